@@ -169,7 +169,11 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	if first && c.opt.Supervisor != "" {
 		c.reportTo(ctx) // before the agent runs, which may want to report at once
 	}
-	c.persist = c.newPersister(first)
+	writers, err := c.findWriters(priv)
+	if err != nil {
+		return err
+	}
+	c.persist = c.newPersister(first, writers)
 	c.agent.Start()
 	if first {
 		if job := c.opt.slurmJob(); job != "" {

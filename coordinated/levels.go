@@ -96,6 +96,7 @@ type levels struct {
 	store *storage.Store
 	use   []string            // nearest first
 	asked []string            // those of the settings, if levels are fewer
+	dirs  map[string]string   // by level
 	ops   *persist.Operations // that may hang
 }
 
@@ -114,7 +115,9 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	levels, err := c.opt.levelConfigs() // nil with an error
 	placed := placeLevels(levels, c.topo.Nodes, c.opt.files)
 	levels, c.levels.use = placed.open, placed.use
+	c.levels.dirs = map[string]string{}
 	for i := range levels {
+		c.levels.dirs[levels[i].Name] = levels[i].Dir
 		levels[i].Unused = !slices.Contains(placed.use, levels[i].Name)
 	}
 	if placed.say != "" && c.topo.Rank == 0 {

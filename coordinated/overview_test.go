@@ -84,15 +84,16 @@ func TestOverviewOfNothing(t *testing.T) {
 // TestOverviewOfTheEnded: those below a rank that has gone hear that nothing is found.
 func TestOverviewOfTheEnded(t *testing.T) {
 	first := &overviews{found: true, own: map[int][]byte{}}
-	heard, errs := passDown(t, 4, 1, first, map[int]bool{1: true})
+	const gone = 2 // the first of its node: rank 3 is below it, and ranks 4 and 5 of the next node
+	heard, errs := passDown(t, 6, 1, first, map[int]bool{gone: true})
 	// It may have been told before it saw that its program is gone.
-	for r := 1; r < 4; r++ {
-		if told := errs[1] == nil; heard[r].found != told || r > 1 && errs[r] != nil {
-			t.Errorf("rank %d: found %t, error %v; rank 1 has %v", r, heard[r].found, errs[r], errs[1])
+	for r := gone; r < 6; r++ {
+		if told := errs[gone] == nil; heard[r].found != told || r > gone && errs[r] != nil {
+			t.Errorf("rank %d: found %t, error %v; rank %d has %v", r, heard[r].found, errs[r], gone, errs[gone])
 		}
 	}
-	if errs[1] != nil && !errors.Is(errs[1], errEnded) {
-		t.Errorf("rank 1 fails with %v, want %v", errs[1], errEnded)
+	if errs[gone] != nil && !errors.Is(errs[gone], errEnded) {
+		t.Errorf("rank %d fails with %v, want %v", gone, errs[gone], errEnded)
 	}
 }
 

@@ -13,15 +13,17 @@ import (
 )
 
 // newPersister makes what takes the epochs of this run to their levels. If notes is set, this
-// rank writes the note of a final epoch that is still on its way to global.
-func (c *Checkpointer) newPersister(notes bool) *persist.Persister {
+// rank writes the note of a final epoch that is still on its way to global. writers is by level and rank who writes the
+// manifests.
+func (c *Checkpointer) newPersister(notes bool, writers map[string][]int) *persist.Persister {
 	var note *persist.Note
 	if notes && c.opt.Global != "" {
 		note = &persist.Note{Dir: c.opt.Global, Nodes: c.topo.Nodes, Log: c.log,
 			Files: vfs.OS{AllowForeign: c.opt.AllowForeign}}
 	}
 	return persist.New(c.life.ctx, persist.Options{Store: c.levels.store, Levels: c.levels.use, Rank: c.topo.Rank,
-		Node: c.topo.Mates(), State: c.state, Operations: c.levels.ops, End: &c.life.end, Note: note, Log: c.log,
+		Node: c.topo.Mates(), Writers: writers, State: c.state, Operations: c.levels.ops, End: &c.life.end,
+		Note: note, Log: c.log,
 		Meet: func(m cut.Meeting) ([]cut.Blob, error) { return c.agent.Meet(c.life.ctx, m) },
 		Go:   c.life.writers.Go, CopyTime: c.copyTime, KillTime: c.outside.reporter.KillTime,
 		Keep: Every{Epochs: c.opt.KeepEvery, Time: c.opt.KeepInterval}, Every: c.opt.every(),

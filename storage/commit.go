@@ -12,9 +12,10 @@ import (
 // Commit writes the manifest of an epoch into this rank's directory of a level;
 // when it returns nil the epoch exists there for good. shards are those of all
 // ranks, in any order, and every one must be durable: the caller has voted.
-// Every rank whose directory is its own calls Commit, others may: the same
-// manifest twice is no error, another one is (ErrCommitted).
-func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []ShardInfo) error {
+// One rank of each directory calls Commit, others may: the same manifest twice is no
+// error, another one is (ErrCommitted). sharing lists ranks that have put their shards
+// into the same directory and do not call it: what those refer to must be there as well.
+func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []ShardInfo, sharing ...int) error {
 	return s.on("commit", e, level, func(l *levelState) error {
 		m, err := s.newManifest(e, l, shards)
 		if err := errors.Join(err, ctx.Err()); err != nil {
@@ -24,6 +25,9 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 			return err
 		}
 		origins := m.Shards[s.opt.Rank].Origins
+		for _, r := range sharing {
+			origins = append(slices.Clip(origins), m.Shards[r].Origins...)
+		}
 		if l.Traits().Shared { // one rank commits for all
 			origins = m.Origins()
 		}

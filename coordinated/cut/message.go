@@ -83,7 +83,9 @@ type Meeting struct {
 	Stage string
 	Data  []byte // of this rank
 	Node  bool   // the ranks of a node meet, not all
-	// Brief is what the others but rank 0 hear of a rank's data; nil: they hear all of it. With 100,000 ranks that
-	// is a hundred thousand times as much as a rank says.
-	Brief func(data []byte) []byte
+	// Brief is what ranks for which Whole is false hear in place of all data, which with 100,000 ranks is a hundred
+	// thousand times as much as a rank says; nil: all hear all. It has a blob of each rank as well, brief of what is
+	// brief changes nothing, and Whole is the same on all ranks.
+	Brief func(all []Blob) []Blob
+	Whole func(rank int) bool
 }

@@ -2,7 +2,7 @@ package cut
 
 // Place returns the neighbours of the i-th node in the k-ary tree over n nodes
 // that is laid out level by level: parent is -1 for node 0. Callers map nodes to
-// ranks; ordering ranks by the node they run on keeps most edges inside a node.
+// ranks.
 func Place(i, n, k int) (parent int, children []int) {
 	parent = -1
 	if i > 0 {

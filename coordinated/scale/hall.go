@@ -20,7 +20,13 @@ type hall struct {
 
 	mu     sync.Mutex
 	stages map[stage]*meeting // guarded by mu
-	heard  map[bool]int64     // guarded by mu: bytes that the real ranks were told, of votes at global or not
+	heard  map[hearer]int64   // guarded by mu: bytes that real ranks were told
+}
+
+// hearer is who is told something.
+type hearer struct {
+	global bool // in a vote at global
+	first  bool // of the ranks of its node
 }
 
 type stage struct {
@@ -39,7 +45,7 @@ type meeting struct {
 }
 
 func newHall(size, perNode, real int) *hall {
-	return &hall{size: size, perNode: perNode, real: real, stages: map[stage]*meeting{}, heard: map[bool]int64{}}
+	return &hall{size: size, perNode: perNode, real: real, stages: map[stage]*meeting{}, heard: map[hearer]int64{}}
 }
 
 // meet is that of the control plane, for a real rank.
@@ -75,11 +81,8 @@ func (h *hall) meet(rank int, with cut.Meeting) ([]cut.Blob, error) {
 	}
 	<-m.over
 	blobs := m.blobs
-	if with.Brief != nil && rank > 0 {
-		blobs = make([]cut.Blob, len(m.blobs))
-		for i, b := range m.blobs {
-			blobs[i] = cut.Blob{Rank: b.Rank, Data: with.Brief(b.Data)}
-		}
+	if with.Brief != nil && !with.Whole(rank) {
+		blobs = with.Brief(m.blobs)
 	}
 	h.hear(rank, with.Stage, blobs)
 	return blobs, m.err
@@ -94,15 +97,29 @@ func (h *hall) hear(rank int, name string, blobs []cut.Blob) {
 	if rank == 0 { // tells and is not told
 		return
 	}
-	h.heard[strings.HasSuffix(name, " "+storage.LevelGlobal)] += n
+	h.heard[hearer{strings.HasSuffix(name, " "+storage.LevelGlobal), rank%h.perNode == 0}] += n
 }
 
+// Told is how many bytes one rank is told.
+type Told struct {
+	First float64 // the first rank of a node, which writes the manifests of the node's directory
+	Other float64 // each other one
+}
+
+// over is the n-th part.
+func (t Told) over(n float64) Told { return Told{First: t.First / n, Other: t.Other / n} }
+
 // take says how many bytes one rank was told in votes since the last call.
-func (h *hall) take() (local, global float64) {
+func (h *hall) take() (local, global Told) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ranks := float64(max(h.real-1, 1))
-	local, global = float64(h.heard[false])/ranks, float64(h.heard[true])/ranks
+	first := (h.real+h.perNode-1)/h.perNode - 1 // without rank 0
+	other := h.real - 1 - first
+	told := func(global bool) Told {
+		return Told{First: float64(h.heard[hearer{global, true}]) / float64(max(first, 1)),
+			Other: float64(h.heard[hearer{global, false}]) / float64(max(other, 1))}
+	}
+	local, global = told(false), told(true)
 	clear(h.heard)
 	return local, global
 }

@@ -23,13 +23,13 @@ type Options struct {
 // Result is what the global directory was asked for.
 type Result struct {
 	Ranks, Nodes int
-	Epoch        Count   // one epoch, of all ranks together
-	Restart      Count   // from Open until the restored epoch is repaired
-	Manifest     int64   // bytes of one manifest
-	Manifests    int64   // bytes of all that are there before the restart
-	Largest      int64   // bytes of the largest file
-	LocalVotes   float64 // bytes that one rank is told in an epoch to agree on it at local
-	GlobalVotes  float64 // and at global, where rank 0 writes the manifest
+	Epoch        Count // one epoch, of all ranks together
+	Restart      Count // from Open until the restored epoch is repaired
+	Manifest     int64 // bytes of one manifest
+	Manifests    int64 // bytes of all that are there before the restart
+	Largest      int64 // bytes of the largest file
+	LocalVotes   Told  // in an epoch, to agree on it at local
+	GlobalVotes  Told  // and at global, where rank 0 writes the manifest
 }
 
 const (
@@ -69,7 +69,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	res.Epoch.add(1.0/measured, w.take())
 	local, global := w.hall.take()
-	res.LocalVotes, res.GlobalVotes = local/measured, global/measured
+	res.LocalVotes, res.GlobalVotes = local.over(measured), global.over(measured)
 	var err error
 	if err = w.lengths(warmUp+measured, &res); err != nil {
 		return res, errors.Join(err, w.end())

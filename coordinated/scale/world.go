@@ -60,6 +60,14 @@ func (w *world) members(node int) []int {
 	return span(node*w.PerNode, min((node+1)*w.PerNode, w.Ranks))
 }
 
+// firsts is by rank the first rank of the node.
+func (w *world) firsts() (out []int) {
+	for r := range w.Ranks {
+		out = append(out, r/w.PerNode*w.PerNode)
+	}
+	return out
+}
+
 func span(from, to int) (out []int) {
 	for r := from; r < to; r++ {
 		out = append(out, r)
@@ -140,6 +148,7 @@ func (r *rank) start(ctx context.Context, run string, told *storage.Told) (err e
 	ops := persist.NewOperations(10*time.Minute, r.store.CopiedTo)
 	r.way = persist.New(ctx, persist.Options{Store: r.store, Levels: levels, Rank: r.n, Node: w.members(node),
 		State: r.state, Operations: ops, End: &persist.End{}, Log: log,
+		Writers:   map[string][]int{storage.LevelLocal: w.firsts()},
 		Meet:      func(m cut.Meeting) ([]cut.Blob, error) { return w.hall.meet(r.n, m) },
 		Go:        r.work.Go,
 		CopyTime:  func(storage.Epoch, string, string) time.Duration { return 0 },

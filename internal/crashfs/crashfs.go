@@ -22,6 +22,7 @@ package crashfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"sort"
@@ -336,3 +337,6 @@ func (f *FS) Free(name string) (int64, error) {
 	}
 	return max(f.space-f.used, 0), nil
 }
+
+// Identity makes FS a vfs.Identifier: those who have the same FS see the same directories.
+func (f *FS) Identity(dir string) string { return fmt.Sprintf("%p %s", f, path.Clean(dir)) }

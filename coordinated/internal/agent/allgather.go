@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 )
@@ -41,7 +43,7 @@ func (a *Agent) Meet(ctx context.Context, m cut.Meeting) ([]cut.Blob, error) {
 		key.name = stageNode + m.Stage
 	}
 	var ch chan []cut.Blob
-	if err := a.Do(ctx, func() { ch = a.contribute(key, m.Data, m.Brief) }); err != nil {
+	if err := a.Do(ctx, func() { ch = a.contribute(key, m) }); err != nil {
 		return nil, err
 	}
 	select {
@@ -58,16 +60,15 @@ func (a *Agent) Meet(ctx context.Context, m cut.Meeting) ([]cut.Blob, error) {
 
 // Contribute is Allgather for a rank that does not wait for the outcome.
 func (a *Agent) Contribute(ctx context.Context, e cut.Epoch, name string, data []byte) error {
-	return a.Do(ctx, func() { a.contribute(stageKey{e, name}, data, nil) })
+	return a.Do(ctx, func() { a.contribute(stageKey{e, name}, cut.Meeting{Data: data}) })
 }
 
-// contribute adds this rank's blob; the channel delivers the blobs of all who meet once. brief is what rank 0 tells
-// the others of each; nil: all of it.
-func (a *Agent) contribute(key stageKey, data []byte, brief func([]byte) []byte) chan []cut.Blob {
+// contribute adds this rank's blob; the channel delivers the blobs of all who meet once.
+func (a *Agent) contribute(key stageKey, m cut.Meeting) chan []cut.Blob {
 	ch := make(chan []cut.Blob, 1)
-	a.waiting[key] = waiter{ch, brief}
+	a.waiting[key] = waiter{ch, m}
 	rank := a.Topology.Rank
-	a.collect(rank, cut.Message{Epoch: key.epoch, Stage: key.name, Blobs: []cut.Blob{{Rank: rank, Data: data}}})
+	a.collect(rank, cut.Message{Epoch: key.epoch, Stage: key.name, Blobs: []cut.Blob{{Rank: rank, Data: m.Data}}})
 	return ch
 }
 
@@ -96,8 +97,8 @@ func (a *Agent) collect(from int, msg cut.Message) {
 
 // waiter is who waits for the outcome of a stage.
 type waiter struct {
-	ch    chan []cut.Blob
-	brief func([]byte) []byte // what the others hear of each blob; nil: all of it
+	ch chan []cut.Blob
+	m  cut.Meeting
 }
 
 // way is how those who meet at a stage reach each other: all ranks by the tree, those of a node by its first.
@@ -111,27 +112,32 @@ func (a *Agent) way(stage string) (g *cut.Gather, parent int, children []int) {
 	return a.nodeGather, -1, a.mates[1:]
 }
 
-// publish hands the outcome to this rank and the ranks below.
+// publish hands the outcome to this rank and the ranks below. All of it goes only where it leads to a rank that is to
+// hear all.
 func (a *Agent) publish(msg cut.Message) {
 	key := stageKey{msg.Epoch, msg.Stage}
 	w, waits := a.waiting[key]
 	delete(a.waiting, key)
-	down := msg
-	if w.brief != nil && a.Topology.Parent < 0 {
-		down.Blobs = make([]cut.Blob, len(msg.Blobs))
-		for i, b := range msg.Blobs {
-			down.Blobs[i] = cut.Blob{Rank: b.Rank, Data: w.brief(b.Data)}
-		}
-	}
+	m := &w.m
+	brief := sync.OnceValue(func() cut.Message {
+		b := msg
+		b.Blobs = m.Brief(msg.Blobs)
+		return b
+	})
 	_, _, children := a.way(msg.Stage)
 	for _, n := range children {
-		a.send(n, down)
+		if m.Brief == nil || slices.ContainsFunc(a.Topology.Below(n), m.Whole) {
+			a.send(n, msg)
+		} else {
+			a.send(n, brief())
+		}
 	}
-	if msg.Stage == stageClose {
+	switch {
+	case msg.Stage == stageClose:
 		a.verdicts <- Verdict{Ended: true}
-		return
-	}
-	if waits {
+	case waits && m.Brief != nil && !m.Whole(a.Topology.Rank):
+		w.ch <- brief().Blobs
+	case waits:
 		w.ch <- msg.Blobs
 	}
 }

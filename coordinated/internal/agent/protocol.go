@@ -111,7 +111,7 @@ func (a *Agent) arrive() {
 func (a *Agent) finish() {
 	a.watchdog.since = time.Now()
 	a.step(cut.Finished{Points: a.Thread.Points.Load(), Colls: a.colls()})
-	a.contribute(stageKey{0, stageClose}, nil, nil)
+	a.contribute(stageKey{0, stageClose}, cut.Meeting{})
 }
 
 func (a *Agent) colls() []cut.Coll {

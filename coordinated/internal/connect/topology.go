@@ -1,7 +1,6 @@
 package connect
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 
@@ -15,47 +14,66 @@ type Topology struct {
 	Nodes    []string // node of each rank
 	Network  string   // of the control plane at this rank; "" for a simulated one
 	Parent   int      // rank, -1 at rank 0
-	Children []int    // ranks
+	Children []int    // ranks, those of other nodes first
 
-	order  []int // ranks by their place in the tree
 	fanout int
+	names  []string         // of the nodes, in order of their first ranks
+	at     map[string]seats // by node
 }
 
-// Place orders the ranks by node, in order of each node's first rank, and lays
-// the tree over that order, so that most of its edges stay inside a node.
-// Rank 0 comes first either way.
+// seats is a node's place in the tree.
+type seats struct {
+	index int   // in Topology.names
+	ranks []int // ascending
+}
+
+// Place lays the control tree: the first ranks of the nodes are a tree of that many children each, in order of
+// rank, and the other ranks of a node are in a tree of their own below its first. So one edge leads to each node but
+// the first, and what is for one rank of each node passes through no other. Rank 0 is the root.
 func Place(rank int, nodes []string, fanout int) *Topology {
-	first := map[string]int{}
+	t := &Topology{Rank: rank, Nodes: nodes, fanout: fanout, at: map[string]seats{}}
 	for r, n := range nodes {
-		if _, ok := first[n]; !ok {
-			first[n] = r
+		s, known := t.at[n]
+		if !known {
+			s.index = len(t.names)
+			t.names = append(t.names, n)
 		}
+		s.ranks = append(s.ranks, r)
+		t.at[n] = s
 	}
-	order := make([]int, len(nodes))
-	for r := range order {
-		order[r] = r
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(first[nodes[a]], first[nodes[b]]) })
-	t := &Topology{Rank: rank, Nodes: nodes, Parent: -1, order: order, fanout: fanout}
-	parent, children := cut.Place(slices.Index(order, rank), len(order), fanout)
-	if parent >= 0 {
-		t.Parent = order[parent]
-	}
-	for _, c := range children {
-		t.Children = append(t.Children, order[c])
-	}
+	t.Parent, t.Children = t.edges(rank)
 	return t
 }
 
-// Below lists a rank and all that the tree has below it. Its cost is one look at all ranks and as
-// many steps as there are below.
+// edges are those of a rank in the tree; parent is -1 at rank 0.
+func (t *Topology) edges(rank int) (parent int, children []int) {
+	node := t.at[t.Nodes[rank]]
+	place := slices.Index(node.ranks, rank)
+	parent, mates := cut.Place(place, len(node.ranks), t.fanout)
+	if parent >= 0 {
+		parent = node.ranks[parent]
+	}
+	if place == 0 {
+		above, below := cut.Place(node.index, len(t.names), t.fanout)
+		if above >= 0 {
+			parent = t.at[t.names[above]].ranks[0]
+		}
+		for _, n := range below {
+			children = append(children, t.at[t.names[n]].ranks[0])
+		}
+	}
+	for _, m := range mates {
+		children = append(children, node.ranks[m])
+	}
+	return parent, children
+}
+
+// Below lists a rank and all that the tree has below it. Its cost is a few steps for each.
 func (t *Topology) Below(rank int) []int {
-	places := []int{slices.Index(t.order, rank)}
-	var out []int
-	for i := 0; i < len(places); i++ {
-		out = append(out, t.order[places[i]])
-		_, children := cut.Place(places[i], len(t.order), t.fanout)
-		places = append(places, children...)
+	out := []int{rank}
+	for i := 0; i < len(out); i++ {
+		_, children := t.edges(out[i])
+		out = append(out, children...)
 	}
 	return out
 }

@@ -9,9 +9,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 )
 
+// TestPlace: a tree over all ranks, in which one edge leads to each node but the first.
 func TestPlace(t *testing.T) {
-	nodes := []string{"a", "b", "a", "b", "c", "a"}
+	nodes := []string{"a", "b", "a", "b", "c", "a", "d", "d", "a", "a", "e"}
 	seen := map[int]int{}
+	between := 0
 	for r := range nodes {
 		topo := Place(r, nodes, 2)
 		if (topo.Parent < 0) != (r == 0) {
@@ -19,6 +21,9 @@ func TestPlace(t *testing.T) {
 		}
 		for _, c := range topo.Children {
 			seen[c]++
+			if nodes[c] != nodes[r] {
+				between++
+			}
 			if up := Place(c, nodes, 2); up.Parent != r {
 				t.Errorf("rank %d is a child of %d and thinks of %d", c, r, up.Parent)
 			}
@@ -26,6 +31,9 @@ func TestPlace(t *testing.T) {
 	}
 	if len(seen) != len(nodes)-1 {
 		t.Errorf("%d ranks have a parent, want %d", len(seen), len(nodes)-1)
+	}
+	if between != len(Distinct(nodes))-1 {
+		t.Errorf("%d edges lead from node to node, want %d", between, len(Distinct(nodes))-1)
 	}
 }
 

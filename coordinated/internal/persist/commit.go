@@ -16,9 +16,7 @@ import (
 func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardInfo, own error) error {
 	end := p.Begin(Step{Name: VotePut, Epoch: e, Level: level})
 	put := cut.Meeting{Epoch: cut.Epoch(e), Stage: "put " + level, Data: vote.EncodePut(infos, own)}
-	if storage.TraitsOf(level).Shared { // rank 0 writes the manifest for all
-		put.Brief = vote.BriefPut
-	}
+	put.Brief, put.Whole = vote.BriefPuts, func(rank int) bool { return p.writerOf(level, rank) == rank }
 	blobs, err := p.Meet(put)
 	end(0, 0, err)
 	if err != nil {
@@ -40,7 +38,8 @@ func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardI
 	}
 	written := p.writeManifest(e, level, infos)
 	end = p.Begin(Step{Name: VoteCommit, Epoch: e, Level: level})
-	blobs, err = p.Allgather(e, "commit "+level, written.Encode())
+	blobs, err = p.Meet(cut.Meeting{Epoch: cut.Epoch(e), Stage: "commit " + level, Data: written.Encode(),
+		Brief: vote.BriefCommits, Whole: func(rank int) bool { return rank == 0 }})
 	end(0, 0, err)
 	if err != nil {
 		return errors.Join(written.Err, err)
@@ -52,12 +51,32 @@ func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardI
 	return errors.Join(p.Store.Committed(e, level), p.Store.Agree(level, all))
 }
 
+// writerOf is the rank that writes the manifests of a rank's directory of a level: itself where that is no other's.
+func (p *Persister) writerOf(level string, rank int) int {
+	if storage.TraitsOf(level).Shared {
+		return 0
+	}
+	if w := p.Writers[level]; w != nil {
+		return w[rank]
+	}
+	return rank
+}
+
+// sharing lists the other ranks for which this one writes the manifests of a level.
+func (p *Persister) sharing(level string) (out []int) {
+	for r, w := range p.Writers[level] {
+		if w == p.Rank && r != p.Rank {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // writeManifest commits an epoch into this rank's directory of a level, and says
-// what lies there. A local directory belongs to its node, so every rank commits
-// there; the global one is shared, and rank 0 writes for all.
+// what lies there. One rank does so for all whose directory it is.
 func (p *Persister) writeManifest(e storage.Epoch, level string, infos []storage.ShardInfo) (v vote.Commit) {
-	if storage.TraitsOf(level).Shared && p.Rank != 0 {
-		return vote.Commit{Shared: true}
+	if p.writerOf(level, p.Rank) != p.Rank {
+		return vote.Commit{ByOther: true}
 	}
 	if v.Err = p.writeWatched(e, level, infos); v.Err != nil {
 		return v
@@ -77,7 +96,7 @@ func (p *Persister) writeManifest(e storage.Epoch, level string, infos []storage
 func (p *Persister) writeWatched(e storage.Epoch, level string, infos []storage.ShardInfo) error {
 	var other atomic.Bool
 	err := p.Operations.Run(p.ctx, "commit", level, func(ctx context.Context) error {
-		err := p.Store.Commit(ctx, e, level, infos)
+		err := p.Store.Commit(ctx, e, level, infos, p.sharing(level)...)
 		if other.Swap(true) && err == nil {
 			err = p.Store.Withdraw(e, level)
 		}

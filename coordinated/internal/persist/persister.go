@@ -18,12 +18,15 @@ import (
 // Options are what a Persister works with. They say the same on all ranks, but for what is
 // a rank's own.
 type Options struct {
-	Store      *storage.Store
-	Levels     []string         // that epochs go to, nearest first
-	Every      map[string]Every // by level: how often; what has no entry takes every epoch
-	Keep       Every            // which epochs stay at a level that all ranks share; zero: none
-	Rank       int
-	Node       []int              // the ranks of this one's node, ascending
+	Store  *storage.Store
+	Levels []string         // that epochs go to, nearest first
+	Every  map[string]Every // by level: how often; what has no entry takes every epoch
+	Keep   Every            // which epochs stay at a level that all ranks share; zero: none
+	Rank   int
+	Node   []int // the ranks of this one's node, ascending
+	// Writers is by level and rank which rank writes the manifests of that one's directory, which they share. Where a
+	// level has no entry each rank writes its own, or rank 0 those of a directory that all share.
+	Writers    map[string][]int
 	State      *capture.Protected // whose captures are written
 	Operations *Operations
 	End        *End  // of this process

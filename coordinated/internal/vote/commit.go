@@ -2,7 +2,9 @@ package vote
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -13,16 +15,16 @@ import (
 // keep the newest that all of them have, so that a later restart finds as many
 // as were to be kept: a manifest that only some could write counts nowhere.
 type Commit struct {
-	Err    error
-	Shared bool            // the directory is rank 0's, which votes for all
-	Have   []storage.Epoch // newest first
+	Err     error
+	ByOther bool            // the directory is another rank's as well, which writes the manifests and votes on that
+	Have    []storage.Epoch // newest first
 }
 
 // First bytes of a commit vote.
 const (
-	votesYes    = 0 // 64 bits for each epoch follow
-	votesNo     = 1 // the text of an error follows
-	votesAsZero = 2 // yes, and rank 0 says what is there
+	votesYes   = 0 // 64 bits for each epoch follow
+	votesNo    = 1 // the text of an error follows
+	votesAsOne = 2 // as the rank that writes the manifests here
 )
 
 // Encode is the vote in bytes.
@@ -30,8 +32,8 @@ func (v *Commit) Encode() []byte {
 	switch {
 	case v.Err != nil:
 		return append([]byte{votesNo}, v.Err.Error()...)
-	case v.Shared:
-		return []byte{votesAsZero}
+	case v.ByOther:
+		return []byte{votesAsOne}
 	}
 	out := []byte{votesYes}
 	for _, e := range v.Have {
@@ -40,14 +42,34 @@ func (v *Commit) Encode() []byte {
 	return out
 }
 
-// DecodeCommits returns the epochs that all ranks have, or why the epoch
+// BriefCommits is what all but rank 0 hear of the votes on manifests: what follows from them, so that it is as long
+// for many ranks as for few.
+func BriefCommits(blobs []cut.Blob) []cut.Blob {
+	all, err := DecodeCommits("", blobs, nil)
+	brief := make([]cut.Blob, len(blobs))
+	for i, b := range blobs {
+		brief[i] = cut.Blob{Rank: b.Rank, Data: []byte{votesAsOne}}
+	}
+	if len(brief) > 0 {
+		brief[0].Data = (&Commit{Have: all}).Encode()
+	}
+	var failed *RanksError
+	if errors.As(err, &failed) {
+		for _, f := range failed.Failed {
+			brief[f.Rank].Data = append([]byte{votesNo}, f.Text[:min(len(f.Text), mostReason)]...)
+		}
+	}
+	return brief
+}
+
+// DecodeCommits returns the epochs that all ranks have, ascending, or why the epoch
 // failed.
 func DecodeCommits(op string, blobs []cut.Blob, own error) ([]storage.Epoch, error) {
 	count := map[storage.Epoch]int{}
 	voters := 0
 	if err := each(op, blobs, own, func(i int, b []byte) string {
 		switch {
-		case len(b) == 1 && b[0] == votesAsZero && i > 0:
+		case len(b) == 1 && b[0] == votesAsOne && i > 0: // rank 0 is the first everywhere
 		case len(b) > 1 && b[0] == votesNo:
 			return string(b[1:])
 		case len(b)%8 == 1 && b[0] == votesYes:
@@ -68,5 +90,6 @@ func DecodeCommits(op string, blobs []cut.Blob, own error) ([]storage.Epoch, err
 			all = append(all, e)
 		}
 	}
+	slices.Sort(all)
 	return all, nil
 }

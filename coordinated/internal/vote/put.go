@@ -75,9 +75,17 @@ func decodePut(b []byte) (infos []storage.ShardInfo, wrong string) {
 // mostReason bounds what ranks that write no manifest hear of a reason.
 const mostReason = 1000
 
-// BriefPut is what ranks that write no manifest hear of a vote on what was written: yes without the infos, which are
-// the most of it, or why not.
-func BriefPut(b []byte) []byte {
+// BriefPuts is what ranks that write no manifest hear of the votes on what was written: yes without the infos, which
+// are the most of it, or why not.
+func BriefPuts(all []cut.Blob) []cut.Blob {
+	brief := make([]cut.Blob, len(all))
+	for i, b := range all {
+		brief[i] = cut.Blob{Rank: b.Rank, Data: briefPut(b.Data)}
+	}
+	return brief
+}
+
+func briefPut(b []byte) []byte {
 	_, wrong := decodePut(b)
 	switch {
 	case wrong == "":
@@ -88,7 +96,7 @@ func BriefPut(b []byte) []byte {
 	return append([]byte{1}, wrong...)
 }
 
-// DecodePuts returns the infos of all ranks, none of those of whom BriefPut was heard; or why the epoch was not
+// DecodePuts returns the infos of all ranks, none of those of whom BriefPuts was heard; or why the epoch was not
 // written.
 func DecodePuts(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, error) {
 	var infos []storage.ShardInfo

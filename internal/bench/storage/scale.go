@@ -13,7 +13,7 @@ import (
 // Goals of what the global directory is asked for.
 const (
 	goalGrowth    = bench.AtMost(1.1)  // of a rank's share, beside that of scaleBase ranks
-	goalPerNode   = bench.AtMost(4)    // metadata operations of an epoch
+	goalPerNode   = bench.AtMost(4)    // metadata operations of an epoch, beside those of rank 0 for the job
 	goalManifests = bench.AtMost(1)    // how often each manifest is read at a restart
 	goalVotes     = bench.AtMost(1024) // bytes that a rank is told
 	scaleBase     = 100
@@ -69,10 +69,14 @@ func scaleRows(res, base *scale.Result) (rows []bench.Row) {
 	nodes := float64(res.Nodes)
 	if base != nil && base != res {
 		more := (res.Epoch.Metadata() - base.Epoch.Metadata()) / (nodes - float64(base.Nodes))
-		rows = append(rows, row("epoch: metadata operations / further node", "ops").Of(one(more), nil, goalPerNode))
+		rows = append(rows, row("epoch: metadata operations of a node", "ops").Of(one(more), nil, goalPerNode),
+			row("epoch: metadata operations of rank 0 for the job", "ops").Of(one(res.Epoch.Metadata()-more*nodes), nil,
+				nil))
 	}
-	rows = append(rows, row("epoch: metadata operations / node", "ops").Of(one(res.Epoch.Metadata()/nodes), nil, nil))
-	growth("epoch: metadata operations / rank", "ops", func(x *scale.Result) float64 { return x.Epoch.Metadata() })
+	rows = append(rows, row("epoch: all metadata operations / nodes", "ops").Of(one(res.Epoch.Metadata()/nodes), nil, nil))
+	growth("epoch: all metadata operations / ranks, may fall", "ops", func(x *scale.Result) float64 {
+		return x.Epoch.Metadata()
+	})
 	for _, kind := range scale.Kinds {
 		if n := res.Epoch.Ops[kind]; n > 0 {
 			rows = append(rows, row("epoch: "+kind+" / node", "ops").Of(one(n/nodes), nil, nil))
@@ -81,8 +85,10 @@ func scaleRows(res, base *scale.Result) (rows []bench.Row) {
 	growth("epoch: bytes written / rank", "B", func(x *scale.Result) float64 { return x.Epoch.BytesWritten })
 	growth("epoch: bytes read / rank", "B", func(x *scale.Result) float64 { return x.Epoch.BytesRead })
 	rows = append(rows,
-		row("epoch: votes told / rank, global", "B").Of(one(res.GlobalVotes), nil, goalVotes),
-		row("epoch: votes told / rank, local", "B").Of(one(res.LocalVotes), nil, nil),
+		row("epoch: votes told / rank, global", "B").Of(one(max(res.GlobalVotes.First, res.GlobalVotes.Other)), nil,
+			goalVotes),
+		row("epoch: votes told / rank, local", "B").Of(one(res.LocalVotes.Other), nil, goalVotes),
+		row("epoch: votes told / first rank of a node, local", "B").Of(one(res.LocalVotes.First), nil, nil),
 		row("largest file", "B").Of(one(float64(res.Largest)), nil, nil))
 	growth("restart: metadata operations / rank", "ops", func(x *scale.Result) float64 { return x.Restart.Metadata() })
 	for _, kind := range scale.Kinds {

@@ -1,0 +1,92 @@
+package coordinated
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// TestFirstOfEach: the first rank of a node that has the directory; ranks whose directory is not known, or is another
+// node's as well, are on their own.
+func TestFirstOfEach(t *testing.T) {
+	m := func(b byte) (x [dirMark]byte) { x[0] = b; return x }
+	nodes := []string{"a", "b", "a", "b", "a", "b", "a"}
+	marks := [][dirMark]byte{m(1), m(1), m(2), m(1), m(2), m(0), m(0)}
+	if got, want := firstOfEach(nodes, marks), []int{0, 1, 2, 1, 2, 5, 6}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// manifestFS notes who makes manifests, by rank.
+type manifestFS struct {
+	vfs.FS
+	made func(name string)
+}
+
+func (f manifestFS) Create(name string, direct bool) (vfs.File, error) {
+	if filepath.Base(name)[0] == 'm' {
+		f.made(name)
+	}
+	return f.FS.Create(name, direct)
+}
+
+func (f manifestFS) Identity(dir string) string { return vfs.Identity(f.FS, dir) }
+
+// TestOneWriter: ranks of a node that share a directory leave its manifests to the first of them, a rank with one of
+// its own writes them itself, and a restart finds each epoch whole.
+func TestOneWriter(t *testing.T) {
+	const ranks = 5
+	shared := testOptions(t)
+	dirs := make([]string, ranks)
+	for r := range dirs {
+		dirs[r] = filepath.Join(filepath.Dir(shared.Local), []string{"n0", "n1", "n0", "n1", "alone"}[r])
+		if err := os.MkdirAll(dirs[r], 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := func(rank int) Options {
+		opt := shared
+		opt.Local, opt.Global = dirs[rank], ""
+		opt.host = []string{"n0", "n1", "n0", "n1", "n0"}[rank]
+		return opt
+	}
+	var mu sync.Mutex
+	made := map[int][]string{} // manifests by rank
+	for run := range 2 {
+		p := ring{steps: 12, asker: 1, askAt: 5, stop: run == 0}
+		err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
+			opt := options(world.Rank())
+			if run == 0 {
+				opt.files = manifestFS{vfs.OS{}, func(name string) {
+					mu.Lock()
+					defer mu.Unlock()
+					made[world.Rank()] = append(made[world.Rank()], name)
+				}}
+			}
+			return p.run(opt)(world)
+		})
+		if err != nil && (run == 1 || !errors.Is(err, ErrStop)) {
+			t.Fatalf("run %d: %v", run, err)
+		}
+		if run == 1 && p.restored.Load() != ranks {
+			t.Errorf("%d of %d ranks restored", p.restored.Load(), ranks)
+		}
+	}
+	for r, want := range []int{1, 1, 0, 0, 1} {
+		if len(made[r]) != want {
+			t.Errorf("rank %d made manifests %v, want %d", r, made[r], want)
+		}
+	}
+	for _, d := range dirs {
+		if found, err := filepath.Glob(filepath.Join(d, "epoch-*", "manifest")); err != nil || len(found) != 1 {
+			t.Errorf("got manifests %v in %s, %v, want one", found, d, err)
+		}
+	}
+}
