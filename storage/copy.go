@@ -117,7 +117,7 @@ func (s *Store) copySpec(ctx context.Context, to *levelState, sh *Shard, secs []
 	spec := s.spec(sh.Epoch(), fetch.RankOf(sh), secs)
 	spec.Head.Node = fetch.CopyOf(sh).At.Info.Node
 	spec.Wanted = fetch.IndexOf(sh)
-	s.prepareSpec(to, spec)
+	to.cfg.compression(spec)
 	spec.Base = s.lastShard(ctx, to, fetch.RankOf(sh), sh.Epoch())
 	return spec
 }

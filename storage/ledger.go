@@ -6,12 +6,12 @@ import (
 )
 
 // writeLedgers brings the ledgers of this rank up to date with what is on disk, at
-// the levels where this run has committed: a run that only looked must not forget
-// what was there before. Ledgers are hints: that one cannot be written is told and
-// no more.
-func (s *Store) writeLedgers() {
+// those of the named levels, or with no name of all, where this run has committed: a
+// run that only looked must not forget what was there before. Ledgers are hints: that
+// one cannot be written is told and no more.
+func (s *Store) writeLedgers(levels ...string) {
 	for _, l := range s.levels {
-		if l.newest() == 0 || l.Traits().Shared && s.opt.Rank != 0 {
+		if l.newest() == 0 || !named(levels, l) || l.Traits().Shared && s.opt.Rank != 0 {
 			continue // rank 0 writes that of the shared directory
 		}
 		book, err := s.ledgerOf(l)

@@ -3,14 +3,15 @@ package storage
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Prune removes from every level the epochs that its rules do not keep, and returns
-// those removed from any level. It keeps at each level
+// Prune removes from the named levels, or with no name from all, the epochs that the
+// level's rules do not keep, and returns those removed from any level. It keeps at each level
 //
 //   - the newest Keep committed epochs that all ranks have (see Agree), and
 //     every KeepEvery-th;
@@ -32,17 +33,17 @@ import (
 // of a checkpoint. It leaves that in place and logs it once; the error joins the
 // failures. Ranks that share a directory may all call it. Flushes of older epochs
 // to a level must have ended or been given up once a newer one is committed there.
-func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
+func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, err error) {
 	leave, err := s.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	defer s.writeLedgers()
+	defer s.writeLedgers(levels...)
 	all := map[Epoch]bool{}
 	var problems []error // the other levels must not fill because one is down
 	for _, l := range s.working() {
-		if !s.looks(l) {
+		if !s.looks(l) || !named(levels, l) {
 			continue
 		}
 		l.forgetManifests()
@@ -80,6 +81,11 @@ func (s *Store) Prune(ctx context.Context) (removed []Epoch, err error) {
 		s.tell(l, left)
 	}
 	return format.SortedEpochs(all), errors.Join(problems...)
+}
+
+// named says whether a level is among those named; with no name all are.
+func named(levels []string, l *levelState) bool {
+	return len(levels) == 0 || slices.Contains(levels, l.Name())
 }
 
 // looks says whether this rank looks into the level's directory at all; see

@@ -42,7 +42,10 @@ func (s *Store) put(ctx context.Context, l *levelState, spec *shard.Spec) (info 
 	if err := level.RefuseCommitted(l, e); err != nil {
 		return info, err
 	}
-	s.prepareSpec(l, spec)
+	l.cfg.compression(spec)
+	if !l.cfg.Full {
+		spec.Base = s.baseAt(l, spec.Head.Rank, e)
+	}
 	info, idx, err := s.writeOut(ctx, l, spec, nil)
 	if err == nil {
 		l.remember(e, idx)
@@ -77,16 +80,13 @@ func (s *Store) spec(e Epoch, rank int, secs []Section) *shard.Spec {
 	}
 }
 
-// prepareSpec sets how the level wants its shards.
-func (s *Store) prepareSpec(l *levelState, spec *shard.Spec) {
+// compression sets how the level wants its shards compressed.
+func (l *LevelConfig) compression(spec *shard.Spec) {
 	switch {
-	case l.cfg.CompressAlways:
+	case l.CompressAlways:
 		spec.Compress = shard.CompressAlways
-	case l.cfg.Compress:
+	case l.Compress:
 		spec.Compress = shard.CompressIfFaster
-	}
-	if !l.cfg.Full {
-		spec.Base = s.baseAt(l, spec.Head.Rank, spec.Head.Epoch)
 	}
 }
 

@@ -43,6 +43,12 @@ func TestCounts(t *testing.T) {
 		t.Errorf("got %g files opened in an epoch, want one for each of 6 nodes, and manifests and "+
 			"records by rank 0", n)
 	}
+	for _, res := range []Result{some, all} {
+		if v := res.LocalVotes; v.Other > 200 || v.First < 24*50 {
+			t.Errorf("got %+v bytes of votes at local, want all shards for the first rank of a node, and for others "+
+				"what was voted", v)
+		}
+	}
 	if n := all.Epoch.BytesWritten; n < 24*64<<10 {
 		t.Errorf("got %g bytes written of 24 ranks' 64 KiB", n)
 	}
@@ -57,6 +63,10 @@ func TestSmall(t *testing.T) {
 		}
 		if res.Epoch.Metadata() == 0 || res.Restart.Metadata() == 0 || res.Largest < 64<<10 {
 			t.Errorf("got %+v", res)
+		}
+		// With a look at global after each commit at local it is 81.
+		if got := res.Epoch.Metadata(); n == 1 && got > 64 {
+			t.Errorf("got %g metadata operations in an epoch of one rank, want 60", got)
 		}
 	}
 	if _, err := Run(t.Context(), Options{Dir: t.TempDir()}); err == nil {

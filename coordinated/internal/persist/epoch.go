@@ -245,12 +245,26 @@ func (x *Epoch) committed(level string, waited time.Duration) {
 			p.Log.Warn("holdfast: cannot mark an epoch for keep_every", "epoch", x.c.Epoch, "error", err)
 		}
 	}
-	removed, err := runWatched(p.ctx, p.Operations, "prune after the commit", level, nil, p.Store.Prune)
+	removed, err := runWatched(p.ctx, p.Operations, "prune after the commit", level, nil, func(
+		ctx context.Context) ([]storage.Epoch, error) {
+		return p.Store.Prune(ctx, p.toPrune(level)...)
+	})
 	if err != nil {
 		p.Log.Warn("holdfast: cannot remove old epochs", "error", err)
 	} else if len(removed) > 0 {
 		p.Log.Debug("holdfast: pruned", "epochs", fmt.Sprint(removed))
 	}
+}
+
+// toPrune lists the levels at which a commit at one makes epochs superfluous: not one that all ranks share, unless that
+// is it, since looking there costs all.
+func (p *Persister) toPrune(at string) (out []string) {
+	for _, l := range storage.LevelNames() {
+		if l == at || !storage.TraitsOf(l).Shared {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // complain says at rank 0 that the epoch is not where it should be.

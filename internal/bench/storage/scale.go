@@ -73,7 +73,8 @@ func scaleRows(res, base *scale.Result) (rows []bench.Row) {
 			row("epoch: metadata operations of rank 0 for the job", "ops").Of(one(res.Epoch.Metadata()-more*nodes), nil,
 				nil))
 	}
-	rows = append(rows, row("epoch: all metadata operations / nodes", "ops").Of(one(res.Epoch.Metadata()/nodes), nil, nil))
+	rows = append(rows,
+		row("epoch: all metadata operations / nodes", "ops").Of(one(res.Epoch.Metadata()/nodes), nil, nil))
 	growth("epoch: all metadata operations / ranks, may fall", "ops", func(x *scale.Result) float64 {
 		return x.Epoch.Metadata()
 	})
