@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc demo wanted test race soak soak-damage soak-store soak-restart soak-slurm soak-node test-model test-gpu bench bench-full man lint build install clean
+.PHONY: help setup lib veloc opencl demo wanted test race soak soak-damage soak-store soak-restart soak-slurm soak-node test-model test-gpu bench bench-full man lint build install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,10 @@ help: ## list the targets
 setup: ## install all Debian packages that demo, tests and pages need (as root)
 	@sh scripts/setup.sh all
 
-build: lib $(if $(shell command -v $(CXX)),veloc) ## build tool and applications into bin/, libholdfast and libveloc-client into lib/
+# The OpenCL vendor library is built where the headers of the API are.
+OPENCL := $(if $(shell printf '\#include <CL/cl_icd.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes),opencl)
+
+build: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) ## build tool and applications into bin/, the libraries into lib/
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./...
 
@@ -44,6 +47,19 @@ $(LIB)/libholdfast.a: $(HF_OBJECTS)
 	rm -f $@
 	$(AR) rcs $@ $(HF_OBJECTS)
 
+# The OpenCL vendor library.
+HFCL_OBJECTS = $(patsubst lib/opencl/src/%.c,$(LIB)/opencl-%.o,$(wildcard lib/opencl/src/*.c))
+HFCL_LINK = -shared -Wl,-soname,libholdfast-opencl.so.0 -Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,defs
+
+opencl: $(LIB)/libholdfast-opencl.so ## build libholdfast-opencl, for OpenCL programs as they are
+
+$(LIB)/opencl-%.o: lib/opencl/src/%.c $(wildcard lib/opencl/src/*.h)
+	$(CC) $(HF_CFLAGS) $(CFLAGS) -c $< -o $@
+
+$(LIB)/libholdfast-opencl.so: $(HFCL_OBJECTS)
+	$(CC) $(CFLAGS) $(HFCL_LINK) -pthread $(HFCL_OBJECTS) -o $@.0
+	ln -sf libholdfast-opencl.so.0 $@
+
 # The module for Fortran, for programs of this compiler; others compile the source.
 FC := $(if $(filter default undefined,$(origin FC)),$(shell command -v gfortran),$(FC))
 FFLAGS ?= -O2 -g
@@ -61,7 +77,7 @@ DATADIR    ?= $(PREFIX)/share
 MANDIR     ?= $(DATADIR)/man
 PYTHONDIR  ?= $(LIBDIR)/holdfast/python
 
-install: lib $(if $(shell command -v $(CXX)),veloc) $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
+install: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./cmd/holdfast
 	PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DATADIR='$(DATADIR)' \
@@ -110,7 +126,7 @@ RACE_RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mp
 # programs that were built without it (RACE_NOT). It would wait a second at the end of each
 # package.
 RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -vet=off -timeout $(TIMEOUT)
-RACE_NOT = test/(cluster|e2e|examples|node|remote|slurm|veloc|yield)
+RACE_NOT = test/(cluster|e2e|examples|node|opencl|remote|slurm|veloc|yield)
 MODULE = github.com/holdfast-hpc/holdfast
 packages = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep $(1) -E '^$(MODULE)/($(2))$$')
 

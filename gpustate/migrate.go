@@ -261,6 +261,7 @@ func (s *Select) inherit(d *Device) {
 	if s.Label == "" {
 		s.Label = was.Label
 	}
+	s.Program, s.PID = was.Program, was.PID
 }
 
 // moveAway moves the device because its server asks for it: for maintenance, or

@@ -48,7 +48,7 @@ func openRemote(ctx context.Context, sel Select) (driver.Device, error) {
 	var found []Info
 	for _, addr := range strings.Fields(sel.Remote) {
 		d, err := remote.Open(ctx, remote.Options{Addr: addr, Key: key, Label: label(sel), Silence: sel.Silence,
-			Pick: sel.pick})
+			Program: sel.Program, PID: sel.PID, Pick: sel.pick})
 		if err == nil {
 			return d, nil
 		}

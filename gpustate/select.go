@@ -71,6 +71,10 @@ type Select struct {
 	Silence time.Duration
 	// Label is shown to people who look at the server's clients.
 	Label string
+	// Program and PID are the name and process that people are shown there. Empty and 0:
+	// those of this process, which is right unless it stands for another one.
+	Program string
+	PID     int
 
 	err error // what was wrong with the text it was parsed from
 }

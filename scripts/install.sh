@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what `make install` has built: the command, libholdfast and its headers, libveloc-client, Fortran modules,
-# the package for Python, files for CMake and pkg-config, manual pages, and a module file.
+# Installs what `make install` has built: the command, libholdfast and its headers, libveloc-client,
+# libholdfast-opencl, Fortran modules, the package for Python, files for CMake and pkg-config, manual pages, and a module file.
 #
 # Directories come from the environment, as from `make install`: PREFIX, and BINDIR, LIBDIR, INCLUDEDIR, DATADIR,
 # MANDIR, PYTHONDIR below it. DESTDIR is put before each, and remembered nowhere: for packages.
@@ -74,6 +74,14 @@ if [ -f "$lib/libveloc-client.so.$major" ]; then
 	put 644 "$INCLUDEDIR/veloc" lib/veloc/include/veloc/*
 	fill lib/cmake/veloc-config.cmake.in "$LIBDIR/cmake/veloc"
 	fill lib/pkgconfig/veloc.pc.in "$LIBDIR/pkgconfig"
+fi
+
+if [ -f "$lib/libholdfast-opencl.so.0" ]; then
+	put 755 "$LIBDIR" "$lib/libholdfast-opencl.so.0"
+	ln -sf libholdfast-opencl.so.0 "$DESTDIR$LIBDIR/libholdfast-opencl.so"
+	# A folder of its own: OCL_ICD_VENDORS selects it; nothing else loads the library unasked.
+	install -d "$DESTDIR$DATADIR/holdfast/opencl"
+	echo "$LIBDIR/libholdfast-opencl.so.0" >"$DESTDIR$DATADIR/holdfast/opencl/holdfast.icd"
 fi
 
 fill packaging/modulefiles/holdfast.tcl.in "$DATADIR/modulefiles/holdfast" "$version"

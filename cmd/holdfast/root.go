@@ -91,7 +91,7 @@ func newRoot() *cobra.Command {
 		newCopy(), newExport(), newRequest(), newStatus(),
 		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
 		newStartRank(), newNode())
-	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance())
+	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance(), newOpenCL())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})

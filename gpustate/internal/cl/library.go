@@ -80,6 +80,10 @@ func (l *Library) load() error {
 	return l.err
 }
 
+// ourselves is the platform that libholdfast-opencl is: its devices are those that this
+// package lists, of a process that would load it again.
+const ourselves = "Holdfast"
+
 func (l *Library) discover() error {
 	var err error
 	for _, file := range libraryFiles {
@@ -95,6 +99,9 @@ func (l *Library) discover() error {
 		return err
 	}
 	for _, p := range platforms {
+		if platformString(p, platformName) == ourselves {
+			continue
+		}
 		devices, err := deviceIDs(p)
 		if err != nil {
 			return fmt.Errorf("devices of OpenCL platform %q: %w", platformString(p, platformName), err)

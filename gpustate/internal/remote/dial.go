@@ -21,6 +21,9 @@ type Options struct {
 	Addr  string
 	Key   wire.Key
 	Label string // shown to people beside the program's name
+	// Program and PID are what people are shown; empty and 0: this process.
+	Program string
+	PID     int
 	// Silence is how long the server may say nothing before it is given up; 0 is
 	// wire.Silence.
 	Silence time.Duration
@@ -96,8 +99,8 @@ func start(c net.Conn, o Options) (*Device, error) {
 		}
 	}
 	host, _ := os.Hostname()
-	open := &wire.Open{Req: 0, Index: n, Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid(),
-		Label: o.Label}
+	open := &wire.Open{Req: 0, Index: n, Program: cmp.Or(o.Program, filepath.Base(os.Args[0])), Host: host,
+		PID: cmp.Or(o.PID, os.Getpid()), Label: o.Label}
 	if err := d.out.Now(open); err != nil {
 		return nil, errors.Join(err, wire.FreeShared(d.arena))
 	}

@@ -108,7 +108,7 @@ func (*Bye) op() Op           { return OpBye }
 var known = types(
 	&Open{}, &CreateMem{}, &CreateSampler{}, &Build{}, &CreateKernel{}, &CreateQueue{}, &Release{}, &SetArg{},
 	&Launch{}, &Transfer{}, &Copy{}, &Marker{}, &Flush{}, &Finish{}, &Ask{}, &Export{}, &Pull{}, &Moved{},
-	&Forget{}, &Order{}, &Fetch{}, &Direct{}, &Unshare{}, &Beat{}, &Fill{}, &Barrier{},
+	&Forget{}, &Order{}, &Fetch{}, &Direct{}, &Unshare{}, &Beat{}, &Fill{}, &Barrier{}, &Query{},
 	&Welcome{}, &Reply{}, &Done{}, &Move{}, &Bye{},
 )
 

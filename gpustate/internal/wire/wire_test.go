@@ -66,7 +66,7 @@ var messages = []Message{
 	&Moved{Token: 1, Err: "e", Steps: "{}"}, &Forget{Event: 1}, &Order{Req: 1, JSON: []byte("{}")},
 	&Fetch{Ticket: []byte{1}, Bytes: 2},
 	&Direct{Queue: 1, Mem: 2, Event: 3, Region: 4, At: 5, Off: 6, Bytes: 1 << 40, Write: true, Wait: []driver.Event{7}},
-	&Unshare{Region: 5}, &Beat{},
+	&Unshare{Region: 5}, &Beat{}, &Query{Req: 1, Of: driver.QueryArgument, Object: 2, Index: 3, Param: 4},
 	&Welcome{Server: "s", Addrs: []string{"a"}, Quota: 5,
 		Devices: []driver.Info{{Kind: "cuda", Platform: "P", Vendor: "V", Name: "N",
 			Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", IL: "SPIR-V_1.2", GlobalBytes: 1,

@@ -73,6 +73,8 @@ func (s *Session) dispatch(op wire.Op, body []byte) error {
 		return s.doFinish(m)
 	case *wire.Ask:
 		return s.doAsk(m)
+	case *wire.Query:
+		return s.doQuery(m)
 	case *wire.Forget:
 		s.forget(driver.Event(m.Event))
 		return nil

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/opencl"
+	"github.com/spf13/cobra"
+)
+
+// openclLog is the variable that lets the server of an OpenCL program say what goes wrong.
+const openclLog = "HOLDFAST_OPENCL_LOG"
+
+// openclVendors is the variable with the platforms that this server sees.
+const openclVendors = "HOLDFAST_OPENCL_VENDORS"
+
+func newOpenCL() *cobra.Command {
+	var background bool
+	cmd := &cobra.Command{
+		Use:   "opencl",
+		Short: "serve an OpenCL program that runs as it is, for libholdfast-opencl",
+		Long: `opencl is the process behind the vendor library libholdfast-opencl, which starts it:
+it holds the objects of one OpenCL program on the device that HOLDFAST_DEVICE selects.
+Where that is empty, the device is one of this node's holdfast gpud, which is started
+when it is not there, so that the program can be moved: see holdfast migrate.
+
+Variables of the program's environment: HOLDFAST_DEVICE selects the device as for other
+programs; ` + openclVendors + ` is given to OpenCL's loader as OCL_ICD_VENDORS, by
+default the platforms of this machine; ` + openclLog + `=1 lets it say what fails.
+
+Exit codes: 0 the program has ended; 2 it could not be served.`,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if background {
+				return openclInBackground()
+			}
+			return serveOpenCL(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&background, "background", false, "leave a process behind that serves the program")
+	return cmd
+}
+
+// openclInBackground starts the server as no child of the program, in a session of its own.
+func openclInBackground() error {
+	control := os.NewFile(opencl.ControlFile, "control")
+	if control == nil {
+		return errors.New("opencl: there is no program: libholdfast-opencl starts this command")
+	}
+	cmd := exec.Command("/proc/self/exe", "opencl")
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{control}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return cmd.Process.Release()
+}
+
+// indexed is a selection that names one device by a number.
+var indexed = regexp.MustCompile(`:\d+$|#`)
+
+func serveOpenCL(ctx context.Context) error {
+	control := os.NewFile(opencl.ControlFile, "control")
+	c, err := net.FileConn(control)
+	if err != nil {
+		return fmt.Errorf("opencl: no connection to a program: %w; libholdfast-opencl starts this command", err)
+	}
+	_ = control.Close() // c has its own
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return errors.New("opencl: descriptor 3 is no Unix socket")
+	}
+	// the loader that the program was started with would find the vendor library again
+	for _, v := range []string{"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "OPENCL_LAYERS"} {
+		_ = os.Unsetenv(v) // the name is valid
+	}
+	if v := os.Getenv(openclVendors); v != "" {
+		_ = os.Setenv("OCL_ICD_VENDORS", v) // as above
+	}
+	opt := opencl.Options{}
+	if os.Getenv(openclLog) != "" {
+		opt.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	text := os.Getenv(gpustate.DeviceEnv)
+	if text == "" {
+		if text, err = defaultServer(ctx); err != nil {
+			fmt.Fprintf(os.Stderr, "holdfast opencl: %v; the program cannot be moved: it has its device here\n", err)
+		}
+	}
+	if opt.Select, err = gpustate.ParseSelect(text); err != nil {
+		return err
+	}
+	opt.One = indexed.MatchString(text)
+	return opencl.Serve(ctx, u, opt)
+}
+
+// defaultServer is the selection of this user's server on this node, which it starts when
+// there is none.
+func defaultServer(ctx context.Context) (string, error) {
+	sel := "remote=" + defaultSocket()
+	if answers(ctx) {
+		return sel, nil
+	}
+	if err := gpud.SocketDir(socketDir()); err != nil {
+		return "", err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return "", err
+	}
+	defer null.Close()
+	// its programs are this user's own, so their sources are trusted like any other command
+	cmd := exec.Command("/proc/self/exe", "gpud", "--trust-sources")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, null, null
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	gone := make(chan error, 1)
+	go func() { gone <- cmd.Wait() }()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		if answers(ctx) { // this one, or another that was faster
+			return sel, nil
+		}
+		select {
+		case <-gone:
+			if answers(ctx) {
+				return sel, nil
+			}
+			return "", errors.New("holdfast gpud did not start: run it by hand to see why")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return "", errors.New("holdfast gpud does not answer")
+}
+
+// answers says whether this user's server on this node is there.
+func answers(ctx context.Context) bool {
+	key, err := gpustate.DefaultKeyFile()
+	if err != nil {
+		return false
+	}
+	a, err := gpud.DialStatus(ctx, defaultSocket(), key)
+	if err != nil {
+		return false
+	}
+	return a.Close() == nil
+}

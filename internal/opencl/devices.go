@@ -1,0 +1,183 @@
+package opencl
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// devices are those that a program is offered. One is opened when it is first needed, and
+// stays open until the program ends.
+type devices struct {
+	mu      sync.Mutex
+	program string
+	pid     int
+	list    []*device
+}
+
+// device is one of them.
+type device struct {
+	info gpustate.Info
+	sel  gpustate.Select
+
+	mu  sync.Mutex
+	dev *gpustate.Device // nil before it is opened
+	err error
+}
+
+// begin lists the devices of a program.
+func (d *devices) begin(opt Options, program string, pid int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.list != nil {
+		return fmt.Errorf("%w: a second greeting", errProtocol)
+	}
+	infos, sels, err := gpustate.Matching(opt.Select)
+	if err != nil {
+		return err
+	}
+	for i, info := range infos {
+		if info.Kind != "opencl" { // the others take no OpenCL C
+			continue
+		}
+		sel := sels[i]
+		sel.Program, sel.PID = program, pid
+		d.list = append(d.list, &device{info: info, sel: sel})
+	}
+	if opt.One {
+		n := opt.Select.Index
+		if n < 0 || n >= len(d.list) {
+			d.list = nil
+		} else {
+			d.list = d.list[n : n+1]
+		}
+	}
+	// the best one first: programs take the first one
+	slices.SortStableFunc(d.list, func(a, b *device) int { return rank(a.info) - rank(b.info) })
+	return nil
+}
+
+func rank(i gpustate.Info) int {
+	switch i.Type {
+	case "gpu":
+		return 0
+	case "accelerator":
+		return 1
+	}
+	return 2
+}
+
+// at is the device of a number that the program was given.
+func (d *devices) at(n uint64) (*device, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n >= uint64(len(d.list)) {
+		return nil, fmt.Errorf("%w: device %d", errProtocol, n)
+	}
+	return d.list[n], nil
+}
+
+func (d *devices) all() []*device {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.list)
+}
+
+func (d *devices) close() {
+	for _, one := range d.all() {
+		one.mu.Lock()
+		if one.dev != nil {
+			_ = one.dev.Close() // the program has gone
+		}
+		one.mu.Unlock()
+	}
+}
+
+// open gives the open device.
+func (d *device) open() (*gpustate.Device, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dev == nil && d.err == nil {
+		d.dev, d.err = gpustate.Open(d.sel)
+	}
+	return d.dev, d.err
+}
+
+// Types of devices by OpenCL's numbers.
+var typeNumbers = map[string]uint64{"cpu": 2, "gpu": 4, "accelerator": 8}
+
+func (d *device) typeNumber() uint64 {
+	if n := typeNumbers[d.info.Type]; n != 0 {
+		return n
+	}
+	return 8
+}
+
+// Questions about devices whose answers are not the device's own.
+const (
+	infoBaseAlign     = 0x1019
+	infoExecution     = 0x1029
+	infoQueues        = 0x102A
+	infoVersion       = 0x102F
+	infoExtensions    = 0x1030
+	infoUnified       = 0x1035
+	infoNativeFirst   = 0x1000
+	infoLast          = 0x1049
+	infoCVersion      = 0x103D
+	infoLinker        = 0x103E
+	infoBuiltIn       = 0x103F
+	infoSubDevices    = 0x1043
+	infoPartitions    = 0x1044
+	infoAffinity      = 0x1045
+	infoPartitionType = 0x1046
+)
+
+// extensions are those that need nothing but the compiler and the device.
+var extensions = []string{"cl_khr_byte_addressable_store", "cl_khr_global_int32_base_atomics",
+	"cl_khr_global_int32_extended_atomics", "cl_khr_local_int32_base_atomics", "cl_khr_local_int32_extended_atomics",
+	"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics", "cl_khr_fp16", "cl_khr_fp64",
+	"cl_khr_3d_image_writes"}
+
+// ask answers clGetDeviceInfo.
+func (d *device) ask(param uint32) ([]byte, error) {
+	if param < infoNativeFirst || param > infoLast {
+		return nil, coded(clInvalidValue, "unknown question about a device")
+	}
+	word := binary.NativeEndian.AppendUint32
+	switch param {
+	case infoVersion:
+		return []byte("OpenCL 1.2 Holdfast\x00"), nil
+	case infoCVersion:
+		return []byte("OpenCL C 1.2 Holdfast\x00"), nil
+	case infoExecution:
+		return binary.NativeEndian.AppendUint64(nil, 1), nil // kernels, no functions of the host
+	case infoQueues:
+		return binary.NativeEndian.AppendUint64(nil, 3), nil
+	case infoUnified, infoLinker, infoSubDevices:
+		return word(nil, 0), nil
+	case infoBuiltIn:
+		return []byte{0}, nil
+	case infoPartitions, infoAffinity, infoPartitionType:
+		return make([]byte, 8), nil
+	}
+	dev, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	b, err := dev.CLInfo(param)
+	switch {
+	case err != nil:
+		return nil, err
+	case param == infoBaseAlign && len(b) == 4: // in bits
+		return word(nil, max(binary.NativeEndian.Uint32(b), gpustate.SubAlign*8)), nil
+	case param == infoExtensions:
+		have := strings.Fields(strings.TrimRight(string(b), "\x00"))
+		have = slices.DeleteFunc(have, func(e string) bool { return !slices.Contains(extensions, e) })
+		return append([]byte(strings.Join(have, " ")), 0), nil
+	}
+	return b, nil
+}

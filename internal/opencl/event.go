@@ -1,0 +1,211 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// event is what a command comes to. It is issued when gpustate has its commands, or when
+// there is nothing to wait for any more.
+type event struct {
+	id     uint64
+	queue  *queue // nil of user events
+	issued chan struct{}
+	once   sync.Once
+
+	// set before issued is closed
+	parts []*gpustate.Event // that it consists of
+	err   error
+}
+
+func newEvent(id uint64, q *queue) *event {
+	return &event{id: id, queue: q, issued: make(chan struct{})}
+}
+
+// issue says what the event consists of, or why it failed. The first call counts.
+func (e *event) issue(parts []*gpustate.Event, err error) bool {
+	first := false
+	e.once.Do(func() {
+		e.parts, e.err = parts, err
+		first = true
+		close(e.issued)
+	})
+	return first
+}
+
+func (e *event) isIssued() bool {
+	select {
+	case <-e.issued:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns when the command is complete, with the error that it failed with. ended
+// ends the wait for a command that nobody will issue.
+func (e *event) wait(ended <-chan struct{}) error {
+	select {
+	case <-e.issued:
+	case <-ended:
+		return gpustate.ErrClosed
+	}
+	errs := []error{e.err}
+	for _, p := range e.parts {
+		errs = append(errs, p.Wait())
+	}
+	return errors.Join(errs...)
+}
+
+// done reports whether the command is complete, and the error that it failed with.
+func (e *event) done() (bool, error) {
+	if !e.isIssued() {
+		return false, nil
+	}
+	if e.err != nil {
+		return true, e.err
+	}
+	for _, p := range e.parts {
+		if done, err := p.Done(); !done || err != nil {
+			return done, err
+		}
+	}
+	return true, nil
+}
+
+// States of commands.
+const (
+	stateComplete  = 0
+	stateSubmitted = 2
+	stateQueued    = 3
+)
+
+// status is the command's state, or its error.
+func (e *event) status() int32 {
+	done, err := e.done()
+	switch {
+	case err != nil:
+		return codeOf(err)
+	case done:
+		return stateComplete
+	case e.isIssued() || e.queue == nil: // a user event is submitted when it is made
+		return stateSubmitted
+	}
+	return stateQueued
+}
+
+// times are the moments of the command: from when its first part began to the end of the last.
+func (e *event) times() (t [4]uint64, err error) {
+	if len(e.parts) == 0 {
+		return t, coded(clNoProfiling, "the command has no times")
+	}
+	for i, p := range e.parts {
+		queued, submit, start, end, err := p.Times()
+		if errors.Is(err, gpustate.ErrUnsupported) {
+			err = coded(clNoProfiling, "the device tells no times")
+		}
+		if err != nil {
+			return t, err
+		}
+		if i == 0 {
+			t = [4]uint64{uint64(queued), uint64(submit), uint64(start), uint64(end)}
+		}
+		t[3] = max(t[3], uint64(end))
+	}
+	return t, nil
+}
+
+// addEvent enters the event of a command, none for number 0.
+func (s *Server) addEvent(e *event) error {
+	if e.id == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.events[e.id] != nil || len(s.events) >= maxObjects {
+		return fmt.Errorf("%w: number %d of an event", errProtocol, e.id)
+	}
+	s.events[e.id] = e
+	return nil
+}
+
+// eventsOf finds events by their numbers.
+func (s *Server) eventsOf(numbers []uint64) ([]*event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*event
+	for _, n := range numbers {
+		e := s.events[n]
+		if e == nil {
+			return nil, fmt.Errorf("%w: event %d", errProtocol, n)
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+func (s *Server) event(n uint64) (*event, error) {
+	list, err := s.eventsOf([]uint64{n})
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// outbox are reads that do not block: their bytes go to the program when they are there.
+type outbox struct {
+	mu    sync.Mutex
+	reads map[*delivery]struct{}
+}
+
+// delivery is one of them.
+type delivery struct {
+	once  sync.Once
+	event *event
+	bytes []byte
+}
+
+// deliver arranges that the program gets the bytes when the event is complete.
+func (s *Server) deliver(d *delivery) {
+	s.outbox.mu.Lock()
+	if s.outbox.reads == nil {
+		s.outbox.reads = map[*delivery]struct{}{}
+	}
+	s.outbox.reads[d] = struct{}{}
+	s.outbox.mu.Unlock()
+	go func() { s.dispatch(d, d.event.wait(s.ended)) }()
+}
+
+// dispatch sends the bytes, or the error; it returns when that is done, by whomever.
+func (s *Server) dispatch(d *delivery, err error) {
+	d.once.Do(func() {
+		b := d.bytes
+		if err != nil {
+			b = nil
+		}
+		s.send(opDelivery, 0, d.event.id, codeOf(err), b)
+		s.outbox.mu.Lock()
+		delete(s.outbox.reads, d)
+		s.outbox.mu.Unlock()
+	})
+}
+
+// settle sends what is complete, and says how many deliveries the program has been sent: it
+// waits for these before a call returns that tells it of completed commands.
+func (s *Server) settle() uint64 {
+	s.outbox.mu.Lock()
+	var list []*delivery
+	for d := range s.outbox.reads {
+		list = append(list, d)
+	}
+	s.outbox.mu.Unlock()
+	for _, d := range list {
+		if done, err := d.event.done(); done {
+			s.dispatch(d, err)
+		}
+	}
+	return s.deliveries.Load()
+}

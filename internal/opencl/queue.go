@@ -1,0 +1,199 @@
+package opencl
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// queue is a command queue of the program.
+type queue struct {
+	server  *Server
+	dev     *device
+	q       *gpustate.Queue
+	ordered bool
+
+	mu      sync.Mutex
+	backlog []*command          // of an ordered queue: what is kept back, in order
+	issuing bool                // a goroutine issues the backlog
+	pending map[*event]struct{} // of a queue out of order: commands that may not be complete
+	barrier *event              // as above: what later commands wait for
+	last    *event              // the newest command
+}
+
+// command is one that the program has given to a queue.
+type command struct {
+	event *event
+	deps  []*event
+	// alone: it waits for others by itself, not through gpustate.
+	alone bool
+	// run issues it, after these; what it consists of may be nothing when it is complete.
+	run func(after []*gpustate.Event) ([]*gpustate.Event, error)
+	// over is called when run will not be called again; may be nil.
+	over func()
+}
+
+// enqueue issues a command, or keeps it back where it has to wait for what is not issued. An
+// error is that of a command that was issued at once.
+func (q *queue) enqueue(c *command) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ordered {
+		q.order(c)
+	}
+	q.last = c.event
+	ready := !c.alone && !q.issuing
+	for _, d := range c.deps {
+		ready = ready && d.isIssued() && (d.queue == nil || d.queue.dev == q.dev)
+	}
+	switch {
+	case ready:
+		return c.issue(q)
+	case !q.ordered:
+		go func() { _ = c.issue(q) }() // its event has the error
+	default:
+		q.backlog = append(q.backlog, c)
+		if !q.issuing {
+			q.issuing = true
+			go q.issueBacklog()
+		}
+	}
+	return nil
+}
+
+// order lets a command of a queue out of order wait for the barrier before it. mu is held.
+func (q *queue) order(c *command) {
+	if q.barrier != nil {
+		c.deps = append(c.deps, q.barrier)
+	}
+	if q.pending == nil {
+		q.pending = map[*event]struct{}{}
+	}
+	if len(q.pending) >= 256 {
+		q.forgetComplete()
+	}
+	q.pending[c.event] = struct{}{}
+}
+
+// forgetComplete takes complete commands off the list. mu is held.
+func (q *queue) forgetComplete() {
+	for e := range q.pending {
+		if done, _ := e.done(); done {
+			delete(q.pending, e)
+		}
+	}
+}
+
+// allPending are the commands of a queue out of order that may not be complete.
+func (q *queue) allPending() (list []*event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.forgetComplete()
+	for e := range q.pending {
+		list = append(list, e)
+	}
+	return list
+}
+
+// issueBacklog issues what is kept back, each when all that it waits for is issued.
+func (q *queue) issueBacklog() {
+	for {
+		q.mu.Lock()
+		if len(q.backlog) == 0 {
+			q.issuing = false
+			q.mu.Unlock()
+			return
+		}
+		c := q.backlog[0]
+		q.backlog = q.backlog[1:]
+		q.mu.Unlock()
+		_ = c.issue(q) // its event has the error
+	}
+}
+
+// issue issues a command when what it waits for is issued.
+func (c *command) issue(q *queue) error {
+	if c.over != nil {
+		defer c.over()
+	}
+	after, err := c.after(q)
+	if err != nil {
+		err = coded(clWaitListFailure, fmt.Sprintf("a command that it waits for failed: %v", err))
+		c.event.issue(nil, err)
+		return nil // the command was taken; its event tells
+	}
+	parts, err := c.run(after)
+	c.event.issue(parts, err)
+	if err != nil {
+		q.server.opt.Logger.Debug("command failed", "err", err)
+	}
+	return err
+}
+
+// after waits until all that the command waits for is issued, and complete where gpustate
+// cannot wait for it.
+func (c *command) after(q *queue) (list []*gpustate.Event, err error) {
+	for _, d := range c.deps {
+		if c.alone || d.queue != nil && d.queue.dev != q.dev {
+			err = d.wait(q.server.ended)
+		} else {
+			select {
+			case <-d.issued:
+				err = d.err
+			case <-q.server.ended:
+				err = gpustate.ErrClosed
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !c.alone && d.queue != nil && d.queue.dev == q.dev {
+			list = append(list, d.parts...)
+		}
+	}
+	return list, nil
+}
+
+// finish waits until all commands are complete.
+func (q *queue) finish() error {
+	q.mu.Lock()
+	last := q.last
+	q.mu.Unlock()
+	if !q.ordered {
+		for _, e := range q.allPending() {
+			_ = e.wait(q.server.ended) // the event has the error
+		}
+	} else if last != nil {
+		select {
+		case <-last.issued:
+		case <-q.server.ended:
+		}
+	}
+	return q.q.Finish()
+}
+
+// mark enqueues a marker or a barrier.
+func (q *queue) mark(e *event, deps []*event, barrier bool) error {
+	c := &command{event: e, deps: deps}
+	if !q.ordered && len(deps) == 0 {
+		c.deps = q.allPending()
+	}
+	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
+		if !q.ordered && len(after) == 0 { // all that it waits for is complete
+			return nil, nil
+		}
+		m, err := q.q.Marker(after...)
+		if err != nil {
+			return nil, err
+		}
+		return []*gpustate.Event{m}, nil
+	}
+	err := q.enqueue(c)
+	if barrier && !q.ordered {
+		q.mu.Lock()
+		q.barrier = e
+		q.mu.Unlock()
+	}
+	return err
+}

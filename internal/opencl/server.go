@@ -1,0 +1,203 @@
+package opencl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"golang.org/x/sys/unix"
+)
+
+// ControlFile is the descriptor of the connection that a server process begins with.
+const ControlFile = 3
+
+// maxLanes bounds the calls of a program that are carried out at a time.
+const maxLanes = 1024
+
+// Options say what a program is offered.
+type Options struct {
+	// Select describes the devices.
+	Select gpustate.Select
+	// One offers only the device that Select chooses, not all that it describes.
+	One bool
+	// Logger gets what goes wrong; nil: nothing.
+	Logger *slog.Logger
+}
+
+// Server serves one program.
+type Server struct {
+	opt     Options
+	control *net.UnixConn
+
+	devices devices
+
+	mu      sync.Mutex
+	objects map[uint64]any // *buffer, *queue, ... by the program's number
+	events  map[uint64]*event
+
+	sending    sync.Mutex // of control
+	deliveries atomic.Uint64
+	outbox     outbox
+
+	lanes sync.WaitGroup
+	ended chan struct{}
+	end   sync.Once
+	why   error
+}
+
+// Serve serves the program at the other end of the connection until it ends or says
+// something impossible, which is an error. It closes the connection.
+func Serve(ctx context.Context, control *net.UnixConn, opt Options) error {
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{opt: opt, control: control, objects: map[uint64]any{}, events: map[uint64]*event{},
+		ended: make(chan struct{})}
+	stop := context.AfterFunc(ctx, func() { s.finish(ctx.Err()) })
+	defer stop()
+	s.finish(s.accept())
+	s.lanes.Wait()
+	s.devices.close()
+	return s.why
+}
+
+// finish ends all connections; the first reason counts.
+func (s *Server) finish(why error) {
+	s.end.Do(func() {
+		if errors.Is(why, io.EOF) || errors.Is(why, unix.ECONNRESET) {
+			why = nil
+		}
+		s.why = why
+		close(s.ended)
+		_ = s.control.Close()
+	})
+}
+
+// accept takes lanes until the program ends.
+func (s *Server) accept() error {
+	oob := make([]byte, unix.CmsgSpace(4*4))
+	var b [1]byte
+	open := 0
+	for {
+		n, oobn, flags, _, err := s.control.ReadMsgUnix(b[:], oob)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return io.EOF
+		}
+		files, err := descriptors(oob[:oobn])
+		if err != nil || len(files) != 1 || flags&unix.MSG_CTRUNC != 0 || b[0] != 'L' {
+			for _, f := range files {
+				_ = f.Close()
+			}
+			return fmt.Errorf("%w: no lane", errProtocol)
+		}
+		c, err := net.FileConn(files[0])
+		_ = files[0].Close()
+		if err != nil {
+			return fmt.Errorf("%w: a lane that is no socket", errProtocol)
+		}
+		if open++; open > maxLanes {
+			_ = c.Close()
+			return fmt.Errorf("%w: more than %d lanes", errProtocol, maxLanes)
+		}
+		s.lanes.Go(func() { s.serve(c) })
+	}
+}
+
+func descriptors(oob []byte) (files []*os.File, err error) {
+	list, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		fds, err := unix.ParseUnixRights(&list[i])
+		if err != nil {
+			return files, err
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "lane"))
+		}
+	}
+	return files, nil
+}
+
+// serve carries out the requests of one lane.
+func (s *Server) serve(c net.Conn) {
+	stop := make(chan struct{})
+	go func() {
+		select {
+		case <-s.ended:
+		case <-stop:
+		}
+		_ = c.Close()
+	}()
+	defer close(stop)
+	l := &lane{Server: s, conn: c}
+	for {
+		m, err := readRequest(c)
+		if err == nil {
+			err = l.carryOut(m)
+		}
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				err = nil
+			}
+			s.finish(err)
+			return
+		}
+	}
+}
+
+// add enters an object under a number that is free.
+func (s *Server) add(id uint64, o any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id == 0 || s.objects[id] != nil || len(s.objects) >= maxObjects {
+		return fmt.Errorf("%w: number %d of an object", errProtocol, id)
+	}
+	s.objects[id] = o
+	return nil
+}
+
+// maxObjects bounds what a program has at a time.
+const maxObjects = 1 << 20
+
+// find gives the object of a kind and number. The library has checked the program's handles,
+// so another kind is impossible; one that is not there may have failed to be made.
+func find[T any](s *Server, id uint64) (o T, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.objects[id].(T)
+	if !ok {
+		return o, fmt.Errorf("%w: object %d is no %T", errProtocol, id, o)
+	}
+	return o, nil
+}
+
+// send sends what the program has not asked for.
+func (s *Server) send(op uint32, watch, event uint64, status int32, bulk []byte) {
+	var r reply
+	r.u64(watch)
+	r.u64(event)
+	r.u32(uint32(status))
+	parts := net.Buffers{header(len(r.body), op, len(bulk), 0), r.body}
+	if len(bulk) > 0 {
+		parts = append(parts, bulk)
+	}
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	_, _ = parts.WriteTo(s.control) // a program that has gone is noticed where it is read from
+	if op == opDelivery {
+		s.deliveries.Add(1)
+	}
+}

@@ -1,0 +1,41 @@
+package opencl
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// TestNumbers: the library in C has the same operations and the same version.
+func TestNumbers(t *testing.T) {
+	text, err := os.ReadFile("../../lib/opencl/src/protocol.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]uint32{"HELLO": opHello, "DEVICES": opDevices, "DEVICE_INFO": opDeviceInfo,
+		"CREATE_QUEUE": opCreateQueue, "CREATE_BUFFER": opCreateBuffer, "CREATE_SUB": opCreateSub,
+		"CREATE_IMAGE": opCreateImage, "CREATE_SAMPLER": opCreateSample, "RELEASE": opRelease, "BUILD": opBuild,
+		"CREATE_KERNEL": opCreateKernel, "SET_ARG": opSetArg, "WORK_GROUP": opWorkGroup, "ARG_INFO": opArgInfo,
+		"FORMATS": opFormats, "LAUNCH": opLaunch, "READ": opRead, "WRITE": opWrite, "COPY": opCopy, "FILL": opFill,
+		"MARKER": opMarker, "FLUSH": opFlush, "FINISH": opFinish, "USER_EVENT": opUserEvent,
+		"SET_USER_EVENT": opSetUserEvent, "EVENT_STATUS": opEventStatus, "EVENT_TIMES": opEventTimes, "WAIT": opWait,
+		"WATCH": opWatch, "FORGET": opForget, "NOTE": opNote, "DELIVERY": opDelivery}
+	found := regexp.MustCompile(`(?m)^\tHFCL_([A-Z_]+) = (\d+)`).FindAllSubmatch(text, -1)
+	if len(found) != len(want) {
+		t.Errorf("got %d operations in C, want %d", len(found), len(want))
+	}
+	for _, m := range found {
+		n, _ := strconv.Atoi(string(m[2]))
+		if w, ok := want[string(m[1])]; !ok || w != uint32(n) {
+			t.Errorf("%s is %d in C, %d in Go (known: %v)", m[1], n, w, ok)
+		}
+	}
+	for name, n := range map[string]int{"HFCL_VERSION": Version, "HFCL_HEADER": headerBytes,
+		"HFCL_MAX_LIST": maxList} {
+		m := regexp.MustCompile(`#define ` + name + ` (\d+)`).FindSubmatch(text)
+		if m == nil || string(m[1]) != strconv.Itoa(n) {
+			t.Errorf("%s: got %q in C, want %d", name, m, n)
+		}
+	}
+}

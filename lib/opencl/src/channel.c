@@ -1,0 +1,262 @@
+/* The process that serves this program, and the sockets to it: one for what it sends by itself, and lanes, of which
+   each call takes one for its request and its reply. A program's threads so wait for each other no more than they
+   would without. */
+#define _GNU_SOURCE
+#include "hfcl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static struct {
+	pthread_mutex_t lock;
+	enum { UNUSED, CONNECTED, FAILED } state;
+	pid_t owner; /* a child of fork has no server */
+	int control;
+	struct lane *idle;
+	_Atomic bool lost;
+} channel = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void say(const char *what, const char *why) {
+	fprintf(stderr, "libholdfast-opencl: %s%s%s\n", what, why[0] != 0 ? ": " : "", why);
+}
+
+/* start runs `holdfast opencl`, whose descriptor 3 is the other end of the socket it gives; -1 when it cannot. The
+   process that is started leaves another one behind and ends, so that the program has no child it does not know. */
+static int start(void) {
+	int ends[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+		say("no socket to its server", strerror(errno));
+		return -1;
+	}
+	const char *tool = getenv("HOLDFAST_BIN");
+	if (tool == NULL || tool[0] == 0) {
+		tool = "holdfast";
+	}
+	char *args[] = { (char *)(uintptr_t)tool, (char[]){ "opencl" }, (char[]){ "--background" }, NULL };
+	posix_spawn_file_actions_t actions;
+	pid_t pid;
+	int rc = posix_spawn_file_actions_init(&actions);
+	if (rc == 0) {
+		rc = posix_spawn_file_actions_adddup2(&actions, ends[1], 3);
+		if (rc == 0) {
+			rc = posix_spawnp(&pid, tool, &actions, NULL, args, environ);
+		}
+		posix_spawn_file_actions_destroy(&actions);
+	}
+	close(ends[1]);
+	if (rc != 0) {
+		say("cannot start its server: give the path of the holdfast command in HOLDFAST_BIN, or put it in PATH",
+			strerror(rc));
+		close(ends[0]);
+		return -1;
+	}
+	while (waitpid(pid, &rc, 0) < 0 && errno == EINTR) {
+	}
+	return ends[0];
+}
+
+/* open_lane makes a connection and hands its other end over. */
+static struct lane *open_lane(int control) {
+	int ends[2];
+	struct lane *l = malloc(sizeof *l);
+	if (l == NULL || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+		free(l);
+		return NULL;
+	}
+	char byte = 'L';
+	struct iovec part = { &byte, 1 };
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} space;
+	memset(&space, 0, sizeof space);
+	struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = space.room,
+		.msg_controllen = sizeof space.room };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &ends[1], sizeof(int));
+	ssize_t sent;
+	do {
+		sent = sendmsg(control, &m, MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	close(ends[1]);
+	if (sent != 1) {
+		close(ends[0]);
+		free(l);
+		return NULL;
+	}
+	l->fd = ends[0];
+	l->next = NULL;
+	return l;
+}
+
+/* greet says who this is, on the first lane. */
+static bool greet(void) {
+	struct call c;
+	hfcl_begin(&c, HFCL_HELLO);
+	hfcl_put32(&c, HFCL_VERSION);
+	hfcl_put32(&c, (uint32_t)getpid());
+	const char *name = program_invocation_short_name;
+	hfcl_put_bytes(&c, name, strlen(name));
+	cl_int rc = hfcl_run(&c, NULL, NULL);
+	bool ok = rc == CL_SUCCESS;
+	if (!ok) {
+		char *why = c.failed ? NULL : hfcl_get_text(&c);
+		say("its server did not begin", why == NULL ? "" : why);
+		free(why);
+	}
+	hfcl_end(&c);
+	return ok;
+}
+
+bool hfcl_connect(void) {
+	pthread_mutex_lock(&channel.lock);
+	if (channel.state == UNUSED) {
+		channel.state = FAILED;
+		channel.owner = getpid();
+		channel.control = start();
+		if (channel.control >= 0 && (channel.idle = open_lane(channel.control)) != NULL &&
+			hfcl_listen(channel.control)) {
+			channel.state = CONNECTED;
+			pthread_mutex_unlock(&channel.lock);
+			bool ok = greet();
+			pthread_mutex_lock(&channel.lock);
+			if (!ok) {
+				channel.state = FAILED;
+			}
+		}
+	}
+	bool ok = channel.state == CONNECTED && channel.owner == getpid();
+	pthread_mutex_unlock(&channel.lock);
+	return ok;
+}
+
+/* hfcl_lost: the server is gone; so is everything. */
+bool hfcl_lost(void) { return atomic_load(&channel.lost); }
+
+struct lane *hfcl_take_lane(void) {
+	pthread_mutex_lock(&channel.lock);
+	struct lane *l = NULL;
+	if (channel.state == CONNECTED && !atomic_load(&channel.lost) && channel.owner == getpid()) {
+		l = channel.idle;
+		if (l != NULL) {
+			channel.idle = l->next;
+		} else {
+			l = open_lane(channel.control);
+		}
+	}
+	pthread_mutex_unlock(&channel.lock);
+	return l;
+}
+
+/* hfcl_give_lane puts a lane back. A broken one ends the connection: a server that does not answer one
+   thread's call is gone, or is not what it says. */
+void hfcl_give_lane(struct lane *l, bool broken) {
+	if (broken) {
+		atomic_store(&channel.lost, true);
+		shutdown(channel.control, SHUT_RDWR);
+		close(l->fd);
+		free(l);
+		return;
+	}
+	pthread_mutex_lock(&channel.lock);
+	l->next = channel.idle;
+	channel.idle = l;
+	pthread_mutex_unlock(&channel.lock);
+}
+
+struct rows hfcl_linear(void *at, size_t n) { return (struct rows){ at, n, 1, 1, n, n }; }
+
+size_t hfcl_rows_size(const struct rows *r) { return r->row * r->rows * r->slices; }
+
+/* Parts of one call of the kernel. */
+enum { PARTS = 64 };
+
+/* next_parts fills in rows from number *k on, and moves it. */
+static int next_parts(const struct rows *r, size_t *k, struct iovec *parts) {
+	if (r->slices * r->rows == 0 || r->row == 0) {
+		return 0;
+	}
+	bool whole = r->row_pitch == r->row && (r->slices == 1 || r->slice_pitch == r->row * r->rows);
+	if (whole || r->rows * r->slices == 1) {
+		if (*k > 0) {
+			return 0;
+		}
+		*k = r->rows * r->slices;
+		parts[0] = (struct iovec){ r->at, hfcl_rows_size(r) };
+		return 1;
+	}
+	int n = 0;
+	for (; n < PARTS && *k < r->rows * r->slices; n++, (*k)++) {
+		parts[n] = (struct iovec){ r->at + *k / r->rows * r->slice_pitch + *k % r->rows * r->row_pitch, r->row };
+	}
+	return n;
+}
+
+/* move_parts sends or receives all bytes of the parts. */
+static bool move_parts(int fd, struct iovec *parts, int n, bool out) {
+	while (n > 0) {
+		struct msghdr m = { .msg_iov = parts, .msg_iovlen = (size_t)n };
+		ssize_t moved = out ? sendmsg(fd, &m, MSG_NOSIGNAL) : recvmsg(fd, &m, MSG_WAITALL);
+		if (moved < 0 && errno == EINTR) {
+			continue;
+		}
+		if (moved <= 0) {
+			return false;
+		}
+		size_t left = (size_t)moved;
+		while (n > 0 && left >= parts->iov_len) {
+			left -= parts->iov_len;
+			parts++;
+			n--;
+		}
+		if (n > 0) {
+			parts->iov_base = (char *)parts->iov_base + left;
+			parts->iov_len -= left;
+		}
+	}
+	return true;
+}
+
+bool hfcl_send(int fd, const void *head, size_t n, const void *body, size_t m, const struct rows *bulk) {
+	struct iovec parts[PARTS] = { { (void *)(uintptr_t)head, n }, { (void *)(uintptr_t)body, m } };
+	if (!move_parts(fd, parts, m > 0 ? 2 : 1, true)) {
+		return false;
+	}
+	size_t k = 0;
+	int count;
+	while (bulk != NULL && (count = next_parts(bulk, &k, parts)) > 0) {
+		if (!move_parts(fd, parts, count, true)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+bool hfcl_receive(int fd, void *to, size_t n) {
+	struct iovec part = { to, n };
+	return n == 0 || move_parts(fd, &part, 1, false);
+}
+
+bool hfcl_receive_rows(int fd, const struct rows *r) {
+	struct iovec parts[PARTS];
+	size_t k = 0;
+	int count;
+	while ((count = next_parts(r, &k, parts)) > 0) {
+		if (!move_parts(fd, parts, count, false)) {
+			return false;
+		}
+	}
+	return true;
+}

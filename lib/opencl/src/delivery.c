@@ -1,0 +1,207 @@
+/* What the server sends by itself: bytes of reads that do not block, and news of events. One thread receives, and
+   never waits for anything else; another one runs the program's call-backs, which may call the API. */
+#include "hfcl.h"
+
+#include <signal.h>
+
+struct job {
+	struct job *next;
+	void (*call)(void *);
+	void *data;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	cl_event pending;   /* reads whose bytes have not come */
+	uint64_t delivered; /* how many have */
+	bool ended;
+	struct job *first, **last; /* of call-backs */
+	pthread_cond_t work;
+} inbox = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER,
+	.last = &inbox.first, .work = PTHREAD_COND_INITIALIZER };
+
+/* hfcl_expect announces a read whose bytes come by themselves; it holds a reference to the event. */
+void hfcl_expect(cl_event e) {
+	hfcl_retain(e);
+	pthread_mutex_lock(&inbox.lock);
+	e->next_pending = inbox.pending;
+	inbox.pending = e;
+	pthread_mutex_unlock(&inbox.lock);
+}
+
+/* unlink takes an event out of the list; the lock is held. */
+static bool unlink_pending(cl_event e) {
+	for (cl_event *at = &inbox.pending; *at != NULL; at = &(*at)->next_pending) {
+		if (*at == e) {
+			*at = e->next_pending;
+			return true;
+		}
+	}
+	return false;
+}
+
+void hfcl_unexpect(cl_event e) {
+	pthread_mutex_lock(&inbox.lock);
+	bool was = unlink_pending(e);
+	pthread_cond_broadcast(&inbox.changed);
+	pthread_mutex_unlock(&inbox.lock);
+	if (was) {
+		clReleaseEvent(e);
+	}
+}
+
+/* hfcl_await returns when so many deliveries have arrived, which the server has sent already. */
+void hfcl_await(uint64_t deliveries) {
+	pthread_mutex_lock(&inbox.lock);
+	while (inbox.delivered < deliveries && !inbox.ended) {
+		pthread_cond_wait(&inbox.changed, &inbox.lock);
+	}
+	pthread_mutex_unlock(&inbox.lock);
+}
+
+static const char *end_of(const struct rows *r) {
+	return r->at + (r->slices - 1) * r->slice_pitch + (r->rows - 1) * r->row_pitch + r->row;
+}
+
+void hfcl_settle(const struct rows *r) {
+	pthread_mutex_lock(&inbox.lock);
+	for (;;) {
+		cl_event e = inbox.pending;
+		while (e != NULL && (e->into.at >= end_of(r) || end_of(&e->into) <= r->at)) {
+			e = e->next_pending;
+		}
+		if (e == NULL || inbox.ended) {
+			break;
+		}
+		pthread_cond_wait(&inbox.changed, &inbox.lock);
+	}
+	pthread_mutex_unlock(&inbox.lock);
+}
+
+/* deliver takes the bytes of a read. */
+static bool deliver(int fd, uint64_t number, cl_int status, uint64_t bulk) {
+	pthread_mutex_lock(&inbox.lock);
+	cl_event e = inbox.pending;
+	while (e != NULL && e->o.id != number) {
+		e = e->next_pending;
+	}
+	pthread_mutex_unlock(&inbox.lock);
+	if (e == NULL || (bulk != 0 && bulk != hfcl_rows_size(&e->into)) || (bulk == 0 && status == CL_COMPLETE)) {
+		return false;
+	}
+	if (bulk != 0 && !hfcl_receive_rows(fd, &e->into)) {
+		return false;
+	}
+	hfcl_finish_event(e, status);
+	pthread_mutex_lock(&inbox.lock);
+	unlink_pending(e);
+	inbox.delivered++;
+	pthread_cond_broadcast(&inbox.changed);
+	pthread_mutex_unlock(&inbox.lock);
+	clReleaseEvent(e);
+	return true;
+}
+
+/* take_one receives one message of the server. */
+static bool take_one(int fd) {
+	uint8_t head[HFCL_HEADER], body[20];
+	uint32_t n, op;
+	uint64_t bulk, watch, event;
+	cl_int status;
+	if (!hfcl_receive(fd, head, sizeof head)) {
+		return false;
+	}
+	memcpy(&n, head, 4);
+	memcpy(&op, head + 4, 4);
+	memcpy(&bulk, head + 8, 8);
+	if (n != sizeof body || !hfcl_receive(fd, body, n)) {
+		return false;
+	}
+	memcpy(&watch, body, 8);
+	memcpy(&event, body + 8, 8);
+	memcpy(&status, body + 16, 4);
+	if (op == HFCL_DELIVERY) {
+		return deliver(fd, event, status, bulk);
+	}
+	if (op != HFCL_NOTE || bulk != 0) {
+		return false;
+	}
+	hfcl_noted(watch, event, status);
+	return true;
+}
+
+static void *receive(void *arg) {
+	int fd = *(int *)arg;
+	while (take_one(fd)) {
+	}
+	/* nothing comes any more: whoever waits gets an error from its own lane */
+	pthread_mutex_lock(&inbox.lock);
+	inbox.ended = true;
+	cl_event left = inbox.pending;
+	inbox.pending = NULL;
+	pthread_cond_broadcast(&inbox.changed);
+	pthread_mutex_unlock(&inbox.lock);
+	while (left != NULL) {
+		cl_event next = left->next_pending;
+		hfcl_finish_event(left, CL_DEVICE_NOT_AVAILABLE);
+		clReleaseEvent(left);
+		left = next;
+	}
+	hfcl_noted(0, 0, CL_DEVICE_NOT_AVAILABLE);
+	return NULL;
+}
+
+static void *run_jobs(void *unused) {
+	(void)unused;
+	for (;;) {
+		pthread_mutex_lock(&inbox.lock);
+		while (inbox.first == NULL) {
+			pthread_cond_wait(&inbox.work, &inbox.lock);
+		}
+		struct job *j = inbox.first;
+		inbox.first = j->next;
+		if (inbox.first == NULL) {
+			inbox.last = &inbox.first;
+		}
+		pthread_mutex_unlock(&inbox.lock);
+		j->call(j->data);
+		free(j);
+	}
+	return NULL;
+}
+
+/* hfcl_call_later runs a call-back on the library's thread; without memory for that, here. */
+void hfcl_call_later(void (*call)(void *), void *data) {
+	struct job *j = malloc(sizeof *j);
+	if (j == NULL) {
+		call(data);
+		return;
+	}
+	*j = (struct job){ NULL, call, data };
+	pthread_mutex_lock(&inbox.lock);
+	*inbox.last = j;
+	inbox.last = &j->next;
+	pthread_cond_signal(&inbox.work);
+	pthread_mutex_unlock(&inbox.lock);
+}
+
+/* hfcl_listen starts the two threads, which take no signals: they are the program's. */
+bool hfcl_listen(int fd) {
+	static int control;
+	control = fd;
+	pthread_t receiver, runner;
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	bool ok = pthread_create(&receiver, NULL, receive, &control) == 0;
+	if (ok) {
+		pthread_detach(receiver);
+		ok = pthread_create(&runner, NULL, run_jobs, NULL) == 0;
+	}
+	if (ok) {
+		pthread_detach(runner);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ok;
+}

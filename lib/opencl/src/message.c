@@ -1,0 +1,210 @@
+/* Requests and replies: little-endian numbers of 4 and 8 bytes, and bytes with their length before. */
+#include "hfcl.h"
+
+void hfcl_begin(struct call *c, uint32_t op) {
+	c->op = op;
+	c->failed = false;
+	c->b = c->fixed;
+	c->n = HFCL_HEADER; /* filled in when it is sent */
+	c->room = sizeof c->fixed;
+	c->at = 0;
+}
+
+/* make_room gives memory for n more bytes, of which the caller writes all. */
+static uint8_t *make_room(struct call *c, size_t n) {
+	if (c->failed || n > HFCL_MAX_BODY || c->n + n > HFCL_MAX_BODY) {
+		c->failed = true;
+		return NULL;
+	}
+	if (c->n + n > c->room) {
+		size_t room = 2 * (c->n + n);
+		uint8_t *b = c->b == c->fixed ? malloc(room) : realloc(c->b, room);
+		if (b == NULL) {
+			c->failed = true;
+			return NULL;
+		}
+		if (c->b == c->fixed) {
+			memcpy(b, c->fixed, c->n);
+		}
+		c->b = b;
+		c->room = room;
+	}
+	uint8_t *at = c->b + c->n;
+	c->n += n;
+	return at;
+}
+
+void hfcl_put32(struct call *c, uint32_t v) {
+	uint8_t *at = make_room(c, sizeof v);
+	if (at != NULL) {
+		memcpy(at, &v, sizeof v);
+	}
+}
+
+void hfcl_put64(struct call *c, uint64_t v) {
+	uint8_t *at = make_room(c, sizeof v);
+	if (at != NULL) {
+		memcpy(at, &v, sizeof v);
+	}
+}
+
+void hfcl_put_bytes(struct call *c, const void *b, size_t n) {
+	if (n > HFCL_MAX_BODY) {
+		c->failed = true;
+		return;
+	}
+	hfcl_put32(c, (uint32_t)n);
+	uint8_t *at = make_room(c, n);
+	if (at != NULL && n > 0) {
+		memcpy(at, b, n);
+	}
+}
+
+void hfcl_put_events(struct call *c, cl_uint n, const cl_event *list) {
+	hfcl_put32(c, n);
+	for (cl_uint i = 0; i < n; i++) {
+		hfcl_put64(c, list[i]->o.id);
+	}
+}
+
+void hfcl_put_box(struct call *c, const size_t *origin, const size_t *region) {
+	for (int i = 0; i < 3; i++) {
+		hfcl_put64(c, origin[i]);
+	}
+	for (int i = 0; i < 3; i++) {
+		hfcl_put64(c, region[i]);
+	}
+}
+
+/* seal fills in the header. */
+static void seal(struct call *c, const struct rows *out) {
+	uint32_t body = (uint32_t)(c->n - HFCL_HEADER);
+	uint64_t bulk = out == NULL ? 0 : hfcl_rows_size(out), none = 0;
+	memcpy(c->b, &body, 4);
+	memcpy(c->b + 4, &c->op, 4);
+	memcpy(c->b + 8, &bulk, 8);
+	memcpy(c->b + 16, &none, 8);
+}
+
+/* take_reply reads a reply; false when the connection is of no use any more. */
+static bool take_reply(struct call *c, int fd, const struct rows *in, cl_int *status, uint64_t *deliveries) {
+	uint8_t head[HFCL_HEADER];
+	if (!hfcl_receive(fd, head, sizeof head)) {
+		return false;
+	}
+	uint32_t body;
+	uint64_t bulk;
+	memcpy(&body, head, 4);
+	memcpy(status, head + 4, 4);
+	memcpy(&bulk, head + 8, 8);
+	memcpy(deliveries, head + 16, 8);
+	if (body > HFCL_MAX_BODY || (bulk != 0 && (in == NULL || bulk != hfcl_rows_size(in)))) {
+		return false;
+	}
+	c->n = 0;
+	c->at = 0;
+	if (make_room(c, body) == NULL || !hfcl_receive(fd, c->b, body)) {
+		return false;
+	}
+	if (*status == CL_SUCCESS && in != NULL && bulk == 0 && hfcl_rows_size(in) != 0) {
+		return false; /* what was asked for is not there */
+	}
+	return bulk == 0 || hfcl_receive_rows(fd, in);
+}
+
+cl_int hfcl_run(struct call *c, const struct rows *out, const struct rows *in) {
+	if (c->failed) {
+		return CL_OUT_OF_HOST_MEMORY;
+	}
+	struct lane *l = hfcl_take_lane();
+	if (l == NULL) {
+		c->failed = true;
+		return CL_DEVICE_NOT_AVAILABLE;
+	}
+	seal(c, out);
+	cl_int status = CL_DEVICE_NOT_AVAILABLE;
+	uint64_t deliveries = 0;
+	bool ok = hfcl_send(l->fd, c->b, c->n, NULL, 0, out) && take_reply(c, l->fd, in, &status, &deliveries);
+	hfcl_give_lane(l, !ok);
+	if (!ok) {
+		c->failed = true;
+		return CL_DEVICE_NOT_AVAILABLE;
+	}
+	hfcl_await(deliveries);
+	return status;
+}
+
+void hfcl_post(struct call *c) {
+	struct lane *l = c->failed ? NULL : hfcl_take_lane();
+	if (l != NULL) {
+		seal(c, NULL);
+		hfcl_give_lane(l, !hfcl_send(l->fd, c->b, c->n, NULL, 0, NULL));
+	}
+	hfcl_end(c);
+}
+
+static const uint8_t *take(struct call *c, size_t n) {
+	if (c->failed || n > c->n - c->at) {
+		c->failed = true;
+		return NULL;
+	}
+	const uint8_t *b = c->b + c->at;
+	c->at += n;
+	return b;
+}
+
+uint32_t hfcl_get32(struct call *c) {
+	uint32_t v = 0;
+	const uint8_t *b = take(c, sizeof v);
+	if (b != NULL) {
+		memcpy(&v, b, sizeof v);
+	}
+	return v;
+}
+
+uint64_t hfcl_get64(struct call *c) {
+	uint64_t v = 0;
+	const uint8_t *b = take(c, sizeof v);
+	if (b != NULL) {
+		memcpy(&v, b, sizeof v);
+	}
+	return v;
+}
+
+const char *hfcl_get_bytes(struct call *c, size_t *n) {
+	*n = hfcl_get32(c);
+	const uint8_t *b = take(c, *n);
+	if (b == NULL) {
+		*n = 0;
+	}
+	return (const char *)b;
+}
+
+char *hfcl_get_text(struct call *c) {
+	size_t n;
+	const char *b = hfcl_get_bytes(c, &n);
+	char *text = malloc(n + 1);
+	if (text != NULL) {
+		if (n > 0) {
+			memcpy(text, b, n);
+		}
+		text[n] = 0;
+	}
+	return text;
+}
+
+void hfcl_end(struct call *c) {
+	if (c->b != c->fixed) {
+		free(c->b);
+	}
+	c->b = c->fixed;
+}
+
+cl_int hfcl_release(uint64_t id) {
+	struct call c;
+	hfcl_begin(&c, HFCL_RELEASE);
+	hfcl_put64(&c, id);
+	cl_int rc = hfcl_run(&c, NULL, NULL);
+	hfcl_end(&c);
+	return rc;
+}

@@ -1,0 +1,99 @@
+package opencl
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestVector: a program computes the same through the library, with its device in a process
+// of its own and at a server.
+func TestVector(t *testing.T) {
+	l := newLab(t)
+	want := l.run(without, "vector")
+	l.serve()
+	for _, device := range []string{"pocl", "remote=" + l.socket() + ",pocl", ""} {
+		if got := l.run(through(device), "vector"); got != want {
+			t.Errorf("HOLDFAST_DEVICE=%q: got %q, want %q", device, got, want)
+		}
+	}
+}
+
+// TestMoved: a program that runs is moved to another platform and back, and computes what it
+// does undisturbed.
+func TestMoved(t *testing.T) {
+	l := newLab(t)
+	want := l.run(without, "vector")
+	l.serve()
+	file := filepath.Join(l.dir, "go on")
+	p := l.start(through(""), "vector", file)
+	l.move("vector", l.socket()+",rusticl")
+	l.move(strconv.Itoa(p.Process.Pid), l.socket()+",pocl")
+	l.move("vector", "local,rusticl")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.rest()
+	if err != nil || got != want {
+		t.Errorf("moved: got %q, %v, want %q\n%s", got, err, want, p.errs.Bytes())
+	}
+}
+
+// TestServerKilled: a program whose server dies gets CL_DEVICE_NOT_AVAILABLE, and ends.
+func TestServerKilled(t *testing.T) {
+	l := newLab(t)
+	p := l.start(through("pocl"), "vector", filepath.Join(l.dir, "never"))
+	killServer(t, p.Process.Pid)
+	_, err := p.rest()
+	if err == nil || !strings.Contains(p.errs.String(), "clFinish(queue): -2") {
+		t.Errorf("got %v, want an end by the error -2\n%s", err, p.errs.Bytes())
+	}
+}
+
+// killServer kills the process that serves a program: the one at the other end of its
+// sockets.
+func killServer(t *testing.T, program int) {
+	t.Helper()
+	list, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range list {
+		line, _ := os.ReadFile(dir + "/cmdline") // it may have ended
+		env, _ := os.ReadFile(dir + "/environ")
+		if !strings.HasSuffix(string(line), "\x00opencl\x00") || !sameLab(env, program) {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("the program has no server")
+}
+
+// sameLab tells whether a process has the runtime directory of another one.
+func sameLab(env []byte, program int) bool {
+	theirs, _ := os.ReadFile("/proc/" + strconv.Itoa(program) + "/environ")
+	for _, e := range strings.Split(string(theirs), "\x00") {
+		if strings.HasPrefix(e, "XDG_RUNTIME_DIR=") {
+			return strings.Contains(string(env), e+"\x00")
+		}
+	}
+	return false
+}
+
+// TestNoCommand: a program without the holdfast command finds no device, and is told why.
+func TestNoCommand(t *testing.T) {
+	l := newLab(t)
+	c := l.command(append(through("pocl"), "HOLDFAST_BIN=/nonexistent"), "vector")
+	out, err := c.CombinedOutput()
+	if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "HOLDFAST_BIN") {
+		t.Errorf("got %v, want an error that names HOLDFAST_BIN\n%s", err, out)
+	}
+}

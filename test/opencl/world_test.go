@@ -1,0 +1,206 @@
+package opencl
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// built is what TestMain has built: the command, the library, the programs.
+var built struct {
+	dir, vendors string
+	lacks        string // why nothing could be built
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(buildAndRun(m))
+}
+
+const poclFile = "/etc/OpenCL/vendors/pocl.icd"
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "holdfast-opencl-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	built.dir, built.vendors = dir, filepath.Join(dir, "vendors")
+	for _, file := range []string{poclFile, "/usr/include/CL/cl_icd.h"} {
+		if _, err := os.Stat(file); err != nil {
+			built.lacks = "no " + file + ": make setup installs it"
+			return m.Run()
+		}
+	}
+	commands := [][]string{
+		{"go", "build", "-o", dir + "/", "../../cmd/holdfast"},
+		{"make", "-s", "-C", "../..", "opencl", "LIB=" + dir},
+	}
+	programs, err := filepath.Glob("testdata/*.c")
+	for _, file := range programs {
+		out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(file), ".c"))
+		commands = append(commands, []string{"gcc", "-std=gnu11", "-Wall", "-Werror", "-O1", "-pthread", "-o", out, file,
+			"-lOpenCL"})
+	}
+	for _, c := range commands {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n%s", strings.Join(c, " "), err, out)
+			return 1
+		}
+	}
+	if err == nil {
+		err = os.Mkdir(built.vendors, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(built.vendors, "holdfast.icd"),
+			[]byte(filepath.Join(dir, "libholdfast-opencl.so")+"\n"), 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// lab is a user's world of its own: keys, a place for sockets, a temporary directory.
+type lab struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	if built.lacks != "" {
+		t.Skip(built.lacks)
+	}
+	l := &lab{t: t, dir: t.TempDir()}
+	if err := os.Chmod(l.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "HOLDFAST_") && !strings.HasPrefix(e, "OCL_") {
+			l.env = append(l.env, e)
+		}
+	}
+	l.env = append(l.env, "XDG_RUNTIME_DIR="+l.dir, "XDG_CONFIG_HOME="+l.dir, "RUSTICL_ENABLE=llvmpipe",
+		"HOLDFAST_BIN="+filepath.Join(built.dir, "holdfast"))
+	return l
+}
+
+func (l *lab) socket() string { return "unix:" + filepath.Join(l.dir, "holdfast-gpud.sock") }
+
+// command is a program of the lab with its environment.
+func (l *lab) command(env []string, name string, args ...string) *exec.Cmd {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	l.t.Cleanup(cancel)
+	if !strings.Contains(name, "/") {
+		if own := filepath.Join(built.dir, name); exists(own) {
+			name = own
+		}
+	}
+	c := exec.CommandContext(ctx, name, args...)
+	c.Env, c.Dir = append(append([]string(nil), l.env...), env...), l.dir
+	return c
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// through are the variables of a program that runs through the library on a device.
+func through(device string) []string {
+	return []string{"OCL_ICD_VENDORS=" + built.vendors, "HOLDFAST_DEVICE=" + device}
+}
+
+// without are those of one that runs on PoCL itself.
+var without = []string{"OCL_ICD_VENDORS=" + poclFile}
+
+// run gives what a program printed; it must succeed.
+func (l *lab) run(env []string, name string, args ...string) string {
+	l.t.Helper()
+	c := l.command(env, name, args...)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		l.t.Fatalf("%s %q: %v\n%s%s", name, args, err, out.Bytes(), errs.Bytes())
+	}
+	return out.String()
+}
+
+// serve starts the user's server and returns when it answers.
+func (l *lab) serve() {
+	l.t.Helper()
+	c := l.command(nil, "holdfast", "gpud", "--trust-sources")
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGTERM)
+		_ = c.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "gpud: listens") {
+			return
+		}
+	}
+	l.t.Fatal("holdfast gpud did not begin to listen")
+}
+
+// running is a program that stands still until it is told to go on.
+type running struct {
+	*exec.Cmd
+	lines *bufio.Scanner
+	errs  *bytes.Buffer
+}
+
+// start starts a program and returns when it has printed its first line.
+func (l *lab) start(env []string, name string, args ...string) *running {
+	l.t.Helper()
+	r := &running{Cmd: l.command(env, name, args...), errs: &bytes.Buffer{}}
+	r.Stderr = r.errs
+	out, err := r.StdoutPipe()
+	if err == nil {
+		err = r.Start()
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	r.lines = bufio.NewScanner(out)
+	if !r.lines.Scan() {
+		l.t.Fatalf("%s ended at once: %v\n%s", name, r.Wait(), r.errs.Bytes())
+	}
+	return r
+}
+
+// rest is what the program prints until it ends.
+func (r *running) rest() (string, error) {
+	var all []string
+	for r.lines.Scan() {
+		all = append(all, r.lines.Text()+"\n")
+	}
+	return strings.Join(all, ""), r.Wait()
+}
+
+// move moves a program of the user's server.
+func (l *lab) move(program, to string) {
+	l.t.Helper()
+	l.t.Log(l.run(nil, "holdfast", "migrate", l.socket(), program, to))
+}
