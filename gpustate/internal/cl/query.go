@@ -77,9 +77,3 @@ func (d *device) question(q driver.Query) (call string, ask func(C.size_t, unsaf
 	}
 	return "", nil
 }
-
-// Query takes its turn.
-func (s *serial) Query(q driver.Query) ([]byte, error) {
-	defer s.turn()()
-	return s.device.Query(q)
-}

@@ -217,3 +217,8 @@ func (s *serial) ImageFormats(a driver.Access, dims int) ([][2]uint32, error) {
 	defer s.turn()()
 	return s.device.ImageFormats(a, dims)
 }
+
+func (s *serial) Query(q driver.Query) ([]byte, error) {
+	defer s.turn()()
+	return s.device.Query(q)
+}
