@@ -13,10 +13,8 @@ import (
 // devices are those that a program is offered. One is opened when it is first needed, and
 // stays open until the program ends.
 type devices struct {
-	mu      sync.Mutex
-	program string
-	pid     int
-	list    []*device
+	mu   sync.Mutex
+	list []*device
 }
 
 // device is one of them.
