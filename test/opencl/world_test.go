@@ -49,8 +49,8 @@ func buildAndRun(m *testing.M) int {
 	programs, err := filepath.Glob("testdata/*.c")
 	for _, file := range programs {
 		out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(file), ".c"))
-		commands = append(commands, []string{"gcc", "-std=gnu11", "-Wall", "-Werror", "-O1", "-pthread", "-o", out, file,
-			"-lOpenCL"})
+		commands = append(commands,
+			[]string{"gcc", "-std=gnu11", "-Wall", "-Werror", "-O1", "-pthread", "-o", out, file, "-lOpenCL"})
 	}
 	for _, c := range commands {
 		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {

@@ -36,7 +36,8 @@ static cl_int check_map(cl_command_queue q, cl_mem m, cl_map_flags flags) {
 	if (m->context != q->context) {
 		return CL_INVALID_CONTEXT;
 	}
-	if ((flags & ~all) != 0 || ((flags & CL_MAP_WRITE_INVALIDATE_REGION) != 0 && flags != CL_MAP_WRITE_INVALIDATE_REGION)) {
+	if ((flags & ~all) != 0 ||
+		((flags & CL_MAP_WRITE_INVALIDATE_REGION) != 0 && flags != CL_MAP_WRITE_INVALIDATE_REGION)) {
 		return CL_INVALID_VALUE;
 	}
 	bool reads = (flags & CL_MAP_READ) != 0, writes = (flags & ~(cl_map_flags)CL_MAP_READ) != 0;

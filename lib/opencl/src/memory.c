@@ -250,8 +250,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetMemObjectInfo(cl_mem m, cl_mem_info what, s
 	}
 }
 
-CL_API_ENTRY cl_sampler CL_API_CALL clCreateSampler(cl_context context, cl_bool normalized, cl_addressing_mode addressing,
-	cl_filter_mode filter, cl_int *rc_ret) {
+CL_API_ENTRY cl_sampler CL_API_CALL clCreateSampler(cl_context context, cl_bool normalized,
+	cl_addressing_mode addressing, cl_filter_mode filter, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
 	if (!hfcl_is(context, CONTEXT)) {
 		*rc = CL_INVALID_CONTEXT;

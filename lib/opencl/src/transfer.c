@@ -137,9 +137,11 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue q, cl_mem m
 	if (rc == CL_SUCCESS) {
 		rc = check_host(m, CL_MEM_HOST_WRITE_ONLY);
 	}
-	return rc != CL_SUCCESS
-		? rc
-		: hfcl_transfer_range(q, m, CL_COMMAND_READ_BUFFER, false, blocking != CL_FALSE, offset, size, to, n, waits, event);
+	if (rc != CL_SUCCESS) {
+		return rc;
+	}
+	return hfcl_transfer_range(q, m, CL_COMMAND_READ_BUFFER, false, blocking != CL_FALSE, offset, size, to, n, waits,
+		event);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t offset,
@@ -151,9 +153,11 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue q, cl_mem 
 	if (rc == CL_SUCCESS) {
 		rc = check_host(m, CL_MEM_HOST_READ_ONLY);
 	}
-	return rc != CL_SUCCESS ? rc
-							: hfcl_transfer_range(q, m, CL_COMMAND_WRITE_BUFFER, true, blocking != CL_FALSE, offset, size,
-								  (void *)(uintptr_t)from, n, waits, event);
+	if (rc != CL_SUCCESS) {
+		return rc;
+	}
+	return hfcl_transfer_range(q, m, CL_COMMAND_WRITE_BUFFER, true, blocking != CL_FALSE, offset, size,
+		(void *)(uintptr_t)from, n, waits, event);
 }
 
 static cl_int transfer_box(struct transfer *t, const size_t *origin, const size_t *host_origin, const size_t *region,
@@ -182,15 +186,18 @@ static cl_int transfer_box(struct transfer *t, const size_t *origin, const size_
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadBufferRect(cl_command_queue q, cl_mem m, cl_bool blocking,
 	const size_t *origin, const size_t *host_origin, const size_t *region, size_t row_pitch, size_t slice_pitch,
 	size_t host_row_pitch, size_t host_slice_pitch, void *to, cl_uint n, const cl_event *waits, cl_event *event) {
-	struct transfer t = { q, m, CL_COMMAND_READ_BUFFER_RECT, false, blocking != CL_FALSE, { 0 }, { 0 }, n, waits, event };
+	struct transfer t = { q, m, CL_COMMAND_READ_BUFFER_RECT, false, blocking != CL_FALSE, { 0 }, { 0 }, n, waits,
+		event };
 	const size_t pitches[4] = { row_pitch, slice_pitch, host_row_pitch, host_slice_pitch };
 	return transfer_box(&t, origin, host_origin, region, pitches, to);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteBufferRect(cl_command_queue q, cl_mem m, cl_bool blocking,
 	const size_t *origin, const size_t *host_origin, const size_t *region, size_t row_pitch, size_t slice_pitch,
-	size_t host_row_pitch, size_t host_slice_pitch, const void *from, cl_uint n, const cl_event *waits, cl_event *event) {
-	struct transfer t = { q, m, CL_COMMAND_WRITE_BUFFER_RECT, true, blocking != CL_FALSE, { 0 }, { 0 }, n, waits, event };
+	size_t host_row_pitch, size_t host_slice_pitch, const void *from, cl_uint n, const cl_event *waits,
+	cl_event *event) {
+	struct transfer t = { q, m, CL_COMMAND_WRITE_BUFFER_RECT, true, blocking != CL_FALSE, { 0 }, { 0 }, n, waits,
+		event };
 	const size_t pitches[4] = { row_pitch, slice_pitch, host_row_pitch, host_slice_pitch };
 	return transfer_box(&t, origin, host_origin, region, pitches, (void *)(uintptr_t)from);
 }
@@ -362,14 +369,16 @@ static cl_int transfer_image(struct transfer *t, const size_t *origin, const siz
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadImage(cl_command_queue q, cl_mem m, cl_bool blocking,
 	const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch, void *to, cl_uint n,
 	const cl_event *waits, cl_event *event) {
-	struct transfer t = { q, m, CL_COMMAND_READ_IMAGE, false, blocking != CL_FALSE, { 0 }, { 0 }, n, waits, event };
+	struct transfer t = { q, m, CL_COMMAND_READ_IMAGE, false, blocking != CL_FALSE, { 0 }, { 0 }, n, waits,
+		event };
 	return transfer_image(&t, origin, region, row_pitch, slice_pitch, to);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteImage(cl_command_queue q, cl_mem m, cl_bool blocking,
 	const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch, const void *from, cl_uint n,
 	const cl_event *waits, cl_event *event) {
-	struct transfer t = { q, m, CL_COMMAND_WRITE_IMAGE, true, blocking != CL_FALSE, { 0 }, { 0 }, n, waits, event };
+	struct transfer t = { q, m, CL_COMMAND_WRITE_IMAGE, true, blocking != CL_FALSE, { 0 }, { 0 }, n, waits,
+		event };
 	return transfer_image(&t, origin, region, row_pitch, slice_pitch, (void *)(uintptr_t)from);
 }
 
