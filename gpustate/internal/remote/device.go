@@ -20,12 +20,7 @@ type Device struct {
 	info  driver.Info
 	addr  string
 	addrs []string // where other servers reach this one
-	conn  net.Conn
-	in    *bufio.Reader        // of the receiver alone; not used with a ring
-	input *wire.ActivityReader // hears what comes
-	out   *wire.Sender
-	ring  *wire.Ring // conn where it is one
-	arena []byte     // that is shared; nil: data goes through the connection
+	link
 
 	taking sync.Mutex // held by who takes messages out of the ring
 	frames wire.Frames
@@ -59,6 +54,16 @@ type Device struct {
 	dead    chan struct{} // closed when the connection is over
 	deadErr error         // why; set before
 	stop    chan struct{} // closed by Close
+}
+
+// link is the way to the server and back.
+type link struct {
+	conn  net.Conn
+	in    *bufio.Reader        // of the receiver alone; not used with a ring
+	input *wire.ActivityReader // hears what comes
+	out   *wire.Sender
+	ring  *wire.Ring // conn where it is one
+	arena []byte     // that is shared; nil: data goes through the connection
 }
 
 // promise is what the server will tell.
@@ -121,8 +126,8 @@ type (
 )
 
 func newDevice(c net.Conn, br *bufio.Reader, addr string, w wire.Welcome, n int) *Device {
-	d := &Device{info: w.Devices[n], addr: addr, addrs: w.Addrs, conn: c, in: br,
-		out: wire.NewSender(c, 0), slots: make(chan struct{}, wire.Slots),
+	d := &Device{info: w.Devices[n], addr: addr, addrs: w.Addrs,
+		link: link{conn: c, in: br, out: wire.NewSender(c, 0)}, slots: make(chan struct{}, wire.Slots),
 		requests: map[uint64]*call{}, passed: map[uint64]string{}, events: map[driver.Event]*pending{},
 		dead: make(chan struct{}), stop: make(chan struct{}),
 		copiers: min(max(runtime.GOMAXPROCS(0)/4, 1), 4)}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
@@ -24,6 +26,21 @@ const (
 	MaxWaiters  = 32        // threads that wait for commands of its out-of-order queues
 	maxSharers  = 16        // connections by which the client shares memory
 )
+
+// turns bound what goes on at once for one client.
+type turns struct {
+	building *semaphore.Weighted // programs that are built, or wait for it
+	pulls    *semaphore.Weighted // fetches from other servers
+	gives    *semaphore.Weighted // fetches of other servers
+	sharers  *semaphore.Weighted // connections for memory
+	waiters  *semaphore.Weighted // threads that wait for commands out of order
+}
+
+func newTurns() turns {
+	return turns{building: semaphore.NewWeighted(maxBuilding), waiters: semaphore.NewWeighted(MaxWaiters),
+		pulls: semaphore.NewWeighted(maxCarries), gives: semaphore.NewWeighted(maxCarries),
+		sharers: semaphore.NewWeighted(maxSharers)}
+}
 
 // errTooMany is more than one client may have.
 var errTooMany = errors.New("over the server's limit for one client")

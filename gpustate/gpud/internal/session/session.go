@@ -12,8 +12,6 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -50,11 +48,7 @@ type Session struct {
 	sources int64          // bytes of programs
 	builds  sync.WaitGroup // what goes on beside the reading goroutine
 
-	building *semaphore.Weighted // programs that are built, or wait for it
-	pulls    *semaphore.Weighted // fetches from other servers
-	gives    *semaphore.Weighted // fetches of other servers
-	sharers  *semaphore.Weighted // connections for memory
-	waiters  *semaphore.Weighted // threads that wait for commands out of order
+	turns
 
 	frequent [32]wire.Message // of the reading goroutine: those that are decoded again and again, by operation
 }
@@ -65,10 +59,7 @@ func New(h *Service, conn net.Conn, p Identity, own *usage.Usage, f Frontend) *S
 	s := &Session{svc: h, server: f, Identity: p, usage: usage.NewShare(h.Usages, own, h.Quota), conn: conn,
 		input: wire.ActivityReader{Reader: conn}, out: wire.NewSender(conn, h.Patience),
 		regions: map[uint64]*region{}, objects: map[uint64]any{},
-		events: map[driver.Event]*event{}, tickets: map[string]ticket{},
-		building: semaphore.NewWeighted(maxBuilding), waiters: semaphore.NewWeighted(MaxWaiters),
-		pulls: semaphore.NewWeighted(maxCarries), gives: semaphore.NewWeighted(maxCarries),
-		sharers: semaphore.NewWeighted(maxSharers)}
+		events: map[driver.Event]*event{}, tickets: map[string]ticket{}, turns: newTurns()}
 	s.in = bufio.NewReaderSize(&s.input, 64<<10)
 	s.frequent = [32]wire.Message{wire.OpLaunch: &wire.Launch{}, wire.OpSetArg: &wire.SetArg{},
 		wire.OpTransfer: &wire.Transfer{}, wire.OpDirect: &wire.Direct{}, wire.OpCopy: &wire.Copy{},
