@@ -1,7 +1,11 @@
 package mpiwrap
 
 import (
+	"context"
+
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/drain"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
@@ -21,13 +25,8 @@ func init() {
 // rankEndpoint is the endpoint.Endpoint of a rank.
 type rankEndpoint struct {
 	*request.Rank
-	s        *state
-	dangling []*request.Request // what a Drain that gave up has left on the private communicator
-	broken   error              // why none can succeed any more
-
-	// For a large world: how many messages each rank has been told of, and how
-	// many each has said it has sent. See exchangeSparse.
-	announced, received []uint64
+	s     *state
+	drain drain.Drainer
 }
 
 func (e *rankEndpoint) Sent(worldRank int) uint64 { return e.s.Sent[worldRank].Load() }
@@ -53,4 +52,49 @@ func (c *Comm) count() endpoint.Collective {
 func (e *rankEndpoint) Mailbox() (messages int, bytes int64) {
 	messages, bytes, _ = request.MailboxSize(e.s.channels)
 	return messages, bytes
+}
+
+func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
+	a, err := e.guard()
+	if err != nil {
+		return endpoint.DrainStats{}, err
+	}
+	defer a.Leave()
+	resume, busy := e.s.HoldAndWait(ctx, a)
+	defer resume()
+	e.s.forgetFreed() // also if the drain fails: at the cut all members have freed it
+	e.s.Begin()
+	return e.drain.Run(ctx, busy)
+}
+
+// forgetFreed forgets freed communicators: all ranks have freed them by now, and must
+// forget them alike, or their counts would never agree again.
+func (s *state) forgetFreed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.freed = nil
+}
+
+func (e *rankEndpoint) DrainSome() (received int, err error) {
+	a, err := e.guard()
+	if err != nil {
+		return 0, err
+	}
+	defer a.Leave()
+	resume, busy := e.s.TryHold(a)
+	defer resume()
+	if busy != nil { // with ThreadMultiple: that goroutine makes MPI progress itself
+		return 0, nil
+	}
+	return e.s.Fetch(e.s.channels)
+}
+
+// guard refuses to drain while another goroutine is inside a call, unless the rank is
+// ThreadMultiple; see request.Rank.HoldAndWait.
+func (e *rankEndpoint) guard() (*request.Activity, error) {
+	c := &e.s.world.ch
+	if err := c.Usable(call.Drain.String()); err != nil {
+		return nil, err
+	}
+	return c.Quick(call.Drain, NoPeer, NoTag)
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/drain"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
@@ -65,6 +66,8 @@ func newWorld(d driver.Driver) (*Comm, error) {
 	s.private = &Comm{st: s, ch: request.Channel{Handle: p, Members: members, Name: "private", Private: true},
 		rank: rank, size: size}
 	s.register(s.private)
+	s.endpoint.drain = drain.Drainer{Rank: &s.Rank, Self: rank, Private: &s.private.ch, Channels: s.channels,
+		Windows: func() (bool, error) { return len(s.windows) > 0, s.endpoint.OpenEpochs() }}
 	return s.world, nil
 }
 

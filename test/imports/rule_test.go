@@ -44,6 +44,8 @@ var rules = []rule{
 		"it asks Places for what lies in directories"},
 	{"storage/internal/level", []string{"storage/internal/peer", "storage/internal/redundancy"}, true,
 		"a level is one directory: it knows nothing of other ranks"},
+	{"mpiwrap/internal", []string{"mpiwrap/."}, true,
+		"the root joins the rooms, which do not know it"},
 	{"gpustate/internal", []string{"gpustate/.", "gpustate/gpud"}, true,
 		"drivers, and what devices and servers say to each other, know neither"},
 	{"gpustate/gpud/internal", []string{"gpustate/.", "gpustate/gpud/."}, true,

@@ -1,13 +1,10 @@
 package node
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -19,7 +16,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 )
 
 var (
@@ -28,173 +24,6 @@ var (
 
 	instructions = flag.Int("instructions", 6, "before how many of them TestKilledAtInstruction kills a rank")
 )
-
-// built are what the tests run, made once.
-var built struct{ dir, holdfast, lib string }
-
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "holdfast-node")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	built.dir, built.holdfast, built.lib = dir, filepath.Join(dir, "holdfast"), filepath.Join(dir, "lib")
-	for _, line := range [][]string{
-		{"mkdir", built.lib},
-		{"make", "-s", "-C", "../..", "lib", "LIB=" + built.lib},
-		{"go", "build", "-o", built.holdfast, "../../cmd/holdfast"},
-	} {
-		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%v: %v\n%s", line, err, out)
-			return 1
-		}
-	}
-	return m.Run()
-}
-
-// compile builds a program in C with the library.
-func compile(t *testing.T, cc, source string, flags ...string) string {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
-	args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib", source}, flags...)
-	if len(flags) == 0 {
-		args = append(args, "-L"+built.lib, "-lholdfast", "-Wl,-rpath,"+built.lib)
-	}
-	if text, err := exec.Command(cc, append(args, "-lm", "-o", out)...).CombinedOutput(); err != nil {
-		t.Fatalf("compile %s: %v\n%s", source, err, text)
-	}
-	return out
-}
-
-// environ is that of a job: its directory for checkpoints, and its daemon.
-func environ(t *testing.T, dir string) []string {
-	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return mpirun.Environ("HOLDFAST_BIN="+built.holdfast, "HOLDFAST_GLOBAL="+dir,
-		fmt.Sprintf("HOLDFAST_NODE_KEY=test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", ".")),
-		"HOLDFAST_CONTROL_PEER_TIMEOUT=30s")
-}
-
-// job is one start of the ranks of walk.
-type job struct {
-	t     *testing.T
-	ranks []*exec.Cmd
-	out   *testbuf.Buffer
-	lines chan string
-	done  chan struct{}
-}
-
-const ranks = 3
-
-// launch starts the ranks, whose standard error the daemon holds too: wait waits for both.
-func launch(t *testing.T, program string, env []string, args ...string) *job {
-	t.Helper()
-	j := &job{t: t, out: &testbuf.Buffer{}, lines: make(chan string, 100), done: make(chan struct{})}
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range ranks {
-		c := exec.Command(program, args...)
-		c.Env = append(slices.Clone(env), fmt.Sprint("PMI_RANK=", i), fmt.Sprint("PMI_SIZE=", ranks))
-		c.Stdout, c.Stderr = w, w
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		j.ranks = append(j.ranks, c)
-	}
-	_ = w.Close() // the ranks have it
-	go j.follow(r)
-	t.Cleanup(func() {
-		j.kill()
-		j.wait()
-	})
-	return j
-}
-
-// follow reads what the job says until nobody can say more.
-func (j *job) follow(r *os.File) {
-	defer close(j.done)
-	in := bufio.NewScanner(r)
-	for in.Scan() {
-		fmt.Fprintln(j.out, in.Text())
-		select {
-		case j.lines <- in.Text():
-		default: // nobody waits for so many
-		}
-	}
-	_ = r.Close() // at its end
-}
-
-const limit = 60 * time.Second
-
-// await waits for a line with some words.
-func (j *job) await(words string) {
-	j.t.Helper()
-	late := time.After(limit)
-	for {
-		select {
-		case line := <-j.lines:
-			if strings.Contains(line, words) {
-				return
-			}
-		case <-j.done:
-			if !strings.Contains(j.out.String(), words) {
-				j.t.Fatalf("the job ended without %q:\n%s", words, j.out)
-			}
-			return
-		case <-late:
-			j.t.Fatalf("no %q after %v:\n%s", words, limit, j.out)
-		}
-	}
-}
-
-func (j *job) kill() {
-	for _, c := range j.ranks {
-		_ = c.Process.Kill() // it may have ended
-	}
-}
-
-// wait waits for ranks and daemon, and returns the ranks' exit codes.
-func (j *job) wait() (codes []int) {
-	j.t.Helper()
-	for _, c := range j.ranks {
-		_ = c.Wait() // the code says it
-		codes = append(codes, c.ProcessState.ExitCode())
-	}
-	select {
-	case <-j.done:
-	case <-time.After(limit):
-		j.t.Fatalf("the daemon is still there %v after its ranks:\n%s", limit, j.out)
-	}
-	return codes
-}
-
-func (j *job) mustEnd() {
-	j.t.Helper()
-	if codes := j.wait(); slices.Max(codes) != 0 || slices.Min(codes) != 0 {
-		j.t.Fatalf("exit codes %v, want 0\n%s", codes, j.out)
-	}
-}
-
-// result is what the ranks of walk have written.
-func result(t *testing.T, name string) (all []byte) {
-	t.Helper()
-	for r := range ranks {
-		b, err := os.ReadFile(fmt.Sprint(name, ".", r))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, b...)
-	}
-	return all
-}
 
 // uncut is the result of walk without a checkpoint.
 func uncut(t *testing.T, program string) []byte {
@@ -384,97 +213,6 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestRunDaemons has holdfast run start the daemon: it outlives a crash of the program, names itself
-// in status, and ends with holdfast run.
-func TestRunDaemons(t *testing.T) {
-	walk := compile(t, "gcc", "testdata/walk.c")
-	dir := t.TempDir()
-	ckpt, name := filepath.Join(dir, "ckpt"), filepath.Join(dir, "got")
-	env := append(environ(t, ckpt), "PMI_RANK=0", "PMI_SIZE=1", "HOLDFAST_LOCAL="+t.TempDir())
-	launchOne(t, env, []string{walk, "200", filepath.Join(dir, "want"), "0"}).mustEnd()
-	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_NODE_KEY=") })
-	line := []string{built.holdfast, "run", "--daemons", "--", walk, "200", name, "20"}
-
-	j := launchOne(t, env, line)
-	j.await("node daemons are ready")
-	j.await("begins at step 0")
-	if err := syscall.Kill(ranksOf(t, walk)[0], syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
-	j.await("level=global")
-	daemon := daemonOf(t, ckpt)
-	if err := syscall.Kill(ranksOf(t, walk)[0], syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	j.await("begins at step")
-	if now := daemonOf(t, ckpt); now != daemon {
-		t.Errorf("after the crash %q takes the checkpoints, before it %q", now, daemon)
-	}
-	j.mustEnd()
-	if s := j.out.String(); strings.Count(s, "begins at step 0") != 1 || strings.Count(s, "begins at step") != 2 {
-		t.Errorf("the program was not restarted once:\n%s", s)
-	}
-	a, err := os.ReadFile(name + ".0")
-	b, berr := os.ReadFile(filepath.Join(dir, "want.0"))
-	if err != nil || berr != nil || !bytes.Equal(a, b) {
-		t.Errorf("the restarted program computed something else (%v)", errors.Join(err, berr))
-	}
-
-	t.Run("killed", func(t *testing.T) {
-		j := launchOne(t, env, append(line, "no-finalize"))
-		j.await("begins at step")
-		if err := j.ranks[0].Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		j.wait() // for the program, which goes on, and the daemon
-		if s := j.out.String(); !strings.Contains(s, "without hf_finalize") {
-			t.Errorf("the daemon did not serve the program to its end:\n%s", s)
-		}
-	})
-}
-
-// daemonOf is how status names the daemon.
-func daemonOf(t *testing.T, dir string) string {
-	t.Helper()
-	out, err := exec.Command(built.holdfast, "status", "--timeout", "30s", dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("status: %v\n%s", err, out)
-	}
-	_, s, ok := strings.Cut(string(out), "holdfast node: process ")
-	if !ok {
-		t.Fatalf("status does not name the daemon:\n%s", out)
-	}
-	s, _, _ = strings.Cut(s, "\n")
-	return s
-}
-
-// TestSecondDaemon: a job has one on a node.
-func TestSecondDaemon(t *testing.T) {
-	env := append(environ(t, t.TempDir()), "PMI_RANK=0", "PMI_SIZE=1")
-	hold, first := io.Pipe()
-	c := exec.Command(built.holdfast, "node", "--stay")
-	said := &testbuf.Buffer{}
-	c.Env, c.Stdin, c.Stdout, c.Stderr = env, hold, said, said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for start := time.Now(); !strings.Contains(said.String(), "holdfast node ready: "); time.Sleep(time.Millisecond) {
-		if time.Since(start) > limit {
-			t.Fatalf("the daemon is not ready:\n%s", said)
-		}
-	}
-	second := exec.Command(built.holdfast, "node")
-	second.Env = env
-	out, err := second.CombinedOutput()
-	if want := fmt.Sprintf("process %d of user", c.Process.Pid); err != nil || !strings.Contains(string(out), want) {
-		t.Errorf("the second daemon says %q (%v), want %q", out, err, want)
-	}
-	_ = first.Close() // a pipe's end does not fail
-	if err := c.Wait(); err != nil {
-		t.Errorf("the first daemon ended with %v\n%s", err, said)
-	}
-}
-
 // TestPrograms are those that do what a library must bear: a handler of their own, children,
 // an end without hf_finalize.
 func TestPrograms(t *testing.T) {
@@ -660,47 +398,4 @@ func TestOtherMPI(t *testing.T) {
 			}
 		})
 	}
-}
-
-// launchOne starts a launcher.
-func launchOne(t *testing.T, env, line []string) *job {
-	t.Helper()
-	j := &job{t: t, out: &testbuf.Buffer{}, lines: make(chan string, 100), done: make(chan struct{})}
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
-	t.Cleanup(cancel)
-	c := exec.CommandContext(ctx, line[0], line[1:]...)
-	c.Env, c.Stdout, c.Stderr = env, w, w
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_ = w.Close() // the launcher has it
-	j.ranks = []*exec.Cmd{c}
-	go j.follow(r)
-	return j
-}
-
-// ranksOf are the processes of a program of this test.
-func ranksOf(t *testing.T, program string) (pids []int) {
-	t.Helper()
-	links, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range links {
-		var pid int
-		if to, err := os.Readlink(l); err == nil && to == program {
-			if _, err := fmt.Sscanf(l, "/proc/%d/exe", &pid); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	if len(pids) == 0 {
-		t.Fatalf("no process runs %s", program)
-	}
-	return pids
 }

@@ -1,4 +1,6 @@
-package mpiwrap
+// Package drain receives every message that is in flight to a rank, so that a cut has them: all ranks tell each other
+// how many they have sent to each, and receive until nothing is missing.
+package drain
 
 import (
 	"context"
@@ -11,74 +13,48 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
-func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
-	a, err := e.guard()
-	if err != nil {
-		return endpoint.DrainStats{}, err
-	}
-	defer a.Leave()
-	resume, busy := e.s.HoldAndWait(ctx, a)
-	defer resume()
-	e.s.forgetFreed() // also if the drain fails: at the cut all members have freed it
-	e.s.Begin()
-	d := drain{e: e, ctx: ctx}
-	err = d.run(busy)
-	_, d.stats.Bytes, _ = request.MailboxSize(e.s.channels)
-	return d.stats, err
+// Drainer drains for one rank. The main thread calls it.
+type Drainer struct {
+	Rank     *request.Rank
+	Self     int                                     // number of the rank
+	Private  *request.Channel                        // of the drain alone
+	Channels func(yield func(*request.Channel) bool) // of the living communicators
+	Windows  func() (some bool, open error)          // whether there are any, and what the program has not ended
+
+	dangling []*request.Request // what a Run that gave up has left on the private communicator
+	broken   error              // why none can succeed any more
+
+	// For a large world: how many messages each rank has been told of, and how
+	// many each has said it has sent. See exchangeSparse.
+	announced, received []uint64
 }
 
-// forgetFreed forgets freed communicators: all ranks have freed them by now, and must
-// forget them alike, or their counts would never agree again.
-func (s *state) forgetFreed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.freed = nil
-}
-
-func (e *rankEndpoint) DrainSome() (received int, err error) {
-	a, err := e.guard()
-	if err != nil {
-		return 0, err
-	}
-	defer a.Leave()
-	resume, busy := e.s.TryHold(a)
-	defer resume()
-	if busy != nil { // with ThreadMultiple: that goroutine makes MPI progress itself
-		return 0, nil
-	}
-	return e.s.Fetch(e.s.channels)
-}
-
-// guard refuses to drain while another goroutine is inside a call, unless the rank is
-// ThreadMultiple; see request.Rank.HoldAndWait.
-func (e *rankEndpoint) guard() (*request.Activity, error) {
-	c := &e.s.world.ch
-	if err := c.Usable(call.Drain.String()); err != nil {
-		return nil, err
-	}
-	return c.Quick(call.Drain, NoPeer, NoTag)
-}
-
-// drain is one call of Drain.
-type drain struct {
-	e     *rankEndpoint
+// run is one call of Run.
+type run struct {
+	*Drainer
 	ctx   context.Context
 	stats endpoint.DrainStats
 	spins int
 }
 
-// run drains, unless it is late already: then it only takes part. Each drain posts
-// exactly two collectives on the private communicator, also when it gives up and
-// whatever MPI says meanwhile: ranks stay in step. Where one cannot even be posted, no
-// drain succeeds any more.
-func (d *drain) run(late error) error {
-	if d.e.broken != nil {
-		return d.e.broken
+// Run drains, unless it is late already: then it only takes part. All ranks call it; it succeeds on all or on none. The
+// error matches request.ErrDrainIncomplete where the context ended first.
+func (d *Drainer) Run(ctx context.Context, late error) (endpoint.DrainStats, error) {
+	r := run{Drainer: d, ctx: ctx}
+	err := r.run(late)
+	_, r.stats.Bytes, _ = request.MailboxSize(d.Channels)
+	return r.stats, err
+}
+
+// run posts exactly two collectives on the private communicator, also when it gives up and whatever MPI says meanwhile:
+// ranks stay in step. Where one cannot even be posted, no drain succeeds any more.
+func (d *run) run(late error) error {
+	if d.broken != nil {
+		return d.broken
 	}
 	if late == nil {
 		late = d.finishDangling()
@@ -87,65 +63,64 @@ func (d *drain) run(late error) error {
 		late = d.complete()
 	}
 	exchange := d.exchange
-	if d.e.sparse() {
+	if d.sparse() {
 		exchange = d.exchangeSparse
 	}
 	told := uint64(0)
 	if invariants.Enabled {
-		told = d.e.sentSoFar()
+		told = d.sentSoFar()
 	}
 	expect := exchange(&late)
 	if late == nil {
 		late = d.collect(expect)
 	}
 	if invariants.Enabled && late == nil {
-		n := d.e.sentSoFar()
+		n := d.sentSoFar()
 		invariants.Check(n == told, "mpiwrap: %d messages sent, but the ranks exchanged %d", n, told)
 	}
 	return d.agree(late)
 }
 
 // sentSoFar is how many messages this rank has sent to all ranks.
-func (e *rankEndpoint) sentSoFar() (n uint64) {
-	for i := range e.s.Sent {
-		n += e.s.Sent[i].Load()
+func (d *Drainer) sentSoFar() (n uint64) {
+	for i := range d.Rank.Sent {
+		n += d.Rank.Sent[i].Load()
 	}
 	return n
 }
 
 // complete finishes the program's sends and non-blocking collectives.
-func (d *drain) complete() error {
-	if err := d.e.OpenEpochs(); err != nil {
-		return &Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag,
-			Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, err)}
+func (d *run) complete() error {
+	if _, err := d.Windows(); err != nil {
+		return request.NewError(request.Error{Call: "Drain", Comm: "world", Peer: request.NoPeer, Tag: request.NoTag,
+			Err: fmt.Errorf("%w: %w", request.ErrDrainIncomplete, err)})
 	}
 	if d.ctx.Err() != nil {
 		return d.incomplete("the context had ended before the drain began")
 	}
 	return d.until("sends and non-blocking collectives of this rank are not complete", func() bool {
-		sends, colls := d.e.s.Outstanding()
+		sends, colls := d.Rank.Outstanding()
 		return sends+colls == 0
 	})
 }
 
 // finishDangling completes collectives that an earlier drain gave up on.
-func (d *drain) finishDangling() error {
-	for len(d.e.dangling) > 0 {
-		if err := d.wait(d.e.dangling[0]); err != nil {
+func (d *run) finishDangling() error {
+	for len(d.dangling) > 0 {
+		if err := d.wait(d.dangling[0]); err != nil {
 			return err
 		}
-		d.e.dangling = d.e.dangling[1:]
+		d.dangling = d.dangling[1:]
 	}
 	return nil
 }
 
 // exchange learns how many messages every rank has sent to this one.
-func (d *drain) exchange(late *error) []uint64 {
-	s := d.e.s
-	n := len(s.Sent)
+func (d *run) exchange(late *error) []uint64 {
+	n := len(d.Rank.Sent)
 	mine, expect := make([]uint64, n), make([]uint64, n)
 	for i := range mine {
-		mine[i] = s.Sent[i].Load()
+		mine[i] = d.Rank.Sent[i].Load()
 	}
 	d.collective(driver.Coll{Kind: driver.Alltoall, Type: driver.Uint64, Count: 1,
 		Send: words(mine), Recv: words(expect)}, late, d.wait)
@@ -155,10 +130,10 @@ func (d *drain) exchange(late *error) []uint64 {
 // collective takes part in a collective of the private communicator and, unless
 // the drain is late already, waits for it. What is not complete when the drain
 // gives up stays on the list of what the next one finishes.
-func (d *drain) collective(c driver.Coll, late *error, wait func(*request.Request) error) {
-	r, err := d.e.s.private.ch.OwnCollective(c)
+func (d *run) collective(c driver.Coll, late *error, wait func(*request.Request) error) {
+	r, err := d.Private.OwnCollective(c)
 	if err != nil {
-		d.e.broken = err
+		d.broken = err
 		*late = errors.Join(*late, err)
 		return
 	}
@@ -166,7 +141,7 @@ func (d *drain) collective(c driver.Coll, late *error, wait func(*request.Reques
 		*late = wait(r)
 	}
 	if r.Active() {
-		d.e.dangling = append(d.e.dangling, r)
+		d.dangling = append(d.dangling, r)
 	}
 }
 
@@ -175,22 +150,22 @@ func words(v []uint64) []byte {
 }
 
 // collect drains until received + mailbox == sent for every sender.
-func (d *drain) collect(expect []uint64) error {
+func (d *run) collect(expect []uint64) error {
 	err := d.until("", func() bool {
-		_, n := d.e.missing(expect)
-		_, _, arriving := request.MailboxSize(d.e.s.channels)
+		_, n := d.missing(expect)
+		_, _, arriving := request.MailboxSize(d.Channels)
 		return n == 0 && arriving == 0
 	})
-	if errors.Is(err, ErrDrainIncomplete) {
-		text, n := d.e.missing(expect)
+	if errors.Is(err, request.ErrDrainIncomplete) {
+		text, n := d.missing(expect)
 		return d.incomplete(fmt.Sprintf("%d messages have not arrived%s", n, text))
 	}
 	return err
 }
 
-func (e *rankEndpoint) missing(expect []uint64) (text string, n uint64) {
+func (d *Drainer) missing(expect []uint64) (text string, n uint64) {
 	for w, want := range expect {
-		if got := e.s.Received[w].Load(); got < want {
+		if got := d.Rank.Received[w].Load(); got < want {
 			n += want - got
 			if len(text) < 200 {
 				text += fmt.Sprintf("; %d of %d from rank %d", want-got, want, w)
@@ -208,12 +183,13 @@ const (
 )
 
 // agree makes all ranks succeed or fail alike.
-func (d *drain) agree(late error) error {
+func (d *run) agree(late error) error {
+	windows, _ := d.Windows()
 	ok, all := []uint64{drainedAlone}, []uint64{notDrained}
 	switch {
 	case late != nil:
 		ok[0] = notDrained
-	case len(d.e.s.windows) > 0:
+	case windows:
 		ok[0] = drainedWindows
 	}
 	d.collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Uint64, Op: driver.Min,
@@ -226,12 +202,12 @@ func (d *drain) agree(late error) error {
 }
 
 // wait drains until a collective of ours is complete.
-func (d *drain) wait(r *request.Request) error { return d.waitWith(r, d.until) }
+func (d *run) wait(r *request.Request) error { return d.waitWith(r, d.until) }
 
 // waitQuietly waits without receiving for the program. The last collective ends
 // on some ranks sooner than on others: those go on and send, and what they send
 // then belongs behind the cut.
-func (d *drain) waitQuietly(r *request.Request) error {
+func (d *run) waitQuietly(r *request.Request) error {
 	return d.waitWith(r, func(what string, done func() bool) error {
 		for !done() {
 			if d.ctx.Err() != nil {
@@ -243,7 +219,7 @@ func (d *drain) waitQuietly(r *request.Request) error {
 	})
 }
 
-func (d *drain) waitWith(r *request.Request, until func(string, func() bool) error) error {
+func (d *run) waitWith(r *request.Request, until func(string, func() bool) error) error {
 	var failed error
 	err := until("another rank has not entered the drain", func() bool {
 		done, err := r.TestOwn()
@@ -251,19 +227,19 @@ func (d *drain) waitWith(r *request.Request, until func(string, func() bool) err
 		return done
 	})
 	if err == nil && failed != nil {
-		return d.e.s.private.ch.Wrap("Drain", NoPeer, NoTag, failed)
+		return d.Private.Wrap("Drain", request.NoPeer, request.NoTag, failed)
 	}
 	return err
 }
 
 // until drains until done, or ctx ends.
-func (d *drain) until(what string, done func() bool) error {
+func (d *run) until(what string, done func() bool) error {
 	for {
-		n, err := d.e.s.Fetch(d.e.s.channels)
+		n, err := d.Rank.Fetch(d.Channels)
 		d.stats.Messages += n
 		d.stats.Rounds++
 		if err == nil {
-			err = d.e.receiveCounts()
+			err = d.receiveCounts()
 		}
 		if err != nil {
 			return err
@@ -280,7 +256,7 @@ func (d *drain) until(what string, done func() bool) error {
 
 // yield leaves the processor to others: at first only for a moment, since
 // messages are usually nearly there.
-func (d *drain) yield(received int) {
+func (d *run) yield(received int) {
 	if received > 0 {
 		d.spins = 0
 	}
@@ -297,13 +273,14 @@ func (d *drain) yield(received int) {
 	}
 }
 
-func (d *drain) incomplete(text string) error {
+func (d *run) incomplete(text string) error {
 	cause := context.Cause(d.ctx)
-	err := ErrDrainIncomplete
+	err := request.ErrDrainIncomplete
 	if cause != nil {
-		err = fmt.Errorf("%w: %w", ErrDrainIncomplete, cause)
+		err = fmt.Errorf("%w: %w", request.ErrDrainIncomplete, cause)
 	}
-	return &Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag, Err: err, Text: text}
+	return request.NewError(request.Error{Call: "Drain", Comm: "world", Peer: request.NoPeer, Tag: request.NoTag,
+		Err: err, Text: text})
 }
 
 // drainTag is the tag of counts on the private communicator.
@@ -312,7 +289,7 @@ const drainTag = 32767 // the largest that every MPI allows
 // sparse says whether the world is so large that ranks tell each other of their
 // messages one by one. Open MPI's non-blocking all-to-all sends a message to
 // every rank, and so connects every rank with every other.
-func (e *rankEndpoint) sparse() bool { return len(e.s.Sent) > driver.DenseRanks }
+func (d *Drainer) sparse() bool { return len(d.Rank.Sent) > driver.DenseRanks }
 
 // exchangeSparse learns how many messages every rank has sent to this one, by
 // sparse consensus (Hoefler, Siebert, Lumsdaine, PPoPP 2010): each rank sends its
@@ -322,43 +299,41 @@ func (e *rankEndpoint) sparse() bool { return len(e.s.Sent) > driver.DenseRanks 
 //
 // Counts are totals since the start, so that it does no harm when one is heard
 // late, after a drain that was given up.
-func (d *drain) exchangeSparse(late *error) []uint64 {
-	e := d.e
-	e.prepareSparse()
+func (d *run) exchangeSparse(late *error) []uint64 {
+	d.prepareSparse()
 	if *late == nil {
 		*late = d.announce()
 	}
 	d.collective(driver.Coll{Kind: driver.Barrier}, late, d.wait)
-	return append([]uint64(nil), e.received...)
+	return append([]uint64(nil), d.received...)
 }
 
-func (e *rankEndpoint) prepareSparse() {
-	if e.announced == nil {
-		e.announced, e.received = make([]uint64, len(e.s.Sent)), make([]uint64, len(e.s.Sent))
+func (d *Drainer) prepareSparse() {
+	if d.announced == nil {
+		d.announced, d.received = make([]uint64, len(d.Rank.Sent)), make([]uint64, len(d.Rank.Sent))
 	}
 }
 
 // announce sends this rank's counts to those that do not know them yet, and waits
 // until they are received. What is not when the drain gives up stays on the list of
 // what the next one finishes.
-func (d *drain) announce() error {
-	e, s := d.e, d.e.s
+func (d *run) announce() error {
 	var sends []*request.Request
-	defer func() { e.dangling = append(e.dangling, sends...) }()
-	for i := range s.Sent {
-		n := s.Sent[i].Load()
-		if i == s.world.rank {
-			e.received[i] = n
+	defer func() { d.dangling = append(d.dangling, sends...) }()
+	for i := range d.Rank.Sent {
+		n := d.Rank.Sent[i].Load()
+		if i == d.Self {
+			d.received[i] = n
 			continue
 		}
-		if n == e.announced[i] {
+		if n == d.announced[i] {
 			continue
 		}
-		r, err := s.private.ch.OwnSend(binary.LittleEndian.AppendUint64(nil, n), i, drainTag)
+		r, err := d.Private.OwnSend(binary.LittleEndian.AppendUint64(nil, n), i, drainTag)
 		if err != nil {
 			return err
 		}
-		e.announced[i] = n
+		d.announced[i] = n
 		sends = append(sends, r)
 	}
 	for len(sends) > 0 {
@@ -371,24 +346,23 @@ func (d *drain) announce() error {
 }
 
 // receiveCounts receives the counts that other ranks have sent so far.
-func (e *rankEndpoint) receiveCounts() error {
-	if !e.sparse() {
+func (d *Drainer) receiveCounts() error {
+	if !d.sparse() {
 		return nil
 	}
-	e.prepareSparse()
+	d.prepareSparse()
 	for {
-		p := e.s.private
-		h, st, ok, err := e.s.Driver.Improbe(AnySource, drainTag, p.ch.Handle)
+		h, st, ok, err := d.Rank.Driver.Improbe(driver.AnySource, drainTag, d.Private.Handle)
 		if err != nil {
-			return p.ch.Wrap("Drain", AnySource, drainTag, err)
+			return d.Private.Wrap("Drain", driver.AnySource, drainTag, err)
 		}
 		if !ok {
 			return nil
 		}
 		var buf [8]byte
-		if _, err := e.s.Driver.Mrecv(buf[:], h); err != nil {
-			return p.ch.Wrap("Drain", int(st.Source), drainTag, err)
+		if _, err := d.Rank.Driver.Mrecv(buf[:], h); err != nil {
+			return d.Private.Wrap("Drain", int(st.Source), drainTag, err)
 		}
-		e.received[st.Source] = max(e.received[st.Source], binary.LittleEndian.Uint64(buf[:]))
+		d.received[st.Source] = max(d.received[st.Source], binary.LittleEndian.Uint64(buf[:]))
 	}
 }

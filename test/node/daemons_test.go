@@ -1,0 +1,109 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+)
+
+// TestRunDaemons has holdfast run start the daemon: it outlives a crash of the program, names itself
+// in status, and ends with holdfast run.
+func TestRunDaemons(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	dir := t.TempDir()
+	ckpt, name := filepath.Join(dir, "ckpt"), filepath.Join(dir, "got")
+	env := append(environ(t, ckpt), "PMI_RANK=0", "PMI_SIZE=1", "HOLDFAST_LOCAL="+t.TempDir())
+	launchOne(t, env, []string{walk, "200", filepath.Join(dir, "want"), "0"}).mustEnd()
+	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_NODE_KEY=") })
+	line := []string{built.holdfast, "run", "--daemons", "--", walk, "200", name, "20"}
+
+	j := launchOne(t, env, line)
+	j.await("node daemons are ready")
+	j.await("begins at step 0")
+	if err := syscall.Kill(ranksOf(t, walk)[0], syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	j.await("level=global")
+	daemon := daemonOf(t, ckpt)
+	if err := syscall.Kill(ranksOf(t, walk)[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	j.await("begins at step")
+	if now := daemonOf(t, ckpt); now != daemon {
+		t.Errorf("after the crash %q takes the checkpoints, before it %q", now, daemon)
+	}
+	j.mustEnd()
+	if s := j.out.String(); strings.Count(s, "begins at step 0") != 1 || strings.Count(s, "begins at step") != 2 {
+		t.Errorf("the program was not restarted once:\n%s", s)
+	}
+	a, err := os.ReadFile(name + ".0")
+	b, berr := os.ReadFile(filepath.Join(dir, "want.0"))
+	if err != nil || berr != nil || !bytes.Equal(a, b) {
+		t.Errorf("the restarted program computed something else (%v)", errors.Join(err, berr))
+	}
+
+	t.Run("killed", func(t *testing.T) {
+		j := launchOne(t, env, append(line, "no-finalize"))
+		j.await("begins at step")
+		if err := j.ranks[0].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		j.wait() // for the program, which goes on, and the daemon
+		if s := j.out.String(); !strings.Contains(s, "without hf_finalize") {
+			t.Errorf("the daemon did not serve the program to its end:\n%s", s)
+		}
+	})
+}
+
+// daemonOf is how status names the daemon.
+func daemonOf(t *testing.T, dir string) string {
+	t.Helper()
+	out, err := exec.Command(built.holdfast, "status", "--timeout", "30s", dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("status: %v\n%s", err, out)
+	}
+	_, s, ok := strings.Cut(string(out), "holdfast node: process ")
+	if !ok {
+		t.Fatalf("status does not name the daemon:\n%s", out)
+	}
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+// TestSecondDaemon: a job has one on a node.
+func TestSecondDaemon(t *testing.T) {
+	env := append(environ(t, t.TempDir()), "PMI_RANK=0", "PMI_SIZE=1")
+	hold, first := io.Pipe()
+	c := exec.Command(built.holdfast, "node", "--stay")
+	said := &testbuf.Buffer{}
+	c.Env, c.Stdin, c.Stdout, c.Stderr = env, hold, said, said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for start := time.Now(); !strings.Contains(said.String(), "holdfast node ready: "); time.Sleep(time.Millisecond) {
+		if time.Since(start) > limit {
+			t.Fatalf("the daemon is not ready:\n%s", said)
+		}
+	}
+	second := exec.Command(built.holdfast, "node")
+	second.Env = env
+	out, err := second.CombinedOutput()
+	if want := fmt.Sprintf("process %d of user", c.Process.Pid); err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("the second daemon says %q (%v), want %q", out, err, want)
+	}
+	_ = first.Close() // a pipe's end does not fail
+	if err := c.Wait(); err != nil {
+		t.Errorf("the first daemon ended with %v\n%s", err, said)
+	}
+}
