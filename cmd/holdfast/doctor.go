@@ -89,7 +89,8 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 	c := coordinated.ReadConfig("")
 	o := c.Options()
 	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
-		Stray: c.Stray(os.Environ()), Loss: o.NodeLoss(), Ranks: size.Ranks, Nodes: size.Nodes, Bytes: size.Bytes}
+		Stray: c.Stray(os.Environ()), Loss: o.NodeLoss(), Ranks: size.Ranks, Nodes: size.Nodes, Bytes: size.Bytes,
+		PackSize: o.PackSize, Stripes: o.Stripes}
 	d.OfJob()
 	if allNodes {
 		nodes, err := doctor.JobNodes()

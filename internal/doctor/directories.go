@@ -106,7 +106,11 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 			"write to")
 	}
 	p := &probed{device: uint64(st.Dev)}
-	if p.kind, err = vfs.KindOf(dir); err != nil {
+	kindOf := r.kindOf
+	if kindOf == nil {
+		kindOf = vfs.KindOf
+	}
+	if p.kind, err = kindOf(dir); err != nil {
 		r.add("directories", level, Failed, err.Error(), "name a directory of a file system that answers")
 		return nil
 	}
@@ -123,6 +127,9 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 	r.add("directories", level, OK, fmt.Sprintf("%s on %s: writes %.2f GB/s, synced; reads %.2f GB/s", dir, p.kind.Name,
 		rate.Write/1e9, rate.Read/1e9), "")
 	r.judgeRates(level, dir, rate)
+	if p.kind.Name == vfs.Lustre {
+		r.lustre(ctx, level, dir)
+	}
 	r.space(level, free, float64(fs.Blocks)*float64(fs.Bsize))
 	switch {
 	case p.kind.Memory:

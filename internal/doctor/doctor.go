@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
 // A State is how a check ended.
@@ -41,12 +43,15 @@ type Options struct {
 	Interface     string   // of the control plane
 	Ranks, Nodes  int      // of the job that is to run; 0: not known
 	Bytes         int64    // that each rank protects; 0: not known
+	PackSize      int64    // of the settings; 0: the default
+	Stripes       int      // likewise; -1: all
 	Note          func(string)
 }
 
 // A report collects findings.
 type report struct {
 	Options
+	kindOf   func(dir string) (vfs.Kind, error) // nil: vfs.KindOf; tests have other file systems
 	mu       sync.Mutex
 	findings []Finding
 }

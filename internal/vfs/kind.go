@@ -24,13 +24,16 @@ var (
 	}
 	memoryKinds = map[int64]string{0x01021994: "tmpfs", 0x858458f6: "ramfs"}
 	remoteKinds = map[int64]string{
-		0x6969: "nfs", lustreMagic: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x65735546: "fuse",
+		0x6969: "nfs", lustreMagic: Lustre, 0x47504653: "gpfs", 0x19830326: "beegfs", 0x65735546: "fuse",
 		0x00c36400: "ceph", 0xff534d42: "cifs", 0xfe534d42: "smb2", 0x01021997: "9p", 0x20030528: "orangefs",
 		0xaad7aaea: "panfs", 0x013661: "gfs2", 0x7461636f: "ocfs2",
 	}
 )
 
 const lustreMagic = 0x0bd00bd0
+
+// Lustre is the name of its Kind.
+const Lustre = "lustre"
 
 // KindOf asks what file system a directory lies on.
 func KindOf(dir string) (Kind, error) {
@@ -59,7 +62,7 @@ func kindOf(magic int64) Kind {
 // told.
 func (OS) Lustre(dir string) bool {
 	k, err := KindOf(dir)
-	return err == nil && k.Name == remoteKinds[lustreMagic]
+	return err == nil && k.Name == Lustre
 }
 
 // Remote is that of the Kind of a directory; true also where it cannot be told.

@@ -1,0 +1,166 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// layout is how Lustre spreads new files of a directory. Of a layout in parts it is the last part, where the bytes of
+// large files are.
+type layout struct {
+	count int   // storage targets of a file; -1: all
+	size  int64 // bytes on one target before the next
+}
+
+const (
+	leastStripe = 1 << 20 // bytes; shorter ones divide each request of a shard among many targets
+	fewStripes  = 4       // of a file, where nothing is known of the job
+	mostPacks   = 16      // of a node in an epoch, one after the other
+	packDefault = 8 << 30 // bytes, of the setting pack_size
+	lfsMissing  = "load the module with Lustre's tools where rank 0 runs; the setting stripes needs lfs"
+)
+
+// lustre says how files of a level on Lustre are striped, and what would suit the job.
+func (r *report) lustre(ctx context.Context, level, dir string) {
+	check := level + ": Lustre"
+	if _, err := exec.LookPath("lfs"); err != nil {
+		r.add("directories", check, Warning, "lfs is not on PATH: how "+dir+" is striped is not known", lfsMissing)
+		return
+	}
+	text, err := lfs(ctx, "getstripe", "-d", dir)
+	have, ok := parseLayout(text)
+	if err != nil || !ok {
+		r.add("directories", check, Warning, fmt.Sprintf("lfs getstripe -d %s tells no layout: %v %s", dir, err,
+			strings.TrimSpace(text)), "ask the administrators how the directory is striped")
+		return
+	}
+	targets := r.targets(ctx, dir)
+	detail := fmt.Sprintf("large files are on %s, %s on one before the next", count(have.count, "storage target"),
+		units.Bytes(have.size))
+	if targets > 0 {
+		detail += fmt.Sprintf("; the file system has %d", targets)
+	}
+	if !storage.TraitsOf(level).Shared {
+		r.add("directories", check, OK, detail, "")
+		return
+	}
+	r.judgeLayout(check, detail, have, targets)
+}
+
+// judgeLayout compares the layout of global with what would suit the job.
+func (r *report) judgeLayout(check, detail string, have layout, targets int) {
+	if r.Stripes != 0 { // a job gives the directory that layout when it opens it
+		have.count = r.Stripes
+		detail += "; stripes makes that " + strconv.Itoa(r.Stripes)
+		if r.Stripes < 0 {
+			detail = strings.TrimSuffix(detail, "-1") + "all"
+		}
+	}
+	var remedy []string
+	want := r.stripesFor(targets)
+	if have.count >= 0 && have.count < want {
+		remedy = append(remedy, fmt.Sprintf("set stripes: %d", want))
+	}
+	if r.Stripes < 0 && targets > 2*want || have.count > 2*want && targets > 0 {
+		remedy = append(remedy, fmt.Sprintf("set stripes: %d, so that a node's file does not wait for all targets",
+			want))
+	}
+	if have.size < leastStripe {
+		remedy = append(remedy, "give the directory stripes of 4 MiB: lfs setstripe -S 4M DIR")
+	}
+	if pack := r.packFor(); pack > 0 {
+		remedy = append(remedy, "set pack_size: "+units.Bytes(pack))
+	}
+	if remedy == nil {
+		r.add("directories", check, OK, detail+"; that suits the job", "")
+		return
+	}
+	r.add("directories", check, Warning, detail, strings.Join(remedy, "; "))
+}
+
+// stripesFor is over how many targets a node's file should be spread, so that the files of all nodes use all targets.
+func (r *report) stripesFor(targets int) int {
+	switch {
+	case targets <= 0:
+		return 1 // nothing to go by
+	case r.Nodes <= 0:
+		return min(fewStripes, targets)
+	}
+	return (targets + r.Nodes - 1) / r.Nodes
+}
+
+// packFor is a pack_size with which a node writes no more than mostPacks files in an epoch; 0: the one that is set
+// does.
+func (r *report) packFor() int64 {
+	size := r.PackSize
+	if size <= 0 {
+		size = packDefault
+	}
+	bytes := r.Bytes * int64(r.perNode())
+	if bytes <= size*mostPacks {
+		return 0
+	}
+	const gib = 1 << 30
+	return (bytes/mostPacks + gib - 1) / gib * gib
+}
+
+// targets is how many storage targets the file system has; 0: lfs does not say.
+func (r *report) targets(ctx context.Context, dir string) (n int) {
+	text, err := lfs(ctx, "osts", dir)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(text) {
+		if number, _, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && strings.Contains(line, "ACTIVE") &&
+			!strings.Contains(line, "INACTIVE") {
+			if _, err := strconv.Atoi(number); err == nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func lfs(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "lfs", args...).CombinedOutput()
+	return string(out), err
+}
+
+// parseLayout reads what lfs getstripe -d prints: names with a colon, each before its number.
+func parseLayout(text string) (l layout, ok bool) {
+	words := strings.Fields(text)
+	counted, sized := false, false
+	for i := range max(len(words)-1, 0) {
+		n, err := strconv.ParseInt(words[i+1], 10, 64)
+		if err != nil {
+			continue
+		}
+		switch {
+		case strings.HasSuffix(words[i], "stripe_count:"):
+			l.count, counted = int(n), true
+		case strings.HasSuffix(words[i], "stripe_size:"):
+			l.size, sized = n, true
+		}
+	}
+	if l.count == 0 { // that of the file system, which is one where nobody has changed it
+		l.count = 1
+	}
+	return l, counted && sized && l.count >= -1 && l.size > 0
+}
+
+// count is a number of things for people; -1: all of them.
+func count(n int, what string) string {
+	switch n {
+	case -1:
+		return "all " + what + "s"
+	case 1:
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
