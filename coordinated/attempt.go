@@ -29,7 +29,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 	a := load.New()
 	if err == nil {
 		var sh *storage.Shard
-		if sh, bytes, err = c.fetch(ctx, e); err == nil {
+		if sh, bytes, err = c.fetchVerified(ctx, e); err == nil {
 			defer c.closeShard(sh, e)
 			l.lap(PartOpen)
 			level, err = sh.Level(), a.Read(ctx, sh)
@@ -60,6 +60,26 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 		}
 	}
 	return "", 0, err
+}
+
+// fetchVerified is fetch of an epoch that is to be restored: what lies in memory is verified there,
+// all of it, and not used if any of it is damaged.
+func (c *Checkpointer) fetchVerified(ctx context.Context, e storage.Epoch) (sh *storage.Shard, bytes int64, err error) {
+	sh, bytes, err = c.fetch(ctx, e)
+	if err != nil || sh.Level() != storage.SourceMemory {
+		c.forget()
+		return sh, bytes, err
+	}
+	verr := sh.VerifyMemory(ctx)
+	if verr == nil {
+		return sh, bytes, nil
+	}
+	c.log.Warn("holdfast: the memory that the start before has left is damaged; reading a level instead", "epoch", e,
+		"error", verr)
+	c.failure("restore from memory", e, verr)
+	c.closeShard(sh, e)
+	c.forget()
+	return c.fetch(ctx, e)
 }
 
 // fetch opens this rank's shard and says how many bytes it holds.

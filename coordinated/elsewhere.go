@@ -97,7 +97,33 @@ func (o Options) named(name string, keep int) Options {
 
 func (c elsewhere) Begin() {
 	c.main.Restored.Store(true)
+	c.forget()
 	c.ready()
+}
+
+func (c elsewhere) Reserve() { c.reserve() }
+
+func (c elsewhere) Leave() *storage.MemoryShard {
+	last := c.state.Leave()
+	if last.Epoch == 0 {
+		return nil
+	}
+	return c.levels.store.InMemory(last.Epoch, last.Sections)
+}
+
+// left is what an earlier start of a program elsewhere has left in memory.
+func (c *Checkpointer) left() *storage.MemoryShard {
+	if c.main.far == nil {
+		return nil
+	}
+	return c.main.far.Left()
+}
+
+// forget frees that.
+func (c *Checkpointer) forget() {
+	if c.main.far != nil {
+		c.main.far.Forget()
+	}
 }
 
 func (c elsewhere) RestoreEpoch(ctx context.Context, e storage.Epoch) (bool, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // farRank is a rank of a program in another process, as its agent sees it. It protects one array.
@@ -44,6 +45,11 @@ func (r *farRank) Signals() <-chan os.Signal { return nil }
 func (r *farRank) Map(n int) ([]byte, error) { return make([]byte, n), nil }
 func (r *farRank) Unmap([]byte) error        { return nil }
 func (r *farRank) Load(m program.Move)       { copy(r.data, m.Shared) }
+func (r *farRank) Forget()                   {}
+func (r *farRank) Left() *storage.MemoryShard {
+	return nil
+}
+
 func (r *farRank) Meet(context.Context) ([]int, error) {
 	return nil, r.Allgather(make([]byte, r.size), []byte{0})
 }

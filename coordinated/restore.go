@@ -60,6 +60,11 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	}()
 	end := c.record.events.Span(events.Event{Name: events.Restore})
 	l := newStopwatch(start)
+	defer func() {
+		if c.stats.restoredFrom() != storage.SourceMemory {
+			c.forget()
+		}
+	}()
 	epochs, err := c.common(ctx)
 	l.lap(PartAgree)
 	if err != nil {
@@ -85,10 +90,10 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			fetched := time.Since(start)
 			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()}, nil)
 			c.main.pointFlags.Or(pointFirst)
-			c.ready()
-			c.record.metrics.Restored(uint64(e), time.Since(start))
+			c.record.metrics.Restored(uint64(e), level, bytes, time.Since(start))
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched,
 				Parts: l.parts, FromSource: c.fromSource()})
+			c.ready()
 			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took",
 				time.Since(start).Round(time.Microsecond))
 			c.warnUnflushed(e)
@@ -120,13 +125,20 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// ready lets Points pass, and warms the pool for what is protected now behind the
-// program. A capture that comes sooner waits for the rest of it.
+// ready lets Points pass, and warms the pool behind the program, unless what was restored is to be
+// freed first.
 func (c *Checkpointer) ready() {
-	n := c.state.Bytes()
-	c.life.writers.Go(func() { c.state.Reserve(n) })
+	if c.stats.restoredFrom() != storage.SourceMemory {
+		c.reserve()
+	}
 	c.main.Now(watch.StateRunning)
 	c.main.pointFlags.And(^uint32(pointRestore))
+}
+
+// reserve warms the pool for what is protected now. A capture that comes sooner waits for the rest of it.
+func (c *Checkpointer) reserve() {
+	n := c.state.Bytes()
+	c.life.writers.Go(func() { c.state.Reserve(n) })
 }
 
 // inRestore says that the program has no state yet.

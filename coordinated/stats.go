@@ -53,7 +53,7 @@ func (es *EpochStats) settled(levels int) bool { return len(es.Durable)+len(es.S
 // RestoreStats describes a restore on this rank.
 type RestoreStats struct {
 	Epoch storage.Epoch
-	Level string // level the shard was read from
+	Level string // level the shard was read from, or storage.SourceMemory
 	Bytes int64
 	Took  time.Duration // from the call of Restore
 	Fetch time.Duration // of that, until every rank had read its shard
@@ -225,6 +225,13 @@ func (t *statistics) restore(r RestoreStats) {
 	defer t.mu.Unlock()
 	t.s.Restore = r
 	t.tell()
+}
+
+// restoredFrom is the level of Restore; empty before it.
+func (t *statistics) restoredFrom() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.s.Restore.Level
 }
 
 // copyTime is how long copying an epoch from one level to the next will take, by

@@ -92,7 +92,7 @@ func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
 	defer leave()
 	var out []LevelState
 	for _, l := range s.levels {
-		list, err := s.survey(ctx, l)
+		list, err := s.survey(ctx, l, s.opt.Memory)
 		if err != nil {
 			return nil, err
 		}
@@ -102,12 +102,12 @@ func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
 	return out, nil
 }
 
-// survey is Survey of one level, oldest epoch first.
-func (s *Store) survey(ctx context.Context, l *levelState) (out []LevelState, err error) {
+// survey is Survey of one level, oldest epoch first. Files of a shard that is in memory are not looked at.
+func (s *Store) survey(ctx context.Context, l *levelState, m *MemoryShard) (out []LevelState, err error) {
 	epochs, err := s.epochsAt(l)
 	for i := 0; i < len(epochs) && err == nil; i++ {
 		if err = ctx.Err(); err == nil {
-			out = append(out, s.stateAt(ctx, l, epochs[i]))
+			out = append(out, s.stateAt(ctx, l, epochs[i], m))
 		}
 	}
 	return out, err
@@ -141,7 +141,7 @@ func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate,
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.survey(ctx, first)
+	states, err := s.survey(ctx, first, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -177,9 +177,9 @@ func (s *Store) epochsAt(l *levelState) ([]Epoch, error) {
 }
 
 // stateAt looks at one epoch of one level.
-func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch) LevelState {
+func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch, memory *MemoryShard) LevelState {
 	if l.told != nil {
-		return s.stateTold(l, e)
+		return s.stateTold(l, e, memory)
 	}
 	st := LevelState{Epoch: e, Level: l.Name()}
 	m, err := s.manifestOf(ctx, l, e)
@@ -188,7 +188,9 @@ func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch) LevelState 
 	}
 	if st.Err = err; err == nil {
 		st.ID, st.Shard = m.ID(), m.Shards[s.opt.Rank]
-		st.Err = l.reachable(ctx, m)
+		if !memory.holds(e, &st.Shard) {
+			st.Err = l.reachable(ctx, m)
+		}
 	}
 	return st
 }
@@ -212,7 +214,7 @@ func (s *Store) Highest(ctx context.Context) (Epoch, error) {
 		for _, e := range epochs {
 			if e <= format.MaxCounted {
 				highest = max(highest, e)
-			} else if s.stateAt(ctx, l, e).Err == nil {
+			} else if s.stateAt(ctx, l, e, nil).Err == nil {
 				return 0, fmt.Errorf("epoch %d at level %s leaves no numbers for new epochs: remove %s there", e,
 					l.Name(), format.EpochName(e))
 			}

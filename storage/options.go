@@ -72,6 +72,10 @@ type Options struct {
 	Nodes     []string
 	Transport Transport
 
+	// Memory is this rank's shard of an epoch that an earlier start has left in memory: what Fetch
+	// reads first. nil: there is none.
+	Memory *MemoryShard
+
 	// FlushCores is how many goroutines read, check and encode while shards are
 	// copied between levels; the program has the other cores. 0 means 2.
 	FlushCores int

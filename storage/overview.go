@@ -239,7 +239,7 @@ func (s *Store) openTold(l *levelState, told *toldLevel) error {
 }
 
 // stateTold is stateAt by what this rank was told.
-func (s *Store) stateTold(l *levelState, e Epoch) LevelState {
+func (s *Store) stateTold(l *levelState, e Epoch, memory *MemoryShard) LevelState {
 	st := LevelState{Epoch: e, Level: l.Name(), Err: ErrNotCommitted}
 	x := l.told.at(e)
 	if x == nil {
@@ -248,7 +248,9 @@ func (s *Store) stateTold(l *levelState, e Epoch) LevelState {
 	st.ID, st.Err = x.id, x.err
 	if x.err == nil && x.shard != nil {
 		st.Shard = *x.shard
-		st.Err = level.ProbeShard(l, e, *x.shard)
+		if !memory.holds(e, x.shard) {
+			st.Err = level.ProbeShard(l, e, *x.shard)
+		}
 	}
 	return st
 }

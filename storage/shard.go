@@ -19,6 +19,11 @@ import (
 //	func ReadAt(ctx context.Context, name string, dst []byte, off int64) error
 //	// Verify reads sections, or with no name the whole shard, and throws them away.
 //	func Verify(ctx context.Context, names ...string) error
+//	// VerifyMemory checks every byte of a shard whose Level is SourceMemory, where it lies. The error names what
+//	// is damaged. Cost: one pass over the memory.
+//	func VerifyMemory(ctx context.Context) error
+//	// View returns a section where it lies in memory, after VerifyMemory; nil if it has to be read.
+//	func View(name string) []byte
 //	// Damage lists the damage found so far that an outer level made good.
 //	func Damage() []error
 //	// Close closes the files. Further calls do nothing.
@@ -33,7 +38,7 @@ type SectionInfo = fetch.SectionInfo
 // it cannot be used; it matches ErrNotCommitted when the epoch exists at none. The
 // caller closes the Shard.
 func (s *Store) Fetch(ctx context.Context, e Epoch) (*Shard, error) {
-	return s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, ""))
+	return s.fetch(ctx, e, s.opt.Rank, s.nearest(e))
 }
 
 func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []shard.Source) (*Shard, error) {

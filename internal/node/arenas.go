@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/internal/program"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // arenas are the memory that a Checkpointer shares with its client: program.Memory.
@@ -20,13 +21,17 @@ type arenas struct {
 	mu    sync.Mutex // guards what follows
 	list  map[*byte]*arena
 	loads []load // of a restore, for its end
+	left  *kept  // by an earlier start, until Forget; its arenas are in the list
+
+	leaves *storage.MemoryShard // what the next start may have; nil: nothing
 }
 
-// arena is a segment that captures go to.
+// arena is a segment that captures go to, or came to in an earlier start.
 type arena struct {
 	*segment
-	id   uint32
-	told bool // the client has it
+	id     uint32
+	told   bool // the client has it
+	sealed bool // nobody can write to it
 }
 
 // load is what a restore has read for an array.
@@ -35,7 +40,21 @@ type load struct {
 	item wire.Item
 }
 
-func newArenas(s *session) *arenas { return &arenas{s: s, list: map[*byte]*arena{}} }
+func newArenas(s *session, left *kept) *arenas {
+	r := &arenas{s: s, list: map[*byte]*arena{}, left: left}
+	if left != nil {
+		for _, seg := range left.segments {
+			r.add(&arena{segment: seg, sealed: true})
+		}
+	}
+	return r
+}
+
+// add gives an arena its number; mu is held, or nobody else knows r.
+func (r *arenas) add(a *arena) {
+	a.id = r.s.nextArena.Add(1) - 1
+	r.list[unsafe.SliceData(a.bytes)] = a
+}
 
 // loaded has the client copy what a restore has read.
 func (r *arenas) loaded() error {
@@ -55,7 +74,7 @@ func (r *arenas) Map(n int) ([]byte, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.list[unsafe.SliceData(seg.bytes)] = &arena{segment: seg, id: r.s.nextArena.Add(1) - 1}
+	r.add(&arena{segment: seg})
 	return seg.bytes, nil
 }
 
@@ -68,11 +87,58 @@ func (r *arenas) Unmap(b []byte) error {
 	if a == nil {
 		return fmt.Errorf("unmap an arena that was never mapped")
 	}
+	return r.drop(first, a)
+}
+
+// drop frees an arena; mu is held.
+func (r *arenas) drop(first *byte, a *arena) error {
 	delete(r.list, first)
 	if a.told {
 		_ = r.s.conn.write(wire.Drop(a.id)) // a client that has gone keeps nothing
 	}
 	return a.close()
+}
+
+// Left is what an earlier start has left.
+func (r *arenas) Left() *storage.MemoryShard {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left == nil {
+		return nil
+	}
+	return r.left.shard
+}
+
+// unmapLeft has the client unmap what it has restored from, and says whether it has.
+func (r *arenas) unmapLeft() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.list {
+		if a.sealed && a.told {
+			a.told = false
+			_ = r.s.conn.write(wire.Drop(a.id)) // a client that has gone keeps nothing
+		}
+	}
+	return r.left != nil
+}
+
+// Forget frees it. The client drops the arenas when it next looks.
+func (r *arenas) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left == nil {
+		return
+	}
+	r.left.shard.Forget()
+	r.left = nil
+	for first, a := range r.list {
+		if !a.sealed {
+			continue
+		}
+		if err := r.drop(first, a); err != nil {
+			r.s.log.Warn("holdfast node: cannot free shared memory", "error", err)
+		}
+	}
 }
 
 // item finds where shared memory lies, and tells the client of its arena.
@@ -86,7 +152,7 @@ func (r *arenas) item(m program.Move) (wire.Item, error) {
 			continue
 		}
 		if !a.told {
-			if err := r.s.conn.write(wire.Arena(a.id, uint64(len(a.bytes))), int(a.file.Fd())); err != nil {
+			if err := r.s.conn.write(wire.Arena(a.id, uint64(len(a.bytes)), a.sealed), int(a.file.Fd())); err != nil {
 				return wire.Item{}, fmt.Errorf("%w (%w)", errGone, err)
 			}
 			a.told = true

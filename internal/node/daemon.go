@@ -50,8 +50,9 @@ type daemon struct {
 
 	mu     sync.Mutex // guards what follows
 	alive  map[*session]bool
-	served bool          // a rank has come
-	empty  chan struct{} // told when the last session is over
+	kept   map[keptBy]*kept // by ranks of the start before
+	served bool             // a rank has come
+	empty  chan struct{}    // told when the last session is over
 }
 
 // ErrTaken says that a daemon of this job serves this node already.
@@ -90,7 +91,8 @@ func Run(ctx context.Context, opt Options) error {
 	if err != nil {
 		return fmt.Errorf("listen for the ranks of this node: %w", err)
 	}
-	d := &daemon{opt: opt, log: opt.Logger, listener: l, alive: map[*session]bool{}, empty: make(chan struct{}, 1)}
+	d := &daemon{opt: opt, log: opt.Logger, listener: l, alive: map[*session]bool{},
+		kept: map[keptBy]*kept{}, empty: make(chan struct{}, 1)}
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // ends accept
 	defer stop()
 	var accepting sync.WaitGroup

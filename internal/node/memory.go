@@ -53,6 +53,23 @@ func (s *segment) onlyHere() error {
 	return nil
 }
 
+// seal makes the memory what it is for ever, for everybody. It fails while another process can write
+// to it. Nobody writes to it here.
+func (s *segment) seal() error {
+	fd, at := int(s.file.Fd()), unsafe.Pointer(unsafe.SliceData(s.bytes))
+	// In place of the mapping that could be written to. A private one, as Linux before 6.7 lets
+	// nobody share memory that is sealed.
+	if _, err := unix.MmapPtr(fd, 0, at, uintptr(len(s.bytes)), unix.PROT_READ,
+		unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
+		return fmt.Errorf("seal memory: %w", err)
+	}
+	if _, err := unix.FcntlInt(s.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SEAL); err != nil {
+		return fmt.Errorf("seal memory that a process has left: %w", err)
+	}
+	_ = unix.Madvise(s.bytes, unix.MADV_POPULATE_READ) // else pages come one by one
+	return nil
+}
+
 func (s *segment) close() error {
 	var err error
 	if s.bytes != nil {

@@ -113,7 +113,9 @@ func (s *session) ofName(ctx context.Context, m wire.Message, fresh bool) (*name
 }
 
 func (s *session) openName(ctx context.Context, n *named, keep int) error {
-	n.arenas, n.used, n.version, n.arrays, n.loaded = newArenas(s), false, 0, map[string]*namedArray{}, nil
+	n.arenas, n.used, n.version, n.arrays, n.loaded = newArenas(s, s.kept[n.name]), false, 0,
+		map[string]*namedArray{}, nil
+	delete(s.kept, n.name)
 	n.armed, n.signals = make(chan struct{}, 1), make(chan os.Signal)
 	n.points.Store(0)
 	n.waiting.Store(false)

@@ -37,8 +37,10 @@ type session struct {
 	before storage.Epoch // newest epoch when CHECKPOINT began
 	ending sync.WaitGroup
 
-	named     []*named // checkpoints of each name, in the order of their opening
-	begun     *named   // the one that a restart was begun from
+	named     []*named         // checkpoints of each name, in the order of their opening
+	begun     *named           // the one that a restart was begun from
+	kept      map[string]*kept // by the start before, by name, that has not been asked for
+	then      func()           // what follows an answer; nil: nothing
 	nextArena atomic.Uint32
 
 	mu  sync.Mutex // guards err, and rank until WELCOME is sent
@@ -107,6 +109,10 @@ func (s *session) run() {
 	}
 	s.conn.close()
 	s.ending.Wait()
+	if s.rank != nil && !s.closed.Load() {
+		s.handOver()
+	}
+	s.freeUnasked()
 	for _, n := range s.named {
 		if err := n.arenas.close(); err != nil {
 			s.log.Warn("holdfast node: cannot free shared memory", "error", err)
@@ -203,7 +209,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	}
 	r := &rank{s: s, rank: int(m.Rank), size: int(m.Size), gathers: m.Flags&wire.HelloGathers != 0, pages: p,
 		fence:   m.Flags&wire.HelloMembarrier == 0 || membarrier() != nil,
-		signals: make(chan os.Signal, 8), armed: make(chan struct{}, 1), arenas: newArenas(s)}
+		signals: make(chan os.Signal, 8), armed: make(chan struct{}, 1), arenas: newArenas(s, nil)}
 	s.mu.Lock()
 	s.rank = r
 	s.mu.Unlock()
@@ -215,6 +221,9 @@ func (s *session) begin(m wire.Message) (err error) {
 	if s.opt.Job == filepath.Base(os.Args[0]) {
 		s.opt.Job = cmp.Or(m.Text, s.opt.Job)
 	}
+	s.kept = s.d.take(s.whose(""))
+	r.arenas = newArenas(s, s.kept[""])
+	delete(s.kept, "")
 	s.opt.OnLost = s.rankLost
 	s.opt.Logger = s.d.log
 	var flags uint32
@@ -237,6 +246,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	if s.ck, err = program.Open[coordinated.Checkpointer](ctx, r, s.opt); err != nil {
 		return err
 	}
+	s.d.freeKept() // all ranks have come, and taken theirs
 	s.ending.Go(s.guard)
 	return s.conn.write(wire.Done(0, 0))
 }
@@ -262,6 +272,7 @@ func (s *session) guard() {
 		s.log.Error("holdfast node: a rank has ended", "pid", s.conn.pid, "error", s.why())
 	}
 	s.settle()
+	s.leave()
 	for _, ck := range s.checkpointers() {
 		ck.Abort(s.why())
 	}
@@ -324,6 +335,10 @@ func (s *session) serve() {
 		default:
 			err = s.conn.write(wire.Done(code, value))
 		}
+		if s.then != nil {
+			s.then()
+			s.then = nil
+		}
 		if err != nil {
 			s.fail(fmt.Errorf("%w (%w)", errGone, err))
 			return
@@ -339,8 +354,10 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypeRestore:
 		return s.restore(ctx)
 	case wire.TypePoint:
+		s.freeUnasked()
 		return s.pointed(s.ck.Point(ctx))
 	case wire.TypeCheckpoint:
+		s.freeUnasked()
 		return s.checkpoint(ctx, m.Again)
 	case wire.TypeWait:
 		return s.wait(ctx, m.Text, m.Flags&wire.WaitLook != 0)
@@ -354,6 +371,7 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypeUnprotect:
 		return 0, 0, s.unprotect(m.Array)
 	case wire.TypeSave:
+		s.freeUnasked()
 		return s.save(ctx, m)
 	case wire.TypeFind:
 		return s.find(ctx, m)
@@ -364,6 +382,9 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypeRecover:
 		return 0, 0, s.recover(m)
 	case wire.TypeEnd:
+		if s.begun != nil {
+			s.freeLeft(s.begun.ck, s.begun.arenas)
+		}
 		s.begun = nil
 		return 0, 0, nil
 	}
@@ -401,7 +422,18 @@ func (s *session) restore(ctx context.Context) (code int32, value uint64, err er
 	if err := s.rank.loaded(); err != nil {
 		return 0, 0, err
 	}
+	s.freeLeft(s.ck, s.rank.arenas)
 	return 1, uint64(s.ck.Stats().Restore.Epoch), nil
+}
+
+// freeLeft frees what was restored from memory, if it was, once the client need not wait for that.
+func (s *session) freeLeft(ck *coordinated.Checkpointer, r *arenas) {
+	if r.unmapLeft() {
+		s.then = func() {
+			r.Forget()
+			program.Of(ck).Reserve()
+		}
+	}
 }
 
 func (s *session) pointed(err error) (code int32, value uint64, _ error) {

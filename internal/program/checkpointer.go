@@ -21,6 +21,14 @@ type Checkpointer interface {
 	// RestoreEpoch is Restore of one epoch.
 	RestoreEpoch(ctx context.Context, e storage.Epoch) (bool, error)
 
+	// Reserve makes room for captures ahead of time. A Restore whose Level is storage.SourceMemory has left
+	// that to be done after Program.Forget: a node need not have memory for both.
+	Reserve()
+
+	// Leave returns this rank's newest epoch if it is committed and its capture is still in shared
+	// memory, else nil. Abort then leaves all shared memory mapped: its owner frees it.
+	Leave() *storage.MemoryShard
+
 	// SavedEpochs lists the epochs that all ranks have, newest first. Collective, before Restore.
 	// It reads a table of each.
 	SavedEpochs(ctx context.Context) ([]SavedEpoch, error)

@@ -9,6 +9,8 @@ package program
 import (
 	"context"
 	"os"
+
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // Program is one rank of it.
@@ -33,6 +35,12 @@ type Program interface {
 
 	// Signals are those that the program has been sent and that ask for a checkpoint.
 	Signals() <-chan os.Signal
+
+	// Left is what an earlier start has left in memory of this rank; nil: nothing. Asked once.
+	Left() *storage.MemoryShard
+
+	// Forget frees what Left returned: nothing is read from there any more.
+	Forget()
 
 	Memory
 }

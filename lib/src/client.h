@@ -46,7 +46,8 @@ struct hf_arena {
     uint32_t id;
     char *at;
     size_t bytes;
-    bool tried; /* to lock it */
+    bool tried;  /* to lock it */
+    bool sealed; /* it can only be read, and is used once */
     const struct hf_device *locked;
 };
 

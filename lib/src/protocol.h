@@ -51,6 +51,7 @@
 #define HFP_HELLO_MEMBARRIER 2u
 #define HFP_HELLO_FRESH 4u
 #define HFP_WELCOME_FENCE 1u
+#define HFP_ARENA_SEALED 1u
 #define HFP_PROTECT_ANY_SIZE 1u
 #define HFP_WAIT_LOOK 1u
 #define HFP_POINT_ARMED 1u
@@ -117,7 +118,7 @@ struct hfp_welcome {
 
 struct hfp_arena {
     struct hfp_header h;
-    uint32_t id, zero;
+    uint32_t id, flags;
     uint64_t bytes;
 };
 

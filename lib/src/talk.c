@@ -91,9 +91,9 @@ static int get(struct hf_client *c, struct received *r)
     return HF_OK;
 }
 
-static void *map(int fd, size_t bytes, int prot)
+static void *map(int fd, size_t bytes, int prot, int how)
 {
-    void *at = mmap(NULL, bytes, prot, MAP_SHARED | MAP_POPULATE, fd, 0);
+    void *at = mmap(NULL, bytes, prot, how | MAP_POPULATE, fd, 0);
     return at == MAP_FAILED ? NULL : at;
 }
 
@@ -111,8 +111,8 @@ static int welcome(struct hf_client *c, struct received *r)
 
     if (m->h.length != sizeof *m || r->nfds != 2 || m->page != HFP_PAGE_BYTES || c->flags != &hf_armed)
         return malformed("WELCOME");
-    flags = map(r->fds[0], HFP_PAGE_BYTES, PROT_READ);
-    points = map(r->fds[1], HFP_PAGE_BYTES, PROT_READ | PROT_WRITE);
+    flags = map(r->fds[0], HFP_PAGE_BYTES, PROT_READ, MAP_SHARED);
+    points = map(r->fds[1], HFP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED);
     if (flags == NULL || points == NULL) {
         int code = no_room(2 * (size_t)HFP_PAGE_BYTES);
         if (flags != NULL)
@@ -141,7 +141,7 @@ static int exchange(struct hf_client *c, struct received *r)
         return malformed("EXCHANGE");
     bytes = (size_t)AS(number, r)->value;
     all = bytes * ((size_t)c->size + 1);
-    at = map(r->fds[0], all, PROT_READ | PROT_WRITE);
+    at = map(r->fds[0], all, PROT_READ | PROT_WRITE, MAP_SHARED);
     if (at == NULL)
         return no_room(all);
     answer.value = c->allgather(at + bytes, at, bytes, c->arg);
@@ -153,19 +153,24 @@ static int arena(struct hf_client *c, struct received *r)
 {
     const struct hfp_arena *m = AS(arena, r);
     struct hf_arena *more;
+    bool sealed;
     char *at;
 
-    if (m->h.length != sizeof *m || r->nfds != 1 || m->bytes == 0 || m->bytes > SIZE_MAX)
+    if (m->h.length != sizeof *m || r->nfds != 1 || m->bytes == 0 || m->bytes > SIZE_MAX ||
+        (m->flags & ~HFP_ARENA_SEALED) != 0)
         return malformed("ARENA");
+    sealed = (m->flags & HFP_ARENA_SEALED) != 0;
     more = realloc(c->arenas, (c->narenas + 1) * sizeof *more);
     if (more == NULL)
         return hf_fail(HF_E_MEMORY, "no memory for the list of arenas");
     c->arenas = more;
-    at = map(r->fds[0], (size_t)m->bytes, PROT_READ | PROT_WRITE);
+    /* Linux before 6.7 lets nobody share memory that is sealed against writing. */
+    at = sealed ? map(r->fds[0], (size_t)m->bytes, PROT_READ, MAP_PRIVATE)
+                : map(r->fds[0], (size_t)m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED);
     if (at == NULL)
         return no_room((size_t)m->bytes);
     (void)madvise(at, (size_t)m->bytes, MADV_DONTFORK); /* a child has no use for it */
-    c->arenas[c->narenas++] = (struct hf_arena){.id = m->id, .at = at, .bytes = (size_t)m->bytes};
+    c->arenas[c->narenas++] = (struct hf_arena){.id = m->id, .at = at, .bytes = (size_t)m->bytes, .sealed = sealed};
     return HF_OK;
 }
 
@@ -220,11 +225,12 @@ static int copy(struct hf_client *c, struct received *r)
             const size_t room = a != NULL ? a->bytes : 0;
             char *at = a != NULL && item->offset <= room ? a->at + item->offset : NULL;
             if ((a == NULL && (item->arena != HFP_NO_ARENA || item->bytes > 0)) || p == NULL || item->offset > room ||
-                item->bytes > room - item->offset || !fits(p, (size_t)item->bytes, m->load == 1))
+                item->bytes > room - item->offset || (m->load == 0 && a != NULL && a->sealed) ||
+                !fits(p, (size_t)item->bytes, m->load == 1))
                 return malformed("COPY of what is not there");
             if (pass == 0 || answer.value != 0)
                 continue;
-            if (a != NULL && p->place.device != NULL && !a->tried) {
+            if (a != NULL && p->place.device != NULL && !a->tried && !a->sealed) {
                 a->tried = true;
                 a->locked = hf_lock_memory(&p->place, a->at, a->bytes);
             }

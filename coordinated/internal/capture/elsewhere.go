@@ -61,16 +61,35 @@ func (r *elsewhere) view() ([]byte, bool, error) { return r.shared, true, nil }
 
 // stage reads to shared memory; the program copies when all ranks have theirs.
 func (r *elsewhere) stage(n int64) (*staged, error) {
-	if n != r.bytes() && !r.AnySize {
-		return nil, fmt.Errorf("the checkpoint has %d bytes, the program %d; protect as many elements as the "+
-			"checkpoint has", n, r.bytes())
+	if err := r.takes(n); err != nil {
+		return nil, err
 	}
 	if int64(len(r.shared)) != n || n > 0 && r.shared == nil { // unless an attempt before had it
 		if r.shared = r.pool.alloc(int(n)); r.shared == nil {
 			return nil, fmt.Errorf("no memory for %d bytes; give the node more memory, or raise max_pool", n)
 		}
 	}
-	return &staged{dst: r.shared, last: func() {
-		r.pool.memory.Load(program.Move{Array: r.Array, Shared: r.shared})
-	}}, nil
+	return r.staged(r.shared), nil
+}
+
+// stageFrom is stage of verified bytes that lie in shared memory already.
+func (r *elsewhere) stageFrom(shared []byte) (*staged, error) {
+	if err := r.takes(int64(len(shared))); err != nil {
+		return nil, err
+	}
+	return r.staged(shared), nil
+}
+
+func (r *elsewhere) staged(shared []byte) *staged {
+	return &staged{dst: shared, last: func() {
+		r.pool.memory.Load(program.Move{Array: r.Array, Shared: shared})
+	}}
+}
+
+func (r *elsewhere) takes(n int64) error {
+	if n != r.bytes() && !r.AnySize {
+		return fmt.Errorf("the checkpoint has %d bytes, the program %d; protect as many elements as the "+
+			"checkpoint has", n, r.bytes())
+	}
+	return nil
 }

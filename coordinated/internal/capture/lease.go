@@ -162,6 +162,7 @@ var ClaimPatience = 100 * time.Millisecond
 // claim gets the pool ready for a capture. If the memory does not come back in
 // time, the pool continues without it and maps other memory as far as it may.
 func (p *pool) claim() {
+	p.remember(Captured{})
 	l := p.Recall()
 	if l != nil {
 		late := time.NewTimer(ClaimPatience)

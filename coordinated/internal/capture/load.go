@@ -191,6 +191,13 @@ func deviceName(section string) (string, bool) {
 }
 
 func (a *Load) region(ctx context.Context, r namedRegion, e entry) error {
+	if mem := a.sh.View(sectionData + r.name); mem != nil && e.inline == nil && r.isElsewhere() {
+		s, err := r.region.(*elsewhere).stageFrom(mem)
+		if err == nil {
+			a.last = append(a.last, s.last)
+		}
+		return err
+	}
 	s, err := r.stage(e.size)
 	if err != nil {
 		return err

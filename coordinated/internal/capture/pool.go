@@ -28,6 +28,8 @@ type pool struct {
 	mapped int64        // includes what is leased
 	grown  bool         // a capture had to map memory while the program waited
 	out    *Lease       // the last one, until it is over; nil: none
+	last   Captured     // what the memory holds; zero: nothing whole
+	left   bool         // the memory is the program.Memory's to free
 }
 
 func newPool(limit int64, memory program.Memory, pinned *pinned) *pool {
@@ -187,7 +189,10 @@ func (p *pool) Close() error {
 		if p.out != nil && p.out.held > 0 {
 			break // a write that hangs still reads it; it ends with the process
 		}
-		errs = append(errs, p.pinned.Unpin(c), p.memory.Unmap(c))
+		errs = append(errs, p.pinned.Unpin(c))
+		if !p.left {
+			errs = append(errs, p.memory.Unmap(c))
+		}
 	}
 	p.chunks, p.used, p.device, p.mapped = nil, nil, nil, 0
 	if err := errors.Join(errs...); err != nil {

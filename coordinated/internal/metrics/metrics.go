@@ -59,7 +59,7 @@ type Set struct {
 	skipped                                  *prometheus.CounterVec
 	blocked                                  prometheus.Histogram
 	durable                                  *prometheus.HistogramVec
-	lastEpoch, lastTime                      *prometheus.GaugeVec
+	lastEpoch, lastTime, restoreBytes        *prometheus.GaugeVec
 	restoredEpoch, restoreSeconds            prometheus.Gauge
 
 	file   string
@@ -140,6 +140,8 @@ func (s *Set) register() {
 	s.lastTime = gauges("last_commit_timestamp_seconds", "Time of the newest commit at a level.")
 	s.restoredEpoch = gauge("restored_epoch", "Number of the checkpoint that this run restored; 0 on a first start.")
 	s.restoreSeconds = gauge("restore_seconds", "Duration of the restore on this rank.")
+	s.restoreBytes = gauges("restore_bytes", "Bytes that this rank restored, by the level that it read them from; "+
+		"memory is what an earlier start left in the node daemon.")
 	look("points", "Points passed by the program in this run.", func(n Now) float64 { return float64(n.Points) })
 	look("flush_backlog_epochs", "Checkpoints not yet at the last level.", func(n Now) float64 {
 		return float64(n.BacklogEpochs)
@@ -218,10 +220,11 @@ func (s *Set) GivenUp() {
 }
 
 // Restored notes what this run continued from.
-func (s *Set) Restored(epoch uint64, took time.Duration) {
+func (s *Set) Restored(epoch uint64, level string, bytes int64, took time.Duration) {
 	if s != nil {
 		s.restoredEpoch.Set(float64(epoch))
 		s.restoreSeconds.Set(took.Seconds())
+		s.restoreBytes.WithLabelValues(level).Set(float64(bytes))
 	}
 }
 

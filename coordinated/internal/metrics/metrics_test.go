@@ -44,6 +44,7 @@ var lines = []string{
 	`holdfast_blocked_seconds_bucket{job_name="sun/moon",node="n1",rank="4",le="10"} 2`,
 	`holdfast_last_epoch{job_name="sun/moon",level="local",node="n1",rank="4"} 9`,
 	`holdfast_restored_epoch{job_name="sun/moon",node="n1",rank="4"} 8`,
+	`holdfast_restore_bytes{job_name="sun/moon",level="memory",node="n1",rank="4"} 3000`,
 	`holdfast_points{job_name="sun/moon",node="n1",rank="4"} 77`,
 	`holdfast_flush_backlog_epochs{job_name="sun/moon",node="n1",rank="4"} 2`,
 	`holdfast_flush_backlog_bytes{job_name="sun/moon",node="n1",rank="4"} 500`,
@@ -51,7 +52,7 @@ var lines = []string{
 }
 
 func fill(s *Set) {
-	s.Restored(8, time.Second)
+	s.Restored(8, "memory", 3000, time.Second)
 	for range 2 {
 		s.Captured(1000, time.Second, 2*time.Second, 3*time.Second, 10*time.Second)
 	}

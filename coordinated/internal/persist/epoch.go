@@ -45,6 +45,7 @@ func (p *Persister) Persist(c Captured) *Epoch {
 	x := &Epoch{Put: make(chan struct{}), Over: make(chan struct{}), p: p, c: c, start: time.Now()}
 	var end func()
 	x.turn, end = p.begin(c.Epoch)
+	p.State.Remember(c.Epoch, c.Snapshot)
 	release := p.Store.Retain(p.ctx, c.Epoch) // ranks copy from and to each other's directories
 	p.Go(func() {
 		defer close(x.Over)

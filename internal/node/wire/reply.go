@@ -14,10 +14,13 @@ func Exchange(n uint64) []byte {
 	return end(binary.LittleEndian.AppendUint64(begin(nil, TypeExchange), n), 0)
 }
 
-// Arena goes with its descriptor.
-func Arena(id uint32, bytes uint64) []byte {
-	le := binary.LittleEndian
-	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(nil, TypeArena), id), 0), bytes), 0)
+// Arena goes with its descriptor. A sealed one can only be mapped privately, to be read.
+func Arena(id uint32, bytes uint64, sealed bool) []byte {
+	le, flags := binary.LittleEndian, uint32(0)
+	if sealed {
+		flags = ArenaSealed
+	}
+	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(nil, TypeArena), id), flags), bytes), 0)
 }
 
 // Drop says that an arena is no longer used.

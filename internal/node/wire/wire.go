@@ -64,6 +64,7 @@ const (
 	HelloMembarrier = 1 << 1
 	HelloFresh      = 1 << 2
 	WelcomeFence    = 1 << 0
+	ArenaSealed     = 1 << 0
 	ProtectAnySize  = 1 << 0
 	WaitLook        = 1 << 0
 )

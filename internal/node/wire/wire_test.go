@@ -133,7 +133,8 @@ func TestHeader(t *testing.T) {
 		"ARENA": int(TypeArena), "DROP": int(TypeDrop), "COPY": int(TypeCopy), "DONE": int(TypeDone),
 		"ERROR": int(TypeError), "HELLO_GATHERS": HelloGathers, "HELLO_FRESH": HelloFresh,
 		"HELLO_MEMBARRIER": HelloMembarrier, "VALUE_BYTES": ValueBytes,
-		"WELCOME_FENCE": WelcomeFence, "POINT_ARMED": PointArmed, "POINT_OVER": PointOver, "CODE_STOP": CodeStop,
+		"WELCOME_FENCE": WelcomeFence, "ARENA_SEALED": ArenaSealed,
+		"POINT_ARMED": PointArmed, "POINT_OVER": PointOver, "CODE_STOP": CodeStop,
 		"CODE_AGAIN": CodeAgain}
 	for _, m := range regexp.MustCompile(`(?m)^#define HFP_(\w+) (\w+?)u?$`).FindAllStringSubmatch(string(text), -1) {
 		n, err := strconv.ParseInt(m[2], 0, 64)

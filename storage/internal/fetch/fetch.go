@@ -30,6 +30,8 @@ type Shard struct {
 	closed  bool
 	shape   *format.Index // of the first copy: names, sizes, hashes
 	leaving func()        // by Close; may be nil
+
+	verified bool // by VerifyMemory
 }
 
 // SectionInfo describes a section of a shard.

@@ -42,8 +42,22 @@ type Copy struct {
 	Other map[format.Epoch]*Extent // guarded by mu: earlier shards that chunks refer to
 }
 
+// Opener is a Source that knows the index of its shards, which lie there in another form.
+type Opener interface {
+	Open(ctx context.Context, e format.Epoch, rank int) (*Copy, error)
+}
+
+// OpenWith makes a Copy of bytes that idx describes. The caller has checked that it is the
+// committed one.
+func OpenWith(from Source, x *Extent, idx *format.Index) *Copy {
+	return &Copy{From: from, At: x, Index: idx, Other: map[format.Epoch]*Extent{}}
+}
+
 // Open opens a shard and checks that its index is the committed one.
 func Open(ctx context.Context, from Source, e format.Epoch, rank int) (*Copy, error) {
+	if o, ok := from.(Opener); ok {
+		return o.Open(ctx, e, rank)
+	}
 	x, err := from.Locate(ctx, e, rank)
 	if err != nil {
 		return nil, err
@@ -52,7 +66,7 @@ func Open(ctx context.Context, from Source, e format.Epoch, rank int) (*Copy, er
 	if err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
-	return &Copy{From: from, At: x, Index: idx, Other: map[format.Epoch]*Extent{}}, nil
+	return OpenWith(from, x, idx), nil
 }
 
 // Footer reads the footer and compares it with the manifest.

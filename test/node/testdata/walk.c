@@ -1,8 +1,11 @@
 /* walk is a program without MPI for tests: ranks of the environment, all on one node, whose
  * state depends on every step.
  * usage: walk STEPS FILE MILLISECONDS [checkpoint-at STEP | own-handler | fork | no-finalize | stop-at STEP |
- *             trap-restore STEP | trap-checkpoint STEP | trap-wait STEP | trap-fpe STEP]
- * trap-... takes a checkpoint STEP steps after it has begun, and every ten steps after that, and ends after the third.
+ *             kill-at STEP | scribble FILE | trap-restore STEP | trap-checkpoint STEP | trap-wait STEP | trap-fpe STEP]
+ * kill-at takes a checkpoint in a run from the beginning and kills the rank as soon as the call returns.
+ * scribble has rank 1 write over all that its checkpoints were copied to, and kills it, once there is a FILE,
+ * which it removes. trap-... takes a checkpoint STEP steps after it has begun, and every ten steps after that, and ends
+ * after the third.
  * If TRAP is in the environment it raises SIGTRAP before and after the restore, or the first checkpoint or
  * wait. CELLS is how many cells are protected. */
 #define _GNU_SOURCE
@@ -17,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ARENA "memfd:holdfast-arena"
+
 #define CELLS 30000 /* more than fit the table of a shard */
 
 static uint64_t cells[CELLS];
@@ -29,6 +34,21 @@ static void fpe(int s)
 }
 
 static void count(int s) { handled += s != 0; }
+
+/* Writes over the memory that is shared with the daemon for captures. */
+static void scribble(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[4096];
+
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        uintptr_t from, to;
+        if (strstr(line, ARENA) != NULL && sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) == 2)
+            memset((void *)from, 0x5a, to - from);
+    }
+    if (maps != NULL)
+        fclose(maps);
+}
 
 static int traps;
 
@@ -94,6 +114,14 @@ int main(int argc, char **argv)
             check(hf_wait("local"));
             printf("rank %d is durable\n", rank);
             fflush(stdout);
+        }
+        if (strcmp(mode, "kill-at") == 0 && begin == 0 && step == atoi(argv[5])) {
+            check(hf_checkpoint(NULL, 0));
+            raise(SIGKILL);
+        }
+        if (strcmp(mode, "scribble") == 0 && rank == 1 && unlink(argv[5]) == 0) {
+            scribble();
+            raise(SIGKILL);
         }
         if (strncmp(mode, "trap-", 5) == 0 && argc > 5 && step >= begin + atoi(argv[5]) &&
             (step - begin - atoi(argv[5])) % 10 == 0) {

@@ -1,0 +1,154 @@
+package node
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/program"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// kept is what a rank has left in memory that ended without hf_finalize: its newest capture, in
+// arenas that nobody can write to any more. The rank's next start on this node restores from
+// there. Its memory is freed when that has begun, whether it restores or not.
+type kept struct {
+	shard    *storage.MemoryShard
+	segments []*segment
+}
+
+// keptBy says whose it is: of the points of a program, or, with a name, of the checkpoints with that name.
+type keptBy struct {
+	job        string
+	rank, size int
+	name       string
+}
+
+func (k *kept) free(log *slog.Logger) {
+	k.shard.Forget()
+	var errs []error
+	for _, s := range k.segments {
+		errs = append(errs, s.close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		log.Warn("holdfast node: cannot free shared memory", "error", err)
+	}
+}
+
+// keep notes what a rank has left.
+func (d *daemon) keep(by keptBy, k *kept) {
+	d.mu.Lock()
+	was := d.kept[by]
+	d.kept[by] = k
+	d.mu.Unlock()
+	if was != nil {
+		was.free(d.log)
+	}
+}
+
+// take hands over all that a rank has left, by name.
+func (d *daemon) take(of keptBy) map[string]*kept {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[string]*kept{}
+	for by, k := range d.kept {
+		if of.name = by.name; by == of {
+			out[by.name] = k
+			delete(d.kept, by)
+		}
+	}
+	return out
+}
+
+// freeKept frees what is left of ranks that the start which all its ranks have joined does not have
+// on this node.
+func (d *daemon) freeKept() {
+	d.mu.Lock()
+	all := d.kept
+	d.kept = map[keptBy]*kept{}
+	d.mu.Unlock()
+	for _, k := range all {
+		k.free(d.log)
+	}
+}
+
+// whose is what the session's memory is kept by.
+func (s *session) whose(name string) keptBy {
+	return keptBy{s.opt.Job, s.rank.rank, s.rank.size, name}
+}
+
+// each calls do for the Checkpointers and their arenas, that of the points last.
+func (s *session) each(do func(ck *coordinated.Checkpointer, r *arenas)) {
+	s.mu.Lock()
+	named := slices.Clone(s.named)
+	s.mu.Unlock()
+	for _, n := range named {
+		s.mu.Lock()
+		ck := n.ck
+		s.mu.Unlock()
+		if ck != nil {
+			do(ck, n.arenas)
+		}
+	}
+	do(s.ck, s.rank.arenas)
+}
+
+// leave notes what the Checkpointers of a rank that has gone have in memory.
+func (s *session) leave() {
+	s.each(func(ck *coordinated.Checkpointer, r *arenas) {
+		shard := program.Of(ck).Leave()
+		r.mu.Lock()
+		r.leaves = shard
+		r.mu.Unlock()
+	})
+}
+
+// handOver gives the daemon, at the end of a rank that has not finalized, what its next start may
+// restore from. The rest is closed later.
+func (s *session) handOver() {
+	give := func(name string, r *arenas) {
+		if k := r.seal(); k != nil {
+			s.d.keep(s.whose(name), k)
+		}
+	}
+	give("", s.rank.arenas)
+	for _, n := range s.named {
+		give(n.name, n.arenas)
+	}
+	for name, k := range s.kept {
+		s.d.keep(s.whose(name), k)
+	}
+	clear(s.kept)
+}
+
+// freeUnasked frees what the start before has left of names that this one does not restart from: it has begun to
+// take checkpoints.
+func (s *session) freeUnasked() {
+	for _, k := range s.kept {
+		k.free(s.log)
+	}
+	clear(s.kept)
+}
+
+// seal takes out of the arenas what is to be kept; nil: nothing. No client has them, and no
+// Checkpointer.
+func (r *arenas) seal() *kept {
+	k := r.left // of an earlier start, which this one has not got to restoring
+	r.left = nil
+	if k == nil && r.leaves != nil {
+		k = &kept{shard: r.leaves}
+		for _, a := range r.list {
+			if err := a.seal(); err != nil {
+				r.s.log.Warn("holdfast node: the next start of this rank restores from a level, not from memory",
+					"error", err)
+				return nil
+			}
+			a.sealed = true
+			k.segments = append(k.segments, a.segment)
+		}
+	}
+	maps.DeleteFunc(r.list, func(_ *byte, a *arena) bool { return k != nil && a.sealed })
+	return k
+}

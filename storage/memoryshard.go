@@ -1,0 +1,212 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+)
+
+// SourceMemory is what Shard.Level returns of a shard that is read from memory. It is no level:
+// nothing is committed there.
+const SourceMemory = "memory"
+
+// MemoryShard is a rank's shard of a committed epoch that still lies in the memory it was put
+// from, after the program has ended. A Store that has it in its Options reads the epoch from there
+// first. What the manifest of a level does not confirm, chunk by chunk, counts as damaged, so the
+// memory need not be trusted; but it must no longer change between VerifyMemory and the end of
+// its use.
+type MemoryShard struct {
+	index *format.Index // all chunks stored as they are, one section after the other
+	secs  []Section
+	base  []int64 // where each section starts
+
+	mu   sync.RWMutex
+	gone bool // guarded by mu: the memory may no longer be read
+}
+
+// InMemory returns the sections from which this rank's shard of e was put as a MemoryShard for
+// a later Store; nil if this Store has not committed e as its newest at any level. Sources are Slicers.
+func (s *Store) InMemory(e Epoch, secs []Section) *MemoryShard {
+	for _, l := range s.levels {
+		l.mu.Lock()
+		idx := l.base[s.opt.Rank]
+		l.mu.Unlock()
+		if idx != nil && idx.Epoch == e {
+			return newMemoryShard(idx, secs)
+		}
+	}
+	return nil
+}
+
+// newMemoryShard describes memory by the index of the shard that was put from it.
+func newMemoryShard(put *format.Index, secs []Section) *MemoryShard {
+	m := &MemoryShard{secs: secs}
+	if len(secs) != len(put.Sections) {
+		return nil
+	}
+	x := *put
+	x.Chunks = make([]format.Chunk, len(put.Chunks))
+	var at int64
+	for i := range secs {
+		sec := &put.Sections[i]
+		if _, is := secs[i].Source.(Slicer); !is || secs[i].Name != sec.Name || secs[i].Size != sec.Size {
+			return nil
+		}
+		m.base = append(m.base, at)
+		for left, k := sec.Size, sec.First; left > 0; k++ {
+			c := &put.Chunks[k]
+			x.Chunks[k] = format.Chunk{Origin: put.Epoch, Off: at, Stored: c.Length, Length: c.Length, Hash: c.Hash}
+			at += int64(c.Length)
+			left -= int64(c.Length)
+		}
+	}
+	m.index = &x
+	return m
+}
+
+// Epoch is that of the shard; 0 of nil.
+func (m *MemoryShard) Epoch() Epoch {
+	if m == nil {
+		return 0
+	}
+	return m.index.Epoch
+}
+
+// Forget ends the use of the memory. It waits for reads under way; later ones go to the levels.
+func (m *MemoryShard) Forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone, m.secs = true, nil
+}
+
+func (m *MemoryShard) forgotten() bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.gone
+}
+
+var errForgotten = errors.New("the memory of the earlier start was given back")
+
+// ReadAt reads the sections as if they lay one after the other.
+func (m *MemoryShard) ReadAt(p []byte, off int64) (n int, err error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.gone {
+		return 0, errForgotten
+	}
+	for i := 0; i < len(m.secs) && n < len(p); i++ {
+		if from := off + int64(n) - m.base[i]; from >= 0 && from < m.secs[i].Size {
+			part := min(m.secs[i].Size-from, int64(len(p)-n))
+			n += copy(p[n:], m.secs[i].Source.(Slicer).Slice(from, int(part)))
+		}
+	}
+	if n < len(p) {
+		return n, fmt.Errorf("%d bytes at %d: the memory of the earlier start has fewer", len(p), off)
+	}
+	return n, nil
+}
+
+// Close does nothing: whoever has made the memory frees it, after Forget.
+func (m *MemoryShard) Close() error { return nil }
+
+// holds says whether what a manifest says of a shard of an epoch is just what lies there.
+func (m *MemoryShard) holds(e Epoch, info *ShardInfo) bool {
+	return m != nil && !m.forgotten() && m.index.Epoch == e && m.index.Rank == info.Rank &&
+		m.index.Content() == info.Digest
+}
+
+// memorySource is a MemoryShard as a source of shards.
+type memorySource struct {
+	s *Store
+	m *MemoryShard
+}
+
+func (f *memorySource) Name() string { return SourceMemory }
+
+// Locate finds a level that has committed the epoch with these contents.
+func (f *memorySource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
+	for _, l := range f.s.levels {
+		info, id, err := f.committed(ctx, l, e, rank)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err == nil && f.m.holds(e, &info) && f.s.contents.Allows(e, id) {
+			return &shard.Extent{ReaderAt: f.m, Closer: f.m, Name: SourceMemory, N: info.Bytes, Info: info}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no level has committed what is in memory", ErrNotCommitted)
+}
+
+// committed is what a level says of this rank's shard: rank 0 has told it, or the manifest says it.
+func (f *memorySource) committed(ctx context.Context, l *levelState, e Epoch, rank int) (info ShardInfo,
+	id func() [16]byte, err error) {
+	if x := l.told.at(e); x != nil && x.err == nil && x.shard != nil && rank == f.s.opt.Rank {
+		return *x.shard, func() [16]byte { return x.id }, nil
+	}
+	m, err := f.s.manifestOf(ctx, l, e)
+	if err == nil && rank >= len(m.Shards) {
+		err = ErrNotCommitted
+	}
+	if err != nil {
+		return info, nil, err
+	}
+	return m.Shards[rank], m.ID, nil
+}
+
+// Open makes it a shard.Opener.
+func (f *memorySource) Open(ctx context.Context, e Epoch, rank int) (*shard.Copy, error) {
+	x, err := f.Locate(ctx, e, rank)
+	if err != nil {
+		return nil, err
+	}
+	return shard.OpenWith(f, x, f.m.index), nil
+}
+
+// nearest is sources for Fetch: memory comes first.
+func (s *Store) nearest(e Epoch) []shard.Source {
+	list := s.sources(e, s.opt.Rank, "")
+	if s.opt.Memory.Epoch() == e && e != 0 {
+		list = append([]shard.Source{&memorySource{s, s.opt.Memory}}, list...)
+	}
+	return list
+}
+
+// VerifyMemory makes it a fetch.InPlace.
+func (f *memorySource) VerifyMemory(ctx context.Context, workers int) error {
+	m := f.m
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.gone {
+		return errForgotten
+	}
+	for i := range m.secs {
+		x := &m.index.Sections[i]
+		err := shard.Parallel(int(format.ChunkCount(x.Size, m.index.ChunkBytes)), workers,
+			func(k int, _ *shard.Scratch) error {
+				c := &m.index.Chunks[x.First+k]
+				off := int64(k) * int64(m.index.ChunkBytes)
+				if format.Hash(m.secs[i].Source.(Slicer).Slice(off, int(c.Length))) != c.Hash {
+					return fmt.Errorf("section %q, bytes %d to %d: %w", x.Name, off, off+int64(c.Length), ErrCorrupt)
+				}
+				return ctx.Err()
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Section returns the memory of a section.
+func (f *memorySource) Section(name string) []byte {
+	for _, sec := range f.m.secs {
+		if sec.Name == name {
+			return sec.Source.(Slicer).Slice(0, int(sec.Size))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+)
+
+// supervised starts the ranks of walk under holdfast run --daemons, which starts them again when they die.
+// line are its arguments after the file of the result.
+func supervised(t *testing.T, walk, dir string, steps string, line ...string) (j *job, name string, levels []string) {
+	t.Helper()
+	name, levels = filepath.Join(dir, "got"), []string{filepath.Join(dir, "ckpt"), t.TempDir()}
+	env := append(environ(t, levels[0]), "HOLDFAST_LOCAL="+levels[1])
+	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_NODE_KEY=") })
+	script := filepath.Join(dir, "ranks.sh") // with the ranks of one start
+	text := fmt.Sprintf("#!/bin/sh\nfor r in $(seq 0 %d); do PMI_RANK=$r PMI_SIZE=%d \"$@\" & all=\"$all $!\"; done\n"+
+		"for p in $all; do wait $p || code=$?; done\nexit ${code:-0}\n", ranks-1, ranks)
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{built.holdfast, "run", "--daemons", "--", script, walk, steps, name}, line...)
+	return launchOne(t, env, args), name, levels
+}
+
+// damage flips bits in all that the directories have of shards, except for their ends.
+func damage(t *testing.T, dirs []string) {
+	t.Helper()
+	files := 0
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(name, ".shard") && !strings.HasSuffix(name, ".shards") {
+				return err
+			}
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			for i := 16 << 10; i < len(b)-32<<10; i += 4 << 10 {
+				b[i] ^= 1
+			}
+			files++
+			return os.WriteFile(name, b, 0o600)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < ranks+1 {
+		t.Fatalf("damaged %d files, want one of each rank and one at global", files)
+	}
+}
+
+// TestRestartFromMemory kills a rank with an epoch at all levels. The next start restores it from the memory
+// of the daemon alone: every shard in the directories is damaged meanwhile. The survivors, which the daemon kills, have
+// left theirs, too.
+func TestRestartFromMemory(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	want := uncut(t, walk)
+	j, name, levels := supervised(t, walk, t.TempDir(), "60", "30")
+	j.await("begins at step 0")
+	if err := syscall.Kill(ranksOf(t, walk)[0], syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	j.await("level=global")
+	damage(t, levels)
+	if err := syscall.Kill(ranksOf(t, walk)[1], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	j.mustEnd()
+	s := j.out.String()
+	if n := strings.Count(s, "holdfast: restored"); n != ranks || strings.Count(s, "level=memory bytes") != ranks {
+		t.Errorf("%d restores, want %d, all from memory:\n%s", n, ranks, s)
+	}
+	if strings.Count(s, "begins at step 0") != ranks || !bytes.Equal(result(t, name), want) {
+		t.Errorf("the restarted program computed something else:\n%s", s)
+	}
+	out, err := exec.Command(built.holdfast, "report", "--json", levels[0]).CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte(`"restored_from":"memory"`)) {
+		t.Errorf("the report of the event log does not say that memory was read (%v):\n%s", err, out)
+	}
+}
+
+// TestRestartFromScribbledMemory: a rank that has written over its arenas before it died restores from a level
+// and says why, while the others restore from memory.
+func TestRestartFromScribbledMemory(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	want := uncut(t, walk)
+	dir := t.TempDir()
+	now := filepath.Join(dir, "now")
+	j, name, _ := supervised(t, walk, dir, "60", "30", "scribble", now)
+	j.await("begins at step 0")
+	if err := syscall.Kill(ranksOf(t, walk)[0], syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	j.await("level=global")
+	if err := os.WriteFile(now, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j.mustEnd()
+	s := j.out.String()
+	if strings.Count(s, "level=memory bytes") != ranks-1 ||
+		!strings.Contains(s, "has left is damaged; reading a level") {
+		t.Errorf("want %d ranks restored from memory, and one that says why not:\n%s", ranks-1, s)
+	}
+	if strings.Count(s, "begins at step 0") != ranks || !bytes.Equal(result(t, name), want) {
+		t.Errorf("the restarted program computed something else:\n%s", s)
+	}
+}
+
+// TestCrashAfterCapture kills every rank as soon as its state is captured. The daemon writes and commits the
+// epoch all the same, and the next start restores it from memory.
+func TestCrashAfterCapture(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	want := uncut(t, walk)
+	j, name, _ := supervised(t, walk, t.TempDir(), "60", "0", "kill-at", "11")
+	j.mustEnd()
+	s := j.out.String()
+	if strings.Count(s, "begins at step 11\n") != ranks || strings.Count(s, "level=memory bytes") != ranks {
+		t.Errorf("want %d ranks that begin at step 11, restored from memory:\n%s", ranks, s)
+	}
+	if !bytes.Equal(result(t, name), want) {
+		t.Error("the restarted program computed something else")
+	}
+}
+
+// TestNamedFromMemory restarts from a checkpoint with a name that the start before has left in memory.
+func TestNamedFromMemory(t *testing.T) {
+	named := compile(t, "gcc", "testdata/named.c")
+	dir := t.TempDir()
+	env := append(environ(t, filepath.Join(dir, "ckpt")), "HOLDFAST_LOCAL="+t.TempDir())
+	d := exec.Command(built.holdfast, "node", "--stay")
+	d.Env = env
+	said := &testbuf.Buffer{}
+	d.Stderr = said
+	stay, err := d.StdinPipe()
+	ready, rerr := d.StdoutPipe()
+	if err := errors.Join(err, rerr); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
+		t.Fatalf("the daemon says %q (%v)", line, err)
+	}
+	j := launch(t, named, env, "write", dir)
+	for range ranks {
+		j.await("has written")
+	}
+	j.kill()
+	j.wait()
+	before := said.String()
+	launch(t, named, env, "read", dir).mustEnd()
+	if err := errors.Join(stay.Close(), d.Wait()); err != nil {
+		t.Error(err)
+	}
+	after := strings.TrimPrefix(said.String(), before)
+	if n := strings.Count(after, "epoch=4 level=memory"); n != ranks || strings.Contains(before, "level=memory") {
+		t.Errorf("%d ranks restored version 11 from memory, want %d:\n%s%s", n, ranks, before, after)
+	}
+}
