@@ -146,6 +146,9 @@ var settings = slices.Concat([]config.Row[Options]{
 	config.Key("keep_every", "none", "keep an epoch at global each time that so many epochs, or so much "+
 		"time, have passed",
 		config.Checked("a number of epochs such as 100, or a duration such as 6h", setKeepEvery)),
+	config.Key("full_every", "32", "write an epoch whole each time; the others refer to earlier ones for what has not "+
+		"changed",
+		config.Count(func(o *Options) *int { return &o.FullEvery })),
 	config.Key("max_pool", "no limit", "memory for captures",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),
 	config.Key("sharing", "private", "who else may read the checkpoints; only this user can write them",

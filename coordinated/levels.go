@@ -88,6 +88,9 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 			Keep: o.Keep, KeepEvery: o.KeepEvery,
 			Compress: o.Compress, BytesPerSec: o.FlushRate, PackBytes: o.PackSize, Stripes: o.Stripes})
 	}
+	for i := range out {
+		out[i].FullEvery = o.FullEvery
+	}
 	return out, nil
 }
 

@@ -102,6 +102,10 @@ type Options struct {
 	// also the least. KeepEvery keeps every epoch at Global whose number it
 	// divides as well; 0 means none.
 	Keep, KeepEvery int
+	// FullEvery is how often an epoch is written whole, at every level: each whose number it
+	// divides. The others refer to earlier ones for the chunks that have not changed, and chunks
+	// of devices that have not changed are not even read from them; 0 means 32, 1 every epoch.
+	FullEvery int
 	// KeepInterval keeps at Global an epoch each time that it has passed since the last one
 	// kept so. Epochs that are kept by KeepEvery or KeepInterval stay until `holdfast keep
 	// --remove`, also those that go there in place of one whose number KeepEvery divides.
@@ -176,6 +180,10 @@ type Options struct {
 	makeDirs bool // those of the levels, below others that are there
 }
 
+// defaultFullEvery bounds how long an epoch depends on what earlier ones hold, for a few percent of
+// what would be written anyway.
+const defaultFullEvery = 32
+
 // waitTimeout is WaitTimeout, or its default where that is not valid.
 func (o *Options) waitTimeout() time.Duration {
 	if o.WaitTimeout <= 0 {
@@ -215,6 +223,9 @@ func (o *Options) validate() error {
 			Why: fmt.Sprintf("%d is too few: the epoch before the newest is the one that is left when a job dies "+
 				"while writing; use 2 or more", o.Keep)}
 	}
+	if o.FullEvery == 0 {
+		o.FullEvery = defaultFullEvery
+	}
 	if o.CutTimeout == 0 {
 		o.CutTimeout = time.Minute
 	}
@@ -226,11 +237,11 @@ func (o *Options) validate() error {
 	}
 	if o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
 		o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 ||
-		o.PackSize < 0 ||
+		o.PackSize < 0 || o.FullEvery < 0 ||
 		o.KeepInterval < 0 ||
 		o.MaxFailed < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
 		return &OptionError{Name: "WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, Grace, " +
-			"MaxPool, MaxMailbox, FlushRate, PackSize, KeepEvery, MaxFailed, CopyWorkers, Fanout",
+			"MaxPool, MaxMailbox, FlushRate, PackSize, KeepEvery, FullEvery, MaxFailed, CopyWorkers, Fanout",
 			Why: "a negative value means nothing; use 0 for the default"}
 	}
 	if o.KeepEvery > 0 && o.KeepInterval > 0 {

@@ -121,6 +121,10 @@ type LevelConfig struct {
 	// Full writes every chunk again instead of referring to the same bytes in
 	// the last committed epoch.
 	Full bool
+	// FullEvery does so in the epochs whose number it divides; 0: in none. It bounds how long
+	// a chunk is referred to; without it the bound is that a shard refers to 8 earlier epochs
+	// at most. What a Comparer says is then checked.
+	FullEvery int
 	// Compress stores chunks by LZ4, byte-shuffled if that is smaller, while
 	// samples and the measured rate of the target say that it saves time: often
 	// on a slow shared file system, rarely on a local disk. CompressAlways does
@@ -265,6 +269,8 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 	switch {
 	case l.Keep < 0:
 		return bad("Keep", "is %d", l.Keep)
+	case l.FullEvery < 0:
+		return bad("FullEvery", "is %d", l.FullEvery)
 	case l.KeepEvery < 0:
 		return bad("KeepEvery", "is %d", l.KeepEvery)
 	case l.BytesPerSec < 0:

@@ -43,6 +43,7 @@ func (s *Store) put(ctx context.Context, l *levelState, spec *shard.Spec) (info 
 		return info, err
 	}
 	l.cfg.compression(spec)
+	spec.Whole = l.writesAll(e)
 	if !l.cfg.Full {
 		spec.Base = s.baseAt(l, spec.Head.Rank, e)
 	}
@@ -90,6 +91,11 @@ func (l *LevelConfig) compression(spec *shard.Spec) {
 	}
 }
 
+// writesAll says that the shards of an epoch refer to no other.
+func (l *levelState) writesAll(e Epoch) bool {
+	return l.cfg.Full || l.cfg.FullEvery > 0 && e%Epoch(l.cfg.FullEvery) == 0
+}
+
 // present returns base if all that a shard may refer to through it is still
 // there: people remove epochs by hand, and file systems come back empty.
 func (s *Store) present(l *levelState, base *format.Index) *format.Index {
@@ -118,7 +124,7 @@ func (l *levelState) lastCommitted(rank int, e Epoch) *format.Index {
 // lastShard is lastCommitted for a directory that several ranks write to: the
 // shard may have been written by another one, in this run, and is then read.
 func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch) *format.Index {
-	if l.cfg.Full {
+	if l.writesAll(e) {
 		return nil
 	}
 	if b := l.lastCommitted(rank, e); b != nil {

@@ -55,6 +55,16 @@ type Section = shard.Section
 //	Slice(off int64, n int) []byte
 type Slicer = shard.Slicer
 
+// Comparer is a Source of a Section that can tell without reading them which of its chunks, of
+// ChunkBytes each, have not changed since an earlier epoch.
+type Comparer = shard.Comparer
+
+// ErrClaim marks a chunk that its Comparer said to be unchanged, and that has changed.
+var ErrClaim = shard.ErrClaim
+
+// ChunkBytes is the length of the chunks that sections are cut into; the last one is of what is left.
+const ChunkBytes = format.ChunkBytes
+
 // Bytes is a Source over memory of the caller.
 //
 //	func ReadAt(p []byte, off int64) (int, error)

@@ -20,6 +20,9 @@ type Protected struct {
 	regions []namedRegion
 	devices []Device
 	workers int // goroutines that copy
+
+	log    *slog.Logger
+	hashes map[string]*deviceHashes // by device; nil: every chunk of a device is read each time
 }
 
 type namedRegion struct {
@@ -37,9 +40,24 @@ type Device struct {
 // 0 meaning no bound, and copy with so many goroutines. The memory is shared with a program in
 // another process, or, if nil, this process's own.
 func New(limit int64, workers int, memory program.Memory, log *slog.Logger) *Protected {
-	p := &Protected{names: map[string]bool{}, workers: workers}
+	p := &Protected{names: map[string]bool{}, workers: workers, log: log}
 	p.pool = newPool(limit, memory, newPinned(log, p.Devices))
 	return p
+}
+
+// HashDevices has devices hash their chunks after a capture, so that only those that have changed
+// are read from them. Called before the first capture.
+func (p *Protected) HashDevices() { p.hashes = map[string]*deviceHashes{} }
+
+// hashesOf are those of a capture, nil if there are to be none.
+func (p *Protected) hashesOf(d Device, c *gpustate.Capture) *captureHashes {
+	if p.hashes == nil {
+		return nil
+	}
+	if p.hashes[d.Name] == nil {
+		p.hashes[d.Name] = &deviceHashes{log: p.log}
+	}
+	return &captureHashes{c: c, of: p.hashes[d.Name]}
 }
 
 // Add protects x under name.
@@ -151,8 +169,12 @@ func (p *Protected) captureDevices(ctx context.Context, s *Snapshot) error {
 		s.devices = append(s.devices, dc)
 		record := dc.Record()
 		s.add(sectionGPU+d.Name, storage.Bytes(record), int64(len(record)))
+		h := p.hashesOf(d, dc)
+		if h != nil {
+			s.hashes = append(s.hashes, h)
+		}
 		for i, content := range dc.Contents() {
-			s.add(contentSection(d.Name, i), &deviceContent{dc, i}, content.Bytes)
+			s.add(contentSection(d.Name, i), &deviceContent{dc, i, h}, content.Bytes)
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ type Snapshot struct {
 	Live bool
 
 	devices []*gpustate.Capture
+	hashes  []*captureHashes // of those that are hashed
 }
 
 func (s *Snapshot) add(name string, src io.ReaderAt, size int64) {
@@ -46,7 +47,7 @@ func (s *Snapshot) Release() error {
 	for _, d := range s.devices {
 		errs = append(errs, d.Release())
 	}
-	s.devices = nil
+	s.devices, s.hashes = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -55,6 +56,7 @@ func (s *Snapshot) Release() error {
 type deviceContent struct {
 	c *gpustate.Capture
 	i int
+	h *captureHashes // nil: every chunk is read
 }
 
 func (d *deviceContent) ReadAt(p []byte, off int64) (int, error) {

@@ -159,6 +159,12 @@ func (x *Epoch) write(level string, own error) (info storage.ShardInfo, err erro
 	})
 	end(info.Bytes, info.Stored, err)
 	p.State.PinUsed()
+	switch {
+	case err == nil:
+		s.Written(x.c.Epoch, info.Digest)
+	case errors.Is(err, storage.ErrClaim):
+		s.Distrust()
+	}
 	return info, err
 }
 

@@ -179,6 +179,14 @@ func (s counted) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
+// UnchangedSince is that of the source, nil if it cannot tell.
+func (s counted) UnchangedSince(e storage.Epoch, digest [16]byte) func(chunk int) bool {
+	if c, ok := s.ReaderAt.(storage.Comparer); ok {
+		return c.UnchangedSince(e, digest)
+	}
+	return nil
+}
+
 // Slice is that of the source, nil if it has none.
 func (s counted) Slice(off int64, n int) []byte {
 	sl, ok := s.ReaderAt.(storage.Slicer)

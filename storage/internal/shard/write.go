@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 
+	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/zeebo/xxh3"
@@ -20,6 +22,7 @@ type Spec struct {
 	Head     format.Header
 	Sections []Section
 	Base     *format.Index // an earlier shard of the rank at this place; may be nil
+	Whole    bool          // nothing is referred to; what a source says of Base is checked
 	Wanted   *format.Index // what is expected to be written; may be nil
 	Compress compression
 	Name     string // of the file, if it is not the rank's shard
@@ -37,12 +40,13 @@ type shardWriter struct {
 
 	trial  compressTrial
 	tooOld format.Epoch // chunks of this epoch and earlier ones are not referred to
+	base   [16]byte     // digest of the earlier shard, once a source is asked about it
 }
 
 // Write appends a whole shard and returns what a manifest needs to know
 // of it. Nothing is synced.
 func Write(ctx context.Context, w *Writer, spec *Spec) (format.ShardInfo, *format.Index, error) {
-	s := &shardWriter{w: w, spec: spec, start: w.Pos(), tooOld: oldestUseful(spec.Base)}
+	s := &shardWriter{w: w, spec: spec, start: w.Pos(), tooOld: spec.tooOld()}
 	s.idx = format.Index{
 		Epoch: spec.Head.Epoch, Rank: spec.Head.Rank, Size: spec.Head.Size,
 		ChunkBytes: format.ChunkBytes,
@@ -50,7 +54,8 @@ func Write(ctx context.Context, w *Writer, spec *Spec) (format.ShardInfo, *forma
 	if err := spec.Fits(); err != nil {
 		return format.ShardInfo{}, nil, err
 	}
-	if spec.Base == nil && spec.Compress == compressNever && spec.Hole == 0 { // else it will be much shorter
+	refers := spec.Base != nil && !spec.Whole
+	if !refers && spec.Compress == compressNever && spec.Hole == 0 { // else it will be much shorter
 		w.reserve(cmp.Or(spec.Room, wholePages(spec.Need())))
 	}
 	if err := w.CopyIn(spec.Head.Encode()); err != nil {
@@ -124,6 +129,12 @@ func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 	old := format.PadChunks(format.ChunksIn(s.spec.Base, sec.Name), n)
 	known := format.PadChunks(knownChunks(sec), n)
 	wanted := format.PadChunks(format.ChunksIn(s.spec.Wanted, sec.Name), n)
+	claimed := s.claims(sec, old)
+	for i, c := range claimed {
+		if c && known[i].Length == 0 && !s.spec.Whole && !invariants.Enabled && s.wouldSkip(&old[i], &old[i]) {
+			known[i] = old[i] // it need not be read
+		}
+	}
 	for i := 0; i < n; {
 		if s.skip(&known[i], &old[i]) {
 			i++
@@ -135,7 +146,8 @@ func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 		}
 		off := int64(i) * format.ChunkBytes
 		size := int(min(int64(end)*format.ChunkBytes, sec.Size) - off)
-		if err := s.piece(ctx, sec, off, size, chunkHints{old[i:end], known[i:end], wanted[i:end]}); err != nil {
+		hints := chunkHints{old[i:end], known[i:end], wanted[i:end], claimed[i:end]}
+		if err := s.piece(ctx, sec, off, size, hints); err != nil {
 			return err
 		}
 		i = end
@@ -143,10 +155,34 @@ func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 	return nil
 }
 
+// claims are the chunks that the source says to have the bytes of old.
+func (s *shardWriter) claims(sec *Section, old []format.Chunk) []bool {
+	claimed := make([]bool, len(old))
+	c, ok := sec.Source.(Comparer)
+	if !ok || s.spec.Base == nil {
+		return claimed
+	}
+	if s.base == ([16]byte{}) {
+		s.base = s.spec.Base.Content()
+	}
+	unchanged := c.UnchangedSince(s.spec.Base.Epoch, s.base)
+	if unchanged == nil {
+		return claimed
+	}
+	for i := range claimed {
+		length := min(format.ChunkBytes, sec.Size-int64(i)*format.ChunkBytes)
+		claimed[i] = int64(old[i].Length) == length && unchanged(i)
+	}
+	return claimed
+}
+
 // chunkHints says of each chunk of a piece what an earlier shard had there, what
 // the source knows of it, and what it should turn out to be; entries of length 0
-// say nothing.
-type chunkHints struct{ old, known, wanted []format.Chunk }
+// say nothing. A claimed one is old by the word of the source.
+type chunkHints struct {
+	old, known, wanted []format.Chunk
+	claimed            []bool
+}
 
 // chunkSource is a Source that has verified the bytes it yields against chunks
 // cut like ours, so that they need not be hashed again.
@@ -185,6 +221,14 @@ func oldestUseful(base *format.Index) format.Epoch {
 		return 0
 	}
 	return list[len(list)-MaxOrigins-1]
+}
+
+// tooOld is the newest epoch that the shard does not refer to.
+func (p *Spec) tooOld() format.Epoch {
+	if p.Whole {
+		return math.MaxUint64
+	}
+	return oldestUseful(p.Base)
 }
 
 // skip enters a chunk whose bytes need not be read.
@@ -244,6 +288,10 @@ func (s *shardWriter) chunksOf(p []byte, from *lease, hints chunkHints) error {
 		c := format.Chunk{Origin: s.idx.Epoch, Length: uint32(end - at)}
 		k := at / format.ChunkBytes
 		stored := s.encode(&c, p[at:end], &hints.old[k], &hints.known[k], &hints.wanted[k])
+		if hints.claimed[k] && c.Hash != hints.old[k].Hash {
+			return fmt.Errorf("since epoch %d, of which the shard holds its bytes: %w: check the device's memory and "+
+				"the bus", s.spec.Base.Epoch, ErrClaim)
+		}
 		if c.Codec == format.CodecRaw && c.Origin == s.idx.Epoch {
 			c.Off = s.w.Pos() - s.start + int64(at-run)
 			s.idx.Chunks = append(s.idx.Chunks, c)
@@ -337,7 +385,7 @@ const maxShardBytes = 1 << 60
 // RoomNeeded is the length of the shard if nothing can be compressed. The chunks
 // are those that are wanted.
 func (p *Spec) RoomNeeded() (int64, error) {
-	tooOld := oldestUseful(p.Base)
+	tooOld := p.tooOld()
 	x := format.Index{}
 	chunks := int64(0)
 	at := int64(format.HeaderLen)
