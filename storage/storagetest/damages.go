@@ -74,8 +74,8 @@ var fileActs = []act{
 		return errors.Join(os.Remove(p), os.Symlink("/dev/zero", p))
 	}},
 	{"another owner", Spoils, func(_ *Damager, p string) error { return os.Chown(p, 12345, 12345) }},
-	{"writable by others", Spoils, func(_ *Damager, p string) error { return os.Chmod(p, 0o666) }},
-	{"readable by others", Harmless, func(_ *Damager, p string) error { return os.Chmod(p, 0o644) }},
+	{"writable by others", Spoils, allow(0o066)},
+	{"readable by others", Harmless, allow(0o044)},
 	{"replace by another", Spoils, func(v *Damager, p string) error {
 		other, err := v.another(p, false)
 		if err != nil || copies(p, other) {
@@ -101,12 +101,23 @@ var fileActs = []act{
 	}},
 }
 
+// allow adds permissions to those that there are: one damage must not undo another.
+func allow(bits os.FileMode) func(*Damager, string) error {
+	return func(_ *Damager, p string) error {
+		have, err := os.Stat(p)
+		if err != nil {
+			return err
+		}
+		return os.Chmod(p, have.Mode().Perm()|bits)
+	}
+}
+
 var dirActs = []act{
 	{"delete", Takes, func(_ *Damager, p string) error { return os.RemoveAll(p) }},
 	{"empty", Takes, func(_ *Damager, p string) error { return errors.Join(os.RemoveAll(p), os.Mkdir(p, 0o700)) }},
 	{"another owner", Spoils, func(_ *Damager, p string) error { return os.Chown(p, 12345, 12345) }},
-	{"writable by others", Spoils, func(_ *Damager, p string) error { return os.Chmod(p, 0o777) }},
-	{"readable by others", Harmless, func(_ *Damager, p string) error { return os.Chmod(p, 0o755) }},
+	{"writable by others", Spoils, allow(0o077)},
+	{"readable by others", Harmless, allow(0o055)},
 	{"file", Spoils, func(_ *Damager, p string) error {
 		return errors.Join(os.RemoveAll(p), os.WriteFile(p, nil, 0o600))
 	}},
@@ -160,8 +171,8 @@ var levelActs = []act{
 		return err
 	}},
 	{"another owner", Spoils, func(_ *Damager, p string) error { return os.Chown(p, 12345, 12345) }},
-	{"writable by others", Spoils, func(_ *Damager, p string) error { return os.Chmod(p, 0o770) }},
-	{"readable by others", Harmless, func(_ *Damager, p string) error { return os.Chmod(p, 0o755) }},
+	{"writable by others", Spoils, allow(0o070)},
+	{"readable by others", Harmless, allow(0o055)},
 	{"own link", Harmless, func(_ *Damager, p string) error {
 		return errors.Join(os.Rename(p, p+".orig"), os.Symlink(filepath.Base(p)+".orig", p))
 	}},
