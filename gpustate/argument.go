@@ -23,6 +23,8 @@ func (a *argument) from(value any) error {
 		return a.fromObject(v != nil, func() *entry { return v.entry }, driver.ArgMem)
 	case *Sampler:
 		return a.fromObject(v != nil, func() *entry { return v.entry }, driver.ArgSampler)
+	case Null:
+		a.kind = driver.ArgNull
 	case Value:
 		if len(v) == 0 {
 			return fmt.Errorf("empty Value: %w", ErrArgType)

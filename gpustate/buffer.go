@@ -73,17 +73,25 @@ func obtainBytes[T any](d *Device, name string, k driver.MemKind, bytes int, a A
 // restored on every device. b may be released before its ranges. There are no
 // ranges of ranges.
 func (b *Buffer) Sub(name string, off, bytes int) (*Buffer, error) {
+	if off%SubAlign != 0 {
+		return nil, b.fail("divide", fmt.Errorf("offset %d is not a multiple of %d: %w", off, SubAlign, ErrLimit))
+	}
+	return b.SubFor(name, off, bytes, b.obj.Mem.Access)
+}
+
+// SubFor is Sub with an access mode, and with any offset that this device takes: a multiple
+// of its Info.SubAlign. A device that wants larger ones refuses a restore or a move with an
+// error that names the range and matches ErrLimit.
+func (b *Buffer) SubFor(name string, off, bytes int, a Access) (*Buffer, error) {
 	switch m := b.obj.Mem; {
 	case m.Kind == driver.MemSub:
 		return nil, b.fail("divide", fmt.Errorf("the buffer is itself a range: %w", ErrUnsupported))
 	case off < 0 || bytes <= 0 || int64(off) > m.Bytes || int64(bytes) > m.Bytes-int64(off):
 		return nil, b.fail("divide", fmt.Errorf("range %d+%d: %w", off, bytes, ErrRange))
-	case off%SubAlign != 0:
-		return nil, b.fail("divide", fmt.Errorf("offset %d is not a multiple of %d: %w", off, SubAlign, ErrLimit))
 	case b.released.Load():
 		return nil, b.fail("divide", ErrReleased)
 	}
-	want := record.Mem{Kind: driver.MemSub, Bytes: int64(bytes), Access: b.obj.Mem.Access,
+	want := record.Mem{Kind: driver.MemSub, Bytes: int64(bytes), Access: a,
 		Parent: b.obj.ID, Offset: int64(off)}
 	return obtain[*Buffer](b.dev, record.Object{Name: name, Mem: &want}, b.entry,
 		func(have *record.Object) error { return equal(*have.Mem == want) })

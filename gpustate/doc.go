@@ -56,6 +56,10 @@
 // complete; Barrier also keeps back those behind it. Each takes the events that it waits
 // for and, unless it blocks, gives its own.
 //
+// A kernel takes Null for a buffer that is none. Group and ArgInfo ask about a kernel,
+// BuildLog and Binary about a program; Clone makes a kernel with the same arguments.
+// ImageDesc.Layers makes arrays of images, SubFor ranges at the device's own alignment.
+//
 // # Building programs
 //
 // What NVRTC compiles is kept in the user's cache directory under holdfast/nvrtc,

@@ -28,10 +28,13 @@ const (
 )
 
 // ImageDesc says what an image is like. Extents are in pixels; an image has as
-// many dimensions as the last extent above 1 says, unless Dims does.
+// many dimensions as the last extent above 1 says, unless Dims does. Layers above 0 makes an
+// array of so many images of one or two dimensions; in regions, the number of an image is the
+// coordinate behind its own: y or z.
 type ImageDesc struct {
 	Dims                 int // 1, 2 or 3; 0: as many as the extents need
 	Width, Height, Depth int // 0 counts as 1
+	Layers               int
 	Order, Type          uint32
 	Access               Access
 }
@@ -65,6 +68,16 @@ func (i ImageDesc) mem() (*record.Mem, error) {
 		}
 		if desc.Depth > 1 {
 			desc.Dims = 3
+		}
+	}
+	if i.Layers > 0 {
+		if desc.Dims > 2 || desc.Extents()[desc.Dims] != 1 {
+			return nil, fmt.Errorf("an array of images of %d x %d x %d", desc.Width, desc.Height, desc.Depth)
+		}
+		if desc.Array = true; desc.Dims == 1 {
+			desc.Height = i.Layers
+		} else {
+			desc.Depth = i.Layers
 		}
 	}
 	bytes, err := record.ImageBytes(desc)
@@ -118,10 +131,13 @@ func (s *Sampler) Name() string { return s.obj.Name }
 // Release gives the sampler back.
 func (s *Sampler) Release() error { return s.dev.drop(s.entry) }
 
+// ImageArray is added to the dimensions where ImageFormats is asked about arrays.
+const ImageArray = driver.ArrayDims
+
 // ImageFormats lists channel order and type of the formats that the device has
 // for images of so many dimensions.
 func (d *Device) ImageFormats(a Access, dims int) ([][2]uint32, error) {
-	if dims < 1 || dims > 3 {
+	if dims < 1 || dims > ImageArray+2 || dims == ImageArray {
 		return nil, ErrRange
 	}
 	if err := d.enter(); err != nil {

@@ -39,6 +39,9 @@ type Local int
 // not have.
 type Value []byte
 
+// Null is a kernel argument: a buffer that is none. The kernel sees a null pointer.
+type Null struct{}
+
 // resize learns the number of arguments; mu is held, or nobody else has the kernel.
 func (k *Kernel) resize() {
 	n, exact := k.dev.drv.Args(k.h)
@@ -62,7 +65,7 @@ func (k *Kernel) Args() int {
 func (k *Kernel) Release() error { return k.dev.drop(k.entry) }
 
 // SetArgs sets all arguments, in order. An argument is a *Buffer, *Image, *Shared
-// or *Sampler of the same device, a Local, or a value of a fixed size without
+// or *Sampler of the same device, Null, a Local, or a value of a fixed size without
 // pointers: a number, an array or a struct, laid out as in the kernel's language.
 // int and uint are refused: their size is the host's. If one of them is refused,
 // all keep their values.
@@ -205,35 +208,4 @@ func (k *Kernel) recorded() *record.Kernel {
 		r.Args = append(r.Args, ra)
 	}
 	return r
-}
-
-// WorkGroup returns the largest work-group for the kernel on this device, and the
-// preferred multiple of work-group sizes.
-func (k *Kernel) WorkGroup() (size, multiple int, err error) {
-	err = k.ask(func(i driver.KernelInformer) (err error) {
-		size, multiple, err = i.WorkGroup(k.h)
-		return err
-	})
-	return size, multiple, err
-}
-
-// ArgName is the name of argument i in the source, if the device reports it.
-func (k *Kernel) ArgName(i int) (name string, err error) {
-	err = k.ask(func(d driver.KernelInformer) (err error) {
-		name, err = d.ArgName(k.h, i)
-		return err
-	})
-	return name, err
-}
-
-func (k *Kernel) ask(do func(driver.KernelInformer) error) error {
-	if err := k.dev.enter(); err != nil {
-		return err
-	}
-	defer k.dev.leave()
-	i, ok := k.dev.drv.Device.(driver.KernelInformer)
-	if !ok {
-		return k.fail("ask about", ErrUnsupported)
-	}
-	return k.fail("ask about", do(i))
 }

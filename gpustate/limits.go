@@ -23,7 +23,7 @@ type target struct {
 
 type formatsOf struct {
 	access driver.Access
-	dims   int
+	shape  int
 }
 
 func newTarget(drv driver.Device) *target {
@@ -47,10 +47,10 @@ func (t *target) checkFormat(m *record.Mem) error {
 	if !ok {
 		return nil
 	}
-	of := formatsOf{m.Access, m.Image.Dims}
+	of := formatsOf{m.Access, m.Image.Shape()}
 	list, asked := t.formats[of]
 	if !asked {
-		list, _ = lister.ImageFormats(of.access, of.dims) // the device itself says no then
+		list, _ = lister.ImageFormats(of.access, of.shape) // the device itself says no then
 		t.formats[of] = list
 	}
 	if list != nil && !slices.Contains(list, [2]uint32{m.Image.Order, m.Image.Type}) {
@@ -75,10 +75,9 @@ func (t *target) checkBuilt(k *Kernel, h driver.Handle) error {
 	if !ok || k.group == 0 {
 		return nil
 	}
-	if size, _, err := informer.WorkGroup(h); err == nil && size > 0 && k.group > size {
+	if g, err := informer.Group(h); err == nil && g.Size > 0 && k.group > g.Size {
 		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d for this kernel: %w", k.group,
-			size,
-			ErrLimit)
+			g.Size, ErrLimit)
 	}
 	return nil
 }
@@ -137,6 +136,9 @@ func checkImage(m *record.Mem, i Info) error {
 		max[0], max[1] = i.MaxImage2D[0], i.MaxImage2D[1]
 	case 3:
 		max = i.MaxImage3D
+	}
+	if m.Image.Array {
+		max[m.Image.Dims] = i.MaxLayers
 	}
 	if m.Image.Width > max[0] || m.Image.Height > max[1] || m.Image.Depth > max[2] {
 		return fmt.Errorf("image of %d x %d x %d, the device allows %d x %d x %d: %w", m.Image.Width,

@@ -3,6 +3,7 @@ package gpustate
 import (
 	"bytes"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -35,6 +36,43 @@ func sameProgram(a, b *record.Program) bool {
 
 // Name is the program's name, empty if it has none.
 func (p *Program) Name() string { return p.obj.Name }
+
+// BuildLog is what the compiler said when it built the program, empty where the device
+// does not keep it.
+func (p *Program) BuildLog() (log string, err error) {
+	err = p.ask(func(i driver.ProgramInformer) error {
+		log = i.BuildLog(p.h)
+		return nil
+	})
+	return log, err
+}
+
+// Binary is the built program in the device's own form. No checkpoint needs it: programs
+// are built again from their Sources.
+func (p *Program) Binary() (b []byte, err error) {
+	err = p.ask(func(i driver.ProgramInformer) (err error) {
+		b, err = i.Binary(p.h)
+		return err
+	})
+	return b, err
+}
+
+func (p *Program) ask(do func(driver.ProgramInformer) error) error {
+	if err := p.dev.enter(); err != nil {
+		return err
+	}
+	defer p.dev.leave()
+	p.use.RLock()
+	defer p.use.RUnlock()
+	if err := p.usable(p.dev); err != nil {
+		return p.fail("ask about", err)
+	}
+	i, ok := p.dev.drv.Device.(driver.ProgramInformer)
+	if !ok {
+		return p.fail("ask about", ErrUnsupported)
+	}
+	return p.fail("ask about", do(i))
+}
 
 // Release gives the program back; its kernels stay usable.
 func (p *Program) Release() error { return p.dev.drop(p.entry) }

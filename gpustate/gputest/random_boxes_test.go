@@ -197,7 +197,7 @@ func (m *model) fillImage(x *memory, r gpustate.Region) {
 
 func (m *model) copyImage(to, from *memory, size [3]int) {
 	m.b.Helper()
-	if to == from || size[0] > from.bytes/32 {
+	if to == from || to.array != from.array || size[0] > from.bytes/32 {
 		return
 	}
 	dst, src := m.place(to, size), m.place(from, size)

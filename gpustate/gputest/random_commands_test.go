@@ -100,6 +100,10 @@ func (m *model) spoil(x *memory) {
 func (m *model) launch(asItIs bool) {
 	m.b.Helper()
 	k := pick(m, find[*kernel](m))
+	if m.r.IntN(6) == 0 {
+		m.null(k)
+		return
+	}
 	if !asItIs {
 		y, x := pick(m, m.linears()), pick(m, m.linears())
 		if x.base() == y.base() {
@@ -110,6 +114,11 @@ func (m *model) launch(asItIs bool) {
 		k.args.a = float32(m.r.IntN(2))
 		m.b.ok(k.k.SetArg(2, k.args.a))
 	}
+	if k.args.null { // of no items: it touches nothing
+		_, err := m.q.q.Launch(k.k, []int{4}, nil)
+		m.b.ok(err)
+		return
+	}
 	if !k.args.usable() {
 		if _, err := m.q.q.Launch(k.k, []int{4}, nil); !errors.Is(err, gpustate.ErrReleased) &&
 			!errors.Is(err, gpustate.ErrArgNotSet) {
@@ -118,6 +127,21 @@ func (m *model) launch(asItIs bool) {
 		return
 	}
 	m.run(k.k, k.args)
+}
+
+// null gives axpy a null pointer that it does not look at, which stays in the record until
+// the arguments are set again.
+func (m *model) null(k *kernel) {
+	m.b.Helper()
+	y := pick(m, m.linears())
+	k.args = axpyArgs{}
+	m.b.ok(k.k.SetArgs(y.linear, gpustate.Null{}, float32(0), int32(0)))
+	q, after := m.anyQueue(y)
+	e, err := q.q.Launch(k.k, []int{4}, nil, after...)
+	m.b.ok(err)
+	issued(q, e, y)
+	m.b.ok(k.k.SetArg(0, gpustate.Null{}))
+	k.args.null = true
 }
 
 // run launches a kernel unless its numbers would get too large to be exact.

@@ -16,6 +16,7 @@ type memory struct {
 	want   []byte // a range's are its parent's
 	last   *gpustate.Event
 	lastQ  *queue
+	array  bool // an image is eight lines, not a plane of eight rows
 	fenced bool // a barrier of lastQ came after last
 
 	linear gpustate.Linear // all but host buffers and images
@@ -60,8 +61,12 @@ func (x *memory) make(m *model) (err error) {
 		x.host, err = m.dev.HostBuffer(x.name, x.bytes)
 		x.handle = x.host
 	default:
-		x.image, err = m.dev.Image(x.name, gpustate.ImageDesc{Width: x.bytes / 4 / 8, Height: 8,
-			Order: gpustate.ChannelRGBA, Type: gpustate.ChannelUint8})
+		form := gpustate.ImageDesc{Width: x.bytes / 4 / 8, Height: 8, Order: gpustate.ChannelRGBA,
+			Type: gpustate.ChannelUint8}
+		if x.array {
+			form.Dims, form.Height, form.Layers = 1, 0, 8
+		}
+		x.image, err = m.dev.Image(x.name, form)
 		x.handle = x.image
 	}
 	return err
@@ -109,6 +114,7 @@ type axpyArgs struct {
 	y, x *memory // nil: not set
 	a    float32
 	n    int32
+	null bool // y and x are null pointers, and n is 0
 	// kept says that the device has them although the program may have released them:
 	// a rollback brought them back.
 	kept bool
@@ -177,6 +183,7 @@ func (m *model) create(kind int) {
 				return
 			}
 			x.kind, x.bytes = kindImage, 4*8*(1+m.r.IntN(30))
+			x.array = m.dev.Info().MaxLayers > 0 && m.r.IntN(2) == 0
 		}
 	default:
 		m.createOther(kind)

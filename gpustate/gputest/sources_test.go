@@ -37,6 +37,11 @@ __kernel void group(__global const float *x, __global float *out, __local float 
 	}
 }
 
+__kernel void fallback(__global float *out, __global const float *x, float a) {
+	int i = get_global_id(0);
+	out[i] = x ? x[i] : a;
+}
+
 __kernel void sample(__read_only image2d_t img, sampler_t s, __global float *out, int w) {
 	int i = get_global_id(0);
 	float4 p = read_imagef(img, s, (int2)(i % w, i / w));
@@ -70,6 +75,11 @@ extern "C" __global__ void group(const float *x, float *out) {
 	}
 }
 
+extern "C" __global__ void fallback(float *out, const float *x, float a) {
+	int i = blockIdx.x * blockDim.x + threadIdx.x;
+	out[i] = x ? x[i] : a;
+}
+
 extern "C" __global__ void sample(cudaTextureObject_t img, float *out, int w) {
 	int i = blockIdx.x * blockDim.x + threadIdx.x;
 	float4 p = tex2D<float4>(img, i % w + 0.5f, i / w + 0.5f);
@@ -101,6 +111,14 @@ func init() {
 		y, x, a := floats(l.Args[0].Bytes), floats(l.Args[1].Bytes), floats(l.Args[2].Bytes).at(0)
 		for i := range min(whole(l.Args[3].Bytes), l.Global[0]) {
 			y.set(i, y.at(i)+a*x.at(i))
+		}
+	})
+	fake.RegisterTyped("fallback", []int{fake.Memory, fake.Memory, 4}, func(l fake.Launch) {
+		out, x := floats(l.Args[0].Bytes), floats(l.Args[1].Bytes)
+		for i := range l.Global[0] {
+			if out.set(i, floats(l.Args[2].Bytes).at(0)); x != nil {
+				out.set(i, x.at(i))
+			}
 		}
 	})
 	fake.Register("scale", 2, func(l fake.Launch) {

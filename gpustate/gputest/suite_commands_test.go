@@ -134,6 +134,16 @@ func ranges(t *testing.T, b *bench) {
 	b.ok(same("range", got, pattern(4 * gpustate.SubAlign)[gpustate.SubAlign:][:100]))
 	_, err = x.Sub("odd", 128, 100)
 	b.want(err, gpustate.ErrLimit)
+	align := d.Info().SubAlign
+	own, err := x.SubFor("own", align, 8, gpustate.ReadOnly)
+	b.ok(err)
+	b.ok(q.Read(own, 0, got[:8]))
+	b.ok(same("range at the device's alignment", got[:8], pattern(4 * gpustate.SubAlign)[align:][:8]))
+	b.ok(own.Release())
+	if align > 1 {
+		_, err = x.SubFor("none", align/2, 8, gpustate.ReadWrite)
+		b.want(err, gpustate.ErrLimit)
+	}
 	_, err = x.Sub("far", 3*gpustate.SubAlign, 2*gpustate.SubAlign)
 	b.want(err, gpustate.ErrRange)
 	b.want(q.Read(sub, 50, make([]byte, 51)), gpustate.ErrRange)

@@ -315,17 +315,23 @@ func memory(p handle, bytes int64) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), bytes)
 }
 
-func kernelWorkGroup(k, dev handle, what uint32) (int, error) {
-	var n C.size_t
-	rc := C.hfcl_clGetKernelWorkGroupInfo(k, dev, C.uint32_t(what), C.size_t(unsafe.Sizeof(n)), unsafe.Pointer(&n), nil)
-	return int(n), check("clGetKernelWorkGroupInfo", int32(rc))
+// kernelWorkGroup fills list, of 1 or 3 numbers of 8 bytes, with a property.
+func kernelWorkGroup(k, dev handle, what uint32, list []uint64) error {
+	rc := C.hfcl_clGetKernelWorkGroupInfo(k, dev, C.uint32_t(what), C.size_t(8*len(list)), unsafe.Pointer(&list[0]), nil)
+	return check("clGetKernelWorkGroupInfo", int32(rc))
 }
 
-func kernelArgName(k handle, i int) (string, error) {
-	const kernelArgName = 0x119A
+// kernelArgText and kernelArgNumber are properties of an argument.
+func kernelArgText(k handle, i int, what uint32) (string, error) {
 	b := make([]byte, 1024)
-	rc := C.hfcl_clGetKernelArgInfo(k, C.uint32_t(i), kernelArgName, C.size_t(len(b)), unsafe.Pointer(&b[0]), nil)
+	rc := C.hfcl_clGetKernelArgInfo(k, C.uint32_t(i), C.uint32_t(what), C.size_t(len(b)), unsafe.Pointer(&b[0]), nil)
 	return cstring(b), check("clGetKernelArgInfo", int32(rc))
+}
+
+func kernelArgNumber(k handle, i int, what uint32, bytes int) (uint32, error) {
+	var n [8]byte
+	rc := C.hfcl_clGetKernelArgInfo(k, C.uint32_t(i), C.uint32_t(what), C.size_t(bytes), unsafe.Pointer(&n[0]), nil)
+	return binary.NativeEndian.Uint32(n[:]), check("clGetKernelArgInfo", int32(rc))
 }
 
 func imageFormats(ctx handle, flags uint64, kind uint32) ([][2]uint32, error) {

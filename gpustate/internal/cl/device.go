@@ -80,8 +80,9 @@ func flags(a driver.Access) uint64 {
 	return memReadWrite
 }
 
-// imageKinds are the cl_mem_object_type of 1, 2 and 3 dimensions.
-var imageKinds = [4]uint32{0, 0x10F4, 0x10F1, 0x10F2}
+// imageKinds are the cl_mem_object_type of images by their shape.
+var imageKinds = map[int]uint32{1: 0x10F4, 2: 0x10F1, 3: 0x10F2, driver.ArrayDims + 1: 0x10F5,
+	driver.ArrayDims + 2: 0x10F3}
 
 func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	o := &mem{bytes: m.Bytes}
@@ -95,7 +96,7 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 		o.h, err = createSub(parent.h, flags(m.Access), m.Offset, m.Bytes)
 	case driver.MemImage:
 		o.pixel = int(m.Bytes) / driver.Region{Size: m.Image.Extents()}.Pixels()
-		o.h, err = createImage(d.ctx, flags(m.Access), imageKinds[m.Image.Dims], m.Image)
+		o.h, err = createImage(d.ctx, flags(m.Access), imageKinds[m.Image.Shape()], m.Image)
 	case driver.MemShared:
 		o.shared = true
 		err = d.createShared(o)

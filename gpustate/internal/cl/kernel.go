@@ -95,6 +95,8 @@ func setArg(k handle, i int, a driver.Arg) error {
 		}
 	case driver.ArgSampler:
 		return setArgHandle(k, i, a.Handle.(handle))
+	case driver.ArgNull:
+		return setArgHandle(k, i, 0)
 	case driver.ArgLocal:
 		return setArgBytes(k, i, a.Local, nil)
 	}

@@ -125,6 +125,7 @@ const (
 	deviceImage2DWidth = 0x1011 // 2D height and the three of 3D follow
 	deviceImageSupport = 0x1016
 	deviceBaseAlign    = 0x1019
+	deviceMaxLayers    = 0x1041
 	deviceGlobalMem    = 0x101F
 	deviceLocalMem     = 0x1023
 	deviceQueueProps   = 0x102A
@@ -175,6 +176,7 @@ func describe(p, d handle) found {
 	if i.Images {
 		i.MaxImage2D = [2]int{int(property(d, deviceImage2DWidth)), int(property(d, deviceImage2DWidth+1))}
 		i.MaxImage1D = i.MaxImage2D[0]
+		i.MaxLayers = int(property(d, deviceMaxLayers))
 		for k := range i.MaxImage3D {
 			i.MaxImage3D[k] = int(property(d, uint32(deviceImage2DWidth+2+k)))
 		}

@@ -16,12 +16,13 @@ type program struct {
 	desc     driver.ProgramDesc
 	il       bool   // built from desc.IL
 	fallback string // why it was not, although there is one
+	log      string
 }
 
 // built is a program as this process has built it before.
 type built struct {
-	bin    []byte
-	passed string
+	bin         []byte
+	passed, log string
 }
 
 // FallbackReason is what the platform said of the SPIR-V.
@@ -71,7 +72,7 @@ func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
 	}
 	if bin := programBinary(made.h); bin != nil && !made.il {
-		binaries.Store(key, built{bin, made.fallback})
+		binaries.Store(key, built{bin, made.fallback, made.log})
 	}
 	return made, nil
 }
@@ -86,7 +87,7 @@ func (d *device) make(p driver.ProgramDesc) (made *program, log string, err erro
 			log, err = d.finishBuild(h, p.Options)
 		}
 		if err == nil || p.OpenCL == "" {
-			return &program{h: h, desc: p, il: true}, log, err
+			return &program{h: h, desc: p, il: true, log: log}, log, err
 		}
 		passed = driver.WithLog(err, log)
 	}
@@ -96,13 +97,14 @@ func (d *device) make(p driver.ProgramDesc) (made *program, log string, err erro
 		words, err = d.finishBuild(h, p.Options)
 		log += words
 	}
-	return &program{h: h, desc: p, fallback: passed}, log, err
+	return &program{h: h, desc: p, fallback: passed, log: log}, log, err
 }
 
 // finishBuild builds a program that was created; one that does not build is gone.
 func (d *device) finishBuild(h handle, options string) (log string, err error) {
-	if err = buildProgram(h, d.device, options); err != nil {
-		log = buildLog(h, d.device)
+	err = buildProgram(h, d.device, options)
+	log = buildLog(h, d.device)
+	if err != nil {
 		err = firstError(err, releaseProgram(h))
 	}
 	return log, err
@@ -116,7 +118,7 @@ func (d *device) fromBinary(b built, p driver.ProgramDesc) (driver.Handle, error
 	if err := buildProgram(h, d.device, p.Options); err != nil {
 		return nil, errors.Join(err, releaseProgram(h))
 	}
-	return &program{h: h, desc: p, fallback: b.passed}, nil
+	return &program{h: h, desc: p, fallback: b.passed, log: b.log}, nil
 }
 
 func (d *device) ReleaseProgram(p driver.Handle) error { return releaseProgram(p.(*program).h) }
@@ -125,26 +127,57 @@ func (d *device) Launch(q, k driver.Handle, g driver.Grid, wait []driver.Event) 
 	return launch(q.(queue), k.(*kernel).h, &g, wait)
 }
 
-// WorkGroup asks CL_KERNEL_WORK_GROUP_SIZE and the preferred multiple.
-func (d *device) WorkGroup(k driver.Handle) (size, multiple int, err error) {
-	const workGroupSize, preferredMultiple = 0x11B0, 0x11B3
-	if size, err = kernelWorkGroup(k.(*kernel).h, d.device, workGroupSize); err != nil {
-		return 0, 0, err
+// Group asks clGetKernelWorkGroupInfo.
+func (d *device) Group(h driver.Handle) (g driver.Group, err error) {
+	const (
+		workGroupSize, fixedSize, localBytes = 0x11B0, 0x11B1, 0x11B2
+		preferredMultiple, privateBytes      = 0x11B3, 0x11B4
+	)
+	k := h.(*kernel).h
+	var size, multiple, local, private [1]uint64
+	var fixed [3]uint64
+	if err = kernelWorkGroup(k, d.device, workGroupSize, size[:]); err != nil {
+		return g, err
 	}
 	if d.info.Platform == "rusticl" { // Mesa 22.3 tells what it prefers, and runs as many as the device takes
-		size = max(size, d.info.MaxGroup)
+		size[0] = max(size[0], uint64(d.info.MaxGroup))
 	}
-	multiple, err = kernelWorkGroup(k.(*kernel).h, d.device, preferredMultiple)
-	return size, multiple, err
+	err = firstError(kernelWorkGroup(k, d.device, preferredMultiple, multiple[:]),
+		kernelWorkGroup(k, d.device, fixedSize, fixed[:]))
+	// what a platform does not tell of these stays 0
+	_ = kernelWorkGroup(k, d.device, localBytes, local[:])
+	_ = kernelWorkGroup(k, d.device, privateBytes, private[:])
+	g = driver.Group{Size: int(size[0]), Multiple: int(multiple[0]),
+		Fixed:      [3]int{int(fixed[0]), int(fixed[1]), int(fixed[2])},
+		LocalBytes: int64(local[0]), PrivateBytes: int64(private[0])}
+	return g, err
 }
 
-// ArgName needs a program that was built with -cl-kernel-arg-info on some
-// platforms.
-func (d *device) ArgName(k driver.Handle, i int) (string, error) {
-	return kernelArgName(k.(*kernel).h, i)
+// ArgInfo needs a program that was built with -cl-kernel-arg-info on some platforms.
+func (d *device) ArgInfo(h driver.Handle, i int) (a driver.ArgInfo, err error) {
+	const address, access, typeName, qualifiers, name = 0x1196, 0x1197, 0x1198, 0x1199, 0x119A
+	k := h.(*kernel).h
+	var errs [5]error
+	a.Address, errs[0] = kernelArgNumber(k, i, address, 4)
+	a.Access, errs[1] = kernelArgNumber(k, i, access, 4)
+	a.Type, errs[2] = kernelArgText(k, i, typeName)
+	a.Qualifiers, errs[3] = kernelArgNumber(k, i, qualifiers, 8)
+	a.Name, errs[4] = kernelArgText(k, i, name)
+	return a, firstError(errs[:]...)
+}
+
+// BuildLog is what the platform said when this process built the program.
+func (d *device) BuildLog(p driver.Handle) string { return p.(*program).log }
+
+// Binary is the platform's own form.
+func (d *device) Binary(p driver.Handle) ([]byte, error) {
+	if b := programBinary(p.(*program).h); b != nil {
+		return b, nil
+	}
+	return nil, fmt.Errorf("the binary of a program: %w", driver.ErrUnsupported)
 }
 
 // ImageFormats asks clGetSupportedImageFormats.
-func (d *device) ImageFormats(a driver.Access, dims int) ([][2]uint32, error) {
-	return imageFormats(d.ctx, flags(a), imageKinds[dims])
+func (d *device) ImageFormats(a driver.Access, shape int) ([][2]uint32, error) {
+	return imageFormats(d.ctx, flags(a), imageKinds[shape])
 }

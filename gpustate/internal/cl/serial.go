@@ -198,14 +198,19 @@ func (p serialPinned) Free() error {
 	return p.Pinned.Free()
 }
 
-func (s *serial) WorkGroup(k object) (size, multiple int, err error) {
+func (s *serial) Group(k object) (driver.Group, error) {
 	defer s.turn()()
-	return s.device.WorkGroup(k)
+	return s.device.Group(k)
 }
 
-func (s *serial) ArgName(k object, i int) (string, error) {
+func (s *serial) ArgInfo(k object, i int) (driver.ArgInfo, error) {
 	defer s.turn()()
-	return s.device.ArgName(k, i)
+	return s.device.ArgInfo(k, i)
+}
+
+func (s *serial) Binary(p object) ([]byte, error) {
+	defer s.turn()()
+	return s.device.Binary(p)
 }
 
 func (s *serial) Globals(p object) ([]driver.Global, error) {
@@ -213,9 +218,9 @@ func (s *serial) Globals(p object) ([]driver.Global, error) {
 	return s.device.Globals(p)
 }
 
-func (s *serial) ImageFormats(a driver.Access, dims int) ([][2]uint32, error) {
+func (s *serial) ImageFormats(a driver.Access, shape int) ([][2]uint32, error) {
 	defer s.turn()()
-	return s.device.ImageFormats(a, dims)
+	return s.device.ImageFormats(a, shape)
 }
 
 func (s *serial) Query(q driver.Query) ([]byte, error) {

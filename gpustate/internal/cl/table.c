@@ -29,6 +29,8 @@ const char *hfcl_open(const char *file)
 #define PROGRAM_BINARIES 0x1166
 #define EVENT_STATUS 0x11D3
 #define MAP_READ_WRITE 3
+#define IMAGE2D_ARRAY 0x10F3
+#define IMAGE1D_ARRAY 0x10F5
 
 made hfcl_context(hnd platform, hnd device)
 {
@@ -88,6 +90,10 @@ made hfcl_image(hnd ctx, uint64_t flags, uint32_t order, uint32_t type, uint32_t
 	s.width = w;
 	s.height = h;
 	s.depth = d;
+	if (kind == IMAGE1D_ARRAY)
+		s.array = h;
+	if (kind == IMAGE2D_ARRAY)
+		s.array = d;
 	m.h = hfcl_clCreateImage(ctx, flags, &f, &s, NULL, &m.rc);
 	return m;
 }

@@ -252,6 +252,7 @@ made hfcl_context(hnd platform, hnd device);
 made hfcl_queue(hnd ctx, hnd dev, int modern, uint64_t props, uint32_t priority);
 made hfcl_buffer(hnd ctx, uint64_t flags, size_t n, void *host);
 made hfcl_sub(hnd buf, uint64_t flags, size_t off, size_t n);
+// hfcl_image: of an array, h (of 1D) or d (of 2D) is the number of images
 made hfcl_image(hnd ctx, uint64_t flags, uint32_t order, uint32_t type, uint32_t kind,
               size_t w, size_t h, size_t d);
 made hfcl_sampler(hnd ctx, uint32_t norm, uint32_t addr, uint32_t filter);

@@ -174,7 +174,9 @@ func (f *Fields) Mem(m *Mem) {
 	f.Uint(&m.Parent)
 	Size(f, &m.Offset)
 	i := &m.Image
-	Size(f, &i.Dims, &i.Width, &i.Height, &i.Depth)
+	shape := i.Shape()
+	Size(f, &shape, &i.Width, &i.Height, &i.Depth)
+	i.SetShape(shape)
 	Size(f, &i.Order, &i.Type)
 }
 

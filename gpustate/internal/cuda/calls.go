@@ -183,10 +183,17 @@ func unregisterHost(ctx, p handle) error {
 }
 
 func createArray(ctx handle, i driver.ImageDesc, format, channels int) (handle, error) {
-	a, err := madeBy("cuArray3DCreate", C.hfcu_array(ctx, C.hfcu_image_desc{dims: C.int(i.Dims),
+	a, err := madeBy("cuArray3DCreate", C.hfcu_array(ctx, C.hfcu_image_desc{dims: C.int(i.Dims), array: cbool(i.Array),
 		w: C.size_t(i.Width), h: C.size_t(i.Height), d: C.size_t(i.Depth),
 		format: C.int(format), channels: C.int(channels)}))
 	return handle(a), err
+}
+
+func cbool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func freeArray(ctx, a handle) error { return check("cuArrayDestroy", int32(C.hfcu_array_free(ctx, a))) }
@@ -385,8 +392,8 @@ func checkpointUnlock(pid int) int32 {
 	return int32(C.hfcu_cuCheckpointProcessUnlock(C.int(pid), nil))
 }
 
-func maxThreads(f handle) (int, error) {
+func functionAttribute(f handle, what int) (int, error) {
 	var v C.int
-	err := check("cuFuncGetAttribute", int32(C.hfcu_cuFuncGetAttribute(&v, 0, f)))
+	err := check("cuFuncGetAttribute", int32(C.hfcu_cuFuncGetAttribute(&v, C.int(what), f)))
 	return int(v), err
 }

@@ -71,38 +71,44 @@ func (c *command) mark() error {
 	return c.run("cuEventRecord", func(k C.hfcu_cmd) C.int32_t { return C.hfcu_mark(k) })
 }
 
-func box(r driver.Region, pixel int) C.hfcu_box {
+// box gives a region in the form of C. The images of a one-dimensional array are slices.
+func (m *mem) box(r driver.Region) C.hfcu_box {
+	pixel := m.pixel
+	if m.image.Array && m.image.Dims == 1 {
+		r.Origin[1], r.Origin[2] = 0, r.Origin[1]
+		r.Size[1], r.Size[2] = 1, r.Size[1]
+	}
 	return C.hfcu_box{x: C.size_t(r.Origin[0] * pixel), y: C.size_t(r.Origin[1]), z: C.size_t(r.Origin[2]),
 		w: C.size_t(r.Size[0] * pixel), h: C.size_t(r.Size[1]), d: C.size_t(r.Size[2])}
 }
 
-func (c *command) readImage(dst []byte, array handle, r driver.Region, pixel int) error {
+func (c *command) readImage(dst []byte, m *mem, r driver.Region) error {
 	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_image_read(k, bytesOf(dst), array, box(r, pixel))
+		return C.hfcu_image_read(k, bytesOf(dst), m.array, m.box(r))
 	})
 }
 
-func (c *command) writeImage(array handle, src []byte, r driver.Region, pixel int) error {
+func (c *command) writeImage(m *mem, src []byte, r driver.Region) error {
 	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_image_write(k, array, bytesOf(src), box(r, pixel))
+		return C.hfcu_image_write(k, m.array, bytesOf(src), m.box(r))
 	})
 }
 
-func (c *command) imageToBuffer(to address, array handle, r driver.Region, pixel int) error {
+func (c *command) imageToBuffer(to address, m *mem, r driver.Region) error {
 	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_image_to_buffer(k, to, array, box(r, pixel))
+		return C.hfcu_image_to_buffer(k, to, m.array, m.box(r))
 	})
 }
 
-func (c *command) bufferToImage(array handle, from address, r driver.Region, pixel int) error {
+func (c *command) bufferToImage(m *mem, from address, r driver.Region) error {
 	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_buffer_to_image(k, array, from, box(r, pixel))
+		return C.hfcu_buffer_to_image(k, m.array, from, m.box(r))
 	})
 }
 
-func (c *command) copyImage(dst handle, to [3]int, src handle, r driver.Region, pixel int) error {
+func (c *command) copyImage(dst *mem, to [3]int, src *mem, r driver.Region) error {
 	return c.run("cuMemcpy3DAsync", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_copy_image(k, dst, box(driver.Region{Origin: to, Size: r.Size}, pixel), src, box(r, pixel))
+		return C.hfcu_copy_image(k, dst.array, dst.box(driver.Region{Origin: to, Size: r.Size}), src.array, src.box(r))
 	})
 }
 

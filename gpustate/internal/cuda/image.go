@@ -22,7 +22,7 @@ var channelCounts = map[uint32]int{0x10B0: 1, 0x10B2: 2, 0x10B5: 4} // R, RG, RG
 // fractional channel types are read as numbers from 0 to 1.
 func fractional(channelType uint32) bool { return channelType == 0x10D2 || channelType == 0x10D3 }
 
-// ImageFormats lists what createImage takes; it is the same for all dimensions.
+// ImageFormats lists what createImage takes; it is the same for all shapes.
 func (d *device) ImageFormats(driver.Access, int) (list [][2]uint32, err error) {
 	for order := range channelCounts {
 		for channel := range formats {

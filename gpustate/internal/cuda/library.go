@@ -81,6 +81,8 @@ const (
 	attrTexture1D     = 21
 	attrTexture2D     = 22 // width, height
 	attrTexture3D     = 24 // width, height, depth
+	attrLayers2D      = 29
+	attrLayers1D      = 43
 	attrMajor         = 75
 	attrMinor         = 76
 	attrManagedMemory = 83
@@ -102,6 +104,7 @@ func describe(index, dev int) driver.Info {
 		MaxImage2D: [2]int{attribute(dev, attrTexture2D), attribute(dev, attrTexture2D+1)},
 		MaxImage3D: [3]int{attribute(dev, attrTexture3D), attribute(dev, attrTexture3D+1),
 			attribute(dev, attrTexture3D+2)},
+		MaxLayers: min(attribute(dev, attrLayers1D), attribute(dev, attrLayers2D)),
 	}
 	if u := deviceUUID(dev); u != nil {
 		i.UUID = fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])

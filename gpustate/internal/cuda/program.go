@@ -220,6 +220,8 @@ func (d *device) gather(k *kernel) error {
 				b[n] = byte(p >> (8 * n))
 			}
 			k.add(b[:])
+		case driver.ArgNull:
+			k.add(make([]byte, 8))
 		}
 	}
 	if err := k.fits(); err != nil {
@@ -315,12 +317,27 @@ func choose(global [3]int) [3]int {
 	return [3]int{1, 1, 1}
 }
 
-// WorkGroup is the largest block of the function, and a warp.
-func (d *device) WorkGroup(k driver.Handle) (size, multiple int, err error) {
-	const warp = 32
-	size, err = maxThreads(k.(*kernel).f)
-	return size, warp, err
+// Group is the largest block of the function, and a warp.
+func (d *device) Group(h driver.Handle) (g driver.Group, err error) {
+	const maxThreads, sharedBytes, localBytes = 0, 1, 3 // CU_FUNC_ATTRIBUTE_*
+	f := h.(*kernel).f
+	g.Multiple = 32
+	var shared, local int
+	var errs [3]error
+	g.Size, errs[0] = functionAttribute(f, maxThreads)
+	shared, errs[1] = functionAttribute(f, sharedBytes)
+	local, errs[2] = functionAttribute(f, localBytes)
+	g.LocalBytes, g.PrivateBytes = int64(shared), int64(local)
+	return g, errors.Join(errs[:]...)
 }
 
-// ArgName is not known: binaries carry no names of parameters.
-func (d *device) ArgName(driver.Handle, int) (string, error) { return "", driver.ErrUnsupported }
+// ArgInfo is not known: binaries carry no names of parameters.
+func (d *device) ArgInfo(driver.Handle, int) (driver.ArgInfo, error) {
+	return driver.ArgInfo{}, driver.ErrUnsupported
+}
+
+// BuildLog is not kept of programs that were built.
+func (d *device) BuildLog(driver.Handle) string { return "" }
+
+// Binary is the module's image: a cubin, PTX or what the program gave.
+func (d *device) Binary(p driver.Handle) ([]byte, error) { return p.(*program).image, nil }

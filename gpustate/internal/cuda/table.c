@@ -147,6 +147,10 @@ made hfcu_array(hnd ctx, hfcu_image_desc i)
 	struct array_desc d = {i.w, i.dims > 1 ? i.h : 0, i.dims > 2 ? i.d : 0,
 	                       i.format, i.channels, 2 /* SURFACE_LDST */};
 	hnd a = 0;
+	if (i.array) {
+		d.depth = i.dims == 1 ? i.h : i.d;
+		d.flags |= 1; // LAYERED
+	}
 	ENTER_MADE(ctx, m)
 	m.rc = hfcu_cuArray3DCreate_v2(&a, &d);
 	m.v = a;

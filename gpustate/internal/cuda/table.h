@@ -166,7 +166,7 @@ made hfcu_host_address(hnd ctx, hnd p);
 int32_t hfcu_host_unregister(hnd ctx, hnd p);
 
 typedef struct {
-	int dims;
+	int dims, array; // of an array, h (of 1D) or d (of 2D) is the number of images
 	size_t w, h, d;
 	int format, channels;
 } hfcu_image_desc;

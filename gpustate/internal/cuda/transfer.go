@@ -151,20 +151,20 @@ func (d *device) CopyFrom(q, dst driver.Handle, other driver.Device, src driver.
 func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
-	return d.issue(q, blocking, wait, func(c *command) error { return c.writeImage(m.array, src, r, m.pixel) })
+	return d.issue(q, blocking, wait, func(c *command) error { return c.writeImage(m, src, r) })
 }
 
 func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
-	return d.issue(q, blocking, wait, func(c *command) error { return c.readImage(dst, m.array, r, m.pixel) })
+	return d.issue(q, blocking, wait, func(c *command) error { return c.readImage(dst, m, r) })
 }
 
 func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
 	wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
 	return d.issue(q, false, wait, func(c *command) error {
-		return c.imageToBuffer(dst.(*mem).p+address(dstOff), m.array, r, m.pixel)
+		return c.imageToBuffer(dst.(*mem).p+address(dstOff), m, r)
 	})
 }
 
@@ -172,15 +172,14 @@ func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src 
 	wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
 	return d.issue(q, false, wait, func(c *command) error {
-		return c.bufferToImage(m.array, src.(*mem).p+address(srcOff), r, m.pixel)
+		return c.bufferToImage(m, src.(*mem).p+address(srcOff), r)
 	})
 }
 
 func (d *device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
 	wait []driver.Event) (driver.Event, error) {
-	m := src.(*mem)
 	return d.issue(q, false, wait, func(c *command) error {
-		return c.copyImage(dst.(*mem).array, to, m.array, r, m.pixel)
+		return c.copyImage(dst.(*mem), to, src.(*mem), r)
 	})
 }
 

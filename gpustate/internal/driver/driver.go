@@ -71,10 +71,12 @@ type MemDesc struct {
 	HostFile *os.File
 }
 
-// ImageDesc describes an image. Dims is 1, 2 or 3; unused extents are 1. Order
-// and Type are the OpenCL numbers (CL_RGBA, CL_FLOAT and so on).
+// ImageDesc describes an image. Dims is 1, 2 or 3; unused extents are 1. Of an array,
+// which has 1 or 2 dimensions, the extent behind the last one is the number of images:
+// Height or Depth. Order and Type are the OpenCL numbers (CL_RGBA, CL_FLOAT and so on).
 type ImageDesc struct {
 	Dims                 int
+	Array                bool
 	Width, Height, Depth int
 	Order, Type          uint32
 }
@@ -120,6 +122,7 @@ const (
 	ArgSampler ArgKind = 2
 	ArgLocal   ArgKind = 3
 	ArgValue   ArgKind = 4
+	ArgNull    ArgKind = 5 // a memory object that is none: the kernel sees NULL
 )
 
 // Arg is one kernel argument.
@@ -236,6 +239,25 @@ type Device interface {
 	AllocPinned(bytes int) (Pinned, error)
 }
 
+// ArrayDims is added to the number of dimensions where a number stands for an array.
+const ArrayDims = 4
+
+// Shape is Dims, for arrays with ArrayDims added.
+func (i ImageDesc) Shape() int {
+	if i.Array {
+		return i.Dims + ArrayDims
+	}
+	return i.Dims
+}
+
+// SetShape is the reverse of Shape; what is no shape gives dimensions that no image has.
+func (i *ImageDesc) SetShape(shape int) {
+	i.Dims, i.Array = shape, false
+	if shape > ArrayDims {
+		i.Dims, i.Array = shape-ArrayDims, true
+	}
+}
+
 // Extents are the sizes of the image: what Region.Size is for all of it.
 func (i ImageDesc) Extents() [3]int { return [3]int{i.Width, i.Height, i.Depth} }
 
@@ -285,11 +307,34 @@ type PeerCopier interface {
 
 // KernelInformer is implemented by devices that tell more about kernels.
 type KernelInformer interface {
-	// WorkGroup is the largest work-group for the kernel and the number that
-	// work-groups are best a multiple of.
-	WorkGroup(kernel Handle) (size, multiple int, err error)
-	// ArgName is the name of an argument in the source.
-	ArgName(kernel Handle, index int) (string, error)
+	Group(kernel Handle) (Group, error)
+	ArgInfo(kernel Handle, index int) (ArgInfo, error)
+}
+
+// Group is what a device says about the work-groups of a kernel.
+type Group struct {
+	Size     int    // the largest one
+	Multiple int    // what sizes are best a multiple of
+	Fixed    [3]int // what the source asks for by reqd_work_group_size, or zero
+	// bytes of local memory of a work-group without that of arguments, and of private
+	// memory of a work item; 0 where the device does not tell
+	LocalBytes, PrivateBytes int64
+}
+
+// ArgInfo is what the source says about an argument; the numbers are OpenCL's
+// CL_KERNEL_ARG_*.
+type ArgInfo struct {
+	Name, Type      string
+	Address, Access uint32
+	Qualifiers      uint32
+}
+
+// ProgramInformer is implemented by devices that tell more about programs.
+type ProgramInformer interface {
+	// BuildLog is what the compiler said when it built the program.
+	BuildLog(program Handle) string
+	// Binary is the built program in the device's own form.
+	Binary(program Handle) ([]byte, error)
 }
 
 // Global is a variable at program scope that kernels can write.
@@ -342,7 +387,6 @@ type Lender interface {
 
 // ImageLister is implemented by devices that list their image formats.
 type ImageLister interface {
-	// ImageFormats lists order and type of the formats for images of so many
-	// dimensions.
-	ImageFormats(a Access, dims int) ([][2]uint32, error)
+	// ImageFormats lists order and type of the formats for images of a shape.
+	ImageFormats(a Access, shape int) ([][2]uint32, error)
 }

@@ -34,6 +34,7 @@ type Info struct {
 	MaxImage1D int
 	MaxImage2D [2]int
 	MaxImage3D [3]int
+	MaxLayers  int // images in an array
 }
 
 // Abilities are what devices of a kind do, where that is not for each device to tell.

@@ -132,7 +132,7 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 		}
 		o.bytes, o.base = v.bytes, v
 	case driver.MemImage:
-		if d.formats != nil && !slices.Contains(d.formats(m.Image.Dims), [2]uint32{m.Image.Order, m.Image.Type}) {
+		if d.formats != nil && !slices.Contains(d.formats(m.Image.Shape()), [2]uint32{m.Image.Order, m.Image.Type}) {
 			return nil, fault("create image", "image format not supported", driver.ErrUnsupported)
 		}
 		o.pixel = int(m.Bytes) / (m.Image.Width * m.Image.Height * m.Image.Depth)
@@ -283,6 +283,16 @@ func (d *device) form(p driver.ProgramDesc) (string, error) {
 	return text, nil
 }
 
+// BuildLog is a line about the text.
+func (d *device) BuildLog(h driver.Handle) string {
+	return fmt.Sprintf("%d bytes of text", len(h.(*program).text))
+}
+
+// Binary is what the device loads as PTX or SPIR-V.
+func (d *device) Binary(h driver.Handle) ([]byte, error) {
+	return Binary(d.info.Arch, h.(*program).text), nil
+}
+
 // FallbackReason says why a program is of its sources.
 func (d *device) FallbackReason(h driver.Handle) string { return h.(*program).fallback }
 
@@ -363,7 +373,7 @@ func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 
 func fits(want int, a driver.Arg) bool {
 	switch a.Kind {
-	case driver.ArgMem:
+	case driver.ArgMem, driver.ArgNull:
 		return want == Memory
 	case driver.ArgLocal:
 		return want == Local
@@ -374,11 +384,11 @@ func fits(want int, a driver.Arg) bool {
 }
 
 // ImageFormats lists what the library says.
-func (d *device) ImageFormats(_ driver.Access, dims int) ([][2]uint32, error) {
+func (d *device) ImageFormats(_ driver.Access, shape int) ([][2]uint32, error) {
 	if d.formats == nil {
 		return nil, driver.ErrUnsupported
 	}
-	return d.formats(dims), nil
+	return d.formats(shape), nil
 }
 
 func (d *device) EventTimes(driver.Event) (driver.Times, error) {

@@ -74,8 +74,8 @@ func init() { drivers.Add(&Library{}) }
 type Library struct {
 	Infos  []driver.Info // devices; nil: two of Default
 	Faults Faults
-	// Formats lists order and type of the images that the devices have; nil: all.
-	Formats func(dims int) [][2]uint32
+	// Formats lists order and type of the images of a shape that the devices have; nil: all.
+	Formats func(shape int) [][2]uint32
 }
 
 // Default describes a fake device when a Library names none.
@@ -85,7 +85,7 @@ var Default = driver.Info{
 	GlobalBytes: 1 << 30, MaxAllocBytes: 256 << 20, LocalBytes: 64 << 10,
 	SubAlign: 128, MaxGroup: 1024,
 	FP64: true, Images: true, Shared: true, OutOfOrder: true,
-	MaxImage1D: 8192, MaxImage2D: [2]int{8192, 8192}, MaxImage3D: [3]int{2048, 2048, 2048},
+	MaxLayers: 256, MaxImage1D: 8192, MaxImage2D: [2]int{8192, 8192}, MaxImage3D: [3]int{2048, 2048, 2048},
 }
 
 // Kind is "fake".

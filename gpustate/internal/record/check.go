@@ -101,7 +101,7 @@ func (k *Kernel) check(seen, all map[uint64]*Object) error {
 	for i, a := range k.Args {
 		ok := true
 		switch a.Kind {
-		case driver.ArgNone, driver.ArgValue:
+		case driver.ArgNone, driver.ArgValue, driver.ArgNull:
 		case driver.ArgLocal:
 			ok = a.Local > 0
 		case driver.ArgMem:
@@ -150,11 +150,15 @@ const maxExtent = 1 << 18
 
 // ImageBytes is the size of an image's packed contents.
 func ImageBytes(i driver.ImageDesc) (int64, error) {
-	if i.Dims < 1 || i.Dims > 3 {
-		return 0, fmt.Errorf("image of %d dimensions", i.Dims)
+	used := i.Dims
+	if i.Array {
+		used++
 	}
-	for d, n := range []int{i.Width, i.Height, i.Depth} {
-		if n < 1 || n > maxExtent || d >= i.Dims && n != 1 {
+	if i.Dims < 1 || used > 3 {
+		return 0, fmt.Errorf("image of %d dimensions, array: %v", i.Dims, i.Array)
+	}
+	for d, n := range i.Extents() {
+		if n < 1 || n > maxExtent || d >= used && n != 1 {
 			return 0, fmt.Errorf("image of %d x %d x %d in %d dimensions", i.Width, i.Height, i.Depth, i.Dims)
 		}
 	}

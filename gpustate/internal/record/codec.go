@@ -14,7 +14,7 @@ import (
 // reads it and all before it.
 const (
 	magic  = "HFGPUOBJ"
-	newest = 2
+	newest = 3
 )
 
 // Tags of objects.

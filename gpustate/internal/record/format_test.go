@@ -29,7 +29,7 @@ func TestDocument(t *testing.T) {
 	want := documented()
 	want.Origin = 0x1234
 	want.Objects = append(want.Objects, Object{ID: 5, Ordinal: 2, Mem: &Mem{Kind: driver.MemBuffer, Bytes: 8}})
-	got := documentedBytes(t, "version 2")
+	got := documentedBytes(t, "version 3")
 	r, err := Decode(got)
 	if err != nil {
 		t.Fatalf("%v; it should be\n%s", err, dump(want.Encode()))

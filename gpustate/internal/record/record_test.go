@@ -23,7 +23,8 @@ func sample() *Record {
 			{ID: 1, Name: "pos", Mem: &Mem{Kind: driver.MemBuffer, Access: driver.ReadOnly, Bytes: 8192}},
 			{ID: 2, Ordinal: 3, Mem: &Mem{Kind: driver.MemSub, Bytes: 4096, Parent: 1, Offset: 4096}},
 			{ID: 5, Name: "img", Mem: &Mem{Kind: driver.MemImage, Bytes: 4 * 6 * 5,
-				Image: driver.ImageDesc{Dims: 2, Width: 6, Height: 5, Depth: 1, Order: 0x10B5, Type: 0x10DA}}},
+				Image: driver.ImageDesc{Dims: 1, Array: true, Width: 6, Height: 5, Depth: 1, Order: 0x10B5,
+					Type: 0x10DA}}},
 			{ID: 6, Name: "sh", Mem: &Mem{Kind: driver.MemShared, Bytes: 12}},
 			{ID: 7, Name: "host", Mem: &Mem{Kind: driver.MemHost, Bytes: 13}},
 			{ID: 8, Name: "near", Sampler: &driver.SamplerDesc{Normalized: true, Addressing: 0x1131, Filter: 0x1140}},
@@ -32,7 +33,8 @@ func sample() *Record {
 			{ID: 10, Name: "k", Kernel: &Kernel{Program: 9, Function: "k", Args: []Arg{
 				{Kind: driver.ArgMem, Object: 12}, {Kind: driver.ArgSampler, Object: 8},
 				{Kind: driver.ArgLocal, Local: 64},
-				{Kind: driver.ArgValue, Value: []byte{1, 2, 3, 4}}, {Kind: driver.ArgNone}, {Kind: driver.ArgMem}}}},
+				{Kind: driver.ArgValue, Value: []byte{1, 2, 3, 4}}, {Kind: driver.ArgNone}, {Kind: driver.ArgMem},
+				{Kind: driver.ArgNull}}}},
 			{ID: 11, Name: "q", Queue: &Queue{OutOfOrder: true, Profiling: true, Priority: -1, Window: 20}},
 			{ID: 12, Name: "later", Mem: &Mem{Kind: driver.MemBuffer, Bytes: 4}},
 		},
@@ -92,16 +94,20 @@ func TestDamage(t *testing.T) {
 
 func TestImpossible(t *testing.T) {
 	for name, change := range map[string]func(*Record){
-		"descending IDs":    func(r *Record) { r.Objects[1].ID = 1 },
-		"no bytes":          func(r *Record) { r.Objects[0].Mem.Bytes = 0 },
-		"parent missing":    func(r *Record) { r.Objects[1].Mem.Parent = 77 },
-		"parent no buffer":  func(r *Record) { r.Objects[6], r.Objects[1] = r.Objects[1], r.Objects[6] },
-		"range outside":     func(r *Record) { r.Objects[1].Mem.Offset = 8192 },
-		"range negative":    func(r *Record) { r.Objects[1].Mem.Offset = -1 },
-		"unknown memory":    func(r *Record) { r.Objects[0].Mem.Kind = 9 },
-		"image size":        func(r *Record) { r.Objects[2].Mem.Bytes++ },
-		"image extent":      func(r *Record) { r.Objects[2].Mem.Image.Height = 1 << 40 },
-		"image dims":        func(r *Record) { r.Objects[2].Mem.Image.Dims = 4 },
+		"descending IDs":   func(r *Record) { r.Objects[1].ID = 1 },
+		"no bytes":         func(r *Record) { r.Objects[0].Mem.Bytes = 0 },
+		"parent missing":   func(r *Record) { r.Objects[1].Mem.Parent = 77 },
+		"parent no buffer": func(r *Record) { r.Objects[6], r.Objects[1] = r.Objects[1], r.Objects[6] },
+		"range outside":    func(r *Record) { r.Objects[1].Mem.Offset = 8192 },
+		"range negative":   func(r *Record) { r.Objects[1].Mem.Offset = -1 },
+		"unknown memory":   func(r *Record) { r.Objects[0].Mem.Kind = 9 },
+		"image size":       func(r *Record) { r.Objects[2].Mem.Bytes++ },
+		"image extent":     func(r *Record) { r.Objects[2].Mem.Image.Height = 1 << 40 },
+		"image dims":       func(r *Record) { r.Objects[2].Mem.Image.Dims = 4 },
+		"array of cubes": func(r *Record) {
+			r.Objects[2].Mem.Image = driver.ImageDesc{Dims: 3, Array: true, Width: 6, Height: 5, Depth: 1, Order: 0x10B5,
+				Type: 0x10DA}
+		},
 		"image format":      func(r *Record) { r.Objects[2].Mem.Image.Type = 1 },
 		"kernel of nothing": func(r *Record) { r.Objects[7].Kernel.Program = 1 },
 		"argument missing":  func(r *Record) { r.Objects[7].Kernel.Args[0].Object = 99 },
@@ -163,7 +169,7 @@ func TestNewerVersion(t *testing.T) {
 	b := sample().Encode()
 	b[len(magic)] = newest + 1
 	b = binary.LittleEndian.AppendUint32(b[:len(b)-4], crc32.Checksum(b[:len(b)-4], castagnoli))
-	if _, err := Decode(b); err == nil || !strings.Contains(err.Error(), "reads 1 to 2") {
+	if _, err := Decode(b); err == nil || !strings.Contains(err.Error(), "reads 1 to 3") {
 		t.Errorf("got %v, want which versions are read", err)
 	}
 }

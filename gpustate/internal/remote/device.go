@@ -231,19 +231,31 @@ func (d *Device) ask(what int, object uint64, index int, answer func(*wire.Field
 	return d.request(id, &wire.Ask{Req: id, What: what, Object: object, Index: index}, answer)
 }
 
-// WorkGroup asks the server.
-func (d *Device) WorkGroup(k driver.Handle) (size, multiple int, err error) {
-	err = d.ask(wire.AskWorkGroup, k.(*kernel).id, 0, func(f *wire.Fields) { codec.Size(f, &size, &multiple) })
-	return size, multiple, err
+// Group asks the server.
+func (d *Device) Group(k driver.Handle) (g driver.Group, err error) {
+	err = d.ask(wire.AskWorkGroup, k.(*kernel).id, 0, func(f *wire.Fields) { wire.Group(f, &g) })
+	return g, err
 }
 
-// ArgName asks the server.
-func (d *Device) ArgName(k driver.Handle, i int) (name string, err error) {
+// ArgInfo asks the server.
+func (d *Device) ArgInfo(k driver.Handle, i int) (a driver.ArgInfo, err error) {
 	if i < 0 || i >= wire.MaxArgs {
-		return "", fmt.Errorf("argument %d: %w", i, driver.ErrUnsupported)
+		return a, fmt.Errorf("argument %d: %w", i, driver.ErrUnsupported)
 	}
-	err = d.ask(wire.AskArgName, k.(*kernel).id, i, func(f *wire.Fields) { f.Str(&name) })
-	return name, err
+	err = d.ask(wire.AskArgInfo, k.(*kernel).id, i, func(f *wire.Fields) { wire.ArgInfo(f, &a) })
+	return a, err
+}
+
+// BuildLog asks the server; one that is lost says nothing.
+func (d *Device) BuildLog(program driver.Handle) (log string) {
+	_ = d.ask(wire.AskLog, uint64(program.(object)), 0, func(f *wire.Fields) { f.Str(&log) })
+	return log
+}
+
+// Binary asks the server.
+func (d *Device) Binary(program driver.Handle) (b []byte, err error) {
+	err = d.ask(wire.AskBinary, uint64(program.(object)), 0, func(f *wire.Fields) { f.Bytes(&b) })
+	return b, err
 }
 
 // Globals asks the server.
@@ -253,7 +265,7 @@ func (d *Device) Globals(program driver.Handle) (list []driver.Global, err error
 }
 
 // ImageFormats asks the server.
-func (d *Device) ImageFormats(a driver.Access, dims int) (list [][2]uint32, err error) {
-	err = d.ask(wire.AskFormats, uint64(a), dims, func(f *wire.Fields) { wire.Formats(f, &list) })
+func (d *Device) ImageFormats(a driver.Access, shape int) (list [][2]uint32, err error) {
+	err = d.ask(wire.AskFormats, uint64(a), shape, func(f *wire.Fields) { wire.Formats(f, &list) })
 	return list, err
 }

@@ -38,6 +38,7 @@ func (m *SetArg) fields(f *Fields) {
 		codec.Size(f, &m.Arg.Local)
 	case driver.ArgValue:
 		f.Alias(&m.Arg.Value)
+	case driver.ArgNull:
 	default:
 		f.Check(false, "unknown argument kind")
 	}
@@ -275,10 +276,12 @@ func (m *Forget) fields(f *Fields) { f.Uint(&m.Event) }
 // Questions of Ask.
 const (
 	AskFree      = 1 // reply: bytes
-	AskWorkGroup = 2 // Object: kernel; reply: size, multiple
-	AskArgName   = 3 // Object: kernel, Index; reply: text
-	AskFormats   = 4 // Object: access, Index: dimensions; reply: count, pairs
+	AskWorkGroup = 2 // Object: kernel; reply: see Group
+	AskArgInfo   = 3 // Object: kernel, Index; reply: see ArgInfo
+	AskFormats   = 4 // Object: access, Index: shape; reply: count, pairs
 	AskGlobals   = 5 // Object: program; reply: count, pairs of name and bytes
+	AskLog       = 6 // Object: program; reply: text
+	AskBinary    = 7 // Object: program; reply: bytes
 )
 
 // Ask asks about the device or a kernel.
@@ -291,9 +294,21 @@ type Ask struct {
 
 func (m *Ask) fields(f *Fields) {
 	f.Uint(&m.Req)
-	codec.Small(f, &m.What, AskGlobals)
+	codec.Small(f, &m.What, AskBinary)
 	f.Uint(&m.Object)
 	codec.Small(f, &m.Index, MaxArgs)
+}
+
+// Group passes a reply to AskWorkGroup.
+func Group(f *Fields, g *driver.Group) {
+	codec.Size(f, &g.Size, &g.Multiple, &g.Fixed[0], &g.Fixed[1], &g.Fixed[2])
+	codec.Size(f, &g.LocalBytes, &g.PrivateBytes)
+}
+
+// ArgInfo passes a reply to AskArgInfo.
+func ArgInfo(f *Fields, a *driver.ArgInfo) {
+	f.Str(&a.Name, &a.Type)
+	codec.Size(f, &a.Address, &a.Access, &a.Qualifiers)
 }
 
 // Globals passes a reply to AskGlobals.

@@ -15,5 +15,5 @@ func info(f *Fields, i *driver.Info) {
 	var serial bool // a server of before took no care of turns itself
 	f.Bool(&i.FP64, &i.Images, &i.Shared, &i.OutOfOrder, &i.HostMemory, &i.Lazy, &serial)
 	codec.Size(f, &i.MaxImage1D, &i.MaxImage2D[0], &i.MaxImage2D[1],
-		&i.MaxImage3D[0], &i.MaxImage3D[1], &i.MaxImage3D[2])
+		&i.MaxImage3D[0], &i.MaxImage3D[1], &i.MaxImage3D[2], &i.MaxLayers)
 }

@@ -1,0 +1,180 @@
+package gputest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// nulls: a kernel gets a null pointer for a buffer, also after a restore and a move, and
+// a clone has arguments of its own.
+func nulls(t *testing.T, b *bench) {
+	d := b.open()
+	q, err := d.Queue("q")
+	b.ok(err)
+	out, err := d.Buffer("out", 64)
+	b.ok(err)
+	x, err := d.Buffer("x", 64)
+	b.ok(err)
+	b.ok(q.Write(x, 0, gpustate.Bytes(ramp(16, 3))))
+	p, err := d.Program("ops", Sources, "")
+	b.ok(err)
+	k, err := p.Kernel("fallback")
+	b.ok(err)
+	run := func(q *gpustate.Queue, k *gpustate.Kernel, out *gpustate.Buffer, want func(i int) float32) {
+		t.Helper()
+		_, err := q.Launch(k, []int{16}, nil)
+		b.ok(err)
+		got := make([]byte, 64)
+		b.ok(q.Read(out, 0, got))
+		for i := range 16 {
+			if g := floats(got).at(i); g != want(i) {
+				t.Fatalf("element %d is %g, want %g", i, g, want(i))
+			}
+		}
+	}
+	constant := func(v float32) func(int) float32 { return func(int) float32 { return v } }
+	b.ok(k.SetArgs(out, x, float32(7)))
+	run(q, k, out, func(i int) float32 { return 3 * float32(i) })
+	b.ok(k.SetArg(1, gpustate.Null{}))
+	run(q, k, out, constant(7))
+	c, err := k.Clone()
+	b.ok(err)
+	b.ok(k.SetArg(2, float32(8)))
+	run(q, c, out, constant(7))
+	run(q, k, out, constant(8))
+
+	b.ok(d.MigrateTo(context.Background(), b.sel))
+	run(q, k, out, constant(8))
+	saved, err := d.Capture(context.Background(), nil)
+	b.ok(err)
+	next := b.open()
+	b.ok(next.Restore(context.Background(), saved.Record(), func(i int, dst []byte, off int64) error {
+		return saved.ReadAt(context.Background(), i, dst, off)
+	}))
+	b.ok(saved.Release())
+	p, err = next.Program("ops", Sources, "")
+	b.ok(err)
+	k, err = p.Kernel("fallback")
+	b.ok(err)
+	c, err = p.NewKernel("fallback")
+	b.ok(err)
+	q, err = next.Queue("q")
+	b.ok(err)
+	out, err = next.Buffer("out", 64)
+	b.ok(err)
+	run(q, k, out, constant(8))
+	run(q, c, out, constant(7))
+}
+
+// told: what a device says about kernels and programs is right where it says something.
+func told(t *testing.T, b *bench) {
+	d := b.open()
+	p, err := d.Program("ops", Sources, "-cl-kernel-arg-info")
+	b.ok(err)
+	k, err := p.Kernel("axpy")
+	b.ok(err)
+	if g, err := k.Group(); err == nil {
+		if g.Size < 1 || g.Multiple < 1 || g.Fixed != [3]int{} {
+			t.Errorf("work-groups of axpy: %+v", g)
+		}
+	} else if !errors.Is(err, gpustate.ErrUnsupported) {
+		t.Errorf("work-groups: %v", err)
+	}
+	const global, private, none = 0x119B, 0x119E, 0x11A3 // CL_KERNEL_ARG_*
+	for i, want := range []gpustate.ArgInfo{{Name: "y", Type: "float*", Address: global}, {Name: "x", Type: "float*",
+		Address: global}, {Name: "a", Type: "float", Address: private}, {Name: "n", Type: "int", Address: private}} {
+		a, err := k.ArgInfo(i)
+		if errors.Is(err, gpustate.ErrUnsupported) {
+			break
+		}
+		b.ok(err)
+		if a.Name != want.Name || a.Type != want.Type || a.Address != want.Address || a.Access != none {
+			t.Errorf("argument %d: got %+v, want %+v", i, a, want)
+		}
+	}
+	if bin, err := p.Binary(); err == nil && len(bin) == 0 || err != nil && !errors.Is(err, gpustate.ErrUnsupported) {
+		t.Errorf("got a binary of %d bytes, %v", len(bin), err)
+	}
+	_, err = p.BuildLog()
+	b.ok(err)
+	b.ok(p.Release())
+	_, err = p.BuildLog()
+	b.want(err, gpustate.ErrReleased)
+}
+
+// imageArrays: an array holds its images apart, by regions, over captures and moves.
+func imageArrays(t *testing.T, b *bench) {
+	d := b.open()
+	if i := d.Info(); !i.Images || i.MaxLayers == 0 {
+		t.Skip("the device has no arrays of images")
+	}
+	q, err := d.Queue("q")
+	b.ok(err)
+	var list []*gpustate.Image
+	for _, shape := range []gpustate.ImageDesc{{Dims: 1, Width: 50, Layers: 7}, {Width: 9, Height: 5, Layers: 4},
+		{Dims: 2, Width: 6, Layers: 1}} {
+		shape.Order, shape.Type = gpustate.ChannelRGBA, gpustate.ChannelUint8
+		im, err := d.Image("", shape)
+		if errors.Is(err, gpustate.ErrUnsupported) && !strings.HasPrefix(d.Info().Kind, "fake") {
+			t.Skipf("refused with its type: %v", err)
+		}
+		b.ok(err)
+		list = append(list, im)
+	}
+	lines, planes := list[0], list[1]
+	want := [2][]byte{pattern(4 * 50 * 7), pattern(4 * 9 * 5 * 4)}
+	b.ok(q.WriteImage(lines, lines.Whole(), want[0]))
+	b.ok(q.WriteImage(planes, planes.Whole(), want[1]))
+	// line 3, and a corner of planes 1 and 2
+	_, err = q.FillImage(lines, gpustate.Region{Origin: [3]int{0, 3, 0}, Size: [3]int{50, 1, 1}},
+		gpustate.UintColor(1, 2, 3, 4))
+	b.ok(err)
+	for i := range 50 {
+		copy(want[0][4*(150+i):], []byte{1, 2, 3, 4})
+	}
+	part := pattern(4 * 2 * 2 * 2)
+	b.ok(q.WriteImage(planes, gpustate.Region{Origin: [3]int{7, 3, 1}, Size: [3]int{2, 2, 2}}, part))
+	for i := range 4 {
+		copy(want[1][4*((1+i/2)*45+(3+i%2)*9+7):], part[8*i:8*i+8])
+	}
+	check := func(q *gpustate.Queue, lines, planes *gpustate.Image) {
+		t.Helper()
+		got := [2][]byte{make([]byte, len(want[0])), make([]byte, len(want[1]))}
+		b.ok(q.ReadImage(lines, lines.Whole(), got[0]))
+		b.ok(q.ReadImage(planes, planes.Whole(), got[1]))
+		b.ok(same("lines", got[0], want[0]))
+		b.ok(same("planes", got[1], want[1]))
+	}
+	check(q, lines, planes)
+	b.ok(d.MigrateTo(context.Background(), b.sel))
+	check(q, lines, planes)
+	saved, err := d.Capture(context.Background(), nil)
+	b.ok(err)
+	next := b.open()
+	b.ok(next.Restore(context.Background(), saved.Record(), func(i int, dst []byte, off int64) error {
+		return saved.ReadAt(context.Background(), i, dst, off)
+	}))
+	b.ok(saved.Release())
+	form := gpustate.ImageDesc{Dims: 1, Width: 50, Layers: 7, Order: gpustate.ChannelRGBA, Type: gpustate.ChannelUint8}
+	again, err := next.Image("", form)
+	b.ok(err)
+	form = gpustate.ImageDesc{Width: 9, Height: 5, Layers: 4, Order: form.Order, Type: form.Type}
+	other, err := next.Image("", form)
+	b.ok(err)
+	q, err = next.Queue("q")
+	b.ok(err)
+	check(q, again, other)
+	form.Layers = 0
+	_, err = next.Image("", form) // the third one was an array
+	b.want(err, gpustate.ErrConflict)
+	form.Layers, form.Depth = 2, 3
+	_, err = next.Image("odd", form)
+	b.want(err, gpustate.ErrUnsupported)
+	_, err = next.Image("many", gpustate.ImageDesc{Width: 4, Layers: d.Info().MaxLayers + 1, Order: form.Order,
+		Type: form.Type})
+	b.want(err, gpustate.ErrLimit)
+}
