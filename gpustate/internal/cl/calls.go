@@ -317,7 +317,8 @@ func memory(p handle, bytes int64) []byte {
 
 // kernelWorkGroup fills list, of 1 or 3 numbers of 8 bytes, with a property.
 func kernelWorkGroup(k, dev handle, what uint32, list []uint64) error {
-	rc := C.hfcl_clGetKernelWorkGroupInfo(k, dev, C.uint32_t(what), C.size_t(8*len(list)), unsafe.Pointer(&list[0]), nil)
+	rc := C.hfcl_clGetKernelWorkGroupInfo(k, dev, C.uint32_t(what), C.size_t(8*len(list)), unsafe.Pointer(&list[0]),
+		nil)
 	return check("clGetKernelWorkGroupInfo", int32(rc))
 }
 

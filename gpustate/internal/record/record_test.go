@@ -105,8 +105,8 @@ func TestImpossible(t *testing.T) {
 		"image extent":     func(r *Record) { r.Objects[2].Mem.Image.Height = 1 << 40 },
 		"image dims":       func(r *Record) { r.Objects[2].Mem.Image.Dims = 4 },
 		"array of cubes": func(r *Record) {
-			r.Objects[2].Mem.Image = driver.ImageDesc{Dims: 3, Array: true, Width: 6, Height: 5, Depth: 1, Order: 0x10B5,
-				Type: 0x10DA}
+			r.Objects[2].Mem.Image = driver.ImageDesc{Dims: 3, Array: true, Width: 6, Height: 5, Depth: 1,
+				Order: 0x10B5, Type: 0x10DA}
 		},
 		"image format":      func(r *Record) { r.Objects[2].Mem.Image.Type = 1 },
 		"kernel of nothing": func(r *Record) { r.Objects[7].Kernel.Program = 1 },

@@ -23,7 +23,8 @@ func (s *Session) doAsk(m *wire.Ask) error {
 	case wire.AskFormats:
 		l, ok := s.drv.(driver.ImageLister)
 		var i driver.ImageDesc
-		if i.SetShape(m.Index); !ok || i.Dims < 1 || i.Dims > 3 || i.Array && i.Dims == 3 || m.Object > uint64(driver.WriteOnly) {
+		i.SetShape(m.Index)
+		if !ok || i.Dims < 1 || i.Dims > 3 || i.Array && i.Dims == 3 || m.Object > uint64(driver.WriteOnly) {
 			return s.reply(m.Req, driver.ErrUnsupported, nil)
 		}
 		list, err := l.ImageFormats(driver.Access(m.Object), m.Index)
