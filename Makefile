@@ -164,10 +164,12 @@ soak-restart: ## N cycles of cut, kill -9 and restart elsewhere under the other 
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run TestRestartCycles -v -args -cycles $(N) -cycles-seed $(or $(SEED),$$(date +%s))
 
 KILLS ?= 200
+FUZZ ?= 1m
 soak-node: ## KILLS deaths of a rank of a C program before random instructions of a restore, put or flush, and at as many moments
 	$(GO) test -count=1 -timeout 0 ./test/node -run 'TestKilledA' -v -args -instructions $(KILLS) -kills $(KILLS) -kill-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./internal/node -run TestAnyClient -v -args -clients $$(( $(KILLS) * 5 )) -client-seed $(or $(SEED),$$(date +%s))
-	$(GO) test -count=1 -timeout 0 ./internal/node/wire -run '^$$' -fuzz FuzzDecode -fuzztime 1m
+	$(GO) test -count=1 -timeout 0 ./internal/node -run '^$$' -fuzz FuzzClient -fuzzminimizetime 1x -fuzztime $(FUZZ)
+	$(GO) test -count=1 -timeout 0 ./internal/node/wire -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZ)
 
 N ?= 50
 soak-slurm: ## N random deaths of Slurm nodes in all phases of a checkpoint, and a table of them (as root)

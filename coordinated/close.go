@@ -3,6 +3,7 @@ package coordinated
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
@@ -70,7 +71,12 @@ func (c *Checkpointer) CloseOrAbort(err *error) {
 
 // Abort tells all ranks that this one gives up because of why, and closes the
 // Checkpointer. The other ranks leave as they do when a rank dies. Local.
-func (c *Checkpointer) Abort(why error) {
+func (c *Checkpointer) Abort(why error) { c.abort(why, nil) }
+
+// abort is Abort. With left, the main thread may be in a call: all that it waits for ends, and
+// what it reads and writes is freed once left is closed. A main thread that hangs in a file
+// system keeps everything.
+func (c *Checkpointer) abort(why error, left <-chan struct{}) {
 	if c.main.Closed.Swap(true) {
 		return
 	}
@@ -79,6 +85,17 @@ func (c *Checkpointer) Abort(why error) {
 	me := c.topo.Rank
 	c.outside.reporter.End(c.lost(agent.Loss{Rank: me, Noticed: me, Observed: agent.Aborted(why)}).status())
 	c.life.cancel(ErrClosed)
+	if left != nil {
+		c.agent.Stop()
+		late := time.NewTimer(c.opt.WriteTimeout)
+		defer late.Stop()
+		select {
+		case <-left:
+		case <-late.C:
+			c.log.Error("holdfast: a call of the program does not end after an abort", "waited", c.opt.WriteTimeout)
+			return
+		}
+	}
 	if err := c.closeParts(); err != nil {
 		c.log.Warn("holdfast: cannot close cleanly after an abort", "error", err)
 	}

@@ -95,6 +95,8 @@ func (o Options) named(name string, keep int) Options {
 	return o
 }
 
+func (c elsewhere) AbortWhile(why error, left <-chan struct{}) { c.abort(why, left) }
+
 func (c elsewhere) Begin() {
 	c.main.Restored.Store(true)
 	c.forget()

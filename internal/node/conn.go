@@ -17,6 +17,7 @@ import (
 type conn struct {
 	sock    *net.UnixConn
 	process int // pidfd; -1: the kernel has none
+	over    int // eventfd, readable once the connection is closed; -1: the process is not watched
 	pid     int32
 	closing sync.Once
 
@@ -35,10 +36,17 @@ func newConn(c *net.UnixConn) (*conn, error) {
 	if int(who.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("process %d of user %d: %w", who.Pid, who.Uid, errForeign)
 	}
-	k := &conn{sock: c, pid: who.Pid, process: -1}
+	k := &conn{sock: c, pid: who.Pid, process: -1, over: -1}
 	if who.Pid > 0 { // 0: it is in a process namespace that this one does not see
 		if fd, err := unix.PidfdOpen(int(who.Pid), 0); err == nil {
 			k.process = fd
+		}
+	}
+	if k.process >= 0 {
+		if k.over, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+			k.over = -1
+			k.free()
+			return nil, fmt.Errorf("watch process %d: %w", who.Pid, err)
 		}
 	}
 	return k, nil
@@ -49,13 +57,9 @@ func (k *conn) watch() {
 	if k.process < 0 {
 		return
 	}
+	fds := []unix.PollFd{{Fd: int32(k.process), Events: unix.POLLIN}, {Fd: int32(k.over), Events: unix.POLLIN}}
 	for {
-		const every = 500 // milliseconds; then it is looked whether the connection still is
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(k.process), Events: unix.POLLIN}}, every)
-		k.mu.Lock()
-		over := k.closed
-		k.mu.Unlock()
-		if over || n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+		if n, err := unix.Poll(fds, -1); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			k.hangUp()
 			return
 		}
@@ -80,12 +84,17 @@ func (k *conn) close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.closed = true
+	if k.over >= 0 {
+		_, _ = unix.Write(k.over, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // of an empty counter, it never fails
+	}
 }
 
-// free closes the process's descriptor, once nobody watches.
+// free closes the descriptors of the watch, once nobody watches.
 func (k *conn) free() {
-	if k.process >= 0 {
-		_ = unix.Close(k.process) // of no consequence
+	for _, fd := range []int{k.process, k.over} {
+		if fd >= 0 {
+			_ = unix.Close(fd) // of no consequence
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,6 +34,9 @@ func newSegment(name string, n int) (*segment, error) {
 
 func (s *segment) fill(n int) (err error) {
 	fd := int(s.file.Fd())
+	if _, free := meminfo.Read(); free > 0 && int64(n) > free { // the kernel would end processes
+		return fmt.Errorf("the node has %d bytes available: %w", free, unix.ENOMEM)
+	}
 	if err := unix.Fallocate(fd, 0, 0, int64(n)); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type session struct {
 	opt    coordinated.Options
 	inbox  chan wire.Message
 	over   chan struct{} // closed when the client has gone
+	left   chan struct{} // closed when no request is being answered any more
 	ended  chan struct{} // closed when all that it left is done
 	closed atomic.Bool   // it has finalized
 	lost   atomic.Bool   // another rank is lost
@@ -57,7 +58,7 @@ type array struct {
 
 func newSession(d *daemon, c *conn) *session {
 	return &session{d: d, log: d.log, conn: c, inbox: make(chan wire.Message, 1), over: make(chan struct{}),
-		ended: make(chan struct{}), arrays: map[uint32]*array{}}
+		left: make(chan struct{}), ended: make(chan struct{}), arrays: map[uint32]*array{}}
 }
 
 // signal hands a signal of the client to its agent.
@@ -107,6 +108,7 @@ func (s *session) run() {
 			s.serve()
 		}
 	}
+	close(s.left)
 	s.conn.close()
 	s.ending.Wait()
 	if s.rank != nil && !s.closed.Load() {
@@ -274,7 +276,7 @@ func (s *session) guard() {
 	s.settle()
 	s.leave()
 	for _, ck := range s.checkpointers() {
-		ck.Abort(s.why())
+		program.Of(ck).AbortWhile(s.why(), s.left) // a request may be under way
 	}
 }
 

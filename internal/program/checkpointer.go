@@ -14,6 +14,10 @@ type Checkpointer interface {
 	// is Size times as long.
 	Gather(all, mine []byte) error
 
+	// AbortWhile is Abort from another goroutine than that of the calls. What these wait for ends; what they use
+	// is freed when left is closed, which says that they are over. Local.
+	AbortWhile(why error, left <-chan struct{})
+
 	// Begin lets the first Point pass without a Restore: the program has its state, or gets it
 	// in another way. Local, in the place of Restore.
 	Begin()

@@ -103,8 +103,12 @@ API int hf_protect(const char *name, void *ptr, size_t count, hf_type type)
 
     if (name != NULL && hf_elem(type) == 0)
         return hf_fail(HF_E_ARG, "hf_protect \"%s\": type %d is none; use an HF_ constant", name, (int)type);
-    if (name != NULL && ((ptr == NULL && count > 0) || count > SIZE_MAX / 32))
-        return hf_fail(HF_E_ARG, "hf_protect \"%s\": %zu elements at %p", name, count, ptr);
+    if (name != NULL && ptr == NULL && count > 0)
+        return hf_fail(HF_E_ARG, "hf_protect \"%s\": %zu elements at address 0; allocate the array before", name,
+                       count);
+    if (name != NULL && count > HFP_MOST_BYTES / hf_elem(type))
+        return hf_fail(HF_E_ARG, "hf_protect \"%s\": %zu elements are more than 64 TiB; is the count right?", name,
+                       count);
     if (name != NULL && (code = hf_place_of(name, ptr, &a.place)) != HF_OK)
         return code;
     return protect("hf_protect", &a);

@@ -87,6 +87,8 @@ API int hf_init(const hf_config *config)
         return code;
     if ((d.rank < 0) != (d.size < 0) || (d.rank >= 0 && d.rank >= d.size))
         return hf_fail(HF_E_ARG, "hf_init: rank %d of %d is none; give both, or neither", d.rank, d.size);
+    if (d.size > HFP_MOST_RANKS)
+        return hf_fail(HF_E_ARG, "hf_init: %d ranks are more than the %d that a job can have", d.size, HFP_MOST_RANKS);
     if (d.rank < 0 && (code = hf_rank_of_environment(&d.rank, &d.size)) != HF_OK)
         return code;
     if ((code = hf_start()) != HF_OK)

@@ -18,6 +18,8 @@
 #define HFP_NAME_BYTES 200
 #define HFP_VALUE_BYTES 512
 #define HFP_MOST_ARRAYS 65536
+#define HFP_MOST_RANKS 1048576
+#define HFP_MOST_BYTES 0x400000000000u
 #define HFP_MOST_PICKED 15000
 #define HFP_ALL 0xffffffffu
 #define HFP_NO_ARENA 0xffffffffu

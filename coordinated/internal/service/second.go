@@ -29,7 +29,8 @@ const lingering = 5 * time.Second
 // a dead rank take a moment to leave. A contact file that a dead run left behind
 // is no obstacle.
 func RefuseSecond(ctx context.Context, dir string) error {
-	tick := time.NewTicker(lingering / 10)
+	pause := lingering / 1000
+	tick := time.NewTimer(pause)
 	defer tick.Stop()
 	for end := time.Now().Add(lingering); ; {
 		err := Answering(ctx, dir)
@@ -38,6 +39,8 @@ func RefuseSecond(ctx context.Context, dir string) error {
 		}
 		select {
 		case <-tick.C:
+			pause = min(2*pause, lingering/10)
+			tick.Reset(pause)
 		case <-ctx.Done():
 			return err
 		}

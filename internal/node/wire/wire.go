@@ -19,7 +19,9 @@ const (
 	NameBytes   = 200 // most of a name
 	ValueBytes  = 512 // most of a variable
 	MostArrays  = 65536
-	ItemBytes   = 24 // of a copy
+	MostRanks   = 1 << 20 // of a program
+	MostBytes   = 1 << 46 // of an array: the sum of all fits 63 bits
+	ItemBytes   = 24      // of a copy
 	MostItems   = 2048
 	MostPicked  = 15000     // arrays that a message can name
 	All         = 1<<32 - 1 // of them
@@ -125,11 +127,11 @@ func Decode(b []byte) (m Message, err error) {
 	case TypeHello:
 		m.Rank, m.Size, m.Flags, m.Text = int32(d.u32()), int32(d.u32()), d.u32(), d.text()
 		m.Supervisor, m.Step = d.value(ValueBytes), d.text()
-		d.want(m.Size >= 1 && m.Rank >= 0 && m.Rank < m.Size)
+		d.want(m.Size >= 1 && m.Size <= MostRanks && m.Rank >= 0 && m.Rank < m.Size)
 	case TypeProtect:
 		m.Array, m.Elem, m.Count, m.Flags, m.Text = d.u32(), d.u32(), d.u64(), d.u32(), d.text()
-		d.want(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Count <= 1<<60/16 && m.Flags <= ProtectAnySize &&
-			m.Text != "")
+		d.want(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Flags <= ProtectAnySize && m.Text != "")
+		d.want(!d.bad && m.Count <= MostBytes/uint64(ElemBytes(m.Elem)))
 	case TypeUnprotect:
 		m.Array = d.u32()
 		d.want(m.Array < MostArrays && d.u32() == 0)
@@ -272,6 +274,13 @@ func (m *Message) Append(b []byte) []byte {
 		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Code)), 0)
 	}
 	return end(b, start)
+}
+
+// Repair makes the header of a message right, all but its type: tests send what is wrong elsewhere.
+func Repair(b []byte) {
+	t := Type(binary.LittleEndian.Uint16(b[6:]))
+	copy(b, begin(nil, t))
+	end(b, 0)
 }
 
 func (m *Message) howMany() uint32 {
