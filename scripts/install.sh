@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what `make install` has built: the command, libholdfast and its headers, libveloc-client,
-# libholdfast-opencl, Fortran modules, the package for Python, files for CMake and pkg-config, manual pages, and a module file.
+# Installs what `make install` has built: the command, libholdfast and its headers, libveloc-client, libholdfast-opencl,
+# Fortran modules, the package for Python, files for CMake and pkg-config, manual pages, and a module file.
 #
 # Directories come from the environment, as from `make install`: PREFIX, and BINDIR, LIBDIR, INCLUDEDIR, DATADIR,
 # MANDIR, PYTHONDIR below it. DESTDIR is put before each, and remembered nowhere: for packages.

@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/program"
+)
+
+// versions finds the epochs of a name and the versions that all ranks read there.
+func (s *session) versions(ctx context.Context, n *named) (list []program.SavedEpoch, versions []int64, err error) {
+	if list, err = program.Of(n.ck).SavedEpochs(ctx); err != nil || len(list) == 0 {
+		return nil, nil, err
+	}
+	var mine []byte
+	for _, e := range list {
+		v := int64(noVersion)
+		if at := e.Saved[versionArray].Inline; e.Err == nil && len(at) == 8 {
+			v = int64(binary.LittleEndian.Uint64(at))
+		}
+		if e.Err != nil {
+			s.log.Warn("holdfast node: a checkpoint cannot be read", "name", n.name, "epoch", e.Epoch, "error", e.Err)
+		}
+		mine = binary.LittleEndian.AppendUint64(mine, uint64(v))
+	}
+	all := make([]byte, s.rank.size*len(mine))
+	if err := program.Of(s.ck).Gather(all, mine); err != nil {
+		return nil, nil, err
+	}
+	for i := range list {
+		v := int64(binary.LittleEndian.Uint64(all[8*i:]))
+		for r := range s.rank.size {
+			if int64(binary.LittleEndian.Uint64(all[r*len(mine)+8*i:])) != v {
+				v = noVersion
+			}
+		}
+		versions = append(versions, v)
+	}
+	return list, versions, nil
+}
+
+// find looks for the highest version that is not above a limit; a negative one is none.
+func (s *session) find(ctx context.Context, m wire.Message) (code int32, value uint64, err error) {
+	n, err := s.ofName(ctx, m, true)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, versions, err := s.versions(ctx, n)
+	best := int64(-1)
+	for _, v := range versions {
+		if m.Version < 0 || v <= m.Version {
+			best = max(best, v)
+		}
+	}
+	if best < 0 || err != nil {
+		return 0, 0, err
+	}
+	return 1, uint64(best), nil
+}
+
+// beginRestart reads a version into the arenas.
+func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
+	s.begun = nil
+	n, err := s.ofName(ctx, m, true)
+	if err != nil {
+		return err
+	}
+	list, versions, err := s.versions(ctx, n)
+	if err != nil {
+		return err
+	}
+	i := slices.Index(versions, m.Version) // newest first
+	if i < 0 {
+		have := slices.DeleteFunc(slices.Clone(versions), func(v int64) bool { return v == noVersion })
+		return fmt.Errorf("there is no version %d of %q that all ranks can read; there are %v", m.Version, n.name, have)
+	}
+	n.used = true
+	err = n.take(list[i])
+	if err = s.together(fmt.Sprintf("restart from %q", n.name), err); err != nil {
+		return err
+	}
+	restored, err := program.Of(n.ck).RestoreEpoch(ctx, list[i].Epoch)
+	if err == nil && !restored {
+		err = fmt.Errorf("version %d of %q was removed meanwhile", m.Version, n.name)
+	}
+	if err != nil {
+		return err
+	}
+	n.loaded = map[string]load{}
+	for name, a := range n.arrays {
+		if a.count.Load() == 0 {
+			n.loaded[name] = load{Array: &a.Array}
+		}
+		for _, l := range n.loads {
+			if l.Array == &a.Array {
+				n.loaded[name] = l
+			}
+		}
+	}
+	n.loads = nil
+	s.begun = n
+	return nil
+}
+
+// take makes the arrays of a checkpoint those that are restored.
+func (n *named) take(e program.SavedEpoch) error {
+	for name, a := range e.Saved {
+		if name == versionArray {
+			continue
+		}
+		elem := wire.ElemBytes(wire.ElemOf(a.Layout))
+		if elem == 0 {
+			return fmt.Errorf("%q is not an array of numbers: a program in Go wrote it", name)
+		}
+		to, err := n.array(name, a.Layout, elem)
+		if err != nil {
+			return err
+		}
+		to.count.Store(a.Bytes / int64(elem))
+	}
+	return nil
+}
+
+// held says what the restart has of an array.
+func (s *session) held(name string) (code int32, value uint64, err error) {
+	if s.begun == nil {
+		return 0, 0, errNotBegun
+	}
+	l, ok := s.begun.loaded[name]
+	if !ok {
+		return 0, 0, nil
+	}
+	return int32(wire.ElemOf(l.Layout)), uint64(l.Count()), nil
+}
+
+// recover has the client copy from a restart. All is checked before anything is copied.
+func (s *session) recover(m wire.Message) error {
+	if s.begun == nil {
+		return errNotBegun
+	}
+	loaded := s.begun.loaded
+	var to []*array
+	for _, id := range m.Picked {
+		if s.arrays[id] == nil {
+			return fmt.Errorf("%w: array %d is not protected", wire.ErrMalformed, id)
+		}
+		to = append(to, s.arrays[id])
+	}
+	if m.All {
+		byName := map[string]*array{}
+		for _, a := range s.arrays {
+			byName[a.name] = a
+		}
+		for name := range loaded {
+			a := byName[name]
+			if a == nil || a.Absent() {
+				return fmt.Errorf("the checkpoint has %q, which is not protected; protect it, or name the arrays "+
+					"to be recovered", name)
+			}
+			to = append(to, a)
+		}
+	}
+	var items []wire.Item
+	for _, a := range to {
+		l, ok := loaded[a.name]
+		switch {
+		case !ok:
+			return fmt.Errorf("the checkpoint has no %q", a.name)
+		case l.Layout != a.Layout:
+			return fmt.Errorf("the checkpoint has %q with elements of type %s, it is protected with %s", a.name,
+				l.Layout, a.Layout)
+		case l.Bytes() > a.Bytes() && !a.AnySize:
+			return fmt.Errorf("the checkpoint has %d elements of %q, it is protected with %d; hf_saved tells "+
+				"the number", l.Count(), a.name, a.count.Load())
+		}
+		if l.Bytes() > 0 {
+			l.item.Array = a.ID
+			items = append(items, l.item)
+		} else if a.AnySize {
+			items = append(items, wire.Item{Array: a.ID, Arena: wire.NoArena})
+		}
+	}
+	return s.begun.copy(true, items)
+}

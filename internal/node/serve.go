@@ -1,0 +1,180 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/program"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// serve answers requests until the client has gone.
+func (s *session) serve() {
+	for {
+		m, err := s.receive()
+		if err != nil {
+			return
+		}
+		code, value, err := s.answer(m)
+		switch {
+		case errors.Is(err, wire.ErrMalformed):
+			s.log.Error("holdfast node: disconnecting a client", "pid", s.conn.pid, "error", err)
+			s.fail(err)
+			return
+		case err != nil:
+			code = wire.CodeFailed
+			if s.lost.Load() {
+				code = wire.CodeLost
+			}
+			err = s.conn.write(wire.Error(code, err.Error()))
+		default:
+			err = s.conn.write(wire.Done(code, value))
+		}
+		if s.then != nil {
+			s.then()
+			s.then = nil
+		}
+		if err != nil {
+			s.fail(fmt.Errorf("%w (%w)", errGone, err))
+			return
+		}
+	}
+}
+
+func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
+	ctx := context.Background()
+	switch m.Type {
+	case wire.TypeProtect:
+		return 0, 0, s.protect(m)
+	case wire.TypeRestore:
+		return s.restore(ctx)
+	case wire.TypePoint:
+		s.freeUnasked()
+		return s.pointed(s.ck.Point(ctx))
+	case wire.TypeCheckpoint:
+		s.freeUnasked()
+		return s.checkpoint(ctx, m.Again)
+	case wire.TypeWait:
+		return s.wait(ctx, m.Text, m.Flags&wire.WaitLook != 0)
+	case wire.TypeFinalize:
+		s.closed.Store(true)
+		var errs []error
+		for _, n := range s.named {
+			errs = append(errs, n.close())
+		}
+		return 0, 0, errors.Join(append(errs, s.ck.Close())...)
+	case wire.TypeUnprotect:
+		return 0, 0, s.unprotect(m.Array)
+	case wire.TypeSave:
+		s.freeUnasked()
+		return s.save(ctx, m)
+	case wire.TypeFind:
+		return s.find(ctx, m)
+	case wire.TypeBegin:
+		return 0, 0, s.beginRestart(ctx, m)
+	case wire.TypeHeld:
+		return s.held(m.Text)
+	case wire.TypeRecover:
+		return 0, 0, s.recover(m)
+	case wire.TypeEnd:
+		if s.begun != nil {
+			s.freeLeft(s.begun.ck, s.begun.arenas)
+		}
+		s.begun = nil
+		return 0, 0, nil
+	}
+	return 0, 0, fmt.Errorf("%w: type %d is not a request", wire.ErrMalformed, m.Type)
+}
+
+// protect takes a new array, or one that has moved or grown.
+func (s *session) protect(m wire.Message) error {
+	if a := s.arrays[m.Array]; a != nil {
+		if a.name != m.Text || a.elem != m.Elem {
+			return fmt.Errorf("%q has elements of another type than before; protect it under another name", m.Text)
+		}
+		a.count.Store(int64(m.Count))
+		return nil
+	}
+	if reserved(m.Text) {
+		return fmt.Errorf("%q: names that begin with \"holdfast.\" are the library's; use another", m.Text)
+	}
+	a := &array{name: m.Text, elem: m.Elem, Array: program.Array{AnySize: m.Flags&wire.ProtectAnySize != 0}}
+	a.count.Store(int64(m.Count))
+	a.ID, a.Layout, a.Elem = m.Array, wire.ElemLayout(m.Elem), wire.ElemBytes(m.Elem)
+	a.Count = a.count.Load
+	if err := s.ck.Protect(m.Text, &a.Array); err != nil {
+		return err
+	}
+	s.arrays[m.Array] = a
+	return nil
+}
+
+func (s *session) restore(ctx context.Context) (code int32, value uint64, err error) {
+	restored, err := s.ck.Restore(ctx)
+	if err != nil || !restored {
+		return 0, 0, err
+	}
+	if err := s.rank.loaded(); err != nil {
+		return 0, 0, err
+	}
+	s.freeLeft(s.ck, s.rank.arenas)
+	return 1, uint64(s.ck.Stats().Restore.Epoch), nil
+}
+
+func (s *session) pointed(err error) (code int32, value uint64, _ error) {
+	if errors.Is(err, coordinated.ErrStop) {
+		return wire.CodeStop, 0, nil
+	}
+	return 0, 0, err
+}
+
+// newest is the last epoch that was cut or given up.
+func newest(ck *coordinated.Checkpointer) (e storage.Epoch, err error) {
+	for _, es := range ck.Stats().Epochs {
+		if es.Epoch >= e {
+			e, err = es.Epoch, es.Err
+		}
+	}
+	return e, err
+}
+
+// checkpoint stands at a point until a checkpoint has been taken there. The client repeats it
+// until then, and counts each time, so that its points stay those of the other ranks.
+func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value uint64, err error) {
+	if !again {
+		s.before, _ = newest(s.ck)
+		if s.rank.rank == 0 {
+			if err := s.ck.Request(ctx); err != nil {
+				return s.pointed(err)
+			}
+		}
+	}
+	for {
+		if e, err := newest(s.ck); e > s.before {
+			return 0, uint64(e), err
+		}
+		if s.rank.pages.armed() {
+			break
+		}
+		select {
+		case <-s.rank.armed:
+		case <-s.over:
+			return 0, 0, s.why()
+		case <-time.After(100 * time.Millisecond): // an epoch may have been given up meanwhile
+		}
+		if s.lost.Load() {
+			return 0, 0, errors.New("another rank is lost")
+		}
+	}
+	if code, value, err = s.pointed(s.ck.Point(ctx)); code != 0 || err != nil {
+		return code, value, err
+	}
+	if e, err := newest(s.ck); e > s.before {
+		return 0, uint64(e), err
+	}
+	return wire.CodeAgain, 0, nil
+}
