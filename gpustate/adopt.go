@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// ErrAdopted: memory of other code cannot move with the device.
+// ErrAdopted says that memory of other code cannot move with the device.
 var ErrAdopted = errors.New("its memory belongs to other code: release the buffer, move, and adopt new memory there")
 
 // Adopt makes a buffer of memory that other code has allocated on this device, so that captures

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// ErrNotForeign: a pointer or handle was asked for outside of Device.Foreign, or after the call
+// ErrNotForeign says that a pointer or handle was asked for outside of Device.Foreign, or after the call
 // that lent it had returned.
 var ErrNotForeign = errors.New("device handles are lent only while Device.Foreign runs")
 
