@@ -1,0 +1,46 @@
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+)
+
+// TestWithoutDirectories: what is given no directory says so, and does nothing.
+func TestWithoutDirectories(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "to")
+	for name, f := range map[string]func(ctx context.Context) error{
+		"prune": func(ctx context.Context) error { _, err := Prune(ctx, nil, PruneRules{Keep: 1}); return err },
+		"prune, dry run": func(ctx context.Context) error {
+			_, err := Prune(ctx, nil, PruneRules{Keep: 1, DryRun: true})
+			return err
+		},
+		"flush":   func(ctx context.Context) error { _, err := Flush(ctx, nil, to, 0); return err },
+		"salvage": func(ctx context.Context) error { _, err := Salvage(ctx, "run", nil, to, 0); return err },
+		"copy":    func(ctx context.Context) error { _, err := Copy(ctx, nil, to, 0, 0); return err },
+		"copy of an epoch": func(ctx context.Context) error {
+			_, err := Copy(ctx, nil, to, 3, 0)
+			return err
+		},
+		"repair": func(ctx context.Context) error { _, err := Repair(ctx, nil, RepairRules{}); return err },
+	} {
+		var bad *level.OptionError
+		if err := f(t.Context()); !errors.As(err, &bad) {
+			t.Errorf("%s: got %v, want an *OptionError", name, err)
+		}
+	}
+	v, err := Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochs, err := v.Epochs(t.Context())
+	if err != nil || len(epochs) > 0 || len(v.Dirs()) > 0 {
+		t.Errorf("got epochs %v in %v, %v, want none", epochs, v.Dirs(), err)
+	}
+	if _, err := v.Fetch(t.Context(), 1, 0); err == nil {
+		t.Error("a shard was fetched from nowhere")
+	}
+}
