@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -24,7 +25,8 @@ func TestFlushComputesWhatIsLost(t *testing.T) {
 			local = append(local, s.dir(storage.LevelLocal, n))
 			all = append(all, s.dir(storage.LevelLocal, n), s.dir(storage.LevelParity, n))
 		}
-		if e, err := checkpoints.Flush(t.Context(), local, global, jobs); e != 0 || !storage.IsDamage(err) {
+		if e, err := checkpoints.Flush(t.Context(), local, global, jobs); e != 0 || !storage.IsDamage(err) ||
+			!strings.Contains(err.Error(), "on node n1: give the directories of that node") {
 			t.Errorf("without parity: got epoch %d, %v", e, err)
 		}
 		if e, err := checkpoints.Flush(t.Context(), all, global, jobs); e != siteEpochs || err != nil {

@@ -90,6 +90,8 @@ func TestMistakes(t *testing.T) {
 		{"prune nosuchdirectory", "does not exist"},
 		{"doctor now", "holdfast doctor does not take 1 argument(s)"},
 		{"man", "usage: holdfast man DIR"},
+		{"repair", "holdfast repair needs an argument; usage: holdfast repair DIR..."},
+		{"flush a b", "holdfast flush needs --to; usage: holdfast flush DIR... --to GLOBAL"},
 		{"bench cut --ranks 1", "--ranks 1: want numbers of 2 or more"},
 		{"bench mpi --runs 0", "--runs 0: want more than 0"},
 		{"bench peers --mpi lam", `MPI "lam" is not known`},

@@ -15,6 +15,20 @@ import (
 // mayBeZero are the numbers of the suites of bench that need not be more than 0.
 var mayBeZero = []string{"windows", "start", "blocked"}
 
+// checkRequired names the flags that a command cannot do without, and its usage.
+func checkRequired(cmd *cobra.Command) error {
+	var missing []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, needed := f.Annotations[cobra.BashCompOneRequiredFlag]; needed && !f.Changed {
+			missing = append(missing, "--"+f.Name)
+		}
+	})
+	if missing == nil {
+		return nil
+	}
+	return fmt.Errorf("%s needs %s; usage: %s", cmd.CommandPath(), strings.Join(missing, " and "), cmd.UseLine())
+}
+
 // checkNumbers refuses counts and times below 0, which mean nothing to any command, and
 // 0 where a command needs some: waits and pauses, and what a suite measures.
 func checkNumbers(cmd *cobra.Command) error {

@@ -39,6 +39,8 @@ epochs, and the one that brings the last shard commits the epoch. Directories th
 do not exist are skipped. NAME must be the same on all nodes and new for each job,
 such as the job's number.
 
+With --json, epoch 0 says that there was nothing to do.
+
 Exit codes: 0 copied, or nothing to do; 2 no epoch could be copied (a shard is
 missing or damaged, not a checkpoint directory, I/O error).`,
 		Args: cobra.MinimumNArgs(1),

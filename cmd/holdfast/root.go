@@ -85,7 +85,9 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkNumbers(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(checkNumbers(cmd), checkRequired(cmd))
+		},
 	}
 	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newRepair(), newPrune(), newKeep(), newFlush(),
 		newCopy(), newExport(), newRequest(), newStatus(),
@@ -124,6 +126,9 @@ func checkArgs(c *cobra.Command) {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if takes(c, args) == nil {
 				return nil
+			}
+			if len(args) == 0 {
+				return fmt.Errorf("%s needs an argument; usage: %s", c.CommandPath(), c.UseLine())
 			}
 			return fmt.Errorf("%s does not take %d argument(s); usage: %s", c.CommandPath(), len(args), c.UseLine())
 		}

@@ -174,7 +174,7 @@ func (t *target) copyContents(ctx context.Context, v *View, e Epoch, id [16]byte
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("rank %d: %w", r, err)
+			return fmt.Errorf("rank %d: %w", r, v.whereItIs(e, id, r, err))
 		}
 		return nil
 	})

@@ -268,7 +268,7 @@ func (t *target) flushContents(ctx context.Context, v *View, e Epoch, id [16]byt
 	infos, from := make([]ShardInfo, t.info.Size), v.sources(e, id)
 	err := shard.Parallel(t.info.Size, t.jobs, func(r int, _ *shard.Scratch) (err error) {
 		if infos[r], err = t.bring(ctx, e, r, from, false); err != nil {
-			return fmt.Errorf("rank %d: %w", r, err)
+			return fmt.Errorf("rank %d: %w", r, v.whereItIs(e, id, r, err))
 		}
 		return nil
 	})

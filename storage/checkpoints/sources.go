@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
@@ -28,7 +29,26 @@ func (v *View) Fetch(ctx context.Context, e Epoch, rank int) (*Shard, error) {
 	if size := v.dirs[0].info.Size; rank < 0 || rank >= size {
 		return nil, fmt.Errorf("rank %d: the job has the ranks 0 to %d", rank, size-1)
 	}
-	return fetch.Open(ctx, quiet, e, rank, v.sources(e, ids[0]))
+	sh, err := fetch.Open(ctx, quiet, e, rank, v.sources(e, ids[0]))
+	return sh, v.whereItIs(e, ids[0], rank, err)
+}
+
+// whereItIs adds to the error of a shard that none of the directories has on which node its rank has put it.
+func (v *View) whereItIs(e Epoch, id [16]byte, rank int, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, d := range v.dirs {
+		m, merr := d.ReadManifest(e)
+		if merr != nil || m.ID() != id {
+			continue
+		}
+		if info, serr := m.Shard(rank); serr == nil && info.Node != "" {
+			return fmt.Errorf("%w; rank %d has put it on node %s: give the directories of that node, too, or those "+
+				"with copies or parity of it", err, rank, info.Node)
+		}
+	}
+	return err
 }
 
 // quiet is the log of tools: what they find is what they return.
