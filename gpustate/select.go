@@ -42,6 +42,7 @@ import (
 //	MaxImage1D int
 //	MaxImage2D [2]int
 //	MaxImage3D [3]int
+//	MaxLayers  int // images in an array
 type Info = driver.Info
 
 // Select says which device to open. Texts match without regard to case and

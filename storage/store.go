@@ -57,6 +57,15 @@ type Slicer = shard.Slicer
 
 // Comparer is a Source of a Section that can tell without reading them which of its chunks, of
 // ChunkBytes each, have not changed since an earlier epoch.
+//
+//	// UnchangedSince is asked about an epoch that is committed at the level. It gives a function that says of a
+//	// chunk, by its number, whether it has the bytes that it had in the shard of that epoch, in the section of this
+//	// name. digest is that of the shard, as Put returned it: an epoch of the same number may have been written
+//	// twice. Nil: nothing is known.
+//	//
+//	// What is said to be unchanged is not read and refers to that epoch, so the source must be certain. Now and
+//	// then such a chunk is read nevertheless: if it differs, Put fails with ErrClaim.
+//	UnchangedSince(e Epoch, digest [16]byte) func(chunk int) bool
 type Comparer = shard.Comparer
 
 // ErrClaim marks a chunk that its Comparer said to be unchanged, and that has changed.

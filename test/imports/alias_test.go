@@ -27,7 +27,8 @@ func TestAliasesSayWhatTheyAre(t *testing.T) {
 			}
 			for _, name := range exportedOf(t, dirOf(a.from), a.name) {
 				if !regexp.MustCompile(`\b` + name + `\b`).MatchString(a.comment) {
-					t.Errorf("%s: the comment of %s does not say that it has %s", p.Path, a.as, name)
+					t.Errorf("%s: the comment of %s does not say that it has %s: add the line of %s",
+						p.Path, a.as, name, a.from)
 				}
 			}
 		}
