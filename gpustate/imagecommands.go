@@ -124,6 +124,8 @@ func (q *Queue) CopyImage(dst *Image, to [3]int, src *Image, r Region, after ...
 
 // Color is what FillImage fills an image with: the bytes that OpenCL's clEnqueueFillImage
 // takes. FloatColor, IntColor and UintColor make one.
+//
+//	func Pixel(order, channel uint32) ([]byte, error)
 type Color = driver.Color
 
 // FloatColor is a color for images of channels that kernels read as floats: ChannelFloat,

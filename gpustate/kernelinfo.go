@@ -8,10 +8,21 @@ import (
 // Group is what a device says about the work-groups of a kernel: the largest one, what
 // sizes are best a multiple of, what the source fixes by reqd_work_group_size, bytes of
 // local memory (besides that of arguments) and of private memory.
+//
+//	Size     int    // the largest one
+//	Multiple int    // what sizes are best a multiple of
+//	Fixed    [3]int // what the source asks for by reqd_work_group_size, or zero
+//	// bytes of local memory of a work-group without that of arguments, and of private
+//	// memory of a work item; 0 where the device does not tell
+//	LocalBytes, PrivateBytes int64
 type Group = driver.Group
 
 // ArgInfo is what the source says about an argument. Address, Access and Qualifiers are
 // OpenCL's numbers: CL_KERNEL_ARG_ADDRESS_*, _ACCESS_* and _TYPE_*.
+//
+//	Name, Type      string
+//	Address, Access uint32
+//	Qualifiers      uint32
 type ArgInfo = driver.ArgInfo
 
 // Group asks the device about the kernel's work-groups.
