@@ -125,9 +125,22 @@ func (m *model) copyBox(to *memory, at gpustate.Layout, size gpustate.Box) {
 }
 
 // barrier orders all commands of a queue: those behind it need not wait for those before.
+// Two fills of the same range, one on each side, show it.
 func (m *model) barrier() {
 	m.b.Helper()
 	q := pick(m, find[*queue](m))
+	if m.r.IntN(2) == 0 {
+		q = m.loose
+	}
+	x := pick(m, m.linears())
+	fill := func() {
+		p := m.someFloats(4)
+		e, err := q.q.Fill(x.linear, 0, x.bytes, p, q.after(x)...)
+		m.b.ok(err)
+		issued(q, e, x)
+		copy(x.want, bytes.Repeat(p, x.bytes/4))
+	}
+	fill()
 	_, err := q.q.Barrier()
 	m.b.ok(err)
 	for _, x := range find[*memory](m) {
@@ -135,6 +148,7 @@ func (m *model) barrier() {
 			b.fenced = true
 		}
 	}
+	fill()
 }
 
 // imageCommand works on regions of images.

@@ -12,13 +12,17 @@ import (
 // queue.
 func (m *model) anyQueue(of ...*memory) (*queue, []*gpustate.Event) {
 	q := pick(m, find[*queue](m))
-	var after []*gpustate.Event
+	return q, q.after(of...)
+}
+
+// after are the events that a command of the queue on objects waits for.
+func (q *queue) after(of ...*memory) (after []*gpustate.Event) {
 	for _, x := range of {
 		if b := x.base(); b.last != nil && (b.lastQ != q || q.opt.OutOfOrder && !b.fenced) {
 			after = append(after, b.last)
 		}
 	}
-	return q, after
+	return after
 }
 
 // issued notes the last command of objects.

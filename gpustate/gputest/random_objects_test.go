@@ -178,7 +178,7 @@ func (m *model) create(kind int) {
 			x.bytes = 9<<20 + 12 // more than one piece of a transfer
 		}
 	case 6:
-		if x.kind = kindHost; m.r.IntN(2) == 0 {
+		if x.kind = kindHost; m.r.IntN(4) > 0 {
 			if !m.dev.Info().Images {
 				return
 			}

@@ -55,6 +55,7 @@ type model struct {
 	r     *rand.Rand
 	dev   *gpustate.Device
 	q     *queue   // that nothing releases
+	loose *queue   // another one, out of order
 	calls []call   // that made and released objects, in order: a restart makes them again
 	all   []object // that live
 	made  int
@@ -105,8 +106,14 @@ func (m *model) begin() {
 	m.add(m.q)
 	m.add(m.program("ops"))
 	m.add(&kernel{p: find[*program](m)[0]})
+	m.loose = &queue{opt: gpustate.QueueOptions{OutOfOrder: true}}
+	m.loose.name = "loose"
+	m.add(m.loose)
 	for range 3 {
 		m.create(0)
+	}
+	for range 4 {
+		m.create(6)
 	}
 }
 
@@ -123,7 +130,7 @@ func (m *model) step() {
 	m.b.Helper()
 	m.tick()
 	m.stamp()
-	switch k := m.r.IntN(48); {
+	switch k := m.r.IntN(51); {
 	case k < 7:
 		m.create(m.r.IntN(10))
 	case k < 11:
@@ -152,7 +159,7 @@ func (m *model) step() {
 		m.fillRange()
 	case k < 45:
 		m.box()
-	case k < 47:
+	case k < 50:
 		m.imageCommand()
 	default:
 		m.barrier()
@@ -203,9 +210,9 @@ func (m *model) end(o object) {
 func (m *model) keeps(o object) bool {
 	switch o := o.(type) {
 	case *queue:
-		return o == m.q
+		return o == m.q || o == m.loose
 	case *memory:
-		return len(find[*memory](m)) < 4
+		return o.linear != nil && len(m.linears()) < 4
 	case *program:
 		return len(find[*program](m)) < 2
 	case *kernel:
