@@ -141,7 +141,7 @@ func (h *hasher) ready(l *lane, key *chunkhash.Key) (err error) {
 
 func (h *hasher) build(l *lane, key *chunkhash.Key) (err error) {
 	if h.program, err = l.drv.Build(driver.ProgramDesc{Name: chunkhash.Kernel, OpenCL: chunkhash.OpenCL,
-		CUDA: chunkhash.CUDA}); err != nil {
+		CUDA: chunkhash.CUDA, PTX: chunkhash.PTX}); err != nil {
 		return err
 	}
 	b := key.Encode()

@@ -20,7 +20,7 @@ func TestHashKernel(t *testing.T) {
 	}
 	for _, i := range infos {
 		t.Run(i.String(), func(t *testing.T) {
-			d, err := Open(Select{Kind: i.Kind, Index: i.Index})
+			d, err := Open(Select{Kind: i.Kind, Platform: i.Platform, Name: i.Name, PCI: i.PCI})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,6 +59,11 @@ func hashesAgree(t *testing.T, d *Device) {
 	raw, err := d.drv.hashPieces(context.Background(), d.hashKey(), pieces, at)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if f, ok := d.drv.Device.(driver.FallbackReporter); ok {
+		if why := f.FallbackReason(d.drv.hasher.program); why != "" {
+			t.Errorf("the kernel was built from its source: %s", why)
+		}
 	}
 	for i, got := range chunkhash.Sums(raw) {
 		if got != want[i] {

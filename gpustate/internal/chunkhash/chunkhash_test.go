@@ -1,8 +1,11 @@
 package chunkhash
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -184,6 +187,13 @@ func TestKeysDiffer(t *testing.T) {
 	p := make([]byte, 100)
 	if testKey().Of(p) == NewKey([32]byte{1, 2, 4}).Of(p) {
 		t.Error("two keys give one hash")
+	}
+}
+
+// TestPTXIsCurrent: the PTX says of which source it was made.
+func TestPTXIsCurrent(t *testing.T) {
+	if sum := fmt.Sprintf("// %x is", sha256.Sum256([]byte(CUDA))); !strings.HasPrefix(string(PTX), sum) {
+		t.Errorf("chunkhash.cu is %s another one than chunkhash.ptx was made of; see sources.go", sum)
 	}
 }
 

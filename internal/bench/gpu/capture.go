@@ -62,6 +62,9 @@ func (s *suite) size(ctx context.Context, where string, size int64) (err error) 
 			return err
 		}
 	}
+	if err := s.increments(ctx, d, where, size, bufs); err != nil {
+		return err
+	}
 	for _, b := range bufs {
 		if err := b.Release(); err != nil {
 			return err

@@ -32,6 +32,7 @@ type suite struct {
 	info   gpustate.Info
 	pinned float64 // bytes per second from device to host
 	upload float64 // and from host to device
+	inside float64 // and within the device
 	rounds int     // of the kernel, so that it takes about a millisecond
 	chunks []byte  // buffers of the readers
 }
@@ -98,7 +99,7 @@ func (s *suite) copies(ctx context.Context) (err error) {
 		copy   func(times int) error
 		rate   *float64
 	}{{"pinned copy to host", c.Down, &s.pinned}, {"pinned copy to device", c.Up, &s.upload},
-		{"copy within device", c.Inside, new(float64)}} {
+		{"copy within device", c.Inside, &s.inside}} {
 		took, err := bench.InTurn(ctx, s.Runs, bench.Timed(func() error { return way.copy(rounds) }))
 		if err != nil {
 			return err

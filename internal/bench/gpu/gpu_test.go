@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 	}
 	for _, want := range []string{"baseline", "recording", "kernel-bound program", "short kernels",
 		"0.0469 GiB, shadow", "0.0469 GiB, half a shadow", "0.0469 GiB, no shadow", "0.0469 GiB",
-		"8.19e+03 GiB", "driver's own checkpoint"} {
+		"0.0469 GiB, a tenth changed", "8.19e+03 GiB", "driver's own checkpoint"} {
 		if seen[want] == 0 {
 			t.Errorf("no figure for %q", want)
 		}
