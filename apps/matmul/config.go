@@ -18,6 +18,7 @@ type config struct {
 	width   int
 	checks  int
 	repeat  int
+	blas    string
 }
 
 const usage = `matmul multiplies two dense matrices on GPUs, C = A B.
@@ -37,7 +38,8 @@ residual beyond the bound of rounding is an error.
 
 ` + job.Usage + `
 A fixed number of ranks and -panel on one kind of device gives the same bytes
-anywhere. Other kinds, numbers of ranks or panels differ by at most twice the
+anywhere; with -blas cublas, on one model of device and with one version of cuBLAS.
+Other kinds, numbers of ranks or panels, and cuBLAS and the own kernel, differ by at most twice the
 bound of the check: (K + panels + 2) unit roundoffs times |A| |B|.
 matmul writes the SHA-256 of the result file to NAME.sha256.
 
@@ -63,6 +65,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.IntVar(&c.width, "panel", 256, "width of a panel")
 	fs.IntVar(&c.checks, "checks", 2, "vectors to check the product on; 0 is none")
 	fs.IntVar(&c.repeat, "repeat", 1, "add the product up so many times, C = R A B: a long run of small matrices")
+	fs.StringVar(&c.blas, "blas", "none", "cublas multiplies the panels with NVIDIA's library, on a CUDA device; "+
+		"none: with matmul's own kernel")
 	c.common.Register(fs, "`file` for C, .npy")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -83,6 +87,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 		return nil, fmt.Errorf("want either -a FILE and -b FILE, or -size MxKxN; see matmul -help")
 	case kind != "float32" && kind != "float64":
 		return nil, fmt.Errorf("-type %s: want float32 or float64", kind)
+	case c.blas != "none" && c.blas != "cublas":
+		return nil, fmt.Errorf("-blas %s: want none or cublas", c.blas)
 	case c.width < 1:
 		return nil, fmt.Errorf("-panel %d: want 1 or more", c.width)
 	case c.repeat < 1:
