@@ -19,20 +19,21 @@ import (
 // tryLoad loads one epoch on all ranks, or fails on all and leaves no trace. That it
 // begins is noted before anything of the program changes, and the note is durable
 // before any rank goes on.
-func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *capture.Loader, l *stopwatch) (level string,
+func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capture.Loader, l *stopwatch) (level string,
 	bytes int64, err error) {
-	durable := func() error { return nil }
+	durable, e := func() error { return nil }, k.Epoch
 	if c.topo.Rank == 0 {
 		durable, err = c.levels.store.NoteRestore(ctx, e)
 		l.lap(PartNote)
 	}
 	a := load.New()
 	if err == nil {
-		var sh *storage.Shard
-		if sh, bytes, err = c.fetchVerified(ctx, e); err == nil {
-			defer c.closeShard(sh, e)
+		var src *shards
+		if src, bytes, err = c.fetchVerified(ctx, k); err == nil {
+			defer src.close()
 			l.lap(PartOpen)
-			level, err = sh.Level(), a.Read(ctx, sh)
+			err = a.Read(ctx, src)
+			level = src.level
 		}
 		err = errors.Join(err, durable())
 		l.lap(PartNote)
@@ -64,35 +65,45 @@ func (c *Checkpointer) tryLoad(ctx context.Context, e storage.Epoch, load *captu
 
 // fetchVerified is fetch of an epoch that is to be restored: what lies in memory is verified there,
 // all of it, and not used if any of it is damaged.
-func (c *Checkpointer) fetchVerified(ctx context.Context, e storage.Epoch) (sh *storage.Shard, bytes int64, err error) {
-	sh, bytes, err = c.fetch(ctx, e)
-	if err != nil || sh.Level() != storage.SourceMemory {
+func (c *Checkpointer) fetchVerified(ctx context.Context, k vote.Candidate) (src *shards, bytes int64, err error) {
+	src, bytes, err = c.fetch(ctx, k)
+	if err != nil || src.level != storage.SourceMemory {
 		c.forget()
-		return sh, bytes, err
+		return src, bytes, err
 	}
-	verr := sh.VerifyMemory(ctx)
+	verr := src.own.VerifyMemory(ctx)
 	if verr == nil {
-		return sh, bytes, nil
+		return src, bytes, nil
 	}
-	c.log.Warn("holdfast: the memory that the start before has left is damaged; reading a level instead", "epoch", e,
-		"error", verr)
-	c.failure("restore from memory", e, verr)
-	c.closeShard(sh, e)
+	c.log.Warn("holdfast: the memory that the start before has left is damaged; reading a level instead", "epoch",
+		k.Epoch, "error", verr)
+	c.failure("restore from memory", k.Epoch, verr)
+	src.close()
 	c.forget()
-	return c.fetch(ctx, e)
+	return c.fetch(ctx, k)
 }
 
-// fetch opens this rank's shard and says how many bytes it holds.
-func (c *Checkpointer) fetch(ctx context.Context, e storage.Epoch) (sh *storage.Shard, bytes int64, err error) {
-	if sh, err = c.levels.store.Fetch(ctx, e); err != nil {
-		return nil, 0, err
-	}
-	for _, s := range sh.Sections() {
-		bytes += s.Size
+// fetch opens this rank's shard and says how many bytes it holds. An epoch of another number of ranks has none, if it
+// can be restored at all.
+func (c *Checkpointer) fetch(ctx context.Context, k vote.Candidate) (src *shards, bytes int64, err error) {
+	src = &shards{c: c, epoch: k.Epoch}
+	if size := c.sizes[k]; size == c.topo.Size() {
+		if src.own, err = c.levels.store.Fetch(ctx, k.Epoch); err != nil {
+			return nil, 0, err
+		}
+		src.level = src.own.Level()
+		for _, s := range src.own.Sections() {
+			bytes += s.Size
+		}
+	} else {
+		if err := c.resizable(ctx, src, size); err != nil {
+			return nil, 0, err
+		}
+		bytes = c.state.Bytes()
 	}
 	c.reading.read.Store(0)
 	c.reading.total.Store(bytes)
-	return sh, bytes, nil
+	return src, bytes, nil
 }
 
 // closeShard closes a shard. All that is needed of it was read and verified, and the ranks
@@ -167,7 +178,8 @@ func ballot(a *capture.Load, own error) []byte {
 	}
 	b[0] |= voteFailed
 	var other *MismatchError
-	if errors.As(own, &other) || errors.Is(own, gpustate.ErrConflict) {
+	var count *CountError
+	if errors.As(own, &other) || errors.Is(own, gpustate.ErrConflict) || errors.As(own, &count) && !count.another() {
 		b[0] |= voteMismatch
 	}
 	return append(b, own.Error()...)

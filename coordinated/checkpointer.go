@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/program"
@@ -43,7 +44,8 @@ type Checkpointer struct {
 	persist *persist.Persister
 
 	stats   statistics
-	reading progress // of Restore
+	reading progress               // of Restore
+	sizes   map[vote.Candidate]int // how many ranks the epochs are of that this one can read
 }
 
 // mainThread is the one that calls MPI, and what may stop it.
@@ -104,6 +106,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 		return nil, err
 	}
 	c.begun, c.main.said = time.Now(), map[string]bool{}
+	c.sizes = map[vote.Candidate]int{}
 	opt := &c.opt
 	c.main.Now(watch.StateStarting)
 	c.log = opt.Logger.With("rank", all.Rank())
@@ -119,6 +122,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	if opt.FullEvery != 1 {
 		c.state.HashDevices()
 	}
+	c.state.Elastic = opt.Elastic
 	c.life.ctx, c.life.cancel = context.WithCancelCause(context.Background())
 	c.main.pointFlags.Store(pointRestore)
 	var err error

@@ -142,7 +142,7 @@ func (c elsewhere) SavedEpochs(ctx context.Context) ([]program.SavedEpoch, error
 	for _, k := range common {
 		c.levels.store.Choose(k.Epoch, k.ID)
 		s := program.SavedEpoch{Epoch: k.Epoch, Saved: map[string]program.SavedArray{}}
-		sh, _, err := c.fetch(ctx, k.Epoch)
+		sh, err := c.levels.store.Fetch(ctx, k.Epoch)
 		if err == nil {
 			var saved map[string]capture.Saved
 			saved, err = capture.SavedIn(ctx, sh)

@@ -129,7 +129,8 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	opt := storage.Options{Job: c.opt.Job, Rank: c.topo.Rank, Size: c.topo.Size(),
 		Node:  c.topo.Nodes[c.topo.Rank],
 		Nodes: c.topo.Nodes, Levels: levels, Logger: c.log,
-		Degrade: true, Together: true, Memory: c.left(), Mapped: c.state.Pin, Unmapped: c.state.Unpin}
+		Degrade: true, Elastic: c.opt.Elastic, Together: true, Memory: c.left(),
+		Mapped: c.state.Pin, Unmapped: c.state.Unpin}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
 		opt.Run = runName(key)

@@ -59,6 +59,12 @@ type Options struct {
 	// can read. Later epochs stay on disk.
 	Epoch storage.Epoch
 
+	// Elastic lets the job continue from an epoch of another number of ranks. Everything must be protected by
+	// ProtectGlobal or ProtectReplicated, when the epoch is written and when it is restored, and no message may have
+	// been in flight: Restore fails with a *CountError that names what stands in the way. Without it the directories
+	// of another number of ranks are refused when the job is opened.
+	Elastic bool
+
 	// CheckpointSignals ask for a checkpoint, StopSignals for a final one. Nil
 	// means USR1, and USR2 with TERM; empty means none.
 	CheckpointSignals, StopSignals []os.Signal

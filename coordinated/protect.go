@@ -2,7 +2,6 @@ package coordinated
 
 import (
 	"io"
-	"reflect"
 )
 
 // State is for data that fits none of the simpler forms: it writes itself to a
@@ -30,17 +29,5 @@ type State interface {
 // touch it in between. Anything else, a name used twice or a call after Restore is
 // a *ProtectError.
 func (c *Checkpointer) Protect(name string, x any) error {
-	var err error
-	switch {
-	case c.main.Closed.Load():
-		err = ErrClosed
-	case c.main.Restored.Load() && c.main.far == nil: // a program elsewhere says at each checkpoint what belongs to it
-		err = ErrRestored
-	default:
-		err = c.state.Add(name, x)
-	}
-	if err != nil {
-		return &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
-	}
-	return nil
+	return c.protect(name, x, func() error { return c.state.Add(name, x) })
 }

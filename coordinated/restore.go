@@ -84,7 +84,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	for i, k := range epochs {
 		e := k.Epoch
 		c.levels.store.Choose(e, k.ID)
-		level, bytes, err := c.tryLoad(ctx, e, load, l)
+		level, bytes, err := c.tryLoad(ctx, k, load, l)
 		if err == nil {
 			load.Close(c.log)
 			fetched := time.Since(start)
@@ -98,7 +98,9 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 				time.Since(start).Round(time.Microsecond))
 			c.warnUnflushed(e)
 			c.surviving()
-			c.persist.Repair(e)
+			if c.sizes[k] == c.topo.Size() { // others stay as they are until newer ones replace them
+				c.persist.Repair(e)
+			}
 			return true, nil
 		}
 		failed.add(err)
@@ -181,6 +183,9 @@ func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 	err := c.learn(ctx)
 	if err == nil && !c.opt.Fresh {
 		list, unreadable, err = c.levels.store.Candidates(ctx)
+	}
+	for _, k := range list {
+		c.sizes[vote.Candidate{Epoch: k.Epoch, ID: k.ID}] = k.Size
 	}
 	blobs, gerr := c.agent.Allgather(c.life.ctx, 0, agent.StageRestore+"candidates",
 		vote.EncodeCandidates(list, unreadable, err))

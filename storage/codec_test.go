@@ -66,20 +66,20 @@ func TestCompressedShard(t *testing.T) {
 // TestNewerVersionsAreRefused raises the version of each kind of file. A reader
 // says so with both numbers; it does not call it damage, and it does not guess.
 func TestNewerVersionsAreRefused(t *testing.T) {
-	raise := func(b []byte, at int) []byte {
+	raise := func(b []byte, at, to int) []byte {
 		n := int(binary.LittleEndian.Uint32(b[at+12:])) + format.RecordExtra
-		binary.LittleEndian.PutUint16(b[at+10:], format.Version+1)
+		binary.LittleEndian.PutUint16(b[at+10:], uint16(to))
 		binary.LittleEndian.PutUint32(b[at+n-4:], format.CRC(b[at:at+n-4]))
 		return b
 	}
-	for _, name := range []string{format.MarkerName, format.EpochName(1) + "/" + format.ManifestName} {
+	for name, known := range map[string]int{format.MarkerName: 1, format.EpochName(1) + "/" + format.ManifestName: 2} {
 		w := flipWorld(t)
 		file := "/local0/" + name
 		b, err := level.ReadFile(w.fs, file, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(w.fs.Remove(file), level.WriteFile(w.fs, file, raise(b, 0))); err != nil {
+		if err := errors.Join(w.fs.Remove(file), level.WriteFile(w.fs, file, raise(b, 0, known+1))); err != nil {
 			t.Fatal(err)
 		}
 		d := w.stores[0].levels[0]
@@ -92,8 +92,9 @@ func TestNewerVersionsAreRefused(t *testing.T) {
 			}
 		}
 		var bad *VersionError
-		if !errors.As(err, &bad) || bad.Have != 2 || bad.Known != 1 || errors.Is(err, ErrCorrupt) ||
-			!strings.Contains(err.Error(), "version 2, this build reads up to 1: use a newer holdfast") {
+		if !errors.As(err, &bad) || bad.Have != known+1 || bad.Known != known || errors.Is(err, ErrCorrupt) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("version %d, this build reads up to %d: use a newer holdfast",
+				known+1, known)) {
 			t.Errorf("%s: got %v, want a *VersionError", name, err)
 		}
 	}

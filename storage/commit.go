@@ -21,7 +21,7 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
-		if err := l.KeepMarked(s.markerOf(level)); err != nil {
+		if err := s.mark(l); err != nil {
 			return err
 		}
 		origins := m.Shards[s.opt.Rank].Origins
@@ -60,7 +60,24 @@ func (s *Store) newManifest(e Epoch, l *levelState, shards []ShardInfo) (*format
 			return nil, fmt.Errorf("no shard of rank %d", r)
 		}
 	}
-	return m, nil
+	return m, s.checkLayouts(m)
+}
+
+// checkLayouts refuses an epoch whose ranks do not own each element of each array once. The levels of an epoch have
+// the same layouts, so they are looked at once.
+func (s *Store) checkLayouts(m *format.Manifest) error {
+	if !m.HasLayouts() {
+		return nil
+	}
+	id := m.ID()
+	if last := s.checked.Load(); last != nil && *last == id {
+		return nil
+	}
+	err := m.Check()
+	if err == nil {
+		s.checked.Store(&id)
+	}
+	return err
 }
 
 func (s *Store) markerOf(level string) format.Marker {

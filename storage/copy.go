@@ -170,6 +170,7 @@ func (f *copyFile) openPack(d level.Epochs, e Epoch) (infos []ShardInfo, idxs []
 		if infos[i].Rank != fetch.RankOf(sh) || infos[i].Digest != fetch.DigestOf(sh) || infos[i].Pack != f.pack {
 			return nil, nil, errOtherShards
 		}
+		infos[i].Layout = sh.Layout()
 		x, err := level.OpenExtent(d, e, f.name, infos[i])
 		if err != nil {
 			return nil, nil, err

@@ -18,6 +18,7 @@ type Candidate struct {
 	ID     [16]byte // identifies what was committed; ranks must agree on it too
 	Levels []string // nearest first
 	Deaths int      // how often the program died right after restoring it
+	Size   int      // of how many ranks it is; see Options.Elastic
 }
 
 // LevelState describes an epoch at one level, for one rank.
@@ -25,7 +26,8 @@ type LevelState struct {
 	Epoch Epoch
 	Level string
 	ID    [16]byte  // identifies what was committed
-	Shard ShardInfo // valid when Err is nil
+	Size  int       // of how many ranks it is
+	Shard ShardInfo // of this rank; valid when Err is nil and Size is that of the job
 	Err   error     // why the level does not serve; ErrNotCommitted: no manifest
 }
 
@@ -59,7 +61,8 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 		}
 		i := slices.IndexFunc(list, func(c Candidate) bool { return c.Epoch == st.Epoch && c.ID == st.ID })
 		if i < 0 {
-			list = append(list, Candidate{Epoch: st.Epoch, ID: st.ID, Deaths: deaths[st.Epoch]})
+			list = append(list, Candidate{Epoch: st.Epoch, ID: st.ID, Size: st.Size,
+				Deaths: deaths[st.Epoch]})
 			i = len(list) - 1
 		}
 		list[i].Levels = append(list[i].Levels, st.Level)
@@ -146,7 +149,7 @@ func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate,
 		return nil, err
 	}
 	for _, st := range states { // oldest first
-		if st.Err == nil && st.Epoch > newest {
+		if st.Err == nil && st.Epoch > newest && st.Size == s.opt.Size {
 			list = append(list, Candidate{Epoch: st.Epoch, ID: st.ID, Levels: []string{from}})
 		}
 	}
@@ -187,12 +190,29 @@ func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch, memory *Mem
 		err = s.fits(l, m)
 	}
 	if st.Err = err; err == nil {
-		st.ID, st.Shard = m.ID(), m.Shards[s.opt.Rank]
-		if !memory.holds(e, &st.Shard) {
-			st.Err = l.reachable(ctx, m)
+		st.ID, st.Size = m.ID(), m.Size
+		if m.Size == s.opt.Size {
+			st.Shard = m.Shards[s.opt.Rank]
+		}
+		for _, r := range s.lookedAt(m.Size) {
+			if st.Err == nil && !memory.holds(e, &m.Shards[r]) {
+				st.Err = l.reachable(ctx, m, r)
+			}
 		}
 	}
 	return st
+}
+
+// lookedAt lists the ranks of an epoch whose shards this rank makes sure of, when its ranks are so many: its own, or
+// its share of those of another number.
+func (s *Store) lookedAt(size int) (ranks []int) {
+	if size == s.opt.Size {
+		return []int{s.opt.Rank}
+	}
+	for r := s.opt.Rank % size; r < size; r += s.opt.Size {
+		ranks = append(ranks, r)
+	}
+	return ranks
 }
 
 // Highest is the greatest epoch number that any level of this rank has seen,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -52,6 +53,19 @@ func exampleShard(t *testing.T) ([]byte, ShardInfo) {
 	return b, info
 }
 
+// exampleLayouts is the manifest with layouts that FORMAT.md shows.
+func exampleLayouts() *format.Manifest {
+	u := layout.Array{Name: "u", Type: "float64", Section: "array/u", Elem: 8, Kind: layout.Divided,
+		Dims: []int64{2, 3}}
+	m := &format.Manifest{Epoch: 8, Size: 2, Job: "sun", Level: LevelLocal}
+	for r, columns := range []layout.Span{{Start: 0, Count: 1, Stride: 2, Times: 2}, layout.Run(1, 1)} {
+		l := &format.Layout{Quiet: true, Arrays: []layout.Local{{Array: u,
+			Parts: []layout.Part{{Spans: [][]layout.Span{{layout.Run(0, 2)}, {columns}}}}}}}
+		m.Shards = append(m.Shards, ShardInfo{Rank: r, Node: "n1", Pack: format.NoPack, Layout: l})
+	}
+	return m
+}
+
 func examples(t *testing.T) map[string][]byte {
 	shard, info := exampleShard(t)
 	info.Rank, info.Origins = 0, []Epoch{5}
@@ -60,6 +74,7 @@ func examples(t *testing.T) map[string][]byte {
 		"marker":   (&format.Marker{Job: "sun", Size: 2, Level: LevelLocal}).Encode(),
 		"shard":    shard,
 		"manifest": m.Encode(),
+		"layouts":  exampleLayouts().Encode(),
 		"ledger": (&format.Ledger{Rank: 1, Node: "n1", Levels: []format.LedgerLevel{
 			{Name: LevelLocal, Keep: 2, Epochs: []format.LedgerEpoch{{Epoch: 7, Files: []string{format.ShardName(1)}}}},
 			{Name: LevelGlobal, Keep: 2, KeepEvery: 100, Epochs: []format.LedgerEpoch{{Epoch: 7}}}}}).Encode(),
@@ -104,6 +119,10 @@ func decodeExamples(t *testing.T, shown map[string][]byte) {
 	man, err := format.DecodeManifest("doc", shown["manifest"])
 	if err != nil || man.Epoch != 7 || man.Job != "sun" || man.Shards[0].Node != "n1" || man.Shards[0].Bytes != 11 {
 		t.Errorf("manifest: got %+v, %v", man, err)
+	}
+	with, err := format.DecodeManifest("doc", shown["layouts"])
+	if err != nil || with.Check() != nil || with.Shards[0].Layout.Arrays[0].Elems() != 4 {
+		t.Errorf("layouts: got %+v, %v", with, err)
 	}
 	shard := shown["shard"]
 	h, err := format.DecodeHeader("doc", shard[:format.HeaderLen])

@@ -68,8 +68,8 @@ func goldenStores(t *testing.T, dir string) []*storage.Store {
 	return out
 }
 
-// writeGolden makes the golden directories.
-func writeGolden(t *testing.T) {
+// writeGolden makes golden directories.
+func writeGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
 	t.Helper()
 	if err := os.RemoveAll(goldenDir); err != nil {
 		t.Fatal(err)
@@ -106,11 +106,16 @@ func writeGolden(t *testing.T) {
 	}
 }
 
-// TestGoldenDirectories opens what version 1 wrote, and must do so for ever:
+// TestGoldenDirectories opens what each version wrote, and must do so for ever:
 // every level alone gives the right bytes.
 func TestGoldenDirectories(t *testing.T) {
+	t.Run("v1", func(t *testing.T) { testGolden(t, goldenDir, goldenSections) })
+	t.Run("v2", func(t *testing.T) { testGolden(t, layoutsDir, layoutSections) })
+}
+
+func testGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
 	if *golden {
-		writeGolden(t)
+		writeGolden(t, goldenDir, goldenSections)
 	}
 	for level, lose := range map[string][]string{
 		storage.LevelLocal:   nil,
@@ -149,6 +154,12 @@ func TestGoldenDirectories(t *testing.T) {
 
 // TestGoldenVerifies reads every byte of the golden directories.
 func TestGoldenVerifies(t *testing.T) {
+	for _, dir := range []string{goldenDir, layoutsDir} {
+		t.Run(filepath.Base(dir), func(t *testing.T) { verifyGolden(t, dir) })
+	}
+}
+
+func verifyGolden(t *testing.T, goldenDir string) {
 	dirs := []string{filepath.Join(goldenDir, "global")}
 	for _, n := range goldenNodes {
 		for _, l := range []string{"local", "partner", "parity"} {

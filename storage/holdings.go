@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -33,7 +34,11 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			h, err := holdingOf(l, e, s.opt.Size)
+			size := s.opt.Size
+			if s.opt.Elastic {
+				size = math.MaxInt // shards of ranks that are no more
+			}
+			h, err := holdingOf(l, e, size)
 			if err != nil {
 				s.log.Warn("epoch not offered to other ranks: it cannot be read", "epoch", e, "level", l.Name(), "err",
 					err)

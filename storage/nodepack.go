@@ -301,7 +301,7 @@ func readParts(f vfs.File, name string, k *nodePackFile, m *format.Manifest) (in
 		idxs = append(idxs, idx)
 		infos = append(infos, ShardInfo{
 			Rank: r, Node: want.Node, Bytes: idx.Bytes(), Stored: idx.Owned(), ShardBytes: room, Digest: want.Digest,
-			Index: foot.IndexHash, Origins: idx.Origins(), Pack: k.first(), Base: k.base[i],
+			Index: foot.IndexHash, Origins: idx.Origins(), Pack: k.first(), Base: k.base[i], Layout: want.Layout,
 		})
 	}
 	return infos, idxs, nil

@@ -67,6 +67,10 @@ type Options struct {
 	Together bool
 	Told     *Told
 
+	// Elastic opens directories whose epochs were written by another number of ranks, too; Candidates says of
+	// how many each is. The first epoch that is committed at a level makes its directory one of this number.
+	Elastic bool
+
 	// Nodes names the node of every rank, and Transport connects their stores.
 	// Levels partner and parity need both.
 	Nodes     []string

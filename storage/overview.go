@@ -39,6 +39,7 @@ type toldLevel struct {
 type toldEpoch struct {
 	epoch Epoch
 	id    [16]byte
+	size  int        // of how many ranks it is
 	err   error      // why it cannot be restored; ErrNotCommitted: no manifest
 	shard *ShardInfo // of this rank; nil: the manifest says
 }
@@ -74,7 +75,13 @@ func (s *Store) Overview(ctx context.Context) (common []byte, own func(rank int)
 	own = func(rank int) []byte {
 		var e format.Encoder
 		for i, m := range kept {
-			b, _ := m.Shards[rank].MarshalBinary() // never fails
+			if m.Size != s.opt.Size { // the manifest says it
+				continue
+			}
+			b, err := m.Shards[rank].MarshalBinary()
+			if err != nil {
+				continue
+			}
 			e.Str(of[i])
 			e.U64(uint64(m.Epoch))
 			e.U32(uint32(len(b)))
@@ -101,7 +108,7 @@ func (s *Store) overviewOf(ctx context.Context, l *levelState) (out []toldEpoch,
 		x := toldEpoch{epoch: e}
 		m, err := l.ReadManifest(e)
 		if err == nil {
-			x.id, err = m.ID(), s.fits(l, m)
+			x.id, x.size, err = m.ID(), m.Size, s.fits(l, m)
 		}
 		x.err = err
 		out = append(out, x)
@@ -124,7 +131,7 @@ func (s *Store) overviewOf(ctx context.Context, l *levelState) (out []toldEpoch,
 // fits says why a manifest is none of this job.
 func (s *Store) fits(l *levelState, m *format.Manifest) error {
 	switch {
-	case m.Size != s.opt.Size:
+	case m.Size != s.opt.Size && !s.opt.Elastic:
 		return &SizeError{Level: l.Name(), Dir: l.Path(), Have: m.Size, Want: s.opt.Size}
 	case m.Job != s.opt.Job:
 		return &JobError{Level: l.Name(), Dir: l.Path(), Have: m.Job, Want: s.opt.Job}
@@ -138,6 +145,7 @@ func (x *toldEpoch) encode(e *format.Encoder) {
 	case x.err == nil:
 		e.U8(toldGood)
 		e.Sum(x.id)
+		e.U32(uint32(x.size))
 	case errors.Is(x.err, ErrNotCommitted):
 		e.U8(toldNone)
 	default:
@@ -152,6 +160,7 @@ func (x *toldEpoch) decode(d *format.Decoder) {
 	switch kind := d.U8(); kind {
 	case toldGood:
 		x.id = d.Sum()
+		x.size = int(d.U32())
 	case toldNone:
 		x.err = ErrNotCommitted
 	case toldFaulty:
@@ -245,7 +254,7 @@ func (s *Store) stateTold(l *levelState, e Epoch, memory *MemoryShard) LevelStat
 	if x == nil {
 		return st
 	}
-	st.ID, st.Err = x.id, x.err
+	st.ID, st.Size, st.Err = x.id, x.size, x.err
 	if x.err == nil && x.shard != nil {
 		st.Shard = *x.shard
 		if !memory.holds(e, x.shard) {

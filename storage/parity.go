@@ -52,12 +52,12 @@ func (p *parityRows) sources(Epoch, int) []shard.Source {
 }
 
 // reachable looks at what is there, not at whether it is good.
-func (p *parityRows) reachable(_ context.Context, m *format.Manifest) error {
+func (p *parityRows) reachable(_ context.Context, m *format.Manifest, own int) error {
 	there := func(l *levelState, name string, match func(h *redundancy.Holding) bool) bool {
 		_, err := l.Stat(m.Epoch, name)
 		return err == nil || len(p.s.holders(l, m.Epoch, match)) > 0
 	}
-	return redundancy.Computable(m, p.s.opt.Rank, func(rank int) bool {
+	return redundancy.Computable(m, own, func(rank int) bool {
 		return there(p.data(), format.ShardName(rank), func(h *redundancy.Holding) bool { return h.HasShard(rank) })
 	}, func(id redundancy.RowID) bool {
 		return there(p.l, format.RowName(id.Rank, id.J), func(h *redundancy.Holding) bool {
@@ -76,7 +76,7 @@ func eachDir[T any](ctx context.Context, s *Store, l *levelState, e Epoch, match
 	}
 	ranks := append(slices.Clone(also), s.holders(l, e, match)...)
 	for i, r := range ranks {
-		if r == s.opt.Rank || slices.Contains(ranks[:i], r) {
+		if r == s.opt.Rank || r >= s.opt.Size || slices.Contains(ranks[:i], r) {
 			continue
 		}
 		d, f := s.peerDir(context.WithoutCancel(ctx), r, l)

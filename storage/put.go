@@ -140,7 +140,7 @@ func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch)
 			l.Name(), "err", err)
 		return nil
 	}
-	if err := c.Close(); err != nil {
+	if err := c.Close(); err != nil || c.Index.Size != s.opt.Size { // one of another number of ranks is no base
 		return nil
 	}
 	return s.present(l, c.Index)

@@ -21,8 +21,8 @@ type scheme interface {
 	rebuild(ctx context.Context, m *format.Manifest) error
 	// sources lists where a rank's shard is to be had.
 	sources(e Epoch, rank int) []shard.Source
-	// reachable says, after a cheap look, why this rank's shard of a committed epoch is not to be had.
-	reachable(ctx context.Context, m *format.Manifest) error
+	// reachable says, after a cheap look, why a rank's shard of a committed epoch is not to be had.
+	reachable(ctx context.Context, m *format.Manifest, rank int) error
 	// outside lists what this rank writes to other ranks' directories.
 	outside() []remoteFile
 }
@@ -91,7 +91,8 @@ func (o *ownFiles) rebuild(ctx context.Context, m *format.Manifest) error {
 
 func (o *ownFiles) sources(e Epoch, rank int) []shard.Source {
 	out := []shard.Source{&ownSource{o.s, o.l}}
-	if t := o.l.Traits(); rank != o.s.opt.Rank && !t.Shared && !t.WrittenByOthers && o.s.opt.Transport != nil {
+	another := rank != o.s.opt.Rank && rank < o.s.opt.Size
+	if t := o.l.Traits(); another && !t.Shared && !t.WrittenByOthers && o.s.opt.Transport != nil {
 		out = append(out, &peerSource{o.s, o.l, rank})
 	}
 	for _, r := range o.s.holders(o.l, e, func(h *redundancy.Holding) bool { return h.HasShard(rank) }) {
@@ -100,8 +101,8 @@ func (o *ownFiles) sources(e Epoch, rank int) []shard.Source {
 	return out
 }
 
-func (o *ownFiles) reachable(ctx context.Context, m *format.Manifest) error {
-	own, id := o.s.opt.Rank, m.ID()
+func (o *ownFiles) reachable(ctx context.Context, m *format.Manifest, own int) error {
+	id := m.ID()
 	err := level.Probe(o.l, m, own)
 	at := func(h *redundancy.Holding) bool { return h.Id == id && h.HasShard(own) }
 	if err == nil || len(o.s.holders(o.l, m.Epoch, at)) > 0 {

@@ -107,6 +107,8 @@ type Store struct {
 	pause  shard.Pause   // while the program captures nothing is copied
 	votes  atomic.Bool   // the program tells what all ranks have
 
+	checked atomic.Pointer[[16]byte] // ID of the manifest whose layouts were found to fit last
+
 	contents level.Contents // of epochs, by Choose
 
 	serving *peer.Server // nil without Transport
@@ -131,6 +133,8 @@ type levelState struct {
 	memory *peer.MemFS // serves them from memory; nil: nobody reads here
 	out    error       // why it cannot be written to; see Options.Degrade
 	told   *toldLevel  // what rank 0 says is there; nil: this rank looks
+
+	resized atomic.Bool // its marker says another number of ranks
 
 	copied atomic.Int64 // bytes written here for copies from other levels
 
@@ -227,7 +231,7 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	if err := l.Prepare(cfg.Create); err != nil {
 		return l, err
 	}
-	if err := l.Claim(s.markerOf(cfg.Name)); err != nil {
+	if err := s.claim(l); err != nil {
 		return l, err
 	}
 	// Before anything of an earlier run is cleared away: it may be alive.
@@ -236,6 +240,28 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	}
 	s.stripe(ctx, l)
 	return l, errors.Join(l.ClearTemps(), l.NoteNoneBegun())
+}
+
+// claim makes the level's directory this job's. An elastic job takes over one of another number of ranks.
+func (s *Store) claim(l *levelState) error {
+	err := l.Claim(s.markerOf(l.Name()))
+	var size *SizeError
+	if s.opt.Elastic && errors.As(err, &size) {
+		l.resized.Store(true)
+		return nil
+	}
+	return err
+}
+
+// mark makes the directory of a level one of this job's number of ranks, and puts a lost marker back.
+func (s *Store) mark(l *levelState) error {
+	if l.resized.Load() {
+		if err := l.Remark(s.markerOf(l.Name())); err != nil {
+			return err
+		}
+		l.resized.Store(false)
+	}
+	return l.KeepMarked(s.markerOf(l.Name()))
 }
 
 // stripe has the level's file system spread its files, if that is asked for. Without it they are slower and as good.

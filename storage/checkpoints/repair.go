@@ -346,7 +346,7 @@ func (r *repairer) lying(ctx context.Context, name string, e Epoch, want *ShardI
 			if info.Rank != want.Rank || info.Digest != want.Digest {
 				continue
 			}
-			info.Node = want.Node
+			info.Node, info.Layout = want.Node, want.Layout // packs do not repeat layouts
 			rerr := readBack(ctx, d, e, info)
 			if rerr == nil {
 				return info, nil

@@ -77,10 +77,12 @@ type Load struct {
 	Stop      bool     // try no older epoch: one of them is a device, of which that may not hold all objects
 
 	l      *Loader
-	sh     *storage.Shard
-	steps  []step         // of Apply, in order
-	undone []func() error // of Undo, last first
-	last   []func()       // of Finish
+	src    Source
+	sh     *storage.Shard   // this rank's; nil: there is none
+	later  map[*global]bool // read by Apply
+	steps  []step           // of Apply, in order
+	undone []func() error   // of Undo, last first
+	last   []func()         // of Finish
 }
 
 // step is a part of Apply.
@@ -91,11 +93,14 @@ type step struct {
 }
 
 // New makes a Load of nothing so far.
-func (l *Loader) New() *Load { return &Load{l: l} }
+func (l *Loader) New() *Load { return &Load{l: l, later: map[*global]bool{}} }
 
-// Read is the first step.
-func (a *Load) Read(ctx context.Context, sh *storage.Shard) error {
-	a.sh = sh
+// Read is the first step. An epoch of another number of ranks has no shard of this one, so it gives arrays and
+// replicated values alone.
+func (a *Load) Read(ctx context.Context, src Source) error {
+	if a.src, a.sh = src, src.Own(); a.sh == nil {
+		return a.arrays(ctx)
+	}
 	sizes := map[string]int64{}
 	for _, s := range a.sh.Sections() {
 		sizes[s.Name] = s.Size
@@ -119,10 +124,30 @@ func (a *Load) Read(ctx context.Context, sh *storage.Shard) error {
 		if r.isAbsent() {
 			continue
 		}
-		if err := a.region(ctx, r, entries[r.name]); err != nil {
+		e := entries[r.name]
+		if mem := a.sh.View(sectionData + r.name); mem != nil && e.inline == nil && r.isElsewhere() {
+			s, err := r.region.(*elsewhere).stageFrom(mem)
+			if err != nil {
+				return fmt.Errorf("restore %q: %w", r.name, err)
+			}
+			a.last = append(a.last, s.last)
+			a.l.Read(e.size)
+			continue
+		}
+		read := func(ctx context.Context, dst []byte) error { return a.fill(ctx, dst, e) }
+		verify := func(ctx context.Context) error {
+			if e.inline != nil {
+				return nil
+			}
+			return a.sh.Verify(ctx, sectionData+e.name)
+		}
+		if err := a.region(ctx, r, e.size, read, verify); err != nil {
 			return fmt.Errorf("restore %q: %w", r.name, err)
 		}
 		a.l.Read(entries[r.name].size)
+	}
+	if err := a.arrays(ctx); err != nil {
+		return err
 	}
 	a.l.Over(time.Now(), PartMemory)
 	for _, d := range a.l.p.devices {
@@ -171,7 +196,7 @@ func (a *Load) compare(entries map[string]entry, sizes map[string]int64) error {
 		}
 	}
 	for name, e := range entries {
-		if !p.names[name] || absent[name] {
+		if !p.names[name] || absent[name] || p.isGlobal(name) {
 			errs = append(errs, differ(name, e.kind, ""))
 		}
 	}
@@ -190,26 +215,25 @@ func deviceName(section string) (string, bool) {
 	return name, ok && name != "" && !strings.Contains(name, "/")
 }
 
-func (a *Load) region(ctx context.Context, r namedRegion, e entry) error {
-	if mem := a.sh.View(sectionData + r.name); mem != nil && e.inline == nil && r.isElsewhere() {
-		s, err := r.region.(*elsewhere).stageFrom(mem)
-		if err == nil {
-			a.last = append(a.last, s.last)
-		}
-		return err
-	}
-	s, err := r.stage(e.size)
+// region reads something of n bytes.
+func (a *Load) region(ctx context.Context, r namedRegion, n int64, read func(ctx context.Context, dst []byte) error,
+	verify func(ctx context.Context) error) error {
+	s, err := r.stage(n)
 	if err != nil {
 		return err
 	}
 	if s.live {
 		back := a.l.backup.save(s.dst)
 		if back == nil {
-			return a.postpone(ctx, r.name, s, e)
+			if err := verify(ctx); err != nil {
+				return err
+			}
+			a.postpone(r.name, s, read)
+			return nil
 		}
 		a.undone = append(a.undone, func() error { back(); return nil })
 	}
-	if err := a.fill(ctx, s.dst, e); err != nil {
+	if err := read(ctx, s.dst); err != nil {
 		return err
 	}
 	if s.check != nil {
@@ -247,18 +271,12 @@ func (a *Load) toApply(name string, s *staged) {
 	}, s.undo == nil})
 }
 
-// postpone is for memory whose contents there is no room to keep: the saved bytes are
-// verified now, and read when all ranks know theirs to be good.
-func (a *Load) postpone(ctx context.Context, name string, s *staged, e entry) error {
-	if e.inline == nil {
-		if err := a.sh.Verify(ctx, sectionData+e.name); err != nil {
-			return err
-		}
-	}
+// postpone is for memory whose contents there is no room to keep: the saved bytes were
+// verified, and are read when all ranks know theirs to be good.
+func (a *Load) postpone(name string, s *staged, read func(ctx context.Context, dst []byte) error) {
 	a.Fallible = true
-	a.steps = append(a.steps, step{name, func(ctx context.Context) error { return a.fill(ctx, s.dst, e) }, true})
+	a.steps = append(a.steps, step{name, func(ctx context.Context) error { return read(ctx, s.dst) }, true})
 	a.toApply(name, s)
-	return nil
 }
 
 func (a *Load) device(ctx context.Context, d Device, sizes map[string]int64) error {

@@ -23,6 +23,10 @@ type Protected struct {
 
 	log    *slog.Logger
 	hashes map[string]*deviceHashes // by device; nil: every chunk of a device is read each time
+
+	globals  []*global
+	replicas []*replica
+	Elastic  bool // each shard says what it has of global arrays, also if that is nothing
 }
 
 type namedRegion struct {
@@ -62,11 +66,8 @@ func (p *Protected) hashesOf(d Device, c *gpustate.Capture) *captureHashes {
 
 // Add protects x under name.
 func (p *Protected) Add(name string, x any) error {
-	switch {
-	case name == "" || strings.ContainsAny(name, "/\x00\n") || len(name) > 200:
-		return fmt.Errorf("a name has 1 to 200 bytes, none of them '/', newline or zero")
-	case p.names[name]:
-		return fmt.Errorf("the name is protected already; use each name once")
+	if err := p.free(name); err != nil {
+		return err
 	}
 	if dev, ok := x.(*gpustate.Device); ok {
 		if dev == nil {
@@ -84,6 +85,17 @@ func (p *Protected) Add(name string, x any) error {
 	return nil
 }
 
+// free says why a name cannot be taken.
+func (p *Protected) free(name string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "/\x00\n") || len(name) > 200:
+		return fmt.Errorf("a name has 1 to 200 bytes, none of them '/', newline or zero")
+	case p.names[name]:
+		return fmt.Errorf("the name is protected already; use each name once")
+	}
+	return nil
+}
+
 // Devices lists those that are protected.
 func (p *Protected) Devices() []Device { return p.devices }
 
@@ -97,6 +109,9 @@ func (p *Protected) Bytes() int64 {
 	}
 	for _, d := range p.devices {
 		n += roundUp(d.StateBytes())
+	}
+	for _, g := range p.globals {
+		n += roundUp(g.bytes())
 	}
 	return n
 }
@@ -112,9 +127,16 @@ func (p *Protected) Capture(ctx context.Context, mailbox func() ([]byte, error))
 	if err := p.captureMemory(s); err != nil {
 		return nil, errors.Join(err, s.Release())
 	}
+	arrays, err := p.captureArrays(s)
+	if err != nil {
+		return nil, errors.Join(err, s.Release())
+	}
 	mail, err := mailbox()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("capture mailbox: %w", err), s.Release())
+	}
+	if err := p.addLayout(s, arrays, mail); err != nil {
+		return nil, errors.Join(err, s.Release())
 	}
 	s.add(sectionMailbox, storage.Bytes(mail), int64(len(mail)))
 	return s, nil

@@ -82,13 +82,13 @@ func newRegion(x any) (region, error) {
 			return nil, fmt.Errorf("its elements, %v, have size 0, so a checkpoint would lose the length; protect "+
 				"the length instead", elem)
 		}
-		l, err := layout(v.Elem().Type().Elem())
+		l, err := typeLayout(v.Elem().Type().Elem())
 		if err != nil {
 			return nil, fmt.Errorf("%w; protect the elements that it points to, or make it a coordinated.State", err)
 		}
 		return &sliceRegion{v: v.Elem(), layout: l}, nil
 	}
-	l, err := layout(v.Elem().Type())
+	l, err := typeLayout(v.Elem().Type())
 	if err != nil {
 		return nil, fmt.Errorf("%w; protect what it points to, or make it a coordinated.State", err)
 	}
@@ -221,17 +221,17 @@ func (r *stateRegion) stage(n int64) (*staged, error) {
 	return s, nil
 }
 
-// layout describes a type by what its bytes mean: kinds, sizes and offsets.
+// typeLayout describes a type by what its bytes mean: kinds, sizes and offsets.
 // Two types with one layout may hold each other's bytes. It returns an error
 // for types whose bytes mean nothing outside this process.
-func layout(t reflect.Type) (string, error) {
+func typeLayout(t reflect.Type) (string, error) {
 	switch t.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
 		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
 		return t.Kind().String(), nil
 	case reflect.Array:
-		e, err := layout(t.Elem())
+		e, err := typeLayout(t.Elem())
 		return fmt.Sprintf("[%d]%s", t.Len(), e), err
 	case reflect.Struct:
 		return structLayout(t)
@@ -244,7 +244,7 @@ func structLayout(t reflect.Type) (string, error) {
 	b.WriteByte('{')
 	for i := range t.NumField() {
 		f := t.Field(i)
-		l, err := layout(f.Type)
+		l, err := typeLayout(f.Type)
 		if err != nil {
 			return "", fmt.Errorf("field %s: %w", f.Name, err)
 		}

@@ -36,3 +36,28 @@ func SavedIn(ctx context.Context, sh *storage.Shard) (map[string]Saved, error) {
 	}
 	return out, nil
 }
+
+// PerRank names what is protected per rank: what only the same number of ranks can restore.
+func (p *Protected) PerRank() (names []string) {
+	for _, r := range p.regions {
+		names = append(names, r.name)
+	}
+	for _, d := range p.devices {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// SavedPerRank names what a shard holds that was protected per rank.
+func (p *Protected) SavedPerRank(ctx context.Context, sh *storage.Shard) (names []string, err error) {
+	saved, err := SavedIn(ctx, sh)
+	for name := range saved {
+		names = append(names, name)
+	}
+	for _, s := range sh.Sections() {
+		if device, ok := deviceName(s.Name); ok {
+			names = append(names, device)
+		}
+	}
+	return names, err
+}

@@ -118,6 +118,23 @@ func (sh *Shard) Level() string {
 	return sh.copies[0].From.Name()
 }
 
+// Digest identifies what the shard says, as its manifest's entry does.
+func (sh *Shard) Digest() [16]byte {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.digest
+}
+
+// Rank is the shard's rank.
+func (sh *Shard) Rank() int { return sh.rank }
+
+// Layout is what the shard has of global arrays; nil: none.
+func (sh *Shard) Layout() *format.Layout {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.copies[0].At.Info.Layout
+}
+
 // Epoch is the shard's epoch.
 func (sh *Shard) Epoch() format.Epoch { return sh.epoch }
 

@@ -14,6 +14,9 @@ func FuzzDecoders(f *testing.F) {
 	f.Add((&Marker{Job: "j", Size: 2, Level: "local"}).Encode())
 	m := Manifest{Epoch: 1, Size: 1, Job: "j", Level: "local", Shards: []ShardInfo{{Pack: NoPack}}}
 	f.Add(m.Encode())
+	m.Shards[0].Layout = exampleLayout(0)
+	f.Add(m.Encode())
+	f.Add(append(make([]byte, RecordHead), append(encoded(f, exampleLayout(0)), 0, 0, 0, 0)...))
 	f.Add((&Ledger{Rank: 1, Node: "n", Levels: []LedgerLevel{{Name: LevelLocal, Keep: 2, KeepEvery: 10,
 		Epochs: []LedgerEpoch{{Epoch: 7, Files: []string{ShardName(1)}}, {Epoch: 8}}}, {Name: LevelGlobal}}}).Encode())
 	f.Add((&Kept{Epoch: 7, Name: "steady", Time: 1}).Encode())
@@ -31,6 +34,19 @@ func FuzzDecoders(f *testing.F) {
 			if m, err := DecodeManifest("f", sealed); err == nil && !bytes.Equal(m.Encode(), sealed) {
 				t.Error("manifest does not encode to itself")
 			}
+			sealed = sealVersion(KindManifest, versionLayouts, payload)
+			if m, err := DecodeManifest("f", sealed); err == nil {
+				if !bytes.Equal(m.Encode(), sealed) {
+					t.Error("manifest with layouts does not encode to itself")
+				}
+				m.Check()
+			}
+			if l, err := DecodeLayout("f", 0, payload); err == nil {
+				if b, err := l.Encode(); err == nil && !bytes.Equal(b, payload) {
+					t.Error("layout does not encode to itself")
+				}
+			}
+			sealed = SealRecord(kind, payload)
 			if x, err := DecodeIndex("f", sealed, 1<<20); err == nil {
 				if y, err := DecodeIndex("f", x.Encode(), 1<<20); err != nil || fmt.Sprint(x) != fmt.Sprint(y) {
 					t.Error("index does not encode to itself")

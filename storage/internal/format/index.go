@@ -310,5 +310,10 @@ func ChunksIn(x *Index, name string) []Chunk {
 	if !ok {
 		return nil
 	}
+	return x.ChunksOf(sec)
+}
+
+// ChunksOf are the chunks of a section.
+func (x *Index) ChunksOf(sec *Section) []Chunk {
 	return x.Chunks[sec.First : sec.First+int(ChunkCount(sec.Size, x.ChunkBytes))]
 }

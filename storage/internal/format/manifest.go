@@ -15,7 +15,8 @@ type Manifest struct {
 	Shards []ShardInfo // by rank
 }
 
-// Encode returns the sealed record.
+// Encode returns the sealed record. With layouts it is of a later version than without: readers of the first one
+// refuse it.
 func (m *Manifest) Encode() []byte {
 	var e Encoder
 	e.U64(uint64(m.Epoch))
@@ -27,12 +28,16 @@ func (m *Manifest) Encode() []byte {
 	for i := range m.Shards {
 		m.Shards[i].encode(&e)
 	}
-	return SealRecord(KindManifest, e.B)
+	if !m.HasLayouts() {
+		return SealRecord(KindManifest, e.B)
+	}
+	m.encodeLayouts(&e)
+	return sealVersion(KindManifest, versionLayouts, e.B)
 }
 
 // DecodeManifest opens what Manifest.Encode made, and checks that its fields can be.
 func DecodeManifest(file string, b []byte) (*Manifest, error) {
-	payload, n, err := openRecord(file, b, KindManifest)
+	payload, version, n, err := openVersion(file, b, KindManifest)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +61,14 @@ func DecodeManifest(file string, b []byte) (*Manifest, error) {
 		m.Shards[r].decode(d)
 		if m.Shards[r].Rank != r {
 			return bad(fmt.Sprintf("shard %d is of rank %d", r, m.Shards[r].Rank))
+		}
+	}
+	if version == versionLayouts {
+		if err := m.decodeLayouts(d); err != nil {
+			return bad(err.Error())
+		}
+		if !m.HasLayouts() {
+			d.Bad = true
 		}
 	}
 	if !d.Done() || n != len(b) {

@@ -67,9 +67,20 @@ func (k RecordKind) String() string {
 	return "unknown record"
 }
 
-// Version is the version of every record kind that this build writes, and
-// the newest that it reads.
-const Version = 1
+// Version is the version of records that this build writes, and the newest that it reads, but for manifests with
+// layouts, which are of versionLayouts.
+const (
+	Version        = 1
+	versionLayouts = 2
+)
+
+// newest is the newest version of a kind that this build reads.
+func (k RecordKind) newest() uint16 {
+	if k == KindManifest {
+		return versionLayouts
+	}
+	return Version
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -80,11 +91,13 @@ func CRC(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 func UpdateCRC(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
 
 // SealRecord wraps payload in an envelope.
-func SealRecord(kind RecordKind, payload []byte) []byte {
+func SealRecord(kind RecordKind, payload []byte) []byte { return sealVersion(kind, Version, payload) }
+
+func sealVersion(kind RecordKind, version uint16, payload []byte) []byte {
 	b := make([]byte, 0, len(payload)+RecordExtra)
 	b = append(b, recordMagic...)
 	b = binary.LittleEndian.AppendUint16(b, uint16(kind))
-	b = binary.LittleEndian.AppendUint16(b, Version)
+	b = binary.LittleEndian.AppendUint16(b, version)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
 	b = append(b, payload...)
 	return binary.LittleEndian.AppendUint32(b, CRC(b))
@@ -95,8 +108,14 @@ func SealRecord(kind RecordKind, payload []byte) []byte {
 // verified before the version and the payload are looked at: the envelope is
 // the same in all versions.
 func openRecord(file string, b []byte, kind RecordKind) (payload []byte, n int, err error) {
-	bad := func(length int, reason string) ([]byte, int, error) {
-		return nil, 0, &CorruptError{File: file, Len: int64(length), Reason: kind.String() + ": " + reason}
+	payload, _, n, err = openVersion(file, b, kind)
+	return payload, n, err
+}
+
+// openVersion is openRecord for a kind of which there are several versions.
+func openVersion(file string, b []byte, kind RecordKind) (payload []byte, version uint16, n int, err error) {
+	bad := func(length int, reason string) ([]byte, uint16, int, error) {
+		return nil, 0, 0, &CorruptError{File: file, Len: int64(length), Reason: kind.String() + ": " + reason}
 	}
 	if len(b) < RecordExtra {
 		return bad(len(b), "too short")
@@ -105,7 +124,7 @@ func openRecord(file string, b []byte, kind RecordKind) (payload []byte, n int, 
 		return bad(8, "wrong magic")
 	}
 	length := binary.LittleEndian.Uint32(b[12:])
-	version := binary.LittleEndian.Uint16(b[10:])
+	version = binary.LittleEndian.Uint16(b[10:])
 	total := int64(length) + RecordExtra
 	if total > int64(len(b)) {
 		return bad(RecordHead, "length beyond the end")
@@ -117,10 +136,10 @@ func openRecord(file string, b []byte, kind RecordKind) (payload []byte, n int, 
 	if have := RecordKind(binary.LittleEndian.Uint16(b[8:])); have != kind {
 		return bad(RecordHead, "is a "+have.String())
 	}
-	if version == 0 || version > Version {
-		return nil, 0, &VersionError{File: file, What: kind.String(), Have: int(version), Known: Version}
+	if version == 0 || version > kind.newest() {
+		return nil, 0, 0, &VersionError{File: file, What: kind.String(), Have: int(version), Known: int(kind.newest())}
 	}
-	return b[RecordHead : n-4], n, nil
+	return b[RecordHead : n-4], version, n, nil
 }
 
 // RecordLen is how long the record is that begins with RecordHead bytes of b; not ok if none does.

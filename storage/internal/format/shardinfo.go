@@ -21,6 +21,8 @@ type ShardInfo struct {
 	Origins []Epoch  // earlier epochs that hold some of its chunks
 	Pack    int      // number of the pack file, or NoPack
 	Base    int64    // where it starts in the pack file
+
+	Layout *Layout // what it has of global arrays; nil: none. Pack indices do not repeat it
 }
 
 const shardInfoMin = 4 + 2 + 8*3 + 16*2 + 4 + 8 + 4 + 4
@@ -63,13 +65,24 @@ func (i *ShardInfo) decode(d *Decoder) {
 func (i *ShardInfo) MarshalBinary() ([]byte, error) {
 	var e Encoder
 	i.encode(&e)
-	return e.B, nil
+	if i.Layout == nil {
+		return e.B, nil
+	}
+	b, err := i.Layout.Encode()
+	return append(e.B, b...), err
 }
 
 // UnmarshalBinary decodes what MarshalBinary made.
 func (i *ShardInfo) UnmarshalBinary(b []byte) error {
 	d := &Decoder{B: b}
 	i.decode(d)
+	if i.Layout = nil; !d.Bad && len(d.B) > 0 {
+		l, err := DecodeLayout("shard info", i.Rank, d.B)
+		if err != nil {
+			return err
+		}
+		i.Layout, d.B = l, nil
+	}
 	if !d.Done() {
 		return fmt.Errorf("shard info of %d bytes: %w", len(b), ErrCorrupt)
 	}

@@ -126,6 +126,9 @@ func (l *Bucket) Claim(want format.Marker) error {
 	return Fits(l, have, want)
 }
 
+// Remark makes the marker say another number of ranks: the job continues with it.
+func (l *Bucket) Remark(want format.Marker) error { return l.replace(format.MarkerName, want.Encode()) }
+
 // KeepMarked puts the job marker back where it has gone.
 func (l *Bucket) KeepMarked(want format.Marker) error {
 	_, err := l.b.Head(context.Background(), format.MarkerName)

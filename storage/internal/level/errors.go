@@ -90,7 +90,7 @@ type SizeError struct {
 // Error gives both numbers of ranks.
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("level %s %s holds checkpoints of %d ranks, this job has %d: start it with %d "+
-		"ranks, or give it an empty directory to start over",
+		"ranks (or any number, with Options.Elastic), or give it an empty directory to start over",
 		e.Level, kindOf(e.Dir), e.Have, e.Want, e.Have)
 }
 

@@ -27,6 +27,8 @@ type Level interface {
 	ClearTemps() error
 	// Claim makes the place this job's, or refuses it (*JobError, *SizeError, *DirError). Ranks race to be the first.
 	Claim(want format.Marker) error
+	// Remark makes the marker say another number of ranks: the job continues with it.
+	Remark(want format.Marker) error
 	// KeepMarked is Claim for a place that has lost its marker, and only then.
 	KeepMarked(want format.Marker) error
 	// ReadMarker reads whose checkpoints lie there.

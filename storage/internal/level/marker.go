@@ -32,6 +32,11 @@ func (d *Dir) Claim(want format.Marker) error {
 	return d.unusableIf(d.fs.SyncDir(d.path))
 }
 
+// Remark makes the marker say another number of ranks: the job continues with it.
+func (d *Dir) Remark(want format.Marker) error {
+	return d.unusableIf(d.replaceDurably(format.MarkerName, want.Encode()))
+}
+
 // allOf says whether the epochs in a place whose marker is damaged are all of the job and level, and there is one.
 func allOf(l Epochs, want format.Marker) bool {
 	epochs, err := l.Epochs()

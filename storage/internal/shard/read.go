@@ -96,6 +96,10 @@ func (x *Extent) Index(e format.Epoch, rank int) (*format.Index, error) {
 		return nil, &format.CorruptError{File: x.Name, Off: x.Base + f.IndexOff, Len: f.IndexLen,
 			Reason: "content is not what was committed"}
 	}
+	if !x.Info.Agrees(idx) {
+		return nil, &format.CorruptError{File: x.Name, Off: x.Base + f.IndexOff, Len: f.IndexLen,
+			Reason: "the layout of its arrays is not that of the manifest"}
+	}
 	return idx, nil
 }
 
@@ -311,7 +315,27 @@ func OpenFile(file string, f vfs.File) (*Copy, error) {
 		Digest: idx.Content(), Index: foot.IndexHash, Origins: idx.Origins(), Pack: format.NoPack,
 	}
 	x := &Extent{ReaderAt: f, Closer: f, Name: file, N: n, Info: info}
-	return &Copy{At: x, Index: idx, Other: map[format.Epoch]*Extent{}}, nil
+	c := &Copy{At: x, Index: idx, Other: map[format.Epoch]*Extent{}}
+	x.Info.Layout, err = c.layout()
+	return c, err
+}
+
+// layout reads what the shard itself says of its arrays.
+func (c *Copy) layout() (*format.Layout, error) {
+	sec, ok := c.Index.Section(format.LayoutSection)
+	if !ok {
+		return nil, nil
+	}
+	for i := range c.Index.ChunksOf(sec) {
+		if chunk := &c.Index.ChunksOf(sec)[i]; chunk.Origin != c.Index.Epoch {
+			return nil, c.At.corrupt(chunk, "the layout of the arrays is said to be in another shard")
+		}
+	}
+	b, err := layoutBytes(sec.Size, func(b []byte) error { return c.ReadSection(format.LayoutSection, b, 0) })
+	if err != nil {
+		return nil, err
+	}
+	return format.DecodeLayout(c.At.Name, c.Index.Rank, b)
 }
 
 // ReadSection reads a range of a section, verified.

@@ -30,6 +30,15 @@ type Spec struct {
 	Room     int64  // length that the shard is to have, whole pages; 0: what it needs
 }
 
+// earlier is the chunks that an earlier shard has for a section. The layout lies in every shard itself, so that
+// whoever finds one without its manifest can read it.
+func (p *Spec) earlier(section string) []format.Chunk {
+	if section == format.LayoutSection {
+		return nil
+	}
+	return format.ChunksIn(p.Base, section)
+}
+
 // shardWriter writes the bytes of one shard, in one pass over the sections.
 type shardWriter struct {
 	w     *Writer
@@ -38,6 +47,7 @@ type shardWriter struct {
 	idx   format.Index
 	pack  format.Compressor
 
+	layout *format.Layout // what the section of that name says
 	trial  compressTrial
 	tooOld format.Epoch // chunks of this epoch and earlier ones are not referred to
 	base   [16]byte     // digest of the earlier shard, once a source is asked about it
@@ -100,7 +110,7 @@ func (s *shardWriter) end() (format.ShardInfo, error) {
 		Rank: s.idx.Rank, Node: s.spec.Head.Node,
 		Bytes: s.idx.Bytes(), Stored: s.idx.Owned(), ShardBytes: f.ShardLen,
 		Digest: s.idx.Content(), Index: f.IndexHash, Origins: s.idx.Origins(),
-		Pack: format.NoPack,
+		Pack: format.NoPack, Layout: s.layout,
 	}, nil
 }
 
@@ -118,7 +128,29 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 	if err := s.pieces(ctx, sec); err != nil {
 		return fmt.Errorf("section %q: %w", sec.Name, err)
 	}
+	if sec.Name == format.LayoutSection {
+		return s.noteLayout(sec)
+	}
 	return nil
+}
+
+// noteLayout reads the section that says what the shard has of global arrays, for the manifest.
+func (s *shardWriter) noteLayout(sec *Section) error {
+	b, err := layoutBytes(sec.Size, func(b []byte) error { return readSource(sec.Source, b, 0) })
+	if err == nil {
+		s.layout, err = format.DecodeLayout(s.spec.FileName(), s.idx.Rank, b)
+	}
+	return err
+}
+
+// layoutBytes reads a section of that many bytes, if it may be so long.
+func layoutBytes(size int64, read func(b []byte) error) ([]byte, error) {
+	if size > format.MaxLayoutBytes {
+		return nil, &format.LimitError{What: "bytes of section " + format.LayoutSection, Have: size,
+			Most: format.MaxLayoutBytes, Remedy: "declare fewer, larger blocks"}
+	}
+	b := make([]byte, size)
+	return b, read(b)
 }
 
 // pieces cuts a section into blocks. Where the source knows its chunks, those
@@ -126,7 +158,7 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 func (s *shardWriter) pieces(ctx context.Context, sec *Section) error {
 	const perBlock = BlockBytes / format.ChunkBytes
 	n := int(format.ChunkCount(sec.Size, format.ChunkBytes))
-	old := format.PadChunks(format.ChunksIn(s.spec.Base, sec.Name), n)
+	old := format.PadChunks(s.spec.earlier(sec.Name), n)
 	known := format.PadChunks(knownChunks(sec), n)
 	wanted := format.PadChunks(format.ChunksIn(s.spec.Wanted, sec.Name), n)
 	claimed := s.claims(sec, old)
@@ -399,7 +431,7 @@ func (p *Spec) RoomNeeded() (int64, error) {
 		if sec.Size >= pageSections {
 			at = wholePages(at)
 		}
-		old := format.PadChunks(format.ChunksIn(p.Base, sec.Name), len(want))
+		old := format.PadChunks(p.earlier(sec.Name), len(want))
 		for k := range want {
 			if c := &want[k]; c.Codec != format.CodecZero && !old[k].Holds(c.Hash, c.Length, tooOld) {
 				at += int64(c.Length)

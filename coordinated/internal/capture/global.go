@@ -1,0 +1,235 @@
+package capture
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/layout"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/zeebo/xxh3"
+)
+
+// sectionArray and a name is the section with the elements that a rank has of a global array: its parts one after the
+// other, each as a dense array, row-major, without ghosts.
+const sectionArray = "array/"
+
+// A Block is what a rank has of a global array, and where it lies in the memory that the program gave.
+type Block struct {
+	Part layout.Part
+	At   layout.Place // of the first element of the part
+}
+
+// global is an array that all ranks have a share of.
+type global struct {
+	local  layout.Local
+	blocks []Block
+	slice  *sliceRegion
+}
+
+// replica is a value that is the same on all ranks.
+type replica struct {
+	namedRegion
+	first bool // this rank stores it however large it is
+}
+
+// AddGlobal protects this rank's share of an array. x is a pointer to a slice of fixed-size elements, which keeps its
+// length.
+func (p *Protected) AddGlobal(name string, dims []int64, blocks []Block, x any) error {
+	if err := p.free(name); err != nil {
+		return err
+	}
+	r, err := newRegion(x)
+	if err != nil {
+		return err
+	}
+	slice, ok := r.(*sliceRegion)
+	if !ok {
+		return fmt.Errorf("memory of a global array is a slice; pass a pointer to it")
+	}
+	g := &global{blocks: blocks, slice: slice, local: layout.Local{Array: layout.Array{Name: name, Type: slice.layout,
+		Elem: slice.elem(), Dims: dims, Kind: layout.Divided, Section: sectionArray + name}}}
+	for i := range blocks {
+		g.local.Parts = append(g.local.Parts, blocks[i].Part)
+	}
+	if err := g.local.Fits(-1); err != nil {
+		return err
+	}
+	if err := g.inMemory(); err != nil {
+		return err
+	}
+	if err := g.apart(); err != nil {
+		return err
+	}
+	p.globals, p.names[name] = append(p.globals, g), true
+	return nil
+}
+
+// AddReplicated protects a value that is the same on all ranks; first says that this is the rank that stores it.
+func (p *Protected) AddReplicated(name string, x any, first bool) error {
+	if err := p.free(name); err != nil {
+		return err
+	}
+	r, err := newRegion(x)
+	if err != nil {
+		return err
+	}
+	p.replicas, p.names[name] = append(p.replicas, &replica{namedRegion{name, r}, first}), true
+	return nil
+}
+
+// isGlobal says whether a name is that of an array or of a replicated value.
+func (p *Protected) isGlobal(name string) bool {
+	return slices.ContainsFunc(p.globals, func(g *global) bool { return g.local.Name == name }) ||
+		slices.ContainsFunc(p.replicas, func(r *replica) bool { return r.name == name })
+}
+
+// inMemory makes sure that the blocks lie in the slice as it is now.
+func (g *global) inMemory() error {
+	have := int64(g.slice.v.Len())
+	for i := range g.blocks {
+		b := &g.blocks[i]
+		last := b.At.Base
+		for d, n := range b.Part.Shape() {
+			last += (n - 1) * b.At.Stride[d]
+		}
+		if b.At.Base < 0 || last >= have {
+			return fmt.Errorf("block %d takes the elements %d to %d of the memory, which has %d: make the slice "+
+				"longer, or correct offset and pitch", i, b.At.Base, last, have)
+		}
+	}
+	return nil
+}
+
+// apart makes sure that no two elements have one place in memory: a restore would write both there.
+func (g *global) apart() error {
+	if len(g.blocks) < 2 {
+		return nil // its pitch keeps rows apart
+	}
+	type run struct{ from, n int64 }
+	var runs []run
+	err := g.each(func(from, _, n int64) error {
+		if runs = append(runs, run{from, n}); len(runs) > layout.MaxSpans {
+			return &layout.LimitError{Runs: int64(len(runs))}
+		}
+		return nil
+	})
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.from, b.from) })
+	for i := 1; i < len(runs) && err == nil; i++ {
+		if runs[i-1].from+runs[i-1].n > runs[i].from {
+			err = fmt.Errorf("two blocks take element %d of the memory; give each its own offset", runs[i].from)
+		}
+	}
+	return err
+}
+
+// each visits the rank's elements as runs that lie together in memory and in the section, which has the parts one after
+// the other.
+func (g *global) each(visit func(mem, dense, n int64) error) error {
+	base := int64(0)
+	for i := range g.blocks {
+		part := &g.blocks[i].Part
+		err := layout.Meet(part, layout.Dense(part, base), part, g.blocks[i].At,
+			func(dense, mem, n int64) error { return visit(mem, dense, n) })
+		if err != nil {
+			return err
+		}
+		base += part.Elems()
+	}
+	return nil
+}
+
+func (g *global) bytes() int64 { return g.local.Elems() * g.local.Elem }
+
+// gatherJob is how long a run is, in bytes, that is worth a job of its own.
+const gatherJob = 64 << 10
+
+// gather copies the rank's elements to dst; the jobs are left to do.
+func (g *global) gather(dst []byte) (jobs []copyJob, err error) {
+	if err := g.inMemory(); err != nil {
+		return nil, err
+	}
+	mem, size := g.slice.mem(), g.local.Elem
+	err = g.each(func(from, to, n int64) error {
+		j := copyJob{dst[to*size : (to+n)*size], mem[from*size : (from+n)*size]}
+		if n*size >= gatherJob {
+			jobs = append(jobs, j)
+		} else {
+			copy(j.dst, j.src)
+		}
+		return nil
+	})
+	return jobs, err
+}
+
+// captureArrays copies what is global, and says what there is of it.
+func (p *Protected) captureArrays(s *Snapshot) (list []layout.Local, err error) {
+	var jobs []copyJob
+	for _, g := range p.globals {
+		dst := p.pool.alloc(int(g.bytes()))
+		if dst == nil {
+			dst = make([]byte, g.bytes())
+		}
+		more, err := g.gather(dst)
+		if err != nil {
+			return nil, fmt.Errorf("capture %q: %w", g.local.Name, err)
+		}
+		jobs = append(jobs, more...)
+		s.add(g.local.Section, storage.Bytes(dst), int64(len(dst)))
+		list = append(list, g.local)
+	}
+	copyAll(jobs, p.workers)
+	for _, r := range p.replicas {
+		b, fresh, err := r.view()
+		if err != nil {
+			return nil, fmt.Errorf("capture %q: %w", r.name, err)
+		}
+		if !fresh {
+			b = slices.Clone(b)
+		}
+		l := layout.Local{Array: layout.Array{Name: r.name, Type: r.kind(), Elem: 1, Dims: []int64{int64(len(b))},
+			Kind: layout.Replicated, Section: sectionArray + r.name}, Sum: xxh3.Hash128(b).Bytes()}
+		if (r.first || len(b) < inlineBytes) && len(b) > 0 {
+			l.Parts = []layout.Part{layout.Box([]int64{0}, l.Dims)}
+			s.add(l.Section, storage.Bytes(b), int64(len(b)))
+		}
+		list = append(list, l)
+	}
+	return list, nil
+}
+
+// addLayout says in the snapshot what there is of global arrays.
+func (p *Protected) addLayout(s *Snapshot, list []layout.Local, mail []byte) error {
+	if len(list) == 0 && !p.Elastic {
+		return nil
+	}
+	quiet, err := isQuiet(mail)
+	if err != nil {
+		return fmt.Errorf("capture mailbox: %w", err)
+	}
+	l := storage.Layout{Quiet: quiet, PerRank: len(p.regions)+len(p.devices) > 0, Arrays: list}
+	b, err := l.Encode()
+	if err != nil {
+		return fmt.Errorf("capture layouts: %w", err)
+	}
+	s.add(storage.LayoutSection, storage.Bytes(b), int64(len(b)))
+	return nil
+}
+
+// isQuiet says whether a record of the mailbox has no message and no receive.
+func isQuiet(mail []byte) (bool, error) {
+	if len(mail) < 8 {
+		return false, fmt.Errorf("record of %d bytes", len(mail))
+	}
+	n := binary.LittleEndian.Uint64(mail)
+	if n > uint64(len(mail)-8) {
+		return false, fmt.Errorf("description of %d bytes in a record of %d", n, len(mail))
+	}
+	var d struct{ Boxes, Receives []json.RawMessage }
+	if err := json.Unmarshal(mail[8:8+n], &d); err != nil {
+		return false, err
+	}
+	return len(d.Boxes) == 0 && len(d.Receives) == 0, nil
+}

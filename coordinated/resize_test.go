@@ -1,0 +1,422 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+)
+
+// division is a way to divide the arrays of a program, by the number of ranks.
+type division struct {
+	name string
+	dims []int
+	of   func(dims []int, ranks, rank int) Array
+}
+
+var divisions = []division{
+	{"rows", []int{13, 4}, func(dims []int, ranks, rank int) Array { return Block(dims, []int{ranks, 1}, rank) }},
+	{"columns with ghosts", []int{5, 11}, func(dims []int, ranks, rank int) Array {
+		return Block(dims, []int{1, ranks}, rank).Ghosts(2, 1)
+	}},
+	{"cyclic", []int{29}, func(dims []int, ranks, rank int) Array {
+		return BlockCyclic(dims, []int{ranks}, []int{1}, rank)
+	}},
+	{"block-cyclic", []int{17, 19}, func(dims []int, ranks, rank int) Array {
+		return BlockCyclic(dims, gridOf(ranks), []int{3, 2}, rank)
+	}},
+	{"blocks in three dimensions", []int{6, 7, 5}, func(dims []int, ranks, rank int) Array {
+		return Block(dims, append(gridOf(ranks), 1), rank).Ghosts(1, 0, 2)
+	}},
+	{"variable", []int{40}, func(_ []int, ranks, rank int) Array {
+		lengths := make([]int, ranks)
+		for i := range 40 {
+			lengths[i*i%ranks]++
+		}
+		return Variable(lengths, rank)
+	}},
+	{"several boxes", []int{9, 8}, func(dims []int, ranks, rank int) Array {
+		a := Array{Dims: dims}
+		at := 3 // rows, dealt out in turn, each at its own place in memory
+		for r := rank; r < dims[0]; r += ranks {
+			a.Boxes = append(a.Boxes, Box{Start: []int{r, 0}, Count: []int{1, 8}, Offset: at})
+			at += 11
+		}
+		return a
+	}},
+}
+
+// gridOf is a grid of two dimensions.
+func gridOf(ranks int) []int {
+	for p := 2; p*p <= ranks; p++ {
+		if ranks%p == 0 {
+			return []int{p, ranks / p}
+		}
+	}
+	return []int{1, ranks}
+}
+
+// value is what the element at a place of array i holds after some steps: that of the program of one rank.
+func value(i int, point []int64, step int) float64 {
+	v := float64(i*1000 + step*7)
+	for _, x := range point {
+		v = v*31 + float64(x)
+	}
+	return v
+}
+
+// share is one rank's part of an array.
+type share struct {
+	array Array
+	mem   []float64
+}
+
+func newShare(d *division, ranks, rank int) *share {
+	s := &share{array: d.of(d.dims, ranks, rank)}
+	s.mem = make([]float64, s.array.Len()+11*len(s.array.Boxes)+3)
+	for i := range s.mem {
+		s.mem[i] = -1 // ghosts, and what is in no box
+	}
+	return s
+}
+
+// each visits the rank's elements one by one, and where they lie in memory.
+func (s *share) each(visit func(point []int64, at int)) {
+	for i := range s.array.Boxes {
+		b, err := s.array.Boxes[i].block(len(s.array.Dims))
+		if err != nil {
+			panic(err)
+		}
+		point := make([]int64, len(s.array.Dims))
+		var walk func(d int, at int64)
+		walk = func(d int, at int64) {
+			if d == len(point) {
+				visit(point, int(at))
+				return
+			}
+			local := int64(0)
+			for _, span := range b.Part.Spans[d] {
+				for t := range span.Times {
+					for k := range span.Count {
+						point[d] = span.Start + t*span.Stride + k
+						walk(d+1, at+local*b.At.Stride[d])
+						local++
+					}
+				}
+			}
+		}
+		walk(0, b.At.Base)
+	}
+}
+
+// elastic is a program that works on all divisions. It runs up to a step, and stops after a checkpoint.
+type elastic struct {
+	until    int
+	start    int // where it has to continue; 0: a first start
+	bad      func(s *share, rank int)
+	plain    bool // it protects a value per rank, too
+	restored atomic.Int64
+}
+
+func (p *elastic) run(opt Options) func(*mpiwrap.Comm) error {
+	opt.Elastic = true
+	return func(world *mpiwrap.Comm) error {
+		ctx := context.Background()
+		ck, err := Open(ctx, world, opt)
+		if err != nil {
+			return err
+		}
+		if err := p.body(ctx, world, ck); err != nil && !errors.Is(err, ErrStop) {
+			ck.Abort(err)
+			return err
+		}
+		return ck.Close()
+	}
+}
+
+func (p *elastic) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer) error {
+	var shares []*share
+	step, note := 0, []byte(strings.Repeat("the same everywhere ", 5000))
+	err := errors.Join(ck.ProtectReplicated("step", &step), ck.ProtectReplicated("note", &note))
+	for i := range divisions {
+		s := newShare(&divisions[i], world.Size(), world.Rank())
+		if p.bad != nil && i == 3 {
+			p.bad(s, world.Rank())
+		}
+		shares = append(shares, s)
+		err = errors.Join(err, ck.ProtectGlobal(fmt.Sprint("u", i), s.array, &s.mem))
+	}
+	own := world.Rank()
+	if p.plain {
+		err = errors.Join(err, ck.Protect("own", &own))
+	}
+	if err != nil {
+		return err
+	}
+	if p.start > 0 {
+		note = nil
+	}
+	restored, err := ck.Restore(ctx)
+	if err != nil {
+		return err
+	}
+	if restored {
+		p.restored.Add(1)
+	}
+	if restored != (p.start > 0) || step != p.start || len(note) != 100_000 {
+		return fmt.Errorf("restored %v, step %d, want step %d; note of %d bytes", restored, step, p.start, len(note))
+	}
+	for {
+		if err := p.check(shares, step); err != nil || step == p.until {
+			return err
+		}
+		step++
+		for i, s := range shares {
+			s.each(func(point []int64, at int) { s.mem[at] = value(i, point, step) })
+		}
+		if step == p.until && world.Rank() == step%world.Size() {
+			if err := ck.RequestStop(ctx); err != nil {
+				return err
+			}
+		}
+		if step == p.until {
+			if err := world.Barrier(); err != nil {
+				return err
+			}
+		}
+		if err := ck.Point(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// check compares what a rank has with the program of one rank: every element, and what is no element.
+func (p *elastic) check(shares []*share, step int) error {
+	for i, s := range shares {
+		want := make([]float64, len(s.mem))
+		for k := range want {
+			want[k] = -1
+		}
+		if step > 0 {
+			s.each(func(point []int64, at int) { want[at] = value(i, point, step) })
+		} else {
+			s.each(func(_ []int64, at int) { want[at] = -1 })
+		}
+		if !slices.Equal(s.mem, want) {
+			return fmt.Errorf("%s at step %d: got %v, want %v", divisions[i].name, step, s.mem, want)
+		}
+	}
+	return nil
+}
+
+func runElastic(t *testing.T, ranks int, opt Options, p *elastic) error {
+	t.Helper()
+	err := mpitest.NewWorld(ranks, mpitest.Options{Seed: uint64(ranks)}).Run(p.run(opt))
+	if errors.Is(err, ErrStop) {
+		err = nil
+	}
+	return err
+}
+
+// resizeAll has TestResize take all pairs of numbers of ranks up to eight; without it each number is with one other.
+var resizeAll = flag.Bool("resize-all", false, "TestResize takes all pairs; make soak does")
+
+// TestResize stops a program on P ranks and continues it on Q, then on P again: every element of every division is
+// that of the program of one rank, and nothing else in memory changes. Every other job has a local directory alone.
+func TestResize(t *testing.T) {
+	for p := 1; p <= 8; p++ {
+		for q := 1; q <= 8; q++ {
+			if !*resizeAll && q != 1+(3*p+1)%8 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%d to %d", p, q), func(t *testing.T) {
+				opt := testOptions(t)
+				if opt.Keep = 2; (p+q)%2 > 0 {
+					opt.Global = ""
+				}
+				for i, ranks := range []int{p, q, p} {
+					run := &elastic{until: 2 * (i + 1), start: 2 * i}
+					if err := runElastic(t, ranks, opt, run); err != nil {
+						t.Fatalf("start %d on %d ranks: %v", i, ranks, err)
+					}
+					if want := int64(min(i, 1) * ranks); run.restored.Load() != want {
+						t.Fatalf("start %d: %d ranks restored, want %d", i, run.restored.Load(), want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// firstElastic writes an epoch on two ranks.
+func firstElastic(t *testing.T, opt Options, p *elastic) error {
+	t.Helper()
+	p.until = 2
+	return runElastic(t, 2, opt, p)
+}
+
+// TestResizeRefused: what stands in the way of another number of ranks is named; the same number continues.
+func TestResizeRefused(t *testing.T) {
+	testOptions := func(t *testing.T) Options {
+		o := testOptions(t)
+		o.OnLost = func(*LostError) {}
+		return o
+	}
+	t.Run("per rank in the epoch", func(t *testing.T) {
+		opt := testOptions(t)
+		if err := firstElastic(t, opt, &elastic{plain: true}); err != nil {
+			t.Fatal(err)
+		}
+		err := runElastic(t, 3, opt, &elastic{until: 4, start: 2})
+		for _, part := range []string{"written by 2 ranks", "cannot be restored by 3", `"own" is protected per rank`} {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("got %v, want %q in it", err, part)
+			}
+		}
+		if err := runElastic(t, 2, opt, &elastic{until: 4, start: 2, plain: true}); err != nil {
+			t.Errorf("the same number of ranks: %v", err)
+		}
+	})
+	t.Run("per rank now", func(t *testing.T) {
+		opt := testOptions(t)
+		if err := firstElastic(t, opt, &elastic{}); err != nil {
+			t.Fatal(err)
+		}
+		err := runElastic(t, 1, opt, &elastic{until: 4, start: 2, plain: true})
+		if err == nil || !strings.Contains(err.Error(), `"own" is protected per rank`) {
+			t.Errorf("got %v, want the name", err)
+		}
+	})
+	t.Run("not elastic", func(t *testing.T) {
+		opt := testOptions(t)
+		if err := firstElastic(t, opt, &elastic{}); err != nil {
+			t.Fatal(err)
+		}
+		err := mpitest.NewWorld(3, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+			ck, err := Open(context.Background(), world, opt)
+			if err == nil {
+				ck.Abort(err)
+			}
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "holds checkpoints of 2 ranks, this job has 3") ||
+			!strings.Contains(err.Error(), "Options.Elastic") {
+			t.Errorf("got %v, want both numbers and the remedy", err)
+		}
+	})
+}
+
+// TestWrongSharesFail: ranks that leave a hole or own elements twice get no checkpoint, and the error names the
+// array, the box and the ranks.
+func TestWrongSharesFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		bad  func(s *share, rank int)
+		want string
+	}{
+		"hole": {func(s *share, rank int) {
+			if rank == 1 {
+				s.array.Boxes = nil
+			}
+		}, `array "u3" has a hole: no rank owns [0:17,`},
+		"twice": {func(s *share, rank int) {
+			if rank == 1 {
+				s.array.Boxes = []Box{{Start: []int{0, 0}, Count: []int{17, 19}}}
+				s.mem = make([]float64, 17*19)
+			}
+		}, `array "u3" overlaps: rank 0 and rank 1 both own [0:`},
+		"dimensions": {func(s *share, rank int) {
+			if rank == 1 {
+				s.array.Dims = []int{17, 20}
+			}
+		}, `array "u3": its dimensions differs: [17 19] at rank 0, [17 20] at rank 1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opt := testOptions(t)
+			var failed atomic.Pointer[string]
+			err := mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+				ctx := context.Background()
+				o := opt
+				o.Elastic = true
+				ck, err := Open(ctx, world, o)
+				if err != nil {
+					return err
+				}
+				s := newShare(&divisions[3], 2, world.Rank())
+				c.bad(s, world.Rank())
+				if err := ck.ProtectGlobal("u3", s.array, &s.mem); err != nil {
+					return err
+				}
+				if _, err := ck.Restore(ctx); err != nil {
+					return err
+				}
+				if world.Rank() == 0 {
+					if err := ck.Request(ctx); err != nil {
+						return err
+					}
+				}
+				for len(ck.Stats().Epochs) == 0 || ck.Stats().Epochs[0].Err == nil {
+					if err := ck.Point(ctx); err != nil {
+						return err
+					}
+					time.Sleep(time.Millisecond)
+				}
+				text := ck.Stats().Epochs[0].Err.Error()
+				failed.Store(&text)
+				if len(ck.Stats().Epochs[0].Durable) > 0 {
+					t.Errorf("the epoch is at a level: %+v", ck.Stats().Epochs[0])
+				}
+				return ck.Close()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := *failed.Load(); !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q in it", got, c.want)
+			}
+		})
+	}
+}
+
+// TestReplicasAreCompared: a replicated value that differs fails the checkpoint.
+func TestReplicasAreCompared(t *testing.T) {
+	opt := testOptions(t)
+	opt.Elastic = true
+	err := mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
+		ctx := context.Background()
+		ck, err := Open(ctx, world, opt)
+		if err != nil {
+			return err
+		}
+		x := world.Rank()
+		if err := ck.ProtectReplicated("x", &x); err != nil {
+			return err
+		}
+		if _, err := ck.Restore(ctx); err != nil {
+			return err
+		}
+		if err := ck.Request(ctx); err != nil {
+			return err
+		}
+		for len(ck.Stats().Epochs) == 0 || ck.Stats().Epochs[0].Err == nil {
+			if err := ck.Point(ctx); err != nil {
+				return err
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if got := ck.Stats().Epochs[0].Err.Error(); !strings.Contains(got, `array "x": its replicated value differs`) {
+			t.Errorf("got %q", got)
+		}
+		return ck.Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,339 @@
+package format
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/layout"
+)
+
+// Layout is what one rank's shard has of global arrays: the section LayoutSection says it, and the manifest
+// repeats it.
+type Layout struct {
+	Quiet   bool // no message waits in the rank's mailbox, and no receive of it is pending
+	PerRank bool // the shard has other state, too, which makes sense for a rank of this number only
+	Arrays  []layout.Local
+}
+
+// LayoutSection is the name of the section of a shard that has its Layout.
+const LayoutSection = "layout"
+
+const (
+	layoutMagic   = "HFLY"
+	layoutVersion = 1
+
+	// MaxLayoutBytes bounds the layout of one rank.
+	MaxLayoutBytes = 16 << 20
+
+	arrayMin = 2*3 + 4 + 1 + 1 + 8 // of an array's description
+	localMin = 16 + 4              // of what a rank has of it
+	spanLen  = 4 * 8
+
+	hasLayout = 1 << 0 // flags of a rank
+	isQuiet   = 1 << 1
+	isPerRank = 1 << 2
+	allFlags  = hasLayout | isQuiet | isPerRank
+)
+
+// Encode makes the contents of the section.
+func (l *Layout) Encode() ([]byte, error) {
+	var e Encoder
+	e.B = append(e.B, layoutMagic...)
+	e.u16(layoutVersion)
+	e.U8(l.flags())
+	e.U32(uint32(len(l.Arrays)))
+	for i := range l.Arrays {
+		x := &l.Arrays[i]
+		if len(x.Name) > MaxNameLen || len(x.Type) > MaxNameLen || len(x.Section) > MaxNameLen {
+			return nil, &LimitError{What: "length of the name or type of an array",
+				Have: int64(max(len(x.Name), len(x.Type))), Most: MaxNameLen, Remedy: "give it a shorter name"}
+		}
+		encodeArray(&e, &x.Array)
+		encodeLocal(&e, x)
+	}
+	if len(e.B) > MaxLayoutBytes {
+		return nil, &LimitError{What: "bytes of the layouts of a rank", Have: int64(len(e.B)), Most: MaxLayoutBytes,
+			Remedy: "declare fewer, larger blocks"}
+	}
+	return e.B, nil
+}
+
+func (l *Layout) flags() uint8 {
+	flags := uint8(hasLayout)
+	if l.Quiet {
+		flags |= isQuiet
+	}
+	if l.PerRank {
+		flags |= isPerRank
+	}
+	return flags
+}
+
+// fromFlags is a Layout with the flags; not ok if these cannot be.
+func fromFlags(flags uint8) (l *Layout, ok bool) {
+	l = &Layout{Quiet: flags&isQuiet != 0, PerRank: flags&isPerRank != 0}
+	return l, flags&hasLayout != 0 && flags&^allFlags == 0
+}
+
+// DecodeLayout reads what Encode made for a rank.
+func DecodeLayout(file string, rank int, b []byte) (*Layout, error) {
+	bad := func(reason string) (*Layout, error) {
+		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "section " + LayoutSection + ": " + reason}
+	}
+	d := &Decoder{B: b}
+	if string(d.take(len(layoutMagic))) != layoutMagic {
+		return bad("wrong magic")
+	}
+	if v := d.u16(); !d.Bad && v != layoutVersion {
+		return nil, &VersionError{File: file, What: "section " + LayoutSection, Have: int(v), Known: layoutVersion}
+	}
+	l, ok := fromFlags(d.U8())
+	for range d.Count(arrayMin + localMin) {
+		x := layout.Local{Array: decodeArray(d)}
+		if err := decodeLocal(d, &x, rank); err != nil {
+			return bad(err.Error())
+		}
+		l.Arrays = append(l.Arrays, x)
+	}
+	if !d.Done() || !ok {
+		return bad("fields do not fit the length")
+	}
+	return l, l.distinct(file)
+}
+
+// distinct makes sure that no two arrays of a rank have one name.
+func (l *Layout) distinct(file string) error {
+	seen := map[string]bool{}
+	for i := range l.Arrays {
+		if seen[l.Arrays[i].Name] {
+			return &CorruptError{File: file, Reason: fmt.Sprintf("two arrays are named %q", l.Arrays[i].Name)}
+		}
+		seen[l.Arrays[i].Name] = true
+	}
+	return nil
+}
+
+func encodeArray(e *Encoder, a *layout.Array) {
+	e.Str(a.Name)
+	e.Str(a.Type)
+	e.Str(a.Section)
+	e.U32(uint32(a.Elem))
+	e.U8(uint8(a.Kind))
+	e.U8(uint8(len(a.Dims)))
+	for _, d := range a.Dims {
+		e.U64(uint64(d))
+	}
+}
+
+func decodeArray(d *Decoder) layout.Array {
+	a := layout.Array{Name: d.Str(), Type: d.Str(), Section: d.Str(), Elem: int64(d.U32()), Kind: layout.Kind(d.U8())}
+	for range d.U8() {
+		a.Dims = append(a.Dims, d.I64())
+		if d.Bad {
+			break
+		}
+	}
+	return a
+}
+
+func encodeLocal(e *Encoder, l *layout.Local) {
+	e.Sum(l.Sum)
+	e.U32(uint32(len(l.Parts)))
+	for i := range l.Parts {
+		for _, list := range l.Parts[i].Spans {
+			e.U32(uint32(len(list)))
+			for _, s := range list {
+				e.U64(uint64(s.Start))
+				e.U64(uint64(s.Count))
+				e.U64(uint64(s.Stride))
+				e.U64(uint64(s.Times))
+			}
+		}
+	}
+}
+
+// decodeLocal reads the parts of an array that is known, and makes sure that they can be.
+func decodeLocal(d *Decoder, l *layout.Local, rank int) error {
+	l.Sum = d.Sum()
+	if err := l.Array.Fits(); err != nil {
+		return err
+	}
+	for range d.Count(len(l.Dims) * (4 + spanLen)) {
+		p := layout.Part{Spans: make([][]layout.Span, len(l.Dims))}
+		for k := range p.Spans {
+			for range d.Count(spanLen) {
+				p.Spans[k] = append(p.Spans[k], layout.Span{Start: d.I64(), Count: d.I64(), Stride: d.I64(),
+					Times: d.I64()})
+			}
+		}
+		l.Parts = append(l.Parts, p)
+	}
+	if d.Bad {
+		return nil // the caller says so
+	}
+	return l.Fits(rank)
+}
+
+// encodeLayouts appends the layouts of all ranks to a manifest: the arrays once, then for each rank what it has of
+// them. It appends nothing where no rank has any.
+func (m *Manifest) encodeLayouts(e *Encoder) {
+	var arrays []*layout.Array
+	index := func(a *layout.Array) int {
+		return slices.IndexFunc(arrays, func(b *layout.Array) bool { return sameArray(a, b) })
+	}
+	known := map[string]int{}
+	for r := range m.Shards {
+		if l := m.Shards[r].Layout; l != nil {
+			for i := range l.Arrays {
+				a := &l.Arrays[i].Array
+				if k, ok := known[a.Name]; ok && sameArray(a, arrays[k]) {
+					continue
+				}
+				if index(a) < 0 {
+					known[a.Name] = len(arrays)
+					arrays = append(arrays, a)
+				}
+			}
+		}
+	}
+	e.U32(uint32(len(arrays)))
+	for _, a := range arrays {
+		encodeArray(e, a)
+	}
+	for r := range m.Shards {
+		l := m.Shards[r].Layout
+		if l == nil {
+			e.U8(0)
+			continue
+		}
+		e.U8(l.flags())
+		e.U32(uint32(len(l.Arrays)))
+		for i := range l.Arrays {
+			k, ok := known[l.Arrays[i].Name]
+			if !ok || !sameArray(&l.Arrays[i].Array, arrays[k]) {
+				k = index(&l.Arrays[i].Array)
+			}
+			e.U32(uint32(k))
+			encodeLocal(e, &l.Arrays[i])
+		}
+	}
+}
+
+func sameArray(a, b *layout.Array) bool {
+	return a.Name == b.Name && a.Type == b.Type && a.Section == b.Section && a.Elem == b.Elem && a.Kind == b.Kind &&
+		slices.Equal(a.Dims, b.Dims)
+}
+
+// decodeLayouts reads what encodeLayouts appended.
+func (m *Manifest) decodeLayouts(d *Decoder) error {
+	arrays := make([]layout.Array, d.Count(arrayMin))
+	named := map[string]bool{}
+	for i := range arrays {
+		if arrays[i] = decodeArray(d); named[arrays[i].Name] {
+			return fmt.Errorf("two arrays are named %q", arrays[i].Name)
+		}
+		named[arrays[i].Name] = true
+	}
+	used := 0 // arrays are listed in the order in which ranks refer to them first
+	for r := range m.Shards {
+		flags := d.U8()
+		if flags == 0 {
+			continue
+		}
+		l, ok := fromFlags(flags)
+		if !ok {
+			return fmt.Errorf("rank %d has the flags %#x", r, flags)
+		}
+		seen := map[string]bool{}
+		for range d.Count(4 + localMin) {
+			k := int(d.U32())
+			if d.Bad || k >= len(arrays) || k > used {
+				return fmt.Errorf("rank %d refers to array %d of %d", r, k, len(arrays))
+			}
+			used = max(used, k+1)
+			x := layout.Local{Array: arrays[k]}
+			if err := decodeLocal(d, &x, r); err != nil {
+				return err
+			}
+			if seen[x.Name] {
+				return fmt.Errorf("rank %d has two arrays named %q", r, x.Name)
+			}
+			seen[x.Name] = true
+			l.Arrays = append(l.Arrays, x)
+		}
+		m.Shards[r].Layout = l
+	}
+	if used != len(arrays) {
+		return fmt.Errorf("no rank refers to array %d", used)
+	}
+	return nil
+}
+
+// HasLayouts says whether any rank has a layout.
+func (m *Manifest) HasLayouts() bool {
+	return slices.ContainsFunc(m.Shards, func(i ShardInfo) bool { return i.Layout != nil })
+}
+
+// Check makes sure that the layouts of all ranks fit together: every element of every array at one rank. The errors
+// are those of layout.Check; replicated arrays have to be at all ranks.
+func (m *Manifest) Check() error {
+	arrays := map[string][]layout.Owned{}
+	var names []string
+	for r := range m.Shards {
+		l := m.Shards[r].Layout
+		if l == nil {
+			continue
+		}
+		for i := range l.Arrays {
+			name := l.Arrays[i].Name
+			if arrays[name] == nil {
+				names = append(names, name)
+			}
+			arrays[name] = append(arrays[name], layout.Owned{Rank: r, Local: &l.Arrays[i]})
+		}
+	}
+	for _, name := range names {
+		all := arrays[name]
+		if len(all) < m.Size {
+			return &layout.ShapeError{Array: name, Rank: missing(all), Why: "is not declared there; have every rank " +
+				"declare it, with no blocks where it owns nothing"}
+		}
+		if err := layout.Check(all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing is the first rank that is not among them.
+func missing(all []layout.Owned) int {
+	for r := range all {
+		if all[r].Rank != r {
+			return r
+		}
+	}
+	return len(all)
+}
+
+// agrees says whether a shard's index has the layout that its entry in a manifest says.
+func (l *Layout) agrees(x *Index) bool {
+	sec, ok := x.Section(LayoutSection)
+	if l == nil || !ok {
+		return l == nil && !ok
+	}
+	b, err := l.Encode()
+	if err != nil || int64(len(b)) != sec.Size {
+		return false
+	}
+	for i := sec.First; len(b) > 0; i++ {
+		n := min(len(b), x.ChunkBytes)
+		if Hash(b[:n]) != x.Chunks[i].Hash {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// Agrees says whether the index of the shard has the layout that the entry says.
+func (i *ShardInfo) Agrees(x *Index) bool { return i.Layout.agrees(x) }
