@@ -54,7 +54,8 @@ func nodes(ctx context.Context, dir string, bytes int64) (*workers, error) {
 		names = append(names, fmt.Sprintf("n%d", r))
 	}
 	for r, name := range names {
-		k := &worker{Setup: Setup{Dir: filepath.Join(dir, name), Rank: r, Size: parityNodes, Bytes: bytes}}
+		k := &worker{Setup: Setup{Dir: filepath.Join(dir, name), Rank: r, Size: parityNodes, Bytes: bytes},
+			alone: true}
 		var levels []storage.LevelConfig
 		for _, name := range []string{storage.LevelLocal, storage.LevelParity} {
 			l := storage.LevelConfig{Name: name, Dir: filepath.Join(k.Dir, name), Data: parityData, Parity: parityRows}

@@ -49,6 +49,7 @@ type Setup struct {
 // worker is one rank of the benchmark, a process of its own.
 type worker struct {
 	Setup
+	alone              bool // in its directory
 	store              *storage.Store
 	part               *storage.Part
 	release            func() // ends serving from memory
@@ -261,7 +262,13 @@ func (k *worker) commit(ctx context.Context, e storage.Epoch, c command) error {
 			return err
 		}
 	}
-	return k.store.Commit(ctx, e, c.Level, infos)
+	switch {
+	case k.alone:
+		return k.store.Commit(ctx, e, c.Level, infos)
+	case k.Rank > 0: // the ranks share the directory, and the first writes the manifest, as in a job
+		return k.store.Committed(e, c.Level)
+	}
+	return k.store.Commit(ctx, e, c.Level, infos, k.ranks()[1:]...)
 }
 
 func epochDir(e uint64) string { return fmt.Sprintf("epoch-%010d", e) }
