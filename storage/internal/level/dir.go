@@ -98,14 +98,19 @@ func (d *Dir) Trusted() error { return d.fs.CheckDir(d.path, true) }
 // name durable in parent. Who finds it made syncs as well: its maker may not
 // have got that far.
 func (d *Dir) makeDir(path, parent string) error {
+	if err := d.findDir(path, parent); err != nil {
+		return err
+	}
+	return d.fs.SyncDir(parent)
+}
+
+// findDir is makeDir without making the name durable.
+func (d *Dir) findDir(path, _ string) error {
 	err := d.fs.Mkdir(path)
 	if errors.Is(err, fs.ErrExist) {
 		err = d.fs.CheckDir(path, path == d.path)
 	}
-	if err != nil {
-		return err
-	}
-	return d.fs.SyncDir(parent)
+	return err
 }
 
 // epochPath is the directory of an epoch.

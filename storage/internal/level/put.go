@@ -10,9 +10,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// Put makes a file of an epoch: fill writes it under a temporary name, which is then synced and published.
+// Put makes a file of an epoch: fill writes it under a temporary name, which is then synced and published. The name of
+// the epoch's directory is synced behind the file: what has synced the one has often synced the other with it.
 func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error {
-	if err := d.Begin(e, room.Sure); err != nil {
+	if err := d.begin(e, room.Sure, d.findDir); err != nil {
 		return err
 	}
 	temp := TempName(name, d.owner)
@@ -22,6 +23,9 @@ func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) 
 		return d.Full(d.Unusable(err), room.Most)
 	}
 	if err = complete(f, fill); err == nil {
+		err = d.fs.SyncDir(d.path)
+	}
+	if err == nil {
 		err = d.publish(e, temp, name)
 	}
 	if err != nil {
@@ -31,8 +35,11 @@ func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) 
 }
 
 // Begin makes the directory of an epoch that is to get so many bytes, and refuses early what would not fit.
-func (d *Dir) Begin(e format.Epoch, need int64) error {
-	err := d.ensureEpoch(e)
+func (d *Dir) Begin(e format.Epoch, need int64) error { return d.begin(e, need, d.makeDir) }
+
+// begin is Begin by a way to make the directory.
+func (d *Dir) begin(e format.Epoch, need int64, dir func(path, parent string) error) error {
+	err := d.unusableIf(dir(d.epochPath(e), d.path))
 	if err != nil || need == 0 {
 		return err
 	}
