@@ -60,6 +60,18 @@
 // BuildLog and Binary about a program; Clone makes a kernel with the same arguments.
 // ImageDesc.Layers makes arrays of images, SubFor ranges at the device's own alignment.
 //
+// # Several devices
+//
+// Each Device has a context of its own. Queue.CopyFrom copies between two of them, of any
+// kind. A Spread is one buffer on several: the last writer's bytes count, and come to
+// another device when that one wants them. Each device is captured for itself: a program
+// whose devices must fit together captures them while none of them works, as Points do, and
+// calls Spread.Level before.
+//
+// There are no user events here: what waits for the program is not issued before the
+// program says so, as package gpustate/cl does it, so that captures and moves, which wait for
+// all that was issued, never wait for the program.
+//
 // # Building programs
 //
 // What NVRTC compiles is kept in the user's cache directory under holdfast/nvrtc,

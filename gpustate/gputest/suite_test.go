@@ -24,7 +24,7 @@ func Suite(t *testing.T, sel gpustate.Select) {
 		{"names", names}, {"arguments", arguments}, {"null", nulls}, {"told", told}, {"transfers", transfers},
 		{"events", events}, {"window", window}, {"ranges", ranges},
 		{"fills", fills}, {"boxes", boxes}, {"barriers", barriers}, {"image commands", imageCommands},
-		{"images", images}, {"image arrays", imageArrays}, {"shared", shared}, {"limits", limits},
+		{"across", across}, {"images", images}, {"image arrays", imageArrays}, {"shared", shared}, {"limits", limits},
 		{"build", build}, {"variables", variables}, {"sizes", sizes}, {"capture", captureGoesOn},
 		{"shadow", shadows}, {"hashes", hashes}, {"pinned", pinned}, {"scratch", scratch},
 		{"restore", restores}, {"migrate", migrations}, {"foreign", lending}, {"adopt", adoption},
