@@ -267,10 +267,11 @@ func (c *Checkpointer) protect(name string, x any, add func() error) error {
 	return nil
 }
 
-// Errors of arrays that the ranks do not own each element of once: a checkpoint fails with them.
+// Errors of arrays that the ranks do not own each element of once: a checkpoint fails with them, see
+// storage.HoleError, see storage.OverlapError, see storage.DiffersError, see storage.ShapeError.
 type (
-	HoleError    = storage.HoleError    // no rank owns the elements of a box
-	OverlapError = storage.OverlapError // two ranks own the elements of a box
-	DiffersError = storage.DiffersError // two ranks describe an array in different ways, or have different values
-	ShapeError   = storage.ShapeError   // what a rank declares cannot be
+	HoleError    = storage.HoleError
+	OverlapError = storage.OverlapError
+	DiffersError = storage.DiffersError
+	ShapeError   = storage.ShapeError
 )

@@ -11,18 +11,47 @@ import (
 
 // Layout is what one rank's shard has of global arrays. A program hands it to Put as the section LayoutSection,
 // encoded; the manifests of the epoch repeat it.
+//
+//	Quiet   bool // no message waits in the rank's mailbox, and no receive of it is pending
+//	PerRank bool // the shard has other state, too, which makes sense for a rank of this number only
+//	Arrays  []layout.Local
+//
+//	func Encode() ([]byte, error)
 type Layout = format.Layout
 
 // LayoutSection is the name of the section of a shard that has its Layout.
 const LayoutSection = format.LayoutSection
 
-// Errors of arrays that the ranks do not own each element of once. Commit returns them, and commits nothing.
-type (
-	HoleError    = layout.HoleError    // no rank owns the elements of a box
-	OverlapError = layout.OverlapError // two ranks own the elements of a box
-	DiffersError = layout.DiffersError // two ranks describe an array in different ways, or have different values
-	ShapeError   = layout.ShapeError   // what a rank declares cannot be
-)
+// HoleError says that no rank owns the elements of a box. Commit returns it, and commits nothing.
+//
+//	Array string
+//	Box   layout.Region
+//	Near  []int // ranks that own elements beside the box, at most two
+type HoleError = layout.HoleError
+
+// OverlapError says that two ranks own the elements of a box, or one rank owns them twice. Commit returns it, and
+// commits nothing.
+//
+//	Array string
+//	Box   layout.Region
+//	Ranks [2]int
+type OverlapError = layout.OverlapError
+
+// DiffersError says that two ranks describe an array in different ways, or have different bytes of one that is
+// replicated. Commit returns it, and commits nothing.
+//
+//	Array      string
+//	What       string // "type", "dimensions", ...
+//	Ranks      [2]int
+//	Have, Want string // of the second rank, of the first
+type DiffersError = layout.DiffersError
+
+// ShapeError says that what a rank declares cannot be. Commit returns it, and commits nothing.
+//
+//	Array string
+//	Rank  int // -1: not known
+//	Why   string
+type ShapeError = layout.ShapeError
 
 // FetchRank is Fetch of the shard of any rank of the epoch, of however many ranks that is.
 func (s *Store) FetchRank(ctx context.Context, e Epoch, rank int) (*Shard, error) {

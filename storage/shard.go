@@ -13,6 +13,9 @@ import (
 //	func Epoch() Epoch
 //	func Level() string           // from which it is read first
 //	func Sections() []SectionInfo // in the order in which they were put
+//	func Rank() int
+//	func Digest() [16]byte        // of what it says, as in its entry of the manifest
+//	func Layout() *Layout         // what it has of global arrays; nil: none
 //
 //	// ReadAt fills dst with verified bytes of a section from off on. A chunk that is bad at one level comes
 //	// from the next; the error matches ErrCorrupt when none has it. dst is undefined after an error.

@@ -35,6 +35,8 @@ type Epoch = format.Epoch
 //	Pack    int      // number of the pack file; -1: it is in none
 //	Base    int64    // where it starts in the pack file
 //
+//	Layout *Layout // what it has of global arrays; nil: none
+//
 //	func MarshalBinary() ([]byte, error)
 //	func UnmarshalBinary(b []byte) error
 //	func FileName() string

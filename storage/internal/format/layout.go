@@ -335,5 +335,5 @@ func (l *Layout) agrees(x *Index) bool {
 	return true
 }
 
-// Agrees says whether the index of the shard has the layout that the entry says.
-func (i *ShardInfo) Agrees(x *Index) bool { return i.Layout.agrees(x) }
+// Agrees says whether the index of a shard has the layout that its entry says.
+func Agrees(i *ShardInfo, x *Index) bool { return i.Layout.agrees(x) }

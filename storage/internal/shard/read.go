@@ -96,7 +96,7 @@ func (x *Extent) Index(e format.Epoch, rank int) (*format.Index, error) {
 		return nil, &format.CorruptError{File: x.Name, Off: x.Base + f.IndexOff, Len: f.IndexLen,
 			Reason: "content is not what was committed"}
 	}
-	if !x.Info.Agrees(idx) {
+	if !format.Agrees(&x.Info, idx) {
 		return nil, &format.CorruptError{File: x.Name, Off: x.Base + f.IndexOff, Len: f.IndexLen,
 			Reason: "the layout of its arrays is not that of the manifest"}
 	}
