@@ -32,7 +32,7 @@ LIB      ?= lib
 HF_OBJECTS = $(patsubst lib/src/%.c,$(LIB)/%.o,$(wildcard lib/src/*.c))
 CFLAGS   ?= -O2 -g
 HF_CFLAGS = -std=c11 -fPIC -fvisibility=hidden -pthread -Wall -Wextra -Wpedantic -Wconversion -Werror
-HF_LINK   = -shared -Wl,-soname,libholdfast.so.0 -Wl,--version-script,lib/libholdfast.map -Wl,-z,nodelete -Wl,-z,defs
+HF_LINK   = -shared -pthread -Wl,-soname,libholdfast.so.0 -Wl,--version-script,lib/libholdfast.map -Wl,-z,nodelete -Wl,-z,defs
 
 lib: $(LIB)/libholdfast.so $(LIB)/libholdfast.a ## build libholdfast, for programs in C: into LIB=lib
 
@@ -193,6 +193,7 @@ bench: build ## what checkpoints, cuts, captures and messages cost here; under 5
 	$(BIN)/holdfast bench mpi --runs 3 --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench apps --dir . --time 80s --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench peers --dir . --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench c --quick --dir . --plot $(BENCH_OUT)
 	$(GO) test -count=1 -run '^$$' -bench 'Point|Idle' -timeout $(TIMEOUT) ./coordinated/...
 
 bench-full: build ## the same at full size, and all Go benchmarks; for a real machine
@@ -203,6 +204,7 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 	$(BIN)/holdfast bench mpi --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench apps --dir . --runs 5 --seconds 5 --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench peers --dir . --mib 256 --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench c --dir . --plot $(BENCH_OUT)
 	$(GO) test -run '^$$' -bench . -skip AgainstC -p 1 -timeout 0 ./...
 
 man: build ## write the manual pages to bin/man/man1

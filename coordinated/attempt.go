@@ -71,7 +71,7 @@ func (c *Checkpointer) fetchVerified(ctx context.Context, k vote.Candidate) (src
 		c.forget()
 		return src, bytes, err
 	}
-	verr := src.own.VerifyMemory(ctx)
+	verr := src.own.VerifyMemory()
 	if verr == nil {
 		return src, bytes, nil
 	}

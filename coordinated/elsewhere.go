@@ -103,7 +103,12 @@ func (c elsewhere) Begin() {
 	c.ready()
 }
 
-func (c elsewhere) Reserve() { c.reserve() }
+func (c elsewhere) Reserve() {
+	if err := c.state.Renew(); err != nil {
+		c.log.Warn("holdfast: cannot free the memory that a restore has used", "error", err)
+	}
+	c.reserve()
+}
 
 func (c elsewhere) Leave() *storage.MemoryShard {
 	last := c.state.Leave()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -17,8 +19,7 @@ const SourceMemory = "memory"
 // MemoryShard is a rank's shard of a committed epoch that still lies in the memory it was put
 // from, after the program has ended. A Store that has it in its Options reads the epoch from there
 // first. What the manifest of a level does not confirm, chunk by chunk, counts as damaged, so the
-// memory need not be trusted; but it must no longer change between VerifyMemory and the end of
-// its use.
+// memory need not be trusted; but it must no longer change once it was verified.
 type MemoryShard struct {
 	index *format.Index // all chunks stored as they are, one section after the other
 	secs  []Section
@@ -26,6 +27,9 @@ type MemoryShard struct {
 
 	mu   sync.RWMutex
 	gone bool // guarded by mu: the memory may no longer be read
+
+	once   sync.Once
+	damage error // by once
 }
 
 // InMemory returns the sections from which this rank's shard of e was put as a MemoryShard for
@@ -74,6 +78,47 @@ func (m *MemoryShard) Epoch() Epoch {
 		return 0
 	}
 	return m.index.Epoch
+}
+
+// LiesIn says whether any of the sections does, of this piece of memory.
+func (m *MemoryShard) LiesIn(b []byte) bool {
+	first := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return slices.ContainsFunc(m.secs, func(sec Section) bool {
+		at := sec.Source.(Slicer).Slice(0, int(sec.Size))
+		p := uintptr(unsafe.Pointer(unsafe.SliceData(at)))
+		return len(at) > 0 && p >= first && p < first+uintptr(len(b))
+	})
+}
+
+// Verify checks every byte, where it lies, once: from then on the memory must not change, and later
+// calls return what the first did. Cost: one pass over the memory by several goroutines.
+func (m *MemoryShard) Verify() error {
+	m.once.Do(func() { m.damage = m.verify() })
+	return m.damage
+}
+
+func (m *MemoryShard) verify() error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.gone {
+		return errForgotten
+	}
+	for i := range m.secs {
+		x := &m.index.Sections[i]
+		err := shard.Parallel(int(format.ChunkCount(x.Size, m.index.ChunkBytes)), shard.Readers(),
+			func(k int, _ *shard.Scratch) error {
+				c := &m.index.Chunks[x.First+k]
+				off := int64(k) * int64(m.index.ChunkBytes)
+				if format.Hash(m.secs[i].Source.(Slicer).Slice(off, int(c.Length))) != c.Hash {
+					return fmt.Errorf("section %q, bytes %d to %d: %w", x.Name, off, off+int64(c.Length), ErrCorrupt)
+				}
+				return nil
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Forget ends the use of the memory. It waits for reads under way; later ones go to the levels.
@@ -176,30 +221,7 @@ func (s *Store) nearest(e Epoch) []shard.Source {
 }
 
 // VerifyMemory makes it a fetch.InPlace.
-func (f *memorySource) VerifyMemory(ctx context.Context, workers int) error {
-	m := f.m
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if m.gone {
-		return errForgotten
-	}
-	for i := range m.secs {
-		x := &m.index.Sections[i]
-		err := shard.Parallel(int(format.ChunkCount(x.Size, m.index.ChunkBytes)), workers,
-			func(k int, _ *shard.Scratch) error {
-				c := &m.index.Chunks[x.First+k]
-				off := int64(k) * int64(m.index.ChunkBytes)
-				if format.Hash(m.secs[i].Source.(Slicer).Slice(off, int(c.Length))) != c.Hash {
-					return fmt.Errorf("section %q, bytes %d to %d: %w", x.Name, off, off+int64(c.Length), ErrCorrupt)
-				}
-				return ctx.Err()
-			})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (f *memorySource) VerifyMemory() error { return f.m.Verify() }
 
 // Section returns the memory of a section.
 func (f *memorySource) Section(name string) []byte {

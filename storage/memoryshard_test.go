@@ -88,7 +88,7 @@ func TestFetchFromMemory(t *testing.T) {
 	if sh, err = s.Fetch(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := sh.VerifyMemory(t.Context()); err != nil {
+	if err := sh.VerifyMemory(); err != nil {
 		t.Fatal(err)
 	}
 	for _, sec := range secs {
@@ -124,7 +124,7 @@ func TestFetchFromScribbledMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sh.Close()
-	err = sh.VerifyMemory(t.Context())
+	err = sh.VerifyMemory()
 	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), `section "big", bytes 5242880 to 5505024`) {
 		t.Errorf("got %v, want the section and the bytes that are damaged", err)
 	}

@@ -25,7 +25,7 @@ VALUE where there is no baseline, and MET says whether it was reached. SPREAD is
 range over the RUNS, divided by the median. The same columns are keys of --json.`,
 	}
 	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(),
-		newBenchPeers(), newBenchModel(), newBenchPlot(),
+		newBenchPeers(), newBenchC(), newBenchModel(), newBenchPlot(),
 		newBenchWorker())
 	return cmd
 }

@@ -14,7 +14,7 @@ import (
 // doctor.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && (os.Args[1] == "doctor-rank" || os.Args[1] == "guard") || len(os.Args) > 2 &&
-		(os.Args[1] == "start-rank" || os.Args[1] == "doctor-node" || os.Args[1] == "flush" &&
+		(os.Args[1] == "start-rank" || os.Args[1] == "doctor-node" || os.Args[1] == "node" || os.Args[1] == "flush" &&
 			os.Args[2] == "--salvage") || len(os.Args) > 2 && os.Args[1] == "bench" && os.Args[2] == "worker" {
 		os.Exit(Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}

@@ -151,15 +151,36 @@ func (r *arenas) item(m program.Move) (wire.Item, error) {
 		if at < from || at+uintptr(len(m.Shared)) > from+uintptr(len(a.bytes)) {
 			continue
 		}
-		if !a.told {
-			if err := r.s.conn.write(wire.Arena(a.id, uint64(len(a.bytes)), a.sealed), int(a.file.Fd())); err != nil {
-				return wire.Item{}, fmt.Errorf("%w (%w)", errGone, err)
-			}
-			a.told = true
+		if err := r.tell(a); err != nil {
+			return wire.Item{}, err
 		}
 		return wire.Item{Array: m.ID, Arena: a.id, Offset: uint64(at - from), Bytes: uint64(len(m.Shared))}, nil
 	}
 	return wire.Item{}, fmt.Errorf("array %d: its shared memory lies outside every arena", m.ID)
+}
+
+// tell hands the client an arena, unless it has it; mu is held.
+func (r *arenas) tell(a *arena) error {
+	if a.told {
+		return nil
+	}
+	if err := r.s.conn.write(wire.Arena(a.id, uint64(len(a.bytes)), a.sealed), int(a.file.Fd())); err != nil {
+		return fmt.Errorf("%w (%w)", errGone, err)
+	}
+	a.told = true
+	return nil
+}
+
+// tellLeft is tell of all that an earlier start has left.
+func (r *arenas) tellLeft() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.list {
+		if err := r.tell(a); a.sealed && err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Save has the client copy its arrays.

@@ -140,6 +140,9 @@ func (r *arenas) seal() *kept {
 	if k == nil && r.leaves != nil {
 		k = &kept{shard: r.leaves}
 		for _, a := range r.list {
+			if !k.shard.LiesIn(a.bytes) {
+				continue // it is closed with the rest
+			}
 			if err := a.seal(); err != nil {
 				r.s.log.Warn("holdfast node: the next start of this rank restores from a level, not from memory",
 					"error", err)
@@ -148,6 +151,7 @@ func (r *arenas) seal() *kept {
 			a.sealed = true
 			k.segments = append(k.segments, a.segment)
 		}
+		_ = k.shard.Verify() // the restore asks again, and says so
 	}
 	maps.DeleteFunc(r.list, func(_ *byte, a *arena) bool { return k != nil && a.sealed })
 	return k

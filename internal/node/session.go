@@ -236,6 +236,9 @@ func (s *session) begin(m wire.Message) (err error) {
 		int(p.points.file.Fd())); err != nil {
 		return err
 	}
+	if err := r.arenas.tellLeft(); err != nil { // it maps them while the Checkpointer opens
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go func() {

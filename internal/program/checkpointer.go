@@ -26,7 +26,7 @@ type Checkpointer interface {
 	RestoreEpoch(ctx context.Context, e storage.Epoch) (bool, error)
 
 	// Reserve makes room for captures ahead of time. A Restore whose Level is storage.SourceMemory has left
-	// that to be done after Program.Forget: a node need not have memory for both.
+	// that to be done after Program.Forget, when the program has what it loads: a node need not have memory for both.
 	Reserve()
 
 	// Leave returns this rank's newest epoch if it is committed and its capture is still in shared

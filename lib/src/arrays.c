@@ -224,7 +224,7 @@ int hf_save_to(const struct hf_array *a, char *to, size_t bytes)
     if (a->place.device != NULL)
         return hf_copy_from_device(&a->place, a->ptr, to, bytes);
     if (a->kind != HF_FILE) {
-        memcpy(to, a->ptr, bytes);
+        hf_copy(to, a->ptr, bytes, false);
         return 0;
     }
     fd = open(a->path, O_RDONLY | O_CLOEXEC);
@@ -279,8 +279,8 @@ static int replace_file(const char *path, const char *from, size_t bytes)
     return err;
 }
 
-/* Copies to an array what a checkpoint has of it. Returns 0 or an errno. */
-int hf_load_from(struct hf_array *a, const char *from, size_t bytes)
+/* Copies to an array what a checkpoint has of it; once as in hf_copy. Returns 0 or an errno. */
+int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once)
 {
     void *mine;
 
@@ -303,7 +303,7 @@ int hf_load_from(struct hf_array *a, const char *from, size_t bytes)
     if (a->place.device != NULL)
         return hf_copy_to_device(&a->place, a->ptr, from, bytes);
     if (bytes > 0)
-        memcpy(a->ptr, from, bytes);
+        hf_copy(a->ptr, from, bytes, once);
     return 0;
 }
 

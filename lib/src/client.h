@@ -98,8 +98,11 @@ int hf_in_turn(const char *call, enum hf_stage from, enum hf_stage to, const cha
 struct hf_array *hf_array_named(struct hf_client *c, const char *name);
 int hf_refresh(struct hf_client *c);
 int hf_save_to(const struct hf_array *a, char *to, size_t bytes);
-int hf_load_from(struct hf_array *a, const char *from, size_t bytes);
+int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once);
 void hf_free_arrays(struct hf_client *c);
+
+/* copies.c */
+void hf_copy(char *to, const char *from, size_t bytes, bool once);
 
 /* named.c: hf_checkpoint with a name; of all arrays, or of those that are named. */
 int hf_save(const char *name, int64_t version, const char *const *arrays, size_t n, bool all);

@@ -237,7 +237,7 @@ static int copy(struct hf_client *c, struct received *r)
             if (m->load == 0)
                 answer.value = hf_save_to(p, at, (size_t)item->bytes);
             else
-                answer.value = hf_load_from(p, at, (size_t)item->bytes);
+                answer.value = hf_load_from(p, at, (size_t)item->bytes, a != NULL && a->sealed);
         }
     }
     return put(c, &answer, HFP_COPIED, sizeof answer);

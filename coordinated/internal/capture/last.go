@@ -1,6 +1,10 @@
 package capture
 
-import "github.com/holdfast-hpc/holdfast/storage"
+import (
+	"errors"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
 
 // Captured is an epoch whose capture lies in memory.
 type Captured struct {
@@ -20,6 +24,19 @@ func (p *pool) remember(c Captured) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = c
+}
+
+// Renew gives back the memory that a restore has used for what is small, so that Reserve can make
+// one piece of what a capture takes. No capture has been taken.
+func (p *Protected) Renew() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, c := range p.chunks {
+		errs = append(errs, p.memory.Unmap(c))
+	}
+	p.chunks, p.used, p.mapped = nil, nil, 0
+	return errors.Join(errs...)
 }
 
 // Leave returns the newest capture, if all of it is in memory still, and keeps Close from unmapping

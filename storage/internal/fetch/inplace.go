@@ -1,27 +1,24 @@
 package fetch
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // InPlace is a shard.Source whose shards lie in memory.
 type InPlace interface {
-	// VerifyMemory checks every byte, by so many goroutines.
-	VerifyMemory(ctx context.Context, workers int) error
+	// VerifyMemory checks every byte, or says what came of that when it was done before.
+	VerifyMemory() error
 	// Section is where a section lies; nil: there is none.
 	Section(name string) []byte
 }
 
-// VerifyMemory checks every byte of a shard that is read from memory, where it lies. The error
-// names what is damaged. Cost: one pass over the memory by several goroutines.
-func (sh *Shard) VerifyMemory(ctx context.Context) error {
+// VerifyMemory checks every byte of a shard that is read from memory, where it lies, unless
+// MemoryShard.Verify has. The error names what is damaged.
+func (sh *Shard) VerifyMemory() error {
 	c := sh.copies[0]
 	m, is := c.From.(InPlace)
 	if !is {
 		return fmt.Errorf("epoch %d is not read from memory", sh.epoch)
 	}
-	if err := m.VerifyMemory(ctx, sh.workers); err != nil {
+	if err := m.VerifyMemory(); err != nil {
 		return sh.fault(c.From, err)
 	}
 	sh.verified = true
