@@ -150,3 +150,34 @@ func TestEarlierEpochsGone(t *testing.T) {
 		}
 	}
 }
+
+// TestLittleKeepsNoEpoch: what is small and never changes, such as the record of no message, is written again and
+// does not keep an old epoch beyond the rules. What is large and never changes does.
+func TestLittleKeepsNoEpoch(t *testing.T) {
+	for _, c := range []struct {
+		unchanged int64
+		most      int
+	}{{150, 2}, {4096, 2}, {8 << 10, 3}, {format.ChunkBytes, 3}} {
+		stores := openStores(t, 1, func(int) []LevelConfig {
+			return []LevelConfig{{Name: LevelLocal, Dir: t.TempDir(), Keep: 2}}
+		})
+		secs := func(e Epoch) []Section {
+			return []Section{section("mail", random(1, int(c.unchanged))), section("data", random(uint64(e), 1<<20))}
+		}
+		for e := Epoch(1); e <= 6; e++ {
+			take(t, stores, e, LevelLocal, func(int) []Section { return secs(e) })
+			if _, err := stores[0].Prune(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if kept, err := stores[0].levels[0].Epochs(); err != nil || len(kept) != c.most {
+			t.Errorf("%d bytes that never change: epochs %v are kept (%v), want %d of them", c.unchanged, kept, err,
+				c.most)
+		}
+		wantShard(t, stores[0], 6, secs(6))
+	}
+}
+
+func section(name string, b []byte) Section {
+	return Section{Name: name, Size: int64(len(b)), Source: Bytes(b)}
+}

@@ -416,6 +416,24 @@ func TestRanks(t *testing.T) {
 	}
 }
 
+// TestExported has programs without the header: the library finds their MPI in the process.
+func TestExported(t *testing.T) {
+	for _, mpi := range []string{"openmpi", "mpich"} {
+		p := newPlace(t, "mode = sync")
+		program := compile(t, mpi, "exported.c")
+		mustSay(t, mustRun(t, mpi, ranks, program, p.config), "MPI_COMM_NULL")
+		mustSay(t, mustRun(t, mpi, ranks, program, p.config), "restarted from version 1")
+		if fortran, err := exec.LookPath("mpif90." + mpi); err == nil {
+			out := filepath.Join(t.TempDir(), "exported")
+			if text, err := exec.Command(fortran, "testdata/exported.f90", "-o", out, "-L"+built.lib, "-lveloc-client",
+				"-Wl,-rpath,"+built.lib).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			mustRun(t, mpi, ranks, out, p.config)
+		}
+	}
+}
+
 // TestSymbols makes sure that the library has no MPI in it, and exports what its headers have.
 func TestSymbols(t *testing.T) {
 	out, err := exec.Command("nm", "-D", "-C", filepath.Join(built.lib, "libveloc-client.so")).CombinedOutput()

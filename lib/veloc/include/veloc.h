@@ -99,7 +99,9 @@ int VELOC_Restart_end(int success);
 /* VELOC_Restart_begin, VELOC_Recover_mem and VELOC_Restart_end. Collective. */
 int VELOC_Restart(const char *name, int version);
 
-/* VELOC_Init, for a communicator that is described. It takes comm over. */
+/* VELOC_Init, for a communicator that is described. It takes comm over. Programs without this header (Fortran,
+ * Python by ctypes) call the VELOC_Init that the library exports: it finds Open MPI, MPICH or an MPI with the ABI
+ * of MPICH or of the standard in the process. Fortran passes the communicator by value, as an integer(c_int). */
 int veloc_init_comm(const struct veloc_comm *comm, const char *cfg_file);
 
 #ifndef VELOC_WITHOUT_MPI

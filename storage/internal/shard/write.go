@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -23,6 +22,7 @@ type Spec struct {
 	Sections []Section
 	Base     *format.Index // an earlier shard of the rank at this place; may be nil
 	Whole    bool          // nothing is referred to; what a source says of Base is checked
+	Little   bool          // epochs that have little of it are referred to, too: earlier builds did
 	Wanted   *format.Index // what is expected to be written; may be nil
 	Compress compression
 	Name     string // of the file, if it is not the rank's shard
@@ -49,14 +49,14 @@ type shardWriter struct {
 
 	layout *format.Layout // what the section of that name says
 	trial  compressTrial
-	tooOld format.Epoch // chunks of this epoch and earlier ones are not referred to
-	base   [16]byte     // digest of the earlier shard, once a source is asked about it
+	reuse  reuse
+	base   [16]byte // digest of the earlier shard, once a source is asked about it
 }
 
 // Write appends a whole shard and returns what a manifest needs to know
 // of it. Nothing is synced.
 func Write(ctx context.Context, w *Writer, spec *Spec) (format.ShardInfo, *format.Index, error) {
-	s := &shardWriter{w: w, spec: spec, start: w.Pos(), tooOld: spec.tooOld()}
+	s := &shardWriter{w: w, spec: spec, start: w.Pos(), reuse: spec.reuse()}
 	s.idx = format.Index{
 		Epoch: spec.Head.Epoch, Rank: spec.Head.Rank, Size: spec.Head.Size,
 		ChunkBytes: format.ChunkBytes,
@@ -231,36 +231,11 @@ func knownChunks(sec *Section) []format.Chunk {
 
 // same says whether the earlier chunk can be referred to.
 func (s *shardWriter) same(hash [16]byte, length uint32, old *format.Chunk) bool {
-	return old.Holds(hash, length, s.tooOld)
+	return s.reuse.holds(old, hash, length)
 }
 
 func (s *shardWriter) wouldSkip(known, old *format.Chunk) bool {
 	return known.Length > 0 && (known.Codec == format.CodecZero || s.same(known.Hash, known.Length, old))
-}
-
-// MaxOrigins bounds how many earlier epochs a shard may refer to, and so how
-// many are kept for its sake.
-const MaxOrigins = 8
-
-// oldestUseful is the newest epoch that a shard after base may no longer refer
-// to, so that it refers to at most maxOrigins; what lies there is written again.
-func oldestUseful(base *format.Index) format.Epoch {
-	if base == nil {
-		return 0
-	}
-	list := append(base.Origins(), base.Epoch)
-	if len(list) <= MaxOrigins {
-		return 0
-	}
-	return list[len(list)-MaxOrigins-1]
-}
-
-// tooOld is the newest epoch that the shard does not refer to.
-func (p *Spec) tooOld() format.Epoch {
-	if p.Whole {
-		return math.MaxUint64
-	}
-	return oldestUseful(p.Base)
 }
 
 // skip enters a chunk whose bytes need not be read.
@@ -417,7 +392,7 @@ const maxShardBytes = 1 << 60
 // RoomNeeded is the length of the shard if nothing can be compressed. The chunks
 // are those that are wanted.
 func (p *Spec) RoomNeeded() (int64, error) {
-	tooOld := p.tooOld()
+	reuse := p.reuse()
 	x := format.Index{}
 	chunks := int64(0)
 	at := int64(format.HeaderLen)
@@ -433,7 +408,7 @@ func (p *Spec) RoomNeeded() (int64, error) {
 		}
 		old := format.PadChunks(p.earlier(sec.Name), len(want))
 		for k := range want {
-			if c := &want[k]; c.Codec != format.CodecZero && !old[k].Holds(c.Hash, c.Length, tooOld) {
+			if c := &want[k]; c.Codec != format.CodecZero && !reuse.holds(&old[k], c.Hash, c.Length) {
 				at += int64(c.Length)
 			}
 		}
