@@ -151,6 +151,8 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Count(func(o *Options) *int { return &o.FullEvery })),
 	config.Key("max_pool", "no limit", "memory for captures",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),
+	config.Key("max_shadow", "what is free", "device memory for captures, of each device",
+		config.Checked("a size such as 8GiB, or none", setMaxShadow)),
 	config.Key("sharing", "private", "who else may read the checkpoints; only this user can write them",
 		config.Checked("private, group or world", setSharing)),
 	config.Key("allow_foreign", "false", "accept directories and files that other users own, can write to, or can "+
@@ -195,6 +197,14 @@ func setStripes(o *Options, text string) (err error) {
 	}
 	o.Stripes = n
 	return err
+}
+
+func setMaxShadow(o *Options, text string) error {
+	if text == "none" {
+		o.MaxShadow = -1
+		return nil
+	}
+	return config.Bytes(func(o *Options) *int64 { return &o.MaxShadow }).Set(o, text)
 }
 
 // everyKind is a count of epochs or a time between them.

@@ -130,6 +130,11 @@ type Options struct {
 	// MaxPool bounds the memory, in bytes, that captures are copied to; 0 means no
 	// bound. State that does not fit is written before the program continues.
 	MaxPool int64
+	// MaxShadow bounds the device memory, in bytes, that captures of a protected device are copied
+	// to; what does not fit goes to the host while the program waits. 0 leaves it to the device's
+	// LimitShadow, by default all that is free; a negative value means none. An allocation of
+	// the program that fails gets that memory in any case.
+	MaxShadow int64
 	// MaxMailbox bounds the bytes of messages that this rank receives for the program at a
 	// cut; a cut that needs more fails. 0 means half of the memory that is available then,
 	// divided by the ranks of the node, and 64 MiB at least.

@@ -2,6 +2,8 @@ package coordinated
 
 import (
 	"io"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
 // State is for data that fits none of the simpler forms: it writes itself to a
@@ -29,5 +31,9 @@ type State interface {
 // touch it in between. Anything else, a name used twice or a call after Restore is
 // a *ProtectError.
 func (c *Checkpointer) Protect(name string, x any) error {
-	return c.protect(name, x, func() error { return c.state.Add(name, x) })
+	err := c.protect(name, x, func() error { return c.state.Add(name, x) })
+	if dev, ok := x.(*gpustate.Device); ok && err == nil && c.opt.MaxShadow != 0 {
+		dev.LimitShadow(max(c.opt.MaxShadow, 0))
+	}
+	return err
 }

@@ -250,6 +250,24 @@ func TestEvict(t *testing.T) {
 	}))
 	x.check(t, q, 1)
 	ok(t, c.Release())
+
+	c = shadowed() // foreign code asks for room itself
+	ok(t, d.Foreign(func(f *Foreign) error {
+		if !f.MakeRoom() || f.MakeRoom() {
+			t.Error("MakeRoom does not free the shadow, once")
+		}
+		return nil
+	}))
+	check(c)
+	hashes := must(c.Hashes(context.Background()))(t) // of what is in host memory there are none
+	for i := range hashes {
+		for k, h := range hashes[i] {
+			if h != (Hash{}) {
+				t.Errorf("chunk %d of content %d, which is in host memory, has a hash", k, i)
+			}
+		}
+	}
+	ok(t, c.Release())
 	ok(t, d.Close())
 	if n := lib.Faults.Live(); n != 0 {
 		t.Errorf("%d objects left", n)

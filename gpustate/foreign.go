@@ -125,6 +125,12 @@ func (f *Foreign) pointer(e *entry) (uintptr, error) {
 	return f.lender.NativeMem(e.h), nil
 }
 
+// MakeRoom is for foreign code that finds too little device memory: it brings the bytes that
+// captures still have on the device to the host and frees their memory, as this package does when
+// an allocation of its own fails. It reports whether that freed anything; then try again. It takes
+// as long as a copy of those bytes.
+func (f *Foreign) MakeRoom() bool { return f.d.evict() }
+
 // Native is the queue for foreign code: a CUstream or a cl_command_queue. What is enqueued there
 // comes after the commands that the queue has, and before those that it gets later; the queue's
 // window does not count it. Outside of Foreign it is an error that matches ErrNotForeign.

@@ -136,12 +136,19 @@ func (b *CuBLAS) current(f *gpustate.Foreign) error {
 		C.hf_blas_destroy(b.handle) // of a context that may be gone
 		b.of = 0
 	}
-	if err := status("cublasCreate", C.hf_blas_create(&b.handle)); err != nil {
+	rc := C.hf_blas_create(&b.handle)
+	if rc == allocFailed && f.MakeRoom() {
+		rc = C.hf_blas_create(&b.handle)
+	}
+	if err := status("cublasCreate", rc); err != nil {
 		return err
 	}
 	b.of = f.Generation()
 	return nil
 }
+
+// allocFailed is CUBLAS_STATUS_ALLOC_FAILED: too little device memory.
+const allocFailed = 3
 
 // Close gives the library's memory back.
 func (b *CuBLAS) Close() error {
