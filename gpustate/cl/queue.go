@@ -103,23 +103,21 @@ func (q *CommandQueue) EnqueueCopyBuffer(srcBuffer, dstBuffer *MemObject, srcOff
 	})
 }
 
-// EnqueueFillBuffer fills size bytes from offset on with a pattern. The bytes
-// are made on the host.
+// EnqueueFillBuffer fills size bytes from offset on with a pattern of 1, 2, 4 to 128 bytes.
 func (q *CommandQueue) EnqueueFillBuffer(buffer *MemObject, pattern unsafe.Pointer, patternSize, offset, size int,
 	eventWaitList []*Event) (*Event, error) {
 	b, err := buffer.linear()
 	if err != nil {
 		return nil, err
 	}
-	if pattern == nil || patternSize <= 0 || size < 0 || size%patternSize != 0 || offset%patternSize != 0 {
+	if pattern == nil || patternSize <= 0 || patternSize > 128 || patternSize&(patternSize-1) != 0 || size < 0 ||
+		size%patternSize != 0 || offset%patternSize != 0 {
 		return nil, ErrInvalidValue
 	}
-	host := make([]byte, size)
-	for n := copy(host, unsafe.Slice((*byte)(pattern), patternSize)); n < size; n *= 2 {
-		copy(host[n:], host[:n])
-	}
+	// copied: a call that waits for a user event is made later
+	bytes := append([]byte(nil), unsafe.Slice((*byte)(pattern), patternSize)...)
 	return issue(eventWaitList, false, func(after []*gpustate.Event) (*gpustate.Event, error) {
-		return q.q.WriteAsync(b, offset, host, after...)
+		return q.q.Fill(b, offset, size, bytes, after...)
 	})
 }
 
