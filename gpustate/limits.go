@@ -179,16 +179,35 @@ func checkProgram(p *record.Program, i Info) error {
 }
 
 var (
-	comments = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
-	doubles  = regexp.MustCompile(`\bdouble(2|3|4|8|16)?\b`)
-	guards   = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*(if|elif)[^\n]*(cl_khr_fp64|__opencl_c_fp64)`)
+	comments  = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+	doubles   = regexp.MustCompile(`\bdouble(2|3|4|8|16)?\b`)
+	condition = regexp.MustCompile(`^[ \t]*#[ \t]*(if|endif)`)
+	guards    = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*(if|elif)[^\n]*(cl_khr_fp64|__opencl_c_fp64)`)
 )
 
 // needsFP64 tells whether OpenCL C uses double precision without asking first
-// whether the device has it.
+// whether the device has it. Of what depends on conditions of the preprocessor the
+// compiler knows whether it counts.
 func needsFP64(source string) bool {
 	source = comments.ReplaceAllString(source, " ")
-	return doubles.MatchString(source) && !guards.MatchString(source)
+	return doubles.MatchString(unconditional(source)) && !guards.MatchString(source)
+}
+
+// unconditional is the source without what lies between #if and #endif.
+func unconditional(source string) string {
+	var b strings.Builder
+	depth := 0
+	for line := range strings.Lines(source) {
+		switch m := condition.FindStringSubmatch(line); {
+		case m != nil && m[1] == "if":
+			depth++
+		case m != nil:
+			depth = max(depth-1, 0)
+		case depth == 0:
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // checkTotal says whether a device can hold all of them together.

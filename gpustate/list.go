@@ -9,15 +9,12 @@ func Matching(sel Select) (list []Info, alone []Select, err error) {
 	if sel.err != nil {
 		return nil, nil, sel.err
 	}
-	none := sel
-	none.Index, none.Place = -1, 0 // no device: the refusal lists what there is
-	_, err = openDriver(none)
-	var refusal *NoDeviceError
-	if !errors.As(err, &refusal) {
+	found, err := offered(sel)
+	if err != nil {
 		return nil, nil, err
 	}
 	place := map[string]int{}
-	for _, i := range refusal.Found {
+	for _, i := range found {
 		place[i.Server]++
 		if sel.Place > 0 && place[i.Server] != sel.Place || sel.Place == 0 && !sel.matches(i) {
 			continue
@@ -27,4 +24,22 @@ func Matching(sel Select) (list []Info, alone []Select, err error) {
 		list, alone = append(list, i), append(alone, one)
 	}
 	return list, alone, nil
+}
+
+// offered are all devices of where a selection looks.
+func offered(sel Select) ([]Info, error) {
+	if sel.Remote == "" {
+		found, _, missing := discover()
+		if len(found) == 0 {
+			return nil, errors.Join(missing...)
+		}
+		return found, nil
+	}
+	sel.Index, sel.Place = -1, 0 // none of them: the refusal lists what there is
+	_, err := openDriver(sel)
+	var refusal *NoDeviceError
+	if !errors.As(err, &refusal) {
+		return nil, err
+	}
+	return refusal.Found, nil
 }

@@ -16,6 +16,7 @@ test="$demo
 	g++ gfortran cmake groff-base man-db environment-modules
 	python3-numpy python3-mpi4py python3-pip python3-setuptools python3-wheel
 	ocl-icd-opencl-dev opencl-headers clinfo oclgrind
+	python3-pyopencl clpeak clblast-utils clfft-client hashcat
 	slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmi2-0
 	iproute2 util-linux procps shellcheck
 "

@@ -109,8 +109,13 @@ func serveOpenCL(ctx context.Context) error {
 // there is none.
 func defaultServer(ctx context.Context) (string, error) {
 	sel := "remote=" + defaultSocket()
-	if answers(ctx) {
+	err := answers(ctx)
+	var other *gpustate.VersionError
+	switch {
+	case err == nil:
 		return sel, nil
+	case errors.As(err, &other) || errors.Is(err, gpustate.ErrKey):
+		return "", err // it is there
 	}
 	if err := gpud.SocketDir(socketDir()); err != nil {
 		return "", err
@@ -130,30 +135,30 @@ func defaultServer(ctx context.Context) (string, error) {
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-		if answers(ctx) { // this one, or another that was faster
+		if answers(ctx) == nil { // this one, or another that was faster
 			return sel, nil
 		}
 		select {
 		case <-gone:
-			if answers(ctx) {
-				return sel, nil
+			if err := answers(ctx); err != nil {
+				return "", fmt.Errorf("holdfast gpud did not start, run it by hand to see why: %w", err)
 			}
-			return "", errors.New("holdfast gpud did not start: run it by hand to see why")
+			return sel, nil
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	return "", errors.New("holdfast gpud does not answer")
 }
 
-// answers says whether this user's server on this node is there.
-func answers(ctx context.Context) bool {
+// answers asks whether this user's server on this node is there.
+func answers(ctx context.Context) error {
 	key, err := gpustate.DefaultKeyFile()
 	if err != nil {
-		return false
+		return err
 	}
 	a, err := gpud.DialStatus(ctx, defaultSocket(), key)
 	if err != nil {
-		return false
+		return err
 	}
-	return a.Close() == nil
+	return a.Close()
 }

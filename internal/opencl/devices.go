@@ -22,9 +22,17 @@ type device struct {
 	info gpustate.Info
 	sel  gpustate.Select
 
-	mu  sync.Mutex
-	dev *gpustate.Device // nil before it is opened
-	err error
+	mu      sync.Mutex
+	dev     *gpustate.Device // nil before it is opened, and when it was only asked about
+	err     error
+	used    bool // the program makes objects on it
+	answers map[uint32]answer
+}
+
+// answer is what a device has said of itself, as it was when the program asked first.
+type answer struct {
+	bytes []byte
+	err   error
 }
 
 // begin lists the devices of a program.
@@ -39,7 +47,7 @@ func (d *devices) begin(opt Options, program string, pid int) error {
 		return err
 	}
 	for i, info := range infos {
-		if info.Kind != "opencl" { // the others take no OpenCL C
+		if info.Kind != "opencl" && info.Kind != "fake" { // the others take no OpenCL C
 			continue
 		}
 		sel := sels[i]
@@ -99,10 +107,56 @@ func (d *devices) close() {
 func (d *device) open() (*gpustate.Device, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.opened()
+}
+
+// opened is open with mu held.
+func (d *device) opened() (*gpustate.Device, error) {
 	if d.dev == nil && d.err == nil {
 		d.dev, d.err = gpustate.Open(d.sel)
 	}
 	return d.dev, d.err
+}
+
+// use gives the open device to make objects on. Devices that the program has only asked
+// about are closed: a server would count them as programs.
+func (d *devices) use(one *device) (*gpustate.Device, error) {
+	one.mu.Lock()
+	first := !one.used
+	one.used = true
+	dev, err := one.opened()
+	one.mu.Unlock()
+	if !first {
+		return dev, err
+	}
+	for _, other := range d.all() {
+		other.mu.Lock()
+		if !other.used && other.dev != nil {
+			_ = other.dev.Close() // nothing is on it
+			other.dev = nil
+		}
+		other.mu.Unlock()
+	}
+	return dev, err
+}
+
+// own is what the device says of itself. At the first question all are asked.
+func (d *device) own(param uint32) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.answers == nil {
+		dev, err := d.opened()
+		if err != nil {
+			return nil, err
+		}
+		d.answers = map[uint32]answer{}
+		for p := uint32(infoFirst); p <= infoLast; p++ {
+			b, err := dev.CLInfo(p)
+			d.answers[p] = answer{b, err}
+		}
+	}
+	a := d.answers[param]
+	return a.bytes, a.err
 }
 
 // Types of devices by OpenCL's numbers.
@@ -123,7 +177,7 @@ const (
 	infoVersion       = 0x102F
 	infoExtensions    = 0x1030
 	infoUnified       = 0x1035
-	infoNativeFirst   = 0x1000
+	infoFirst         = 0x1000
 	infoLast          = 0x1049
 	infoCVersion      = 0x103D
 	infoLinker        = 0x103E
@@ -142,7 +196,7 @@ var extensions = []string{"cl_khr_byte_addressable_store", "cl_khr_global_int32_
 
 // ask answers clGetDeviceInfo.
 func (d *device) ask(param uint32) ([]byte, error) {
-	if param < infoNativeFirst || param > infoLast {
+	if param < infoFirst || param > infoLast {
 		return nil, coded(clInvalidValue, "unknown question about a device")
 	}
 	word := binary.NativeEndian.AppendUint32
@@ -162,11 +216,7 @@ func (d *device) ask(param uint32) ([]byte, error) {
 	case infoPartitions, infoAffinity, infoPartitionType:
 		return make([]byte, 8), nil
 	}
-	dev, err := d.open()
-	if err != nil {
-		return nil, err
-	}
-	b, err := dev.CLInfo(param)
+	b, err := d.own(param)
 	switch {
 	case err != nil:
 		return nil, err

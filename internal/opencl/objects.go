@@ -107,7 +107,7 @@ func (l *lane) device(number uint64) (*device, *gpustate.Device, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	dev, err := d.open()
+	dev, err := l.devices.use(d)
 	return d, dev, err
 }
 

@@ -26,8 +26,6 @@ type queue struct {
 type command struct {
 	event *event
 	deps  []*event
-	// alone: it waits for others by itself, not through gpustate.
-	alone bool
 	// run issues it, after these; what it consists of may be nothing when it is complete.
 	run func(after []*gpustate.Event) ([]*gpustate.Event, error)
 	// over is called when run will not be called again; may be nil.
@@ -43,7 +41,7 @@ func (q *queue) enqueue(c *command) error {
 		q.order(c)
 	}
 	q.last = c.event
-	ready := !c.alone && !q.issuing
+	ready := !q.issuing
 	for _, d := range c.deps {
 		ready = ready && d.isIssued() && (d.queue == nil || d.queue.dev == q.dev)
 	}
@@ -135,7 +133,7 @@ func (c *command) issue(q *queue) error {
 // cannot wait for it.
 func (c *command) after(q *queue) (list []*gpustate.Event, err error) {
 	for _, d := range c.deps {
-		if c.alone || d.queue != nil && d.queue.dev != q.dev {
+		if d.queue != nil && d.queue.dev != q.dev {
 			err = d.wait(q.server.ended)
 		} else {
 			select {
@@ -148,7 +146,7 @@ func (c *command) after(q *queue) (list []*gpustate.Event, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !c.alone && d.queue != nil && d.queue.dev == q.dev {
+		if d.queue != nil && d.queue.dev == q.dev {
 			list = append(list, d.parts...)
 		}
 	}

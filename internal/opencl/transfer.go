@@ -1,8 +1,6 @@
 package opencl
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -96,60 +94,38 @@ func (p *place) bytes() int {
 	return n
 }
 
-// run is bytes of a buffer that lie together, and where they are in what is packed.
-type run struct{ off, at, n int }
+func (p *place) pixels() gpustate.Region { return gpustate.Region{Origin: p.origin, Size: p.region} }
 
-// runs are the bytes of a place in a buffer.
-func (p *place) runs() (list []run) {
-	if p.form == formLinear {
-		return []run{{p.origin[0], 0, p.region[0]}}
-	}
-	at := 0
-	for z := range p.region[2] {
-		for y := range p.region[1] {
-			off := (p.origin[2]+z)*p.slice + (p.origin[1]+y)*p.row + p.origin[0]
-			if n := len(list); n > 0 && list[n-1].off+list[n-1].n == off {
-				list[n-1].n += p.region[0]
-			} else {
-				list = append(list, run{off, at, p.region[0]})
-			}
-			at += p.region[0]
-		}
-	}
-	return list
+// layout is where the rows of a place begin.
+func (p *place) layout() gpustate.Layout {
+	return gpustate.Layout{Off: p.origin[0], Row: p.row, Slice: p.slice}.At(0, p.origin[1], p.origin[2])
 }
 
-func (p *place) box() gpustate.Region { return gpustate.Region{Origin: p.origin, Size: p.region} }
+func (p *place) box() gpustate.Box { return gpustate.Box(p.region) }
 
-// move issues the transfer of a place's bytes. Those of images are complete when it returns.
-func (p *place) move(q *queue, b []byte, write bool, after []*gpustate.Event) (list []*gpustate.Event, err error) {
-	if p.form == formPixels {
-		if write {
-			return nil, q.q.WriteImage(p.m.img, p.box(), b)
-		}
-		return nil, q.q.ReadImage(p.m.img, p.box(), b)
+// move issues the transfer of a place's bytes.
+func (p *place) move(q *gpustate.Queue, b []byte, write bool, after []*gpustate.Event) (*gpustate.Event, error) {
+	switch {
+	case p.form == formPixels && write:
+		return q.WriteImageAsync(p.m.img, p.pixels(), b, after...)
+	case p.form == formPixels:
+		return q.ReadImageAsync(p.m.img, p.pixels(), b, after...)
+	case p.form == formRect && write:
+		return q.WriteRectAsync(p.m.buf, p.layout(), p.box(), b, gpustate.Layout{}, after...)
+	case p.form == formRect:
+		return q.ReadRectAsync(p.m.buf, p.layout(), p.box(), b, gpustate.Layout{}, after...)
+	case write:
+		return q.WriteAsync(p.m.buf, p.origin[0], b, after...)
 	}
-	for _, r := range p.runs() {
-		var e *gpustate.Event
-		if write {
-			e, err = q.q.WriteAsync(p.m.buf, r.off, b[r.at:r.at+r.n], after...)
-		} else {
-			e, err = q.q.ReadAsync(p.m.buf, r.off, b[r.at:r.at+r.n], after...)
-		}
-		if err != nil {
-			return nil, errors.Join(err, waitAll(list)) // b is in use until then
-		}
-		list = append(list, e)
-	}
-	return list, nil
+	return q.ReadAsync(p.m.buf, p.origin[0], b, after...)
 }
 
-func waitAll(list []*gpustate.Event) error {
-	var errs []error
-	for _, e := range list {
-		errs = append(errs, e.Wait())
+// parts are what a command of one part consists of.
+func parts(e *gpustate.Event, err error) ([]*gpustate.Event, error) {
+	if err != nil {
+		return nil, err
 	}
-	return errors.Join(errs...)
+	return []*gpustate.Event{e}, nil
 }
 
 // holding keeps objects until a command that may be kept back is issued.
@@ -180,9 +156,9 @@ func (l *lane) read(m *request) (*reply, error) {
 		return nil, err
 	}
 	b := make([]byte, p.bytes())
-	c := &command{event: e, deps: deps, alone: p.form == formPixels}
+	c := &command{event: e, deps: deps}
 	c.holding(p.m)
-	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return p.move(q, b, false, after) }
+	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return parts(p.move(q.q, b, false, after)) }
 	if err := q.enqueue(c); err != nil {
 		return failed(err)
 	}
@@ -219,9 +195,9 @@ func (l *lane) write(m *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &command{event: e, deps: deps, alone: p.form == formPixels}
+	c := &command{event: e, deps: deps}
 	c.holding(p.m)
-	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return p.move(q, b, true, after) }
+	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return parts(p.move(q.q, b, true, after)) }
 	if err := q.enqueue(c); err != nil {
 		return failed(err)
 	}
@@ -250,61 +226,33 @@ func (l *lane) copy(m *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if from.bytes() != to.bytes() {
+	if from.bytes() != to.bytes() || from.form == to.form && from.region != to.region ||
+		from.form != to.form && (from.form == formRect || to.form == formRect) {
 		return nil, errProtocol
 	}
-	c := &command{event: e, deps: deps, alone: from.form == formPixels || to.form == formPixels}
+	c := &command{event: e, deps: deps}
 	c.holding(from.m, to.m)
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
-		if c.alone {
-			return nil, throughHost(q, &from, &to)
-		}
-		return copyRuns(q, &from, &to, after)
+		return parts(copyPlace(q.q, &from, &to, after))
 	}
 	return l.enqueue(q, c)
 }
 
-// throughHost copies by way of this process: what has pixels.
-func throughHost(q *queue, from, to *place) error {
-	b := make([]byte, from.bytes())
-	for _, step := range []struct {
-		p     *place
-		write bool
-	}{{from, false}, {to, true}} {
-		list, err := step.p.move(q, b, step.write, nil)
-		if err = errors.Join(err, waitAll(list)); err != nil {
-			return err
-		}
+// copyPlace copies within the device. A range is packed pixels where the other side has
+// pixels; rows and ranges do not meet, which the caller has checked.
+func copyPlace(q *gpustate.Queue, from, to *place, after []*gpustate.Event) (*gpustate.Event, error) {
+	switch {
+	case from.form == formPixels && to.form == formPixels:
+		return q.CopyImage(to.m.img, to.origin, from.m.img, from.pixels(), after...)
+	case from.form == formPixels:
+		return q.CopyFromImage(to.m.buf, to.origin[0], from.m.img, from.pixels(), after...)
+	case to.form == formPixels:
+		return q.CopyToImage(to.m.img, to.pixels(), from.m.buf, from.origin[0], after...)
+	case from.form == formRect:
+		return q.CopyRect(to.m.buf, to.layout(), from.m.buf, from.layout(), from.box(), after...)
 	}
-	return nil
+	return q.Copy(to.m.buf, to.origin[0], from.m.buf, from.origin[0], from.region[0], after...)
 }
-
-// copyRuns copies between buffers, run by run.
-func copyRuns(q *queue, from, to *place, after []*gpustate.Event) (list []*gpustate.Event, err error) {
-	src, dst := from.runs(), to.runs()
-	for len(src) > 0 {
-		n := min(src[0].n, dst[0].n)
-		e, err := q.q.Copy(to.m.buf, dst[0].off, from.m.buf, src[0].off, n, after...)
-		if err != nil {
-			return nil, errors.Join(err, waitAll(list))
-		}
-		list = append(list, e)
-		src, dst = advance(src, n), advance(dst, n)
-	}
-	return list, nil
-}
-
-// advance takes n bytes off the first run.
-func advance(list []run, n int) []run {
-	list[0].off += n
-	if list[0].n -= n; list[0].n == 0 {
-		return list[1:]
-	}
-	return list
-}
-
-// fillPiece is how many bytes of a pattern are written at a time.
-const fillPiece = 1 << 20
 
 func (l *lane) fill(m *request) (*reply, error) {
 	q, e, deps, err := l.command(m)
@@ -320,30 +268,24 @@ func (l *lane) fill(m *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(pattern) == 0 || len(pattern) > 128 || p.bytes()%len(pattern) != 0 || p.form == formRect {
+	var color gpustate.Color
+	if pixels := p.form == formPixels; pixels && len(pattern) != len(color) || !pixels && !fits(pattern, &p) {
 		return nil, errProtocol
 	}
-	c := &command{event: e, deps: deps, alone: p.form == formPixels}
+	copy(color[:], pattern)
+	c := &command{event: e, deps: deps}
 	c.holding(p.m)
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
-		if c.alone {
-			return p.move(q, bytes.Repeat(pattern, p.bytes()/len(pattern)), true, nil)
+		if p.form == formPixels {
+			return parts(q.q.FillImage(p.m.img, p.pixels(), color, after...))
 		}
-		return fillBuffer(q, &p, pattern, after)
+		return parts(q.q.Fill(p.m.buf, p.origin[0], p.region[0], pattern, after...))
 	}
 	return l.enqueue(q, c)
 }
 
-// fillBuffer writes a pattern again and again.
-func fillBuffer(q *queue, p *place, pattern []byte, after []*gpustate.Event) (list []*gpustate.Event, err error) {
-	piece := min(p.region[0], fillPiece/len(pattern)*len(pattern))
-	b := bytes.Repeat(pattern, piece/len(pattern))
-	for at := 0; at < p.region[0]; at += piece {
-		e, err := q.q.WriteAsync(p.m.buf, p.origin[0]+at, b[:min(piece, p.region[0]-at)], after...)
-		if err != nil {
-			return nil, errors.Join(err, waitAll(list))
-		}
-		list = append(list, e)
-	}
-	return list, nil
+// fits says whether a range can be filled with a pattern.
+func fits(pattern []byte, p *place) bool {
+	n := len(pattern)
+	return p.form == formLinear && n > 0 && n <= 128 && n&(n-1) == 0 && p.origin[0]%n == 0 && p.region[0]%n == 0
 }

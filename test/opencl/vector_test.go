@@ -27,18 +27,16 @@ func TestVector(t *testing.T) {
 // does undisturbed.
 func TestMoved(t *testing.T) {
 	l := newLab(t)
-	want := l.run(without, "vector")
+	want := l.run(without, "vector", l.file("done", ""))
 	l.serve()
 	file := filepath.Join(l.dir, "go on")
-	p := l.start(through(""), "vector", file)
+	p := l.startUntil("half", through(""), "vector", file)
 	l.move("vector", l.socket()+",rusticl")
 	l.move(strconv.Itoa(p.Process.Pid), l.socket()+",pocl")
 	l.move("vector", "local,rusticl")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	l.file("go on", "")
 	got, err := p.rest()
-	if err != nil || got != want {
+	if got = p.before + got; err != nil || got != want {
 		t.Errorf("moved: got %q, %v, want %q\n%s", got, err, want, p.errs.Bytes())
 	}
 }
@@ -46,7 +44,7 @@ func TestMoved(t *testing.T) {
 // TestServerKilled: a program whose server dies gets CL_DEVICE_NOT_AVAILABLE, and ends.
 func TestServerKilled(t *testing.T) {
 	l := newLab(t)
-	p := l.start(through("pocl"), "vector", filepath.Join(l.dir, "never"))
+	p := l.startUntil("half", through("pocl"), "vector", filepath.Join(l.dir, "never"))
 	killServer(t, p.Process.Pid)
 	_, err := p.rest()
 	if err == nil || !strings.Contains(p.errs.String(), "clFinish(queue): -2") {

@@ -167,12 +167,13 @@ func (l *lab) serve() {
 // running is a program that stands still until it is told to go on.
 type running struct {
 	*exec.Cmd
-	lines *bufio.Scanner
-	errs  *bytes.Buffer
+	lines  *bufio.Scanner
+	before string // what it has printed
+	errs   *bytes.Buffer
 }
 
-// start starts a program and returns when it has printed its first line.
-func (l *lab) start(env []string, name string, args ...string) *running {
+// startUntil starts a program and returns when it has printed a line.
+func (l *lab) startUntil(line string, env []string, name string, args ...string) *running {
 	l.t.Helper()
 	r := &running{Cmd: l.command(env, name, args...), errs: &bytes.Buffer{}}
 	r.Stderr = r.errs
@@ -184,10 +185,14 @@ func (l *lab) start(env []string, name string, args ...string) *running {
 		l.t.Fatal(err)
 	}
 	r.lines = bufio.NewScanner(out)
-	if !r.lines.Scan() {
-		l.t.Fatalf("%s ended at once: %v\n%s", name, r.Wait(), r.errs.Bytes())
+	for r.lines.Scan() {
+		r.before += r.lines.Text() + "\n"
+		if r.lines.Text() == line {
+			return r
+		}
 	}
-	return r
+	l.t.Fatalf("%s ended before it said %q: %v\n%s", name, line, r.Wait(), r.errs.Bytes())
+	return nil
 }
 
 // rest is what the program prints until it ends.

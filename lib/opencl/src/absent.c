@@ -29,19 +29,6 @@ CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithBuiltInKernels(cl_context
 	return none(CL_INVALID_VALUE, errcode_ret);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clCompileProgram(cl_program program, cl_uint num_devices, const cl_device_id
-	*device_list, const char *options, cl_uint num_input_headers, const cl_program *input_headers, const char
-	**header_include_names, void (CL_CALLBACK *pfn_notify)(cl_program program, void *user_data), void
-	*user_data) {
-	return CL_COMPILER_NOT_AVAILABLE;
-}
-
-CL_API_ENTRY cl_program CL_API_CALL clLinkProgram(cl_context context, cl_uint num_devices, const cl_device_id
-	*device_list, const char *options, cl_uint num_input_programs, const cl_program *input_programs, void
-	(CL_CALLBACK *pfn_notify)(cl_program program, void *user_data), void *user_data, cl_int *errcode_ret) {
-	return none(CL_LINKER_NOT_AVAILABLE, errcode_ret);
-}
-
 /* OpenCL 2.0 and later, which the devices do not claim to have. */
 
 CL_API_ENTRY cl_mem CL_API_CALL clCreatePipe(cl_context context, cl_mem_flags flags, cl_uint pipe_packet_size,

@@ -117,11 +117,14 @@ struct _cl_program {
 	pthread_mutex_t lock;
 	char *source;
 	size_t source_size;
+	char *text; /* the source with the headers of the last compilation, NULL without any */
+	size_t text_size;
 	bool from_binary;
 	char *options, *log, *names; /* of the last build; names of kernels with ; between */
 	cl_uint kernels;             /* that the build has */
 	cl_uint live;                /* kernel objects */
 	cl_build_status status;
+	cl_program_binary_type type; /* of the last build that succeeded */
 };
 
 struct argument {
@@ -243,14 +246,16 @@ size_t hfcl_pixel_bytes(const cl_image_format *);
 bool hfcl_is_image(const struct _cl_mem *);
 void hfcl_image_extent(const struct _cl_mem *, size_t extent[3]);
 
+/* program.c */
+cl_program hfcl_new_program(cl_context, size_t source_size, cl_int *);
+const char *hfcl_text(const struct _cl_program *, size_t *size);
+cl_int hfcl_build(cl_program, const char *options, cl_program_binary_type);
+
 /* transfer.c */
 cl_int hfcl_transfer_range(cl_command_queue, cl_mem, cl_command_type, bool write, bool blocking, size_t offset,
 	size_t size, void *host, cl_uint n, const cl_event *waits, cl_event *);
 cl_int hfcl_transfer_pixels(cl_command_queue, cl_mem, cl_command_type, bool write, bool blocking, const size_t *origin,
 	const size_t *region, const struct rows *host, cl_uint n, const cl_event *waits, cl_event *);
-
-/* pixel.c */
-bool hfcl_pixel_of(const cl_image_format *, const void *color, uint8_t pixel[16]);
 
 /* queue.c: a command with the event that the program wants, and its wait list */
 struct command {

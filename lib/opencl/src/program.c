@@ -9,7 +9,8 @@
 static const char magic[8] = { 'H', 'F', 'C', 'L', 'P', 'R', 'O', 'G' };
 enum { BINARY_HEAD = 16, BINARY_VERSION = 1 };
 
-static cl_program new_program(cl_context context, size_t size, cl_int *rc) {
+/* hfcl_new_program makes a program whose source the caller fills in. */
+cl_program hfcl_new_program(cl_context context, size_t size, cl_int *rc) {
 	cl_program p = calloc(1, sizeof *p);
 	char *source = malloc(size + 1);
 	if (p == NULL || source == NULL) {
@@ -46,7 +47,7 @@ CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithSource(cl_context context
 			all += lengths != NULL && lengths[i] != 0 ? lengths[i] : strlen(texts[i]);
 		}
 	}
-	cl_program p = *rc == CL_SUCCESS ? new_program(context, all, rc) : NULL;
+	cl_program p = *rc == CL_SUCCESS ? hfcl_new_program(context, all, rc) : NULL;
 	if (p == NULL) {
 		return NULL;
 	}
@@ -87,7 +88,7 @@ CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithBinary(cl_context context
 		statuses[0] = good ? CL_SUCCESS : CL_INVALID_BINARY;
 	}
 	*rc = good ? CL_SUCCESS : CL_INVALID_BINARY;
-	cl_program p = good ? new_program(context, lengths[0] - BINARY_HEAD - options, rc) : NULL;
+	cl_program p = good ? hfcl_new_program(context, lengths[0] - BINARY_HEAD - options, rc) : NULL;
 	if (p == NULL) {
 		return NULL;
 	}
@@ -118,6 +119,7 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program p) {
 	clReleaseContext(p->context);
 	pthread_mutex_destroy(&p->lock);
 	free(p->source);
+	free(p->text);
 	free(p->options);
 	free(p->log);
 	free(p->names);
@@ -125,8 +127,14 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program p) {
 	return CL_SUCCESS;
 }
 
-/* build builds; the lock is held. */
-static cl_int build(cl_program p, const char *options) {
+/* hfcl_text is what is built. */
+const char *hfcl_text(const struct _cl_program *p, size_t *size) {
+	*size = p->text != NULL ? p->text_size : p->source_size;
+	return p->text != NULL ? p->text : p->source;
+}
+
+/* hfcl_build builds; the lock is held. */
+cl_int hfcl_build(cl_program p, const char *options, cl_program_binary_type type) {
 	char *kept = strdup(options);
 	if (kept == NULL) {
 		return CL_OUT_OF_HOST_MEMORY;
@@ -135,11 +143,13 @@ static cl_int build(cl_program p, const char *options) {
 		hfcl_release(p->o.id);
 		p->o.id = hfcl_number();
 	}
+	size_t size;
+	const char *text = hfcl_text(p, &size);
 	struct call c;
 	hfcl_begin(&c, HFCL_BUILD);
 	hfcl_put64(&c, p->o.id);
 	hfcl_put64(&c, p->context->device->o.id);
-	hfcl_put_bytes(&c, p->source, p->source_size);
+	hfcl_put_bytes(&c, text, size);
 	hfcl_put_bytes(&c, options, strlen(options));
 	p->status = CL_BUILD_IN_PROGRESS;
 	cl_int rc = hfcl_run(&c, NULL, NULL);
@@ -152,6 +162,7 @@ static cl_int build(cl_program p, const char *options) {
 	p->names = c.failed || rc != CL_SUCCESS ? NULL : hfcl_get_text(&c);
 	hfcl_end(&c);
 	p->status = rc == CL_SUCCESS ? CL_BUILD_SUCCESS : CL_BUILD_ERROR;
+	p->type = rc == CL_SUCCESS ? type : CL_PROGRAM_BINARY_TYPE_NONE;
 	return rc;
 }
 
@@ -171,8 +182,11 @@ CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program p, cl_uint n, const cl
 	pthread_mutex_lock(&p->lock);
 	cl_int rc = CL_INVALID_OPERATION; /* kernels of the last build live */
 	if (p->live == 0) {
+		free(p->text); /* headers are for compiling */
+		p->text = NULL;
 		char *before = p->from_binary && p->options != NULL ? strdup(p->options) : NULL;
-		rc = build(p, before != NULL ? before : options == NULL ? "" : options);
+		rc = hfcl_build(p, before != NULL ? before : options == NULL ? "" : options,
+			CL_PROGRAM_BINARY_TYPE_EXECUTABLE);
 		free(before);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -202,7 +216,9 @@ static cl_int binary(cl_program p, size_t room, void *to, size_t *size_ret) {
 	memcpy(b + 8, &version, 4);
 	memcpy(b + 12, &options, 4);
 	memcpy(b + BINARY_HEAD, p->options, options);
-	memcpy(b + BINARY_HEAD + options, p->source, p->source_size);
+	size_t size;
+	const char *text = hfcl_text(p, &size);
+	memcpy(b + BINARY_HEAD + options, text, size);
 	return CL_SUCCESS;
 }
 
@@ -219,8 +235,11 @@ static cl_int info(cl_program p, cl_program_info what, size_t room, void *to, si
 		return ANSWER(cl_device_id, p->context->device);
 	case CL_PROGRAM_SOURCE:
 		return hfcl_answer_text(p->from_binary ? "" : p->source, room, to, size_ret);
-	case CL_PROGRAM_BINARY_SIZES:
-		return ANSWER(size_t, built ? BINARY_HEAD + strlen(p->options) + p->source_size : 0);
+	case CL_PROGRAM_BINARY_SIZES: {
+		size_t size;
+		hfcl_text(p, &size);
+		return ANSWER(size_t, built ? BINARY_HEAD + strlen(p->options) + size : 0);
+	}
 	case CL_PROGRAM_BINARIES:
 		return binary(p, room, to, size_ret);
 	case CL_PROGRAM_NUM_KERNELS:
@@ -264,8 +283,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetProgramBuildInfo(cl_program p, cl_device_id
 		rc = hfcl_answer_text(p->log, room, to, size_ret);
 		break;
 	case CL_PROGRAM_BINARY_TYPE:
-		rc = ANSWER(cl_program_binary_type,
-			p->status == CL_BUILD_SUCCESS ? CL_PROGRAM_BINARY_TYPE_EXECUTABLE : CL_PROGRAM_BINARY_TYPE_NONE);
+		rc = ANSWER(cl_program_binary_type, p->type);
 		break;
 	default:
 		rc = CL_INVALID_VALUE;

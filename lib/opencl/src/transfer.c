@@ -285,6 +285,9 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueCopyBufferRect(cl_command_queue q, cl_m
 	if (rc == CL_SUCCESS) {
 		rc = box(&dst, to_origin, region, to_row, to_slice, to->size);
 	}
+	if (rc == CL_SUCCESS && from == to && (src.row_pitch != dst.row_pitch || src.slice_pitch != dst.slice_pitch)) {
+		rc = CL_INVALID_VALUE;
+	}
 	if (rc == CL_SUCCESS && boxes_overlap(from, &src, to, &dst)) {
 		rc = CL_MEM_COPY_OVERLAP;
 	}
@@ -436,13 +439,9 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueCopyBufferToImage(cl_command_queue q, c
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueFillImage(cl_command_queue q, cl_mem m, const void *color,
 	const size_t *origin, const size_t *region, cl_uint n, const cl_event *waits, cl_event *event) {
 	struct place p;
-	uint8_t pixel[16];
 	cl_int rc = pixels(&p, q, m, origin, region);
 	if (rc == CL_SUCCESS && color == NULL) {
 		rc = CL_INVALID_VALUE;
 	}
-	if (rc == CL_SUCCESS && !hfcl_pixel_of(&m->format, color, pixel)) {
-		rc = CL_IMAGE_FORMAT_NOT_SUPPORTED;
-	}
-	return rc != CL_SUCCESS ? rc : fill(q, CL_COMMAND_FILL_IMAGE, m, &p, pixel, m->pixel, n, waits, event);
+	return rc != CL_SUCCESS ? rc : fill(q, CL_COMMAND_FILL_IMAGE, m, &p, color, 16, n, waits, event);
 }
