@@ -79,9 +79,10 @@ fi
 if [ -f "$lib/libholdfast-opencl.so.0" ]; then
 	put 755 "$LIBDIR" "$lib/libholdfast-opencl.so.0"
 	ln -sf libholdfast-opencl.so.0 "$DESTDIR$LIBDIR/libholdfast-opencl.so"
-	# A folder of its own: OCL_ICD_VENDORS selects it; nothing else loads the library unasked.
+	# A folder of its own: OCL_ICD_VENDORS selects it, and nothing loads the library unasked. It has no path, since
+	# the tree can be moved.
 	install -d "$DESTDIR$DATADIR/holdfast/opencl"
-	echo "$LIBDIR/libholdfast-opencl.so.0" >"$DESTDIR$DATADIR/holdfast/opencl/holdfast.icd"
+	echo libholdfast-opencl.so.0 >"$DESTDIR$DATADIR/holdfast/opencl/holdfast.icd"
 fi
 
 fill packaging/modulefiles/holdfast.tcl.in "$DATADIR/modulefiles/holdfast" "$version"
