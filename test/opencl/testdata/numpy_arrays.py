@@ -1,3 +1,5 @@
+# Arrays, kernels, mappings and images with pyopencl; prints what came of them. With a file name it stands still
+# until the file is there.
 import sys, os, time, hashlib
 import numpy as np
 import pyopencl as cl
@@ -19,7 +21,8 @@ print("elementwise", sha(z.get()), np.allclose(z.get(), a.get()*b.get() + 3*a.ge
 if len(sys.argv) > 1:
     print("half", flush=True)
     while not os.path.exists(sys.argv[1]): time.sleep(0.01)
-dot = ReductionKernel(ctx, np.float32, neutral="0", reduce_expr="a+b", map_expr="x[i]*y[i]", arguments="__global const float *x, __global const float *y")
+dot = ReductionKernel(ctx, np.float32, neutral="0", reduce_expr="a+b", map_expr="x[i]*y[i]",
+                      arguments="__global const float *x, __global const float *y")
 print("dot", abs(float(dot(a, b).get()) - float(np.dot(a.get().astype(np.float64), b.get()))) < 1e-1)
 n = cl_array.arange(queue, 20000, dtype=np.int32)
 print("array", sha((a + 2*b - a*b).get()), float(cl_array.sum(n.astype(np.int64)).get()))
@@ -28,7 +31,9 @@ mf = cl.mem_flags
 x = np.arange(1 << 16, dtype=np.float32)
 bx = cl.Buffer(ctx, mf.READ_ONLY | mf.COPY_HOST_PTR, hostbuf=x)
 res = cl.Buffer(ctx, mf.WRITE_ONLY, x.nbytes)
-prg = cl.Program(ctx, "__kernel void sq(__global const float *a, __global float *r) { int g = get_global_id(0); r[g] = a[g]*a[g]; }").build()
+prg = cl.Program(ctx, """
+__kernel void sq(__global const float *a, __global float *r) { int g = get_global_id(0); r[g] = a[g]*a[g]; }
+""").build()
 knl = prg.sq
 knl(queue, x.shape, None, bx, res)
 out = np.empty_like(x)
