@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 )
@@ -135,15 +137,12 @@ func TestCrashAfterCapture(t *testing.T) {
 	}
 }
 
-// TestNamedFromMemory restarts from a checkpoint with a name that the start before has left in memory.
-func TestNamedFromMemory(t *testing.T) {
-	named := compile(t, "gcc", "testdata/named.c")
-	dir := t.TempDir()
-	env := append(environ(t, filepath.Join(dir, "ckpt")), "HOLDFAST_LOCAL="+t.TempDir())
+// staying starts a daemon that serves one start after the other, and returns what it says, and what ends it.
+func staying(t *testing.T, env []string) (said *testbuf.Buffer, end func() error) {
+	t.Helper()
 	d := exec.Command(built.holdfast, "node", "--stay")
-	d.Env = env
-	said := &testbuf.Buffer{}
-	d.Stderr = said
+	said = &testbuf.Buffer{}
+	d.Env, d.Stderr = env, said
 	stay, err := d.StdinPipe()
 	ready, rerr := d.StdoutPipe()
 	if err := errors.Join(err, rerr); err != nil {
@@ -155,6 +154,59 @@ func TestNamedFromMemory(t *testing.T) {
 	if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
 		t.Fatalf("the daemon says %q (%v)", line, err)
 	}
+	return said, func() error { return errors.Join(stay.Close(), d.Wait()) }
+}
+
+// TestKilledAnywhereInOneDaemon is TestKilledAnywhere with a daemon that stays: ranks restore from memory, unless it was
+// being written, and the last start ends with the right bytes.
+func TestKilledAnywhereInOneDaemon(t *testing.T) {
+	const steps = "400"
+	walk := compile(t, "gcc", "testdata/walk.c")
+	dir := t.TempDir()
+	launch(t, walk, environ(t, t.TempDir()), steps, filepath.Join(dir, "want"), "0").mustEnd()
+	rng := rand.New(rand.NewPCG(*killSeed, 2))
+	t.Logf("seed %d", *killSeed)
+	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
+	env = append(env, "HOLDFAST_INTERVAL=1ms", "HOLDFAST_LOCAL="+t.TempDir())
+	said, end := staying(t, env)
+	for i := range *kills / 2 {
+		j := launch(t, walk, env, steps, name, "2")
+		for range ranks {
+			j.await("begins at step")
+		}
+		time.Sleep(time.Duration(rng.IntN(200_000)) * time.Microsecond) // the moment itself
+		if err := j.ranks[rng.IntN(ranks)].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		j.wait()
+		if i > 1 && strings.Contains(j.out.String(), "begins at step 0") {
+			t.Fatalf("kill %d: the epoch before the kill is lost:\n%s%s", i, j.out, said)
+		}
+	}
+	launch(t, walk, env, steps, name, "0").mustEnd()
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	s := said.String()
+	if strings.Contains(s, "panic") || strings.Contains(s, "fatal error") || strings.Contains(s, "damaged") {
+		t.Errorf("the daemon crashed, or its memory was damaged:\n%s", s)
+	}
+	if !strings.Contains(s, "level=memory bytes") {
+		t.Errorf("no start restored from memory:\n%s", s)
+	}
+	t.Logf("%d restores from memory, %d from levels", strings.Count(s, "level=memory bytes"),
+		strings.Count(s, "holdfast: restored")-strings.Count(s, "level=memory bytes"))
+	if !bytes.Equal(result(t, name), result(t, filepath.Join(dir, "want"))) {
+		t.Error("the restarted program computed something else")
+	}
+}
+
+// TestNamedFromMemory restarts from a checkpoint with a name that the start before has left in memory.
+func TestNamedFromMemory(t *testing.T) {
+	named := compile(t, "gcc", "testdata/named.c")
+	dir := t.TempDir()
+	env := append(environ(t, filepath.Join(dir, "ckpt")), "HOLDFAST_LOCAL="+t.TempDir())
+	said, end := staying(t, env)
 	j := launch(t, named, env, "write", dir)
 	for range ranks {
 		j.await("has written")
@@ -163,7 +215,7 @@ func TestNamedFromMemory(t *testing.T) {
 	j.wait()
 	before := said.String()
 	launch(t, named, env, "read", dir).mustEnd()
-	if err := errors.Join(stay.Close(), d.Wait()); err != nil {
+	if err := end(); err != nil {
 		t.Error(err)
 	}
 	after := strings.TrimPrefix(said.String(), before)
