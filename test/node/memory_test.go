@@ -157,8 +157,8 @@ func staying(t *testing.T, env []string) (said *testbuf.Buffer, end func() error
 	return said, func() error { return errors.Join(stay.Close(), d.Wait()) }
 }
 
-// TestKilledAnywhereInOneDaemon is TestKilledAnywhere with a daemon that stays: ranks restore from memory, unless it was
-// being written, and the last start ends with the right bytes.
+// TestKilledAnywhereInOneDaemon is TestKilledAnywhere with a daemon that stays: ranks restore from memory, unless it
+// was being written, and the last start ends with the right bytes.
 func TestKilledAnywhereInOneDaemon(t *testing.T) {
 	const steps = "400"
 	walk := compile(t, "gcc", "testdata/walk.c")
