@@ -64,7 +64,8 @@ type model struct {
 	counters []*counter
 	bare     bool // a stamp without a source was made, which a rollback may bring back
 
-	saved *saved // a capture to go back to
+	saved  *saved  // a capture to go back to
+	hashed *hashed // of the captures so far
 }
 
 // call makes an object, or releases it.
@@ -130,6 +131,7 @@ func (m *model) step() {
 	m.b.Helper()
 	m.tick()
 	m.stamp()
+	m.foreign()
 	switch k := m.r.IntN(51); {
 	case k < 7:
 		m.create(m.r.IntN(10))
@@ -228,6 +230,7 @@ func (m *model) save() {
 	m.dev.LimitShadow([]int64{-1, 0, 20000}[m.r.IntN(3)])
 	c, err := m.dev.Capture(context.Background(), nil)
 	m.b.ok(err)
+	m.checkHashes(c)
 	m.saved = m.note(c)
 }
 
