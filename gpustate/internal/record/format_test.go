@@ -1,7 +1,9 @@
 package record
 
 import (
+	"encoding/binary"
 	"encoding/hex"
+	"hash/crc32"
 	"os"
 	"reflect"
 	"strings"
@@ -80,4 +82,21 @@ func hexed(b []byte) string {
 		s.WriteString(hex.EncodeToString([]byte{c}) + " ")
 	}
 	return s.String()
+}
+
+// TestVersion2 reads a record as version 0.2 wrote it before there were arrays of images: it differs in its number.
+func TestVersion2(t *testing.T) {
+	b := documentedBytes(t, "version 3")
+	b[len(magic)] = 2
+	b = binary.LittleEndian.AppendUint32(b[:len(b)-4], crc32.Checksum(b[:len(b)-4], castagnoli))
+	if sum := b[len(b)-4:]; hex.EncodeToString(sum) != "286da7f0" { // as the documentation of that version has it
+		t.Fatalf("the example has the checksum %x", sum)
+	}
+	r, err := Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Objects) != 5 || r.Origin != 0x1234 || r.Objects[4].Ordinal != 2 {
+		t.Errorf("got %+v", r)
+	}
 }
