@@ -64,6 +64,11 @@ The file has no header: numbers are in the machine's byte order, elements one af
 other. {rank} in its name stands for the rank, and without --rank export then writes
 one file for each. "-o -" is standard output.
 
+  holdfast export 120 u --from /lustre/me/ckpt -o u.npy
+
+puts a global array together from what all ranks have of it (coordinated.ProtectGlobal), as
+a file that numpy.load reads.
+
 Each chunk is verified and comes from a directory that has it right, or is computed
 from parity: repeat --from for the directories of all levels and nodes that there are.
 A file gets its name when it is complete. export does not write to the directories, so
@@ -127,6 +132,11 @@ func (x *export) run(cmd *cobra.Command) (rows []exportRow, err error) {
 	e, err := pickEpoch(x.epoch, list)
 	if err != nil {
 		return nil, err
+	}
+	if infos := arrayIn(list, e, x.section); infos != nil && strings.HasSuffix(x.out, npySuffix) &&
+		!cmd.Flags().Changed("rank") {
+		defer showBar(cmd, "exporting", 0, x.copied.Load, inBytes)()
+		return x.array(cmd, v, e, infos)
 	}
 	ranks, err := x.ranks(cmd, v.Dirs()[0].Size)
 	if err != nil {
@@ -264,7 +274,15 @@ func (r *itemReader) Read(p []byte) (int, error) {
 
 // writeWhole makes a file that gets its name when it is complete and on the disk. One that is there is replaced only
 // by force.
-func writeWhole(name string, force bool, from io.Reader) (err error) {
+func writeWhole(name string, force bool, from io.Reader) error {
+	return makeWhole(name, force, func(f *os.File) error {
+		_, err := io.CopyBuffer(struct{ io.Writer }{f}, from, make([]byte, exportPiece))
+		return err
+	})
+}
+
+// makeWhole is writeWhole of what fill writes.
+func makeWhole(name string, force bool, fill func(f *os.File) error) (err error) {
 	exists := fmt.Errorf("%s exists: remove it, or use --force", name)
 	if _, serr := os.Lstat(name); serr == nil && !force {
 		return exists
@@ -280,7 +298,7 @@ func writeWhole(name string, force bool, from io.Reader) (err error) {
 			err = errors.Join(err, rerr)
 		}
 	}()
-	if _, err = io.CopyBuffer(struct{ io.Writer }{f}, from, make([]byte, exportPiece)); err == nil {
+	if err = fill(f); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {

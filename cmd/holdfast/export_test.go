@@ -79,7 +79,7 @@ func gpuRecord(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "<!-- gpu record example, version 2 -->\n```\n")
+	_, rest, _ := strings.Cut(string(text), "<!-- gpu record example, version 3 -->\n```\n")
 	rest, _, _ = strings.Cut(rest, "```")
 	var b []byte
 	for line := range strings.Lines(rest) {

@@ -163,6 +163,7 @@ func (t *target) probeAll(ctx context.Context, m *format.Manifest) error {
 
 // copyContents copies the shards of all ranks, and reads back each.
 func (t *target) copyContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
+	t.sizeOf(v, e, id)
 	infos, from := make([]ShardInfo, t.info.Size), v.sources(e, id)
 	err := shard.Parallel(t.info.Size, t.jobs, func(r int, _ *shard.Scratch) (err error) {
 		for _, anew := range []bool{false, true} { // an earlier copy may have left a file that is damaged

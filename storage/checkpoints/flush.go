@@ -265,6 +265,7 @@ func (v *View) contentsOf(e Epoch) (ids [][16]byte) {
 
 // flushContents is flushAll for one of the contents, with so many shards at once.
 func (t *target) flushContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
+	t.sizeOf(v, e, id)
 	infos, from := make([]ShardInfo, t.info.Size), v.sources(e, id)
 	err := shard.Parallel(t.info.Size, t.jobs, func(r int, _ *shard.Scratch) (err error) {
 		if infos[r], err = t.bring(ctx, e, r, from, false); err != nil {

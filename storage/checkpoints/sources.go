@@ -26,7 +26,11 @@ func (v *View) Fetch(ctx context.Context, e Epoch, rank int) (*Shard, error) {
 	if len(ids) == 0 { // removed meanwhile
 		return nil, fmt.Errorf("epoch %d: %w", e, level.ErrNotCommitted)
 	}
-	if size := v.dirs[0].info.Size; rank < 0 || rank >= size {
+	size := v.dirs[0].info.Size
+	if m := v.manifestWith(e, ids[0]); m != nil {
+		size = m.Size
+	}
+	if rank < 0 || rank >= size {
 		return nil, fmt.Errorf("rank %d: the job has the ranks 0 to %d", rank, size-1)
 	}
 	sh, err := fetch.Open(ctx, quiet, e, rank, v.sources(e, ids[0]))

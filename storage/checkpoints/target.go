@@ -109,6 +109,14 @@ func (t *target) close() error {
 	return errors.Join(t.pool.Close(), t.guard.Release())
 }
 
+// sizeOf makes what follows an epoch's of as many ranks as its manifest says: a job that changes its number of ranks
+// has epochs of several.
+func (t *target) sizeOf(v *View, e Epoch, id [16]byte) {
+	if m := v.manifestWith(e, id); m != nil {
+		t.info.Size = m.Size
+	}
+}
+
 // commit publishes an epoch of which the shards of all ranks are there.
 func (t *target) commit(ctx context.Context, e Epoch, shards []ShardInfo) error {
 	if err := t.guard.Err(); err != nil {
