@@ -105,7 +105,7 @@ func (m *MemoryShard) verify() error {
 	}
 	for i := range m.secs {
 		x := &m.index.Sections[i]
-		err := shard.Parallel(int(format.ChunkCount(x.Size, m.index.ChunkBytes)), shard.Readers(),
+		err := shard.Parallel(int(format.ChunkCount(x.Size, m.index.ChunkBytes)), shard.Readers,
 			func(k int, _ *shard.Scratch) error {
 				c := &m.index.Chunks[x.First+k]
 				off := int64(k) * int64(m.index.ChunkBytes)

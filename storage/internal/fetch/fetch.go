@@ -43,7 +43,7 @@ type SectionInfo struct {
 // Open opens the shard of a rank of an epoch at the first of the places that has it, and reads its index. log hears of
 // damage. The error is a *ShardError.
 func Open(ctx context.Context, log *slog.Logger, e format.Epoch, rank int, from []shard.Source) (*Shard, error) {
-	sh := &Shard{log: log, epoch: e, rank: rank, workers: shard.Readers(), left: from}
+	sh := &Shard{log: log, epoch: e, rank: rank, workers: shard.Readers, left: from}
 	c, err := sh.nextCopy(ctx, 0)
 	if err != nil {
 		var done *ShardError

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -260,12 +259,10 @@ func ReadRange(x *format.Index, sec *format.Section, dst []byte, off int64, work
 // that, and little enough to be hashed while it is in the cache of the core.
 const runBytes = 1 << 20
 
-// Readers is how many goroutines read a shard that the program waits for: one for each core that has
-// chunks to hash, and enough to keep the disk busy where there are few cores.
-func Readers() int {
-	const most = 8 // more do not make a disk faster
-	return max(min(runtime.GOMAXPROCS(0), most), requestsInFlight)
-}
+// Readers is how many goroutines read a shard that the program waits for. Each waits for the disk or hashes what it
+// has read, so it takes more of them than requests that keep a disk busy, also on few cores; yet more make no disk
+// faster.
+const Readers = 8
 
 // Parallel calls do for 0..n-1 from at most so many goroutines and returns the
 // first error.

@@ -12,7 +12,7 @@ import (
 
 // VerifyOwn reads the chunks that the shard holds itself.
 func (c *Copy) VerifyOwn(ctx context.Context) error {
-	return Parallel(len(c.Index.Chunks), Readers(), func(i int, mem *Scratch) error {
+	return Parallel(len(c.Index.Chunks), Readers, func(i int, mem *Scratch) error {
 		if c.Index.Chunks[i].Origin != c.Index.Epoch || ctx.Err() != nil {
 			return ctx.Err()
 		}
