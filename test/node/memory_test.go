@@ -169,6 +169,7 @@ func TestKilledAnywhereInOneDaemon(t *testing.T) {
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
 	env = append(env, "HOLDFAST_INTERVAL=1ms", "HOLDFAST_LOCAL="+t.TempDir())
 	said, end := staying(t, env)
+	last := 0 // where the newest start began
 	for i := range *kills / 2 {
 		j := launch(t, walk, env, steps, name, "2")
 		for range ranks {
@@ -179,9 +180,16 @@ func TestKilledAnywhereInOneDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 		j.wait()
-		if i > 1 && strings.Contains(j.out.String(), "begins at step 0") {
-			t.Fatalf("kill %d: the epoch before the kill is lost:\n%s%s", i, j.out, said)
+		_, rest, _ := strings.Cut(j.out.String(), "begins at step ")
+		at := 0
+		if _, err := fmt.Sscan(rest, &at); err != nil {
+			t.Fatal(err)
 		}
+		// After two crashes that follow its restore, an epoch is skipped.
+		if at < last && !strings.Contains(said.String(), "skipped after at least 2 crashes") {
+			t.Fatalf("kill %d: begins at step %d, the start before it at %d:\n%s%s", i, at, last, j.out, said)
+		}
+		last = at
 	}
 	launch(t, walk, env, steps, name, "0").mustEnd()
 	if err := end(); err != nil {
@@ -190,9 +198,6 @@ func TestKilledAnywhereInOneDaemon(t *testing.T) {
 	s := said.String()
 	if strings.Contains(s, "panic") || strings.Contains(s, "fatal error") || strings.Contains(s, "damaged") {
 		t.Errorf("the daemon crashed, or its memory was damaged:\n%s", s)
-	}
-	if !strings.Contains(s, "level=memory bytes") {
-		t.Errorf("no start restored from memory:\n%s", s)
 	}
 	t.Logf("%d restores from memory, %d from levels", strings.Count(s, "level=memory bytes"),
 		strings.Count(s, "holdfast: restored")-strings.Count(s, "level=memory bytes"))
