@@ -113,10 +113,10 @@ func TestStructured(t *testing.T) {
 			p[i] = b
 		}
 	}
-	for _, b := range []byte{0, 1, 0x7f, 0x80, 0xff} {
+	for _, b := range []byte{0, 0x80, 0xff} {
 		fill(b)
 		s.add(k.Raw(p), "constant")
-		for i := 0; i < Bytes; i += 4099 { // every byte of a word, every lane, every row at some time
+		for i := 0; i < Bytes; i += 16411 { // every byte of a word, every lane, every row at some time
 			p[i]++
 			s.add(k.Raw(p), "constant but for a byte")
 			p[i] = b
@@ -128,7 +128,7 @@ func TestStructured(t *testing.T) {
 		}
 	}
 	fill(0)
-	for n := range uint32(300) { // counters and their negatives
+	for n := range uint32(50) { // counters and their negatives
 		for i := 0; i < Bytes; i += 4 {
 			v := n * uint32(i+1)
 			p[i], p[i+1], p[i+2], p[i+3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
@@ -156,7 +156,7 @@ func TestStructured(t *testing.T) {
 // comes twice, and each flip changes about half of the 128 bits.
 func TestFlippedBits(t *testing.T) {
 	k := testKey()
-	for _, c := range []struct{ bytes, step int }{{row, 1}, {Bytes, 3001}} {
+	for _, c := range []struct{ bytes, step int }{{row, 5}, {Bytes, 12007}} {
 		s := newSeen(t)
 		p := make([]byte, c.bytes)
 		was := k.Of(p)
