@@ -174,8 +174,9 @@ func TestFlippedBits(t *testing.T) {
 			least, most = min(least, changed), max(most, changed)
 			sum, n = sum+changed, n+1
 		}
-		// 128 fair coins: 64 on average, sigma 5.7; in 30,000 tries 6 sigma come once in 10^4 runs
-		if mean := float64(sum) / float64(n); mean < 63.5 || mean > 64.5 || least < 64-34 || most > 64+34 {
+		// 128 fair coins: 64 on average, sigma 5.7; in 30,000 tries 6 sigma come once in 10^4 runs.
+		// The mean of 175 tries has sigma 0.43.
+		if mean := float64(sum) / float64(n); mean < 62 || mean > 66 || least < 64-34 || most > 64+34 {
 			t.Errorf("%d bytes: a flipped bit changes %d to %d bits, %.2f on average", c.bytes, least, most,
 				mean)
 		}
