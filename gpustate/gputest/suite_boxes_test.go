@@ -95,6 +95,13 @@ func boxes(t *testing.T, b *bench) {
 			t.Fatalf("byte %d of the right half is %d, want %d", i, got[i], w)
 		}
 	}
+	// a box that ends with the object, where the gap behind its last row and slice would not
+	end, err := x.Sub("end", gpustate.SubAlign, 700)
+	b.ok(err)
+	last, box := gpustate.Layout{Off: 12, Row: 76, Slice: 380}, gpustate.Box{68, 4, 2}
+	b.ok(q.WriteRect(end, last, box, src, gpustate.Layout{}))
+	b.ok(q.ReadRect(end, last, box, got[:544], gpustate.Layout{}))
+	b.ok(same("at the end", got[:544], src[:544]))
 	one := gpustate.Box{4}
 	_, err = q.WriteRectAsync(x, gpustate.Layout{}, one, src[:4], gpustate.Layout{})
 	b.ok(err)

@@ -141,6 +141,15 @@ func imageArrays(t *testing.T, b *bench) {
 	for i := range 4 {
 		copy(want[1][4*((1+i/2)*45+(3+i%2)*9+7):], part[8*i:8*i+8])
 	}
+	// two lines by way of a buffer
+	x, err := d.Buffer("x", 412)
+	b.ok(err)
+	e, err := q.CopyFromImage(x, 12, lines, gpustate.Region{Origin: [3]int{0, 2, 0}, Size: [3]int{50, 2, 1}})
+	b.ok(err)
+	e, err = q.CopyToImage(lines, gpustate.Region{Origin: [3]int{0, 5, 0}, Size: [3]int{50, 2, 1}}, x, 12, e)
+	b.ok(err)
+	b.ok(e.Wait())
+	copy(want[0][4*250:], want[0][4*100:4*200])
 	check := func(q *gpustate.Queue, lines, planes *gpustate.Image) {
 		t.Helper()
 		got := [2][]byte{make([]byte, len(want[0])), make([]byte, len(want[1]))}

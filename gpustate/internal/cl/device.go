@@ -31,6 +31,8 @@ type mem struct {
 	pixel    int         // bytes of one of an image
 	parent   handle      // of a range: the buffer
 	off      int64       // of a range: where in it
+	room     int64       // bytes of the object that whole names
+	lines    bool        // an array of images of one dimension
 	released atomic.Bool // released
 
 	mu     sync.Mutex // held by a transfer while it maps an SVM object
@@ -85,16 +87,17 @@ var imageKinds = map[int]uint32{1: 0x10F4, 2: 0x10F1, 3: 0x10F2, driver.ArrayDim
 	driver.ArrayDims + 2: 0x10F3}
 
 func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
-	o := &mem{bytes: m.Bytes}
+	o := &mem{bytes: m.Bytes, room: m.Bytes}
 	var err error
 	switch m.Kind {
 	case driver.MemBuffer:
 		o.h, err = createBuffer(d.ctx, flags(m.Access), m.Bytes, nil)
 	case driver.MemSub:
 		parent := m.Parent.(*mem)
-		o.parent, o.off = parent.h, m.Offset
+		o.parent, o.off, o.room = parent.h, m.Offset, parent.bytes
 		o.h, err = createSub(parent.h, flags(m.Access), m.Offset, m.Bytes)
 	case driver.MemImage:
+		o.lines = m.Image.Shape() == driver.ArrayDims+1
 		o.pixel = int(m.Bytes) / driver.Region{Size: m.Image.Extents()}.Pixels()
 		o.h, err = createImage(d.ctx, flags(m.Access), imageKinds[m.Image.Shape()], m.Image)
 	case driver.MemShared:

@@ -44,10 +44,8 @@ func (d *device) throughMap(q driver.Handle, m *mem, off int64, n int, wait []dr
 		return 0, &driver.CallError{Call: "copy of shared memory", Code: invalidValue,
 			Text: fmt.Sprintf("bytes %d+%d of %d", off, n, m.bytes)}
 	}
-	for _, e := range wait {
-		if err := waitEvent(e); err != nil {
-			return 0, err
-		}
+	if err := waitAll(wait); err != nil {
+		return 0, err
 	}
 	if err := finish(q.(queue).h); err != nil {
 		return 0, err
@@ -122,7 +120,18 @@ func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image dri
 		})
 	}
 	h, off := to.whole(dstOff)
-	return imageToBuffer(q.(queue).h, image.(*mem).h, h, r, off, wait)
+	from := image.(*mem)
+	err := strictLines("clEnqueueCopyImageToBuffer", from)
+	if err == nil {
+		var e driver.Event
+		if e, err = imageToBuffer(q.(queue).h, from.h, h, r, off, wait); err == nil {
+			return e, nil
+		}
+	}
+	if !from.lines || !refused(err) {
+		return 0, err
+	}
+	return d.linesToBuffer(q, to, dstOff, from, r, wait)
 }
 
 // whole is the buffer of a range, and where an offset in the range is in it: PoCL 3.1 ends
@@ -156,7 +165,17 @@ func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src 
 		})
 	}
 	h, off := from.whole(srcOff)
-	return bufferToImage(q.(queue).h, h, off, to.h, r, wait)
+	err := strictLines("clEnqueueCopyBufferToImage", to)
+	if err == nil {
+		var e driver.Event
+		if e, err = bufferToImage(q.(queue).h, h, off, to.h, r, wait); err == nil {
+			return e, nil
+		}
+	}
+	if !to.lines || !refused(err) {
+		return 0, err
+	}
+	return d.bufferToLines(q, to, r, from, srcOff, wait)
 }
 
 func (d *device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
@@ -183,7 +202,13 @@ func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocki
 	if m.needsMap() {
 		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) error { r.CopyRows(b, src); return nil })
 	}
-	return writeRect(q.(queue).h, m.h, r, src, blocking, wait)
+	fit := func(r driver.Rect) bool { return holds(r.To, r.Size, m.bytes) }
+	return inPieces(r, fit, blocking, wait, func(r driver.Rect, block bool, wait []driver.Event) (driver.Event, error) {
+		if err := strictBox("clEnqueueWriteBufferRect", r.To, r.Size, m.bytes); err != nil {
+			return 0, err
+		}
+		return writeRect(q.(queue).h, m.h, r, src, block, wait)
+	})
 }
 
 func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blocking bool,
@@ -192,7 +217,13 @@ func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blockin
 	if m.needsMap() {
 		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) error { r.CopyRows(dst, b); return nil })
 	}
-	return readRect(q.(queue).h, m.h, r, dst, blocking, wait)
+	fit := func(r driver.Rect) bool { return holds(r.From, r.Size, m.bytes) }
+	return inPieces(r, fit, blocking, wait, func(r driver.Rect, block bool, wait []driver.Event) (driver.Event, error) {
+		if err := strictBox("clEnqueueReadBufferRect", r.From, r.Size, m.bytes); err != nil {
+			return 0, err
+		}
+		return readRect(q.(queue).h, m.h, r, dst, block, wait)
+	})
 }
 
 // CopyRect packs the box on its way from or to SVM: one object is mapped at a time.
@@ -202,7 +233,16 @@ func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []drive
 		t, tOff := to.whole(r.To.Off)
 		f, fOff := from.whole(r.From.Off)
 		r.To.Off, r.From.Off = tOff, fOff
-		return copyRect(q.(queue).h, t, f, r, wait)
+		return inPieces(r, func(r driver.Rect) bool {
+			return holds(r.To, r.Size, to.room) && holds(r.From, r.Size, from.room)
+		}, false, wait, func(r driver.Rect, _ bool, wait []driver.Event) (driver.Event, error) {
+			const call = "clEnqueueCopyBufferRect"
+			if err := firstError(strictBox(call, r.To, r.Size, to.room),
+				strictBox(call, r.From, r.Size, from.room)); err != nil {
+				return 0, err
+			}
+			return copyRect(q.(queue).h, t, f, r, wait)
+		})
 	}
 	b := make([]byte, r.Size.Bytes())
 	if _, err := d.ReadRect(q, src, driver.Rect{Size: r.Size, To: r.Size.Packed(), From: r.From}, b, true,
