@@ -123,7 +123,8 @@ func (q *Queue) Write(b Linear, off int, src []byte) error {
 }
 
 // WriteAsync begins to copy src to b. src stays as it is until the event is
-// complete.
+// complete; reads before it may fill it. On a device of a server such a call returns
+// when they have.
 func (q *Queue) WriteAsync(b Linear, off int, src []byte, after ...*Event) (*Event, error) {
 	return q.transfer("write", b, off, src, false, false, after)
 }
@@ -134,8 +135,9 @@ func (q *Queue) Read(b Linear, off int, dst []byte) error {
 	return err
 }
 
-// ReadAsync begins to copy bytes of b into dst, which is not used before the
-// event is complete.
+// ReadAsync begins to copy bytes of b into dst, which is not used before the event is
+// complete, or that of a command which comes after it: by its queue, or by what it waits
+// for.
 func (q *Queue) ReadAsync(b Linear, off int, dst []byte, after ...*Event) (*Event, error) {
 	return q.transfer("read", b, off, dst, true, false, after)
 }

@@ -29,13 +29,19 @@ type place struct {
 // options say otherwise.
 func serve(t testing.TB, o Options) *place {
 	t.Helper()
+	return serveWith(t, o, func(d driver.Driver) driver.Driver { return d })
+}
+
+// serveWith is serve with a driver around that of the fake devices.
+func serveWith(t testing.TB, o Options, around func(driver.Driver) driver.Driver) *place {
+	t.Helper()
 	dir := t.TempDir()
 	p := &place{lib: &fake.Library{}}
 	if workers {
 		o.Worker = []string{"/proc/self/exe", workerArg}
 	}
 	if len(o.Worker) == 0 {
-		o.libs, o.InProcess = []driver.Driver{p.lib}, true
+		o.libs, o.InProcess = []driver.Driver{around(p.lib)}, true
 	}
 	if o.Offer == nil {
 		o.Offer = func(i driver.Info) bool { return i.Kind == "fake" }

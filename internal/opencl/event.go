@@ -16,11 +16,6 @@ type event struct {
 	issued chan struct{}
 	once   sync.Once
 
-	// reads are those that are complete when this one is. A server may tell of a command
-	// before it tells of a read that the command waited for. Set before others know the event.
-	reads  []*event
-	isRead bool
-
 	// set before issued is closed
 	parts []*gpustate.Event // that it consists of
 	err   error
@@ -53,19 +48,6 @@ func (e *event) isIssued() bool {
 // wait returns when the command is complete, with the error that it failed with. ended
 // ends the wait for a command that nobody will issue.
 func (e *event) wait(ended <-chan struct{}) error {
-	err := e.waitAlone(ended)
-	waitReads(e.reads, ended)
-	return err
-}
-
-// waitReads waits for reads, whose own events have their errors.
-func waitReads(list []*event, ended <-chan struct{}) {
-	for _, r := range list {
-		_ = r.waitAlone(ended) // as above
-	}
-}
-
-func (e *event) waitAlone(ended <-chan struct{}) error {
 	select {
 	case <-e.issued:
 	case <-ended:
@@ -80,16 +62,6 @@ func (e *event) waitAlone(ended <-chan struct{}) error {
 
 // done reports whether the command is complete, and the error that it failed with.
 func (e *event) done() (bool, error) {
-	done, err := e.doneAlone()
-	for _, r := range e.reads {
-		if past, _ := r.doneAlone(); !past {
-			return false, nil
-		}
-	}
-	return done, err
-}
-
-func (e *event) doneAlone() (bool, error) {
 	if !e.isIssued() {
 		return false, nil
 	}

@@ -2,7 +2,6 @@ package opencl
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -21,7 +20,6 @@ type queue struct {
 	pending map[*event]struct{} // of a queue out of order: commands that may not be complete
 	barrier *event              // as above: what later commands wait for
 	last    *event              // the newest command
-	reads   []*event            // of an ordered queue: what the next command's event has as reads
 }
 
 // command is one that the program has given to a queue.
@@ -43,7 +41,6 @@ func (q *queue) enqueue(c *command) error {
 		q.order(c)
 	}
 	q.last = c.event
-	q.inherit(c)
 	ready := !q.issuing
 	for _, d := range c.deps {
 		ready = ready && d.isIssued() && (d.queue == nil || d.queue.dev == q.dev)
@@ -61,35 +58,6 @@ func (q *queue) enqueue(c *command) error {
 		}
 	}
 	return nil
-}
-
-// inherit finds the reads that are complete when the command is: those that come before it
-// in its queue, or by what it waits for. mu is held.
-func (q *queue) inherit(c *command) {
-	known := map[*event]bool{}
-	add := func(r *event) {
-		if past, _ := r.doneAlone(); !past && !known[r] {
-			known[r] = true
-			c.event.reads = append(c.event.reads, r)
-		}
-	}
-	for _, d := range c.deps {
-		for _, r := range d.reads {
-			add(r)
-		}
-		if d.isRead {
-			add(d)
-		}
-	}
-	for _, r := range q.reads {
-		add(r)
-	}
-	if q.ordered {
-		q.reads = slices.Clone(c.event.reads)
-		if c.event.isRead {
-			q.reads = append(q.reads, c.event)
-		}
-	}
 }
 
 // order lets a command of a queue out of order wait for the barrier before it. mu is held.
@@ -188,7 +156,7 @@ func (c *command) after(q *queue) (list []*gpustate.Event, err error) {
 // finish waits until all commands are complete.
 func (q *queue) finish() error {
 	q.mu.Lock()
-	last, reads := q.last, q.reads
+	last := q.last
 	q.mu.Unlock()
 	if !q.ordered {
 		for _, e := range q.allPending() {
@@ -200,9 +168,7 @@ func (q *queue) finish() error {
 		case <-q.server.ended:
 		}
 	}
-	err := q.q.Finish()
-	waitReads(reads, q.server.ended)
-	return err
+	return q.q.Finish()
 }
 
 // mark enqueues a marker or a barrier.

@@ -156,7 +156,6 @@ func (l *lane) read(m *request) (*reply, error) {
 		return nil, err
 	}
 	b := make([]byte, p.bytes())
-	e.isRead = true
 	c := &command{event: e, deps: deps}
 	c.holding(p.m)
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return parts(p.move(q.q, b, false, after)) }

@@ -5,21 +5,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// expecting makes an event of so many pieces.
-func (d *Device) expecting(pieces int) driver.Event {
-	e := driver.Event(d.id())
-	d.mu.Lock()
-	d.events[e] = &pending{left: pieces}
-	d.mu.Unlock()
-	return e
-}
-
-// issue sends one command, which gets an event unless the queue is lazy.
-func (d *Device) issue(q *queue, marker bool, event *uint64, m wire.Message) (driver.Event, error) {
-	var ev driver.Event
-	if marker || !q.lazy {
-		ev = d.expecting(1)
+// issue sends one command, which gets an event unless it is plain and the queue is lazy.
+func (d *Device) issue(q *queue, k kind, event *uint64, wait []driver.Event, m wire.Message) (driver.Event, error) {
+	pieces := 1
+	if k == plain && q.lazy {
+		pieces = 0
 	}
+	ev := d.enter(q, k, pieces, wait, filling{})
 	*event = uint64(ev)
 	if err := d.out.Post(m); err != nil {
 		d.drop(ev)
@@ -46,7 +38,7 @@ func (d *Device) Launch(qh, k driver.Handle, g driver.Grid, wait []driver.Event)
 	}
 	m := &q.launch
 	*m = wire.Launch{Queue: q.id, Kernel: k.(*kernel).id, Grid: g, Wait: wait}
-	return d.issue(q, false, &m.Event, m)
+	return d.issue(q, plain, &m.Event, wait, m)
 }
 
 // Copy copies within the device.
@@ -89,7 +81,7 @@ func (d *Device) copy(qh driver.Handle, m wire.Copy) (driver.Event, error) {
 		return 0, err
 	}
 	m.Queue = q.id
-	return d.issue(q, false, &m.Event, &m)
+	return d.issue(q, plain, &m.Event, m.Wait, &m)
 }
 
 // Fill fills a range of a buffer. Of an object that the program has mapped it fills the
@@ -114,7 +106,7 @@ func (d *Device) fill(qh driver.Handle, m wire.Fill) (driver.Event, error) {
 		return 0, err
 	}
 	m.Queue = q.id
-	return d.issue(q, false, &m.Event, &m)
+	return d.issue(q, plain, &m.Event, m.Wait, &m)
 }
 
 // Barrier is Marker that later commands of the queue come after.
@@ -124,7 +116,7 @@ func (d *Device) Barrier(qh driver.Handle, wait []driver.Event) (driver.Event, e
 		return 0, err
 	}
 	m := &wire.Barrier{Queue: q.id, Wait: wait}
-	return d.issue(q, true, &m.Event, m)
+	return d.issue(q, barrier, &m.Event, wait, m)
 }
 
 // Marker gives an event that completes after those in wait, or after all
@@ -135,14 +127,15 @@ func (d *Device) Marker(qh driver.Handle, wait []driver.Event) (driver.Event, er
 		return 0, err
 	}
 	m := &wire.Marker{Queue: q.id, Wait: wait}
-	return d.issue(q, true, &m.Event, m)
+	return d.issue(q, marker, &m.Event, wait, m)
 }
 
-// WaitEvent waits until the server has told that the command is complete.
+// WaitEvent waits until the server has told that the command is complete, and the bytes of
+// reads before it are here.
 func (d *Device) WaitEvent(e driver.Event) error {
 	d.mu.Lock()
 	p := d.events[e]
-	if p == nil || p.left == 0 {
+	if p == nil || p.kept.Load() {
 		d.mu.Unlock()
 		if p == nil {
 			return nil
@@ -167,7 +160,7 @@ func (d *Device) EventDone(e driver.Event) (bool, error) {
 	switch {
 	case p == nil:
 		return true, nil
-	case p.left == 0:
+	case p.kept.Load():
 		return true, p.err
 	}
 	select {
@@ -193,8 +186,13 @@ func (d *Device) EventTimes(e driver.Event) (driver.Times, error) {
 func (d *Device) ReleaseEvent(e driver.Event) {
 	d.mu.Lock()
 	p := d.events[e]
-	delete(d.events, e)
-	tell := p != nil && (p.left > 0 || p.err != nil)
+	over := p == nil || p.kept.Load()
+	if over || p.order == nil {
+		delete(d.events, e)
+	} else {
+		p.order.released = true // the commands behind it wait for it
+	}
+	tell := !over || p != nil && p.err != nil
 	d.mu.Unlock()
 	if tell {
 		_ = d.send(&wire.Forget{Event: uint64(e)}) // a lost server keeps nothing

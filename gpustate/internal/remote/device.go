@@ -38,6 +38,7 @@ type Device struct {
 
 	ids          atomic.Uint64
 	unawaitedNow atomic.Int32  // len(unawaited)
+	orders       atomic.Int32  // events with an order that are not complete; changed with mu held
 	slots        chan struct{} // one for each that is free
 
 	mu        sync.Mutex
@@ -46,6 +47,7 @@ type Device struct {
 	passed    map[uint64]string // why programs were built from source, by number
 	events    map[driver.Event]*pending
 	unawaited []unawaited
+	reads     []*pending // that are not complete, oldest first
 	into      [wire.Slots]slot
 	moving    driver.Mover
 	closed    bool
@@ -93,6 +95,7 @@ type pending struct {
 	unawaited bool
 	err       error
 	times     *driver.Times
+	order     *order // nil of most
 }
 
 // slot is what a slot is used for.
@@ -122,6 +125,10 @@ type (
 		lazy    bool
 		ordered bool
 		launch  wire.Launch // the last one
+
+		// guarded by the device's mu
+		orders  []*pending // with an order: of an ordered queue, what the next command comes after
+		barrier *pending   // the last one with an order, of a queue out of order
 	}
 )
 

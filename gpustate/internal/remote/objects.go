@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
@@ -176,8 +177,10 @@ func (d *Device) Flush(h driver.Handle) error {
 	return d.failing(d.out.Now(&wire.Flush{Queue: h.(*queue).id}))
 }
 
-// Finish waits on the server.
+// Finish waits on the server, and for the bytes of reads that the commands come after.
 func (d *Device) Finish(h driver.Handle) error {
-	id := d.id()
-	return d.request(id, &wire.Finish{Req: id, Queue: h.(*queue).id}, nil)
+	id, q := d.id(), h.(*queue)
+	list := d.unsettled(q)
+	err := d.request(id, &wire.Finish{Req: id, Queue: q.id}, nil)
+	return cmp.Or(err, d.settle(list))
 }

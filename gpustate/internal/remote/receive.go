@@ -323,9 +323,8 @@ func (d *Device) finish(m *wire.Done) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p := d.events[driver.Event(m.Event)]; p != nil && p.step(m) && p.unawaited {
-		d.removeUnawaited(driver.Event(m.Event))
-		delete(d.events, driver.Event(m.Event))
+	if e := driver.Event(m.Event); d.events[e] != nil && d.events[e].step(m) {
+		d.told(e, d.events[e])
 	}
 }
 
@@ -341,11 +340,8 @@ func (p *pending) step(m *wire.Done) bool {
 	if m.Times != nil {
 		p.times = m.Times
 	}
-	if p.left--; p.left > 0 {
-		return false
-	}
-	p.keep()
-	return true
+	p.left--
+	return p.left == 0
 }
 
 // OnMove says who moves the program when the server asks for it.

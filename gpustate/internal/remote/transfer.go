@@ -20,7 +20,7 @@ func pieceBytes(n int) int {
 }
 
 // Write sends src to the server. It has been read when Write returns, unless the
-// server has it mapped.
+// server has it mapped; reads that are to fill it are waited for before.
 func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
 	error) {
 	if b := d.mappedBytes(h, off, len(src)); b != nil {
@@ -30,7 +30,7 @@ func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 	if ev, ok, err := d.direct(q.(*queue), m, src, blocking); ok {
 		return ev, err
 	}
-	return d.transfer(q, h, linear(off, src), true, blocking, wait)
+	return d.transfer(q, h, linear(off, src), src, true, blocking, wait)
 }
 
 // Read asks the server for bytes.
@@ -43,7 +43,7 @@ func (d *Device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 	if ev, ok, err := d.direct(q.(*queue), m, dst, blocking); ok {
 		return ev, err
 	}
-	return d.transfer(q, h, linear(off, dst), false, blocking, wait)
+	return d.transfer(q, h, linear(off, dst), dst, false, blocking, wait)
 }
 
 // mappedBytes are n bytes of an object that the program has mapped, from off on: the
@@ -74,7 +74,7 @@ func (d *Device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocki
 	if b := d.mappedBytes(h, 0, int(h.(*mem).bytes)); b != nil {
 		return 0, d.afterAll(wait, func() { r.CopyRows(b, src) })
 	}
-	return d.transfer(q, h, rects(r.Size, r.To, src, r.From), true, blocking, wait)
+	return d.transfer(q, h, rects(r.Size, r.To, src, r.From), src, true, blocking, wait)
 }
 
 // ReadRect asks for a box.
@@ -83,26 +83,26 @@ func (d *Device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blockin
 	if b := d.mappedBytes(h, 0, int(h.(*mem).bytes)); b != nil {
 		return 0, d.afterAll(wait, func() { r.CopyRows(dst, b) })
 	}
-	return d.transfer(q, h, rects(r.Size, r.From, dst, r.To), false, blocking, wait)
+	return d.transfer(q, h, rects(r.Size, r.From, dst, r.To), dst, false, blocking, wait)
 }
 
 // WriteImage sends a region.
 func (d *Device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
-	return d.transfer(q, h, boxes(r, h.(*mem).pixel, src), true, blocking, wait)
+	return d.transfer(q, h, boxes(r, h.(*mem).pixel, src), src, true, blocking, wait)
 }
 
 // ReadImage asks for a region.
 func (d *Device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
-	return d.transfer(q, h, boxes(r, h.(*mem).pixel, dst), false, blocking, wait)
+	return d.transfer(q, h, boxes(r, h.(*mem).pixel, dst), dst, false, blocking, wait)
 }
 
 // transfer sends the pieces, each when a slot is free. A write that blocks returns
 // when its bytes are on their way: what is issued later comes after it, on every
 // queue, and its failure is told to who waits next.
-func (d *Device) transfer(qh, h driver.Handle, list []piece, write, blocking bool, wait []driver.Event) (driver.Event,
-	error) {
+func (d *Device) transfer(qh, h driver.Handle, list []piece, host []byte, write, blocking bool,
+	wait []driver.Event) (driver.Event, error) {
 	q := qh.(*queue)
 	wait, err := d.after(q, wait)
 	if err != nil {
@@ -110,7 +110,14 @@ func (d *Device) transfer(qh, h driver.Handle, list []piece, write, blocking boo
 	}
 	m := wire.Transfer{Queue: q.id, Mem: h.(*mem).id, Write: write,
 		Inline: write && d.arena == nil, Unawaited: write && blocking, Wait: wait}
-	ev := d.expecting(len(list))
+	k, fills := plain, filling{}
+	if !write {
+		k, fills = read, filling{host: host}
+	}
+	if err := d.filled(q, k, host, false); err != nil {
+		return 0, err
+	}
+	ev := d.enter(q, k, len(list), wait, fills)
 	m.Event = uint64(ev)
 	if m.Unawaited {
 		d.enterUnawaited(q, ev)

@@ -1,0 +1,210 @@
+package gpud
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// lateReads is a driver whose reads are complete in time, but whose caller learns of it late:
+// the server tells of them after what waited for them.
+type lateReads struct{ driver.Driver }
+
+// telling is how late.
+const telling = 30 * time.Millisecond
+
+func (l lateReads) Open(index int) (driver.Device, error) {
+	d, err := l.Driver.Open(index)
+	return &lateDevice{Device: d}, err
+}
+
+type lateDevice struct {
+	driver.Device
+	reads sync.Map
+}
+
+func (d *lateDevice) Read(q, m driver.Handle, off int64, dst []byte, block bool, wait []driver.Event) (driver.Event,
+	error) {
+	e, err := d.Device.Read(q, m, off, dst, block, wait)
+	if e != 0 {
+		d.reads.Store(e, true)
+	}
+	return e, err
+}
+
+func (d *lateDevice) WaitEvent(e driver.Event) error {
+	err := d.Device.WaitEvent(e)
+	if _, late := d.reads.LoadAndDelete(e); late {
+		time.Sleep(telling)
+	}
+	return err
+}
+
+// TestReadsBefore: no command is complete before the reads that it comes after have filled the
+// program's memory: by its queue, by what it waits for, and by what that came after.
+func TestReadsBefore(t *testing.T) {
+	opt := func(of gpustate.QueueOptions) func(t *testing.T, c *counter) *gpustate.Queue {
+		return func(t *testing.T, c *counter) *gpustate.Queue { return must(c.d.QueueWith("other", of))(t) }
+	}
+	queues := map[string]func(t *testing.T, c *counter) *gpustate.Queue{
+		"in order":     opt(gpustate.QueueOptions{}),
+		"profiling":    opt(gpustate.QueueOptions{Profiling: true}),
+		"out of order": opt(gpustate.QueueOptions{OutOfOrder: true}),
+	}
+	waits := func(e *gpustate.Event, err error) func(t *testing.T) {
+		return func(t *testing.T) { ok(t, must(e, err)(t).Wait()) }
+	}
+	commands := map[string]func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event){
+		"a marker": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			waits(q.Marker(r))(t)
+		},
+		"a barrier": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			waits(q.Barrier(r))(t)
+		},
+		"a launch": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			waits(q.Launch(c.k, []int{1}, nil, r))(t)
+		},
+		"a copy": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			waits(q.Copy(c.b, 0, c.b, 8, 8, r))(t)
+		},
+		"a fill": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			waits(q.Fill(c.b, 0, 8, []byte{1}, r))(t)
+		},
+		"a write": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			waits(q.WriteAsync(c.b, 0, make([]byte, 8), r))(t)
+		},
+		"a poll": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			m := must(q.Marker(r))(t)
+			for !must(m.Done())(t) {
+				time.Sleep(time.Millisecond)
+			}
+		},
+		"Finish": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			must(q.Launch(c.k, []int{1}, nil, r))(t)
+			ok(t, q.Finish())
+		},
+		"behind a launch": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			must(q.Launch(c.k, []int{1}, nil, r))(t)
+			waits(q.Marker())(t)
+		},
+		"behind a barrier": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			must(q.Barrier(r))(t)
+			ok(t, q.Flush())
+			waits(q.Launch(c.k, []int{1}, nil))(t)
+		},
+		"through a third queue": func(t *testing.T, c *counter, q *gpustate.Queue, r *gpustate.Event) {
+			third := must(c.d.Queue("third"))(t)
+			l := must(q.Launch(c.k, []int{1}, nil, r))(t)
+			waits(third.Launch(c.k, []int{1}, nil, l))(t)
+		},
+	}
+	both(t, func(t *testing.T, o Options) {
+		p := serveLate(t, o)
+		c := open(t, p.sel)
+		defer c.d.Close()
+		want := bytes.Repeat([]byte{1, 2, 3, 4}, elements)
+		a := must(c.d.Queue("a"))(t)
+		from := must(c.d.Buffer("from", len(want)))(t)
+		ok(t, a.Write(from, 0, want))
+		for kind, make := range queues {
+			for name, command := range commands {
+				t.Run(kind+"/"+name, func(t *testing.T) {
+					q := make(t, c)
+					got := bytes.Repeat([]byte{9}, len(want))
+					r := must(a.ReadAsync(from, 0, got))(t)
+					command(t, c, q, r)
+					if !bytes.Equal(got, want) {
+						t.Error("the bytes of the read have not come")
+					}
+					ok(t, q.Release())
+				})
+			}
+		}
+	})
+}
+
+// serveLate serves a device with lateReads.
+func serveLate(t *testing.T, o Options) *place {
+	if workers {
+		t.Skip("a driver of this process")
+	}
+	return serveWith(t, o, func(d driver.Driver) driver.Driver { return lateReads{d} })
+}
+
+// TestReadThenTransfer: a transfer that comes after a read from the same memory of the program
+// finds there what the read has brought, and what it brings itself stays.
+func TestReadThenTransfer(t *testing.T) {
+	both(t, func(t *testing.T, o Options) {
+		p := serveLate(t, o)
+		c := open(t, p.sel)
+		defer c.d.Close()
+		old, want := bytes.Repeat([]byte{7}, 4*elements), bytes.Repeat([]byte{1, 2, 3, 4}, elements)
+		a, q := must(c.d.Queue("a"))(t), must(c.d.Queue("other"))(t)
+		from := must(c.d.Buffer("from", len(want)))(t)
+		to := must(c.d.Buffer("to", len(want)))(t)
+		hosts := map[string][]byte{"memory": make([]byte, len(want)),
+			"host buffer": must(c.d.HostBuffer("h", len(want)))(t).Host()}
+		for name, host := range hosts {
+			for _, on := range []*gpustate.Queue{a, q} {
+				ok(t, a.Write(from, 0, want))
+				ok(t, q.Write(to, 0, old))
+				clear(host)
+				r := must(a.ReadAsync(from, 0, host))(t)
+				w := must(on.WriteAsync(to, 0, host, r))(t)
+				ok(t, w.Wait())
+				got := make([]byte, len(want))
+				ok(t, q.Read(to, 0, got))
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s, queue %s: a write took the bytes from before the read", name, on.Name())
+				}
+				ok(t, q.Write(to, 0, old))
+				r = must(a.ReadAsync(from, 0, host))(t)
+				ok(t, must(on.ReadAsync(to, 0, host, r))(t).Wait())
+				ok(t, r.Wait())
+				if !bytes.Equal(host, old) {
+					t.Errorf("%s, queue %s: a read was overwritten by the one before it", name, on.Name())
+				}
+				clear(host)
+				layout, box := gpustate.Layout{Row: 64}, gpustate.Box{64, len(want) / 64, 1}
+				r = must(a.ReadRectAsync(from, layout, box, host, layout))(t)
+				ok(t, must(on.WriteAsync(to, 0, host, r))(t).Wait())
+				ok(t, q.Read(to, 0, got))
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s, queue %s: a write took the bytes from before the read of a box", name, on.Name())
+				}
+			}
+		}
+	})
+}
+
+// TestPiecesBefore: the same of reads with many pieces, which several goroutines copy.
+func TestPiecesBefore(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	p := serve(t, Options{})
+	c := open(t, p.sel)
+	defer c.d.Close()
+	const n = 8 << 20
+	want := bytes.Repeat([]byte{1, 2, 3, 4}, n/4)
+	a := must(c.d.Queue("a"))(t)
+	from := must(c.d.Buffer("from", n))(t)
+	ok(t, a.Write(from, 0, want))
+	got := make([]byte, n)
+	bad := 0
+	for range 30 {
+		clear(got)
+		r := must(a.ReadAsync(from, 0, got))(t)
+		ok(t, must(a.Marker())(t).Wait())
+		if !bytes.Equal(got, want) {
+			bad++
+		}
+		ok(t, r.Wait())
+	}
+	if bad > 0 {
+		t.Errorf("%d of 30 markers were complete before the read in front of them", bad)
+	}
+}

@@ -1,0 +1,193 @@
+package remote
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// A server follows each queue by itself, and tells of a marker, say, before it tells of a
+// read on another queue that the marker waited for, and gives the bytes. Of a read with many
+// pieces some may still be copied out of the arena when the server tells of what comes after
+// it. Whatever the server has told, a command that comes after a read, by its queue or by
+// what it waits for, is complete here when the bytes of the read are in the program's memory.
+
+// kind is how a command lies between others.
+type kind uint8
+
+const (
+	plain kind = iota
+	read
+	marker  // without a list of what it waits for it comes after all before it
+	barrier // a marker that all behind it come after
+)
+
+// order is what a read has, and a command that comes after one that is not complete.
+type order struct {
+	ev       driver.Event
+	q        *queue
+	fills    filling
+	before   int        // commands with an order that must be complete first
+	behind   []*pending // those that count this one
+	released bool       // nobody asks for the event any more
+}
+
+// filling is the program's memory that a read fills.
+type filling struct {
+	host   []byte
+	direct bool // by the server
+}
+
+// enter makes the event of a command of so many pieces. One without pieces has none: who
+// comes behind it in its queue comes after what it waits for.
+func (d *Device) enter(q *queue, k kind, pieces int, wait []driver.Event, fills filling) (e driver.Event) {
+	if pieces == 0 && (len(wait) == 0 || d.orders.Load() == 0) {
+		return 0
+	}
+	var p *pending
+	if pieces > 0 {
+		e, p = driver.Event(d.id()), &pending{left: pieces}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.orders.Load() > 0 || k == read {
+		d.place(q, k, e, p, wait, fills)
+	}
+	if p != nil {
+		d.events[e] = p
+	}
+	return e
+}
+
+// place finds what a command comes after; mu is held.
+func (d *Device) place(q *queue, k kind, e driver.Event, p *pending, wait []driver.Event, fills filling) {
+	var first []*pending
+	add := func(o *pending) {
+		if o != nil && o.order != nil && !o.kept.Load() {
+			first = append(first, o)
+		}
+	}
+	if p == nil || q.ordered || len(wait) == 0 && (k == marker || k == barrier) {
+		for _, o := range q.orders {
+			add(o)
+		}
+	} else {
+		add(q.barrier)
+	}
+	for _, w := range wait {
+		if o := d.events[w]; p != nil || !slices.Contains(first, o) {
+			add(o)
+		}
+	}
+	if p == nil {
+		q.orders = first
+		return
+	}
+	if len(first) == 0 && k != read {
+		return
+	}
+	p.order = &order{ev: e, q: q, fills: fills, before: len(first)}
+	for _, o := range first {
+		o.order.behind = append(o.order.behind, p)
+	}
+	d.orders.Add(1)
+	if k == read {
+		d.reads = append(d.reads, p)
+	}
+	q.orders = slices.DeleteFunc(q.orders, func(o *pending) bool { return q.ordered || o.kept.Load() })
+	q.orders = append(q.orders, p) // what is taken out is complete, or before it
+	if k == barrier {
+		q.barrier = p
+	}
+}
+
+// told takes in that the server has told of all pieces of an event; mu is held.
+func (d *Device) told(e driver.Event, p *pending) {
+	o := p.order
+	if o == nil {
+		d.end(e, p)
+		return
+	}
+	if o.before > 0 {
+		return
+	}
+	d.end(e, p)
+	for list := o.behind; len(list) > 0; {
+		last := len(list) - 1
+		n := list[last]
+		list = list[:last]
+		if n.order.before--; n.order.before == 0 && n.left == 0 {
+			d.end(n.order.ev, n)
+			list = append(list, n.order.behind...)
+			n.order.behind = nil
+		}
+	}
+	o.behind = nil
+}
+
+// end completes an event; mu is held.
+func (d *Device) end(e driver.Event, p *pending) {
+	p.keep()
+	if p.unawaited {
+		d.removeUnawaited(e)
+		delete(d.events, e)
+	}
+	if p.order == nil {
+		return
+	}
+	d.orders.Add(-1)
+	p.order.fills.host = nil
+	if i := slices.Index(d.reads, p); i >= 0 {
+		d.reads = slices.Delete(d.reads, i, i+1)
+	}
+	if p.order.released {
+		delete(d.events, e)
+	}
+}
+
+// settle waits for the commands of a queue that come after reads.
+func (d *Device) settle(list []*pending) error {
+	for _, p := range list {
+		if err := d.await(&p.promise); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unsettled are the commands of a queue that are complete after reads, and the reads.
+func (d *Device) unsettled(q *queue) []*pending {
+	if d.orders.Load() == 0 {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(q.orders)
+}
+
+// filled waits for the reads that are to fill memory which a transfer of q writes to the
+// server, or fills itself, and which nobody else orders: bytes pass between the program's
+// memory and a slot when this process is told to move them, not when the device does.
+func (d *Device) filled(q *queue, k kind, host []byte, direct bool) error {
+	if d.orders.Load() == 0 {
+		return nil
+	}
+	var list []*pending
+	d.mu.Lock()
+	for _, p := range d.reads {
+		f := &p.order.fills
+		device := direct && f.direct // moves the bytes of both
+		told := k == read && q.ordered && p.order.q == q && !direct && !f.direct && (d.emptied == nil || p.left == 1)
+		if overlap(host, f.host) && !device && !told {
+			list = append(list, p)
+		}
+	}
+	d.mu.Unlock()
+	return d.settle(list)
+}
+
+func overlap(a, b []byte) bool {
+	p, q := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return p < q+uintptr(len(b)) && q < p+uintptr(len(a))
+}
