@@ -267,11 +267,15 @@ func (c *Checkpointer) protect(name string, x any, add func() error) error {
 	return nil
 }
 
-// Errors of arrays that the ranks do not own each element of once: a checkpoint fails with them, see
-// storage.HoleError, see storage.OverlapError, see storage.DiffersError, see storage.ShapeError.
+// Errors of arrays that the ranks do not own each element of once. A checkpoint fails with them.
 type (
-	HoleError    = storage.HoleError
+	// HoleError names a box that no rank owns: see storage.HoleError.
+	HoleError = storage.HoleError
+	// OverlapError names a box that two ranks own: see storage.OverlapError.
 	OverlapError = storage.OverlapError
+	// DiffersError says that two ranks describe an array in different ways, or have different bytes of a
+	// replicated value: see storage.DiffersError.
 	DiffersError = storage.DiffersError
-	ShapeError   = storage.ShapeError
+	// ShapeError says that what a rank declares cannot be: see storage.ShapeError.
+	ShapeError = storage.ShapeError
 )
