@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -68,7 +69,7 @@ func (r *farRank) Allgather(all, mine []byte) error {
 		x.round = &farRound{map[int][]byte{}, make(chan struct{})}
 	}
 	now := x.round
-	if now.parts[r.rank] = mine; len(now.parts) == r.size {
+	if now.parts[r.rank] = bytes.Clone(mine); len(now.parts) == r.size { // the caller may write to mine again
 		x.round = nil
 		close(now.done)
 	}
