@@ -144,7 +144,7 @@ soak: ## MOMENTS restarts from checkpoints at random moments of real MPI program
 	$(GO) test -count=1 -timeout 0 ./coordinated -run 'TestResize$$' -args -resize-all
 	$(GO) test -count=1 -timeout 0 ./internal/layout -args -rapid.checks=100000
 	$(GO) test -count=1 -timeout 0 ./test/remote -run MovedAtRandomMoments -v -args -moves $$(( ($(MOMENTS) + 4999) / 5000 ))
-	$(GO) test -count=1 -timeout 0 ./gpustate/gputest -run Conformance -v -args -programs $$(( ($(MOMENTS) + 9999) / 10000 ))
+	$(GO) test -count=1 -timeout 0 ./gpustate/gputest -run Conformance -v -args -programs $$(( ($(MOMENTS) + 999) / 1000 ))
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $$(( ($(MOMENTS) + 299) / 300 )) -seed $(or $(SEED),$$(date +%s))
 
 DAMAGES ?= 5000

@@ -16,7 +16,7 @@ import (
 
 // How many random programs the suite runs on a device, and the seed of the first.
 var (
-	programs = flag.Int("programs", 0, "random programs on each device; 0: 10, or 4 with -short and "+
+	programs = flag.Int("programs", 0, "random programs on each device; 0: 6, or 4 with -short and "+
 		"on a device that was served by another kind of connection before")
 	firstSeed = flag.Uint64("seed", 0, "seed of the first random program")
 )
@@ -30,7 +30,7 @@ func random(t *testing.T, b *bench) {
 	case testing.Short():
 		n = 4
 	default:
-		n = 10
+		n = 6
 	}
 	for i := range n {
 		seed := *firstSeed + uint64(i)
