@@ -233,12 +233,17 @@ func (l *lane) setUserEvent(m *request) (*reply, error) {
 	return &reply{}, nil
 }
 
-func (l *lane) eventStatus(m *request) (*reply, error) {
+// onlyEvent reads a request that names an event and nothing else.
+func (l *lane) onlyEvent(m *request) (*event, error) {
 	id := m.u64()
 	if err := m.end(); err != nil {
 		return nil, err
 	}
-	e, err := l.event(id)
+	return l.event(id)
+}
+
+func (l *lane) eventStatus(m *request) (*reply, error) {
+	e, err := l.onlyEvent(m)
 	if err != nil {
 		return nil, err
 	}
@@ -248,11 +253,7 @@ func (l *lane) eventStatus(m *request) (*reply, error) {
 }
 
 func (l *lane) eventTimes(m *request) (*reply, error) {
-	id := m.u64()
-	if err := m.end(); err != nil {
-		return nil, err
-	}
-	e, err := l.event(id)
+	e, err := l.onlyEvent(m)
 	if err != nil {
 		return nil, err
 	}
