@@ -92,6 +92,7 @@ func (s *Store) Withdraw(e Epoch, level string) error {
 	s.votes.Store(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.look = nil
 	delete(l.agreed.unsure, e)
 	l.agreed.failed[e] = true
 	for r, b := range l.base {
@@ -146,8 +147,11 @@ func (s *Store) Present(ctx context.Context, name string) ([]Epoch, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.forgetManifests()
-	epochs, err := l.Epochs()
+	look, err := level.NewLook(l.Level)
+	if err != nil {
+		return nil, err
+	}
+	epochs, err := look.Epochs()
 	if err != nil {
 		return nil, err
 	}
@@ -156,13 +160,16 @@ func (s *Store) Present(ctx context.Context, name string) ([]Epoch, error) {
 		if len(out) == max(l.cfg.Keep, level.MaxPending) || ctx.Err() != nil {
 			break
 		}
-		_, err := l.ReadManifest(e)
+		_, err := look.ReadManifest(e)
 		switch {
 		case err == nil:
 			out = append(out, e)
 		case !errors.Is(err, ErrNotCommitted):
 			s.log.Warn("epoch skipped: its manifest cannot be read", "epoch", e, "level", name, "err", err)
 		}
+	}
+	if s.looksAlone(l) {
+		l.setLook(look)
 	}
 	return out, ctx.Err()
 }

@@ -67,7 +67,11 @@ func (s *Store) agreedNewest(l *levelState) Epoch {
 func (s *Store) baseAt(l *levelState, rank int, e Epoch) *format.Index {
 	r := s.rowsOf(l)
 	if r == nil {
-		return s.present(l, l.lastCommitted(rank, e))
+		base := l.lastCommitted(rank, e)
+		if base == nil {
+			base = s.adoptedBefore(l, rank, e)
+		}
+		return s.present(l, base)
 	}
 	newest := s.agreedNewest(r)
 	l.mu.Lock()

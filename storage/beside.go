@@ -15,6 +15,9 @@ import (
 // IsObjectStore says whether the directory of a level is the URL of an object store.
 func IsObjectStore(dir string) bool { return level.IsStore(dir) }
 
+// CheckDir says why what is given as the directory of a level names neither a directory nor an object store.
+func CheckDir(dir string) error { return level.CheckPath(dir) }
+
 // Beside is a small record of another package beside the epochs in an object store, where a level in a directory has
 // a file. It is replaced in one step. Its methods may be called by anybody, several at once.
 type Beside struct {
@@ -71,6 +74,7 @@ type StoreRates struct {
 // removes. Its error names the remedy. It leaves nothing behind.
 func MeasureStore(ctx context.Context, url string, bytes int64) (m StoreRates, err error) {
 	o := object.New(url)
+	o.Until(ctx)
 	start := time.Now()
 	if err := o.Try(ctx, "holdfast-doctor-"+rand.Text()); err != nil {
 		return m, err
@@ -89,14 +93,14 @@ func MeasureStore(ctx context.Context, url string, bytes int64) (m StoreRates, e
 		err = u.Done("")
 	}
 	if err != nil {
-		return m, errors.Join(err, u.Abort())
+		return m, errors.Join(err, u.Abort(), o.RemoveTried(ctx, key))
 	}
 	m.Write = float64(u.Bytes()) / time.Since(start).Seconds()
+	defer func() { err = errors.Join(err, o.RemoveTried(ctx, key)) }()
 	info, err := o.Head(ctx, key)
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, o.Delete(ctx, info)) }()
 	start = time.Now()
 	const part = 4 << 20
 	err = object.Each(int((info.Size+part-1)/part), func(i int) error {

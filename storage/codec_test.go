@@ -100,6 +100,44 @@ func TestNewerVersionsAreRefused(t *testing.T) {
 	}
 }
 
+// TestNewerEpochIsNotPassedOver: a build that cannot read the newest epoch, because a later one has written it, does
+// not go back to an older one behind the user's back, and removes nothing that it may refer to.
+func TestNewerEpochIsNotPassedOver(t *testing.T) {
+	w := fullWorld(t, 5)
+	raise := func(e Epoch, dir string) {
+		t.Helper()
+		file := dir + "/" + format.EpochName(e) + "/" + format.ManifestName
+		b, err := level.ReadFile(w.fs, file, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[10] = 99
+		binary.LittleEndian.PutUint32(b[len(b)-4:], format.CRC(b[:len(b)-4]))
+		if err := errors.Join(w.fs.Remove(file), level.WriteFile(w.fs, file, b)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raise(5, "/local0")
+	if list, _, err := w.stores[0].Candidates(t.Context()); err != nil || list[0].Epoch != 5 {
+		t.Errorf("it is at another level: got %v, %v", list, err)
+	}
+	raise(4, "/global")
+	raise(4, "/local0")
+	if _, _, err := w.stores[0].Candidates(t.Context()); err != nil {
+		t.Errorf("epoch 5 can be read: %v", err)
+	}
+	raise(5, "/global")
+	list, _, err := w.stores[0].Candidates(t.Context())
+	var newer *VersionError
+	if !errors.As(err, &newer) || !strings.Contains(err.Error(), "the newest epoch is 5") || len(list) != 3 {
+		t.Errorf("got %v, %v; want a *VersionError and three older ones", list, err)
+	}
+	w.prune(t)
+	if got := fmt.Sprint(w.epochsAt(t, 0, 1)); got != "[5 4 3 2 1]" {
+		t.Errorf("global: got %s", got)
+	}
+}
+
 // TestPlainFiles writes where direct I/O is refused: the same bytes.
 func TestPlainFiles(t *testing.T) {
 	for _, direct := range []bool{true, false} {

@@ -17,6 +17,7 @@ import (
 // into the same directory and do not call it: what those refer to must be there as well.
 func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []ShardInfo, sharing ...int) error {
 	return s.on("commit", e, level, func(l *levelState) error {
+		l.setLook(nil)
 		m, err := s.newManifest(e, l, shards)
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
@@ -88,6 +89,8 @@ func (s *Store) markerOf(level string) format.Marker {
 func (s *Store) committed(l *levelState, e Epoch) {
 	s.keepBase(l, l.putFor(e))
 	l.mu.Lock()
+	release := l.disown(e)
+	defer release()
 	defer l.mu.Unlock()
 	l.last = max(l.last, e)
 	for _, idx := range l.puts[e] {

@@ -83,12 +83,15 @@ func committedInfos(to level.Epochs, shards []*Shard) (infos []ShardInfo, ok boo
 	return infos, true, nil
 }
 
-// copyInto makes one file, unless it is there complete: under its final name, which it got after it was synced.
+// copyInto makes one file, unless it is there complete. The footer of a file says so: it is written when all that is
+// before it is durable, or the file gets its name when all of it is.
 func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardInfo, error) {
 	e := f.shards[0].Epoch()
 	infos, idxs, err := f.existing(c.dir, e)
 	if err == nil {
-		err = c.dir.SyncEpoch(e)
+		if err = level.SyncFile(c.dir, e, f.name); err == nil { // its writer may not have come so far
+			err = c.dir.SyncEpoch(e)
+		}
 	} else {
 		specs := make([]*shard.Spec, len(f.shards))
 		for i, sh := range f.shards {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
@@ -33,7 +34,9 @@ func degradeOptions(f *crashfs.FS, run, job string) Options {
 
 // TestDegrade: a level that cannot be written to is left out and read all the same,
 // unless it is another job's or in use.
-func TestDegrade(t *testing.T) {
+func TestDegrade(t *testing.T) { synctest.Test(t, testDegrade) }
+
+func testDegrade(t *testing.T) {
 	f := crashfs.New()
 	f.MkdirAll("/l")
 	f.MkdirAll("/g")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -29,6 +30,8 @@ type LevelState struct {
 	Size  int       // of how many ranks it is
 	Shard ShardInfo // of this rank; valid when Err is nil and Size is that of the job
 	Err   error     // why the level does not serve; ErrNotCommitted: no manifest
+
+	lacks map[int]bool // of an epoch of another number of ranks: of whose shards that this rank looks at it has none
 }
 
 // Candidates lists the committed epochs whose shard of this rank is readable,
@@ -39,6 +42,9 @@ type LevelState struct {
 // Unreadable lists, newest first, the epochs that are committed at some level, or
 // have a damaged manifest, and that this rank can read from no level. Skipping one
 // of them loses work, so the caller reports it.
+//
+// A *VersionError says that a later release of Holdfast has written an epoch newer than the newest of the list:
+// this one would go back behind it. The lists are valid nevertheless.
 func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []Epoch, err error) {
 	states, err := s.Survey(ctx)
 	if err != nil {
@@ -46,7 +52,7 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 	}
 	deaths := s.readAttempts()
 	elsewhere, bad := map[Epoch]bool{}, map[Epoch]bool{}
-	for _, st := range states {
+	for _, st := range together(states) {
 		if st.Err != nil {
 			if errors.Is(st.Err, ErrNotCommitted) {
 				continue
@@ -76,7 +82,52 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 	}
 	unreadable = format.SortedEpochs(bad)
 	slices.Reverse(unreadable)
-	return list, unreadable, nil
+	return list, unreadable, ofLater(states, list)
+}
+
+// together finds levels that serve together where none does alone: after the loss of a node some shards of an epoch of
+// another number of ranks are at the level local, and others are copies.
+func together(states []LevelState) []LevelState {
+	type contents struct {
+		epoch Epoch
+		id    [16]byte
+	}
+	short := map[contents]map[int]bool{} // ranks whose shards no level has
+	for i := range states {
+		st := &states[i]
+		if st.Err != nil && st.lacks == nil {
+			continue
+		}
+		of := contents{st.Epoch, st.ID}
+		none, seen := short[of]
+		if !seen {
+			none = maps.Clone(st.lacks)
+		}
+		maps.DeleteFunc(none, func(r int, _ bool) bool { return !st.lacks[r] })
+		short[of] = none
+	}
+	out := slices.Clone(states)
+	for i := range out {
+		if st := &out[i]; st.lacks != nil && len(short[contents{st.Epoch, st.ID}]) == 0 {
+			st.Err = nil
+		}
+	}
+	return out
+}
+
+// ofLater says that an epoch newer than those of the list is of a version that this build does not know.
+func ofLater(states []LevelState, list []Candidate) error {
+	for _, st := range states { // newest first
+		var later *VersionError
+		if len(list) > 0 && st.Epoch <= list[0].Epoch {
+			break
+		}
+		if errors.As(st.Err, &later) {
+			return fmt.Errorf("the newest epoch is %d, and a later release of Holdfast has written it: %w, or restore "+
+				"an older epoch with HOLDFAST_EPOCH", st.Epoch, st.Err)
+		}
+	}
+	return nil
 }
 
 // Choose tells the store what an epoch contains, by the ID of a Candidate that all ranks
@@ -195,9 +246,17 @@ func (s *Store) stateAt(ctx context.Context, l *levelState, e Epoch, memory *Mem
 			st.Shard = m.Shards[s.opt.Rank]
 		}
 		for _, r := range s.lookedAt(m.Size) {
-			if st.Err == nil && !memory.holds(e, &m.Shards[r]) {
-				st.Err = l.reachable(ctx, m, r)
+			if memory.holds(e, &m.Shards[r]) {
+				continue
 			}
+			rerr := l.reachable(ctx, m, r)
+			if rerr != nil && m.Size != s.opt.Size {
+				if st.lacks == nil {
+					st.lacks = map[int]bool{}
+				}
+				st.lacks[r] = true
+			}
+			st.Err = cmp.Or(st.Err, rerr)
 		}
 	}
 	return st

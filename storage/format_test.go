@@ -66,6 +66,25 @@ func exampleLayouts() *format.Manifest {
 	return m
 }
 
+// exampleItems is the section layout that FORMAT.md shows, of a rank with two sets of items.
+func exampleItems(t *testing.T) []byte {
+	key := func(i int64, s string, bytes int64) layout.Item {
+		return layout.Item{Key: layout.Key{Int: i, Str: s}, Bytes: bytes}
+	}
+	l := &format.Layout{Quiet: true, Arrays: []layout.Local{
+		{Array: layout.Array{Name: "a", Type: "map[int64][]float32", Section: "array/a", Elem: 4,
+			Kind: layout.KeyedInt},
+			Items: []layout.Item{key(-3, "", 8), key(-2, "", 0), key(300, "", 4000)}},
+		{Array: layout.Array{Name: "b", Type: "map[string]int64", Section: "array/b", Elem: 8,
+			Kind: layout.KeyedString},
+			Items: []layout.Item{key(0, "in", 8), key(0, "out", 8)}}}}
+	b, err := l.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func examples(t *testing.T) map[string][]byte {
 	shard, info := exampleShard(t)
 	info.Rank, info.Origins = 0, []Epoch{5}
@@ -75,6 +94,7 @@ func examples(t *testing.T) map[string][]byte {
 		"shard":    shard,
 		"manifest": m.Encode(),
 		"layouts":  exampleLayouts().Encode(),
+		"items":    exampleItems(t),
 		"ledger": (&format.Ledger{Rank: 1, Node: "n1", Levels: []format.LedgerLevel{
 			{Name: LevelLocal, Keep: 2, Epochs: []format.LedgerEpoch{{Epoch: 7, Files: []string{format.ShardName(1)}}}},
 			{Name: LevelGlobal, Keep: 2, KeepEvery: 100, Epochs: []format.LedgerEpoch{{Epoch: 7}}}}}).Encode(),
@@ -123,6 +143,11 @@ func decodeExamples(t *testing.T, shown map[string][]byte) {
 	with, err := format.DecodeManifest("doc", shown["layouts"])
 	if err != nil || with.Check() != nil || with.Shards[0].Layout.Arrays[0].Elems() != 4 {
 		t.Errorf("layouts: got %+v, %v", with, err)
+	}
+	items, err := format.DecodeLayout("doc", 0, shown["items"])
+	if err != nil || len(items.Arrays) != 2 || items.Arrays[0].Items[2].Key.Int != 300 ||
+		items.Arrays[0].Elems() != 1002 || items.Arrays[1].Items[1].Key.Str != "out" {
+		t.Errorf("items: got %+v, %v", items, err)
 	}
 	shard := shown["shard"]
 	h, err := format.DecodeHeader("doc", shard[:format.HeaderLen])

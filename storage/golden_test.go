@@ -111,6 +111,7 @@ func writeGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
 func TestGoldenDirectories(t *testing.T) {
 	t.Run("v1", func(t *testing.T) { testGolden(t, goldenDir, goldenSections) })
 	t.Run("v2", func(t *testing.T) { testGolden(t, layoutsDir, layoutSections) })
+	t.Run("v2-items", func(t *testing.T) { testGolden(t, itemsDir, itemSections) })
 }
 
 func testGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
@@ -154,7 +155,7 @@ func testGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
 
 // TestGoldenVerifies reads every byte of the golden directories.
 func TestGoldenVerifies(t *testing.T) {
-	for _, dir := range []string{goldenDir, layoutsDir} {
+	for _, dir := range []string{goldenDir, layoutsDir, itemsDir} {
 		t.Run(filepath.Base(dir), func(t *testing.T) { verifyGolden(t, dir) })
 	}
 }

@@ -17,8 +17,11 @@ import (
 func (s *Store) Retain(ctx context.Context, e Epoch) (release func()) {
 	list := []Epoch{e}
 	for _, l := range s.levels {
-		if !s.looks(l) {
-			continue // and does not prune
+		if !s.looks(l) { // and does not prune
+			continue
+		}
+		if last := l.newest(); last > 0 && e > last { // not there yet: epochs of a run come one after the other
+			continue
 		}
 		if m, err := s.manifestOf(ctx, l, e); err == nil {
 			list = append(list, m.Origins()...)

@@ -55,6 +55,39 @@ func sectionsWith(l *storage.Layout, rank int, e storage.Epoch) []storage.Sectio
 	return secs
 }
 
+// itemsDir has manifests of version 2 with sets of items.
+const itemsDir = "testdata/v2-items"
+
+// itemSections are sections of a rank with two sets: cells by integers, of which rank 1 has none, and names.
+func itemSections(rank int, e storage.Epoch) []storage.Section {
+	cells := layout.Local{Array: layout.Array{Name: "cells", Type: "map[int64][]float64", Elem: 8,
+		Kind: layout.KeyedInt, Section: "array/cells"}}
+	for i := range 100 * (rank%2 ^ 1) {
+		cells.Items = append(cells.Items, layout.Item{Key: layout.Key{Int: int64(i*i*i*20000 - 7 + rank)},
+			Bytes: int64(i % 4 * 8)})
+	}
+	names := layout.Local{Array: layout.Array{Name: "names", Type: "map[string]int32", Elem: 4,
+		Kind: layout.KeyedString, Section: "array/names"},
+		Items: []layout.Item{{Bytes: 4}, {Key: layout.Key{Str: "böx"}, Bytes: 4}}[min(rank, 1) : min(rank, 1)+1]}
+	if rank == 2 {
+		names.Items = nil
+	}
+	l := &storage.Layout{Quiet: true, Arrays: []layout.Local{cells, names}}
+	b, err := l.Encode()
+	if err != nil {
+		panic(err)
+	}
+	secs := []storage.Section{{Name: storage.LayoutSection, Size: int64(len(b)), Source: storage.Bytes(b)}}
+	for i := range l.Arrays {
+		x := make(storage.Bytes, l.Arrays[i].Elems()*l.Arrays[i].Elem)
+		for k := range x {
+			x[k] = byte(k*(rank+3) + int(e))
+		}
+		secs = append(secs, storage.Section{Name: l.Arrays[i].Section, Size: int64(len(x)), Source: x})
+	}
+	return secs
+}
+
 // TestLayoutsAreCarried: every manifest of every level says what the ranks have of arrays, whichever way the epoch
 // came there; so does one that repair makes anew from shards and packs.
 func TestLayoutsAreCarried(t *testing.T) {
@@ -165,6 +198,11 @@ func TestWrongLayoutsAreRefused(t *testing.T) {
 				l.Arrays[0].Type = "int64"
 			}
 		}, new(*storage.DiffersError)},
+		"key": {func(l *storage.Layout, rank int) {
+			l.Arrays[1] = layout.Local{Array: layout.Array{Name: "x", Type: "map[int]int8", Elem: 1,
+				Kind: layout.KeyedInt, Section: "array/step"},
+				Items: []layout.Item{{Key: layout.Key{Int: int64(rank % 2)}}}}
+		}, new(*storage.DuplicateError)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c0 := newCluster(t, goldenNodes...)

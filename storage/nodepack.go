@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"slices"
 
@@ -26,9 +27,11 @@ import (
 //     the work from the committed shards.
 //  4. Each rank closes its Part.
 //
-// The flusher opens the pack and hands it to the others over a Unix socket (see Lead), so the metadata server
-// hears of each pack once and not from every rank. The pack has a temporary name until it is sealed. Where a file has
-// one writer alone, as in an object store, each part is a file of its own instead: the rank's shard.
+// The flusher makes the pack and hands it to the others over a Unix socket (see Lead), so the metadata server hears
+// of each pack once and not from every rank. It has its final name from the start: the manifest commits what is in it.
+// Where a rank cannot be handed a file, each opens the pack by its name, which is a temporary one until it is sealed,
+// so that none of them writes to what an earlier attempt has left. Where a file has one writer alone, as in an object
+// store, each part is a file of its own instead: the rank's shard.
 
 // NodePack says whose shards of an epoch are written together, and how long they
 // are. It is the same on all ranks of the node.
@@ -59,11 +62,6 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 		if l.Traits().WrittenByOthers {
 			return errNoPacks(to)
 		}
-		if s.looks(l) {
-			if err := level.RefuseCommitted(l, e); err != nil {
-				return err
-			}
-		}
 		sh, err := s.fetch(ctx, e, s.opt.Rank, s.sources(e, s.opt.Rank, from))
 		if err != nil {
 			return err
@@ -76,7 +74,10 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 		if p.spec.Room, err = p.spec.RoomNeeded(); err != nil || !s.looks(l) {
 			return err
 		}
-		return l.Begin(e, p.spec.Room)
+		if fresh, err := l.Begin(e, p.spec.Room); fresh || err != nil {
+			return err
+		}
+		return level.RefuseCommitted(l, e)
 	})
 	return p, err
 }
@@ -84,10 +85,29 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 // Size is to be told to the other ranks of the node: how many bytes the part has and takes, and after Lead
 // where the packs are handed over.
 func (p *Part) Size() []byte {
-	return append(partSize(p.info.Bytes, p.spec.Room), p.packs.address()...)
+	size := partSize(p.info.Bytes, p.spec.Room)
+	if p.store.apart.Load() {
+		return append(size, openedApart)
+	}
+	return append(size, p.packs.address()...)
 }
 
-const sizeBytes = 16
+const (
+	sizeBytes   = 16
+	openedApart = '-' // in place of an address: this rank cannot be handed a file, and hands none over
+)
+
+// byFlusher says whether the flusher alone opens the packs by their names.
+func (n *NodePack) byFlusher() bool {
+	for i, z := range n.Sizes {
+		address := string(z[sizeBytes:])
+		switch {
+		case address == string(openedApart), i == 0 && address == "" && len(n.Sizes) > 1:
+			return false
+		}
+	}
+	return true
+}
 
 func partSize(bytes, room int64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(bytes)), uint64(room))
@@ -195,12 +215,15 @@ func (n *NodePack) place(rank int, most int64) (*nodePackFile, int64, error) {
 	return nil, 0, fmt.Errorf("rank %d is not among %v", rank, n.Ranks)
 }
 
-// temp is the name of a pack while it is written. All ranks of the node find it;
-// the flusher's next start clears it away.
-func (n *NodePack) temp(k *nodePackFile) string { return packTemp(n.Epoch, n.Ranks[0], k.first()) }
-
-func packTemp(e Epoch, flusher, first int) string {
-	return fmt.Sprintf("%s.r%06d.%012x%s", format.PackName(first), flusher, uint64(e), format.TempSuffix)
+// nameOf is the name of a pack while it is written. Where it is a temporary one all ranks of the node find it, and the
+// flusher's next start clears it away.
+func (n *NodePack) nameOf(k *nodePackFile, run string) string {
+	if n.byFlusher() {
+		return format.PackName(k.first())
+	}
+	h := fnv.New64a() // a rank of an earlier run that wakes up must not write to this one's
+	fmt.Fprint(h, uint64(n.Epoch), run)
+	return fmt.Sprintf("%s.r%06d.%012x%s", format.PackName(k.first()), n.Ranks[0], h.Sum64()>>16, format.TempSuffix)
 }
 
 // Seal completes the packs of a node when all of its ranks have written
@@ -253,16 +276,22 @@ func sealedParts(k *nodePackFile, m *format.Manifest, to *levelState) (infos []S
 
 func (p *Part) sealPack(ctx context.Context, n *NodePack, k *nodePackFile,
 	m *format.Manifest) (infos []ShardInfo, err error) {
-	s, to, temp := p.store, p.to, n.temp(k)
+	s, to, name := p.store, p.to, n.nameOf(k, p.store.opt.Run)
 	var idxs []*format.Index
-	f, err := p.open(k.first())
+	f, err := p.open(k.first(), n.byFlusher(), name)
 	if err != nil {
 		return nil, err
 	}
 	defer p.packs.forget(k.first())
-	err = to.Seal(n.Epoch, f, temp, format.PackName(k.first()), func(f vfs.File) (err error) {
-		if infos, idxs, err = readParts(f, temp, k, m); err != nil {
+	err = to.Seal(n.Epoch, f, name, format.PackName(k.first()), func(f vfs.File) (err error) {
+		if infos, idxs, err = readParts(f, name, k, m); err != nil {
 			return err
+		}
+		if name == format.PackName(k.first()) && f.Direct() {
+			// A restart that finds the footer takes the pack for complete: it must not come to the disk first.
+			if err := f.Sync(); err != nil {
+				return err
+			}
 		}
 		return shard.WriteTo(ctx, f, s.pool, s.throttle(to), func(w *shard.Writer) error {
 			w.Off = k.end
@@ -313,8 +342,13 @@ func (s *Store) DropPacks(n NodePack) error {
 	return s.on("discard", n.Epoch, n.To, func(to *levelState) error {
 		files, err := n.files(to.cfg.PackBytes)
 		for i := range files {
-			if !to.Traits().Single {
-				err = errors.Join(err, to.Drop(n.Epoch, n.temp(&files[i])))
+			switch {
+			case to.Traits().Single:
+			case n.byFlusher():
+				err = errors.Join(err, to.Discard(n.Epoch, n.nameOf(&files[i], s.opt.Run)))
+				continue
+			default:
+				err = errors.Join(err, to.Drop(n.Epoch, n.nameOf(&files[i], s.opt.Run)))
 				continue
 			}
 			for _, r := range files[i].ranks {

@@ -314,7 +314,7 @@ func TestPartRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "rank=1") {
 			t.Errorf("%s: got %v, want an error of rank 1", name, err)
 		}
-		if strings.Contains(f.String(), n.temp(&nodePackFile{ranks: packRanks})) {
+		if strings.Contains(f.String(), n.nameOf(&nodePackFile{ranks: packRanks}, "")) {
 			t.Errorf("%s: left behind:\n%s", name, f)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +19,17 @@ import (
 func TestStoreLock(t *testing.T) {
 	quickStore(t)
 	const beat = 20 * time.Millisecond
-	url := fakes3.Start(t, &fakes3.Server{})
+	server := &fakes3.Server{}
+	var live atomic.Bool
+	var beats func() error // that of the owner, while it lives
+	url := fakes3.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server.ServeHTTP(w, r)
+		if live.Load() && r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, format.LockName) {
+			if err := beats(); err != nil { // before the answer is complete: between any two looks
+				t.Errorf("beat: %v", err)
+			}
+		}
+	}))
 	at := func() level.Level { return level.At(nil, LevelGlobal, url, 0, nil) }
 	lock := func(run string) *format.Lock {
 		return &format.Lock{Run: run, Owner: format.Process{Node: "far away", PID: 7}}
@@ -31,21 +42,8 @@ func TestStoreLock(t *testing.T) {
 	if owned, err := at().Lock(t.Context(), lock("a"), beat); owned || err != nil {
 		t.Errorf("another rank of the run: got %v, %v, want not owned", owned, err)
 	}
-	stop, stopped := make(chan struct{}), make(chan error)
-	go func() {
-		for {
-			select {
-			case <-stop:
-				stopped <- nil
-				return
-			case <-time.After(beat / 2):
-				if err := a.Beat(mine); err != nil {
-					stopped <- err
-					return
-				}
-			}
-		}
-	}()
+	beats = func() error { return a.Beat(mine) }
+	live.Store(true)
 	var busy *BusyError
 	if _, err := b.Lock(t.Context(), lock("b"), beat); !errors.As(err, &busy) || busy.Node != "far away" {
 		t.Errorf("a live owner: got %v, want a *BusyError", err)
@@ -53,10 +51,7 @@ func TestStoreLock(t *testing.T) {
 	if err := b.Unused(t.Context(), "b", beat); !errors.As(err, &busy) {
 		t.Errorf("a look at a live owner: got %v, want a *BusyError", err)
 	}
-	close(stop)
-	if err := <-stopped; err != nil {
-		t.Fatalf("beat: %v", err)
-	}
+	live.Store(false)
 	theirs := lock("b")
 	if owned, err := b.Lock(t.Context(), theirs, beat); !owned || err != nil {
 		t.Errorf("a dead owner: got %v, %v, want owned", owned, err)

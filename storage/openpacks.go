@@ -29,13 +29,13 @@ type openPack struct {
 
 // Lead makes this rank the one that opens the packs for all ranks of its node; the others find it by its Size.
 // Without it, or after an error, each opens them by itself, which takes longer on a parallel file system and is
-// right as well.
+// right as well. So it is from the next time on where a rank could not be handed a file; then its Write is an error.
 func (p *Part) Lead() error {
-	if p.to.Traits().Single {
-		return nil // no pack has two writers
+	if p.to.Traits().Single || p.store.apart.Load() {
+		return nil // no pack has two writers, or no file is handed over
 	}
 	server, err := handover.Serve(func(first uint32) (syscall.Conn, error) {
-		f, err := p.open(int(first))
+		f, err := p.open(int(first), true, format.PackName(int(first)))
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +64,9 @@ func (o *openPacks) address() string {
 	return o.server.Address()
 }
 
-// open opens the pack of which first is the first rank, once.
-func (p *Part) open(first int) (vfs.File, error) {
+// open opens the pack of which first is the first rank, once: a new one for all ranks, or by the name that all ranks
+// open it by.
+func (p *Part) open(first int, forAll bool, name string) (vfs.File, error) {
 	o := &p.packs
 	o.mu.Lock()
 	if o.closed {
@@ -85,7 +86,11 @@ func (p *Part) open(first int) (vfs.File, error) {
 		<-x.ready
 		return x.file, x.err
 	}
-	x.file, x.err = p.to.Join(p.epoch, packTemp(p.epoch, p.store.opt.Rank, first), p.spec.Room)
+	if forAll {
+		x.file, x.err = p.to.Make(p.epoch, name, p.spec.Room)
+	} else {
+		x.file, x.err = p.to.Join(p.epoch, name, p.spec.Room)
+	}
 	close(x.ready)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,24 +152,26 @@ func (p *Part) writeInto(ctx context.Context, n *NodePack, k *nodePackFile, fill
 
 // packFile opens a pack. shared says that the flusher has the same file open.
 func (p *Part) packFile(ctx context.Context, n *NodePack, k *nodePackFile) (f vfs.File, shared bool, err error) {
-	if n.Ranks[0] == p.store.opt.Rank {
-		f, err = p.open(k.first())
-		return f, true, err
+	name, shared := n.nameOf(k, p.store.opt.Run), n.byFlusher()
+	switch {
+	case n.Ranks[0] == p.store.opt.Rank:
+		f, err = p.open(k.first(), shared, name)
+		return f, shared, err
+	case !shared:
+		f, err = p.to.Join(n.Epoch, name, p.spec.Room)
+		return f, false, err
 	}
-	temp := n.temp(k)
-	if address := string(n.Sizes[0][sizeBytes:]); address != "" {
-		file, err := handover.Ask(ctx, address, uint32(k.first()))
-		if err == nil {
-			f, err = vfs.Adopt(p.store.opt.fs, file, filepath.Join(p.to.Path(), format.EpochName(n.Epoch), temp))
-		}
-		if err == nil {
-			return f, true, nil
-		}
-		if ctx.Err() != nil {
-			return nil, false, err
-		}
-		p.store.log.Debug("this rank opens its node's pack by itself", "epoch", n.Epoch, "why", err)
+	file, err := handover.Ask(ctx, string(n.Sizes[0][sizeBytes:]), uint32(k.first()))
+	if err == nil {
+		f, err = vfs.Adopt(p.store.opt.fs, file, filepath.Join(p.to.Path(), format.EpochName(n.Epoch), name))
 	}
-	f, err = p.to.Join(n.Epoch, temp, p.spec.Room)
-	return f, false, err
+	switch {
+	case errors.Is(err, errors.ErrUnsupported): // it is open there, so it has been made
+		f, err = p.to.Join(n.Epoch, name, p.spec.Room)
+		return f, false, err
+	case err != nil && ctx.Err() == nil && !errors.Is(err, handover.ErrRefused):
+		p.store.apart.Store(true)
+		p.store.log.Debug("the ranks of this node will open its packs by themselves", "epoch", n.Epoch, "why", err)
+	}
+	return f, true, err
 }

@@ -11,16 +11,24 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // sharingFS counts how often packs are opened by name, and how many were handed over.
 type sharingFS struct {
 	vfs.OS
-	shared, adopted atomic.Int64
+	opened, adopted atomic.Int64
+}
+
+func (f *sharingFS) Create(name string, direct bool) (vfs.File, error) {
+	if strings.HasPrefix(filepath.Base(name), "pack-") {
+		f.opened.Add(1)
+	}
+	return f.OS.Create(name, direct)
 }
 
 func (f *sharingFS) Share(name string, direct bool) (vfs.File, error) {
-	f.shared.Add(1)
+	f.opened.Add(1)
 	return f.OS.Share(name, direct)
 }
 
@@ -30,15 +38,17 @@ func (f *sharingFS) Adopt(file *os.File, name string) (vfs.File, error) {
 }
 
 // TestPackIsOpenedOnce: the ranks of a node write their pack by one open file, and by their own where that cannot be
-// had; what they write is the same.
+// had; what they write is the same. That the flusher cannot be reached is found out once.
 func TestPackIsOpenedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		private, alone  bool // no file can be handed over; nobody leads
-		shared, adopted int64
+		far             bool // the flusher cannot be reached
+		opened, adopted int64
 	}{
-		"handed over":  {shared: 1, adopted: 2},
-		"cannot be":    {private: true, shared: 3},
-		"nobody leads": {alone: true, shared: 3},
+		"handed over":  {opened: 1, adopted: 2},
+		"cannot be":    {private: true, opened: 3},
+		"far away":     {far: true, opened: 1 + 3},
+		"nobody leads": {alone: true, opened: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, dir := &sharingFS{}, t.TempDir()
@@ -59,33 +69,18 @@ func TestPackIsOpenedOnce(t *testing.T) {
 			}
 			secs := func(r int) []Section { return mixedSections(r, 1) }
 			take(t, stores, 1, LevelLocal, secs)
-			n := NodePack{Epoch: 1, From: LevelLocal, To: LevelGlobal, Ranks: packRanks}
-			parts := make([]*Part, len(stores))
-			for r, s := range stores {
-				var err error
-				if parts[r], err = s.NewPart(t.Context(), 1, n.From, n.To, secs(r)); err != nil {
-					t.Fatal(err)
+			infos, err := ledTogether(t, stores, secs, !c.alone, c.far)
+			if c.far {
+				if err == nil {
+					t.Error("the flusher cannot be reached, and its pack was written")
 				}
-				defer parts[r].Close()
-				if r == 0 && !c.alone {
-					if err := parts[r].Lead(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				n.Sizes = append(n.Sizes, parts[r].Size())
+				infos, err = ledTogether(t, stores, secs, true, false)
 			}
-			errs := make([]error, len(parts))
-			var all sync.WaitGroup
-			for r, p := range parts {
-				all.Go(func() { _, errs[r] = p.Write(t.Context(), n) })
-			}
-			all.Wait()
-			infos, err := parts[0].Seal(t.Context(), n)
-			if err := errors.Join(append(errs, err)...); err != nil {
+			if err != nil {
 				t.Fatal(err)
 			}
 			settle(t, stores, 1, infos)
-			if got, want := f.shared.Load(), c.shared; got != want {
+			if got, want := f.opened.Load(), c.opened; got != want {
 				t.Errorf("the pack was opened %d times, want %d", got, want)
 			}
 			if got, want := f.adopted.Load(), c.adopted; got != want {
@@ -101,16 +96,101 @@ func TestPackIsOpenedOnce(t *testing.T) {
 	}
 }
 
+// ledTogether writes the pack of epoch 1 as the ranks of a node do, led by rank 0 or by nobody. A leader that is far
+// away has another address.
+func ledTogether(t *testing.T, stores []*Store, secs func(r int) []Section, led, far bool) ([]ShardInfo, error) {
+	t.Helper()
+	n := NodePack{Epoch: 1, From: LevelLocal, To: LevelGlobal, Ranks: packRanks}
+	parts := make([]*Part, len(stores))
+	for r, s := range stores {
+		var err error
+		if parts[r], err = s.NewPart(t.Context(), 1, n.From, n.To, secs(r)); err != nil {
+			t.Fatal(err)
+		}
+		defer parts[r].Close()
+		if r == 0 && led {
+			if err := parts[r].Lead(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.Sizes = append(n.Sizes, parts[r].Size())
+	}
+	if far {
+		n.Sizes[0] = append(n.Sizes[0][:sizeBytes], "@holdfast-nowhere"...)
+	}
+	errs := make([]error, len(parts))
+	var all sync.WaitGroup
+	for r, p := range parts {
+		all.Go(func() { _, errs[r] = p.Write(t.Context(), n) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, stores[0].DropPacks(n))
+	}
+	return parts[0].Seal(t.Context(), n)
+}
+
 // privateSharer opens files that are no syscall.Conn.
 type privateSharer struct{ *sharingFS }
+
+func (f privateSharer) Create(name string, direct bool) (vfs.File, error) {
+	file, err := f.sharingFS.Create(name, direct)
+	return struct{ vfs.File }{file}, err
+}
 
 func (f privateSharer) Share(name string, direct bool) (vfs.File, error) {
 	file, err := f.sharingFS.Share(name, direct)
 	return struct{ vfs.File }{file}, err
 }
 
-// TestPartClosed: who asks a flusher that has gone opens the pack by itself, and nothing is opened for a flusher
-// that has closed its part.
+// TestPackLeftBehind: a pack that an attempt has left under its name is replaced by the next one, whatever is in it,
+// and one that is committed never is.
+func TestPackLeftBehind(t *testing.T) {
+	f := newPackFS()
+	stores := packWorld(t, f)
+	secs := func(r int) []Section { return smallSections(r, 1) }
+	take(t, stores, 1, LevelLocal, secs)
+	global := stores[0].levels[1]
+	file, err := global.Make(1, format.PackName(0), 0)
+	if err == nil {
+		_, err = file.WriteAt(random(1, 1<<20), 0) // longer than what comes
+		err = errors.Join(err, file.Sync(), file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := NodePack{Epoch: 1, From: LevelLocal, To: LevelGlobal}
+	var infos []ShardInfo
+	for r, s := range stores { // each a node of its own
+		p, err := s.NewPart(t.Context(), 1, LevelLocal, LevelGlobal, secs(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		n.Ranks, n.Sizes = []int{r}, [][]byte{p.Size()}
+		_, err = p.Write(t.Context(), n)
+		part, serr := p.Seal(t.Context(), n)
+		if err := errors.Join(err, serr); err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, part...)
+	}
+	settle(t, stores, 1, infos)
+	if found := findings(t, f, "/l", "/g"); found != 0 {
+		t.Errorf("%d findings", found)
+	}
+	if file, err := global.Make(1, format.PackName(0), 0); !errors.Is(err, ErrCommitted) {
+		t.Errorf("made a committed pack anew: %v, %v", file, err)
+	}
+	f.RemoveAll("/l")
+	f.MkdirAll("/l")
+	for r, s := range stores {
+		wantShard(t, s, 1, secs(r))
+	}
+}
+
+// TestPartClosed: who asks a flusher that has gone has an error, and nothing is opened for a flusher that has closed
+// its part. What is left is removed.
 func TestPartClosed(t *testing.T) {
 	f := newPackFS()
 	stores := packWorld(t, f)
@@ -133,13 +213,13 @@ func TestPartClosed(t *testing.T) {
 	if err := errors.Join(parts[0].Close(), parts[0].Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parts[1].Write(t.Context(), n); err != nil {
-		t.Errorf("the flusher has gone: %v", err)
+	if _, err := parts[1].Write(t.Context(), n); err == nil {
+		t.Error("the flusher has gone, and its pack was written")
 	}
 	if _, err := parts[0].Write(t.Context(), n); !errors.Is(err, ErrClosed) {
 		t.Errorf("closed: got %v, want ErrClosed", err)
 	}
-	if err := stores[0].DropPacks(n); err != nil || strings.Contains(fmt.Sprint(f), ".tmp") {
+	if err := stores[0].DropPacks(n); err != nil || strings.Contains(fmt.Sprint(f), "pack-") {
 		t.Errorf("%v, left behind:\n%s", err, f)
 	}
 }

@@ -39,21 +39,26 @@ func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, e
 		return nil, err
 	}
 	defer leave()
-	defer s.writeLedgers(levels...)
+	looks := map[*levelState]*level.Look{}
+	defer func() { s.writeLedgers(looks, levels...) }()
 	all := map[Epoch]bool{}
 	var problems []error // the other levels must not fill because one is down
 	for _, l := range s.working() {
 		if !s.looks(l) || !named(levels, l) {
 			continue
 		}
-		l.forgetManifests()
+		look, err := l.takeLook()
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		looks[l] = look
 		rules := s.keepRules(l)
-		var err error
 		if rules.Kept, err = level.KeptAt(l); err != nil {
 			problems = append(problems, err) // what is to stay is not known
 			continue
 		}
-		dead, left, err := level.Prunable(l, rules)
+		dead, left, err := level.Prunable(look, rules)
 		problems = append(problems, err)
 		announced, err := level.Announce(l, dead) // before it is asked again what is to stay
 		if err != nil {
@@ -68,7 +73,7 @@ func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, e
 				problems = append(problems, err)
 				break // the next Prune decides anew
 			}
-			more, err := l.RemoveEpoch(e)
+			more, err := look.RemoveEpoch(e)
 			left = append(left, more...)
 			if err != nil {
 				problems = append(problems, s.fault("prune", e, l.Name(), err))
@@ -94,11 +99,28 @@ func (s *Store) looks(l *levelState) bool {
 	return !s.opt.Together || !l.Traits().Shared || s.opt.Rank == 0
 }
 
-// forgetManifests makes sure that the manifests are read anew, once: one that has rotted must not count.
-func (l *levelState) forgetManifests() {
-	if d, ok := l.Level.(interface{ ForgetManifests() }); ok {
-		d.ForgetManifests()
+// looksAlone says that this rank looks into the level's directory, and no other removes anything there.
+func (s *Store) looksAlone(l *levelState) bool {
+	return s.opt.Together && l.Traits().Shared && s.opt.Rank == 0
+}
+
+// setLook keeps a look for the decision that it was taken for: the Prune that follows.
+func (l *levelState) setLook(look *level.Look) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look = look
+}
+
+// takeLook is the look that was kept, once, or a new one.
+func (l *levelState) takeLook() (*level.Look, error) {
+	l.mu.Lock()
+	look := l.look
+	l.look = nil
+	l.mu.Unlock()
+	if look != nil {
+		return look, nil
 	}
+	return level.NewLook(l.Level)
 }
 
 // tell logs what was left, each once.

@@ -99,8 +99,8 @@ func (l *levelState) writesAll(e Epoch) bool {
 // present returns base if all that a shard may refer to through it is still
 // there: people remove epochs by hand, and file systems come back empty.
 func (s *Store) present(l *levelState, base *format.Index) *format.Index {
-	if base == nil || !s.looks(l) { // rank 0 finds a missing one when it commits: see forgetUnseen
-		return base
+	if base == nil || s.opt.Together && l.Traits().Shared {
+		return base // rank 0 finds a missing one when it commits: see forgetUnseen
 	}
 	if err := level.CheckOrigins(l, append(base.Origins(), base.Epoch)); err != nil {
 		s.log.Warn("epoch written in full: an earlier epoch that it would refer to is missing", "level", l.Name(),

@@ -22,6 +22,18 @@ type Layout = format.Layout
 // LayoutSection is the name of the section of a shard that has its Layout.
 const LayoutSection = format.LayoutSection
 
+// DecodeLayout reads what Layout.Encode made for a rank.
+func DecodeLayout(rank int, b []byte) (*Layout, error) { return format.DecodeLayout("layout", rank, b) }
+
+// CheckLayouts says why the layouts of all ranks, in their order, do not fit together: Commit would return the error.
+func CheckLayouts(all []*Layout) error {
+	m := format.Manifest{Size: len(all)}
+	for r, l := range all {
+		m.Shards = append(m.Shards, ShardInfo{Rank: r, Layout: l})
+	}
+	return m.Check()
+}
+
 // HoleError says that no rank owns the elements of a box. Commit returns it, and commits nothing.
 //
 //	Array string
@@ -36,6 +48,13 @@ type HoleError = layout.HoleError
 //	Box   layout.Region
 //	Ranks [2]int
 type OverlapError = layout.OverlapError
+
+// DuplicateError says that two ranks have an item with the same key. Commit returns it, and commits nothing.
+//
+//	Array string
+//	Key   string // as people write it
+//	Ranks [2]int
+type DuplicateError = layout.DuplicateError
 
 // DiffersError says that two ranks describe an array in different ways, or have different bytes of one that is
 // replicated. Commit returns it, and commits nothing.

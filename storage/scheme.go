@@ -43,6 +43,7 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 		fsys = l.memory
 	}
 	l.Level = level.At(fsys, cfg.Name, cfg.Dir, s.opt.Rank, &s.contents)
+	level.ForRun(l.Level, s.opt.Run)
 	if s.opt.Together && traits.Shared && s.opt.Rank == 0 {
 		l.Level.ForAll()
 	}

@@ -57,6 +57,12 @@ type Section = shard.Section
 //	Slice(off int64, n int) []byte
 type Slicer = shard.Slicer
 
+// Gathered is a Source of a Section whose bytes lie in host memory, but not in their order: ReadAt collects them from
+// there.
+//
+//	func Gathered()
+type Gathered = shard.Gathered
+
 // Comparer is a Source of a Section that can tell without reading them which of its chunks, of
 // ChunkBytes each, have not changed since an earlier epoch.
 //
@@ -123,6 +129,8 @@ type Store struct {
 	known     redundancy.Known // what other ranks have, by Learn
 	inUse     map[Epoch]int    // guarded by mu: how often each epoch is held, by hold
 	leftovers map[string]bool  // guarded by mu: what Prune has said that it left
+
+	apart atomic.Bool // this rank could not be handed a file of its node's flusher
 }
 
 // levelState is a level with what this rank remembers of it.
@@ -145,9 +153,14 @@ type levelState struct {
 	base map[int]*format.Index     // guarded by mu: last committed shard of each rank put here
 	last Epoch                     // guarded by mu: newest epoch committed here in this run
 
-	bases bases // guarded by mu: of later shards, where parity is computed from them
+	bases   bases    // guarded by mu: of later shards, where parity is computed from them
+	adopted *adopted // guarded by mu: the restored shard, for the first ones of this run; may be nil
 
 	agreed agreement // guarded by mu: what all ranks have
+
+	look *level.Look // guarded by mu: that the next Prune decides by; nil: one of its own
+
+	book *format.Ledger // guarded by mu: that lies there; nil: not known
 }
 
 // There are as many writers as a rank may have to do with at once: one for the epoch that is put, and one for each of
@@ -290,7 +303,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.users.Wait()
 	if !before {
-		s.writeLedgers()
+		s.writeLedgers(nil)
 	}
 	var err error
 	if s.serving != nil {

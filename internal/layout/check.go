@@ -15,7 +15,7 @@ type Owned struct {
 }
 
 // Check makes sure that the ranks agree on an array and that each element belongs to one of them. The
-// errors are *DiffersError, *HoleError, *OverlapError, *ShapeError and *LimitError.
+// errors are *DiffersError, *HoleError, *OverlapError, *DuplicateError, *ShapeError and *LimitError.
 //
 // Cost: runs of indices between which all ranks' parts are alike are taken together first, dimension by
 // dimension, which is a sort. What is left, one box for each part of a block or block-cyclic
@@ -34,8 +34,11 @@ func Check(all []Owned) error {
 			return err
 		}
 	}
-	if first.Kind == Replicated {
+	switch {
+	case first.Kind == Replicated:
 		return checkReplicated(all)
+	case first.Keyed():
+		return checkItems(all)
 	}
 	for _, d := range first.Dims {
 		if d == 0 {
@@ -44,8 +47,9 @@ func Check(all []Owned) error {
 	}
 	c := &check{name: first.Name, dims: first.Dims, axes: make([]axis, len(first.Dims))}
 	for i := range all {
-		for k := range all[i].Parts {
-			c.parts = append(c.parts, ownedPart{all[i].Rank, &all[i].Parts[k]})
+		parts := Join(all[i].Parts)
+		for k := range parts {
+			c.parts = append(c.parts, ownedPart{all[i].Rank, &parts[k]})
 		}
 	}
 	if len(c.parts) == 0 {

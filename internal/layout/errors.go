@@ -65,8 +65,8 @@ type DiffersError struct {
 
 // Error names the array, the ranks and what differs.
 func (e *DiffersError) Error() string {
-	return fmt.Sprintf("array %q: its %s differs: %s at rank %d, %s at rank %d", e.Array, e.What, e.Want, e.Ranks[0],
-		e.Have, e.Ranks[1])
+	return fmt.Sprintf("array %q: %s %s at rank %d, but %s at rank %d", e.Array, e.What, e.Want, e.Ranks[0], e.Have,
+		e.Ranks[1])
 }
 
 // ShapeError says that what a rank declares cannot be.
@@ -79,15 +79,21 @@ type ShapeError struct {
 // Error names the array, the rank and the reason.
 func (e *ShapeError) Error() string {
 	if e.Rank < 0 {
-		return fmt.Sprintf("array %q %s", e.Array, e.Why)
+		return fmt.Sprintf("array %q: %s", e.Array, e.Why)
 	}
 	return fmt.Sprintf("array %q at rank %d: %s", e.Array, e.Rank, e.Why)
 }
 
 // LimitError says that a layout has more pieces than can be handled.
-type LimitError struct{ Runs int64 }
+type LimitError struct {
+	Runs  int64
+	Items bool // they are items of a set
+}
 
 // Error gives the number and the limit.
 func (e *LimitError) Error() string {
+	if e.Items {
+		return fmt.Sprintf("layout: %d items exceed the limit of %d; use fewer, larger items", e.Runs, MaxSpans)
+	}
 	return fmt.Sprintf("layout: %d runs of indices exceed the limit of %d; use larger blocks", e.Runs, MaxSpans)
 }

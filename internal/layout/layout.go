@@ -8,6 +8,9 @@
 // dimension lies in the part's spans of that dimension. A box has one span in each dimension; the
 // local array of a block-cyclic distribution is a single part with many. All parts of all ranks
 // together hold every element once: Check makes sure of that.
+//
+// A set of items has no dimensions: each rank has items, each with a key of its own and a number of
+// elements. Check makes sure that no two items have one key.
 package layout
 
 import (
@@ -32,6 +35,10 @@ type Kind uint8
 const (
 	Divided    Kind = 1 // every element belongs to one rank
 	Replicated Kind = 2 // all ranks have the same elements; one of them stores these, or some do
+
+	// Sets of items, each with a key that no other has, at one rank.
+	KeyedInt    Kind = 3 // keys are integers
+	KeyedString Kind = 4 // keys are strings
 )
 
 // String names the kind for people.
@@ -41,6 +48,10 @@ func (k Kind) String() string {
 		return "divided"
 	case Replicated:
 		return "replicated"
+	case KeyedInt:
+		return "items by integers"
+	case KeyedString:
+		return "items by strings"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -48,9 +59,9 @@ func (k Kind) String() string {
 // Array describes a global array as all ranks do.
 type Array struct {
 	Name    string
-	Type    string  // of an element: "float64", "[3]int32", ...
+	Type    string  // of an element: "float64", "[3]int32", ...; of a set: "map[int64][]float64"
 	Elem    int64   // bytes of an element
-	Dims    []int64 // row-major
+	Dims    []int64 // row-major; nil of a set
 	Kind    Kind
 	Section string // of the shards that hold parts of it, one part after the other
 }
@@ -104,10 +115,14 @@ type Local struct {
 	Array
 	Parts []Part   // in the order in which they lie in the section
 	Sum   [16]byte // of a replicated array: xxh3-128 of its bytes
+	Items []Item   // of a set: by ascending keys, in the order in which they lie in the section
 }
 
 // Elems is the number of elements that the rank owns.
 func (l *Local) Elems() (n int64) {
+	for i := range l.Items {
+		n += l.Items[i].Bytes / l.Elem
+	}
 	for i := range l.Parts {
 		n += l.Parts[i].Elems()
 	}
@@ -120,11 +135,13 @@ func (a *Array) Fits() error {
 		return &ShapeError{Array: a.Name, Rank: -1, Why: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case len(a.Dims) == 0 || len(a.Dims) > MaxDims:
+	case a.Keyed() && len(a.Dims) > 0:
+		return bad("is a set of items and has %d dimensions", len(a.Dims))
+	case len(a.Dims) == 0 && !a.Keyed() || len(a.Dims) > MaxDims:
 		return bad("has %d dimensions, want 1 to %d", len(a.Dims), MaxDims)
 	case a.Elem < 1 || a.Elem > math.MaxUint32:
 		return bad("has elements of %d bytes", a.Elem)
-	case a.Kind != Divided && a.Kind != Replicated:
+	case a.Kind < Divided || a.Kind > KeyedString:
 		return bad("is of an unknown kind, %d", uint8(a.Kind))
 	case a.Kind == Replicated && len(a.Dims) != 1:
 		return bad("is replicated and has %d dimensions", len(a.Dims))
@@ -144,6 +161,9 @@ func (a *Array) Fits() error {
 func (l *Local) Fits(rank int) error {
 	if err := l.Array.Fits(); err != nil {
 		return err
+	}
+	if l.Keyed() {
+		return l.fitItems(rank)
 	}
 	bad := func(format string, args ...any) error {
 		return &ShapeError{Array: l.Name, Rank: rank, Why: fmt.Sprintf(format, args...)}

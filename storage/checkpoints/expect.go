@@ -23,11 +23,15 @@ const (
 	Missing      Kind = "missing"       // it should be there, and no directory given has the data
 	NotRedundant Kind = "not redundant" // it should be there, and other directories given have the data
 	Elsewhere    Kind = "elsewhere"     // no directory given has it, and it may be in another: see View.Complete
+	Newer        Kind = "newer version" // a later release has written it, and this one cannot read it
 )
 
 // kindOf judges what is wrong with something whose data are had elsewhere or not.
 func kindOf(err error, had bool) Kind {
+	var newer *format.VersionError
 	switch {
+	case errors.As(err, &newer):
+		return Newer
 	case !level.Absent(err):
 		return Damaged
 	case had:

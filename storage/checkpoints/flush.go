@@ -143,6 +143,7 @@ func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool,
 	if m == nil {
 		return false, nil // nobody knows here whose shards those are
 	}
+	t.info.Size = m.Size
 	var infos []ShardInfo
 	for r := range t.info.Size {
 		info, _, err := level.Uncommitted(t, e, r)

@@ -16,11 +16,13 @@ import (
 // tells nothing of itself is left out. VerifyDirs says what was found. It fails when
 // no directory is left.
 func Inspect(ctx context.Context, dirs ...string) (*View, error) {
-	fsys := filesOf(ctx)
 	v := &View{}
 	var refused error
 	for _, path := range distinct(dirs) {
-		d := &viewDir{Level: level.Of(fsys, path, nil)}
+		if err := level.CheckPath(path); err != nil {
+			return nil, err
+		}
+		d := &viewDir{Level: levelOf(ctx, path, nil)}
 		err := d.Trusted()
 		if errors.Is(err, vfs.ErrUnsafe) {
 			refused = errors.Join(refused, d.Unusable(err))
@@ -28,7 +30,7 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 			continue
 		}
 		var none *noMarkerError
-		if err := d.identify(fsys); errors.As(err, &none) && none.empty {
+		if err := d.identify(ctx); errors.As(err, &none) && none.empty {
 			refused = errors.Join(refused, err)
 			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Kind: Missing, Err: err})
 			continue
@@ -55,7 +57,7 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 
 // identify finds out whose the directory is: from the job file, or else from the
 // newest manifest that can be read.
-func (d *viewDir) identify(fsys vfs.FS) error {
+func (d *viewDir) identify(ctx context.Context) error {
 	m, err := d.ReadMarker()
 	if err != nil {
 		var newer *format.VersionError
@@ -73,7 +75,7 @@ func (d *viewDir) identify(fsys vfs.FS) error {
 	if d.markerErr != nil {
 		d.info.Fault = &markerError{Dir: d.Path(), Err: d.markerErr}
 	}
-	d.Level = level.Of(fsys, d.Path(), m)
+	d.Level = levelOf(ctx, d.Path(), m)
 	return nil
 }
 

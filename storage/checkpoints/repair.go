@@ -38,6 +38,8 @@ type Repaired struct {
 // and a new manifest, in one step. What is damaged stays in its place until the new file is durable. A crash leaves the
 // old or the new, and the next call does the rest.
 //
+// What a later release has written is left alone, with all else of the epoch: the error is a *VersionError.
+//
 // Each epoch is verified before and after. The result lists everything that was wrong, oldest epoch first after the
 // directories themselves. What verify calls elsewhere is not among it.
 func Repair(ctx context.Context, dirs []string, rules RepairRules) (out []Repaired, err error) {
@@ -166,6 +168,12 @@ var errStillBad = errors.New("it was rewritten, and verify still finds it wrong:
 // manifests, which commit them.
 func (r *repairer) once(ctx context.Context, e Epoch, found []Finding) map[place]error {
 	done := map[place]error{}
+	if i := slices.IndexFunc(found, func(f Finding) bool { return f.Kind == Newer }); i >= 0 {
+		for k := range found {
+			done[placeOfFinding(&found[k])] = found[i].Err
+		}
+		return done
+	}
 	shared := map[string]bool{} // directories of the level global, whose files and manifest go together
 	rows := map[int][]Finding{}
 	for stage := range 3 {

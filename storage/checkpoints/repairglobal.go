@@ -82,6 +82,10 @@ func (r *repairer) detach(ctx context.Context, d *viewDir, e Epoch, rank int) er
 	}
 	for _, later := range epochs {
 		m, err := d.ReadManifest(later)
+		var newer *format.VersionError
+		if errors.As(err, &newer) {
+			return fmt.Errorf("epoch %d may refer to it: %w", later, err)
+		}
 		if err != nil || later <= e || !slices.Contains(m.Shards[rank].Origins, e) {
 			continue
 		}
@@ -115,7 +119,11 @@ func (r *repairer) plan(ctx context.Context, d *viewDir, e Epoch) (*format.Manif
 	}
 	m := &format.Manifest{Epoch: e, Size: ref.Size, Job: ref.Job, Level: d.Name(), Shards: slices.Clone(ref.Shards)}
 	for rank := range m.Shards {
-		if info, err := r.lying(ctx, d.Name(), e, &ref.Shards[rank]); err == nil {
+		info, err := r.lying(ctx, d.Name(), e, &ref.Shards[rank])
+		if err == nil {
+			err = level.SyncFile(d, e, info.FileName()) // no manifest says that it is durable
+		}
+		if err == nil {
 			m.Shards[rank] = info
 		} else {
 			m.Shards[rank].Pack, m.Shards[rank].Base, m.Shards[rank].Holders = format.NoPack, 0, nil

@@ -57,6 +57,8 @@ func (r *repairer) note(f *Finding) error {
 	kept, isKept := format.ParseKeptName(f.Part)
 	var b []byte
 	switch {
+	case f.Kind == Newer:
+		return f.Err
 	case d == nil:
 		return fmt.Errorf("nothing says what belongs into this directory, or it is refused: %w; make it yours, or "+
 			"start the job, which restores it from the others", f.Err)
@@ -98,7 +100,7 @@ func (r *repairer) begun() *format.Begun {
 // removed: directories that are not empty, or were refused.
 func SetAside(ctx context.Context, dirs ...string) (out []string, err error) {
 	for _, path := range distinct(dirs) {
-		list, lerr := level.Aside(level.Of(filesOf(ctx), path, nil))
+		list, lerr := level.Aside(levelOf(ctx, path, nil))
 		out, err = append(out, list...), errors.Join(err, lerr)
 	}
 	return out, err

@@ -22,6 +22,7 @@ type target struct {
 	create    bool   // if only the last element of the path is missing
 	shared    bool   // others work there, too, under the name of the same rank
 	keepEvery int    // what verify is told of the epochs there
+	elastic   bool   // the job's number of ranks may change
 
 	level.Level
 	info  DirInfo // whose epochs they are
@@ -64,7 +65,8 @@ func (v *View) openTarget(ctx context.Context, path string, how target) (*target
 	}
 	t := &how
 	t.info, t.jobs = v.dirs[0].info, cmp.Or(how.jobs, defaultJobs)
-	t.Level = level.At(filesOf(ctx), format.LevelGlobal, path, 0, nil)
+	t.elastic = slices.ContainsFunc(v.dirs, (*viewDir).resizable)
+	t.Level = level.Until(ctx, level.At(filesOf(ctx), format.LevelGlobal, path, 0, nil))
 	t.guard = level.NewGuard(t.run, 0)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -81,7 +83,8 @@ func (t *target) claim(ctx context.Context) error {
 	if err := t.Prepare(t.create); err != nil {
 		return err
 	}
-	if err := t.Claim(t.marker()); err != nil {
+	var size *level.SizeError
+	if err := t.Claim(t.marker()); err != nil && !(t.elastic && errors.As(err, &size)) {
 		return err
 	}
 	// Before anything of an earlier run is cleared away: it may be alive.
@@ -125,7 +128,7 @@ func (t *target) commit(ctx context.Context, e Epoch, shards []ShardInfo) error 
 	m := &format.Manifest{Epoch: e, Size: t.info.Size, Job: t.info.Job, Level: t.Name(), Shards: slices.Clone(shards)}
 	err := ctx.Err()
 	if err == nil {
-		err = t.KeepMarked(t.marker())
+		err = t.mark()
 	}
 	if err == nil {
 		err = t.Commit(m, m.Origins())
@@ -135,6 +138,15 @@ func (t *target) commit(ctx context.Context, e Epoch, shards []ShardInfo) error 
 	}
 	t.last = max(t.last, e)
 	return nil
+}
+
+// mark makes the directory one of as many ranks as the epoch has that is about to be committed, and puts a lost marker
+// back.
+func (t *target) mark() error {
+	if have, err := t.ReadMarker(); err == nil && have.Size != t.info.Size {
+		return t.Remark(t.marker())
+	}
+	return t.KeepMarked(t.marker())
 }
 
 // noteBegun records that the job has an epoch there.

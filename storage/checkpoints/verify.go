@@ -237,6 +237,7 @@ func (c *check) report() []Finding {
 			f.GoodAt = c.manifests
 		}
 		f.Kind = kindOf(f.Err, len(f.GoodAt) > 0 || row >= 0 && named)
+		f.Lost = f.Lost && f.Kind != Newer
 	}
 	if len(c.committed) == 0 && c.parity.manifest == nil {
 		if len(c.found) == 0 {

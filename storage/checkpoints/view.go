@@ -46,6 +46,7 @@ type EpochInfo struct {
 	Epoch     Epoch
 	Dir       DirInfo
 	Committed bool
+	Size      int         // of how many ranks it is, by the manifest; 0 without one
 	Time      time.Time   // when the manifest was written, or the directory changed
 	ID        [16]byte    // identifies what was committed
 	Shards    []ShardInfo // of all ranks, from the manifest; nil without one
@@ -56,17 +57,21 @@ type EpochInfo struct {
 }
 
 // Open opens the directories of one job: its global one, the local ones of
-// its nodes, or both. Directories of different jobs are refused (*JobError,
-// *SizeError).
+// its nodes, or both. Directories of different jobs are refused (*JobError),
+// and those of different numbers of ranks (*SizeError) unless the job has
+// epochs that any number can restore: then each is of the number that last
+// committed there.
 func Open(ctx context.Context, dirs ...string) (*View, error) {
-	fsys := filesOf(ctx)
 	v := &View{}
 	for _, path := range distinct(dirs) {
-		d := &viewDir{Level: level.Of(fsys, path, nil)}
+		if err := level.CheckPath(path); err != nil {
+			return nil, err
+		}
+		d := &viewDir{Level: levelOf(ctx, path, nil)}
 		if err := d.Trusted(); errors.Is(err, vfs.ErrUnsafe) {
 			return nil, d.Unusable(err)
 		}
-		if err := d.identify(fsys); err != nil {
+		if err := d.identify(ctx); err != nil {
 			return nil, err
 		}
 		if err := d.markerErr; err != nil && !errors.Is(err, format.ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
@@ -81,6 +86,11 @@ func Open(ctx context.Context, dirs ...string) (*View, error) {
 
 // filesOf is what a tool works on.
 func filesOf(ctx context.Context) vfs.FS { return vfs.OrOS(vfs.From(ctx)) }
+
+// levelOf is the level at a path, as of level.Of. What is asked of an object store ends with ctx.
+func levelOf(ctx context.Context, path string, m *format.Marker) level.Level {
+	return level.Until(ctx, level.Of(filesOf(ctx), path, m))
+}
 
 // distinct leaves out what is given again later: a copy there would count as two.
 func distinct(dirs []string) (out []string) {
@@ -137,12 +147,21 @@ func (v *View) add(d *viewDir) error {
 		if d.info.Job != first.Job {
 			return &level.JobError{Level: d.Name(), Dir: d.Path(), Have: d.info.Job, Want: first.Job}
 		}
-		if d.info.Size != first.Size {
+		if d.info.Size != first.Size && !d.resizable() && !slices.ContainsFunc(v.dirs, (*viewDir).resizable) {
 			return &level.SizeError{Level: d.Name(), Dir: d.Path(), Have: d.info.Size, Want: first.Size}
 		}
 	}
 	v.dirs = append(v.dirs, d)
 	return nil
+}
+
+// resizable says whether the directory has an epoch of a job whose number of ranks may change.
+func (d *viewDir) resizable() bool {
+	epochs, err := d.Epochs()
+	return err == nil && slices.ContainsFunc(epochs, func(e Epoch) bool {
+		m, err := d.ReadManifest(e)
+		return err == nil && m.HasLayouts()
+	})
 }
 
 // Dirs describes the directories in the order given.
@@ -171,6 +190,9 @@ func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 				return nil, err
 			}
 			info, err := d.epochInfo(e)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // a running job has removed it meanwhile
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -213,7 +235,7 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		info.Err = err
 		return info, nil
 	}
-	info.ID, info.Shards = m.ID(), m.Shards
+	info.ID, info.Shards, info.Size = m.ID(), m.Shards, m.Size
 	list, err := d.Files(e)
 	for i := 0; i < len(list) && err == nil; i++ {
 		entry, serr := d.Stat(e, list[i].Name)

@@ -48,12 +48,29 @@ func (v *Damager) page(b []byte) []byte {
 	return b[at:min(len(b), at+4096)]
 }
 
+// mostCopied is the size of files that are read and written again. One that was made large before
+// is a hole, which a copy would fill.
+const mostCopied = 64 << 20
+
 // read reads a file, unless it was made large before.
 func read(p string) ([]byte, error) {
-	if info, err := os.Lstat(p); err != nil || !info.Mode().IsRegular() || info.Size() > 64<<20 {
+	if info, err := os.Lstat(p); err != nil || !info.Mode().IsRegular() || info.Size() > mostCopied {
 		return nil, errSame
 	}
 	return os.ReadFile(p)
+}
+
+// large says whether a directory has a file that was made large before.
+func large(dir string) (found bool) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		info, err := d.Info()
+		found = found || err == nil && info.Mode().IsRegular() && info.Size() > mostCopied
+		return nil
+	})
+	return found
 }
 
 // edit rewrites a file, which must change it.

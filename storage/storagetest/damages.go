@@ -139,6 +139,9 @@ var dirActs = []act{
 		if err != nil {
 			return err
 		}
+		if large(other) {
+			return errSame
+		}
 		err = os.RemoveAll(p)
 		_ = os.CopyFS(p, os.DirFS(other)) // it stops at what an earlier damage left
 		return err

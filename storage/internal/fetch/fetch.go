@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -32,6 +33,8 @@ type Shard struct {
 	leaving func()        // by Close; may be nil
 
 	verified bool // by VerifyMemory
+
+	right []atomic.Bool // chunks that the first copy has right: they were read there
 }
 
 // SectionInfo describes a section of a shard.
@@ -53,6 +56,7 @@ func Open(ctx context.Context, log *slog.Logger, e format.Epoch, rank int, from 
 		return nil, err
 	}
 	sh.shape = c.Index
+	sh.right = make([]atomic.Bool, len(c.Index.Chunks))
 	return sh, nil
 }
 
@@ -174,6 +178,9 @@ func (sh *Shard) readRun(ctx context.Context, i, n int, dst []byte, mem *shard.S
 	if n > 1 {
 		c, err := sh.nextCopy(ctx, 0)
 		if err == nil && c.ReadTogether(ctx, i, n, dst) {
+			for k := range n {
+				sh.right[i+k].Store(true)
+			}
 			return nil
 		}
 	}
@@ -200,6 +207,9 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *shard.Sc
 		}
 		err = c.ReadChunk(ctx, i, dst, mem)
 		if err == nil {
+			if n == 0 {
+				sh.right[i].Store(true)
+			}
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -53,7 +53,7 @@ func (l *Layout) Encode() ([]byte, error) {
 	}
 	if len(e.B) > MaxLayoutBytes {
 		return nil, &LimitError{What: "bytes of the layouts of a rank", Have: int64(len(e.B)), Most: MaxLayoutBytes,
-			Remedy: "declare fewer, larger blocks"}
+			Remedy: "declare fewer, larger blocks or items"}
 	}
 	return e.B, nil
 }
@@ -138,6 +138,10 @@ func decodeArray(d *Decoder) layout.Array {
 
 func encodeLocal(e *Encoder, l *layout.Local) {
 	e.Sum(l.Sum)
+	if l.Keyed() {
+		encodeItems(e, l)
+		return
+	}
 	e.U32(uint32(len(l.Parts)))
 	for i := range l.Parts {
 		for _, list := range l.Parts[i].Spans {
@@ -157,6 +161,12 @@ func decodeLocal(d *Decoder, l *layout.Local, rank int) error {
 	l.Sum = d.Sum()
 	if err := l.Array.Fits(); err != nil {
 		return err
+	}
+	if l.Keyed() {
+		if err := decodeItems(d, l); err != nil || d.Bad {
+			return err
+		}
+		return l.Fits(rank)
 	}
 	for range d.Count(len(l.Dims) * (4 + spanLen)) {
 		p := layout.Part{Spans: make([][]layout.Span, len(l.Dims))}

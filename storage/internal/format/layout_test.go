@@ -2,8 +2,13 @@ package format
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/layout"
@@ -17,6 +22,16 @@ func exampleLayout(rank int) *Layout {
 	if rank == 0 {
 		step.Parts = []layout.Part{layout.Box([]int64{0}, []int64{1})}
 	}
+	cells := layout.Local{Array: layout.Array{Name: "cells", Type: "map[int][]int16", Elem: 2, Kind: layout.KeyedInt,
+		Section: "array/cells"}}
+	for _, k := range []int64{math.MinInt64, -1 << 40, -2, 0, 2, 1000, 1 << 62, math.MaxInt64 - 1} {
+		cells.Items = append(cells.Items, layout.Item{Key: layout.Key{Int: k + int64(rank)}, Bytes: (k & 0xfff) * 2})
+	}
+	names := layout.Local{Array: layout.Array{Name: "names", Type: "map[string]int16", Elem: 2,
+		Kind: layout.KeyedString, Section: "array/names"}}
+	for _, k := range []string{"", "a", strings.Repeat("k", layout.MaxKeyLen-2)}[rank:] {
+		names.Items = append(names.Items, layout.Item{Key: layout.Key{Str: k + fmt.Sprint(rank)}, Bytes: 2})
+	}
 	return &Layout{Quiet: true, Arrays: []layout.Local{step, {
 		Array: layout.Array{Name: "u", Type: "float64", Elem: 8, Dims: []int64{8, 10}, Kind: layout.Divided,
 			Section: "array/u"},
@@ -24,7 +39,7 @@ func exampleLayout(rank int) *Layout {
 			layout.Box([]int64{start, 0}, []int64{4, 6}),
 			{Spans: [][]layout.Span{{layout.Run(start, 4)}, {{Start: 6, Count: 1, Stride: 2, Times: 2}}}},
 			{Spans: [][]layout.Span{{layout.Run(start, 4)}, {{Start: 7, Count: 1, Stride: 2, Times: 2}}}},
-		}}}}
+		}}, cells, names}}
 }
 
 func encoded(t testing.TB, l *Layout) []byte {
@@ -93,6 +108,10 @@ func TestManifestCheck(t *testing.T) {
 			new(*layout.DiffersError)},
 		"not at a rank": {func(m *Manifest) { m.Shards[1].Layout.Arrays = m.Shards[1].Layout.Arrays[:1] },
 			new(*layout.ShapeError)},
+		"a key twice": {func(m *Manifest) { m.Shards[1].Layout.Arrays[2].Items[3].Key.Int = 0 },
+			new(*layout.DuplicateError)},
+		"a string twice": {func(m *Manifest) { m.Shards[1].Layout.Arrays[3].Items[0].Key.Str = "0" },
+			new(*layout.DuplicateError)},
 		"other values": {func(m *Manifest) { m.Shards[1].Layout.Arrays[0].Sum[3]++ }, new(*layout.DiffersError)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,5 +148,33 @@ func TestShardInfoCarriesLayout(t *testing.T) {
 	out.Layout = nil
 	if Agrees(&out, x) {
 		t.Error("an entry without a layout agrees with a shard that has one")
+	}
+}
+
+// TestItemsThatCannotBe: a layout whose items are out of order, twice, or written in another way than its only one is
+// refused.
+func TestItemsThatCannotBe(t *testing.T) {
+	set := layout.Local{Array: layout.Array{Name: "s", Type: "map[int]int16", Elem: 2, Kind: layout.KeyedInt,
+		Section: "array/s"}}
+	for _, k := range []int64{5, 7} {
+		set.Items = append(set.Items, layout.Item{Key: layout.Key{Int: k}, Bytes: 2})
+	}
+	good := encoded(t, &Layout{Quiet: true, Arrays: []layout.Local{set}})
+	if _, err := DecodeLayout("l", 0, good); err != nil {
+		t.Fatal(err)
+	}
+	body := good[:len(good)-4] // up to the items: key, elements, key, elements
+	for name, items := range map[string][]byte{
+		"the same key":     {10, 1, 0, 1},
+		"over the end":     append([]byte{10, 1}, append(binary.AppendUvarint(nil, math.MaxUint64), 1)...),
+		"a long form":      {0x8a, 0, 1, 2, 1},
+		"too many bytes":   append([]byte{10, 1, 2}, binary.AppendUvarint(nil, 1<<61)...),
+		"cut short":        {10, 1, 2},
+		"more than it has": {10, 1, 2, 1, 2, 1},
+	} {
+		l, err := DecodeLayout("l", 0, append(slices.Clone(body), items...))
+		if !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %+v, %v, want it refused", name, l, err)
+		}
 	}
 }

@@ -24,8 +24,11 @@ import (
 // MaxAddress bounds the length of an address.
 const MaxAddress = 64
 
-// granted is the byte that comes with a file.
-const granted = 1
+// What the answer to a question begins with.
+const (
+	granted = 1 // a file comes with it
+	unable  = 2 // there is a file, and it cannot be handed over
+)
 
 // Server gives files to who asks for them.
 type Server struct {
@@ -91,10 +94,13 @@ func (s *Server) answer(c *net.UnixConn) {
 		return
 	}
 	f, err := s.open(binary.LittleEndian.Uint32(key[:]))
-	if err != nil {
-		return
+	var raw syscall.RawConn
+	if err == nil {
+		raw, err = f.SyscallConn()
 	}
-	raw, err := f.SyscallConn()
+	if errors.Is(err, errors.ErrUnsupported) {
+		_, _ = c.Write([]byte{unable}) // an error is one that the other end sees
+	}
 	if err != nil {
 		return
 	}
@@ -123,7 +129,7 @@ func (s *Server) Close() error {
 var ErrRefused = errors.New("the first process of the node does not hand the file over")
 
 // Ask gets the file with a key from the Server at the address, and waits until it is open there. The caller
-// closes it.
+// closes it. One that cannot be handed over is errors.ErrUnsupported.
 func Ask(ctx context.Context, address string, key uint32) (f *os.File, err error) {
 	var d net.Dialer
 	any, err := d.DialContext(ctx, "unix", address)
@@ -151,6 +157,8 @@ func Ask(ctx context.Context, address string, key uint32) (f *os.File, err error
 	switch {
 	case len(fds) == 1 && err == nil && n == 1 && b[0] == granted:
 		return os.NewFile(uintptr(fds[0]), fmt.Sprint("handed over: ", key)), nil
+	case err == nil && n == 1 && b[0] == unable:
+		err = errors.ErrUnsupported
 	case err == nil || errors.Is(err, io.EOF):
 		err = ErrRefused
 	}

@@ -174,8 +174,12 @@ func (l *Bucket) readSmall(name string) (b []byte, file string, err error) {
 
 // read reads a small object whole, as it was at one moment.
 func (l *Bucket) read(key string, limit int64) (b []byte, info object.Info, err error) {
+	return l.readBy(context.Background(), key, limit)
+}
+
+func (l *Bucket) readBy(ctx context.Context, key string, limit int64) (b []byte, info object.Info, err error) {
 	for range smallTries {
-		b, info, err = l.b.Get(context.Background(), key, limit)
+		b, info, err = l.b.Get(ctx, key, limit)
 		if !errors.Is(err, object.ErrChanged) {
 			break
 		}

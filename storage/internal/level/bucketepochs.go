@@ -295,7 +295,12 @@ func (l *Bucket) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 }
 
 // Begin has nothing to make: a bucket has no directories, and tells no room.
-func (l *Bucket) Begin(format.Epoch, int64) error { return nil }
+func (l *Bucket) Begin(format.Epoch, int64) (fresh bool, err error) { return false, nil }
+
+// Make is for files with several writers.
+func (l *Bucket) Make(format.Epoch, string, int64) (vfs.File, error) {
+	return nil, errors.ErrUnsupported
+}
 
 // Join is for files with several writers.
 func (l *Bucket) Join(format.Epoch, string, int64) (vfs.File, error) {

@@ -31,7 +31,11 @@ type bucketLock struct {
 
 // readLock returns nil without an error for a lock that is damaged: who watches it sees whether it changes.
 func (l *Bucket) readLock() (*format.Lock, object.Info, error) {
-	b, info, err := l.read(format.LockName, 1<<16)
+	return l.lockBy(context.Background())
+}
+
+func (l *Bucket) lockBy(ctx context.Context) (*format.Lock, object.Info, error) {
+	b, info, err := l.readBy(ctx, format.LockName, 1<<16)
 	if errors.Is(err, format.ErrCorrupt) { // too long for a lock
 		return nil, info, nil
 	}
@@ -159,11 +163,12 @@ func (l *Bucket) Beat(want *format.Lock) error {
 
 // Unlock removes an own lock.
 func (l *Bucket) Unlock(want *format.Lock) error {
-	have, info, err := l.readLock()
+	ctx := object.Tidying(context.Background())
+	have, info, err := l.lockBy(ctx)
 	if err != nil || have == nil || have.Run != want.Run || have.Owner != want.Owner {
 		return ignoreMissing(err)
 	}
-	if err := l.b.Delete(context.Background(), info); !errors.Is(err, object.ErrChanged) {
+	if err := l.b.Delete(ctx, info); !errors.Is(err, object.ErrChanged) {
 		return err
 	}
 	return nil

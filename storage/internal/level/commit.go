@@ -56,7 +56,7 @@ func CheckOrigins(l Epochs, origins []format.Epoch) error {
 // Discard removes a file of an epoch that is not committed, and what its making
 // left behind.
 func (d *Dir) Discard(e format.Epoch, name string) error {
-	if err := RefuseCommitted(d, e); err != nil {
+	if err := d.refuseOthers(e); err != nil {
 		return err
 	}
 	dir := d.epochPath(e)
@@ -68,6 +68,7 @@ func (d *Dir) Discard(e format.Epoch, name string) error {
 	}
 	// The last to discard removes the directory; for the others it is not empty
 	// yet, or gone.
+	d.known.drop(e)
 	_ = d.fs.Remove(dir)
 	return nil
 }

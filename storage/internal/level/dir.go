@@ -24,6 +24,8 @@ type Dir struct {
 	fs     vfs.FS
 	remote func() bool // other machines may see it
 	kept   manifests   // where all ranks have one directory, and the manifests are the largest
+	known  knownDirs   // of epochs
+	run    string      // that has the directory, which all ranks share; empty: nobody asks
 }
 
 // NewDir is the directory of a level at path, which belongs to the store of a rank.
@@ -98,19 +100,19 @@ func (d *Dir) Trusted() error { return d.fs.CheckDir(d.path, true) }
 // name durable in parent. Who finds it made syncs as well: its maker may not
 // have got that far.
 func (d *Dir) makeDir(path, parent string) error {
-	if err := d.findDir(path, parent); err != nil {
+	if _, err := d.findDir(path); err != nil {
 		return err
 	}
 	return d.fs.SyncDir(parent)
 }
 
-// findDir is makeDir without making the name durable.
-func (d *Dir) findDir(path, _ string) error {
-	err := d.fs.Mkdir(path)
+// findDir is makeDir without making the name durable. fresh says that it was not there.
+func (d *Dir) findDir(path string) (fresh bool, err error) {
+	err = d.fs.Mkdir(path)
 	if errors.Is(err, fs.ErrExist) {
-		err = d.fs.CheckDir(path, path == d.path)
+		return false, d.fs.CheckDir(path, path == d.path)
 	}
-	return err
+	return err == nil, err
 }
 
 // epochPath is the directory of an epoch.
@@ -123,6 +125,7 @@ func (d *Dir) epochFile(e format.Epoch, name string) (string, error) {
 	if err := d.fs.CheckDir(dir, false); err != nil {
 		return "", err
 	}
+	d.known.add(e)
 	return filepath.Join(dir, name), nil
 }
 
@@ -146,9 +149,28 @@ func (d *Dir) Files(e format.Epoch) ([]vfs.Entry, error) { return d.fs.ReadDir(d
 // SyncEpoch makes the names of an epoch's files durable.
 func (d *Dir) SyncEpoch(e format.Epoch) error { return d.fs.SyncDir(d.epochPath(e)) }
 
-// ensureEpoch makes the directory of an epoch.
+// findEpoch makes the directory of an epoch if it is not there. Its name need not be durable.
+func (d *Dir) findEpoch(e format.Epoch) (fresh bool, err error) {
+	if fresh, err = d.findDir(d.epochPath(e)); err != nil {
+		return false, d.Unusable(err)
+	}
+	d.known.add(e)
+	return fresh, nil
+}
+
+// ensureEpoch makes the directory of an epoch durable, and where ranks on other nodes have made files in it, their
+// names.
 func (d *Dir) ensureEpoch(e format.Epoch) error {
-	return d.unusableIf(d.makeDir(d.epochPath(e), d.path))
+	if !d.known.has(e) {
+		if _, err := d.findEpoch(e); err != nil {
+			return err
+		}
+	}
+	err := d.fs.SyncDir(d.path)
+	if err == nil && d.Traits().Shared {
+		err = d.fs.SyncDir(d.epochPath(e))
+	}
+	return d.unusableIf(err)
 }
 
 // Epochs lists the epoch directories, newest first, committed or not.
@@ -171,20 +193,39 @@ func (d *Dir) Epochs() ([]format.Epoch, error) {
 // ReadManifest reads an epoch's manifest. An absent one is ErrNotCommitted. The caller must not change it.
 func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	file, err := d.epochFile(e, format.ManifestName)
-	if err == nil && d.Traits().Shared {
+	switch {
+	case err != nil:
+		return nil, absent(err)
+	case d.Traits().Shared:
 		return d.kept.read(d, file, e)
 	}
-	var b []byte
-	if err == nil {
-		b, err = readRecord(d.fs, file)
+	return d.readManifest(file, e)
+}
+
+// readAnew is ReadManifest for a Look: past what is kept, and without another look at who owns the epoch's directory.
+func (d *Dir) readAnew(e format.Epoch) (*format.Manifest, error) {
+	if !d.known.has(e) {
+		if _, err := d.epochFile(e, format.ManifestName); err != nil {
+			return nil, absent(err)
+		}
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNotCommitted
-	}
+	return d.readManifest(filepath.Join(d.epochPath(e), format.ManifestName), e)
+}
+
+func (d *Dir) readManifest(file string, e format.Epoch) (*format.Manifest, error) {
+	b, err := readRecord(d.fs, file)
 	if err != nil {
-		return nil, err
+		return nil, absent(err)
 	}
 	return d.manifest(file, b, e)
+}
+
+// absent makes that a manifest is not there ErrNotCommitted.
+func absent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNotCommitted
+	}
+	return err
 }
 
 // ClearTemps removes what an earlier run of the owner left unfinished.

@@ -63,6 +63,9 @@ func kindOf(path string) string {
 	if IsStore(path) {
 		return "object store " + path
 	}
+	if _, url := schemeOf(path); url {
+		return path
+	}
 	return "directory " + path
 }
 
@@ -90,7 +93,7 @@ type SizeError struct {
 // Error gives both numbers of ranks.
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("level %s %s holds checkpoints of %d ranks, this job has %d: start it with %d "+
-		"ranks (or any number, with Options.Elastic), or give it an empty directory to start over",
+		"ranks (or any number, with Options.Elastic or hf_elastic), or give it an empty directory to start over",
 		e.Level, kindOf(e.Dir), e.Have, e.Want, e.Have)
 }
 

@@ -48,8 +48,8 @@ type Level interface {
 	Check(bad func(name string, err error)) error
 }
 
-// Epochs is what an epoch's life needs of a level. Files appear whole and durable or not at all; an epoch is
-// committed by its manifest. As a shard.Source it has the shards of the epochs that are committed there.
+// Epochs is what an epoch's life needs of a level. Files appear whole and durable or not at all, except by Make; an
+// epoch is committed by its manifest. As a shard.Source it has the shards of the epochs that are committed there.
 type Epochs interface {
 	shard.Source
 	Path() string   // where it is, for people
@@ -84,13 +84,17 @@ type Epochs interface {
 	RemoveEpoch(e format.Epoch) (left []Leftover, err error)
 
 	// Begin makes the place for the files of an epoch that is to get so many bytes, and refuses early what would not
-	// fit.
-	Begin(e format.Epoch, need int64) error
+	// fit. Its name is durable when Commit returns. fresh says that nothing of the epoch was there before.
+	Begin(e format.Epoch, need int64) (fresh bool, err error)
+	// Make makes a file under its final name, which the caller alone opens by name; room is what it will take at least.
+	// One of that name which an attempt at the epoch has left is replaced, unless the epoch is committed. It is ended
+	// by Seal, and its name is durable when Commit returns.
+	Make(e format.Epoch, name string, room int64) (vfs.File, error)
 	// Join opens a file in the making that several ranks write parts of; room is that of a part. It looks for
 	// room only where the place has not begun. The caller syncs and closes the file, or has Seal do it.
 	Join(e format.Epoch, temp string, room int64) (vfs.File, error)
-	// Seal ends a file in the making that Join has opened: fill completes it, and it is synced, closed and gets its
-	// final name.
+	// Seal ends a file that Join or Make has opened: fill completes it, and it is synced, closed and gets its final
+	// name unless it has that already.
 	Seal(e format.Epoch, f vfs.File, temp, name string, fill func(f vfs.File) error) error
 	// Drop removes a file in the making.
 	Drop(e format.Epoch, temp string) error

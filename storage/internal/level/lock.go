@@ -126,6 +126,27 @@ func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error 
 	}
 }
 
+// ForRun makes a directory that all ranks share keep what another run has made under the names that this one uses, too:
+// a run that stood still until its lock was taken over wakes up in the middle of what it was about to do.
+func ForRun(l Level, run string) {
+	if d, ok := l.(*Dir); ok && d.Traits().Shared {
+		d.run = run
+	}
+}
+
+// stillOurs says whether another run has the directory (*BusyError). It is asked before files of an epoch that is not
+// committed are removed or replaced by their names, which none does that goes well.
+func (d *Dir) stillOurs() error {
+	if d.run == "" {
+		return nil
+	}
+	have, _, err := d.ReadLock()
+	if err != nil || have == nil || have.Run == d.run {
+		return nil
+	}
+	return d.busy(have)
+}
+
 func (d *Dir) busy(have *format.Lock) error {
 	return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
 }

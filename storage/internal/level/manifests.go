@@ -15,7 +15,7 @@ const mostManifests = 6
 
 // manifests keeps the manifests that were read last: a restart asks for the same few again and again, and they do not
 // change. A look at length and time of the file says whether what was read is still there. It does not show that the
-// file has rotted: who decides what is removed calls ForgetManifests first.
+// file has rotted: who decides what is removed takes a Look.
 type manifests struct {
 	mu   sync.Mutex
 	list []keptManifest // guarded by mu: the last used one is the last
@@ -39,14 +39,7 @@ func (k *manifests) read(d *Dir, file string, e format.Epoch) (*format.Manifest,
 	if m := k.find(e, entry); m != nil {
 		return d.belongs(file, m, entry.Size, e)
 	}
-	b, err := readRecord(d.fs, file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNotCommitted
-	}
-	if err != nil {
-		return nil, err
-	}
-	m, err := d.manifest(file, b, e)
+	m, err := d.readManifest(file, e)
 	if err == nil {
 		k.keep(keptManifest{m, entry})
 	}
@@ -86,11 +79,4 @@ func (k *manifests) drop(e format.Epoch) {
 
 func (k *manifests) index(e format.Epoch) int {
 	return slices.IndexFunc(k.list, func(x keptManifest) bool { return x.m.Epoch == e })
-}
-
-// ForgetManifests makes sure that each manifest is read anew.
-func (d *Dir) ForgetManifests() {
-	d.kept.mu.Lock()
-	defer d.kept.mu.Unlock()
-	d.kept.list = nil
 }

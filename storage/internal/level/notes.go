@@ -55,12 +55,7 @@ func (d *Dir) NoteNoneBegun() error {
 
 // WriteLedger replaces a rank's ledger in one step.
 func (d *Dir) WriteLedger(l *format.Ledger) error {
-	final := filepath.Join(d.path, format.LedgerName(l.Rank))
-	b := l.Encode()
-	if have, err := ReadFile(d.fs, final, format.LedgerLimit); err == nil && string(have) == string(b) {
-		return nil
-	}
-	return d.replace(format.LedgerName(l.Rank), b)
+	return d.replace(format.LedgerName(l.Rank), l.Encode())
 }
 
 // ReadLedger reads a rank's ledger.
@@ -111,9 +106,13 @@ func Forget(l Level, epochs []format.Epoch) error {
 	}
 	for _, b := range books {
 		v := b.At(l.Name())
+		before := len(v.Epochs)
 		v.Epochs = slices.DeleteFunc(v.Epochs, func(p format.LedgerEpoch) bool {
 			return slices.Contains(epochs, p.Epoch)
 		})
+		if len(v.Epochs) == before {
+			continue
+		}
 		if err := l.WriteLedger(b); err != nil {
 			return err
 		}

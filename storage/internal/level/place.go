@@ -1,6 +1,7 @@
 package level
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -54,12 +55,31 @@ func Of(fsys vfs.FS, path string, m *format.Marker) Level {
 	return newDir(fsys, p)
 }
 
+// Until makes the requests of a level end with ctx, but those that tidy up. It is called before the level is used. A
+// file system can be told nothing of the kind.
+func Until(ctx context.Context, l Level) Level {
+	if b, ok := l.(*Bucket); ok {
+		b.b.Until(ctx)
+	}
+	return l
+}
+
 // CheckPath says why a path can be no level, before anything is asked.
 func CheckPath(path string) error {
-	if !IsStore(path) {
-		return nil
+	if IsStore(path) {
+		return object.New(path).Err()
 	}
-	return object.New(path).Err()
+	if scheme, url := schemeOf(path); url {
+		return &DirError{Dir: path, Err: fmt.Errorf("this release does not know the scheme %s://", scheme),
+			Remedy: "write s3://bucket/prefix for an object store, and a path without a scheme for a directory"}
+	}
+	return nil
+}
+
+// schemeOf is what stands before :// in a URL.
+func schemeOf(path string) (scheme string, url bool) {
+	scheme, _, url = strings.Cut(path, "://")
+	return scheme, url && scheme != "" && !strings.ContainsAny(scheme, "/. ")
 }
 
 // Name is that of the level; empty if it is not known.

@@ -103,7 +103,12 @@ func keptOf(l Epochs, committed []format.Epoch, r *KeepRules) (kept map[format.E
 	kept = map[format.Epoch]bool{}
 	counted, extra := 0, 0 // epochs that count; others that are kept and older than one that does
 	failed := 0            // given up and newer than all that count
+	unknown := false       // a later release has written an epoch that is kept; it may refer to any older one
 	for _, e := range committed {
+		if unknown {
+			kept[e] = true
+			continue
+		}
 		due := counted < r.Keep || e > r.Widest && counted < MaxPending
 		switch {
 		case r.Held(e) || r.Kept[e].Epoch == e || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
@@ -124,6 +129,8 @@ func keptOf(l Epochs, committed []format.Epoch, r *KeepRules) (kept map[format.E
 		if errors.Is(err, ErrNotCommitted) {
 			continue // removed by another rank meanwhile
 		}
+		var newer *format.VersionError
+		unknown = errors.As(err, &newer)
 		if err != nil {
 			left = append(left, Leftover{Path: FileOf(l, e, format.ManifestName),
 				Err: fmt.Errorf("epoch %d cannot be restored and is not removed: %w", e, err)})

@@ -13,7 +13,7 @@ import (
 // Put makes a file of an epoch: fill writes it under a temporary name, which is then synced and published. The name of
 // the epoch's directory is synced behind the file: what has synced the one has often synced the other with it.
 func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error {
-	if err := d.begin(e, room.Sure, d.findDir); err != nil {
+	if _, err := d.Begin(e, room.Sure); err != nil {
 		return err
 	}
 	temp := TempName(name, d.owner)
@@ -25,6 +25,9 @@ func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) 
 	if err = complete(f, fill); err == nil {
 		err = d.fs.SyncDir(d.path)
 	}
+	if _, pack := format.ParsePackName(name); err == nil && pack {
+		err = d.stillOurs() // another run's pack of that name may have other ranks' shards
+	}
 	if err == nil {
 		err = d.publish(e, temp, name)
 	}
@@ -35,19 +38,51 @@ func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) 
 }
 
 // Begin makes the directory of an epoch that is to get so many bytes, and refuses early what would not fit.
-func (d *Dir) Begin(e format.Epoch, need int64) error { return d.begin(e, need, d.makeDir) }
-
-// begin is Begin by a way to make the directory.
-func (d *Dir) begin(e format.Epoch, need int64, dir func(path, parent string) error) error {
-	err := d.unusableIf(dir(d.epochPath(e), d.path))
+func (d *Dir) Begin(e format.Epoch, need int64) (fresh bool, err error) {
+	fresh, err = d.findEpoch(e)
 	if err != nil || need == 0 {
-		return err
+		return fresh, err
 	}
 	free, err := d.fs.Free(d.path)
 	if err != nil || free >= need {
-		return nil // a file system that cannot tell is given the benefit of the doubt
+		return fresh, nil // a file system that cannot tell is given the benefit of the doubt
 	}
-	return &SpaceError{Level: d.name, Dir: d.path, Need: need, Free: free}
+	return fresh, &SpaceError{Level: d.name, Dir: d.path, Need: need, Free: free}
+}
+
+// Make makes a file under its final name. The manifest commits what is in it, so it need not appear whole.
+func (d *Dir) Make(e format.Epoch, name string, room int64) (f vfs.File, err error) {
+	path := filepath.Join(d.epochPath(e), name)
+	f, err = d.fs.Create(path, true)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		_, err = d.Begin(e, room)
+	case errors.Is(err, fs.ErrExist): // an attempt that was given up has left it
+		if err = d.refuseOthers(e); err == nil {
+			err = removeIfThere(d.fs, path)
+		}
+	case err == nil:
+		return f, nil
+	}
+	if err == nil {
+		f, err = d.fs.Create(path, true)
+	}
+	var busy *BusyError
+	switch {
+	case errors.As(err, &busy):
+		return nil, err
+	case err != nil:
+		return nil, d.Full(d.Unusable(err), room)
+	}
+	return f, nil
+}
+
+// refuseOthers says why the files of an epoch are not this run's to remove: they are committed, or another run's.
+func (d *Dir) refuseOthers(e format.Epoch) error {
+	if err := RefuseCommitted(d, e); err != nil {
+		return err
+	}
+	return d.stillOurs()
 }
 
 // complete has a file filled, syncs and closes it.
@@ -64,7 +99,7 @@ func (d *Dir) Join(e format.Epoch, temp string, room int64) (vfs.File, error) {
 	path := filepath.Join(d.epochPath(e), temp)
 	f, err := vfs.Share(d.fs, path, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := d.Begin(e, room); err != nil {
+		if _, err := d.Begin(e, room); err != nil {
 			return nil, err
 		}
 		f, err = vfs.Share(d.fs, path, true)
@@ -75,11 +110,15 @@ func (d *Dir) Join(e format.Epoch, temp string, room int64) (vfs.File, error) {
 	return f, nil
 }
 
-// Seal completes a file that several ranks have written to, and publishes it.
+// Seal completes a file that several ranks have written to, and publishes it if it was not made under its name. One
+// that has its name and could not be synced must not stay: what is not on the disk can be read until the next start.
 func (d *Dir) Seal(e format.Epoch, f vfs.File, temp, name string, fill func(f vfs.File) error) error {
 	err := complete(f, fill)
-	if err == nil {
+	switch {
+	case err == nil && temp != name:
 		err = d.publish(e, temp, name)
+	case err != nil && temp == name && d.refuseOthers(e) == nil:
+		err = errors.Join(err, d.Drop(e, name))
 	}
 	return d.Full(err, vfs.Align)
 }

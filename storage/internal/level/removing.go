@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
 // A user keeps epochs beside a job that holds the run lock, so what keeps one who prunes and one who keeps apart is
@@ -124,9 +125,10 @@ func (l *Bucket) putAnnouncement(name string, b []byte) error {
 }
 
 func (l *Bucket) dropAnnouncement(name string) error {
-	info, err := l.b.Head(context.Background(), name)
+	ctx := object.Tidying(context.Background())
+	info, err := l.b.Head(ctx, name)
 	if err == nil {
-		err = l.b.Delete(context.Background(), info)
+		err = l.b.Delete(ctx, info)
 	}
 	return l.unusableIf(ignoreMissing(err))
 }

@@ -41,7 +41,11 @@ func (d *Dir) Replace(e format.Epoch, name string, room Room, fill func(f vfs.Fi
 	if err := d.placeFor(e); err != nil {
 		return err
 	}
-	if err := d.Begin(e, room.Sure); err != nil {
+	fresh, err := d.Begin(e, room.Sure)
+	if err == nil && fresh {
+		err = d.fs.SyncDir(d.path)
+	}
+	if err != nil {
 		return err
 	}
 	temp := filepath.Join(d.epochPath(e), TempName(name, d.owner))
@@ -68,6 +72,7 @@ func (d *Dir) placeFor(e format.Epoch) error {
 	if _, serr := d.fs.Stat(dir); serr != nil {
 		return errors.Join(err, serr)
 	}
+	d.known.drop(e)
 	if rerr := d.fs.Rename(dir, asideName(dir)); rerr != nil {
 		return errors.Join(err, rerr)
 	}

@@ -94,6 +94,15 @@ func OpenExtent(l Epochs, e format.Epoch, name string, info format.ShardInfo) (*
 	}, nil
 }
 
+// SyncFile makes durable what another process has written to a file of an epoch.
+func SyncFile(l Epochs, e format.Epoch, name string) error {
+	f, _, err := l.Open(e, name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // RanksHere lists the ranks whose shards lie in this directory.
 func RanksHere(l Epochs, m *format.Manifest) ([]int, error) {
 	names, err := NamesOf(l, m.Epoch)

@@ -28,8 +28,13 @@ type Bucket struct {
 	name   string
 	prefix string // ends with a slash, unless it is empty
 	err    error  // why the URL names no bucket
+	until  context.Context
 	client lazyClient
 }
+
+// Until makes all requests end with ctx, but those that tidy up (see Tidying), which get tidyTime from then on. It is
+// called before the bucket is used.
+func (b *Bucket) Until(ctx context.Context) { b.until = ctx }
 
 // New is the bucket and prefix of s3://bucket/prefix. Nothing is asked before it is used; an error of the URL is that
 // of every method.
@@ -74,8 +79,32 @@ const tokenKey = "holdfast-put"
 // Timeout bounds one request with its retries. A variable for tests.
 var Timeout = 5 * time.Minute
 
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, Timeout)
+// tidyTime bounds the requests that tidy up behind one who was told to end: whoever comes next clears away what is
+// left.
+const tidyTime = 10 * time.Second
+
+type tidyKey struct{}
+
+// Tidying marks requests that undo what the caller has begun: the end of a lock, of a note, of an upload.
+func Tidying(ctx context.Context) context.Context { return context.WithValue(ctx, tidyKey{}, true) }
+
+// bounded is ctx for one request: it ends in time, and with what Until was told.
+func (b *Bucket) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	if b.until == nil {
+		return ctx, cancel
+	}
+	end := cancel
+	if ctx.Value(tidyKey{}) != nil {
+		end = func() {
+			late := time.AfterFunc(tidyTime, cancel)
+			context.AfterFunc(ctx, func() { late.Stop() })
+		}
+	} else if b.until.Err() != nil {
+		cancel()
+	}
+	stop := context.AfterFunc(b.until, end)
+	return ctx, func() { stop(); cancel() }
 }
 
 // Put makes an object of a few MiB at most. match is the ETag of the object that it replaces; empty: there must be
@@ -87,7 +116,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body []byte, match string)
 	if err != nil {
 		return "", err
 	}
-	once, cancel := bounded(ctx)
+	once, cancel := b.bounded(ctx)
 	defer cancel()
 	token := rand.Text()
 	in := &s3.PutObjectInput{Bucket: &b.name, Key: b.key(key), Body: bytes.NewReader(body),
@@ -139,7 +168,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	out, err := c.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.name, Key: b.key(key)})
 	if err != nil {
@@ -155,7 +184,7 @@ func (b *Bucket) Get(ctx context.Context, key string, limit int64) ([]byte, Info
 	if err != nil {
 		return nil, Info{}, err
 	}
-	once, cancel := bounded(ctx)
+	once, cancel := b.bounded(ctx)
 	defer cancel()
 	out, err := c.GetObject(once, &s3.GetObjectInput{Bucket: &b.name, Key: b.key(key)})
 	if err != nil {
@@ -182,7 +211,7 @@ func (b *Bucket) ReadAt(ctx context.Context, of Info, p []byte, off int64) (n in
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	end := min(off+int64(len(p)), of.Size)
 	for try := 0; off+int64(n) < end; try++ {
@@ -224,27 +253,59 @@ func (b *Bucket) List(ctx context.Context, prefix string, delimited bool, most i
 	if most > 0 {
 		in.MaxKeys = &most
 	}
+	var pages pageWalk
 	for {
 		out, err := b.listPage(ctx, c, in)
 		if err != nil {
 			return nil, nil, err
 		}
+		var last string
 		for _, o := range out.Contents {
 			list = append(list, Info{Key: strings.TrimPrefix(aws.ToString(o.Key), b.prefix), Size: aws.ToInt64(o.Size),
 				ETag: aws.ToString(o.ETag), Modified: aws.ToTime(o.LastModified)})
+			last = max(last, aws.ToString(o.Key))
 		}
 		for _, p := range out.CommonPrefixes {
 			dirs = append(dirs, strings.TrimSuffix(strings.TrimPrefix(aws.ToString(p.Prefix), b.prefix), "/"))
+			last = max(last, aws.ToString(p.Prefix))
 		}
-		if in.ContinuationToken = out.NextContinuationToken; in.ContinuationToken == nil || most > 0 {
+		if most > 0 {
 			return list, dirs, nil
 		}
+		if more, err := pages.next(aws.ToBool(out.IsTruncated), aws.ToString(out.NextContinuationToken), last); !more {
+			return list, dirs, b.pagesFault("list", prefix, err)
+		}
+		in.ContinuationToken = out.NextContinuationToken
 	}
+}
+
+// pageWalk takes care that a listing in pages comes to an end, whatever the store answers.
+type pageWalk struct{ token, last string }
+
+// next says whether a page is followed by another one, which is at token; last is the last key of the page. A store
+// that says so and gives no token, or repeats itself, has lost the rest: part of a list must not be taken for all.
+func (w *pageWalk) next(truncated bool, token, last string) (more bool, err error) {
+	if !truncated { // some stores give a token all the same, or an empty one
+		return false, nil
+	}
+	if token == "" || token == w.token || last != "" && last <= w.last {
+		return false, errPages
+	}
+	w.token, w.last = token, max(last, w.last)
+	return true, nil
+}
+
+// pagesFault wraps an error of a pageWalk.
+func (b *Bucket) pagesFault(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Op: op, URL: b.URL(key), Kind: err, Remedy: remedies[err]}
 }
 
 func (b *Bucket) listPage(ctx context.Context, c *s3.Client, in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output,
 	error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	out, err := c.ListObjectsV2(ctx, in)
 	return out, b.fail("list", strings.TrimPrefix(*in.Prefix, b.prefix), err)
@@ -257,7 +318,7 @@ func (b *Bucket) Delete(ctx context.Context, of Info) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	_, err = c.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.name, Key: b.key(of.Key), IfMatch: &of.ETag})
 	if err = b.fail("delete", of.Key, err); errors.Is(err, fs.ErrNotExist) {
@@ -271,6 +332,27 @@ func (b *Bucket) Delete(ctx context.Context, of Info) error {
 	return err
 }
 
+// removeAfter removes what a put has made all the same, after an error that leaves it open.
+func (b *Bucket) removeAfter(ctx context.Context, key string, after error) error {
+	if !unsure(after) {
+		return nil
+	}
+	ctx = Tidying(context.WithoutCancel(ctx))
+	have, err := b.Head(ctx, key)
+	if err == nil {
+		err = b.Delete(ctx, have)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// RemoveTried removes an object that only the caller makes, and may have made.
+func (b *Bucket) RemoveTried(ctx context.Context, key string) error {
+	return b.removeAfter(ctx, key, &Error{})
+}
+
 // AbortUploads gives up all multipart uploads below a prefix, and frees what they take.
 func (b *Bucket) AbortUploads(ctx context.Context, prefix string) error {
 	c, err := b.client.of(b)
@@ -279,7 +361,7 @@ func (b *Bucket) AbortUploads(ctx context.Context, prefix string) error {
 	}
 	in := &s3.ListMultipartUploadsInput{Bucket: &b.name, Prefix: b.key(prefix)}
 	for {
-		ctx, cancel := bounded(ctx)
+		ctx, cancel := b.bounded(ctx)
 		out, err := c.ListMultipartUploads(ctx, in)
 		err = b.fail("list uploads below", prefix, err)
 		if err == nil {
@@ -288,6 +370,11 @@ func (b *Bucket) AbortUploads(ctx context.Context, prefix string) error {
 		cancel()
 		if err != nil || !aws.ToBool(out.IsTruncated) {
 			return err
+		}
+		if aws.ToString(out.NextKeyMarker) < aws.ToString(in.KeyMarker) || aws.ToString(out.NextKeyMarker) == "" ||
+			aws.ToString(out.NextKeyMarker) == aws.ToString(in.KeyMarker) &&
+				aws.ToString(out.NextUploadIdMarker) == aws.ToString(in.UploadIdMarker) {
+			return b.pagesFault("list uploads below", prefix, errPages)
 		}
 		in.KeyMarker, in.UploadIdMarker = out.NextKeyMarker, out.NextUploadIdMarker
 	}
@@ -315,9 +402,16 @@ func (b *Bucket) Try(ctx context.Context, key string) (err error) {
 		return none("If-None-Match is refused")
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, b.removeAfter(ctx, key, err))
 	}
-	defer func() { err = errors.Join(err, b.Delete(ctx, Info{Key: key, ETag: etag})) }()
+	defer func() {
+		tidy := Tidying(context.WithoutCancel(ctx))
+		if derr := b.Delete(tidy, Info{Key: key, ETag: etag}); errors.Is(derr, ErrChanged) { // a put was done late
+			err = errors.Join(err, b.removeAfter(ctx, key, derr))
+		} else {
+			err = errors.Join(err, derr)
+		}
+	}()
 	if again, err := b.Put(ctx, key, []byte("2"), ""); err == nil {
 		etag = again
 		return none("If-None-Match is ignored")

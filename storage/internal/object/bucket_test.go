@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -175,4 +178,37 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFirstContact: a store that has never answered is asked once when it could not be reached before, and as often as
+// any other from its first answer on, also when it is away later.
+func TestFirstContact(t *testing.T) {
+	store := httptest.NewServer(&fakes3.Server{})
+	address := store.Listener.Addr().String()
+	url := fakes3.Start(t, &fakes3.Server{}) // sets the credentials
+	t.Setenv("AWS_ENDPOINT_URL_S3", store.URL)
+	t.Setenv("AWS_ENDPOINT_URL", store.URL)
+	store.Close()
+	b := New(url)
+	want := func(when string, attempts int) {
+		t.Helper()
+		_, err := b.Head(t.Context(), "k")
+		if text := fmt.Sprint(err); attempts > 0 && !strings.Contains(text, "can be reached") {
+			t.Errorf("%s: got %v, want that it cannot be reached", when, err)
+		}
+		if got := b.client.contact.attempts(); attempts > 0 && got != attempts {
+			t.Errorf("%s: the next request is made %d times, want %d", when, got, attempts)
+		}
+	}
+	want("away", 1)
+	want("still away", 1)
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Skip("another program has taken the port:", err)
+	}
+	back := &httptest.Server{Listener: l, Config: &http.Server{Handler: &fakes3.Server{}}}
+	back.Start()
+	want("there", 0)
+	back.Close()
+	want("away again", maxAttempts)
 }

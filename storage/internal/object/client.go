@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -47,9 +49,57 @@ func Each(n int, do func(i int) error) error {
 
 // lazyClient is made when it is first needed.
 type lazyClient struct {
-	mu sync.Mutex
-	c  *s3.Client // guarded by mu
+	mu      sync.Mutex
+	c       *s3.Client // guarded by mu
+	contact *contact   // guarded by mu; nil as long as c is
 }
+
+// contact is whether a store was ever reached. A request that nobody accepts is made maxAttempts times, which takes
+// most of a minute; when one has ended so and no other was ever answered, the address is most likely wrong, and each
+// of those that follow is made once.
+type contact struct{ answered, unreached atomic.Bool }
+
+var contacts sync.Map // by endpoint: *contact
+
+func (k *contact) attempts() int {
+	if k.unreached.Load() && !k.answered.Load() {
+		return 1
+	}
+	return maxAttempts
+}
+
+// failed notes what came of a request with all its attempts.
+func (l *lazyClient) failed(err error) {
+	l.mu.Lock()
+	k := l.contact
+	l.mu.Unlock()
+	var op *net.OpError
+	if k != nil && errors.As(err, &op) && op.Op == "dial" && !errors.Is(err, context.Canceled) {
+		k.unreached.Store(true)
+	}
+}
+
+// listener notes that the store answers.
+type listener struct {
+	s3.HTTPClient
+	contact *contact
+}
+
+func (l *listener) Do(r *http.Request) (*http.Response, error) {
+	resp, err := l.HTTPClient.Do(r)
+	if err == nil {
+		l.contact.answered.Store(true)
+	}
+	return resp, err
+}
+
+// patience is how often a request is made, by what is known of the store.
+type patience struct {
+	*retry.Standard
+	contact *contact
+}
+
+func (p *patience) MaxAttempts() int { return p.contact.attempts() }
 
 func (l *lazyClient) of(b *Bucket) (*s3.Client, error) {
 	l.mu.Lock()
@@ -57,22 +107,28 @@ func (l *lazyClient) of(b *Bucket) (*s3.Client, error) {
 	if b.err != nil || l.c != nil {
 		return l.c, b.err
 	}
-	ctx, cancel := bounded(context.Background())
+	ctx, cancel := b.bounded(context.Background())
 	defer cancel()
 	// The library reads the usual variables and files: AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL,
 	// AWS_ENDPOINT_URL_S3, AWS_CA_BUNDLE, ~/.aws/config and so on.
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(connections()), config.WithRetryer(retryer),
+	k := &contact{}
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(connections()),
+		config.WithRetryer(func() aws.Retryer { return &patience{retryer(), k} }),
 		config.WithLogger(logging.Nop{})) // errors say all
 	if err != nil {
-		return nil, b.fail("use", "", err)
+		return nil, b.wrap("use", "", err)
 	}
 	endpoint := os.Getenv("AWS_ENDPOINT_URL_S3") + os.Getenv("AWS_ENDPOINT_URL") + aws.ToString(cfg.BaseEndpoint)
 	if cfg.Region == "" && endpoint != "" {
 		cfg.Region = "us-east-1" // other stores than Amazon's ask for a name and accept this one
 	}
+	known, _ := contacts.LoadOrStore(endpoint, k)
+	k = known.(*contact)
+	l.contact = k
 	l.c = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		// A bucket's own host name is a matter of Amazon's; others rarely have one.
 		o.DisableLogOutputChecksumValidationSkipped = true // shards have their own
+		o.HTTPClient = &listener{o.HTTPClient, k}
 		o.UsePathStyle = endpoint != "" && !strings.Contains(endpoint, ".amazonaws.com")
 	})
 	return l.c, nil
@@ -87,7 +143,7 @@ var connections = sync.OnceValue(func() *awshttp.BuildableClient {
 })
 
 // retryer tries again what was not answered, or was answered with "slow down".
-func retryer() aws.Retryer {
+func retryer() *retry.Standard {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts, o.MaxBackoff, o.RateLimiter = maxAttempts, MaxBackoff, ratelimit.None
 		o.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(func(err error) aws.Ternary {

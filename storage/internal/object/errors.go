@@ -25,6 +25,8 @@ var (
 	ErrClock = errors.New("the clocks of this machine and of the object store differ")
 	// ErrNoConditions marks a store that ignores or refuses the conditions that commits need.
 	ErrNoConditions = errors.New("the object store does not support conditional puts")
+	// errPages marks a listing in pages that does not go on where the store says that it does.
+	errPages = errors.New("the object store lists the same names again, or says that there are more and not where")
 	// ErrURL marks a URL that names no bucket.
 	ErrURL = errors.New("not the URL of a bucket")
 )
@@ -84,6 +86,7 @@ var remedies = map[error]string{
 		"~/.aws/credentials works too",
 	ErrNoConditions: "use a store that supports If-None-Match and If-Match on puts, or a directory on a parallel " +
 		"file system",
+	errPages:       "tell those who run the store; until then use a directory on a parallel file system",
 	syscall.EDQUOT: "raise the quota, or keep fewer epochs (HOLDFAST_KEEP)",
 	syscall.ENOSPC: "make room in the store, or keep fewer epochs (HOLDFAST_KEEP)",
 }
@@ -93,6 +96,11 @@ func (b *Bucket) fail(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
+	b.client.failed(err)
+	return b.wrap(op, key, err)
+}
+
+func (b *Bucket) wrap(op, key string, err error) error {
 	e := &Error{Op: op, URL: b.URL(key), Err: err}
 	var api smithy.APIError
 	var resp *awshttp.ResponseError

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -105,7 +104,7 @@ func (u *Upload) begin(c *s3.Client) error {
 	if u.id != "" {
 		return nil
 	}
-	ctx, cancel := bounded(u.ctx)
+	ctx, cancel := u.b.bounded(u.ctx)
 	defer cancel()
 	out, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &u.b.name, Key: u.b.key(u.key),
 		ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c, Metadata: map[string]string{tokenKey: u.token}})
@@ -150,7 +149,7 @@ func (u *Upload) send() error {
 }
 
 func (u *Upload) part(ctx context.Context, c *s3.Client, p []byte, number int32) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := u.b.bounded(ctx)
 	defer cancel()
 	out, err := c.UploadPart(ctx, &s3.UploadPartInput{Bucket: &u.b.name, Key: u.b.key(u.key), UploadId: &u.id,
 		PartNumber: &number, Body: bytes.NewReader(p), ContentLength: aws.Int64(int64(len(p))),
@@ -186,7 +185,7 @@ func (u *Upload) Done(match string) error {
 	if err != nil {
 		return err
 	}
-	once, cancel := bounded(u.ctx)
+	once, cancel := u.b.bounded(u.ctx)
 	defer cancel()
 	in := &s3.CompleteMultipartUploadInput{Bucket: &u.b.name, Key: u.b.key(u.key), UploadId: &u.id,
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: u.parts}}
@@ -200,9 +199,6 @@ func (u *Upload) Done(match string) error {
 	return err
 }
 
-// abortTime bounds the wait for a store that is to forget an upload; the owner's next start clears it away otherwise.
-const abortTime = 10 * time.Second
-
 // Abort gives the upload up. It does nothing after Done.
 func (u *Upload) Abort() error {
 	_ = u.g.Wait() // parts under way would come into being again
@@ -213,7 +209,7 @@ func (u *Upload) Abort() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), min(abortTime, Timeout))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), min(tidyTime, Timeout))
 	defer cancel()
 	_, err = c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &u.b.name, Key: u.b.key(u.key),
 		UploadId: &u.id})

@@ -16,10 +16,24 @@ type MemShard struct {
 	spans []memSpan // guarded by mu; ascending; nil when it is no longer served
 }
 
-// memSpan is bytes of the shard from off on.
+// memSpan is n bytes of the shard from off on: p, or what src has from at on.
 type memSpan struct {
-	off int64
-	p   []byte
+	off, n int64
+	p      []byte
+	src    shard.Gathered
+	at     int64
+}
+
+// copy copies what the span has from its byte from on.
+func (s *memSpan) copy(p []byte, from int64) int {
+	if s.src == nil {
+		return copy(p, s.p[from:])
+	}
+	n, err := s.src.ReadAt(p[:min(int64(len(p)), s.n-from)], s.at+from)
+	if err != nil {
+		return 0 // the file has it, too
+	}
+	return n
 }
 
 // NewMemShard finds what of a shard lies in the memory of the sections that were put.
@@ -32,7 +46,8 @@ func NewMemShard(x *format.Index, secs []shard.Section) (*MemShard, error) {
 			return nil, fmt.Errorf("section %q changed since it was written: %w", sec.Name, format.ErrCorrupt)
 		}
 		sl, ok := sec.Source.(shard.Slicer)
-		if !ok {
+		gathered, scattered := sec.Source.(shard.Gathered)
+		if !ok && !scattered {
 			continue
 		}
 		for k := range chunks {
@@ -40,8 +55,11 @@ func NewMemShard(x *format.Index, secs []shard.Section) (*MemShard, error) {
 			if c.Codec != format.CodecRaw || c.Origin != x.Epoch {
 				continue
 			}
-			if p := sl.Slice(int64(k)*int64(x.ChunkBytes), int(c.Length)); p != nil {
-				m.spans = append(m.spans, memSpan{c.Off, p})
+			at := int64(k) * int64(x.ChunkBytes)
+			if scattered {
+				m.spans = append(m.spans, memSpan{off: c.Off, n: int64(c.Length), src: gathered, at: at})
+			} else if p := sl.Slice(at, int(c.Length)); p != nil {
+				m.spans = append(m.spans, memSpan{off: c.Off, n: int64(len(p)), p: p})
 			}
 		}
 	}
@@ -63,10 +81,10 @@ func (m *MemShard) copyAt(p []byte, off int64) (n, gap int) {
 	for ; i >= 0 && i < len(m.spans) && n < len(p); i++ {
 		s := m.spans[i]
 		from := off + int64(n) - s.off
-		if from < 0 || from >= int64(len(s.p)) {
+		if from < 0 || from >= s.n {
 			break
 		}
-		n += copy(p[n:], s.p[from:])
+		n += s.copy(p[n:], from)
 	}
 	if n > 0 {
 		return n, 0

@@ -162,8 +162,12 @@ func (r *rebuilt) compute(p []byte, d int, at, segment int64) error {
 		shards[i] = buf
 		have++
 	}
-	if have < st.K {
-		return fmt.Errorf("only %d of the %d parts needed can be read: %w", have, st.K, format.ErrCorrupt)
+	switch {
+	case have < st.K && r.skip >= 0: // the attempt with all parts says what is missing
+		return fmt.Errorf("%w without the parts of rank %d: %w", ErrNoOtherWay, r.own.Group[r.skip], format.ErrCorrupt)
+	case have < st.K:
+		return &MissingError{Epoch: r.m.Epoch, Rank: r.own.Group[r.own.i], Have: have, Need: st.K,
+			Parts: missing(r.m, st, d, func(i int) bool { return shards[i] != nil }), Err: format.ErrCorrupt}
 	}
 	required := make([]bool, len(shards))
 	required[d] = true
@@ -232,7 +236,13 @@ func Computable(m *format.Manifest, rank int, member func(rank int) bool, row fu
 			}
 		}
 		if have < st.K {
-			return fmt.Errorf("only %d of the %d parts needed are left: %w", have, st.K, errNoPart)
+			return &MissingError{Epoch: m.Epoch, Rank: rank, Have: have, Need: st.K, Err: errNoPart,
+				Parts: missing(m, st, d, func(i int) bool {
+					if i < st.K {
+						return member(st.Group[st.data(i)])
+					}
+					return row(RowID{st.Group[st.i], i - st.K})
+				})}
 		}
 	}
 	return nil

@@ -22,6 +22,12 @@ type Slicer interface {
 	Slice(off int64, n int) []byte
 }
 
+// Gathered is a Source whose bytes lie in host memory, but not in their order: ReadAt collects them from there.
+type Gathered interface {
+	io.ReaderAt
+	Gathered()
+}
+
 // Comparer is a Source that can tell without reading them which of its chunks have not changed.
 // The chunks of a section are of format.ChunkBytes, the last one of what is left.
 type Comparer interface {

@@ -147,7 +147,7 @@ func (s *shardWriter) noteLayout(sec *Section) error {
 func layoutBytes(size int64, read func(b []byte) error) ([]byte, error) {
 	if size > format.MaxLayoutBytes {
 		return nil, &format.LimitError{What: "bytes of section " + format.LayoutSection, Have: size,
-			Most: format.MaxLayoutBytes, Remedy: "declare fewer, larger blocks"}
+			Most: format.MaxLayoutBytes, Remedy: "declare fewer, larger blocks or items"}
 	}
 	b := make([]byte, size)
 	return b, read(b)

@@ -1,0 +1,357 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+)
+
+// again closes the stores of a job that are open and opens them anew, as a restart does.
+func again(t *testing.T, stores []*Store, levels func(rank int) []LevelConfig) []*Store {
+	t.Helper()
+	for _, s := range stores {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return openStores(t, len(stores), levels)
+}
+
+// readAll restores an epoch: it reads every section and adopts the shard.
+func readAll(t *testing.T, s *Store, e Epoch, want []Section) (adopted bool) {
+	t.Helper()
+	sh, err := s.Fetch(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sh.Close()
+	for _, w := range want {
+		got := make([]byte, w.Size)
+		if err := sh.ReadAt(t.Context(), w.Name, got, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s.Adopt(sh)
+}
+
+// TestAdopt: after a restart, and one after that, the first epoch has only what has changed since the restored one,
+// which stays as long as anything refers to it. A source that knows what has not changed is asked about the restored
+// epoch.
+func TestAdopt(t *testing.T) {
+	const n = 20
+	levels := func(dir string) func(int) []LevelConfig {
+		return func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: dir, Keep: 1}} }
+	}(t.TempDir())
+	d := newDevice(t, n, levels(0)[0])
+	secs := func() []Section { return []Section{{Name: "gpu", Size: int64(len(d.bytes)), Source: d.bytes}} }
+	d.take(1, n)
+	for e := Epoch(2); e <= 6; e += 2 {
+		d.store = again(t, []*Store{d.store}, levels)[0]
+		if !readAll(t, d.store, e-1, secs()) {
+			t.Fatalf("epoch %d is not adopted", e-1)
+		}
+		d.change(e, int(e)%n, int(e+7)%n)
+		info := d.take(e, 2)
+		if info.Stored > 2*format.ChunkBytes {
+			t.Errorf("epoch %d: %d bytes were written, want two chunks at most", e, info.Stored)
+		}
+		if len(d.asked) != 1 || d.asked[0] != e-1 {
+			t.Errorf("epoch %d: asked about %v, want the restored epoch", e, d.asked)
+		}
+		if _, err := d.store.Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.change(e+1, int(e+1)%n)
+		d.take(e+1, 1)
+		if _, err := d.store.Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantShard(t, d.store, e+1, secs())
+	}
+}
+
+// TestAdoptNot: what must not be referred to, or cannot be, and that the next shard is whole then.
+func TestAdoptNot(t *testing.T) {
+	const n = 8
+	secs := changing(n)
+	for name, c := range map[string]struct {
+		global bool                                          // the epoch is there, too
+		before func(t *testing.T, local string)              // before the restore
+		read   func(t *testing.T, s *Store, sh *Shard) error // nil: all of it
+		want   bool                                          // it is adopted
+		after  func(t *testing.T, local string, s *Store)    // the restore
+	}{
+		"a chunk that nobody read": {read: func(t *testing.T, _ *Store, sh *Shard) error {
+			return sh.ReadAt(t.Context(), "x", make([]byte, (n-1)*format.ChunkBytes), 0)
+		}},
+		"a damaged chunk": {global: true, before: func(t *testing.T, local string) {
+			name := filepath.Join(local, format.EpochName(1), format.ShardName(0))
+			if err := flipAt(name, 3*format.ChunkBytes); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"only at global": {global: true, before: func(t *testing.T, local string) {
+			if err := os.RemoveAll(filepath.Join(local, format.EpochName(1))); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"removed afterwards": {want: true, after: func(t *testing.T, local string, _ *Store) {
+			if err := os.RemoveAll(filepath.Join(local, format.EpochName(1))); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"a later epoch that failed": {want: true, after: func(t *testing.T, _ string, s *Store) {
+			info, err := s.Put(t.Context(), 2, LevelLocal, secs(0, 2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			commitAll(t, []*Store{s}, 2, LevelLocal, []ShardInfo{info})
+			if err := s.Withdraw(2, LevelLocal); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			local, global := t.TempDir(), t.TempDir()
+			levels := func(int) []LevelConfig {
+				return []LevelConfig{{Name: LevelLocal, Dir: local, Keep: 2}, {Name: LevelGlobal, Dir: global, Keep: 2}}
+			}
+			stores := openStores(t, 1, levels)
+			take(t, stores, 1, LevelLocal, func(r int) []Section { return secs(r, 1) })
+			if c.global {
+				info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelGlobal, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				commitAll(t, stores, 1, LevelGlobal, []ShardInfo{info})
+			}
+			stores = again(t, stores, levels)
+			if c.before != nil {
+				c.before(t, local)
+			}
+			s := stores[0]
+			sh, err := s.Fetch(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.read == nil {
+				c.read = func(t *testing.T, _ *Store, sh *Shard) error { return sh.Verify(t.Context()) }
+			}
+			if err := c.read(t, s, sh); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Adopt(sh); got != c.want {
+				t.Errorf("adopted: %v, want %v", got, c.want)
+			}
+			if err := sh.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if c.after != nil {
+				c.after(t, local, s)
+			}
+			infos := take(t, stores, 3, LevelLocal, func(r int) []Section { return secs(r, 3) })
+			if len(infos[0].Origins) > 0 {
+				t.Errorf("the next epoch refers to %v, want nothing", infos[0].Origins)
+			}
+			wantShard(t, s, 3, secs(0, 3))
+		})
+	}
+}
+
+// TestAdoptedIsKept: an epoch that was restored although there are newer ones, which do not count, stays while the
+// first epoch that refers to it is written, whatever is pruned meanwhile, and afterwards.
+func TestAdoptedIsKept(t *testing.T) {
+	dir := t.TempDir()
+	levels := func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: dir, Keep: 1}} }
+	stores := openStores(t, 1, levels)
+	secs := changing(10)
+	for e := Epoch(1); e <= 3; e++ { // whole each: nothing keeps the first one
+		take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+		stores = again(t, stores, levels)
+	}
+	s := stores[0]
+	if !readAll(t, s, 1, secs(0, 1)) {
+		t.Fatal("epoch 1 is not adopted")
+	}
+	prune := func() {
+		if _, err := s.Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prune()
+	info, err := s.Put(t.Context(), 4, LevelLocal, secs(0, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Origins) != 1 || info.Origins[0] != 1 {
+		t.Fatalf("epoch 4 refers to %v, want epoch 1", info.Origins)
+	}
+	prune()
+	commitAll(t, stores, 4, LevelLocal, []ShardInfo{info})
+	for e := Epoch(5); e <= 7; e++ {
+		prune()
+		wantShard(t, s, e-1, secs(0, e-1))
+		take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+	}
+	for e := Epoch(8); e <= 12; e++ { // all chunks change
+		take(t, stores, e, LevelLocal, func(r int) []Section { return sectionsOf(r, e) })
+		prune()
+	}
+	if kept, err := s.levels[0].Epochs(); err != nil || len(kept) != 1 {
+		t.Errorf("epochs %v are left (%v), want one: nothing refers to the others", kept, err)
+	}
+}
+
+// restartedJob takes an epoch, restarts, restores what there is, and takes more of them, until the machine goes down.
+func restartedJob(f *crashfs.FS) (sure Epoch, err error) {
+	for n := range 3 {
+		if err = restartedOnce(f, 1+n%2, func(e Epoch) { sure = e }); err != nil {
+			return sure, err
+		}
+	}
+	return sure, nil
+}
+
+// restartedOnce is a start of a job that restores the newest epoch, adopts it, and takes more epochs.
+func restartedOnce(f *crashfs.FS, epochs int, done func(e Epoch)) error {
+	w, err := openWorld(f)
+	defer w.close()
+	if err != nil {
+		return err
+	}
+	e, err := w.newest()
+	if err == nil && e > 0 {
+		err = w.adopt(e)
+	}
+	for _, s := range w.stores {
+		if err == nil {
+			var h Epoch
+			h, err = s.Highest(context.Background())
+			e = max(e, h)
+		}
+	}
+	for range epochs {
+		if e++; err == nil {
+			err = w.takeLocal(e, done)
+		}
+	}
+	return err
+}
+
+// takeLocal is takeEpoch at the first level alone.
+func (w *world) takeLocal(e Epoch, done func(e Epoch)) error {
+	infos, err := w.each(func(s *Store) (ShardInfo, error) {
+		return s.Put(context.Background(), e, LevelLocal, smallSections(s.opt.Rank, e))
+	})
+	if err == nil {
+		err = w.commit(e, LevelLocal, infos)
+	}
+	if err != nil {
+		return err
+	}
+	done(e)
+	_, err = w.each(func(s *Store) (ShardInfo, error) {
+		_, err := s.Prune(context.Background(), LevelLocal)
+		return ShardInfo{}, err
+	})
+	return err
+}
+
+// adopt restores an epoch on all ranks and adopts it.
+func (w *world) adopt(e Epoch) error {
+	var list []*Shard
+	var err error
+	for _, s := range w.stores {
+		var sh *Shard
+		if sh, err = s.Fetch(context.Background(), e); err != nil {
+			break
+		}
+		list = append(list, sh)
+		if err = sh.Verify(context.Background()); err != nil {
+			break
+		}
+	}
+	for r, sh := range list {
+		if err == nil {
+			w.stores[r].Adopt(sh)
+		}
+		err = errors.Join(err, sh.Close())
+	}
+	return err
+}
+
+// TestAdoptCrash kills a job that is restarted twice before each of its operations: it alone, or with the machine. The
+// start after it restores what was committed for sure, adopts it, and takes an epoch that refers to it. Then the power
+// fails, so that only what is durable is left: that epoch restores.
+func TestAdoptCrash(t *testing.T) {
+	f := newWorldFS()
+	if _, err := restartedJob(f); err != nil {
+		t.Fatal(err)
+	}
+	total := f.Ops()
+	t.Logf("%d operations", total)
+	for name, after := range map[string]func(f *crashfs.FS, at int) *crashfs.FS{
+		"killed": func(f *crashfs.FS, _ int) *crashfs.FS { f.SetRule(nil); return f },
+		"lose":   func(f *crashfs.FS, at int) *crashfs.FS { return f.Crash(crashfs.LoseAll, uint64(at)) },
+		"torn":   func(f *crashfs.FS, at int) *crashfs.FS { return f.Crash(crashfs.Torn, uint64(at)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			refers, step := 0, 3
+			if testing.Short() {
+				step = 13
+			}
+			for at := 0; at < total; at += step {
+				refers += adoptAfterCrash(t, at, after)
+			}
+			if refers == 0 {
+				t.Error("no epoch refers to the one that was restored")
+			}
+		})
+	}
+}
+
+var errKilled = errors.New("the process is dead")
+
+// adoptAfterCrash ends a job before an operation; it returns 1 if the epoch taken after that refers to another one.
+func adoptAfterCrash(t *testing.T, at int, after func(f *crashfs.FS, at int) *crashfs.FS) (refers int) {
+	t.Helper()
+	f := newWorldFS()
+	f.SetRule(func(op crashfs.Op) error {
+		if op.N >= at {
+			return errKilled
+		}
+		return nil
+	})
+	sure, err := restartedJob(f)
+	if err == nil {
+		return 0 // this run needed fewer operations
+	}
+	var again Epoch
+	check := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("killed before op %d, epoch %d sure, %d after it: %s: %v", at, sure, again, what, err)
+		}
+	}
+	if !errors.Is(err, errKilled) {
+		check("before it", err)
+	}
+	g := after(f, at)
+	check("restart", restartedOnce(g, 1, func(e Epoch) { again = e }))
+	if again <= sure {
+		check("restart", fmt.Errorf("it committed epoch %d", again))
+	}
+	w, err := openWorld(g.Crash(crashfs.LoseAll, 1))
+	defer w.close()
+	check("second restart", err)
+	check("second restart", errors.Join(w.wholeEpochs(), w.check(again)))
+	m, err := w.stores[0].levels[0].ReadManifest(again)
+	check("second restart", err)
+	return min(len(m.Shards[0].Origins), 1)
+}
