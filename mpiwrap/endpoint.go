@@ -67,6 +67,15 @@ func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	return e.drain.Run(ctx, busy)
 }
 
+func (e *rankEndpoint) GPUAware(setting int32) { e.s.Stage.Direct.Store(setting) }
+
+func (e *rankEndpoint) PreferQuiet(prefer bool) { e.drain.PreferQuiet = prefer }
+
+// quiet says whether a record of the mailbox would have no message and no receive. A drain has just succeeded.
+func (s *state) quiet() bool {
+	return s.Rank.Quiet(s.channels) && (s.restored == nil || len(s.restored.Boxes) == 0)
+}
+
 // forgetFreed forgets freed communicators: all ranks have freed them by now, and must
 // forget them alike, or their counts would never agree again.
 func (s *state) forgetFreed() {

@@ -47,6 +47,9 @@ var (
 	// ErrMismatch: ranks, or the run before a restart and this one, disagree
 	// about the communicator or request being made.
 	ErrMismatch = request.ErrMismatch
+	// ErrDevice: the device memory of a message could not be read where it was sent, or lies
+	// in memory of another process that this one cannot map. The message is lost.
+	ErrDevice = request.ErrDevice
 	// ErrInitialized: Init was called twice.
 	ErrInitialized = errors.New("MPI is initialised already; Init may be called once per process")
 	// ErrFinalized: the call came after Finalize.

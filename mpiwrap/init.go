@@ -1,6 +1,7 @@
 package mpiwrap
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
@@ -32,7 +34,53 @@ type Options struct {
 	// FinalizeTimeout bounds MPI_Finalize, which hangs in some libraries. It counts
 	// from when all ranks have come to Finalize. Zero means 30 s.
 	FinalizeTimeout time.Duration
+	// GPUAware says when large messages of device memory go straight from and to the device. A
+	// checkpointer that this world is given to sets it to its own.
+	GPUAware GPUAware
 }
+
+// GPUAware says when an MPI library is given addresses of device memory.
+//
+// A message goes directly in SendDevice, SsendDevice and SendrecvDevice, when its receiver waits for it, and where a
+// receive waits for pieces that come over MPI: from another node, or sent directly. All others go
+// through host memory, and so does everything with ThreadMultiple. A library that says that it takes
+// device memory is tried once for each device, with a message to the rank itself; where other
+// bytes come, messages go through host memory, and a warning of rank 0 says so.
+type GPUAware int32
+
+const (
+	// GPUAwareAuto is where the library says that it takes device memory. The default.
+	GPUAwareAuto = GPUAware(request.DirectAuto)
+	// GPUAwareOff is never.
+	GPUAwareOff = GPUAware(request.DirectOff)
+	// GPUAwareOn is also where the library does not say so, after the trial. Most libraries that do not
+	// take device memory crash in it.
+	GPUAwareOn = GPUAware(request.DirectOn)
+)
+
+// String is the word for the setting.
+func (g GPUAware) String() string {
+	switch g {
+	case GPUAwareAuto:
+		return "auto"
+	case GPUAwareOff:
+		return "off"
+	case GPUAwareOn:
+		return "on"
+	}
+	return fmt.Sprintf("GPUAware(%d)", int32(g))
+}
+
+// DeviceMessages counts this rank's large messages of device memory: handed to MPI as they lie on the
+// device, or through host memory. Why says why one that waits for its receiver was not sent or
+// received directly, and is empty if none was.
+type DeviceMessages struct {
+	SentDirect, SentStaged, ReceivedDirect, ReceivedStaged uint64
+	Why                                                    string
+}
+
+// DeviceMessages says which way large messages of device memory have gone so far. It is local.
+func (c *Comm) DeviceMessages() DeviceMessages { return DeviceMessages(c.st.DirectStats()) }
 
 // LibraryError says that no MPI library could be opened: which ones were tried, and
 // why each failed.
@@ -92,6 +140,7 @@ func Init(opt Options) (*Comm, error) {
 	process.begun, process.limit = true, opt.FinalizeTimeout
 	if process.world, err = newWorld(d); err == nil {
 		process.world.st.thread = t
+		process.world.st.Stage.Direct.Store(int32(opt.GPUAware))
 	}
 	return process.world, err
 }

@@ -36,7 +36,9 @@ func (s *state) end() error {
 			errs = append(errs, c.Free())
 		}
 	}
-	errs = append(errs, s.world.empty(), s.world.release(), s.private.Free(), s.Driver.FreeComm(s.world.ch.Handle))
+	errs = append(errs, s.world.empty())
+	s.ForgetWords()
+	errs = append(errs, s.world.release(), s.private.Free(), s.Driver.FreeComm(s.world.ch.Handle))
 	s.Finalized.Store(true)
 	letGo(s)
 	return errors.Join(errs...)

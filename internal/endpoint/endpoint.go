@@ -12,7 +12,7 @@ import (
 
 // Endpoint is one rank's.
 //
-// Activity, Sent, Received, Polling, Collectives, Concurrent and LimitMailbox may
+// Activity, Sent, Received, Polling, Collectives, Concurrent, LimitMailbox and GPUAware may
 // be called by any goroutine at any time; they make no MPI call. Everything else belongs
 // to the main thread while it stands in the checkpointer.
 type Endpoint interface {
@@ -49,6 +49,9 @@ type Endpoint interface {
 	// DrainSome return an error that matches ErrMailboxFull, and the program may go on.
 	LimitMailbox(bytes int64)
 
+	// GPUAware sets when messages go straight from and to device memory: a mpiwrap.GPUAware.
+	GPUAware(setting int32)
+
 	// Mailbox returns how many drained messages, and how many bytes, wait for the
 	// program.
 	Mailbox() (messages int, bytes int64)
@@ -68,6 +71,9 @@ type Endpoint interface {
 	// far. Receives that the program has posted get the messages MPI matches to them;
 	// they stay complete for the program's Wait.
 	//
+	// Where DrainStats.InFlight is set, some rank has messages or requests that the epoch of this cut
+	// would have to keep: see PreferQuiet.
+	//
 	// Where DrainStats.Windows is set, ranks that go on may reach into each other's
 	// memory: nobody may, until all have captured theirs.
 	//
@@ -76,6 +82,11 @@ type Endpoint interface {
 	// where the epoch is). The mailbox keeps what came, the program may go on, and
 	// Drain may be tried again.
 	Drain(ctx context.Context) (DrainStats, error)
+
+	// PreferQuiet says whether this rank would rather have a cut at which nothing is in flight. Where
+	// one prefers it and something is, the next Drain says so on all ranks, by DrainStats.PutOff. It costs no
+	// message.
+	PreferQuiet(prefer bool)
 
 	// Hold keeps the other goroutines of a ThreadMultiple rank out of MPI until resume:
 	// the checkpointer holds from before Drain until the state is captured. Elsewhere it
@@ -152,6 +163,10 @@ type DrainStats struct {
 	Bytes    int64 // waiting in the mailbox afterwards
 	Rounds   int   // turns of the loop
 	Windows  bool  // some rank of the world has a window: see Drain
+	// InFlight says that something is in flight to some rank of the world: a message waits in its mailbox, or it has a
+	// receive or a non-blocking collective whose end the program has not been told. PutOff says that some rank
+	// prefers another cut, for that reason. Both say the same on all ranks.
+	InFlight, PutOff bool
 }
 
 // PendingReceive is a receive that was pending at the checkpoint this run was

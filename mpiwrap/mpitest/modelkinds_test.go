@@ -11,11 +11,15 @@ import (
 type receiveKind int
 
 const (
-	protectedRequest receiveKind = iota // of NewRequest, and protected
-	plain                               // Irecv
-	prepared                            // RecvInit and Start, not protected
-	unprotected                         // of NewRequest, not protected
-	viewed                              // IrecvView
+	protectedRequest  receiveKind = iota // of NewRequest, and protected
+	plain                                // Irecv
+	prepared                             // RecvInit and Start, not protected
+	unprotected                          // of NewRequest, not protected
+	viewed                               // IrecvView
+	onDevice                             // IrecvDevice
+	onHostRange                          // IrecvDevice of a HostRange
+	preparedOnDevice                     // RecvInitDevice and Start, not protected
+	protectedOnDevice                    // of NewDeviceRequest, and protected
 	receiveKinds
 )
 
@@ -33,6 +37,8 @@ func (m *Model) start(p *posting) (err error) {
 		if p.view, err = mpiwrap.Strided(make([]int64, 2*len(p.buf)), 1, len(p.buf), 1, 2); err == nil {
 			p.req, err = mpiwrap.IrecvView(c, p.view, p.source, p.tag)
 		}
+	case onDevice, onHostRange, preparedOnDevice, protectedOnDevice:
+		return m.startOnDevice(p)
 	default:
 		p.req = mpiwrap.NewRequest(c, p.buf)
 		err = p.req.Irecv(p.source, p.tag)
@@ -40,10 +46,16 @@ func (m *Model) start(p *posting) (err error) {
 	return err
 }
 
+// protected says whether the receive is pending after a restart by itself.
+func (p *posting) protected() bool { return p.kind == protectedRequest || p.kind == protectedOnDevice }
+
 // read returns the note that a receive has got.
 func (p *posting) read() (note, error) {
 	if p.kind == viewed {
 		p.view.Pack(p.buf)
+	}
+	if err := p.fetch(); err != nil {
+		return note{}, err
 	}
 	n := note{comm: p.comm, source: int(p.buf[0]), seq: int(p.buf[1]), tag: int(p.buf[2])}
 	if p.buf[4] != int64(p.comm) {

@@ -35,6 +35,7 @@ import (
 type note struct {
 	comm, source, dest, seq, tag, length int
 	sync                                 bool
+	from                                 origin
 }
 
 // Model is one rank of a random program. It outlives the world it runs on, so
@@ -66,6 +67,7 @@ type Model struct {
 	pending []*posting
 	log     []*posting // all receives in order of posting
 	clock   int
+	bug     bug // of its devices
 }
 
 // posting is one receive.
@@ -78,6 +80,7 @@ type posting struct {
 	buf                  []int64
 	req                  *mpiwrap.Request
 	view                 mpiwrap.View[int64] // of the kind that has one
+	device               *testDevice         // of the kinds that have one
 	msg                  *mpiwrap.Message    // set aside
 	had                  *note               // what it had got at the checkpoint
 	cancelled            bool                // Cancel was called
@@ -103,8 +106,9 @@ func NewModel(seed uint64, size, rounds int) *Model {
 		for range rng.IntN(4 * size) {
 			c := rng.IntN(modelComm)
 			n := note{comm: c, source: rng.IntN(len(m.members[c])), dest: rng.IntN(len(m.members[c])),
-				tag: rng.IntN(maxTags), length: noteHead, sync: rng.IntN(4) == 0}
-			if rng.IntN(5) == 0 {
+				tag: rng.IntN(maxTags), length: noteHead, sync: rng.IntN(4) == 0,
+				from: origin(rng.IntN(2) * rng.IntN(int(origins)))}
+			if rng.IntN(5) == 0 || n.from != fromHost && rng.IntN(2) == 0 {
 				n.length = noteHead + rng.IntN(noteMax)
 			}
 			k := [3]int{n.comm, n.source, n.dest}
@@ -182,11 +186,20 @@ func (m *Model) doRound() error {
 func (m *Model) send(n note) error {
 	buf := make([]int64, n.length)
 	buf[0], buf[1], buf[2], buf[3], buf[4] = int64(n.source), int64(n.seq), int64(n.tag), int64(n.length), int64(n.comm)
+	for i := noteHead; i < n.length; i++ {
+		buf[i] = n.element(i)
+	}
 	start := mpiwrap.Isend[int64]
 	if n.sync {
 		start = mpiwrap.Issend[int64]
 	}
-	r, err := start(m.comms[n.comm], buf, n.dest, n.tag)
+	var r *mpiwrap.Request
+	var err error
+	if n.from != fromHost {
+		r, err = m.sendDevice(n, buf)
+	} else {
+		r, err = start(m.comms[n.comm], buf, n.dest, n.tag)
+	}
 	m.sends = append(m.sends, r)
 	return err
 }
@@ -223,13 +236,22 @@ func (m *Model) sure(p *posting) bool {
 	return left > len(m.pending)+len(m.aside)
 }
 
+// element is what element i of the message holds, behind its head.
+func (n *note) element(i int) int64 {
+	return int64(i)<<32 | int64(n.seq)<<8 | int64(n.tag)<<4 | int64(n.source)
+}
+
 func (n *note) key() [3]int { return [3]int{n.comm, n.source, n.seq} }
 
 // act does one random thing.
 func (m *Model) act() error {
 	p := m.pattern()
 	c := m.comms[p.comm]
-	switch m.rng.IntN(11) {
+	switch m.rng.IntN(12) {
+	case 11:
+		if m.sure(p) && len(m.pending)+len(m.aside) == 0 {
+			return m.recvShort(p)
+		}
 	case 0, 1:
 		if m.sure(p) {
 			return m.recv(p)
@@ -268,11 +290,25 @@ func (m *Model) post(p *posting) *posting {
 
 func (m *Model) recv(p *posting) error {
 	m.post(p)
-	st, err := mpiwrap.Recv(m.comms[p.comm], p.buf, p.source, p.tag)
+	st, err := m.recvInto(p)
 	if err != nil {
 		return err
 	}
 	return m.took(p, st)
+}
+
+// recvInto receives into the memory of the host or of a device.
+func (m *Model) recvInto(p *posting) (mpiwrap.Status, error) {
+	switch m.rng.IntN(6) {
+	case 0, 1, 2:
+		return mpiwrap.Recv(m.comms[p.comm], p.buf, p.source, p.tag)
+	}
+	if p.kind = onDevice; m.rng.IntN(3) == 0 {
+		p.kind = onHostRange
+		return mpiwrap.RecvDevice(m.comms[p.comm], mpiwrap.HostRange(p.buf), p.source, p.tag)
+	}
+	p.device = m.deviceFor(p)
+	return mpiwrap.RecvDevice(m.comms[p.comm], p.device, p.source, p.tag)
 }
 
 // took checks one received message against the script.
@@ -281,6 +317,9 @@ func (m *Model) took(p *posting, st mpiwrap.Status) error {
 	n, err := p.read()
 	if err != nil {
 		return err
+	}
+	if p.device != nil {
+		p.device.free()
 	}
 	if p.had != nil && p.had.key() != n.key() {
 		return fmt.Errorf("had got %+v at the checkpoint, made again it got %+v", *p.had, n)
@@ -294,6 +333,11 @@ func (m *Model) took(p *posting, st mpiwrap.Status) error {
 	}
 	if m.taken[n.key()] {
 		return fmt.Errorf("received twice: %+v", n)
+	}
+	for i := noteHead; i < got.length; i++ {
+		if p.buf[i] != n.element(i) {
+			return fmt.Errorf("element %d of %+v is %#x, want %#x", i, got, p.buf[i], n.element(i))
+		}
 	}
 	m.taken[n.key()] = true
 	p.got = &got
@@ -349,7 +393,10 @@ func (m *Model) testSome() error {
 
 // ended notes the end of a pending receive, with a message or withdrawn.
 func (m *Model) ended(p *posting, st mpiwrap.Status) error {
-	if p.kind == prepared {
+	if p.device != nil {
+		p.device.release()
+	}
+	if p.kind == prepared || p.kind == preparedOnDevice {
 		if err := p.req.Free(); err != nil {
 			return err
 		}
@@ -361,6 +408,9 @@ func (m *Model) ended(p *posting, st mpiwrap.Status) error {
 		return fmt.Errorf("a receive nobody cancelled says it was")
 	}
 	p.done, p.withdrawn = m.tick(), true
+	if p.device != nil {
+		p.device.free()
+	}
 	return nil
 }
 

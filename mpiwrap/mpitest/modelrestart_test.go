@@ -187,9 +187,10 @@ func (m *Model) save() (bool, error) {
 		return false, err
 	}
 	m.sends = nil
+	m.settleDevices()
 	m.saved.requests, m.saved.order = nil, m.order
 	for _, p := range m.pending {
-		if p.kind != protectedRequest {
+		if !p.protected() {
 			continue
 		}
 		b, err := p.req.MarshalBinary()
@@ -222,7 +223,7 @@ func (m *Model) save() (bool, error) {
 func (m *Model) peek() error {
 	for _, p := range m.pending {
 		p.had = nil
-		if p.kind == protectedRequest {
+		if p.protected() {
 			continue
 		}
 		_, there, err := p.req.Test()
@@ -256,11 +257,15 @@ func (m *Model) load() error {
 	again := append([]*posting(nil), m.aside...)
 	records := m.saved.requests
 	for _, p := range m.pending {
-		if p.kind != protectedRequest {
+		if !p.protected() {
 			again = append(again, p)
 			continue
 		}
-		p.req = mpiwrap.NewRequest(m.comms[p.comm], p.buf)
+		if p.device != nil { // its memory is part of the checkpoint
+			p.req = mpiwrap.NewDeviceRequest(m.comms[p.comm], p.device)
+		} else {
+			p.req = mpiwrap.NewRequest(m.comms[p.comm], p.buf)
+		}
 		if err := p.req.UnmarshalBinary(records[0]); err != nil {
 			return err
 		}

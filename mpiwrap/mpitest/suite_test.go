@@ -35,6 +35,9 @@ var rankPrograms = map[string]func(w *mpiwrap.Comm) error{
 	"threads": threads,
 	"sparse":  sparse,
 	"windows": leftWindows,
+	"direct":  directUnderMPI,
+	"asked":   asked,
+	"cut":     mpitest.CutToItself,
 }
 
 // leftWindows are not freed: one with an epoch open, one on part of the ranks.

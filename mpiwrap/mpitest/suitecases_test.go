@@ -18,7 +18,7 @@ type Case struct {
 func Suite() []Case {
 	var all []Case
 	for _, group := range [][]Case{p2pCases, requestCases, collectiveCases, commCases, windowCases, drainCases,
-		misuseCases} {
+		misuseCases, deviceCases} {
 		all = append(all, group...)
 	}
 	return all

@@ -7,7 +7,10 @@
 #include "neutral.h"
 #include "open.h"
 
-static void hfmpi_say(char *err, int cap, const char *text) { snprintf(err, cap, "%s", text != NULL ? text : "unknown reason"); }
+static void hfmpi_say(char *err, int cap, const char *text)
+{
+	snprintf(err, cap, "%s", text != NULL ? text : "unknown reason");
+}
 
 /* Older Open MPI plugins need the library's symbols to be global. */
 int hfmpi_open(const char *name, int mapped_only, char *err, int cap)
@@ -22,6 +25,7 @@ int hfmpi_open(const char *name, int mapped_only, char *err, int cap)
 		missing = hfmpi_openmpi_bind(dl);
 	else
 		missing = hfmpi_mpich_bind(dl);
+	if (missing == NULL) hfmpi_handle = dl;
 	if (missing == NULL) return dlsym(dl, "ompi_mpi_comm_world") != NULL ? HF_KIND_OPENMPI : HF_KIND_MPICH;
 	snprintf(err, cap, "%s has no %s; an MPI 3.1 library is needed", name, missing);
 	return -1;

@@ -70,6 +70,9 @@ func (l *lib) start(library string, threads int) error {
 	}
 	// MPICH 4.0.2's Reduce copies from the in-place marker (5000 int64, 2 ranks).
 	l.info.CopyReduce = l.info.Name == "MPICH"
+	if C.hfmpi_takes_cuda() != 0 {
+		l.info.Takes = []string{"cuda"}
+	}
 	l.info.Concurrent = threads >= ThreadMultiple
 	if err := l.pairing(os.Getenv); err != nil {
 		_ = l.Finalize()

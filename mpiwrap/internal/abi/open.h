@@ -3,3 +3,9 @@ enum { HF_KIND_OPENMPI, HF_KIND_MPICH };
 
 /* Returns the kind, or -1 with the reason in err. */
 int hfmpi_open(const char *name, int mapped_only, char *err, int cap);
+
+/* The opened library, for calls that not all have; NULL, of one that is linked in, looks in the whole process. */
+extern void *hfmpi_handle;
+
+/* Whether the library says that it takes addresses of CUDA memory. MPI has been initialised. */
+int hfmpi_takes_cuda(void);

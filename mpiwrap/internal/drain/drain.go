@@ -24,6 +24,9 @@ type Drainer struct {
 	Private  *request.Channel                        // of the drain alone
 	Channels func(yield func(*request.Channel) bool) // of the living communicators
 	Windows  func() (some bool, open error)          // whether there are any, and what the program has not ended
+	Quiet    func() bool                             // whether nothing is in flight to this rank
+
+	PreferQuiet bool // this rank would rather have a cut at which nothing is in flight
 
 	dangling []*request.Request // what a Run that gave up has left on the private communicator
 	broken   error              // why none can succeed any more
@@ -78,7 +81,12 @@ func (d *run) run(late error) error {
 		n := d.sentSoFar()
 		invariants.Check(n == told, "mpiwrap: %d messages sent, but the ranks exchanged %d", n, told)
 	}
-	return d.agree(late)
+	late = d.agree(late)
+	if invariants.Enabled && late == nil {
+		n := d.Rank.Busy()
+		invariants.Check(n == 0, "mpiwrap: after a drain %d slots hold messages that nobody will receive", n)
+	}
+	return late
 }
 
 // sentSoFar is how many messages this rank has sent to all ranks.
@@ -154,7 +162,7 @@ func (d *run) collect(expect []uint64) error {
 	err := d.until("", func() bool {
 		_, n := d.missing(expect)
 		_, _, arriving := request.MailboxSize(d.Channels)
-		return n == 0 && arriving == 0
+		return n == 0 && arriving == 0 && d.Rank.Arriving() == 0
 	})
 	if errors.Is(err, request.ErrDrainIncomplete) {
 		text, n := d.missing(expect)
@@ -177,27 +185,32 @@ func (d *Drainer) missing(expect []uint64) (text string, n uint64) {
 
 // What a rank says at the end of a drain; the least of all ranks holds.
 const (
-	notDrained     = 0
-	drainedWindows = 1 // and it has windows
-	drainedAlone   = 2
+	drained = iota // 1: everything that was sent to it is here
+	alone          // 1: it has no windows
+	quiet          // 1: nothing is in flight to it
+	content        // 1: it takes a cut at which something is in flight
+	sayings
 )
 
-// agree makes all ranks succeed or fail alike.
+// agree makes all ranks succeed or fail alike, and know of each other what concerns them all.
 func (d *run) agree(late error) error {
 	windows, _ := d.Windows()
-	ok, all := []uint64{drainedAlone}, []uint64{notDrained}
-	switch {
-	case late != nil:
-		ok[0] = notDrained
-	case windows:
-		ok[0] = drainedWindows
+	mine, all := make([]uint64, sayings), make([]uint64, sayings)
+	for what, is := range map[int]bool{drained: late == nil, alone: !windows, quiet: late == nil && d.Quiet(),
+		content: !d.PreferQuiet} {
+		if is {
+			mine[what] = 1
+		}
 	}
 	d.collective(driver.Coll{Kind: driver.Allreduce, Type: driver.Uint64, Op: driver.Min,
-		Count: 1, Send: words(ok), Recv: words(all)}, &late, d.waitQuietly)
-	if late == nil && all[0] == notDrained {
+		Count: sayings, Send: words(mine), Recv: words(all)}, &late, d.waitQuietly)
+	if late == nil && all[drained] == 0 {
 		return d.incomplete("another rank gave up")
 	}
-	d.stats.Windows = all[0] == drainedWindows
+	if late == nil {
+		d.stats.Windows, d.stats.InFlight = all[alone] == 0, all[quiet] == 0
+		d.stats.PutOff = d.stats.InFlight && all[content] == 0
+	}
 	return late
 }
 

@@ -60,13 +60,14 @@ var DenseRanks = 64
 
 // Info describes the library behind a driver.
 type Info struct {
-	Library    string // version text of the library
-	Name       string // "Open MPI", "MPICH" or "simulated"
-	MaxTag     int    // largest tag it accepts
-	Concurrent bool   // calls may come from several goroutines at once
-	CopyReduce bool   // Reduce must not be in place
-	Pin        bool   // buffers of non-blocking calls must not move
-	Slots      []byte // memory that never moves, for small messages; may be nil
+	Library    string   // version text of the library
+	Name       string   // "Open MPI", "MPICH" or "simulated"
+	MaxTag     int      // largest tag it accepts
+	Concurrent bool     // calls may come from several goroutines at once
+	CopyReduce bool     // Reduce must not be in place
+	Pin        bool     // buffers of non-blocking calls must not move
+	Takes      []string // kinds of devices whose addresses the library says it takes: "cuda"
+	Slots      []byte   // memory that never moves, for small messages; may be nil
 }
 
 // Driver is one rank's access to its message layer.

@@ -91,6 +91,9 @@ func (r *Request) joinParts() {
 	}
 	r.err, r.state = errors.Join(errs...), complete
 	r.parts = nil
+	if r.finish != nil {
+		r.err = r.finish()
+	}
 }
 
 // OwnCollective starts a collective of the drain. Unlike one of the program it is on no list.
@@ -120,7 +123,7 @@ func (r *Request) TestOwn() (bool, error) {
 	if ok || err != nil {
 		r.state = released
 		r.release()
-		r.fromSlot(0)
+		r.leaveSlot()
 	}
 	return ok || err != nil, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // fromBox completes a receive with a drained message.
@@ -14,30 +15,56 @@ func (r *Request) fromBox(m *mailboxMessage) {
 		r.activate()
 		return
 	}
-	r.st, r.err = r.c.deliver(r.op, m, r.buf)
+	r.deliver(m)
 	r.list()
 	r.state = complete
-	r.conclude()
+	r.conclude(nil)
 }
 
-// conclude does what is to happen when a request is complete.
-func (r *Request) conclude() {
-	switch {
-	case r.slot == 0:
-	case r.kind == sendRequest || r.err != nil: // a library may have written nothing
-		r.fromSlot(0)
-	default:
-		r.fromSlot(r.st.Bytes)
+// deliver gives the request a drained message. The host memory of a device's may be longer than
+// the device's.
+func (r *Request) deliver(m *mailboxMessage) {
+	r.st, r.err = r.c.deliver(r.op, m, r.buf)
+	if r.err != nil {
+		r.st.Bytes = min(r.st.Bytes, r.size())
 	}
-	if r.finish != nil && r.err == nil && !r.st.Cancelled {
+}
+
+// conclude does what is to happen when MPI is done with a request, or a drained message has
+// been delivered. aside is the header of what a receive got aside, if that was one.
+func (r *Request) conclude(aside *stage.Header) {
+	r.leaveSlot()
+	if r.kind == recvRequest && r.err == nil && !r.st.Cancelled &&
+		(aside != nil || r.mem != nil || r.st.Bytes == stage.HeaderBytes) {
+		if later := r.land(aside); later {
+			r.state = active
+			return
+		}
+	}
+	r.settle()
+}
+
+// settle ends a request whose result is there.
+func (r *Request) settle() {
+	r.unload()
+	if r.finish != nil && (r.err == nil && !r.st.Cancelled || r.always) {
 		r.err = r.finish()
 	}
-	if !r.persistent {
+	if !r.persistent || r.mem != nil {
 		r.release()
+	}
+	if !r.persistent {
 		if !r.reusable && r.kind != recvRequest {
 			r.buf = nil
 		}
 	}
+}
+
+// Then has end run once when MPI is done with a collective, also if it has failed, with its
+// error. What end returns is the request's error.
+func (r *Request) Then(end func(err error) error) {
+	r.always = true
+	r.finish = func() error { return end(r.err) }
 }
 
 // deactivate says that MPI is done with the request. A send is forgotten; others
@@ -47,7 +74,7 @@ func (r *Request) deactivate() {
 		r.unlist()
 	}
 	r.state = complete
-	if !r.persistent {
+	if !r.persistent || r.mem != nil {
 		r.h = 0
 	}
 }
@@ -55,14 +82,16 @@ func (r *Request) deactivate() {
 // completed records what the driver says of a request it has finished.
 func (r *Request) completed(st driver.Status, err error) {
 	r.deactivate()
+	var aside *stage.Header
 	switch {
 	case r.box != nil:
 		m := r.box
 		r.box = nil
 		r.c.transferred(m, err)
-		r.st, r.err = r.c.deliver(r.op, m, r.buf)
+		r.deliver(m)
 	case err != nil && r.kind == recvRequest:
 		r.st, r.err = r.c.recvFailed(r.op, r.peer, r.tag, err)
+		r.st.Bytes = min(r.st.Bytes, r.size())
 	case err != nil:
 		r.err = r.c.Wrap(r.op.String(), r.errPeer(), r.errTag(), err)
 	case r.kind == recvRequest:
@@ -71,9 +100,10 @@ func (r *Request) completed(st driver.Status, err error) {
 			r.st.Bytes = 0
 		} else {
 			r.c.countReceived(st.Source, 1)
+			aside = r.fromAside()
 		}
 	}
-	r.conclude()
+	r.conclude(aside)
 }
 
 func (r *Request) errPeer() int {
@@ -103,6 +133,7 @@ func (r *Request) handle() driver.Handle {
 func (r *Request) consume() (Status, error) {
 	st, err := r.st, r.err
 	r.unlist()
+	r.unload()
 	if r.persistent || r.reusable {
 		r.err, r.state = nil, idle
 	} else {
@@ -145,6 +176,12 @@ func (r *Request) Wait() (Status, error) {
 	}
 	if r.parts != nil {
 		return r.waitParts()
+	}
+	if r.coming != nil {
+		if _, err := r.awaited(true); err != nil {
+			return Status{}, err
+		}
+		return r.consume()
 	}
 	st, err := r.c.rank.Driver.Wait(r.handle())
 	if lost(err) {
@@ -209,15 +246,19 @@ func (r *Request) progress() (bool, error) {
 	if r.parts != nil {
 		return r.progressParts()
 	}
+	if r.coming != nil {
+		return r.awaited(false)
+	}
 	st, ok, err := r.c.rank.Driver.Test(r.handle())
 	if lost(err) {
 		return false, r.c.Wrap("Test", r.errPeer(), r.errTag(), err)
 	}
 	if ok || err != nil {
+		r.testing = true
 		r.completed(st, err)
-		return true, nil
+		r.testing = false
 	}
-	return false, nil
+	return r.state == complete, nil
 }
 
 // Cancel withdraws a receive that nothing has matched yet; its Wait then reports
@@ -230,7 +271,7 @@ func (r *Request) Cancel() error {
 	if r.state == idle || r.state == released {
 		return r.c.Fail("Cancel", r.errPeer(), r.errTag(), ErrRequest, "")
 	}
-	if r.state != active || r.kind != recvRequest || r.box != nil {
+	if r.state != active || r.kind != recvRequest || r.box != nil || r.coming != nil {
 		return nil
 	}
 	a, err := r.c.Quick(call.Cancel, r.peer, r.tag)

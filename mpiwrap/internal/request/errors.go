@@ -26,6 +26,7 @@ var (
 	ErrMailbox         = errors.New("unusable mailbox record")
 	ErrMismatch        = errors.New("does not match")
 	ErrFinalized       = errors.New("MPI is finalised")
+	ErrDevice          = errors.New("device memory of a message cannot be reached")
 )
 
 // NoPeer and NoTag stand in an Error for calls that have none.

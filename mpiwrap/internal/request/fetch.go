@@ -87,7 +87,23 @@ func (c *Channel) Fetch(channels iter.Seq[*Channel]) (int, error) {
 		if err := c.begun(m); err != nil {
 			return n, err
 		}
+		if len(m.data) > int(st.Bytes) { // it was a header, which has been replaced
+			if err := c.within(channels, m); err != nil {
+				return n + 1, err
+			}
+		}
 	}
+}
+
+// within returns an error if the mailboxes are beyond the budget with m. The program gets m all
+// the same; the checkpoint fails.
+func (c *Channel) within(channels iter.Seq[*Channel], m *mailboxMessage) error {
+	budget := c.rank.budget.Load()
+	_, have, _ := MailboxSize(channels)
+	if budget <= 0 || have <= budget {
+		return nil
+	}
+	return c.mailboxFull(m.source, m.tag, have-int64(len(m.data)), int64(len(m.data)))
 }
 
 // begun tests a transfer once: most are complete at once.
@@ -126,18 +142,21 @@ func (s *Rank) fetchProbed() error {
 	return nil
 }
 
-// Outstanding says what the main thread still has in MPI besides receives.
+// Outstanding says what the main thread still has in MPI besides receives, and how much of what
+// has been received is still coming.
 func (s *Rank) Outstanding() (sends, collectives int) {
 	for r := s.pending.first; r != nil; r = r.next {
 		switch {
 		case r.state != active:
+		case r.coming != nil:
+			sends++ // the rest of one that has come
 		case r.kind == sendRequest:
 			sends++
 		case r.kind == collRequest && !r.c.Private:
 			collectives++
 		}
 	}
-	return sends, collectives
+	return sends + s.sweep() + s.expected(), collectives
 }
 
 // MailboxSize returns the drained messages and bytes that wait for the program, and how
@@ -175,7 +194,11 @@ func (c *Channel) room(channels iter.Seq[*Channel]) error {
 	if have+int64(st.Bytes) <= budget {
 		return nil
 	}
-	return NewError(Error{Call: "Drain", Comm: c.Name, Peer: int(st.Source), Tag: int(st.Tag), Err: ErrMailboxFull,
+	return c.mailboxFull(int(st.Source), int(st.Tag), have, st.Bytes)
+}
+
+func (c *Channel) mailboxFull(source, tag int, have, more int64) error {
+	return NewError(Error{Call: "Drain", Comm: c.Name, Peer: source, Tag: tag, Err: ErrMailboxFull,
 		Text: fmt.Sprintf("the mailbox holds %d bytes, this message has %d, and the limit is %d: place Points where "+
-			"less is in flight, or raise max_mailbox", have, st.Bytes, budget)})
+			"less is in flight, or raise max_mailbox", have, more, c.rank.budget.Load())})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // Status is a mpiwrap.Status.
@@ -91,12 +92,33 @@ func (c *Channel) Recv(buf []byte, source, tag int) (Status, error) {
 			return c.deliver(call.Recv, m, buf)
 		}
 	}
+	return c.recvInto(call.Recv, buf, source, tag)
+}
+
+// recvInto has MPI receive a message.
+func (c *Channel) recvInto(op call.Op, buf []byte, source, tag int) (Status, error) {
+	if len(buf) < slotSize {
+		return c.recvShort(op, buf, source, tag)
+	}
 	st, err := c.rank.Driver.Recv(buf, source, tag, c.Handle)
 	if err != nil {
-		return c.recvFailed(call.Recv, source, tag, err)
+		return c.recvFailed(op, source, tag, err)
 	}
-	c.countReceived(st.Source, 1)
-	return statusOf(st), nil
+	return c.received(op, buf, st)
+}
+
+// received counts a message that a blocking receive has got, and brings its bytes if it is a
+// header.
+func (c *Channel) received(op call.Op, buf []byte, d driver.Status) (Status, error) {
+	c.countReceived(d.Source, 1)
+	st := statusOf(d)
+	if st.Bytes == stage.HeaderBytes {
+		if h, ok := stage.Parse(buf[:st.Bytes]); ok {
+			err := c.unfold(op, &st, &h, &sink{buf: buf})
+			return st, err
+		}
+	}
+	return st, nil
 }
 
 // recvFailed keeps the count right when a failed receive consumed a message.
@@ -138,12 +160,14 @@ func (c *Channel) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int)
 	if c.box.len() != 0 && c.peekMailbox(source, rtag) != nil {
 		return c.sendThenTake(a, s, dest, stag, r, source, rtag)
 	}
+	if len(r) < slotSize {
+		return c.sendrecvShort(s, dest, stag, r, source, rtag)
+	}
 	st, err := c.rank.Driver.Sendrecv(s, dest, stag, r, source, rtag, c.Handle)
 	if err != nil {
 		return c.recvFailed(call.Sendrecv, source, rtag, err)
 	}
-	c.countReceived(st.Source, 1)
-	return statusOf(st), nil
+	return c.received(call.Sendrecv, r, st)
 }
 
 // sendThenTake is Sendrecv of a message that is in the mailbox, where it stays if the send
@@ -160,12 +184,7 @@ func (c *Channel) sendThenTake(a *Activity, s []byte, dest, stag int, r []byte, 
 		return c.deliver(call.Sendrecv, m, r)
 	}
 	a.only(0, source, rtag) // with ThreadMultiple: another goroutine has received it
-	st, err := c.rank.Driver.Recv(r, source, rtag, c.Handle)
-	if err != nil {
-		return c.recvFailed(call.Sendrecv, source, rtag, err)
-	}
-	c.countReceived(st.Source, 1)
-	return statusOf(st), nil
+	return c.recvInto(call.Sendrecv, r, source, rtag)
 }
 
 // boxedFor takes a drained message, if there is one.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // SendInit prepares a send in mode m that Start may start again and again.
@@ -23,6 +24,29 @@ func (c *Channel) RecvInit(buf []byte, source, tag int) (*Request, error) {
 	}
 	return &Request{work: &work{buf: buf, sites: NoteSite()}, c: c, kind: recvRequest, persistent: true, op: call.Irecv,
 		peer: source, tag: tag}, nil
+}
+
+// SendInitDevice is SendInit with device memory. MPI knows nothing of it until it is started.
+func (c *Channel) SendInitDevice(op call.Op, m driver.Mode, mem stage.Memory, dest, tag int) (*Request, error) {
+	r, err := c.SendInit(op, m, nil, dest, tag)
+	return r.onDevice(mem, err)
+}
+
+// RecvInitDevice is RecvInit with device memory.
+func (c *Channel) RecvInitDevice(mem stage.Memory, source, tag int) (*Request, error) {
+	r, err := c.RecvInit(nil, source, tag)
+	return r.onDevice(mem, err)
+}
+
+func (r *Request) onDevice(mem stage.Memory, err error) (*Request, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := mem.Check(); err != nil {
+		return nil, r.c.deviceError(r.op, r.peer, r.tag, err)
+	}
+	r.mem = mem
+	return r, nil
 }
 
 // Start starts prepared requests, in order and in one call of MPI: the cheapest way
@@ -72,9 +96,12 @@ func startSome(rs []*Request) (int, error) {
 	defer s.giveBatch(b)
 	k := 0
 	for i, r := range rs {
-		if k == batch || i > 0 && r.startable() != nil {
+		if k == batch || i > 0 && (r.startable() != nil || r.mem != nil) {
 			rs = rs[:i]
 			break
+		}
+		if r.mem != nil { // alone: MPI gets other memory each time
+			return 1, r.start()
 		}
 		inMPI, err := r.prepareStart()
 		if err != nil {
@@ -141,6 +168,7 @@ func (r *Request) Free() error {
 	}
 	defer a.Leave()
 	r.unlist()
+	r.unload()
 	r.state = released
 	h := r.h
 	r.h, r.buf = 0, nil

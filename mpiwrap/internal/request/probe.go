@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // Probe waits until a message from source with tag has arrived and describes it,
@@ -23,14 +24,14 @@ func (c *Channel) Probe(source, tag int) (Status, error) {
 	}
 	if c.box.len() != 0 {
 		if m := c.peekMailbox(source, tag); m != nil {
-			return m.status(), nil
+			return c.seen(m)
 		}
 	}
 	st, err := c.rank.Driver.Probe(source, tag, c.Handle)
 	if err != nil {
 		return Status{}, c.Wrap("Probe", source, tag, err)
 	}
-	return statusOf(st), nil
+	return c.inside(source, tag, statusOf(st))
 }
 
 // Iprobe reports whether a message from source with tag has arrived.
@@ -48,7 +49,8 @@ func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
 	}
 	if c.box.len() != 0 {
 		if m := c.peekMailbox(source, tag); m != nil {
-			return m.status(), true, nil
+			st, err := c.seen(m)
+			return st, err == nil, err
 		}
 	}
 	st, ok, err := c.rank.Driver.Iprobe(source, tag, c.Handle)
@@ -59,7 +61,36 @@ func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
 		a.polled(c, source, tag)
 		return Status{}, false, nil
 	}
-	return statusOf(st), true, nil
+	out, err := c.inside(source, tag, statusOf(st))
+	return out, err == nil, err
+}
+
+// inside looks for the length of a message that a probe shows if it may be a header: it takes
+// all that has arrived on c into the mailbox, in order.
+func (c *Channel) inside(source, tag int, st Status) (Status, error) {
+	if st.Bytes != stage.HeaderBytes || c.Private {
+		return st, nil
+	}
+	if _, err := c.Fetch(func(yield func(*Channel) bool) { yield(c) }); err != nil {
+		return Status{}, err
+	}
+	m := c.peekMailbox(source, tag)
+	if m == nil { // with ThreadMultiple: another goroutine has received it
+		return st, nil
+	}
+	return c.seen(m)
+}
+
+// seen is the status of a drained message; one that may be a header has to be there first.
+func (c *Channel) seen(m *mailboxMessage) (Status, error) {
+	if m.h == 0 || len(m.data) != stage.HeaderBytes {
+		return m.status(), nil
+	}
+	c.arrive(m)
+	if m.err != nil {
+		return Status{}, c.Wrap("Probe", m.source, m.tag, m.err)
+	}
+	return m.status(), nil
 }
 
 // Message is a message matched by Mprobe or Improbe: no other receive can get
@@ -95,7 +126,7 @@ func (c *Channel) Mprobe(source, tag int) (*Message, error) {
 	if err != nil {
 		return nil, c.Wrap("Mprobe", source, tag, err)
 	}
-	return c.match(h, st, source, tag), nil
+	return c.match(h, st, source, tag)
 }
 
 // Improbe matches a message from source with tag, if there is one; otherwise it
@@ -120,7 +151,7 @@ func (c *Channel) Improbe(source, tag int) (*Message, error) {
 		a.polled(c, source, tag)
 		return nil, nil
 	}
-	return c.match(h, st, source, tag), nil
+	return c.match(h, st, source, tag)
 }
 
 // matchBoxed matches a drained message, or the empty one of ProcNull.
@@ -129,13 +160,24 @@ func (c *Channel) matchBoxed(source, tag int) *Message {
 		return &Message{c: c, st: emptyStatus}
 	}
 	if m := c.boxedFor(source, tag); m != nil {
+		_, _ = c.seen(m) // Recv says what has failed
 		return c.remember(&Message{c: c, box: m, st: m.status(), source: source, tag: tag})
 	}
 	return nil
 }
 
-func (c *Channel) match(h driver.Handle, st driver.Status, source, tag int) *Message {
-	return c.remember(&Message{c: c, h: h, st: statusOf(st), source: source, tag: tag})
+func (c *Channel) match(h driver.Handle, st driver.Status, source, tag int) (*Message, error) {
+	m := &Message{c: c, h: h, st: statusOf(st), source: source, tag: tag}
+	if st.Bytes == stage.HeaderBytes && !c.Private { // it may stand for a longer one
+		box := &mailboxMessage{source: m.st.Source, tag: m.st.Tag, data: make([]byte, st.Bytes)}
+		_, err := c.rank.Driver.Mrecv(box.data, h)
+		if lost(err) {
+			return nil, c.Wrap("Mprobe", source, tag, err)
+		}
+		c.transferred(box, err)
+		m.h, m.box, m.st = 0, box, box.status()
+	}
+	return c.remember(m), nil
 }
 
 // remember puts a matched message on the list of those a checkpoint

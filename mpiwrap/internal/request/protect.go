@@ -84,11 +84,11 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 		return nil, r.c.Fail("Protect", r.errPeer(), r.errTag(), ErrUnsupported,
 			"only requests of NewRequest, SendInit and RecvInit can be protected")
 	}
-	if r.state == active && (r.kind == sendRequest || r.box != nil) {
+	if r.state == active && (r.kind == sendRequest || r.box != nil || r.coming != nil) {
 		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrDrainIncomplete, "the request is in progress; drain first")
 	}
 	rec := requestRecord{Version: 1, State: r.state, Kind: r.kind, Comm: r.c.Name, Peer: r.peer, Tag: r.tag,
-		Bytes: len(r.buf), Order: r.order, Status: r.st}
+		Bytes: r.size(), Order: r.order, Status: r.st}
 	if r.err != nil {
 		rec.Failure, rec.Truncated = r.err.Error(), errors.Is(r.err, ErrTruncate)
 	}
@@ -153,9 +153,9 @@ func (r *Request) accepts(rec *requestRecord) error {
 		return fmt.Errorf("the request belonged to %s, this one to %s", rec.Comm, r.c.Name)
 	case rec.State == released && rec.Version >= 2:
 		return nil
-	case rec.Bytes != len(r.buf):
+	case rec.Bytes != r.size():
 		return fmt.Errorf("the request's buffer had %d bytes, this one has %d; make the request with a buffer of the "+
-			"same length", rec.Bytes, len(r.buf))
+			"same length", rec.Bytes, r.size())
 	case r.persistent && (rec.Kind != r.kind || rec.Peer != r.peer || rec.Tag != r.tag):
 		return fmt.Errorf("the request was for peer %d tag %d, this one is for peer %d tag %d", rec.Peer, rec.Tag,
 			r.peer, r.tag)

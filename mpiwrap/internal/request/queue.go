@@ -26,7 +26,7 @@ func (r *Request) enqueue() {
 	if q.n == queueSize {
 		r.c.rank.postQueued()
 	}
-	q.args[q.n] = driver.Receive{Slot: r.slot - 1, Bytes: int32(len(r.buf)), Source: int32(r.peer), Tag: int32(r.tag),
+	q.args[q.n] = driver.Receive{Slot: r.slot - 1, Bytes: slotSize, Source: int32(r.peer), Tag: int32(r.tag),
 		Comm: r.c.Handle}
 	q.who[q.n] = r
 	q.n++
@@ -47,7 +47,7 @@ func (s *Rank) postQueued() {
 		}
 		r.deactivate()
 		r.err = r.c.Wrap(r.op.String(), r.peer, r.tag, err)
-		r.conclude()
+		r.conclude(nil)
 	}
 	q.n = 0
 }

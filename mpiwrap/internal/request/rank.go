@@ -25,6 +25,8 @@ type Rank struct {
 	Observer  func(call.Op) // hears of every call of the program
 	Finalized atomic.Bool   // no call is taken any more
 
+	Stage Staging // for messages of device memory
+
 	Sent     []ordered.Uint64 // messages per world rank, counted when the call starts
 	Received []ordered.Uint64 // counted when the library learns of completion
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // requestKind says what a request is for.
@@ -53,12 +54,23 @@ type work struct {
 	err          error
 	order        uint64
 	slot         int32          // of a small message, 0 is none
+	bounce       []byte         // in place of a slot, where none was left; see aside
 	pin          runtime.Pinner // holds buf in place while MPI has it
 	pinned       bool
 	listed       bool            // in a waitBatch; a list may name a request twice
 	box          *mailboxMessage // received from the mailbox, bytes still coming
 	finish       func() error    // runs when MPI is done: reductions in Go, views
+	always       bool            // finish runs also after an error
 	parts        []*Request      // transfers of a neighbourhood collective
+	mem          stage.Memory    // of the device, for which buf stands while the request is active
+	block        *stage.Block    // what buf lies in then, unless it is a header
+	payload      *payload        // beside the header that buf is
+	coming       *coming         // a large message whose header the receive has got
+	testing      bool            // the program tests: what is under way must not be waited for
+	heeding      bool            // the same, in a call of the program that waits for it next
+	with         *Request        // a receive that the call of this send waits for as well
+	mark         any             // in the device's queue: the receive writes after it; nil is after everything
+	blocking     bool            // the program waits in the call that started it
 	sites        *Site           // where the program made the call; nil when it is not noted
 	saved        uint64          // the drain, as Rank.drains counts, for which MarshalBinary has described the request
 	messageSaved uint64          // the same, for which SaveMailbox has saved its message
@@ -165,10 +177,12 @@ func (c *Channel) newRequest(k requestKind, op call.Op, peer, tag int, buf []byt
 
 // recycle takes back the work of a request that nothing asks about any more.
 func (r *Request) recycle() {
+	r.unload()
 	w, s := r.work, r.c.rank
 	r.work, r.state = nil, released
 	w.buf, w.err, w.finish, w.parts, w.h, w.sites = nil, nil, nil, nil, 0, nil
 	w.saved, w.messageSaved = 0, 0
+	w.mem, w.blocking, w.with, w.bounce, w.always = nil, false, nil, nil, false
 	s.Lock()
 	s.spare = append(s.spare, w)
 	s.Unlock()
@@ -186,9 +200,14 @@ func (r *Request) launch() error {
 // start begins the request: with the mailbox for receives, else in MPI.
 func (r *Request) start() (err error) {
 	c := r.c
-	if r.persistent { // restored and pending
+	if r.persistent && r.mem == nil { // restored and pending
 		_, err := startSome([]*Request{r})
 		return err
+	}
+	if r.mem != nil {
+		if err := r.load(); err != nil {
+			return err
+		}
 	}
 	if r.startHere() {
 		return nil
@@ -197,16 +216,23 @@ func (r *Request) start() (err error) {
 		c.countSent(r.peer, 1)
 	}
 	if err = r.post(); err != nil {
+		r.abandon()
 		r.release()
-		r.fromSlot(0)
+		r.leaveSlot()
 		if r.kind == sendRequest {
 			c.uncountSent(r.peer)
 		}
 		return c.Wrap(r.op.String(), r.peer, r.tag, err)
 	}
+	if r.payload != nil {
+		if err := r.payload.send(); err != nil { // the receiver is told, and so is who waits
+			r.err = c.deviceError(r.op, r.peer, r.tag, err)
+		}
+	}
 	if r.h == 0 && r.kind == sendRequest { // complete already
-		r.fromSlot(0)
+		r.leaveSlot()
 		r.state = complete
+		r.unload()
 		return nil
 	}
 	r.activate()
@@ -311,8 +337,9 @@ func (r *Request) post() (err error) {
 			r.h, err = d.Irecv(buf, r.peer, r.tag, r.c.Handle)
 		default:
 			r.c.rank.postQueued() // receives are posted in order
-			r.hold(r.buf)
-			r.h, err = d.Irecv(r.buf, r.peer, r.tag, r.c.Handle)
+			buf := r.room()
+			r.hold(buf)
+			r.h, err = d.Irecv(buf, r.peer, r.tag, r.c.Handle)
 		}
 	}
 	return err
@@ -323,11 +350,15 @@ func (r *Request) prepare() (err error) {
 	r.c.rank.Lock()
 	r.c.rank.prepared[r] = struct{}{}
 	r.c.rank.Unlock()
-	r.hold(r.buf)
+	buf := r.buf
+	if r.kind == recvRequest {
+		buf = r.room()
+	}
+	r.hold(buf)
 	if r.kind == sendRequest {
 		r.h, err = d.SendInit(r.mode, r.buf, r.peer, r.tag, r.c.Handle)
 	} else {
-		r.h, err = d.RecvInit(r.buf, r.peer, r.tag, r.c.Handle)
+		r.h, err = d.RecvInit(buf, r.peer, r.tag, r.c.Handle)
 	}
 	if err != nil {
 		r.release()

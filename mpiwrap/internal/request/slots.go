@@ -4,14 +4,21 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
-// slotSize is the longest message that goes through a slot.
-const slotSize = 64
+// slotSize is the longest message that goes through a slot: a receive has room for the header
+// of a large message of a device, which also says what is to be done with one that is too long
+// for the program's buffer.
+const slotSize = stage.HeaderBytes
 
-// slots is memory that never moves, dealt out to small non-blocking messages:
-// copying a few bytes costs a tenth of pinning their buffer. Guarded by
-// Rank.own.
+// sendInSlot is the longest message that is sent from a slot.
+const sendInSlot = 64
+
+// slots is memory that never moves, dealt out to small messages: copying a few bytes costs a
+// tenth of pinning their buffer. Guarded by Rank.own.
 type slots struct {
 	mem  []byte
 	free []int32
@@ -25,43 +32,149 @@ func newSlots(mem []byte) slots {
 	return s
 }
 
-// inSlot returns memory in a slot for the request's message, or nil when it is
-// too long or no slot is left.
+// inSlot returns memory in a slot for the request's message, or nil when it is too long or no
+// slot is left. A receive gets all of the slot.
 func (r *Request) inSlot() []byte {
 	n := len(r.buf)
-	if n == 0 || n > slotSize {
+	switch {
+	case r.kind == recvRequest:
+		if n >= slotSize {
+			return nil
+		}
+		n = slotSize
+	case n == 0 || n > sendInSlot:
 		return nil
 	}
-	s := r.c.rank
+	if r.slot = r.c.rank.takeSlot(); r.slot == 0 {
+		return nil
+	}
+	return r.c.rank.small.bytes(r.slot)[:n]
+}
+
+// takeSlot returns the number of a free slot, from 1, or 0.
+func (s *Rank) takeSlot() (slot int32) {
 	s.Lock()
-	k := len(s.small.free)
-	if k > 0 {
-		r.slot = s.small.free[k-1] + 1
+	if k := len(s.small.free); k > 0 {
+		slot = s.small.free[k-1] + 1
 		s.small.free = s.small.free[:k-1]
 	}
 	s.Unlock()
-	if k == 0 {
-		return nil
-	}
-	return s.small.bytes(r.slot)[:n]
+	return slot
 }
 
 func (s *slots) bytes(slot int32) []byte {
 	return s.mem[int(slot-1)*slotSize : int(slot)*slotSize]
 }
 
-// fromSlot copies n received bytes to the program and gives the slot back.
-func (r *Request) fromSlot(n int) {
-	if r.slot == 0 {
-		return
-	}
-	s := r.c.rank
-	copy(r.buf[:min(n, len(r.buf))], s.small.bytes(r.slot))
+func (s *Rank) freeSlotOf(slot int32) {
 	s.Lock()
 	if invariants.Enabled {
-		invariants.Check(!slices.Contains(s.small.free, r.slot-1), "mpiwrap: slot %d is freed twice", r.slot-1)
+		invariants.Check(!slices.Contains(s.small.free, slot-1), "mpiwrap: slot %d is freed twice", slot-1)
 	}
-	s.small.free = append(s.small.free, r.slot-1)
+	s.small.free = append(s.small.free, slot-1)
 	s.Unlock()
-	r.slot = 0
+}
+
+// leaveSlot gives the request's slot back, if it has one.
+func (r *Request) leaveSlot() {
+	if r.slot != 0 {
+		r.c.rank.freeSlotOf(r.slot)
+		r.slot = 0
+	}
+}
+
+// aside is what MPI receives into in place of a buffer that is too short for a header: a slot,
+// or memory of its own when none is left.
+func (r *Request) aside() []byte {
+	if r.slot != 0 {
+		return r.c.rank.small.bytes(r.slot)
+	}
+	return r.bounce
+}
+
+// room is what a receive without a slot receives into: its buffer, or memory aside.
+func (r *Request) room() []byte {
+	if len(r.buf) >= slotSize {
+		return r.buf
+	}
+	if r.bounce == nil {
+		r.bounce = make([]byte, slotSize)
+	}
+	return r.bounce
+}
+
+// fromAside copies what was received aside to the program. It returns the header if that is
+// what it was: its message is longer than the buffer.
+func (r *Request) fromAside() *stage.Header {
+	if r.slot == 0 && r.bounce == nil { // most
+		return nil
+	}
+	b := r.aside()
+	n, room := r.st.Bytes, len(r.buf)
+	copy(r.buf, b[:n])
+	if n <= room {
+		return nil
+	}
+	if h, ok := stage.Parse(b[:n]); ok {
+		return &h
+	}
+	r.st.Bytes = room
+	r.err = r.c.tooLong(r.op, &r.st, n, room)
+	return nil
+}
+
+// short is room for a blocking receive whose buffer is too short for a header: a slot, to be
+// given back, or memory of its own.
+func (s *Rank) short() (room []byte, slot int32) {
+	if slot = s.takeSlot(); slot == 0 {
+		return make([]byte, slotSize), 0
+	}
+	return s.small.bytes(slot), slot
+}
+
+func (c *Channel) recvShort(op call.Op, buf []byte, source, tag int) (Status, error) {
+	room, slot := c.rank.short()
+	d, err := c.rank.Driver.Recv(room, source, tag, c.Handle)
+	return c.receivedShort(op, buf, room, slot, d, source, tag, err)
+}
+
+func (c *Channel) sendrecvShort(s []byte, dest, stag int, buf []byte, source, rtag int) (Status, error) {
+	room, slot := c.rank.short()
+	d, err := c.rank.Driver.Sendrecv(s, dest, stag, room, source, rtag, c.Handle)
+	return c.receivedShort(call.Sendrecv, buf, room, slot, d, source, rtag, err)
+}
+
+// receivedShort counts a message that a blocking receive has got into room, and gives the slot
+// back.
+func (c *Channel) receivedShort(op call.Op, buf, room []byte, slot int32, d driver.Status, source, tag int,
+	err error) (Status, error) {
+	if err != nil {
+		if slot != 0 {
+			c.rank.freeSlotOf(slot)
+		}
+		st, err := c.recvFailed(op, source, tag, err)
+		st.Bytes = min(st.Bytes, len(buf))
+		return st, err
+	}
+	c.countReceived(d.Source, 1)
+	st := statusOf(d)
+	copy(buf, room[:st.Bytes])
+	var h stage.Header
+	large := false
+	if st.Bytes > len(buf) {
+		h, large = stage.Parse(room[:st.Bytes])
+	}
+	if slot != 0 {
+		c.rank.freeSlotOf(slot)
+	}
+	n := st.Bytes
+	switch {
+	case n <= len(buf):
+		return st, nil
+	case large:
+		err = c.unfold(op, &st, &h, &sink{buf: buf})
+		return st, err
+	}
+	st.Bytes = len(buf)
+	return st, c.tooLong(op, &st, n, len(buf))
 }

@@ -3,6 +3,7 @@ package request
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
@@ -80,7 +81,12 @@ func (r *Mail) held(s *Rank) ([]heldMessage, error) {
 		rec.Came = q.state == complete
 		r.Receives = append(r.Receives, *rec)
 		if rec.Came {
-			out = append(out, heldMessage{q.order, q.c, q.peer, q.tag, q.message(len(r.Receives))})
+			b, err := q.message(len(r.Receives))
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			out = append(out, heldMessage{q.order, q.c, q.peer, q.tag, b})
 			q.messageSaved = s.drains
 		}
 	}
@@ -102,6 +108,21 @@ func (r *Mail) held(s *Rank) ([]heldMessage, error) {
 	return out, errors.Join(errs...)
 }
 
+// Quiet says whether Save would find no message and no receive, and nothing that it refuses. Requests that are
+// protected count as the others do.
+func (s *Rank) Quiet(channels iter.Seq[*Channel]) bool {
+	if n, _, _ := MailboxSize(channels); n > 0 {
+		return false
+	}
+	for q := s.pending.first; q != nil; q = q.next {
+		if !q.c.Private && q.kind != sendRequest && !(q.state == complete && q.st.Cancelled) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.probed, func(m *Message) bool { return m.box != nil }) &&
+		!slices.ContainsFunc(s.unposted, func(o *unpostedReceive) bool { return !o.taken && !o.Came })
+}
+
 // isSaved says whether MarshalBinary has described the request for this cut.
 func (r *Request) isSaved() bool { return r.saved != 0 && r.saved == r.c.rank.drains }
 
@@ -116,19 +137,20 @@ func (s *Rank) protectedReceives() (out []*Request) {
 }
 
 // message is what a complete receive has got.
-func (r *Request) message(number int) BoxRecord {
-	b := BoxRecord{Comm: r.c.Name, Source: r.peer, Tag: r.tag, Receive: number,
-		Data: r.buf[:min(r.st.Bytes, len(r.buf))]}
+func (r *Request) message(number int) (b BoxRecord, err error) {
+	b = BoxRecord{Comm: r.c.Name, Source: r.peer, Tag: r.tag, Receive: number}
 	if b.Source == AnySource {
 		b.Source = r.st.Source
 	}
 	if b.Tag == AnyTag {
 		b.Tag = r.st.Tag
 	}
+	n := r.st.Bytes
 	if r.err != nil {
-		b.Cut, b.Data = true, r.buf
+		b.Cut, n = true, r.size()
 	}
-	return b
+	b.Data, err = r.got(n)
+	return b, err
 }
 
 // refuse says why a request that is under way and not protected cannot cross a
@@ -278,6 +300,11 @@ func (s *Rank) MeetPosted() {
 
 func (r *Request) meet() {
 	c := r.c
+	if r.coming != nil {
+		if _, err := r.awaited(true); err != nil || r.err != nil {
+			return
+		}
+	}
 	if c.box.find(r.peer, r.tag) < 0 {
 		return
 	}
@@ -292,8 +319,20 @@ func (r *Request) meet() {
 		return
 	}
 	if !r.st.Cancelled {
-		c.box.add(&mailboxMessage{source: r.st.Source, tag: r.st.Tag, data: slices.Clone(r.buf[:r.st.Bytes])})
+		data, err := r.got(r.st.Bytes)
+		if err != nil {
+			r.err = err
+			return
+		}
+		c.box.add(&mailboxMessage{source: r.st.Source, tag: r.st.Tag, data: slices.Clone(data)})
 	}
 	r.unlist()
+	if r.mem != nil {
+		if r.err = r.load(); r.err != nil {
+			r.list()
+			r.state = complete
+			return
+		}
+	}
 	r.fromBox(c.takeFromMailbox(r.peer, r.tag))
 }

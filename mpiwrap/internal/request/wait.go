@@ -160,6 +160,12 @@ func driveAll(rs []*Request) error {
 			r.joinParts()
 			continue
 		}
+		if r.coming != nil {
+			if _, err := r.awaited(true); err != nil {
+				return err
+			}
+			continue
+		}
 		b.hs[n], b.who[n], r.listed = r.handle(), r, true
 		if n++; n == batch {
 			if err := b.drive(n); err != nil {
@@ -194,7 +200,7 @@ func (b *waitBatch) drive(n int) error {
 			t.add(r.c, st.Source)
 			r.deactivate()
 			r.st = statusOf(*st)
-			r.conclude()
+			r.conclude(r.fromAside())
 		} else {
 			r.completed(*st, nil)
 		}
@@ -247,7 +253,7 @@ func waitAny(rs []*Request) (int, Status, error) {
 		st, err := rs[i].consume()
 		return i, st, err
 	}
-	if slices.ContainsFunc(rs, func(r *Request) bool { return r.live() && r.parts != nil }) {
+	if slices.ContainsFunc(rs, func(r *Request) bool { return r.live() && (r.parts != nil || r.coming != nil) }) {
 		return pollAny(rs)
 	}
 	s := rs[slices.IndexFunc(rs, (*Request).live)].c.rank

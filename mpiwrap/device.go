@@ -1,0 +1,117 @@
+package mpiwrap
+
+import (
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// DeviceRange is a range of device memory that messages are read from and written to, with the
+// queue that orders them: *gpustate.Range is one, and HostRange makes one of a slice. Those who
+// implement it promise what its methods say; all may be called by several goroutines at once.
+type DeviceRange interface {
+	// Bytes is the length of the range.
+	Bytes() int
+	// Check says why the range cannot be used: the buffer is released, the device closed.
+	Check() error
+	// Device is the same value for all ranges of a device, and no other's.
+	Device() any
+	// Kind is the interface of the device: "cuda", "opencl", "host".
+	Kind() string
+	// Read copies the beginning of the range to dst, after everything that is enqueued, and
+	// returns when that is done.
+	Read(dst []byte) error
+	// ReadPieces begins to copy the range, from byte off on, to pieces that follow each other,
+	// after everything that is enqueued and before what is enqueued later. Each wait returns
+	// when its piece has been copied, with the reason if it has not. After an error nothing is
+	// under way.
+	ReadPieces(off int, dst [][]byte) (waits []func() error, err error)
+	// Write copies src to the beginning of the range, after everything that is enqueued, and
+	// returns when that is done.
+	Write(src []byte) error
+	// Mark is a moment in the queue: after what is enqueued now.
+	Mark() (mark any, err error)
+	// WritePiece begins to copy src to the range from byte off on, after mark, or, when that is
+	// nil, after everything that is enqueued. wait returns when that is done.
+	WritePiece(mark any, off int, src []byte) (wait func() error, err error)
+	// Whole runs do while captures and moves of the device wait.
+	Whole(do func() error) error
+	// Lend runs do with the memory's address, for an MPI library that knows the device's memory,
+	// after mark, or, when that is nil, after everything that is enqueued. As with Whole, captures
+	// and moves of the device wait; do calls neither. The error matches errors.ErrUnsupported where
+	// the memory has no address in this process.
+	Lend(mark any, do func(pointer uintptr) error) error
+	// Pin page-locks host memory for transfers with the device.
+	Pin(b []byte) (unpin func() error, err error)
+}
+
+// DevicePair is a DeviceRange that SendrecvDevice can hand to MPI together with the one that it receives
+// into, of the same device.
+type DevicePair interface {
+	DeviceRange
+	// LendWith is Lend of this range, after mark, and of other, after another mark, at once.
+	LendWith(mark, other, after any, do func(pointer, other uintptr) error) error
+}
+
+// The calls below are those without Device in their names, for device memory. A message is the
+// same whether it comes from a device or from the host, and may go to either.
+//
+// A send reads what the queue of its range was given before the call, and has issued all reads
+// when it returns: commands that are enqueued later may overwrite the memory. It copies to host
+// memory first, so it is complete without the receiver, but for the synchronous ones; SendDevice,
+// SsendDevice and SendrecvDevice hand MPI the device memory itself where that is possible and the receiver is
+// there, see Options.GPUAware. A receive
+// that is complete is seen by whatever is enqueued afterwards, on any queue; until then the
+// memory belongs to the library, and captures and moves of the device see all of a message or
+// nothing. A Test returns also while a large message is still coming.
+//
+// A buffer that is released, or a device that is closed, while a receive is pending makes its
+// Wait fail with that error; the message is lost. What a send has issued is still read.
+
+// SendDevice sends the range to rank dest; see Send.
+func SendDevice(c *Comm, src DeviceRange, dest, tag int) error {
+	return c.channel().SendDevice(call.Isend, driver.Standard, src, dest, tag)
+}
+
+// SsendDevice is SendDevice that returns when the matching receive has begun.
+func SsendDevice(c *Comm, src DeviceRange, dest, tag int) error {
+	return c.channel().SendDevice(call.Issend, driver.Synchronous, src, dest, tag)
+}
+
+// RecvDevice receives one message into the range; see Recv. A shorter one fills its beginning.
+func RecvDevice(c *Comm, dest DeviceRange, source, tag int) (Status, error) {
+	st, err := c.channel().RecvDevice(dest, source, tag)
+	return Status(st), err
+}
+
+// SendrecvDevice sends src to rank to and receives into dest from rank from, both at once. The
+// ranges must not overlap.
+func SendrecvDevice(c *Comm, src DeviceRange, to, stag int, dest DeviceRange, from, rtag int) (Status, error) {
+	st, err := c.channel().SendrecvDevice(src, to, stag, dest, from, rtag)
+	return Status(st), err
+}
+
+// IsendDevice starts sending the range to rank dest. The call waits until the device has done
+// what was enqueued before it if the message is short (below 64 KiB); otherwise it does not.
+func IsendDevice(c *Comm, src DeviceRange, dest, tag int) (*Request, error) {
+	r, err := c.channel().IsendDevice(call.Isend, driver.Standard, src, dest, tag)
+	return (*Request)(r), err
+}
+
+// IssendDevice starts a synchronous send of the range; see Issend.
+func IssendDevice(c *Comm, src DeviceRange, dest, tag int) (*Request, error) {
+	r, err := c.channel().IsendDevice(call.Issend, driver.Synchronous, src, dest, tag)
+	return (*Request)(r), err
+}
+
+// IrecvDevice starts receiving one message into the range, after everything that its queue has
+// been given; see Irecv. What is enqueued between the call and Wait does not touch the range.
+func IrecvDevice(c *Comm, dest DeviceRange, source, tag int) (*Request, error) {
+	r, err := c.channel().IrecvDevice(dest, source, tag)
+	return (*Request)(r), err
+}
+
+// NewDeviceRequest is NewRequest with device memory: protected, and with its buffer part of a
+// protected device, a pending receive is pending again after a restart.
+func NewDeviceRequest(c *Comm, r DeviceRange) *Request {
+	return (*Request)(c.channel().NewDeviceRequest(r))
+}

@@ -1,0 +1,281 @@
+package mpiwrap
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
+)
+
+// Collectives of device memory. All ranks of a communicator call the form with Device in its
+// name; one whose memory is the host's gives a HostRange. Each rank reads its input after what
+// its queue was given, and what it receives is seen by whatever is enqueued after the call. An
+// error of one rank's device is returned there, when the collective has ended everywhere.
+
+// BcastDevice copies root's range to every rank's. All have the same length.
+func BcastDevice(c *Comm, r DeviceRange, root int) error {
+	if err := c.checkRoot(call.Bcast, root); err != nil {
+		return err
+	}
+	in, out := r, r
+	if c.rank == root {
+		out = nil
+	} else {
+		in = nil
+	}
+	return c.inPieces(call.Bcast, out, in, r.Bytes(), func(b []byte) error {
+		return c.run(&driver.Coll{Kind: driver.Bcast, Type: driver.Uint8, Count: len(b), Root: root, Recv: b})
+	})
+}
+
+// AllreduceDevice combines the src of all ranks, vectors of T, element by element into every
+// rank's dest, which may be src. Long vectors are combined in parts of 4 MiB: results of
+// floating point may differ in the last bits from those of Allreduce, but not from run to run.
+func AllreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) error {
+	if err := checkAllreduce[T](c, dest, src); err != nil {
+		return err
+	}
+	return c.inPieces(call.Allreduce, dest, src, src.Bytes(), func(b []byte) error {
+		v := elements[T](b)
+		return Allreduce(c, v, v, op)
+	})
+}
+
+func checkAllreduce[T Scalar](c *Comm, dest, src DeviceRange) error {
+	if err := c.channel().Usable(call.Allreduce.String()); err != nil {
+		return err
+	}
+	if size := sizeOf[T](); dest.Bytes() != src.Bytes() || src.Bytes()%size != 0 {
+		return c.badLength(call.Allreduce, "dest has %d bytes, src %d, an element %d", dest.Bytes(), src.Bytes(), size)
+	}
+	return nil
+}
+
+// inPieces brings n bytes piece by piece from src, if there is one, through do to dest, if there
+// is one: the next piece is read and the last one written meanwhile. do is called on all ranks
+// as often, whatever fails.
+func (c *Comm) inPieces(op call.Op, dest, src DeviceRange, n int, do func(b []byte) error) error {
+	var failed error
+	fail := func(err error) {
+		if failed == nil && err != nil {
+			failed = c.ch.Wrap(op.String(), NoPeer, NoTag, err)
+		}
+	}
+	some := dest
+	if some == nil {
+		some = src
+	}
+	var room [3]*stage.Block
+	for i := range min(len(room), (n+stage.VectorBytes-1)/stage.VectorBytes) {
+		b, err := c.st.Stage.Take(some, min(n, stage.VectorBytes))
+		if err != nil {
+			return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
+		}
+		defer b.Free()
+		room[i] = b
+	}
+	move := func() error {
+		p := pieces{dest: dest, src: src, n: n, room: room[:], fail: fail}
+		return p.run(do)
+	}
+	if dest == nil || n == 0 {
+		return errors.Join(move(), failed)
+	}
+	begun := false
+	err := dest.Whole(func() error { begun = true; return move() })
+	if !begun { // the others wait for this rank
+		fail(err)
+		dest, err = nil, nil
+		err = move()
+	}
+	return errors.Join(err, failed)
+}
+
+// pieces is one inPieces at work.
+type pieces struct {
+	dest, src DeviceRange
+	n         int
+	room      []*stage.Block
+	fail      func(error)
+
+	mark   any
+	writes [3]func() error // from the block of that number
+	reads  [3]func() error
+}
+
+func (p *pieces) at(i int) []byte {
+	return p.room[i%len(p.room)].Bytes[:min(stage.VectorBytes, p.n-i*stage.VectorBytes)]
+}
+
+func end(wait *func() error) (err error) {
+	if *wait != nil {
+		err = (*wait)()
+	}
+	*wait = nil
+	return err
+}
+
+// read begins to read piece i, when its block is free.
+func (p *pieces) read(i int) {
+	k := i % len(p.room)
+	p.fail(end(&p.writes[k]))
+	if p.src == nil || i*stage.VectorBytes >= p.n {
+		return
+	}
+	waits, err := p.src.ReadPieces(i*stage.VectorBytes, [][]byte{p.at(i)})
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.reads[k] = waits[0]
+}
+
+func (p *pieces) run(do func(b []byte) error) error {
+	if p.dest != nil {
+		var err error
+		p.mark, err = p.dest.Mark()
+		p.fail(err)
+	}
+	p.read(0)
+	for i := 0; i*stage.VectorBytes < p.n; i++ {
+		k := i % len(p.room)
+		p.fail(end(&p.reads[k]))
+		p.read(i + 1)
+		b := p.at(i)
+		if err := do(b); err != nil {
+			p.endAll()
+			return err
+		}
+		if p.dest == nil {
+			continue
+		}
+		wait, err := p.dest.WritePiece(p.mark, i*stage.VectorBytes, b)
+		p.fail(err)
+		p.writes[k] = wait
+	}
+	p.endAll()
+	return nil
+}
+
+func (p *pieces) endAll() {
+	for k := range p.room {
+		p.fail(end(&p.reads[k]))
+		p.fail(end(&p.writes[k]))
+	}
+}
+
+func checkAlltoall(c *Comm, dest, src DeviceRange) error {
+	if err := c.channel().Usable(call.Alltoall.String()); err != nil {
+		return err
+	}
+	if dest.Bytes() != src.Bytes() || src.Bytes()%c.size != 0 {
+		return c.badLength(call.Alltoall, "dest has %d bytes, src %d: not the equal parts of %d ranks", dest.Bytes(),
+			src.Bytes(), c.size)
+	}
+	return nil
+}
+
+// AlltoallDevice sends the i-th of equal parts of src to rank i and stores what came from rank j
+// in the j-th of equal parts of dest.
+func AlltoallDevice(c *Comm, dest, src DeviceRange) error {
+	if err := checkAlltoall(c, dest, src); err != nil {
+		return err
+	}
+	return c.staged(call.Alltoall, dest, src, func(d, s []byte) error { return Alltoall(c, d, s) })
+}
+
+// AlltoallvDevice is AlltoallDevice with counts and displacements in elements; see Alltoallv. What
+// lies between the parts of dest stays as it is.
+func AlltoallvDevice[T Scalar](c *Comm, dest DeviceRange, rcounts, rdispls []int, src DeviceRange, scounts,
+	sdispls []int) error {
+	return c.updated(call.Alltoallv, dest, src, func(d, s []byte) error {
+		return Alltoallv(c, elements[T](d), rcounts, rdispls, elements[T](s), scounts, sdispls)
+	})
+}
+
+// elements are those that lie whole in b, which begins at a boundary of any.
+func elements[T Scalar](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
+}
+
+// AllgatherDevice collects the src of all ranks in rank order in every rank's dest.
+func AllgatherDevice(c *Comm, dest, src DeviceRange) error {
+	return c.staged(call.Allgather, dest, src, func(d, s []byte) error { return Allgather(c, d, s) })
+}
+
+// NeighborAllgatherDevice sends all of src to every destination and stores what came from source
+// i in the i-th of equal parts of dest, each as long as src. The part of a source that is
+// ProcNull stays as it is.
+func NeighborAllgatherDevice(n *Neighborhood, dest, src DeviceRange) error {
+	return n.c.updated(call.Neighbor, dest, src, func(d, s []byte) error { return NeighborAllgather(n, d, s) })
+}
+
+// NeighborAlltoallDevice sends the i-th of equal parts of src to destination i and stores what
+// came from source j in the j-th of equal parts of dest.
+func NeighborAlltoallDevice(n *Neighborhood, dest, src DeviceRange) error {
+	return n.c.updated(call.Neighbor, dest, src, func(d, s []byte) error { return NeighborAlltoall(n, d, s) })
+}
+
+// NeighborAlltoallvDevice is NeighborAlltoallDevice with counts and displacements in bytes.
+func NeighborAlltoallvDevice(n *Neighborhood, dest DeviceRange, rcounts, rdispls []int, src DeviceRange, scounts,
+	sdispls []int) error {
+	return n.c.updated(call.Neighbor, dest, src, func(d, s []byte) error {
+		return NeighborAlltoallv(n, d, rcounts, rdispls, s, scounts, sdispls)
+	})
+}
+
+// staged reads all of src, calls do, and writes all of dest.
+func (c *Comm) staged(op call.Op, dest, src DeviceRange, do func(d, s []byte) error) error {
+	return c.throughHost(op, dest, src, false, do)
+}
+
+// updated is staged for a do that leaves parts of dest as they are.
+func (c *Comm) updated(op call.Op, dest, src DeviceRange, do func(d, s []byte) error) error {
+	return c.throughHost(op, dest, src, true, do)
+}
+
+func (c *Comm) throughHost(op call.Op, dest, src DeviceRange, keep bool, do func(d, s []byte) error) error {
+	if err := c.channel().Usable(op.String()); err != nil {
+		return err
+	}
+	in, err := c.st.Stage.Take(src, src.Bytes())
+	if err != nil {
+		return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
+	}
+	defer in.Free()
+	out, err := c.st.Stage.Take(dest, dest.Bytes())
+	if err != nil {
+		return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
+	}
+	defer out.Free()
+	failed := errors.Join(dest.Check(), src.Read(in.Bytes))
+	if keep {
+		failed = errors.Join(failed, dest.Read(out.Bytes))
+	}
+	if err := do(out.Bytes, in.Bytes); err != nil { // also after a failure: the others wait
+		return err
+	}
+	if failed == nil && len(out.Bytes) > 0 {
+		failed = dest.Whole(func() error { return dest.Write(out.Bytes) })
+	}
+	return c.deviceFailed(op, failed)
+}
+
+// deviceFailed is the error of a collective on the rank whose device failed, or nil.
+func (c *Comm) deviceFailed(op call.Op, failed error) error {
+	if failed == nil {
+		return nil
+	}
+	return c.ch.Wrap(op.String(), NoPeer, NoTag, fmt.Errorf("device memory: %w", failed))
+}
+
+// takeFor gives host memory for all of r, which may be nil.
+func (c *Comm) takeFor(r DeviceRange) (*stage.Block, error) {
+	if r == nil {
+		return &stage.Block{}, nil
+	}
+	return c.st.Stage.Take(r, r.Bytes())
+}

@@ -1,0 +1,100 @@
+package stage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// HeaderBytes is the length of a header: of every message that has another length nobody
+// needs to look at the bytes.
+const HeaderBytes = 128
+
+// Route is how the bytes of a message travel beside its header.
+type Route uint32
+
+// The routes.
+const (
+	OverMPI   Route = 1 // in pieces, as messages that only the library sees
+	ByMapping Route = 2 // in the sender's slab, which the receiver has mapped
+	// Offered is OverMPI, and OfferedHere either of the two, as the first slot's state says: the
+	// sender stands in its call and waits a moment for the receiver's word, to send from the device.
+	Offered     Route = 3
+	OfferedHere Route = 4
+)
+
+// Offers says whether the sender waits for a word.
+func (r Route) Offers() bool { return r == Offered || r == OfferedHere }
+
+// Header takes the place of a large message among those of its communicator, so that it is
+// matched, probed and counted like any other. The receiver's library replaces it by the bytes.
+type Header struct {
+	Route  Route
+	Source int    // world rank of the sender
+	Dest   int    // world rank of the receiver
+	Bytes  int64  // of the message
+	Unit   int    // of one piece, but for the last
+	Tag    int    // of the pieces, OverMPI
+	Slab   ID     // the sender's; where it lies, also OverMPI, so that the receiver can map it
+	Slot   int    // of the first piece, ByMapping and OfferedHere
+	Seq    uint64 // of the sender's large messages
+}
+
+// ID says which slab it is, and where another process of the node finds it.
+type ID struct {
+	Nonce [16]byte
+	PID   int
+	FD    int
+	Slots int
+}
+
+var magic = [32]byte{0x9e, 0x1b, 0x5f, 0xc4, 0x27, 0xa8, 0x03, 0x71, 0xd6, 0xef, 0x4d, 0x88, 0x12, 0x6a, 0xb9, 0x35,
+	0xfa, 0x60, 0xc7, 0x2c, 0x93, 0x0e, 0x58, 0xb1, 0x7d, 0xe2, 0x49, 0xa4, 0x1f, 0x86, 0xdb, 0x3e}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Encode writes the header.
+func (h *Header) Encode() []byte {
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, HeaderBytes), magic[:]...)
+	b = le.AppendUint32(b, uint32(h.Route))
+	b = le.AppendUint32(b, uint32(h.Source))
+	b = le.AppendUint32(b, uint32(h.Dest))
+	b = le.AppendUint64(b, uint64(h.Bytes))
+	b = le.AppendUint32(b, uint32(h.Unit))
+	b = le.AppendUint32(b, uint32(h.Tag))
+	b = append(b, h.Slab.Nonce[:]...)
+	b = le.AppendUint32(b, uint32(h.Slab.PID))
+	b = le.AppendUint32(b, uint32(h.Slab.FD))
+	b = le.AppendUint32(b, uint32(h.Slab.Slots))
+	b = le.AppendUint32(b, uint32(h.Slot))
+	b = le.AppendUint64(b, h.Seq)
+	b = b[:HeaderBytes-4]
+	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// Parse says whether a message is a header, and which. A message of a program is none: it
+// would have to begin with 32 bytes that only headers begin with, and fit its checksum.
+func Parse(b []byte) (h Header, ok bool) {
+	if len(b) != HeaderBytes || !bytes.Equal(b[:32], magic[:]) {
+		return h, false
+	}
+	le := binary.LittleEndian
+	if crc32.Checksum(b[:HeaderBytes-4], castagnoli) != le.Uint32(b[HeaderBytes-4:]) {
+		return h, false
+	}
+	u := func(at int) int { return int(le.Uint32(b[at:])) }
+	h = Header{Route: Route(u(32)), Source: u(36), Dest: u(40), Bytes: int64(le.Uint64(b[44:])), Unit: u(52),
+		Tag: u(56), Slab: ID{PID: u(76), FD: u(80), Slots: u(84)}, Slot: u(88), Seq: le.Uint64(b[92:])}
+	copy(h.Slab.Nonce[:], b[60:76])
+	return h, h.Bytes >= 0 && h.Unit > 0
+}
+
+// Pieces is how many pieces the message has.
+func (h *Header) Pieces() int { return int((h.Bytes + int64(h.Unit) - 1) / int64(h.Unit)) }
+
+// Piece is where piece i lies in the message.
+func (h *Header) Piece(i int) (off, n int) {
+	off = i * h.Unit
+	return off, int(min(int64(h.Unit), h.Bytes-int64(off)))
+}

@@ -1,0 +1,215 @@
+package stage
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A slab is memory of one rank, the sender, that other ranks of the node map. It begins with a
+// page of who has mapped it and pages of the states of its slots; the slots follow.
+//
+// Only the sender takes slots. A slot of a message goes from free to filling, to ready when
+// the device has filled it, or to spoilt when it could not, or to elsewhere when the message is sent
+// from the device's memory; the receiver makes it free again.
+// So the states are all that the two sides tell each other, and a message that lies in a slab
+// needs nothing more of the sender: it may compute, or end.
+const (
+	maxMappers = 1024
+	stateAt    = 4096 + 4*maxMappers
+)
+
+// Sizes that tests make smaller, alike for all ranks.
+var (
+	// SlotBytes is the size of a slot.
+	SlotBytes = 256 << 10
+	// LargeBytes is the shortest message that goes beside a header.
+	LargeBytes = 64 << 10
+	// SlabSlots is how many slots the first slab of a rank has.
+	SlabSlots = 256
+	// VectorBytes is how much of a vector a collective that works piece by piece takes at a
+	// time: a multiple of every element.
+	VectorBytes = 4 << 20
+	// Patience is how long a sender waits for the word of a receiver before it goes through host
+	// memory, and Patient what is added for the bytes.
+	Patience = 100 * time.Microsecond
+	// Apart has ranks send as between nodes: none maps another's slab.
+	Apart = false
+	// MostBytes bounds the slabs of a rank; what finds no room in them goes as one message.
+	MostBytes = 1 << 30
+)
+
+// Unit is how many bytes a piece of a message of n bytes has: some eight pieces overlap well,
+// and none above 4 MiB is faster.
+func Unit(n int) int { return SlotBytes * min(max(Slots(n)/8, 1), 16) }
+
+// Patient is how long the sender of n bytes waits for the receiver's word: about as long as n bytes
+// take through host memory, so that a sender that waits in vain takes at most twice as long.
+func Patient(n int) time.Duration { return Patience + time.Duration(n/16) }
+
+// State is that of a slot.
+type State = uint32
+
+// The states of a slot.
+const (
+	Free State = iota
+	Filling
+	Ready
+	Spoilt
+	Elsewhere // the bytes come over MPI after all; the receiver makes the slots free
+)
+
+// Slab is one, mapped.
+type Slab struct {
+	ID   ID
+	file *os.File // the sender's
+	mem  []byte
+	data []byte
+
+	mu     sync.Mutex
+	next   int          // where the search for free slots begins
+	pinned map[any]bool // devices that it is page-locked for
+	known  map[int]bool // world ranks that have mapped it
+}
+
+func dataAt(slots int) int { return (stateAt + 4*slots + 4095) &^ 4095 }
+
+// NewSlab makes one of so many slots.
+func NewSlab(slots int) (*Slab, error) {
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:])
+	fd, err := unix.MemfdCreate("holdfast-messages-"+hex.EncodeToString(nonce[:]), unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make memory for messages: %w", err)
+	}
+	s := &Slab{file: os.NewFile(uintptr(fd), "messages"), pinned: map[any]bool{}, known: map[int]bool{},
+		ID: ID{Nonce: nonce, PID: os.Getpid(), FD: fd, Slots: slots}}
+	size := dataAt(slots) + slots*SlotBytes
+	if err = s.file.Truncate(int64(size)); err == nil {
+		err = s.mapFile(fd, size)
+	}
+	if err != nil {
+		_ = s.file.Close()
+		return nil, fmt.Errorf("make %d bytes of memory for messages: %w", size, err)
+	}
+	return s, nil
+}
+
+func (s *Slab) mapFile(fd, size int) (err error) {
+	s.mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == nil {
+		s.data = s.mem[dataAt(s.ID.Slots):]
+	}
+	return err
+}
+
+// Map opens another rank's slab, if it is of this machine: the process that the ID names has a
+// file with the slab's nonce in its name.
+func Map(id ID) (*Slab, error) {
+	path := fmt.Sprintf("/proc/%d/fd/%d", id.PID, id.FD)
+	target, err := os.Readlink(path)
+	if err != nil {
+		return nil, err
+	}
+	if id.Slots <= 0 || id.Slots > 1<<20 || !strings.Contains(target, hex.EncodeToString(id.Nonce[:])) {
+		return nil, fmt.Errorf("%s is %s, not the memory that a message names", path, target)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s := &Slab{ID: id, pinned: map[any]bool{}}
+	size := dataAt(id.Slots) + id.Slots*SlotBytes
+	if st, err := f.Stat(); err != nil || st.Size() != int64(size) {
+		return nil, fmt.Errorf("%s has not the %d bytes that a message says: %v", path, size, err)
+	}
+	return s, s.mapFile(int(f.Fd()), size)
+}
+
+func (s *Slab) word(at int) *uint32 { return (*uint32)(unsafe.Pointer(&s.mem[at])) }
+
+// State is that of a slot.
+func (s *Slab) State(slot int) State { return atomic.LoadUint32(s.word(stateAt + 4*slot)) }
+
+// Set changes the states of n slots.
+func (s *Slab) Set(slot, n int, to State) {
+	for i := range n {
+		atomic.StoreUint32(s.word(stateAt+4*(slot+i)), to)
+	}
+}
+
+// Bytes are n bytes from the beginning of a slot on.
+func (s *Slab) Bytes(slot, n int) []byte { return s.data[slot*SlotBytes:][:n:n] }
+
+// Slots is how many slots n bytes take.
+func Slots(n int) int { return (n + SlotBytes - 1) / SlotBytes }
+
+// Take reserves slots that lie side by side for filling, or returns false.
+func (s *Slab) Take(slots int) (first int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, from := range []int{s.next, 0} {
+		run := 0
+		for i := from; i < s.ID.Slots; i++ {
+			if run++; s.State(i) != Free {
+				run = 0
+			}
+			if run == slots {
+				first = i + 1 - slots
+				s.Set(first, slots, Filling)
+				s.next = i + 1
+				return first, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// Pin page-locks the slab for the device of m, once.
+func (s *Slab) Pin(m Memory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := m.Device(); !s.pinned[d] {
+		s.pinned[d] = true
+		_, _ = m.Pin(s.data) // without, transfers take longer
+	}
+}
+
+// Announce tells the sender that a world rank has mapped its slab. A slab that has been mapped
+// by too many stays as it is: the sender goes on sending over MPI.
+func (s *Slab) Announce(worldRank int) {
+	for i := range maxMappers {
+		w := s.word(4096 + 4*i)
+		if v := atomic.LoadUint32(w); v == uint32(worldRank)+1 {
+			return
+		} else if v == 0 && atomic.CompareAndSwapUint32(w, 0, uint32(worldRank)+1) {
+			return
+		}
+	}
+}
+
+// MappedBy says whether a world rank has announced that it has mapped the slab.
+func (s *Slab) MappedBy(worldRank int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[worldRank] {
+		return true
+	}
+	for i := range maxMappers {
+		v := atomic.LoadUint32(s.word(4096 + 4*i))
+		if v == 0 {
+			break
+		}
+		s.known[int(v)-1] = true
+	}
+	return s.known[worldRank]
+}

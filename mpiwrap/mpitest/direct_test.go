@@ -1,0 +1,252 @@
+package mpitest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
+)
+
+// patient has senders wait for receivers that are sure to come, however long it takes, and, apart, ranks send as
+// between nodes, until the test has ended.
+func patient(t *testing.T, patience time.Duration, apart bool) {
+	was, wasApart := stage.Patience, stage.Apart
+	stage.Patience, stage.Apart = patience, apart
+	t.Cleanup(func() { stage.Patience, stage.Apart = was, wasApart })
+}
+
+// aborting ends the world with the first error of a rank: the others would wait for it.
+func aborting(w *World, err error) error {
+	if err != nil {
+		w.Abort(err)
+	}
+	return err
+}
+
+// TestDirectPrograms runs direct programs on simulated ranks.
+func TestDirectPrograms(t *testing.T) {
+	seeds := uint64(120)
+	if testing.Short() {
+		seeds = 16
+	}
+	for _, apart := range []bool{false, true} {
+		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
+			patient(t, stage.Patience, apart)
+			for seed := range seeds {
+				opt := Options{Seed: seed, Delay: 0.1 * float64(seed%6), EagerBytes: []int{0, 1 << 20, 200}[seed%3],
+					Pins: seed%2 == 1}
+				w := NewWorld(1+int(seed)%4, opt)
+				err := w.Run(func(c *mpiwrap.Comm) error { return aborting(w, DirectProgram(c, seed, 60)) })
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestDirectProgramsFindBugsOfDevices: a device that does what it should not is found.
+func TestDirectProgramsFindBugsOfDevices(t *testing.T) {
+	if raceDetector {
+		t.Skip("a device with a bug reads memory while the program writes it, which the race detector finds first")
+	}
+	for b := noBug + 1; b < bugs; b++ {
+		seed, err := uint64(0), error(nil)
+		for ; seed < 60 && err == nil; seed++ {
+			w := NewWorld(2, Options{Seed: seed, Delay: 0.2})
+			err = w.Run(func(c *mpiwrap.Comm) error { return aborting(w, directProgram(c, seed, 40, b)) })
+		}
+		if err == nil {
+			t.Errorf("bug %d of a device is not found by %d programs", b, seed)
+		}
+	}
+}
+
+// TestDirectWays: messages go directly where the device lends its memory and a trial has delivered the same bytes, on
+// each side by itself.
+func TestDirectWays(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		for lends := range lendings {
+			for takes := range lendings {
+				t.Run(fmt.Sprint(apart, lends, takes), func(t *testing.T) {
+					patient(t, time.Hour, apart)
+					var got [2]mpiwrap.DeviceMessages
+					w := NewWorld(2, Options{Pins: true, Delay: 0.2})
+					err := w.Run(func(c *mpiwrap.Comm) (err error) {
+						got[c.Rank()], err = pingPong(c, deviceThat(lends), deviceThat(takes), 12)
+						return aborting(w, err)
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for rank, m := range got {
+						direct := m.SentDirect == 6 && m.SentStaged == 0
+						if direct != (lends == lendsMemory) {
+							t.Errorf("rank %d has sent: %+v", rank, m)
+						}
+						overMPI := apart || lends == lendsMemory
+						if overMPI && (m.ReceivedDirect == 6) != (takes == lendsMemory) ||
+							takes != lendsMemory && (m.ReceivedDirect > 0 || m.ReceivedStaged != 6) {
+							t.Errorf("rank %d has received: %+v", rank, m)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestDirectExchange: all ranks of a ring send and receive directly in one call each, however long they wait for each
+// other.
+func TestDirectExchange(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		for _, eager := range []int{0, 1 << 20} {
+			for _, ranks := range []int{2, 3, 5} {
+				t.Run(fmt.Sprint(apart, eager, ranks), func(t *testing.T) {
+					patient(t, time.Hour, apart)
+					w := NewWorld(ranks, Options{Pins: true, Delay: 0.2, EagerBytes: eager})
+					err := w.Run(func(c *mpiwrap.Comm) (err error) {
+						return aborting(w, exchangeRound(c, 8))
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+func exchangeRound(c *mpiwrap.Comm, rounds int) error {
+	me, n := c.Rank(), c.Size()
+	for i := range rounds {
+		src, dest := deviceWith(numbers(i*n+me, 5000+me)), newTestDevice(5000+n)
+		src.lends, dest.lends = lendsMemory, lendsMemory
+		st, err := mpiwrap.SendrecvDevice(c, src, (me+1)%n, i, dest, (me+n-1)%n, i)
+		from := (me + n - 1) % n
+		if err != nil || st.Bytes != 8*(5000+from) ||
+			!slices.Equal(dest.mem[:5000+from], numbers(i*n+from, 5000+from)) {
+			return fmt.Errorf("round %d: got %+v, %v, or other elements than were sent", i, st, err)
+		}
+	}
+	if m := c.DeviceMessages(); m.SentDirect != uint64(rounds) || m.ReceivedDirect != uint64(rounds) {
+		return fmt.Errorf("%d rounds: %+v", rounds, m)
+	}
+	return nil
+}
+
+// warnings counts what a logger is told from slog.LevelWarn on, and below.
+type warnings struct {
+	slog.Handler
+	mu          sync.Mutex
+	loud, quiet int
+}
+
+func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.Level >= slog.LevelWarn {
+		w.loud++
+	} else if r.Level == slog.LevelDebug {
+		w.quiet++
+	}
+	return nil
+}
+
+// TestFailedTrialIsSaidOnce: all ranks find that MPI does not take the devices' memory, and one says so.
+func TestFailedTrialIsSaidOnce(t *testing.T) {
+	patient(t, time.Hour, true)
+	said := &warnings{}
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(said))
+	err := NewWorld(2, Options{}).Run(func(c *mpiwrap.Comm) error {
+		_, err := pingPong(c, deviceThat(lendsOther), deviceThat(lendsOther), 4)
+		return err
+	})
+	if err != nil || said.loud != 1 || said.quiet != 3 {
+		t.Errorf("%d warnings and %d lines for debugging, want 1 and 3: each rank tries both ways; %v", said.loud,
+			said.quiet, err)
+	}
+}
+
+// TestMessagesToItselfAreNotDirect: MPI is given no device memory for a message of a rank to itself.
+func TestMessagesToItselfAreNotDirect(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		patient(t, time.Hour, apart)
+		err := NewWorld(1, Options{}).Run(func(c *mpiwrap.Comm) error {
+			for i := range 4 {
+				src, dest := deviceWith(numbers(i, 5000)), newTestDevice(5000)
+				src.lends, dest.lends = lendsMemory, lendsMemory
+				var st mpiwrap.Status
+				var err error
+				if i%2 == 0 {
+					st, err = mpiwrap.SendrecvDevice(c, src, 0, i, dest, 0, i)
+				} else if err = mpiwrap.SendDevice(c, src, 0, i); err == nil {
+					st, err = mpiwrap.RecvDevice(c, dest, 0, i)
+				}
+				if err != nil || st.Bytes != 40000 || !slices.Equal(dest.mem, src.mem) {
+					return fmt.Errorf("message %d: got %+v, %v, or other elements than were sent", i, st, err)
+				}
+			}
+			m := c.DeviceMessages()
+			if m.SentDirect+m.ReceivedDirect != 0 || m.SentStaged != 4 || m.ReceivedStaged != 4 {
+				return fmt.Errorf("messages to the rank itself: %+v", m)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSendDeviceWaitsForNoProgram: the receiver has posted its receive and waits for what the sender sends next, in
+// calls that MPI ends without any other. A sender that waited for the pieces to be taken would wait for ever.
+func TestSendDeviceWaitsForNoProgram(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		patient(t, stage.Patience, apart)
+		world := NewWorld(2, Options{})
+		err := world.Run(func(w *mpiwrap.Comm) error {
+			host := make([]int64, 20000)
+			for i := range 10 {
+				src, dest := deviceWith(numbers(i, 5000)), newTestDevice(5000)
+				src.lends, dest.lends = lendsMemory, lendsMemory
+				if w.Rank() == 1 {
+					if err := mpiwrap.SendDevice(w, src, 0, 1); err != nil {
+						return err
+					}
+					if _, err := mpiwrap.Recv(w, host, 0, 2); err != nil {
+						return err
+					}
+					continue
+				}
+				r, err := mpiwrap.IrecvDevice(w, dest, 1, 1)
+				if i%2 == 1 && err == nil {
+					_, _, err = r.Test()
+				}
+				if err != nil {
+					return err
+				}
+				if err := mpiwrap.Send(w, host, 1, 2); err != nil { // waits for its receive
+					return err
+				}
+				if _, err := r.Wait(); err != nil || !slices.Equal(dest.mem, numbers(i, 5000)) {
+					return fmt.Errorf("message %d: %v, or other elements than were sent", i, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
