@@ -6,11 +6,12 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// ErrAdopted says that memory of other code cannot move with the device.
-var ErrAdopted = errors.New("its memory belongs to other code: release the buffer, move, and adopt new memory there")
+// ErrAdopted says that an object of other code cannot move with the device.
+var ErrAdopted = errors.New("it belongs to other code: release it, move, and adopt what that code has there")
 
 // Adopt makes a buffer of memory that other code has allocated on this device, so that captures
 // hold its bytes: pointer is a CUdeviceptr that lies with all bytes in one allocation of this
@@ -29,19 +30,16 @@ func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error)
 	want := record.Object{Name: name, Mem: &record.Mem{Kind: driver.MemBuffer, Bytes: int64(bytes)}}
 	fresh := wrap(d, want)
 	if name == "" {
-		return nil, fresh.fail("adopt", fmt.Errorf("memory without a name: %w: give it one", ErrIdentity))
+		return nil, fresh.fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
 	}
 	if bytes <= 0 || pointer == 0 {
 		return nil, fresh.fail("adopt", fmt.Errorf("%d bytes at %#x: %w", bytes, pointer, ErrRange))
 	}
-	if err := d.stop(context.Background()); err != nil {
+	lender, err := d.adopting()
+	if err != nil {
 		return nil, err
 	}
 	defer d.start()
-	lender, ok := d.drv.Device.(driver.Lender)
-	if !ok {
-		return nil, &ForeignError{Device: d.Info()}
-	}
 	have := d.names[fresh.key()]
 	switch {
 	case have != nil && have.obj.Mem.Bytes != int64(bytes):
@@ -66,6 +64,108 @@ func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error)
 	have.adopted = pointer
 	d.claim(have)
 	return have.owner.(*Buffer), nil
+}
+
+// adopting stops the device; the caller starts it unless there is an error.
+func (d *Device) adopting() (driver.Lender, error) {
+	if err := d.stop(context.Background()); err != nil {
+		return nil, err
+	}
+	lender, ok := d.drv.Device.(driver.Lender)
+	if !ok {
+		d.start()
+		return nil, &ForeignError{Device: d.Info()}
+	}
+	return lender, nil
+}
+
+// AdoptQueue makes a queue of one that other code has made on this device: native is a CUstream of
+// the device's context (CU_STREAM_LEGACY too, no other stream that nobody creates), or a
+// cl_command_queue of the context that Native gives. Commands of this package and of that code then
+// come one after the other on it, and captures wait for all of them. The queue stays the other
+// code's: Release waits for its commands and forgets it, and it must live until then.
+//
+// After a restart the program adopts the queue it then has under the same name, before or after the
+// restore. While a device has adopted a queue, MigrateTo fails with ErrAdopted. Adopting the same
+// queue under the same name again gives the same Queue; another object of that name, or another
+// name for the queue, is an error that matches ErrConflict. The queue has DefaultWindow, which does
+// not count what other code enqueues.
+//
+// Enqueue on it within Foreign, or with commands of this package. The call waits for all commands
+// of the device. A device of a server refuses with a *ForeignError.
+func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
+	opt := QueueOptions{}.record()
+	fresh := wrap(d, record.Object{Name: name, Queue: &opt})
+	if name == "" {
+		return nil, fresh.fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
+	}
+	lender, err := d.adopting()
+	if err != nil {
+		return nil, err
+	}
+	defer d.start()
+	have := d.names[fresh.key()]
+	for _, e := range d.list {
+		if _, ok := e.owner.(*Queue); !ok || lender.NativeQueue(e.h) != native {
+			continue
+		}
+		if e != have || e.adopted == 0 {
+			return nil, fresh.fail("adopt", fmt.Errorf("it is the queue %q: %w", e.name(), ErrConflict))
+		}
+		return e.owner.(*Queue), nil
+	}
+	if have != nil && have.claimed {
+		return nil, have.fail("adopt", ErrConflict)
+	}
+	h, desc, err := lender.AdoptQueue(native)
+	if err != nil {
+		return nil, fresh.fail("adopt", err)
+	}
+	opt.OutOfOrder, opt.Profiling, opt.Priority = desc.OutOfOrder, desc.Profiling, desc.Priority
+	fresh.obj.Queue = &opt
+	switch {
+	case have == nil:
+		fresh.h, fresh.adopted, fresh.claimed = h, native, true
+		d.add(fresh, nil)
+		return fresh.owner.(*Queue), nil
+	case *have.obj.Queue != opt:
+		err := fmt.Errorf("in the checkpoint it is %+v, now %+v: %w", *have.obj.Queue, opt, ErrConflict)
+		return nil, errors.Join(have.fail("adopt", err), d.drv.ReleaseQueue(h))
+	}
+	err = d.drv.ReleaseQueue(have.h) // its commands are complete: the device is stopped
+	have.h, have.adopted = h, native
+	d.claim(have)
+	return have.owner.(*Queue), have.fail("adopt", err)
+}
+
+// AdoptContext opens a device in a context that other code has made, instead of one of its own:
+// n.Kind, n.Context and, for OpenCL, n.Device say which. Objects of this package and of that code
+// then share it, and pointers and queues of either are valid for the other. The context stays the
+// other code's and must live until Close. What a capture holds does not tell it from a context of
+// this package: either restores what the other has captured, and MigrateTo leaves it for a context
+// of this package. Captures wait for all streams of a CUDA context, of OpenCL for the queues of
+// this package and those adopted.
+//
+// Programs that use the CUDA runtime, cuBLAS and the like have the primary context, which Open
+// uses, too: they need no AdoptContext.
+func AdoptContext(n Native) (*Device, error) {
+	for _, l := range drivers.All {
+		opener, ok := l.(driver.ContextOpener)
+		if !ok || l.Kind() != n.Kind {
+			continue
+		}
+		if n.Context == 0 {
+			return nil, fmt.Errorf("adopt a context of kind %q: it is null: %w", n.Kind, ErrRange)
+		}
+		drv, err := opener.OpenContext(n.Context, n.Device)
+		if err != nil {
+			return nil, fmt.Errorf("adopt a context of kind %q: %w", n.Kind, err)
+		}
+		d := newDevice(drv)
+		d.lent.Store(true) // other code works in it
+		return d, nil
+	}
+	return nil, fmt.Errorf("adopt a context of kind %q: want \"cuda\" or \"opencl\": %w", n.Kind, ErrUnsupported)
 }
 
 // replace puts the memory of h in the place of a restored buffer's, with its bytes. Ranges of the
@@ -114,8 +214,8 @@ func (d *Device) rangesOn(e *entry, h driver.Handle) (map[*entry]driver.Handle, 
 		if o.parent != e || o.obj.Mem == nil {
 			continue
 		}
-		r, err := d.drv.CreateMem(driver.MemDesc{Kind: driver.MemSub, Bytes: o.obj.Mem.Bytes,
-			Access: o.obj.Mem.Access, Offset: o.obj.Mem.Offset, Parent: h})
+		r, err := d.drv.CreateMem(driver.MemDesc{Kind: o.obj.Mem.Kind, Bytes: o.obj.Mem.Bytes,
+			Access: o.obj.Mem.Access, Offset: o.obj.Mem.Offset, Image: o.obj.Mem.Image, Parent: h})
 		if err != nil {
 			return made, err
 		}

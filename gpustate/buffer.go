@@ -84,6 +84,8 @@ func (b *Buffer) Sub(name string, off, bytes int) (*Buffer, error) {
 // error that names the range and matches ErrLimit.
 func (b *Buffer) SubFor(name string, off, bytes int, a Access) (*Buffer, error) {
 	switch m := b.obj.Mem; {
+	case m.Kind == driver.MemGlobal:
+		return nil, b.fail("divide", fmt.Errorf("it is a variable of a program: %w", ErrUnsupported))
 	case m.Kind == driver.MemSub:
 		return nil, b.fail("divide", fmt.Errorf("the buffer is itself a range: %w", ErrUnsupported))
 	case off < 0 || bytes <= 0 || int64(off) > m.Bytes || int64(bytes) > m.Bytes-int64(off):

@@ -97,7 +97,7 @@ func (q *Queue) launchHeld(k *Kernel, g *driver.Grid, after []*Event) (*Event, e
 	}
 	q.commands.room()
 	h, err := q.dev.drv.Launch(q.h, k.h, *g, nil)
-	if err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
+	for err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
 		h, err = q.dev.drv.Launch(q.h, k.h, *g, nil)
 	}
 	if err != nil {

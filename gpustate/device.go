@@ -3,6 +3,7 @@ package gpustate
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -53,6 +54,8 @@ type Device struct {
 	lazy   bool // in-order queues do without an event for each command
 	held   []sync.Locker
 
+	gone   chan struct{} // closed when the device is lost
+	lose   sync.Once
 	info   atomic.Pointer[Info]   // of drv, for messages outside of mu
 	opened atomic.Pointer[Select] // what the device was chosen by
 }
@@ -81,6 +84,7 @@ type entry struct {
 	parent    *entry   // a sub-buffer's buffer, a kernel's program
 	children  int      // live objects whose parent this is, and times it is lent to foreign code
 	variables []*entry // of a program
+	initial   []byte   // of a variable that captures hold only since the program asked for it
 	claimed   bool     // handed out to the program
 	kept      bool     // restored for its children's sake: the program had released it
 	known     bool     // the last restore brought it its state
@@ -88,7 +92,7 @@ type entry struct {
 
 func newDevice(drv driver.Device) *Device {
 	d := &Device{drv: newSession(drv), names: map[key]*entry{}, made: map[key]uint64{}, shadow: -1,
-		reserve: reserve, captures: map[*Capture]struct{}{}, pinned: map[*pin]struct{}{}}
+		reserve: reserve, captures: map[*Capture]struct{}{}, pinned: map[*pin]struct{}{}, gone: make(chan struct{})}
 	for d.origin == 0 {
 		d.origin = rand.Uint64()
 	}
@@ -107,7 +111,24 @@ func (d *Device) show() {
 	if r, ok := d.drv.Device.(driver.Movable); ok {
 		r.OnMove(d.moveAway)
 	}
+	if l, ok := d.drv.Device.(driver.Losable); ok {
+		go d.watch(d.drv, l.Lost())
+	}
 }
+
+// watch notices the loss of the driver's device, unless the program has left it by then.
+func (d *Device) watch(drv *session, lost <-chan struct{}) {
+	<-lost
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.drv == drv && !d.closed.Load() {
+		d.lose.Do(func() { close(d.gone) }) // one that was lost may have been moved, and lost again
+	}
+}
+
+// Lost returns a channel that is closed when the server of the device is lost: calls then fail
+// with ErrDeviceLost. It stays open for a device without a server, and when the Device is closed.
+func (d *Device) Lost() <-chan struct{} { return d.gone }
 
 // Close waits for the commands that were issued and releases all objects; memory
 // of HostMemory stays until it is freed. Calling it again does nothing.
@@ -307,6 +328,9 @@ func (d *Device) place(id uint64) (int, bool) {
 // drop releases an object. What others are made from stays until they are
 // released too.
 func (d *Device) drop(e *entry) error {
+	if isVariable(&e.obj) {
+		return e.fail("release", fmt.Errorf("it comes and goes with its program: %w", ErrUnsupported))
+	}
 	d.making.Lock()
 	defer d.making.Unlock()
 	if e.released.Swap(true) {

@@ -23,8 +23,8 @@
 // released. Make them in the same order at each start. A capture fails with
 // ErrIdentity, and names the object, when a restarted program has made an unnamed
 // memory object that the checkpoint did not hold instead of asking for one that it did
-// hold, or when a released object that others are made from has the name of a newer
-// one.
+// hold, or when a released object that others are made from has the name of another
+// one, in use or released likewise.
 //
 // Kernels of a released program and ranges of a released buffer stay valid, in a
 // capture and after a restore or migration too.
@@ -89,7 +89,8 @@
 // # Variables of programs
 //
 // The __device__ and __managed__ variables of a CUDA program belong to its state:
-// they are captured, restored and moved. What a program keeps elsewhere outside of
+// they are captured, restored and moved, and so are __constant__ ones that Program.Variable
+// has given to be written. What a program keeps elsewhere outside of
 // memory objects is refused with ErrHidden when the program is made: memory that
 // kernels allocate, and the variables of OpenCL C 2.0 at program scope, which
 // OpenCL neither reads nor writes. Move such data to a Buffer, or give the option
@@ -100,7 +101,13 @@
 // Libraries such as cuBLAS and cgo of the program work on the same memory with the API's
 // own pointers, contexts and streams, which Device.Foreign lends for the time of a call;
 // captures and moves wait for that call and for what it enqueued. Adopt makes a Buffer of
-// memory that such code has allocated.
+// memory that such code has allocated, AdoptQueue a Queue of its stream, AdoptContext a Device
+// of its context.
+//
+// Collectives of such a library (NCCL) make a device wait for those of other ranks. Let the ranks
+// meet in a collective of MPI before each, as examples/allreduce does: without it one rank may
+// stand at a Point while another waits for it where no checkpoint can be taken. Communicators
+// and plans are made again when Foreign.Generation has changed.
 //
 // # Concurrency
 //

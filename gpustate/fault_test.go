@@ -274,6 +274,43 @@ func TestEvict(t *testing.T) {
 	}
 }
 
+// TestEvictInWaves: the program gets the memory that it needs, and a capture keeps the rest of its
+// shadow; the bytes of both halves are right.
+func TestEvictInWaves(t *testing.T) {
+	const n = 32 << 20
+	info := fake.Default
+	info.GlobalBytes, info.MaxAllocBytes = 4*n, n
+	lib := &fake.Library{Infos: []driver.Info{info}}
+	d := newDevice(must(lib.Open(0))(t))
+	d.reserve = 0
+	q := must(d.Queue("q"))(t)
+	x, y := must(d.Buffer("x", n))(t), must(d.Buffer("y", n))(t)
+	fillWith(t, q, x, 1)
+	fillWith(t, q, y, 2)
+	c := must(d.Capture(context.Background(), nil))(t)
+	if len(c.blocks) != 2 {
+		t.Fatalf("the shadow has %d blocks, want 2: this tests nothing", len(c.blocks))
+	}
+	for left := 1; left >= 0; left-- {
+		fillWith(t, q, must(d.Buffer("", n))(t), 3)
+		if len(c.blocks) != left || c.Slice(left, 0, n) == nil || left == 1 && c.Slice(0, 0, n) != nil {
+			t.Fatalf("%d blocks are left, want %d, the last content at the host", len(c.blocks), left)
+		}
+		for i, want := range []byte{1, 2} {
+			got := make([]byte, n)
+			ok(t, c.ReadAt(context.Background(), i, got, 0))
+			if got[0] != want || got[n-1] != want {
+				t.Errorf("content %d is %d, want %d", i, got[0], want)
+			}
+		}
+	}
+	if _, err := d.Buffer("more", n); !errors.Is(err, ErrOutOfMemory) {
+		t.Errorf("got %v, want ErrOutOfMemory", err)
+	}
+	ok(t, c.Release())
+	ok(t, d.Close())
+}
+
 // TestFormats: an image format that the device has not is found before anything is made
 // or changed, by a restore and by a migration.
 func TestFormats(t *testing.T) {

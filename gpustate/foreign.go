@@ -43,7 +43,9 @@ type Foreign struct {
 // OpenCL queues are waited for by do itself. Commands of this package that must come after those
 // of do go to the same queue, or do waits for its commands.
 //
-// do runs on an OS thread of its own, on which a CUDA context is current. It may use all objects
+// do runs on an OS thread of its own, on which a CUDA context is current; commands of this package
+// for another device change that, until MakeCurrent. Calls of Foreign for several devices may be
+// nested, each with its own context current. It may use all objects
 // of the device; what it releases stays until do has returned. It must not call Foreign, Adopt,
 // Capture, Restore, MigrateTo or Close of the same device, nor a Point that takes checkpoints:
 // these wait for do.
@@ -63,9 +65,11 @@ func (d *Device) Foreign(do func(f *Foreign) error) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := lender.MakeCurrent(); err != nil {
+	back, err := lender.MakeCurrent()
+	if err != nil {
 		return fmt.Errorf("lend handles of %s: %w", d.Info(), err)
 	}
+	defer back()
 	d.lent.Store(true)
 	f := &Foreign{d: d, lender: lender}
 	defer f.end()
@@ -102,6 +106,9 @@ func (f *Foreign) lend(e *entry) error {
 	if err := e.usable(f.d); err != nil {
 		return e.fail("lend", err)
 	}
+	if isVariable(&e.obj) {
+		e = f.d.byID(e.obj.Mem.Parent) // it lives as long as its program
+	}
 	e.children++
 	f.lent = append(f.lent, e)
 	return nil
@@ -125,11 +132,24 @@ func (f *Foreign) pointer(e *entry) (uintptr, error) {
 	return f.lender.NativeMem(e.h), nil
 }
 
+// MakeCurrent makes the CUDA context of the device that of this OS thread again, after commands for
+// another device. It must be called by the goroutine of do.
+func (f *Foreign) MakeCurrent() error {
+	_, err := f.lender.MakeCurrent()
+	return err
+}
+
 // MakeRoom is for foreign code that finds too little device memory: it brings the bytes that
 // captures still have on the device to the host and frees their memory, as this package does when
 // an allocation of its own fails. It reports whether that freed anything; then try again. It takes
 // as long as a copy of those bytes.
-func (f *Foreign) MakeRoom() bool { return f.d.evict() }
+func (f *Foreign) MakeRoom() bool {
+	freed := false
+	for f.d.evict() {
+		freed = true
+	}
+	return freed
+}
 
 // Native is the queue for foreign code: a CUstream or a cl_command_queue. What is enqueued there
 // comes after the commands that the queue has, and before those that it gets later; the queue's

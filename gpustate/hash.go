@@ -25,8 +25,19 @@ type Hash = chunkhash.Sum
 // device memory, and there: they do not cross the bus. Chunks that lie in host memory, or on two
 // pieces of device memory, have the zero Hash. The program may run meanwhile; its kernels share
 // the device with that of the hashes, which reads the captured bytes once. A device that cannot
-// run it gives an error that matches ErrUnsupported. The call is local.
+// run it gives an error that matches ErrUnsupported. Where a device is full, the little memory that
+// the hashes take is made by bringing a block of a capture to the host, whose chunks have none then.
+// The call is local.
 func (c *Capture) Hashes(ctx context.Context) ([][]Hash, error) {
+	for {
+		hashes, err := c.hashOnce(ctx)
+		if !errors.Is(err, ErrOutOfMemory) || !c.dev.evictFrom(c.drv) {
+			return hashes, err
+		}
+	}
+}
+
+func (c *Capture) hashOnce(ctx context.Context) ([][]Hash, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.drv == nil {
@@ -46,21 +57,62 @@ func (c *Capture) Hashes(ctx context.Context) ([][]Hash, error) {
 			}
 		}
 	}
-	if len(pieces) == 0 {
-		return hashes, nil
-	}
-	raw, err := c.drv.hashPieces(ctx, c.dev.hashKey(), pieces, chunks)
-	if err != nil {
+	if err := c.drv.hash(ctx, c.dev.hashKey(), pieces, chunks); err != nil {
 		return nil, fmt.Errorf("hash a capture on %s: %w", c.drv.Info(), err)
-	}
-	sums := chunkhash.Sums(raw)
-	for _, p := range pieces {
-		copy(p.to, sums[p.at:])
 	}
 	if invariants.Enabled {
 		return hashes, c.checkHashes(ctx, pieces)
 	}
 	return hashes, nil
+}
+
+// hash computes the hashes of all chunks of the pieces and puts them where they belong.
+func (s *session) hash(ctx context.Context, key *chunkhash.Key, pieces []piece, chunks int64) error {
+	if len(pieces) == 0 {
+		return nil
+	}
+	raw, err := s.hashPieces(ctx, key, pieces, chunks)
+	if err != nil {
+		return err
+	}
+	sums := chunkhash.Sums(raw)
+	for _, p := range pieces {
+		copy(p.to, sums[p.at:])
+	}
+	return nil
+}
+
+// contentHashes are those of the objects that a restore has filled, by content of its record, from the memory where
+// they lie; the device is stopped. What a capture would hold elsewhere than in a shadow has the zero Hash, and so has
+// memory of other code, which may begin anywhere.
+func (p *restoration) contentHashes(ctx context.Context) ([][]Hash, error) {
+	contents := p.rec.Contents()
+	hashes := make([][]Hash, len(contents))
+	var pieces []piece
+	var chunks int64
+	for i, o := range contents {
+		n := o.Mem.Bytes
+		hashes[i] = make([]Hash, (n+HashBytes-1)/HashBytes)
+		if e := p.to[o.ID]; e != nil && e.h != nil && e.obj.Mem.Kind == driver.MemBuffer && e.adopted == 0 {
+			x, _ := whole(part{bytes: n, mem: e.h}, n)
+			x.to, x.at = hashes[i], chunks
+			pieces = append(pieces, x)
+			chunks += x.chunks
+		}
+	}
+	return hashes, p.s.hash(ctx, p.d.hashKey(), pieces, chunks)
+}
+
+// warmHasher makes the kernel of the hashes while there is other work.
+func (s *session) warmHasher(key *chunkhash.Key) {
+	l, err := s.take(&s.reads)
+	if err != nil {
+		return
+	}
+	defer s.reads.give(l)
+	s.hasher.mu.Lock()
+	defer s.hasher.mu.Unlock()
+	_ = s.hasher.ready(l, key) // whoever needs it tries again
 }
 
 // piece is a range of device memory that whole chunks of a content follow each other in.
@@ -153,6 +205,14 @@ func (h *hasher) build(l *lane, key *chunkhash.Key) (err error) {
 	}
 	h.kernel, err = l.drv.CreateKernel(h.program, chunkhash.Kernel)
 	return err
+}
+
+// drop gives the device memory of the kernel back until it is needed again, and reports whether there
+// was any.
+func (h *hasher) drop(drv driver.Device) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.kernel != nil && h.close(drv) == nil
 }
 
 // close releases what ready made.

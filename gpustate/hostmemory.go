@@ -71,6 +71,41 @@ func (d *Device) hostMemory(bytes int) ([]byte, func() error, error) {
 	return m.bytes, func() error { return d.freeHost(p, m) }, nil
 }
 
+// ShareMemory makes memory that the program has mapped itself, all of file f from its first
+// byte on, as fast for transfers as that of HostMemory. f is a memfd with the seal against
+// shrinking; it is read and closed by the caller after end has returned. b is memory outside
+// of the Go heap at a page boundary. Like HostMemory it is scratch memory, which keeps its
+// place and contents over restore and migration.
+//
+// end tells the device to forget it. The caller first waits for the commands that use b, and
+// unmaps b afterwards. The call is local; it makes all pages of b at once. An error leaves b
+// usable: transfers then take longer.
+func (d *Device) ShareMemory(f *os.File, b []byte) (end func() error, err error) {
+	if len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageBytes != 0 {
+		return nil, fmt.Errorf("share %d bytes at %p: want memory at a page boundary: %w", len(b),
+			unsafe.SliceData(b), ErrRange)
+	}
+	if _, free := meminfo.Read(); free > 0 && int64(len(b)) > free {
+		return nil, fmt.Errorf("share %d bytes of host memory, %d available: %w", len(b), free, unix.ENOMEM)
+	}
+	m := &mapping{b, f}
+	if err := m.populate(); err != nil {
+		return nil, err
+	}
+	d.making.Lock()
+	defer d.making.Unlock()
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	p := &pin{host: b, file: f, own: true}
+	if err := p.lock(d.drv); err != nil {
+		return nil, fmt.Errorf("share %d bytes with %s: %w", len(b), d.Info(), err)
+	}
+	d.pinned[p] = struct{}{}
+	return func() error { return d.unpin(p) }, nil
+}
+
 func (d *Device) freeHost(p *pin, m *mapping) error {
 	d.making.Lock()
 	defer d.making.Unlock()

@@ -69,6 +69,7 @@ func (d *Device) resetCount(e *entry) {
 		delete(d.made, key{kind: "kernel", parent: e.obj.ID})
 	case e.obj.Mem != nil && e.obj.Mem.Kind == driver.MemBuffer:
 		delete(d.made, key{kind: record.MemKindName(driver.MemSub), parent: e.obj.ID})
+		delete(d.made, key{kind: record.MemKindName(driver.MemView), parent: e.obj.ID})
 	}
 }
 
@@ -76,11 +77,20 @@ func (d *Device) resetCount(e *entry) {
 // program has asked for what the last restore brought in the order of before. The
 // device is stopped.
 func (d *Device) distinct() error {
+	var gone map[key]bool // names of objects that were released
 	for _, e := range d.list {
-		if e.released.Load() && e.obj.Name != "" && d.names[e.key()] != nil {
-			return e.fail("capture", fmt.Errorf("it was released while objects made from it are in use, and another "+
-				"%s has its name: %w: release those objects, or use another name", e.obj.Kind(), ErrIdentity))
+		if !e.released.Load() || e.obj.Name == "" {
+			continue
 		}
+		k := e.key()
+		if d.names[k] != nil || gone[k] {
+			return e.fail("capture", fmt.Errorf("it was released while objects made from it are in use, and another "+
+				"%s has or had its name: %w: release those objects, or use another name", e.obj.Kind(), ErrIdentity))
+		}
+		if gone == nil {
+			gone = map[key]bool{}
+		}
+		gone[k] = true
 	}
 	return d.ordered("capture")
 }

@@ -319,7 +319,7 @@ func TestRecordWithoutNumbers(t *testing.T) {
 			for range early {
 				list = append(list, must(d.Buffer("", 8))(t))
 			}
-			ok(t, d.restore(context.Background(), r, readFrom(contents)))
+			ok(t, d.restore(context.Background(), r, readFrom(contents), nil))
 			for len(list) < 3 {
 				list = append(list, must(d.Buffer("", 8))(t))
 			}
@@ -351,4 +351,27 @@ func TestRestoreFromOwnShadow(t *testing.T) {
 		b.check(t, q, byte(i))
 	}
 	ok(t, c.Release())
+}
+
+// TestTwoReleasedOfAName: programs whose kernels are all that is left of them, as programs leave them
+// that release what they have made their kernels from. A restart would take one for the other.
+func TestTwoReleasedOfAName(t *testing.T) {
+	onDevices(t, func(t *testing.T, open func() *Device) {
+		d := open()
+		var kernels []*Kernel
+		for v := range 2 {
+			p := must(d.Program("p", Sources{OpenCL: putSource}, ""))(t)
+			kernels = append(kernels, must(p.NewKernel("put"))(t))
+			x := must(d.Buffer(fmt.Sprint("x", v), 64))(t)
+			ok(t, kernels[v].SetArgs(x, float32(v), Local(16)))
+			ok(t, p.Release())
+		}
+		_, err := d.Capture(context.Background(), nil)
+		var object *ObjectError
+		if !errors.Is(err, ErrIdentity) || !errors.As(err, &object) || object.Name != "p" {
+			t.Errorf("capture with kernels of two released programs of a name: got %v, want ErrIdentity of p", err)
+		}
+		ok(t, kernels[0].Release())
+		capture(t, d, nil)
+	})
 }

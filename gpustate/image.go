@@ -58,6 +58,25 @@ func (d *Device) Image(name string, i ImageDesc) (*Image, error) {
 		func(have *record.Object) error { return equal(*have.Mem == *m) })
 }
 
+// View gives the image of this name whose pixels are the bytes of b from its begin on, or makes
+// it. It has one dimension. Devices of CUDA have none: ErrUnsupported. b may be released before
+// it.
+func (b *Buffer) View(name string, i ImageDesc) (*Image, error) {
+	m := record.Mem{Kind: driver.MemView, Access: i.Access, Parent: b.obj.ID,
+		Image: driver.ImageDesc{Dims: 1, Width: max(i.Width, 1), Height: 1, Depth: 1, Order: i.Order, Type: i.Type}}
+	if p, err := record.PixelBytes(m.Image); err == nil {
+		m.Bytes = p * int64(m.Image.Width)
+	}
+	if _, err := record.ViewPixel(&m, b.obj.Mem.Kind, b.obj.Mem.Bytes); err != nil {
+		return nil, b.fail("view", fmt.Errorf("%w: %w", err, ErrRange))
+	}
+	if b.released.Load() {
+		return nil, b.fail("view", ErrReleased)
+	}
+	return obtain[*Image](b.dev, record.Object{Name: name, Mem: &m}, b.entry,
+		func(have *record.Object) error { return equal(*have.Mem == m) })
+}
+
 func (i ImageDesc) mem() (*record.Mem, error) {
 	desc := driver.ImageDesc{Dims: i.Dims, Width: max(i.Width, 1), Height: max(i.Height, 1),
 		Depth: max(i.Depth, 1), Order: i.Order, Type: i.Type}

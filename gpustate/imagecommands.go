@@ -45,6 +45,12 @@ func (q *Queue) moveImage(op string, i *Image, r Region, host []byte, read, bloc
 		return nil
 	}
 	return q.move(op, i.entry, host, block, after, check, func(wait []driver.Event) (driver.Event, error) {
+		switch b, off := i.bytesAt(at); {
+		case b != nil && read:
+			return q.dev.drv.Read(q.h, b, off, host, block, wait)
+		case b != nil:
+			return q.dev.drv.Write(q.h, b, off, host, block, wait)
+		}
 		if read {
 			return q.dev.drv.ReadImage(q.h, i.h, at, host, block, wait)
 		}
@@ -60,6 +66,15 @@ func (r Region) driver() driver.Region {
 		}
 	}
 	return driver.Region(r)
+}
+
+// bytesAt is where the pixels of an image on a buffer lie: not all platforms' image commands
+// reach them. The handle is nil for other images.
+func (i *Image) bytesAt(r driver.Region) (buffer driver.Handle, off int64) {
+	if i.obj.Mem.Kind != driver.MemView {
+		return nil, 0
+	}
+	return i.parent.h, int64(r.Origin[0]) * int64(i.PixelBytes())
 }
 
 // reach says whether a region lies within the image.
@@ -78,6 +93,9 @@ func (q *Queue) CopyFromImage(b Linear, off int, i *Image, r Region, after ...*E
 	to, at := b.linear(), r.driver()
 	return q.command("copy to", []*entry{to, i.entry}, false, after, q.besideImage(to, off, i, at),
 		func(wait []driver.Event) (driver.Event, error) {
+			if b, from := i.bytesAt(at); b != nil {
+				return q.dev.drv.Copy(q.h, to.h, int64(off), b, from, int64(at.Pixels()*i.PixelBytes()), wait)
+			}
 			return q.dev.drv.CopyImageToBuffer(q.h, to.h, int64(off), i.h, at, wait)
 		}, nil)
 }
@@ -87,6 +105,9 @@ func (q *Queue) CopyToImage(i *Image, r Region, b Linear, off int, after ...*Eve
 	from, at := b.linear(), r.driver()
 	return q.command("copy from", []*entry{from, i.entry}, false, after, q.besideImage(from, off, i, at),
 		func(wait []driver.Event) (driver.Event, error) {
+			if b, to := i.bytesAt(at); b != nil {
+				return q.dev.drv.Copy(q.h, b, to, from.h, int64(off), int64(at.Pixels()*i.PixelBytes()), wait)
+			}
 			return q.dev.drv.CopyBufferToImage(q.h, i.h, at, from.h, int64(off), wait)
 		}, nil)
 }
@@ -118,8 +139,24 @@ func (q *Queue) CopyImage(dst *Image, to [3]int, src *Image, r Region, after ...
 	}
 	return q.command("copy to", []*entry{dst.entry, src.entry}, false, after, check,
 		func(wait []driver.Event) (driver.Event, error) {
-			return q.dev.drv.CopyImage(q.h, dst.h, to, src.h, at, wait)
+			return q.copyPixels(dst, driver.Region{Origin: to, Size: at.Size}, src, at, wait)
 		}, nil)
+}
+
+// copyPixels copies between two images, each of which may be one on a buffer.
+func (q *Queue) copyPixels(dst *Image, to driver.Region, src *Image, at driver.Region, wait []driver.Event) (
+	driver.Event, error) {
+	db, dstOff := dst.bytesAt(to)
+	sb, srcOff := src.bytesAt(at)
+	switch {
+	case db != nil && sb != nil:
+		return q.dev.drv.Copy(q.h, db, dstOff, sb, srcOff, int64(at.Pixels()*src.PixelBytes()), wait)
+	case db != nil:
+		return q.dev.drv.CopyImageToBuffer(q.h, db, dstOff, src.h, at, wait)
+	case sb != nil:
+		return q.dev.drv.CopyBufferToImage(q.h, dst.h, to, sb, srcOff, wait)
+	}
+	return q.dev.drv.CopyImage(q.h, dst.h, to.Origin, src.h, at, wait)
 }
 
 // Color is what FillImage fills an image with: the bytes that OpenCL's clEnqueueFillImage
@@ -152,5 +189,15 @@ func color(components ...uint32) (c Color) {
 func (q *Queue) FillImage(i *Image, r Region, c Color, after ...*Event) (*Event, error) {
 	at := r.driver()
 	return q.command("fill", []*entry{i.entry}, false, after, func() error { return i.reach(q.dev, at) },
-		func(wait []driver.Event) (driver.Event, error) { return q.dev.drv.FillImage(q.h, i.h, at, c, wait) }, nil)
+		func(wait []driver.Event) (driver.Event, error) {
+			b, off := i.bytesAt(at)
+			if b == nil {
+				return q.dev.drv.FillImage(q.h, i.h, at, c, wait)
+			}
+			pixel, err := c.Pixel(i.obj.Mem.Image.Order, i.obj.Mem.Image.Type)
+			if err != nil {
+				return 0, err
+			}
+			return q.dev.drv.Fill(q.h, b, off, int64(at.Pixels()*len(pixel)), pixel, wait)
+		}, nil)
 }

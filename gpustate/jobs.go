@@ -19,36 +19,99 @@ const jobBytes = 64 << 20
 // run does all jobs on all lanes and returns the errors of those that failed;
 // the first failure keeps the ones that have not begun from beginning.
 func (s *session) run(ctx context.Context, jobs []job) error {
+	return s.runAs(ctx, func(add func(jobs ...job)) error {
+		add(jobs...)
+		return nil
+	})
+}
+
+// runAs is run of the jobs that find adds, while they are added. When find fails, those that have not begun do not
+// begin.
+func (s *session) runAs(ctx context.Context, find func(add func(jobs ...job)) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	work := make(chan job, len(jobs))
-	for _, j := range jobs {
-		work <- j
-	}
-	close(work)
-	errs := make([]error, min(s.width(), len(jobs)))
+	w := newWork()
 	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() {
-			if errs[i] = s.serve(ctx, work); errs[i] != nil {
-				cancel(errs[i])
-			}
-		})
+	var mu sync.Mutex
+	var errs []error // guarded by mu
+	fail := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+		cancel(err)
 	}
+	lanes, found := 0, 0
+	err := find(func(jobs ...job) {
+		w.add(jobs)
+		for found += len(jobs); lanes < min(found, s.width()); lanes++ {
+			wg.Go(func() {
+				if err := s.serve(ctx, w); err != nil {
+					fail(err)
+				}
+			})
+		}
+	})
+	if err != nil {
+		fail(err)
+	}
+	w.end()
 	wg.Wait()
-	if len(jobs) > 0 && ctx.Err() != nil && errors.Join(errs...) == nil {
+	if len(errs) == 0 && found > 0 && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return errors.Join(errs...)
 }
 
-func (s *session) serve(ctx context.Context, work <-chan job) error {
+// work is jobs that wait for a lane.
+type work struct {
+	mu    sync.Mutex
+	more  sync.Cond
+	jobs  []job // guarded by mu
+	ended bool  // guarded by mu: no more are added
+}
+
+func newWork() *work {
+	w := &work{}
+	w.more.L = &w.mu
+	return w
+}
+
+func (w *work) add(jobs []job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jobs = append(w.jobs, jobs...)
+	w.more.Broadcast()
+}
+
+func (w *work) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.more.Broadcast()
+}
+
+// next waits for a job; nil: there are no more.
+func (w *work) next() job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.jobs) == 0 && !w.ended {
+		w.more.Wait()
+	}
+	if len(w.jobs) == 0 {
+		return nil
+	}
+	j := w.jobs[0]
+	w.jobs = w.jobs[1:]
+	return j
+}
+
+func (s *session) serve(ctx context.Context, w *work) error {
 	l, err := s.take(&s.jobs)
 	if err != nil {
 		return err
 	}
 	defer s.jobs.give(l)
-	for j := range work {
+	for j := w.next(); j != nil; j = w.next() {
 		if ctx.Err() != nil {
 			return nil // another lane failed and says why
 		}

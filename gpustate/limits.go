@@ -104,6 +104,11 @@ func checkMem(m *record.Mem, i Info) error {
 	switch m.Kind {
 	case driver.MemImage:
 		return checkImage(m, i)
+	case driver.MemView:
+		if !i.Images || i.Kind == "cuda" {
+			return fmt.Errorf("the device does not support images on buffers: %w", ErrUnsupported)
+		}
+		return nil
 	case driver.MemSub:
 		if i.SubAlign > 0 && m.Offset%int64(i.SubAlign) != 0 {
 			return fmt.Errorf("offset %d is not a multiple of %d: %w", m.Offset, i.SubAlign, ErrLimit)

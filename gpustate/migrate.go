@@ -225,8 +225,8 @@ type Migration struct {
 
 	Choose  time.Duration // find and open the new device; the program runs
 	Drain   time.Duration // wait for the calls in progress and for all commands
-	Create  time.Duration // make the objects there
-	Stream  time.Duration // move the contents; programs are built meanwhile
+	Create  time.Duration // make the objects there; contents of those that are made begin to move
+	Stream  time.Duration // move the rest of the contents; programs are built meanwhile
 	Build   time.Duration // wait for the programs beyond that
 	Remap   time.Duration // make the kernels and set their arguments
 	Release time.Duration // switch over and release the old objects

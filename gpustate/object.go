@@ -11,7 +11,7 @@ import (
 func wrap(d *Device, o record.Object) *entry {
 	e := &entry{dev: d, obj: o}
 	switch {
-	case o.Mem != nil && o.Mem.Kind == driver.MemImage:
+	case o.Mem != nil && o.Mem.Kind.IsImage():
 		e.owner = &Image{memory{e}}
 	case o.Mem != nil && o.Mem.Kind == driver.MemShared:
 		e.owner = &Shared{memory: memory{e}}
@@ -39,7 +39,7 @@ func (e *entry) realize(drv driver.Device, look func(id uint64) driver.Handle) (
 	case o.Mem != nil:
 		m := driver.MemDesc{Kind: o.Mem.Kind, Bytes: o.Mem.Bytes, Access: o.Mem.Access,
 			Offset: o.Mem.Offset, Image: o.Mem.Image}
-		if m.Kind == driver.MemSub {
+		if m.Kind.OfBuffer() {
 			m.Parent = look(o.Mem.Parent)
 		}
 		if host, ok := e.owner.(*HostBuffer); ok {

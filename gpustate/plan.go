@@ -36,26 +36,37 @@ func (p *plan) fail(o *record.Object, err error) error {
 	return &ObjectError{Op: p.op, Kind: o.Kind(), Name: name, Device: p.s.Info(), From: &from, Err: err}
 }
 
-// carryOut makes the objects that have no handle yet and brings the bytes; programs
-// are built meanwhile.
+// carryOut makes the objects that have no handle yet and brings the bytes: those of an object while the next ones are
+// made. Programs are built meanwhile.
 func (p *plan) carryOut(ctx context.Context) error {
 	var builds sync.WaitGroup
 	failed := make([]error, len(p.rec.Objects))
 	defer builds.Wait()
-	for i := range p.rec.Objects {
-		o := &p.rec.Objects[i]
-		switch e := p.to[o.ID]; {
-		case e == nil || e.h != nil || isVariable(o) || o.Kernel != nil:
-		case o.Program != nil:
-			builds.Go(func() { failed[i] = p.create(o, e) })
-		default:
-			if err := p.create(o, e); err != nil {
-				return err
+	err := p.s.runAs(ctx, func(add func(jobs ...job)) error {
+		contents := 0
+		for i := range p.rec.Objects {
+			o := &p.rec.Objects[i]
+			e := p.to[o.ID]
+			switch {
+			case e == nil || e.h != nil || isVariable(o) || o.Kernel != nil:
+			case o.Program != nil:
+				builds.Go(func() { failed[i] = p.create(o, e) })
+			default:
+				if err := p.create(o, e); err != nil {
+					return err
+				}
 			}
+			if !o.Mem.HasContents() {
+				continue
+			}
+			if e != nil && !isVariable(o) { // nil: it need not be kept
+				add(p.bytes(contents, o, e)...)
+			}
+			contents++
 		}
-	}
-	p.watch.step(&p.watch.m.Create)
-	err := p.s.run(ctx, p.jobs(false))
+		p.watch.step(&p.watch.m.Create)
+		return nil
+	})
 	p.watch.step(&p.watch.m.Stream)
 	builds.Wait()
 	p.watch.step(&p.watch.m.Build)
@@ -70,7 +81,7 @@ func (p *plan) carryOut(ctx context.Context) error {
 			}
 		}
 	}
-	if err := p.s.run(ctx, p.jobs(true)); err != nil {
+	if err := p.s.run(ctx, p.variables()); err != nil {
 		return err
 	}
 	for i := range p.rec.Objects {
@@ -105,10 +116,10 @@ func (p *plan) create(o *record.Object, e *entry) error {
 	return nil
 }
 
-// jobs bring the contents of variables, or of all other objects.
-func (p *plan) jobs(variables bool) (jobs []job) {
+// variables are the jobs that bring the contents of variables.
+func (p *plan) variables() (jobs []job) {
 	for i, o := range p.rec.Contents() {
-		if e := p.to[o.ID]; e != nil && isVariable(o) == variables { // nil: it need not be kept
+		if e := p.to[o.ID]; e != nil && isVariable(o) { // nil: it need not be kept
 			jobs = append(jobs, p.bytes(i, o, e)...)
 		}
 	}
@@ -155,13 +166,19 @@ func (p *plan) matchVariables(o *record.Object, program *entry) error {
 			continue
 		}
 		v := found[r.Name]
+		if v == nil { // one that kernels do not write
+			if v, err = program.findVariable(p.s, program.h, r.Name); err != nil {
+				err = p.fail(r, err)
+				break
+			}
+		}
 		switch {
 		case v == nil:
 			err = p.fail(r, errNoVariable)
 		case v.obj.Mem.Bytes != r.Mem.Bytes:
 			err = p.fail(r, &SizeError{Have: v.obj.Mem.Bytes, Want: r.Mem.Bytes})
 		default:
-			p.to[r.ID].h = v.h
+			p.to[r.ID].h, p.to[r.ID].initial = v.h, v.initial
 			delete(found, r.Name)
 		}
 		if err != nil {

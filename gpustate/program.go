@@ -17,6 +17,16 @@ type Sources struct {
 	IL     []byte // SPIR-V for OpenCL, used before OpenCL
 }
 
+// Unit is a source that is compiled by itself and linked with others: see Linked.
+//
+//	Source  string
+//	Options string // of the compiler
+type Unit = driver.Unit
+
+// Linked is a Sources.OpenCL of several sources that are compiled one by one and linked, as
+// clCompileProgram and clLinkProgram do. The options of such a program are the linker's.
+func Linked(units ...Unit) (string, error) { return driver.JoinUnits(units) }
+
 // Program is a program that was built for the device.
 type Program struct{ *entry }
 

@@ -158,7 +158,7 @@ func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (
 		}
 	}
 	h, err := do(wait)
-	if err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
+	for err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
 		h, err = do(wait)
 	}
 	letAll(held)

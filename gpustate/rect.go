@@ -100,8 +100,8 @@ func (q *Queue) moveRect(op string, b Linear, r driver.Rect, host []byte, read, 
 // ofSame says whether two objects are, or are ranges of, the same one.
 func (e *entry) ofSame(o *entry) bool {
 	base := func(e *entry) uint64 {
-		if e.obj.Mem.Kind == driver.MemSub {
-			return e.obj.Mem.Parent
+		for e.obj.Mem.Kind.OfBuffer() {
+			e = e.parent
 		}
 		return e.obj.ID
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -35,10 +36,30 @@ func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst [
 	if err != nil {
 		return err
 	}
-	return d.restore(ctx, r, read)
+	return d.restore(ctx, r, read, nil)
 }
 
-func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int, dst []byte, off int64) error) error {
+// RestoreHashed is Restore, and then, before the program can change anything, computes the hashes of what it restored,
+// for each content of the record in order: those that Hashes gives of a later capture of the same bytes. Chunks that no
+// capture has in device memory have the zero Hash. The result is nil where the device cannot compute them: nothing is
+// known then, and the restore is as good. Cost: one pass over the restored device memory, by the device.
+func (d *Device) RestoreHashed(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) (
+	hashes [][]Hash, err error) {
+	r, err := record.Decode(rec)
+	if err != nil {
+		return nil, err
+	}
+	err = d.restore(ctx, r, read, func(p *restoration) {
+		if list, err := p.contentHashes(ctx); err == nil {
+			hashes = list
+		}
+	})
+	return hashes, err
+}
+
+// restore calls then, if it is set, when all is restored and the device still stopped.
+func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int, dst []byte, off int64) error,
+	then func(p *restoration)) error {
 	if err := d.stop(ctx); err != nil {
 		return err
 	}
@@ -52,7 +73,15 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 	}
 	d.filled = true
 	d.generation.Add(1)
+	var warming sync.WaitGroup
+	defer warming.Wait()
+	if then != nil && !d.Info().HostMemory {
+		warming.Go(func() { d.drv.warmHasher(d.hashKey()) })
+	}
 	err := p.carryOut(ctx)
+	if err == nil {
+		err = p.s.run(ctx, p.unasked())
+	}
 	if err == nil {
 		err = p.finish()
 	}
@@ -64,6 +93,10 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 	}
 	for _, e := range p.to {
 		e.known = true
+	}
+	if then != nil && !d.Info().HostMemory {
+		warming.Wait()
+		then(p)
 	}
 	return nil
 }
@@ -118,7 +151,7 @@ func (p *restoration) enter(o *record.Object, e *entry) {
 	}
 	var parent *entry
 	switch {
-	case o.Mem != nil && o.Mem.Kind == driver.MemSub:
+	case o.Mem != nil && o.Mem.Kind.OfBuffer():
 		parent = p.to[o.Mem.Parent]
 		e.obj.Mem.Parent = parent.obj.ID
 	case o.Kernel != nil:
@@ -197,7 +230,12 @@ func (p *restoration) match() error {
 				if stateless(program.obj.Program) {
 					continue // it need not be kept
 				}
-				return p.fail(o, errNoVariable)
+				v, err := program.findVariable(p.d.drv, program.h, o.Name)
+				if v == nil || err != nil {
+					return p.fail(o, errors.Join(err, errNoVariable))
+				}
+				e = v // that the program has not asked for yet
+				p.fresh = append(p.fresh, e)
 			}
 		}
 		if e == nil {
@@ -267,7 +305,7 @@ func (p *restoration) alike(o *record.Object, e *entry) error {
 		if have.Bytes != want.Bytes {
 			return &SizeError{Have: have.Bytes, Want: want.Bytes}
 		}
-		if want.Kind == driver.MemSub && p.to[want.Parent] != e.parent {
+		if want.Kind.OfBuffer() && p.to[want.Parent] != e.parent {
 			return fmt.Errorf("it is a range of a different buffer: %w", ErrConflict)
 		}
 		if have.Kind != want.Kind || have.Offset != want.Offset || have.Image != want.Image {

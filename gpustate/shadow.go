@@ -207,39 +207,43 @@ func (c *Capture) freeBlocks() error {
 	return errors.Join(errs...)
 }
 
-// withRoom does what takes device memory, and again without the shadows of captures
-// when there is too little.
+// withRoom does what takes device memory, and again with less in the shadows of captures as long
+// as there is too little.
 func (d *Device) withRoom(do func() error) error {
 	err := do()
-	if errors.Is(err, ErrOutOfMemory) && d.evict() {
+	for errors.Is(err, ErrOutOfMemory) && d.evict() {
 		err = do()
 	}
 	return err
 }
 
-// evict brings the bytes that captures have on the device to the host and frees their
-// shadows: the program goes before. It reports whether that freed anything.
-func (d *Device) evict() bool {
+// evict brings the bytes of one block of a capture's shadow to the host and frees it: the program
+// goes before. When there is none left, the kernel of the hashes goes. It reports whether that freed
+// anything. A block at a time, what is not needed stays, and the program waits for no more than it
+// needs.
+func (d *Device) evict() bool { return d.evictFrom(d.drv) || d.drv.hasher.drop(d.drv.Device) }
+
+// evictFrom frees a block on one of the devices that this one has been.
+func (d *Device) evictFrom(s *session) bool {
 	d.shadows.Lock()
 	defer d.shadows.Unlock()
-	freed := false
 	for c := range d.captures {
-		if c.drv == d.drv && len(c.blocks) > 0 {
-			freed = c.leave() == nil || freed
+		if c.drv == s && len(c.blocks) > 0 && c.leave(c.blocks[len(c.blocks)-1]) == nil {
+			return true
 		}
 	}
-	return freed
+	return false
 }
 
-// leave brings all bytes to the host. Without memory there for them the capture stays
-// as it is.
-func (c *Capture) leave() error {
+// leave brings the bytes in the last block to the host and frees it. Without memory there for them
+// the capture stays as it is.
+func (c *Capture) leave(block driver.Handle) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var need int64
 	for _, parts := range c.parts {
 		for _, p := range parts {
-			if p.host == nil {
+			if p.host == nil && p.mem == block {
 				need += p.bytes
 			}
 		}
@@ -252,7 +256,7 @@ func (c *Capture) leave() error {
 		moved[i] = append([]part(nil), parts...)
 		for k := range moved[i] {
 			p := &moved[i][k]
-			if p.host != nil {
+			if p.host != nil || p.mem != block {
 				continue
 			}
 			host := make([]byte, p.bytes)
@@ -263,5 +267,6 @@ func (c *Capture) leave() error {
 		}
 	}
 	c.parts = moved
-	return c.freeBlocks()
+	c.blocks = c.blocks[:len(c.blocks)-1]
+	return c.drv.ReleaseMem(block)
 }

@@ -167,11 +167,12 @@ func (t *tracker) count() (seq uint64, err error) {
 	return t.issued, err
 }
 
-// event gives a new event; mu is held. Events are made by the dozen.
+// event gives a new event; mu is held. Events are made by the block, as many as fill 4 KiB as Go
+// allocates them.
 func (t *tracker) event() *Event {
-	const dozen = 32
+	const block = 85
 	if len(t.events) == 0 {
-		t.events = make([]Event, dozen)
+		t.events = make([]Event, block)
 	}
 	e := &t.events[0]
 	t.events = t.events[1:]

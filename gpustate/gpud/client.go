@@ -35,6 +35,8 @@ type client struct {
 type backend interface {
 	// Dismiss tells the client why it is dropped, and drops it.
 	Dismiss(why string)
+	// Left says whether the client has gone, though the session may not have ended.
+	Left() bool
 	// Order asks the client to move.
 	Order(m *wire.Move) error
 	// Share takes memory of the client through a connection of its own.
@@ -95,6 +97,10 @@ func (cl *client) Opened(who wire.Open) error {
 	return nil
 }
 
+// gone says whether the client has moved away or closed its connection: its device may not be
+// closed yet, which takes some drivers a while. The server's mutex is held.
+func (cl *client) gone() bool { return cl.away.Load() || cl.backend != nil && cl.backend.Left() }
+
 // Moved takes in how a move went that the server asked for.
 func (cl *client) Moved(m wire.Moved) {
 	if m.Err == "" {
@@ -103,14 +109,14 @@ func (cl *client) Moved(m wire.Moved) {
 	cl.server.moved(m)
 }
 
-// list are the clients that have a device, by number.
-func (s *Server) list() []*client {
+// present are the clients that have a device and have not gone, by number.
+func (s *Server) present() []*client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.listLocked()
+	return slices.DeleteFunc(s.listLocked(), (*client).gone)
 }
 
-// listLocked is list with mu held.
+// listLocked are the clients that have a device, by number; mu is held.
 func (s *Server) listLocked() (list []*client) {
 	for _, cl := range s.clients {
 		if cl.isOpen {

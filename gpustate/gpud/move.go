@@ -29,7 +29,7 @@ func (s *Server) move(ctx context.Context, client uint64, to string) (Moved, err
 	cl := s.clients[client]
 	var who wire.Open
 	var l backend
-	if cl != nil {
+	if cl != nil && !cl.gone() {
 		who, l = cl.who, cl.backend
 	}
 	s.next++
@@ -42,7 +42,7 @@ func (s *Server) move(ctx context.Context, client uint64, to string) (Moved, err
 		defer s.mu.Unlock()
 		delete(s.moves, token)
 	}()
-	if l == nil || cl.away.Load() {
+	if l == nil {
 		return Moved{}, fmt.Errorf("no client has number %d", client)
 	}
 	m := Moved{Client: client, Program: who.Program, PID: who.PID, To: to}
@@ -106,7 +106,7 @@ func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
 		return nil, errors.New("evacuate: no server to move to: name one, or start gpud with --peer")
 	}
 	s.Drain()
-	all := slices.DeleteFunc(s.list(), func(cl *client) bool { return cl.away.Load() })
+	all := s.present()
 	list := make([]Moved, len(all))
 	var moves sync.WaitGroup
 	for n, cl := range all {

@@ -203,9 +203,37 @@ func TestLost(t *testing.T) {
 	if _, err := c.d.Capture(context.Background(), nil); !errors.Is(err, gpustate.ErrDeviceLost) {
 		t.Errorf("capture: got %v, want ErrDeviceLost", err)
 	}
+	<-c.d.Lost()
 	_ = c.d.Close()
 	release()
 	p.quiet(t)
+}
+
+// TestLostSince: a program loses the device that it is on now, neither that which it has left nor
+// one that it has closed.
+func TestLostSince(t *testing.T) {
+	a := serve(t, Options{})
+	b := serve(t, Options{KeyFile: a.sel.KeyFile})
+	c, closed := open(t, a.sel), open(t, b.sel)
+	moveAll(t, a, "remote="+b.addr+",fake")
+	ok(t, closed.d.Close())
+	a.stop()
+	ok(t, c.step())
+	for _, d := range []*gpustate.Device{c.d, closed.d} {
+		select {
+		case <-d.Lost():
+			t.Errorf("%s counts as lost", d.Info())
+		default:
+		}
+	}
+	b.stop()
+	<-c.d.Lost()
+	select {
+	case <-closed.d.Lost():
+		t.Error("a closed device counts as lost")
+	default:
+	}
+	_ = c.d.Close()
 }
 
 // raw is a client that speaks the protocol by hand.

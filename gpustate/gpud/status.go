@@ -79,7 +79,7 @@ func (s *Server) status() Status {
 		d.UsedBytes += k.UsedBytes
 		d.Unfinished += k.Unfinished
 		d.Clients++
-		if !cl.away.Load() {
+		if !cl.gone() {
 			st.Clients = append(st.Clients, k)
 		}
 	}

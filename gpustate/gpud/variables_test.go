@@ -60,6 +60,41 @@ func TestVariables(t *testing.T) {
 	ok(t, d.Close())
 }
 
+// TestConstants: a variable that kernels do not write is state once the program has asked for it, on
+// a server as on a device of the machine, and moves from one to the other.
+func TestConstants(t *testing.T) {
+	a := serve(t, Options{})
+	d := must(gpustate.Open(a.sel))(t)
+	q := must(d.Queue("q"))(t)
+	p := must(d.Program("p", gpustate.Sources{OpenCL: "tick global ticks 4 constant table 8"}, ""))(t)
+	if _, err := p.Variable("none"); !errors.Is(err, gpustate.ErrNoVariable) {
+		t.Errorf("a variable that is none: got %v, want ErrNoVariable", err)
+	}
+	table := must(p.Variable("table"))(t)
+	holds := func(want string) {
+		t.Helper()
+		got := make([]byte, 8)
+		ok(t, q.Read(table, 0, got))
+		if string(got) != want {
+			t.Errorf("the table holds %q, want %q", got, want)
+		}
+	}
+	ok(t, q.Write(table, 0, []byte("captured")))
+	c := must(d.Capture(t.Context(), nil))(t)
+	ok(t, q.Write(table, 0, []byte("changed ")))
+	holds("changed ")
+	ok(t, d.Restore(t.Context(), c.Record(), func(i int, dst []byte, off int64) error {
+		return c.ReadAt(t.Context(), i, dst, off)
+	}))
+	ok(t, c.Release())
+	holds("captured")
+	ok(t, d.MigrateTo(t.Context(), gpustate.Select{Kind: "fake"}))
+	holds("captured")
+	ok(t, d.MigrateTo(t.Context(), a.sel))
+	holds("captured")
+	ok(t, d.Close())
+}
+
 // TestBuiltFromSource: a server tells its client which programs it built from source,
 // also when the client moves there, and forgets them with the programs.
 func TestBuiltFromSource(t *testing.T) {

@@ -232,6 +232,39 @@ func TestWorkerStopped(t *testing.T) {
 	noWorkersLeft(t)
 }
 
+// TestLeftBehind: a client that has closed its device is not listed, nor moved, while its
+// worker has not ended.
+func TestLeftBehind(t *testing.T) {
+	withWorkers(t)
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}, grace: time.Minute})
+	gone := raw(t, p)
+	say(t, gone, &wire.Open{Index: 0})
+	for len(p.status().Clients) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	pid, id := p.pids()[0], p.status().Clients[0].ID
+	ok(t, syscall.Kill(pid, syscall.SIGSTOP))
+	if n := len(p.status().Clients); n != 1 {
+		t.Errorf("%d clients are listed, want the one whose worker stands still", n)
+	}
+	ok(t, gone.Close())
+	for len(p.status().Clients) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if n := p.status().Devices[0].Clients; n != 1 {
+		t.Errorf("%d clients have the device open, want 1: the worker is there", n)
+	}
+	if _, err := p.move(t.Context(), id, "pocl"); err == nil || !strings.Contains(err.Error(), "no client has number") {
+		t.Errorf("move: %v, want that there is no such client", err)
+	}
+	if list, err := p.Evacuate(t.Context(), []string{"pocl"}); err != nil || len(list) != 0 {
+		t.Errorf("evacuate: moved %v, %v, want none", list, err)
+	}
+	ok(t, syscall.Kill(pid, syscall.SIGCONT))
+	p.quiet(t)
+	noWorkersLeft(t)
+}
+
 // TestNoWorker: a server that cannot start workers says so to its clients, and
 // one that was told neither way does not begin.
 func TestNoWorker(t *testing.T) {

@@ -90,6 +90,13 @@ func (p *place) clients() (n int64) {
 	return n
 }
 
+// list are the clients that have a device, by number.
+func (p *place) list() []*client {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listLocked()
+}
+
 // quiet waits until all clients have gone.
 func (p *place) quiet(t testing.TB) {
 	t.Helper()

@@ -15,3 +15,10 @@ func init() {
 		chunkhash.Run(l.Args[0].Bytes, number(1), number(2), l.Args[3].Bytes, l.Args[4].Bytes, number(5))
 	})
 }
+
+// Idle lets the fake devices that are opened from now on do nothing, for benchmarks of the way to a
+// device; what it gives ends that.
+func Idle() (end func()) {
+	fake.System.Idle = true
+	return func() { fake.System.Idle = false }
+}

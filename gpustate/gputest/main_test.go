@@ -33,8 +33,8 @@ const (
 // which it has childStacks for. A suite takes a minute or two; each random program that
 // -programs asks for gets another one. Servers end when the test lets go of them.
 const (
-	childLimit  = 5 * time.Minute
-	childStacks = 10 * time.Second
+	childLimit  = 15 * time.Minute
+	childStacks = time.Minute
 )
 
 func TestMain(m *testing.M) {

@@ -27,6 +27,7 @@ func (q *queue) after(of ...*memory) (after []*gpustate.Event) {
 
 // issued notes the last command of objects.
 func issued(q *queue, e *gpustate.Event, of ...*memory) {
+	q.keep(e)
 	for _, x := range of {
 		x.base().last, x.base().lastQ, x.base().fenced = e, q, false
 	}
@@ -104,11 +105,12 @@ func (m *model) spoil(x *memory) {
 func (m *model) launch(asItIs bool) {
 	m.b.Helper()
 	k := pick(m, find[*kernel](m))
+	m.did("launch of %p with %p %p, null %v, kept %v", k, k.args.y, k.args.x, k.args.null, k.args.kept)
 	if m.r.IntN(6) == 0 {
 		m.null(k)
 		return
 	}
-	if !asItIs {
+	if !asItIs || k.args.unsure {
 		y, x := pick(m, m.linears()), pick(m, m.linears())
 		if x.base() == y.base() {
 			return
@@ -193,6 +195,7 @@ func (m *model) settle() {
 	for _, x := range find[*memory](m) {
 		x.base().last = nil
 	}
+	m.arrived()
 }
 
 // wait waits for the last command of some object.
@@ -224,4 +227,5 @@ func (m *model) compare() {
 			}
 		}
 	}
+	m.lookAt()
 }

@@ -1,7 +1,10 @@
 package gputest
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -118,6 +121,9 @@ type axpyArgs struct {
 	// kept says that the device has them although the program may have released them:
 	// a rollback brought them back.
 	kept bool
+	// unsure says that after a restart nobody knows: what is released before the restore comes back
+	// with it, what is released after it does not.
+	unsure bool
 }
 
 // usable says whether a kernel can be launched with them.
@@ -138,14 +144,111 @@ type queue struct {
 	common
 	opt gpustate.QueueOptions
 	q   *gpustate.Queue
+
+	events []*gpustate.Event // some that the program holds on to
 }
 
 func (q *queue) make(m *model) (err error) {
 	q.q, err = m.dev.QueueWith(q.name, q.opt)
+	q.events = nil
 	return err
 }
 
 func (q *queue) release() error { return q.q.Release() }
+
+// releaseBusy releases the queue while other goroutines of the program issue commands on it until that is refused, and
+// perhaps look at them and have another queue wait for them. When it is over all of them are complete, and hold nothing
+// of the device, whether anybody asks about them or not: Close finds what they hold.
+func (q *queue) releaseBusy(m *model) error {
+	looks, asks := m.luck.IntN(2) == 0, m.luck.IntN(2) == 0
+	b := &busy{q: q.q, other: m.loose.q, events: slices.Clone(q.events), over: make(chan struct{})}
+	var others, begun sync.WaitGroup
+	for range 3 {
+		begun.Add(1)
+		others.Go(func() { b.issue(sync.OnceFunc(begun.Done)) })
+	}
+	if looks {
+		others.Go(b.look)
+	}
+	begun.Wait()
+	err := q.q.Release()
+	close(b.over)
+	if err != nil {
+		return err // and what is issued goes on: the test ends here
+	}
+	others.Wait()
+	if asks {
+		b.ask(b.events)
+	}
+	return errors.Join(b.failed...)
+}
+
+// busy is a queue that goroutines use while it is released.
+type busy struct {
+	q, other *gpustate.Queue
+	over     chan struct{} // closed when it is released
+
+	mu     sync.Mutex
+	events []*gpustate.Event // guarded by mu: of the queue
+	failed []error           // guarded by mu
+}
+
+// issue issues markers until the queue is gone.
+func (b *busy) issue(begun func()) {
+	defer begun()
+	for n := 0; ; n++ {
+		e, err := b.q.Marker()
+		b.mu.Lock()
+		switch {
+		case err == nil:
+			b.events = append(b.events, e)
+		case !errors.Is(err, gpustate.ErrReleased):
+			b.failed = append(b.failed, err)
+		}
+		b.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if n == 2 {
+			begun()
+		}
+	}
+}
+
+// look asks about the newest commands.
+func (b *busy) look() {
+	for n := 0; ; n++ {
+		b.mu.Lock()
+		list := slices.Clone(b.events[max(len(b.events)-4, 0):])
+		b.mu.Unlock()
+		for _, e := range list {
+			_, err := e.Done()
+			if err == nil && n < 4 {
+				_, err = b.other.Marker(e)
+			}
+			if err != nil {
+				b.mu.Lock()
+				b.failed = append(b.failed, err)
+				b.mu.Unlock()
+			}
+		}
+		select {
+		case <-b.over:
+			return
+		default:
+		}
+	}
+}
+
+// ask makes sure that commands are complete.
+func (b *busy) ask(list []*gpustate.Event) {
+	for _, e := range list {
+		if done, err := e.Done(); !done || err != nil {
+			b.failed = append(b.failed, fmt.Errorf("a command of a queue that is released: complete %v, %w", done, err))
+			return
+		}
+	}
+}
 
 type sampler struct {
 	common
@@ -166,6 +269,9 @@ func (m *model) create(kind int) {
 	x.name = m.label()
 	switch kind {
 	case 0, 1, 2:
+		if m.luck.IntN(8) == 0 && m.dev.Info().MaxAllocBytes == mostSmall {
+			x.bytes *= 80
+		}
 	case 3:
 		x.bytes += 2 * gpustate.SubAlign
 	case 4:
@@ -174,7 +280,7 @@ func (m *model) create(kind int) {
 		}
 	case 5:
 		x.kind = kindShared
-		if m.r.IntN(8) == 0 {
+		if m.r.IntN(8) == 0 && m.dev.Info().MaxAllocBytes > mostSmall {
 			x.bytes = 9<<20 + 12 // more than one piece of a transfer
 		}
 	case 6:

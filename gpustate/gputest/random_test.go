@@ -32,12 +32,20 @@ func random(t *testing.T, b *bench) {
 	default:
 		n = 6
 	}
+	m := &bench{T: t, sel: b.sel}
+	m.open() // keeps CUDA's primary context, which takes longer to make than a program runs
 	for i := range n {
 		seed := *firstSeed + uint64(i)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			fake.Reseed(seed)
 			m := &model{b: &bench{T: t, sel: b.sel}, r: rand.New(rand.NewPCG(seed, 3)),
 				luck: rand.New(rand.NewPCG(seed, 4))}
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("the last steps: %q", m.trace[max(0, len(m.trace)-40):])
+				}
+			})
+			m.small()
 			m.dev = m.b.open()
 			m.begin()
 			for range steps {
@@ -66,6 +74,14 @@ type model struct {
 
 	saved  *saved  // a capture to go back to
 	hashed *hashed // of the captures so far
+	reads  []later // that nobody has waited for
+
+	trace []string // what was done
+}
+
+// did notes a step for whoever looks into a failure.
+func (m *model) did(format string, args ...any) {
+	m.trace = append(m.trace, fmt.Sprintf(format, args...))
 }
 
 // call makes an object, or releases it.
@@ -94,9 +110,10 @@ type saved struct {
 	c    *gpustate.Capture
 	want map[*memory][]byte
 	args map[*kernel]axpyArgs
-	ran  map[*counter]uint32
+	ran  map[*counter]counted
 
 	stamps map[*stamp]uint32
+	again  []*program // whose names may be taken more than once
 }
 
 // begin makes the objects that live as long as the program.
@@ -121,7 +138,13 @@ func (m *model) begin() {
 // add makes an object for the first time.
 func (m *model) add(o object) {
 	m.b.Helper()
-	m.b.ok(o.make(m))
+	make := func() error { return o.make(m) }
+	if _, ok := o.(*memory); ok { // one call
+		if err := m.scarce(make); !errors.Is(err, gpustate.ErrOutOfMemory) {
+			make = func() error { return err }
+		} // else nothing has changed: the same call makes it
+	}
+	m.b.ok(make())
 	o.state().alive = true
 	m.calls = append(m.calls, call{o: o})
 	m.all = append(m.all, o)
@@ -132,7 +155,15 @@ func (m *model) step() {
 	m.tick()
 	m.stamp()
 	m.foreign()
-	switch k := m.r.IntN(51); {
+	m.hog()
+	m.pending()
+	m.look()
+	if m.luck.IntN(20) == 0 {
+		m.rebuild()
+	}
+	k := m.r.IntN(51)
+	m.did("step %d", k)
+	switch {
 	case k < 7:
 		m.create(m.r.IntN(10))
 	case k < 11:
@@ -201,8 +232,20 @@ func (m *model) release() {
 func (m *model) end(o object) {
 	m.b.Helper()
 	i := slices.Index(m.all, o)
-	m.settle() // a command that fails for this would be right
-	m.b.ok(o.release())
+	m.did("release %T %p", o, o)
+	for _, k := range find[*kernel](m) {
+		if x, ok := o.(*memory); ok && (k.args.y == x || k.args.x == x) {
+			k.args.kept = false // a rollback left the program's own object in place, which goes now
+		}
+	}
+	if m.luck.IntN(2) == 0 {
+		m.settle() // else commands that use it go on
+	}
+	if q, ok := o.(*queue); ok && m.luck.IntN(2) == 0 {
+		m.b.ok(q.releaseBusy(m))
+	} else {
+		m.b.ok(o.release())
+	}
 	o.state().alive = false
 	m.calls = append(m.calls, call{o: o, release: true})
 	m.all = append(m.all[:i:i], m.all[i+1:]...)
@@ -226,10 +269,16 @@ func (m *model) keeps(o object) bool {
 // save captures and goes on.
 func (m *model) save() {
 	m.b.Helper()
+	m.did("save")
 	m.drop()
+	m.tried()
 	m.dev.LimitShadow([]int64{-1, 0, 20000}[m.r.IntN(3)])
-	c, err := m.dev.Capture(context.Background(), nil)
-	m.b.ok(err)
+	var c *gpustate.Capture
+	m.b.ok(m.scarce(func() (err error) {
+		c, err = m.dev.Capture(context.Background(), nil)
+		return err
+	}))
+	m.arrived()
 	m.checkHashes(c)
 	m.saved = m.note(c)
 }
@@ -245,16 +294,24 @@ func (m *model) drop() {
 // note keeps what the objects of a capture hold: also those that the program has
 // released and that others are made from.
 func (m *model) note(c *gpustate.Capture) *saved {
-	s := &saved{c: c, want: map[*memory][]byte{}, args: map[*kernel]axpyArgs{}, ran: map[*counter]uint32{},
+	s := &saved{c: c, want: map[*memory][]byte{}, args: map[*kernel]axpyArgs{}, ran: map[*counter]counted{},
 		stamps: map[*stamp]uint32{}}
 	for _, c := range m.counters {
-		s.ran[c] = c.launches
+		s.ran[c] = c.counted
 	}
 	for _, x := range find[*stamp](m) {
 		s.stamps[x] = x.launches
 	}
+	for _, p := range find[*program](m) {
+		if p.named() {
+			s.again = append(s.again, p)
+		}
+	}
 	for _, x := range find[*memory](m) {
 		s.want[x.base()] = bytes.Clone(x.base().want)
+	}
+	for _, v := range find[*view](m) { // of a buffer that may have been released
+		s.want[v.of] = bytes.Clone(v.of.want)
 	}
 	for _, k := range find[*kernel](m) {
 		args := k.args
@@ -262,6 +319,16 @@ func (m *model) note(c *gpustate.Capture) *saved {
 		s.args[k] = args
 	}
 	return s
+}
+
+// bare says whether a program of the capture has no source.
+func (s *saved) bare() bool {
+	for x := range s.stamps {
+		if x.form.bare {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *saved) read(i int, dst []byte, off int64) error {
@@ -274,7 +341,15 @@ func (m *model) rollback() {
 	if m.saved == nil {
 		return
 	}
-	m.b.ok(m.dev.Restore(context.Background(), m.saved.c.Record(), m.saved.read))
+	if m.dev.Info().Kind != m.b.sel.Kind && m.saved.bare() {
+		return // the fake does not take one of its programs
+	}
+	if m.outdated(m.saved) {
+		return
+	}
+	m.marked(m.saved)
+	m.did("rollback")
+	m.restore(m.saved)
 	for _, k := range find[*kernel](m) {
 		k.args.kept = false // what nobody holds any more is gone
 	}
@@ -293,8 +368,8 @@ func (m *model) apply(s *saved) {
 	for k, args := range s.args {
 		k.args = args
 	}
-	for c, launches := range s.ran {
-		c.launches = launches
+	for c, counted := range s.ran {
+		c.counted = counted
 	}
 	for x, launches := range s.stamps {
 		x.launches = launches
@@ -305,6 +380,7 @@ func (m *model) apply(s *saved) {
 // calls as before, some of them before the restore.
 func (m *model) restart() {
 	m.b.Helper()
+	m.did("restart")
 	m.save()
 	for _, x := range find[*memory](m) {
 		m.spoil(x)
@@ -317,14 +393,15 @@ func (m *model) restart() {
 	if early > 0 {
 		m.recount()
 	}
-	m.b.ok(next.Restore(context.Background(), s.c.Record(), s.read))
+	m.restore(s)
 	m.replay(m.calls[early:])
 	if early == 0 {
 		m.recount()
 	}
 	m.apply(s)
 	for _, k := range find[*kernel](m) {
-		k.args.kept = false // the program has released it again
+		// the program has released it again, before the restore or after it
+		k.args.unsure, k.args.kept = k.args.unsure || k.args.kept && !(k.args.y.alive && k.args.x.alive), false
 	}
 	m.drop()
 	m.compare()
@@ -336,6 +413,9 @@ func (m *model) restart() {
 func (m *model) replay(calls []call) {
 	m.b.Helper()
 	for _, c := range calls {
+		if m.forgotten(c.o) {
+			continue
+		}
 		if c.release {
 			m.b.ok(c.o.release())
 			continue
@@ -346,11 +426,16 @@ func (m *model) replay(calls []call) {
 
 func (m *model) migrate() {
 	m.b.Helper()
+	m.did("migrate")
 	to := m.b.sel
 	if m.r.IntN(2) == 0 {
 		to = gpustate.Select{Kind: "fake", Index: m.r.IntN(2)}
 	}
-	err := m.dev.MigrateTo(context.Background(), to)
+	err := m.scarce(func() error { return m.dev.MigrateTo(context.Background(), to) })
+	if errors.Is(err, gpustate.ErrOutOfMemory) { // it stays where it is
+		m.compare()
+		err = m.dev.MigrateTo(context.Background(), to)
+	}
 	if errors.Is(err, gpustate.ErrUnsupported) { // images that one of them has not
 		return
 	}

@@ -81,7 +81,36 @@ func hashes(t *testing.T, b *bench) {
 	b.ok(d.MigrateTo(context.Background(), gpustate.Select{Kind: "fake", Index: 1}))
 	b.ok(d.MigrateTo(context.Background(), b.sel))
 	same(third, take(), 0)
+	restoreHashed(t, b, d)
 	if i := d.Info(); (i.Kind == "cuda" || i.Kind == "fake") && hashed == 0 {
 		t.Error("no chunk was hashed on the device")
+	}
+}
+
+// restoreHashed restores a capture and compares the hashes of that with those of a capture of what was restored.
+func restoreHashed(t *testing.T, b *bench, d *gpustate.Device) {
+	t.Helper()
+	ctx := context.Background()
+	k, err := d.Capture(ctx, nil)
+	b.ok(err)
+	restored, err := d.RestoreHashed(ctx, k.Record(), func(i int, dst []byte, off int64) error {
+		return k.ReadAt(ctx, i, dst, off)
+	})
+	b.ok(err)
+	b.ok(k.Release())
+	if i := d.Info(); restored == nil && (i.Kind == "cuda" || i.Kind == "fake") {
+		t.Error("a restore gives no hashes")
+	}
+	k, err = d.Capture(ctx, nil)
+	b.ok(err)
+	captured, err := k.Hashes(ctx)
+	b.ok(err)
+	b.ok(k.Release())
+	for i, list := range restored {
+		for j, h := range list {
+			if h == (gpustate.Hash{}) || captured[i][j] != (gpustate.Hash{}) && captured[i][j] != h {
+				t.Errorf("content %d, chunk %d: a restore gives %x, a capture of that %x", i, j, h, captured[i][j])
+			}
+		}
 	}
 }

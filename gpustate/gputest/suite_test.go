@@ -23,11 +23,16 @@ func Suite(t *testing.T, sel gpustate.Select) {
 	}{
 		{"names", names}, {"arguments", arguments}, {"null", nulls}, {"told", told}, {"transfers", transfers},
 		{"events", events}, {"window", window}, {"ranges", ranges},
-		{"fills", fills}, {"boxes", boxes}, {"barriers", barriers}, {"image commands", imageCommands},
-		{"across", across}, {"images", images}, {"image arrays", imageArrays}, {"shared", shared}, {"limits", limits},
-		{"build", build}, {"variables", variables}, {"sizes", sizes}, {"capture", captureGoesOn},
+		{"fills", fills}, {"boxes", boxes}, {"shares", shares}, {"barriers", barriers},
+		{"image commands", imageCommands},
+		{"across", across}, {"images", images}, {"image arrays", imageArrays}, {"views", views}, {"linked", linked},
+		{"shared", shared}, {"limits", limits},
+		{"build", build}, {"variables", variables}, {"constants", constants},
+		{"sizes", sizes}, {"capture", captureGoesOn},
 		{"shadow", shadows}, {"hashes", hashes}, {"pinned", pinned}, {"scratch", scratch},
-		{"restore", restores}, {"migrate", migrations}, {"foreign", lending}, {"adopt", adoption},
+		{"restore", restores}, {"migrate", migrations}, {"foreign", lending},
+		{"lent ranges", lentRanges}, {"adopt", adoption},
+		{"adopt queues", queueAdoption}, {"adopt contexts", contextAdoption},
 		{"signals", signals}, {"random", random},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, &bench{T: t, sel: sel}) })

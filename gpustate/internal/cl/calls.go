@@ -102,6 +102,31 @@ func createContext(platform, dev handle) (handle, error) {
 	return madeBy("clCreateContext", C.hfcl_context(platform, dev))
 }
 
+func retainContext(c handle) error {
+	return check("clRetainContext", int32(C.hfcl_clRetainContext(c)))
+}
+
+// contextInfo is a property of a context that is a list of handles.
+func contextInfo(c handle, what uint32) ([]handle, error) {
+	v := make([]handle, 64)
+	var n C.size_t
+	err := check("clGetContextInfo", int32(C.hfcl_clGetContextInfo(c, C.uint32_t(what),
+		C.size_t(len(v))*C.size_t(unsafe.Sizeof(v[0])), unsafe.Pointer(&v[0]), &n)))
+	return v[:uintptr(n)/unsafe.Sizeof(v[0])], err
+}
+
+func retainQueue(q handle) error {
+	return check("clRetainCommandQueue", int32(C.hfcl_clRetainCommandQueue(q)))
+}
+
+// queueInfo is a property of a queue that has the size of a word.
+func queueInfo(q handle, what uint32) (uint64, error) {
+	var v [8]byte
+	err := check("clGetCommandQueueInfo", int32(C.hfcl_clGetCommandQueueInfo(q, C.uint32_t(what), C.size_t(len(v)),
+		unsafe.Pointer(&v[0]), nil)))
+	return binary.NativeEndian.Uint64(v[:]), err
+}
+
 func releaseContext(c handle) error {
 	return check("clReleaseContext", int32(C.hfcl_clReleaseContext(c)))
 }
@@ -123,9 +148,10 @@ func createSub(buf handle, flags uint64, off, bytes int64) (handle, error) {
 	return madeBy("clCreateSubBuffer", C.hfcl_sub(buf, C.uint64_t(flags), C.size_t(off), C.size_t(bytes)))
 }
 
-func createImage(ctx handle, flags uint64, kind uint32, i driver.ImageDesc) (handle, error) {
+// createImage makes an image; one on a buffer has that one's bytes.
+func createImage(ctx handle, flags uint64, kind uint32, i driver.ImageDesc, buffer handle) (handle, error) {
 	return madeBy("clCreateImage", C.hfcl_image(ctx, C.uint64_t(flags), C.uint32_t(i.Order),
-		C.uint32_t(i.Type), C.uint32_t(kind), C.size_t(i.Width), C.size_t(i.Height), C.size_t(i.Depth)))
+		C.uint32_t(i.Type), C.uint32_t(kind), C.size_t(i.Width), C.size_t(i.Height), C.size_t(i.Depth), buffer))
 }
 
 func releaseMem(m handle) error {
@@ -173,6 +199,20 @@ func buildProgram(p, dev handle, options string) error {
 	o := C.CString(options)
 	defer C.free(unsafe.Pointer(o))
 	return check("clBuildProgram", int32(C.hfcl_build(p, dev, o)))
+}
+
+func compileProgram(p, dev handle, options string) error {
+	o := C.CString(options)
+	defer C.free(unsafe.Pointer(o))
+	return check("clCompileProgram", int32(C.hfcl_compile(p, dev, o)))
+}
+
+// linkProgram gives a program also with an error, where that one has the linker's log.
+func linkProgram(ctx, dev handle, options string, objects []handle) (handle, error) {
+	o := C.CString(options)
+	defer C.free(unsafe.Pointer(o))
+	m := C.hfcl_link(ctx, dev, o, C.uint32_t(len(objects)), unsafe.SliceData(objects))
+	return m.h, check("clLinkProgram", int32(m.rc))
 }
 
 // buildLog is the compiler's text for the last build, empty if there is none.

@@ -40,8 +40,7 @@ type mem struct {
 }
 
 func openDevice(f found) (driver.Device, error) {
-	alone := f.info.Platform == "Oclgrind"
-	if alone {
+	if f.alone() {
 		oclgrind.Lock()
 		defer oclgrind.Unlock()
 	}
@@ -49,12 +48,20 @@ func openDevice(f found) (driver.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", f.info, err)
 	}
-	d := &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA", queues: map[handle]bool{}}
-	if alone {
-		return &serial{d}, nil
-	}
-	return d, nil
+	return newDevice(f, ctx), nil
 }
+
+// newDevice is a device in a context, of which Close gives back one reference.
+func newDevice(f found, ctx handle) driver.Device {
+	d := &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA", queues: map[handle]bool{}}
+	if f.alone() {
+		return &serial{d}
+	}
+	return d
+}
+
+// alone says whether calls of the platform take turns.
+func (f found) alone() bool { return f.info.Platform == "Oclgrind" }
 
 func (d *device) Info() driver.Info { return d.info }
 
@@ -99,7 +106,11 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	case driver.MemImage:
 		o.lines = m.Image.Shape() == driver.ArrayDims+1
 		o.pixel = int(m.Bytes) / driver.Region{Size: m.Image.Extents()}.Pixels()
-		o.h, err = createImage(d.ctx, flags(m.Access), imageKinds[m.Image.Shape()], m.Image)
+		o.h, err = createImage(d.ctx, flags(m.Access), imageKinds[m.Image.Shape()], m.Image, 0)
+	case driver.MemView:
+		const onBuffer = 0x10F6
+		o.pixel = int(m.Bytes) / m.Image.Width
+		o.h, err = createImage(d.ctx, flags(m.Access), onBuffer, m.Image, m.Parent.(*mem).h)
 	case driver.MemShared:
 		o.shared = true
 		err = d.createShared(o)

@@ -2,12 +2,13 @@ package cl
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
 // MakeCurrent has nothing to do: OpenCL knows no current context.
-func (d *device) MakeCurrent() error { return nil }
+func (d *device) MakeCurrent() (back func(), err error) { return func() {}, nil }
 
 // NativeContext is the cl_context and the cl_device_id.
 func (d *device) NativeContext() (ctx, dev uintptr) { return uintptr(d.ctx), uintptr(d.device) }
@@ -53,6 +54,70 @@ func (d *device) Adopt(pointer uintptr, bytes int64) (driver.Handle, error) {
 		return nil, err
 	}
 	return &mem{h: h, bytes: bytes}, nil
+}
+
+// Properties of a cl_command_queue and of a cl_context.
+const (
+	queueContext   = 0x1090
+	queueDevice    = 0x1091
+	queueProps     = 0x1093
+	contextDevices = 0x1081
+)
+
+// AdoptQueue takes another reference to a cl_command_queue, which ReleaseQueue gives back.
+func (d *device) AdoptQueue(native uintptr) (driver.Handle, driver.QueueDesc, error) {
+	var desc driver.QueueDesc
+	h := handle(native)
+	ctx, err := queueInfo(h, queueContext)
+	if err != nil {
+		return nil, desc, err
+	}
+	dev, err := queueInfo(h, queueDevice)
+	if err != nil {
+		return nil, desc, err
+	}
+	props, err := queueInfo(h, queueProps)
+	switch {
+	case err != nil:
+		return nil, desc, err
+	case handle(ctx) != d.ctx || handle(dev) != d.device:
+		return nil, desc, fmt.Errorf("the queue is of another context or device: make it in the one that Native "+
+			"gives: %w", driver.ErrUnsupported)
+	}
+	desc.OutOfOrder, desc.Profiling = props&queueOutOfOrder != 0, props&queueProfiling != 0
+	desc.Lazy = d.info.Lazy && !desc.OutOfOrder && !desc.Profiling
+	if err := retainQueue(h); err != nil {
+		return nil, desc, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queues[h] = true
+	return queue{h, desc.Lazy}, desc, nil
+}
+
+// OpenContext works in a context of other code, to which it takes another reference.
+func (l *Library) OpenContext(ctx, dev uintptr) (driver.Device, error) {
+	if err := l.load(); err != nil {
+		return nil, err
+	}
+	devices, err := contextInfo(handle(ctx), contextDevices)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range l.found {
+		if f.device != handle(dev) {
+			continue
+		}
+		if !slices.Contains(devices, f.device) {
+			return nil, fmt.Errorf("the context is not one of %s: %w", f.info, driver.ErrUnsupported)
+		}
+		if err := retainContext(handle(ctx)); err != nil {
+			return nil, err
+		}
+		return newDevice(f, handle(ctx)), nil
+	}
+	return nil, fmt.Errorf("%#x is no device that is listed, as parts of devices are not: %w", dev,
+		driver.ErrUnsupported)
 }
 
 // Settle has nothing to do: OpenCL waits for queues that one knows, and those are finished anyway.

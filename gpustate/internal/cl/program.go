@@ -33,6 +33,9 @@ func (d *device) FallbackReason(p driver.Handle) string { return p.(*program).fa
 func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	p := h.(*program)
 	names, whole := variables(p.desc.OpenCL, p.desc.Options)
+	if units := driver.SplitUnits(p.desc.OpenCL); units != nil {
+		names, whole = linkedVariables(units)
+	}
 	if p.il {
 		names, whole = spirvVariables(p.desc.IL)
 	}
@@ -71,7 +74,7 @@ func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 	if err != nil {
 		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
 	}
-	if bin := programBinary(made.h); bin != nil && !made.il {
+	if bin := programBinary(made.h); bin != nil && !made.il && driver.SplitUnits(p.OpenCL) == nil {
 		binaries.Store(key, built{bin, made.fallback, made.log})
 	}
 	return made, nil
@@ -90,6 +93,10 @@ func (d *device) make(p driver.ProgramDesc) (made *program, log string, err erro
 			return &program{h: h, desc: p, il: true, log: log}, log, err
 		}
 		passed = driver.WithLog(err, log)
+	}
+	if units := driver.SplitUnits(p.OpenCL); units != nil {
+		h, words, err := d.link(units, p.Options)
+		return &program{h: h, desc: p, fallback: passed, log: log + words}, log + words, err
 	}
 	h, err := programFromSource(d.ctx, p.OpenCL)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 // in the source.
 
 var (
-	newerC     = regexp.MustCompile(`-cl-std\s*=\s*(CL[2-9]|CLC\+\+)`)
+	newerC     = regexp.MustCompile(`(?i)-cl-std\s*=\s*["']?(CL[2-9]|CLC\+\+)`)
 	comments   = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
 	texts      = regexp.MustCompile(`"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'`)
 	tokens     = regexp.MustCompile(`[A-Za-z_]\w*|\d[\w.]*|\S`)

@@ -76,6 +76,12 @@ func TestVariables(t *testing.T) {
 			t.Errorf("%s: got %q", text, got)
 		}
 	}
+	for _, options := range []string{"-cl-std=cl2.0", "-cl-std=clc++2021", "-cl-std=\"CL3.0\"",
+		"-cl-std=CL1.2 -cl-std=CL2.0"} {
+		if got, _ := variables("int counter;"+kernelText, options); !slices.Equal(got, []string{"counter"}) {
+			t.Errorf("%s: got %q", options, got)
+		}
+	}
 	if got, _ := variables("STATE;", "-D STATE=int -cl-std=CL3.0"); got != nil {
 		t.Errorf("got %q", got)
 	}

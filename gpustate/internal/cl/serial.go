@@ -48,6 +48,11 @@ func (s *serial) Adopt(pointer uintptr, bytes int64) (object, error) {
 	return s.device.Adopt(pointer, bytes)
 }
 
+func (s *serial) AdoptQueue(native uintptr) (object, driver.QueueDesc, error) {
+	defer s.turn()()
+	return s.device.AdoptQueue(native)
+}
+
 func (s *serial) CreateSampler(d driver.SamplerDesc) (object, error) {
 	defer s.turn()()
 	return s.device.CreateSampler(d)

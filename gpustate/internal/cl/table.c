@@ -80,7 +80,7 @@ struct desc {
 };
 
 made hfcl_image(hnd ctx, uint64_t flags, uint32_t order, uint32_t type, uint32_t kind,
-              size_t w, size_t h, size_t d)
+              size_t w, size_t h, size_t d, hnd buffer)
 {
 	struct format f = {order, type};
 	struct desc   s;
@@ -90,6 +90,7 @@ made hfcl_image(hnd ctx, uint64_t flags, uint32_t order, uint32_t type, uint32_t
 	s.width = w;
 	s.height = h;
 	s.depth = d;
+	s.mem = buffer;
 	if (kind == IMAGE1D_ARRAY)
 		s.array = h;
 	if (kind == IMAGE2D_ARRAY)
@@ -138,6 +139,18 @@ made hfcl_kernel(hnd prog, const char *name)
 int32_t hfcl_build(hnd prog, hnd dev, const char *options)
 {
 	return hfcl_clBuildProgram(prog, 1, &dev, options, NULL, NULL);
+}
+
+int32_t hfcl_compile(hnd prog, hnd dev, const char *options)
+{
+	return hfcl_clCompileProgram(prog, 1, &dev, options, 0, NULL, NULL, NULL, NULL);
+}
+
+made hfcl_link(hnd ctx, hnd dev, const char *options, uint32_t n, const hnd *objects)
+{
+	made m;
+	m.h = hfcl_clLinkProgram(ctx, 1, &dev, options, n, objects, NULL, NULL, &m.rc);
+	return m;
 }
 
 int32_t hfcl_get_binary(hnd prog, void *bin)

@@ -31,7 +31,15 @@ typedef struct {
 	  (hnd d, uint32_t what, size_t n, void *v, size_t *got),                  \
 	  (d, what, n, v, got))                                                    \
 	X(clReleaseContext, (hnd c), (c))                                          \
+	X(clRetainContext, (hnd c), (c))                                           \
+	X(clGetContextInfo,                                                        \
+	  (hnd c, uint32_t what, size_t n, void *v, size_t *got),                  \
+	  (c, what, n, v, got))                                                    \
 	X(clReleaseCommandQueue, (hnd q), (q))                                     \
+	X(clRetainCommandQueue, (hnd q), (q))                                      \
+	X(clGetCommandQueueInfo,                                                   \
+	  (hnd q, uint32_t what, size_t n, void *v, size_t *got),                  \
+	  (q, what, n, v, got))                                                    \
 	X(clReleaseMemObject, (hnd m), (m))                                        \
 	X(clRetainMemObject, (hnd m), (m))                                         \
 	X(clGetMemObjectInfo,                                                      \
@@ -45,6 +53,10 @@ typedef struct {
 	X(clBuildProgram,                                                          \
 	  (hnd p, uint32_t n, const hnd *devs, const char *opt, void *cb, void *u), \
 	  (p, n, devs, opt, cb, u))                                                \
+	X(clCompileProgram,                                                        \
+	  (hnd p, uint32_t n, const hnd *devs, const char *opt, uint32_t headers,  \
+	   const hnd *list, const char *const *names, void *cb, void *u),          \
+	  (p, n, devs, opt, headers, list, names, cb, u))                          \
 	X(clGetProgramInfo,                                                        \
 	  (hnd p, uint32_t what, size_t n, void *v, size_t *got),                  \
 	  (p, what, n, v, got))                                                    \
@@ -184,6 +196,10 @@ typedef struct {
 	  (c, n, devs, len, bin, status, rc))                                      \
 	X(clCreateProgramWithIL,                                                   \
 	  (hnd c, const void *il, size_t len, int32_t *rc), (c, il, len, rc))      \
+	X(clLinkProgram,                                                           \
+	  (hnd c, uint32_t n, const hnd *devs, const char *opt, uint32_t inputs,   \
+	   const hnd *list, void *cb, void *u, int32_t *rc),                       \
+	  (c, n, devs, opt, inputs, list, cb, u, rc))                              \
 	X(clCreateKernel, (hnd p, const char *name, int32_t *rc), (p, name, rc))
 
 typedef struct {
@@ -252,15 +268,18 @@ made hfcl_context(hnd platform, hnd device);
 made hfcl_queue(hnd ctx, hnd dev, int modern, uint64_t props, uint32_t priority);
 made hfcl_buffer(hnd ctx, uint64_t flags, size_t n, void *host);
 made hfcl_sub(hnd buf, uint64_t flags, size_t off, size_t n);
-// hfcl_image: of an array, h (of 1D) or d (of 2D) is the number of images
+// hfcl_image: of an array, h (of 1D) or d (of 2D) is the number of images; buffer is 0, or whose bytes it has
 made hfcl_image(hnd ctx, uint64_t flags, uint32_t order, uint32_t type, uint32_t kind,
-              size_t w, size_t h, size_t d);
+              size_t w, size_t h, size_t d, hnd buffer);
 made hfcl_sampler(hnd ctx, uint32_t norm, uint32_t addr, uint32_t filter);
 made hfcl_source(hnd ctx, const char *text, size_t n);
 made hfcl_binary(hnd ctx, hnd dev, const void *bin, size_t n);
 made hfcl_il(hnd ctx, const void *il, size_t n);
 made hfcl_kernel(hnd prog, const char *name);
 int32_t hfcl_build(hnd prog, hnd dev, const char *options);
+int32_t hfcl_compile(hnd prog, hnd dev, const char *options);
+// hfcl_link may give a program that holds the linker's log alone, with an error
+made hfcl_link(hnd ctx, hnd dev, const char *options, uint32_t n, const hnd *objects);
 int32_t hfcl_get_binary(hnd prog, void *bin);
 int32_t hfcl_arg_handle(hnd k, uint32_t i, hnd value);
 int32_t hfcl_arg_svm(hnd k, uint32_t i, hnd p);

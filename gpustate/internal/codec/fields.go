@@ -157,14 +157,14 @@ type Mem struct {
 	Kind   driver.MemKind
 	Access driver.Access
 	Bytes  int64
-	Parent uint64 // MemSub: the buffer; MemGlobal: the program
+	Parent uint64 // MemSub, MemView: the buffer; MemGlobal: the program
 	Offset int64  // MemSub
 	Image  driver.ImageDesc
 }
 
 // HasContents reports whether the object has bytes of its own: those of a sub-buffer
-// are its parent's.
-func (m *Mem) HasContents() bool { return m != nil && m.Kind != driver.MemSub }
+// and of an image on a buffer are its parent's.
+func (m *Mem) HasContents() bool { return m != nil && !m.Kind.OfBuffer() }
 
 // Mem passes a memory object.
 func (f *Fields) Mem(m *Mem) {

@@ -138,6 +138,25 @@ func freeBytes(ctx handle) (int64, error) {
 
 func makeCurrent(ctx handle) error { return check("cuCtxSetCurrent", int32(C.hfcu_current(ctx))) }
 
+// currentContext is that of the calling thread, 0 for none.
+func currentContext() (handle, error) {
+	ctx, err := madeBy("cuCtxGetCurrent", C.hfcu_context_now())
+	return handle(ctx), err
+}
+
+// contextDevice is the device of a context.
+func contextDevice(ctx handle) (int, error) {
+	dev, err := madeBy("cuCtxGetDevice", C.hfcu_context_device(ctx))
+	return int(dev), err
+}
+
+// streamInfo is the context and the priority of a stream; ctx is that of the device.
+func streamInfo(ctx, s handle) (of handle, priority int, err error) {
+	var p C.int
+	c, err := madeBy("cuStreamGetCtx", C.hfcu_stream_context(ctx, s, &p))
+	return handle(c), int(p), err
+}
+
 func settle(ctx handle) error { return check("cuCtxSynchronize", int32(C.hfcu_settle(ctx))) }
 
 // rangeOf is how many bytes of an allocation are left from p on, and the device that holds it.

@@ -8,11 +8,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// device is one CUDA device with its primary context.
+// device is one CUDA device with its primary context, or one of other code.
 type device struct {
-	info driver.Info
-	dev  int
-	ctx  handle
+	info    driver.Info
+	dev     int
+	ctx     handle
+	adopted bool // the context is not ours to release
 
 	mu      sync.Mutex
 	idle    []handle                // events that can be used again
@@ -38,9 +39,10 @@ type mem struct {
 }
 
 type stream struct {
-	s      handle
-	timing bool
-	lazy   bool
+	s       handle
+	timing  bool
+	lazy    bool
+	adopted bool // the stream is not ours to destroy
 }
 
 func openDevice(info driver.Info) (driver.Device, error) {
@@ -73,7 +75,10 @@ func (d *device) Close() error {
 		errs = append(errs, freeEvent(d.ctx, d.base))
 	}
 	d.idle, d.base = nil, 0
-	return errors.Join(append(errs, releaseContext(d.dev))...)
+	if !d.adopted {
+		errs = append(errs, releaseContext(d.dev))
+	}
+	return errors.Join(errs...)
 }
 
 func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
@@ -84,6 +89,8 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 		o.p, err = alloc(d.ctx, m.Bytes)
 	case driver.MemSub:
 		o.p = m.Parent.(*mem).p + address(m.Offset)
+	case driver.MemView:
+		err = fmt.Errorf("an image on a buffer: %w", driver.ErrUnsupported)
 	case driver.MemImage:
 		err = d.createImage(o)
 	case driver.MemShared:
@@ -236,7 +243,13 @@ func (d *device) startClock(s handle) error {
 	return nil
 }
 
-func (d *device) ReleaseQueue(q driver.Handle) error { return freeStream(d.ctx, q.(*stream).s) }
+func (d *device) ReleaseQueue(q driver.Handle) error {
+	s := q.(*stream)
+	if s.adopted {
+		return nil
+	}
+	return freeStream(d.ctx, s.s)
+}
 
 // Flush has nothing to do: streams run by themselves.
 func (d *device) Flush(driver.Handle) error { return nil }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
@@ -73,14 +75,14 @@ func (in *inside) fatbin(b []byte) {
 	}
 }
 
-// ours says whether a variable is one of the program. Compilers add constants,
-// such as the texts of printf.
-func ours(name string) bool {
-	return name != "" && name[0] != '$' && !bytes.HasPrefix([]byte(name), []byte("__unnamed_"))
-}
+// added are the names that compilers give constants of their own, such as the texts of printf.
+var added = regexp.MustCompile(`^(\$str\d*|__unnamed_\d+)$`)
+
+// ours says whether a variable is one of the program.
+func ours(name string) bool { return name != "" && !added.MatchString(name) }
 
 // Globals lists the module's variables that kernels can write: __device__ and
-// __managed__. A __constant__ one is in the source and kernels cannot write it.
+// __managed__. Kernels cannot write a __constant__ one, and the program only by Global.
 func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	p := h.(*program)
 	in := look(p.image)
@@ -102,6 +104,15 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 		}
 	}
 	return list, nil
+}
+
+// Global finds a variable, a __constant__ one too.
+func (d *device) Global(h driver.Handle, name string) (driver.Global, bool) {
+	if name == "" || strings.IndexByte(name, 0) >= 0 {
+		return driver.Global{}, false
+	}
+	_, bytes, err := moduleGlobal(d.ctx, h.(*program).mod, name)
+	return driver.Global{Name: name, Bytes: bytes}, err == nil && bytes > 0
 }
 
 // createGlobal finds a variable of a module.

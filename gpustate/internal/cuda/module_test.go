@@ -79,6 +79,34 @@ func TestPTX(t *testing.T) {
 	}
 }
 
+// TestPTXOfStrangers: PTX that people write, as the assembler takes it.
+func TestPTXOfStrangers(t *testing.T) {
+	const head = ".version 7.0\n.target sm_50\n.address_size 64\n"
+	for text, want := range map[string]string{
+		".global.u32 close;":                                         "close",
+		".visible.global.align 8.b64 tight;":                         "tight",
+		".global .u32 a[2] = {1, 2}, b;":                             "a b",
+		".global .u32 a[2][2] = {{1, 2}, {3, 4}}, b = 5, c;":         "a b c",
+		".global .f32 x = 0f3F800000, y = 1.5, z;":                   "x y z",
+		".global .u32 $mine; .global .u32 $strange, _under;":         "$mine $strange _under",
+		".global .u64 p = other; .global .u64 q[1] = {other + 4};":   "p q",
+		".global /* ; */ .u32 // {\n spread\n\t[4]\n;":               "spread",
+		".entry k { .reg .u32 %r; ld.global.u32 %r, [x]; ret; }":     "",
+		".func f() { loop: st.global.u32 [%rd1], %r1; ret; }":        "",
+		".entry k() { { .local .u32 l; } ret; } .global .u32 after;": "after",
+		".global .b8 text[4] = {59, 123, 125, 0}; .global .u32 n;":   "n text",
+		".file 1 \"a;{.global .u32 x;\"\n.common .global .b32 c;":    "c",
+		".section .debug_str { .b8 0 }\n.global .u32 last;":          "last",
+		".pragma \"nounroll;\"; .weak .global .v2 .u32 pair;":        "pair",
+		".const .u32 table = 3;":                                     "",
+		".global .u32 n<3>;":                                         "n<3>", // which the driver does not find: refused
+	} {
+		if got := look([]byte(head + text)); strings.Join(got.variables, " ") != want || got.sealed {
+			t.Errorf("%s: variables %q, sealed %v; want %q", text, got.variables, got.sealed, want)
+		}
+	}
+}
+
 // symbol is one of a cubin's.
 type symbol struct {
 	name    string

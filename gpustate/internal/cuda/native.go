@@ -6,8 +6,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// MakeCurrent makes the device's context that of the calling thread.
-func (d *device) MakeCurrent() error { return makeCurrent(d.ctx) }
+// MakeCurrent makes the device's context that of the calling thread, and then the one of before.
+func (d *device) MakeCurrent() (back func(), err error) {
+	was, err := currentContext()
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = makeCurrent(was) }, makeCurrent(d.ctx)
+}
 
 // NativeContext is the CUcontext and the CUdevice.
 func (d *device) NativeContext() (ctx, dev uintptr) { return uintptr(d.ctx), uintptr(d.dev) }
@@ -32,6 +38,51 @@ func (d *device) Adopt(pointer uintptr, bytes int64) (driver.Handle, error) {
 			driver.ErrUnsupported)
 	}
 	return &mem{kind: driver.MemBuffer, bytes: bytes, p: address(pointer), adopted: true}, nil
+}
+
+// Streams that no cuStreamCreate has made.
+const (
+	defaultStream   = 0 // another one for each way of compiling the code that uses it
+	legacyStream    = 1
+	perThreadStream = 2 // another one on each OS thread
+)
+
+// AdoptQueue takes a stream of the device's context.
+func (d *device) AdoptQueue(native uintptr) (driver.Handle, driver.QueueDesc, error) {
+	desc := driver.QueueDesc{Lazy: true}
+	switch native {
+	case defaultStream, perThreadStream:
+		return nil, desc, fmt.Errorf("stream %d is not the same for all callers: give one of cuStreamCreate or "+
+			"CU_STREAM_LEGACY (%d): %w", native, legacyStream, driver.ErrUnsupported)
+	}
+	ctx, priority, err := streamInfo(d.ctx, handle(native))
+	switch {
+	case err != nil:
+		return nil, desc, fmt.Errorf("%#x is no stream: %w", native, err)
+	case ctx != d.ctx:
+		return nil, desc, fmt.Errorf("the stream is of another context: make it in the one that Native gives: %w",
+			driver.ErrUnsupported)
+	}
+	desc.Priority = max(-1, min(priority, 1)) // more is the device's own
+	return &stream{s: handle(native), lazy: true, adopted: true}, desc, nil
+}
+
+// OpenContext works in a context of other code.
+func (l *Library) OpenContext(ctx, _ uintptr) (driver.Device, error) {
+	infos, err := l.Devices()
+	if err != nil {
+		return nil, err
+	}
+	dev, err := contextDevice(handle(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("%#x is no context: %w", ctx, err)
+	}
+	for _, i := range infos {
+		if at, err := deviceAt(i.Index); err == nil && at == dev {
+			return &device{info: i, dev: dev, ctx: handle(ctx), adopted: true, starts: map[driver.Event]handle{}}, nil
+		}
+	}
+	return nil, fmt.Errorf("the context is of a device that is not listed: %w", driver.ErrUnsupported)
 }
 
 // Settle waits for all streams of the context.

@@ -22,9 +22,52 @@ func (in *inside) ptx(text string) {
 			in.params[m[1]] = sizes
 		}
 	}
-	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '{' || r == '}' }) {
-		in.ptxVariables(strings.Fields(statement))
+	for _, statement := range ptxStatements(text) {
+		in.ptxVariables(ptxWords(statement))
 	}
+}
+
+// ptxStatements divides a module into what ends with a semicolon or opens and closes a block. The
+// initial values of a variable stay out, also where braces are around them.
+func ptxStatements(text string) (list []string) {
+	var b strings.Builder
+	depth, values := 0, false // depth of the braces of initial values
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			if n := strings.IndexByte(text[i+1:], '"'); n >= 0 {
+				i += n + 1
+			}
+		case values && c == '{':
+			depth++
+		case values && c == '}' && depth > 0:
+			depth--
+		case values && depth > 0:
+		case c == '=':
+			values = true
+		case c == ';' || c == '{' || c == '}':
+			list = append(list, b.String())
+			b.Reset()
+			values = false
+		case values && c != ',':
+		case c == ',':
+			values = false
+			fallthrough
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return append(list, b.String())
+}
+
+// ptxWords are those of a declaration; directives need no space between them. Other statements
+// than declarations, which do not begin with a directive, have none.
+func ptxWords(statement string) []string {
+	statement = strings.TrimSpace(statement)
+	if !strings.HasPrefix(statement, ".") {
+		return nil
+	}
+	return strings.Fields(strings.ReplaceAll(statement, ".", " ."))
 }
 
 // ptxVariables finds what a statement declares in global memory: words such as
@@ -45,8 +88,7 @@ func (in *inside) ptxVariables(words []string) {
 			}
 			rest = rest[min(1, len(rest)):]
 		}
-		for _, one := range strings.Split(strings.Join(rest, " "), ",") {
-			name, _, _ := strings.Cut(one, "=")
+		for _, name := range strings.Split(strings.Join(rest, " "), ",") {
 			name, _, _ = strings.Cut(name, "[")
 			if name = strings.TrimSpace(name); ours(name) {
 				in.variables = append(in.variables, name)

@@ -56,6 +56,38 @@ made hfcu_free_bytes(hnd ctx)
 
 int32_t hfcu_current(hnd ctx) { return hfcu_cuCtxSetCurrent(ctx); }
 
+made hfcu_context_now(void)
+{
+	hnd  ctx = 0;
+	made m = {0, hfcu_cuCtxGetCurrent(&ctx)};
+	m.v = ctx;
+	return m;
+}
+
+made hfcu_context_device(hnd ctx)
+{
+	made was = hfcu_context_now();
+	int  dev = 0;
+	if (was.rc)
+		return was;
+	ENTER_MADE(ctx, m)
+	m.rc = hfcu_cuCtxGetDevice(&dev);
+	m.v = (uint64_t)dev;
+	hfcu_cuCtxSetCurrent((hnd)was.v);
+	return m;
+}
+
+made hfcu_stream_context(hnd ctx, hnd s, int *priority)
+{
+	hnd of = 0;
+	ENTER_MADE(ctx, m)
+	m.rc = hfcu_cuStreamGetCtx(s, &of);
+	m.v = of;
+	if (!m.rc)
+		m.rc = hfcu_cuStreamGetPriority(s, priority);
+	return m;
+}
+
 int32_t hfcu_settle(hnd ctx)
 {
 	ENTER(ctx);

@@ -35,6 +35,8 @@ typedef struct {
 	X(cuDevicePrimaryCtxRetain, (hnd *ctx, int dev), (ctx, dev))               \
 	X(cuDevicePrimaryCtxRelease_v2, (int dev), (dev))                          \
 	X(cuCtxSetCurrent, (hnd ctx), (ctx))                                       \
+	X(cuCtxGetCurrent, (hnd *ctx), (ctx))                                      \
+	X(cuCtxGetDevice, (int *dev), (dev))                                       \
 	X(cuCtxSynchronize, (void), ())                                            \
 	X(cuMemGetAddressRange_v2, (dptr *base, size_t *n, dptr p), (base, n, p))  \
 	X(cuPointerGetAttribute, (void *v, int what, dptr p), (v, what, p))        \
@@ -68,6 +70,8 @@ typedef struct {
 	  (o, res, tex, view))                                                     \
 	X(cuTexObjectDestroy, (dptr o), (o))                                       \
 	X(cuStreamCreateWithPriority, (hnd *s, unsigned flags, int prio), (s, flags, prio)) \
+	X(cuStreamGetCtx, (hnd s, hnd *ctx), (s, ctx))                             \
+	X(cuStreamGetPriority, (hnd s, int *prio), (s, prio))                      \
 	X(cuStreamDestroy_v2, (hnd s), (s))                                        \
 	X(cuStreamSynchronize, (hnd s), (s))                                       \
 	X(cuStreamWaitEvent, (hnd s, hnd e, unsigned flags), (s, e, flags))        \
@@ -152,6 +156,12 @@ RTC_CALLS(X)
 made hfcu_free_bytes(hnd ctx);
 int32_t hfcu_current(hnd ctx);
 int32_t hfcu_settle(hnd ctx);
+
+// hfcu_context_now gives the context of the thread, hfcu_context_device the device of one, and leave
+// the thread's as it is. hfcu_stream_context gives that of a stream.
+made hfcu_context_now(void);
+made hfcu_context_device(hnd ctx);
+made hfcu_stream_context(hnd ctx, hnd s, int *priority);
 
 // hfcu_range gives in v how many bytes of an allocation are left from p on; device is that which
 // holds it.

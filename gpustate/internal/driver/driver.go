@@ -44,7 +44,14 @@ const (
 	MemShared MemKind = 4 // one address range for host and device: SVM, managed memory
 	MemHost   MemKind = 5 // host memory pinned for fast transfers
 	MemGlobal MemKind = 6 // a variable at program scope, which comes and goes with its program
+	MemView   MemKind = 7 // an image of one dimension whose pixels are a buffer's bytes
 )
+
+// OfBuffer says whether the bytes are those of a buffer.
+func (k MemKind) OfBuffer() bool { return k == MemSub || k == MemView }
+
+// IsImage says whether the object has pixels.
+func (k MemKind) IsImage() bool { return k == MemImage || k == MemView }
 
 // Access says what kernels do with a memory object. The numbers are part of the
 // record format.
@@ -62,10 +69,10 @@ type MemDesc struct {
 	Kind   MemKind
 	Bytes  int64
 	Access Access
-	Parent Handle    // MemSub: the buffer; MemGlobal: the program
+	Parent Handle    // MemSub, MemView: the buffer; MemGlobal: the program
 	Name   string    // MemGlobal: the variable
 	Offset int64     // MemSub: where in the buffer
-	Image  ImageDesc // MemImage
+	Image  ImageDesc // MemImage, MemView
 	Host   []byte    // MemHost: page-aligned memory outside the Go heap
 	// HostFile is what Host is a mapping of, nil when no other process can map it.
 	HostFile *os.File
@@ -352,6 +359,12 @@ type GlobalLister interface {
 	Globals(program Handle) ([]Global, error)
 }
 
+// GlobalFinder is implemented by devices that find variables by name, also those that kernels
+// cannot write, as __constant__ ones of CUDA, and Globals does not list.
+type GlobalFinder interface {
+	Global(program Handle, name string) (g Global, ok bool)
+}
+
 // A Mover moves the program to where text says and tells how that went, with the
 // time that each step took.
 type Mover func(ctx context.Context, to string, tell func(steps string, err error))
@@ -360,6 +373,12 @@ type Mover func(ctx context.Context, to string, tell func(steps string, err erro
 type Movable interface {
 	// OnMove says who moves the program when the server asks for it; nil: nobody.
 	OnMove(do Mover)
+}
+
+// Losable is implemented by devices that can be lost without a call that fails.
+type Losable interface {
+	// Lost is closed when the device is lost, and when it is closed.
+	Lost() <-chan struct{}
 }
 
 // FallbackReporter is implemented by devices that take binary forms of programs.
@@ -371,8 +390,8 @@ type FallbackReporter interface {
 
 // Lender is implemented by devices whose handles other code of this process can use.
 type Lender interface {
-	// MakeCurrent prepares the calling OS thread for that code.
-	MakeCurrent() error
+	// MakeCurrent prepares the calling OS thread for that code; back undoes it.
+	MakeCurrent() (back func(), err error)
 	// NativeContext is the API's context and its device.
 	NativeContext() (ctx, device uintptr)
 	NativeQueue(q Handle) uintptr
@@ -381,8 +400,18 @@ type Lender interface {
 	// Adopt makes a memory object like a MemBuffer of memory that other code has allocated on
 	// the device. ReleaseMem leaves that memory alone.
 	Adopt(pointer uintptr, bytes int64) (Handle, error)
+	// AdoptQueue makes a queue of one that other code has made in the device's context, and says how
+	// it works. It is lazy where Info.Lazy is set and it is neither out of order nor profiled.
+	// ReleaseQueue leaves the other code's queue alone.
+	AdoptQueue(native uintptr) (Handle, QueueDesc, error)
 	// Settle waits for what anybody has enqueued in the context, where the API can.
 	Settle() error
+}
+
+// ContextOpener is implemented by drivers that work in contexts of other code.
+type ContextOpener interface {
+	// OpenContext is Open in a context that other code has made, which Close leaves alone.
+	OpenContext(ctx, device uintptr) (Device, error)
 }
 
 // ImageLister is implemented by devices that list their image formats.

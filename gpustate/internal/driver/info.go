@@ -51,7 +51,7 @@ type Abilities struct {
 func Can(i Info) Abilities {
 	switch i.Kind {
 	case "opencl":
-		return Abilities{TakesOpenCL: true}
+		return Abilities{TakesOpenCL: true, Pins: !i.HostMemory}
 	case "cuda":
 		return Abilities{TakesCUDA: true, MoreLocal: true, Pins: !i.HostMemory, Native: true}
 	}

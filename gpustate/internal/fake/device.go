@@ -104,6 +104,8 @@ func (d *device) FreeBytes() (int64, bool) {
 func (d *device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	ctx, _ := d.NativeContext()
+	contexts.Delete(ctx)
 	if n := len(d.events); n > 0 {
 		return fault("close", fmt.Sprintf("%d events were not released", n), nil)
 	}
@@ -123,6 +125,9 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 			return nil, fault("create sub-buffer", "misaligned offset", nil)
 		}
 		o.bytes, o.base = parent.bytes[m.Offset:m.Offset+m.Bytes], parent
+	case driver.MemView:
+		parent := m.Parent.(*mem)
+		o.bytes, o.base, o.pixel = parent.bytes[:m.Bytes], parent.base, int(m.Bytes)/m.Image.Width
 	case driver.MemHost:
 		o.bytes = m.Host
 	case driver.MemGlobal:
@@ -147,7 +152,7 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o.base.check("create sub-buffer")
-	if o.kind == driver.MemSub {
+	if o.kind.OfBuffer() {
 		o.base.ranges++
 	}
 	d.made++
@@ -185,7 +190,7 @@ func (d *device) ReleaseMem(h driver.Handle) error {
 	}
 	m.released = true
 	switch m.kind {
-	case driver.MemSub:
+	case driver.MemSub, driver.MemView:
 		m.base.ranges--
 	case driver.MemHost, driver.MemGlobal:
 	default:
@@ -256,8 +261,11 @@ func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 	made := &program{text: text, fallback: passed, variables: map[string]*mem{}}
 	words := strings.Fields(text)
 	for i := range len(words) - 2 {
-		if n, err := strconv.Atoi(words[i+2]); words[i] == "global" && err == nil {
-			made.names = append(made.names, words[i+1])
+		n, err := strconv.Atoi(words[i+2])
+		if err == nil && (words[i] == "global" || words[i] == "constant") {
+			if words[i] == "global" {
+				made.names = append(made.names, words[i+1])
+			}
 			v := &mem{kind: driver.MemGlobal, bytes: make([]byte, n), number: d.number()}
 			v.base = v
 			made.variables[words[i+1]] = v
@@ -306,6 +314,15 @@ func (d *device) Globals(h driver.Handle) (list []driver.Global, err error) {
 		list = append(list, driver.Global{Name: name, Bytes: int64(len(p.variables[name].bytes))})
 	}
 	return list, d.faults.hit("list variables", nil, nil)
+}
+
+// Global finds a variable, a constant one too.
+func (d *device) Global(h driver.Handle, name string) (driver.Global, bool) {
+	v, ok := h.(*program).variables[name]
+	if !ok {
+		return driver.Global{}, false
+	}
+	return driver.Global{Name: name, Bytes: int64(len(v.bytes))}, true
 }
 
 func (d *device) ReleaseProgram(h driver.Handle) error {

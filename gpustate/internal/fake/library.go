@@ -9,7 +9,8 @@
 //
 // A program is any text that contains the names of its kernels; text with
 // "#error" does not build. Its sources count, or Binary given as PTX or SPIR-V. "global NAME BYTES"
-// is a variable of the program, which begins as zero. "hidden" is data of the program that nobody
+// is a variable of the program, which begins as zero, "constant NAME BYTES" one that only the host
+// writes. "hidden" is data of the program that nobody
 // can reach.
 package fake
 
@@ -67,7 +68,10 @@ func RegisterTyped(name string, types []int, f Kernel) {
 	registry.Store(name, registered{len(types), types, f})
 }
 
-func init() { drivers.Add(&Library{}) }
+// System is the set of fake devices that gpustate finds.
+var System = &Library{}
+
+func init() { drivers.Add(System) }
 
 // Library is a set of fake devices. The zero value has two of the default kind,
 // the second with lazy queues and kernels that may have more arguments than told.
@@ -76,6 +80,8 @@ type Library struct {
 	Faults Faults
 	// Formats lists order and type of the images of a shape that the devices have; nil: all.
 	Formats func(shape int) [][2]uint32
+	// Idle devices do nothing that they are told, for benchmarks.
+	Idle bool
 }
 
 // Default describes a fake device when a Library names none.
@@ -114,5 +120,10 @@ func (l *Library) Open(index int) (driver.Device, error) {
 	d := &device{info: infos[index], faults: &l.Faults, formats: l.Formats, rng: newRand(),
 		events: map[driver.Event]*event{}}
 	d.changed = sync.NewCond(&d.mu)
+	ctx, _ := d.NativeContext()
+	contexts.Store(ctx, d)
+	if l.Idle {
+		return idle{d}, nil
+	}
 	return d, nil
 }

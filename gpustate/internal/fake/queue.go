@@ -22,6 +22,9 @@ func (d *device) ReleaseQueue(h driver.Handle) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.live(h)
+	if q.foreign {
+		return err
+	}
 	q.released = true
 	d.queues = slices.DeleteFunc(d.queues, func(o *queue) bool { return o == q })
 	return err
@@ -122,8 +125,7 @@ func (d *device) Launch(q, kh driver.Handle, g driver.Grid, wait []driver.Event)
 		return 0, err
 	}
 	globals := map[string][]byte{}
-	for _, name := range k.of.names {
-		v := k.of.variables[name]
+	for name, v := range k.of.variables {
 		c.uses, globals[name] = append(c.uses, v), v.bytes
 	}
 	f, text := k.f, k.of.text

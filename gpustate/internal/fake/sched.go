@@ -50,6 +50,7 @@ type queue struct {
 	issued     uint64
 	flushed    uint64 // of the issued ones
 	released   bool
+	foreign    bool // other code's, which never releases it
 }
 
 type command struct {

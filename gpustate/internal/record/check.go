@@ -84,6 +84,13 @@ func checkMem(m *Mem, seen map[uint64]*Object) error {
 			return fmt.Errorf("range %d+%d outside of its buffer", m.Offset, m.Bytes)
 		}
 		return nil
+	case driver.MemView:
+		p := seen[m.Parent]
+		if p == nil || p.Mem == nil {
+			return fmt.Errorf("parent %d is not a buffer", m.Parent)
+		}
+		_, err := ViewPixel(m, p.Mem.Kind, p.Mem.Bytes)
+		return err
 	case driver.MemImage:
 		n, err := ImageBytes(m.Image)
 		if err == nil && n != m.Bytes {
@@ -143,6 +150,21 @@ func PixelBytes(i driver.ImageDesc) (int64, error) {
 		return 0, fmt.Errorf("image format order=%#x type=%#x is not known", i.Order, i.Type)
 	}
 	return c * b, nil
+}
+
+// ViewPixel is the size of a pixel of an image on a buffer, which has a kind and so many
+// bytes. The image begins where the buffer does.
+func ViewPixel(m *Mem, kind driver.MemKind, bytes int64) (int64, error) {
+	i := m.Image
+	p, err := PixelBytes(i)
+	if err != nil {
+		return 0, err
+	}
+	if kind != driver.MemBuffer && kind != driver.MemSub || i.Dims != 1 || i.Array || i.Height != 1 || i.Depth != 1 ||
+		m.Offset != 0 || i.Width < 1 || int64(i.Width) > bytes/p || m.Bytes != p*int64(i.Width) {
+		return 0, fmt.Errorf("image of %d pixels on a %s of %d bytes", i.Width, MemKindName(kind), bytes)
+	}
+	return p, nil
 }
 
 // maxExtent keeps the product of three extents and a pixel within an int64.

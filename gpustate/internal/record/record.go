@@ -112,6 +112,8 @@ func MemKindName(k driver.MemKind) string {
 		return "shared buffer"
 	case driver.MemGlobal:
 		return "program variable"
+	case driver.MemView:
+		return "image on a buffer"
 	}
 	return "host buffer"
 }

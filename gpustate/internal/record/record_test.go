@@ -37,6 +37,8 @@ func sample() *Record {
 				{Kind: driver.ArgNull}}}},
 			{ID: 11, Name: "q", Queue: &Queue{OutOfOrder: true, Profiling: true, Priority: -1, Window: 20}},
 			{ID: 12, Name: "later", Mem: &Mem{Kind: driver.MemBuffer, Bytes: 4}},
+			{ID: 13, Name: "view", Mem: &Mem{Kind: driver.MemView, Bytes: 4 * 9, Parent: 2,
+				Image: driver.ImageDesc{Dims: 1, Width: 9, Height: 1, Depth: 1, Order: 0x10B5, Type: 0x10DA}}},
 		},
 	}
 }
@@ -51,7 +53,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	if n := len(got.Contents()); n != 5 {
-		t.Errorf("%d contents, want 5: all memory but the sub-buffer", n)
+		t.Errorf("%d contents, want 5: all memory but the sub-buffer and the image on it", n)
 	}
 }
 

@@ -163,6 +163,9 @@ func (d *Device) lost() error {
 	return d.deadErr
 }
 
+// Lost is closed when the connection is over.
+func (d *Device) Lost() <-chan struct{} { return d.dead }
+
 // failing turns an error of the connection into the device's own.
 func (d *Device) failing(err error) error {
 	if err == nil {
@@ -269,6 +272,18 @@ func (d *Device) Binary(program driver.Handle) (b []byte, err error) {
 func (d *Device) Globals(program driver.Handle) (list []driver.Global, err error) {
 	err = d.ask(wire.AskGlobals, uint64(program.(object)), 0, func(f *wire.Fields) { wire.Globals(f, &list) })
 	return list, err
+}
+
+// Global asks the server; one that is lost finds none.
+func (d *Device) Global(program driver.Handle, name string) (driver.Global, bool) {
+	var list []driver.Global
+	id := d.id()
+	m := &wire.Ask{Req: id, What: wire.AskGlobal, Object: uint64(program.(object)), Name: name}
+	err := d.request(id, m, func(f *wire.Fields) { wire.Globals(f, &list) })
+	if err != nil || len(list) != 1 || list[0].Bytes <= 0 {
+		return driver.Global{}, false
+	}
+	return driver.Global{Name: name, Bytes: list[0].Bytes}, true
 }
 
 // ImageFormats asks the server.

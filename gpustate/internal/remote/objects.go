@@ -17,13 +17,13 @@ func (d *Device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 		o.region, _ = d.share(m.HostFile, m.Host) // slower when it cannot be, not wrong
 		return o, nil
 	}
-	if m.Kind == driver.MemImage {
+	if m.Kind.IsImage() {
 		o.pixel = int(m.Bytes) / (m.Image.Width * m.Image.Height * m.Image.Depth)
 	}
 	msg := &wire.CreateMem{Req: o.id, ID: o.id, Mem: codec.Mem{Kind: m.Kind, Access: m.Access, Bytes: m.Bytes,
 		Offset: m.Offset, Image: m.Image}}
 	switch m.Kind {
-	case driver.MemSub:
+	case driver.MemSub, driver.MemView:
 		msg.Parent = m.Parent.(*mem).id
 	case driver.MemGlobal:
 		msg.Parent, msg.Name = uint64(m.Parent.(object)), m.Name

@@ -282,6 +282,7 @@ const (
 	AskGlobals   = 5 // Object: program; reply: count, pairs of name and bytes
 	AskLog       = 6 // Object: program; reply: text
 	AskBinary    = 7 // Object: program; reply: bytes
+	AskGlobal    = 8 // Object: program, Name: a variable; reply as to AskGlobals, without it if there is none
 )
 
 // Ask asks about the device or a kernel.
@@ -290,13 +291,17 @@ type Ask struct {
 	What   int
 	Object uint64
 	Index  int
+	Name   string // of AskGlobal
 }
 
 func (m *Ask) fields(f *Fields) {
 	f.Uint(&m.Req)
-	codec.Small(f, &m.What, AskBinary)
+	codec.Small(f, &m.What, AskGlobal)
 	f.Uint(&m.Object)
 	codec.Small(f, &m.Index, MaxArgs)
+	if m.What == AskGlobal {
+		f.Str(&m.Name)
+	}
 }
 
 // Group passes a reply to AskWorkGroup.
@@ -311,7 +316,7 @@ func ArgInfo(f *Fields, a *driver.ArgInfo) {
 	codec.Size(f, &a.Address, &a.Access, &a.Qualifiers)
 }
 
-// Globals passes a reply to AskGlobals.
+// Globals passes a reply to AskGlobals or AskGlobal.
 func Globals(f *Fields, list *[]driver.Global) {
 	codec.List(f, list, math.MaxInt, func(g *driver.Global) {
 		f.Str(&g.Name)

@@ -308,7 +308,7 @@ func (r *Ring) lastWord(begun []byte) error {
 // How waits go on. Who waits for short times stays awake for them; who waits for
 // long ones gains nothing from it. To be woken takes 10 to 40 us.
 const (
-	betweenCommands = 200 * time.Microsecond // that Read stays awake at most
+	betweenCommands = time.Millisecond // that Read stays awake at most: a transfer of 32 MiB
 	mostShort       = 8
 	spareCores      = 4 // with fewer, staying awake takes the other side's core
 )

@@ -62,6 +62,7 @@ var messages = []Message{
 	&Barrier{Queue: 1, Event: 2, Wait: []driver.Event{7}},
 	&Marker{Queue: 1, Event: 2, Wait: []driver.Event{7}},
 	&Flush{Queue: 1}, &Finish{Req: 1, Queue: 2}, &Ask{Req: 1, What: AskFormats, Object: 3, Index: 4},
+	&Ask{Req: 1, What: AskGlobal, Object: 3, Name: "table"},
 	&Export{Req: 1, Mem: 2, Off: 4, Bytes: 3}, &Pull{Req: 1, Mem: 2, Off: 4, Bytes: 3, Addrs: []string{"a", "b"},
 		Ticket: []byte{1}},
 	&Moved{Token: 1, Err: "e", Steps: "{}"}, &Forget{Event: 1}, &Order{Req: 1, JSON: []byte("{}")},

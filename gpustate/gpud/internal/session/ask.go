@@ -16,7 +16,7 @@ func (s *Session) doAsk(m *wire.Ask) error {
 		return s.reply(m.Req, nil, func(f *wire.Fields) { codec.Size(f, &free) })
 	case wire.AskWorkGroup, wire.AskArgInfo:
 		return s.askKernel(m)
-	case wire.AskGlobals:
+	case wire.AskGlobals, wire.AskGlobal:
 		return s.askGlobals(m)
 	case wire.AskLog, wire.AskBinary:
 		return s.askProgram(m)
@@ -39,7 +39,13 @@ func (s *Session) askGlobals(m *wire.Ask) error {
 		return err
 	}
 	var list []driver.Global
-	if l, ok := s.drv.(driver.GlobalLister); ok {
+	if m.What == wire.AskGlobal {
+		if l, ok := s.drv.(driver.GlobalFinder); ok {
+			if g, ok := l.Global(p.h, m.Name); ok {
+				list = append(list, g)
+			}
+		}
+	} else if l, ok := s.drv.(driver.GlobalLister); ok {
 		list, err = l.Globals(p.h)
 	}
 	return s.reply(m.Req, err, func(f *wire.Fields) { wire.Globals(f, &list) })

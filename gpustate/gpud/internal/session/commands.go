@@ -114,7 +114,7 @@ func word(o *mem) string {
 	return "a buffer"
 }
 
-func (o *mem) isImage() bool { return o.kind == driver.MemImage }
+func (o *mem) isImage() bool { return o.kind.IsImage() }
 
 // has says whether a region lies within the image.
 func (o *mem) has(r driver.Region) bool { return o.isImage() && r.Within(o.image.Extents()) }

@@ -167,7 +167,7 @@ func (s *Session) doDirect(m *wire.Direct) error {
 		return err
 	}
 	r := s.use(m)
-	if r == nil || m.Event == 0 || m.Bytes == 0 || o.kind == driver.MemImage ||
+	if r == nil || m.Event == 0 || m.Bytes == 0 || o.isImage() ||
 		m.Off > o.bytes || m.Bytes > o.bytes-m.Off {
 		return fmt.Errorf("%w: a transfer outside of its memory", wire.ErrProtocol)
 	}

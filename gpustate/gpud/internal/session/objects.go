@@ -86,7 +86,7 @@ func (s *Session) createMem(m *wire.CreateMem) error {
 }
 
 // counted says whether the object takes memory of its own.
-func (o *mem) counted() bool { return o.kind != driver.MemSub && o.kind != driver.MemGlobal }
+func (o *mem) counted() bool { return !o.kind.OfBuffer() && o.kind != driver.MemGlobal }
 
 // enter adds an object, or releases it when the number is in use.
 func (s *Session) enter(id uint64, o any) error {
@@ -114,6 +114,16 @@ func (s *Session) checkMem(m *wire.CreateMem, o *mem, desc *driver.MemDesc) erro
 			return fmt.Errorf("%w: range %d+%d of %d bytes", wire.ErrProtocol, m.Offset, m.Bytes, parent.bytes)
 		}
 		desc.Parent = parent.h
+	case driver.MemView:
+		parent, err := object[*mem](s, m.Parent, "buffer")
+		if err != nil {
+			return err
+		}
+		pixel, err := record.ViewPixel(&m.Mem, parent.kind, parent.bytes)
+		if err != nil {
+			return fmt.Errorf("%w: %v", wire.ErrProtocol, err)
+		}
+		o.pixel, desc.Parent = pixel, parent.h
 	case driver.MemImage:
 		n, err := record.ImageBytes(m.Image)
 		if err != nil || n != m.Bytes {

@@ -117,6 +117,13 @@ func (s *Session) Dismiss(why string) {
 	}
 }
 
+// Left says whether the client has gone, though not all that it had may be released.
+func (s *Session) Left() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tickets == nil
+}
+
 // Order asks the client to move.
 func (s *Session) Order(m *wire.Move) error { return s.out.Now(m) }
 

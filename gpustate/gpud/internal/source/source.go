@@ -22,6 +22,7 @@ var ErrRefused = errors.New("this server does not build such a program (holdfast
 // goodOptions are build options of OpenCL and NVRTC that name no files.
 var goodOptions = regexp.MustCompile(`^(` + strings.Join([]string{
 	`-D\w+(\(\w*\))?(=.*)?`, `-U\w+`, `--(un)?define-macro=\w+(=.*)?`,
+	`-create-library`, `-enable-link-options`,
 	`-cl-[a-z0-9-]+(=[\w.+:-]*)?`, `-w`, `-W(no-)?[a-z0-9-]*`, `-g`, `-O[0-3]`, `-G`, `-lineinfo`,
 	`--?(std|fmad|ftz|prec-div|prec-sqrt|maxrregcount|gpu-architecture|arch|split-compile|dopt)=[\w+.-]*`,
 	`--?(use_fast_math|extra-device-vectorization|restrict|device-debug|generate-line-info|disable-warnings|` +
@@ -60,6 +61,11 @@ var (
 // makes p one in which that is an error.
 func Check(p *driver.ProgramDesc, cpu bool) error {
 	err := checkOptions(p.Options)
+	for _, u := range driver.SplitUnits(p.OpenCL) {
+		if err == nil {
+			err = checkOptions(u.Options)
+		}
+	}
 	for _, text := range []string{p.Options, p.OpenCL, p.CUDA} {
 		if err == nil {
 			err = checkText(text, cpu)

@@ -24,9 +24,11 @@ type Worker struct {
 	cmd      *exec.Cmd
 	ctl      *control
 	client   Client
-	conn     int    // the client's connection, for a last word if the worker dies
 	tmp      string // its directory for temporary files, or empty
 	lock     *os.File
+
+	mu   sync.Mutex
+	conn int // the client's connection, for a last word if the worker dies; -1 at the end
 }
 
 // PID is the worker's process.
@@ -82,7 +84,7 @@ func (w *Worker) watch(shutdown, ended <-chan struct{}) {
 			w.Dismiss("the server is shutting down")
 		case <-look.C:
 		}
-		if since.IsZero() && w.clientLeft() {
+		if since.IsZero() && w.Left() {
 			since = time.Now()
 		}
 		if !since.IsZero() && time.Since(since) > grace {
@@ -94,8 +96,13 @@ func (w *Worker) watch(shutdown, ended <-chan struct{}) {
 	}
 }
 
-// clientLeft says whether the client has closed its connection.
-func (w *Worker) clientLeft() bool {
+// Left says whether the client has closed its connection, though the worker may be there still.
+func (w *Worker) Left() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn < 0 {
+		return true
+	}
 	list := []unix.PollFd{{Fd: int32(w.conn), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(list, 0)
 	return err == nil && n > 0 && list[0].Revents != 0
@@ -103,7 +110,10 @@ func (w *Worker) clientLeft() bool {
 
 // reportDeath tells the client when its worker has died, and closes its connection.
 func (w *Worker) reportDeath(err error) {
+	w.mu.Lock()
 	f := os.NewFile(uintptr(w.conn), "client")
+	w.conn = -1
+	w.mu.Unlock()
 	c, cerr := connection(f)
 	if cerr != nil {
 		return

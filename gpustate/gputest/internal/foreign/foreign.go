@@ -18,6 +18,12 @@ typedef int32_t (*cl_one)(uintptr_t object);
 typedef int32_t (*cu_copy)(uint64_t dst, uint64_t src, size_t n, uintptr_t stream);
 typedef int32_t (*cu_alloc)(uint64_t *p, size_t n);
 typedef int32_t (*cu_free)(uint64_t p);
+typedef uintptr_t (*cl_queue)(uintptr_t ctx, uintptr_t dev, uint64_t props, int32_t *rc);
+typedef uintptr_t (*cl_context)(const void *props, uint32_t n, const uintptr_t *dev, void *call, void *data,
+	int32_t *rc);
+typedef int32_t (*cu_make)(uintptr_t *made, unsigned flags);
+typedef int32_t (*cu_context)(uintptr_t *made, unsigned flags, int dev);
+typedef int32_t (*cu_one)(uintptr_t object);
 
 static int32_t hf_foreign_cl_copy(void *f, uintptr_t q, uintptr_t dst, uintptr_t src, size_t n)
 {
@@ -38,14 +44,38 @@ static uintptr_t hf_foreign_cu_alloc(void *f, size_t n)
 	uint64_t p = 0;
 	return ((cu_alloc)f)(&p, n) ? 0 : p;
 }
+static uintptr_t hf_foreign_cl_queue(void *f, uintptr_t ctx, uintptr_t dev)
+{
+	int32_t rc;
+	return ((cl_queue)f)(ctx, dev, 0, &rc);
+}
+static uintptr_t hf_foreign_cl_context(void *f, uintptr_t dev)
+{
+	int32_t rc;
+	return ((cl_context)f)(NULL, 1, &dev, NULL, NULL, &rc);
+}
+static uintptr_t hf_foreign_cu_stream(void *f)
+{
+	uintptr_t s = 0;
+	return ((cu_make)f)(&s, 1) ? 0 : s; // 1: not blocking
+}
+static uintptr_t hf_foreign_cu_context(void *f, int dev)
+{
+	uintptr_t c = 0;
+	return ((cu_context)f)(&c, 0, dev) ? 0 : c;
+}
+static int32_t hf_foreign_cu_one(void *f, uintptr_t o) { return ((cu_one)f)(o); }
 static int32_t hf_foreign_cu_free(void *f, uintptr_t p) { return ((cu_free)f)(p); }
 */
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
 
 // Code works on devices of one kind of gpustate.
@@ -147,6 +177,76 @@ func (c *Code) Free(p uintptr) error {
 	defer c.mu.Unlock()
 	delete(c.kept, p)
 	return nil
+}
+
+// NewQueue gives a stream of the current CUDA context, or a queue of an OpenCL or fake context.
+func (c *Code) NewQueue(ctx, device uintptr) (q uintptr, err error) {
+	switch c.kind {
+	case "cuda":
+		f, err := c.find("cuStreamCreate")
+		if err != nil {
+			return 0, err
+		}
+		q = uintptr(C.hf_foreign_cu_stream(f))
+	case "opencl":
+		f, err := c.find("clCreateCommandQueue")
+		if err != nil {
+			return 0, err
+		}
+		q = uintptr(C.hf_foreign_cl_queue(f, C.uintptr_t(ctx), C.uintptr_t(device)))
+	default:
+		return fake.NewQueue(ctx)
+	}
+	if q == 0 {
+		return 0, errors.New("no queue is made")
+	}
+	return q, nil
+}
+
+// FreeQueue gives a queue of NewQueue back.
+func (c *Code) FreeQueue(q uintptr) error {
+	return c.one(map[string]string{"cuda": "cuStreamDestroy_v2", "opencl": "clReleaseCommandQueue"}[c.kind], q)
+}
+
+// NewContext gives a context of a device that Native has told of. A fake device has one alone.
+func (c *Code) NewContext(native, device uintptr) (ctx uintptr, err error) {
+	switch c.kind {
+	case "cuda":
+		f, err := c.find("cuCtxCreate_v2")
+		if err != nil {
+			return 0, err
+		}
+		ctx = uintptr(C.hf_foreign_cu_context(f, C.int(device)))
+	case "opencl":
+		f, err := c.find("clCreateContext")
+		if err != nil {
+			return 0, err
+		}
+		ctx = uintptr(C.hf_foreign_cl_context(f, C.uintptr_t(device)))
+	default:
+		return native, nil
+	}
+	if ctx == 0 {
+		return 0, errors.New("no context is made")
+	}
+	return ctx, nil
+}
+
+// FreeContext gives a context of NewContext back.
+func (c *Code) FreeContext(ctx uintptr) error {
+	return c.one(map[string]string{"cuda": "cuCtxDestroy_v2", "opencl": "clReleaseContext"}[c.kind], ctx)
+}
+
+// one calls what takes one object; a fake device has none.
+func (c *Code) one(symbol string, o uintptr) error {
+	if symbol == "" {
+		return nil
+	}
+	f, err := c.find(symbol)
+	if err != nil {
+		return err
+	}
+	return status(C.hf_foreign_cu_one(f, C.uintptr_t(o)))
 }
 
 func status(rc C.int32_t) error {

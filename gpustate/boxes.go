@@ -1,0 +1,273 @@
+package gpustate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// Share is what is taken of a buffer: boxes of its bytes. Together they are one content without gaps, box after box,
+// each with its rows and slices one after the other.
+type Share struct {
+	Buffer *Buffer
+	Boxes  []Placed
+}
+
+// Placed is a box of a buffer, and where it lies there.
+type Placed struct {
+	At   Layout
+	Size Box
+}
+
+// Bytes is the length of the content.
+func (s *Share) Bytes() (n int64) {
+	for i := range s.Boxes {
+		n += s.Boxes[i].rect().Size.Bytes()
+	}
+	return n
+}
+
+func (p *Placed) rect() driver.Rect { return p.Size.rect(Layout{}, p.At) }
+
+// Device is the device that the memory is on.
+func (m memory) Device() *Device { return m.dev }
+
+// CaptureShares is Capture of shares of buffers, and of nothing else: content i is share i, and there is no record.
+// A share that fits no block of free device memory goes to host memory whole. Shares that reach beyond their buffer
+// match ErrRange, released buffers ErrReleased.
+func (d *Device) CaptureShares(ctx context.Context, shares []Share, alloc func(bytes int) []byte) (*Capture, error) {
+	if err := d.stop(ctx); err != nil {
+		return nil, err
+	}
+	defer d.start()
+	return d.captureShares(ctx, shares, alloc)
+}
+
+// captureShares is CaptureShares of a device that is stopped.
+func (d *Device) captureShares(ctx context.Context, shares []Share, alloc func(bytes int) []byte) (*Capture, error) {
+	for i := range shares {
+		if err := shares[i].fits(d); err != nil {
+			return nil, shares[i].Buffer.fail("capture", err)
+		}
+	}
+	c := &Capture{dev: d, drv: d.drv}
+	c.drv.retain()
+	if err := c.takeShares(ctx, d, shares, alloc); err != nil {
+		_ = c.Release()
+		return nil, err
+	}
+	d.shadows.Lock()
+	defer d.shadows.Unlock()
+	d.captures[c] = struct{}{}
+	return c, nil
+}
+
+func (s *Share) fits(d *Device) error {
+	for i := range s.Boxes {
+		r := s.Boxes[i].rect()
+		if err := s.Buffer.reachBox(d, r.From, r.Size); err != nil {
+			return err
+		}
+	}
+	return s.Buffer.usable(d)
+}
+
+// takeShares fills the capture.
+func (c *Capture) takeShares(ctx context.Context, d *Device, shares []Share, alloc func(int) []byte) error {
+	var room int64
+	for i := range shares {
+		room += (shares[i].Bytes() + align - 1) / align * align
+	}
+	err := c.attemptShares(ctx, shares, d.room(room), alloc)
+	if errors.Is(err, ErrOutOfMemory) && len(c.blocks) > 0 {
+		if err := c.freeBlocks(); err != nil {
+			return err
+		}
+		return c.attemptShares(ctx, shares, 0, alloc)
+	}
+	return err
+}
+
+func (c *Capture) attemptShares(ctx context.Context, shares []Share, room int64, alloc func(int) []byte) error {
+	a := newArena(c.drv.Device, room)
+	c.blocks, c.contents, c.parts = a.blocks, nil, nil
+	var device, host []job
+	for i := range shares {
+		s := &shares[i]
+		p := part{bytes: s.Bytes()}
+		if h, at, got := a.next(p.bytes, true); got > 0 {
+			p.mem, p.memOff = h, at
+			device = append(device, s.jobs(p)...)
+		} else {
+			p.host = hostMemory(alloc, int(p.bytes))
+			host = append(host, s.jobs(p)...)
+		}
+		c.contents = append(c.contents, Content{ID: s.Buffer.obj.ID, Name: s.Buffer.obj.Name, Bytes: p.bytes})
+		c.parts = append(c.parts, []part{p})
+	}
+	return c.drv.run(ctx, append(device, host...))
+}
+
+// jobs copy the boxes to one part, large ones in pieces.
+func (s *Share) jobs(to part) (jobs []job) {
+	e, off := s.Buffer.entry, int64(0)
+	for i := range s.Boxes {
+		for _, r := range cutRect(s.Boxes[i].rect(), jobBytes) {
+			r.To.Off = off
+			off += r.Size.Bytes()
+			jobs = append(jobs, func(ctx context.Context, l *lane) error {
+				return e.fail("capture", l.pack(ctx, e, r, to))
+			})
+		}
+	}
+	return jobs
+}
+
+// pack copies a box of a buffer to a part, where it has no gaps.
+func (l *lane) pack(ctx context.Context, e *entry, r driver.Rect, to part) error {
+	flat := r.Size[0] == r.From.Row || r.Size[1]*r.Size[2] == 1 // one run of bytes
+	flat = flat && (r.Size[1]*r.Size[0] == r.From.Slice || r.Size[2] == 1)
+	switch {
+	case to.host != nil && flat:
+		return l.down(ctx, e.h, r.From.Off, to.host[r.To.Off:r.To.Off+r.Size.Bytes()])
+	case to.host != nil:
+		_, err := l.drv.ReadRect(l.q, e.h, r, to.host, true, nil)
+		return err
+	}
+	r.To.Off += to.memOff
+	ev, err := l.drv.CopyRect(l.q, to.mem, e.h, r, nil)
+	if err != nil {
+		return err
+	}
+	return l.await(&ev)
+}
+
+// cutRect divides a box, whose copy has no gaps, into boxes of at most so many bytes, or of one row.
+func cutRect(r driver.Rect, most int64) (out []driver.Rect) {
+	size := r.Size
+	slices := max(most/max(size[0]*size[1], 1), 1)
+	rows := size[1]
+	if slices == 1 {
+		rows = min(max(most/max(size[0], 1), 1), size[1])
+	}
+	for z := int64(0); z < size[2]; z += slices {
+		for y := int64(0); y < size[1]; y += rows {
+			p := r
+			p.Size = driver.Box{size[0], min(rows, size[1]-y), min(slices, size[2]-z)}
+			p.From.Off += z*r.From.Slice + y*r.From.Row
+			p.To.Slice = p.To.Row * p.Size[1]
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// A ShareWriter writes boxes of a device's buffers, in WriteShares.
+type ShareWriter struct {
+	d     *Device
+	l     *lane
+	known bool // what it writes counts as restored
+}
+
+// Write copies a box of src, where from says, to a buffer, where at says, and returns when that is done.
+func (w *ShareWriter) Write(b *Buffer, at Layout, size Box, src []byte, from Layout) error {
+	r := size.rect(at, from)
+	if err := inLayout(r.From, r.Size, int64(len(src))); err != nil {
+		return fmt.Errorf("the host's memory: %w", err)
+	}
+	err := b.reachBox(w.d, r.To, r.Size)
+	switch {
+	case err != nil:
+	case r.Size[1]*r.Size[2] == 1:
+		_, err = w.l.drv.Write(w.l.q, b.h, r.To.Off, src[r.From.Off:r.From.Off+r.Size[0]], true, nil)
+	default:
+		_, err = w.l.drv.WriteRect(w.l.q, b.h, r, src, true, nil)
+	}
+	if err == nil {
+		b.known = w.known
+	}
+	return b.fail("write contents of", err)
+}
+
+// WriteShares stops the device as Capture does and has fill write to its buffers, which then count as restored. The
+// writer is of no use afterwards. After an error the bytes of what was written are undefined.
+func (d *Device) WriteShares(ctx context.Context, fill func(w *ShareWriter) error) error {
+	return d.writeShares(ctx, true, fill)
+}
+
+func (d *Device) writeShares(ctx context.Context, known bool, fill func(w *ShareWriter) error) error {
+	if err := d.stop(ctx); err != nil {
+		return err
+	}
+	defer d.start()
+	d.filled = true
+	l, err := d.drv.take(&d.drv.jobs)
+	if err != nil {
+		return err
+	}
+	defer d.drv.jobs.give(l)
+	return fill(&ShareWriter{d, l, known})
+}
+
+// ShareMark is what shares of buffers held: Undo brings it back. The caller releases it.
+type ShareMark struct {
+	d      *Device
+	shares []Share
+	before *Capture // nil: nothing had written to the device's memory
+}
+
+// MarkShares notes what shares of buffers hold. Like Mark it is cheap as long as nothing has written to the device's
+// memory; otherwise it costs a CaptureShares, with alloc for the host memory.
+func (d *Device) MarkShares(ctx context.Context, shares []Share, alloc func(bytes int) []byte) (*ShareMark, error) {
+	if err := d.stop(ctx); err != nil {
+		return nil, err
+	}
+	defer d.start()
+	m := &ShareMark{d: d, shares: shares}
+	if d.untouched() {
+		return m, nil
+	}
+	var err error
+	m.before, err = d.captureShares(ctx, shares, alloc)
+	return m, err
+}
+
+// Undo gives the shares their earlier bytes: zeros where nothing had written to the device's memory.
+func (m *ShareMark) Undo(ctx context.Context) error {
+	var scratch []byte
+	return m.d.writeShares(ctx, false, func(w *ShareWriter) error {
+		for i := range m.shares {
+			s, off := &m.shares[i], int64(0)
+			for k := range s.Boxes {
+				for _, r := range cutRect(s.Boxes[k].rect(), pieceBytes) {
+					n := r.Size.Bytes()
+					if int64(len(scratch)) < n {
+						scratch = make([]byte, n)
+					}
+					if m.before != nil {
+						if err := m.before.ReadAt(ctx, i, scratch[:n], off); err != nil {
+							return err
+						}
+					}
+					off += n
+					at := Layout{Off: int(r.From.Off), Row: int(r.From.Row), Slice: int(r.From.Slice)}
+					size := Box{int(r.Size[0]), int(r.Size[1]), int(r.Size[2])}
+					if err := w.Write(s.Buffer, at, size, scratch[:n], Layout{}); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Release frees the mark's memory.
+func (m *ShareMark) Release() error {
+	if m == nil || m.before == nil {
+		return nil
+	}
+	return m.before.Release()
+}

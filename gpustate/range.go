@@ -1,0 +1,227 @@
+package gpustate
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Range is a part of a buffer as messages of package mpiwrap use it (mpiwrap.DeviceRange), with
+// the queue that orders them: a message that is sent has what the queue was given before the
+// call. Its other methods are for mpiwrap; programs use Write, Read and their like of Queue.
+//
+// A Range needs no release. It stays valid when the device moves or is restored, and fails with
+// ErrReleased or ErrClosed when its buffer or the device is gone.
+type Range struct {
+	q      *Queue
+	b      Linear
+	off, n int
+}
+
+// Range is the n bytes of b from off on, for messages that q orders. A range that b does not
+// have, or of another device, makes the message fail with ErrRange or ErrOtherDevice.
+func (q *Queue) Range(b Linear, off, n int) *Range { return &Range{q: q, b: b, off: off, n: n} }
+
+// Bytes is the length of the range.
+func (r *Range) Bytes() int { return r.n }
+
+// Check says why the range cannot be used, or nil.
+func (r *Range) Check() error {
+	d := r.q.dev
+	if err := d.enter(); err != nil {
+		return r.b.linear().fail("send or receive", err)
+	}
+	defer d.leave()
+	if r.q.released.Load() {
+		return r.q.fail("use", ErrReleased)
+	}
+	e := r.b.linear()
+	return e.fail("send or receive", e.reach(d, r.off, r.n))
+}
+
+// Device is the Device.
+func (r *Range) Device() any { return r.q.dev }
+
+// Kind is Info.Kind of the device.
+func (r *Range) Kind() string { return r.q.dev.Info().Kind }
+
+// inOrder are the events that a command waits for that is to come after all that q was given.
+func (q *Queue) inOrder() ([]*Event, error) {
+	if !q.obj.Queue.OutOfOrder {
+		return nil, nil
+	}
+	e, err := q.Marker()
+	return []*Event{e}, err
+}
+
+// Read copies the beginning of the range to dst, after what the queue was given.
+func (r *Range) Read(dst []byte) error {
+	after, err := r.q.inOrder()
+	if err != nil {
+		return err
+	}
+	_, err = r.q.transfer("read", r.b, r.off, dst, true, true, after)
+	return err
+}
+
+// Write copies src to the beginning of the range, after what the queue was given.
+func (r *Range) Write(src []byte) error {
+	after, err := r.q.inOrder()
+	if err != nil {
+		return err
+	}
+	_, err = r.q.transfer("write", r.b, r.off, src, false, true, after)
+	return err
+}
+
+// The queues of messages: the two directions overlap, and the program's commands go on. They are
+// objects of the device like the program's.
+const (
+	queueDown = "holdfast messages from the device"
+	queueUp   = "holdfast messages to the device"
+)
+
+func (d *Device) messageQueue(name string) (*Queue, error) {
+	return d.QueueWith(name, QueueOptions{Window: -1})
+}
+
+// ReadPieces begins to copy the range, from byte off on, to pieces that follow each other: after
+// what the queue was given, and before what it is given later.
+func (r *Range) ReadPieces(off int, dst [][]byte) (waits []func() error, err error) {
+	down, err := r.q.dev.messageQueue(queueDown)
+	if err != nil {
+		return nil, err
+	}
+	before, err := r.q.Marker()
+	if err != nil {
+		return nil, err
+	}
+	at := r.off + off
+	var last *Event
+	for _, p := range dst {
+		e, err := down.ReadAsync(r.b, at, p, before)
+		if err != nil {
+			return nil, errors.Join(err, endReads(last))
+		}
+		last, at = e, at+len(p)
+		waits = append(waits, e.Wait)
+	}
+	if last == nil {
+		return nil, nil
+	}
+	if _, err := r.q.Barrier(last); err != nil {
+		return nil, errors.Join(err, endReads(last))
+	}
+	return waits, nil
+}
+
+// endReads waits until memory that was to be read into is free again.
+func endReads(last *Event) error {
+	if last == nil {
+		return nil
+	}
+	return last.Wait()
+}
+
+// Mark is a moment in the queue.
+func (r *Range) Mark() (any, error) {
+	e, err := r.q.Marker()
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// WritePiece begins to copy src to the range from byte off on, after a moment of Mark, or, with
+// nil, after what the queue was given.
+func (r *Range) WritePiece(mark any, off int, src []byte) (wait func() error, err error) {
+	up, err := r.q.dev.messageQueue(queueUp)
+	if err != nil {
+		return nil, err
+	}
+	after, ok := mark.(*Event)
+	if !ok {
+		if after, err = r.q.Marker(); err != nil {
+			return nil, err
+		}
+	}
+	if off < 0 || off > r.n || len(src) > r.n-off {
+		return nil, r.b.linear().fail("receive", fmt.Errorf("bytes %d+%d of a range of %d: %w", off, len(src), r.n,
+			ErrRange))
+	}
+	e, err := up.WriteAsync(r.b, r.off+off, src, after)
+	if err != nil {
+		return nil, err
+	}
+	return e.Wait, nil
+}
+
+// Whole runs do while captures, restores and moves of the device wait. do must not call them,
+// nor Foreign.
+func (r *Range) Whole(do func() error) error {
+	d := r.q.dev
+	d.lending.RLock()
+	defer d.lending.RUnlock()
+	if d.closed.Load() {
+		return ErrClosed
+	}
+	return do()
+}
+
+// Lend runs do with the address of the range when what comes before a moment of Mark is complete,
+// or, with nil, what the queue was given. Devices whose memory has no address in this process refuse
+// with an error that matches ErrUnsupported and that of package errors.
+func (r *Range) Lend(mark any, do func(pointer uintptr) error) error {
+	if err := r.ready(mark); err != nil {
+		return err
+	}
+	return r.q.dev.Foreign(func(f *Foreign) error {
+		p, err := r.pointer(f)
+		if err != nil {
+			return err
+		}
+		return do(p)
+	})
+}
+
+// LendWith is Lend of this range and of another *Range of the same device at once, which comes after a moment of
+// its own.
+func (r *Range) LendWith(mark, other, after any, do func(pointer, other uintptr) error) error {
+	o, ok := other.(*Range)
+	if !ok || o.q.dev != r.q.dev {
+		return r.b.linear().fail("lend", ErrOtherDevice)
+	}
+	if err := errors.Join(r.ready(mark), o.ready(after)); err != nil {
+		return err
+	}
+	return r.q.dev.Foreign(func(f *Foreign) error {
+		p, err1 := r.pointer(f)
+		q, err2 := o.pointer(f)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		return do(p, q)
+	})
+}
+
+// ready waits until the range may be lent.
+func (r *Range) ready(mark any) error {
+	if k := r.Kind(); k != "cuda" && k != "fake" {
+		return fmt.Errorf("memory of %s has no address: %w, %w", r.q.dev.Info(), ErrUnsupported,
+			errors.ErrUnsupported)
+	}
+	if err := r.Check(); err != nil {
+		return err
+	}
+	if after, ok := mark.(*Event); ok {
+		return after.Wait()
+	}
+	return r.q.Finish()
+}
+
+func (r *Range) pointer(f *Foreign) (uintptr, error) {
+	p, err := f.pointer(r.b.linear())
+	return p + uintptr(r.off), err
+}
+
+// Pin is Device.Pin.
+func (r *Range) Pin(b []byte) (unpin func() error, err error) { return r.q.dev.Pin(b) }
