@@ -23,21 +23,27 @@ func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capt
 	bytes int64, err error) {
 	durable, e := func() error { return nil }, k.Epoch
 	if c.topo.Rank == 0 {
-		durable, err = c.levels.store.NoteRestore(ctx, e)
+		var noted func() error
+		if noted, err = c.levels.store.NoteRestore(ctx, e); err == nil {
+			durable = noted
+		}
 		l.lap(PartNote)
 	}
 	a := load.New()
+	var src *shards
 	if err == nil {
-		var src *shards
 		if src, bytes, err = c.fetchVerified(ctx, k); err == nil {
 			defer src.close()
 			l.lap(PartOpen)
-			err = a.Read(ctx, src)
-			level = src.level
 		}
-		err = errors.Join(err, durable())
-		l.lap(PartNote)
 	}
+	ready, err := c.planned(ctx, src, a, e, err)
+	if ready {
+		err = a.Read(ctx, src)
+		level = src.level
+	}
+	err = errors.Join(err, durable())
+	l.lap(PartNote)
 	fallible, err := c.voteLoad(ctx, e, "load", a, err)
 	l.lap(PartVote)
 	if err == nil {
@@ -49,6 +55,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capt
 	}
 	if err == nil {
 		a.Finish()
+		c.adopt(src)
 		return level, bytes, nil
 	}
 	if uerr := a.Undo(); uerr != nil {
@@ -61,6 +68,17 @@ func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capt
 		}
 	}
 	return "", 0, err
+}
+
+// adopt lets the first checkpoint of this start refer to what was restored, where that is known to be good.
+func (c *Checkpointer) adopt(src *shards) {
+	if src == nil || src.own == nil {
+		return
+	}
+	if !c.levels.store.Adopt(src.own) {
+		c.log.Debug("holdfast: the first checkpoint is written whole: it cannot refer to the restored one", "epoch",
+			src.epoch, "level", src.level)
+	}
 }
 
 // fetchVerified is fetch of an epoch that is to be restored: what lies in memory is verified there,
@@ -86,8 +104,8 @@ func (c *Checkpointer) fetchVerified(ctx context.Context, k vote.Candidate) (src
 // fetch opens this rank's shard and says how many bytes it holds. An epoch of another number of ranks has none, if it
 // can be restored at all.
 func (c *Checkpointer) fetch(ctx context.Context, k vote.Candidate) (src *shards, bytes int64, err error) {
-	src = &shards{c: c, epoch: k.Epoch}
-	if size := c.sizes[k]; size == c.topo.Size() {
+	src = &shards{c: c, epoch: k.Epoch, size: c.sizes[k]}
+	if src.size == c.topo.Size() {
 		if src.own, err = c.levels.store.Fetch(ctx, k.Epoch); err != nil {
 			return nil, 0, err
 		}
@@ -96,7 +114,7 @@ func (c *Checkpointer) fetch(ctx context.Context, k vote.Candidate) (src *shards
 			bytes += s.Size
 		}
 	} else {
-		if err := c.resizable(ctx, src, size); err != nil {
+		if err := c.resizable(ctx, src, src.size); err != nil {
 			return nil, 0, err
 		}
 		bytes = c.state.Bytes()
@@ -121,6 +139,7 @@ const (
 	voteMismatch  = 1 << 2 // the error is that the program protects something else
 	voteUndefined = 1 << 3 // undo will not bring everything back: names follow
 	voteStop      = 1 << 4 // nor would an older epoch, or there is no time for one
+	voteItems     = 1 << 5 // who gets which items follows, of each set
 )
 
 // voteLoad agrees on whether a step of a load went well on all ranks.
@@ -133,6 +152,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 		return false, errors.Join(own, gerr)
 	}
 	var all byte
+	var items itemVotes
 	failed := &RestoreError{}
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
@@ -147,11 +167,18 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 			names, rest, _ = strings.Cut(rest, "\n\n")
 			failed.Undefined = append(failed.Undefined, strings.Split(names, "\n")...)
 		}
+		if flags&voteItems != 0 {
+			rest = items.add(b.Rank, rest)
+		}
 		if flags&voteFailed != 0 {
 			texts[i] = cmp.Or(rest, "unknown error")
 		}
 	}
 	failed.Err = vote.Failed(fmt.Sprintf("restore epoch %d", e), texts, own)
+	if failed.Err == nil && items.err != nil {
+		failed.Err = fmt.Errorf("restore epoch %d: %w", e, items.err)
+		all |= voteMismatch
+	}
 	if failed.Err == nil {
 		return all&voteFallible != 0, nil
 	}
@@ -173,13 +200,21 @@ func ballot(a *capture.Load, own error) []byte {
 	if a.Stop {
 		b[0] |= voteStop
 	}
+	if own == nil && len(a.Assigned) > 0 {
+		b[0] |= voteItems
+		b = appendItemVotes(b, a.Assigned)
+	}
 	if own == nil {
 		return b
 	}
 	b[0] |= voteFailed
 	var other *MismatchError
 	var count *CountError
-	if errors.As(own, &other) || errors.Is(own, gpustate.ErrConflict) || errors.As(own, &count) && !count.another() {
+	var owner *OwnerError
+	var wanted *DivisionError
+	var division *divisionError
+	if errors.As(own, &other) || errors.Is(own, gpustate.ErrConflict) || errors.As(own, &owner) ||
+		errors.As(own, &wanted) || errors.As(own, &division) || errors.As(own, &count) && !count.another() {
 		b[0] |= voteMismatch
 	}
 	return append(b, own.Error()...)

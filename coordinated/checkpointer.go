@@ -44,6 +44,7 @@ type Checkpointer struct {
 	persist *persist.Persister
 
 	stats   statistics
+	quiet   quiet
 	reading progress               // of Restore
 	sizes   map[vote.Candidate]int // how many ranks the epochs are of that this one can read
 }
@@ -90,6 +91,9 @@ const (
 // neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	e, priv := endpoint.Of(world), endpoint.Private(world)
+	if opt.GPUAware != mpiwrap.GPUAwareAuto {
+		e.GPUAware(int32(opt.GPUAware))
+	}
 	e.NoteSites()
 	c := &Checkpointer{opt: opt}
 	c.main.endpoint, c.main.private = e, priv.Name()
@@ -131,6 +135,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 		c.life.cancel(ErrClosed)
 		return nil, err
 	}
+	c.state.Ranks = c.topo.Size()
 	if err := c.open(ctx, all, key); err != nil {
 		c.reportFailed(ctx, err)
 		c.life.cancel(ErrClosed)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -99,7 +100,7 @@ var settings = slices.Concat([]config.Row[Options]{
 	config.Key("global", "none", "directory that all nodes see, or an object store, s3://bucket/prefix",
 		config.Dir(func(o *Options) *string { return &o.Global })),
 	config.Key("redundancy", "none", "copies or parity of local shards on other nodes",
-		config.Checked("partner:K or parity:D+P", setRedundancy)),
+		config.Checked("partner:K or parity:D+P, or none", setRedundancy)),
 	config.Key("compress", "false", "compress what goes to global",
 		config.Bool(func(o *Options) *bool { return &o.Compress })),
 	config.Key("flush_rate", "no limit", "limit for copying to global, bytes per second and node",
@@ -131,6 +132,9 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Duration(func(o *Options) *time.Duration { return &o.Grace })),
 	config.Key("requeue", "false", "put the Slurm job back into the queue after a final checkpoint",
 		config.Bool(func(o *Options) *bool { return &o.Requeue })),
+	config.Key("quiet", "0s", "how long a checkpoint may be put off until no message is in flight, so that other "+
+		"numbers of ranks can restore it",
+		config.Duration(func(o *Options) *time.Duration { return &o.Quiet })),
 	config.Key("cut_timeout", "60s", "how long the ranks may take to agree on a cut",
 		config.Positive(func(o *Options) *time.Duration { return &o.CutTimeout })),
 	config.Key("wait_timeout", "60s", "how long ranks may wait for one that has closed, or for each other, before "+
@@ -160,6 +164,9 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Bool(func(o *Options) *bool { return &o.AllowForeign })),
 	config.Key("max_mailbox", "half of what is available", "memory for messages in flight at a cut",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxMailbox })),
+	config.Key("gpu_aware", "auto", "MPI is given device memory as it is; auto: where it says that it takes it and a "+
+		"trial has shown it; on: without asking it",
+		config.Checked("auto, on or off", setGPUAware)),
 	config.Key("events", "on", "event log for holdfast report; on: beside the checkpoints",
 		config.Text("on, off or a directory", func(o *Options) *string { return &o.Events })),
 	config.Key("metrics.dir", "none", "directory for a file of Prometheus metrics, written by the first rank of "+
@@ -207,6 +214,16 @@ func setMaxShadow(o *Options, text string) error {
 	return config.Bytes(func(o *Options) *int64 { return &o.MaxShadow }).Set(o, text)
 }
 
+func setGPUAware(o *Options, text string) error {
+	for _, g := range []mpiwrap.GPUAware{mpiwrap.GPUAwareAuto, mpiwrap.GPUAwareOff, mpiwrap.GPUAwareOn} {
+		if g.String() == text {
+			o.GPUAware = g
+			return nil
+		}
+	}
+	return config.ErrNotUnderstood
+}
+
 // everyKind is a count of epochs or a time between them.
 func everyKind(at func(*Options) *Every) config.Kind[Options] {
 	return config.Checked("a number of epochs such as 4, or a duration such as 10m",
@@ -251,6 +268,9 @@ func setSharing(o *Options, s string) error {
 }
 
 func setRedundancy(o *Options, s string) error {
+	if s == "none" {
+		s = ""
+	}
 	o.Redundancy = s
 	if _, err := (&Options{Redundancy: s, Local: "any"}).redundancy(); err != nil {
 		return config.ErrNotUnderstood

@@ -20,11 +20,9 @@ func init() {
 		Open: func(ctx context.Context, p program.Program, opt any) (any, error) {
 			return openElsewhere(ctx, p, opt.(Options))
 		},
-		Of: func(c any) program.Checkpointer { return elsewhere{c.(*Checkpointer)} },
-		OfStart: func(o any, supervisor, step string, fresh bool) any {
-			return o.(Options).ofStart(supervisor, step, fresh)
-		},
-		Named: func(o any, name string, keep int) any { return o.(Options).named(name, keep) },
+		Of:      func(c any) program.Checkpointer { return elsewhere{c.(*Checkpointer)} },
+		OfStart: func(o any, s program.Start) any { return o.(Options).ofStart(s) },
+		Named:   func(o any, name string, keep int) any { return o.(Options).named(name, keep) },
 	})
 }
 
@@ -63,12 +61,12 @@ func (c elsewhere) Gather(all, mine []byte) error {
 }
 
 // ofStart is program.OfStart.
-func (o Options) ofStart(supervisor, step string, fresh bool) Options {
-	o.Supervisor, o.Fresh = supervisor, o.Fresh || fresh
+func (o Options) ofStart(s program.Start) Options {
+	o.Supervisor, o.Fresh, o.Elastic = s.Supervisor, o.Fresh || s.Fresh, s.Elastic
 	if o.Fresh {
 		o.Epoch = 0
 	}
-	o.slurm.Step = step
+	o.slurm.Step = s.Step
 	return o
 }
 
@@ -91,8 +89,12 @@ func (o Options) named(name string, keep int) Options {
 	o.CheckpointSignals, o.StopSignals = []os.Signal{}, []os.Signal{}
 	o.Interval, o.MTBF, o.Deadline, o.DeadlineLead = 0, 0, time.Time{}, 0
 	o.Supervisor, o.Requeue, o.MetricsDir, o.MetricsListen, o.stray = "", false, "", "", nil
-	o.Epoch, o.makeDirs = 0, true
+	o.Epoch, o.makeDirs, o.Elastic = 0, true, false
 	return o
+}
+
+func (c elsewhere) ProtectGlobal(name string, a *program.Array) error {
+	return c.protect(name, a, func() error { return c.state.AddElsewhere(name, a) })
 }
 
 func (c elsewhere) AbortWhile(why error, left <-chan struct{}) { c.abort(why, left) }

@@ -55,11 +55,11 @@ func (r *farRank) Meet(context.Context) ([]int, error) {
 	return nil, r.Allgather(make([]byte, r.size), []byte{0})
 }
 
-func (r *farRank) Save(moves []program.Move) error {
+func (r *farRank) Save(moves []program.Move) (func(context.Context) error, error) {
 	for _, m := range moves {
 		copy(m.Shared, r.data)
 	}
-	return nil
+	return nil, nil
 }
 
 func (r *farRank) Allgather(all, mine []byte) error {

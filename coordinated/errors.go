@@ -138,6 +138,8 @@ type NoCommonEpochError struct {
 	// Nodes of earlier runs that this one is not on and that have, or had, shards of
 	// the newest epoch.
 	Nodes []string
+
+	elastic bool // the epochs may be of another number of ranks
 }
 
 // Error says which ranks find checkpoints and which find none, and which nodes may have the rest.
@@ -145,6 +147,10 @@ func (e *NoCommonEpochError) Error() string {
 	s := e.text()
 	if len(e.Nodes) > 0 {
 		s += fmt.Sprintf("; the missing shards may be on node(s) %s, which this run does not use", names(e.Nodes))
+	}
+	if e.elastic && len(e.Have) > 0 {
+		s += fmt.Sprintf("; of an epoch of another number of ranks, rank R looks for the shards of the ranks R, R+%d "+
+			"and so on: 'holdfast show' says on which nodes they were written", e.Size)
 	}
 	return s
 }

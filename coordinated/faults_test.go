@@ -42,23 +42,30 @@ func TestKillAtEveryStep(t *testing.T) {
 }
 
 func (s *sketch) killOnce(step string, rank, at int, want []mem) error {
+	_, err := s.killWith(func(*Options) {}, step, rank, at, want)
+	return err
+}
+
+// killWith is killOnce with other options, and says whether the rank was killed.
+func (s *sketch) killWith(set func(*Options), step string, rank, at int, want []mem) (dead bool, err error) {
 	opt, err := memOptions()
 	if err != nil {
-		return err
+		return false, err
 	}
+	set(&opt)
 	var killed atomic.Bool
 	_, _, _, err = s.start(jobRun{seed: 3, opt: opt, at: at, goOn: true, killRank: rank, killAt: step, killed: &killed})
 	var lost *LostError
 	switch {
 	case err == nil && killed.Load():
-		return errors.New("nobody noticed")
+		return true, errors.New("nobody noticed")
 	case errors.Is(err, mpitest.ErrDeadlock): // the simulator noticed first that nobody can go on
 	case err != nil && (!errors.As(err, &lost) || lost.Rank != rank):
-		return fmt.Errorf("the survivors do not name the rank: %w", err)
+		return killed.Load(), fmt.Errorf("the survivors do not name the rank: %w", err)
 	}
 	states, _, _, err := s.start(jobRun{seed: 3, opt: opt})
 	if err != nil {
-		return fmt.Errorf("restart: %w", err)
+		return killed.Load(), fmt.Errorf("restart: %w", err)
 	}
-	return sameStates(states, want)
+	return killed.Load(), sameStates(states, want)
 }

@@ -190,9 +190,9 @@ func (f *slowFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// sharedPack is the temporary name of the pack that the ranks write together.
+// sharedPack is the pack of an epoch that the ranks write together.
 func sharedPack(e storage.Epoch) string {
-	return fmt.Sprintf("pack-000000.shards.r000000.%012x.tmp", uint64(e))
+	return fmt.Sprintf("/global/epoch-%010d/pack-000000.shards", e)
 }
 
 // restartFromGlobal loses the local directory and restores an epoch.
@@ -228,8 +228,8 @@ func TestCopiedFromMemory(t *testing.T) {
 			read++
 		}
 	}
-	if writers != 2+1 { // the file system in memory has no files to hand over; the flusher syncs when it seals
-		t.Errorf("%d syncs of the pack, want one by each rank", writers)
+	if writers != 2+2 { // files in memory are not handed over; the flusher syncs before the footer, too
+		t.Errorf("%d syncs of the pack, want one by each rank, and another by the one that seals it", writers)
 	}
 	if most := int64(3 * 2); read > most { // footer and index
 		t.Errorf("%d reads of the local shards, want at most %d: they are in memory", read, most)

@@ -1,10 +1,12 @@
 package coordinated
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -15,6 +17,9 @@ import (
 type Array struct {
 	Dims  []int
 	Boxes []Box
+
+	list bool  // of List: Dims and Boxes are this rank's alone
+	err  error // why there is no such array; whatever protects it returns it
 }
 
 // Box is a box of a global array that a rank owns, and where it lies in the rank's memory. Element i of it, counted
@@ -34,9 +39,9 @@ type Box struct {
 // are in row-major order in it.
 func Block(dims, grid []int, rank int) Array {
 	a := Array{Dims: dims}
-	at, ok := place(dims, grid, rank)
-	if !ok {
-		return Array{}
+	at, err := place(dims, grid, rank)
+	if err != nil {
+		return Array{err: err}
 	}
 	b := Box{Start: make([]int, len(dims)), Count: make([]int, len(dims))}
 	for d := range dims {
@@ -55,14 +60,17 @@ func Block(dims, grid []int, rank int) Array {
 // the lengths that Local returns.
 func BlockCyclic(dims, grid, block []int, rank int) Array {
 	a := Array{Dims: dims}
-	at, ok := place(dims, grid, rank)
-	if !ok || len(block) != len(dims) {
-		return Array{}
+	at, err := place(dims, grid, rank)
+	if err == nil && len(block) != len(dims) {
+		err = fmt.Errorf("%d lengths of blocks for %d dimensions", len(block), len(dims))
+	}
+	if err != nil {
+		return Array{err: err}
 	}
 	var b Box
 	for d := range dims {
 		if block[d] < 1 {
-			return Array{}
+			return Array{err: fmt.Errorf("blocks have %d indices in dimension %d", block[d], d)}
 		}
 		list := layout.Cyclic(int64(dims[d]), int64(grid[d]), at[d], int64(block[d]))
 		if list == nil {
@@ -78,6 +86,9 @@ func BlockCyclic(dims, grid, block []int, rank int) Array {
 func Variable(lengths []int, rank int) Array {
 	start, all := 0, 0
 	for r, n := range lengths {
+		if n < 0 {
+			return Array{err: fmt.Errorf("rank %d has %d elements", r, n)}
+		}
 		if r < rank {
 			start += n
 		}
@@ -85,7 +96,7 @@ func Variable(lengths []int, rank int) Array {
 	}
 	a := Array{Dims: []int{all}}
 	if rank < 0 || rank >= len(lengths) {
-		return Array{}
+		return Array{err: fmt.Errorf("there are the lengths of %d ranks, and this is rank %d", len(lengths), rank)}
 	}
 	if lengths[rank] > 0 {
 		a.Boxes = []Box{{Start: []int{start}, Count: []int{lengths[rank]}}}
@@ -96,7 +107,7 @@ func Variable(lengths []int, rank int) Array {
 // Ghosts returns the array with so many ghost elements around each box in memory: width before and behind it, by
 // dimension. They are neither saved nor restored: exchange them after Restore as after a step.
 func (a Array) Ghosts(width ...int) Array {
-	out := Array{Dims: a.Dims}
+	out := Array{Dims: a.Dims, list: a.list, err: a.err}
 	for _, b := range a.Boxes {
 		b.Low, b.High = width, width
 		out.Boxes = append(out.Boxes, b)
@@ -130,23 +141,29 @@ func (a Array) Len() int {
 }
 
 // place is where a rank stands in a grid.
-func place(dims, grid []int, rank int) (at []int64, ok bool) {
+func place(dims, grid []int, rank int) (at []int64, err error) {
 	ranks := 1
 	for _, p := range grid {
-		if p < 1 {
-			return nil, false
-		}
-		ranks *= p
+		ranks *= max(p, 0)
 	}
-	if len(grid) != len(dims) || rank < 0 || rank >= ranks {
-		return nil, false
+	switch {
+	case len(grid) != len(dims):
+		return nil, fmt.Errorf("the grid %v does not have an entry for each of the dimensions %v", grid, dims)
+	case rank < 0 || rank >= ranks:
+		return nil, fmt.Errorf("rank %d is not in the grid %v, which has places for %d ranks; the entries multiply to "+
+			"the number of ranks", rank, grid, ranks)
+	}
+	for d, n := range dims {
+		if n < 0 {
+			return nil, fmt.Errorf("dimension %d has %d indices", d, n)
+		}
 	}
 	at = make([]int64, len(grid))
 	for d := len(grid) - 1; d >= 0; d-- {
 		at[d] = int64(rank % grid[d])
 		rank /= grid[d]
 	}
-	return at, true
+	return at, nil
 }
 
 // counts is how many indices the box has, by dimension.
@@ -161,9 +178,9 @@ func (b *Box) counts() []int {
 	return out
 }
 
-// entry is element d of a list that may be absent.
+// entry is element d of a list that may be absent. One that is too short is told of when the box is protected.
 func entry(list []int, d int) int {
-	if list == nil {
+	if d >= len(list) {
 		return 0
 	}
 	return list[d]
@@ -172,14 +189,17 @@ func entry(list []int, d int) int {
 // block checks a box and says where its first element lies.
 func (b *Box) block(dims int) (capture.Block, error) {
 	counts := b.counts()
-	for name, list := range map[string][]int{"Start": b.Start, "Count": b.Count} {
-		if b.spans == nil && len(list) != dims {
-			return capture.Block{}, fmt.Errorf("a box has %d entries in %s for %d dimensions", len(list), name, dims)
-		}
-	}
-	for name, list := range map[string][]int{"Low": b.Low, "High": b.High, "Pitch": b.Pitch} {
-		if list != nil && len(list) != dims {
-			return capture.Block{}, fmt.Errorf("a box has %d entries in %s for %d dimensions", len(list), name, dims)
+	for _, x := range []struct {
+		name   string
+		list   []int
+		needed bool
+	}{
+		{"Start", b.Start, b.spans == nil}, {"Count", b.Count, b.spans == nil},
+		{"Low", b.Low, b.Low != nil}, {"High", b.High, b.High != nil}, {"Pitch", b.Pitch, b.Pitch != nil},
+	} {
+		if x.needed && len(x.list) != dims {
+			return capture.Block{}, fmt.Errorf("a box has %d entries in %s for %d dimensions", len(x.list), x.name,
+				dims)
 		}
 	}
 	part := layout.Part{Spans: b.spans}
@@ -218,29 +238,42 @@ func wide(list []int) (out []int64) {
 
 // ProtectGlobal makes this rank's share of a global array part of every checkpoint, so that an epoch can be restored by
 // any number of ranks: Restore reads just what the rank owns then, from the shards that have it. memory is a pointer to
-// a slice of fixed-size elements without pointers; a restore keeps its length, and leaves alone what is in no box:
-// ghosts are not saved. Every rank declares the array, with the same name, type and dimensions. An element that no rank
-// owns, or two do, fails each checkpoint with an error that names the box and the ranks.
+// a slice of fixed-size elements without pointers, or a buffer of a device by InBuffer; a restore keeps its length, and
+// leaves alone what is in no box: ghosts are not saved. Every rank declares the array, with the same name, type and
+// dimensions. An element that no rank owns, or two do, fails Restore with an error that names the box and the ranks.
 //
 // An epoch is restored by another number of ranks if Options.Elastic is set, if everything is protected by
-// ProtectGlobal or ProtectReplicated, and if no message was in flight: see Options.Elastic. It is local, and called
-// before Restore as Protect is. What cannot be is a *ProtectError.
+// ProtectGlobal, ProtectReplicated or ProtectItems, and if no message was in flight: see Options.Elastic. It is local,
+// and called before Restore as Protect is. What cannot be is a *ProtectError.
 func (c *Checkpointer) ProtectGlobal(name string, a Array, memory any) error {
 	return c.protect(name, memory, func() error {
-		var blocks []capture.Block
-		for i := range a.Boxes {
-			b, err := a.Boxes[i].block(len(a.Dims))
-			if err != nil {
-				return err
-			}
-			blocks = append(blocks, b)
+		if a.list {
+			return errors.New("a List changes; use ProtectList or ProtectChanging")
 		}
-		if len(a.Dims) == 0 {
-			return fmt.Errorf("the array has no dimensions; a grid has as many entries as there are dimensions, and " +
-				"its product is the number of ranks")
+		if m, ok := memory.(capture.DeviceMemory); ok && m.At != nil {
+			return errors.New("InBufferAt is for ProtectChanging; use InBuffer")
 		}
-		return c.state.AddGlobal(name, wide(a.Dims), blocks, memory)
+		d, err := a.division()
+		if err != nil {
+			return err
+		}
+		if err := c.state.AddGlobal(name, d.Dims, d.Blocks, memory); err != nil {
+			return err
+		}
+		if m, ok := memory.(capture.DeviceMemory); ok && c.opt.MaxShadow != 0 {
+			m.Buffer.Device().LimitShadow(max(c.opt.MaxShadow, 0))
+		}
+		return nil
 	})
+}
+
+// InBuffer says that a global array lies in a buffer of a device, as elements of type T: memory of ProtectGlobal. A
+// checkpoint packs the rank's boxes within the device where there is free memory, else it brings them to the host; a
+// restore writes them to the buffer from pieces of 8 MiB. What the array holds may come from host memory, and go there,
+// at another start. The buffer is not released while the Checkpointer is open. A device that is protected itself, with
+// Protect, has all its buffers in the epoch already, so an array on it is refused.
+func InBuffer[T any](b *gpustate.Buffer) any {
+	return capture.DeviceMemory{Buffer: b, Elem: reflect.TypeFor[T]()}
 }
 
 // ProtectReplicated is Protect for a value that is the same on all ranks, like a step counter: it is stored once, or
@@ -261,13 +294,17 @@ func (c *Checkpointer) protect(name string, x any, add func() error) error {
 	default:
 		err = add()
 	}
-	if err != nil {
-		return &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
+	if err == nil {
+		return nil
 	}
-	return nil
+	e := &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
+	if c.main.far != nil {
+		e.Type = nil // it is nothing that the program has heard of
+	}
+	return e
 }
 
-// Errors of arrays that the ranks do not own each element of once. A checkpoint fails with them.
+// Errors of arrays that the ranks do not own each element of once. Restore fails with them, or a checkpoint.
 type (
 	// HoleError names a box that no rank owns: see storage.HoleError.
 	HoleError = storage.HoleError

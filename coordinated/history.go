@@ -133,5 +133,7 @@ func (c *Checkpointer) without(ctx context.Context, per [][]vote.Candidate, flag
 		}
 		return nil
 	}
-	return noCommon(per, flags, p.Nodes)
+	none := noCommon(per, flags, p.Nodes)
+	none.elastic = c.opt.Elastic
+	return none
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
@@ -126,10 +127,14 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 	if placed.say != "" && c.topo.Rank == 0 {
 		c.log.Warn("holdfast: "+placed.say, "error", placed.why)
 	}
+	left := c.left()
+	if left != nil {
+		c.state.Reserve(capture.LeastChunk) // the restore needs it for what is small, and ought not to wait for it
+	}
 	opt := storage.Options{Job: c.opt.Job, Rank: c.topo.Rank, Size: c.topo.Size(),
 		Node:  c.topo.Nodes[c.topo.Rank],
 		Nodes: c.topo.Nodes, Levels: levels, Logger: c.log,
-		Degrade: true, Elastic: c.opt.Elastic, Together: true, Memory: c.left(),
+		Degrade: true, Elastic: c.opt.Elastic, Together: true, Memory: left,
 		Mapped: c.state.Pin, Unmapped: c.state.Unpin}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}

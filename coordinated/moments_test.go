@@ -76,6 +76,7 @@ type process struct {
 	halo [2][]float64 // of the shape with pending receives
 	reqs [2]*mpiwrap.Request
 	win  *mpiwrap.Win[int64] // of the shape with a window
+	on   *onDevice           // of the shapes with devices
 }
 
 func (p *process) point() error { return p.ck.Point(context.Background()) }

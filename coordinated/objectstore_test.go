@@ -48,7 +48,7 @@ func TestRestartFromObjectStore(t *testing.T) {
 		if again.restored.Load() != ranks {
 			t.Errorf("%d ranks restored, want %d", again.restored.Load(), ranks)
 		}
-		if !slices.Equal(again.results, want.results) {
+		if again.results != want.results {
 			t.Errorf("got %v, want %v", again.results[:ranks], want.results[:ranks])
 		}
 	}

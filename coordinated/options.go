@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -60,10 +61,18 @@ type Options struct {
 	Epoch storage.Epoch
 
 	// Elastic lets the job continue from an epoch of another number of ranks. Everything must be protected by
-	// ProtectGlobal or ProtectReplicated, when the epoch is written and when it is restored, and no message may have
-	// been in flight: Restore fails with a *CountError that names what stands in the way. Without it the directories
-	// of another number of ranks are refused when the job is opened.
+	// ProtectGlobal, ProtectChanging, ProtectList, ProtectItems or ProtectReplicated, when the epoch is written and
+	// when it is restored, and no message may have been in flight: Restore fails with a *CountError that names what
+	// stands in the way. Without it the directories of another number of ranks are refused when the job is opened.
 	Elastic bool
+	// Quiet is how long a checkpoint may be put off until no message is in flight, so that another number of ranks can
+	// restore it; 0: not at all. At a cut with a message in a mailbox, or a receive or a non-blocking collective that
+	// the program has not completed, nothing is captured: the program continues, and the ranks try again at the next
+	// Points, at growing intervals of up to a second. The first cut after Quiet, counted from the first try, is taken
+	// as it is. A final checkpoint is put off for a tenth of CutTimeout at most, and for a quarter of the time until
+	// the process is killed, and not if two Points do not fit in that. Rank 0's value counts. It has no effect while
+	// anything is protected by plain Protect, which ties epochs to their number of ranks anyway.
+	Quiet time.Duration
 
 	// CheckpointSignals ask for a checkpoint, StopSignals for a final one. Nil
 	// means USR1, and USR2 with TERM; empty means none.
@@ -139,6 +148,9 @@ type Options struct {
 	// cut; a cut that needs more fails. 0 means half of the memory that is available then,
 	// divided by the ranks of the node, and 64 MiB at least.
 	MaxMailbox int64
+	// GPUAware says when the MPI library is given addresses of device memory, for large messages of
+	// mpiwrap; see mpiwrap.GPUAware. GPUAwareAuto leaves what mpiwrap.Init was given.
+	GPUAware mpiwrap.GPUAware
 	// CopyWorkers is how many goroutines copy during a capture; 0 means one per
 	// CPU of this process.
 	CopyWorkers int
@@ -187,6 +199,8 @@ type Options struct {
 	// phase hears of each step of a checkpoint on each rank, before what follows.
 	phase func(rank int, name string)
 	host  string // tests name the node they play
+	// quietPerRank lets Quiet take effect although something is protected per rank.
+	quietPerRank bool
 
 	makeDirs bool // those of the levels, below others that are there
 }
@@ -214,6 +228,11 @@ func (o *Options) validate() error {
 	if o.Local != "" && o.Local == o.Global {
 		return &OptionError{Name: "Local, Global", Why: fmt.Sprintf("both are %s; give two directories, or only Global",
 			o.Local)}
+	}
+	for _, dir := range []struct{ option, is string }{{"Local", o.Local}, {"Global", o.Global}} {
+		if err := storage.CheckDir(dir.is); err != nil {
+			return &OptionError{Name: dir.option, Why: err.Error()}
+		}
 	}
 	if storage.IsObjectStore(o.Global) && o.Local == "" {
 		return &OptionError{Name: "Local", Why: fmt.Sprintf("is empty and Global is the object store %s; set "+
@@ -246,13 +265,13 @@ func (o *Options) validate() error {
 	if o.WriteTimeout == 0 {
 		o.WriteTimeout = 5 * time.Minute
 	}
-	if o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
+	if o.Quiet < 0 || o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
 		o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 ||
 		o.PackSize < 0 || o.FullEvery < 0 ||
 		o.KeepInterval < 0 ||
 		o.MaxFailed < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
-		return &OptionError{Name: "WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, Grace, " +
-			"MaxPool, MaxMailbox, FlushRate, PackSize, KeepEvery, FullEvery, MaxFailed, CopyWorkers, Fanout",
+		return &OptionError{Name: "Quiet, WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, " +
+			"Grace, MaxPool, MaxMailbox, FlushRate, PackSize, KeepEvery, FullEvery, MaxFailed, CopyWorkers, Fanout",
 			Why: "a negative value means nothing; use 0 for the default"}
 	}
 	if o.KeepEvery > 0 && o.KeepInterval > 0 {
@@ -260,6 +279,9 @@ func (o *Options) validate() error {
 	}
 	if err := o.validateEvery(); err != nil {
 		return err
+	}
+	if o.GPUAware < mpiwrap.GPUAwareAuto || o.GPUAware > mpiwrap.GPUAwareOn {
+		return &OptionError{Name: "GPUAware", Why: "it is none of the values that package mpiwrap has"}
 	}
 	if _, err := vfs.ParseSharing(o.Sharing); err != nil {
 		return &OptionError{Name: "Sharing", Why: err.Error()}

@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -104,6 +105,10 @@ func (c *Checkpointer) copyTime(e storage.Epoch, from, to string) time.Duration 
 // more that it would not give back. err is why the epoch came to no level.
 func (c *Checkpointer) freed(e storage.Epoch, err error) {
 	if c.topo.Rank != 0 {
+		return
+	}
+	if errors.Is(err, persist.ErrPutOff) {
+		c.tryAgain(e)
 		return
 	}
 	es, _ := c.stats.epoch(e)

@@ -141,13 +141,18 @@ func (c *Checkpointer) phase(name string) {
 // takeCut is the cut as the program sees it.
 func (c *Checkpointer) takeCut(ctx context.Context, v agent.Verdict, arrived time.Time) error {
 	e := storage.Epoch(v.Epoch)
-	es := EpochStats{Epoch: e, Waited: time.Since(arrived), cut: time.Now()}
+	es := EpochStats{Epoch: e, Waited: time.Since(arrived), cut: time.Now(), final: v.Stop}
 	how := c.stats.agreement(e)
 	c.record.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: how.Rounds,
 		Releases: how.Releases,
 		Points:   c.main.Points.Load(), Stop: v.Stop})
 	s, err := c.drainAndCapture(ctx, &es)
 	es.Blocked = time.Since(arrived)
+	if es.putOff {
+		return c.putOff(v, &es)
+	}
+	c.used(&es)
+	es.Err = err // the other ranks learn it in the vote
 	c.stats.add(es)
 	if v.Stop {
 		c.life.end.By(c.opt.Deadline)
@@ -196,26 +201,33 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	open := c.main.endpoint.OpenEpochs()
 	c.main.Now(watch.StateDraining)
 	end := c.record.events.Span(events.Event{Name: events.Drain, Epoch: uint64(es.Epoch)})
+	c.main.endpoint.PreferQuiet(c.prefersQuiet(es))
 	drained, err := c.main.endpoint.Drain(bounded)
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
-	es.windows = drained.Windows
+	es.windows, es.inFlight = drained.Windows, drained.InFlight
 	err = errors.Join(open, err)
 	end(events.Event{Bytes: drained.Bytes, Messages: drained.Messages}, err)
 	if err != nil {
 		es.unsettled = true
-		return nil, fmt.Errorf("drain messages: %w", err)
+		return nil, c.divided(bounded, es, fmt.Errorf("drain messages: %w", err))
 	}
 	if c.main.pointFlags.Load()&pointRestore != 0 {
 		// In Close. The epoch would be the newest, and take the place of good ones.
-		return nil, errNoState
+		return nil, c.divided(bounded, es, errNoState)
 	}
 	c.phase("drained")
+	if es.putOff = drained.PutOff; es.putOff {
+		return nil, nil
+	}
 	start = time.Now()
 	c.main.Now(watch.StateCapturing)
 	end = c.record.events.Span(events.Event{Name: events.Capture, Epoch: uint64(es.Epoch)})
 	release := c.levels.store.Hold() // the memory and the cores are the program's now
 	c.fromSource()                   // programs that were made, and devices that were moved, since the last time
-	s, err := c.state.Capture(ctx, c.main.endpoint.SaveMailbox)
+	var s *capture.Snapshot
+	if err = c.divided(bounded, es, nil); err == nil {
+		s, err = c.state.Capture(ctx, c.main.endpoint.SaveMailbox)
+	}
 	release()
 	es.Capture = time.Since(start)
 	es.Mode = "pool"

@@ -61,7 +61,7 @@ func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 		if _, ok := es.Durable[level]; ok {
 			return nil
 		}
-		if es.Err != nil {
+		if es.voted {
 			return fmt.Errorf("epoch %d: %w", newest, es.Err)
 		}
 		if newer, ok := es.Skipped[level]; ok {

@@ -25,12 +25,13 @@ func (e *CountError) Error() string {
 	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
 	switch {
 	case len(e.Undeclared) > 0:
-		s += fmt.Sprintf("rank(s) %s wrote it without Options.Elastic", vote.Ranks(e.Undeclared))
+		s += fmt.Sprintf("rank(s) %s wrote it without Options.Elastic (hf_elastic)", vote.Ranks(e.Undeclared))
 	case len(e.PerRank) > 0:
-		s += are(e.PerRank) + " protected per rank; use ProtectGlobal or ProtectReplicated for what any number of " +
-			"ranks is to restore"
+		s += are(e.PerRank) + " protected per rank; use ProtectGlobal, ProtectList or ProtectReplicated " +
+			"(hf_protect_global, hf_protect_replicated) for what any number of ranks is to restore"
 	default:
-		s += fmt.Sprintf("messages were in flight to rank(s) %s; take checkpoints where none are",
+		s += fmt.Sprintf("messages were in flight to rank(s) %s; take checkpoints where none are, or set "+
+			"Options.Quiet (HOLDFAST_QUIET), which waits for that",
 			vote.Ranks(e.NotQuiet))
 	}
 	return s + fmt.Sprintf(", or start %d ranks", e.Have)
@@ -81,6 +82,7 @@ func (c *Checkpointer) resizable(ctx context.Context, src *shards, size int) err
 type shards struct {
 	c     *Checkpointer
 	epoch storage.Epoch
+	size  int            // number of ranks of the epoch
 	own   *storage.Shard // nil: the epoch is of another number of ranks
 	level string         // from which it was read first
 	infos []storage.ShardInfo
@@ -88,6 +90,9 @@ type shards struct {
 
 // Own is this rank's shard.
 func (s *shards) Own() *storage.Shard { return s.own }
+
+// Size is the number of ranks of the epoch.
+func (s *shards) Size() int { return s.size }
 
 // Entries says what the shards of all ranks have.
 func (s *shards) Entries(ctx context.Context) (infos []storage.ShardInfo, err error) {

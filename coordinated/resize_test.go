@@ -9,8 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -34,7 +36,11 @@ var divisions = []division{
 		return BlockCyclic(dims, gridOf(ranks), []int{3, 2}, rank)
 	}},
 	{"blocks in three dimensions", []int{6, 7, 5}, func(dims []int, ranks, rank int) Array {
-		return Block(dims, append(gridOf(ranks), 1), rank).Ghosts(1, 0, 2)
+		return Block(dims, append(gridOf(ranks), 1), rank).Ghosts(1, 2, 1)
+	}},
+	{"four dimensions", []int{4, 3, 5, 2}, func(dims []int, ranks, rank int) Array {
+		return BlockCyclic(dims, append([]int{1}, append(gridOf(ranks), 1)...), []int{4, 1, 2, 2},
+			rank).Ghosts(1, 0, 1, 2)
 	}},
 	{"variable", []int{40}, func(_ []int, ranks, rank int) Array {
 		lengths := make([]int, ranks)
@@ -73,10 +79,49 @@ func value(i int, point []int64, step int) float64 {
 	return v
 }
 
-// share is one rank's part of an array.
+// share is one rank's part of an array, in memory or on a device.
 type share struct {
 	array Array
 	mem   []float64
+	buf   *gpustate.Buffer // nil: mem is the array itself
+	q     *gpustate.Queue
+}
+
+// onDevice puts the array into a buffer.
+func (s *share) onDevice(dev *gpustate.Device, name string) (err error) {
+	if s.q, err = dev.Queue(""); err != nil {
+		return err
+	}
+	if s.buf, err = dev.Buffer(name, 8*len(s.mem)); err != nil {
+		return err
+	}
+	return s.push()
+}
+
+func (s *share) bytes() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s.mem[0])), 8*len(s.mem)) }
+
+// push and pull move the memory to the device and back.
+func (s *share) push() error {
+	if s.buf == nil {
+		return nil
+	}
+	return s.q.Write(s.buf, 0, s.bytes())
+}
+
+func (s *share) pull() error {
+	if s.buf == nil {
+		return nil
+	}
+	clear(s.mem)
+	return s.q.Read(s.buf, 0, s.bytes())
+}
+
+// protect protects the array where it lies.
+func (s *share) protect(ck *Checkpointer, name string) error {
+	if s.buf != nil {
+		return ck.ProtectGlobal(name, s.array, InBuffer[float64](s.buf))
+	}
+	return ck.ProtectGlobal(name, s.array, &s.mem)
 }
 
 func newShare(d *division, ranks, rank int) *share {
@@ -122,19 +167,28 @@ type elastic struct {
 	until    int
 	start    int // where it has to continue; 0: a first start
 	bad      func(s *share, rank int)
-	plain    bool // it protects a value per rank, too
+	plain    bool   // it protects a value per rank, too
+	device   string // the kind of the device that arrays are on; empty: they are in memory
+	whole    bool   // boxes are stored as they are declared; else they are cut wherever they can be
 	restored atomic.Int64
 }
 
 func (p *elastic) run(opt Options) func(*mpiwrap.Comm) error {
 	opt.Elastic = true
-	return func(world *mpiwrap.Comm) error {
+	return func(world *mpiwrap.Comm) (err error) {
 		ctx := context.Background()
+		var dev *gpustate.Device
+		if p.device != "" {
+			if dev, err = gpustate.Open(gpustate.Select{Kind: p.device}); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, dev.Close()) }() // Close may take a checkpoint
+		}
 		ck, err := Open(ctx, world, opt)
 		if err != nil {
 			return err
 		}
-		if err := p.body(ctx, world, ck); err != nil && !errors.Is(err, ErrStop) {
+		if err := p.body(ctx, world, ck, dev); err != nil && !errors.Is(err, ErrStop) {
 			ck.Abort(err)
 			return err
 		}
@@ -142,8 +196,12 @@ func (p *elastic) run(opt Options) func(*mpiwrap.Comm) error {
 	}
 }
 
-func (p *elastic) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer) error {
+func (p *elastic) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer, dev *gpustate.Device) error {
+	if ck.state.Cuts = smallCuts; p.whole {
+		ck.state.Cuts = layout.Cuts{}
+	}
 	var shares []*share
+	sets := &bags{ranks: world.Size(), rank: world.Rank()}
 	step, note := 0, []byte(strings.Repeat("the same everywhere ", 5000))
 	err := errors.Join(ck.ProtectReplicated("step", &step), ck.ProtectReplicated("note", &note))
 	for i := range divisions {
@@ -152,8 +210,12 @@ func (p *elastic) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointe
 			p.bad(s, world.Rank())
 		}
 		shares = append(shares, s)
-		err = errors.Join(err, ck.ProtectGlobal(fmt.Sprint("u", i), s.array, &s.mem))
+		if dev != nil {
+			err = errors.Join(err, s.onDevice(dev, fmt.Sprint("u", i)))
+		}
+		err = errors.Join(err, s.protect(ck, fmt.Sprint("u", i)))
 	}
+	err = errors.Join(err, sets.protect(ck))
 	own := world.Rank()
 	if p.plain {
 		err = errors.Join(err, ck.Protect("own", &own))
@@ -174,13 +236,20 @@ func (p *elastic) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointe
 	if restored != (p.start > 0) || step != p.start || len(note) != 100_000 {
 		return fmt.Errorf("restored %v, step %d, want step %d; note of %d bytes", restored, step, p.start, len(note))
 	}
+	if err := sets.check(step); restored && err != nil {
+		return err
+	}
 	for {
 		if err := p.check(shares, step); err != nil || step == p.until {
 			return err
 		}
 		step++
+		sets.fill(step)
 		for i, s := range shares {
 			s.each(func(point []int64, at int) { s.mem[at] = value(i, point, step) })
+			if err := s.push(); err != nil {
+				return err
+			}
 		}
 		if step == p.until && world.Rank() == step%world.Size() {
 			if err := ck.RequestStop(ctx); err != nil {
@@ -201,6 +270,9 @@ func (p *elastic) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointe
 // check compares what a rank has with the program of one rank: every element, and what is no element.
 func (p *elastic) check(shares []*share, step int) error {
 	for i, s := range shares {
+		if err := s.pull(); err != nil {
+			return err
+		}
 		want := make([]float64, len(s.mem))
 		for k := range want {
 			want[k] = -1
@@ -243,7 +315,10 @@ func TestResize(t *testing.T) {
 					opt.Global = ""
 				}
 				for i, ranks := range []int{p, q, p} {
-					run := &elastic{until: 2 * (i + 1), start: 2 * i}
+					run := &elastic{until: 2 * (i + 1), start: 2 * i, whole: (i+p)%3 == 0}
+					if (i+p+q/2)%2 > 0 {
+						run.device = "fake"
+					}
 					if err := runElastic(t, ranks, opt, run); err != nil {
 						t.Fatalf("start %d on %d ranks: %v", i, ranks, err)
 					}
@@ -314,75 +389,67 @@ func TestResizeRefused(t *testing.T) {
 	})
 }
 
-// TestWrongSharesFail: ranks that leave a hole or own elements twice get no checkpoint, and the error names the
-// array, the box and the ranks.
+// TestWrongSharesFail: Restore fails on all ranks where these leave a hole, own elements twice or describe an array in
+// different ways, also on a first start; the error names the array, the box and the ranks.
 func TestWrongSharesFail(t *testing.T) {
 	for name, c := range map[string]struct {
 		bad  func(s *share, rank int)
+		as   func(err error) bool
 		want string
 	}{
 		"hole": {func(s *share, rank int) {
 			if rank == 1 {
 				s.array.Boxes = nil
 			}
-		}, `array "u3" has a hole: no rank owns [0:17,`},
+		}, is[*HoleError], `array "u3" has a hole: no rank owns [0:17,`},
 		"twice": {func(s *share, rank int) {
 			if rank == 1 {
 				s.array.Boxes = []Box{{Start: []int{0, 0}, Count: []int{17, 19}}}
 				s.mem = make([]float64, 17*19)
 			}
-		}, `array "u3" overlaps: rank 0 and rank 1 both own [0:`},
+		}, is[*OverlapError], `array "u3" overlaps: rank 0 and rank 1 both own [0:`},
 		"dimensions": {func(s *share, rank int) {
 			if rank == 1 {
 				s.array.Dims = []int{17, 20}
 			}
-		}, `array "u3": its dimensions differs: [17 19] at rank 0, [17 20] at rank 1`},
+		}, is[*DiffersError], `array "u3": dimensions [17 19] at rank 0, but [17 20] at rank 1`},
+		"not declared": {func(s *share, rank int) {
+			if rank == 1 {
+				s.array.Dims = nil
+			}
+		}, is[*ShapeError], `array "u3" at rank 1: is not declared there`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opt := testOptions(t)
-			var failed atomic.Pointer[string]
 			err := mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
 				ctx := context.Background()
-				o := opt
-				o.Elastic = true
-				ck, err := Open(ctx, world, o)
+				ck, err := Open(ctx, world, opt)
 				if err != nil {
 					return err
 				}
+				ck.state.Elastic, ck.state.Cuts = true, smallCuts
 				s := newShare(&divisions[3], 2, world.Rank())
-				c.bad(s, world.Rank())
-				if err := ck.ProtectGlobal("u3", s.array, &s.mem); err != nil {
+				if c.bad(s, world.Rank()); s.array.Dims != nil {
+					err = ck.ProtectGlobal("u3", s.array, &s.mem)
+				}
+				if err != nil {
 					return err
 				}
-				if _, err := ck.Restore(ctx); err != nil {
-					return err
-				}
-				if world.Rank() == 0 {
-					if err := ck.Request(ctx); err != nil {
-						return err
-					}
-				}
-				for len(ck.Stats().Epochs) == 0 || ck.Stats().Epochs[0].Err == nil {
-					if err := ck.Point(ctx); err != nil {
-						return err
-					}
-					time.Sleep(time.Millisecond)
-				}
-				text := ck.Stats().Epochs[0].Err.Error()
-				failed.Store(&text)
-				if len(ck.Stats().Epochs[0].Durable) > 0 {
-					t.Errorf("the epoch is at a level: %+v", ck.Stats().Epochs[0])
+				if _, err = ck.Restore(ctx); !c.as(err) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("rank %d: got %T %v, want %q", world.Rank(), err, err, c.want)
 				}
 				return ck.Close()
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := *failed.Load(); !strings.Contains(got, c.want) {
-				t.Errorf("got %q, want %q in it", got, c.want)
-			}
 		})
 	}
+}
+
+func is[T error](err error) bool {
+	var as T
+	return errors.As(err, &as)
 }
 
 // TestReplicasAreCompared: a replicated value that differs fails the checkpoint.
@@ -402,19 +469,19 @@ func TestReplicasAreCompared(t *testing.T) {
 		if _, err := ck.Restore(ctx); err != nil {
 			return err
 		}
-		if err := ck.Request(ctx); err != nil {
+		// Close takes the checkpoint where the Point was too early, and waits for its outcome.
+		if err := errors.Join(ck.Request(ctx), ck.Point(ctx), ck.Close()); err != nil {
 			return err
 		}
-		for len(ck.Stats().Epochs) == 0 || ck.Stats().Epochs[0].Err == nil {
-			if err := ck.Point(ctx); err != nil {
-				return err
+		for _, e := range ck.Stats().Epochs {
+			if e.Err == nil || !strings.Contains(e.Err.Error(), `array "x": replicated value`) {
+				t.Errorf("rank %d, epoch %d: got %v", world.Rank(), e.Epoch, e.Err)
 			}
-			time.Sleep(time.Millisecond)
 		}
-		if got := ck.Stats().Epochs[0].Err.Error(); !strings.Contains(got, `array "x": its replicated value differs`) {
-			t.Errorf("got %q", got)
+		if len(ck.Stats().Epochs) == 0 {
+			t.Errorf("rank %d: no checkpoint was taken", world.Rank())
 		}
-		return ck.Close()
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

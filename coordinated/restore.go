@@ -39,7 +39,8 @@ import (
 // ctx bounds reading, not the waiting for other ranks: where it ends on one, Restore fails on
 // all of them. Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
 // but none for all, *LostEpochsError when there were some and none is found, *SkippedEpochsError
-// when all were left out, *RestoreError with the reasons when all of them failed to load, or
+// when all were left out, *HoleError, *OverlapError, *DiffersError or *ShapeError when what the ranks declare of arrays
+// does not fit together, *RestoreError with the reasons when all of them failed to load, or
 // the newest does not hold what the program protects (then no older one is tried: the
 // checkpoints are well, the program differs). Protected state is unchanged, except for what
 // the error names; the program should end.
@@ -65,6 +66,10 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.forget()
 		}
 	}()
+	if err := c.compareDeclared(); err != nil {
+		end(events.Event{}, err)
+		return false, err
+	}
 	epochs, err := c.common(ctx)
 	l.lap(PartAgree)
 	if err != nil {
@@ -100,6 +105,9 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.surviving()
 			if c.sizes[k] == c.topo.Size() { // others stay as they are until newer ones replace them
 				c.persist.Repair(e)
+			} else if c.topo.Rank == 0 {
+				c.log.Info("holdfast: the epoch is of another number of ranks", "epoch", e, "written_by", c.sizes[k],
+					"now", c.topo.Size())
 			}
 			return true, nil
 		}
@@ -183,6 +191,9 @@ func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 	err := c.learn(ctx)
 	if err == nil && !c.opt.Fresh {
 		list, unreadable, err = c.levels.store.Candidates(ctx)
+		if later := (*storage.VersionError)(nil); c.opt.Epoch != 0 && errors.As(err, &later) {
+			err = nil // the user has chosen an epoch that this build can read
+		}
 	}
 	for _, k := range list {
 		c.sizes[vote.Candidate{Epoch: k.Epoch, ID: k.ID}] = k.Size
@@ -339,7 +350,7 @@ func wantsData(err error) bool {
 	return !errors.As(err, &skipped) && !(errors.As(err, &restore) && restore.Mismatch)
 }
 
-func noCommon(per [][]vote.Candidate, flags vote.Flags, nodes []string) error {
+func noCommon(per [][]vote.Candidate, flags vote.Flags, nodes []string) *NoCommonEpochError {
 	err := &NoCommonEpochError{Have: map[int][]storage.Epoch{}, Size: len(per), Nodes: nodes}
 	for _, e := range slices.Backward(slices.Sorted(maps.Keys(flags))) {
 		if flags[e]&vote.IsUnreadable != 0 {

@@ -74,6 +74,27 @@ func (c *Client) output(ctx context.Context, args ...string) (string, error) {
 	return "", &CommandError{Args: args, Stderr: oneLine(stderr), Err: err}
 }
 
+// interruptions is how often ask runs a command again: Slurm sends a few signals at the end of a
+// step, and users some.
+const interruptions = 8
+
+// ask is output for commands that change nothing. Slurm sends signals to all processes of a
+// step, and so to the commands that its ranks run: one that a signal has ended is run again.
+func (c *Client) ask(ctx context.Context, args ...string) (out string, err error) {
+	for range 1 + interruptions {
+		if out, err = c.output(ctx, args...); !interrupted(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return out, err
+}
+
+// interrupted reports whether a command was ended by somebody's signal.
+func interrupted(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && !exit.Exited() && !errors.Is(err, ErrTimeout)
+}
+
 func execute(ctx context.Context, args []string) (stdout, stderr []byte, err error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	out, errs := &capped{left: maxOutput}, &capped{left: 64 << 10}

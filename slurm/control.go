@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,8 +44,7 @@ func Temporary(err error) bool {
 	if !errors.As(err, &failed) {
 		return false
 	}
-	var exit *exec.ExitError
-	if errors.As(failed.Err, &exit) && !exit.Exited() { // killed: for memory, as a rule
+	if interrupted(err) { // for memory, as a rule, or by a signal to the step
 		return true
 	}
 	if slices.ContainsFunc(scarce, func(e error) bool { return errors.Is(failed.Err, e) }) {
@@ -73,15 +71,15 @@ func Unknown(err error) bool {
 // Unwrap returns the cause.
 func (e *RequeueError) Unwrap() error { return e.Err }
 
-// Requeue ends a job and puts it back into the queue under the same number. The
-// caller, if it runs in the job, is ended by it. Errors are *RequeueError.
-func (c *Client) Requeue(ctx context.Context, id string) error {
+// Requeue ends a job and puts it back into the queue under the same number. restarts is how
+// often that had happened when the job started. The caller, if it runs in the job, is ended by
+// it. Errors are *RequeueError.
+func (c *Client) Requeue(ctx context.Context, id string, restarts int) error {
 	_, err := c.output(ctx, "scontrol", "requeue", id)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && !exit.Exited() && !errors.Is(err, ErrTimeout) {
-		// Slurm ends the processes of a job that it requeues, the command among them.
-		j, serr := c.ShowJob(ctx, id)
-		if serr == nil && (j.State == "PENDING" || j.State == "COMPLETING" || j.State == "REQUEUED") {
+	if interrupted(err) {
+		// Slurm ends the processes of a job that it requeues, the command among them. It also
+		// ends those of one whose time is over: only the count tells whether it was requeued.
+		if j, serr := c.ShowJob(ctx, id); serr == nil && j.Restarts > restarts {
 			return nil
 		}
 	}
@@ -145,7 +143,7 @@ func (c *Client) OutputOfAll(ctx context.Context, nodes []string, command ...str
 
 // NodeAddrs returns the addresses that Slurm uses for nodes.
 func (c *Client) NodeAddrs(ctx context.Context, nodes []string) (map[string]string, error) {
-	out, err := c.output(ctx, "scontrol", "-o", "show", "node", FoldNodes(nodes))
+	out, err := c.ask(ctx, "scontrol", "-o", "show", "node", FoldNodes(nodes))
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (c *Client) NodeStates(ctx context.Context, nodes []string) ([]NodeState, e
 	if len(nodes) == 0 {
 		return nil, nil
 	}
-	out, err := c.output(ctx, "sinfo", "-h", "-a", "-N", "-n", FoldNodes(nodes), "-o", "%N|%T|%E")
+	out, err := c.ask(ctx, "sinfo", "-h", "-a", "-N", "-n", FoldNodes(nodes), "-o", "%N|%T|%E")
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func Plugins(library string) []string {
 // MPIPlugins lists what srun's --mpi can be on this site.
 func (c *Client) MPIPlugins(ctx context.Context) ([]string, error) {
 	// The list goes to standard error in some versions.
-	out, err := c.output(ctx, "sh", "-c", "exec srun --mpi=list 2>&1")
+	out, err := c.ask(ctx, "sh", "-c", "exec srun --mpi=list 2>&1")
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (e *ParseError) Unwrap() error { return e.Err }
 
 // ShowJob asks for a job.
 func (c *Client) ShowJob(ctx context.Context, id string) (JobInfo, error) {
-	out, err := c.output(ctx, "scontrol", "show", "job", id)
+	out, err := c.ask(ctx, "scontrol", "show", "job", id)
 	if err != nil {
 		return JobInfo{}, err
 	}
@@ -158,7 +158,7 @@ type Config struct {
 
 // Config asks for the site's configuration.
 func (c *Client) Config(ctx context.Context) (Config, error) {
-	out, err := c.output(ctx, "scontrol", "show", "config")
+	out, err := c.ask(ctx, "scontrol", "show", "config")
 	if err != nil {
 		return Config{}, err
 	}
@@ -203,14 +203,14 @@ func atLeast(version string, year, month int) bool {
 
 // Expedited reports whether a job was submitted with --requeue=expedite.
 func (c *Client) Expedited(ctx context.Context, id string) (bool, error) {
-	out, err := c.output(ctx, "scontrol", "show", "job", id, "--json")
+	out, err := c.ask(ctx, "scontrol", "show", "job", id, "--json")
 	return strings.Contains(out, `"EXPEDITED_REQUEUE"`), err
 }
 
 // GraceTime asks how long jobs of a partition have from being preempted to their
 // end.
 func (c *Client) GraceTime(ctx context.Context, partition string) (time.Duration, error) {
-	out, err := c.output(ctx, "scontrol", "show", "partition", partition)
+	out, err := c.ask(ctx, "scontrol", "show", "partition", partition)
 	if err != nil {
 		return 0, err
 	}
@@ -233,7 +233,7 @@ type Warning struct {
 // one that was given on the command line is not to be had from Slurm. It
 // reports false if there is none.
 func (c *Client) ScriptWarning(ctx context.Context, id string) (Warning, bool, error) {
-	out, err := c.output(ctx, "scontrol", "write", "batch_script", id, "-")
+	out, err := c.ask(ctx, "scontrol", "write", "batch_script", id, "-")
 	if err != nil {
 		return Warning{}, false, err
 	}
@@ -303,7 +303,7 @@ type Step struct{ ID, Name string }
 // Steps lists the steps of a job that Slurm believes to run, those that sbatch and
 // salloc make by themselves left out.
 func (c *Client) Steps(ctx context.Context, id string) ([]Step, error) {
-	out, err := c.output(ctx, "squeue", "-h", "-s", "-j", id, "-o", "%i %j")
+	out, err := c.ask(ctx, "squeue", "-h", "-s", "-j", id, "-o", "%i %j")
 	if err != nil {
 		return nil, err
 	}

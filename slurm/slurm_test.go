@@ -302,16 +302,27 @@ func TestCommands(t *testing.T) {
 	install("scontrol", `echo "Requested operation is presently disabled for job $2" >&2; echo more >&2; exit 1`)
 	var requeue *RequeueError
 	var command *CommandError
-	err := c.Requeue(t.Context(), "12")
+	err := c.Requeue(t.Context(), "12", 3)
 	if !errors.As(err, &requeue) || !errors.As(err, &command) ||
 		command.Stderr != "Requested operation is presently disabled for job 12; more" {
 		t.Errorf("requeue refused: got %v", err)
 	}
-	for state, done := range map[string]bool{"COMPLETING": true, "PENDING": true, "RUNNING": false} {
-		install("scontrol", `[ $1 = requeue ] && kill -TERM $$; echo JobState=`+state+` Restarts=0`)
-		if err := c.Requeue(t.Context(), "12"); (err == nil) != done {
-			t.Errorf("requeue ended by a signal, and the job is %s: got %v, want success: %t", state, err, done)
+	for restarts, done := range map[string]bool{"4": true, "3": false} { // it is COMPLETING at the time limit, too
+		left := filepath.Join(dir, "left")
+		if err := os.WriteFile(left, []byte("11"), 0o600); err != nil { // a byte for each signal
+			t.Fatal(err)
 		}
+		install("scontrol", `[ $1 = show ] && [ $(wc -c < `+left+`) = 0 ] && exec echo JobState=COMPLETING Restarts=`+
+			restarts+`
+[ $1 = show ] && truncate -s -1 `+left+`
+kill -TERM $$`)
+		if err := c.Requeue(t.Context(), "12", 3); (err == nil) != done {
+			t.Errorf("requeue ended by a signal, and %s restarts of 3: got %v, want success: %t", restarts, err, done)
+		}
+	}
+	install("scontrol", `kill -TERM $$`)
+	if _, err := c.ShowJob(t.Context(), "12"); err == nil || !Temporary(err) {
+		t.Errorf("signals without end: got %v, want an error that may pass", err)
 	}
 	install("scancel", `echo "$@" > `+dir+`/args`)
 	for to, want := range map[Target]string{Tasks: "--signal=USR1 3.0\n", Batch: "--signal=USR1 --batch 3.0\n",

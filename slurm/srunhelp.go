@@ -10,7 +10,7 @@ import (
 // whether an option takes its value from the next word; one that takes none, or only one that
 // is attached, does not.
 func (c *Client) SrunOptions(ctx context.Context) (map[string]bool, error) {
-	out, err := c.output(ctx, "srun", "--help")
+	out, err := c.ask(ctx, "srun", "--help")
 	if err != nil {
 		return nil, err
 	}

@@ -46,8 +46,9 @@ type Log struct {
 	put    uint64 // events written, or given up
 	moved  chan struct{}
 
-	wake chan struct{}
-	done chan struct{}
+	wake   chan struct{}
+	ending chan struct{} // closed by Close
+	done   chan struct{}
 
 	// The writer's own.
 	out sink
@@ -78,14 +79,15 @@ func Create(ctx context.Context, opt Options) (*Log, error) {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	opt.Header.Version = Version
-	l := &Log{opt: opt, moved: make(chan struct{}), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	l := &Log{opt: opt, moved: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}),
+		done: make(chan struct{})}
 	switch {
 	case opt.Node == nil:
 		l.out = newFile(opt, partName)
 	case opt.Node.First == opt.Rank:
 		l.out = newCollector(opt)
 	default:
-		l.out = &member{opt: opt}
+		l.out = &member{opt: opt, ending: l.ending}
 	}
 	if err := l.out.open(); err != nil {
 		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
@@ -182,6 +184,7 @@ func (l *Log) Close() error {
 	l.closed = true
 	l.mu.Unlock()
 	if first {
+		close(l.ending)
 		close(l.wake)
 	}
 	<-l.done
@@ -221,6 +224,9 @@ func (l *Log) fail(missing uint64, err error) {
 
 func (l *Log) run() {
 	defer close(l.done)
+	if m, ok := l.out.(*member); ok {
+		m.meet()
+	}
 	open := true
 	for open {
 		_, open = <-l.wake

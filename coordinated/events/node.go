@@ -188,11 +188,20 @@ type member struct {
 	conn   *net.UnixConn // nil: it has not joined
 	in     *bufio.Reader
 	joined bool
-	own    *file // from when the first rank was not there, or not any more
+	own    *file           // from when the first rank was not there, or not any more
+	ending <-chan struct{} // closed: there is no more time to wait for the first rank
 }
 
 // open does nothing: the first rank may not be there yet.
 func (m *member) open() error { return nil }
+
+// meet reaches the first rank while it is there: after a restart that is refused it leaves soon, and one that looks for
+// it only then waits in vain.
+func (m *member) meet() {
+	if err := m.dial(); err != nil {
+		m.opt.Logger.Debug("holdfast: the rank that writes this node's event log is not there", "error", err)
+	}
+}
 
 func (m *member) write(batch []Event) (written int, err error) {
 	if m.own == nil {
@@ -224,9 +233,13 @@ func (m *member) send(batch []Event) (written int, err, gone error) {
 	return m.exchange(batch)
 }
 
-// dial waits until the first rank listens.
+// dial waits until the first rank listens, and not at all once the log is being closed.
 func (m *member) dial() error {
-	for end := time.Now().Add(joinTime); ; time.Sleep(10 * time.Millisecond) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(joinTime)
+	defer late.Stop()
+	for {
 		conn, err := net.DialUnix("unix", nil, m.opt.Node.address())
 		if err == nil {
 			if err = sameUser(conn); err == nil {
@@ -235,7 +248,11 @@ func (m *member) dial() error {
 			}
 			return errors.Join(err, conn.Close())
 		}
-		if time.Now().After(end) {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return err
+		case <-m.ending:
 			return err
 		}
 	}

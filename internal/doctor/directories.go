@@ -83,6 +83,10 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 		r.add("directories", level, Skipped, "not set", "")
 		return nil
 	}
+	if err := storage.CheckDir(dir); err != nil {
+		r.add("directories", level, Failed, err.Error(), "correct the "+level+" directory of the configuration")
+		return nil
+	}
 	var fs unix.Statfs_t
 	var st unix.Stat_t
 	info, err := os.Stat(dir)

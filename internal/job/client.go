@@ -57,6 +57,7 @@ type Status struct {
 	Every   map[string]string `json:"every,omitempty"` // by level: which epochs it takes, if not all
 	Loss    *LossStatus       `json:"node_loss,omitempty"`
 	Next    *NextStatus       `json:"next,omitempty"`
+	PutOff  int               `json:"put_off,omitempty"`     // cuts not used for the next epoch
 	States  []RankStatus      `json:"rank_states,omitempty"` // of all ranks, in answer to Status
 }
 
@@ -82,6 +83,7 @@ type EpochStatus struct {
 	DurableSeconds map[string]float64 `json:"durable_s"`
 	// Skipped has the levels that it does not go to, with the epoch that goes in its place; 0: not due.
 	Skipped map[string]uint64 `json:"skipped,omitempty"`
+	PutOff  int               `json:"put_off,omitempty"` // cuts before it that were not used: messages were in flight
 	Error   string            `json:"error,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,20 +172,20 @@ func (r *arenas) tell(a *arena) error {
 	return nil
 }
 
-// tellLeft is tell of all that an earlier start has left.
-func (r *arenas) tellLeft() error {
+// tellAll is tell of all arenas: the client maps them while it waits for something else.
+func (r *arenas) tellAll() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.list {
-		if err := r.tell(a); a.sealed && err != nil {
+		if err := r.tell(a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Save has the client copy its arrays.
-func (r *arenas) Save(moves []program.Move) error {
+// Save has the client copy its arrays. Those of devices may arrive later.
+func (r *arenas) Save(moves []program.Move) (arrived func(ctx context.Context) error, err error) {
 	var items []wire.Item
 	for _, m := range moves {
 		if len(m.Shared) == 0 {
@@ -192,11 +193,36 @@ func (r *arenas) Save(moves []program.Move) error {
 		}
 		i, err := r.item(m)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		i.Late = m.Late && r.s.shadows
 		items = append(items, i)
 	}
-	return r.copy(false, items)
+	onlyLast(items)
+	if err := r.copy(false, items); err != nil {
+		return nil, err
+	}
+	if a := r.s.awaited(); a != nil {
+		return a.wait, nil
+	}
+	return nil, nil
+}
+
+// onlyLast brings what may be late, as far as one message has it, behind all else: the client brings what one COPY asks
+// for at a time.
+func onlyLast(items []wire.Item) {
+	slices.SortStableFunc(items, func(a, b wire.Item) int {
+		switch {
+		case a.Late == b.Late:
+			return cmp.Compare(a.Bytes, b.Bytes)
+		case a.Late:
+			return 1
+		}
+		return -1
+	})
+	for i := range max(len(items)-1, 0) / wire.MostItems * wire.MostItems {
+		items[i].Late = false
+	}
 }
 
 func (r *arenas) copy(load bool, items []wire.Item) error {
@@ -206,12 +232,19 @@ func (r *arenas) copy(load bool, items []wire.Item) error {
 			return err
 		}
 		if m.Code != 0 {
-			return fmt.Errorf("the program cannot copy a protected file, stream or device memory: %w",
-				syscall.Errno(m.Code))
+			return fmt.Errorf("%w: %w", errCannotCopy, syscall.Errno(m.Code))
+		}
+		late := slices.ContainsFunc(some, func(i wire.Item) bool { return i.Late })
+		if m.Flags&wire.CopiedLater != 0 && !late {
+			err := fmt.Errorf("%w: COPIED says that bytes come later which were due", wire.ErrMalformed)
+			r.s.fail(err)
+			return err
 		}
 	}
 	return nil
 }
+
+var errCannotCopy = errors.New("the program cannot copy a protected file, stream or device memory")
 
 // Load is carried out at the end of the restore: until then nothing of the program changes.
 func (r *arenas) Load(m program.Move) {

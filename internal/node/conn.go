@@ -66,6 +66,17 @@ func (k *conn) watch() {
 	}
 }
 
+// dead says whether the process has ended.
+func (k *conn) dead() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed || k.process < 0 {
+		return k.closed
+	}
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(k.process), Events: unix.POLLIN}}, 0) // interrupted: not yet
+	return n > 0
+}
+
 // kill ends the process.
 func (k *conn) kill() {
 	k.mu.Lock()

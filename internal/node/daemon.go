@@ -26,6 +26,9 @@ type Options struct {
 	Checkpoints coordinated.Options
 	// Wait is how long the daemon waits for its first client; 0 means a minute.
 	Wait time.Duration
+	// Starter is the process for whose sake the daemon was started; 0: none. If it ends before any
+	// client has come, the daemon waits no longer: it would hold the launcher's standard error.
+	Starter int
 	// Until, if not nil, keeps the daemon for one start of the program after the other until
 	// it is closed, and until the ranks that are there then have ended.
 	Until <-chan struct{}
@@ -52,11 +55,21 @@ type daemon struct {
 	alive  map[*session]bool
 	kept   map[keptBy]*kept // by ranks of the start before
 	served bool             // a rank has come
+	lost   bool             // ranks of this start have heard of a loss
 	empty  chan struct{}    // told when the last session is over
 }
 
 // ErrTaken says that a daemon of this job serves this node already.
 var ErrTaken = errors.New("another daemon serves this job on this node")
+
+// firstLoss says whether no rank here has heard of the loss of another in this start.
+func (d *daemon) firstLoss() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first := !d.lost
+	d.lost = true
+	return first
+}
 
 // Address is the socket of a job's daemon; see NODE.md.
 func Address(key string) string {
@@ -146,8 +159,12 @@ func (d *daemon) wait(ctx context.Context) error {
 	if until != nil {
 		idle.Stop()
 	}
+	starter, abandoned := ended(d.opt.Starter), false
 	for {
 		select {
+		case <-starter:
+			starter, abandoned = nil, true
+			idle.Reset(linger) // another rank may be about to come
 		case <-until:
 			until = nil
 			d.mu.Lock()
@@ -168,7 +185,10 @@ func (d *daemon) wait(ctx context.Context) error {
 			d.mu.Lock()
 			over, served := len(d.alive) == 0, d.served
 			d.mu.Unlock()
-			if over && !served {
+			if !over && !served { // a client that has said nothing yet
+				idle.Reset(linger)
+			}
+			if over && !served && !abandoned {
 				return fmt.Errorf("no rank has connected within %v; start the program with the same HOLDFAST_NODE_KEY",
 					d.opt.Wait)
 			}
@@ -177,6 +197,33 @@ func (d *daemon) wait(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// ended is closed when a process has ended; nil if there is none to watch.
+func ended(pid int) <-chan struct{} {
+	if pid <= 0 {
+		return nil
+	}
+	gone := make(chan struct{})
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		close(gone)
+		return gone
+	}
+	if err != nil {
+		return nil // the kernel has none, or not for this process
+	}
+	go func() { // it ends with the process
+		defer unix.Close(fd)
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+				close(gone)
+				return
+			}
+		}
+	}()
+	return gone
 }
 
 // signalsOf are the signals of an option, whose nil means a default.
@@ -215,10 +262,8 @@ func (d *daemon) awaitEnding(s *session) error {
 	d.mu.Lock()
 	var ending []*session
 	for one := range d.alive {
-		select {
-		case <-one.over:
+		if one != s && one.gone() {
 			ending = append(ending, one)
-		default:
 		}
 	}
 	d.mu.Unlock()
@@ -259,6 +304,7 @@ func (d *daemon) accept() {
 			d.mu.Lock()
 			delete(d.alive, s)
 			last := len(d.alive) == 0 && d.served
+			d.lost = d.lost && len(d.alive) > 0
 			d.mu.Unlock()
 			if last {
 				select {

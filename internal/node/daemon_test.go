@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func serve(t *testing.T) (key string, said *testbuf.Buffer, end func()) {
 	go func() {
 		done <- Run(ctx, Options{Key: key, Logger: log, Ready: func() { close(ready) },
 			Checkpoints: coordinated.Options{Job: "test", Local: t.TempDir(), Logger: log,
-				WaitTimeout: 200 * time.Millisecond}})
+				WaitTimeout: 2 * time.Second}})
 	}()
 	select {
 	case <-ready:
@@ -43,6 +44,27 @@ func serve(t *testing.T) (key string, said *testbuf.Buffer, end func()) {
 		}
 	}
 	return key, said, end
+}
+
+// TestStarterEnds: a daemon whose starter has ended before any client came waits for none.
+func TestStarterEnds(t *testing.T) {
+	starter := exec.Command("true")
+	if err := starter.Run(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(context.Background(), Options{Key: fmt.Sprintf("test-%d-%s", os.Getpid(), t.Name()),
+			Starter: starter.Process.Pid, Wait: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for a client")
+	}
 }
 
 // fakeClient speaks the protocol as a test wants.
@@ -104,6 +126,26 @@ func TestNonsense(t *testing.T) {
 			}
 			c.say(copied.Append(nil))
 		},
+		"ARRIVED of nothing": func(c fakeClient) {
+			c.hello(0, 1)
+			for range 2 {
+				c.hear()
+			}
+			c.say((&wire.Message{Type: wire.TypeArrived}).Append(nil))
+		},
+		"later, unasked": func(c fakeClient) {
+			c.hello(0, 1)
+			for range 2 {
+				c.hear()
+			}
+			large := wire.Message{Type: wire.TypeProtect, Elem: 11, Count: 10000, Text: "large"}
+			save := wire.Message{Type: wire.TypeSave, All: true, Text: "later"}
+			c.say(large.Append(nil))
+			c.hear()
+			c.say(save.Append(nil))
+			c.await(wire.TypeCopy)
+			c.say((&wire.Message{Type: wire.TypeCopied, Flags: wire.CopiedLater}).Append(nil))
+		},
 		"two requests": func(c fakeClient) {
 			c.hello(0, 2) // waits for rank 1
 			c.hear()
@@ -111,12 +153,13 @@ func TestNonsense(t *testing.T) {
 			_, _ = c.Write(point.Append(nil)) // it may be hung up on already
 		},
 	} {
+		before := len(said.String())
 		c := dial(t, key)
 		talk(c)
 		for c.hear() != 0 { // until it is hung up on
 		}
-		if !strings.Contains(said.String(), "malformed") {
-			t.Errorf("%s: the daemon does not say why it hung up:\n%s", name, said)
+		if s := said.String()[before:]; !strings.Contains(s, "malformed") {
+			t.Errorf("%s: the daemon does not say why it hung up:\n%s", name, s)
 		}
 	}
 	c := dial(t, key)

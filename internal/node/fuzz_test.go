@@ -32,16 +32,33 @@ func script(list ...wire.Message) (b []byte) {
 
 // clientScripts are what clients say, in order or not.
 func clientScripts() [][]byte {
-	hello := wire.Message{Type: wire.TypeHello, Size: 1, Text: "fuzz"}
+	hello := wire.Message{Type: wire.TypeHello, Size: 1, Flags: wire.HelloElastic, Text: "fuzz"}
 	u := wire.Message{Type: wire.TypeProtect, Array: 1, Elem: 11, Count: 100, Text: "u"}
 	copied, point := wire.Message{Type: wire.TypeCopied}, wire.Message{Type: wire.TypePoint, Count: 1}
 	restore, finalize := wire.Message{Type: wire.TypeRestore}, wire.Message{Type: wire.TypeFinalize}
 	save := wire.Message{Type: wire.TypeSave, Version: 3, All: true, Text: "heat"}
 	find := wire.Message{Type: wire.TypeFind, Version: -1, All: true, Text: "heat"}
 	begin := wire.Message{Type: wire.TypeBegin, Version: 3, All: true, Text: "heat"}
+	rows := wire.Message{Type: wire.TypeDeclare, Array: 2, Elem: 11, Kind: wire.KindDivided, Text: "v",
+		Dims: []int64{8, 5}, Boxes: []wire.Box{{{Count: 4, Block: 2, Stride: 4}, {Count: 5}},
+			{{Start: 2, Count: 2}, {Count: 5}}, {{Start: 6, Count: 2}, {Count: 5}}}}
+	more := rows
+	more.Flags, more.Boxes = wire.DeclareMore, rows.Boxes[:1]
+	step := wire.Message{Type: wire.TypeDeclare, Array: 3, Elem: 4, Kind: wire.KindReplicated, Count: 1, Text: "step"}
+	shadows, large := hello, wire.Message{Type: wire.TypeProtect, Array: 4, Elem: 11, Count: 10000, Text: "large"}
+	shadows.Flags |= wire.HelloShadows
+	later, arrived := wire.Message{Type: wire.TypeCopied, Flags: wire.CopiedLater}, wire.Message{Type: wire.TypeArrived}
+	lost := arrived
+	lost.Code = 5
 	some := wire.Message{Type: wire.TypeSave, Version: 4, Picked: []uint32{1}, Text: "heat"}
 	return [][]byte{
+		script(hello, rows, step, restore, wire.Message{Type: wire.TypeCheckpoint}, copied, more, rows, point,
+			finalize),
 		script(hello, u, restore, wire.Message{Type: wire.TypeCheckpoint}, copied, point, finalize),
+		script(shadows, large, restore, wire.Message{Type: wire.TypeCheckpoint}, later, save, later, arrived,
+			lost, finalize),
+		script(shadows, large, restore, wire.Message{Type: wire.TypeCheckpoint}, later, arrived, save, later,
+			lost, finalize),
 		script(hello, u, save, copied, find, begin, wire.Message{Type: wire.TypeHeld, Text: "u"},
 			wire.Message{Type: wire.TypeRecover, All: true}, copied,
 			wire.Message{Type: wire.TypeEnd}, some, copied, finalize),

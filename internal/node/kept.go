@@ -86,10 +86,10 @@ func (s *session) each(do func(ck *coordinated.Checkpointer, r *arenas)) {
 	s.mu.Unlock()
 	for _, n := range named {
 		s.mu.Lock()
-		ck := n.ck
+		ck, r := n.ck, n.arenas
 		s.mu.Unlock()
 		if ck != nil {
-			do(ck, n.arenas)
+			do(ck, r)
 		}
 	}
 	do(s.ck, s.rank.arenas)

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -31,6 +33,7 @@ type named struct {
 	ck      *coordinated.Checkpointer
 	used    bool // it has restored, or taken a checkpoint
 	version int64
+	shares  []byte // what the global arrays of a checkpoint are here: see shares
 	arrays  map[string]*namedArray
 
 	points  atomic.Uint64
@@ -71,8 +74,12 @@ func (n *named) Meet(context.Context) ([]int, error) {
 // Allgather is over the same.
 func (n *named) Allgather(all, mine []byte) error { return program.Of(n.r.s.ck).Gather(all, mine) }
 
-// versionArray holds the version. Names of the program do not begin so.
-const versionArray = "holdfast.version"
+// versionArray holds the version, sharesArray what sharesOf says of global arrays; checkpoints without any have none.
+// Names of the program do not begin so.
+const (
+	versionArray = "holdfast.version"
+	sharesArray  = "holdfast.shares"
+)
 
 // reserved says that a name is the daemon's.
 func reserved(name string) bool { return strings.HasPrefix(name, "holdfast.") }
@@ -112,8 +119,10 @@ func (s *session) ofName(ctx context.Context, m wire.Message, fresh bool) (*name
 }
 
 func (s *session) openName(ctx context.Context, n *named, keep int) error {
-	n.arenas, n.used, n.version, n.arrays, n.loaded = newArenas(s, s.kept[n.name]), false, 0,
-		map[string]*namedArray{}, nil
+	s.mu.Lock()
+	n.arenas = newArenas(s, s.kept[n.name])
+	s.mu.Unlock()
+	n.used, n.version, n.arrays, n.loaded, n.shares = false, 0, map[string]*namedArray{}, nil, nil
 	delete(s.kept, n.name)
 	n.armed, n.signals = make(chan struct{}, 1), make(chan os.Signal)
 	n.points.Store(0)
@@ -172,7 +181,11 @@ func (n *named) choose(s *session, m wire.Message) error {
 	for _, a := range n.arrays {
 		a.count.Store(-1)
 	}
+	var global []*array
 	take := func(a *array) error {
+		if a.kind == wire.KindDivided {
+			global = append(global, a)
+		}
 		to, err := n.array(a.name, a.Layout, a.Elem)
 		if err == nil {
 			to.ID = a.ID
@@ -189,7 +202,7 @@ func (n *named) choose(s *session, m wire.Message) error {
 				return err
 			}
 		}
-		return nil
+		return n.share(global)
 	}
 	for _, id := range m.Picked {
 		a := s.arrays[id]
@@ -200,7 +213,50 @@ func (n *named) choose(s *session, m wire.Message) error {
 			return err
 		}
 	}
+	return n.share(global)
+}
+
+// share makes the checkpoint tell what it has of global arrays.
+func (n *named) share(global []*array) error {
+	if n.shares == nil && len(global) > 0 {
+		n.shares = []byte{}
+		if err := n.ck.Protect(sharesArray, &n.shares); err != nil {
+			return err
+		}
+	}
+	if n.shares != nil {
+		n.shares = append(n.shares[:0], sharesOf(global)...)
+	}
 	return nil
+}
+
+// sharesOf describes what a rank owns of global arrays: a digest of its dimensions and boxes, and the name, a line
+// each. Checkpoints with a name hold a rank's own elements in the order of its boxes, so that only the same share can
+// be restored from them; those without a name are for others.
+func sharesOf(global []*array) []byte {
+	var lines []string
+	for _, a := range global {
+		lines = append(lines, a.share()+" "+a.name+"\n")
+	}
+	slices.Sort(lines)
+	return []byte(strings.Join(lines, ""))
+}
+
+// share identifies the rank's share of a global array.
+func (a *array) share() string {
+	sum := sha256.Sum256(fmt.Append(nil, a.dims, a.parts))
+	return hex.EncodeToString(sum[:])
+}
+
+// shareIn finds the share that a checkpoint has of an array; empty: it is no global one there.
+func shareIn(shares []byte, name string) string {
+	for line := range strings.Lines(string(shares)) {
+		share, of, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if of == name {
+			return share
+		}
+	}
+	return ""
 }
 
 // save takes a checkpoint now.
@@ -311,7 +367,10 @@ func (s *session) wait(ctx context.Context, level string, look bool) (code int32
 			if look && errors.Is(err, context.Canceled) {
 				return 0, 0, nil
 			}
-			errs = append(errs, err)
+			said := func(e error) bool { return strings.Contains(e.Error(), err.Error()) }
+			if err != nil && !slices.ContainsFunc(errs, said) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	code = 0

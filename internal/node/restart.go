@@ -78,7 +78,13 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 		return fmt.Errorf("there is no version %d of %q that all ranks can read; there are %v", m.Version, n.name, have)
 	}
 	n.used = true
-	err = n.take(list[i])
+	if _, ok := list[i].Saved[sharesArray]; ok {
+		n.shares = []byte{}
+		err = n.ck.Protect(sharesArray, &n.shares)
+	}
+	if err == nil {
+		err = n.take(list[i])
+	}
 	if err = s.together(fmt.Sprintf("restart from %q", n.name), err); err != nil {
 		return err
 	}
@@ -108,7 +114,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 // take makes the arrays of a checkpoint those that are restored.
 func (n *named) take(e program.SavedEpoch) error {
 	for name, a := range e.Saved {
-		if name == versionArray {
+		if reserved(name) {
 			continue
 		}
 		elem := wire.ElemBytes(wire.ElemOf(a.Layout))
@@ -166,9 +172,17 @@ func (s *session) recover(m wire.Message) error {
 	var items []wire.Item
 	for _, a := range to {
 		l, ok := loaded[a.name]
+		share := shareIn(s.begun.shares, a.name)
 		switch {
 		case !ok:
 			return fmt.Errorf("the checkpoint has no %q", a.name)
+		case (share != "") != (a.kind == wire.KindDivided):
+			return fmt.Errorf("%q is a global array (hf_protect_global) either in the checkpoint or here, and not in "+
+				"both; protect it as it was", a.name)
+		case share != "" && share != a.share():
+			return fmt.Errorf("the checkpoint has another division of the global array %q than this rank has now; "+
+				"declare it as it was, or go back by hf_restore, to a checkpoint without a name, which can be "+
+				"divided anew", a.name)
 		case l.Layout != a.Layout:
 			return fmt.Errorf("the checkpoint has %q with elements of type %s, it is protected with %s", a.name,
 				l.Layout, a.Layout)

@@ -22,7 +22,6 @@ func (s *session) serve() {
 		code, value, err := s.answer(m)
 		switch {
 		case errors.Is(err, wire.ErrMalformed):
-			s.log.Error("holdfast node: disconnecting a client", "pid", s.conn.pid, "error", err)
 			s.fail(err)
 			return
 		case err != nil:
@@ -50,6 +49,8 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	switch m.Type {
 	case wire.TypeProtect:
 		return 0, 0, s.protect(m)
+	case wire.TypeDeclare:
+		return 0, 0, s.declare(m)
 	case wire.TypeRestore:
 		return s.restore(ctx)
 	case wire.TypePoint:
@@ -93,6 +94,9 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 // protect takes a new array, or one that has moved or grown.
 func (s *session) protect(m wire.Message) error {
 	if a := s.arrays[m.Array]; a != nil {
+		if a.kind != 0 {
+			return a.otherwise()
+		}
 		if a.name != m.Text || a.elem != m.Elem {
 			return fmt.Errorf("%q has elements of another type than before; protect it under another name", m.Text)
 		}

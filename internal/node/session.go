@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -23,7 +25,7 @@ import (
 // session serves one client. Its goroutine is the main thread of the rank.
 type session struct {
 	d      *daemon
-	log    *slog.Logger
+	log    *slog.Logger // names the rank after HELLO; not for read, which does not wait for that
 	conn   *conn
 	rank   *rank // after HELLO
 	ck     *coordinated.Checkpointer
@@ -35,8 +37,11 @@ type session struct {
 	closed atomic.Bool   // it has finalized
 	lost   atomic.Bool   // another rank is lost
 	arrays map[uint32]*array
-	before storage.Epoch // newest epoch when CHECKPOINT began
-	ending sync.WaitGroup
+	// shadows says that the client may bring device memory to arenas after it has answered COPY. Set before the first.
+	shadows bool
+	boxes   wire.Message  // of a DECLARE that goes on in the next
+	before  storage.Epoch // newest epoch when CHECKPOINT began
+	ending  sync.WaitGroup
 
 	named     []*named         // checkpoints of each name, in the order of their opening
 	begun     *named           // the one that a restart was begun from
@@ -44,8 +49,10 @@ type session struct {
 	then      func()           // what follows an answer; nil: nothing
 	nextArena atomic.Uint32
 
-	mu  sync.Mutex // guards err, and rank until WELCOME is sent
-	err error      // the first one for which the client was given up
+	mu     sync.Mutex // guards what follows, and rank until WELCOME is sent
+	err    error      // the first one for which the client was given up
+	coming *arrival   // what the client still brings to arenas; nil: nothing
+	newest *arrival   // what it brings of the last COPY, until that is asked for
 }
 
 // array is what the client protects.
@@ -54,6 +61,9 @@ type array struct {
 	name  string
 	elem  uint32
 	count atomic.Int64 // -1: the program has taken it out
+	kind  uint32       // as in DECLARE; 0: it is the rank's own
+	dims  []int64      // of a global array, and the parts of it that the rank owns
+	parts []layout.Part
 }
 
 func newSession(d *daemon, c *conn) *session {
@@ -81,13 +91,20 @@ func (s *session) signal(sig os.Signal) bool {
 	return true
 }
 
-// fail gives the client up because of err.
+// fail gives the client up because of err, and says so first where that is the client's doing.
 func (s *session) fail(err error) {
 	s.mu.Lock()
+	first := s.err == nil
 	s.err = cmp.Or(s.err, err)
 	s.mu.Unlock()
+	if first && errors.Is(err, wire.ErrMalformed) {
+		s.d.log.Error("holdfast node: disconnecting a client", "pid", s.conn.pid, "error", err)
+	}
 	s.conn.hangUp()
 }
+
+// gone says whether the client has gone or is given up, also where nobody has noticed the end of its process yet.
+func (s *session) gone() bool { return s.why() != nil || s.conn.dead() }
 
 func (s *session) why() error {
 	s.mu.Lock()
@@ -135,22 +152,30 @@ func (s *session) read() {
 	b := make([]byte, wire.MaxBytes)
 	for {
 		m, err := s.conn.read(b)
-		if err == nil && m.Type != wire.TypeSignal && len(s.inbox) > 0 {
+		switch {
+		case err != nil || m.Type == wire.TypeSignal:
+		case m.Type == wire.TypeArrived:
+			err = s.arrived(m.Code)
+		case len(s.inbox) > 0:
 			err = fmt.Errorf("%w: type %d before the previous request was answered", wire.ErrMalformed, m.Type)
+		case m.Type == wire.TypeCopied && m.Flags&wire.CopiedLater != 0:
+			err = s.expect()
 		}
 		if err != nil {
-			if errors.Is(err, wire.ErrMalformed) {
-				s.log.Error("holdfast node: disconnecting a client", "pid", s.conn.pid, "error", err)
+			if !errors.Is(err, wire.ErrMalformed) {
+				err = fmt.Errorf("%w (%w)", errGone, err)
 			}
-			s.fail(fmt.Errorf("%w (%w)", errGone, err))
+			s.fail(err)
 			close(s.over)
 			return
 		}
-		if m.Type == wire.TypeSignal {
+		switch m.Type {
+		case wire.TypeSignal:
 			s.signal(syscall.Signal(m.Signal))
-			continue
+		case wire.TypeArrived:
+		default:
+			s.inbox <- m
 		}
-		s.inbox <- m
 	}
 }
 
@@ -216,7 +241,8 @@ func (s *session) begin(m wire.Message) (err error) {
 	s.rank = r
 	s.mu.Unlock()
 	s.log = s.log.With("rank", m.Rank)
-	s.opt = program.OfStart(s.d.opt.Checkpoints, m.Supervisor, m.Step, m.Flags&wire.HelloFresh != 0)
+	s.opt = program.OfStart(s.d.opt.Checkpoints, program.Start{Supervisor: m.Supervisor, Step: m.Step,
+		Fresh: m.Flags&wire.HelloFresh != 0, Elastic: m.Flags&wire.HelloElastic != 0})
 	check := signalsOf(s.opt.CheckpointSignals, unix.SIGUSR1)
 	stop := signalsOf(s.opt.StopSignals, unix.SIGUSR2, unix.SIGTERM)
 	s.opt.CheckpointSignals, s.opt.StopSignals = check, stop
@@ -236,7 +262,13 @@ func (s *session) begin(m wire.Message) (err error) {
 		int(p.points.file.Fd())); err != nil {
 		return err
 	}
-	if err := r.arenas.tellLeft(); err != nil { // it maps them while the Checkpointer opens
+	if m.Flags&wire.HelloShadows != 0 && s.opt.MaxShadow >= 0 {
+		s.shadows = true
+		if err := s.conn.write(wire.Shadow(cmp.Or(uint64(s.opt.MaxShadow), math.MaxUint64))); err != nil {
+			return err
+		}
+	}
+	if err := r.arenas.tellAll(); err != nil { // it maps them while the Checkpointer opens
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -252,6 +284,9 @@ func (s *session) begin(m wire.Message) (err error) {
 		return err
 	}
 	s.d.freeKept() // all ranks have come, and taken theirs
+	if err := r.arenas.tellAll(); err != nil {
+		return err
+	}
 	s.ending.Go(s.guard)
 	return s.conn.write(wire.Done(0, 0))
 }
@@ -305,7 +340,10 @@ func (s *session) rankLost(e *coordinated.LostError) {
 	if s.closed.Load() {
 		return
 	}
-	s.log.Error("holdfast node: another rank is lost; this one has time to end", "error", e.Error())
+	if s.d.firstLoss() { // all ranks here hear the same
+		s.d.log.Error("holdfast node: the job has lost a rank; the others on this node have a moment to end", "error",
+			e.Error())
+	}
 	s.ending.Go(func() {
 		t := time.NewTimer(survivors)
 		defer t.Stop()

@@ -18,6 +18,10 @@ type Checkpointer interface {
 	// is freed when left is closed, which says that they are over. Local.
 	AbortWhile(why error, left <-chan struct{})
 
+	// ProtectGlobal makes an array that has a Shape part of every checkpoint, as coordinated.ProtectGlobal does for
+	// memory of its caller. Local, before Restore or after it.
+	ProtectGlobal(name string, a *Array) error
+
 	// Begin lets the first Point pass without a Restore: the program has its state, or gets it
 	// in another way. Local, in the place of Restore.
 	Begin()
@@ -57,7 +61,7 @@ type SavedArray struct {
 type Hooks struct {
 	Open    func(ctx context.Context, p Program, opt any) (any, error)
 	Of      func(checkpointer any) Checkpointer
-	OfStart func(opt any, supervisor, step string, fresh bool) any
+	OfStart func(opt any, s Start) any
 	Named   func(opt any, name string, keep int) any
 }
 
@@ -81,11 +85,15 @@ func Open[C, Options any](ctx context.Context, p Program, opt Options) (*C, erro
 // Of returns the side of a checkpointer of Open that programs do not see.
 func Of[C any](c *C) Checkpointer { return hooks.Of(c) }
 
-// OfStart returns the options for a program that another process has started than this one: what
-// HOLDFAST_SUPERVISOR tells it, its step of Slurm, and whether it starts over.
-func OfStart[Options any](o Options, supervisor, step string, fresh bool) Options {
-	return hooks.OfStart(o, supervisor, step, fresh).(Options)
+// Start is what a program that another process has started than this one says of itself: what HOLDFAST_SUPERVISOR
+// tells it, its step of Slurm, whether it starts over, and whether it continues epochs of other numbers of ranks.
+type Start struct {
+	Supervisor, Step string
+	Fresh, Elastic   bool
 }
+
+// OfStart returns the options for such a program.
+func OfStart[Options any](o Options, s Start) Options { return hooks.OfStart(o, s).(Options) }
 
 // Named returns the options of the checkpoints that a program takes under a name of its own,
 // beside those of its points: their directories are below those of the job, and nothing

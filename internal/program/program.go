@@ -10,6 +10,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -52,8 +53,10 @@ type Memory interface {
 	Map(n int) ([]byte, error)
 	Unmap(b []byte) error
 
-	// Save copies the program's arrays to shared memory, while the program stands at a point.
-	Save(moves []Move) error
+	// Save copies the program's arrays to shared memory, while the program stands at a point. Of what may be Late the
+	// bytes may still be on their way when it returns: then arrived, which is not nil, returns when they are there, or
+	// why they never will be. Without an error of arrived they are what they were at the point.
+	Save(moves []Move) (arrived func(ctx context.Context) error, err error)
 
 	// Load copies shared memory to the program's arrays. The program is in its call to restore,
 	// and copies before that returns.
@@ -68,6 +71,9 @@ type Array struct {
 	Count  func() int64
 	// AnySize says that the program takes what a checkpoint has, however much that is.
 	AnySize bool
+	// Shape is nil for what is protected per rank, and for a replicated value. Else the array is the rank's share of a
+	// global one, its parts one after the other, each dense and row-major; Shape says which they are at present.
+	Shape func() (dims []int64, parts []layout.Part)
 }
 
 // Absent says that the array is no part of checkpoints at present: its count is negative.
@@ -80,4 +86,5 @@ func (a *Array) Bytes() int64 { return max(a.Count(), 0) * int64(a.Elem) }
 type Move struct {
 	*Array
 	Shared []byte
+	Late   bool // nobody reads it before arrived has returned
 }

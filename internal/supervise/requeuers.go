@@ -314,7 +314,7 @@ func requeueAfterDeath(ctx context.Context, o *job.Inquiry, node string, silence
 			return nil
 		case job.SupervisorDead:
 			say("holdfast run is dead: %s; job %s is requeued", why, o.Job)
-			err := o.Client.Requeue(ctx, o.Job)
+			err := o.Client.Requeue(ctx, o.Job, o.Restarts)
 			if err == nil {
 				return nil
 			}

@@ -161,7 +161,7 @@ func (r *run) carryOut(ctx context.Context, a decide.Action) (answer decide.Even
 		info, err := c.ShowJob(ctx, r.cfg.Job.ID)
 		return decide.JobShown{Info: info, Err: err}
 	case decide.Requeue:
-		return decide.Requeued{Err: r.client.Requeue(ctx, r.cfg.Job.ID)}
+		return decide.Requeued{Err: r.client.Requeue(ctx, r.cfg.Job.ID, r.cfg.Job.Restarts)}
 	case decide.Salvage:
 		e, err := r.salvage(ctx, a)
 		return decide.Salvaged{Epoch: e, Err: err}

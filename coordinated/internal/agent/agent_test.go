@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
@@ -163,7 +164,9 @@ func TestCutAndEnd(t *testing.T) {
 }
 
 // TestLate: an epoch that is given up says which rank did not come, and what it did.
-func TestLate(t *testing.T) {
+func TestLate(t *testing.T) { synctest.Test(t, testLate) } // the others come in time, however busy the machine is
+
+func testLate(t *testing.T) {
 	all := start(t, connecttest.NewNet(3), 3, func(o *Options) { o.CutTimeout = 50 * time.Millisecond })
 	if err := all[0].Request(t.Context(), trigger.Wish{}); err != nil {
 		t.Fatal(err)

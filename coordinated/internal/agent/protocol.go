@@ -69,6 +69,7 @@ func (a *Agent) act(act cut.Action) {
 		a.verdicts <- Verdict{Epoch: a.machine.Epoch(), Logged: a.releases <= MostReleases}
 	case cut.Cut:
 		a.Phase("cut")
+		a.Triggers.Cut(act.Stop)
 		a.Cut(act.Epoch, Agreement{time.Since(a.armed), int(a.machine.Round()), a.releases})
 		a.verdicts <- Verdict{Cut: true, Epoch: act.Epoch, Stop: act.Stop}
 	case cut.GaveUp:
@@ -82,8 +83,13 @@ func (a *Agent) send(to int, msg cut.Message) {
 		a.step(cut.Received{From: to, Msg: msg, Sent: a.sentTo(msg.Rank)})
 		return
 	}
-	if err := a.Plane.Send(to, msg.Append(nil)); err != nil && !errors.Is(err, control.ErrClosed) {
-		a.Log.Warn("holdfast: malformed control message ignored", "to", to, "kind", msg.Kind.String(), "error", err)
+	err := a.Plane.Send(to, msg.Append(nil))
+	switch {
+	case err == nil || errors.Is(err, control.ErrClosed):
+	case a.left: // the job is over, and ranks go
+		a.Log.Debug("holdfast: cannot tell a rank", "to", to, "kind", msg.Kind.String(), "error", err)
+	default:
+		a.Log.Warn("holdfast: cannot tell a rank", "to", to, "kind", msg.Kind.String(), "error", err)
 	}
 }
 

@@ -1,8 +1,10 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 )
 
@@ -33,25 +35,96 @@ func (r namedRegion) isAbsent() bool {
 	return is && e.Absent()
 }
 
-// saveElsewhere has the program copy its arrays to the pool.
-func (p *Protected) saveElsewhere() error {
+// AddElsewhere protects the share that a rank of a program in another process has of a global array.
+func (p *Protected) AddElsewhere(name string, a *program.Array) error {
+	if err := p.free(name); err != nil {
+		return err
+	}
+	g := &global{away: &elsewhere{Array: a, pool: p.pool}, local: layout.Local{Array: layout.Array{Name: name,
+		Type: a.Layout, Elem: int64(a.Elem), Kind: layout.Divided, Section: sectionArray + name}}}
+	if err := g.renew(); err != nil {
+		return err
+	}
+	p.globals, p.names[name] = append(p.globals, g), true
+	return nil
+}
+
+// renew asks a program in another process what the rank has of the array at present.
+func (g *global) renew() error {
+	if g.away == nil || g.away.Absent() {
+		return nil
+	}
+	g.local.Dims, g.local.Parts = g.away.Shape()
+	g.blocks = nil
+	base := int64(0)
+	for _, part := range g.local.Parts {
+		g.blocks = append(g.blocks, Block{part, layout.Dense(&part, base)})
+		base += part.Elems()
+	}
+	if err := g.local.Fits(-1); err != nil {
+		return err
+	}
+	if base*g.local.Elem != g.bytes() {
+		return fmt.Errorf("%q has %d elements in its parts, and %d bytes", g.local.Name, base, g.bytes())
+	}
+	return nil
+}
+
+// presentGlobals and presentReplicas are what a checkpoint takes now: a program in another process may have taken
+// something out.
+func (p *Protected) presentGlobals() (list []*global) {
+	for _, g := range p.globals {
+		if g.away == nil || !g.away.Absent() {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+func (p *Protected) presentReplicas() (list []*replica) {
+	for _, r := range p.replicas {
+		if !r.isAbsent() {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+const moreMemory = "give the node more memory, or raise max_pool or the daemon's limits (ulimit -v, ulimit -f)"
+
+// saveElsewhere has the program copy its arrays to the pool. What the capture itself does not read may come later.
+func (p *Protected) saveElsewhere(s *Snapshot) error {
 	var moves []program.Move
-	for _, r := range p.regions {
-		e, is := r.region.(*elsewhere)
+	add := func(name string, r region, unread bool) error {
+		e, is := r.(*elsewhere)
 		if !is || e.Absent() {
-			continue
+			return nil
 		}
 		n := e.bytes()
 		if e.shared = p.pool.alloc(int(n)); e.shared == nil {
-			return fmt.Errorf("capture %q: no memory for its %d bytes; give the node more memory, or raise max_pool",
-				r.name, n)
+			return fmt.Errorf("capture %q: no memory for its %d bytes; %s", name, n, moreMemory)
 		}
-		moves = append(moves, program.Move{Array: e.Array, Shared: e.shared})
-	}
-	if len(moves) == 0 {
+		moves = append(moves, program.Move{Array: e.Array, Shared: e.shared, Late: unread && n >= inlineBytes})
 		return nil
 	}
-	return p.pool.memory.Save(moves)
+	var errs []error
+	for _, r := range p.regions {
+		errs = append(errs, add(r.name, r.region, true))
+	}
+	for _, r := range p.replicas {
+		errs = append(errs, add(r.name, r.region, false))
+	}
+	for _, g := range p.globals {
+		if g.away != nil {
+			errs = append(errs, g.renew(), add(g.local.Name, g.away, true))
+		}
+	}
+	if err := errors.Join(errs...); err != nil || len(moves) == 0 {
+		return err
+	}
+	var err error
+	s.arrived, err = p.pool.memory.Save(moves)
+	return err
 }
 
 // kind is that of a slice of such elements in Go.
@@ -66,7 +139,7 @@ func (r *elsewhere) stage(n int64) (*staged, error) {
 	}
 	if int64(len(r.shared)) != n || n > 0 && r.shared == nil { // unless an attempt before had it
 		if r.shared = r.pool.alloc(int(n)); r.shared == nil {
-			return nil, fmt.Errorf("no memory for %d bytes; give the node more memory, or raise max_pool", n)
+			return nil, fmt.Errorf("no memory for %d bytes; %s", n, moreMemory)
 		}
 	}
 	return r.staged(r.shared), nil

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/layout"
@@ -13,7 +14,8 @@ import (
 )
 
 // sectionArray and a name is the section with the elements that a rank has of a global array: its parts one after the
-// other, each as a dense array, row-major, without ghosts.
+// other, each as a dense array, row-major, without ghosts. The parts are the boxes that the program declares, or pieces
+// of these, so that another number of ranks reads few chunks of which it needs little.
 const sectionArray = "array/"
 
 // A Block is what a rank has of a global array, and where it lies in the memory that the program gave.
@@ -25,8 +27,13 @@ type Block struct {
 // global is an array that all ranks have a share of.
 type global struct {
 	local  layout.Local
-	blocks []Block
-	slice  *sliceRegion
+	blocks []Block      // as the program declares them
+	cuts   []cutBlock   // the blocks in pieces, as they lie in the section: the parts of local
+	slice  *sliceRegion // in this process, or
+	away   *elsewhere   // in another one, or
+	dev    *inBuffer    // on a device
+
+	changing *changing // nil: the blocks stay as they are
 }
 
 // replica is a value that is the same on all ranks.
@@ -41,19 +48,12 @@ func (p *Protected) AddGlobal(name string, dims []int64, blocks []Block, x any) 
 	if err := p.free(name); err != nil {
 		return err
 	}
-	r, err := newRegion(x)
-	if err != nil {
+	g := &global{blocks: blocks, local: layout.Local{Array: layout.Array{Name: name, Dims: dims, Kind: layout.Divided,
+		Section: sectionArray + name}}}
+	if err := p.memoryOf(g, x); err != nil {
 		return err
 	}
-	slice, ok := r.(*sliceRegion)
-	if !ok {
-		return fmt.Errorf("memory of a global array is a slice; pass a pointer to it")
-	}
-	g := &global{blocks: blocks, slice: slice, local: layout.Local{Array: layout.Array{Name: name, Type: slice.layout,
-		Elem: slice.elem(), Dims: dims, Kind: layout.Divided, Section: sectionArray + name}}}
-	for i := range blocks {
-		g.local.Parts = append(g.local.Parts, blocks[i].Part)
-	}
+	g.local.Parts = partsOf(blocks)
 	if err := g.local.Fits(-1); err != nil {
 		return err
 	}
@@ -63,7 +63,33 @@ func (p *Protected) AddGlobal(name string, dims []int64, blocks []Block, x any) 
 	if err := g.apart(); err != nil {
 		return err
 	}
+	p.cut(g)
+	if g.dev != nil {
+		g.share()
+	}
 	p.globals, p.names[name] = append(p.globals, g), true
+	return nil
+}
+
+// memoryOf finds out where an array lies.
+func (p *Protected) memoryOf(g *global, x any) error {
+	if m, ok := x.(DeviceMemory); ok {
+		return p.device(g, m)
+	}
+	if t := reflect.TypeOf(x); t != nil && t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Slice &&
+		t.Elem().Elem().Kind() == reflect.Slice {
+		return fmt.Errorf("the rows of a %v lie anywhere; keep the array in one slice, row after row", t.Elem())
+	}
+	r, err := newRegion(x)
+	if err != nil {
+		return err
+	}
+	slice, ok := r.(*sliceRegion)
+	if !ok {
+		return fmt.Errorf("memory of a global array is a slice or a buffer of a device; pass a pointer to the slice, " +
+			"or InBuffer")
+	}
+	g.slice, g.local.Type, g.local.Elem = slice, slice.layout, slice.elem()
 	return nil
 }
 
@@ -72,7 +98,7 @@ func (p *Protected) AddReplicated(name string, x any, first bool) error {
 	if err := p.free(name); err != nil {
 		return err
 	}
-	r, err := newRegion(x)
+	r, err := p.newRegion(x)
 	if err != nil {
 		return err
 	}
@@ -80,15 +106,19 @@ func (p *Protected) AddReplicated(name string, x any, first bool) error {
 	return nil
 }
 
-// isGlobal says whether a name is that of an array or of a replicated value.
+// isGlobal says whether a name is that of an array, of a replicated value or of a set of items.
 func (p *Protected) isGlobal(name string) bool {
 	return slices.ContainsFunc(p.globals, func(g *global) bool { return g.local.Name == name }) ||
-		slices.ContainsFunc(p.replicas, func(r *replica) bool { return r.name == name })
+		slices.ContainsFunc(p.replicas, func(r *replica) bool { return r.name == name }) ||
+		slices.ContainsFunc(p.items, func(s *items) bool { return s.local.Name == name })
 }
 
 // inMemory makes sure that the blocks lie in the slice as it is now.
 func (g *global) inMemory() error {
-	have := int64(g.slice.v.Len())
+	if g.away != nil { // its parts lie in shared memory one after the other
+		return nil
+	}
+	have := g.length()
 	for i := range g.blocks {
 		b := &g.blocks[i]
 		last := b.At.Base
@@ -103,6 +133,14 @@ func (g *global) inMemory() error {
 	return nil
 }
 
+// length is how many elements the memory has.
+func (g *global) length() int64 {
+	if g.dev != nil {
+		return int64(g.dev.Bytes()) / g.local.Elem
+	}
+	return int64(g.slice.v.Len())
+}
+
 // apart makes sure that no two elements have one place in memory: a restore would write both there.
 func (g *global) apart() error {
 	if len(g.blocks) < 2 {
@@ -110,7 +148,7 @@ func (g *global) apart() error {
 	}
 	type run struct{ from, n int64 }
 	var runs []run
-	err := g.each(func(from, _, n int64) error {
+	err := each(g.blocks, func(from, _, n int64) error {
 		if runs = append(runs, run{from, n}); len(runs) > layout.MaxSpans {
 			return &layout.LimitError{Runs: int64(len(runs))}
 		}
@@ -125,13 +163,13 @@ func (g *global) apart() error {
 	return err
 }
 
-// each visits the rank's elements as runs that lie together in memory and in the section, which has the parts one after
-// the other.
-func (g *global) each(visit func(mem, dense, n int64) error) error {
+// each visits the elements of blocks as runs that lie together in memory and where the blocks are stored one after the
+// other.
+func each(blocks []Block, visit func(mem, dense, n int64) error) error {
 	base := int64(0)
-	for i := range g.blocks {
-		part := &g.blocks[i].Part
-		err := layout.Meet(part, layout.Dense(part, base), part, g.blocks[i].At,
+	for i := range blocks {
+		part := &blocks[i].Part
+		err := layout.Meet(part, layout.Dense(part, base), part, blocks[i].At,
 			func(dense, mem, n int64) error { return visit(mem, dense, n) })
 		if err != nil {
 			return err
@@ -141,7 +179,23 @@ func (g *global) each(visit func(mem, dense, n int64) error) error {
 	return nil
 }
 
-func (g *global) bytes() int64 { return g.local.Elems() * g.local.Elem }
+func (g *global) bytes() int64 {
+	if g.away != nil {
+		return g.away.bytes()
+	}
+	if g.changing != nil && g.local.Dims == nil { // nobody has asked for its blocks yet
+		return g.length() * g.local.Elem
+	}
+	return g.local.Elems() * g.local.Elem
+}
+
+// mem is the memory that the blocks lie in.
+func (g *global) mem() []byte {
+	if g.away != nil {
+		return g.away.shared
+	}
+	return g.slice.mem()
+}
 
 // gatherJob is how long a run is, in bytes, that is worth a job of its own.
 const gatherJob = 64 << 10
@@ -151,8 +205,8 @@ func (g *global) gather(dst []byte) (jobs []copyJob, err error) {
 	if err := g.inMemory(); err != nil {
 		return nil, err
 	}
-	mem, size := g.slice.mem(), g.local.Elem
-	err = g.each(func(from, to, n int64) error {
+	mem, size := g.mem(), g.local.Elem
+	err = each(g.blocks, func(from, to, n int64) error {
 		j := copyJob{dst[to*size : (to+n)*size], mem[from*size : (from+n)*size]}
 		if n*size >= gatherJob {
 			jobs = append(jobs, j)
@@ -167,7 +221,16 @@ func (g *global) gather(dst []byte) (jobs []copyJob, err error) {
 // captureArrays copies what is global, and says what there is of it.
 func (p *Protected) captureArrays(s *Snapshot) (list []layout.Local, err error) {
 	var jobs []copyJob
-	for _, g := range p.globals {
+	for _, g := range p.presentGlobals() {
+		if g.away != nil {
+			s.add(g.local.Section, storage.Bytes(g.away.shared), g.bytes())
+			list = append(list, g.local)
+			continue
+		}
+		if g.dev != nil { // captureBuffers has it
+			list = append(list, g.local)
+			continue
+		}
 		dst := p.pool.alloc(int(g.bytes()))
 		if dst == nil {
 			dst = make([]byte, g.bytes())
@@ -177,11 +240,18 @@ func (p *Protected) captureArrays(s *Snapshot) (list []layout.Local, err error) 
 			return nil, fmt.Errorf("capture %q: %w", g.local.Name, err)
 		}
 		jobs = append(jobs, more...)
-		s.add(g.local.Section, storage.Bytes(dst), int64(len(dst)))
+		s.add(g.local.Section, g.content(dst), int64(len(dst)))
 		list = append(list, g.local)
 	}
 	copyAll(jobs, p.workers)
-	for _, r := range p.replicas {
+	for _, set := range p.items {
+		l, err := set.capture(p, s)
+		if err != nil {
+			return nil, fmt.Errorf("capture %q: %w", set.local.Name, err)
+		}
+		list = append(list, l)
+	}
+	for _, r := range p.presentReplicas() {
 		b, fresh, err := r.view()
 		if err != nil {
 			return nil, fmt.Errorf("capture %q: %w", r.name, err)
@@ -209,7 +279,7 @@ func (p *Protected) addLayout(s *Snapshot, list []layout.Local, mail []byte) err
 	if err != nil {
 		return fmt.Errorf("capture mailbox: %w", err)
 	}
-	l := storage.Layout{Quiet: quiet, PerRank: len(p.regions)+len(p.devices) > 0, Arrays: list}
+	l := storage.Layout{Quiet: quiet, PerRank: len(p.PerRank()) > 0, Arrays: list}
 	b, err := l.Encode()
 	if err != nil {
 		return fmt.Errorf("capture layouts: %w", err)
@@ -232,4 +302,23 @@ func isQuiet(mail []byte) (bool, error) {
 		return false, err
 	}
 	return len(d.Boxes) == 0 && len(d.Receives) == 0, nil
+}
+
+// Declared is the layout of what is declared now, encoded: arrays, and the types of sets; nothing if there are none.
+func (p *Protected) Declared() ([]byte, error) {
+	var l storage.Layout
+	for _, g := range p.presentGlobals() {
+		now := g.declared()
+		if g.changing != nil { // its dimensions are not known before there is a checkpoint
+			now.Type, now.Dims, now.Parts = now.Type+changes, []int64{0}, nil
+		}
+		l.Arrays = append(l.Arrays, now)
+	}
+	for _, s := range p.items {
+		l.Arrays = append(l.Arrays, s.local)
+	}
+	if len(l.Arrays) == 0 {
+		return nil, nil
+	}
+	return l.Encode()
 }

@@ -39,11 +39,13 @@ type Loader struct {
 	p      *Protected
 	backup *backup
 	marks  map[string]*gpustate.Mark // devices as they were
+	shares map[*global]*gpustate.ShareMark
 }
 
 // Load fills in a Loader for what is protected. The caller closes it.
 func (p *Protected) Load(l Loader) *Loader {
 	l.p, l.backup, l.marks = p, newBackup(p.pool, p.workers), map[string]*gpustate.Mark{}
+	l.shares = map[*global]*gpustate.ShareMark{}
 	return &l
 }
 
@@ -53,6 +55,9 @@ func (l *Loader) Close(log *slog.Logger) {
 		if err := m.Release(); err != nil {
 			log.Warn("holdfast: cannot release device memory that a restore used", "device", name, "error", err)
 		}
+	}
+	if err := l.releaseShares(); err != nil {
+		log.Warn("holdfast: cannot release device memory that a restore used", "error", err)
 	}
 	l.backup.close()
 	l.p.pool.claim()
@@ -76,10 +81,13 @@ type Load struct {
 	Undefined []string // names of what Undo cannot bring back
 	Stop      bool     // try no older epoch: one of them is a device, of which that may not hold all objects
 
+	// Assigned is who gets which items, which the ranks have to agree on before Apply.
+	Assigned []Assignment
+
 	l      *Loader
 	src    Source
 	sh     *storage.Shard   // this rank's; nil: there is none
-	later  map[*global]bool // read by Apply
+	later  map[*global]bool // read by Apply, or there already
 	steps  []step           // of Apply, in order
 	undone []func() error   // of Undo, last first
 	last   []func()         // of Finish
@@ -312,7 +320,7 @@ func (a *Load) fillDevice(ctx context.Context, d Device, size int64) error {
 	}
 	var mu sync.Mutex
 	var first, last time.Time // guarded by mu: when any reader began and the last one ended
-	err := d.Restore(ctx, record, func(i int, dst []byte, off int64) error {
+	fill := func(i int, dst []byte, off int64) error {
 		mu.Lock()
 		if first.IsZero() {
 			first = time.Now()
@@ -324,10 +332,32 @@ func (a *Load) fillDevice(ctx context.Context, d Device, size int64) error {
 		defer mu.Unlock()
 		last = time.Now()
 		return err
-	})
+	}
+	err := a.restoreHashed(ctx, d, record, fill)
 	a.l.Over(first, PartObjects)
 	a.l.Over(last, PartContents)
 	a.l.Over(time.Now(), PartDeviceUp)
+	return err
+}
+
+// restoreHashed restores a device and, where captures are hashed and it is worth it, remembers what the device then
+// held as the contents of the epoch: what the program does not change need not be read again for the next one.
+func (a *Load) restoreHashed(ctx context.Context, d Device, record []byte,
+	fill func(i int, dst []byte, off int64) error) error {
+	h := a.l.p.hashesAt(d.Name)
+	var bytes int64
+	for _, s := range a.sh.Sections() {
+		if strings.HasPrefix(s.Name, sectionGPU+d.Name+"/") {
+			bytes += s.Size
+		}
+	}
+	if h == nil || bytes < a.l.p.least {
+		return d.Restore(ctx, record, fill)
+	}
+	list, err := d.RestoreHashed(ctx, record, fill)
+	if err == nil && list != nil {
+		a.last = append(a.last, func() { h.add(a.sh.Epoch(), hashTable{a.sh.Digest(), list}) })
+	}
 	return err
 }
 

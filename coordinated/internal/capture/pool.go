@@ -90,6 +90,9 @@ func (p *pool) allocDevice(n int) []byte {
 	return b
 }
 
+// LeastChunk is the least that a capture or restore maps: one that grows a little each time does not map each time.
+const LeastChunk = 1 << 20
+
 // take is alloc with the index of the chunk; mu is held.
 func (p *pool) take(n int) (b []byte, chunk int) {
 	size := int(roundUp(int64(n)))
@@ -100,8 +103,7 @@ func (p *pool) take(n int) (b []byte, chunk int) {
 			return b, i
 		}
 	}
-	const least = 1 << 20 // a capture that grows a little each time does not map each time
-	if !p.add(max(int64(size), least)) {
+	if !p.add(max(int64(size), LeastChunk)) {
 		return nil, 0
 	}
 	p.grown = true

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -23,10 +25,14 @@ type Protected struct {
 
 	log    *slog.Logger
 	hashes map[string]*deviceHashes // by device; nil: every chunk of a device is read each time
+	least  int64                    // bytes of a device from which its restore is hashed
 
 	globals  []*global
 	replicas []*replica
+	items    []*items
 	Elastic  bool // each shard says what it has of global arrays, also if that is nothing
+	Ranks    int  // of the job
+	Cuts     layout.Cuts
 }
 
 type namedRegion struct {
@@ -44,24 +50,36 @@ type Device struct {
 // 0 meaning no bound, and copy with so many goroutines. The memory is shared with a program in
 // another process, or, if nil, this process's own.
 func New(limit int64, workers int, memory program.Memory, log *slog.Logger) *Protected {
-	p := &Protected{names: map[string]bool{}, workers: workers, log: log}
-	p.pool = newPool(limit, memory, newPinned(log, p.Devices))
+	p := &Protected{names: map[string]bool{}, workers: workers, log: log, Ranks: 1, Cuts: layout.DefaultCuts}
+	p.pool = newPool(limit, memory, newPinned(log, p.pinDevices))
 	return p
 }
 
 // HashDevices has devices hash their chunks after a capture, so that only those that have changed
 // are read from them. Called before the first capture.
-func (p *Protected) HashDevices() { p.hashes = map[string]*deviceHashes{} }
+func (p *Protected) HashDevices() { p.hashes, p.least = map[string]*deviceHashes{}, hashFrom }
+
+// hashFrom is how much is worth hashing when it is restored, while the program waits: the device may have to build the
+// kernel for it, which takes as long as bringing less than that.
+const hashFrom = 256 << 20
 
 // hashesOf are those of a capture, nil if there are to be none.
 func (p *Protected) hashesOf(d Device, c *gpustate.Capture) *captureHashes {
+	if h := p.hashesAt(d.Name); h != nil {
+		return &captureHashes{c: c, of: h}
+	}
+	return nil
+}
+
+// hashesAt are those of a device's contents in epochs, nil if there are to be none.
+func (p *Protected) hashesAt(device string) *deviceHashes {
 	if p.hashes == nil {
 		return nil
 	}
-	if p.hashes[d.Name] == nil {
-		p.hashes[d.Name] = &deviceHashes{log: p.log}
+	if p.hashes[device] == nil {
+		p.hashes[device] = &deviceHashes{log: p.log}
 	}
-	return &captureHashes{c: c, of: p.hashes[d.Name]}
+	return p.hashes[device]
 }
 
 // Add protects x under name.
@@ -72,6 +90,9 @@ func (p *Protected) Add(name string, x any) error {
 	if dev, ok := x.(*gpustate.Device); ok {
 		if dev == nil {
 			return fmt.Errorf("nil device; open it first")
+		}
+		if err := p.noArrays(dev); err != nil {
+			return err
 		}
 		p.devices = append(p.devices, Device{name, dev})
 	} else {
@@ -99,6 +120,16 @@ func (p *Protected) free(name string) error {
 // Devices lists those that are protected.
 func (p *Protected) Devices() []Device { return p.devices }
 
+// pinDevices lists those whose contents come to the memory of captures.
+func (p *Protected) pinDevices() []Device {
+	list := slices.Clone(p.devices)
+	devices, _ := p.arrayDevices()
+	for _, d := range devices {
+		list = append(list, Device{Device: d})
+	}
+	return list
+}
+
 // Bytes is how much memory a capture needs now.
 func (p *Protected) Bytes() int64 {
 	var n int64
@@ -113,6 +144,14 @@ func (p *Protected) Bytes() int64 {
 	for _, g := range p.globals {
 		n += roundUp(g.bytes())
 	}
+	for _, r := range p.replicas {
+		if r.isElsewhere() {
+			n += roundUp(r.bytes())
+		}
+	}
+	for _, s := range p.items {
+		n += roundUp(s.last)
+	}
 	return n
 }
 
@@ -122,6 +161,9 @@ func (p *Protected) Capture(ctx context.Context, mailbox func() ([]byte, error))
 	s := &Snapshot{}
 	p.pool.claim()
 	if err := p.captureDevices(ctx, s); err != nil {
+		return nil, errors.Join(err, s.Release())
+	}
+	if err := p.captureBuffers(ctx, s); err != nil {
 		return nil, errors.Join(err, s.Release())
 	}
 	if err := p.captureMemory(s); err != nil {
@@ -143,7 +185,7 @@ func (p *Protected) Capture(ctx context.Context, mailbox func() ([]byte, error))
 }
 
 func (p *Protected) captureMemory(s *Snapshot) error {
-	if err := p.saveElsewhere(); err != nil {
+	if err := p.saveElsewhere(s); err != nil {
 		return err
 	}
 	var entries []entry

@@ -15,6 +15,8 @@ import (
 type Source interface {
 	// Own is this rank's shard; nil where the epoch is of another number of ranks.
 	Own() *storage.Shard
+	// Size is the number of ranks of the epoch.
+	Size() int
 	// Entries says what all ranks' shards have.
 	Entries(ctx context.Context) ([]storage.ShardInfo, error)
 	// With lends the shard of a rank.
@@ -23,18 +25,28 @@ type Source interface {
 
 // arrays reads what is global: each rank what it owns now, from the shards of those that owned it.
 func (a *Load) arrays(ctx context.Context) error {
-	owners, err := a.owners(ctx)
+	for _, g := range a.l.p.globals {
+		if err := g.renew(); err != nil {
+			return fmt.Errorf("restore %q: %w", g.local.Name, err)
+		}
+	}
+	owners, size, err := a.owners(ctx)
 	if err != nil {
 		return err
 	}
-	for _, g := range a.l.p.globals {
+	for _, g := range a.l.p.presentGlobals() {
 		if err := a.keep(ctx, g, owners); err != nil {
 			return fmt.Errorf("restore %q: %w", g.local.Name, err)
 		}
 	}
-	for _, r := range a.l.p.replicas {
+	for _, r := range a.l.p.presentReplicas() {
 		if err := a.replica(ctx, r, owners); err != nil {
 			return fmt.Errorf("restore %q: %w", r.name, err)
+		}
+	}
+	for _, s := range a.l.p.items {
+		if err := a.itemsOf(ctx, s, owners, size); err != nil {
+			return err
 		}
 	}
 	return a.fillArrays(ctx, owners, func(g *global) bool { return !a.later[g] }, true)
@@ -46,31 +58,32 @@ type owner struct {
 	arrays map[string]*layout.Local
 }
 
-// owners lists the ranks whose shards are to be looked into: this one alone, where it has all that it wants.
-func (a *Load) owners(ctx context.Context) ([]owner, error) {
+// owners lists the ranks whose shards are to be looked into: this one alone, where it has all that it wants. size is
+// the number of ranks of the epoch.
+func (a *Load) owners(ctx context.Context) (list []owner, size int, err error) {
 	p := a.l.p
 	if own := a.src.Own(); own != nil {
 		mine := own.Layout()
-		if err := a.compareArrays(mine); err != nil || len(p.globals)+len(p.replicas) == 0 {
-			return nil, err
+		if err := a.compareArrays(mine); err != nil ||
+			len(p.presentGlobals())+len(p.presentReplicas())+len(p.items) == 0 {
+			return nil, 0, err
 		}
 		o := newOwner(own.Rank(), mine)
 		if o.suffices(p) {
-			return []owner{o}, nil
+			return []owner{o}, a.src.Size(), nil
 		}
 	}
 	infos, err := a.src.Entries(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var out []owner
 	for r := range infos {
 		if err := a.compareArrays(infos[r].Layout); err != nil {
-			return nil, fmt.Errorf("rank %d of the epoch: %w", r, err)
+			return nil, 0, fmt.Errorf("rank %d of the epoch: %w", r, err)
 		}
-		out = append(out, newOwner(r, infos[r].Layout))
+		list = append(list, newOwner(r, infos[r].Layout))
 	}
-	return out, nil
+	return list, len(infos), nil
 }
 
 func newOwner(rank int, l *storage.Layout) owner {
@@ -85,12 +98,12 @@ func newOwner(rank int, l *storage.Layout) owner {
 
 // suffices says whether the rank has all that the program wants here.
 func (o *owner) suffices(p *Protected) bool {
-	return !slices.ContainsFunc(p.globals, func(g *global) bool {
-		return !layout.Equal(o.arrays[g.local.Name].Parts, g.local.Parts)
-	}) && !slices.ContainsFunc(p.replicas, func(r *replica) bool {
+	return !slices.ContainsFunc(p.presentGlobals(), func(g *global) bool {
+		return !layout.Equal(layout.Join(o.arrays[g.local.Name].Parts), layout.Join(g.local.Parts))
+	}) && !slices.ContainsFunc(p.presentReplicas(), func(r *replica) bool {
 		l := o.arrays[r.name]
 		return len(l.Parts) == 0 && l.Dims[0] > 0
-	})
+	}) && !slices.ContainsFunc(p.items, func(s *items) bool { return s.owner != nil })
 }
 
 // compareArrays checks that the program declares just what a rank of the epoch has.
@@ -109,11 +122,14 @@ func (a *Load) compareArrays(l *storage.Layout) error {
 			errs = append(errs, a.l.Mismatch(name, have[name], now))
 		}
 	}
-	for _, g := range a.l.p.globals {
+	for _, g := range a.l.p.presentGlobals() {
 		check(g.local.Name, describe(&g.local.Array))
 	}
-	for _, r := range a.l.p.replicas {
+	for _, r := range a.l.p.presentReplicas() {
 		check(r.name, "replicated "+r.kind())
+	}
+	for _, s := range a.l.p.items {
+		check(s.local.Name, describe(&s.local.Array))
 	}
 	for name, saved := range have {
 		if !want[name] {
@@ -128,6 +144,9 @@ func describe(a *layout.Array) string {
 	if a.Kind == layout.Replicated {
 		return "replicated " + a.Type
 	}
+	if a.Keyed() {
+		return "items " + a.Type
+	}
 	return fmt.Sprintf("array of %s, %v", a.Type, a.Dims)
 }
 
@@ -137,9 +156,15 @@ func (a *Load) keep(ctx context.Context, g *global, owners []owner) error {
 	if err := g.inMemory(); err != nil {
 		return err
 	}
-	back := a.l.backup.save(g.slice.mem())
-	if back != nil {
-		a.undone = append(a.undone, func() error { back(); return nil })
+	if g.away != nil {
+		return a.keepAway(g, owners)
+	}
+	undo, err := a.before(ctx, g)
+	if err != nil {
+		return err
+	}
+	if undo != nil {
+		a.undone = append(a.undone, undo)
 		return nil
 	}
 	only := func(o *global) bool { return o == g }
@@ -151,6 +176,49 @@ func (a *Load) keep(ctx context.Context, g *global, owners []owner) error {
 		return a.fillArrays(ctx, owners, only, true)
 	}, true})
 	return nil
+}
+
+// before notes what the memory of an array holds; nil: there is no room for that.
+func (a *Load) before(ctx context.Context, g *global) (undo func() error, err error) {
+	if g.changing != nil && g.changing.fresh {
+		return func() error { return nil }, nil
+	}
+	if g.dev != nil {
+		mark, err := a.l.keepBuffer(ctx, g)
+		if mark == nil {
+			return nil, err
+		}
+		return func() error { return mark.Undo(context.WithoutCancel(ctx)) }, err
+	}
+	back := a.l.backup.save(g.slice.mem())
+	if back == nil {
+		return nil, nil
+	}
+	return func() error { back(); return nil }, nil
+}
+
+// keepAway makes room in shared memory for the share of a program in another process, which copies it to its array when
+// all ranks have theirs. Nothing of the program changes before. Where an earlier start has left just this share in
+// memory, it is taken from there.
+func (a *Load) keepAway(g *global, owners []owner) error {
+	var s *staged
+	var err error
+	mem := []byte(nil)
+	if len(owners) == 1 && a.isOwn(owners[0].rank) &&
+		layout.Equal(owners[0].arrays[g.local.Name].Parts, g.local.Parts) {
+		mem = a.sh.View(g.local.Section)
+	}
+	if mem != nil {
+		s, err = g.away.stageFrom(mem)
+		a.later[g] = true
+		a.l.Read(int64(len(mem)))
+	} else {
+		s, err = g.away.stage(g.bytes())
+	}
+	if err == nil {
+		a.last = append(a.last, s.last)
+	}
+	return err
 }
 
 // replica reads a value from this rank's shard, or from the first that has it.
@@ -187,7 +255,7 @@ func (a *Load) fillArrays(ctx context.Context, owners []owner, of func(g *global
 	for i := range owners {
 		o := &owners[i]
 		wanted := map[*global][]piece{}
-		for _, g := range a.l.p.globals {
+		for _, g := range a.l.p.presentGlobals() {
 			if !of(g) {
 				continue
 			}
@@ -211,7 +279,7 @@ func (a *Load) fillArrays(ctx context.Context, owners []owner, of func(g *global
 			return err
 		}
 	}
-	for _, g := range a.l.p.globals {
+	for _, g := range a.l.p.presentGlobals() {
 		if of(g) && got[g] != g.bytes() {
 			return fmt.Errorf("restore %q: the epoch has %d of the %d bytes that the rank wants: %w", g.local.Name,
 				got[g], g.bytes(), storage.ErrCorrupt)
@@ -226,13 +294,11 @@ func (a *Load) fillFrom(ctx context.Context, sh *storage.Shard, wanted map[*glob
 		if len(list) == 0 {
 			continue
 		}
-		mem := g.slice.mem()
-		if !into {
-			mem = nil
-		}
-		err := readPieces(list, mem, func(dst []byte, off int64) error {
-			a.l.Read(int64(len(dst)))
-			return sh.ReadAt(ctx, g.local.Section, dst, off)
+		err := g.into(ctx, into, func(t target) error {
+			return readPieces(list, t, func(dst []byte, off int64) error {
+				a.l.Read(int64(len(dst)))
+				return sh.ReadAt(ctx, g.local.Section, dst, off)
+			})
 		})
 		if err != nil {
 			return fmt.Errorf("restore %q: %w", g.local.Name, err)
@@ -276,9 +342,9 @@ const (
 	readAlone = 1 << 20   // from how many bytes on a run goes straight to its place
 )
 
-// readPieces has the pieces of a section read into mem; nil: they are only read. The whole units of long pieces go
-// straight to their places. The rest is read together with what lies beside it, so no unit is read twice.
-func readPieces(list []piece, mem []byte, read func(dst []byte, off int64) error) error {
+// readPieces has the pieces of a section read to their places. The whole units of long pieces go straight there. The
+// rest is read together with what lies beside it, so no unit is read twice.
+func readPieces(list []piece, t target, read func(dst []byte, off int64) error) error {
 	var small []piece
 	add := func(p piece, from, to int64) {
 		for from < to { // groups of small pieces end at such a boundary
@@ -299,20 +365,27 @@ func readPieces(list []piece, mem []byte, read func(dst []byte, off int64) error
 		add(p, hi, end)
 		for at := lo; at < hi; at += mostRead {
 			n := min(mostRead, hi-at)
-			dst := room(&scratch, n, mem == nil)
-			if mem != nil {
-				dst = mem[p.to+at-p.from:][:n]
+			dst := t.direct(p.to+at-p.from, n)
+			straight := dst != nil
+			if !straight {
+				dst = room(&scratch, n)
 			}
 			if err := read(dst, at); err != nil {
 				return err
 			}
+			if straight {
+				continue
+			}
+			if err := t.put([]piece{{at, p.to + at - p.from, n}}, dst, at); err != nil {
+				return err
+			}
 		}
 	}
-	return readSmall(small, mem, scratch, read)
+	return readSmall(small, t, scratch, read)
 }
 
 // readSmall reads pieces in groups that lie near each other.
-func readSmall(list []piece, mem, scratch []byte, read func(dst []byte, off int64) error) error {
+func readSmall(list []piece, t target, scratch []byte, read func(dst []byte, off int64) error) error {
 	slices.SortFunc(list, func(a, b piece) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 	for len(list) > 0 {
 		first, end, n := list[0].from, list[0].from, 0
@@ -321,25 +394,20 @@ func readSmall(list []piece, mem, scratch []byte, read func(dst []byte, off int6
 			end = max(end, list[n].from+list[n].n)
 			n++
 		}
-		group := room(&scratch, end-first, true)
+		group := room(&scratch, end-first)
 		if err := read(group, first); err != nil {
 			return err
 		}
-		for _, p := range list[:n] {
-			if mem != nil {
-				copy(mem[p.to:p.to+p.n], group[p.from-first:])
-			}
+		if err := t.put(list[:n], group, first); err != nil {
+			return err
 		}
 		list = list[n:]
 	}
 	return nil
 }
 
-// room makes the memory n bytes long, if it is needed.
-func room(mem *[]byte, n int64, needed bool) []byte {
-	if !needed {
-		return nil
-	}
+// room makes the memory n bytes long.
+func room(mem *[]byte, n int64) []byte {
 	if int64(len(*mem)) < n {
 		*mem = make([]byte, max(n, readAlone))
 	}

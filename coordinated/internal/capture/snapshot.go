@@ -17,6 +17,7 @@ type Snapshot struct {
 	// had no room: they must be written before the program continues.
 	Live bool
 
+	arrived func(ctx context.Context) error // nil: all is there
 	devices []*gpustate.Capture
 	hashes  []*captureHashes // of those that are hashed
 }
@@ -26,6 +27,15 @@ func (s *Snapshot) add(name string, src io.ReaderAt, size int64) {
 	s.Bytes += size
 }
 
+// Arrive returns when the bytes that a program in another process brings to shared memory are all there. Before that
+// nothing may be read from Sections; after an error nothing at all.
+func (s *Snapshot) Arrive(ctx context.Context) error {
+	if s == nil || s.arrived == nil {
+		return nil
+	}
+	return s.arrived(ctx)
+}
+
 // InMemory says whether all sections lie in host memory, apart from the
 // program's own: then they can be kept without keeping device memory.
 func (s *Snapshot) InMemory() bool {
@@ -33,6 +43,9 @@ func (s *Snapshot) InMemory() bool {
 		return false
 	}
 	for _, sec := range s.Sections {
+		if _, ok := sec.Source.(storage.Gathered); ok {
+			continue
+		}
 		sl, ok := sec.Source.(storage.Slicer)
 		if !ok || sec.Size > 0 && sl.Slice(0, int(sec.Size)) == nil {
 			return false

@@ -55,6 +55,7 @@ type Set struct {
 	reg *prometheus.Registry
 
 	captured, failed, givenUp, capturedBytes prometheus.Counter
+	putOff                                   prometheus.Counter
 	committed, storedBytes, seconds          *prometheus.CounterVec
 	skipped                                  *prometheus.CounterVec
 	blocked                                  prometheus.Histogram
@@ -124,6 +125,7 @@ func (s *Set) register() {
 	s.captured = counter("epochs_captured_total", "Checkpoints captured on this rank.")
 	s.failed = counter("epochs_failed_total", "Checkpoints captured that did not reach all levels.")
 	s.givenUp = counter("epochs_given_up_total", "Checkpoints given up because ranks did not reach a Point in time.")
+	s.putOff = counter("cuts_put_off_total", "Cuts that were not used because messages were in flight (quiet).")
 	s.capturedBytes = counter("captured_bytes_total", "Bytes of state captured on this rank.")
 	s.committed = counters("epochs_committed_total", "Checkpoints committed at a level.", "level")
 	s.skipped = auto.NewCounterVec(prometheus.CounterOpts{Name: "epochs_skipped_total",
@@ -215,6 +217,14 @@ func (s *Set) Failed() {
 func (s *Set) GivenUp() {
 	if s != nil {
 		s.givenUp.Inc()
+		s.poke()
+	}
+}
+
+// PutOff counts a cut that is not used because messages are in flight.
+func (s *Set) PutOff() {
+	if s != nil {
+		s.putOff.Inc()
 		s.poke()
 	}
 }

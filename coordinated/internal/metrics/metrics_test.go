@@ -111,7 +111,7 @@ func TestFile(t *testing.T) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	text := ""
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(text, lines[3]+"\n") &&
+	for end := time.Now().Add(time.Minute); !strings.Contains(text, lines[3]+"\n") &&
 		time.Now().Before(end); <-tick.C {
 		b, err := os.ReadFile(name)
 		if err != nil {

@@ -25,6 +25,10 @@ type Captured struct {
 	All <-chan error
 }
 
+// ErrPutOff is why nothing was captured at a cut that is not used: messages are in flight, and another cut follows. It
+// is no failure. Nobody but Freed hears of it.
+var ErrPutOff = errors.New("put off: messages are in flight")
+
 // Epoch is an epoch on its way to the levels: what the main thread may wait for.
 type Epoch struct {
 	Put    chan struct{} // closed when the captured bytes are no longer needed
@@ -53,7 +57,7 @@ func (p *Persister) Persist(c Captured) *Epoch {
 		defer release()
 		x.lease = p.State.Lease(p.ctx, c.Snapshot)
 		err := x.run()
-		if x.Err = errors.Join(err, x.lease.End()); x.Err != nil {
+		if x.Err = errors.Join(err, x.lease.End()); x.Err != nil && !errors.Is(x.Err, ErrPutOff) {
 			p.Failed(c.Epoch, x.Err)
 			x.complain()
 		}
@@ -101,6 +105,7 @@ func (x *Epoch) first() (from int, failed, err error) {
 		p.Freed(x.c.Epoch, err)
 		return 0, nil, err
 	}
+	own = errors.Join(own, x.arrive())
 	if straight.Go {
 		slices.Reverse(bases)
 		x.await(last, straight.After)
@@ -120,16 +125,19 @@ func (x *Epoch) first() (from int, failed, err error) {
 		if n == 0 && straight.Go {
 			x.leave(last, err == nil)
 		}
+		failed = errors.Join(failed, err)
 		if err == nil || p.ctx.Err() != nil || vote.NothingToWrite(err) {
 			break
 		}
-		failed = errors.Join(failed, err)
 	}
 	free()
+	if p.Rank == 0 && errors.Is(err, ErrPutOff) {
+		p.pace.none(x.c.Epoch)
+	}
 	p.Phase("committed")
 	p.Freed(x.c.Epoch, err)
 	if err != nil {
-		return from, nil, errors.Join(failed, err)
+		return from, nil, failed
 	}
 	if p.Rank == 0 {
 		p.pace.at(from, x.c.Epoch, x.start)
@@ -141,6 +149,16 @@ func (x *Epoch) first() (from int, failed, err error) {
 		}
 	}
 	return from, failed, nil
+}
+
+// arrive waits for what the program brings to captured memory while it computes on.
+func (x *Epoch) arrive() error {
+	p := x.p
+	_, err := runWatched(p.ctx, p.Operations, "wait for device memory to arrive", p.Levels[0], x.lease, func(
+		ctx context.Context) (struct{}, error) {
+		return struct{}{}, x.c.Snapshot.Arrive(ctx)
+	})
+	return err
 }
 
 // errLive is why an epoch that the first level refused does not go to another.
@@ -237,7 +255,8 @@ func (x *Epoch) committed(level string, waited time.Duration) {
 	x.Levels = append(x.Levels, level)
 	p.Committed(x.c.Epoch, level, time.Since(x.start), waited)
 	if !p.begun.Swap(true) {
-		if err := p.Store.NoteBegun(p.ctx, x.c.Epoch, level); err != nil {
+		// It is committed, though a rank may have been lost meanwhile, which ends p.ctx.
+		if err := p.Store.NoteBegun(context.WithoutCancel(p.ctx), x.c.Epoch, level); err != nil {
 			p.Log.Warn("holdfast: cannot record that the job has checkpoints", "error", err)
 		}
 	}
@@ -256,7 +275,7 @@ func (x *Epoch) committed(level string, waited time.Duration) {
 		ctx context.Context) ([]storage.Epoch, error) {
 		return p.Store.Prune(ctx, p.toPrune(level)...)
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, storage.ErrClosed) { // closed: the rank has given up meanwhile
 		p.Log.Warn("holdfast: cannot remove old epochs", "error", err)
 	} else if len(removed) > 0 {
 		p.Log.Debug("holdfast: pruned", "epochs", fmt.Sprint(removed))

@@ -67,6 +67,31 @@ func TestWay(t *testing.T) {
 	}
 }
 
+// TestNotedAtTheEnd: a job that ends as its first epoch is committed has had one.
+func TestNotedAtTheEnd(t *testing.T) {
+	p, _ := alone(t, "")
+	data := make([]byte, 1<<20)
+	if err := p.State.Add("data", &data); err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.State.Capture(t.Context(), func() ([]byte, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(p.ctx)
+	committed := p.Committed
+	p.ctx, p.Committed = ctx, func(e storage.Epoch, level string, took, waited time.Duration) {
+		committed(e, level, took, waited)
+		end()
+	}
+	all := make(chan error, 1)
+	all <- nil
+	<-p.Persist(Captured{Epoch: 1, Snapshot: s, All: all}).Over
+	if b, err := p.Store.Begun(t.Context()); err != nil || b.Epoch != 1 {
+		t.Errorf("got %+v, %v, want epoch 1", b, err)
+	}
+}
+
 // alone makes a Persister of one rank that has levels local and global on a disk in memory.
 // Below sick all writing fails. heard lists what was heard of the epochs.
 func alone(t *testing.T, sick string) (p *Persister, heard func() string) {

@@ -57,6 +57,7 @@ func (v Every) String() string {
 type pacer struct {
 	mu     sync.Mutex // guards all of it
 	levels []*levelPace
+	unused []storage.Epoch // numbers that no epoch has, ascending: the newest of them
 	final  storage.Epoch
 }
 
@@ -113,7 +114,7 @@ func (p *pacer) arrive(i int, e storage.Epoch, cut time.Time, final bool) <-chan
 	case e < newest:
 		a.decided <- decision{For: newest}
 		return a.decided
-	case !final && !l.due(&a):
+	case !final && !p.due(l, &a):
 		a.decided <- decision{}
 		return a.decided
 	}
@@ -143,7 +144,7 @@ func (l *levelPace) admit(a arrival) {
 }
 
 // due says whether an epoch is to come to the level, if the one on its way arrives.
-func (l *levelPace) due(a *arrival) bool {
+func (p *pacer) due(l *levelPace, a *arrival) bool {
 	last := l.last
 	if l.busy > 0 && l.going.epoch > last.epoch {
 		last = l.going
@@ -154,7 +155,24 @@ func (l *levelPace) due(a *arrival) bool {
 	case l.every.Time > 0:
 		return a.cut.Sub(last.cut) >= l.every.Time
 	}
-	return a.epoch >= last.epoch+storage.Epoch(l.every.Epochs)
+	epochs := a.epoch - last.epoch
+	for _, e := range p.unused {
+		if last.epoch < e && e < a.epoch {
+			epochs--
+		}
+	}
+	return epochs >= storage.Epoch(l.every.Epochs)
+}
+
+// mostUnused is how many numbers without an epoch are remembered.
+const mostUnused = 1024
+
+// none notes that there is no epoch of a number.
+func (p *pacer) none(e storage.Epoch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unused = append(p.unused, e)
+	p.unused = p.unused[max(0, len(p.unused)-mostUnused):]
 }
 
 // over says that an epoch that was let through to the i-th level is there, or will not be.
@@ -196,12 +214,12 @@ func (p *pacer) direct(e storage.Epoch, cut time.Time) decision {
 	defer p.mu.Unlock()
 	a, n := arrival{e, cut, make(chan decision, 1)}, len(p.levels)-1
 	for _, l := range p.levels[:n] {
-		if l.due(&a) {
+		if p.due(l, &a) {
 			return decision{}
 		}
 	}
 	l := p.levels[n]
-	if !l.due(&a) || l.busy > 0 || e < l.newest || e < p.final {
+	if !p.due(l, &a) || l.busy > 0 || e < l.newest || e < p.final {
 		return decision{}
 	}
 	l.newest = e

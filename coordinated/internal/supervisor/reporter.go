@@ -245,8 +245,9 @@ func (r *Reporter) KillTime(ctx context.Context, wait time.Duration) time.Time {
 	return r.ends
 }
 
-// lastReport bounds how long a rank that leaves waits for its report to be sent.
-const lastReport = 300 * time.Millisecond
+// lastReport bounds how long a rank that leaves waits for its report to be sent. Sending is bounded
+// by itself; this is for a rank that gets no core.
+const lastReport = 5 * time.Second
 
 // ClosedWell notes that the last report is to tell that all ranks have closed.
 func (r *Reporter) ClosedWell() {

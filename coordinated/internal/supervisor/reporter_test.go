@@ -2,10 +2,14 @@ package supervisor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/config"
@@ -133,6 +137,41 @@ func TestNobody(t *testing.T) {
 	if r := Start(ctx, Options{Supervisor: "nobody", Log: slog.New(slog.DiscardHandler)}); r != nil {
 		t.Error("it reports to nobody")
 	}
+}
+
+// TestLastReportLate: a rank on a busy machine tells all the same that the program has ended well.
+func TestLastReportLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		var busy atomic.Bool
+		r := &Reporter{conn: ours, now: make(chan chan struct{}), last: make(chan struct{}), done: make(chan struct{}),
+			opt: Options{First: &job.Report{}, Changed: func() <-chan struct{} { return nil },
+				Fill: func(*job.Report) {
+					if busy.Swap(false) {
+						time.Sleep(2 * time.Second) // no core
+					}
+				}}}
+		go r.run()
+		last := make(chan job.Report)
+		go func() {
+			var rep job.Report
+			for in := json.NewDecoder(theirs); ; {
+				var next job.Report
+				if in.Decode(&next) != nil {
+					break
+				}
+				rep = next
+			}
+			last <- rep
+		}()
+		busy.Store(true)
+		r.ClosedWell()
+		r.End(nil)
+		if rep := <-last; !rep.Ended {
+			t.Errorf("the last report: got %+v", rep)
+		}
+		<-r.done
+	})
 }
 
 // TestReporterEndsOnce: a rank that is lost, an abort and a Close may end the reports at one

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -18,6 +19,7 @@ const Requeuers = 8
 const (
 	abandonedPatience = 8 * time.Second
 	requeueTime       = 15 * time.Second
+	requeueEvery      = 200 * time.Millisecond
 )
 
 // RequeueAbandoned puts the Slurm job back into the queue when the supervisor is dead as
@@ -40,7 +42,7 @@ func RequeueAbandoned(supervisor string, in slurm.Job, log *slog.Logger) {
 		}
 		return
 	}
-	if err := o.Client.Requeue(ctx, v.Requeue); err != nil {
+	if err := o.Client.Requeue(ctx, v.Requeue, in.Restarts); err != nil {
 		log.Error("holdfast: holdfast run is dead and the job could not be requeued; requeue it by hand", "error",
 			err)
 		return
@@ -49,22 +51,36 @@ func RequeueAbandoned(supervisor string, in slurm.Job, log *slog.Logger) {
 }
 
 // RequeueStopped puts the Slurm job back into the queue after a final checkpoint. Called
-// when all ranks have called Close: what comes now may be ended by Slurm.
+// when all ranks have called Close: what comes now may be ended by Slurm. So may each command,
+// by the signals that Slurm sends to all processes of a step whose time is over.
 func RequeueStopped(in slurm.Job, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), requeueTime)
 	defer cancel()
-	var client slurm.Client
-	info, err := client.ShowJob(ctx, in.ID)
-	if err == nil {
-		if why := info.Settled(in.Restarts); why != "" {
+	for {
+		why, err := requeueUnsettled(ctx, in)
+		switch {
+		case err != nil && slurm.Temporary(err) && sleep.For(ctx, requeueEvery) == nil:
+			continue
+		case err != nil:
+			log.Error("holdfast: the job could not be requeued after the final checkpoint", "error", err)
+		case why != "":
 			log.Info("holdfast: after the final checkpoint: " + why)
-			return
+		default:
+			log.Info("holdfast: after the final checkpoint: the job is requeued", "job", in.ID)
 		}
-		err = client.Requeue(ctx, in.ID)
-	}
-	if err != nil {
-		log.Error("holdfast: the job could not be requeued after the final checkpoint", "error", err)
 		return
 	}
-	log.Info("holdfast: after the final checkpoint: the job is requeued", "job", in.ID)
+}
+
+// requeueUnsettled puts a job back into the queue, or says why it is not to be.
+func requeueUnsettled(ctx context.Context, in slurm.Job) (why string, err error) {
+	var client slurm.Client
+	info, err := client.ShowJob(ctx, in.ID)
+	if err != nil {
+		return "", err
+	}
+	if why := info.Settled(in.Restarts); why != "" {
+		return why, nil
+	}
+	return "", client.Requeue(ctx, in.ID, in.Restarts)
 }

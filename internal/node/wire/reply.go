@@ -9,6 +9,12 @@ func Welcome(checkpoint, stop uint64, flags uint32) []byte {
 	return end(le.AppendUint32(le.AppendUint32(b, flags), PageBytes), 0)
 }
 
+// Shadow says how much memory of each device the client may take while a capture is on its way; all ones: what seems
+// right to it.
+func Shadow(bytes uint64) []byte {
+	return end(binary.LittleEndian.AppendUint64(begin(nil, TypeShadow), bytes), 0)
+}
+
 // Exchange goes with the descriptor of (size+1)*n bytes.
 func Exchange(n uint64) []byte {
 	return end(binary.LittleEndian.AppendUint64(begin(nil, TypeExchange), n), 0)
@@ -33,6 +39,7 @@ func Drop(id uint32) []byte {
 type Item struct {
 	Array, Arena  uint32
 	Offset, Bytes uint64
+	Late          bool // the bytes may come after COPIED
 }
 
 // Copy asks for copies to arenas, or with load from them; MostItems at most.
@@ -44,7 +51,11 @@ func Copy(load bool, items []Item) []byte {
 	}
 	b := le.AppendUint32(le.AppendUint32(begin(nil, TypeCopy), way), uint32(len(items)))
 	for _, i := range items {
-		b = le.AppendUint32(le.AppendUint32(b, i.Array), i.Arena)
+		array := i.Array
+		if i.Late {
+			array |= CopyLate
+		}
+		b = le.AppendUint32(le.AppendUint32(b, array), i.Arena)
 		b = le.AppendUint64(le.AppendUint64(b, i.Offset), i.Bytes)
 	}
 	return end(b, 0)

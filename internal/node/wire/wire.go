@@ -24,6 +24,9 @@ const (
 	ItemBytes   = 24      // of a copy
 	MostItems   = 2048
 	MostPicked  = 15000     // arrays that a message can name
+	MostBoxes   = 65536     // of an array and rank
+	MaxDims     = 8         // of a global array
+	MaxElems    = 1 << 60   // of one, and of each of its dimensions
 	All         = 1<<32 - 1 // of them
 	NoArena     = 1<<32 - 1 // of a copy of nothing
 )
@@ -50,6 +53,8 @@ const (
 	TypeHeld       Type = 15
 	TypeRecover    Type = 16
 	TypeEnd        Type = 17
+	TypeDeclare    Type = 18
+	TypeArrived    Type = 19
 
 	TypeWelcome  Type = 32
 	TypeExchange Type = 33
@@ -58,17 +63,29 @@ const (
 	TypeCopy     Type = 36
 	TypeDone     Type = 37
 	TypeError    Type = 38
+	TypeShadow   Type = 39
 )
 
-// Flags of HELLO, WELCOME, PROTECT and WAIT.
+// Flags of HELLO, WELCOME, ARENA, PROTECT, WAIT, DECLARE and COPIED, and of an array in COPY.
 const (
 	HelloGathers    = 1 << 0
 	HelloMembarrier = 1 << 1
 	HelloFresh      = 1 << 2
+	HelloElastic    = 1 << 3
+	HelloShadows    = 1 << 4
 	WelcomeFence    = 1 << 0
 	ArenaSealed     = 1 << 0
 	ProtectAnySize  = 1 << 0
 	WaitLook        = 1 << 0
+	DeclareMore     = 1 << 0
+	CopiedLater     = 1 << 0
+	CopyLate        = 1 << 31
+)
+
+// Kinds of DECLARE.
+const (
+	KindDivided    = 1
+	KindReplicated = 2
 )
 
 // Bits that a client looks at when it passes a point.
@@ -106,6 +123,9 @@ type Message struct {
 	Step       string // of Slurm, that the program is
 	Code       int32
 	Text       string // name of the program, array, level or checkpoint
+	Kind       uint32
+	Dims       []int64
+	Boxes      []Box
 }
 
 // Decode reads a message of a client. It trusts no length.
@@ -132,6 +152,8 @@ func Decode(b []byte) (m Message, err error) {
 		m.Array, m.Elem, m.Count, m.Flags, m.Text = d.u32(), d.u32(), d.u64(), d.u32(), d.text()
 		d.want(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Flags <= ProtectAnySize && m.Text != "")
 		d.want(!d.bad && m.Count <= MostBytes/uint64(ElemBytes(m.Elem)))
+	case TypeDeclare:
+		d.declare(&m)
 	case TypeUnprotect:
 		m.Array = d.u32()
 		d.want(m.Array < MostArrays && d.u32() == 0)
@@ -157,9 +179,9 @@ func Decode(b []byte) (m Message, err error) {
 	case TypeSignal:
 		m.Signal = int32(d.u32())
 		d.want(m.Signal > 0 && m.Signal <= 64 && d.u32() == 0)
-	case TypeExchanged, TypeCopied:
-		m.Code = int32(d.u32())
-		d.want(d.u32() == 0)
+	case TypeExchanged, TypeCopied, TypeArrived:
+		m.Code, m.Flags = int32(d.u32()), d.u32()
+		d.want(m.Flags == 0 || m.Type == TypeCopied && m.Flags == CopiedLater && m.Code == 0)
 	case TypeRestore, TypeFinalize, TypeEnd:
 	default:
 		return m, fmt.Errorf("%w: type %d is not for clients to send", ErrMalformed, m.Type)
@@ -251,6 +273,8 @@ func (m *Message) Append(b []byte) []byte {
 	case TypeProtect:
 		b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, m.Array), m.Elem), m.Count)
 		b = text(le.AppendUint32(b, m.Flags))
+	case TypeDeclare:
+		b = m.appendDeclare(b)
 	case TypeUnprotect:
 		b = le.AppendUint32(le.AppendUint32(b, m.Array), 0)
 	case TypePoint:
@@ -270,8 +294,8 @@ func (m *Message) Append(b []byte) []byte {
 		b = picked(le.AppendUint32(le.AppendUint32(b, m.howMany()), 0))
 	case TypeSignal:
 		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Signal)), 0)
-	case TypeExchanged, TypeCopied:
-		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Code)), 0)
+	case TypeExchanged, TypeCopied, TypeArrived:
+		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Code)), m.Flags)
 	}
 	return end(b, start)
 }

@@ -19,6 +19,9 @@ var samples = []Message{
 	{Type: TypeProtect, Array: 7, Elem: 11, Count: 1 << 40, Text: "u"},
 	{Type: TypeProtect, Array: 8, Elem: 1, Count: 3, Flags: ProtectAnySize, Text: "log"},
 	{Type: TypeUnprotect, Array: 7},
+	{Type: TypeDeclare, Array: 9, Elem: 11, Kind: KindDivided, Flags: DeclareMore, Dims: []int64{6, 1 << 40}, Text: "v",
+		Boxes: []Box{{{0, 3, 0, 0}, {4, 5, 2, 8}}, {{3, 3, 0, 0}, {0, 1 << 40, 0, 0}}}},
+	{Type: TypeDeclare, Array: 10, Elem: 4, Kind: KindReplicated, Count: 1, Text: "step"},
 	{Type: TypeSave, Version: 1 << 40, Keep: 3, Picked: []uint32{7, 8}, Text: "heat"},
 	{Type: TypeSave, Text: "heat"},
 	{Type: TypeSave, All: true, Text: "heat"},
@@ -37,6 +40,9 @@ var samples = []Message{
 	{Type: TypeSignal, Signal: 10},
 	{Type: TypeFinalize},
 	{Type: TypeCopied, Code: 5},
+	{Type: TypeCopied, Flags: CopiedLater},
+	{Type: TypeArrived},
+	{Type: TypeArrived, Code: 5},
 	{Type: TypeExchanged, Code: -5},
 }
 
@@ -60,6 +66,8 @@ func TestRoundTrip(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	le := binary.LittleEndian
+	divided := Message{Type: TypeDeclare, Elem: 1, Kind: KindDivided, Dims: []int64{20}, Text: "u",
+		Boxes: []Box{{{0, 6, 2, 4}}}}
 	cases := []struct {
 		name string
 		m    Message
@@ -79,6 +87,12 @@ func TestRefused(t *testing.T) {
 		{"count overflows", Message{Type: TypeProtect, Elem: 13, Text: "u"},
 			func(b []byte) { le.PutUint64(b[24:], 1<<60) }},
 		{"too many arrays", Message{Type: TypeProtect, Elem: 1, Text: "u"}, func(b []byte) { b[18] = 1 }},
+		{"an axis of nothing", divided, func(b []byte) { le.PutUint64(b[69:], 0) }},
+		{"an axis that overlaps itself", divided, func(b []byte) { le.PutUint64(b[85:], 1) }},
+		{"an axis beyond all arrays", divided, func(b []byte) { le.PutUint64(b[85:], MaxElems) }},
+		{"more boxes than bytes", divided, func(b []byte) { b[44]++ }},
+		{"no dimension", divided, func(b []byte) { b[40] = 0 }},
+		{"a kind that is none", divided, func(b []byte) { b[24] = 3 }},
 		{"text longer than the rest", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[20]++ }},
 		{"text of 4 GiB", Message{Type: TypeWait, Text: "local"}, func(b []byte) { le.PutUint32(b[20:], 1<<32-1) }},
 		{"name with a slash", Message{Type: TypeSave, Text: "heat"}, func(b []byte) { b[37] = '/' }},
@@ -86,6 +100,9 @@ func TestRefused(t *testing.T) {
 		{"more arrays than bytes", Message{Type: TypeRecover}, func(b []byte) { b[16] = 1 }},
 		{"arrays of 16 GiB", Message{Type: TypeRecover}, func(b []byte) { le.PutUint32(b[16:], 1<<32-2) }},
 		{"text with a zero", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[25] = 0 }},
+		{"late and failed", Message{Type: TypeCopied, Flags: CopiedLater}, func(b []byte) { b[16] = 5 }},
+		{"a flag of no COPIED", Message{Type: TypeCopied}, func(b []byte) { b[20] = 2 }},
+		{"a flag of ARRIVED", Message{Type: TypeArrived}, func(b []byte) { b[20] = 1 }},
 		{"no signal", Message{Type: TypeSignal, Signal: 1}, func(b []byte) { b[16] = 0 }},
 	}
 	for _, c := range cases {
@@ -135,10 +152,14 @@ func TestHeader(t *testing.T) {
 		"WELCOME": int(TypeWelcome), "EXCHANGE": int(TypeExchange),
 		"ARENA": int(TypeArena), "DROP": int(TypeDrop), "COPY": int(TypeCopy), "DONE": int(TypeDone),
 		"ERROR": int(TypeError), "HELLO_GATHERS": HelloGathers, "HELLO_FRESH": HelloFresh,
+		"HELLO_ELASTIC": HelloElastic, "DECLARE": int(TypeDeclare), "DECLARE_MORE": DeclareMore,
+		"MOST_BOXES":   MostBoxes,
+		"KIND_DIVIDED": KindDivided, "KIND_REPLICATED": KindReplicated, "MAX_DIMS": MaxDims, "MAX_ELEMS": MaxElems,
 		"HELLO_MEMBARRIER": HelloMembarrier, "VALUE_BYTES": ValueBytes,
 		"WELCOME_FENCE": WelcomeFence, "ARENA_SEALED": ArenaSealed,
 		"POINT_ARMED": PointArmed, "POINT_OVER": PointOver, "CODE_STOP": CodeStop,
-		"CODE_AGAIN": CodeAgain}
+		"CODE_AGAIN": CodeAgain, "ARRIVED": int(TypeArrived), "SHADOW": int(TypeShadow),
+		"HELLO_SHADOWS": HelloShadows, "COPIED_LATER": CopiedLater, "COPY_LATE": CopyLate}
 	for _, m := range regexp.MustCompile(`(?m)^#define HFP_(\w+) (\w+?)u?$`).FindAllStringSubmatch(string(text), -1) {
 		n, err := strconv.ParseInt(m[2], 0, 64)
 		if v, ok := want[m[1]]; err != nil || !ok || int64(v) != n {

@@ -1,0 +1,286 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// A Division is what a rank has of an array at one time.
+type Division struct {
+	Dims   []int64
+	Blocks []Block
+	Need   int64 // elements of memory that the blocks take, ghosts included
+	List   bool  // the blocks are one, behind what the ranks before have: Place says where that is
+}
+
+// Changing is an array that is divided anew now and then.
+type Changing struct {
+	// Now is asked at each checkpoint.
+	Now func() (Division, error)
+	// Restored is asked in a restore, with what the epoch has: parts are this rank's, if it is of as many ranks.
+	Restored func(saved *layout.Array, ranks int, parts []layout.Part) (Division, error)
+}
+
+// changing is what an array has that may be divided anew.
+type changing struct {
+	Changing
+	list bool          // as Division has it
+	p    *Protected    // that the array is part of
+	v    reflect.Value // the program's slice, or
+	at   **gpustate.Buffer
+	dev  *gpustate.Device // on which the buffer stays
+
+	fresh bool // a restore reads to memory that nobody has seen yet
+}
+
+// changes ends the type of what may change, where declarations are compared.
+const changes = ", with dimensions that change"
+
+// AddChanging protects this rank's share of an array whose dimensions may change. x is a pointer to a slice, or a
+// DeviceMemory with a pointer to the buffer.
+func (p *Protected) AddChanging(name string, of Changing, x any) error {
+	if err := p.free(name); err != nil {
+		return err
+	}
+	g := &global{changing: &changing{Changing: of, p: p}, local: layout.Local{Array: layout.Array{Name: name,
+		Kind: layout.Divided, Section: sectionArray + name}}}
+	m, isDevice := x.(DeviceMemory)
+	if isDevice {
+		if m.At == nil || *m.At == nil {
+			return fmt.Errorf("no buffer; make it first, and pass a pointer to it to InBufferAt")
+		}
+		m.Buffer = *m.At
+		g.changing.at, g.changing.dev = m.At, m.Buffer.Device()
+		x = m
+	}
+	if err := p.memoryOf(g, x); err != nil {
+		return err
+	}
+	if g.slice != nil {
+		g.changing.v = g.slice.v
+	}
+	p.globals, p.names[name] = append(p.globals, g), true
+	return nil
+}
+
+// Changes says whether any array may change.
+func (p *Protected) Changes() bool { return len(p.changing()) > 0 }
+
+// changing lists the arrays that may change, by name.
+func (p *Protected) changing() (list []*global) {
+	for _, g := range p.globals {
+		if g.changing != nil {
+			list = append(list, g)
+		}
+	}
+	slices.SortFunc(list, func(a, b *global) int { return cmp.Compare(a.local.Name, b.local.Name) })
+	return list
+}
+
+// Look asks the program how it divides what may change, and returns that by name. Where the elements of lists begin
+// is known after Place.
+func (p *Protected) Look() (list []Current, err error) {
+	for _, g := range p.changing() {
+		d, err := g.changing.Now()
+		if err == nil {
+			err = g.divide(&d)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("capture %q: %w", g.local.Name, err)
+		}
+		list = append(list, Current{Name: g.local.Name, Dims: d.Dims, List: d.List})
+	}
+	return list, nil
+}
+
+// Current is what a rank says of an array at a checkpoint: of a list, its own length.
+type Current struct {
+	Name string
+	Dims []int64
+	List bool
+}
+
+// Place says where in their lists the rank's elements begin, and how long the lists are, in the order of Look.
+func (p *Protected) Place(begin, total []int64) error {
+	for i, g := range p.changing() {
+		if !g.changing.list {
+			continue
+		}
+		g.local.Dims = []int64{total[i]}
+		for k := range g.blocks {
+			own := g.blocks[k].Part.Spans[0][0]
+			g.blocks[k].Part = layout.Box([]int64{begin[i]}, []int64{own.Count})
+		}
+		if err := g.changed(); err != nil {
+			return fmt.Errorf("capture %q: %w", g.local.Name, err)
+		}
+	}
+	return nil
+}
+
+// divide takes over how the array is divided now, and where it lies.
+func (g *global) divide(d *Division) error {
+	g.local.Dims, g.blocks, g.changing.list = d.Dims, d.Blocks, d.List
+	if at := g.changing.at; at != nil {
+		if *at == nil {
+			return errors.New("there is no buffer any more; a rank without elements keeps a small one")
+		}
+		if (*at).Device() != g.changing.dev {
+			return errors.New("the buffer is on another device than before; an array stays on its device")
+		}
+		g.dev.Buffer = *at
+	}
+	return g.changed()
+}
+
+// changed checks the blocks and follows what comes of them.
+func (g *global) changed() error {
+	g.local.Parts = partsOf(g.blocks)
+	if err := g.local.Fits(-1); err != nil {
+		return err
+	}
+	if err := errors.Join(g.inMemory(), g.apart()); err != nil {
+		return err
+	}
+	g.changing.p.cut(g)
+	if g.dev != nil {
+		g.share()
+	}
+	return nil
+}
+
+// Plan has the program say how it divides arrays of the epoch's dimensions, and readies memory for that: the first part
+// of Read where Changes says so. It returns the arrays as they will be, for the ranks to compare.
+func (a *Load) Plan(ctx context.Context, src Source) (*storage.Layout, error) {
+	var l *storage.Layout
+	own := src.Own()
+	if own != nil {
+		l = own.Layout()
+	} else {
+		infos, err := src.Entries(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l = infos[0].Layout
+	}
+	out := &storage.Layout{}
+	for _, g := range a.l.p.changing() {
+		saved := find(l, g.local.Name)
+		if saved == nil || saved.Kind != layout.Divided || saved.Type != g.local.Type {
+			have := ""
+			if saved != nil {
+				have = describe(&saved.Array)
+			}
+			return nil, a.l.Mismatch(g.local.Name, have, "array of "+g.local.Type+changes)
+		}
+		var mine []layout.Part
+		if own != nil {
+			mine = layout.Join(saved.Parts) // as they were declared
+		}
+		if err := a.plan(g, &saved.Array, src.Size(), mine); err != nil {
+			return nil, &DivisionError{Name: g.local.Name, Dims: saved.Dims, Err: err}
+		}
+		out.Arrays = append(out.Arrays, g.declared())
+	}
+	return out, nil
+}
+
+// DivisionError says that the program has no memory or no division for an array of an epoch.
+type DivisionError struct {
+	Name string
+	Dims []int64 // in the epoch
+	Err  error
+}
+
+// Error names the array and the dimensions.
+func (e *DivisionError) Error() string {
+	return fmt.Sprintf("restore %q, which has the dimensions %v in the epoch: %v", e.Name, e.Dims, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *DivisionError) Unwrap() error { return e.Err }
+
+// find is an array of a rank of the epoch; nil: it has none of this name.
+func find(l *storage.Layout, name string) *layout.Local {
+	if l != nil {
+		for i := range l.Arrays {
+			if l.Arrays[i].Name == name {
+				return &l.Arrays[i]
+			}
+		}
+	}
+	return nil
+}
+
+// plan readies one array.
+func (a *Load) plan(g *global, saved *layout.Array, ranks int, mine []layout.Part) error {
+	d, err := g.changing.Restored(saved, ranks, mine)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(d.Dims, saved.Dims) {
+		return fmt.Errorf("it is divided as an array of %v; Restored returns one of the dimensions that it is given",
+			d.Dims)
+	}
+	g.changing.fresh = false
+	if g.dev != nil {
+		err = a.planBuffer(g, d.Need*g.local.Elem)
+	} else {
+		a.planSlice(g, int(d.Need))
+	}
+	if err != nil {
+		return err
+	}
+	g.local.Dims, g.blocks, g.changing.list = d.Dims, d.Blocks, false
+	return g.changed()
+}
+
+// planSlice has the array read to a slice of just n elements, which becomes the program's when all ranks have theirs:
+// the beginning of what the slice is now, or a new one.
+func (a *Load) planSlice(g *global, n int) {
+	v := g.changing.v
+	was, now := reflect.New(v.Type()).Elem(), reflect.New(v.Type()).Elem()
+	was.Set(v)
+	if n <= v.Len() {
+		now.Set(v.Slice(0, n))
+	} else {
+		now.Set(reflect.MakeSlice(v.Type(), n, n))
+		g.changing.fresh = true
+	}
+	g.slice.v = now
+	a.undone = append(a.undone, func() error { g.slice.v = v; return nil })
+	a.toApply(g.local.Name, &staged{apply: func() error { v.Set(now); g.slice.v = v; return nil },
+		undo: func() { v.Set(was) }})
+}
+
+// planBuffer has the array read to the buffer, or to a new one if that is too small.
+func (a *Load) planBuffer(g *global, bytes int64) error {
+	at := g.changing.at
+	was := *at
+	g.dev.Buffer = was
+	if int64(was.Bytes()) >= bytes {
+		return nil
+	}
+	now, err := g.changing.dev.Buffer("", int(bytes))
+	if err != nil {
+		return err
+	}
+	g.dev.Buffer, g.changing.fresh = now, true
+	a.undone = append(a.undone, func() error { g.dev.Buffer = was; return now.Release() })
+	a.toApply(g.local.Name, &staged{apply: func() error { *at = now; return nil }, undo: func() { *at = was }})
+	a.last = append(a.last, func() {
+		if err := was.Release(); err != nil {
+			a.l.p.log.Warn("holdfast: cannot release the buffer that a restore has replaced", "array", g.local.Name,
+				"error", err)
+		}
+	})
+	return nil
+}

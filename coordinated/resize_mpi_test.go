@@ -1,0 +1,139 @@
+package coordinated
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/test/yield"
+)
+
+// elasticEnv tells the test binary that it is a rank of the elastic program, started by mpirun: where it begins and
+// ends, the kind of its device, and its directories.
+const elasticEnv = "HOLDFAST_ELASTIC_RANK"
+
+// changing begins its value where the program is the one whose arrays change.
+const changing = "changing "
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(elasticEnv); what != "" {
+		os.Exit(elasticRank(what))
+	}
+	os.Exit(m.Run())
+}
+
+func elasticRank(what string) int {
+	if what, is := strings.CutPrefix(what, quietly); is {
+		return quietRank(what)
+	}
+	p := &elastic{}
+	what, changes := strings.CutPrefix(what, changing)
+	var local, global string
+	if _, err := fmt.Sscanf(what, "%d %d %q %q %q", &p.start, &p.until, &p.device, &local, &global); err != nil {
+		fmt.Println(elasticEnv, err)
+		return 1
+	}
+	w, err := mpiwrap.Init(mpiwrap.Options{})
+	if err != nil {
+		fmt.Println("init:", err)
+		return 1
+	}
+	run := p.run
+	if changes {
+		run = (&adaptive{start: p.start, until: p.until, device: p.device != ""}).run
+	}
+	err = run(Options{Job: "test", Local: local, Global: global, Keep: 3})(w)
+	if err != nil && !errors.Is(err, ErrStop) {
+		fmt.Printf("FAILED on rank %d: %v\n", w.Rank(), err)
+		w.Abort(3)
+	}
+	if err := mpiwrap.Finalize(); err != nil {
+		fmt.Println("finalize:", err)
+		return 1
+	}
+	if w.Rank() == 0 {
+		fmt.Println("PASSED under", w.Library())
+	}
+	return 0
+}
+
+// TestResizeUnderMPI stops the program on P ranks of an MPI, continues it on Q, and on P under the other MPI, with
+// arrays in memory and on devices. With -resize-all P and Q are all of 1 to 4, and devices are OpenCL ones, too.
+func TestResizeUnderMPI(t *testing.T) {
+	all := mpirun.Launchers()
+	pairs := [][2]int{{1, 3}, {4, 2}}
+	if *resizeAll {
+		pairs = nil
+		for i := range 16 {
+			pairs = append(pairs, [2]int{1 + i/4, 1 + i%4})
+		}
+	}
+	for i, l := range all {
+		for k, pq := range pairs {
+			if !*resizeAll && k != i {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d to %d", l.Name, pq[0], pq[1]), func(t *testing.T) {
+				other := all[(i+1)%len(all)]
+				if err := errors.Join(l.Available(), other.Available()); err != nil {
+					t.Skip(err)
+				}
+				opt := testOptions(t)
+				for n, on := range []struct {
+					l     mpirun.Launcher
+					ranks int
+				}{{l, pq[0]}, {l, pq[1]}, {other, pq[0]}} {
+					device := []string{"", "fake"}[(n+k)%2]
+					if *resizeAll && (n+k)%4 == 3 {
+						device = "opencl"
+					}
+					startElastic(t, on.l, on.ranks, fmt.Sprintf("%d %d %q %q %q", 2*n, 2*n+2, device, opt.Local,
+						opt.Global))
+				}
+			})
+		}
+	}
+}
+
+// startElastic runs the test binary as so many ranks, and returns what they have printed.
+func startElastic(t *testing.T, l mpirun.Launcher, ranks int, what string) string {
+	t.Helper()
+	j := l.Job(ranks, 2*time.Minute, os.Args[0])
+	j.Env = append(yield.Env(), elasticEnv+"="+what)
+	out, err := j.CombinedOutput(t.Context())
+	if err != nil || !strings.Contains(out, "PASSED") {
+		t.Fatalf("%q on %d ranks of %s: %v\n%s", what, ranks, l.Name, err, out)
+	}
+	return out
+}
+
+// TestChangingUnderMPI is TestChangingDims under an MPI, and continued under the other: 2 ranks, 3, 1 and 3. With
+// -resize-all the first two are all of 1 to 4.
+func TestChangingUnderMPI(t *testing.T) {
+	all := mpirun.Launchers()
+	for i, l := range all {
+		for pq := range 16 {
+			p, q := 1+pq/4, 1+pq%4
+			if !*resizeAll && (i > 0 || p != 2 || q != 3) {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d to %d", l.Name, p, q), func(t *testing.T) {
+				other := all[(i+1)%len(all)]
+				if err := errors.Join(l.Available(), other.Available()); err != nil {
+					t.Skip(err)
+				}
+				opt := testOptions(t)
+				for n, ranks := range []int{p, q, 1, q} {
+					device := []string{"", "fake"}[(n+p)%2]
+					what := fmt.Sprintf("%s%d %d %q %q %q", changing, n, n+1, device, opt.Local, opt.Global)
+					startElastic(t, []mpirun.Launcher{l, l, other, l}[n], ranks, what)
+				}
+			})
+		}
+	}
+}
