@@ -42,7 +42,8 @@ module holdfast
 
   public :: hf_start, hf_init, hf_protect, hf_restore, hf_point, hf_checkpoint, hf_request, hf_wait, hf_stop_asked, &
             hf_finalize, hf_error, hf_config, hf_allgather, hf_init_by, hf_protect_file, hf_unprotect, hf_test, &
-            hf_keep, hf_restart_test, hf_restart, hf_restart_begin, hf_saved, hf_recover, hf_restart_end
+            hf_keep, hf_restart_test, hf_restart, hf_restart_begin, hf_saved, hf_recover, hf_restart_end, &
+            hf_elastic, hf_protect_replicated, hf_protect_global, hf_box
 
   ! Errors: holdfast.h says more.
   integer, parameter, public :: &
@@ -62,6 +63,8 @@ module holdfast
 
   integer, parameter :: restored_code = 1, stop_code = 1, found_code = 1
 
+  character(:), allocatable, save :: refused ! by the last call, which did not come to the library
+
   ! hf_config of holdfast.h, for modules such as holdfast_mpi.
   type, bind(C) :: hf_config
     integer(c_size_t) :: size_of = 0
@@ -69,6 +72,16 @@ module holdfast
     type(c_ptr) :: program = c_null_ptr
     type(c_funptr) :: allgather = c_null_funptr
     type(c_ptr) :: arg = c_null_ptr
+  end type
+
+  integer, parameter, public :: HF_MAX_DIMS = 8
+
+  ! A box of a global array, as holdfast.h has it: dimensions are those of C, the last one varies fastest, and indices
+  ! begin at 0.
+  type, bind(C) :: hf_box
+    integer(c_int64_t), dimension(HF_MAX_DIMS) :: start = 0, count = 0, low = 0, high = 0, pitch = 0, block = 0, &
+                                                  stride = 0
+    integer(c_int64_t) :: offset = 0
   end type
 
   abstract interface
@@ -81,8 +94,8 @@ module holdfast
   end interface
 
   ! Makes a variable part of every checkpoint under name, of 1 to 200 bytes: a scalar or an array of any rank, of type
-  ! integer of 1, 2, 4 or 8 bytes, real or complex of 4 or 8 bytes each, default logical, or default character. A part
-  ! of an array is taken if it is contiguous. Local.
+  ! integer or logical of 1, 2, 4 or 8 bytes, real or complex of 4 or 8 bytes each, or default character. A part of an
+  ! array is taken if it is contiguous. Local.
   !
   !     call hf_protect(name, variable, ierr, errmsg)
   !     call hf_protect(name, address, count, type, ierr, errmsg)
@@ -91,7 +104,38 @@ module holdfast
   ! without pointers and allocatable parts is so many bytes: c_loc(x), storage_size(x) / 8, HF_BYTE.
   interface hf_protect
     module procedure protect_int8, protect_int16, protect_int32, protect_int64, protect_real32, protect_real64, &
-      protect_complex32, protect_complex64, protect_logical32, protect_character, protect_address
+      protect_complex32, protect_complex64, protect_logical8, protect_logical16, protect_logical32, protect_logical64, &
+      protect_character, protect_address
+  end interface
+
+  ! hf_protect of a variable that is the same on all ranks, such as the number of a step: any number of ranks can
+  ! restore it. A checkpoint fails where they differ. Local.
+  !
+  !     call hf_protect_replicated(name, variable, ierr, errmsg)
+  !     call hf_protect_replicated(name, address, count, type, ierr, errmsg)
+  interface hf_protect_replicated
+    module procedure replicated_int32, replicated_int64, replicated_real32, replicated_real64, replicated_logical8, &
+      replicated_logical32, replicated_logical64, replicated_character, replicated_address
+  end interface
+
+  ! Makes this rank's share of a global array part of every checkpoint, so that any number of ranks can restore it.
+  ! Local, but every rank declares the array, with the same name, type and lengths, and each element is one rank's.
+  !
+  !     call hf_protect_global(name, variable, lengths, first, low, high, block, stride, ierr, errmsg)
+  !     call hf_protect_global(name, address, count, type, lengths, boxes, ierr, errmsg)
+  !
+  ! lengths are those of the whole array, by dimension. The variable is the rank's box of it: its first element is
+  ! that of the indices first, counted from 1, apart from low and high ghost elements before and behind it in each
+  ! dimension. Ghosts are not saved; exchange them after hf_restore. All but lengths and first are optional. Along a
+  ! dimension where block is not 0 the box's indices are runs of so many, stride apart: blocks that are dealt out in
+  ! turn. A variable without elements but for ghosts is no share; first may be anything then.
+  !
+  ! The second form is for all else: several boxes, as holdfast.h has them, of count elements at an address. lengths and
+  ! boxes are in the order of C there, the last dimension fastest. See hf_elastic. Exported for NumPy, an array has its
+  ! dimensions in the order of C.
+  interface hf_protect_global
+    module procedure global_int32, global_int64, global_real32, global_real64, global_complex32, global_complex64, &
+      global_address
   end interface
 
   ! Takes a checkpoint here and now. Collective.
@@ -100,9 +144,32 @@ module holdfast
   !     call hf_checkpoint(name, version, ierr, errmsg)
   !
   ! The first form takes one of those that hf_point takes, and is a point too; stop_now is as there. The second gives it
-  ! a name, and a version of the program's own, for hf_restart: see hf_checkpoint in holdfast.h.
+  ! a name, and a version of the program's own, for hf_restart: see hf_checkpoint in holdfast.h. Versions are integers
+  ! of 4 or 8 bytes, in this and all other calls.
   interface hf_checkpoint
-    module procedure checkpoint_here, checkpoint_named
+    module procedure checkpoint_here, checkpoint_named32, checkpoint_named64
+  end interface
+
+  ! Finds the highest version of a name that all ranks can read; with at_most, which is of version's kind, that is not
+  ! above it. version is -1 if there is none. Collective.
+  !
+  !     call hf_restart_test(name, version, at_most, ierr, errmsg)
+  interface hf_restart_test
+    module procedure restart_test32, restart_test64
+  end interface
+
+  ! Goes back to a version of a name. Collective.
+  !
+  !     call hf_restart(name, version, ierr, errmsg)
+  interface hf_restart
+    module procedure restart32, restart64
+  end interface
+
+  ! Reads a version of a name, for hf_saved and hf_recover, until hf_restart_end. Collective.
+  !
+  !     call hf_restart_begin(name, version, ierr, errmsg)
+  interface hf_restart_begin
+    module procedure restart_begin32, restart_begin64
   end interface
 
   interface
@@ -119,6 +186,26 @@ module holdfast
       type(c_ptr), value :: ptr
       integer(c_size_t), value :: count
       integer(c_int), value :: kind
+    end function
+    integer(c_int) function c_elastic() bind(C, name="hf_elastic")
+      import :: c_int
+    end function
+    integer(c_int) function c_protect_replicated(name, ptr, count, kind) bind(C, name="hf_protect_replicated")
+      import :: c_int, c_char, c_ptr, c_size_t
+      character(kind=c_char), intent(in) :: name(*)
+      type(c_ptr), value :: ptr
+      integer(c_size_t), value :: count
+      integer(c_int), value :: kind
+    end function
+    integer(c_int) function c_protect_global(name, ptr, count, kind, dims, lengths, boxes, n) &
+      bind(C, name="hf_protect_global")
+      import :: c_int, c_char, c_ptr, c_size_t, c_int64_t, hf_box
+      character(kind=c_char), intent(in) :: name(*)
+      type(c_ptr), value :: ptr
+      integer(c_size_t), value :: count, n
+      integer(c_int), value :: kind, dims
+      integer(c_int64_t), intent(in) :: lengths(*)
+      type(hf_box), intent(in) :: boxes(*)
     end function
     integer(c_int) function c_restore() bind(C, name="hf_restore")
       import :: c_int
@@ -214,6 +301,17 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
+  ! Lets the job continue from a checkpoint of another number of ranks; all state is then protected by hf_protect_global
+  ! or hf_protect_replicated. Local, before hf_init or hf_init_mpi, on all ranks.
+  subroutine hf_elastic(ierr, errmsg)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_elastic()
+    call report(code, ierr, errmsg)
+  end subroutine
+
   ! Connects this rank of a program without MPI, whose ranks are all on this node. Collective. Rank and size are
   ! those of the launcher's environment, or one process, if they are absent; program is the name of the job, else that
   ! of the executable. Programs with MPI call hf_init_mpi of holdfast_mpi.
@@ -283,16 +381,25 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  subroutine checkpoint_named(name, version, ierr, errmsg)
+  subroutine checkpoint_named32(name, version, ierr, errmsg)
     character(*), intent(in) :: name
-    integer, intent(in) :: version
+    integer(int32), intent(in) :: version
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call checkpoint_named64(name, int(version, int64), ierr, errmsg)
+  end subroutine
+
+  subroutine checkpoint_named64(name, version, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int64), intent(in) :: version
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
     integer :: code
     character(kind=c_char, len=:), allocatable, target :: text
 
     text = trim(name)//c_null_char
-    code = c_checkpoint(c_loc(text), int(version, c_int64_t))
+    code = c_checkpoint(c_loc(text), version)
     call report(code, ierr, errmsg)
   end subroutine
 
@@ -308,51 +415,92 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Finds the highest version of a name that all ranks can read; with at_most, that is not above it. version is
-  ! -1 if there is none. Collective.
-  subroutine hf_restart_test(name, version, at_most, ierr, errmsg)
+  subroutine restart_test32(name, version, at_most, ierr, errmsg)
     character(*), intent(in) :: name
-    integer, intent(out) :: version
-    integer, optional, intent(in) :: at_most
+    integer(int32), intent(out) :: version
+    integer(int32), optional, intent(in) :: at_most
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: most, found
     integer :: code
-    integer(c_int64_t) :: most, found
 
     most = -1
     if (present(at_most)) most = at_most
-    found = -1
+    call find(name, most, found, code)
     version = -1
-    code = c_restart_test(trim(name)//c_null_char, most, found)
-    if (code == found_code .and. found > huge(version)) then
-      call complain(HF_E_FAILED, "hf_restart_test """//name//""": a version does not fit an integer", ierr, errmsg)
+    if (found > huge(version)) then
+      call refuse(HF_E_FAILED, "hf_restart_test """//name//""": its version does not fit an integer of 4 bytes; give &
+                  &one of 8", ierr, errmsg)
       return
     end if
-    if (code == found_code) version = int(found)
+    version = int(found, int32)
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Goes back to a version of a name. Collective.
-  subroutine hf_restart(name, version, ierr, errmsg)
+  subroutine restart_test64(name, version, at_most, ierr, errmsg)
     character(*), intent(in) :: name
-    integer, intent(in) :: version
+    integer(int64), intent(out) :: version
+    integer(int64), optional, intent(in) :: at_most
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: most
+    integer :: code
+
+    most = -1
+    if (present(at_most)) most = at_most
+    call find(name, most, version, code)
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! hf_restart_test of holdfast.h; version is -1 if it finds none.
+  subroutine find(name, at_most, version, code)
+    character(*), intent(in) :: name
+    integer(int64), intent(in) :: at_most
+    integer(int64), intent(out) :: version
+    integer, intent(out) :: code
+
+    version = -1
+    code = c_restart_test(trim(name)//c_null_char, at_most, version)
+    if (code /= found_code) version = -1
+  end subroutine
+
+  subroutine restart32(name, version, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int32), intent(in) :: version
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call restart64(name, int(version, int64), ierr, errmsg)
+  end subroutine
+
+  subroutine restart64(name, version, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int64), intent(in) :: version
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
     integer :: code
 
-    code = c_restart(trim(name)//c_null_char, int(version, c_int64_t))
+    code = c_restart(trim(name)//c_null_char, version)
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Reads a version of a name, for hf_saved and hf_recover, until hf_restart_end. Collective.
-  subroutine hf_restart_begin(name, version, ierr, errmsg)
+  subroutine restart_begin32(name, version, ierr, errmsg)
     character(*), intent(in) :: name
-    integer, intent(in) :: version
+    integer(int32), intent(in) :: version
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call restart_begin64(name, int(version, int64), ierr, errmsg)
+  end subroutine
+
+  subroutine restart_begin64(name, version, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int64), intent(in) :: version
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
     integer :: code
 
-    code = c_restart_begin(trim(name)//c_null_char, int(version, c_int64_t))
+    code = c_restart_begin(trim(name)//c_null_char, version)
     call report(code, ierr, errmsg)
   end subroutine
 
@@ -496,6 +644,10 @@ contains
     type(c_ptr) :: at
     integer :: i
 
+    if (allocated(refused)) then
+      text = refused
+      return
+    end if
     at = c_error()
     call c_f_pointer(at, s, [c_strlen(at)])
     allocate (character(size(s)) :: text)
@@ -576,6 +728,24 @@ contains
     call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE_COMPLEX, is_contiguous(a), ierr, errmsg)
   end subroutine
 
+  subroutine protect_logical8(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    logical(int8), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT8, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_logical16(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    logical(int16), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT16, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
   subroutine protect_logical32(name, a, ierr, errmsg)
     character(*), intent(in) :: name
     logical(int32), target, intent(inout) :: a(..)
@@ -583,6 +753,15 @@ contains
     character(*), optional, intent(inout) :: errmsg
 
     call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine protect_logical64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    logical(int64), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, is_contiguous(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_character(name, a, ierr, errmsg)
@@ -616,12 +795,255 @@ contains
     integer :: code
 
     if (.not. contiguous) then
-      call complain(HF_E_ARG, "hf_protect """//name//""": a part of an array whose elements do not lie one behind the &
-                    &other cannot be protected; protect the whole array", ierr, errmsg)
+      call complain_of_parts("hf_protect", name, ierr, errmsg)
       return
     end if
     code = c_protect(trim(name)//c_null_char, address, count, int(type, c_int))
     call report(code, ierr, errmsg)
+  end subroutine
+
+  subroutine replicated_int32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int32), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine replicated_int64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int64), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine replicated_real32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real32), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine replicated_real64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real64), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine replicated_logical8(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    logical(int8), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT8, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine replicated_logical32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    logical(int32), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine replicated_logical64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    logical(int64), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine replicated_character(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    character(*), target, intent(inout) :: a(..)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t) * len(a), HF_BYTE, is_contiguous(a), ierr, errmsg)
+  end subroutine
+
+  subroutine replicated_address(name, address, count, type, ierr, errmsg)
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: address
+    integer(c_size_t), intent(in) :: count
+    integer, intent(in) :: type
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_replicated(name, address, count, type, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine place_replicated(name, address, count, type, contiguous, ierr, errmsg)
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: address
+    integer(c_size_t), intent(in) :: count
+    integer, intent(in) :: type
+    logical, intent(in) :: contiguous
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    if (.not. contiguous) then
+      call complain_of_parts("hf_protect_replicated", name, ierr, errmsg)
+      return
+    end if
+    code = c_protect_replicated(trim(name)//c_null_char, address, count, int(type, c_int))
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  subroutine global_int32(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int32), target, intent(inout) :: a(..)
+    integer, intent(in) :: lengths(:), first(:)
+    integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_global(name, c_loc(a), HF_INT32, shape(a, kind=int64), is_contiguous(a), lengths, first, low, high, &
+                      block, stride, ierr, errmsg)
+  end subroutine
+
+  subroutine global_int64(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int64), target, intent(inout) :: a(..)
+    integer, intent(in) :: lengths(:), first(:)
+    integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_global(name, c_loc(a), HF_INT64, shape(a, kind=int64), is_contiguous(a), lengths, first, low, high, &
+                      block, stride, ierr, errmsg)
+  end subroutine
+
+  subroutine global_real32(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real32), target, intent(inout) :: a(..)
+    integer, intent(in) :: lengths(:), first(:)
+    integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_global(name, c_loc(a), HF_FLOAT, shape(a, kind=int64), is_contiguous(a), lengths, first, low, high, &
+                      block, stride, ierr, errmsg)
+  end subroutine
+
+  subroutine global_real64(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real64), target, intent(inout) :: a(..)
+    integer, intent(in) :: lengths(:), first(:)
+    integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_global(name, c_loc(a), HF_DOUBLE, shape(a, kind=int64), is_contiguous(a), lengths, first, low, high, &
+                      block, stride, ierr, errmsg)
+  end subroutine
+
+  subroutine global_complex32(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
+    character(*), intent(in) :: name
+    complex(real32), target, intent(inout) :: a(..)
+    integer, intent(in) :: lengths(:), first(:)
+    integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_global(name, c_loc(a), HF_FLOAT_COMPLEX, shape(a, kind=int64), is_contiguous(a), lengths, first, &
+                      low, high, block, stride, ierr, errmsg)
+  end subroutine
+
+  subroutine global_complex64(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
+    character(*), intent(in) :: name
+    complex(real64), target, intent(inout) :: a(..)
+    integer, intent(in) :: lengths(:), first(:)
+    integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call place_global(name, c_loc(a), HF_DOUBLE_COMPLEX, shape(a, kind=int64), is_contiguous(a), lengths, first, &
+                      low, high, block, stride, ierr, errmsg)
+  end subroutine
+
+  subroutine global_address(name, address, count, type, lengths, boxes, ierr, errmsg)
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: address
+    integer(c_size_t), intent(in) :: count
+    integer, intent(in) :: type
+    integer(int64), intent(in) :: lengths(:)
+    type(hf_box), intent(in) :: boxes(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_protect_global(trim(name)//c_null_char, address, count, int(type, c_int), size(lengths, kind=c_int), &
+                            int(lengths, c_int64_t), boxes, size(boxes, kind=c_size_t))
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! The one box that a variable of the program is, its dimensions in the order of C.
+  subroutine place_global(name, address, type, extent, contiguous, lengths, first, low, high, block, stride, ierr, &
+                          errmsg)
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: address
+    integer, intent(in) :: type
+    integer(int64), intent(in) :: extent(:)
+    logical, intent(in) :: contiguous
+    integer, intent(in) :: lengths(:), first(:)
+    integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    type(hf_box) :: box(1)
+    integer :: d, dims
+    logical :: fits
+
+    dims = size(extent)
+    fits = size(lengths) == dims .and. size(first) == dims .and. dims >= 1 .and. dims <= HF_MAX_DIMS
+    if (present(low)) fits = fits .and. size(low) == dims
+    if (present(high)) fits = fits .and. size(high) == dims
+    if (present(block)) fits = fits .and. size(block) == dims
+    if (present(stride)) fits = fits .and. size(stride) == dims
+    if (.not. fits) then
+      call refuse(HF_E_ARG, "hf_protect_global """//name//""": the variable has 1 to 8 dimensions, and lengths, &
+                    &first, low, high, block and stride have an entry for each", ierr, errmsg)
+      return
+    end if
+    if (.not. contiguous) then
+      call complain_of_parts("hf_protect_global", name, ierr, errmsg)
+      return
+    end if
+    do d = 1, dims
+      associate (c => dims - d + 1)
+        if (present(low)) box(1)%low(c) = low(d)
+        if (present(high)) box(1)%high(c) = high(d)
+        if (present(block)) box(1)%block(c) = block(d)
+        if (present(stride)) box(1)%stride(c) = stride(d)
+        box(1)%start(c) = first(d) - 1_c_int64_t
+        box(1)%count(c) = max(extent(d) - box(1)%low(c) - box(1)%high(c), 0_int64)
+        if (box(1)%block(c) == 0) box(1)%stride(c) = 0
+      end associate
+    end do
+    call global_address(name, address, product(int(extent, c_size_t)), type, int(lengths(dims:1:-1), int64), box, &
+                        ierr, errmsg)
+  end subroutine
+
+  subroutine complain_of_parts(call, name, ierr, errmsg)
+    character(*), intent(in) :: call, name
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call refuse(HF_E_ARG, call//" """//name//""": a part of an array whose elements do not lie one behind the other &
+                  &cannot be protected; protect the whole array", ierr, errmsg)
   end subroutine
 
   ! Gives the caller the code of a call, and ends the program where it does not want it.
@@ -630,8 +1052,20 @@ contains
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
+    if (allocated(refused)) deallocate (refused)
     if (present(ierr)) ierr = HF_OK
     if (code < 0) call complain(code, hf_error(), ierr, errmsg)
+  end subroutine
+
+  ! complain for what this module does not take; hf_error has it, too.
+  subroutine refuse(code, text, ierr, errmsg)
+    integer, intent(in) :: code
+    character(*), intent(in) :: text
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    refused = text
+    call complain(code, text, ierr, errmsg)
   end subroutine
 
   subroutine complain(code, text, ierr, errmsg)

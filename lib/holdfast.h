@@ -24,14 +24,16 @@
  * Signals. hf_init takes the signals that ask for checkpoints (USR1; USR2 and TERM for a final one, see
  * signals.checkpoint and signals.stop) where the program has left them to their default, which
  * would end it, or where a library has taken them (MPICH takes USR1). A handler of the
- * program's own, and an ignored signal, stay as they are: such a handler may call hf_request, or send the signal to
- * the daemon, or use `holdfast request`. hf_finalize gives the signals back.
+ * program's own, and an ignored signal, stay as they are; install one that lies in a shared library after hf_init. Such
+ * a handler may call hf_request, or send the signal to the daemon, or use `holdfast request`. hf_finalize gives the
+ * signals back.
  *
  * Errors. Calls return HF_OK or a positive result, or a negative HF_E_ code; hf_error has the text
  * with the remedy. After HF_E_DAEMON the program may go on without checkpoints.
  *
  * Threads. One thread at a time may be in the library, except for hf_error, hf_stop_asked and hf_request.
- * A child after fork must not call it: it is told so, by HF_E_ORDER.
+ * A child after fork must not call it: it is told so, by HF_E_ORDER. Signals that it gets are not the rank's, and do to
+ * it what they would have done before hf_init.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -98,6 +100,12 @@ typedef struct {
  * where a process must not be started after it. */
 int hf_start(void);
 
+/* Lets the job continue from a checkpoint of another number of ranks. Local, before hf_init, on all ranks. All state
+ * must then be protected by hf_protect_global or hf_protect_replicated, when the checkpoint is taken and when it is
+ * restored: else hf_restore of another number of ranks fails, and names what is not. Without this call the
+ * checkpoints of another number of ranks are refused in hf_init. */
+int hf_elastic(void);
+
 /* Connects this rank. Collective: returns when all ranks have called it. c may be NULL. Rank and size
  * come from c, else from the variables of Open MPI, PMI or Slurm, else it is one process. */
 int hf_init(const hf_config *c);
@@ -108,8 +116,56 @@ int hf_init(const hf_config *c);
  * what it had protected at the checkpoint before it calls hf_restore.
  *
  * ptr may be memory of a CUDA or HIP device, which the library finds out by asking the driver that the program has
- * loaded. A checkpoint waits for what the program has asked that device to do, and then copies from it. */
+ * loaded. A checkpoint waits for what the program has asked that device to do, and then copies from it: aside, in
+ * memory of the device, as far as max_shadow allows. A thread of the library brings that to the host while the
+ * program goes on, which may change or free its memory then; hf_wait waits for it. */
 int hf_protect(const char *name, void *ptr, size_t count, hf_type type);
+
+/* As hf_protect, for a value that is the same on all ranks, such as the number of a step: it is stored once, or with
+ * every rank if it is small. Local. The ranks' bytes are compared at each checkpoint, which fails where they differ. */
+int hf_protect_replicated(const char *name, void *ptr, size_t count, hf_type type);
+
+#define HF_MAX_DIMS 8
+
+/* A box of a global array that a rank owns, and where it lies in the memory of the rank. Dimensions are row-major: the
+ * last one varies fastest. All numbers are elements. Element i of the box, counted from its first one in each
+ * dimension d, is memory[offset + the sum of (low[d] + i[d]) * step[d]], where the last step is 1 and each other is
+ * that of the next dimension times its pitch. Fields that are 0 may be left out:
+ *
+ *     hf_box b = {.start = {row0, col0}, .count = {rows, cols}, .low = {1, 1}, .high = {1, 1}}; */
+typedef struct {
+    int64_t start[HF_MAX_DIMS], count[HF_MAX_DIMS]; /* in the global array; a box with a count of 0 is none */
+    int64_t low[HF_MAX_DIMS], high[HF_MAX_DIMS];    /* ghost elements before and behind it, in memory only */
+    int64_t pitch[HF_MAX_DIMS];  /* lengths in memory of what it is a part of; 0: low + count + high */
+    int64_t block[HF_MAX_DIMS];  /* 0, or: its indices are runs of so many, of which the last may be shorter, */
+    int64_t stride[HF_MAX_DIMS]; /* whose beginnings are so far apart: what hf_block_cyclic makes */
+    int64_t offset;              /* in memory, to where the box begins with its ghosts */
+} hf_box;
+
+/* Makes this rank's share of a global array part of every checkpoint, so that any number of ranks can restore it:
+ * hf_restore reads just what the rank owns then, from the shards that have it. Local, but every rank declares the
+ * array, with the same name, type and dimensions, and of all boxes together each element is in one: a checkpoint fails
+ * with an error that names the box and the ranks where none owns an element, or two do. Ghosts are not saved: exchange
+ * them after hf_restore. Returns HF_OK or an error.
+ *
+ * ptr is memory of count elements, on the host or a device, that holds all n boxes; n may be 0. The array is size[d]
+ * long in each of its dims dimensions. The same name again gives other memory or other boxes. See hf_elastic;
+ * `holdfast export` writes the array as one file for NumPy. A checkpoint with a name holds the rank's own share: it
+ * comes back where the array is declared with the same boxes, and hf_recover refuses others. */
+int hf_protect_global(const char *name, void *ptr, size_t count, hf_type type, int dims, const int64_t *size,
+                      const hf_box *boxes, size_t n);
+
+/* The common divisions, as the box of a rank. Local; no hf_init is needed. They return how many boxes the rank has, 1
+ * or 0, or HF_E_ARG; then set low, high, pitch and offset as they are in memory. grid has how many ranks stand along
+ * each dimension; they multiply to the number of ranks, which are in row-major order, as MPI_Cart_create has them.
+ *
+ * hf_block: along a dimension of n indices, place i of p has those from i*n/p up to (i+1)*n/p.
+ * hf_block_cyclic: blocks of so many indices are dealt out in turn, as by ScaLAPACK and MPI_Type_create_darray. The
+ * rank's blocks make up one array in memory, of the lengths that count has.
+ * hf_variable: an array of one dimension, in runs of the given lengths, one for each rank; size is set to their sum. */
+int hf_block(int dims, const int64_t *size, const int *grid, int rank, hf_box *box);
+int hf_block_cyclic(int dims, const int64_t *size, const int *grid, const int64_t *block, int rank, hf_box *box);
+int hf_variable(const int64_t *lengths, int ranks, int rank, int64_t *size, hf_box *box);
 
 /* Makes a file part of every checkpoint under name. Local. A checkpoint reads path while the program waits;
  * a restore or recovery writes it anew, and puts it in place of one that is there when all of it is
@@ -201,6 +257,10 @@ int hf_stop_asked(void);
 /* Takes part in checkpoints until all ranks are here, waits until the last is at all levels, and frees
  * everything. Collective. A process that ends without it ends the job, as a crash does. */
 int hf_finalize(void);
+
+/* Copies bytes to host memory, from memory of the host or of a device, once all that the program has asked the device
+ * to do is done. Local, at any time. For libraries above this one, which may be given either. */
+int hf_read_memory(void *to, const void *from, size_t bytes);
 
 /* Rank and size as hf_init found them; -1 before. Any thread. */
 int hf_rank(void);

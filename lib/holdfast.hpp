@@ -72,6 +72,19 @@ inline int check(int code)
 // hf_start: call it before MPI_Init where no process may be started after it.
 inline void start() { check(hf_start()); }
 
+// hf_elastic: lets the job continue from a checkpoint of another number of ranks. Call it before a session is made, on
+// all ranks.
+inline void elastic() { check(hf_elastic()); }
+
+// A box that a rank owns of a global array, and where it lies in memory: hf_box. Its lists have an entry for each
+// dimension, or none for zeros.
+//
+//     box{{row0, col0}, {rows, cols}, {1, 1}, {1, 1}}        // start, count, and a ghost on each side
+struct box {
+    std::vector<std::int64_t> start = {}, count = {}, low = {}, high = {}, pitch = {}, block = {}, stride = {};
+    std::int64_t offset = 0;
+};
+
 namespace detail {
 
 template <class T> struct is_complex : std::false_type {};
@@ -181,10 +194,81 @@ protected:
         return traits_type::to_int_type(read_[0]);
     }
 
+    pos_type seekoff(off_type by, std::ios_base::seekdir from, std::ios_base::openmode) override
+    {
+        if (from == std::ios_base::cur)
+            by -= egptr() - gptr(); // the file stands behind what was read ahead
+        setg(nullptr, nullptr, nullptr);
+        const int whence = from == std::ios_base::beg ? SEEK_SET : from == std::ios_base::cur ? SEEK_CUR : SEEK_END;
+        return std::fseek(f_, static_cast<long>(by), whence) != 0 ? pos_type(off_type(-1))
+                                                                  : pos_type(off_type(std::ftell(f_)));
+    }
+
+    pos_type seekpos(pos_type at, std::ios_base::openmode which) override
+    {
+        return seekoff(off_type(at), std::ios_base::beg, which);
+    }
+
 private:
     std::FILE *f_;
     char read_[4096];
 };
+
+// How something is protected: per rank, or for any number of ranks.
+struct shape {
+    bool replicated = false;
+    std::vector<std::int64_t> size; // of a global array
+    std::vector<box> boxes;
+};
+
+inline void copy_entries(const std::vector<std::int64_t> &from, std::int64_t *to, std::size_t dims)
+{
+    if (!from.empty() && from.size() != dims)
+        throw error(HF_E_ARG, "protect_global: the lists of a box have an entry for each dimension, or none");
+    std::copy(from.begin(), from.end(), to);
+}
+
+// The box in C. The bytes of an element that is a structure are one more dimension.
+inline hf_box in_c(const box &b, std::size_t dims, std::size_t bytes)
+{
+    hf_box c{};
+    if (dims + (bytes > 1) > HF_MAX_DIMS)
+        throw error(HF_E_ARG, "protect_global: the array has too many dimensions; 8 is the most, 7 of structures");
+    copy_entries(b.start, c.start, dims);
+    copy_entries(b.count, c.count, dims);
+    copy_entries(b.low, c.low, dims);
+    copy_entries(b.high, c.high, dims);
+    copy_entries(b.pitch, c.pitch, dims);
+    copy_entries(b.block, c.block, dims);
+    copy_entries(b.stride, c.stride, dims);
+    c.offset = b.offset * static_cast<std::int64_t>(bytes);
+    if (bytes > 1)
+        c.count[dims] = static_cast<std::int64_t>(bytes);
+    return c;
+}
+
+// Protects count elements at ptr.
+template <class T> void place(const std::string &name, T *ptr, std::size_t count, const shape &as)
+{
+    check_element<T>();
+    constexpr std::size_t parts = elements_in<T>();
+    if (as.replicated) {
+        check(hf_protect_replicated(name.c_str(), ptr, count * parts, type_of<T>()));
+        return;
+    }
+    if (as.size.empty()) {
+        check(hf_protect(name.c_str(), ptr, count * parts, type_of<T>()));
+        return;
+    }
+    std::vector<std::int64_t> size = as.size;
+    std::vector<hf_box> boxes;
+    for (const box &b : as.boxes)
+        boxes.push_back(in_c(b, as.size.size(), parts));
+    if (parts > 1)
+        size.push_back(static_cast<std::int64_t>(parts));
+    check(hf_protect_global(name.c_str(), ptr, count * parts, type_of<T>(), static_cast<int>(size.size()),
+                            size.data(), boxes.data(), boxes.size()));
+}
 
 struct result { // of an hf_init
     int code;
@@ -233,8 +317,7 @@ public:
     // Protects count elements at ptr.
     template <class T> void protect(const std::string &name, T *ptr, std::size_t count)
     {
-        place(name, ptr, count);
-        forget(name);
+        protect_as(name, ptr, count, {});
     }
 
     // Protects a variable: a number, a complex one, an enumerator, an array of such, a structure that can be copied as
@@ -254,7 +337,7 @@ public:
         else if constexpr (std::is_trivially_copyable_v<T>) // std::array, std::span
             protect(name, variable.data(), static_cast<std::size_t>(variable.size()));
         else
-            follow(name, variable);
+            follow(name, variable, {});
     }
 
     // The same for a view that is made on the spot, such as std::span(p, n).
@@ -264,6 +347,43 @@ public:
         static_assert(detail::is_contiguous<T>::value && std::is_trivially_copyable_v<T>,
                       "holdfast: what is protected must be there until finalize, and this is a temporary");
         protect(name, view.data(), static_cast<std::size_t>(view.size()));
+    }
+
+    // hf_protect_replicated of a variable: of what protect takes, and what is the same on all ranks.
+    template <class T> void protect_replicated(const std::string &name, T &variable)
+    {
+        detail::shape s;
+        s.replicated = true;
+        if constexpr (std::is_array_v<T>)
+            protect_as(name, reinterpret_cast<std::remove_all_extents_t<T> *>(&variable),
+                       sizeof variable / sizeof(std::remove_all_extents_t<T>), s);
+        else if constexpr (!detail::is_contiguous<T>::value)
+            protect_as(name, &variable, 1, s);
+        else if constexpr (std::is_trivially_copyable_v<T>)
+            protect_as(name, variable.data(), static_cast<std::size_t>(variable.size()), s);
+        else
+            follow(name, variable, s);
+    }
+
+    // hf_protect_global: this rank's boxes of a global array of this size, which lie in count elements at ptr, or in a
+    // container, whose object is remembered as by protect. Elements may be structures that can be copied as bytes.
+    //
+    //     hf.protect_global("u", u, {n, n}, {{{row0, col0}, {rows, cols}, {1, 1}, {1, 1}}});
+    template <class T>
+    void protect_global(const std::string &name, T *ptr, std::size_t count, std::vector<std::int64_t> size,
+                        std::vector<box> boxes)
+    {
+        protect_as(name, ptr, count, detail::shape{false, std::move(size), std::move(boxes)});
+    }
+
+    template <class C>
+    void protect_global(const std::string &name, C &container, std::vector<std::int64_t> size, std::vector<box> boxes)
+    {
+        const detail::shape s{false, std::move(size), std::move(boxes)};
+        if constexpr (std::is_trivially_copyable_v<C>)
+            protect_as(name, container.data(), static_cast<std::size_t>(container.size()), s);
+        else
+            follow(name, container, s);
     }
 
     // Protects what save writes to a std::ostream, and load reads from a std::istream: objects of any kind and size.
@@ -367,6 +487,7 @@ private:
         void (*now)(followed &); // protects it again if it has changed
         const void *ptr;
         std::size_t count;
+        detail::shape as;
     };
 
     // What functions write and read.
@@ -410,13 +531,14 @@ private:
         return hf_init(&c);
     }
 
-    template <class T> static void place(const std::string &name, T *ptr, std::size_t count)
+    template <class T>
+    void protect_as(const std::string &name, T *ptr, std::size_t count, const detail::shape &as)
     {
-        detail::check_element<T>();
-        check(hf_protect(name.c_str(), ptr, count * detail::elements_in<T>(), detail::type_of<T>()));
+        detail::place(name, ptr, count, as);
+        forget(name);
     }
 
-    template <class C> void follow(const std::string &name, C &container)
+    template <class C> void follow(const std::string &name, C &container, const detail::shape &as)
     {
         using T = std::remove_pointer_t<decltype(container.data())>;
         auto now = [](followed &f) {
@@ -424,14 +546,14 @@ private:
             const auto count = static_cast<std::size_t>(c.size());
             if (c.data() == f.ptr && count == f.count)
                 return;
-            place(f.name, static_cast<T *>(c.data()), count);
+            detail::place(f.name, static_cast<T *>(c.data()), count, f.as);
             f.ptr = c.data();
             f.count = count;
         };
         const auto count = static_cast<std::size_t>(container.size());
-        protect(name, static_cast<T *>(container.data()), count);
+        protect_as(name, static_cast<T *>(container.data()), count, as);
         check(hf_before(before, this));
-        followed_.push_back({name, &container, now, container.data(), count});
+        followed_.push_back({name, &container, now, container.data(), count, as});
     }
 
     void forget(const std::string &name)

@@ -58,8 +58,16 @@ static int tell(struct hf_client *c, const struct hf_array *a)
     return hf_call(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n, NULL);
 }
 
-/* Protects as the caller has it; path and ptr are the array's from then on. */
-static int protect(const char *call, const struct hf_array *as)
+/* What a global array or a replicated value is, for hf_declare. */
+struct shape {
+    int dims;
+    const int64_t *size;
+    const hf_box *boxes;
+    size_t n;
+};
+
+/* Protects as the caller has it; path, ptr and layout are the array's from then on. */
+static int protect(const char *call, const struct hf_array *as, const struct shape *shape)
 {
     struct hf_client *c = &hf_the;
     const size_t n = as->name != NULL ? strnlen(as->name, HFP_NAME_BYTES + 1) : 0;
@@ -67,8 +75,8 @@ static int protect(const char *call, const struct hf_array *as)
     bool fresh;
     int code;
 
-    if (n == 0 || n > HFP_NAME_BYTES)
-        return hf_fail(HF_E_ARG, "%s: a name has 1 to %d bytes", call, HFP_NAME_BYTES);
+    if (n == 0 || n > HFP_NAME_BYTES || strpbrk(as->name, "/\n") != NULL)
+        return hf_fail(HF_E_ARG, "%s: a name has 1 to %d bytes, none of them '/' or a newline", call, HFP_NAME_BYTES);
     if (strncmp(as->name, OURS, sizeof OURS - 1) == 0)
         return hf_fail(HF_E_ARG, "%s \"%s\": names that begin with " OURS " are the library's; use another", call,
                        as->name);
@@ -79,11 +87,16 @@ static int protect(const char *call, const struct hf_array *as)
     if (fresh && (a = new_array(c, as->name)) == NULL)
         return HF_E_MEMORY;
     if (!fresh && a->kind != as->kind)
-        return hf_fail(HF_E_ARG, "%s \"%s\": an array, a file or a stream has the name; use another", call, as->name);
+        return hf_fail(HF_E_ARG, "%s \"%s\": another call has protected an array, a file or a stream by this name; use "
+                                 "another",
+                       call, as->name);
     was = *a;
     *a = *as;
     a->name = was.name;
-    code = tell(c, a);
+    if (shape == NULL)
+        code = tell(c, a);
+    else
+        code = hf_declare(c, a, (uint32_t)(a - c->arrays), shape->dims, shape->size, shape->boxes, shape->n);
     if (code < 0) {
         if (fresh)
             free(was.name);
@@ -92,26 +105,69 @@ static int protect(const char *call, const struct hf_array *as)
     }
     if (a->path != was.path)
         free(was.path);
+    if (a->layout != was.layout)
+        free(was.layout);
     c->narrays += fresh;
     return HF_OK;
+}
+
+/* Checks what is said of count elements at ptr, and finds where they lie. */
+static int check_memory(const char *call, struct hf_array *a, size_t count)
+{
+    if (a->name == NULL)
+        return HF_OK; /* which protect refuses */
+    if (hf_elem(a->type) == 0)
+        return hf_fail(HF_E_ARG, "%s \"%s\": type %d is none; use an HF_ constant", call, a->name, (int)a->type);
+    if (a->ptr == NULL && count > 0)
+        return hf_fail(HF_E_ARG, "%s \"%s\": %zu elements at address 0; allocate the array before", call, a->name,
+                       count);
+    if (count > HFP_MOST_BYTES / hf_elem(a->type))
+        return hf_fail(HF_E_ARG, "%s \"%s\": %zu elements are more than 64 TiB; is the count right?", call, a->name,
+                       count);
+    return hf_place_of(a->name, a->ptr, &a->place);
 }
 
 API int hf_protect(const char *name, void *ptr, size_t count, hf_type type)
 {
     struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_ARRAY, .ptr = ptr, .count = count, .type = type};
-    int code;
+    int code = check_memory("hf_protect", &a, count);
 
-    if (name != NULL && hf_elem(type) == 0)
-        return hf_fail(HF_E_ARG, "hf_protect \"%s\": type %d is none; use an HF_ constant", name, (int)type);
-    if (name != NULL && ptr == NULL && count > 0)
-        return hf_fail(HF_E_ARG, "hf_protect \"%s\": %zu elements at address 0; allocate the array before", name,
-                       count);
-    if (name != NULL && count > HFP_MOST_BYTES / hf_elem(type))
-        return hf_fail(HF_E_ARG, "hf_protect \"%s\": %zu elements are more than 64 TiB; is the count right?", name,
-                       count);
-    if (name != NULL && (code = hf_place_of(name, ptr, &a.place)) != HF_OK)
+    return code != HF_OK ? code : protect("hf_protect", &a, NULL);
+}
+
+API int hf_protect_replicated(const char *name, void *ptr, size_t count, hf_type type)
+{
+    const struct shape none = {0, NULL, NULL, 0};
+    struct hf_array a = {
+        .name = (char *)(uintptr_t)name, .kind = HF_REPLICATED, .ptr = ptr, .count = count, .type = type};
+    int code = check_memory("hf_protect_replicated", &a, count);
+
+    return code != HF_OK ? code : protect("hf_protect_replicated", &a, &none);
+}
+
+API int hf_protect_global(const char *name, void *ptr, size_t count, hf_type type, int dims, const int64_t *size,
+                          const hf_box *boxes, size_t n)
+{
+    const struct shape shape = {dims, size, boxes, n};
+    struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_GLOBAL, .ptr = ptr, .type = type, .room = count};
+    int code = check_memory("hf_protect_global", &a, count), d;
+
+    if (code != HF_OK)
         return code;
-    return protect("hf_protect", &a);
+    if (name == NULL)
+        return protect("hf_protect_global", &a, NULL); /* which says so */
+    if (dims < 1 || dims > HF_MAX_DIMS || size == NULL || (boxes == NULL && n > 0) || n > HFP_MOST_BOXES)
+        return hf_fail(HF_E_ARG, "hf_protect_global \"%s\": an array has 1 to %d dimensions, and a rank %d boxes of it "
+                                 "at most",
+                       name, HF_MAX_DIMS, HFP_MOST_BOXES);
+    for (d = 0; d < dims; d++)
+        if (size[d] < 0 || size[d] > HFP_MAX_ELEMS)
+            return hf_fail(HF_E_ARG, "hf_protect_global \"%s\": dimension %d has length %lld", name, d,
+                           (long long)size[d]);
+    code = hf_layout_of(name, dims, size, boxes, n, count, &a.layout, &a.count);
+    if (code == HF_OK && (code = protect("hf_protect_global", &a, &shape)) < 0)
+        free(a.layout);
+    return code;
 }
 
 API int hf_protect_file(const char *name, const char *path)
@@ -123,7 +179,7 @@ API int hf_protect_file(const char *name, const char *path)
         return hf_fail(HF_E_ARG, "hf_protect_file: give the path of a file");
     if ((a.path = strdup(path)) == NULL)
         return hf_fail(HF_E_MEMORY, "hf_protect_file \"%s\": no memory", path);
-    code = protect("hf_protect_file", &a);
+    code = protect("hf_protect_file", &a, NULL);
     if (code < 0)
         free(a.path);
     return code;
@@ -136,14 +192,14 @@ API int hf_protect_stream(const char *name)
 
     if (now != NULL && now->kind == HF_STREAM && !now->dropped)
         return HF_OK; /* it keeps what is in it */
-    return protect("hf_protect_stream", &a);
+    return protect("hf_protect_stream", &a, NULL);
 }
 
 API int hf_unprotect(const char *name)
 {
     struct hf_client *c = &hf_the;
     struct hf_array *a;
-    struct hfp_word m = {.zero = 0};
+    struct hfp_word m = {.flags = 0};
     int code;
 
     if ((code = hf_in_turn("hf_unprotect", HF_READY, HF_RESTORED_STAGE,
@@ -157,6 +213,8 @@ API int hf_unprotect(const char *name)
         return code;
     if (a->kind == HF_STREAM)
         free(a->ptr);
+    free(a->layout);
+    a->layout = NULL;
     a->ptr = NULL;
     a->count = 0;
     a->dropped = true;
@@ -179,7 +237,7 @@ int hf_refresh(struct hf_client *c)
         struct hf_array *a = &c->arrays[i];
         struct stat st;
         int code;
-        if (a->dropped || a->kind == HF_ARRAY)
+        if (a->dropped || (a->kind != HF_FILE && a->kind != HF_STREAM))
             continue;
         if (a->kind == HF_FILE) {
             /* One byte of a file that cannot be read: asked for it, the client says why. */
@@ -216,13 +274,22 @@ static int read_whole(int fd, char *to, size_t bytes)
     return n == 0 ? 0 : n < 0 ? errno : ESTALE;
 }
 
-/* Copies an array to where a capture wants it. Returns 0 or an errno. */
-int hf_save_to(const struct hf_array *a, char *to, size_t bytes)
+/* Copies an array to where a capture wants it, except for its first `from` bytes, which only memory of a device has
+ * elsewhere. Returns 0 or an errno. */
+int hf_save_to(const struct hf_array *a, char *to, size_t bytes, size_t from)
 {
     int fd, err;
 
+    if (a->place.device != NULL && from == bytes)
+        return 0;
     if (a->place.device != NULL)
-        return hf_copy_from_device(&a->place, a->ptr, to, bytes);
+        return a->kind == HF_GLOBAL
+                   ? hf_copy_device_boxes(a, to, bytes, true)
+                   : hf_copy_from_device(&a->place, (const char *)a->ptr + from, to + from, bytes - from);
+    if (a->kind == HF_GLOBAL) {
+        hf_copy_array(a, to, bytes, true, false);
+        return 0;
+    }
     if (a->kind != HF_FILE) {
         hf_copy(to, a->ptr, bytes, false);
         return 0;
@@ -298,11 +365,16 @@ int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once)
         a->dirty = true;
         return 0;
     case HF_ARRAY:
+    case HF_GLOBAL:
+    case HF_REPLICATED:
         break;
     }
     if (a->place.device != NULL)
-        return hf_copy_to_device(&a->place, a->ptr, from, bytes);
-    if (bytes > 0)
+        return a->kind == HF_GLOBAL ? hf_copy_device_boxes(a, (char *)(uintptr_t)from, bytes, false)
+                                    : hf_copy_to_device(&a->place, a->ptr, from, bytes);
+    if (a->kind == HF_GLOBAL)
+        hf_copy_array(a, (char *)(uintptr_t)from, bytes, false, once);
+    else if (bytes > 0)
         hf_copy(a->ptr, from, bytes, once);
     return 0;
 }
@@ -314,6 +386,7 @@ void hf_free_arrays(struct hf_client *c)
     for (i = 0; i < c->narrays; i++) {
         if (c->arrays[i].kind == HF_STREAM)
             free(c->arrays[i].ptr);
+        free(c->arrays[i].layout);
         free(c->arrays[i].path);
         free(c->arrays[i].name);
     }

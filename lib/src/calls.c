@@ -29,6 +29,17 @@ int hf_fail(int code, const char *format, ...)
     return code;
 }
 
+/* hf_fail of a text without arguments, which signal handlers may call. */
+static int say(int code, const char *what)
+{
+    size_t n = 0;
+
+    for (; what[n] != 0 && n < sizeof text - 1; n++)
+        text[n] = what[n];
+    text[n] = 0;
+    return code;
+}
+
 API const char *hf_error(void) { return text; }
 
 size_t hf_elem(hf_type type)
@@ -66,6 +77,30 @@ static char *add_text(char *to, const char *text, size_t most)
     return to + sizeof length + n;
 }
 
+API int hf_elastic(void)
+{
+    int code = hf_in_turn("hf_elastic", HF_NEW, HF_CONNECTED, "call it before hf_init, on all ranks");
+
+    hf_the.elastic = hf_the.elastic || code == HF_OK;
+    return code;
+}
+
+/* Says who this is. The daemon may have been about to end, its last rank gone, when this one came: it has read
+ * nothing, and the next one is asked. */
+static int greet(struct hf_client *c, struct hfp_hello *hello, size_t bytes)
+{
+    int code, tries;
+
+    for (tries = 0;; tries++) {
+        code = hf_call(c, hello, HFP_HELLO, bytes, NULL);
+        if (code != HF_E_DAEMON || c->heard || tries == 3)
+            return code;
+        c->stage = HF_NEW;
+        if ((code = hf_start()) != HF_OK)
+            return code;
+    }
+}
+
 API int hf_init(const hf_config *config)
 {
     struct hf_client *c = &hf_the;
@@ -85,6 +120,8 @@ API int hf_init(const hf_config *config)
     }
     if ((code = hf_in_turn("hf_init", HF_NEW, HF_CONNECTED, "it was called before; a program connects once")) != HF_OK)
         return code;
+    if (c->stage == HF_CONNECTED && c->pid != getpid())
+        return say(HF_E_ORDER, HF_IS_CHILD); /* the connection is its parent's */
     if ((d.rank < 0) != (d.size < 0) || (d.rank >= 0 && d.rank >= d.size))
         return hf_fail(HF_E_ARG, "hf_init: rank %d of %d is none; give both, or neither", d.rank, d.size);
     if (d.size > HFP_MOST_RANKS)
@@ -107,12 +144,15 @@ API int hf_init(const hf_config *config)
     at = add_text(at, getenv("SLURM_STEP_ID"), HFP_NAME_BYTES);
     if (getenv("HOLDFAST_FRESH") != NULL && strcmp(getenv("HOLDFAST_FRESH"), "1") == 0)
         hello.flags |= HFP_HELLO_FRESH;
+    hello.flags |= HFP_HELLO_SHADOWS;
+    if (c->elastic)
+        hello.flags |= HFP_HELLO_ELASTIC;
     if (d.allgather != NULL)
         hello.flags |= HFP_HELLO_GATHERS;
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0)
         hello.flags |= HFP_HELLO_MEMBARRIER;
-    code = hf_call(c, &hello, HFP_HELLO, (size_t)(at - (char *)&hello), NULL);
-    if (code == HF_OK && c->flags == &hf_armed)
+    code = greet(c, &hello, (size_t)(at - (char *)&hello));
+    if (code == HF_OK && c->page == NULL)
         code = hf_fail(HF_E_PROTOCOL,
                        "hf_init: the node daemon sent no pages; use holdfast and libholdfast of one release");
     c->allgather = NULL; /* what it needs may be the caller's alone */
@@ -135,8 +175,10 @@ API int hf_restore(void)
     if (code != HF_OK)
         return code;
     code = hf_call(&hf_the, &m, HFP_RESTORE, sizeof m, NULL);
-    if (code >= 0)
-        hf_the.stage = HF_RESTORED_STAGE;
+    if (code < 0)
+        return code;
+    hf_the.stage = HF_RESTORED_STAGE;
+    hf_the.flags = hf_the.page; /* points before this one were refused */
     return code;
 }
 
@@ -168,6 +210,8 @@ static __attribute__((noinline)) int closer_look(struct hf_client *c)
     struct hfp_number m = {.value = c->count};
     int code = may_point("hf_point");
 
+    if (code == HF_E_ORDER && c->stage == HF_READY)
+        atomic_store_explicit(c->points, --c->count, memory_order_relaxed); /* it was none */
     if (code == HF_OK)
         code = hf_refresh(c);
     return code != HF_OK ? code : stopped(hf_call(c, &m, HFP_POINT, sizeof m, NULL));
@@ -228,10 +272,16 @@ API int hf_request(int stop)
     uint64_t set = stop != 0 ? c->stop : c->checkpoint;
     int s;
 
+    if (c->stage != HF_NEW && c->pid != getpid())
+        return say(HF_E_ORDER, HF_IS_CHILD);
     for (s = 1; s <= 64; s++)
         if ((set >> (s - 1) & 1) != 0 && s != SIGTERM)
-            return hf_send_signal(c, s) == 0 ? HF_OK : HF_E_DAEMON;
-    return HF_E_ORDER;
+            return hf_send_signal(c, s) == 0
+                       ? HF_OK
+                       : say(HF_E_DAEMON, "hf_request: the node daemon has ended, or has many requests to read");
+    if (c->stage < HF_READY || c->stage == HF_FINAL)
+        return say(HF_E_ORDER, "hf_request: call it between hf_init and hf_finalize");
+    return say(HF_E_ORDER, "hf_request: no signal asks for such a checkpoint; see signals.checkpoint and signals.stop");
 }
 
 static int wait_for(const char *call, const char *level, uint32_t flags)
@@ -247,7 +297,10 @@ static int wait_for(const char *call, const char *level, uint32_t flags)
     m.n = (uint32_t)n;
     if (n > 0)
         memcpy(m.text, level, n);
-    return hf_call(&hf_the, &m, HFP_WAIT, offsetof(struct hfp_text, text) + n, NULL);
+    code = hf_call(&hf_the, &m, HFP_WAIT, offsetof(struct hfp_text, text) + n, NULL);
+    if (code == HF_OK && flags == 0)
+        hf_await_shadow(&hf_the, false); /* it has arrived; its memory is the program's again */
+    return code;
 }
 
 API int hf_wait(const char *level) { return wait_for("hf_wait", level, 0); }

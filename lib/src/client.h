@@ -13,13 +13,15 @@
 #include "../holdfast.h"
 #include "protocol.h"
 
-enum hf_kind { HF_ARRAY, HF_FILE, HF_STREAM };
+enum hf_kind { HF_ARRAY, HF_FILE, HF_STREAM, HF_GLOBAL, HF_REPLICATED };
 
 /* Where memory lies: at a GPU if device is not NULL. */
 struct hf_place {
     const struct hf_device *device;
     void *context; /* CUDA */
     int ordinal;   /* HIP */
+    void *stream;  /* to copy by, without waiting for anything else; NULL: none */
+    bool managed;  /* it may lie on the host at present */
 };
 
 /* What is protected under a name. */
@@ -29,7 +31,9 @@ struct hf_array {
     void *ptr;    /* of a stream: the library's */
     struct hf_place place;
     char *path;   /* of a file */
-    size_t count; /* of a file: as the daemon was told last */
+    size_t count; /* of a file: as the daemon was told last; of a global array: elements that the rank owns */
+    struct hf_layout *layout; /* of a global array */
+    size_t room;              /* of a global array: elements at ptr */
     hf_type type;
     bool dirty;   /* the daemon has another count */
     bool dropped; /* by hf_unprotect */
@@ -48,6 +52,7 @@ struct hf_arena {
     size_t bytes;
     bool tried;  /* to lock it */
     bool sealed; /* it can only be read, and is used once */
+    bool late;   /* a shadow is on its way to it */
     const struct hf_device *locked;
 };
 
@@ -56,10 +61,13 @@ enum hf_stage { HF_NEW, HF_CONNECTED, HF_READY, HF_RESTORED_STAGE, HF_FINAL };
 /* The one client of this process. */
 struct hf_client {
     /* What hf_point reads and writes. */
-    _Atomic uint32_t *flags;  /* page of the daemon, or hf_armed or hf_idle below */
+    _Atomic uint32_t *flags;  /* page of the daemon once it has restored, or hf_armed or hf_idle below */
     _Atomic uint64_t *points; /* page for the daemon, or hf_unseen below */
     uint64_t count;           /* of points */
+    _Atomic uint32_t *page;   /* of the daemon */
     bool fence;
+    bool elastic;
+    bool heard; /* an answer to HELLO, or something before it */
 
     enum hf_stage stage;
     pid_t pid; /* that connected: a child is another process */
@@ -78,6 +86,9 @@ struct hf_client {
     size_t narenas;
     struct hf_kept *kept;
     size_t nkept;
+    const char *failed; /* name of what could not be copied in this call */
+    uint64_t shadow_limit;    /* bytes of each device; UINT64_MAX: what seems right, 0: none */
+    struct hf_shadow *shadow; /* on its way to the arenas, by a thread */
     bool restarting; /* between hf_restart_begin and hf_restart_end */
 };
 
@@ -88,6 +99,8 @@ extern _Atomic uint64_t hf_unseen;
 /* Notes the text of an error and returns its code. */
 int hf_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+#define HF_IS_CHILD "this process is a child of the rank, after fork; only the rank may call the library"
+
 /* Size of an element; 0 for a type that is none. */
 size_t hf_elem(hf_type type);
 
@@ -97,12 +110,22 @@ int hf_in_turn(const char *call, enum hf_stage from, enum hf_stage to, const cha
 /* arrays.c */
 struct hf_array *hf_array_named(struct hf_client *c, const char *name);
 int hf_refresh(struct hf_client *c);
-int hf_save_to(const struct hf_array *a, char *to, size_t bytes);
+int hf_save_to(const struct hf_array *a, char *to, size_t bytes, size_t from);
 int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once);
 void hf_free_arrays(struct hf_client *c);
 
+/* boxes.c: elements of a global array, in bytes of what is packed. Copies of a device return 0 or an errno. */
+int hf_layout_of(const char *name, int dims, const int64_t *size, const hf_box *boxes, size_t n, size_t room,
+                 struct hf_layout **layout, size_t *elems);
+void hf_copy_boxes(const struct hf_array *a, char *packed, size_t from, size_t bytes, bool save);
+int hf_copy_device_boxes(const struct hf_array *a, char *packed, size_t bytes, bool save);
+struct hf_layout *hf_copy_layout(const struct hf_layout *l);
+int hf_declare(struct hf_client *c, const struct hf_array *a, uint32_t id, int dims, const int64_t *size,
+               const hf_box *boxes, size_t n);
+
 /* copies.c */
 void hf_copy(char *to, const char *from, size_t bytes, bool once);
+void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool save, bool once);
 
 /* named.c: hf_checkpoint with a name; of all arrays, or of those that are named. */
 int hf_save(const char *name, int64_t version, const char *const *arrays, size_t n, bool all);
@@ -121,6 +144,33 @@ int hf_copy_from_device(const struct hf_place *p, const void *device, char *host
 int hf_copy_to_device(const struct hf_place *p, void *device, const char *host, size_t bytes);
 const struct hf_device *hf_lock_memory(const struct hf_place *p, void *at, size_t bytes);
 void hf_unlock_memory(const struct hf_device *d, void *at);
+
+/* device.c, for shadow.c. All take a place that hf_can_copy_aside has completed; numbers are 0 or an errno. */
+bool hf_can_copy_aside(struct hf_place *p);
+size_t hf_unused_on_device(const struct hf_place *p);
+int hf_allocate_on_device(const struct hf_place *p, size_t bytes, uintptr_t *at);
+void hf_free_on_device(const struct hf_place *p, uintptr_t at);
+int hf_copy_on_device(const struct hf_place *p, uintptr_t to, uintptr_t from, size_t bytes);
+int hf_synchronize(const struct hf_place *p);
+void hf_open_stream(struct hf_place *p);
+void hf_close_stream(struct hf_place *p);
+void hf_ignore_captures(const struct hf_place *p);
+
+/* shadow.c. hf_want_shadow notes that an array of a device could go by way of a shadow, the first of `most` that one
+ * message asks for makes it, once the one before has arrived. hf_make_shadow takes memory of the devices, or less or
+ * none. hf_copy_aside copies an array there, or its beginning; it returns how many bytes the caller need not copy.
+ * hf_finish_aside waits for that and returns 0 or an errno. Then it is brought or dropped. */
+struct hf_shadow *hf_want_shadow(struct hf_client *c, struct hf_shadow *s, const struct hf_array *a, size_t bytes,
+                                 uint32_t most);
+void hf_make_shadow(struct hf_client *c, struct hf_shadow *s);
+size_t hf_copy_aside(struct hf_shadow *s, const struct hf_array *a, char *to, size_t bytes);
+int hf_finish_aside(struct hf_shadow *s);
+bool hf_has_aside(const struct hf_shadow *s);
+void hf_drop_shadow(struct hf_shadow *s);
+void hf_bring_shadow(struct hf_client *c, struct hf_shadow *s);
+
+/* Waits until the shadow on its way has arrived; with cancel, until its thread has stopped. */
+void hf_await_shadow(struct hf_client *c, bool cancel);
 
 /* signals.c */
 void hf_take_signals(struct hf_client *c);

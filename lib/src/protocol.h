@@ -21,6 +21,9 @@
 #define HFP_MOST_RANKS 1048576
 #define HFP_MOST_BYTES 0x400000000000u
 #define HFP_MOST_PICKED 15000
+#define HFP_MOST_BOXES 65536
+#define HFP_MAX_DIMS 8
+#define HFP_MAX_ELEMS 0x1000000000000000
 #define HFP_ALL 0xffffffffu
 #define HFP_NO_ARENA 0xffffffffu
 
@@ -41,6 +44,8 @@
 #define HFP_HELD 15
 #define HFP_RECOVER 16
 #define HFP_END 17
+#define HFP_DECLARE 18
+#define HFP_ARRIVED 19
 #define HFP_WELCOME 32
 #define HFP_EXCHANGE 33
 #define HFP_ARENA 34
@@ -48,14 +53,22 @@
 #define HFP_COPY 36
 #define HFP_DONE 37
 #define HFP_ERROR 38
+#define HFP_SHADOW 39
 
 #define HFP_HELLO_GATHERS 1u
 #define HFP_HELLO_MEMBARRIER 2u
 #define HFP_HELLO_FRESH 4u
+#define HFP_HELLO_ELASTIC 8u
+#define HFP_HELLO_SHADOWS 16u
 #define HFP_WELCOME_FENCE 1u
 #define HFP_ARENA_SEALED 1u
 #define HFP_PROTECT_ANY_SIZE 1u
 #define HFP_WAIT_LOOK 1u
+#define HFP_DECLARE_MORE 1u
+#define HFP_COPIED_LATER 1u
+#define HFP_COPY_LATE 0x80000000u
+#define HFP_KIND_DIVIDED 1u
+#define HFP_KIND_REPLICATED 2u
 #define HFP_POINT_ARMED 1u
 #define HFP_POINT_OVER 2u
 #define HFP_CODE_STOP 1
@@ -82,6 +95,14 @@ struct hfp_protect {
     char text[HFP_NAME_BYTES];
 };
 
+struct hfp_declare {
+    struct hfp_header h;
+    uint32_t array, type, kind, flags;
+    uint64_t count;
+    uint32_t dims, boxes, n;
+    char text[]; /* name, dimensions, boxes */
+};
+
 struct hfp_text { /* WAIT, HELD */
     struct hfp_header h;
     uint32_t flags, n;
@@ -101,15 +122,15 @@ struct hfp_picked { /* RECOVER */
     uint32_t array[HFP_MOST_PICKED];
 };
 
-struct hfp_number { /* POINT, EXCHANGE */
+struct hfp_number { /* POINT, EXCHANGE, SHADOW */
     struct hfp_header h;
     uint64_t value;
 };
 
-struct hfp_word { /* CHECKPOINT, SIGNAL, EXCHANGED, COPIED, UNPROTECT, DROP */
+struct hfp_word { /* CHECKPOINT, SIGNAL, EXCHANGED, COPIED, UNPROTECT, ARRIVED, DROP */
     struct hfp_header h;
     int32_t value;
-    uint32_t zero;
+    uint32_t flags; /* of COPIED; else 0 */
 };
 
 struct hfp_welcome {
@@ -152,6 +173,7 @@ struct hfp_error {
 static_assert(sizeof(struct hfp_header) == 16, "header");
 static_assert(offsetof(struct hfp_hello, rank) == 16 && offsetof(struct hfp_hello, text) == 28, "HELLO");
 static_assert(offsetof(struct hfp_protect, count) == 24 && offsetof(struct hfp_protect, text) == 40, "PROTECT");
+static_assert(offsetof(struct hfp_declare, count) == 32 && offsetof(struct hfp_declare, text) == 52, "DECLARE");
 static_assert(offsetof(struct hfp_text, text) == 24, "WAIT");
 static_assert(offsetof(struct hfp_named, version) == 16 && offsetof(struct hfp_named, text) == 36, "SAVE");
 static_assert(offsetof(struct hfp_picked, array) == 24 && sizeof(struct hfp_picked) <= HFP_MAX_BYTES, "RECOVER");

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "client.h"
 
@@ -21,17 +22,21 @@ int hf_send_signal(struct hf_client *c, int signal)
 static struct sigaction before[65];
 
 /* Hands the signal to the daemon. A full socket has signals enough in it. The handler of a library is not called:
- * that of LLVM, which OpenCL brings, would end the process. */
+ * that of LLVM, which OpenCL brings, would end the process. A child after fork has the handler, too, but its signals
+ * say nothing about the rank: they do what they did before. */
 static void pass_on(int signal)
 {
     int e = errno;
 
-    (void)hf_send_signal(&hf_the, signal);
+    if (hf_the.pid == getpid())
+        (void)hf_send_signal(&hf_the, signal);
+    else if (sigaction(signal, &before[signal], NULL) == 0)
+        (void)raise(signal); /* blocked until this returns */
     errno = e;
 }
 
-/* Whether a handler is the program's: code of the executable. One of a library, such as MPICH's for USR1,
- * gives way. */
+/* Whether a handler is the program's: code of the executable, or of Python, which calls the program's. One of another
+ * library, such as MPICH's for USR1, gives way. */
 static bool programs_own(const struct sigaction *a)
 {
     union {
@@ -46,7 +51,8 @@ static bool programs_own(const struct sigaction *a)
     else
         f.handler = a->sa_handler;
     return dladdr(f.at, &handler) == 0 || dladdr((void *)(uintptr_t)getauxval(AT_PHDR), &program) == 0 ||
-           handler.dli_fbase == program.dli_fbase;
+           handler.dli_fbase == program.dli_fbase ||
+           (handler.dli_fname != NULL && strstr(handler.dli_fname, "/libpython") != NULL);
 }
 
 void hf_take_signals(struct hf_client *c)

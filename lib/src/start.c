@@ -3,10 +3,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -94,21 +96,33 @@ static int keep_stderr(posix_spawn_file_actions_t *files)
     return err;
 }
 
+/* What a daemon reserves of addresses when it starts, and some. */
+#define LEAST_ADDRESS_SPACE ((rlim_t)1536 << 20)
+
 /* Starts the daemon and waits until clients can connect. It is a child of the process that is waited
  * for here, so that the program hears nothing of its end. */
 static int start_daemon(const char *key)
 {
     const char *program = getenv("HOLDFAST_BIN");
-    const char *args[] = {NULL, "node", "--background", "--key", key, NULL};
+    char self[24];
+    const char *args[] = {NULL, "node", "--background", "--key", key, "--starter", self, NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
+    struct rlimit space;
     sigset_t none, all;
     pid_t child;
     int err, status;
 
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < LEAST_ADDRESS_SPACE) /* it would end with a stack trace */
+        return hf_fail(HF_E_DAEMON,
+                       "start the node daemon: the limit on address space (ulimit -v) is %llu MiB, and it needs %llu: "
+                       "raise the limit, or start holdfast node where there is none, with the same HOLDFAST_NODE_KEY "
+                       "as the program",
+                       (unsigned long long)space.rlim_cur >> 20, (unsigned long long)LEAST_ADDRESS_SPACE >> 20);
     if (program == NULL || *program == 0)
         program = "holdfast";
     args[0] = program;
+    snprintf(self, sizeof self, "%ld", (long)getpid());
     if ((err = posix_spawn_file_actions_init(&files)) != 0)
         return hf_fail(HF_E_DAEMON, "start the node daemon: %s", strerror(err));
     if ((err = posix_spawnattr_init(&attr)) != 0) {
@@ -152,11 +166,22 @@ static int start_daemon(const char *key)
                    program, WTERMSIG(status));
 }
 
+/* After fork, in the child: its points are not those of the rank, and calls say so. */
+static void forget_rank(void)
+{
+    if (hf_the.flags != &hf_idle)
+        hf_the.flags = &hf_armed;
+    hf_the.points = &hf_unseen;
+}
+
 int hf_connect(struct hf_client *c)
 {
+    static bool once;
     char key[65];
     int sock, code, tries;
 
+    if (!once && pthread_atfork(NULL, NULL, forget_rank) == 0)
+        once = true;
     job_key(key);
     for (tries = 0;; tries++) {
         sock = dial(key);

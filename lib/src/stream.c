@@ -13,7 +13,7 @@ struct stream {
     char *name;
     char *at;
     size_t bytes, room, pos;
-    bool writes;
+    bool writes, appends;
 };
 
 static ssize_t stream_read(void *cookie, char *to, size_t n)
@@ -31,6 +31,8 @@ static ssize_t stream_write(void *cookie, const char *from, size_t n)
 {
     struct stream *s = cookie;
 
+    if (s->appends)
+        s->pos = s->bytes;
     if (n > SIZE_MAX / 4 - s->pos) {
         errno = EFBIG;
         return 0;
@@ -103,6 +105,7 @@ static struct stream *new_stream(const struct hf_array *a, const char *mode)
     if (s == NULL)
         return NULL;
     s->writes = mode[0] != 'r';
+    s->appends = mode[0] == 'a';
     s->name = strdup(a->name);
     s->room = mode[0] == 'w' ? 4096 : a->count + 4096;
     s->at = malloc(s->room);
@@ -114,8 +117,8 @@ static struct stream *new_stream(const struct hf_array *a, const char *mode)
         memcpy(s->at, a->ptr, a->count);
     if (mode[0] != 'w')
         s->bytes = a->count;
-    if (mode[0] == 'a')
-        s->pos = s->bytes;
+    if (s->appends)
+        s->pos = s->bytes; /* which ftell says */
     return s;
 }
 
@@ -127,7 +130,8 @@ API FILE *hf_fopen(const char *name, const char *mode)
 
     if (name == NULL || mode == NULL || strchr("rwa", mode[0]) == NULL || mode[0] == 0 ||
         strspn(mode + 1, "be") != strlen(mode + 1)) {
-        hf_fail(HF_E_ARG, "hf_fopen: give a name, and \"r\", \"w\" or \"a\"");
+        hf_fail(HF_E_ARG, "hf_fopen: give a name, and \"r\", \"w\" or \"a\"; a stream that reads and writes (\"+\") is "
+                          "not to be had");
         return NULL;
     }
     if (hf_protect_stream(name) < 0)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -21,8 +22,13 @@ struct received {
 
 #define AS(name, r) ((const struct hfp_##name *)(const void *)(r)->bytes)
 
+/* Why this rank has ended the connection, if it has. */
+static char given_up[1024];
+
 static int gone(const char *what)
 {
+    if (given_up[0] != 0)
+        return hf_fail(HF_E_DAEMON, "%s: the connection to the node daemon was given up before: %s", what, given_up);
     return hf_fail(HF_E_DAEMON,
                    "%s: the node daemon has ended; its messages on standard error say why. The program may go on "
                    "without checkpoints, or leave and be restarted",
@@ -91,6 +97,14 @@ static int get(struct hf_client *c, struct received *r)
     return HF_OK;
 }
 
+/* Whether a descriptor holds so many bytes: what lies beyond its end cannot be touched. */
+static bool holds(int fd, uint64_t bytes)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_size >= 0 && (uint64_t)st.st_size >= bytes;
+}
+
 static void *map(int fd, size_t bytes, int prot, int how)
 {
     void *at = mmap(NULL, bytes, prot, how | MAP_POPULATE, fd, 0);
@@ -109,7 +123,8 @@ static int welcome(struct hf_client *c, struct received *r)
     const struct hfp_welcome *m = AS(welcome, r);
     void *flags, *points;
 
-    if (m->h.length != sizeof *m || r->nfds != 2 || m->page != HFP_PAGE_BYTES || c->flags != &hf_armed)
+    if (m->h.length != sizeof *m || r->nfds != 2 || m->page != HFP_PAGE_BYTES || c->page != NULL ||
+        !holds(r->fds[0], HFP_PAGE_BYTES) || !holds(r->fds[1], HFP_PAGE_BYTES))
         return malformed("WELCOME");
     flags = map(r->fds[0], HFP_PAGE_BYTES, PROT_READ, MAP_SHARED);
     points = map(r->fds[1], HFP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED);
@@ -121,7 +136,7 @@ static int welcome(struct hf_client *c, struct received *r)
             munmap(points, HFP_PAGE_BYTES);
         return code;
     }
-    c->flags = flags;
+    c->page = flags;
     c->points = points;
     c->fence = (m->flags & HFP_WELCOME_FENCE) != 0;
     c->checkpoint = m->checkpoint;
@@ -132,7 +147,7 @@ static int welcome(struct hf_client *c, struct received *r)
 /* Gathers for the agent. */
 static int exchange(struct hf_client *c, struct received *r)
 {
-    struct hfp_word answer = {.zero = 0};
+    struct hfp_word answer = {.flags = 0};
     size_t bytes, all;
     char *at;
 
@@ -141,6 +156,8 @@ static int exchange(struct hf_client *c, struct received *r)
         return malformed("EXCHANGE");
     bytes = (size_t)AS(number, r)->value;
     all = bytes * ((size_t)c->size + 1);
+    if (!holds(r->fds[0], all))
+        return malformed("EXCHANGE with too little room");
     at = map(r->fds[0], all, PROT_READ | PROT_WRITE, MAP_SHARED);
     if (at == NULL)
         return no_room(all);
@@ -157,7 +174,7 @@ static int arena(struct hf_client *c, struct received *r)
     char *at;
 
     if (m->h.length != sizeof *m || r->nfds != 1 || m->bytes == 0 || m->bytes > SIZE_MAX ||
-        (m->flags & ~HFP_ARENA_SEALED) != 0)
+        (m->flags & ~HFP_ARENA_SEALED) != 0 || !holds(r->fds[0], m->bytes))
         return malformed("ARENA");
     sealed = (m->flags & HFP_ARENA_SEALED) != 0;
     more = realloc(c->arenas, (c->narenas + 1) * sizeof *more);
@@ -190,6 +207,8 @@ static int drop(struct hf_client *c, struct received *r)
 
     if (AS(header, r)->length != sizeof *AS(word, r) || (a = arena_of(c, (uint32_t)AS(word, r)->value)) == NULL)
         return malformed("DROP");
+    if (a->late)
+        hf_await_shadow(c, false);
     hf_unlock_memory(a->locked, a->at);
     munmap(a->at, a->bytes);
     *a = c->arenas[--c->narenas];
@@ -202,8 +221,37 @@ static bool fits(const struct hf_array *p, size_t bytes, bool load)
     const size_t now = p->count * hf_elem(p->type);
 
     if (load)
-        return p->kind != HF_ARRAY || bytes <= now;
+        return p->kind == HF_FILE || p->kind == HF_STREAM || (p->kind == HF_ARRAY ? bytes <= now : bytes == now);
     return bytes == now;
+}
+
+/* Answers COPY, and lets what was copied aside go to the arenas. */
+static int copied(struct hf_client *c, struct hfp_word *answer, struct hf_shadow *shadow)
+{
+    int code;
+
+    if (answer->value == 0)
+        answer->value = hf_finish_aside(shadow);
+    if (answer->value != 0 || !hf_has_aside(shadow)) {
+        hf_drop_shadow(shadow);
+        return put(c, answer, HFP_COPIED, sizeof *answer);
+    }
+    answer->flags = HFP_COPIED_LATER;
+    code = put(c, answer, HFP_COPIED, sizeof *answer);
+    if (code == HF_OK)
+        hf_bring_shadow(c, shadow);
+    else
+        hf_drop_shadow(shadow);
+    return code;
+}
+
+/* How much of devices the daemon lets this process take for shadows. */
+static int may_shadow(struct hf_client *c, struct received *r)
+{
+    if (AS(header, r)->length != sizeof *AS(number, r))
+        return malformed("SHADOW");
+    c->shadow_limit = AS(number, r)->value;
+    return HF_OK;
 }
 
 /* Copies between the program's arrays and arenas. All of a message is checked before any byte moves. */
@@ -211,6 +259,7 @@ static int copy(struct hf_client *c, struct received *r)
 {
     const struct hfp_copy *m = AS(copy, r);
     struct hfp_word answer = {.value = 0};
+    struct hf_shadow *shadow = NULL;
     int pass;
 
     if (m->h.length < sizeof *m || (m->h.length - sizeof *m) / sizeof m->items[0] != m->n ||
@@ -218,33 +267,48 @@ static int copy(struct hf_client *c, struct received *r)
         return malformed("COPY");
     for (pass = 0; pass < 2; pass++) {
         uint32_t i;
+        if (pass == 1 && shadow != NULL)
+            hf_make_shadow(c, shadow);
         for (i = 0; i < m->n; i++) {
             const struct hfp_item *item = &m->items[i];
+            const bool late = m->load == 0 && (item->array & HFP_COPY_LATE) != 0;
+            const uint32_t id = item->array & ~(late ? HFP_COPY_LATE : 0);
             struct hf_arena *a = arena_of(c, item->arena);
-            struct hf_array *p = item->array < c->narrays ? &c->arrays[item->array] : NULL;
+            struct hf_array *p = id < c->narrays ? &c->arrays[id] : NULL;
+            size_t aside = 0;
             const size_t room = a != NULL ? a->bytes : 0;
             char *at = a != NULL && item->offset <= room ? a->at + item->offset : NULL;
             if ((a == NULL && (item->arena != HFP_NO_ARENA || item->bytes > 0)) || p == NULL || item->offset > room ||
                 item->bytes > room - item->offset || (m->load == 0 && a != NULL && a->sealed) ||
-                !fits(p, (size_t)item->bytes, m->load == 1))
+                !fits(p, (size_t)item->bytes, m->load == 1)) {
+                hf_drop_shadow(shadow);
                 return malformed("COPY of what is not there");
+            }
+            if (pass == 0 && late && a != NULL)
+                shadow = hf_want_shadow(c, shadow, p, (size_t)item->bytes, m->n);
             if (pass == 0 || answer.value != 0)
                 continue;
             if (a != NULL && p->place.device != NULL && !a->tried && !a->sealed) {
                 a->tried = true;
                 a->locked = hf_lock_memory(&p->place, a->at, a->bytes);
             }
+            if (late && a != NULL)
+                aside = hf_copy_aside(shadow, p, at, (size_t)item->bytes);
+            if (aside > 0)
+                a->late = true;
             if (m->load == 0)
-                answer.value = hf_save_to(p, at, (size_t)item->bytes);
+                answer.value = hf_save_to(p, at, (size_t)item->bytes, aside);
             else
                 answer.value = hf_load_from(p, at, (size_t)item->bytes, a != NULL && a->sealed);
+            if (answer.value != 0)
+                c->failed = p->name;
         }
     }
-    return put(c, &answer, HFP_COPIED, sizeof answer);
+    return copied(c, &answer, shadow);
 }
 
 /* Whether the message ends the request: code and value are its result then. */
-static bool final(struct received *r, int *code, uint64_t *value)
+static bool final(const struct hf_client *c, struct received *r, int *code, uint64_t *value)
 {
     if (AS(header, r)->type == HFP_DONE) {
         *code = AS(done, r)->code;
@@ -260,7 +324,9 @@ static bool final(struct received *r, int *code, uint64_t *value)
         AS(error, r)->n != AS(header, r)->length - sizeof *AS(error, r) || AS(error, r)->code >= 0)
         *code = malformed("ERROR");
     else
-        *code = hf_fail(AS(error, r)->code, "%.*s", (int)AS(error, r)->n, AS(error, r)->text);
+        *code = hf_fail(AS(error, r)->code, "%s%s%s%.*s", c->failed != NULL ? "\"" : "",
+                        c->failed != NULL ? c->failed : "", c->failed != NULL ? "\": " : "", (int)AS(error, r)->n,
+                        AS(error, r)->text);
     return true;
 }
 
@@ -277,6 +343,8 @@ static int serve(struct hf_client *c, struct received *r)
         return drop(c, r);
     case HFP_COPY:
         return copy(c, r);
+    case HFP_SHADOW:
+        return may_shadow(c, r);
     }
     return malformed("a type that is not known");
 }
@@ -287,17 +355,22 @@ int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uin
     int code;
 
     if (c->pid != getpid())
-        return hf_fail(HF_E_ORDER,
-                       "this process is a child of the rank, after fork; only the rank may call the library");
+        return hf_fail(HF_E_ORDER, "%s", HF_IS_CHILD);
     if (c->sock < 0)
         return gone("send a request");
     r = malloc(sizeof *r);
     if (r == NULL)
         return hf_fail(HF_E_MEMORY, "no memory for a message");
+    c->failed = NULL;
+    if (type == HFP_HELLO) {
+        given_up[0] = 0;
+        c->heard = false;
+    }
     code = put(c, message, type, bytes);
     while (code == HF_OK) {
         code = get(c, r);
-        if (code == HF_OK && final(r, &code, value)) {
+        c->heard = c->heard || code == HF_OK;
+        if (code == HF_OK && final(c, r, &code, value)) {
             close_fds(r);
             break;
         }
@@ -306,6 +379,8 @@ int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uin
         close_fds(r);
     }
     free(r);
+    if (code == HF_E_PROTOCOL || code == HF_E_MEMORY)
+        snprintf(given_up, sizeof given_up, "%s", hf_error());
     if (code == HF_E_DAEMON || code == HF_E_PROTOCOL || code == HF_E_MEMORY)
         hf_hang_up(c);
     return code;
@@ -317,12 +392,16 @@ void hf_hang_up(struct hf_client *c)
     size_t i;
     int sock = atomic_exchange(&c->sock, -1);
 
+    /* Not closed: a signal handler of another thread, or that of a shadow, may be about to use its number. */
     if (sock >= 0)
-        shutdown(sock, SHUT_RDWR); /* not closed: a signal handler of another thread may be about to use its number */
-    if (c->flags != &hf_armed && c->flags != &hf_idle)
-        munmap((void *)c->flags, HFP_PAGE_BYTES);
+        shutdown(sock, SHUT_RDWR);
+    hf_await_shadow(c, true);
+    c->shadow_limit = 0;
+    if (c->page != NULL)
+        munmap((void *)c->page, HFP_PAGE_BYTES);
     if (c->points != &hf_unseen)
         munmap((void *)c->points, HFP_PAGE_BYTES);
+    c->page = NULL;
     c->flags = &hf_idle;
     c->points = &hf_unseen;
     for (i = 0; i < c->narenas; i++) {

@@ -2,11 +2,12 @@
 
 import ctypes
 import functools
+import operator
 import os
 import pathlib
-from typing import Iterable, Iterator
+from typing import Any, Iterable, Iterator
 
-from ._errors import FailedError, NoMemoryError, ProtocolError, error_of
+from ._errors import ArgumentError, FailedError, NoMemoryError, ProtocolError, error_of
 
 NAME = "libholdfast.so.0"
 
@@ -27,10 +28,30 @@ class Config(ctypes.Structure):
     ]
 
 
+class Box(ctypes.Structure):
+    """hf_box of holdfast.h."""
+
+    _fields_ = [
+        (name, ctypes.c_int64 * 8) for name in ("start", "count", "low", "high", "pitch", "block", "stride")
+    ] + [("offset", ctypes.c_int64)]
+
+
 _calls = {
     "hf_start": [],
+    "hf_elastic": [],
     "hf_init": [ctypes.POINTER(Config)],
     "hf_protect": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int],
+    "hf_protect_replicated": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int],
+    "hf_protect_global": [
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.POINTER(ctypes.c_int64),
+        ctypes.POINTER(Box),
+        ctypes.c_size_t,
+    ],
     "hf_restore": [],
     "hf_point": [],
     "hf_before": [BEFORE, ctypes.c_void_p],
@@ -86,9 +107,24 @@ def load() -> ctypes.CDLL:
     )
 
 
+def c_text(text: str) -> bytes:
+    """A text as C has it, where a zero byte is its end."""
+    if "\0" in text:
+        raise ArgumentError(f"{text!r} has a zero byte; use a name without")
+    return text.encode()
+
+
+def c_int64(what: str, number: Any) -> int:
+    """A whole number of 8 bytes, of Python or of NumPy; ctypes would cut a larger one."""
+    n = operator.index(number)
+    if not -(2**63) <= n < 2**63:
+        raise ArgumentError(f"{what} {n} is not of 8 bytes")
+    return n
+
+
 def strings(names: Iterable[str]) -> "ctypes.Array[ctypes.c_char_p]":
     """Names as C has them."""
-    encoded = [n.encode() for n in names]
+    encoded = [c_text(n) for n in names]
     return (ctypes.c_char_p * len(encoded))(*encoded)
 
 
@@ -104,7 +140,7 @@ def _libc() -> ctypes.CDLL:
 
 def write_stream(name: str, data: bytes) -> None:
     """Makes data what is protected as a stream."""
-    f = load().hf_fopen(name.encode(), b"w")
+    f = load().hf_fopen(c_text(name), b"w")
     if not f:
         raise FailedError(load().hf_error().decode(errors="replace"))
     written = _libc().fwrite(data, 1, len(data), f)
@@ -114,7 +150,7 @@ def write_stream(name: str, data: bytes) -> None:
 
 def read_stream(name: str) -> bytes:
     """What is protected as a stream."""
-    f = load().hf_fopen(name.encode(), b"r")
+    f = load().hf_fopen(c_text(name), b"r")
     if not f:
         raise FailedError(load().hf_error().decode(errors="replace"))
     parts, room = [], ctypes.create_string_buffer(1 << 16)

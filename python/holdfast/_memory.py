@@ -2,9 +2,10 @@
 
 import ctypes
 import os
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from ._errors import ArgumentError
+from ._library import Box
 
 BYTE, DOUBLE_COMPLEX = 1, 13
 
@@ -35,6 +36,7 @@ class Memory(NamedTuple):
     count: int
     type: int
     holder: Any  # keeps them where they are
+    orders: str = "CF"  # "C" by rows, "F" by columns, "CF" if there is no difference
 
 
 def bytes_at(address: int, n: int) -> memoryview:
@@ -47,13 +49,10 @@ def bytes_at(address: int, n: int) -> memoryview:
 
 def memory_of(name: str, x: Any) -> Memory:
     """The memory of x: an array of NumPy or of a device, or any object with a writable buffer."""
+    _refuse_mask(name, x)
     device = getattr(x, "__cuda_array_interface__", None)
     if device is not None:
-        if not _has_driver():
-            raise ArgumentError(
-                f'protect "{name}": it is said to be memory of a CUDA device, but this process has loaded no driver '
-                "(libcuda.so.1, libamdhip64.so)"
-            )
+        _need_driver(name)
         return _of_interface(name, device, x)
     host = getattr(x, "__array_interface__", None)
     if isinstance(host, dict) and host.get("data") is not None:
@@ -66,6 +65,106 @@ def memory_of(name: str, x: Any) -> Memory:
             "array, of one element for a number"
         ) from None
     return _of_view(name, view)
+
+
+class Share(NamedTuple):
+    """What a rank owns of a global array: boxes in the memory of an object."""
+
+    memory: Memory
+    size: List[int]
+    boxes: List[Box]
+
+
+def share_of(
+    name: str,
+    size: Sequence[int],
+    parts: Sequence[Tuple[Any, Sequence[int]]],
+    block: Sequence[int],
+    stride: Sequence[int],
+) -> Share:
+    """The share that arrays are, each with the index of its first element in a global array of this size.
+
+    The arrays may be parts of larger ones, such as what is left without ghosts.
+    """
+    dims = len(size)
+    views = [(_strided(name, x), start) for x, start in parts]
+    for v, start in views:
+        if len(v.shape) != dims or len(start) != dims or (block and len(block) != dims) or len(stride) != len(block):
+            raise ArgumentError(
+                f'protect "{name}": the array has {dims} dimensions; give the rank\'s part, and the index of its first '
+                f"element, as many (they have {len(v.shape)} and {len(start)})"
+            )
+    views = [(v, start) for v, start in views if 0 not in v.shape]
+    if not views:
+        first = _strided(name, parts[0][0]) if parts else None
+        kind, elem = (first.type, first.elem) if first is not None else (BYTE, 1)
+        return Share(Memory(None, 0, kind, None), list(size) + ([elem] if kind == BYTE and elem > 1 else []), [])
+    kind, elem = views[0][0].type, views[0][0].elem
+    base = min(v.address for v, _ in views)
+    bytes_each = elem if kind == BYTE else 1  # the bytes of an element are one more dimension
+    boxes, count = [], 0
+    for v, start in views:
+        if (v.type, v.elem) != (kind, elem) or (v.address - base) % elem != 0:
+            raise ArgumentError(f'protect "{name}": its parts have elements of several types')
+        b = Box()
+        b.offset = (v.address - base) // elem * bytes_each
+        last = b.offset
+        for d in range(dims):
+            b.start[d], b.count[d] = start[d], v.shape[d]
+            if block:
+                b.block[d], b.stride[d] = block[d], stride[d] if block[d] else 0
+            if d > 0:
+                b.pitch[d] = v.steps[d - 1] // v.steps[d]
+            last += (v.shape[d] - 1) * v.steps[d] // elem * bytes_each
+        if bytes_each > 1:
+            b.count[dims] = bytes_each
+        count = max(count, last + bytes_each)
+        boxes.append(b)
+    memory = Memory(base, count, kind, [x for x, _ in parts])
+    return Share(memory, list(size) + ([bytes_each] if bytes_each > 1 else []), boxes)
+
+
+class _Strided(NamedTuple):
+    address: int
+    shape: Tuple[int, ...]
+    steps: Tuple[int, ...]  # bytes between neighbours
+    type: int
+    elem: int
+
+
+def _strided(name: str, x: Any) -> _Strided:
+    _refuse_mask(name, x)
+    d = getattr(x, "__cuda_array_interface__", None)
+    if d is not None:
+        _need_driver(name)
+    else:
+        d = getattr(x, "__array_interface__", None)
+    if not isinstance(d, dict) or d.get("data") is None:
+        raise ArgumentError(f'protect "{name}": a part of a global array is an array of NumPy or of a device')
+    kind, elem = _element(d)
+    _refuse(name, d["data"][1], kind == "O" or _has_objects(d.get("descr")), True)
+    shape, given = tuple(d["shape"]), d.get("strides")
+    steps = [0] * len(shape)
+    due = elem
+    for i in reversed(range(len(shape))):
+        # Of a single index the stride says nothing.
+        steps[i] = due if given is None or shape[i] < 2 else given[i]
+        last = i == len(shape) - 1
+        if steps[i] < due or (steps[i] != elem if last else steps[i] % steps[i + 1] != 0):
+            raise ArgumentError(
+                f'protect "{name}": the elements are not in the order of C, with no gaps along the last dimension; '
+                "give an array that is, or its transpose with the dimensions of the whole in that order"
+            )
+        due = steps[i] * max(shape[i], 1)
+    return _Strided(d["data"][0], shape, tuple(steps), _types.get((kind, elem), BYTE), elem)
+
+
+def _need_driver(name: str) -> None:
+    if not _has_driver():
+        raise ArgumentError(
+            f'protect "{name}": it is said to be memory of a CUDA device, but this process has loaded no driver '
+            "(libcuda.so.1, libamdhip64.so)"
+        )
 
 
 def _has_driver() -> bool:
@@ -81,16 +180,21 @@ def _has_driver() -> bool:
 
 def _of_interface(name: str, d: dict, x: Any) -> Memory:
     address, readonly = d["data"]
-    order, kind, width = d["typestr"][0], d["typestr"][1], d["typestr"][2:].partition("[")[0]
-    size = int(width or ctypes.sizeof(ctypes.c_void_p))  # objects have no width here
-    if kind == "U":
-        size *= 4
+    kind, size = _element(d)
     count = 1
     for n in d["shape"]:
         count *= n
     objects = kind == "O" or _has_objects(d.get("descr"))
-    _refuse(name, readonly, objects, _contiguous(d["shape"], d.get("strides"), size))
-    return _memory(address, count, "" if order == ">" else kind, size, x)
+    orders = _orders(d["shape"], d.get("strides"), size)
+    _refuse(name, readonly, objects, orders != "")
+    return _memory(address, count, kind, size, x)._replace(orders=orders)
+
+
+def _element(d: dict) -> Tuple[str, int]:
+    """Kind and bytes of an element; no kind if its bytes are in another order."""
+    order, kind, width = d["typestr"][0], d["typestr"][1], d["typestr"][2:].partition("[")[0]
+    size = int(width or ctypes.sizeof(ctypes.c_void_p))  # objects have no width here
+    return "" if order == ">" else kind, size * 4 if kind == "U" else size
 
 
 def _of_view(name: str, view: memoryview) -> Memory:
@@ -121,6 +225,15 @@ def _refuse(name: str, readonly: bool, objects: bool, contiguous: bool) -> None:
         )
 
 
+def _refuse_mask(name: str, x: Any) -> None:
+    """The buffer of a masked array has its data alone: a restart would give another array."""
+    if any(c.__name__ == "MaskedArray" for c in type(x).__mro__):
+        raise ArgumentError(
+            f'protect "{name}": a masked array is two arrays; protect x.data and x.mask, each under a name of its own '
+            "(x.mask = numpy.ma.getmaskarray(x) first, so that there is one)"
+        )
+
+
 def _has_objects(descr: Any) -> bool:
     """Whether a structure has a field with Python objects."""
     if isinstance(descr, str):
@@ -128,10 +241,12 @@ def _has_objects(descr: Any) -> bool:
     return isinstance(descr, list) and any(_has_objects(field[1]) for field in descr)
 
 
-def _contiguous(shape: Sequence[int], strides: Optional[Tuple[int, ...]], size: int) -> bool:
-    """Whether the elements lie one behind the other, by rows or by columns."""
-    if strides is None or 0 in shape:
-        return True
+def _orders(shape: Sequence[int], strides: Optional[Tuple[int, ...]], size: int) -> str:
+    """In which orders the elements lie one behind the other: Memory.orders, or none."""
+    if sum(n != 1 for n in shape) < 2 and strides is None or 0 in shape:
+        return "CF"
+    if strides is None:
+        return "C"
 
     def ordered(dims: Any) -> bool:
         due = size
@@ -142,4 +257,4 @@ def _contiguous(shape: Sequence[int], strides: Optional[Tuple[int, ...]], size: 
         return True
 
     pairs = list(zip(shape, strides))
-    return ordered(pairs) or ordered(reversed(pairs))
+    return ("C" if ordered(reversed(pairs)) else "") + ("F" if ordered(pairs) else "")

@@ -6,11 +6,11 @@ import pickle
 import sys
 import traceback
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Tuple, Type
 
 from ._errors import ArgumentError, OrderError, Stopped
-from ._library import ALLGATHER, BEFORE, Config, check, load, read_stream, strings, write_stream
-from ._memory import Memory, bytes_at, memory_of
+from ._library import ALLGATHER, BEFORE, Box, Config, c_int64, c_text, check, load, read_stream, strings, write_stream
+from ._memory import Memory, bytes_at, memory_of, share_of
 
 _RESTORED = _STOP = _FOUND = 1
 _INT64 = 5
@@ -34,15 +34,27 @@ class Session:
 
     comm is an mpi4py communicator of all ranks of the job. Without it all ranks are on this node, and rank and
     size are those of the launcher's environment, or given. program is the name of the job, in `holdfast status`.
+
+    elastic lets the job continue from a checkpoint of another number of ranks: all state is then protected by
+    protect_global or protect_replicated, as `steps` does with the number of the step.
     """
 
     def __init__(
-        self, comm: Any = None, *, rank: int = -1, size: int = -1, program: Optional[str] = None
+        self,
+        comm: Any = None,
+        *,
+        rank: int = -1,
+        size: int = -1,
+        program: Optional[str] = None,
+        elastic: bool = False,
     ) -> None:
         self._lib = load()
         self._comm = comm
         self._arrays: Dict[str, Memory] = {}
         self._functions: Dict[str, Tuple[Callable[[], Any], Any]] = {}  # and what they returned last
+        self._how: Dict[str, Callable[[str, Any], Memory]] = {}  # a name is protected, if not by hf_protect
+        self._orders: Dict[str, str] = {}  # of what is protected under a name: Memory.orders
+        self._elastic = elastic
         self._states: Dict[str, Tuple[Callable[[], Any], Callable[[Any], None]]] = {}
         self._before = BEFORE(self._refresh)  # the library has its address
         self._raised: Optional[BaseException] = None  # by what _refresh has called
@@ -54,7 +66,9 @@ class Session:
             raise ArgumentError("Session: give a communicator, or rank and size, not both")
         if program is None:
             program = _program_name()
-        config = Config(ctypes.sizeof(Config), rank, size, program.encode() if program else None)
+        if elastic:
+            check(self._lib.hf_elastic())
+        config = Config(ctypes.sizeof(Config), rank, size, c_text(program) if program else None)
         if comm is None:
             check(self._lib.hf_init(ctypes.byref(config)))
         else:
@@ -90,17 +104,80 @@ class Session:
 
         The same name again, with elements of the same type, gives another array: after `u = u + 1`. Or array
         is a function without arguments that returns the array of the moment, called before each checkpoint:
-        `hf.protect("u", lambda: u)`.
+        `hf.protect("u", lambda: u)`. If the first one is stored by rows, all are, or all by columns, as many results
+        of SciPy are: bytes are saved as they lie.
 
         A restarted program protects what it had protected at the checkpoint before it calls restore.
         """
-        if callable(array) and not hasattr(array, "__array_interface__"):
-            now = array()
-            self._place(name, now)
+        self._protect(name, array, None)
+
+    def protect_replicated(self, name: str, array: Any) -> None:
+        """Is protect for an array that is the same on all ranks: any number of ranks can restore it. Local.
+
+        A checkpoint fails where the ranks' bytes differ.
+        """
+
+        def place(name: str, array: Any) -> Memory:
+            m = self._memory_of(name, array)
+            check(self._lib.hf_protect_replicated(c_text(name), m.address, m.count, m.type))
+            return m
+
+        self._protect(name, array, place)
+
+    def protect_global(
+        self,
+        name: str,
+        array: Any,
+        size: Sequence[int],
+        start: Sequence[Any],
+        *,
+        block: Sequence[int] = (),
+        stride: Sequence[int] = (),
+    ) -> None:
+        """Makes this rank's share of a global array part of every checkpoint: any number of ranks can restore it.
+
+        size is that of the whole array; array is this rank's part of it, whose first element is that of the index
+        start. It may be a part of a larger array, such as what is left without ghosts:
+
+            hf.protect_global("u", u[1:-1, 1:-1], (n, n), (row, col))
+
+        A list of arrays is several parts, and start a list of as many indices. With block and stride the indices along
+        a dimension are runs of block, stride apart: blocks that are dealt out in turn; a block of 0 is one run. A
+        function is called as by protect.
+
+        Local, but every rank declares the array, with the same name, type and size, and each element is one
+        rank's. At a restart each rank has the part that it owns then.
+        """
+        several = lambda a: isinstance(a, (list, tuple))  # noqa: E731
+
+        def place(name: str, array: Any) -> Memory:
+            if several(array) and len(array) != len(start):
+                raise ArgumentError(f'protect "{name}": {len(array)} parts have {len(start)} starts')
+            parts = list(zip(array, start)) if several(array) else [(array, start)]
+            s = share_of(name, size, parts, block, stride)
+            m, dims = s.memory, len(s.size)
+            lengths, boxes = (ctypes.c_int64 * dims)(*s.size), (Box * len(s.boxes))(*s.boxes)
+            check(
+                self._lib.hf_protect_global(
+                    c_text(name), m.address, m.count, m.type, dims, lengths, boxes, len(s.boxes)
+                )
+            )
+            return m
+
+        self._protect(name, array, place)
+
+    def _protect(self, name: str, array: Any, how: Optional[Callable[[str, Any], Memory]]) -> None:
+        function = callable(array) and not hasattr(array, "__array_interface__")
+        now = array() if function else array
+        self._place(name, now, how)
+        if how is None:
+            self._how.pop(name, None)
+        else:
+            self._how[name] = how
+        if function:
             self._functions[name] = (array, now)
-            return
-        self._place(name, array)
-        self._functions.pop(name, None)
+        else:
+            self._functions.pop(name, None)
 
     def protect_state(self, name: str, get: Callable[[], Any], set: Callable[[Any], None]) -> None:
         """Makes an object of any kind part of every checkpoint under a name. Local.
@@ -110,7 +187,7 @@ class Session:
 
             hf.protect_state("random", rng.bit_generator.__getstate__, rng.bit_generator.__setstate__)
         """
-        check(self._lib.hf_protect_stream(name.encode()))
+        check(self._lib.hf_protect_stream(c_text(name)))
         self._states[name] = get, set
 
     def protect_file(self, name: str, path: str) -> None:
@@ -118,17 +195,37 @@ class Session:
 
         A checkpoint reads it, a restore puts it in place anew. A checkpoint without the file fails.
         """
-        check(self._lib.hf_protect_file(name.encode(), os.fsencode(path)))
+        check(self._lib.hf_protect_file(c_text(name), os.fsencode(path)))
 
     def unprotect(self, name: str) -> None:
         """Takes something out of later checkpoints. Local."""
-        check(self._lib.hf_unprotect(name.encode()))
-        for what in (self._arrays, self._functions, self._states):
+        check(self._lib.hf_unprotect(c_text(name)))
+        for what in (self._arrays, self._functions, self._states, self._how, self._orders):
             what.pop(name, None)
 
-    def _place(self, name: str, array: Any) -> None:
-        m = memory_of(name, array)
-        check(self._lib.hf_protect(name.encode(), m.address, m.count, m.type))
+    def _memory_of(self, name: str, array: Any) -> Memory:
+        """memory_of, for an array in the order of those before by the name.
+
+        A checkpoint has the bytes as they lie, and a restarted program's first array is as its first one was.
+        """
+        m, before = memory_of(name, array), self._orders.get(name, "CF")
+        both = "".join(o for o in before if o in m.orders)
+        if not both:
+            now, first = ("columns", "rows") if m.orders == "F" else ("rows", "columns")
+            raise ArgumentError(
+                f'protect "{name}": the array is stored by {now}, and the one before by {first}, as that of a restart '
+                f"would be; give numpy.{'ascontiguousarray' if m.orders == 'F' else 'asfortranarray'}(x), or make the "
+                "first one so, too"
+            )
+        self._orders[name] = both
+        return m
+
+    def _place(self, name: str, array: Any, how: Optional[Callable[[str, Any], Memory]]) -> None:
+        if how is not None:
+            m = how(name, array)
+        else:
+            m = self._memory_of(name, array)
+            check(self._lib.hf_protect(c_text(name), m.address, m.count, m.type))
         self._arrays[name] = m  # what was there before is let go only now
 
     def _update(self) -> None:
@@ -137,11 +234,12 @@ class Session:
             now = function()
             if now is before:
                 continue
-            m, held = memory_of(name, now), self._arrays[name]
-            if m[:3] == held[:3]:  # another view of the same memory
+            how = self._how.get(name)
+            m = self._memory_of(name, now) if how is None else None
+            if m is not None and m[:3] == self._arrays[name][:3]:  # another view of the same memory
                 self._arrays[name] = m
             else:
-                self._place(name, now)
+                self._place(name, now, how)
             self._functions[name] = (function, now)
 
     def _refresh(self, _: Any) -> int:
@@ -222,11 +320,12 @@ class Session:
         self._between_steps("checkpoint")
         if name is None:
             return self._checkpoint()
+        version = c_int64("version", version)
         if arrays is None:
-            self._done(self._lib.hf_checkpoint(name.encode(), version))
+            self._done(self._lib.hf_checkpoint(c_text(name), version))
         else:
             some = strings(arrays)
-            self._done(self._lib.hf_checkpoint_some(name.encode(), version, some, len(some)))
+            self._done(self._lib.hf_checkpoint_some(c_text(name), version, some, len(some)))
         return False
 
     def _checkpoint(self) -> bool:
@@ -234,12 +333,12 @@ class Session:
 
     def keep(self, name: str, versions: int) -> None:
         """How many checkpoints of a name to keep, 2 at least. Local, before the name is first used."""
-        check(self._lib.hf_keep(name.encode(), versions))
+        check(self._lib.hf_keep(c_text(name), versions))
 
     def find(self, name: str, at_most: int = -1) -> Optional[int]:
         """The highest version of a name that all ranks can read, and that is not above at_most. Collective."""
-        version = ctypes.c_int64(0)
-        found = check(self._lib.hf_restart_test(name.encode(), at_most, ctypes.byref(version))) == _FOUND
+        version, most = ctypes.c_int64(0), c_int64("version", at_most)
+        found = check(self._lib.hf_restart_test(c_text(name), most, ctypes.byref(version))) == _FOUND
         return version.value if found else None
 
     def restart(self, name: str, version: int, arrays: Optional[Iterable[str]] = None) -> None:
@@ -263,11 +362,11 @@ class Session:
 
         Levels are "local", "partner", "parity" and "global"; None is all that are in use.
         """
-        check(self._lib.hf_wait(level.encode() if level is not None else None))
+        check(self._lib.hf_wait(c_text(level) if level is not None else None))
 
     def durable(self, level: Optional[str] = None) -> bool:
         """Whether wait would return at once. Local."""
-        return check(self._lib.hf_test(level.encode() if level is not None else None)) == _FOUND
+        return check(self._lib.hf_test(c_text(level) if level is not None else None)) == _FOUND
 
     def request(self, stop: bool = False) -> None:
         """Asks for a checkpoint at the next point; with stop for a final one. Local, from any thread."""
@@ -314,12 +413,12 @@ class Recovery:
 
     def __init__(self, session: Session, name: str, version: int) -> None:
         self._session = session
-        check(session._lib.hf_restart_begin(name.encode(), version))
+        check(session._lib.hf_restart_begin(c_text(name), c_int64("version", version)))
 
     def count(self, name: str) -> Optional[int]:
         """How many elements it holds of what is protected under a name, if any; of what is no number, bytes."""
         n = ctypes.c_size_t(0)
-        found = check(self._session._lib.hf_saved(name.encode(), ctypes.byref(n), None)) == _FOUND
+        found = check(self._session._lib.hf_saved(c_text(name), ctypes.byref(n), None)) == _FOUND
         return n.value if found else None
 
     def recover(self, arrays: Optional[Iterable[str]] = None) -> None:
@@ -347,11 +446,11 @@ class Steps:
 
     def __init__(self, session: Session, start: int, stop: int, every: int, name: str) -> None:
         self._session = session
-        self._now = ctypes.c_int64(start)
+        self._now = ctypes.c_int64(c_int64("step", start))
         self._stop = stop
         self._every = every
         self._begun = False
-        session.protect(name, self._now)
+        (session.protect_replicated if session._elastic else session.protect)(name, self._now)
 
     @property
     def now(self) -> int:
