@@ -48,8 +48,10 @@ int VELOC_Mem_clear(void);
 int VELOC_Region_clear(const char *name);
 
 /* File mode: the path, below the configuration's scratch, where this rank writes its file between
- * VELOC_Checkpoint_begin and VELOC_Checkpoint_end, and reads it between VELOC_Restart_begin and VELOC_Restart_end. It
- * depends on name, version and rank; original is not looked at. routed has room for VELOC_MAX_NAME bytes. Local. */
+ * VELOC_Checkpoint_begin and VELOC_Checkpoint_end, and reads it between VELOC_Restart_begin and VELOC_Restart_end.
+ * That of the first file depends on name, version and rank; another `original` in the same checkpoint is another
+ * file. A restart may call a single file as it likes, and several as they were called. routed has room for
+ * VELOC_MAX_NAME bytes. Local. */
 int VELOC_Route_file(const char *original, char *routed);
 
 /* Removes this rank's files of checkpoints `name` below scratch. The checkpoints stay. Local. */
@@ -89,6 +91,7 @@ int VELOC_Restart_begin(const char *name, int version);
  * if one is not protected or smaller than what was saved. Local. */
 int VELOC_Recover_selective(int mode, int *ids, int id_count);
 int VELOC_Recover_mem(void);
+int VELOC_Restart_mem(void); /* VELOC_Recover_mem, by the name that VeloC's manual has for it */
 
 /* Bytes that were saved of region id; -1 if it was not saved. Local. */
 int VELOC_Recover_size(int id);

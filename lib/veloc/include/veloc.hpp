@@ -70,7 +70,7 @@ inline client_t *get_client(MPI_Comm comm, const std::string &cfg_file)
     veloc_comm c;
 
     if (veloc_comm_of(comm, &c) != 0)
-        throw std::runtime_error("veloc: get_client needs a communicator, after MPI_Init");
+        throw std::runtime_error("veloc: get_client needs a communicator, between MPI_Init and MPI_Finalize");
     return get_client(c, cfg_file);
 }
 #endif

@@ -61,7 +61,7 @@ extern "C" {
 int veloc_init_comm(const struct veloc_comm *comm, const char *cfg_file)
 {
     if (comm == nullptr) {
-        veloc::say(-1, "VELOC_Init: it needs a communicator, after MPI_Init");
+        veloc::say(-1, "VELOC_Init: it needs a communicator, between MPI_Init and MPI_Finalize");
         return VELOC_FAILURE;
     }
     return init(*comm, cfg_file);
@@ -185,6 +185,8 @@ int VELOC_Recover_mem(void)
 {
     return with("VELOC_Recover_mem", [&](auto &c) { return result(c.recover_mem(VELOC_RECOVER_ALL, {})); });
 }
+
+int VELOC_Restart_mem(void) { return VELOC_Recover_mem(); }
 
 int VELOC_Recover_size(int id)
 {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
@@ -18,8 +19,9 @@ namespace veloc {
 namespace {
 
 // Names of pieces in a checkpoint.
-const char index_piece[] = "veloc.index"; // ids of the regions, as int32, and then 1 if there is a file, else 0
-const char file_piece[] = "veloc.file";
+const char index_piece[] = "veloc.index"; // ids of the regions, as int32, and then the number of files
+const char names_piece[] = "veloc.files"; // of several files: what route_file was called with for each, and a zero
+std::string file_piece(size_t i) { return i == 0 ? "veloc.file" : "veloc.file." + std::to_string(i); }
 std::string region_piece(int id) { return "region." + std::to_string(id); }
 
 [[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
@@ -27,8 +29,8 @@ std::string region_piece(int id) { return "region." + std::to_string(id); }
 void check_name(const std::string &name, int version)
 {
     const char *may = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
-    if (name.empty() || name.find_first_not_of(may) != std::string::npos || name.size() > 100)
-        fail("\"" + name + "\" is no name of a checkpoint; use 1 to 100 letters, digits, '_' and '.'");
+    if (name.empty() || name.find_first_not_of(may) != std::string::npos || name.size() > 200)
+        fail("\"" + name + "\" is no name of a checkpoint; use 1 to 200 letters, digits, '_' and '.'");
     if (version < 0)
         fail("version " + std::to_string(version) + " is negative");
 }
@@ -55,6 +57,8 @@ client::client(const veloc_comm &c, const std::string &cfg_file) : comm(c)
             cfg = read_config(cfg_file);
             files_in = cfg.scratch;
             if (std::string job = job_of(comm); job != whole_job) {
+                if (comm.rank == 0)
+                    tell_others(job);
                 add_directory(cfg, job);
                 if (comm.allgather != nullptr)
                     files_in = cfg.scratch;
@@ -92,6 +96,22 @@ bool client::finish()
     return tried("finalize", [&] { holdfast->finish(); }, true);
 }
 
+// Ranks that begin at the same one, and are another number, have checkpoints that these do not find: says so.
+void client::tell_others(const std::string &job) const
+{
+    std::string first = job.substr(0, job.rfind('-') + 1);
+    if (comm.allgather == nullptr || access((cfg.scratch + "/" + job).c_str(), F_OK) == 0)
+        return;
+    DIR *dir = opendir(cfg.scratch.c_str());
+    if (dir == nullptr)
+        return; // what comes next says why
+    while (const dirent *d = readdir(dir))
+        if (std::string name = d->d_name; name != job && name.compare(0, first.size(), first) == 0)
+            say(-1, std::to_string(comm.size) + " of " + std::to_string(comm.world) + " ranks begin anew in " +
+                        cfg.scratch + "/" + job + "; those in " + name + " beside it are of another number of ranks");
+    closedir(dir);
+}
+
 // Runs a call, and says why it failed. What fails on all ranks alike is said by the first.
 bool client::tried(const char *call, const std::function<void()> &work, bool collective)
 {
@@ -101,8 +121,10 @@ bool client::tried(const char *call, const std::function<void()> &work, bool col
     } catch (const std::exception &e) {
         if (!collective || comm.rank == 0)
             say(comm.rank, std::string(call) + ": " + e.what());
-        return false;
+    } catch (...) { // of the program's call-backs; this rank must not leave the others alone in a collective
+        say(comm.rank, std::string(call) + ": a call-back has thrown what is no std::exception");
     }
+    return false;
 }
 
 // Whether all ranks are content. Collective.
@@ -196,9 +218,11 @@ std::string client::place() const
     return comm.allgather != nullptr ? std::to_string(comm.rank) : std::to_string(static_cast<unsigned>(comm.first));
 }
 
-std::string client::path_of(const std::string &of, int v) const
+// The first file has VeloC's own name, which programs may make themselves.
+std::string client::path_of(const std::string &of, int v, size_t i) const
 {
-    return files_in + "/" + of + "-" + place() + "-" + std::to_string(v) + ".dat";
+    return files_in + "/" + of + "-" + place() + "-" + std::to_string(v) + (i == 0 ? "" : "." + std::to_string(i)) +
+           ".dat";
 }
 
 // Notes the files that earlier starts have left in scratch, so that none is taken for one that was just written.
@@ -217,18 +241,39 @@ void client::note_files()
     closedir(dir);
 }
 
-std::string client::route_file(const std::string &)
+// Which of this checkpoint's files the program means: the first one, unless it has others. A restart may call a
+// single file as it likes.
+size_t client::file_named(const std::string &original)
+{
+    auto f = std::find(routes.begin(), routes.end(), original);
+    if (f != routes.end())
+        return static_cast<size_t>(f - routes.begin());
+    if (now == phase::checkpoint) {
+        routes.push_back(original);
+        if (routes.size() > 1)
+            drop_earlier(path_of(name, version, routes.size() - 1));
+        return routes.size() - 1;
+    }
+    if (routes.size() > 1) {
+        std::string have;
+        for (const std::string &r : routes)
+            have += (have.empty() ? "" : ", ") + r;
+        fail(label(name, version) + " has several files, and none of them was called " + original +
+             " when it was taken: " + have);
+    }
+    return 0;
+}
+
+std::string client::route_file(const std::string &original)
 {
     std::string path;
     tried("route_file", [&] {
         if (version < 0)
             fail("call checkpoint_begin or restart_begin first");
-        path = path_of(name, version);
-        if (path.size() >= VELOC_MAX_NAME) {
-            path.clear();
-            fail(path + " has more than " + std::to_string(VELOC_MAX_NAME - 1) + " bytes; give scratch a shorter path");
-        }
-        routed = true;
+        std::string p = path_of(name, version, file_named(original));
+        if (p.size() >= VELOC_MAX_NAME)
+            fail(p + " has more than " + std::to_string(VELOC_MAX_NAME - 1) + " bytes; give scratch a shorter path");
+        path = p;
     });
     return path;
 }
@@ -265,10 +310,15 @@ void client::begin(const std::string &of, int v)
     now = phase::checkpoint;
     name = of;
     version = v;
-    routed = false;
+    routes.clear();
     staged.clear();
     objects.clear();
-    std::string path = path_of(of, v);
+    drop_earlier(path_of(of, v, 0));
+}
+
+// Removes a file that an earlier checkpoint has left in the way of the one that is under way.
+void client::drop_earlier(const std::string &path)
+{
     stamp s;
     auto f = files.find(path);
     if (f == files.end() || !stat_of(path, &s) || !(s == f->second))
@@ -318,7 +368,8 @@ void client::stage(int mode, const std::set<int> &ids, bool copy)
                 fail("region " + std::to_string(id) + ": its serializer left the stream in an error");
             objects[id] = out.str();
         } else if (copy) {
-            objects[id].assign(static_cast<const char *>(r.at), r.bytes);
+            objects[id].resize(r.bytes);
+            read_memory(objects[id].data(), r.at, r.bytes);
         }
         if (r.write != nullptr || copy) {
             p.at = objects[id].data();
@@ -328,24 +379,49 @@ void client::stage(int mode, const std::set<int> &ids, bool copy)
     }
 }
 
-// Finds the file that the program has written for this checkpoint. If it has routed one, and saved nothing else, there
-// must be one.
-void client::stage_file()
+// Finds the files that the program has written for this checkpoint. If it has routed one, and saved nothing else, there
+// must be one; if it has routed several, all.
+void client::stage_files()
 {
-    std::string path = path_of(name, version);
-    stamp s;
-    auto f = files.find(path);
-    bool there = stat_of(path, &s), fresh = there && (f == files.end() || !(f->second == s));
-    if (!staged.empty() && !(fresh && routed)) {
-        routed = false;
+    bool routed = !routes.empty();
+    if (!routed && !staged.empty())
         return;
-    }
-    if (!there)
+    if (!routed)
+        routes.push_back(""); // it has made the path itself
+    for (size_t i = 0; i < routes.size(); i++) {
+        std::string path = path_of(name, version, i);
+        stamp s;
+        auto f = files.find(path);
+        bool there = stat_of(path, &s), fresh = there && (f == files.end() || !(f->second == s));
+        if (fresh)
+            continue;
+        if (!staged.empty() && routes.size() == 1) {
+            routes.clear();
+            return;
+        }
+        if (there)
+            fail("the file " + path + " is that of an earlier checkpoint; write it anew");
         fail(routed ? "there is no file " + path + "; write it between checkpoint_begin and checkpoint_end"
                     : "nothing was saved; call checkpoint_mem, or write the file that route_file names");
-    if (!fresh)
-        fail("the file " + path + " is that of an earlier checkpoint; write it anew");
-    routed = true;
+    }
+}
+
+// What is in scratch for this checkpoint is its own; files of those before are of no use any more.
+void client::keep_files()
+{
+    std::set<std::string> mine;
+    for (size_t i = 0; i < routes.size(); i++)
+        mine.insert(path_of(name, version, i));
+    std::string from = files_in + "/" + name + "-" + place() + "-";
+    for (auto f = files.begin(); f != files.end();) {
+        bool old = f->first.compare(0, from.size(), from) == 0 && mine.count(f->first) == 0;
+        if (old)
+            unlink(f->first.c_str());
+        f = old ? files.erase(f) : std::next(f);
+    }
+    for (const std::string &path : mine)
+        if (stamp s; stat_of(path, &s))
+            files[path] = s;
 }
 
 // Takes the checkpoint of what is staged, unless a rank has failed.
@@ -355,15 +431,20 @@ bool client::end(bool success)
     now = phase::none;
     std::vector<int32_t> index;
     std::vector<piece> pieces;
+    std::string names;
     bool good = success && tried("checkpoint_end", [&] {
-        stage_file();
+        stage_files();
         for (const auto &[id, p] : staged) {
             index.push_back(id);
             pieces.push_back(p);
         }
-        index.push_back(routed);
-        if (routed)
-            pieces.push_back({file_piece, nullptr, 0, path_of(name, version)});
+        index.push_back(static_cast<int32_t>(routes.size()));
+        for (size_t i = 0; i < routes.size(); i++) {
+            pieces.push_back({file_piece(i), nullptr, 0, path_of(name, version, i)});
+            names += routes[i] + '\0';
+        }
+        if (routes.size() > 1)
+            pieces.push_back({names_piece, names.data(), names.size(), ""});
         pieces.push_back({index_piece, index.data(), index.size() * sizeof index[0], ""});
     });
     if (!agree(good)) {
@@ -379,18 +460,8 @@ bool client::end(bool success)
     });
     objects.clear();
     staged.clear();
-    if (!routed)
-        return good;
-    // The checkpoint has the file; the one before is of no use any more.
-    std::string path = path_of(name, version), from = files_in + "/" + name + "-" + place() + "-";
-    for (auto f = files.begin(); f != files.end();) {
-        bool old = good && f->first.compare(0, from.size(), from) == 0 && f->first != path;
-        if (old)
-            unlink(f->first.c_str());
-        f = old ? files.erase(f) : std::next(f);
-    }
-    if (stamp s; good && stat_of(path, &s))
-        files[path] = s;
+    if (good && !routes.empty())
+        keep_files();
     return good;
 }
 
@@ -463,6 +534,18 @@ int client::restart_test(const std::string &of, int v, int target_rank)
     return found < 0 ? VELOC_FAILURE : found;
 }
 
+// What the files of the checkpoint that is open were called.
+std::vector<std::string> client::load_names()
+{
+    std::vector<std::string> names;
+    std::string text(static_cast<size_t>(std::max(0LL, holdfast->held(names_piece))), '\0');
+    if (!text.empty())
+        holdfast->load({{names_piece, text.data(), text.size(), ""}});
+    for (size_t at = 0, end; (end = text.find('\0', at)) != std::string::npos; at = end + 1)
+        names.push_back(text.substr(at, end - at));
+    return names;
+}
+
 void client::open(const std::string &of, int v, int target_rank)
 {
     check_name(of, v);
@@ -478,20 +561,23 @@ void client::open(const std::string &of, int v, int target_rank)
         fail(label(of, v) + " was not taken through VeloC's interface");
     std::vector<int32_t> index(static_cast<size_t>(bytes) / sizeof(int32_t));
     holdfast->load({{index_piece, index.data(), static_cast<size_t>(bytes), ""}});
-    bool file = index.back() != 0;
+    size_t count = static_cast<size_t>(index.back());
     index.pop_back();
     for (int32_t id : index)
         saved[id] = holdfast->held(region_piece(id));
-    std::string path = path_of(of, v);
-    if (file) {
-        holdfast->load({{file_piece, nullptr, 0, path}});
+    std::vector<std::string> were = count > 1 ? load_names() : std::vector<std::string>(count);
+    if (were.size() != count)
+        fail(label(of, v) + " has " + std::to_string(count) + " files, and " + std::to_string(were.size()) + " names");
+    for (size_t i = 0; i < count; i++) {
+        std::string path = path_of(of, v, i);
+        holdfast->load({{file_piece(i), nullptr, 0, path}});
         if (stamp s; stat_of(path, &s))
             files[path] = s;
     }
     now = phase::restart;
     name = of;
     version = v;
-    routed = false;
+    routes = were;
 }
 
 bool client::restart_begin(const std::string &of, int v, int target_rank)

@@ -73,15 +73,20 @@ class client final : public client_t {
 
     const regions &regions_of(const std::string &of) const;
     std::string place() const;
-    std::string path_of(const std::string &of, int v) const;
+    std::string path_of(const std::string &of, int v, size_t i) const;
     void protect(int id, const region &r, const std::string &group);
+    void tell_others(const std::string &job) const;
     void note_files();
     void must_be(phase p, const char *first) const;
     bool agree(bool good);
 
+    size_t file_named(const std::string &original);
+    void drop_earlier(const std::string &path);
+    std::vector<std::string> load_names();
     void begin(const std::string &of, int v);
     void stage(int mode, const std::set<int> &ids, bool copy);
-    void stage_file();
+    void stage_files();
+    void keep_files();
     bool end(bool success);
     void open(const std::string &of, int v, int target_rank);
     std::vector<int> chosen(int mode, const std::set<int> &ids) const;
@@ -98,7 +103,7 @@ class client final : public client_t {
     phase now = phase::none;
     std::string name; // of the checkpoint that is under way, or was last
     int version = -1;
-    bool routed = false;                   // route_file was called in this phase
+    std::vector<std::string> routes;       // what the files of this phase are called by the program
     std::map<int, std::string> objects;    // copies of regions and what call-backs wrote, by id
     std::map<int, piece> staged;           // by id
     std::map<int, long long> saved;        // regions of the checkpoint that is being restored, and their sizes

@@ -44,6 +44,8 @@ const key keys[] = {
     {"meta", kind::path, "checksums are in the checkpoints", ""},
     {"threaded", kind::boolean, "the daemon of the node copies in the background", "false"},
     {"aggregated", kind::boolean, "the ranks of a node always share a file in persistent", "true"},
+    {"axl_config", kind::path, "Holdfast copies to persistent itself", ""},
+    {"max_parallelism", kind::number, "the daemon of the node chooses how much it does at a time", "0"},
 };
 
 // Keys that ask for what Holdfast does not have: taking them would leave checkpoints elsewhere than meant.
@@ -108,23 +110,35 @@ struct value {
 
 using values = std::map<std::string, value>;
 
-void take(values &all, const std::string &name, const value &v)
+// A key that nobody knows is told and left out, as VeloC does; one that is near a key was meant to have an effect.
+void take(values &all, std::vector<std::string> &notes, const std::string &name, const value &v)
 {
     for (const char *r : refused)
         if (name == r)
             fail(v.from + ": " + name +
                  ": Holdfast does not store in DAOS; set persistent to a directory that all nodes see");
     if (find(name) == nullptr) {
-        std::string near = meant(name), hint = "remove it";
-        if (!near.empty())
-            hint = "did you mean " + near + "?";
-        fail(v.from + ": " + name + " is no key; " + hint);
+        if (std::string near = meant(name); !near.empty())
+            fail(v.from + ": " + name + " is no key; did you mean " + near + "?");
+        notes.push_back(v.from + ": " + name + " has no effect: there is no such key");
+        return;
     }
     if (!v.text.empty())
         all[name] = v;
 }
 
-values read_file(const std::string &file)
+// The value in the rest of a line: a comment begins after a blank.
+std::string value_in(std::string text)
+{
+    for (size_t i = 1; i < text.size(); i++)
+        if ((text[i] == ';' || text[i] == '#') && (text[i - 1] == ' ' || text[i - 1] == '\t')) {
+            text.resize(i);
+            break;
+        }
+    return trim(text);
+}
+
+values read_file(const std::string &file, std::vector<std::string> &notes)
 {
     std::ifstream in(file);
     if (!in)
@@ -143,13 +157,7 @@ values read_file(const std::string &file)
         size_t at = line.find_first_of("=:");
         if (at == std::string::npos)
             fail(from + ": \"" + line + "\" has no value; write key = value");
-        std::string text = line.substr(at + 1);
-        for (size_t i = 1; i < text.size(); i++)
-            if (text[i] == ';' && (text[i - 1] == ' ' || text[i - 1] == '\t')) {
-                text.resize(i);
-                break;
-            }
-        take(all, changed(trim(line.substr(0, at)), tolower), {trim(text), from});
+        take(all, notes, changed(trim(line.substr(0, at)), tolower), {value_in(line.substr(at + 1)), from});
     }
     if (in.bad())
         fail(file + ": cannot be read: " + strerror(errno));
@@ -158,7 +166,7 @@ values read_file(const std::string &file)
 
 // Variables come before the file. Names that are near a key's are taken for mistakes; VELOC_BIN and others are not
 // ours.
-void read_environment(values &all)
+void read_environment(values &all, std::vector<std::string> &notes)
 {
     const std::string prefix = "VELOC_";
     for (char **e = environ; *e != nullptr; e++) {
@@ -169,7 +177,7 @@ void read_environment(values &all)
         std::string variable = entry.substr(0, at), name = changed(variable.substr(prefix.size()), tolower);
         if (find(name) == nullptr && (name.size() < 6 || meant(name).empty()))
             continue;
-        take(all, name, {entry.substr(at + 1), "environment, " + variable});
+        take(all, notes, name, {entry.substr(at + 1), "environment, " + variable});
     }
 }
 
@@ -189,8 +197,8 @@ int number(const values &all, const char *name)
 void check(const key &k, const value &v)
 {
     if (k.of == kind::boolean) {
-        std::string b = changed(v.text, tolower);
-        if (b != "true" && b != "false")
+        static const std::set<std::string> known = {"true", "false", "yes", "no", "on", "off", "1", "0"};
+        if (known.count(changed(v.text, tolower)) == 0)
             fail(v.from + ": " + k.name + ": \"" + v.text + "\" is neither true nor false");
     }
 }
@@ -241,8 +249,8 @@ config read_config(const std::string &file)
     config c;
     values all;
     if (!file.empty())
-        all = read_file(file);
-    read_environment(all);
+        all = read_file(file, c.notes);
+    read_environment(all, c.notes);
     for (const auto &[name, v] : all) {
         const key &k = *find(name);
         check(k, v);
@@ -256,9 +264,11 @@ config read_config(const std::string &file)
     c.persistent = absolute(text(all, "persistent"));
     if (c.scratch.empty())
         fail(where + " has no scratch; set it to a directory on the node's own disk");
-    if (mode != "sync" && mode != "async")
-        fail(where + (mode.empty() ? " has no mode" : ": mode is " + mode) + "; set it to sync or async");
-    c.sync = mode == "sync";
+    if (mode.empty())
+        c.notes.push_back(where + " has no mode: it is sync, where each checkpoint waits until it is durable");
+    else if (mode != "sync" && mode != "async")
+        fail(where + ": mode is " + mode + "; set it to sync or async");
+    c.sync = mode != "async";
     c.max_versions = number(all, "max_versions");
     if (c.max_versions < 0)
         fail(all["max_versions"].from + ": max_versions is negative; 0 keeps all");
@@ -286,7 +296,30 @@ void add_directory(config &c, const std::string &name)
     make_directory("persistent", c.persistent);
 }
 
-std::map<std::string, std::string> settings_of(const config &c)
+// Whether the user has a setting of Holdfast: as a variable, or in its configuration file.
+static bool has_setting(const std::string &key)
+{
+    std::string variable = "HOLDFAST_" + changed(key, toupper);
+    if (const char *v = getenv(variable.c_str()); v != nullptr && *v != 0)
+        return true;
+    const char *named = getenv("HOLDFAST_CONFIG");
+    std::ifstream in(named != nullptr && *named != 0 ? named : "holdfast.yaml");
+    for (std::string line; std::getline(in, line);)
+        if (changed(line, tolower).compare(0, key.size() + 1, key + ":") == 0)
+            return true;
+    return false;
+}
+
+std::string redundancy_of(const config &c, int nodes)
+{
+    if (c.ec_interval < 0)
+        return "none";
+    if (nodes < 2 || c.persistent == c.scratch || has_setting("redundancy"))
+        return "";
+    return "parity:7+1";
+}
+
+std::map<std::string, std::string> settings_of(const config &c, int nodes)
 {
     std::map<std::string, std::string> all;
     bool persistent = !c.persistent.empty() && c.persistent_interval >= 0;
@@ -294,8 +327,8 @@ std::map<std::string, std::string> settings_of(const config &c)
     all["HOLDFAST_GLOBAL"] = persistent ? c.persistent : "";
     if (persistent && c.persistent_interval > 0)
         all["HOLDFAST_GLOBAL_EVERY"] = std::to_string(c.persistent_interval) + "s";
-    if (c.ec_interval < 0)
-        all["HOLDFAST_REDUNDANCY"] = "";
+    if (std::string r = redundancy_of(c, nodes); !r.empty())
+        all["HOLDFAST_REDUNDANCY"] = r;
     // Checkpoints are taken when the program says so; it has no points at which another could be.
     for (const char *name : {"HOLDFAST_INTERVAL", "HOLDFAST_MTBF", "HOLDFAST_DEADLINE_LEAD"})
         all[name] = "";

@@ -10,7 +10,7 @@ namespace veloc {
 
 struct config {
     std::string scratch, persistent; // directories, which exist; persistent may be empty
-    bool sync = false;
+    bool sync = true;
     int max_versions = 0; // of each name that stay; 0: all
     // Seconds between the checkpoints that go there; 0: all, negative: none.
     int ec_interval = 0, persistent_interval = 0;
@@ -25,8 +25,13 @@ config read_config(const std::string &file);
 // Moves a configuration to directories of a name below its own, which it makes.
 void add_directory(config &c, const std::string &name);
 
+// How checkpoints of a job on so many nodes survive the loss of one, as the node daemon's setting `redundancy`: "none"
+// with an ec_interval below 0; empty if the user has set it, or there is nothing to choose. VeloC's default is a
+// code over all nodes for every checkpoint.
+std::string redundancy_of(const config &c, int nodes);
+
 // The settings of the node daemon that the configuration asks for, as variables. An empty value unsets one.
-std::map<std::string, std::string> settings_of(const config &c);
+std::map<std::string, std::string> settings_of(const config &c, int nodes);
 
 } // namespace veloc
 

@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <unistd.h>
 
+#include "log.hpp"
+
 namespace veloc {
 
 namespace {
@@ -159,7 +161,24 @@ std::string job_of(const veloc_comm &comm)
 {
     if (comm.allgather == nullptr)
         return "single-" + std::to_string(static_cast<unsigned>(comm.first));
-    return comm.size == comm.world ? whole_job : "from-" + std::to_string(comm.first);
+    if (comm.size == comm.world)
+        return whole_job;
+    return "from-" + std::to_string(comm.first) + "-of-" + std::to_string(comm.size);
+}
+
+// On how many nodes the ranks are. Collective.
+static int nodes_of(const veloc_comm &comm)
+{
+    const size_t room = HOST_NAME_MAX + 1;
+    std::vector<char> mine(room), all(room * static_cast<size_t>(comm.size));
+    if (comm.size == 1 || gethostname(mine.data(), room - 1) != 0)
+        return 1;
+    if (comm.allgather(all.data(), mine.data(), room, comm.arg) != 0)
+        throw std::runtime_error("the ranks cannot be reached through MPI");
+    std::set<std::string> names;
+    for (size_t r = 0; r < static_cast<size_t>(comm.size); r++)
+        names.insert(std::string(&all[r * room]));
+    return static_cast<int>(names.size());
 }
 
 engine::engine(const veloc_comm &comm, const config &c)
@@ -174,9 +193,14 @@ engine::engine(const veloc_comm &comm, const config &c)
     h.program = job.c_str();
     h.allgather = comm.allgather;
     h.arg = comm.arg;
+    int nodes = nodes_of(comm);
+    std::string red = redundancy_of(c, nodes);
+    if (comm.rank == 0 && !red.empty() && red != "none")
+        say(-1, std::to_string(nodes) + " nodes: each checkpoint gets redundancy " + red +
+                    ", so that it survives the loss of a node; ec_interval = -1, or HOLDFAST_REDUNDANCY, changes that");
     handlers put_back;
     environment e;
-    for (const auto &[name, value] : settings_of(c))
+    for (const auto &[name, value] : settings_of(c, nodes))
         e.set(name, value);
     e.set("HOLDFAST_NODE_KEY", key_of(comm));
     if (variable("HOLDFAST_JOB").empty())
@@ -210,6 +234,8 @@ void engine::use(const std::string &name)
     shut();
     check(hf_keep(name.c_str(), keep));
 }
+
+void read_memory(void *to, const void *from, size_t bytes) { check(hf_read_memory(to, from, bytes)); }
 
 void engine::protect(const std::vector<piece> &pieces)
 {

@@ -24,6 +24,9 @@ struct piece {
 std::string job_of(const veloc_comm &comm);
 inline const char *const whole_job = "veloc"; // of all ranks
 
+// Copies from memory of a region, which may be that of a device.
+void read_memory(void *to, const void *from, size_t bytes);
+
 // The connection of this process, of which there is one. Functions throw std::runtime_error with the cause and the
 // remedy. Those that are collective throw on all ranks or on none, unless a rank is lost.
 class engine {

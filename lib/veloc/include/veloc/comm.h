@@ -75,10 +75,11 @@ VELOC_LOCAL int veloc_comm_first(MPI_Comm comm, struct veloc_comm *c)
 VELOC_LOCAL int veloc_comm_of(MPI_Comm comm, struct veloc_comm *c)
 {
     MPI_Comm *mine;
-    int begun = 0;
+    int begun = 0, over = 0;
 
     c->arg = NULL;
-    if (MPI_Initialized(&begun) != MPI_SUCCESS || !begun || comm == MPI_COMM_NULL)
+    if (MPI_Initialized(&begun) != MPI_SUCCESS || !begun || MPI_Finalized(&over) != MPI_SUCCESS || over ||
+        comm == MPI_COMM_NULL)
         return 1;
     mine = (MPI_Comm *)malloc(sizeof *mine);
     if (mine == NULL)
