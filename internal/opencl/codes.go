@@ -16,6 +16,9 @@ const (
 	clOutOfHostMemory      = -6
 	clNoProfiling          = -7
 	clBuildFailure         = -11
+	clCompileFailure       = -15
+	clLinkerNotAvailable   = -16
+	clLinkFailure          = -17
 	clMisaligned           = -13
 	clWaitListFailure      = -14
 	clArgInfoNotAvailable  = -19
@@ -24,6 +27,7 @@ const (
 	clInvalidMem           = -38
 	clInvalidImageSize     = -40
 	clInvalidSampler       = -41
+	clInvalidBuild         = -43
 	clInvalidProgram       = -44
 	clInvalidExecutable    = -45
 	clInvalidKernelName    = -46
@@ -33,6 +37,8 @@ const (
 	clInvalidWorkGroupSize = -54
 	clInvalidEvent         = -58
 	clInvalidOperation     = -59
+	clInvalidCompiler      = -66
+	clInvalidLinker        = -67
 )
 
 // conditions are the codes of gpustate's errors, the first that fits.

@@ -15,6 +15,9 @@ import (
 type devices struct {
 	mu   sync.Mutex
 	list []*device
+
+	watched, lost int           // that the program makes objects on; of those, that are lost
+	over          chan struct{} // closed when all of them are lost; nil until somebody asks
 }
 
 // device is one of them.
@@ -27,6 +30,8 @@ type device struct {
 	err     error
 	used    bool // the program makes objects on it
 	answers map[uint32]answer
+
+	watched sync.Once
 }
 
 // answer is what a device has said of itself, as it was when the program asked first.
@@ -140,6 +145,54 @@ func (d *devices) use(one *device) (*gpustate.Device, error) {
 	return dev, err
 }
 
+// allLost is closed when all devices that the program makes objects on are lost.
+func (d *devices) allLost() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over == nil {
+		d.over = make(chan struct{})
+		if d.watched > 0 && d.lost == d.watched {
+			close(d.over)
+		}
+	}
+	return d.over
+}
+
+// watchOne counts a device that the program makes objects on; loseOne counts its loss.
+func (d *devices) watchOne() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.watched > 0 && d.lost == d.watched {
+		d.over = nil // who waits from now on has hope
+	}
+	d.watched++
+}
+
+func (d *devices) loseOne() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lost++; d.lost == d.watched && d.over != nil {
+		close(d.over)
+	}
+}
+
+// watchLoss tells the program when a device that it makes objects on is lost.
+func (s *Server) watchLoss(d *device, dev *gpustate.Device) {
+	d.watched.Do(func() {
+		s.devices.watchOne()
+		s.lanes.Go(func() {
+			select {
+			case <-dev.Lost():
+			case <-s.ended:
+				return
+			}
+			s.ring.beware(clDeviceNotAvailable)
+			s.devices.loseOne()
+			s.send(opLost, uint64(slices.Index(s.devices.all(), d)), 0, clDeviceNotAvailable, nil)
+		})
+	})
+}
+
 // own is what the device says of itself. At the first question all are asked.
 func (d *device) own(param uint32) ([]byte, error) {
 	d.mu.Lock()
@@ -180,7 +233,6 @@ const (
 	infoFirst         = 0x1000
 	infoLast          = 0x1049
 	infoCVersion      = 0x103D
-	infoLinker        = 0x103E
 	infoBuiltIn       = 0x103F
 	infoSubDevices    = 0x1043
 	infoPartitions    = 0x1044
@@ -209,7 +261,7 @@ func (d *device) ask(param uint32) ([]byte, error) {
 		return binary.NativeEndian.AppendUint64(nil, 1), nil // kernels, no functions of the host
 	case infoQueues:
 		return binary.NativeEndian.AppendUint64(nil, 3), nil
-	case infoUnified, infoLinker, infoSubDevices:
+	case infoUnified, infoSubDevices:
 		return word(nil, 0), nil
 	case infoBuiltIn:
 		return []byte{0}, nil

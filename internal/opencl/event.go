@@ -19,10 +19,29 @@ type event struct {
 	// set before issued is closed
 	parts []*gpustate.Event // that it consists of
 	err   error
+	one   [1]*gpustate.Event // room for parts
 }
 
 func newEvent(id uint64, q *queue) *event {
 	return &event{id: id, queue: q, issued: make(chan struct{})}
+}
+
+// always is a channel that is closed.
+var always = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// issuedEvent is the event of a command that was issued, or failed to be.
+func issuedEvent(id uint64, q *queue, part *gpustate.Event, err error) *event {
+	e := &event{id: id, queue: q, issued: always, err: err}
+	e.once.Do(func() {}) // nobody issues it again
+	if err == nil {
+		e.one[0] = part
+		e.parts = e.one[:]
+	}
+	return e
 }
 
 // issue says what the event consists of, or why it failed. The first call counts.
@@ -45,19 +64,46 @@ func (e *event) isIssued() bool {
 	}
 }
 
-// wait returns when the command is complete, with the error that it failed with. ended
-// ends the wait for a command that nobody will issue.
-func (e *event) wait(ended <-chan struct{}) error {
+// waitIssued returns when the command is issued, or when nobody will issue it: the program has
+// ended, or a device is lost.
+func (e *event) waitIssued(ended, lost <-chan struct{}) error {
 	select {
 	case <-e.issued:
+		return nil
 	case <-ended:
 		return gpustate.ErrClosed
+	case <-lost:
+	}
+	if e.isIssued() {
+		return nil
+	}
+	return gpustate.ErrDeviceLost
+}
+
+// wait returns when the command is complete, with the error that it failed with, or like
+// waitIssued.
+func (e *event) wait(ended, lost <-chan struct{}) error {
+	if err := e.waitIssued(ended, lost); err != nil {
+		return err
 	}
 	errs := []error{e.err}
 	for _, p := range e.parts {
 		errs = append(errs, p.Wait())
 	}
 	return errors.Join(errs...)
+}
+
+// wait waits for an event. One that the program sets is given up when all its devices are lost: who
+// would set it may wait for them.
+func (s *Server) wait(e *event) error { return e.wait(s.ended, s.lossFor(e)) }
+
+// lossFor is closed when a wait for an event is to be given up. A command needs none: it is issued,
+// with an error, when its device is lost.
+func (s *Server) lossFor(e *event) <-chan struct{} {
+	if e.queue != nil {
+		return nil
+	}
+	return s.devices.allLost()
 }
 
 // done reports whether the command is complete, and the error that it failed with.
@@ -176,7 +222,7 @@ func (s *Server) deliver(d *delivery) {
 	}
 	s.outbox.reads[d] = struct{}{}
 	s.outbox.mu.Unlock()
-	go func() { s.dispatch(d, d.event.wait(s.ended)) }()
+	go func() { s.dispatch(d, s.wait(d.event)) }()
 }
 
 // dispatch sends the bytes, or the error; it returns when that is done, by whomever.

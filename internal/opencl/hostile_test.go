@@ -8,8 +8,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
@@ -21,10 +23,11 @@ type hostile struct {
 	t       *testing.T
 	control *net.UnixConn
 	lane    net.Conn
+	ring    []byte // that it shares
 	served  chan error
 }
 
-func pair(t *testing.T) (a, b *net.UnixConn) {
+func pair(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -52,22 +55,62 @@ func newHostile(t *testing.T) *hostile {
 	mine, its := pair(t)
 	h := &hostile{t: t, control: mine, served: make(chan error, 1)}
 	go func() { h.served <- Serve(context.Background(), its, Options{Select: sel}) }()
+	f, err := sealed(ringData + ringBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.ring, err = mapSealed(f); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(h.ring) })
+	h.give('R', f)
 	near, far := pair(t)
 	h.lane = near
 	file, err := far.File()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := mine.WriteMsgUnix([]byte{'L'}, unix.UnixRights(int(file.Fd())), nil); err != nil {
-		t.Fatal(err)
-	}
-	_ = file.Close()
+	h.give('L', file)
 	_ = far.Close()
 	t.Cleanup(func() {
 		_ = near.Close()
 		_ = mine.Close()
 	})
 	return h
+}
+
+// sealed makes memory of so many bytes that cannot shrink.
+func sealed(bytes int) (*os.File, error) {
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "memory")
+	if err := f.Truncate(int64(bytes)); err != nil {
+		return nil, err
+	}
+	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
+	return f, err
+}
+
+// give passes a file, and closes it.
+func (h *hostile) give(what byte, f *os.File) {
+	h.t.Helper()
+	if _, _, err := h.control.WriteMsgUnix([]byte{what}, unix.UnixRights(int(f.Fd())), nil); err != nil {
+		h.t.Fatal(err)
+	}
+	_ = f.Close()
+}
+
+// put writes into the ring and wakes the server.
+func (h *hostile) put(b []byte) {
+	written := (*atomic.Uint64)(unsafe.Pointer(&h.ring[ringWritten]))
+	at := written.Load()
+	for i := range b {
+		h.ring[ringData+(at+uint64(i))%ringBytes] = b[i]
+	}
+	written.Store(at + uint64(len(b)))
+	_, _ = h.control.Write([]byte{'D'}) // a server that has ended is no failure
 }
 
 func (h *hostile) send(op uint32, body []byte, bulk []byte) error {
@@ -124,13 +167,14 @@ func pack(fields ...any) []byte {
 func (h *hostile) populate() {
 	h.t.Helper()
 	none := []uint64{}
-	zero := uint64(0)
+	zero, context := uint64(0), uint64(5)
 	for i, status := range []int32{
 		h.ask(opHello, uint32(Version), uint32(1), "hostile"),
 		h.ask(opDevices),
-		h.ask(opCreateQueue, uint64(1), zero, uint32(0)),
-		h.ask(opCreateQueue, uint64(2), zero, uint32(1)),
-		h.ask(opCreateBuffer, uint64(3), zero, uint32(0), uint64(65536)),
+		h.ask(opContext, context, []uint64{0}),
+		h.ask(opCreateQueue, uint64(1), context, zero, uint32(0)),
+		h.ask(opCreateQueue, uint64(2), context, zero, uint32(1)),
+		h.ask(opCreateBuffer, uint64(3), context, uint32(0), uint64(65536)),
 		h.ask(opCreateSub, uint64(4), uint64(3), uint32(0), uint64(4096), uint64(4096)),
 		h.ask(opUserEvent, uint64(9)),
 		h.ask(opFill, uint64(1), uint64(10), none, uint32(0), uint64(3), uint32(0), zero, zero, zero, uint64(64),
@@ -169,9 +213,15 @@ func TestGarbage(t *testing.T) {
 		{"no body", opLaunch, nil, nil},
 		{"too much", opFlush, pack(uint64(1), uint32(1)), nil},
 		{"no such queue", opFlush, pack(uint64(3)), nil},
-		{"a number twice", opCreateBuffer, pack(uint64(3), uint64(0), uint32(0), uint64(64)), nil},
+		{"a number twice", opCreateBuffer, pack(uint64(3), uint64(5), uint32(0), uint64(64)), nil},
+		{"a device twice", opContext, pack(uint64(60), []uint64{0, 0}), nil},
+		{"a context of another kind", opCreateBuffer, pack(uint64(60), uint64(3), uint32(0), uint64(64)), nil},
+		{"a form of build", opBuild, pack(uint64(60), uint64(5), uint32(7), []uint64{0}, "", uint32(1), "", ""), nil},
+		{"many sources", opBuild, pack(uint64(60), uint64(5), uint32(2), []uint64{0}, "", uint32(1<<20)), nil},
+		{"an image on an image's shape", opCreateImage, pack(uint64(60), uint64(5), uint32(0), uint32(2),
+			uint32(0x10B5), uint32(0x10DA), uint64(4), uint64(4), uint64(1), uint32(4), uint64(3)), nil},
 		{"bulk unasked", opFlush, pack(uint64(1)), []byte("abc")},
-		{"another length", opCreateBuffer, pack(uint64(50), uint64(0), uint32(0), uint64(64)), []byte("abc")},
+		{"another length", opCreateBuffer, pack(uint64(50), uint64(5), uint32(0), uint64(64)), []byte("abc")},
 		{"a long list", opWait, pack(uint32(1 << 30)), nil},
 		{"beyond the buffer", opFill, pack(uint64(1), uint64(0), []uint64{}, uint32(0), uint64(3), uint32(0),
 			uint64(65530), uint64(0), uint64(0), uint64(64), uint64(1), uint64(1), uint64(0), uint64(0), "ab"), nil},
@@ -208,7 +258,7 @@ func TestRandomMessages(t *testing.T) {
 					body = binary.LittleEndian.AppendUint64(body, uint64(r.IntN(12)))
 				}
 			}
-			if h.send(uint32(r.IntN(32)), body, nil) != nil {
+			if h.send(uint32(r.IntN(33)), body, nil) != nil {
 				break
 			}
 			if err := h.lane.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
@@ -233,4 +283,134 @@ func TestHangUp(t *testing.T) {
 	if err := h.end(); err != nil {
 		t.Error(err)
 	}
+}
+
+// inRing is a request as the ring has it.
+func inRing(op uint32, slot uint64, body []byte) []byte {
+	b := append(header(len(body), op, 0, slot), body...)
+	return append(b, make([]byte, -len(b)&7)...)
+}
+
+// TestRing: requests of the ring are carried out in order, before a lane's that comes after
+// them, and answered in their slots.
+func TestRing(t *testing.T) {
+	h := newHostile(t)
+	h.populate()
+	fill := func(event uint64, text string) []byte {
+		zero, one := uint64(0), uint64(1)
+		return inRing(opFill, 0, pack(uint64(2), event, []uint64{}, uint32(0), uint64(3), uint32(0), zero, zero, zero,
+			uint64(64), one, one, zero, zero, text))
+	}
+	h.put(append(fill(21, "efgh"), fill(22, "ijkl")...))
+	h.put(inRing(opFinish, 5, pack(uint64(2))))
+	status := func(slot int) uint32 {
+		return (*atomic.Uint32)(unsafe.Pointer(&h.ring[ringReplies+slot*ringSlot])).Load()
+	}
+	for status(5) != slotAnswered {
+		select {
+		case err := <-h.served:
+			t.Fatal(err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if got := h.ask(opWait, []uint64{21, 22}); got != 0 {
+		t.Errorf("wait for commands of the ring: status %d", got)
+	}
+}
+
+// TestRingOfGarbage: whatever the ring holds ends its own service at most.
+func TestRingOfGarbage(t *testing.T) {
+	for seed := range uint64(40) {
+		h := newHostile(t)
+		h.populate()
+		r := rand.New(rand.NewPCG(seed, 4))
+		for range 50 {
+			body := make([]byte, r.IntN(120))
+			for i := range body {
+				body[i] = byte(r.IntN(12))
+			}
+			b := inRing(uint32(r.IntN(32)), uint64(r.IntN(70)), body)
+			switch r.IntN(20) {
+			case 0: // any bytes
+				for i := range b {
+					b[i] = byte(r.Uint32())
+				}
+			case 1: // a number that lies
+				at := []int{ringWritten, ringRead, ringAsleep, ringCareful, ringReplies + 64*r.IntN(64)}[r.IntN(5)]
+				binary.LittleEndian.PutUint64(h.ring[at:], r.Uint64())
+			case 2: // a request that is cut
+				b = b[:r.IntN(len(b))]
+			}
+			h.put(b)
+		}
+		if r.IntN(2) == 0 {
+			_ = h.control.Close()
+		} else {
+			h.put(make([]byte, 7)) // no multiple of eight, whatever was before
+			h.put(make([]byte, 6))
+		}
+		if err := h.end(); err != nil && !errors.Is(err, errProtocol) {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestSharedGarbage: places outside of an area, slots that are none and memory that can shrink
+// end the service of who sends them.
+func TestSharedGarbage(t *testing.T) {
+	transfer := func(flags uint32, host ...any) []byte {
+		zero, one := uint64(0), uint64(1)
+		return append(pack(uint64(2), zero, []uint64{}, flags, uint64(3), uint32(0), zero, zero, zero, uint64(64), one,
+			one, zero, zero), pack(host...)...)
+	}
+	for _, c := range []struct {
+		name string
+		op   uint32
+		body []byte
+	}{
+		{"beyond the area", opRead, transfer(flagArea, uint64(1), uint64(4096-63), uint64(0), uint64(0))},
+		{"an offset that wraps", opWrite, transfer(flagArea, uint64(1), uint64(1<<62), uint64(0), uint64(0))},
+		{"rows of a range", opWrite, transfer(flagArea, uint64(1), uint64(0), uint64(64), uint64(64))},
+		{"no such area", opRead, transfer(flagArea, uint64(1<<40), uint64(0), uint64(0), uint64(0))},
+		{"slots of a small area", opRead, transfer(flagSlots, uint64(1), []uint64{0})},
+		{"no slots", opWrite, transfer(flagSlots, uint64(2), []uint64{})},
+		{"slot 32", opRead, transfer(flagSlots, uint64(2), []uint64{32})},
+		{"bytes behind the ring", opWrite, transfer(0)},
+		{"an end of no area", opUnshare, pack(uint64(1 << 40))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHostile(t)
+			h.populate()
+			for _, bytes := range []int{4096, slotCount * slotBytes} {
+				f, err := sealed(bytes)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.give('M', f)
+			}
+			h.put(inRing(opRead, 7, transfer(flagArea|flagBlocking, uint64(1), uint64(4096-64), uint64(0), uint64(0))))
+			if got := h.ask(opFinish, uint64(2)); got != 0 {
+				t.Errorf("a read to the end of an area: status %d", got)
+			}
+			h.put(inRing(c.op, 0, c.body))
+			if err := h.end(); !errors.Is(err, errProtocol) {
+				t.Errorf("got %v, want %v", err, errProtocol)
+			}
+		})
+	}
+	t.Run("memory that can shrink", func(t *testing.T) {
+		h := newHostile(t)
+		fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), "memory")
+		if err := f.Truncate(4096); err != nil {
+			t.Fatal(err)
+		}
+		h.give('M', f)
+		if err := h.end(); !errors.Is(err, errProtocol) {
+			t.Errorf("got %v, want %v", err, errProtocol)
+		}
+	})
 }

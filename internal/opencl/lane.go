@@ -4,24 +4,23 @@ import (
 	"fmt"
 	"io"
 	"net"
-
-	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// lane is one connection for requests.
+// lane is one connection for requests. Those of the ring have one of their own without a
+// connection.
 type lane struct {
 	*Server
-	conn net.Conn
+	conn    net.Conn
+	unasked bool // the program does not hear how a request went
 }
 
 // carryOut carries out one request and answers it. An error ends the service.
 func (l *lane) carryOut(m *request) error {
+	if err := l.drain(m.last); err != nil {
+		return err
+	}
 	if m.op == opForget {
-		id := m.u64()
-		l.mu.Lock()
-		delete(l.events, id)
-		l.mu.Unlock()
-		return m.end()
+		return l.forget(m)
 	}
 	do := operations[m.op]
 	if do == nil {
@@ -34,10 +33,14 @@ func (l *lane) carryOut(m *request) error {
 	if err != nil {
 		return err
 	}
+	if r.later != nil {
+		r.later(r)
+	}
 	var deliveries uint64
 	if r.settle {
 		deliveries = l.settle()
 	}
+	l.ring.beware(r.status)
 	parts := net.Buffers{header(len(r.body), uint32(r.status), len(r.bulk), deliveries), r.body}
 	if len(r.bulk) > 0 {
 		parts = append(parts, r.bulk)
@@ -46,7 +49,18 @@ func (l *lane) carryOut(m *request) error {
 	return err
 }
 
-var operations map[uint32]func(*lane, *request) (*reply, error)
+// forget takes in that the program asks for an event no more.
+func (s *Server) forget(m *request) error {
+	id := m.u64()
+	s.mu.Lock()
+	delete(s.events, id)
+	s.mu.Unlock()
+	return m.end()
+}
+
+// operations are those of lanes, ringOperations those that the ring may have: their replies
+// are a status alone.
+var operations, ringOperations map[uint32]func(*lane, *request) (*reply, error)
 
 func init() {
 	operations = map[uint32]func(*lane, *request) (*reply, error){
@@ -59,11 +73,19 @@ func init() {
 		opFill: (*lane).fill, opMarker: (*lane).marker, opFlush: (*lane).flush, opFinish: (*lane).finishQueue,
 		opUserEvent: (*lane).userEvent, opSetUserEvent: (*lane).setUserEvent, opEventStatus: (*lane).eventStatus,
 		opEventTimes: (*lane).eventTimes, opWait: (*lane).waitFor, opWatch: (*lane).watch,
+		opShare: (*lane).share, opUnshare: (*lane).unshare, opSettle: (*lane).settleArea,
+		opContext: (*lane).createContext, opCapture: (*lane).capture, opState: (*lane).giveState,
+		opRestore: (*lane).restore, opCloneKernel: (*lane).cloneKernel,
+	}
+	ringOperations = map[uint32]func(*lane, *request) (*reply, error){}
+	for _, op := range []uint32{opRelease, opSetArg, opLaunch, opCopy, opFill, opMarker, opFlush, opFinish, opUserEvent,
+		opSetUserEvent, opWait, opWatch, opRead, opWrite, opShare, opUnshare, opSettle} {
+		ringOperations[op] = operations[op]
 	}
 }
 
 // takesBulk are the operations that bytes may follow.
-var takesBulk = map[uint32]bool{opCreateBuffer: true, opCreateImage: true, opWrite: true}
+var takesBulk = map[uint32]bool{opCreateBuffer: true, opCreateImage: true, opWrite: true, opRestore: true}
 
 // bulk reads the bytes that follow a request. Their number has been checked.
 func (l *lane) bulk(n uint64) ([]byte, error) {
@@ -129,16 +151,23 @@ func (l *lane) deviceInfo(m *request) (*reply, error) {
 	return r, nil
 }
 
-// command reads what all commands begin with.
-func (l *lane) command(m *request) (q *queue, e *event, deps []*event, err error) {
+// commandOf reads what all commands begin with.
+func (l *lane) commandOf(m *request) (q *queue, id uint64, deps []*event, err error) {
 	number, id, waits := m.u64(), m.u64(), m.numbers()
 	if m.bad {
-		return nil, nil, nil, errProtocol
+		return nil, 0, nil, errProtocol
 	}
 	if q, err = find[*queue](l.Server, number); err != nil {
-		return nil, nil, nil, err
+		return nil, 0, nil, err
 	}
-	if deps, err = l.eventsOf(waits); err != nil {
+	deps, err = l.eventsOf(waits)
+	return q, id, deps, err
+}
+
+// command is commandOf with an event for the command.
+func (l *lane) command(m *request) (q *queue, e *event, deps []*event, err error) {
+	q, id, deps, err := l.commandOf(m)
+	if err != nil {
 		return nil, nil, nil, err
 	}
 	e = newEvent(id, q)
@@ -147,10 +176,22 @@ func (l *lane) command(m *request) (q *queue, e *event, deps []*event, err error
 
 // enqueue gives a command to its queue.
 func (l *lane) enqueue(q *queue, c *command) (*reply, error) {
-	if err := q.enqueue(c); err != nil {
-		return failed(err)
+	return l.outcome(q, c.event.id, q.enqueue(c))
+}
+
+// done is the reply where there is nothing to say. Nobody changes it.
+var done = &reply{}
+
+// outcome is the reply for a command that was issued, or failed when it was to be. Where the
+// program does not hear of an error, the event has it, and without one the queue.
+func (l *lane) outcome(q *queue, id uint64, err error) (*reply, error) {
+	if err == nil {
+		return done, nil
 	}
-	return &reply{}, nil
+	if l.unasked && id == 0 {
+		q.fail(err)
+	}
+	return failed(err)
 }
 
 func (l *lane) marker(m *request) (*reply, error) {
@@ -164,7 +205,7 @@ func (l *lane) marker(m *request) (*reply, error) {
 		return nil, err
 	}
 	if err := q.mark(e, deps, flags&barrier != 0); err != nil {
-		return failed(err)
+		return l.outcome(q, e.id, err)
 	}
 	return &reply{}, nil
 }
@@ -183,6 +224,9 @@ func (l *lane) flush(m *request) (*reply, error) {
 		return nil, err
 	}
 	if err := q.q.Flush(); err != nil {
+		if l.unasked {
+			q.fail(err)
+		}
 		return failed(err)
 	}
 	return &reply{}, nil
@@ -193,12 +237,12 @@ func (l *lane) finishQueue(m *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{settle: true}
-	if err := q.finish(); err != nil {
-		l.opt.Logger.Debug("finish", "err", err)
-		r.status = codeOf(err)
-	}
-	return r, nil
+	return &reply{settle: true, later: func(r *reply) {
+		if err := q.finish(); err != nil {
+			l.opt.Logger.Debug("finish", "err", err)
+			r.status = codeOf(err)
+		}
+	}}, nil
 }
 
 func (l *lane) userEvent(m *request) (*reply, error) {
@@ -280,16 +324,16 @@ func (l *lane) waitFor(m *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{settle: true}
-	for _, e := range list {
-		if err := e.wait(l.ended); err != nil {
-			r.status = clWaitListFailure
-			if codeOf(err) == clDeviceNotAvailable {
-				r.status = clDeviceNotAvailable
+	return &reply{settle: true, later: func(r *reply) {
+		for _, e := range list {
+			if err := l.wait(e); err != nil {
+				r.status = clWaitListFailure
+				if codeOf(err) == clDeviceNotAvailable {
+					r.status = clDeviceNotAvailable
+				}
 			}
 		}
-	}
-	return r, nil
+	}}, nil
 }
 
 // watch tells the program when an event has come to a state.
@@ -305,14 +349,11 @@ func (l *lane) watch(m *request) (*reply, error) {
 	go func() {
 		var err error
 		if state == stateSubmitted {
-			select {
-			case <-e.issued:
+			if err = e.waitIssued(l.ended, l.lossFor(e)); err == nil {
 				err = e.err
-			case <-l.ended:
-				err = gpustate.ErrClosed
 			}
 		} else {
-			err = e.wait(l.ended)
+			err = l.wait(e)
 		}
 		l.settle()
 		status := codeOf(err)

@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -10,26 +11,45 @@ import (
 // queue is a command queue of the program.
 type queue struct {
 	server  *Server
+	ctx     *clContext
 	dev     *device
+	at      int // place of dev in ctx
 	q       *gpustate.Queue
 	ordered bool
+	lost    <-chan struct{} // closed when dev is
+	left    chan struct{}   // made when the program releases it, closed when it is gone; the server's mu guards it
 
 	mu      sync.Mutex
 	backlog []*command          // of an ordered queue: what is kept back, in order
 	issuing bool                // a goroutine issues the backlog
 	pending map[*event]struct{} // of a queue out of order: commands that may not be complete
 	barrier *event              // as above: what later commands wait for
-	last    *event              // the newest command
+	last    *event              // the newest command that may not be issued
+	failed  error               // of a command whose error the program could not be told
+}
+
+// fail keeps the error of a command that has no event, for the next finish.
+func (q *queue) fail(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failed == nil {
+		q.failed = err
+	}
 }
 
 // command is one that the program has given to a queue.
 type command struct {
 	event *event
 	deps  []*event
+	uses  []use
 	// run issues it, after these; what it consists of may be nothing when it is complete.
 	run func(after []*gpustate.Event) ([]*gpustate.Event, error)
+	// refused is called instead of run where it is not to be issued; may be nil.
+	refused func()
 	// over is called when run will not be called again; may be nil.
 	over func()
+	// slow says that run waits for the program.
+	slow bool
 }
 
 // enqueue issues a command, or keeps it back where it has to wait for what is not issued. An
@@ -41,7 +61,7 @@ func (q *queue) enqueue(c *command) error {
 		q.order(c)
 	}
 	q.last = c.event
-	ready := !q.issuing
+	ready := !q.issuing && !c.slow
 	for _, d := range c.deps {
 		ready = ready && d.isIssued() && (d.queue == nil || d.queue.dev == q.dev)
 	}
@@ -58,6 +78,21 @@ func (q *queue) enqueue(c *command) error {
 		}
 	}
 	return nil
+}
+
+// beginAtOnce takes the queue for a command that waits for nothing and is issued at once: on an
+// ordered queue which keeps nothing back, with the objects of one device alone. The caller unlocks mu.
+func (q *queue) beginAtOnce() bool {
+	if !q.ordered || len(q.ctx.devices) > 1 {
+		return false
+	}
+	q.mu.Lock()
+	if q.issuing {
+		q.mu.Unlock()
+		return false
+	}
+	q.last = nil // all before it is issued
+	return true
 }
 
 // order lets a command of a queue out of order wait for the barrier before it. mu is held.
@@ -117,11 +152,23 @@ func (c *command) issue(q *queue) error {
 	}
 	after, err := c.after(q)
 	if err != nil {
-		err = coded(clWaitListFailure, fmt.Sprintf("a command that it waits for failed: %v", err))
+		if c.refused != nil {
+			c.refused()
+		}
+		if errors.Is(err, gpustate.ErrDeviceLost) {
+			err = coded(clDeviceNotAvailable, err.Error())
+		} else {
+			err = coded(clWaitListFailure, fmt.Sprintf("a command that it waits for failed: %v", err))
+		}
 		c.event.issue(nil, err)
 		return nil // the command was taken; its event tells
 	}
-	parts, err := c.run(after)
+	var parts []*gpustate.Event
+	if err = bringAll(c.uses, q, c.event); err == nil {
+		parts, err = c.run(after)
+	} else if c.refused != nil {
+		c.refused()
+	}
 	c.event.issue(parts, err)
 	if err != nil {
 		q.server.opt.Logger.Debug("command failed", "err", err)
@@ -130,18 +177,13 @@ func (c *command) issue(q *queue) error {
 }
 
 // after waits until all that the command waits for is issued, and complete where gpustate
-// cannot wait for it.
+// cannot wait for it, or until the queue's device is lost.
 func (c *command) after(q *queue) (list []*gpustate.Event, err error) {
 	for _, d := range c.deps {
 		if d.queue != nil && d.queue.dev != q.dev {
-			err = d.wait(q.server.ended)
-		} else {
-			select {
-			case <-d.issued:
-				err = d.err
-			case <-q.server.ended:
-				err = gpustate.ErrClosed
-			}
+			err = d.wait(q.server.ended, q.lost)
+		} else if err = d.waitIssued(q.server.ended, q.lost); err == nil {
+			err = d.err
 		}
 		if err != nil {
 			return nil, err
@@ -160,15 +202,18 @@ func (q *queue) finish() error {
 	q.mu.Unlock()
 	if !q.ordered {
 		for _, e := range q.allPending() {
-			_ = e.wait(q.server.ended) // the event has the error
+			_ = e.wait(q.server.ended, q.lost) // the event has the error
 		}
 	} else if last != nil {
-		select {
-		case <-last.issued:
-		case <-q.server.ended:
-		}
+		_ = last.waitIssued(q.server.ended, q.lost) // the event has the error
 	}
-	return q.q.Finish()
+	err := q.q.Finish()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failed != nil {
+		err, q.failed = q.failed, nil
+	}
+	return err
 }
 
 // mark enqueues a marker or a barrier.

@@ -41,30 +41,50 @@ type Server struct {
 	mu      sync.Mutex
 	objects map[uint64]any // *buffer, *queue, ... by the program's number
 	events  map[uint64]*event
+	state   []byte // that was captured and not taken
 
 	sending    sync.Mutex // of control
 	deliveries atomic.Uint64
 	outbox     outbox
 
-	lanes sync.WaitGroup
-	ended chan struct{}
-	end   sync.Once
-	why   error
+	areas          areas
+	open           int   // lanes
+	ring           *ring // nil until the library has given it
+	asked, unasked lane  // of the ring's requests
+	lanes          sync.WaitGroup
+	ended          chan struct{}
+	end            sync.Once
+	why            error
 }
 
 // Serve serves the program at the other end of the connection until it ends or says
 // something impossible, which is an error. It closes the connection.
 func Serve(ctx context.Context, control *net.UnixConn, opt Options) error {
+	s := newServer(control, opt)
+	stop := context.AfterFunc(ctx, func() { s.finish(ctx.Err()) })
+	defer stop()
+	s.finish(s.accept())
+	return s.close()
+}
+
+func newServer(control *net.UnixConn, opt Options) *Server {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{opt: opt, control: control, objects: map[uint64]any{}, events: map[uint64]*event{},
 		ended: make(chan struct{})}
-	stop := context.AfterFunc(ctx, func() { s.finish(ctx.Err()) })
-	defer stop()
-	s.finish(s.accept())
+	s.asked, s.unasked = lane{Server: s}, lane{Server: s, unasked: true}
+	return s
+}
+
+// close releases what a server has that is finished, and says why it is.
+func (s *Server) close() error {
 	s.lanes.Wait()
 	s.devices.close()
+	s.areas.forgetAll()
+	if s.ring != nil {
+		_ = unix.Munmap(s.ring.mem) // nobody uses it any more
+	}
 	return s.why
 }
 
@@ -80,11 +100,10 @@ func (s *Server) finish(why error) {
 	})
 }
 
-// accept takes lanes until the program ends.
+// accept takes the ring, lanes and wakings until the program ends.
 func (s *Server) accept() error {
 	oob := make([]byte, unix.CmsgSpace(4*4))
 	var b [1]byte
-	open := 0
 	for {
 		n, oobn, flags, _, err := s.control.ReadMsgUnix(b[:], oob)
 		if err != nil {
@@ -94,23 +113,54 @@ func (s *Server) accept() error {
 			return io.EOF
 		}
 		files, err := descriptors(oob[:oobn])
-		if err != nil || len(files) != 1 || flags&unix.MSG_CTRUNC != 0 || b[0] != 'L' {
-			for _, f := range files {
-				_ = f.Close()
-			}
-			return fmt.Errorf("%w: no lane", errProtocol)
+		if err == nil && flags&unix.MSG_CTRUNC == 0 {
+			err = s.given(b[0], files)
+		} else {
+			err = fmt.Errorf("%w: on the control socket", errProtocol)
 		}
+		for _, f := range files {
+			_ = f.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// given takes in one byte of the control socket with the files that came with it, which the
+// caller closes.
+func (s *Server) given(what byte, files []*os.File) error {
+	switch {
+	case what == 'R' && len(files) == 1 && s.ring == nil:
+		r, err := newRing(files[0])
+		if err != nil {
+			return err
+		}
+		s.ring = r
+		s.lanes.Go(s.serveRing)
+		return nil
+	case what == 'M' && len(files) == 1:
+		fd, err := unix.FcntlInt(files[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return s.areas.give(os.NewFile(uintptr(fd), "area"))
+	case what == 'D' && len(files) == 0 && s.ring != nil:
+		s.ring.wake()
+		return nil
+	case what == 'L' && len(files) == 1 && s.ring != nil:
 		c, err := net.FileConn(files[0])
-		_ = files[0].Close()
 		if err != nil {
 			return fmt.Errorf("%w: a lane that is no socket", errProtocol)
 		}
-		if open++; open > maxLanes {
+		if s.open++; s.open > maxLanes {
 			_ = c.Close()
 			return fmt.Errorf("%w: more than %d lanes", errProtocol, maxLanes)
 		}
 		s.lanes.Go(func() { s.serve(c) })
+		return nil
 	}
+	return fmt.Errorf("%w: byte %q with %d files on the control socket", errProtocol, what, len(files))
 }
 
 func descriptors(oob []byte) (files []*os.File, err error) {

@@ -52,10 +52,10 @@ func (p *place) inside() bool {
 		}
 	}
 	if p.form == formPixels {
-		if p.m.img == nil {
+		if p.m.imgs == nil {
 			return false
 		}
-		whole := p.m.img.Whole().Size
+		whole := p.m.imgs[0].Whole().Size
 		for i := range p.origin {
 			if p.origin[i] > whole[i] || p.region[i] > whole[i]-p.origin[i] {
 				return false
@@ -63,14 +63,19 @@ func (p *place) inside() bool {
 		}
 		return true
 	}
-	if p.m.buf == nil {
+	if p.m.bufs == nil {
 		return false
 	}
 	size := p.m.bytes()
 	if p.form == formLinear {
 		return p.origin[0] <= size && p.region[0] <= size-p.origin[0] && p.region[1] == 1 && p.region[2] == 1
 	}
-	if p.form != formRect || p.row < p.region[0] || p.region[1] > size || p.region[2] > size {
+	return p.form == formRect && p.insideBox(size)
+}
+
+// insideBox says whether rows lie within so many bytes.
+func (p *place) insideBox(size int) bool {
+	if p.row < p.region[0] || p.region[1] > size || p.region[2] > size {
 		return false
 	}
 	// the last byte, step by step, each within size
@@ -104,20 +109,25 @@ func (p *place) layout() gpustate.Layout {
 func (p *place) box() gpustate.Box { return gpustate.Box(p.region) }
 
 // move issues the transfer of a place's bytes.
-func (p *place) move(q *gpustate.Queue, b []byte, write bool, after []*gpustate.Event) (*gpustate.Event, error) {
-	switch {
-	case p.form == formPixels && write:
-		return q.WriteImageAsync(p.m.img, p.pixels(), b, after...)
-	case p.form == formPixels:
-		return q.ReadImageAsync(p.m.img, p.pixels(), b, after...)
-	case p.form == formRect && write:
-		return q.WriteRectAsync(p.m.buf, p.layout(), p.box(), b, gpustate.Layout{}, after...)
-	case p.form == formRect:
-		return q.ReadRectAsync(p.m.buf, p.layout(), p.box(), b, gpustate.Layout{}, after...)
-	case write:
-		return q.WriteAsync(p.m.buf, p.origin[0], b, after...)
+func (p *place) move(to *queue, b []byte, write bool, after []*gpustate.Event) (*gpustate.Event, error) {
+	q := to.q
+	if p.form == formPixels {
+		img := p.m.imgs[to.at]
+		if write {
+			return q.WriteImageAsync(img, p.pixels(), b, after...)
+		}
+		return q.ReadImageAsync(img, p.pixels(), b, after...)
 	}
-	return q.ReadAsync(p.m.buf, p.origin[0], b, after...)
+	buf := p.m.bufs[to.at]
+	switch {
+	case p.form == formRect && write:
+		return q.WriteRectAsync(buf, p.layout(), p.box(), b, gpustate.Layout{}, after...)
+	case p.form == formRect:
+		return q.ReadRectAsync(buf, p.layout(), p.box(), b, gpustate.Layout{}, after...)
+	case write:
+		return q.WriteAsync(buf, p.origin[0], b, after...)
+	}
+	return q.ReadAsync(buf, p.origin[0], b, after...)
 }
 
 // parts are what a command of one part consists of.
@@ -128,19 +138,47 @@ func parts(e *gpustate.Event, err error) ([]*gpustate.Event, error) {
 	return []*gpustate.Event{e}, nil
 }
 
-// holding keeps objects until a command that may be kept back is issued.
-func (c *command) holding(list ...*mem) {
-	for _, m := range list {
-		m.hold()
+// holding says what a command uses, and keeps that until the command, which may be kept back,
+// is issued.
+func (c *command) holding(list ...use) {
+	c.uses = list
+	for _, u := range list {
+		u.m.hold()
 	}
 	c.over = func() {
-		for _, m := range list {
-			m.letGo()
+		for _, u := range list {
+			u.m.letGo()
 		}
 	}
 }
 
-const flagBlocking = 1
+// Flags of transfers.
+const (
+	flagBlocking = 1
+	flagArea     = 4  // the host's bytes lie in an area
+	flagSlots    = 8  // they pass through slots
+	flagTell     = 16 // a DELIVERY without bytes says when it is complete
+	flagUnseen   = 32 // the program does not see its event: an error is the queue's
+)
+
+// errBulk says that a request of the ring has bytes behind it, which only a lane can have.
+var errBulk = fmt.Errorf("%w: bytes behind a request of the ring", errProtocol)
+
+// shared carries out a transfer whose bytes lie in shared memory; false: they do not.
+func (l *lane) shared(m *request, write bool, flags uint32, q *queue, e *event, deps []*event, p place) (*reply, bool,
+	error) {
+	switch {
+	case flags&(flagArea|flagSlots) == 0 && l.conn != nil:
+		return nil, false, nil
+	case flags&flagArea != 0 && m.bulk == 0:
+		r, err := l.direct(m, write, flags, q, e, deps, p)
+		return r, true, err
+	case flags&flagSlots != 0 && m.bulk == 0:
+		r, err := l.throughSlots(m, write, flags, q, e, deps, p)
+		return r, true, err
+	}
+	return nil, true, errBulk
+}
 
 func (l *lane) read(m *request) (*reply, error) {
 	q, e, deps, err := l.command(m)
@@ -150,6 +188,9 @@ func (l *lane) read(m *request) (*reply, error) {
 	flags := m.u32()
 	p, err := l.place(m)
 	if err == nil {
+		if r, shared, err := l.shared(m, false, flags, q, e, deps, p); shared {
+			return r, err
+		}
 		err = m.end()
 	}
 	if err != nil {
@@ -157,8 +198,8 @@ func (l *lane) read(m *request) (*reply, error) {
 	}
 	b := make([]byte, p.bytes())
 	c := &command{event: e, deps: deps}
-	c.holding(p.m)
-	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return parts(p.move(q.q, b, false, after)) }
+	c.holding(use{m: p.m})
+	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return parts(p.move(q, b, false, after)) }
 	if err := q.enqueue(c); err != nil {
 		return failed(err)
 	}
@@ -167,7 +208,7 @@ func (l *lane) read(m *request) (*reply, error) {
 		return &reply{}, nil
 	}
 	r := &reply{settle: true}
-	if err := e.wait(l.ended); err != nil {
+	if err := l.wait(e); err != nil {
 		r.status = codeOf(err)
 		return r, nil
 	}
@@ -183,6 +224,9 @@ func (l *lane) write(m *request) (*reply, error) {
 	flags := m.u32()
 	p, err := l.place(m)
 	if err == nil {
+		if r, shared, err := l.shared(m, true, flags, q, e, deps, p); shared {
+			return r, err
+		}
 		err = m.end()
 	}
 	if err != nil {
@@ -196,8 +240,8 @@ func (l *lane) write(m *request) (*reply, error) {
 		return nil, err
 	}
 	c := &command{event: e, deps: deps}
-	c.holding(p.m)
-	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return parts(p.move(q.q, b, true, after)) }
+	c.holding(use{p.m, true})
+	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return parts(p.move(q, b, true, after)) }
 	if err := q.enqueue(c); err != nil {
 		return failed(err)
 	}
@@ -205,7 +249,7 @@ func (l *lane) write(m *request) (*reply, error) {
 		return &reply{}, nil
 	}
 	r := &reply{settle: true}
-	r.status = codeOf(e.wait(l.ended))
+	r.status = codeOf(l.wait(e))
 	return r, nil
 }
 
@@ -231,27 +275,28 @@ func (l *lane) copy(m *request) (*reply, error) {
 		return nil, errProtocol
 	}
 	c := &command{event: e, deps: deps}
-	c.holding(from.m, to.m)
+	c.holding(use{m: from.m}, use{to.m, true})
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
-		return parts(copyPlace(q.q, &from, &to, after))
+		return parts(copyPlace(q, &from, &to, after))
 	}
 	return l.enqueue(q, c)
 }
 
 // copyPlace copies within the device. A range is packed pixels where the other side has
 // pixels; rows and ranges do not meet, which the caller has checked.
-func copyPlace(q *gpustate.Queue, from, to *place, after []*gpustate.Event) (*gpustate.Event, error) {
+func copyPlace(on *queue, from, to *place, after []*gpustate.Event) (*gpustate.Event, error) {
+	q, i := on.q, on.at
 	switch {
 	case from.form == formPixels && to.form == formPixels:
-		return q.CopyImage(to.m.img, to.origin, from.m.img, from.pixels(), after...)
+		return q.CopyImage(to.m.imgs[i], to.origin, from.m.imgs[i], from.pixels(), after...)
 	case from.form == formPixels:
-		return q.CopyFromImage(to.m.buf, to.origin[0], from.m.img, from.pixels(), after...)
+		return q.CopyFromImage(to.m.bufs[i], to.origin[0], from.m.imgs[i], from.pixels(), after...)
 	case to.form == formPixels:
-		return q.CopyToImage(to.m.img, to.pixels(), from.m.buf, from.origin[0], after...)
+		return q.CopyToImage(to.m.imgs[i], to.pixels(), from.m.bufs[i], from.origin[0], after...)
 	case from.form == formRect:
-		return q.CopyRect(to.m.buf, to.layout(), from.m.buf, from.layout(), from.box(), after...)
+		return q.CopyRect(to.m.bufs[i], to.layout(), from.m.bufs[i], from.layout(), from.box(), after...)
 	}
-	return q.Copy(to.m.buf, to.origin[0], from.m.buf, from.origin[0], from.region[0], after...)
+	return q.Copy(to.m.bufs[i], to.origin[0], from.m.bufs[i], from.origin[0], from.region[0], after...)
 }
 
 func (l *lane) fill(m *request) (*reply, error) {
@@ -274,12 +319,12 @@ func (l *lane) fill(m *request) (*reply, error) {
 	}
 	copy(color[:], pattern)
 	c := &command{event: e, deps: deps}
-	c.holding(p.m)
+	c.holding(use{p.m, true})
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
 		if p.form == formPixels {
-			return parts(q.q.FillImage(p.m.img, p.pixels(), color, after...))
+			return parts(q.q.FillImage(p.m.imgs[q.at], p.pixels(), color, after...))
 		}
-		return parts(q.q.Fill(p.m.buf, p.origin[0], p.region[0], pattern, after...))
+		return parts(q.q.Fill(p.m.bufs[q.at], p.origin[0], p.region[0], pattern, after...))
 	}
 	return l.enqueue(q, c)
 }

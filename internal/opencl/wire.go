@@ -8,7 +8,7 @@ import (
 )
 
 // Version is that of the protocol.
-const Version = 1
+const Version = 3
 
 // Operations. The numbers are part of the protocol; lib/opencl/src/protocol.h has them too.
 const (
@@ -42,8 +42,17 @@ const (
 	opWait         = 28
 	opWatch        = 29
 	opForget       = 30
+	opShare        = 31
+	opUnshare      = 32
+	opSettle       = 33
+	opContext      = 34
+	opCapture      = 35
+	opState        = 36
+	opRestore      = 37
+	opCloneKernel  = 38
 	opNote         = 64
 	opDelivery     = 65
+	opLost         = 66
 )
 
 const (
@@ -60,6 +69,7 @@ type request struct {
 	op   uint32
 	body []byte
 	bulk uint64 // bytes that follow it
+	last uint64 // of a lane: how far the ring was written; of the ring: the reply slot, 0 for none
 	bad  bool
 }
 
@@ -73,7 +83,8 @@ func readRequest(r io.Reader) (*request, error) {
 	if n > maxBody {
 		return nil, fmt.Errorf("%w: a body of %d bytes", errProtocol, n)
 	}
-	m := &request{op: binary.LittleEndian.Uint32(h[4:]), bulk: binary.LittleEndian.Uint64(h[8:]), body: make([]byte, n)}
+	m := &request{op: binary.LittleEndian.Uint32(h[4:]), bulk: binary.LittleEndian.Uint64(h[8:]),
+		last: binary.LittleEndian.Uint64(h[16:]), body: make([]byte, n)}
 	_, err := io.ReadFull(r, m.body)
 	return m, err
 }
@@ -117,6 +128,9 @@ func (m *request) numbers() []uint64 {
 		m.bad = true
 		return nil
 	}
+	if n == 0 {
+		return nil
+	}
 	list := make([]uint64, n)
 	for i := range list {
 		list[i] = m.u64()
@@ -137,7 +151,8 @@ type reply struct {
 	status int32
 	body   []byte
 	bulk   []byte
-	settle bool // the program is to have the bytes of reads that are complete
+	settle bool         // the program is to have the bytes of reads that are complete
+	later  func(*reply) // waits, and fills in the rest; may be nil
 }
 
 func (r *reply) u32(v uint32)   { r.body = binary.LittleEndian.AppendUint32(r.body, v) }

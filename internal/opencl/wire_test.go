@@ -20,10 +20,15 @@ func TestNumbers(t *testing.T) {
 		"FORMATS": opFormats, "LAUNCH": opLaunch, "READ": opRead, "WRITE": opWrite, "COPY": opCopy, "FILL": opFill,
 		"MARKER": opMarker, "FLUSH": opFlush, "FINISH": opFinish, "USER_EVENT": opUserEvent,
 		"SET_USER_EVENT": opSetUserEvent, "EVENT_STATUS": opEventStatus, "EVENT_TIMES": opEventTimes, "WAIT": opWait,
-		"WATCH": opWatch, "FORGET": opForget, "NOTE": opNote, "DELIVERY": opDelivery}
+		"WATCH": opWatch, "FORGET": opForget, "SHARE": opShare, "UNSHARE": opUnshare, "SETTLE": opSettle,
+		"CONTEXT": opContext, "CAPTURE": opCapture, "STATE": opState, "RESTORE": opRestore,
+		"CLONE_KERNEL": opCloneKernel, "TAKES_UNKNOWN": takesUnknown, "TAKES_BUFFER": takesBuffer,
+		"TAKES_SAMPLER": takesSampler, "TAKES_IMAGE": takesImage, "TAKES_IMAGE_READ": takesImageRead,
+		"TAKES_IMAGE_WRITE": takesImageWrite,
+		"NOTE":              opNote, "DELIVERY": opDelivery, "LOST": opLost}
 	found := regexp.MustCompile(`(?m)^\tHFCL_([A-Z_]+) = (\d+)`).FindAllSubmatch(text, -1)
 	if len(found) != len(want) {
-		t.Errorf("got %d operations in C, want %d", len(found), len(want))
+		t.Errorf("got %d operations and kinds in C, want %d", len(found), len(want))
 	}
 	for _, m := range found {
 		n, _ := strconv.Atoi(string(m[2]))
@@ -32,7 +37,11 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	for name, n := range map[string]int{"HFCL_VERSION": Version, "HFCL_HEADER": headerBytes,
-		"HFCL_MAX_LIST": maxList} {
+		"HFCL_MAX_LIST": maxList, "HFCL_RING_WRITTEN": ringWritten, "HFCL_RING_ASLEEP": ringAsleep,
+		"HFCL_RING_READ": ringRead, "HFCL_RING_CAREFUL": ringCareful, "HFCL_RING_REPLIES": ringReplies,
+		"HFCL_RING_SLOTS": ringSlots, "HFCL_RING_SLOT": ringSlot, "HFCL_RING_DATA": ringData,
+		"HFCL_RING_WORDS": ringWords, "HFCL_SLOTS": slotCount, "HFCL_SLOT_BYTES": slotBytes,
+		"HFCL_RING_BYTES": ringBytes, "HFCL_RING_MESSAGE": ringMessage} {
 		m := regexp.MustCompile(`#define ` + name + ` (\d+)`).FindSubmatch(text)
 		if m == nil || string(m[1]) != strconv.Itoa(n) {
 			t.Errorf("%s: got %q in C, want %d", name, m, n)

@@ -25,6 +25,8 @@ static struct {
 	_Atomic bool lost;
 } channel = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+static void forget(void) { hfcl_lose(); } /* in a child of fork */
+
 static void say(const char *what, const char *why) {
 	fprintf(stderr, "libholdfast-opencl: %s%s%s\n", what, why[0] != 0 ? ": " : "", why);
 }
@@ -64,6 +66,32 @@ static int start(void) {
 	return ends[0];
 }
 
+bool hfcl_pass(int control, char what, int fd) {
+	struct iovec part = { &what, 1 };
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} space;
+	memset(&space, 0, sizeof space);
+	struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
+	if (fd >= 0) {
+		m.msg_control = space.room;
+		m.msg_controllen = sizeof space.room;
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	}
+	ssize_t sent;
+	do {
+		sent = sendmsg(control, &m, MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	return sent == 1;
+}
+
+bool hfcl_pass_area(int fd) { return !hfcl_lost() && hfcl_pass(channel.control, 'M', fd); }
+
 /* open_lane makes a connection and hands its other end over. */
 static struct lane *open_lane(int control) {
 	int ends[2];
@@ -72,26 +100,9 @@ static struct lane *open_lane(int control) {
 		free(l);
 		return NULL;
 	}
-	char byte = 'L';
-	struct iovec part = { &byte, 1 };
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} space;
-	memset(&space, 0, sizeof space);
-	struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = space.room,
-		.msg_controllen = sizeof space.room };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &ends[1], sizeof(int));
-	ssize_t sent;
-	do {
-		sent = sendmsg(control, &m, MSG_NOSIGNAL);
-	} while (sent < 0 && errno == EINTR);
+	bool passed = hfcl_pass(control, 'L', ends[1]);
 	close(ends[1]);
-	if (sent != 1) {
+	if (!passed) {
 		close(ends[0]);
 		free(l);
 		return NULL;
@@ -126,8 +137,9 @@ bool hfcl_connect(void) {
 		channel.state = FAILED;
 		channel.owner = getpid();
 		channel.control = start();
-		if (channel.control >= 0 && (channel.idle = open_lane(channel.control)) != NULL &&
-			hfcl_listen(channel.control)) {
+		pthread_atfork(NULL, NULL, forget);
+		if (channel.control >= 0 && hfcl_ring_open(channel.control) &&
+			(channel.idle = open_lane(channel.control)) != NULL && hfcl_listen(channel.control)) {
 			channel.state = CONNECTED;
 			pthread_mutex_unlock(&channel.lock);
 			bool ok = greet();
@@ -143,9 +155,14 @@ bool hfcl_connect(void) {
 }
 
 /* hfcl_lost: the server is gone; so is everything. */
-bool hfcl_lost(void) { return atomic_load(&channel.lost); }
+bool hfcl_lost(void) { return atomic_load_explicit(&channel.lost, memory_order_relaxed); }
+
+void hfcl_lose(void) { atomic_store(&channel.lost, true); }
 
 struct lane *hfcl_take_lane(void) {
+	if (hfcl_lost()) { /* also in a child of fork, whose lock may be taken for ever */
+		return NULL;
+	}
 	pthread_mutex_lock(&channel.lock);
 	struct lane *l = NULL;
 	if (channel.state == CONNECTED && !atomic_load(&channel.lost) && channel.owner == getpid()) {

@@ -41,7 +41,7 @@ static bool unlink_pending(cl_event e) {
 	return false;
 }
 
-void hfcl_unexpect(cl_event e) {
+bool hfcl_unexpect(cl_event e) {
 	pthread_mutex_lock(&inbox.lock);
 	bool was = unlink_pending(e);
 	pthread_cond_broadcast(&inbox.changed);
@@ -49,6 +49,7 @@ void hfcl_unexpect(cl_event e) {
 	if (was) {
 		clReleaseEvent(e);
 	}
+	return was;
 }
 
 /* hfcl_await returns when so many deliveries have arrived, which the server has sent already. */
@@ -60,7 +61,7 @@ void hfcl_await(uint64_t deliveries) {
 	pthread_mutex_unlock(&inbox.lock);
 }
 
-static const char *end_of(const struct rows *r) {
+const char *hfcl_end_of(const struct rows *r) {
 	return r->at + (r->slices - 1) * r->slice_pitch + (r->rows - 1) * r->row_pitch + r->row;
 }
 
@@ -68,7 +69,7 @@ void hfcl_settle(const struct rows *r) {
 	pthread_mutex_lock(&inbox.lock);
 	for (;;) {
 		cl_event e = inbox.pending;
-		while (e != NULL && (e->into.at >= end_of(r) || end_of(&e->into) <= r->at)) {
+		while (e != NULL && (e->into.at >= hfcl_end_of(r) || hfcl_end_of(&e->into) <= r->at)) {
 			e = e->next_pending;
 		}
 		if (e == NULL || inbox.ended) {
@@ -79,7 +80,33 @@ void hfcl_settle(const struct rows *r) {
 	pthread_mutex_unlock(&inbox.lock);
 }
 
-/* deliver takes the bytes of a read. */
+static void release_event(void *e) { clReleaseEvent(e); }
+
+/* let_go gives the receiver's reference back. Where it is the last one, a context may go with it, which calls the
+   program: the other thread does that. */
+static void let_go(cl_event e) {
+	cl_uint refs = atomic_load(&e->o.refs);
+	while (refs > 1) {
+		if (atomic_compare_exchange_weak(&e->o.refs, &refs, refs - 1)) {
+			return;
+		}
+	}
+	hfcl_call_later(release_event, e);
+}
+
+/* take_bytes takes the bytes of a read out of the memory that it shares with the server, and gives that back. */
+static void take_bytes(cl_event e, cl_int status) {
+	if (e->bounce == NULL) {
+		return;
+	}
+	if (status == CL_COMPLETE) {
+		hfcl_copy_rows(&e->into, e->bounce->at, false);
+	}
+	hfcl_give_bounce(e->bounce);
+	e->bounce = NULL;
+}
+
+/* deliver takes the bytes of a read, or the news that a write has gone out of shared memory. */
 static bool deliver(int fd, uint64_t number, cl_int status, uint64_t bulk) {
 	pthread_mutex_lock(&inbox.lock);
 	cl_event e = inbox.pending;
@@ -87,19 +114,22 @@ static bool deliver(int fd, uint64_t number, cl_int status, uint64_t bulk) {
 		e = e->next_pending;
 	}
 	pthread_mutex_unlock(&inbox.lock);
-	if (e == NULL || (bulk != 0 && bulk != hfcl_rows_size(&e->into)) || (bulk == 0 && status == CL_COMPLETE)) {
+	bool shared = e != NULL && e->bounce != NULL;
+	if (e == NULL || (bulk != 0 && (shared || bulk != hfcl_rows_size(&e->into))) ||
+		(bulk == 0 && status == CL_COMPLETE && !shared)) {
 		return false;
 	}
 	if (bulk != 0 && !hfcl_receive_rows(fd, &e->into)) {
 		return false;
 	}
+	take_bytes(e, status);
 	hfcl_finish_event(e, status);
 	pthread_mutex_lock(&inbox.lock);
 	unlink_pending(e);
 	inbox.delivered++;
 	pthread_cond_broadcast(&inbox.changed);
 	pthread_mutex_unlock(&inbox.lock);
-	clReleaseEvent(e);
+	let_go(e);
 	return true;
 }
 
@@ -124,6 +154,11 @@ static bool take_one(int fd) {
 	if (op == HFCL_DELIVERY) {
 		return deliver(fd, event, status, bulk);
 	}
+	if (op == HFCL_LOST && bulk == 0) {
+		hfcl_lose_device(watch);
+		hfcl_tell_contexts();
+		return true;
+	}
 	if (op != HFCL_NOTE || bulk != 0) {
 		return false;
 	}
@@ -135,7 +170,9 @@ static void *receive(void *arg) {
 	int fd = *(int *)arg;
 	while (take_one(fd)) {
 	}
-	/* nothing comes any more: whoever waits gets an error from its own lane */
+	/* nothing comes any more: whoever waits gets an error, from its own lane or here */
+	hfcl_lose();
+	hfcl_ring_end();
 	pthread_mutex_lock(&inbox.lock);
 	inbox.ended = true;
 	cl_event left = inbox.pending;
@@ -144,11 +181,13 @@ static void *receive(void *arg) {
 	pthread_mutex_unlock(&inbox.lock);
 	while (left != NULL) {
 		cl_event next = left->next_pending;
+		take_bytes(left, CL_DEVICE_NOT_AVAILABLE);
 		hfcl_finish_event(left, CL_DEVICE_NOT_AVAILABLE);
-		clReleaseEvent(left);
+		let_go(left);
 		left = next;
 	}
 	hfcl_noted(0, 0, CL_DEVICE_NOT_AVAILABLE);
+	hfcl_tell_contexts();
 	return NULL;
 }
 

@@ -166,6 +166,12 @@ CL_API_ENTRY void *CL_API_CALL clGetExtensionFunctionAddress(const char *name) {
 	if (strcmp(name, "clIcdGetPlatformIDsKHR") == 0) {
 		return (void *)clIcdGetPlatformIDsKHR;
 	}
+	if (strcmp(name, "holdfastCapture") == 0) {
+		return (void *)hfcl_capture;
+	}
+	if (strcmp(name, "holdfastRestore") == 0) {
+		return (void *)hfcl_restore;
+	}
 	return strcmp(name, "clGetPlatformInfo") == 0 ? (void *)clGetPlatformInfo : NULL;
 }
 

@@ -91,7 +91,7 @@ CL_API_ENTRY cl_int CL_API_CALL clWaitForEvents(cl_uint n, const cl_event *list)
 		}
 	}
 	hfcl_put_events(&c, n, list);
-	cl_int rc = hfcl_run(&c, NULL, NULL);
+	cl_int rc = hfcl_ask(&c);
 	hfcl_end(&c);
 	if (rc == CL_SUCCESS) {
 		for (cl_uint i = 0; i < n; i++) {
@@ -189,8 +189,7 @@ CL_API_ENTRY cl_event CL_API_CALL clCreateUserEvent(cl_context context, cl_int *
 	struct call c;
 	hfcl_begin(&c, HFCL_USER_EVENT);
 	hfcl_put64(&c, e->o.id);
-	*rc = hfcl_run(&c, NULL, NULL);
-	hfcl_end(&c);
+	*rc = hfcl_post(&c);
 	if (*rc != CL_SUCCESS) {
 		clReleaseEvent(e);
 		return NULL;
@@ -218,9 +217,7 @@ CL_API_ENTRY cl_int CL_API_CALL clSetUserEventStatus(cl_event e, cl_int status) 
 	hfcl_begin(&c, HFCL_SET_USER_EVENT);
 	hfcl_put64(&c, e->o.id);
 	hfcl_put32(&c, (uint32_t)status);
-	cl_int rc = hfcl_run(&c, NULL, NULL);
-	hfcl_end(&c);
-	return rc;
+	return hfcl_post(&c);
 }
 
 static void call_back(void *arg) {
@@ -285,11 +282,11 @@ CL_API_ENTRY cl_int CL_API_CALL clSetEventCallback(cl_event e, cl_int type,
 	hfcl_put64(&c, number);
 	hfcl_put64(&c, e->o.id);
 	hfcl_put32(&c, (uint32_t)type);
-	cl_int rc = hfcl_run(&c, NULL, NULL);
-	hfcl_end(&c);
-	if (rc != CL_SUCCESS && (w = take_watch(number)) != NULL) {
-		clReleaseEvent(w->event);
-		free(w);
+	cl_int rc = hfcl_post(&c);
+	if (rc == CL_SUCCESS || (w = take_watch(number)) == NULL) {
+		return CL_SUCCESS; /* without w the server has just gone, and the call-back is called with that */
 	}
+	clReleaseEvent(w->event);
+	free(w);
 	return rc;
 }

@@ -1,5 +1,4 @@
-/* Images: what they are like, what the device has. Images of one to three dimensions; arrays of images and images on
-   buffers are refused. */
+/* Images: what they are like, what the device has. */
 #include "hfcl.h"
 
 /* hfcl_pixel_bytes is 0 for formats that OpenCL does not know. */
@@ -67,44 +66,183 @@ size_t hfcl_pixel_bytes(const cl_image_format *f) {
 bool hfcl_is_image(const struct _cl_mem *m) { return m->type != CL_MEM_OBJECT_BUFFER; }
 
 void hfcl_image_extent(const struct _cl_mem *m, size_t extent[3]) {
-	extent[0] = m->desc.image_width;
-	extent[1] = m->type == CL_MEM_OBJECT_IMAGE1D ? 1 : m->desc.image_height;
-	extent[2] = m->type == CL_MEM_OBJECT_IMAGE3D ? m->desc.image_depth : 1;
+	const cl_image_desc *d = &m->desc;
+	uint32_t shape = hfcl_shape(m->type);
+	extent[0] = d->image_width;
+	extent[1] = shape == 1 ? 1 : shape == HFCL_ARRAY + 1 ? d->image_array_size : d->image_height;
+	extent[2] = shape == 3 ? d->image_depth : shape == HFCL_ARRAY + 2 ? d->image_array_size : 1;
+}
+
+uint32_t hfcl_shape(cl_mem_object_type type) {
+	switch (type) {
+	case CL_MEM_OBJECT_IMAGE1D:
+	case CL_MEM_OBJECT_IMAGE1D_BUFFER:
+		return 1;
+	case CL_MEM_OBJECT_IMAGE2D:
+		return 2;
+	case CL_MEM_OBJECT_IMAGE3D:
+		return 3;
+	case CL_MEM_OBJECT_IMAGE1D_ARRAY:
+		return HFCL_ARRAY + 1;
+	case CL_MEM_OBJECT_IMAGE2D_ARRAY:
+		return HFCL_ARRAY + 2;
+	default:
+		return 0;
+	}
+}
+
+/* slices says whether the images or planes of one lie a slice pitch apart. */
+static bool slices(const struct _cl_mem *m) { return hfcl_shape(m->type) >= 3; }
+
+struct rows hfcl_pixel_rows(const struct _cl_mem *m, void *at, const size_t *region, size_t row_pitch,
+	size_t slice_pitch) {
+	size_t row = region[0] * m->pixel;
+	if (m->type == CL_MEM_OBJECT_IMAGE1D_ARRAY) { /* lines are slices */
+		return (struct rows){ at, row, region[1], 1, slice_pitch, slice_pitch * region[1] };
+	}
+	return (struct rows){ at, row, region[1], region[2], row_pitch, slice_pitch };
+}
+
+/* slice_height is how many rows lie in a slice. */
+static size_t slice_height(const struct _cl_mem *m) {
+	return m->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? 1 : m->desc.image_height;
 }
 
 static cl_int check_pitches(const struct _cl_mem *m, const void *host) {
-	size_t extent[3];
 	const cl_image_desc *d = &m->desc;
-	hfcl_image_extent(m, extent);
 	if (host == NULL) {
 		return d->image_row_pitch != 0 || d->image_slice_pitch != 0 ? CL_INVALID_IMAGE_DESCRIPTOR : CL_SUCCESS;
 	}
-	size_t row = extent[0] * m->pixel;
+	size_t row = d->image_width * m->pixel;
 	size_t pitch = d->image_row_pitch == 0 ? row : d->image_row_pitch;
 	if (pitch < row || pitch % m->pixel != 0) {
 		return CL_INVALID_IMAGE_DESCRIPTOR;
 	}
-	if (d->image_slice_pitch != 0 && (d->image_slice_pitch < pitch * extent[1] || d->image_slice_pitch % pitch != 0)) {
+	if (slices(m) && d->image_slice_pitch != 0 &&
+		(d->image_slice_pitch < pitch * slice_height(m) || d->image_slice_pitch % pitch != 0)) {
 		return CL_INVALID_IMAGE_DESCRIPTOR;
 	}
 	return CL_SUCCESS;
 }
 
+/* check_on looks at the buffer that an image is to be on. */
+static cl_int check_on(const struct _cl_mem *m, cl_mem_flags flags, const void *host) {
+	cl_mem b = m->desc.buffer;
+	if (m->type != CL_MEM_OBJECT_IMAGE1D_BUFFER) {
+		return b == NULL ? CL_SUCCESS : CL_INVALID_IMAGE_DESCRIPTOR;
+	}
+	if (!hfcl_is(b, MEM) || hfcl_is_image(b) || b->context != m->context) {
+		return CL_INVALID_IMAGE_DESCRIPTOR;
+	}
+	if (host != NULL || (flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0) {
+		return CL_INVALID_VALUE;
+	}
+	for (cl_uint i = 0; i < m->context->count; i++) {
+		size_t most = 0;
+		clGetDeviceInfo(m->context->devices[i], CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, sizeof most, &most, NULL);
+		if (m->desc.image_width > most) {
+			return CL_INVALID_IMAGE_SIZE;
+		}
+	}
+	return m->desc.image_width > b->size / m->pixel ? CL_INVALID_IMAGE_SIZE : CL_SUCCESS;
+}
+
+/* exceeds tells whether a number is larger than what each device of the context allows. */
+static bool exceeds(cl_context c, cl_device_info limit, size_t n) {
+	for (cl_uint i = 0; i < c->count; i++) {
+		size_t most = 0;
+		if (clGetDeviceInfo(c->devices[i], limit, sizeof most, &most, NULL) != CL_SUCCESS || n <= most) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* too_large: no device of the context has images of this size. */
+static bool too_large(const struct _cl_mem *m) {
+	const cl_image_desc *d = &m->desc;
+	bool space = m->type == CL_MEM_OBJECT_IMAGE3D;
+	cl_device_info height = space ? CL_DEVICE_IMAGE3D_MAX_HEIGHT : CL_DEVICE_IMAGE2D_MAX_HEIGHT;
+	if (m->type == CL_MEM_OBJECT_IMAGE1D_BUFFER) {
+		return false; /* the device's limit of its buffers counts */
+	}
+	return exceeds(m->context, space ? CL_DEVICE_IMAGE3D_MAX_WIDTH : CL_DEVICE_IMAGE2D_MAX_WIDTH, d->image_width) ||
+		(hfcl_shape(m->type) % HFCL_ARRAY != 1 && exceeds(m->context, height, d->image_height)) ||
+		(space && exceeds(m->context, CL_DEVICE_IMAGE3D_MAX_DEPTH, d->image_depth)) ||
+		(hfcl_shape(m->type) > HFCL_ARRAY &&
+			exceeds(m->context, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, d->image_array_size));
+}
+
 /* check looks at what is asked for; the device has the last word. */
-static cl_int check(const struct _cl_mem *m, const void *host) {
+static cl_int check(const struct _cl_mem *m, cl_mem_flags flags, const void *host) {
 	size_t extent[3];
 	const cl_image_desc *d = &m->desc;
 	if (m->pixel == 0) {
 		return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
 	}
-	if (d->num_mip_levels != 0 || d->num_samples != 0 || d->mem_object != NULL) {
+	if (d->num_mip_levels != 0 || d->num_samples != 0) {
 		return CL_INVALID_IMAGE_DESCRIPTOR;
 	}
 	hfcl_image_extent(m, extent);
-	if (extent[0] == 0 || extent[1] == 0 || extent[2] == 0) {
+	if (extent[0] == 0 || extent[1] == 0 || extent[2] == 0 || too_large(m)) {
 		return CL_INVALID_IMAGE_SIZE;
 	}
-	return check_pitches(m, host);
+	cl_int rc = check_on(m, flags, host);
+	return rc != CL_SUCCESS ? rc : check_pitches(m, host);
+}
+
+/* on_buffer lets an image have what it has of its buffer. */
+static void on_buffer(cl_mem m) {
+	cl_mem b = m->desc.buffer;
+	const cl_mem_flags access = CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY;
+	const cl_mem_flags host = CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS;
+	m->parent = b;
+	m->host = b->host;
+	m->flags |= b->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR);
+	if ((m->flags & host) == 0) {
+		m->flags |= b->flags & host;
+	}
+	if ((m->flags & access) == CL_MEM_READ_WRITE) {
+		m->flags = (m->flags & ~access) | (b->flags & access);
+	}
+}
+
+/* set_pitches fills in pitches that are 0. */
+static void set_pitches(cl_mem m, size_t row_pitch, size_t slice_pitch) {
+	row_pitch = row_pitch == 0 ? m->desc.image_width * m->pixel : row_pitch;
+	m->desc.image_row_pitch = row_pitch;
+	m->desc.image_slice_pitch = !slices(m) ? 0 : slice_pitch == 0 ? row_pitch * slice_height(m) : slice_pitch;
+}
+
+/* create sends what has been checked. */
+static cl_mem create(cl_mem m, void *host, cl_int *rc) {
+	size_t e[3];
+	bool on = m->type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
+	hfcl_image_extent(m, e);
+	m->size = e[0] * e[1] * e[2] * m->pixel;
+	if (on) {
+		on_buffer(m);
+	}
+	set_pitches(m, m->desc.image_row_pitch, m->desc.image_slice_pitch);
+	struct call c;
+	hfcl_begin(&c, HFCL_CREATE_IMAGE);
+	hfcl_put64(&c, m->o.id);
+	hfcl_put64(&c, m->context->o.id);
+	hfcl_put32(&c, hfcl_access_of(m->flags));
+	hfcl_put32(&c, hfcl_shape(m->type));
+	hfcl_put32(&c, m->format.image_channel_order);
+	hfcl_put32(&c, m->format.image_channel_data_type);
+	for (int i = 0; i < 3; i++) {
+		hfcl_put64(&c, e[i]);
+	}
+	hfcl_put32(&c, (uint32_t)m->pixel);
+	hfcl_put64(&c, on ? m->parent->o.id : 0);
+	struct rows all = hfcl_pixel_rows(m, host, e, m->desc.image_row_pitch, m->desc.image_slice_pitch);
+	cl_mem made = hfcl_made_mem(m, &c, host == NULL ? NULL : &all, rc);
+	if (made != NULL && (made->flags & CL_MEM_USE_HOST_PTR) == 0) {
+		set_pitches(made, 0, 0);
+	}
+	return made;
 }
 
 CL_API_ENTRY cl_mem CL_API_CALL clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_format *format,
@@ -114,18 +252,10 @@ CL_API_ENTRY cl_mem CL_API_CALL clCreateImage(cl_context context, cl_mem_flags f
 	if (*rc == CL_SUCCESS && format == NULL) {
 		*rc = CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
 	}
-	if (*rc == CL_SUCCESS && desc == NULL) {
+	if (*rc == CL_SUCCESS && (desc == NULL || hfcl_shape(desc->image_type) == 0)) {
 		*rc = CL_INVALID_IMAGE_DESCRIPTOR;
 	}
 	if (*rc != CL_SUCCESS) {
-		return NULL;
-	}
-	cl_uint dims = desc->image_type == CL_MEM_OBJECT_IMAGE1D ? 1
-		: desc->image_type == CL_MEM_OBJECT_IMAGE2D        ? 2
-		: desc->image_type == CL_MEM_OBJECT_IMAGE3D        ? 3
-		                                                   : 0;
-	if (dims == 0) {
-		*rc = CL_INVALID_IMAGE_DESCRIPTOR;
 		return NULL;
 	}
 	cl_mem m = hfcl_new_mem(context, desc->image_type, flags, 0, host);
@@ -136,37 +266,13 @@ CL_API_ENTRY cl_mem CL_API_CALL clCreateImage(cl_context context, cl_mem_flags f
 	m->format = *format;
 	m->desc = *desc;
 	m->pixel = hfcl_pixel_bytes(format);
-	*rc = check(m, host);
+	*rc = check(m, flags, host);
 	if (*rc != CL_SUCCESS) {
 		pthread_mutex_destroy(&m->lock);
 		free(m);
 		return NULL;
 	}
-	size_t e[3];
-	hfcl_image_extent(m, e);
-	m->size = e[0] * e[1] * e[2] * m->pixel;
-	size_t row = e[0] * m->pixel, pitch = desc->image_row_pitch == 0 ? row : desc->image_row_pitch;
-	m->desc.image_row_pitch = pitch;
-	m->desc.image_slice_pitch = dims < 3 ? 0 : desc->image_slice_pitch == 0 ? pitch * e[1] : desc->image_slice_pitch;
-	struct call c;
-	hfcl_begin(&c, HFCL_CREATE_IMAGE);
-	hfcl_put64(&c, m->o.id);
-	hfcl_put64(&c, context->device->o.id);
-	hfcl_put32(&c, hfcl_access_of(flags));
-	hfcl_put32(&c, dims);
-	hfcl_put32(&c, format->image_channel_order);
-	hfcl_put32(&c, format->image_channel_data_type);
-	for (int i = 0; i < 3; i++) {
-		hfcl_put64(&c, e[i]);
-	}
-	hfcl_put32(&c, (uint32_t)m->pixel);
-	struct rows all = { host, row, e[1], e[2], pitch, m->desc.image_slice_pitch };
-	cl_mem made = hfcl_made_mem(m, &c, host == NULL ? NULL : &all, rc);
-	if (made != NULL && (flags & CL_MEM_USE_HOST_PTR) == 0) {
-		made->desc.image_row_pitch = row;
-		made->desc.image_slice_pitch = dims < 3 ? 0 : row * e[1];
-	}
-	return made;
+	return create(m, host, rc);
 }
 
 CL_API_ENTRY cl_mem CL_API_CALL clCreateImageWithProperties(cl_context context, const cl_mem_properties *list,
@@ -199,21 +305,17 @@ CL_API_ENTRY cl_int CL_API_CALL clGetSupportedImageFormats(cl_context context, c
 	if (!hfcl_is(context, CONTEXT)) {
 		return CL_INVALID_CONTEXT;
 	}
-	if ((room == 0 && list != NULL) || type < CL_MEM_OBJECT_IMAGE2D || type > CL_MEM_OBJECT_IMAGE1D_BUFFER) {
+	if ((room == 0 && list != NULL) || hfcl_shape(type) == 0 || hfcl_check_flags(flags, NULL) == CL_INVALID_VALUE) {
 		return CL_INVALID_VALUE;
 	}
-	uint32_t dims = type == CL_MEM_OBJECT_IMAGE1D ? 1
-		: type == CL_MEM_OBJECT_IMAGE2D           ? 2
-		: type == CL_MEM_OBJECT_IMAGE3D           ? 3
-		                                          : 0;
 	cl_uint n = 0;
-	cl_int rc = CL_SUCCESS;
 	struct call c;
 	hfcl_begin(&c, HFCL_FORMATS);
-	hfcl_put64(&c, context->device->o.id);
+	hfcl_put64(&c, context->o.id);
 	hfcl_put32(&c, hfcl_access_of(flags));
-	hfcl_put32(&c, dims);
-	if (dims != 0 && (rc = hfcl_run(&c, NULL, NULL)) == CL_SUCCESS) {
+	hfcl_put32(&c, hfcl_shape(type));
+	cl_int rc = hfcl_run(&c, NULL, NULL);
+	if (rc == CL_SUCCESS) {
 		cl_uint all = hfcl_get32(&c);
 		for (cl_uint i = 0; i < all && !c.failed; i++) {
 			cl_image_format f = { hfcl_get32(&c), hfcl_get32(&c) };
@@ -248,13 +350,13 @@ CL_API_ENTRY cl_int CL_API_CALL clGetImageInfo(cl_mem m, cl_image_info what, siz
 	case CL_IMAGE_WIDTH:
 		return ANSWER(size_t, m->desc.image_width);
 	case CL_IMAGE_HEIGHT:
-		return ANSWER(size_t, m->type == CL_MEM_OBJECT_IMAGE1D ? 0 : m->desc.image_height);
+		return ANSWER(size_t, hfcl_shape(m->type) % HFCL_ARRAY == 1 ? 0 : m->desc.image_height);
 	case CL_IMAGE_DEPTH:
 		return ANSWER(size_t, m->type == CL_MEM_OBJECT_IMAGE3D ? m->desc.image_depth : 0);
 	case CL_IMAGE_ARRAY_SIZE:
-		return ANSWER(size_t, 0);
+		return ANSWER(size_t, hfcl_shape(m->type) > HFCL_ARRAY ? m->desc.image_array_size : 0);
 	case CL_IMAGE_BUFFER:
-		return ANSWER(cl_mem, NULL);
+		return ANSWER(cl_mem, m->parent);
 	case CL_IMAGE_NUM_MIP_LEVELS:
 	case CL_IMAGE_NUM_SAMPLES:
 		return ANSWER(cl_uint, 0);

@@ -2,6 +2,14 @@
 #define _GNU_SOURCE
 #include "hfcl.h"
 
+static void free_kernel(cl_kernel k) {
+	pthread_mutex_destroy(&k->lock);
+	free(k->args);
+	free(k->attributes);
+	free(k->name);
+	free(k);
+}
+
 CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program p, const char *name, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
 	if (!hfcl_is(p, PROGRAM) || name == NULL) {
@@ -23,14 +31,16 @@ CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program p, const char *name
 	hfcl_put64(&c, k->o.id);
 	hfcl_put64(&c, p->o.id);
 	hfcl_put_bytes(&c, name, strlen(name));
-	*rc = p->status == CL_BUILD_SUCCESS ? hfcl_run(&c, NULL, NULL) : CL_INVALID_PROGRAM_EXECUTABLE;
+	*rc = hfcl_built(p) ? hfcl_run(&c, NULL, NULL) : CL_INVALID_PROGRAM_EXECUTABLE;
 	if (*rc == CL_SUCCESS) {
 		k->count = hfcl_get32(&c);
 		k->args = k->count > HFCL_MAX_LIST ? NULL : calloc(k->count + 1, sizeof *k->args);
 		for (cl_uint i = 0; i < k->count && k->args != NULL; i++) {
 			k->args[i].address = hfcl_get32(&c);
+			k->args[i].takes = hfcl_get32(&c);
 		}
-		*rc = c.failed || k->args == NULL ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+		k->attributes = hfcl_get_text(&c);
+		*rc = c.failed || k->args == NULL || k->attributes == NULL ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
 	}
 	hfcl_end(&c);
 	if (*rc == CL_SUCCESS) {
@@ -39,11 +49,57 @@ CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program p, const char *name
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (*rc != CL_SUCCESS) {
-		free(k->args);
-		free(k->name);
-		free(k);
+		free_kernel(k);
 		return NULL;
 	}
+	return k;
+}
+
+/* copy_of makes a kernel that has what this side knows of another one, NULL without memory. */
+static cl_kernel copy_of(cl_kernel from) {
+	cl_kernel k = calloc(1, sizeof *k);
+	if (k == NULL) {
+		return NULL;
+	}
+	hfcl_init(&k->o, KERNEL);
+	pthread_mutex_init(&k->lock, NULL);
+	k->program = from->program;
+	k->count = from->count;
+	k->name = strdup(from->name);
+	k->attributes = strdup(from->attributes);
+	k->args = calloc(k->count + 1, sizeof *k->args);
+	if (k->name == NULL || k->attributes == NULL || k->args == NULL) {
+		free_kernel(k);
+		return NULL;
+	}
+	pthread_mutex_lock(&from->lock);
+	memcpy(k->args, from->args, k->count * sizeof *k->args);
+	pthread_mutex_unlock(&from->lock);
+	return k;
+}
+
+CL_API_ENTRY cl_kernel CL_API_CALL clCloneKernel(cl_kernel from, cl_int *rc_ret) {
+	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
+	*rc = hfcl_is(from, KERNEL) ? CL_SUCCESS : CL_INVALID_KERNEL;
+	cl_kernel k = *rc == CL_SUCCESS ? copy_of(from) : NULL;
+	if (k == NULL) {
+		*rc = *rc == CL_SUCCESS ? CL_OUT_OF_HOST_MEMORY : *rc;
+		return NULL;
+	}
+	struct call c;
+	hfcl_begin(&c, HFCL_CLONE_KERNEL);
+	hfcl_put64(&c, k->o.id);
+	hfcl_put64(&c, from->o.id);
+	*rc = hfcl_run(&c, NULL, NULL);
+	hfcl_end(&c);
+	if (*rc != CL_SUCCESS) {
+		free_kernel(k);
+		return NULL;
+	}
+	pthread_mutex_lock(&k->program->lock);
+	k->program->live++;
+	pthread_mutex_unlock(&k->program->lock);
+	hfcl_retain(k->program);
 	return k;
 }
 
@@ -53,7 +109,7 @@ CL_API_ENTRY cl_int CL_API_CALL clCreateKernelsInProgram(cl_program p, cl_uint r
 	}
 	pthread_mutex_lock(&p->lock);
 	cl_uint n = p->kernels;
-	char *names = p->status == CL_BUILD_SUCCESS && p->names != NULL ? strdup(p->names) : NULL;
+	char *names = hfcl_built(p) && p->names != NULL ? strdup(p->names) : NULL;
 	pthread_mutex_unlock(&p->lock);
 	if (names == NULL) {
 		return CL_INVALID_PROGRAM_EXECUTABLE;
@@ -93,10 +149,7 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseKernel(cl_kernel k) {
 	k->program->live--;
 	pthread_mutex_unlock(&k->program->lock);
 	clReleaseProgram(k->program);
-	pthread_mutex_destroy(&k->lock);
-	free(k->args);
-	free(k->name);
-	free(k);
+	free_kernel(k);
 	return CL_SUCCESS;
 }
 
@@ -156,7 +209,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetKernelInfo(cl_kernel k, cl_kernel_info what
 	case CL_KERNEL_PROGRAM:
 		return ANSWER(cl_program, k->program);
 	case CL_KERNEL_ATTRIBUTES:
-		return hfcl_answer_text("", room, to, size_ret);
+		return hfcl_answer_text(k->attributes, room, to, size_ret);
 	default:
 		return CL_INVALID_VALUE;
 	}
@@ -167,7 +220,11 @@ CL_API_ENTRY cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel k, cl_device_
 	if (!hfcl_is(k, KERNEL)) {
 		return CL_INVALID_KERNEL;
 	}
-	if (d != NULL && d != k->program->context->device) {
+	cl_context context = k->program->context;
+	if (d == NULL && context->count == 1) {
+		d = context->devices[0];
+	}
+	if (hfcl_device_index(context, d) == context->count) {
 		return CL_INVALID_DEVICE;
 	}
 	if (what < CL_KERNEL_WORK_GROUP_SIZE || what > CL_KERNEL_PRIVATE_MEM_SIZE) {
@@ -176,6 +233,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel k, cl_device_
 	struct call c;
 	hfcl_begin(&c, HFCL_WORK_GROUP);
 	hfcl_put64(&c, k->o.id);
+	hfcl_put64(&c, d->o.id);
 	hfcl_put32(&c, what);
 	cl_int rc = hfcl_run(&c, NULL, NULL);
 	if (rc == CL_SUCCESS) {
@@ -194,21 +252,34 @@ struct value {
 	cl_int rc;
 };
 
-/* is_object_type tells whether the type of an argument by value is one that takes a handle. */
-static bool is_object_type(cl_kernel k, cl_uint i) {
-	size_t n;
-	cl_int rc;
-	char *type = ask_argument(k, i, CL_KERNEL_ARG_TYPE_NAME, &n, &rc);
-	bool is = rc != CL_SUCCESS || type == NULL || strstr(type, "image") != NULL || strstr(type, "sampler") != NULL ||
-		strstr(type, "event") != NULL;
-	free(type);
-	return is;
+/* judge_handle judges an argument that the source says to be an image or a sampler. */
+static struct value judge_handle(uint32_t takes, size_t size, const void *bytes) {
+	const void *word = NULL;
+	if (bytes == NULL || size != sizeof word) {
+		return (struct value){ 0, NULL, bytes == NULL ? CL_INVALID_ARG_VALUE : CL_INVALID_ARG_SIZE };
+	}
+	memcpy(&word, bytes, sizeof word);
+	if (takes == HFCL_TAKES_SAMPLER) {
+		return hfcl_live(word, SAMPLER) ? (struct value){ HFCL_ARG_SAMPLER, word, CL_SUCCESS }
+										: (struct value){ 0, NULL, CL_INVALID_SAMPLER };
+	}
+	const struct _cl_mem *m = word;
+	if (!hfcl_live(word, MEM) || !hfcl_is_image(m)) {
+		return (struct value){ 0, NULL, CL_INVALID_MEM_OBJECT };
+	}
+	cl_mem_flags wrong = takes == HFCL_TAKES_IMAGE_READ ? CL_MEM_WRITE_ONLY
+		: takes == HFCL_TAKES_IMAGE_WRITE               ? CL_MEM_READ_ONLY
+														: 0;
+	return (struct value){ HFCL_ARG_MEM, word, (m->flags & wrong) != 0 ? CL_INVALID_ARG_VALUE : CL_SUCCESS };
 }
 
 /* judge finds out what an argument is: by its address space; where that says too little, a word that is the handle of
    a living object is one. */
 static struct value judge(cl_kernel k, cl_uint i, size_t size, const void *bytes) {
-	uint32_t address = k->args[i].address;
+	uint32_t address = k->args[i].address, takes = k->args[i].takes;
+	if (takes >= HFCL_TAKES_SAMPLER) {
+		return judge_handle(takes, size, bytes);
+	}
 	if (bytes == NULL && (address == CL_KERNEL_ARG_ADDRESS_LOCAL || address == 0)) {
 		return (struct value){ HFCL_ARG_LOCAL, NULL, size == 0 ? CL_INVALID_ARG_SIZE : CL_SUCCESS };
 	}
@@ -223,9 +294,16 @@ static struct value judge(cl_kernel k, cl_uint i, size_t size, const void *bytes
 	if (pointer && bytes != NULL && size != sizeof word) {
 		return (struct value){ 0, NULL, CL_INVALID_ARG_SIZE };
 	}
-	bool mem = hfcl_live(word, MEM), sampler = hfcl_live(word, SAMPLER);
-	if ((mem || sampler) && !pointer && address != 0 && !is_object_type(k, i)) {
-		mem = sampler = false;
+	bool mem = (pointer || address == 0) && hfcl_live(word, MEM);
+	bool sampler = address == 0 && hfcl_live(word, SAMPLER);
+	if (takes == HFCL_TAKES_BUFFER && mem && hfcl_is_image(word)) {
+		return (struct value){ 0, NULL, CL_INVALID_MEM_OBJECT };
+	}
+	if (mem && ((const struct _cl_mem *)word)->context != k->program->context) {
+		return (struct value){ 0, NULL, CL_INVALID_MEM_OBJECT };
+	}
+	if (sampler && ((const struct _cl_sampler *)word)->context != k->program->context) {
+		return (struct value){ 0, NULL, CL_INVALID_SAMPLER };
 	}
 	if (mem || sampler) {
 		return (struct value){ mem ? HFCL_ARG_MEM : HFCL_ARG_SAMPLER, word, CL_SUCCESS };
@@ -233,10 +311,44 @@ static struct value judge(cl_kernel k, cl_uint i, size_t size, const void *bytes
 	if (pointer && word != NULL) {
 		return (struct value){ 0, NULL, CL_INVALID_MEM_OBJECT };
 	}
-	if (!pointer && (bytes == NULL || size == 0)) {
+	if (pointer) {
+		return (struct value){ HFCL_ARG_NULL, NULL, CL_SUCCESS };
+	}
+	if (bytes == NULL || size == 0) {
 		return (struct value){ 0, NULL, bytes == NULL ? CL_INVALID_ARG_VALUE : CL_INVALID_ARG_SIZE };
 	}
 	return (struct value){ HFCL_ARG_VALUE, NULL, CL_SUCCESS };
+}
+
+enum { ACCESS = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY };
+
+static void kind_of(const struct value *v, cl_mem_object_type *type, cl_mem_flags *access) {
+	const struct _cl_mem *m = v->kind == HFCL_ARG_MEM ? (const struct _cl_mem *)v->object : NULL;
+	*type = m == NULL ? 0 : m->type;
+	*access = m == NULL ? 0 : m->flags & ACCESS;
+}
+
+/* known tells that the device has taken such a value for the argument before, so that it takes this one. */
+static bool known(cl_kernel k, cl_uint i, const struct value *v, size_t size) {
+	cl_mem_object_type type;
+	cl_mem_flags access;
+	kind_of(v, &type, &access);
+	pthread_mutex_lock(&k->lock);
+	const struct argument *a = &k->args[i];
+	bool is = a->set && a->kind == v->kind && a->size == size && a->type == type && a->access == access;
+	pthread_mutex_unlock(&k->lock);
+	return is;
+}
+
+static void learn(cl_kernel k, cl_uint i, const struct value *v, size_t size) {
+	pthread_mutex_lock(&k->lock);
+	struct argument *a = &k->args[i];
+	kind_of(v, &a->type, &a->access);
+	a->kind = v->kind;
+	a->size = size;
+	a->set = true;
+	memset(k->shapes, 0, sizeof k->shapes); /* the device's limits may depend on it */
+	pthread_mutex_unlock(&k->lock);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clSetKernelArg(cl_kernel k, cl_uint i, size_t size, const void *bytes) {
@@ -250,7 +362,6 @@ CL_API_ENTRY cl_int CL_API_CALL clSetKernelArg(cl_kernel k, cl_uint i, size_t si
 	if (v.rc != CL_SUCCESS) {
 		return v.rc;
 	}
-	static const uint8_t null[sizeof(void *)]; /* no object */
 	struct call c;
 	hfcl_begin(&c, HFCL_SET_ARG);
 	hfcl_put64(&c, k->o.id);
@@ -258,16 +369,17 @@ CL_API_ENTRY cl_int CL_API_CALL clSetKernelArg(cl_kernel k, cl_uint i, size_t si
 	hfcl_put32(&c, v.kind);
 	hfcl_put64(&c, v.object != NULL ? v.object->id : v.kind == HFCL_ARG_LOCAL ? size : 0);
 	if (v.kind == HFCL_ARG_VALUE) {
-		hfcl_put_bytes(&c, bytes == NULL ? null : bytes, bytes == NULL ? sizeof null : size);
+		hfcl_put_bytes(&c, bytes, size);
 	} else {
 		hfcl_put_bytes(&c, NULL, 0);
 	}
-	cl_int rc = hfcl_run(&c, NULL, NULL);
+	if (known(k, i, &v, size) && !hfcl_ring_careful()) {
+		return hfcl_post(&c);
+	}
+	cl_int rc = hfcl_ask(&c);
 	hfcl_end(&c);
 	if (rc == CL_SUCCESS) {
-		pthread_mutex_lock(&k->lock);
-		k->args[i].set = true;
-		pthread_mutex_unlock(&k->lock);
+		learn(k, i, &v, size);
 	}
 	return rc;
 }
@@ -280,6 +392,19 @@ static bool all_set(cl_kernel k) {
 	}
 	pthread_mutex_unlock(&k->lock);
 	return all;
+}
+
+/* taken_before tells that the device has launched the kernel with these work-groups. */
+static bool taken_before(cl_kernel k, const struct shape *s) {
+	pthread_mutex_lock(&k->lock);
+	bool is = false;
+	for (int i = 0; i < SHAPES && !is; i++) {
+		const struct shape *t = &k->shapes[i];
+		is = t->queue == s->queue && t->dims == s->dims && t->chosen == s->chosen &&
+			memcmp(t->local, s->local, sizeof s->local) == 0;
+	}
+	pthread_mutex_unlock(&k->lock);
+	return is;
 }
 
 static cl_int launch(cl_command_queue q, cl_kernel k, cl_command_type type, cl_uint dims, const size_t *offset,
@@ -320,7 +445,20 @@ static cl_int launch(cl_command_queue q, cl_kernel k, cl_command_type type, cl_u
 		hfcl_put64(&m.call, global[i]);
 		hfcl_put64(&m.call, local == NULL ? 0 : local[i]);
 	}
-	return hfcl_issue(&m, NULL, NULL);
+	struct shape shape = { q->o.id, dims, local != NULL, { 0 } };
+	for (cl_uint i = 0; i < dims && local != NULL; i++) {
+		shape.local[i] = local[i];
+	}
+	if (taken_before(k, &shape)) {
+		return hfcl_submit(&m);
+	}
+	rc = hfcl_issue(&m, NULL, NULL);
+	if (rc == CL_SUCCESS) {
+		pthread_mutex_lock(&k->lock);
+		k->shapes[k->next_shape++ % SHAPES] = shape;
+		pthread_mutex_unlock(&k->lock);
+	}
+	return rc;
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dims,

@@ -1,5 +1,5 @@
-/* Compiling and linking. An object is a source that builds by itself, with the headers put into its text; a program is
-   linked from one. So it has a source, from which it builds on another device. */
+/* Compiling and linking. An object is a source that compiles by itself, with the headers put into its text, and a
+   library some of them; what is linked keeps all their sources, so that it is built again on any other device. */
 #define _GNU_SOURCE
 #include "hfcl.h"
 
@@ -82,24 +82,12 @@ static void expand(struct text *to, const struct headers *h, const char *source,
 	}
 }
 
-static cl_int check_devices(cl_context context, cl_uint n, const cl_device_id *list) {
-	if ((n == 0) != (list == NULL)) {
-		return CL_INVALID_VALUE;
-	}
-	for (cl_uint i = 0; i < n; i++) {
-		if (list[i] != context->device) {
-			return CL_INVALID_DEVICE;
-		}
-	}
-	return CL_SUCCESS;
-}
-
 static cl_int check_headers(const struct headers *h) {
 	if ((h->n == 0) != (h->list == NULL) || (h->n == 0) != (h->names == NULL)) {
 		return CL_INVALID_VALUE;
 	}
 	for (cl_uint i = 0; i < h->n; i++) {
-		if (!hfcl_is(h->list[i], PROGRAM) || h->list[i]->from_binary || h->names[i] == NULL) {
+		if (!hfcl_is(h->list[i], PROGRAM) || h->list[i]->source == NULL || h->names[i] == NULL) {
 			return CL_INVALID_PROGRAM;
 		}
 	}
@@ -113,30 +101,28 @@ CL_API_ENTRY cl_int CL_API_CALL clCompileProgram(cl_program p, cl_uint n, const 
 	if (!hfcl_is(p, PROGRAM)) {
 		return CL_INVALID_PROGRAM;
 	}
-	cl_int rc = notify == NULL && data != NULL ? CL_INVALID_VALUE : check_devices(p->context, n, list);
+	cl_int rc = notify == NULL && data != NULL ? CL_INVALID_VALUE : hfcl_check_devices(p->context, n, list);
 	if (rc == CL_SUCCESS) {
 		rc = check_headers(&h);
 	}
 	if (rc != CL_SUCCESS) {
 		return rc;
 	}
+	options = options == NULL ? "" : options;
 	pthread_mutex_lock(&p->lock);
 	struct text text = { 0 };
-	rc = p->live > 0 || p->from_binary ? CL_INVALID_OPERATION : CL_SUCCESS;
+	rc = p->live > 0 || p->source == NULL ? CL_INVALID_OPERATION : CL_SUCCESS;
 	if (rc == CL_SUCCESS) {
 		expand(&text, &h, p->source, 0);
-		rc = text.failed ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+		hfcl_free_units(p);
+		free(p->link);
+		p->link = NULL;
+		rc = text.failed || !hfcl_add_unit(p, text.b, text.n, options) ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
 	}
 	if (rc == CL_SUCCESS) {
-		free(p->text);
-		p->text = text.b;
-		p->text_size = text.n;
-		rc = hfcl_build(p, options == NULL ? "" : options, CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT);
-		rc = rc == CL_BUILD_PROGRAM_FAILURE ? CL_COMPILE_PROGRAM_FAILURE : rc;
+		rc = hfcl_build(p, HFCL_OBJECT, CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options, n, list);
 	}
-	if (p->text != text.b) {
-		free(text.b);
-	}
+	free(text.b);
 	pthread_mutex_unlock(&p->lock);
 	if (notify != NULL && (rc == CL_SUCCESS || rc == CL_COMPILE_PROGRAM_FAILURE)) {
 		notify(p, data);
@@ -144,51 +130,88 @@ CL_API_ENTRY cl_int CL_API_CALL clCompileProgram(cl_program p, cl_uint n, const 
 	return rc;
 }
 
+/* has_word tells whether options have one. */
+static bool has_word(const char *options, const char *word) {
+	size_t n = strlen(word);
+	for (const char *at = strstr(options, word); at != NULL; at = strstr(at + n, word)) {
+		if ((at == options || at[-1] == ' ') && (at[n] == 0 || at[n] == ' ')) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* join adds the sources of an object or a library to a program. */
+static cl_int join(cl_program to, cl_program from) {
+	cl_int rc = CL_SUCCESS;
+	pthread_mutex_lock(&from->lock);
+	for (cl_uint i = 0; i < to->context->count && rc == CL_SUCCESS; i++) {
+		cl_program_binary_type type = from->builds[i].type;
+		if (type != CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT && type != CL_PROGRAM_BINARY_TYPE_LIBRARY) {
+			rc = CL_INVALID_OPERATION;
+		}
+	}
+	for (cl_uint i = 0; i < from->unit_count && rc == CL_SUCCESS; i++) {
+		const struct unit *u = &from->units[i];
+		rc = hfcl_add_unit(to, u->text, u->size, u->options) ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+	}
+	pthread_mutex_unlock(&from->lock);
+	return rc;
+}
+
+static cl_int check_inputs(cl_context context, cl_uint count, const cl_program *inputs) {
+	if (count == 0 || inputs == NULL) {
+		return CL_INVALID_VALUE;
+	}
+	for (cl_uint i = 0; i < count; i++) {
+		if (!hfcl_is(inputs[i], PROGRAM) || inputs[i]->context != context) {
+			return CL_INVALID_PROGRAM;
+		}
+	}
+	return CL_SUCCESS;
+}
+
 CL_API_ENTRY cl_program CL_API_CALL clLinkProgram(cl_context context, cl_uint n, const cl_device_id *list,
 	const char *options, cl_uint count, const cl_program *inputs, void(CL_CALLBACK *notify)(cl_program, void *),
 	void *data, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
-	(void)options; /* those for linking several objects, and the compiler's once more */
 	if (!hfcl_is(context, CONTEXT)) {
 		*rc = CL_INVALID_CONTEXT;
 		return NULL;
 	}
-	*rc = count == 0 || inputs == NULL || (notify == NULL && data != NULL) ? CL_INVALID_VALUE
-																		: check_devices(context, n, list);
-	if (*rc == CL_SUCCESS && (!hfcl_is(inputs[0], PROGRAM) || inputs[0]->context != context)) {
-		*rc = CL_INVALID_PROGRAM;
+	*rc = notify == NULL && data != NULL ? CL_INVALID_VALUE : hfcl_check_devices(context, n, list);
+	if (*rc == CL_SUCCESS) {
+		*rc = check_inputs(context, count, inputs);
 	}
-	if (*rc == CL_SUCCESS && count > 1) {
-		*rc = CL_LINKER_NOT_AVAILABLE;
+	cl_program p = *rc == CL_SUCCESS ? hfcl_new_program(context, rc) : NULL;
+	for (cl_uint i = 0; i < count && p != NULL && *rc == CL_SUCCESS; i++) {
+		*rc = join(p, inputs[i]);
 	}
-	cl_program object = *rc == CL_SUCCESS ? inputs[0] : NULL;
-	if (object == NULL) {
+	options = options == NULL ? "" : options;
+	if (p != NULL && *rc == CL_SUCCESS && (p->link = strdup(options)) == NULL) {
+		*rc = CL_OUT_OF_HOST_MEMORY;
+	}
+	if (p == NULL || *rc != CL_SUCCESS) {
+		if (p != NULL) {
+			clReleaseProgram(p);
+		}
 		return NULL;
 	}
-	pthread_mutex_lock(&object->lock);
-	*rc = object->status == CL_BUILD_SUCCESS && object->type != CL_PROGRAM_BINARY_TYPE_EXECUTABLE ? CL_SUCCESS
-																								 : CL_INVALID_OPERATION;
-	size_t size;
-	const char *text = hfcl_text(object, &size);
-	cl_program p = *rc == CL_SUCCESS ? hfcl_new_program(context, size, rc) : NULL;
-	char *same = p == NULL ? NULL : strdup(object->options);
-	if (p != NULL) {
-		memcpy(p->source, text, size);
-		p->from_binary = true; /* it was not made from a source, for clGetProgramInfo */
+	bool library = has_word(options, "-create-library");
+	cl_program_binary_type type = library ? CL_PROGRAM_BINARY_TYPE_LIBRARY : CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
+	*rc = hfcl_build(p, HFCL_LINKED, type, options, n, list);
+	if (library && *rc == CL_SUCCESS) { /* it is linked again with what it becomes part of */
+		hfcl_release(p->o.id);
+		p->served = false;
+		free(p->link);
+		p->link = NULL;
 	}
-	pthread_mutex_unlock(&object->lock);
-	if (p == NULL) {
-		return NULL;
-	}
-	*rc = same == NULL ? CL_OUT_OF_HOST_MEMORY : hfcl_build(p, same, CL_PROGRAM_BINARY_TYPE_EXECUTABLE);
-	*rc = *rc == CL_BUILD_PROGRAM_FAILURE ? CL_LINK_PROGRAM_FAILURE : *rc;
-	free(same);
-	if (*rc != CL_SUCCESS) {
+	if (*rc != CL_SUCCESS && *rc != CL_LINK_PROGRAM_FAILURE) {
 		clReleaseProgram(p);
 		return NULL;
 	}
 	if (notify != NULL) {
 		notify(p, data);
 	}
-	return p;
+	return p; /* also with a failure: the log is the program's */
 }

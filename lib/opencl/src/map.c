@@ -1,4 +1,5 @@
-/* Mappings. The host sees an object in memory of its own: the program's for USE_HOST_PTR, otherwise the library's, as
+/* Mappings. The host sees an object in memory of its own: the program's for USE_HOST_PTR, otherwise the library's, of
+   buffers an area that the server maps too, as
    large as the object and in one piece, so that a byte has the same address at each mapping. A mapping for reading
    reads the object into it, the end of one for writing writes it back. */
 #define _DEFAULT_SOURCE
@@ -6,11 +7,26 @@
 
 #include <sys/mman.h>
 
+/* share_shadow lets the device know a shadow that is worth it: all its pages are made then. */
+static void share_shadow(cl_command_queue q, cl_mem m, size_t mapped) {
+	bool worth = (m->flags & CL_MEM_ALLOC_HOST_PTR) != 0 || mapped >= m->size / 2;
+	pthread_mutex_lock(&m->lock);
+	bool now = worth && m->area != NULL && !m->area_shared;
+	m->area_shared = m->area_shared || now;
+	pthread_mutex_unlock(&m->lock);
+	if (now) {
+		hfcl_area_share(m->area, q->device->o.id);
+	}
+}
+
 /* shadow_of gives where the host sees the object, NULL without memory; pages that nobody touches cost nothing. */
 static char *shadow_of(cl_mem m, size_t size) {
 	pthread_mutex_lock(&m->lock);
 	if (m->shadow == NULL && m->host != NULL) {
 		m->shadow = m->host;
+	}
+	if (m->shadow == NULL && !hfcl_is_image(m) && (m->area = hfcl_area(size)) != NULL) {
+		m->shadow = m->area->at;
 	}
 	if (m->shadow == NULL) {
 		void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -60,6 +76,7 @@ static struct mapping *remember(cl_mem m, char *at, cl_map_flags flags, const si
 	pthread_mutex_lock(&m->lock);
 	p->next = m->mappings;
 	m->mappings = p;
+	atomic_fetch_add(&hfcl_mapped, 1);
 	pthread_mutex_unlock(&m->lock);
 	return p;
 }
@@ -74,18 +91,17 @@ static struct mapping *take(cl_mem m, const char *at) {
 	struct mapping *found = *p;
 	if (found != NULL) {
 		*p = found->next;
+		atomic_fetch_sub(&hfcl_mapped, 1);
 	}
 	pthread_mutex_unlock(&m->lock);
 	return found;
 }
 
 static void image_rows(cl_mem m, const size_t *origin, const size_t *region, struct rows *r) {
-	size_t extent[3];
-	hfcl_image_extent(m, extent);
-	size_t row_pitch = m->desc.image_row_pitch;
-	size_t slice_pitch = m->desc.image_slice_pitch != 0 ? m->desc.image_slice_pitch : row_pitch * extent[1];
-	*r = (struct rows){ m->shadow + origin[2] * slice_pitch + origin[1] * row_pitch + origin[0] * m->pixel,
-		region[0] * m->pixel, region[1], region[2], row_pitch, slice_pitch };
+	size_t row = m->desc.image_row_pitch, slice = m->desc.image_slice_pitch;
+	bool lines = m->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
+	char *at = m->shadow + origin[2] * slice + origin[1] * (lines ? slice : row) + origin[0] * m->pixel;
+	*r = hfcl_pixel_rows(m, at, region, row, slice);
 }
 
 /* move moves the bytes of a mapping, or only gives an event where none are to be moved. */
@@ -99,7 +115,7 @@ static cl_int move(cl_command_queue q, cl_mem m, cl_command_type type, bool writ
 			return rc;
 		}
 		hfcl_put32(&c.call, 0);
-		rc = hfcl_issue(&c, NULL, NULL);
+		rc = hfcl_submit(&c);
 		if (done != NULL) {
 			rc = clWaitForEvents(1, &done);
 			if (rc == CL_SUCCESS && event != NULL) {
@@ -153,6 +169,7 @@ CL_API_ENTRY void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue q, cl_mem m, 
 		*rc = CL_MAP_FAILURE;
 		return NULL;
 	}
+	share_shadow(q, m, size);
 	const size_t origin[3] = { offset, 0, 0 }, region[3] = { size, 1, 1 };
 	return map(q, m, CL_COMMAND_MAP_BUFFER, blocking, flags, shadow + offset, origin, region, n, waits, event, rc);
 }
@@ -170,7 +187,8 @@ CL_API_ENTRY void *CL_API_CALL clEnqueueMapImage(cl_command_queue q, cl_mem m, c
 	}
 	size_t extent[3];
 	hfcl_image_extent(m, extent);
-	*rc = origin == NULL || region == NULL || row_pitch == NULL || (extent[2] > 1 && slice_pitch == NULL)
+	bool slices = m->desc.image_slice_pitch != 0;
+	*rc = origin == NULL || region == NULL || row_pitch == NULL || (slices && slice_pitch == NULL)
 		? CL_INVALID_VALUE
 		: CL_SUCCESS;
 	for (int i = 0; i < 3 && *rc == CL_SUCCESS; i++) {
@@ -181,15 +199,16 @@ CL_API_ENTRY void *CL_API_CALL clEnqueueMapImage(cl_command_queue q, cl_mem m, c
 	if (*rc != CL_SUCCESS) {
 		return NULL;
 	}
-	if (shadow_of(m, m->size) == NULL) {
+	size_t last = m->desc.image_slice_pitch != 0 ? m->desc.image_slice_pitch * (extent[1] * extent[2]) : m->size;
+	if (shadow_of(m, last) == NULL) {
 		*rc = CL_MAP_FAILURE;
 		return NULL;
 	}
 	struct rows host;
 	image_rows(m, origin, region, &host);
-	*row_pitch = host.row_pitch;
+	*row_pitch = m->desc.image_row_pitch;
 	if (slice_pitch != NULL) {
-		*slice_pitch = m->type == CL_MEM_OBJECT_IMAGE3D ? host.slice_pitch : 0;
+		*slice_pitch = m->desc.image_slice_pitch;
 	}
 	return map(q, m, CL_COMMAND_MAP_IMAGE, blocking, flags, host.at, origin, region, n, waits, event, rc);
 }
@@ -215,6 +234,7 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueUnmapMemObject(cl_command_queue q, cl_m
 		pthread_mutex_lock(&m->lock);
 		p->next = m->mappings;
 		m->mappings = p;
+		atomic_fetch_add(&hfcl_mapped, 1);
 		pthread_mutex_unlock(&m->lock);
 		return rc;
 	}

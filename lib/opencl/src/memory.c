@@ -64,11 +64,17 @@ cl_mem hfcl_made_mem(cl_mem m, struct call *c, const struct rows *out, cl_int *r
 }
 
 static cl_int check_size(cl_context context, size_t size) {
-	cl_ulong largest;
-	if (clGetDeviceInfo(context->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof largest, &largest, NULL) != CL_SUCCESS) {
-		return hfcl_lost() ? CL_DEVICE_NOT_AVAILABLE : CL_SUCCESS;
+	for (cl_uint i = 0; i < context->count; i++) { /* each device has a copy of its own */
+		cl_ulong largest;
+		if (clGetDeviceInfo(context->devices[i], CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof largest, &largest, NULL) !=
+			CL_SUCCESS) {
+			return hfcl_lost() ? CL_DEVICE_NOT_AVAILABLE : CL_SUCCESS;
+		}
+		if (size > largest) {
+			return CL_INVALID_BUFFER_SIZE;
+		}
 	}
-	return size == 0 || size > largest ? CL_INVALID_BUFFER_SIZE : CL_SUCCESS;
+	return size == 0 ? CL_INVALID_BUFFER_SIZE : CL_SUCCESS;
 }
 
 CL_API_ENTRY cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void *host,
@@ -89,7 +95,7 @@ CL_API_ENTRY cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags 
 	struct call c;
 	hfcl_begin(&c, HFCL_CREATE_BUFFER);
 	hfcl_put64(&c, m->o.id);
-	hfcl_put64(&c, context->device->o.id);
+	hfcl_put64(&c, context->o.id);
 	hfcl_put32(&c, hfcl_access_of(flags));
 	hfcl_put64(&c, size);
 	struct rows all = hfcl_linear(host, size);
@@ -107,6 +113,23 @@ CL_API_ENTRY cl_mem CL_API_CALL clCreateBufferWithProperties(cl_context context,
 	return clCreateBuffer(context, flags, size, host, rc);
 }
 
+/* check_alignment: each device has the range as an object of its own. */
+static cl_int check_alignment(cl_context context, size_t origin) {
+	for (cl_uint i = 0; i < context->count; i++) {
+		cl_uint bits = 0;
+		clGetDeviceInfo(context->devices[i], CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
+		if (bits >= 8 && origin % (bits / 8) != 0) {
+			return CL_MISALIGNED_SUB_BUFFER_OFFSET;
+		}
+	}
+	return CL_SUCCESS;
+}
+
+/* host_allows tells whether a range may give the host so much, where the whole gives it what it gives. */
+static bool host_allows(cl_mem_flags whole, cl_mem_flags range) {
+	return whole == 0 || range == 0 || range == whole || range == CL_MEM_HOST_NO_ACCESS;
+}
+
 CL_API_ENTRY cl_mem CL_API_CALL clCreateSubBuffer(cl_mem parent, cl_mem_flags flags, cl_buffer_create_type type,
 	const void *info, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
@@ -118,14 +141,13 @@ CL_API_ENTRY cl_mem CL_API_CALL clCreateSubBuffer(cl_mem parent, cl_mem_flags fl
 	if (type != CL_BUFFER_CREATE_TYPE_REGION || r == NULL || (flags & HOST_MEMORY) != 0 ||
 		hfcl_check_flags(flags, NULL) != CL_SUCCESS || r->origin > parent->size || r->size > parent->size - r->origin ||
 		((flags & ACCESS) != 0 && (parent->flags & CL_MEM_READ_WRITE) == 0 &&
-			(flags & ACCESS) != (parent->flags & ACCESS))) {
+			(flags & ACCESS) != (parent->flags & ACCESS)) ||
+		!host_allows(parent->flags & HOST_ACCESS, flags & HOST_ACCESS)) {
 		*rc = CL_INVALID_VALUE;
 		return NULL;
 	}
-	cl_uint bits = 0;
-	clGetDeviceInfo(parent->context->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
-	if (r->size == 0 || (bits >= 8 && r->origin % (bits / 8) != 0)) {
-		*rc = r->size == 0 ? CL_INVALID_BUFFER_SIZE : CL_MISALIGNED_SUB_BUFFER_OFFSET;
+	*rc = r->size == 0 ? CL_INVALID_BUFFER_SIZE : check_alignment(parent->context, r->origin);
+	if (*rc != CL_SUCCESS) {
 		return NULL;
 	}
 	if ((flags & ACCESS) == 0) {
@@ -178,10 +200,14 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseMemObject(cl_mem m) {
 	while (m->mappings != NULL) {
 		struct mapping *p = m->mappings;
 		m->mappings = p->next;
+		atomic_fetch_sub(&hfcl_mapped, 1);
 		free(p);
 	}
 	if (m->shadow_owned) {
 		munmap(m->shadow, m->shadow_size);
+	}
+	if (m->area != NULL) {
+		hfcl_area_end(m->area);
 	}
 	if (m->parent != NULL) {
 		clReleaseMemObject(m->parent);
@@ -276,7 +302,7 @@ CL_API_ENTRY cl_sampler CL_API_CALL clCreateSampler(cl_context context, cl_bool 
 	struct call c;
 	hfcl_begin(&c, HFCL_CREATE_SAMPLER);
 	hfcl_put64(&c, s->o.id);
-	hfcl_put64(&c, context->device->o.id);
+	hfcl_put64(&c, context->o.id);
 	hfcl_put32(&c, normalized);
 	hfcl_put32(&c, addressing);
 	hfcl_put32(&c, filter);
@@ -288,6 +314,49 @@ CL_API_ENTRY cl_sampler CL_API_CALL clCreateSampler(cl_context context, cl_bool 
 	}
 	hfcl_retain(context);
 	hfcl_list(s);
+	return s;
+}
+
+/* What a list of properties for a sampler says. */
+struct sampler_properties {
+	cl_sampler_properties normalized, addressing, filter;
+	size_t words; /* of the list, with the 0 that ends it */
+};
+
+/* read_properties reads a list, in which each name is at most once. */
+static bool read_properties(const cl_sampler_properties *list, struct sampler_properties *p) {
+	*p = (struct sampler_properties){ CL_TRUE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, 0 };
+	if (list == NULL) {
+		return true;
+	}
+	bool seen[3] = { false, false, false };
+	size_t n = 0;
+	for (; list[n] != 0; n += 2) {
+		size_t which = (size_t)(list[n] - CL_SAMPLER_NORMALIZED_COORDS);
+		if (which >= 3 || seen[which] || list[n + 1] > UINT32_MAX) {
+			return false;
+		}
+		seen[which] = true;
+		*(which == 0 ? &p->normalized : which == 1 ? &p->addressing : &p->filter) = list[n + 1];
+	}
+	p->words = n + 1;
+	return true;
+}
+
+CL_API_ENTRY cl_sampler CL_API_CALL clCreateSamplerWithProperties(cl_context context,
+	const cl_sampler_properties *list, cl_int *rc_ret) {
+	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
+	struct sampler_properties p;
+	*rc = !hfcl_is(context, CONTEXT) ? CL_INVALID_CONTEXT : read_properties(list, &p) ? CL_SUCCESS : CL_INVALID_VALUE;
+	if (*rc != CL_SUCCESS) {
+		return NULL;
+	}
+	cl_sampler s = clCreateSampler(context, (cl_bool)p.normalized, (cl_addressing_mode)p.addressing,
+		(cl_filter_mode)p.filter, rc);
+	if (s != NULL && list != NULL) {
+		s->list_size = p.words * sizeof *list;
+		memcpy(s->list, list, s->list_size);
+	}
 	return s;
 }
 
@@ -327,6 +396,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetSamplerInfo(cl_sampler s, cl_sampler_info w
 		return ANSWER(cl_addressing_mode, s->addressing);
 	case CL_SAMPLER_FILTER_MODE:
 		return ANSWER(cl_filter_mode, s->filter);
+	case CL_SAMPLER_PROPERTIES:
+		return hfcl_answer(s->list, s->list_size, room, to, size_ret);
 	default:
 		return CL_INVALID_VALUE;
 	}

@@ -77,13 +77,13 @@ void hfcl_put_box(struct call *c, const size_t *origin, const size_t *region) {
 }
 
 /* seal fills in the header. */
-static void seal(struct call *c, const struct rows *out) {
+static void seal(struct call *c, const struct rows *out, uint64_t last) {
 	uint32_t body = (uint32_t)(c->n - HFCL_HEADER);
-	uint64_t bulk = out == NULL ? 0 : hfcl_rows_size(out), none = 0;
+	uint64_t bulk = out == NULL ? 0 : hfcl_rows_size(out);
 	memcpy(c->b, &body, 4);
 	memcpy(c->b + 4, &c->op, 4);
 	memcpy(c->b + 8, &bulk, 8);
-	memcpy(c->b + 16, &none, 8);
+	memcpy(c->b + 16, &last, 8);
 }
 
 /* take_reply reads a reply; false when the connection is of no use any more. */
@@ -121,7 +121,7 @@ cl_int hfcl_run(struct call *c, const struct rows *out, const struct rows *in) {
 		c->failed = true;
 		return CL_DEVICE_NOT_AVAILABLE;
 	}
-	seal(c, out);
+	seal(c, out, hfcl_ring_position());
 	cl_int status = CL_DEVICE_NOT_AVAILABLE;
 	uint64_t deliveries = 0;
 	bool ok = hfcl_send(l->fd, c->b, c->n, NULL, 0, out) && take_reply(c, l->fd, in, &status, &deliveries);
@@ -134,13 +134,42 @@ cl_int hfcl_run(struct call *c, const struct rows *out, const struct rows *in) {
 	return status;
 }
 
-void hfcl_post(struct call *c) {
-	struct lane *l = c->failed ? NULL : hfcl_take_lane();
-	if (l != NULL) {
-		seal(c, NULL);
-		hfcl_give_lane(l, !hfcl_send(l->fd, c->b, c->n, NULL, 0, NULL));
+cl_int hfcl_ask_in(struct call *c, int slot) {
+	if (c->failed) {
+		hfcl_ring_unask(slot);
+		return CL_OUT_OF_HOST_MEMORY;
+	}
+	seal(c, NULL, (uint64_t)slot);
+	hfcl_ring_put(c->b, c->n); /* the answer tells of a server that is gone */
+	return CL_SUCCESS;
+}
+
+cl_int hfcl_answer_in(int slot) {
+	uint64_t deliveries = 0;
+	cl_int status = hfcl_ring_answer(slot, &deliveries);
+	hfcl_await(deliveries);
+	return status;
+}
+
+cl_int hfcl_ask(struct call *c) {
+	int slot = c->failed || c->n > HFCL_RING_MESSAGE ? -1 : hfcl_ring_ask();
+	if (slot < 0) {
+		return hfcl_run(c, NULL, NULL);
+	}
+	cl_int rc = hfcl_ask_in(c, slot);
+	return rc == CL_SUCCESS ? hfcl_answer_in(slot) : rc;
+}
+
+cl_int hfcl_post(struct call *c) {
+	cl_int rc = CL_OUT_OF_HOST_MEMORY;
+	if (!c->failed && c->n > HFCL_RING_MESSAGE) {
+		rc = hfcl_run(c, NULL, NULL);
+	} else if (!c->failed) {
+		seal(c, NULL, 0);
+		rc = hfcl_ring_put(c->b, c->n) ? CL_SUCCESS : CL_DEVICE_NOT_AVAILABLE;
 	}
 	hfcl_end(c);
+	return rc;
 }
 
 static const uint8_t *take(struct call *c, size_t n) {
@@ -204,7 +233,5 @@ cl_int hfcl_release(uint64_t id) {
 	struct call c;
 	hfcl_begin(&c, HFCL_RELEASE);
 	hfcl_put64(&c, id);
-	cl_int rc = hfcl_run(&c, NULL, NULL);
-	hfcl_end(&c);
-	return rc;
+	return hfcl_post(&c);
 }

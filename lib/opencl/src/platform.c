@@ -1,4 +1,4 @@
-/* The platform, its devices, contexts. */
+/* The platform and its devices. */
 #include "hfcl.h"
 
 struct answer {
@@ -9,7 +9,7 @@ struct answer {
 	char bytes[];
 };
 
-static struct _cl_platform_id platform = { { &hfcl_dispatch, PLATFORM, 1, 0 } };
+struct _cl_platform_id hfcl_platform = { { &hfcl_dispatch, PLATFORM, 1, 0 } };
 
 static struct {
 	pthread_mutex_t lock;
@@ -23,7 +23,7 @@ CL_API_ENTRY cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint room, cl_platform
 		return CL_INVALID_VALUE;
 	}
 	if (list != NULL) {
-		list[0] = &platform;
+		list[0] = &hfcl_platform;
 	}
 	if (count != NULL) {
 		*count = 1;
@@ -33,7 +33,7 @@ CL_API_ENTRY cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint room, cl_platform
 
 CL_API_ENTRY cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id p, cl_platform_info what, size_t room, void *to,
 	size_t *size_ret) {
-	if (p != NULL && p != &platform) {
+	if (p != NULL && p != &hfcl_platform) {
 		return CL_INVALID_PLATFORM;
 	}
 	switch (what) {
@@ -101,7 +101,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceIDs(cl_platform_id p, cl_device_type 
 	cl_uint *count) {
 	const cl_device_type known = CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU |
 		CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CUSTOM;
-	if (p != NULL && p != &platform) {
+	if (p != NULL && p != &hfcl_platform) {
 		return CL_INVALID_PLATFORM;
 	}
 	if (type == 0 || (type != CL_DEVICE_TYPE_ALL && (type & ~known) != 0)) {
@@ -123,6 +123,14 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceIDs(cl_platform_id p, cl_device_type 
 		*count = n;
 	}
 	return n == 0 ? CL_DEVICE_NOT_FOUND : CL_SUCCESS;
+}
+
+void hfcl_lose_device(uint64_t number) {
+	pthread_mutex_lock(&devices.lock);
+	if (number < devices.count) {
+		atomic_store(&devices.list[number]->lost, true);
+	}
+	pthread_mutex_unlock(&devices.lock);
 }
 
 /* answer_of is what the server said first, NULL without memory; d's lock is held. */
@@ -158,7 +166,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id d, cl_device_info w
 	}
 	switch (what) {
 	case CL_DEVICE_PLATFORM:
-		return ANSWER(cl_platform_id, &platform);
+		return ANSWER(cl_platform_id, &hfcl_platform);
 	case CL_DEVICE_PARENT_DEVICE:
 		return ANSWER(cl_device_id, NULL);
 	case CL_DEVICE_REFERENCE_COUNT:
@@ -166,7 +174,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id d, cl_device_info w
 	case CL_DEVICE_TYPE:
 		return ANSWER(cl_device_type, d->type);
 	case CL_DEVICE_AVAILABLE:
-		return ANSWER(cl_bool, hfcl_lost() ? CL_FALSE : CL_TRUE);
+		return ANSWER(cl_bool, hfcl_lost() || atomic_load(&d->lost) ? CL_FALSE : CL_TRUE);
 	default:
 		break;
 	}
@@ -185,116 +193,4 @@ CL_API_ENTRY cl_int CL_API_CALL clRetainDevice(cl_device_id d) {
 
 CL_API_ENTRY cl_int CL_API_CALL clReleaseDevice(cl_device_id d) {
 	return hfcl_is(d, DEVICE) ? CL_SUCCESS : CL_INVALID_DEVICE;
-}
-
-/* check_properties looks at a list for a context, and says how many words it has. */
-static cl_int check_properties(const cl_context_properties *list, size_t *words) {
-	*words = 0;
-	if (list == NULL) {
-		return CL_SUCCESS;
-	}
-	for (; list[*words] != 0; *words += 2) {
-		switch (list[*words]) {
-		case CL_CONTEXT_PLATFORM:
-			if (list[*words + 1] != (cl_context_properties)&platform) {
-				return CL_INVALID_PLATFORM;
-			}
-			break;
-		case CL_CONTEXT_INTEROP_USER_SYNC:
-			break;
-		default:
-			return CL_INVALID_PROPERTY;
-		}
-	}
-	*words += 1;
-	return CL_SUCCESS;
-}
-
-CL_API_ENTRY cl_context CL_API_CALL clCreateContext(const cl_context_properties *properties, cl_uint n,
-	const cl_device_id *list, void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *data,
-	cl_int *rc_ret) {
-	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
-	size_t words;
-	*rc = check_properties(properties, &words);
-	if (*rc == CL_SUCCESS && (n == 0 || list == NULL || (notify == NULL && data != NULL))) {
-		*rc = CL_INVALID_VALUE;
-	}
-	for (cl_uint i = 0; i < n && *rc == CL_SUCCESS; i++) {
-		if (!hfcl_is(list[i], DEVICE)) {
-			*rc = CL_INVALID_DEVICE;
-		} else if (list[i] != list[0]) {
-			*rc = CL_OUT_OF_RESOURCES; /* a context has one device */
-		}
-	}
-	if (*rc != CL_SUCCESS) {
-		return NULL;
-	}
-	cl_context c = calloc(1, sizeof *c);
-	if (c != NULL && words > 0) {
-		c->properties_size = words * sizeof *properties;
-		c->properties = malloc(c->properties_size);
-	}
-	if (c == NULL || (words > 0 && c->properties == NULL)) {
-		free(c);
-		*rc = CL_OUT_OF_HOST_MEMORY;
-		return NULL;
-	}
-	if (words > 0) {
-		memcpy(c->properties, properties, c->properties_size);
-	}
-	hfcl_init(&c->o, CONTEXT);
-	c->device = list[0];
-	return c;
-}
-
-CL_API_ENTRY cl_context CL_API_CALL clCreateContextFromType(const cl_context_properties *properties,
-	cl_device_type type, void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *data,
-	cl_int *rc_ret) {
-	cl_device_id first;
-	cl_int rc = clGetDeviceIDs(&platform, type, 1, &first, NULL);
-	if (rc != CL_SUCCESS) {
-		if (rc_ret != NULL) {
-			*rc_ret = rc;
-		}
-		return NULL;
-	}
-	return clCreateContext(properties, 1, &first, notify, data, rc_ret);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clRetainContext(cl_context c) {
-	if (!hfcl_is(c, CONTEXT)) {
-		return CL_INVALID_CONTEXT;
-	}
-	hfcl_retain(c);
-	return CL_SUCCESS;
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clReleaseContext(cl_context c) {
-	if (!hfcl_is(c, CONTEXT)) {
-		return CL_INVALID_CONTEXT;
-	}
-	if (hfcl_drop(c)) {
-		free(c->properties);
-		free(c);
-	}
-	return CL_SUCCESS;
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clGetContextInfo(cl_context c, cl_context_info what, size_t room, void *to,
-	size_t *size_ret) {
-	if (!hfcl_is(c, CONTEXT)) {
-		return CL_INVALID_CONTEXT;
-	}
-	switch (what) {
-	case CL_CONTEXT_REFERENCE_COUNT:
-		return ANSWER(cl_uint, atomic_load(&c->o.refs));
-	case CL_CONTEXT_NUM_DEVICES:
-		return ANSWER(cl_uint, 1);
-	case CL_CONTEXT_DEVICES:
-		return ANSWER(cl_device_id, c->device);
-	case CL_CONTEXT_PROPERTIES:
-		return hfcl_answer(c->properties, c->properties_size, room, to, size_ret);
-	default:
-		return CL_INVALID_VALUE;
-	}
 }

@@ -9,7 +9,7 @@ static cl_command_queue create(cl_context context, cl_device_id device, cl_comma
 		*rc = CL_INVALID_CONTEXT;
 		return NULL;
 	}
-	if (!hfcl_is(device, DEVICE) || device != context->device) {
+	if (!hfcl_is(device, DEVICE) || hfcl_device_index(context, device) == context->count) {
 		*rc = CL_INVALID_DEVICE;
 		return NULL;
 	}
@@ -24,10 +24,12 @@ static cl_command_queue create(cl_context context, cl_device_id device, cl_comma
 	}
 	hfcl_init(&q->o, QUEUE);
 	q->context = context;
+	q->device = device;
 	q->properties = properties;
 	struct call c;
 	hfcl_begin(&c, HFCL_CREATE_QUEUE);
 	hfcl_put64(&c, q->o.id);
+	hfcl_put64(&c, context->o.id);
 	hfcl_put64(&c, device->o.id);
 	hfcl_put32(&c, (uint32_t)properties);
 	*rc = hfcl_run(&c, NULL, NULL);
@@ -52,7 +54,7 @@ CL_API_ENTRY cl_command_queue CL_API_CALL clCreateCommandQueueWithProperties(cl_
 	cl_command_queue_properties properties = 0;
 	size_t n = 0;
 	for (; list != NULL && list[n] != 0; n += 2) {
-		if (list[n] != CL_QUEUE_PROPERTIES || n >= 4) {
+		if (list[n] != CL_QUEUE_PROPERTIES || n > 0) {
 			*rc = CL_INVALID_VALUE;
 			return NULL;
 		}
@@ -96,7 +98,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue q, cl_com
 	case CL_QUEUE_CONTEXT:
 		return ANSWER(cl_context, q->context);
 	case CL_QUEUE_DEVICE:
-		return ANSWER(cl_device_id, q->context->device);
+		return ANSWER(cl_device_id, q->device);
 	case CL_QUEUE_REFERENCE_COUNT:
 		return ANSWER(cl_uint, atomic_load(&q->o.refs));
 	case CL_QUEUE_PROPERTIES:
@@ -128,6 +130,7 @@ cl_int hfcl_command(struct command *m, uint32_t op, cl_command_type type, cl_com
 		return rc;
 	}
 	m->wanted = wanted;
+	m->rings = op != HFCL_READ && op != HFCL_WRITE;
 	m->made = NULL;
 	if (wanted != NULL || tracked) {
 		m->made = hfcl_event(q->context, q, type);
@@ -142,10 +145,8 @@ cl_int hfcl_command(struct command *m, uint32_t op, cl_command_type type, cl_com
 	return CL_SUCCESS;
 }
 
-/* hfcl_issue sends the command, and gives the program its event. */
-cl_int hfcl_issue(struct command *m, const struct rows *out, const struct rows *in) {
-	cl_int rc = hfcl_run(&m->call, out, in);
-	hfcl_end(&m->call);
+/* hfcl_answered gives the program the event of a command that was taken. */
+cl_int hfcl_answered(struct command *m, cl_int rc) {
 	if (m->made == NULL) {
 		return rc;
 	}
@@ -157,6 +158,18 @@ cl_int hfcl_issue(struct command *m, const struct rows *out, const struct rows *
 	return rc;
 }
 
+/* hfcl_issue sends the command, waits for what comes of that, and gives the program its event. */
+cl_int hfcl_issue(struct command *m, const struct rows *out, const struct rows *in) {
+	cl_int rc = out == NULL && in == NULL && m->rings ? hfcl_ask(&m->call) : hfcl_run(&m->call, out, in);
+	hfcl_end(&m->call);
+	return hfcl_answered(m, rc);
+}
+
+cl_int hfcl_submit(struct command *m) {
+	return hfcl_ring_careful() ? hfcl_issue(m, NULL, NULL)
+		: hfcl_answered(m, hfcl_post(&m->call));
+}
+
 static cl_int plain(cl_command_queue q, uint32_t op) {
 	cl_int rc = hfcl_check_queue(q);
 	if (rc != CL_SUCCESS) {
@@ -165,7 +178,10 @@ static cl_int plain(cl_command_queue q, uint32_t op) {
 	struct call c;
 	hfcl_begin(&c, op);
 	hfcl_put64(&c, q->o.id);
-	rc = hfcl_run(&c, NULL, NULL);
+	if (op == HFCL_FLUSH && !hfcl_ring_careful()) {
+		return hfcl_post(&c);
+	}
+	rc = hfcl_ask(&c);
 	hfcl_end(&c);
 	return rc;
 }
@@ -182,7 +198,7 @@ static cl_int mark(cl_command_queue q, cl_command_type type, uint32_t flags, cl_
 		return rc;
 	}
 	hfcl_put32(&m.call, flags);
-	return hfcl_issue(&m, NULL, NULL);
+	return hfcl_submit(&m);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueMarkerWithWaitList(cl_command_queue q, cl_uint n, const cl_event *waits,

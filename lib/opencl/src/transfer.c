@@ -1,100 +1,206 @@
-/* Commands that move bytes: between the program's memory and memory objects, among these, and patterns. */
-#include "hfcl.h"
-
-static cl_int check_buffer(cl_command_queue q, cl_mem m) {
-	if (hfcl_check_queue(q) != CL_SUCCESS) {
-		return CL_INVALID_COMMAND_QUEUE;
-	}
-	if (!hfcl_is(m, MEM) || hfcl_is_image(m)) {
-		return CL_INVALID_MEM_OBJECT;
-	}
-	return m->context == q->context ? CL_SUCCESS : CL_INVALID_CONTEXT;
-}
-
-static cl_int check_range(cl_mem m, size_t offset, size_t size) {
-	return size == 0 || offset > m->size || size > m->size - offset ? CL_INVALID_VALUE : CL_SUCCESS;
-}
-
-static cl_int check_host(cl_mem m, cl_mem_flags only_other) {
-	return (m->flags & (only_other | CL_MEM_HOST_NO_ACCESS)) != 0 ? CL_INVALID_OPERATION : CL_SUCCESS;
-}
-
-/* Where the bytes of a command lie in a memory object. */
-struct place {
-	uint32_t form;
-	size_t origin[3], region[3], row_pitch, slice_pitch;
-};
-
-static struct place linear(size_t offset, size_t size) {
-	return (struct place){ HFCL_LINEAR, { offset, 0, 0 }, { size, 1, 1 }, 0, 0 };
-}
-
-static void put_place(struct call *c, cl_mem m, const struct place *p) {
-	hfcl_put64(c, m->o.id);
-	hfcl_put32(c, p->form);
-	hfcl_put_box(c, p->origin, p->region);
-	hfcl_put64(c, p->row_pitch);
-	hfcl_put64(c, p->slice_pitch);
-}
-
-/* box fills in the pitches that are 0 and checks that the box lies within size bytes. */
-static cl_int box(struct place *p, const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch,
-	size_t size) {
-	p->form = HFCL_RECT;
-	if (region[0] == 0 || region[1] == 0 || region[2] == 0) {
-		return CL_INVALID_VALUE;
-	}
-	row_pitch = row_pitch == 0 ? region[0] : row_pitch;
-	size_t least;
-	if (row_pitch < region[0] || __builtin_mul_overflow(row_pitch, region[1], &least)) {
-		return CL_INVALID_VALUE;
-	}
-	slice_pitch = slice_pitch == 0 ? least : slice_pitch;
-	if (slice_pitch < least || slice_pitch % row_pitch != 0) {
-		return CL_INVALID_VALUE;
-	}
-	memcpy(p->origin, origin, sizeof p->origin);
-	memcpy(p->region, region, sizeof p->region);
-	p->row_pitch = row_pitch;
-	p->slice_pitch = slice_pitch;
-	size_t z, y, x, end;
-	if (__builtin_add_overflow(origin[2], region[2] - 1, &z) || __builtin_mul_overflow(z, slice_pitch, &z) ||
-		__builtin_add_overflow(origin[1], region[1] - 1, &y) || __builtin_mul_overflow(y, row_pitch, &y) ||
-		__builtin_add_overflow(origin[0], region[0], &x) || __builtin_add_overflow(z, y, &end) ||
-		__builtin_add_overflow(end, x, &end) || end > size) {
-		return CL_INVALID_VALUE;
-	}
-	return CL_SUCCESS;
-}
+/* Commands that move bytes between the program's memory and memory objects. */
+#include "place.h"
 
 static struct rows rows_of(const struct place *p, void *host) {
 	return (struct rows){ (char *)host + p->origin[2] * p->slice_pitch + p->origin[1] * p->row_pitch + p->origin[0],
 		p->region[0], p->region[1], p->region[2], p->row_pitch, p->slice_pitch };
 }
 
-/* A transfer between an object and the program's memory. */
-struct transfer {
-	cl_command_queue q;
-	cl_mem m;
-	cl_command_type type;
-	bool write, blocking;
-	struct place place;
-	struct rows host;
-	cl_uint n;
-	const cl_event *waits;
-	cl_event *event;
-};
+/* begin begins the request of a transfer. */
+static cl_int begin(struct transfer *t, struct command *m, uint32_t flags) {
+	bool delivered = (flags & HFCL_TELL) != 0 || (!t->write && !t->blocking && flags == 0);
+	cl_int rc = hfcl_command(m, t->write ? HFCL_WRITE : HFCL_READ, t->type, t->q, t->n, t->waits, t->event, delivered);
+	if (rc == CL_SUCCESS) {
+		m->rings = flags != 0;
+		hfcl_put32(&m->call, flags | (t->blocking && (flags & HFCL_TELL) == 0 ? HFCL_BLOCKING : 0));
+		hfcl_put_place(&m->call, t->m, &t->place);
+	}
+	return rc;
+}
 
-static cl_int transfer(struct transfer *t) {
+static bool packed(const struct rows *r) {
+	return (r->row_pitch == r->row || r->rows == 1) && (r->slice_pitch == r->row * r->rows || r->slices == 1);
+}
+
+/* COPIED is how much a write that blocks copies to slots, also out of an area: it then need not wait for the device,
+   which takes longer. */
+enum { COPIED = 128 << 10 };
+
+/* direct sends a transfer whose host's bytes lie in an area; false: they do not, or other ways are faster. */
+static bool direct(struct transfer *t, cl_int *rc) {
+	uint64_t area, offset;
+	size_t size = hfcl_rows_size(&t->host);
+	if (!hfcl_in_area(t->host.at, hfcl_end_of(&t->host), &area, &offset) ||
+		(t->write && t->blocking && size <= COPIED && t->n == 0 && t->place.form == HFCL_LINEAR)) {
+		return false;
+	}
+	bool rows = !packed(&t->host);
+	if (rows && t->place.form == HFCL_PIXELS) { /* goes the other way when reads into the area are over */
+		struct call c;
+		hfcl_begin(&c, HFCL_SETTLE);
+		hfcl_put64(&c, area);
+		hfcl_ask(&c);
+		hfcl_end(&c);
+		return false;
+	}
 	struct command m;
-	bool delivered = !t->write && !t->blocking;
-	cl_int rc = hfcl_command(&m, t->write ? HFCL_WRITE : HFCL_READ, t->type, t->q, t->n, t->waits, t->event, delivered);
+	*rc = begin(t, &m, HFCL_IN_AREA);
+	if (*rc == CL_SUCCESS) {
+		hfcl_put64(&m.call, area);
+		hfcl_put64(&m.call, offset);
+		hfcl_put64(&m.call, rows ? t->host.row_pitch : 0);
+		hfcl_put64(&m.call, rows ? t->host.slice_pitch : 0);
+		*rc = t->blocking ? hfcl_issue(&m, NULL, NULL) : hfcl_submit(&m);
+	}
+	return true;
+}
+
+static size_t piece_size(size_t whole, size_t piece) {
+	size_t left = whole - piece * HFCL_SLOT_BYTES;
+	return left < HFCL_SLOT_BYTES ? left : HFCL_SLOT_BYTES;
+}
+
+static void fill_slot(const struct slots *s, const struct transfer *t, size_t piece) {
+	memcpy(hfcl_slot(s, piece), t->host.at + piece * HFCL_SLOT_BYTES, piece_size(t->host.row, piece));
+	hfcl_set_slot(s, piece, HFCL_FULL);
+}
+
+/* follow fills or empties the slots of a transfer that the server carries out, from a piece on. */
+static void follow(const struct slots *s, const struct transfer *t, size_t piece, size_t pieces) {
+	for (; piece < pieces; piece++) {
+		if (!hfcl_await_slot(s, piece, t->write ? HFCL_EMPTY : HFCL_FULL)) {
+			return; /* the answer says why */
+		}
+		if (t->write) {
+			fill_slot(s, t, piece);
+			continue;
+		}
+		memcpy(t->host.at + piece * HFCL_SLOT_BYTES, hfcl_slot(s, piece), piece_size(t->host.row, piece));
+		hfcl_set_slot(s, piece, HFCL_EMPTY);
+	}
+}
+
+/* through_slots moves a range by way of slots; false: it has to go another way. A write that has all its bytes in slots
+   waits for nothing. */
+static bool through_slots(struct transfer *t, cl_int *rc) {
+	size_t pieces = (t->host.row + HFCL_SLOT_BYTES - 1) / HFCL_SLOT_BYTES;
+	bool one_go = t->write && (!t->blocking || (pieces <= HFCL_SLOTS / 4 && t->n == 0));
+	if (t->place.form != HFCL_LINEAR || (!t->blocking && (!t->write || pieces > HFCL_SLOTS)) || hfcl_ring_careful()) {
+		return false;
+	}
+	struct slots s;
+	unsigned most = pieces > HFCL_SLOTS / 4 && !one_go ? HFCL_SLOTS / 4 : (unsigned)pieces;
+	if (hfcl_take_slots(t->q->device->o.id, most, one_go ? most : 1, &s) == 0) {
+		return false;
+	}
+	struct command m;
+	bool blocking = t->blocking;
+	t->blocking = !one_go;
+	*rc = begin(t, &m, HFCL_IN_SLOTS);
+	t->blocking = blocking;
+	int slot = -1;
+	if (*rc == CL_SUCCESS && !one_go && (slot = hfcl_ring_ask()) < 0) {
+		hfcl_give_slots(&s, true);
+		hfcl_end(&m.call);
+		*rc = hfcl_answered(&m, CL_OUT_OF_RESOURCES);
+		return false;
+	}
+	if (*rc != CL_SUCCESS) {
+		hfcl_give_slots(&s, true);
+		return true;
+	}
+	hfcl_put64(&m.call, s.area->number);
+	hfcl_put32(&m.call, s.n);
+	for (unsigned i = 0; i < s.n; i++) {
+		hfcl_put64(&m.call, (uint64_t)s.list[i]);
+	}
+	size_t filled = 0;
+	for (; t->write && filled < s.n && filled < pieces; filled++) {
+		fill_slot(&s, t, filled);
+	}
+	if (one_go) {
+		*rc = hfcl_answered(&m, hfcl_post(&m.call));
+		hfcl_give_slots(&s, false); /* each is free when the server has emptied it */
+		return true;
+	}
+	*rc = hfcl_ask_in(&m.call, slot);
+	if (*rc == CL_SUCCESS) {
+		follow(&s, t, filled, pieces);
+		*rc = hfcl_answer_in(slot);
+	}
+	hfcl_end(&m.call);
+	*rc = hfcl_answered(&m, *rc);
+	hfcl_give_slots(&s, true);
+	return true;
+}
+
+/* leave sends a transfer by way of bounce memory that does not block; the receiver hears when it is complete. */
+static cl_int leave(const struct transfer *t, struct command *m, struct bounce *b) {
+	cl_event e = m->made;
+	e->into = t->write ? (struct rows){ b->at, 0, 1, 1, 0, 0 } : t->host; /* a write has no bytes to take */
+	e->bounce = b;
+	hfcl_retain(e);
+	hfcl_expect(e);
+	cl_int rc = hfcl_submit(m);
+	if (rc != CL_SUCCESS && hfcl_unexpect(e)) {
+		hfcl_give_bounce(b);
+	}
+	clReleaseEvent(e);
+	return rc;
+}
+
+/* by_bounce moves bytes by way of bounce memory; false: they have to go another way. As by slots, a write of few bytes
+   waits for nothing. */
+static bool by_bounce(struct transfer *t, cl_int *rc) {
+	size_t size = hfcl_rows_size(&t->host);
+	bool waits = t->blocking && !(t->write && size <= HFCL_SLOTS / 4 * HFCL_SLOT_BYTES && t->n == 0);
+	bool for_slots = t->place.form == HFCL_LINEAR && (t->write ? size <= HFCL_SLOTS * HFCL_SLOT_BYTES : t->blocking);
+	if (for_slots || hfcl_ring_careful()) { /* those were just not free: a write that waits for that is faster */
+		return false;
+	}
+	struct bounce *b = hfcl_take_bounce(t->q->device->o.id, size);
+	if (b == NULL) {
+		return false;
+	}
+	if (t->write) {
+		hfcl_copy_rows(&t->host, b->at, true);
+	}
+	struct command m;
+	*rc = begin(t, &m, HFCL_IN_AREA | (waits ? 0 : HFCL_TELL | (t->event == NULL ? HFCL_UNSEEN : 0)));
+	if (*rc != CL_SUCCESS) {
+		hfcl_give_bounce(b);
+		return true;
+	}
+	hfcl_put64(&m.call, b->area->number);
+	hfcl_put64(&m.call, (uint64_t)(b->at - b->area->at));
+	hfcl_put64(&m.call, 0); /* packed */
+	hfcl_put64(&m.call, 0);
+	if (!waits) {
+		*rc = leave(t, &m, b);
+		return true;
+	}
+	*rc = hfcl_issue(&m, NULL, NULL);
+	if (*rc == CL_SUCCESS && !t->write) {
+		hfcl_copy_rows(&t->host, b->at, false);
+	}
+	hfcl_give_bounce(b);
+	return true;
+}
+
+cl_int hfcl_transfer(struct transfer *t) {
+	struct command m;
+	cl_int rc = hfcl_check_waits(t->q->context, t->n, t->waits);
 	if (rc != CL_SUCCESS) {
 		return rc;
 	}
-	hfcl_put32(&m.call, t->blocking ? HFCL_BLOCKING : 0);
-	put_place(&m.call, t->m, &t->place);
 	hfcl_settle(&t->host);
+	if (direct(t, &rc) || through_slots(t, &rc) || by_bounce(t, &rc)) {
+		return rc;
+	}
+	rc = begin(t, &m, 0);
+	if (rc != CL_SUCCESS) {
+		return rc;
+	}
 	if (t->write) {
 		return hfcl_issue(&m, &t->host, NULL);
 	}
@@ -119,23 +225,24 @@ cl_int hfcl_transfer_pixels(cl_command_queue q, cl_mem m, cl_command_type type, 
 	struct transfer t = { q, m, type, write, blocking, { .form = HFCL_PIXELS }, *host, n, waits, event };
 	memcpy(t.place.origin, origin, sizeof t.place.origin);
 	memcpy(t.place.region, region, sizeof t.place.region);
-	return transfer(&t);
+	return hfcl_transfer(&t);
 }
 
 cl_int hfcl_transfer_range(cl_command_queue q, cl_mem m, cl_command_type type, bool write, bool blocking, size_t offset,
 	size_t size, void *host, cl_uint n, const cl_event *waits, cl_event *event) {
-	struct transfer t = { q, m, type, write, blocking, linear(offset, size), hfcl_linear(host, size), n, waits, event };
-	return transfer(&t);
+	struct transfer t = { q, m, type, write, blocking, hfcl_place_linear(offset, size), hfcl_linear(host, size), n,
+		waits, event };
+	return hfcl_transfer(&t);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t offset,
 	size_t size, void *to, cl_uint n, const cl_event *waits, cl_event *event) {
-	cl_int rc = check_buffer(q, m);
-	if (rc == CL_SUCCESS && (to == NULL || check_range(m, offset, size) != CL_SUCCESS)) {
+	cl_int rc = hfcl_check_buffer(q, m);
+	if (rc == CL_SUCCESS && (to == NULL || hfcl_check_range(m, offset, size) != CL_SUCCESS)) {
 		rc = CL_INVALID_VALUE;
 	}
 	if (rc == CL_SUCCESS) {
-		rc = check_host(m, CL_MEM_HOST_WRITE_ONLY);
+		rc = hfcl_check_host(m, CL_MEM_HOST_WRITE_ONLY);
 	}
 	if (rc != CL_SUCCESS) {
 		return rc;
@@ -146,12 +253,12 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue q, cl_mem m
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t offset,
 	size_t size, const void *from, cl_uint n, const cl_event *waits, cl_event *event) {
-	cl_int rc = check_buffer(q, m);
-	if (rc == CL_SUCCESS && (from == NULL || check_range(m, offset, size) != CL_SUCCESS)) {
+	cl_int rc = hfcl_check_buffer(q, m);
+	if (rc == CL_SUCCESS && (from == NULL || hfcl_check_range(m, offset, size) != CL_SUCCESS)) {
 		rc = CL_INVALID_VALUE;
 	}
 	if (rc == CL_SUCCESS) {
-		rc = check_host(m, CL_MEM_HOST_READ_ONLY);
+		rc = hfcl_check_host(m, CL_MEM_HOST_READ_ONLY);
 	}
 	if (rc != CL_SUCCESS) {
 		return rc;
@@ -162,25 +269,25 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue q, cl_mem 
 
 static cl_int transfer_box(struct transfer *t, const size_t *origin, const size_t *host_origin, const size_t *region,
 	const size_t pitches[4], void *host) {
-	cl_int rc = check_buffer(t->q, t->m);
+	cl_int rc = hfcl_check_buffer(t->q, t->m);
 	if (rc == CL_SUCCESS && (host == NULL || origin == NULL || host_origin == NULL || region == NULL)) {
 		rc = CL_INVALID_VALUE;
 	}
 	struct place there;
 	if (rc == CL_SUCCESS) {
-		rc = box(&t->place, origin, region, pitches[0], pitches[1], t->m->size);
+		rc = hfcl_place_box(&t->place, origin, region, pitches[0], pitches[1], t->m->size);
 	}
 	if (rc == CL_SUCCESS) {
-		rc = box(&there, host_origin, region, pitches[2], pitches[3], SIZE_MAX / 2);
+		rc = hfcl_place_box(&there, host_origin, region, pitches[2], pitches[3], SIZE_MAX / 2);
 	}
 	if (rc == CL_SUCCESS) {
-		rc = check_host(t->m, t->write ? CL_MEM_HOST_READ_ONLY : CL_MEM_HOST_WRITE_ONLY);
+		rc = hfcl_check_host(t->m, t->write ? CL_MEM_HOST_READ_ONLY : CL_MEM_HOST_WRITE_ONLY);
 	}
 	if (rc != CL_SUCCESS) {
 		return rc;
 	}
 	t->host = rows_of(&there, host);
-	return transfer(t);
+	return hfcl_transfer(t);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadBufferRect(cl_command_queue q, cl_mem m, cl_bool blocking,
@@ -200,248 +307,4 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteBufferRect(cl_command_queue q, cl_
 		event };
 	const size_t pitches[4] = { row_pitch, slice_pitch, host_row_pitch, host_slice_pitch };
 	return transfer_box(&t, origin, host_origin, region, pitches, (void *)(uintptr_t)from);
-}
-
-/* overlap tells whether two ranges of one object, or of two that lie in the same one, share bytes. */
-static bool overlap(cl_mem a, size_t a_at, size_t a_size, cl_mem b, size_t b_at, size_t b_size) {
-	cl_mem a_root = a->parent != NULL ? a->parent : a, b_root = b->parent != NULL ? b->parent : b;
-	a_at += a->offset;
-	b_at += b->offset;
-	return a_root == b_root && a_at < b_at + b_size && b_at < a_at + a_size;
-}
-
-/* copy sends a copy between two places. */
-static cl_int copy(cl_command_queue q, cl_command_type type, cl_mem from, const struct place *src, cl_mem to,
-	const struct place *dst, cl_uint n, const cl_event *waits, cl_event *event) {
-	struct command m;
-	cl_int rc = hfcl_command(&m, HFCL_COPY, type, q, n, waits, event, false);
-	if (rc != CL_SUCCESS) {
-		return rc;
-	}
-	hfcl_put32(&m.call, 0);
-	put_place(&m.call, from, src);
-	put_place(&m.call, to, dst);
-	return hfcl_issue(&m, NULL, NULL);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t from_at,
-	size_t to_at, size_t size, cl_uint n, const cl_event *waits, cl_event *event) {
-	cl_int rc = check_buffer(q, from);
-	if (rc == CL_SUCCESS) {
-		rc = check_buffer(q, to);
-	}
-	if (rc == CL_SUCCESS) {
-		rc = check_range(from, from_at, size);
-	}
-	if (rc == CL_SUCCESS) {
-		rc = check_range(to, to_at, size);
-	}
-	if (rc == CL_SUCCESS && overlap(from, from_at, size, to, to_at, size)) {
-		rc = CL_MEM_COPY_OVERLAP;
-	}
-	if (rc != CL_SUCCESS) {
-		return rc;
-	}
-	struct place src = linear(from_at, size), dst = linear(to_at, size);
-	return copy(q, CL_COMMAND_COPY_BUFFER, from, &src, to, &dst, n, waits, event);
-}
-
-/* boxes_overlap: rows of two boxes in one buffer may share bytes. */
-static bool boxes_overlap(cl_mem from, const struct place *a, cl_mem to, const struct place *b) {
-	for (size_t z = 0; z < a->region[2]; z++) {
-		for (size_t y = 0; y < a->region[1]; y++) {
-			size_t at = (a->origin[2] + z) * a->slice_pitch + (a->origin[1] + y) * a->row_pitch + a->origin[0];
-			for (size_t v = 0; v < b->region[2]; v++) {
-				size_t slice = (b->origin[2] + v) * b->slice_pitch + b->origin[1] * b->row_pitch + b->origin[0];
-				size_t end = slice + (b->region[1] - 1) * b->row_pitch + b->region[0];
-				if (!overlap(from, at, a->region[0], to, slice, end - slice)) {
-					continue;
-				}
-				for (size_t u = 0; u < b->region[1]; u++) {
-					if (overlap(from, at, a->region[0], to, slice + u * b->row_pitch, b->region[0])) {
-						return true;
-					}
-				}
-			}
-		}
-	}
-	return false;
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueCopyBufferRect(cl_command_queue q, cl_mem from, cl_mem to,
-	const size_t *from_origin, const size_t *to_origin, const size_t *region, size_t from_row, size_t from_slice,
-	size_t to_row, size_t to_slice, cl_uint n, const cl_event *waits, cl_event *event) {
-	cl_int rc = check_buffer(q, from);
-	struct place src, dst;
-	if (rc == CL_SUCCESS) {
-		rc = check_buffer(q, to);
-	}
-	if (rc == CL_SUCCESS && (from_origin == NULL || to_origin == NULL || region == NULL)) {
-		rc = CL_INVALID_VALUE;
-	}
-	if (rc == CL_SUCCESS) {
-		rc = box(&src, from_origin, region, from_row, from_slice, from->size);
-	}
-	if (rc == CL_SUCCESS) {
-		rc = box(&dst, to_origin, region, to_row, to_slice, to->size);
-	}
-	if (rc == CL_SUCCESS && from == to && (src.row_pitch != dst.row_pitch || src.slice_pitch != dst.slice_pitch)) {
-		rc = CL_INVALID_VALUE;
-	}
-	if (rc == CL_SUCCESS && boxes_overlap(from, &src, to, &dst)) {
-		rc = CL_MEM_COPY_OVERLAP;
-	}
-	return rc != CL_SUCCESS ? rc : copy(q, CL_COMMAND_COPY_BUFFER_RECT, from, &src, to, &dst, n, waits, event);
-}
-
-static cl_int fill(cl_command_queue q, cl_command_type type, cl_mem m, const struct place *p, const void *pattern,
-	size_t size, cl_uint n, const cl_event *waits, cl_event *event) {
-	struct command c;
-	cl_int rc = hfcl_command(&c, HFCL_FILL, type, q, n, waits, event, false);
-	if (rc != CL_SUCCESS) {
-		return rc;
-	}
-	hfcl_put32(&c.call, 0);
-	put_place(&c.call, m, p);
-	hfcl_put_bytes(&c.call, pattern, size);
-	return hfcl_issue(&c, NULL, NULL);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueFillBuffer(cl_command_queue q, cl_mem m, const void *pattern,
-	size_t pattern_size, size_t offset, size_t size, cl_uint n, const cl_event *waits, cl_event *event) {
-	cl_int rc = check_buffer(q, m);
-	if (rc != CL_SUCCESS) {
-		return rc;
-	}
-	if (pattern == NULL || pattern_size == 0 || pattern_size > 128 || (pattern_size & (pattern_size - 1)) != 0 ||
-		offset % pattern_size != 0 || size % pattern_size != 0 || check_range(m, offset, size) != CL_SUCCESS) {
-		return CL_INVALID_VALUE;
-	}
-	struct place p = linear(offset, size);
-	return fill(q, CL_COMMAND_FILL_BUFFER, m, &p, pattern, pattern_size, n, waits, event);
-}
-
-/* pixels checks a box of an image. */
-static cl_int pixels(struct place *p, cl_command_queue q, cl_mem m, const size_t *origin, const size_t *region) {
-	size_t extent[3];
-	if (hfcl_check_queue(q) != CL_SUCCESS) {
-		return CL_INVALID_COMMAND_QUEUE;
-	}
-	if (!hfcl_is(m, MEM) || !hfcl_is_image(m)) {
-		return CL_INVALID_MEM_OBJECT;
-	}
-	if (m->context != q->context) {
-		return CL_INVALID_CONTEXT;
-	}
-	if (origin == NULL || region == NULL) {
-		return CL_INVALID_VALUE;
-	}
-	hfcl_image_extent(m, extent);
-	for (int i = 0; i < 3; i++) {
-		if (region[i] == 0 || origin[i] > extent[i] || region[i] > extent[i] - origin[i]) {
-			return CL_INVALID_VALUE;
-		}
-		p->origin[i] = origin[i];
-		p->region[i] = region[i];
-	}
-	p->form = HFCL_PIXELS;
-	p->row_pitch = p->slice_pitch = 0;
-	return CL_SUCCESS;
-}
-
-static cl_int transfer_image(struct transfer *t, const size_t *origin, const size_t *region, size_t row_pitch,
-	size_t slice_pitch, void *host) {
-	cl_int rc = pixels(&t->place, t->q, t->m, origin, region);
-	if (rc != CL_SUCCESS) {
-		return rc;
-	}
-	size_t row = region[0] * t->m->pixel;
-	row_pitch = row_pitch == 0 ? row : row_pitch;
-	if (host == NULL || row_pitch < row || (slice_pitch != 0 && slice_pitch < row_pitch * region[1])) {
-		return CL_INVALID_VALUE;
-	}
-	slice_pitch = slice_pitch == 0 ? row_pitch * region[1] : slice_pitch;
-	rc = check_host(t->m, t->write ? CL_MEM_HOST_READ_ONLY : CL_MEM_HOST_WRITE_ONLY);
-	if (rc != CL_SUCCESS) {
-		return rc;
-	}
-	t->host = (struct rows){ host, row, region[1], region[2], row_pitch, slice_pitch };
-	return transfer(t);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadImage(cl_command_queue q, cl_mem m, cl_bool blocking,
-	const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch, void *to, cl_uint n,
-	const cl_event *waits, cl_event *event) {
-	struct transfer t = { q, m, CL_COMMAND_READ_IMAGE, false, blocking != CL_FALSE, { 0 }, { 0 }, n, waits,
-		event };
-	return transfer_image(&t, origin, region, row_pitch, slice_pitch, to);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteImage(cl_command_queue q, cl_mem m, cl_bool blocking,
-	const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch, const void *from, cl_uint n,
-	const cl_event *waits, cl_event *event) {
-	struct transfer t = { q, m, CL_COMMAND_WRITE_IMAGE, true, blocking != CL_FALSE, { 0 }, { 0 }, n, waits,
-		event };
-	return transfer_image(&t, origin, region, row_pitch, slice_pitch, (void *)(uintptr_t)from);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueCopyImage(cl_command_queue q, cl_mem from, cl_mem to,
-	const size_t *from_origin, const size_t *to_origin, const size_t *region, cl_uint n, const cl_event *waits,
-	cl_event *event) {
-	struct place src, dst;
-	cl_int rc = pixels(&src, q, from, from_origin, region);
-	if (rc == CL_SUCCESS) {
-		rc = pixels(&dst, q, to, to_origin, region);
-	}
-	if (rc == CL_SUCCESS && memcmp(&from->format, &to->format, sizeof from->format) != 0) {
-		rc = CL_IMAGE_FORMAT_MISMATCH;
-	}
-	bool apart = from != to;
-	for (int i = 0; i < 3 && rc == CL_SUCCESS; i++) {
-		apart = apart || from_origin[i] >= to_origin[i] + region[i] || to_origin[i] >= from_origin[i] + region[i];
-	}
-	if (rc == CL_SUCCESS && !apart) {
-		rc = CL_MEM_COPY_OVERLAP;
-	}
-	return rc != CL_SUCCESS ? rc : copy(q, CL_COMMAND_COPY_IMAGE, from, &src, to, &dst, n, waits, event);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueCopyImageToBuffer(cl_command_queue q, cl_mem from, cl_mem to,
-	const size_t *origin, const size_t *region, size_t offset, cl_uint n, const cl_event *waits, cl_event *event) {
-	struct place src, dst;
-	cl_int rc = pixels(&src, q, from, origin, region);
-	if (rc == CL_SUCCESS) {
-		rc = check_buffer(q, to);
-	}
-	if (rc != CL_SUCCESS) {
-		return rc;
-	}
-	dst = linear(offset, region[0] * region[1] * region[2] * from->pixel);
-	rc = check_range(to, offset, dst.region[0]);
-	return rc != CL_SUCCESS ? rc : copy(q, CL_COMMAND_COPY_IMAGE_TO_BUFFER, from, &src, to, &dst, n, waits, event);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueCopyBufferToImage(cl_command_queue q, cl_mem from, cl_mem to, size_t offset,
-	const size_t *origin, const size_t *region, cl_uint n, const cl_event *waits, cl_event *event) {
-	struct place src, dst;
-	cl_int rc = pixels(&dst, q, to, origin, region);
-	if (rc == CL_SUCCESS) {
-		rc = check_buffer(q, from);
-	}
-	if (rc != CL_SUCCESS) {
-		return rc;
-	}
-	src = linear(offset, region[0] * region[1] * region[2] * to->pixel);
-	rc = check_range(from, offset, src.region[0]);
-	return rc != CL_SUCCESS ? rc : copy(q, CL_COMMAND_COPY_BUFFER_TO_IMAGE, from, &src, to, &dst, n, waits, event);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueFillImage(cl_command_queue q, cl_mem m, const void *color,
-	const size_t *origin, const size_t *region, cl_uint n, const cl_event *waits, cl_event *event) {
-	struct place p;
-	cl_int rc = pixels(&p, q, m, origin, region);
-	if (rc == CL_SUCCESS && color == NULL) {
-		rc = CL_INVALID_VALUE;
-	}
-	return rc != CL_SUCCESS ? rc : fill(q, CL_COMMAND_FILL_IMAGE, m, &p, color, 16, n, waits, event);
 }

@@ -1,0 +1,289 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"golang.org/x/sys/unix"
+)
+
+// area is memory of the program that this process has mapped too: what a mapped buffer
+// shows, or slots. Transfers from and to it are not copied on the way.
+type area struct {
+	file  *os.File
+	bytes []byte
+
+	mu    sync.Mutex
+	ends  []func() error // of devices that know it
+	users []*event       // commands that may use it
+}
+
+// maxAreas bounds the pieces of memory that a program shares at a time.
+const maxAreas = 65536
+
+// areas are those of a program. The library counts them from 1.
+type areas struct {
+	mu   sync.Mutex
+	last uint64
+	list map[uint64]*area
+	more chan struct{} // closed when one is added
+}
+
+// give takes in the next area; the file is the area's.
+func (a *areas) give(f *os.File) error {
+	b, err := mapSealed(f)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.list) >= maxAreas {
+		return errors.Join(fmt.Errorf("%w: more than %d areas", errProtocol, maxAreas), unix.Munmap(b), f.Close())
+	}
+	a.last++
+	if a.list == nil {
+		a.list = map[uint64]*area{}
+	}
+	a.list[a.last] = &area{file: f, bytes: b}
+	if a.more != nil {
+		close(a.more)
+		a.more = nil
+	}
+	return nil
+}
+
+// find gives an area. The control socket, on which it comes, may be behind the request that
+// names it.
+func (s *Server) area(number uint64) (*area, error) {
+	a := &s.areas
+	for {
+		a.mu.Lock()
+		one, coming := a.list[number], number > a.last && number-a.last <= maxAreas
+		if coming && a.more == nil {
+			a.more = make(chan struct{})
+		}
+		more := a.more
+		a.mu.Unlock()
+		if one != nil {
+			return one, nil
+		}
+		if !coming {
+			return nil, fmt.Errorf("%w: area %d", errProtocol, number)
+		}
+		select {
+		case <-more:
+		case <-s.ended:
+			return nil, fmt.Errorf("%w: area %d", errProtocol, number)
+		}
+	}
+}
+
+// use notes that a command uses the area until its event is complete.
+func (a *area) use(e *event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.users) >= 64 {
+		a.users = stillRunning(a.users)
+	}
+	a.users = append(a.users, e)
+}
+
+// stillRunning are the events that may not be complete.
+func stillRunning(list []*event) (left []*event) {
+	for _, e := range list {
+		if done, _ := e.done(); !done {
+			left = append(left, e)
+		}
+	}
+	return left
+}
+
+// settle returns when the commands that use the area are complete.
+func (a *area) settle(s *Server) {
+	a.mu.Lock()
+	list := a.users
+	a.mu.Unlock()
+	for _, e := range list {
+		_ = s.wait(e) // its event has the error
+	}
+}
+
+// forget ends the use of the area by all devices.
+func (a *area) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, end := range a.ends {
+		_ = end() // a lost server has forgotten it
+	}
+	_ = unix.Munmap(a.bytes)
+	_ = a.file.Close()
+	a.ends, a.bytes = nil, nil
+}
+
+// forgetAll ends the use of all areas, of which no command uses one any more.
+func (a *areas) forgetAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, one := range a.list {
+		one.forget()
+	}
+	a.list = nil
+}
+
+// share lets a device know an area, so that it moves bytes without a copy.
+func (l *lane) share(m *request) (*reply, error) {
+	number, device := m.u64(), m.u64()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	a, err := l.area(number)
+	if err != nil {
+		return nil, err
+	}
+	d, err := l.devices.at(device)
+	if err != nil {
+		return nil, err
+	}
+	dev, err := l.devices.use(d)
+	if err != nil {
+		return failed(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.bytes == nil || len(a.ends) >= maxLanes {
+		return nil, fmt.Errorf("%w: area %d", errProtocol, number)
+	}
+	end, err := dev.ShareMemory(a.file, a.bytes)
+	if err != nil {
+		return failed(err)
+	}
+	a.ends = append(a.ends, end)
+	return &reply{}, nil
+}
+
+// unshare ends an area when the commands that use it are complete.
+func (l *lane) unshare(m *request) (*reply, error) {
+	number := m.u64()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	a, err := l.area(number)
+	if err != nil {
+		return nil, err
+	}
+	l.areas.mu.Lock()
+	delete(l.areas.list, number)
+	l.areas.mu.Unlock()
+	l.lanes.Go(func() {
+		a.settle(l.Server)
+		select {
+		case <-l.ended: // the device is closed before its memory goes
+			l.areas.mu.Lock()
+			l.areas.list[number] = a
+			l.areas.mu.Unlock()
+		default:
+			a.forget()
+		}
+	})
+	return &reply{}, nil
+}
+
+// settleArea answers when the commands that use an area are complete.
+func (l *lane) settleArea(m *request) (*reply, error) {
+	number := m.u64()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	a, err := l.area(number)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{later: func(*reply) { a.settle(l.Server) }}, nil
+}
+
+// host is where the bytes of a transfer lie in an area.
+type host struct {
+	area       *area
+	off        int
+	row, slice int // pitches, 0: packed
+}
+
+// host reads one and checks that the bytes of a place lie within it.
+func (l *lane) host(m *request, p *place) (h host, err error) {
+	number := m.u64()
+	h.off, h.row, h.slice = m.size(), m.size(), m.size()
+	if m.bad {
+		return h, errProtocol
+	}
+	if h.area, err = l.area(number); err != nil {
+		return h, err
+	}
+	size := len(h.area.bytes)
+	if h.row == 0 && h.slice == 0 {
+		if h.off > size || p.bytes() > size-h.off {
+			return h, fmt.Errorf("%w: a transfer outside of its area", errProtocol)
+		}
+		return h, nil
+	}
+	box := place{form: formRect, region: p.region, row: h.row, slice: h.slice, m: p.m}
+	box.origin[0] = h.off
+	if p.form != formRect || !box.insideBox(size) {
+		return h, fmt.Errorf("%w: a box outside of its area", errProtocol)
+	}
+	return h, nil
+}
+
+// moveDirect issues the transfer between a place and an area.
+func (p *place) moveDirect(q *queue, h host, write bool, after []*gpustate.Event) (*gpustate.Event, error) {
+	if h.row == 0 && h.slice == 0 {
+		return p.move(q, h.area.bytes[h.off:h.off+p.bytes()], write, after)
+	}
+	at := gpustate.Layout{Off: h.off, Row: h.row, Slice: h.slice}
+	if write {
+		return q.q.WriteRectAsync(p.m.bufs[q.at], p.layout(), p.box(), h.area.bytes, at, after...)
+	}
+	return q.q.ReadRectAsync(p.m.bufs[q.at], p.layout(), p.box(), h.area.bytes, at, after...)
+}
+
+// direct carries out a READ or WRITE between an object and an area.
+func (l *lane) direct(m *request, write bool, flags uint32, q *queue, e *event, deps []*event,
+	p place) (*reply, error) {
+	h, err := l.host(m, &p)
+	if err == nil {
+		err = m.end()
+	}
+	if err == nil && flags&flagTell != 0 && (flags&flagBlocking != 0 || e.id == 0) {
+		err = fmt.Errorf("%w: flags %d of a transfer", errProtocol, flags)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &command{event: e, deps: deps}
+	c.holding(use{p.m, write})
+	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
+		return parts(p.moveDirect(q, h, write, after))
+	}
+	h.area.use(e)
+	err = q.enqueue(c)
+	if flags&flagTell != 0 && (err == nil || l.unasked) {
+		l.deliver(&delivery{event: e})
+	}
+	if err != nil {
+		if l.unasked && flags&flagUnseen != 0 {
+			q.fail(err)
+		}
+		return l.outcome(q, e.id, err)
+	}
+	if flags&flagBlocking == 0 {
+		return &reply{}, nil
+	}
+	return l.whenComplete(e), nil
+}
+
+// whenComplete is the reply of a call that waits for its command.
+func (l *lane) whenComplete(e *event) *reply {
+	return &reply{settle: true, later: func(r *reply) { r.status = codeOf(l.wait(e)) }}
+}

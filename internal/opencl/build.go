@@ -1,0 +1,217 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// program is a build of a program, on some or all devices of its context.
+type program struct {
+	held
+	ctx *clContext
+	on  []*gpustate.Program // by the context's devices, nil where it is not built
+
+	mu        sync.Mutex
+	functions map[string]function // that were asked about, by name
+}
+
+// first is the first device that the program is built for.
+func (p *program) first() int {
+	return slices.IndexFunc(p.on, func(one *gpustate.Program) bool { return one != nil })
+}
+
+// Questions in OpenCL's numbers.
+const (
+	programKernelNames = 0x1168
+	programBuildLog    = 0x1183
+)
+
+// Forms of builds.
+const (
+	formProgram = 0 // one source
+	formObject  = 1 // one source, compiled and not linked: nothing is kept
+	formLinked  = 2 // several sources, each compiled, and linked
+)
+
+// argInfo lets platforms keep what clGetKernelArgInfo tells, by which the library knows
+// handles from numbers.
+const argInfo = "-cl-kernel-arg-info"
+
+func withArgInfo(options string) string {
+	if strings.Contains(options, argInfo) {
+		return options
+	}
+	return strings.TrimSpace(options + " " + argInfo)
+}
+
+// building is a request to build.
+type building struct {
+	form    uint32
+	devices []uint64
+	options string
+	units   []gpustate.Unit
+}
+
+// maxUnits bounds the sources of a program.
+const maxUnits = 4096
+
+func (m *request) building() (b building) {
+	b.form, b.devices, b.options = m.u32(), m.numbers(), string(m.bytes())
+	n := m.u32()
+	if n == 0 || n > maxUnits || b.form > formLinked || b.form != formLinked && n != 1 {
+		m.bad = true
+	}
+	for range n {
+		if m.bad {
+			break
+		}
+		b.units = append(b.units, gpustate.Unit{Source: string(m.bytes()), Options: withArgInfo(string(m.bytes()))})
+	}
+	return b
+}
+
+// source is what gpustate builds, and the options for that. A program that is linked from one
+// source is built at once, so that it can go to devices without a linker.
+func (b *building) source() (text, options string, err error) {
+	switch {
+	case b.form == formProgram || b.form == formLinked && len(b.units) == 1 && b.options == "":
+		return b.units[0].Source, b.units[0].Options, nil
+	case b.form == formObject: // a library takes what no program may have: names that are defined elsewhere
+		options = "-create-library"
+	default:
+		options = b.options
+	}
+	text, err = gpustate.Linked(b.units...)
+	return text, options, err
+}
+
+// failure is the code of a build that failed.
+func (b *building) failure(err error) int32 {
+	code := codeOf(err)
+	if code == clInvalidOperation && b.form != formProgram {
+		return clLinkerNotAvailable
+	}
+	if code != clBuildFailure {
+		return code
+	}
+	if badOptions(err) {
+		return [...]int32{clInvalidBuild, clInvalidCompiler, clInvalidLinker}[b.form]
+	}
+	return [...]int32{formProgram: clBuildFailure, formObject: clCompileFailure, formLinked: clLinkFailure}[b.form]
+}
+
+// badOptions says whether the platform refused the options of a build. A server's error has the
+// name of the platform's code, not its number.
+func badOptions(err error) bool {
+	var build *gpustate.BuildError
+	if !errors.As(err, &build) || build.Err == nil {
+		return false
+	}
+	for _, step := range []string{"BUILD", "COMPILER", "LINKER"} {
+		if strings.Contains(build.Err.Error(), "CL_INVALID_"+step+"_OPTIONS") {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *lane) build(m *request) (*reply, error) {
+	id, number := m.u64(), m.u64()
+	b := m.building()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	c, err := find[*clContext](l.Server, number)
+	if err != nil {
+		return nil, err
+	}
+	wanted := make([]bool, len(c.devices))
+	for _, n := range b.devices {
+		d, err := l.devices.at(n)
+		if err != nil {
+			return nil, err
+		}
+		at := c.index(d)
+		if at < 0 {
+			return nil, fmt.Errorf("%w: device %d of another context", errProtocol, n)
+		}
+		wanted[at] = true
+	}
+	text, options, err := b.source()
+	if err != nil {
+		l.opt.Logger.Debug("no program", "err", err)
+		r := &reply{status: clInvalidProgram}
+		r.u32(0) // no device was built for
+		return r, nil
+	}
+	o := &program{ctx: c, on: make([]*gpustate.Program, len(c.devices)), functions: map[string]function{}}
+	o.free = func() error {
+		return releaseAll(slices.DeleteFunc(slices.Clone(o.on), func(p *gpustate.Program) bool { return p == nil }))
+	}
+	r := &reply{}
+	r.u32(uint32(len(c.devices)))
+	for i, dev := range c.open {
+		var status int32
+		var log string
+		if wanted[i] {
+			o.on[i], log, err = buildOn(dev, text, options)
+			if err != nil {
+				status = b.failure(err)
+				l.opt.Logger.Debug("build failed", "err", err)
+			}
+		}
+		r.u32(uint32(status))
+		r.text(log)
+		if r.status == clSuccess {
+			r.status = status
+		}
+	}
+	if r.status != clSuccess || b.form == formObject {
+		return r, o.free()
+	}
+	names := o.names()
+	r.u32(uint32(len(names)))
+	r.text(strings.Join(names, ";"))
+	return r, l.add(id, o)
+}
+
+// buildOn builds on one device; log is what the program reads as the build's.
+func buildOn(dev *gpustate.Device, text, options string) (p *gpustate.Program, log string, err error) {
+	p, err = dev.Program("", gpustate.Sources{OpenCL: text}, options)
+	if err != nil {
+		return nil, logOf(err), err
+	}
+	b, err := p.CLBuildInfo(programBuildLog)
+	if err != nil { // some have none
+		return p, "", nil
+	}
+	return p, strings.TrimRight(string(b), "\x00"), nil
+}
+
+// names are those of the kernels.
+func (p *program) names() []string {
+	i := p.first()
+	if i < 0 {
+		return nil
+	}
+	b, _ := p.on[i].CLInfo(programKernelNames)
+	text := strings.Trim(string(b), "\x00;")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ";")
+}
+
+// logOf is what a program reads as the log of a failed build.
+func logOf(err error) string {
+	var b *gpustate.BuildError
+	if errors.As(err, &b) && strings.TrimSpace(b.Log) != "" {
+		return strings.TrimRight(b.Log, "\x00")
+	}
+	return err.Error()
+}

@@ -1,0 +1,544 @@
+package opencl
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// kernel is a kernel object of the program.
+type kernel struct {
+	held
+	program *program
+	on      []*gpustate.Kernel // by the context's devices, nil where the program is not built
+	count   int                // arguments
+
+	mu      sync.Mutex // held while arguments are set and the kernel is launched
+	args    []argument // as they were set last
+	refused []error    // why they were not taken, where the program was not told
+	version int        // how often one was set
+}
+
+// argument is what an argument of a kernel was set to; one that was not has nothing.
+type argument struct {
+	value   any // the same on each device
+	m       *mem
+	sampler *sampler
+}
+
+// on gives what gpustate takes on a device of the context, nil for an argument that is not set.
+func (a argument) on(i int) any {
+	switch {
+	case a.m != nil:
+		return a.m.argument(i)
+	case a.sampler != nil:
+		return a.sampler.on[i]
+	}
+	return a.value
+}
+
+// held is the object that the argument is.
+func (a argument) held() *held {
+	switch {
+	case a.m != nil:
+		return &a.m.held
+	case a.sampler != nil:
+		return &a.sampler.held
+	}
+	return nil
+}
+
+// Questions and answers in OpenCL's numbers.
+const (
+	kernelAttributes = 0x1195
+	argAddress       = 0x1196
+	argAccess        = 0x1197
+	argType          = 0x1198
+	kernelGroupSize  = 0x11B0
+	kernelMultiple   = 0x11B3
+
+	addressGlobal   = 0x119B
+	addressConstant = 0x119D
+	addressPrivate  = 0x119E
+	accessReadOnly  = 0x11A0
+	accessWriteOnly = 0x11A1
+)
+
+func (l *lane) createKernel(m *request) (*reply, error) {
+	id, number, name := m.u64(), m.u64(), string(m.bytes())
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	p, err := find[*program](l.Server, number)
+	if err != nil {
+		return nil, err
+	}
+	o := &kernel{program: p, on: make([]*gpustate.Kernel, len(p.on))}
+	o.free = o.releaseKernels
+	for i, built := range p.on {
+		if built == nil {
+			continue
+		}
+		if o.on[i], err = built.NewKernel(name); err != nil {
+			o.on[i] = nil
+			return failed(errors.Join(err, o.free()))
+		}
+		o.count = o.on[i].Args()
+	}
+	o.args, o.refused = make([]argument, o.count), make([]error, o.count)
+	if err := l.add(id, o); err != nil {
+		return nil, err
+	}
+	r := &reply{}
+	f := p.functionOf(name, o.on[p.first()])
+	r.u32(uint32(len(f.args)))
+	for _, a := range f.args {
+		r.u32(a.address)
+		r.u32(a.takes)
+	}
+	r.text(f.attributes)
+	return r, nil
+}
+
+// releaseKernels releases the kernel on each device.
+func (k *kernel) releaseKernels() error {
+	return releaseAll(slices.DeleteFunc(slices.Clone(k.on), func(k *gpustate.Kernel) bool { return k == nil }))
+}
+
+// cloneKernel makes a kernel with the arguments that another one has.
+func (l *lane) cloneKernel(m *request) (*reply, error) {
+	id, number := m.u64(), m.u64()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	from, err := find[*kernel](l.Server, number)
+	if err != nil {
+		return nil, err
+	}
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	o := &kernel{program: from.program, on: make([]*gpustate.Kernel, len(from.on)), count: from.count,
+		args: slices.Clone(from.args), refused: slices.Clone(from.refused)}
+	o.free = o.releaseKernels
+	for i, k := range from.on {
+		if k == nil {
+			continue
+		}
+		if o.on[i], err = k.Clone(); err != nil {
+			o.on[i] = nil
+			return failed(errors.Join(err, o.free()))
+		}
+	}
+	return &reply{}, l.add(id, o)
+}
+
+// function is what a program says of a kernel in it.
+type function struct {
+	args       []parameter
+	attributes string // as the device tells them
+}
+
+// parameter is what the source says of an argument.
+type parameter struct {
+	address uint32 // space, 0 where it is not known
+	takes   uint32 // what handles
+}
+
+// What handles an argument takes.
+const (
+	takesUnknown    = 0 // or none
+	takesBuffer     = 1
+	takesSampler    = 2
+	takesImage      = 3 // in both ways
+	takesImageRead  = 4
+	takesImageWrite = 5
+)
+
+// imageType is what OpenCL C calls images.
+var imageType = regexp.MustCompile(`^image[123]d(_[a-z]+)*_t$`)
+
+// parameterOf asks about an argument.
+func parameterOf(k *gpustate.Kernel, i int) (p parameter) {
+	word := func(question uint32) uint32 {
+		b, err := k.CLArgInfo(i, question)
+		if err != nil || len(b) != 4 {
+			return 0
+		}
+		return binary.NativeEndian.Uint32(b)
+	}
+	p.address = word(argAddress)
+	b, err := k.CLArgInfo(i, argType)
+	words := strings.Fields(strings.TrimRight(string(b), "\x00"))
+	if err != nil || len(words) == 0 {
+		if p.address == addressPrivate { // it may be a sampler
+			p.address = 0
+		}
+		return p
+	}
+	switch name := words[len(words)-1]; { // a qualifier may be before it
+	case name == "sampler_t":
+		p.takes = takesSampler
+	case strings.HasSuffix(name, "*") && (p.address == addressGlobal || p.address == addressConstant):
+		p.takes = takesBuffer
+	case imageType.MatchString(name):
+		p.takes = takesImage
+		if access := word(argAccess); access == accessReadOnly {
+			p.takes = takesImageRead
+		} else if access == accessWriteOnly {
+			p.takes = takesImageWrite
+		}
+	}
+	return p
+}
+
+// functionOf asks about a kernel once; what is said stays when the program is moved.
+func (p *program) functionOf(name string, k *gpustate.Kernel) function {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, known := p.functions[name]
+	if known {
+		return f
+	}
+	for i := range k.Args() {
+		f.args = append(f.args, parameterOf(k, i))
+	}
+	if b, err := k.CLInfo(kernelAttributes); err == nil { // some platforms do not know the question
+		f.attributes = strings.TrimRight(string(b), "\x00")
+	}
+	p.functions[name] = f
+	return f
+}
+
+func (l *lane) setArg(m *request) (*reply, error) {
+	id, index, kind, number, value := m.u64(), m.u32(), m.u32(), m.u64(), m.bytes()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	k, err := find[*kernel](l.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	if index >= uint32(k.count) {
+		return nil, errProtocol
+	}
+	arg, err := l.argument(kind, number, value)
+	if err != nil {
+		return nil, err
+	}
+	if o := arg.m; o != nil && o.ctx != k.program.ctx || arg.sampler != nil && len(arg.sampler.on) != len(k.on) {
+		return nil, errProtocol
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, on := range k.on {
+		if on == nil {
+			continue
+		}
+		if err := on.SetArg(int(index), arg.on(i)); err != nil {
+			if codeOf(err) == clInvalidValue || codeOf(err) == clOutOfResources {
+				err = coded(clInvalidArgValue, err.Error())
+			}
+			if l.unasked { // a launch with the value before it would be wrong
+				k.refused[index] = err
+			}
+			return failed(err)
+		}
+	}
+	k.args[index], k.refused[index] = arg, nil
+	k.version++
+	return done, nil
+}
+
+// argument finds what an argument of a kernel is to be.
+func (l *lane) argument(kind uint32, number uint64, value []byte) (a argument, err error) {
+	const isMem, isSampler, isLocal, isValue, isNull = 1, 2, 3, 4, 5
+	switch kind {
+	case isMem:
+		a.m, err = find[*mem](l.Server, number)
+	case isSampler:
+		a.sampler, err = find[*sampler](l.Server, number)
+	case isLocal:
+		a.value = gpustate.Local(min(number, 1<<40))
+	case isValue:
+		a.value = gpustate.Value(bytes.Clone(value))
+	case isNull:
+		a.value = gpustate.Null{}
+	default:
+		err = errProtocol
+	}
+	return a, err
+}
+
+func (l *lane) workGroup(m *request) (*reply, error) {
+	id, device, param := m.u64(), m.u64(), m.u32()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	o, err := find[*kernel](l.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	d, err := l.devices.at(device)
+	if err != nil {
+		return nil, err
+	}
+	at := o.program.ctx.index(d)
+	if at < 0 {
+		return nil, errProtocol
+	}
+	k := o.on[at]
+	if k == nil {
+		return failed(coded(clInvalidExecutable, "the program is not built for this device"))
+	}
+	r := &reply{}
+	if param == kernelGroupSize || param == kernelMultiple {
+		size, multiple, err := k.WorkGroup()
+		if err != nil {
+			return failed(err)
+		}
+		n := size
+		if param == kernelMultiple {
+			n = multiple
+		}
+		r.bytes(binary.NativeEndian.AppendUint64(nil, uint64(n)))
+		return r, nil
+	}
+	b, err := k.CLWorkGroupInfo(param)
+	if err != nil {
+		return failed(err)
+	}
+	r.bytes(b)
+	return r, nil
+}
+
+func (l *lane) argInfo(m *request) (*reply, error) {
+	id, index, param := m.u64(), m.u32(), m.u32()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	k, err := find[*kernel](l.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	if index >= uint32(k.count) {
+		return nil, errProtocol
+	}
+	b, err := k.on[k.program.first()].CLArgInfo(int(index), param)
+	if err != nil {
+		if codeOf(err) != clDeviceNotAvailable {
+			err = coded(clArgInfoNotAvailable, err.Error())
+		}
+		return failed(err)
+	}
+	r := &reply{}
+	r.bytes(b)
+	return r, nil
+}
+
+// workItems is how many work-items a launch has, by dimension.
+type workItems struct {
+	dims                  int
+	offset, global, local [3]int
+	chosen                bool // local is; otherwise the device chooses
+	shifted               bool // an offset is not 0
+	group                 int  // work-items of a work-group, up to 2^62; 1 if the device chooses
+}
+
+// read reads what is launched.
+func (w *workItems) read(m *request) error {
+	dims, chosen := m.u32(), m.u32()
+	if dims < 1 || dims > 3 {
+		return errProtocol
+	}
+	w.dims, w.chosen, w.group = int(dims), chosen != 0, 1
+	for i := range w.dims {
+		w.offset[i], w.global[i], w.local[i] = m.size(), m.size(), m.size()
+		w.shifted = w.shifted || w.offset[i] != 0
+		if w.chosen && w.local[i] > 0 && w.group <= 1<<31 {
+			w.group *= min(w.local[i], 1<<31)
+		}
+	}
+	return m.end()
+}
+
+// launch launches a kernel with the arguments that it has now.
+func (w *workItems) launch(q *gpustate.Queue, k *gpustate.Kernel, after []*gpustate.Event) (*gpustate.Event, error) {
+	var local []int
+	if w.chosen {
+		local = w.local[:w.dims]
+	}
+	if !w.shifted {
+		return q.Launch(k, w.global[:w.dims], local, after...)
+	}
+	return q.LaunchAt(k, w.offset[:w.dims], w.global[:w.dims], local, after...)
+}
+
+// launch enqueues a kernel with the arguments that it has now.
+func (l *lane) launch(m *request) (*reply, error) {
+	q, id, deps, err := l.commandOf(m)
+	if err != nil {
+		return nil, err
+	}
+	number := m.u64()
+	var w workItems
+	if err := w.read(m); err != nil {
+		return nil, err
+	}
+	k, err := find[*kernel](l.Server, number)
+	if err != nil {
+		return nil, err
+	}
+	if k.program.ctx != q.ctx {
+		return nil, errProtocol
+	}
+	err = k.takes(q, &w)
+	if len(deps) == 0 && q.beginAtOnce() {
+		var part *gpustate.Event
+		if err == nil {
+			part, err = k.launchAtOnce(q, &w)
+		}
+		q.mu.Unlock()
+		if id != 0 {
+			if bad := l.addEvent(issuedEvent(id, q, part, err)); bad != nil {
+				return nil, bad
+			}
+		}
+		return l.outcome(q, id, err)
+	}
+	e := newEvent(id, q)
+	if bad := l.addEvent(e); bad != nil {
+		return nil, bad
+	}
+	if err != nil {
+		e.issue(nil, err)
+		return l.outcome(q, id, err)
+	}
+	return l.launchOf(q, k, w, &command{event: e, deps: deps})
+}
+
+// takes says whether the kernel can be launched on the device of a queue.
+func (k *kernel) takes(q *queue, w *workItems) error {
+	if k.on[q.at] == nil {
+		return coded(clInvalidExecutable, "the program is not built for this device")
+	}
+	if w.chosen {
+		if limit := q.ctx.open[q.at].Info().MaxGroup; limit > 0 && w.group > limit {
+			return coded(clInvalidWorkGroupSize, "the device allows no such work-group")
+		}
+	}
+	return nil
+}
+
+// launchAtOnce launches when nothing is before it that is not issued. The kernel has its arguments:
+// nothing is kept of them.
+func (k *kernel) launchAtOnce(q *queue, w *workItems) (*gpustate.Event, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := errors.Join(k.refused...); err != nil {
+		return nil, err
+	}
+	e, err := w.launch(q.q, k.on[q.at], nil)
+	if err != nil {
+		q.server.opt.Logger.Debug("command failed", "err", err)
+	}
+	return e, err
+}
+
+// launchOf makes a command a launch and enqueues it. It may be kept back: then it keeps the arguments
+// and their objects.
+func (l *lane) launchOf(q *queue, k *kernel, w workItems, c *command) (*reply, error) {
+	k.mu.Lock()
+	args, version := slices.Clone(k.args), k.version
+	err := errors.Join(k.refused...)
+	k.mu.Unlock()
+	if err != nil {
+		c.event.issue(nil, err)
+		return l.outcome(q, c.event.id, err)
+	}
+	c.uses = k.uses(args)
+	using := []*held{&k.held}
+	for _, a := range args {
+		if h := a.held(); h != nil {
+			using = append(using, h)
+		}
+	}
+	for _, h := range using {
+		h.hold()
+	}
+	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
+		return k.launchWith(q.at, args, version, func() (*gpustate.Event, error) {
+			return w.launch(q.q, k.on[q.at], after)
+		})
+	}
+	c.over = func() {
+		for _, h := range using {
+			h.letGo()
+		}
+	}
+	return l.enqueue(q, c)
+}
+
+// uses are the memory objects of a launch. Where the source does not say that the kernel only
+// reads one, it counts as written. In a context of one device nobody asks.
+func (k *kernel) uses(args []argument) (list []use) {
+	if len(k.on) == 1 {
+		return nil
+	}
+	for i, a := range args {
+		if a.m != nil {
+			list = append(list, use{a.m, a.m.access != gpustate.ReadOnly && !k.onlyReads(i)})
+		}
+	}
+	return list
+}
+
+// onlyReads says whether an argument is constant memory or an image to read from.
+func (k *kernel) onlyReads(i int) bool {
+	at := k.on[k.program.first()]
+	is := func(question uint32, answer uint32) bool {
+		b, err := at.CLArgInfo(i, question)
+		return err == nil && len(b) == 4 && binary.NativeEndian.Uint32(b) == answer
+	}
+	return is(argAddress, addressConstant) || is(argAccess, accessReadOnly)
+}
+
+// with sets all arguments on a device. mu is held.
+func (k *kernel) with(at int, args []argument) error {
+	for i, a := range args {
+		value := a.on(at)
+		if value == nil {
+			continue
+		}
+		if err := k.on[at].SetArg(i, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// launchWith launches on a device with arguments that the kernel had when it was at a version,
+// and lets it have those of now.
+func (k *kernel) launchWith(at int, args []argument, version int, launch func() (*gpustate.Event, error)) (
+	[]*gpustate.Event, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if version != k.version {
+		if err := k.with(at, args); err != nil {
+			return nil, errors.Join(err, k.with(at, k.args))
+		}
+	}
+	e, err := launch()
+	if version != k.version {
+		err = errors.Join(err, k.with(at, k.args))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []*gpustate.Event{e}, nil
+}

@@ -1,0 +1,258 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
+
+// mem is a buffer, a range of one, or an image, on each device of its context.
+type mem struct {
+	held
+	ctx    *clContext
+	bufs   []*gpustate.Buffer // nil of images
+	imgs   []*gpustate.Image
+	pixel  int // bytes, of images
+	access gpustate.Access
+	root   *mem // whose bytes it has: its buffer, or itself
+
+	shared shared // of roots
+}
+
+func (m *mem) bytes() int {
+	if m.bufs != nil {
+		return m.bufs[0].Bytes()
+	}
+	return m.imgs[0].Bytes()
+}
+
+// argument is what a kernel takes on a device of the context.
+func (m *mem) argument(i int) any {
+	if m.bufs != nil {
+		return m.bufs[i]
+	}
+	return m.imgs[i]
+}
+
+func newBuffers(c *clContext, bufs []*gpustate.Buffer, root *mem, a gpustate.Access) *mem {
+	o := &mem{ctx: c, bufs: bufs, root: root, access: a}
+	if root == nil {
+		o.root = o
+	}
+	o.free = func() error { return releaseAll(bufs) }
+	return o
+}
+
+func (l *lane) createBuffer(m *request) (*reply, error) {
+	id, number, access, size := m.u64(), m.u64(), accessOf(m.u32()), m.size()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	c, err := find[*clContext](l.Server, number)
+	if err != nil {
+		return nil, err
+	}
+	bufs, err := each(c, func(d *gpustate.Device) (*gpustate.Buffer, error) { return d.BufferFor("", size, access) })
+	if err != nil {
+		return l.refuse(m, err)
+	}
+	return l.fillNew(m, id, newBuffers(c, bufs, nil, access))
+}
+
+// refuse fails a request whose bulk is not used.
+func (l *lane) refuse(m *request, err error) (*reply, error) {
+	if skip := l.skip(m.bulk); skip != nil {
+		return nil, skip
+	}
+	return failed(err)
+}
+
+// fillNew enters a memory object, with its first bytes where the program gives some.
+func (l *lane) fillNew(m *request, id uint64, o *mem) (*reply, error) {
+	if m.bulk != 0 {
+		if m.bulk != uint64(o.bytes()) {
+			return nil, errProtocol
+		}
+		b, err := l.bulk(m.bulk)
+		if err != nil {
+			return nil, err
+		}
+		if o.restored() {
+			return &reply{}, l.add(id, o)
+		}
+		if err := o.initialize(b); err != nil {
+			_ = o.free() // the first error counts
+			return failed(err)
+		}
+	}
+	return &reply{}, l.add(id, o)
+}
+
+// initialize writes the bytes of a new object, on one device: others get them when they need
+// them.
+func (m *mem) initialize(b []byte) error {
+	q, err := m.ctx.open[0].Queue(ownQueue)
+	if err != nil {
+		return err
+	}
+	if len(m.ctx.devices) > 1 {
+		m.shared.current = make([]bool, len(m.ctx.devices))
+		m.shared.current[0] = true
+	}
+	if m.bufs != nil {
+		return q.Write(m.bufs[0], 0, b)
+	}
+	return q.WriteImage(m.imgs[0], m.imgs[0].Whole(), b)
+}
+
+// buffer finds a buffer, or a range of one.
+func (l *lane) buffer(number uint64) (*mem, error) {
+	o, err := find[*mem](l.Server, number)
+	if err == nil && o.bufs == nil {
+		err = fmt.Errorf("%w: object %d is no buffer", errProtocol, number)
+	}
+	return o, err
+}
+
+func (l *lane) createSub(m *request) (*reply, error) {
+	id, number, access, offset, size := m.u64(), m.u64(), accessOf(m.u32()), m.size(), m.size()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	parent, err := l.buffer(number)
+	if err != nil {
+		return nil, err
+	}
+	i := 0
+	bufs, err := each(parent.ctx, func(*gpustate.Device) (*gpustate.Buffer, error) {
+		i++
+		return parent.bufs[i-1].SubFor("", offset, size, access)
+	})
+	if err != nil {
+		if errors.Is(err, gpustate.ErrLimit) {
+			err = coded(clMisaligned, err.Error())
+		}
+		return failed(err)
+	}
+	return &reply{}, l.add(id, newBuffers(parent.ctx, bufs, parent.root, access))
+}
+
+func (l *lane) createImage(m *request) (*reply, error) {
+	id, number, access, shape, order, kind := m.u64(), m.u64(), m.u32(), int(m.u32()), m.u32(), m.u32()
+	desc := gpustate.ImageDesc{Dims: shape, Width: m.size(), Height: m.size(), Depth: m.size(), Order: order,
+		Type: kind, Access: accessOf(access)}
+	pixel, on := int(m.u32()), m.u64()
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	if !isShape(shape) || on != 0 && shape != 1 {
+		return nil, errProtocol
+	}
+	switch shape {
+	case gpustate.ImageArray + 1:
+		desc.Dims, desc.Layers, desc.Height = 1, desc.Height, 1
+	case gpustate.ImageArray + 2:
+		desc.Dims, desc.Layers, desc.Depth = 2, desc.Depth, 1
+	}
+	c, err := find[*clContext](l.Server, number)
+	if err != nil {
+		return nil, err
+	}
+	o := &mem{ctx: c, pixel: pixel, access: desc.Access}
+	o.root = o
+	create := func(d *gpustate.Device) (*gpustate.Image, error) { return d.Image("", desc) }
+	if on != 0 {
+		b, err := l.buffer(on)
+		if err != nil {
+			return nil, err
+		}
+		if b.ctx != c || m.bulk != 0 {
+			return nil, errProtocol
+		}
+		o.root = b.root
+		create = func(d *gpustate.Device) (*gpustate.Image, error) { return b.view(d, desc) }
+	}
+	o.imgs, err = each(c, create)
+	if err == nil && o.imgs[0].PixelBytes() != pixel {
+		err = errors.Join(coded(clInvalidOperation, "pixels of another size"), releaseAll(o.imgs))
+	}
+	if err != nil {
+		return l.refuse(m, imageError(err))
+	}
+	o.free = func() error { return releaseAll(o.imgs) }
+	return l.fillNew(m, id, o)
+}
+
+// view makes an image on a buffer, on one device.
+func (m *mem) view(d *gpustate.Device, desc gpustate.ImageDesc) (*gpustate.Image, error) {
+	for i, other := range m.ctx.open {
+		if other == d {
+			return m.bufs[i].View("", desc)
+		}
+	}
+	return nil, gpustate.ErrOtherDevice
+}
+
+// isShape says whether a number stands for images of one to three dimensions, or for arrays of
+// images of one or two.
+func isShape(n int) bool { return n >= 1 && n <= gpustate.ImageArray+2 && n != gpustate.ImageArray }
+
+// imageError gives an error the code that OpenCL has for it where an image is made.
+func imageError(err error) error {
+	const formatNotSupported = -10
+	switch {
+	case errors.Is(err, gpustate.ErrLimit):
+		return coded(clInvalidImageSize, err.Error())
+	case errors.Is(err, gpustate.ErrUnsupported):
+		return coded(formatNotSupported, err.Error())
+	}
+	return err
+}
+
+func (l *lane) formats(m *request) (*reply, error) {
+	number, access, shape := m.u64(), accessOf(m.u32()), int(m.u32())
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	if !isShape(shape) {
+		return nil, errProtocol
+	}
+	c, err := find[*clContext](l.Server, number)
+	if err != nil {
+		return nil, err
+	}
+	var all [][2]uint32
+	for i, d := range c.open {
+		list, err := d.ImageFormats(access, shape)
+		if err != nil && !errors.Is(err, gpustate.ErrUnsupported) {
+			return failed(err)
+		}
+		if i == 0 {
+			all = list
+		} else {
+			all = both(all, list)
+		}
+	}
+	r := &reply{}
+	r.u32(uint32(len(all)))
+	for _, f := range all {
+		r.u32(f[0])
+		r.u32(f[1])
+	}
+	return r, nil
+}
+
+// both are the formats that stand in two lists.
+func both(a, b [][2]uint32) (list [][2]uint32) {
+	have := map[[2]uint32]bool{}
+	for _, f := range b {
+		have[f] = true
+	}
+	for _, f := range a {
+		if have[f] {
+			list = append(list, f)
+		}
+	}
+	return list
+}

@@ -1,0 +1,227 @@
+package opencl
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"golang.org/x/sys/unix"
+)
+
+// Slots are pieces of an area through which a transfer passes whose memory is the program's
+// alone. A word in the ring's memory says whose turn a slot is.
+const (
+	ringWords = 8192 // words of the slots, one in each cache line
+	slotCount = 32
+	slotBytes = 512 << 10
+)
+
+// States of a slot.
+const (
+	slotEmpty  = 0 // of a write: the library fills it; of a read: this process
+	slotFull   = 1 // the other one empties it
+	slotTaken  = 2 // the device fills or empties it
+	slotFailed = 3 // the command has failed
+)
+
+// slot is one of those that a transfer uses in turn.
+type slot struct {
+	bytes   []byte
+	state   *atomic.Uint32
+	library *atomic.Uint32 // 1: the library sleeps on state
+	here    *atomic.Uint32 // 1: this process does
+}
+
+// slots reads the slots of a transfer.
+func (l *lane) slots(m *request) (a *area, list []slot, err error) {
+	number, numbers := m.u64(), m.numbers()
+	if err := m.end(); err != nil {
+		return nil, nil, err
+	}
+	if a, err = l.area(number); err != nil {
+		return nil, nil, err
+	}
+	if len(a.bytes) != slotCount*slotBytes || len(numbers) < 1 || len(numbers) > slotCount {
+		return nil, nil, fmt.Errorf("%w: %d slots in %d bytes", errProtocol, len(numbers), len(a.bytes))
+	}
+	for _, n := range numbers {
+		if n >= slotCount {
+			return nil, nil, fmt.Errorf("%w: slot %d", errProtocol, n)
+		}
+		word := ringWords + int(n)*ringSlot
+		list = append(list, slot{a.bytes[n*slotBytes : (n+1)*slotBytes],
+			l.ring.word(word), l.ring.word(word + 4), l.ring.word(word + 8)})
+	}
+	return a, list, nil
+}
+
+// set gives the slot to the other side.
+func (s *slot) set(state uint32) {
+	s.state.Store(state)
+	if s.library.Load() != 0 {
+		futexWake(s.state)
+	}
+}
+
+// await waits until the slot is in a state, awake for a moment; false when stop says so, or the
+// program ends.
+func (s *slot) await(state uint32, stop *atomic.Bool, ended <-chan struct{}) bool {
+	spare := runtime.GOMAXPROCS(0) >= spareCores
+	for begin := time.Now(); ; {
+		have := s.state.Load()
+		if have == state {
+			return true
+		}
+		select {
+		case <-ended:
+			return false
+		default:
+		}
+		if stop.Load() {
+			return false
+		}
+		if spare && time.Since(begin) < ringSpin {
+			runtime.Gosched()
+			continue
+		}
+		s.here.Store(1)
+		if s.state.Load() == have {
+			futexWait(s.state, have)
+		}
+		s.here.Store(0)
+	}
+}
+
+// futexWait sleeps while a word has a value, for a tenth of a second at most.
+func futexWait(word *atomic.Uint32, value uint32) {
+	t := unix.NsecToTimespec(int64(100 * time.Millisecond))
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 0, uintptr(value),
+		uintptr(unsafe.Pointer(&t)), 0, 0)
+}
+
+// pieces is a transfer of a range of a buffer through slots.
+type pieces struct {
+	server *Server
+	queue  *queue
+	place  place
+	slots  []slot
+	write  bool
+
+	failed atomic.Bool
+	over   chan struct{} // closed when this process uses the slots no more
+}
+
+// issued is a piece that is on its way.
+type issued struct {
+	number int
+	event  *gpustate.Event
+}
+
+// count is how many pieces there are; the last one may be shorter.
+func (p *pieces) count() int { return (p.place.region[0] + slotBytes - 1) / slotBytes }
+
+func (p *pieces) slot(number int) *slot { return &p.slots[number%len(p.slots)] }
+
+// run issues the pieces one after the other, each when its slot is ready.
+func (p *pieces) run(after []*gpustate.Event) (list []*gpustate.Event, err error) {
+	going := make(chan issued, p.count())
+	p.server.lanes.Go(func() { p.follow(going) })
+	defer close(going)
+	ready := uint32(slotEmpty)
+	if p.write {
+		ready = slotFull
+	}
+	for k := range p.count() {
+		s := p.slot(k)
+		if !s.await(ready, &p.failed, p.server.ended) {
+			return list, nil // the event of the piece that failed has the error
+		}
+		s.state.Store(slotTaken)
+		one := p.place
+		one.origin[0] += k * slotBytes
+		one.region[0] = min(slotBytes, p.place.region[0]-k*slotBytes)
+		e, err := one.move(p.queue, s.bytes[:one.region[0]], p.write, after)
+		if err != nil {
+			p.failed.Store(true)
+			return list, err
+		}
+		list = append(list, e)
+		going <- issued{k, e}
+	}
+	return list, nil
+}
+
+// follow gives each slot back when its piece is complete. When one has failed, those that no
+// other transfer can have are marked in the end.
+func (p *pieces) follow(going <-chan issued) {
+	defer close(p.over)
+	done := make([]bool, len(p.slots))
+	for i := range going {
+		if i.event.Wait() != nil {
+			p.failed.Store(true)
+		}
+		if p.failed.Load() {
+			continue
+		}
+		done[i.number%len(p.slots)] = i.number+len(p.slots) >= p.count()
+		if p.write {
+			p.slot(i.number).set(slotEmpty)
+		} else {
+			p.slot(i.number).set(slotFull)
+		}
+	}
+	for i := range p.slots {
+		if p.failed.Load() && !done[i] {
+			p.slots[i].set(slotFailed)
+		}
+	}
+}
+
+// refuse is called when the command is not issued.
+func (p *pieces) refuse() {
+	p.failed.Store(true)
+	going := make(chan issued)
+	close(going)
+	p.follow(going)
+}
+
+// throughSlots carries out a READ or WRITE of a range of a buffer by way of slots.
+func (l *lane) throughSlots(m *request, write bool, flags uint32, q *queue, e *event, deps []*event,
+	p place) (*reply, error) {
+	a, list, err := l.slots(m)
+	if err != nil {
+		return nil, err
+	}
+	if p.form != formLinear {
+		return nil, fmt.Errorf("%w: a box through slots", errProtocol)
+	}
+	t := &pieces{server: l.Server, queue: q, place: p, slots: list, write: write, over: make(chan struct{})}
+	c := &command{event: e, deps: deps, refused: t.refuse}
+	c.slow = t.count() > len(list)
+	c.holding(use{p.m, write})
+	c.run = t.run
+	a.use(e)
+	left := func() { // the slots
+		select {
+		case <-t.over:
+		case <-l.ended:
+		}
+	}
+	if err := q.enqueue(c); err != nil {
+		r, err := l.outcome(q, e.id, err)
+		if r != nil {
+			r.later = func(*reply) { left() }
+		}
+		return r, err
+	}
+	if flags&flagBlocking == 0 {
+		return &reply{}, nil
+	}
+	return &reply{settle: true, later: func(r *reply) {
+		r.status = codeOf(l.wait(e))
+		left()
+	}}, nil
+}

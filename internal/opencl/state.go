@@ -1,0 +1,282 @@
+package opencl
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+)
+
+// The state of a program's objects, which the library puts into its checkpoints. Numbers are
+// little-endian: magic, u32 version, u32 devices; of each device u32 its number, u64 bytes and
+// the record of gpustate (docs/FORMAT.md), u32 contents, of each u64 bytes and these; u32
+// CRC-32C of all before it.
+const (
+	stateMagic   = "HFCLSTAT"
+	stateVersion = 1
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// capture drains the program's commands and takes the state of all devices; the library gets
+// it by STATE.
+func (l *lane) capture(m *request) (*reply, error) {
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	if err := l.completeAll(); err != nil {
+		return failed(err)
+	}
+	state, err := l.takeState()
+	if err != nil {
+		return failed(err)
+	}
+	l.mu.Lock()
+	l.state = state
+	l.mu.Unlock()
+	r := &reply{settle: true}
+	r.u64(uint64(len(state)))
+	return r, nil
+}
+
+// giveState is the answer to STATE: what CAPTURE took, once.
+func (l *lane) giveState(m *request) (*reply, error) {
+	if err := m.end(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	r := &reply{bulk: l.state}
+	l.state = nil
+	l.mu.Unlock()
+	if r.bulk == nil {
+		return nil, fmt.Errorf("%w: no state was captured", errProtocol)
+	}
+	return r, nil
+}
+
+// completeAll completes all commands. One that waits for a user event which is not set would wait
+// for ever: the program stands in its call.
+func (l *lane) completeAll() error {
+	l.mu.Lock()
+	var queues []*queue
+	var leaving []chan struct{}
+	for _, o := range l.objects {
+		if q, ok := o.(*queue); ok {
+			queues = append(queues, q)
+			leaving = append(leaving, q.left)
+		}
+	}
+	unset := false
+	for _, e := range l.events {
+		unset = unset || e.queue == nil && !e.isIssued()
+	}
+	l.mu.Unlock()
+	for _, q := range queues {
+		if unset && q.keepsBack() {
+			return coded(clInvalidOperation, "commands wait for a user event that is not set: no capture")
+		}
+	}
+	var errs []error
+	for i, q := range queues {
+		errs = append(errs, q.finish())
+		if leaving[i] != nil { // a restarted program has made no such queue
+			<-leaving[i]
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keepsBack says whether a command waits to be issued.
+func (q *queue) keepsBack() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for e := range q.pending {
+		if !e.isIssued() {
+			return true
+		}
+	}
+	return q.last != nil && !q.last.isIssued()
+}
+
+// takeState captures the devices that the program uses, one after the other. No command runs.
+func (l *lane) takeState() ([]byte, error) {
+	for _, m := range l.memory() {
+		if err := m.level(l.Server); err != nil {
+			return nil, err
+		}
+	}
+	var b bytes.Buffer
+	put := func(v any) { _ = binary.Write(&b, binary.LittleEndian, v) } // memory takes all
+	b.WriteString(stateMagic)
+	put(uint32(stateVersion))
+	used := l.devices.inUse()
+	put(uint32(len(used)))
+	for _, n := range used {
+		put(uint32(n))
+		if err := l.captureDevice(n, &b, put); err != nil {
+			return nil, err
+		}
+	}
+	put(crc32.Checksum(b.Bytes(), castagnoli))
+	return b.Bytes(), nil
+}
+
+func (l *lane) captureDevice(n int, b *bytes.Buffer, put func(any)) (err error) {
+	d, err := l.devices.at(uint64(n))
+	if err != nil {
+		return err
+	}
+	dev, err := d.open()
+	if err != nil {
+		return err
+	}
+	c, err := dev.Capture(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Release()) }()
+	put(uint64(len(c.Record())))
+	b.Write(c.Record())
+	put(uint32(len(c.Contents())))
+	for i, content := range c.Contents() {
+		put(uint64(content.Bytes))
+		at := b.Len()
+		b.Grow(int(content.Bytes))
+		room := b.AvailableBuffer()[:content.Bytes]
+		if err := c.ReadAt(context.Background(), i, room, 0); err != nil {
+			return err
+		}
+		if b.Write(room); b.Len() != at+int(content.Bytes) {
+			return io.ErrShortWrite
+		}
+	}
+	return nil
+}
+
+// memory are the program's memory objects, in the order of their numbers.
+func (s *Server) memory() (list []*mem) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var numbers []uint64
+	for n, o := range s.objects {
+		if _, ok := o.(*mem); ok {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	for _, n := range numbers {
+		list = append(list, s.objects[n].(*mem))
+	}
+	return list
+}
+
+// saved is the state of one device in a state.
+type saved struct {
+	device   int
+	record   []byte
+	contents [][]byte
+}
+
+var errState = coded(clInvalidValue, "these bytes are no state of OpenCL objects, or not all of one")
+
+// readState checks and divides a state.
+func readState(b []byte) (list []saved, err error) {
+	if len(b) < len(stateMagic)+12 || string(b[:len(stateMagic)]) != stateMagic {
+		return nil, errState
+	}
+	body := b[:len(b)-4]
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[len(body):]) {
+		return nil, errState
+	}
+	m := &request{body: body[len(stateMagic):]}
+	if v := m.u32(); v != stateVersion {
+		return nil, coded(clInvalidValue,
+			fmt.Sprintf("a state of OpenCL objects of version %d, this command reads %d", v, stateVersion))
+	}
+	for n := m.u32(); n > 0 && !m.bad; n-- {
+		s := saved{device: int(m.u32()), record: m.take(m.size())}
+		for k := m.u32(); k > 0 && !m.bad; k-- {
+			s.contents = append(s.contents, m.take(m.size()))
+		}
+		list = append(list, s)
+	}
+	if m.end() != nil {
+		return nil, errState
+	}
+	return list, nil
+}
+
+// restore brings a state to the devices of the same numbers: into the objects that the program
+// has made, and into those that it makes in the same order later.
+func (l *lane) restore(m *request) (*reply, error) {
+	const maxState = 1 << 40
+	n := m.bulk
+	if err := m.end(); err != nil || n > maxState {
+		return nil, errors.Join(err, errProtocol)
+	}
+	b, err := l.bulk(n)
+	if err != nil {
+		return nil, err
+	}
+	list, err := readState(b)
+	if err == nil {
+		err = l.completeAll()
+	}
+	if err != nil {
+		return failed(err)
+	}
+	for _, s := range list {
+		if err := l.restoreDevice(s); err != nil {
+			return failed(err)
+		}
+	}
+	for _, m := range l.memory() { // each device has the bytes
+		m.shared.mu.Lock()
+		m.shared.current, m.shared.writer = nil, nil
+		m.shared.mu.Unlock()
+	}
+	return &reply{settle: true}, nil
+}
+
+func (l *lane) restoreDevice(s saved) error {
+	all := l.devices.all()
+	if s.device >= len(all) {
+		return coded(clInvalidValue, fmt.Sprintf("the state has %d devices or more, the program has %d", s.device+1,
+			len(all)))
+	}
+	dev, err := l.devices.use(all[s.device])
+	if err != nil {
+		return err
+	}
+	return dev.Restore(context.Background(), s.record, func(i int, dst []byte, off int64) error {
+		if i >= len(s.contents) || off < 0 || off+int64(len(dst)) > int64(len(s.contents[i])) {
+			return errState
+		}
+		copy(dst, s.contents[i][off:])
+		return nil
+	})
+}
+
+// inUse are the numbers of the devices on which the program has made objects.
+func (d *devices) inUse() (list []int) {
+	for i, one := range d.all() {
+		one.mu.Lock()
+		if one.used {
+			list = append(list, i)
+		}
+		one.mu.Unlock()
+	}
+	return list
+}
+
+// restored says whether a restore gave the object its bytes: its first ones are not written then.
+func (m *mem) restored() bool {
+	if m.bufs != nil {
+		return m.bufs[0].Restored()
+	}
+	return m.imgs[0].Restored()
+}
