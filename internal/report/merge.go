@@ -224,7 +224,7 @@ func (m *merger) runs() {
 	}
 	for _, number := range slices.Sorted(maps.Keys(byRun)) {
 		run := Run{Number: number, Begin: byRun[number][0].l.first, Logs: len(byRun[number]),
-			size: byRun[number][0].l.size, death: math.MaxInt64}
+			Size: byRun[number][0].l.size, death: math.MaxInt64}
 		for _, t := range byRun[number] {
 			run.Begin, run.End = min(run.Begin, t.l.first), max(run.End, t.l.last)
 			if t.l.lost != nil {
@@ -338,10 +338,13 @@ func (m *merger) describe() {
 		}
 	}
 	r.End = r.Start.Add(time.Duration(r.Runs[len(r.Runs)-1].End) * time.Microsecond)
-	for _, run := range r.Runs {
-		if run.Logs < run.size {
+	for i, run := range r.Runs {
+		if i > 0 && run.Size != r.Runs[i-1].Size {
+			m.note("start %d was on %d ranks, the one before on %d", run.Number, run.Size, r.Runs[i-1].Size)
+		}
+		if run.Logs < run.Size {
 			m.note("start %d: %d of %d ranks have a log here; the other logs are in the directories of their "+
-				"nodes, or lost with them", run.Number, run.Logs, run.size)
+				"nodes, or lost with them", run.Number, run.Logs, run.Size)
 		}
 	}
 	if bad > 0 {

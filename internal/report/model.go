@@ -43,10 +43,10 @@ type Run struct {
 	Epochs    int     `json:"epochs"`    // that were committed
 	Points    uint64  `json:"points"`    // of rank 0
 	Logs      int     `json:"logs"`      // ranks that left a log
-	size      int
-	began     bool  // to compute: a rank came to the end of Restore
-	truncated bool  // is how it began: the logs have grown too long
-	death     int64 // µs, when a rank was last heard of that was lost; math.MaxInt64 if none was
+	Size      int     `json:"ranks"`
+	began     bool    // to compute: a rank came to the end of Restore
+	truncated bool    // is how it began: the logs have grown too long
+	death     int64   // µs, when a rank was last heard of that was lost; math.MaxInt64 if none was
 }
 
 // Epoch is one checkpoint that was tried.
@@ -80,6 +80,7 @@ type Epoch struct {
 	seen      map[string]*gathered // samples by what
 	written   map[string]int64     // by level, bytes of state, however often
 	committed map[string]int       // by level, ranks that saw it
+	putOff    bool                 // its cut was not used
 }
 
 // RankTimes sums up what the ranks needed, in seconds.

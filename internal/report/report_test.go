@@ -644,3 +644,23 @@ func TestDurText(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherNumbers: a job that shrinks and grows says on how many ranks each start was.
+func TestOtherNumbers(t *testing.T) {
+	w := newWorld(4, 2)
+	w.start(0)
+	w.compute(time.Second)
+	e := w.checkpoint("interval", 0, false, true)
+	w.kill(3, true)
+	w.ranks = 3
+	w.start(e)
+	w.compute(time.Second)
+	w.end()
+	r := merge(t, w, time.Hour)
+	if len(r.Runs) != 2 || r.Runs[0].Size != 4 || r.Runs[1].Size != 3 {
+		t.Errorf("got %+v", r.Runs)
+	}
+	if want := "start 2 was on 3 ranks, the one before on 4"; !slices.Contains(r.Notes, want) {
+		t.Errorf("got notes %q, want %q", r.Notes, want)
+	}
+}

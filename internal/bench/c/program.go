@@ -29,33 +29,16 @@ const startLimit = 3 * time.Minute
 
 // build compiles the program against the library in dir, or what belongs to this holdfast.
 func build(ctx context.Context, lib, dir string) (program string, err error) {
-	if lib == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return "", err
-		}
-		lib = filepath.Join(filepath.Dir(self), "..", "lib")
-	}
-	if lib, err = filepath.Abs(lib); err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(filepath.Join(lib, "libholdfast.so")); err != nil {
-		return "", fmt.Errorf("no libholdfast.so in %s: run make build or make install, or give --lib", lib)
-	}
-	source, program := filepath.Join(dir, "driver.c"), filepath.Join(dir, "driver")
-	if err := os.WriteFile(source, driverSource, 0o600); err != nil {
+	if lib, err = bench.Library(lib, "libholdfast.so"); err != nil {
 		return "", err
 	}
 	// The header lies beside the library in the source tree, and in include once installed.
-	out, err := exec.CommandContext(ctx, "cc", "-O2", "-I"+lib, "-I"+filepath.Join(lib, "../include"), source, "-L"+lib,
-		"-lholdfast", "-Wl,-rpath,"+lib, "-o", program).CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", errors.New("no C compiler cc: install gcc")
+	program, err = bench.CompileC(ctx, dir, driverSource, "-I"+lib, "-I"+filepath.Join(lib, "../include"), "-L"+lib,
+		"-lholdfast", "-Wl,-rpath,"+lib)
+	if err != nil && !errors.Is(err, bench.ErrNoCompiler) {
+		err = fmt.Errorf("compile the program: %w", err)
 	}
-	if err != nil {
-		return "", fmt.Errorf("compile the program: %w: %s", err, out)
-	}
-	return program, nil
+	return program, err
 }
 
 // daemon serves the starts of the program.

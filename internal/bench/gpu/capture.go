@@ -70,7 +70,10 @@ func (s *suite) size(ctx context.Context, where string, size int64) (err error) 
 			return err
 		}
 	}
-	return s.restore(ctx, where, size, record, pool)
+	if err := s.restore(ctx, where, size, record, pool); err != nil {
+		return err
+	}
+	return s.incremented(ctx, where, size)
 }
 
 // pin pins the memory of captures and readers, as package coordinated does, and reports the cost,

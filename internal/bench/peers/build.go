@@ -12,20 +12,41 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// find returns the directory of an installation.
+// find returns the directory of an installation: the one that the user names and no other, else what pkg-config
+// knows, else a usual place. The drop-in of Holdfast is none.
 func (l library) find() (string, error) {
-	for _, home := range []string{os.Getenv(l.env), "/usr/local", "/usr", "/opt/" + strings.ToLower(l.name)} {
-		if home == "" {
-			continue
+	if home := os.Getenv(l.env); home != "" {
+		there, own := l.in(home)
+		switch {
+		case !there:
+			return "", fmt.Errorf("%s is %s, but there is no include/%s", l.env, home, l.header)
+		case own:
+			return "", fmt.Errorf("the %s in %s is Holdfast's own drop-in; set %s to another", l.name, home, l.env)
 		}
-		if _, err := os.Stat(filepath.Join(home, "include", l.header)); err == nil {
+		return home, nil
+	}
+	name := strings.ToLower(l.name)
+	places := []string{"/usr/local", "/usr", "/opt/" + name}
+	if prefix, err := exec.Command("pkg-config", "--variable=prefix", name).Output(); err == nil {
+		places = append([]string{strings.TrimSpace(string(prefix))}, places...)
+	}
+	ours := ""
+	for _, home := range places {
+		there, own := l.in(home)
+		if there && !own {
 			return home, nil
 		}
+		if own {
+			ours = fmt.Sprintf(" (what is in %s is Holdfast's own drop-in)", home)
+		}
 	}
-	if home := os.Getenv(l.env); home != "" {
-		return "", fmt.Errorf("%s is %s, but there is no include/%s", l.env, home, l.header)
-	}
-	return "", fmt.Errorf("not installed; to get it: %s", l.get)
+	return "", fmt.Errorf("not installed%s; to get it: %s", ours, l.get)
+}
+
+// in says whether a directory has the library's header, and whether that is Holdfast's own.
+func (l library) in(home string) (there, own bool) {
+	text, err := os.ReadFile(filepath.Join(home, "include", l.header))
+	return err == nil, strings.Contains(string(text), "Holdfast")
 }
 
 // libraryDirs are the directories of an installation that may hold its libraries.
@@ -55,7 +76,7 @@ func (l library) build(ctx context.Context, launcher mpirun.Launcher, home, dir 
 	}
 	args := []string{"-O2", "-D" + l.define, "-I" + filepath.Join(home, "include"), "-o", program, source}
 	for _, d := range libraryDirs(home) {
-		args = append(args, "-L"+d)
+		args = append(args, "-L"+d, "-Wl,-rpath-link,"+d) // where the library's own libraries are
 	}
 	return program, compile(ctx, []string{launcher.Compiler(), "mpicc"}, append(args, "-l"+l.link))
 }

@@ -192,25 +192,8 @@ func firstLine(text string) string {
 func VeloC(ctx context.Context, r *bench.Runner, o Options) error {
 	s := &suite{Runner: r, Options: o, dir: o.Dir}
 	veloc := libraries[0]
-	err := ours(veloc)
-	if err == nil {
-		err = s.library(ctx, veloc)
-	}
-	if err != nil {
+	if err := s.library(ctx, veloc); err != nil {
 		s.Skip(s.caseName(veloc.name), "all", err)
 	}
 	return ctx.Err()
-}
-
-// ours is an error if an installation is that of Holdfast.
-func ours(l library) error {
-	home, err := l.find()
-	if err != nil {
-		return err
-	}
-	text, err := os.ReadFile(filepath.Join(home, "include", l.header))
-	if err == nil && strings.Contains(string(text), "Holdfast") {
-		err = fmt.Errorf("the %s in %s is Holdfast's own drop-in; set %s", l.name, home, l.env)
-	}
-	return err
 }

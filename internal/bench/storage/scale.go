@@ -13,7 +13,7 @@ import (
 // Goals of what the global directory is asked for.
 const (
 	goalGrowth    = bench.AtMost(1.1)  // of a rank's share, beside that of scaleBase ranks
-	goalPerNode   = bench.AtMost(4)    // metadata operations of an epoch, beside those of rank 0 for the job
+	goalPerNode   = bench.AtMost(4)    // metadata operations of an epoch, from scaleBase ranks on
 	goalManifests = bench.AtMost(1)    // how often each manifest is read at a restart
 	goalVotes     = bench.AtMost(1024) // bytes that a rank is told
 	scaleBase     = 100
@@ -69,12 +69,16 @@ func scaleRows(res, base *scale.Result) (rows []bench.Row) {
 	nodes := float64(res.Nodes)
 	if base != nil && base != res {
 		more := (res.Epoch.Metadata() - base.Epoch.Metadata()) / (nodes - float64(base.Nodes))
-		rows = append(rows, row("epoch: metadata operations of a node", "ops").Of(one(more), nil, goalPerNode),
+		rows = append(rows, row("epoch: metadata operations of a node", "ops").Of(one(more), nil, nil),
 			row("epoch: metadata operations of rank 0 for the job", "ops").Of(one(res.Epoch.Metadata()-more*nodes), nil,
 				nil))
 	}
-	rows = append(rows,
-		row("epoch: all metadata operations / nodes", "ops").Of(one(res.Epoch.Metadata()/nodes), nil, nil))
+	all := row("epoch: all metadata operations / nodes", "ops")
+	if base == nil { // with few ranks those of rank 0 are all that there is
+		rows = append(rows, all.Of(one(res.Epoch.Metadata()/nodes), nil, nil))
+	} else {
+		rows = append(rows, all.Of(one(res.Epoch.Metadata()/nodes), nil, goalPerNode))
+	}
 	growth("epoch: all metadata operations / ranks, may fall", "ops", func(x *scale.Result) float64 {
 		return x.Epoch.Metadata()
 	})
