@@ -25,7 +25,7 @@ VALUE where there is no baseline, and MET says whether it was reached. SPREAD is
 range over the RUNS, divided by the median. The same columns are keys of --json.`,
 	}
 	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(),
-		newBenchPeers(), newBenchC(), newBenchModel(), newBenchPlot(),
+		newBenchPeers(), newBenchC(), newBenchOpenCL(), newBenchModel(), newBenchPlot(),
 		newBenchWorker())
 	return cmd
 }
@@ -34,6 +34,7 @@ func newBenchStorage() *cobra.Command {
 	s := &benchSuite{}
 	var quick bool
 	var simulated []int
+	resize := storage.ResizeOptions{}
 	o := storage.Options{Parity: true}
 	cmd := s.command(&cobra.Command{
 		Use:   "storage",
@@ -48,10 +49,21 @@ VALUE and BASELINE are medians.
 With --ranks it takes no times. It counts what one epoch and one restart of so many
 ranks ask of the global directory: operations by kind, bytes, the largest file. The
 ranks of two nodes (8 ranks each) are real and the others vote as they do. --dir then
-needs 500 bytes for each rank.` + suiteCodes,
+needs 500 bytes for each rank.
+
+With --resize N it measures how N simulated ranks' epoch of --mib MiB in all is restored
+by as many, half as many and twice as many ranks: the time, and the bytes read, for arrays
+that are divided by rows, by blocks of rows in turn, and by columns.` + suiteCodes,
 	}, func(cmd *cobra.Command) error {
 		if len(simulated) > 0 {
 			return storage.Scale(cmd.Context(), &s.Runner, o.Dir, simulated)
+		}
+		if resize.Ranks > 0 {
+			resize.Dir, resize.MiB = o.Dir, o.MiB[len(o.MiB)-1]
+			if quick {
+				resize.MiB, s.Runs = 64, 3
+			}
+			return storage.Resize(cmd.Context(), &s.Runner, resize)
 		}
 		if quick {
 			o.Ranks, o.MiB, s.Runs = []int{2}, []int{64}, 3
@@ -64,6 +76,7 @@ needs 500 bytes for each rank.` + suiteCodes,
 	f.IntSliceVar(&o.Ranks, "procs", []int{2, 4}, "numbers of processes")
 	f.IntSliceVar(&simulated, "ranks", nil, "count file operations of so many simulated ranks instead, such as "+
 		"1,100,10000,100000")
+	f.IntVar(&resize.Ranks, "resize", 0, "measure restarts on half and on twice this number of ranks instead")
 	f.IntSliceVar(&o.MiB, "mib", []int{64, 256}, "MiB per process")
 	f.IntVar(&s.Runs, "runs", 5, "runs of each case after one to warm up")
 	return cmd
@@ -71,11 +84,12 @@ needs 500 bytes for each rank.` + suiteCodes,
 
 // workers are the processes that suites measure in, by suite.
 var workers = map[string]func(ctx context.Context, setup string, in io.Reader, out io.Writer) error{
-	"apps":    worker(apps.Work),
-	"cut":     worker(cut.Work),
-	"gpu":     worker(gpu.Work),
-	"mpi":     worker(mpi.Work),
-	"storage": worker(storage.Work),
+	"apps":        worker(apps.Work),
+	"cut":         worker(cut.Work),
+	"gpu":         worker(gpu.Work),
+	"gpumessages": worker(gpu.WorkMessages),
+	"mpi":         worker(mpi.Work),
+	"storage":     worker(storage.Work),
 }
 
 // worker reads the setup of a worker.

@@ -19,7 +19,8 @@ processes need in the same run to write and fsync the same bytes, or to read the
 from the page cache.
 
 VELOC_HOME, SCR_HOME and FTI_HOME say where VeloC, SCR and FTI are; otherwise peers
-looks below /usr, /usr/local and /opt. It compiles a small C driver against each with
+asks pkg-config and looks below /usr, /usr/local and /opt. Holdfast's own drop-in for
+VeloC is not taken for it. It compiles a small C driver against each with
 the MPI's compiler, so give the MPI that they were built with (--mpi). DMTCP_HOME or
 PATH say where DMTCP is; it checkpoints one process without MPI. VeloC runs in sync
 mode, SCR with copy type SINGLE and a flush of every checkpoint, FTI at level 1,

@@ -19,9 +19,9 @@ func standIn(t *testing.T, name, link string) string {
 	if err != nil {
 		t.Skip(err)
 	}
-	home := t.TempDir()
+	home := filepath.Join(t.TempDir(), name+"-stand-in")
 	for _, d := range []string{"include", "lib"} {
-		if err := os.Mkdir(filepath.Join(home, d), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(home, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -53,6 +53,31 @@ func TestBenchStorage(t *testing.T) {
 	}
 }
 
+// TestBenchStorageResize: ranks read just the bytes that they need, on any number. Times are not for a test to judge.
+func TestBenchStorageResize(t *testing.T) {
+	code, out, errs := run(t, "bench", "storage", "--json", "--resize", "2", "--mib", "8", "--runs", "1", "--dir",
+		t.TempDir())
+	if code != exitGood {
+		t.Fatalf("got exit code %d: %s", code, errs)
+	}
+	counted := 0
+	for l := range strings.Lines(out) {
+		var line bench.Row
+		if err := json.Unmarshal([]byte(l), &line); err != nil {
+			t.Fatalf("%v in %q", err, l)
+		}
+		if strings.Contains(line.Metric, "bytes read") {
+			counted++
+			if line.Met == nil || !*line.Met {
+				t.Errorf("got %s", l)
+			}
+		}
+	}
+	if counted != 12 {
+		t.Errorf("got %d figures of bytes, want 12", counted)
+	}
+}
+
 // TestBenchStorageRanks: with --ranks operations are counted, and the shares of a rank are compared with those of 100.
 func TestBenchStorageRanks(t *testing.T) {
 	code, out, errs := run(t, "bench", "storage", "--json", "--ranks", "1,100,200", "--dir", t.TempDir())

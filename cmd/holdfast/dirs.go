@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
@@ -18,6 +20,43 @@ func osFS() vfs.OS {
 	return vfs.OS{AllowForeign: allow}
 }
 
+// dirsOfJob lists the directories that the configuration in force gives a job, that of all nodes first. Who looks at
+// checkpoints where the job was started need not name them. That of a node is left out where no job has used it.
+func dirsOfJob() (dirs []string) {
+	o := coordinated.FromEnv()
+	if o.Global != "" {
+		dirs = append(dirs, o.Global)
+	}
+	if o.Local == "" {
+		return dirs
+	}
+	if _, err := os.Stat(filepath.Join(o.Local, "holdfast.job")); err == nil || len(dirs) == 0 {
+		dirs = append(dirs, o.Local)
+	}
+	return dirs
+}
+
+// orDirsOfJob is the directories that a command is given, otherwise those of the job.
+func orDirsOfJob(cmd *cobra.Command, dirs []string) ([]string, error) {
+	if len(dirs) == 0 {
+		dirs = dirsOfJob()
+	}
+	if len(dirs) == 0 {
+		return nil, fmt.Errorf("%s needs a directory: give DIR, or set HOLDFAST_GLOBAL or HOLDFAST_LOCAL; usage: %s",
+			cmd.CommandPath(), cmd.UseLine())
+	}
+	return dirs, nil
+}
+
+// orDirOfJob is orDirsOfJob for a command that takes one.
+func orDirOfJob(cmd *cobra.Command, dirs []string) (string, error) {
+	dirs, err := orDirsOfJob(cmd, dirs)
+	if err != nil {
+		return "", err
+	}
+	return dirs[0], nil
+}
+
 // openView opens checkpoint directories and warns of those whose job is known
 // from their manifests alone.
 func openView(cmd *cobra.Command, ctx context.Context, dirs []string) (*checkpoints.View, error) {
@@ -27,11 +66,17 @@ func openView(cmd *cobra.Command, ctx context.Context, dirs []string) (*checkpoi
 
 // inspect is openView for directories of any state, and lists their epochs.
 func inspect(cmd *cobra.Command, dirs []string) ([]checkpoints.EpochInfo, error) {
+	_, list, err := inspectView(cmd, dirs)
+	return list, err
+}
+
+func inspectView(cmd *cobra.Command, dirs []string) (*checkpoints.View, []checkpoints.EpochInfo, error) {
 	v, err := checkpoints.Inspect(vfs.With(cmd.Context(), osFS()), dirs...)
 	if err := warnOfMarkers(cmd, v, err); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return v.Epochs(cmd.Context())
+	list, err := v.Epochs(cmd.Context())
+	return v, list, err
 }
 
 func warnOfMarkers(cmd *cobra.Command, v *checkpoints.View, err error) error {

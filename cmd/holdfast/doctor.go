@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -51,7 +52,7 @@ safely; 2 a check failed: a job would not run.`,
 				}
 			}
 			findings, err := examineHere(cmd, allNodes, size)
-			if err != nil {
+			if err := cmp.Or(err, cmd.Context().Err()); err != nil {
 				return err
 			}
 			cells := func(list []doctor.Finding) [][]string { return doctorTable(list, quiet) }

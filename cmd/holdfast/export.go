@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -28,6 +29,7 @@ type exportRow struct {
 	Name    string `json:"name"`
 	Type    string `json:"type,omitempty"`
 	Bytes   int64  `json:"bytes"`
+	Items   int    `json:"items,omitempty"` // of a set with keys
 	Section string `json:"section"`
 	Offset  int64  `json:"offset"`         // in the section
 	File    string `json:"file,omitempty"` // absent: nothing was written
@@ -35,11 +37,11 @@ type exportRow struct {
 
 // export is what the flags of export say.
 type export struct {
-	epoch, section, out string
-	from                []string
-	rank                int
-	force, asJSON       bool
-	copied              atomic.Int64
+	epoch, section, out, box string
+	from                     []string
+	rank                     int
+	force, asJSON            bool
+	copied                   atomic.Int64
 }
 
 // rankPattern stands for the number of the rank in the name of a file.
@@ -48,7 +50,7 @@ const rankPattern = "{rank}"
 func newExport() *cobra.Command {
 	x := &export{}
 	cmd := &cobra.Command{
-		Use:   "export EPOCH [SECTION] --from DIR",
+		Use:   "export EPOCH [SECTION]",
 		Short: "write a protected region of an epoch to a file",
 		Long: `export writes the bytes of one thing that a program has protected to a file, as
 they were in memory: a variable, a slice, a buffer of a device. EPOCH is a number
@@ -67,7 +69,15 @@ one file for each. "-o -" is standard output.
   holdfast export 120 u --from /lustre/me/ckpt -o u.npy
 
 puts a global array together from what all ranks have of it (coordinated.ProtectGlobal), as
-a file that numpy.load reads.
+a file that numpy.load reads. --box 0:100,:,5 writes a part of it: a range of each
+dimension, as NumPy has it. Of a replicated value any rank's will do. A file of another
+name than *.npy has no header. HDF5 is not written: load the .npy file and store it with h5py.
+
+  holdfast export 120 cells --from /lustre/me/ckpt -o cells.npz
+
+writes a set of items with keys (coordinated.ProtectItems): numpy.load finds the arrays keys,
+in ascending order, ranks, starts, counts and data. Item i is data[starts[i]:][:counts[i]].
+Structs have their fields' names. With --rank they are the items of one rank.
 
 Each chunk is verified and comes from a directory that has it right, or is computed
 from parity: repeat --from for the directories of all levels and nodes that there are.
@@ -81,6 +91,10 @@ be written (bad arguments, no such section, not a checkpoint directory, I/O erro
 			x.epoch = args[0]
 			if len(args) == 2 {
 				x.section = args[1]
+			}
+			var err error
+			if x.from, err = orDirsOfJob(cmd, x.from); err != nil {
+				return err
 			}
 			if err := x.check(cmd); err != nil {
 				return err
@@ -97,11 +111,11 @@ be written (bad arguments, no such section, not a checkpoint directory, I/O erro
 	}
 	f := cmd.Flags()
 	f.BoolVar(&x.asJSON, "json", false, "write one JSON object per line")
-	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory of the job; may be repeated")
+	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory; may be repeated (default: the configuration's)")
 	f.IntVar(&x.rank, "rank", 0, "rank whose region it is")
+	f.StringVar(&x.box, "box", "", `part of a global array: a range "start:end" of each dimension`)
 	f.StringVarP(&x.out, "output", "o", "", `file to write; "-": standard output`)
 	f.BoolVar(&x.force, "force", false, "replace the file if it exists")
-	cobra.CheckErr(cmd.MarkFlagRequired("from"))
 	return cmd
 }
 
@@ -111,6 +125,8 @@ func (x *export) check(cmd *cobra.Command) error {
 		return errors.New("-o needs a SECTION; see holdfast export --help")
 	case x.section != "" && x.out == "":
 		return errors.New("give the file with -o, or -o - for standard output; see holdfast export --help")
+	case x.box != "" && !strings.HasSuffix(x.out, npySuffix):
+		return errors.New("--box writes a global array to a file for NumPy: give its name with -o NAME.npy")
 	case x.out == "-" && x.asJSON:
 		return errors.New("-o - and --json do not go together; see holdfast export --help")
 	case x.out == "-" && isTerminal(cmd.OutOrStdout()):
@@ -133,12 +149,22 @@ func (x *export) run(cmd *cobra.Command) (rows []exportRow, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if infos := arrayIn(list, e, x.section); infos != nil && strings.HasSuffix(x.out, npySuffix) &&
-		!cmd.Flags().Changed("rank") {
+	infos, all := arrayIn(list, e, x.section)
+	if all != nil && !cmd.Flags().Changed("rank") && strings.HasSuffix(x.out, npySuffix) {
 		defer showBar(cmd, "exporting", 0, x.copied.Load, inBytes)()
-		return x.array(cmd, v, e, infos)
+		return x.array(cmd, v, e, infos, all)
 	}
-	ranks, err := x.ranks(cmd, v.Dirs()[0].Size)
+	if all != nil && strings.HasSuffix(x.out, npzSuffix) {
+		if !all[0].Keyed() {
+			return nil, fmt.Errorf("%q is no set of items: give a file NAME.npy", x.section)
+		}
+		defer showBar(cmd, "exporting", 0, x.copied.Load, inBytes)()
+		return x.items(cmd, v, e, infos, all)
+	}
+	if x.box != "" {
+		return nil, fmt.Errorf("--box: epoch %d has no global array %q, or --rank is given", e, x.section)
+	}
+	ranks, err := x.ranks(cmd, sizeOf(list, e, v.Dirs()[0].Size), all)
 	if err != nil {
 		return nil, err
 	}
@@ -153,12 +179,23 @@ func (x *export) run(cmd *cobra.Command) (rows []exportRow, err error) {
 	return rows, nil
 }
 
-// ranks says whose regions are meant.
-func (x *export) ranks(cmd *cobra.Command, size int) (ranks []int, err error) {
+// sizeOf is of how many ranks an epoch is; size where no manifest says it.
+func sizeOf(list []checkpoints.EpochInfo, e storage.Epoch, size int) int {
+	for i := range list {
+		if list[i].Epoch == e && list[i].Size > 0 {
+			return list[i].Size
+		}
+	}
+	return size
+}
+
+// ranks says whose regions are meant. array is what ranks have of the region, if it is a global array or a replicated
+// value.
+func (x *export) ranks(cmd *cobra.Command, size int, array []layout.Owned) (ranks []int, err error) {
 	switch all := strings.Contains(x.out, rankPattern); {
 	case cmd.Flags().Changed("rank"):
 		if x.rank >= size {
-			return nil, fmt.Errorf("--rank %d: the job has the ranks 0 to %d", x.rank, size-1)
+			return nil, fmt.Errorf("--rank %d: the epoch has the ranks 0 to %d", x.rank, size-1)
 		}
 		return []int{x.rank}, nil
 	case all:
@@ -166,9 +203,17 @@ func (x *export) ranks(cmd *cobra.Command, size int) (ranks []int, err error) {
 			ranks = append(ranks, r)
 		}
 		return ranks, nil
+	case array != nil && array[0].Kind == layout.Replicated:
+		return storing(array), nil
+	case size > 1 && array != nil && array[0].Keyed():
+		return nil, fmt.Errorf("%q is a set of items of %d ranks: give a file NAME.npz for all of it, choose a rank's "+
+			"share with --rank, or write a file for each with %s in the name after -o", x.section, size, rankPattern)
+	case size > 1 && array != nil:
+		return nil, fmt.Errorf("%q is a global array of %d ranks: give a file NAME.npy for all of it, choose a rank's "+
+			"share with --rank, or write a file for each with %s in the name after -o", x.section, size, rankPattern)
 	case size > 1 && x.section != "":
-		return nil, fmt.Errorf("the job has %d ranks: choose one with --rank, or write a file for each with %s in the "+
-			"name after -o", size, rankPattern)
+		return nil, fmt.Errorf("the epoch has %d ranks: choose one with --rank, or write a file for each with %s in "+
+			"the name after -o", size, rankPattern)
 	}
 	return []int{0}, nil
 }
@@ -186,6 +231,7 @@ func (x *export) rankOf(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch
 	if err != nil {
 		return nil, err
 	}
+	nameArrays(items, sh.Layout())
 	rowOf := func(i *coordinated.Saved) exportRow {
 		return exportRow{Epoch: uint64(e), Rank: rank, Name: i.Name, Type: i.Kind, Bytes: i.Bytes, Section: i.Section,
 			Offset: i.Off}

@@ -9,7 +9,7 @@ import (
 func TestNumbers(t *testing.T) {
 	for _, line := range []string{
 		"status --every 0s .", "status --every -1s .", "status --timeout 0s .", "request --timeout -1s .",
-		"prune --every -2 .", "prune --keep -1 .",
+		"prune --keep-every -2 .", "prune --keep -1 .",
 		"report --starts -1 .", "run --spares -1 -- true", "run --max-restarts -1 -- true", "balance --every -1s x",
 		"gpud --max-clients -1",
 	} {

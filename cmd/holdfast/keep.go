@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -26,11 +29,12 @@ func newKeep() *cobra.Command {
 	var asJSON, remove bool
 	var name string
 	cmd := &cobra.Command{
-		Use:   "keep DIR [EPOCH]",
+		Use:   "keep [DIR] [EPOCH]",
 		Short: "keep an epoch until you say otherwise",
 		Long: `keep makes an epoch stay in the job's global directory: neither a running job nor
 'holdfast prune' removes it, or the epochs that it refers to. EPOCH is a number, the
 name of a kept epoch, or "newest". Without EPOCH, keep lists the epochs that stay.
+What is a directory or has a slash is DIR, otherwise EPOCH, in either order.
 
 With --remove the epoch goes when the keep rules say so; keep itself removes no
 checkpoint. The setting keep_every makes a job keep epochs by itself; --remove takes
@@ -40,17 +44,23 @@ keep fails if the running job is removing the epoch at that moment.
 Versions of Holdfast before this one do not know of kept epochs and remove them.
 
 ` + exitCodeDoc,
-		Args: cobra.RangeArgs(1, 2),
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, epoch, err := keepArgs(cmd, args)
 			switch {
-			case len(args) == 1 && (remove || name != ""):
+			case err != nil:
+				return err
+			case epoch == "" && (remove || name != ""):
 				return errors.New("give the EPOCH, too; see holdfast keep --help")
 			case remove && name != "":
 				return errors.New("--name and --remove do not go together; see holdfast keep --help")
-			case len(args) == 1:
-				return listKept(cmd, args[0], asJSON)
+			case namesAnother(name):
+				return fmt.Errorf("--name %s would be taken for another epoch; choose one that is neither a "+
+					"number nor \"newest\"", name)
+			case epoch == "":
+				return listKept(cmd, dir, asJSON)
 			}
-			row, err := keepOne(cmd, args[0], args[1], name, remove)
+			row, err := keepOne(cmd, dir, epoch, name, remove)
 			if err != nil {
 				return err
 			}
@@ -62,6 +72,34 @@ Versions of Holdfast before this one do not know of kept epochs and remove them.
 	f.BoolVar(&remove, "remove", false, "stop keeping the epoch")
 	f.StringVar(&name, "name", "", "name to show, such as before-restart-with-new-mesh")
 	return cmd
+}
+
+// keepArgs says which of the arguments is the directory, otherwise that of the job, and which the epoch, empty if none.
+func keepArgs(cmd *cobra.Command, args []string) (dir, epoch string, err error) {
+	switch {
+	case len(args) == 2 && !isPlace(args[0]) && isPlace(args[1]): // as export has them
+		return args[1], args[0], nil
+	case len(args) == 2:
+		return args[0], args[1], nil
+	case len(args) == 1 && isPlace(args[0]):
+		return args[0], "", nil
+	case len(args) == 1:
+		epoch = args[0]
+	}
+	dir, err = orDirOfJob(cmd, nil)
+	return dir, epoch, err
+}
+
+// isPlace says whether an argument is a directory or an object store, and not an epoch.
+func isPlace(arg string) bool {
+	info, err := os.Stat(arg)
+	return strings.Contains(arg, "/") || err == nil && info.IsDir()
+}
+
+// namesAnother says whether a name is also how any epoch may be called.
+func namesAnother(name string) bool {
+	_, err := strconv.ParseUint(name, 10, 64)
+	return err == nil || name == "newest"
 }
 
 // keepOne keeps an epoch, or takes that back.
@@ -76,7 +114,7 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 		if one.Name != "" && one.Name == name && fmt.Sprint(one.Epoch) != epoch {
 			return row, fmt.Errorf("epoch %d has the name %q already; choose another one", one.Epoch, name)
 		}
-		if epoch == one.Name || epoch == fmt.Sprint(one.Epoch) {
+		if epoch == fmt.Sprint(one.Epoch) || epoch == one.Name && !namesAnother(epoch) {
 			k = one
 		}
 	}

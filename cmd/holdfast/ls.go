@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 )
@@ -25,12 +28,17 @@ type lsRow struct {
 	Kept      bool      `json:"kept,omitempty"` // it stays until somebody says otherwise
 	Name      string    `json:"name,omitempty"` // under which it is kept
 	Error     string    `json:"error,omitempty"`
+	Newer     bool      `json:"newer_version,omitempty"` // Error is that a later release has written it
+
+	// Whether any number of ranks can restore it, and if not, why; absent if the manifest cannot be read.
+	AnyCount *bool  `json:"any_count,omitempty"`
+	WhyNot   string `json:"why_not_any_count,omitempty"`
 }
 
 func newLs() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "ls DIR...",
+		Use:   "ls [DIR...]",
 		Short: "list the epochs in checkpoint directories",
 		Long: `ls lists the epochs in the checkpoint directories of a job, newest first, with
 one line for each directory that has something of the epoch.
@@ -41,9 +49,20 @@ BYTES is the size of the state of all ranks. STORED is what the epoch takes in t
 directory: less than BYTES when chunks are compressed, refer to an earlier epoch, or
 lie in another directory.
 
+ON OTHER COUNTS says whether another number of ranks can restore the epoch: "yes", or
+what stands in the way. The state is "undeclared" where the program did not set
+Options.Elastic, "per rank" where something is protected by plain Protect, and "in
+flight" where messages were on their way at the cut. "holdfast show" has the ranks.
+
+"newer version" is an epoch that a later release of Holdfast has written: use that one.
+
 ` + exitCodeDoc,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			dirs, err := orDirsOfJob(cmd, dirs)
+			if err != nil {
+				return err
+			}
 			list, err := inspect(cmd, dirs)
 			if err != nil {
 				return err
@@ -59,20 +78,25 @@ func lsRows(list []checkpoints.EpochInfo) []lsRow {
 	rows := make([]lsRow, 0, len(list))
 	for _, e := range list {
 		r := lsRow{
-			Epoch: uint64(e.Epoch), Level: e.Dir.Level, Dir: e.Dir.Dir, Job: e.Dir.Job, Size: e.Dir.Size,
-			Committed: e.Committed, Time: e.Time, Ranks: e.Here,
+			Epoch: uint64(e.Epoch), Level: e.Dir.Level, Dir: e.Dir.Dir, Job: e.Dir.Job,
+			Size: cmp.Or(e.Size, e.Dir.Size), Committed: e.Committed, Time: e.Time, Ranks: e.Here,
 		}
 		for _, s := range e.Shards {
 			r.Bytes += s.Bytes
 		}
 		if e.Shards != nil {
 			r.Stored, r.ID = e.Disk, idText(e.ID)
+			c := e.Counts()
+			any := c.Any()
+			r.AnyCount, r.WhyNot = &any, c.Short()
 		}
 		if e.Kept != nil {
 			r.Kept, r.Name = true, e.Kept.Name
 		}
 		if e.Err != nil {
 			r.Error = e.Err.Error()
+			var newer *storage.VersionError
+			r.Newer = errors.As(e.Err, &newer)
 		}
 		rows = append(rows, r)
 	}
@@ -80,26 +104,44 @@ func lsRows(list []checkpoints.EpochInfo) []lsRow {
 }
 
 func printLs(cmd *cobra.Command, rows []lsRow, asJSON bool) error {
-	err := write(cmd, asJSON, rows, lsTable)
+	if err := write(cmd, asJSON, rows, lsTable); err != nil {
+		return err
+	}
+	return unread(rows, func(r lsRow) (bool, bool) { return r.Error != "", r.Newer })
+}
+
+// unread is the exit code of rows of which some could not be read: because of damage, or because a later release has
+// written them.
+func unread[T any](rows []T, is func(T) (bad, newer bool)) (err error) {
 	for _, r := range rows {
-		if r.Error != "" && err == nil {
+		switch bad, newer := is(r); {
+		case bad && !newer:
 			return errBad
+		case bad:
+			err = errFailed
 		}
 	}
 	return err
 }
 
 func lsTable(rows []lsRow) [][]string {
-	out := [][]string{{"EPOCH", "LEVEL", "STATE", "RANKS HERE", "BYTES", "STORED", "WRITTEN", "DIRECTORY"}}
+	out := [][]string{{"EPOCH", "LEVEL", "STATE", "RANKS HERE", "BYTES", "STORED", "ON OTHER COUNTS", "WRITTEN",
+		"DIRECTORY"}}
 	for _, r := range rows {
-		state, here, bytes, stored := "uncommitted", "-", "-", "-"
+		state, here, bytes, stored, counts := "uncommitted", "-", "-", "-", "-"
 		switch {
+		case r.Newer:
+			state = "newer version, upgrade"
 		case r.Error != "":
 			state = "corrupt manifest"
 		case r.Committed:
 			state = "committed"
 			here = fmt.Sprintf("%s of %d", ranksText(r.Ranks), r.Size)
 			bytes, stored = units.Bytes(r.Bytes), units.Bytes(r.Stored)
+			counts = "yes"
+			if r.WhyNot != "" {
+				counts = "no: " + r.WhyNot
+			}
 		}
 		if r.Kept {
 			state += ", kept"
@@ -107,7 +149,7 @@ func lsTable(rows []lsRow) [][]string {
 		if r.Name != "" {
 			state += " as " + r.Name
 		}
-		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, state, here, bytes, stored,
+		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, state, here, bytes, stored, counts,
 			r.Time.Format(time.DateTime), r.Dir})
 	}
 	return out

@@ -10,11 +10,19 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameSignal is how long a signal may come twice and mean one: timeout(1) and scancel send it to the process and to its
+// group.
+const sameSignal = 100 * time.Millisecond
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends what the first could not
+	context.AfterFunc(ctx, func() {
+		time.Sleep(sameSignal)
+		stop() // a second signal ends what the first could not
+	})
 	code := Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

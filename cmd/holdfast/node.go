@@ -32,6 +32,7 @@ func newNode() *cobra.Command {
 	var key string
 	var wait time.Duration
 	var background, tell, stay, asJSON bool
+	var starter int
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "take the checkpoints of this node's ranks of a program in C or another language",
@@ -62,7 +63,7 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 					return err
 				}
 				return node.Background([]string{self, "node", "--tell", "--key", key, "--wait", wait.String(),
-					"--json=" + strconv.FormatBool(asJSON)})
+					"--starter", strconv.Itoa(starter), "--json=" + strconv.FormatBool(asJSON)})
 			}
 			said := func(error) {}
 			var until chan struct{}
@@ -78,8 +79,8 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 				}()
 				said = func(err error) { sayReady(cmd.OutOrStdout(), err) }
 			}
-			opt := node.Options{Key: key, Wait: wait, Checkpoints: coordinated.FromEnv(), Ready: func() { said(nil) },
-				Logger: slog.Default(), Until: until}
+			opt := node.Options{Key: key, Wait: wait, Starter: starter, Checkpoints: coordinated.FromEnv(),
+				Ready: func() { said(nil) }, Logger: slog.Default(), Until: until}
 			if asJSON {
 				opt.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
 			}
@@ -105,6 +106,8 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 	fs.BoolVar(&asJSON, "json", false, "write the log as JSON, an object a line")
 	fs.BoolVar(&stay, "stay", false, "serve one start of the program after the other, until standard input ends")
 	fs.BoolVar(&tell, "tell", false, "say at descriptor 3 that ranks can connect")
-	_ = fs.MarkHidden("tell") // it is there
+	fs.IntVar(&starter, "starter", 0, "process that the daemon is for: do not wait for a rank when it has ended")
+	_ = fs.MarkHidden("tell")    // it is there
+	_ = fs.MarkHidden("starter") // as above
 	return cmd
 }

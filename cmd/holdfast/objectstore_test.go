@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 )
@@ -46,5 +50,50 @@ func TestVerbsOnObjectStore(t *testing.T) {
 	}
 	if code, _, errs := run(t, "ls", url+"/nothing/there"); code != exitNoLook || !strings.Contains(errs, "s3://") {
 		t.Errorf("nothing there: got exit code %d, %q", code, errs)
+	}
+}
+
+// TestInterruptedAtObjectStore: a verb whose requests are not answered ends when it is told to, says so, and leaves
+// nothing that the next call does not clear away.
+func TestInterruptedAtObjectStore(t *testing.T) {
+	local, _ := jobDirs(t)
+	store := &fakes3.Server{}
+	stop := make(chan context.CancelFunc, 1)
+	url := fakes3.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case cancel := <-stop:
+			cancel()
+			<-r.Context().Done()
+		default:
+			store.ServeHTTP(w, r)
+		}
+	}))
+	if code, _, errs := run(t, "flush", local, "--to", url); code != exitGood {
+		t.Fatal(errs)
+	}
+	for _, args := range [][]string{{"ls", url}, {"show", url}, {"verify", url}, {"repair", url}, {"prune", url},
+		{"keep", url, "3"}, {"copy", url, "--to", t.TempDir()}, {"copy", local, "--to", url + "/copy"},
+		{"export", "3", "--from", url}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		stop <- cancel
+		var out, errs bytes.Buffer
+		ended := make(chan int)
+		go func() { ended <- Run(ctx, args, &out, &errs) }()
+		select {
+		case code := <-ended:
+			if code != exitNoLook || errs.String() != "holdfast: interrupted\n" {
+				t.Errorf("%v: got exit code %d, %q, %q", args, code, out.String(), errs.String())
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%v does not end", args)
+		}
+	}
+	for _, k := range store.Keys() {
+		if strings.HasSuffix(k, "holdfast.run") {
+			t.Errorf("a lock is left: %s", k)
+		}
+	}
+	if code, out, errs := run(t, "verify", "--complete", url); code != exitGood {
+		t.Errorf("verify after it: got exit code %d, %q, %q", code, out, errs)
 	}
 }

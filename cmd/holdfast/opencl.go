@@ -8,7 +8,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -82,8 +85,13 @@ func serveOpenCL(ctx context.Context) error {
 		return errors.New("opencl: descriptor 3 is no Unix socket")
 	}
 	// the loader that the program was started with would find the vendor library again
-	for _, v := range []string{"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "OPENCL_LAYERS"} {
+	for _, v := range []string{"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OPENCL_LAYERS"} {
 		_ = os.Unsetenv(v) // the name is valid
+	}
+	others := otherLibraries(os.Getenv("OCL_ICD_FILENAMES"))
+	_ = os.Unsetenv("OCL_ICD_FILENAMES") // as above
+	if others != "" {
+		_ = os.Setenv("OCL_ICD_FILENAMES", others)
 	}
 	if v := os.Getenv(openclVendors); v != "" {
 		_ = os.Setenv("OCL_ICD_VENDORS", v) // as above
@@ -103,6 +111,13 @@ func serveOpenCL(ctx context.Context) error {
 	}
 	opt.One = indexed.MatchString(text)
 	return opencl.Serve(ctx, u, opt)
+}
+
+// otherLibraries is a list of vendor libraries without ours. Some systems list there what they have.
+func otherLibraries(list string) string {
+	return strings.Join(slices.DeleteFunc(filepath.SplitList(list), func(file string) bool {
+		return strings.HasPrefix(filepath.Base(file), "libholdfast-opencl")
+	}), string(filepath.ListSeparator))
 }
 
 // defaultServer is the selection of this user's server on this node, which it starts when

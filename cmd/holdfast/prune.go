@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // pruneRow is one line of prune: an epoch that went, or would go.
@@ -25,7 +26,7 @@ func newPrune() *cobra.Command {
 		Long: `prune removes old epochs, and what is left of epochs that were never committed, from
 each directory. It keeps
 
-  - the newest epochs, as many as --keep says, and those that --every divides;
+  - the newest epochs, as many as --keep says, and those that --keep-every divides;
   - at global, the epochs that 'holdfast keep' or the setting keep_every made stay;
   - the epochs that these refer to;
   - the epochs that the directory given last does not have yet.
@@ -69,7 +70,13 @@ directory, directories of a running job, I/O error).`,
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
 	f.IntVar(&rules.Keep, "keep", 2, "number of the newest epochs to keep in each directory")
-	f.IntVar(&rules.KeepEvery, "every", 0, "also keep the epochs whose number this one divides; 0: none")
+	f.IntVar(&rules.KeepEvery, "keep-every", 0, "also keep the epochs whose number this one divides; 0: none")
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "every" { // as it was called first
+			name = "keep-every"
+		}
+		return pflag.NormalizedName(name)
+	})
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "remove nothing, only list what would go")
 	return cmd
 }

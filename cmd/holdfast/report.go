@@ -18,7 +18,7 @@ func newReport() *cobra.Command {
 	var asJSON bool
 	var starts int
 	cmd := &cobra.Command{
-		Use:   "report DIR...",
+		Use:   "report [DIR...]",
 		Short: "write a page that shows what a job did",
 		Long: `report merges the event logs of all ranks of a job into one page: a timeline with a
 row per rank, tables of all checkpoints and restarts, where the time went and what
@@ -34,8 +34,12 @@ microseconds since the first start.
 
 Exit codes: 0 written; 2 there are no event logs, they are of several jobs, or they
 could not be read.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			dirs, err := orDirsOfJob(cmd, dirs)
+			if err != nil {
+				return err
+			}
 			r, err := report.Load(time.Now(), starts, dirs...)
 			if err != nil {
 				return err

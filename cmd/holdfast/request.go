@@ -12,7 +12,7 @@ func newRequest() *cobra.Command {
 	var stop, wait, asJSON bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "request DIR",
+		Use:   "request [DIR]",
 		Short: "ask a running job for a checkpoint",
 		Long: `request asks a running job for a checkpoint. DIR is the job's HOLDFAST_GLOBAL or, if
 it has none, its HOLDFAST_LOCAL on the node of rank 0. Only the job's owner can ask.
@@ -20,9 +20,13 @@ With --wait, request returns when the epoch is at all levels.
 
 Exit codes: 0 asked, and with --wait durable; 2 no such job, no answer within
 --timeout, or the checkpoint failed.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], timeout, asJSON,
+			dir, err := orDirOfJob(cmd, args)
+			if err != nil {
+				return err
+			}
+			return withJob(cmd, dir, timeout, asJSON,
 				func(ctx context.Context, c *job.Client) (*job.Status, error) {
 					return c.Request(ctx, stop, wait)
 				})

@@ -80,7 +80,9 @@ func newRoot() *cobra.Command {
 		Short: "look after the checkpoints of MPI programs on GPUs",
 		Long: "holdfast looks after the checkpoints of MPI programs on GPUs. It starts programs and\n" +
 			"restarts them when nodes die, asks running jobs for checkpoints, lists, checks and\n" +
-			"removes them, and measures what they cost.\n\n" + exitCodeDoc,
+			"removes them, and measures what they cost.\n\n" +
+			"Where ls, show, verify, keep, export, request, status or report is given no directory,\n" +
+			"it takes the job's: HOLDFAST_GLOBAL and HOLDFAST_LOCAL, or those of holdfast.yaml.\n\n" + exitCodeDoc,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/supervise"
 	"github.com/spf13/cobra"
 )
@@ -16,6 +17,7 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func newRun() *cobra.Command {
 	var opt supervise.Options
+	var keepEvery string
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- srun|mpirun|mpiexec ... PROGRAM ...",
 		Short: "start a program, and restart it on the remaining nodes when one dies",
@@ -54,6 +56,9 @@ of its ranks had closed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			self, err := os.Executable()
 			if err != nil {
+				return err
+			}
+			if err := setKeepEvery(keepEvery); err != nil {
 				return err
 			}
 			opt.Command, opt.Self, opt.Stdout, opt.Stderr = args, self, cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -97,11 +102,29 @@ of its ranks had closed.`,
 		"with a message that says what is missing")
 	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node of the job, in a step of its own, "+
 		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
+	fs.StringVar(&keepEvery, "keep-every", "", "have the program keep an epoch at global each time that so many "+
+		"epochs, or so much time, have passed: 100, 6h; as HOLDFAST_KEEP_EVERY does, which holds without it")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&opt.Interface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"),
 		"network interface or address at which the ranks reach this command; empty: the first that is up, a fast "+
 			"network (InfiniBand, Slingshot) last")
 	return cmd
+}
+
+// setKeepEvery sets the program's keep_every, unless the text is empty.
+func setKeepEvery(text string) error {
+	if text == "" {
+		return nil
+	}
+	c := coordinated.ReadConfig("")
+	err := c.Set("keep_every", text, "--keep-every")
+	if err == nil {
+		err = c.Err()
+	}
+	if err != nil {
+		return err
+	}
+	return os.Setenv("HOLDFAST_KEEP_EVERY", text)
 }
 
 // newGuard is the process that holdfast run starts on another node than its own.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,13 +27,14 @@ type showRow struct {
 	Origins []uint64 `json:"origins,omitempty"` // epochs that hold some of its chunks
 	Digest  string   `json:"digest,omitempty"`
 	Error   string   `json:"error,omitempty"` // why the manifest cannot be read; the shards are not known then
+	Newer   bool     `json:"newer_version,omitempty"`
 }
 
 func newShow() *cobra.Command {
 	var asJSON bool
-	var epoch string
+	var epoch, array string
 	cmd := &cobra.Command{
-		Use:   "show DIR...",
+		Use:   "show [DIR...]",
 		Short: "show the shards of one epoch",
 		Long: `show prints what the manifests in the directories say about the shards of one
 epoch: which rank and node wrote each, how large it is, and whether its file is in
@@ -42,10 +44,20 @@ SAVED is the share that was not written, because it was compressed, zero, or the
 same as in an earlier epoch. REFERS TO lists those epochs; Holdfast keeps them as
 long as they are needed.
 
+Below, show lists the global arrays and replicated values: type, dimensions, how they are
+divided and which ranks own parts. --array NAME lists what each rank owns of one of them.
+The last line says whether another number of ranks can restore the epoch, or why not.
+With --json an array is an object with the key "array", and what is said of other counts
+one with the key "any_count".
+
 ` + exitCodeDoc,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			list, err := inspect(cmd, dirs)
+			dirs, err := orDirsOfJob(cmd, dirs)
+			if err != nil {
+				return err
+			}
+			v, list, err := inspectView(cmd, dirs)
 			if err != nil {
 				return err
 			}
@@ -53,36 +65,41 @@ long as they are needed.
 			if err != nil {
 				return err
 			}
-			return printShow(cmd, e, list, asJSON)
+			if array != "" {
+				return printOwners(cmd, e, list, array, asJSON)
+			}
+			err = printShow(cmd, e, list, asJSON)
+			return errors.Join(printArrays(cmd, v, e, list, asJSON), err)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	cmd.Flags().StringVar(&array, "array", "", "list what each rank owns of this global array")
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
 	return cmd
 }
 
 func printShow(cmd *cobra.Command, e storage.Epoch, list []checkpoints.EpochInfo, asJSON bool) error {
-	var rows []showRow
-	bad := false
+	var rows, bad []showRow
 	for _, info := range list {
 		if info.Epoch != e {
 			continue
 		}
 		rows = append(rows, showRows(info)...)
 		if info.Err != nil {
-			bad = true
+			var newer *storage.VersionError
+			bad = append(bad, showRow{Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir,
+				Error: info.Err.Error(), Newer: errors.As(info.Err, &newer)})
 			if asJSON {
-				rows = append(rows, showRow{Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir,
-					Error: info.Err.Error()})
+				rows = append(rows, bad[len(bad)-1])
 				continue
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", info.Err)
 		}
 	}
-	if err := write(cmd, asJSON, rows, showTable); err != nil || !bad {
+	if err := write(cmd, asJSON, rows, showTable); err != nil {
 		return err
 	}
-	return errBad
+	return unread(bad, func(r showRow) (bool, bool) { return true, r.Newer })
 }
 
 func showRows(info checkpoints.EpochInfo) []showRow {

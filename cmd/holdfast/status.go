@@ -17,7 +17,7 @@ import (
 func newStatus() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
-		Use:   "status DIR",
+		Use:   "status [DIR]",
 		Short: "show what a running job and its ranks are doing",
 		Long: `status asks a running job what its last checkpoints cost, when the next one is due,
 what the loss of a node would cost now, and what each rank is doing: the call that its
@@ -33,10 +33,14 @@ With --watch, status waits for a job that has not started yet, and continues whe
 Exit codes: 0 the job answered, and with --watch ended in order; 2 no such job, no
 answer within --timeout, or with --watch the job died and no other start came within
 --timeout.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := orDirOfJob(cmd, args)
+			if err != nil {
+				return err
+			}
 			o.terminal = isTerminal(cmd.OutOrStdout())
-			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), dir)
 		},
 	}
 	f := cmd.Flags()
@@ -111,6 +115,9 @@ func printEpochs(w io.Writer, st *job.Status) error {
 			what = "final checkpoint"
 		}
 		fmt.Fprintf(w, "%s in %s, by %s\n", what, ageText(n.Seconds), n.By)
+	}
+	if st.PutOff > 0 {
+		fmt.Fprintf(w, "a checkpoint waits until no message is in flight: %d cut(s) not used\n", st.PutOff)
 	}
 	for _, level := range st.Levels {
 		if v := st.Every[level]; v != "" {

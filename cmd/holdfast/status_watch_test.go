@@ -38,7 +38,7 @@ func (h *heardText) String() string {
 // await waits until the watcher has written text n times.
 func (h *heardText) await(t *testing.T, text string, n int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); strings.Count(h.String(), text) < n; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); strings.Count(h.String(), text) < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no %q (%d times) in %q", text, n, h.String())
 		}
@@ -70,7 +70,7 @@ func watchedJob(t *testing.T, dir string) *coordinated.Checkpointer {
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	contact := filepath.Join(dir, "holdfast.control")
-	o := statusOptions{watch: true, every: 10 * time.Millisecond, timeout: 500 * time.Millisecond}
+	o := statusOptions{watch: true, every: 10 * time.Millisecond, timeout: time.Minute}
 	var out, notes heardText
 	ended := make(chan error, 1)
 	go func() { ended <- o.follow(t.Context(), &out, &notes, dir) }()
@@ -94,13 +94,13 @@ func TestWatch(t *testing.T) {
 	if err := os.WriteFile(contact, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.next(t.Context(), dir); !errors.Is(err, errNoMore) {
+	hasty := statusOptions{watch: true, every: 10 * time.Millisecond, timeout: 500 * time.Millisecond}
+	if _, err := hasty.next(t.Context(), dir); !errors.Is(err, errNoMore) {
 		t.Errorf("a run that died: got %v, want errNoMore", err)
 	}
-	patient := statusOptions{watch: true, every: 10 * time.Millisecond, timeout: time.Minute}
 	next := make(chan error, 1)
 	go func() {
-		c, err := patient.next(t.Context(), dir)
+		c, err := o.next(t.Context(), dir)
 		if err == nil && c == nil {
 			err = errors.New("taken for an ordered end")
 		} else if err == nil {

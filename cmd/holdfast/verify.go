@@ -53,7 +53,7 @@ func newVerify() *cobra.Command {
 	var asJSON, complete bool
 	var epoch string
 	cmd := &cobra.Command{
-		Use:   "verify DIR...",
+		Use:   "verify [DIR...]",
 		Short: "read all checkpoints and report what is damaged or missing",
 		Long: `verify reads every byte of the committed epochs in the checkpoint directories of a
 job and compares it with the checksums. What should be there it knows from the
@@ -66,6 +66,7 @@ Epochs that retention has removed do not count as missing. A fault is one of
   not redundant  this copy is missing, and another directory has the data
   elsewhere      none of the directories has the data, but one that was not
                  given may have them
+  newer version  a later release of Holdfast has written it: use that one
 
 GOOD COPY names the directories that have a good copy: give those of all levels and
 nodes together. --complete says that these are all there are. Nothing is elsewhere
@@ -78,10 +79,15 @@ node it belongs to. A restart still finds the shards, but two copies may be on o
 node until then.
 
 Exit codes: 0 all is well, or elsewhere; 1 something is damaged; 2 nothing could be
-read (bad arguments, not a checkpoint directory, I/O error); 3 nothing is damaged,
+read (bad arguments, not a checkpoint directory, I/O error), or something is of a newer
+version; 3 nothing is damaged,
 but something is missing; 4 nothing is lost, but something is not redundant.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			dirs, err := orDirsOfJob(cmd, dirs)
+			if err != nil {
+				return err
+			}
 			rows, err := verifyDirs(cmd, dirs, epoch, complete)
 			if err != nil {
 				return err
@@ -201,6 +207,8 @@ func verdict(rows []verifyRow) error {
 	switch {
 	case have[checkpoints.Damaged]:
 		return errBad
+	case have[checkpoints.Newer]:
+		return errFailed
 	case have[checkpoints.Missing]:
 		return exitMissing
 	case have[checkpoints.NotRedundant]:

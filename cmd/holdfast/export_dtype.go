@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// npyTypes are NumPy's names of Go's types, on machines that are little-endian.
+var npyTypes = map[string]string{"bool": "|b1", "int8": "|i1", "uint8": "|u1", "int16": "<i2", "uint16": "<u2",
+	"int32": "<i4", "uint32": "<u4", "int64": "<i8", "uint64": "<u8", "int": "<i8", "uint": "<u8", "float32": "<f4",
+	"float64": "<f8", "complex64": "<c8", "complex128": "<c16"}
+
+// npySize is how many bytes an element of a type of Go has that NumPy knows; 0: it does not.
+func npySize(elem string) int64 {
+	descr, ok := npyTypes[elem]
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseInt(descr[2:], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// dtype is a type as NumPy describes it: elements, and dimensions that each of them has.
+type dtype struct {
+	descr string // as it stands in a header: "'<f8'", "[('X', '<f8'), ('Y', '<f8')]"
+	dims  []int64
+	bytes int64 // with the dimensions
+}
+
+// npyType describes elements of a type as manifests have it: "float64", "[3]int32", "{X@0 float64;N@8 int32;}16". A
+// type that NumPy does not know is opaque bytes.
+func npyType(elem string, bytes int64) dtype {
+	t, rest, ok := parseType(elem)
+	if !ok || rest != "" || t.bytes != bytes {
+		return dtype{fmt.Sprintf("'|V%d'", bytes), nil, bytes}
+	}
+	return t
+}
+
+// parseType takes a type off the beginning of a text.
+func parseType(s string) (t dtype, rest string, ok bool) {
+	switch {
+	case strings.HasPrefix(s, "["):
+		length, elem, found := strings.Cut(s[1:], "]")
+		n, err := strconv.ParseInt(length, 10, 64)
+		if !found || err != nil {
+			return t, s, false
+		}
+		t, rest, ok = parseType(elem)
+		t.dims, t.bytes = append([]int64{n}, t.dims...), n*t.bytes
+		return t, rest, ok
+	case strings.HasPrefix(s, "{"):
+		return parseStruct(s[1:])
+	}
+	end := strings.IndexAny(s, ";}")
+	if end < 0 {
+		end = len(s)
+	}
+	t.bytes = npySize(s[:end])
+	t.descr = "'" + npyTypes[s[:end]] + "'"
+	return t, s[end:], t.bytes > 0
+}
+
+// parseStruct is parseType after the brace of a struct. Bytes between fields, and fields without a name, have none.
+func parseStruct(s string) (t dtype, rest string, ok bool) {
+	var fields []string
+	at := int64(0)
+	skip := func(to int64) {
+		if to > at {
+			fields = append(fields, fmt.Sprintf("('', '|V%d')", to-at))
+		}
+		at = to
+	}
+	for !strings.HasPrefix(s, "}") {
+		name, after, found := strings.Cut(s, "@")
+		place, elem, also := strings.Cut(after, " ")
+		off, err := strconv.ParseInt(place, 10, 64)
+		if !found || !also || err != nil || off < at {
+			return t, s, false
+		}
+		skip(off)
+		f, left, ok := parseType(elem)
+		if !ok || !strings.HasPrefix(left, ";") {
+			return t, s, false
+		}
+		if s = left[1:]; name == "_" || f.bytes == 0 {
+			skip(at + f.bytes)
+			continue
+		}
+		at += f.bytes
+		if len(f.dims) > 0 {
+			fields = append(fields, fmt.Sprintf("('%s', %s, %s)", name, f.descr, tuple(f.dims)))
+		} else {
+			fields = append(fields, fmt.Sprintf("('%s', %s)", name, f.descr))
+		}
+	}
+	digits := len(s[1:]) - len(strings.TrimLeft(s[1:], "0123456789"))
+	size, err := strconv.ParseInt(s[1:1+digits], 10, 64)
+	if err != nil || size < at || len(fields) == 0 {
+		return t, s, false
+	}
+	skip(size)
+	return dtype{"[" + strings.Join(fields, ", ") + "]", nil, size}, s[1+digits:], true
+}
+
+// tuple writes dimensions as Python does.
+func tuple(dims []int64) string {
+	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(dims), " ", ", "), "[]")
+	if len(dims) == 1 {
+		shape += ","
+	}
+	return "(" + shape + ")"
+}
