@@ -67,6 +67,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.IntVar(&c.repeat, "repeat", 1, "add the product up so many times, C = R A B: a long run of small matrices")
 	fs.StringVar(&c.blas, "blas", "none", "cublas multiplies the panels with NVIDIA's library, on a CUDA device; "+
 		"none: with matmul's own kernel")
+	c.common.CanBeElastic = true
 	c.common.Register(fs, "`file` for C, .npy")
 	if err := fs.Parse(args); err != nil {
 		return nil, err

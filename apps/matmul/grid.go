@@ -44,6 +44,19 @@ func (g grid) panels(k, width int) []panel {
 	return all
 }
 
+// cut divides the panel that has the shared index at inside it into two, which end and begin there.
+func cut(panels []panel, at int) []panel {
+	var all []panel
+	for _, p := range panels {
+		if q := p; p.lo < at && at < p.hi {
+			q.hi, p.lo = at, at
+			all = append(all, q)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
 // owner returns which of p owns index i of n.
 func owner(n, p, i int) int {
 	for o := range p {

@@ -68,6 +68,24 @@ func TestAgainstGonum(t *testing.T) {
 	}
 }
 
+// TestOtherNumbers: a product that three ranks begin, two continue and four end, on grids with other panels, is gonum's
+// within the bound of rounding. One that is added up several times is verified by the program itself.
+func TestOtherNumbers(t *testing.T) {
+	for _, args := range []string{"-size 65x133x70 -panel 4 -type float64", "-size 40x33x50 -panel 4 -repeat 5"} {
+		raw := jobtest.Resized(t, 6, func(ranks int, flags string) ([]byte, error) {
+			return simulated(t, ranks, 1, args+flags)
+		})
+		if strings.Contains(args, "repeat") {
+			continue
+		}
+		got, err := matfile.ReadNumPy(bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		compare(t, args, got, [3]int{65, 133, 70})
+	}
+}
+
 // compare compares a product of made matrices with gonum's.
 func compare(t *testing.T, name string, got *matfile.Matrix, shape [3]int) {
 	t.Helper()

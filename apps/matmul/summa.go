@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/matmul/blas"
 	"github.com/holdfast-hpc/holdfast/apps/matmul/kernel"
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
@@ -34,6 +35,7 @@ type summa[T real] struct {
 	panelA, panelB [2]*gpustate.Buffer // slot = panel mod 2
 
 	next int64 // protected: the next panel to multiply, of all repeats; it is on the device
+	done int64 // protected in its place with -elastic: shared indices multiplied, of all repeats
 }
 
 // multiply is the program on one rank.
@@ -50,7 +52,7 @@ func multiply[T real](ctx context.Context, c *config, j *job.Job) error {
 	if c.blas != "none" {
 		run += " blas " + c.blas
 	}
-	restored, err := s.Restore(ctx, run, job.State{Name: "next", Value: &s.next})
+	restored, err := s.restore(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -66,6 +68,32 @@ func multiply[T real](ctx context.Context, c *config, j *job.Job) error {
 		return err
 	}
 	return s.finish()
+}
+
+// restore restores the newest checkpoint. One of another number of ranks may end within a panel of this grid, which is
+// cut there; the panels on the device are brought there again.
+func (s *summa[T]) restore(ctx context.Context, run string) (bool, error) {
+	if !s.Elastic() {
+		return s.Restore(ctx, run, nil, job.State{Name: "next", Value: &s.next})
+	}
+	c := job.Array{Name: "c", Memory: coordinated.InBuffer[T](s.deviceC), Layout: coordinated.Block(
+		[]int{s.input.m, s.input.n}, []int{s.grid.rows, s.grid.cols}, s.World.Rank())}
+	restored, err := s.Restore(ctx, run, []job.Array{c}, job.State{Name: "done", Value: &s.done})
+	if err != nil || !restored {
+		return restored, err
+	}
+	k := int64(s.input.k)
+	s.panels = cut(s.panels, int(s.done%k))
+	s.next = s.done / k * int64(len(s.panels))
+	for _, p := range s.panels {
+		if int64(p.hi) <= s.done%k {
+			s.next++
+		}
+	}
+	if s.next < int64(s.steps()) {
+		err = s.fetch(int(s.next))
+	}
+	return true, err
 }
 
 // newSumma places the rank in the grid, makes its communicators and its blocks,
@@ -171,6 +199,7 @@ func (s *summa[T]) loop(ctx context.Context) error {
 		if err := s.launch(at); err != nil {
 			return err
 		}
+		s.done += int64(s.panel(at).len())
 		if at+1 < s.steps() {
 			if err := s.fetch(at + 1); err != nil {
 				return err

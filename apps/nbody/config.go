@@ -65,6 +65,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 		"end; -1: never (all pairs; on the host where the device has no double precision)")
 	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV and PNG, every so many steps; 0 is never")
 	fs.StringVar(&c.snapshots, "snapshots", ".", "`directory` for snapshots; it must exist")
+	c.common.CanBeElastic = true
 	c.common.Register(fs, "`file` for the bodies after the last step")
 	if err := fs.Parse(args); err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ type engine struct {
 	eps2  float32
 	g     float32
 	queue *gpustate.Queue
+	sends *gpustate.Queue // of blocks that have come from other ranks
 
 	pos, vel, acc *gpustate.Buffer
 	in            [2]*gpustate.Buffer // blocks of other ranks
@@ -35,6 +36,9 @@ func newEngine(dev *job.Device, c *config, units bodies.Units, n, largest int) (
 	e := &engine{n: n, dt: float32(c.dt), eps2: float32(c.eps * c.eps), g: float32(units.G())}
 	var err error
 	if e.queue, err = dev.MainQueue(); err != nil {
+		return nil, err
+	}
+	if e.sends, err = dev.Queue("passing on"); err != nil {
 		return nil, err
 	}
 	for _, b := range []struct {
@@ -77,6 +81,15 @@ func (e *engine) download(pos, vel []float32) error {
 		return nil
 	}
 	return e.queue.Read(e.vel, 0, gpustate.Bytes(vel))
+}
+
+// outgoing is a block of n bodies as a message. The rank's own has what the commands so far make
+// of it; another's is there, and need not wait for those that read it as well.
+func (e *engine) outgoing(block *gpustate.Buffer, n int) *gpustate.Range {
+	if block == e.pos {
+		return e.queue.Range(block, 0, bodyBytes*n)
+	}
+	return e.sends.Range(block, 0, bodyBytes*n)
 }
 
 // launch starts k on all bodies of the block and returns at once.

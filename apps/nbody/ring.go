@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
@@ -10,74 +12,43 @@ import (
 type ring struct {
 	world *mpiwrap.Comm
 	part  partition
-	// host holds two blocks: the one that is being passed on and the one that
-	// arrives.
-	host [2][]float32
 }
 
-func newRing(world *mpiwrap.Comm, part partition) *ring {
-	r := &ring{world: world, part: part}
-	for i := range r.host {
-		r.host[i] = make([]float32, 4*part.largest())
-	}
-	return r
-}
+func newRing(world *mpiwrap.Comm, part partition) *ring { return &ring{world: world, part: part} }
 
 // gather sets the accelerations on e's device to the gravity of all bodies, at
 // the positions there. It is collective. While the device works on one block,
-// the next one travels.
+// the next one travels, from device to device.
 func (r *ring) gather(e *engine) error {
 	ranks, rank := r.world.Size(), r.world.Rank()
-	right, left := (rank+1)%ranks, (rank+ranks-1)%ranks
-	held := r.host[0][:4*e.n]
-	if err := e.download(held, nil); err != nil {
-		return err
-	}
 	block := e.pos
-	var uploaded *gpustate.Event // the copy of held to the device
 	for phase := range ranks {
 		owner := (rank + ranks - phase) % ranks
-		if err := e.attract(block, r.part.size(owner), phase == 0); err != nil {
-			return err
-		}
+		n := r.part.size(owner)
 		if phase == ranks-1 {
-			return finish(uploaded)
+			return e.attract(block, n, phase == 0)
 		}
-		next := r.host[(phase+1)%2][:4*r.part.size((owner+ranks-1)%ranks)]
-		if err := r.shift(held, next, right, left, phase); err != nil {
+		next := e.in[phase%2]
+		// The block that arrives takes the place of one that the queue's commands so far work on.
+		in, out, err := r.shift(e.outgoing(block, n),
+			e.queue.Range(next, 0, bodyBytes*r.part.size((owner+ranks-1)%ranks)), phase)
+		if err != nil {
 			return err
 		}
-		// The next phase receives into what this one has sent, so that must have
-		// reached the device.
-		if err := finish(uploaded); err != nil {
+		if err := errors.Join(e.attract(block, n, phase == 0), mpiwrap.WaitAll(in, out)); err != nil {
 			return err
 		}
-		var err error
-		if uploaded, err = e.queue.WriteAsync(e.in[phase%2], 0, gpustate.Bytes(next)); err != nil {
-			return err
-		}
-		held, block = next, e.in[phase%2]
+		block = next
 	}
 	return nil
 }
 
-// shift sends one block to the right and receives one from the left.
-func (r *ring) shift(send, recv []float32, right, left, tag int) error {
-	in, err := mpiwrap.Irecv(r.world, recv, left, tag)
-	if err != nil {
-		return err
+// shift starts to send one block to the right and to receive one from the left.
+func (r *ring) shift(send, recv *gpustate.Range, tag int) (in, out *mpiwrap.Request, err error) {
+	ranks, rank := r.world.Size(), r.world.Rank()
+	if in, err = mpiwrap.IrecvDevice(r.world, recv, (rank+ranks-1)%ranks, tag); err != nil {
+		return nil, nil, err
 	}
-	out, err := mpiwrap.Isend(r.world, send, right, tag)
-	if err != nil {
-		return err
-	}
-	return mpiwrap.WaitAll(in, out)
-}
-
-// finish waits for an event, if there is one.
-func finish(e *gpustate.Event) error {
-	if e == nil {
-		return nil
-	}
-	return e.Wait()
+	out, err = mpiwrap.IsendDevice(r.world, send, (rank+1)%ranks, tag)
+	return in, out, err
 }

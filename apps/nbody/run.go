@@ -7,6 +7,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/picture"
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
 // A simulation is the state of one rank. What is protected says so.
@@ -54,7 +56,12 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 func (s *simulation) start(ctx context.Context) error {
 	// The number of steps is not part of the run: it may be made longer.
 	run := fmt.Sprintf("bodies %.16s units %s dt %g eps %g", s.initial.Digest(), s.initial.Units, s.dt, s.eps)
-	restored, err := s.Restore(ctx, run,
+	var arrays []job.Array
+	for _, b := range []*gpustate.Buffer{s.engine.pos, s.engine.vel, s.engine.acc} {
+		arrays = append(arrays, job.Array{Name: b.Name(), Memory: coordinated.InBuffer[[4]float32](b),
+			Layout: coordinated.Block([]int{s.part.bodies}, []int{s.part.ranks}, s.World.Rank())})
+	}
+	restored, err := s.Restore(ctx, run, arrays,
 		job.State{Name: "step", Value: &s.step}, job.State{Name: "energy", Value: &s.energy})
 	if err != nil {
 		return err

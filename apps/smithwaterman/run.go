@@ -42,6 +42,9 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 			j.Sayf("%s has %d sequences; the first, %s, is taken", []string{c.a, c.b}[i], n.Of, n.Name)
 		}
 	}
+	if j.Elastic() {
+		return c.lockstep(ctx, j, p)
+	}
 	rank, size := j.World.Rank(), j.World.Size()
 	columns := len(p.b.Codes)
 	if len(p.a.Codes) == 0 || columns < size {
@@ -55,7 +58,7 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	s := &sweep{Job: j, problem: p, engine: e}
-	restored, err := s.Restore(ctx, p.identity(c.scoreOnly), job.State{Name: "next", Value: &s.next})
+	restored, err := s.Restore(ctx, p.identity(c.scoreOnly), nil, job.State{Name: "next", Value: &s.next})
 	if err != nil {
 		return err
 	}

@@ -53,6 +53,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.Int64Var(&c.rounds, "rounds", 10, "how often to turn it over, also after a restart")
 	fs.Int64Var(&c.checkEvery, "check", 0, "check every element every so many rounds; 0: only at the end")
 	fs.Uint64Var(&c.seed, "seed", 1, "seed of the elements")
+	c.common.CanBeElastic = true
 	c.common.Register(fs, "`file` for the size, the rounds and the hash of the matrix")
 	if err := fs.Parse(args); err != nil {
 		return nil, err

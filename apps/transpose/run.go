@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/transpose/kernel"
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
@@ -46,7 +47,9 @@ func (c *config) transpose(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	run := fmt.Sprintf("size %dx%d seed %d", c.rows, c.cols, c.seed)
-	restored, err := t.Restore(ctx, run, job.State{Name: "round", Value: &t.round})
+	matrix := job.Array{Name: "matrix", Memory: coordinated.InBuffer[uint32](t.matrix),
+		Layout: coordinated.Block([]int{c.rows, c.cols}, []int{j.World.Size(), 1}, j.World.Rank())}
+	restored, err := t.Restore(ctx, run, []job.Array{matrix}, job.State{Name: "round", Value: &t.round})
 	if err != nil {
 		return err
 	}
@@ -87,6 +90,7 @@ func (t *transposer) prepare() (err error) {
 		return fmt.Errorf("%d elements on rank %d, at most %d are possible: use more ranks",
 			elements, t.World.Rank(), math.MaxInt32)
 	}
+	// of the host, for the check
 	if t.out, err = job.HostMemory[uint32](t.Device, elements); err != nil {
 		return err
 	}
@@ -116,8 +120,11 @@ func (t *transposer) loop(ctx context.Context) error {
 	}
 	defer shown.Done()
 	for t.round < t.config.rounds {
-		if err := t.Checkpoints.Point(ctx); err != nil {
-			return err
+		// The array that -elastic declares is the matrix as it was at first, which it is again after two rounds.
+		if !t.Elastic() || t.round%2 == 0 {
+			if err := t.Checkpoints.Point(ctx); err != nil {
+				return err
+			}
 		}
 		shown.Step(int(t.round))
 		if err := t.turnOver(); err != nil {
@@ -149,10 +156,6 @@ func (t *transposer) turnOver() error {
 		t.scratch, t.matrix, int32(hi-lo), int32(cols)); err != nil {
 		return err
 	}
-	out, in := t.out[:(hi-lo)*cols], t.in[:(newHi-newLo)*rows]
-	if err := t.queue.Read(t.scratch, 0, gpustate.Bytes(out)); err != nil {
-		return err
-	}
 	outCounts, outAt := make([]int, size), make([]int, size)
 	inCounts, inAt := make([]int, size), make([]int, size)
 	for r := range size {
@@ -161,10 +164,9 @@ func (t *transposer) turnOver() error {
 		theirLo, theirHi = share(rows, r, size)
 		inCounts[r], inAt[r] = (theirHi-theirLo)*(newHi-newLo), theirLo*(newHi-newLo)
 	}
-	if err := mpiwrap.Alltoallv(t.World, in, inCounts, inAt, out, outCounts, outAt); err != nil {
-		return err
-	}
-	if err := t.queue.Write(t.scratch, 0, gpustate.Bytes(in)); err != nil {
+	out, in := t.queue.Range(t.scratch, 0, 4*(hi-lo)*cols), t.queue.Range(t.scratch, 0, 4*(newHi-newLo)*rows)
+	err := mpiwrap.AlltoallvDevice[uint32](t.World, in, inCounts, inAt, out, outCounts, outAt)
+	if err != nil {
 		return err
 	}
 	for r := range size {

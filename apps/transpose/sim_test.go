@@ -38,6 +38,23 @@ func simulated(t *testing.T, ranks int, args string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
+// TestOtherNumbers: on three ranks, then two, then four it comes to the bytes of one.
+func TestOtherNumbers(t *testing.T) {
+	const args = "-rounds 30 -size 33x64"
+	want, err := simulated(t, 1, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for after := 5; after <= 6; after++ { // the matrix lies the other way after each round
+		got := jobtest.Resized(t, after, func(ranks int, flags string) ([]byte, error) {
+			return simulated(t, ranks, args+flags)
+		})
+		if !bytes.Equal(got, want) {
+			t.Errorf("stopped after %d: got %s, want %s", after, got, want)
+		}
+	}
+}
+
 // TestTurns turns matrices of odd sizes on one to five ranks, checking every
 // element after every round; the result is the same for any number of ranks.
 func TestTurns(t *testing.T) {

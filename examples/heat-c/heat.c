@@ -6,7 +6,7 @@
  *     u'[i][j] = u[i][j] + r (u[i-1][j] + u[i+1][j] + u[i][j-1] + u[i][j+1] - 4 u[i][j]),   r = a dt / dx^2 <= 1/4
  *
  * so that the result is the same, bit by bit, for any number of ranks. It is checkpointed with Holdfast: kill it,
- * start it again, also under another MPI, and the result is what it would have been.
+ * start it again, also under another MPI or with another number of ranks, and the result is what it would have been.
  *
  *     usage: heat N STEPS [FILE [MILLISECONDS]]
  *
@@ -91,6 +91,16 @@ static void begin(struct block *b)
             int hot = row > b->n / 3 && row < 2 * b->n / 3 && col > b->n / 3 && col < 2 * b->n / 3;
             *cell(b->u, b, i, j) = (hot ? 100.0 : 0.0) + 0.01 * row + 0.003 * col;
         }
+}
+
+/* Says which cells of the grid this rank has, and that its border is not to be saved: any number of ranks can then
+ * restore them. */
+static void protect(struct block *b)
+{
+    const int64_t size[2] = {b->n, b->n};
+    const hf_box box = {.start = {b->row0, b->col0}, .count = {b->rows, b->cols}, .low = {1, 1}, .high = {1, 1}};
+
+    check(hf_protect_global("u", b->u, (size_t)(b->rows + 2) * (size_t)(b->cols + 2), HF_DOUBLE, 2, size, &box, 1));
 }
 
 static void exchange(struct block *b)
@@ -180,9 +190,10 @@ int main(int argc, char **argv)
     pause = argc > 4 ? atol(argv[4]) : 0;
     begin(&b);
 
+    check(hf_elastic());
     check(hf_init_mpi(MPI_COMM_WORLD));
-    check(hf_protect("step", &now, 1, HF_INT32));
-    check(hf_protect("u", b.u, (size_t)(b.rows + 2) * (size_t)(b.cols + 2), HF_DOUBLE));
+    check(hf_protect_replicated("step", &now, 1, HF_INT32));
+    protect(&b);
     check(hf_restore());
     if (rank == 0)
         printf("heat: begins at step %d\n", (int)now);

@@ -6,8 +6,8 @@
 !     u'(j,i) = u(j,i) + r (u(j,i-1) + u(j,i+1) + u(j-1,i) + u(j+1,i) - 4 u(j,i)),   r = a dt / dx^2 <= 1/4
 !
 ! where i is the row and j the column. The result is the same, bit by bit, for any number of ranks, and that of
-! examples/heat-c. It is checkpointed with Holdfast: kill it, start it again, also under another MPI,
-! and the result is what it would have been.
+! examples/heat-c. It is checkpointed with Holdfast: kill it, start it again, also under another MPI
+! or with another number of ranks, and the result is what it would have been.
 !
 !     usage: heat N STEPS [FILE [MILLISECONDS]]
 !
@@ -39,9 +39,10 @@ program heat
 
   step = 0
   stop_now = .false.
+  call hf_elastic()
   call hf_init_mpi(MPI_COMM_WORLD)
-  call hf_protect("step", step)
-  call hf_protect("u", u)
+  call hf_protect_replicated("step", step)
+  call hf_protect_global("u", u, [n, n], first=[col0 + 1, row0 + 1], low=[1, 1], high=[1, 1])
   call hf_restore()
   if (rank == 0) write (output_unit, "(a, i0)") "heat: begins at step ", step
   flush (output_unit)

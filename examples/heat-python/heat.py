@@ -7,7 +7,8 @@ neighbours' cells. A step exchanges the borders and computes
     u'[i,j] = u[i,j] + r (u[i-1,j] + u[i+1,j] + u[i,j-1] + u[i,j+1] - 4 u[i,j]),   r = a dt / dx^2 <= 1/4
 
 so that the result is the same, bit by bit, for any number of ranks, and that of examples/heat-c. It is checkpointed
-with Holdfast: kill it, start it again, also under another MPI, and the result is what it would have been.
+with Holdfast: kill it, start it again, also under another MPI or with another number of ranks, and the result is what
+it would have been.
 
     usage: heat.py N STEPS [FILE [MILLISECONDS]]
 
@@ -17,7 +18,7 @@ FILE takes the grid, row by row, as doubles; MILLISECONDS is the least time of a
     mpirun -n 4 python3 heat.py 200 1000 result 20 &
     sleep 5; holdfast request --wait $HOLDFAST_GLOBAL       # takes a checkpoint
     kill -9 $!                                              # the crash
-    mpirun -n 4 python3 heat.py 200 1000 result             # continues
+    mpirun -n 3 python3 heat.py 200 1000 result             # continues
 """
 
 import sys
@@ -93,8 +94,8 @@ def main(n, steps, name=None, ms=0):
     comm = MPI.COMM_WORLD
     b = Block(comm, n)
     b.begin()
-    with holdfast.Session(comm) as hf:
-        hf.protect("u", b.u)
+    with holdfast.Session(comm, elastic=True) as hf:
+        hf.protect_global("u", b.u[1:-1, 1:-1], (n, n), (b.row, b.col))
         todo = hf.steps(steps)
         hf.restore()
         if comm.rank == 0:

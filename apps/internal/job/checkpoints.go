@@ -40,6 +40,22 @@ func (c *Checkpoints) Protect(name string, value any) error {
 	return c.ck.Protect(name, value)
 }
 
+// ProtectGlobal is coordinated.Checkpointer.ProtectGlobal.
+func (c *Checkpoints) ProtectGlobal(name string, a coordinated.Array, memory any) error {
+	if c.ck == nil {
+		return nil
+	}
+	return c.ck.ProtectGlobal(name, a, memory)
+}
+
+// ProtectReplicated is coordinated.Checkpointer.ProtectReplicated.
+func (c *Checkpoints) ProtectReplicated(name string, value any) error {
+	if c.ck == nil {
+		return nil
+	}
+	return c.ck.ProtectReplicated(name, value)
+}
+
 // Restore is coordinated.Checkpointer.Restore.
 func (c *Checkpoints) Restore(ctx context.Context) (bool, error) {
 	if c.ck == nil {

@@ -106,16 +106,24 @@ type State struct {
 	Value any
 }
 
+// An Array is this rank's share of an array of all ranks, in a buffer of the device; Memory is what
+// coordinated.InBuffer makes of it.
+type Array struct {
+	Name   string
+	Layout coordinated.Array
+	Memory any
+}
+
 // Restore protects the device and the states, restores the newest checkpoint, and reports whether
 // there was one. run identifies this run by its parameters; a checkpoint of a run with others is an
 // error that shows both.
-func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, error) {
+//
+// With -elastic it protects the arrays in place of the device, and the states as what all ranks have
+// alike: then any number of ranks restores them. Nothing else that is on the device is.
+func (j *Job) Restore(ctx context.Context, run string, arrays []Array, states ...State) (bool, error) {
 	name := &runName{now: run}
-	all := append([]State{{"gpu", j.Device.Device}, {"run", name}}, states...)
-	for _, s := range all {
-		if err := j.Checkpoints.Protect(s.Name, s.Value); err != nil {
-			return false, err
-		}
+	if err := j.protect(name, arrays, states); err != nil {
+		return false, err
 	}
 	restored, err := j.Checkpoints.Restore(ctx)
 	if name.saved != "" && name.saved != run {
@@ -127,6 +135,30 @@ func (j *Job) Restore(ctx context.Context, run string, states ...State) (bool, e
 	}
 	return restored, nil
 }
+
+// protect protects everything for Restore.
+func (j *Job) protect(name *runName, arrays []Array, states []State) error {
+	protect := j.Checkpoints.Protect
+	if j.Elastic() {
+		protect = j.Checkpoints.ProtectReplicated
+		for _, a := range arrays {
+			if err := j.Checkpoints.ProtectGlobal(a.Name, a.Layout, a.Memory); err != nil {
+				return err
+			}
+		}
+	} else {
+		states = append([]State{{"gpu", j.Device.Device}}, states...)
+	}
+	for _, s := range append([]State{{"run", name}}, states...) {
+		if err := protect(s.Name, s.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Elastic says whether any number of ranks is to continue from the checkpoints.
+func (j *Job) Elastic() bool { return j.options.Elastic }
 
 // runName identifies the run that a checkpoint belongs to. It is restored first, so that a
 // checkpoint of another run is refused before any state changes.

@@ -21,7 +21,7 @@ import (
 func stopAt(run string, number int64, began *int64) Body {
 	return func(ctx context.Context, j *Job) error {
 		var at int64
-		_, err := j.Restore(ctx, run, State{"at", &at})
+		_, err := j.Restore(ctx, run, nil, State{"at", &at})
 		if err != nil {
 			return err
 		}

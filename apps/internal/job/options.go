@@ -32,6 +32,9 @@ type Options struct {
 	// StopAfter takes a final checkpoint after so many steps of this start; 0 is
 	// none.
 	StopAfter int
+	// Elastic takes checkpoints that any number of ranks can continue from. Register has a flag for it if
+	// CanBeElastic is set: the program then gives its arrays to Restore.
+	Elastic, CanBeElastic bool
 	// Out is the result file, empty for none.
 	Out string
 	// Progress is the mode of NewProgress.
@@ -61,7 +64,8 @@ var settingFlags = []struct{ key, name, help string }{
 const Usage = `With -local or -global the program takes checkpoints. USR1 to any rank takes one,
 and the program continues; USR2 or TERM takes one, and the program stops. Start it
 again with the same flags, and it continues from the newest checkpoint: on any nodes
-and devices, under any MPI, with the same number of ranks. -interval and -mtbf take
+and devices, under any MPI, with the same number of ranks; with
+-elastic, where a program has it, with any number. -interval and -mtbf take
 checkpoints by the clock. The file holdfast.yaml and variables such as
 HOLDFAST_INTERVAL=10m can set all of this and more; 'holdfast config' lists the keys.
 Without a directory the same program runs without checkpoints.
@@ -97,6 +101,10 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 	fs.StringVar(&o.Times, "times", "", "JSON `file` for the times of build, restore, steps and checkpoints")
 	fs.IntVar(&o.StopAfter, "stop-after", 0,
 		"take a checkpoint after so many steps of this start, and stop: to try a restart")
+	if o.CanBeElastic {
+		fs.BoolVar(&o.Elastic, "elastic", false, "take checkpoints that any number of ranks can continue from; a "+
+			"checkpoint without it needs the same number")
+	}
 	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, also that of "+
 		"mpirun or srun, else a line a minute")
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
@@ -137,6 +145,7 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 	if o.Verbose {
 		level = slog.LevelDebug
 	}
+	opts.Elastic = opts.Elastic || o.Elastic
 	opts.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ck, err := coordinated.Open(ctx, world, opts)
 	if err != nil {
