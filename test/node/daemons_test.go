@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +15,38 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/node"
 	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 )
+
+// TestEndingDaemon: a program that comes to a daemon which is about to end, and takes it in no more, has
+// the next one.
+func TestEndingDaemon(t *testing.T) {
+	hello := cxx(t, "g++", "../../examples/hello-cxx/hello.cpp")
+	for hangUps := range 3 {
+		key := fmt.Sprintf("ending-%d-%d", os.Getpid(), hangUps)
+		ending, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: node.Address(key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := make(chan error, 1)
+		go func() {
+			for range hangUps {
+				c, err := ending.Accept()
+				if err != nil {
+					left <- err
+					return
+				}
+				_ = c.Close() // with HELLO unread, or before it is sent
+			}
+			left <- ending.Close()
+		}()
+		launchOne(t, append(environ(t, t.TempDir()), "HOLDFAST_NODE_KEY="+key), []string{hello, "20"}).mustEnd()
+		if err := <-left; err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // TestRunDaemons has holdfast run start the daemon: it outlives a crash of the program, names itself
 // in status, and ends with holdfast run.
@@ -24,11 +55,12 @@ func TestRunDaemons(t *testing.T) {
 	dir := t.TempDir()
 	ckpt, name := filepath.Join(dir, "ckpt"), filepath.Join(dir, "got")
 	env := append(environ(t, ckpt), "PMI_RANK=0", "PMI_SIZE=1", "HOLDFAST_LOCAL="+t.TempDir())
-	launchOne(t, env, []string{walk, "200", filepath.Join(dir, "want"), "0"}).mustEnd()
+	launchOne(t, env, []string{walk, long, filepath.Join(dir, "want"), "0"}).mustEnd()
 	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_NODE_KEY=") })
-	line := []string{built.holdfast, "run", "--daemons", "--", walk, "200", name, "20"}
+	line := []string{built.holdfast, "run", "--daemons", "--", walk, long, name, "20"}
 
-	j := launchOne(t, env, line)
+	slow, on := slowly(t)
+	j := launchOne(t, append(env, slow), line)
 	j.await("node daemons are ready")
 	j.await("begins at step 0")
 	if err := syscall.Kill(ranksOf(t, walk)[0], syscall.SIGUSR1); err != nil {
@@ -43,6 +75,7 @@ func TestRunDaemons(t *testing.T) {
 	if now := daemonOf(t, ckpt); now != daemon {
 		t.Errorf("after the crash %q takes the checkpoints, before it %q", now, daemon)
 	}
+	on()
 	j.mustEnd()
 	if s := j.out.String(); strings.Count(s, "begins at step 0") != 1 || strings.Count(s, "begins at step") != 2 {
 		t.Errorf("the program was not restarted once:\n%s", s)
@@ -54,11 +87,13 @@ func TestRunDaemons(t *testing.T) {
 	}
 
 	t.Run("killed", func(t *testing.T) {
-		j := launchOne(t, env, append(line, "no-finalize"))
+		slow, on := slowly(t)
+		j := launchOne(t, append(env, slow), append(line, "no-finalize"))
 		j.await("begins at step")
 		if err := j.ranks[0].Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
+		on()
 		j.wait() // for the program, which goes on, and the daemon
 		if s := j.out.String(); !strings.Contains(s, "without hf_finalize") {
 			t.Errorf("the daemon did not serve the program to its end:\n%s", s)

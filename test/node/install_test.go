@@ -74,7 +74,10 @@ func TestInstall(t *testing.T) {
 	t.Run("cmake", func(t *testing.T) { buildWithCMake(t, i, want) })
 	t.Run("pkg-config", func(t *testing.T) { buildWithPkgConfig(t, i, want) })
 	t.Run("module", func(t *testing.T) { loadModule(t, i) })
-	t.Run("wheel", func(t *testing.T) { makeWheel(t, i) })
+	t.Run("wheel", func(t *testing.T) { makeWheel(t, i, want) })
+	t.Run("recipe", func(t *testing.T) {
+		must(t, "python3", "-c", "import ast; ast.parse(open('../../packaging/spack/holdfast/package.py').read())")
+	})
 	t.Run("LANGUAGES.md", func(t *testing.T) { buildThePage(t, i) })
 }
 
@@ -161,8 +164,13 @@ func buildWithPkgConfig(t *testing.T, i installed, want []byte) {
 	sameAs(t, i, i.compile(t, "mpicc."+mpi, "holdfast", absolute("../../examples/heat-c/heat.c")), want)
 	sameAs(t, i, i.compile(t, "mpifort."+mpi, "holdfast-fortran", filepath.Join(sources, "holdfast_mpi.F90"),
 		absolute("../../examples/heat-fortran/heat.f90")), want)
-	hello := i.compile(t, "g++", "holdfast", "-std=c++17", absolute("../../examples/hello-cxx/hello.cpp"))
+	source := absolute("../../examples/hello-cxx/hello.cpp")
+	hello := i.compile(t, "g++", "holdfast", "-std=c++17", source)
 	launchOne(t, i.environ(t), []string{hello, "2"}).mustEnd()
+	static := filepath.Join(t.TempDir(), "hello")
+	must(t, "g++", append([]string{"-std=c++17", source, "-static", "-o", static},
+		i.flags(t, "--static", "--cflags", "--libs", "holdfast")...)...)
+	launchOne(t, i.environ(t), []string{static, "2"}).mustEnd()
 }
 
 // loadModule loads the module file, and runs what is in the paths then.
@@ -185,7 +193,8 @@ func loadModule(t *testing.T, i installed) {
 	}
 }
 
-func makeWheel(t *testing.T, i installed) {
+// makeWheel installs a wheel in an environment of its own, and runs programs there without and with mpi4py.
+func makeWheel(t *testing.T, i installed, want []byte) {
 	dir, p := t.TempDir(), python(t)
 	must(t, "cp", "-r", "../../python", dir) // a build leaves files there
 	must(t, p, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation",
@@ -194,8 +203,17 @@ func makeWheel(t *testing.T, i installed) {
 	if err != nil || len(wheels) != 1 {
 		t.Fatalf("wheels: %v (%v)", wheels, err)
 	}
-	env := append(i.environ(t), "PYTHONPATH="+wheels[0], "LD_LIBRARY_PATH="+i.path("lib"))
-	launchOne(t, env, []string{p, "testdata/kinds.py"}).mustEnd()
+	venv := filepath.Join(dir, "venv")
+	must(t, p, "-m", "venv", "--without-pip", "--system-site-packages", venv)
+	must(t, p, "-m", "pip", "--python", venv, "install", "--quiet", "--no-index", "--no-deps", wheels[0])
+	env := append(i.environ(t), "LD_LIBRARY_PATH="+i.path("lib"), "PYTHONPATH=")
+	inside, got := filepath.Join(venv, "bin/python"), filepath.Join(dir, "got")
+	launchOne(t, env, []string{inside, "testdata/kinds.py"}).mustEnd()
+	env = append(env, "HOLDFAST_GLOBAL="+t.TempDir())
+	launchOne(t, env, []string{inside, absolute("../../examples/heat-python/heat.py"), "48", "80", got}).mustEnd()
+	if b, err := os.ReadFile(got); err != nil || !bytes.Equal(b, want) {
+		t.Errorf("heat.py computed something else (%v)", err)
+	}
 }
 
 // buildThePage compiles and runs the programs that docs/LANGUAGES.md shows.

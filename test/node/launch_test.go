@@ -84,14 +84,20 @@ const ranks = 3
 // launch starts the ranks, whose standard error the daemon holds too: wait waits for both.
 func launch(t *testing.T, program string, env []string, args ...string) *job {
 	t.Helper()
+	return launchRanks(t, ranks, program, env, args...)
+}
+
+// launchRanks is launch with a number of ranks.
+func launchRanks(t *testing.T, n int, program string, env []string, args ...string) *job {
+	t.Helper()
 	j := &job{t: t, out: &testbuf.Buffer{}, lines: make(chan string, 100), done: make(chan struct{})}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range ranks {
+	for i := range n {
 		c := exec.Command(program, args...)
-		c.Env = append(slices.Clone(env), fmt.Sprint("PMI_RANK=", i), fmt.Sprint("PMI_SIZE=", ranks))
+		c.Env = append(slices.Clone(env), fmt.Sprint("PMI_RANK=", i), fmt.Sprint("PMI_SIZE=", n))
 		c.Stdout, c.Stderr = w, w
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -121,7 +127,23 @@ func (j *job) follow(r *os.File) {
 	_ = r.Close() // at its end
 }
 
-const limit = 60 * time.Second
+const limit = 10 * time.Minute
+
+// walk takes long for so many steps at some milliseconds, and a moment without.
+const long = "6000"
+
+// slowly has walk take its milliseconds for each step until on is called: what a test does meanwhile comes before its
+// end.
+func slowly(t *testing.T) (variable string, on func()) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "slow")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	on = func() { _ = os.Remove(file) } // it may be done already
+	t.Cleanup(on)
+	return "SLOW=" + file, on
+}
 
 // await waits for a line with some words.
 func (j *job) await(words string) {

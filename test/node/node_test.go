@@ -22,6 +22,7 @@ var (
 	kills    = flag.Int("kills", 8, "how many times TestKilledAnywhere kills a rank")
 	killSeed = flag.Uint64("kill-seed", 1, "seed of the moments")
 
+	replies      = flag.Int("replies", 10000, "how many connections TestSanitized has with a daemon that says anything")
 	instructions = flag.Int("instructions", 6, "before how many of them TestKilledAtInstruction kills a rank")
 )
 
@@ -29,7 +30,7 @@ var (
 func uncut(t *testing.T, program string) []byte {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "want")
-	launch(t, program, environ(t, t.TempDir()), "60", name, "0").mustEnd()
+	launch(t, program, environ(t, t.TempDir()), long, name, "0").mustEnd()
 	return result(t, name)
 }
 
@@ -40,7 +41,7 @@ func TestSignalKillRestart(t *testing.T) {
 	want := uncut(t, walk)
 	dir := t.TempDir()
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
-	j := launch(t, walk, env, "60", name, "50")
+	j := launch(t, walk, env, long, name, "50")
 	j.await("begins at step 0")
 	if err := j.ranks[1].Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
@@ -48,7 +49,7 @@ func TestSignalKillRestart(t *testing.T) {
 	j.await("committed")
 	j.kill()
 	j.wait()
-	again := launch(t, walk, env, "60", name, "0")
+	again := launch(t, walk, env, long, name, "0")
 	again.mustEnd()
 	if strings.Contains(again.out.String(), "begins at step 0") {
 		t.Fatalf("the restart began at the beginning:\n%s", again.out)
@@ -61,7 +62,7 @@ func TestSignalKillRestart(t *testing.T) {
 // TestKilledAnywhere kills one rank at random moments, some of them within a checkpoint. The
 // daemon ends by itself, whatever it leaves restarts, and the last start ends with the right bytes.
 func TestKilledAnywhere(t *testing.T) {
-	const steps = "400"
+	steps := fmt.Sprint(1500 * *kills) // more than the starts that are killed get to
 	walk := compile(t, "gcc", "testdata/walk.c")
 	dir := t.TempDir()
 	launch(t, walk, environ(t, t.TempDir()), steps, filepath.Join(dir, "want"), "0").mustEnd()
@@ -69,10 +70,11 @@ func TestKilledAnywhere(t *testing.T) {
 	t.Logf("seed %d", *killSeed)
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
 	env = append(env, "HOLDFAST_INTERVAL=1ms", "HOLDFAST_LOCAL="+t.TempDir())
+	last := 0 // where the newest start began
 	for i := range *kills {
 		j := launch(t, walk, env, steps, name, "2")
 		j.await("begins at step")
-		if i == 0 {
+		if i%2 == 0 { // of an epoch that two starts in a row got no further than there would be no third
 			j.await("committed")
 		}
 		time.Sleep(time.Duration(rng.IntN(300_000)) * time.Microsecond) // the moment itself
@@ -83,14 +85,21 @@ func TestKilledAnywhere(t *testing.T) {
 		if !slices.Contains(codes, -1) && slices.Max(codes) > 0 {
 			t.Fatalf("kill %d: exit codes %v\n%s", i, codes, said)
 		}
-		if i > 0 && strings.Contains(said, "begins at step 0") {
-			t.Fatalf("kill %d: the epoch before the kill is lost:\n%s", i, said)
+		_, rest, _ := strings.Cut(said, "begins at step ")
+		at := 0 // which may be that of the first epoch
+		if _, err := fmt.Sscan(rest, &at); err != nil {
+			t.Fatal(err)
 		}
+		if i > 0 && (at < last || !strings.Contains(said, "holdfast: restored")) {
+			t.Fatalf("kill %d: begins at step %d, the start before it at %d: the epoch before the kill is lost:\n%s",
+				i, at, last, said)
+		}
+		last = at
 		if strings.Contains(said, "panic") || strings.Contains(said, "fatal error") {
 			t.Fatalf("kill %d: the daemon crashed:\n%s", i, said)
 		}
 	}
-	launch(t, walk, env, steps, name, "0").mustEnd()
+	launch(t, walk, append(env, "HOLDFAST_INTERVAL=1h"), steps, name, "0").mustEnd()
 	if !bytes.Equal(result(t, name), result(t, filepath.Join(dir, "want"))) {
 		t.Error("the restarted program computed something else")
 	}
@@ -167,7 +176,7 @@ func TestCheckpointStop(t *testing.T) {
 	dir := t.TempDir()
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
 	env = append(env, "HOLDFAST_LOCAL="+t.TempDir())
-	j := launch(t, walk, env, "60", name, "0", "checkpoint-at", "11")
+	j := launch(t, walk, env, long, name, "0", "checkpoint-at", "11")
 	j.mustEnd()
 	if n := strings.Count(j.out.String(), "is durable"); n != ranks {
 		t.Fatalf("%d ranks had a durable checkpoint, want %d:\n%s", n, ranks, j.out)
@@ -175,12 +184,12 @@ func TestCheckpointStop(t *testing.T) {
 	if !bytes.Equal(result(t, name), want) {
 		t.Error("a checkpoint changed the result")
 	}
-	j = launch(t, walk, env, "60", name, "1", "stop-at", "20")
+	j = launch(t, walk, env, long, name, "20", "stop-at", "20")
 	j.await("begins at step 11")
 	if codes := j.wait(); !slices.Equal(codes, []int{75, 75, 75}) {
 		t.Fatalf("exit codes %v, want 75\n%s", codes, j.out)
 	}
-	j = launch(t, walk, env, "60", name, "0")
+	j = launch(t, walk, env, long, name, "0")
 	j.mustEnd()
 	if s := j.out.String(); strings.Contains(s, "begins at step 11") || strings.Contains(s, "begins at step 0") {
 		t.Errorf("the restart did not begin at the final checkpoint:\n%s", s)
@@ -218,14 +227,31 @@ func TestNamed(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	walk := compile(t, "gcc", "testdata/walk.c")
 	t.Run("own handler", func(t *testing.T) {
-		j := launch(t, walk, environ(t, t.TempDir()), "60", filepath.Join(t.TempDir(), "got"), "20", "own-handler")
+		slow, on := slowly(t)
+		env := append(environ(t, t.TempDir()), slow)
+		j := launch(t, walk, env, long, filepath.Join(t.TempDir(), "got"), "20", "own-handler")
 		j.await("begins at step 0")
 		if err := j.ranks[2].Process.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
+		on()
 		j.mustEnd()
 		if s := j.out.String(); !strings.Contains(s, "handled 1") || strings.Contains(s, "committed") {
 			t.Errorf("the program's own handler did not get its signal:\n%s", s)
+		}
+	})
+	t.Run("handler in a library", func(t *testing.T) {
+		for name, want := range map[string]string{"python3.11": "got 1", "vendor": "got 0"} {
+			dir := t.TempDir()
+			must(t, "gcc", "-shared", "-fPIC", "-DLIBRARY", "testdata/handler.c", "-I../../lib", "-o",
+				filepath.Join(dir, "lib"+name+".so"))
+			program := compile(t, "gcc", "testdata/handler.c", "-L"+dir, "-l"+name, "-Wl,-rpath,"+dir,
+				"-L"+built.lib, "-lholdfast", "-Wl,-rpath,"+built.lib)
+			j := launchOne(t, environ(t, t.TempDir()), []string{program})
+			j.mustEnd()
+			if s := j.out.String(); !strings.Contains(s, want) {
+				t.Errorf("no %q of lib%s:\n%s", want, name, s)
+			}
 		}
 	})
 	t.Run("fork", func(t *testing.T) {
@@ -236,15 +262,19 @@ func TestPrograms(t *testing.T) {
 		launch(t, walk, env, "30", filepath.Join(t.TempDir(), "got"), "0", "trap-fpe", "5").mustEnd()
 	})
 	t.Run("address space", func(t *testing.T) {
-		// Too little for the daemon, which the program starts: the library says so.
-		script := filepath.Join(t.TempDir(), "limited.sh")
-		text := fmt.Sprintf("#!/bin/sh\nulimit -v 60000\nexec %s \"$@\"\n", walk)
-		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		j := launch(t, script, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0")
-		if codes := j.wait(); !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "ulimit -v") {
-			t.Errorf("codes %v, want 3 and the limit named:\n%s", codes, j.out)
+		// Too little for the daemon, which the program starts: the library says so, and nobody else anything.
+		for _, kib := range []int{60000, 1000000} {
+			script := filepath.Join(t.TempDir(), "limited.sh")
+			text := fmt.Sprintf("#!/bin/sh\nulimit -v %d\nexec %s \"$@\"\n", kib, walk)
+			if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			j := launch(t, script, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0")
+			codes, said := j.wait(), strings.TrimSpace(j.out.String())
+			if !slices.Equal(codes, []int{3, 3, 3}) || strings.Count(said, "ulimit -v") != ranks ||
+				strings.Count(said, "\n") != ranks-1 {
+				t.Errorf("%d KiB: codes %v, want 3 and a line of each rank that names the limit:\n%s", kib, codes, said)
+			}
 		}
 	})
 	t.Run("dlclose", func(t *testing.T) {
@@ -301,6 +331,22 @@ func TestSanitized(t *testing.T) {
 		flags := append(sources, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 		run(t, compile(t, "gcc", "testdata/walk.c", flags...), "asan")
 	})
+	t.Run("shadow", func(t *testing.T) {
+		flags := append(sources, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wno-strict-prototypes",
+			"-pthread")
+		shadow := compile(t, "gcc", "testdata/shadow.c", flags...)
+		for _, mode := range []string{"late", "second", "again"} {
+			t.Run(mode, func(t *testing.T) {
+				env := append(fakeGPU(t, "cuda"), "ASAN_OPTIONS=detect_leaks=0") // of the driver
+				twice(t, env, []string{shadow, "cuda", "300000", mode}, "shadow: killed", "shadow: the same")
+			})
+		}
+	})
+	t.Run("replies", func(t *testing.T) {
+		flags := append(sources, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I../../lib/src")
+		program := compile(t, "gcc", "testdata/replies.c", flags...)
+		t.Log(must(t, program, fmt.Sprint(*replies), fmt.Sprint(*killSeed), t.TempDir()))
+	})
 	t.Run("valgrind", func(t *testing.T) {
 		valgrind, err := exec.LookPath("valgrind")
 		if err != nil {
@@ -353,7 +399,7 @@ func TestSymbols(t *testing.T) {
 }
 
 // TestOtherMPI is the promise of the whole: a program in C under one MPI is checkpointed by a
-// signal, killed, and restarted under the other with the same bytes.
+// signal, killed, and restarted under the other, with another number of ranks, with the same bytes.
 func TestOtherMPI(t *testing.T) {
 	all := mpirun.Launchers()
 	heat := make([]string, len(all))
@@ -365,17 +411,17 @@ func TestOtherMPI(t *testing.T) {
 			filepath.Join(built.lib, "libholdfast.a"))
 	}
 	dir := t.TempDir()
-	start := func(t *testing.T, i int, env []string, args ...string) *job {
+	start := func(t *testing.T, i, ranks int, env []string, args ...string) *job {
 		t.Helper()
-		line := all[i].Yielding().Command(nil, mpirun.Part{Ranks: 4, Command: append([]string{heat[i]}, args...)})
+		line := all[i].Yielding().Command(nil, mpirun.Part{Ranks: ranks, Command: append([]string{heat[i]}, args...)})
 		return launchOne(t, env, line)
 	}
 	want := filepath.Join(dir, "want")
-	start(t, 0, environ(t, filepath.Join(dir, "uncut")), "48", "80", want).mustEnd()
+	start(t, 0, 1, environ(t, filepath.Join(dir, "uncut")), "48", "80", want).mustEnd()
 	for i := range all {
 		t.Run(all[i].Name+" first", func(t *testing.T) {
 			env, got := environ(t, filepath.Join(dir, all[i].Name)), filepath.Join(dir, all[i].Name+".got")
-			j := start(t, i, env, "48", "80", got, "20")
+			j := start(t, i, 4-i, env, "48", "80", got, "500")
 			j.await("heat: begins at step 0")
 			pids := ranksOf(t, heat[i])
 			if err := syscall.Kill(pids[len(pids)-1], syscall.SIGUSR1); err != nil {
@@ -386,7 +432,7 @@ func TestOtherMPI(t *testing.T) {
 				_ = syscall.Kill(pid, syscall.SIGKILL) // the launcher ends the others
 			}
 			j.wait()
-			again := start(t, 1-i, env, "48", "80", got)
+			again := start(t, 1-i, 2+2*i, env, "48", "80", got)
 			again.mustEnd()
 			if strings.Contains(again.out.String(), "begins at step 0") {
 				t.Fatalf("the restart began at the beginning:\n%s", again.out)

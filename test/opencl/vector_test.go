@@ -45,16 +45,17 @@ func TestMoved(t *testing.T) {
 func TestServerKilled(t *testing.T) {
 	l := newLab(t)
 	p := l.startUntil("half", through("pocl"), "vector", filepath.Join(l.dir, "never"))
-	killServer(t, p.Process.Pid)
+	if err := syscall.Kill(serverOf(t, p.Process.Pid), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
 	_, err := p.rest()
 	if err == nil || !strings.Contains(p.errs.String(), "clFinish(queue): -2") {
 		t.Errorf("got %v, want an end by the error -2\n%s", err, p.errs.Bytes())
 	}
 }
 
-// killServer kills the process that serves a program: the one at the other end of its
-// sockets.
-func killServer(t *testing.T, program int) {
+// serverOf is the process that serves a program: the one at the other end of its sockets.
+func serverOf(t *testing.T, program int) int {
 	t.Helper()
 	list, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -67,12 +68,10 @@ func killServer(t *testing.T, program int) {
 			continue
 		}
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		return
+		return pid
 	}
 	t.Fatal("the program has no server")
+	return 0
 }
 
 // sameLab tells whether a process has the runtime directory of another one.

@@ -44,13 +44,14 @@ func buildAndRun(m *testing.M) int {
 	}
 	commands := [][]string{
 		{"go", "build", "-o", dir + "/", "../../cmd/holdfast"},
-		{"make", "-s", "-C", "../..", "opencl", "LIB=" + dir},
+		{"make", "-s", "-C", "../..", "lib", "opencl", "LIB=" + dir},
 	}
 	programs, err := filepath.Glob("testdata/*.c")
 	for _, file := range programs {
 		out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(file), ".c"))
 		commands = append(commands,
-			[]string{"gcc", "-std=gnu11", "-Wall", "-Werror", "-O1", "-pthread", "-o", out, file, "-lOpenCL"})
+			[]string{"gcc", "-std=gnu11", "-Wall", "-Werror", "-O1", "-pthread", "-I../../lib", "-o", out, file,
+				"-lOpenCL", "-L" + dir, "-Wl,--as-needed,-rpath," + dir, "-lholdfast"})
 	}
 	for _, c := range commands {
 		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
@@ -77,6 +78,8 @@ type lab struct {
 	t   *testing.T
 	dir string
 	env []string
+
+	servers []int // their processes
 }
 
 func newLab(t *testing.T) *lab {
@@ -98,12 +101,15 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
+// commandLimit ends what hangs.
+var commandLimit = 10 * time.Minute
+
 func (l *lab) socket() string { return "unix:" + filepath.Join(l.dir, "holdfast-gpud.sock") }
 
 // command is a program of the lab with its environment.
 func (l *lab) command(env []string, name string, args ...string) *exec.Cmd {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	l.t.Cleanup(cancel)
 	if !strings.Contains(name, "/") {
 		if own := filepath.Join(built.dir, name); exists(own) {
@@ -140,10 +146,10 @@ func (l *lab) run(env []string, name string, args ...string) string {
 	return out.String()
 }
 
-// serve starts the user's server and returns when it answers.
-func (l *lab) serve() {
+// serve starts the user's server, or one with other options, and returns when it answers.
+func (l *lab) serve(options ...string) {
 	l.t.Helper()
-	c := l.command(nil, "holdfast", "gpud", "--trust-sources")
+	c := l.command(nil, "holdfast", append([]string{"gpud", "--trust-sources"}, options...)...)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -151,6 +157,7 @@ func (l *lab) serve() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	l.servers = append(l.servers, c.Process.Pid)
 	l.t.Cleanup(func() {
 		_ = c.Process.Signal(syscall.SIGTERM)
 		_ = c.Wait()
@@ -172,7 +179,7 @@ type running struct {
 	errs   *bytes.Buffer
 }
 
-// startUntil starts a program and returns when it has printed a line.
+// startUntil starts a program and returns when it has printed a line that begins so.
 func (l *lab) startUntil(line string, env []string, name string, args ...string) *running {
 	l.t.Helper()
 	r := &running{Cmd: l.command(env, name, args...), errs: &bytes.Buffer{}}
@@ -187,7 +194,7 @@ func (l *lab) startUntil(line string, env []string, name string, args ...string)
 	r.lines = bufio.NewScanner(out)
 	for r.lines.Scan() {
 		r.before += r.lines.Text() + "\n"
-		if r.lines.Text() == line {
+		if strings.HasPrefix(r.lines.Text(), line) {
 			return r
 		}
 	}

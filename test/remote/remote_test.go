@@ -37,9 +37,8 @@ func (l *lab) clients(s *server) []gpud.ClientStatus {
 func TestMovedAtRandomMoments(t *testing.T) {
 	l := newLab(t)
 	servers := []*server{l.serve("a"), l.serve("b")}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 9))
+	t.Logf("seed %d", *moveSeed)
+	r := rand.New(rand.NewPCG(*moveSeed, 9))
 	for _, name := range apps.Names() {
 		t.Run(name, func(t *testing.T) {
 			l := &lab{t, l.dir}

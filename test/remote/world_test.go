@@ -20,7 +20,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 )
 
-var moves = flag.Int("moves", 8, "how often each application is moved; make soak takes more")
+var (
+	moves    = flag.Int("moves", 8, "how often each application is moved; make soak takes more")
+	moveSeed = flag.Uint64("move-seed", 1, "seed of the moments of moves")
+)
 
 // hard is the time after which something counts as hung.
 const hard = 10 * time.Minute

@@ -2,9 +2,12 @@ package slurm
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
 )
 
 // TestBatchHostEarly: the node of the batch script and of holdfast run dies, or freezes and
@@ -58,16 +61,24 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// TestShortCut: an ordinary node is cut off for long enough that its ranks take the others
-// for dead, and comes back while they leave. It does not requeue the job, which goes on.
+// TestShortCut: an ordinary node is cut off for long enough that its rank takes the others
+// for dead, as they do it, and comes back while they leave. It does not requeue the job, which
+// goes on.
 func TestShortCut(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 4)
 	j := b.submit(t, 1, "short-cut", []string{"-N4", "--no-kill", "--requeue", "-t", "10"},
 		[]string{"--requeue", "--spares=1"}, nil, held, 3)
 	j.says(t, "level=global", 2)
+	l := &tail{dir: filepath.Join(j.here, "ckpt", events.DirName), rank: slices.Index(j.nodesOf(t, 1), "n2")}
 	b.Verb(t, "cut", "n2")
-	time.Sleep(2300 * time.Millisecond) // the fault itself
+	left := false
+	poll(t, "both sides to leave", nil, j.log, func() bool {
+		for _, e := range l.more() {
+			left = left || e.Name == events.Failure && e.What == "lost"
+		}
+		return left && notices.MatchString(j.log())
+	})
 	b.Verb(t, "heal", "n2")
 	j.says(t, "computing again", 1)
 	j.proceed(t)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -57,7 +58,7 @@ func compile(t *testing.T, mpi, source string) string {
 	if _, err := os.Stat(out); err == nil {
 		return out
 	}
-	args := append(cc, "-O1", "-Wall", "-I../../lib/veloc/include", "testdata/"+source, "-o", out,
+	args := append(cc, "-O1", "-Wall", "-I../../lib/veloc/include", "-I../../lib/veloc", "testdata/"+source, "-o", out,
 		"-L"+built.lib, "-lveloc-client", "-Wl,-rpath,"+built.lib)
 	if text, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("compile %s: %v\n%s", source, err, text)
@@ -71,6 +72,7 @@ type place struct{ scratch, persistent, config string }
 func newPlace(t *testing.T, lines ...string) place {
 	t.Helper()
 	dir := t.TempDir()
+	t.Cleanup(func() { awaitDaemons(t) })
 	p := place{filepath.Join(dir, "scratch"), filepath.Join(dir, "persistent"), filepath.Join(dir, "veloc.cfg")}
 	all := append([]string{"# made by a test", "scratch = " + p.scratch, "persistent = " + p.persistent}, lines...)
 	if err := os.WriteFile(p.config, []byte(strings.Join(all, "\n")+"\n"), 0o644); err != nil {
@@ -81,7 +83,7 @@ func newPlace(t *testing.T, lines ...string) place {
 
 const (
 	ranks = 3
-	limit = time.Minute
+	limit = 10 * time.Minute
 )
 
 // run runs a program on ranks of an MPI, or by itself, and waits until nobody holds its output.
@@ -100,12 +102,34 @@ func run(t *testing.T, mpi string, n int, command ...string) (out string, code i
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	c.Env = mpirun.Environ("HOLDFAST_BIN=" + built.holdfast)
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	c.WaitDelay = 10 * time.Second
+	c.WaitDelay = limit // for the daemon, which is there longer
 	text, err := c.CombinedOutput()
 	if ctx.Err() != nil || errors.Is(err, exec.ErrWaitDelay) {
 		t.Fatalf("%v: does not end (%v)\n%s", command, err, text)
 	}
 	return string(text), c.ProcessState.ExitCode()
+}
+
+// awaitDaemons returns when no node daemon of these tests is there. One that writes what it has may stay longer than
+// the launcher, which holds its output where it passes that of the ranks on.
+func awaitDaemons(t *testing.T) {
+	t.Helper()
+	isDaemon := func(exe string) bool {
+		file, err := os.Readlink(exe)
+		return err == nil && file == built.holdfast
+	}
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		all, err := filepath.Glob("/proc/[0-9]*/exe")
+		if err != nil || len(all) == 0 {
+			t.Fatalf("no processes are seen: %v", err)
+		}
+		if !slices.ContainsFunc(all, isDaemon) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a node daemon has not ended within %v", limit)
+		}
+	}
 }
 
 // mustRun runs a program that ends well.
@@ -179,16 +203,22 @@ func TestHeat(t *testing.T) {
 		t.Run(c.form+" "+c.mode+" "+c.end, func(t *testing.T) {
 			p := newPlace(t, "mode = "+c.mode, "max_versions = 3")
 			command, _ := heat(t, c.first, p, c.form, c.end, "55")
-			if out, code := run(t, c.first, ranks, command...); code == 0 {
+			out, code := run(t, c.first, ranks, command...)
+			if code == 0 {
 				t.Fatalf("the program was not ended:\n%s", out)
 			}
+			lost := regexp.MustCompile(`holdfast node: .* is lost \(noticed by`).FindAllString(out, -1)
+			if len(lost) > 1 || strings.Contains(out, "malformed") {
+				t.Errorf("%d lines tell of the loss, want one, and of nothing malformed:\n%s", len(lost), out)
+			}
 			if c.lose {
+				awaitDaemons(t)
 				if err := os.RemoveAll(p.scratch); err != nil {
 					t.Fatal(err)
 				}
 			}
 			command, result := heat(t, c.second, p, c.form, c.last)
-			out := mustRun(t, c.second, ranks, command...)
+			out = mustRun(t, c.second, ranks, command...)
 			if !regexp.MustCompile(`heat: begins at step (40|50)\b`).MatchString(out) ||
 				c.mode == "sync" && !strings.Contains(out, "step 50") {
 				t.Errorf("it began elsewhere:\n%s", out)
@@ -200,6 +230,43 @@ func TestHeat(t *testing.T) {
 				t.Error("the restarted program computed something else")
 			}
 		})
+	}
+}
+
+// TestNodes has ranks on nodes of their own, and checkpoints in their scratch directories alone, one of which is lost.
+func TestNodes(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("host names need root")
+	}
+	wrap, err := filepath.Abs("testdata/node.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := uncut(t)
+	start := func(mpi string, p place, option ...string) (out string, code int, result func() []byte) {
+		command, result := heat(t, mpi, p, "mem", option...)
+		out, code = run(t, mpi, ranks, append([]string{wrap, filepath.Dir(p.config)}, command...)...)
+		return out, code, result
+	}
+	p := newPlace(t, "mode = sync", "persistent_interval = -1")
+	out, code, _ := start("openmpi", p, "kill-at", "55")
+	if code == 0 {
+		t.Fatalf("the program was not ended:\n%s", out)
+	}
+	mustSay(t, out, "veloc: 3 nodes: each checkpoint gets redundancy parity")
+	awaitDaemons(t)
+	if err := os.RemoveAll(filepath.Join(filepath.Dir(p.config), "scratch-1")); err != nil {
+		t.Fatal(err)
+	}
+	out, code, result := start("mpich", p)
+	if code != 0 || !strings.Contains(out, "heat: begins at step 50") || !bytes.Equal(result(), want) {
+		t.Fatalf("exit code %d, or it computed something else:\n%s", code, out)
+	}
+	p = newPlace(t, "mode = sync", "ec_interval = -1")
+	out, _, _ = start("mpich", p, "kill-at", "15")
+	parity, err := filepath.Glob(filepath.Join(filepath.Dir(p.config), "scratch-*", "name.heat", "parity"))
+	if strings.Contains(out, "redundancy") || len(parity) > 0 || err != nil {
+		t.Errorf("ec_interval -1 leaves %v (%v):\n%s", parity, err, out)
 	}
 }
 
@@ -311,6 +378,31 @@ func TestSingle(t *testing.T) {
 	}
 }
 
+// TestDevice saves memory of a driver for tests, which faults when the host touches it.
+func TestDevice(t *testing.T) {
+	dir, p := t.TempDir(), newPlace(t, "mode = async")
+	out, err := exec.Command("gcc", "-shared", "-fPIC", "../node/testdata/fakegpu.c", "-o",
+		filepath.Join(dir, "libcuda.so.1")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	program := compile(t, "", "device.c")
+	for _, want := range []string{"device: saved", "device: the same"} {
+		mustSay(t, mustRun(t, "", 1, "env", "LD_LIBRARY_PATH="+dir, program, p.config, "1000000"), want)
+	}
+}
+
+// TestCUDA does the same on a real device, where make test-gpu says that there is one.
+func TestCUDA(t *testing.T) {
+	if os.Getenv("HOLDFAST_TEST_GPU") == "" {
+		t.Skip("it needs a CUDA device (make test-gpu)")
+	}
+	p, program := newPlace(t, "mode = async"), compile(t, "", "device.c")
+	for _, want := range []string{"device: saved", "device: the same"} {
+		mustSay(t, mustRun(t, "", 1, program, p.config, "100000000"), want)
+	}
+}
+
 // TestVersions: max_versions bounds what each name keeps, beside the first checkpoint of a run.
 func TestVersions(t *testing.T) {
 	for _, c := range []struct{ most, want int }{{0, 6}, {3, 3}, {1, 2}} {
@@ -333,10 +425,11 @@ func TestConfig(t *testing.T) {
 	}{
 		{"good", good + "persistent = " + dir + "/a/b ; made\n# x\n; y\n\nMax_Versions: 3\n", "", "", 0},
 		{"misspelt", good + "max_version = 3\n", "", "cfg:3: max_version is no key; did you mean max_versions?", 2},
-		{"unknown", good + "colour = red\n", "", "colour is no key; remove it", 2},
+		{"unknown", good + "colour = red\n", "", "colour has no effect: there is no such key", 0},
 		{"no number", good + "ec_interval = often\n", "", `ec_interval: "often" is no whole number`, 2},
 		{"negative", good + "max_versions = -1\n", "", "max_versions is negative", 2},
-		{"no mode", "scratch=" + dir + "\n", "", "has no mode; set it to sync or async", 2},
+		{"no mode", "scratch=" + dir + "\n", "", "has no mode: it is sync", 0},
+		{"comments", good + "persistent = " + dir + "/c # shared\nmax_versions = 2 # newest\n", "", "", 0},
 		{"other mode", "scratch=" + dir + "\nmode=fast\n", "", "mode is fast; set it to sync or async", 2},
 		{"no scratch", "mode=sync\n", "", "has no scratch", 2},
 		{"scratch is a file", "mode=sync\nscratch=" + dir + "/veloc.cfg\n", "", "is no directory", 2},
@@ -345,6 +438,7 @@ func TestConfig(t *testing.T) {
 		{"no boolean", good + "chksum = maybe\n", "", `"maybe" is neither true nor false`, 2},
 		{"daos", good + "daos_pool = x\n", "", "does not store in DAOS", 2},
 		{"no effect", good + "axl_type = AXL_XFER_SYNC\nchksum = true\n", "", "axl_type has no effect", 0},
+		{"other booleans", good + "chksum = on\nthreaded = 1\n", "", "threaded has no effect", 0},
 		{"variable", "mode=sync\n", "VELOC_SCRATCH=" + dir + "/v", "", 0},
 		{"variable comes first", good, "VELOC_MODE=slow", "mode is slow", 2},
 		{"misspelt variable", good, "VELOC_SCRATC=x", "VELOC_SCRATC: scratc is no key; did you mean scratch?", 2},
@@ -430,6 +524,36 @@ func TestExported(t *testing.T) {
 				t.Fatalf("%v\n%s", err, text)
 			}
 			mustRun(t, mpi, ranks, out, p.config)
+		}
+	}
+}
+
+// TestPorting: the calls that docs/PORTING.md names are those of the headers.
+func TestPorting(t *testing.T) {
+	var texts []string
+	for _, name := range []string{"docs/PORTING.md", "lib/holdfast.h", "lib/holdfast_mpi.h",
+		"lib/veloc/include/veloc.h"} {
+		b, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(b))
+	}
+	headers := strings.Join(texts[1:], "")
+	named := regexp.MustCompile(`\b(hf_[a-z_]+|VELOC_[A-Z][a-z_]+)\b`).FindAllString(texts[0], -1)
+	if len(named) < 40 {
+		t.Errorf("PORTING.md names %d calls", len(named))
+	}
+	for _, call := range named {
+		if !strings.Contains(headers, call+"(") {
+			t.Errorf("PORTING.md names %s, which no header has", call)
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^int (VELOC_\w+)\(`).FindAllStringSubmatch(texts[3], -1) {
+		short := strings.TrimPrefix(m[1], "VELOC_") // or, in a list, what is after the last '_'
+		last := short[strings.LastIndexByte(short, '_')+1:]
+		if !strings.Contains(texts[0], short) && !strings.Contains(texts[0], last) {
+			t.Errorf("PORTING.md does not say what becomes of %s", m[1])
 		}
 	}
 }

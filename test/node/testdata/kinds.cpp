@@ -60,6 +60,8 @@ struct state {
     std::string s = std::string(5, '.');
     std::vector<particle> particles = std::vector<particle>(2);
     double behind[4] = {};
+    std::vector<particle> cells = std::vector<particle>(6); // a global array of 2 x 2, with a ghost before each row
+    std::array<long, 2> same{};
 
     void fill()
     {
@@ -74,6 +76,10 @@ struct state {
         s = "hello";
         particles[1] = {{1, 2, 3}, 7};
         behind[3] = 4;
+        std::vector<particle>(6).swap(cells);
+        for (int k = 0; k < 6; k++)
+            cells[k].id = k;
+        same = {1, 2};
     }
 
     void compare() const
@@ -84,6 +90,9 @@ struct state {
         expect(u == std::vector<double>{1, 2, 3}, "a vector that was swapped");
         expect(particles[1].x[2] == 3 && particles[1].id == 7 && particles[0].id == 0, "structures");
         expect(behind[3] == 4, "a view");
+        for (int k = 0; k < 6; k++)
+            expect(cells[k].id == (k % 3 == 0 ? 0 : k), "a global array of structures");
+        expect(same[1] == 2, "a replicated value");
     }
 };
 
@@ -94,15 +103,29 @@ struct list { // of any length
     void save(std::ostream &to)
     {
         saved++;
+        const auto head = to.tellp();
+        to << "?    ";
         for (int i : items)
             to << i << ' ';
+        const auto end = to.tellp();
+        to.seekp(head); // how many there were is known now
+        to << items.size();
+        to.seekp(0, std::ios::end);
+        expect(to.tellp() == end && end > head, "a seek to the end of what is written");
     }
 
     void load(std::istream &from)
     {
+        std::size_t n = 0;
+        from >> n;
+        const auto first = from.tellg();
         items.clear();
         for (int i; from >> i;)
             items.push_back(i);
+        from.clear();
+        from.seekg(first);
+        int again = 0;
+        expect(n == items.size() && (n == 0 || (from >> again && again == items.front())), "a seek in what was read");
     }
 };
 
@@ -158,6 +181,12 @@ int main()
     hf.protect("behind", view{st.behind, 4});
     hf.protect("list", [&](std::ostream &to) { bad ? throw std::logic_error("bad") : l.save(to); },
                [&](std::istream &from) { l.load(from); });
+    hf.protect_replicated("same", st.same);
+    hf.protect_global("cells", st.cells, {2, 2}, {{{0, 0}, {2, 2}, {0, 1}}});
+    expect_error(HF_E_ARG, "element 127", [&] {
+        hf.protect_global("cells", st.particles, {2, 2}, {{{0, 0}, {2, 2}}});
+    });
+    expect_error(HF_E_ARG, "another call", [&] { hf.protect("same", st.same); });
     expect_error(HF_E_ARG, "name", [&] { hf.protect("", st.i); });
     expect_error(HF_E_FAILED, "another type", [&] { hf.protect("i", st.z); });
     hf.protect("i", st.i);
@@ -187,6 +216,9 @@ int main()
     }
     expect(!hf.checkpoint(), "nobody asked to stop");
     hf.wait("global");
+    hf.checkpoint("main", 4);
+    hf.unprotect("same");
+    hf.unprotect("cells");
     go_back(hf, st, l);
     st.fill();
     l.items = {3, 1, 4};

@@ -20,10 +20,12 @@ program kinds
   complex, target :: c4(2)
   complex(real64), target :: c8
   logical, target :: l(4)
+  logical(c_bool), target :: l1(3)
   character(5), target :: text(2)
   type(point), target :: p(3)
   real(real64), pointer :: view(:,:)
-  real(real64), target :: grid(4, 6)
+  real(real64), target :: grid(4, 6), share(0:3, 2)
+  integer, target :: same(2)
   logical :: restored, stop_now
   character(1000) :: errmsg
   integer :: ierr, i
@@ -43,11 +45,17 @@ program kinds
   call hf_protect("c4", c4)
   call hf_protect("c8", c8)
   call hf_protect("l", l)
+  call hf_protect("l1", l1)
   call hf_protect("text", text)
   call hf_protect("view", view)
   call hf_protect("p", c_loc(p), int(size(p) * storage_size(p) / 8, c_size_t), HF_BYTE)
+  call hf_protect_replicated("same", same)
+  call hf_protect_global("share", share, [2, 2], first=[1, 1], low=[1, 0], high=[1, 0])
+  call hf_protect_global("share", share, [2, 2], first=[2, 1], low=[1, 0], high=[1, 0], ierr=ierr, errmsg=errmsg)
+  call expect(ierr == HF_E_ARG .and. index(errmsg, "outside") > 0, "a box that is outside: "//trim(errmsg))
   call hf_protect("part", grid(::2, :), ierr, errmsg)
   call expect(ierr == HF_E_ARG .and. index(errmsg, "part") > 0, "a part with holes: "//trim(errmsg))
+  call expect(index(hf_error(), "part of an array") > 0, "a part with holes in hf_error: "//hf_error())
   call hf_protect("i4", r4, ierr, errmsg)
   call expect(ierr /= HF_OK .and. index(errmsg, "i4") > 0, "another type: "//trim(errmsg))
   call hf_restore(restored)
@@ -61,10 +69,13 @@ program kinds
     call expect(all(c4 == [(1.0, 2.0), (3.0, 4.0)]), "complex of real32")
     call expect(c8 == (5.0_real64, -6.0_real64), "complex of real64")
     call expect(all(l .eqv. [.true., .false., .false., .true.]), "logical")
+    call expect(logical(.not. l1(1) .and. l1(2) .and. l1(3)), "logical of 1 byte")
     call expect(all(text == ["hello", "world"]), "character")
     call expect(all(view == reshape([(real(i, real64), i=1, 16)], [4, 4])), "contiguous part")
     call expect(all(grid(:, 1) == 0) .and. all(grid(:, 6) == 0), "what is beside the part")
     call expect(all(p%id == [1, 2, 3]) .and. all(p%x == [0.5_real64, 1.5_real64, 2.5_real64]), "derived type")
+    call expect(all(share(1:2, :) == 7) .and. all(share(0, :) == 0) .and. all(share(3, :) == 0), "global array")
+    call expect(all(same == [8, 9]), "replicated")
     print "(a)", "kinds: the same"
   else
     call fill()
@@ -73,6 +84,8 @@ program kinds
     call hf_wait("global")
     call hf_wait("nowhere", ierr, errmsg)
     call expect(ierr /= HF_OK .and. index(errmsg, "nowhere") > 0, "wait for no level: "//trim(errmsg))
+    call hf_unprotect("share")
+    call hf_unprotect("same")
     call go_back()
     print "(a)", "kinds: saved"
   end if
@@ -90,8 +103,11 @@ contains
     c4 = 0
     c8 = 0
     l = .false.
+    l1 = .false.
     text = ""
     grid = 0
+    share = 0
+    same = 0
     p = point(0, 0.0_real64)
   end subroutine
 
@@ -105,9 +121,12 @@ contains
     c4 = [(1.0, 2.0), (3.0, 4.0)]
     c8 = (5.0_real64, -6.0_real64)
     l = [.true., .false., .false., .true.]
+    l1 = [.false._c_bool, .true._c_bool, .true._c_bool]
     text = ["hello", "world"]
     view = reshape([(real(i, real64), i=1, 16)], [4, 4])
     grid(:, 1) = 99
+    share = 7
+    same = [8, 9]
     p = [(point(i, i - 0.5_real64), i=1, 3)]
   end subroutine
 
@@ -158,8 +177,33 @@ contains
     close (unit, status="delete")
     call expect(line == "five", "a file")
     call hf_unprotect("log")
+    call go_back_far()
     call hf_restart("main", 7, ierr, errmsg)
     call expect(ierr == HF_E_FAILED .and. index(errmsg, "main") > 0, "no version 7: "//trim(errmsg))
+  end subroutine
+
+  ! Versions that need 8 bytes.
+  subroutine go_back_far()
+    integer(int64), parameter :: far = 3000000000_int64
+    integer(int64) :: later
+    integer :: version
+
+    i4 = 8
+    call hf_checkpoint("far", far)
+    call hf_restart_test("far", later)
+    call expect(later == far, "a version of 8 bytes")
+    call hf_restart_test("far", later, at_most=far - 1)
+    call expect(later == -1, "no version below it")
+    call hf_restart_test("far", version, ierr=ierr, errmsg=errmsg)
+    call expect(ierr == HF_E_FAILED .and. version == -1 .and. index(errmsg, "8") > 0, "4 bytes: "//trim(errmsg))
+    i4 = 0
+    call hf_restart("far", far)
+    call expect(i4 == 8, "restart from a version of 8 bytes")
+    call hf_restart_begin("far", far)
+    call hf_restart_end()
+    call hf_restart_test("main", later, at_most=5_int64)
+    call expect(later == 5, "a small version in 8 bytes")
+    i4 = 6
   end subroutine
 
   subroutine expect(holds, what)

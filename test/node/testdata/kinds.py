@@ -39,7 +39,7 @@ def go_back(hf):
     global now
     before = diary[:]
     now = np.full(3, 5.0)
-    hf.checkpoint("main", 5)
+    hf.checkpoint("main", np.int64(5))
     now = np.full(4, 6.0)
     hf.checkpoint("main", 6, ["now", "i4"])
     hf.wait()
@@ -71,6 +71,14 @@ with holdfast.Session(program="kinds") as hf:
     for name, a in {**arrays, **others}.items():
         hf.protect(name, a)
     hf.protect("now", lambda: now)
+    whole, same = np.zeros((6, 5), "i4,f8"), np.zeros(2)
+    hf.protect_global("whole", lambda: [whole[1:3, 1:-1], whole[3:-1, 1:-1]], (4, 3), [(0, 0), (2, 0)])
+    hf.protect_replicated("same", same)
+    dealt = np.zeros((2, 4), order="F")
+    hf.protect_global("dealt", dealt.T, (4, 2), (0, 0))
+    expect_error(ValueError, "order of C", hf.protect_global, "wrong", dealt, (2, 4), (0, 0))
+    expect_error(ValueError, "outside", hf.protect_global, "wrong", np.zeros(3), (3,), (1,))
+    expect_error(ValueError, "2 dimensions", hf.protect_global, "wrong", np.zeros(3), (3, 1), (1,))
     diary, saves = ["nothing"], []
 
     def get():
@@ -88,8 +96,21 @@ with holdfast.Session(program="kinds") as hf:
     expect_error(ValueError, "objects", hf.protect, "objects", np.array([1, "a"], object))
     expect_error(ValueError, "objects", hf.protect, "field", np.zeros(1, [("a", "i4"), ("b", "O")]))
     expect_error(ValueError, "read-only", hf.protect, "const", readonly)
+    expect_error(ValueError, "x.mask", hf.protect, "masked", np.ma.array([1, 2], mask=[0, 1]))
     expect_error(ValueError, "CUDA", hf.protect, "device", OnDevice())
     expect_error(holdfast.FailedError, "another type", hf.protect, "f8", np.zeros(6, "f4"))
+    turned = np.zeros((2, 3))
+    hf.protect("turned", lambda: turned)
+    turned = np.asfortranarray(turned)
+    expect_error(ValueError, "by columns", hf._update)
+    turned = turned[:, :1].copy()
+    hf._update()  # of one column it is the same
+    expect_error(ValueError, "by columns", hf.protect, "turned", np.zeros((3, 2), order="F"))
+    hf.unprotect("turned")
+    hf.protect("turned", np.zeros((3, 2), order="F"))
+    hf.unprotect("turned")
+    expect_error(ValueError, "zero byte", hf.protect, "a\0b", np.zeros(3))
+    expect_error(ValueError, "8 bytes", hf.checkpoint, "main", 2**64 + 5)
     steps = hf.steps(10, every=4)
     hf.restore()
     expect_error(holdfast.OrderError, "before", hf.steps, 3)
@@ -103,6 +124,9 @@ with holdfast.Session(program="kinds") as hf:
         expect(others["bytes"] == b"abc" and list(others["ints"]) == [7, -8], "buffers")
         expect((now == 8).all(), now)
         expect(diary == ["a", {"b": 2}] * 3, diary)
+        inner = np.zeros_like(whole)
+        inner[1:-1, 1:-1] = np.array([(k, k / 2) for k in range(12)], "i4,f8").reshape(4, 3)
+        expect((whole == inner).all() and (dealt == 3).all() and (same == 4).all(), "global and replicated")
         print("kinds: the same")
     else:
         for t in TYPES:
@@ -113,6 +137,9 @@ with holdfast.Session(program="kinds") as hf:
         others["bytes"][:] = b"abc"
         others["ints"][0], others["ints"][1] = 7, -8
         diary[:] = ["a", {"b": 2}] * 3
+        whole = np.ones_like(whole)
+        whole[1:-1, 1:-1] = np.array([(k, k / 2) for k in range(12)], "i4,f8").reshape(4, 3)
+        dealt[...], same[...] = 3, 4
     for step in steps:
         now = now + 1  # another array each time
         expect_error(holdfast.OrderError, "middle of a step", hf.checkpoint)
@@ -120,5 +147,12 @@ with holdfast.Session(program="kinds") as hf:
     if not hf.restored:
         expect(len(saves) == 2, f"{len(saves)} saves for two checkpoints")
         hf.wait("global")
+        for name in ("whole", "same", "dealt"):
+            hf.unprotect(name)
         go_back(hf)
         print("kinds: saved")
+    else:
+        hf.protect_file("gone", "/nonexistent/file")
+        expect_error(holdfast.FailedError, '"gone"', hf.checkpoint)
+        hf.unprotect("gone")
+        hf.checkpoint()

@@ -88,6 +88,66 @@ static void protect(void)
     CHECK(hf_protect_stream("log"));
 }
 
+/* A global array and a replicated value in a checkpoint with a name: they come back to the same division alone. */
+static void shares(int write)
+{
+    const char *const names[] = {"global", "same"};
+    static double memory[6][8];
+    const int grid[] = {atoi(getenv("PMI_SIZE")), 1};
+    const int64_t size[] = {4 * grid[0], 6};
+    int64_t same = 77;
+    hf_box box = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, 0}, other;
+    int i, k, n = hf_block(2, size, grid, rank, &box);
+    size_t count = 0;
+
+    box.low[0] = box.high[0] = box.low[1] = box.high[1] = 1;
+    CHECK(hf_protect_global("global", memory, 48, HF_DOUBLE, 2, size, &box, (size_t)n));
+    CHECK(hf_protect_replicated("same", &same, 1, HF_INT64));
+    if (write) {
+        for (i = 0; i < 48; i++)
+            memory[i / 8][i % 8] = rank * 100 + i;
+        CHECK(hf_checkpoint_some("shares", 1, names, 2));
+        CHECK(hf_checkpoint("shares", 2));
+    }
+    memset(memory, 0, sizeof memory);
+    same = 0;
+    CHECK(hf_restart_begin("shares", 2));
+    WANT(CHECK(hf_saved("global", &count, NULL)) == HF_FOUND && count == 24);
+    CHECK(hf_recover(names, 2));
+    for (i = 0; i < 6; i++)
+        for (k = 0; k < 8; k++)
+            WANT(memory[i][k] == (i % 5 == 0 || k % 7 == 0 ? 0 : rank * 100 + 8 * i + k));
+    WANT(same == 77);
+    other = box;
+    other.start[0] = box.start[0] == 0 ? 4 : 0;
+    memset(memory, 0, sizeof memory);
+    CHECK(hf_protect_global("global", memory, 48, HF_DOUBLE, 2, size, &other, (size_t)n));
+    WANT(hf_recover(names, 1) < 0 && strstr(hf_error(), "another division") != NULL && memory[1][1] == 0);
+    CHECK(hf_restart_end());
+    CHECK(hf_protect_global("global", memory, 48, HF_DOUBLE, 2, size, &box, (size_t)n));
+    CHECK(hf_restart_begin("shares", 1));
+    CHECK(hf_recover(names, 2));
+    WANT(memory[4][6] == rank * 100 + 38);
+    CHECK(hf_restart_end());
+    CHECK(hf_unprotect("global"));
+    CHECK(hf_unprotect("same"));
+}
+
+/* A stream that appends does so wherever it stands. */
+static void append(void)
+{
+    char line[32] = "";
+    FILE *f = hf_fopen("more", "w");
+
+    WANT(f != NULL && fputs("one ", f) >= 0 && fclose(f) == 0);
+    f = hf_fopen("more", "a");
+    WANT(f != NULL && fseek(f, 0, SEEK_SET) == 0 && fputs("two", f) >= 0 && fclose(f) == 0);
+    f = hf_fopen("more", "r");
+    WANT(f != NULL && fgets(line, sizeof line, f) != NULL && strcmp(line, "one two") == 0 && fclose(f) == 0);
+    WANT(hf_fopen("more", "r+") == NULL);
+    CHECK(hf_unprotect("more"));
+}
+
 static void write_all(void)
 {
     const char *const only_v[] = {"v"};
@@ -134,6 +194,7 @@ static void write_all(void)
     WANT(CHECK(hf_restart("main", 8)) == HF_RESTORED && extra[2] == 3 && IS_U(8));
 
     /* An array that has gone, one that has shrunk, one of another type. */
+    append();
     CHECK(hf_unprotect("extra"));
     WANT(hf_restart("main", 8) < 0 && strstr(hf_error(), "\"extra\"") != NULL);
     CHECK(hf_protect("u", u, CELLS - 1, HF_UINT64));
@@ -141,6 +202,7 @@ static void write_all(void)
     WANT(hf_protect("u", u, CELLS, HF_DOUBLE) < 0);
     CHECK(hf_protect("u", u, CELLS, HF_UINT64));
 
+    shares(1);
     be(11);
     CHECK(hf_checkpoint("main", 11));
     CHECK(hf_wait("local"));
@@ -162,6 +224,7 @@ static void read_all(void)
     WANT(IS_U(11) && IS_V(11) && IS_LOG(11) && IS_FILE(11));
     WANT(CHECK(hf_restart_test("other_1", -1, &version)) == HF_FOUND && version == 0);
     be(12);
+    shares(0);
     CHECK(hf_restart("other_1", 0));
     WANT(IS_V(5) && IS_U(12) && IS_LOG(12) && IS_FILE(12));
     for (version = 12; version < 18; version++) {

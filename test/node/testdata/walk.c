@@ -7,7 +7,7 @@
  * which it removes. trap-... takes a checkpoint STEP steps after it has begun, and every ten steps after that, and ends
  * after the third.
  * If TRAP is in the environment it raises SIGTRAP before and after the restore, or the first checkpoint or
- * wait. CELLS is how many cells are protected. */
+ * wait. CELLS is how many cells are protected. SLOW is a file: once it is not there any more, steps take no time. */
 #define _GNU_SOURCE
 #include <fenv.h>
 #include <holdfast.h>
@@ -67,11 +67,37 @@ static int check(int code)
     return code;
 }
 
+/* Whether a child of a process that has only called hf_start is told that it is none of the ranks. */
+static int is_told(void)
+{
+    pid_t child;
+    int status;
+
+    check(hf_start());
+    child = fork();
+    if (child == 0)
+        _exit(hf_init(NULL) == HF_E_ORDER ? 0 : 1);
+    return waitpid(child, &status, 0) == child && status == 0;
+}
+
+/* Whether a signal ends a child as it would without the library, which has taken the rank's. */
+static int dies_alone(int signal)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        raise(signal);
+        _exit(0);
+    }
+    return waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == signal;
+}
+
 int main(int argc, char **argv)
 {
     int32_t step = 0;
     float few[3] = {0, 1, 2};
-    const char *mode = argc > 4 ? argv[4] : "";
+    const char *mode = argc > 4 ? argv[4] : "", *slow = getenv("SLOW");
     int steps = atoi(argv[1]), rank = atoi(getenv("PMI_RANK")), code = 0, begin, cells_used = CELLS, i;
     long ms = atol(argv[3]);
     char name[4096];
@@ -86,6 +112,8 @@ int main(int argc, char **argv)
         signal(SIGUSR1, count);
     for (i = 0; i < CELLS; i++)
         cells[i] = (uint64_t)(rank + 1) * 1000003u + (uint64_t)i;
+    if (strcmp(mode, "fork") == 0 && !is_told())
+        return 7;
     check(hf_init(NULL));
     check(hf_protect("step", &step, 1, HF_INT32));
     if (getenv("CELLS") != NULL)
@@ -93,6 +121,8 @@ int main(int argc, char **argv)
     check(hf_protect("cells", cells, (size_t)cells_used, HF_UINT64));
     check(hf_protect("few", few, 3, HF_FLOAT));
     trap(strcmp(mode, "trap-restore") == 0);
+    if (hf_point() != HF_E_ORDER) /* it would count on this rank alone */
+        return 1;
     check(hf_restore());
     trap(strcmp(mode, "trap-restore") == 0);
     begin = step;
@@ -102,9 +132,11 @@ int main(int argc, char **argv)
         pid_t child = fork();
         int status = 0;
         if (child == 0)
-            _exit(hf_wait("local") == HF_E_ORDER ? 0 : 1);
+            _exit(hf_point() == HF_E_ORDER && hf_wait("local") == HF_E_ORDER && hf_request(1) == HF_E_ORDER ? 0 : 1);
         if (waitpid(child, &status, 0) != child || status != 0 || system("true") != 0)
             return 4;
+        if (!dies_alone(SIGTERM) || !dies_alone(SIGUSR1))
+            return 8;
     }
     for (; step < steps; step++) {
         if ((code = check(hf_point())) == HF_STOP)
@@ -140,7 +172,7 @@ int main(int argc, char **argv)
         for (i = 0; i < cells_used; i++)
             cells[i] = cells[i] * 6364136223846793005u + (uint64_t)step;
         few[step % 3] += 0.5f;
-        if (ms > 0) {
+        if (ms > 0 && (slow == NULL || access(slow, F_OK) == 0)) {
             struct timespec t = {ms / 1000, ms % 1000 * 1000000};
             while (nanosleep(&t, &t) != 0)
                 continue;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "check.h"
 
 static const char *source =
 	"__kernel void scale(__global uint *b, uint f, __local uint *tmp) {\n"
@@ -34,14 +35,6 @@ static cl_context context;
 static cl_device_id device;
 static cl_command_queue queue, other;
 static cl_program program;
-
-#define CHECK(call) check(call, #call, __LINE__)
-static void check(cl_int rc, const char *call, int line) {
-	if (rc != CL_SUCCESS) {
-		fprintf(stderr, "line %d: %s: %d\n", line, call, rc);
-		exit(1);
-	}
-}
 
 static void sum(const char *what, const void *p, size_t n) {
 	unsigned long long h = 14695981039346656037ull;

@@ -5,20 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "check.h"
 
 static const char *source =
 	"__kernel void add(__global const float *a, __global float *b, float f, uint n) {\n"
 	"	size_t i = get_global_id(0);\n"
 	"	if (i < n) b[i] += f * a[i];\n"
 	"}\n";
-
-#define CHECK(call) check(call, #call, __LINE__)
-static void check(cl_int rc, const char *call, int line) {
-	if (rc != CL_SUCCESS) {
-		fprintf(stderr, "line %d: %s: %d\n", line, call, rc);
-		exit(1);
-	}
-}
 
 enum { N = 100003 };
 

@@ -96,6 +96,14 @@ static void orders(void)
     FAILS(VELOC_Checkpoint_begin("", 1));
     FAILS(VELOC_Checkpoint_begin(NULL, 1));
     FAILS(VELOC_Checkpoint_begin("o", -1));
+    memset(name, 'o', 201);
+    name[201] = 0;
+    FAILS(VELOC_Checkpoint_begin(name, 1));
+    name[200] = 0;
+    OK(VELOC_Mem_protect(1, &x, 1, sizeof x));
+    OK(VELOC_Checkpoint(name, 2147483647));
+    IS(VELOC_Restart_test(name, 0), 2147483647);
+    OK(VELOC_Mem_clear());
     FAILS(VELOC_Mem_protect(1, NULL, 4, 4));
     FAILS(VELOC_Mem_protect(1, &x, (size_t)-1, 8));
     OK(VELOC_Mem_protect(1, NULL, 0, 8)); /* a region of no bytes */
@@ -229,6 +237,33 @@ static void files(void)
     OK(VELOC_Restart_begin("f", 2));
     reads(name, "two");
     OK(VELOC_Restart_end(1));
+    /* Several files, asked for in another order, by any name if there is but one. */
+    OK(VELOC_Checkpoint_begin("f", 3));
+    OK(VELOC_Route_file("mesh", name));
+    write_file(name, "mesh");
+    OK(VELOC_Route_file("field", again));
+    TRUE(strcmp(name, again) != 0);
+    FAILS(VELOC_Checkpoint_end(1)); /* of one that was not written */
+    OK(VELOC_Checkpoint_begin("f", 3));
+    OK(VELOC_Route_file("mesh", name));
+    write_file(name, "mesh 3");
+    OK(VELOC_Route_file("field", again));
+    write_file(again, "field 3");
+    OK(VELOC_Route_file("mesh", name));
+    OK(VELOC_Checkpoint_end(1));
+    OK(VELOC_Cleanup("f"));
+    TRUE(access(again, F_OK) != 0);
+    OK(VELOC_Restart_begin("f", 3));
+    OK(VELOC_Route_file("field", again));
+    reads(again, "field 3");
+    OK(VELOC_Route_file("mesh", name));
+    reads(name, "mesh 3");
+    FAILS(VELOC_Route_file("mess", name));
+    OK(VELOC_Restart_end(1));
+    OK(VELOC_Restart_begin("f", 2));
+    OK(VELOC_Route_file("field", again));
+    reads(again, "two");
+    OK(VELOC_Restart_end(1));
     /* A file and memory together. */
     OK(VELOC_Mem_protect(0, &x, 1, sizeof x));
     OK(VELOC_Checkpoint_begin("both.1_", 3));
@@ -270,6 +305,7 @@ int main(int argc, char **argv)
         FAILS(VELOC_Finalize(0));
     }
     MPI_Finalize();
+    FAILS(VELOC_Init(MPI_COMM_WORLD, argv[1]));
     if (bad == 0 && rank == 0)
         printf("calls: all as they should be, %d ranks\n", size);
     return bad != 0;

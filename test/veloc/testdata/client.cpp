@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "veloc.hpp"
+#include "include/veloc.hpp" // as in tests of VeloC
 
 static int rank, bad;
 
@@ -85,6 +85,9 @@ int main(int argc, char **argv)
         TRUE(ckpt->mem_protect(0, values.data(), values.size(), sizeof values[0]));
         TRUE(ckpt->mem_protect(1, [](std::ostream &) {}, [](std::istream &) { return false; }));
         TRUE(!ckpt->restart("large", 3)); // its deserializer has failed
+        TRUE(ckpt->mem_protect(1, [](std::ostream &) { if (rank == 0) throw 7; }, [](std::istream &) { return true; }));
+        TRUE(!ckpt->checkpoint("large", 4)); // not on the ranks alone whose serializer has thrown something
+        TRUE(ckpt->restart_test("large", 0) == 3);
         TRUE(ckpt->route_file("x").find("large") != std::string::npos);
         bool thrown = false;
         try {

@@ -1,0 +1,51 @@
+package opencl
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// waitLine is what a thread of waits.c ends with.
+var waitLine = regexp.MustCompile(`(?m)^(.+): (-?\d+)$`)
+
+// TestWaitsEnd: when a process that serves a program is killed, each way to wait returns with an
+// error, also for commands that a user event holds back which nobody sets. All call-backs are
+// called with an error, and each context is told once.
+func TestWaitsEnd(t *testing.T) {
+	l := newLab(t)
+	for _, c := range []struct {
+		name, device, told string
+		victim             func(program int) int
+	}{
+		{"command", "pocl", "holdfast command", func(program int) int { return serverOf(t, program) }},
+		{"worker", "", "GPU server", func(int) int { return workerOf(t, l.servers[len(l.servers)-1]) }},
+		{"server", "", "GPU server", func(int) int { return l.servers[len(l.servers)-1] }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.device == "" {
+				_ = os.Remove(filepath.Join(l.dir, "holdfast-gpud.sock")) // the server before has left it
+				l.serve()
+			}
+			p := l.startUntil("waiting", through(c.device), "waits")
+			if err := syscall.Kill(c.victim(p.Process.Pid), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			out, err := p.rest()
+			if err != nil || !strings.HasSuffix(out, "over\n") {
+				t.Fatalf("%v\n%s%s", err, out, p.errs.Bytes())
+			}
+			for _, m := range waitLine.FindAllStringSubmatch(out, -1) {
+				if m[2] != "-2" && m[2] != "-14" && m[0] != "available: 0" && m[0] != "told again: 0" {
+					t.Errorf("%s: want -2 or -14", m[0])
+				}
+			}
+			if !strings.Contains(out, "available: 0\ntold: CL_DEVICE_NOT_AVAILABLE: the "+c.told) {
+				t.Errorf("the context was not told of the %s:\n%s", c.told, out)
+			}
+		})
+	}
+}
