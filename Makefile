@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl demo wanted test race soak soak-damage soak-store soak-restart soak-slurm soak-node test-model test-gpu bench bench-full man lint build install clean
+.PHONY: help setup lib veloc opencl demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full man lint build install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -126,7 +126,7 @@ RACE_RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mp
 # programs that were built without it (RACE_NOT). It would wait a second at the end of each
 # package.
 RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -vet=off -timeout $(TIMEOUT)
-RACE_NOT = test/(cluster|e2e|examples|node|opencl|remote|slurm|veloc|yield)
+RACE_NOT = test/(cluster|e2e|examples|messages|node|opencl|remote|slurm|veloc|yield)
 MODULE = github.com/holdfast-hpc/holdfast
 packages = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep $(1) -E '^$(MODULE)/($(2))$$')
 
@@ -139,21 +139,21 @@ test-model: ## check the cut protocol's model with spin; half a minute
 
 MOMENTS ?= 100000
 soak: ## MOMENTS restarts from checkpoints at random moments of real MPI programs, and as many at each call on simulated ranks
+	$(GO) test -count=1 -timeout 0 ./coordinated -run EveryMomentOfDevices -v -args -device-programs 40
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run RestartsInProcess -v -args -soak $(MOMENTS) -soak-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./coordinated -run EveryMoment -v -args -pairs $(MOMENTS) -pairs-seed $(or $(SEED),$$(date +%s))
-	$(GO) test -count=1 -timeout 0 ./coordinated -run 'TestResize$$' -args -resize-all
-	$(GO) test -count=1 -timeout 0 ./internal/layout -args -rapid.checks=100000
-	$(GO) test -count=1 -timeout 0 ./test/remote -run MovedAtRandomMoments -v -args -moves $$(( ($(MOMENTS) + 4999) / 5000 ))
+	$(GO) test -count=1 -timeout 0 ./test/remote -run MovedAtRandomMoments -v -args -moves $$(( ($(MOMENTS) + 4999) / 5000 )) -move-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./gpustate/gputest -run Conformance -v -args -programs $$(( ($(MOMENTS) + 999) / 1000 ))
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $$(( ($(MOMENTS) + 299) / 300 )) -seed $(or $(SEED),$$(date +%s))
 
 DAMAGES ?= 5000
-soak-damage: ## DAMAGES damages to checkpoint directories, 300 restarts from damaged ones (as root), shards above 4 GiB
+soak-damage: ## DAMAGES damages to checkpoint directories, 300 restarts from damaged ones and DAMAGES on other numbers of ranks (as root), shards above 4 GiB
 	$(GO) test -count=1 -timeout 0 ./storage -run TestDamages -v -args -damages $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./storage -run TestRepairDamages -v -args -repairs $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./storage -run 'TestCrashOfRepair$$|TestRepairInStore' -v -args -repair-kills
 	$(GO) test -count=1 -timeout 0 ./storage -run TestLargeShards -v -args -large
 	$(GO) test -count=1 -timeout 0 ./coordinated -run TestDamagedRestarts -v -args -restarts 300 -restart-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./coordinated -run 'TestResizeFlipped|TestResizeDamaged' -v -args -resize-all -resize-damages $(DAMAGES) -resize-seed $(or $(SEED),$$(date +%s))
 
 FAULTS ?= 10000
 soak-store: ## FAULTS faults of an object store under jobs, and a kill before and after every request
@@ -167,26 +167,40 @@ soak-restart: ## N cycles of cut, kill -9 and restart elsewhere under the other 
 
 KILLS ?= 200
 FUZZ ?= 1m
-soak-node: ## KILLS deaths of a rank of a C program before random instructions of a restore, put or flush, and at as many moments
+soak-node: ## KILLS deaths of a rank of a C program before random instructions of a restore, put or flush, and at as many moments; nonsense both ways
 	$(GO) test -count=1 -timeout 0 ./test/node -run 'TestKilledA' -v -args -instructions $(KILLS) -kills $(KILLS) -kill-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./test/node -run TestSanitized/replies -v -args -replies $$(( $(KILLS) * 10000 )) -kill-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./internal/node -run TestAnyClient -v -args -clients $$(( $(KILLS) * 5 )) -client-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./internal/node -run '^$$' -fuzz FuzzClient -fuzzminimizetime 1x -fuzztime $(FUZZ)
 	$(GO) test -count=1 -timeout 0 ./internal/node/wire -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZ)
+
+MOVES ?= 300
+soak-opencl: KILLS = 40
+soak-opencl: ## OpenCL programs in C at random moments: MOVES moves between PoCL and rusticl and two servers, KILLS kills of each process
+	$(GO) test -count=1 -timeout 0 ./test/opencl -run TestMovedAtRandom -v -args -moves $(MOVES) -move-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./test/opencl -run 'TestKilledAtRandom|TestGarbage|TestThreadsSanitized' -v -args -sanitize -kills $(KILLS) -kill-seed $(or $(SEED),$$(date +%s))
+
+soak-elastic: ## restarts on other numbers of ranks: all pairs up to 8, up to 4 under both MPIs, after lost nodes, random layouts
+	$(GO) test -count=1 -timeout 0 ./coordinated -run 'TestResize$$|TestResizeUnderMPI|TestResizeAfterLoss|TestChanging|TestQuietUnderMPI' -v -args -resize-all
+	$(GO) test -count=1 -timeout 0 ./internal/layout -args -rapid.checks=100000
 
 N ?= 50
 soak-slurm: ## N random deaths of Slurm nodes in all phases of a checkpoint, and a table of them (as root)
 	$(GO) test -count=1 -timeout 0 ./test/slurm -run RandomDeaths -v -args -deaths $(N) -seed $(or $(SEED),$$(date +%s))
 
-test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, default cuda:0)
+test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, default cuda:0) and on PoCL
 	HOLDFAST_DEVICE=$${HOLDFAST_DEVICE:-cuda:0} HOLDFAST_TEST_GPU=1 \
 		$(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./gpustate/... ./apps/...
-	HOLDFAST_TEST_GPU=1 $(GO) test -count=1 -timeout $(TIMEOUT) ./test/node -run TestCUDA
+	HOLDFAST_DEVICE=pocl $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./apps/...
+	HOLDFAST_TEST_GPU=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./test/messages ./test/node ./test/veloc -run TestCUDA
+	$(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./examples/... ./test/examples
 
 # Where make bench keeps its results: JSON lines and plots.
 BENCH_OUT ?= holdfast-bench
 
 bench: build ## what checkpoints, cuts, captures and messages cost here; under 5 minutes
 	$(BIN)/holdfast bench storage --quick --dir . --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench storage --quick --resize 4 --dir .
 	$(BIN)/holdfast bench cut --ranks 2,4 --epochs 10 --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench gpu --runs 1 --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench remote --quick --cases bandwidth,launches,migration --plot $(BENCH_OUT)
@@ -194,10 +208,12 @@ bench: build ## what checkpoints, cuts, captures and messages cost here; under 5
 	$(BIN)/holdfast bench apps --dir . --time 80s --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench peers --dir . --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench c --quick --dir . --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench opencl --quick --plot $(BENCH_OUT)
 	$(GO) test -count=1 -run '^$$' -bench 'Point|Idle' -timeout $(TIMEOUT) ./coordinated/...
 
 bench-full: build ## the same at full size, and all Go benchmarks; for a real machine
 	$(BIN)/holdfast bench storage --dir . --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench storage --resize 4 --dir .
 	$(BIN)/holdfast bench cut --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench gpu --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench remote --plot $(BENCH_OUT)
@@ -205,6 +221,7 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 	$(BIN)/holdfast bench apps --dir . --runs 5 --seconds 5 --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench peers --dir . --mib 256 --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench c --dir . --plot $(BENCH_OUT)
+	$(BIN)/holdfast bench opencl --plot $(BENCH_OUT)
 	$(GO) test -run '^$$' -bench . -skip AgainstC -p 1 -timeout 0 ./...
 
 man: build ## write the manual pages to bin/man/man1

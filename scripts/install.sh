@@ -49,7 +49,7 @@ fill() {
 from() { realpath -m --relative-to="$1" "$2"; }
 
 put 755 "$BINDIR" "$bin/holdfast"
-put 644 "$INCLUDEDIR" lib/holdfast.h lib/holdfast_mpi.h lib/holdfast.hpp lib/holdfast_mpi.hpp
+put 644 "$INCLUDEDIR" lib/holdfast.h lib/holdfast_mpi.h lib/holdfast_opencl.h lib/holdfast.hpp lib/holdfast_mpi.hpp
 put 644 "$LIBDIR" "$lib/libholdfast.a"
 install -m 755 "$lib/libholdfast.so.$major" "$DESTDIR$LIBDIR/libholdfast.so.$version"
 ln -sf "libholdfast.so.$version" "$DESTDIR$LIBDIR/libholdfast.so.$major"

@@ -22,6 +22,7 @@ class Holdfast(MakefilePackage):
     variant("python", default=False, description="the package for Python")
 
     depends_on("c", type="build")
+    depends_on("cxx", type="build")
     depends_on("fortran", type="build", when="+fortran")
     depends_on("go@1.26:", type="build")
     depends_on("gmake", type="build")
@@ -36,14 +37,14 @@ class Holdfast(MakefilePackage):
 
     @property
     def directories(self):
-        args = [f"PREFIX={self.prefix}", f"CC={spack_cc}"]
+        args = [f"PREFIX={self.prefix}", f"CC={spack_cc}", f"CXX={spack_cxx}"]
         args.append(f"FC={spack_fc}" if self.spec.satisfies("+fortran") else "FC=")
         if self.spec.satisfies("+python"):
             args.append(f"PYTHONDIR={python_platlib}")
         return args
 
     def build(self, spec, prefix):
-        make("lib", *self.directories)
+        make("lib", "veloc", *self.directories)
 
     def install(self, spec, prefix):
         make("install", *self.directories)
