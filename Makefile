@@ -112,12 +112,13 @@ wanted:
 test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
 	$(TEST) $(call packages,-v,$(RANKS))
-	$(TEST) -p $(TEST_P) $(call packages,,$(RANKS))
+	sh scripts/steady.sh $(GO) $(TESTED) -p $(TEST_P) -- $(call packages,,$(RANKS))
 	@$(MAKE) --no-print-directory race
 
 # Packages that start no ranks are tested beside each other, as many as there are cores. lint
 # has vetted all.
-TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
+TEST = $(GO) test $(TESTED)
+TESTED = -count=1 -vet=off -timeout $(TIMEOUT)
 RANKS = $(RACE_RANKS)|$(RACE_NOT)
 RACE_RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mpi(test)?
 
