@@ -205,12 +205,17 @@ static const struct way ways[] = {
 	{ "pageable, a box", 0, 0, 1, 1 },
 	{ "pinned", 1, 0, 0, 0 },
 	{ "pinned, one at a time", 1, 0, 1, 0 },
-	{ "mapped", 0, 1, 1, 0 },
+	{ "mapped", 0, 1, 0, 0 },
+	{ "mapped, one at a time", 0, 1, 1, 0 },
 };
+
+/* A program that does not wait for each mapping has this many buffers mapped at once. */
+enum { BATCH = 8 };
 
 struct transfer {
 	const struct way *way;
 	cl_mem device;
+	cl_mem batch[BATCH]; /* for mappings, instead of device */
 	char *host;
 	size_t size, room; /* of one transfer, and behind host */
 	int count, read;
@@ -230,18 +235,38 @@ static void move_box(const struct transfer *t, char *host) {
 	}
 }
 
+/* map_some maps n buffers, waits for all mappings and ends them. */
+static void map_some(const struct transfer *t, int n) {
+	void *p[BATCH];
+	cl_map_flags flags = t->read ? CL_MAP_READ : CL_MAP_WRITE_INVALIDATE_REGION;
+	for (int i = 0; i < n; i++) {
+		cl_int rc;
+		p[i] = clEnqueueMapBuffer(queue, t->batch[i], i == n - 1, flags, 0, t->size, 0, NULL, NULL, &rc);
+		check(rc, "clEnqueueMapBuffer");
+	}
+	for (int i = 0; i < n; i++) {
+		CHECK(clEnqueueUnmapMemObject(queue, t->batch[i], p[i], 0, NULL, NULL));
+	}
+}
+
+static void move_mapped(const struct transfer *t) {
+	int most = t->way->blocks ? 1 : BATCH;
+	for (int left = t->count; left > 0; left -= most) {
+		map_some(t, left < most ? left : most);
+	}
+	CHECK(clFinish(queue));
+}
+
 static void move(void *arg) {
 	const struct transfer *t = arg;
+	if (t->way->mapped) {
+		move_mapped(t);
+		return;
+	}
 	for (int i = 0; i < t->count; i++) {
 		cl_bool blocks = t->way->blocks ? CL_TRUE : CL_FALSE;
 		char *host = t->host + (t->way->pinned ? 0 : (size_t)i * t->size % t->room);
-		if (t->way->mapped) {
-			cl_int rc;
-			cl_map_flags flags = t->read ? CL_MAP_READ : CL_MAP_WRITE_INVALIDATE_REGION;
-			void *p = clEnqueueMapBuffer(queue, t->device, CL_TRUE, flags, 0, t->size, 0, NULL, NULL, &rc);
-			check(rc, "clEnqueueMapBuffer");
-			CHECK(clEnqueueUnmapMemObject(queue, t->device, p, 0, NULL, NULL));
-		} else if (t->way->box) {
+		if (t->way->box) {
 			move_box(t, host);
 		} else if (t->read) {
 			CHECK(clEnqueueReadBuffer(queue, t->device, blocks, 0, t->size, host, 0, NULL, NULL));
@@ -273,7 +298,7 @@ static int same(struct transfer *t) {
 	}
 	for (int pass = 0; pass < 2; pass++) {
 		cl_int rc;
-		p = clEnqueueMapBuffer(queue, t->device, CL_TRUE, pass == 0 ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_READ, 0,
+		p = clEnqueueMapBuffer(queue, t->batch[0], CL_TRUE, pass == 0 ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_READ, 0,
 			t->size, 0, NULL, NULL, &rc);
 		check(rc, "clEnqueueMapBuffer");
 		for (size_t i = 0; i < t->size; i++) {
@@ -283,7 +308,7 @@ static int same(struct transfer *t) {
 				ok = ok && p[i] == (unsigned char)(i * 37 + (i >> 11));
 			}
 		}
-		CHECK(clEnqueueUnmapMemObject(queue, t->device, p, 0, NULL, NULL));
+		CHECK(clEnqueueUnmapMemObject(queue, t->batch[0], p, 0, NULL, NULL));
 		CHECK(clFinish(queue));
 	}
 	return ok;
@@ -306,19 +331,23 @@ static int transfers(size_t most) {
 	for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
 		for (size_t s = 0; s < sizeof sizes / sizeof sizes[0] && sizes[s] <= most; s++) {
 			/* a mapping is of the whole of a buffer of its size */
-			cl_mem m = ways[w].mapped ? buffer(CL_MEM_READ_WRITE, sizes[s]) : device;
-			struct transfer t = { &ways[w], m, ways[w].pinned ? locked : plain, sizes[s], most, 1, 0 };
+			struct transfer t = { &ways[w], device, { NULL }, ways[w].pinned ? locked : plain, sizes[s], most, 1, 0 };
+			int count = (int)((32 << 20) / sizes[s]);
+			count = count < 1 ? 1 : count > 64 ? 64 : count;
+			int mapped = !ways[w].mapped ? 0 : count < BATCH ? count : BATCH;
+			for (int i = 0; i < mapped; i++) {
+				t.batch[i] = buffer(CL_MEM_READ_WRITE, sizes[s]);
+			}
 			ok = same(&t) && ok;
-			t.count = (int)((32 << 20) / sizes[s]);
-			t.count = t.count < 1 ? 1 : t.count > 64 ? 64 : t.count;
+			t.count = count;
 			double bytes = (double)t.count * (double)t.size / (ways[w].box ? 2 : 1);
 			for (t.read = 0; t.read < 2; t.read++) {
 				printf("%s{\"way\":\"%s\",\"read\":%s,\"bytes\":%zu,\"rate\":%.1f}", first ? "" : ",", ways[w].name,
 					t.read ? "true" : "false", t.size, bytes / best(move, &t));
 				first = 0;
 			}
-			if (m != device) {
-				CHECK(clReleaseMemObject(m));
+			for (int i = 0; i < mapped; i++) {
+				CHECK(clReleaseMemObject(t.batch[i]));
 			}
 		}
 	}
