@@ -14,6 +14,10 @@ import (
 // name; one whose memory is the host's gives a HostRange. Each rank reads its input after what
 // its queue was given, and what it receives is seen by whatever is enqueued after the call. An
 // error of one rank's device is returned there, when the collective has ended everywhere.
+//
+// BcastDevice, AllgatherDevice, AlltoallDevice and AlltoallvDevice hand MPI the device memory itself where that
+// is possible, on each rank for itself: see Options.GPUAware. Reductions do not, since many libraries that move
+// device memory add on the host, and neighbours' collectives are messages in this package.
 
 // BcastDevice copies root's range to every rank's. All have the same length.
 func BcastDevice(c *Comm, r DeviceRange, root int) error {
@@ -26,9 +30,39 @@ func BcastDevice(c *Comm, r DeviceRange, root int) error {
 	} else {
 		in = nil
 	}
-	return c.inPieces(call.Bcast, out, in, r.Bytes(), func(b []byte) error {
+	bcast := func(b []byte) error {
 		return c.run(&driver.Coll{Kind: driver.Bcast, Type: driver.Uint8, Count: len(b), Root: root, Recv: b})
+	}
+	done, err := c.lent(call.Bcast, out, in, func(d, s []byte) error {
+		all := d
+		if c.rank == root {
+			all = s
+		}
+		for len(all) > 0 { // as often as ranks do that have it in pieces
+			n := min(len(all), stage.VectorBytes)
+			if err := bcast(all[:n]); err != nil {
+				return err
+			}
+			all = all[n:]
+		}
+		return nil
 	})
+	if done {
+		return err
+	}
+	return errors.Join(err, c.inPieces(call.Bcast, out, in, r.Bytes(), bcast))
+}
+
+// lent is Rank.Lent. An error with false does not keep the rank from the collective.
+func (c *Comm) lent(op call.Op, dest, src DeviceRange, do func(dest, src []byte) error) (lent bool, err error) {
+	if err := c.channel().Usable(op.String()); err != nil {
+		return true, err
+	}
+	lent, err = c.st.Lent(dest, src, do)
+	if !lent {
+		err = c.deviceFailed(op, err)
+	}
+	return lent, err
 }
 
 // AllreduceDevice combines the src of all ranks, vectors of T, element by element into every
@@ -184,14 +218,14 @@ func AlltoallDevice(c *Comm, dest, src DeviceRange) error {
 	if err := checkAlltoall(c, dest, src); err != nil {
 		return err
 	}
-	return c.staged(call.Alltoall, dest, src, func(d, s []byte) error { return Alltoall(c, d, s) })
+	return c.moved(call.Alltoall, dest, src, false, func(d, s []byte) error { return Alltoall(c, d, s) })
 }
 
 // AlltoallvDevice is AlltoallDevice with counts and displacements in elements; see Alltoallv. What
 // lies between the parts of dest stays as it is.
 func AlltoallvDevice[T Scalar](c *Comm, dest DeviceRange, rcounts, rdispls []int, src DeviceRange, scounts,
 	sdispls []int) error {
-	return c.updated(call.Alltoallv, dest, src, func(d, s []byte) error {
+	return c.moved(call.Alltoallv, dest, src, true, func(d, s []byte) error {
 		return Alltoallv(c, elements[T](d), rcounts, rdispls, elements[T](s), scounts, sdispls)
 	})
 }
@@ -203,40 +237,41 @@ func elements[T Scalar](b []byte) []T {
 
 // AllgatherDevice collects the src of all ranks in rank order in every rank's dest.
 func AllgatherDevice(c *Comm, dest, src DeviceRange) error {
-	return c.staged(call.Allgather, dest, src, func(d, s []byte) error { return Allgather(c, d, s) })
+	return c.moved(call.Allgather, dest, src, false, func(d, s []byte) error { return Allgather(c, d, s) })
 }
 
 // NeighborAllgatherDevice sends all of src to every destination and stores what came from source
 // i in the i-th of equal parts of dest, each as long as src. The part of a source that is
 // ProcNull stays as it is.
 func NeighborAllgatherDevice(n *Neighborhood, dest, src DeviceRange) error {
-	return n.c.updated(call.Neighbor, dest, src, func(d, s []byte) error { return NeighborAllgather(n, d, s) })
+	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error { return NeighborAllgather(n, d, s) })
 }
 
 // NeighborAlltoallDevice sends the i-th of equal parts of src to destination i and stores what
 // came from source j in the j-th of equal parts of dest.
 func NeighborAlltoallDevice(n *Neighborhood, dest, src DeviceRange) error {
-	return n.c.updated(call.Neighbor, dest, src, func(d, s []byte) error { return NeighborAlltoall(n, d, s) })
+	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error { return NeighborAlltoall(n, d, s) })
 }
 
 // NeighborAlltoallvDevice is NeighborAlltoallDevice with counts and displacements in bytes.
 func NeighborAlltoallvDevice(n *Neighborhood, dest DeviceRange, rcounts, rdispls []int, src DeviceRange, scounts,
 	sdispls []int) error {
-	return n.c.updated(call.Neighbor, dest, src, func(d, s []byte) error {
+	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error {
 		return NeighborAlltoallv(n, d, rcounts, rdispls, s, scounts, sdispls)
 	})
 }
 
-// staged reads all of src, calls do, and writes all of dest.
-func (c *Comm) staged(op call.Op, dest, src DeviceRange, do func(d, s []byte) error) error {
-	return c.throughHost(op, dest, src, false, do)
+// moved calls do with the device memory itself where that is possible, or has it go through host memory.
+func (c *Comm) moved(op call.Op, dest, src DeviceRange, keep bool, do func(d, s []byte) error) error {
+	done, err := c.lent(op, dest, src, do)
+	if done {
+		return err
+	}
+	return errors.Join(err, c.throughHost(op, dest, src, keep, do))
 }
 
-// updated is staged for a do that leaves parts of dest as they are.
-func (c *Comm) updated(op call.Op, dest, src DeviceRange, do func(d, s []byte) error) error {
-	return c.throughHost(op, dest, src, true, do)
-}
-
+// throughHost reads all of src, calls do, and writes all of dest. With keep do leaves parts of dest as they
+// are.
 func (c *Comm) throughHost(op call.Op, dest, src DeviceRange, keep bool, do func(d, s []byte) error) error {
 	if err := c.channel().Usable(op.String()); err != nil {
 		return err

@@ -42,8 +42,9 @@ type Options struct {
 // GPUAware says when an MPI library is given addresses of device memory.
 //
 // A message goes directly in SendDevice, SsendDevice and SendrecvDevice, when its receiver waits for it, and where a
-// receive waits for pieces that come over MPI: from another node, or sent directly. All others go
-// through host memory, and so does everything with ThreadMultiple. A library that says that it takes
+// receive waits for pieces that come over MPI: from another node, or sent directly. BcastDevice,
+// AllgatherDevice, AlltoallDevice and AlltoallvDevice of 64 KiB and more do so on every rank for itself. All others
+// go through host memory, and so does everything with ThreadMultiple. A library that says that it takes
 // device memory is tried once for each device, with a message to the rank itself; where other
 // bytes come, messages go through host memory, and a warning of rank 0 says so.
 type GPUAware int32
@@ -72,11 +73,11 @@ func (g GPUAware) String() string {
 }
 
 // DeviceMessages counts this rank's large messages of device memory: handed to MPI as they lie on the
-// device, or through host memory. Why says why one that waits for its receiver was not sent or
-// received directly, and is empty if none was.
+// device, or through host memory; and the collectives that were handed device memory. Why says why one that
+// waits for its receiver was not sent or received directly, and is empty if none was.
 type DeviceMessages struct {
-	SentDirect, SentStaged, ReceivedDirect, ReceivedStaged uint64
-	Why                                                    string
+	SentDirect, SentStaged, ReceivedDirect, ReceivedStaged, CollectivesDirect uint64
+	Why                                                                       string
 }
 
 // DeviceMessages says which way large messages of device memory have gone so far. It is local.

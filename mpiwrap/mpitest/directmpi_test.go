@@ -31,6 +31,9 @@ func directUnderMPI(w *mpiwrap.Comm) error {
 		if err := mpitest.DirectProgram(w, seed, 60); err != nil {
 			return err
 		}
+		if err := mpitest.DirectCollectives(w, seed, 20); err != nil {
+			return err
+		}
 	}
 	m := w.DeviceMessages()
 	fmt.Printf("rank %d: %+v\n", w.Rank(), m)

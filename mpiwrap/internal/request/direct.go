@@ -24,6 +24,7 @@ import (
 //     go on at once. Commands that the program enqueues after another send could overwrite the memory
 //     before MPI has read it.
 //   - A receiver does it for pieces that come over MPI, in calls that wait for them.
+//   - A rank in a collective that only moves bytes does it for what it sends and receives there.
 //
 // With ThreadMultiple no rank does it.
 
@@ -61,23 +62,24 @@ func (w *way) unknown(n int) bool { return w.verdict == untried || w.verdict == 
 // takes says whether pieces of n bytes have been tried with success.
 func (w *way) takes(n int) bool { return w.verdict == direct && n <= w.tried }
 
-// DirectStats counts large messages of device memory. Why says why one did not go directly, or
-// is empty.
+// DirectStats counts large messages of device memory, and collectives that were given the memory itself.
+// Why says why one did not go directly, or is empty.
 type DirectStats struct {
-	SentDirect, SentStaged, ReceivedDirect, ReceivedStaged uint64
-	Why                                                    string
+	SentDirect, SentStaged, ReceivedDirect, ReceivedStaged, CollectivesDirect uint64
+	Why                                                                       string
 }
 
 type directStats struct {
-	sentDirect, sentStaged, receivedDirect, receivedStaged atomic.Uint64
-	why                                                    atomic.Pointer[string]
+	sentDirect, sentStaged, receivedDirect, receivedStaged, collectivesDirect atomic.Uint64
+	why                                                                       atomic.Pointer[string]
 }
 
 // DirectStats is what has been counted so far.
 func (s *Rank) DirectStats() DirectStats {
 	d := &s.Stage.stats
 	out := DirectStats{SentDirect: d.sentDirect.Load(), SentStaged: d.sentStaged.Load(),
-		ReceivedDirect: d.receivedDirect.Load(), ReceivedStaged: d.receivedStaged.Load()}
+		ReceivedDirect: d.receivedDirect.Load(), ReceivedStaged: d.receivedStaged.Load(),
+		CollectivesDirect: d.collectivesDirect.Load()}
 	if why := d.why.Load(); why != nil {
 		out.Why = *why
 	}
@@ -332,4 +334,51 @@ func (s *Rank) pull(h *stage.Header, all []byte) error {
 		err = fmt.Errorf("rank %d could not read its device memory: %w", h.Source, ErrDevice)
 	}
 	return err
+}
+
+// Lent has MPI work on the memory of a collective as it lies on the device: do gets what dest and src
+// lend, which Go must not touch; either may be nil. It returns false if that is not to be, and do has not
+// been called; an error then says that a trial could not put back what it had overwritten.
+func (s *Rank) Lent(dest, src stage.Memory, do func(dest, src []byte) error) (lent bool, err error) {
+	for _, mem := range []stage.Memory{dest, src} {
+		if mem != nil && (mem.Bytes() < stage.LargeBytes || mem.Check() != nil) {
+			return false, nil
+		}
+	}
+	if src != nil && !s.sendsDirect(src) {
+		return false, nil
+	}
+	if dest != nil {
+		if err := s.tryIn(dest); err != nil {
+			return false, err
+		}
+		if !s.receivesDirect(dest, largest(dest)) {
+			return false, nil
+		}
+	}
+	begin := func(d, s []byte) error {
+		if lent = !Overlap(d, s); !lent {
+			return nil
+		}
+		return do(d, s)
+	}
+	switch {
+	case src == nil:
+		err = dest.Lend(nil, func(p uintptr) error { return begin(memoryAt(p, dest.Bytes()), nil) })
+	case dest == nil:
+		err = src.Lend(nil, func(p uintptr) error { return begin(nil, memoryAt(p, src.Bytes())) })
+	default:
+		pair, ok := dest.(stage.Pair)
+		if !ok || dest.Device() != src.Device() {
+			return false, nil
+		}
+		err = pair.LendWith(nil, src, nil, func(p, q uintptr) error {
+			return begin(memoryAt(p, dest.Bytes()), memoryAt(q, src.Bytes()))
+		})
+	}
+	if !lent {
+		return false, nil // its reason comes again, where it can be told to the others
+	}
+	s.Stage.stats.collectivesDirect.Add(1)
+	return true, err
 }
