@@ -27,7 +27,7 @@ var mpis = []struct {
 	name, plugin string
 	env          []string // of the ranks
 }{
-	{"openmpi", "pmix", []string{yields[0], "SLURM_PMIX_FENCE=tree"}},
+	{"openmpi", "pmix", []string{yields[0], "SLURM_PMIX_DIRECT_CONN=false"}},
 	{"mpich", "pmi2", yields[1:]},
 }
 
