@@ -82,6 +82,11 @@ func (r *Reader) Uint() uint64 {
 
 // Int takes a number.
 func (r *Reader) Int() int64 {
+	if len(r.B) > 0 && r.B[0] < 0x80 { // most are small
+		v := r.B[0]
+		r.B = r.B[1:]
+		return int64(v>>1) ^ -int64(v&1)
+	}
 	v, n := binary.Varint(r.B)
 	if n <= 0 {
 		r.Fail("number truncated")

@@ -41,6 +41,16 @@ func Append(b []byte, m Message) []byte {
 // Decode reads a message from the body of a frame.
 func Decode(body []byte, m Message) error { return codec.Decode(body, m.fields) }
 
+// Decoder reads messages, one at a time. Its zero value is ready.
+type Decoder struct{ fields Fields }
+
+// Decode reads a message from the body of a frame.
+func (d *Decoder) Decode(body []byte, m Message) error {
+	d.fields = Fields{Reading: true, R: Reader{B: body}}
+	m.fields(&d.fields)
+	return d.fields.R.End()
+}
+
 // ReadFrame reads a frame. The body is valid until the next call: it reuses buf,
 // which may be nil. Memory grows only as bytes arrive.
 func ReadFrame(r *bufio.Reader, buf []byte) (op Op, body, kept []byte, err error) {
@@ -71,13 +81,24 @@ func ReadSmallFrame(r *bufio.Reader, most int) (op Op, body []byte, err error) {
 }
 
 func readFrame(r *bufio.Reader, buf []byte, most int) (op Op, body, kept []byte, err error) {
-	var h [frameHeader]byte
-	if _, err := io.ReadFull(r, h[:]); err != nil {
+	h, err := r.Peek(frameHeader)
+	if err != nil {
+		if len(h) > 0 && err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
 		return 0, nil, buf, err
 	}
-	n := int(binary.LittleEndian.Uint32(h[:]))
+	op = Op(h[4])
+	n := int(binary.LittleEndian.Uint32(h))
 	if n > most {
 		return 0, nil, buf, fmt.Errorf("%w: frame of %d bytes", ErrProtocol, n)
+	}
+	_, _ = r.Discard(frameHeader)
+	if n <= cap(buf) && n <= r.Buffered() { // nearly all
+		b, _ := r.Peek(n)
+		body = buf[:copy(buf[:n], b)]
+		_, _ = r.Discard(n)
+		return op, body, buf, nil
 	}
 	const step = 1 << 20
 	buf = buf[:0]
@@ -96,7 +117,7 @@ func readFrame(r *bufio.Reader, buf []byte, most int) (op Op, body, kept []byte,
 	if cap(buf) > step { // do not keep the memory of a large program
 		buf = nil
 	}
-	return Op(h[4]), body, buf, nil
+	return op, body, buf, nil
 }
 
 // Frames finds frames in bytes that come bit by bit. The zero value is ready.

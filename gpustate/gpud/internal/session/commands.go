@@ -43,6 +43,10 @@ func (s *Session) doLaunch(m *wire.Launch) error {
 	i := item{what: "launch of kernel", name: k.name, ev: driver.Event(m.Event)}
 	if len(k.bad) > 0 {
 		i.err = k.refused()
+	} else if m.Event == 0 && len(m.Wait) == 0 { // nothing but the driver is to know of it
+		i.native, i.err = s.drv.Launch(q.h, k.h, m.Grid, nil)
+		q.add(i)
+		return nil
 	}
 	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
 		return s.drv.Launch(q.h, k.h, m.Grid, wait)

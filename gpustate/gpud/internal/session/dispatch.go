@@ -25,7 +25,7 @@ func (s *Session) dispatch(op wire.Op, body []byte) error {
 			return fmt.Errorf("%w: operation %d", wire.ErrProtocol, op)
 		}
 	}
-	if err := wire.Decode(body, m); err != nil {
+	if err := s.decoder.Decode(body, m); err != nil {
 		return err
 	}
 	switch m := m.(type) {

@@ -6,27 +6,38 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkLaunch measures what a session takes for a launch, beside what the device takes.
+// BenchmarkLaunch measures what a session takes for a launch, beside what the device takes: a fake one, or
+// one of OpenCL that does nothing either, where there is one (internal/bench/opencl/testdata/null.c).
 func BenchmarkLaunch(b *testing.B) {
+	idle := &fake.Library{Idle: true}
+	infos, _ := idle.Devices()
+	benchLaunch(b, "", &Device{Info: infos[1], Lib: idle, At: 1})
+	infos, _ = cl.System.Devices()
+	for n, i := range infos {
+		if i.Name == "Null" {
+			benchLaunch(b, "null OpenCL, ", &Device{Info: i, Lib: cl.System, At: n})
+		}
+	}
+}
+
+func benchLaunch(b *testing.B, on string, dev *Device) {
 	value := []byte("abcd")
 	for name, set := range map[string]*wire.SetArg{"arguments as they are": nil,
 		"one set": {Kernel: 3, Index: 1, Arg: wire.Arg{Kind: driver.ArgValue, Value: value}}} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(on+name, func(b *testing.B) {
 			near, far := net.Pipe()
 			defer far.Close()
-			lib := &fake.Library{Idle: true}
-			infos, _ := lib.Devices()
-			dev := &Device{Info: infos[1], Lib: lib, At: 1}
 			s := New(&Service{Devices: []*Device{dev}, Usages: &usage.Table{}}, near, Identity{}, &usage.Usage{}, nil)
 			s.dev = dev
 			var err error
-			if s.drv, err = lib.Open(1); err != nil {
+			if s.drv, err = dev.Lib.Open(dev.At); err != nil {
 				b.Fatal(err)
 			}
 			p, err := s.drv.Build(driver.ProgramDesc{OpenCL: "busy"})

@@ -31,11 +31,22 @@ type (
 	}
 )
 
-// object finds an object of one type by its number.
+// found is an object that the reading goroutine has found.
+type found struct {
+	id uint64
+	o  any
+}
+
+// object finds an object of one type by its number. Only the reading goroutine calls it, which also
+// releases objects, so what it has found is there until then.
 func object[T any](c *Session, id uint64, what string) (o T, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	o, ok := c.objects[id].(T)
+	f := &c.recent[id%uint64(len(c.recent))]
+	if f.id != id || f.o == nil {
+		c.mu.Lock()
+		*f = found{id, c.objects[id]}
+		c.mu.Unlock()
+	}
+	o, ok := f.o.(T)
 	if !ok {
 		return o, fmt.Errorf("%w: there is no %s %d", wire.ErrProtocol, what, id)
 	}
@@ -203,6 +214,7 @@ func (s *Session) doRelease(id uint64) error {
 	if err != nil {
 		return err
 	}
+	s.recent[id%uint64(len(s.recent))] = found{}
 	s.mu.Lock()
 	delete(s.objects, id)
 	if _, ok := o.(*queue); ok {

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -54,5 +56,45 @@ func TestSources(t *testing.T) {
 	long := &driver.BuildError{Log: strings.Repeat("x", 2*maxLogBytes)}
 	if n := len(shortLog(long).(*driver.BuildError).Log); n > maxLogBytes+100 {
 		t.Errorf("a log of %d bytes is sent", n)
+	}
+}
+
+// TestNumbersAgain: a number that is released stands for nothing, and then for the object that is made under
+// it next, also where the session has just found the one before.
+func TestNumbersAgain(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	s := New(&Service{Usages: &usage.Table{}}, near, Identity{}, &usage.Usage{}, nil)
+	lib := &fake.Library{}
+	var err error
+	if s.drv, err = lib.Open(0); err != nil {
+		t.Fatal(err)
+	}
+	const id = 7
+	other := uint64(id + len(s.recent)) // is remembered in the same place
+	for round := range 3 {
+		if _, err := object[*sampler](s, id, "sampler"); !errors.Is(err, wire.ErrProtocol) {
+			t.Fatalf("round %d, before it is made: got %v, want ErrProtocol", round, err)
+		}
+		h, err := s.drv.CreateSampler(driver.SamplerDesc{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &sampler{h}
+		if err := s.add(id, o); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []uint64{id, other, id} {
+			got, err := object[*sampler](s, n, "sampler")
+			if found := n == id; (err == nil) != found || found && got != o {
+				t.Fatalf("round %d, number %d: got %p, %v", round, n, got, err)
+			}
+		}
+		if _, err := object[*queue](s, id, "queue"); !errors.Is(err, wire.ErrProtocol) {
+			t.Fatalf("a sampler taken for a queue: got %v, want ErrProtocol", err)
+		}
+		if err := s.doRelease(id); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
