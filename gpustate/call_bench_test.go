@@ -44,3 +44,36 @@ func BenchmarkLaunch(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkNull measures launches on an OpenCL device that does nothing, with what the driver's call and
+// the default window take (internal/bench/opencl/testdata/null.c).
+func BenchmarkNull(b *testing.B) {
+	for name, set := range map[string]func(k *Kernel, x *Buffer, n int32) error{
+		"arguments as they are": func(*Kernel, *Buffer, int32) error { return nil },
+		"one set":               func(k *Kernel, _ *Buffer, n int32) error { return k.SetArg(1, n) },
+		"one again":             func(k *Kernel, x *Buffer, _ int32) error { return k.SetArg(0, x) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			d, err := Open(Select{Kind: "opencl", Name: "Null"})
+			if err != nil {
+				b.Skip(err)
+			}
+			t := &testing.T{}
+			q, x := must(d.Queue("q"))(t), must(d.Buffer("x", 64))(t)
+			k := must(must(d.Program("p", Sources{OpenCL: "busy"}, ""))(t).Kernel("busy"))(t)
+			ok(t, k.SetArgs(x, int32(0)))
+			one, n := []int{1}, int32(0)
+			b.ReportAllocs()
+			for b.Loop() {
+				n++
+				if err := set(k, x, n); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := q.Launch(k, one, one); err != nil {
+					b.Fatal(err)
+				}
+			}
+			ok(t, d.Close())
+		})
+	}
+}

@@ -62,7 +62,7 @@ func (e *entry) realize(drv driver.Device, look func(id uint64) driver.Handle) (
 	}
 	return drv.CreateQueue(driver.QueueDesc{OutOfOrder: o.Queue.OutOfOrder,
 		Priority: o.Queue.Priority, Profiling: o.Queue.Profiling,
-		Lazy: drv.Info().Lazy && canBeLazy(o.Queue)})
+		Lazy: drv.Info().Lazy && canBeLazy(o.Queue), Window: o.Queue.Window})
 }
 
 // canBeLazy tells whether a queue can do without an event for each command: its

@@ -38,7 +38,9 @@ type QueueOptions struct {
 
 // DefaultWindow is the window of queues that do not choose one. Programs of long
 // kernels notice no window; one of kernels of 4 us on an H200 notices those of
-// 20 and below. See docs/PERFORMANCE.md.
+// 20 and below. See docs/PERFORMANCE.md. While commands are short, so that they are
+// complete within a few milliseconds, an in-order queue with this window may have up
+// to 256 in flight: to follow them takes as long as a launch or two each time.
 const DefaultWindow = 50
 
 // record resolves the window: in a record 0 is none.

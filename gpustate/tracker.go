@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
@@ -15,6 +16,7 @@ import (
 type tracker struct {
 	*entry // the queue's
 	window int
+	wider  int // more than window while commands are short, otherwise 0
 
 	flight []*Event // not known to be complete, oldest first
 	failed error    // of the first command that failed since Finish
@@ -35,8 +37,33 @@ type tracker struct {
 
 // mark is a marker behind a number of commands.
 type mark struct {
-	seq uint64
-	ev  driver.Event
+	seq    uint64
+	ev     driver.Event
+	issued time.Time
+}
+
+// A lazy queue of DefaultWindow widens it, up to widest, while markers are complete within
+// shortLag of their issue: each one takes the driver as long as a launch or two. Beyond longLag it
+// has DefaultWindow again.
+const (
+	widest   = 256
+	shortLag = time.Millisecond
+	longLag  = 4 * time.Millisecond
+)
+
+// width is how many commands of a lazy queue may be in flight.
+func (t *tracker) width() int { return max(t.window, t.wider) }
+
+// lagged takes in how long after its issue a marker was found complete, which is never shorter than
+// what was in flight before it took.
+func (t *tracker) lagged(lag time.Duration) {
+	switch {
+	case t.window != DefaultWindow:
+	case lag > longLag:
+		t.wider = 0
+	case lag <= shortLag:
+		t.wider = min(2*t.width(), widest)
+	}
 }
 
 // drain waits for all commands; mu is held, or the device is locked.
@@ -135,7 +162,7 @@ func (t *tracker) room() {
 	for len(t.flight) >= t.window {
 		t.retire(1)
 	}
-	for len(t.marks) > 0 && t.issued-t.complete.Load() >= uint64(t.window) {
+	for len(t.marks) > 0 && t.issued-t.complete.Load() >= uint64(t.width()) {
 		m := t.marks[0]
 		t.marks = t.marks[1:]
 		if err := t.dev.drv.WaitEvent(m.ev); err != nil && t.failed == nil {
@@ -143,6 +170,7 @@ func (t *tracker) room() {
 		}
 		t.dev.drv.ReleaseEvent(m.ev)
 		t.complete.Store(m.seq)
+		t.lagged(time.Since(m.issued))
 	}
 }
 
@@ -157,12 +185,12 @@ func (t *tracker) count() (seq uint64, err error) {
 	if n := len(t.marks); n > 0 {
 		last = t.marks[n-1].seq
 	}
-	if t.issued-last < uint64(max(t.window/2, 1)) {
+	if t.issued-last < uint64(max(t.width()/2, 1)) {
 		return t.issued, nil
 	}
 	ev, err := t.dev.drv.Marker(t.h, nil)
 	if err == nil {
-		t.marks = append(t.marks, mark{t.issued, ev})
+		t.marks = append(t.marks, mark{t.issued, ev, time.Now()})
 	}
 	return t.issued, err
 }

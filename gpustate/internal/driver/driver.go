@@ -116,6 +116,9 @@ type QueueDesc struct {
 	// may then be called beside other commands, tells when they are. For devices
 	// with Info.Lazy.
 	Lazy bool
+	// Window is how many of its commands a server counts as unfinished at most, 0: all. Those of
+	// short commands may have more.
+	Window int
 }
 
 // ArgKind says what a kernel argument is. The numbers are part of the record

@@ -13,7 +13,7 @@ import (
 )
 
 // Version is the version of the protocol. Both sides must have the same.
-const Version = 5
+const Version = 6
 
 // Conditions of a connection that did not come about.
 var (

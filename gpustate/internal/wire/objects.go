@@ -107,6 +107,7 @@ func (m *CreateQueue) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID)
 	f.Bool(&m.Desc.OutOfOrder, &m.Desc.Profiling, &m.Desc.Lazy)
 	codec.Int(f, &m.Desc.Priority)
+	codec.Size(f, &m.Desc.Window)
 }
 
 // Release releases an object of any kind.

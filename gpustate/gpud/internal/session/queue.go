@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -19,6 +20,8 @@ type queue struct {
 	items chan item
 	ended chan struct{}
 	quiet int64 // commands that nothing is followed of; the next item has their number
+
+	unfinished atomic.Int64 // commands
 
 	mu     sync.Mutex
 	failed error // of the first command without an event that failed since Finish
@@ -85,7 +88,7 @@ func (q *queue) close() error {
 // add enters a command; it waits while very many are unfinished.
 func (q *queue) add(i item) {
 	if i.finish == 0 {
-		q.s.usage.Unfinished.Add(1)
+		q.count(1)
 		q.s.usage.Commands.Add(1)
 	}
 	if i.finish == 0 && i.ev == 0 && i.native == 0 && i.err == nil && i.piece == nil {
@@ -97,8 +100,21 @@ func (q *queue) add(i item) {
 }
 
 // over takes in that commands are complete.
-func (q *queue) over(n int64) {
-	q.s.usage.Unfinished.Add(-n)
+func (q *queue) over(n int64) { q.count(-n) }
+
+// count counts commands that are issued, or complete, as unfinished: with many short ones a queue has no
+// more to do than with few long ones.
+func (q *queue) count(n int64) {
+	counted := func(n int64) int64 {
+		if most := int64(q.desc.Window); most > 0 {
+			return min(n, most)
+		}
+		return n
+	}
+	after := q.unfinished.Add(n)
+	if change := counted(after) - counted(after-n); change != 0 {
+		q.s.usage.Unfinished.Add(change)
+	}
 }
 
 // run follows the commands. Those of an in-order queue complete in order, so

@@ -98,3 +98,25 @@ func TestNumbersAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestUnfinished: of what a queue has in flight its window counts, whatever the order in which commands are
+// issued and complete.
+func TestUnfinished(t *testing.T) {
+	for _, c := range []struct {
+		window int
+		want   []int64 // after each change
+	}{
+		{0, []int64{1, 3, 13, 3, 5, 0}},
+		{4, []int64{1, 3, 4, 3, 4, 0}},
+		{100, []int64{1, 3, 13, 3, 5, 0}},
+	} {
+		own := &usage.Usage{}
+		q := &queue{s: &Session{usage: usage.NewShare(nil, own, 0)}, desc: driver.QueueDesc{Window: c.window}}
+		for i, change := range []int64{1, 2, 10, -10, 2, -5} {
+			q.count(change)
+			if got := own.Unfinished.Load(); got != c.want[i] {
+				t.Errorf("window %d, step %d: %d unfinished, want %d", c.window, i, got, c.want[i])
+			}
+		}
+	}
+}
