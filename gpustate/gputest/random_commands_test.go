@@ -3,6 +3,7 @@ package gputest
 import (
 	"bytes"
 	"errors"
+	"math/bits"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -160,7 +161,7 @@ func (m *model) run(k *gpustate.Kernel, a axpyArgs) {
 		}
 	}
 	q, after := m.anyQueue(a.y, a.x)
-	e, err := q.q.Launch(k, []int{int(a.n)}, nil, after...)
+	e, err := q.q.Launch(k, []int{m.workItems(a.n)}, nil, after...)
 	if gone := !a.y.alive || !a.x.alive; gone && errors.Is(err, gpustate.ErrReleased) {
 		return // a rollback brings an argument back that the program has released, unless a range of it is left
 	}
@@ -169,6 +170,16 @@ func (m *model) run(k *gpustate.Kernel, a axpyArgs) {
 	for i := range int(a.n) {
 		y.set(i, y.at(i)+a.a*x.at(i))
 	}
+}
+
+// workItems is how many work-items a launch for n elements has: on OpenCL the next power of two, of which the
+// kernel leaves out those that have no element. PoCL takes small launches as one work-group, compiles the kernel
+// again for each size of one, and gives all of them when it is asked for the program's binary.
+func (m *model) workItems(n int32) int {
+	if m.b.sel.Kind != "opencl" {
+		return int(n)
+	}
+	return 1 << bits.Len32(uint32(n-1))
 }
 
 func (m *model) copy() {

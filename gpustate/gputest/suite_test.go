@@ -257,11 +257,13 @@ func TestConformance(t *testing.T) {
 				n = 1
 			}
 			args = append(args, fmt.Sprint("-programs=", n))
-			out, err := child(t, p, dir, "suite", "", args...).CombinedOutput()
+			c := child(t, p, dir, "suite", "", args...)
+			out, err := c.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			t.Logf("suite took %v", time.Since(begin).Round(time.Millisecond))
+			t.Logf("suite took %v, %v of processors", time.Since(begin).Round(time.Millisecond),
+				(c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Round(time.Millisecond))
 		})
 	}
 }
