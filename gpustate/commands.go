@@ -19,7 +19,7 @@ func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (*Event,
 	if err := fill(&g, global, local); err != nil {
 		return nil, k.fail("launch", err)
 	}
-	return q.launch(k, g, after)
+	return q.launch(k, &g, after)
 }
 
 // LaunchAt is Launch with the index space beginning at offset, which has as many
@@ -34,7 +34,7 @@ func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event
 			ErrRange))
 	}
 	copy(g.Offset[:], offset)
-	return q.launch(k, g, after)
+	return q.launch(k, &g, after)
 }
 
 func fill(g *driver.Grid, global, local []int) error {
@@ -43,7 +43,7 @@ func fill(g *driver.Grid, global, local []int) error {
 			len(local),
 			ErrRange)
 	}
-	g.Global, g.Local = [3]int{1, 1, 1}, [3]int{}
+	g.Global = [3]int{1, 1, 1} // g is new
 	for i, n := range global {
 		if n <= 0 {
 			return fmt.Errorf("global extent %d: %w", n, ErrRange)
@@ -55,7 +55,7 @@ func fill(g *driver.Grid, global, local []int) error {
 	}
 	g.Local = [3]int{1, 1, 1}
 	for i, n := range local {
-		if n <= 0 || global[i]%n != 0 {
+		if n <= 0 || n > 1 && global[i]%n != 0 {
 			return fmt.Errorf("work-groups of %d do not divide %d: %w", n, global[i], ErrRange)
 		}
 		g.Local[i] = n
@@ -63,12 +63,12 @@ func fill(g *driver.Grid, global, local []int) error {
 	return nil
 }
 
-func (q *Queue) launch(k *Kernel, g driver.Grid, after []*Event) (*Event, error) {
+func (q *Queue) launch(k *Kernel, g *driver.Grid, after []*Event) (*Event, error) {
 	if err := k.hold(); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
-	e, err := q.launchHeld(k, &g, after)
+	e, err := q.launchHeld(k, g, after)
 	q.mu.Unlock()
 	k.mu.Unlock()
 	return e, err

@@ -18,10 +18,11 @@ type tracker struct {
 	window int
 	wider  int // more than window while commands are short, otherwise 0
 
-	flight []*Event // not known to be complete, oldest first
-	failed error    // of the first command that failed since Finish
-	used   bool     // a command was given to it
-	events []Event  // room for the next ones
+	flight []*Event           // not known to be complete, oldest first
+	failed error              // of the first command that failed since Finish
+	used   bool               // a command was given to it
+	events *[eventBlock]Event // room for the next ones, from next on
+	next   int
 
 	// Of a lazy queue commands are counted instead of kept.
 	issued   uint64
@@ -195,15 +196,16 @@ func (t *tracker) count() (seq uint64, err error) {
 	return t.issued, err
 }
 
-// event gives a new event; mu is held. Events are made by the block, as many as fill 4 KiB as Go
-// allocates them.
+// eventBlock is how many events are made at once: as many as fill 4 KiB as Go allocates them.
+const eventBlock = 85
+
+// event gives a new event; mu is held.
 func (t *tracker) event() *Event {
-	const block = 85
-	if len(t.events) == 0 {
-		t.events = make([]Event, block)
+	if t.events == nil || t.next == eventBlock {
+		t.events, t.next = new([eventBlock]Event), 0
 	}
-	e := &t.events[0]
-	t.events = t.events[1:]
+	e := &t.events[t.next]
+	t.next++
 	e.from = t
 	return e
 }

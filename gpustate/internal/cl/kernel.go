@@ -1,6 +1,7 @@
 package cl
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 
@@ -67,6 +68,9 @@ func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	if k.program == 0 {
 		return setArg(k.h, i, a)
 	}
+	if i < len(k.held) && k.held[i].is(&a) {
+		return nil
+	}
 	pointer := a.Kind == driver.ArgMem && a.Handle.(*mem).svm
 	if i < len(k.held) && k.held[i].pointer && !pointer {
 		if err := d.renew(k, i); err != nil {
@@ -74,6 +78,9 @@ func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 		}
 	}
 	if err := setArg(k.h, i, a); err != nil {
+		if i < len(k.held) { // the driver has forgotten it
+			k.held[i].arg = driver.Arg{}
+		}
 		return err
 	}
 	for i >= len(k.held) {
@@ -83,6 +90,26 @@ func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	a.Value = append(o.arg.Value[:0], a.Value...)
 	o.arg, o.pointer = a, o.pointer || pointer
 	return nil
+}
+
+// is says whether an argument is what is set already. A sampler is never: another one may have its
+// handle when it is gone.
+func (o *held) is(a *driver.Arg) bool {
+	if o.arg.Kind != a.Kind {
+		return false
+	}
+	switch a.Kind {
+	case driver.ArgMem:
+		m := a.Handle.(*mem)
+		return o.arg.Handle == a.Handle && !m.released.Load()
+	case driver.ArgLocal:
+		return o.arg.Local == a.Local
+	case driver.ArgValue:
+		return bytes.Equal(o.arg.Value, a.Value)
+	case driver.ArgNull:
+		return true
+	}
+	return false
 }
 
 func setArg(k handle, i int, a driver.Arg) error {
