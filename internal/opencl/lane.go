@@ -22,7 +22,7 @@ func (l *lane) carryOut(m *request) error {
 	if m.op == opForget {
 		return l.forget(m)
 	}
-	do := operations[m.op]
+	do := operations.of(m.op)
 	if do == nil {
 		return fmt.Errorf("%w: operation %d", errProtocol, m.op)
 	}
@@ -60,10 +60,21 @@ func (s *Server) forget(m *request) error {
 
 // operations are those of lanes, ringOperations those that the ring may have: their replies
 // are a status alone.
-var operations, ringOperations map[uint32]func(*lane, *request) (*reply, error)
+var operations, ringOperations table
+
+// table has what carries out an operation at its number.
+type table [opCloneKernel + 1]func(*lane, *request) (*reply, error)
+
+// of is nil for an operation that is not in the table.
+func (t *table) of(op uint32) func(*lane, *request) (*reply, error) {
+	if op >= uint32(len(t)) {
+		return nil
+	}
+	return t[op]
+}
 
 func init() {
-	operations = map[uint32]func(*lane, *request) (*reply, error){
+	operations = table{
 		opHello: (*lane).hello, opDevices: (*lane).listDevices, opDeviceInfo: (*lane).deviceInfo,
 		opCreateQueue: (*lane).createQueue, opCreateBuffer: (*lane).createBuffer, opCreateSub: (*lane).createSub,
 		opCreateImage: (*lane).createImage, opCreateSample: (*lane).createSampler, opRelease: (*lane).release,
@@ -77,7 +88,6 @@ func init() {
 		opContext: (*lane).createContext, opCapture: (*lane).capture, opState: (*lane).giveState,
 		opRestore: (*lane).restore, opCloneKernel: (*lane).cloneKernel,
 	}
-	ringOperations = map[uint32]func(*lane, *request) (*reply, error){}
 	for _, op := range []uint32{opRelease, opSetArg, opLaunch, opCopy, opFill, opMarker, opFlush, opFinish, opUserEvent,
 		opSetUserEvent, opWait, opWatch, opRead, opWrite, opShare, opUnshare, opSettle} {
 		ringOperations[op] = operations[op]

@@ -125,7 +125,7 @@ func (s *Server) leave(id uint64, q *queue) {
 	_ = q.finish()    // its commands' events have the errors
 	_ = q.q.Release() // the program has been told that it is gone
 	s.mu.Lock()
-	delete(s.objects, id)
+	s.remove(id)
 	s.mu.Unlock()
 }
 
@@ -141,7 +141,7 @@ func (l *lane) release(m *request) (*reply, error) {
 		q.left = make(chan struct{})
 		l.lanes.Go(func() { l.leave(id, q) })
 	} else {
-		delete(l.objects, id)
+		l.remove(id)
 	}
 	l.mu.Unlock()
 	var err error

@@ -51,7 +51,6 @@ type ring struct {
 	there uint64     // bytes that were written when this side looked last
 	told  uint64     // count as the library knows it
 	again request    // what take gives of operations that keep nothing of it
-	body  []byte     // of again
 }
 
 // ringTold is how many bytes this side takes out before it tells the library, unless nothing is left:
@@ -133,11 +132,13 @@ func (r *ring) request(op uint32, n int) *request {
 	if op != opLaunch && op != opSetArg && op != opForget {
 		return &request{op: op, body: make([]byte, n)}
 	}
-	if cap(r.body) < n {
-		r.body = make([]byte, max(n, 1024))
+	m := &r.again
+	if cap(m.body) < n {
+		m.body = make([]byte, max(n, 1024))
 	}
-	r.again = request{op: op, body: r.body[:n]}
-	return &r.again
+	m.op, m.at, m.bulk, m.bad = op, 0, 0, false
+	m.body = m.body[:n] // no pointer is written, which the garbage collector would have to see
+	return m
 }
 
 // tell lets the library write where was taken out; mu is held.
@@ -284,7 +285,7 @@ func (s *Server) carryOutOfRing(m *request) error {
 	if m.op == opForget {
 		return s.forget(m)
 	}
-	do := ringOperations[m.op]
+	do := ringOperations.of(m.op)
 	if do == nil || m.last >= ringSlots {
 		return fmt.Errorf("%w: operation %d in the ring, slot %d", errProtocol, m.op, m.last)
 	}

@@ -43,6 +43,8 @@ type Server struct {
 	events  map[uint64]*event
 	state   []byte // that was captured and not taken
 
+	found [256]atomic.Pointer[numbered] // of objects, to find them without mu; changed with mu held
+
 	sending    sync.Mutex // of control
 	deliveries atomic.Uint64
 	outbox     outbox
@@ -225,13 +227,44 @@ const maxObjects = 1 << 20
 // find gives the object of a kind and number. The library has checked the program's handles,
 // so another kind is impossible; one that is not there may have failed to be made.
 func find[T any](s *Server, id uint64) (o T, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o, ok := s.objects[id].(T)
+	place := s.place(id)
+	n := place.Load()
+	if n == nil || n.id != id {
+		n = s.look(id, place)
+	}
+	o, ok := n.object.(T)
 	if !ok {
 		return o, fmt.Errorf("%w: object %d is no %T", errProtocol, id, o)
 	}
 	return o, nil
+}
+
+// numbered is an object with its number.
+type numbered struct {
+	id     uint64
+	object any
+}
+
+// place is where an object of that number is remembered, if another one is not.
+func (s *Server) place(id uint64) *atomic.Pointer[numbered] { return &s.found[id%uint64(len(s.found))] }
+
+// look looks an object up, and remembers it where there is room.
+func (s *Server) look(id uint64, place *atomic.Pointer[numbered]) *numbered {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := &numbered{id, s.objects[id]}
+	if n.object != nil && place.Load() == nil {
+		place.Store(n)
+	}
+	return n
+}
+
+// remove takes an object out; mu is held.
+func (s *Server) remove(id uint64) {
+	delete(s.objects, id)
+	if n := s.place(id).Load(); n != nil && n.id == id {
+		s.place(id).Store(nil)
+	}
 }
 
 // send sends what the program has not asked for.

@@ -68,6 +68,7 @@ var errProtocol = errors.New("impossible message of an OpenCL program")
 type request struct {
 	op   uint32
 	body []byte
+	at   int    // what of body was read
 	bulk uint64 // bytes that follow it
 	last uint64 // of a lane: how far the ring was written; of the ring: the reply slot, 0 for none
 	bad  bool
@@ -90,14 +91,17 @@ func readRequest(r io.Reader) (*request, error) {
 }
 
 func (m *request) take(n int) []byte {
-	if m.bad || n > len(m.body) {
+	if m.bad || n > m.left() {
 		m.bad = true
 		return make([]byte, min(n, 8))
 	}
-	b := m.body[:n]
-	m.body = m.body[n:]
+	b := m.body[m.at : m.at+n]
+	m.at += n
 	return b
 }
+
+// left is how much of the body was not read.
+func (m *request) left() int { return len(m.body) - m.at }
 
 func (m *request) u32() uint32 { return binary.LittleEndian.Uint32(m.take(4)) }
 func (m *request) u64() uint64 { return binary.LittleEndian.Uint64(m.take(8)) }
@@ -114,7 +118,7 @@ func (m *request) size() int {
 
 func (m *request) bytes() []byte {
 	n := m.u32()
-	if n > uint32(len(m.body)) {
+	if uint64(n) > uint64(m.left()) {
 		m.bad = true
 		return nil
 	}
@@ -124,7 +128,7 @@ func (m *request) bytes() []byte {
 // numbers is a list of events.
 func (m *request) numbers() []uint64 {
 	n := m.u32()
-	if n > maxList || uint64(n)*8 > uint64(len(m.body)) {
+	if n > maxList || uint64(n)*8 > uint64(m.left()) {
 		m.bad = true
 		return nil
 	}
@@ -140,7 +144,7 @@ func (m *request) numbers() []uint64 {
 
 // end says whether the message was what its operation has, and nothing more.
 func (m *request) end() error {
-	if m.bad || len(m.body) > 0 {
+	if m.bad || m.left() > 0 {
 		return fmt.Errorf("%w: operation %d", errProtocol, m.op)
 	}
 	return nil
