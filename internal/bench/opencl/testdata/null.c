@@ -2,8 +2,10 @@
    of a launch. It is no device: kernels compute nothing. Transfers copy bytes, so that programs which compare what
    they read back run through. As a vendor's library:
 
-       cc -O2 -shared -fPIC -o null.so null.c && mkdir vendors && echo $PWD/null.so > vendors/null.icd
+       mkdir vendors && cc -O2 -shared -fPIC -o vendors/null.so null.c && echo $PWD/vendors/null.so > vendors/null.icd
        export OCL_ICD_VENDORS=$PWD/vendors
+
+   A server's workers read the library because it lies in that directory.
 
    Its device is called "Null". The platform has the name of NVIDIA's, unless NULL_PLATFORM has another one, since
    Holdfast asks NVIDIA's OpenCL alone for no event with each launch. */
