@@ -49,7 +49,7 @@ func TestBenchOpenCL(t *testing.T) {
 			t.Errorf("got %+v", l)
 		}
 	}
-	if len(lines) != 7+6*2*2 { // of launches and computing; of six ways, two sizes
+	if len(lines) != 7+7*2*2 { // of launches and computing; of seven ways, two sizes
 		t.Errorf("got %d figures", len(lines))
 	}
 }
