@@ -164,6 +164,9 @@ func (e *event) times() (t [4]uint64, err error) {
 	return t, nil
 }
 
+// maxEvents bounds the memory for events that a program never releases: some 5 GiB.
+const maxEvents = 1 << 24
+
 // addEvent enters the event of a command, none for number 0.
 func (s *Server) addEvent(e *event) error {
 	if e.id == 0 {
@@ -171,7 +174,10 @@ func (s *Server) addEvent(e *event) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.events[e.id] != nil || len(s.events) >= maxObjects {
+	if len(s.events) >= maxEvents {
+		return fmt.Errorf("the program has %d events that it has not released", maxEvents)
+	}
+	if s.events[e.id] != nil {
 		return fmt.Errorf("%w: number %d of an event", errProtocol, e.id)
 	}
 	s.events[e.id] = e

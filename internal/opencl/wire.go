@@ -58,7 +58,6 @@ const (
 const (
 	headerBytes = 24
 	maxBody     = 64 << 20
-	maxList     = 65536
 )
 
 // errProtocol marks what no library of ours sends.
@@ -125,10 +124,10 @@ func (m *request) bytes() []byte {
 	return m.take(int(n))
 }
 
-// numbers is a list of events.
+// numbers is a list of events or devices, as long as the body has room for.
 func (m *request) numbers() []uint64 {
 	n := m.u32()
-	if n > maxList || uint64(n)*8 > uint64(m.left()) {
+	if uint64(n)*8 > uint64(m.left()) {
 		m.bad = true
 		return nil
 	}

@@ -37,7 +37,7 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	for name, n := range map[string]int{"HFCL_VERSION": Version, "HFCL_HEADER": headerBytes,
-		"HFCL_MAX_LIST": maxList, "HFCL_RING_WRITTEN": ringWritten, "HFCL_RING_ASLEEP": ringAsleep,
+		"HFCL_RING_WRITTEN": ringWritten, "HFCL_RING_ASLEEP": ringAsleep,
 		"HFCL_RING_READ": ringRead, "HFCL_RING_CAREFUL": ringCareful, "HFCL_RING_REPLIES": ringReplies,
 		"HFCL_RING_SLOTS": ringSlots, "HFCL_RING_SLOT": ringSlot, "HFCL_RING_DATA": ringData,
 		"HFCL_RING_WORDS": ringWords, "HFCL_SLOTS": slotCount, "HFCL_SLOT_BYTES": slotBytes,

@@ -9,7 +9,7 @@
    was written, in the ring the reply slot, in a reply the deliveries. */
 #define HFCL_HEADER 24
 #define HFCL_MAX_BODY (64u << 20)
-#define HFCL_MAX_LIST 65536u
+#define HFCL_MAX_LIST 65536u /* devices, arguments of a kernel */
 
 /* The shared memory of the ring: numbers in cache lines of their own, reply slots, the bytes of the ring. */
 #define HFCL_RING_WRITTEN 0  /* u64, bytes ever written; the library's */

@@ -551,6 +551,31 @@ static const char *source =
 	"	write_imagef(to, p, read_imagef(from, s, (float2)((p.x + 3.5f) / 16, (p.y + 9.5f) / 8)));\n"
 	"}\n";
 
+/* More events than a program waits for with thought: a loop keeps them all, and waits once. */
+static void many_events(void) {
+	enum { MANY = 70000 };
+	cl_event *list = malloc(MANY * sizeof *list), all;
+	if (list == NULL) {
+		exit(2);
+	}
+	for (int i = 0; i < MANY; i++) {
+		CHECK(clEnqueueMarkerWithWaitList(queue, 0, NULL, &list[i]));
+	}
+	CHECK(clWaitForEvents(MANY, list));
+	CHECK(clEnqueueBarrierWithWaitList(queue, MANY, list, &all));
+	CHECK(clWaitForEvents(1, &all));
+	int complete = 0;
+	for (int i = 0; i < MANY; i++) {
+		cl_int status = CL_QUEUED;
+		CHECK(clGetEventInfo(list[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+		complete += status == CL_COMPLETE;
+		CHECK(clReleaseEvent(list[i]));
+	}
+	CHECK(clReleaseEvent(all));
+	free(list);
+	printf("of %d events %d are complete\n", MANY, complete);
+}
+
 int main(void) {
 	cl_int rc;
 	CHECK(clGetPlatformIDs(1, &platform, NULL));
@@ -568,7 +593,7 @@ int main(void) {
 	ours = strcmp(name, "Holdfast") == 0;
 	fresh();
 	void (*const all[])(void) = { released_early, gone_queue, last_reference, chained, other_thread, mapped_parts,
-		arguments, builds, woven, ends, image, refused };
+		arguments, builds, woven, ends, image, refused, many_events };
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
 		all[i]();
 		fflush(stdout);
