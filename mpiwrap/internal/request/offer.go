@@ -68,17 +68,27 @@ func (w *word) test(d driver.Driver) bool {
 	return true
 }
 
-// awaitWord waits a moment for the receiver's word, and says whether it takes the message now.
+// awaitWord waits a moment for the receiver's word, and says whether it takes the message now. Where a receive
+// goes with the send, it waits a moment for that one's header, too: its sender may wait for this rank's word, which
+// cannot be said while MPI has the pieces, and be the one that is to take them.
 func (p *payload) awaitWord() bool {
 	s, w := p.s, p.word
 	p.word = nil
+	now := false
 	until := time.Now().Add(stage.Patient(int(p.h.Bytes)))
 	for spins := 0; ; spins++ {
 		p.with.heed()
-		if w.test(s.Driver) {
-			return binary.LittleEndian.Uint64(w.buf) == p.h.Seq && w.buf[8] == 1
+		if !now && w.test(s.Driver) {
+			if now = binary.LittleEndian.Uint64(w.buf) == p.h.Seq && w.buf[8] == 1; !now {
+				return false
+			}
+			until = time.Now().Add(stage.Patience)
 		}
-		if time.Now().After(until) {
+		late := time.Now().After(until)
+		if now && (late || p.with.heeded()) {
+			return true
+		}
+		if late {
 			break
 		}
 		pause(spins)
@@ -202,13 +212,16 @@ func (r *Request) goesWith(mem stage.Memory) bool {
 // heed looks whether a receive has got its message. If that is a large one its sender is told that it is
 // taken now.
 func (r *Request) heed() {
-	if r == nil || r.state != active || r.coming != nil {
+	if r.heeded() {
 		return
 	}
 	r.heeding = true
 	_, _ = r.progress() // an error that leaves it active comes again
 	r.heeding = false
 }
+
+// heeded says whether there is nothing to heed any more.
+func (r *Request) heeded() bool { return r == nil || r.state != active || r.coming != nil }
 
 // exchange sends from the device while it takes the message that the receive was promised.
 func (p *payload) exchange() (sent bool, err error) {
