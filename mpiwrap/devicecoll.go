@@ -244,13 +244,17 @@ func AllgatherDevice(c *Comm, dest, src DeviceRange) error {
 // i in the i-th of equal parts of dest, each as long as src. The part of a source that is
 // ProcNull stays as it is.
 func NeighborAllgatherDevice(n *Neighborhood, dest, src DeviceRange) error {
-	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error { return NeighborAllgather(n, d, s) })
+	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error {
+		return NeighborAllgather(n, d, s)
+	})
 }
 
 // NeighborAlltoallDevice sends the i-th of equal parts of src to destination i and stores what
 // came from source j in the j-th of equal parts of dest.
 func NeighborAlltoallDevice(n *Neighborhood, dest, src DeviceRange) error {
-	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error { return NeighborAlltoall(n, d, s) })
+	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error {
+		return NeighborAlltoall(n, d, s)
+	})
 }
 
 // NeighborAlltoallvDevice is NeighborAlltoallDevice with counts and displacements in bytes.

@@ -105,7 +105,8 @@ func TestSetAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := d.Build(driver.ProgramDesc{Name: "p", OpenCL: `__kernel void put(__global int *out, int v) { out[0] = v; }`})
+	const source = `__kernel void put(__global int *out, int v) { out[0] = v; }`
+	p, err := d.Build(driver.ProgramDesc{Name: "p", OpenCL: source})
 	ok(err)
 	k, err := d.CreateKernel(p, "put")
 	ok(err)
