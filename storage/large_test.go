@@ -101,6 +101,9 @@ func wantGood(t *testing.T, f *largeFS, e storage.Epoch, dirs ...string) {
 // start of their files, with holes before them, and does with them all that is
 // done with checkpoints: no offset may be cut to 32 bits on the way.
 func TestFarOffsets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and offsets are the same under the race detector")
+	}
 	c, f := newLargeCluster(t, "a", "a", "b")
 	global := storage.LevelConfig{Name: storage.LevelGlobal, Keep: 9}
 	c.start(local, global)

@@ -354,6 +354,9 @@ func TestStoreFaults(t *testing.T) {
 // TestStoreFaultsAreFound takes the conditions off all requests, as a store that ignores them would: then the faults do
 // harm, and the checks of TestStoreFaults must see it.
 func TestStoreFaultsAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and shows the generator, not the store")
+	}
 	quickStore(t)
 	const first, jobs = 11, 60 // the first finds it by itself
 	for seed := uint64(first); seed < first+jobs; seed++ {
