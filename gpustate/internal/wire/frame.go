@@ -39,9 +39,9 @@ func Append(b []byte, m Message) []byte {
 }
 
 // Decode reads a message from the body of a frame.
-func Decode(body []byte, m Message) error { return codec.Decode(body, m.fields) }
+func Decode(body []byte, m Message) error { return new(Decoder).Decode(body, m) }
 
-// Decoder reads messages, one at a time. Its zero value is ready.
+// Decoder reads messages, one at a time, without memory for each. Its zero value is ready.
 type Decoder struct{ fields Fields }
 
 // Decode reads a message from the body of a frame.
