@@ -70,7 +70,8 @@ only the environment variables that drivers read. Where Linux has Landlock, they
 reach only devices, libraries and the caches of compilers. --user runs them as
 another user, --worker-dir opens a directory to them, --unconfined lifts all of this.
 Programs are compiled with known options and the compiler's own headers only, unless
---trust-sources is given. docs/REMOTE.md lists how much each program can make the
+--trust-sources is given: with it they include what files they like, and so their
+processes can read every file that their user can. docs/REMOTE.md lists how much each program can make the
 server hold.
 
 Every option for serving can be set in holdfast.yaml, such as gpud.quota, or in a
@@ -114,7 +115,7 @@ all programs; 2 gpud could not serve, or there is no such server.`,
 	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel that writes out of "+
 		"bounds then harms all of them")
 	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with any compiler options, and with any "+
-		"files of this node that they include")
+		"files of this node that they include, which their processes can read then")
 	f.StringVar(&o.opt.User, "user", "", "user that programs' processes run as; root must start the server then "+
 		"(default: the server's)")
 	f.StringArrayVar(&o.opt.WorkerDirs, "worker-dir", nil, "directory that programs' processes may use beside "+

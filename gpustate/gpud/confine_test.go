@@ -181,6 +181,19 @@ func TestWorkerDirs(t *testing.T) {
 	}
 }
 
+// TestTrustedReads: the worker of a server that trusts sources reads what they may include, and has
+// nothing else of it.
+func TestTrustedReads(t *testing.T) {
+	if worker.LandlockVersion() < 6 {
+		t.Skip("the kernel has no Landlock 6")
+	}
+	text := attackServer(t, Options{TrustSources: true})
+	const want = "list a directory of the user; read a file of the user"
+	if text = strings.TrimSuffix(text, "; read the passwords"); text != want { // which root may
+		t.Errorf("a worker of trusted sources could %q, want %q", text, want)
+	}
+}
+
 // TestWorkerUser: workers run as another user when root's server is told so.
 func TestWorkerUser(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -89,7 +89,7 @@ static bool again(cl_program p, const char *options) {
 	hfcl_free_units(p);
 	free(p->link);
 	p->link = NULL;
-	return hfcl_add_unit(p, p->source, strlen(p->source), options);
+	return hfcl_add_source(p, p->source, strlen(p->source), options);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program p, cl_uint n, const cl_device_id *list, const char *options,

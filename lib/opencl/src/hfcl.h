@@ -377,6 +377,9 @@ bool hfcl_add_unit(cl_program, const char *text, size_t, const char *options);
 void hfcl_free_units(cl_program);
 bool hfcl_built(const struct _cl_program *);
 
+/* options.c: hfcl_add_unit with options of the program's own; names of files in them are made whole */
+bool hfcl_add_source(cl_program, const char *text, size_t, const char *options);
+
 /* build.c: builds for n devices of the context, 0: all; the lock is held */
 cl_int hfcl_build(cl_program, uint32_t form, cl_program_binary_type, const char *options, cl_uint n,
 	const cl_device_id *);

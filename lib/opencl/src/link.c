@@ -117,7 +117,7 @@ CL_API_ENTRY cl_int CL_API_CALL clCompileProgram(cl_program p, cl_uint n, const 
 		hfcl_free_units(p);
 		free(p->link);
 		p->link = NULL;
-		rc = text.failed || !hfcl_add_unit(p, text.b, text.n, options) ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+		rc = text.failed || !hfcl_add_source(p, text.b, text.n, options) ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
 	}
 	if (rc == CL_SUCCESS) {
 		rc = hfcl_build(p, HFCL_OBJECT, CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options, n, list);

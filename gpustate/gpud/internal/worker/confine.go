@@ -14,9 +14,11 @@ import (
 )
 
 // confinedEnv marks a worker whose privileges are gone; confineEnv has one that
-// begins give them up, and names directories that it needs, between colons.
+// begins give them up, and names directories that it needs, between colons. With readEnv it
+// reads all files that its user can.
 const (
 	confineEnv  = "HOLDFAST_GPUD_CONFINE"
+	readEnv     = "HOLDFAST_GPUD_CONFINE_READ"
 	confinedEnv = "HOLDFAST_GPUD_CONFINED"
 )
 
@@ -45,7 +47,7 @@ func confine() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new privileges: %w", err)
 	}
-	if err := landlock(self, filepath.SplitList(dirs)); err != nil {
+	if err := landlock(self, filepath.SplitList(dirs), os.Getenv(readEnv) != ""); err != nil {
 		return err
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, confineEnv+"=") })

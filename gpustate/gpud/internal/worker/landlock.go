@@ -37,8 +37,9 @@ func LandlockVersion() int {
 // landlock closes all files to this thread but those that a worker needs, and
 // signals and abstract sockets of other processes. The network stays open: bytes are
 // fetched from other servers. Older kernels know less of it; one that
-// knows nothing closes nothing, which the server says when it starts.
-func landlock(self string, dirs []string) error {
+// knows nothing closes nothing, which the server says when it starts. With read, all files can be
+// read.
+func landlock(self string, dirs []string, read bool) error {
 	version := LandlockVersion()
 	if version == 0 {
 		return nil
@@ -66,7 +67,11 @@ func landlock(self string, dirs []string) error {
 		return fmt.Errorf("make a Landlock rule set: %w", errno)
 	}
 	defer unix.Close(int(set))
-	for path, rights := range needed(self, dirs) {
+	paths := needed(self, dirs)
+	if read {
+		paths["/"] |= toRead
+	}
+	for path, rights := range paths {
 		if err := allow(int(set), path, rights&all); err != nil {
 			return err
 		}

@@ -180,6 +180,9 @@ func (l *Launcher) setUp(w *Worker) error {
 	}
 	w.cmd.Env = append(env, "TMPDIR="+tmp, confineEnv+"="+strings.Join(l.opt.Dirs,
 		string(filepath.ListSeparator)))
+	if l.svc.Trusts {
+		w.cmd.Env = append(w.cmd.Env, readEnv+"=1") // what sources include may be anywhere
+	}
 	if filepath.IsAbs(w.cmd.Path) {
 		w.cmd.Dir = "/" // what is named from here on is named wholly
 	}
