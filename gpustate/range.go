@@ -3,6 +3,8 @@ package gpustate
 import (
 	"errors"
 	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
 // Range is a part of a buffer as messages of package mpiwrap use it (mpiwrap.DeviceRange), with
@@ -174,7 +176,7 @@ func (r *Range) Lend(mark any, do func(pointer uintptr) error) error {
 	if err := r.ready(mark); err != nil {
 		return err
 	}
-	return r.q.dev.Foreign(func(f *Foreign) error {
+	return r.q.dev.lendToMPI(func(f *Foreign) error {
 		p, err := r.pointer(f)
 		if err != nil {
 			return err
@@ -193,13 +195,27 @@ func (r *Range) LendWith(mark, other, after any, do func(pointer, other uintptr)
 	if err := errors.Join(r.ready(mark), o.ready(after)); err != nil {
 		return err
 	}
-	return r.q.dev.Foreign(func(f *Foreign) error {
+	return r.q.dev.lendToMPI(func(f *Foreign) error {
 		p, err1 := r.pointer(f)
 		q, err2 := o.pointer(f)
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
 		return do(p, q)
+	})
+}
+
+// lendToMPI is Foreign for an MPI library. The first one that sees memory of a device makes streams and events in the
+// context that is current then (Open MPI 4.1), and uses them for all later messages, of any device: a copy that fails
+// aborts the process. So the context stays when the device is closed or has moved away.
+func (d *Device) lendToMPI(do func(f *Foreign) error) error {
+	return d.Foreign(func(f *Foreign) error {
+		if k, ok := f.lender.(driver.Keeper); ok {
+			if err := k.Keep(); err != nil {
+				return fmt.Errorf("keep the context of %s for MPI: %w", d.Info(), err)
+			}
+		}
+		return do(f)
 	})
 }
 

@@ -31,7 +31,7 @@ func Suite(t *testing.T, sel gpustate.Select) {
 		{"sizes", sizes}, {"capture", captureGoesOn},
 		{"shadow", shadows}, {"hashes", hashes}, {"pinned", pinned}, {"scratch", scratch},
 		{"restore", restores}, {"migrate", migrations}, {"foreign", lending},
-		{"lent ranges", lentRanges}, {"adopt", adoption},
+		{"lent ranges", lentRanges}, {"lent for good", lentForGood}, {"adopt", adoption},
 		{"adopt queues", queueAdoption}, {"adopt contexts", contextAdoption},
 		{"signals", signals}, {"random", random},
 	} {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
@@ -13,6 +14,27 @@ func (d *device) MakeCurrent() (back func(), err error) {
 		return nil, err
 	}
 	return func() { _ = makeCurrent(was) }, makeCurrent(d.ctx)
+}
+
+// kept are the devices whose primary contexts stay.
+var kept = struct {
+	sync.Mutex
+	devs map[int]bool
+}{devs: map[int]bool{}}
+
+// Keep retains the primary context once more, for good. One of other code is theirs to keep.
+func (d *device) Keep() error {
+	if d.adopted {
+		return nil
+	}
+	kept.Lock()
+	defer kept.Unlock()
+	if kept.devs[d.dev] {
+		return nil
+	}
+	_, err := retainContext(d.dev)
+	kept.devs[d.dev] = err == nil
+	return err
 }
 
 // NativeContext is the CUcontext and the CUdevice.

@@ -411,6 +411,13 @@ type Lender interface {
 	Settle() error
 }
 
+// Keeper is implemented by devices whose context must outlive them once other code has made things in it that it uses
+// without asking: an MPI library makes streams and events in the context that it first finds, for all that follows.
+type Keeper interface {
+	// Keep has the context stay until the process ends. Doing it again does nothing.
+	Keep() error
+}
+
 // ContextOpener is implemented by drivers that work in contexts of other code.
 type ContextOpener interface {
 	// OpenContext is Open in a context that other code has made, which Close leaves alone.
