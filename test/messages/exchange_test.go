@@ -30,18 +30,34 @@ type rank struct {
 	sent, arrived int // messages
 }
 
-// exchange runs all checks with messages of all sizes. After each the device moves, and its memory lies elsewhere.
+// exchange runs all checks with messages of all sizes. After each the device moves, and its memory lies elsewhere. Then
+// the device is closed, and opened again.
 func exchange(w *mpiwrap.Comm, device string) error {
 	sel, err := gpustate.ParseSelect(device)
 	if err != nil {
 		return err
 	}
 	r := &rank{w: w, me: w.Rank(), other: 1 - w.Rank(), sel: sel}
-	if r.d, err = gpustate.Open(sel); err != nil {
+	if err := r.onDevice(sizes[len(sizes)-1]); err != nil {
+		return err
+	}
+	if w.DeviceMessages().SentStaged+w.DeviceMessages().SentDirect == 0 {
+		return errors.New("no message was large")
+	}
+	if err := r.onDevice(1 << 20); err != nil {
+		return fmt.Errorf("with the device opened again: %w", err)
+	}
+	return nil
+}
+
+// onDevice opens the device, runs all checks with messages of up to so many bytes, and closes it.
+func (r *rank) onDevice(longest int) (err error) {
+	if r.d, err = gpustate.Open(r.sel); err != nil {
 		return err
 	}
 	var errs [3]error
-	if r.d.Info().Kind != "cuda" {
+	sizes := sizes
+	for sizes[len(sizes)-1] > longest || r.d.Info().Kind != "cuda" && sizes[len(sizes)-1] > 8<<20 {
 		sizes = sizes[:len(sizes)-1]
 	}
 	most := ahead + sizes[len(sizes)-1] + ahead
@@ -56,12 +72,9 @@ func exchange(w *mpiwrap.Comm, device string) error {
 		if err := r.all(); err != nil {
 			return fmt.Errorf("%d bytes: %w", n, err)
 		}
-		if err := r.d.MigrateTo(context.Background(), sel); err != nil {
+		if err := r.d.MigrateTo(context.Background(), r.sel); err != nil {
 			return err
 		}
-	}
-	if w.DeviceMessages().SentStaged+w.DeviceMessages().SentDirect == 0 {
-		return errors.New("no message was large")
 	}
 	return r.d.Close()
 }
@@ -73,7 +86,9 @@ func (r *rank) all() error {
 	}{
 		{"send and receive", r.inTurn}, {"synchronous", r.synchronous}, {"posted", r.posted}, {"started", r.started},
 		{"both at once", r.bothAtOnce}, {"to itself", r.toItself}, {"from the host", r.fromHost},
-		{"too long", r.tooLong}, {"broadcast", r.broadcast}, {"sum", r.sum}, {"captured", r.captured},
+		{"too long", r.tooLong}, {"broadcast", r.broadcast}, {"sum", r.sum}, {"all to all", r.allToAll},
+		{"all to all with counts", r.allToAllv}, {"gathered", r.gathered}, {"neighbours", r.neighbours},
+		{"collectives started", r.collectivesStarted}, {"other buffers", r.otherBuffers}, {"captured", r.captured},
 	} {
 		if err := c.do(); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
@@ -314,6 +329,105 @@ func (r *rank) sum() error {
 		want[i] = a[i] ^ b[i]
 	}
 	return errors.Join(mpiwrap.AllreduceDevice[uint64](r.w, r.dest(), r.src(), mpiwrap.Bxor), r.has(want))
+}
+
+// halves is what a collective of two ranks gives this one, whose parts are of half a message each.
+func (r *rank) halves(do func(dest, src *gpustate.Range) error) error {
+	half := r.n / 16 * 8
+	var want []byte
+	for from := range 2 {
+		want = append(want, r.content(from, -3)[r.me*half:][:half]...)
+	}
+	err := errors.Join(r.spoil(r.in), r.q.Write(r.out, ahead, r.content(r.me, -3)))
+	if err != nil {
+		return err
+	}
+	if err := do(r.q.Range(r.in, ahead, 2*half), r.q.Range(r.out, ahead, 2*half)); err != nil {
+		return err
+	}
+	if err := r.spoil(r.out); err != nil {
+		return err
+	}
+	return r.has(append(want, bytes.Repeat([]byte{0xee}, r.n-2*half)...))
+}
+
+func (r *rank) allToAll() error {
+	return r.halves(func(dest, src *gpustate.Range) error { return mpiwrap.AlltoallDevice(r.w, dest, src) })
+}
+
+func (r *rank) allToAllv() error {
+	return r.halves(func(dest, src *gpustate.Range) error {
+		k := src.Bytes() / 2 / 8
+		counts, displs := []int{k, k}, []int{0, k}
+		return mpiwrap.AlltoallvDevice[uint64](r.w, dest, counts, displs, src, counts, displs)
+	})
+}
+
+func (r *rank) neighbours() error {
+	both := []int{0, 1}
+	hood, err := r.w.NewNeighborhood(both, both)
+	if err != nil {
+		return err
+	}
+	return r.halves(func(dest, src *gpustate.Range) error { return mpiwrap.NeighborAlltoallDevice(hood, dest, src) })
+}
+
+// gathered: each rank gives half a message.
+func (r *rank) gathered() error {
+	half := r.n / 16 * 8
+	want := append(r.content(0, -4)[:half], r.content(1, -4)[:half]...)
+	if err := errors.Join(r.spoil(r.in), r.q.Write(r.out, ahead, r.content(r.me, -4))); err != nil {
+		return err
+	}
+	err := mpiwrap.AllgatherDevice(r.w, r.q.Range(r.in, ahead, 2*half), r.q.Range(r.out, ahead, half))
+	return errors.Join(err, r.spoil(r.out), r.has(append(want, bytes.Repeat([]byte{0xee}, r.n-2*half)...)))
+}
+
+// collectivesStarted: what is enqueued after the start of a collective does not change what it sends.
+func (r *rank) collectivesStarted() error {
+	return r.halves(func(dest, src *gpustate.Range) error {
+		req, err := mpiwrap.IalltoallDevice(r.w, dest, src)
+		if err = errors.Join(err, r.spoil(r.out)); err != nil {
+			return err
+		}
+		_, err = req.Wait()
+		return err
+	})
+}
+
+// otherBuffers: MPI may remember an address, and how another process reaches it, when the buffer there is another
+// one.
+func (r *rank) otherBuffers() (err error) {
+	was := [2]*gpustate.Buffer{r.out, r.in}
+	defer func() { r.out, r.in = was[0], was[1] }()
+	rounds := 12
+	if r.n > 8<<20 {
+		rounds = 3
+	}
+	for i := range rounds {
+		var errs [2]error
+		most := ahead + r.n + ahead + []int{0, 3 << 20, 100, 24 << 20}[i%4]
+		r.out, errs[0] = r.d.Buffer("other out", most)
+		if i%3 == 1 {
+			most += 5 << 20
+		}
+		r.in, errs[1] = r.d.Buffer("other in", most)
+		if err := errors.Join(errs[:]...); err != nil {
+			return err
+		}
+		for range 2 { // the one that comes late may find its message staged
+			if err := r.inTurn(); err != nil {
+				return err
+			}
+		}
+		if err := r.bothAtOnce(); err != nil {
+			return err
+		}
+		if err := errors.Join(r.out.Release(), r.in.Release()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // captured: a capture right after a receive has its message, and brings it back.

@@ -37,8 +37,9 @@ func rankMain(device string) int {
 		w.Abort(3)
 	}
 	if m := w.DeviceMessages(); w.Rank() == 0 {
-		fmt.Printf("sent %d directly, %d through host memory; received %d directly, %d through host memory; %s\n",
-			m.SentDirect, m.SentStaged, m.ReceivedDirect, m.ReceivedStaged, m.Why)
+		fmt.Printf("sent %d directly, %d through host memory; received %d directly, %d through host memory; "+
+			"%d collectives directly; %s\n", m.SentDirect, m.SentStaged, m.ReceivedDirect, m.ReceivedStaged,
+			m.CollectivesDirect, m.Why)
 	}
 	if err := mpiwrap.Finalize(); err != nil {
 		fmt.Println("finalize:", err)
@@ -49,7 +50,7 @@ func rankMain(device string) int {
 }
 
 // ranks runs two ranks with a device under each MPI. What they print is in the log. May says whether messages may go
-// directly; how many do depends on who comes first.
+// directly where the MPI takes the memory. Then collectives do; how many messages do depends on who comes first.
 func ranks(t *testing.T, device, aware string, may bool) {
 	sel, err := gpustate.ParseSelect(device)
 	if err != nil {
@@ -70,9 +71,13 @@ func ranks(t *testing.T, device, aware string, may bool) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			t.Log(out)
+			may := may && !strings.Contains(out, "does not say that it takes")
 			none := strings.Contains(out, "sent 0 directly") && strings.Contains(out, "received 0 directly")
 			if !none && !may {
 				t.Error("messages went directly")
+			}
+			if direct := !strings.Contains(out, " 0 collectives directly"); direct != may {
+				t.Errorf("collectives went directly: %v, want %v", direct, may)
 			}
 		})
 	}
@@ -94,6 +99,6 @@ func TestCUDA(t *testing.T) {
 		t.Skip("it needs a CUDA device (make test-gpu)")
 	}
 	for _, aware := range []string{"off", "auto"} {
-		t.Run(aware, func(t *testing.T) { ranks(t, "cuda:0", aware, false) })
+		t.Run(aware, func(t *testing.T) { ranks(t, "cuda:0", aware, aware == "auto") })
 	}
 }
