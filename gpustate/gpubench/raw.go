@@ -170,6 +170,44 @@ func (r *Raw) many(times int, do func() (driver.Event, error)) error {
 	return r.d.Finish(r.queue)
 }
 
+// Peer is a block of each of two devices, to copy between: with CUDA as cudaMemcpyPeer does.
+type Peer struct {
+	to, from *Raw
+	dst, src driver.Handle
+	copy     driver.PeerCopier
+	bytes    int64
+}
+
+// Peer takes blocks of so many bytes here and on another device, which may be this one, opened a second time. Without
+// copies between devices the error matches gpustate.ErrUnsupported. Free gives the blocks back.
+func (r *Raw) Peer(from *Raw, bytes int64) (p *Peer, err error) {
+	p = &Peer{to: r, from: from, bytes: bytes}
+	var ok bool
+	if p.copy, ok = r.d.(driver.PeerCopier); !ok {
+		return nil, fmt.Errorf("copies between devices of kind %q: %w", r.d.Info().Kind, gpustate.ErrUnsupported)
+	}
+	desc := driver.MemDesc{Kind: driver.MemBuffer, Bytes: bytes}
+	if p.dst, err = r.d.CreateMem(desc); err != nil {
+		return nil, err
+	}
+	if p.src, err = from.d.CreateMem(desc); err != nil {
+		return nil, errors.Join(err, r.d.ReleaseMem(p.dst))
+	}
+	return p, nil
+}
+
+// Copy copies the block of the other device to this one's, and waits.
+func (p *Peer) Copy() error {
+	ok, err := p.copy.CopyFrom(p.to.queue, p.dst, p.from.d, p.src, p.bytes)
+	if err == nil && !ok {
+		err = gpustate.ErrUnsupported
+	}
+	return err
+}
+
+// Free gives the blocks back.
+func (p *Peer) Free() error { return errors.Join(p.to.d.ReleaseMem(p.dst), p.from.d.ReleaseMem(p.src)) }
+
 // Checkpoint lets the CUDA driver checkpoint and restore another process of this
 // user: how long the process stood still until all was saved, and how long the
 // saving and the restoring took.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpubench"
 	"github.com/holdfast-hpc/holdfast/internal/bench"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
@@ -27,6 +28,7 @@ type MessageSetup struct {
 const (
 	goalStaged = bench.AtLeast(0.7) // of pinned copies in both directions at once
 	goalShort  = bench.AtMost(1.3)  // of a program that stages by hand
+	goalDirect = bench.AtLeast(0.8) // of cudaMemcpyPeer
 )
 
 // Messages measures messages of device memory between two ranks of this machine, under each MPI.
@@ -36,8 +38,10 @@ func Messages(ctx context.Context, r *bench.Runner, device string, mib []int) er
 	if err != nil {
 		return err
 	}
-	if _, _, err := gpustate.Matching(sel); err != nil {
+	if _, alone, err := gpustate.Matching(sel); err != nil {
 		return err
+	} else if len(alone) == 0 {
+		return fmt.Errorf("there is no device %q", device)
 	}
 	r.Start("gpu", r.Runs*len(mpirun.Launchers()))
 	var failed error
@@ -95,15 +99,44 @@ func addMessages(r *bench.Runner, l mpirun.Launcher, mib []int, set bench.Set, w
 			set["pinned "+name].Rates(n), goal),
 			row(where, name+" one way", "GB/s").Of(set["one way "+name].Rates(n),
 				set["pinned one way "+name].Rates(n), nil))
-		if direct := set["direct "+name]; len(direct) > 0 {
-			r.Add(row(where, name+" one way, MPI given device memory", "GB/s").Of(direct.Rates(n),
-				set["pinned one way "+name].Rates(n), nil))
+		for _, way := range ways {
+			if len(set["direct "+way+" "+name]) > 0 {
+				r.Add(addDirect(where, way, m, set))
+			}
 		}
 	}
 	if why != "" {
 		r.Skip(where, "MPI given device memory", errors.New(why))
 	}
 }
+
+// addDirect compares with a copy between the two devices, or within the one that both ranks use, which no message can
+// be near to: it moves each byte where it is.
+func addDirect(where, way string, mib int, set bench.Set) bench.Row {
+	n, name := float64(mib<<20)/1e9, fmt.Sprint(mib, " MiB")
+	what := name + " " + way + ", MPI given device memory"
+	direct := set["direct "+way+" "+name].Rates(n)
+	if between := set[peerCopy+way+" "+name]; len(between) > 0 {
+		var goal bench.Goal
+		if mib >= 4 {
+			goal = goalDirect
+		}
+		return row(where, what+"; cudaMemcpyPeer", "GB/s").Of(direct, between.Rates(n), goal)
+	}
+	if within := set[insideCopy+way+" "+name]; len(within) > 0 {
+		return row(where, what+"; a copy within the device", "GB/s").Of(direct, within.Rates(n), nil)
+	}
+	return row(where, what+"; page-locked copies", "GB/s").Of(direct, set["pinned one way "+name].Rates(n), nil)
+}
+
+// What copies of device memory are called: between two devices, and within one.
+const (
+	peerCopy   = "between devices "
+	insideCopy = "within the device "
+)
+
+// ways of messages.
+var ways = []string{"one way", "both ways at once"}
 
 // WorkMessages is one of the two ranks. Rank 0 writes a line "name, tab, seconds" for each figure.
 func WorkMessages(_ context.Context, s MessageSetup, _ io.Reader, out io.Writer) error {
@@ -125,6 +158,7 @@ type end struct {
 	mine, from *gpustate.Buffer
 	host, in   []byte // page-locked
 	most       int
+	alone      []gpustate.Select // the devices
 }
 
 func openEnd(w *mpiwrap.Comm, s MessageSetup) (e *end, d *gpustate.Device, err error) {
@@ -139,7 +173,7 @@ func openEnd(w *mpiwrap.Comm, s MessageSetup) (e *end, d *gpustate.Device, err e
 	if d, err = gpustate.Open(alone[w.Rank()%len(alone)]); err != nil {
 		return nil, nil, err
 	}
-	e = &end{w: w, most: 8}
+	e = &end{w: w, most: 8, alone: alone}
 	for _, m := range s.MiB {
 		e.most = max(e.most, m<<20)
 	}
@@ -206,7 +240,12 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 		through(mpiwrap.GPUAwareAuto)
 		direct, err := e.goesDirectly(n)
 		if errs = append(errs, err); direct {
-			errs = append(errs, show("direct "+name, 10, 2, func() error { return e.pingPongOf(n) }))
+			errs = append(errs, e.check(n),
+				show("direct one way "+name, 10, 2, func() error { return e.pingPongOf(n) }),
+				show("direct both ways at once "+name, 10, 1, func() error { return e.exchange(n) }))
+			if err := errors.Join(append(errs, e.showPeers(n, name, show))...); err != nil {
+				return err
+			}
 		} else if w.Rank() == 0 {
 			fmt.Fprintf(out, "%s\t%s\n", notDirect, w.DeviceMessages().Why)
 		}
@@ -216,6 +255,37 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 		}
 	}
 	return errors.Join(w.Barrier(), d.Close())
+}
+
+// shower measures what a rank does, best of so many rounds, each of which has so many parts, and shows a part's time.
+type shower func(name string, rounds int, per float64, do func() error) error
+
+// showPeers is the baseline of messages that MPI carries in device memory: copies from the device of the other rank,
+// in rank 0 alone and in both. Devices that cannot copy so have none.
+func (e *end) showPeers(n int, name string, show shower) (err error) {
+	kind := peerCopy
+	if len(e.alone) == 1 {
+		kind = insideCopy
+	}
+	var raw [2]*gpubench.Raw
+	for i := range raw {
+		if raw[i], err = gpubench.OpenRaw(e.alone[(e.w.Rank()+i)%len(e.alone)]); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, raw[i].Close()) }()
+	}
+	copies, err := raw[0].Peer(raw[1], int64(n))
+	if errors.Is(err, gpustate.ErrUnsupported) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	alone := copies.Copy
+	if e.w.Rank() != 0 {
+		alone = func() error { return nil }
+	}
+	return errors.Join(show(kind+ways[0]+" "+name, 20, 1, alone), show(kind+ways[1]+" "+name, 20, 1, copies.Copy),
+		copies.Free())
 }
 
 func (e *end) pingPong(reps int, send, recv func() error) error {
