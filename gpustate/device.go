@@ -18,6 +18,13 @@ import (
 type Device struct {
 	// Lock order: lending, making, mu, Kernel.mu, Queue.mu, entry.use, Queue.alive, Event.mu.
 
+	drv *session // guarded by mu
+
+	// changes grows with whatever may make a kernel unfit for launches: the release of any object, also by
+	// Close, and all that stops the device. While it is what it was when a kernel was found fit, the kernel
+	// still is. It is never 0.
+	changes atomic.Uint64
+
 	// lending is held for reading while foreign code has handles, for writing by what stops the
 	// device.
 	lending    sync.RWMutex
@@ -49,7 +56,6 @@ type Device struct {
 	// and launching, which programs do most, go without it: who holds it for
 	// writing holds all kernels and queues too.
 	mu     sync.RWMutex
-	drv    *session
 	closed atomic.Bool
 	lazy   bool // in-order queues do without an event for each command
 	held   []sync.Locker
@@ -72,13 +78,13 @@ type key struct {
 // entry is what all objects have in common.
 type entry struct {
 	dev      *Device
+	h        driver.Handle // guarded by dev.mu
 	obj      record.Object // a kernel's arguments are kept by the Kernel
 	owner    any           // the *Buffer, *Kernel, ... around this entry
-	h        driver.Handle // guarded by dev.mu
-	released atomic.Bool
-	argument atomic.Bool  // it has been an argument of a kernel
-	adopted  uintptr      // memory of other code; guarded by dev.making
-	use      sync.RWMutex // held for reading by transfers, before Event.mu
+	released atomic.Bool   // set by end
+	argument atomic.Bool   // it has been an argument of a kernel
+	adopted  uintptr       // memory of other code; guarded by dev.making
+	use      sync.RWMutex  // held for reading by transfers, before Event.mu
 
 	// guarded by dev.making
 	parent    *entry   // a sub-buffer's buffer, a kernel's program
@@ -93,6 +99,7 @@ type entry struct {
 func newDevice(drv driver.Device) *Device {
 	d := &Device{drv: newSession(drv), names: map[key]*entry{}, made: map[key]uint64{}, shadow: -1,
 		reserve: reserve, captures: map[*Capture]struct{}{}, pinned: map[*pin]struct{}{}, gone: make(chan struct{})}
+	d.changes.Store(1)
 	for d.origin == 0 {
 		d.origin = rand.Uint64()
 	}
@@ -152,7 +159,7 @@ func (d *Device) Close() error {
 		if host, ok := e.owner.(*HostBuffer); ok {
 			errs = append(errs, host.unmap())
 		}
-		e.released.Store(true)
+		e.end()
 	}
 	for p := range d.pinned {
 		if p.own { // its memory stays until it is freed
@@ -190,6 +197,13 @@ func (e *entry) fail(op string, err error) error {
 		return nil
 	}
 	return &ObjectError{Op: op, Kind: e.obj.Kind(), Name: e.name(), Device: e.dev.Info(), Err: err}
+}
+
+// end makes calls find the object released; false if they did already.
+func (e *entry) end() bool {
+	was := e.released.Swap(true)
+	e.dev.changes.Add(1) // after it: who does not see this may still use the object, and release waits for it
+	return !was
 }
 
 // usable says whether the object can be used on device d.
@@ -333,7 +347,7 @@ func (d *Device) drop(e *entry) error {
 	}
 	d.making.Lock()
 	defer d.making.Unlock()
-	if e.released.Swap(true) {
+	if !e.end() {
 		return nil
 	}
 	if err := d.enter(); err != nil {

@@ -183,7 +183,7 @@ func (d *Device) addVariable(p, v *entry) {
 func (d *Device) forgetVariables(p *entry) error {
 	var errs []error
 	for _, v := range p.variables {
-		if !v.released.Swap(true) {
+		if v.end() {
 			delete(d.names, v.key())
 			errs = append(errs, d.forget(v))
 		}

@@ -52,7 +52,7 @@ func (d *Device) find(o *record.Object) *entry {
 
 // unlist takes an object out of what the program can ask for; making is held.
 func (d *Device) unlist(e *entry) {
-	e.released.Store(true)
+	e.end()
 	if e.obj.Name == "" && !e.claimed {
 		d.spare--
 	}

@@ -13,10 +13,11 @@ import (
 type Kernel struct {
 	*entry
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows
+	fit   uint64     // Device.changes when it was found fit for launches; an argument without value makes it 0
+	group int        // work items of the last work-group that a launch asked for
 	args  []argument
 	free  bool // there may be more arguments than the API tells
-	group int  // work items of the last work-group that a launch asked for
 }
 
 // argument is one argument as it was set.
@@ -92,7 +93,7 @@ func (k *Kernel) SetArgs(args ...any) error {
 
 // reset gives the first n arguments back the values that they had.
 func (k *Kernel) reset(was []argument, n int) error {
-	k.args = append(k.args[:0], was...)
+	k.args, k.fit = append(k.args[:0], was...), 0
 	var errs []error
 	for i := range min(n, len(was)) {
 		errs = append(errs, k.restoreArg(i))
@@ -154,7 +155,7 @@ func (k *Kernel) set(i int, value any) error {
 		return errors.Join(err, k.restoreArg(i))
 	}
 	for i >= len(k.args) {
-		k.args = append(k.args, argument{})
+		k.args, k.fit = append(k.args, argument{}), 0
 	}
 	k.args[i] = a
 	return nil

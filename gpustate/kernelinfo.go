@@ -116,6 +116,6 @@ func (k *Kernel) copyArgs(from *Kernel) error {
 			return k.fail("set arguments of", err)
 		}
 	}
-	k.args = args
+	k.args, k.fit = args, 0
 	return nil
 }

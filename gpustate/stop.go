@@ -40,6 +40,7 @@ func (d *Device) stop(ctx context.Context) error {
 }
 
 func (d *Device) start() {
+	d.changes.Add(1)
 	d.letAll()
 	d.mu.Unlock()
 	d.making.Unlock()

@@ -2,6 +2,7 @@ package gpustate
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,19 +16,22 @@ import (
 // otherwise.
 type tracker struct {
 	*entry // the queue's
+
+	// Of a lazy queue commands are counted instead of kept. The one of number due is the next that needs
+	// more than that: a marker, or room in the window. 0: whatever comes next does, as after drain, with
+	// which the release of the queue begins and all that stops the device.
+	issued   uint64
+	due      uint64
+	events   []Event // for the next commands
+	complete atomic.Uint64
+	marks    []mark // of a window, oldest first
+
 	window int
 	wider  int // more than window while commands are short, otherwise 0
 
-	flight []*Event           // not known to be complete, oldest first
-	failed error              // of the first command that failed since Finish
-	used   bool               // a command was given to it
-	events *[eventBlock]Event // room for the next ones, from next on
-	next   int
-
-	// Of a lazy queue commands are counted instead of kept.
-	issued   uint64
-	complete atomic.Uint64
-	marks    []mark // of a window, oldest first
+	flight []*Event // not known to be complete, oldest first
+	failed error    // of the first command that failed since Finish
+	used   bool     // a command was given to it
 
 	alive sync.RWMutex // held for reading by commands of other queues that use h
 	freed bool         // h is released; guarded by alive
@@ -69,6 +73,7 @@ func (t *tracker) lagged(lag time.Duration) {
 
 // drain waits for all commands; mu is held, or the device is locked.
 func (t *tracker) drain() error {
+	t.due = 0
 	if err := t.dev.drv.Finish(t.h); err != nil {
 		// the commands' own errors say more than the queue's
 		t.retireAll()
@@ -179,21 +184,32 @@ func (t *tracker) room() {
 // marker, so that waiting for the oldest leaves others in flight.
 func (t *tracker) count() (seq uint64, err error) {
 	t.issued++
+	t.due = math.MaxUint64
 	if t.window == 0 {
 		return t.issued, nil
 	}
+	if t.issued >= t.nextMark() {
+		ev, err := t.dev.drv.Marker(t.h, nil)
+		if err != nil {
+			t.due = 0
+			return t.issued, err
+		}
+		t.marks = append(t.marks, mark{t.issued, ev, time.Now()})
+	}
+	t.due = min(t.nextMark(), t.complete.Load()+uint64(t.width())+1)
+	if len(t.flight) > 0 {
+		t.due = 0
+	}
+	return t.issued, nil
+}
+
+// nextMark is the number of the command that is to have the next marker.
+func (t *tracker) nextMark() uint64 {
 	last := t.complete.Load()
 	if n := len(t.marks); n > 0 {
 		last = t.marks[n-1].seq
 	}
-	if t.issued-last < uint64(max(t.width()/2, 1)) {
-		return t.issued, nil
-	}
-	ev, err := t.dev.drv.Marker(t.h, nil)
-	if err == nil {
-		t.marks = append(t.marks, mark{t.issued, ev, time.Now()})
-	}
-	return t.issued, err
+	return last + uint64(max(t.width()/2, 1))
 }
 
 // eventBlock is how many events are made at once: as many as fill 4 KiB as Go allocates them.
@@ -201,13 +217,21 @@ const eventBlock = 85
 
 // event gives a new event; mu is held.
 func (t *tracker) event() *Event {
-	if t.events == nil || t.next == eventBlock {
-		t.events, t.next = new([eventBlock]Event), 0
+	if len(t.events) == 0 {
+		t.makeEvents()
 	}
-	e := &t.events[t.next]
-	t.next++
-	e.from = t
+	n := len(t.events) - 1
+	e := &t.events[n]
+	t.events = t.events[:n]
 	return e
+}
+
+//go:noinline
+func (t *tracker) makeEvents() {
+	t.events = make([]Event, eventBlock)
+	for i := range t.events {
+		t.events[i].from = t
+	}
 }
 
 // watch makes sure that somebody learns when the command is complete although
@@ -230,7 +254,7 @@ const sweepEvery = 64
 
 // track enters an issued command; mu is held.
 func (t *tracker) track(e *Event) *Event {
-	t.flight = append(t.flight, e)
+	t.flight, t.due = append(t.flight, e), 0
 	if len(t.flight)%sweepEvery == 0 {
 		n := 0
 		for n < len(t.flight) {
