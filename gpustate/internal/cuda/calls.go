@@ -332,16 +332,32 @@ func setShared(ctx, f handle, n int) error {
 	return check("cuFuncSetAttribute", int32(C.hfcu_function_shared(ctx, f, C.int(n))))
 }
 
-// launch passes parameter i at params[offsets[i]:].
-func (c *command) launch(f handle, grid, block [3]int, shared int, params []byte, offsets []uint32) error {
-	g := C.hfcu_grid{shared: C.unsigned(shared)}
+// blocks gives C the index space of a kernel.
+func blocks(k *kernel, g *driver.Grid) C.hfcu_grid {
+	c := C.hfcu_grid{shared: C.unsigned(k.shared)}
 	for i := range 3 {
-		g.g[i], g.b[i] = C.unsigned(grid[i]), C.unsigned(block[i])
+		c.g[i], c.b[i] = C.unsigned(g.Global[i]/g.Local[i]), C.unsigned(g.Local[i])
 	}
-	return c.run("cuLaunchKernel", func(k C.hfcu_cmd) C.int32_t {
-		return C.hfcu_launch(k, f, g, C.unsigned(len(offsets)), unsafe.Pointer(unsafe.SliceData(params)),
-			(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(offsets))))
+	return c
+}
+
+// offsets says where in its memory a kernel's parameters begin.
+func offsets(k *kernel) *C.uint32_t { return (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(k.offs))) }
+
+func (c *command) launch(k *kernel, g *driver.Grid) error {
+	return c.run("cuLaunchKernel", func(cmd C.hfcu_cmd) C.int32_t {
+		return C.hfcu_launch(cmd, k.f, blocks(k, g), C.unsigned(len(k.offs)), bytesOf(k.params), offsets(k))
 	})
+}
+
+// launchNow launches on a stream without an event or a wait. Programs launch often: it makes no command and
+// allocates nothing.
+func (d *device) launchNow(stream handle, k *kernel, g *driver.Grid) error {
+	rc := C.hfcu_launch_now(d.ctx, stream, k.f, blocks(k, g), C.unsigned(len(k.offs)), bytesOf(k.params), offsets(k))
+	if rc != 0 {
+		return check("cuLaunchKernel", int32(rc))
+	}
+	return nil
 }
 
 // compile runs NVRTC. The binary is a cubin or PTX, as the options ask.

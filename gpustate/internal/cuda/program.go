@@ -299,10 +299,15 @@ func (d *device) Launch(q, h driver.Handle, g driver.Grid, wait []driver.Event) 
 	if g.Local[0] == 0 {
 		g.Local = choose(g.Global)
 	}
-	blocks := [3]int{g.Global[0] / g.Local[0], g.Global[1] / g.Local[1], g.Global[2] / g.Local[2]}
-	return d.issue(q, false, wait, func(c *command) error {
-		return c.launch(k.f, blocks, g.Local, k.shared, k.params, k.offs)
-	})
+	if s := q.(*stream); s.lazy && len(wait) == 0 {
+		return 0, d.launchNow(s.s, k, &g)
+	}
+	return d.launchLater(q, k, &g, wait)
+}
+
+// launchLater launches a kernel that waits for events, or has one.
+func (d *device) launchLater(q driver.Handle, k *kernel, g *driver.Grid, wait []driver.Event) (driver.Event, error) {
+	return d.issue(q, false, wait, func(c *command) error { return c.launch(k, g) })
 }
 
 // choose picks a block that divides the index space, as OpenCL does when no

@@ -567,15 +567,28 @@ int32_t hfcu_function_shared(hnd ctx, hnd f, int bytes)
 	return hfcu_cuFuncSetAttribute(f, 8 /* MAX_DYNAMIC_SHARED_SIZE_BYTES */, bytes);
 }
 
-int32_t hfcu_launch(hfcu_cmd c, hnd f, hfcu_grid g, unsigned n, void *buf, const uint32_t *off)
+int32_t hfcu_launch(hfcu_cmd c, hnd f, hfcu_grid g, unsigned n, uint8_t *buf, const uint32_t *off)
 {
 	void *params[1024];
 	if (n > sizeof params / sizeof *params)
 		return 1; // CUDA_ERROR_INVALID_VALUE
 	for (unsigned i = 0; i < n; i++)
-		params[i] = (char *)buf + off[i];
+		params[i] = buf + off[i];
 	COMMAND(c, hfcu_cuLaunchKernel(f, g.g[0], g.g[1], g.g[2], g.b[0], g.b[1], g.b[2],
 	                             g.shared, c.stream, params, NULL));
+}
+
+int32_t hfcu_launch_now(hnd ctx, hnd stream, hnd f, hfcu_grid g, unsigned n, uint8_t *buf, const uint32_t *off)
+{
+	void *params[32]; // few touch little of the stack
+	if (n > sizeof params / sizeof *params) {
+		hfcu_cmd c = {.ctx = ctx, .stream = stream};
+		return hfcu_launch(c, f, g, n, buf, off);
+	}
+	for (unsigned i = 0; i < n; i++)
+		params[i] = buf + off[i];
+	ENTER(ctx);
+	return hfcu_cuLaunchKernel(f, g.g[0], g.g[1], g.g[2], g.b[0], g.b[1], g.b[2], g.shared, stream, params, NULL);
 }
 
 // hfcu_compile: opts are n texts, one behind the other, each with its NUL.

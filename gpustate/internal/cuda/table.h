@@ -251,7 +251,10 @@ typedef struct {
 } hfcu_grid;
 
 // hfcu_launch passes params[i] = buf + off[i].
-int32_t hfcu_launch(hfcu_cmd c, hnd f, hfcu_grid g, unsigned n, void *buf, const uint32_t *off);
+int32_t hfcu_launch(hfcu_cmd c, hnd f, hfcu_grid g, unsigned n, uint8_t *buf, const uint32_t *off);
+
+// hfcu_launch_now is hfcu_launch without anything to wait for and without an event.
+int32_t hfcu_launch_now(hnd ctx, hnd stream, hnd f, hfcu_grid g, unsigned n, uint8_t *buf, const uint32_t *off);
 
 // hfcu_compile compiles and leaves the program for hfcu_rtc_*.
 made hfcu_compile(const char *src, const char *name, int n, char *opts);
