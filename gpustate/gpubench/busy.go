@@ -78,7 +78,7 @@ func (b *Kernel) SetRounds(n int) error {
 // Launch starts the kernel with so many work items.
 func (b *Kernel) Launch(items int) error {
 	ev, err := b.d.Launch(b.q, b.k, driver.Grid{Dims: 1, Global: [3]int{items, 1, 1}, Local: [3]int{64, 1, 1}}, nil)
-	if err == nil {
+	if ev != 0 {
 		b.d.ReleaseEvent(ev)
 	}
 	return err

@@ -75,6 +75,36 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// TestCompare: a change of speed that is even within a turn, and disturbances of fewer than half of the
+// turns, leave the difference as it is.
+func TestCompare(t *testing.T) {
+	calls := 0
+	way := func(more float64) func() (float64, error) {
+		return func() (float64, error) {
+			calls++
+			v := 100 + more + float64(calls)/4 // slower and slower
+			if calls/4%3 == 0 && calls%4 == 1 {
+				v += 1000
+			}
+			return v, nil
+		}
+	}
+	d, err := Compare(t.Context(), 5, 30, way(7), way(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.More.Median() != 7 || len(d.More) != 5 || d.None.Median() != 0.75 || d.Theirs.Median() < 100 {
+		t.Errorf("got %+v, want 5 of 7 more", d)
+	}
+	if calls != 6*30*4 {
+		t.Errorf("%d calls, want those of a stretch that warms up, too", calls)
+	}
+	failed := errors.New("lost")
+	if _, err := Compare(t.Context(), 1, 1, way(0), func() (float64, error) { return 0, failed }); err != failed {
+		t.Errorf("got %v, want %v", err, failed)
+	}
+}
+
 // TestRepeat: the first call warms up and is not counted, and the ways take turns.
 func TestRepeat(t *testing.T) {
 	calls := 0.0

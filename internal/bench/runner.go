@@ -124,6 +124,52 @@ func InTurn(ctx context.Context, runs int, ways ...func() (float64, error)) ([]S
 	return out, nil
 }
 
+// Difference is by how much two ways to do the same thing differ, and what it takes to believe it. Each
+// sample is the median of one stretch of turns.
+type Difference struct {
+	Theirs Samples // of one way alone
+	More   Samples // ours without theirs
+	None   Samples // theirs without theirs: 0 but for what the machine does meanwhile
+}
+
+// Compare measures a small difference on a machine whose speed changes: its clock, other users, the length
+// of a driver's queue. Both ways take well below a millisecond, so that such a change seldom comes within a
+// turn: theirs, ours, ours, theirs, which leaves out what changes evenly. What comes within one all the
+// same is an outlier, which the median of a stretch of turns leaves out. How the stretches differ says how
+// far to believe their median. One more stretch before the first warms up.
+func Compare(ctx context.Context, stretches, turns int, ours, theirs func() (float64, error)) (Difference, error) {
+	var d Difference
+	for stretch := range stretches + 1 {
+		var base, more, none Samples
+		for range turns {
+			if err := ctx.Err(); err != nil {
+				return Difference{}, err
+			}
+			var v [4]float64
+			for i, way := range []func() (float64, error){theirs, ours, ours, theirs} {
+				var err error
+				if v[i], err = way(); err != nil {
+					return Difference{}, err
+				}
+			}
+			base = append(base, v[0], v[3])
+			more = append(more, (v[1]+v[2]-v[0]-v[3])/2)
+			none = append(none, v[3]-v[0])
+		}
+		if stretch > 0 {
+			d.Theirs = append(d.Theirs, base.Median())
+			d.More = append(d.More, more.Median())
+			d.None = append(d.None, none.Median())
+		}
+	}
+	return d, nil
+}
+
+// Times returns the difference in another unit.
+func (d Difference) Times(factor float64) Difference {
+	return Difference{Theirs: d.Theirs.Times(factor), More: d.More.Times(factor), None: d.None.Times(factor)}
+}
+
 // Seconds is the time that do takes.
 func Seconds(do func() error) (float64, error) {
 	begin := time.Now()
