@@ -8,9 +8,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -48,7 +50,10 @@ Exit codes: 0 the program has ended; 2 it could not be served.`,
 			if background {
 				return openclInBackground()
 			}
-			return serveOpenCL(cmd.Context())
+			// it ends with its program: batch systems warn all processes of a step, and the program
+			// may want to take a checkpoint then
+			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+			return serveOpenCL(context.WithoutCancel(cmd.Context()))
 		},
 	}
 	cmd.Flags().BoolVar(&background, "background", false, "leave a process behind that serves the program")
@@ -61,6 +66,9 @@ func openclInBackground() error {
 	if control == nil {
 		return errors.New("opencl: there is no program: libholdfast-opencl starts this command")
 	}
+	if err := closeOnExec(); err != nil {
+		return err
+	}
 	cmd := exec.Command("/proc/self/exe", "opencl")
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{control}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -68,6 +76,21 @@ func openclInBackground() error {
 		return err
 	}
 	return cmd.Process.Release()
+}
+
+// closeOnExec lets no process that this one starts have the program's open files: a server that
+// stays would keep their locks, and the ends of their pipes.
+func closeOnExec() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, f := range open {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
 // indexed is a selection that names one device by a number.
@@ -144,6 +167,7 @@ func defaultServer(ctx context.Context) (string, error) {
 	cmd := exec.Command("/proc/self/exe", "gpud", "--trust-sources")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, null, null
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Dir, cmd.Env = "/", absolute(os.Environ()) // it stays, and keeps no file system busy
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
@@ -163,6 +187,21 @@ func defaultServer(ctx context.Context) (string, error) {
 		}
 	}
 	return "", errors.New("holdfast gpud does not answer")
+}
+
+// absolute is an environment whose names of files are good in every directory.
+func absolute(env []string) []string {
+	env = slices.Clone(env)
+	for i, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		files := []string{gpustate.KeyEnv, "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "OCL_ICD_VENDORS"}
+		if slices.Contains(files, name) && strings.Contains(value, "/") {
+			if file, err := filepath.Abs(value); err == nil {
+				env[i] = name + "=" + file
+			}
+		}
+	}
+	return env
 }
 
 // answers asks whether this user's server on this node is there.

@@ -68,3 +68,12 @@ func (l *lab) sanitized(sanitizer string, programs ...string) []string {
 	return []string{"OCL_ICD_VENDORS=" + l.dir, "HOLDFAST_DEVICE=pocl", "TSAN_OPTIONS=exitcode=66",
 		"ASAN_OPTIONS=detect_leaks=0"}
 }
+
+// TestCancelled: threads that are cancelled in the library's calls hold nothing that others wait for.
+// PoCL's own hang then.
+func TestCancelled(t *testing.T) {
+	l := newLab(t)
+	if got, want := l.run(through("pocl"), "cancelled"), "sum 3540\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -57,6 +57,18 @@ func TestServerKilled(t *testing.T) {
 // serverOf is the process that serves a program: the one at the other end of its sockets.
 func serverOf(t *testing.T, program int) int {
 	t.Helper()
+	env, _ := os.ReadFile("/proc/" + strconv.Itoa(program) + "/environ")
+	if pid := find(t, env, "\x00opencl\x00"); pid != 0 {
+		return pid
+	}
+	t.Fatal("the program has no server")
+	return 0
+}
+
+// find gives the process of the holdfast command whose arguments contain some, and whose runtime directory is that of
+// an environment; 0 where there is none.
+func find(t *testing.T, theirs []byte, arguments string) int {
+	t.Helper()
 	list, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
@@ -64,19 +76,17 @@ func serverOf(t *testing.T, program int) int {
 	for _, dir := range list {
 		line, _ := os.ReadFile(dir + "/cmdline") // it may have ended
 		env, _ := os.ReadFile(dir + "/environ")
-		if !strings.HasSuffix(string(line), "\x00opencl\x00") || !sameLab(env, program) {
+		if !strings.Contains(string(line), arguments) || !sameLab(env, theirs) {
 			continue
 		}
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		return pid
 	}
-	t.Fatal("the program has no server")
 	return 0
 }
 
-// sameLab tells whether a process has the runtime directory of another one.
-func sameLab(env []byte, program int) bool {
-	theirs, _ := os.ReadFile("/proc/" + strconv.Itoa(program) + "/environ")
+// sameLab tells whether two processes have the same runtime directory.
+func sameLab(env, theirs []byte) bool {
 	for _, e := range strings.Split(string(theirs), "\x00") {
 		if strings.HasPrefix(e, "XDG_RUNTIME_DIR=") {
 			return strings.Contains(string(env), e+"\x00")

@@ -25,7 +25,11 @@ static struct {
 	_Atomic bool lost;
 } channel = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static void forget(void) { hfcl_lose(); } /* in a child of fork */
+/* forget is called in a child of fork: the server ends when the program does, also where the child lives on. */
+static void forget(void) {
+	hfcl_lose();
+	close(channel.control);
+}
 
 static void say(const char *what, const char *why) {
 	fprintf(stderr, "libholdfast-opencl: %s%s%s\n", what, why[0] != 0 ? ": " : "", why);
@@ -84,9 +88,11 @@ bool hfcl_pass(int control, char what, int fd) {
 		memcpy(CMSG_DATA(c), &fd, sizeof(int));
 	}
 	ssize_t sent;
+	int before = hfcl_no_cancel();
 	do {
 		sent = sendmsg(control, &m, MSG_NOSIGNAL);
 	} while (sent < 0 && errno == EINTR);
+	hfcl_cancel_again(before);
 	return sent == 1;
 }
 
@@ -132,12 +138,15 @@ static bool greet(void) {
 }
 
 bool hfcl_connect(void) {
+	int before = hfcl_no_cancel();
 	pthread_mutex_lock(&channel.lock);
 	if (channel.state == UNUSED) {
 		channel.state = FAILED;
 		channel.owner = getpid();
 		channel.control = start();
-		pthread_atfork(NULL, NULL, forget);
+		if (channel.control >= 0) {
+			pthread_atfork(NULL, NULL, forget);
+		}
 		if (channel.control >= 0 && hfcl_ring_open(channel.control) &&
 			(channel.idle = open_lane(channel.control)) != NULL && hfcl_listen(channel.control)) {
 			channel.state = CONNECTED;
@@ -151,6 +160,7 @@ bool hfcl_connect(void) {
 	}
 	bool ok = channel.state == CONNECTED && channel.owner == getpid();
 	pthread_mutex_unlock(&channel.lock);
+	hfcl_cancel_again(before);
 	return ok;
 }
 
@@ -225,7 +235,9 @@ static int next_parts(const struct rows *r, size_t *k, struct iovec *parts) {
 static bool move_parts(int fd, struct iovec *parts, int n, bool out) {
 	while (n > 0) {
 		struct msghdr m = { .msg_iov = parts, .msg_iovlen = (size_t)n };
+		int before = hfcl_no_cancel();
 		ssize_t moved = out ? sendmsg(fd, &m, MSG_NOSIGNAL) : recvmsg(fd, &m, MSG_WAITALL);
+		hfcl_cancel_again(before);
 		if (moved < 0 && errno == EINTR) {
 			continue;
 		}

@@ -47,18 +47,25 @@ bool hfcl_unexpect(cl_event e) {
 	pthread_cond_broadcast(&inbox.changed);
 	pthread_mutex_unlock(&inbox.lock);
 	if (was) {
+		cl_mem shown = e->shown;
+		e->shown = NULL;
 		clReleaseEvent(e);
+		if (shown != NULL) {
+			clReleaseMemObject(shown);
+		}
 	}
 	return was;
 }
 
 /* hfcl_await returns when so many deliveries have arrived, which the server has sent already. */
 void hfcl_await(uint64_t deliveries) {
+	int before = hfcl_no_cancel();
 	pthread_mutex_lock(&inbox.lock);
 	while (inbox.delivered < deliveries && !inbox.ended) {
 		pthread_cond_wait(&inbox.changed, &inbox.lock);
 	}
 	pthread_mutex_unlock(&inbox.lock);
+	hfcl_cancel_again(before);
 }
 
 const char *hfcl_end_of(const struct rows *r) {
@@ -66,6 +73,7 @@ const char *hfcl_end_of(const struct rows *r) {
 }
 
 void hfcl_settle(const struct rows *r) {
+	int before = hfcl_no_cancel();
 	pthread_mutex_lock(&inbox.lock);
 	for (;;) {
 		cl_event e = inbox.pending;
@@ -78,13 +86,20 @@ void hfcl_settle(const struct rows *r) {
 		pthread_cond_wait(&inbox.changed, &inbox.lock);
 	}
 	pthread_mutex_unlock(&inbox.lock);
+	hfcl_cancel_again(before);
 }
 
 static void release_event(void *e) { clReleaseEvent(e); }
 
+static void release_mem(void *m) { clReleaseMemObject(m); }
+
 /* let_go gives the receiver's reference back. Where it is the last one, a context may go with it, which calls the
    program: the other thread does that. */
 static void let_go(cl_event e) {
+	if (e->shown != NULL) {
+		hfcl_call_later(release_mem, e->shown);
+		e->shown = NULL;
+	}
 	cl_uint refs = atomic_load(&e->o.refs);
 	while (refs > 1) {
 		if (atomic_compare_exchange_weak(&e->o.refs, &refs, refs - 1)) {

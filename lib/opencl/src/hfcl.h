@@ -216,6 +216,7 @@ struct _cl_event {
 	struct watcher *watchers;
 	struct rows into; /* of a read that does not block */
 	struct bounce *bounce; /* that its bytes are in, or those of a write, or NULL */
+	cl_mem shown; /* a reference to the object whose mapping they are for, until they have come, or NULL */
 	struct _cl_event *next_pending;
 };
 
@@ -232,6 +233,15 @@ uint64_t hfcl_number(void);
 cl_int hfcl_answer(const void *value, size_t size, size_t room, void *to, size_t *size_ret);
 cl_int hfcl_answer_text(const char *text, size_t room, void *to, size_t *size_ret);
 #define ANSWER(T, v) hfcl_answer((T[]){ v }, sizeof(T), room, to, size_ret)
+
+/* A thread that is cancelled is so in no call of this library, which may hold what others wait for: each place that
+   might let it end begins with the first of these, and ends with the second. */
+static inline int hfcl_no_cancel(void) {
+	int before;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	return before;
+}
+static inline void hfcl_cancel_again(int before) { pthread_setcancelstate(before, &(int){ 0 }); }
 
 /* channel.c: the server's process and the sockets to it */
 struct lane {

@@ -73,7 +73,9 @@ static bool wait_for_room(size_t n) {
 			return true;
 		}
 		struct timespec t = { 0, pause };
+		int before = hfcl_no_cancel();
 		nanosleep(&t, NULL);
+		hfcl_cancel_again(before);
 		pause = pause < 1000000 ? 2 * pause : 1000000;
 	}
 }

@@ -134,11 +134,20 @@ static bool through_slots(struct transfer *t, cl_int *rc) {
 	return true;
 }
 
+/* show lets the object of a mapping live until its bytes have come. */
+static void show(const struct transfer *t, cl_event e) {
+	if (t->type == CL_COMMAND_MAP_BUFFER || t->type == CL_COMMAND_MAP_IMAGE) {
+		hfcl_retain(t->m);
+		e->shown = t->m;
+	}
+}
+
 /* leave sends a transfer by way of bounce memory that does not block; the receiver hears when it is complete. */
 static cl_int leave(const struct transfer *t, struct command *m, struct bounce *b) {
 	cl_event e = m->made;
 	e->into = t->write ? (struct rows){ b->at, 0, 1, 1, 0, 0 } : t->host; /* a write has no bytes to take */
 	e->bounce = b;
+	show(t, e);
 	hfcl_retain(e);
 	hfcl_expect(e);
 	cl_int rc = hfcl_submit(m);
@@ -210,6 +219,7 @@ cl_int hfcl_transfer(struct transfer *t) {
 	m.made->into = t->host;
 	hfcl_retain(m.made);
 	cl_event e = m.made;
+	show(t, e);
 	hfcl_expect(e);
 	rc = hfcl_issue(&m, NULL, NULL);
 	if (rc != CL_SUCCESS) {

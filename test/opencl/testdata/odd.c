@@ -551,6 +551,25 @@ static const char *source =
 	"	write_imagef(to, p, read_imagef(from, s, (float2)((p.x + 3.5f) / 16, (p.y + 9.5f) / 8)));\n"
 	"}\n";
 
+/* An image is released while bytes of a mapping of it are on their way, which the program does not wait for. */
+static void mapped_and_gone(void) {
+	const cl_image_format format = { CL_RGBA, CL_UNSIGNED_INT8 };
+	const cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 700, .image_height = 500 };
+	const size_t origin[3] = { 0 }, region[3] = { 700, 500, 1 };
+	for (int i = 0; i < 20; i++) {
+		cl_int rc;
+		size_t pitch;
+		cl_mem m = clCreateImage(context, CL_MEM_READ_WRITE, &format, &desc, NULL, &rc);
+		CHECK(rc);
+		void *at = clEnqueueMapImage(queue, m, CL_FALSE, CL_MAP_READ, origin, region, &pitch, NULL, 0, NULL, NULL, &rc);
+		CHECK(rc);
+		CHECK(clEnqueueUnmapMemObject(queue, m, at, 0, NULL, NULL));
+		CHECK(clReleaseMemObject(m));
+	}
+	CHECK(clFinish(queue));
+	printf("mappings of images that are gone\n");
+}
+
 /* More events than a program waits for with thought: a loop keeps them all, and waits once. */
 static void many_events(void) {
 	enum { MANY = 70000 };
@@ -593,7 +612,8 @@ int main(void) {
 	ours = strcmp(name, "Holdfast") == 0;
 	fresh();
 	void (*const all[])(void) = { released_early, gone_queue, last_reference, chained, other_thread, mapped_parts,
-		arguments, builds, woven, ends, image, refused, many_events };
+		arguments, builds, woven, ends, image, refused,
+		mapped_and_gone, many_events };
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
 		all[i]();
 		fflush(stdout);

@@ -1,0 +1,92 @@
+package opencl
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// deadline is how long something may take that takes a moment.
+const deadline = time.Minute
+
+// TestServerKeepsNothing: the server that a program has begun, and that stays, has none of its open
+// files, and not its directory.
+func TestServerKeepsNothing(t *testing.T) {
+	l := newLab(t)
+	mine, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	c := l.command(through(""), "vector")
+	c.ExtraFiles = []*os.File{theirs}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_ = theirs.Close()
+	server := find(t, []byte(strings.Join(l.env, "\x00")+"\x00"), "\x00gpud\x00")
+	if server == 0 {
+		t.Fatal("the program has begun no server")
+	}
+	defer func() { _ = syscall.Kill(server, syscall.SIGKILL) }()
+	if err := mine.SetReadDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mine.Read(make([]byte, 1)); os.IsTimeout(err) {
+		t.Error("the server has a file that the program was started with")
+	}
+	if dir, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(server), "cwd")); err != nil || dir != "/" {
+		t.Errorf("the server is in %q, %v, want /", dir, err)
+	}
+}
+
+// TestForks: a child of fork has no device, and its parent has one; the devices of a parent that is
+// killed are free while the child lives.
+func TestForks(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	p := l.startUntil("forked", through(""), "forks")
+	env := []byte(strings.Join(l.env, "\x00") + "\x00")
+	if want := "child -2\nforked\n"; p.before != want {
+		t.Errorf("got %q, want %q", p.before, want)
+	}
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(deadline); find(t, env, "\x00opencl\x00") != 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the command that served the parent lives as long as the child")
+		}
+	}
+	if pid := find(t, env, "forks\x00"); pid == 0 {
+		t.Error("the child has ended before: the test has seen nothing")
+	} else {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	_, _ = p.rest()
+}
+
+// TestWarned: the signals by which batch systems warn all processes of a step take no device away.
+func TestWarned(t *testing.T) {
+	l := newLab(t)
+	want := l.run(without, "vector", l.file("done", ""))
+	file := filepath.Join(l.dir, "go on")
+	p := l.startUntil("half", through("pocl"), "vector", file)
+	server := serverOf(t, p.Process.Pid)
+	warnings := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
+	for _, s := range warnings {
+		if err := syscall.Kill(server, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.file("go on", "")
+	got, err := p.rest()
+	if got = p.before + got; err != nil || got != want {
+		t.Errorf("got %q, %v, want %q\n%s", got, err, want, p.errs.Bytes())
+	}
+}
