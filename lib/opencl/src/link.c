@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "hfcl.h"
 
+#include <stdio.h>
+
 struct text {
 	char *b;
 	size_t n, room;
@@ -63,22 +65,59 @@ static cl_uint included(const struct headers *h, const char *line, size_t size) 
 	return h->n;
 }
 
-/* How deep headers include headers. */
-enum { DEPTH = 32 };
+/* once tells whether a line says `#pragma once`. */
+static bool once(const char *line, size_t size) {
+	char b[64], hash, word[8], what[8], more;
+	if (size >= sizeof b) {
+		return false;
+	}
+	memcpy(b, line, size);
+	b[size] = 0;
+	return sscanf(b, " %c %7s %7s %c", &hash, word, what, &more) == 3 && hash == '#' && strcmp(word, "pragma") == 0 &&
+		strcmp(what, "once") == 0;
+}
 
-/* expand copies a source with the headers in place of their names. */
-static void expand(struct text *to, const struct headers *h, const char *source, int depth) {
-	while (*source != 0) {
+/* A header that is being copied, and those around it. */
+struct around {
+	const struct around *next;
+	cl_uint header;
+	bool once; /* it has said so */
+};
+
+static const struct around *inside(const struct around *a, cl_uint header) {
+	while (a != NULL && a->header != header) {
+		a = a->next;
+	}
+	return a;
+}
+
+/* expand copies a source with the headers in place of their names. Where a header includes itself, by others or not,
+   the name stays: the compiler never comes there, or says that it has no such file. What stands behind `#pragma once`
+   is there once. */
+static void expand(struct text *to, const struct headers *h, const char *source, struct around *a) {
+	while (*source != 0 && !to->failed) {
 		const char *end = strchrnul(source, '\n');
 		size_t size = (size_t)(end - source);
 		cl_uint i = included(h, source, size);
-		if (i < h->n && depth < DEPTH) {
-			expand(to, h, h->list[i]->source, depth + 1);
+		const struct around *same = i < h->n ? inside(a, i) : NULL;
+		if (i < h->n && same == NULL) {
+			expand(to, h, h->list[i]->source, &(struct around){ a, i, false });
 			add(to, "\n", 1);
+		} else if (same != NULL && same->once) {
+			add(to, "\n", 1);
+		} else if (a != NULL && !a->once && once(source, size)) {
+			char guard[96];
+			int n = snprintf(guard, sizeof guard, "#ifndef HOLDFAST_ONCE_%u\n#define HOLDFAST_ONCE_%u\n", a->header,
+				a->header);
+			add(to, guard, (size_t)n);
+			a->once = true;
 		} else {
 			add(to, source, size + (*end != 0));
 		}
 		source = *end == 0 ? end : end + 1;
+	}
+	if (a != NULL && a->once) {
+		add(to, "\n#endif", 7);
 	}
 }
 
@@ -113,7 +152,7 @@ CL_API_ENTRY cl_int CL_API_CALL clCompileProgram(cl_program p, cl_uint n, const 
 	struct text text = { 0 };
 	rc = p->live > 0 || p->source == NULL ? CL_INVALID_OPERATION : CL_SUCCESS;
 	if (rc == CL_SUCCESS) {
-		expand(&text, &h, p->source, 0);
+		expand(&text, &h, p->source, NULL);
 		hfcl_free_units(p);
 		free(p->link);
 		p->link = NULL;

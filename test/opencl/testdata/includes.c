@@ -45,6 +45,19 @@ static void say(const char *what, cl_program p) {
 	CHECK(clReleaseKernel(k));
 }
 
+/* headers compiles with programs as headers that include each other, one with `#pragma once`. */
+static void headers(void) {
+	cl_int rc;
+	cl_program p = from("#include \"a.h\"\n# include <b.h>\n__kernel void k(__global uint *o) { *o = A + B; }\n");
+	cl_program list[] = { from("#pragma once\n#define A 3\n#include \"b.h\"\nstruct a { int x; };\n"),
+		from("#ifndef B\n#define B 4\n#include \"a.h\"\nstruct b { int y; };\n#endif\n") };
+	const char *names[] = { "a.h", "b.h" };
+	CHECK(clCompileProgram(p, 1, &device, "", 2, list, names, NULL, NULL));
+	cl_program linked = clLinkProgram(context, 1, &device, "", 1, &p, NULL, NULL, &rc);
+	CHECK(rc);
+	say("headers", linked);
+}
+
 static const char *ways[][2] = {
 	{ "a directory", "-I sub" },
 	{ "in the same word", "-Isub -DN=3" },
@@ -100,6 +113,7 @@ int main(int argc, char **argv) {
 	say("here", p[WAYS]);
 	say("by a macro", p[WAYS + 1]);
 	say("linked", linked);
+	headers();
 	rc = clBuildProgram(from(text), 1, &device, "-I nowhere", NULL, NULL);
 	printf("nowhere %d\n", rc);
 	return 0;
