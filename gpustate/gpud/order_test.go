@@ -37,6 +37,13 @@ func (d *lateDevice) Read(q, m driver.Handle, off int64, dst []byte, block bool,
 	return e, err
 }
 
+func (d *lateDevice) EventDone(e driver.Event) (bool, error) {
+	if _, late := d.reads.Load(e); late {
+		return false, nil
+	}
+	return d.Device.EventDone(e)
+}
+
 func (d *lateDevice) WaitEvent(e driver.Event) error {
 	err := d.Device.WaitEvent(e)
 	if _, late := d.reads.LoadAndDelete(e); late {

@@ -178,6 +178,7 @@ func futexWake(word *atomic.Uint32) {
 const (
 	ringSpin   = 200 * time.Microsecond
 	ringAwaits = 10 * time.Millisecond
+	ringYield  = 50 * time.Microsecond // Gosched wakes an idle processor each time
 	spareCores = 4
 )
 
@@ -208,18 +209,28 @@ func (s *Server) serveRing() {
 // soon waits a moment for requests.
 func (r *ring) soon() bool {
 	taken := r.taken() // a lane may take more, which only ends this earlier
+	if r.awaited.Load() > 0 {
+		runtime.Gosched() // to who answers
+	}
 	begin := time.Now()
-	for end := ringSpin; time.Since(begin) < end; runtime.Gosched() {
+	for end, yield := ringSpin, ringYield; ; {
 		for range 64 {
 			if r.written.Load() != taken {
 				return true
 			}
 		}
+		spent := time.Since(begin)
 		if r.awaited.Load() > 0 {
-			end = min(time.Since(begin)+ringSpin, ringAwaits)
+			end = min(spent+ringSpin, ringAwaits)
+		}
+		if spent > end {
+			return false
+		}
+		if spent > yield {
+			runtime.Gosched()
+			yield = spent + ringYield
 		}
 	}
-	return false
 }
 
 // taken is how many bytes were taken out; the number in shared memory is this side's.

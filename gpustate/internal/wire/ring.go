@@ -48,10 +48,15 @@ type Ring struct {
 
 	reading sync.Mutex
 	in      half
-	closing atomic.Bool  // CloseRead
-	polls   uint         // since the last look at the socket
-	spare   bool         // there are cores to stay awake on
-	short   atomic.Int32 // above 0 when waits have been short of late
+	closing atomic.Bool // CloseRead
+	polls   uint        // since the last look at the socket
+	spare   bool        // there are cores to stay awake on
+
+	// OnWait, if it is set, is called by Read while it waits: again and again as long as it stays awake, and with
+	// sleeps before it sleeps. It lets other goroutines run that have something to do.
+	OnWait func(sleeps bool)
+
+	short atomic.Int32 // above 0 when waits have been short of late
 
 	writing sync.Mutex
 	out     half
@@ -113,7 +118,13 @@ func (r *Ring) Read(b []byte) (int, error) {
 		if n > 0 || err != nil {
 			return n, err
 		}
-		if r.Spin(betweenCommands, nil) || !r.PrepareSleep() {
+		if r.Spin(betweenCommands, r.meanwhile) {
+			continue
+		}
+		if r.OnWait != nil {
+			r.OnWait(true)
+		}
+		if !r.PrepareSleep() {
 			continue
 		}
 		begin := time.Now()
@@ -127,6 +138,17 @@ func (r *Ring) Read(b []byte) (int, error) {
 		r.Watch()
 	}
 }
+
+// meanwhile is what Read does while it stays awake.
+func (r *Ring) meanwhile() bool {
+	if r.OnWait != nil {
+		r.OnWait(false)
+	}
+	return false
+}
+
+// StaysAwake tells that Read stays awake for a moment when there is nothing to read.
+func (r *Ring) StaysAwake() bool { return r.spare && r.short.Load() > 0 }
 
 // Poll gives the bytes that are there, if any.
 func (r *Ring) Poll(b []byte) (int, error) {
@@ -328,21 +350,31 @@ func (r *Ring) Spin(most time.Duration, over func() bool) bool {
 	if r.short.Load() == 0 || !r.spare {
 		return false
 	}
-	runtime.Gosched() // to what became ready by what was read
+	if r.OnWait == nil {
+		runtime.Gosched() // to what became ready by what was read
+	}
 	begin := time.Now()
-	for {
+	for yield := yieldEvery; ; {
 		for range 32 {
 			if r.there() || over != nil && over() {
 				r.short.Store(min(r.short.Load()+1, mostShort))
 				return true
 			}
 		}
-		if time.Since(begin) > most {
+		spent := time.Since(begin)
+		if spent > most {
 			return false
 		}
-		runtime.Gosched()
+		if spent > yield {
+			runtime.Gosched()
+			yield = spent + yieldEvery
+		}
 	}
 }
+
+// yieldEvery is for how long who stays awake does not let others have the processor. Where some are idle, which is
+// where anybody stays awake, Gosched wakes one each time.
+const yieldEvery = 50 * time.Microsecond
 
 // there tells that Poll has something to say.
 func (r *Ring) there() bool {

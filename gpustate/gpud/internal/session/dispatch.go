@@ -11,7 +11,10 @@ import (
 
 // serve reads and carries out messages until the client hangs up or says
 // something impossible.
-func (s *Session) serve() error { return wire.ReadFrames(s.in, s.dispatch) }
+func (s *Session) serve() error {
+	defer s.handOver()
+	return wire.ReadFrames(s.in, s.dispatch)
+}
 
 // dispatch carries out one message. An error ends the connection: it is one that
 // no client of ours can cause.
@@ -28,6 +31,7 @@ func (s *Session) dispatch(op wire.Op, body []byte) error {
 	if err := s.decoder.Decode(body, m); err != nil {
 		return err
 	}
+	s.before(m)
 	switch m := m.(type) {
 	case *wire.Launch:
 		return s.doLaunch(m)

@@ -116,6 +116,7 @@ func (s *Session) useRing() (err error) {
 	if s.ring, err = wire.NewRing(s.conn.(*net.UnixConn), s.arena, false); err != nil {
 		return err
 	}
+	s.ring.OnWait = s.onWait
 	s.input.Reader = s.ring
 	s.conn, s.out = s.ring, wire.NewSender(s.ring, s.svc.Patience)
 	s.in.Reset(&s.input)

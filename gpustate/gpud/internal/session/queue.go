@@ -22,6 +22,7 @@ type queue struct {
 	quiet int64 // commands that nothing is followed of; the next item has their number
 
 	unfinished atomic.Int64 // commands
+	followed   atomic.Int64 // items that the goroutine has, or will get
 
 	mu     sync.Mutex
 	failed error // of the first command without an event that failed since Finish
@@ -44,6 +45,7 @@ type item struct {
 	marker    bool
 	unawaited bool  // a failure is told to who waits next
 	waited    bool  // for native, err is how that ended
+	followed  bool  // the queue's goroutine has it
 	before    int64 // quiet commands before it
 }
 
@@ -96,6 +98,16 @@ func (q *queue) add(i item) {
 		return
 	}
 	i.before, q.quiet = q.quiet, 0
+	if !q.s.keep(q, i) {
+		q.follow(i)
+	}
+}
+
+// follow gives a command to the queue's goroutine.
+func (q *queue) follow(i item) {
+	q.followed.Add(1)
+	q.s.handed = true
+	i.followed = true
 	q.items <- i
 }
 
@@ -144,6 +156,7 @@ func (q *queue) run() {
 			completeEventless()
 			untimed = q.completeAll(untimed)
 			others.Wait()
+			q.followed.Add(-1)
 			q.answer(i.finish-1, err)
 		case q.desc.OutOfOrder && i.ev != 0 && (i.native == 0 || i.err != nil):
 			q.complete(i)
@@ -159,7 +172,7 @@ func (q *queue) run() {
 			eventless = append(eventless, i)
 		default:
 			if i.native != 0 && i.err == nil {
-				i.err, i.waited = q.s.drv.WaitEvent(i.native), true
+				i.err, i.waited = q.wait(i.native), true
 			}
 			completeEventless()
 			q.complete(i)
@@ -222,11 +235,28 @@ func (q *queue) completeAll(untimed []item) []item {
 	return untimed[:0]
 }
 
+// wait waits for a command. Of several that are complete together the first is waited for: to wait for the
+// others takes the driver longer than to say so.
+func (q *queue) wait(native driver.Event) error {
+	if done, err := q.s.drv.EventDone(native); done || err != nil {
+		return err
+	}
+	return q.s.drv.WaitEvent(native)
+}
+
 // complete takes in the end of one command.
 func (q *queue) complete(i item) {
+	q.end(i)
+	if i.followed { // whoever is to be told is
+		q.followed.Add(-1)
+	}
+}
+
+// end tells whom it concerns.
+func (q *queue) end(i item) {
 	err := i.err
 	if err == nil && i.native != 0 && !i.waited {
-		err = q.s.drv.WaitEvent(i.native)
+		err = q.wait(i.native)
 	}
 	if err != nil {
 		var known *driver.CommandError

@@ -53,7 +53,8 @@ type Session struct {
 	// of the reading goroutine
 	decoder  wire.Decoder
 	frequent [32]wire.Message // those that are decoded again and again, by operation
-	recent   [64]found        // objects that were found, by their number modulo the length
+	kept
+	recent [64]found // objects that were found, by their number modulo the length
 }
 
 // New makes the session of a client that is to be served on conn, with its counts in own.
