@@ -42,6 +42,7 @@ static void *map_file(int fd, size_t size) {
 }
 
 struct area *hfcl_area(size_t size) {
+	int before = hfcl_no_cancel(); /* its callers hold locks */
 	struct area *a = calloc(1, sizeof *a);
 	int fd = memfd_create("holdfast opencl", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void *at = MAP_FAILED;
@@ -65,6 +66,7 @@ struct area *hfcl_area(size_t size) {
 	if (fd >= 0) {
 		close(fd);
 	}
+	hfcl_cancel_again(before);
 	if (!passed) {
 		if (at != MAP_FAILED) {
 			munmap(at, size);

@@ -173,6 +173,7 @@ struct lane *hfcl_take_lane(void) {
 	if (hfcl_lost()) { /* also in a child of fork, whose lock may be taken for ever */
 		return NULL;
 	}
+	int before = hfcl_no_cancel();
 	pthread_mutex_lock(&channel.lock);
 	struct lane *l = NULL;
 	if (channel.state == CONNECTED && !atomic_load(&channel.lost) && channel.owner == getpid()) {
@@ -184,6 +185,7 @@ struct lane *hfcl_take_lane(void) {
 		}
 	}
 	pthread_mutex_unlock(&channel.lock);
+	hfcl_cancel_again(before);
 	return l;
 }
 
