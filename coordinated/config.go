@@ -214,14 +214,11 @@ func setMaxShadow(o *Options, text string) error {
 	return config.Bytes(func(o *Options) *int64 { return &o.MaxShadow }).Set(o, text)
 }
 
-func setGPUAware(o *Options, text string) error {
-	for _, g := range []mpiwrap.GPUAware{mpiwrap.GPUAwareAuto, mpiwrap.GPUAwareOff, mpiwrap.GPUAwareOn} {
-		if g.String() == text {
-			o.GPUAware = g
-			return nil
-		}
+func setGPUAware(o *Options, text string) (err error) {
+	if o.GPUAware, err = mpiwrap.ParseGPUAware(text); err != nil {
+		return config.ErrNotUnderstood
 	}
-	return config.ErrNotUnderstood
+	return nil
 }
 
 // everyKind is a count of epochs or a time between them.

@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -34,7 +35,8 @@ type Options struct {
 	// FinalizeTimeout bounds MPI_Finalize, which hangs in some libraries. It counts
 	// from when all ranks have come to Finalize. Zero means 30 s.
 	FinalizeTimeout time.Duration
-	// GPUAware says when large messages of device memory go straight from and to the device. A
+	// GPUAware says when large messages of device memory go straight from and to the device. With
+	// GPUAwareAuto the variable HOLDFAST_GPU_AWARE says it, if it is set. A
 	// checkpointer that this world is given to sets it to its own.
 	GPUAware GPUAware
 }
@@ -70,6 +72,32 @@ func (g GPUAware) String() string {
 		return "on"
 	}
 	return fmt.Sprintf("GPUAware(%d)", int32(g))
+}
+
+// ParseGPUAware gives the setting for auto, off or on.
+func ParseGPUAware(text string) (GPUAware, error) {
+	for _, g := range []GPUAware{GPUAwareAuto, GPUAwareOff, GPUAwareOn} {
+		if g.String() == text {
+			return g, nil
+		}
+	}
+	return GPUAwareAuto, fmt.Errorf("%q is none of auto, off and on", text)
+}
+
+// gpuAwareVar is the setting where the program leaves it open.
+const gpuAwareVar = "HOLDFAST_GPU_AWARE"
+
+// chosen is the setting that holds: the program's, else that of the environment.
+func (g GPUAware) chosen() (GPUAware, error) {
+	text := os.Getenv(gpuAwareVar)
+	if g != GPUAwareAuto || text == "" {
+		return g, nil
+	}
+	g, err := ParseGPUAware(text)
+	if err != nil {
+		return g, fmt.Errorf("%s: %w", gpuAwareVar, err)
+	}
+	return g, nil
 }
 
 // DeviceMessages counts this rank's large messages of device memory: handed to MPI as they lie on the
@@ -110,7 +138,8 @@ var process struct {
 // is collective over all ranks. It restores signal handlers that the library
 // replaces, so that USR1, USR2 and TERM still reach the program.
 //
-// Errors: *LibraryError, *PairingError, ErrInitialized, or what MPI reports. If a
+// Errors: *LibraryError, *PairingError, ErrInitialized, a HOLDFAST_GPU_AWARE that is not understood, or what MPI
+// reports. If a
 // linked C library has initialised MPI, Init uses it, and Finalize does not end it.
 //
 // Messages of linked C or Fortran code are neither counted nor drained: call Point only
@@ -123,12 +152,16 @@ func Init(opt Options) (*Comm, error) {
 	if process.begun {
 		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag, Err: ErrInitialized}
 	}
+	aware, err := opt.GPUAware.chosen()
+	if err != nil {
+		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag, Err: err}
+	}
 	level := abi.ThreadSerialized
 	if opt.Threads == ThreadMultiple {
 		level = abi.ThreadMultiple
 	}
-	warnOfOthers()                 // before the library maps parts of its own
-	err := regcache.Here().Apply() // before the library reads its environment
+	warnOfOthers()                // before the library maps parts of its own
+	err = regcache.Here().Apply() // before the library reads its environment
 	var d driver.Driver
 	t := newThread()
 	if err == nil {
@@ -141,7 +174,7 @@ func Init(opt Options) (*Comm, error) {
 	process.begun, process.limit = true, opt.FinalizeTimeout
 	if process.world, err = newWorld(d); err == nil {
 		process.world.st.thread = t
-		process.world.st.Stage.Direct.Store(int32(opt.GPUAware))
+		process.world.st.Stage.Direct.Store(int32(aware))
 	}
 	return process.world, err
 }

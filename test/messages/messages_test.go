@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func rankMain(device string) int {
-	setting := map[string]mpiwrap.GPUAware{"off": mpiwrap.GPUAwareOff, "on": mpiwrap.GPUAwareOn}[os.Getenv(awareEnv)]
-	w, err := mpiwrap.Init(mpiwrap.Options{GPUAware: setting})
+	w, err := mpiwrap.Init(mpiwrap.Options{})
 	if err != nil {
 		fmt.Println("init:", err)
 		return 1

@@ -195,6 +195,7 @@ func (o *Options) without(config *coordinated.Config, name string, world *mpiwra
 		}
 		switch {
 		case v.Value == "" || v.Source == "default" || v.Key == "device" || strings.HasPrefix(v.Key, "gpud."):
+		case v.Key == "gpu_aware" && v.Source == v.Env: // mpiwrap.Init has taken it
 		case v.Key == "grace" && os.Getenv(coordinated.SupervisorVar) != "": // holdfast run has set it
 		case v.Source == v.Env:
 			idle = append(idle, v.Env+" is set "+directory)
