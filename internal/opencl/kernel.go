@@ -18,6 +18,7 @@ type kernel struct {
 	program *program
 	on      []*gpustate.Kernel // by the context's devices, nil where the program is not built
 	count   int                // arguments
+	fixed   [3]int             // as in function
 
 	mu      sync.Mutex // held while arguments are set and the kernel is launched
 	args    []argument // as they were set last
@@ -61,6 +62,7 @@ const (
 	argAccess        = 0x1197
 	argType          = 0x1198
 	kernelGroupSize  = 0x11B0
+	kernelFixedGroup = 0x11B1
 	kernelMultiple   = 0x11B3
 
 	addressGlobal   = 0x119B
@@ -92,15 +94,17 @@ func (l *lane) createKernel(m *request) (*reply, error) {
 		o.count = o.on[i].Args()
 	}
 	o.args, o.refused = make([]argument, o.count), make([]error, o.count)
+	f := p.functionOf(name, o.on[p.first()])
+	o.fixed = f.fixed
 	if err := l.add(id, o); err != nil {
 		return nil, err
 	}
 	r := &reply{}
-	f := p.functionOf(name, o.on[p.first()])
 	r.u32(uint32(len(f.args)))
 	for _, a := range f.args {
 		r.u32(a.address)
 		r.u32(a.takes)
+		r.u32(a.bytes)
 	}
 	r.text(f.attributes)
 	return r, nil
@@ -142,12 +146,14 @@ func (l *lane) cloneKernel(m *request) (*reply, error) {
 type function struct {
 	args       []parameter
 	attributes string // as the device tells them
+	fixed      [3]int // the work-group that it was compiled for; 0: none
 }
 
 // parameter is what the source says of an argument.
 type parameter struct {
 	address uint32 // space, 0 where it is not known
 	takes   uint32 // what handles
+	bytes   uint32 // of a number or a vector, 0 for all else
 }
 
 // What handles an argument takes.
@@ -162,6 +168,20 @@ const (
 
 // imageType is what OpenCL C calls images.
 var imageType = regexp.MustCompile(`^image[123]d(_[a-z]+)*_t$`)
+
+// numberType is a number or a vector of OpenCL C.
+var numberType = regexp.MustCompile(`^(char|uchar|short|ushort|half|int|uint|float|long|ulong|double)(2|3|4|8|16)?$`)
+
+// numberBytes is the size of a number or a vector, which devices ask of its argument, 0 for other types.
+func numberBytes(name string) uint32 {
+	m := numberType.FindStringSubmatch(name)
+	if m == nil {
+		return 0
+	}
+	of := map[string]uint32{"char": 1, "short": 2, "half": 2, "int": 4, "float": 4, "long": 8, "double": 8}
+	items := map[string]uint32{"": 1, "2": 2, "3": 4, "4": 4, "8": 8, "16": 16}
+	return of[strings.TrimPrefix(m[1], "u")] * items[m[2]]
+}
 
 // parameterOf asks about an argument.
 func parameterOf(k *gpustate.Kernel, i int) (p parameter) {
@@ -193,6 +213,8 @@ func parameterOf(k *gpustate.Kernel, i int) (p parameter) {
 		} else if access == accessWriteOnly {
 			p.takes = takesImageWrite
 		}
+	case len(words) == 1 && p.address == addressPrivate: // not "unsigned int" and the like
+		p.bytes = numberBytes(name)
 	}
 	return p
 }
@@ -207,6 +229,11 @@ func (p *program) functionOf(name string, k *gpustate.Kernel) function {
 	}
 	for i := range k.Args() {
 		f.args = append(f.args, parameterOf(k, i))
+	}
+	if b, err := k.CLWorkGroupInfo(kernelFixedGroup); err == nil && len(b) == 24 {
+		for i := range f.fixed {
+			f.fixed[i] = int(binary.NativeEndian.Uint64(b[8*i:]))
+		}
 	}
 	if b, err := k.CLInfo(kernelAttributes); err == nil { // some platforms do not know the question
 		f.attributes = strings.TrimRight(string(b), "\x00")
@@ -350,6 +377,13 @@ type workItems struct {
 	group                 int  // work-items of a work-group, up to 2^62; 1 if the device chooses
 }
 
+// groupSize is what local is in three dimensions.
+func (w *workItems) groupSize() [3]int {
+	size := [3]int{1, 1, 1}
+	copy(size[:], w.local[:w.dims])
+	return size
+}
+
 // read reads what is launched.
 func (w *workItems) read(m *request) error {
 	dims, chosen := m.u32(), m.u32()
@@ -431,6 +465,9 @@ func (k *kernel) takes(q *queue, w *workItems) error {
 		if limit := q.ctx.open[q.at].Info().MaxGroup; limit > 0 && w.group > limit {
 			return coded(clInvalidWorkGroupSize, "the device allows no such work-group")
 		}
+	}
+	if k.fixed[0] != 0 && (!w.chosen || w.groupSize() != k.fixed) {
+		return coded(clInvalidWorkGroupSize, "the kernel is compiled for other work-groups")
 	}
 	return nil
 }

@@ -65,12 +65,13 @@ var poclLeaves = map[string]string{
 }
 
 // TestWrongCalls: calls with wrong arguments, of each kind that the specification of OpenCL 1.2
-// names, are refused with the codes that it gives for them, on both devices. So does PoCL
-// itself, but for what poclLeaves lists.
+// names, are refused with the codes that it gives for them, on both devices, and on PoCL behind a server. So does
+// PoCL itself, but for what poclLeaves lists.
 func TestWrongCalls(t *testing.T) {
 	l := newLab(t)
 	var tried map[string]answer
-	for _, device := range []string{"pocl", "rusticl"} {
+	l.serve()
+	for _, device := range []string{"pocl", "rusticl", "remote=" + l.socket() + ",pocl"} {
 		tried = l.wrongCalls(through(device), "all")
 		for what, a := range tried {
 			if byLoader[what] != a.got && byDevice[device][what] != a.got && !slices.Contains(a.want, a.got) {

@@ -164,6 +164,7 @@ struct _cl_program {
 struct argument {
 	uint32_t address; /* CL_KERNEL_ARG_ADDRESS_..., 0 where it is not known */
 	uint32_t takes;   /* HFCL_TAKES_... */
+	uint32_t bytes;   /* of a number or a vector, 0 for all else */
 	bool set;
 	/* what the device took: it takes such values again */
 	uint32_t kind;

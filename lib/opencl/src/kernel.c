@@ -38,6 +38,7 @@ CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program p, const char *name
 		for (cl_uint i = 0; i < k->count && k->args != NULL; i++) {
 			k->args[i].address = hfcl_get32(&c);
 			k->args[i].takes = hfcl_get32(&c);
+			k->args[i].bytes = hfcl_get32(&c);
 		}
 		k->attributes = hfcl_get_text(&c);
 		*rc = c.failed || k->args == NULL || k->attributes == NULL ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
@@ -285,6 +286,9 @@ static struct value judge(cl_kernel k, cl_uint i, size_t size, const void *bytes
 	}
 	if (address == CL_KERNEL_ARG_ADDRESS_LOCAL) {
 		return (struct value){ 0, NULL, CL_INVALID_ARG_VALUE };
+	}
+	if (k->args[i].bytes != 0 && bytes != NULL && size != k->args[i].bytes) {
+		return (struct value){ 0, NULL, CL_INVALID_ARG_SIZE };
 	}
 	const void *word = NULL;
 	if (bytes != NULL && size == sizeof word) {
