@@ -71,8 +71,8 @@ reach only devices, libraries and the caches of compilers. --user runs them as
 another user, --worker-dir opens a directory to them, --unconfined lifts all of this.
 Programs are compiled with known options and the compiler's own headers only, unless
 --trust-sources is given: with it they include what files they like, and so their
-processes can read every file that their user can. docs/REMOTE.md lists how much each program can make the
-server hold.
+processes can read every file that their user can. docs/REMOTE.md lists how much each
+program can make the server hold.
 
 Every option for serving can be set in holdfast.yaml, such as gpud.quota, or in a
 variable, such as HOLDFAST_GPUD_QUOTA: holdfast config --all lists them.
