@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -190,6 +191,9 @@ func TestLevelsOwnPace(t *testing.T) {
 							break
 						}
 						<-changed
+					}
+					for world.Rank() == 0 && !ck.persist.Free() { // else it would go to local first
+						runtime.Gosched()
 					}
 					if err := world.Barrier(); err != nil {
 						return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -240,6 +241,14 @@ func (p *pacer) occupy(e storage.Epoch) (free func()) {
 			p.over(i+1, e, time.Time{}, false)
 		}
 	}
+}
+
+// Free says at rank 0 that no epoch is on its way to a level: the next one finds them free. An epoch is told of as
+// durable a little earlier, before what it makes superfluous is removed.
+func (p *Persister) Free() bool {
+	p.pace.mu.Lock()
+	defer p.pace.mu.Unlock()
+	return !slices.ContainsFunc(p.pace.levels, func(l *levelPace) bool { return l.busy > 0 })
 }
 
 // ask tells all ranks what the pacer of rank 0 decides. Collective; decide is called at
