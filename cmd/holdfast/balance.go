@@ -41,7 +41,7 @@ Exit codes: 0 the devices were compared and all moves succeeded; 1 a move failed
 				p.Confirm = 1
 			}
 			b := &gpud.Balancer{Servers: args, KeyFile: moveKey, Policy: p}
-			say := func(m moveRow) error { return m.write(cmd.OutOrStdout(), asJSON) }
+			say := saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}.row
 			return balance(cmd.Context(), b, every, say, cmd.ErrOrStderr())
 		},
 	}
@@ -66,14 +66,15 @@ type moveRow struct {
 	Error   string `json:"error,omitempty"`
 }
 
-func (m moveRow) write(w io.Writer, asJSON bool) (err error) {
+// row tells of one move.
+func (s saying) row(m moveRow) (err error) {
 	switch {
-	case asJSON:
-		return jsonLines(w, []moveRow{m})
+	case s.asJSON:
+		return jsonLines(s.out, []moveRow{m})
 	case m.Error != "":
-		_, err = fmt.Fprintf(w, "program %d of %s stays: %s\n", m.Program, m.From, m.Error)
+		_, err = fmt.Fprintf(s.errs, "program %d of %s stays: %s\n", m.Program, m.From, m.Error)
 	default:
-		_, err = fmt.Fprintf(w, "program %d of %s moved to %s device %d: %s\n", m.Program, m.From, m.To, m.Device,
+		_, err = fmt.Fprintf(s.out, "program %d of %s moved to %s device %d: %s\n", m.Program, m.From, m.To, m.Device,
 			m.Why)
 	}
 	return err

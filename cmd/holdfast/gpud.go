@@ -90,7 +90,7 @@ all programs; 2 gpud could not serve, or there is no such server.`,
 			case o.status != "":
 				return o.showStatus(cmd.Context(), cmd.OutOrStdout())
 			case o.evacuate != "":
-				return o.orderEvacuation(cmd.Context(), cmd.OutOrStdout())
+				return o.orderEvacuation(cmd.Context(), saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), o.asJSON})
 			}
 			return o.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -334,7 +334,7 @@ func clientRows(list []gpud.ClientStatus) [][]string {
 	return rows
 }
 
-func (o *gpudFlags) orderEvacuation(ctx context.Context, w io.Writer) error {
+func (o *gpudFlags) orderEvacuation(ctx context.Context, say saying) error {
 	var to []string
 	for _, t := range o.to {
 		to = append(to, destination(t))
@@ -344,6 +344,6 @@ func (o *gpudFlags) orderEvacuation(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return writeMoves(w, list, o.asJSON)
+		return say.moves(list...)
 	})
 }

@@ -74,9 +74,11 @@ func TestMigrateVerb(t *testing.T) {
 	if !strings.Contains(text, "moved to remote="+b) || !strings.Contains(text, "drain") || d.Info().Server != b {
 		t.Errorf("the device is %s:\n%s", d.Info(), text)
 	}
-	text = verb(t, exitBad, "migrate", b, "1", "unix:/nowhere/s", "--key", key)
-	if !strings.Contains(text, "stays") {
-		t.Errorf("got %q, want it to say that the program stays", text)
+	var out, errs strings.Builder
+	code := Run(t.Context(), []string{"migrate", b, "1", "unix:/nowhere/s", "--key", key}, &out, &errs)
+	if code != exitBad || out.Len() > 0 || !strings.Contains(errs.String(), "stays") {
+		t.Errorf("exit code %d, %q, on standard error %q: want the latter to say that the program stays", code,
+			out.String(), errs.String())
 	}
 	verb(t, exitNoLook, "migrate", b, "nobody", a, "--key", key)
 	verb(t, exitNoLook, "migrate", "unix:/nowhere/s", "1", a, "--key", key)

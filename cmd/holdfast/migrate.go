@@ -45,7 +45,7 @@ Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return migrate(ctx, cmd.OutOrStdout(), args, moveKey, asJSON)
+			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}, args, moveKey)
 		},
 	}
 	f := cmd.Flags()
@@ -56,7 +56,7 @@ Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
 	return cmd
 }
 
-func migrate(ctx context.Context, w io.Writer, args []string, moveKey string, asJSON bool) error {
+func migrate(ctx context.Context, to saying, args []string, moveKey string) error {
 	return withServer(ctx, gpud.DialAdmin, args[0], moveKey, func(a *gpud.Admin, st gpud.Status) error {
 		c, err := findProgram(st.Clients, args[1])
 		if err != nil {
@@ -66,7 +66,7 @@ func migrate(ctx context.Context, w io.Writer, args []string, moveKey string, as
 		if err != nil {
 			m = gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: destination(args[2]), Err: err.Error()}
 		}
-		return writeMoves(w, []gpud.Moved{m}, asJSON)
+		return to.moves(m)
 	})
 }
 
@@ -107,16 +107,22 @@ func findProgram(list []gpud.ClientStatus, text string) (gpud.ClientStatus, erro
 	return gpud.ClientStatus{}, fmt.Errorf("there is no program %q: see holdfast gpud --status", text)
 }
 
-// writeMoves tells how moves went; errBad when one failed.
-func writeMoves(w io.Writer, list []gpud.Moved, asJSON bool) error {
+// saying is where a verb tells how moves went.
+type saying struct {
+	out, errs io.Writer
+	asJSON    bool // JSON, all of it to out
+}
+
+// moves tells how moves went; errBad when one failed.
+func (s saying) moves(list ...gpud.Moved) error {
 	var err error
 	for _, m := range list {
 		if m.Err != "" {
 			err = errBad
 		}
 	}
-	if asJSON {
-		return errors.Join(jsonLines(w, list), err)
+	if s.asJSON {
+		return errors.Join(jsonLines(s.out, list), err)
 	}
 	for _, m := range list {
 		to := m.To
@@ -124,10 +130,11 @@ func writeMoves(w io.Writer, list []gpud.Moved, asJSON bool) error {
 			to = "its own machine"
 		}
 		if m.Err != "" {
-			fmt.Fprintf(w, "program %d (%s, pid %d) stays: %s\n", m.Client, m.Program, m.PID, m.Err)
+			fmt.Fprintf(s.errs, "program %d (%s, pid %d) stays: %s\n", m.Client, m.Program, m.PID, m.Err)
 			continue
 		}
-		fmt.Fprintf(w, "program %d (%s, pid %d) moved to %s%s\n", m.Client, m.Program, m.PID, to, stepsText(m.Steps))
+		fmt.Fprintf(s.out, "program %d (%s, pid %d) moved to %s%s\n", m.Client, m.Program, m.PID, to,
+			stepsText(m.Steps))
 	}
 	return err
 }
