@@ -45,6 +45,31 @@ func TestServerKeepsNothing(t *testing.T) {
 	}
 }
 
+// TestClosedFiles: a program that was started without standard files writes into nothing of the library.
+func TestClosedFiles(t *testing.T) {
+	l := newLab(t)
+	file := l.file("go on", "")
+	for _, closed := range []string{">&-", "<&- >&-", "<&- 2>&-", "<&- >&- 2>&-"} {
+		l.run(through("pocl"), "/bin/sh", "-c", `exec "$0" "$1" `+closed, filepath.Join(built.dir, "vector"), file)
+	}
+}
+
+// TestSmallLimits: a program whose limits leave too little gets no device, and is told of them.
+func TestSmallLimits(t *testing.T) {
+	l := newLab(t)
+	for limit, told := range map[string]string{
+		"-f 100": "File too large",
+		"-n 6":   "ulimit -n 6",
+	} {
+		c := l.command(through("pocl"), "/bin/sh", "-c", `ulimit $1; exec "$0"`, filepath.Join(built.dir, "vector"),
+			limit)
+		out, err := c.CombinedOutput()
+		if err == nil || c.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), told) {
+			t.Errorf("ulimit %s: got %v, want exit status 1, and to be told of %q\n%s", limit, err, told, out)
+		}
+	}
+}
+
 // TestForks: a child of fork has no device, and its parent has one; the devices of a parent that is
 // killed are free while the child lives.
 func TestForks(t *testing.T) {

@@ -3,8 +3,11 @@
 #define _GNU_SOURCE
 #include "hfcl.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -41,15 +44,41 @@ static void *map_file(int fd, size_t size) {
 	return p;
 }
 
+/* grow gives a file its size. A limit on files (ulimit -f) holds for memory too, and sends a signal that would end the
+   program: it is taken back. */
+static int grow(int fd, size_t size) {
+	sigset_t limit, before;
+	sigemptyset(&limit);
+	sigaddset(&limit, SIGXFSZ);
+	pthread_sigmask(SIG_BLOCK, &limit, &before);
+	int rc = ftruncate(fd, (off_t)size), why = errno;
+	if (rc != 0 && why == EFBIG) {
+		sigtimedwait(&limit, NULL, &(struct timespec){ 0, 0 });
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = why;
+	return rc;
+}
+
+int hfcl_shareable(size_t size) {
+	int fd = hfcl_own(memfd_create("holdfast opencl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (fd < 0) {
+		return -1;
+	}
+	if (grow(fd, size) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+		return fd;
+	}
+	int why = errno;
+	close(fd);
+	errno = why;
+	return -1;
+}
+
 struct area *hfcl_area(size_t size) {
 	int before = hfcl_no_cancel(); /* its callers hold locks */
 	struct area *a = calloc(1, sizeof *a);
-	int fd = memfd_create("holdfast opencl", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	void *at = MAP_FAILED;
-	if (a != NULL && fd >= 0 && ftruncate(fd, (off_t)size) == 0 &&
-		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
-		at = map_file(fd, size);
-	}
+	int fd = a == NULL ? -1 : hfcl_shareable(size);
+	void *at = fd < 0 ? MAP_FAILED : map_file(fd, size);
 	bool passed = false;
 	if (at != MAP_FAILED) {
 		a->at = at;

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -31,6 +32,33 @@ static void forget(void) {
 	close(channel.control);
 }
 
+int hfcl_own(int fd) {
+	if (fd < 0 || fd > 2) {
+		return fd;
+	}
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	close(fd);
+	return own;
+}
+
+/* pair makes a connection of two sockets. */
+static bool pair(int ends[2]) {
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+		return false;
+	}
+	for (int i = 0; i < 2; i++) {
+		ends[i] = hfcl_own(ends[i]);
+	}
+	if (ends[0] >= 0 && ends[1] >= 0) {
+		return true;
+	}
+	int why = errno;
+	close(ends[0]);
+	close(ends[1]);
+	errno = why;
+	return false;
+}
+
 static void say(const char *what, const char *why) {
 	fprintf(stderr, "libholdfast-opencl: %s%s%s\n", what, why[0] != 0 ? ": " : "", why);
 }
@@ -39,7 +67,7 @@ static void say(const char *what, const char *why) {
    process that is started leaves another one behind and ends, so that the program has no child it does not know. */
 static int start(void) {
 	int ends[2];
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+	if (!pair(ends)) {
 		say("no socket to its server", strerror(errno));
 		return -1;
 	}
@@ -102,7 +130,7 @@ bool hfcl_pass_area(int fd) { return !hfcl_lost() && hfcl_pass(channel.control, 
 static struct lane *open_lane(int control) {
 	int ends[2];
 	struct lane *l = malloc(sizeof *l);
-	if (l == NULL || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+	if (l == NULL || !pair(ends)) {
 		free(l);
 		return NULL;
 	}
@@ -118,6 +146,32 @@ static struct lane *open_lane(int control) {
 	return l;
 }
 
+/* limits names those limits of the program that leave little to its server, which has them, too. */
+static void limits(char *to, size_t room) {
+	const struct {
+		int resource;
+		rlim_t few, unit;
+		const char *name;
+	} list[] = { { RLIMIT_AS, (rlim_t)16 << 30, 1024, "-v" }, { RLIMIT_DATA, (rlim_t)16 << 30, 1024, "-d" },
+		{ RLIMIT_NOFILE, 32, 1, "-n" } };
+	to[0] = 0;
+	for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+		struct rlimit l;
+		size_t n = strlen(to);
+		if (getrlimit(list[i].resource, &l) == 0 && l.rlim_cur < list[i].few) {
+			snprintf(to + n, room - n, "%sulimit %s %ju", n == 0 ? "it has the limits of this program, " : ", ",
+				list[i].name, (uintmax_t)(l.rlim_cur / list[i].unit));
+		}
+	}
+}
+
+/* say_ended says that the server is no more, before it has served anything. */
+static void say_ended(void) {
+	char why[200];
+	limits(why, sizeof why);
+	say("its server has ended", why);
+}
+
 /* greet says who this is, on the first lane. */
 static bool greet(void) {
 	struct call c;
@@ -126,15 +180,35 @@ static bool greet(void) {
 	hfcl_put32(&c, (uint32_t)getpid());
 	const char *name = program_invocation_short_name;
 	hfcl_put_bytes(&c, name, strlen(name));
-	cl_int rc = hfcl_run(&c, NULL, NULL);
-	bool ok = rc == CL_SUCCESS;
-	if (!ok) {
-		char *why = c.failed ? NULL : hfcl_get_text(&c);
+	bool ok = hfcl_run(&c, NULL, NULL) == CL_SUCCESS;
+	if (!ok && c.failed) {
+		say_ended();
+	} else if (!ok) {
+		char *why = hfcl_get_text(&c);
 		say("its server did not begin", why == NULL ? "" : why);
 		free(why);
 	}
 	hfcl_end(&c);
 	return ok;
+}
+
+/* begin starts the server and connects to it. */
+static bool begin(void) {
+	channel.control = start();
+	if (channel.control < 0) {
+		return false;
+	}
+	pthread_atfork(NULL, NULL, forget);
+	if (hfcl_ring_open(channel.control) && (channel.idle = open_lane(channel.control)) != NULL &&
+		hfcl_listen(channel.control)) {
+		return true;
+	}
+	if (errno == EPIPE || errno == ECONNRESET) {
+		say_ended();
+	} else {
+		say("no memory, files or threads for what it shares with its server", strerror(errno));
+	}
+	return false;
 }
 
 bool hfcl_connect(void) {
@@ -143,12 +217,7 @@ bool hfcl_connect(void) {
 	if (channel.state == UNUSED) {
 		channel.state = FAILED;
 		channel.owner = getpid();
-		channel.control = start();
-		if (channel.control >= 0) {
-			pthread_atfork(NULL, NULL, forget);
-		}
-		if (channel.control >= 0 && hfcl_ring_open(channel.control) &&
-			(channel.idle = open_lane(channel.control)) != NULL && hfcl_listen(channel.control)) {
+		if (begin()) {
 			channel.state = CONNECTED;
 			pthread_mutex_unlock(&channel.lock);
 			bool ok = greet();

@@ -252,6 +252,9 @@ struct lane {
 bool hfcl_connect(void); /* false: there is no server, and none could be started */
 bool hfcl_lost(void);
 void hfcl_lose(void); /* the server is gone */
+/* hfcl_own gives a descriptor, which it takes, as one that is none of the program's standard files: one that began
+   without them would write into it. -1: that cannot be. */
+int hfcl_own(int fd);
 bool hfcl_pass_area(int fd);
 bool hfcl_pass(int control, char what, int fd); /* sends a byte with a descriptor, -1: without */
 struct lane *hfcl_take_lane(void);
@@ -283,6 +286,7 @@ struct area {
 	char *at;
 	size_t size;
 };
+int hfcl_shareable(size_t size); /* a file of zeros in memory; -1, and errno, where that cannot be */
 struct area *hfcl_area(size_t size); /* NULL where that cannot be */
 void hfcl_area_share(struct area *, uint64_t device); /* the device moves bytes there without a copy from now on */
 void hfcl_area_end(struct area *); /* unmaps it; commands that use it go on */

@@ -4,7 +4,6 @@
 #include "hfcl.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -28,14 +27,11 @@ static _Atomic uint32_t *word32(size_t at) { return (_Atomic uint32_t *)(void *)
 
 bool hfcl_ring_open(int control) {
 	const size_t size = HFCL_RING_DATA + HFCL_RING_BYTES;
-	int fd = memfd_create("holdfast opencl", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = hfcl_shareable(size);
 	if (fd < 0) {
 		return false;
 	}
-	void *at = MAP_FAILED;
-	if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
-		at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	}
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	bool ok = at != MAP_FAILED;
 	if (ok) {
 		ring.at = at;
