@@ -27,7 +27,7 @@ type Device struct {
 
 	// lending is held for reading while foreign code has handles, for writing by what stops the
 	// device.
-	lending    sync.RWMutex
+	lending    lending
 	lent       atomic.Bool   // foreign code has had handles
 	generation atomic.Uint64 // grows when handles become others
 
@@ -140,6 +140,9 @@ func (d *Device) Lost() <-chan struct{} { return d.gone }
 // Close waits for the commands that were issued and releases all objects; memory
 // of HostMemory stays until it is freed. Calling it again does nothing.
 func (d *Device) Close() error {
+	if d.lending.held() {
+		return fmt.Errorf("close %s: %w", d.Info(), ErrInForeign)
+	}
 	d.lending.Lock()
 	defer d.lending.Unlock()
 	d.making.Lock()

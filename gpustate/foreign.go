@@ -44,16 +44,19 @@ type Foreign struct {
 // of do go to the same queue, or do waits for its commands.
 //
 // do runs on an OS thread of its own, on which a CUDA context is current; commands of this package
-// for another device change that, until MakeCurrent. Calls of Foreign for several devices may be
-// nested, each with its own context current. It may use all objects
-// of the device; what it releases stays until do has returned. It must not call Foreign, Adopt,
-// Capture, Restore, MigrateTo or Close of the same device, nor a Point that takes checkpoints:
-// these wait for do.
+// for another device change that, until MakeCurrent. Calls of Foreign may be nested, for several
+// devices each with its own context current. It may use all objects
+// of the device; what it releases stays until do has returned. Adopt, Capture, Restore, MigrateTo
+// and Close of the same device would wait for do: where do calls them they fail with an error that
+// matches ErrInForeign, also within a Point that takes a checkpoint. do must not wait for another
+// goroutine that calls them, nor for one that calls Foreign.
 //
 // Pointers and handles change when the device moves or is restored: ask for them in each call, and
 // make what depends on a context (a cuBLAS handle, an NCCL communicator) again when Generation has
 // changed. A device of a server refuses with a *ForeignError. The call is local.
 func (d *Device) Foreign(do func(f *Foreign) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	d.lending.RLock()
 	defer d.lending.RUnlock()
 	if d.closed.Load() {
@@ -63,8 +66,10 @@ func (d *Device) Foreign(do func(f *Foreign) error) error {
 	if !ok {
 		return &ForeignError{Device: d.Info()}
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if !d.lending.held() {
+		d.lending.mark()
+		defer d.lending.unmark()
+	}
 	back, err := lender.MakeCurrent()
 	if err != nil {
 		return fmt.Errorf("lend handles of %s: %w", d.Info(), err)

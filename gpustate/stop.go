@@ -12,6 +12,9 @@ import (
 // out until start. When ctx ends first nothing is held; the device then starts
 // again by itself as soon as the commands are complete.
 func (d *Device) stop(ctx context.Context) error {
+	if d.lending.held() {
+		return fmt.Errorf("stop %s: %w", d.Info(), ErrInForeign)
+	}
 	stopped := make(chan error, 1)
 	go func() {
 		d.lending.Lock()
