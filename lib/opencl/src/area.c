@@ -14,6 +14,7 @@ static struct {
 	pthread_rwlock_t lock;
 	struct area *first;
 	uint64_t last;
+	unsigned count;
 } areas = { .lock = PTHREAD_RWLOCK_INITIALIZER };
 
 enum { HUGE_PAGE = 2 << 20 };
@@ -74,7 +75,25 @@ int hfcl_shareable(size_t size) {
 	return -1;
 }
 
+/* reserve counts an area; false: there are as many as the server may have. */
+static bool reserve(void) {
+	pthread_rwlock_wrlock(&areas.lock);
+	bool ok = areas.count < hfcl_max_areas();
+	areas.count += ok;
+	pthread_rwlock_unlock(&areas.lock);
+	return ok;
+}
+
+static void unreserve(void) {
+	pthread_rwlock_wrlock(&areas.lock);
+	areas.count--;
+	pthread_rwlock_unlock(&areas.lock);
+}
+
 struct area *hfcl_area(size_t size) {
+	if (!reserve()) {
+		return NULL;
+	}
 	int before = hfcl_no_cancel(); /* its callers hold locks */
 	struct area *a = calloc(1, sizeof *a);
 	int fd = a == NULL ? -1 : hfcl_shareable(size);
@@ -101,6 +120,7 @@ struct area *hfcl_area(size_t size) {
 			munmap(at, size);
 		}
 		free(a);
+		unreserve();
 		return NULL;
 	}
 	return a;
@@ -122,6 +142,7 @@ void hfcl_area_end(struct area *a) {
 		at = &(*at)->next;
 	}
 	*at = a->next;
+	areas.count--;
 	pthread_rwlock_unlock(&areas.lock);
 	struct call c;
 	hfcl_begin(&c, HFCL_UNSHARE);

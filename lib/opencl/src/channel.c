@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -23,8 +24,11 @@ static struct {
 	pid_t owner; /* a child of fork has no server */
 	int control;
 	struct lane *idle;
+	unsigned lanes;       /* that there are */
+	unsigned files;       /* that the server may have of each kind: lanes, areas */
+	pthread_cond_t freed; /* a lane is */
 	_Atomic bool lost;
-} channel = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} channel = { .lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER };
 
 /* forget is called in a child of fork: the server ends when the program does, also where the child lives on. */
 static void forget(void) {
@@ -192,15 +196,30 @@ static bool greet(void) {
 	return ok;
 }
 
+/* share_of_files is how many files of each kind the server may have, so that it stays within the limit that it has of
+   this program: it takes the hard one. A file that it cannot take would end it. */
+static unsigned share_of_files(void) {
+	const rlim_t own = 24, kinds = 3; /* the third: what comes and goes */
+	struct rlimit l;
+	if (getrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_max / kinds > INT_MAX) {
+		return INT_MAX;
+	}
+	return l.rlim_max < own ? 0 : (unsigned)((l.rlim_max - own) / kinds);
+}
+
+unsigned hfcl_max_areas(void) { return channel.files; }
+
 /* begin starts the server and connects to it. */
 static bool begin(void) {
 	channel.control = start();
 	if (channel.control < 0) {
 		return false;
 	}
+	channel.files = share_of_files();
 	pthread_atfork(NULL, NULL, forget);
 	if (hfcl_ring_open(channel.control) && (channel.idle = open_lane(channel.control)) != NULL &&
 		hfcl_listen(channel.control)) {
+		channel.lanes = 1;
 		return true;
 	}
 	if (errno == EPIPE || errno == ECONNRESET) {
@@ -238,6 +257,14 @@ bool hfcl_lost(void) { return atomic_load_explicit(&channel.lost, memory_order_r
 
 void hfcl_lose(void) { atomic_store(&channel.lost, true); }
 
+/* wait_for_lane waits until some lane may be free, a second at most; the lock is held. */
+static void wait_for_lane(void) {
+	struct timespec end;
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec++;
+	pthread_cond_timedwait(&channel.freed, &channel.lock, &end);
+}
+
 struct lane *hfcl_take_lane(void) {
 	if (hfcl_lost()) { /* also in a child of fork, whose lock may be taken for ever */
 		return NULL;
@@ -245,17 +272,29 @@ struct lane *hfcl_take_lane(void) {
 	int before = hfcl_no_cancel();
 	pthread_mutex_lock(&channel.lock);
 	struct lane *l = NULL;
-	if (channel.state == CONNECTED && !atomic_load(&channel.lost) && channel.owner == getpid()) {
+	while (channel.state == CONNECTED && !atomic_load(&channel.lost) && channel.owner == getpid()) {
 		l = channel.idle;
 		if (l != NULL) {
 			channel.idle = l->next;
-		} else {
-			l = open_lane(channel.control);
+			break;
 		}
+		bool more = channel.lanes < channel.files && channel.lanes < HFCL_MAX_LANES;
+		if (more && (l = open_lane(channel.control)) != NULL) {
+			channel.lanes++;
+			break;
+		}
+		wait_for_lane(); /* this process or its server has no more files */
 	}
 	pthread_mutex_unlock(&channel.lock);
 	hfcl_cancel_again(before);
 	return l;
+}
+
+bool hfcl_few_lanes(void) {
+	pthread_mutex_lock(&channel.lock);
+	bool few = 2 * channel.lanes >= (channel.files < HFCL_MAX_LANES ? channel.files : HFCL_MAX_LANES);
+	pthread_mutex_unlock(&channel.lock);
+	return few;
 }
 
 /* hfcl_give_lane puts a lane back. A broken one ends the connection: a server that does not answer one
@@ -271,6 +310,7 @@ void hfcl_give_lane(struct lane *l, bool broken) {
 	pthread_mutex_lock(&channel.lock);
 	l->next = channel.idle;
 	channel.idle = l;
+	pthread_cond_signal(&channel.freed);
 	pthread_mutex_unlock(&channel.lock);
 }
 

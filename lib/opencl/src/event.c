@@ -1,6 +1,8 @@
 /* Events: what a command has come to, user events, call-backs. */
 #include "hfcl.h"
 
+#include <time.h>
+
 /* Events with call-backs that have not been called, by the number of the call-back. */
 static struct {
 	pthread_mutex_t lock;
@@ -74,6 +76,40 @@ static cl_int ask_status(cl_event e, cl_int *status) {
 	return rc;
 }
 
+/* look_until_complete waits for events without a lane. */
+static cl_int look_until_complete(cl_uint n, const cl_event *list) {
+	cl_int rc = CL_SUCCESS;
+	long pause = 20000;
+	for (cl_uint i = 0; i < n;) {
+		cl_int status;
+		if (ask_status(list[i], &status) != CL_SUCCESS) {
+			return CL_DEVICE_NOT_AVAILABLE;
+		}
+		if (status > CL_COMPLETE) {
+			int before = hfcl_no_cancel();
+			nanosleep(&(struct timespec){ 0, pause }, NULL);
+			hfcl_cancel_again(before);
+			pause = pause < 5000000 ? 2 * pause : pause;
+			continue;
+		}
+		if (status < 0 && rc != CL_DEVICE_NOT_AVAILABLE) {
+			rc = status == CL_DEVICE_NOT_AVAILABLE ? status : CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+		}
+		i++;
+	}
+	return rc;
+}
+
+/* wait_for is the wait for events that c is the request for. */
+static cl_int wait_for(struct call *c, cl_uint n, const cl_event *list) {
+	int slot = c->failed || c->n > HFCL_RING_MESSAGE ? -1 : hfcl_ring_ask();
+	if (slot < 0) {
+		return !c->failed && hfcl_few_lanes() && !hfcl_lost() ? look_until_complete(n, list) : hfcl_run(c, NULL, NULL);
+	}
+	cl_int rc = hfcl_ask_in(c, slot);
+	return rc == CL_SUCCESS ? hfcl_answer_in(slot) : rc;
+}
+
 CL_API_ENTRY cl_int CL_API_CALL clWaitForEvents(cl_uint n, const cl_event *list) {
 	if (n == 0 || list == NULL) {
 		return CL_INVALID_VALUE;
@@ -91,7 +127,7 @@ CL_API_ENTRY cl_int CL_API_CALL clWaitForEvents(cl_uint n, const cl_event *list)
 		}
 	}
 	hfcl_put_events(&c, n, list);
-	cl_int rc = hfcl_ask(&c);
+	cl_int rc = wait_for(&c, n, list);
 	hfcl_end(&c);
 	if (rc == CL_SUCCESS) {
 		for (cl_uint i = 0; i < n; i++) {

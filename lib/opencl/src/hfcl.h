@@ -256,9 +256,11 @@ void hfcl_lose(void); /* the server is gone */
    without them would write into it. -1: that cannot be. */
 int hfcl_own(int fd);
 bool hfcl_pass_area(int fd);
+unsigned hfcl_max_areas(void);
 bool hfcl_pass(int control, char what, int fd); /* sends a byte with a descriptor, -1: without */
 struct lane *hfcl_take_lane(void);
 void hfcl_give_lane(struct lane *, bool broken);
+bool hfcl_few_lanes(void); /* a call that may last takes none of them: who ends that may need one */
 bool hfcl_send(int fd, const void *head, size_t n, const void *body, size_t m, const struct rows *);
 bool hfcl_receive(int fd, void *to, size_t n);
 bool hfcl_receive_rows(int fd, const struct rows *);

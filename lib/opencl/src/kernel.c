@@ -432,6 +432,13 @@ static cl_int launch(cl_command_queue q, cl_kernel k, cl_command_type type, cl_u
 		if (global == NULL || global[i] == 0) {
 			return CL_INVALID_GLOBAL_WORK_SIZE;
 		}
+		size_t end;
+		if (__builtin_add_overflow(offset == NULL ? 0 : offset[i], global[i], &end)) {
+			return CL_INVALID_GLOBAL_OFFSET;
+		}
+		if (end > HFCL_MAX_NUMBER) {
+			return CL_OUT_OF_RESOURCES;
+		}
 		if (local != NULL && (local[i] == 0 || global[i] % local[i] != 0)) {
 			return CL_INVALID_WORK_GROUP_SIZE;
 		}

@@ -57,5 +57,11 @@ cl_int hfcl_place_box(struct place *p, const size_t *origin, const size_t *regio
 		__builtin_add_overflow(end, x, &end) || end > size) {
 		return CL_INVALID_VALUE;
 	}
+	if (row_pitch > HFCL_MAX_NUMBER) { /* of one row, which needs none */
+		p->row_pitch = region[0];
+	}
+	if (slice_pitch > HFCL_MAX_NUMBER) {
+		p->slice_pitch = p->row_pitch * region[1];
+	}
 	return CL_SUCCESS;
 }

@@ -10,6 +10,8 @@
 #define HFCL_HEADER 24
 #define HFCL_MAX_BODY (64u << 20)
 #define HFCL_MAX_LIST 65536u /* devices, arguments of a kernel */
+#define HFCL_MAX_NUMBER ((size_t)1 << 62) /* places and sizes */
+#define HFCL_MAX_LANES 1024
 
 /* The shared memory of the ring: numbers in cache lines of their own, reply slots, the bytes of the ring. */
 #define HFCL_RING_WRITTEN 0  /* u64, bytes ever written; the library's */

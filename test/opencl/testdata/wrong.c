@@ -318,6 +318,8 @@ static void buffer_commands(void) {
 	WRONG(-30, "read box, small pitch", RRECT(q, b, CL_TRUE, zero, zero, box, 2, 0, 4, 0, h, NO));
 	WRONG(-30, "read box, small pitch of the host", RRECT(q, b, CL_TRUE, zero, zero, box, 8, 0, 2, 0, h, NO));
 	WRONG(-30, "read box, small slice", RRECT(q, b, CL_TRUE, zero, zero, box, 8, 16, 4, 0, h, NO));
+	const size_t row[3] = { 4, 1, 1 }, apart = (size_t)1 << 63;
+	WRONG(0, "read box, one row, others far", RRECT(q, b, CL_TRUE, zero, zero, row, apart, apart, apart, apart, h, NO));
 	WRONG(-30, "read box, uneven slice", RRECT(q, b, CL_TRUE, zero, zero, box, 8, 35, 4, 0, h, NO));
 	WRONG(-30, "read box, no origin", RRECT(q, b, CL_TRUE, nowhere, zero, box, 8, 0, 4, 0, h, NO));
 	WRONG(-30, "read box, no region", RRECT(q, b, CL_TRUE, zero, zero, nowhere, 8, 0, 4, 0, h, NO));
@@ -703,6 +705,10 @@ static void kernels(void) {
 	WRONG(-54, "task, groups other than fixed", clEnqueueTask(queue, fixed, NO));
 	if (all) {
 		WAITS("launch", LAUNCH, queue, kernel, 1, NULL, &eight, NULL);
+		const size_t most = SIZE_MAX - 7, large[3] = { (size_t)1 << 32, (size_t)1 << 31, 2 };
+		WRONG(-56, "launch, an offset beyond", LAUNCH(queue, kernel, 1, &eight, &most, NULL, NO));
+		WRONG(-63|-5, "launch, all numbers", LAUNCH(queue, kernel, 1, NULL, &most, NULL, NO));
+		WRONG(-54|-55, "launch, groups of too many items", LAUNCH(queue, kernel, 3, NULL, large, large, NO));
 	}
 	WRONG(-36, "task, no queue", clEnqueueTask(no_queue, kernel, NO));
 	if (all) {
