@@ -16,7 +16,7 @@ import (
 //   - A large one is a header of 128 bytes in its place, and its bytes beside it: see payload.
 //     Whoever receives a header, for the device, for the host or in a drain, replaces it by
 //     the bytes at once, which waits for nothing but the sender's device and wire: the sender
-//     has issued all its reads before it sends the header.
+//     issues all its reads next, in the call that has sent the header, and waits for nothing before.
 //
 // So a device message is counted, matched, probed, drained and kept as any other. A send has
 // issued all reads when its call returns. A receive writes to the device when it completes:

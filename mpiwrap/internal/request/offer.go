@@ -144,22 +144,15 @@ func (s *Rank) ForgetWords() {
 	g.words = nil
 }
 
-// sendOffered sends from the device's memory if the receiver takes the message now. Otherwise it
-// begins to read the device, and returns false.
+// sendOffered sends from the device's memory if the receiver takes the message now. Otherwise it returns false.
 func (p *payload) sendOffered() (sent bool, err error) {
-	if p.awaitWord() {
-		send := p.sendFromDevice
-		if p.with != nil && p.with.coming != nil {
-			send = p.exchange
-		}
-		if sent, err = send(); sent {
-			return true, err
-		}
+	if !p.awaitWord() {
+		return false, nil
 	}
-	if err := p.read(); err != nil { // the receiver has the header: it hears of the error
-		p.waits = slices.Repeat([]func() error{func() error { return err }}, p.h.Pieces())
+	if p.with != nil && p.with.coming != nil {
+		return p.exchange()
 	}
-	return false, nil
+	return p.sendFromDevice()
 }
 
 func (p *payload) sendFromDevice() (sent bool, err error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,8 +49,8 @@ type pieceOut struct {
 	slot, slots int
 }
 
-// payload is the bytes of a large message on their way. All reads from the device have been
-// issued when it is made, or, of one that is offered, when it is sent.
+// payload is the bytes of a large message on their way. Its header goes first, so that it is with the
+// receiver when the first piece has been read; all reads have been issued when send returns.
 type payload struct {
 	s     *Rank
 	mem   stage.Memory
@@ -62,19 +63,23 @@ type payload struct {
 	with  *Request       // a receive that the program's call waits for as well
 }
 
-// newPayload begins to read a message from the device, unless it is offered, which needs a call
-// that waits, for nothing else or for a receive beside it. It returns nil for one that is to be sent as
-// it is: a short one, and one that finds no room in a slab.
+// newPayload readies a message for its header to be sent. It is offered in a call that waits, for nothing else or
+// for a receive beside it. It returns nil for one that is to be sent as it is: a short one, and one that finds no
+// room in a slab.
 func (c *Channel) newPayload(mem stage.Memory, dest int, waits bool, with *Request) (*payload, error) {
 	n, s := mem.Bytes(), c.rank
 	if n < stage.LargeBytes || n <= stage.HeaderBytes {
 		return nil, nil
+	}
+	if err := mem.Check(); err != nil {
+		return nil, err
 	}
 	s.sweep()
 	slab, slot := s.Stage.room(n)
 	if slab == nil {
 		return nil, nil
 	}
+	slab.Pin(mem)
 	p := &payload{s: s, mem: mem, slab: slab, slot: slot, dest: c.Members[dest], with: with}
 	p.h = stage.Header{Source: s.Stage.Self, Dest: p.dest, Bytes: int64(n), Unit: stage.Unit(n), Slab: slab.ID,
 		Slot: slot}
@@ -85,13 +90,11 @@ func (c *Channel) newPayload(mem stage.Memory, dest int, waits bool, with *Reque
 	s.Stage.seq++
 	s.Stage.mu.Unlock()
 	p.h.Tag = int(p.h.Seq % pieceTags)
-	begin := p.read
 	if offers {
-		begin = p.expectWord
-	}
-	if err := begin(); err != nil {
-		p.drop()
-		return nil, err
+		if err := p.expectWord(); err != nil {
+			p.drop()
+			return nil, err
+		}
 	}
 	return p, nil
 }
@@ -108,16 +111,17 @@ func routeOf(here, offers bool) stage.Route {
 	return stage.OverMPI
 }
 
-// read begins to read the device.
+// read begins to read the device. The receiver has the header: of an error it hears piece by piece.
 func (p *payload) read() (err error) {
-	p.slab.Pin(p.mem)
 	p.s.Stage.stats.sentStaged.Add(1)
 	pieces := make([][]byte, p.h.Pieces())
 	for i := range pieces {
 		first, k := p.piece(i)
 		pieces[i] = p.slab.Bytes(first, k)
 	}
-	p.waits, err = p.mem.ReadPieces(0, pieces)
+	if p.waits, err = p.mem.ReadPieces(0, pieces); err != nil {
+		p.waits = slices.Repeat([]func() error{func() error { return err }}, len(pieces))
+	}
 	return err
 }
 
@@ -129,11 +133,8 @@ func (p *payload) piece(i int) (slot, n int) {
 	return p.slot + off/stage.SlotBytes, n
 }
 
-// drop ends a payload that nobody will receive.
+// drop ends a payload whose header has not been sent.
 func (p *payload) drop() {
-	for _, wait := range p.waits {
-		_ = wait()
-	}
 	if p.word != nil {
 		_ = p.s.Driver.Cancel(p.word.h)
 		_, _ = p.s.Driver.Wait(p.word.h)
@@ -149,6 +150,7 @@ func (p *payload) send() error {
 			return err
 		}
 	}
+	unread := p.read()
 	if p.h.Route == stage.OverMPI || p.h.Route == stage.Offered {
 		return p.sendPieces()
 	}
@@ -164,7 +166,7 @@ func (p *payload) send() error {
 			p.slab.Set(slot, stage.Slots(n), state)
 		}
 	})
-	return nil
+	return unread
 }
 
 // sendPieces sends each piece as soon as it has been read. One that could not be read is
