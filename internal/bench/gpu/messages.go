@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -207,8 +208,8 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 		return err
 	}
 	show := func(name string, rounds int, per float64, do func() error) error {
-		best := 1e9
-		for range rounds {
+		mine, slower := make([]float64, rounds), make([]float64, rounds)
+		for i := range mine {
 			if err := w.Barrier(); err != nil {
 				return err
 			}
@@ -216,10 +217,13 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 			if err := do(); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			best = min(best, time.Since(t).Seconds()/per)
+			mine[i] = time.Since(t).Seconds() / per
+		}
+		if err := mpiwrap.Allreduce(w, slower, mine, mpiwrap.Max); err != nil {
+			return err
 		}
 		if w.Rank() == 0 {
-			fmt.Fprintf(out, "%s\t%.12g\n", name, best)
+			fmt.Fprintf(out, "%s\t%.12g\n", name, slices.Min(slower))
 		}
 		return nil
 	}
@@ -257,7 +261,9 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 	return errors.Join(w.Barrier(), d.Close())
 }
 
-// shower measures what a rank does, best of so many rounds, each of which has so many parts, and shows a part's time.
+// shower measures what both ranks do, best of so many rounds, each of which has so many parts and is as long as the
+// slower rank takes, and shows a part's time. Two processes that share a GPU take turns on it: the time of one of them
+// may be that of a device of its own.
 type shower func(name string, rounds int, per float64, do func() error) error
 
 // showPeers is the baseline of messages that MPI carries in device memory: copies from the device of the other rank,
