@@ -20,13 +20,18 @@ func waitList(wait []driver.Event) (C.uint32_t, *handle) {
 }
 
 func launch(q queue, k handle, g *driver.Grid, wait []driver.Event) (driver.Event, error) {
+	n, w := waitList(wait)
+	return eventBy("clEnqueueNDRangeKernel", C.hfcl_launch(q.h, k, gridOf(g), cbool(!q.lazy), n, w))
+}
+
+// gridOf gives an index space in the form of C.
+func gridOf(g *driver.Grid) C.hfcl_grid {
 	cg := C.hfcl_grid{dims: C.uint32_t(g.Dims)}
 	for i := range 3 {
 		cg.off[i], cg.global[i], cg.local[i] =
 			C.size_t(g.Offset[i]), C.size_t(g.Global[i]), C.size_t(g.Local[i])
 	}
-	n, w := waitList(wait)
-	return eventBy("clEnqueueNDRangeKernel", C.hfcl_launch(q.h, k, cg, cbool(!q.lazy), n, w))
+	return cg
 }
 
 func cbool(b bool) C.int {

@@ -20,6 +20,7 @@ type kernel struct {
 	name    string
 	held    []held
 	old     handle // the one before h: another goroutine may still ask about it
+	batched bool   // a batch is to set arguments
 }
 
 // held is an argument as it was set last.
@@ -68,7 +69,7 @@ func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	if k.program == 0 {
 		return setArg(k.h, i, a)
 	}
-	if i < len(k.held) && k.held[i].is(&a) {
+	if k.holds(i, &a) {
 		return nil
 	}
 	pointer := a.Kind == driver.ArgMem && a.Handle.(*mem).svm
@@ -77,19 +78,29 @@ func (d *device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 			return err
 		}
 	}
-	if err := setArg(k.h, i, a); err != nil {
-		if i < len(k.held) { // the driver has forgotten it
-			k.held[i].arg = driver.Arg{}
+	err := setArg(k.h, i, a)
+	k.hold(i, &a, err == nil)
+	return err
+}
+
+// holds says whether an argument is set already.
+func (k *kernel) holds(i int, a *driver.Arg) bool { return i < len(k.held) && k.held[i].is(a) }
+
+// hold remembers an argument that was set, or that the driver has forgotten since it refused another one.
+func (k *kernel) hold(i int, a *driver.Arg, set bool) {
+	switch {
+	case k.program == 0:
+	case !set && i < len(k.held):
+		k.held[i].arg = driver.Arg{}
+	case set:
+		for i >= len(k.held) {
+			k.held = append(k.held, held{})
 		}
-		return err
+		o := &k.held[i]
+		value := append(o.arg.Value[:0], a.Value...)
+		o.arg, o.pointer = *a, o.pointer || a.Kind == driver.ArgMem && a.Handle.(*mem).svm
+		o.arg.Value = value
 	}
-	for i >= len(k.held) {
-		k.held = append(k.held, held{})
-	}
-	o := &k.held[i]
-	a.Value = append(o.arg.Value[:0], a.Value...)
-	o.arg, o.pointer = a, o.pointer || pointer
-	return nil
 }
 
 // is says whether an argument is what is set already. A sampler is never: another one may have its

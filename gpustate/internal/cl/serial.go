@@ -60,6 +60,16 @@ func (s *serial) CreateSampler(d driver.SamplerDesc) (object, error) {
 
 func (s *serial) ReleaseSampler(h object) error { defer s.turn()(); return s.device.ReleaseSampler(h) }
 
+func (s *serial) NewBatch() driver.Batch { return serialBatch{s.device.NewBatch()} }
+
+// serialBatch does all its steps in one turn.
+type serialBatch struct{ driver.Batch }
+
+func (b serialBatch) Do(steps []driver.Step) (int, error) {
+	defer (*serial)(nil).turn()()
+	return b.Batch.Do(steps)
+}
+
 func (s *serial) Build(p driver.ProgramDesc) (object, error) {
 	defer s.turn()()
 	return s.device.Build(p)

@@ -183,6 +183,19 @@ made hfcl_launch(hnd q, hnd k, hfcl_grid g, int event, uint32_t n, const hnd *wa
 	return m;
 }
 
+made hfcl_steps(const hfcl_step *s, size_t n, const uint8_t *values)
+{
+	made m = {0, 0};
+	for (; m.h < n && m.rc == 0; m.h += m.rc == 0) {
+		const hfcl_step *now = s + m.h;
+		if (now->q)
+			m.rc = hfcl_launch(now->q, now->k, now->g, 0, 0, NULL).rc;
+		else
+			m.rc = hfcl_arg_value(now->k, now->index, now->n, values + now->at);
+	}
+	return m;
+}
+
 made hfcl_read(hnd q, hnd b, int block, size_t off, size_t len, uint8_t *p, uint32_t n,
              const hnd *wait)
 {

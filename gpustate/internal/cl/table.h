@@ -264,6 +264,14 @@ typedef struct {
 	size_t   off[3], global[3], local[3];
 } hfcl_grid;
 
+// a launch without an event, or, with q 0, an argument: n of the bytes of values from at on
+typedef struct {
+	hnd       q, k;
+	hfcl_grid g;
+	uint32_t  index;
+	size_t    at, n;
+} hfcl_step;
+
 made hfcl_context(hnd platform, hnd device);
 made hfcl_queue(hnd ctx, hnd dev, int modern, uint64_t props, uint32_t priority);
 made hfcl_buffer(hnd ctx, uint64_t flags, size_t n, void *host);
@@ -285,6 +293,8 @@ int32_t hfcl_arg_handle(hnd k, uint32_t i, hnd value);
 int32_t hfcl_arg_svm(hnd k, uint32_t i, hnd p);
 int32_t hfcl_arg_value(hnd k, uint32_t i, size_t n, const uint8_t *v);
 made hfcl_launch(hnd q, hnd k, hfcl_grid g, int event, uint32_t n, const hnd *wait);
+// hfcl_steps does steps up to the first that fails; h is how many it did
+made hfcl_steps(const hfcl_step *s, size_t n, const uint8_t *values);
 made hfcl_read(hnd q, hnd m, int block, size_t off, size_t len, uint8_t *p, uint32_t n,
              const hnd *wait);
 made hfcl_write(hnd q, hnd m, int block, size_t off, size_t len, const uint8_t *p, uint32_t n,

@@ -73,6 +73,15 @@ func ReadFrames(r *bufio.Reader, take func(op Op, body []byte) error) error {
 	}
 }
 
+// FrameBuffered says whether a whole frame has been read from the connection.
+func FrameBuffered(r *bufio.Reader) bool {
+	if r.Buffered() < frameHeader {
+		return false
+	}
+	h, _ := r.Peek(frameHeader)
+	return r.Buffered()-frameHeader >= int(binary.LittleEndian.Uint32(h))
+}
+
 // ReadSmallFrame is ReadFrame for a connection whose frames have at most so many
 // bytes.
 func ReadSmallFrame(r *bufio.Reader, most int) (op Op, body []byte, err error) {

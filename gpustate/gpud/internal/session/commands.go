@@ -40,17 +40,33 @@ func (s *Session) doLaunch(m *wire.Launch) error {
 	if err != nil {
 		return err
 	}
-	i := item{what: "launch of kernel", name: k.name, ev: driver.Event(m.Event)}
-	if len(k.bad) > 0 {
-		i.err = k.refused()
-	} else if m.Event == 0 && len(m.Wait) == 0 { // nothing but the driver is to know of it
-		i.native, i.err = s.drv.Launch(q.h, k.h, m.Grid, nil)
-		q.add(i)
+	if m.Event == 0 && len(m.Wait) == 0 && s.launchLater(q, k, &m.Grid) {
 		return nil
 	}
+	s.doBatch()
+	if m.Event == 0 && len(m.Wait) == 0 {
+		s.launch(q, k, m.Grid)
+		return nil
+	}
+	i := k.launched(0, k.refused())
+	i.ev = driver.Event(m.Event)
 	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
 		return s.drv.Launch(q.h, k.h, m.Grid, wait)
 	})
+}
+
+// launch issues a launch that nothing but the driver is to know of.
+func (s *Session) launch(q *queue, k *kernel, g driver.Grid) {
+	ev, err := driver.Event(0), k.refused()
+	if err == nil {
+		ev, err = s.drv.Launch(q.h, k.h, g, nil)
+	}
+	q.add(k.launched(ev, err))
+}
+
+// launched is a launch of the kernel as its queue follows it.
+func (k *kernel) launched(native driver.Event, err error) item {
+	return item{what: "launch of kernel", name: k.name, native: native, err: err}
 }
 
 func (s *Session) doTransfer(m *wire.Transfer) error {

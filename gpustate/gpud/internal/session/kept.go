@@ -67,6 +67,11 @@ func (s *Session) onWait(sleeps bool) {
 func (s *Session) before(m wire.Message) {
 	const messages = 16
 	switch m.(type) {
+	case *wire.Launch, *wire.SetArg:
+	default:
+		s.doBatch()
+	}
+	switch m.(type) {
 	case *wire.Launch, *wire.SetArg, *wire.Transfer, *wire.Direct, *wire.Copy, *wire.Fill, *wire.Marker, *wire.Barrier,
 		*wire.Flush, *wire.Forget, *wire.Beat:
 		if s.kept.looks++; s.kept.looks%messages == 0 {

@@ -248,23 +248,34 @@ func (s *Session) doSetArg(m *wire.SetArg) error {
 		}
 		a.Handle = o.h
 	}
-	delete(k.bad, m.Index)
-	if len(a.Value) > MaxArgBytes {
-		err = tooMany(MaxArgBytes, "bytes of an argument")
-	} else {
-		err = s.drv.SetArg(k.h, m.Index, a)
+	if len(a.Value) <= MaxArgBytes && s.setLater(k, m.Index, a) {
+		return nil
 	}
-	if err != nil {
-		if k.bad == nil {
-			k.bad = map[int]error{}
-		}
-		k.bad[m.Index] = &driver.CommandError{
-			Command: fmt.Sprintf("argument %d of kernel %q", m.Index, k.name), Err: err}
-	}
+	s.doBatch()
+	s.setArg(k, m.Index, a)
 	return nil
 }
 
-// refused is the error of an argument that was set last and refused.
+func (s *Session) setArg(k *kernel, i int, a driver.Arg) {
+	delete(k.bad, i)
+	err := tooMany(MaxArgBytes, "bytes of an argument")
+	if len(a.Value) <= MaxArgBytes {
+		err = s.drv.SetArg(k.h, i, a)
+	}
+	if err != nil {
+		k.refuse(i, err)
+	}
+}
+
+// refuse keeps why an argument was not set.
+func (k *kernel) refuse(i int, err error) {
+	if k.bad == nil {
+		k.bad = map[int]error{}
+	}
+	k.bad[i] = &driver.CommandError{Command: fmt.Sprintf("argument %d of kernel %q", i, k.name), Err: err}
+}
+
+// refused is the error of an argument that was set last and refused, or nil.
 func (k *kernel) refused() error {
 	for _, err := range k.bad {
 		return err

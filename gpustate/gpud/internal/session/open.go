@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -66,6 +67,9 @@ func (s *Session) openDevice() (err error) {
 	}
 	if err = s.stageSlots(); err != nil {
 		return errors.Join(err, s.drv.Close())
+	}
+	if b, ok := s.drv.(driver.Batcher); ok {
+		s.batch.driver = b.NewBatch()
 	}
 	s.usage.Choose(s.who.Index, &s.dev.Info)
 	return nil

@@ -89,18 +89,25 @@ func (q *queue) close() error {
 
 // add enters a command; it waits while very many are unfinished.
 func (q *queue) add(i item) {
+	if i.finish == 0 && i.ev == 0 && i.native == 0 && i.err == nil && i.piece == nil {
+		q.addQuiet(1)
+		return
+	}
 	if i.finish == 0 {
 		q.count(1)
 		q.s.usage.Commands.Add(1)
-	}
-	if i.finish == 0 && i.ev == 0 && i.native == 0 && i.err == nil && i.piece == nil {
-		q.quiet++
-		return
 	}
 	i.before, q.quiet = q.quiet, 0
 	if !q.s.keep(q, i) {
 		q.follow(i)
 	}
+}
+
+// addQuiet enters commands that nothing is followed of.
+func (q *queue) addQuiet(n int64) {
+	q.count(n)
+	q.s.usage.Commands.Add(n)
+	q.quiet += n
 }
 
 // follow gives a command to the queue's goroutine.

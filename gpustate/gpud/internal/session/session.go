@@ -54,6 +54,7 @@ type Session struct {
 	decoder  wire.Decoder
 	frequent [32]wire.Message // those that are decoded again and again, by operation
 	kept
+	batch  batch
 	recent [64]found // objects that were found, by their number modulo the length
 }
 
