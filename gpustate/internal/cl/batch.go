@@ -52,8 +52,8 @@ func (b *batch) launch(i int, q, k handle, g *driver.Grid) {
 	b.from = append(b.from, i)
 }
 
-// argument enters an argument that C can set: bytes, or a memory object's handle. Others, and those that the kernel must
-// be made again for, are left to SetArg.
+// argument enters an argument that C can set: bytes, or a memory object's handle. Others, and those that the kernel
+// must be made again for, are left to SetArg.
 func (b *batch) argument(i int, k *kernel, s *driver.Step) bool {
 	value := s.Arg.Value
 	switch s.Arg.Kind {

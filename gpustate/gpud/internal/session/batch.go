@@ -23,8 +23,8 @@ type batched struct {
 	kernel *kernel
 }
 
-// mostBatched bounds for how many others a launch may wait, some 0.1 us for each. The first of many waits for none, those
-// after it for more and more.
+// mostBatched bounds for how many others a launch may wait, some 0.1 us for each. The first of many waits for none,
+// those after it for more and more.
 const mostBatched = 64
 
 // launchLater enters a launch; false: it is to be issued by itself.

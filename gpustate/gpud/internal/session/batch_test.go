@@ -183,11 +183,12 @@ func TestBatches(t *testing.T) {
 		for _, portions := range []int{1, 40, 200, 1 << 20} {
 			d, answers, counted := play(t, all, portions, true)
 			if !slices.Equal(d.said, plain.said) {
-				t.Fatalf("seed %d, portions of %d: the device was told\n%q\none by one\n%q", seed, portions, d.said, plain.said)
+				t.Fatalf("seed %d, portions of %d: the device was told\n%q\none by one\n%q", seed, portions, d.said,
+					plain.said)
 			}
 			if !slices.Equal(answers, want) || counted != commands {
-				t.Fatalf("seed %d, portions of %d: %d commands, answers\n%q\none by one %d\n%q", seed, portions, counted,
-					answers, commands, want)
+				t.Fatalf("seed %d, portions of %d: %d commands, answers\n%q\none by one %d\n%q", seed, portions,
+					counted, answers, commands, want)
 			}
 			if n := slices.Max(append(d.batches, 0)); n > mostBatched {
 				t.Fatalf("a batch of %d steps", n)
