@@ -14,15 +14,15 @@ import (
 type program struct {
 	held
 	ctx *clContext
-	on  []*gpustate.Program // by the context's devices, nil where it is not built
 
 	mu        sync.Mutex
+	on        []*gpustate.Program // by the context's devices, nil where it is not built
 	functions map[string]function // that were asked about, by name
 }
 
 // first is the first device that the program is built for.
 func (p *program) first() int {
-	return slices.IndexFunc(p.on, func(one *gpustate.Program) bool { return one != nil })
+	return slices.IndexFunc(p.builds(), func(one *gpustate.Program) bool { return one != nil })
 }
 
 // Questions in OpenCL's numbers.
@@ -121,12 +121,16 @@ func badOptions(err error) bool {
 }
 
 func (l *lane) build(m *request) (*reply, error) {
-	id, number := m.u64(), m.u64()
+	id, number, before := m.u64(), m.u64(), m.u64()
 	b := m.building()
 	if err := m.end(); err != nil {
 		return nil, err
 	}
 	c, err := find[*clContext](l.Server, number)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := l.keptBuilds(c, before)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +155,7 @@ func (l *lane) build(m *request) (*reply, error) {
 	}
 	o := &program{ctx: c, on: make([]*gpustate.Program, len(c.devices)), functions: map[string]function{}}
 	o.free = func() error {
-		return releaseAll(slices.DeleteFunc(slices.Clone(o.on), func(p *gpustate.Program) bool { return p == nil }))
+		return releaseAll(slices.DeleteFunc(o.builds(), func(p *gpustate.Program) bool { return p == nil }))
 	}
 	r := &reply{}
 	r.u32(uint32(len(c.devices)))
@@ -174,10 +178,44 @@ func (l *lane) build(m *request) (*reply, error) {
 	if r.status != clSuccess || b.form == formObject {
 		return r, o.free()
 	}
+	if kept != nil {
+		kept.giveTo(o, wanted)
+	}
 	names := o.names()
 	r.u32(uint32(len(names)))
 	r.text(strings.Join(names, ";"))
 	return r, l.add(id, o)
+}
+
+// keptBuilds is the program whose builds for other devices another one is to have, nil for none.
+func (l *lane) keptBuilds(c *clContext, number uint64) (*program, error) {
+	if number == 0 {
+		return nil, nil
+	}
+	p, err := find[*program](l.Server, number)
+	if err == nil && p.ctx != c {
+		err = fmt.Errorf("%w: a program of another context", errProtocol)
+	}
+	return p, err
+}
+
+// giveTo gives another program the builds for the devices that it is not built for. The library asks for no
+// more kernels of this one.
+func (p *program) giveTo(o *program, built []bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, one := range p.on {
+		if !built[i] {
+			o.on[i], p.on[i] = one, nil
+		}
+	}
+}
+
+// builds are what there is of the program on each device of its context.
+func (p *program) builds() []*gpustate.Program {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.on)
 }
 
 // buildOn builds on one device; log is what the program reads as the build's.

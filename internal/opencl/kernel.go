@@ -83,7 +83,7 @@ func (l *lane) createKernel(m *request) (*reply, error) {
 	}
 	o := &kernel{program: p, on: make([]*gpustate.Kernel, len(p.on))}
 	o.free = o.releaseKernels
-	for i, built := range p.on {
+	for i, built := range p.builds() {
 		if built == nil {
 			continue
 		}
@@ -93,8 +93,11 @@ func (l *lane) createKernel(m *request) (*reply, error) {
 		}
 		o.count = o.on[i].Args()
 	}
+	if o.first() < 0 {
+		return failed(coded(clInvalidExecutable, "the program is not built for any device"))
+	}
 	o.args, o.refused = make([]argument, o.count), make([]error, o.count)
-	f := p.functionOf(name, o.on[p.first()])
+	f := p.functionOf(name, o.on[o.first()])
 	o.fixed = f.fixed
 	if err := l.add(id, o); err != nil {
 		return nil, err
@@ -108,6 +111,11 @@ func (l *lane) createKernel(m *request) (*reply, error) {
 	}
 	r.text(f.attributes)
 	return r, nil
+}
+
+// first is the first device that has the kernel.
+func (k *kernel) first() int {
+	return slices.IndexFunc(k.on, func(one *gpustate.Kernel) bool { return one != nil })
 }
 
 // releaseKernels releases the kernel on each device.
@@ -356,7 +364,7 @@ func (l *lane) argInfo(m *request) (*reply, error) {
 	if index >= uint32(k.count) {
 		return nil, errProtocol
 	}
-	b, err := k.on[k.program.first()].CLArgInfo(int(index), param)
+	b, err := k.on[k.first()].CLArgInfo(int(index), param)
 	if err != nil {
 		if codeOf(err) != clDeviceNotAvailable {
 			err = coded(clArgInfoNotAvailable, err.Error())
@@ -537,7 +545,7 @@ func (k *kernel) uses(args []argument) (list []use) {
 
 // onlyReads says whether an argument is constant memory or an image to read from.
 func (k *kernel) onlyReads(i int) bool {
-	at := k.on[k.program.first()]
+	at := k.on[k.first()]
 	is := func(question uint32, answer uint32) bool {
 		b, err := at.CLArgInfo(i, question)
 		return err == nil && len(b) == 4 && binary.NativeEndian.Uint32(b) == answer

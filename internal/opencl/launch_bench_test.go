@@ -52,7 +52,7 @@ func newBenched(b testing.TB, device string) *benched {
 	s.do(opHello, uint32(Version), uint32(1), "bench")
 	s.do(opContext, uint64(benchContext), []uint64{0})
 	s.do(opCreateQueue, uint64(benchQueue), uint64(benchContext), uint64(0), uint32(0))
-	s.do(opBuild, uint64(benchProgram), uint64(benchContext), uint32(0), []uint64{0}, "", uint32(1),
+	s.do(opBuild, uint64(benchProgram), uint64(benchContext), uint64(0), uint32(0), []uint64{0}, "", uint32(1),
 		"busy", "")
 	s.do(opCreateKernel, uint64(benchKernel), uint64(benchProgram), "busy")
 	s.do(opCreateBuffer, uint64(benchBuffer), uint64(benchContext), uint32(0), uint64(4096))

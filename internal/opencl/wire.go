@@ -8,7 +8,7 @@ import (
 )
 
 // Version is that of the protocol.
-const Version = 4
+const Version = 5
 
 // Operations. The numbers are part of the protocol; lib/opencl/src/protocol.h has them too.
 const (

@@ -78,7 +78,7 @@ type deviceMover struct {
 type served struct{ server, number string }
 
 // aProgram is the line of a program in the status of a server.
-var aProgram = regexp.MustCompile(`(?m)^(\d+) +devices +`)
+var aProgram = regexp.MustCompile(`(?m)^(\d+) +(?:devices|builds) +`)
 
 func (m *deviceMover) find() (list []served) {
 	m.l.t.Helper()

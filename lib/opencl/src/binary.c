@@ -12,16 +12,17 @@ static size_t text_size(const char *text) { return 4 + (text == NULL ? 0 : strle
 
 /* has tells whether a device has something to give. */
 static bool has(const struct _cl_program *p, cl_uint device) {
-	return p->builds[device].type != CL_PROGRAM_BINARY_TYPE_NONE;
+	return p->builds[device].type != CL_PROGRAM_BINARY_TYPE_NONE && p->builds[device].recipe != NULL;
 }
 
 size_t hfcl_binary_size(const struct _cl_program *p, cl_uint device) {
 	if (!has(p, device)) {
 		return 0;
 	}
-	size_t n = sizeof magic + 12 + text_size(p->link);
-	for (cl_uint i = 0; i < p->unit_count; i++) {
-		n += text_size(p->units[i].options) + 4 + p->units[i].size;
+	const struct recipe *r = p->builds[device].recipe;
+	size_t n = sizeof magic + 12 + text_size(r->link);
+	for (cl_uint i = 0; i < r->count; i++) {
+		n += text_size(r->units[i].options) + 4 + r->units[i].size;
 	}
 	return n;
 }
@@ -43,11 +44,12 @@ void hfcl_binary(const struct _cl_program *p, cl_uint device, unsigned char *to)
 	if (!has(p, device)) {
 		return;
 	}
-	const uint32_t head[3] = { BINARY_VERSION, p->builds[device].type, p->unit_count };
+	const struct recipe *r = p->builds[device].recipe;
+	const uint32_t head[3] = { BINARY_VERSION, p->builds[device].type, r->count };
 	to = put(put(to, magic, sizeof magic), head, sizeof head);
-	to = put_text(to, p->link, text_size(p->link) - 4);
-	for (cl_uint i = 0; i < p->unit_count; i++) {
-		const struct unit *u = &p->units[i];
+	to = put_text(to, r->link, text_size(r->link) - 4);
+	for (cl_uint i = 0; i < r->count; i++) {
+		const struct unit *u = &r->units[i];
 		to = put_text(put_text(to, u->options, strlen(u->options)), u->text, u->size);
 	}
 }
@@ -81,8 +83,8 @@ static const char *text(struct reader *r, size_t *n) {
 	return at;
 }
 
-/* fill reads a binary into a new program, and tells its type; CL_INVALID_BINARY where it is none. */
-static cl_int fill(cl_program p, const unsigned char *b, size_t size, cl_program_binary_type *type) {
+/* fill reads a binary into a new recipe, and tells its type; CL_INVALID_BINARY where it is none. */
+static cl_int fill(struct recipe *to, const unsigned char *b, size_t size, cl_program_binary_type *type) {
 	struct reader r = { b + sizeof magic, b + size, size < sizeof magic || memcmp(b, magic, sizeof magic) != 0 };
 	if (r.bad || number(&r) != BINARY_VERSION) {
 		return CL_INVALID_BINARY;
@@ -95,22 +97,59 @@ static cl_int fill(cl_program p, const unsigned char *b, size_t size, cl_program
 	}
 	size_t n;
 	const char *at = text(&r, &n);
-	p->link = strndup(at, n);
+	to->link = strndup(at, n);
 	for (uint32_t i = 0; i < units && !r.bad; i++) {
 		size_t m;
 		at = text(&r, &n);
 		char *options = strndup(at, n);
 		at = text(&r, &m);
-		bool ok = options != NULL && (r.bad || hfcl_add_unit(p, at, m, options));
+		bool ok = options != NULL && (r.bad || hfcl_add_unit(to, at, m, options));
 		free(options);
 		if (!ok) {
 			return CL_OUT_OF_HOST_MEMORY;
 		}
 	}
-	if (p->link == NULL) {
+	if (to->link == NULL) {
 		return CL_OUT_OF_HOST_MEMORY;
 	}
 	return r.bad || r.at != r.end ? CL_INVALID_BINARY : CL_SUCCESS;
+}
+
+/* same tells whether two recipes are alike. */
+static bool same(const struct recipe *a, const struct recipe *b) {
+	if (a == b || a->count != b->count || strcmp(a->link, b->link) != 0) {
+		return a == b;
+	}
+	for (cl_uint i = 0; i < a->count; i++) {
+		const struct unit *u = &a->units[i], *v = &b->units[i];
+		if (u->size != v->size || memcmp(u->text, v->text, u->size) != 0 || strcmp(u->options, v->options) != 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* load gives a device of a new program its binary. Devices that have the same one are built together. */
+static cl_int load(cl_program p, cl_uint device, const unsigned char *bytes, size_t size) {
+	struct recipe *r = hfcl_new_recipe(NULL);
+	cl_program_binary_type type = CL_PROGRAM_BINARY_TYPE_NONE;
+	cl_int rc = r == NULL ? CL_OUT_OF_HOST_MEMORY : fill(r, bytes, size, &type);
+	for (cl_uint i = 0; i < p->context->count && rc == CL_SUCCESS; i++) {
+		struct build *b = &p->builds[i];
+		if (b->recipe != NULL && b->type == type && same(b->recipe, r)) {
+			hfcl_drop_recipe(r);
+			r = b->recipe;
+			r->refs++;
+		}
+	}
+	if (rc != CL_SUCCESS) {
+		hfcl_drop_recipe(r);
+		return rc;
+	}
+	hfcl_drop_recipe(p->builds[device].recipe);
+	p->builds[device].recipe = r;
+	p->builds[device].type = type;
+	return CL_SUCCESS;
 }
 
 static cl_int check(cl_context context, cl_uint n, const cl_device_id *list, const size_t *lengths,
@@ -137,17 +176,12 @@ CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithBinary(cl_context context
 	if (p == NULL) {
 		return NULL;
 	}
-	cl_program_binary_type type = CL_PROGRAM_BINARY_TYPE_NONE;
-	cl_int good = fill(p, binaries[0], lengths[0], &type);
 	for (cl_uint i = 0; i < n; i++) {
-		/* devices of one program have the same binary: it has no code of theirs */
-		bool same = lengths[i] == lengths[0] && memcmp(binaries[i], binaries[0], lengths[0]) == 0;
-		cl_int one = good == CL_SUCCESS && !same ? CL_INVALID_BINARY : good;
+		cl_int one = load(p, hfcl_device_index(context, list[i]), binaries[i], lengths[i]);
 		if (statuses != NULL) {
 			statuses[i] = one;
 		}
 		*rc = *rc == CL_SUCCESS ? one : *rc;
-		p->builds[hfcl_device_index(context, list[i])].type = type;
 	}
 	if (*rc != CL_SUCCESS) {
 		clReleaseProgram(p);

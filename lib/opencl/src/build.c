@@ -4,21 +4,23 @@
 
 static void put_text(struct call *c, const char *text) { hfcl_put_bytes(c, text, text == NULL ? 0 : strlen(text)); }
 
-/* ask begins a build at the server. */
-static cl_int ask(cl_program p, struct call *c, uint32_t form, cl_uint n, const cl_device_id *list) {
+/* ask begins a build at the server, under a number; other devices keep what they have of program kept, 0: nothing. */
+static cl_int ask(cl_program p, struct call *c, uint64_t number, uint64_t kept, const struct recipe *r, uint32_t form,
+	cl_uint n, const cl_device_id *list) {
 	hfcl_begin(c, HFCL_BUILD);
-	hfcl_put64(c, p->o.id);
+	hfcl_put64(c, number);
 	hfcl_put64(c, p->context->o.id);
+	hfcl_put64(c, kept);
 	hfcl_put32(c, form);
 	hfcl_put32(c, n);
 	for (cl_uint i = 0; i < n; i++) {
 		hfcl_put64(c, list[i]->o.id);
 	}
-	put_text(c, p->link);
-	hfcl_put32(c, p->unit_count);
-	for (cl_uint i = 0; i < p->unit_count; i++) {
-		hfcl_put_bytes(c, p->units[i].text, p->units[i].size);
-		put_text(c, p->units[i].options);
+	put_text(c, r->link);
+	hfcl_put32(c, r->count);
+	for (cl_uint i = 0; i < r->count; i++) {
+		hfcl_put_bytes(c, r->units[i].text, r->units[i].size);
+		put_text(c, r->units[i].options);
 	}
 	return hfcl_run(c, NULL, NULL);
 }
@@ -31,6 +33,24 @@ static bool wanted(cl_device_id d, cl_uint n, const cl_device_id *list) {
 		}
 	}
 	return false;
+}
+
+/* begin lets the devices of a build have what it is of and nothing else, and tells whether others have kernels. */
+static bool begin(cl_program p, struct recipe *r, cl_uint n, const cl_device_id *list) {
+	bool others = false;
+	for (cl_uint i = 0; i < p->context->count; i++) {
+		struct build *b = &p->builds[i];
+		if (!wanted(p->context->devices[i], n, list)) {
+			others = others || (b->status == CL_BUILD_SUCCESS && b->type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE);
+			continue;
+		}
+		r->refs++;
+		hfcl_drop_recipe(b->recipe);
+		b->recipe = r;
+		b->status = CL_BUILD_NONE;
+		b->type = CL_PROGRAM_BINARY_TYPE_NONE;
+	}
+	return others;
 }
 
 /* note takes what became of each device that was built for. */
@@ -54,28 +74,29 @@ static void note(cl_program p, struct call *c, cl_int rc, cl_program_binary_type
 	}
 }
 
-cl_int hfcl_build(cl_program p, uint32_t form, cl_program_binary_type type, const char *options, cl_uint n,
-	const cl_device_id *list) {
-	if (n == 0) {
-		n = p->context->count;
-		list = p->context->devices;
-	}
+/* leave lets the server release what it has of a program. */
+static void leave(cl_program p) {
 	if (p->served) {
 		hfcl_release(p->o.id);
-		p->o.id = hfcl_number();
-		p->served = false;
 	}
 	free(p->names);
 	p->names = NULL;
 	p->kernels = 0;
-	for (cl_uint i = 0; i < p->context->count; i++) { /* the others have the build of before no more */
-		p->builds[i].status = CL_BUILD_NONE;
-		p->builds[i].type = CL_PROGRAM_BINARY_TYPE_NONE;
+	p->served = false;
+}
+
+cl_int hfcl_build(cl_program p, struct recipe *r, uint32_t form, cl_program_binary_type type, const char *options,
+	cl_uint n, const cl_device_id *list) {
+	if (!begin(p, r, n, list)) {
+		leave(p);
 	}
 	struct call c;
-	cl_int rc = ask(p, &c, form, n, list);
+	uint64_t number = hfcl_number();
+	cl_int rc = ask(p, &c, number, p->served && form != HFCL_OBJECT ? p->o.id : 0, r, form, n, list);
 	note(p, &c, rc, type, options, n, list);
 	if (rc == CL_SUCCESS && form != HFCL_OBJECT) {
+		leave(p);
+		p->o.id = number;
 		p->kernels = hfcl_get32(&c);
 		p->names = hfcl_get_text(&c);
 		p->served = true;
@@ -84,12 +105,52 @@ cl_int hfcl_build(cl_program p, uint32_t form, cl_program_binary_type type, cons
 	return rc;
 }
 
-/* again lets a program have its source with these options as what is built. */
-static bool again(cl_program p, const char *options) {
-	hfcl_free_units(p);
-	free(p->link);
-	p->link = NULL;
-	return hfcl_add_source(p, p->source, strlen(p->source), options);
+/* build_source builds the program's source for devices. */
+static cl_int build_source(cl_program p, const char *options, cl_uint n, const cl_device_id *list) {
+	struct recipe *r = hfcl_new_recipe(NULL);
+	cl_int rc = r != NULL && hfcl_add_source(r, p->source, strlen(p->source), options)
+		? hfcl_build(p, r, HFCL_PROGRAM, CL_PROGRAM_BINARY_TYPE_EXECUTABLE, options, n, list)
+		: CL_OUT_OF_HOST_MEMORY;
+	hfcl_drop_recipe(r);
+	return rc;
+}
+
+static struct recipe *recipe_of(cl_program p, cl_device_id d) {
+	return p->builds[hfcl_device_index(p->context, d)].recipe;
+}
+
+/* build_again builds what devices have as binaries, which have their options; those that have the same one together. */
+static cl_int build_again(cl_program p, const char *options, cl_uint n, const cl_device_id *list) {
+	cl_int rc = CL_SUCCESS;
+	for (cl_uint i = 0; i < n; i++) {
+		struct recipe *r = recipe_of(p, list[i]);
+		cl_device_id same[n];
+		cl_uint count = 0, before = 0;
+		for (cl_uint k = 0; k < n; k++) {
+			if (recipe_of(p, list[k]) == r) {
+				before += k < i;
+				same[count++] = list[k];
+			}
+		}
+		if (r == NULL || before > 0) {
+			continue;
+		}
+		cl_int one = hfcl_build(p, r, HFCL_LINKED, CL_PROGRAM_BINARY_TYPE_EXECUTABLE, options, count, same);
+		rc = rc == CL_SUCCESS ? one : rc;
+	}
+	return rc == CL_LINK_PROGRAM_FAILURE ? CL_BUILD_PROGRAM_FAILURE
+		: rc == CL_INVALID_LINKER_OPTIONS ? CL_INVALID_BUILD_OPTIONS
+										  : rc;
+}
+
+/* has_binary tells whether some device has one. */
+static bool has_binary(cl_program p, cl_uint n, const cl_device_id *list) {
+	for (cl_uint i = 0; i < n; i++) {
+		if (recipe_of(p, list[i]) != NULL) {
+			return true;
+		}
+	}
+	return false;
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program p, cl_uint n, const cl_device_id *list, const char *options,
@@ -101,19 +162,16 @@ CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program p, cl_uint n, const cl
 	if (rc != CL_SUCCESS) {
 		return rc;
 	}
+	if (n == 0) {
+		n = p->context->count;
+		list = p->context->devices;
+	}
 	options = options == NULL ? "" : options;
 	pthread_mutex_lock(&p->lock);
-	if (p->live > 0 || (p->source == NULL && p->unit_count == 0)) {
+	if (p->live > 0 || (p->source == NULL && !has_binary(p, n, list))) {
 		rc = CL_INVALID_OPERATION; /* kernels of the last build live */
-	} else if (p->source != NULL) {
-		rc = again(p, options)
-			? hfcl_build(p, HFCL_PROGRAM, CL_PROGRAM_BINARY_TYPE_EXECUTABLE, options, n, list)
-			: CL_OUT_OF_HOST_MEMORY;
-	} else { /* a binary has its options */
-		rc = hfcl_build(p, HFCL_LINKED, CL_PROGRAM_BINARY_TYPE_EXECUTABLE, options, n, list);
-		rc = rc == CL_LINK_PROGRAM_FAILURE ? CL_BUILD_PROGRAM_FAILURE
-			: rc == CL_INVALID_LINKER_OPTIONS ? CL_INVALID_BUILD_OPTIONS
-											  : rc;
+	} else {
+		rc = p->source != NULL ? build_source(p, options, n, list) : build_again(p, options, n, list);
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (notify != NULL && rc != CL_INVALID_OPERATION) {

@@ -138,11 +138,19 @@ struct unit {
 	char *options;
 };
 
+/* What is built: sources, and options of the linker for them. Builds of one program share it. */
+struct recipe {
+	cl_uint refs, count;
+	struct unit *units;
+	char *link; /* or NULL */
+};
+
 /* What a device has of a program. */
 struct build {
 	cl_build_status status;
 	cl_program_binary_type type; /* of the last build that succeeded, or of the binary */
 	char *options, *log;
+	struct recipe *recipe; /* of the last build, or of the binary, or NULL */
 };
 
 struct _cl_program {
@@ -150,9 +158,6 @@ struct _cl_program {
 	cl_context context;
 	pthread_mutex_t lock;
 	char *source; /* NULL of binaries and linked programs */
-	struct unit *units; /* what was built last, or is in the binary */
-	cl_uint unit_count;
-	char *link;           /* options of the linker for them */
 	struct build *builds; /* by the devices of the context */
 	bool served;          /* the server has it under the program's number */
 	char *names;          /* of kernels with ; between */
@@ -390,15 +395,16 @@ struct rows hfcl_pixel_rows(const struct _cl_mem *, void *at, const size_t *regi
 
 /* program.c */
 cl_program hfcl_new_program(cl_context, cl_int *);
-bool hfcl_add_unit(cl_program, const char *text, size_t, const char *options);
-void hfcl_free_units(cl_program);
+struct recipe *hfcl_new_recipe(const char *link); /* NULL without memory */
+void hfcl_drop_recipe(struct recipe *); /* or NULL */
+bool hfcl_add_unit(struct recipe *, const char *text, size_t, const char *options);
 bool hfcl_built(const struct _cl_program *);
 
 /* options.c: hfcl_add_unit with options of the program's own; names of files in them are made whole */
-bool hfcl_add_source(cl_program, const char *text, size_t, const char *options);
+bool hfcl_add_source(struct recipe *, const char *text, size_t, const char *options);
 
-/* build.c: builds for n devices of the context, 0: all; the lock is held */
-cl_int hfcl_build(cl_program, uint32_t form, cl_program_binary_type, const char *options, cl_uint n,
+/* build.c: builds for n devices of the context, at least one; others keep what they have. The lock is held */
+cl_int hfcl_build(cl_program, struct recipe *, uint32_t form, cl_program_binary_type, const char *options, cl_uint n,
 	const cl_device_id *);
 
 /* binary.c */

@@ -147,21 +147,26 @@ CL_API_ENTRY cl_int CL_API_CALL clCompileProgram(cl_program p, cl_uint n, const 
 	if (rc != CL_SUCCESS) {
 		return rc;
 	}
+	if (n == 0) {
+		n = p->context->count;
+		list = p->context->devices;
+	}
 	options = options == NULL ? "" : options;
 	pthread_mutex_lock(&p->lock);
 	struct text text = { 0 };
+	struct recipe *r = NULL;
 	rc = p->live > 0 || p->source == NULL ? CL_INVALID_OPERATION : CL_SUCCESS;
 	if (rc == CL_SUCCESS) {
 		expand(&text, &h, p->source, NULL);
-		hfcl_free_units(p);
-		free(p->link);
-		p->link = NULL;
-		rc = text.failed || !hfcl_add_source(p, text.b, text.n, options) ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+		r = hfcl_new_recipe(NULL);
+		bool made = r != NULL && !text.failed && hfcl_add_source(r, text.b, text.n, options);
+		rc = made ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 	}
 	if (rc == CL_SUCCESS) {
-		rc = hfcl_build(p, HFCL_OBJECT, CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options, n, list);
+		rc = hfcl_build(p, r, HFCL_OBJECT, CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options, n, list);
 	}
 	free(text.b);
+	hfcl_drop_recipe(r);
 	pthread_mutex_unlock(&p->lock);
 	if (notify != NULL && (rc == CL_SUCCESS || rc == CL_COMPILE_PROGRAM_FAILURE)) {
 		notify(p, data);
@@ -180,21 +185,108 @@ static bool has_word(const char *options, const char *word) {
 	return false;
 }
 
-/* join adds the sources of an object or a library to a program. */
-static cl_int join(cl_program to, cl_program from) {
-	cl_int rc = CL_SUCCESS;
+/* join adds the sources that a device has of an object or a library. */
+static bool join(struct recipe *to, cl_program from, cl_uint device) {
+	bool ok = true;
 	pthread_mutex_lock(&from->lock);
-	for (cl_uint i = 0; i < to->context->count && rc == CL_SUCCESS; i++) {
-		cl_program_binary_type type = from->builds[i].type;
-		if (type != CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT && type != CL_PROGRAM_BINARY_TYPE_LIBRARY) {
-			rc = CL_INVALID_OPERATION;
-		}
-	}
-	for (cl_uint i = 0; i < from->unit_count && rc == CL_SUCCESS; i++) {
-		const struct unit *u = &from->units[i];
-		rc = hfcl_add_unit(to, u->text, u->size, u->options) ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+	const struct recipe *r = from->builds[device].recipe;
+	for (cl_uint i = 0; r != NULL && i < r->count && ok; i++) {
+		const struct unit *u = &r->units[i];
+		ok = hfcl_add_unit(to, u->text, u->size, u->options);
 	}
 	pthread_mutex_unlock(&from->lock);
+	return ok;
+}
+
+/* What is linked. */
+struct inputs {
+	cl_uint n;
+	const cl_program *list;
+};
+
+/* has_object tells whether a device has a program to link. */
+static bool has_object(cl_program p, cl_uint device) {
+	pthread_mutex_lock(&p->lock);
+	cl_program_binary_type type = p->builds[device].type;
+	pthread_mutex_unlock(&p->lock);
+	return type == CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT || type == CL_PROGRAM_BINARY_TYPE_LIBRARY;
+}
+
+/* linkable tells whether a device has all inputs; *rc is an error where it has only some of them. */
+static bool linkable(const struct inputs *in, cl_uint device, cl_int *rc) {
+	cl_uint has = 0;
+	for (cl_uint i = 0; i < in->n; i++) {
+		has += has_object(in->list[i], device);
+	}
+	if (has > 0 && has < in->n) {
+		*rc = CL_INVALID_OPERATION;
+	}
+	return has == in->n;
+}
+
+/* alike tells whether two devices have the same of all inputs. */
+static bool alike(const struct inputs *in, cl_uint a, cl_uint b) {
+	for (cl_uint i = 0; i < in->n; i++) {
+		pthread_mutex_lock(&in->list[i]->lock);
+		bool same = in->list[i]->builds[a].recipe == in->list[i]->builds[b].recipe;
+		pthread_mutex_unlock(&in->list[i]->lock);
+		if (!same) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* link_alike links for devices that have the same of all inputs. */
+static cl_int link_alike(cl_program p, const struct inputs *in, const char *options, bool library, cl_uint n,
+	const cl_device_id *list) {
+	struct recipe *r = hfcl_new_recipe(options);
+	bool made = r != NULL;
+	for (cl_uint i = 0; i < in->n && made; i++) {
+		made = join(r, in->list[i], hfcl_device_index(p->context, list[0]));
+	}
+	cl_int rc = CL_OUT_OF_HOST_MEMORY;
+	if (made) {
+		rc = hfcl_build(p, r, HFCL_LINKED,
+			library ? CL_PROGRAM_BINARY_TYPE_LIBRARY : CL_PROGRAM_BINARY_TYPE_EXECUTABLE, options, n, list);
+	}
+	if (made && library) { /* it is linked again with what it becomes part of */
+		free(r->link);
+		r->link = NULL;
+	}
+	hfcl_drop_recipe(r);
+	return rc;
+}
+
+/* link_all links for all devices of a list, at once for those that have the same of all inputs. */
+static cl_int link_all(cl_program p, const struct inputs *in, const char *options, bool library, cl_uint n,
+	const cl_device_id *list) {
+	cl_uint left = 0;
+	cl_device_id todo[n];
+	cl_int rc = CL_SUCCESS;
+	for (cl_uint i = 0; i < n; i++) {
+		if (linkable(in, hfcl_device_index(p->context, list[i]), &rc)) {
+			todo[left++] = list[i];
+		}
+	}
+	if (left == 0 || rc != CL_SUCCESS) {
+		return CL_INVALID_OPERATION;
+	}
+	while (left > 0) {
+		cl_uint now = 0, later = 0, first = hfcl_device_index(p->context, todo[0]);
+		cl_device_id same[n];
+		for (cl_uint i = 0; i < left; i++) {
+			cl_device_id d = todo[i];
+			if (i == 0 || alike(in, first, hfcl_device_index(p->context, d))) {
+				same[now++] = d;
+			} else {
+				todo[later++] = d;
+			}
+		}
+		cl_int one = link_alike(p, in, options, library, now, same);
+		rc = rc == CL_SUCCESS ? one : rc;
+		left = later;
+	}
 	return rc;
 }
 
@@ -223,27 +315,19 @@ CL_API_ENTRY cl_program CL_API_CALL clLinkProgram(cl_context context, cl_uint n,
 		*rc = check_inputs(context, count, inputs);
 	}
 	cl_program p = *rc == CL_SUCCESS ? hfcl_new_program(context, rc) : NULL;
-	for (cl_uint i = 0; i < count && p != NULL && *rc == CL_SUCCESS; i++) {
-		*rc = join(p, inputs[i]);
-	}
-	options = options == NULL ? "" : options;
-	if (p != NULL && *rc == CL_SUCCESS && (p->link = strdup(options)) == NULL) {
-		*rc = CL_OUT_OF_HOST_MEMORY;
-	}
-	if (p == NULL || *rc != CL_SUCCESS) {
-		if (p != NULL) {
-			clReleaseProgram(p);
-		}
+	if (p == NULL) {
 		return NULL;
 	}
+	if (n == 0) {
+		n = context->count;
+		list = context->devices;
+	}
+	options = options == NULL ? "" : options;
 	bool library = has_word(options, "-create-library");
-	cl_program_binary_type type = library ? CL_PROGRAM_BINARY_TYPE_LIBRARY : CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
-	*rc = hfcl_build(p, HFCL_LINKED, type, options, n, list);
-	if (library && *rc == CL_SUCCESS) { /* it is linked again with what it becomes part of */
+	*rc = link_all(p, &(struct inputs){ count, inputs }, options, library, n, list);
+	if (library && p->served) {
 		hfcl_release(p->o.id);
 		p->served = false;
-		free(p->link);
-		p->link = NULL;
 	}
 	if (*rc != CL_SUCCESS && *rc != CL_LINK_PROGRAM_FAILURE) {
 		clReleaseProgram(p);

@@ -61,9 +61,9 @@ static char *placed(const char *options, const char *source) {
 	return text;
 }
 
-bool hfcl_add_source(cl_program p, const char *text, size_t size, const char *options) {
+bool hfcl_add_source(struct recipe *r, const char *text, size_t size, const char *options) {
 	char *whole = placed(options, text);
-	bool added = whole != NULL && hfcl_add_unit(p, text, size, whole);
+	bool added = whole != NULL && hfcl_add_unit(r, text, size, whole);
 	free(whole);
 	return added;
 }

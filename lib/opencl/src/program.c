@@ -23,12 +23,24 @@ cl_program hfcl_new_program(cl_context context, cl_int *rc) {
 	return p;
 }
 
-bool hfcl_add_unit(cl_program p, const char *text, size_t size, const char *options) {
-	struct unit *list = realloc(p->units, (p->unit_count + 1) * sizeof *list);
+struct recipe *hfcl_new_recipe(const char *link) {
+	struct recipe *r = calloc(1, sizeof *r);
+	if (r != NULL && link != NULL && (r->link = strdup(link)) == NULL) {
+		free(r);
+		return NULL;
+	}
+	if (r != NULL) {
+		r->refs = 1;
+	}
+	return r;
+}
+
+bool hfcl_add_unit(struct recipe *r, const char *text, size_t size, const char *options) {
+	struct unit *list = realloc(r->units, (r->count + 1) * sizeof *list);
 	if (list == NULL) {
 		return false;
 	}
-	p->units = list;
+	r->units = list;
 	struct unit u = { malloc(size + 1), size, strdup(options) };
 	if (u.text == NULL || u.options == NULL) {
 		free(u.text);
@@ -39,24 +51,28 @@ bool hfcl_add_unit(cl_program p, const char *text, size_t size, const char *opti
 		memcpy(u.text, text, size);
 	}
 	u.text[size] = 0;
-	list[p->unit_count++] = u;
+	list[r->count++] = u;
 	return true;
 }
 
-void hfcl_free_units(cl_program p) {
-	for (cl_uint i = 0; i < p->unit_count; i++) {
-		free(p->units[i].text);
-		free(p->units[i].options);
+void hfcl_drop_recipe(struct recipe *r) {
+	if (r == NULL || --r->refs > 0) {
+		return;
 	}
-	free(p->units);
-	p->units = NULL;
-	p->unit_count = 0;
+	for (cl_uint i = 0; i < r->count; i++) {
+		free(r->units[i].text);
+		free(r->units[i].options);
+	}
+	free(r->units);
+	free(r->link);
+	free(r);
 }
 
 /* hfcl_built tells whether some device has a program to make kernels of. */
 bool hfcl_built(const struct _cl_program *p) {
 	for (cl_uint i = 0; i < p->context->count; i++) {
-		if (p->served && p->builds[i].status == CL_BUILD_SUCCESS) {
+		const struct build *b = &p->builds[i];
+		if (p->served && b->status == CL_BUILD_SUCCESS && b->type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE) {
 			return true;
 		}
 	}
@@ -120,13 +136,12 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program p) {
 	for (cl_uint i = 0; i < p->context->count; i++) {
 		free(p->builds[i].options);
 		free(p->builds[i].log);
+		hfcl_drop_recipe(p->builds[i].recipe);
 	}
-	hfcl_free_units(p);
 	clReleaseContext(p->context);
 	pthread_mutex_destroy(&p->lock);
 	free(p->builds);
 	free(p->source);
-	free(p->link);
 	free(p->names);
 	free(p);
 	return CL_SUCCESS;

@@ -3,7 +3,7 @@
 #ifndef HFCL_PROTOCOL_H
 #define HFCL_PROTOCOL_H
 
-#define HFCL_VERSION 4
+#define HFCL_VERSION 5
 
 /* A header is this many bytes: u32 body, u32 operation or i32 status, u64 bulk, and u64: on a lane how far the ring
    was written, in the ring the reply slot, in a reply the deliveries. */
