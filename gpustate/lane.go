@@ -43,7 +43,12 @@ func (l *lane) staging(n int64) (s [2][]byte, err error) {
 			l.stage[i] = driver.Plain(make([]byte, n))
 		}
 		if l.stage[i] == nil {
-			if l.stage[i], err = l.drv.AllocPinned(pieceBytes); err != nil {
+			l.stage[i], err = l.drv.AllocPinned(pieceBytes)
+			if errors.Is(err, ErrOutOfMemory) { // slower is better than not at all
+				l.stage[i], err = driver.Plain(make([]byte, pieceBytes)), nil
+			}
+			if err != nil {
+				l.stage[i] = nil
 				return s, err
 			}
 		}

@@ -65,23 +65,34 @@ func (s *session) width() int {
 	return min(max(runtime.GOMAXPROCS(0), minLanes), maxLanes)
 }
 
-// take gives a lane of a pool for the caller alone, one more while there may be more;
-// give takes it back.
+// take gives a lane of a pool for the caller alone, one more while there may be more and the device has memory for
+// it; give takes it back.
 func (s *session) take(p *pool) (*lane, error) {
+	l, err := s.another(p)
+	if l != nil || err != nil {
+		return l, err
+	}
+	return <-p.free, nil
+}
+
+// another makes one more lane if none is free. It gives nil where those that there are have to do.
+func (s *session) another(p *pool) (*lane, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if p.free == nil {
 		p.free = make(chan *lane, s.width())
 	}
-	if len(p.free) == 0 && len(p.made) < cap(p.free) {
-		defer s.mu.Unlock()
-		l, err := newLane(s)
-		if err == nil {
-			p.made = append(p.made, l)
-		}
-		return l, err
+	if len(p.free) > 0 || len(p.made) == cap(p.free) {
+		return nil, nil
 	}
-	s.mu.Unlock()
-	return <-p.free, nil
+	l, err := newLane(s)
+	switch {
+	case err == nil:
+		p.made = append(p.made, l)
+	case len(p.made) > 0 && errors.Is(err, ErrOutOfMemory):
+		return nil, nil
+	}
+	return l, err
 }
 
 func (p *pool) give(l *lane) { p.free <- l }

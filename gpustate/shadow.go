@@ -164,7 +164,10 @@ func (c *Capture) take(ctx context.Context, d *Device, alloc func(int) []byte) e
 		if err := c.freeBlocks(); err != nil {
 			return err
 		}
-		return c.attempt(ctx, d, 0, alloc)
+		err = c.attempt(ctx, d, 0, alloc)
+	}
+	for errors.Is(err, ErrOutOfMemory) && d.evict() {
+		err = c.attempt(ctx, d, 0, alloc)
 	}
 	return err
 }
@@ -183,6 +186,13 @@ func (d *Device) shadowable() int64 {
 func (c *Capture) attempt(ctx context.Context, d *Device, room int64, alloc func(int) []byte) error {
 	a := newArena(c.drv.Device, room)
 	c.blocks, c.contents, c.parts = a.blocks, nil, nil
+	if len(c.blocks) > 0 { // the program may leave no memory for a queue to read them with
+		l, err := c.drv.take(&c.drv.reads)
+		if err != nil {
+			return err
+		}
+		c.drv.reads.give(l)
+	}
 	var device, host []job
 	for _, e := range d.list {
 		if !e.obj.Mem.HasContents() {

@@ -413,5 +413,8 @@ func (d *device) EventTimes(driver.Event) (driver.Times, error) {
 }
 
 func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
+	if err := d.faults.room("allocate page-locked memory"); err != nil {
+		return nil, err
+	}
 	return driver.Plain(make([]byte, bytes)), nil
 }

@@ -16,6 +16,7 @@ type Faults struct {
 	launches  int
 	late      int
 	lost      bool
+	full      bool
 	allocated int // memory objects that live on all devices
 }
 
@@ -42,6 +43,23 @@ func (f *Faults) Lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lost = true
+}
+
+// Full lets every creation of a queue and of page-locked memory fail with ErrOutOfMemory while it is so, as drivers do
+// that have not even a little device memory left for them.
+func (f *Faults) Full(is bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.full = is
+}
+
+func (f *Faults) room(call string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.full {
+		return fault(call, "no memory left", driver.ErrOutOfMemory)
+	}
+	return nil
 }
 
 // Live is the number of memory objects that exist, to find leaks.

@@ -10,6 +10,9 @@ func (d *device) CreateQueue(desc driver.QueueDesc) (driver.Handle, error) {
 	if err := d.faults.hit("create queue", nil, nil); err != nil {
 		return nil, err
 	}
+	if err := d.faults.room("create queue"); err != nil {
+		return nil, err
+	}
 	q := &queue{lazy: desc.Lazy, outOfOrder: desc.OutOfOrder}
 	d.mu.Lock()
 	defer d.mu.Unlock()
