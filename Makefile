@@ -3,9 +3,11 @@
 GO      ?= go
 BIN     := bin
 TIMEOUT ?= 45m
-# Packages tested at the same time that start ranks or a Slurm (RANKS). They put more on a
-# small machine than it has cores.
+# Packages tested at the same time that start ranks or a Slurm (RANKS): they put more on a small
+# machine than it has cores. Of those that wait most of the time (WAITING), for daemons, compilers
+# and nodes that die, there are as many more.
 TEST_P  ?= 1
+WAIT_P  ?= 2
 
 # hwloc's OpenCL plugin would initialise every OpenCL platform inside MPI_Init;
 # Mesa's rusticl offers its software device only when asked to.
@@ -112,28 +114,33 @@ wanted:
 test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
 	$(TEST) $(call packages,-v,$(RANKS))
-	sh scripts/steady.sh $(GO) $(TESTED) -p $(TEST_P) -- $(call packages,,$(RANKS))
+	sh scripts/steady.sh $(GO) $(TESTED) -p $(TEST_P) -- $(call packages,,$(BUSY))
+	sh scripts/steady.sh $(GO) $(TESTED) -p $(WAIT_P) -- $(call packages,,$(WAITING))
 	@$(MAKE) --no-print-directory race
 
 # Packages that start no ranks are tested beside each other, as many as there are cores. lint
 # has vetted all.
 TEST = $(GO) test $(TESTED)
 TESTED = -count=1 -vet=off -timeout $(TIMEOUT)
-RANKS = $(RACE_RANKS)|$(RACE_NOT)
+RANKS = $(BUSY)|$(WAITING)
+BUSY = $(RACE_RANKS)|$(JOBS)
+JOBS = test/(cluster|e2e|slurm|yield)
+WAITING = test/(examples|messages|node|opencl|remote|veloc)
 RACE_RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mpi(test)?
 
 # The race detector takes cgo, MPI and OpenCL as they are, and sees all packages, with -short:
 # what takes long under it takes a part of its seeds then. It is of no use where tests start
 # programs that were built without it (RACE_NOT). It would wait a second at the end of each
 # package.
-RACE = GORACE=atexit_sleep_ms=0 $(GO) test -race -tags invariants -short -count=1 -vet=off -timeout $(TIMEOUT)
-RACE_NOT = test/(cluster|e2e|examples|messages|node|opencl|remote|slurm|veloc|yield)
+RACE = -race -tags invariants -short $(TESTED)
+RACE_NOT = $(JOBS)|$(WAITING)
 MODULE = github.com/holdfast-hpc/holdfast
 packages = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep $(1) -E '^$(MODULE)/($(2))$$')
 
+race: export GORACE = atexit_sleep_ms=0
 race: ## all tests that the race detector is of use for, short ones, with invariants checked
-	$(RACE) $(call packages,-v,$(RANKS))
-	$(RACE) -p $(TEST_P) $(call packages,,$(RACE_RANKS))
+	$(GO) test $(RACE) $(call packages,-v,$(RANKS))
+	sh scripts/steady.sh $(GO) $(RACE) -p $(TEST_P) -- $(call packages,,$(RACE_RANKS))
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh

@@ -3,8 +3,8 @@
 # others take part in them, and some of these fail once in a thousand runs. So the tests that
 # failed are run three times more. One that passes each time is named as unsteady and fails
 # nothing: its first output is there to be read, and its cause to be found. All else fails: a test
-# that fails again, more than three tests, a panic, a race, a package that does not build or ran
-# out of time.
+# that fails again, more than three tests, a panic, a race, in a rank too, a package that does not
+# build or ran out of time.
 # usage: steady.sh go-command test-flag... -- package...
 set -eu
 go=$1
@@ -23,7 +23,7 @@ trap 'exit 130' INT TERM
 { "$go" test $flags "$@" 2>&1 || echo $? >"$dir/failed"; } | tee "$dir/output"
 [ -s "$dir/failed" ] || exit 0
 
-if grep -q -E '^(panic:|fatal error:|WARNING: DATA RACE|FAIL.*\[)' "$dir/output"; then
+if grep -q -E '^(panic:|fatal error:|FAIL.*\[)|WARNING: DATA RACE' "$dir/output"; then
 	echo "steady: the tests failed, and not by one test alone; they are not run again" >&2
 	exit 1
 fi

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
@@ -38,14 +40,18 @@ func TestDirectPrograms(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
 			patient(t, stage.Patience, apart)
+			var worlds errgroup.Group
+			worlds.SetLimit(4) // they wait for each other's copies most of the time
 			for seed := range seeds {
-				opt := Options{Seed: seed, Delay: 0.1 * float64(seed%6), EagerBytes: []int{0, 1 << 20, 200}[seed%3],
-					Pins: seed%2 == 1}
-				w := NewWorld(1+int(seed)%4, opt)
-				err := w.Run(func(c *mpiwrap.Comm) error { return aborting(w, DirectProgram(c, seed, 60)) })
-				if err != nil {
-					t.Fatal(err)
-				}
+				worlds.Go(func() error {
+					opt := Options{Seed: seed, Delay: 0.1 * float64(seed%6),
+						EagerBytes: []int{0, 1 << 20, 200}[seed%3], Pins: seed%2 == 1}
+					w := NewWorld(1+int(seed)%4, opt)
+					return w.Run(func(c *mpiwrap.Comm) error { return aborting(w, DirectProgram(c, seed, 60)) })
+				})
+			}
+			if err := worlds.Wait(); err != nil {
+				t.Fatal(err)
 			}
 		})
 	}

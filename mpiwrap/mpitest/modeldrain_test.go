@@ -14,6 +14,9 @@ import (
 // another's drain waits for.
 type broken []int
 
+// patience is fewer looks than a drain has before it sleeps between them, and enough for one that can end.
+const patience = 190
+
 // drawBroken draws a drain that some ranks give up, now and then; nil is none.
 func drawBroken(rng *rand.Rand, size int) broken {
 	if rng.IntN(3) > 0 {
@@ -22,7 +25,7 @@ func drawBroken(rng *rand.Rand, size int) broken {
 	b := make(broken, size)
 	for i := range b {
 		if b[i] = rng.IntN(30); rng.IntN(2) == 0 {
-			b[i] = 1000
+			b[i] = patience
 		}
 	}
 	return b

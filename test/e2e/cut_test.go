@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	moments = flag.Int("moments", 96, "checkpoints at random moments, per MPI")
+	moments = flag.Int("moments", 40, "checkpoints at random moments, per MPI")
 	seed    = flag.Uint64("seed", 1, "seed of the random moments")
 )
 
@@ -43,12 +43,12 @@ func TestCutAtRandomMoments(t *testing.T) {
 	}
 	forEachMPI(t, func(t *testing.T, mpi int) {
 		rng := rand.New(rand.NewPCG(*seed, uint64(mpi)))
-		done := 0
+		done, perRun := 0, min(12, max(1, *moments/len(programs)))
 		for i := 0; done < *moments; i++ {
 			p := programs[i%len(programs)]
 			args := append([]string{"-shape", p.shape}, p.args...)
 			want := uncutResult(t, mpi, p.ranks, args)
-			n := cutAndReplay(t, mpi, p.ranks, args, want, min(12, *moments-done), rng)
+			n := cutAndReplay(t, mpi, p.ranks, args, want, min(perRun, *moments-done), rng)
 			if n == 0 {
 				t.Fatalf("%s on %d ranks: no checkpoint was committed (seed %d)", p.shape, p.ranks, *seed)
 			}

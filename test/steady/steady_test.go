@@ -47,6 +47,7 @@ func TestSteady(t *testing.T) {
 		"always":    {test("TestA", "t.Error()"), true, "three runs more"},
 		"often":     {test("TestA", `if first("a") { t.Error() } else { os.Remove("a") }`), true, "three runs more"},
 		"panic":     {test("TestA", `if first("a") { panic("once") }`), true, "not run again"},
+		"race":      {test("TestA", `if first("a") { t.Error("[1]: WARNING: DATA RACE") }`), true, "not run again"},
 		"no build":  {test("TestA", "nothing()"), true, "not run again"},
 		"exit":      {"func TestMain(m *testing.M) { m.Run(); os.Exit(1) }\n", true, "not run again"},
 		"exit late": {test("TestA", `if first("a") { t.Error() } else { os.Exit(3) }`), true, "three runs more"},
