@@ -122,8 +122,8 @@ func (r *Range) ReadPieces(off int, dst [][]byte) (waits []func() error, err err
 // aboutToEnd is for how long soon asks: a piece of a message takes a tenth of it.
 const aboutToEnd = 300 * time.Microsecond
 
-// soon is Wait for a command that is about to end: to ask is faster than to sleep and to be woken, and leaves the
-// driver to other threads meanwhile.
+// soon is Wait for a command that is about to end, beside another thread that issues commands: to ask leaves the driver
+// to that one meanwhile.
 func (e *Event) soon() error {
 	for until := time.Now().Add(aboutToEnd); time.Now().Before(until); runtime.Gosched() {
 		if done, err := e.Done(); done || err != nil {
@@ -171,7 +171,7 @@ func (r *Range) WritePiece(mark any, off int, src []byte) (wait func() error, er
 	if err != nil {
 		return nil, err
 	}
-	return e.soon, nil
+	return e.Wait, nil
 }
 
 // Whole runs do while captures, restores and moves of the device wait. do must not call them,

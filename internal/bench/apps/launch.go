@@ -124,9 +124,6 @@ func (s *suite) run(ctx context.Context, a app, st start) (*Times, string, error
 		Ranks: s.o.Ranks, Device: cmp.Or(st.device, s.o.Device), Out: st.out}
 	if s.o.BLAS != "" && a.name == "matmul" {
 		l.Args = append(l.Args, "-blas", s.o.BLAS)
-		if s.big { // it multiplies ten times as fast, and is not to wait for the bus
-			l.Args = append(l.Args, "-size", "16384x16384x16384", "-panel", "1024")
-		}
 	}
 	if st.window != 0 {
 		l.Args = append(l.Args, "-window", strconv.Itoa(st.window))
