@@ -25,10 +25,13 @@ type hashedProgram struct {
 	q      *gpustate.Queue
 	bufs   []*gpustate.Buffer
 	ranges map[*gpustate.Buffer]bool // of buffers that are released
+	saved  map[string]int            // buffers at the last epoch that was committed, and their bytes
+	taken  map[string]bool           // names of those buffers
 	names  int
 	p      *Protected
 	store  *storage.Store
 	dir    string
+	every  int
 	read   int64 // bytes that were read from captures
 	all    int64 // bytes of captures
 }
@@ -36,7 +39,8 @@ type hashedProgram struct {
 func openHashed(t *testing.T, seed uint64) *hashedProgram {
 	t.Helper()
 	h := &hashedProgram{t: t, r: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(),
-		ranges: map[*gpustate.Buffer]bool{}}
+		ranges: map[*gpustate.Buffer]bool{}, taken: map[string]bool{}}
+	h.every = []int{1, 2, 7, 7}[h.r.IntN(4)]
 	h.start()
 	for range 4 {
 		h.create()
@@ -57,7 +61,7 @@ func (h *hashedProgram) start() {
 	h.p.least = 0
 	h.ok(h.p.Add("gpu", h.dev))
 	h.store, err = storage.Open(h.t.Context(), storage.Options{Job: "j", Size: 1, Node: "n",
-		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: h.dir, FullEvery: 7}}})
+		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: h.dir, FullEvery: h.every}}})
 	h.ok(err)
 }
 
@@ -81,12 +85,7 @@ func (o own) Own() *storage.Shard { return o.sh }
 func (h *hashedProgram) restart(e storage.Epoch) {
 	h.t.Helper()
 	h.stop()
-	names := map[string]int{}
-	for _, b := range h.bufs {
-		if !h.ranges[b] { // one needs its buffer, which the program has released
-			names[b.Name()] = b.Bytes()
-		}
-	}
+	names := h.saved
 	h.start()
 	h.bufs, h.ranges = nil, map[*gpustate.Buffer]bool{}
 	sorted := slices.Sorted(maps.Keys(names))
@@ -126,11 +125,21 @@ func (h *hashedProgram) ok(err error) {
 	}
 }
 
+// name gives a name that no object has, now and then that of one that is gone, which may have had another size. That
+// of a buffer of which a range is left is taken.
+func (h *hashedProgram) name() string {
+	if name := fmt.Sprint("b", h.r.IntN(h.names)); h.r.IntN(2) == 0 && !h.taken[name] &&
+		!slices.ContainsFunc(h.bufs, func(b *gpustate.Buffer) bool { return b.Name() == name }) {
+		return name
+	}
+	return fmt.Sprint("b", h.names)
+}
+
 // create makes a buffer, of zeros or of noise.
 func (h *hashedProgram) create() {
 	h.names++
 	n := []int{storage.ChunkBytes, 3*storage.ChunkBytes + 100, 9 * storage.ChunkBytes, 5000}[h.r.IntN(4)]
-	b, err := h.dev.Buffer(fmt.Sprint("b", h.names), n)
+	b, err := h.dev.Buffer(h.name(), n)
 	h.ok(err)
 	data := make([]byte, n)
 	if h.r.IntN(3) > 0 {
@@ -153,6 +162,7 @@ func (h *hashedProgram) change() {
 		h.names++
 		sub, err := h.bufs[i].Sub(fmt.Sprint("b", h.names), 4096, 4096)
 		h.ok(err)
+		h.taken[h.bufs[i].Name()] = true
 		h.ok(h.bufs[i].Release())
 		h.bufs[i] = sub
 		h.ranges[sub] = true
@@ -178,6 +188,17 @@ func (h *hashedProgram) change() {
 		b := h.bufs[h.r.IntN(len(h.bufs))]
 		h.ok(h.q.Write(b, h.r.IntN(b.Bytes()), []byte{byte(h.r.IntN(2))}))
 	}
+}
+
+// made are the buffers that the program has now and asks for again after a restart.
+func (h *hashedProgram) made() map[string]int {
+	names := map[string]int{}
+	for _, b := range h.bufs {
+		if !h.ranges[b] { // one needs its buffer, which the program has released
+			names[b.Name()] = b.Bytes()
+		}
+	}
+	return names
 }
 
 // capture takes a snapshot whose reads are counted, and what it holds.
@@ -227,6 +248,7 @@ func (h *hashedProgram) epoch(e storage.Epoch) bool {
 	h.t.Helper()
 	h.dev.LimitShadow([]int64{-1, -1, -1, 0, 3 << 20}[h.r.IntN(5)])
 	s, want := h.capture()
+	made := h.made()
 	var program sync.WaitGroup
 	program.Go(func() {
 		for range 5 {
@@ -245,6 +267,7 @@ func (h *hashedProgram) epoch(e storage.Epoch) bool {
 		return false
 	}
 	h.commit(e, s, info, want)
+	h.saved = made
 	return true
 }
 
@@ -257,6 +280,7 @@ func (h *hashedProgram) take(e storage.Epoch) (stored int64) {
 	h.ok(err)
 	s.Written(e, info.Digest)
 	h.commit(e, s, info, want)
+	h.saved = h.made()
 	return info.Stored
 }
 
