@@ -45,22 +45,37 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueCopyBuffer(cl_command_queue q, cl_mem f
 	return hfcl_copy(q, CL_COMMAND_COPY_BUFFER, from, &src, to, &dst, n, waits, event);
 }
 
-/* boxes_overlap: rows of two boxes in one buffer may share bytes. */
+/* begin_of is where a box begins in the whole buffer. */
+static size_t begin_of(cl_mem m, const struct place *p) {
+	return m->offset + p->origin[2] * p->slice_pitch + p->origin[1] * p->row_pitch + p->origin[0];
+}
+
+/* meets tells whether so many bytes, no more than a row has, share some with a box that begins at 0. They meet the
+   slice that begins before them or the one after it, and there such a row. */
+static bool meets(int64_t at, int64_t size, const struct place *b) {
+	const int64_t slice = (int64_t)b->slice_pitch, row = (int64_t)b->row_pitch;
+	int64_t v = at < 0 ? 0 : at / slice;
+	for (int64_t end = v + 2; v < end && v < (int64_t)b->region[2]; v++) {
+		int64_t in = at - v * slice, u = in < 0 ? 0 : in / row;
+		for (int64_t last = u + 2; u < last && u < (int64_t)b->region[1]; u++) {
+			if (in < u * row + (int64_t)b->region[0] && u * row < in + size) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* boxes_overlap: rows of two boxes in one buffer share bytes. */
 static bool boxes_overlap(cl_mem from, const struct place *a, cl_mem to, const struct place *b) {
+	if ((from->parent != NULL ? from->parent : from) != (to->parent != NULL ? to->parent : to)) {
+		return false;
+	}
+	int64_t at = (int64_t)begin_of(from, a) - (int64_t)begin_of(to, b);
 	for (size_t z = 0; z < a->region[2]; z++) {
 		for (size_t y = 0; y < a->region[1]; y++) {
-			size_t at = (a->origin[2] + z) * a->slice_pitch + (a->origin[1] + y) * a->row_pitch + a->origin[0];
-			for (size_t v = 0; v < b->region[2]; v++) {
-				size_t slice = (b->origin[2] + v) * b->slice_pitch + b->origin[1] * b->row_pitch + b->origin[0];
-				size_t end = slice + (b->region[1] - 1) * b->row_pitch + b->region[0];
-				if (!overlap(from, at, a->region[0], to, slice, end - slice)) {
-					continue;
-				}
-				for (size_t u = 0; u < b->region[1]; u++) {
-					if (overlap(from, at, a->region[0], to, slice + u * b->row_pitch, b->region[0])) {
-						return true;
-					}
-				}
+			if (meets(at + (int64_t)(z * a->slice_pitch + y * a->row_pitch), (int64_t)a->region[0], b)) {
+				return true;
 			}
 		}
 	}
