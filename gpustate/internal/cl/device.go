@@ -18,6 +18,9 @@ type device struct {
 	// pointersStick: a kernel argument that has held an SVM pointer takes nothing else.
 	pointersStick bool
 
+	constants      sync.Once // what countsConstants found out
+	constantsCount bool
+
 	mu     sync.Mutex
 	queues map[handle]bool // that live; guarded by mu
 }

@@ -43,13 +43,28 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	case len(names) > 0:
 		return nil, fmt.Errorf("its kernels can write the program-scope variable(s) %s: %w", strings.Join(names, ", "),
 			driver.ErrHidden)
-	case bytes > 0:
+	case bytes > 0 && !(whole && d.countsConstants()):
 		return nil, fmt.Errorf("it has %d bytes of program-scope variables: %w", bytes, driver.ErrHidden)
 	case !whole:
 		return nil, fmt.Errorf("its program-scope variables cannot be found (it includes files, or its SPIR-V has "+
 			"an unknown form): %w", driver.ErrHidden)
 	}
 	return nil, nil
+}
+
+// countsConstants says whether the platform counts what no kernel can write as variables, too, as oclgrind
+// does with tables and with the texts of printf: the count then says nothing.
+func (d *device) countsConstants() bool {
+	d.constants.Do(func() {
+		h, err := d.Build(driver.ProgramDesc{OpenCL: "__constant int table[2] = {3, 5};\n" +
+			"__kernel void look(__global int *to) { to[0] = table[to[1] & 1]; }\n"})
+		if err != nil {
+			return // so it is taken to count variables alone
+		}
+		d.constantsCount = variableBytes(h.(*program).h, d.device) > 0
+		_ = d.ReleaseProgram(h) // nobody else has it
+	})
+	return d.constantsCount
 }
 
 // binaries keeps what was built in this process, by source, options and device.
