@@ -72,17 +72,26 @@ const char *hfcl_end_of(const struct rows *r) {
 	return r->at + (r->slices - 1) * r->slice_pitch + (r->rows - 1) * r->row_pitch + r->row;
 }
 
+/* on_its_way is a read into this memory, NULL for none; the lock is held. */
+static cl_event on_its_way(const struct rows *r) {
+	cl_event e = inbox.pending;
+	while (e != NULL && (e->into.at >= hfcl_end_of(r) || hfcl_end_of(&e->into) <= r->at)) {
+		e = e->next_pending;
+	}
+	return e;
+}
+
+bool hfcl_unsettled(const struct rows *r) {
+	pthread_mutex_lock(&inbox.lock);
+	bool is = on_its_way(r) != NULL && !inbox.ended;
+	pthread_mutex_unlock(&inbox.lock);
+	return is;
+}
+
 void hfcl_settle(const struct rows *r) {
 	int before = hfcl_no_cancel();
 	pthread_mutex_lock(&inbox.lock);
-	for (;;) {
-		cl_event e = inbox.pending;
-		while (e != NULL && (e->into.at >= hfcl_end_of(r) || hfcl_end_of(&e->into) <= r->at)) {
-			e = e->next_pending;
-		}
-		if (e == NULL || inbox.ended) {
-			break;
-		}
+	while (on_its_way(r) != NULL && !inbox.ended) {
 		pthread_cond_wait(&inbox.changed, &inbox.lock);
 	}
 	pthread_mutex_unlock(&inbox.lock);
@@ -240,22 +249,22 @@ void hfcl_call_later(void (*call)(void *), void *data) {
 	pthread_mutex_unlock(&inbox.lock);
 }
 
-/* hfcl_listen starts the two threads, which take no signals: they are the program's. */
-bool hfcl_listen(int fd) {
-	static int control;
-	control = fd;
-	pthread_t receiver, runner;
+bool hfcl_thread(void *(*run)(void *), void *data) {
+	pthread_t t;
 	sigset_t all, before;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	bool ok = pthread_create(&receiver, NULL, receive, &control) == 0;
+	bool ok = pthread_create(&t, NULL, run, data) == 0;
 	if (ok) {
-		pthread_detach(receiver);
-		ok = pthread_create(&runner, NULL, run_jobs, NULL) == 0;
-	}
-	if (ok) {
-		pthread_detach(runner);
+		pthread_detach(t);
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return ok;
+}
+
+/* hfcl_listen starts the two threads. */
+bool hfcl_listen(int fd) {
+	static int control;
+	control = fd;
+	return hfcl_thread(receive, &control) && hfcl_thread(run_jobs, NULL);
 }

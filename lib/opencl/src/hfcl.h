@@ -355,10 +355,12 @@ cl_int hfcl_release(uint64_t id);       /* when the commands that use it are com
 
 /* delivery.c: what the server sends by itself */
 bool hfcl_listen(int fd);
+bool hfcl_thread(void *(*run)(void *), void *data); /* one that takes no signals */
 void hfcl_expect(cl_event);
 bool hfcl_unexpect(cl_event); /* false: nobody expects it any more */
 void hfcl_await(uint64_t deliveries);
 const char *hfcl_end_of(const struct rows *);
+bool hfcl_unsettled(const struct rows *); /* a read that does not block is on its way into this memory */
 void hfcl_settle(const struct rows *); /* waits until nothing is on its way into this memory */
 void hfcl_call_later(void (*call)(void *), void *data);
 

@@ -196,10 +196,100 @@ static bool by_bounce(struct transfer *t, cl_int *rc) {
 	return true;
 }
 
+/* A write from memory that a read fills later. */
+struct late {
+	struct rows from;
+	struct bounce *to;
+	cl_event filled, done; /* the library's own; the write's */
+	cl_mem m;              /* the memory may be its */
+};
+
+static void end_late(void *data) {
+	struct late *l = data;
+	clReleaseEvent(l->filled);
+	clReleaseEvent(l->done);
+	clReleaseMemObject(l->m);
+	free(l);
+}
+
+/* fill_later takes the bytes when the read has brought them, and keeps what they lie in until the write is over. When a
+   device is lost the program may have given its memory back. */
+static void *fill_later(void *data) {
+	struct late *l = data;
+	hfcl_settle(&l->from);
+	bool lost = hfcl_lost() || hfcl_ring_careful();
+	if (!lost) {
+		hfcl_copy_rows(&l->from, l->to->at, true);
+	}
+	clSetUserEventStatus(l->filled, lost ? CL_DEVICE_NOT_AVAILABLE : CL_COMPLETE);
+	clWaitForEvents(1, &l->done);
+	hfcl_give_bounce(l->to);
+	hfcl_call_later(end_late, l);
+	return NULL;
+}
+
+/* send_late sends the write, which waits for what it waits for and for its bytes. */
+static cl_int send_late(const struct transfer *t, struct late *l) {
+	cl_event list[t->n + 1];
+	for (cl_uint i = 0; i < t->n; i++) {
+		list[i] = t->waits[i];
+	}
+	list[t->n] = l->filled;
+	struct transfer gated = *t;
+	gated.waits = list;
+	gated.n = t->n + 1;
+	gated.event = &l->done;
+	struct command m;
+	cl_int rc = begin(&gated, &m, HFCL_IN_AREA | (t->event == NULL ? HFCL_UNSEEN : 0));
+	if (rc != CL_SUCCESS) {
+		return rc;
+	}
+	hfcl_put64(&m.call, l->to->area->number);
+	hfcl_put64(&m.call, (uint64_t)(l->to->at - l->to->area->at));
+	hfcl_put64(&m.call, 0); /* packed */
+	hfcl_put64(&m.call, 0);
+	return hfcl_submit(&m);
+}
+
+enum { MOST_LATE = 4096 }; /* events that such a write waits for: the list is on the stack */
+
+/* later gives a write that does not block to the server before its bytes are there: the read may wait for a user event
+   that this thread sets afterwards. False: it has to wait for the read. */
+static bool later(struct transfer *t, cl_int *rc) {
+	struct late *l = t->n > MOST_LATE ? NULL : calloc(1, sizeof *l);
+	if (l == NULL || (l->to = hfcl_take_bounce(t->q->device->o.id, hfcl_rows_size(&t->host))) == NULL) {
+		free(l);
+		return false;
+	}
+	l->from = t->host;
+	l->m = t->m;
+	l->filled = clCreateUserEvent(t->q->context, rc);
+	if (*rc == CL_SUCCESS && (*rc = send_late(t, l)) != CL_SUCCESS) {
+		clReleaseEvent(l->filled);
+	}
+	if (*rc != CL_SUCCESS) {
+		hfcl_give_bounce(l->to);
+		free(l);
+		return true;
+	}
+	hfcl_retain(t->m);
+	if (t->event != NULL) {
+		hfcl_retain(l->done);
+		*t->event = l->done;
+	}
+	if (!hfcl_thread(fill_later, l)) {
+		fill_later(l);
+	}
+	return true;
+}
+
 cl_int hfcl_transfer(struct transfer *t) {
 	struct command m;
 	cl_int rc = hfcl_check_waits(t->q->context, t->n, t->waits);
 	if (rc != CL_SUCCESS) {
+		return rc;
+	}
+	if (t->write && !t->blocking && !hfcl_ring_careful() && hfcl_unsettled(&t->host) && later(t, &rc)) {
 		return rc;
 	}
 	hfcl_settle(&t->host);

@@ -146,6 +146,40 @@ static void images(void) {
 	CHECK(clReleaseMemObject(m));
 }
 
+/* passed_on writes what a read brings, which waits for an event that this thread sets when both have been given. */
+static void passed_on(void) {
+	const size_t sizes[] = { 64, 1 << 20, BIG }, zero[3] = { 0 }, box[3] = { 6, 5, 1 };
+	for (int i = 0; i < 3; i++) {
+		size_t n = sizes[i];
+		cl_mem a = buffer(n, from), b = buffer(n, NULL);
+		for (int round = 0; round < 3; round++) {
+			cl_int rc, status;
+			cl_event gate = clCreateUserEvent(context, &rc), written;
+			CHECK(rc);
+			memset(to, 0, n);
+			CHECK(clEnqueueReadBuffer(in_order, a, CL_FALSE, 0, n, to, 1, &gate, NULL));
+			CHECK(clEnqueueWriteBuffer(in_order, b, CL_FALSE, 0, n, to, 0, NULL, round == 1 ? &written : NULL));
+			if (round == 2) {
+				CHECK(clEnqueueWriteBufferRect(in_order, b, CL_FALSE, zero, zero, box, 8, 0, 10, 0, to, 0, NULL, NULL));
+			}
+			CHECK(clFlush(in_order));
+			CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
+			CHECK(clFinish(in_order));
+			if (round == 1) {
+				CHECK(clGetEventInfo(written, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+				printf("written %d\n", status);
+				CHECK(clReleaseEvent(written));
+			}
+			memset(to, 0, n);
+			CHECK(clEnqueueReadBuffer(in_order, b, CL_TRUE, 0, n, to, 0, NULL, NULL));
+			sum("passed on", to, n);
+			CHECK(clReleaseEvent(gate));
+		}
+		CHECK(clReleaseMemObject(a));
+		CHECK(clReleaseMemObject(b));
+	}
+}
+
 int main(void) {
 	cl_platform_id platform;
 	cl_device_id device;
@@ -165,6 +199,7 @@ int main(void) {
 	}
 	large();
 	gated();
+	passed_on();
 	boxes();
 	images();
 	return 0;
