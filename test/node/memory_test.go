@@ -81,6 +81,7 @@ func TestRestartFromMemory(t *testing.T) {
 	if err := syscall.Kill(ranksOf(t, walk)[1], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	j.await("start 2:") // survivors that come to their end leave nothing
 	on()
 	j.mustEnd()
 	s := j.out.String()
@@ -112,6 +113,7 @@ func TestRestartFromScribbledMemory(t *testing.T) {
 	if err := os.WriteFile(now, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	j.await("start 2:")
 	on()
 	j.mustEnd()
 	s := j.out.String()
