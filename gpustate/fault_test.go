@@ -274,12 +274,9 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestEvictInWaves: the program gets the memory that it needs, and a capture keeps the rest of its
-// shadow; the bytes of both halves are right.
-func TestEvictInWaves(t *testing.T) {
-	const n = 32 << 20
-	info := fake.Default
-	info.GlobalBytes, info.MaxAllocBytes = 4*n, n
+// capturedTwo is a device with a capture of two buffers of n bytes, of ones and of twos, whose shadow is on it.
+func capturedTwo(t *testing.T, info driver.Info, n int) (*fake.Library, *Device, *Queue, *Capture) {
+	t.Helper()
 	lib := &fake.Library{Infos: []driver.Info{info}}
 	d := newDevice(must(lib.Open(0))(t))
 	d.reserve = 0
@@ -291,6 +288,16 @@ func TestEvictInWaves(t *testing.T) {
 	if len(c.blocks) != 2 {
 		t.Fatalf("the shadow has %d blocks, want 2: this tests nothing", len(c.blocks))
 	}
+	return lib, d, q, c
+}
+
+// TestEvictInWaves: the program gets the memory that it needs, and a capture keeps the rest of its
+// shadow; the bytes of both halves are right.
+func TestEvictInWaves(t *testing.T) {
+	const n = 32 << 20
+	info := fake.Default
+	info.GlobalBytes, info.MaxAllocBytes = 4*n, n
+	_, d, q, c := capturedTwo(t, info, n)
 	for left := 1; left >= 0; left-- {
 		fillWith(t, q, must(d.Buffer("", n))(t), 3)
 		if len(c.blocks) != left || c.Slice(left, 0, n) == nil || left == 1 && c.Slice(0, 0, n) != nil {

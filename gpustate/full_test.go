@@ -16,17 +16,7 @@ func TestFullDevice(t *testing.T) {
 	const n = 32 << 20
 	info := fake.Default
 	info.GlobalBytes, info.MaxAllocBytes, info.HostMemory = 4*n, n, false
-	lib := &fake.Library{Infos: []driver.Info{info}}
-	d := newDevice(must(lib.Open(0))(t))
-	d.reserve = 0
-	q := must(d.Queue("q"))(t)
-	x, y := must(d.Buffer("x", n))(t), must(d.Buffer("y", n))(t)
-	fillWith(t, q, x, 1)
-	fillWith(t, q, y, 2)
-	c := must(d.Capture(context.Background(), nil))(t)
-	if len(c.blocks) != 2 {
-		t.Fatalf("the shadow has %d blocks, want 2: this tests nothing", len(c.blocks))
-	}
+	lib, d, _, c := capturedTwo(t, info, n)
 	lib.Faults.Full(true)
 	check := func(c *Capture) {
 		t.Helper()
