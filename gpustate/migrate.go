@@ -262,6 +262,21 @@ func (s *Select) inherit(d *Device) {
 		s.Label = was.Label
 	}
 	s.Program, s.PID = was.Program, was.PID
+	s.OpenCL = s.OpenCL || was.OpenCL || d.hasOpenCLAlone()
+}
+
+// hasOpenCLAlone tells whether the device's programs have no form for CUDA.
+func (d *Device) hasOpenCLAlone() bool {
+	d.making.Lock()
+	defer d.making.Unlock()
+	alone := false
+	for _, e := range d.list {
+		if p := e.obj.Program; p != nil && (p.CUDA != "" || len(p.PTX) > 0) {
+			return false
+		}
+		alone = alone || e.obj.Program != nil
+	}
+	return alone
 }
 
 // moveAway moves the device because its server asks for it: for maintenance, or

@@ -60,6 +60,7 @@ type Select struct {
 	Index    int    // which of the devices that match, from 0
 	Place    int    // position among all devices of the machine or server, from 1; 0: any
 	Rank     int    // node-local rank: devices equal to the one chosen are dealt out in turn
+	OpenCL   bool   // the program's kernels are OpenCL C alone: no device that takes none
 
 	// Remote is where the device is: the address of a `holdfast gpud`, as
 	// "unix:PATH" or "HOST:PORT", or several with spaces between, of which the
@@ -94,6 +95,9 @@ func (s Select) String() string {
 	}
 	if s.Place > 0 {
 		parts = append(parts, fmt.Sprintf("place #%d", s.Place-1))
+	}
+	if s.OpenCL {
+		parts = append(parts, "that takes OpenCL C")
 	}
 	if s.Index != 0 || len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("index=%d", s.Index))
@@ -203,6 +207,9 @@ func (s Select) matches(i Info) bool {
 			return false
 		}
 	}
+	if s.OpenCL && !driver.Can(i).TakesOpenCL {
+		return false
+	}
 	return s.Kind == "" && !driver.Can(i).OnRequest || strings.EqualFold(s.Kind, i.Kind)
 }
 
@@ -230,7 +237,7 @@ func (s Select) pick(infos []Info) int {
 	var match []int
 	best := 4
 	for n, i := range infos {
-		if s.Place > 0 && n == s.Place-1 {
+		if s.Place > 0 && n == s.Place-1 && (!s.OpenCL || driver.Can(i).TakesOpenCL) {
 			return n // whatever it is
 		}
 		if s.Place > 0 || !s.matches(i) {

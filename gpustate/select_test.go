@@ -45,6 +45,13 @@ func TestPick(t *testing.T) {
 			t.Errorf("%q for rank %d picks %d, want %d", c.text, c.rank, got, c.want)
 		}
 	}
+	for text, want := range map[string]int{"": 2, "nvidia": 2, "gpu": 2, "pocl": 3, "cuda": -1, "#0": -1, "#2": 2} {
+		s, err := ParseSelect(text)
+		s.OpenCL = true
+		if got := s.pick(machine); got != want || err != nil {
+			t.Errorf("%q for OpenCL C alone picks %d, %v, want %d", text, got, err, want)
+		}
+	}
 	if n := (Select{}).pick(machine[3:5]); n != 0 {
 		t.Errorf("without a GPU the choice is %d, want the first CPU", n)
 	}

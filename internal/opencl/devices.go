@@ -47,14 +47,13 @@ func (d *devices) begin(opt Options, program string, pid int) error {
 	if d.list != nil {
 		return fmt.Errorf("%w: a second greeting", errProtocol)
 	}
-	infos, sels, err := gpustate.Matching(opt.Select)
+	only := opt.Select
+	only.OpenCL = true // also of moves
+	infos, sels, err := gpustate.Matching(only)
 	if err != nil {
 		return err
 	}
 	for i, info := range infos {
-		if info.Kind != "opencl" && info.Kind != "fake" { // the others take no OpenCL C
-			continue
-		}
 		sel := sels[i]
 		sel.Program, sel.PID = program, pid
 		d.list = append(d.list, &device{info: info, sel: sel})
@@ -63,9 +62,9 @@ func (d *devices) begin(opt Options, program string, pid int) error {
 		n := opt.Select.Index
 		if n < 0 || n >= len(d.list) {
 			d.list = nil
-		} else {
-			d.list = d.list[n : n+1]
+			return &gpustate.NoDeviceError{Select: only, Found: infos}
 		}
+		d.list = d.list[n : n+1]
 	}
 	// the best one first: programs take the first one
 	slices.SortStableFunc(d.list, func(a, b *device) int { return rank(a.info) - rank(b.info) })

@@ -16,7 +16,7 @@ func TestVector(t *testing.T) {
 	l := newLab(t)
 	want := l.run(without, "vector")
 	l.serve()
-	for _, device := range []string{"pocl", "remote=" + l.socket() + ",pocl", ""} {
+	for _, device := range []string{platform, "remote=" + l.socket() + "," + platform, ""} {
 		if got := l.run(through(device), "vector"); got != want {
 			t.Errorf("HOLDFAST_DEVICE=%q: got %q, want %q", device, got, want)
 		}
@@ -31,9 +31,9 @@ func TestMoved(t *testing.T) {
 	l.serve()
 	file := filepath.Join(l.dir, "go on")
 	p := l.startUntil("half", through(""), "vector", file)
-	l.move("vector", l.socket()+",rusticl")
-	l.move(strconv.Itoa(p.Process.Pid), l.socket()+",pocl")
-	l.move("vector", "local,rusticl")
+	l.move("vector", l.socket()+","+another)
+	l.move(strconv.Itoa(p.Process.Pid), l.socket()+","+platform)
+	l.move("vector", "local,"+another)
 	l.file("go on", "")
 	got, err := p.rest()
 	if got = p.before + got; err != nil || got != want {
@@ -44,7 +44,7 @@ func TestMoved(t *testing.T) {
 // TestServerKilled: a program whose server dies gets CL_DEVICE_NOT_AVAILABLE, and ends.
 func TestServerKilled(t *testing.T) {
 	l := newLab(t)
-	p := l.startUntil("half", through("pocl"), "vector", filepath.Join(l.dir, "never"))
+	p := l.startUntil("half", through(platform), "vector", filepath.Join(l.dir, "never"))
 	if err := syscall.Kill(serverOf(t, p.Process.Pid), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +98,21 @@ func sameLab(env, theirs []byte) bool {
 // TestNoCommand: a program without the holdfast command finds no device, and is told why.
 func TestNoCommand(t *testing.T) {
 	l := newLab(t)
-	c := l.command(append(through("pocl"), "HOLDFAST_BIN=/nonexistent"), "vector")
+	c := l.command(append(through(platform), "HOLDFAST_BIN=/nonexistent"), "vector")
 	out, err := c.CombinedOutput()
 	if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "HOLDFAST_BIN") {
 		t.Errorf("got %v, want an error that names HOLDFAST_BIN\n%s", err, out)
+	}
+}
+
+// TestNoDevice: a program whose HOLDFAST_DEVICE describes no device finds none, and is told what there is.
+func TestNoDevice(t *testing.T) {
+	l := newLab(t)
+	for _, device := range []string{"no such device", platform + ":7"} {
+		out, err := l.command(through(device), "vector").CombinedOutput()
+		if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "no device matches") ||
+			!strings.Contains(string(out), "\n  opencl:") {
+			t.Errorf("HOLDFAST_DEVICE=%q: got %v, want a list of the devices\n%s", device, err, out)
+		}
 	}
 }
