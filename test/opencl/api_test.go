@@ -11,9 +11,9 @@ import (
 // without the library.
 func TestAPI(t *testing.T) {
 	l := newLab(t)
-	want := l.run(without, "api")
+	want := l.natively("api")
 	l.serve()
-	for _, device := range []string{"pocl", "rusticl", ""} {
+	for _, device := range []string{platform, another, ""} {
 		if got := l.run(through(device), "api"); got != want {
 			t.Errorf("HOLDFAST_DEVICE=%q: got\n%s\nwant\n%s", device, got, want)
 		}
@@ -23,11 +23,11 @@ func TestAPI(t *testing.T) {
 // TestAPIMoved: moved with all kinds of objects in use, the program goes on as it would have.
 func TestAPIMoved(t *testing.T) {
 	l := newLab(t)
-	want := l.run(without, "api", l.file("go on", ""))
+	want := l.natively("api", l.file("go on", ""))
 	l.serve()
 	file := filepath.Join(l.dir, "later")
 	p := l.startUntil("half", through(""), "api", file)
-	l.move("api", l.socket()+",rusticl")
+	l.move("api", l.socket()+","+another)
 	l.file("later", "")
 	got, err := p.rest()
 	if got = p.before + got; err != nil || got != want {
@@ -51,7 +51,7 @@ func TestNumPy(t *testing.T) {
 	want := l.run(without, python, script, l.file("go on", ""))
 	l.serve()
 	p := l.startUntil("half", through(""), python, script, filepath.Join(l.dir, "later"))
-	l.move("python3", l.socket()+",pocl")
+	l.move("python3", l.socket()+","+platform)
 	l.file("later", "")
 	got, err := p.rest()
 	if got = p.before + got; err != nil || got != want {

@@ -50,7 +50,7 @@ func TestClosedFiles(t *testing.T) {
 	l := newLab(t)
 	file := l.file("go on", "")
 	for _, closed := range []string{">&-", "<&- >&-", "<&- 2>&-", "<&- >&- 2>&-"} {
-		l.run(through("pocl"), "/bin/sh", "-c", `exec "$0" "$1" `+closed, filepath.Join(built.dir, "vector"), file)
+		l.run(through(platform), "/bin/sh", "-c", `exec "$0" "$1" `+closed, filepath.Join(built.dir, "vector"), file)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestSmallLimits(t *testing.T) {
 		"-f 100": "File too large",
 		"-n 6":   "ulimit -n 6",
 	} {
-		c := l.command(through("pocl"), "/bin/sh", "-c", `ulimit $1; exec "$0"`, filepath.Join(built.dir, "vector"),
+		c := l.command(through(platform), "/bin/sh", "-c", `ulimit $1; exec "$0"`, filepath.Join(built.dir, "vector"),
 			limit)
 		out, err := c.CombinedOutput()
 		if err == nil || c.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), told) {
@@ -101,7 +101,7 @@ func TestWarned(t *testing.T) {
 	l := newLab(t)
 	want := l.run(without, "vector", l.file("done", ""))
 	file := filepath.Join(l.dir, "go on")
-	p := l.startUntil("half", through("pocl"), "vector", file)
+	p := l.startUntil("half", through(platform), "vector", file)
 	server := serverOf(t, p.Process.Pid)
 	warnings := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
 	for _, s := range warnings {

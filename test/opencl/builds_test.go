@@ -39,15 +39,16 @@ built for all, device 1: gives 9
 // TestBuildsByDevice: each device of a context has the build, binary and link that the program gave
 // it, also after moves.
 func TestBuildsByDevice(t *testing.T) {
+	onPoCL(t)
 	l := newLab(t)
 	l.env = append(l.env, "POCL_DEVICES=pthread basic") // two devices: rusticl does not link these sources
 	l.serve()
 	second := "unix:" + filepath.Join(l.dir, "second.sock")
 	l.serve("--listen", second)
-	p := l.startUntil("half", through("remote="+l.socket()+",pocl"), "builds", filepath.Join(l.dir, "go on"))
+	p := l.startUntil("half", through("remote="+l.socket()+","+platform), "builds", filepath.Join(l.dir, "go on"))
 	places := &deviceMover{l: l, servers: []string{l.socket(), second}, refused: map[served]string{}}
 	for _, one := range places.find() {
-		l.run(nil, "holdfast", "migrate", one.server, one.number, second+",pocl")
+		l.run(nil, "holdfast", "migrate", one.server, one.number, second+","+platform)
 		places.done++
 	}
 	if places.done != 2 {

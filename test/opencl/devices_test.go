@@ -14,7 +14,7 @@ func TestDevices(t *testing.T) {
 	l := newLab(t)
 	want := l.run(without, "devices")
 	l.serve()
-	for _, device := range []string{"pocl", "opencl", ""} {
+	for _, device := range []string{platform, "opencl", ""} {
 		if got := l.run(through(device), "devices"); got != want {
 			t.Errorf("HOLDFAST_DEVICE=%q: got\n%s\nwant\n%s", device, got, want)
 		}
@@ -100,7 +100,7 @@ func (m *deviceMover) moveOne(r *rand.Rand) {
 		return
 	}
 	one := list[r.IntN(len(list))]
-	to := m.servers[r.IntN(len(m.servers))] + "," + []string{"pocl", "rusticl"}[r.IntN(2)]
+	to := m.servers[r.IntN(len(m.servers))] + "," + []string{platform, another}[r.IntN(2)]
 	if out, err := m.l.command(nil, "holdfast", "migrate", one.server, one.number, to).CombinedOutput(); err != nil {
 		m.refused[one] = fmt.Sprintf("to %s: %v\n%s", to, err, out)
 		return

@@ -13,7 +13,7 @@ func TestIncludes(t *testing.T) {
 	l.serve()
 	file := filepath.Join(l.dir, "later")
 	p := l.startUntil("half", through(""), "includes", file)
-	l.move("includes", l.socket()+",rusticl")
+	l.move("includes", l.socket()+","+another)
 	l.file("later", "")
 	got, err := p.rest()
 	if got = p.before + got; err != nil || got != want {

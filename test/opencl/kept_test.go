@@ -21,8 +21,8 @@ func TestKept(t *testing.T) {
 			"HOLDFAST_NODE_KEY=" + l.dir + dir}
 	}
 	last := func(out string) string { return out[max(0, strings.Index(out, "a ")):] }
-	want := last(l.run(append(through("pocl"), jobs("whole")...), "kept", "9", "0"))
-	for _, places := range [][2]string{{"pocl", "rusticl"}, {"rusticl", "pocl"}} {
+	want := last(l.run(append(through(platform), jobs("whole")...), "kept", "9", "0"))
+	for _, places := range [][2]string{{platform, another}, {another, platform}} {
 		env := jobs(places[0])
 		out, err := l.command(append(through(places[0]), env...), "kept", "9", "5").Output()
 		var killed *exec.ExitError

@@ -29,7 +29,7 @@ func TestKilledAtRandom(t *testing.T) {
 		name, device string
 		victim       func(t *testing.T, l *lab, program int) int
 	}{
-		{"command", "pocl", func(t *testing.T, _ *lab, program int) int { return serverOf(t, program) }},
+		{"command", platform, func(t *testing.T, _ *lab, program int) int { return serverOf(t, program) }},
 		{"server", "", func(_ *testing.T, l *lab, _ int) int { return l.servers[len(l.servers)-1] }},
 		{"worker", "", func(t *testing.T, l *lab, _ int) int { return workerOf(t, l.servers[len(l.servers)-1]) }},
 	} {

@@ -26,7 +26,7 @@ func TestMovedAtRandom(t *testing.T) {
 	l.serve("--listen", second)
 	const many = "1000000000" // rounds
 	file := filepath.Join(l.dir, "enough")
-	p := l.startUntil("round 0", through("remote="+l.socket()+",pocl"), "moves", many, file)
+	p := l.startUntil("round 0", through("remote="+l.socket()+","+platform), "moves", many, file)
 	pid := strconv.Itoa(p.Process.Pid)
 	lines := make(chan string, 1)
 	errs := make(chan error, 1)
@@ -41,7 +41,7 @@ func TestMovedAtRandom(t *testing.T) {
 	for n := range *moveCount {
 		time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond) // a moment of the program
 		to := r.IntN(2)
-		place := servers[to] + "," + []string{"pocl", "rusticl"}[r.IntN(2)]
+		place := servers[to] + "," + []string{platform, another}[r.IntN(2)]
 		if out, err := l.command(nil, "holdfast", "migrate", servers[at], pid, place).CombinedOutput(); err != nil {
 			t.Fatalf("seed %d, move %d to %s: %v\n%s\n%s", *moveSeed, n, place, err, out, p.errs.Bytes())
 		}

@@ -12,6 +12,7 @@ import (
 // TestOclgrind: oclgrind takes tables and the texts of printf for variables; programs with them build all the
 // same, and what their kernels print is not left in a buffer of the process with the device.
 func TestOclgrind(t *testing.T) {
+	onPoCL(t)
 	l := newLab(t)
 	const library = "/usr/lib/oclgrind/liboclgrind-rt-icd.so"
 	if !exists(library) {

@@ -14,7 +14,7 @@ var sanitize = flag.Bool("sanitize", false, "run threads with the library under 
 // TestThreads: eight threads on shared contexts and queues get right results.
 func TestThreads(t *testing.T) {
 	l := newLab(t)
-	if out := l.run(through("pocl"), "threads", "3"); out != "over\n" {
+	if out := l.run(through(platform), "threads", "3"); out != "over\n" {
 		t.Error(out)
 	}
 }
@@ -65,7 +65,7 @@ func (l *lab) sanitized(sanitizer string, programs ...string) []string {
 		}
 	}
 	l.file("sanitized.icd", lib+"\n")
-	return []string{"OCL_ICD_VENDORS=" + l.dir, "HOLDFAST_DEVICE=pocl", "TSAN_OPTIONS=exitcode=66",
+	return []string{"OCL_ICD_VENDORS=" + l.dir, "HOLDFAST_DEVICE=" + platform, "TSAN_OPTIONS=exitcode=66",
 		"ASAN_OPTIONS=detect_leaks=0"}
 }
 
@@ -73,7 +73,7 @@ func (l *lab) sanitized(sanitizer string, programs ...string) []string {
 // PoCL's own hang then.
 func TestCancelled(t *testing.T) {
 	l := newLab(t)
-	if got, want := l.run(through("pocl"), "cancelled"), "sum 3540\n"; got != want {
+	if got, want := l.run(through(platform), "cancelled"), "sum 3540\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

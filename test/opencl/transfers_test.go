@@ -8,7 +8,7 @@ func TestTransfers(t *testing.T) {
 	l := newLab(t)
 	want := l.run(without, "transfers")
 	l.serve()
-	for _, device := range []string{"pocl", "rusticl", ""} {
+	for _, device := range []string{platform, another, ""} {
 		if got := l.run(through(device), "transfers"); got != want {
 			t.Errorf("HOLDFAST_DEVICE=%q: got\n%s\nwant\n%s", device, got, want)
 		}
@@ -18,7 +18,7 @@ func TestTransfers(t *testing.T) {
 // TestOverlap: copies of boxes within a buffer are refused where they share a byte, and only there.
 func TestOverlap(t *testing.T) {
 	l := newLab(t)
-	if got, want := l.run(through("pocl"), "overlap"), "2593 overlap, 2407 do not\n"; got != want {
+	if got, want := l.run(through(platform), "overlap"), "2593 overlap, 2407 do not\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -21,7 +21,7 @@ func TestWaitsEnd(t *testing.T) {
 		name, device, told string
 		victim             func(program int) int
 	}{
-		{"command", "pocl", "holdfast command", func(program int) int { return serverOf(t, program) }},
+		{"command", platform, "holdfast command", func(program int) int { return serverOf(t, program) }},
 		{"worker", "", "GPU server", func(int) int { return workerOf(t, l.servers[len(l.servers)-1]) }},
 		{"server", "", "GPU server", func(int) int { return l.servers[len(l.servers)-1] }},
 	} {

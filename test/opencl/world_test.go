@@ -28,6 +28,52 @@ func TestMain(m *testing.M) {
 
 const poclFile = "/etc/OpenCL/vendors/pocl.icd"
 
+// Programs run on one platform, through the library and without it, and move to another. With HOLDFAST_TEST_GPU those
+// are NVIDIA's and PoCL, else PoCL and rusticl. HOLDFAST_TEST_GPU is what make test-gpu sets.
+var (
+	platform, another = "pocl", "rusticl"
+	onPoCLItself      = []string{"OCL_ICD_VENDORS=" + poclFile}
+	without           = onPoCLItself
+	onGPU             = os.Getenv("HOLDFAST_TEST_GPU") != ""
+)
+
+// useGPU makes NVIDIA's platform the one that programs run on.
+func useGPU(dir string) error {
+	platform, another = "nvidia", "pocl"
+	own, both := filepath.Join(dir, "nvidia"), filepath.Join(dir, "both")
+	pocl, err := os.ReadFile(poclFile)
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct{ dir, name, library string }{
+		{own, "nvidia.icd", nvidiaLibrary}, {both, "nvidia.icd", nvidiaLibrary}, {both, "pocl.icd", string(pocl)},
+	} {
+		if err := os.MkdirAll(f.dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(f.dir, f.name), []byte(f.library+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	without = []string{"OCL_ICD_VENDORS=" + own}
+	vendors = []string{"OCL_ICD_VENDORS=" + both, "HOLDFAST_OPENCL_VENDORS=" + both}
+	return nil
+}
+
+const nvidiaLibrary = "libnvidia-opencl.so.1"
+
+// vendors are variables of servers, and of commands that serve one program: the platforms that they find. Without them
+// those are the machine's.
+var vendors []string
+
+// onPoCL skips a test of what PoCL does, where programs run on another platform.
+func onPoCL(t *testing.T) {
+	t.Helper()
+	if onGPU {
+		t.Skip("compares with PoCL")
+	}
+}
+
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "holdfast-opencl-")
 	if err != nil {
@@ -70,6 +116,12 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if onGPU {
+		if err := useGPU(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	return m.Run()
 }
 
@@ -98,6 +150,7 @@ func newLab(t *testing.T) *lab {
 	}
 	l.env = append(l.env, "XDG_RUNTIME_DIR="+l.dir, "XDG_CONFIG_HOME="+l.dir, "RUSTICL_ENABLE=llvmpipe",
 		"HOLDFAST_BIN="+filepath.Join(built.dir, "holdfast"))
+	l.env = append(l.env, vendors...)
 	return l
 }
 
@@ -130,9 +183,6 @@ func exists(file string) bool {
 func through(device string) []string {
 	return []string{"OCL_ICD_VENDORS=" + built.vendors, "HOLDFAST_DEVICE=" + device}
 }
-
-// without are those of one that runs on PoCL itself.
-var without = []string{"OCL_ICD_VENDORS=" + poclFile}
 
 // run gives what a program printed; it must succeed.
 func (l *lab) run(env []string, name string, args ...string) string {
@@ -177,6 +227,21 @@ type running struct {
 	lines  *bufio.Scanner
 	before string // what it has printed
 	errs   *bytes.Buffer
+}
+
+// nvidiaLeaves is what NVIDIA's platform prints where it leaves the specification, and what the library does: a user
+// event is set once, and what is no binary is refused.
+var nvidiaLeaves = strings.NewReplacer("calls 2 again 0", "calls 2 again 1", "again 0, called", "again -59, called",
+	"junk: 1, refused 0", "junk: 0, refused 1")
+
+// natively gives what a program prints without the library, or has to print.
+func (l *lab) natively(name string, args ...string) string {
+	l.t.Helper()
+	out := l.run(without, name, args...)
+	if onGPU {
+		out = nvidiaLeaves.Replace(out)
+	}
+	return out
 }
 
 // startUntil starts a program and returns when it has printed a line that begins so.

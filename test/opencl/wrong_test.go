@@ -68,10 +68,11 @@ var poclLeaves = map[string]string{
 // names, are refused with the codes that it gives for them, on both devices, and on PoCL behind a server. So does
 // PoCL itself, but for what poclLeaves lists.
 func TestWrongCalls(t *testing.T) {
+	onPoCL(t)
 	l := newLab(t)
 	var tried map[string]answer
 	l.serve()
-	for _, device := range []string{"pocl", "rusticl", "remote=" + l.socket() + ",pocl"} {
+	for _, device := range []string{platform, another, "remote=" + l.socket() + "," + platform} {
 		tried = l.wrongCalls(through(device), "all")
 		for what, a := range tried {
 			if byLoader[what] != a.got && byDevice[device][what] != a.got && !slices.Contains(a.want, a.got) {
