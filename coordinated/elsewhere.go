@@ -120,6 +120,12 @@ func (c elsewhere) Leave() *storage.MemoryShard {
 	return c.levels.store.InMemory(last.Epoch, last.Sections)
 }
 
+func (c elsewhere) CloseAndLeave() (*storage.MemoryShard, error) {
+	c.state.Leave()
+	err := c.Close()
+	return c.Leave(), err
+}
+
 // left is what an earlier start of a program elsewhere has left in memory.
 func (c *Checkpointer) left() *storage.MemoryShard {
 	if c.main.far == nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// kept is what a rank has left in memory that ended without hf_finalize: its newest capture, in
+// kept is what a rank has left in memory that ended without hf_finalize, or whose hf_finalize failed because another
+// rank was lost: its newest capture, in
 // arenas that nobody can write to any more. The rank's next start on this node restores from
 // there. Its memory is freed when that has begun, whether it restores or not.
 type kept struct {
@@ -103,6 +104,23 @@ func (s *session) leave() {
 		r.leaves = shard
 		r.mu.Unlock()
 	})
+}
+
+// finalize closes the Checkpointers. If another rank is lost before all have called it, the job starts again: the
+// memory stays for that.
+func (s *session) finalize() error {
+	s.closed.Store(true)
+	var errs []error
+	s.each(func(ck *coordinated.Checkpointer, r *arenas) {
+		shard, err := program.Of(ck).CloseAndLeave()
+		r.mu.Lock()
+		r.leaves = shard
+		r.mu.Unlock()
+		errs = append(errs, err)
+	})
+	err := errors.Join(errs...)
+	s.finalized = err == nil || !s.lost.Load()
+	return err
 }
 
 // handOver gives the daemon, at the end of a rank that has not finalized, what its next start may

@@ -62,12 +62,7 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypeWait:
 		return s.wait(ctx, m.Text, m.Flags&wire.WaitLook != 0)
 	case wire.TypeFinalize:
-		s.closed.Store(true)
-		var errs []error
-		for _, n := range s.named {
-			errs = append(errs, n.close())
-		}
-		return 0, 0, errors.Join(append(errs, s.ck.Close())...)
+		return 0, 0, s.finalize()
 	case wire.TypeUnprotect:
 		return 0, 0, s.unprotect(m.Array)
 	case wire.TypeSave:

@@ -34,7 +34,7 @@ type session struct {
 	over   chan struct{} // closed when the client has gone
 	left   chan struct{} // closed when no request is being answered any more
 	ended  chan struct{} // closed when all that it left is done
-	closed atomic.Bool   // it has finalized
+	closed atomic.Bool   // it has called hf_finalize
 	lost   atomic.Bool   // another rank is lost
 	arrays map[uint32]*array
 	// shadows says that the client may bring device memory to arenas after it has answered COPY. Set before the first.
@@ -43,6 +43,7 @@ type session struct {
 	before  storage.Epoch // newest epoch when CHECKPOINT began
 	ending  sync.WaitGroup
 
+	finalized bool             // and that is over, and the job need not start again
 	named     []*named         // checkpoints of each name, in the order of their opening
 	begun     *named           // the one that a restart was begun from
 	kept      map[string]*kept // by the start before, by name, that has not been asked for
@@ -128,7 +129,7 @@ func (s *session) run() {
 	close(s.left)
 	s.conn.close()
 	s.ending.Wait()
-	if s.rank != nil && !s.closed.Load() {
+	if s.rank != nil && !s.finalized {
 		s.handOver()
 	}
 	s.freeUnasked()

@@ -37,6 +37,9 @@ type Checkpointer interface {
 	// memory, else nil. Abort then leaves all shared memory mapped: its owner frees it.
 	Leave() *storage.MemoryShard
 
+	// CloseAndLeave is Close that leaves all shared memory mapped, and afterwards Leave.
+	CloseAndLeave() (*storage.MemoryShard, error)
+
 	// SavedEpochs lists the epochs that all ranks have, newest first. Collective, before Restore.
 	// It reads a table of each.
 	SavedEpochs(ctx context.Context) ([]SavedEpoch, error)

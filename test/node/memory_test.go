@@ -81,7 +81,7 @@ func TestRestartFromMemory(t *testing.T) {
 	if err := syscall.Kill(ranksOf(t, walk)[1], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	j.await("start 2:") // survivors that come to their end leave nothing
+	j.await("start 2:")
 	on()
 	j.mustEnd()
 	s := j.out.String()
@@ -95,6 +95,62 @@ func TestRestartFromMemory(t *testing.T) {
 	if err != nil || !bytes.Contains(out, []byte(`"restored_from":"memory"`)) {
 		t.Errorf("the report of the event log does not say that memory was read (%v):\n%s", err, out)
 	}
+}
+
+// TestRestartFromMemoryOfFinished kills a rank when the others wait for it in hf_finalize. They have left their memory
+// as the one has that was computing.
+func TestRestartFromMemoryOfFinished(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	want := uncut(t, walk)
+	j, name, levels, on := supervised(t, walk, t.TempDir(), "30")
+	j.await("begins at step 0")
+	victim := ranksOf(t, walk)[0]
+	if err := syscall.Kill(victim, syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	j.await("level=global")
+	damage(t, levels)
+	if err := syscall.Kill(victim, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	on()
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		files, err := filepath.Glob(name + ".*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) == ranks-1 && len(ranksOf(t, walk)) == ranks && othersSleep(t, walk, victim) {
+			break
+		}
+		if time.Since(start) > limit {
+			t.Fatalf("the others have not come to their end after %v:\n%s", limit, j.out)
+		}
+	}
+	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	j.mustEnd()
+	s := j.out.String()
+	if strings.Count(s, "holdfast: restored") != ranks || strings.Count(s, "level=memory bytes") != ranks {
+		t.Errorf("want %d ranks restored, all from memory:\n%s", ranks, s)
+	}
+	if strings.Count(s, "begins at step 0") != ranks || !bytes.Equal(result(t, name), want) {
+		t.Errorf("the restarted program computed something else:\n%s", s)
+	}
+}
+
+// othersSleep says whether all ranks of a program but one wait in a call of the kernel.
+func othersSleep(t *testing.T, program string, one int) bool {
+	for _, pid := range ranksOf(t, program) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pid != one && !bytes.Contains(stat, []byte(") S ")) {
+			return false
+		}
+	}
+	return true
 }
 
 // TestRestartFromScribbledMemory: a rank that has written over its arenas before it died restores from a level
