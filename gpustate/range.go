@@ -57,13 +57,21 @@ func (q *Queue) inOrder() ([]*Event, error) {
 	return []*Event{e}, err
 }
 
-// Read copies the beginning of the range to dst, after what the queue was given.
+// Read copies the beginning of the range to dst, after what the queue was given. A queue that is released has
+// completed that.
 func (r *Range) Read(dst []byte) error {
-	after, err := r.q.inOrder()
+	q := r.q
+	if q.released.Load() {
+		var err error
+		if q, err = q.dev.messageQueue(queueDown); err != nil {
+			return err
+		}
+	}
+	after, err := q.inOrder()
 	if err != nil {
 		return err
 	}
-	_, err = r.q.transfer("read", r.b, r.off, dst, true, true, after)
+	_, err = q.transfer("read", r.b, r.off, dst, true, true, after)
 	return err
 }
 
@@ -234,6 +242,31 @@ func (d *Device) lendToMPI(do func(f *Foreign) error) error {
 		}
 		return do(f)
 	})
+}
+
+// Common is how many bytes the range and another *Range have in common.
+func (r *Range) Common(other any) int {
+	o, ok := other.(*Range)
+	if !ok || r.n <= 0 || o.n <= 0 {
+		return 0
+	}
+	of, from := r.place()
+	and, at := o.place()
+	if of != and {
+		return 0
+	}
+	return max(0, min(from+r.n, at+o.n)-max(from, at))
+}
+
+// place is the buffer that the range lies in, and where.
+func (r *Range) place() (of *entry, from int) {
+	e := r.b.linear()
+	e.dev.making.Lock()
+	defer e.dev.making.Unlock()
+	if e.obj.Mem.Kind == driver.MemSub && e.parent != nil {
+		return e.parent, r.off + int(e.obj.Mem.Offset)
+	}
+	return e, r.off
 }
 
 // ready waits until the range may be lent.

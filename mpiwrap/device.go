@@ -52,6 +52,13 @@ type DevicePair interface {
 	LendWith(mark, other, after any, do func(pointer, other uintptr) error) error
 }
 
+// DeviceOverlap is a DeviceRange that calls whose memory must not overlap refuse with ErrOverlap where it does.
+type DeviceOverlap interface {
+	DeviceRange
+	// Common is how many bytes of the memory of other are those of this range, as far as that is known.
+	Common(other any) int
+}
+
 // The calls below are those without Device in their names, for device memory. A message is the
 // same whether it comes from a device or from the host, and may go to either.
 //
@@ -65,7 +72,8 @@ type DevicePair interface {
 // nothing. A Test returns also while a large message is still coming.
 //
 // A buffer that is released, or a device that is closed, while a receive is pending makes its
-// Wait fail with that error; the message is lost. What a send has issued is still read.
+// Wait fail with that error; the message is lost. What a send has issued is still read. The queue
+// may be released while a receive is pending.
 
 // SendDevice sends the range to rank dest; see Send.
 func SendDevice(c *Comm, src DeviceRange, dest, tag int) error {

@@ -109,7 +109,7 @@ func IneighborAlltoallvDevice(n *Neighborhood, dest DeviceRange, rcounts, rdispl
 // as they are.
 func (c *Comm) launchStaged(op call.Op, dest, src DeviceRange, keep bool,
 	start func(d, s []byte) (*Request, error)) (*Request, error) {
-	if err := c.channel().Usable("I" + op.String()); err != nil {
+	if err := c.usableWith(op, "I"+op.String(), dest, src); err != nil {
 		return nil, err
 	}
 	in, err1 := c.takeFor(src)

@@ -53,9 +53,22 @@ func BcastDevice(c *Comm, r DeviceRange, root int) error {
 	return errors.Join(err, c.inPieces(call.Bcast, out, in, r.Bytes(), bcast))
 }
 
+// usableWith says why a collective cannot be called, with ranges of which either may be nil.
+func (c *Comm) usableWith(op call.Op, name string, dest, src DeviceRange) error {
+	if err := c.channel().Usable(name); err != nil {
+		return err
+	}
+	for _, r := range []DeviceRange{dest, src} {
+		if r != nil && r.Bytes() < 0 {
+			return c.badLength(op, "a range has %d bytes", r.Bytes())
+		}
+	}
+	return nil
+}
+
 // lent is Rank.Lent. An error with false does not keep the rank from the collective.
 func (c *Comm) lent(op call.Op, dest, src DeviceRange, do func(dest, src []byte) error) (lent bool, err error) {
-	if err := c.channel().Usable(op.String()); err != nil {
+	if err := c.usableWith(op, op.String(), dest, src); err != nil {
 		return true, err
 	}
 	lent, err = c.st.Lent(dest, src, do)
@@ -72,6 +85,9 @@ func AllreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) error {
 	if err := checkAllreduce[T](c, dest, src); err != nil {
 		return err
 	}
+	if n := stage.Common(dest, src); n > 0 && n < src.Bytes() {
+		return c.overlapping(call.Allreduce)
+	}
 	return c.inPieces(call.Allreduce, dest, src, src.Bytes(), func(b []byte) error {
 		v := elements[T](b)
 		return Allreduce(c, v, v, op)
@@ -79,7 +95,7 @@ func AllreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) error {
 }
 
 func checkAllreduce[T Scalar](c *Comm, dest, src DeviceRange) error {
-	if err := c.channel().Usable(call.Allreduce.String()); err != nil {
+	if err := c.usableWith(call.Allreduce, call.Allreduce.String(), dest, src); err != nil {
 		return err
 	}
 	if size := sizeOf[T](); dest.Bytes() != src.Bytes() || src.Bytes()%size != 0 {
@@ -277,7 +293,7 @@ func (c *Comm) moved(op call.Op, dest, src DeviceRange, keep bool, do func(d, s 
 // throughHost reads all of src, calls do, and writes all of dest. With keep do leaves parts of dest as they
 // are.
 func (c *Comm) throughHost(op call.Op, dest, src DeviceRange, keep bool, do func(d, s []byte) error) error {
-	if err := c.channel().Usable(op.String()); err != nil {
+	if err := c.usableWith(op, op.String(), dest, src); err != nil {
 		return err
 	}
 	in, err := c.st.Stage.Take(src, src.Bytes())

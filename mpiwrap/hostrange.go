@@ -2,6 +2,9 @@ package mpiwrap
 
 import (
 	"errors"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // HostRange makes a DeviceRange of host memory, for ranks without a device in collectives of
@@ -46,6 +49,15 @@ func (r *hostRange) Whole(do func() error) error { return do() }
 
 func (r *hostRange) Lend(any, func(uintptr) error) error {
 	return errors.ErrUnsupported
+}
+
+func (r *hostRange) Common(other any) int {
+	o, ok := other.(*hostRange)
+	if !ok || !request.Overlap(r.b, o.b) {
+		return 0
+	}
+	a, b := uintptr(unsafe.Pointer(&r.b[0])), uintptr(unsafe.Pointer(&o.b[0]))
+	return int(min(a+uintptr(len(r.b)), b+uintptr(len(o.b))) - max(a, b))
 }
 
 func (r *hostRange) Pin([]byte) (func() error, error) { return func() error { return nil }, nil }

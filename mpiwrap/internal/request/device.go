@@ -34,6 +34,9 @@ func (c *Channel) SendDevice(op call.Op, m driver.Mode, mem stage.Memory, dest, 
 
 // SendrecvDevice sends one range of device memory and receives into another one.
 func (c *Channel) SendrecvDevice(src stage.Memory, to, stag int, dest stage.Memory, from, rtag int) (Status, error) {
+	if stage.Common(src, dest) > 0 {
+		return Status{}, c.Fail("Sendrecv", to, stag, ErrOverlap, "")
+	}
 	in, err := c.irecvDevice(dest, from, rtag, true)
 	if err != nil {
 		return Status{}, err
@@ -167,6 +170,9 @@ func (r *Request) load() (err error) {
 			err = r.mem.Read(r.buf)
 		}
 	} else {
+		if err := r.mem.Check(); err != nil { // its message is for another receive
+			return r.c.deviceError(r.op, r.peer, r.tag, err)
+		}
 		if r.blocking && n >= stage.LargeBytes {
 			if err := s.tryIn(r.mem); err != nil {
 				return r.c.deviceError(r.op, r.peer, r.tag, err)
@@ -247,7 +253,7 @@ func (r *Request) land(h *stage.Header) (later bool) {
 
 // put writes a short message to the device.
 func (r *Request) put(b []byte) error {
-	if len(b) == 0 {
+	if len(b) == 0 && r.mark == nil {
 		return r.mem.Check()
 	}
 	return r.mem.Whole(func() error {

@@ -32,6 +32,17 @@ type Pair interface {
 	LendWith(mark, other, after any, do func(pointer, other uintptr) error) error
 }
 
+// Sharer is a Memory that knows how many of its bytes are those of another one.
+type Sharer interface{ Common(other any) int }
+
+// Common is how many bytes two ranges have in common, as far as that is known.
+func Common(a, b Memory) int {
+	if s, ok := a.(Sharer); ok {
+		return s.Common(b)
+	}
+	return 0
+}
+
 // SmallBytes is the size of a block that is page-locked for its device.
 const SmallBytes = 64 << 10
 
