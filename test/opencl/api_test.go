@@ -11,7 +11,7 @@ import (
 // without the library.
 func TestAPI(t *testing.T) {
 	l := newLab(t)
-	want := l.natively("api")
+	want := l.run(onPoCLItself, "api")
 	l.serve()
 	for _, device := range []string{platform, another, ""} {
 		if got := l.run(through(device), "api"); got != want {
@@ -23,7 +23,7 @@ func TestAPI(t *testing.T) {
 // TestAPIMoved: moved with all kinds of objects in use, the program goes on as it would have.
 func TestAPIMoved(t *testing.T) {
 	l := newLab(t)
-	want := l.natively("api", l.file("go on", ""))
+	want := l.run(onPoCLItself, "api", l.file("go on", ""))
 	l.serve()
 	file := filepath.Join(l.dir, "later")
 	p := l.startUntil("half", through(""), "api", file)

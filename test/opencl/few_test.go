@@ -12,7 +12,7 @@ func TestFewFiles(t *testing.T) {
 	l := newLab(t)
 	few, more := "20", "64"
 	if onGPU {
-		few, more = "100", "200" // NVIDIA's library opens that many
+		few, more = "100", "200" // NVIDIA's library needs some 50 for itself
 	}
 	for _, c := range []struct{ files, threads string }{{few, "10"}, {more, "100"}, {"4000", "1200"}} {
 		got := l.run(through(platform), "/bin/sh", "-c", `ulimit -n $1; exec "$0" $2`, filepath.Join(built.dir, "few"),

@@ -6,7 +6,7 @@ import "testing"
 // they bring without the library.
 func TestTransfers(t *testing.T) {
 	l := newLab(t)
-	want := l.run(without, "transfers")
+	want := l.run(onPoCLItself, "transfers")
 	l.serve()
 	for _, device := range []string{platform, another, ""} {
 		if got := l.run(through(device), "transfers"); got != want {

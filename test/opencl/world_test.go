@@ -28,8 +28,10 @@ func TestMain(m *testing.M) {
 
 const poclFile = "/etc/OpenCL/vendors/pocl.icd"
 
-// Programs run on one platform, through the library and without it, and move to another. With HOLDFAST_TEST_GPU those
-// are NVIDIA's and PoCL, else PoCL and rusticl. HOLDFAST_TEST_GPU is what make test-gpu sets.
+// Programs run on one platform, through the library and without it, and move to another. With HOLDFAST_TEST_GPU, which
+// make test-gpu sets, those are NVIDIA's and PoCL, else PoCL and rusticl. Some are compared with PoCL in both cases:
+// NVIDIA's lets a program set a user event twice, loads a binary that is none, and takes the bytes of a write that
+// waits for a read before that fills them.
 var (
 	platform, another = "pocl", "rusticl"
 	onPoCLItself      = []string{"OCL_ICD_VENDORS=" + poclFile}
@@ -227,21 +229,6 @@ type running struct {
 	lines  *bufio.Scanner
 	before string // what it has printed
 	errs   *bytes.Buffer
-}
-
-// nvidiaLeaves is what NVIDIA's platform prints where it leaves the specification, and what the library does: a user
-// event is set once, and what is no binary is refused.
-var nvidiaLeaves = strings.NewReplacer("calls 2 again 0", "calls 2 again 1", "again 0, called", "again -59, called",
-	"junk: 1, refused 0", "junk: 0, refused 1")
-
-// natively gives what a program prints without the library, or has to print.
-func (l *lab) natively(name string, args ...string) string {
-	l.t.Helper()
-	out := l.run(without, name, args...)
-	if onGPU {
-		out = nvidiaLeaves.Replace(out)
-	}
-	return out
 }
 
 // startUntil starts a program and returns when it has printed a line that begins so.
