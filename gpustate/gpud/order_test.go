@@ -215,3 +215,96 @@ func TestPiecesBefore(t *testing.T) {
 		t.Errorf("%d of 30 markers were complete before the read in front of them", bad)
 	}
 }
+
+// lateFills is a driver whose fills are complete in time, but whose caller learns of it late.
+type lateFills struct{ driver.Driver }
+
+func (l lateFills) Open(index int) (driver.Device, error) {
+	d, err := l.Driver.Open(index)
+	return &lateFiller{lateDevice{Device: d}}, err
+}
+
+type lateFiller struct{ lateDevice }
+
+func (d *lateFiller) Fill(q, m driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
+	e, err := d.Device.Fill(q, m, off, n, pattern, wait)
+	if e != 0 {
+		d.reads.Store(e, true)
+	}
+	return e, err
+}
+
+func (d *lateFiller) Read(q, m driver.Handle, off int64, dst []byte, block bool, wait []driver.Event) (driver.Event,
+	error) {
+	return d.Device.Read(q, m, off, dst, block, wait)
+}
+
+// TestToldInOrder: who knows that a command is complete finds those complete that it came after, whose times
+// it may ask for then.
+func TestToldInOrder(t *testing.T) {
+	if workers {
+		t.Skip("a driver of this process")
+	}
+	ordered := gpustate.QueueOptions{Profiling: true}
+	unordered := gpustate.QueueOptions{Profiling: true, OutOfOrder: true}
+	queues := map[string][2]gpustate.QueueOptions{ // of the fill, of what comes after it
+		"in order":               {ordered, ordered},
+		"lazy behind":            {ordered, {}},
+		"out of order":           {unordered, unordered},
+		"out of order, behind":   {ordered, unordered},
+		"out of order, in front": {unordered, ordered},
+	}
+	type command func(c *counter, q *gpustate.Queue, e *gpustate.Event) (*gpustate.Event, error)
+	commands := map[string]command{
+		"a launch": func(c *counter, q *gpustate.Queue, e *gpustate.Event) (*gpustate.Event, error) {
+			return q.Launch(c.k, []int{1}, nil, e)
+		},
+		"a read": func(c *counter, q *gpustate.Queue, e *gpustate.Event) (*gpustate.Event, error) {
+			return q.ReadAsync(c.b, 0, make([]byte, 8), e)
+		},
+		"a marker": func(_ *counter, q *gpustate.Queue, e *gpustate.Event) (*gpustate.Event, error) {
+			return q.Marker(e)
+		},
+		"behind a launch": func(c *counter, q *gpustate.Queue, e *gpustate.Event) (*gpustate.Event, error) {
+			l, err := q.Launch(c.k, []int{1}, nil, e)
+			if err != nil {
+				return nil, err
+			}
+			return q.ReadAsync(c.b, 0, make([]byte, 8), l)
+		},
+		"behind a barrier": func(c *counter, q *gpustate.Queue, e *gpustate.Event) (*gpustate.Event, error) {
+			if _, err := q.Barrier(e); err != nil {
+				return nil, err
+			}
+			return q.Launch(c.k, []int{1}, nil)
+		},
+	}
+	both(t, func(t *testing.T, o Options) {
+		p := serveWith(t, o, func(d driver.Driver) driver.Driver { return lateFills{d} })
+		c := open(t, p.sel)
+		defer c.d.Close()
+		behind := func(t *testing.T, e, last *gpustate.Event) {
+			ok(t, last.Wait())
+			if !must(e.Done())(t) {
+				t.Error("the command that it came after is not complete")
+			}
+		}
+		for kind, opt := range queues {
+			front, back := must(c.d.QueueWith("front", opt[0]))(t), must(c.d.QueueWith("back", opt[1]))(t)
+			for name, command := range commands {
+				t.Run(kind+"/"+name, func(t *testing.T) {
+					e := must(front.Fill(c.b, 0, 8, []byte{1}))(t)
+					behind(t, e, must(command(c, back, e))(t))
+					e = must(front.Fill(c.b, 0, 8, []byte{1}))(t)
+					behind(t, e, must(command(c, front, e))(t))
+				})
+			}
+			t.Run(kind+"/a marker behind all", func(t *testing.T) {
+				e := must(front.Fill(c.b, 0, 8, []byte{1}))(t)
+				behind(t, e, must(front.Marker())(t))
+			})
+			ok(t, front.Release())
+			ok(t, back.Release())
+		}
+	})
+}

@@ -12,9 +12,10 @@ import (
 // driver is the command's; only what no client of ours sends is returned.
 func (s *Session) issue(q *queue, i item, last bool, wait []driver.Event,
 	do func(wait []driver.Event) (driver.Event, error)) error {
-	if err := s.begin(i.ev, last, i.unawaited); err != nil {
+	if err := s.begin(q, i.ev, last, i.unawaited); err != nil {
 		return err
 	}
+	i.after = s.after(q, &i, wait)
 	natives, err := s.hold(wait)
 	if i.err == nil {
 		i.err = err

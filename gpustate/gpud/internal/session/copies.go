@@ -87,7 +87,7 @@ func (s *Session) doBarrier(m *wire.Barrier) error {
 	if m.Event == 0 {
 		return fmt.Errorf("%w: a barrier without an event", wire.ErrProtocol)
 	}
-	i := item{what: "barrier", ev: driver.Event(m.Event), marker: true}
+	i := item{what: "barrier", ev: driver.Event(m.Event), marker: true, barrier: true}
 	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
 		return s.drv.Barrier(q.h, wait)
 	})

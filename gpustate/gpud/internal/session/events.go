@@ -7,11 +7,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// event is a client's event whose command is not complete, or failed. The
-// client's mutex guards it.
+// event is a client's event whose command is not complete, or of which the client
+// was not told, or that failed. The client's mutex guards it.
 type event struct {
+	queue     *queue
 	natives   []driver.Event // of its pieces
 	left      int            // pieces that are not complete
+	untold    int            // pieces whose end the client has not been told
+	told      chan struct{}  // closed when it has been told of all; nil while nothing that comes after asks
 	last      bool           // all pieces are known
 	users     int            // calls that wait for natives
 	err       error
@@ -19,6 +22,9 @@ type event struct {
 }
 
 func (e *event) over() bool { return e.last && e.left == 0 }
+
+// isTold says whether the client knows that the command is complete.
+func (e *event) isTold() bool { return e.last && e.untold == 0 }
 
 func (e *event) release(drv driver.Device) {
 	for _, n := range e.natives {
@@ -35,7 +41,7 @@ const maxFailed = 4096
 
 // begin enters a piece of an event before it is issued; issued adds what the
 // driver gave for it.
-func (s *Session) begin(id driver.Event, last, unawaited bool) error {
+func (s *Session) begin(q *queue, id driver.Event, last, unawaited bool) error {
 	if id == 0 {
 		return nil
 	}
@@ -46,12 +52,16 @@ func (s *Session) begin(id driver.Event, last, unawaited bool) error {
 	case e == nil && len(s.events) >= MaxOpen:
 		return fmt.Errorf("%w: more than %d events are not complete", wire.ErrProtocol, MaxOpen)
 	case e == nil:
-		e = &event{forgotten: unawaited}
+		e = &event{queue: q, forgotten: unawaited}
 		s.events[id] = e
+		if q.untold != nil {
+			q.untold[e] = struct{}{}
+		}
 	case e.last:
 		return fmt.Errorf("%w: event %d is in use", wire.ErrProtocol, id)
 	}
 	e.left++
+	e.untold++
 	e.last = last
 	return nil
 }
@@ -66,8 +76,8 @@ func (s *Session) issued(id, native driver.Event) {
 	e.natives = append(e.natives, native)
 }
 
-// complete takes in that a piece is complete.
-func (s *Session) complete(id driver.Event, err error) {
+// complete takes in that a piece is complete. said must follow.
+func (s *Session) complete(id driver.Event, err error) *event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.events[id]
@@ -82,6 +92,61 @@ func (s *Session) complete(id driver.Event, err error) {
 		}
 	}
 	s.dropEvent(id, e)
+	return e
+}
+
+// said takes in that the client has been told of the end of a piece.
+func (s *Session) said(id driver.Event, e *event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.untold--; !e.isTold() {
+		return
+	}
+	if e.told != nil {
+		close(e.told)
+	}
+	delete(e.queue.untold, e)
+	s.dropEvent(id, e)
+}
+
+// after gives what is closed when the client has been told of all that a command comes after, but for what
+// its queue tells before it anyway. Queues are followed each by itself, so the server learns of the end of
+// commands in any order; a client that knows of one asks for the times of those before it.
+func (s *Session) after(q *queue, i *item, wait []driver.Event) (list []<-chan struct{}) {
+	if q.untold == nil && len(wait) == 0 || q.untold != nil && i.ev == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.events[i.ev]
+	add := func(e *event) {
+		if e == nil || e == own || e.isTold() || e.queue == q && q.untold == nil {
+			return
+		}
+		if !e.last { // no program has the event yet
+			return
+		}
+		if e.told == nil {
+			e.told = make(chan struct{})
+		}
+		list = append(list, e.told)
+	}
+	for _, id := range wait {
+		add(s.events[id])
+	}
+	if q.untold == nil {
+		return list
+	}
+	add(q.barrier)
+	if i.marker && len(wait) == 0 {
+		for e := range q.untold {
+			add(e)
+		}
+	}
+	if i.barrier {
+		q.barrier = own
+	}
+	return list
 }
 
 // dropEvent lets go of what nobody needs; mu is held.
@@ -90,7 +155,7 @@ func (s *Session) dropEvent(id driver.Event, e *event) {
 		return
 	}
 	e.release(s.drv)
-	if e.err == nil || e.forgotten {
+	if e.untold == 0 && (e.err == nil || e.forgotten) {
 		delete(s.events, id)
 	}
 }

@@ -31,7 +31,7 @@ func (s *Session) keep(q *queue, i item) bool {
 		s.handOver()
 	}
 	if s.ring == nil || !s.ring.StaysAwake() || q.desc.OutOfOrder || i.ev == 0 || i.native == 0 || i.err != nil ||
-		q.followed.Load() > 0 { // those before it are to be told first
+		len(i.after) > 0 || q.followed.Load() > 0 { // those before it are to be told first
 		s.handOver() // those before it, too
 		return false
 	}

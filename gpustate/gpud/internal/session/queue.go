@@ -26,6 +26,10 @@ type queue struct {
 
 	mu     sync.Mutex
 	failed error // of the first command without an event that failed since Finish
+
+	// out of order only, guarded by the session's mu
+	untold  map[*event]struct{} // the client was not told that they are complete
+	barrier *event              // the newest; nil for none
 }
 
 // ahead bounds the commands of a queue that the server follows: the client's
@@ -43,10 +47,12 @@ type item struct {
 	region    *region      // that a transfer uses
 	finish    uint64       // a request of Finish, with 1 added
 	marker    bool
-	unawaited bool  // a failure is told to who waits next
-	waited    bool  // for native, err is how that ended
-	followed  bool  // the queue's goroutine has it
-	before    int64 // quiet commands before it
+	barrier   bool
+	after     []<-chan struct{} // closed when the client has been told of what this one comes after
+	unawaited bool              // a failure is told to who waits next
+	waited    bool              // for native, err is how that ended
+	followed  bool              // the queue's goroutine has it
+	before    int64             // quiet commands before it
 }
 
 // piece is a slot that is in use.
@@ -60,6 +66,9 @@ func (s *Session) createQueue(m *wire.CreateQueue) error {
 		return err
 	}
 	q := &queue{s: s, desc: m.Desc, items: make(chan item, ahead), ended: make(chan struct{})}
+	if m.Desc.OutOfOrder {
+		q.untold = map[*event]struct{}{}
+	}
 	d := m.Desc
 	d.OutOfOrder = d.OutOfOrder && s.dev.Info.OutOfOrder
 	d.Lazy = d.Lazy && s.dev.Info.Lazy
@@ -89,7 +98,7 @@ func (q *queue) close() error {
 
 // add enters a command; it waits while very many are unfinished.
 func (q *queue) add(i item) {
-	if i.finish == 0 && i.ev == 0 && i.native == 0 && i.err == nil && i.piece == nil {
+	if i.finish == 0 && i.ev == 0 && i.native == 0 && i.err == nil && i.piece == nil && len(i.after) == 0 {
 		q.addQuiet(1)
 		return
 	}
@@ -165,7 +174,7 @@ func (q *queue) run() {
 			others.Wait()
 			q.followed.Add(-1)
 			q.answer(i.finish-1, err)
-		case q.desc.OutOfOrder && i.ev != 0 && (i.native == 0 || i.err != nil):
+		case q.desc.OutOfOrder && i.ev != 0 && (i.err != nil || i.native == 0 && i.mayBeTold()):
 			q.complete(i)
 		case q.desc.OutOfOrder && i.ev != 0 && q.s.waiters.TryAcquire(1):
 			others.Go(func() {
@@ -220,8 +229,11 @@ func (q *queue) next(untimed *[]item) (i item, more bool) {
 func (q *queue) sweep(untimed *[]item) bool {
 	left := (*untimed)[:0]
 	for _, i := range *untimed {
-		done, err := q.s.drv.EventDone(i.native)
-		if !done && err == nil {
+		done, err := i.native == 0, error(nil)
+		if !done {
+			done, err = q.s.drv.EventDone(i.native)
+		}
+		if err == nil && !(done && i.mayBeTold()) {
 			left = append(left, i)
 			continue
 		}
@@ -251,6 +263,18 @@ func (q *queue) wait(native driver.Event) error {
 	return q.s.drv.WaitEvent(native)
 }
 
+// mayBeTold says whether the client has been told of all that the command comes after.
+func (i *item) mayBeTold() bool {
+	for _, told := range i.after {
+		select {
+		case <-told:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // complete takes in the end of one command.
 func (q *queue) complete(i item) {
 	q.end(i)
@@ -264,6 +288,9 @@ func (q *queue) end(i item) {
 	err := i.err
 	if err == nil && i.native != 0 && !i.waited {
 		err = q.wait(i.native)
+	}
+	for k := 0; k < len(i.after) && err == nil; k++ {
+		<-i.after[k]
 	}
 	if err != nil {
 		var known *driver.CommandError
@@ -294,8 +321,9 @@ func (q *queue) end(i item) {
 			done.Times = &t
 		}
 	}
-	q.s.complete(i.ev, done.Err)
+	e := q.s.complete(i.ev, done.Err)
 	q.tell(done, i.piece)
+	q.s.said(i.ev, e)
 }
 
 func quoted(name string) string {
