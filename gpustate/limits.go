@@ -184,17 +184,19 @@ func checkProgram(p *record.Program, i Info) error {
 }
 
 var (
-	comments  = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+	// comments, strings and characters: what stands in one of them begins no other
+	silent    = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*|"(\\.|[^"\\\n])*"|'(\\.|[^'\\\n])*'`)
+	macros    = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*(define|undef)(\\\r?\n|[^\n])*`)
 	doubles   = regexp.MustCompile(`\bdouble(2|3|4|8|16)?\b`)
 	condition = regexp.MustCompile(`^[ \t]*#[ \t]*(if|endif)`)
 	guards    = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*(if|elif)[^\n]*(cl_khr_fp64|__opencl_c_fp64)`)
 )
 
 // needsFP64 tells whether OpenCL C uses double precision without asking first
-// whether the device has it. Of what depends on conditions of the preprocessor the
-// compiler knows whether it counts.
+// whether the device has it. Of what depends on conditions of the preprocessor, and
+// of its macros, the compiler knows whether it counts.
 func needsFP64(source string) bool {
-	source = comments.ReplaceAllString(source, " ")
+	source = macros.ReplaceAllString(silent.ReplaceAllString(source, " "), "")
 	return doubles.MatchString(unconditional(source)) && !guards.MatchString(source)
 }
 

@@ -99,6 +99,10 @@ func TestNeedsFP64(t *testing.T) {
 		"#ifdef cl_khr_fp64\ntypedef double real;\n#else\ntypedef float real;\n#endif\n": false,
 		"#if defined(__opencl_c_fp64)\ntypedef double real;\n#else\n#endif\n":            false,
 		"#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n__kernel void k(double x) {}":    true,
+		`__kernel void k() { printf("a \"double\": %d // or not\n", 2); }`:               false,
+		`__kernel void k(char c) { if (c == '"') return; double x = c; }`:                true,
+		"#define WIDE(x) \\\n ((double)(x))\n__kernel void k() {}":                       false,
+		"#define WIDE(x) (x)\n__kernel void k(double x) {}":                              true,
 	} {
 		if got := needsFP64(source); got != want {
 			t.Errorf("%q: got %v, want %v", source, got, want)

@@ -220,6 +220,9 @@ func (p *program) builds() []*gpustate.Program {
 
 // buildOn builds on one device; log is what the program reads as the build's.
 func buildOn(dev *gpustate.Device, text, options string) (p *gpustate.Program, log string, err error) {
+	if text == "" { // a source without a kernel, where gpustate sees none
+		text = "\n"
+	}
 	p, err = dev.Program("", gpustate.Sources{OpenCL: text}, options)
 	if err != nil {
 		return nil, logOf(err), err
