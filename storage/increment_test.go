@@ -2,9 +2,13 @@ package storage
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -175,6 +179,72 @@ func TestLittleKeepsNoEpoch(t *testing.T) {
 				c.most)
 		}
 		wantShard(t, stores[0], 6, secs(6))
+	}
+}
+
+// TestOriginsOfOriginsGo: an epoch that is kept only for chunks that later ones refer to does not keep what it refers
+// to itself. Verify misses nothing there, and still sees what happens to those chunks, and to all of an epoch that is
+// kept for its own sake.
+func TestOriginsOfOriginsGo(t *testing.T) {
+	dir := t.TempDir()
+	stores := openStores(t, 1, func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: dir, Keep: 2}} })
+	const n = 2 * format.ChunkBytes
+	for e := Epoch(1); e <= 5; e++ {
+		x, y := uint64(1), uint64(11) // epochs that wrote them
+		if e >= 3 {
+			x = 3
+		}
+		if e >= 2 {
+			y = 12
+		}
+		if e >= 4 {
+			y = 14
+		}
+		take(t, stores, e, LevelLocal, func(int) []Section {
+			return []Section{section("x", random(x, n)), section("y", random(y, n))}
+		})
+		if _, err := stores[0].Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify := func() (bad []Epoch) {
+		v, err := checkpoints.Inspect(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := v.Expected()
+		if err != nil || !slices.Equal(list, []Epoch{5, 4, 3}) {
+			t.Fatalf("got epochs %v, %v, want the newest two and one for their sake", list, err)
+		}
+		infos, err := v.Epochs(t.Context())
+		if err != nil || len(infos) != 3 || infos[0].InPart || infos[1].InPart || !infos[2].InPart {
+			t.Errorf("got %+v, %v, want epoch 3 in part", infos, err)
+		}
+		for _, e := range list {
+			found, err := v.Verify(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found) > 0 {
+				bad = append(bad, e)
+			}
+		}
+		return bad
+	}
+	if bad := verify(); bad != nil {
+		t.Errorf("epochs %v are bad, though nothing was lost", bad)
+	}
+	name := filepath.Join(dir, format.EpochName(3), format.ShardName(0))
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if bad := verify(); !slices.Equal(bad, []Epoch{5, 4, 3}) {
+		t.Errorf("epochs %v are bad, want all: they share a chunk that was damaged", bad)
 	}
 }
 

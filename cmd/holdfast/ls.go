@@ -20,6 +20,7 @@ type lsRow struct {
 	Job       string    `json:"job"`
 	Size      int       `json:"size"`
 	Committed bool      `json:"committed"`
+	InPart    bool      `json:"in_part,omitempty"` // some of it is gone: it cannot be restored from here
 	Time      time.Time `json:"time"`
 	Ranks     []int     `json:"ranks"`  // whose shards lie here
 	Bytes     int64     `json:"bytes"`  // protected, of all ranks
@@ -44,6 +45,8 @@ func newLs() *cobra.Command {
 one line for each directory that has something of the epoch.
 
 An epoch without a manifest is "uncommitted": it is being written, or was given up.
+One "in part" is too old to be kept, and is there only for what later ones refer to:
+it cannot be restored.
 One that stays until somebody says otherwise is "kept" (see holdfast keep).
 BYTES is the size of the state of all ranks. STORED is what the epoch takes in this
 directory: less than BYTES when chunks are compressed, refer to an earlier epoch, or
@@ -79,7 +82,7 @@ func lsRows(list []checkpoints.EpochInfo) []lsRow {
 	for _, e := range list {
 		r := lsRow{
 			Epoch: uint64(e.Epoch), Level: e.Dir.Level, Dir: e.Dir.Dir, Job: e.Dir.Job,
-			Size: cmp.Or(e.Size, e.Dir.Size), Committed: e.Committed, Time: e.Time, Ranks: e.Here,
+			Size: cmp.Or(e.Size, e.Dir.Size), Committed: e.Committed, InPart: e.InPart, Time: e.Time, Ranks: e.Here,
 		}
 		for _, s := range e.Shards {
 			r.Bytes += s.Bytes
@@ -136,6 +139,9 @@ func lsTable(rows []lsRow) [][]string {
 			state = "corrupt manifest"
 		case r.Committed:
 			state = "committed"
+			if r.InPart {
+				state = "in part"
+			}
 			here = fmt.Sprintf("%s of %d", ranksText(r.Ranks), r.Size)
 			bytes, stored = units.Bytes(r.Bytes), units.Bytes(r.Stored)
 			counts = "yes"

@@ -142,6 +142,10 @@ func (c *check) aged() bool {
 	return known
 }
 
+// letGo says that a fault is none: an epoch that is there for some of its chunks has others in epochs that retention
+// has removed.
+func (c *check) letGo(fault error) bool { return errors.Is(fault, level.ErrNotCommitted) && c.aged() }
+
 // missed reports what should be in a directory and is not.
 func (c *check) missed(d *viewDir, have map[string]bool) {
 	files := slices.Clone(d.due[c.epoch])

@@ -163,6 +163,7 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 	if err != nil {
 		return err
 	}
+	faults = slices.DeleteFunc(faults, c.letGo)
 	for _, f := range faults {
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: f})
 	}

@@ -52,6 +52,7 @@ type EpochInfo struct {
 	Shards    []ShardInfo // of all ranks, from the manifest; nil without one
 	Here      []int       // ranks whose shards lie in this directory, ascending
 	Disk      int64       // bytes of the epoch's files in this directory
+	InPart    bool        // it is here for chunks that later epochs refer to; others that it had are gone
 	Kept      *Kept       // that it stays here; nil: no more than the keep rules say
 	Err       error       // why the manifest cannot be read
 }
@@ -236,6 +237,7 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 		return info, nil
 	}
 	info.ID, info.Shards, info.Size = m.ID(), m.Shards, m.Size
+	info.InPart = errors.Is(level.CheckOrigins(d, m.Origins()), level.ErrNotCommitted)
 	list, err := d.Files(e)
 	for i := 0; i < len(list) && err == nil; i++ {
 		entry, serr := d.Stat(e, list[i].Name)
