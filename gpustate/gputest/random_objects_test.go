@@ -310,10 +310,21 @@ func (m *model) newRange() *memory {
 			x := &memory{kind: kindRange, parent: p, off: gpustate.SubAlign * m.r.IntN(2)}
 			x.bytes = 4 * (1 + m.r.IntN(gpustate.SubAlign/4))
 			x.want, x.name = p.want[x.off:x.off+x.bytes], m.label()
+			if m.fatal(x) {
+				return nil
+			}
 			return x
 		}
 	}
 	return nil
+}
+
+// fatal tells whether a range would end the program on NVIDIA's OpenCL (580.159), also without this library: where
+// commands have used two ranges that share bytes, it does not survive the release of the first.
+func (m *model) fatal(x *memory) bool {
+	return m.dev.Info().Platform == "NVIDIA CUDA" && slices.ContainsFunc(find[*memory](m), func(y *memory) bool {
+		return y.parent == x.parent && y.off == x.off
+	})
 }
 
 func (m *model) createOther(kind int) {
