@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -19,6 +20,7 @@ type event struct {
 	// set before issued is closed
 	parts []*gpustate.Event // that it consists of
 	err   error
+	held  time.Duration      // it was kept back before it was issued
 	one   [1]*gpustate.Event // room for parts
 }
 
@@ -45,10 +47,13 @@ func issuedEvent(id uint64, q *queue, part *gpustate.Event, err error) *event {
 }
 
 // issue says what the event consists of, or why it failed. The first call counts.
-func (e *event) issue(parts []*gpustate.Event, err error) bool {
+func (e *event) issue(parts []*gpustate.Event, err error) bool { return e.issueHeld(parts, err, 0) }
+
+// issueHeld is issue for a command that was kept back so long.
+func (e *event) issueHeld(parts []*gpustate.Event, err error, held time.Duration) bool {
 	first := false
 	e.once.Do(func() {
-		e.parts, e.err = parts, err
+		e.parts, e.err, e.held = parts, err, held
 		first = true
 		close(e.issued)
 	})
@@ -143,7 +148,8 @@ func (e *event) status() int32 {
 	return stateQueued
 }
 
-// times are the moments of the command: from when its first part began to the end of the last.
+// times are the moments of the command: from when its first part began to the end of the last. One that was kept
+// back was queued by the program before the device had it.
 func (e *event) times() (t [4]uint64, err error) {
 	if len(e.parts) == 0 {
 		return t, coded(clNoProfiling, "the command has no times")
@@ -157,7 +163,7 @@ func (e *event) times() (t [4]uint64, err error) {
 			return t, err
 		}
 		if i == 0 {
-			t = [4]uint64{uint64(queued), uint64(submit), uint64(start), uint64(end)}
+			t = [4]uint64{uint64(max(queued-e.held, 0)), uint64(submit), uint64(start), uint64(end)}
 		}
 		t[3] = max(t[3], uint64(end))
 	}

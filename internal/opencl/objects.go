@@ -80,9 +80,8 @@ func (l *lane) createQueue(m *request) (*reply, error) {
 	}
 	const outOfOrder, profiling = 1, 2
 	q := &queue{server: l.Server, ctx: c, dev: d, at: at, ordered: properties&outOfOrder == 0,
-		lost: c.open[at].Lost()}
-	q.q, err = c.open[at].QueueWith("",
-		gpustate.QueueOptions{OutOfOrder: !q.ordered, Profiling: properties&profiling != 0})
+		timed: properties&profiling != 0, lost: c.open[at].Lost()}
+	q.q, err = c.open[at].QueueWith("", gpustate.QueueOptions{OutOfOrder: !q.ordered, Profiling: q.timed})
 	if err != nil {
 		return failed(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -16,6 +17,7 @@ type queue struct {
 	at      int // place of dev in ctx
 	q       *gpustate.Queue
 	ordered bool
+	timed   bool            // the program may ask when commands ran
 	lost    <-chan struct{} // closed when dev is
 	left    chan struct{}   // made when the program releases it, closed when it is gone; the server's mu guards it
 
@@ -50,6 +52,7 @@ type command struct {
 	over func()
 	// slow says that run waits for the program.
 	slow bool
+	kept time.Time // since when it is kept back
 }
 
 // enqueue issues a command, or keeps it back where it has to wait for what is not issued. An
@@ -65,12 +68,13 @@ func (q *queue) enqueue(c *command) error {
 	for _, d := range c.deps {
 		ready = ready && d.isIssued() && (d.queue == nil || d.queue.dev == q.dev)
 	}
-	switch {
-	case ready:
+	if ready {
 		return c.issue(q)
-	case !q.ordered:
+	}
+	c.kept = time.Now()
+	if !q.ordered {
 		go func() { _ = c.issue(q) }() // its event has the error
-	default:
+	} else {
 		q.backlog = append(q.backlog, c)
 		if !q.issuing {
 			q.issuing = true
@@ -163,13 +167,17 @@ func (c *command) issue(q *queue) error {
 		c.event.issue(nil, err)
 		return nil // the command was taken; its event tells
 	}
+	var held time.Duration
+	if !c.kept.IsZero() {
+		held = time.Since(c.kept)
+	}
 	var parts []*gpustate.Event
 	if err = bringAll(c.uses, q, c.event); err == nil {
 		parts, err = c.run(after)
 	} else if c.refused != nil {
 		c.refused()
 	}
-	c.event.issue(parts, err)
+	c.event.issueHeld(parts, err, held)
 	if err != nil {
 		q.server.opt.Logger.Debug("command failed", "err", err)
 	}
@@ -223,7 +231,7 @@ func (q *queue) mark(e *event, deps []*event, barrier bool) error {
 		c.deps = q.allPending()
 	}
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
-		if !q.ordered && len(after) == 0 { // all that it waits for is complete
+		if !q.ordered && len(after) == 0 && !q.timed { // all that it waits for is complete
 			return nil, nil
 		}
 		m, err := q.q.Marker(after...)
