@@ -162,8 +162,11 @@ func (m *model) run(k *gpustate.Kernel, a axpyArgs) {
 	}
 	q, after := m.anyQueue(a.y, a.x)
 	e, err := q.q.Launch(k, []int{m.workItems(a.n)}, nil, after...)
-	if gone := !a.y.alive || !a.x.alive; gone && errors.Is(err, gpustate.ErrReleased) {
-		return // a rollback brings an argument back that the program has released, unless a range of it is left
+	gone := !a.y.alive || !a.x.alive
+	if gone && (errors.Is(err, gpustate.ErrReleased) || errors.Is(err, gpustate.ErrArgNotSet)) {
+		// a rollback brings an argument back that the program has released, unless a range of it is left: then it
+		// is released still, and not set after a rollback to a capture from now on
+		return
 	}
 	m.b.ok(err)
 	issued(q, e, a.y, a.x)
