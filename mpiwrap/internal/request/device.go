@@ -154,6 +154,11 @@ func (r *Request) size() int {
 func (r *Request) load() (err error) {
 	s := r.c.rank
 	n := r.mem.Bytes()
+	if r.persistent || r.reusable { // it was made a while ago; if it cannot be started its message is another one's
+		if err := r.mem.Check(); err != nil {
+			return r.c.deviceError(r.op, r.peer, r.tag, err)
+		}
+	}
 	if r.kind == sendRequest {
 		if r.peer == ProcNull {
 			return nil
@@ -170,9 +175,6 @@ func (r *Request) load() (err error) {
 			err = r.mem.Read(r.buf)
 		}
 	} else {
-		if err := r.mem.Check(); err != nil { // its message is for another receive
-			return r.c.deviceError(r.op, r.peer, r.tag, err)
-		}
 		if r.blocking && n >= stage.LargeBytes {
 			if err := s.tryIn(r.mem); err != nil {
 				return r.c.deviceError(r.op, r.peer, r.tag, err)
