@@ -467,8 +467,7 @@ int main(int argc, char **argv) {
 	char name[64];
 	CHECK(clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL));
 	ours = strcmp(name, "Holdfast") == 0;
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	context = context_of(device);
 	queue = clCreateCommandQueue(context, device, 0, &rc);
 	CHECK(rc);
 	other = clCreateCommandQueue(context, device,

@@ -276,8 +276,7 @@ static void programs(void) {
 /* strangers sets arguments to objects of another context, which other objects of this one were before. */
 static void strangers(void) {
 	cl_int rc;
-	cl_context other = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	cl_context other = context_of(device);
 	cl_mem m = clCreateBuffer(other, CL_MEM_READ_WRITE, 4096, NULL, &rc);
 	CHECK(rc);
 	cl_kernel k = clCreateKernel(program, "fixed", &rc);
@@ -386,8 +385,7 @@ int main(int argc, char **argv) {
 	CHECK(clGetPlatformIDs(8, list, &n));
 	platform = list[at];
 	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	context = context_of(device);
 	queue = clCreateCommandQueue(context, device, CL_QUEUE_PROFILING_ENABLE, &rc);
 	CHECK(rc);
 	program = clCreateProgramWithSource(context, 1, &source, NULL, &rc);

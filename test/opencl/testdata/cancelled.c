@@ -33,13 +33,9 @@ static void *waits(void *arg) {
 }
 
 int main(void) {
-	cl_platform_id platform;
-	cl_device_id device;
 	cl_int rc, sum = 0;
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	cl_device_id device = first_device();
+	context = context_of(device);
 	queue = clCreateCommandQueue(context, device, 0, &rc);
 	CHECK(rc);
 	cl_mem mine = clCreateBuffer(context, CL_MEM_READ_WRITE, BYTES, NULL, &rc);

@@ -56,14 +56,11 @@ static void attributes(cl_kernel k) {
 }
 
 int main(int argc, char **argv) {
-	cl_platform_id platform;
 	cl_device_id device;
 	cl_int rc;
 	cl_uint pixels[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, n;
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	device = first_device();
+	context = context_of(device);
 	queue = clCreateCommandQueueWithProperties(context, device, NULL, &rc);
 	CHECK(rc);
 	const cl_image_format f = { CL_RGBA, CL_UNSIGNED_INT32 };

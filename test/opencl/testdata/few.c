@@ -98,13 +98,9 @@ static void map(void) {
 }
 
 int main(int argc, char **argv) {
-	cl_platform_id platform;
-	cl_device_id device;
 	cl_int rc;
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	cl_device_id device = first_device();
+	context = context_of(device);
 	queue = clCreateCommandQueue(context, device, 0, &rc);
 	CHECK(rc);
 	gate = clCreateUserEvent(context, &rc);

@@ -5,13 +5,9 @@
 #include "check.h"
 
 int main(void) {
-	cl_platform_id platform;
-	cl_device_id device;
 	cl_int rc;
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	cl_device_id device = first_device();
+	cl_context context = context_of(device);
 	cl_command_queue queue = clCreateCommandQueue(context, device, 0, &rc);
 	CHECK(rc);
 	int ends[2];

@@ -67,12 +67,9 @@ static const char *ways[][2] = {
 enum { WAYS = sizeof ways / sizeof *ways };
 
 int main(int argc, char **argv) {
-	cl_platform_id platform;
 	cl_int rc;
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	device = first_device();
+	context = context_of(device);
 	queue = clCreateCommandQueue(context, device, 0, &rc);
 	CHECK(rc);
 	mkdir("sub", 0777);

@@ -206,7 +206,6 @@ static unsigned long long sum(void) {
 }
 
 int main(int argc, char **argv) {
-	cl_platform_id platform;
 	cl_device_id d;
 	cl_int rc;
 	if (argc != 3) {
@@ -214,10 +213,8 @@ int main(int argc, char **argv) {
 		return 2;
 	}
 	cl_uint rounds = (cl_uint)atoi(argv[1]);
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &d, NULL));
-	context = clCreateContext(NULL, 1, &d, NULL, NULL, &rc);
-	CHECK(rc);
+	d = first_device();
+	context = context_of(d);
 	ordered = clCreateCommandQueue(context, d, 0, &rc);
 	CHECK(rc);
 	loose = clCreateCommandQueue(context, d, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &rc);

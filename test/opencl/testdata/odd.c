@@ -166,8 +166,7 @@ static void CL_CALLBACK read_is_there(cl_event e, cl_int status, void *data) {
 static void last_reference(void) {
 	static cl_uint got[N];
 	cl_int rc;
-	cl_context own = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	cl_context own = context_of(device);
 	cl_command_queue q = clCreateCommandQueue(own, device, 0, &rc), other = clCreateCommandQueue(own, device, 0, NULL);
 	CHECK(rc);
 	cl_mem m = clCreateBuffer(own, CL_MEM_COPY_HOST_PTR, sizeof words, words, &rc);

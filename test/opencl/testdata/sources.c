@@ -80,12 +80,9 @@ static void try_many(void) {
 }
 
 int main(void) {
-	cl_platform_id platform;
 	cl_int rc;
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	device = first_device();
+	context = context_of(device);
 	queue = clCreateCommandQueue(context, device, 0, &rc);
 	CHECK(rc);
 	out = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof(cl_int), NULL, &rc);

@@ -286,12 +286,10 @@ static void end(struct shared *s) {
 
 int main(int argc, char **argv) {
 	static struct worker workers[THREADS];
-	cl_platform_id platform;
 	if (argc > 1) {
 		rounds = atoi(argv[1]);
 	}
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
+	device = first_device();
 	for (int i = 0; i < CONTEXTS; i++) {
 		begin(&shared[i]);
 	}

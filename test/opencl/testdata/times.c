@@ -172,12 +172,9 @@ static void chain(bool ordered) {
 }
 
 int main(void) {
-	cl_platform_id platform;
 	cl_int rc;
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	device = first_device();
+	context = context_of(device);
 	const char *text = "__kernel void add(__global int *o, int v) { o[get_global_id(0)] += v; }";
 	cl_program p = clCreateProgramWithSource(context, 1, &text, NULL, &rc);
 	CHECK(rc);

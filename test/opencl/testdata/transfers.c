@@ -181,13 +181,9 @@ static void passed_on(void) {
 }
 
 int main(void) {
-	cl_platform_id platform;
-	cl_device_id device;
 	cl_int rc;
-	CHECK(clGetPlatformIDs(1, &platform, NULL));
-	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	cl_device_id device = first_device();
+	context = context_of(device);
 	in_order = clCreateCommandQueue(context, device, 0, &rc);
 	CHECK(rc);
 	out_of_order = clCreateCommandQueue(context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &rc);

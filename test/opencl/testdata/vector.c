@@ -24,8 +24,7 @@ int main(int argc, char **argv) {
 	CHECK(clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL));
 	fprintf(stderr, "platform %s\n", name);
 	CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-	cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &rc);
-	CHECK(rc);
+	cl_context context = context_of(device);
 	cl_command_queue queue = clCreateCommandQueue(context, device, 0, &rc);
 	CHECK(rc);
 	cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &rc);
