@@ -133,6 +133,9 @@ func (d *Device) watch(drv *session, lost <-chan struct{}) {
 	}
 }
 
+// Closed reports whether Close has been called.
+func (d *Device) Closed() bool { return d.closed.Load() }
+
 // Lost returns a channel that is closed when the server of the device is lost: calls then fail
 // with ErrDeviceLost. It stays open for a device without a server, and when the Device is closed.
 func (d *Device) Lost() <-chan struct{} { return d.gone }

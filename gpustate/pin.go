@@ -22,7 +22,10 @@ import (
 // server it spares one of two copies of what captures read. HostMemory gives memory
 // that a server's device reaches without any. An error, for example because the
 // process may not lock more memory (ulimit -l), leaves b usable as before.
-func (d *Device) Pin(b []byte) (unpin func() error, err error) {
+func (d *Device) Pin(b []byte) (unpin func() error, err error) { return d.pin(b, false) }
+
+// pin is Pin; with own, Close unpins.
+func (d *Device) pin(b []byte, own bool) (unpin func() error, err error) {
 	if len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageBytes != 0 {
 		return nil, fmt.Errorf("pin %d bytes at %p: want memory at a page boundary: %w", len(b), unsafe.SliceData(b),
 			ErrRange)
@@ -33,7 +36,7 @@ func (d *Device) Pin(b []byte) (unpin func() error, err error) {
 		return nil, err
 	}
 	defer d.leave()
-	p := &pin{host: b}
+	p := &pin{host: b, own: own}
 	if err := p.lock(d.drv); err != nil {
 		return nil, fmt.Errorf("pin %d bytes for %s: %w", len(b), d.Info(), err)
 	}
@@ -54,7 +57,7 @@ func (d *Device) unpin(p *pin) error {
 type pin struct {
 	host []byte
 	file *os.File // what host is a mapping of, see driver.MemDesc
-	own  bool     // of HostMemory: Close unpins it
+	own  bool     // of HostMemory, or for messages: Close unpins it
 	s    *session // nil when no device knows it
 	h    driver.Handle
 }

@@ -289,5 +289,5 @@ func (r *Range) pointer(f *Foreign) (uintptr, error) {
 	return p + uintptr(r.off), err
 }
 
-// Pin is Device.Pin.
-func (r *Range) Pin(b []byte) (unpin func() error, err error) { return r.q.dev.Pin(b) }
+// Pin is Device.Pin until the device is closed, which need not wait for unpin.
+func (r *Range) Pin(b []byte) (unpin func() error, err error) { return r.q.dev.pin(b, true) }

@@ -13,7 +13,8 @@ type DeviceRange interface {
 	Bytes() int
 	// Check says why the range cannot be used: the buffer is released, the device closed.
 	Check() error
-	// Device is the same value for all ranges of a device, and no other's.
+	// Device is the same value for all ranges of a device, and no other's. If it has a method
+	// Closed() bool, nothing is kept for it when that is true.
 	Device() any
 	// Kind is the interface of the device: "cuda", "opencl", "host".
 	Kind() string
@@ -40,7 +41,7 @@ type DeviceRange interface {
 	// and moves of the device wait; do calls neither. The error matches errors.ErrUnsupported where
 	// the memory has no address in this process.
 	Lend(mark any, do func(pointer uintptr) error) error
-	// Pin page-locks host memory for transfers with the device.
+	// Pin page-locks host memory for transfers with the device, until that is closed.
 	Pin(b []byte) (unpin func() error, err error)
 }
 

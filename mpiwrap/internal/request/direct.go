@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -122,6 +123,7 @@ func (s *Rank) waysOf(mem stage.Memory) *ways {
 		if g.ways == nil {
 			g.ways = map[any]*ways{}
 		}
+		maps.DeleteFunc(g.ways, func(d any, _ *ways) bool { return stage.Closed(d) })
 		w = &ways{}
 		g.ways[mem.Device()] = w
 	}

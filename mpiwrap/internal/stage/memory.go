@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"sync"
 	"unsafe"
@@ -51,6 +52,7 @@ const SmallBytes = 64 << 10
 type Pool struct {
 	mu     sync.Mutex
 	small  map[any][][]byte // by device
+	left   [][]byte         // by devices that are closed
 	large  [64][][]byte     // by the logarithm of the size
 	pinned map[pinKey]bool  // large blocks
 }
@@ -94,13 +96,37 @@ func (p *Pool) takeSmall(m Memory, n int) (*Block, error) {
 		p.mu.Unlock()
 		return &Block{Bytes: b[:n], pool: p, whole: b, of: of}, nil
 	}
+	b := p.leftBy(of)
 	p.mu.Unlock()
-	b, err := mmap(SmallBytes)
-	if err != nil {
-		return nil, err
+	if b == nil {
+		var err error
+		if b, err = mmap(SmallBytes); err != nil {
+			return nil, err
+		}
 	}
 	_, _ = m.Pin(b) // without, transfers take longer
 	return &Block{Bytes: b[:n], pool: p, whole: b, of: of}, nil
+}
+
+// leftBy gives a block that a closed device has left, nil if there is none. of is another device. mu is held.
+func (p *Pool) leftBy(of any) (b []byte) {
+	for d, list := range p.small {
+		if d != of && Closed(d) {
+			p.left = append(p.left, list...)
+			delete(p.small, d)
+			maps.DeleteFunc(p.pinned, func(k pinKey, _ bool) bool { return k.device == d })
+		}
+	}
+	if n := len(p.left); n > 0 {
+		b, p.left = p.left[n-1], p.left[:n-1]
+	}
+	return b
+}
+
+// Closed says whether a device of Memory is closed, as far as it tells.
+func Closed(device any) bool {
+	d, ok := device.(interface{ Closed() bool })
+	return ok && d.Closed()
 }
 
 // Pin page-locks a large block for the device of m, once: it pays for a block that is filled.

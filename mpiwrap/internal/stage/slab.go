@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -182,6 +183,7 @@ func (s *Slab) Pin(m Memory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := m.Device(); !s.pinned[d] {
+		maps.DeleteFunc(s.pinned, func(d any, _ bool) bool { return Closed(d) })
 		s.pinned[d] = true
 		_, _ = m.Pin(s.data) // without, transfers take longer
 	}
