@@ -146,6 +146,11 @@ func (l *lane) build(m *request) (*reply, error) {
 		}
 		wanted[at] = true
 	}
+	if kept != nil {
+		if err := kept.drop(wanted); err != nil { // the device is lost, which the build finds out, too
+			l.opt.Logger.Debug("release of a build", "err", err)
+		}
+	}
 	text, options, err := b.source()
 	if err != nil {
 		l.opt.Logger.Debug("no program", "err", err)
@@ -179,7 +184,7 @@ func (l *lane) build(m *request) (*reply, error) {
 		return r, o.free()
 	}
 	if kept != nil {
-		kept.giveTo(o, wanted)
+		kept.giveTo(o)
 	}
 	names := o.names()
 	r.u32(uint32(len(names)))
@@ -199,13 +204,26 @@ func (l *lane) keptBuilds(c *clContext, number uint64) (*program, error) {
 	return p, err
 }
 
-// giveTo gives another program the builds for the devices that it is not built for. The library asks for no
-// more kernels of this one.
-func (p *program) giveTo(o *program, built []bool) {
+// drop releases the builds for some devices. The library has begun to build for them again, and has none of these any
+// more, whatever comes of that.
+func (p *program) drop(some []bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []*gpustate.Program
+	for i, one := range p.on {
+		if some[i] && one != nil {
+			list, p.on[i] = append(list, one), nil
+		}
+	}
+	return releaseAll(list)
+}
+
+// giveTo gives another program the builds that are left. The library asks for no more kernels of this one.
+func (p *program) giveTo(o *program) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, one := range p.on {
-		if !built[i] {
+		if one != nil {
 			o.on[i], p.on[i] = one, nil
 		}
 	}

@@ -31,6 +31,7 @@ const (
 	clInvalidProgram       = -44
 	clInvalidExecutable    = -45
 	clInvalidKernelName    = -46
+	clInvalidKernelDef     = -47
 	clInvalidKernel        = -48
 	clInvalidArgValue      = -50
 	clInvalidKernelArgs    = -52

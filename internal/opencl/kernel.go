@@ -91,6 +91,10 @@ func (l *lane) createKernel(m *request) (*reply, error) {
 			o.on[i] = nil
 			return failed(errors.Join(err, o.free()))
 		}
+		if o.first() < i && o.on[i].Args() != o.count {
+			err = coded(clInvalidKernelDef, "the builds for two devices give it different numbers of arguments")
+			return failed(errors.Join(err, o.free()))
+		}
 		o.count = o.on[i].Args()
 	}
 	if o.first() < 0 {

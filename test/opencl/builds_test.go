@@ -18,6 +18,8 @@ built again for the first, device 1: gives 2
 fails for the second: -11
 failed for the second, device 0: status 0, options "-DVALUE=3", binary 1
 failed for the second, device 1: status -2, options "-DVALUE=none", binary 0
+failed for the second, device 0: gives 3
+failed for the second, device 1: -45
 of binaries, device 0: gives 3
 of binaries, device 1: gives 4
 linked for the first, device 0: gives 105
@@ -27,6 +29,9 @@ linked for both, device 0: gives 105
 linked for both, device 1: gives 206
 linked with a library, device 0: gives 105
 linked with a library, device 1: gives 206
+compiled for the first, device 0: -45
+compiled for the first, device 1: gives 7
+declared apart: -47
 half
 later, device 0: gives 3
 later, device 1: gives 4

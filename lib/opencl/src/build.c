@@ -4,7 +4,8 @@
 
 static void put_text(struct call *c, const char *text) { hfcl_put_bytes(c, text, text == NULL ? 0 : strlen(text)); }
 
-/* ask begins a build at the server, under a number; other devices keep what they have of program kept, 0: nothing. */
+/* ask begins a build at the server, under a number. Devices of the list lose what they have of program kept, 0: none;
+   others keep it. */
 static cl_int ask(cl_program p, struct call *c, uint64_t number, uint64_t kept, const struct recipe *r, uint32_t form,
 	cl_uint n, const cl_device_id *list) {
 	hfcl_begin(c, HFCL_BUILD);
@@ -92,7 +93,7 @@ cl_int hfcl_build(cl_program p, struct recipe *r, uint32_t form, cl_program_bina
 	}
 	struct call c;
 	uint64_t number = hfcl_number();
-	cl_int rc = ask(p, &c, number, p->served && form != HFCL_OBJECT ? p->o.id : 0, r, form, n, list);
+	cl_int rc = ask(p, &c, number, p->served ? p->o.id : 0, r, form, n, list);
 	note(p, &c, rc, type, options, n, list);
 	if (rc == CL_SUCCESS && form != HFCL_OBJECT) {
 		leave(p);

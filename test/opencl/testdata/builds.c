@@ -81,6 +81,33 @@ static cl_program reload(cl_program p) {
 	return loaded;
 }
 
+/* declare_apart builds a kernel that has more arguments on the first device. */
+static void declare_apart(void) {
+	cl_program p = program_of("#ifdef MORE\n"
+		"__kernel void give(__global int *to, int more) { to[0] = more; }\n"
+		"#else\n"
+		"__kernel void give(__global int *to) { to[0] = 1; }\n"
+		"#endif\n");
+	CHECK(clBuildProgram(p, 1, &devices[0], "-DMORE", NULL, NULL));
+	CHECK(clBuildProgram(p, 1, &devices[1], "", NULL, NULL));
+	cl_int rc;
+	cl_kernel k = clCreateKernel(p, "give", &rc);
+	printf("declared apart: %d\n", rc);
+	if (rc == CL_SUCCESS) {
+		printf("declared apart, argument 1: %d\n", clSetKernelArg(k, 1, sizeof rc, &rc));
+	}
+	CHECK(clReleaseProgram(p));
+}
+
+/* compile_one compiles for the first device what both have kernels of. */
+static void compile_one(void) {
+	cl_program p = program_of(source);
+	CHECK(clBuildProgram(p, 0, NULL, "-DVALUE=7", NULL, NULL));
+	CHECK(clCompileProgram(p, 1, &devices[0], "-DVALUE=8", 0, NULL, NULL, NULL, NULL));
+	launch("compiled for the first", p);
+	CHECK(clReleaseProgram(p));
+}
+
 static void link_some(void) {
 	cl_int rc;
 	cl_program p[2] = { program_of(caller), program_of(called) };
@@ -133,10 +160,13 @@ int main(int argc, char **argv) {
 	launch("built again for the first", p);
 	printf("fails for the second: %d\n", clBuildProgram(p, 1, &devices[1], "-DVALUE=none", NULL, NULL));
 	tell("failed for the second", p);
+	launch("failed for the second", p);
 	CHECK(clBuildProgram(p, 1, &devices[1], "-DVALUE=4", NULL, NULL));
 	cl_program loaded = reload(p);
 	launch("of binaries", loaded);
 	link_some();
+	compile_one();
+	declare_apart();
 	if (argc > 1) {
 		printf("half\n");
 		fflush(stdout);
