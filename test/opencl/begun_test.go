@@ -96,6 +96,13 @@ func TestForks(t *testing.T) {
 	_, _ = p.rest()
 }
 
+// TestForksAmongCalls: what a child of fork asks ends, whatever other threads of the program were doing.
+func TestForksAmongCalls(t *testing.T) {
+	if got := newLab(t).run(through(platform), "children"); got != "over\n" {
+		t.Error(got)
+	}
+}
+
 // TestWarned: the signals by which batch systems warn all processes of a step take no device away.
 func TestWarned(t *testing.T) {
 	l := newLab(t)

@@ -91,7 +91,7 @@ static void unreserve(void) {
 }
 
 struct area *hfcl_area(size_t size) {
-	if (!reserve()) {
+	if (hfcl_lost() || !reserve()) { /* lost: also a child of fork, whose lock may be taken for ever */
 		return NULL;
 	}
 	int before = hfcl_no_cancel(); /* its callers hold locks */
