@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -91,6 +93,45 @@ func TestVerbsOnGoodDirectories(t *testing.T) {
 			if !strings.Contains(out, w) {
 				t.Errorf("%v: got\n%swant %q in it", c.args, out, w)
 			}
+		}
+	}
+}
+
+// TestInPart: ls and verify say of an epoch that is there only for what later ones refer to that it is not all there.
+func TestInPart(t *testing.T) {
+	dir := t.TempDir()
+	s, err := storage.Open(t.Context(), storage.Options{Job: "sun", Size: 1, Node: "n1",
+		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Keep: 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	// what wrote the arrays of each epoch: that of epoch 3 stays for x, and y is of epoch 2, which goes
+	for i, by := range [][2]uint64{{1, 1}, {1, 2}, {3, 2}, {3, 4}, {3, 4}} {
+		var secs []storage.Section
+		for k, name := range []string{"x", "y"} {
+			data := make([]byte, 8<<20)
+			_, _ = rand.NewChaCha8([32]byte{byte(k), byte(by[k])}).Read(data) // it does not fail
+			secs = append(secs, storage.Section{Name: name, Size: int64(len(data)), Source: storage.Bytes(data)})
+		}
+		e := storage.Epoch(i + 1)
+		info, err := s.Put(t.Context(), e, storage.LevelLocal, secs)
+		if err == nil {
+			err = s.Commit(t.Context(), e, storage.LevelLocal, []storage.ShardInfo{info})
+		}
+		if err == nil {
+			_, err = s.Prune(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{
+		"ls":     `(?m)^5 .* committed .*\n4 .* committed .*\n3 .* in part `,
+		"verify": `(?m)^5 +all +all +good .*\n4 +all +all +good .*\n3 +all +what is kept +good `,
+	} {
+		if code, out, errs := run(t, args, dir); code != exitGood || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("%s: exit code %d\n%s%swant\n%s", args, code, out, errs, want)
 		}
 	}
 }

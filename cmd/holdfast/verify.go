@@ -39,7 +39,8 @@ type verifyRow struct {
 	faultRow
 	Levels []string `json:"good_levels,omitempty"`
 	Lost   bool     `json:"lost,omitempty"`
-	Absent bool     `json:"absent,omitempty"` // may be in a directory that was not given
+	Absent bool     `json:"absent,omitempty"`  // may be in a directory that was not given
+	InPart bool     `json:"in_part,omitempty"` // see ls
 	Good   bool     `json:"good"`
 }
 
@@ -58,7 +59,9 @@ func newVerify() *cobra.Command {
 		Long: `verify reads every byte of the committed epochs in the checkpoint directories of a
 job and compares it with the checksums. What should be there it knows from the
 manifests, and from the list that every rank keeps of the epochs it has committed.
-Epochs that retention has removed do not count as missing. A fault is one of
+Epochs that retention has removed do not count as missing. Of one that is there only
+for what later ones refer to, "what is kept" is read: it cannot be restored. A fault
+is one of
 
   damaged        the data differ from what was written, or are refused because
                  another user owns the file or may write to it
@@ -143,7 +146,11 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) 
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, verifyRows(e, found, levels)...)
+		more := verifyRows(e, found, levels)
+		more[0].InPart = more[0].Good && !slices.ContainsFunc(list, func(i checkpoints.EpochInfo) bool {
+			return i.Epoch == e && !i.InPart
+		})
+		rows = append(rows, more...)
 	}
 	if len(expected) == 0 {
 		rows = append(rows, verifyRow{Lost: true,
@@ -233,7 +240,11 @@ func verifyTable(rows []verifyRow) [][]string {
 	out := [][]string{{"EPOCH", "LEVEL", "WHAT", "STATE", "GOOD COPY", "FAULT"}}
 	for _, r := range rows {
 		if r.Good {
-			out = append(out, []string{fmt.Sprint(r.Epoch), "all", "all", "good", "-", "none"})
+			what := "all"
+			if r.InPart {
+				what = "what is kept"
+			}
+			out = append(out, []string{fmt.Sprint(r.Epoch), "all", what, "good", "-", "none"})
 			continue
 		}
 		what, good, epoch := "manifest", "-", "-"
