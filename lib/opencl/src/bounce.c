@@ -81,11 +81,14 @@ static struct bounce *of_slots(uint64_t device, size_t size) {
 	return b;
 }
 
-struct bounce *hfcl_take_bounce(uint64_t device, size_t size) {
+struct bounce *hfcl_take_bounce(uint64_t device, size_t size, bool needed) {
 	if (size > most || hfcl_lost()) {
 		return NULL;
 	}
 	struct bounce *b = of_slots(device, size);
+	if (needed && size <= HFCL_SLOT_BYTES) {
+		size = smallest;
+	}
 	if (b == NULL) {
 		b = take_idle(device, size);
 	}

@@ -318,7 +318,8 @@ struct bounce {
 	uint64_t device;    /* that knows the area */
 	struct slots slots; /* that it consists of, n is 0 where it is an area of its own */
 };
-struct bounce *hfcl_take_bounce(uint64_t device, size_t size); /* NULL: the transfer goes another way */
+/* hfcl_take_bounce gives NULL where the transfer goes another way; few bytes get an area where it is needed alone. */
+struct bounce *hfcl_take_bounce(uint64_t device, size_t size, bool needed);
 void hfcl_give_bounce(struct bounce *);
 void hfcl_copy_rows(const struct rows *, char *packed, bool out); /* out: of the rows, else into them */
 

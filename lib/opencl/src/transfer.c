@@ -167,7 +167,7 @@ static bool by_bounce(struct transfer *t, cl_int *rc) {
 	if (for_slots || hfcl_ring_careful()) { /* those were just not free: a write that waits for that is faster */
 		return false;
 	}
-	struct bounce *b = hfcl_take_bounce(t->q->device->o.id, size);
+	struct bounce *b = hfcl_take_bounce(t->q->device->o.id, size, false);
 	if (b == NULL) {
 		return false;
 	}
@@ -257,7 +257,7 @@ enum { MOST_LATE = 4096 }; /* events that such a write waits for: the list is on
    that this thread sets afterwards. False: it has to wait for the read. */
 static bool later(struct transfer *t, cl_int *rc) {
 	struct late *l = t->n > MOST_LATE ? NULL : calloc(1, sizeof *l);
-	if (l == NULL || (l->to = hfcl_take_bounce(t->q->device->o.id, hfcl_rows_size(&t->host))) == NULL) {
+	if (l == NULL || (l->to = hfcl_take_bounce(t->q->device->o.id, hfcl_rows_size(&t->host), true)) == NULL) {
 		free(l);
 		return false;
 	}

@@ -180,6 +180,31 @@ static void passed_on(void) {
 	}
 }
 
+/* many_passed_on writes what one read brings to more places than there are slots. */
+static void many_passed_on(void) {
+	enum { PLACES = 100, PART = 64 };
+	cl_int rc;
+	cl_mem a = buffer(PART, from), b = buffer(PLACES * PART, NULL);
+	cl_event gate = clCreateUserEvent(context, &rc);
+	CHECK(rc);
+	CHECK(clEnqueueReadBuffer(in_order, a, CL_FALSE, 0, PART, to, 1, &gate, NULL));
+	for (size_t i = 0; i < PLACES; i++) {
+		CHECK(clEnqueueWriteBuffer(in_order, b, CL_FALSE, i * PART, PART, to, 0, NULL, NULL));
+	}
+	CHECK(clFlush(in_order));
+	CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
+	CHECK(clFinish(in_order));
+	CHECK(clEnqueueReadBuffer(in_order, b, CL_TRUE, 0, PLACES * PART, to, 0, NULL, NULL));
+	int wrong = 0;
+	for (size_t i = 0; i < PLACES; i++) {
+		wrong += memcmp(to + i * PART, from, PART) != 0;
+	}
+	printf("passed on to %d places, %d wrong\n", PLACES, wrong);
+	CHECK(clReleaseEvent(gate));
+	CHECK(clReleaseMemObject(a));
+	CHECK(clReleaseMemObject(b));
+}
+
 int main(void) {
 	cl_int rc;
 	cl_device_id device = first_device();
@@ -196,6 +221,7 @@ int main(void) {
 	large();
 	gated();
 	passed_on();
+	many_passed_on();
 	boxes();
 	images();
 	return 0;
