@@ -265,9 +265,10 @@ func (q *queue) wait(native driver.Event) error {
 
 // mayBeTold says whether the client has been told of all that the command comes after.
 func (i *item) mayBeTold() bool {
-	for _, told := range i.after {
+	for len(i.after) > 0 {
 		select {
-		case <-told:
+		case <-i.after[0]:
+			i.after = i.after[1:] // who asks again goes on here
 		default:
 			return false
 		}
