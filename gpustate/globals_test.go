@@ -256,3 +256,35 @@ func TestVariableOfOtherAPI(t *testing.T) {
 		t.Errorf("got %v, want ErrHidden", err)
 	}
 }
+
+// TestVariableFoundInVain: a restore that fails after it has found a variable for which the program has
+// not asked leaves nothing of it, and says what failed: where that is not the variable's absence, not that.
+func TestVariableFoundInVain(t *testing.T) {
+	const source = "launches global ticks 4 constant table 16"
+	first, _ := fakeDevice(t)
+	v := must(must(first.Program("p", Sources{OpenCL: source}, ""))(t).Variable("table"))(t)
+	ok(t, must(first.Queue("q"))(t).Write(v, 0, []byte("0123456789abcdef")))
+	must(first.Buffer("last", 100))(t)
+	rec, contents := capture(t, first, nil)
+	for _, last := range []int{200, 100} { // refused, and the allocation of the variable's handle fails
+		d, lib := fakeDevice(t)
+		must(d.Program("p", Sources{OpenCL: source}, ""))(t)
+		must(d.Buffer("last", last))(t)
+		live := lib.Faults.Live()
+		want := ErrConflict
+		if last == 100 {
+			lib.Faults.FailAlloc(1)
+			want = ErrOutOfMemory
+		}
+		err := d.Restore(context.Background(), rec, readFrom(contents))
+		if !errors.Is(err, want) || errors.Is(err, ErrConflict) != (want == ErrConflict) {
+			t.Errorf("got %v, want one of %v", err, want)
+		}
+		if n := lib.Faults.Live(); n != live {
+			t.Errorf("%v: %d memory objects, before it %d", err, n, live)
+		}
+		if last == 100 { // it is no worse for that
+			ok(t, d.Restore(context.Background(), rec, readFrom(contents)))
+		}
+	}
+}

@@ -69,7 +69,7 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 	}
 	p := newRestore(d, r, read)
 	if err := p.match(); err != nil {
-		return err
+		return errors.Join(err, p.undo())
 	}
 	d.filled = true
 	d.generation.Add(1)
@@ -218,7 +218,7 @@ func newRestore(d *Device, rec *record.Record, read func(i int, dst []byte, off 
 }
 
 // match finds the objects that exist and checks all others against the device.
-// It changes nothing.
+// It changes nothing but what undo releases: handles of variables.
 func (p *restoration) match() error {
 	var mems []*record.Object
 	here := newTarget(p.d.drv.Device)
@@ -231,8 +231,11 @@ func (p *restoration) match() error {
 					continue // it need not be kept
 				}
 				v, err := program.findVariable(p.d.drv, program.h, o.Name)
-				if v == nil || err != nil {
-					return p.fail(o, errors.Join(err, errNoVariable))
+				if v == nil && err == nil {
+					err = errNoVariable
+				}
+				if err != nil {
+					return p.fail(o, err)
 				}
 				e = v // that the program has not asked for yet
 				p.fresh = append(p.fresh, e)
