@@ -16,7 +16,7 @@ type CountError struct {
 	Epoch      storage.Epoch
 	Have, Want int      // ranks: of the epoch, and of this job
 	PerRank    []string // what is protected per rank, in the epoch or now
-	NotQuiet   []int    // ranks of the epoch with messages in flight
+	NotQuiet   []int    // ranks of the epoch with messages in flight to them, or receives pending
 	Undeclared []int    // ranks of the epoch that say nothing of arrays
 }
 
@@ -30,9 +30,8 @@ func (e *CountError) Error() string {
 		s += are(e.PerRank) + " protected per rank; use ProtectGlobal, ProtectList or ProtectReplicated " +
 			"(hf_protect_global, hf_protect_replicated) for what any number of ranks is to restore"
 	default:
-		s += fmt.Sprintf("messages were in flight to rank(s) %s; take checkpoints where none are, or set "+
-			"Options.Quiet (HOLDFAST_QUIET), which waits for that",
-			vote.Ranks(e.NotQuiet))
+		s += fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending; take checkpoints where "+
+			"none are, or set Options.Quiet (HOLDFAST_QUIET), which waits for that", vote.Ranks(e.NotQuiet))
 	}
 	return s + fmt.Sprintf(", or start %d ranks", e.Have)
 }

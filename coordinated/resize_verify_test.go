@@ -89,7 +89,7 @@ func TestResizeNeedsQuiet(t *testing.T) {
 	if err := run(2); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(3); err == nil || !strings.Contains(err.Error(), "messages were in flight to rank(s) 1") {
+	if err := run(3); err == nil || !strings.Contains(err.Error(), "rank(s) 1 had messages on their way") {
 		t.Errorf("got %v, want the rank whose message was in flight", err)
 	}
 	if err := run(2); err != nil {
