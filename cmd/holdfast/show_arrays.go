@@ -222,7 +222,8 @@ func (r *countsRow) text() string {
 		why = append(why, fmt.Sprintf("rank(s) %s have %s protected per rank", ranksText(r.PerRank), what))
 	}
 	if len(r.NotQuiet) > 0 {
-		why = append(why, fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending", ranksText(r.NotQuiet)))
+		why = append(why, fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending",
+			ranksText(r.NotQuiet)))
 	}
 	if len(why) == 0 {
 		return fmt.Sprintf("Epoch %d, of %d rank(s), can be restored by any number of ranks.", r.Epoch, r.Size)

@@ -42,8 +42,8 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	}
 	switch bytes := variableBytes(p.h, d.device); {
 	case len(names) > 0:
-		return nil, fmt.Errorf("its kernels can write the program-scope variable(s) %s: %w", strings.Join(slices.Compact(names), ", "),
-			driver.ErrHidden)
+		return nil, fmt.Errorf("its kernels can write the program-scope variable(s) %s: %w",
+			strings.Join(slices.Compact(names), ", "), driver.ErrHidden)
 	case bytes > 0 && !(whole && d.countsConstants()):
 		return nil, fmt.Errorf("it has %d bytes of program-scope variables: %w", bytes, driver.ErrHidden)
 	case !whole:
