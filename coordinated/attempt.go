@@ -140,6 +140,7 @@ const (
 	voteUndefined = 1 << 3 // undo will not bring everything back: names follow
 	voteStop      = 1 << 4 // nor would an older epoch, or there is no time for one
 	voteItems     = 1 << 5 // who gets which items follows, of each set
+	voteDevice    = 1 << 6 // the error is a device's
 )
 
 // voteLoad agrees on whether a step of a load went well on all ranks.
@@ -184,7 +185,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 	}
 	slices.Sort(failed.Undefined)
 	failed.Undefined = slices.Compact(failed.Undefined)
-	failed.Mismatch, failed.stop = all&voteMismatch != 0, all&voteStop != 0
+	failed.Mismatch, failed.Device, failed.stop = all&voteMismatch != 0, all&voteDevice != 0, all&voteStop != 0
 	return false, failed
 }
 
@@ -217,5 +218,19 @@ func ballot(a *capture.Load, own error) []byte {
 		errors.As(own, &wanted) || errors.As(own, &division) || errors.As(own, &count) && !count.another() {
 		b[0] |= voteMismatch
 	}
+	if ofDevice(own) {
+		b[0] |= voteDevice
+	}
+	if errors.Is(own, gpustate.ErrDeviceLost) { // for good
+		b[0] |= voteStop
+	}
 	return append(b, own.Error()...)
+}
+
+// ofDevice reports whether a shard was not restored because of the device that it was to go to.
+func ofDevice(err error) bool {
+	var build *gpustate.BuildError
+	return errors.As(err, &build) || slices.ContainsFunc([]error{gpustate.ErrDeviceLost, gpustate.ErrOutOfMemory,
+		gpustate.ErrLimit, gpustate.ErrUnsupported, gpustate.ErrFP64, gpustate.ErrNoSource},
+		func(of error) bool { return errors.Is(err, of) })
 }

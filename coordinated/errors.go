@@ -89,6 +89,9 @@ type RestoreError struct {
 	// Mismatch: the checkpoints are intact, but the program protects different
 	// state.
 	Mismatch bool
+	// Device: a device is why, not the checkpoints: it was lost (then no older one is tried), has too little memory, or
+	// cannot do what they need.
+	Device bool
 	// Undefined are the names of what is protected and not what it was before
 	// Restore, on any rank: the program's own decoding failed, or there was no memory
 	// to keep what had been there.
@@ -101,7 +104,7 @@ type RestoreError struct {
 func (e *RestoreError) add(err error) {
 	var one *RestoreError
 	if errors.As(err, &one) {
-		e.Mismatch, e.stop = e.Mismatch || one.Mismatch, e.stop || one.stop
+		e.Mismatch, e.Device, e.stop = e.Mismatch || one.Mismatch, e.Device || one.Device, e.stop || one.stop
 		e.Undefined = append(e.Undefined, one.Undefined...)
 		err = one.Err
 	}
@@ -112,9 +115,13 @@ func (e *RestoreError) add(err error) {
 func (e *RestoreError) Error() string {
 	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start over with " +
 		"HOLDFAST_FRESH=1: "
-	if e.Mismatch {
+	switch {
+	case e.Mismatch:
 		s = "coordinated: the checkpoints are intact, but this program protects different state; start the program " +
 			"that wrote them, or use another directory: "
+	case e.Device:
+		s = "coordinated: no epoch could be restored, because of a device, not of the checkpoints; start the program " +
+			"again, on a device that can hold its state: "
 	}
 	s += e.Err.Error()
 	if len(e.Undefined) > 0 {

@@ -42,7 +42,7 @@ import (
 // when all were left out, *HoleError, *OverlapError, *DiffersError or *ShapeError when what the ranks declare of arrays
 // does not fit together, *RestoreError with the reasons when all of them failed to load, or
 // the newest does not hold what the program protects (then no older one is tried: the
-// checkpoints are well, the program differs). Protected state is unchanged, except for what
+// checkpoints are well, the program differs), or a device was lost. Protected state is unchanged, except for what
 // the error names; the program should end.
 func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	if c.main.Closed.Load() {
@@ -335,7 +335,8 @@ func (c *Checkpointer) learn(ctx context.Context) error {
 // is to blame.
 func (c *Checkpointer) unrestorable(err error) {
 	var lost *LostError
-	if errors.As(err, &lost) || errors.Is(err, context.Canceled) {
+	var restore *RestoreError
+	if errors.As(err, &lost) || errors.Is(err, context.Canceled) || errors.As(err, &restore) && restore.Device {
 		return
 	}
 	c.outside.reporter.Unrestorable(supervisor.Unrestorable{Why: err.Error(), Nodes: MissingNodes(err),

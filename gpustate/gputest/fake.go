@@ -16,6 +16,9 @@ func init() {
 	})
 }
 
+// Faults says what is to go wrong on the fake devices.
+var Faults = &fake.System.Faults
+
 // Idle lets the fake devices that are opened from now on do nothing, for benchmarks of the way to a
 // device; what it gives ends that.
 func Idle() (end func()) {

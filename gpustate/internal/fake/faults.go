@@ -38,11 +38,16 @@ func (f *Faults) FailWrite(n int) { f.set(&f.writes, n) }
 // succeeds, its event does not.
 func (f *Faults) FailLaunch(n int) { f.set(&f.launches, n) }
 
-// Lose makes every call on every device of the library fail from now on.
-func (f *Faults) Lose() {
+// Lose makes every call on every device of the library fail from now on, until Find.
+func (f *Faults) Lose() { f.lose(true) }
+
+// Find ends Lose.
+func (f *Faults) Find() { f.lose(false) }
+
+func (f *Faults) lose(is bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lost = true
+	f.lost = is
 }
 
 // Full lets every creation of a queue and of page-locked memory fail with ErrOutOfMemory while it is so, as drivers do
