@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
-// TestRestoreDeviceFails: a Restore whose device is lost, or has too little memory, says that the device is why. It tells
-// no supervisor that nothing can be restored, which would give up or start over. The next start restores the newest
-// epoch.
+// TestRestoreDeviceFails: a Restore whose device is lost, or has too little memory, says that the device is why. It
+// tells no supervisor that nothing can be restored, which would give up or start over. The next start restores the
+// newest epoch.
 func TestRestoreDeviceFails(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -65,7 +65,7 @@ type DeviceOverlap interface {
 //
 // A send reads what the queue of its range was given before the call, and has issued all reads
 // when it returns: commands that are enqueued later may overwrite the memory. It copies to host
-// memory first, so it is complete without the receiver, but for the synchronous ones; SendDevice,
+// memory first, and is complete as Send is: some lengths wait for the receiver. SendDevice,
 // SsendDevice and SendrecvDevice hand MPI the device memory itself where that is possible and the receiver is
 // there, see Options.GPUAware. A receive
 // that is complete is seen by whatever is enqueued afterwards, on any queue; until then the
