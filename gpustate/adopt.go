@@ -173,7 +173,9 @@ func AdoptContext(n Native) (*Device, error) {
 func (d *Device) replace(e *entry, h driver.Handle) error {
 	s := d.drv
 	copied := s.run(context.Background(), []job{func(_ context.Context, l *lane) error {
-		ev, err := l.drv.Copy(l.q, h, 0, e.h, 0, e.obj.Mem.Bytes, nil)
+		ev, err := l.issue(d, func() (driver.Event, error) {
+			return l.drv.Copy(l.q, h, 0, e.h, 0, e.obj.Mem.Bytes, nil)
+		})
 		if err != nil {
 			return err
 		}

@@ -181,9 +181,13 @@ func (w *ShareWriter) Write(b *Buffer, at Layout, size Box, src []byte, from Lay
 	switch {
 	case err != nil:
 	case r.Size[1]*r.Size[2] == 1:
-		_, err = w.l.drv.Write(w.l.q, b.h, r.To.Off, src[r.From.Off:r.From.Off+r.Size[0]], true, nil)
+		_, err = w.l.issue(w.d, func() (driver.Event, error) {
+			return w.l.drv.Write(w.l.q, b.h, r.To.Off, src[r.From.Off:r.From.Off+r.Size[0]], true, nil)
+		})
 	default:
-		_, err = w.l.drv.WriteRect(w.l.q, b.h, r, src, true, nil)
+		_, err = w.l.issue(w.d, func() (driver.Event, error) {
+			return w.l.drv.WriteRect(w.l.q, b.h, r, src, true, nil)
+		})
 	}
 	if err == nil {
 		b.known = w.known

@@ -192,7 +192,7 @@ func (e *entry) upload(ctx context.Context, l *lane, fill func([]byte, int64) er
 	unpinned bool) error {
 	return l.up(ctx, upload{off: off, bytes: n, step: pieceBytes, unpinned: unpinned, fill: fill,
 		write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
-			ev, err := l.drv.Write(q, e.h, off, src, block, nil)
+			ev, err := l.issue(e.dev, func() (driver.Event, error) { return l.drv.Write(q, e.h, off, src, block, nil) })
 			return ev, e.fail("write contents of", err)
 		}})
 }
@@ -206,7 +206,9 @@ func (e *entry) imageUploads(fill func(dst []byte, off int64) error) []job {
 			if err := fill(host, s.off); err != nil {
 				return err
 			}
-			_, err := l.drv.WriteImage(l.q, e.h, s.region, host, true, nil)
+			_, err := l.issue(e.dev, func() (driver.Event, error) {
+				return l.drv.WriteImage(l.q, e.h, s.region, host, true, nil)
+			})
 			return e.fail("write contents of", err)
 		})
 	}

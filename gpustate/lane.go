@@ -194,6 +194,20 @@ func (l *lane) upUnpinned(ctx context.Context, u upload) error {
 	return nil
 }
 
+// issue gives the device a command, and again with less in the shadows of captures of d as long as there is too little
+// memory there: some drivers take an object's memory at its first use. The device is stopped.
+func (l *lane) issue(d *Device, command func() (driver.Event, error)) (ev driver.Event, err error) {
+	do := func() (err error) {
+		ev, err = command()
+		return err
+	}
+	if l.drv != d.drv.Device { // a migration's target, which has no shadows
+		return command()
+	}
+	err = d.withRoom(do)
+	return ev, err
+}
+
 // await waits for an event and lets it go.
 func (l *lane) await(e *driver.Event) error {
 	if *e == 0 {
