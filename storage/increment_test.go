@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
@@ -250,4 +251,34 @@ func TestOriginsOfOriginsGo(t *testing.T) {
 
 func section(name string, b []byte) Section {
 	return Section{Name: name, Size: int64(len(b)), Source: Bytes(b)}
+}
+
+// TestVerifySaysAnEpochOnce: an earlier epoch that cannot be had is one finding of a shard that refers to it, however
+// many of its chunks that one holds.
+func TestVerifySaysAnEpochOnce(t *testing.T) {
+	for name, lose := range map[string]func(dir string) error{
+		"manifest gone":    func(dir string) error { return os.Remove(filepath.Join(dir, format.ManifestName)) },
+		"manifest damaged": func(dir string) error { return os.Truncate(filepath.Join(dir, format.ManifestName), 20) },
+		"shard gone":       func(dir string) error { return os.Remove(filepath.Join(dir, format.ShardName(0))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			stores := openStores(t, 1, func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: dir}} })
+			secs := changing(9)
+			for e := Epoch(1); e <= 2; e++ {
+				take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+			}
+			if err := lose(filepath.Join(dir, format.EpochName(1))); err != nil {
+				t.Fatal(err)
+			}
+			v, err := checkpoints.Inspect(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := v.Verify(t.Context(), 2)
+			if err != nil || len(found) != 1 || !strings.HasPrefix(found[0].Err.Error(), "epoch 1 holds") {
+				t.Errorf("got %+v, %v, want one finding, of epoch 1", found, err)
+			}
+		})
+	}
 }
