@@ -282,3 +282,53 @@ func TestVerifySaysAnEpochOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestInPartBesideWhole: an epoch that local has only for chunks of later ones, while global keeps it, is well. What
+// local has of it is no good copy of what is damaged at global.
+func TestInPartBesideWhole(t *testing.T) {
+	l, g := t.TempDir(), t.TempDir()
+	stores := openStores(t, 1, func(int) []LevelConfig {
+		return []LevelConfig{{Name: LevelLocal, Dir: l, Keep: 2}, {Name: LevelGlobal, Dir: g, Keep: 9}}
+	})
+	secs := changing(5)
+	for e := Epoch(1); e <= 8; e++ {
+		take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+		info, err := stores[0].Flush(t.Context(), e, LevelLocal, LevelGlobal, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commitAll(t, stores, e, LevelGlobal, []ShardInfo{info})
+		if _, err := stores[0].Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify := func(e Epoch) []checkpoints.Finding {
+		v, err := checkpoints.Inspect(t.Context(), l, g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := v.Verify(t.Context(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	v, err := checkpoints.Inspect(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	infos, err := v.Epochs(t.Context())
+	inPart := func(i checkpoints.EpochInfo) bool { return i.Epoch == 3 && i.InPart }
+	if err != nil || !slices.ContainsFunc(infos, inPart) {
+		t.Fatalf("got %+v, %v, want epoch 3 in part at local: this tests nothing", infos, err)
+	}
+	if found := verify(3); len(found) > 0 {
+		t.Errorf("nothing was lost, got %+v", found)
+	}
+	if err := os.Truncate(filepath.Join(g, format.EpochName(3), format.ShardName(0)), 100); err != nil {
+		t.Fatal(err)
+	}
+	if found := verify(3); len(found) != 1 || !found[0].Lost || len(found[0].GoodAt) > 0 {
+		t.Errorf("got %+v, want one finding at global, and no good copy", found)
+	}
+}

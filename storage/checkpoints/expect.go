@@ -129,9 +129,16 @@ func (v *View) expect(d *viewDir) error {
 
 // aged says that no keep rule holds the epoch: it is there for what later ones refer
 // to, or about to go, and what is not there any more is not missed.
-func (c *check) aged() bool {
+func (c *check) aged() bool { return c.agedIn(c.view.dirs) }
+
+// agedAt is aged of one level: a wider one may keep the epoch.
+func (c *check) agedAt(level string) bool {
+	return c.agedIn(slices.DeleteFunc(slices.Clone(c.view.dirs), func(d *viewDir) bool { return d.Name() != level }))
+}
+
+func (c *check) agedIn(dirs []*viewDir) bool {
 	known := false
-	for _, d := range c.view.dirs {
+	for _, d := range dirs {
 		if _, due := d.due[c.epoch]; due {
 			return false
 		}
@@ -142,9 +149,11 @@ func (c *check) aged() bool {
 	return known
 }
 
-// letGo says that a fault is none: an epoch that is there for some of its chunks has others in epochs that retention
-// has removed.
-func (c *check) letGo(fault error) bool { return errors.Is(fault, level.ErrNotCommitted) && c.aged() }
+// letGo says that a fault in a directory is none: an epoch that is there for some of its chunks has others in epochs
+// that retention has removed.
+func (c *check) letGo(d *viewDir, fault error) bool {
+	return errors.Is(fault, level.ErrNotCommitted) && c.agedAt(d.Name())
+}
 
 // missed reports what should be in a directory and is not.
 func (c *check) missed(d *viewDir, have map[string]bool) {

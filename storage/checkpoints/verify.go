@@ -163,12 +163,15 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 	if err != nil {
 		return err
 	}
-	faults = slices.DeleteFunc(faults, c.letGo)
+	all := len(faults)
+	faults = slices.DeleteFunc(faults, func(f error) bool { return c.letGo(d, f) })
 	for _, f := range faults {
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: f})
 	}
 	if len(faults) == 0 {
-		c.good[rank] = append(c.good[rank], d.Path())
+		if all == 0 || c.aged() { // else another level has it whole
+			c.good[rank] = append(c.good[rank], d.Path())
+		}
 		if d.Traits().Data {
 			c.parity.members[rank], c.parity.data = true, d.Name()
 		}
