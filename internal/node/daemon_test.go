@@ -247,3 +247,16 @@ func TestKey(t *testing.T) {
 		t.Errorf("the user's key is %q", k)
 	}
 }
+
+// TestFinalizeOrLoss: an hf_finalize that is answered when its client has been given up closes nothing, and leaves the
+// memory; one that ends because the job is over is a loss before rankLost has run.
+func TestFinalizeOrLoss(t *testing.T) {
+	var s session
+	s.end.Store(endGivenUp)
+	if err := s.finalize(); !errors.Is(err, errGone) || s.finalized {
+		t.Errorf("got %v, finalized %v, want that the program has gone", err, s.finalized)
+	}
+	if lost := fmt.Errorf("close: %w", &coordinated.LostError{Rank: 1}); !s.isLoss(lost) || s.isLoss(errGone) {
+		t.Error("a *LostError alone is a loss")
+	}
+}

@@ -107,9 +107,11 @@ func (s *session) leave() {
 }
 
 // finalize closes the Checkpointers. If another rank is lost before all have called it, the job starts again: the
-// memory stays for that.
+// memory stays for that, and for one whose client has gone first.
 func (s *session) finalize() error {
-	s.closed.Store(true)
+	if !s.end.CompareAndSwap(endNone, endFinalize) {
+		return errGone
+	}
 	var errs []error
 	s.each(func(ck *coordinated.Checkpointer, r *arenas) {
 		shard, err := program.Of(ck).CloseAndLeave()
@@ -119,7 +121,7 @@ func (s *session) finalize() error {
 		errs = append(errs, err)
 	})
 	err := errors.Join(errs...)
-	s.finalized = err == nil || !s.lost.Load()
+	s.finalized = err == nil || !s.isLoss(err)
 	return err
 }
 

@@ -26,7 +26,7 @@ func (s *session) serve() {
 			return
 		case err != nil:
 			code = wire.CodeFailed
-			if s.lost.Load() {
+			if s.isLoss(err) {
 				code = wire.CodeLost
 			}
 			err = s.conn.write(wire.Error(code, err.Error()))

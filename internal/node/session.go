@@ -34,7 +34,7 @@ type session struct {
 	over   chan struct{} // closed when the client has gone
 	left   chan struct{} // closed when no request is being answered any more
 	ended  chan struct{} // closed when all that it left is done
-	closed atomic.Bool   // it has called hf_finalize
+	end    atomic.Int32  // one of those below
 	lost   atomic.Bool   // another rank is lost
 	arrays map[uint32]*array
 	// shadows says that the client may bring device memory to arenas after it has answered COPY. Set before the first.
@@ -66,6 +66,13 @@ type array struct {
 	dims  []int64      // of a global array, and the parts of it that the rank owns
 	parts []layout.Part
 }
+
+// What has begun of a session's end. A client may die with hf_finalize on its way: one of the two comes first.
+const (
+	endNone     = iota
+	endFinalize // the client has called hf_finalize
+	endGivenUp  // it has gone before that
+)
 
 func newSession(d *daemon, c *conn) *session {
 	return &session{d: d, log: d.log, conn: c, inbox: make(chan wire.Message, 1), over: make(chan struct{}),
@@ -306,7 +313,7 @@ func (s *session) lastWord() {
 // guard gives the job up when the client has gone too soon.
 func (s *session) guard() {
 	<-s.over
-	if s.closed.Load() {
+	if !s.end.CompareAndSwap(endNone, endGivenUp) {
 		return
 	}
 	if !s.lost.Load() {
@@ -338,7 +345,7 @@ func (s *session) settle() {
 func (s *session) rankLost(e *coordinated.LostError) {
 	s.lost.Store(true)
 	s.rank.pages.set(wire.PointOver, true)
-	if s.closed.Load() {
+	if s.end.Load() == endFinalize {
 		return
 	}
 	if s.d.firstLoss() { // all ranks here hear the same
@@ -355,6 +362,13 @@ func (s *session) rankLost(e *coordinated.LostError) {
 			s.conn.kill()
 		}
 	})
+}
+
+// isLoss says whether another rank is lost, also where err is the first to say so: a Close that ends because ranks are
+// deadlocked returns before rankLost runs.
+func (s *session) isLoss(err error) bool {
+	var lost *coordinated.LostError
+	return s.lost.Load() || errors.As(err, &lost)
 }
 
 // freeLeft frees what was restored from memory, if it was, once the client need not wait for that.
