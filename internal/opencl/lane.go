@@ -209,10 +209,13 @@ func (l *lane) marker(m *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	const barrier = 2
+	const barrier, alone = 2, 4
 	flags := m.u32()
 	if err := m.end(); err != nil {
 		return nil, err
+	}
+	if flags&alone == 0 && len(deps) == 0 {
+		deps = q.before()
 	}
 	if err := q.mark(e, deps, flags&barrier != 0); err != nil {
 		return l.outcome(q, e.id, err)

@@ -224,12 +224,18 @@ func (q *queue) finish() error {
 	return err
 }
 
-// mark enqueues a marker or a barrier.
+// before is what a marker without a list waits for, where the queue's order does not see to it.
+func (q *queue) before() []*event {
+	if q.ordered {
+		return nil
+	}
+	return q.allPending()
+}
+
+// mark enqueues a marker, a barrier, or another command that moves nothing. Out of order it waits for deps, and for the
+// barrier before it.
 func (q *queue) mark(e *event, deps []*event, barrier bool) error {
 	c := &command{event: e, deps: deps}
-	if !q.ordered && len(deps) == 0 {
-		c.deps = q.allPending()
-	}
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
 		if !q.ordered && len(after) == 0 && !q.timed { // all that it waits for is complete
 			return nil, nil

@@ -11,7 +11,7 @@ const failedGate = "other thread -14, failed 1 1, user's -100, again -59, called
 
 // TestOdd: odd but legal calls have the effect that they have without the library: objects that
 // are released while commands use them, call-backs that give commands, events that another
-// thread sets, parts of mapped buffers, builds that fail, queues that wait for each other.
+// thread sets, parts of mapped buffers, builds that fail, queues that wait for each other, commands that move nothing.
 func TestOdd(t *testing.T) {
 	l := newLab(t)
 	want := strings.Replace(l.run(onPoCLItself, "odd"), "part has", failedGate+"part has", 1)

@@ -117,7 +117,7 @@ static cl_int move(cl_command_queue q, cl_mem m, cl_command_type type, bool writ
 		if (rc != CL_SUCCESS) {
 			return rc;
 		}
-		hfcl_put32(&c.call, 0);
+		hfcl_put32(&c.call, HFCL_ALONE);
 		rc = hfcl_submit(&c);
 		if (done != NULL) {
 			rc = clWaitForEvents(1, &done);

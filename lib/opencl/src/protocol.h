@@ -82,6 +82,8 @@ enum {
 
 /* Flags of READ, WRITE, COPY, FILL and MARKER. */
 enum { HFCL_BLOCKING = 1, HFCL_BARRIER = 2, HFCL_IN_AREA = 4, HFCL_IN_SLOTS = 8, HFCL_TELL = 16, HFCL_UNSEEN = 32 };
+/* A MARKER that does not wait for its queue. */
+enum { HFCL_ALONE = 4 };
 
 /* How the bytes of a memory object are addressed: a range, a box of rows in a buffer, pixels. */
 enum { HFCL_LINEAR = 0, HFCL_RECT = 1, HFCL_PIXELS = 2 };

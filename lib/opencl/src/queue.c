@@ -248,5 +248,5 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueMigrateMemObjects(cl_command_queue q, c
 			return CL_INVALID_CONTEXT;
 		}
 	}
-	return mark(q, CL_COMMAND_MIGRATE_MEM_OBJECTS, 0, n, waits, event);
+	return mark(q, CL_COMMAND_MIGRATE_MEM_OBJECTS, HFCL_ALONE, n, waits, event);
 }
