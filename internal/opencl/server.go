@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"golang.org/x/sys/unix"
@@ -59,14 +60,29 @@ type Server struct {
 	why            error
 }
 
+// endWithin is how long a server waits for the commands of a program that has ended.
+const endWithin = 5 * time.Second
+
 // Serve serves the program at the other end of the connection until it ends or says
-// something impossible, which is an error. It closes the connection.
+// something impossible, which is an error. It closes the connection, and the devices when they are idle. Where
+// they are not within five seconds, as in a kernel without end, Serve returns all the same, and the process
+// should end: that ends the commands.
 func Serve(ctx context.Context, control *net.UnixConn, opt Options) error {
 	s := newServer(control, opt)
 	stop := context.AfterFunc(ctx, func() { s.finish(ctx.Err()) })
 	defer stop()
 	s.finish(s.accept())
-	return s.close()
+	closed := make(chan struct{})
+	go func() {
+		s.close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(endWithin):
+		s.opt.Logger.Warn("the program has ended, its commands have not")
+	}
+	return s.why
 }
 
 func newServer(control *net.UnixConn, opt Options) *Server {
@@ -79,15 +95,14 @@ func newServer(control *net.UnixConn, opt Options) *Server {
 	return s
 }
 
-// close releases what a server has that is finished, and says why it is.
-func (s *Server) close() error {
+// close releases what a server has that is finished.
+func (s *Server) close() {
 	s.lanes.Wait()
 	s.devices.close()
 	s.areas.forgetAll()
 	if s.ring != nil {
 		_ = unix.Munmap(s.ring.mem) // nobody uses it any more
 	}
-	return s.why
 }
 
 // finish ends all connections; the first reason counts.

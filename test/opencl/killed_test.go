@@ -58,6 +58,44 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
+// TestKilledInEndlessKernel: a program that is killed while a kernel of its own does not end leaves no process behind
+// that computes, whether it waited for the kernel or not, with a server and without.
+func TestKilledInEndlessKernel(t *testing.T) {
+	for _, c := range []struct {
+		name, device string
+		args         []string
+	}{
+		{"command", platform, nil},
+		{"command of a waiting program", platform, []string{"wait"}},
+		{"worker of a waiting program", "", []string{"wait"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // each waits for seconds
+			l := newLab(t)
+			if c.device == "" {
+				l.serve()
+			}
+			p := l.startUntil("launched", through(c.device), "endless", c.args...)
+			served := []int{serverOf(t, p.Process.Pid)}
+			if c.device == "" {
+				served = append(served, workerOf(t, l.servers[0]))
+			}
+			_ = p.Process.Kill()
+			_ = p.Wait() // it was killed
+			for _, pid := range served {
+				for end := time.Now().Add(time.Minute); exists("/proc/" + strconv.Itoa(pid)); {
+					if time.Now().After(end) {
+						_ = syscall.Kill(pid, syscall.SIGKILL)
+						t.Errorf("process %d, which served the program, is still there a minute after its end", pid)
+						break
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+		})
+	}
+}
+
 // endsByLoss waits for the end of a program whose device was killed.
 func endsByLoss(t *testing.T, p *running, seed string) {
 	t.Helper()
