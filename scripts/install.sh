@@ -35,6 +35,12 @@ put() {
 	install -m "$mode" "$@" "$to/"
 }
 
+# Programs find the library where pkg-config has found it. The linker finds a distribution's without that.
+case $LIBDIR in
+/usr/lib | /usr/lib/* | /usr/lib64) rpath= ;;
+*) rpath="-Wl,-rpath,\${libdir} " ;;
+esac
+
 # fill FILE DIRECTORY [NAME] writes a template. Files there find the others from where they lie themselves, so that
 # the whole tree can be moved.
 fill() {
@@ -43,6 +49,7 @@ fill() {
 		-e "s|@PREFIX@|$(from "$2" "$PREFIX")|g" -e "s|@BINDIR@|$(from "$2" "$BINDIR")|g" \
 		-e "s|@LIBDIR@|$(from "$2" "$LIBDIR")|g" -e "s|@INCLUDEDIR@|$(from "$2" "$INCLUDEDIR")|g" \
 		-e "s|@SOURCES@|$(from "$2" "$sources")|g" -e "s|@FORTRAN@|$(from "$2" "$fortran")|g" \
+		-e "s|@RPATH@|$rpath|g" \
 		-e "s|@MANDIR@|$(from "$2" "$MANDIR")|g" -e "s|@PYTHONDIR@|$(from "$2" "$PYTHONDIR")|g" \
 		"$1" >"$DESTDIR$2/${3:-$(basename "$1" .in)}"
 }
@@ -64,6 +71,7 @@ fi
 put 644 "$PYTHONDIR/holdfast" python/holdfast/*.py python/holdfast/py.typed
 
 fill lib/pkgconfig/holdfast.pc.in "$LIBDIR/pkgconfig"
+fill lib/pkgconfig/holdfast-static.pc.in "$LIBDIR/pkgconfig"
 fill lib/cmake/holdfast-config.cmake.in "$cmake"
 fill lib/cmake/holdfast-config-version.cmake.in "$cmake"
 if [ -f "$lib/libveloc-client.so.$major" ]; then

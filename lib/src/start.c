@@ -1,6 +1,7 @@
 /* start.c - finds the node daemon, or starts it. */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -99,12 +100,30 @@ static int keep_stderr(posix_spawn_file_actions_t *files)
 /* What a daemon reserves of addresses when it starts, and some. */
 #define LEAST_ADDRESS_SPACE ((rlim_t)1536 << 20)
 
+/* The command: HOLDFAST_BIN, else the one that was installed with this library, else the one in PATH. */
+static const char *command(char beside[PATH_MAX])
+{
+    static const char here;
+    const char *named = getenv("HOLDFAST_BIN"), *end;
+    Dl_info self;
+    int n;
+
+    if (named != NULL && *named != 0)
+        return named;
+    if (dladdr(&here, &self) != 0 && self.dli_fname != NULL && (end = strrchr(self.dli_fname, '/')) != NULL) {
+        n = snprintf(beside, PATH_MAX, "%.*s/../bin/holdfast", (int)(end - self.dli_fname), self.dli_fname);
+        if (n < PATH_MAX && access(beside, X_OK) == 0)
+            return beside;
+    }
+    return "holdfast";
+}
+
 /* Starts the daemon and waits until clients can connect. It is a child of the process that is waited
  * for here, so that the program hears nothing of its end. */
 static int start_daemon(const char *key)
 {
-    const char *program = getenv("HOLDFAST_BIN");
-    char self[24];
+    char beside[PATH_MAX], self[24];
+    const char *program = command(beside);
     const char *args[] = {NULL, "node", "--background", "--key", key, "--starter", self, NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
@@ -119,8 +138,6 @@ static int start_daemon(const char *key)
                        "raise the limit, or start holdfast node where there is none, with the same HOLDFAST_NODE_KEY "
                        "as the program",
                        (unsigned long long)space.rlim_cur >> 20, (unsigned long long)LEAST_ADDRESS_SPACE >> 20);
-    if (program == NULL || *program == 0)
-        program = "holdfast";
     args[0] = program;
     snprintf(self, sizeof self, "%ld", (long)getpid());
     if ((err = posix_spawn_file_actions_init(&files)) != 0)

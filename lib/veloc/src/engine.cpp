@@ -7,7 +7,6 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <set>
 #include <stdexcept>
 #include <unistd.h>
@@ -55,25 +54,12 @@ std::string key_of(const veloc_comm &comm)
     return own + key;
 }
 
-// The tool: HOLDFAST_BIN, else beside VeloC's or this library's, else the one in PATH.
+// The tool in the folder that VeloC's programs name, empty if there is none: libholdfast finds it then.
 std::string tool()
 {
-    if (!variable("HOLDFAST_BIN").empty())
-        return "";
-    std::vector<std::string> places;
-    if (!variable("VELOC_BIN").empty())
-        places.push_back(variable("VELOC_BIN") + "/holdfast");
-    Dl_info self;
-    if (dladdr(reinterpret_cast<void *>(&tool), &self) != 0 && self.dli_fname != nullptr) {
-        std::string library = self.dli_fname;
-        size_t at = library.rfind('/');
-        if (at != std::string::npos)
-            places.push_back(library.substr(0, at) + "/../bin/holdfast");
-    }
-    for (const std::string &p : places)
-        if (access(p.c_str(), X_OK) == 0)
-            return p;
-    return "";
+    std::string beside = variable("VELOC_BIN") + "/holdfast";
+    bool there = !variable("VELOC_BIN").empty() && access(beside.c_str(), X_OK) == 0;
+    return there && variable("HOLDFAST_BIN").empty() ? beside : "";
 }
 
 // Variables that hold for as long as it lives: the daemon takes its settings from them.
