@@ -18,7 +18,6 @@ const File = "holdfast.yaml"
 const (
 	FileVar       = "HOLDFAST_CONFIG"     // names another file
 	SupervisorVar = "HOLDFAST_SUPERVISOR" // how a job reaches the holdfast run that started it
-	mpiVar        = "HOLDFAST_MPI"        // selects an MPI library
 )
 
 // A Row is a key of the configuration of a T. A further key is a further row, and

@@ -2,7 +2,6 @@ package node
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,9 +33,14 @@ func (i installed) path(elem ...string) string {
 	return filepath.Join(append([]string{i.prefix}, elem...)...)
 }
 
-// environ is that of a job with the installed command.
+// environ is that of a job, in which nothing leads to the installed command.
 func (i installed) environ(t *testing.T) []string {
-	return append(environ(t, t.TempDir()), "HOLDFAST_BIN="+i.path("bin/holdfast"))
+	return append(environ(t, t.TempDir()), "HOLDFAST_BIN=", "PATH=/usr/bin:/bin")
+}
+
+// static is environ for programs that know no place beside which the command could lie.
+func (i installed) static(t *testing.T) []string {
+	return append(i.environ(t), "HOLDFAST_BIN="+i.path("bin/holdfast"))
 }
 
 // flags are what pkg-config has for a module.
@@ -57,7 +61,7 @@ func (i installed) compile(t *testing.T, compiler string, module string, sources
 	dir := t.TempDir()
 	out := filepath.Join(dir, "program")
 	args := append(sources, i.flags(t, "--cflags", "--libs", module)...)
-	c := exec.Command(compiler, append(args, "-Wl,-rpath,"+i.path("lib"), "-o", out)...)
+	c := exec.Command(compiler, append(args, "-o", out)...)
 	c.Dir = dir
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", compiler, err, text)
@@ -73,7 +77,7 @@ func TestInstall(t *testing.T) {
 	t.Run("pages", func(t *testing.T) { checkPages(t, i) })
 	t.Run("cmake", func(t *testing.T) { buildWithCMake(t, i, want) })
 	t.Run("pkg-config", func(t *testing.T) { buildWithPkgConfig(t, i, want) })
-	t.Run("module", func(t *testing.T) { loadModule(t, i) })
+	t.Run("module", func(t *testing.T) { useModule(t, i) })
 	t.Run("wheel", func(t *testing.T) { makeWheel(t, i, want) })
 	t.Run("recipe", func(t *testing.T) {
 		must(t, "python3", "-c", "import ast; ast.parse(open('../../packaging/spack/holdfast/package.py').read())")
@@ -152,9 +156,14 @@ func buildWithCMake(t *testing.T, i installed, want []byte) {
 	launchOne(t, i.environ(t), []string{filepath.Join(dir, "heat-veloc"), config, "mem", "20",
 		filepath.Join(dir, "veloc")}).mustEnd()
 	launchOne(t, i.environ(t), []string{filepath.Join(dir, "walk-cxx"), "100", "10"}).mustEnd()
-	launchOne(t, i.environ(t), []string{filepath.Join(dir, "hello-cxx"), "2"}).mustEnd()
-	if out := must(t, "ldd", filepath.Join(dir, "hello-cxx")); strings.Contains(out, "holdfast") {
-		t.Errorf("holdfast::static links the shared library:\n%s", out)
+	runStatic(t, i, filepath.Join(dir, "hello-cxx"))
+}
+
+// runStatic runs hello-cxx, which needs no shared library of ours.
+func runStatic(t *testing.T, i installed, hello string) {
+	launchOne(t, i.static(t), []string{hello, "2"}).mustEnd()
+	if out, _ := exec.Command("ldd", hello).CombinedOutput(); bytes.Contains(out, []byte("libholdfast")) {
+		t.Errorf("the shared library is linked:\n%s", out)
 	}
 }
 
@@ -167,26 +176,36 @@ func buildWithPkgConfig(t *testing.T, i installed, want []byte) {
 	source := absolute("../../examples/hello-cxx/hello.cpp")
 	hello := i.compile(t, "g++", "holdfast", "-std=c++17", source)
 	launchOne(t, i.environ(t), []string{hello, "2"}).mustEnd()
+	runStatic(t, i, i.compile(t, "g++", "holdfast-static", "-std=c++17", source))
 	static := filepath.Join(t.TempDir(), "hello")
 	must(t, "g++", append([]string{"-std=c++17", source, "-static", "-o", static},
 		i.flags(t, "--static", "--cflags", "--libs", "holdfast")...)...)
-	launchOne(t, i.environ(t), []string{static, "2"}).mustEnd()
+	runStatic(t, i, static)
 }
 
-// loadModule loads the module file, and runs what is in the paths then.
-func loadModule(t *testing.T, i installed) {
+// loadModule has the commands by which a shell, in which MANPATH was not set, loads the module file.
+func loadModule(t *testing.T, i installed) string {
+	t.Helper()
 	const modules = "/usr/lib/x86_64-linux-gnu/modulecmd.tcl"
-	load := exec.Command("tclsh", modules, "bash", "load", "holdfast")
+	load := exec.Command("env", "-u", "MANPATH", "tclsh", modules, "bash", "load", "holdfast")
 	load.Env = append(os.Environ(), "MODULEPATH="+i.path("share/modulefiles"))
 	text, err := load.Output()
 	if err != nil {
 		t.Fatalf("%s: %v (make setup installs it)", modules, err)
 	}
-	env := environ(t, t.TempDir())
-	script := string(text) + "\n" +
-		`[ "$HOLDFAST_BIN" = "$(command -v holdfast)" ] && pkg-config --exists holdfast && man -w hf_keep && ` +
-		`exec "$1" testdata/kinds.py`
-	j := launchOne(t, env, []string{"bash", "-c", script, "bash", python(t)})
+	return string(text) + "\n"
+}
+
+// useModule runs what is in the paths of a shell that has loaded the module file. Its pages come before those that
+// man finds without it.
+func useModule(t *testing.T, i installed) {
+	script := "unset MANPATH; before=$(manpath -q)\n" + loadModule(t, i) +
+		`[ "$HOLDFAST_BIN" = "$(command -v holdfast)" ] && pkg-config --exists holdfast && man -w hf_point || exit 1
+		case "$(manpath -q)" in
+		*":$before") exec "$1" testdata/kinds.py ;;
+		*) echo "man looks at $(manpath -q), without the module at $before" ;;
+		esac`
+	j := launchOne(t, environ(t, t.TempDir()), []string{"bash", "-c", script, "bash", python(t)})
 	j.mustEnd()
 	if s := j.out.String(); !strings.Contains(s, "kinds: saved") || !strings.Contains(s, i.path("share/man")) {
 		t.Errorf("the module is not in force:\n%s", s)
@@ -216,35 +235,36 @@ func makeWheel(t *testing.T, i installed, want []byte) {
 	}
 }
 
-// buildThePage compiles and runs the programs that docs/LANGUAGES.md shows.
+// buildThePage compiles the programs that docs/LANGUAGES.md shows, as it says, where the module is loaded, and runs
+// them.
 func buildThePage(t *testing.T, i installed) {
 	page, err := os.ReadFile("../../docs/LANGUAGES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, mpi := t.TempDir(), mpirun.MPICH.Name
-	write := func(language, name string) string {
+	load := loadModule(t, i)
+	for language, name := range map[string]string{"c": "program.c", "cpp": "program.cpp", "fortran": "program.f90",
+		"python": "program.py"} {
 		_, program, found := strings.Cut(string(page), "```"+language+"\n")
-		program, _, closed := strings.Cut(program, "```")
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(program), 0o644); err != nil || !found || !closed {
-			t.Fatalf("no program in %s: %v", language, err)
+		program, rest, closed := strings.Cut(program, "```\n\n")
+		commands, _, ended := strings.Cut(rest, "\n\n")
+		dir := t.TempDir()
+		if !found || !closed || !ended {
+			t.Fatalf("no program in %s", language)
 		}
-		return path
-	}
-	sources := i.flags(t, "--variable=fortrandir", "holdfast")[0]
-	for _, command := range [][]string{
-		{i.compile(t, "mpicc."+mpi, "holdfast", "-Wall", "-Werror", write("c", "program.c"))},
-		{i.compile(t, "mpicxx."+mpi, "holdfast", "-Wall", "-Werror", "-std=c++17", write("cpp", "program.cpp"))},
-		{i.compile(t, "mpifort."+mpi, "holdfast", filepath.Join(sources, "holdfast.F90"),
-			filepath.Join(sources, "holdfast_mpi.F90"), "-Wall", "-Werror", write("fortran", "program.f90"))},
-		{python(t), write("python", "program.py")},
-	} {
-		env := append(i.environ(t), "PYTHONPATH="+i.path("lib/holdfast/python"))
-		j := launchOne(t, env, command)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(program), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		script := `mpicc() { mpicc.mpich -Wall -Werror "$@"; }
+			mpicxx() { mpicxx.mpich -Wall -Werror "$@"; }
+			mpifort() { mpifort.mpich -Wall -Werror "$@"; }
+			mpirun() { "$PYTHON" program.py; }
+			set -e; cd "$0"
+			` + load + commands + "\n[ ! -f a.out ] || exec ./a.out"
+		j := launchOne(t, append(i.environ(t), "PYTHON="+python(t)), []string{"bash", "-c", script, dir})
 		j.mustEnd()
 		if s := j.out.String(); !strings.Contains(s, "first start") {
-			t.Error(errors.New("the program took no part in checkpoints:\n" + s))
+			t.Errorf("the program in %s took no part in checkpoints:\n%s", language, s)
 		}
 	}
 }
