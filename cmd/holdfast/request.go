@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/spf13/cobra"
 )
 
 func newRequest() *cobra.Command {
-	var stop, wait, asJSON bool
+	var stop, wait, now, asJSON bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "request [DIR]",
@@ -18,44 +22,61 @@ func newRequest() *cobra.Command {
 it has none, its HOLDFAST_LOCAL on the node of rank 0. Only the job's owner can ask.
 With --wait, request returns when the epoch is at all levels.
 
-Exit codes: 0 asked, and with --wait durable; 2 no such job, no answer within
---timeout, or the checkpoint failed.`,
+request waits for a job that has not started yet. With --now it fails if none runs.
+
+Exit codes: 0 asked, and with --wait durable; 2 no job or no answer within
+--timeout, with --now no job, or the checkpoint failed.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := orDirOfJob(cmd, args)
 			if err != nil {
 				return err
 			}
-			return withJob(cmd, dir, timeout, asJSON,
-				func(ctx context.Context, c *job.Client) (*job.Status, error) {
-					return c.Request(ctx, stop, wait)
-				})
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			c, err := dialOrAwait(ctx, cmd, dir, now)
+			if err != nil {
+				return within(ctx, timeout, err)
+			}
+			defer c.Close()
+			st, err := c.Request(ctx, stop, wait)
+			if err != nil {
+				return within(ctx, timeout, err)
+			}
+			if asJSON {
+				return jsonLines(cmd.OutOrStdout(), []*job.Status{st})
+			}
+			return printEpochs(cmd.OutOrStdout(), st)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&stop, "stop", false, "make it the final checkpoint: the program ends after it")
 	f.BoolVar(&wait, "wait", false, "wait until the epoch is at all levels")
 	f.BoolVar(&asJSON, "json", false, "write the job's status as one JSON object")
-	f.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the answer, with --wait for the epoch")
+	f.BoolVar(&now, "now", false, "do not wait for a job to start")
+	f.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait in all: for the job, its answer and, with "+
+		"--wait, the epoch")
 	return cmd
 }
 
-// withJob connects, asks and prints the answer.
-func withJob(cmd *cobra.Command, dir string, timeout time.Duration, asJSON bool,
-	ask func(context.Context, *job.Client) (*job.Status, error)) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-	defer cancel()
-	c, err := job.DialJob(ctx, dir)
-	if err != nil {
-		return err
+// dialOrAwait connects to the job of a directory, which has to run if now is set.
+func dialOrAwait(ctx context.Context, cmd *cobra.Command, dir string, now bool) (*job.Client, error) {
+	dial := func() (*job.Client, error) { return job.DialJob(ctx, dir) }
+	if now {
+		return dial()
 	}
-	defer c.Close()
-	st, err := ask(ctx, c)
-	if err != nil {
-		return err
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err
 	}
-	if asJSON {
-		return jsonLines(cmd.OutOrStdout(), []*job.Status{st})
+	return awaitJob(ctx, cmd.ErrOrStderr(), dir, dial, func(ctx context.Context) {
+		_ = sleep.For(ctx, 100*time.Millisecond) // the loop looks at ctx
+	})
+}
+
+// within says of an error that the time was up.
+func within(ctx context.Context, timeout time.Duration, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("within --timeout %v: %w", timeout, err)
 	}
-	return printEpochs(cmd.OutOrStdout(), st)
+	return err
 }

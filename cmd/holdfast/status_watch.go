@@ -42,15 +42,22 @@ func (o *statusOptions) follow(ctx context.Context, w, notes io.Writer, dir stri
 
 // first waits for the job to start, however long that takes.
 func (o *statusOptions) first(ctx context.Context, notes io.Writer, dir string) (*job.Client, error) {
+	return awaitJob(ctx, notes, dir, func() (*job.Client, error) { return o.dial(ctx, dir) }, o.pause)
+}
+
+// awaitJob dials until a job answers or ctx ends, with a pause between, and says once that it waits. The error is that
+// of the last try.
+func awaitJob(ctx context.Context, notes io.Writer, dir string, dial func() (*job.Client, error),
+	pause func(context.Context)) (*job.Client, error) {
 	for said := false; ; said = true {
-		c, err := o.dial(ctx, dir)
+		c, err := dial()
 		if err == nil || ctx.Err() != nil {
 			return c, err
 		}
 		if !said {
 			fmt.Fprintf(notes, "holdfast: waiting for a job in %s\n", dir)
 		}
-		o.pause(ctx)
+		pause(ctx)
 	}
 }
 

@@ -42,11 +42,12 @@ func run(ctx context.Context, steps int) (err error) {
 		return err
 	}
 	fmt.Printf("rank %d starts at step %d\n", world.Rank(), step)
-	for ; step < steps; step++ {
+	for step < steps {
+		time.Sleep(100 * time.Millisecond) // your work, and any MPI through mpiwrap
+		step++
 		if err := ck.Point(ctx); err != nil { // one atomic load when nothing is asked
 			return err
 		}
-		time.Sleep(100 * time.Millisecond) // your work, and any MPI through mpiwrap
 	}
 	fmt.Printf("rank %d ends at step %d\n", world.Rank(), step)
 	return nil

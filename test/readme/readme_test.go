@@ -1,11 +1,15 @@
 package readme
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
 const root = "../.."
@@ -28,6 +32,43 @@ func TestProgram(t *testing.T) {
 	}
 	if !strings.Contains(read(t, "examples/hello/main.go"), lines) {
 		t.Errorf("examples/hello has not these lines of README.md:\n%s", lines)
+	}
+}
+
+// TestFirstCheckpoint runs the first commands of the README: the last one continues from the checkpoint, however long
+// the first start takes.
+func TestFirstCheckpoint(t *testing.T) {
+	mpi, err := mpirun.Pick("")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, after, _ := strings.Cut(read(t, "README.md"), "## The first checkpoint")
+	commands := regexp.MustCompile("(?m)^    .*\n").FindAllString(after[:strings.Index(after, "```")], -1)
+	if len(commands) != 6 || !strings.Contains(commands[0], "make build") {
+		t.Fatalf("README.md begins with %q, want make build and five more", commands)
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/bin/", "./cmd/holdfast", "./examples/hello")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	line := mpi.Command(nil, mpirun.Part{})
+	if line[0], err = exec.LookPath(line[0]); err != nil {
+		t.Fatal(err)
+	}
+	launcher := "#!/bin/sh\nexec " + strings.Join(line[:len(line)-2], " ") + " \"$@\"\n" // without its number of ranks
+	if err := os.WriteFile(dir+"/bin/mpirun", []byte(launcher), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script := exec.CommandContext(t.Context(), "bash", "-c", "set -e; "+strings.Join(commands[1:], ""))
+	script.Dir = dir
+	script.Env = mpirun.Environ("PATH="+dir+"/bin:"+os.Getenv("PATH"), "TMPDIR="+dir)
+	out, err := script.CombinedOutput()
+	again := regexp.MustCompile(`rank \d starts at step (\d+)\n`).FindAllSubmatch(out, -1)
+	if err != nil || len(again) != 4 || string(again[0][1]) != "0" || string(again[3][1]) == "0" ||
+		!bytes.Contains(out, []byte("rank 1 ends at step 100")) {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
