@@ -91,37 +91,21 @@ func (c *Config) Options() Options {
 }
 
 // settings are the keys of the configuration. A further one is a further row, and
-// nothing else.
-var settings = slices.Concat([]config.Row[Options]{
-	config.Key("job", "SLURM_JOB_NAME, else the program's name", "name of the job that the checkpoints belong to",
+// nothing else: docs/SETTINGS.md is made of them (go test ./cmd/holdfast -run SettingsPage -args -update).
+var settings = slices.Concat(levelKeys, momentKeys, amountKeys, config.Gpud(setDevice, setGpudKey), rareKeys)
+
+var levelKeys = config.In("where checkpoints are kept",
+	config.Key("job", "the program's name", "name of the job that the checkpoints belong to; "+
+		"SLURM_JOB_NAME where that is set",
 		config.Text("a name", func(o *Options) *string { return &o.Job })),
-	config.Key("local", "none", "directory on the node's own disk",
+	config.Key("global", "none", "directory that all nodes see, or an object store; it must exist",
+		config.Text("a directory, or s3://bucket/prefix", func(o *Options) *string { return &o.Global })),
+	config.Key("local", "none", "directory on the node's own disk; it must exist",
 		config.Dir(func(o *Options) *string { return &o.Local })),
-	config.Key("global", "none", "directory that all nodes see, or an object store, s3://bucket/prefix",
-		config.Dir(func(o *Options) *string { return &o.Global })),
 	config.Key("redundancy", "none", "copies or parity of local shards on other nodes",
-		config.Checked("partner:K or parity:D+P, or none", setRedundancy)),
-	config.Key("compress", "false", "compress what goes to global",
-		config.Bool(func(o *Options) *bool { return &o.Compress })),
-	config.Key("flush_rate", "no limit", "limit for copying to global, bytes per second and node",
-		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
-	config.Key("pack_size", "8GiB", "how long the files at global may grow before a node begins another",
-		config.Bytes(func(o *Options) *int64 { return &o.PackSize })),
-	config.Key("stripes", "as the directory has it", "how many storage targets of Lustre large files at global are "+
-		"spread over", config.Checked("a number of targets, or all", setStripes)),
-	config.Key("local_every", "every epoch", "which epochs go to local; the others go straight to global, if they are "+
-		"due there alone",
-		everyKind(func(o *Options) *Every { return &o.LocalEvery })),
-	config.Key("partner_every", "every epoch", "which epochs are copied to partner",
-		everyKind(func(o *Options) *Every { return &o.PartnerEvery })),
-	config.Key("parity_every", "every epoch", "which epochs get parity",
-		everyKind(func(o *Options) *Every { return &o.ParityEvery })),
-	config.Key("global_every", "every epoch", "which epochs are copied to global; a final one always is",
-		everyKind(func(o *Options) *Every { return &o.GlobalEvery })),
-	config.Key("fresh", "false", "do not restore",
-		config.Bool(func(o *Options) *bool { return &o.Fresh })),
-	config.Key("epoch", "the newest that all ranks can read", "epoch to restore",
-		config.Count(func(o *Options) *storage.Epoch { return &o.Epoch })),
+		config.Checked("partner:K or parity:D+P, or none", setRedundancy)))
+
+var momentKeys = config.In("when they are taken, and which one is restored",
 	config.Key("interval", "none", "time from the end of a checkpoint to the next",
 		config.Duration(func(o *Options) *time.Duration { return &o.Interval })),
 	config.Key("mtbf", "none", "mean time between failures of the job: chooses the interval (Daly)",
@@ -132,19 +116,28 @@ var settings = slices.Concat([]config.Row[Options]{
 		config.Duration(func(o *Options) *time.Duration { return &o.Grace })),
 	config.Key("requeue", "false", "put the Slurm job back into the queue after a final checkpoint",
 		config.Bool(func(o *Options) *bool { return &o.Requeue })),
+	config.Key("signals.checkpoint", "USR1", "signals that ask for a checkpoint",
+		config.Signals(func(o *Options) *[]os.Signal { return &o.CheckpointSignals })),
+	config.Key("signals.stop", "USR2,TERM", "signals that ask for a final checkpoint",
+		config.Signals(func(o *Options) *[]os.Signal { return &o.StopSignals })),
+	config.Key("local_every", "every epoch", "which epochs go to local; the others go straight to global, if they are "+
+		"due there alone",
+		everyKind(func(o *Options) *Every { return &o.LocalEvery })),
+	config.Key("partner_every", "every epoch", "which epochs are copied to partner",
+		everyKind(func(o *Options) *Every { return &o.PartnerEvery })),
+	config.Key("parity_every", "every epoch", "which epochs get parity",
+		everyKind(func(o *Options) *Every { return &o.ParityEvery })),
+	config.Key("global_every", "every epoch", "which epochs are copied to global; a final one always is",
+		everyKind(func(o *Options) *Every { return &o.GlobalEvery })),
 	config.Key("quiet", "0s", "how long a checkpoint may be put off until no message is in flight, so that other "+
 		"numbers of ranks can restore it",
 		config.Duration(func(o *Options) *time.Duration { return &o.Quiet })),
-	config.Key("cut_timeout", "60s", "how long the ranks may take to agree on a cut",
-		config.Positive(func(o *Options) *time.Duration { return &o.CutTimeout })),
-	config.Key("wait_timeout", "60s", "how long ranks may wait for one that has closed, or for each other, before "+
-		"the job ends",
-		config.Positive(func(o *Options) *time.Duration { return &o.WaitTimeout })),
-	config.Key("write_timeout", "5m", "how long writes at a level may make no progress before the epoch is given up "+
-		"there",
-		config.Positive(func(o *Options) *time.Duration { return &o.WriteTimeout })),
-	config.Key("max_failed", "never", "end the job after this many consecutive checkpoints that reached no level",
-		config.Count(func(o *Options) *int { return &o.MaxFailed })),
+	config.Key("fresh", "false", "do not restore",
+		config.Bool(func(o *Options) *bool { return &o.Fresh })),
+	config.Key("epoch", "the newest", "epoch to restore; the newest is that which all ranks can read",
+		config.Count(func(o *Options) *storage.Epoch { return &o.Epoch })))
+
+var amountKeys = config.In("how much is kept and used",
 	config.Key("keep", "2", "committed epochs to keep at each level",
 		config.Checked("a whole number of 2 or more", setKeep)),
 	config.Key("keep_every", "none", "keep an epoch at global each time that so many epochs, or so much "+
@@ -153,17 +146,27 @@ var settings = slices.Concat([]config.Row[Options]{
 	config.Key("full_every", "32", "write an epoch whole each time; the others refer to earlier ones for what has not "+
 		"changed",
 		config.Count(func(o *Options) *int { return &o.FullEvery })),
+	config.Key("compress", "false", "compress what goes to global",
+		config.Bool(func(o *Options) *bool { return &o.Compress })),
+	config.Key("flush_rate", "no limit", "limit for copying to global, bytes per second and node",
+		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
+	config.Key("pack_size", "8GiB", "how long the files at global may grow before a node begins another",
+		config.Bytes(func(o *Options) *int64 { return &o.PackSize })),
+	config.Key("stripes", "as the directory has it", "how many storage targets of Lustre large files at global are "+
+		"spread over", config.Checked("a number of targets, or all", setStripes)),
 	config.Key("max_pool", "no limit", "memory for captures",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),
 	config.Key("max_shadow", "what is free", "device memory for captures, of each device",
 		config.Checked("a size such as 8GiB, or none", setMaxShadow)),
+	config.Key("max_mailbox", "half of what is available", "memory for messages in flight at a cut",
+		config.Bytes(func(o *Options) *int64 { return &o.MaxMailbox })))
+
+var rareKeys = config.In("rarely needed",
 	config.Key("sharing", "private", "who else may read the checkpoints; only this user can write them",
 		config.Checked("private, group or world", setSharing)),
 	config.Key("allow_foreign", "false", "accept directories and files that other users own, can write to, or can "+
 		"have linked",
 		config.Bool(func(o *Options) *bool { return &o.AllowForeign })),
-	config.Key("max_mailbox", "half of what is available", "memory for messages in flight at a cut",
-		config.Bytes(func(o *Options) *int64 { return &o.MaxMailbox })),
 	config.Key("gpu_aware", "auto", "MPI is given device memory as it is; auto: where it says that it takes it and a "+
 		"trial has shown it; on: without asking it",
 		config.Checked("auto, on or off", setGPUAware)),
@@ -175,22 +178,25 @@ var settings = slices.Concat([]config.Row[Options]{
 	config.Key("metrics.listen", "none", "address where that rank serves the metrics over HTTP; without a host, on "+
 		"loopback",
 		config.Text("an address, such as :9469", func(o *Options) *string { return &o.MetricsListen })),
-	config.Key("signals.checkpoint", "USR1", "signals that ask for a checkpoint",
-		config.Signals(func(o *Options) *[]os.Signal { return &o.CheckpointSignals })),
-	config.Key("signals.stop", "USR2,TERM", "signals that ask for a final checkpoint",
-		config.Signals(func(o *Options) *[]os.Signal { return &o.StopSignals })),
-	config.Key("control.interface", "the fast network if all nodes have it (InfiniBand, Omni-Path, Slingshot); else "+
-		"the first interface that is up",
-		"where the control plane listens (TCP between the ranks)",
+	config.Key("control.interface", "automatic", "where the control plane listens (TCP between the ranks); automatic: "+
+		"on the fast network if all nodes have it (InfiniBand, Omni-Path, Slingshot), else on the first interface "+
+		"that is up",
 		config.Text("an interface or address", func(o *Options) *string { return &o.Interface })),
 	config.Key("control.heartbeat", "250ms", "time between heartbeats of neighbouring ranks",
 		config.Positive(func(o *Options) *time.Duration { return &o.Heartbeat })),
 	config.Key("control.peer_timeout", "15s", "a rank is lost after this much silence; one whose "+
 		"connection breaks is lost at once",
 		config.Positive(func(o *Options) *time.Duration { return &o.PeerTimeout })),
-	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
-		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),
-}, config.Gpud(setGpudKey))
+	config.Key("cut_timeout", "60s", "how long the ranks may take to agree on a cut",
+		config.Positive(func(o *Options) *time.Duration { return &o.CutTimeout })),
+	config.Key("wait_timeout", "60s", "how long ranks may wait for one that has closed, or for each other, before "+
+		"the job ends",
+		config.Positive(func(o *Options) *time.Duration { return &o.WaitTimeout })),
+	config.Key("write_timeout", "5m", "how long writes at a level may make no progress before the epoch is given up "+
+		"there",
+		config.Positive(func(o *Options) *time.Duration { return &o.WriteTimeout })),
+	config.Key("max_failed", "never", "end the job after this many consecutive checkpoints that reached no level",
+		config.Count(func(o *Options) *int { return &o.MaxFailed })))
 
 // setStripes reads a number of storage targets, or all.
 func setStripes(o *Options, text string) (err error) {

@@ -83,7 +83,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"mtfb: 5m", []string{"do you mean mtbf?"}},
 		{"heartbeet: 1s", []string{"do you mean control.heartbeat?"}},
 		{"metrics:\n  dri: /x", []string{"metrics.dri", "do you mean metrics.dir?"}},
-		{"zzz: 1", []string{"zzz", "there are job, local"}},
+		{"zzz: 1", []string{"zzz", "there are job, global"}},
 		{"interval: 300", []string{"interval", "no unit", "a duration such as 90s"}},
 		{"interval: -5m", []string{"interval", "negative"}},
 		{"compress: maybe", []string{"compress", `"maybe"`, "true or false"}},

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/config"
@@ -10,13 +13,14 @@ import (
 )
 
 func newConfig() *cobra.Command {
-	var asJSON, all bool
+	var asJSON, all, example bool
 	var file string
 	cmd := &cobra.Command{
-		Use:   "config",
+		Use:   "config [KEY...]",
 		Short: "print the configuration in force and where it comes from",
-		Long: `config prints the values that a job started here would use, and where each comes
-from. A program's own flags override HOLDFAST_ variables, which override the file,
+		Long: `config prints the values that a job started here would use, and where those come
+from that are not the default. With a key or its variable it explains that one, with
+--all every one. A program's own flags override HOLDFAST_ variables, which override the file,
 which overrides the defaults. The file is the one that --file or HOLDFAST_CONFIG
 names, otherwise holdfast.yaml in the working directory. It is YAML; keys with a dot
 may be nested:
@@ -27,18 +31,41 @@ may be nested:
   control:
     interface: ib0
 
---all explains every key and lists the values it may have.
+--example writes a holdfast.yaml in which every key is a comment.
 
 Exit codes: 0 a job can start with this configuration; 1 it cannot: a key is unknown,
-a value is not allowed, or no directory is set for checkpoints; 2 bad arguments.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+a value is not allowed, or no directory is set for checkpoints; 2 bad arguments. With
+a key it is 0 if there is that key, with --example always.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, names []string) error {
 			c := coordinated.ReadConfig(file)
-			cells := configTable
-			if all {
-				cells = settingsTable
+			values, others, err := explain(c, names)
+			if err != nil {
+				return err
 			}
-			if err := write(cmd, asJSON, c.Values(), cells); err != nil {
+			text := ""
+			switch {
+			case example:
+				text = config.Example(c.Values())
+			case all:
+				text = config.ExplainAll(c.Values())
+			case len(names) == 0:
+				values, text = c.Values(), config.InForce(c.Values())
+			}
+			for _, v := range values {
+				if len(names) > 0 {
+					text += v.Explain()
+				}
+			}
+			for _, v := range others {
+				text += v.Explain()
+			}
+			if asJSON {
+				err = jsonLines(cmd.OutOrStdout(), values)
+			} else {
+				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			}
+			if err != nil || example || len(names) > 0 {
 				return err
 			}
 			for _, stray := range c.Stray(os.Environ()) {
@@ -54,27 +81,27 @@ a value is not allowed, or no directory is set for checkpoints; 2 bad arguments.
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per key")
 	f.BoolVar(&all, "all", false, "explain every key")
+	f.BoolVar(&example, "example", false, "write a holdfast.yaml in which every key is a comment")
 	f.StringVar(&file, "file", "", "configuration file (default: HOLDFAST_CONFIG, otherwise holdfast.yaml)")
-	cmd.MarkFlagsMutuallyExclusive("json", "all")
+	cmd.MarkFlagsMutuallyExclusive("json", "all", "example")
 	return cmd
 }
 
-func configTable(values []config.Value) [][]string {
-	out := [][]string{{"KEY", "VALUE", "FROM"}}
-	for _, v := range values {
-		value := v.Value
-		if value == "" || v.Source == "default" {
-			value = v.Default
+// explain has the values of keys, which may be named by their variables, and says what those are that are no keys.
+func explain(c *coordinated.Config, names []string) (keys []config.Value, others []config.Variable, err error) {
+	all := c.Values()
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(v config.Value) bool { return v.Key == name || v.Env == name })
+		j := slices.IndexFunc(config.Variables, func(v config.Variable) bool { return v.Name == name })
+		switch {
+		case i >= 0:
+			keys = append(keys, all[i])
+		case j >= 0:
+			others = append(others, config.Variables[j])
+		default:
+			name = strings.ToLower(strings.TrimPrefix(name, "HOLDFAST_"))
+			err = errors.Join(err, c.Set(name, "", "the command line")) // it is none, and this says what was meant
 		}
-		out = append(out, []string{v.Key, value, v.Source})
 	}
-	return out
-}
-
-func settingsTable(values []config.Value) [][]string {
-	out := [][]string{{"KEY", "VARIABLE", "DEFAULT", "WHAT IT IS", "MAY BE"}}
-	for _, v := range values {
-		out = append(out, []string{v.Key, v.Env, v.Default, v.Help, v.Allowed})
-	}
-	return out
+	return keys, others, err
 }

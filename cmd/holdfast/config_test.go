@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,12 +33,12 @@ func TestConfig(t *testing.T) {
 	if code != exitGood || !strings.Contains(errs, "HOLDFAST_LOCALE") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
-	for key, want := range map[string]string{"local ": "/disk holdfast.yaml", "mtbf ": "12h HOLDFAST_MTBF",
-		"keep ": "2 default"} {
+	for key, want := range map[string]string{"local": "/disk, from holdfast.yaml",
+		"mtbf": "12h, from HOLDFAST_MTBF", "keep": "2"} {
 		found := ""
 		for l := range strings.Lines(out) {
-			if strings.HasPrefix(l, key) {
-				found = strings.Join(strings.Fields(l)[1:], " ")
+			if f := strings.Fields(l); len(f) > 0 && f[0] == key {
+				found = strings.Join(f[1:], " ")
 			}
 		}
 		if found != want {
@@ -56,5 +59,67 @@ func TestConfig(t *testing.T) {
 	}
 	if code, out, _ := run(t, "config", "--all"); code != exitBad || !strings.Contains(out, "partner:K or parity:D+P") {
 		t.Errorf("--all: exit code %d, %s", code, out)
+	}
+	if code, out, errs := run(t, "config", "mtbf", "HOLDFAST_BIN"); code != exitGood ||
+		!strings.Contains(out, "HOLDFAST_MTBF") || !strings.Contains(out, "no unit") ||
+		strings.Contains(out, "HOLDFAST_INTERVAL") || !strings.Contains(out, "in PATH") {
+		t.Errorf("config mtbf HOLDFAST_BIN: exit code %d, %s%s", code, out, errs)
+	}
+	if code, _, errs := run(t, "config", "HOLDFAST_INTERVALL"); code != exitNoLook ||
+		!strings.Contains(errs, "do you mean interval?") {
+		t.Errorf("config HOLDFAST_INTERVALL: exit code %d, %s", code, errs)
+	}
+}
+
+var update = flag.Bool("update", false, "write the page of settings")
+
+// TestSettingsPage: docs/SETTINGS.md and the example of a file have the keys that there are, and texts for terminals
+// fit into 80 columns. A variable that is no key is not taken for a misspelt one.
+func TestSettingsPage(t *testing.T) {
+	page, err := filepath.Abs("../../docs/SETTINGS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	c := coordinated.ReadConfig("")
+	if err := os.WriteFile("holdfast.yaml", []byte(config.Example(c.Values())), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if again := coordinated.ReadConfig(""); again.File == "" || again.Err() != nil {
+		t.Errorf("the example is no file of settings: %v", again.Err())
+	}
+	b, err := os.ReadFile("holdfast.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := regexp.MustCompile(`(?m)^#([a-z_.]+:)$`).ReplaceAllString(string(b), "$1 x")
+	if err := os.WriteFile("holdfast.yaml", []byte(live), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range coordinated.ReadConfig("").Values() {
+		if v.Source != "holdfast.yaml" {
+			t.Errorf("the example has no %s", v.Key)
+		}
+	}
+	for _, v := range config.Variables {
+		if stray := c.Stray([]string{v.Name + "=x"}); len(stray) > 0 {
+			t.Error(stray)
+		}
+	}
+	for _, text := range []string{config.InForce(c.Values()), config.ExplainAll(c.Values())} {
+		for l := range strings.Lines(text) {
+			if len(l) > 80 {
+				t.Errorf("longer than 80 columns: %s", l)
+			}
+		}
+	}
+	want := config.Markdown(c.Values())
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != want {
+		t.Errorf("%s is out of date (%v): go test ./cmd/holdfast -run SettingsPage -args -update", page, err)
 	}
 }

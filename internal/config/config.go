@@ -14,15 +14,10 @@ import (
 // File is the configuration file that is looked for in the working directory.
 const File = "holdfast.yaml"
 
-// Variables of Holdfast that are no keys.
-const (
-	FileVar       = "HOLDFAST_CONFIG"     // names another file
-	SupervisorVar = "HOLDFAST_SUPERVISOR" // how a job reaches the holdfast run that started it
-)
-
 // A Row is a key of the configuration of a T. A further key is a further row, and
 // nothing else.
 type Row[T any] struct {
+	Group   string // that it belongs to, for people
 	Key     string
 	Default string // what holds when nothing is set, for people
 	Help    string
@@ -32,6 +27,14 @@ type Row[T any] struct {
 // Key is the row of a key.
 func Key[T any](key, normal, help string, k Kind[T]) Row[T] {
 	return Row[T]{Key: key, Default: normal, Help: help, Kind: k}
+}
+
+// In puts rows into a group.
+func In[T any](group string, rows ...Row[T]) []Row[T] {
+	for i := range rows {
+		rows[i].Group = group
+	}
+	return rows
 }
 
 // Var is the variable of a key.
@@ -50,6 +53,7 @@ type Config[T any] struct {
 
 // A Value is what is in force for a key.
 type Value struct {
+	Group   string `json:"group"`
 	Key     string `json:"key"`
 	Env     string `json:"variable"`
 	Value   string `json:"value"`  // as written; empty is the default
@@ -81,8 +85,8 @@ func Read[T any](rows []Row[T], file string) *Config[T] {
 	}
 	for i := range rows {
 		r := &rows[i]
-		c.values = append(c.values, Value{Key: r.Key, Env: r.Var(), Source: "default", Default: r.Default,
-			Allowed: r.Allowed, Help: r.Help})
+		c.values = append(c.values, Value{Group: r.Group, Key: r.Key, Env: r.Var(), Source: "default",
+			Default: r.Default, Allowed: r.Allowed, Help: r.Help})
 	}
 	c.takeFile(v)
 	for _, val := range c.values {

@@ -1,13 +1,15 @@
 package config
 
-// Gpud has the rows of holdfast gpud, which gives its flags what is in force for them and
-// says itself what is wrong with a value. What a job does with the key file is key's.
-func Gpud[T any](key func(o *T, text string) error) []Row[T] {
+// Gpud has the rows of devices and of holdfast gpud, which gives its flags what is in force for them and
+// says itself what is wrong with a value. What a job does with them is up to device, and then key, with the key file.
+func Gpud[T any](device, key func(o *T, text string) error) []Row[T] {
 	free := func(allowed string) Kind[T] { return Checked(allowed, func(*T, string) error { return nil }) }
-	return []Row[T]{
-		Key("gpud.key", "holdfast/gpud.key in the configuration directory", "key of holdfast gpud and its clients",
+	return In("devices, and the server that lends them, holdfast gpud",
+		Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
+			Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", device)),
+		Key("gpud.key", "~/.config/holdfast/gpud.key", "key of holdfast gpud and its clients",
 			Checked("a file", key)),
-		Key("gpud.move_key", "gpud-move.key beside gpud.key", "key that holdfast migrate, balance and gpud "+
+		Key("gpud.move_key", "gpud-move.key beside it", "key that holdfast migrate, balance and gpud "+
 			"--evacuate prove", free("a file")),
 		Key("gpud.listen", "a Unix socket of the user", "where holdfast gpud listens",
 			free("a list of unix:PATH, HOST:PORT, INTERFACE:PORT")),
@@ -25,6 +27,5 @@ func Gpud[T any](key func(o *T, text string) error) []Row[T] {
 		Key("gpud.worker_dir", "none", "what these processes may use beside devices, libraries and caches",
 			free("a list of directories")),
 		Key("gpud.metrics", "none", "where holdfast gpud serves metrics over HTTP",
-			free("an address, such as 127.0.0.1:9470")),
-	}
+			free("an address, such as 127.0.0.1:9470")))
 }

@@ -9,13 +9,11 @@ import (
 // Stray names the variables of an environment that look like Holdfast's and mean
 // nothing to it, each with the one that was probably meant.
 func (c *Config[T]) Stray(environ []string) []string {
-	others := []string{FileVar, SupervisorVar, "HOLDFAST_BIN", "HOLDFAST_BUILD_CACHE", "HOLDFAST_LIBRARY",
-		"HOLDFAST_NODE_KEY", "HOLDFAST_OPENCL_LOG", "HOLDFAST_OPENCL_VENDORS", "HOLDFAST_ROOT"}
 	var stray []string
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		key, ours := strings.CutPrefix(name, "HOLDFAST_")
-		if !ours || slices.Contains(others, name) || strings.HasPrefix(key, "TEST") || strings.HasPrefix(key, "APPS") ||
+		if !ours || other(name) || strings.HasPrefix(key, "TEST") || strings.HasPrefix(key, "APPS") ||
 			slices.ContainsFunc(c.values, func(v Value) bool { return v.Env == name }) {
 			continue
 		}
