@@ -17,6 +17,8 @@ import (
 type past struct {
 	starts       int
 	unopened     int                      // in a row that did not come to Open
+	failing      int                      // of these, those since the newest death of a node
+	aftermath    bool                     // a node died in one of these
 	withoutEpoch int                      // in a row without a new epoch
 	aborted      string                   // what the newest of them aborted with
 	alike        int                      // how many in a row aborted with that
@@ -115,8 +117,8 @@ func (m *Machine) allClosed() {
 	}
 }
 
-// exitSignal is the code above which a launcher says that a rank was killed by a signal: in
-// MPI_Init that may be no fault of the program, once.
+// exitSignal is the code above which a launcher says that a rank was killed by a signal. That may be
+// no fault of the program's: Slurm, the kernel and people kill, and so does the death of a node.
 const exitSignal = 128
 
 // retry decides whether a start that failed is followed by another.
@@ -131,6 +133,9 @@ func (m *Machine) retry() {
 	p.death.node = t.death.node
 	if !t.progress.opened {
 		p.unopened++
+		if p.failing++; t.death.node {
+			p.failing, p.aftermath = 0, true
+		}
 	}
 	if t.progress.refused != "" {
 		m.openFailed()
@@ -173,14 +178,16 @@ func (m *Machine) retry() {
 }
 
 // neverOpens reports whether a start that did not come to Open, on nodes that are well, says that
-// none will.
+// none will. One that ended by itself, with a code of the program's own, does. One that was killed,
+// one in which a node was away and one that follows the death of a node may have failed for that
+// reason, so it takes several in a row.
 func (m *Machine) neverOpens() bool {
 	t, p := m.try, &m.past
 	if !t.killed || !t.launching.failedAt.IsZero() { // else it was slow, or its nodes
 		m.do(AdviseMPI{})
 	}
-	return p.opening == 0 && (t.launching.vanished == "" && !t.launching.peek.found || p.unopened >= maxAlike) &&
-		(p.starts > 1 || !t.killed && t.code <= exitSignal)
+	excused := p.aftermath || t.killed || t.code > exitSignal || t.launching.vanished != "" || t.launching.peek.found
+	return p.opening == 0 && (!excused || p.failing >= maxAlike)
 }
 
 // tooOften ends a run after --max-restarts.

@@ -150,7 +150,7 @@ func (m *Machine) report(rep job.Report) {
 	}
 	if !t.progress.opened {
 		t.progress.opened, t.progress.ranks, t.clock.movedAt = true, rep.Nodes, m.now
-		m.past.unopened = 0
+		m.past.unopened, m.past.failing, m.past.aftermath = 0, 0, false
 		if m.past.opening == 0 {
 			m.past.opening = m.now.Sub(t.clock.startedAt)
 		}
