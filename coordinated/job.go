@@ -22,7 +22,7 @@ func (c *Checkpointer) newAgent(last cut.Epoch) (*agent.Agent, error) {
 	asks := trigger.Options{Checkpoint: o.CheckpointSignals, Stop: o.StopSignals, Clock: c.topo.Rank == 0,
 		Interval: o.Interval, MTBF: o.MTBF, Log: c.log}
 	if !o.Deadline.IsZero() && o.DeadlineLead > 0 {
-		asks.Final = o.Deadline.Add(-o.DeadlineLead)
+		asks.Final = c.finalBefore(o.Deadline)
 	}
 	opt := agent.Options{Topology: c.topo, Plane: c.plane, Endpoint: c.main.endpoint, Private: c.main.private,
 		Thread: &c.main.Thread, Events: c.record.events, Log: c.log, Go: c.life.writers.Go, Last: last,
@@ -100,9 +100,23 @@ func (c *Checkpointer) findDeadline(job string) {
 	})
 }
 
+// finalBefore is when to ask for the final checkpoint: DeadlineLead before the end, but not before half of the time
+// left is over. A program that stops sooner computes nothing, each time it is started.
+func (c *Checkpointer) finalBefore(end time.Time) time.Time {
+	left, lead := time.Until(end), c.opt.DeadlineLead
+	if most := left / 2; left > 0 && lead > most {
+		if c.topo.Rank == 0 {
+			c.log.Warn("holdfast: deadline_lead is more than half of the time left, so the final checkpoint is taken "+
+				"later", "deadline_lead", lead, "left", left.Round(time.Second), "before", most.Round(time.Second))
+		}
+		lead = most
+	}
+	return end.Add(-lead)
+}
+
 // deadline sets when the job will be ended.
 func (c *Checkpointer) deadline(end time.Time) {
-	at := end.Add(-c.opt.DeadlineLead)
+	at := c.finalBefore(end)
 	c.log.Info("holdfast: final checkpoint scheduled before the deadline", "at", at.Format(time.DateTime), "deadline",
 		end.Format(time.DateTime))
 	c.life.end.By(end)

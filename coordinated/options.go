@@ -97,7 +97,8 @@ type Options struct {
 	// means never. MTBF is the mean time between failures of the whole job: it sets
 	// the interval to what Daly's formula gives for it and the measured cost, and
 	// overrides Interval. Deadline is when the job will be ended. If both are set,
-	// a final checkpoint is requested DeadlineLead before it.
+	// a final checkpoint is requested DeadlineLead before it, or when half of the time
+	// left at Open is over, whichever is later.
 	Interval, MTBF time.Duration
 	Deadline       time.Time
 	DeadlineLead   time.Duration

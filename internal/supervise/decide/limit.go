@@ -41,7 +41,15 @@ func (m *Machine) beginLimit() {
 		l.lead = defaultLead
 	}
 	l.due = cmp.Or(w.Lead, l.lead)
-	if left := l.deadline.Sub(m.now); !l.deadline.IsZero() && l.due > left/2 {
+	left := l.deadline.Sub(m.now)
+	switch {
+	case l.deadline.IsZero():
+		return
+	case left <= 0: // Slurm looks at limits twice a minute, and a busy machine may start this command late
+		m.say("warning: the time limit passed %v ago, so Slurm may end the job at any moment",
+			(-left).Round(time.Second))
+		return
+	case l.due > left/2:
 		l.due = left / 2
 		if s := m.mem.Seconds; s > 0 {
 			l.due = min(l.due, 10*time.Second+seconds(3*s))
@@ -50,10 +58,10 @@ func (m *Machine) beginLimit() {
 			"%v before", cmp.Or(m.cfg.Lead, w.Lead, l.lead), left.Round(time.Second), l.due.Round(time.Second))
 		l.lead = min(l.lead, l.due)
 	}
-	if l.deadline.IsZero() || l.lead == 0 && w.Lead == 0 {
+	switch {
+	case l.lead == 0 && w.Lead == 0:
 		return
-	}
-	if m.mem.Seconds > 0 {
+	case m.mem.Seconds > 0:
 		m.compare()
 		return
 	}
@@ -88,6 +96,10 @@ func (m *Machine) compare() {
 		"use --signal or --lead of at least %.0f s", lead, m.mem.Epoch, s, 1.5*s+1)
 }
 
+// toKill is how long it is to the end of the time limit's grace; 0, as where nobody knows, when that is over and
+// the job lives on.
+func (m *Machine) toKill() time.Duration { return max(m.limit.deadline.Sub(m.now)+m.cfg.Grace, 0) }
+
 // atDeadline asks for the final checkpoint ahead of the time limit, unless it was moved.
 func (m *Machine) atDeadline() {
 	m.askJob(3*time.Second, func(info slurm.JobInfo, err error) {
@@ -98,7 +110,7 @@ func (m *Machine) atDeadline() {
 			return
 		}
 		l.near = true
-		m.stop(l.announced+limitNear, l.deadline.Sub(m.now)+m.cfg.Grace, nil)
+		m.stop(l.announced+limitNear, m.toKill(), nil)
 	})
 }
 

@@ -52,7 +52,7 @@ func (m *Machine) signalled(s os.Signal) {
 		case why == limitNear && m.early(s, within-m.cfg.Grace):
 		case !m.try.progress.computing:
 			m.say("%v, %s: final checkpoint as soon as the program computes", s, why)
-			l.deadline, l.lead = m.now.Add(within-m.cfg.Grace), max(l.lead, within) // then it is overdue
+			l.deadline, l.lead = m.now.Add(within-m.cfg.Grace), max(l.lead, within, 1) // overdue then
 		default:
 			m.stop(s.String()+", "+why, within, s)
 		}
@@ -96,7 +96,7 @@ func (m *Machine) announces(s os.Signal, follow func(within time.Duration, why s
 		if why == "" && (m.cfg.Warning.Signal == "" || signalName(s) == m.cfg.Warning.Signal) && lead > 0 &&
 			!info.End.IsZero() && info.End.Sub(m.now) < lead+slack {
 			l.deadline, l.near = info.End, true
-			within, why = info.End.Sub(m.now)+m.cfg.Grace, limitNear
+			within, why = m.toKill(), limitNear
 		}
 		follow(within, why)
 	})
