@@ -233,8 +233,8 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 	$(BIN)/holdfast bench opencl --plot $(BENCH_OUT)
 	$(GO) test -run '^$$' -bench . -skip AgainstC -p 1 -timeout 0 ./...
 
-man: build ## write the manual pages to bin/man/man1
-	$(BIN)/holdfast man $(BIN)/man/man1
+man: build ## write the manual pages to bin/man
+	$(BIN)/holdfast man $(BIN)/man
 
 lint: ## gofmt, go vet, staticcheck, doc comments, shellcheck
 	@sh scripts/lint.sh $(GO)

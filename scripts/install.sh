@@ -102,4 +102,4 @@ for page in man/*.3; do
 		[ "$name.3" = "$(basename "$page")" ] || ln -sf "$(basename "$page")" "$DESTDIR$MANDIR/man3/$name.3"
 	done
 done
-"$DESTDIR$BINDIR/holdfast" man "$DESTDIR$MANDIR/man1" >/dev/null
+"$DESTDIR$BINDIR/holdfast" man "$DESTDIR$MANDIR" >/dev/null

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/spf13/cobra"
 )
 
@@ -44,21 +45,34 @@ func TestEveryCommand(t *testing.T) {
 }
 
 func TestMan(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "man1")
+	dir := t.TempDir()
 	if code, out, errs := run(t, "man", dir); code != exitGood || !strings.Contains(out, "pages in") {
 		t.Fatalf("exit code %d: %s%s", code, out, errs)
 	}
 	each(newRoot(), func(c *cobra.Command) {
-		page := filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
+		page := filepath.Join(dir, "man1", strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
 		text, err := os.ReadFile(page)
-		if err != nil || !strings.Contains(string(text), "Exit codes") {
+		if err != nil || !strings.Contains(string(text), "EXIT STATUS") {
 			t.Errorf("%s: %v, or no exit codes in it", page, err)
 		}
 	})
 	// What is to be copied keeps its lines.
-	text, err := os.ReadFile(filepath.Join(dir, "holdfast-config.1"))
+	text, err := os.ReadFile(filepath.Join(dir, "man1", "holdfast-config.1"))
 	if err != nil || !strings.Contains(string(text), ".EX\nlocal: /scratch/me/ckpt\nglobal: ") {
 		t.Errorf("the example of config is not set as one: %v, %s", err, text)
+	}
+	text, err = os.ReadFile(filepath.Join(dir, "man1", "holdfast.1"))
+	for _, want := range []string{".SH SYNOPSIS\n\\fBholdfast\\fR \\fIcommand", ".TP\n\\fBholdfast\\-ls\\fR(1)",
+		".SH ENVIRONMENT", ".TP\n\\fBHOLDFAST_BIN"} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("holdfast.1 has no %q (%v): %s", want, err, text)
+		}
+	}
+	text, err = os.ReadFile(filepath.Join(dir, "man5", "holdfast.yaml.5"))
+	for _, v := range coordinated.ReadConfig("").Values() {
+		if err != nil || !strings.Contains(string(text), ".TP\n\\fB"+v.Key+"\\fR\n") {
+			t.Errorf("holdfast.yaml.5 has no %s: %v", v.Key, err)
+		}
 	}
 }
 
