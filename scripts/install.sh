@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what `make install` has built: the command, libholdfast and its headers, libveloc-client, libholdfast-opencl,
-# Fortran modules, the package for Python, files for CMake and pkg-config, manual pages, and a module file.
+# Fortran modules, the package for Python, files for CMake and pkg-config, manual pages, completions, a module file, and
+# in DATADIR/holdfast the documents, examples, scripts for Slurm and a holdfast.yaml to begin with.
 #
 # Directories come from the environment, as from `make install`: PREFIX, and BINDIR, LIBDIR, INCLUDEDIR, DATADIR,
 # MANDIR, PYTHONDIR below it. DESTDIR is put before each, and remembered nowhere: for packages.
@@ -103,3 +104,22 @@ for page in man/*.3; do
 	done
 done
 "$DESTDIR$BINDIR/holdfast" man "$DESTDIR$MANDIR" >/dev/null
+
+# Documents find examples and scripts by the same links as in the sources.
+find README.md CHANGELOG.md LICENSE docs examples -type f ! -name '*_test.go' | while read -r file; do
+	put 644 "$DATADIR/holdfast/$(dirname "$file")" "$file"
+done
+put 755 "$DATADIR/holdfast/slurm" slurm/*.sh
+"$DESTDIR$BINDIR/holdfast" config --example >"$DESTDIR$DATADIR/holdfast/holdfast.yaml"
+
+# completion SHELL FILE
+completion() {
+	install -d "$(dirname "$DESTDIR$DATADIR/$2")"
+	"$DESTDIR$BINDIR/holdfast" completion "$1" >"$DESTDIR$DATADIR/$2"
+}
+completion bash bash-completion/completions/holdfast
+completion zsh zsh/site-functions/_holdfast
+completion fish fish/vendor_completions.d/holdfast.fish
+
+echo "Holdfast $version is in $DESTDIR$PREFIX; its documents and examples are in $DATADIR/holdfast."
+echo "Next: module use $DATADIR/modulefiles; module load holdfast; holdfast doctor"

@@ -75,6 +75,7 @@ func TestInstall(t *testing.T) {
 	want := heatInC(t)
 	t.Run("library", func(t *testing.T) { checkSoname(t, i) })
 	t.Run("pages", func(t *testing.T) { checkPages(t, i) })
+	t.Run("the rest", func(t *testing.T) { checkRest(t, i) })
 	t.Run("cmake", func(t *testing.T) { buildWithCMake(t, i, want) })
 	t.Run("pkg-config", func(t *testing.T) { buildWithPkgConfig(t, i, want) })
 	t.Run("module", func(t *testing.T) { useModule(t, i) })
@@ -127,6 +128,27 @@ func checkPages(t *testing.T, i installed) {
 	out, err := exec.Command("groff", append([]string{"-ww", "-mandoc", "-Tutf8", "-z"}, pages...)...).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("groff (%v):\n%s", err, out)
+	}
+}
+
+// checkRest wants what a user looks for besides: scripts, documents, settings, completions.
+func checkRest(t *testing.T, i installed) {
+	for _, name := range []string{"holdfast/slurm/node-failure.sh", "holdfast/docs/SETTINGS.md", "holdfast/README.md",
+		"holdfast/examples/CMakeLists.txt", "holdfast/examples/heat-fortran/heat.f90",
+		"bash-completion/completions/holdfast", "zsh/site-functions/_holdfast",
+		"fish/vendor_completions.d/holdfast.fish"} {
+		if info, err := os.Stat(i.path("share", name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s is missing or empty (%v)", name, err)
+		}
+	}
+	script := `. "$1" && complete -p holdfast`
+	if out := must(t, "bash", "-c", script, "bash", i.path("share/bash-completion/completions/holdfast")); out == "" {
+		t.Error("bash completes nothing")
+	}
+	c := exec.Command(i.path("bin/holdfast"), "config", "--json")
+	c.Env = append(os.Environ(), "HOLDFAST_CONFIG="+i.path("share/holdfast/holdfast.yaml"), "HOLDFAST_GLOBAL=/tmp")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("the holdfast.yaml is refused: %v\n%s", err, out)
 	}
 }
 
