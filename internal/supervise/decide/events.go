@@ -26,6 +26,9 @@ type (
 	Vanished struct{ Node string }
 	// TaskFailed says that srun tells of a task that ended with an error.
 	TaskFailed struct{ Node, Text string }
+	// NoneLeft says that all processes that mpirun has started have ended and wait for it to collect them,
+	// or that this is so no longer.
+	NoneLeft struct{ Is bool }
 	// Reported is what rank 0 says of the program.
 	Reported struct{ job.Report }
 	// Lost says that rank 0 has hung up, or said nothing for so long.

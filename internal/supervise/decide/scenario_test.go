@@ -124,6 +124,8 @@ func (s *scene) Run(args []string) error {
 		s.step(Vanished{args[1]})
 	case "task":
 		s.step(TaskFailed{args[1], strings.Join(args[2:], " ")})
+	case "none-left":
+		s.step(NoneLeft{w[0] == "true"})
 	case "report":
 		s.step(Reported{report(w)})
 	case "lost":

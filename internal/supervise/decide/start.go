@@ -26,9 +26,10 @@ type try struct {
 
 // clock has the times that a start is measured by. They leave out time in which this command stood still.
 type clock struct {
-	startedAt time.Time
-	movedAt   time.Time // when the program last moved on: it opened, passed a Point, called Close
-	awakeAt   time.Time // when the start was last looked at
+	startedAt  time.Time
+	movedAt    time.Time // when the program last moved on: it opened, passed a Point, called Close
+	noneLeftAt time.Time // since when the launcher has collected none of its processes, all of which have ended
+	awakeAt    time.Time // when the start was last looked at
 }
 
 // progress is how far the program has come, by what rank 0 has reported.
@@ -72,6 +73,10 @@ func (t *try) hear(m *Machine, ev Event) {
 		if t.launching.failedAt.IsZero() {
 			t.launching.failedAt, t.launching.failed = m.now, ev
 		}
+	case NoneLeft:
+		if t.clock.noneLeftAt = (time.Time{}); ev.Is {
+			t.clock.noneLeftAt = m.now
+		}
 	case Peeked:
 		t.launching.peek.busy, t.launching.peek.faults = false, ev.Faults
 	case Lost:
@@ -105,6 +110,9 @@ func (m *Machine) watch() {
 func (c *clock) stood(now time.Time) (d time.Duration) {
 	if gap := now.Sub(c.awakeAt); !c.awakeAt.IsZero() && gap > time.Second {
 		c.startedAt, c.movedAt = c.startedAt.Add(gap), c.movedAt.Add(gap)
+		if !c.noneLeftAt.IsZero() {
+			c.noneLeftAt = c.noneLeftAt.Add(gap)
+		}
 		d = gap
 	}
 	c.awakeAt = now

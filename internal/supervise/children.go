@@ -1,0 +1,52 @@
+package supervise
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
+)
+
+// childrenEvery is how often a launcher's processes are looked at.
+const childrenEvery = time.Second
+
+// watchChildren tells whether mpirun has processes left. That of Open MPI may wait for ever for a rank that was
+// killed in MPI_Init: all ranks have ended then, and it collects none of them.
+func (s *start) watchChildren() {
+	tick := time.NewTicker(childrenEvery)
+	defer tick.Stop()
+	for before := false; ; {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if is := noneLeft(s.proc.Process.Pid); is != before {
+			before = is
+			s.run.post(s.ctx, decide.NoneLeft{Is: is})
+		}
+	}
+}
+
+// noneLeft reports whether a process has children, and all of them are zombies.
+func noneLeft(pid int) bool {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // one for each thread
+	zombies := 0
+	for _, list := range lists {
+		b, _ := os.ReadFile(list) // a thread that has ended has none
+		for child := range bytes.FieldsSeq(b) {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", child))
+			if err != nil {
+				return false // it was collected just now
+			}
+			if i := bytes.LastIndex(stat, []byte(") ")); !bytes.HasPrefix(stat[i+2:], []byte("Z")) {
+				return false
+			}
+			zombies++
+		}
+	}
+	return zombies > 0
+}
