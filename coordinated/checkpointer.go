@@ -56,7 +56,6 @@ type mainThread struct {
 	endpoint   endpoint.Endpoint
 	private    string          // name of the communicator that the program does not see
 	far        program.Program // of a program in another process; nil: it is in this one
-	gathered   atomic.Uint64   // times that it has by elsewhere.Gather
 	said       map[string]bool // programs built from source that were logged; of the main thread
 }
 

@@ -45,8 +45,13 @@ func (c *Checkpointer) memory() program.Memory {
 	return c.main.far
 }
 
-func (c elsewhere) Gather(all, mine []byte) error {
-	blobs, err := c.agent.Allgather(c.life.ctx, 0, fmt.Sprint("elsewhere ", c.main.gathered.Add(1)), mine)
+func (c elsewhere) Gather(call string, all, mine []byte) error {
+	n := c.main.Calls.Add(1)
+	c.main.Calling.Store(&call)
+	_ = c.agent.Library(c.life.ctx, time.Now()) // closed: the rest says so
+	blobs, err := c.agent.Allgather(c.life.ctx, 0, fmt.Sprint("elsewhere ", n), mine)
+	_ = c.agent.Library(c.life.ctx, time.Time{})
+	c.main.Calling.Store(nil)
 	if err != nil {
 		return err
 	}
@@ -144,6 +149,18 @@ func (c *Checkpointer) forget() {
 func (c elsewhere) RestoreEpoch(ctx context.Context, e storage.Epoch) (bool, error) {
 	c.opt.Epoch = e
 	return c.Restore(ctx)
+}
+
+func (c elsewhere) Verify(ctx context.Context, e storage.Epoch) error {
+	sh, err := c.levels.store.Fetch(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer c.closeShard(sh, e)
+	if sh.Level() == storage.SourceMemory && sh.VerifyMemory() == nil {
+		return nil
+	}
+	return sh.Verify(ctx)
 }
 
 func (c elsewhere) SavedEpochs(ctx context.Context) ([]program.SavedEpoch, error) {

@@ -240,8 +240,7 @@ type LostError struct {
 // Error names the lost rank, who noticed, and what the job continues from.
 func (e *LostError) Error() string {
 	if why, ok := agent.Deadlocked(e.Observed); ok {
-		return fmt.Sprintf("ranks are deadlocked, and the job ends: %s; on an error a rank must call Abort or "+
-			"CloseOrAbort, not Close", why)
+		return "ranks are deadlocked, and the job ends: " + why
 	}
 	next := "it continues from the newest committed epoch"
 	if e.InRestore {

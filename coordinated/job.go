@@ -166,7 +166,7 @@ const (
 // endStuck lets a main thread that is in the library have the error first.
 func (c *Checkpointer) endStuck(err *LostError) {
 	wait := othersTime
-	if c.main.Closed.Load() || c.main.Meeting.Load() {
+	if c.main.Closed.Load() || c.main.Meeting.Load() || c.main.Calling.Load() != nil {
 		c.life.cancel(err)
 		wait = closersTime
 	}

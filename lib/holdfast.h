@@ -206,7 +206,9 @@ int hf_point(void);
  * With name NULL it is one of those that hf_point takes, and a point too; version is not used. Otherwise it has
  * a name, of letters, digits, '.', '_', '-', and a version of 0 or more, which the program chooses. Checkpoints
  * of each name are kept, and counted, for themselves: in the directory name.NAME of each level, which the tools
- * take as they take any. Signals, intervals and hf_restore have nothing to do with them. They need no hf_restore. */
+ * take as they take any. Signals, intervals and hf_restore have nothing to do with them. They need no hf_restore.
+ * All ranks give the same name and version: else it fails on all of them. A rank that could not save its part, in
+ * files of its own say, gives version -1 instead: that makes it fail on all, too. */
 int hf_checkpoint(const char *name, int64_t version);
 
 /* hf_checkpoint of the n arrays alone. With n 0: of none. Collective; ranks may give different ones. */
@@ -217,7 +219,8 @@ int hf_checkpoint_some(const char *name, int64_t version, const char *const *arr
 int hf_keep(const char *name, int versions);
 
 /* Finds the highest version of a name that all ranks can read, and that is not above at_most; negative: any.
- * Collective. Returns HF_FOUND and the version, or HF_OK if there is none. */
+ * Collective. Reads that version whole, to verify it: one that is damaged at all levels is passed over. Returns
+ * HF_FOUND and the version, or HF_OK if there is none. */
 int hf_restart_test(const char *name, int64_t at_most, int64_t *version);
 
 /* Reads a version of a name into memory of the daemon and verifies it, on all ranks or none. Collective. Of a version

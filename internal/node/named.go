@@ -33,8 +33,10 @@ type named struct {
 	ck      *coordinated.Checkpointer
 	used    bool // it has restored, or taken a checkpoint
 	version int64
-	shares  []byte // what the global arrays of a checkpoint are here: see shares
+	found   storage.Epoch // that find has read whole
+	shares  []byte        // what the global arrays of a checkpoint are here: see shares
 	arrays  map[string]*namedArray
+	dirs    []namedDir
 
 	points  atomic.Uint64
 	waiting atomic.Bool   // a checkpoint is asked of the program
@@ -72,7 +74,9 @@ func (n *named) Meet(context.Context) ([]int, error) {
 }
 
 // Allgather is over the same.
-func (n *named) Allgather(all, mine []byte) error { return program.Of(n.r.s.ck).Gather(all, mine) }
+func (n *named) Allgather(all, mine []byte) error {
+	return program.Of(n.r.s.ck).Gather(fmt.Sprintf("the opening of checkpoints %q", n.name), all, mine)
+}
 
 // versionArray holds the version, sharesArray what sharesOf says of global arrays; checkpoints without any have none.
 // Names of the program do not begin so.
@@ -96,8 +100,15 @@ func (s *session) checkpointers() (list []*coordinated.Checkpointer) {
 	return append(list, s.ck)
 }
 
-// ofName finds the checkpoints of a name; fresh: as if they had not been used. Collective.
+// ofName finds the checkpoints of a name that all ranks ask for; fresh: as if they had not been used. Collective.
 func (s *session) ofName(ctx context.Context, m wire.Message, fresh bool) (*named, error) {
+	gone, err := s.agree(m)
+	if err != nil {
+		return nil, err
+	}
+	if gone {
+		s.renew(m.Text)
+	}
 	i := slices.IndexFunc(s.named, func(n *named) bool { return n.name == m.Text })
 	if i < 0 {
 		n := &named{name: m.Text, r: s.rank}
@@ -122,13 +133,16 @@ func (s *session) openName(ctx context.Context, n *named, keep int) error {
 	s.mu.Lock()
 	n.arenas = newArenas(s, s.kept[n.name])
 	s.mu.Unlock()
+	n.found = 0
 	n.used, n.version, n.arrays, n.loaded, n.shares = false, 0, map[string]*namedArray{}, nil, nil
 	delete(s.kept, n.name)
 	n.armed, n.signals = make(chan struct{}, 1), make(chan os.Signal)
 	n.points.Store(0)
 	n.waiting.Store(false)
-	ck, err := program.Open[coordinated.Checkpointer](ctx, n, program.Named(s.opt, n.name, keep))
+	opt := program.Named(s.opt, n.name, keep)
+	ck, err := program.Open[coordinated.Checkpointer](ctx, n, opt)
 	if err == nil {
+		n.dirs = dirsOf(opt, n.r.rank)
 		err = ck.Protect(versionArray, &n.version)
 	}
 	s.mu.Lock()
@@ -320,13 +334,22 @@ func (s *session) together(op string, err error) error {
 	if err != nil {
 		mine[0] = 1
 	}
-	if gerr := program.Of(s.ck).Gather(all, mine); gerr != nil {
+	if gerr := program.Of(s.ck).Gather(op, all, mine); gerr != nil {
 		return errors.Join(err, gerr)
 	}
-	if r := slices.Index(all, 1); r >= 0 && err == nil {
-		return fmt.Errorf("%s: rank %d has failed, and says why", op, r)
+	r := slices.Index(all, 1)
+	if r < 0 {
+		return nil
 	}
-	return err
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	texts, gerr := s.texts(op, why)
+	if err != nil || gerr != nil {
+		return errors.Join(err, gerr)
+	}
+	return fmt.Errorf("%s: rank %d: %s", op, r, texts[r])
 }
 
 // noVersion stands for an epoch whose version cannot be read.

@@ -27,7 +27,7 @@ func (s *session) versions(ctx context.Context, n *named) (list []program.SavedE
 		mine = binary.LittleEndian.AppendUint64(mine, uint64(v))
 	}
 	all := make([]byte, s.rank.size*len(mine))
-	if err := program.Of(s.ck).Gather(all, mine); err != nil {
+	if err := program.Of(s.ck).Gather(fmt.Sprintf("the search for a checkpoint %q", n.name), all, mine); err != nil {
 		return nil, nil, err
 	}
 	for i := range list {
@@ -42,23 +42,42 @@ func (s *session) versions(ctx context.Context, n *named) (list []program.SavedE
 	return list, versions, nil
 }
 
-// find looks for the highest version that is not above a limit; a negative one is none.
+// find looks for the highest version that is not above a limit, and that all ranks have read whole; a negative one is
+// none. Only what it returns is read, and what is damaged before it.
 func (s *session) find(ctx context.Context, m wire.Message) (code int32, value uint64, err error) {
 	n, err := s.ofName(ctx, m, true)
 	if err != nil {
 		return 0, 0, err
 	}
-	_, versions, err := s.versions(ctx, n)
-	best := int64(-1)
-	for _, v := range versions {
-		if m.Version < 0 || v <= m.Version {
-			best = max(best, v)
-		}
-	}
-	if best < 0 || err != nil {
+	list, versions, err := s.versions(ctx, n)
+	if err != nil {
 		return 0, 0, err
 	}
-	return 1, uint64(best), nil
+	for {
+		best := -1
+		for i, v := range versions { // newest first: of the same version the newest counts
+			if v >= 0 && (m.Version < 0 || v <= m.Version) && (best < 0 || v > versions[best]) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return 0, 0, nil
+		}
+		op := fmt.Sprintf("version %d of %q is passed over", versions[best], n.name)
+		err := s.together(op, program.Of(n.ck).Verify(ctx, list[best].Epoch))
+		if err == nil {
+			n.found = list[best].Epoch
+			return 1, uint64(versions[best]), nil
+		}
+		if s.lost.Load() || s.gone() {
+			return 0, 0, err
+		}
+		if s.rank.rank == 0 {
+			s.log.Warn("holdfast node: a checkpoint is damaged at all levels", "name", n.name, "version",
+				versions[best], "epoch", list[best].Epoch, "error", err)
+		}
+		versions[best] = noVersion
+	}
 }
 
 // beginRestart reads a version into the arenas.
@@ -72,7 +91,10 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 	if err != nil {
 		return err
 	}
-	i := slices.Index(versions, m.Version) // newest first
+	i := slices.IndexFunc(list, func(e program.SavedEpoch) bool { return e.Epoch == n.found })
+	if i < 0 || versions[i] != m.Version {
+		i = slices.Index(versions, m.Version) // newest first
+	}
 	if i < 0 {
 		have := slices.DeleteFunc(slices.Clone(versions), func(v int64) bool { return v == noVersion })
 		return fmt.Errorf("there is no version %d of %q that all ranks can read; there are %v", m.Version, n.name, have)

@@ -11,8 +11,9 @@ import (
 type Checkpointer interface {
 	// Gather gives every rank's bytes to all, in order of rank, over the control plane. It is
 	// collective, in the same order on all ranks; mine has the same length everywhere, and all
-	// is Size times as long.
-	Gather(all, mine []byte) error
+	// is Size times as long. Call says what the program does, should a rank not come: the others
+	// are named, and the job ends after ten times Options.WaitTimeout.
+	Gather(call string, all, mine []byte) error
 
 	// AbortWhile is Abort from another goroutine than that of the calls. What these wait for ends; what they use
 	// is freed when left is closed, which says that they are over. Local.
@@ -43,6 +44,10 @@ type Checkpointer interface {
 	// SavedEpochs lists the epochs that all ranks have, newest first. Collective, before Restore.
 	// It reads a table of each.
 	SavedEpochs(ctx context.Context) ([]SavedEpoch, error)
+
+	// Verify reads this rank's shard of an epoch of SavedEpochs. What is damaged at one level counts only if no other
+	// place has it right. Local.
+	Verify(ctx context.Context, e storage.Epoch) error
 }
 
 // SavedEpoch is what this rank saved in an epoch, by name.

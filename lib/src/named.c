@@ -113,18 +113,16 @@ int hf_save(const char *name, int64_t version, const char *const *arrays, size_t
         return code;
     if (length(name) == 0)
         return bad_name("hf_checkpoint");
-    if (version < 0)
-        return hf_fail(HF_E_ARG, "hf_checkpoint \"%s\": version %lld is negative", name, (long long)version);
-    if ((code = hf_refresh(&hf_the)) != HF_OK)
+    if (version >= 0 && (code = hf_refresh(&hf_the)) != HF_OK)
         return code;
     if ((m = malloc(sizeof *m)) == NULL)
         return hf_fail(HF_E_MEMORY, "hf_checkpoint \"%s\": no memory", name);
-    m->version = version;
+    m->version = version; /* a negative one fails on all ranks */
     code = numbers("hf_checkpoint", arrays, n, m->text + strlen(name));
     if (code == HF_OK)
         code = named(name, m, HFP_SAVE, all ? HFP_ALL : (uint32_t)n, NULL);
     free(m);
-    return code;
+    return version < 0 && code == HF_E_FAILED ? HF_E_ARG : code;
 }
 
 API int hf_checkpoint_some(const char *name, int64_t version, const char *const *arrays, size_t n)

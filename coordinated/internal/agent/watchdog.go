@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 )
@@ -15,7 +16,8 @@ import (
 // Restore, or in Close. Rank 0 then asks all ranks what they do. If some wait for
 // what cannot come, because of a rank that has closed or in a circle, it says who
 // waits for whom, and where; if nothing has moved for Options.WaitTimeout, it ends
-// the job. Ranks that compute, or that wait for one that does, may take for ever.
+// the job. Ranks that compute, or that wait for one that does, may take for ever; but what a program in another
+// process does is not seen, and its ranks may wait for each other in a call ten times as long.
 
 // stageWaits begins the stages of these questions.
 const stageWaits = stageStatus + "waits "
@@ -23,6 +25,12 @@ const stageWaits = stageStatus + "waits "
 // pollersWait is how many times longer ranks may wait where one of them polls: it may
 // compute between the polls.
 const pollersWait = 10
+
+// What to do where ranks wait for ever, and where they wait for one that does not come.
+const (
+	stuckRemedy = "; on an error a rank must call Abort or CloseOrAbort, not Close"
+	lateRemedy  = "; all ranks must make this call"
+)
 
 // watchdog is the agent's part in this.
 type watchdog struct {
@@ -100,7 +108,17 @@ func (a *Agent) weigh(blobs []cut.Blob) {
 			return
 		}
 	}
-	waiting := watch.Stuck(all)
+	waiting, limit := watch.Stuck(all), a.WaitTimeout
+	said, text, remedy, culprit := stuckBy, "", stuckRemedy, 0
+	if len(waiting) > 0 {
+		text, culprit = watch.ExplainStuck(all, waiting), watch.Culprit(all, waiting)
+	} else if on, late := watch.Late(all); len(late) > 0 {
+		waiting, culprit, said, remedy = on, late[0], "", lateRemedy
+		text = fmt.Sprintf("rank(s) %s wait for rank(s) %s in %s", vote.Ranks(on), vote.Ranks(late), all[on[0]].Calling)
+		if !slices.ContainsFunc(late, func(r int) bool { return all[r].Closed }) {
+			limit = pollersWait * a.WaitTimeout
+		}
+	}
 	if len(waiting) == 0 { // somebody computes: ask again, ever more seldom
 		w.keys = nil
 		w.pause = min(2*w.pause, 5*time.Minute)
@@ -109,22 +127,20 @@ func (a *Agent) weigh(blobs []cut.Blob) {
 	}
 	w.pause = w.every
 	w.next = time.Now().Add(w.every)
-	limit, keys := a.WaitTimeout, make([]string, 0, len(waiting))
+	keys := make([]string, 0, len(waiting))
 	for _, r := range waiting {
 		keys = append(keys, fmt.Sprint(r, ": ", all[r].Key)) // ranks that compute alike have equal ones
 		if all[r].Polls {
 			limit = pollersWait * a.WaitTimeout
 		}
 	}
-	text := watch.ExplainStuck(all, waiting)
 	if !slices.Equal(keys, w.keys) {
 		w.keys, w.first = keys, time.Now()
-		a.Log.Warn("holdfast: ranks are deadlocked: "+text, "job ends in", limit)
+		a.Log.Warn("holdfast: "+said+text, "job ends in", limit)
 		return
 	}
 	if time.Since(w.first) >= limit {
-		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: watch.Culprit(all, waiting),
-			Stage: abortedBy + stuckBy + text})
+		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: culprit, Stage: abortedBy + stuckBy + text + remedy})
 	}
 }
 
@@ -132,12 +148,16 @@ func (a *Agent) weigh(blobs []cut.Blob) {
 func (a *Agent) doingNow() watch.ThreadState {
 	act := a.Endpoint.Activity()
 	last, polls := a.Endpoint.Polling()
-	points := a.Thread.Points.Load()
-	d := watch.ThreadState{Rank: a.Topology.Rank, Key: fmt.Sprint(act.Seq, points), Closed: a.Thread.Closed.Load(),
+	points, calls := a.Thread.Points.Load(), a.Thread.Calls.Load()
+	d := watch.ThreadState{Rank: a.Topology.Rank, Key: fmt.Sprint(act.Seq, points+calls), Calls: calls,
+		Closed:        a.Thread.Closed.Load(),
 		BeforeRestore: !a.Thread.Restored.Load(),
 		Entered:       map[string]uint64{}, Sizes: map[string]int{}}
 	for _, k := range a.Endpoint.Collectives() {
 		d.Entered[k.Comm], d.Sizes[k.Comm] = k.Entered, k.Size
+	}
+	if call := a.Thread.Calling.Load(); call != nil {
+		d.Calling = *call
 	}
 	state, _ := a.Thread.Doing()
 	grown := polls != a.watchdog.polls && points == a.watchdog.points && a.watchdog.points+a.watchdog.polls > 0

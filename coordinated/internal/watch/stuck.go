@@ -25,6 +25,9 @@ type ThreadState struct {
 	BeforeRestore bool `json:",omitempty"` // it has not called Restore
 	Polls         bool `json:",omitempty"` // it polls for what it waits for
 
+	Calls   uint64 `json:",omitempty"` // as in Thread
+	Calling string `json:",omitempty"`
+
 	Comm    string            `json:",omitempty"` // it is inside a collective on it
 	Sources []int             `json:",omitempty"` // it waits for a message of these
 	Any     []string          `json:",omitempty"` // or of any member of these communicators
@@ -123,6 +126,26 @@ func anyMember(comm string, rank int, all []ThreadState, goes []bool) bool {
 		}
 	}
 	return false
+}
+
+// Late returns the ranks that wait in a collective call, and those that have not come to it, in order. These may
+// compute, or wait in an MPI that is not seen.
+func Late(all []ThreadState) (waiting, late []int) {
+	var calls uint64
+	for _, d := range all {
+		if d.Calling != "" {
+			calls = max(calls, d.Calls)
+		}
+	}
+	for r, d := range all {
+		switch {
+		case d.Calls < calls:
+			late = append(late, r)
+		case d.Calling != "":
+			waiting = append(waiting, r)
+		}
+	}
+	return waiting, late
 }
 
 // ExplainStuck says who waits and who is gone, and where.

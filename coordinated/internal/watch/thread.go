@@ -32,6 +32,11 @@ type Thread struct {
 	Stopped  atomic.Bool // Point has returned ErrStop
 	Closed   atomic.Bool // it has called Close or Abort
 
+	// Calls counts the collective calls that a program in another process has begun beside Restore and Close, and
+	// Calling is the one in which it waits for the other ranks; nil: in none.
+	Calls   atomic.Uint64
+	Calling atomic.Pointer[string]
+
 	doing atomic.Pointer[doing]
 	at    atomic.Pointer[string] // where the program called Restore or Close
 }

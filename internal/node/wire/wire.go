@@ -171,7 +171,7 @@ func Decode(b []byte) (m Message, err error) {
 		n := d.u32()
 		m.Text = d.text()
 		m.Picked, m.All = d.picked(n)
-		d.want(ValidName(m.Text) && (m.Version >= 0 || m.Type == TypeFind) && (m.All || m.Type == TypeSave))
+		d.want(ValidName(m.Text) && (m.Version >= 0 || m.Type != TypeBegin) && (m.All || m.Type == TypeSave))
 	case TypeRecover:
 		n := d.u32()
 		d.want(d.u32() == 0)

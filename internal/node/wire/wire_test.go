@@ -96,7 +96,7 @@ func TestRefused(t *testing.T) {
 		{"text longer than the rest", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[20]++ }},
 		{"text of 4 GiB", Message{Type: TypeWait, Text: "local"}, func(b []byte) { le.PutUint32(b[20:], 1<<32-1) }},
 		{"name with a slash", Message{Type: TypeSave, Text: "heat"}, func(b []byte) { b[37] = '/' }},
-		{"negative version", Message{Type: TypeSave, Text: "heat"}, func(b []byte) { b[23] = 0x80 }},
+		{"negative version", Message{Type: TypeBegin, All: true, Text: "heat"}, func(b []byte) { b[23] = 0x80 }},
 		{"more arrays than bytes", Message{Type: TypeRecover}, func(b []byte) { b[16] = 1 }},
 		{"arrays of 16 GiB", Message{Type: TypeRecover}, func(b []byte) { le.PutUint32(b[16:], 1<<32-2) }},
 		{"text with a zero", Message{Type: TypeWait, Text: "local"}, func(b []byte) { b[25] = 0 }},

@@ -447,17 +447,13 @@ bool client::end(bool success)
             pieces.push_back({names_piece, names.data(), names.size(), ""});
         pieces.push_back({index_piece, index.data(), index.size() * sizeof index[0], ""});
     });
-    if (!agree(good)) {
-        if (comm.rank == 0)
-            say(comm.rank,
-                "checkpoint_end: " + label(name, version) + " is dropped, since a rank has not saved its part");
-        return false;
-    }
     good = tried("checkpoint_end", [&] {
-        holdfast->save(name, version, pieces);
+        if (!good)
+            pieces.clear();
+        holdfast->save(name, good ? version : engine::no_part, pieces);
         if (cfg.sync)
             holdfast->wait();
-    });
+    }, true) && good;
     objects.clear();
     staged.clear();
     if (good && !routes.empty())

@@ -40,7 +40,9 @@ class engine {
     // Ends: waits until checkpoints are durable at all levels. Collective.
     void finish();
 
-    // Takes a checkpoint of the pieces, as they are now. Collective.
+    // Takes a checkpoint of the pieces, as they are now. Collective. With the version no_part this rank has none, so
+    // that no rank takes one.
+    static constexpr int no_part = -1;
     void save(const std::string &name, int version, const std::vector<piece> &pieces);
 
     // Waits until the newest checkpoint is durable. Local.
