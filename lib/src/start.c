@@ -19,6 +19,41 @@
 
 extern char **environ;
 
+static uint64_t fnv1a(const char *s)
+{
+    uint64_t h = 0xcbf29ce484222325;
+
+    for (; *s != 0; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3;
+    return h;
+}
+
+/* Is true for a process that no launcher has started. */
+static bool alone(void)
+{
+    static const char *const launchers[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID"};
+    size_t i;
+
+    for (i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+        if (getenv(launchers[i]) != NULL)
+            return false;
+    return true;
+}
+
+/* Sums up what this process has set for its daemon: variables, and the folder that relative paths and
+ * holdfast.yaml lie in. */
+static uint64_t settings(void)
+{
+    char cwd[PATH_MAX];
+    uint64_t sum = getcwd(cwd, sizeof cwd) != NULL ? fnv1a(cwd) : 0;
+    char **v;
+
+    for (v = environ; *v != NULL; v++)
+        if (strncmp(*v, "HOLDFAST_", 9) == 0)
+            sum += fnv1a(*v);
+    return sum;
+}
+
 /* Writes the key of the job, of at most 64 bytes: docs/NODE.md. */
 static void job_key(char key[65])
 {
@@ -35,6 +70,10 @@ static void job_key(char key[65])
         snprintf(key, 65, "slurm.%s.%s", job != NULL ? job : "", step != NULL ? step : "");
     else
         snprintf(key, 65, "parent.%ld", (long)getppid());
+    /* One shell starts many programs, and a daemon may outlive the program before: it must not serve one that has
+     * other directories. */
+    if ((named == NULL || *named == 0) && alone())
+        snprintf(key + strlen(key), 65 - strlen(key), ".%016llx", (unsigned long long)settings());
     for (i = 0; key[i] != 0; i++) {
         char k = key[i];
         if (!((k >= 'a' && k <= 'z') || (k >= 'A' && k <= 'Z') || (k >= '0' && k <= '9') || k == '.' || k == '_' ||

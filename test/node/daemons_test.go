@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -45,6 +46,39 @@ func TestEndingDaemon(t *testing.T) {
 		if err := <-left; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestOneShell starts two programs from one process, with other directories, while the daemon of the first is there:
+// the second has its own, and its checkpoints are where its variables say.
+func TestOneShell(t *testing.T) {
+	hello := cxx(t, "g++", "../../examples/hello-cxx/hello.cpp")
+	start := func(dir, steps string) *exec.Cmd {
+		c := exec.Command(hello, steps)
+		c.Env = append(environ(t, dir), "HOLDFAST_NODE_KEY=")
+		return c
+	}
+	first := start(filepath.Join(t.TempDir(), "first"), "100000")
+	said, err := first.StdoutPipe()
+	if err == nil {
+		err = first.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = first.Process.Kill()
+		_ = first.Wait() // it was killed
+	}()
+	if _, err := bufio.NewReader(said).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "second")
+	if out, err := start(dir, "2").CombinedOutput(); err != nil {
+		t.Fatalf("the second program: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "holdfast.job")); err != nil {
+		t.Errorf("the second program used other directories than its own: %v", err)
 	}
 }
 
