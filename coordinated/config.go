@@ -141,6 +141,8 @@ var momentKeys = config.In("when they are taken, and which one is restored",
 var amountKeys = config.In("how much is kept and used",
 	config.Key("keep", "2", "committed epochs to keep at each level",
 		config.Checked("a whole number of 2 or more", setKeep)),
+	config.Key("keep_local", "as keep", "committed epochs to keep at local and its redundancy, each whole; 1 is "+
+		"enough with global", config.Count(func(o *Options) *int { return &o.KeepLocal })),
 	config.Key("keep_every", "none", "keep an epoch at global each time that so many epochs, or so much "+
 		"time, have passed",
 		config.Checked("a number of epochs such as 100, or a duration such as 6h", setKeepEvery)),

@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -76,12 +77,14 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 		return nil, err
 	}
 	var out []storage.LevelConfig
+	keep, whole := cmp.Or(o.KeepLocal, o.Keep), o.KeepLocal > 0
 	if o.Local != "" {
-		out = append(out, storage.LevelConfig{Name: storage.LevelLocal, Dir: o.Local, Create: o.makeDirs, Keep: o.Keep})
+		out = append(out, storage.LevelConfig{Name: storage.LevelLocal, Dir: o.Local, Create: o.makeDirs, Keep: keep,
+			Full: whole})
 	}
 	if red.level != "" {
 		out = append(out, storage.LevelConfig{Name: red.level, Dir: filepath.Join(o.Local, red.level), Create: true,
-			Keep:   o.Keep,
+			Keep: keep, Full: whole,
 			Copies: red.copies, Data: red.data, Parity: red.parity})
 	}
 	if o.Global != "" {

@@ -118,6 +118,9 @@ type Options struct {
 	// also the least. KeepEvery keeps every epoch at Global whose number it
 	// divides as well; 0 means none.
 	Keep, KeepEvery int
+	// KeepLocal is how many committed epochs to keep at Local and its redundancy, each of them whole, for a Local
+	// that is small; 0 means Keep. With Global 1 is enough: the newest stays until the next one is committed.
+	KeepLocal int
 	// FullEvery is how often an epoch is written whole, at every level: each whose number it
 	// divides. The others refer to earlier ones for the chunks that have not changed, and chunks
 	// of devices that have not changed are not even read from them; 0 means 32, 1 every epoch.
@@ -253,6 +256,10 @@ func (o *Options) validate() error {
 		return &OptionError{Name: "Keep",
 			Why: fmt.Sprintf("%d is too few: the epoch before the newest is the one that is left when a job dies "+
 				"while writing; use 2 or more", o.Keep)}
+	}
+	if o.KeepLocal < 0 || o.KeepLocal == 1 && o.Global == "" || o.KeepLocal > 0 && o.Local == "" {
+		return &OptionError{Name: "KeepLocal", Why: fmt.Sprintf("%d: it needs Local, and without Global 2 or more",
+			o.KeepLocal)}
 	}
 	if o.FullEvery == 0 {
 		o.FullEvery = defaultFullEvery

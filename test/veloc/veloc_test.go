@@ -403,14 +403,22 @@ func TestCUDA(t *testing.T) {
 	}
 }
 
-// TestVersions: max_versions bounds what each name keeps, beside the first checkpoint of a run.
+// TestVersions: max_versions bounds what each name keeps, beside the first checkpoint of a run, and scratch_versions
+// how many of these are in scratch.
 func TestVersions(t *testing.T) {
-	for _, c := range []struct{ most, want int }{{0, 6}, {3, 3}, {1, 2}} {
-		p := newPlace(t, "mode = sync", fmt.Sprint("max_versions = ", c.most))
+	for _, c := range []struct{ most, scratch, want int }{{0, 1, 6}, {3, 0, 3}, {1, 3, 2}} {
+		p := newPlace(t, "mode = sync", fmt.Sprint("max_versions = ", c.most),
+			fmt.Sprint("scratch_versions = ", c.scratch))
 		mustRun(t, "", 1, compile(t, "", "single.c"), p.config, "1", "1", "6")
-		found, err := filepath.Glob(p.persistent + "/single-1/name.sum/epoch-*/manifest")
-		if err != nil || len(found) < c.want || len(found) > c.want+1 {
-			t.Errorf("max_versions %d: %d epochs at persistent, want %d (%v)", c.most, len(found), c.want, err)
+		count := func(dir string, want, more int) {
+			found, err := filepath.Glob(dir + "/single-1/name.sum/epoch-*/manifest")
+			if err != nil || len(found) < want || len(found) > want+more {
+				t.Errorf("%+v: %d epochs in %s, want %d (%v)", c, len(found), dir, want, err)
+			}
+		}
+		count(p.persistent, c.want, 1)
+		if c.scratch > 0 {
+			count(p.scratch, c.scratch, 0)
 		}
 	}
 }

@@ -36,7 +36,7 @@ const key keys[] = {
     {"ec_interval", kind::number, nullptr, nullptr},
     {"persistent_interval", kind::number, nullptr, nullptr},
     {"log_prefix", kind::path, nullptr, nullptr},
-    {"scratch_versions", kind::number, "max_versions holds for scratch, too", "0"},
+    {"scratch_versions", kind::number, nullptr, nullptr},
     {"failure_domain", kind::text, "a node is the failure domain; copies and parity are on other nodes", ""},
     {"watchdog_interval", kind::number, "the end of a rank is noticed at once", "0"},
     {"axl_type", kind::text, "Holdfast copies to persistent itself", ""},
@@ -277,6 +277,14 @@ config read_config(const std::string &file)
                                                      "what is left when a job dies while it writes");
     c.ec_interval = number(all, "ec_interval");
     c.persistent_interval = number(all, "persistent_interval");
+    c.scratch_versions = number(all, "scratch_versions");
+    if (c.scratch_versions < 0)
+        fail(all["scratch_versions"].from + ": scratch_versions is negative; 0 keeps as many as max_versions");
+    if (c.scratch_versions == 1 && (c.persistent.empty() || c.persistent_interval < 0)) {
+        c.scratch_versions = 2;
+        c.notes.push_back(all["scratch_versions"].from + ": scratch_versions is 1, and 2 stay, since there is no "
+                                                         "persistent: one of them is left if the other is damaged");
+    }
     make_directory("scratch", c.scratch);
     if (!c.persistent.empty())
         make_directory("persistent", c.persistent);
@@ -327,6 +335,8 @@ std::map<std::string, std::string> settings_of(const config &c, int nodes)
     all["HOLDFAST_GLOBAL"] = persistent ? c.persistent : "";
     if (persistent && c.persistent_interval > 0)
         all["HOLDFAST_GLOBAL_EVERY"] = std::to_string(c.persistent_interval) + "s";
+    if (c.scratch_versions > 0 && !all["HOLDFAST_LOCAL"].empty())
+        all["HOLDFAST_KEEP_LOCAL"] = std::to_string(c.scratch_versions);
     if (std::string r = redundancy_of(c, nodes); !r.empty())
         all["HOLDFAST_REDUNDANCY"] = r;
     // Checkpoints are taken when the program says so; it has no points at which another could be.
