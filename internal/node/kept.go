@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/program"
@@ -152,6 +153,26 @@ func (s *session) freeUnasked() {
 	clear(s.kept)
 }
 
+// How often and how long to try to seal memory that a driver holds. The next start of the rank waits for that.
+const (
+	sealEvery = 20 * time.Millisecond
+	sealTime  = 10 * time.Second
+)
+
+// drivers waits for those that still hold pages of a process that has ended, as the one of a GPU does for which they
+// were page-locked, and says whether it is worth another try.
+func (r *arenas) drivers() (again func() bool) {
+	var since time.Time
+	return func() bool {
+		if since.IsZero() {
+			since = time.Now()
+			r.s.log.Info("holdfast node: waiting for a driver that holds memory of the ended rank", "at_most", sealTime)
+		}
+		time.Sleep(sealEvery)
+		return time.Since(since) < sealTime
+	}
+}
+
 // seal takes out of the arenas what is to be kept; nil: nothing. No client has them, and no
 // Checkpointer.
 func (r *arenas) seal() *kept {
@@ -159,11 +180,12 @@ func (r *arenas) seal() *kept {
 	r.left = nil
 	if k == nil && r.leaves != nil {
 		k = &kept{shard: r.leaves}
+		again := r.drivers()
 		for _, a := range r.list {
 			if !k.shard.LiesIn(a.bytes) {
 				continue // it is closed with the rest
 			}
-			if err := a.seal(); err != nil {
+			if err := a.seal(again); err != nil {
 				r.s.log.Warn("holdfast node: the next start of this rank restores from a level, not from memory",
 					"error", err)
 				return nil

@@ -57,9 +57,10 @@ func (s *segment) onlyHere() error {
 	return nil
 }
 
-// seal makes the memory what it is for ever, for everybody. It fails while another process can write
-// to it. Nobody writes to it here.
-func (s *segment) seal() error {
+// seal makes the memory what it is for ever, for everybody. The kernel refuses that while another process can write
+// to it, or a driver for which a process had locked its pages; that one may let go of them after the process has
+// ended. So again says whether to try once more. Nobody writes to the memory here.
+func (s *segment) seal(again func() bool) error {
 	fd, at := int(s.file.Fd()), unsafe.Pointer(unsafe.SliceData(s.bytes))
 	// In place of the mapping that could be written to. A private one, as Linux before 6.7 lets
 	// nobody share memory that is sealed.
@@ -67,8 +68,14 @@ func (s *segment) seal() error {
 		unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
 		return fmt.Errorf("seal memory: %w", err)
 	}
-	if _, err := unix.FcntlInt(s.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SEAL); err != nil {
-		return fmt.Errorf("seal memory that a process has left: %w", err)
+	for {
+		_, err := unix.FcntlInt(s.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SEAL)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EBUSY) || !again() {
+			return fmt.Errorf("seal memory that a process has left: %w", err)
+		}
 	}
 	_ = unix.Madvise(s.bytes, unix.MADV_POPULATE_READ) // else pages come one by one
 	return nil

@@ -153,6 +153,39 @@ func othersSleep(t *testing.T, program string, one int) bool {
 	return true
 }
 
+// TestRestartFromPinnedMemory: a driver lets go of a rank's pages later than the rank has ended, and the next start
+// restores from memory all the same.
+func TestRestartFromPinnedMemory(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	want := uncut(t, walk)
+	dir := t.TempDir()
+	now := filepath.Join(dir, "now")
+	j, name, levels, on := supervised(t, walk, dir, "30", "pin", now)
+	j.await("begins at step 0")
+	if err := syscall.Kill(ranksOf(t, walk)[0], syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	j.await("level=global")
+	damage(t, levels)
+	if err := os.WriteFile(now, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j.await("waiting for a driver")
+	if err := os.WriteFile(now+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j.await("start 2:")
+	on()
+	j.mustEnd()
+	s := j.out.String()
+	if strings.Count(s, "holdfast: restored") != ranks || strings.Count(s, "level=memory bytes") != ranks {
+		t.Errorf("want %d ranks restored, all from memory:\n%s", ranks, s)
+	}
+	if strings.Count(s, "begins at step 0") != ranks || !bytes.Equal(result(t, name), want) {
+		t.Errorf("the restarted program computed something else:\n%s", s)
+	}
+}
+
 // TestRestartFromScribbledMemory: a rank that has written over its arenas before it died restores from a level
 // and says why, while the others restore from memory.
 func TestRestartFromScribbledMemory(t *testing.T) {

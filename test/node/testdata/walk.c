@@ -1,14 +1,17 @@
 /* walk is a program without MPI for tests: ranks of the environment, all on one node, whose
  * state depends on every step.
  * usage: walk STEPS FILE MILLISECONDS [checkpoint-at STEP | own-handler | fork | no-finalize | stop-at STEP |
- *             kill-at STEP | scribble FILE | trap-restore STEP | trap-checkpoint STEP | trap-wait STEP | trap-fpe STEP]
+ *             kill-at STEP | scribble FILE | pin FILE | trap-restore STEP | trap-checkpoint STEP | trap-wait STEP |
+ *             trap-fpe STEP]
  * kill-at takes a checkpoint in a run from the beginning and kills the rank as soon as the call returns.
  * scribble has rank 1 write over all that its checkpoints were copied to, and kills it, once there is a FILE,
- * which it removes. trap-... takes a checkpoint STEP steps after it has begun, and every ten steps after that, and ends
- * after the third.
+ * which it removes. pin does the same, but leaves pages of that memory in a pipe of a process that lives until
+ * there is a FILE.go, as a driver has pages of a process that has ended. trap-... takes a checkpoint STEP steps
+ * after it has begun, and every ten steps after that, and ends after the third.
  * If TRAP is in the environment it raises SIGTRAP before and after the restore, or the first checkpoint or
  * wait. CELLS is how many cells are protected. SLOW is a file: once it is not there any more, steps take no time. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <fenv.h>
 #include <holdfast.h>
 #include <inttypes.h>
@@ -16,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,8 +39,22 @@ static void fpe(int s)
 
 static void count(int s) { handled += s != 0; }
 
-/* Writes over the memory that is shared with the daemon for captures. */
-static void scribble(void)
+static void scribble(void *from, size_t n, int fd)
+{
+    (void)fd;
+    memset(from, 0x5a, n);
+}
+
+static void pin(void *from, size_t n, int fd)
+{
+    struct iovec page = {from, 1};
+
+    if (n == 0 || vmsplice(fd, &page, 1, 0) != 1)
+        _exit(9);
+}
+
+/* Calls f with the memory that is shared with the daemon for captures. */
+static void each_arena(void (*f)(void *from, size_t n, int fd), int fd)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
     char line[4096];
@@ -44,10 +62,27 @@ static void scribble(void)
     while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
         uintptr_t from, to;
         if (strstr(line, ARENA) != NULL && sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) == 2)
-            memset((void *)from, 0x5a, to - from);
+            f((void *)from, to - from, fd);
     }
     if (maps != NULL)
         fclose(maps);
+}
+
+/* Starts a process that holds the pages until there is FILE.go. */
+static void leave_pinned(const char *file)
+{
+    int ends[2];
+
+    if (pipe(ends) != 0)
+        _exit(9);
+    each_arena(pin, ends[1]);
+    if (fork() == 0) {
+        int null = open("/dev/null", O_RDWR);
+        if (setsid() < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+            _exit(9);
+        execl("/bin/sh", "sh", "-c", "until [ -e \"$0.go\" ]; do sleep 0.1; done", file, (char *)NULL);
+        _exit(9);
+    }
 }
 
 static int traps;
@@ -152,7 +187,11 @@ int main(int argc, char **argv)
             raise(SIGKILL);
         }
         if (strcmp(mode, "scribble") == 0 && rank == 1 && unlink(argv[5]) == 0) {
-            scribble();
+            each_arena(scribble, -1);
+            raise(SIGKILL);
+        }
+        if (strcmp(mode, "pin") == 0 && rank == 1 && unlink(argv[5]) == 0) {
+            leave_pinned(argv[5]);
             raise(SIGKILL);
         }
         if (strncmp(mode, "trap-", 5) == 0 && argc > 5 && step >= begin + atoi(argv[5]) &&
