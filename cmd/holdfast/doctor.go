@@ -3,9 +3,12 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/doctor"
 	"github.com/spf13/cobra"
 )
@@ -23,6 +26,8 @@ func newDoctor() *cobra.Command {
   - every MPI that is installed: it starts two ranks, checks that launcher and
     library belong together, and that USR1 reaches a program that has loaded MPI
     and a device library;
+  - what programs in C, C++, Fortran and Python need: the command in PATH, libholdfast,
+    the package holdfast, and that mpirun and mpi4py are of the same MPI;
   - the devices: it writes and reads a buffer;
   - the checkpoint directories: bandwidth, files made, looked at and removed a second,
     O_DIRECT, free space. With the number of ranks (--ranks, or the Slurm job's) it
@@ -30,7 +35,8 @@ func newDoctor() *cobra.Command {
   - the network, limits of memory and files, Slurm.
 
 Run it on a compute node in the way the job is started, with the same holdfast.yaml
-and HOLDFAST_ variables.
+and HOLDFAST_ variables. What a healthy machine may lack is a note, such as a GPU when
+no device is set, Slurm outside of a job, or locked memory without a GPU or InfiniBand.
 
 With --nodes, inside salloc or sbatch, doctor checks the checkpoint directories of
 all nodes instead. Each node writes a small file to its global and its local
@@ -38,8 +44,8 @@ directory, looks for the files of the others, and removes its own. doctor names 
 nodes that cannot write, that do not see the others' global directory, or that share
 a local one.
 
-Exit codes: 0 all is well; 1 there is a warning: a job runs, but slower or less
-safely; 2 a check failed: a job would not run.`,
+Exit codes: 0 all is well, apart from notes; 1 there is a warning: a job runs, but
+slower or less safely; 2 a check failed: a job would not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if size.Ranks < 0 || size.Nodes < 0 {
@@ -55,8 +61,12 @@ safely; 2 a check failed: a job would not run.`,
 			if err := cmp.Or(err, cmd.Context().Err()); err != nil {
 				return err
 			}
-			cells := func(list []doctor.Finding) [][]string { return doctorTable(list, quiet) }
-			if err := write(cmd, asJSON, findings, cells); err != nil {
+			if asJSON {
+				err = jsonLines(cmd.OutOrStdout(), findings)
+			} else {
+				_, err = io.WriteString(cmd.OutOrStdout(), doctorText(findings, quiet))
+			}
+			if err != nil {
 				return err
 			}
 			switch {
@@ -76,7 +86,7 @@ safely; 2 a check failed: a job would not run.`,
 	cmd.Flags().IntVar(&size.Nodes, "job-nodes", 0, "number of its nodes (default: the Slurm job's, else 1)")
 	cmd.Flags().StringVar(&bytes, "bytes", "", "what each rank protects, such as 8GiB (default: times of writing are "+
 		"not estimated)")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only what is not ok")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only warnings and what failed")
 	return cmd
 }
 
@@ -90,7 +100,8 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 	c := coordinated.ReadConfig("")
 	o := c.Options()
 	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
-		Stray: c.Stray(os.Environ()), Loss: o.NodeLoss(), Ranks: size.Ranks, Nodes: size.Nodes, Bytes: size.Bytes,
+		Stray: c.Stray(os.Environ()), Loss: o.NodeLoss(), Device: setDevice(c),
+		Ranks: size.Ranks, Nodes: size.Nodes, Bytes: size.Bytes,
 		PackSize: o.PackSize, Stripes: o.Stripes}
 	d.OfJob()
 	if allNodes {
@@ -100,24 +111,41 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 		}
 		return doctor.Nodes(cmd.Context(), d, nodes), nil
 	}
-	begin, stop := steps(cmd, "looking at")
-	defer stop()
-	d.Note = func(what string) { begin(what, 0) }
+	if w := cmd.ErrOrStderr(); isTerminal(w) {
+		begin, stop := steps(cmd, "looking at")
+		defer stop()
+		d.Note = func(what string) { begin(what, 0) }
+	} else { // some checks take seconds
+		d.Note = func(what string) { fmt.Fprintln(w, "holdfast: looking at", what) }
+	}
 	return doctor.Run(cmd.Context(), d), nil
 }
 
-func doctorTable(findings []doctor.Finding, quiet bool) [][]string {
-	out := [][]string{{"STATE", "AREA", "CHECK", "DETAIL"}}
-	for _, f := range findings {
-		if quiet && (f.State == doctor.OK || f.State == doctor.Skipped) {
-			continue
-		}
-		out = append(out, []string{string(f.State), f.Area, f.Check, f.Detail})
-		if f.Remedy != "" && f.State != doctor.OK {
-			out = append(out, []string{"", "", "", "-> " + f.Remedy})
+// setDevice is what the settings say of the device, empty if they say nothing.
+func setDevice(c *coordinated.Config) string {
+	for _, v := range c.Values() {
+		if v.Key == "device" {
+			return v.Value
 		}
 	}
-	return out
+	return ""
+}
+
+// doctorText has a paragraph for each finding, with its remedy.
+func doctorText(findings []doctor.Finding, quiet bool) string {
+	const indent, width = "         ", 100
+	var b strings.Builder
+	for _, f := range findings {
+		if quiet && f.State != doctor.Warning && f.State != doctor.Failed {
+			continue
+		}
+		text := config.Wrap(fmt.Sprintf("%s, %s: %s", f.Area, f.Check, f.Detail), indent, width)
+		fmt.Fprintf(&b, "%-8s %s", f.State, text[len(indent):])
+		if f.Remedy != "" && f.State != doctor.OK {
+			b.WriteString(config.Wrap("-> "+f.Remedy, indent, width))
+		}
+	}
+	return b.String()
 }
 
 // newDoctorRank is a rank that doctor starts.

@@ -20,6 +20,8 @@ func TestDoctor(t *testing.T) {
 	}
 	t.Setenv("HOLDFAST_LOCAL", t.TempDir())
 	t.Setenv("HOLDFAST_GLOBAL", "")
+	t.Setenv("HOLDFAST_DEVICE", "")
+	t.Setenv("SLURM_JOB_ID", "")
 	code, out, errs := run(t, "doctor", "--json")
 	var list []doctor.Finding
 	byCheck := map[string]doctor.Finding{}
@@ -30,6 +32,14 @@ func TestDoctor(t *testing.T) {
 		}
 		list = append(list, f)
 		byCheck[f.Check] = f
+	}
+	for _, check := range []string{"GPU", "controller"} {
+		if f := byCheck[check]; f.State == doctor.Warning || f.State == doctor.Failed {
+			t.Errorf("nobody has asked for it: %+v", f)
+		}
+	}
+	if !strings.Contains(errs, "looking at MPI\n") {
+		t.Errorf("nothing says what is looked at: %q", errs)
 	}
 	want := map[doctor.State]int{doctor.OK: exitGood, doctor.Warning: exitBad,
 		doctor.Failed: exitNoLook}[doctor.Worst(list)]

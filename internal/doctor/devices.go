@@ -5,14 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
 func lookDevices(_ context.Context, r *report) {
+	wanted, asked := r.device()
 	infos, err := gpustate.Devices()
 	if err != nil || len(infos) == 0 {
-		r.add("devices", "any", Failed, fmt.Sprintf("none: %v", err),
+		r.add("devices", "any", ifAsked(asked), fmt.Sprintf("none, and programs that use none need none: %v", err),
 			"install the GPU's driver, or PoCL (pocl-opencl-icd) to compute on the CPU; OCL_ICD_VENDORS may name a "+
 				"directory of .icd files")
 		return
@@ -32,9 +34,23 @@ func lookDevices(_ context.Context, r *report) {
 			float64(i.GlobalBytes)/(1<<30)), "")
 	}
 	if gpus == 0 {
-		r.add("devices", "GPU", Warning, "no GPU: programs compute on the CPU",
-			"on a GPU node look for its driver; on a login node this is normal")
+		r.add("devices", "GPU", ifAsked(asked && (wanted.Kind == "cuda" || wanted.Type == "gpu")),
+			"no GPU: programs compute on the CPU", "on a GPU node look for its driver")
 	}
+}
+
+// device is the device of this machine that the settings ask for, if they ask for one.
+func (r *report) device() (gpustate.Select, bool) {
+	s, err := gpustate.ParseSelect(r.Device)
+	return s, err == nil && r.Device != "" && !strings.Contains(r.Device, "remote=")
+}
+
+// ifAsked is the state of what is missing.
+func ifAsked(asked bool) State {
+	if asked {
+		return Failed
+	}
+	return Note
 }
 
 // tryDevice writes a buffer and reads it back.

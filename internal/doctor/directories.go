@@ -25,6 +25,8 @@ func lookDirectories(ctx context.Context, r *report) {
 	}
 	global := r.directory(ctx, "global", r.Global)
 	switch {
+	case r.Local == "" && r.Global == "" && r.Config != nil: // which says so
+		return
 	case r.Local == "" && r.Global == "":
 		r.add("directories", "any", Failed, "neither local nor global is set",
 			"set HOLDFAST_LOCAL, HOLDFAST_GLOBAL or both")
@@ -143,8 +145,8 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 	case rate.Direct:
 		r.add("directories", level+": O_DIRECT", OK, "writes bypass the page cache", "")
 	default:
-		r.add("directories", level+": O_DIRECT", Warning, "refused: writes go through the page cache, which is slower",
-			"nothing is wrong; ext4, xfs and Lustre would allow it")
+		r.add("directories", level+": O_DIRECT", Note, "refused: writes go through the page cache, which is slower",
+			"ext4, xfs and Lustre would allow it")
 	}
 	return p
 }

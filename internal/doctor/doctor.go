@@ -18,6 +18,7 @@ type State string
 const (
 	OK      State = "ok"
 	Skipped State = "skipped" // does not matter here
+	Note    State = "note"    // matters to some programs; nobody has asked for it here
 	Warning State = "warning" // a job runs, but slower or less safely
 	Failed  State = "failed"  // a job would fail
 )
@@ -41,6 +42,7 @@ type Options struct {
 	Loss          string   // what the loss of a node costs with it; empty: there are no directories
 	Stray         []string // variables that are none of Holdfast's, though they look so
 	Interface     string   // of the control plane
+	Device        string   // of the settings; empty: none is asked for
 	Ranks, Nodes  int      // of the job that is to run; 0: not known
 	Bytes         int64    // that each rank protects; 0: not known
 	PackSize      int64    // of the settings; 0: the default
@@ -69,7 +71,8 @@ func Run(ctx context.Context, o Options) []Finding {
 		name string
 		look func(context.Context, *report)
 	}{
-		{"configuration", lookConfig}, {"MPI", lookMPI}, {"network cards", lookRegistrations}, {"devices", lookDevices},
+		{"configuration", lookConfig}, {"MPI", lookMPI}, {"languages", lookLanguages},
+		{"network cards", lookRegistrations}, {"devices", lookDevices},
 		{"directories", lookDirectories}, {"network", lookNetwork}, {"limits", lookLimits}, {"Slurm", lookSlurm},
 	} {
 		if o.Note != nil {
@@ -116,7 +119,7 @@ func (r *report) put(f Finding) {
 
 // Worst is the worst state there is.
 func Worst(findings []Finding) State {
-	rank := map[State]int{OK: 0, Skipped: 0, Warning: 1, Failed: 2}
+	rank := map[State]int{OK: 0, Skipped: 0, Note: 0, Warning: 1, Failed: 2}
 	worst := OK
 	for _, f := range findings {
 		if rank[f.State] > rank[worst] {

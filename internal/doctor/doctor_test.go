@@ -92,7 +92,7 @@ func TestNetworkAndConfig(t *testing.T) {
 }
 
 func TestWorst(t *testing.T) {
-	list := []Finding{{State: OK}, {State: Skipped}}
+	list := []Finding{{State: OK}, {State: Skipped}, {State: Note}}
 	if got := Worst(list); got != OK {
 		t.Errorf("got %s, want ok", got)
 	}

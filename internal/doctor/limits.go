@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -35,7 +36,11 @@ func lookNetwork(_ context.Context, r *report) {
 			return
 		}
 	case len(have) == 0:
-		r.add("network", "control plane", Warning, "only the loopback interface is up: jobs of one node work",
+		state := Note
+		if r.Nodes > 1 {
+			state = Warning
+		}
+		r.add("network", "control plane", state, "only the loopback interface is up: jobs of one node work",
 			"on a cluster bring up its network")
 		return
 	}
@@ -64,7 +69,11 @@ func lookLimits(_ context.Context, r *report) {
 	case lock.Cur == unix.RLIM_INFINITY:
 		r.add("limits", "locked memory", OK, "unlimited", "")
 	case lock.Cur < 64<<20:
-		r.add("limits", "locked memory", Warning, fmt.Sprintf("%d KiB: networks and GPUs want more for fast transfers",
+		state := Note
+		if locksMemory() {
+			state = Warning
+		}
+		r.add("limits", "locked memory", state, fmt.Sprintf("%d KiB: networks and GPUs want more for fast transfers",
 			lock.Cur>>10),
 			"ulimit -l unlimited, in /etc/security/limits.conf or Slurm's PropagateResourceLimits")
 	default:
@@ -76,6 +85,16 @@ func lookLimits(_ context.Context, r *report) {
 		r.add("limits", "open files", OK, fmt.Sprint(files.Cur), "")
 	}
 	lookMemory(r)
+}
+
+// locksMemory is true where a device of the machine reads and writes memory that stays in place.
+func locksMemory() bool {
+	for _, of := range []string{"/sys/class/infiniband/*", "/dev/nvidia[0-9]*", "/dev/kfd"} {
+		if found, _ := filepath.Glob(of); len(found) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func lookMemory(r *report) {
@@ -90,7 +109,7 @@ func lookMemory(r *report) {
 	case err != nil:
 		r.add("limits", "huge pages", Skipped, "the kernel does not report it", "")
 	case strings.Contains(string(thp), "[never]"):
-		r.add("limits", "huge pages", Warning, "transparent huge pages are off: warming the memory for captures "+
+		r.add("limits", "huge pages", Note, "transparent huge pages are off: warming the memory for captures "+
 			"takes longer",
 			"echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
 	default:
@@ -115,7 +134,7 @@ func lookSlurm(ctx context.Context, r *report) {
 	defer cancel()
 	out, err := exec.CommandContext(bounded, "scontrol", "ping").CombinedOutput()
 	if err != nil {
-		s, remedy := Warning, "on a machine without a running cluster this is normal"
+		s, remedy := Note, "on a machine without a running cluster this is normal"
 		if inside {
 			s, remedy = Failed, "the job cannot learn its time limit or be requeued; ask the administrators"
 		}

@@ -33,6 +33,16 @@ func Pick(name string) (Launcher, error) {
 	return Launcher{}, errors.Join(missing...)
 }
 
+// InPath is the launcher that the command mpirun is.
+func InPath() (Launcher, error) {
+	for _, l := range Launchers() {
+		if l.plain = isPlain(l); l.plain {
+			return l, nil
+		}
+	}
+	return Launcher{}, errors.New("the mpirun in PATH is neither Open MPI's nor MPICH's, or there is none")
+}
+
 // isPlain reports whether the command mpirun is the launcher of l's MPI.
 func isPlain(l Launcher) bool {
 	out, err := exec.Command("mpirun", "--version").Output()
