@@ -141,6 +141,7 @@ const (
 	voteStop      = 1 << 4 // nor would an older epoch, or there is no time for one
 	voteItems     = 1 << 5 // who gets which items follows, of each set
 	voteDevice    = 1 << 6 // the error is a device's
+	voteLength    = 1 << 7 // arrays with other numbers of elements are all that is wrong
 )
 
 // voteLoad agrees on whether a step of a load went well on all ranks.
@@ -153,12 +154,13 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 		return false, errors.Join(own, gerr)
 	}
 	var all byte
+	lengths := true // are all that is wrong
 	var items itemVotes
 	failed := &RestoreError{}
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
 		if len(b.Data) == 0 {
-			texts[i] = "no vote"
+			texts[i], lengths = "no vote", false
 			continue
 		}
 		flags, rest := b.Data[0], string(b.Data[1:])
@@ -172,6 +174,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 			rest = items.add(b.Rank, rest)
 		}
 		if flags&voteFailed != 0 {
+			lengths = lengths && flags&voteLength != 0
 			texts[i] = cmp.Or(rest, "unknown error")
 		}
 	}
@@ -186,6 +189,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 	slices.Sort(failed.Undefined)
 	failed.Undefined = slices.Compact(failed.Undefined)
 	failed.Mismatch, failed.Device, failed.stop = all&voteMismatch != 0, all&voteDevice != 0, all&voteStop != 0
+	failed.Length = all&voteLength != 0 && lengths
 	return false, failed
 }
 
@@ -217,6 +221,13 @@ func ballot(a *capture.Load, own error) []byte {
 	if errors.As(own, &other) || errors.Is(own, gpustate.ErrConflict) || errors.As(own, &owner) ||
 		errors.As(own, &wanted) || errors.As(own, &division) || errors.As(own, &count) && !count.another() {
 		b[0] |= voteMismatch
+	}
+	var length *capture.LengthError
+	if errors.As(own, &length) {
+		b[0] |= voteMismatch
+		if other == nil {
+			b[0] |= voteLength
+		}
 	}
 	if ofDevice(own) {
 		b[0] |= voteDevice

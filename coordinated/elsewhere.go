@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -161,6 +162,45 @@ func (c elsewhere) Verify(ctx context.Context, e storage.Epoch) error {
 		return nil
 	}
 	return sh.Verify(ctx)
+}
+
+func (c elsewhere) Newest(ctx context.Context) (program.SavedEpoch, error) {
+	list, err := c.choose(ctx)
+	if err != nil || len(list) == 0 {
+		return program.SavedEpoch{}, err
+	}
+	k := list[0]
+	c.levels.store.Choose(k.Epoch, k.ID)
+	s := program.SavedEpoch{Epoch: k.Epoch, Saved: map[string]program.SavedArray{}}
+	add := func(l *storage.Layout, own bool) {
+		for i := 0; l != nil && i < len(l.Arrays); i++ {
+			a := &l.Arrays[i]
+			elem, isSlice := strings.CutPrefix(a.Type, "slice ")
+			if replicated := a.Kind == layout.Replicated; replicated && isSlice {
+				s.Saved[a.Name] = program.SavedArray{Layout: elem, Bytes: a.Dims[0] * a.Elem}
+			} else if !replicated && own {
+				s.Saved[a.Name] = program.SavedArray{Layout: a.Type, Bytes: a.Elems() * a.Elem}
+			}
+		}
+	}
+	if n := c.sizes[k]; n != c.topo.Size() {
+		infos, err := c.levels.store.Entries(ctx, k.Epoch)
+		if err == nil {
+			add(infos[0].Layout, false)
+		}
+		return s, err
+	}
+	sh, err := c.levels.store.Fetch(ctx, k.Epoch)
+	if err != nil {
+		return s, err
+	}
+	defer c.closeShard(sh, k.Epoch)
+	add(sh.Layout(), true)
+	saved, err := capture.SavedIn(ctx, sh)
+	for name, a := range saved {
+		s.Saved[name] = program.SavedArray(a)
+	}
+	return s, err
 }
 
 func (c elsewhere) SavedEpochs(ctx context.Context) ([]program.SavedEpoch, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -89,6 +90,9 @@ type RestoreError struct {
 	// Mismatch: the checkpoints are intact, but the program protects different
 	// state.
 	Mismatch bool
+	// Length: arrays whose number of elements is another are all that differs. Only a program in C, C++, Fortran or
+	// Python has arrays that do not take the length of the checkpoint.
+	Length bool
 	// Device: a device is why, not the checkpoints: it was lost (then no older one is tried), has too little memory, or
 	// cannot do what they need.
 	Device bool
@@ -98,13 +102,15 @@ type RestoreError struct {
 	Undefined []string
 	Err       error // why each epoch was not restored, newest first
 
-	stop bool // an older epoch would not overwrite all that this one has left
+	stop   bool          // an older epoch would not overwrite all that this one has left
+	chosen storage.Epoch // has other lengths than the newest one, which could not be restored; 0: none
 }
 
 func (e *RestoreError) add(err error) {
 	var one *RestoreError
 	if errors.As(err, &one) {
 		e.Mismatch, e.Device, e.stop = e.Mismatch || one.Mismatch, e.Device || one.Device, e.stop || one.stop
+		e.Length = one.Length
 		e.Undefined = append(e.Undefined, one.Undefined...)
 		err = one.Err
 	}
@@ -116,6 +122,13 @@ func (e *RestoreError) Error() string {
 	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start over with " +
 		"HOLDFAST_FRESH=1: "
 	switch {
+	case e.Length && e.chosen != 0:
+		s = fmt.Sprintf("coordinated: epoch %d is intact, but the program protects other numbers of elements than it "+
+			"has; set HOLDFAST_EPOCH=%[1]d, so that hf_saved tells those of this epoch, or %s: ", e.chosen,
+			program.ToFollow)
+	case e.Length:
+		s = "coordinated: the checkpoint is intact, but the program protects another number of elements than it has; " +
+			"protect as many, or " + program.ToFollow + ": "
 	case e.Mismatch:
 		s = "coordinated: the checkpoints are intact, but this program protects different state; start the program " +
 			"that wrote them, or use another directory: "

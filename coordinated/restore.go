@@ -66,11 +66,11 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.forget()
 		}
 	}()
-	if err := c.compareDeclared(); err != nil {
-		end(events.Event{}, err)
-		return false, err
+	epochs, err := c.choose(ctx)
+	if derr := c.compareDeclared(); derr != nil {
+		end(events.Event{}, derr)
+		return false, derr
 	}
-	epochs, err := c.common(ctx)
 	l.lap(PartAgree)
 	if err != nil {
 		var none *NoCommonEpochError
@@ -113,6 +113,9 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		}
 		failed.add(err)
 		c.failure("restore", e, err)
+		if failed.Length && i > 0 {
+			failed.chosen = e
+		}
 		if failed.Mismatch || failed.stop || c.life.ctx.Err() != nil {
 			break
 		}
@@ -182,6 +185,22 @@ func (c *Checkpointer) survived() {
 		c.log.Warn("holdfast: cannot record that the restart survived; its end may count against the epoch", "error",
 			err)
 	}
+}
+
+// choose is common, once: a program elsewhere may have asked for what is saved before it restores. It comes first in
+// Restore, so that ranks that have asked and ranks that have not meet there.
+func (c *Checkpointer) choose(ctx context.Context) ([]vote.Candidate, error) {
+	if c.chosen == nil {
+		epochs, err := c.common(ctx)
+		c.chosen = &chosen{epochs, err}
+	}
+	return c.chosen.epochs, c.chosen.err
+}
+
+// chosen are the epochs that all ranks can read, newest first, or why there are none.
+type chosen struct {
+	epochs []vote.Candidate
+	err    error
 }
 
 // common agrees on the epochs that every rank can read, newest first.

@@ -43,7 +43,7 @@ module holdfast
   public :: hf_start, hf_init, hf_protect, hf_restore, hf_point, hf_checkpoint, hf_request, hf_wait, hf_stop_asked, &
             hf_finalize, hf_error, hf_config, hf_allgather, hf_init_by, hf_protect_file, hf_unprotect, hf_test, &
             hf_keep, hf_restart_test, hf_restart, hf_restart_begin, hf_saved, hf_recover, hf_restart_end, &
-            hf_elastic, hf_protect_replicated, hf_protect_global, hf_box
+            hf_elastic, hf_protect_replicated, hf_protect_global, hf_box, hf_protect_allocatable
 
   ! Errors: holdfast.h says more.
   integer, parameter, public :: &
@@ -106,6 +106,18 @@ module holdfast
     module procedure protect_int8, protect_int16, protect_int32, protect_int64, protect_real32, protect_real64, &
       protect_complex32, protect_complex64, protect_logical8, protect_logical16, protect_logical32, protect_logical64, &
       protect_character, protect_address
+  end interface
+
+  ! hf_protect of an allocatable array whose length changes. Before hf_restore it gives the array the length that the
+  ! checkpoint has, and allocates it if it is not; of two dimensions the last one changes. After it, it is hf_protect:
+  ! call it when the array has been allocated anew. The first call before hf_restore waits until every rank has called
+  ! it, or hf_saved or hf_restore.
+  !
+  !     call hf_protect_allocatable(name, variable, ierr, errmsg)
+  interface hf_protect_allocatable
+    module procedure allocatable_int32, allocatable_int64, allocatable_real32, allocatable_real64, &
+      allocatable_complex64, allocatable_logical32, allocatable_character, allocatable2_int32, &
+      allocatable2_real32, allocatable2_real64
   end interface
 
   ! hf_protect of a variable that is the same on all ranks, such as the number of a step: any number of ranks can
@@ -504,7 +516,9 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! How many elements the checkpoint that was begun holds of an array; -1 if it does not have it. Local.
+  ! How many elements the checkpoint that was begun holds of an array; -1 if it does not have it. Local. Before
+  ! hf_restore it is of the checkpoint that hf_restore will restore; the first such call waits until every rank has
+  ! called it or hf_restore.
   subroutine hf_saved(array, count, ierr, errmsg)
     character(*), intent(in) :: array
     integer(int64), intent(out) :: count
@@ -772,6 +786,217 @@ contains
 
     call place(name, c_loc(a), size(a, kind=c_size_t) * len(a), HF_BYTE, is_contiguous(a), ierr, errmsg)
   end subroutine
+
+  subroutine allocatable_int32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int32), allocatable, target, intent(inout) :: a(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n
+
+    n = 0
+    if (allocated(a)) n = size(a, kind=int64)
+    if (.not. saved_length(name, 1_int64, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine allocatable_int64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int64), allocatable, target, intent(inout) :: a(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n
+
+    n = 0
+    if (allocated(a)) n = size(a, kind=int64)
+    if (.not. saved_length(name, 1_int64, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine allocatable_real32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real32), allocatable, target, intent(inout) :: a(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n
+
+    n = 0
+    if (allocated(a)) n = size(a, kind=int64)
+    if (.not. saved_length(name, 1_int64, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine allocatable_real64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real64), allocatable, target, intent(inout) :: a(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n
+
+    n = 0
+    if (allocated(a)) n = size(a, kind=int64)
+    if (.not. saved_length(name, 1_int64, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine allocatable_complex64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    complex(real64), allocatable, target, intent(inout) :: a(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n
+
+    n = 0
+    if (allocated(a)) n = size(a, kind=int64)
+    if (.not. saved_length(name, 1_int64, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE_COMPLEX, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine allocatable_logical32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    logical(int32), allocatable, target, intent(inout) :: a(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n
+
+    n = 0
+    if (allocated(a)) n = size(a, kind=int64)
+    if (.not. saved_length(name, 1_int64, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine allocatable_character(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    character(1), allocatable, target, intent(inout) :: a(:)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n
+
+    n = 0
+    if (allocated(a)) n = size(a, kind=int64)
+    if (.not. saved_length(name, 1_int64, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_BYTE, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine allocatable2_int32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int32), allocatable, target, intent(inout) :: a(:, :)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n, rows
+
+    rows = 0
+    n = 0
+    if (allocated(a)) then
+      rows = size(a, 1, kind=int64)
+      n = size(a, 2, kind=int64)
+    end if
+    if (.not. saved_length(name, rows, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, 2, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(rows, n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine allocatable2_real32(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real32), allocatable, target, intent(inout) :: a(:, :)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n, rows
+
+    rows = 0
+    n = 0
+    if (allocated(a)) then
+      rows = size(a, 1, kind=int64)
+      n = size(a, 2, kind=int64)
+    end if
+    if (.not. saved_length(name, rows, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, 2, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(rows, n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT, .true., ierr, errmsg)
+  end subroutine
+
+  subroutine allocatable2_real64(name, a, ierr, errmsg)
+    character(*), intent(in) :: name
+    real(real64), allocatable, target, intent(inout) :: a(:, :)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(int64) :: n, rows
+
+    rows = 0
+    n = 0
+    if (allocated(a)) then
+      rows = size(a, 1, kind=int64)
+      n = size(a, 2, kind=int64)
+    end if
+    if (.not. saved_length(name, rows, n, ierr, errmsg)) return
+    if (allocated(a)) then
+      if (size(a, 2, kind=int64) /= n) deallocate (a)
+    end if
+    if (.not. allocated(a)) allocate (a(rows, n))
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE, .true., ierr, errmsg)
+  end subroutine
+
+  ! Sets n to how many columns of so many rows the checkpoint that hf_restore will restore has of an array, if it has
+  ! it; after hf_restore it leaves n. False after an error, which it has reported.
+  logical function saved_length(name, rows, n, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer(int64), intent(in) :: rows
+    integer(int64), intent(inout) :: n
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer(c_size_t) :: count
+    integer :: code
+
+    count = 0
+    code = c_saved(trim(name)//c_null_char, count, c_null_ptr)
+    saved_length = code >= 0 .or. code == HF_E_ORDER ! then hf_protect says whether it is too early
+    if (.not. saved_length) call report(code, ierr, errmsg)
+    if (code /= found_code) return
+    if (rows == 0) then
+      saved_length = count == 0
+    else
+      saved_length = modulo(int(count, int64), rows) == 0
+    end if
+    if (saved_length) then
+      if (rows > 0) n = int(count, int64) / rows
+    else
+      call refuse(HF_E_ARG, "hf_protect_allocatable """//name//""": the checkpoint does not have columns of this many &
+                    &rows; allocate it with the first dimension that it had", ierr, errmsg)
+    end if
+  end function
 
   subroutine protect_address(name, address, count, type, ierr, errmsg)
     character(*), intent(in) :: name

@@ -121,6 +121,29 @@ int hf_init(const hf_config *c);
  * program goes on, which may change or free its memory then; hf_wait waits for it. */
 int hf_protect(const char *name, void *ptr, size_t count, hf_type type);
 
+/* Gives an array another length: returns memory for count elements, where the array is from then on, or NULL if there
+ * is none. What was in the old memory is of no use any more. A count of 0 may have NULL. It must not call the
+ * library. */
+typedef void *hf_resize_fn(size_t count, void *arg);
+
+/* As hf_protect, for an array whose length a restarted program does not know: where a checkpoint has another number of
+ * elements, hf_restore and hf_recover call resize(count, arg) and copy to what it returns. Local. `item` is how many
+ * elements always come together, 1 if not more: 3 for points in space, sizeof(struct cell) for structures as HF_BYTE. A
+ * count is a multiple of it, and an array that was saved with another item is refused.
+ *
+ *     static void *resize(size_t count, void *arg)
+ *     {
+ *         double **trades = arg, *more = realloc(*trades, (ntrades = count) * sizeof **trades);
+ *         return more != NULL || count == 0 ? *trades = more : NULL;
+ *     }
+ *     hf_protect_resizable("trades", trades, ntrades, HF_DOUBLE, 1, resize, &trades);
+ *
+ * When the program itself changes the length it protects again, as always. Or it asks hf_saved before hf_restore, and
+ * allocates first. An array that grows in any other way is saved, and cannot be restored by a program that begins with
+ * another length: the daemon warns of it at the first checkpoint. */
+int hf_protect_resizable(const char *name, void *ptr, size_t count, hf_type type, size_t item, hf_resize_fn *resize,
+                         void *arg);
+
 /* As hf_protect, for a value that is the same on all ranks, such as the number of a step: it is stored once, or with
  * every rank if it is small. Local. The ranks' bytes are compared at each checkpoint, which fails where they differ. */
 int hf_protect_replicated(const char *name, void *ptr, size_t count, hf_type type);
@@ -229,12 +252,24 @@ int hf_restart_test(const char *name, int64_t at_most, int64_t *version);
 int hf_restart_begin(const char *name, int64_t version);
 
 /* What the checkpoint that was begun holds of an array: HF_FOUND with its count and type, HF_OK if nothing. Local.
- * count and type may be NULL. Bytes and 8-bit numbers without sign are both HF_BYTE. */
+ * count and type may be NULL. Bytes and 8-bit numbers without sign are both HF_BYTE.
+ *
+ * Before hf_restore, where none was begun, it is of the checkpoint that hf_restore will restore, so that the program
+ * can allocate what it then protects:
+ *
+ *     size_t n = 10;                                      // at a first start
+ *     hf_saved("trades", &n, NULL);
+ *     hf_protect("trades", trades = malloc(n * sizeof *trades), n, HF_DOUBLE);
+ *     hf_restore();
+ *
+ * Ranks may ask for different names, or not at all; the first call waits until every rank has called it or hf_restore.
+ * Of a checkpoint of another number of ranks it knows the replicated values alone. Should that checkpoint turn out to
+ * be damaged, hf_restore does not take an older one with other counts: it fails, and names HOLDFAST_EPOCH. */
 int hf_saved(const char *array, size_t *count, hf_type *type);
 
 /* Copies from the checkpoint that was begun. Local. With arrays NULL all that it holds, each of which must be
- * protected, else the n arrays. One may be larger than what is saved of it, and keeps the rest; if one is smaller, or
- * of another type, nothing is copied. */
+ * protected, else the n arrays. One may be larger than what is saved of it, and keeps the rest, unless it can be
+ * resized; if one is smaller, or of another type, nothing is copied. */
 int hf_recover(const char *const *arrays, size_t n);
 
 /* Ends what hf_restart_begin began. Local. */

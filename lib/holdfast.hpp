@@ -95,6 +95,10 @@ template <class T>
 struct is_contiguous<T, std::void_t<decltype(std::declval<T &>().data()), decltype(std::declval<T &>().size())>>
     : std::is_pointer<decltype(std::declval<T &>().data())> {};
 
+template <class C, class = void> struct can_resize : std::false_type {};
+template <class C>
+struct can_resize<C, std::void_t<decltype(std::declval<C &>().resize(std::size_t{}))>> : std::true_type {};
+
 template <class T> constexpr hf_type integer_type()
 {
     constexpr bool is_signed = std::is_signed_v<T>;
@@ -144,7 +148,8 @@ template <class T> void check_element()
     static_assert(!std::is_pointer_v<T> && !std::is_member_pointer_v<T>,
                   "holdfast: an address is of no use after a restart; protect what it points to: protect(name, p, n)");
     static_assert(std::is_trivially_copyable_v<T> || is_complex<T>::value,
-                  "holdfast: this type cannot be copied as bytes; protect its parts");
+                  "holdfast: this type cannot be copied as bytes; give functions that write and read it: "
+                  "protect(name, [&](std::ostream &to) { ... }, [&](std::istream &from) { ... })");
 }
 
 // The stream of hf_fopen.
@@ -247,6 +252,35 @@ inline hf_box in_c(const box &b, std::size_t dims, std::size_t bytes)
     return c;
 }
 
+template <class T> void place(const std::string &name, T *ptr, std::size_t count, const shape &as);
+
+// hf_resize_fn of a container.
+template <class C> void *resize(std::size_t count, void *container) noexcept
+{
+    C &c = *static_cast<C *>(container);
+    try {
+        c.resize(count / elements_in<std::remove_pointer_t<decltype(c.data())>>());
+        return c.data();
+    } catch (...) {
+        return nullptr; // there is no memory
+    }
+}
+
+// Protects what is in a container.
+template <class C> void place_in(const std::string &name, C &c, const shape &as)
+{
+    using T = std::remove_pointer_t<decltype(c.data())>;
+    check_element<T>();
+    const auto count = static_cast<std::size_t>(c.size());
+    if constexpr (can_resize<C>::value && std::is_default_constructible_v<T>)
+        if (!as.replicated && as.size.empty()) {
+            constexpr std::size_t parts = elements_in<T>();
+            check(hf_protect_resizable(name.c_str(), c.data(), count * parts, type_of<T>(), parts, resize<C>, &c));
+            return;
+        }
+    place(name, static_cast<T *>(c.data()), count, as);
+}
+
 // Protects count elements at ptr.
 template <class T> void place(const std::string &name, T *ptr, std::size_t count, const shape &as)
 {
@@ -325,8 +359,8 @@ public:
     // whose elements lie one behind the other, and are such.
     //
     // Of a container that can grow (std::vector, std::string) its object is remembered: it has to stay where it is
-    // until finalize, and may change its size and the place of its elements. At restore it must have the size of
-    // then; if the program cannot know that, give functions, below.
+    // until finalize, and may change its size and the place of its elements. restore and recover give it the size that
+    // it had at the checkpoint.
     template <class T> void protect(const std::string &name, T &variable)
     {
         if constexpr (std::is_array_v<T>)
@@ -540,18 +574,18 @@ private:
 
     template <class C> void follow(const std::string &name, C &container, const detail::shape &as)
     {
-        using T = std::remove_pointer_t<decltype(container.data())>;
         auto now = [](followed &f) {
             C &c = *static_cast<C *>(f.container);
             const auto count = static_cast<std::size_t>(c.size());
             if (c.data() == f.ptr && count == f.count)
                 return;
-            detail::place(f.name, static_cast<T *>(c.data()), count, f.as);
+            detail::place_in(f.name, c, f.as);
             f.ptr = c.data();
             f.count = count;
         };
         const auto count = static_cast<std::size_t>(container.size());
-        protect_as(name, static_cast<T *>(container.data()), count, as);
+        detail::place_in(name, container, as);
+        forget(name);
         check(hf_before(before, this));
         followed_.push_back({name, &container, now, container.data(), count, as});
     }

@@ -232,7 +232,11 @@ func (r *arenas) copy(load bool, items []wire.Item) error {
 			return err
 		}
 		if m.Code != 0 {
-			return fmt.Errorf("%w: %w", errCannotCopy, syscall.Errno(m.Code))
+			name := "an array"
+			if a := r.s.arrays[m.Array-1]; a != nil {
+				name = fmt.Sprintf("%q", a.name)
+			}
+			return fmt.Errorf("%w %s: %w", errCannotCopy, name, syscall.Errno(m.Code))
 		}
 		late := slices.ContainsFunc(some, func(i wire.Item) bool { return i.Late })
 		if m.Flags&wire.CopiedLater != 0 && !late {
@@ -244,7 +248,7 @@ func (r *arenas) copy(load bool, items []wire.Item) error {
 	return nil
 }
 
-var errCannotCopy = errors.New("the program cannot copy a protected file, stream or device memory")
+var errCannotCopy = errors.New("the program cannot copy")
 
 // Load is carried out at the end of the restore: until then nothing of the program changes.
 func (r *arenas) Load(m program.Move) {

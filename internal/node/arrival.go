@@ -54,7 +54,7 @@ func (s *session) arrived(code int32) error {
 		return fmt.Errorf("%w: ARRIVED, and nothing was on its way", wire.ErrMalformed)
 	}
 	if code != 0 {
-		a.err = fmt.Errorf("%w: after the program went on, its GPU did not bring what was copied aside: %w",
+		a.err = fmt.Errorf("%w device memory: after it went on, its GPU did not bring what was copied aside: %w",
 			errCannotCopy, syscall.Errno(code))
 	}
 	s.coming = nil

@@ -17,7 +17,7 @@ func (s *session) declare(m wire.Message) error {
 		return err
 	}
 	a := &array{name: m.Text, elem: m.Elem, kind: m.Kind, dims: m.Dims}
-	a.ID, a.Layout, a.Elem = m.Array, wire.ElemLayout(m.Elem), wire.ElemBytes(m.Elem)
+	a.ID, a.Layout, a.Elem = m.Array, wire.ElemLayout(m.Elem, 0), wire.ElemBytes(m.Elem)
 	count := int64(m.Count)
 	if m.Kind == wire.KindDivided {
 		if count, err = a.take(boxes); err != nil {
@@ -32,6 +32,9 @@ func (s *session) declare(m wire.Message) error {
 			return fmt.Errorf("%q has elements of another type than before; protect it under another name", m.Text)
 		}
 		was.dims, was.parts = a.dims, a.parts
+		if was.kind == wire.KindReplicated {
+			s.changed(was, count)
+		}
 		was.count.Store(count)
 		return nil
 	}

@@ -155,7 +155,7 @@ func (n *named) take(e program.SavedEpoch) error {
 // held says what the restart has of an array.
 func (s *session) held(name string) (code int32, value uint64, err error) {
 	if s.begun == nil {
-		return 0, 0, errNotBegun
+		return s.saved(name)
 	}
 	l, ok := s.begun.loaded[name]
 	if !ok {
@@ -205,7 +205,7 @@ func (s *session) recover(m wire.Message) error {
 			return fmt.Errorf("the checkpoint has another division of the global array %q than this rank has now; "+
 				"declare it as it was, or go back by hf_restore, to a checkpoint without a name, which can be "+
 				"divided anew", a.name)
-		case l.Layout != a.Layout:
+		case !program.SameElements(l.Layout, a.Layout):
 			return fmt.Errorf("the checkpoint has %q with elements of type %s, it is protected with %s", a.name,
 				l.Layout, a.Layout)
 		case l.Bytes() > a.Bytes() && !a.AnySize:

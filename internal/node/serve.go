@@ -55,9 +55,11 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 		return s.restore(ctx)
 	case wire.TypePoint:
 		s.freeUnasked()
+		s.warnOfLengths()
 		return s.pointed(s.ck.Point(ctx))
 	case wire.TypeCheckpoint:
 		s.freeUnasked()
+		s.warnOfLengths()
 		return s.checkpoint(ctx, m.Again)
 	case wire.TypeWait:
 		return s.wait(ctx, m.Text, m.Flags&wire.WaitLook != 0)
@@ -95,6 +97,10 @@ func (s *session) protect(m wire.Message) error {
 		if a.name != m.Text || a.elem != m.Elem {
 			return fmt.Errorf("%q has elements of another type than before; protect it under another name", m.Text)
 		}
+		if a.Layout != wire.ElemLayout(m.Elem, m.Item) || a.AnySize != (m.Flags&wire.ProtectAnySize != 0) {
+			return fmt.Errorf("%q was protected in another way before; use that, or another name", m.Text)
+		}
+		s.changed(a, int64(m.Count))
 		a.count.Store(int64(m.Count))
 		return nil
 	}
@@ -103,7 +109,7 @@ func (s *session) protect(m wire.Message) error {
 	}
 	a := &array{name: m.Text, elem: m.Elem, Array: program.Array{AnySize: m.Flags&wire.ProtectAnySize != 0}}
 	a.count.Store(int64(m.Count))
-	a.ID, a.Layout, a.Elem = m.Array, wire.ElemLayout(m.Elem), wire.ElemBytes(m.Elem)
+	a.ID, a.Layout, a.Elem = m.Array, wire.ElemLayout(m.Elem, m.Item), wire.ElemBytes(m.Elem)
 	a.Count = a.count.Load
 	if err := s.ck.Protect(m.Text, &a.Array); err != nil {
 		return err
@@ -114,6 +120,7 @@ func (s *session) protect(m wire.Message) error {
 
 func (s *session) restore(ctx context.Context) (code int32, value uint64, err error) {
 	restored, err := s.ck.Restore(ctx)
+	s.lengths.started = true
 	if err != nil || !restored {
 		return 0, 0, err
 	}

@@ -49,6 +49,7 @@ type session struct {
 	kept      map[string]*kept // by the start before, by name, that has not been asked for
 	then      func()           // what follows an answer; nil: nothing
 	nextArena atomic.Uint32
+	lengths   lengths
 
 	mu     sync.Mutex // guards what follows, and rank until WELCOME is sent
 	err    error      // the first one for which the client was given up

@@ -41,6 +41,11 @@ type Checkpointer interface {
 	// CloseAndLeave is Close that leaves all shared memory mapped, and afterwards Leave.
 	CloseAndLeave() (*storage.MemoryShard, error)
 
+	// Newest is what this rank saved in the epoch that Restore will restore, or one of another number of ranks in its
+	// place, unless that turns out to be damaged; the zero Epoch if there is none. It is called before Restore, and
+	// waits until all ranks have called it or Restore.
+	Newest(ctx context.Context) (SavedEpoch, error)
+
 	// SavedEpochs lists the epochs that all ranks have, newest first. Collective, before Restore.
 	// It reads a table of each.
 	SavedEpochs(ctx context.Context) ([]SavedEpoch, error)

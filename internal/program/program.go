@@ -9,6 +9,7 @@ package program
 import (
 	"context"
 	"os"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -74,6 +75,28 @@ type Array struct {
 	// Shape is nil for what is protected per rank, and for a replicated value. Else the array is the rank's share of a
 	// global one, its parts one after the other, each dense and row-major; Shape says which they are at present.
 	Shape func() (dims []int64, parts []layout.Part)
+}
+
+// ToFollow is how a program lets an array have the length that a checkpoint has.
+const ToFollow = "let it take the length of the checkpoint (C: hf_saved before hf_restore, or hf_protect_resizable; " +
+	"C++: protect the std::vector; Fortran: hf_protect_allocatable; Python: protect(name, get, set))"
+
+// SameElements says whether arrays of these kinds have elements that fit: they are equal, but that only one of them
+// says how many make up an item, as "[3]float64" does.
+func SameElements(a, b string) bool {
+	itemA, elemA := cutItem(a)
+	itemB, elemB := cutItem(b)
+	return elemA == elemB && (itemA == itemB || itemA == "" || itemB == "")
+}
+
+// cutItem cuts "slice [3]float64" into "[3]" and the rest.
+func cutItem(kind string) (item, elem string) {
+	before, rest, ok := strings.Cut(kind, "[")
+	n, after, ended := strings.Cut(rest, "]")
+	if !ok || !ended {
+		return "", kind
+	}
+	return "[" + n + "]", before + after
 }
 
 // Absent says that the array is no part of checkpoints at present: its count is negative.

@@ -52,7 +52,9 @@ static int tell(struct hf_client *c, const struct hf_array *a)
     struct hfp_protect m = {.array = (uint32_t)(a - c->arrays), .type = (uint32_t)a->type, .count = a->count};
     const size_t n = strlen(a->name);
 
-    m.flags = a->kind == HF_ARRAY ? 0 : HFP_PROTECT_ANY_SIZE;
+    m.flags = a->kind == HF_ARRAY && a->resize == NULL ? 0 : HFP_PROTECT_ANY_SIZE;
+    if (a->item > 1)
+        m.flags |= a->item << HFP_PROTECT_ITEM;
     m.n = (uint32_t)n;
     memcpy(m.text, a->name, n);
     return hf_call(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n, NULL);
@@ -133,6 +135,28 @@ API int hf_protect(const char *name, void *ptr, size_t count, hf_type type)
     int code = check_memory("hf_protect", &a, count);
 
     return code != HF_OK ? code : protect("hf_protect", &a, NULL);
+}
+
+API int hf_protect_resizable(const char *name, void *ptr, size_t count, hf_type type, size_t item, hf_resize_fn *resize,
+                             void *arg)
+{
+    struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_ARRAY, .ptr = ptr, .count = count, .type = type};
+    int code = check_memory("hf_protect_resizable", &a, count);
+
+    if (code != HF_OK)
+        return code;
+    if (name == NULL)
+        return protect("hf_protect_resizable", &a, NULL); /* which says so */
+    if (resize == NULL)
+        return hf_fail(HF_E_ARG, "hf_protect_resizable \"%s\": give a function, or use hf_protect", name);
+    if (item < 1 || item > HFP_MOST_ITEM || count % item != 0)
+        return hf_fail(HF_E_ARG, "hf_protect_resizable \"%s\": %zu elements are no multiple of an item of %zu, which "
+                                 "may be 1 to %u",
+                       name, count, item, HFP_MOST_ITEM);
+    a.resize = resize;
+    a.resize_arg = arg;
+    a.item = (uint32_t)item;
+    return protect("hf_protect_resizable", &a, NULL);
 }
 
 API int hf_protect_replicated(const char *name, void *ptr, size_t count, hf_type type)
@@ -237,7 +261,7 @@ int hf_refresh(struct hf_client *c)
         struct hf_array *a = &c->arrays[i];
         struct stat st;
         int code;
-        if (a->dropped || (a->kind != HF_FILE && a->kind != HF_STREAM))
+        if (a->dropped)
             continue;
         if (a->kind == HF_FILE) {
             /* One byte of a file that cannot be read: asked for it, the client says why. */
@@ -346,10 +370,30 @@ static int replace_file(const char *path, const char *from, size_t bytes)
     return err;
 }
 
+/* Lets the program give an array room for what a checkpoint has of it. Returns 0 or an errno. */
+static int make_room(struct hf_array *a, size_t bytes)
+{
+    const size_t count = bytes / hf_elem(a->type);
+    void *at;
+
+    if (a->resize == NULL || count == a->count)
+        return 0;
+    if (bytes % hf_elem(a->type) != 0 || count % a->item != 0)
+        return EINVAL;
+    at = a->resize(count, a->resize_arg);
+    if (at == NULL && count > 0)
+        return ENOMEM;
+    a->ptr = at;
+    a->count = count;
+    a->dirty = true;
+    return hf_place_of(a->name, at, &a->place) == HF_OK ? 0 : EINVAL;
+}
+
 /* Copies to an array what a checkpoint has of it; once as in hf_copy. Returns 0 or an errno. */
 int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once)
 {
     void *mine;
+    int err;
 
     switch (a->kind) {
     case HF_FILE:
@@ -367,6 +411,8 @@ int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once)
     case HF_ARRAY:
     case HF_GLOBAL:
     case HF_REPLICATED:
+        if ((err = make_room(a, bytes)) != 0)
+            return err;
         break;
     }
     if (a->place.device != NULL)

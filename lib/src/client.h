@@ -35,6 +35,9 @@ struct hf_array {
     struct hf_layout *layout; /* of a global array */
     size_t room;              /* of a global array: elements at ptr */
     hf_type type;
+    hf_resize_fn *resize; /* for another count in a restore; NULL: it keeps the one that it has */
+    void *resize_arg;
+    uint32_t item; /* elements by which such a count grows */
     bool dirty;   /* the daemon has another count */
     bool dropped; /* by hf_unprotect */
 };
@@ -86,7 +89,7 @@ struct hf_client {
     size_t narenas;
     struct hf_kept *kept;
     size_t nkept;
-    const char *failed; /* name of what could not be copied in this call */
+    const struct hf_array *failed; /* what could not be copied in this call */
     uint64_t shadow_limit;    /* bytes of each device; UINT64_MAX: what seems right, 0: none */
     struct hf_shadow *shadow; /* on its way to the arenas, by a thread */
     bool restarting; /* between hf_restart_begin and hf_restart_end */

@@ -186,7 +186,10 @@ API int hf_saved(const char *array, size_t *count, hf_type *type)
     struct hfp_text m = {.flags = 0};
     const size_t n = array != NULL ? strnlen(array, HFP_NAME_BYTES + 1) : 0;
     uint64_t value = 0;
-    int code = begun("hf_saved");
+    int code = hf_in_turn("hf_saved", HF_READY, HF_RESTORED_STAGE, between);
+
+    if (code == HF_OK && !hf_the.restarting && hf_the.stage != HF_READY)
+        code = hf_fail(HF_E_ORDER, "hf_saved: call it before hf_restore, or after hf_restart_begin");
 
     if (code != HF_OK)
         return code;

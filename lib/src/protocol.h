@@ -63,6 +63,8 @@
 #define HFP_WELCOME_FENCE 1u
 #define HFP_ARENA_SEALED 1u
 #define HFP_PROTECT_ANY_SIZE 1u
+#define HFP_PROTECT_ITEM 4
+#define HFP_MOST_ITEM 0xfffffffu
 #define HFP_WAIT_LOOK 1u
 #define HFP_DECLARE_MORE 1u
 #define HFP_COPIED_LATER 1u

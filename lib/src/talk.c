@@ -221,7 +221,8 @@ static bool fits(const struct hf_array *p, size_t bytes, bool load)
     const size_t now = p->count * hf_elem(p->type);
 
     if (load)
-        return p->kind == HF_FILE || p->kind == HF_STREAM || (p->kind == HF_ARRAY ? bytes <= now : bytes == now);
+        return p->kind == HF_FILE || p->kind == HF_STREAM || p->resize != NULL ||
+               (p->kind == HF_ARRAY ? bytes <= now : bytes == now);
     return bytes == now;
 }
 
@@ -300,8 +301,10 @@ static int copy(struct hf_client *c, struct received *r)
                 answer.value = hf_save_to(p, at, (size_t)item->bytes, aside);
             else
                 answer.value = hf_load_from(p, at, (size_t)item->bytes, a != NULL && a->sealed);
-            if (answer.value != 0)
-                c->failed = p->name;
+            if (answer.value != 0) {
+                c->failed = p;
+                answer.flags = (id + 1) << 1;
+            }
         }
     }
     return copied(c, &answer, shadow);
@@ -310,6 +313,8 @@ static int copy(struct hf_client *c, struct received *r)
 /* Whether the message ends the request: code and value are its result then. */
 static bool final(const struct hf_client *c, struct received *r, int *code, uint64_t *value)
 {
+    const char *path = c->failed != NULL ? c->failed->path : NULL;
+
     if (AS(header, r)->type == HFP_DONE) {
         *code = AS(done, r)->code;
         if (AS(header, r)->length != sizeof *AS(done, r) || *code < 0)
@@ -324,9 +329,8 @@ static bool final(const struct hf_client *c, struct received *r, int *code, uint
         AS(error, r)->n != AS(header, r)->length - sizeof *AS(error, r) || AS(error, r)->code >= 0)
         *code = malformed("ERROR");
     else
-        *code = hf_fail(AS(error, r)->code, "%s%s%s%.*s", c->failed != NULL ? "\"" : "",
-                        c->failed != NULL ? c->failed : "", c->failed != NULL ? "\": " : "", (int)AS(error, r)->n,
-                        AS(error, r)->text);
+        *code = hf_fail(AS(error, r)->code, "%s%s%.*s", path != NULL ? path : "", path != NULL ? ": " : "",
+                        (int)AS(error, r)->n, AS(error, r)->text);
     return true;
 }
 

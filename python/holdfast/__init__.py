@@ -22,8 +22,8 @@ HOLDFAST_LOCAL and HOLDFAST_GLOBAL say where checkpoints go. `holdfast node`, wh
 docs/NODE.md has more.
 
 An array is protected where it lies. `u = u + 1` makes another array, which is not protected: write `u += 1`, or
-`u[:] = ...`, or protect a function that says which array it is now: `hf.protect("u", lambda: u)`. What is no array goes
-by `protect_state`.
+`u[:] = ...`, or protect a function that says which array it is now: `hf.protect("u", lambda: u)`. Where it grows, add
+a function that takes one: `hf.protect("u", lambda: u, set_u)`. What is no array goes by `protect_state`.
 """
 
 from ._errors import (

@@ -13,6 +13,7 @@ NAME = "libholdfast.so.0"
 
 ALLGATHER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 BEFORE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+RESIZE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 class Config(ctypes.Structure):
@@ -42,6 +43,15 @@ _calls = {
     "hf_init": [ctypes.POINTER(Config)],
     "hf_protect": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int],
     "hf_protect_replicated": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int],
+    "hf_protect_resizable": [
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_size_t,
+        RESIZE,
+        ctypes.c_void_p,
+    ],
     "hf_protect_global": [
         ctypes.c_char_p,
         ctypes.c_void_p,

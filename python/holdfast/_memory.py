@@ -2,7 +2,8 @@
 
 import ctypes
 import os
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+import sys
+from typing import Any, Collection, List, NamedTuple, Optional, Sequence, Tuple
 
 from ._errors import ArgumentError
 from ._library import Box
@@ -65,6 +66,43 @@ def memory_of(name: str, x: Any) -> Memory:
             "array, of one element for a number"
         ) from None
     return _of_view(name, view)
+
+
+def item_of(name: str, x: Any, m: Memory) -> int:
+    """How many elements of m a row of the array x is: all indices but the first."""
+    shape = getattr(x, "shape", ())
+    item = m.count // shape[0] if shape and shape[0] > 0 else 0
+    if shape and shape[0] == 0:
+        item = x.itemsize if m.type == BYTE else 1
+        for n in shape[1:]:
+            item *= n
+    if item == 0:
+        raise ArgumentError(f'protect "{name}": with set, it is a NumPy array whose rows have elements')
+    return item
+
+
+def _references_of_local() -> int:
+    """What sys.getrefcount says of an object that one local variable has alone."""
+    x = object()
+    return sys.getrefcount(x)
+
+
+def is_unused(m: Memory, held: Collection[Memory]) -> bool:
+    """Whether nothing but held refers to the memory of m, by itself or by views. Only an array of NumPy can tell."""
+    x = m.holder
+    base = getattr(x, "base", None)
+    if not getattr(getattr(x if base is None else base, "flags", None), "owndata", False):
+        return False  # what has its memory may use it without the array
+    alone = _references_of_local()
+    direct = sum(h.holder is x for h in held)
+    if base is None:
+        return sys.getrefcount(x) <= alone + direct + _views_of(x, held)
+    whole = sum(h.holder is base for h in held)
+    return sys.getrefcount(x) <= alone + direct and sys.getrefcount(base) <= alone + whole + _views_of(base, held)
+
+
+def _views_of(x: Any, held: Collection[Memory]) -> int:
+    return len({id(h.holder) for h in held if getattr(h.holder, "base", None) is x})
 
 
 class Share(NamedTuple):

@@ -5,12 +5,26 @@ import os
 import pickle
 import sys
 import traceback
+import warnings
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Tuple, Type
 
 from ._errors import ArgumentError, OrderError, Stopped
-from ._library import ALLGATHER, BEFORE, Box, Config, c_int64, c_text, check, load, read_stream, strings, write_stream
-from ._memory import Memory, bytes_at, memory_of, share_of
+from ._library import (
+    ALLGATHER,
+    BEFORE,
+    RESIZE,
+    Box,
+    Config,
+    c_int64,
+    c_text,
+    check,
+    load,
+    read_stream,
+    strings,
+    write_stream,
+)
+from ._memory import Memory, bytes_at, is_unused, item_of, memory_of, share_of
 
 _RESTORED = _STOP = _FOUND = 1
 _INT64 = 5
@@ -54,6 +68,10 @@ class Session:
         self._functions: Dict[str, Tuple[Callable[[], Any], Any]] = {}  # and what they returned last
         self._how: Dict[str, Callable[[str, Any], Memory]] = {}  # a name is protected, if not by hf_protect
         self._orders: Dict[str, str] = {}  # of what is protected under a name: Memory.orders
+        self._resizes: Dict[str, Any] = {}  # functions that the library calls
+        self._made: Dict[str, Any] = {}  # arrays of another length, by name, for what set is to have
+        self._setters: Dict[str, Callable[[Any], None]] = {}
+        self._unused: Dict[str, Memory] = {}  # warned of
         self._elastic = elastic
         self._states: Dict[str, Tuple[Callable[[], Any], Callable[[Any], None]]] = {}
         self._before = BEFORE(self._refresh)  # the library has its address
@@ -95,7 +113,7 @@ class Session:
         check(code)
         own.Free()
 
-    def protect(self, name: str, array: Any) -> None:
+    def protect(self, name: str, array: Any, set: Optional[Callable[[Any], None]] = None) -> None:
         """Makes an array part of every checkpoint under a name. Local.
 
         array is a NumPy array, one of a device (CuPy, Numba, PyTorch: what has __cuda_array_interface__), or any
@@ -107,9 +125,51 @@ class Session:
         `hf.protect("u", lambda: u)`. If the first one is stored by rows, all are, or all by columns, as many results
         of SciPy are: bytes are saved as they lie.
 
+        With set the length need not be known at a restart: where a checkpoint has more rows than array() then, or
+        fewer, restore and recover call set with a new NumPy array of as many, the other dimensions being the same:
+
+            def set_trades(a): w.trades = a
+            hf.protect("trades", lambda: w.trades, set_trades)
+
         A restarted program protects what it had protected at the checkpoint before it calls restore.
         """
-        self._protect(name, array, None)
+        if set is None:
+            self._protect(name, array, None)
+            return
+        if not callable(array) or hasattr(array, "__array_interface__"):
+            raise ArgumentError(f'protect "{name}": with set, give a function that returns the array of the moment')
+        self._resizes[name] = RESIZE(lambda count, _: self._resize(name, count))
+        self._setters[name] = set
+        self._protect(name, array, self._place_resizable)
+
+    def _place_resizable(self, name: str, array: Any) -> Memory:
+        m = self._memory_of(name, array)
+        item = item_of(name, array, m)
+        check(
+            self._lib.hf_protect_resizable(c_text(name), m.address, m.count, m.type, item, self._resizes[name], None)
+        )
+        return m
+
+    def _resize(self, name: str, count: int) -> Optional[int]:
+        """hf_resize_fn: makes an array of count elements in the place of the one that is protected."""
+        try:
+            import numpy
+
+            x = self._arrays[name].holder
+            rows = count // item_of(name, x, self._arrays[name])
+            made = numpy.empty_like(x, shape=(rows, *x.shape[1:]))
+            self._arrays[name], self._made[name] = self._memory_of(name, made), made
+            return self._arrays[name].address
+        except BaseException as e:  # no exception may pass the library
+            self._raised = e
+            return None
+
+    def _hand_over(self) -> None:
+        """Gives the functions of protect the arrays that a restore has made."""
+        made, self._made = self._made, {}
+        for name, array in made.items():
+            self._functions[name] = (self._functions[name][0], array)
+            self._setters[name](array)
 
     def protect_replicated(self, name: str, array: Any) -> None:
         """Is protect for an array that is the same on all ranks: any number of ranks can restore it. Local.
@@ -200,7 +260,7 @@ class Session:
     def unprotect(self, name: str) -> None:
         """Takes something out of later checkpoints. Local."""
         check(self._lib.hf_unprotect(c_text(name)))
-        for what in (self._arrays, self._functions, self._states, self._how, self._orders):
+        for what in (self._arrays, self._functions, self._states, self._how, self._orders, self._setters):
             what.pop(name, None)
 
     def _memory_of(self, name: str, array: Any) -> Memory:
@@ -242,10 +302,25 @@ class Session:
                 self._place(name, now, how)
             self._functions[name] = (function, now)
 
+    def _warn_of_unused(self) -> None:
+        """Says which arrays the program does not have any more: after `u = u + 1` the session alone has the first u."""
+        for name, m in self._arrays.items():
+            if name in self._functions or self._unused.get(name) is m:
+                continue
+            if is_unused(m, self._arrays.values()):
+                self._unused[name] = m
+                warnings.warn(
+                    f'holdfast: "{name}" is no longer used by the program, and checkpoints have its old contents: '
+                    f'the program has another array now; protect lambda: {name}, or write to the first one',
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
     def _refresh(self, _: Any) -> int:
         """hf_before_fn: brings everything into what is protected."""
         try:
             self._update()
+            self._warn_of_unused()
             for name, (get, _set) in self._states.items():
                 write_stream(name, pickle.dumps(get()))
             return 0
@@ -272,7 +347,8 @@ class Session:
         the program has not.
         """
         self._update()
-        self.restored = check(self._lib.hf_restore()) == _RESTORED
+        self.restored = self._done(self._lib.hf_restore()) == _RESTORED
+        self._hand_over()
         if self.restored:
             self._set(self._states)
         return self.restored
@@ -426,12 +502,14 @@ class Recovery:
         s = self._session
         s._update()
         if arrays is None:
-            check(s._lib.hf_recover(None, 0))
+            s._done(s._lib.hf_recover(None, 0))
+            s._hand_over()
             s._set([name for name in s._states if self.count(name) is not None])
             return
         names = list(arrays)
         some = strings(names)
-        check(s._lib.hf_recover(some, len(some)))
+        s._done(s._lib.hf_recover(some, len(some)))
+        s._hand_over()
         s._set([name for name in names if name in s._states])
 
     def __enter__(self) -> "Recovery":

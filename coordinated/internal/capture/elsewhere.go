@@ -161,8 +161,15 @@ func (r *elsewhere) staged(shared []byte) *staged {
 
 func (r *elsewhere) takes(n int64) error {
 	if n != r.bytes() && !r.AnySize {
-		return fmt.Errorf("the checkpoint has %d bytes, the program %d; protect as many elements as the "+
-			"checkpoint has", n, r.bytes())
+		return &LengthError{n / int64(r.Elem), r.Count()}
 	}
 	return nil
+}
+
+// LengthError says that a checkpoint has another number of elements of an array than the program protects.
+type LengthError struct{ Saved, Now int64 }
+
+// Error gives both numbers.
+func (e *LengthError) Error() string {
+	return fmt.Sprintf("the checkpoint has %d elements, the program %d", e.Saved, e.Now)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -194,7 +195,12 @@ func (a *Load) compare(entries map[string]entry, sizes map[string]int64) error {
 		if absent[r.name] = r.isAbsent(); absent[r.name] {
 			continue
 		}
-		if e, ok := entries[r.name]; !ok || e.kind != r.kind() {
+		e, ok := entries[r.name]
+		if far, is := r.region.(*elsewhere); is && ok && program.SameElements(e.kind, r.kind()) {
+			if err := far.takes(e.size); err != nil {
+				errs = append(errs, fmt.Errorf("restore %q: %w", r.name, err))
+			}
+		} else if !ok || e.kind != r.kind() {
 			errs = append(errs, differ(r.name, e.kind, r.kind()))
 		}
 	}

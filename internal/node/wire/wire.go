@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Numbers of the protocol, as NODE.md has them.
@@ -23,6 +24,7 @@ const (
 	MostBytes   = 1 << 46 // of an array: the sum of all fits 63 bits
 	ItemBytes   = 24      // of a copy
 	MostItems   = 2048
+	MostItem    = 1<<28 - 1 // elements that make up one of the program's
 	MostPicked  = 15000     // arrays that a message can name
 	MostBoxes   = 65536     // of an array and rank
 	MaxDims     = 8         // of a global array
@@ -76,6 +78,7 @@ const (
 	WelcomeFence    = 1 << 0
 	ArenaSealed     = 1 << 0
 	ProtectAnySize  = 1 << 0
+	ProtectItem     = 4 // the flags from this bit on are elements of an item, MostItem at most, or 0
 	WaitLook        = 1 << 0
 	DeclareMore     = 1 << 0
 	CopiedLater     = 1 << 0
@@ -112,6 +115,7 @@ type Message struct {
 	Flags      uint32
 	Array      uint32
 	Elem       uint32
+	Item       uint32 // elements that make up one of the program's, where that is not one; else 0
 	Count      uint64 // of elements, or of points
 	Again      bool
 	Version    int64    // of a named checkpoint
@@ -150,8 +154,10 @@ func Decode(b []byte) (m Message, err error) {
 		d.want(m.Size >= 1 && m.Size <= MostRanks && m.Rank >= 0 && m.Rank < m.Size)
 	case TypeProtect:
 		m.Array, m.Elem, m.Count, m.Flags, m.Text = d.u32(), d.u32(), d.u64(), d.u32(), d.text()
+		m.Flags, m.Item = m.Flags&(1<<ProtectItem-1), m.Flags>>ProtectItem
 		d.want(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Flags <= ProtectAnySize && m.Text != "")
-		d.want(!d.bad && m.Count <= MostBytes/uint64(ElemBytes(m.Elem)))
+		d.want(!d.bad && m.Count <= MostBytes/uint64(ElemBytes(m.Elem)) && m.Item != 1)
+		d.want(!d.bad && m.Count%uint64(max(m.Item, 1)) == 0)
 	case TypeDeclare:
 		d.declare(&m)
 	case TypeUnprotect:
@@ -181,7 +187,10 @@ func Decode(b []byte) (m Message, err error) {
 		d.want(m.Signal > 0 && m.Signal <= 64 && d.u32() == 0)
 	case TypeExchanged, TypeCopied, TypeArrived:
 		m.Code, m.Flags = int32(d.u32()), d.u32()
-		d.want(m.Flags == 0 || m.Type == TypeCopied && m.Flags == CopiedLater && m.Code == 0)
+		if m.Type == TypeCopied && m.Code != 0 {
+			m.Flags, m.Array = m.Flags&CopiedLater, m.Flags>>1
+		}
+		d.want(m.Array <= MostArrays && (m.Flags == 0 || m.Type == TypeCopied && m.Flags == CopiedLater && m.Code == 0))
 	case TypeRestore, TypeFinalize, TypeEnd:
 	default:
 		return m, fmt.Errorf("%w: type %d is not for clients to send", ErrMalformed, m.Type)
@@ -272,7 +281,7 @@ func (m *Message) Append(b []byte) []byte {
 		b = value(value(text(b), m.Supervisor), m.Step)
 	case TypeProtect:
 		b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, m.Array), m.Elem), m.Count)
-		b = text(le.AppendUint32(b, m.Flags))
+		b = text(le.AppendUint32(b, m.Flags|m.Item<<ProtectItem))
 	case TypeDeclare:
 		b = m.appendDeclare(b)
 	case TypeUnprotect:
@@ -295,7 +304,7 @@ func (m *Message) Append(b []byte) []byte {
 	case TypeSignal:
 		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Signal)), 0)
 	case TypeExchanged, TypeCopied, TypeArrived:
-		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Code)), m.Flags)
+		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Code)), m.Flags|m.Array<<1)
 	}
 	return end(b, start)
 }
@@ -341,8 +350,11 @@ func ElemBytes(t uint32) int {
 	return elems[t].bytes
 }
 
-// ElemOf is the type that Go calls so; 0 for none. Bytes come before numbers of 8 bits.
+// ElemOf is the type that Go calls so, or an array of; 0 for none. Bytes come before numbers of 8 bits.
 func ElemOf(layout string) uint32 {
+	if n, elem, ok := strings.Cut(layout, "]"); ok && strings.HasPrefix(n, "[") {
+		layout = elem
+	}
 	for t := range elems {
 		if t > 0 && elems[t].layout == layout {
 			return uint32(t)
@@ -351,5 +363,10 @@ func ElemOf(layout string) uint32 {
 	return 0
 }
 
-// ElemLayout is what Go calls the type.
-func ElemLayout(t uint32) string { return elems[t].layout }
+// ElemLayout is what Go calls the type; of several that make up an item, an array.
+func ElemLayout(t, item uint32) string {
+	if item > 1 {
+		return fmt.Sprintf("[%d]%s", item, elems[t].layout)
+	}
+	return elems[t].layout
+}

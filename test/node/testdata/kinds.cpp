@@ -55,10 +55,10 @@ struct state {
     std::complex<double> z;
     double matrix[2][3] = {};
     std::array<std::uint64_t, 2> a{};
-    std::vector<float> v = std::vector<float>(4);
+    std::vector<float> v = std::vector<float>(9);
     std::vector<double> u = std::vector<double>(3), next = std::vector<double>(3);
-    std::string s = std::string(5, '.');
-    std::vector<particle> particles = std::vector<particle>(2);
+    std::string s;
+    std::vector<particle> particles;
     double behind[4] = {};
     std::vector<particle> cells = std::vector<particle>(6); // a global array of 2 x 2, with a ghost before each row
     std::array<long, 2> same{};
@@ -74,6 +74,7 @@ struct state {
         v.assign(4, 2.5f);
         u = {1, 2, 3};
         s = "hello";
+        particles.assign(2, {});
         particles[1] = {{1, 2, 3}, 7};
         behind[3] = 4;
         std::vector<particle>(6).swap(cells);
@@ -88,7 +89,8 @@ struct state {
         expect(matrix[1][2] == 6 && matrix[0][0] == 0 && a[0] == 1 && a[1] == std::uint64_t(1) << 63, "arrays");
         expect(v == std::vector<float>(4, 2.5f) && s == "hello", "containers");
         expect(u == std::vector<double>{1, 2, 3}, "a vector that was swapped");
-        expect(particles[1].x[2] == 3 && particles[1].id == 7 && particles[0].id == 0, "structures");
+        expect(particles.size() == 2 && particles[1].x[2] == 3 && particles[1].id == 7 && particles[0].id == 0,
+               "structures");
         expect(behind[3] == 4, "a view");
         for (int k = 0; k < 6; k++)
             expect(cells[k].id == (k % 3 == 0 ? 0 : k), "a global array of structures");

@@ -1,0 +1,64 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/program"
+)
+
+// lengths is what a session knows of arrays whose length changes.
+type lengths struct {
+	newest  *program.SavedEpoch // what hf_restore will restore, once a rank has asked
+	asked   map[string]bool     // names whose length the program asks for at a restart
+	started bool                // hf_restore is over
+	changed []string            // have changed since, and are to be told of at the next checkpoint
+	told    map[string]bool
+}
+
+// saved says what the epoch that hf_restore will restore has of an array.
+func (s *session) saved(name string) (code int32, value uint64, err error) {
+	l := &s.lengths
+	if l.started {
+		return 0, 0, errNotBegun
+	}
+	if l.newest == nil {
+		e, err := program.Of(s.ck).Newest(context.Background())
+		if err != nil {
+			return 0, 0, fmt.Errorf("look for the checkpoint that hf_restore will restore: %w", err)
+		}
+		l.newest, l.asked = &e, map[string]bool{}
+	}
+	l.asked[name] = true
+	a, ok := l.newest.Saved[name]
+	elem := wire.ElemOf(a.Layout)
+	if !ok || elem == 0 {
+		return 0, 0, nil
+	}
+	return int32(elem), uint64(a.Bytes) / uint64(wire.ElemBytes(elem)), nil
+}
+
+// changed notes that an array is about to have another number of elements.
+func (s *session) changed(a *array, count int64) {
+	l := &s.lengths
+	if l.started && !a.AnySize && !a.Absent() && count != a.count.Load() && !l.asked[a.name] && !l.told[a.name] &&
+		!slices.Contains(l.changed, a.name) {
+		l.changed = append(l.changed, a.name)
+	}
+}
+
+// warnOfLengths says before a checkpoint which arrays in it a restart may not be able to take.
+func (s *session) warnOfLengths() {
+	l := &s.lengths
+	for _, name := range l.changed {
+		s.log.Warn("holdfast: a protected array has changed its length since hf_restore; a restart fails unless the "+
+			"program then protects as many elements: "+program.ToFollow, "array", name)
+		if l.told == nil {
+			l.told = map[string]bool{}
+		}
+		l.told[name] = true
+	}
+	l.changed = nil
+}
