@@ -121,5 +121,5 @@ completion bash bash-completion/completions/holdfast
 completion zsh zsh/site-functions/_holdfast
 completion fish fish/vendor_completions.d/holdfast.fish
 
-echo "Holdfast $version is in $DESTDIR$PREFIX; its documents and examples are in $DATADIR/holdfast."
-echo "Next: module use $DATADIR/modulefiles; module load holdfast; holdfast doctor"
+echo "Holdfast $version is in $DESTDIR$PREFIX. Next: module use $DATADIR/modulefiles; module load holdfast"
+echo "$DATADIR/holdfast/docs/LANGUAGES.md has a first program. holdfast doctor checks HOLDFAST_GLOBAL and the machine."
