@@ -328,6 +328,13 @@ func TestDamage(t *testing.T) {
 		mustSay(t, out, "hash of the original bytes does not match")
 		mustSay(t, out, "heat: restart test says 40")
 		command, result := heat(t, "mpich", p, "mem")
+		awaitDaemons(t)
+		for verb, want := range map[string]string{"ls": `heat 5 .* committed `, "verify": `heat 5 .* damaged `} {
+			out, _ := exec.Command(built.holdfast, verb, p.scratch, p.persistent).CombinedOutput() // it fails, with reason
+			if !regexp.MustCompile(want).Match(out) {
+				t.Errorf("holdfast %s has no %q:\n%s", verb, want, out)
+			}
+		}
 		mustSay(t, mustRun(t, "mpich", ranks, command...), "heat: begins at step 40")
 		if !bytes.Equal(result(), uncut(t)) {
 			t.Error("the program that went back computed something else")

@@ -354,7 +354,7 @@ void client::stage(int mode, const std::set<int> &ids, bool copy)
         all.insert(id);
     std::vector<int> chosen = choose(mode, ids, all);
     if (chosen.empty())
-        fail("there is no region to save; protect one");
+        fail("there is no region to save; protect one, of 0 elements if this rank has nothing");
     for (int id : chosen) {
         const region &r = mine.at(id);
         piece p;

@@ -17,8 +17,17 @@ namespace veloc {
 
 namespace {
 
-engine *alive = nullptr; // for a program that leaves without VELOC_Finalize
-int connections = 0;     // that this process has had
+// The connection of this process, which all its clients share.
+struct connection {
+    std::string job;
+    int rank;
+    std::map<std::string, std::string> settings;
+    int clients;
+    const engine *opened; // whose checkpoint is open; nullptr: none
+};
+
+connection *shared = nullptr; // of clients, or of a program that leaves without VELOC_Finalize
+int connections = 0;          // that this process has had
 
 // Throws what libholdfast has to say about a failure.
 int check(int code)
@@ -121,16 +130,10 @@ class handlers {
 // finished. One that ends with an error has.
 void at_exit(int status, void *)
 {
-    engine *e = alive;
-    if (status != 0)
-        alive = nullptr; // a destructor that runs later must not wait for the other ranks
-    if (status != 0 || e == nullptr)
-        return;
-    try {
-        e->finish();
-    } catch (const std::exception &) {
-        // the process ends; the daemon's log has it
-    }
+    bool connected = shared != nullptr;
+    shared = nullptr; // a destructor that runs later must not wait for the other ranks
+    if (status == 0 && connected)
+        hf_finalize(); // what it says is in the daemon's log, too
 }
 
 std::vector<const char *> names_of(const std::vector<piece> &pieces)
@@ -170,8 +173,6 @@ static int nodes_of(const veloc_comm &comm)
 engine::engine(const veloc_comm &comm, const config &c)
     : keep(c.max_versions == 0 ? INT_MAX : c.max_versions < 2 ? 2 : c.max_versions)
 {
-    if (alive != nullptr)
-        throw std::runtime_error("this process has a client already; finalize or delete it first");
     hf_config h = HF_CONFIG_INIT;
     std::string job = job_of(comm);
     h.rank = comm.rank;
@@ -180,13 +181,21 @@ engine::engine(const veloc_comm &comm, const config &c)
     h.allgather = comm.allgather;
     h.arg = comm.arg;
     int nodes = nodes_of(comm);
+    std::map<std::string, std::string> settings = settings_of(c, nodes);
+    if (shared != nullptr) {
+        if (shared->job != job || shared->rank != comm.rank || shared->settings != settings)
+            throw std::runtime_error("this process has a client already, of another communicator or with other "
+                                     "directories or settings; finalize or delete that first");
+        shared->clients++;
+        return;
+    }
     std::string red = redundancy_of(c, nodes);
     if (comm.rank == 0 && !red.empty() && red != "none")
         say(-1, std::to_string(nodes) + " nodes: each checkpoint gets redundancy " + red +
                     ", so that it survives the loss of a node; ec_interval = -1, or HOLDFAST_REDUNDANCY, changes that");
     handlers put_back;
     environment e;
-    for (const auto &[name, value] : settings_of(c, nodes))
+    for (const auto &[name, value] : settings)
         e.set(name, value);
     e.set("HOLDFAST_NODE_KEY", key_of(comm));
     if (variable("HOLDFAST_JOB").empty())
@@ -196,28 +205,33 @@ engine::engine(const veloc_comm &comm, const config &c)
     check(hf_init(&h));
     if (connections++ == 0)
         on_exit(at_exit, nullptr);
-    alive = this;
+    shared = new connection{job, comm.rank, settings, 1, nullptr};
 }
 
 void engine::finish()
 {
-    if (alive != this)
+    bool before = finished_before || shared == nullptr;
+    finished_before = true;
+    if (before)
         return;
     shut();
-    alive = nullptr;
+    if (--shared->clients > 0) {
+        wait();
+        return;
+    }
+    delete shared;
+    shared = nullptr;
     check(hf_finalize());
 }
 
-engine::~engine()
-{
-    if (alive == this)
-        alive = nullptr;
-}
-
-// Prepares a call about checkpoints of a name: what is open is shut, and as many stay as the configuration says.
+// Prepares a call about checkpoints of a name: what is open is shut, also that of another client, and as many stay as
+// the configuration says.
 void engine::use(const std::string &name)
 {
-    shut();
+    if (shared != nullptr && shared->opened != nullptr) {
+        shared->opened = nullptr;
+        check(hf_restart_end());
+    }
     check(hf_keep(name.c_str(), keep));
 }
 
@@ -258,17 +272,25 @@ void engine::open(const std::string &name, int version)
 {
     use(name);
     check(hf_restart_begin(name.c_str(), version));
-    opened = true;
+    shared->opened = this;
+}
+
+void engine::must_be_open() const
+{
+    if (shared == nullptr || shared->opened != this)
+        throw std::runtime_error("the restart is over: another client of this process has begun something else");
 }
 
 long long engine::held(const std::string &piece)
 {
     size_t bytes;
+    must_be_open();
     return check(hf_saved(piece.c_str(), &bytes, nullptr)) == HF_FOUND ? static_cast<long long>(bytes) : -1;
 }
 
 void engine::load(const std::vector<piece> &pieces)
 {
+    must_be_open();
     protect(pieces);
     std::vector<const char *> names = names_of(pieces);
     if (!names.empty())
@@ -277,8 +299,8 @@ void engine::load(const std::vector<piece> &pieces)
 
 void engine::shut()
 {
-    if (opened) {
-        opened = false;
+    if (shared != nullptr && shared->opened == this) {
+        shared->opened = nullptr;
         check(hf_restart_end());
     }
 }

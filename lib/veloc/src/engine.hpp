@@ -27,17 +27,17 @@ inline const char *const whole_job = "veloc"; // of all ranks
 // Copies from memory of a region, which may be that of a device.
 void read_memory(void *to, const void *from, size_t bytes);
 
-// The connection of this process, of which there is one. Functions throw std::runtime_error with the cause and the
+// A client's use of the connection of this process, of which there is one: for clients of the same ranks, with the same
+// directories and settings. Functions throw std::runtime_error with the cause and the
 // remedy. Those that are collective throw on all ranks or on none, unless a rank is lost.
 class engine {
   public:
     // Connects. Collective over comm.
     engine(const veloc_comm &comm, const config &c);
-    ~engine();
     engine(const engine &) = delete;
     engine &operator=(const engine &) = delete;
 
-    // Ends: waits until checkpoints are durable at all levels. Collective.
+    // Ends: waits until checkpoints are durable at all levels. Collective. The last client ends the connection.
     void finish();
 
     // Takes a checkpoint of the pieces, as they are now. Collective. With the version no_part this rank has none, so
@@ -71,8 +71,10 @@ class engine {
     void use(const std::string &name);
     void protect(const std::vector<piece> &pieces);
 
+    void must_be_open() const;
+
     int keep;
-    bool opened = false;
+    bool finished_before = false;
 };
 
 } // namespace veloc

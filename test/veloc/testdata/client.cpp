@@ -89,6 +89,16 @@ int main(int argc, char **argv)
         TRUE(!ckpt->checkpoint("large", 4)); // not on the ranks alone whose serializer has thrown something
         TRUE(ckpt->restart_test("large", 0) == 3);
         TRUE(ckpt->route_file("x").find("large") != std::string::npos);
+        std::unique_ptr<veloc::client_t> other(veloc::get_client(MPI_COMM_WORLD, argv[1])); // shares the connection
+        values[0] = 77;
+        TRUE(other->mem_protect(0, values.data(), 10, sizeof values[0]));
+        TRUE(other->checkpoint("other", 1) && other->checkpoint_wait());
+        TRUE(ckpt->restart_begin("small", 20));
+        TRUE(other->restart("other", 1)); // ends that restart
+        TRUE(!ckpt->recover_mem() && values[0] == 77);
+        values[0] = 0;
+        ckpt.reset();
+        TRUE(other->restart_test("other", 0) == 1 && other->restart("other", 1) && values[0] == 77);
         bool thrown = false;
         try {
             veloc::get_client(MPI_COMM_WORLD, "/nonexistent");
