@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -90,3 +93,32 @@ func warnOfMarkers(cmd *cobra.Command, v *checkpoints.View, err error) error {
 	}
 	return nil
 }
+
+// namedPrefix begins the directories of checkpoints with a name, below those of the job.
+const namedPrefix = "name."
+
+// ofNames calls do with the directories of each name that lies below some, in the order of the names. An object store
+// is not searched.
+func ofNames(dirs []string, do func(name string, dirs []string) error) error {
+	at := map[string][]string{}
+	for _, d := range dirs {
+		found, err := filepath.Glob(filepath.Join(escaped.Replace(d), namedPrefix+"*", "holdfast.job"))
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			dir := filepath.Dir(f)
+			name := strings.TrimPrefix(filepath.Base(dir), namedPrefix)
+			at[name] = append(at[name], dir)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		if err := do(name, at[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// escaped makes a path a pattern that matches it alone.
+var escaped = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)

@@ -26,8 +26,9 @@ type lsRow struct {
 	Bytes     int64     `json:"bytes"`  // protected, of all ranks
 	Stored    int64     `json:"stored"` // in this directory
 	ID        string    `json:"id,omitempty"`
-	Kept      bool      `json:"kept,omitempty"` // it stays until somebody says otherwise
-	Name      string    `json:"name,omitempty"` // under which it is kept
+	Kept      bool      `json:"kept,omitempty"`       // it stays until somebody says otherwise
+	Name      string    `json:"name,omitempty"`       // under which it is kept
+	Of        string    `json:"checkpoint,omitempty"` // the name that the program gave to hf_checkpoint
 	Error     string    `json:"error,omitempty"`
 	Newer     bool      `json:"newer_version,omitempty"` // Error is that a later release has written it
 
@@ -57,6 +58,10 @@ what stands in the way. The state is "undeclared" where the program did not set
 Options.Elastic, "per rank" where something is protected by plain Protect, and "in
 flight" where messages were on their way at the cut. "holdfast show" has the ranks.
 
+Checkpoints with a name (hf_checkpoint, VELOC_Checkpoint) follow, name by name: they are
+in the directories name.NAME below those of the job, and their epochs are counted from 1
+for each name.
+
 "newer version" is an epoch that a later release of Holdfast has written: use that one.
 
 ` + exitCodeDoc,
@@ -70,7 +75,19 @@ flight" where messages were on their way at the cut. "holdfast show" has the ran
 			if err != nil {
 				return err
 			}
-			return printLs(cmd, lsRows(list), asJSON)
+			rows := lsRows(list)
+			if err := ofNames(dirs, func(name string, dirs []string) error {
+				list, err := inspect(cmd, dirs)
+				more := lsRows(list)
+				for i := range more {
+					more[i].Of = name
+				}
+				rows = append(rows, more...)
+				return err
+			}); err != nil {
+				return err
+			}
+			return printLs(cmd, rows, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
@@ -155,8 +172,16 @@ func lsTable(rows []lsRow) [][]string {
 		if r.Name != "" {
 			state += " as " + r.Name
 		}
-		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, state, here, bytes, stored, counts,
+		out = append(out, []string{epochOf(r.Of, r.Epoch), r.Level, state, here, bytes, stored, counts,
 			r.Time.Format(time.DateTime), r.Dir})
 	}
 	return out
+}
+
+// epochOf is an epoch in a table, of the checkpoints with a name if it has one.
+func epochOf(name string, epoch uint64) string {
+	if name == "" {
+		return fmt.Sprint(epoch)
+	}
+	return fmt.Sprintf("%s %d", name, epoch)
 }

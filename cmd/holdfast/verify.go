@@ -42,6 +42,7 @@ type verifyRow struct {
 	Absent bool     `json:"absent,omitempty"`  // may be in a directory that was not given
 	InPart bool     `json:"in_part,omitempty"` // see ls
 	Good   bool     `json:"good"`
+	Of     string   `json:"checkpoint,omitempty"` // see ls
 }
 
 // Exit codes of verify, beside those of all verbs.
@@ -71,6 +72,9 @@ is one of
                  given may have them
   newer version  a later release of Holdfast has written it: use that one
 
+Checkpoints with a name below the directories are read, too (see holdfast ls), unless
+--epoch names one epoch.
+
 GOOD COPY names the directories that have a good copy: give those of all levels and
 nodes together. --complete says that these are all there are. Nothing is elsewhere
 then, and every copy and parity row must be in one of them.
@@ -91,7 +95,7 @@ but something is missing; 4 nothing is lost, but something is not redundant.`,
 			if err != nil {
 				return err
 			}
-			rows, err := verifyDirs(cmd, dirs, epoch, complete)
+			rows, err := verifyNamed(cmd, dirs, epoch, complete)
 			if err != nil {
 				return err
 			}
@@ -103,6 +107,32 @@ but something is missing; 4 nothing is lost, but something is not redundant.`,
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default: all)`)
 	return cmd
 }
+
+// verifyNamed is verifyDirs of the directories and, unless it is for one epoch, of the checkpoints with a name below
+// them.
+func verifyNamed(cmd *cobra.Command, dirs []string, epoch string, complete bool) (rows []verifyRow, err error) {
+	if epoch == "" {
+		err = ofNames(dirs, func(name string, dirs []string) error {
+			more, err := verifyDirs(cmd, dirs, "", complete)
+			for i := range more {
+				more[i].Of = name
+			}
+			rows = append(rows, more...)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	own, err := verifyDirs(cmd, dirs, epoch, complete)
+	if len(rows) > 0 { // a program may take no others
+		own = slices.DeleteFunc(own, func(r verifyRow) bool { return r.Fault == noneCommitted })
+	}
+	return append(own, rows...), err
+}
+
+// noneCommitted is the fault of directories without an epoch.
+const noneCommitted = "no epoch is committed in these directories"
 
 func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) ([]verifyRow, error) {
 	var seen ioCounts
@@ -154,7 +184,7 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) 
 	}
 	if len(expected) == 0 {
 		rows = append(rows, verifyRow{Lost: true,
-			faultRow: faultRow{Kind: checkpoints.Missing, Fault: "no epoch is committed in these directories"}})
+			faultRow: faultRow{Kind: checkpoints.Missing, Fault: noneCommitted}})
 	}
 	return rows, nil
 }
@@ -244,7 +274,7 @@ func verifyTable(rows []verifyRow) [][]string {
 			if r.InPart {
 				what = "what is kept"
 			}
-			out = append(out, []string{fmt.Sprint(r.Epoch), "all", what, "good", "-", "none"})
+			out = append(out, []string{epochOf(r.Of, r.Epoch), "all", what, "good", "-", "none"})
 			continue
 		}
 		what, good, epoch := "manifest", "-", "-"
@@ -255,7 +285,7 @@ func verifyTable(rows []verifyRow) [][]string {
 			what = r.File
 		}
 		if r.Epoch > 0 {
-			epoch = fmt.Sprint(r.Epoch)
+			epoch = epochOf(r.Of, r.Epoch)
 		} else if r.File == "" {
 			what = "directory"
 		}

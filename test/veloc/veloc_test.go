@@ -330,7 +330,8 @@ func TestDamage(t *testing.T) {
 		command, result := heat(t, "mpich", p, "mem")
 		awaitDaemons(t)
 		for verb, want := range map[string]string{"ls": `heat 5 .* committed `, "verify": `heat 5 .* damaged `} {
-			out, _ := exec.Command(built.holdfast, verb, p.scratch, p.persistent).CombinedOutput() // it fails, with reason
+			// verify fails, with reason.
+			out, _ := exec.Command(built.holdfast, verb, p.scratch, p.persistent).CombinedOutput()
 			if !regexp.MustCompile(want).Match(out) {
 				t.Errorf("holdfast %s has no %q:\n%s", verb, want, out)
 			}
