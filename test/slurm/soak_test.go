@@ -57,7 +57,11 @@ func TestRandomDeaths(t *testing.T) {
 		name := fmt.Sprintf("%d-%s", i, tr.name())
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				tr.Passed = !t.Failed()
+				if tr.Passed = !t.Failed(); !tr.Passed && tr.job != nil {
+					said := b.slurmLog(t)
+					tr.Machine = blame(tr.job.log(), said[min(tr.slurmSaid, len(said)):], tr.died)
+					t.Logf("not Holdfast's fault: %q\n%s\n%s", tr.Machine, tr.job.log(), said)
+				}
 				list = append(list, *tr)
 				if err := tr.record(*keep); err != nil {
 					t.Error(err)

@@ -41,6 +41,9 @@ type trial struct {
 	Hog        bool     `json:"hog"`    // programs that do nothing but compute run beside it
 	flags      []string // more of holdfast run's
 	struck     time.Time
+	job        *job     // from its directories on
+	died       []string // nodes
+	slurmSaid  int      // bytes in slurmctld's log before it
 
 	// What came of it.
 	Hit   string `json:"hit"`   // what the rank was doing when it died
@@ -51,6 +54,8 @@ type trial struct {
 	Notice float64   `json:"notice"`
 	Split  []float64 `json:"split"`  // seconds from death to computing: notice, relaunch, fetch, restore
 	Passed bool      `json:"passed"` // the result was right
+	// what the logs say of a trial that has failed for reasons of the machine's or Slurm's; "" otherwise
+	Machine string `json:"machine,omitempty"`
 }
 
 const ranksOf = 4 // every trial
@@ -207,6 +212,8 @@ var (
 	unfit   = regexp.MustCompile(`SIGSEGV|SIGBUS|fatal error:|^panic:`)
 	firsts  = regexp.MustCompile(`computing on .*: restored epoch (\d+)`) // after a requeue
 	refused = regexp.MustCompile(`giving up: .*`)
+	// Slurm has ended the job, which was not requeued before
+	timeUp = regexp.MustCompile(`(?m)^.*(?:\*\*\* JOB .* DUE TO TIME LIMIT|has exceeded its time limit).*`)
 )
 
 // nodesOf are the nodes of a start, by rank.
@@ -260,6 +267,7 @@ func (b *bed) undrain(t *testing.T) (states string) {
 func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
 	t.Helper()
 	j := b.newJob(t, tr.MPI, name, loaded, ranksOf)
+	tr.job, tr.slurmSaid = j, len(b.slurmLog(t))
 	vars := append([]string{"HOLDFAST_LOCAL=" + j.local, "HOLDFAST_REDUNDANCY=" + tr.Redundancy}, loadedEnv...)
 	if !tr.Local {
 		vars = append(vars, "HOLDFAST_GLOBAL="+j.there+"/ckpt")
@@ -321,7 +329,7 @@ func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string
 				seen++
 			}
 		}
-		if refused.MatchString(j.log()) || time.Now().After(end) {
+		if over(j.log()) || time.Now().After(end) {
 			break
 		}
 		if n := j.newestStart(); n > start { // a rank that got no core was taken for lost
@@ -344,7 +352,7 @@ func (j *job) hit(t *testing.T, tr *trial, s *cluster.Strike, die []string, star
 	if err := s.Hit(); err != nil {
 		t.Error(err)
 	}
-	tr.Hit, tr.struck = tr.Aim, at
+	tr.Hit, tr.struck, tr.died = tr.Aim, at, append(tr.died, die...)
 	if l != nil {
 		tr.Hit = l.doing(at)
 	}
@@ -363,7 +371,7 @@ func (j *job) hit(t *testing.T, tr *trial, s *cluster.Strike, die []string, star
 
 func over(log string) bool {
 	return strings.Contains(log, "the program has ended") || strings.Contains(log, "all ranks called Close, then") ||
-		refused.MatchString(log)
+		refused.MatchString(log) || timeUp.MatchString(log)
 }
 
 // bring brings nodes back. One that Slurm has drained meanwhile is not up at once;
@@ -418,7 +426,7 @@ func (b *bed) try(t *testing.T, tr *trial, name string) {
 		first.Skip, first.Heal = 1, false
 		j.strike(t, &first, 1, tr.Ranks[:1], "flush")
 		j.strike(t, tr, 2, tr.Ranks[1:], tr.Aim)
-		tr.Safe = first.Safe
+		tr.Safe, tr.died = first.Safe, append(tr.died, first.died...)
 	} else {
 		j.strike(t, tr, 1, tr.Ranks, tr.Aim)
 	}
@@ -563,7 +571,8 @@ func random(rng *rand.Rand, i int) *trial {
 		Delay: rng.IntN(12),
 		Local: rng.IntN(4) == 0, Head: rng.IntN(2) == 0, Heal: rng.IntN(3) == 0, Hog: true}
 	aimed[i%len(aimed)](tr, rng)
-	tr.Batch = !tr.Head && !tr.second() && rng.IntN(3) == 0
+	// Where its node lives on, the end of the batch script is the end of the job.
+	tr.Batch = !tr.Head && !tr.second() && rng.IntN(3) == 0 && tr.Kind != "procs"
 	first := 1
 	if tr.Head {
 		first = 0 // the node of rank 0 runs no batch script
@@ -655,13 +664,17 @@ func table(list []trial) string {
 		fmt.Fprintf(&b, "%-15s %-10s %-8s %5d %6d %6d  %s\n", k.kind, k.phase, k.mpi, r.tried, r.passed, r.hit,
 			medians(r.times))
 	}
-	passed := 0
+	passed, machine := 0, 0
 	for _, tr := range list {
 		if tr.Passed {
 			passed++
+		} else if tr.Machine != "" {
+			machine++
+			fmt.Fprintf(&b, "not Holdfast's: %s: %s\n", tr.name(), tr.Machine)
 		}
 	}
-	fmt.Fprintf(&b, "%d tried, %d passed; %s\n", len(list), passed, medians(every))
+	fmt.Fprintf(&b, "%d tried, %d passed, %d failed by the machine alone, %d otherwise; %s\n", len(list), passed,
+		machine, len(list)-passed-machine, medians(every))
 	b.WriteString(noticeTable(list))
 	return b.String()
 }
