@@ -13,7 +13,9 @@ import (
 // Close takes part in checkpoints until every rank has called it, waits for all epochs to be
 // written to their levels, though no longer than is left of the time after which the process
 // is killed, where that is known, and frees everything. If Restore failed or was never called,
-// these checkpoints fail, because there is no state to capture. If a restarted program never
+// these checkpoints fail, because there is no state to capture. They hold a rank that is here behind its last Point: a
+// loop that is left in its middle, started again from there, does one step more than it would have; ask for the end at
+// its head. If a restarted program never
 // received a message that the checkpoint holds for one of its receives, Close returns a
 // *NotReceivedError at its end, unless the program was stopped.
 //

@@ -215,6 +215,9 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 		// In Close. The epoch would be the newest, and take the place of good ones.
 		return nil, c.divided(bounded, es, errNoState)
 	}
+	if c.main.Closed.Load() && c.main.far != nil {
+		return nil, c.divided(bounded, es, persist.ErrEnded)
+	}
 	c.phase("drained")
 	if es.putOff = drained.PutOff; es.putOff {
 		return nil, nil

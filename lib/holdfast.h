@@ -292,8 +292,9 @@ int hf_test(const char *level);
 /* 1 when hf_point or hf_checkpoint has returned HF_STOP. Any thread. */
 int hf_stop_asked(void);
 
-/* Takes part in checkpoints until all ranks are here, waits until the last is at all levels, and frees
- * everything. Collective. A process that ends without it ends the job, as a crash does. */
+/* Waits until all ranks are here and the last checkpoint is at all levels, and frees everything. Collective. What is
+ * asked for behind the last point is not taken any more, since a start from there would do one step too many: who asked
+ * is told that the program has ended. A process that ends without it ends the job, as a crash does. */
 int hf_finalize(void);
 
 /* Copies bytes to host memory, from memory of the host or of a device, once all that the program has asked the device

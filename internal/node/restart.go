@@ -97,7 +97,11 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 	}
 	if i < 0 {
 		have := slices.DeleteFunc(slices.Clone(versions), func(v int64) bool { return v == noVersion })
-		return fmt.Errorf("there is no version %d of %q that all ranks can read; there are %v", m.Version, n.name, have)
+		if len(have) == 0 {
+			return fmt.Errorf("there is no version %d of %q, and no other that all ranks can read", m.Version, n.name)
+		}
+		return fmt.Errorf("there is no version %d of %q that all ranks can read; they can read %v", m.Version, n.name,
+			have)
 	}
 	n.used = true
 	if _, ok := list[i].Saved[sharesArray]; ok {

@@ -119,7 +119,8 @@ static int check_memory(const char *call, struct hf_array *a, size_t count)
     if (a->name == NULL)
         return HF_OK; /* which protect refuses */
     if (hf_elem(a->type) == 0)
-        return hf_fail(HF_E_ARG, "%s \"%s\": type %d is none; use an HF_ constant", call, a->name, (int)a->type);
+        return hf_fail(HF_E_ARG, "%s \"%s\": there is no type %d; use HF_DOUBLE or another of holdfast.h", call,
+                       a->name, (int)a->type);
     if (a->ptr == NULL && count > 0)
         return hf_fail(HF_E_ARG, "%s \"%s\": %zu elements at address 0; allocate the array before", call, a->name,
                        count);

@@ -46,8 +46,11 @@ class Session:
     exception ends the block, it does not wait; with a communicator it prints the exception and aborts MPI, so that
     the other ranks end, too.
 
-    comm is an mpi4py communicator of all ranks of the job. Without it all ranks are on this node, and rank and
-    size are those of the launcher's environment, or given. program is the name of the job, in `holdfast status`.
+    comm is an mpi4py communicator of all ranks of the job, or any object with rank, size, Dup(), which returns one to
+    be used in here alone, Free(), Abort(code), which ends all ranks, and Allgather(mine, all): it copies the bytes of
+    mine, as many on each rank, to all, a buffer for those of all ranks by rank. Without comm all ranks are on this
+    node, and rank and size are those of the launcher's environment, or given. program is the name of the job, in
+    `holdfast status`.
 
     elastic lets the job continue from a checkpoint of another number of ranks: all state is then protected by
     protect_global or protect_replicated, as `steps` does with the number of the step.
@@ -74,6 +77,7 @@ class Session:
         self._unused: Dict[str, Memory] = {}  # warned of
         self._elastic = elastic
         self._states: Dict[str, Tuple[Callable[[], Any], Callable[[Any], None]]] = {}
+        self._replicated: Dict[str, bytearray] = {}  # pickled
         self._before = BEFORE(self._refresh)  # the library has its address
         self._raised: Optional[BaseException] = None  # by what _refresh has called
         self._finalized = False
@@ -239,14 +243,23 @@ class Session:
         else:
             self._functions.pop(name, None)
 
-    def protect_state(self, name: str, get: Callable[[], Any], set: Callable[[Any], None]) -> None:
+    def protect_state(
+        self, name: str, get: Callable[[], Any], set: Callable[[Any], None], *, replicated: bool = False
+    ) -> None:
         """Makes an object of any kind part of every checkpoint under a name. Local.
 
         get returns it, as something that pickle takes; it is called before a checkpoint is taken. set is called in
         restore, or in recover, with what a checkpoint has:
 
             hf.protect_state("random", rng.bit_generator.__getstate__, rng.bit_generator.__setstate__)
+
+        With replicated it is the same object on all ranks, down to the bytes that pickle makes of it, and any number
+        of ranks can restore it.
         """
+        if replicated:
+            self._replicated[name] = bytearray()
+            self._states[name] = get, set
+            return
         check(self._lib.hf_protect_stream(c_text(name)))
         self._states[name] = get, set
 
@@ -260,7 +273,15 @@ class Session:
     def unprotect(self, name: str) -> None:
         """Takes something out of later checkpoints. Local."""
         check(self._lib.hf_unprotect(c_text(name)))
-        for what in (self._arrays, self._functions, self._states, self._how, self._orders, self._setters):
+        for what in (
+            self._arrays,
+            self._functions,
+            self._states,
+            self._how,
+            self._orders,
+            self._setters,
+            self._replicated,
+        ):
             what.pop(name, None)
 
     def _memory_of(self, name: str, array: Any) -> Memory:
@@ -322,11 +343,19 @@ class Session:
             self._update()
             self._warn_of_unused()
             for name, (get, _set) in self._states.items():
-                write_stream(name, pickle.dumps(get()))
+                if name in self._replicated:
+                    self._replicate(name, bytearray(pickle.dumps(get())))
+                else:
+                    write_stream(name, pickle.dumps(get()))
             return 0
         except BaseException as e:  # no exception may pass the library
             self._raised = e
             return -1
+
+    def _replicate(self, name: str, data: bytearray) -> None:
+        m = memory_of(name, data)
+        check(self._lib.hf_protect_replicated(c_text(name), m.address, m.count, m.type))
+        self._arrays[name], self._replicated[name] = m, data
 
     def _done(self, code: int) -> int:
         """check, after a call that may have called _refresh."""
@@ -338,7 +367,8 @@ class Session:
     def _set(self, names: Iterable[str]) -> None:
         """Gives functions of protect_state what was restored."""
         for name in names:
-            self._states[name][1](pickle.loads(read_stream(name)))
+            data = self._replicated[name] if name in self._replicated else read_stream(name)
+            self._states[name][1](pickle.loads(data))
 
     def restore(self) -> bool:
         """Reads the newest checkpoint that all ranks can read into everything protected.
@@ -347,6 +377,10 @@ class Session:
         the program has not.
         """
         self._update()
+        for name in self._replicated:
+            n = ctypes.c_size_t(0)
+            check(self._lib.hf_saved(c_text(name), ctypes.byref(n), None))
+            self._replicate(name, bytearray(n.value))
         self.restored = self._done(self._lib.hf_restore()) == _RESTORED
         self._hand_over()
         if self.restored:
@@ -501,6 +535,8 @@ class Recovery:
         """Copies all that it holds, or what is named, to what is protected. Local."""
         s = self._session
         s._update()
+        for name in s._replicated:
+            s._replicate(name, bytearray(self.count(name) or 0))
         if arrays is None:
             s._done(s._lib.hf_recover(None, 0))
             s._hand_over()

@@ -208,3 +208,34 @@ func epochs(t *testing.T, dir string) (list []int) {
 	slices.Reverse(list)
 	return list
 }
+
+// TestEnded asks for a checkpoint, and for a final one, behind the last point. None is taken, which is said: a start
+// from there would do one step too many.
+func TestEnded(t *testing.T) {
+	c := compile(t, "gcc", "testdata/lengths/ended.c")
+	for _, what := range []string{"checkpoint", "stop"} {
+		dir := filepath.Join(t.TempDir(), "ckpt")
+		env := environ(t, dir)
+		for range 2 {
+			j := launchRanks(t, 2, c, env, what)
+			j.mustEnd()
+			said := j.out.String()
+			if strings.Count(said, "ended: 10 steps, 0\n") != 2 ||
+				!strings.Contains(said, "the program has ended, and stands behind its last point") {
+				t.Errorf("%s: the program did not end at step 10, or nobody said why there is no checkpoint:\n%s", what,
+					said)
+			}
+		}
+	}
+}
+
+// TestReplicatedState restores an object of Python that all ranks have alike on another number of ranks.
+func TestReplicatedState(t *testing.T) {
+	env := pythonEnviron(environ(t, t.TempDir()))
+	launchRanks(t, 2, python(t), env, "testdata/lengths/words.py").wait()
+	j := launchRanks(t, 3, python(t), env, "testdata/lengths/words.py")
+	j.mustEnd()
+	if said := j.out.String(); strings.Count(said, "words: begins with xxxx\n") != 3 {
+		t.Errorf("not all ranks have the object of step 4:\n%s", said)
+	}
+}

@@ -293,12 +293,19 @@ func (p *Persister) toPrune(at string) (out []string) {
 	return out
 }
 
+// ErrEnded is why no checkpoint is taken of a program in another process that has ended. All its ranks come to as many
+// points, so that all of them stand behind the last one, where a start would do one step too many.
+var ErrEnded = errors.New("no checkpoint: the program has ended, and stands behind its last point")
+
 // complain says at rank 0 that the epoch is not where it should be.
 func (x *Epoch) complain() {
 	log, e := x.p.Log, x.c.Epoch
 	var late *GraceError
+	var failed *vote.RanksError
 	switch {
 	case x.p.Rank != 0:
+	case errors.Is(x.Err, ErrEnded) && errors.As(x.Err, &failed) && len(failed.Failed) == x.p.Size:
+		log.Info("holdfast: "+ErrEnded.Error(), "epoch", e)
 	case errors.As(x.Err, &late):
 		log.Warn("holdfast: final checkpoint incomplete: "+late.Error(), "epoch", e)
 	case x.p.ctx.Err() != nil:

@@ -23,6 +23,7 @@ type Options struct {
 	Every  map[string]Every // by level: how often; what has no entry takes every epoch
 	Keep   Every            // which epochs stay at a level that all ranks share; zero: none
 	Rank   int
+	Size   int   // number of ranks
 	Node   []int // the ranks of this one's node, ascending
 	// Writers is by level and rank which rank writes the manifests of that one's directory, which they share. Where a
 	// level has no entry each rank writes its own, or rank 0 those of a directory that all share.

@@ -220,7 +220,11 @@ func (m *Machine) computes(rep job.Report) {
 		if rs != nil {
 			what = fmt.Sprintf("restored epoch %d from %s", rs.Epoch, rs.Level)
 		}
-		m.say("computing on %d ranks, %.2f s after the start: %s", len(t.progress.ranks),
+		ranks := "ranks"
+		if len(t.progress.ranks) == 1 {
+			ranks = "rank"
+		}
+		m.say("computing on %d %s, %.2f s after the start: %s", len(t.progress.ranks), ranks,
 			m.now.Sub(t.clock.startedAt).Seconds(), what)
 		return
 	}

@@ -20,7 +20,25 @@ def set_x(new):
     x = new
 
 
-with holdfast.Session(program="rows") as hf:
+class Alone:  # what a session needs of a communicator
+    rank, size = 0, 1
+
+    def Dup(self):
+        return self
+
+    def Free(self):
+        pass
+
+    def Allgather(self, mine, all):
+        all[:] = mine
+
+    def Abort(self, code):
+        sys.exit(code)
+
+
+words = {}
+with holdfast.Session(Alone(), program="rows") as hf:
+    hf.protect_state("words", lambda: words, words.update, replicated=True)
     hf.protect("x", lambda: x, set_x)
     lost, kept, whole, inner = np.zeros(3), np.zeros(3), np.zeros(9), np.zeros(9)
     view = inner[2:]
@@ -38,8 +56,11 @@ with holdfast.Session(program="rows") as hf:
     if hf.restore():
         if x.shape != (5, columns) or not np.array_equal(x, np.arange(5.0 * columns).reshape(5, columns)):
             sys.exit(f"rows: wrong: {x}")
+        if words != {"long": "x" * 1000}:
+            sys.exit(f"rows: wrong: {words}")
         print("rows: the same")
     x = np.arange(5.0 * columns).reshape(5, columns)
+    words["long"] = "x" * 1000
     lost = lost + 1
     kept += 1
     hf.checkpoint()
