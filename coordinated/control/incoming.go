@@ -141,7 +141,7 @@ func (p *Plane) beat() {
 			if o, err := p.outgoing(n); err == nil {
 				_ = o.push(frame) // a failed connection has been reported by its reader
 			}
-			p.inspect(n, stalled)
+			p.inspect(n, last, stalled)
 		}
 	}
 }
@@ -158,18 +158,20 @@ func (p *Plane) watched() []int {
 	return out
 }
 
-func (p *Plane) inspect(rank int, stalled bool) {
+// inspect reports a neighbour that has been silent for too long. The tick is when this look began: a stall since then
+// counts as one before it.
+func (p *Plane) inspect(rank int, tick int64, stalled bool) {
 	p.mu.Lock()
 	in := p.in[rank]
 	p.mu.Unlock()
 	if in == nil {
 		return // it has not dialled us yet; Start on its side bounds that
 	}
-	if stalled {
+	silent := time.Duration(now() - in.last.Load())
+	switch {
+	case stalled || now()-tick > int64(2*p.opt.Heartbeat):
 		in.last.Store(now())
-		return
-	}
-	if silent := time.Duration(now() - in.last.Load()); silent > p.opt.PeerTimeout {
+	case silent > p.opt.PeerTimeout:
 		p.report(rank, fmt.Errorf("rank %d has been silent for %v", rank, silent.Round(10*time.Millisecond)))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -151,6 +152,27 @@ func TestSilence(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("silence was not noticed")
+	}
+}
+
+// TestStallInLook: a process that is stopped between the tick and the look at a neighbour has not heard it since, and
+// starts counting anew. One that was not stopped reports it.
+func TestStallInLook(t *testing.T) {
+	p := mesh(t, 2, func(_ int, o *Options) { o.Heartbeat, o.PeerTimeout = time.Hour, 2*time.Hour })
+	talk(t, p)
+	p[0].mu.Lock()
+	in := p[0].in[1]
+	p[0].mu.Unlock()
+	silent := now() - int64(3*time.Hour)
+	in.last.Store(silent)
+	p[0].inspect(1, silent, false)
+	if in.last.Load() == silent {
+		t.Error("the time in which nobody could hear counts as silence")
+	}
+	in.last.Store(silent)
+	p[0].inspect(1, now(), false)
+	if l := <-p[0].Lost(); l.Rank != 1 || !strings.Contains(l.Err.Error(), "silent") {
+		t.Errorf("got %+v, want the silence of rank 1", l)
 	}
 }
 
