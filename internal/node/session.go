@@ -239,6 +239,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	s.d.mu.Lock()
 	s.d.served = true
 	s.d.mu.Unlock()
+	widen(int(s.conn.pid))
 	p, err := newPages()
 	if err != nil {
 		return err

@@ -1,0 +1,46 @@
+package node
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// widening is one at a time.
+var widening sync.Mutex
+
+// widen lets this process run on the processors of a rank as well. Launchers bind ranks to processors, and the rank
+// that started the daemon has left it its own: on them alone it would copy for all ranks beside one that computes, or
+// that polls in MPI. It never runs where no rank may.
+func widen(pid int) {
+	widening.Lock()
+	defer widening.Unlock()
+	var mine, its unix.CPUSet
+	if unix.SchedGetaffinity(0, &mine) != nil || unix.SchedGetaffinity(pid, &its) != nil {
+		return // it has gone, or nothing is bound
+	}
+	all := mine
+	for i := range all {
+		all[i] |= its[i]
+	}
+	if all == mine {
+		return
+	}
+	for range 2 { // a thread that was made meanwhile may have the processors of before
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return
+		}
+		for _, t := range tasks {
+			if tid, err := strconv.Atoi(t.Name()); err == nil {
+				_ = unix.SchedSetaffinity(tid, &all) // it may have ended
+			}
+		}
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.SetDefaultGOMAXPROCS()
+	}
+}
