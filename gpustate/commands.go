@@ -31,7 +31,7 @@ func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (e *Even
 			k.ran(&g)
 			t.issued++
 			e = t.event()
-			e.seq = t.issued
+			e.seq, e.lazy = t.issued, true
 		} else {
 			e, err = q.launched(k, &g, h, err)
 		}

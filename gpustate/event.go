@@ -17,8 +17,9 @@ type Event struct {
 	mu    sync.Mutex
 	users int32 // calls that use h
 	done  bool
+	lazy  bool         // its command is one that a lazy queue only counts
 	h     driver.Event // 0 when complete, or when nobody has asked on a lazy queue
-	seq   uint64       // which command of a lazy queue it is
+	seq   uint64       // of the commands that a lazy queue only counts the last that is complete with it
 	rare  *rare
 }
 
@@ -81,7 +82,7 @@ func (e *Event) closed(err error) error {
 }
 
 // past tells that the command of a lazy queue is known to be complete.
-func (e *Event) past() bool { return e.seq != 0 && e.seq <= e.from.complete.Load() }
+func (e *Event) past() bool { return e.lazy && e.seq <= e.from.complete.Load() }
 
 // wait is Wait with the device entered.
 func (e *Event) wait() error {
@@ -190,6 +191,9 @@ func (e *Event) let(done bool, err error) {
 	e.users--
 	if done && !e.done {
 		e.finish(err)
+		if err == nil {
+			e.from.reach(e.seq) // the queue is in order
+		}
 		if e.from.obj.Queue.Profiling && e.h != 0 {
 			if t, err := e.from.dev.drv.EventTimes(e.h); err == nil {
 				e.more().times = &t

@@ -154,3 +154,29 @@ func TestTold(t *testing.T) {
 	}
 	ok(t, s.q.Finish())
 }
+
+// unsure is a device of which nobody learns by asking that a command is complete.
+type unsure struct{ driver.Device }
+
+func (unsure) EventDone(driver.Event) (bool, error) { return false, nil }
+
+// TestReached: who has waited for a command of a lazy queue knows that all before it are complete, without asking the
+// device about each.
+func TestReached(t *testing.T) {
+	d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
+	s := newSetup(t, d, 8)
+	s.fill(t)
+	d.drv.Device = unsure{d.drv.Device}
+	for range 3 {
+		first, second := s.step(t), s.step(t)
+		m := must(s.q.Marker())(t)
+		third := s.step(t)
+		ok(t, m.Wait())
+		for e, want := range map[*Event]bool{first: true, second: true, third: false} {
+			if done := must(e.Done())(t); done != want {
+				t.Errorf("after a wait for a marker command %d of %d is complete: %v", e.seq, third.seq, done)
+			}
+		}
+		ok(t, third.Wait())
+	}
+}

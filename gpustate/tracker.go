@@ -103,6 +103,13 @@ func (t *tracker) end(free func() error) error {
 	return free()
 }
 
+// reach notes that the commands that are only counted are complete up to a number. Anybody may call it.
+func (t *tracker) reach(seq uint64) {
+	for have := t.complete.Load(); have < seq && !t.complete.CompareAndSwap(have, seq); {
+		have = t.complete.Load()
+	}
+}
+
 // push hands the commands to the device for somebody who waits for one of them. A
 // queue that is released has none that are not complete.
 func (t *tracker) push() error {
@@ -175,7 +182,7 @@ func (t *tracker) room() {
 			t.failed = err
 		}
 		t.dev.drv.ReleaseEvent(m.ev)
-		t.complete.Store(m.seq)
+		t.reach(m.seq)
 		t.lagged(time.Since(m.issued))
 	}
 }
@@ -207,7 +214,7 @@ func (t *tracker) count() (seq uint64, err error) {
 func (t *tracker) nextMark() uint64 {
 	last := t.complete.Load()
 	if n := len(t.marks); n > 0 {
-		last = t.marks[n-1].seq
+		last = max(last, t.marks[n-1].seq)
 	}
 	return last + uint64(max(t.width()/2, 1))
 }
@@ -237,7 +244,7 @@ func (t *tracker) makeEvents() {
 // watch makes sure that somebody learns when the command is complete although
 // the queue is lazy: it holds memory. mu is held.
 func (t *tracker) watch(e *Event) {
-	if e.seq == 0 {
+	if !e.lazy {
 		return // it is tracked already
 	}
 	if _, unfinished := e.hold(); unfinished {
@@ -276,7 +283,7 @@ func (t *tracker) enter(block bool, h driver.Event) (*Event, error) {
 	t.used = true
 	ev := t.event()
 	if h != 0 {
-		ev.h = h
+		ev.h, ev.seq = h, t.issued
 		return t.track(ev), nil
 	}
 	if block || !t.dev.lazy || !canBeLazy(t.obj.Queue) {
@@ -285,5 +292,6 @@ func (t *tracker) enter(block bool, h driver.Event) (*Event, error) {
 	}
 	var err error
 	ev.seq, err = t.count()
+	ev.lazy = true
 	return ev, err
 }

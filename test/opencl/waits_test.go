@@ -49,3 +49,13 @@ func TestWaitsEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestMarker: who has waited for a marker finds the kernels before it complete.
+func TestMarker(t *testing.T) {
+	l := newLab(t)
+	for _, device := range []string{platform, another} {
+		if got, want := l.run(through(device), "marker"), "0 not complete\n"; got != want {
+			t.Errorf("HOLDFAST_DEVICE=%q: got %q, want %q", device, got, want)
+		}
+	}
+}
