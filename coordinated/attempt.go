@@ -18,9 +18,9 @@ import (
 
 // tryLoad loads one epoch on all ranks, or fails on all and leaves no trace. That it
 // begins is noted before anything of the program changes, and the note is durable
-// before any rank goes on.
-func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capture.Loader, l *stopwatch) (level string,
-	bytes int64, err error) {
+// before any rank goes on. It returns the level that this rank has read, and those that all have.
+func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capture.Loader, l *stopwatch) (level,
+	all string, bytes int64, err error) {
 	durable, e := func() error { return nil }, k.Epoch
 	if c.topo.Rank == 0 {
 		var noted func() error
@@ -44,19 +44,19 @@ func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capt
 	}
 	err = errors.Join(err, durable())
 	l.lap(PartNote)
-	fallible, err := c.voteLoad(ctx, e, "load", a, err)
+	fallible, votes, err := c.voteLoad(ctx, e, "load", a, level, err)
 	l.lap(PartVote)
 	if err == nil {
 		err = a.Apply(ctx)
 	}
 	if fallible {
-		_, err = c.voteLoad(ctx, e, "apply", a, err)
+		_, _, err = c.voteLoad(ctx, e, "apply", a, level, err)
 		l.lap(PartVote)
 	}
 	if err == nil {
 		a.Finish()
 		c.adopt(src)
-		return level, bytes, nil
+		return level, levelsRead(votes), bytes, nil
 	}
 	if uerr := a.Undo(); uerr != nil {
 		c.log.Error("holdfast: a failed restore could not be undone completely", "epoch", e, "error", uerr)
@@ -67,7 +67,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capt
 				"the epoch", "epoch", e, "error", err)
 		}
 	}
-	return "", 0, err
+	return "", "", 0, err
 }
 
 // adopt lets the first checkpoint of this start refer to what was restored, where that is known to be good.
@@ -145,13 +145,13 @@ const (
 )
 
 // voteLoad agrees on whether a step of a load went well on all ranks.
-// fallible says that some rank's Apply may fail.
-func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step string, a *capture.Load,
-	own error) (fallible bool, err error) {
+// fallible says that some rank's Apply may fail, from what each rank has read.
+func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step string, a *capture.Load, level string,
+	own error) (fallible bool, from []string, err error) {
 	a.Stop = a.Stop || ctx.Err() != nil
-	blobs, gerr := c.agent.Allgather(c.life.ctx, cut.Epoch(e), agent.StageRestore+step, ballot(a, own))
+	blobs, gerr := c.agent.Allgather(c.life.ctx, cut.Epoch(e), agent.StageRestore+step, ballot(a, level, own))
 	if gerr != nil {
-		return false, errors.Join(own, gerr)
+		return false, nil, errors.Join(own, gerr)
 	}
 	var all byte
 	lengths := true // are all that is wrong
@@ -177,6 +177,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 			lengths = lengths && flags&voteLength != 0
 			texts[i] = cmp.Or(rest, "unknown error")
 		}
+		from = append(from, rest)
 	}
 	failed.Err = vote.Failed(fmt.Sprintf("restore epoch %d", e), texts, own)
 	if failed.Err == nil && items.err != nil {
@@ -184,16 +185,36 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 		all |= voteMismatch
 	}
 	if failed.Err == nil {
-		return all&voteFallible != 0, nil
+		return all&voteFallible != 0, from, nil
 	}
 	slices.Sort(failed.Undefined)
 	failed.Undefined = slices.Compact(failed.Undefined)
 	failed.Mismatch, failed.Device, failed.stop = all&voteMismatch != 0, all&voteDevice != 0, all&voteStop != 0
 	failed.Length = all&voteLength != 0 && lengths
-	return false, failed
+	return false, nil, failed
 }
 
-func ballot(a *capture.Load, own error) []byte {
+// levelsRead says which ranks have read which level: its name alone where all have read the same.
+func levelsRead(from []string) string {
+	var levels []string
+	ranks := map[string][]int{}
+	for r, level := range from {
+		if ranks[level] == nil {
+			levels = append(levels, level)
+		}
+		ranks[level] = append(ranks[level], r)
+	}
+	if len(levels) == 1 {
+		return levels[0]
+	}
+	for i, level := range levels {
+		levels[i] = fmt.Sprintf("%s (rank %s)", level, vote.Ranks(ranks[level]))
+	}
+	return strings.Join(levels, ", ")
+}
+
+// ballot is a vote; own is why it is no. A yes ends with the level that was read.
+func ballot(a *capture.Load, level string, own error) []byte {
 	b := []byte{0}
 	if a.Fallible {
 		b[0] |= voteFallible
@@ -210,7 +231,7 @@ func ballot(a *capture.Load, own error) []byte {
 		b = appendItemVotes(b, a.Assigned)
 	}
 	if own == nil {
-		return b
+		return append(b, level...)
 	}
 	b[0] |= voteFailed
 	var other *MismatchError

@@ -3,7 +3,10 @@ package coordinated
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,7 +109,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	if err := all.Meet(connect.OpenWait*c.opt.waitTimeout(), c.opt.Logger); err != nil {
 		return nil, err
 	}
-	if err := connect.Agree(all, "open checkpointer", bad); err != nil {
+	if err := connect.Agree(all, "open the checkpoints", bad); err != nil {
 		return nil, err
 	}
 	c.begun, c.main.said = time.Now(), map[string]bool{}
@@ -137,6 +140,8 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	}
 	c.state.Ranks = c.topo.Size()
 	if err := c.open(ctx, all, key); err != nil {
+		err = c.otherLauncher(err)
+		c.failure("open", 0, err)
 		c.reportFailed(ctx, err)
 		c.life.cancel(ErrClosed)
 		return nil, errors.Join(err, c.closeParts())
@@ -199,6 +204,19 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 		opened.Text = err.Error()
 	}
 	c.record.events.Emit(opened)
+	return err
+}
+
+// otherLauncher adds to why a program elsewhere cannot begin that its launcher has started more ranks than its MPI says
+// there are. Of a program that is here mpiwrap.Init says so.
+func (c *Checkpointer) otherLauncher(err error) error {
+	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
+		n, nerr := strconv.Atoi(os.Getenv(name))
+		if nerr == nil && c.main.far != nil && c.topo.Size() == 1 && n > 1 {
+			return fmt.Errorf("this program has 1 rank, but %s says that %d were started: is mpirun that of another "+
+				"MPI than the program's? %w", name, n, err)
+		}
+	}
 	return err
 }
 

@@ -75,12 +75,11 @@ func (c *Config) Check() error {
 
 // Options returns the options. Open returns the error that Err has.
 func (c *Config) Options() Options {
-	if err := c.Err(); err != nil {
-		return Options{bad: err}
+	o := Options{fromEnv: true, stray: c.Stray(os.Environ())}
+	if o.bad = c.Err(); o.bad != nil {
+		return o
 	}
-	var o Options
 	c.keys.Apply(&o)
-	o.stray = c.Stray(os.Environ())
 	o.askSlurm, o.Supervisor = true, os.Getenv(SupervisorVar)
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
 		o.Deadline = time.Unix(end, 0)
@@ -252,8 +251,11 @@ func setGpudKey(o *Options, s string) error {
 
 func setKeep(o *Options, s string) error {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 2 {
-		return errors.New("a job that dies while writing restarts from the epoch before the newest; use 2 or more")
+	if err != nil {
+		return config.ErrNotUnderstood
+	}
+	if n < 2 {
+		return errors.New("too few: a job that dies while writing restarts from the epoch before the newest")
 	}
 	o.Keep = n
 	return nil

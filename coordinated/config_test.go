@@ -83,7 +83,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"mtfb: 5m", []string{"do you mean mtbf?"}},
 		{"heartbeet: 1s", []string{"do you mean control.heartbeat?"}},
 		{"metrics:\n  dri: /x", []string{"metrics.dri", "do you mean metrics.dir?"}},
-		{"zzz: 1", []string{"zzz", "there are job, global"}},
+		{"zzz: 1", []string{"zzz", "'holdfast config --all' lists them"}},
 		{"interval: 300", []string{"interval", "no unit", "a duration such as 90s"}},
 		{"interval: -5m", []string{"interval", "negative"}},
 		{"compress: maybe", []string{"compress", `"maybe"`, "true or false"}},
@@ -115,6 +115,33 @@ func TestConfigRefuses(t *testing.T) {
 		if verr := o.validate(); verr == nil || verr.Error() != err.Error() {
 			t.Errorf("%q: Open would say %v, want %v", c.file, verr, err)
 		}
+	}
+}
+
+// TestConfigOrder: of several mistakes those with a remedy come first, and a missing directory comes with the variable
+// that was probably meant for it.
+func TestConfigOrder(t *testing.T) {
+	clean(t)
+	write(t, config.File, "aaa: 1\nintervall: 5m\nkeep: many\n")
+	err := ReadConfig("").Err()
+	if got := strings.Split(err.Error(), "\n"); len(got) != 3 || !strings.Contains(got[0], "do you mean interval?") ||
+		!strings.Contains(got[1], "keep") || !strings.Contains(got[2], "aaa") {
+		t.Errorf("got %q", got)
+	}
+	clean(t)
+	t.Setenv("HOLDFAST_GLOBEL", "/x")
+	o := FromEnv()
+	const want = "both; HOLDFAST_GLOBEL is set, but Holdfast has no such variable, do you mean HOLDFAST_GLOBAL?"
+	if err := o.validate(); err == nil || !strings.HasPrefix(err.Error(), "no directory for checkpoints") ||
+		!strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want it to end with %q", err, want)
+	}
+	clean(t)
+	t.Setenv("HOLDFAST_GLOBAL", t.TempDir())
+	t.Setenv("HOLDFAST_LOCAL_EVERY", "3")
+	o = FromEnv()
+	if err := o.validate(); err == nil || strings.Contains(err.Error(), "LocalEvery") {
+		t.Errorf("got %v, want it in words of the environment", err)
 	}
 }
 

@@ -1,10 +1,13 @@
 package coordinated
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -190,6 +193,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	bad      error     // what FromEnv could not read
+	fromEnv  bool      // FromEnv made them
 	stray    []string  // variables that were meant for Holdfast and are not known
 	askSlurm bool      // for the deadline, if it is not known
 	slurm    slurm.Job // ID is "" outside a job
@@ -221,17 +225,34 @@ func (o *Options) waitTimeout() time.Duration {
 	return o.WaitTimeout
 }
 
+// validate fills in defaults and says what is wrong, with the variables that were probably meant.
 func (o *Options) validate() error {
+	err := o.check()
+	var option *OptionError
+	if errors.As(err, &option) {
+		option.env = o.fromEnv
+	}
+	if err != nil && len(o.stray) > 0 {
+		err = fmt.Errorf("%w; %s", err, strings.Join(o.stray, "; "))
+	}
+	return err
+}
+
+func (o *Options) check() error {
 	if o.bad != nil {
 		return o.bad
 	}
 	if o.Local == "" && o.Global == "" {
-		return &OptionError{Name: "Local, Global", Why: "no directory for checkpoints; set HOLDFAST_LOCAL to one on " +
+		name := "Local, Global"
+		if o.fromEnv {
+			name = "" // the text has the variables
+		}
+		return &OptionError{Name: name, Why: "no directory for checkpoints; set HOLDFAST_LOCAL to one on " +
 			"the node's own disk, HOLDFAST_GLOBAL to one that all nodes see, or both"}
 	}
 	if o.Local != "" && o.Local == o.Global {
-		return &OptionError{Name: "Local, Global", Why: fmt.Sprintf("both are %s; give two directories, or only Global",
-			o.Local)}
+		return &OptionError{Name: "Local, Global", Why: fmt.Sprintf("both are %s; give two directories, or only "+
+			"the one that all nodes see", o.Local)}
 	}
 	for _, dir := range []struct{ option, is string }{{"Local", o.Local}, {"Global", o.Global}} {
 		if err := storage.CheckDir(dir.is); err != nil {
@@ -239,9 +260,9 @@ func (o *Options) validate() error {
 		}
 	}
 	if storage.IsObjectStore(o.Global) && o.Local == "" {
-		return &OptionError{Name: "Local", Why: fmt.Sprintf("is empty and Global is the object store %s; set "+
-			"HOLDFAST_LOCAL to a directory on the node's own disk: epochs are written there first, and the files by "+
-			"which tools find the job lie there", o.Global)}
+		return &OptionError{Name: "Local", Why: fmt.Sprintf("is empty and the checkpoints go to the object store "+
+			"%s; set HOLDFAST_LOCAL to a directory on the node's own disk: epochs are written there first, and the "+
+			"files by which tools find the job lie there", o.Global)}
 	}
 	if _, err := o.redundancy(); err != nil {
 		return err
@@ -366,7 +387,25 @@ func (o *Options) connect() connect.Options {
 type OptionError struct {
 	Name string
 	Why  string
+
+	env bool // the options are those of FromEnv
 }
 
-// Error names the option and what is wrong with its value.
-func (e *OptionError) Error() string { return fmt.Sprintf("coordinated: option %s: %s", e.Name, e.Why) }
+// Error names the option and what is wrong with its value: as variables, where the options come from there.
+func (e *OptionError) Error() string {
+	switch {
+	case !e.env:
+		return fmt.Sprintf("coordinated: option %s: %s", e.Name, e.Why)
+	case e.Name == "":
+		return e.Why
+	}
+	return optionName.ReplaceAllStringFunc(e.Name, func(name string) string {
+		return "HOLDFAST_" + strings.ToUpper(capital.ReplaceAllString(name, "${1}_$2"))
+	}) + ": " + e.Why
+}
+
+// How the name of an option becomes that of its variable.
+var (
+	optionName = regexp.MustCompile(`\w+`)
+	capital    = regexp.MustCompile(`([a-z])([A-Z])`)
+)

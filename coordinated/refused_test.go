@@ -128,7 +128,7 @@ func TestCaptureErrorNamesNoLevel(t *testing.T) {
 		}
 		err = ck.Wait(ctx, "local")
 		if err == nil || strings.Contains(err.Error(), "level") ||
-			!strings.Contains(err.Error(), `take epoch 1 failed on 1 rank(s); rank 1: capture "bad": no state now`) {
+			!strings.Contains(err.Error(), `take epoch 1: rank 1: capture "bad": no state now`) {
 			t.Errorf("got %v", err)
 		}
 		return ck.Close()

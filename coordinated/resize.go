@@ -25,7 +25,8 @@ func (e *CountError) Error() string {
 	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
 	switch {
 	case len(e.Undeclared) > 0:
-		s += fmt.Sprintf("rank(s) %s wrote it without Options.Elastic (hf_elastic)", vote.Ranks(e.Undeclared))
+		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (hf_elastic, elastic=True in Python, "+
+			"Options.Elastic in Go)", vote.Ranks(e.Undeclared))
 	case len(e.PerRank) > 0:
 		s += are(e.PerRank) + " protected per rank; use ProtectGlobal, ProtectList or ProtectReplicated " +
 			"(hf_protect_global, hf_protect_replicated) for what any number of ranks is to restore"

@@ -89,7 +89,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	for i, k := range epochs {
 		e := k.Epoch
 		c.levels.store.Choose(e, k.ID)
-		level, bytes, err := c.tryLoad(ctx, k, load, l)
+		level, all, bytes, err := c.tryLoad(ctx, k, load, l)
 		if err == nil {
 			load.Close(c.log)
 			fetched := time.Since(start)
@@ -99,8 +99,10 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched,
 				Parts: l.parts, FromSource: c.fromSource()})
 			c.ready()
-			c.log.Info("holdfast: restored", "epoch", e, "level", level, "bytes", bytes, "took",
-				time.Since(start).Round(time.Microsecond))
+			if c.topo.Rank == 0 {
+				c.log.Info("holdfast: restored", "ranks", c.topo.Size(), "epoch", e, "level", all, "bytes", bytes,
+					"took", time.Since(start).Round(time.Microsecond))
+			}
 			c.warnUnflushed(e)
 			c.surviving()
 			if c.sizes[k] == c.topo.Size() { // others stay as they are until newer ones replace them

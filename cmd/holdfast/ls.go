@@ -54,9 +54,10 @@ directory: less than BYTES when chunks are compressed, refer to an earlier epoch
 lie in another directory.
 
 ON OTHER COUNTS says whether another number of ranks can restore the epoch: "yes", or
-what stands in the way. The state is "undeclared" where the program did not set
-Options.Elastic, "per rank" where something is protected by plain Protect, and "in
-flight" where messages were on their way at the cut. "holdfast show" has the ranks.
+what stands in the way. The state is "not elastic" where the program did not say
+that it is (hf_elastic, elastic=True in Python, Options.Elastic in Go), "per rank"
+where something is protected per rank, and "in flight" where messages were on their way
+at the cut. "holdfast show" has the ranks.
 
 Checkpoints with a name (hf_checkpoint, VELOC_Checkpoint) follow, name by name: they are
 in the directories name.NAME below those of the job, and their epochs are counted from 1

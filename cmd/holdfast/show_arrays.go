@@ -212,7 +212,8 @@ func countsOf(cmd *cobra.Command, v *checkpoints.View, info *checkpoints.EpochIn
 func (r *countsRow) text() string {
 	var why []string
 	if len(r.Undeclared) > 0 {
-		why = append(why, fmt.Sprintf("rank(s) %s wrote it without Options.Elastic", ranksText(r.Undeclared)))
+		why = append(why, fmt.Sprintf("rank(s) %s wrote it without being elastic (hf_elastic, elastic=True "+
+			"in Python, Options.Elastic in Go)", ranksText(r.Undeclared)))
 	}
 	if len(r.PerRank) > 0 {
 		what := "something"

@@ -23,15 +23,15 @@ func TestShowArrays(t *testing.T) {
 	}{
 		{[]string{"ls", dir}, []string{"ON OTHER COUNTS", "0-2 of 3", " yes "}},
 		{[]string{"ls", "--json", dir}, []string{`"any_count":true`}},
-		{[]string{"ls", local}, []string{"no: undeclared"}},
-		{[]string{"ls", "--json", local}, []string{`"any_count":false,"why_not_any_count":"undeclared"`}},
+		{[]string{"ls", local}, []string{"no: not elastic"}},
+		{[]string{"ls", "--json", local}, []string{`"any_count":false,"why_not_any_count":"not elastic"`}},
 		{[]string{"show", dir}, []string{"u      int32        6 x 5       3 boxes     0-2     120 B",
 			"n      value int64  -           replicated  0       8 B",
 			"Epoch 5, of 3 rank(s), can be restored by any number of ranks."}},
 		{[]string{"show", "--array", "u", dir}, []string{"1     [0:2, 1:2 every 2, 2 times]  4         16 B"}},
 		{[]string{"show", "--json", dir}, []string{`"array":"u","kind":"divided","type":"int32","dims":[6,5]`,
 			`{"epoch":5,"any_count":true,"size":3}`}},
-		{[]string{"show", local}, []string{"by 2 rank(s) only: rank(s) 0-1 wrote it without Options.Elastic."}},
+		{[]string{"show", local}, []string{"rank(s) 0-1 wrote it without being elastic (hf_elastic, "}},
 	} {
 		code, out, errs := run(t, c.args...)
 		for _, w := range c.want {

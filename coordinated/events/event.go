@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-	"unicode/utf8"
+
+	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
 // Version is that of the lines; docs/FORMAT.md says what a change of it means.
@@ -88,9 +89,9 @@ type Header struct {
 
 // Limits of a line, for writer and reader.
 const (
-	maxText = 600
+	maxText = 1200
 	maxName = 256
-	maxLine = 8 << 10
+	maxLine = 16 << 10
 	maxRank = 1 << 24
 	// maxTime bounds wall times and durations: the year 2200, and what can be
 	// added without overflow.
@@ -99,10 +100,10 @@ const (
 
 // line encodes an event, shortened to what a line may hold.
 func (e *Event) line() ([]byte, error) {
-	e.Text, e.What, e.Level = cut(e.Text, maxText), cut(e.What, maxName), cut(e.Level, maxName)
+	e.Text, e.What, e.Level = units.Cut(e.Text, maxText), units.Cut(e.What, maxName), units.Cut(e.Level, maxName)
 	if e.Header != nil {
 		h := *e.Header
-		h.Job, h.Node, h.Program = cut(h.Job, maxName), cut(h.Node, maxName), cut(h.Program, maxName)
+		h.Job, h.Node, h.Program = units.Cut(h.Job, maxName), units.Cut(h.Node, maxName), units.Cut(h.Program, maxName)
 		e.Header = &h
 	}
 	b, err := json.Marshal(e)
@@ -113,17 +114,6 @@ func (e *Event) line() ([]byte, error) {
 		return nil, fmt.Errorf("event %s: a line of %d bytes", e.Name, len(b))
 	}
 	return append(b, '\n'), nil
-}
-
-// cut shortens s to n bytes, at the end of a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // parse decodes one line and says whether it can be used.

@@ -49,6 +49,7 @@ type Config[T any] struct {
 	rows   []Row[T]
 	values []Value // of rows, in their order
 	errs   []error
+	unlike []error // keys that are like no other
 }
 
 // A Value is what is in force for a key.
@@ -113,7 +114,12 @@ func (c *Config[T]) takeFile(v *viper.Viper) {
 			}
 		}
 		if !c.set(key, text, c.File) {
-			c.errs = append(c.errs, fmt.Errorf("configuration: %s: %s: no such key%s", key, c.File, c.nearest(key)))
+			err := fmt.Errorf("configuration: %s: %s: no such key%s", key, c.File, c.nearest(key))
+			if c.closest(key) != nil {
+				c.errs = append(c.errs, err)
+			} else {
+				c.unlike = append(c.unlike, err)
+			}
 		}
 	}
 }
@@ -145,7 +151,8 @@ func (c *Config[T]) set(key, text, source string) bool {
 func (c *Config[T]) Values() []Value { return slices.Clone(c.values) }
 
 // Err returns what is wrong: a file that cannot be read, unknown keys, values
-// that are not allowed. Each error names the key and what it may be.
+// that are not allowed, and last the unknown keys that are like no other. Each error
+// names the key and what it may be.
 func (c *Config[T]) Err() error {
 	errs := slices.Clone(c.errs)
 	for _, v := range c.values {
@@ -153,7 +160,7 @@ func (c *Config[T]) Err() error {
 			errs = append(errs, errors.New(v.Error))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.unlike...)...)
 }
 
 // Apply sets in o what is in force and allowed, in the order of the rows.

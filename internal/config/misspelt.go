@@ -32,11 +32,7 @@ func (c *Config[T]) nearest(key string) string {
 	if v := c.closest(key); v != nil {
 		return fmt.Sprintf("; do you mean %s?", v.Key)
 	}
-	var keys []string
-	for _, v := range c.values {
-		keys = append(keys, v.Key)
-	}
-	return "; there are " + strings.Join(keys, ", ")
+	return "; 'holdfast config --all' lists them"
 }
 
 // closest has the key that a wrong one probably means, nil if it is like none.

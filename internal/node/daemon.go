@@ -50,6 +50,7 @@ type daemon struct {
 	listener *net.UnixListener
 	hub      hub
 	sessions sync.WaitGroup
+	opening  sync.Mutex // held while it is said that checkpoints cannot be opened
 
 	mu     sync.Mutex // guards what follows
 	alive  map[*session]bool
@@ -68,6 +69,25 @@ func (d *daemon) firstLoss() bool {
 	defer d.mu.Unlock()
 	first := !d.lost
 	d.lost = true
+	return first
+}
+
+// firstToSay says whether a session is to log why the checkpoints of its start cannot be opened: the lowest rank
+// that the error comes from is here, and no other session of the start has done it.
+func (d *daemon) firstToSay(s *session, e *coordinated.RanksError) (first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.told {
+		return false
+	}
+	for one := range d.alive {
+		one.mu.Lock()
+		if one.rank != nil { // it is of this start, all ranks of which have come
+			one.told = true
+			first = first || one.rank.rank == e.Failed[0].Rank
+		}
+		one.mu.Unlock()
+	}
 	return first
 }
 

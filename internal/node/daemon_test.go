@@ -21,6 +21,11 @@ import (
 // serve runs a daemon for a test; end waits for it.
 func serve(t *testing.T) (key string, said *testbuf.Buffer, end func()) {
 	t.Helper()
+	return serveIn(t, t.TempDir())
+}
+
+func serveIn(t *testing.T, local string) (key string, said *testbuf.Buffer, end func()) {
+	t.Helper()
 	said = &testbuf.Buffer{}
 	log := slog.New(slog.NewTextHandler(said, nil))
 	key = fmt.Sprintf("test-%d-%s", os.Getpid(), t.Name())
@@ -28,7 +33,7 @@ func serve(t *testing.T) (key string, said *testbuf.Buffer, end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		done <- Run(ctx, Options{Key: key, Logger: log, Ready: func() { close(ready) },
-			Checkpoints: coordinated.Options{Job: "test", Local: t.TempDir(), Logger: log,
+			Checkpoints: coordinated.Options{Job: "test", Local: local, Logger: log,
 				WaitTimeout: 2 * time.Second}})
 	}()
 	select {
@@ -166,6 +171,38 @@ func TestNonsense(t *testing.T) {
 	c.hello(0, 1)
 	if a, b := c.hear(), c.hear(); a != wire.TypeWelcome || b != wire.TypeDone {
 		t.Errorf("after nonsense a client hears %d, %d, want WELCOME and DONE\n%s", a, b, said)
+	}
+}
+
+// TestNotOpened: why the checkpoints cannot be opened is said once, before any client hears of it, and once more in the
+// next start. The hint at another MPI's launcher is part of it.
+func TestNotOpened(t *testing.T) {
+	t.Setenv("PMI_SIZE", "2")
+	key, said, end := serveIn(t, t.TempDir()+"/none")
+	defer end()
+	const line = "cannot open the checkpoints"
+	for start := 1; start <= 2; start++ {
+		clients := []fakeClient{dial(t, key), dial(t, key)}
+		for r, c := range clients {
+			c.hello(int32(r), 2)
+		}
+		for _, c := range clients {
+			if w, e := c.hear(), c.hear(); w != wire.TypeWelcome || e != wire.TypeError {
+				t.Fatalf("got %d, %d, want WELCOME and ERROR", w, e)
+			}
+			if s := said.String(); strings.Count(s, line) != start || strings.Contains(s, "another MPI") {
+				t.Errorf("start %d: want it said once, before a client hears of it:\n%s", start, s)
+			}
+		}
+		for _, c := range clients {
+			_ = c.Close() // the daemon sees it
+		}
+	}
+	c := dial(t, key)
+	c.hello(0, 1)
+	c.await(wire.TypeError)
+	if s := said.String(); !strings.Contains(s, "PMI_SIZE says that 2 were started: is mpirun that of another MPI") {
+		t.Errorf("no hint at the launcher:\n%s", s)
 	}
 }
 

@@ -4,13 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/internal/program"
+	"golang.org/x/sys/unix"
 )
 
 var errGone = errors.New("the program of this rank has ended without hf_finalize: it crashed, was killed, or left")
+
+// goneBy is errGone, with how that was noticed unless it was by the end of the connection.
+func goneBy(err error) error {
+	for _, end := range []error{errGone, io.EOF, net.ErrClosed, unix.ECONNRESET, unix.EPIPE} {
+		if errors.Is(err, end) {
+			return errGone
+		}
+	}
+	return fmt.Errorf("%w (%w)", errGone, err)
+}
 
 // rank is a session as its agent sees it: the program.
 type rank struct {

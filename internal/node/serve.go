@@ -38,7 +38,7 @@ func (s *session) serve() {
 			s.then = nil
 		}
 		if err != nil {
-			s.fail(fmt.Errorf("%w (%w)", errGone, err))
+			s.fail(goneBy(err))
 			return
 		}
 	}

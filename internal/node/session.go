@@ -47,6 +47,7 @@ type session struct {
 	named     []*named         // checkpoints of each name, in the order of their opening
 	begun     *named           // the one that a restart was begun from
 	kept      map[string]*kept // by the start before, by name, that has not been asked for
+	told      bool             // that its start cannot be opened has been logged; guarded by d.mu
 	then      func()           // what follows an answer; nil: nothing
 	nextArena atomic.Uint32
 	lengths   lengths
@@ -172,7 +173,7 @@ func (s *session) read() {
 		}
 		if err != nil {
 			if !errors.Is(err, wire.ErrMalformed) {
-				err = fmt.Errorf("%w (%w)", errGone, err)
+				err = goneBy(err)
 			}
 			s.fail(err)
 			close(s.over)
@@ -201,7 +202,7 @@ func (s *session) receive() (wire.Message, error) {
 // ask sends the client something to do, and waits until it has.
 func (s *session) ask(ctx context.Context, answer wire.Type, b []byte, fds ...int) (wire.Message, error) {
 	if err := s.conn.write(b, fds...); err != nil {
-		return wire.Message{}, fmt.Errorf("%w (%w)", errGone, err)
+		return wire.Message{}, goneBy(err)
 	}
 	select {
 	case m := <-s.inbox:
@@ -225,7 +226,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			s.log.Error("holdfast node: cannot open the checkpoints of a rank", "pid", s.conn.pid, "error", err)
+			s.sayNotOpened(err)
 			if s.rank != nil && s.rank.group != nil {
 				s.rank.group.leave()
 			}
@@ -299,6 +300,20 @@ func (s *session) begin(m wire.Message) (err error) {
 	}
 	s.ending.Go(s.guard)
 	return s.conn.write(wire.Done(0, 0))
+}
+
+// sayNotOpened logs why the checkpoints cannot be opened, before any client here is told: the program may end the job
+// at once, and the log with it. What all ranks know is said once, where the lowest rank is that it comes from.
+func (s *session) sayNotOpened(err error) {
+	log, all := s.log.With("pid", s.conn.pid), (*coordinated.RanksError)(nil)
+	if errors.As(err, &all) {
+		log = s.d.log
+	}
+	s.d.opening.Lock()
+	defer s.d.opening.Unlock()
+	if all == nil || s.d.firstToSay(s, all) {
+		log.Error("holdfast node: cannot open the checkpoints", "error", err)
+	}
 }
 
 // lastWord leaves the client the time to read an error before the connection ends: it hangs

@@ -1,7 +1,11 @@
 // Package units writes amounts for people.
 package units
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
 
 // Bytes writes a number of bytes with three digits and a binary unit: 2.0 GiB.
 func Bytes(n int64) string {
@@ -18,4 +22,20 @@ func Bytes(n int64) string {
 		prec = 1
 	}
 	return strconv.FormatFloat(v, 'f', prec, 64) + " " + units[u:u+1] + "iB"
+}
+
+// Cut shortens a text to n bytes, an ellipsis behind its last whole word among them.
+func Cut(text string, n int) string {
+	const ellipsis = " …"
+	if len(text) <= n {
+		return text
+	}
+	end := max(0, n-len(ellipsis))
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	if space := strings.LastIndexByte(text[:end], ' '); space > end/2 && text[end] != ' ' {
+		end = space
+	}
+	return text[:end] + ellipsis
 }

@@ -10,3 +10,19 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"set it to true", 14, "set it to true"}, {"set it to true or leave it", 20, "set it to true …"},
+		{"set it to true or leave it", 18, "set it to true …"}, {"aaaaaaaaaaaaaaaaaaaa", 10, "aaaaaa …"},
+		{"ääääääääää", 11, "äää …"},
+	} {
+		if got := Cut(c.text, c.most); got != c.want || len(got) > c.most {
+			t.Errorf("%q to %d: got %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (c *Counts) Short() string {
 	for _, w := range []struct {
 		ranks []int
 		word  string
-	}{{c.Undeclared, "undeclared"}, {c.PerRank, "per rank"}, {c.NotQuiet, "in flight"}} {
+	}{{c.Undeclared, "not elastic"}, {c.PerRank, "per rank"}, {c.NotQuiet, "in flight"}} {
 		if len(w.ranks) > 0 {
 			why = append(why, w.word)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/cluster"
 )
 
-var restoredFrom = regexp.MustCompile(`restored" rank=(\d) epoch=(\d) level=(\w+)`)
+var restoredFrom = regexp.MustCompile(`restored" .* epoch=(\d) level=(\w+|".*") `)
 
 // TestDevices: a program on devices continues under the other MPI on another kind of
 // device, with its nodes in another order, on fewer nodes with more ranks each
@@ -35,12 +35,12 @@ func TestDevices(t *testing.T) {
 		mpi          int
 		nodes        []string
 		order        string // file of SLURM_HOSTFILE
-		from         string // rank, epoch and level of each restore
+		from         string // epoch and levels of the restore
 	}{
 		{"first", "pocl", 0, []string{"-N2", "-w", "n1,n2"}, "", ""},
-		{"the other way round", "rusticl", 1, []string{"-m", "arbitrary"}, there + "/order", "0 1 local, 1 1 local"},
-		{"one node of two", "pocl", 0, []string{"-N1", "-w", "n1"}, "", "0 2 partner, 1 2 local"},
-		{"other nodes", "rusticl", 1, []string{"-N2", "-w", "n2,n3"}, "", "0 3 global, 1 3 global"},
+		{"the other way round", "rusticl", 1, []string{"-m", "arbitrary"}, there + "/order", "1 local"},
+		{"one node of two", "pocl", 0, []string{"-N1", "-w", "n1"}, "", `2 "partner (rank 0), local (rank 1)"`},
+		{"other nodes", "rusticl", 1, []string{"-N2", "-w", "n2,n3"}, "", "3 global"},
 	} {
 		vars := append(env[:len(env):len(env)], "HOLDFAST_DEVICE="+leg.device)
 		if leg.order != "" {
@@ -55,12 +55,12 @@ func TestDevices(t *testing.T) {
 		if code := k.wait(); code != 0 {
 			t.Fatalf("%s: exit %d\n%s", leg.name, code, k.output())
 		}
-		ranks := []string{"", ""}
+		got := ""
 		for _, m := range restoredFrom.FindAllStringSubmatch(k.output(), -1) {
-			ranks[int(m[1][0]-'0')%2] = strings.Join(m[1:], " ")
+			got += strings.Join(m[1:], " ")
 		}
-		if got := strings.Trim(strings.Join(ranks, ", "), ", "); got != leg.from {
-			t.Errorf("%s: restored rank, epoch and level %q, want %q\n%s", leg.name, got, leg.from, k.output())
+		if got != leg.from {
+			t.Errorf("%s: restored epoch and level %q, want %q\n%s", leg.name, got, leg.from, k.output())
 		}
 	}
 	if got, want := read(t, here+"/got", ""), read(t, here+"/want", ""); got != want {

@@ -3,12 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
+	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
 // Late is a rank's word on an epoch that was given up.
@@ -101,7 +101,7 @@ const (
 )
 
 // Aborted is what the other ranks observe of one that gives up.
-func Aborted(why error) string { return fmt.Sprintf("%s%.900s", abortedBy, why) }
+func Aborted(why error) string { return abortedBy + units.Cut(why.Error(), 1200) }
 
 // Abortion is what a rank gave up because of, as others observed it; false: it did not.
 func Abortion(observed string) (why string, ok bool) { return strings.CutPrefix(observed, abortedBy) }

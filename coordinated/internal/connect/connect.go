@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
 // connectTimeout bounds the building of the control tree.
@@ -114,31 +116,61 @@ const fieldBytes = 256
 // Exchange gives every rank's string to all ranks, in order of rank. Longer
 // ones are cut short.
 func Exchange(priv Ranks, s string) ([]string, error) {
-	mine := make([]byte, fieldBytes)
-	copy(mine[:fieldBytes-1], s)
-	all := make([]byte, fieldBytes*priv.Size())
-	if err := priv.Allgather(all, mine); err != nil {
-		return nil, fmt.Errorf("coordinated: exchange between ranks: %w", err)
-	}
 	out := make([]string, priv.Size())
-	for r := range out {
-		out[r] = string(bytes.TrimRight(all[r*fieldBytes:(r+1)*fieldBytes], "\x00"))
+	if err := exchange(priv, s[:min(len(s), fieldBytes-1)], out, fieldBytes); err != nil {
+		return nil, fmt.Errorf("coordinated: exchange between ranks: %w", err)
 	}
 	return out, nil
 }
 
 // Agree makes all ranks succeed or fail together. Collective; err is this
-// rank's own outcome.
+// rank's own outcome. Only where one fails do texts travel.
 func Agree(priv Ranks, op string, err error) error {
 	text := ""
 	if err != nil {
-		text = cmp.Or(err.Error(), "unknown error")
+		text = strings.ReplaceAll(cmp.Or(err.Error(), "unknown error"), "\n", "; ")
 	}
-	all, xerr := Exchange(priv, text)
+	texts, xerr := gather(priv, units.Cut(text, mostReason(priv.Size())))
 	if xerr != nil {
 		return errors.Join(err, xerr)
 	}
-	return vote.Failed(op, all, err)
+	return vote.Failed(op, texts, err)
+}
+
+// mostReason bounds what all ranks hear of why each has failed: 2 KiB, and less of very many.
+func mostReason(size int) int { return max(fieldBytes, min(2<<10, 2<<20/size)) }
+
+// gather gives every rank's string to all ranks: first the lengths, and what there is if not all are empty.
+func gather(priv Ranks, s string) ([]string, error) {
+	const width = 4
+	size := priv.Size()
+	lengths := make([]byte, width*size)
+	err := priv.Allgather(lengths, binary.LittleEndian.AppendUint32(nil, uint32(len(s))))
+	n := 0
+	for r := range size {
+		n = max(n, int(binary.LittleEndian.Uint32(lengths[width*r:])))
+	}
+	out := make([]string, size)
+	if err == nil && n > 0 {
+		err = exchange(priv, s, out, n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("coordinated: exchange between ranks: %w", err)
+	}
+	return out, nil
+}
+
+// exchange gives every rank's string of at most n bytes to all.
+func exchange(priv Ranks, s string, out []string, n int) error {
+	mine, all := make([]byte, n), make([]byte, n*len(out))
+	copy(mine, s)
+	if err := priv.Allgather(all, mine); err != nil {
+		return err
+	}
+	for r := range out {
+		out[r] = string(bytes.TrimRight(all[r*n:(r+1)*n], "\x00"))
+	}
+	return nil
 }
 
 func shareKey(priv Ranks) (control.Key, error) {

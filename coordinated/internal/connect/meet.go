@@ -28,8 +28,8 @@ func (e *MissingError) Error() string {
 	if len(e.Ranks) > 0 {
 		who = "rank(s) " + vote.Ranks(e.Ranks) + " have not"
 	}
-	return fmt.Sprintf("open checkpointer: every rank must call Open, but after %v %s; see what they do, or raise "+
-		"wait_timeout (Open waits %d times as long)", e.Waited, who, OpenWait)
+	return fmt.Sprintf("open the checkpoints: every rank must call Open (hf_init), but after %v %s; see what they "+
+		"do, or raise wait_timeout (Open waits %d times as long)", e.Waited, who, OpenWait)
 }
 
 // meet waits until all ranks have come to Open, in bounded time. Before they have there

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -56,7 +57,7 @@ func BriefCommits(blobs []cut.Blob) []cut.Blob {
 	var failed *RanksError
 	if errors.As(err, &failed) {
 		for _, f := range failed.Failed {
-			brief[f.Rank].Data = append([]byte{votesNo}, f.Text[:min(len(f.Text), mostReason)]...)
+			brief[f.Rank].Data = append([]byte{votesNo}, units.Cut(f.Text, mostReason)...)
 		}
 	}
 	return brief

@@ -15,6 +15,7 @@ type RanksError struct {
 	Err    error         // this rank's own error, or nil
 
 	uncaptured bool // some rank has nothing to write, at whatever level
+	all        bool // it failed on every rank
 }
 
 // RankFailure is what one rank reported.
@@ -23,10 +24,9 @@ type RankFailure struct {
 	Text string
 }
 
-// Error says each reason once, with the ranks that have it.
+// Error says each reason once, with the ranks that have it unless all have.
 func (e *RanksError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s failed on %d rank(s)", e.Op, len(e.Failed))
 	var texts []string
 	who := map[string][]int{}
 	for _, f := range e.Failed {
@@ -35,19 +35,34 @@ func (e *RanksError) Error() string {
 		}
 		who[f.Text] = append(who[f.Text], f.Rank)
 	}
+	if len(texts) == 1 {
+		return e.Op + ": " + e.only(who[texts[0]]) + texts[0]
+	}
+	fmt.Fprintf(&b, "%s failed on %d rank(s)", e.Op, len(e.Failed))
 	const most = 4
 	for i, text := range texts {
 		if i == most {
 			fmt.Fprintf(&b, "; and %d more reasons", len(texts)-most)
 			break
 		}
-		of := "rank"
-		if len(who[text]) > 1 {
-			of = "ranks"
-		}
-		fmt.Fprintf(&b, "; %s %s: %s", of, Ranks(who[text]), text)
+		fmt.Fprintf(&b, "; %s: %s", named(who[text]), text)
 	}
 	return b.String()
+}
+
+// only is "ranks 0,2: ", and nothing for all ranks.
+func (e *RanksError) only(ranks []int) string {
+	if e.all {
+		return ""
+	}
+	return named(ranks) + ": "
+}
+
+func named(ranks []int) string {
+	if len(ranks) == 1 {
+		return "rank " + Ranks(ranks)
+	}
+	return "ranks " + Ranks(ranks)
 }
 
 // Unwrap returns the cause.
@@ -90,5 +105,5 @@ func Failed(op string, texts []string, own error) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return &RanksError{Op: op, Failed: failed, Err: own}
+	return &RanksError{Op: op, Failed: failed, Err: own, all: len(failed) == len(texts)}
 }

@@ -12,6 +12,14 @@ func TestRanksErrorGroups(t *testing.T) {
 	if got := e.Error(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	all := Failed("open", []string{"no room", "no room"}, nil)
+	if got, want := all.Error(), "open: no room"; got != want {
+		t.Errorf("the same on all ranks: got %q, want %q", got, want)
+	}
+	some := Failed("open", []string{"no room", "", "no room", ""}, nil)
+	if got, want := some.Error(), "open: ranks 0,2: no room"; got != want {
+		t.Errorf("the same on some ranks: got %q, want %q", got, want)
+	}
 	e.Failed = nil
 	for r := range 9 {
 		e.Failed = append(e.Failed, RankFailure{r, string(rune('a' + r))})

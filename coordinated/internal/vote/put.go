@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -91,7 +92,7 @@ func briefPut(b []byte) []byte {
 	case wrong == "":
 		return []byte{0}
 	case len(b) > 1 && b[0] != 0:
-		return b[:min(len(b), mostReason)]
+		return append(b[:1:1], units.Cut(string(b[1:]), mostReason-1)...)
 	}
 	return append([]byte{1}, wrong...)
 }

@@ -1,6 +1,10 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/holdfast-hpc/holdfast/internal/units"
+)
 
 // Welcome goes with the descriptors of flags page and points page.
 func Welcome(checkpoint, stop uint64, flags uint32) []byte {
@@ -73,7 +77,7 @@ const mostText = 4000
 // Error ends a request that has failed.
 func Error(code int32, text string) []byte {
 	le := binary.LittleEndian
-	text = text[:min(len(text), mostText)]
+	text = units.Cut(text, mostText)
 	b := le.AppendUint32(le.AppendUint32(begin(nil, TypeError), uint32(code)), uint32(len(text)))
 	return end(append(b, text...), 0)
 }

@@ -93,7 +93,8 @@ type SizeError struct {
 // Error gives both numbers of ranks.
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("level %s %s holds checkpoints of %d ranks, this job has %d: start it with %d "+
-		"ranks (or any number, with Options.Elastic or hf_elastic), or give it an empty directory to start over",
+		"ranks, or any number if it is elastic (hf_elastic, elastic=True in Python, Options.Elastic in Go), or give "+
+		"it an empty directory to start over",
 		e.Level, kindOf(e.Dir), e.Have, e.Want, e.Have)
 }
 
