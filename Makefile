@@ -155,11 +155,12 @@ soak: ## MOMENTS restarts from checkpoints at random moments of real MPI program
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $$(( ($(MOMENTS) + 299) / 300 )) -seed $(or $(SEED),$$(date +%s))
 
 DAMAGES ?= 5000
-soak-damage: ## DAMAGES damages to checkpoint directories, 300 restarts from damaged ones and DAMAGES on other numbers of ranks (as root), shards above 4 GiB
+soak-damage: ## DAMAGES damages to checkpoint directories, as many mixtures of directories of several runs, 300 restarts from damaged ones and DAMAGES on other numbers of ranks (as root), shards above 4 GiB
 	$(GO) test -count=1 -timeout 0 ./storage -run TestDamages -v -args -damages $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./storage -run TestRepairDamages -v -args -repairs $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./storage -run 'TestCrashOfRepair$$|TestRepairInStore' -v -args -repair-kills
 	$(GO) test -count=1 -timeout 0 ./storage -run TestLargeShards -v -args -large
+	$(GO) test -count=1 -timeout 0 ./coordinated -run TestShuffledRuns -v -args -shuffles $(DAMAGES) -shuffle-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./coordinated -run TestDamagedRestarts -v -args -restarts 300 -restart-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./coordinated -run 'TestResizeFlipped|TestResizeDamaged' -v -args -resize-all -resize-damages $(DAMAGES) -resize-seed $(or $(SEED),$$(date +%s))
 

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // Checkpointer takes the checkpoints of one rank, together with those of the
@@ -41,6 +42,7 @@ type Checkpointer struct {
 	plane   connect.Plane
 	topo    *connect.Topology
 	levels  levels
+	run     storage.Identity // that this start continues or has begun
 	record  record
 	agent   *agent.Agent // speaks for this rank
 	outside outside      // who asks and hears of the job besides the ranks
@@ -90,7 +92,7 @@ const (
 // ranks alike, with a *RanksError that names the ranks at fault. The signals of opt
 // are caught from now on. Open waits for all ranks to call it; after ten times
 // opt.WaitTimeout it fails with a *MissingError. The caller closes the Checkpointer
-// before mpiwrap.Finalize. Cost: four MPI collectives and a TCP connection to each
+// before mpiwrap.Finalize. Cost: six MPI collectives and a TCP connection to each
 // neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	e, priv := endpoint.Of(world), endpoint.Private(world)
@@ -164,8 +166,7 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	if err := connect.Agree(priv, "check for another run", err); err != nil {
 		return err
 	}
-	err = c.openStore(ctx, key)
-	if err := connect.Agree(priv, "open checkpoint directories", err); err != nil {
+	if err := c.openStore(ctx, priv, key); err != nil {
 		return err
 	}
 	c.openMetrics()

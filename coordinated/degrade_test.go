@@ -55,6 +55,13 @@ func TestRestartWithoutALevel(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.fail(level, how)
+				if level == storage.LevelGlobal && how == "empty" { // for all that the job knows it is another one's
+					err, refused := b.run(), (*storage.NewDirError)(nil)
+					if !errors.As(err, &refused) || !strings.Contains(err.Error(), "HOLDFAST_EPOCH=1 to continue it") {
+						t.Errorf("got %v, want a *storage.NewDirError", err)
+					}
+					b.opt.Epoch = 1
+				}
 				var log testbuf.Buffer
 				b.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				if err := b.run(); err != nil {

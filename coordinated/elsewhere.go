@@ -23,7 +23,7 @@ func init() {
 		},
 		Of:      func(c any) program.Checkpointer { return elsewhere{c.(*Checkpointer)} },
 		OfStart: func(o any, s program.Start) any { return o.(Options).ofStart(s) },
-		Named:   func(o any, name string, keep int) any { return o.(Options).named(name, keep) },
+		Named:   func(c any, name string, keep int) any { return c.(*Checkpointer).named(name, keep) },
 	})
 }
 
@@ -77,7 +77,9 @@ func (o Options) ofStart(s program.Start) Options {
 }
 
 // named is program.Named.
-func (o Options) named(name string, keep int) Options {
+func (c *Checkpointer) named(name string, keep int) Options {
+	o := c.opt
+	o.run = c.run
 	below := "name." + name
 	o.Job += "." + name
 	if storage.IsObjectStore(o.Global) {

@@ -117,8 +117,8 @@ func (o *Options) contactDir() string {
 
 // openStore opens the levels, at rank 0 first, which tells the others what lies in the
 // directories that all share. Redundancy travels over the control plane's authenticated
-// streams. Collective; the error is this rank's own.
-func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
+// streams. Collective: it succeeds or fails on all ranks alike.
+func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key control.Key) error {
 	levels, err := c.opt.levelConfigs() // nil with an error
 	placed := placeLevels(levels, c.topo.Nodes, c.opt.files)
 	levels, c.levels.use = placed.open, placed.use
@@ -143,7 +143,11 @@ func (c *Checkpointer) openStore(ctx context.Context, key control.Key) error {
 		opt.Transport = streams{p}
 		opt.Run = runName(key)
 	}
-	return c.openTogether(vfs.With(ctx, c.opt.files), opt, err)
+	ctx = vfs.With(ctx, c.opt.files)
+	if err := c.identify(ctx, all, &opt, err); err != nil {
+		return err
+	}
+	return connect.Agree(all, "open checkpoint directories", c.openTogether(ctx, opt))
 }
 
 // runName is a name for this run that does not give the key away.

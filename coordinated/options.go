@@ -192,11 +192,12 @@ type Options struct {
 	// Logger takes the log; nil means slog.Default.
 	Logger *slog.Logger
 
-	bad      error     // what FromEnv could not read
-	fromEnv  bool      // FromEnv made them
-	stray    []string  // variables that were meant for Holdfast and are not known
-	askSlurm bool      // for the deadline, if it is not known
-	slurm    slurm.Job // ID is "" outside a job
+	run      storage.Identity // of the job's own checkpoints, for those with names; zero: to be found
+	bad      error            // what FromEnv could not read
+	fromEnv  bool             // FromEnv made them
+	stray    []string         // variables that were meant for Holdfast and are not known
+	askSlurm bool             // for the deadline, if it is not known
+	slurm    slurm.Job        // ID is "" outside a job
 
 	// Replaced by tests: how to reach the other ranks, and the file system.
 	plane func(rank int) connect.Plane

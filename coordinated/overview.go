@@ -123,21 +123,18 @@ func hearOverviews(ctx context.Context, plane connect.Plane, t *connect.Topology
 }
 
 // openTogether opens the store at rank 0 first, which tells the others what it has found. A rank
-// that fails, also before, with err, tells those below that nothing is found: they open nothing,
-// and learn in the vote that follows who has failed. Collective; the error is this rank's own.
-func (c *Checkpointer) openTogether(ctx context.Context, opt storage.Options, err error) error {
+// that fails tells those below that nothing is found: they open nothing, and learn in the vote that
+// follows who has failed. Collective; the error is this rank's own.
+func (c *Checkpointer) openTogether(ctx context.Context, opt storage.Options) error {
 	o := &overviews{own: map[int][]byte{}}
 	if opt.Rank == 0 {
-		if err == nil {
-			err = c.openFirst(ctx, opt, o)
-		}
-		return errors.Join(err, o.tell(c.plane, c.topo))
+		return errors.Join(c.openFirst(ctx, opt, o), o.tell(c.plane, c.topo))
 	}
-	heard, herr := hearOverviews(ctx, c.plane, c.topo)
-	if herr == nil {
+	heard, err := hearOverviews(ctx, c.plane, c.topo)
+	if err == nil {
 		o = heard
 	}
-	if err = errors.Join(err, herr, o.tell(c.plane, c.topo)); err != nil || !o.found {
+	if err = errors.Join(err, o.tell(c.plane, c.topo)); err != nil || !o.found {
 		return err
 	}
 	opt.Told = &storage.Told{Common: o.common, Own: o.own[opt.Rank]}

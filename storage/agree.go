@@ -164,7 +164,7 @@ func (s *Store) Present(ctx context.Context, name string) ([]Epoch, error) {
 		switch {
 		case err == nil:
 			out = append(out, e)
-		case !errors.Is(err, ErrNotCommitted):
+		case !errors.Is(err, ErrNotCommitted) && !level.OfOtherRun(err):
 			s.log.Warn("epoch skipped: its manifest cannot be read", "epoch", e, "level", name, "err", err)
 		}
 	}

@@ -37,12 +37,13 @@ func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
 		switch {
 		case err != nil:
 			epochs, lerr := l.Epochs()
-			all.NoRecord = all.NoRecord || lerr == nil && len(epochs) > 0
+			all.NoRecord = all.NoRecord || lerr == nil && s.anyOwn(l, epochs)
 			if lerr == nil && (errors.Is(err, ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
 				unclear = errors.Join(unclear, &DirError{Level: l.Name(), Dir: l.Path(), Err: err,
 					Remedy: "give the directories that hold the job's checkpoints, " +
 						"or remove " + format.BegunName + " there if the job never had any"})
 			}
+		case !s.owns(b.Run): // a run that this one has replaced had begun
 		case b.Epoch >= all.Epoch:
 			all.Epoch, all.Level, all.Nodes = b.Epoch, b.Level, b.Nodes
 		}
@@ -62,7 +63,7 @@ func (s *Store) NoteBegun(ctx context.Context, e Epoch, level string) error {
 	}
 	defer leave()
 	nodes := slices.Compact(slices.Sorted(slices.Values(s.opt.Nodes)))
-	b := format.Begun{Epoch: e, Level: level, Nodes: nodes}
+	b := format.Begun{Epoch: e, Level: level, Nodes: nodes, Run: s.opt.Identity}
 	for _, l := range s.working() {
 		if l.Traits().Shared && s.opt.Rank != 0 {
 			continue

@@ -72,7 +72,7 @@ func TestNewerVersionsAreRefused(t *testing.T) {
 		binary.LittleEndian.PutUint32(b[at+n-4:], format.CRC(b[at:at+n-4]))
 		return b
 	}
-	for name, known := range map[string]int{format.MarkerName: 1, format.EpochName(1) + "/" + format.ManifestName: 2} {
+	for name, known := range map[string]int{format.MarkerName: 2, format.EpochName(1) + "/" + format.ManifestName: 3} {
 		w := flipWorld(t)
 		file := "/local0/" + name
 		b, err := level.ReadFile(w.fs, file, 1<<20)

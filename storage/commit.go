@@ -47,7 +47,8 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 }
 
 func (s *Store) newManifest(e Epoch, l *levelState, shards []ShardInfo) (*format.Manifest, error) {
-	m := &format.Manifest{Epoch: e, Size: s.opt.Size, Job: s.opt.Job, Level: l.Name()}
+	m := &format.Manifest{Epoch: e, Size: s.opt.Size, Job: s.opt.Job, Level: l.Name(),
+		Run: s.opt.Identity}
 	if l.Traits().Rows {
 		m.Data, m.Parity = l.cfg.Data, l.cfg.Parity
 	}
@@ -82,7 +83,7 @@ func (s *Store) checkLayouts(m *format.Manifest) error {
 }
 
 func (s *Store) markerOf(level string) format.Marker {
-	return format.Marker{Job: s.opt.Job, Size: s.opt.Size, Level: level}
+	return format.Marker{Job: s.opt.Job, Size: s.opt.Size, Level: level, Run: s.opt.Identity}
 }
 
 // committed makes the shard put for e the one that later ones refer to.

@@ -57,6 +57,10 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 			if errors.Is(st.Err, ErrNotCommitted) {
 				continue
 			}
+			if level.OfOtherRun(st.Err) {
+				s.sayOther(st.Epoch, st.Level, st.Err)
+				continue
+			}
 			bad[st.Epoch] = true
 			if errors.Is(st.Err, fs.ErrNotExist) { // ranks were placed elsewhere, most likely
 				elsewhere[st.Epoch] = true

@@ -91,6 +91,8 @@ func examples(t *testing.T) map[string][]byte {
 	m := format.Manifest{Epoch: 7, Size: 1, Job: "sun", Level: LevelGlobal, Shards: []ShardInfo{info}}
 	return map[string][]byte{
 		"marker":   (&format.Marker{Job: "sun", Size: 2, Level: LevelLocal}).Encode(),
+		"owned": (&format.Marker{Job: "sun", Size: 2, Level: LevelLocal,
+			Run: Identity{ID: [16]byte{0x3f, 0x2a}, Began: 1_700_000_000_000_000_000}}).Encode(),
 		"shard":    shard,
 		"manifest": m.Encode(),
 		"layouts":  exampleLayouts().Encode(),
@@ -135,6 +137,9 @@ func decodeExamples(t *testing.T, shown map[string][]byte) {
 	m, err := format.DecodeMarker("doc", shown["marker"])
 	if err != nil || *m != (format.Marker{Job: "sun", Size: 2, Level: LevelLocal}) {
 		t.Errorf("marker: got %+v, %v", m, err)
+	}
+	if m, err := format.DecodeMarker("doc", shown["owned"]); err != nil || m.Run.Short() != "3f2a0000" {
+		t.Errorf("marker with an identity: got %+v, %v", m, err)
 	}
 	man, err := format.DecodeManifest("doc", shown["manifest"])
 	if err != nil || man.Epoch != 7 || man.Job != "sun" || man.Shards[0].Node != "n1" || man.Shards[0].Bytes != 11 {

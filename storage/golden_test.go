@@ -19,6 +19,11 @@ var golden = flag.Bool("golden", false, "write the directories of testdata that 
 
 const goldenDir = "testdata/v1"
 
+// ownedDir has manifests of version 3, and the other records with the identity of the run goldenRun.
+const ownedDir = "testdata/v3"
+
+var goldenRun = storage.Identity{ID: [16]byte{0x60, 0x1d}, Began: 1_700_000_000_000_000_000}
+
 // goldenNodes are the nodes of the three ranks of the golden job.
 var goldenNodes = nodeNames(3)
 
@@ -46,14 +51,14 @@ func goldenSections(rank int, e storage.Epoch) []storage.Section {
 	return secs
 }
 
-func goldenStores(t *testing.T, dir string) []*storage.Store {
+func goldenStores(t *testing.T, dir string, run storage.Identity) []*storage.Store {
 	t.Helper()
 	net := storagetest.NewLoopback(len(goldenNodes))
 	var out []*storage.Store
 	for r, n := range goldenNodes {
 		s, err := storage.Open(t.Context(),
 			storage.Shared(storage.Options{Job: "golden", Rank: r, Size: len(goldenNodes),
-				Node: n, Nodes: goldenNodes, Transport: net.Rank(r), Levels: []storage.LevelConfig{
+				Node: n, Nodes: goldenNodes, Transport: net.Rank(r), Identity: run, Levels: []storage.LevelConfig{
 					{Name: storage.LevelLocal, Dir: filepath.Join(dir, n, "local")},
 					{Name: storage.LevelPartner, Dir: filepath.Join(dir, n, "partner")},
 					{Name: storage.LevelParity, Dir: filepath.Join(dir, n, "parity"), Data: 2, Parity: 1},
@@ -69,7 +74,7 @@ func goldenStores(t *testing.T, dir string) []*storage.Store {
 }
 
 // writeGolden makes golden directories.
-func writeGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
+func writeGolden(t *testing.T, goldenDir string, goldenSections sectionsFor, run storage.Identity) {
 	t.Helper()
 	if err := os.RemoveAll(goldenDir); err != nil {
 		t.Fatal(err)
@@ -84,7 +89,7 @@ func writeGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
 	if err := os.MkdirAll(filepath.Join(goldenDir, "global"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, goldenDir)}
+	c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, goldenDir, run)}
 	for e := storage.Epoch(1); e <= 2; e++ {
 		if err := c.tryTake(e, goldenSections, storage.LevelLocal, storage.LevelPartner,
 			storage.LevelParity); err != nil {
@@ -109,14 +114,16 @@ func writeGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
 // TestGoldenDirectories opens what each version wrote, and must do so for ever:
 // every level alone gives the right bytes.
 func TestGoldenDirectories(t *testing.T) {
-	t.Run("v1", func(t *testing.T) { testGolden(t, goldenDir, goldenSections) })
-	t.Run("v2", func(t *testing.T) { testGolden(t, layoutsDir, layoutSections) })
-	t.Run("v2-items", func(t *testing.T) { testGolden(t, itemsDir, itemSections) })
+	var none storage.Identity
+	t.Run("v1", func(t *testing.T) { testGolden(t, goldenDir, goldenSections, none) })
+	t.Run("v2", func(t *testing.T) { testGolden(t, layoutsDir, layoutSections, none) })
+	t.Run("v2-items", func(t *testing.T) { testGolden(t, itemsDir, itemSections, none) })
+	t.Run("v3", func(t *testing.T) { testGolden(t, ownedDir, layoutSections, goldenRun) })
 }
 
-func testGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
+func testGolden(t *testing.T, goldenDir string, goldenSections sectionsFor, run storage.Identity) {
 	if *golden {
-		writeGolden(t, goldenDir, goldenSections)
+		writeGolden(t, goldenDir, goldenSections, run)
 	}
 	for level, lose := range map[string][]string{
 		storage.LevelLocal:   nil,
@@ -136,7 +143,7 @@ func testGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
 					}
 				}
 			}
-			c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, dir)}
+			c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, dir, run)}
 			if err := c.learn(); err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +162,7 @@ func testGolden(t *testing.T, goldenDir string, goldenSections sectionsFor) {
 
 // TestGoldenVerifies reads every byte of the golden directories.
 func TestGoldenVerifies(t *testing.T) {
-	for _, dir := range []string{goldenDir, layoutsDir, itemsDir} {
+	for _, dir := range []string{goldenDir, layoutsDir, itemsDir, ownedDir} {
 		t.Run(filepath.Base(dir), func(t *testing.T) { verifyGolden(t, dir) })
 	}
 }

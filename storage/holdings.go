@@ -39,6 +39,9 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 				size = math.MaxInt // shards of ranks that are no more
 			}
 			h, err := holdingOf(l, e, size)
+			if level.OfOtherRun(err) {
+				continue // Candidates says so
+			}
 			if err != nil {
 				s.log.Warn("epoch not offered to other ranks: it cannot be read", "epoch", e, "level", l.Name(), "err",
 					err)

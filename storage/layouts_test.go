@@ -111,7 +111,7 @@ func TestLayoutsAreCarried(t *testing.T) {
 		if from != "global" {
 			removeEpochs(t, filepath.Join(lost, "global"))
 		}
-		c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, lost)}
+		c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, lost, storage.Identity{})}
 		if err := c.learn(); err != nil {
 			t.Fatal(err)
 		}

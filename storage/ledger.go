@@ -39,6 +39,9 @@ func (s *Store) writeLedger(l *levelState, look *level.Look) error {
 		if old, err = l.ReadLedger(s.opt.Rank); err != nil {
 			old = &format.Ledger{}
 		}
+		if !s.owns(old.Run) {
+			old = &format.Ledger{}
+		}
 	}
 	book, err := s.ledgerOf(l, look, old)
 	if err == nil && !bytes.Equal(book.Encode(), old.Encode()) {
@@ -55,7 +58,7 @@ func (s *Store) writeLedger(l *levelState, look *level.Look) error {
 
 // ledgerOf is the ledger of a level as it should be now, old the one there.
 func (s *Store) ledgerOf(here *levelState, look *level.Look, old *format.Ledger) (*format.Ledger, error) {
-	book := &format.Ledger{Rank: s.opt.Rank, Node: s.opt.Node}
+	book := &format.Ledger{Rank: s.opt.Rank, Node: s.opt.Node, Run: s.opt.Identity}
 	for _, l := range s.levels {
 		v := format.LedgerLevel{Name: l.Name(), Keep: l.cfg.Keep, KeepEvery: l.cfg.KeepEvery}
 		var err error

@@ -50,6 +50,12 @@ type Options struct {
 	// directory then serves one run at a time. Empty: it is not guarded.
 	Run string
 
+	// Identity is that of the run which this start begins or continues; see Whose and Decide. Epochs of other runs do
+	// not exist for the Store. Zero: the Store does not ask whose they are.
+	Identity Identity
+	// StartOver makes the directories of any run those of this one.
+	StartOver bool
+
 	// Levels, nearest first. At least one.
 	Levels []LevelConfig
 
@@ -183,12 +189,8 @@ func (o *Options) validate() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	sharing, err := vfs.ParseSharing(o.Sharing)
-	if err != nil {
-		return bad("Sharing", "%v", err)
-	}
-	if o.fs == nil {
-		o.fs = vfs.OS{AllowForeign: o.AllowForeign, Sharing: sharing}
+	if err := o.chooseFiles(); err != nil {
+		return err
 	}
 	o.Levels = append([]LevelConfig(nil), o.Levels...)
 	dirs := map[string]string{}
@@ -198,6 +200,18 @@ func (o *Options) validate() error {
 		}
 	}
 	return o.validateRedundancy()
+}
+
+// chooseFiles says how files are accessed, unless that is known.
+func (o *Options) chooseFiles() error {
+	sharing, err := vfs.ParseSharing(o.Sharing)
+	if err != nil {
+		return &OptionError{Field: "Sharing", Reason: err.Error()}
+	}
+	if o.fs == nil {
+		o.fs = vfs.OS{AllowForeign: o.AllowForeign, Sharing: sharing}
+	}
+	return nil
 }
 
 // validateRedundancy checks what the levels on other nodes need.

@@ -107,6 +107,10 @@ func (s *Store) overviewOf(ctx context.Context, l *levelState) (out []toldEpoch,
 		}
 		x := toldEpoch{epoch: e}
 		m, err := l.ReadManifest(e)
+		if level.OfOtherRun(err) {
+			s.sayOther(e, l.Name(), err)
+			err = ErrNotCommitted // for the others, who do not read it
+		}
 		if err == nil {
 			x.id, x.size, err = m.ID(), m.Size, s.fits(l, m)
 		}

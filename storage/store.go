@@ -128,7 +128,7 @@ type Store struct {
 	users     sync.WaitGroup   // operations under way
 	known     redundancy.Known // what other ranks have, by Learn
 	inUse     map[Epoch]int    // guarded by mu: how often each epoch is held, by hold
-	leftovers map[string]bool  // guarded by mu: what Prune has said that it left
+	leftovers map[string]bool  // guarded by mu: files that it has said are not used, or not removed by Prune
 
 	apart atomic.Bool // this rank could not be handed a file of its node's flusher
 }
@@ -193,6 +193,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		turns:     make(chan struct{}, maxWriters),
 		inUse:     map[Epoch]int{},
 		leftovers: map[string]bool{},
+		contents:  level.Contents{Run: opt.Identity},
 	}
 	if s.pool == nil {
 		s.pool = shard.NewPool(maxWriters * shard.WriterBuffers)
@@ -251,6 +252,9 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	}
 	// Before anything of an earlier run is cleared away: it may be alive.
 	if err := s.guard.Take(ctx, l); err != nil {
+		return l, err
+	}
+	if err := s.identify(ctx, l); err != nil {
 		return l, err
 	}
 	s.stripe(ctx, l)

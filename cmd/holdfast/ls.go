@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/units"
@@ -26,6 +27,8 @@ type lsRow struct {
 	Bytes     int64     `json:"bytes"`  // protected, of all ranks
 	Stored    int64     `json:"stored"` // in this directory
 	ID        string    `json:"id,omitempty"`
+	Run       string    `json:"run,omitempty"`        // that the epoch belongs to
+	OtherRun  bool      `json:"other_run,omitempty"`  // not that of the directory: no restart of it takes the epoch
 	Kept      bool      `json:"kept,omitempty"`       // it stays until somebody says otherwise
 	Name      string    `json:"name,omitempty"`       // under which it is kept
 	Of        string    `json:"checkpoint,omitempty"` // the name that the program gave to hf_checkpoint
@@ -63,6 +66,8 @@ Checkpoints with a name (hf_checkpoint, VELOC_Checkpoint) follow, name by name: 
 in the directories name.NAME below those of the job, and their epochs are counted from 1
 for each name.
 
+"other run" is an epoch that no restart from this directory takes: a run that
+HOLDFAST_FRESH has replaced left it, or somebody has copied it there.
 "newer version" is an epoch that a later release of Holdfast has written: use that one.
 
 ` + exitCodeDoc,
@@ -101,6 +106,7 @@ func lsRows(list []checkpoints.EpochInfo) []lsRow {
 		r := lsRow{
 			Epoch: uint64(e.Epoch), Level: e.Dir.Level, Dir: e.Dir.Dir, Job: e.Dir.Job,
 			Size: cmp.Or(e.Size, e.Dir.Size), Committed: e.Committed, InPart: e.InPart, Time: e.Time, Ranks: e.Here,
+			Run: e.Run.Short(), OtherRun: e.OtherRun,
 		}
 		for _, s := range e.Shards {
 			r.Bytes += s.Bytes
@@ -153,6 +159,8 @@ func lsTable(rows []lsRow) [][]string {
 		switch {
 		case r.Newer:
 			state = "newer version, upgrade"
+		case r.OtherRun:
+			state = strings.TrimSpace("other run " + r.Run)
 		case r.Error != "":
 			state = "corrupt manifest"
 		case r.Committed:

@@ -70,6 +70,8 @@ is one of
   not redundant  this copy is missing, and another directory has the data
   elsewhere      none of the directories has the data, but one that was not
                  given may have them
+  other run      an epoch that belongs to another run lies in the directory; it counts
+                 as none of this run's, and no restart takes it
   newer version  a later release of Holdfast has written it: use that one
 
 Checkpoints with a name below the directories are read, too (see holdfast ls), unless
@@ -88,7 +90,8 @@ node until then.
 Exit codes: 0 all is well, or elsewhere; 1 something is damaged; 2 nothing could be
 read (bad arguments, not a checkpoint directory, I/O error), or something is of a newer
 version; 3 nothing is damaged,
-but something is missing; 4 nothing is lost, but something is not redundant.`,
+but something is missing; 4 nothing is lost, but something is not redundant,
+or an epoch of another run lies in a directory.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			dirs, err := orDirsOfJob(cmd, dirs)
@@ -248,7 +251,7 @@ func verdict(rows []verifyRow) error {
 		return errFailed
 	case have[checkpoints.Missing]:
 		return exitMissing
-	case have[checkpoints.NotRedundant]:
+	case have[checkpoints.NotRedundant], have[checkpoints.OtherRun]:
 		return exitNotRedundant
 	}
 	return nil

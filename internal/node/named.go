@@ -139,7 +139,7 @@ func (s *session) openName(ctx context.Context, n *named, keep int) error {
 	n.armed, n.signals = make(chan struct{}, 1), make(chan os.Signal)
 	n.points.Store(0)
 	n.waiting.Store(false)
-	opt := program.Named(s.opt, n.name, keep)
+	opt := program.Named[coordinated.Options](s.ck, n.name, keep)
 	ck, err := program.Open[coordinated.Checkpointer](ctx, n, opt)
 	if err == nil {
 		n.dirs = dirsOf(opt, n.r.rank)

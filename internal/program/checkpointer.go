@@ -75,7 +75,7 @@ type Hooks struct {
 	Open    func(ctx context.Context, p Program, opt any) (any, error)
 	Of      func(checkpointer any) Checkpointer
 	OfStart func(opt any, s Start) any
-	Named   func(opt any, name string, keep int) any
+	Named   func(checkpointer any, name string, keep int) any
 }
 
 var hooks Hooks
@@ -109,8 +109,8 @@ type Start struct {
 func OfStart[Options any](o Options, s Start) Options { return hooks.OfStart(o, s).(Options) }
 
 // Named returns the options of the checkpoints that a program takes under a name of its own,
-// beside those of its points: their directories are below those of the job, and nothing
-// but the program asks for them. keep is how many stay; 0 means as many as of the others.
-func Named[Options any](o Options, name string, keep int) Options {
-	return hooks.Named(o, name, keep).(Options)
+// beside those of its points, which c takes: their directories are below those of the job and belong to the same run,
+// and nothing but the program asks for them. keep is how many stay; 0 means as many as of the others.
+func Named[Options, C any](c *C, name string, keep int) Options {
+	return hooks.Named(c, name, keep).(Options)
 }

@@ -117,6 +117,8 @@ func (t *target) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, 
 	case err == nil:
 		done.Already, done.Bytes = true, bytesOf(have.Shards)
 		return done, damagedCopy(t, e, t.probeAll(ctx, have))
+	case level.OfOtherRun(err):
+		return done, err
 	case !errors.Is(err, level.ErrNotCommitted):
 		return done, damagedCopy(t, e, err)
 	}

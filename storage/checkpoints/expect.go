@@ -24,6 +24,7 @@ const (
 	NotRedundant Kind = "not redundant" // it should be there, and other directories given have the data
 	Elsewhere    Kind = "elsewhere"     // no directory given has it, and it may be in another: see View.Complete
 	Newer        Kind = "newer version" // a later release has written it, and this one cannot read it
+	OtherRun     Kind = "other run"     // it belongs to another run, and is nothing of this one; see OtherRunError
 )
 
 // kindOf judges what is wrong with something whose data are had elsewhere or not.
@@ -32,6 +33,8 @@ func kindOf(err error, had bool) Kind {
 	switch {
 	case errors.As(err, &newer):
 		return Newer
+	case level.OfOtherRun(err):
+		return OtherRun
 	case !level.Absent(err):
 		return Damaged
 	case had:
@@ -55,7 +58,7 @@ func (v *View) Expected() ([]Epoch, error) {
 			return nil, err
 		}
 		for _, e := range epochs {
-			if have, err := level.HasManifest(d, e); have || err != nil {
+			if have, err := level.HasManifest(d, e); (have || err != nil) && !d.ofOther(e) {
 				set[e] = true
 			}
 		}
@@ -63,6 +66,12 @@ func (v *View) Expected() ([]Epoch, error) {
 	out := format.SortedEpochs(set)
 	slices.Reverse(out)
 	return out, nil
+}
+
+// ofOther reports whether an epoch here is of another run than the directory.
+func (d *viewDir) ofOther(e Epoch) bool {
+	_, err := d.ReadManifest(e)
+	return level.OfOtherRun(err)
 }
 
 // expectAll finds out what should be in each directory.
@@ -93,12 +102,14 @@ func (v *View) expect(d *viewDir) error {
 		}
 	}
 	for _, l := range d.ledgers {
-		take(l.At(d.Name()))
+		if d.info.Run.Owns(l.Run) { // else of the run that this one has replaced
+			take(l.At(d.Name()))
+		}
 	}
 	if d.Traits().Shared {
 		for _, other := range v.dirs {
 			for _, l := range other.ledgers {
-				if other != d {
+				if other != d && d.info.Run.Owns(l.Run) {
 					take(l.At(d.Name()))
 				}
 			}
@@ -113,7 +124,7 @@ func (v *View) expect(d *viewDir) error {
 		return err
 	}
 	for _, e := range epochs {
-		if have, err := level.HasManifest(d, e); err == nil && have {
+		if have, err := level.HasManifest(d, e); err == nil && have && !d.ofOther(e) {
 			set[e] = true
 		}
 	}

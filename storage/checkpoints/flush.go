@@ -136,6 +136,9 @@ func (t *target) salvageShards(ctx context.Context, v *View, e Epoch) error {
 // manifest in the directories says they are. Nodes that come to it at once write the
 // same manifest.
 func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool, err error) {
+	if _, err := t.ReadManifest(e); level.OfOtherRun(err) {
+		return false, err
+	}
 	if have, err := level.HasManifest(t, e); have || err != nil {
 		return have && err == nil, err
 	}
@@ -226,7 +229,7 @@ func (v *View) missingAt(to level.Epochs) ([]Epoch, error) {
 			if err != nil {
 				return nil, err
 			}
-			if have && x > newest {
+			if have && x > newest && !d.ofOther(x) {
 				set[x] = true
 			}
 		}

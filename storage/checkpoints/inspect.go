@@ -71,7 +71,8 @@ func (d *viewDir) identify(ctx context.Context) error {
 		}
 		d.markerErr = err
 	}
-	d.info = DirInfo{Dir: d.Path(), Level: m.Level, Job: m.Job, Size: m.Size}
+	d.begun = level.WhoseIs(d.Level).Holds
+	d.info = DirInfo{Dir: d.Path(), Level: m.Level, Job: m.Job, Size: m.Size, Run: m.Run}
 	if d.markerErr != nil {
 		d.info.Fault = &markerError{Dir: d.Path(), Err: d.markerErr}
 	}
@@ -86,7 +87,7 @@ func (d *viewDir) markerByManifest() *format.Marker {
 	}
 	for _, e := range epochs {
 		if m, err := d.ReadManifest(e); err == nil {
-			return &format.Marker{Job: m.Job, Size: m.Size, Level: m.Level}
+			return &format.Marker{Job: m.Job, Size: m.Size, Level: m.Level, Run: m.Run}
 		}
 	}
 	return nil
@@ -105,6 +106,16 @@ func (v *View) look(d *viewDir) error {
 	}
 	if err := d.Check(bad); err != nil {
 		return err
+	}
+	epochs, err := d.Epochs()
+	if err != nil {
+		return err
+	}
+	for _, e := range epochs {
+		var other *level.OtherRunError
+		if _, err := d.ReadManifest(e); errors.As(err, &other) && !other.Replaced() {
+			bad(format.EpochName(e), err)
+		}
 	}
 	books, problems, err := d.ReadLedgers()
 	if err != nil {

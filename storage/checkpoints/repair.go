@@ -310,7 +310,7 @@ func (r *repairer) fromShards(ctx context.Context, name string, e Epoch) (*forma
 			"copies the newest epoch there again", name, e)
 	}
 	ref := r.v.manifestWith(e, ids[0])
-	m := &format.Manifest{Epoch: e, Size: ref.Size, Job: ref.Job, Level: name}
+	m := &format.Manifest{Epoch: e, Size: ref.Size, Job: ref.Job, Level: name, Run: ref.Run}
 	for rank := range ref.Shards {
 		info, err := r.lying(ctx, name, e, &ref.Shards[rank])
 		if err != nil {

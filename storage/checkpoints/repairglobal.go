@@ -117,7 +117,8 @@ func (r *repairer) plan(ctx context.Context, d *viewDir, e Epoch) (*format.Manif
 	if ref == nil {
 		return nil, level.ErrNotCommitted
 	}
-	m := &format.Manifest{Epoch: e, Size: ref.Size, Job: ref.Job, Level: d.Name(), Shards: slices.Clone(ref.Shards)}
+	m := &format.Manifest{Epoch: e, Size: ref.Size, Job: ref.Job, Level: d.Name(), Shards: slices.Clone(ref.Shards),
+		Run: ref.Run}
 	for rank := range m.Shards {
 		info, err := r.lying(ctx, d.Name(), e, &ref.Shards[rank])
 		if err == nil {

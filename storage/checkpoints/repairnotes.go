@@ -65,7 +65,7 @@ func (r *repairer) note(f *Finding) error {
 	case isEpoch:
 		return fmt.Errorf("%w; remove it if nobody needs it", f.Err)
 	case f.Part == format.MarkerName:
-		b = (&format.Marker{Job: d.info.Job, Size: d.info.Size, Level: d.Name()}).Encode()
+		b = (&format.Marker{Job: d.info.Job, Size: d.info.Size, Level: d.Name(), Run: d.info.Run}).Encode()
 	case f.Part == format.BegunName:
 		b = r.begun().Encode()
 	case isKept: // its name is lost; that it stays is what matters
@@ -90,7 +90,7 @@ func (r *repairer) begun() *format.Begun {
 	}
 	for _, d := range r.v.dirs {
 		if e, err := level.NewestReadable(d); err == nil && e > best.Epoch {
-			best = &format.Begun{Epoch: e, Level: d.Name()}
+			best = &format.Begun{Epoch: e, Level: d.Name(), Run: d.info.Run}
 		}
 	}
 	return best

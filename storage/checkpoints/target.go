@@ -66,7 +66,7 @@ func (v *View) openTarget(ctx context.Context, path string, how target) (*target
 	t := &how
 	t.info, t.jobs = v.dirs[0].info, cmp.Or(how.jobs, defaultJobs)
 	t.elastic = slices.ContainsFunc(v.dirs, (*viewDir).resizable)
-	t.Level = level.Until(ctx, level.At(filesOf(ctx), format.LevelGlobal, path, 0, nil))
+	t.Level = level.Until(ctx, level.At(filesOf(ctx), format.LevelGlobal, path, 0, &level.Contents{Run: t.info.Run}))
 	t.guard = level.NewGuard(t.run, 0)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -91,22 +91,40 @@ func (t *target) claim(ctx context.Context) error {
 	if err := t.guard.Take(ctx, t.Level); err != nil {
 		return err
 	}
+	if err := t.identify(ctx); err != nil {
+		return err
+	}
 	if t.shared {
 		return t.NoteNoneBegun()
 	}
 	return errors.Join(t.ClearTemps(), t.NoteNoneBegun())
 }
 
+// identify makes the directory one of the run whose epochs are copied there, if it has none of another run.
+func (t *target) identify(ctx context.Context) error {
+	have, err := t.ReadMarker()
+	if err != nil || have.Run == t.info.Run || t.info.Run.IsZero() {
+		return err
+	}
+	w := level.WhoseIs(levelOf(ctx, t.Path(), nil))
+	if w.Holds && !t.info.Run.Owns(w.Run) {
+		return &level.RunError{Level: t.Name(), Dir: t.Path(), Have: w.Run, Want: t.info.Run,
+			Beside: "what is to be copied", Remedy: "copy to a directory of that run, or to a new one"}
+	}
+	have.Run = t.info.Run
+	return t.Remark(*have)
+}
+
 func (t *target) marker() format.Marker {
-	return format.Marker{Job: t.info.Job, Size: t.info.Size, Level: t.Name()}
+	return format.Marker{Job: t.info.Job, Size: t.info.Size, Level: t.Name(), Run: t.info.Run}
 }
 
 // close gives the directory up. The ledger there is a hint: that it cannot be written is no error.
 func (t *target) close() error {
 	if t.last > 0 {
 		if epochs, err := level.Inventory(t); err == nil {
-			_ = t.WriteLedger(&format.Ledger{Levels: []format.LedgerLevel{{Name: t.Name(), Keep: keepTold,
-				KeepEvery: t.keepEvery, Epochs: epochs}}})
+			_ = t.WriteLedger(&format.Ledger{Run: t.info.Run, Levels: []format.LedgerLevel{{Name: t.Name(),
+				Keep: keepTold, KeepEvery: t.keepEvery, Epochs: epochs}}})
 		}
 	}
 	return errors.Join(t.pool.Close(), t.guard.Release())
@@ -125,7 +143,8 @@ func (t *target) commit(ctx context.Context, e Epoch, shards []ShardInfo) error 
 	if err := t.guard.Err(); err != nil {
 		return err
 	}
-	m := &format.Manifest{Epoch: e, Size: t.info.Size, Job: t.info.Job, Level: t.Name(), Shards: slices.Clone(shards)}
+	m := &format.Manifest{Epoch: e, Size: t.info.Size, Job: t.info.Job, Level: t.Name(), Shards: slices.Clone(shards),
+		Run: t.info.Run}
 	err := ctx.Err()
 	if err == nil {
 		err = t.mark()
@@ -154,7 +173,7 @@ func (t *target) noteBegun(ctx context.Context, e Epoch) error {
 	if err := errors.Join(t.guard.Err(), ctx.Err()); err != nil {
 		return err
 	}
-	return t.WriteBegun(&format.Begun{Epoch: e, Level: t.Name()})
+	return t.WriteBegun(&format.Begun{Epoch: e, Level: t.Name(), Run: t.info.Run})
 }
 
 // bring copies a rank's shard from directories of the job; anew also where an earlier attempt has left a file that

@@ -69,9 +69,6 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 	if err == nil && !have && !due {
 		return nil
 	}
-	if !d.Traits().Rows {
-		c.committed = append(c.committed, d.info)
-	}
 	var m *format.Manifest
 	switch {
 	case err != nil:
@@ -85,6 +82,12 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("manifest of epoch %d in %s: %w", c.epoch, d.Path(), err)
+	}
+	if level.OfOtherRun(err) { // VerifyDirs says so
+		return nil
+	}
+	if !d.Traits().Rows {
+		c.committed = append(c.committed, d.info)
 	}
 	if err != nil {
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: -1, Err: err})

@@ -29,13 +29,18 @@ type DirInfo struct {
 	Dir   string
 	Level string
 	Job   string
-	Size  int   // number of ranks
-	Fault error // why this is known from the manifests alone; nil: the directory says it
+	Size  int      // number of ranks
+	Run   Identity // the run that it belongs to; zero: an older release has written it
+	Fault error    // why this is known from the manifests alone; nil: the directory says it
 }
+
+// Identity tells one run from all others; see storage.Identity.
+type Identity = format.Identity
 
 type viewDir struct {
 	level.Level
 	info      DirInfo
+	begun     bool // epochs of its run are or were there
 	markerErr error
 	ledgers   []*format.Ledger
 	due       map[Epoch][]string // epochs that should be here, with files that should; by Inspect
@@ -54,11 +59,13 @@ type EpochInfo struct {
 	Disk      int64       // bytes of the epoch's files in this directory
 	InPart    bool        // it is here for chunks that later epochs refer to; others that it had are gone
 	Kept      *Kept       // that it stays here; nil: no more than the keep rules say
+	OtherRun  bool        // it belongs to another run than the directory, and counts as none of its epochs
+	Run       Identity    // that it belongs to
 	Err       error       // why the manifest cannot be read
 }
 
-// Open opens the directories of one job: its global one, the local ones of
-// its nodes, or both. Directories of different jobs are refused (*JobError),
+// Open opens the directories of one run of a job: its global one, the local ones of
+// its nodes, or both. Directories of different jobs (*JobError) and runs (*RunError) are refused,
 // and those of different numbers of ranks (*SizeError) unless the job has
 // epochs that any number can restore: then each is of the number that last
 // committed there.
@@ -148,11 +155,27 @@ func (v *View) add(d *viewDir) error {
 		if d.info.Job != first.Job {
 			return &level.JobError{Level: d.Name(), Dir: d.Path(), Have: d.info.Job, Want: first.Job}
 		}
+		if err := v.sameRun(d); err != nil {
+			return err
+		}
 		if d.info.Size != first.Size && !d.resizable() && !slices.ContainsFunc(v.dirs, (*viewDir).resizable) {
 			return &level.SizeError{Level: d.Name(), Dir: d.Path(), Have: d.info.Size, Want: first.Size}
 		}
 	}
 	v.dirs = append(v.dirs, d)
+	return nil
+}
+
+// sameRun refuses a directory with epochs of another run than another one has.
+func (v *View) sameRun(d *viewDir) error {
+	for _, o := range v.dirs {
+		switch a, b := o.info.Run, d.info.Run; {
+		case a.Owns(b), b.Owns(a), !o.begun, !d.begun:
+			continue
+		}
+		return &level.RunError{Level: d.Name(), Dir: d.Path(), Have: d.info.Run, Want: o.info.Run,
+			Beside: "level " + o.Name() + " in " + o.Path(), Remedy: "give the directories of one run"}
+	}
 	return nil
 }
 
@@ -232,11 +255,17 @@ func (d *viewDir) epochInfo(e Epoch) (EpochInfo, error) {
 	}
 	info.Time, info.Committed = entry.ModTime, true
 	m, err := d.ReadManifest(e)
+	var other *level.OtherRunError
+	if errors.As(err, &other) { // of which no more is said than whose it is
+		info.Committed, info.OtherRun = false, true
+		info.Run, info.Size = other.Manifest.Run, other.Manifest.Size
+		return info, nil
+	}
 	if err != nil {
 		info.Err = err
 		return info, nil
 	}
-	info.ID, info.Shards, info.Size = m.ID(), m.Shards, m.Size
+	info.ID, info.Shards, info.Size, info.Run = m.ID(), m.Shards, m.Size, m.Run
 	info.InPart = errors.Is(level.CheckOrigins(d, m.Origins()), level.ErrNotCommitted)
 	list, err := d.Files(e)
 	for i := 0; i < len(list) && err == nil; i++ {

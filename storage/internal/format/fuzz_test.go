@@ -34,12 +34,18 @@ func FuzzDecoders(f *testing.F) {
 			if m, err := DecodeManifest("f", sealed); err == nil && !bytes.Equal(m.Encode(), sealed) {
 				t.Error("manifest does not encode to itself")
 			}
-			sealed = sealVersion(KindManifest, versionLayouts, payload)
-			if m, err := DecodeManifest("f", sealed); err == nil {
-				if !bytes.Equal(m.Encode(), sealed) {
-					t.Error("manifest with layouts does not encode to itself")
+			for _, version := range []uint16{versionLayouts, versionOwnedAll} {
+				sealed = sealVersion(KindManifest, version, payload)
+				if m, err := DecodeManifest("f", sealed); err == nil {
+					if !bytes.Equal(m.Encode(), sealed) {
+						t.Errorf("a manifest of version %d does not encode to itself", version)
+					}
+					m.Check()
 				}
-				m.Check()
+			}
+			sealed = sealVersion(kindMarker, versionOwned, payload)
+			if m, err := DecodeMarker("f", sealed); err == nil && !bytes.Equal(m.Encode(), sealed) {
+				t.Error("a job marker with the identity of a run does not encode to itself")
 			}
 			if l, err := DecodeLayout("f", 0, payload); err == nil {
 				if b, err := l.Encode(); err == nil && !bytes.Equal(b, payload) {

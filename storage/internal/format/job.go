@@ -6,6 +6,7 @@ type Begun struct {
 	Epoch Epoch
 	Level string
 	Nodes []string
+	Run   Identity // that it belongs to; zero in records of older releases
 }
 
 // Encode returns the sealed record.
@@ -17,18 +18,20 @@ func (b *Begun) Encode() []byte {
 	for _, n := range b.Nodes {
 		e.Str(n)
 	}
-	return SealRecord(kindBegun, e.B)
+	return sealOwned(kindBegun, &e, b.Run)
 }
 
 // DecodeBegun opens what Begun.Encode made.
 func DecodeBegun(file string, raw []byte) (*Begun, error) {
 	b := &Begun{}
-	return b, decode(file, raw, kindBegun, func(d *Decoder) {
+	var err error
+	b.Run, err = decodeOwned(file, raw, kindBegun, func(d *Decoder) {
 		b.Epoch, b.Level = Epoch(d.U64()), d.Str()
 		for range d.Count(2) {
 			b.Nodes = append(b.Nodes, d.Str())
 		}
 	})
+	return b, err
 }
 
 // Marker says whose checkpoints a directory holds.
@@ -36,6 +39,7 @@ type Marker struct {
 	Job   string
 	Size  int
 	Level string
+	Run   Identity // that it belongs to; zero in records of older releases
 }
 
 // Encode returns the sealed record.
@@ -44,16 +48,18 @@ func (m *Marker) Encode() []byte {
 	e.Str(m.Job)
 	e.U32(uint32(m.Size))
 	e.Str(m.Level)
-	return SealRecord(kindMarker, e.B)
+	return sealOwned(kindMarker, &e, m.Run)
 }
 
 // DecodeMarker opens what Marker.Encode made.
 func DecodeMarker(file string, b []byte) (*Marker, error) {
 	m := &Marker{}
-	return m, decode(file, b, kindMarker, func(d *Decoder) {
+	var err error
+	m.Run, err = decodeOwned(file, b, kindMarker, func(d *Decoder) {
 		m.Job, m.Size, m.Level = d.Str(), int(d.U32()), d.Str()
 		d.Bad = d.Bad || m.Size == 0
 	})
+	return m, err
 }
 
 // Process names a process among all machines and times.

@@ -80,14 +80,14 @@ func TestManifestVersions(t *testing.T) {
 	if plain[10] != 1 || !bytes.Equal(plain[RecordHead:len(plain)-4], b[RecordHead:len(plain)-4]) {
 		t.Errorf("a manifest without layouts has version %d, or other fields than with them", plain[10])
 	}
-	b[10] = 3
+	b[10] = 4
 	sealed := append(b[:len(b)-4:len(b)-4], 0, 0, 0, 0)
 	for i, crc := 0, CRC(sealed[:len(sealed)-4]); i < 4; i++ {
 		sealed[len(sealed)-4+i] = byte(crc >> (8 * i))
 	}
 	var version *VersionError
-	if _, err := DecodeManifest("m", sealed); !errors.As(err, &version) || version.Have != 3 || version.Known != 2 {
-		t.Errorf("version 3: got %v, want a *VersionError", err)
+	if _, err := DecodeManifest("m", sealed); !errors.As(err, &version) || version.Have != 4 || version.Known != 3 {
+		t.Errorf("version 4: got %v, want a *VersionError", err)
 	}
 }
 

@@ -7,6 +7,7 @@ type Ledger struct {
 	Rank   int
 	Node   string
 	Levels []LedgerLevel
+	Run    Identity // that it belongs to; zero in records of older releases
 }
 
 // LedgerLevel is one level of the job.
@@ -42,13 +43,14 @@ func (l *Ledger) Encode() []byte {
 			}
 		}
 	}
-	return SealRecord(kindLedger, e.B)
+	return sealOwned(kindLedger, &e, l.Run)
 }
 
 // DecodeLedger opens what Ledger.Encode made.
 func DecodeLedger(file string, b []byte) (*Ledger, error) {
 	l := &Ledger{}
-	return l, decode(file, b, kindLedger, func(d *Decoder) {
+	var err error
+	l.Run, err = decodeOwned(file, b, kindLedger, func(d *Decoder) {
 		l.Rank, l.Node = int(d.U32()), d.Str()
 		for range d.Count(14) {
 			v := LedgerLevel{Name: d.Str(), Keep: int(d.U32()), KeepEvery: int(d.U32())}
@@ -62,6 +64,7 @@ func DecodeLedger(file string, b []byte) (*Ledger, error) {
 			l.Levels = append(l.Levels, v)
 		}
 	})
+	return l, err
 }
 
 // IsOf says whether the ledger was written to a directory of the level.

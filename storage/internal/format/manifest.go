@@ -13,10 +13,11 @@ type Manifest struct {
 	Data   int         // at parity: shape of the groups; 0 elsewhere
 	Parity int         //
 	Shards []ShardInfo // by rank
+	Run    Identity    // that it belongs to; zero in records of older releases
 }
 
-// Encode returns the sealed record. With layouts it is of a later version than without: readers of the first one
-// refuse it.
+// Encode returns the sealed record. With layouts or an identity it is of a later version than without: readers of the
+// first one refuse it.
 func (m *Manifest) Encode() []byte {
 	var e Encoder
 	e.U64(uint64(m.Epoch))
@@ -28,11 +29,16 @@ func (m *Manifest) Encode() []byte {
 	for i := range m.Shards {
 		m.Shards[i].encode(&e)
 	}
-	if !m.HasLayouts() {
-		return SealRecord(KindManifest, e.B)
+	version := uint16(Version)
+	if !m.Run.IsZero() {
+		version = versionOwnedAll
+		e.Identity(m.Run)
 	}
-	m.encodeLayouts(&e)
-	return sealVersion(KindManifest, versionLayouts, e.B)
+	if m.HasLayouts() {
+		version = max(version, versionLayouts)
+		m.encodeLayouts(&e)
+	}
+	return sealVersion(KindManifest, version, e.B)
 }
 
 // DecodeManifest opens what Manifest.Encode made, and checks that its fields can be.
@@ -63,7 +69,10 @@ func DecodeManifest(file string, b []byte) (*Manifest, error) {
 			return bad(fmt.Sprintf("shard %d is of rank %d", r, m.Shards[r].Rank))
 		}
 	}
-	if version == versionLayouts {
+	if version == versionOwnedAll {
+		m.Run = d.Identity()
+	}
+	if version == versionLayouts || version == versionOwnedAll && len(d.B) > 0 {
 		if err := m.decodeLayouts(d); err != nil {
 			return bad(err.Error())
 		}

@@ -67,17 +67,21 @@ func (k RecordKind) String() string {
 	return "unknown record"
 }
 
-// Version is the version of records that this build writes, and the newest that it reads, but for manifests with
-// layouts, which are of versionLayouts.
+// Version is the version of records of which there is only one. The others say for themselves.
 const (
-	Version        = 1
-	versionLayouts = 2
+	Version         = 1
+	versionLayouts  = 2 // of manifests: with layouts of arrays
+	versionOwned    = 2 // of job markers, ledgers and notes that the job has begun: with the identity of the run
+	versionOwnedAll = 3 // of manifests: with the identity of the run, and perhaps with layouts
 )
 
 // newest is the newest version of a kind that this build reads.
 func (k RecordKind) newest() uint16 {
-	if k == KindManifest {
-		return versionLayouts
+	switch k {
+	case KindManifest:
+		return versionOwnedAll
+	case kindMarker, kindLedger, kindBegun:
+		return versionOwned
 	}
 	return Version
 }
@@ -149,15 +153,34 @@ func RecordLen(b []byte) (n int64, ok bool) {
 
 // decode takes the fields off a file that is one record. They must fill it.
 func decode(file string, b []byte, kind RecordKind, fields func(d *Decoder)) error {
-	payload, n, err := openRecord(file, b, kind)
+	_, err := decodeOwned(file, b, kind, fields)
+	return err
+}
+
+// sealOwned wraps payload and the identity of the run that it belongs to, if there is one.
+func sealOwned(kind RecordKind, e *Encoder, i Identity) []byte {
+	if i.IsZero() {
+		return SealRecord(kind, e.B)
+	}
+	e.Identity(i)
+	return sealVersion(kind, versionOwned, e.B)
+}
+
+// decodeOwned is decode of what sealOwned made.
+func decodeOwned(file string, b []byte, kind RecordKind, fields func(d *Decoder)) (i Identity, err error) {
+	payload, version, n, err := openVersion(file, b, kind)
 	if err != nil {
-		return err
+		return i, err
 	}
 	d := &Decoder{B: payload}
-	if fields(d); !d.Done() || n != len(b) {
-		return &CorruptError{File: file, Len: int64(len(b)), Reason: kind.String() + ": fields do not fit"}
+	fields(d)
+	if version == versionOwned {
+		i = d.Identity()
 	}
-	return nil
+	if !d.Done() || n != len(b) {
+		return i, &CorruptError{File: file, Len: int64(len(b)), Reason: kind.String() + ": fields do not fit"}
+	}
+	return i, nil
 }
 
 // Encoder appends little-endian fields.

@@ -6,9 +6,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// Contents has what epochs must contain, by Manifest.ID. Directories that come back
+// Contents has what epochs must contain, by Manifest.ID, and to which run they must belong. Directories that come back
 // after a while may have other epochs under the same numbers.
 type Contents struct {
+	Run format.Identity // zero: epochs of any run count. Set before the first use
+
 	mu  sync.Mutex
 	ids map[format.Epoch][16]byte // guarded by mu
 }

@@ -35,6 +35,50 @@ func (e *OtherContentsError) Error() string {
 // Is makes errors.Is(err, ErrCorrupt) true.
 func (e *OtherContentsError) Is(target error) bool { return target == format.ErrCorrupt }
 
+// OtherRunError reports an epoch in a directory of a run that is not its own: somebody has copied it there, or the run
+// has started over in the directories of the other one.
+type OtherRunError struct {
+	File     string           // of the manifest
+	Manifest *format.Manifest // what it says
+	Want     format.Identity  // of the run that the directory belongs to
+}
+
+// Error names both runs.
+func (e *OtherRunError) Error() string {
+	return fmt.Sprintf("%s: the epoch belongs to %v, and the directory to %v", e.File, e.Manifest.Run, e.Want)
+}
+
+// Replaced reports whether the epoch is of the run that the directory's run has replaced, so that it is kept by the
+// same rules as the directory's own.
+func (e *OtherRunError) Replaced() bool {
+	return e.Want.Replaced(e.Manifest.Run) || e.Manifest.Run.IsZero()
+}
+
+// OfOtherRun reports whether err says that an epoch is of another run.
+func OfOtherRun(err error) bool {
+	var other *OtherRunError
+	return errors.As(err, &other)
+}
+
+// RunError reports a level's directory with the epochs of another run than the other directories have.
+type RunError struct {
+	Level, Dir string
+	Have       format.Identity // of the directory
+	Want       format.Identity // of the others
+	Beside     string          // the first of these; empty: it is not known
+	Remedy     string
+}
+
+// Error names the directories, both runs and the remedy.
+func (e *RunError) Error() string {
+	beside := "the other directories belong"
+	if e.Beside != "" {
+		beside = e.Beside + " belongs"
+	}
+	return fmt.Sprintf("level %s %s belongs to %v, and %s to %v: %s", e.Level, kindOf(e.Dir), e.Have, beside, e.Want,
+		e.Remedy)
+}
+
 // DirError reports a level's directory that cannot be used.
 type DirError struct {
 	Level  string // empty if it is not known

@@ -20,6 +20,9 @@ func Inventory(l Epochs) ([]format.LedgerEpoch, error) {
 		if err != nil || !have {
 			continue
 		}
+		if _, merr := l.ReadManifest(e); OfOtherRun(merr) {
+			continue
+		}
 		if !l.Traits().Shared { // there the manifest names all that there is
 			list, err := l.Files(e)
 			if err != nil {

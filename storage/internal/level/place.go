@@ -112,10 +112,20 @@ func (p *place) belongs(file string, m *format.Manifest, n int64, e format.Epoch
 		return bad("manifest of level %s in a directory of level %s", m.Level, p.name)
 	case p.of != nil && m.Job != p.of.Job:
 		return bad("manifest of job %q in a directory of job %q", m.Job, p.of.Job)
+	case p.of != nil && !p.of.Run.Owns(m.Run), p.only != nil && !p.only.Run.IsZero() && !p.only.Run.Owns(m.Run):
+		return nil, &OtherRunError{File: file, Manifest: m, Want: p.run()}
 	case p.of != nil && m.Size != p.of.Size && !m.HasLayouts(): // with layouts a job may change its number of ranks
 		return bad("manifest of %d ranks in a directory of %d", m.Size, p.of.Size)
 	case !p.only.allows(m):
 		return nil, &OtherContentsError{File: file, Epoch: e}
 	}
 	return m, nil
+}
+
+// run is the one whose epochs count there.
+func (p *place) run() format.Identity {
+	if p.of != nil {
+		return p.of.Run
+	}
+	return p.only.Run
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// NewestCommitted is 0 when nothing is committed.
+// NewestCommitted is 0 when nothing is committed. Epochs of other runs do not count.
 func NewestCommitted(l Epochs) (format.Epoch, error) {
 	epochs, err := l.Epochs()
 	if err != nil {
@@ -16,6 +16,11 @@ func NewestCommitted(l Epochs) (format.Epoch, error) {
 	}
 	for _, e := range epochs {
 		have, err := HasManifest(l, e)
+		if have {
+			if _, merr := l.ReadManifest(e); OfOtherRun(merr) {
+				continue
+			}
+		}
 		if have || err != nil {
 			return e, err
 		}
@@ -111,6 +116,7 @@ func keptOf(l Epochs, committed []format.Epoch, r *KeepRules) (kept map[format.E
 		}
 		due := counted < r.Keep || e > r.Widest && counted < MaxPending
 		switch {
+		case isStray(l, e): // nobody but a person may remove it
 		case r.Held(e) || r.Kept[e].Epoch == e || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
 		case !due, r.Failed(e) && counted > 0:
 			continue
@@ -146,15 +152,27 @@ func keptOf(l Epochs, committed []format.Epoch, r *KeepRules) (kept map[format.E
 	return kept, left
 }
 
+// isStray reports whether an epoch was written neither by this run nor by the one that it has replaced.
+func isStray(l Epochs, e format.Epoch) bool {
+	_, err := l.ReadManifest(e)
+	var other *OtherRunError
+	return errors.As(err, &other) && !other.Replaced()
+}
+
 // originsOf lists the epochs that an epoch here refers to. When its manifest
 // cannot be read the error says so, and they are those that the shards here
 // refer to.
 func originsOf(l Epochs, e format.Epoch) ([]format.Epoch, error) {
 	m, err := l.ReadManifest(e)
-	if err == nil {
+	var other *OtherRunError
+	switch {
+	case err == nil:
 		return m.Origins(), nil
-	}
-	if errors.Is(err, ErrNotCommitted) {
+	case errors.As(err, &other) && other.Replaced():
+		return other.Manifest.Origins(), nil
+	case errors.As(err, &other):
+		return other.Manifest.Origins(), other
+	case errors.Is(err, ErrNotCommitted):
 		return nil, err
 	}
 	files, rerr := l.Files(e)

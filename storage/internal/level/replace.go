@@ -38,7 +38,7 @@ func asideName(name string) string {
 
 // Replace makes the file under a temporary name and renames it over the other one.
 func (d *Dir) Replace(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error {
-	if err := d.placeFor(e); err != nil {
+	if err := errors.Join(refuseOtherRun(d, e), d.placeFor(e)); err != nil {
 		return err
 	}
 	fresh, err := d.Begin(e, room.Sure)
@@ -60,6 +60,14 @@ func (d *Dir) Replace(e format.Epoch, name string, room Room, fill func(f vfs.Fi
 		err = errors.Join(err, removeIfThere(d.fs, temp))
 	}
 	return d.Full(err, room.Most)
+}
+
+// refuseOtherRun is the *OtherRunError of an epoch that another run has committed there.
+func refuseOtherRun(l Epochs, e format.Epoch) error {
+	if _, err := l.ReadManifest(e); OfOtherRun(err) {
+		return err
+	}
+	return nil
 }
 
 // placeFor sets aside what stands in the place of an epoch's directory, or a directory that is refused.
@@ -102,7 +110,7 @@ func (d *Dir) supersede(temp, final string) error {
 // Recommit renames the new manifest over the old one.
 func (d *Dir) Recommit(m *format.Manifest) error {
 	b, err := m.Readable()
-	if err == nil {
+	if err = errors.Join(err, refuseOtherRun(d, m.Epoch)); err == nil {
 		err = d.placeFor(m.Epoch)
 	}
 	if err == nil {
@@ -173,6 +181,9 @@ func (d *Dir) setAside() (found []string, err error) {
 
 // Replace puts the object over the other one.
 func (l *Bucket) Replace(e format.Epoch, name string, room Room, fill func(f vfs.File) error) (err error) {
+	if err := refuseOtherRun(l, e); err != nil {
+		return err
+	}
 	u := &bucketUpload{l: l, Upload: l.b.NewUpload(context.Background(), l.key(e, name), room.Most)}
 	if err = fill(u); err == nil {
 		err = l.over(l.key(e, name), u.Done)
@@ -199,6 +210,9 @@ func (l *Bucket) over(key string, put func(etag string) error) (err error) {
 
 // Recommit puts the new manifest over the old one.
 func (l *Bucket) Recommit(m *format.Manifest) error {
+	if err := refuseOtherRun(l, m.Epoch); err != nil {
+		return err
+	}
 	key := l.key(m.Epoch, format.ManifestName)
 	_, err := l.head(m.Epoch, format.ManifestName)
 	if errors.Is(err, fs.ErrNotExist) { // there is none, or an intent of one

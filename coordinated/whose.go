@@ -1,0 +1,84 @@
+package coordinated
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// identify finds which run this start continues, or begins one. opt gets its identity. Directories of different runs are
+// refused, and so is a new global directory beside others with epochs, unless the user has said what is meant; bad is why
+// this rank cannot look. Collective: it succeeds or fails on all ranks alike.
+func (c *Checkpointer) identify(ctx context.Context, all connect.Ranks, opt *storage.Options, bad error) error {
+	opt.StartOver = c.opt.Fresh
+	mine, err := storage.Whose(ctx, *opt)
+	bad = errors.Join(bad, err)
+	decided, begin, err := decideTogether(all, mine)
+	if err != nil {
+		return err
+	}
+	run := c.opt.run
+	switch given := !run.IsZero(); {
+	case given: // by the checkpoints of the points
+	case decided.Run.IsZero() || opt.StartOver:
+		run = begin(opt.StartOver)
+	default:
+		run = decided.Run
+	}
+	opt.Identity, c.run = run, run
+	return connect.Agree(all, "open checkpoint directories", errors.Join(bad, c.refuseOthers(mine, decided, run)))
+}
+
+// decideTogether is storage.Decide of what all ranks have seen; begin makes a new run, with the time and the random
+// number of rank 0. Collective.
+func decideTogether(all connect.Ranks, mine []storage.Sighting) (was storage.Sighting,
+	begin func(startOver bool) storage.Identity, err error) {
+	const each = storage.SightingBytes + 16 + 8
+	was = storage.Decide(mine)
+	var id [16]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return was, nil, err
+	}
+	b := binary.LittleEndian.AppendUint64(append(was.Encode(), id[:]...), uint64(time.Now().UnixNano()))
+	every := make([]byte, each*all.Size())
+	if err := all.Allgather(every, b); err != nil {
+		return was, nil, fmt.Errorf("coordinated: compare whose the checkpoint directories are: %w", err)
+	}
+	first := every[storage.SightingBytes:]
+	begin = func(startOver bool) storage.Identity {
+		return storage.Begin([16]byte(first[:16]), int64(binary.LittleEndian.Uint64(first[16:])), was, startOver)
+	}
+	var seen []storage.Sighting
+	for b := range slices.Chunk(every, each) {
+		seen = append(seen, storage.DecodeSighting(b))
+	}
+	was = storage.Decide(seen)
+	return was, begin, nil
+}
+
+// refuseOthers says which of this rank's directories belongs to another run than the others.
+func (c *Checkpointer) refuseOthers(mine []storage.Sighting, decided storage.Sighting, run storage.Identity) error {
+	beside := ""
+	for _, s := range mine {
+		if s.Run == run {
+			beside = fmt.Sprintf("level %s in %s", s.Level, s.Dir)
+		}
+	}
+	for _, s := range mine {
+		if err := s.Fits(run, c.opt.Fresh, beside); err != nil {
+			return err
+		}
+		shared := storage.TraitsOf(s.Level).Shared
+		if shared && s.New && decided.Restorable && !c.opt.Fresh && c.opt.Epoch == 0 && c.opt.run.IsZero() {
+			return &storage.NewDirError{Level: s.Level, Dir: s.Dir, Run: decided.Run, Newest: decided.Newest}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+)
+
+// Identity tells one run from all others: a first start, and the restarts that continue it. The zero Identity is that
+// of a run under a release that gave none.
+//
+//	ID      [16]byte // random
+//	Began   int64    // when the first start was, in nanoseconds since 1970 UTC
+//	Before  [16]byte // ID of the run whose directories this run took over to start over; zero: none
+//	Adopted bool     // it continues epochs of a release that gave no identity
+//
+//	func IsZero() bool
+//	func Owns(x Identity) bool
+//	func Replaced(x Identity) bool
+//	func Short() string
+type Identity = format.Identity
+
+// RunError reports a level's directory that belongs to another run than the others.
+//
+//	Level, Dir string
+//	Have       Identity // of the directory
+//	Want       Identity // of the others
+//	Beside     string   // the first of these; empty: it is not known
+//	Remedy     string
+type RunError = level.RunError
+
+// OtherRunError reports an epoch of another run in a directory of this one.
+//
+//	File     string
+//	Manifest *format.Manifest
+//	Want     Identity
+type OtherRunError = level.OtherRunError
+
+// NewDirError reports a new, empty directory of the level global beside others that hold epochs of a run: they would be
+// restored, and nobody has said that they should.
+type NewDirError struct {
+	Level, Dir string
+	Run        Identity // that the others hold
+	Newest     Epoch    // of its epochs; 0: not known
+}
+
+// Error names the directory, the run and the ways out.
+func (e *NewDirError) Error() string {
+	here := ""
+	if e.Newest > 0 {
+		here = fmt.Sprintf(", or set HOLDFAST_EPOCH=%d to continue it in this one", e.Newest)
+	}
+	return fmt.Sprintf("the %s directory %s is new, but nearer directories hold checkpoints of %v: to continue that run, "+
+		"name the directory that it used%s; to begin a new run, give it empty directories, or set HOLDFAST_FRESH=1",
+		e.Level, e.Dir, e.Run, here)
+}
+
+// SightingBytes is the length of what Sighting.Encode makes.
+const SightingBytes = format.IdentityBytes + 9
+
+// Sighting says which run a directory belongs to, or several by Decide.
+type Sighting struct {
+	Level, Dir string   // of one directory
+	Run        Identity // zero: nothing is there, or an older release has written it
+	New        bool     // nothing is there
+	Holds      bool     // epochs of the run are or were committed there
+	Restorable bool     // some are there, perhaps under names of their own
+	Newest     Epoch    // of those without a name; 0: none
+}
+
+// Whose looks which runs the directories of a rank belong to, before Open. It writes nothing. Of a directory that all
+// ranks share rank 0 asks for all.
+func Whose(ctx context.Context, opt Options) ([]Sighting, error) {
+	if opt.fs == nil {
+		opt.fs = vfs.From(ctx)
+	}
+	if err := opt.chooseFiles(); err != nil {
+		return nil, err
+	}
+	var out []Sighting
+	for _, c := range opt.Levels {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if TraitsOf(c.Name).Shared && opt.Rank != 0 || level.CheckPath(c.Dir) != nil { // Open says why
+			continue
+		}
+		w := level.WhoseIs(level.Until(ctx, level.At(opt.fs, c.Name, c.Dir, opt.Rank, nil)))
+		out = append(out, Sighting{c.Name, c.Dir, w.Run, w.New, w.Holds, w.Restorable, w.Newest})
+	}
+	return out, nil
+}
+
+// Decide finds the run that directories belong to together; of some it finds the same alone or with others. A run that
+// started over in another one's directories comes before that, one with epochs before one without, the first before
+// later ones. Fits says which directories disagree. A zero Run with Holds is one of an older release; without, it is
+// for the caller to begin a new run.
+func Decide(seen []Sighting) Sighting {
+	by := func(x Identity) Identity {
+		for _, s := range seen {
+			if s.Run.Replaced(x) {
+				return s.Run
+			}
+		}
+		return x
+	}
+	var best Sighting
+	rank := func(s *Sighting) int {
+		switch {
+		case s.Holds && !s.Run.IsZero() && by(s.Run) == s.Run:
+			return 4
+		case s.Holds && !s.Run.IsZero():
+			return 3
+		case s.Holds:
+			return 2
+		case !s.Run.IsZero():
+			return 1
+		}
+		return 0
+	}
+	for i := range seen {
+		if rank(&seen[i]) > rank(&best) {
+			best = seen[i]
+		}
+	}
+	best.Run, best.New, best.Newest, best.Restorable = by(best.Run), false, 0, false
+	for _, s := range seen {
+		if s.Holds && best.Run.Owns(s.Run) {
+			best.Newest, best.Restorable = max(best.Newest, s.Newest), best.Restorable || s.Restorable
+		}
+	}
+	return best
+}
+
+// Begin makes the identity of a new run that began now, random, in directories of which Decide has said was.
+func Begin(id [16]byte, now int64, was Sighting, startOver bool) Identity {
+	i := Identity{ID: id, Began: now}
+	if startOver {
+		i.Before = was.Run.ID
+	} else {
+		i.Adopted = was.Holds
+	}
+	return i
+}
+
+// Fits is a *RunError for a directory with epochs of another run than run, beside another one.
+func (s *Sighting) Fits(run Identity, startOver bool, beside string) error {
+	if !s.Holds || startOver || run.Owns(s.Run) || run.Replaced(s.Run) {
+		return nil
+	}
+	return &RunError{Level: s.Level, Dir: s.Dir, Have: s.Run, Want: run, Beside: beside,
+		Remedy: "name the directories of one run (HOLDFAST_GLOBAL, HOLDFAST_LOCAL), or begin a new run in all of them " +
+			"with HOLDFAST_FRESH=1"}
+}
+
+// Encode writes it without its place, for other ranks.
+func (s *Sighting) Encode() []byte {
+	var e format.Encoder
+	e.Identity(s.Run)
+	flags := uint8(0)
+	if s.Holds {
+		flags |= 1
+	}
+	if s.Restorable {
+		flags |= 2
+	}
+	e.U8(flags)
+	e.U64(uint64(s.Newest))
+	return e.B
+}
+
+// DecodeSighting reads what Encode made.
+func DecodeSighting(b []byte) Sighting {
+	d := format.Decoder{B: b}
+	s := Sighting{Run: d.AnyIdentity()}
+	flags := d.U8()
+	s.Holds, s.Restorable, s.Newest = flags&1 != 0, flags&2 != 0, Epoch(d.U64())
+	return s
+}
+
+// identify makes a directory that has been locked one of this run. What Whose saw may have changed before that.
+func (s *Store) identify(ctx context.Context, l *levelState) error {
+	want := s.opt.Identity
+	if want.IsZero() {
+		return nil
+	}
+	have, err := l.ReadMarker()
+	if err != nil {
+		return l.Unusable(err)
+	}
+	if have.Run == want {
+		return nil
+	}
+	w := level.WhoseIs(level.Until(ctx, level.At(s.opt.fs, l.Name(), l.Path(), s.opt.Rank, nil)))
+	at := Sighting{l.Name(), l.Path(), w.Run, w.New, w.Holds, w.Restorable, w.Newest}
+	if err := at.Fits(want, s.opt.StartOver, ""); err != nil {
+		return err
+	}
+	have.Run = want
+	return l.Remark(*have)
+}
+
+// owns reports whether what carries the identity x belongs to this run.
+func (s *Store) owns(x Identity) bool { return s.opt.Identity.IsZero() || s.opt.Identity.Owns(x) }
+
+// sayOther warns once of an epoch that is not restored because it is of another run. Those of the run that this one has
+// replaced are no surprise.
+func (s *Store) sayOther(e Epoch, level string, err error) {
+	var other *OtherRunError
+	if !errors.As(err, &other) || other.Replaced() {
+		return
+	}
+	s.mu.Lock()
+	said := s.leftovers[other.File]
+	s.leftovers[other.File] = true
+	s.mu.Unlock()
+	if !said {
+		s.log.Warn("an epoch of another run lies in the directory of this one; it is not restored", "epoch", e, "level",
+			level, "err", err)
+	}
+}
+
+// anyOwn reports whether any of the epochs at a level may be of this run.
+func (s *Store) anyOwn(l *levelState, epochs []Epoch) bool {
+	return slices.ContainsFunc(epochs, func(e Epoch) bool {
+		_, err := l.ReadManifest(e)
+		return !level.OfOtherRun(err)
+	})
+}

@@ -1,0 +1,219 @@
+package storage_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
+)
+
+// TestDecide: which run directories belong to, from what each says.
+func TestDecide(t *testing.T) {
+	x := storage.Identity{ID: [16]byte{1}, Began: 1}
+	y := storage.Identity{ID: [16]byte{2}, Began: 2, Before: x.ID} // has started over in the directories of x
+	z := storage.Identity{ID: [16]byte{3}, Began: 3}
+	holds := func(run storage.Identity, e storage.Epoch) storage.Sighting {
+		return storage.Sighting{Run: run, Holds: true, Restorable: true, Newest: e}
+	}
+	idle := func(run storage.Identity) storage.Sighting { return storage.Sighting{Run: run} }
+	none, older := storage.Sighting{New: true}, holds(storage.Identity{}, 4)
+	for name, c := range map[string]struct {
+		seen     []storage.Sighting
+		want     storage.Sighting
+		conflict bool
+	}{
+		"nothing":                              {[]storage.Sighting{none, none}, storage.Sighting{}, false},
+		"a first start without an epoch":       {[]storage.Sighting{none, idle(x), none}, idle(x), false},
+		"one run":                              {[]storage.Sighting{none, holds(x, 3), holds(x, 5), idle(z)}, holds(x, 5), false},
+		"two runs":                             {[]storage.Sighting{holds(z, 2), holds(x, 5)}, holds(z, 2), true},
+		"an older release":                     {[]storage.Sighting{none, older}, older, false},
+		"an older release beside a run":        {[]storage.Sighting{older, holds(x, 3)}, holds(x, 3), true},
+		"an older release, a start before it":  {[]storage.Sighting{idle(x), older}, older, false},
+		"started over, died while it began":    {[]storage.Sighting{idle(y), holds(x, 5)}, holds(y, 0), false},
+		"started over, a node was away":        {[]storage.Sighting{holds(x, 5), holds(y, 6)}, holds(y, 6), false},
+		"started over, the other way round":    {[]storage.Sighting{holds(y, 6), holds(x, 5)}, holds(y, 6), false},
+		"started over, and yet another run":    {[]storage.Sighting{holds(x, 5), holds(z, 1), idle(y)}, holds(z, 1), true},
+		"a run without epochs beside one with": {[]storage.Sighting{idle(z), holds(x, 1)}, holds(x, 1), false},
+	} {
+		got := storage.Decide(c.seen)
+		if got.Run != c.want.Run || got.Holds != c.want.Holds || got.Run == c.want.Run && got.Newest != c.want.Newest {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+		back := storage.DecodeSighting(got.Encode())
+		if back != got {
+			t.Errorf("%s: %+v came to other ranks as %+v", name, got, back)
+		}
+		// Ranks decide of their own, then together. It does not matter which of several runs is refused.
+		for cut := range c.seen {
+			if c.conflict {
+				break
+			}
+			one, two := storage.Decide(c.seen[:cut]), storage.Decide(c.seen[cut:])
+			if parts := storage.Decide([]storage.Sighting{one, two}); parts.Run != got.Run || parts.Holds != got.Holds {
+				t.Errorf("%s: cut at %d got %+v, and %+v at once", name, cut, parts, got)
+			}
+		}
+	}
+	if b := storage.Begin([16]byte{9}, 7, older, false); !b.Adopted || !b.Owns(storage.Identity{}) {
+		t.Errorf("the epochs of an older release are not adopted: %+v", b)
+	}
+	if b := storage.Begin([16]byte{9}, 7, holds(x, 1), true); !b.Replaced(x) || b.Adopted {
+		t.Errorf("a run that starts over does not say what it replaced: %+v", b)
+	}
+	at := holds(x, 5)
+	for run, want := range map[storage.Identity]bool{x: true, y: true, z: false} {
+		if err := at.Fits(run, false, ""); (err == nil) != want {
+			t.Errorf("a directory of %v in %v: got %v", x, run, err)
+		}
+	}
+	if err := at.Fits(z, true, ""); err != nil {
+		t.Errorf("told to start over: %v", err)
+	}
+}
+
+// goldenOf copies the directories that an older release wrote and opens them for a run.
+func goldenOf(t *testing.T, dir string, run storage.Identity, over bool) (*storage.Store, error) {
+	t.Helper()
+	net := storagetest.NewLoopback(1)
+	s, err := storage.Open(t.Context(), storage.Shared(storage.Options{Job: "golden", Rank: 0, Size: len(goldenNodes),
+		Node: goldenNodes[0], Nodes: goldenNodes, Transport: net.Rank(0), Identity: run, StartOver: over,
+		Levels: []storage.LevelConfig{
+			{Name: storage.LevelLocal, Dir: filepath.Join(dir, goldenNodes[0], "local")},
+			{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "global")},
+		}}))
+	if err == nil {
+		t.Cleanup(func() { s.Close() })
+	}
+	return s, err
+}
+
+// TestOlderReleaseIsAdopted: a run of this release continues directories that say nothing of a run, and no other run
+// takes them.
+func TestOlderReleaseIsAdopted(t *testing.T) {
+	newer := func(t *testing.T) string {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(goldenDir)); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	adopting := storage.Identity{ID: [16]byte{1}, Began: 1, Adopted: true}
+	other := storage.Identity{ID: [16]byte{2}, Began: 2}
+	for name, c := range map[string]struct {
+		run    storage.Identity
+		over   bool
+		epochs int // that can be restored
+		refuse bool
+	}{
+		"adopting": {adopting, false, 2, false}, "another run": {other, false, 0, true}, "started over": {other, true, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newer(t)
+			s, err := goldenOf(t, dir, c.run, c.over)
+			var refused *storage.RunError
+			if c.refuse != errors.As(err, &refused) {
+				t.Fatalf("got %v", err)
+			}
+			if c.refuse {
+				return
+			}
+			list, _, err := s.Candidates(t.Context())
+			if err != nil || len(list) != c.epochs {
+				t.Errorf("can restore %+v, %v, want %d epochs", list, err, c.epochs)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			v, err := checkpoints.Open(t.Context(), filepath.Join(dir, "global"), filepath.Join(dir, goldenNodes[0], "local"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := v.Epochs(t.Context())
+			if err != nil || len(found) != 4 ||
+				slices.ContainsFunc(found, func(e checkpoints.EpochInfo) bool { return e.OtherRun != (c.epochs == 0) }) {
+				t.Errorf("the tools see %+v, %v", found, err)
+			}
+		})
+	}
+}
+
+// TestToolsRefuseOtherRuns: repair with the directories of two runs of a program takes nothing of the one into the
+// other, and says which is which.
+func TestToolsRefuseOtherRuns(t *testing.T) {
+	base := t.TempDir()
+	dirs := []string{filepath.Join(base, "a"), filepath.Join(base, "b")}
+	for i, dir := range dirs {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s, err := storage.Open(t.Context(), storage.Options{Job: "sweep", Size: 1, Levels: []storage.LevelConfig{
+			{Name: storage.LevelGlobal, Dir: dir, Keep: 5}},
+			Identity: storage.Identity{ID: [16]byte{byte(i + 1)}, Began: int64(i+1) * 1e18}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e := storage.Epoch(1); e <= storage.Epoch(2+3*i); e++ {
+			info, err := s.Put(t.Context(), e, storage.LevelGlobal, []storage.Section{{Name: "x", Size: 1,
+				Source: storage.Bytes{byte(i)}}})
+			if err == nil {
+				err = s.Commit(t.Context(), e, storage.LevelGlobal, []storage.ShardInfo{info})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var refused *storage.RunError
+	check := func(tool string, err error) {
+		t.Helper()
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "the run that began 2001-09-09") ||
+			!strings.Contains(err.Error(), "the run that began 2033-05-18") {
+			t.Errorf("%s: got %v, want a *RunError with both runs", tool, err)
+		}
+	}
+	_, err := checkpoints.Repair(t.Context(), dirs, checkpoints.RepairRules{})
+	check("repair", err)
+	_, err = checkpoints.Inspect(t.Context(), dirs...)
+	check("verify", err)
+	_, err = checkpoints.Open(t.Context(), dirs...)
+	check("export", err)
+	_, err = checkpoints.Copy(t.Context(), dirs[:1], dirs[1], 0, 0)
+	check("copy", err)
+	_, err = checkpoints.Flush(t.Context(), dirs[1:], dirs[0], 0)
+	check("flush", err)
+	// An epoch that somebody copied is found, and is nobody's to use, repair or remove.
+	if err := os.CopyFS(filepath.Join(dirs[0], "epoch-0000000005"),
+		os.DirFS(filepath.Join(dirs[1], "epoch-0000000005"))); err != nil {
+		t.Fatal(err)
+	}
+	v, err := checkpoints.Inspect(t.Context(), dirs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := v.VerifyDirs(); len(found) != 1 || found[0].Kind != checkpoints.OtherRun ||
+		!strings.Contains(found[0].Err.Error(), "epoch belongs to the run that began 2033-05-18") {
+		t.Errorf("verify finds %+v", found)
+	}
+	if expected, err := v.Expected(); err != nil || slices.Contains(expected, 5) {
+		t.Errorf("epochs %v, %v", expected, err)
+	}
+	if _, err := checkpoints.Prune(t.Context(), dirs[:1], checkpoints.PruneRules{Keep: 1}); err == nil ||
+		!strings.Contains(err.Error(), "is not removed") {
+		t.Errorf("prune says nothing of what it leaves: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dirs[0], "epoch-0000000005", "manifest")); err != nil {
+		t.Errorf("prune removed the epoch of another run: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dirs[0], "epoch-0000000001")); err == nil {
+		t.Error("prune kept an epoch for the sake of one of another run")
+	}
+}
