@@ -90,7 +90,7 @@ func examples(t *testing.T) map[string][]byte {
 	info.Rank, info.Origins = 0, []Epoch{5}
 	m := format.Manifest{Epoch: 7, Size: 1, Job: "sun", Level: LevelGlobal, Shards: []ShardInfo{info}}
 	return map[string][]byte{
-		"marker":   (&format.Marker{Job: "sun", Size: 2, Level: LevelLocal}).Encode(),
+		"marker": (&format.Marker{Job: "sun", Size: 2, Level: LevelLocal}).Encode(),
 		"owned": (&format.Marker{Job: "sun", Size: 2, Level: LevelLocal,
 			Run: Identity{ID: [16]byte{0x3f, 0x2a}, Began: 1_700_000_000_000_000_000}}).Encode(),
 		"shard":    shard,
