@@ -202,7 +202,7 @@ func (s *Store) identify(ctx context.Context, l *levelState) error {
 		return err
 	}
 	have.Run = want
-	return l.Remark(*have)
+	return errors.Join(l.WriteAttempts(nil, 0), l.Remark(*have)) // attempts at the epochs of another run say nothing
 }
 
 // owns reports whether what carries the identity x belongs to this run.
