@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// identify finds which run this start continues, or begins one. opt gets its identity. Directories of different runs are
-// refused, and so is a new global directory beside others with epochs, unless the user has said what is meant; bad is why
-// this rank cannot look. Collective: it succeeds or fails on all ranks alike.
+// identify finds which run this start continues, or begins one, and gives opt its identity. It refuses directories of
+// different runs, and a new global directory beside others with epochs, unless the user has said what is meant. bad is
+// why this rank cannot look. Collective: it succeeds or fails on all ranks alike.
 func (c *Checkpointer) identify(ctx context.Context, all connect.Ranks, opt *storage.Options, bad error) error {
 	opt.StartOver = c.opt.Fresh
 	mine, err := storage.Whose(ctx, *opt)

@@ -55,8 +55,8 @@ func (e *NewDirError) Error() string {
 	if e.Newest > 0 {
 		here = fmt.Sprintf(", or set HOLDFAST_EPOCH=%d to continue it in this one", e.Newest)
 	}
-	return fmt.Sprintf("the %s directory %s is new, but nearer directories hold checkpoints of %v: to continue that run, "+
-		"name the directory that it used%s; to begin a new run, give it empty directories, or set HOLDFAST_FRESH=1",
+	return fmt.Sprintf("the %s directory %s is new, but nearer directories hold checkpoints of %v: to continue "+
+		"that run, name the directory that it used%s; to begin a new run, give it empty directories, or set HOLDFAST_FRESH=1",
 		e.Level, e.Dir, e.Run, here)
 }
 
@@ -154,8 +154,8 @@ func (s *Sighting) Fits(run Identity, startOver bool, beside string) error {
 		return nil
 	}
 	return &RunError{Level: s.Level, Dir: s.Dir, Have: s.Run, Want: run, Beside: beside,
-		Remedy: "name the directories of one run (HOLDFAST_GLOBAL, HOLDFAST_LOCAL), or begin a new run in all of them " +
-			"with HOLDFAST_FRESH=1"}
+		Remedy: "name the directories of one run (HOLDFAST_GLOBAL, HOLDFAST_LOCAL), or begin a new run in all of " +
+			"them with HOLDFAST_FRESH=1"}
 }
 
 // Encode writes it without its place, for other ranks.

@@ -28,17 +28,19 @@ func TestDecide(t *testing.T) {
 		want     storage.Sighting
 		conflict bool
 	}{
-		"nothing":                              {[]storage.Sighting{none, none}, storage.Sighting{}, false},
-		"a first start without an epoch":       {[]storage.Sighting{none, idle(x), none}, idle(x), false},
-		"one run":                              {[]storage.Sighting{none, holds(x, 3), holds(x, 5), idle(z)}, holds(x, 5), false},
-		"two runs":                             {[]storage.Sighting{holds(z, 2), holds(x, 5)}, holds(z, 2), true},
-		"an older release":                     {[]storage.Sighting{none, older}, older, false},
-		"an older release beside a run":        {[]storage.Sighting{older, holds(x, 3)}, holds(x, 3), true},
-		"an older release, a start before it":  {[]storage.Sighting{idle(x), older}, older, false},
-		"started over, died while it began":    {[]storage.Sighting{idle(y), holds(x, 5)}, holds(y, 0), false},
-		"started over, a node was away":        {[]storage.Sighting{holds(x, 5), holds(y, 6)}, holds(y, 6), false},
-		"started over, the other way round":    {[]storage.Sighting{holds(y, 6), holds(x, 5)}, holds(y, 6), false},
-		"started over, and yet another run":    {[]storage.Sighting{holds(x, 5), holds(z, 1), idle(y)}, holds(z, 1), true},
+		"nothing":                        {[]storage.Sighting{none, none}, storage.Sighting{}, false},
+		"a first start without an epoch": {[]storage.Sighting{none, idle(x), none}, idle(x), false},
+		"one run": {[]storage.Sighting{none, holds(x, 3), holds(x, 5), idle(z)},
+			holds(x, 5), false},
+		"two runs":                            {[]storage.Sighting{holds(z, 2), holds(x, 5)}, holds(z, 2), true},
+		"an older release":                    {[]storage.Sighting{none, older}, older, false},
+		"an older release beside a run":       {[]storage.Sighting{older, holds(x, 3)}, holds(x, 3), true},
+		"an older release, a start before it": {[]storage.Sighting{idle(x), older}, older, false},
+		"started over, died while it began":   {[]storage.Sighting{idle(y), holds(x, 5)}, holds(y, 0), false},
+		"started over, a node was away":       {[]storage.Sighting{holds(x, 5), holds(y, 6)}, holds(y, 6), false},
+		"started over, the other way round":   {[]storage.Sighting{holds(y, 6), holds(x, 5)}, holds(y, 6), false},
+		"started over, and yet another run": {[]storage.Sighting{holds(x, 5), holds(z, 1), idle(y)},
+			holds(z, 1), true},
 		"a run without epochs beside one with": {[]storage.Sighting{idle(z), holds(x, 1)}, holds(x, 1), false},
 	} {
 		got := storage.Decide(c.seen)
@@ -111,7 +113,8 @@ func TestOlderReleaseIsAdopted(t *testing.T) {
 		epochs int // that can be restored
 		refuse bool
 	}{
-		"adopting": {adopting, false, 2, false}, "another run": {other, false, 0, true}, "started over": {other, true, 0, false},
+		"adopting": {adopting, false, 2, false}, "another run": {other, false, 0, true},
+		"started over": {other, true, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newer(t)
@@ -130,13 +133,16 @@ func TestOlderReleaseIsAdopted(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			v, err := checkpoints.Open(t.Context(), filepath.Join(dir, "global"), filepath.Join(dir, goldenNodes[0], "local"))
+			v, err := checkpoints.Open(t.Context(), filepath.Join(dir, "global"),
+				filepath.Join(dir, goldenNodes[0], "local"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			found, err := v.Epochs(t.Context())
 			if err != nil || len(found) != 4 ||
-				slices.ContainsFunc(found, func(e checkpoints.EpochInfo) bool { return e.OtherRun != (c.epochs == 0) }) {
+				slices.ContainsFunc(found, func(e checkpoints.EpochInfo) bool {
+					return e.OtherRun != (c.epochs == 0)
+				}) {
 				t.Errorf("the tools see %+v, %v", found, err)
 			}
 		})

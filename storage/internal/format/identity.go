@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Identity tells one run from all others: a first start, and the restarts that continue it. The zero Identity is that of
-// a run under a release that gave none.
+// Identity tells one run from all others: a first start, and the restarts that continue it. The zero Identity is that
+// of a run under a release that gave none.
 type Identity struct {
 	ID      [16]byte // random
 	Began   int64    // when the first start was, in nanoseconds since 1970 UTC

@@ -22,8 +22,8 @@ type Whose struct {
 // names of its own.
 const NamePrefix = "name."
 
-// WhoseIs looks which run a place belongs to: by its job marker, or else by its newest manifest. l must not know whose it
-// is, so that it reads all manifests. What cannot be looked at says nothing: opening it says why.
+// WhoseIs looks which run a place belongs to: by its job marker, or else by its newest manifest. l must not know whose
+// it is, so that it reads all manifests. A place that cannot be looked at says nothing: opening it says why.
 func WhoseIs(l Level) Whose {
 	epochs, err := l.Epochs()
 	if err != nil {
