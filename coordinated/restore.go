@@ -280,7 +280,8 @@ func (c *Checkpointer) sayDiffers(per [][]vote.Candidate, chosen vote.Candidate)
 	}
 	if len(ranks) > 0 {
 		c.log.Warn("holdfast: directories hold another checkpoint under this number, of a copy of this run that "+
-			"went on: restoring the one that all ranks have; 'holdfast verify' shows the directories", "epoch", chosen.Epoch,
+			"went on: restoring the one that all ranks have; "+
+			"'holdfast verify' shows the directories", "epoch", chosen.Epoch,
 			"ranks", vote.Ranks(ranks))
 	}
 }

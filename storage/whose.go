@@ -56,7 +56,8 @@ func (e *NewDirError) Error() string {
 		here = fmt.Sprintf(", or set HOLDFAST_EPOCH=%d to continue it in this one", e.Newest)
 	}
 	return fmt.Sprintf("the %s directory %s is new, but nearer directories hold checkpoints of %v: to continue "+
-		"that run, name the directory that it used%s; to begin a new run, give it empty directories, or set HOLDFAST_FRESH=1",
+		"that run, name the directory that it used%s; to begin a new run, give it empty directories, or set "+
+		"HOLDFAST_FRESH=1",
 		e.Level, e.Dir, e.Run, here)
 }
 
