@@ -176,8 +176,8 @@ soak-restart: ## N cycles of cut, kill -9 and restart elsewhere under the other 
 
 KILLS ?= 200
 FUZZ ?= 1m
-soak-node: ## KILLS deaths of a rank of a C program before random instructions of a restore, put or flush, and at as many moments; arrays that change lengths; nonsense both ways
-	$(GO) test -count=1 -timeout 0 ./test/node -run 'TestKilledA' -v -args -instructions $(KILLS) -kills $(KILLS) -kill-seed $(or $(SEED),$$(date +%s))
+soak-node: ## KILLS deaths of a daemon, and of a rank of a C program before random instructions of a restore, put or flush, and at as many moments; arrays that change lengths; nonsense both ways
+	$(GO) test -count=1 -timeout 0 ./test/node -run 'TestKilledA|TestDaemonKilled' -v -args -instructions $(KILLS) -kills $(KILLS) -deaths $(KILLS) -kill-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./test/node -run TestLengths -v -args -length-starts $(KILLS) -length-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./test/node -run TestSanitized/replies -v -args -replies $$(( $(KILLS) * 10000 )) -kill-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./internal/node -run TestAnyClient -v -args -clients $$(( $(KILLS) * 5 )) -client-seed $(or $(SEED),$$(date +%s))

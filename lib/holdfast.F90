@@ -29,7 +29,8 @@
 !
 ! Errors. Each call ends with ierr, which is 0 or one of HF_E_ below, and errmsg, a character variable of any length
 ! that has the text then: what failed, on what, why, what to do. Both are optional. Without ierr an error ends the
-! program by error stop with that text, as allocate does without stat. The other ranks end then, too.
+! program by error stop with that text, as allocate does without stat. The other ranks end then, too. The exception is
+! HF_E_DAEMON of hf_point, and of hf_checkpoint without a name: another daemon takes the place of one that has died.
 !
 ! Targets. The library writes protected variables in hf_restore and reads them in hf_point, hf_checkpoint and
 ! hf_finalize. Declare them target, and keep them allocated until hf_finalize: else the compiler may keep
@@ -379,6 +380,7 @@ contains
 
     code = c_point()
     stop_now = code == stop_code
+    if (code == HF_E_DAEMON .and. .not. present(ierr)) code = 0 ! the run goes on
     call report(code, ierr, errmsg)
   end subroutine
 
@@ -390,6 +392,7 @@ contains
 
     code = c_checkpoint(c_null_ptr, 0_c_int64_t)
     stop_now = code == stop_code
+    if (code == HF_E_DAEMON .and. .not. present(ierr)) code = 0 ! the run goes on
     call report(code, ierr, errmsg)
   end subroutine
 

@@ -29,7 +29,12 @@
  * signals back.
  *
  * Errors. Calls return HF_OK or a positive result, or a negative HF_E_ code; hf_error has the text
- * with the remedy. After HF_E_DAEMON the program may go on without checkpoints.
+ * with the remedy.
+ *
+ * When the node daemon dies, hf_point notices it at the next point: the first rank of the node writes a line to
+ * standard error, and hf_point returns HF_E_DAEMON once. If all ranks of the job are on this node they go on: another
+ * daemon is started with the settings of the first, and takes a checkpoint once all ranks have come to a point. Until
+ * then hf_checkpoint and hf_wait return HF_E_DAEMON. If the job has ranks on other nodes, hf_point returns HF_E_LOST.
  *
  * Threads. One thread at a time may be in the library, except for hf_error, hf_stop_asked and hf_request.
  * A child after fork must not call it: it is told so, by HF_E_ORDER. Signals that it gets are not the rank's, and do to
@@ -59,7 +64,7 @@ extern "C" {
 #define HF_E_ARG (-1)      /* an argument is wrong */
 #define HF_E_ORDER (-2)    /* the call does not come in its turn */
 #define HF_E_MEMORY (-3)   /* no memory, or no address space */
-#define HF_E_DAEMON (-4)   /* the node daemon cannot be started, or has ended */
+#define HF_E_DAEMON (-4)   /* the node daemon cannot be started, or has died: of hf_point, go on */
 #define HF_E_PROTOCOL (-5) /* daemon and library are of different releases */
 #define HF_E_LOST (-6)     /* another rank has ended: leave, the job is over */
 #define HF_E_FAILED (-7)   /* the operation failed; hf_error says why */

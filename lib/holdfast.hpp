@@ -462,10 +462,10 @@ public:
     }
 
     // hf_point: whether to stop, because the final checkpoint is durable.
-    [[nodiscard]] bool point() { return done(hf_point()) == HF_STOP; }
+    [[nodiscard]] bool point() { return done(going_on(hf_point())) == HF_STOP; }
 
     // hf_checkpoint of the job: whether to stop, as point.
-    [[nodiscard]] bool checkpoint() { return done(hf_checkpoint(nullptr, 0)) == HF_STOP; }
+    [[nodiscard]] bool checkpoint() { return done(going_on(hf_checkpoint(nullptr, 0))) == HF_STOP; }
 
     // hf_checkpoint with a name and version, of everything protected or of some.
     void checkpoint(const std::string &name, std::int64_t version) { done(hf_checkpoint(name.c_str(), version)); }
@@ -617,6 +617,10 @@ private:
         for (followed &f : followed_)
             f.now(f);
     }
+
+    // The death of a daemon ends no run: the library has said so, and another daemon takes a checkpoint soon. An
+    // exception that nobody expects would end it.
+    static int going_on(int code) noexcept { return code == HF_E_DAEMON ? HF_OK : code; }
 
     // check, after a call that may have called before.
     int done(int code)

@@ -32,6 +32,7 @@ func newNode() *cobra.Command {
 	var key string
 	var wait time.Duration
 	var background, tell, stay, asJSON bool
+	var dir string
 	var starter int
 	cmd := &cobra.Command{
 		Use:   "node",
@@ -54,6 +55,11 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 2 it could not begin, or no rank came.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir != "" {
+				if err := os.Chdir(dir); err != nil {
+					return err
+				}
+			}
 			if key == "" {
 				key = node.Key(os.Getenv)
 			}
@@ -107,6 +113,8 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 	fs.BoolVar(&stay, "stay", false, "serve one start of the program after the other, until standard input ends")
 	fs.BoolVar(&tell, "tell", false, "say at descriptor 3 that ranks can connect")
 	fs.IntVar(&starter, "starter", 0, "process that the daemon is for: do not wait for a rank when it has ended")
+	fs.StringVar(&dir, "chdir", "", "directory to work in: that of the daemon which has died")
+	_ = fs.MarkHidden("chdir")   // as below
 	_ = fs.MarkHidden("tell")    // it is there
 	_ = fs.MarkHidden("starter") // as above
 	return cmd

@@ -199,8 +199,9 @@ int main(int argc, char **argv)
         printf("heat: begins at step %d\n", (int)now);
     fflush(stdout);
     for (; now < steps; now++) {
-        if ((stop = check(hf_point())) == HF_STOP)
+        if ((stop = hf_point()) == HF_STOP)
             break;
+        check(stop == HF_E_DAEMON ? HF_OK : stop); /* the daemon has died, and another takes its place */
         step(&b);
         if (pause > 0) {
             struct timespec t = {pause / 1000, pause % 1000 * 1000000};

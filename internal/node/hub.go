@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -32,6 +33,8 @@ type contribution struct {
 var (
 	errUneven = errors.New("the ranks do not agree on what to exchange: they are of different programs, or of " +
 		"different releases of holdfast")
+	errMixed = errors.New("some ranks go on after their daemon has died, others have just started: two starts of the " +
+		"program run at a time; end one")
 	errBroken = errors.New("another rank of the job ended before all had connected; its messages say why")
 )
 
@@ -43,7 +46,7 @@ func (h *hub) meet(ctx context.Context, r *rank) (g *group, missing []int, err e
 		h.forming = &group{size: r.size, joined: map[int]*contribution{}, gone: make(chan struct{})}
 	}
 	g = h.forming
-	c := &contribution{all: make([]byte, r.size), mine: []byte{0}, done: make(chan error, 1)}
+	c := &contribution{all: make([]byte, r.size), mine: []byte{r.kind}, done: make(chan error, 1)}
 	complete, err := g.join(r, c)
 	if complete {
 		h.forming = nil
@@ -54,6 +57,9 @@ func (h *hub) meet(ctx context.Context, r *rank) (g *group, missing []int, err e
 	}
 	select {
 	case err := <-c.done:
+		if err == nil && slices.ContainsFunc(c.all, func(k byte) bool { return k != r.kind }) {
+			err = errMixed
+		}
 		return g, nil, err
 	case <-ctx.Done():
 		err = ctx.Err()

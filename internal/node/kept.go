@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -113,6 +114,7 @@ func (s *session) finalize() error {
 	if !s.end.CompareAndSwap(endNone, endFinalize) {
 		return errGone
 	}
+	s.d.note(wire.PointEnded, func(one *session) bool { return one.end.Load() == endFinalize })
 	var errs []error
 	s.each(func(ck *coordinated.Checkpointer, r *arenas) {
 		shard, err := program.Of(ck).CloseAndLeave()

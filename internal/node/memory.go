@@ -92,6 +92,7 @@ func (s *segment) close() error {
 
 // pages are the words that a client and its agent share.
 type pages struct {
+	wills         *wills
 	flags, points *segment
 	open          sync.Mutex // guards gone
 	gone          bool
@@ -99,6 +100,10 @@ type pages struct {
 }
 
 func newPages() (*pages, error) {
+	wills, err := theWills()
+	if err != nil {
+		return nil, err
+	}
 	flags, err := newSegment("flags", os.Getpagesize())
 	if err != nil {
 		return nil, err
@@ -113,7 +118,8 @@ func newPages() (*pages, error) {
 		}
 		return nil, errors.Join(err, flags.close())
 	}
-	return &pages{flags: flags, points: points}, nil
+	wills.add(flags.bytes)
+	return &pages{wills: wills, flags: flags, points: points}, nil
 }
 
 func word(b []byte) *uint32   { return (*uint32)(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -149,6 +155,7 @@ func (p *pages) close() error {
 	if p.gone {
 		return nil
 	}
+	p.wills.remove(p.flags.bytes)
 	p.gone, p.last = true, atomic.LoadUint64(number(p.points.bytes))
 	return errors.Join(p.flags.close(), p.points.close())
 }

@@ -380,6 +380,10 @@ func (s *session) wait(ctx context.Context, level string, look bool) (code int32
 		at = []string{level}
 	}
 	var errs []error
+	if s.goesOn && !s.hasCut() {
+		return 0, 0, errors.New("the node daemon that took the newest checkpoint has died, perhaps before it was " +
+			"durable; take one and wait for that")
+	}
 	for _, ck := range s.checkpointers() {
 		for _, l := range at {
 			err := ck.Wait(ctx, l)

@@ -30,6 +30,7 @@ type rank struct {
 	s          *session
 	rank, size int
 	gathers    bool   // by itself
+	kind       byte   // wire.HelloGoesOn, or 0: the same for all ranks of a start
 	group      *group // if it does not, after Meet
 	fence      bool   // there is no membarrier
 	pages      *pages
@@ -63,6 +64,9 @@ func (r *rank) Arm(armed bool) {
 func (r *rank) Meet(ctx context.Context) (missing []int, err error) {
 	if r.gathers {
 		return nil, r.gather(ctx, make([]byte, r.size), []byte{0})
+	}
+	if r.s.goesOn { // a rank may compute for hours before it comes
+		ctx = context.WithoutCancel(ctx)
 	}
 	r.group, missing, err = r.s.d.hub.meet(ctx, r)
 	return missing, err

@@ -56,7 +56,7 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypePoint:
 		s.freeUnasked()
 		s.warnOfLengths()
-		return s.pointed(s.ck.Point(ctx))
+		return s.point(ctx)
 	case wire.TypeCheckpoint:
 		s.freeUnasked()
 		s.warnOfLengths()
@@ -133,6 +133,7 @@ func (s *session) restore(ctx context.Context) (code int32, value uint64, err er
 
 func (s *session) pointed(err error) (code int32, value uint64, _ error) {
 	if errors.Is(err, coordinated.ErrStop) {
+		s.d.note(wire.PointStopped, func(*session) bool { return true })
 		return wire.CodeStop, 0, nil
 	}
 	return 0, 0, err

@@ -36,6 +36,7 @@ type session struct {
 	ended  chan struct{} // closed when all that it left is done
 	end    atomic.Int32  // one of those below
 	lost   atomic.Bool   // another rank is lost
+	goesOn bool          // the client was another daemon's, which has died
 	arrays map[uint32]*array
 	// shadows says that the client may bring device memory to arenas after it has answered COPY. Set before the first.
 	shadows bool
@@ -230,8 +231,16 @@ func (s *session) begin(m wire.Message) (err error) {
 			if s.rank != nil && s.rank.group != nil {
 				s.rank.group.leave()
 			}
-			_ = s.conn.write(wire.Error(wire.CodeFailed, err.Error())) // it may have gone
+			code := int32(wire.CodeFailed)
+			if errors.Is(err, errOrphaned) {
+				code = wire.CodeLost
+			}
+			_ = s.conn.write(wire.Error(code, err.Error())) // it may have gone
 			s.lastWord()
+			if code == wire.CodeLost {
+				time.Sleep(survivors)
+				s.conn.kill()
+			}
 		}
 	}()
 	if m.Type != wire.TypeHello {
@@ -241,12 +250,16 @@ func (s *session) begin(m wire.Message) (err error) {
 	s.d.served = true
 	s.d.mu.Unlock()
 	widen(int(s.conn.pid))
+	if m.Flags&wire.HelloGoesOn != 0 && m.Flags&wire.HelloAllHere == 0 {
+		return s.orphaned()
+	}
 	p, err := newPages()
 	if err != nil {
 		return err
 	}
 	r := &rank{s: s, rank: int(m.Rank), size: int(m.Size), gathers: m.Flags&wire.HelloGathers != 0, pages: p,
 		fence:   m.Flags&wire.HelloMembarrier == 0 || membarrier() != nil,
+		kind:    byte(m.Flags & wire.HelloGoesOn),
 		signals: make(chan os.Signal, 8), armed: make(chan struct{}, 1), arenas: newArenas(s, nil)}
 	s.mu.Lock()
 	s.rank = r
@@ -263,6 +276,9 @@ func (s *session) begin(m wire.Message) (err error) {
 	s.kept = s.d.take(s.whose(""))
 	r.arenas = newArenas(s, s.kept[""])
 	delete(s.kept, "")
+	if s.goesOn = m.Flags&wire.HelloGoesOn != 0; s.goesOn { // the run of the daemon that has died
+		s.opt.Fresh, s.opt.Epoch = false, 0
+	}
 	s.opt.OnLost = s.rankLost
 	s.opt.Logger = s.d.log
 	var flags uint32
@@ -299,7 +315,15 @@ func (s *session) begin(m wire.Message) (err error) {
 		return err
 	}
 	s.ending.Go(s.guard)
-	return s.conn.write(wire.Done(0, 0))
+	if s.goesOn {
+		program.Of(s.ck).Begin()
+		if r.rank == 0 { // it has been without a checkpoint for long enough
+			if err := s.ck.Request(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return s.conn.write(wire.Done(s.d.here(r.rank)))
 }
 
 // sayNotOpened logs why the checkpoints cannot be opened, before any client here is told: the program may end the job

@@ -57,7 +57,31 @@ static int tell(struct hf_client *c, const struct hf_array *a)
         m.flags |= a->item << HFP_PROTECT_ITEM;
     m.n = (uint32_t)n;
     memcpy(m.text, a->name, n);
-    return hf_call(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n, NULL);
+    return hf_tell(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n);
+}
+
+/* Tells a daemon that has taken the place of another what is protected. */
+int hf_tell_all(struct hf_client *c)
+{
+    size_t i, at;
+    int code = HF_OK;
+
+    for (i = 0; i < c->narrays && code == HF_OK; i++) {
+        struct hf_array *a = &c->arrays[i];
+        if (a->dropped)
+            continue;
+        if (a->kind == HF_REPLICATED)
+            code = hf_declare(c, a, (uint32_t)i, 0, NULL, NULL, 0);
+        else if (a->kind != HF_GLOBAL)
+            code = tell(c, a);
+        for (at = 0; a->kind == HF_GLOBAL && at < a->declared_bytes && code == HF_OK;) {
+            struct hfp_header h;
+            memcpy(&h, a->declared + at, sizeof h);
+            code = hf_call(c, a->declared + at, HFP_DECLARE, h.length, NULL);
+            at += HF_ALIGNED(h.length);
+        }
+    }
+    return code;
 }
 
 /* What a global array or a replicated value is, for hf_declare. */
@@ -95,6 +119,7 @@ static int protect(const char *call, const struct hf_array *as, const struct sha
     was = *a;
     *a = *as;
     a->name = was.name;
+    a->declared = NULL;
     if (shape == NULL)
         code = tell(c, a);
     else
@@ -102,6 +127,7 @@ static int protect(const char *call, const struct hf_array *as, const struct sha
     if (code < 0) {
         if (fresh)
             free(was.name);
+        free(a->declared);
         *a = was;
         return code;
     }
@@ -109,6 +135,7 @@ static int protect(const char *call, const struct hf_array *as, const struct sha
         free(was.path);
     if (a->layout != was.layout)
         free(was.layout);
+    free(was.declared);
     c->narrays += fresh;
     return HF_OK;
 }
@@ -234,12 +261,14 @@ API int hf_unprotect(const char *name)
         return hf_fail(HF_E_ARG, "hf_unprotect \"%s\": nothing is protected under this name",
                        name != NULL ? name : "NULL");
     m.value = (int32_t)(a - c->arrays);
-    if ((code = hf_call(c, &m, HFP_UNPROTECT, sizeof m, NULL)) < 0)
+    if ((code = hf_tell(c, &m, HFP_UNPROTECT, sizeof m)) < 0)
         return code;
     if (a->kind == HF_STREAM)
         free(a->ptr);
     free(a->layout);
+    free(a->declared);
     a->layout = NULL;
+    a->declared = NULL;
     a->ptr = NULL;
     a->count = 0;
     a->dropped = true;
@@ -434,6 +463,7 @@ void hf_free_arrays(struct hf_client *c)
         if (c->arrays[i].kind == HF_STREAM)
             free(c->arrays[i].ptr);
         free(c->arrays[i].layout);
+        free(c->arrays[i].declared);
         free(c->arrays[i].path);
         free(c->arrays[i].name);
     }

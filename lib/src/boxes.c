@@ -335,8 +335,23 @@ static char *add_box(char *to, const hf_box *b, int dims)
     return to;
 }
 
+/* Keeps a message for a daemon after this one. It is aligned, as the ones before it are. */
+static int keep(struct hf_array *a, struct hfp_declare *m, size_t bytes)
+{
+    const size_t room = HF_ALIGNED(bytes);
+    char *more = realloc(a->declared, a->declared_bytes + room);
+
+    if (more == NULL)
+        return hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", a->name);
+    m->h.length = (uint32_t)bytes;
+    memcpy(more + a->declared_bytes, m, bytes);
+    a->declared = more;
+    a->declared_bytes += room;
+    return HF_OK;
+}
+
 /* Tells the daemon of an array, in as many messages as its boxes need. */
-int hf_declare(struct hf_client *c, const struct hf_array *a, uint32_t id, int dims, const int64_t *size,
+int hf_declare(struct hf_client *c, struct hf_array *a, uint32_t id, int dims, const int64_t *size,
                const hf_box *boxes, size_t n)
 {
     struct hfp_declare *m = malloc(HFP_MAX_BYTES);
@@ -363,7 +378,9 @@ int hf_declare(struct hf_client *c, const struct hf_array *a, uint32_t id, int d
             m->boxes++;
         }
         m->flags = i < n ? HFP_DECLARE_MORE : 0;
-        code = hf_call(c, m, HFP_DECLARE, (size_t)(at - (char *)m), NULL);
+        code = dims > 0 ? keep(a, m, (size_t)(at - (char *)m)) : HF_OK;
+        if (code == HF_OK)
+            code = hf_tell(c, m, HFP_DECLARE, (size_t)(at - (char *)m));
     } while (code == HF_OK && i < n);
     free(m);
     return code;

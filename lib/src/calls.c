@@ -12,7 +12,7 @@
 
 #include "client.h"
 
-_Atomic uint32_t hf_armed = HFP_POINT_ARMED, hf_idle = 0; /* flags of a client that has no page */
+_Atomic uint64_t hf_armed = HFP_POINT_ARMED, hf_idle = 0; /* flags of a client that has no page */
 _Atomic uint64_t hf_unseen;
 
 struct hf_client hf_the = {.flags = &hf_armed, .points = &hf_unseen, .sock = -1};
@@ -59,7 +59,13 @@ API int hf_start(void)
 {
     if (hf_the.stage == HF_FINAL)
         return hf_fail(HF_E_ORDER, "hf_start: hf_finalize was called; a program connects once");
-    return hf_the.stage == HF_NEW ? hf_connect(&hf_the) : HF_OK;
+    if (hf_the.stage == HF_NEW) {
+        int code = hf_connect(&hf_the, NULL);
+        if (code != HF_OK)
+            return code;
+        hf_the.stage = HF_CONNECTED;
+    }
+    return HF_OK;
 }
 
 /* Adds a text with its length; of one that is NULL or too long, nothing. */
@@ -87,12 +93,15 @@ API int hf_elastic(void)
 
 /* Says who this is. The daemon may have been about to end, its last rank gone, when this one came: it has read
  * nothing, and the next one is asked. */
-static int greet(struct hf_client *c, struct hfp_hello *hello, size_t bytes)
+static int greet(struct hf_client *c)
 {
+    uint64_t here = 0;
     int code, tries;
 
     for (tries = 0;; tries++) {
-        code = hf_call(c, hello, HFP_HELLO, bytes, NULL);
+        code = hf_call(c, &c->hello, HFP_HELLO, c->hello_bytes, &here);
+        c->first = code == 1;
+        c->here = (uint32_t)here;
         if (code != HF_E_DAEMON || c->heard || tries == 3)
             return code;
         c->stage = HF_NEW;
@@ -104,7 +113,7 @@ static int greet(struct hf_client *c, struct hfp_hello *hello, size_t bytes)
 API int hf_init(const hf_config *config)
 {
     struct hf_client *c = &hf_the;
-    struct hfp_hello hello = {.flags = 0};
+    struct hfp_hello *hello = &c->hello;
     hf_config d = HF_CONFIG_INIT;
     const char *program;
     char *at;
@@ -137,22 +146,24 @@ API int hf_init(const hf_config *config)
     c->allgather = d.allgather;
     c->arg = d.arg;
     program = d.program != NULL ? d.program : program_invocation_short_name;
-    hello.rank = d.rank;
-    hello.size = d.size;
-    at = add_text(hello.text, program, HFP_NAME_BYTES);
+    memset(hello, 0, sizeof *hello);
+    hello->rank = d.rank;
+    hello->size = d.size;
+    at = add_text(hello->text, program, HFP_NAME_BYTES);
     at = add_text(at, getenv("HOLDFAST_SUPERVISOR"), HFP_VALUE_BYTES);
     at = add_text(at, getenv("SLURM_STEP_ID"), HFP_NAME_BYTES);
     if (getenv("HOLDFAST_FRESH") != NULL && strcmp(getenv("HOLDFAST_FRESH"), "1") == 0)
-        hello.flags |= HFP_HELLO_FRESH;
-    hello.flags |= HFP_HELLO_SHADOWS;
+        hello->flags |= HFP_HELLO_FRESH;
+    hello->flags |= HFP_HELLO_SHADOWS;
     if (c->elastic)
-        hello.flags |= HFP_HELLO_ELASTIC;
+        hello->flags |= HFP_HELLO_ELASTIC;
     if (d.allgather != NULL)
-        hello.flags |= HFP_HELLO_GATHERS;
+        hello->flags |= HFP_HELLO_GATHERS;
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0)
-        hello.flags |= HFP_HELLO_MEMBARRIER;
-    code = greet(c, &hello, (size_t)(at - (char *)&hello));
-    if (code == HF_OK && c->page == NULL)
+        hello->flags |= HFP_HELLO_MEMBARRIER;
+    c->hello_bytes = (size_t)(at - (char *)hello);
+    code = greet(c);
+    if (code >= 0 && c->page == NULL)
         code = hf_fail(HF_E_PROTOCOL,
                        "hf_init: the node daemon sent no pages; use holdfast and libholdfast of one release");
     c->allgather = NULL; /* what it needs may be the caller's alone */
@@ -163,6 +174,7 @@ API int hf_init(const hf_config *config)
         return code;
     }
     c->stage = HF_READY;
+    hf_note_daemon(c);
     hf_take_signals(c);
     return HF_OK;
 }
@@ -182,9 +194,11 @@ API int hf_restore(void)
     return code;
 }
 
-/* What a point's answer means. */
+/* What a point's answer means. The daemon may have died when it had told some ranks to stop. */
 static int stopped(int code)
 {
+    if (code == HF_E_DAEMON && (hf_the.last & HFP_POINT_STOPPED) != 0)
+        code = HFP_CODE_STOP;
     if (code == HFP_CODE_STOP)
         atomic_store(&hf_the.stopped, true);
     return code;
@@ -208,13 +222,25 @@ static void count_point(struct hf_client *c)
 static __attribute__((noinline)) int closer_look(struct hf_client *c)
 {
     struct hfp_number m = {.value = c->count};
+    uint64_t value = 0;
     int code = may_point("hf_point");
 
     if (code == HF_E_ORDER && c->stage == HF_READY)
         atomic_store_explicit(c->points, --c->count, memory_order_relaxed); /* it was none */
     if (code == HF_OK)
+        code = hf_reach(c, false);
+    if (code == HF_OK && c->heir != NULL && c->link != HF_SERVED)
+        return HF_OK; /* until all ranks have come to the new daemon, or one can be started */
+    if (code == HF_OK)
         code = hf_refresh(c);
-    return code != HF_OK ? code : stopped(hf_call(c, &m, HFP_POINT, sizeof m, NULL));
+    if (code != HF_OK)
+        return code;
+    code = stopped(hf_call(c, &m, HFP_POINT, sizeof m, &value));
+    if (code >= 0 && value == HFP_VALUE_CUT)
+        c->unsure = false;
+    if (code == HF_E_DAEMON)
+        code = c->heir != NULL ? hf_reach(c, false) : hf_alone(c);
+    return code;
 }
 
 API int hf_point(void)
@@ -222,7 +248,7 @@ API int hf_point(void)
     struct hf_client *c = &hf_the;
 
     count_point(c);
-    if (__builtin_expect(atomic_load_explicit(c->flags, memory_order_relaxed) == 0, 1))
+    if (__builtin_expect(atomic_load_explicit(c->flags, memory_order_relaxed) == c->calm, 1))
         return HF_OK;
     return closer_look(c);
 }
@@ -234,6 +260,12 @@ static int checkpoint_here(void)
     uint64_t entered;
     int code = may_point("hf_checkpoint");
 
+    if (code == HF_OK && hf_unsure(c) && c->pid == getpid()) {
+        count_point(c);
+        code = closer_look(c);
+        count_point(c); /* all ranks count the same here, whether their daemon lives or not */
+        return code != HF_OK || !c->unsure ? code : hf_refuse(c, "hf_checkpoint");
+    }
     if (code == HF_OK)
         code = hf_refresh(c);
     if (code != HF_OK)
@@ -317,16 +349,22 @@ API int hf_finalize(void)
 {
     struct hf_client *c = &hf_the;
     struct hfp_header m;
+    int tries = 0;
     int code = hf_in_turn("hf_finalize", HF_READY, HF_RESTORED_STAGE, "hf_init has not been called, or has failed");
 
     if (code != HF_OK)
         return code;
-    code = hf_refresh(c); /* another rank may still have a checkpoint taken */
-    if (code == HF_OK)
-        code = hf_call(c, &m, HFP_FINALIZE, sizeof m, NULL);
+    do { /* again where the daemon dies before all ranks have called this */
+        code = hf_reach(c, true);
+        if (code == HF_OK)
+            code = hf_refresh(c); /* another rank may still have a checkpoint taken */
+        if (code == HF_OK)
+            code = hf_call(c, &m, HFP_FINALIZE, sizeof m, NULL);
+    } while (code == HF_E_DAEMON && c->heir != NULL && (c->last & HFP_POINT_ENDED) == 0 && tries++ < 3);
     if (c->pid != getpid())
         return code;
     hf_give_signals_back(c);
+    hf_free_heir(c);
     hf_hang_up(c);
     c->flags = &hf_armed;
     hf_free_arrays(c);

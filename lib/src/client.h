@@ -34,6 +34,8 @@ struct hf_array {
     size_t count; /* of a file: as the daemon was told last; of a global array: elements that the rank owns */
     struct hf_layout *layout; /* of a global array */
     size_t room;              /* of a global array: elements at ptr */
+    char *declared;           /* of a global array: the messages that told the daemon of it */
+    size_t declared_bytes;
     hf_type type;
     hf_resize_fn *resize; /* for another count in a restore; NULL: it keeps the one that it has */
     void *resize_arg;
@@ -59,17 +61,23 @@ struct hf_arena {
     const struct hf_device *locked;
 };
 
+/* Where the rank stands with its daemon: served; waiting, as it computes, until all ranks have come to the one that has
+ * taken the place of one that died; or without one. */
+enum hf_link { HF_SERVED, HF_JOINING, HF_ALONE };
+
 enum hf_stage { HF_NEW, HF_CONNECTED, HF_READY, HF_RESTORED_STAGE, HF_FINAL };
 
 /* The one client of this process. */
 struct hf_client {
     /* What hf_point reads and writes. */
-    _Atomic uint32_t *flags;  /* page of the daemon once it has restored, or hf_armed or hf_idle below */
+    _Atomic uint64_t *flags;  /* page of the daemon once it has restored, or hf_armed or hf_idle below */
+    uint64_t calm;            /* what is there while nothing is asked and the daemon lives */
     _Atomic uint64_t *points; /* page for the daemon, or hf_unseen below */
     uint64_t count;           /* of points */
-    _Atomic uint32_t *page;   /* of the daemon */
+    _Atomic uint64_t *page;   /* of the daemon */
     bool fence;
     bool elastic;
+    bool dialled; /* hf_connect has succeeded */
     bool heard; /* an answer to HELLO, or something before it */
 
     enum hf_stage stage;
@@ -93,14 +101,31 @@ struct hf_client {
     uint64_t shadow_limit;    /* bytes of each device; UINT64_MAX: what seems right, 0: none */
     struct hf_shadow *shadow; /* on its way to the arenas, by a thread */
     bool restarting; /* between hf_restart_begin and hf_restart_end */
+
+    /* For the time after the daemon has died: heir.c. */
+    enum hf_link link;
+    pid_t daemon;
+    struct hf_heir *heir;     /* NULL: there will be none */
+    struct hfp_hello hello;   /* as the first one had it */
+    size_t hello_bytes;
+    int64_t pause;            /* seconds before another daemon is started; 0: the last one has served a point */
+    uint32_t here;            /* ranks of the job on this node */
+    bool first;               /* of them */
+    bool unsure;              /* since a daemon has died not all ranks have stopped at one point */
+    bool unsaid;              /* that it has died */
+    uint32_t last;            /* flags when it died */
+    _Atomic uint64_t unsent;  /* signals that no daemon has heard of */
 };
 
 extern struct hf_client hf_the;
-extern _Atomic uint32_t hf_armed, hf_idle;
+extern _Atomic uint64_t hf_armed, hf_idle;
 extern _Atomic uint64_t hf_unseen;
 
 /* Notes the text of an error and returns its code. */
 int hf_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Where a message may end, so that one behind it is aligned. */
+#define HF_ALIGNED(bytes) (((bytes) + 7) & ~(size_t)7)
 
 #define HF_IS_CHILD "this process is a child of the rank, after fork; only the rank may call the library"
 
@@ -116,6 +141,7 @@ int hf_refresh(struct hf_client *c);
 int hf_save_to(const struct hf_array *a, char *to, size_t bytes, size_t from);
 int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once);
 void hf_free_arrays(struct hf_client *c);
+int hf_tell_all(struct hf_client *c);
 
 /* boxes.c: elements of a global array, in bytes of what is packed. Copies of a device return 0 or an errno. */
 int hf_layout_of(const char *name, int dims, const int64_t *size, const hf_box *boxes, size_t n, size_t room,
@@ -123,7 +149,7 @@ int hf_layout_of(const char *name, int dims, const int64_t *size, const hf_box *
 void hf_copy_boxes(const struct hf_array *a, char *packed, size_t from, size_t bytes, bool save);
 int hf_copy_device_boxes(const struct hf_array *a, char *packed, size_t bytes, bool save);
 struct hf_layout *hf_copy_layout(const struct hf_layout *l);
-int hf_declare(struct hf_client *c, const struct hf_array *a, uint32_t id, int dims, const int64_t *size,
+int hf_declare(struct hf_client *c, struct hf_array *a, uint32_t id, int dims, const int64_t *size,
                const hf_box *boxes, size_t n);
 
 /* copies.c */
@@ -133,12 +159,38 @@ void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool sa
 /* named.c: hf_checkpoint with a name; of all arrays, or of those that are named. */
 int hf_save(const char *name, int64_t version, const char *const *arrays, size_t n, bool all);
 
-/* start.c */
-int hf_connect(struct hf_client *c);
+/* start.c. With settings of a daemon before, hf_connect starts one with these. */
+struct hf_settings {
+    char *program, *dir; /* that it ran, and where */
+    char **environ;      /* into text */
+    char *text;
+};
+int hf_connect(struct hf_client *c, const struct hf_settings *settings);
 int hf_rank_of_environment(int *rank, int *size);
 
 /* talk.c: sends a request and serves the daemon until it is answered. */
 int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uint64_t *value);
+
+/* talk.c: hf_call of what says what is protected. Without a daemon it does nothing: the next one is told all. */
+int hf_tell(struct hf_client *c, void *message, uint16_t type, size_t bytes);
+
+/* talk.c: hf_call of HELLO in parts. hf_greet returns when WELCOME has come. hf_answered returns the answer if it is
+ * there, or waits for it; *over says whether it was. */
+int hf_greet(struct hf_client *c, struct hfp_hello *hello, size_t bytes);
+int hf_answered(struct hf_client *c, bool wait, bool *over);
+
+/* heir.c. hf_note_daemon remembers what is needed for one after the daemon. hf_reach returns HF_OK if the daemon lives.
+ * Else it finds or starts another one, or learns that this has all ranks now, for which it waits if it is told to.
+ * Without waiting it returns HF_E_DAEMON once for each death, and HF_OK with another link than HF_SERVED later.
+ *
+ * hf_unsure says that ranks may differ in which calls a daemon has seen: some were in one when it died. Until they have
+ * stopped at one point, hf_checkpoint is a point like others, and what has a name is refused by hf_refuse. */
+void hf_note_daemon(struct hf_client *c);
+int hf_reach(struct hf_client *c, bool wait);
+int hf_alone(struct hf_client *c); /* says that there is no daemon, and will be none */
+bool hf_unsure(const struct hf_client *c);
+int hf_refuse(struct hf_client *c, const char *call);
+void hf_free_heir(struct hf_client *c);
 void hf_hang_up(struct hf_client *c);
 
 /* device.c. Copies return 0 or an errno. */

@@ -113,6 +113,8 @@ int hf_save(const char *name, int64_t version, const char *const *arrays, size_t
         return code;
     if (length(name) == 0)
         return bad_name("hf_checkpoint");
+    if (hf_unsure(&hf_the))
+        return hf_refuse(&hf_the, "hf_checkpoint");
     if (version >= 0 && (code = hf_refresh(&hf_the)) != HF_OK)
         return code;
     if ((m = malloc(sizeof *m)) == NULL)
@@ -142,6 +144,8 @@ static int look(const char *call, const char *name, int64_t version, uint16_t ty
         return code;
     if (length(name) == 0)
         return bad_name(call);
+    if (hf_unsure(&hf_the))
+        return hf_refuse(&hf_the, call);
     if ((m = malloc(sizeof *m)) == NULL)
         return hf_fail(HF_E_MEMORY, "%s: no memory", call);
     m->version = version;

@@ -60,6 +60,8 @@
 #define HFP_HELLO_FRESH 4u
 #define HFP_HELLO_ELASTIC 8u
 #define HFP_HELLO_SHADOWS 16u
+#define HFP_HELLO_GOES_ON 32u
+#define HFP_HELLO_ALL_HERE 64u
 #define HFP_WELCOME_FENCE 1u
 #define HFP_ARENA_SEALED 1u
 #define HFP_PROTECT_ANY_SIZE 1u
@@ -73,8 +75,11 @@
 #define HFP_KIND_REPLICATED 2u
 #define HFP_POINT_ARMED 1u
 #define HFP_POINT_OVER 2u
+#define HFP_POINT_ENDED 4u
+#define HFP_POINT_STOPPED 8u
 #define HFP_CODE_STOP 1
 #define HFP_CODE_AGAIN 2
+#define HFP_VALUE_CUT 1
 
 struct hfp_header {
     uint32_t magic;

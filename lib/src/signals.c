@@ -15,7 +15,10 @@ int hf_send_signal(struct hf_client *c, int signal)
     struct hfp_word m = {{HFP_MAGIC, HFP_VERSION, HFP_SIGNAL, sizeof m, 0}, signal, 0};
     int sock = atomic_load(&c->sock);
 
-    return sock >= 0 && send(sock, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof m ? 0 : -1;
+    if (sock >= 0 && send(sock, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof m)
+        return 0;
+    atomic_fetch_or(&c->unsent, UINT64_C(1) << (signal - 1));
+    return -1;
 }
 
 /* What was in force before, by signal. */

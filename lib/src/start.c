@@ -83,7 +83,7 @@ static void job_key(char key[65])
 }
 
 /* Connects to the daemon; the socket, or -1 with errno. */
-static int dial(const char *key)
+static int dial(const char *key, pid_t *daemon)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     struct ucred who;
@@ -109,6 +109,7 @@ static int dial(const char *key)
         errno = EPERM;
         return -1;
     }
+    *daemon = who.pid;
     return sock;
 }
 
@@ -159,11 +160,12 @@ static const char *command(char beside[PATH_MAX])
 
 /* Starts the daemon and waits until clients can connect. It is a child of the process that is waited
  * for here, so that the program hears nothing of its end. */
-static int start_daemon(const char *key)
+static int start_daemon(const char *key, const struct hf_settings *settings)
 {
     char beside[PATH_MAX], self[24];
-    const char *program = command(beside);
-    const char *args[] = {NULL, "node", "--background", "--key", key, "--starter", self, NULL};
+    const char *program = settings != NULL ? settings->program : command(beside);
+    const char *args[] = {NULL,  "node",    "--background",    "--key", key, "--starter",
+                          self,  "--chdir", settings != NULL ? settings->dir : NULL, NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     struct rlimit space;
@@ -178,6 +180,8 @@ static int start_daemon(const char *key)
                        "as the program",
                        (unsigned long long)space.rlim_cur >> 20, (unsigned long long)LEAST_ADDRESS_SPACE >> 20);
     args[0] = program;
+    if (settings == NULL)
+        args[7] = NULL;
     snprintf(self, sizeof self, "%ld", (long)getpid());
     if ((err = posix_spawn_file_actions_init(&files)) != 0)
         return hf_fail(HF_E_DAEMON, "start the node daemon: %s", strerror(err));
@@ -195,7 +199,8 @@ static int start_daemon(const char *key)
     if (err == 0)
         err = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     if (err == 0)
-        err = posix_spawnp(&child, program, &files, &attr, (char *const *)(uintptr_t)args, environ);
+        err = posix_spawnp(&child, program, &files, &attr, (char *const *)(uintptr_t)args,
+                           settings != NULL ? settings->environ : environ);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
     if (err != 0)
@@ -230,7 +235,7 @@ static void forget_rank(void)
     hf_the.points = &hf_unseen;
 }
 
-int hf_connect(struct hf_client *c)
+int hf_connect(struct hf_client *c, const struct hf_settings *settings)
 {
     static bool once;
     char key[65];
@@ -239,8 +244,9 @@ int hf_connect(struct hf_client *c)
     if (!once && pthread_atfork(NULL, NULL, forget_rank) == 0)
         once = true;
     job_key(key);
+    c->dialled = false;
     for (tries = 0;; tries++) {
-        sock = dial(key);
+        sock = dial(key, &c->daemon);
         if (sock >= 0)
             break;
         if (errno == EPERM)
@@ -253,12 +259,12 @@ int hf_connect(struct hf_client *c)
         if (tries == 3) /* those that were started have ended at once */
             return hf_fail(HF_E_DAEMON, "the node daemon cannot be reached, although it was started: %s",
                            strerror(errno));
-        if ((code = start_daemon(key)) != HF_OK)
+        if ((code = start_daemon(key, settings)) != HF_OK)
             return code;
     }
     atomic_store(&c->sock, sock);
+    c->dialled = true;
     c->pid = getpid();
-    c->stage = HF_CONNECTED;
     return HF_OK;
 }
 

@@ -1,6 +1,7 @@
 /* talk.c - messages to and from the daemon. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +26,17 @@ struct received {
 /* Why this rank has ended the connection, if it has. */
 static char given_up[1024];
 
-static int gone(const char *what)
+static int gone(const struct hf_client *c, const char *what)
 {
     if (given_up[0] != 0)
         return hf_fail(HF_E_DAEMON, "%s: the connection to the node daemon was given up before: %s", what, given_up);
+    if (c->heir != NULL)
+        return hf_fail(HF_E_DAEMON, "%s: the node daemon has died; another takes its place when all ranks have come to "
+                                    "their next points. What was not durable before is lost",
+                       what);
     return hf_fail(HF_E_DAEMON,
-                   "%s: the node daemon has ended; its messages on standard error say why. The program may go on "
-                   "without checkpoints, or leave and be restarted",
+                   "%s: the node daemon has ended; standard error says why, unless it was killed. Leave, and start the "
+                   "program again",
                    what);
 }
 
@@ -52,7 +57,7 @@ static int put(struct hf_client *c, void *message, uint16_t type, size_t bytes)
             return HF_OK;
         if (n < 0 && errno == EINTR)
             continue;
-        return gone("send a request");
+        return gone(c, "send a request");
     }
 }
 
@@ -79,7 +84,7 @@ static int get(struct hf_client *c, struct received *r)
         n = recvmsg(c->sock, &msg, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
     if (n <= 0)
-        return gone("wait for an answer");
+        return gone(c, "wait for an answer");
     for (cm = CMSG_FIRSTHDR(&msg); cm != NULL; cm = CMSG_NXTHDR(&msg, cm)) {
         if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
             continue;
@@ -137,7 +142,9 @@ static int welcome(struct hf_client *c, struct received *r)
         return code;
     }
     c->page = flags;
+    atomic_store((_Atomic uint64_t *)points, c->count); /* of one who goes on: where it is */
     c->points = points;
+    c->calm = atomic_load(c->page) & ~(uint64_t)UINT32_MAX;
     c->fence = (m->flags & HFP_WELCOME_FENCE) != 0;
     c->checkpoint = m->checkpoint;
     c->stop = m->stop;
@@ -353,44 +360,97 @@ static int serve(struct hf_client *c, struct received *r)
     return malformed("a type that is not known");
 }
 
+enum until { WELCOMED, READ, ANSWERED };
+
+/* Serves the daemon until WELCOME has come, or nothing is left to read, or the request is answered: *over says so. */
+static int listen_to(struct hf_client *c, enum until until, bool *over, uint64_t *value)
+{
+    struct received *r = malloc(sizeof *r);
+    int code = HF_OK;
+
+    *over = false;
+    if (r == NULL)
+        return hf_fail(HF_E_MEMORY, "no memory for a message");
+    while (code == HF_OK && !*over && (until != WELCOMED || c->page == NULL)) {
+        struct pollfd some = {.fd = c->sock, .events = POLLIN};
+        if (until == READ && poll(&some, 1, 0) <= 0)
+            break;
+        code = get(c, r);
+        c->heard = c->heard || code == HF_OK;
+        *over = code == HF_OK && final(c, r, &code, value);
+        if (code == HF_OK && !*over)
+            code = serve(c, r);
+        close_fds(r);
+    }
+    free(r);
+    return code;
+}
+
+/* Ends the connection where an error leaves no other way. */
+static int ended(struct hf_client *c, int code)
+{
+    if (code == HF_E_PROTOCOL || code == HF_E_MEMORY)
+        snprintf(given_up, sizeof given_up, "%s", hf_error());
+    if (code == HF_E_PROTOCOL || code == HF_E_MEMORY)
+        hf_free_heir(c); /* the daemon has taken this rank for dead */
+    if (code == HF_E_DAEMON || code == HF_E_PROTOCOL || code == HF_E_MEMORY)
+        hf_hang_up(c);
+    return code;
+}
+
 int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uint64_t *value)
 {
-    struct received *r;
+    bool over;
     int code;
 
     if (c->pid != getpid())
         return hf_fail(HF_E_ORDER, "%s", HF_IS_CHILD);
-    if (c->sock < 0)
-        return gone("send a request");
-    r = malloc(sizeof *r);
-    if (r == NULL)
-        return hf_fail(HF_E_MEMORY, "no memory for a message");
+    if (c->sock < 0 || c->link != HF_SERVED)
+        return gone(c, "send a request");
     c->failed = NULL;
     if (type == HFP_HELLO) {
         given_up[0] = 0;
         c->heard = false;
     }
     code = put(c, message, type, bytes);
-    while (code == HF_OK) {
-        code = get(c, r);
-        c->heard = c->heard || code == HF_OK;
-        if (code == HF_OK && final(c, r, &code, value)) {
-            close_fds(r);
-            break;
-        }
-        if (code == HF_OK)
-            code = serve(c, r);
-        close_fds(r);
-    }
-    free(r);
-    if (code == HF_E_PROTOCOL || code == HF_E_MEMORY)
-        snprintf(given_up, sizeof given_up, "%s", hf_error());
-    if (code == HF_E_DAEMON || code == HF_E_PROTOCOL || code == HF_E_MEMORY)
-        hf_hang_up(c);
-    return code;
+    if (code == HF_OK)
+        code = listen_to(c, ANSWERED, &over, value);
+    if (code >= 0 && (type == HFP_POINT || type == HFP_CHECKPOINT || type == HFP_SAVE))
+        c->pause = 0;
+    return ended(c, code);
 }
 
-/* Ends the connection. Points pass from now on, and calls return HF_E_DAEMON. */
+int hf_tell(struct hf_client *c, void *message, uint16_t type, size_t bytes)
+{
+    int code = HF_E_DAEMON;
+
+    if (c->pid != getpid() || c->heir == NULL)
+        return hf_call(c, message, type, bytes, NULL);
+    if (c->link == HF_SERVED)
+        code = hf_call(c, message, type, bytes, NULL);
+    return code == HF_E_DAEMON ? HF_OK : code;
+}
+
+int hf_greet(struct hf_client *c, struct hfp_hello *hello, size_t bytes)
+{
+    bool over = false;
+    int code;
+
+    c->failed = NULL;
+    code = put(c, hello, HFP_HELLO, bytes);
+    if (code == HF_OK)
+        code = listen_to(c, WELCOMED, &over, NULL);
+    if (code == HF_OK && over)
+        code = malformed("DONE before WELCOME");
+    return ended(c, code);
+}
+
+int hf_answered(struct hf_client *c, bool wait, bool *over)
+{
+    return ended(c, listen_to(c, wait ? ANSWERED : READ, over, NULL));
+}
+
+/* Ends the connection. Points pass from now on, and calls return HF_E_DAEMON, unless another daemon is to be found. */
 void hf_hang_up(struct hf_client *c)
 {
     size_t i;
@@ -401,12 +461,20 @@ void hf_hang_up(struct hf_client *c)
         shutdown(sock, SHUT_RDWR);
     hf_await_shadow(c, true);
     c->shadow_limit = 0;
+    c->restarting = false;
+    if (c->heir != NULL) {
+        c->link = HF_ALONE;
+        c->unsure = c->unsaid = true;
+    }
+    if (c->page != NULL)
+        c->last = (uint32_t)atomic_load(c->page);
     if (c->page != NULL)
         munmap((void *)c->page, HFP_PAGE_BYTES);
     if (c->points != &hf_unseen)
         munmap((void *)c->points, HFP_PAGE_BYTES);
     c->page = NULL;
-    c->flags = &hf_idle;
+    c->flags = c->heir != NULL ? &hf_armed : &hf_idle;
+    c->calm = 0;
     c->points = &hf_unseen;
     for (i = 0; i < c->narenas; i++) {
         hf_unlock_memory(c->arenas[i].locked, c->arenas[i].at);

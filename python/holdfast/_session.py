@@ -9,7 +9,7 @@ import warnings
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Tuple, Type
 
-from ._errors import ArgumentError, OrderError, Stopped
+from ._errors import ArgumentError, DaemonError, OrderError, Stopped
 from ._library import (
     ALLGATHER,
     BEFORE,
@@ -36,6 +36,11 @@ def start() -> None:
     Optional. Call it before mpi4py.MPI is imported where a process must not be started after MPI_Init.
     """
     check(load().hf_start())
+
+
+def _going_on(code: int) -> int:
+    """The death of a daemon ends no run: the library has said so, and another daemon takes a checkpoint soon."""
+    return 0 if code == DaemonError.code else code
 
 
 class Session:
@@ -416,7 +421,7 @@ class Session:
         return self._point()
 
     def _point(self) -> bool:
-        return self._done(self._lib.hf_point()) == _STOP
+        return self._done(_going_on(self._lib.hf_point())) == _STOP
 
     def checkpoint(
         self, name: Optional[str] = None, version: int = 0, arrays: Optional[Iterable[str]] = None
@@ -439,7 +444,7 @@ class Session:
         return False
 
     def _checkpoint(self) -> bool:
-        return self._done(self._lib.hf_checkpoint(None, 0)) == _STOP
+        return self._done(_going_on(self._lib.hf_checkpoint(None, 0))) == _STOP
 
     def keep(self, name: str, versions: int) -> None:
         """How many checkpoints of a name to keep, 2 at least. Local, before the name is first used."""

@@ -75,6 +75,8 @@ const (
 	HelloFresh      = 1 << 2
 	HelloElastic    = 1 << 3
 	HelloShadows    = 1 << 4
+	HelloGoesOn     = 1 << 5
+	HelloAllHere    = 1 << 6
 	WelcomeFence    = 1 << 0
 	ArenaSealed     = 1 << 0
 	ProtectAnySize  = 1 << 0
@@ -93,14 +95,17 @@ const (
 
 // Bits that a client looks at when it passes a point.
 const (
-	PointArmed = 1 << 0
-	PointOver  = 1 << 1
+	PointArmed   = 1 << 0
+	PointOver    = 1 << 1
+	PointEnded   = 1 << 2
+	PointStopped = 1 << 3
 )
 
 // Codes of DONE and ERROR.
 const (
 	CodeStop   = 1 // DONE of a point
 	CodeAgain  = 2 // DONE of CHECKPOINT
+	ValueCut   = 1 // DONE of POINT, of a client that goes on
 	CodeLost   = -6
 	CodeFailed = -7
 )

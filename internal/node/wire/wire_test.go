@@ -161,7 +161,9 @@ func TestHeader(t *testing.T) {
 		"WELCOME_FENCE": WelcomeFence, "ARENA_SEALED": ArenaSealed,
 		"POINT_ARMED": PointArmed, "POINT_OVER": PointOver, "CODE_STOP": CodeStop,
 		"CODE_AGAIN": CodeAgain, "ARRIVED": int(TypeArrived), "SHADOW": int(TypeShadow),
-		"HELLO_SHADOWS": HelloShadows, "COPIED_LATER": CopiedLater, "COPY_LATE": CopyLate}
+		"HELLO_SHADOWS": HelloShadows, "HELLO_GOES_ON": HelloGoesOn, "HELLO_ALL_HERE": HelloAllHere,
+		"VALUE_CUT": ValueCut, "POINT_ENDED": PointEnded, "POINT_STOPPED": PointStopped,
+		"COPIED_LATER": CopiedLater, "COPY_LATE": CopyLate}
 	for _, m := range regexp.MustCompile(`(?m)^#define HFP_(\w+) (\w+?)u?$`).FindAllStringSubmatch(string(text), -1) {
 		n, err := strconv.ParseInt(m[2], 0, 64)
 		if v, ok := want[m[1]]; err != nil || !ok || int64(v) != n {

@@ -1,0 +1,82 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+)
+
+// errOrphaned is for a rank whose daemon has died, in a job that other daemons serve, too: those have lost this
+// rank, and end theirs.
+var errOrphaned = errors.New("the daemons of the other nodes have lost the ranks of this one, and end the job: " +
+	"start it again, it continues from the newest committed epoch ('holdfast run' does so by itself)")
+
+// orphaned refuses such a rank, which is killed a moment later as those on the other nodes are.
+func (s *session) orphaned() error {
+	s.log.Error("holdfast node: the daemon of this rank has died, and the job has ranks on other nodes: the rank has "+
+		"a moment to end", "pid", s.conn.pid)
+	return errOrphaned
+}
+
+// here is the answer to a HELLO, once all ranks have come: 1 for the first of those here, and how many these are.
+func (d *daemon) here(rank int) (first int32, n uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first = 1
+	for s := range d.alive {
+		s.mu.Lock()
+		r := s.rank
+		s.mu.Unlock()
+		if r == nil || s.gone() {
+			continue
+		}
+		n++
+		if r.rank < rank {
+			first = 0
+		}
+	}
+	return first, n
+}
+
+// note sets a bit in the flags page of each rank of a job that has this daemon alone, if all are as is says. It comes
+// before any of them is told: if the daemon dies meanwhile, the others know all the same.
+func (d *daemon) note(bit uint32, is func(*session) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var here []*rank
+	for s := range d.alive {
+		s.mu.Lock()
+		r := s.rank
+		s.mu.Unlock()
+		if r == nil {
+			continue
+		}
+		if !is(s) {
+			return
+		}
+		here = append(here, r)
+	}
+	for _, r := range here {
+		if len(here) == r.size {
+			r.pages.set(bit, true)
+		}
+	}
+}
+
+// hasCut says whether this daemon has stopped all ranks at one of their points.
+func (s *session) hasCut() bool {
+	return slices.ContainsFunc(s.ck.Stats().Epochs, func(e coordinated.EpochStats) bool { return e.Blocked > 0 })
+}
+
+// point answers POINT. A client that goes on hears whether all ranks have stopped at one point since: only then do they
+// agree on which of their calls this daemon has seen.
+func (s *session) point(ctx context.Context) (code int32, value uint64, err error) {
+	code, _, err = s.pointed(s.ck.Point(ctx))
+	if s.goesOn && s.hasCut() {
+		value = wire.ValueCut
+	}
+	return code, value, err
+}
