@@ -104,6 +104,8 @@ func TestMistakes(t *testing.T) {
 		{"prune nosuchdirectory", "does not exist"},
 		{"ls s4://bucket/x", "does not know the scheme s4:// (write s3://bucket/prefix for an object store"},
 		{"verify S3://bucket/x", "does not know the scheme S3://"},
+		{"show 8", "an epoch is named by -e 8"},
+		{"ls ~/ckpt", "only the shell knows ~"},
 		{"doctor now", "holdfast doctor does not take 1 argument(s)"},
 		{"man", "usage: holdfast man DIR"},
 		{"repair", "holdfast repair needs an argument; usage: holdfast repair DIR..."},
@@ -123,7 +125,10 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	if code, out, _ := run(t, "--version"); code != exitGood || !strings.Contains(out, "go1.") {
-		t.Errorf("exit code %d, %q", code, out)
+	for _, arg := range []string{"--version", "version"} {
+		if code, out, _ := run(t, arg); code != exitGood || !strings.HasPrefix(out, "holdfast version ") ||
+			!strings.Contains(out, "go1.") {
+			t.Errorf("%s: exit code %d, %q", arg, code, out)
+		}
 	}
 }

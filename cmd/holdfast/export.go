@@ -123,8 +123,6 @@ func (x *export) check(cmd *cobra.Command) error {
 	switch {
 	case x.section == "" && x.out != "":
 		return errors.New("-o needs a SECTION; see holdfast export --help")
-	case x.section != "" && x.out == "":
-		return errors.New("give the file with -o, or -o - for standard output; see holdfast export --help")
 	case x.box != "" && !strings.HasSuffix(x.out, npySuffix):
 		return errors.New("--box writes a global array to a file for NumPy: give its name with -o NAME.npy")
 	case x.out == "-" && x.asJSON:
@@ -146,6 +144,9 @@ func (x *export) run(cmd *cobra.Command) (rows []exportRow, err error) {
 		return nil, err
 	}
 	e, err := pickEpoch(x.epoch, list)
+	if err == nil && x.section != "" && x.out == "" {
+		err = errors.New("give the file with -o, or -o - for standard output; see holdfast export --help")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -131,6 +131,11 @@ func lsRows(list []checkpoints.EpochInfo) []lsRow {
 }
 
 func printLs(cmd *cobra.Command, rows []lsRow, asJSON bool) error {
+	if len(rows) == 0 && !asJSON {
+		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: there is no epoch in these directories; "+
+			"'holdfast request' asks a running job for one")
+		return nil
+	}
 	if err := write(cmd, asJSON, rows, lsTable); err != nil {
 		return err
 	}

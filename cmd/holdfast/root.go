@@ -94,7 +94,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newRepair(), newPrune(), newKeep(), newFlush(),
 		newCopy(), newExport(), newRequest(), newStatus(),
 		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
-		newStartRank(), newNode())
+		newStartRank(), newNode(), newVersion())
 	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance(), newOpenCL())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
@@ -135,6 +135,25 @@ func checkArgs(c *cobra.Command) {
 			return fmt.Errorf("%s does not take %d argument(s); usage: %s", c.CommandPath(), len(args), c.UseLine())
 		}
 	}
+}
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "say which version this is",
+		Long:  "version says which version of Holdfast this is, and with which Go it was built.\n\n" + exitCodeDoc,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return jsonLines(cmd.OutOrStdout(), []map[string]string{{"version": version()}})
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "holdfast version %s\n", version())
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write a JSON object")
+	return cmd
 }
 
 // version is what the build knows of itself.

@@ -54,7 +54,8 @@ func TestSalvage(t *testing.T) {
 [ "$2" = flush ] && export SLURMD_NODENAME=n2
 exec "$@"`)
 	for name, value := range map[string]string{"HOLDFAST_LOCAL": local, "HOLDFAST_JOB": "kept", "VICTIM": "abort",
-		"SLURM_NTASKS": "1", "SLURM_PROCID": "0"} {
+		"HOLDFAST_EPOCH": "1", // its global directory is new
+		"SLURM_NTASKS":   "1", "SLURM_PROCID": "0"} {
 		t.Setenv(name, value)
 	}
 	errs := &testbuf.Buffer{}

@@ -188,7 +188,7 @@ func TestNewerVersion(t *testing.T) {
 	}{
 		{"ls", "newer version, upgrade", exitNoLook},
 		{"ls --json", `"newer_version":true`, exitNoLook},
-		{"show", "this build reads up to 2: use a newer holdfast", exitNoLook},
+		{"show", "this build reads up to 3: use a newer holdfast", exitNoLook},
 		{"verify", "newer version", exitNoLook},
 		{"repair", "use a newer holdfast", exitBad},
 		{"repair --dry-run", "use a newer holdfast", exitBad},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -136,8 +137,14 @@ func (d *viewDir) noJob(err error) error {
 	} else if lerr != nil && level.IsStore(d.Path()) { // there is no bucket, say
 		return lerr
 	}
-	return &level.DirError{Dir: d.Path(), Err: &noMarkerError{why, there, err},
-		Remedy: "give a directory that was the HOLDFAST_GLOBAL or HOLDFAST_LOCAL of a job"}
+	remedy := "give a directory that was the HOLDFAST_GLOBAL or HOLDFAST_LOCAL of a job"
+	switch _, number := strconv.ParseUint(d.Path(), 10, 64); {
+	case !there && number == nil:
+		remedy = "an epoch is named by -e " + d.Path()
+	case !there && strings.HasPrefix(d.Path(), "~"):
+		remedy = "only the shell knows ~, and not within quotes: write the path in full"
+	}
+	return &level.DirError{Dir: d.Path(), Err: &noMarkerError{why, there, err}, Remedy: remedy}
 }
 
 type noMarkerError struct {
