@@ -31,9 +31,9 @@ type Config struct {
 	keys *config.Config[Options]
 }
 
-// A ConfigValue is what is in force for a key: the Key, its variable, Env, the Value as
+// A ConfigValue is what is in force for a key: its Group, the Key, its variable, Env, the Value as
 // written, empty for the default, the Source, which is "default", a file, a variable or a
-// flag, the Default and what is Allowed in words, a Help text, and what is wrong, Error.
+// flag, the Default and what is Allowed in words, a Help text, and what is wrong, Error. Explain writes all of it.
 type ConfigValue = config.Value
 
 // FromEnv returns the options that holdfast.yaml in the working directory (or the

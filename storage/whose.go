@@ -39,6 +39,8 @@ type RunError = level.RunError
 //	File     string
 //	Manifest *format.Manifest
 //	Want     Identity
+//
+//	func Replaced() bool
 type OtherRunError = level.OtherRunError
 
 // NewDirError reports a new, empty directory of the level global beside others that hold epochs of a run: they would be
@@ -55,10 +57,10 @@ func (e *NewDirError) Error() string {
 	if e.Newest > 0 {
 		here = fmt.Sprintf(", or set HOLDFAST_EPOCH=%d to continue it in this one", e.Newest)
 	}
-	return fmt.Sprintf("the %s directory %s is new, but nearer directories hold checkpoints of %v: to continue "+
+	return fmt.Sprintf("the %s directory %s is new, but nearer directories hold checkpoints of %s: to continue "+
 		"that run, name the directory that it used%s; to begin a new run, give it empty directories, or set "+
 		"HOLDFAST_FRESH=1",
-		e.Level, e.Dir, e.Run, here)
+		e.Level, e.Dir, level.RunText(e.Run), here)
 }
 
 // SightingBytes is the length of what Sighting.Encode makes.

@@ -1,9 +1,6 @@
 package format
 
-import (
-	"encoding/hex"
-	"time"
-)
+import "encoding/hex"
 
 // Identity tells one run from all others: a first start, and the restarts that continue it. The zero Identity is that
 // of a run under a release that gave none.
@@ -25,14 +22,6 @@ func (i Identity) Owns(x Identity) bool {
 
 // Replaced reports whether the run i started over in the directories of the run x.
 func (i Identity) Replaced(x Identity) bool { return !x.IsZero() && i.Before == x.ID }
-
-// String names the run for people, by the time of its first start and the first digits of its ID.
-func (i Identity) String() string {
-	if i.IsZero() {
-		return "a run of an older release of Holdfast"
-	}
-	return "the run that began " + time.Unix(0, i.Began).Format("2006-01-02 15:04:05") + " (" + i.Short() + ")"
-}
 
 // Short is the first digits of the ID, "" without one.
 func (i Identity) Short() string {

@@ -45,7 +45,7 @@ type OtherRunError struct {
 
 // Error names both runs.
 func (e *OtherRunError) Error() string {
-	return fmt.Sprintf("%s: the epoch belongs to %v, and the directory to %v", e.File, e.Manifest.Run, e.Want)
+	return fmt.Sprintf("%s: the epoch belongs to %s, and the directory to %s", e.File, RunText(e.Manifest.Run), RunText(e.Want))
 }
 
 // Replaced reports whether the epoch is of the run that the directory's run has replaced, so that it is kept by the
@@ -75,8 +75,8 @@ func (e *RunError) Error() string {
 	if e.Beside != "" {
 		beside = e.Beside + " belongs"
 	}
-	return fmt.Sprintf("level %s %s belongs to %v, and %s to %v: %s", e.Level, kindOf(e.Dir), e.Have, beside, e.Want,
-		e.Remedy)
+	return fmt.Sprintf("level %s %s belongs to %s, and %s to %s: %s", e.Level, kindOf(e.Dir), RunText(e.Have), beside,
+		RunText(e.Want), e.Remedy)
 }
 
 // DirError reports a level's directory that cannot be used.
