@@ -45,7 +45,8 @@ type OtherRunError struct {
 
 // Error names both runs.
 func (e *OtherRunError) Error() string {
-	return fmt.Sprintf("%s: the epoch belongs to %s, and the directory to %s", e.File, RunText(e.Manifest.Run), RunText(e.Want))
+	return fmt.Sprintf("%s: the epoch belongs to %s, and the directory to %s", e.File, RunText(e.Manifest.Run),
+		RunText(e.Want))
 }
 
 // Replaced reports whether the epoch is of the run that the directory's run has replaced, so that it is kept by the
