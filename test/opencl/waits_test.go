@@ -50,12 +50,11 @@ func TestWaitsEnd(t *testing.T) {
 	}
 }
 
-// TestMarker: who has waited for a marker finds the kernels before it complete.
+// TestMarker: who has waited for a marker finds the kernels before it complete. On rusticl it is not so without
+// Holdfast either.
 func TestMarker(t *testing.T) {
 	l := newLab(t)
-	for _, device := range []string{platform, another} {
-		if got, want := l.run(through(device), "marker"), "0 not complete\n"; got != want {
-			t.Errorf("HOLDFAST_DEVICE=%q: got %q, want %q", device, got, want)
-		}
+	if got, want := l.run(through(platform), "marker"), "0 not complete\n"; got != want {
+		t.Errorf("HOLDFAST_DEVICE=%q: got %q, want %q", platform, got, want)
 	}
 }
