@@ -93,10 +93,15 @@ func Whose(ctx context.Context, opt Options) ([]Sighting, error) {
 		if TraitsOf(c.Name).Shared && opt.Rank != 0 || level.CheckPath(c.Dir) != nil { // Open says why
 			continue
 		}
-		w := level.WhoseIs(level.Until(ctx, level.At(opt.fs, c.Name, c.Dir, opt.Rank, nil)))
-		out = append(out, Sighting{c.Name, c.Dir, w.Run, w.New, w.Holds, w.Restorable, w.Newest})
+		out = append(out, opt.sight(ctx, c.Name, c.Dir))
 	}
 	return out, nil
+}
+
+// sight looks at one place, whose files are chosen.
+func (o *Options) sight(ctx context.Context, name, dir string) Sighting {
+	w := level.WhoseIs(level.Until(ctx, level.At(o.fs, name, dir, o.Rank, nil)))
+	return Sighting{name, dir, w.Run, w.New, w.Holds, w.Restorable, w.Newest}
 }
 
 // Decide finds the run that directories belong to together; of some it finds the same alone or with others. A run that
@@ -199,8 +204,7 @@ func (s *Store) identify(ctx context.Context, l *levelState) error {
 	if have.Run == want {
 		return nil
 	}
-	w := level.WhoseIs(level.Until(ctx, level.At(s.opt.fs, l.Name(), l.Path(), s.opt.Rank, nil)))
-	at := Sighting{l.Name(), l.Path(), w.Run, w.New, w.Holds, w.Restorable, w.Newest}
+	at := s.opt.sight(ctx, l.Name(), l.Path())
 	if err := at.Fits(want, s.opt.StartOver, ""); err != nil {
 		return err
 	}
