@@ -256,7 +256,8 @@ func (x *Epoch) committed(level string, waited time.Duration) {
 	p.Committed(x.c.Epoch, level, time.Since(x.start), waited)
 	if !p.begun.Swap(true) {
 		// It is committed, though a rank may have been lost meanwhile, which ends p.ctx.
-		if err := p.Store.NoteBegun(context.WithoutCancel(p.ctx), x.c.Epoch, level); err != nil {
+		err := p.Store.NoteBegun(context.WithoutCancel(p.ctx), x.c.Epoch, level)
+		if err != nil && !errors.Is(err, storage.ErrClosed) { // if it is closed, the next start of the job records it
 			p.Log.Warn("holdfast: cannot record that the job has checkpoints", "error", err)
 		}
 	}
