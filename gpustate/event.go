@@ -11,6 +11,10 @@ import (
 // Event is a command that was issued. It needs no release: its resources are freed
 // when the queue learns that the command is complete. At a capture all events
 // complete; they stay valid over restore and migration.
+//
+// In-order queues of CUDA, of NVIDIA's OpenCL and of servers only count most commands. There
+// Wait and Done tell that all is complete which was issued before the first call of either;
+// see Follow.
 type Event struct {
 	from *tracker
 
@@ -139,6 +143,19 @@ func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
 	}
 	t := e.rare.times
 	return t.Queued, t.Submit, t.Start, t.End, nil
+}
+
+// Follow lets Wait and Done tell of this command alone, if it is called before the queue's next
+// command is issued. It costs at most a marker.
+func (e *Event) Follow() {
+	d := e.from.dev
+	if d.enter() != nil {
+		return // closing the device completes the command
+	}
+	defer d.leave()
+	if _, unfinished := e.hold(); unfinished {
+		e.let(false, nil)
+	}
 }
 
 // hold keeps the handle from being released; false if the command is complete.

@@ -105,6 +105,37 @@ func TestNarrow(t *testing.T) {
 	})
 }
 
+// TestFollow: a wait for a command that is followed waits for none behind it. Without that it waits for what was issued
+// before the wait.
+func TestFollow(t *testing.T) {
+	s, f := inFlight(t, -1)
+	launch := func() *Event { return must(s.q.Launch(s.k, []int{s.n}, nil))(t) }
+	counted := launch()
+	first := launch()
+	first.Follow()
+	launch()
+	second := launch()
+	second.Follow()
+	second.Follow()
+	last := launch()
+	ok(t, first.Wait())
+	if f.known != 2 || f.marks != 2 {
+		t.Errorf("a wait for command 2 of 5 waited for %d, with %d markers, want 2 of each", f.known, f.marks)
+	}
+	if done := must(counted.Done())(t); !done {
+		t.Error("the command before one that is complete is not")
+	}
+	ok(t, second.Wait())
+	if f.known != 4 || f.marks != 2 {
+		t.Errorf("a wait for command 4 of 5 waited for %d, with %d markers, want 4 and 2", f.known, f.marks)
+	}
+	launch()
+	ok(t, last.Wait())
+	if f.known != 6 || f.marks != 3 {
+		t.Errorf("a wait for command 5 of 6 waited for %d, with %d markers, want 6 and 3", f.known, f.marks)
+	}
+}
+
 func inFlight(t *testing.T, window int) (*setup, *flying) {
 	d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
 	s := newSetup(t, d, 8)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -22,6 +23,9 @@ type event struct {
 	err   error
 	held  time.Duration      // it was kept back before it was issued
 	one   [1]*gpustate.Event // room for parts
+
+	forgotten atomic.Bool // the program has released it
+	awaited   atomic.Bool // a command or a call-back waits for it, also then
 }
 
 func newEvent(id uint64, q *queue) *event {
@@ -125,6 +129,17 @@ func (e *event) done() (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// follow lets waits for the event end when its command is complete, however long the next one of its queue takes.
+// Many programs release each event at once: theirs cost nothing.
+func (e *event) follow() {
+	if e.forgotten.Load() && !e.awaited.Load() {
+		return
+	}
+	for _, p := range e.parts {
+		p.Follow()
+	}
 }
 
 // States of commands.

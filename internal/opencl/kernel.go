@@ -449,9 +449,13 @@ func (l *lane) launch(m *request) (*reply, error) {
 		if err == nil {
 			part, err = k.launchAtOnce(q, &w)
 		}
-		q.mu.Unlock()
 		if id != 0 {
-			if bad := l.addEvent(issuedEvent(id, q, part, err)); bad != nil {
+			q.newest = issuedEvent(id, q, part, err)
+		}
+		e := q.newest
+		q.mu.Unlock()
+		if e != nil {
+			if bad := l.addEvent(e); bad != nil {
 				return nil, bad
 			}
 		}

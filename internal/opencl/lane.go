@@ -53,7 +53,10 @@ func (l *lane) carryOut(m *request) error {
 func (s *Server) forget(m *request) error {
 	id := m.u64()
 	s.mu.Lock()
-	delete(s.events, id)
+	if e := s.events[id]; e != nil {
+		e.forgotten.Store(true)
+		delete(s.events, id)
+	}
 	s.mu.Unlock()
 	return m.end()
 }
@@ -171,6 +174,9 @@ func (l *lane) commandOf(m *request) (q *queue, id uint64, deps []*event, err er
 		return nil, 0, nil, err
 	}
 	deps, err = l.eventsOf(waits)
+	for _, d := range deps {
+		d.awaited.Store(true)
+	}
 	return q, id, deps, err
 }
 
@@ -359,6 +365,7 @@ func (l *lane) watch(m *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.awaited.Store(true)
 	go func() {
 		var err error
 		if state == stateSubmitted {

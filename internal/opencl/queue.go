@@ -27,6 +27,7 @@ type queue struct {
 	pending map[*event]struct{} // of a queue out of order: commands that may not be complete
 	barrier *event              // as above: what later commands wait for
 	last    *event              // the newest command that may not be issued
+	newest  *event              // of an ordered queue: of the command issued last, nil if the program has none
 	failed  error               // of a command whose error the program could not be told
 }
 
@@ -96,7 +97,20 @@ func (q *queue) beginAtOnce() bool {
 		return false
 	}
 	q.last = nil // all before it is issued
+	q.next(nil)
 	return true
+}
+
+// next is called before the command of an event, nil for none, is issued. Of an ordered queue one command is issued at
+// a time.
+func (q *queue) next(e *event) {
+	if q.newest != nil {
+		q.newest.follow()
+		q.newest = nil
+	}
+	if q.ordered && e != nil && e.id != 0 {
+		q.newest = e
+	}
 }
 
 // order lets a command of a queue out of order wait for the barrier before it. mu is held.
@@ -172,6 +186,7 @@ func (c *command) issue(q *queue) error {
 		held = time.Since(c.kept)
 	}
 	var parts []*gpustate.Event
+	q.next(c.event)
 	if err = bringAll(c.uses, q, c.event); err == nil {
 		parts, err = c.run(after)
 	} else if c.refused != nil {

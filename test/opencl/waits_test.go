@@ -58,3 +58,15 @@ func TestMarker(t *testing.T) {
 		t.Errorf("HOLDFAST_DEVICE=%q: got %q, want %q", platform, got, want)
 	}
 }
+
+// TestLate: a kernel of which the program has the event is known to be complete while a later one of its queue runs.
+func TestLate(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	p := l.startUntil("polled", through(""), "late")
+	_ = p.Process.Kill() // its command would live on for as long as the kernel may take to end
+	_ = syscall.Kill(l.servers[0], syscall.SIGKILL)
+	if want := "waited\ncalled\nwent on\npolled\n"; p.before != want {
+		t.Errorf("got %q, want %q", p.before, want)
+	}
+}
