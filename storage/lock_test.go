@@ -269,10 +269,25 @@ func TestLockTidiedAway(t *testing.T) {
 		if err := f.Remove(lockFile); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * level.LockBeat)
+		time.Sleep(10 * level.LockBeat)
+		if _, err := f.Stat(lockFile); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a directory that may be about to be removed gets a file: %v", err)
+		}
+		if _, err := s.Prune(t.Context()); err != nil { // as after each commit
+			t.Error(err)
+		}
 		var busy *BusyError
 		if _, err := openRun(t, f, "b", 0); !errors.As(err, &busy) {
 			t.Errorf("got %v, want a *BusyError", err)
+		}
+		if err := f.Remove(lockFile); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * level.LockBeat)
+		other := mustOpenRun(t, f, "b", 0)
+		defer other.Close()
+		if _, err := s.Prune(t.Context()); !errors.As(err, &busy) {
+			t.Errorf("another run has taken the directory: got %v, want a *BusyError", err)
 		}
 	})
 }

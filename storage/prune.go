@@ -47,6 +47,10 @@ func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, e
 		if !s.looks(l) || !named(levels, l) {
 			continue
 		}
+		if err := s.guard.Again(ctx, l); err != nil {
+			problems = append(problems, err)
+			continue
+		}
 		look, err := l.takeLook()
 		if err != nil {
 			problems = append(problems, err)

@@ -147,6 +147,9 @@ func (t *target) commit(ctx context.Context, e Epoch, shards []ShardInfo) error 
 		Run: t.info.Run}
 	err := ctx.Err()
 	if err == nil {
+		err = t.guard.Again(ctx, t.Level)
+	}
+	if err == nil {
 		err = t.mark()
 	}
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 type Guard struct {
 	run  string
 	beat time.Duration // 0: that of each place
-	held []heldLock
+	held []*heldLock
 	stop chan struct{}
 	done sync.WaitGroup
 
@@ -22,10 +23,14 @@ type Guard struct {
 	lost error // guarded by mu: a place has gone to another run
 }
 
-// heldLock is the lock of a place. From KeepAlive on it is the beating's alone.
+// heldLock is the lock of a place.
 type heldLock struct {
-	at   Level
-	lock *format.Lock
+	at Level
+
+	mu     sync.Mutex   // guards what follows from KeepAlive on
+	lock   *format.Lock // of again while taking
+	gone   bool         // somebody has removed it
+	taking bool         // it is being taken again
 }
 
 // NewGuard is the guard of a run, which rewrites its locks so often; 0: as often as each place needs it. Without a
@@ -40,7 +45,7 @@ func (g *Guard) Take(ctx context.Context, l Level) error {
 	want := &format.Lock{Run: g.run, Owner: ThisProcess()}
 	owned, err := l.Lock(ctx, want, g.beatOf(l))
 	if err == nil && owned {
-		g.held = append(g.held, heldLock{l, want})
+		g.held = append(g.held, &heldLock{at: l, lock: want})
 	}
 	return err
 }
@@ -65,13 +70,52 @@ func (g *Guard) KeepAlive() {
 			for {
 				select {
 				case <-tick.C:
-					g.note(h.at.Beat(h.lock))
+					g.note(h.beatOnce())
 				case <-g.stop:
 					return
 				}
 			}
 		})
 	}
+}
+
+func (h *heldLock) beatOnce() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone {
+		return nil
+	}
+	err := h.at.Beat(h.lock)
+	h.gone = errors.Is(err, fs.ErrNotExist)
+	return err
+}
+
+// Again takes the lock of a place once more that somebody has removed. It is called where the run writes there anyway,
+// since the program may remove and make its directories while nothing is under way.
+func (g *Guard) Again(ctx context.Context, at Level) error {
+	for _, h := range g.held {
+		if h.at.Path() == at.Path() {
+			err := h.again(ctx, g.beatOf(at))
+			g.note(err)
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *heldLock) again(ctx context.Context, beat time.Duration) error {
+	h.mu.Lock()
+	take := h.gone && !h.taking
+	h.taking = h.taking || take
+	h.mu.Unlock()
+	if !take {
+		return nil
+	}
+	_, err := h.at.Lock(ctx, h.lock, beat)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gone, h.taking = err != nil, false
+	return err
 }
 
 // note remembers that a place is lost. That it could not be written to will

@@ -38,7 +38,7 @@ type Level interface {
 	Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error)
 	// Unused is Lock without taking or writing anything.
 	Unused(ctx context.Context, run string, beat time.Duration) error
-	// Beat rewrites an own lock, or says that it is lost (*BusyError).
+	// Beat rewrites an own lock, or says that it is lost (*BusyError), or was removed and stays away (fs.ErrNotExist).
 	Beat(l *format.Lock) error
 	// Unlock removes an own lock.
 	Unlock(l *format.Lock) error

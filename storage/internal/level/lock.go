@@ -309,16 +309,10 @@ func (d *Dir) holds(name string, want *format.Lock) bool {
 
 // Beat rewrites an own lock, or says that it is lost. It looks at the file that it then writes to:
 // one that has been replaced meanwhile is nobody's. What other machines see is synced, or they
-// would not see it.
+// would not see it. One that somebody has removed stays away (fs.ErrNotExist): all of the directory may be about to be
+// removed.
 func (d *Dir) Beat(l *format.Lock) (err error) {
 	f, err := d.fs.Edit(d.LockPath(), false)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = d.takeLock(l) // somebody tidied up
-		if errors.Is(err, fs.ErrExist) {
-			return nil // the next beat tells whose it is
-		}
-		return err
-	}
 	if err != nil {
 		return err
 	}
