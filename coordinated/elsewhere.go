@@ -113,6 +113,20 @@ func (c elsewhere) Begin() {
 	c.ready()
 }
 
+func (c elsewhere) Settle(ctx context.Context) error {
+	if c.persist.Idle() {
+		return nil
+	}
+	select {
+	case <-c.persist.Over():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.life.ctx.Done():
+		return context.Cause(c.life.ctx)
+	}
+}
+
 func (c elsewhere) Reserve() {
 	if err := c.state.Renew(); err != nil {
 		c.log.Warn("holdfast: cannot free the memory that a restore has used", "error", err)

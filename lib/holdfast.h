@@ -288,7 +288,8 @@ int hf_restart(const char *name, int64_t version);
 int hf_request(int stop);
 
 /* Waits until the newest checkpoint, and the newest of each name, is durable at a level: "local", "partner",
- * "parity" or "global"; NULL: at all that are in use. Local. */
+ * "parity" or "global"; NULL: at all that are in use, and this rank has nothing under way there any more. When that is
+ * over on all ranks, no file is made or removed in the directories until the next checkpoint or restart. Local. */
 int hf_wait(const char *level);
 
 /* Whether hf_wait would return at once: HF_FOUND, HF_OK if not, or why it never will. Local. */

@@ -367,8 +367,8 @@ func (s *session) unprotect(id uint32) error {
 	return nil
 }
 
-// wait is for the newest epochs at a level, or at all in use; with look it only says whether it
-// would have to.
+// wait is for the newest epochs at a level, or at all in use and for what follows them there: afterwards nothing is
+// made or removed in the directories until the next request. With look it only says whether it would have to.
 func (s *session) wait(ctx context.Context, level string, look bool) (code int32, value uint64, err error) {
 	if look {
 		over, cancel := context.WithCancel(ctx)
@@ -398,6 +398,14 @@ func (s *session) wait(ctx context.Context, level string, look bool) (code int32
 			if err != nil && !slices.ContainsFunc(errs, said) {
 				errs = append(errs, err)
 			}
+		}
+		if level != "" {
+			continue
+		}
+		if err := program.Of(ck).Settle(ctx); look && errors.Is(err, context.Canceled) {
+			return 0, 0, nil
+		} else if err != nil {
+			errs = append(errs, err)
 		}
 	}
 	code = 0

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -351,21 +353,58 @@ func TestNamedDamaged(t *testing.T) {
 	tr.end()
 }
 
-// TestNamedRemoved: directories that are removed and made again while the program runs take further checkpoints.
+// remove removes the directories file by file. One that comes or goes meanwhile is an error, as it is for programs.
+func (tr *troupe) remove() {
+	tr.t.Helper()
+	for _, d := range []string{tr.local, tr.global} {
+		var all []string
+		err := filepath.WalkDir(d, func(path string, _ fs.DirEntry, err error) error {
+			all = append(all, path)
+			return err
+		})
+		for _, path := range slices.Backward(all) {
+			err = errors.Join(err, os.Remove(path))
+		}
+		if err != nil {
+			tr.t.Fatalf("%v\n%s", err, tr.said)
+		}
+	}
+}
+
+// TestNamedRemoved: directories that are removed and made again while the program runs take further checkpoints. When
+// wait has returned nothing comes or goes there, after a checkpoint as after a restart.
 func TestNamedRemoved(t *testing.T) {
 	tr := newTroupe(t, 2)
-	for v := range int64(3) {
+	const rounds = 10
+	for v := range int64(rounds) {
 		tr.save("app", v, uint64(v))
-		tr.mustHave("app", v, uint64(v))
-		for _, d := range []string{tr.local, tr.global} {
-			if err := os.RemoveAll(d); err != nil {
-				t.Fatal(err)
-			}
+		if v%2 == 0 {
+			tr.mustHave("app", v, uint64(v))
+			tr.must(0, wire.Message{Type: wire.TypeWait})
 		}
+		tr.remove()
 		tr.makeDirs()
 	}
-	if n := strings.Count(tr.said.String(), "are made again"); n != 2 {
-		t.Errorf("said %d times that directories are made again, want 2:\n%s", n, tr.said)
+	if n := strings.Count(tr.said.String(), "are made again"); n != rounds-1 {
+		t.Errorf("said %d times that directories are made again, want %d:\n%s", n, rounds-1, tr.said)
+	}
+	tr.end()
+}
+
+// TestNamedRepaired: wait is for the repair after a restart, too.
+func TestNamedRepaired(t *testing.T) {
+	tr := newTroupe(t, 2)
+	tr.save("app", 1, 1)
+	lost := filepath.Join(tr.local, "name.app", "epoch-0000000001", "rank-000001.shard")
+	for range 5 {
+		if err := os.Remove(lost); err != nil {
+			t.Fatal(err)
+		}
+		tr.mustHave("app", 1, 1)
+		tr.must(0, wire.Message{Type: wire.TypeWait})
+		if _, err := os.Stat(lost); err != nil {
+			t.Errorf("not brought back from global: %v\n%s", err, tr.said)
+		}
 	}
 	tr.end()
 }

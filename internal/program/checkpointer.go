@@ -34,6 +34,10 @@ type Checkpointer interface {
 	// that to be done after Program.Forget, when the program has what it loads: a node need not have memory for both.
 	Reserve()
 
+	// Settle waits until nothing of what this rank does at the levels is under way: the repair after a restore and the
+	// removal of older epochs included. Local, in the place of a Point.
+	Settle(ctx context.Context) error
+
 	// Leave returns this rank's newest epoch if it is committed and its capture is still in shared
 	// memory, else nil. Abort then leaves all shared memory mapped: its owner frees it.
 	Leave() *storage.MemoryShard

@@ -92,6 +92,40 @@ func TestNotedAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestIdle: while what follows a commit, or a repair, is under way the Persister is not idle, and then it is.
+func TestIdle(t *testing.T) {
+	p, _ := alone(t, "")
+	data := make([]byte, 1000)
+	if err := p.State.Add("data", &data); err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.State.Capture(t.Context(), func() ([]byte, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	busy := func() {
+		if asked++; p.Idle() {
+			t.Error("idle while an epoch or a repair is under way")
+		}
+	}
+	p.Committed = func(storage.Epoch, string, time.Duration, time.Duration) { busy() } // the pruning is to come
+	p.Begin = func(Step) func(int64, int64, error) { busy(); return func(_, _ int64, _ error) { busy() } }
+	all := make(chan error, 1)
+	all <- nil
+	p.Persist(Captured{Epoch: 1, Snapshot: s, All: all})
+	<-p.Over()
+	if !p.Idle() {
+		t.Error("not idle behind an epoch")
+	}
+	before := asked
+	p.Repair(1)
+	<-p.Over()
+	if !p.Idle() || before == 0 || asked == before {
+		t.Errorf("asked %d and %d times, idle %t", before, asked-before, p.Idle())
+	}
+}
+
 // alone makes a Persister of one rank that has levels local and global on a disk in memory.
 // Below sick all writing fails. heard lists what was heard of the epochs.
 func alone(t *testing.T, sick string) (p *Persister, heard func() string) {

@@ -137,6 +137,14 @@ func (p *Persister) Over() <-chan struct{} {
 	return over
 }
 
+// Idle says that Over would be closed at once: nothing of an epoch or of a repair is under way at the levels, the
+// removal of older epochs included.
+func (p *Persister) Idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.turns) == 0
+}
+
 // complainLeft says at rank 0 which epochs were still being copied when the time was up.
 func (p *Persister) complainLeft() {
 	p.mu.Lock()

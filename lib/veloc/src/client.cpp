@@ -450,6 +450,7 @@ bool client::end(bool success)
     good = tried("checkpoint_end", [&] {
         if (!good)
             pieces.clear();
+        ended = true;
         holdfast->save(name, good ? version : engine::no_part, pieces);
         if (cfg.sync)
             holdfast->wait();
@@ -485,7 +486,8 @@ bool client::checkpoint_end(bool success)
 // No region is copied but by Holdfast: the program cannot change one before the end.
 bool client::checkpoint(const std::string &of, int v)
 {
-    checkpoint_wait(); // it says what became of the one before; this one may fare better
+    if (ended) // one before: it says what became of that; this one may fare better
+        checkpoint_wait();
     if (!checkpoint_begin(of, v))
         return false;
     bool good = tried("checkpoint", [&] { stage(VELOC_CKPT_ALL, {}, false); });
@@ -647,6 +649,8 @@ bool client::restart_end(bool)
         must_be(phase::restart, "restart_begin");
         now = phase::none;
         holdfast->shut();
+        if (cfg.sync) // for what brings the checkpoint back to levels that have lost it
+            holdfast->wait();
     });
 }
 

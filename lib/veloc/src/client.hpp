@@ -103,6 +103,7 @@ class client final : public client_t {
     phase now = phase::none;
     std::string name; // of the checkpoint that is under way, or was last
     int version = -1;
+    bool ended = false;                    // a checkpoint was, well or not
     std::vector<std::string> routes;       // what the files of this phase are called by the program
     std::map<int, std::string> objects;    // copies of regions and what call-backs wrote, by id
     std::map<int, piece> staged;           // by id
