@@ -48,6 +48,9 @@ type Checkpointer struct {
 	outside outside      // who asks and hears of the job besides the ranks
 	persist *persist.Persister
 
+	off     bool           // the program runs without checkpoints: of the parts above it has main, state and topo
+	ignored chan os.Signal // then: those that would ask for one
+
 	stats   statistics
 	quiet   quiet
 	reading progress               // of Restore
@@ -92,7 +95,8 @@ const (
 // ranks alike, with a *RanksError that names the ranks at fault. The signals of opt
 // are caught from now on. Open waits for all ranks to call it; after ten times
 // opt.WaitTimeout it fails with a *MissingError. The caller closes the Checkpointer
-// before mpiwrap.Finalize. Cost: six MPI collectives and a TCP connection to each
+// before mpiwrap.Finalize. Where the options switch checkpoints off (Options.Off), the program runs without: Restore
+// finds nothing, Point and Request do nothing, RequestStop returns ErrOff. Cost: six MPI collectives and a TCP connection to each
 // neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	e, priv := endpoint.Of(world), endpoint.Private(world)
@@ -111,7 +115,15 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	if err := all.Meet(connect.OpenWait*c.opt.waitTimeout(), c.opt.Logger); err != nil {
 		return nil, err
 	}
+	off := c.opt.Off()
+	if bad == nil && off != "" {
+		bad = &offError{off}
+	}
 	if err := connect.Agree(all, "open the checkpoints", bad); err != nil {
+		if offOnAll(err, all.Size()) {
+			c.runWithout(all, off)
+			return c, nil
+		}
 		return nil, err
 	}
 	c.begun, c.main.said = time.Now(), map[string]bool{}

@@ -27,8 +27,11 @@ func (c *Checkpointer) Close() error {
 	if c.main.Closed.Swap(true) {
 		return nil
 	}
-	c.main.Place()
 	c.main.pointFlags.Or(pointClosed)
+	if c.off {
+		return c.closeWithout()
+	}
+	c.main.Place()
 	c.record.events.Emit(events.Event{Name: events.Finish, Points: c.main.Points.Load()})
 	err := c.finish()
 	<-c.persist.Over() // all epochs are at their levels or have failed, or the time is up
@@ -72,7 +75,8 @@ func (c *Checkpointer) CloseOrAbort(err *error) {
 }
 
 // Abort tells all ranks that this one gives up because of why, and closes the
-// Checkpointer. The other ranks leave as they do when a rank dies. Local.
+// Checkpointer. The other ranks leave as they do when a rank dies. Local. Without checkpoints (Options.Off) nobody is
+// told: the launcher ends the other ranks when this one leaves with an error.
 func (c *Checkpointer) Abort(why error) { c.abort(why, nil) }
 
 // abort is Abort. With left, the main thread may be in a call: all that it waits for ends, and
@@ -80,6 +84,10 @@ func (c *Checkpointer) Abort(why error) { c.abort(why, nil) }
 // system keeps everything.
 func (c *Checkpointer) abort(why error, left <-chan struct{}) {
 	if c.main.Closed.Swap(true) {
+		return
+	}
+	if c.off {
+		_ = c.closeWithout() // the program gives up
 		return
 	}
 	c.failure("abort", 0, why)

@@ -131,7 +131,7 @@ func TestConfigOrder(t *testing.T) {
 	clean(t)
 	t.Setenv("HOLDFAST_GLOBEL", "/x")
 	o := FromEnv()
-	const want = "both; HOLDFAST_GLOBEL is set, but Holdfast has no such variable, do you mean HOLDFAST_GLOBAL?"
+	const want = "checkpoints; HOLDFAST_GLOBEL is set, but Holdfast has no such variable, do you mean HOLDFAST_GLOBAL?"
 	if err := o.validate(); err == nil || !strings.HasPrefix(err.Error(), "no directory for checkpoints") ||
 		!strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want it to end with %q", err, want)

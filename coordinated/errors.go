@@ -35,6 +35,8 @@ var (
 	ErrClosed = agent.ErrClosed
 	// ErrNotDue says that an epoch does not go to a level, which takes some epochs only.
 	ErrNotDue = errors.New("the epoch is not due at that level")
+	// ErrOff is returned by RequestStop where the program runs without checkpoints: see Options.Off.
+	ErrOff = errors.New("the program runs without checkpoints, and nothing will stop it")
 )
 
 // errNoState is why a checkpoint fails that comes to a rank in Close whose Restore

@@ -30,7 +30,8 @@ type Options struct {
 	// that all nodes see. At least one is required; with both, epochs are written
 	// to Local and copied to Global in the background. Global may also be the URL of an
 	// object store, s3://bucket/prefix, found by the usual AWS_* variables; Local is required
-	// then.
+	// then. "off" leaves a level out, and where that leaves none the program runs without checkpoints:
+	// see Off. A directory of this name is "./off".
 	Local, Global string
 	// Redundancy protects the local shards against the loss of nodes, over the
 	// network: "partner:K" keeps K copies of each on other nodes, "parity:D+P"
@@ -193,6 +194,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	run      storage.Identity // of the job's own checkpoints, for those with names; zero: to be found
+	offs     []string         // the levels that are off, as they were switched off
 	bad      error            // what FromEnv could not read
 	fromEnv  bool             // FromEnv made them
 	stray    []string         // variables that were meant for Holdfast and are not known
@@ -243,13 +245,19 @@ func (o *Options) check() error {
 	if o.bad != nil {
 		return o.bad
 	}
+	o.leaveOut("Local", "Global")
+	if o.Off() != "" { // the rest is about checkpoints
+		o.defaults()
+		return nil
+	}
 	if o.Local == "" && o.Global == "" {
 		name := "Local, Global"
 		if o.fromEnv {
 			name = "" // the text has the variables
 		}
 		return &OptionError{Name: name, Why: "no directory for checkpoints; set HOLDFAST_LOCAL to one on " +
-			"the node's own disk, HOLDFAST_GLOBAL to one that all nodes see, or both"}
+			"the node's own disk, HOLDFAST_GLOBAL to one that all nodes see, or both; HOLDFAST_GLOBAL=off runs the " +
+			"program without checkpoints"}
 	}
 	if o.Local != "" && o.Local == o.Global {
 		return &OptionError{Name: "Local, Global", Why: fmt.Sprintf("both are %s; give two directories, or only "+

@@ -14,7 +14,7 @@ import (
 // only the sending. If the ranks do not reach a cut within Options.CutTimeout, all of them
 // give the request up.
 func (c *Checkpointer) Request(ctx context.Context) error {
-	if err := c.mayAsk(); err != nil {
+	if err := c.mayAsk(); err != nil || c.off {
 		return err
 	}
 	return c.agent.Request(ctx, trigger.Wish{By: "the program"})
@@ -26,6 +26,9 @@ func (c *Checkpointer) Request(ctx context.Context) error {
 func (c *Checkpointer) RequestStop(ctx context.Context) error {
 	if err := c.mayAsk(); err != nil {
 		return err
+	}
+	if c.off {
+		return ErrOff
 	}
 	return c.agent.Request(ctx, trigger.Wish{Stop: true, By: "the program"})
 }
@@ -47,6 +50,9 @@ func (c *Checkpointer) mayAsk() error {
 // cannot write to that level, Wait waits for the next outer one. With no epoch yet it
 // returns at once. Local, from any goroutine but the one that the next Point needs.
 func (c *Checkpointer) Wait(ctx context.Context, level string) error {
+	if c.off {
+		return nil
+	}
 	if level = c.inUse(level); level == "" {
 		return fmt.Errorf("coordinated: neither that level nor one further out is writable; checkpoints go to %v",
 			c.levels.use)

@@ -51,6 +51,10 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	if c.main.Restored.Swap(true) {
 		return false, fmt.Errorf("coordinated: Restore was called twice; a program restores once")
 	}
+	if c.off {
+		c.main.pointFlags.And(^uint32(pointRestore))
+		return false, nil
+	}
 	start := time.Now()
 	c.main.Place()
 	_ = c.agent.Library(c.life.ctx, start) // closed: the rest says so

@@ -118,7 +118,9 @@ func (c *Checkpointer) Stats() Stats {
 	c.stats.mu.Lock()
 	defer c.stats.mu.Unlock()
 	out := c.stats.s
-	out.Control = c.plane.Stats()
+	if !c.off {
+		out.Control = c.plane.Stats()
+	}
 	out.Epochs = append([]EpochStats(nil), out.Epochs...)
 	for i := range out.Epochs {
 		out.Epochs[i].Durable = maps.Clone(out.Epochs[i].Durable)

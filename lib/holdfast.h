@@ -21,6 +21,10 @@
  * those of `holdfast config`: HOLDFAST_LOCAL and HOLDFAST_GLOBAL say where checkpoints go. The
  * library needs neither MPI nor a GPU library, and is the same for every MPI.
  *
+ * With HOLDFAST_GLOBAL=off (or HOLDFAST_LOCAL=off, or both) and no directory the program runs without checkpoints and
+ * without a daemon, for a reference run: hf_restore and hf_restart_test find nothing, hf_point returns HF_OK,
+ * hf_checkpoint and hf_wait return HF_OK and do nothing, and only hf_restart_begin and hf_request(1) fail.
+ *
  * Signals. hf_init takes the signals that ask for checkpoints (USR1; USR2 and TERM for a final one, see
  * signals.checkpoint and signals.stop) where the program has left them to their default, which
  * would end it, or where a library has taken them (MPICH takes USR1). A handler of the

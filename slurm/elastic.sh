@@ -27,6 +27,6 @@ if (($# < 2)) || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then
 fi
 least=$1
 shift
-(umask 077 && mkdir -p "$HOLDFAST_GLOBAL")      # checkpoints hold the program's memory
+[ "$HOLDFAST_GLOBAL" = off ] || (umask 077 && mkdir -p "$HOLDFAST_GLOBAL")  # checkpoints hold the program's memory
 
 exec "$holdfast" run --requeue --min-ranks "$least" --local-in "$disk" -- srun --mpi="$mpi" "$@"

@@ -29,6 +29,6 @@ if (($# == 0)); then
 	echo "usage: sbatch [sbatch options] node-failure.sh PROGRAM [ARGUMENTS]" >&2
 	exit 2
 fi
-(umask 077 && mkdir -p "$HOLDFAST_GLOBAL")      # checkpoints hold the program's memory
+[ "$HOLDFAST_GLOBAL" = off ] || (umask 077 && mkdir -p "$HOLDFAST_GLOBAL")  # checkpoints hold the program's memory
 
 exec "$holdfast" run --requeue --local-in "$disk" --spares "$spares" -- srun --mpi="$mpi" "$@"

@@ -25,6 +25,6 @@ if (($# == 0)); then
 	echo "usage: sbatch [sbatch options] preemptible.sh PROGRAM [ARGUMENTS]" >&2
 	exit 2
 fi
-(umask 077 && mkdir -p "$HOLDFAST_GLOBAL")      # checkpoints hold the program's memory
+[ "$HOLDFAST_GLOBAL" = off ] || (umask 077 && mkdir -p "$HOLDFAST_GLOBAL")  # checkpoints hold the program's memory
 
 exec "$holdfast" run --requeue -- srun --mpi="$mpi" "$@"

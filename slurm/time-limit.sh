@@ -22,7 +22,7 @@ if (($# == 0)); then
 	echo "usage: sbatch [sbatch options] time-limit.sh PROGRAM [ARGUMENTS]" >&2
 	exit 2
 fi
-(umask 077 && mkdir -p "$HOLDFAST_GLOBAL")      # checkpoints hold the program's memory
+[ "$HOLDFAST_GLOBAL" = off ] || (umask 077 && mkdir -p "$HOLDFAST_GLOBAL")  # checkpoints hold the program's memory
 
 # exec: the signal goes to the process of the batch script.
 exec "$holdfast" run --requeue -- srun --mpi="$mpi" "$@"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/node"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/spf13/cobra"
 )
 
@@ -52,7 +53,7 @@ checkpoint (USR1) and for a final one (USR2, TERM) may be sent to it or to any r
 INT ends it, and the job's checkpoints with it.
 
 Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
-2 it could not begin, or no rank came.`,
+2 it could not begin, or no rank came; 3 the program runs without checkpoints, by the settings.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir != "" {
@@ -62,6 +63,14 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 			}
 			if key == "" {
 				key = node.Key(os.Getenv)
+			}
+			checkpoints := coordinated.FromEnv()
+			if off := checkpoints.Off(); off != "" {
+				if !background && !tell {
+					fmt.Fprintf(cmd.ErrOrStderr(), "holdfast node: the program runs without checkpoints, and needs no "+
+						"daemon: %s\n", off)
+				}
+				return exitCode(wire.ExitOff)
 			}
 			if background {
 				self, err := os.Executable()
@@ -85,7 +94,7 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 				}()
 				said = func(err error) { sayReady(cmd.OutOrStdout(), err) }
 			}
-			opt := node.Options{Key: key, Wait: wait, Starter: starter, Checkpoints: coordinated.FromEnv(),
+			opt := node.Options{Key: key, Wait: wait, Starter: starter, Checkpoints: checkpoints,
 				Ready: func() { said(nil) }, Logger: slog.Default(), Until: until}
 			if asJSON {
 				opt.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))

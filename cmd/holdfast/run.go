@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -48,12 +50,20 @@ USR2 on to the ranks when they mean none of this.
 run writes each decision to standard error, as one line that begins with
 "holdfast run:".
 
+Where the settings say that programs run without checkpoints (HOLDFAST_GLOBAL=off), run
+starts the command in its own place: nothing is watched, or started again.
+
 Exit codes: 0 the program ended well; 1 the program failed and run gave up;
 2 nothing was started (bad arguments); 75 the program stopped after a checkpoint
 and resumes when it is started again; any other: the program's own code, after all
 of its ranks had closed.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o := coordinated.FromEnv(); o.Off() != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast run: the program runs without checkpoints: %s; it is started "+
+					"once, and not again when it dies\n", o.Off())
+				return become(args)
+			}
 			self, err := os.Executable()
 			if err != nil {
 				return err
@@ -109,6 +119,15 @@ of its ranks had closed.`,
 		"network interface or address at which the ranks reach this command; empty: the first that is up, a fast "+
 			"network (InfiniBand, Slingshot) last")
 	return cmd
+}
+
+// become starts a command in the place of this process. It returns only an error.
+func become(args []string) error {
+	path, err := exec.LookPath(args[0])
+	if err == nil {
+		err = syscall.Exec(path, args, os.Environ())
+	}
+	return fmt.Errorf("start %s: %w", args[0], err)
 }
 
 // setKeepEvery sets the program's keep_every, unless the text is empty.

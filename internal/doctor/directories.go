@@ -27,6 +27,9 @@ func lookDirectories(ctx context.Context, r *report) {
 	switch {
 	case r.Local == "" && r.Global == "" && r.Config != nil: // which says so
 		return
+	case r.Off != "":
+		r.add("directories", "any", Note, "programs run without checkpoints: "+r.Off, "")
+		return
 	case r.Local == "" && r.Global == "":
 		r.add("directories", "any", Failed, "neither local nor global is set",
 			"set HOLDFAST_LOCAL, HOLDFAST_GLOBAL or both")

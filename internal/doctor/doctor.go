@@ -39,6 +39,7 @@ type Options struct {
 	Self          []string // command that runs Rank, without its arguments
 	Local, Global string   // directories of the job; empty: none is configured
 	Config        error    // what is wrong with the configuration
+	Off           string   // by what programs run without checkpoints; empty: they do not
 	Loss          string   // what the loss of a node costs with it; empty: there are no directories
 	Stray         []string // variables that are none of Holdfast's, though they look so
 	Interface     string   // of the control plane

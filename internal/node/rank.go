@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/internal/program"
@@ -63,7 +64,13 @@ func (r *rank) Arm(armed bool) {
 // Meet gathers nothing from all ranks.
 func (r *rank) Meet(ctx context.Context) (missing []int, err error) {
 	if r.gathers {
-		return nil, r.gather(ctx, make([]byte, r.size), []byte{0})
+		all := make([]byte, r.size)
+		err := r.gather(ctx, all, []byte{0})
+		if other := slices.Index(all, wire.MeetsOff); err == nil && other >= 0 {
+			err = fmt.Errorf("rank %d runs without checkpoints (HOLDFAST_GLOBAL=off or HOLDFAST_LOCAL=off), and rank %d "+
+				"with them; give all ranks the same settings (mpirun -x for the variables)", other, r.rank)
+		}
+		return nil, err
 	}
 	if r.s.goesOn { // a rank may compute for hours before it comes
 		ctx = context.WithoutCancel(ctx)

@@ -38,7 +38,7 @@ const localNames = 3
 // is one that nobody can guess; it is kept beside the checkpoints for when the job is requeued.
 // A job that gets none runs without that level, as Open says.
 func (s *setup) nodeLocal(ctx context.Context) error {
-	if s.opt.LocalIn == "" {
+	if s.opt.LocalIn == "" || os.Getenv("HOLDFAST_LOCAL") == "off" {
 		return nil
 	}
 	if s.cfg.Job == nil {

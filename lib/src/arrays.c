@@ -282,6 +282,8 @@ int hf_refresh(struct hf_client *c)
 {
     size_t i;
 
+    if (c->off)
+        return HF_OK;
     if (c->before != NULL && c->pid == getpid()) {
         const int failed = c->before(c->before_arg);
         if (failed != 0)

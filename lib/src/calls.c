@@ -60,9 +60,11 @@ API int hf_start(void)
     if (hf_the.stage == HF_FINAL)
         return hf_fail(HF_E_ORDER, "hf_start: hf_finalize was called; a program connects once");
     if (hf_the.stage == HF_NEW) {
-        int code = hf_connect(&hf_the, NULL);
-        if (code != HF_OK)
+        int code = hf_switched_off() ? HF_OFF : hf_connect(&hf_the, NULL);
+        if (code < 0)
             return code;
+        hf_the.off = code == HF_OFF;
+        hf_the.pid = getpid();
         hf_the.stage = HF_CONNECTED;
     }
     return HF_OK;
@@ -110,6 +112,40 @@ static int greet(struct hf_client *c)
     }
 }
 
+/* hf_init of a program without checkpoints. All ranks have to be without: daemons gather a byte of each rank
+ * first, which is 0 then. A signal that asks for a checkpoint does not end the program. */
+static int begin_without(struct hf_client *c, const hf_config *d)
+{
+    const char mine = HFP_MEETS_OFF;
+    char *all;
+    int i, code = HF_OK;
+
+    if (d->allgather != NULL) {
+        if ((all = calloc((size_t)c->size, 1)) == NULL)
+            return hf_fail(HF_E_MEMORY, "hf_init: no memory");
+        if ((code = d->allgather(all, &mine, 1, d->arg)) != 0)
+            code = hf_fail(HF_E_FAILED, "hf_init: the function for gathering bytes from all ranks failed with code %d",
+                           code);
+        for (i = 0; i < c->size && code == HF_OK; i++)
+            if (all[i] != mine)
+                code = hf_fail(HF_E_FAILED, "hf_init: rank %d runs without checkpoints (%s), and rank %d with them; give "
+                                            "all ranks the same settings (mpirun -x for the variables)",
+                               c->rank, hf_off_by(), i);
+        free(all);
+    }
+    if (code != HF_OK) {
+        c->stage = HF_FINAL;
+        return code;
+    }
+    if (c->rank == 0)
+        fprintf(stderr, "holdfast: running without checkpoints: %s\n", hf_off_by());
+    c->stage = HF_READY;
+    c->stop = 0;
+    c->checkpoint = UINT64_C(1) << (SIGUSR1 - 1);
+    hf_take_signals(c);
+    return HF_OK;
+}
+
 API int hf_init(const hf_config *config)
 {
     struct hf_client *c = &hf_the;
@@ -145,6 +181,8 @@ API int hf_init(const hf_config *config)
     c->size = d.size;
     c->allgather = d.allgather;
     c->arg = d.arg;
+    if (c->off)
+        return begin_without(c, &d);
     program = d.program != NULL ? d.program : program_invocation_short_name;
     memset(hello, 0, sizeof *hello);
     hello->rank = d.rank;
@@ -190,7 +228,7 @@ API int hf_restore(void)
     if (code < 0)
         return code;
     hf_the.stage = HF_RESTORED_STAGE;
-    hf_the.flags = hf_the.page; /* points before this one were refused */
+    hf_the.flags = hf_the.off ? &hf_idle : hf_the.page; /* points before this one were refused */
     return code;
 }
 
@@ -306,6 +344,9 @@ API int hf_request(int stop)
 
     if (c->stage != HF_NEW && c->pid != getpid())
         return say(HF_E_ORDER, HF_IS_CHILD);
+    if (c->off && c->stage >= HF_READY && c->stage != HF_FINAL)
+        return stop == 0 ? HF_OK
+                         : say(HF_E_FAILED, "hf_request: the program runs without checkpoints: nothing will stop it");
     for (s = 1; s <= 64; s++)
         if ((set >> (s - 1) & 1) != 0 && s != SIGTERM)
             return hf_send_signal(c, s) == 0

@@ -77,6 +77,7 @@ struct hf_client {
     _Atomic uint64_t *page;   /* of the daemon */
     bool fence;
     bool elastic;
+    bool off;     /* the program runs without checkpoints, and without a daemon */
     bool dialled; /* hf_connect has succeeded */
     bool heard; /* an answer to HELLO, or something before it */
 
@@ -165,7 +166,12 @@ struct hf_settings {
     char **environ;      /* into text */
     char *text;
 };
-int hf_connect(struct hf_client *c, const struct hf_settings *settings);
+int hf_connect(struct hf_client *c, const struct hf_settings *settings); /* HF_OFF: nothing to connect to is needed */
+#define HF_OFF 1
+
+/* start.c. Whether the environment alone says that the program runs without checkpoints, and in words what says it. */
+bool hf_switched_off(void);
+const char *hf_off_by(void);
 int hf_rank_of_environment(int *rank, int *size);
 
 /* talk.c: sends a request and serves the daemon until it is answered. */

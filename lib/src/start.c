@@ -54,6 +54,37 @@ static uint64_t settings(void)
     return sum;
 }
 
+/* A variable; NULL if it is not set, or empty. */
+static const char *variable(const char *name)
+{
+    const char *v = getenv(name);
+
+    return v != NULL && *v != 0 ? v : NULL;
+}
+
+static bool is_off(const char *dir) { return dir != NULL && strcmp(dir, "off") == 0; }
+
+bool hf_switched_off(void)
+{
+    const char *local = variable("HOLDFAST_LOCAL"), *global = variable("HOLDFAST_GLOBAL");
+
+    if (is_off(local) && is_off(global))
+        return true;
+    /* A file may name a directory for the one that is not set. The daemon reads it. */
+    return ((is_off(local) && global == NULL) || (is_off(global) && local == NULL)) &&
+           variable("HOLDFAST_CONFIG") == NULL && access("holdfast.yaml", F_OK) != 0;
+}
+
+const char *hf_off_by(void)
+{
+    const bool local = is_off(variable("HOLDFAST_LOCAL")), global = is_off(variable("HOLDFAST_GLOBAL"));
+    const char *file = variable("HOLDFAST_CONFIG");
+
+    if (local || global)
+        return !local ? "HOLDFAST_GLOBAL=off" : global ? "HOLDFAST_LOCAL=off, HOLDFAST_GLOBAL=off" : "HOLDFAST_LOCAL=off";
+    return file != NULL ? file : "holdfast.yaml";
+}
+
 /* Writes the key of the job, of at most 64 bytes: docs/NODE.md. */
 static void job_key(char key[65])
 {
@@ -216,6 +247,8 @@ static int start_daemon(const char *key, const struct hf_settings *settings)
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return HF_OK;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == HFP_EXIT_OFF)
+        return HF_OFF;
     if (WIFEXITED(status))
         return hf_fail(HF_E_DAEMON,
                        "start the node daemon: %s node ended with exit code %d; standard error has the reason, a limit "

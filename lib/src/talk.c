@@ -398,6 +398,18 @@ static int ended(struct hf_client *c, int code)
     return code;
 }
 
+/* The answer to a request of a program without checkpoints: there are none, and all that it waits for is done. */
+static int answer_without(const void *message, uint16_t type)
+{
+    if (type == HFP_WAIT)
+        return (((const struct hfp_text *)message)->flags & HFP_WAIT_LOOK) != 0 ? HF_FOUND : HF_OK;
+    if (type == HFP_BEGIN)
+        return hf_fail(HF_E_FAILED, "there is nothing to restart from: the program runs without checkpoints (%s); ask "
+                                    "hf_restart_test first",
+                       hf_off_by());
+    return HF_OK;
+}
+
 int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uint64_t *value)
 {
     bool over;
@@ -405,6 +417,8 @@ int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uin
 
     if (c->pid != getpid())
         return hf_fail(HF_E_ORDER, "%s", HF_IS_CHILD);
+    if (c->off)
+        return answer_without(message, type);
     if (c->sock < 0 || c->link != HF_SERVED)
         return gone(c, "send a request");
     c->failed = NULL;

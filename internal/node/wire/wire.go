@@ -68,6 +68,9 @@ const (
 	TypeShadow   Type = 39
 )
 
+// ExitOff is the exit code of the command where the program runs without checkpoints, and needs no daemon.
+const ExitOff = 3
+
 // Flags of HELLO, WELCOME, ARENA, PROTECT, WAIT, DECLARE and COPIED, and of an array in COPY.
 const (
 	HelloGathers    = 1 << 0
@@ -77,6 +80,7 @@ const (
 	HelloShadows    = 1 << 4
 	HelloGoesOn     = 1 << 5
 	HelloAllHere    = 1 << 6
+	MeetsOff        = 1 // gathered by a rank without checkpoints and without a daemon, where the others gather 0
 	WelcomeFence    = 1 << 0
 	ArenaSealed     = 1 << 0
 	ProtectAnySize  = 1 << 0

@@ -161,6 +161,7 @@ func TestHeader(t *testing.T) {
 		"WELCOME_FENCE": WelcomeFence, "ARENA_SEALED": ArenaSealed,
 		"POINT_ARMED": PointArmed, "POINT_OVER": PointOver, "CODE_STOP": CodeStop,
 		"CODE_AGAIN": CodeAgain, "ARRIVED": int(TypeArrived), "SHADOW": int(TypeShadow),
+		"EXIT_OFF": ExitOff, "MEETS_OFF": MeetsOff,
 		"HELLO_SHADOWS": HelloShadows, "HELLO_GOES_ON": HelloGoesOn, "HELLO_ALL_HERE": HelloAllHere,
 		"VALUE_CUT": ValueCut, "POINT_ENDED": PointEnded, "POINT_STOPPED": PointStopped,
 		"COPIED_LATER": CopiedLater, "COPY_LATE": CopyLate}
