@@ -53,6 +53,12 @@ func TestDirectories(t *testing.T) {
 	if got := Worst(look("", "").findings); got != Failed {
 		t.Errorf("no directory: %s", got)
 	}
+	off := &report{Options: Options{Off: "HOLDFAST_GLOBAL=off"}}
+	lookDirectories(t.Context(), off)
+	if got := off.findings; len(got) == 0 || Worst(got) == Failed || got[len(got)-1].State != Note ||
+		!strings.Contains(got[len(got)-1].Detail, "without checkpoints: HOLDFAST_GLOBAL=off") {
+		t.Errorf("no checkpoints are wanted: %+v", got)
+	}
 	if got := states(look(file, "")); got["local"].State != Failed || got["local"].Remedy == "" {
 		t.Errorf("a file in its place: %+v", got["local"])
 	}

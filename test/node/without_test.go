@@ -118,7 +118,6 @@ func TestToolWithout(t *testing.T) {
 		"request":         {2, "there are no checkpoints to look at, since programs run without them here"},
 		"status":          {2, "there are no checkpoints to look at, since programs run without them here"},
 		"node":            {3, "needs no daemon: HOLDFAST_GLOBAL=off"},
-		"doctor":          {-1, "programs run without checkpoints: HOLDFAST_GLOBAL=off"},
 	} {
 		args := strings.Fields(line)
 		for i := range args {

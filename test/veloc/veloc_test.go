@@ -233,6 +233,30 @@ func TestHeat(t *testing.T) {
 	}
 }
 
+// TestWithoutCheckpoints: where checkpoints are off, whatever the configuration has, a program computes the same.
+func TestWithoutCheckpoints(t *testing.T) {
+	want := uncut(t)
+	t.Setenv("HOLDFAST_LOCAL", "off")
+	t.Setenv("HOLDFAST_GLOBAL", "off")
+	for _, form := range []string{"mem", "file"} {
+		p := newPlace(t)
+		command, result := heat(t, "mpich", p, form)
+		for range 2 { // the second finds nothing
+			out := mustRun(t, "mpich", ranks, command...)
+			mustSay(t, out, "heat: begins at step 0")
+			if strings.Count(out, "holdfast: running without checkpoints: HOLDFAST_LOCAL=off, HOLDFAST_GLOBAL=off") != 1 {
+				t.Errorf("it is not said once:\n%s", out)
+			}
+		}
+		if !bytes.Equal(result(), want) {
+			t.Errorf("%s: the program computed something else", form)
+		}
+		if left, err := filepath.Glob(filepath.Join(p.persistent, "name.*")); err != nil || len(left) > 0 {
+			t.Errorf("%s: there are checkpoints: %v (%v)", form, left, err)
+		}
+	}
+}
+
 // TestNodes has ranks on nodes of their own, and checkpoints in their scratch directories alone, one of which is lost.
 func TestNodes(t *testing.T) {
 	if os.Getuid() != 0 {

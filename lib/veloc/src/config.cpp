@@ -333,9 +333,15 @@ std::map<std::string, std::string> settings_of(const config &c, int nodes)
     bool persistent = !c.persistent.empty() && c.persistent_interval >= 0;
     all["HOLDFAST_LOCAL"] = persistent && c.persistent == c.scratch ? "" : c.scratch;
     all["HOLDFAST_GLOBAL"] = persistent ? c.persistent : "";
-    if (persistent && c.persistent_interval > 0)
+    for (const char *name : {"HOLDFAST_LOCAL", "HOLDFAST_GLOBAL"}) { // off stays off
+        const char *v = getenv(name);
+        if (v != nullptr && strcmp(v, "off") == 0)
+            all[name] = v;
+    }
+    const auto used = [&](const char *name) { return !all[name].empty() && all[name] != "off"; };
+    if (used("HOLDFAST_GLOBAL") && used("HOLDFAST_LOCAL") && c.persistent_interval > 0)
         all["HOLDFAST_GLOBAL_EVERY"] = std::to_string(c.persistent_interval) + "s";
-    if (c.scratch_versions > 0 && !all["HOLDFAST_LOCAL"].empty())
+    if (c.scratch_versions > 0 && used("HOLDFAST_LOCAL"))
         all["HOLDFAST_KEEP_LOCAL"] = std::to_string(c.scratch_versions);
     if (std::string r = redundancy_of(c, nodes); !r.empty())
         all["HOLDFAST_REDUNDANCY"] = r;
