@@ -96,8 +96,8 @@ const (
 // are caught from now on. Open waits for all ranks to call it; after ten times
 // opt.WaitTimeout it fails with a *MissingError. The caller closes the Checkpointer
 // before mpiwrap.Finalize. Where the options switch checkpoints off (Options.Off), the program runs without: Restore
-// finds nothing, Point and Request do nothing, RequestStop returns ErrOff. Cost: six MPI collectives and a TCP connection to each
-// neighbour in the control tree.
+// finds nothing, Point and Request do nothing, RequestStop returns ErrOff. Cost: six MPI collectives and a
+// TCP connection to each neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	e, priv := endpoint.Of(world), endpoint.Private(world)
 	if opt.GPUAware != mpiwrap.GPUAwareAuto {

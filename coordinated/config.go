@@ -98,10 +98,11 @@ var levelKeys = config.In("where checkpoints are kept",
 	config.Key("job", "the program's name", "name of the job that the checkpoints belong to; "+
 		"SLURM_JOB_NAME where that is set",
 		config.Text("a name", func(o *Options) *string { return &o.Job })),
-	config.Key("global", "none", "directory that all nodes see, or an object store; it must exist; off: none, and without "+
-		"local no checkpoints",
+	config.Key("global", "none", "directory that all nodes see, or an object store; it must exist; off: none, and "+
+		"without local no checkpoints",
 		config.Text("a directory, s3://bucket/prefix, or off", func(o *Options) *string { return &o.Global })),
-	config.Key("local", "none", "directory on the node's own disk; it must exist; off: none, and without global no checkpoints",
+	config.Key("local", "none", "directory on the node's own disk; it must exist; off: none, and without "+
+		"global no checkpoints",
 		config.Text("a directory, or off", func(o *Options) *string { return &o.Local })),
 	config.Key("redundancy", "none", "copies or parity of local shards on other nodes",
 		config.Checked("partner:K or parity:D+P, or none", setRedundancy)))

@@ -55,8 +55,8 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestWithoutCheckpoints: a program computes the same without checkpoints, is told once that there are none, and goes on
-// when it is asked for one.
+// TestWithoutCheckpoints: a program computes the same without checkpoints, is told once that there are none, and goes
+// on when it is asked for one.
 func TestWithoutCheckpoints(t *testing.T) {
 	const ranks, steps = 3, 12
 	want := ring{steps: steps, asker: 1, askAt: 4}

@@ -45,8 +45,8 @@ func orDirsOfJob(cmd *cobra.Command, dirs []string) ([]string, error) {
 		dirs = dirsOfJob()
 	}
 	if o := coordinated.FromEnv(); len(dirs) == 0 && o.Off() != "" {
-		return nil, fmt.Errorf("%s: there are no checkpoints to look at, since programs run without them here: %s; give "+
-			"DIR for those of another run", cmd.CommandPath(), o.Off())
+		return nil, fmt.Errorf("%s: there are no checkpoints to look at, since programs run without them here: %s; "+
+			"give DIR for those of another run", cmd.CommandPath(), o.Off())
 	}
 	if len(dirs) == 0 {
 		return nil, fmt.Errorf("%s needs a directory: give DIR, or set HOLDFAST_GLOBAL or HOLDFAST_LOCAL; usage: %s",

@@ -99,7 +99,8 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 	}
 	c := coordinated.ReadConfig("")
 	o := c.Options()
-	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(), Off: o.Off(),
+	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
+		Off:   o.Off(),
 		Stray: c.Stray(os.Environ()), Loss: o.NodeLoss(), Device: setDevice(c),
 		Ranks: size.Ranks, Nodes: size.Nodes, Bytes: size.Bytes,
 		PackSize: o.PackSize, Stripes: o.Stripes}

@@ -67,8 +67,8 @@ func (r *rank) Meet(ctx context.Context) (missing []int, err error) {
 		all := make([]byte, r.size)
 		err := r.gather(ctx, all, []byte{0})
 		if other := slices.Index(all, wire.MeetsOff); err == nil && other >= 0 {
-			err = fmt.Errorf("rank %d runs without checkpoints (HOLDFAST_GLOBAL=off or HOLDFAST_LOCAL=off), and rank %d "+
-				"with them; give all ranks the same settings (mpirun -x for the variables)", other, r.rank)
+			err = fmt.Errorf("rank %d runs without checkpoints (HOLDFAST_GLOBAL=off or HOLDFAST_LOCAL=off), and rank "+
+				"%d with them; give all ranks the same settings (mpirun -x for the variables)", other, r.rank)
 		}
 		return nil, err
 	}

@@ -128,8 +128,8 @@ static int begin_without(struct hf_client *c, const hf_config *d)
                            code);
         for (i = 0; i < c->size && code == HF_OK; i++)
             if (all[i] != mine)
-                code = hf_fail(HF_E_FAILED, "hf_init: rank %d runs without checkpoints (%s), and rank %d with them; give "
-                                            "all ranks the same settings (mpirun -x for the variables)",
+                code = hf_fail(HF_E_FAILED, "hf_init: rank %d runs without checkpoints (%s), and rank %d with them; "
+                                            "give all ranks the same settings (mpirun -x for the variables)",
                                c->rank, hf_off_by(), i);
         free(all);
     }

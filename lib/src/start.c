@@ -80,8 +80,10 @@ const char *hf_off_by(void)
     const bool local = is_off(variable("HOLDFAST_LOCAL")), global = is_off(variable("HOLDFAST_GLOBAL"));
     const char *file = variable("HOLDFAST_CONFIG");
 
-    if (local || global)
-        return !local ? "HOLDFAST_GLOBAL=off" : global ? "HOLDFAST_LOCAL=off, HOLDFAST_GLOBAL=off" : "HOLDFAST_LOCAL=off";
+    if (local)
+        return global ? "HOLDFAST_LOCAL=off, HOLDFAST_GLOBAL=off" : "HOLDFAST_LOCAL=off";
+    if (global)
+        return "HOLDFAST_GLOBAL=off";
     return file != NULL ? file : "holdfast.yaml";
 }
 

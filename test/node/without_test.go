@@ -35,7 +35,8 @@ func TestWithoutCheckpoints(t *testing.T) {
 	}{
 		{"C", mpirun.MPICH, []string{compile(t, mpirun.MPICH.Compiler(), "../../examples/heat-c/heat.c",
 			"-Wno-unused-function", filepath.Join(built.lib, "libholdfast.a"))}, env},
-		{"Fortran", mpirun.OpenMPI, []string{fortran(t, "mpifort.openmpi", "../../examples/heat-fortran/heat.f90")}, env},
+		{"Fortran", mpirun.OpenMPI, []string{
+			fortran(t, "mpifort.openmpi", "../../examples/heat-fortran/heat.f90")}, env},
 		{"Python", mpirun.OpenMPI, []string{python(t), absolute("../../examples/heat-python/heat.py")},
 			pythonEnviron(slices.Clone(env))},
 		{"C++", mpirun.MPICH, []string{walk}, env},

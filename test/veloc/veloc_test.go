@@ -244,7 +244,7 @@ func TestWithoutCheckpoints(t *testing.T) {
 		for range 2 { // the second finds nothing
 			out := mustRun(t, "mpich", ranks, command...)
 			mustSay(t, out, "heat: begins at step 0")
-			if strings.Count(out, "holdfast: running without checkpoints: HOLDFAST_LOCAL=off, HOLDFAST_GLOBAL=off") != 1 {
+			if strings.Count(out, "running without checkpoints: HOLDFAST_LOCAL=off, HOLDFAST_GLOBAL=off\n") != 1 {
 				t.Errorf("it is not said once:\n%s", out)
 			}
 		}
