@@ -108,6 +108,9 @@ func (c elsewhere) ProtectGlobal(name string, a *program.Array) error {
 func (c elsewhere) AbortWhile(why error, left <-chan struct{}) { c.abort(why, left) }
 
 func (c elsewhere) Begin() {
+	c.stats.mu.Lock()
+	c.stats.goesOn = true
+	c.stats.mu.Unlock()
 	c.main.Restored.Store(true)
 	c.forget()
 	c.ready()

@@ -123,6 +123,7 @@ func (e *RestoreError) add(err error) {
 func (e *RestoreError) Error() string {
 	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start over with " +
 		"HOLDFAST_FRESH=1: "
+	var count *CountError
 	switch {
 	case e.Length && e.chosen != 0:
 		s = fmt.Sprintf("coordinated: epoch %d is intact, but the program protects other numbers of elements than it "+
@@ -131,6 +132,8 @@ func (e *RestoreError) Error() string {
 	case e.Length:
 		s = "coordinated: the checkpoint is intact, but the program protects another number of elements than it has; " +
 			"protect as many, or " + program.ToFollow + ": "
+	case errors.As(e.Err, &count):
+		s = "coordinated: the checkpoints are intact, but this job has another number of ranks: "
 	case e.Mismatch:
 		s = "coordinated: the checkpoints are intact, but this program protects different state; start the program " +
 			"that wrote them, or use another directory: "
@@ -250,6 +253,8 @@ type LostError struct {
 	Observed string
 	// InRestore says that the rank that tells was in Restore, or before it.
 	InRestore bool
+
+	none bool // no epoch was committed when it was noticed
 }
 
 // Error names the lost rank, who noticed, and what the job continues from.
@@ -257,13 +262,16 @@ func (e *LostError) Error() string {
 	if why, ok := agent.Deadlocked(e.Observed); ok {
 		return "ranks are deadlocked, and the job ends: " + why
 	}
-	next := "it continues from the newest committed epoch"
-	if e.InRestore {
-		next = "which was in Restore; it retries the same epoch, and after two such deaths an older one, if there " +
-			"is one"
+	next := "restart the job, it continues from the newest committed epoch"
+	switch {
+	case e.InRestore:
+		next = "restart the job, which was in Restore; it retries the same epoch, and after two such deaths an older " +
+			"one, if there is one"
+	case e.none:
+		next = "no epoch was committed by then"
 	}
-	return fmt.Sprintf("rank %d on node %s is lost (noticed by rank %d: %s); restart the job, %s", e.Rank, e.Node,
-		e.Noticed, e.Observed, next)
+	return fmt.Sprintf("rank %d on node %s is lost (noticed by rank %d: %s); %s", e.Rank, e.Node, e.Noticed, e.Observed,
+		next)
 }
 
 // TimeoutError says that an epoch was given up because ranks did not reach a

@@ -3,6 +3,7 @@ package coordinated
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -126,7 +127,16 @@ func (c *Checkpointer) deadline(end time.Time) {
 // lost is a loss as the program hears of it.
 func (c *Checkpointer) lost(l agent.Loss) *LostError {
 	return &LostError{Rank: l.Rank, Node: c.topo.Nodes[l.Rank], Noticed: l.Noticed, Observed: l.Observed,
-		InRestore: c.inRestore()}
+		InRestore: c.inRestore(), none: !c.hasCommitted()}
+}
+
+// hasCommitted says whether a restart may have an epoch to continue from: this start has restored or committed one, or
+// goes on where another daemon has died.
+func (c *Checkpointer) hasCommitted() bool {
+	c.stats.mu.Lock()
+	defer c.stats.mu.Unlock()
+	return c.stats.goesOn || c.stats.s.Restore.Epoch != 0 ||
+		slices.ContainsFunc(c.stats.s.Epochs, func(e EpochStats) bool { return len(e.Durable) > 0 })
 }
 
 // status is the loss for the supervisor.

@@ -125,8 +125,16 @@ func hearOverviews(ctx context.Context, plane connect.Plane, t *connect.Topology
 // openTogether opens the store at rank 0 first, which tells the others what it has found. A rank
 // that fails tells those below that nothing is found: they open nothing, and learn in the vote that
 // follows who has failed. Collective; the error is this rank's own.
-func (c *Checkpointer) openTogether(ctx context.Context, opt storage.Options) error {
+func (c *Checkpointer) openTogether(ctx context.Context, opt storage.Options) (err error) {
 	o := &overviews{own: map[int][]byte{}}
+	defer func() {
+		var size *storage.SizeError
+		if errors.As(err, &size) {
+			if size.Elastic = elasticGo; c.main.far != nil {
+				size.Elastic = elasticFar
+			}
+		}
+	}()
 	if opt.Rank == 0 {
 		return errors.Join(c.openFirst(ctx, opt, o), o.tell(c.plane, c.topo))
 	}

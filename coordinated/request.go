@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/trigger"
 )
@@ -53,12 +54,14 @@ func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 	if c.off {
 		return nil
 	}
+	asked, use := level, strings.Join(c.levels.use, ", ")
 	if level = c.inUse(level); level == "" {
-		return fmt.Errorf("coordinated: neither that level nor one further out is writable; checkpoints go to %v",
-			c.levels.use)
+		return fmt.Errorf("wait for level %q: neither it nor one further out can be written; checkpoints go to %s",
+			asked, use)
 	}
 	if !slices.Contains(c.levels.use, level) {
-		return &OptionError{Name: "level", Why: fmt.Sprintf("%q is not in use; levels in use: %v", level, c.levels.use)}
+		return &OptionError{Why: fmt.Sprintf("wait for level %q: it is not in use; checkpoints go to %s", asked, use),
+			env: true}
 	}
 	newest := c.stats.newest()
 	for newest != 0 {

@@ -18,21 +18,32 @@ type CountError struct {
 	PerRank    []string // what is protected per rank, in the epoch or now
 	NotQuiet   []int    // ranks of the epoch with messages in flight to them, or receives pending
 	Undeclared []int    // ranks of the epoch that say nothing of arrays
+
+	far bool // the program is not in Go
 }
+
+// How programs say that they are elastic, and what they protect for any number of ranks.
+const (
+	elasticGo, elasticFar = "Options.Elastic", "hf_elastic, in Python Session(elastic=True)"
+	anyGo, anyFar         = "ProtectGlobal, ProtectList or ProtectReplicated",
+		"hf_protect_global or hf_protect_replicated (Python: protect_global, protect_replicated)"
+)
 
 // Error gives both numbers, what stands in the way, and the remedy.
 func (e *CountError) Error() string {
 	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
+	elastic, any, quiet := elasticGo, anyGo, "Options.Quiet (HOLDFAST_QUIET)"
+	if e.far {
+		elastic, any, quiet = elasticFar, anyFar, "HOLDFAST_QUIET"
+	}
 	switch {
 	case len(e.Undeclared) > 0:
-		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (hf_elastic, elastic=True in Python, "+
-			"Options.Elastic in Go)", vote.Ranks(e.Undeclared))
+		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (%s)", vote.Ranks(e.Undeclared), elastic)
 	case len(e.PerRank) > 0:
-		s += are(e.PerRank) + " protected per rank; use ProtectGlobal, ProtectList or ProtectReplicated " +
-			"(hf_protect_global, hf_protect_replicated) for what any number of ranks is to restore"
+		s += are(e.PerRank) + " protected per rank; use " + any + " for what any number of ranks is to restore"
 	default:
 		s += fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending; take checkpoints where "+
-			"none are, or set Options.Quiet (HOLDFAST_QUIET), which waits for that", vote.Ranks(e.NotQuiet))
+			"none are, or set %s, which waits for that", vote.Ranks(e.NotQuiet), quiet)
 	}
 	return s + fmt.Sprintf(", or start %d ranks", e.Have)
 }
@@ -59,7 +70,8 @@ func (c *Checkpointer) resizable(ctx context.Context, src *shards, size int) err
 	if err != nil {
 		return err
 	}
-	bad := &CountError{Epoch: src.epoch, Have: size, Want: c.topo.Size(), PerRank: c.state.PerRank()}
+	bad := &CountError{Epoch: src.epoch, Have: size, Want: c.topo.Size(), PerRank: c.state.PerRank(),
+		far: c.main.far != nil}
 	for r := range infos {
 		switch l := infos[r].Layout; {
 		case l == nil:

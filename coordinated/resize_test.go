@@ -351,9 +351,15 @@ func TestResizeRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := runElastic(t, 3, opt, &elastic{until: 4, start: 2})
-		for _, part := range []string{"written by 2 ranks", "cannot be restored by 3", `"own" is protected per rank`} {
+		for _, part := range []string{"written by 2 ranks", "cannot be restored by 3", `"own" is protected per rank`,
+			"this job has another number of ranks", "use ProtectGlobal, "} {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("got %v, want %q in it", err, part)
+			}
+		}
+		for _, part := range []string{"hf_", "start the program that wrote them"} {
+			if err != nil && strings.Contains(err.Error(), part) {
+				t.Errorf("got %v, want no %q in it", err, part)
 			}
 		}
 		if err := runElastic(t, 2, opt, &elastic{until: 4, start: 2, plain: true}); err != nil {
@@ -383,7 +389,7 @@ func TestResizeRefused(t *testing.T) {
 			return err
 		})
 		if err == nil || !strings.Contains(err.Error(), "holds checkpoints of 2 ranks, this job has 3") ||
-			!strings.Contains(err.Error(), "Options.Elastic") {
+			!strings.Contains(err.Error(), "Options.Elastic") || strings.Contains(err.Error(), "hf_") {
 			t.Errorf("got %v, want both numbers and the remedy", err)
 		}
 	})

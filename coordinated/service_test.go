@@ -41,7 +41,8 @@ func TestClient(t *testing.T) {
 			}
 		}
 		var bad *OptionError
-		if werr := ck.Wait(ctx, "nosuch"); !errors.As(werr, &bad) {
+		if werr := ck.Wait(ctx, "nosuch"); !errors.As(werr, &bad) ||
+			werr.Error() != `wait for level "nosuch": it is not in use; checkpoints go to local, global` {
 			t.Errorf("Wait at an unknown level: %v", werr)
 		}
 		if !errors.Is(err, ErrStop) {

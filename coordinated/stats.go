@@ -79,6 +79,8 @@ type statistics struct {
 	s   Stats
 	req map[storage.Epoch]agent.Agreement // of the newest epochs
 
+	goesOn bool // the program has its state, and epochs may have been committed before Open
+
 	behind []*work // under way, oldest first
 
 	changed chan struct{} // closed at the next change; nil while nobody watches

@@ -59,7 +59,7 @@ func (c *Comm) finalize(limit time.Duration) error {
 			return c.ch.Wrap("Finalize", NoPeer, NoTag, err)
 		}
 	case <-timer.C:
-		slog.Warn("mpiwrap: MPI_Finalize hangs although all ranks have called it; Finalize returns without it",
+		slog.Warn("holdfast: MPI_Finalize hangs although all ranks have called it; Finalize returns without it",
 			"rank", c.rank, "waited", limit, "library", s.Info.Name)
 	}
 	return nil

@@ -36,7 +36,7 @@ func warnOfOthers() {
 			continue
 		}
 		if calls := mpiCalls(file); len(calls) > 0 {
-			slog.Warn("mpiwrap: a linked object calls MPI itself; its messages are neither counted nor drained: "+
+			slog.Warn("holdfast: a linked object calls MPI itself; its messages are neither counted nor drained: "+
 				"call Point only while no rank is inside it",
 				"object", file, "calls", strings.Join(calls[:min(len(calls), 8)], " "))
 		}

@@ -76,8 +76,8 @@ func (s *Store) adoptedBefore(l *levelState, rank int, e Epoch) *format.Index {
 		errs = append(errs, l.SyncEpoch(o))
 	}
 	if err := errors.Join(errs...); err != nil {
-		s.log.Warn("epoch written in full: the restored one is not to be referred to", "level", l.Name(), "epoch",
-			a.idx.Epoch, "err", err)
+		s.log.Warn("holdfast: epoch written in full: the restored one is not to be referred to", "level", l.Name(),
+			"epoch", a.idx.Epoch, "err", err)
 		return nil
 	}
 	a.durable.Store(true)

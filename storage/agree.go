@@ -165,7 +165,7 @@ func (s *Store) Present(ctx context.Context, name string) ([]Epoch, error) {
 		case err == nil:
 			out = append(out, e)
 		case !errors.Is(err, ErrNotCommitted) && !level.OfOtherRun(err):
-			s.log.Warn("epoch skipped: its manifest cannot be read", "epoch", e, "level", name, "err", err)
+			s.log.Warn("holdfast: epoch skipped: its manifest cannot be read", "epoch", e, "level", name, "err", err)
 		}
 	}
 	if s.looksAlone(l) {

@@ -68,9 +68,9 @@ func (s *Store) enough(n int, err error) error {
 	if err == nil || n == 0 && !refusesFiles(err) {
 		return err
 	}
-	s.log.Warn("cannot record the restore at a level", "err", err)
+	s.log.Warn("holdfast: cannot record the restore at a level", "err", err)
 	if n == 0 {
-		s.log.Warn("restore recorded nowhere: a crash after it does not count against the epoch")
+		s.log.Warn("holdfast: restore recorded nowhere: a crash after it does not count against the epoch")
 	}
 	return nil
 }
@@ -141,7 +141,8 @@ func (s *Store) readAttempts() format.RestoreAttempts {
 			continue
 		}
 		if err != nil {
-			s.log.Warn("earlier restore attempts unknown: their record cannot be read", "level", l.Name(), "err", err)
+			s.log.Warn("holdfast: earlier restore attempts unknown: their record cannot be read", "level",
+				l.Name(), "err", err)
 			continue
 		}
 		for e, n := range one {

@@ -41,7 +41,7 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		if e > l.agreed.newest {
 			l.agreed.unsure[e] = true
 		}
-		s.log.Debug("epoch committed", "epoch", e, "level", level)
+		s.log.Debug("holdfast: epoch committed", "epoch", e, "level", level)
 		return nil
 	})
 }

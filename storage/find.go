@@ -65,7 +65,8 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 			if errors.Is(st.Err, fs.ErrNotExist) { // ranks were placed elsewhere, most likely
 				elsewhere[st.Epoch] = true
 			} else {
-				s.log.Warn("level cannot supply an epoch", "epoch", st.Epoch, "level", st.Level, "err", st.Err)
+				s.log.Warn("holdfast: level cannot supply an epoch", "epoch", st.Epoch, "level", st.Level, "err",
+					st.Err)
 			}
 			continue
 		}
@@ -81,7 +82,7 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 		delete(bad, list[i].Epoch)
 	}
 	if len(elsewhere) > 0 {
-		s.log.Info("this node lacks epochs of this rank at a level; other levels and nodes are read instead",
+		s.log.Info("holdfast: this node lacks epochs of this rank at a level; other levels and nodes are read instead",
 			"epochs", format.SortedEpochs(elsewhere))
 	}
 	unreadable = format.SortedEpochs(bad)

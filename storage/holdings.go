@@ -43,8 +43,8 @@ func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 				continue // Candidates says so
 			}
 			if err != nil {
-				s.log.Warn("epoch not offered to other ranks: it cannot be read", "epoch", e, "level", l.Name(), "err",
-					err)
+				s.log.Warn("holdfast: epoch not offered to other ranks: it cannot be read", "epoch", e, "level",
+					l.Name(), "err", err)
 				continue
 			}
 			h.From = s.opt.Rank

@@ -17,7 +17,7 @@ func (s *Store) writeLedgers(looks map[*levelState]*level.Look, levels ...string
 			continue // rank 0 writes that of the shared directory
 		}
 		if err := s.writeLedger(l, looks[l]); err != nil {
-			s.log.Debug("cannot write the list of what a level should hold", "level", l.Name(), "err", err)
+			s.log.Debug("holdfast: cannot write the list of what a level should hold", "level", l.Name(), "err", err)
 		}
 	}
 }

@@ -171,7 +171,8 @@ func (p *Part) packFile(ctx context.Context, n *NodePack, k *nodePackFile) (f vf
 		return f, false, err
 	case err != nil && ctx.Err() == nil && !errors.Is(err, handover.ErrRefused):
 		p.store.apart.Store(true)
-		p.store.log.Debug("the ranks of this node will open its packs by themselves", "epoch", n.Epoch, "why", err)
+		p.store.log.Debug("holdfast: the ranks of this node will open its packs by themselves", "epoch", n.Epoch,
+			"why", err)
 	}
 	return f, true, err
 }

@@ -84,7 +84,7 @@ func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, e
 				continue
 			}
 			all[e] = true
-			s.log.Info("epoch removed", "epoch", e, "level", l.Name(), "keep", l.cfg.Keep)
+			s.log.Info("holdfast: epoch removed", "epoch", e, "level", l.Name(), "keep", l.cfg.Keep)
 		}
 		problems = append(problems, announced())
 		s.tell(l, left)
@@ -134,7 +134,7 @@ func (s *Store) tell(l *levelState, left []level.Leftover) {
 	for _, x := range left {
 		if !s.leftovers[x.Path] {
 			s.leftovers[x.Path] = true
-			s.log.Warn("file not removed by prune", "path", x.Path, "why", x.Err, "level", l.Name())
+			s.log.Warn("holdfast: file not removed by prune", "path", x.Path, "why", x.Err, "level", l.Name())
 		}
 	}
 }

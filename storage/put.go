@@ -103,8 +103,8 @@ func (s *Store) present(l *levelState, base *format.Index) *format.Index {
 		return base // rank 0 finds a missing one when it commits: see forgetUnseen
 	}
 	if err := level.CheckOrigins(l, append(base.Origins(), base.Epoch)); err != nil {
-		s.log.Warn("epoch written in full: an earlier epoch that it would refer to is missing", "level", l.Name(),
-			"err", err)
+		s.log.Warn("holdfast: epoch written in full: an earlier epoch that it would refer to is missing", "level",
+			l.Name(), "err", err)
 		return nil
 	}
 	return base
@@ -136,8 +136,8 @@ func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch)
 	}
 	c, err := shard.Open(ctx, l, last, rank)
 	if err != nil {
-		s.log.Debug("shard written in full: there is no earlier one to refer to", "epoch", last, "rank", rank, "level",
-			l.Name(), "err", err)
+		s.log.Debug("holdfast: shard written in full: there is no earlier one to refer to", "epoch", last, "rank",
+			rank, "level", l.Name(), "err", err)
 		return nil
 	}
 	if err := c.Close(); err != nil || c.Index.Size != s.opt.Size { // one of another number of ranks is no base

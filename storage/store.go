@@ -292,7 +292,8 @@ func (s *Store) stripe(ctx context.Context, l *levelState) {
 		return
 	}
 	if err := d.Stripe(ctx, l.cfg.Stripes); err != nil {
-		s.log.Warn("the directory's files are not striped as asked for", "level", l.Name(), "dir", l.Path(), "err", err)
+		s.log.Warn("holdfast: the directory's files are not striped as asked for", "level", l.Name(), "dir",
+			l.Path(), "err", err)
 	}
 }
 

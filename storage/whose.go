@@ -227,8 +227,8 @@ func (s *Store) sayOther(e Epoch, level string, err error) {
 	s.leftovers[other.File] = true
 	s.mu.Unlock()
 	if !said {
-		s.log.Warn("an epoch of another run lies in the directory of this one; it is not restored", "epoch", e, "level",
-			level, "err", err)
+		s.log.Warn("holdfast: an epoch of another run lies in the directory of this one; it is not restored",
+			"epoch", e, "level", level, "err", err)
 	}
 }
 

@@ -23,7 +23,7 @@ func (p *Plane) accept(l net.Listener) {
 				return
 			}
 			<-slots
-			p.opt.Logger.Warn("control: accept", "error", err)
+			p.opt.Logger.Warn("holdfast: cannot accept a connection of another rank", "error", err)
 			select {
 			case <-time.After(50 * time.Millisecond): // out of file descriptors, most likely
 			case <-p.ctx.Done():
@@ -71,7 +71,7 @@ func (p *Plane) drop(c net.Conn, err error) {
 		return
 	}
 	p.complained.Do(func() {
-		p.opt.Logger.Warn("control: dropped an unauthenticated connection; further ones are only counted",
+		p.opt.Logger.Warn("holdfast: dropped an unauthenticated connection; further ones are only counted",
 			"from", c.RemoteAddr().String(), "error", err)
 	})
 }

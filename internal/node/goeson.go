@@ -12,7 +12,7 @@ import (
 // errOrphaned is for a rank whose daemon has died, in a job that other daemons serve, too: those have lost this
 // rank, and end theirs.
 var errOrphaned = errors.New("the daemons of the other nodes have lost the ranks of this one, and end the job: " +
-	"start it again, it continues from the newest committed epoch ('holdfast run' does so by itself)")
+	"start it again, it continues from the newest committed epoch if there is one ('holdfast run' does so by itself)")
 
 // orphaned refuses such a rank, which is killed a moment later as those on the other nodes are.
 func (s *session) orphaned() error {

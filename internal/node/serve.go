@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -29,7 +30,7 @@ func (s *session) serve() {
 			if s.isLoss(err) {
 				code = wire.CodeLost
 			}
-			err = s.conn.write(wire.Error(code, err.Error()))
+			err = s.conn.write(wire.Error(code, words(err)))
 		default:
 			err = s.conn.write(wire.Done(code, value))
 		}
@@ -43,6 +44,9 @@ func (s *session) serve() {
 		}
 	}
 }
+
+// words are an error's for a program that knows no packages of Go.
+func words(err error) string { return strings.ReplaceAll(err.Error(), "coordinated: ", "") }
 
 func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	ctx := context.Background()

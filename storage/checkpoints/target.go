@@ -51,6 +51,9 @@ func specOf(of *DirInfo, e Epoch, rank int, node string, secs []shard.Section) *
 	}
 }
 
+// fromDirs is what a target differs from.
+const fromDirs = "those to copy from"
+
 // openTarget claims the directory at a path for the job whose directories v has. The caller closes it.
 func (v *View) openTarget(ctx context.Context, path string, how target) (*target, error) {
 	bad := func(reason string) error { return &level.OptionError{Field: "to", Reason: reason} }
@@ -83,8 +86,18 @@ func (t *target) claim(ctx context.Context) error {
 	if err := t.Prepare(t.create); err != nil {
 		return err
 	}
+	err := t.Claim(t.marker())
 	var size *level.SizeError
-	if err := t.Claim(t.marker()); err != nil && !(t.elastic && errors.As(err, &size)) {
+	var other *level.JobError
+	switch isSize := errors.As(err, &size); {
+	case isSize && t.elastic:
+		err = nil
+	case isSize:
+		size.Beside = fromDirs
+	case errors.As(err, &other):
+		other.Beside = fromDirs
+	}
+	if err != nil {
 		return err
 	}
 	// Before anything of an earlier run is cleared away: it may be alive.

@@ -160,13 +160,15 @@ func (v *View) add(d *viewDir) error {
 	if len(v.dirs) > 0 {
 		first := v.dirs[0].info
 		if d.info.Job != first.Job {
-			return &level.JobError{Level: d.Name(), Dir: d.Path(), Have: d.info.Job, Want: first.Job}
+			return &level.JobError{Level: d.Name(), Dir: d.Path(), Have: d.info.Job, Want: first.Job,
+				Beside: "directory " + first.Dir}
 		}
 		if err := v.sameRun(d); err != nil {
 			return err
 		}
 		if d.info.Size != first.Size && !d.resizable() && !slices.ContainsFunc(v.dirs, (*viewDir).resizable) {
-			return &level.SizeError{Level: d.Name(), Dir: d.Path(), Have: d.info.Size, Want: first.Size}
+			return &level.SizeError{Level: d.Name(), Dir: d.Path(), Have: d.info.Size, Want: first.Size,
+				Beside: "directory " + first.Dir}
 		}
 	}
 	v.dirs = append(v.dirs, d)

@@ -159,7 +159,7 @@ func (p *payload) send() error {
 			slot, n := p.piece(i)
 			state := stage.State(stage.Ready)
 			if err := wait(); err != nil {
-				slog.Error("mpiwrap: device memory of a message could not be read; the receive fails",
+				slog.Error("holdfast: device memory of a message could not be read; the receive fails",
 					"to", p.dest, "error", err)
 				state = stage.Spoilt
 			}
@@ -222,7 +222,7 @@ func (g *Staging) room(n int) (*stage.Slab, int) {
 	s, err := stage.NewSlab(slots)
 	if err != nil {
 		g.full = true
-		slog.Warn("mpiwrap: large messages of device memory are sent in one piece, which is slower", "error", err)
+		slog.Warn("holdfast: large messages of device memory are sent in one piece, which is slower", "error", err)
 		return nil, 0
 	}
 	g.slabs = append(g.slabs, s)

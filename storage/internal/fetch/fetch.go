@@ -112,7 +112,7 @@ func (sh *Shard) note(err error) {
 		return
 	}
 	sh.damage = append(sh.damage, err)
-	sh.log.Warn("damaged copy of a shard; trying the next one", "epoch", sh.epoch, "err", err)
+	sh.log.Warn("holdfast: damaged copy of a shard; trying the next one", "epoch", sh.epoch, "err", err)
 }
 
 // Level is the level from which the shard is read first.

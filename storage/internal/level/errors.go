@@ -1,6 +1,7 @@
 package level
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -119,10 +120,15 @@ type JobError struct {
 	Level      string
 	Dir        string
 	Have, Want string // job names: in the directory, and of this job
+	Beside     string // what has Want, where no job is started: another directory
 }
 
 // Error names the directory and both jobs.
 func (e *JobError) Error() string {
+	if e.Beside != "" {
+		return fmt.Sprintf("level %s %s holds checkpoints of job %q, %s of job %q: give the directories of one job",
+			e.Level, kindOf(e.Dir), e.Have, e.Beside, e.Want)
+	}
 	return fmt.Sprintf("level %s %s holds checkpoints of job %q, this job is %q: "+
 		"give each job its own directory, or use that job name (HOLDFAST_JOB) to continue from it",
 		e.Level, kindOf(e.Dir), e.Have, e.Want)
@@ -132,15 +138,28 @@ func (e *JobError) Error() string {
 type SizeError struct {
 	Level      string
 	Dir        string
-	Have, Want int // ranks: of the checkpoints, and of this job
+	Have, Want int    // ranks: of the checkpoints, and of this job
+	Beside     string // what has Want, where no job is started: another directory
+	Elastic    string // how a program says that it is elastic, in its language; empty: in each
 }
 
 // Error gives both numbers of ranks.
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("level %s %s holds checkpoints of %d ranks, this job has %d: start it with %d "+
-		"ranks, or any number if it is elastic (hf_elastic, elastic=True in Python, Options.Elastic in Go), or give "+
-		"it an empty directory to start over",
-		e.Level, kindOf(e.Dir), e.Have, e.Want, e.Have)
+	if e.Beside != "" {
+		return fmt.Sprintf("level %s %s holds checkpoints of %s, %s of %s: give the directories of one job", e.Level,
+			kindOf(e.Dir), ranks(e.Have), e.Beside, ranks(e.Want))
+	}
+	return fmt.Sprintf("level %s %s holds checkpoints of %s, this job has %d: start it with %s, or any number if it "+
+		"is elastic (%s), or give it an empty directory to start over", e.Level, kindOf(e.Dir), ranks(e.Have), e.Want,
+		ranks(e.Have), cmp.Or(e.Elastic, "hf_elastic, elastic=True in Python, Options.Elastic in Go"))
+}
+
+// ranks is a number of them.
+func ranks(n int) string {
+	if n == 1 {
+		return "1 rank"
+	}
+	return fmt.Sprint(n, " ranks")
 }
 
 // SpaceError reports a level without room. It fails one epoch and no other.

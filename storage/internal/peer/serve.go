@@ -62,7 +62,8 @@ func (v *Server) accept() {
 		c, from, err := v.via.Accept(v.ctx)
 		if err != nil {
 			if v.ctx.Err() == nil {
-				v.log.Warn("other ranks can no longer read from this node: accepting connections failed", "err", err)
+				v.log.Warn("holdfast: other ranks can no longer read from this node: accepting connections failed",
+					"err", err)
 			}
 			return
 		}
@@ -82,7 +83,7 @@ func (v *Server) handle(c net.Conn, from int) {
 		err = errors.Join(err, h.endWrites(), h.f.Close())
 	}
 	if err != nil && v.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-		v.log.Debug("connection of another rank's store", "from", from, "err", err)
+		v.log.Debug("holdfast: connection of another rank's store", "from", from, "err", err)
 	}
 }
 
