@@ -50,7 +50,7 @@ const rankPattern = "{rank}"
 func newExport() *cobra.Command {
 	x := &export{}
 	cmd := &cobra.Command{
-		Use:   "export EPOCH [SECTION]",
+		Use:   "export EPOCH|-e EPOCH [SECTION]",
 		Short: "write a protected region of an epoch to a file",
 		Long: `export writes the bytes of one thing that a program has protected to a file, as
 they were in memory: a variable, a slice, a buffer of a device. EPOCH is a number
@@ -86,13 +86,14 @@ the job may be running.
 
 Exit codes: 0 written or listed; 1 the epoch is damaged or incomplete; 2 nothing could
 be written (bad arguments, no such section, not a checkpoint directory, I/O error).`,
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			x.epoch = args[0]
-			if len(args) == 2 {
-				x.section = args[1]
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if args, err = x.splitEpoch(cmd, args); err != nil {
+				return err
 			}
-			var err error
+			if len(args) > 0 {
+				x.section = args[0]
+			}
 			if x.from, err = orDirsOfJob(cmd, x.from); err != nil {
 				return err
 			}
@@ -112,11 +113,27 @@ be written (bad arguments, no such section, not a checkpoint directory, I/O erro
 	f := cmd.Flags()
 	f.BoolVar(&x.asJSON, "json", false, "write one JSON object per line")
 	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory; may be repeated (default: the configuration's)")
+	f.StringVarP(&x.epoch, "epoch", "e", "", `number of the epoch, or "newest": the same as EPOCH as first argument`)
 	f.IntVar(&x.rank, "rank", 0, "rank whose region it is")
 	f.StringVar(&x.box, "box", "", `part of a global array: a range "start:end" of each dimension`)
 	f.StringVarP(&x.out, "output", "o", "", `file to write; "-": standard output`)
 	f.BoolVar(&x.force, "force", false, "replace the file if it exists")
 	return cmd
+}
+
+// splitEpoch takes the epoch from the arguments, unless -e has it.
+func (x *export) splitEpoch(cmd *cobra.Command, args []string) (rest []string, err error) {
+	switch {
+	case x.epoch != "" && len(args) == 2:
+		return nil, fmt.Errorf("the epoch is named twice: -e %s and %s; usage: %s", x.epoch, args[0], cmd.UseLine())
+	case x.epoch != "":
+		return args, nil
+	case len(args) == 0:
+		return nil, fmt.Errorf("%s needs an epoch: give -e EPOCH, or -e newest; usage: %s", cmd.CommandPath(),
+			cmd.UseLine())
+	}
+	x.epoch = args[0]
+	return args[1:], nil
 }
 
 func (x *export) check(cmd *cobra.Command) error {

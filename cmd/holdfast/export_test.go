@@ -185,7 +185,7 @@ func TestExportRefuses(t *testing.T) {
 	if code, _, errs := run(t, "copy", other, "--to", site); code != exitGood {
 		t.Fatal(errs)
 	}
-	code, out, errs := run(t, "export", "3", "energy", "--rank", "1", "--from", dir, "--from", site, "-o", "-")
+	code, out, errs := run(t, "export", "-e", "3", "energy", "--rank", "1", "--from", dir, "--from", site, "-o", "-")
 	if code != exitGood || out != string(energy[1]) {
 		t.Errorf("with a good copy: got exit code %d, %d bytes, %q", code, len(out), errs)
 	}

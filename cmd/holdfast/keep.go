@@ -27,9 +27,9 @@ type keepRow struct {
 
 func newKeep() *cobra.Command {
 	var asJSON, remove bool
-	var name string
+	var name, named string
 	cmd := &cobra.Command{
-		Use:   "keep [DIR] [EPOCH]",
+		Use:   "keep [DIR] [EPOCH|-e EPOCH]",
 		Short: "keep an epoch until you say otherwise",
 		Long: `keep makes an epoch stay in the job's global directory: neither a running job nor
 'holdfast prune' removes it, or the epochs that it refers to. EPOCH is a number, the
@@ -50,6 +50,12 @@ Versions of Holdfast before this one do not know of kept epochs and remove them.
 			switch {
 			case err != nil:
 				return err
+			case named != "" && epoch != "":
+				return fmt.Errorf("the epoch is named twice: -e %s and %s; usage: %s", named, epoch, cmd.UseLine())
+			case named != "":
+				epoch = named
+			}
+			switch {
 			case epoch == "" && (remove || name != ""):
 				return errors.New("give the EPOCH, too; see holdfast keep --help")
 			case remove && name != "":
@@ -70,6 +76,7 @@ Versions of Holdfast before this one do not know of kept epochs and remove them.
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
 	f.BoolVar(&remove, "remove", false, "stop keeping the epoch")
+	f.StringVarP(&named, "epoch", "e", "", "the epoch: the same as EPOCH as an argument")
 	f.StringVar(&name, "name", "", "name to show, such as before-restart-with-new-mesh")
 	return cmd
 }

@@ -27,7 +27,11 @@ func TestKeepVerb(t *testing.T) {
 		{[]string{"ls", global}, exitGood, "committed, kept as steady"},
 		{[]string{"ls", "--json", global}, exitGood, `"kept":true`},
 		{[]string{"verify", "--complete", local, global}, exitGood, ""},
-		{[]string{"keep", global, "steady", "--remove"}, exitGood, "no longer kept"},
+		{[]string{"ls", "-e", "3", global}, exitGood, "kept as steady"},
+		{[]string{"ls", "-e", "4", global}, exitNoLook, "no epoch 4"},
+		{[]string{"keep", global, "-e", "steady", "--remove"}, exitGood, "no longer kept"},
+		{[]string{"keep", "-e", "3", global}, exitGood, "kept"},
+		{[]string{"keep", global, "3", "--remove"}, exitGood, "no longer kept"},
 		{[]string{"keep", "--json", global}, exitGood, ""},
 	} {
 		code, out, errs := run(t, c.args...)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,7 @@ type lsRow struct {
 
 func newLs() *cobra.Command {
 	var asJSON bool
+	var epoch string
 	cmd := &cobra.Command{
 		Use:   "ls [DIR...]",
 		Short: "list the epochs in checkpoint directories",
@@ -81,6 +83,14 @@ HOLDFAST_FRESH has replaced left it, or somebody has copied it there.
 			if err != nil {
 				return err
 			}
+			if epoch != "" {
+				e, err := pickEpoch(epoch, list)
+				if err != nil {
+					return err
+				}
+				list = slices.DeleteFunc(list, func(i checkpoints.EpochInfo) bool { return i.Epoch != e })
+				return printLs(cmd, lsRows(list), asJSON)
+			}
 			rows := lsRows(list)
 			if err := ofNames(dirs, func(name string, dirs []string) error {
 				list, err := inspect(cmd, dirs)
@@ -97,6 +107,7 @@ HOLDFAST_FRESH has replaced left it, or somebody has copied it there.
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `only this epoch of the job: a number, or "newest" (default: all)`)
 	return cmd
 }
 

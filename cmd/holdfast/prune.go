@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -39,7 +42,8 @@ process.
 Exit codes: 0 everything that should go has gone; 1 something was left, and stderr
 names it: files that belong to no checkpoint, manifests that cannot be read, files
 that could not be removed; 2 nothing could be read (bad arguments, not a checkpoint
-directory, directories of a running job, I/O error).`,
+directory, directories of a running job, I/O error). Stderr also says why epochs stay that are
+not among the newest.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen ioCounts
@@ -57,6 +61,7 @@ directory, directories of a running job, I/O error).`,
 			if gone == nil && err != nil {
 				return err
 			}
+			sayWhatStays(cmd, dirs, gone, &rules)
 			if werr := write(cmd, asJSON, rows, pruneTable); werr != nil {
 				return errors.Join(err, werr)
 			}
@@ -79,6 +84,45 @@ directory, directories of a running job, I/O error).`,
 	})
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "remove nothing, only list what would go")
 	return cmd
+}
+
+// sayWhatStays says why epochs stay that --keep does not cover.
+func sayWhatStays(cmd *cobra.Command, dirs []string, gone map[string][]storage.Epoch, rules *checkpoints.PruneRules) {
+	v, err := checkpoints.Inspect(vfs.With(cmd.Context(), osFS()), dirs...)
+	if err != nil {
+		return // Prune has said it
+	}
+	list, err := v.Epochs(cmd.Context())
+	if err != nil {
+		return
+	}
+	slices.SortStableFunc(list, func(a, b checkpoints.EpochInfo) int { return cmp.Compare(b.Epoch, a.Epoch) })
+	refers := map[string]map[storage.Epoch]storage.Epoch{} // by directory: to an epoch, the newest that refers to it
+	newest := map[string]int{}
+	for _, e := range list {
+		dir := e.Dir.Dir
+		if refers[dir] == nil {
+			refers[dir] = map[storage.Epoch]storage.Epoch{}
+		}
+		if newest[dir]++; e.Committed && newest[dir] > rules.Keep && !slices.Contains(gone[dir], e.Epoch) {
+			why := ""
+			if by, referred := refers[dir][e.Epoch]; e.Kept != nil {
+				why = "it is kept (holdfast keep)"
+			} else if referred {
+				why = fmt.Sprintf("epoch %d refers to it", by)
+			}
+			if why != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: epoch %d stays in %s: %s\n", e.Epoch, dir, why)
+			}
+		}
+		for _, s := range e.Shards {
+			for _, o := range s.Origins {
+				if _, known := refers[dir][o]; !known && !slices.Contains(gone[dir], e.Epoch) {
+					refers[dir][o] = e.Epoch
+				}
+			}
+		}
+	}
 }
 
 func pruneTable(rows []pruneRow) [][]string {

@@ -25,6 +25,10 @@ main thread is in, whom it waits for and since when, the Points it has reached, 
 what is being written behind it. DIR is the job's HOLDFAST_GLOBAL or, if it has none,
 its HOLDFAST_LOCAL on the node of rank 0.
 
+RANK 0 SAVED is how many bytes rank 0 has in an epoch, BLOCKED how long it stood still for
+it, DURABLE how long after the cut the epoch was safe at each level. BEHIND is what a
+rank's node still does behind the program's back: copies of epochs to further levels.
+
 In a job of many ranks those that do the same share a line; --all lists each.
 
 With --watch, status waits for a job that has not started yet, and continues when
@@ -134,10 +138,15 @@ func printEpochs(w io.Writer, st *job.Status) error {
 		_, err := fmt.Fprintln(w, "no checkpoint yet in this run")
 		return err
 	}
-	out := [][]string{{"EPOCH", "BYTES OF RANK 0", "BLOCKED", "DURABLE"}}
+	out := [][]string{{"EPOCH", "RANK 0 SAVED", "BLOCKED", "DURABLE"}}
+	var failed []string
 	const most = 8
 	for _, e := range st.Epochs[max(0, len(st.Epochs)-most):] {
-		durable := e.Error
+		durable := ""
+		if e.Error != "" {
+			durable = "failed, see below"
+			failed = append(failed, fmt.Sprintf("epoch %d failed: %s", e.Epoch, e.Error))
+		}
 		for _, level := range storage.LevelNames() {
 			if s, ok := e.DurableSeconds[level]; ok {
 				durable += fmt.Sprintf(" %s %.3f s", level, s)
@@ -148,7 +157,13 @@ func printEpochs(w io.Writer, st *job.Status) error {
 		out = append(out, []string{fmt.Sprint(e.Epoch), units.Bytes(e.Bytes),
 			fmt.Sprintf("%.1f ms", 1000*e.BlockedSeconds), strings.TrimSpace(durable)})
 	}
-	return table(w, out)
+	if err := table(w, out); err != nil {
+		return err
+	}
+	for _, s := range failed {
+		fmt.Fprintln(w, s)
+	}
+	return nil
 }
 
 // daemonText names the node daemons of a program that is not in Go.

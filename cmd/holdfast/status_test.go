@@ -57,6 +57,21 @@ func TestStatusText(t *testing.T) {
 	}
 }
 
+// TestStatusFailedEpoch: a long error stands below the table, whole.
+func TestStatusFailedEpoch(t *testing.T) {
+	st := someStatus(2)
+	why := "level local directory /scratch is full: " + strings.Repeat("make room there, ", 20) + "or keep fewer"
+	st.Epochs = append(st.Epochs, job.EpochStatus{Epoch: 8, Bytes: 5 << 30, Error: why})
+	var out bytes.Buffer
+	if err := (&statusOptions{}).print(&out, st, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := "8      5.0 GiB       0.0 ms    failed, see below\nepoch 8 failed: " + why + "\n"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("got\n%s", out.String())
+	}
+}
+
 // TestStatusManyRanks: of a thousand ranks those that differ come first, and the
 // others are one line.
 func TestStatusManyRanks(t *testing.T) {

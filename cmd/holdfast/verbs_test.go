@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -82,6 +83,7 @@ func TestVerbsOnGoodDirectories(t *testing.T) {
 		{[]string{"ls", local, global}, []string{"EPOCH", "committed", "0-1 of 2", "391 KiB", local, global}},
 		{[]string{"show", local}, []string{"REFERS TO", "n1", "195 KiB", "here"}},
 		{[]string{"show", "-e", "3", global}, []string{"global"}},
+		{[]string{"ls", "-e", "newest", global}, []string{"3      global"}},
 		{[]string{"verify", local, global}, []string{"3      all    all"}},
 		{[]string{"verify", "--json", local}, []string{`{"epoch":3,"good":true}`}},
 	} {
@@ -132,6 +134,58 @@ func TestInPart(t *testing.T) {
 	} {
 		if code, out, errs := run(t, args, dir); code != exitGood || !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%s: exit code %d\n%s%swant\n%s", args, code, out, errs, want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"prune", "-n", "--keep", "1", dir}, {"prune", "--keep", "1", dir}} {
+		code, out, errs := run(t, args...)
+		if want := "epoch 4 stays in " + dir + ": epoch 5 refers to it\nholdfast: epoch 3 stays in " + dir +
+			": epoch 5 refers to it\n"; code != exitGood || errs != "holdfast: "+want {
+			t.Errorf("%v: exit code %d, %q, %q, want %q", args, code, out, errs, want)
+		}
+	}
+}
+
+// TestNoEpoch: of a job that has never taken a checkpoint nothing is missing.
+func TestNoEpoch(t *testing.T) {
+	dir := t.TempDir()
+	s, err := storage.Open(t.Context(), storage.Options{Job: "sun", Size: 1, Node: "n1",
+		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	code, out, errs := run(t, "verify", dir)
+	if code != int(exitMissing) || !strings.Contains(out, "no checkpoint has been committed here so far") ||
+		strings.Contains(out, "missing") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+// TestOtherDirectories: directories that do not belong together are told apart, without advice for a job.
+func TestOtherDirectories(t *testing.T) {
+	var dirs []string
+	for _, o := range []storage.Options{{Job: "sun", Size: 2}, {Job: "sun", Size: 1}, {Job: "moon", Size: 1}} {
+		o.Node, o.Levels = "n1", []storage.LevelConfig{{Name: storage.LevelLocal, Dir: t.TempDir()}}
+		s, err := storage.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		dirs = append(dirs, o.Levels[0].Dir)
+	}
+	for _, tc := range []struct {
+		a, b int
+		want string
+	}{
+		{0, 1, "%s holds checkpoints of 1 rank, directory %s of 2 ranks: give the directories of one job\n"},
+		{1, 2, "%s holds checkpoints of job \"moon\", directory %s of job \"sun\": give the directories of one job\n"},
+	} {
+		want := fmt.Sprintf("holdfast: level local directory "+tc.want, dirs[tc.b], dirs[tc.a])
+		if code, _, errs := run(t, "verify", dirs[tc.a], dirs[tc.b]); code != exitNoLook || errs != want {
+			t.Errorf("exit code %d, %q, want %q", code, errs, want)
 		}
 	}
 }

@@ -90,7 +90,7 @@ node until then.
 Exit codes: 0 all is well, or elsewhere; 1 something is damaged; 2 nothing could be
 read (bad arguments, not a checkpoint directory, I/O error), or something is of a newer
 version; 3 nothing is damaged,
-but something is missing; 4 nothing is lost, but something is not redundant,
+but something is missing, or no epoch was ever committed; 4 nothing is lost, but something is not redundant,
 or an epoch of another run lies in a directory.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
@@ -134,8 +134,11 @@ func verifyNamed(cmd *cobra.Command, dirs []string, epoch string, complete bool)
 	return append(own, rows...), err
 }
 
-// noneCommitted is the fault of directories without an epoch.
-const noneCommitted = "no epoch is committed in these directories"
+// kindNone and noneCommitted are for directories that no epoch was ever committed to.
+const (
+	kindNone      = checkpoints.Kind("no epoch")
+	noneCommitted = "no checkpoint has been committed here so far; 'holdfast request' asks a running job for one"
+)
 
 func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) ([]verifyRow, error) {
 	var seen ioCounts
@@ -186,8 +189,7 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) 
 		rows = append(rows, more...)
 	}
 	if len(expected) == 0 {
-		rows = append(rows, verifyRow{Lost: true,
-			faultRow: faultRow{Kind: checkpoints.Missing, Fault: noneCommitted}})
+		rows = append(rows, verifyRow{faultRow: faultRow{Kind: kindNone, Fault: noneCommitted}})
 	}
 	return rows, nil
 }
@@ -249,7 +251,7 @@ func verdict(rows []verifyRow) error {
 		return errBad
 	case have[checkpoints.Newer]:
 		return errFailed
-	case have[checkpoints.Missing]:
+	case have[checkpoints.Missing], have[kindNone]:
 		return exitMissing
 	case have[checkpoints.NotRedundant], have[checkpoints.OtherRun]:
 		return exitNotRedundant
@@ -287,7 +289,9 @@ func verifyTable(rows []verifyRow) [][]string {
 		case r.File != "":
 			what = r.File
 		}
-		if r.Epoch > 0 {
+		if r.Kind == kindNone {
+			what = "-"
+		} else if r.Epoch > 0 {
 			epoch = epochOf(r.Of, r.Epoch)
 		} else if r.File == "" {
 			what = "directory"
