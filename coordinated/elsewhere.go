@@ -68,6 +68,7 @@ func (c elsewhere) Gather(call string, all, mine []byte) error {
 
 // ofStart is program.OfStart.
 func (o Options) ofStart(s program.Start) Options {
+	o.program = s.Program
 	o.Supervisor, o.Fresh, o.Elastic = s.Supervisor, o.Fresh || s.Fresh, s.Elastic
 	if o.Fresh {
 		o.Epoch = 0

@@ -208,8 +208,10 @@ type Options struct {
 	// this rank knows to be left; nil means as measured.
 	copyTime func(rank int, left time.Duration) time.Duration
 	// phase hears of each step of a checkpoint on each rank, before what follows.
-	phase func(rank int, name string)
-	host  string // tests name the node they play
+	phase   func(rank int, name string)
+	program string // the name of its file, where it is in another process
+
+	host string // tests name the node they play
 	// quietPerRank lets Quiet take effect although something is protected per rank.
 	quietPerRank bool
 

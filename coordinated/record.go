@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -76,7 +77,8 @@ func (c *Checkpointer) openLog(run int, key control.Key) {
 	l, err := events.Create(ctx, events.Options{Dir: dir, Rank: rank, Begun: c.begun, Logger: c.log, Node: node,
 		Header: events.Header{Job: c.opt.Job, Run: run, Size: c.topo.Size(), Node: c.topo.Nodes[rank],
 			PID:     os.Getpid(),
-			AliveNS: int64(agent.AliveEvery), Levels: c.levels.use, Program: filepath.Base(os.Args[0])}})
+			AliveNS: int64(agent.AliveEvery), Levels: c.levels.use,
+			Program: cmp.Or(c.opt.program, filepath.Base(os.Args[0]))}})
 	if err != nil {
 		c.log.Warn("holdfast: this run has no event log", "error", err)
 		return

@@ -265,7 +265,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	s.rank = r
 	s.mu.Unlock()
 	s.log = s.log.With("rank", m.Rank)
-	s.opt = program.OfStart(s.d.opt.Checkpoints, program.Start{Supervisor: m.Supervisor, Step: m.Step,
+	s.opt = program.OfStart(s.d.opt.Checkpoints, program.Start{Supervisor: m.Supervisor, Step: m.Step, Program: m.Text,
 		Fresh: m.Flags&wire.HelloFresh != 0, Elastic: m.Flags&wire.HelloElastic != 0})
 	check := signalsOf(s.opt.CheckpointSignals, unix.SIGUSR1)
 	stop := signalsOf(s.opt.StopSignals, unix.SIGUSR2, unix.SIGTERM)

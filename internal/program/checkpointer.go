@@ -103,10 +103,11 @@ func Open[C, Options any](ctx context.Context, p Program, opt Options) (*C, erro
 func Of[C any](c *C) Checkpointer { return hooks.Of(c) }
 
 // Start is what a program that another process has started than this one says of itself: what HOLDFAST_SUPERVISOR
-// tells it, its step of Slurm, whether it starts over, and whether it continues epochs of other numbers of ranks.
+// tells it, its step of Slurm, the name of its file, whether it starts over, and whether it continues epochs of other
+// numbers of ranks.
 type Start struct {
-	Supervisor, Step string
-	Fresh, Elastic   bool
+	Supervisor, Step, Program string
+	Fresh, Elastic            bool
 }
 
 // OfStart returns the options for such a program.

@@ -51,7 +51,8 @@ func TestOtherCounts(t *testing.T) {
 func TestOtherCountRefused(t *testing.T) {
 	global := compile(t, "gcc", "testdata/global.c", "-L"+built.lib, "-lholdfast", "-Wl,-rpath,"+built.lib, "-ldl")
 	t.Run("per rank", func(t *testing.T) {
-		env := append(environ(t, t.TempDir()), "PLAIN=1")
+		dir := t.TempDir()
+		env := append(environ(t, dir), "PLAIN=1")
 		launchRanks(t, 2, global, env, "100", "stop-at", "2").mustEnd()
 		j := launchRanks(t, 1, global, env, "100")
 		codes := j.wait()
@@ -59,6 +60,11 @@ func TestOtherCountRefused(t *testing.T) {
 			!strings.Contains(s, "start 2 ranks") || !strings.Contains(s, "use hf_protect_global ") ||
 			strings.Contains(s, "ProtectList") || strings.Contains(s, "start the program that wrote them") {
 			t.Errorf("codes %v:\n%s", codes, s)
+		}
+		out, err := exec.Command(built.holdfast, "report", "--json", dir).CombinedOutput()
+		want := fmt.Sprintf(`"program":%q`, filepath.Base(global))
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("report has no %s (%v): %.400s", want, err, out)
 		}
 	})
 	for _, tc := range []struct{ mode, want string }{
