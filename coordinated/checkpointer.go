@@ -215,6 +215,9 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	opened := events.Event{Name: events.Open, Dur: int64(time.Since(c.begun))}
 	if err != nil {
 		opened.Text = err.Error()
+	} else if c.topo.Rank == 0 && c.opt.run.IsZero() {
+		opened.What = c.opt.whenTaken()
+		c.log.Info("holdfast: checkpoints are taken " + opened.What)
 	}
 	c.record.events.Emit(opened)
 	return err

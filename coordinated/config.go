@@ -81,6 +81,7 @@ func (c *Config) Options() Options {
 	}
 	c.keys.Apply(&o)
 	o.leaveOut(c.off("local"), c.off("global"))
+	o.noteTiming(c.Values())
 	o.askSlurm, o.Supervisor = true, os.Getenv(SupervisorVar)
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
 		o.Deadline = time.Unix(end, 0)
@@ -108,10 +109,12 @@ var levelKeys = config.In("where checkpoints are kept",
 		config.Checked("partner:K or parity:D+P, or none", setRedundancy)))
 
 var momentKeys = config.In("when they are taken, and which one is restored",
-	config.Key("interval", "none", "time from the end of a checkpoint to the next",
-		config.Duration(func(o *Options) *time.Duration { return &o.Interval })),
-	config.Key("mtbf", "none", "mean time between failures of the job: chooses the interval (Daly)",
-		config.Duration(func(o *Options) *time.Duration { return &o.MTBF })),
+	config.Key("interval", "by mtbf", "time from the end of a checkpoint to the next; off: none are taken by the "+
+		"clock, whatever mtbf is",
+		config.DurationOrOff(func(o *Options) *time.Duration { return &o.Interval })),
+	config.Key("mtbf", "24h", "mean time between failures of the job: chooses the interval (Daly), and wins over one "+
+		"that is set; the default does not, and leaves about 7 minutes between checkpoints at least",
+		config.DurationOrOff(func(o *Options) *time.Duration { return &o.MTBF })),
 	config.Key("deadline_lead", "none", "how long before the end of the Slurm job to take a final checkpoint; "+
 		"at most half of the time that is left at Open",
 		config.Duration(func(o *Options) *time.Duration { return &o.DeadlineLead })),

@@ -96,7 +96,7 @@ func (c *Checkpointer) named(name string, keep int) Options {
 	}
 	o.Keep = cmp.Or(keep, o.Keep)
 	o.CheckpointSignals, o.StopSignals = []os.Signal{}, []os.Signal{}
-	o.Interval, o.MTBF, o.Deadline, o.DeadlineLead = 0, 0, time.Time{}, 0
+	o.Interval, o.MTBF, o.timed.off, o.Deadline, o.DeadlineLead = 0, 0, true, time.Time{}, 0
 	o.Supervisor, o.Requeue, o.MetricsDir, o.MetricsListen, o.stray = "", false, "", "", nil
 	o.Epoch, o.makeDirs, o.Elastic = 0, true, false
 	return o

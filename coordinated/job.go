@@ -19,9 +19,12 @@ import (
 
 // newAgent makes what speaks for this rank, and asks for checkpoints that are due.
 func (c *Checkpointer) newAgent(last cut.Epoch) (*agent.Agent, error) {
-	o := &c.opt
+	o, timed := &c.opt, c.opt.timing()
 	asks := trigger.Options{Checkpoint: o.CheckpointSignals, Stop: o.StopSignals, Clock: c.topo.Rank == 0,
-		Interval: o.Interval, MTBF: o.MTBF, Log: c.log}
+		Interval: timed.interval, MTBF: timed.mtbf, LeastCost: timed.least, Log: c.log}
+	if timed.byDefault {
+		asks.Points = c.main.Points.Load
+	}
 	if !o.Deadline.IsZero() && o.DeadlineLead > 0 {
 		asks.Final = c.finalBefore(o.Deadline)
 	}
@@ -195,9 +198,10 @@ func (c *Checkpointer) requeueStopped() {
 // reportTo lets the supervisor hear of the run, and ask for checkpoints.
 func (c *Checkpointer) reportTo(ctx context.Context) {
 	c.outside.reporter = supervisor.Start(ctx, supervisor.Options{Supervisor: c.opt.Supervisor,
-		First: &job.Report{Job: c.opt.Job, Step: c.opt.slurm.Step, Nodes: c.topo.Nodes}, Log: c.log,
-		Go: c.life.writers.Go, Fill: c.report, Changed: c.stats.watch, NodeLost: c.levels.store.NoteSurvival,
-		Ends: c.life.end.Within, Request: func(stop bool) {
+		First: &job.Report{Job: c.opt.Job, Step: c.opt.slurm.Step, Nodes: c.topo.Nodes, Taken: c.opt.whenTaken()},
+		Log:   c.log, Go: c.life.writers.Go, Fill: c.report, Changed: c.stats.watch,
+		NodeLost: c.levels.store.NoteSurvival,
+		Ends:     c.life.end.Within, Request: func(stop bool) {
 			_ = c.agent.Request(c.life.ctx, trigger.Wish{Stop: stop, By: "holdfast run"}) // closed: nothing follows
 		}})
 }

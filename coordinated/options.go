@@ -100,7 +100,8 @@ type Options struct {
 	// Interval is the time from the end of a checkpoint to the next request; 0
 	// means never. MTBF is the mean time between failures of the whole job: it sets
 	// the interval to what Daly's formula gives for it and the measured cost, and
-	// overrides Interval. Deadline is when the job will be ended. If both are set,
+	// overrides Interval. If both are 0 in Options of FromEnv, and the user has not switched
+	// them off, MTBF is 24 hours. Deadline is when the job will be ended. If both are set,
 	// a final checkpoint is requested DeadlineLead before it, or when half of the time
 	// left at Open is over, whichever is later.
 	Interval, MTBF time.Duration
@@ -198,6 +199,7 @@ type Options struct {
 	bad      error            // what FromEnv could not read
 	fromEnv  bool             // FromEnv made them
 	stray    []string         // variables that were meant for Holdfast and are not known
+	timed    origins          // what says when checkpoints are taken by the clock
 	askSlurm bool             // for the deadline, if it is not known
 	slurm    slurm.Job        // ID is "" outside a job
 

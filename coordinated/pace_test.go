@@ -278,12 +278,17 @@ func TestEveryRefused(t *testing.T) {
 
 // TestNodeLossText: what the loss of a node costs, by the settings and by what has happened.
 func TestNodeLossText(t *testing.T) {
-	o := Options{Local: "/l", Global: "/g", Redundancy: "partner:1", GlobalEvery: Every{Epochs: 4}}
+	o := Options{Local: "/l", Global: "/g", Redundancy: "partner:1", GlobalEvery: Every{Epochs: 4},
+		MTBF: time.Hour}
 	got := o.NodeLoss()
 	want := "1 node(s): up to one interval between checkpoints and one copy to partner; " +
 		"any nodes: up to 4 intervals between checkpoints and one copy to global"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	o.MTBF = 0
+	if got := o.NodeLoss(); !strings.Contains(got, "up to all since the last checkpoint that was asked for") {
+		t.Errorf("no interval: got %s", got)
 	}
 	begun := time.Unix(100, 0)
 	c := &Checkpointer{levels: levels{use: []string{"local", "partner", "global"}}, begun: begun}

@@ -65,6 +65,8 @@ func (o *Options) NodeLoss() string {
 		}
 		v, interval := o.every()[l.Name], "one interval between checkpoints"
 		switch {
+		case o.Timing() == "":
+			interval = "all since the last checkpoint that was asked for"
 		case v.Time > 0:
 			interval = fmt.Sprintf("%v and one interval between checkpoints", v.Time)
 		case v.Thins():

@@ -125,6 +125,7 @@ func (c *Checkpointer) request(stop, wait bool) error {
 func (c *Checkpointer) status() (*job.Status, error) {
 	st := &job.Status{Job: c.opt.Job, Ranks: c.topo.Size(), Nodes: c.topo.Nodes, Points: c.main.Points.Load(),
 		Network: c.topo.Network}
+	st.Timing = c.opt.Timing()
 	st.Levels, st.Seconds = c.levels.use, time.Since(c.begun).Seconds()
 	var err error
 	if st.Cut, st.Next, err = c.agent.Next(c.life.ctx); err != nil {

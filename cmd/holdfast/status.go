@@ -113,6 +113,11 @@ func printEpochs(w io.Writer, st *job.Status) error {
 	if s := daemonText(st.States); s != "" {
 		fmt.Fprintln(w, s)
 	}
+	if st.Timing != "" {
+		fmt.Fprintf(w, "checkpoints are taken by the clock: %s\n", st.Timing)
+	} else {
+		fmt.Fprintln(w, "checkpoints are taken only when asked for, not by the clock")
+	}
 	if n := st.Next; n != nil {
 		what := "next checkpoint"
 		if n.Final {

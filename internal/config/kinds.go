@@ -58,6 +58,17 @@ func Duration[T any](at func(*T) *time.Duration) Kind[T] {
 	}}
 }
 
+// DurationOrOff is a time from 0 on, with its unit; off is 0.
+func DurationOrOff[T any](at func(*T) *time.Duration) Kind[T] {
+	k := Duration(at)
+	return Kind[T]{wantDuration + ", or off", func(o *T, s string) error {
+		if s == "off" {
+			s = "0"
+		}
+		return k.Set(o, s)
+	}}
+}
+
 // Positive is a duration that cannot be switched off: 0 would be the default.
 func Positive[T any](at func(*T) *time.Duration) Kind[T] {
 	return Kind[T]{"a duration of more than 0, such as 90s", func(o *T, s string) error {

@@ -40,6 +40,7 @@ type Options struct {
 	Local, Global string   // directories of the job; empty: none is configured
 	Config        error    // what is wrong with the configuration
 	Off           string   // by what programs run without checkpoints; empty: they do not
+	Timing        string   // when checkpoints are taken by the clock; empty: they are not
 	Loss          string   // what the loss of a node costs with it; empty: there are no directories
 	Stray         []string // variables that are none of Holdfast's, though they look so
 	Interface     string   // of the control plane
@@ -141,6 +142,12 @@ func lookConfig(_ context.Context, r *report) {
 	}
 	r.add("configuration", "values", OK, "a job can start with it; 'holdfast config' shows it", "")
 	if r.Loss != "" {
+		if r.Timing != "" {
+			r.add("configuration", "checkpoints", OK, "by the clock: "+r.Timing, "")
+		} else {
+			r.add("configuration", "checkpoints", Warning, "only when asked for: timed ones are switched off",
+				"set HOLDFAST_INTERVAL or HOLDFAST_MTBF")
+		}
 		r.add("configuration", "loss of a node", OK, r.Loss, "")
 	}
 }

@@ -56,9 +56,11 @@ type Status struct {
 	Seconds float64           `json:"up_s"`            // since Open
 	Every   map[string]string `json:"every,omitempty"` // by level: which epochs it takes, if not all
 	Loss    *LossStatus       `json:"node_loss,omitempty"`
-	Next    *NextStatus       `json:"next,omitempty"`
-	PutOff  int               `json:"put_off,omitempty"`     // cuts not used for the next epoch
-	States  []RankStatus      `json:"rank_states,omitempty"` // of all ranks, in answer to Status
+	// Timing is when checkpoints are taken by the clock, and what says so; empty: only when asked for.
+	Timing string       `json:"timing,omitempty"`
+	Next   *NextStatus  `json:"next,omitempty"`
+	PutOff int          `json:"put_off,omitempty"`     // cuts not used for the next epoch
+	States []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
 }
 
 // LossStatus says what the loss of a node would cost now.

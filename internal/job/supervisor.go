@@ -101,6 +101,7 @@ type Report struct {
 	Job       string                   `json:"job"`
 	Step      string                   `json:"step,omitempty"`  // Slurm's, of this run
 	Nodes     []string                 `json:"nodes,omitempty"` // by rank; in the first report only
+	Taken     string                   `json:"taken,omitempty"` // when checkpoints are, likewise
 	Points    uint64                   `json:"points"`          // passed by rank 0
 	Restoring bool                     `json:"restoring,omitempty"`
 	Ready     bool                     `json:"ready,omitempty"` // Restore is over

@@ -244,9 +244,12 @@ func (run Run) lasted() string {
 // time is a time of the report by the clock.
 func (r *Report) time(us int64) time.Time { return r.Start.Add(time.Duration(us) * time.Microsecond) }
 
-// clockNotes says how the clocks of the nodes were brought together.
+// clockNotes says when checkpoints are taken, and how the clocks of the nodes were brought together.
 func (r *Report) clockNotes() []string {
 	var out []string
+	if taken := r.Runs[len(r.Runs)-1].Taken; taken != "" {
+		out = append(out, "checkpoints are taken "+taken)
+	}
 	agree, widest := map[string]bool{}, 0.0
 	for _, c := range r.Clocks {
 		if c.SetBy != 0 {

@@ -264,6 +264,9 @@ func (m *merger) restart(run *Run) {
 		}
 		gone = gone || l.Truncated
 		for _, e := range l.Events {
+			if e.Name == events.Open && !e.Begin && l.Rank == 0 {
+				run.Taken = e.What
+			}
 			if e.Name == events.Restore && !e.Begin && e.Text == "" {
 				run.Restored, run.began = e.Epoch, true
 				run.Startup = max(run.Startup, seconds(e.Mono))

@@ -32,7 +32,7 @@ type Run struct {
 	End       int64   `json:"end_us"`
 	Ended     string  `json:"ended"` // closed, stopped, killed, running
 	Why       string  `json:"why,omitempty"`
-	Within    float64 `json:"end_within_s"` // the end may be so much later than the last sign of life, which End is
+	Within    float64 `json:"end_within_s"` // the end may be so much later than the last sign of life, End
 	Restored  uint64  `json:"restored_epoch,omitempty"`
 	Level     string  `json:"restored_from,omitempty"`
 	Restore   float64 `json:"restore_s"` // the slowest rank's
@@ -42,7 +42,8 @@ type Run struct {
 	Noticed   float64 `json:"noticed_s"` // from the death of a rank until the others knew
 	Epochs    int     `json:"epochs"`    // that were committed
 	Points    uint64  `json:"points"`    // of rank 0
-	Logs      int     `json:"logs"`      // ranks that left a log
+	Taken     string  `json:"checkpoints_taken,omitempty"`
+	Logs      int     `json:"logs"` // ranks that left a log
 	Size      int     `json:"ranks"`
 	began     bool    // to compute: a rank came to the end of Restore
 	truncated bool    // is how it began: the logs have grown too long

@@ -14,7 +14,9 @@ import (
 type clock struct {
 	interval time.Duration // 0 = none
 	mtbf     time.Duration // 0 = none; wins over interval
+	least    time.Duration // what a checkpoint is taken to cost at least, for mtbf
 	final    time.Time     // zero = none; when to ask for the final one
+	points   func() uint64 // the program has come to; nil: it is asked for checkpoints before the first, too
 
 	next  time.Time     // when to ask; zero = never
 	asked bool          // for the final one
@@ -32,14 +34,15 @@ const (
 	lastRetry  = time.Minute
 )
 
-// firstCost is the cost that is assumed until a checkpoint has been measured.
-const firstCost = time.Second
+// FirstCost is the cost that is assumed until a checkpoint has been measured.
+const FirstCost = time.Second
 
-// newClock makes one that asks after interval, or at the interval for mtbf, and
-// finally at final. Zero means never for each.
-func newClock(interval, mtbf time.Duration, final, now time.Time) *clock {
-	t := &clock{interval: interval, mtbf: mtbf, final: final}
-	t.plan(now, firstCost)
+// lookAgain is when to look again whether a program has come to a Point.
+const lookAgain = 10 * time.Second
+
+// start plans the first.
+func (t *clock) start(now time.Time) *clock {
+	t.plan(now, FirstCost)
 	return t
 }
 
@@ -48,7 +51,7 @@ func newClock(interval, mtbf time.Duration, final, now time.Time) *clock {
 func (t *clock) plan(now time.Time, cost time.Duration) {
 	switch {
 	case t.mtbf > 0:
-		t.next = now.Add(daly.Interval(cost, t.mtbf))
+		t.next = now.Add(daly.Interval(max(cost, t.least), t.mtbf))
 	case t.interval > 0:
 		t.next = now.Add(t.interval)
 	}
@@ -98,11 +101,19 @@ func (t *clock) due(now time.Time) (ask, stop bool) {
 		return true, t.putOffStop
 	}
 	if !t.next.IsZero() && !now.Before(t.next) {
+		if t.idle() {
+			t.next = now.Add(lookAgain)
+			return false, false
+		}
 		t.next = time.Time{} // planned again when this one is over
 		return true, false
 	}
 	return false, false
 }
+
+// idle reports whether the program is not asked for checkpoints because it has not come to a Point: it may never do
+// so, and take checkpoints in another way.
+func (t *clock) idle() bool { return t.points != nil && t.points() == 0 }
 
 // name says what asks.
 func (t *clock) name(stop bool) string {
@@ -113,6 +124,8 @@ func (t *clock) name(stop bool) string {
 		return "a failed final checkpoint"
 	case stop:
 		return "the deadline"
+	case t.mtbf > 0 && t.idle():
+		return "Daly's interval, if the program comes to a point by then"
 	case t.mtbf > 0:
 		return "Daly's interval"
 	}

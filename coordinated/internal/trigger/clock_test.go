@@ -7,7 +7,7 @@ import (
 
 func TestClockOrder(t *testing.T) {
 	start := time.Unix(1000, 0)
-	tr := newClock(10*time.Second, 0, start.Add(25*time.Second), start)
+	tr := (&clock{interval: 10 * time.Second, final: start.Add(25 * time.Second)}).start(start)
 	type ask struct {
 		at   time.Duration
 		stop bool

@@ -24,10 +24,13 @@ type Options struct {
 	Elsewhere <-chan os.Signal
 
 	// At rank 0; elsewhere they are left out. Interval and MTBF are as in Options of
-	// coordinated. Final is when to ask for the final one; zero: nobody knows.
-	Clock          bool
-	Interval, MTBF time.Duration
-	Final          time.Time
+	// coordinated. LeastCost is what a checkpoint is taken to cost at least, for MTBF. Points is how many the program
+	// has come to, where it is not to be asked before the first. Final is when to ask for the final one; zero: nobody
+	// knows.
+	Clock                     bool
+	Interval, MTBF, LeastCost time.Duration
+	Points                    func() uint64
+	Final                     time.Time
 
 	Log *slog.Logger
 }
@@ -48,7 +51,8 @@ func New(opt Options) *Triggers {
 	t.heard = t.caught
 	t.timer.Stop()
 	if opt.Clock {
-		t.clock = newClock(opt.Interval, opt.MTBF, opt.Final, time.Now())
+		t.clock = (&clock{interval: opt.Interval, mtbf: opt.MTBF, least: opt.LeastCost, points: opt.Points,
+			final: opt.Final}).start(time.Now())
 		t.arm()
 	}
 	return t
@@ -114,7 +118,7 @@ func (t *Triggers) Over(cost time.Duration) {
 }
 
 // GivenUp is Over for one that was given up, whose cost nobody knows.
-func (t *Triggers) GivenUp() { t.Over(firstCost) }
+func (t *Triggers) GivenUp() { t.Over(FirstCost) }
 
 // Again asks again later for a final checkpoint that has failed, or was given up.
 func (t *Triggers) Again() {

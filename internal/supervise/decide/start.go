@@ -159,6 +159,9 @@ func (m *Machine) report(rep job.Report) {
 	if !t.progress.opened {
 		t.progress.opened, t.progress.ranks, t.clock.movedAt = true, rep.Nodes, m.now
 		m.past.unopened, m.past.failing, m.past.aftermath = 0, 0, false
+		if rep.Taken != "" && m.past.starts == 1 {
+			m.say("checkpoints are taken %s", rep.Taken)
+		}
 		if m.past.opening == 0 {
 			m.past.opening = m.now.Sub(t.clock.startedAt)
 		}
