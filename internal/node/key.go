@@ -20,8 +20,8 @@ func Key(getenv func(string) string) string {
 	if k := getenv("PMIX_NAMESPACE"); k != "" {
 		return k
 	}
-	if getenv("SLURM_PROCID") != "" {
-		return "slurm." + getenv("SLURM_JOB_ID") + "." + getenv("SLURM_STEP_ID")
+	if step := getenv("SLURM_STEP_ID"); step != "" { // a batch script is in none, and may start several programs
+		return "slurm." + getenv("SLURM_JOB_ID") + "." + step
 	}
 	return fmt.Sprint("parent.", os.Getppid())
 }

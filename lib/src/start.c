@@ -99,8 +99,8 @@ static void job_key(char key[65])
         named = getenv("PMIX_NAMESPACE");
     if (named != NULL && *named != 0)
         snprintf(key, 65, "%s", named);
-    else if (getenv("SLURM_PROCID") != NULL && *getenv("SLURM_PROCID") != 0)
-        snprintf(key, 65, "slurm.%s.%s", job != NULL ? job : "", step != NULL ? step : "");
+    else if (step != NULL && *step != 0)
+        snprintf(key, 65, "slurm.%s.%s", job != NULL ? job : "", step);
     else
         snprintf(key, 65, "parent.%ld", (long)getppid());
     /* One shell starts many programs, and a daemon may outlive the program before: it must not serve one that has

@@ -49,7 +49,7 @@ std::string key_of(const veloc_comm &comm)
     std::string key = variable("HOLDFAST_NODE_KEY");
     if (key.empty())
         key = variable("PMIX_NAMESPACE");
-    if (key.empty() && !variable("SLURM_PROCID").empty())
+    if (key.empty() && !variable("SLURM_STEP_ID").empty())
         key = "slurm." + variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID");
     if (key.empty())
         key = "parent." + std::to_string(getppid());
