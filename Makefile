@@ -38,7 +38,7 @@ HF_LINK   = -shared -pthread -Wl,-soname,libholdfast.so.0 -Wl,--version-script,l
 
 lib: $(LIB)/libholdfast.so $(LIB)/libholdfast.a ## build libholdfast, for programs in C: into LIB=lib
 
-$(LIB)/%.o: lib/src/%.c lib/src/client.h lib/src/protocol.h lib/holdfast.h
+$(LIB)/%.o: lib/src/%.c $(wildcard lib/src/*.h) lib/holdfast.h
 	$(CC) $(HF_CFLAGS) $(CFLAGS) -c $< -o $@
 
 $(LIB)/libholdfast.so: $(HF_OBJECTS) lib/libholdfast.map
@@ -50,12 +50,12 @@ $(LIB)/libholdfast.a: $(HF_OBJECTS)
 	$(AR) rcs $@ $(HF_OBJECTS)
 
 # The OpenCL vendor library.
-HFCL_OBJECTS = $(patsubst lib/opencl/src/%.c,$(LIB)/opencl-%.o,$(wildcard lib/opencl/src/*.c))
+HFCL_OBJECTS = $(patsubst lib/opencl/src/%.c,$(LIB)/opencl-%.o,$(wildcard lib/opencl/src/*.c)) $(LIB)/tool.o
 HFCL_LINK = -shared -Wl,-soname,libholdfast-opencl.so.0 -Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,defs
 
 opencl: $(LIB)/libholdfast-opencl.so ## build libholdfast-opencl, for OpenCL programs as they are
 
-$(LIB)/opencl-%.o: lib/opencl/src/%.c $(wildcard lib/opencl/src/*.h)
+$(LIB)/opencl-%.o: lib/opencl/src/%.c $(wildcard lib/opencl/src/*.h) lib/src/tool.h
 	$(CC) $(HF_CFLAGS) $(CFLAGS) -c $< -o $@
 
 $(LIB)/libholdfast-opencl.so: $(HFCL_OBJECTS)

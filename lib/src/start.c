@@ -1,7 +1,6 @@
 /* start.c - finds the node daemon, or starts it. */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "tool.h"
 
 extern char **environ;
 
@@ -173,30 +173,12 @@ static int keep_stderr(posix_spawn_file_actions_t *files)
 /* What a daemon reserves of addresses when it starts, and some. */
 #define LEAST_ADDRESS_SPACE ((rlim_t)1536 << 20)
 
-/* The command: HOLDFAST_BIN, else the one that was installed with this library, else the one in PATH. */
-static const char *command(char beside[PATH_MAX])
-{
-    static const char here;
-    const char *named = getenv("HOLDFAST_BIN"), *end;
-    Dl_info self;
-    int n;
-
-    if (named != NULL && *named != 0)
-        return named;
-    if (dladdr(&here, &self) != 0 && self.dli_fname != NULL && (end = strrchr(self.dli_fname, '/')) != NULL) {
-        n = snprintf(beside, PATH_MAX, "%.*s/../bin/holdfast", (int)(end - self.dli_fname), self.dli_fname);
-        if (n < PATH_MAX && access(beside, X_OK) == 0)
-            return beside;
-    }
-    return "holdfast";
-}
-
 /* Starts the daemon and waits until clients can connect. It is a child of the process that is waited
  * for here, so that the program hears nothing of its end. */
 static int start_daemon(const char *key, const struct hf_settings *settings)
 {
-    char beside[PATH_MAX], self[24];
-    const char *program = settings != NULL ? settings->program : command(beside);
+    char beside[PATH_MAX], self[24], **vars = NULL;
+    const char *program = settings != NULL ? settings->program : hf_tool(beside);
     const char *args[] = {NULL,  "node",    "--background",    "--key", key, "--starter",
                           self,  "--chdir", settings != NULL ? settings->dir : NULL, NULL};
     posix_spawn_file_actions_t files;
@@ -225,6 +207,8 @@ static int start_daemon(const char *key, const struct hf_settings *settings)
     sigemptyset(&none);
     sigfillset(&all);
     err = keep_stderr(&files);
+    if (err == 0 && settings == NULL && (vars = hf_tool_environ()) == NULL)
+        err = ENOMEM;
     if (err == 0)
         err = posix_spawnattr_setsigmask(&attr, &none);
     if (err == 0)
@@ -233,7 +217,8 @@ static int start_daemon(const char *key, const struct hf_settings *settings)
         err = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     if (err == 0)
         err = posix_spawnp(&child, program, &files, &attr, (char *const *)(uintptr_t)args,
-                           settings != NULL ? settings->environ : environ);
+                           settings != NULL ? settings->environ : vars);
+    free(vars);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
     if (err != 0)

@@ -184,6 +184,27 @@ func daemonOf(t *testing.T, dir string) string {
 	return s
 }
 
+// TestDaemonEnvironment: a daemon that a program starts has the program's variables, but for those that would load
+// into it, or have it checkpointed, what is meant for the program.
+func TestDaemonEnvironment(t *testing.T) {
+	walk := compile(t, "gcc", "testdata/walk.c")
+	env := append(environ(t, t.TempDir()), "LD_PRELOAD=libm.so.6", "DMTCP_GZIP=0")
+	j := launch(t, walk, env, long, filepath.Join(t.TempDir(), "got"), "20")
+	j.await("begins at step 0")
+	d := &life{job: j, key: keyOf(env)}
+	got, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", d.daemon(0)))
+	j.kill()
+	j.wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"HOLDFAST_GLOBAL": true, "LD_PRELOAD": false, "DMTCP_GZIP": false} {
+		if has := strings.Contains("\x00"+string(got), "\x00"+name+"="); has != want {
+			t.Errorf("the daemon has %s: %v, want %v", name, has, want)
+		}
+	}
+}
+
 // TestSecondDaemon: a job has one on a node.
 func TestSecondDaemon(t *testing.T) {
 	env := append(environ(t, t.TempDir()), "PMI_RANK=0", "PMI_SIZE=1")

@@ -45,6 +45,43 @@ func TestServerKeepsNothing(t *testing.T) {
 	}
 }
 
+// TestBeside: an installed library finds the command that was installed with it, and starts it without what is to be
+// loaded into the program alone.
+func TestBeside(t *testing.T) {
+	l := newLab(t)
+	tree := t.TempDir()
+	library := filepath.Join(tree, "lib", "libholdfast-opencl.so")
+	vendors := filepath.Join(tree, "vendors")
+	for _, dir := range []string{"lib", "bin", "vendors"} {
+		if err := os.Mkdir(filepath.Join(tree, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for from, to := range map[string]string{
+		filepath.Join(built.dir, "libholdfast-opencl.so"): library,
+		filepath.Join(built.dir, "holdfast"):              filepath.Join(tree, "bin", "holdfast"),
+	} {
+		if err := os.Symlink(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(vendors, "holdfast.icd"), []byte(library+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env := append(through(platform), "OCL_ICD_VENDORS="+vendors, "HOLDFAST_BIN=", "PATH=/usr/bin:/bin",
+		"LD_PRELOAD=libm.so.6", "DMTCP_GZIP=0")
+	p := l.startUntil("half", env, "vector", filepath.Join(l.dir, "go on"))
+	got, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(serverOf(t, p.Process.Pid)), "environ"))
+	if s := "\x00" + string(got); err != nil || strings.Contains(s, "\x00LD_PRELOAD=") ||
+		strings.Contains(s, "\x00DMTCP_") {
+		t.Errorf("the command has LD_PRELOAD or DMTCP's variables (%v): %q", err, s)
+	}
+	l.file("go on", "")
+	if out, err := p.rest(); err != nil {
+		t.Errorf("%v\n%s%s", err, out, p.errs.Bytes())
+	}
+}
+
 // TestClosedFiles: a program that was started without standard files writes into nothing of the library.
 func TestClosedFiles(t *testing.T) {
 	l := newLab(t)

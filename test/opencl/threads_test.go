@@ -55,7 +55,8 @@ func (l *lab) sanitized(sanitizer string, programs ...string) []string {
 	}
 	lib := filepath.Join(l.dir, "libholdfast-opencl.so")
 	flags := []string{"-std=gnu11", "-g", "-O1", "-pthread", "-fsanitize=" + sanitizer, "-fno-sanitize-recover=all"}
-	commands := [][]string{append(append(flags, "-fPIC", "-shared", "-fvisibility=hidden", "-o", lib), sources...)}
+	commands := [][]string{append(append(flags, "-fPIC", "-shared", "-fvisibility=hidden", "-o", lib,
+		"../../lib/src/tool.c"), sources...)}
 	for _, p := range programs {
 		commands = append(commands, append(flags, "-o", filepath.Join(l.dir, p), "testdata/"+p+".c", "-lOpenCL"))
 	}

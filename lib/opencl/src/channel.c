@@ -2,6 +2,7 @@
    each call takes one for its request and its reply. A program's threads so wait for each other no more than they
    would without. */
 #define _GNU_SOURCE
+#include "../../src/tool.h"
 #include "hfcl.h"
 
 #include <errno.h>
@@ -15,8 +16,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-extern char **environ;
 
 static struct {
 	pthread_mutex_t lock;
@@ -75,21 +74,21 @@ static int start(void) {
 		say("no socket to its server", strerror(errno));
 		return -1;
 	}
-	const char *tool = getenv("HOLDFAST_BIN");
-	if (tool == NULL || tool[0] == 0) {
-		tool = "holdfast";
-	}
+	char beside[PATH_MAX];
+	const char *tool = hf_tool(beside);
+	char **vars = hf_tool_environ();
 	char *args[] = { (char *)(uintptr_t)tool, (char[]){ "opencl" }, (char[]){ "--background" }, NULL };
 	posix_spawn_file_actions_t actions;
 	pid_t pid;
-	int rc = posix_spawn_file_actions_init(&actions);
+	int rc = vars == NULL ? ENOMEM : posix_spawn_file_actions_init(&actions);
 	if (rc == 0) {
 		rc = posix_spawn_file_actions_adddup2(&actions, ends[1], 3);
 		if (rc == 0) {
-			rc = posix_spawnp(&pid, tool, &actions, NULL, args, environ);
+			rc = posix_spawnp(&pid, tool, &actions, NULL, args, vars);
 		}
 		posix_spawn_file_actions_destroy(&actions);
 	}
+	free(vars);
 	close(ends[1]);
 	if (rc != 0) {
 		say("cannot start its server: give the path of the holdfast command in HOLDFAST_BIN, or put it in PATH",
