@@ -111,6 +111,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 
 // connected brings the ranks together, and opens everything. Collective.
 func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Checkpointer, error) {
+	dropped := c.opt.goOn()
 	bad := c.opt.validate()
 	if err := all.Meet(connect.OpenWait*c.opt.waitTimeout(), c.opt.Logger); err != nil {
 		return nil, err
@@ -134,6 +135,10 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	if all.Rank() == 0 {
 		for _, name := range opt.stray {
 			c.log.Warn("holdfast: " + name)
+		}
+		if dropped != "" {
+			c.log.Info("holdfast: this job has taken a checkpoint, and continues; the setting was for its first start",
+				"setting", dropped)
 		}
 	}
 	c.levels.ops = persist.NewOperations(opt.WriteTimeout, func(level string) int64 {

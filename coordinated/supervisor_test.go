@@ -82,7 +82,7 @@ func supervised(t *testing.T) (*job.Supervisor, Options) {
 	}
 	t.Cleanup(func() { _ = s.Close() }) // it serves no more
 	opt := testOptions(t)
-	opt.Supervisor = s.Var(false)[len(SupervisorVar)+1:]
+	opt.Supervisor = s.Var(false, false)[len(SupervisorVar)+1:]
 	return s, opt
 }
 

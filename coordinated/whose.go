@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -32,8 +33,45 @@ func (c *Checkpointer) identify(ctx context.Context, all connect.Ranks, opt *sto
 	default:
 		run = decided.Run
 	}
+	bad = errors.Join(bad, c.opt.again(decided))
 	opt.Identity, c.run = run, run
 	return connect.Agree(all, "open checkpoint directories", errors.Join(bad, c.refuseOthers(mine, decided, run)))
+}
+
+// goOn drops Fresh and Epoch once the job has taken a checkpoint of its own, as the supervisor of its starts knows: both
+// are for the first start, and a later one must not lose what that has computed. It returns the setting.
+func (o *Options) goOn() (dropped string) {
+	if !o.Fresh && o.Epoch == 0 || o.Supervisor == "" {
+		return ""
+	}
+	v, err := job.ParseSupervisor(o.Supervisor)
+	if err != nil || !v.Continues { // the reporter says what is wrong with it
+		return ""
+	}
+	dropped = "HOLDFAST_FRESH"
+	if o.Epoch != 0 {
+		dropped = fmt.Sprintf("HOLDFAST_EPOCH=%d", o.Epoch)
+	}
+	o.Fresh, o.Epoch = false, 0
+	return dropped
+}
+
+// again is an error for a job that Slurm has put back into the queue and that is told to start over, or to go back:
+// nobody knows whether its earlier start did so and computed on. A supervisor knows.
+func (o *Options) again(decided storage.Sighting) error {
+	const why = "Slurm has put this job back into the queue, and the directories hold checkpoints that its earlier " +
+		"start may have taken: unset it to continue from the newest, or submit the job anew; holdfast run --requeue " +
+		"sees to this by itself"
+	switch {
+	case o.slurm.Restarts == 0 || o.Supervisor != "" || !o.run.IsZero() || !decided.Restorable:
+		return nil
+	case o.Fresh:
+		return &OptionError{Name: "Fresh", Why: "it would start over: " + why, env: o.fromEnv}
+	case o.Epoch != 0 && decided.Newest > o.Epoch:
+		return &OptionError{Name: "Epoch", Why: fmt.Sprintf("it would go back from epoch %d to %d: %s", decided.Newest,
+			o.Epoch, why), env: o.fromEnv}
+	}
+	return nil
 }
 
 // decideTogether is storage.Decide of what all ranks have seen; begin makes a new run, with the time and the random

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -34,6 +35,56 @@ func TestFreshIsANewRun(t *testing.T) {
 		if _, err := b.fs.Stat(dir + "/epoch-0000000002"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: the epochs of the run before are still there: %v", dir, err)
 		}
+	}
+}
+
+// TestFreshIsForTheFirstStart: a start that a supervisor makes after a checkpoint of the job continues, whatever is set,
+// and one that Slurm makes is refused.
+func TestFreshIsForTheFirstStart(t *testing.T) {
+	s, err := job.Supervise("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	value := func(continues bool) string { return s.Var(false, continues)[len(SupervisorVar)+1:] }
+	for _, tc := range []struct {
+		name       string
+		set        func(*Options)
+		first      int // epochs of the first start
+		supervisor string
+		restarts   int
+		restored   storage.Epoch
+		refused    string
+	}{
+		{"start over, first", func(o *Options) { o.Fresh = true }, 3, value(false), 0, 0, ""},
+		{"start over, later", func(o *Options) { o.Fresh = true }, 3, value(true), 0, 3, ""},
+		{"go back, first", func(o *Options) { o.Epoch = 2 }, 3, value(false), 0, 2, ""},
+		{"go back, later", func(o *Options) { o.Epoch = 2 }, 3, value(true), 0, 3, ""},
+		{"start over, supervised in a requeued job", func(o *Options) { o.Fresh = true }, 3, value(false), 1, 0, ""},
+		{"start over, requeued", func(o *Options) { o.Fresh = true }, 3, "", 1, 0, "Fresh"},
+		{"start over, requeued, nothing there", func(o *Options) { o.Fresh = true }, 0, "", 1, 0, ""},
+		{"go back, requeued", func(o *Options) { o.Epoch = 2 }, 3, "", 1, 0, "Epoch"},
+		{"to the newest, requeued", func(o *Options) { o.Epoch = 3 }, 3, "", 1, 3, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
+			b.epochs, b.opt.Keep = tc.first, 3
+			if err := b.run(); err != nil {
+				t.Fatal(err)
+			}
+			b.opt.Supervisor, b.opt.slurm.Restarts, b.epochs = tc.supervisor, tc.restarts, 0
+			tc.set(&b.opt)
+			err := b.run()
+			if tc.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), "option "+tc.refused+": it would") {
+					t.Errorf("want a refusal of %s, got %v", tc.refused, err)
+				}
+				return
+			}
+			if err != nil || b.stats[0].Restore.Epoch != tc.restored {
+				t.Errorf("restored epoch %d, %v, want %d", b.stats[0].Restore.Epoch, err, tc.restored)
+			}
+		})
 	}
 }
 

@@ -21,7 +21,7 @@ func supervised(t *testing.T) (*Supervisor, string) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	s.SetStart(3)
-	return s, s.Var(false)[len(config.SupervisorVar)+1:]
+	return s, s.Var(false, false)[len(config.SupervisorVar)+1:]
 }
 
 // attending runs a guard; what it returns comes on the channel.

@@ -58,13 +58,16 @@ func Supervise(iface string) (*Supervisor, error) {
 	return s, nil
 }
 
-// Var is what a job needs in its environment, as NAME=value. nodeLost says that
-// the run before ended because a node was lost: the epoch that it had restored
-// is not to blame for that.
-func (s *Supervisor) Var(nodeLost bool) string {
+// Var is what a job needs in its environment, as NAME=value. With nodeLost the run
+// before ended because a node was lost: the epoch that it had restored is not to
+// blame for that. With continues an earlier start took a checkpoint: see Supervision.
+func (s *Supervisor) Var(nodeLost, continues bool) string {
 	v := config.SupervisorVar + "=" + s.plane.Addr() + " " + hex.EncodeToString(s.key[:])
 	if nodeLost {
 		v += " " + wordNodeLost
+	}
+	if continues {
+		v += " " + wordContinues
 	}
 	if s.RequeueJob != "" {
 		v += " " + wordRequeue + s.RequeueJob
@@ -77,9 +80,10 @@ func (s *Supervisor) Var(nodeLost bool) string {
 
 // Words of config.SupervisorVar after address and key.
 const (
-	wordNodeLost = "node-lost"
-	wordRequeue  = "requeue="
-	wordStart    = "start="
+	wordNodeLost  = "node-lost"
+	wordContinues = "continues"
+	wordRequeue   = "requeue="
+	wordStart     = "start="
 )
 
 // Accept waits for a job's rank 0. The caller closes the Supervised.
@@ -195,8 +199,11 @@ type Order struct {
 
 // A Supervision is what the value of config.SupervisorVar says.
 type Supervision struct {
-	NodeLost bool   // the run before ended because a node was lost
-	Requeue  string // Slurm job that the ranks may put back into the queue; empty: none
+	NodeLost bool // the run before ended because a node was lost
+	// Continues is set once the job has taken a checkpoint: this start restores the newest, whatever its settings
+	// told the first start to restore.
+	Continues bool
+	Requeue   string // Slurm job that the ranks may put back into the queue; empty: none
 
 	addr  string
 	key   control.Key
@@ -224,6 +231,7 @@ func ParseSupervisor(s string) (v Supervision, err error) {
 	copy(v.key[:], b)
 	for _, w := range words[2:] {
 		v.NodeLost = v.NodeLost || w == wordNodeLost
+		v.Continues = v.Continues || w == wordContinues
 		if job, ok := strings.CutPrefix(w, wordRequeue); ok {
 			v.Requeue = job
 		}

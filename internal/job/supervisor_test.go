@@ -20,8 +20,8 @@ func TestSupervisorWords(t *testing.T) {
 	defer s.Close()
 	s.RequeueJob = "12_3"
 	for _, lost := range []bool{false, true} {
-		v, err := ParseSupervisor(s.Var(lost)[len(config.SupervisorVar)+1:])
-		if err != nil || v.NodeLost != lost || v.Requeue != "12_3" || v.addr != s.plane.Addr() || v.key != s.key {
+		v, err := ParseSupervisor(s.Var(lost, lost)[len(config.SupervisorVar)+1:])
+		if err != nil || v.NodeLost != lost || v.Continues != lost || v.Requeue != "12_3" || v.addr != s.plane.Addr() || v.key != s.key {
 			t.Errorf("lost %v: got %+v, %v", lost, v, err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestSupervisorStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	v, err := ParseSupervisor(s.Var(false)[len(config.SupervisorVar)+1:])
+	v, err := ParseSupervisor(s.Var(false, false)[len(config.SupervisorVar)+1:])
 	if err != nil {
 		t.Fatal(err)
 	}

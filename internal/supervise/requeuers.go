@@ -132,7 +132,7 @@ func (g *requeuers) start(node string) {
 	said := &requeuerWords{w: g.run.opt.Stderr}
 	p.proc.Stdout, p.proc.Stderr, p.proc.WaitDelay = said, said, time.Second
 	p.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.proc.Env = append(slurm.Environ(os.Environ()), g.run.sup.Var(false), "SLURM_RESTART_COUNT="+
+	p.proc.Env = append(slurm.Environ(os.Environ()), g.run.sup.Var(false, false), "SLURM_RESTART_COUNT="+
 		os.Getenv("SLURM_RESTART_COUNT"))
 	if err := p.proc.Start(); err != nil {
 		g.failed(node, p, err.Error())

@@ -22,7 +22,7 @@ func TestRequeuer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		value := sup.Var(false)[len(config.SupervisorVar)+1:]
+		value := sup.Var(false, false)[len(config.SupervisorVar)+1:]
 		patience := time.Minute
 		if frozen {
 			patience = time.Nanosecond // nobody answers so soon

@@ -42,7 +42,7 @@ type start struct {
 func (r *run) launch(ctx context.Context, a decide.Start) (line string, err error) {
 	r.log.begin(a.Number)
 	r.sup.SetStart(a.Number)
-	env := append(regcache.ForPrograms(os.Environ()), r.sup.Var(a.NodeLost))
+	env := append(regcache.ForPrograms(os.Environ()), r.sup.Var(a.NodeLost, a.Continues))
 	env = append(env, r.vars(a)...)
 	args := r.line(a, env)
 	s := &start{run: r, proc: exec.Command(args[0], args[1:]...), exited: make(chan struct{}),

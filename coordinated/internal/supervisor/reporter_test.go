@@ -69,7 +69,7 @@ func TestReports(t *testing.T) {
 			}()
 			var background sync.WaitGroup
 			ends := make(chan time.Duration, 1)
-			r := Start(t.Context(), Options{Supervisor: s.Var(false)[len(config.SupervisorVar)+1:],
+			r := Start(t.Context(), Options{Supervisor: s.Var(false, false)[len(config.SupervisorVar)+1:],
 				First: &job.Report{Job: "j", Nodes: []string{"n0", "n1"}}, Log: slog.New(slog.DiscardHandler),
 				Go: background.Go, Fill: func(rep *job.Report) { rep.Points = 1 },
 				Changed: func() <-chan struct{} { return nil }, Ends: func(d time.Duration) { ends <- d },
@@ -115,7 +115,7 @@ func TestFailed(t *testing.T) {
 			got <- rep.Failed
 		}
 	}()
-	Failed(t.Context(), s.Var(false)[len(config.SupervisorVar)+1:], job.Report{Failed: "no directory"})
+	Failed(t.Context(), s.Var(false, false)[len(config.SupervisorVar)+1:], job.Report{Failed: "no directory"})
 	if why := <-got; why != "no directory" {
 		t.Errorf("got %q", why)
 	}

@@ -77,6 +77,7 @@ type Memory struct {
 	Job        string        `json:"job,omitempty"`     // Slurm's number; what follows is about it
 	BegunAt    time.Time     `json:"begun_at,omitzero"` // when it began from nothing; zero = it restored something
 	Safe       bool          `json:"safe,omitempty"`    // an epoch of it came to global, or was there before
+	Took       bool          `json:"took,omitempty"`    // a start took a checkpoint, at any level
 	Local      string        `json:"local,omitempty"`   // directory on each node's own disk
 	NoProgress int           `json:"in_vain,omitempty"` // runs up to the time limit in a row that brought little
 	Width      int           `json:"nodes,omitempty"`   // of the program, when the job had all of its nodes

@@ -81,6 +81,9 @@ type (
 		Ranks    int      // 0 = as it was given
 		Fresh    bool     // it is to restore nothing
 		NodeLost bool     // what it restored last is not to blame for the end of the start before
+		// Continues is set once the job has taken a checkpoint: HOLDFAST_FRESH and HOLDFAST_EPOCH were for the start
+		// that took it.
+		Continues bool
 	}
 	// End ends the launcher and what is left of its step, if that is known. Exited follows.
 	End struct{ Step string }

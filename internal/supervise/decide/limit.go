@@ -165,8 +165,8 @@ func (m *Machine) stale() bool {
 // advance notes that a start took a checkpoint.
 func (m *Machine) advance() {
 	m.past.advanced = true
-	if m.mem.Stale > 0 {
-		m.mem.Stale = 0
+	if m.mem.Stale > 0 || !m.mem.Took {
+		m.mem.Stale, m.mem.Took = 0, true
 		m.remember()
 	}
 }

@@ -44,6 +44,9 @@ type Machine struct {
 
 // New returns a machine that has seen nothing yet.
 func New(cfg Config) *Machine {
+	if cfg.Job != nil && cfg.Job.Restarts == 0 {
+		cfg.Memory.Took = false // it was another run of this allocation
+	}
 	return &Machine{cfg: cfg, mem: cfg.Memory, nodes: nodes{dead: map[string]string{}, unfit: map[string]string{}},
 		past: past{deaths: map[storage.Epoch]int{}, at: map[string]storage.Epoch{}}}
 }
@@ -150,7 +153,7 @@ func (m *Machine) launch() {
 	m.try = &try{nodes: nodes, clock: clock{startedAt: m.now}}
 	m.due = time.Time{}
 	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: m.excluded(), Ranks: ranks, Fresh: m.past.fresh,
-		NodeLost: m.past.death.node})
+		NodeLost: m.past.death.node, Continues: m.mem.Took && !m.past.fresh})
 }
 
 func (m *Machine) started(ev Started) {

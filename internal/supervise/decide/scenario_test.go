@@ -185,7 +185,7 @@ func (s *scene) begin(w words) {
 		c.Warning.Signal, c.Warning.Lead = w.text("warning"), w.span("warning-lead", 0)
 	}
 	c.Memory = Memory{Seconds: w.span("checkpoint", 0).Seconds(), NoProgress: w.number("vain", 0), Safe: w.has("safe"),
-		Stale: w.number("stale", 0)}
+		Took: w.has("took"), Stale: w.number("stale", 0)}
 	if w.has("begun") {
 		c.Memory.BegunAt = epoch.Add(-w.span("begun", 0))
 	}
@@ -270,8 +270,8 @@ func (s *scene) carryOut(a Action) Event {
 		if a.Ranks != 0 {
 			ranks = fmt.Sprintf("ranks=%d ", a.Ranks)
 		}
-		s.print("start %s%s%s%s%s", list("on", a.Nodes), list("without", a.Out), ranks, flag("fresh", a.Fresh),
-			flag("node-lost", a.NodeLost))
+		s.print("start %s%s%s%s%s%s", list("on", a.Nodes), list("without", a.Out), ranks, flag("fresh", a.Fresh),
+			flag("continues", a.Continues), flag("node-lost", a.NodeLost))
 		return Started{"srun ./app", s.fails["start"]}
 	case End:
 		s.print("end %s", a.Step)
