@@ -148,9 +148,12 @@ func Decide(seen []Sighting) Sighting {
 // Begin makes the identity of a new run that began now, random, in directories of which Decide has said was.
 func Begin(id [16]byte, now int64, was Sighting, startOver bool) Identity {
 	i := Identity{ID: id, Began: now}
-	if startOver {
+	switch {
+	case startOver && was.Holds:
 		i.Before = was.Run.ID
-	} else {
+	case startOver: // what is there belongs to the run that this one took over
+		i.Before = was.Run.Before
+	default:
 		i.Adopted = was.Holds
 	}
 	return i
