@@ -38,8 +38,8 @@ func (c *Checkpointer) identify(ctx context.Context, all connect.Ranks, opt *sto
 	return connect.Agree(all, "open checkpoint directories", errors.Join(bad, c.refuseOthers(mine, decided, run)))
 }
 
-// goOn drops Fresh and Epoch once the job has taken a checkpoint of its own, as the supervisor of its starts knows: both
-// are for the first start, and a later one must not lose what that has computed. It returns the setting.
+// goOn drops Fresh and Epoch once the job has taken a checkpoint of its own, as the supervisor of its starts knows:
+// both are for the first start, and a later one must not lose what that has computed. It returns the setting.
 func (o *Options) goOn() (dropped string) {
 	if !o.Fresh && o.Epoch == 0 || o.Supervisor == "" {
 		return ""

@@ -40,8 +40,8 @@ func TestFreshIsANewRun(t *testing.T) {
 	}
 }
 
-// TestFreshIsForTheFirstStart: a start that a supervisor makes after a checkpoint of the job continues, whatever is set,
-// and one that Slurm makes is refused.
+// TestFreshIsForTheFirstStart: a start that a supervisor makes after a checkpoint of the job continues, whatever is
+// set, and one that Slurm makes is refused.
 func TestFreshIsForTheFirstStart(t *testing.T) {
 	s, err := job.Supervise("127.0.0.1")
 	if err != nil {

@@ -21,7 +21,8 @@ func TestSupervisorWords(t *testing.T) {
 	s.RequeueJob = "12_3"
 	for _, lost := range []bool{false, true} {
 		v, err := ParseSupervisor(s.Var(lost, lost)[len(config.SupervisorVar)+1:])
-		if err != nil || v.NodeLost != lost || v.Continues != lost || v.Requeue != "12_3" || v.addr != s.plane.Addr() || v.key != s.key {
+		if err != nil || v.NodeLost != lost || v.Continues != lost || v.Requeue != "12_3" ||
+			v.addr != s.plane.Addr() || v.key != s.key {
 			t.Errorf("lost %v: got %+v, %v", lost, v, err)
 		}
 	}
