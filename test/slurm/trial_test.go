@@ -98,10 +98,10 @@ func (tr *trial) second() bool {
 
 // closes reports whether the death closes connections: nothing of the others has to wait in
 // vain for an answer. A node whose processes alone die before the program has begun on it has
-// none to close.
+// none to close. The node of the batch script takes holdfast run with it, which would say so.
 func (tr *trial) closes() bool {
 	early := tr.Aim == atStart || tr.Aim == atRestart
-	return tr.Kind == "crash" || tr.Kind == "procs" && !early
+	return !tr.Batch && (tr.Kind == "crash" || tr.Kind == "procs" && !early)
 }
 
 // phases is the order of the table.
@@ -304,9 +304,9 @@ func (j *job) logOf(tr *trial, rank int, nodes []string) *tail {
 	return &tail{dir: filepath.Join(dir, events.DirName), rank: rank, after: j.struck}
 }
 
-// strike lets the nodes of ranks die in a start when the phase that is aimed at
-// has begun.
-func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string) {
+// strike lets the nodes of ranks die in a start when the phase that is aimed at has begun. If that start ends before,
+// it is the next one that is struck, and returned.
+func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string) (struck int) {
 	t.Helper()
 	j.says(t, fmt.Sprintf("start %d: ", start), 1)
 	nodes := j.nodesOf(t, start)
@@ -318,7 +318,7 @@ func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string
 	begins := aims[aim]
 	if begins == nil {
 		j.hit(t, tr, s, die, start, nil)
-		return
+		return start
 	}
 	l, seen := j.logOf(tr, ranks[0], nodes), 0
 	tick := time.NewTicker(time.Millisecond)
@@ -340,6 +340,7 @@ func (j *job) strike(t *testing.T, tr *trial, start int, ranks []int, aim string
 	}
 	j.struck = max(l.run, l.after)
 	j.hit(t, tr, s, die, start, l)
+	return start
 }
 
 // hit lets nodes die after the delay of a trial. l is the log of the first of the ranks, nil
@@ -424,8 +425,8 @@ func (b *bed) try(t *testing.T, tr *trial, name string) {
 	if tr.second() { // while the program starts again, or soon after
 		first := *tr
 		first.Skip, first.Heal = 1, false
-		j.strike(t, &first, 1, tr.Ranks[:1], "flush")
-		j.strike(t, tr, 2, tr.Ranks[1:], tr.Aim)
+		struck := j.strike(t, &first, 1, tr.Ranks[:1], "flush")
+		j.strike(t, tr, struck+1, tr.Ranks[1:], tr.Aim)
 		tr.Safe, tr.died = first.Safe, append(tr.died, first.died...)
 	} else {
 		j.strike(t, tr, 1, tr.Ranks, tr.Aim)
