@@ -157,3 +157,33 @@ func runFar(ctx context.Context, p *farRank, opt Options, restores bool) error {
 	}
 	return c.Close()
 }
+
+// TestGivenUpElsewhere: an epoch that is given up says how far a program in another process is, and no line of the
+// code of this one.
+func TestGivenUpElsewhere(t *testing.T) {
+	opt := Options{Job: "far", Global: t.TempDir(), Logger: slog.New(slog.DiscardHandler), CopyWorkers: 1,
+		CutTimeout: 10 * time.Millisecond}
+	p := &farRank{size: 1, exchange: &farExchange{}, data: make([]byte, 8)}
+	c, err := openElsewhere(t.Context(), p, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Request(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	changed := c.stats.watch()
+	for len(c.Stats().Epochs) == 0 { // it comes to no Point
+		<-changed
+		changed = c.stats.watch()
+	}
+	err = c.Stats().Epochs[0].Err
+	if err == nil || !strings.HasSuffix(err.Error(), "rank 0: computing, 0 point(s) passed") {
+		t.Errorf("got %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

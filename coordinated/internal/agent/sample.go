@@ -61,17 +61,25 @@ func (a *Agent) wait(w endpoint.Wait) cut.Wait {
 	return out
 }
 
+// callSite says where the program is; nothing of one in another process, whose code is not to be seen from here.
+func (a *Agent) callSite() string {
+	if a.Thread.Points.Far != nil {
+		return ""
+	}
+	return watch.CallSite()
+}
+
 // mainThread says what it is doing, for the one who has
 // to find out why a checkpoint did not come about.
 func (a *Agent) mainThread() string {
 	act := a.Endpoint.Activity()
-	where := watch.CallSite()
+	where := a.callSite()
 	if !act.Blocked {
 		what := "computing"
 		if len(a.polls.Waits()) > 0 {
 			what = "polling"
 		}
-		return fmt.Sprintf("%s, %d Points passed%s", what, a.Thread.Points.Load(), where)
+		return fmt.Sprintf("%s, %d point(s) passed%s", what, a.Thread.Points.Load(), where)
 	}
 	since := ""
 	if act.Seq == a.callSeq {

@@ -170,9 +170,9 @@ func (a *Agent) doingNow() watch.ThreadState {
 	case state != watch.StateRunning && state != watch.StateStarting || a.Endpoint.Concurrent():
 		d.Text = state // the library sees to it that this ends
 	case act.Blocked && act.Comm == a.Private:
-		d.InFinalize, d.Text = true, "in Finalize without Close"+watch.CallSite()
+		d.InFinalize, d.Text = true, "in Finalize without Close"+a.callSite()
 	case act.Blocked:
-		d.Text = watch.InCall(act) + watch.CallSite()
+		d.Text = watch.InCall(act) + a.callSite()
 		if act.Collective {
 			d.Comm = act.Comm
 			break
@@ -183,7 +183,7 @@ func (a *Agent) doingNow() watch.ThreadState {
 			d.Any = []string{act.Comm}
 		}
 	case grown:
-		d.Polls, d.Text = true, "polling"+watch.Describe([]endpoint.Wait{last})+watch.CallSite()
+		d.Polls, d.Text = true, "polling"+watch.Describe([]endpoint.Wait{last})+a.callSite()
 		d.WaitFor([]endpoint.Wait{last})
 	default:
 		d.Text = "computing"
