@@ -52,6 +52,7 @@ type Checkpointer struct {
 	ignored chan os.Signal // then: those that would ask for one
 
 	stats   statistics
+	inVain  inVain
 	quiet   quiet
 	reading progress               // of Restore
 	chosen  *chosen                // nil until the ranks have agreed

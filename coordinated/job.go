@@ -74,10 +74,11 @@ func (c *Checkpointer) gaveUp(e cut.Epoch, late []agent.Late) {
 	}
 	c.record.metrics.GivenUp()
 	c.record.events.Emit(events.Event{Name: events.GiveUp, Epoch: uint64(e), Text: err.Error()})
-	c.stats.add(EpochStats{Epoch: err.Epoch, Err: err})
 	if c.topo.Rank == 0 {
 		c.log.Error("holdfast: "+err.Error(), "epoch", e)
 	}
+	c.fails(err)
+	c.stats.add(EpochStats{Epoch: err.Epoch, Err: err})
 }
 
 // terminated notes that the process will be killed soon.

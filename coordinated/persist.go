@@ -145,6 +145,9 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, took, waited tim
 	c.stats.durable(e, level, took)
 	c.record.metrics.Committed(uint64(e), level, took)
 	c.record.events.Emit(events.Event{Name: events.Commit, Epoch: uint64(e), Level: level, Dur: int64(took)})
+	if level == c.levels.use[len(c.levels.use)-1] {
+		c.succeeds()
+	}
 	if c.topo.Rank == 0 {
 		es, _ := c.stats.epoch(e)
 		c.log.Info("holdfast: committed", "epoch", e, "level", level, "bytes", es.Bytes, "blocked",
@@ -155,6 +158,9 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, took, waited tim
 
 // failed counts and logs an epoch that did not come to all levels.
 func (c *Checkpointer) failed(e storage.Epoch, err error) {
+	if c.life.ctx.Err() == nil { // else the job ends
+		c.fails(err)
+	}
 	c.stats.failed(e, err)
 	c.failure("checkpoint", e, err)
 	c.record.metrics.Failed()

@@ -125,7 +125,7 @@ func (c *Checkpointer) request(stop, wait bool) error {
 func (c *Checkpointer) status() (*job.Status, error) {
 	st := &job.Status{Job: c.opt.Job, Ranks: c.topo.Size(), Nodes: c.topo.Nodes, Points: c.main.Points.Load(),
 		Network: c.topo.Network}
-	st.Timing = c.opt.Timing()
+	st.Timing, st.Failing = c.opt.Timing(), c.failingText()
 	st.Levels, st.Seconds = c.levels.use, time.Since(c.begun).Seconds()
 	var err error
 	if st.Cut, st.Next, err = c.agent.Next(c.life.ctx); err != nil {
@@ -150,7 +150,7 @@ func (c *Checkpointer) status() (*job.Status, error) {
 
 // report says to the supervisor what has become of the run.
 func (c *Checkpointer) report(rep *job.Report) {
-	rep.Points = c.main.Points.Load()
+	rep.Points, rep.Failing = c.main.Points.Load(), c.failingText()
 	rep.Restoring = c.main.Restored.Load()
 	rep.Ready = c.main.pointFlags.Load()&pointRestore == 0
 	st := c.Stats()

@@ -3,6 +3,7 @@ package coordinated
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -62,6 +63,57 @@ func TestMaxFailed(t *testing.T) {
 		case limit > 0 && failed.Load() > int32(limit):
 			t.Errorf("the job went on for %d failed epochs, the limit is %d", failed.Load(), limit)
 		}
+	}
+}
+
+// TestFailing: three checkpoints in a row that fail are said in one line that stands out, and again after six; so is
+// that they succeed again.
+func TestFailing(t *testing.T) {
+	opt := testOptions(t)
+	var log errorLog
+	opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	move := func(from, to string) error {
+		return errors.Join(os.Rename(opt.Local+from, opt.Local+to), os.Rename(opt.Global+from, opt.Global+to))
+	}
+	var during, after string
+	err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(world *mpiwrap.Comm) error {
+		ctx := context.Background()
+		ck, _, err := openStep(ctx, world, opt)
+		if err != nil {
+			return err
+		}
+		for n := range 9 {
+			if err := world.Barrier(); err != nil {
+				return err
+			}
+			if world.Rank() == 0 && n == 1 { // the first epoch is committed
+				err = move("", ".gone")
+			}
+			if world.Rank() == 0 && n == 8 {
+				during = ck.failingText()
+				err = move(".gone", "")
+			}
+			if err = errors.Join(err, takeOne(ctx, world, ck)); err != nil {
+				return err
+			}
+		}
+		if world.Rank() == 0 {
+			after = ck.failingText()
+		}
+		return ck.Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := log.count("NO CHECKPOINT: the last "); got != 2 ||
+		!strings.Contains(log.String(), "the last 6 failed; if a node is lost now, the job goes back to epoch 1 and") {
+		t.Errorf("%d lines of 7 failed checkpoints, want 2:\n%s", got, log.String())
+	}
+	if !strings.Contains(during, "the last 7 failed") || after != "" {
+		t.Errorf("while they fail %q, afterwards %q", during, after)
+	}
+	if log.count("checkpoints succeed again") != 1 {
+		t.Errorf("not said, or not once, that they succeed again:\n%s", log.String())
 	}
 }
 

@@ -118,6 +118,9 @@ func printEpochs(w io.Writer, st *job.Status) error {
 	} else {
 		fmt.Fprintln(w, "checkpoints are taken only when asked for, not by the clock")
 	}
+	if st.Failing != "" {
+		fmt.Fprintf(w, "NO CHECKPOINT: %s\n", st.Failing)
+	}
 	if n := st.Next; n != nil {
 		what := "next checkpoint"
 		if n.Final {

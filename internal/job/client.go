@@ -57,10 +57,12 @@ type Status struct {
 	Every   map[string]string `json:"every,omitempty"` // by level: which epochs it takes, if not all
 	Loss    *LossStatus       `json:"node_loss,omitempty"`
 	// Timing is when checkpoints are taken by the clock, and what says so; empty: only when asked for.
-	Timing string       `json:"timing,omitempty"`
-	Next   *NextStatus  `json:"next,omitempty"`
-	PutOff int          `json:"put_off,omitempty"`     // cuts not used for the next epoch
-	States []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
+	Timing string `json:"timing,omitempty"`
+	// Failing says how many checkpoints in a row have failed, from three on, and what a death would cost.
+	Failing string       `json:"failing,omitempty"`
+	Next    *NextStatus  `json:"next,omitempty"`
+	PutOff  int          `json:"put_off,omitempty"`     // cuts not used for the next epoch
+	States  []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
 }
 
 // LossStatus says what the loss of a node would cost now.

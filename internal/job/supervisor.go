@@ -114,6 +114,7 @@ type Report struct {
 	Newest    *EpochStatus             `json:"newest,omitempty"`    // that is at the last level
 	Stopped   storage.Epoch            `json:"stopped,omitempty"`   // the final checkpoint
 	Ended     bool                     `json:"ended,omitempty"`     // every rank has called Close
+	Failing   string                   `json:"failing,omitempty"`   // checkpoints in a row that failed, as in Status
 	// Terminated says that rank 0 was sent TERM, which means stop to it. It waits a
 	// moment for Tell, to know how much time that leaves.
 	Terminated bool        `json:"terminated,omitempty"`

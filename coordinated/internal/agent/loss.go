@@ -24,6 +24,7 @@ func (a *Agent) gaveUp(act cut.GaveUp) {
 	if act.Stop {
 		a.Triggers.Again()
 	}
+	lost := time.Since(a.armed)
 	x := Late{Closed: a.Thread.Closed.Load()}
 	if !act.Parked {
 		x.State = a.mainThread()
@@ -39,7 +40,7 @@ func (a *Agent) gaveUp(act cut.GaveUp) {
 			return
 		}
 		a.GaveUp(act.Epoch, decodeLate(blobs))
-		_ = a.Do(a.ctx, a.Triggers.GivenUp) // closed: nothing follows
+		_ = a.Do(a.ctx, func() { a.Triggers.GivenUp(lost) }) // closed: nothing follows
 	})
 }
 

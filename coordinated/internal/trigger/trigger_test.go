@@ -22,7 +22,7 @@ func TestDueOnTheClock(t *testing.T) {
 			then func()
 		}{
 			{10 * time.Second, Wish{By: "the interval"}, func() { tr.Over(0) }},
-			{20 * time.Second, Wish{By: "the interval"}, tr.GivenUp},
+			{20 * time.Second, Wish{By: "the interval"}, func() { tr.GivenUp(time.Minute) }},
 			{25 * time.Second, Wish{Stop: true, By: "the deadline"}, tr.Again},
 			{30 * time.Second, Wish{Stop: true, By: "a failed final checkpoint"}, tr.Again},
 			{40 * time.Second, Wish{Stop: true, By: "a failed final checkpoint"}, func() {}},

@@ -57,6 +57,10 @@ func (m *Machine) safe() {
 func (m *Machine) judge() {
 	t := m.try
 	rep, stopping := t.last, m.limit.stopping
+	if rep.Failing != "" {
+		m.say("checkpoints had failed when the start ended: %s", rep.Failing)
+		t.last.Failing = ""
+	}
 	switch {
 	case m.past.notOurs:
 		m.exit(ExitStopped)
