@@ -31,8 +31,8 @@ func (c *Checkpointer) fails(err error) {
 	if times := row / sayFailing; c.topo.Rank != 0 || row%sayFailing != 0 || times&(times-1) != 0 {
 		return
 	}
-	c.log.Error("holdfast: NO CHECKPOINT: "+c.failingText()+". The job goes on. Look at the directories with 'holdfast "+
-		"doctor', or at its points with 'holdfast status'", "error", err)
+	c.log.Error("holdfast: NO CHECKPOINT: "+c.failingText()+". The job goes on. Look at the directories with "+
+		"'holdfast doctor', or at its points with 'holdfast status'", "error", err)
 }
 
 // succeeds ends a row: a checkpoint is at the last level.

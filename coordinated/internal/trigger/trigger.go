@@ -117,8 +117,8 @@ func (t *Triggers) Over(cost time.Duration) {
 	t.arm()
 }
 
-// GivenUp is Over for one that was given up after so long: ranks may have stood at a Point all that time. A program that
-// comes to its Points too seldom is asked the less often.
+// GivenUp is Over for one that was given up after so long: ranks may have stood at a Point all that time. A program
+// that comes to its Points too seldom is asked the less often.
 func (t *Triggers) GivenUp(after time.Duration) { t.Over(max(after, FirstCost)) }
 
 // Again asks again later for a final checkpoint that has failed, or was given up.
