@@ -170,6 +170,8 @@ var amountKeys = config.In("how much is kept and used",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxMailbox })))
 
 var rareKeys = config.In("rarely needed",
+	config.Key("log", "info", "the least severe lines that the log has; debug is for those who look for a fault",
+		config.Checked("debug, info, warn or error", setLogLevel)),
 	config.Key("sharing", "private", "who else may read the checkpoints; only this user can write them",
 		config.Checked("private, group or world", setSharing)),
 	config.Key("allow_foreign", "false", "accept directories and files that other users own, can write to, or can "+

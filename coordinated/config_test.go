@@ -97,6 +97,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"redundancy: mirror", []string{"redundancy", "partner:K or parity:D+P"}},
 		{"signals:\n  stop: [KILL]", []string{"signals.stop", `unknown signal "KILL"`}},
 		{"local: [", []string{config.File}},
+		{"log: loud", []string{"log", `"loud"`, "debug, info, warn or error"}},
 		{"mtbf: x\nfresh: y", []string{"mtbf", "fresh"}},
 	} {
 		clean(t)

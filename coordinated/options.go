@@ -193,6 +193,9 @@ type Options struct {
 	OnLost func(*LostError)
 	// Logger takes the log; nil means slog.Default.
 	Logger *slog.Logger
+	// LogLevel is the level from which Logger is given lines, whatever its own is; zero,
+	// slog.LevelInfo, leaves that to Logger.
+	LogLevel slog.Level
 
 	run      storage.Identity // of the job's own checkpoints, for those with names; zero: to be found
 	offs     []string         // the levels that are off, as they were switched off
@@ -378,9 +381,7 @@ func (o *Options) defaults() {
 		sharing, _ := vfs.ParseSharing(o.Sharing) // validated
 		o.files = vfs.OS{AllowForeign: o.AllowForeign, Sharing: sharing}
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = o.Log()
 	if o.OnLost == nil {
 		log := o.Logger
 		o.OnLost = func(e *LostError) {

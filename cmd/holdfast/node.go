@@ -94,11 +94,11 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 				}()
 				said = func(err error) { sayReady(cmd.OutOrStdout(), err) }
 			}
-			opt := node.Options{Key: key, Wait: wait, Starter: starter, Checkpoints: checkpoints,
-				Ready: func() { said(nil) }, Logger: slog.Default(), Until: until}
 			if asJSON {
-				opt.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
+				checkpoints.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
 			}
+			opt := node.Options{Key: key, Wait: wait, Starter: starter, Checkpoints: checkpoints,
+				Ready: func() { said(nil) }, Logger: checkpoints.Log(), Until: until}
 			// TERM is for the agents.
 			err := node.Run(context.WithoutCancel(cmd.Context()), opt)
 			if errors.Is(err, node.ErrTaken) {

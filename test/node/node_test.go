@@ -445,3 +445,26 @@ func TestOtherMPI(t *testing.T) {
 		})
 	}
 }
+
+// TestLogLevel: HOLDFAST_LOG=warn leaves the program's own lines and why it cannot begin, and no line of a job that is
+// well.
+func TestLogLevel(t *testing.T) {
+	global := compile(t, "gcc", "testdata/global.c", "-L"+built.lib, "-lholdfast", "-Wl,-rpath,"+built.lib, "-ldl")
+	dir := filepath.Join(t.TempDir(), "global")
+	env := append(environ(t, dir), "HOLDFAST_LOG=warn")
+	for range 2 { // a first start, and a restart
+		j := launchRanks(t, 2, global, env, "100", "stop-at", "2")
+		j.mustEnd()
+		if s := j.out.String(); strings.Contains(s, "INFO") {
+			t.Errorf("the log has lines that are no warning:\n%s", s)
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	j := launchRanks(t, 2, global, env, "100")
+	j.wait()
+	if s := j.out.String(); strings.Count(s, "ERROR holdfast node: cannot open the checkpoints") != 1 {
+		t.Errorf("the log does not say once why the program cannot begin:\n%s", s)
+	}
+}
