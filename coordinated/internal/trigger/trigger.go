@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -78,7 +79,11 @@ func (t *Triggers) Signals() <-chan os.Signal { return t.heard }
 // Signalled says what a signal asks for.
 func (t *Triggers) Signalled(s os.Signal) Wish {
 	stop := slices.Contains(t.opt.Stop, s)
-	t.opt.Log.Info("holdfast: signal", "signal", s.String(), "stop", stop)
+	level := slog.LevelDebug // launchers give a signal to all ranks; the event log has it of each
+	if t.opt.Clock {
+		level = slog.LevelInfo
+	}
+	t.opt.Log.Log(context.Background(), level, "holdfast: signal", "signal", s.String(), "stop", stop)
 	return Wish{Stop: stop, By: "signal " + s.String()}
 }
 

@@ -1,8 +1,10 @@
 package trigger
 
 import (
+	"bytes"
 	"log/slog"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -100,8 +102,10 @@ func TestFinalAt(t *testing.T) {
 // final checkpoint are told apart.
 func TestSignalled(t *testing.T) {
 	far := make(chan os.Signal, 2)
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
 	tr := New(Options{Checkpoint: []os.Signal{syscall.SIGUSR1}, Stop: []os.Signal{syscall.SIGUSR2},
-		Elsewhere: far, Log: slog.New(slog.DiscardHandler)})
+		Elsewhere: far, Log: log})
 	tr.Catch()
 	defer tr.Release()
 	far <- syscall.SIGUSR1
@@ -111,7 +115,10 @@ func TestSignalled(t *testing.T) {
 			t.Errorf("got %+v, want stop %t and a name", w, stop)
 		}
 	}
-	own := New(Options{Checkpoint: []os.Signal{syscall.SIGUSR1}, Log: slog.New(slog.DiscardHandler)})
+	if said.Len() > 0 {
+		t.Errorf("a rank but 0 logs what all ranks get: %s", said.String())
+	}
+	own := New(Options{Clock: true, Checkpoint: []os.Signal{syscall.SIGUSR1}, Log: log})
 	own.Catch()
 	defer own.Release()
 	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
@@ -119,5 +126,8 @@ func TestSignalled(t *testing.T) {
 	}
 	if w := own.Signalled(<-own.Signals()); w.Stop {
 		t.Errorf("got %+v, want no final one", w)
+	}
+	if !strings.Contains(said.String(), "user defined signal 1") {
+		t.Errorf("rank 0 does not log its signal: %q", said.String())
 	}
 }
