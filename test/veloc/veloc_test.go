@@ -226,6 +226,9 @@ func TestHeat(t *testing.T) {
 			if strings.Contains(out, "ERROR") {
 				t.Errorf("an error is said of a run without one:\n%s", out)
 			}
+			if strings.Contains(out, "by the clock: the first") {
+				t.Errorf("checkpoints by the clock are promised to a program without points:\n%s", out)
+			}
 			if !bytes.Equal(result(), want) {
 				t.Error("the restarted program computed something else")
 			}

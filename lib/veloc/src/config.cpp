@@ -346,7 +346,8 @@ std::map<std::string, std::string> settings_of(const config &c, int nodes)
     if (std::string r = redundancy_of(c, nodes); !r.empty())
         all["HOLDFAST_REDUNDANCY"] = r;
     // Checkpoints are taken when the program says so; it has no points at which another could be.
-    for (const char *name : {"HOLDFAST_INTERVAL", "HOLDFAST_MTBF", "HOLDFAST_DEADLINE_LEAD"})
+    all["HOLDFAST_INTERVAL"] = "off"; // before holdfast.yaml and the default
+    for (const char *name : {"HOLDFAST_MTBF", "HOLDFAST_DEADLINE_LEAD"})
         all[name] = "";
     if (c.ec_interval > 0) {
         all["HOLDFAST_PARTNER_EVERY"] = std::to_string(c.ec_interval) + "s";
