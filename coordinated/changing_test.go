@@ -168,7 +168,10 @@ func (p *adaptive) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpoint
 			return err
 		}
 	}
-	return nil
+	if restored && p.until == p.start {
+		return nil
+	}
+	return untilTaken(ctx, ck)
 }
 
 // fill makes the arrays of a step.

@@ -67,6 +67,8 @@ type mainThread struct {
 	private    string          // name of the communicator that the program does not see
 	far        program.Program // of a program in another process; nil: it is in this one
 	said       map[string]bool // programs built from source that were logged; of the main thread
+
+	warnedOfEnded bool // once in a run
 }
 
 // life ends the background work when the process must leave.

@@ -13,9 +13,11 @@ import (
 // Close takes part in checkpoints until every rank has called it, waits for all epochs to be
 // written to their levels, though no longer than is left of the time after which the process
 // is killed, where that is known, and frees everything. If Restore failed or was never called,
-// these checkpoints fail, because there is no state to capture. They hold a rank that is here behind its last Point: a
-// loop that is left in its middle, started again from there, does one step more than it would have; ask for the end at
-// its head. If a restarted program never
+// these checkpoints fail, because there is no state to capture. Once all ranks are in Close no checkpoint is taken: all
+// stand behind their last Point, and a loop that is left in its middle, started again from there, would do one step too
+// many. A request that comes so late fails, and the log says that the program has ended. While other ranks come to
+// Points, a checkpoint holds the ranks in Close behind their last one, and rank 0 warns once: test for the end at the
+// loop's head. If a restarted program never
 // received a message that the checkpoint holds for one of its receives, Close returns a
 // *NotReceivedError at its end, unless the program was stopped.
 //

@@ -89,7 +89,7 @@ func plainReceive(w *mpiwrap.Comm, opt Options, then string) (closed, err error)
 }
 
 // TestFreedWindowAtAPoint: a protected window is freed, as it should be before Close, and
-// a checkpoint is taken in Close. The restarted program comes to the same end.
+// a checkpoint is taken at a Point and in Close. The restarted program comes to the same end.
 func TestFreedWindowAtAPoint(t *testing.T) {
 	opt := testOptions(t)
 	for life := range 3 {
@@ -117,7 +117,7 @@ func TestFreedWindowAtAPoint(t *testing.T) {
 			step++
 			err = win.Free()
 			if w.Rank() == 0 {
-				err = errors.Join(err, ck.Request(ctx))
+				err = errors.Join(err, ck.Request(ctx), untilTaken(ctx, ck))
 			}
 			err = errors.Join(err, ck.Close())
 			for _, es := range ck.Stats().Epochs {

@@ -24,7 +24,6 @@ func TestRestartFromObjectStore(t *testing.T) {
 		opt := testOptions(t)
 		opt.Global, opt.Compress = fakes3.Start(t, store), compress
 		first := ring{steps: steps, asker: 1, askAt: 5, stop: true}
-		// A request that comes late is granted by Close, after the last Point: then nothing tells of a stop.
 		if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 2}).Run(first.run(opt)); err != nil &&
 			!errors.Is(err, ErrStop) {
 			t.Fatal(err)

@@ -115,6 +115,9 @@ func (c *Checkpointer) freed(e storage.Epoch, err error) {
 		return
 	}
 	es, _ := c.stats.epoch(e)
+	if es.ended { // nothing has failed
+		err = nil
+	}
 	_ = c.agent.Freed(c.life.ctx, cut.Epoch(e), es.Blocked, err) // closed: nothing follows
 }
 

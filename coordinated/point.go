@@ -181,6 +181,9 @@ func (c *Checkpointer) takeCut(ctx context.Context, v agent.Verdict, arrived tim
 	}
 	c.main.Now(watch.StateStopping)
 	<-way.Over
+	if es.ended {
+		return nil
+	}
 	if len(way.Levels) == 0 {
 		c.log.Error("holdfast: the final checkpoint failed; the program continues", "epoch", e, "error", way.Err)
 		_ = c.agent.Again(c.life.ctx) // closed: nothing follows
@@ -202,6 +205,7 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	c.main.Now(watch.StateDraining)
 	end := c.record.events.Span(events.Event{Name: events.Drain, Epoch: uint64(es.Epoch)})
 	c.main.endpoint.PreferQuiet(c.prefersQuiet(es))
+	c.main.endpoint.Ended(c.main.Closed.Load())
 	drained, err := c.main.endpoint.Drain(bounded)
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
 	es.windows, es.inFlight = drained.Windows, drained.InFlight
@@ -215,13 +219,14 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 		// In Close. The epoch would be the newest, and take the place of good ones.
 		return nil, c.divided(bounded, es, errNoState)
 	}
-	if c.main.Closed.Load() && c.main.far != nil {
+	if es.ended = drained.AllEnded; es.ended || c.main.Closed.Load() && c.main.far != nil {
 		return nil, c.divided(bounded, es, persist.ErrEnded)
 	}
 	c.phase("drained")
 	if es.putOff = drained.PutOff; es.putOff {
 		return nil, nil
 	}
+	c.warnOfEnded(es.Epoch, drained.SomeEnded)
 	start = time.Now()
 	c.main.Now(watch.StateCapturing)
 	end = c.record.events.Span(events.Event{Name: events.Capture, Epoch: uint64(es.Epoch)})
@@ -243,6 +248,17 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	end(events.Event{Bytes: es.Bytes, What: es.Mode}, err)
 	c.phase("captured")
 	return s, err
+}
+
+// warnOfEnded warns, once in a run, that a checkpoint has ranks behind their last Point.
+func (c *Checkpointer) warnOfEnded(e storage.Epoch, some bool) {
+	if !some || c.topo.Rank != 0 || c.main.warnedOfEnded {
+		return
+	}
+	c.main.warnedOfEnded = true
+	c.log.Warn("holdfast: ranks that have called Close are part of this checkpoint behind their last Point; a loop that "+
+		"is left in its middle does a step too many when it is started again from there: ask for the end at its head",
+		"epoch", e)
 }
 
 // stageCaptured is the stage in which ranks say that their memory is captured.

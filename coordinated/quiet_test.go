@@ -146,6 +146,9 @@ func (p *halves) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer
 			return err
 		}
 	}
+	if p.leave && world.Rank() == 1 {
+		return untilTaken(ctx, ck) // rank 0 is in Close, but not all ranks are
+	}
 	return nil
 }
 

@@ -264,6 +264,11 @@ func (p *elastic) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointe
 		if err := ck.Point(ctx); err != nil {
 			return err
 		}
+		if step == p.until {
+			if err := untilTaken(ctx, ck); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -475,8 +480,7 @@ func TestReplicasAreCompared(t *testing.T) {
 		if _, err := ck.Restore(ctx); err != nil {
 			return err
 		}
-		// Close takes the checkpoint where the Point was too early, and waits for its outcome.
-		if err := errors.Join(ck.Request(ctx), ck.Point(ctx), ck.Close()); err != nil {
+		if err := errors.Join(ck.Request(ctx), untilTaken(ctx, ck), ck.Close()); err != nil {
 			return err
 		}
 		for _, e := range ck.Stats().Epochs {

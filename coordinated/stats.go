@@ -46,6 +46,7 @@ type EpochStats struct {
 	inFlight  bool // some rank has messages or receives under way
 	putOff    bool // for that reason the cut is not used
 	final     bool
+	ended     bool // all ranks stood behind their last Point, and nothing was captured
 	voted     bool // Err is what all ranks know; before, it is why this one failed
 	unsettled bool // the drain failed here, so nobody knows whether any has
 

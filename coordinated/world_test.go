@@ -47,6 +47,16 @@ func openStep(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpoin
 	return ck, step, err
 }
 
+// untilTaken comes to Points until a checkpoint is taken: one that is asked for is not, once all ranks are in Close.
+func untilTaken(ctx context.Context, ck *Checkpointer) error {
+	for !ck.off && len(ck.Stats().Epochs) == 0 {
+		if err := ck.Point(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ring is a program whose ranks pass numbers on: deterministic, with a
 // reduction now and then. It asks for a checkpoint at step askAt of rank asker.
 type ring struct {
@@ -123,6 +133,9 @@ func (p *ring) body(ctx context.Context, world *mpiwrap.Comm, ck *Checkpointer) 
 		}
 	}
 	p.results[me] = acc[0]
+	if me == p.asker && p.askAt < p.steps && !restored {
+		return untilTaken(ctx, ck)
+	}
 	return nil
 }
 
@@ -219,11 +232,9 @@ func TestCloseWithoutState(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := each(ctx, ck); err != nil {
-				ck.Abort(err)
-				return err
-			}
-			return ck.Close()
+			err = each(ctx, ck)
+			ck.CloseOrAbort(&err)
+			return err
 		})
 	}
 	restore := func(ck *Checkpointer, ctx context.Context, into any) (bool, error) {
@@ -237,8 +248,8 @@ func TestCloseWithoutState(t *testing.T) {
 		if _, err := restore(ck, ctx, &step); err != nil {
 			return err
 		}
-		return ck.RequestStop(ctx)
-	}); err != nil {
+		return errors.Join(ck.RequestStop(ctx), untilTaken(ctx, ck))
+	}); err != nil && !errors.Is(err, ErrStop) {
 		t.Fatal(err)
 	}
 	wrong := func(ctx context.Context, ck *Checkpointer) error {

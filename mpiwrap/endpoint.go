@@ -71,6 +71,8 @@ func (e *rankEndpoint) GPUAware(setting int32) { e.s.Stage.Direct.Store(setting)
 
 func (e *rankEndpoint) PreferQuiet(prefer bool) { e.drain.PreferQuiet = prefer }
 
+func (e *rankEndpoint) Ended(ended bool) { e.drain.Ended = ended }
+
 // quiet says whether a record of the mailbox would have no message and no receive. A drain has just succeeded.
 func (s *state) quiet() bool {
 	return s.Rank.Quiet(s.channels) && (s.restored == nil || len(s.restored.Boxes) == 0)

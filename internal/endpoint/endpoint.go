@@ -88,6 +88,10 @@ type Endpoint interface {
 	// message.
 	PreferQuiet(prefer bool)
 
+	// Ended says whether this rank's main thread stands behind its last Point, where a restart would do a step too
+	// many. The next Drain tells all ranks whether any does, and whether all do. It costs no message.
+	Ended(ended bool)
+
 	// Hold keeps the other goroutines of a ThreadMultiple rank out of MPI until resume:
 	// the checkpointer holds from before Drain until the state is captured. Elsewhere it
 	// does nothing.
@@ -166,7 +170,8 @@ type DrainStats struct {
 	// InFlight says that something is in flight to some rank of the world: a message waits in its mailbox, or it has a
 	// receive or a non-blocking collective whose end the program has not been told. PutOff says that some rank
 	// prefers another cut, for that reason. Both say the same on all ranks.
-	InFlight, PutOff bool
+	InFlight, PutOff    bool
+	SomeEnded, AllEnded bool // what Ended was told on the ranks of the world; the same on all of them
 }
 
 // PendingReceive is a receive that was pending at the checkpoint this run was

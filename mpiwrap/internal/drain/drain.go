@@ -26,6 +26,7 @@ type Drainer struct {
 	Windows  func() (some bool, open error)          // whether there are any, and what the program has not ended
 	Quiet    func() bool                             // whether nothing is in flight to this rank
 
+	Ended       bool // this rank stands behind its last Point
 	PreferQuiet bool // this rank would rather have a cut at which nothing is in flight
 
 	dangling []*request.Request // what a Run that gave up has left on the private communicator
@@ -189,6 +190,8 @@ const (
 	alone          // 1: it has no windows
 	quiet          // 1: nothing is in flight to it
 	content        // 1: it takes a cut at which something is in flight
+	goesOn         // 1: it will come to another Point
+	ended          // 1: it will not
 	sayings
 )
 
@@ -197,7 +200,7 @@ func (d *run) agree(late error) error {
 	windows, _ := d.Windows()
 	mine, all := make([]uint64, sayings), make([]uint64, sayings)
 	for what, is := range map[int]bool{drained: late == nil, alone: !windows, quiet: late == nil && d.Quiet(),
-		content: !d.PreferQuiet} {
+		content: !d.PreferQuiet, goesOn: !d.Ended, ended: d.Ended} {
 		if is {
 			mine[what] = 1
 		}
@@ -209,6 +212,7 @@ func (d *run) agree(late error) error {
 	}
 	if late == nil {
 		d.stats.Windows, d.stats.InFlight = all[alone] == 0, all[quiet] == 0
+		d.stats.SomeEnded, d.stats.AllEnded = all[goesOn] == 0, all[ended] == 1
 		d.stats.PutOff = d.stats.InFlight && all[content] == 0
 	}
 	return late
