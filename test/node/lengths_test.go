@@ -210,18 +210,19 @@ func epochs(t *testing.T, dir string) (list []int) {
 }
 
 // TestEnded asks for a checkpoint, and for a final one, behind the last point. None is taken, which is said: a start
-// from there would do one step too many.
+// from there would do one step too many. max_failed does not count it.
 func TestEnded(t *testing.T) {
 	c := compile(t, "gcc", "testdata/lengths/ended.c")
 	for _, what := range []string{"checkpoint", "stop"} {
 		dir := filepath.Join(t.TempDir(), "ckpt")
-		env := environ(t, dir)
+		env := append(environ(t, dir), "HOLDFAST_MAX_FAILED=1")
 		for range 2 {
 			j := launchRanks(t, 2, c, env, what)
 			j.mustEnd()
 			said := j.out.String()
 			if strings.Count(said, "ended: 10 steps, 0\n") != 2 ||
-				!strings.Contains(said, "the program has ended, and stands behind its last point") {
+				!strings.Contains(said, "the program has ended, and stands behind its last point") ||
+				strings.Contains(said, "failed") {
 				t.Errorf("%s: the program did not end at step 10, or nobody said why there is no checkpoint:\n%s", what,
 					said)
 			}
