@@ -256,8 +256,9 @@ func (c *Checkpointer) warnOfEnded(e storage.Epoch, some bool) {
 		return
 	}
 	c.main.warnedOfEnded = true
-	c.log.Warn("holdfast: ranks that have called Close are part of this checkpoint behind their last Point; a loop that "+
-		"is left in its middle does a step too many when it is started again from there: ask for the end at its head",
+	c.log.Warn("holdfast: ranks that have called Close are part of this checkpoint behind their last Point; a loop "+
+		"that is left in its middle does a step too many when it is started again from there: test for the end at its "+
+		"head",
 		"epoch", e)
 }
 

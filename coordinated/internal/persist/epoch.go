@@ -294,8 +294,9 @@ func (p *Persister) toPrune(at string) (out []string) {
 	return out
 }
 
-// ErrEnded is why no checkpoint is taken of a program that has ended: all its ranks stand behind their last point, where
-// a start would do one step too many. Of a program in another process one rank is enough, since all come to as many.
+// ErrEnded is why no checkpoint is taken of a program that has ended: all its ranks stand behind their last point,
+// where a start would do one step too many. Of a program in another process one rank is enough, since all come to as
+// many.
 var ErrEnded = errors.New("no checkpoint: the program has ended, and stands behind its last point")
 
 // complain says at rank 0 that the epoch is not where it should be.
