@@ -109,7 +109,7 @@ func (s *Supervisor) admit(c net.Conn) {
 	switch {
 	case h.Caller == "":
 		l.first = bytes.Clone(first)
-		offer(s, s.jobs, &Supervised{l}, l)
+		offer(s, s.jobs, &Supervised{l, h.Start}, l)
 	case h.Caller == callerGuard:
 		offer(s, s.guards, &Guard{l, h.Node}, l)
 	case h.Caller == callerStarted && int64(h.Start) == s.start.Load():

@@ -19,7 +19,7 @@ func call(ctx context.Context, supervisor, caller, node string) (*line, error) {
 		return nil, err
 	}
 	l := newLine(c)
-	if err := l.send(hello{Caller: caller, Node: node, Start: v.start}); err != nil {
+	if err := l.send(hello{Caller: caller, Node: node, Start: v.Start}); err != nil {
 		_ = l.Close() // of no use
 		return nil, fmt.Errorf("call the supervisor: %w", err)
 	}

@@ -86,8 +86,16 @@ const (
 	wordStart     = "start="
 )
 
-// Accept waits for a job's rank 0. The caller closes the Supervised.
-func (s *Supervisor) Accept(ctx context.Context) (*Supervised, error) { return accept(ctx, s, s.jobs) }
+// Accept waits for a job's rank 0, of the start that SetStart was told of last. The caller closes the Supervised.
+func (s *Supervisor) Accept(ctx context.Context) (*Supervised, error) {
+	for {
+		w, err := accept(ctx, s, s.jobs)
+		if err != nil || w.start == 0 || int64(w.start) == s.start.Load() {
+			return w, err
+		}
+		_ = w.Close() // it called while its start was ended
+	}
+}
 
 // Close stops listening.
 func (s *Supervisor) Close() error {
@@ -97,13 +105,18 @@ func (s *Supervisor) Close() error {
 }
 
 // Supervised is a running job as its supervisor sees it.
-type Supervised struct{ *line }
+type Supervised struct {
+	*line
+	start int // that it says it belongs to; 0: it does not
+}
 
 // Report is what a job says of itself, four times a second and at once when
-// something has changed.
+// something has changed. With Daemon a node daemon says it, and the program may outlive that.
 type Report struct {
 	Job       string                   `json:"job"`
 	Step      string                   `json:"step,omitempty"`  // Slurm's, of this run
+	Start     int                      `json:"start,omitempty"` // that it belongs to; in the first report only
+	Daemon    bool                     `json:"daemon,omitempty"`
 	Nodes     []string                 `json:"nodes,omitempty"` // by rank; in the first report only
 	Taken     string                   `json:"taken,omitempty"` // when checkpoints are, likewise
 	Points    uint64                   `json:"points"`          // passed by rank 0
@@ -206,9 +219,10 @@ type Supervision struct {
 	Continues bool
 	Requeue   string // Slurm job that the ranks may put back into the queue; empty: none
 
-	addr  string
-	key   control.Key
-	start int
+	Start int // number of the start; 0: not known
+
+	addr string
+	key  control.Key
 }
 
 // Dial connects to the supervisor.
@@ -237,7 +251,7 @@ func ParseSupervisor(s string) (v Supervision, err error) {
 			v.Requeue = job
 		}
 		if n, ok := strings.CutPrefix(w, wordStart); ok {
-			v.start, _ = strconv.Atoi(n) // none is 0
+			v.Start, _ = strconv.Atoi(n) // none is 0
 		}
 	}
 	return v, nil

@@ -129,10 +129,17 @@ const catchTime = time.Second
 func (s *start) listen() {
 	caught := sync.OnceFunc(func() { close(s.caught) })
 	defer caught()
-	w, err := s.run.sup.Accept(s.ctx)
-	if err != nil {
-		return // the start is over
+	for again := true; again; {
+		w, err := s.run.sup.Accept(s.ctx)
+		if err != nil {
+			return // the start is over
+		}
+		again = s.hear(w, caught)
 	}
+}
+
+// hear passes on what one rank 0 reports, and returns whether another may take its place: that of the next node daemon.
+func (s *start) hear(w *job.Supervised, caught func()) (again bool) {
 	s.rank0.Store(w)
 	stop := context.AfterFunc(s.ctx, func() { _ = w.Close() }) // ends Next below
 	defer func() {
@@ -147,16 +154,19 @@ func (s *start) listen() {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			s.run.post(s.ctx, decide.Lost{Silent: patience})
-			return
+			return false
 		case err != nil:
 			s.run.post(s.ctx, decide.Lost{})
-			return
+			return again
 		}
 		s.run.post(s.ctx, decide.Reported{Report: rep})
+		again = rep.Daemon
 		if rep.Ended || rep.Lost != nil {
 			caught()
+			again = false
 		}
 	}
+	return false
 }
 
 // follow takes the processes that announce themselves, one for each node, and waits for their

@@ -83,6 +83,7 @@ func Start(ctx context.Context, opt Options) *Reporter {
 		opt.Log.Warn("holdfast: cannot report to holdfast run; it will see this start as hung", "error", err)
 		return nil
 	}
+	opt.First.Start = v.Start
 	r := &Reporter{opt: opt, conn: conn, now: make(chan chan struct{}), last: make(chan struct{}),
 		done: make(chan struct{}), endKnown: make(chan struct{}), acknowledged: make(chan struct{})}
 	opt.Go(r.listen)
@@ -105,6 +106,7 @@ func Failed(ctx context.Context, supervisor string, rep job.Report) {
 	if err != nil {
 		return
 	}
+	rep.Start = v.Start
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	conn, err := v.Dial(ctx)

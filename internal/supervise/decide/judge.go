@@ -57,6 +57,11 @@ func (m *Machine) safe() {
 func (m *Machine) judge() {
 	t := m.try
 	rep, stopping := t.last, m.limit.stopping
+	if !t.daemonAt.IsZero() {
+		m.say("nothing was saved for %v before the start ended: its node daemon had died; %s",
+			m.now.Sub(t.daemonAt).Round(time.Second), newestOf(rep))
+		t.daemonAt = time.Time{}
+	}
 	if rep.Failing != "" {
 		m.say("checkpoints had failed when the start ended: %s", rep.Failing)
 		t.last.Failing = ""

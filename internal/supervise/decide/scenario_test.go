@@ -214,7 +214,8 @@ func report(w words) job.Report {
 		Ready: w.has("ready"), Points: uint64(w.number("points", 0)), Committed: w.levels("committed"),
 		Stopped: storage.Epoch(w.number("stopped", 0)), Ended: w.has("ended"), Terminated: w.has("terminated"),
 		Unrestorable: w.text("unrestorable"), Missing: w.has("missing"), Failed: w.text("failed"),
-		FailedNodes: w.list("failed-nodes"), Failing: w.text("failing")}
+		FailedNodes: w.list("failed-nodes"), Failing: w.text("failing"),
+		Daemon: w.has("daemon")}
 	for level, e := range w.levels("restored") {
 		r.Restored = &job.RestoredStatus{Epoch: e, Level: level, Fetch: 0.5}
 	}

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ type try struct {
 	progress  progress  // after Open
 	death     death     // the first of a rank
 	inquiry   inquiry   // into the nodes
+	daemonAt  time.Time // when the node daemon that reported died, under a program that goes on; zero: it lives
 	request   request   // for the final checkpoint
 }
 
@@ -68,6 +70,9 @@ func (t *try) hear(m *Machine, ev Event) {
 		t.launching.alive--
 		if t.launching.vanishedAt.IsZero() {
 			t.launching.vanishedAt, t.launching.vanished = m.now, ev.Node
+		}
+		if !t.daemonAt.IsZero() { // the program has ended with its daemon, or the node has
+			m.died(m.now, 0, ev.Node)
 		}
 	case TaskFailed:
 		if t.launching.failedAt.IsZero() {
@@ -145,8 +150,19 @@ func (m *Machine) lost(silent time.Duration) {
 	if len(t.progress.ranks) > 0 {
 		node = t.progress.ranks[0]
 	}
+	if t.last.Daemon && silent == 0 && t.oneNode() { // those of other nodes end the job
+		t.daemonAt = m.now
+		m.say("the node daemon on node %s has died; the program goes on, without checkpoints until another daemon takes "+
+			"its place", node)
+		return
+	}
 	m.died(m.now, silent, node)
 	m.say("rank 0 on node %s is lost: it %s", node, what)
+}
+
+// oneNode reports whether all ranks are on one node.
+func (t *try) oneNode() bool {
+	return !slices.ContainsFunc(t.progress.ranks, func(n string) bool { return n != t.progress.ranks[0] })
 }
 
 // report takes what rank 0 says.
@@ -155,6 +171,11 @@ func (m *Machine) report(rep job.Report) {
 	if rep.Failed != "" {
 		t.progress.refused, t.progress.unfit = rep.Failed, rep.FailedNodes
 		return
+	}
+	if !t.daemonAt.IsZero() {
+		m.say("another node daemon has taken the place of the one that died %v ago", m.now.Sub(t.daemonAt).Round(
+			time.Millisecond))
+		t.daemonAt = time.Time{}
 	}
 	if !t.progress.opened {
 		t.progress.opened, t.progress.ranks, t.clock.movedAt = true, rep.Nodes, m.now
