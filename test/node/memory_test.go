@@ -335,3 +335,38 @@ func TestNamedFromMemory(t *testing.T) {
 		t.Errorf("%d starts restored version 11 from memory, want 1, all ranks:\n%s%s", n, before, after)
 	}
 }
+
+// TestDaemonOfRunDies: holdfast run leaves a program running whose daemon dies, and hears the next one: a rank that is
+// killed later restarts from a checkpoint that this one took.
+func TestDaemonOfRunDies(t *testing.T) {
+	t.Setenv("OUTLIVES", "1")
+	walk := compile(t, "gcc", "testdata/walk.c")
+	want := uncut(t, walk)
+	j, name, _, on := supervised(t, walk, t.TempDir(), "30")
+	for range ranks {
+		j.await("begins at step 0")
+	}
+	_, after, found := strings.Cut(j.out.String(), "node daemons are ready: ")
+	var daemon int
+	if _, pid, ok := strings.Cut(after, ", process "); !found || !ok {
+		t.Fatalf("no daemon:\n%s", j.out)
+	} else if _, err := fmt.Sscan(pid, &daemon); err != nil {
+		t.Fatalf("%v in %q", err, pid)
+	}
+	if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	j.await("another node daemon has taken the place")
+	j.await("level=global")
+	if err := syscall.Kill(ranksOf(t, walk)[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	j.await("start 2:")
+	on()
+	j.mustEnd()
+	if s := j.out.String(); strings.Contains(s, "start 3:") || !bytes.Equal(result(t, name), want) {
+		t.Errorf("want two starts and the result of the undisturbed run:\n%s", s)
+	} else if strings.Count(s, "begins at step 0") != ranks {
+		t.Errorf("the second start began anew:\n%s", s)
+	}
+}
