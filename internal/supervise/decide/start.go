@@ -152,8 +152,8 @@ func (m *Machine) lost(silent time.Duration) {
 	}
 	if t.last.Daemon && silent == 0 && t.oneNode() { // those of other nodes end the job
 		t.daemonAt = m.now
-		m.say("the node daemon on node %s has died; the program goes on, without checkpoints until another daemon takes "+
-			"its place", node)
+		m.say("the node daemon on node %s has died; the program goes on, without checkpoints until another daemon "+
+			"takes its place", node)
 		return
 	}
 	m.died(m.now, silent, node)

@@ -9,7 +9,8 @@
  * there is a FILE.go, as a driver has pages of a process that has ended. trap-... takes a checkpoint STEP steps
  * after it has begun, and every ten steps after that, and ends after the third.
  * If TRAP is in the environment it raises SIGTRAP before and after the restore, or the first checkpoint or
- * wait. With OUTLIVES it goes on when its daemon has died. CELLS is how many cells are protected. SLOW is a file: once it is not there any more, steps take no time. */
+ * wait. With OUTLIVES it goes on when its daemon has died. CELLS is how many cells are protected. SLOW is a file:
+ * once it is not there any more, steps take no time. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <fenv.h>
