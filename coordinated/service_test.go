@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -76,6 +77,36 @@ func TestClientElsewhere(t *testing.T) {
 	}
 	if _, err := job.DialJob(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "run this on nowhere") {
 		t.Errorf("got %v, want the node named", err)
+	}
+}
+
+// TestClientOfTheDead: who asks a job whose process has died without ending it is told so.
+func TestClientOfTheDead(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, daemon := range []bool{false, true} {
+		dir := t.TempDir()
+		k := job.Contact{Job: "j", Addr: "127.0.0.1:1", Node: host, PID: gone.Process.Pid, Daemon: daemon}
+		b, err := json.Marshal(k)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, job.ContactName), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf(": rank 0 of job j, process %d on %s, has died", k.PID, host)
+		if daemon {
+			want = fmt.Sprintf(": the node daemon of job j, process %d on %s, has died", k.PID, host)
+		}
+		if _, err := job.DialJob(t.Context(), dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }
 

@@ -107,6 +107,9 @@ func (o *statusOptions) print(w io.Writer, st, before *job.Status, since time.Du
 func printEpochs(w io.Writer, st *job.Status) error {
 	fmt.Fprintf(w, "job %s: %d ranks on %d node(s), up %s\n", st.Job, st.Ranks,
 		len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), ageText(st.Seconds))
+	if st.Run != "" {
+		fmt.Fprintln(w, st.Run)
+	}
 	if st.Network != "" {
 		fmt.Fprintf(w, "control plane on %s\n", st.Network)
 	}

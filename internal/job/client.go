@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -21,11 +23,13 @@ const ContactName = "holdfast.control"
 
 // A Contact is what it says.
 type Contact struct {
-	Job  string      `json:"job"`
-	Addr string      `json:"addr"` // of rank 0
-	Node string      `json:"node"`
-	PID  int         `json:"pid"`
-	Key  control.Key `json:"key"`
+	Job  string `json:"job"`
+	Addr string `json:"addr"` // of rank 0
+	Node string `json:"node"`
+	PID  int    `json:"pid"`
+	// Daemon says that the process is the node daemon of a program, which may outlive it.
+	Daemon bool        `json:"daemon,omitempty"`
+	Key    control.Key `json:"key"`
 }
 
 // A Query and its Reply are one line of JSON each.
@@ -44,6 +48,7 @@ type Reply struct {
 // Status is what a running job says of itself.
 type Status struct {
 	Job    string   `json:"job"`
+	Run    string   `json:"run"` // that its directories belong to, for people
 	Ranks  int      `json:"ranks"`
 	Nodes  []string `json:"nodes"` // by rank
 	Points uint64   `json:"points"`
@@ -145,12 +150,34 @@ type NotRunningError struct {
 
 // Error names the directory, and says why nobody answers.
 func (e *NotRunningError) Error() string {
+	var dead *DeadError
+	switch {
+	case errors.As(e.Err, &dead):
+		return fmt.Sprintf("no running job answers for %s: %v", e.Dir, e.Err)
+	case errors.Is(e.Err, fs.ErrNotExist):
+		return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
+			"use its HOLDFAST_GLOBAL)", e.Dir)
+	}
 	return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
 		"use its HOLDFAST_GLOBAL): %v", e.Dir, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *NotRunningError) Unwrap() error { return e.Err }
+
+// DeadError says that the process which would answer for a job died without ending it.
+type DeadError struct{ Contact }
+
+// Error names the process, and says how the job goes on.
+func (e *DeadError) Error() string {
+	if e.Daemon {
+		return fmt.Sprintf("the node daemon of job %s, process %d on %s, has died; if the program still runs, it starts "+
+			"another one at its next point, and nothing is saved until then; if not, start it again to continue", e.Job,
+			e.PID, e.Node)
+	}
+	return fmt.Sprintf("rank 0 of job %s, process %d on %s, has died; start the job again to continue", e.Job, e.PID,
+		e.Node)
+}
 
 // DialJob connects to the job that runs with dir as its global directory, or as
 // its local one on the node of rank 0 if it has no global one. Errors are
@@ -162,8 +189,12 @@ func DialJob(ctx context.Context, dir string) (*Client, error) {
 	}
 	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
 	if err != nil {
-		if host, herr := os.Hostname(); herr == nil && host != k.Node && strings.HasPrefix(k.Addr, "127.") {
+		switch host, herr := os.Hostname(); {
+		case herr != nil:
+		case host != k.Node && strings.HasPrefix(k.Addr, "127."):
 			err = fmt.Errorf("a job on a single node answers only there: run this on %s (%w)", k.Node, err)
+		case host == k.Node && errors.Is(syscall.Kill(k.PID, 0), syscall.ESRCH):
+			err = &DeadError{k}
 		}
 		return nil, &NotRunningError{dir, err}
 	}

@@ -24,6 +24,7 @@ type Options struct {
 	Job    string
 	Node   string
 	Key    control.Key
+	Daemon bool // this process serves a program that may outlive it
 	Listen bool // on an interface that other nodes reach, beside that of the plane
 	// Optional says that a job whose contact file cannot be written runs as well: its
 	// directory may be one that this run does without.
@@ -50,7 +51,7 @@ type Server struct {
 func Serve(ctx context.Context, opt Options) (*Server, error) {
 	s := &Server{opt: opt, ctx: ctx, file: filepath.Join(opt.Dir, job.ContactName)}
 	b, err := json.Marshal(job.Contact{Job: opt.Job, Addr: s.clientAddr(), Node: opt.Node, PID: os.Getpid(),
-		Key: opt.Key})
+		Daemon: opt.Daemon, Key: opt.Key})
 	if err == nil {
 		err = vfs.WriteWhole(s.file, append(b, '\n'))
 	}
