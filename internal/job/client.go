@@ -155,8 +155,8 @@ func (e *NotRunningError) Error() string {
 	case errors.As(e.Err, &dead):
 		return fmt.Sprintf("no running job answers for %s: %v", e.Dir, e.Err)
 	case errors.Is(e.Err, fs.ErrNotExist):
-		return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
-			"use its HOLDFAST_GLOBAL)", e.Dir)
+		return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes "+
+			"to? use its HOLDFAST_GLOBAL)", e.Dir)
 	}
 	return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
 		"use its HOLDFAST_GLOBAL): %v", e.Dir, e.Err)
@@ -171,9 +171,9 @@ type DeadError struct{ Contact }
 // Error names the process, and says how the job goes on.
 func (e *DeadError) Error() string {
 	if e.Daemon {
-		return fmt.Sprintf("the node daemon of job %s, process %d on %s, has died; if the program still runs, it starts "+
-			"another one at its next point, and nothing is saved until then; if not, start it again to continue", e.Job,
-			e.PID, e.Node)
+		return fmt.Sprintf("the node daemon of job %s, process %d on %s, has died; if the program still runs, it "+
+			"starts another one at its next point, and nothing is saved until then; if not, start it again to continue",
+			e.Job, e.PID, e.Node)
 	}
 	return fmt.Sprintf("rank 0 of job %s, process %d on %s, has died; start the job again to continue", e.Job, e.PID,
 		e.Node)
