@@ -48,13 +48,16 @@ type DirError = level.DirError
 //	Level      string
 //	Dir        string
 //	Have, Want string // job names: in the directory, and of this job
+//	Beside     string // what has Want, where no job is started: another directory
 type JobError = level.JobError
 
 // SizeError reports checkpoints that were written by another number of ranks.
 //
 //	Level      string
 //	Dir        string
-//	Have, Want int // ranks: of the checkpoints, and of this job
+//	Have, Want int    // ranks: of the checkpoints, and of this job
+//	Beside     string // what has Want, where no job is started: another directory
+//	Elastic    string // how a program says that it is elastic, in its language; empty: in each
 type SizeError = level.SizeError
 
 // SpaceError reports a level without room. It fails one epoch and no other.

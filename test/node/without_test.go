@@ -20,51 +20,95 @@ func off(env []string, more ...string) []string {
 	return append(slices.Clone(env), append([]string{"HOLDFAST_GLOBAL=off", "HOLDFAST_BIN=/nowhere"}, more...)...)
 }
 
+// inLanguage is a program of the examples, which runs in 2 ranks.
+type inLanguage struct {
+	name    string
+	l       mpirun.Launcher
+	command []string // a file for the result follows, and the least milliseconds of a step
+}
+
+// languages are programs in all of them; those in C, Fortran and Python compute the same.
+func languages(t *testing.T) []inLanguage {
+	t.Helper()
+	with := func(command ...string) []string { return append(command, "48", "80") }
+	return []inLanguage{
+		{"C", mpirun.MPICH, with(compile(t, mpirun.MPICH.Compiler(), "../../examples/heat-c/heat.c",
+			"-Wno-unused-function", filepath.Join(built.lib, "libholdfast.a")))},
+		{"Fortran", mpirun.OpenMPI, with(fortran(t, "mpifort.openmpi", "../../examples/heat-fortran/heat.f90"))},
+		{"Python", mpirun.OpenMPI, with(python(t), absolute("../../examples/heat-python/heat.py"))},
+		{"CXX", mpirun.MPICH, with(cxx(t, "mpicxx.mpich", "../../examples/walk-cxx/walk.cpp"))},
+	}
+}
+
+// start starts the program, which writes to a file.
+func (p *inLanguage) start(t *testing.T, env []string, name, pace string) *job {
+	t.Helper()
+	if err := p.l.Available(); err != nil {
+		t.Skip(err)
+	}
+	return launchOne(t, pythonEnviron(slices.Clone(env)), p.l.Yielding().Command(nil, mpirun.Part{Ranks: 2,
+		Command: append(slices.Clone(p.command), name, pace)}))
+}
+
+// run lets it run to its end, and returns its result and what it has said.
+func (p *inLanguage) run(t *testing.T, env []string) (result []byte, said string) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "got")
+	j := p.start(t, env, name, "0")
+	j.mustEnd()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, j.out.String()
+}
+
 // TestWithoutCheckpoints: programs in all languages compute the same without checkpoints and without a daemon, and say
 // once that there are none.
 func TestWithoutCheckpoints(t *testing.T) {
-	want := heatInC(t)
-	walk := cxx(t, "mpicxx.mpich", "../../examples/walk-cxx/walk.cpp")
-	heat := []string{"48", "80"}
-	env := environ(t, t.TempDir())
-	for _, p := range []struct {
-		name    string
-		l       mpirun.Launcher
-		command []string
-		env     []string
-	}{
-		{"C", mpirun.MPICH, []string{compile(t, mpirun.MPICH.Compiler(), "../../examples/heat-c/heat.c",
-			"-Wno-unused-function", filepath.Join(built.lib, "libholdfast.a"))}, env},
-		{"Fortran", mpirun.OpenMPI, []string{
-			fortran(t, "mpifort.openmpi", "../../examples/heat-fortran/heat.f90")}, env},
-		{"Python", mpirun.OpenMPI, []string{python(t), absolute("../../examples/heat-python/heat.py")},
-			pythonEnviron(slices.Clone(env))},
-		{"C++", mpirun.MPICH, []string{walk}, env},
-	} {
+	heat := heatInC(t)
+	for _, p := range languages(t) {
 		t.Run(p.name, func(t *testing.T) {
-			if err := p.l.Available(); err != nil {
-				t.Skip(err)
+			env, want := environ(t, t.TempDir()), heat
+			if p.name == "CXX" { // another program
+				want, _ = p.run(t, env)
 			}
-			run := func(env []string) (result []byte, said string) {
-				name := filepath.Join(t.TempDir(), "got")
-				j := launchOne(t, env, p.l.Yielding().Command(nil, mpirun.Part{Ranks: 2,
-					Command: append(append(slices.Clone(p.command), heat...), name)}))
-				j.mustEnd()
-				b, err := os.ReadFile(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return b, j.out.String()
-			}
-			if p.name == "C++" { // another program
-				want, _ = run(p.env)
-			}
-			got, said := run(off(p.env))
+			got, said := p.run(t, off(env))
 			if !bytes.Equal(got, want) {
 				t.Error("the program computed something else")
 			}
 			if strings.Count(said, withoutLine+"HOLDFAST_GLOBAL=off\n") != 1 {
 				t.Errorf("there is not one line about it:\n%s", said)
+			}
+		})
+	}
+}
+
+// TestDaemonKilledInEachLanguage: a program in any language goes on when its daemon dies, with checkpoints of the next
+// one, and what continues from there computes the same.
+func TestDaemonKilledInEachLanguage(t *testing.T) {
+	for _, p := range languages(t) {
+		t.Run(p.name, func(t *testing.T) {
+			dir := t.TempDir()
+			env := append(environ(t, dir), "HOLDFAST_INTERVAL=200ms")
+			want, _ := p.run(t, off(env))
+			j := p.start(t, env, filepath.Join(t.TempDir(), "unfinished"), "500")
+			j.await("level=global")
+			l := life{job: j, key: keyOf(env)}
+			daemon := l.daemon(0)
+			if daemon == 0 {
+				t.Fatalf("there is no daemon:\n%s", j.out)
+			}
+			l.slay(daemon)
+			j.await("takes its place")
+			j.await("level=global")
+			if out, err := exec.Command(built.holdfast, "request", "--stop", dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			j.wait() // with the code that says so, or as the launcher makes of it
+			got, said := p.run(t, env)
+			if !strings.Contains(said, "holdfast: restored") || !bytes.Equal(got, want) {
+				t.Errorf("the program began anew, or computed something else:\n%s", said)
 			}
 		})
 	}
