@@ -125,7 +125,7 @@ func (c *Checkpointer) request(stop, wait bool) error {
 func (c *Checkpointer) status() (*job.Status, error) {
 	st := &job.Status{Job: c.opt.Job, Ranks: c.topo.Size(), Nodes: c.topo.Nodes, Points: c.main.Points.Load(),
 		Network: c.topo.Network}
-	st.Run = c.run.Text()
+	st.Run = storage.RunText(c.run)
 	st.Timing, st.Failing = c.opt.Timing(), c.failingText()
 	st.Levels, st.Seconds = c.levels.use, time.Since(c.begun).Seconds()
 	var err error

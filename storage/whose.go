@@ -23,8 +23,10 @@ import (
 //	func Owns(x Identity) bool
 //	func Replaced(x Identity) bool
 //	func Short() string
-//	func Text() string
 type Identity = format.Identity
+
+// RunText names a run for people, by the time of its first start and the first digits of its ID.
+func RunText(i Identity) string { return level.RunText(i) }
 
 // RunError reports a level's directory that belongs to another run than the others.
 //
@@ -61,7 +63,7 @@ func (e *NewDirError) Error() string {
 	return fmt.Sprintf("the %s directory %s is new, but nearer directories hold checkpoints of %s: to continue "+
 		"that run, name the directory that it used%s; to begin a new run, give it empty directories, or set "+
 		"HOLDFAST_FRESH=1",
-		e.Level, e.Dir, e.Run.Text(), here)
+		e.Level, e.Dir, RunText(e.Run), here)
 }
 
 // SightingBytes is the length of what Sighting.Encode makes.

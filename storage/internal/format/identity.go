@@ -1,9 +1,6 @@
 package format
 
-import (
-	"encoding/hex"
-	"time"
-)
+import "encoding/hex"
 
 // Identity tells one run from all others: a first start, and the restarts that continue it. The zero Identity is that
 // of a run under a release that gave none.
@@ -32,14 +29,6 @@ func (i Identity) Short() string {
 		return ""
 	}
 	return hex.EncodeToString(i.ID[:4])
-}
-
-// Text names the run for people, by the time of its first start and the first digits of its ID.
-func (i Identity) Text() string {
-	if i.IsZero() {
-		return "a run of an older release of Holdfast"
-	}
-	return "the run that began " + time.Unix(0, i.Began).Format(time.DateTime) + " (" + i.Short() + ")"
 }
 
 // IdentityBytes is the length of an Identity in records.

@@ -46,8 +46,8 @@ type OtherRunError struct {
 
 // Error names both runs.
 func (e *OtherRunError) Error() string {
-	return fmt.Sprintf("%s: the epoch belongs to %s, and the directory to %s", e.File, e.Manifest.Run.Text(),
-		e.Want.Text())
+	return fmt.Sprintf("%s: the epoch belongs to %s, and the directory to %s", e.File, RunText(e.Manifest.Run),
+		RunText(e.Want))
 }
 
 // Replaced reports whether the epoch is of the run that the directory's run has replaced, so that it is kept by the
@@ -77,8 +77,8 @@ func (e *RunError) Error() string {
 	if e.Beside != "" {
 		beside = e.Beside + " belongs"
 	}
-	return fmt.Sprintf("level %s %s belongs to %s, and %s to %s: %s", e.Level, kindOf(e.Dir), e.Have.Text(), beside,
-		e.Want.Text(), e.Remedy)
+	return fmt.Sprintf("level %s %s belongs to %s, and %s to %s: %s", e.Level, kindOf(e.Dir), RunText(e.Have), beside,
+		RunText(e.Want), e.Remedy)
 }
 
 // DirError reports a level's directory that cannot be used.

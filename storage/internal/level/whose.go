@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
@@ -21,6 +22,14 @@ type Whose struct {
 // NamePrefix begins the names of the directories, below a level's, with the checkpoints that a program takes under
 // names of its own.
 const NamePrefix = "name."
+
+// RunText names a run for people, by the time of its first start and the first digits of its ID.
+func RunText(i format.Identity) string {
+	if i.IsZero() {
+		return "a run of an older release of Holdfast"
+	}
+	return "the run that began " + time.Unix(0, i.Began).Format(time.DateTime) + " (" + i.Short() + ")"
+}
 
 // WhoseIs looks which run a place belongs to: by its job marker, or else by its newest manifest. l must not know whose
 // it is, so that it reads all manifests. A place that cannot be looked at says nothing: opening it says why.
