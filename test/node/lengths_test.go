@@ -118,7 +118,7 @@ func TestLengthNotKnown(t *testing.T) {
 	j = launchRanks(t, 2, c, env, "1", "7", "4", "plain")
 	j.wait()
 	said = j.out.String()
-	for _, words := range []string{"lengths: coordinated: the checkpoint is intact, but the program protects another " +
+	for _, words := range []string{"lengths: the checkpoint is intact, but the program protects another " +
 		"number of elements than it has; protect as many, or let it take the length",
 		`restore "a": the checkpoint has `, `restore "b": the checkpoint has `, "elements, the program 0", "rank 1:"} {
 		if !strings.Contains(said, words) {
