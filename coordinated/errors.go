@@ -25,6 +25,9 @@ var (
 	// ErrStop is returned by Point after a final checkpoint: the epoch is
 	// committed, the program should return.
 	ErrStop = errors.New("stopped after a checkpoint")
+	// ErrEnded is the Err of an epoch that was asked for behind the last Point of all
+	// ranks: none is taken of a program that has ended.
+	ErrEnded = persist.ErrEnded
 	// ErrNotRestored is returned by Point before Restore was called: a restart
 	// would lose the epoch it could have started from.
 	ErrNotRestored = errors.New("call Restore before the first Point, on a first start too")

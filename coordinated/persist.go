@@ -161,7 +161,7 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, took, waited tim
 
 // failed counts and logs an epoch that did not come to all levels.
 func (c *Checkpointer) failed(e storage.Epoch, err error) {
-	if c.life.ctx.Err() == nil { // else the job ends
+	if c.life.ctx.Err() == nil && !errors.Is(err, ErrEnded) { // else the job ends
 		c.fails(err)
 	}
 	c.stats.failed(e, err)

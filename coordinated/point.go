@@ -220,7 +220,7 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 		return nil, c.divided(bounded, es, errNoState)
 	}
 	if es.ended = drained.AllEnded || c.main.Closed.Load() && c.main.far != nil; es.ended {
-		return nil, c.divided(bounded, es, persist.ErrEnded)
+		return nil, c.divided(bounded, es, ErrEnded)
 	}
 	c.phase("drained")
 	if es.putOff = drained.PutOff; es.putOff {

@@ -2,6 +2,7 @@ package job
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -52,6 +53,9 @@ func (t *Times) add(s coordinated.Stats) {
 		t.Restoring = append(t.Restoring, PartTime{p.Name, p.Took.Seconds()})
 	}
 	for _, e := range s.Epochs {
+		if errors.Is(e.Err, coordinated.ErrEnded) { // it has come too late, and cost nothing
+			continue
+		}
 		et := EpochTimes{Epoch: uint64(e.Epoch), Bytes: e.Bytes, Waited: e.Waited.Seconds(), Drain: e.Drain.Seconds(),
 			Capture: e.Capture.Seconds(), Blocked: e.Blocked.Seconds(), Durable: map[string]float64{}}
 		for level, d := range e.Durable {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -132,7 +131,7 @@ func committed(ck *coordinated.Checkpointer, o *outcome) error {
 	st := ck.Stats()
 	o.from = st.Restore.Epoch
 	for _, e := range st.Epochs {
-		if e.Err != nil && strings.Contains(e.Err.Error(), "the program has ended") {
+		if errors.Is(e.Err, coordinated.ErrEnded) {
 			continue
 		}
 		if e.Err != nil {
