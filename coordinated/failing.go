@@ -2,11 +2,8 @@ package coordinated
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // inVain counts, at rank 0, the checkpoints in a row that failed or were given up. One that comes to the last level
@@ -14,7 +11,6 @@ import (
 type inVain struct {
 	mu  sync.Mutex
 	row int
-	err error // of the newest
 }
 
 // sayFailing is the length of a row at which the log says so in one line; then at twice that, and so on.
@@ -25,7 +21,6 @@ func (c *Checkpointer) fails(err error) {
 	f := &c.inVain
 	f.mu.Lock()
 	f.row++
-	f.err = err
 	row := f.row
 	f.mu.Unlock()
 	if times := row / sayFailing; c.topo.Rank != 0 || row%sayFailing != 0 || times&(times-1) != 0 {
@@ -40,7 +35,7 @@ func (c *Checkpointer) succeeds() {
 	f := &c.inVain
 	f.mu.Lock()
 	row := f.row
-	f.row, f.err = 0, nil
+	f.row = 0
 	f.mu.Unlock()
 	if row >= sayFailing && c.topo.Rank == 0 {
 		c.log.Warn("holdfast: checkpoints succeed again", "failed_before", row)
@@ -55,20 +50,11 @@ func (c *Checkpointer) failingText() string {
 	if row < sayFailing {
 		return ""
 	}
-	all := c.Stats()
-	lost, from := time.Since(c.begun), "its start"
-	if r := all.Restore; r.Epoch != 0 {
-		from = fmt.Sprintf("epoch %d, which this start restored", r.Epoch)
-	}
-	survives := func(level string) bool { return storage.TraitsOf(level).SurvivesNode() }
-	any := !slices.ContainsFunc(c.levels.use, survives)
-	for _, es := range all.Epochs {
-		for level := range es.Durable {
-			if any || survives(level) {
-				lost, from = time.Since(es.cut), fmt.Sprintf("epoch %d", es.Epoch)
-			}
-		}
+	all, from := c.Stats(), "its start"
+	loss := c.nodeLoss(&all, time.Now())
+	if loss.Epoch != 0 {
+		from = fmt.Sprintf("epoch %d", loss.Epoch)
 	}
 	return fmt.Sprintf("the last %d failed; if a node is lost now, the job goes back to %s and loses %v", row, from,
-		lost.Round(time.Second))
+		time.Duration(loss.Seconds*float64(time.Second)).Round(time.Second))
 }

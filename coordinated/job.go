@@ -219,7 +219,7 @@ func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 func (c *Checkpointer) serve(p *control.Plane, key control.Key) (err error) {
 	c.outside.clients, err = service.Serve(c.life.ctx, service.Options{Plane: p, Dir: c.opt.contactDir(),
 		Job: c.opt.Job, Node: c.topo.Node(), Key: key, Listen: c.opt.Interface == "",
-		Daemon:   c.main.Points.Far != nil,
+		Daemon:   c.main.far != nil,
 		Optional: len(c.levels.asked) > 0, Log: c.log, Go: c.life.writers.Go,
 		Request: c.request, Status: c.status, Ranks: c.agent.Ranks})
 	return err

@@ -152,7 +152,7 @@ func (c *Checkpointer) status() (*job.Status, error) {
 // report says to the supervisor what has become of the run.
 func (c *Checkpointer) report(rep *job.Report) {
 	rep.Points, rep.Failing = c.main.Points.Load(), c.failingText()
-	rep.Daemon = c.main.Points.Far != nil
+	rep.Daemon = c.main.far != nil
 	rep.Restoring = c.main.Restored.Load()
 	rep.Ready = c.main.pointFlags.Load()&pointRestore == 0
 	st := c.Stats()

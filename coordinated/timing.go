@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -61,17 +62,11 @@ type timing struct {
 
 // timing returns what is in force.
 func (o *Options) timing() timing {
-	from := func(known, field string) string {
-		if known == "" {
-			return field
-		}
-		return known
-	}
 	switch {
 	case o.MTBF > 0:
-		return timing{mtbf: o.MTBF, from: from(o.timed.mtbf, "Options.MTBF")}
+		return timing{mtbf: o.MTBF, from: cmp.Or(o.timed.mtbf, "Options.MTBF")}
 	case o.Interval > 0:
-		return timing{interval: o.Interval, from: from(o.timed.interval, "Options.Interval")}
+		return timing{interval: o.Interval, from: cmp.Or(o.timed.interval, "Options.Interval")}
 	case o.fromEnv && !o.timed.off:
 		return timing{mtbf: defaultMTBF, least: leastCost, byDefault: true, from: "default"}
 	case o.timed.off:

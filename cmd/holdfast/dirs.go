@@ -44,15 +44,15 @@ func orDirsOfJob(cmd *cobra.Command, dirs []string) ([]string, error) {
 	if len(dirs) == 0 {
 		dirs = dirsOfJob()
 	}
-	if o := coordinated.FromEnv(); len(dirs) == 0 && o.Off() != "" {
+	if len(dirs) > 0 {
+		return dirs, nil
+	}
+	if o := coordinated.FromEnv(); o.Off() != "" {
 		return nil, fmt.Errorf("%s: there are no checkpoints to look at, since programs run without them here: %s; "+
 			"give DIR for those of another run", cmd.CommandPath(), o.Off())
 	}
-	if len(dirs) == 0 {
-		return nil, fmt.Errorf("%s needs a directory: give DIR, or set HOLDFAST_GLOBAL or HOLDFAST_LOCAL; usage: %s",
-			cmd.CommandPath(), cmd.UseLine())
-	}
-	return dirs, nil
+	return nil, fmt.Errorf("%s needs a directory: give DIR, or set HOLDFAST_GLOBAL or HOLDFAST_LOCAL; usage: %s",
+		cmd.CommandPath(), cmd.UseLine())
 }
 
 // orDirOfJob is orDirsOfJob for a command that takes one.

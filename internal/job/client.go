@@ -150,16 +150,15 @@ type NotRunningError struct {
 
 // Error names the directory, and says why nobody answers.
 func (e *NotRunningError) Error() string {
-	var dead *DeadError
-	switch {
-	case errors.As(e.Err, &dead):
-		return fmt.Sprintf("no running job answers for %s: %v", e.Dir, e.Err)
-	case errors.Is(e.Err, fs.ErrNotExist):
-		return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes "+
-			"to? use its HOLDFAST_GLOBAL)", e.Dir)
+	s := "no running job answers for " + e.Dir
+	if dead := (*DeadError)(nil); errors.As(e.Err, &dead) {
+		return fmt.Sprintf("%s: %v", s, e.Err)
 	}
-	return fmt.Sprintf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
-		"use its HOLDFAST_GLOBAL): %v", e.Dir, e.Err)
+	s += " (is the job running, and is this the directory it writes to? use its HOLDFAST_GLOBAL)"
+	if errors.Is(e.Err, fs.ErrNotExist) {
+		return s
+	}
+	return fmt.Sprintf("%s: %v", s, e.Err)
 }
 
 // Unwrap returns the cause.

@@ -90,22 +90,22 @@ const char *hf_off_by(void)
 /* Writes the key of the job, of at most 64 bytes: docs/NODE.md. */
 static void job_key(char key[65])
 {
-    const char *named = getenv("HOLDFAST_NODE_KEY");
-    const char *step = getenv("SLURM_STEP_ID");
-    const char *job = getenv("SLURM_JOB_ID");
+    const char *named = variable("HOLDFAST_NODE_KEY");
+    const char *step = variable("SLURM_STEP_ID");
+    const char *job = variable("SLURM_JOB_ID");
     size_t i;
 
-    if (named == NULL || *named == 0)
-        named = getenv("PMIX_NAMESPACE");
-    if (named != NULL && *named != 0)
+    if (named == NULL)
+        named = variable("PMIX_NAMESPACE");
+    if (named != NULL)
         snprintf(key, 65, "%s", named);
-    else if (step != NULL && *step != 0)
+    else if (step != NULL)
         snprintf(key, 65, "slurm.%s.%s", job != NULL ? job : "", step);
     else
         snprintf(key, 65, "parent.%ld", (long)getppid());
     /* One shell starts many programs, and a daemon may outlive the program before: it must not serve one that has
      * other directories. */
-    if ((named == NULL || *named == 0) && alone())
+    if (named == NULL && alone())
         snprintf(key + strlen(key), 65 - strlen(key), ".%016llx", (unsigned long long)settings());
     for (i = 0; key[i] != 0; i++) {
         char k = key[i];
