@@ -111,6 +111,7 @@ func TestMistakes(t *testing.T) {
 		{"ls ~/ckpt", "only the shell knows ~"},
 		{"doctor now", "holdfast doctor does not take 1 argument(s)"},
 		{"man", "usage: holdfast man DIR"},
+		{"node", "which job is this daemon for? set HOLDFAST_NODE_KEY to a name"},
 		{"repair", "holdfast repair needs an argument; usage: holdfast repair DIR..."},
 		{"flush a b", "holdfast flush needs --to; usage: holdfast flush DIR... --to GLOBAL"},
 		{"bench opencl --mib 0", "--mib 0"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,9 +62,6 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 					return err
 				}
 			}
-			if key == "" {
-				key = node.Key(os.Getenv)
-			}
 			checkpoints := coordinated.FromEnv()
 			if off := checkpoints.Off(); off != "" {
 				if !background && !tell {
@@ -71,6 +69,10 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 						"daemon: %s\n", off)
 				}
 				return exitCode(wire.ExitOff)
+			}
+			if key = cmp.Or(key, os.Getenv(node.KeyVar)); key == "" {
+				return fmt.Errorf("which job is this daemon for? set %s to a name, for it and for the program",
+					node.KeyVar)
 			}
 			if background {
 				self, err := os.Executable()
@@ -115,7 +117,7 @@ Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&key, "key", "", "name of the job; empty: that of "+node.KeyVar+", else of the launcher's variables")
+	fs.StringVar(&key, "key", "", "name of the job; empty: that of "+node.KeyVar)
 	fs.DurationVar(&wait, "wait", time.Minute, "how long to wait for the first rank")
 	fs.BoolVar(&background, "background", false, "return when ranks can connect, and leave the daemon running")
 	fs.BoolVar(&asJSON, "json", false, "write the log as JSON, an object a line")

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -266,22 +265,6 @@ func TestTaken(t *testing.T) {
 	defer end()
 	if err := Run(context.Background(), Options{Key: key}); !errors.Is(err, ErrTaken) {
 		t.Errorf("got %v, want %v", err, ErrTaken)
-	}
-}
-
-func TestKey(t *testing.T) {
-	env := map[string]string{"SLURM_PROCID": "3", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "2"}
-	get := func(k string) string { return env[k] }
-	if k := Key(get); k != "slurm.17.2" {
-		t.Errorf("under srun the key is %q", k)
-	}
-	env["PMIX_NAMESPACE"] = "prterun-a@1"
-	if k := Address(Key(get)); !strings.HasSuffix(k, "-prterun-a_1") || filepath.Base(k) != k {
-		t.Errorf("under PMIx the address is %q", k)
-	}
-	env[KeyVar] = "mine"
-	if k := Key(get); k != "mine" {
-		t.Errorf("the user's key is %q", k)
 	}
 }
 

@@ -105,6 +105,7 @@ struct hf_client {
 
     /* For the time after the daemon has died: heir.c. */
     enum hf_link link;
+    char key[65]; /* of the job: the next daemon has it too */
     pid_t daemon;
     struct hf_heir *heir;     /* NULL: there will be none */
     struct hfp_hello hello;   /* as the first one had it */

@@ -40,20 +40,6 @@ static bool alone(void)
     return true;
 }
 
-/* Sums up what this process has set for its daemon: variables, and the folder that relative paths and
- * holdfast.yaml lie in. */
-static uint64_t settings(void)
-{
-    char cwd[PATH_MAX];
-    uint64_t sum = getcwd(cwd, sizeof cwd) != NULL ? fnv1a(cwd) : 0;
-    char **v;
-
-    for (v = environ; *v != NULL; v++)
-        if (strncmp(*v, "HOLDFAST_", 9) == 0)
-            sum += fnv1a(*v);
-    return sum;
-}
-
 /* A variable; NULL if it is not set, or empty. */
 static const char *variable(const char *name)
 {
@@ -63,6 +49,33 @@ static const char *variable(const char *name)
 }
 
 static bool is_off(const char *dir) { return dir != NULL && strcmp(dir, "off") == 0; }
+
+static bool is_relative(const char *path) { return path != NULL && *path != '/' && !is_off(path); }
+
+/* Sums up what this process has set for its daemon. Where a launcher has started it, ranks may differ in all but
+ * directories. */
+static uint64_t settings(void)
+{
+    static const char *const paths[] = {"HOLDFAST_LOCAL", "HOLDFAST_GLOBAL", "HOLDFAST_CONFIG"};
+    const bool all = alone(), file = variable(paths[2]) == NULL && access("holdfast.yaml", F_OK) == 0;
+    char cwd[PATH_MAX], **v;
+    bool here = all || (file && (variable(paths[0]) == NULL || variable(paths[1]) == NULL));
+    uint64_t sum = 0;
+    size_t i;
+
+    for (v = environ; all && *v != NULL; v++)
+        if (strncmp(*v, "HOLDFAST_", 9) == 0)
+            sum += fnv1a(*v);
+    for (i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        const char *path = variable(paths[i]);
+        here = here || is_relative(path);
+        if (path != NULL)
+            sum = sum * 31 + fnv1a(path);
+    }
+    if (here && getcwd(cwd, sizeof cwd) != NULL)
+        sum += fnv1a(cwd);
+    return sum;
+}
 
 bool hf_switched_off(void)
 {
@@ -90,23 +103,23 @@ const char *hf_off_by(void)
 /* Writes the key of the job, of at most 64 bytes: docs/NODE.md. */
 static void job_key(char key[65])
 {
-    const char *named = variable("HOLDFAST_NODE_KEY");
-    const char *step = variable("SLURM_STEP_ID");
-    const char *job = variable("SLURM_JOB_ID");
+    const char *named = variable("HOLDFAST_NODE_KEY"), *space = variable("PMIX_NAMESPACE");
+    const char *step = variable("SLURM_STEP_ID"), *job = variable("SLURM_JOB_ID");
+    char launched[128];
     size_t i;
 
-    if (named == NULL)
-        named = variable("PMIX_NAMESPACE");
+    if (space != NULL)
+        snprintf(launched, sizeof launched, "%s", space);
+    else if (step != NULL)
+        snprintf(launched, sizeof launched, "slurm.%s.%s", job != NULL ? job : "", step);
+    else
+        snprintf(launched, sizeof launched, "parent.%ld", (long)getppid());
+    /* One shell, or one step, starts many programs, and a daemon may outlive the program before: it must not serve one
+     * that has other directories. */
     if (named != NULL)
         snprintf(key, 65, "%s", named);
-    else if (step != NULL)
-        snprintf(key, 65, "slurm.%s.%s", job != NULL ? job : "", step);
     else
-        snprintf(key, 65, "parent.%ld", (long)getppid());
-    /* One shell starts many programs, and a daemon may outlive the program before: it must not serve one that has
-     * other directories. */
-    if (named == NULL && alone())
-        snprintf(key + strlen(key), 65 - strlen(key), ".%016llx", (unsigned long long)settings());
+        snprintf(key, 65, "%.47s.%016llx", launched, (unsigned long long)(settings() + fnv1a(launched)));
     for (i = 0; key[i] != 0; i++) {
         char k = key[i];
         if (!((k >= 'a' && k <= 'z') || (k >= 'A' && k <= 'Z') || (k >= '0' && k <= '9') || k == '.' || k == '_' ||
@@ -258,28 +271,28 @@ static void forget_rank(void)
 int hf_connect(struct hf_client *c, const struct hf_settings *settings)
 {
     static bool once;
-    char key[65];
     int sock, code, tries;
 
     if (!once && pthread_atfork(NULL, NULL, forget_rank) == 0)
         once = true;
-    job_key(key);
+    if (settings == NULL)
+        job_key(c->key);
     c->dialled = false;
     for (tries = 0;; tries++) {
-        sock = dial(key, &c->daemon);
+        sock = dial(c->key, &c->daemon);
         if (sock >= 0)
             break;
         if (errno == EPERM)
             return hf_fail(HF_E_DAEMON,
                            "the socket holdfast-node-%lu-%s belongs to another user; set HOLDFAST_NODE_KEY to another "
                            "name on all ranks",
-                           (unsigned long)geteuid(), key);
+                           (unsigned long)geteuid(), c->key);
         if (errno != ECONNREFUSED && errno != EAGAIN)
             return hf_fail(HF_E_DAEMON, "connect to the node daemon: %s", strerror(errno));
         if (tries == 3) /* those that were started have ended at once */
             return hf_fail(HF_E_DAEMON, "the node daemon cannot be reached, although it was started: %s",
                            strerror(errno));
-        if ((code = start_daemon(key, settings)) != HF_OK)
+        if ((code = start_daemon(c->key, settings)) != HF_OK)
             return code;
     }
     atomic_store(&c->sock, sock);

@@ -82,37 +82,48 @@ func TestOneShell(t *testing.T) {
 	}
 }
 
-// TestOneBatchScript starts two programs as two launchers do in one batch script: each has its own daemon.
+// TestOneBatchScript starts two programs as launchers do in one batch script, in one step of Slurm and in one
+// namespace of PMIx, with other directories, while the daemon of the first is there: the second has its own.
 func TestOneBatchScript(t *testing.T) {
 	hello := cxx(t, "g++", "../../examples/hello-cxx/hello.cpp")
-	start := func(dir, steps string) *exec.Cmd {
-		c := exec.Command("sh", "-c", `"$0" "$1"; exit $?`, hello, steps) // the launcher is the parent
-		c.Env = append(environ(t, dir), "HOLDFAST_NODE_KEY=", "SLURM_JOB_ID=7", "SLURM_PROCID=0", "PMI_RANK=0",
-			"PMI_SIZE=1")
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		return c
-	}
-	first := start(filepath.Join(t.TempDir(), "first"), "100000")
-	said, err := first.StdoutPipe()
-	if err == nil {
-		err = first.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = syscall.Kill(-first.Process.Pid, syscall.SIGKILL)
-		_ = first.Wait() // it was killed
-	}()
-	if _, err := bufio.NewReader(said).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "second")
-	if out, err := start(dir, "2").CombinedOutput(); err != nil {
-		t.Fatalf("the second program: %v\n%s", err, out)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "holdfast.job")); err != nil {
-		t.Errorf("the second program used other directories than its own: %v", err)
+	for name, vars := range map[string][]string{
+		"script": {"PMI_RANK=0", "PMI_SIZE=1"},
+		"step":   {"PMI_RANK=0", "PMI_SIZE=1", "SLURM_STEP_ID=3"},
+		"pmix": {"PMIX_RANK=0", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "SLURM_STEP_ID=3",
+			fmt.Sprintf("PMIX_NAMESPACE=a.long.name.of.a.host-%d.and.the.step@1", os.Getpid())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := func(dir, steps string) *exec.Cmd {
+				c := exec.Command("sh", "-c", `"$0" "$1"; exit $?`, hello, steps) // the launcher is the parent
+				c.Env = append(environ(t, dir), "HOLDFAST_NODE_KEY=",
+					"SLURM_JOB_ID="+fmt.Sprint(os.Getpid()), "SLURM_PROCID=0")
+				c.Env = append(c.Env, vars...)
+				c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+				return c
+			}
+			first := start(filepath.Join(t.TempDir(), "first"), "100000")
+			said, err := first.StdoutPipe()
+			if err == nil {
+				err = first.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				_ = syscall.Kill(-first.Process.Pid, syscall.SIGKILL)
+				_ = first.Wait() // it was killed
+			}()
+			if _, err := bufio.NewReader(said).ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(t.TempDir(), "second")
+			if out, err := start(dir, "2").CombinedOutput(); err != nil {
+				t.Fatalf("the second program: %v\n%s", err, out)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "holdfast.job")); err != nil {
+				t.Errorf("the second program used other directories than its own: %v", err)
+			}
+		})
 	}
 }
 

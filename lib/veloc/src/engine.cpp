@@ -43,23 +43,28 @@ std::string variable(const char *name)
     return v != nullptr ? v : "";
 }
 
-// What the ranks' daemon is called: docs/NODE.md has what holdfast takes. A job of ours alone has a daemon of its own.
-std::string key_of(const veloc_comm &comm)
+// What the daemon of a job of ours alone is called, or of another one than before; empty if libholdfast is to say. The
+// program may not be the only one of its launcher, so that the settings have their part in it.
+std::string key_of(const veloc_comm &comm, const std::map<std::string, std::string> &settings)
 {
-    std::string key = variable("HOLDFAST_NODE_KEY");
-    if (key.empty())
-        key = variable("PMIX_NAMESPACE");
-    if (key.empty() && !variable("SLURM_STEP_ID").empty())
-        key = "slurm." + variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID");
-    if (key.empty())
-        key = "parent." + std::to_string(getppid());
-    std::string own; // first, since only so many bytes of a key count
+    std::string own, all; // own first, since only so many bytes of a key count
     if (comm.allgather == nullptr)
         own = "p" + std::to_string(getpid()) + ".";
     else if (comm.size != comm.world)
         own = "c" + std::to_string(comm.first) + ".";
     if (connections > 0)
         own = "n" + std::to_string(connections) + "." + own;
+    std::string key = variable("HOLDFAST_NODE_KEY");
+    if (own.empty() || !key.empty())
+        return key.empty() ? "" : own + key;
+    for (const auto &[name, value] : settings)
+        all += name + "=" + value + "\n";
+    own += std::to_string(std::hash<std::string>()(all)) + ".";
+    key = variable("PMIX_NAMESPACE");
+    if (key.empty() && !variable("SLURM_STEP_ID").empty())
+        key = "slurm." + variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID");
+    if (key.empty())
+        key = "parent." + std::to_string(getppid());
     return own + key;
 }
 
@@ -197,7 +202,7 @@ engine::engine(const veloc_comm &comm, const config &c)
     environment e;
     for (const auto &[name, value] : settings)
         e.set(name, value);
-    e.set("HOLDFAST_NODE_KEY", key_of(comm));
+    e.set("HOLDFAST_NODE_KEY", key_of(comm, settings));
     if (variable("HOLDFAST_JOB").empty())
         e.set("HOLDFAST_JOB", job);
     if (std::string t = tool(); !t.empty())
