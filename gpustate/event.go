@@ -124,6 +124,27 @@ func (e *Event) poll() (bool, error) {
 	return done, err
 }
 
+// Running reports whether the device works on the command now. Devices other than OpenCL's, and
+// queues that only count the command, do not know: false.
+func (e *Event) Running() bool {
+	d := e.from.dev
+	if e.lazy || d.enter() != nil {
+		return false
+	}
+	defer d.leave()
+	r, ok := d.drv.Device.(driver.Runner)
+	h, unfinished := e.hold()
+	if !unfinished {
+		return false
+	}
+	defer e.let(false, nil)
+	if !ok {
+		return false
+	}
+	running, err := r.Running(h)
+	return running && err == nil
+}
+
 // Times returns the moments of the command on the device's clock. It waits for the
 // command, and needs a queue made with Profiling.
 func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {

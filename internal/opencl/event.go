@@ -3,6 +3,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,6 +146,7 @@ func (e *event) follow() {
 // States of commands.
 const (
 	stateComplete  = 0
+	stateRunning   = 1
 	stateSubmitted = 2
 	stateQueued    = 3
 )
@@ -157,6 +159,8 @@ func (e *event) status() int32 {
 		return codeOf(err)
 	case done:
 		return stateComplete
+	case e.isIssued() && slices.ContainsFunc(e.parts, (*gpustate.Event).Running):
+		return stateRunning
 	case e.isIssued() || e.queue == nil: // a user event is submitted when it is made
 		return stateSubmitted
 	}

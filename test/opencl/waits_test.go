@@ -70,3 +70,13 @@ func TestLate(t *testing.T) {
 		t.Errorf("got %q, want %q", p.before, want)
 	}
 }
+
+// TestRunning: a kernel is seen at work, where the device tells it.
+func TestRunning(t *testing.T) {
+	if platform != "pocl" {
+		t.Skip("other platforms than PoCL do not tell it of an in-order queue's kernel")
+	}
+	if got, want := newLab(t).run(through(platform), "running"), "running 1, then 0\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

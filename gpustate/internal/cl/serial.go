@@ -186,6 +186,8 @@ func (s *serial) WaitEvent(e event) error { defer s.turn()(); return s.device.Wa
 
 func (s *serial) EventDone(e event) (bool, error) { defer s.turn()(); return s.device.EventDone(e) }
 
+func (s *serial) Running(e event) (bool, error) { defer s.turn()(); return s.device.Running(e) }
+
 func (s *serial) EventTimes(e event) (driver.Times, error) {
 	defer s.turn()()
 	return s.device.EventTimes(e)

@@ -285,6 +285,16 @@ func (d *device) EventDone(e driver.Event) (bool, error) {
 	return status == 0, nil
 }
 
+// Running is what the platform tells.
+func (d *device) Running(e driver.Event) (bool, error) {
+	if e == 0 {
+		return false, nil
+	}
+	const running = 1
+	status, err := eventStatus(e)
+	return status == running, err
+}
+
 func (d *device) EventTimes(e driver.Event) (driver.Times, error) { return eventTimes(e) }
 
 func (d *device) ReleaseEvent(e driver.Event) {

@@ -249,6 +249,12 @@ type Device interface {
 	AllocPinned(bytes int) (Pinned, error)
 }
 
+// Runner is implemented by devices that know of a command whether it has begun.
+type Runner interface {
+	// Running reports whether the device works on the command now.
+	Running(Event) (bool, error)
+}
+
 // ArrayDims is added to the number of dimensions where a number stands for an array.
 const ArrayDims = 4
 
