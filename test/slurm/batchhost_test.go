@@ -47,7 +47,7 @@ func TestBatchHostEarly(t *testing.T) {
 	b.Verb(t, "thaw", "n4")
 	for _, j := range []*job{dead, frozen} {
 		j.ends(t)
-		if n := strings.Count(j.log(), "the program has ended"); n != 1 {
+		if n := strings.Count(j.log(), "the program has ended\n"); n != 1 {
 			t.Errorf("it ended %d times\n%s", n, j.log())
 		}
 		t.Log("\n" + j.decisions())

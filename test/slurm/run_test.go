@@ -148,7 +148,7 @@ func (j *job) ends(t *testing.T) {
 	t.Helper()
 	j.says(t, "holdfast run: ", 1)
 	poll(t, "the end of the job", nil, j.log, func() bool {
-		return strings.Contains(j.log(), "the program has ended") || strings.Contains(j.log(), "giving up")
+		return strings.Contains(j.log(), "the program has ended\n") || strings.Contains(j.log(), "giving up")
 	})
 	if got := read(t, j.here+"/result", j.log()); got != j.want {
 		t.Errorf("got %s, the undisturbed run %s\n%s", got, j.want, j.log())

@@ -234,7 +234,7 @@ func TestTemplates(t *testing.T) {
 			append(vars, mpis[0].env...),
 			b.line(short, j.there+"/result-%a"))
 		poll(t, "the end of both", nil, j.log, func() bool {
-			return strings.Count(j.log(), "the program has ended") == 2
+			return strings.Count(j.log(), "the program has ended\n") == 2
 		})
 		for _, task := range []string{"1", "2"} {
 			if got := read(t, j.here+"/result-"+task, j.log()); got != j.want {

@@ -371,7 +371,7 @@ func (j *job) hit(t *testing.T, tr *trial, s *cluster.Strike, die []string, star
 }
 
 func over(log string) bool {
-	return strings.Contains(log, "the program has ended") || strings.Contains(log, "all ranks called Close, then") ||
+	return strings.Contains(log, "the program has ended\n") || strings.Contains(log, "all ranks called Close, then") ||
 		refused.MatchString(log) || timeUp.MatchString(log)
 }
 
