@@ -26,7 +26,9 @@ was lost. The page needs neither a network nor other files. The job may be runni
 finished or dead.
 
 DIR is the job's HOLDFAST_GLOBAL or, if it has none, the HOLDFAST_LOCAL of every
-node; or the directory that HOLDFAST_EVENTS names.
+node; or the directory that HOLDFAST_EVENTS names. A start that was refused is not
+there: its directories may be another run's, so that it writes nothing to them. Its
+reason is on its standard error, and 'holdfast run' repeats it.
 
 --trace writes the timeline for chrome://tracing or ui.perfetto.dev. --json writes
 the figures of the tables as one object, with durations in seconds and times in
