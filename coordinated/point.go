@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -106,9 +107,8 @@ func (c *Checkpointer) first() error {
 // park waits for the agent's verdict and meanwhile receives whatever comes, so
 // that no sender is blocked on this rank.
 func (c *Checkpointer) park() (agent.Verdict, error) {
-	const shortest, longest = 20 * time.Microsecond, 500 * time.Microsecond
-	pause := shortest
-	timer := time.NewTimer(pause)
+	pause := sleep.Backoff{First: 20 * time.Microsecond, Longest: 500 * time.Microsecond}
+	timer := time.NewTimer(pause.First)
 	defer timer.Stop()
 	complained := false
 	for {
@@ -117,10 +117,10 @@ func (c *Checkpointer) park() (agent.Verdict, error) {
 			complained = true
 			c.log.Error("holdfast: cannot receive messages while parked", "error", err)
 		}
-		if pause = min(2*pause, longest); n > 0 {
-			pause = shortest
+		if n > 0 {
+			pause.Last = 0
 		}
-		timer.Reset(pause)
+		timer.Reset(pause.Next())
 		select {
 		case v := <-c.agent.Verdicts():
 			return v, nil

@@ -1,6 +1,10 @@
 package cut
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
+)
 
 // coordinator is what rank 0 knows on top.
 type coordinator struct {
@@ -13,7 +17,7 @@ type coordinator struct {
 	round uint64
 	ready bool // all ranks were parked when they last said
 	quiet time.Duration
-	pause time.Duration // between freezes, doubled after each failure
+	pause sleep.Backoff // between freezes that fail
 }
 
 // ask merges a request into the epoch that is about to be cut, or opens one,
@@ -34,7 +38,8 @@ func (m *Machine) start() {
 		return
 	}
 	r.busy = true
-	r.round, r.ready, r.quiet, r.pause = 0, false, 0, 0
+	r.round, r.ready, r.quiet = 0, false, 0
+	r.pause = sleep.Backoff{First: time.Millisecond, Longest: 100 * time.Millisecond}
 	r.began = unseen
 	m.park(m.epoch + 1)
 }
@@ -75,9 +80,7 @@ func (m *Machine) tryFreeze() {
 }
 
 func (r *coordinator) backOff(now time.Duration) {
-	const longest = 100 * time.Millisecond
-	r.pause = min(max(2*r.pause, time.Millisecond), longest)
-	r.quiet = now + r.pause
+	r.quiet = now + r.pause.Next()
 	r.ready = false
 }
 

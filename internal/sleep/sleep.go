@@ -1,4 +1,4 @@
-// Package sleep waits for a while, or until a context ends.
+// Package sleep waits for a while, or until a context ends, and has pauses that double.
 package sleep
 
 import (
@@ -16,4 +16,16 @@ func For(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Backoff is a pause that doubles from First to Longest. A copy goes on by itself.
+type Backoff struct {
+	First, Longest time.Duration
+	Last           time.Duration // the newest pause; 0 starts at First again
+}
+
+// Next returns the next pause.
+func (b *Backoff) Next() time.Duration {
+	b.Last = min(max(2*b.Last, b.First), b.Longest)
+	return b.Last
 }

@@ -23,3 +23,20 @@ func TestFor(t *testing.T) {
 		}
 	})
 }
+
+// TestBackoff checks that a pause doubles up to its longest, starts again when it is told to, and is never longer.
+func TestBackoff(t *testing.T) {
+	b := Backoff{First: 3, Longest: 10}
+	copied := b
+	for _, want := range []time.Duration{3, 6, 10, 10} {
+		if got := b.Next(); got != want || b.Last != want {
+			t.Errorf("got %v and %v as the last, want %v", got, b.Last, want)
+		}
+	}
+	if b.Last = 0; b.Next() != 3 || copied.Next() != 3 {
+		t.Error("a new start or a copy does not begin at the first pause")
+	}
+	if got := (&Backoff{First: 11, Longest: 10}).Next(); got != 10 {
+		t.Errorf("got %v, want the longest", got)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // A rank whose main thread has waited for a while tells rank 0: in an MPI call, in
@@ -45,14 +46,15 @@ type watchdog struct {
 	// At rank 0.
 	asked bool // a question is under way
 	next  time.Time
-	pause time.Duration
+	pause sleep.Backoff
 	keys  []string // of the ranks that wait, at the first question that found them
 	first time.Time
 }
 
 func newWatchdog(timeout time.Duration) watchdog {
 	every := min(max(timeout/8, 10*time.Millisecond), 10*time.Second)
-	return watchdog{every: every, pause: every, tick: time.NewTicker(every)}
+	pause := sleep.Backoff{First: 2 * every, Longest: 5 * time.Minute}
+	return watchdog{every: every, pause: pause, tick: time.NewTicker(every)}
 }
 
 // lookForWaits runs at each tick.
@@ -121,11 +123,10 @@ func (a *Agent) weigh(blobs []cut.Blob) {
 	}
 	if len(waiting) == 0 { // somebody computes: ask again, ever more seldom
 		w.keys = nil
-		w.pause = min(2*w.pause, 5*time.Minute)
-		w.next = time.Now().Add(w.pause)
+		w.next = time.Now().Add(w.pause.Next())
 		return
 	}
-	w.pause = w.every
+	w.pause.Last = 0
 	w.next = time.Now().Add(w.every)
 	keys := make([]string, 0, len(waiting))
 	for _, r := range waiting {

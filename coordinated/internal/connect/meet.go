@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -43,7 +44,7 @@ func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 	begun := time.Now()
 	here := make([]bool, priv.Size())
 	here[priv.Rank()] = true
-	said, pause := false, 20*time.Microsecond
+	said, pause := false, sleep.Backoff{First: 20 * time.Microsecond, Longest: 5 * time.Millisecond}
 	for {
 		if _, done, err := all.Test(); done || err != nil {
 			return err
@@ -67,8 +68,7 @@ func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 			}
 			return e
 		}
-		time.Sleep(pause)
-		pause = min(2*pause, 5*time.Millisecond)
+		time.Sleep(pause.Next())
 	}
 }
 

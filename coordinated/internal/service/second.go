@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // RunningError says that another run of the job uses the same directory: the two
@@ -29,19 +30,10 @@ const lingering = 5 * time.Second
 // a dead rank take a moment to leave. A contact file that a dead run left behind
 // is no obstacle.
 func RefuseSecond(ctx context.Context, dir string) error {
-	pause := lingering / 1000
-	tick := time.NewTimer(pause)
-	defer tick.Stop()
+	pause := sleep.Backoff{First: lingering / 1000, Longest: lingering / 10}
 	for end := time.Now().Add(lingering); ; {
 		err := Answering(ctx, dir)
-		if err == nil || time.Now().After(end) {
-			return err
-		}
-		select {
-		case <-tick.C:
-			pause = min(2*pause, lingering/10)
-			tick.Reset(pause)
-		case <-ctx.Done():
+		if err == nil || time.Now().After(end) || sleep.For(ctx, pause.Next()) != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/daly"
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // A clock says when to ask for checkpoints by the clock, at rank 0: every interval, at the
@@ -21,18 +22,12 @@ type clock struct {
 	next  time.Time     // when to ask; zero = never
 	asked bool          // for the final one
 	retry time.Time     // of a final one that failed; zero = none
-	pause time.Duration // before it; 0 = none has failed
+	pause sleep.Backoff // before it; its Last is 0 until one has failed
 
 	putOff     time.Time // when to ask again for one that was put off; zero = none was
 	putOffStop bool      // that was a final one
 	again      bool      // what was due last is one that was put off
 }
-
-// The pause before a final checkpoint is asked for again, doubled each time.
-const (
-	firstRetry = 5 * time.Second
-	lastRetry  = time.Minute
-)
 
 // FirstCost is the cost that is assumed until a checkpoint has been measured.
 const FirstCost = time.Second
@@ -42,6 +37,7 @@ const lookAgain = 10 * time.Second
 
 // start plans the first.
 func (t *clock) start(now time.Time) *clock {
+	t.pause = sleep.Backoff{First: 5 * time.Second, Longest: time.Minute}
 	t.plan(now, FirstCost)
 	return t
 }
@@ -83,9 +79,8 @@ func (t *clock) stopAt() time.Time {
 // failed plans to ask again for a final checkpoint that came to nothing, and
 // returns when.
 func (t *clock) failed(now time.Time) time.Duration {
-	t.pause = min(max(2*t.pause, firstRetry), lastRetry)
-	t.retry = now.Add(t.pause)
-	return t.pause
+	t.retry = now.Add(t.pause.Next())
+	return t.pause.Last
 }
 
 // due reports what to ask for now.
@@ -120,7 +115,7 @@ func (t *clock) name(stop bool) string {
 	switch {
 	case t.again || !t.putOff.IsZero():
 		return "a checkpoint that was put off"
-	case stop && t.pause > 0:
+	case stop && t.pause.Last > 0:
 		return "a failed final checkpoint"
 	case stop:
 		return "the deadline"

@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // The memory that a client grants first holds the slots, and behind them two
@@ -207,7 +209,7 @@ func (h *half) put(b []byte) (int, error) {
 func (r *Ring) Write(b []byte) (n int, err error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	pause := 20 * time.Microsecond
+	pause := sleep.Backoff{First: 20 * time.Microsecond, Longest: time.Millisecond}
 	for {
 		if r.out.data == nil {
 			return n, net.ErrClosed
@@ -225,12 +227,11 @@ func (r *Ring) Write(b []byte) (n int, err error) {
 			return n, nil
 		}
 		if k > 0 {
-			pause = 20 * time.Microsecond
+			pause.Last = 0
 		}
-		if err := r.full(pause); err != nil {
+		if err := r.full(pause.Next()); err != nil {
 			return n, err
 		}
-		pause = min(2*pause, time.Millisecond)
 	}
 }
 

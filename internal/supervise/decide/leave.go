@@ -5,17 +5,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// How long and how often a requeue is tried while Slurm does not answer: up to the time limit, or,
-// for a job without one, for requeueFor.
-const (
-	requeueFor   = time.Hour
-	requeueFirst = time.Second
-	requeueEvery = 10 * time.Second
-)
+// requeueFor bounds the attempts to requeue a job without a time limit while Slurm does not answer.
+const requeueFor = time.Hour
+
+// requeuePause is between two questions to a Slurm that does not answer.
+var requeuePause = sleep.Backoff{First: time.Second, Longest: 10 * time.Second}
 
 // finish ends the run without a requeue.
 func (m *Machine) finish(code int) {
@@ -41,16 +40,16 @@ func (m *Machine) leave(code int) {
 			if !m.limit.deadline.IsZero() {
 				end = m.limit.deadline.Add(m.cfg.Grace)
 			}
-			m.requeue(code, requeueFirst, end)
+			m.requeue(code, requeuePause, end)
 		}
 	})
 }
 
 // requeue puts the job back into the queue unless it is settled otherwise, and says what it did.
-func (m *Machine) requeue(code int, wait time.Duration, end time.Time) {
+func (m *Machine) requeue(code int, pause sleep.Backoff, end time.Time) {
 	exit := func() { m.exit(code) }
 	failed := func(err error) {
-		switch left := end.Sub(m.now); {
+		switch left, wait := end.Sub(m.now), pause.Next(); {
 		case !slurm.Temporary(err):
 			m.say("%v", err)
 			exit()
@@ -59,7 +58,7 @@ func (m *Machine) requeue(code int, wait time.Duration, end time.Time) {
 			exit()
 		default:
 			m.say("%v; trying again in %v", err, wait)
-			m.after(wait, func() { m.requeue(code, min(2*wait, requeueEvery), end) })
+			m.after(wait, func() { m.requeue(code, pause, end) })
 		}
 	}
 	m.askJob(0, func(info slurm.JobInfo, err error) {
@@ -99,7 +98,7 @@ func (m *Machine) requeue(code int, wait time.Duration, end time.Time) {
 // ours finds out whether the job is still the one that started this command, and waits for Slurm
 // to say so. While this node was frozen or cut off, another may have put the job back into the
 // queue: it may run elsewhere then, and two must not write.
-func (m *Machine) ours(wait time.Duration, yes, no func()) {
+func (m *Machine) ours(pause sleep.Backoff, yes, no func()) {
 	if m.cfg.Job == nil {
 		yes()
 		return
@@ -125,9 +124,10 @@ func (m *Machine) ours(wait time.Duration, yes, no func()) {
 			m.say("%v; the time limit is over", err)
 			no()
 		default:
+			wait := pause.Next()
 			m.say("%v; nothing starts until Slurm confirms that the job still exists; asking again in %v", err,
 				wait)
-			m.after(wait, func() { m.ours(min(2*wait, requeueEvery), yes, no) })
+			m.after(wait, func() { m.ours(pause, yes, no) })
 		}
 	})
 }

@@ -131,7 +131,7 @@ func (m *Machine) next() {
 		m.launch()
 		return
 	}
-	m.ours(requeueFirst, m.launch, func() { m.exit(ExitStopped) })
+	m.ours(requeuePause, m.launch, func() { m.exit(ExitStopped) })
 }
 
 // late reports whether the first start comes so long after the run began that the job may have

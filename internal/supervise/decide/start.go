@@ -98,7 +98,7 @@ func (t *try) hear(m *Machine, ev Event) {
 func (m *Machine) watch() {
 	t := m.try
 	if stood := t.clock.stood(m.now); stood > Silence && m.cfg.Job != nil {
-		m.ours(requeueFirst, func() {}, func() { m.past.notOurs = true; m.end() })
+		m.ours(requeuePause, func() {}, func() { m.past.notOurs = true; m.end() })
 		return
 	}
 	if !t.death.noticed.IsZero() && !t.last.Ended {

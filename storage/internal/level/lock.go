@@ -54,7 +54,7 @@ type lockWatch struct {
 	d     *Dir
 	beat  time.Duration
 	start time.Time
-	pause time.Duration
+	pause sleep.Backoff
 
 	seen  []byte
 	same  int       // reads in a row that brought the same, each in time
@@ -67,7 +67,7 @@ type lockWatch struct {
 func (d *Dir) watchLock(beat time.Duration) *lockWatch {
 	now := time.Now()
 	return &lockWatch{d: d, beat: beat, start: now, since: now, alive: now, last: now,
-		pause: min(firstPause, beat/4)}
+		pause: sleep.Backoff{First: firstPause, Longest: beat / 4}}
 }
 
 // read reads the lock. A read that took longer than a beat, or came so late, says nothing of the
@@ -102,11 +102,7 @@ func (w *lockWatch) lives() bool {
 }
 
 // wait waits until the next look.
-func (w *lockWatch) wait(ctx context.Context) error {
-	err := sleep.For(ctx, w.pause)
-	w.pause = min(2*w.pause, w.beat/4)
-	return err
-}
+func (w *lockWatch) wait(ctx context.Context) error { return sleep.For(ctx, w.pause.Next()) }
 
 // Unused makes sure, without writing, that no other run uses the directory.
 func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error {

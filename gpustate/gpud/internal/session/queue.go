@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // queue is a queue of a session. Its goroutine follows the commands to their end.
@@ -203,8 +204,7 @@ func (q *queue) run() {
 // waits for, it asks for their end again and again; when there are very many no more
 // commands are taken.
 func (q *queue) next(untimed *[]item) (i item, more bool) {
-	const shortest, longest = 20 * time.Microsecond, time.Millisecond
-	for pause := shortest; ; pause = min(2*pause, longest) {
+	for pause := (sleep.Backoff{First: 20 * time.Microsecond, Longest: time.Millisecond}); ; {
 		in := q.items
 		switch {
 		case len(*untimed) == 0:
@@ -214,13 +214,13 @@ func (q *queue) next(untimed *[]item) (i item, more bool) {
 			in = nil
 		}
 		if q.sweep(untimed) {
-			pause = shortest
+			pause.Last = 0
 			continue
 		}
 		select {
 		case i, more = <-in:
 			return i, more
-		case <-time.After(pause):
+		case <-time.After(pause.Next()):
 		}
 	}
 }
