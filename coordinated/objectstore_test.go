@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+	_ "github.com/holdfast-hpc/holdfast/storage/s3"
 )
 
 // TestRestartFromObjectStore takes final checkpoints to an object store, loses everything else, and continues from the

@@ -29,9 +29,10 @@ type Options struct {
 	// Local is a directory on storage of the node, Global one on a file system
 	// that all nodes see. At least one is required; with both, epochs are written
 	// to Local and copied to Global in the background. Global may also be the URL of an
-	// object store, s3://bucket/prefix, found by the usual AWS_* variables; Local is required
-	// then. "off" leaves a level out, and where that leaves none the program runs without checkpoints:
-	// see Off. A directory of this name is "./off".
+	// object store, s3://bucket/prefix, found by the usual AWS_* variables; the program
+	// imports package storage/s3 for it, and Local is required. "off" leaves a level out,
+	// and where that leaves none the program runs without checkpoints: see Off. A directory
+	// of this name is "./off".
 	Local, Global string
 	// Redundancy protects the local shards against the loss of nodes, over the
 	// network: "partner:K" keeps K copies of each on other nodes, "parity:D+P"

@@ -30,7 +30,11 @@ const besideLimit = 1 << 20
 
 // Read reads the record. An absent one is fs.ErrNotExist.
 func (r Beside) Read(ctx context.Context) ([]byte, error) {
-	b, info, err := object.New(r.Dir).Get(ctx, r.Name, besideLimit)
+	o, err := object.New(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	b, info, err := o.Get(ctx, r.Name, besideLimit)
 	if err == nil && info.Size > besideLimit {
 		err = fmt.Errorf("%s/%s is longer than %d bytes: %w", r.Dir, r.Name, besideLimit, ErrCorrupt)
 	}
@@ -39,8 +43,11 @@ func (r Beside) Read(ctx context.Context) ([]byte, error) {
 
 // Write replaces the record. Of several who do so at once one is the last.
 func (r Beside) Write(ctx context.Context, b []byte) error {
-	o := object.New(r.Dir)
-	err := error(object.ErrChanged)
+	o, err := object.New(r.Dir)
+	if err != nil {
+		return err
+	}
+	err = object.ErrChanged
 	for try := 0; errors.Is(err, object.ErrChanged) && try < 8; try++ {
 		have, herr := o.Head(ctx, r.Name)
 		if herr != nil && !errors.Is(herr, fs.ErrNotExist) {
@@ -53,7 +60,10 @@ func (r Beside) Write(ctx context.Context, b []byte) error {
 
 // Remove removes the record, which may be gone.
 func (r Beside) Remove(ctx context.Context) error {
-	o := object.New(r.Dir)
+	o, err := object.New(r.Dir)
+	if err != nil {
+		return err
+	}
 	have, err := o.Head(ctx, r.Name)
 	if err == nil {
 		err = o.Delete(ctx, have)
@@ -73,7 +83,10 @@ type StoreRates struct {
 // MeasureStore tries whether an object store can be a level, and how fast it is, by one object of so many bytes that it
 // removes. Its error names the remedy. It leaves nothing behind.
 func MeasureStore(ctx context.Context, url string, bytes int64) (m StoreRates, err error) {
-	o := object.New(url)
+	o, err := object.New(url)
+	if err != nil {
+		return m, err
+	}
 	o.Until(ctx)
 	start := time.Now()
 	if err := o.Try(ctx, "holdfast-doctor-"+rand.Text()); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
+	_ "github.com/holdfast-hpc/holdfast/storage/s3"
 )
 
 var (

@@ -117,7 +117,7 @@ type LevelConfig struct {
 	// Dir is where the level's files lie: at partner and parity, those that this
 	// rank keeps for others. It must exist, unless Create is set. Ranks may share it or have
 	// one each; a job has it for itself. At global it may be the URL of an object
-	// store, s3://bucket/prefix.
+	// store, s3://bucket/prefix; the program imports package storage/s3 for it.
 	Dir    string
 	Create bool // make Dir if only its last element is missing
 	Unused bool // epochs of this run do not go there; it is read and pruned

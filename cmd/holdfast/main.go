@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	_ "github.com/holdfast-hpc/holdfast/storage/s3" // checkpoints in object stores
 )
 
 // sameSignal is how long a signal may come twice and mean one: timeout(1) and scancel send it to the process and to its

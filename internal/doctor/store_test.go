@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	_ "github.com/holdfast-hpc/holdfast/storage/s3"
 )
 
 // TestStore: an object store is measured, and one that cannot be a level is named with the remedy.

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
+	_ "github.com/holdfast-hpc/holdfast/storage/s3"
 )
 
 // TestFewerNodes: a job that Slurm requeues without a node that died keeps its number of ranks,

@@ -39,6 +39,8 @@ var rules = []rule{
 		"net", "time"}, false, "layouts are pure: who has what, and no bytes"},
 	{"storage/internal", []string{"storage/."}, true,
 		"the root joins the rooms, which do not know it"},
+	{"storage/s3", []string{"storage/."}, true,
+		"programs that import it get what reaches buckets, and no more"},
 	{"storage/internal/shard",
 		[]string{"storage/internal/level", "storage/internal/peer", "storage/internal/redundancy"}, true,
 		"a shard knows neither levels nor other ranks"},

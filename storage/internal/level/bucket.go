@@ -23,14 +23,18 @@ import (
 // consistent; package object says what else is asked of it, and what becomes of requests that get lost.
 type Bucket struct {
 	place
-	b     *object.Bucket
+	b     object.Bucket
 	meter vfs.Meter // may be nil
 	lock  bucketLock
 }
 
 func newBucket(fsys vfs.FS, p place) *Bucket {
 	p.path = strings.TrimRight(p.path, "/")
-	l := &Bucket{place: p, b: object.New(p.path)}
+	b, err := object.New(p.path)
+	if err != nil {
+		panic(err) // CheckPath was not asked
+	}
+	l := &Bucket{place: p, b: b}
 	l.meter, _ = fsys.(vfs.Meter)
 	return l
 }
@@ -68,7 +72,7 @@ func (l *Bucket) unusableIf(err error) error {
 // Prepare tries whether the store does what commits need. One rank does so for all: they have the same credentials.
 func (l *Bucket) Prepare(bool) error {
 	if l.owner != 0 {
-		return l.unusableIf(l.b.Err())
+		return nil
 	}
 	return l.unusableIf(l.b.Try(context.Background(), TempName("probe", l.owner)))
 }

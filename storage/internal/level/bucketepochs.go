@@ -325,7 +325,7 @@ func (l *Bucket) Full(err error, need int64) error {
 
 // bucketUpload is an object in the making, as the file that a shard is written to: from its start to its end.
 type bucketUpload struct {
-	*object.Upload
+	object.Upload
 	l *Bucket
 }
 

@@ -32,7 +32,7 @@ func (p *place) ownTemp(name string) bool {
 // IsStore says whether a path is the URL of an object store.
 func IsStore(path string) bool { return strings.HasPrefix(path, object.Scheme) }
 
-// At is the level at a path, a directory or the URL of a bucket, which belongs to the store of a rank. Manifests that
+// At is the level at a path that CheckPath has found right, which belongs to the store of a rank. Manifests that
 // commit other contents than only says are damage there.
 func At(fsys vfs.FS, name, path string, owner int, only *Contents) Level {
 	p := place{name: name, path: path, owner: owner, only: only}
@@ -42,8 +42,8 @@ func At(fsys vfs.FS, name, path string, owner int, only *Contents) Level {
 	return newDir(fsys, p)
 }
 
-// Of is the level at a path for a reader who knows whose it is, so that manifests of others are damage there; nil: it
-// is not known.
+// Of is the level at such a path for a reader who knows whose it is, so that manifests of others are damage there;
+// nil: it is not known.
 func Of(fsys vfs.FS, path string, m *format.Marker) Level {
 	p := place{path: path, of: m}
 	if m != nil {
@@ -67,7 +67,8 @@ func Until(ctx context.Context, l Level) Level {
 // CheckPath says why a path can be no level, before anything is asked.
 func CheckPath(path string) error {
 	if IsStore(path) {
-		return object.New(path).Err()
+		_, err := object.New(path)
+		return err
 	}
 	if scheme, url := schemeOf(path); url {
 		return &DirError{Dir: path, Err: fmt.Errorf("this release does not know the scheme %s://", scheme),

@@ -1,4 +1,5 @@
-// Package object is the one door to object stores: a bucket that is reached by the S3 protocol.
+// Package object is what a level knows of an object store: buckets, their objects, and what went wrong. Package s3,
+// which programs import, reaches them.
 //
 // # Promises asked of a store
 //

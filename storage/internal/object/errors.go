@@ -1,32 +1,16 @@
 package object
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net/http"
-	"strings"
-	"syscall"
-
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/smithy-go"
 )
 
 // Kinds of an *Error, beside fs.ErrNotExist (no such object), fs.ErrPermission and syscall.EDQUOT.
 var (
 	// ErrChanged marks a put or delete whose condition did not hold: the object is another one than was meant.
 	ErrChanged = errors.New("the object is not as expected")
-	// ErrNoBucket marks a bucket that does not exist.
-	ErrNoBucket = errors.New("there is no such bucket")
-	// ErrNoCredentials marks requests that nobody could sign.
-	ErrNoCredentials = errors.New("no credentials")
-	// ErrClock marks a clock that differs too much from the store's.
-	ErrClock = errors.New("the clocks of this machine and of the object store differ")
-	// ErrNoConditions marks a store that ignores or refuses the conditions that commits need.
-	ErrNoConditions = errors.New("the object store does not support conditional puts")
-	// errPages marks a listing in pages that does not go on where the store says that it does.
-	errPages = errors.New("the object store lists the same names again, or says that there are more and not where")
+	// ErrNoImport marks a program that does not import what reaches object stores.
+	ErrNoImport = errors.New("this program is built without object stores")
 	// ErrURL marks a URL that names no bucket.
 	ErrURL = errors.New("not the URL of a bucket")
 )
@@ -37,7 +21,7 @@ type Error struct {
 	URL    string // s3://bucket/key
 	Code   string // of the store; may be empty
 	Remedy string // may be empty
-	Kind   error  // one of the above; nil: none of them
+	Kind   error  // one of the above, or another of what the store said; nil: not known
 	Err    error
 }
 
@@ -52,7 +36,10 @@ func (e *Error) Error() string {
 
 // cause is the shortest that says it all.
 func (e *Error) cause() error {
-	var api smithy.APIError
+	var api interface { // of the library
+		ErrorCode() string
+		ErrorMessage() string
+	}
 	switch {
 	case e.Kind != nil && e.Code != "":
 		return fmt.Errorf("%w (%s)", e.Kind, e.Code)
@@ -66,79 +53,3 @@ func (e *Error) cause() error {
 
 // Unwrap gives the kind and what the library said.
 func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
-
-// kinds are those of the codes that stores answer with.
-var kinds = map[string]error{
-	"NoSuchBucket": ErrNoBucket, "NoSuchKey": fs.ErrNotExist, "NotFound": fs.ErrNotExist,
-	"AccessDenied": fs.ErrPermission, "Forbidden": fs.ErrPermission, "InvalidAccessKeyId": fs.ErrPermission,
-	"SignatureDoesNotMatch": fs.ErrPermission, "ExpiredToken": fs.ErrPermission, "InvalidToken": fs.ErrPermission,
-	"RequestTimeTooSkewed": ErrClock, "PreconditionFailed": ErrChanged, "ConditionalRequestConflict": ErrChanged,
-	"QuotaExceeded":     syscall.EDQUOT,
-	"XMinioStorageFull": syscall.ENOSPC, "InsufficientStorage": syscall.ENOSPC, "NotImplemented": errors.ErrUnsupported,
-}
-
-var remedies = map[error]string{
-	ErrNoBucket: "create the bucket, or correct its name; Holdfast does not create buckets",
-	fs.ErrPermission: "check the credentials and the policy of the bucket: Holdfast needs to list, get, put and " +
-		"delete objects below the prefix, and to abort multipart uploads",
-	ErrClock: "synchronise the clock of this node (NTP)",
-	ErrNoCredentials: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, on all nodes; " +
-		"~/.aws/credentials works too",
-	ErrNoConditions: "use a store that supports If-None-Match and If-Match on puts, or a directory on a parallel " +
-		"file system",
-	errPages:       "tell those who run the store; until then use a directory on a parallel file system",
-	syscall.EDQUOT: "raise the quota, or keep fewer epochs (HOLDFAST_KEEP)",
-	syscall.ENOSPC: "make room in the store, or keep fewer epochs (HOLDFAST_KEEP)",
-}
-
-// fail wraps what the library says about a request.
-func (b *Bucket) fail(op, key string, err error) error {
-	if err == nil {
-		return nil
-	}
-	b.client.failed(err)
-	return b.wrap(op, key, err)
-}
-
-func (b *Bucket) wrap(op, key string, err error) error {
-	e := &Error{Op: op, URL: b.URL(key), Err: err}
-	var api smithy.APIError
-	var resp *awshttp.ResponseError
-	if errors.As(err, &api) {
-		e.Code = api.ErrorCode()
-	}
-	status := 0
-	if errors.As(err, &resp) {
-		status = resp.HTTPStatusCode()
-	}
-	text := err.Error()
-	switch e.Kind = kinds[e.Code]; {
-	case e.Kind != nil:
-	case status == http.StatusPreconditionFailed:
-		e.Kind = ErrChanged
-	case status == http.StatusForbidden:
-		e.Kind = fs.ErrPermission
-	case status == http.StatusNotFound && e.Code != "NoSuchUpload":
-		e.Kind = fs.ErrNotExist
-	case status == http.StatusInsufficientStorage:
-		e.Kind = syscall.ENOSPC
-	case strings.Contains(text, "get credentials") || strings.Contains(text, "credential provider"):
-		e.Kind = ErrNoCredentials
-	case strings.Contains(text, "region"):
-		e.Remedy = "set AWS_REGION"
-	case errors.Is(err, context.DeadlineExceeded):
-		e.Remedy = "the object store did not answer in time: check AWS_ENDPOINT_URL and the network"
-	case status == 0 && !errors.Is(err, context.Canceled):
-		e.Remedy = "check that the object store can be reached from this node (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)"
-	}
-	if e.Remedy == "" {
-		e.Remedy = remedies[e.Kind]
-	}
-	return e
-}
-
-// unsure says that a request that failed like this may have been done, or may still be.
-func unsure(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && (e.Kind == nil || e.Kind == ErrChanged || errors.Is(e.Kind, fs.ErrNotExist))
-}

@@ -1,4 +1,4 @@
-package object
+package s3
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
 // Stores take at most 10,000 parts of at least 5 MiB but for the last.
@@ -22,13 +24,9 @@ const (
 	partsAtOnce = 3
 )
 
-// PartBytes is how long a part is, if so many are enough. A variable for tests.
-var PartBytes = 8 << 20
-
-// Upload makes one large object out of bytes in order, several parts at once. It belongs to one goroutine. Done or
-// Abort ends it.
-type Upload struct {
-	b     *Bucket
+// upload is an object.Upload.
+type upload struct {
+	b     *bucket
 	ctx   context.Context
 	key   string
 	token string
@@ -47,21 +45,17 @@ type Upload struct {
 	err   error                 // guarded by mu: of a part
 }
 
-// NewUpload begins to make an object of at most most bytes; 0: not known. Requests end with ctx.
-func (b *Bucket) NewUpload(ctx context.Context, key string, most int64) *Upload {
-	size := max(PartBytes, int((most/(mostParts-100)+1<<20-1)&^(1<<20-1)))
-	return &Upload{b: b, ctx: ctx, key: key, token: rand.Text(), size: size, next: 1,
+func (b *bucket) NewUpload(ctx context.Context, key string, most int64) object.Upload {
+	size := max(object.PartBytes, int((most/(mostParts-100)+1<<20-1)&^(1<<20-1)))
+	return &upload{b: b, ctx: ctx, key: key, token: rand.Text(), size: size, next: 1,
 		free: make(chan []byte, partsAtOnce+1)}
 }
 
-// Bind makes further requests end with ctx.
-func (u *Upload) Bind(ctx context.Context) { u.ctx = ctx }
+func (u *upload) Bind(ctx context.Context) { u.ctx = ctx }
 
-// Bytes is how many were written.
-func (u *Upload) Bytes() int64 { return u.bytes }
+func (u *upload) Bytes() int64 { return u.bytes }
 
-// Write appends p, which the caller may reuse.
-func (u *Upload) Write(p []byte) (n int, err error) {
+func (u *upload) Write(p []byte) (n int, err error) {
 	for len(p) > 0 {
 		if len(u.fill) == u.size {
 			if err := u.send(); err != nil {
@@ -78,7 +72,7 @@ func (u *Upload) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func (u *Upload) needBuffer() error {
+func (u *upload) needBuffer() error {
 	if u.fill != nil {
 		return nil
 	}
@@ -100,7 +94,7 @@ func (u *Upload) needBuffer() error {
 	}
 }
 
-func (u *Upload) begin(c *s3.Client) error {
+func (u *upload) begin(c *s3.Client) error {
 	if u.id != "" {
 		return nil
 	}
@@ -115,7 +109,7 @@ func (u *Upload) begin(c *s3.Client) error {
 }
 
 // send has the full buffer uploaded behind the caller.
-func (u *Upload) send() error {
+func (u *upload) send() error {
 	u.mu.Lock()
 	err := u.err
 	u.mu.Unlock()
@@ -148,7 +142,7 @@ func (u *Upload) send() error {
 	return nil
 }
 
-func (u *Upload) part(ctx context.Context, c *s3.Client, p []byte, number int32) error {
+func (u *upload) part(ctx context.Context, c *s3.Client, p []byte, number int32) error {
 	ctx, cancel := u.b.bounded(ctx)
 	defer cancel()
 	out, err := c.UploadPart(ctx, &s3.UploadPartInput{Bucket: &u.b.name, Key: u.b.key(u.key), UploadId: &u.id,
@@ -163,12 +157,9 @@ func (u *Upload) part(ctx context.Context, c *s3.Client, p []byte, number int32)
 	return nil
 }
 
-// Flush waits until the store has all whole parts.
-func (u *Upload) Flush() error { return u.g.Wait() }
+func (u *upload) Flush() error { return u.g.Wait() }
 
-// Done makes the object, in place of the one with the ETag match, or where there must be none. See Bucket.Put for what
-// errors mean; after ErrChanged it may be called again with another match.
-func (u *Upload) Done(match string) error {
+func (u *upload) Done(match string) error {
 	if u.id == "" && u.next == 1 {
 		_, err := u.b.Put(u.ctx, u.key, u.fill, match)
 		return err
@@ -199,8 +190,7 @@ func (u *Upload) Done(match string) error {
 	return err
 }
 
-// Abort gives the upload up. It does nothing after Done.
-func (u *Upload) Abort() error {
+func (u *upload) Abort() error {
 	_ = u.g.Wait() // parts under way would come into being again
 	if u.id == "" {
 		return nil
@@ -209,7 +199,7 @@ func (u *Upload) Abort() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), min(tidyTime, Timeout))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), min(tidyTime, object.Timeout))
 	defer cancel()
 	_, err = c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &u.b.name, Key: u.b.key(u.key),
 		UploadId: &u.id})
@@ -221,6 +211,6 @@ func (u *Upload) Abort() error {
 
 // isGone says that an upload, or an object, is not there any more.
 func isGone(err error) bool {
-	var e *Error
+	var e *object.Error
 	return errors.As(err, &e) && (e.Code == "NoSuchUpload" || errors.Is(e.Kind, fs.ErrNotExist))
 }

@@ -1,4 +1,4 @@
-package object
+package s3
 
 import (
 	"context"
@@ -21,31 +21,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/middleware"
-	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
 // maxAttempts is how often a request is made until it is answered.
 const maxAttempts = 8
-
-// MaxBackoff bounds the time between two attempts, and ReplyTimeout that until a reply begins once a request is sent.
-// Variables for tests.
-var (
-	MaxBackoff   = 10 * time.Second
-	ReplyTimeout = 30 * time.Second
-)
-
-// atOnce is how many requests on small things are under way at once.
-const atOnce = 16
-
-// Each does n things, several at once. It returns the first error, when all that were begun have ended.
-func Each(n int, do func(i int) error) error {
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	for i := range n {
-		g.Go(func() error { return do(i) })
-	}
-	return g.Wait()
-}
 
 // lazyClient is made when it is first needed.
 type lazyClient struct {
@@ -101,11 +82,11 @@ type patience struct {
 
 func (p *patience) MaxAttempts() int { return p.contact.attempts() }
 
-func (l *lazyClient) of(b *Bucket) (*s3.Client, error) {
+func (l *lazyClient) of(b *bucket) (*s3.Client, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b.err != nil || l.c != nil {
-		return l.c, b.err
+	if l.c != nil {
+		return l.c, nil
 	}
 	ctx, cancel := b.bounded(context.Background())
 	defer cancel()
@@ -137,23 +118,25 @@ func (l *lazyClient) of(b *Bucket) (*s3.Client, error) {
 // connections are shared by all buckets.
 var connections = sync.OnceValue(func() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.ResponseHeaderTimeout = ReplyTimeout
-		t.MaxIdleConnsPerHost = 2 * atOnce
+		t.ResponseHeaderTimeout = object.ReplyTimeout
+		t.MaxIdleConnsPerHost = 2 * object.AtOnce
 	})
 })
 
 // retryer tries again what was not answered, or was answered with "slow down".
 func retryer() *retry.Standard {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
-		o.MaxAttempts, o.MaxBackoff, o.RateLimiter = maxAttempts, MaxBackoff, ratelimit.None
+		o.MaxAttempts, o.MaxBackoff, o.RateLimiter = maxAttempts, object.MaxBackoff, ratelimit.None
 		o.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(func(err error) aws.Ternary {
 			if errors.Is(err, io.ErrUnexpectedEOF) { // in the middle of a reply
 				return aws.TrueTernary
 			}
 			return aws.UnknownTernary
 		})}, o.Retryables...)
-		if MaxBackoff < time.Second {
-			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return MaxBackoff, nil })
+		if object.MaxBackoff < time.Second {
+			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) {
+				return object.MaxBackoff, nil
+			})
 		}
 	})
 }

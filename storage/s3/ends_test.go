@@ -1,4 +1,4 @@
-package object
+package s3
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
 // TestListingsEnd: a store that gives a token without need is not asked again, and one that loses its place is an
@@ -34,7 +35,7 @@ func TestListingsEnd(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var n atomic.Int32
-			b := New(fakes3.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b := openBucket(t, fakes3.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, uploads := r.URL.Query()["uploads"]
 				switch n := n.Add(1); {
 				case n > 20:
@@ -65,7 +66,7 @@ func TestListingsEnd(t *testing.T) {
 // made.
 func TestUntil(t *testing.T) {
 	store, held, mute := &fakes3.Server{}, make(chan bool, 99), make(chan bool)
-	b := New(fakes3.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b := openBucket(t, fakes3.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			store.ServeHTTP(w, r)
 			return
@@ -107,7 +108,7 @@ func TestUntil(t *testing.T) {
 	if _, err := b.Put(context.Background(), "y", []byte("y"), ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("a new request: got %v", err)
 	}
-	err = b.Delete(Tidying(context.Background()), Info{Key: "x", ETag: etag})
+	err = b.Delete(object.Tidying(context.Background()), object.Info{Key: "x", ETag: etag})
 	if err != nil || len(store.Keys()) != 0 {
 		t.Errorf("tidying up: got %v, and there are %v", err, store.Keys())
 	}
