@@ -11,17 +11,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Options say whose metrics they are and where they go.
@@ -51,38 +48,35 @@ const fileEvery = 15 * time.Second
 
 // Set is the metrics of one rank.
 type Set struct {
-	opt Options
-	reg *prometheus.Registry
+	opt     Options
+	own     []string // labels of all metrics
+	mu      sync.Mutex
+	metrics []*metric // by name
 
-	captured, failed, givenUp, capturedBytes prometheus.Counter
-	putOff                                   prometheus.Counter
-	committed, storedBytes, seconds          *prometheus.CounterVec
-	skipped                                  *prometheus.CounterVec
-	blocked                                  prometheus.Histogram
-	durable                                  *prometheus.HistogramVec
-	lastEpoch, lastTime, restoreBytes        *prometheus.GaugeVec
-	restoredEpoch, restoreSeconds            prometheus.Gauge
+	captured, failed, givenUp, capturedBytes, putOff      *metric // counters
+	committed, storedBytes, seconds, skipped              *metric // counters by level, step and why
+	blocked, durable                                      *metric // histograms
+	lastEpoch, lastTime, restoreBytes                     *metric // gauges by level
+	restoredEpoch, restoreSeconds                         *metric // gauges
+	points, backlogEpochs, backlogBytes, ranks, startTime *metric // gauges
 
-	file   string
-	server *http.Server
-	addr   net.Addr // where they are served; nil if they are not
-	wake   chan struct{}
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	file string
+	addr net.Addr // where they are served; nil if they are not
+	wake chan struct{}
+	stop context.CancelFunc
+	wg   sync.WaitGroup
 }
-
-// seconds from a millisecond to a quarter of an hour.
-var secondsBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 60, 150, 400, 900}
 
 // Open starts to write and to serve. What cannot be is an error, and the rest
 // goes on: the Set is never nil. The caller closes it.
 func Open(opt Options) (*Set, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Set{opt: opt, reg: prometheus.NewRegistry(), wake: make(chan struct{}, 1), stop: stop}
+	s := &Set{opt: opt, wake: make(chan struct{}, 1), stop: stop, own: []string{label("job_name", opt.Job),
+		label("node", opt.Node), label("rank", strconv.Itoa(opt.Rank))}}
 	s.register()
 	var errs []error
 	if opt.Listen != "" {
-		errs = append(errs, s.serve())
+		errs = append(errs, s.serve(ctx))
 	}
 	if opt.Dir != "" {
 		s.file = filepath.Join(opt.Dir, fileName(opt.Job, opt.Node))
@@ -104,68 +98,61 @@ func fileName(job, node string) string {
 }
 
 func (s *Set) register() {
-	own := prometheus.Labels{"job_name": s.opt.Job, "node": s.opt.Node, "rank": strconv.Itoa(s.opt.Rank)}
-	auto := promauto.With(prometheus.WrapRegistererWith(own, prometheus.WrapRegistererWithPrefix("holdfast_", s.reg)))
-	level := []string{"level"}
-	counter := func(name, help string) prometheus.Counter {
-		return auto.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	counters := func(name, help, label string) *prometheus.CounterVec {
-		return auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-	}
-	gauges := func(name, help string) *prometheus.GaugeVec {
-		return auto.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, level)
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return auto.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	look := func(name, help string, f func(Now) float64) {
-		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return f(s.opt.Now()) })
-	}
-	s.captured = counter("epochs_captured_total", "Checkpoints captured on this rank.")
-	s.failed = counter("epochs_failed_total", "Checkpoints captured that did not reach all levels.")
-	s.givenUp = counter("epochs_given_up_total", "Checkpoints given up because ranks did not reach a Point in time.")
-	s.putOff = counter("cuts_put_off_total", "Cuts that were not used because messages were in flight (quiet).")
-	s.capturedBytes = counter("captured_bytes_total", "Bytes of state captured on this rank.")
-	s.committed = counters("epochs_committed_total", "Checkpoints committed at a level.", "level")
-	s.skipped = auto.NewCounterVec(prometheus.CounterOpts{Name: "epochs_skipped_total",
-		Help: "Checkpoints that did not go to a level: not due, or late because a newer one went in their place."},
-		[]string{"level", "why"})
-	s.storedBytes = counters("stored_bytes_total", "Bytes that this rank has written to a level.", "level")
-	s.seconds = counters("step_seconds_total", "Time this rank spent in each step of its checkpoints; the program "+
-		"stands still in park, drain and capture.", "step")
-	s.blocked = auto.NewHistogram(prometheus.HistogramOpts{Name: "blocked_seconds",
-		Help: "Time a checkpoint blocked the program on this rank.", Buckets: secondsBuckets})
-	s.durable = auto.NewHistogramVec(prometheus.HistogramOpts{Name: "durable_seconds",
-		Help: "Time from the cut to the commit at a level.", Buckets: secondsBuckets}, level)
-	s.lastEpoch = gauges("last_epoch", "Number of the newest checkpoint committed at a level.")
-	s.lastTime = gauges("last_commit_timestamp_seconds", "Time of the newest commit at a level.")
-	s.restoredEpoch = gauge("restored_epoch", "Number of the checkpoint that this run restored; 0 on a first start.")
-	s.restoreSeconds = gauge("restore_seconds", "Duration of the restore on this rank.")
-	s.restoreBytes = gauges("restore_bytes", "Bytes that this rank restored, by the level that it read them from; "+
-		"memory is what an earlier start left in the node daemon.")
-	look("points", "Points passed by the program in this run.", func(n Now) float64 { return float64(n.Points) })
-	look("flush_backlog_epochs", "Checkpoints not yet at the last level.", func(n Now) float64 {
-		return float64(n.BacklogEpochs)
-	})
-	look("flush_backlog_bytes", "Approximate bytes that this rank still has to flush.", func(n Now) float64 {
-		return float64(n.BacklogBytes)
-	})
-	gauge("ranks", "Number of ranks of the job.").Set(float64(s.opt.Size))
-	gauge("start_timestamp_seconds", "Time when this run opened its checkpoints.").SetToCurrentTime()
+	const counter, gauge, histogram = "counter", "gauge", "histogram"
+	s.captured = s.metric(counter, "epochs_captured_total", "Checkpoints captured on this rank.")
+	s.failed = s.metric(counter, "epochs_failed_total", "Checkpoints captured that did not reach all levels.")
+	s.givenUp = s.metric(counter, "epochs_given_up_total",
+		"Checkpoints given up because ranks did not reach a Point in time.")
+	s.putOff = s.metric(counter, "cuts_put_off_total",
+		"Cuts that were not used because messages were in flight (quiet).")
+	s.capturedBytes = s.metric(counter, "captured_bytes_total", "Bytes of state captured on this rank.")
+	s.committed = s.metric(counter, "epochs_committed_total", "Checkpoints committed at a level.", "level")
+	s.skipped = s.metric(counter, "epochs_skipped_total", "Checkpoints that did not go to a level: not due, or late "+
+		"because a newer one went in their place.", "level", "why")
+	s.storedBytes = s.metric(counter, "stored_bytes_total", "Bytes that this rank has written to a level.", "level")
+	s.seconds = s.metric(counter, "step_seconds_total", "Time this rank spent in each step of its checkpoints; the "+
+		"program stands still in park, drain and capture.", "step")
+	s.blocked = s.metric(histogram, "blocked_seconds", "Time a checkpoint blocked the program on this rank.")
+	s.durable = s.metric(histogram, "durable_seconds", "Time from the cut to the commit at a level.", "level")
+	s.lastEpoch = s.metric(gauge, "last_epoch", "Number of the newest checkpoint committed at a level.", "level")
+	s.lastTime = s.metric(gauge, "last_commit_timestamp_seconds", "Time of the newest commit at a level.", "level")
+	s.restoredEpoch = s.metric(gauge, "restored_epoch",
+		"Number of the checkpoint that this run restored; 0 on a first start.")
+	s.restoreSeconds = s.metric(gauge, "restore_seconds", "Duration of the restore on this rank.")
+	s.restoreBytes = s.metric(gauge, "restore_bytes", "Bytes that this rank restored, by the level that it read them "+
+		"from; memory is what an earlier start left in the node daemon.", "level")
+	s.points = s.metric(gauge, "points", "Points passed by the program in this run.")
+	s.backlogEpochs = s.metric(gauge, "flush_backlog_epochs", "Checkpoints not yet at the last level.")
+	s.backlogBytes = s.metric(gauge, "flush_backlog_bytes", "Approximate bytes that this rank still has to flush.")
+	s.ranks = s.metric(gauge, "ranks", "Number of ranks of the job.")
+	s.startTime = s.metric(gauge, "start_timestamp_seconds", "Time when this run opened its checkpoints.")
+	s.ranks.put(float64(s.opt.Size))
+	s.startTime.put(now())
+	slices.SortFunc(s.metrics, func(a, b *metric) int { return strings.Compare(a.name, b.name) })
 }
+
+// look sets what is looked at rather than counted.
+func (s *Set) look() {
+	n := s.opt.Now()
+	s.points.put(float64(n.Points))
+	s.backlogEpochs.put(float64(n.BacklogEpochs))
+	s.backlogBytes.put(float64(n.BacklogBytes))
+}
+
+// now is in seconds since 1970.
+func now() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 
 // Captured counts a checkpoint that was captured.
 func (s *Set) Captured(bytes int64, park, drain, capture, blocked time.Duration) {
 	if s == nil {
 		return
 	}
-	s.captured.Inc()
-	s.capturedBytes.Add(float64(bytes))
-	s.blocked.Observe(blocked.Seconds())
-	s.seconds.WithLabelValues("park").Add(park.Seconds())
-	s.seconds.WithLabelValues("drain").Add(drain.Seconds())
-	s.seconds.WithLabelValues("capture").Add(capture.Seconds())
+	s.captured.add(1)
+	s.capturedBytes.add(float64(bytes))
+	s.blocked.observe(blocked)
+	s.seconds.add(park.Seconds(), "park")
+	s.seconds.add(drain.Seconds(), "drain")
+	s.seconds.add(capture.Seconds(), "capture")
 	s.poke()
 }
 
@@ -174,8 +161,8 @@ func (s *Set) Wrote(step, level string, stored int64, took time.Duration) {
 	if s == nil {
 		return
 	}
-	s.storedBytes.WithLabelValues(level).Add(float64(max(stored, 0)))
-	s.seconds.WithLabelValues(step).Add(took.Seconds())
+	s.storedBytes.add(float64(max(stored, 0)), level)
+	s.seconds.add(took.Seconds(), step)
 }
 
 // Committed counts a checkpoint that exists at a level.
@@ -183,10 +170,10 @@ func (s *Set) Committed(epoch uint64, level string, took time.Duration) {
 	if s == nil {
 		return
 	}
-	s.committed.WithLabelValues(level).Inc()
-	s.durable.WithLabelValues(level).Observe(took.Seconds())
-	s.lastEpoch.WithLabelValues(level).Set(float64(epoch))
-	s.lastTime.WithLabelValues(level).SetToCurrentTime()
+	s.committed.add(1, level)
+	s.durable.observe(took, level)
+	s.lastEpoch.put(float64(epoch), level)
+	s.lastTime.put(now(), level)
 	s.poke()
 }
 
@@ -200,7 +187,7 @@ func (s *Set) Skipped(level string, late bool) {
 	if late {
 		why = "late"
 	}
-	s.skipped.WithLabelValues(level, why).Inc()
+	s.skipped.add(1, level, why)
 	s.poke()
 }
 
@@ -208,7 +195,7 @@ func (s *Set) Skipped(level string, late bool) {
 // not captured.
 func (s *Set) Failed() {
 	if s != nil {
-		s.failed.Inc()
+		s.failed.add(1)
 		s.poke()
 	}
 }
@@ -216,7 +203,7 @@ func (s *Set) Failed() {
 // GivenUp counts a checkpoint without a cut.
 func (s *Set) GivenUp() {
 	if s != nil {
-		s.givenUp.Inc()
+		s.givenUp.add(1)
 		s.poke()
 	}
 }
@@ -224,7 +211,7 @@ func (s *Set) GivenUp() {
 // PutOff counts a cut that is not used because messages are in flight.
 func (s *Set) PutOff() {
 	if s != nil {
-		s.putOff.Inc()
+		s.putOff.add(1)
 		s.poke()
 	}
 }
@@ -232,9 +219,9 @@ func (s *Set) PutOff() {
 // Restored notes what this run continued from.
 func (s *Set) Restored(epoch uint64, level string, bytes int64, took time.Duration) {
 	if s != nil {
-		s.restoredEpoch.Set(float64(epoch))
-		s.restoreSeconds.Set(took.Seconds())
-		s.restoreBytes.WithLabelValues(level).Set(float64(bytes))
+		s.restoredEpoch.put(float64(epoch))
+		s.restoreSeconds.put(took.Seconds())
+		s.restoreBytes.put(float64(bytes), level)
 	}
 }
 
@@ -268,36 +255,18 @@ func (s *Set) keep(ctx context.Context) {
 
 // write replaces the file, whole.
 func (s *Set) write() error {
-	if err := prometheus.WriteToTextfile(s.file, s.reg); err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
-	return nil
-}
-
-// serve answers GET /metrics.
-func (s *Set) serve() error {
-	host, port, err := net.SplitHostPort(s.opt.Listen)
-	if err != nil {
-		return fmt.Errorf("metrics: address %q: %w; use PORT as in \":9469\", or HOST:PORT", s.opt.Listen, err)
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	f, err := os.CreateTemp(filepath.Dir(s.file), filepath.Base(s.file)) // the collector reads only names in .prom
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	s.addr = l.Addr()
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4,
-		Timeout: 10 * time.Second}))
-	s.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
-	s.wg.Go(func() {
-		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			s.opt.Logger.Warn("holdfast: metrics", "error", err)
-		}
-	})
+	_, err = f.Write(s.text())
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), s.file)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("metrics: %w", err)
+	}
 	return nil
 }
 
@@ -309,9 +278,6 @@ func (s *Set) Close() error {
 	}
 	s.stop()
 	var errs []error
-	if s.server != nil {
-		errs = append(errs, s.server.Close())
-	}
 	s.wg.Wait()
 	if s.file != "" {
 		if err := os.Remove(s.file); err != nil && !os.IsNotExist(err) {

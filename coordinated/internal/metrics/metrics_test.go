@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,67 @@ func TestHTTP(t *testing.T) {
 	}
 	wantLines(t, get(t, s, "/metrics", http.StatusOK))
 	get(t, s, "/", http.StatusNotFound)
+	for request, want := range map[string]string{
+		"HEAD /metrics HTTP/1.1\r\n\r\n":            "HTTP/1.1 200 OK\r\n",
+		"GET /metrics?x=1 HTTP/1.0\r\n\r\n":         "HTTP/1.1 200 OK\r\n",
+		"POST /metrics HTTP/1.1\r\n\r\n":            "HTTP/1.1 405 Method Not Allowed\r\n",
+		"GET /metrics HTTP/1.1\r\nHost: x\r\n":      "", // it is cut off
+		"GET /" + strings.Repeat("x", requestBytes): "",
+	} {
+		c, err := net.Dial("tcp", s.addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(c, request)
+		if err == nil {
+			err = c.(*net.TCPConn).CloseWrite()
+		}
+		reply, rerr := io.ReadAll(c)
+		got, _, _ := strings.Cut(string(reply), "Content-Type")
+		if err != nil || rerr != nil && want != "" || got != want {
+			t.Errorf("%.40q: got %q, %v, %v, want %q", request, got, err, rerr, want)
+		}
+		if strings.HasPrefix(request, "HEAD") && !strings.HasSuffix(string(reply), "\r\n\r\n") {
+			t.Errorf("HEAD: got a body: %q", reply)
+		}
+		c.Close()
+	}
+}
+
+// TestSilentClients: clients that ask nothing do not hold Close up.
+func TestSilentClients(t *testing.T) {
+	s := newSet(t, Options{Listen: ":0"})
+	for range atOnce + 1 {
+		c, err := net.Dial("tcp", s.addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	begin := time.Now()
+	if err := s.Close(); err != nil || time.Since(begin) > requestTime/2 {
+		t.Errorf("Close took %v: %v", time.Since(begin), err)
+	}
+}
+
+// TestText: users rely on all of it.
+func TestText(t *testing.T) {
+	want, err := os.ReadFile("testdata/metrics.prom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSet(t, Options{})
+	fill(s)
+	s.Skipped("global", true)
+	s.PutOff()
+	s.Captured(12345678901, 1500*time.Microsecond, 0, 2*time.Second, 3*time.Second)
+	got := regexp.MustCompile(`(timestamp_seconds{.*}) .*`).ReplaceAllString(string(s.text()), "$1 0")
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got, want := label("x", "a\"\\\nb"), `x="a\"\\\nb"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }
 
 func get(t *testing.T, s *Set, path string, code int) string {
