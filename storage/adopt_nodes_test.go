@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // TestAdoptElsewhere: a rank adopts the epoch that lies on its own node. One that was placed on another node reads the
@@ -15,26 +16,26 @@ func TestAdoptElsewhere(t *testing.T) {
 		levels []storage.LevelConfig
 		want   []bool
 	}{
-		{"the same nodes", nil, []storage.LevelConfig{local, partner}, []bool{true, true, true}},
-		{"two change places", []string{"n1", "n0", "n2"}, []storage.LevelConfig{local, partner},
+		{"the same nodes", nil, []storage.LevelConfig{jobtest.Local, jobtest.Partner}, []bool{true, true, true}},
+		{"two change places", []string{"n1", "n0", "n2"}, []storage.LevelConfig{jobtest.Local, jobtest.Partner},
 			[]bool{false, false, true}},
-		{"parity", nil, []storage.LevelConfig{local, parity}, []bool{false, false, false}},
+		{"parity", nil, []storage.LevelConfig{jobtest.Local, jobtest.Parity}, []bool{false, false, false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newCluster(t, nodeNames(3)...)
+			w := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
 			for i := range c.levels {
 				c.levels[i].Data, c.levels[i].Parity, c.levels[i].Keep = 2, 1, 2
 			}
-			w.start(c.levels...)
-			if err := w.tryTake(1, stepping, storage.LevelLocal, c.levels[1].Name); err != nil {
+			w.Start(c.levels...)
+			if err := w.TryTake(1, stepping, storage.LevelLocal, c.levels[1].Name); err != nil {
 				t.Fatal(err)
 			}
-			w.stop()
+			w.Stop()
 			if c.nodes != nil {
-				w.nodes = c.nodes
+				w.Nodes = c.nodes
 			}
-			w.start(c.levels...)
-			for r, s := range w.stores {
+			w.Start(c.levels...)
+			for r, s := range w.Stores {
 				sh, err := s.Fetch(t.Context(), 1)
 				if err != nil {
 					t.Fatal(err)
@@ -50,19 +51,19 @@ func TestAdoptElsewhere(t *testing.T) {
 				}
 			}
 			for e := storage.Epoch(2); e <= 4; e++ {
-				if err := w.tryTake(e, stepping, storage.LevelLocal, c.levels[1].Name); err != nil {
+				if err := w.TryTake(e, stepping, storage.LevelLocal, c.levels[1].Name); err != nil {
 					t.Fatal(err)
 				}
-				for _, s := range w.stores {
+				for _, s := range w.Stores {
 					if _, err := s.Prune(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			w.stop()
-			w.loseNode("n2")
-			w.start(c.levels...)
-			if _, err := w.restoreAs(4, stepping); err != nil {
+			w.Stop()
+			w.LoseNode("n2")
+			w.Start(c.levels...)
+			if _, err := w.RestoreAs(4, stepping); err != nil {
 				t.Fatal(err)
 			}
 		})

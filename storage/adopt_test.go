@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -9,22 +9,24 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // again closes the stores of a job that are open and opens them anew, as a restart does.
-func again(t *testing.T, stores []*Store, levels func(rank int) []LevelConfig) []*Store {
+func again(t *testing.T, stores []*storage.Store, levels func(rank int) []storage.LevelConfig) []*storage.Store {
 	t.Helper()
 	for _, s := range stores {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return openStores(t, len(stores), levels)
+	return jobtest.OpenStores(t, len(stores), levels)
 }
 
 // readAll restores an epoch: it reads every section and adopts the shard.
-func readAll(t *testing.T, s *Store, e Epoch, want []Section) (adopted bool) {
+func readAll(t *testing.T, s *storage.Store, e storage.Epoch, want []storage.Section) (adopted bool) {
 	t.Helper()
 	sh, err := s.Fetch(t.Context(), e)
 	if err != nil {
@@ -45,14 +47,18 @@ func readAll(t *testing.T, s *Store, e Epoch, want []Section) (adopted bool) {
 // epoch.
 func TestAdopt(t *testing.T) {
 	const n = 20
-	levels := func(dir string) func(int) []LevelConfig {
-		return func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: dir, Keep: 1}} }
+	levels := func(dir string) func(int) []storage.LevelConfig {
+		return func(int) []storage.LevelConfig {
+			return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Keep: 1}}
+		}
 	}(t.TempDir())
 	d := newDevice(t, n, levels(0)[0])
-	secs := func() []Section { return []Section{{Name: "gpu", Size: int64(len(d.bytes)), Source: d.bytes}} }
+	secs := func() []storage.Section {
+		return []storage.Section{{Name: "gpu", Size: int64(len(d.bytes)), Source: d.bytes}}
+	}
 	d.take(1, n)
-	for e := Epoch(2); e <= 6; e += 2 {
-		d.store = again(t, []*Store{d.store}, levels)[0]
+	for e := storage.Epoch(2); e <= 6; e += 2 {
+		d.store = again(t, []*storage.Store{d.store}, levels)[0]
 		if !readAll(t, d.store, e-1, secs()) {
 			t.Fatalf("epoch %d is not adopted", e-1)
 		}
@@ -72,7 +78,7 @@ func TestAdopt(t *testing.T) {
 		if _, err := d.store.Prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantShard(t, d.store, e+1, secs())
+		jobtest.WantShard(t, d.store, e+1, secs())
 	}
 }
 
@@ -81,13 +87,13 @@ func TestAdoptNot(t *testing.T) {
 	const n = 8
 	secs := changing(n)
 	for name, c := range map[string]struct {
-		global bool                                          // the epoch is there, too
-		before func(t *testing.T, local string)              // before the restore
-		read   func(t *testing.T, s *Store, sh *Shard) error // nil: all of it
-		want   bool                                          // it is adopted
-		after  func(t *testing.T, local string, s *Store)    // the restore
+		global bool                                                          // the epoch is there, too
+		before func(t *testing.T, local string)                              // before the restore
+		read   func(t *testing.T, s *storage.Store, sh *storage.Shard) error // nil: all of it
+		want   bool                                                          // it is adopted
+		after  func(t *testing.T, local string, s *storage.Store)            // the restore
 	}{
-		"a chunk that nobody read": {read: func(t *testing.T, _ *Store, sh *Shard) error {
+		"a chunk that nobody read": {read: func(t *testing.T, _ *storage.Store, sh *storage.Shard) error {
 			return sh.ReadAt(t.Context(), "x", make([]byte, (n-1)*format.ChunkBytes), 0)
 		}},
 		"a damaged chunk": {global: true, before: func(t *testing.T, local string) {
@@ -101,35 +107,36 @@ func TestAdoptNot(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		"removed afterwards": {want: true, after: func(t *testing.T, local string, _ *Store) {
+		"removed afterwards": {want: true, after: func(t *testing.T, local string, _ *storage.Store) {
 			if err := os.RemoveAll(filepath.Join(local, format.EpochName(1))); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		"a later epoch that failed": {want: true, after: func(t *testing.T, _ string, s *Store) {
-			info, err := s.Put(t.Context(), 2, LevelLocal, secs(0, 2))
+		"a later epoch that failed": {want: true, after: func(t *testing.T, _ string, s *storage.Store) {
+			info, err := s.Put(t.Context(), 2, storage.LevelLocal, secs(0, 2))
 			if err != nil {
 				t.Fatal(err)
 			}
-			commitAll(t, []*Store{s}, 2, LevelLocal, []ShardInfo{info})
-			if err := s.Withdraw(2, LevelLocal); err != nil {
+			jobtest.CommitAll(t, []*storage.Store{s}, 2, storage.LevelLocal, []storage.ShardInfo{info})
+			if err := s.Withdraw(2, storage.LevelLocal); err != nil {
 				t.Fatal(err)
 			}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			local, global := t.TempDir(), t.TempDir()
-			levels := func(int) []LevelConfig {
-				return []LevelConfig{{Name: LevelLocal, Dir: local, Keep: 2}, {Name: LevelGlobal, Dir: global, Keep: 2}}
+			levels := func(int) []storage.LevelConfig {
+				return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local, Keep: 2},
+					{Name: storage.LevelGlobal, Dir: global, Keep: 2}}
 			}
-			stores := openStores(t, 1, levels)
-			take(t, stores, 1, LevelLocal, func(r int) []Section { return secs(r, 1) })
+			stores := jobtest.OpenStores(t, 1, levels)
+			jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return secs(r, 1) })
 			if c.global {
-				info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelGlobal, nil)
+				info, err := stores[0].Flush(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				commitAll(t, stores, 1, LevelGlobal, []ShardInfo{info})
+				jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, []storage.ShardInfo{info})
 			}
 			stores = again(t, stores, levels)
 			if c.before != nil {
@@ -141,7 +148,7 @@ func TestAdoptNot(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.read == nil {
-				c.read = func(t *testing.T, _ *Store, sh *Shard) error { return sh.Verify(t.Context()) }
+				c.read = func(t *testing.T, _ *storage.Store, sh *storage.Shard) error { return sh.Verify(t.Context()) }
 			}
 			if err := c.read(t, s, sh); err != nil {
 				t.Fatal(err)
@@ -155,11 +162,11 @@ func TestAdoptNot(t *testing.T) {
 			if c.after != nil {
 				c.after(t, local, s)
 			}
-			infos := take(t, stores, 3, LevelLocal, func(r int) []Section { return secs(r, 3) })
+			infos := jobtest.Take(t, stores, 3, storage.LevelLocal, func(r int) []storage.Section { return secs(r, 3) })
 			if len(infos[0].Origins) > 0 {
 				t.Errorf("the next epoch refers to %v, want nothing", infos[0].Origins)
 			}
-			wantShard(t, s, 3, secs(0, 3))
+			jobtest.WantShard(t, s, 3, secs(0, 3))
 		})
 	}
 }
@@ -168,11 +175,13 @@ func TestAdoptNot(t *testing.T) {
 // first epoch that refers to it is written, whatever is pruned meanwhile, and afterwards.
 func TestAdoptedIsKept(t *testing.T) {
 	dir := t.TempDir()
-	levels := func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: dir, Keep: 1}} }
-	stores := openStores(t, 1, levels)
+	levels := func(int) []storage.LevelConfig {
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Keep: 1}}
+	}
+	stores := jobtest.OpenStores(t, 1, levels)
 	secs := changing(10)
-	for e := Epoch(1); e <= 3; e++ { // whole each: nothing keeps the first one
-		take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+	for e := storage.Epoch(1); e <= 3; e++ { // whole each: nothing keeps the first one
+		jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
 		stores = again(t, stores, levels)
 	}
 	s := stores[0]
@@ -185,7 +194,7 @@ func TestAdoptedIsKept(t *testing.T) {
 		}
 	}
 	prune()
-	info, err := s.Put(t.Context(), 4, LevelLocal, secs(0, 4))
+	info, err := s.Put(t.Context(), 4, storage.LevelLocal, secs(0, 4))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,25 +202,26 @@ func TestAdoptedIsKept(t *testing.T) {
 		t.Fatalf("epoch 4 refers to %v, want epoch 1", info.Origins)
 	}
 	prune()
-	commitAll(t, stores, 4, LevelLocal, []ShardInfo{info})
-	for e := Epoch(5); e <= 7; e++ {
+	jobtest.CommitAll(t, stores, 4, storage.LevelLocal, []storage.ShardInfo{info})
+	for e := storage.Epoch(5); e <= 7; e++ {
 		prune()
-		wantShard(t, s, e-1, secs(0, e-1))
-		take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+		jobtest.WantShard(t, s, e-1, secs(0, e-1))
+		jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
 	}
-	for e := Epoch(8); e <= 12; e++ { // all chunks change
-		take(t, stores, e, LevelLocal, func(r int) []Section { return sectionsOf(r, e) })
+	for e := storage.Epoch(8); e <= 12; e++ { // all chunks change
+		jobtest.Take(t, stores, e, storage.LevelLocal,
+			func(r int) []storage.Section { return jobtest.SectionsOf(r, e) })
 		prune()
 	}
-	if kept, err := s.levels[0].Epochs(); err != nil || len(kept) != 1 {
+	if kept, err := s.Level(0).Epochs(); err != nil || len(kept) != 1 {
 		t.Errorf("epochs %v are left (%v), want one: nothing refers to the others", kept, err)
 	}
 }
 
 // restartedJob takes an epoch, restarts, restores what there is, and takes more of them, until the machine goes down.
-func restartedJob(f *crashfs.FS) (sure Epoch, err error) {
+func restartedJob(f *crashfs.FS) (sure storage.Epoch, err error) {
 	for n := range 3 {
-		if err = restartedOnce(f, 1+n%2, func(e Epoch) { sure = e }); err != nil {
+		if err = restartedOnce(f, 1+n%2, func(e storage.Epoch) { sure = e }); err != nil {
 			return sure, err
 		}
 	}
@@ -219,56 +229,56 @@ func restartedJob(f *crashfs.FS) (sure Epoch, err error) {
 }
 
 // restartedOnce is a start of a job that restores the newest epoch, adopts it, and takes more epochs.
-func restartedOnce(f *crashfs.FS, epochs int, done func(e Epoch)) error {
-	w, err := openWorld(f)
-	defer w.close()
+func restartedOnce(f *crashfs.FS, epochs int, done func(e storage.Epoch)) error {
+	w, err := jobtest.OpenWorld(f)
+	defer w.Stop()
 	if err != nil {
 		return err
 	}
-	e, err := w.newest()
+	e, err := w.Newest()
 	if err == nil && e > 0 {
-		err = w.adopt(e)
+		err = adopt(w, e)
 	}
-	for _, s := range w.stores {
+	for _, s := range w.Stores {
 		if err == nil {
-			var h Epoch
+			var h storage.Epoch
 			h, err = s.Highest(context.Background())
 			e = max(e, h)
 		}
 	}
 	for range epochs {
 		if e++; err == nil {
-			err = w.takeLocal(e, done)
+			err = takeLocal(w, e, done)
 		}
 	}
 	return err
 }
 
 // takeLocal is takeEpoch at the first level alone.
-func (w *world) takeLocal(e Epoch, done func(e Epoch)) error {
-	infos, err := w.each(func(s *Store) (ShardInfo, error) {
-		return s.Put(context.Background(), e, LevelLocal, smallSections(s.opt.Rank, e))
+func takeLocal(w *jobtest.World, e storage.Epoch, done func(e storage.Epoch)) error {
+	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return s.Put(context.Background(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 	})
 	if err == nil {
-		err = w.commit(e, LevelLocal, infos)
+		err = w.Commit(e, storage.LevelLocal, infos)
 	}
 	if err != nil {
 		return err
 	}
 	done(e)
-	_, err = w.each(func(s *Store) (ShardInfo, error) {
-		_, err := s.Prune(context.Background(), LevelLocal)
-		return ShardInfo{}, err
+	_, err = w.Each(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
+		_, err := s.Prune(context.Background(), storage.LevelLocal)
+		return storage.ShardInfo{}, err
 	})
 	return err
 }
 
 // adopt restores an epoch on all ranks and adopts it.
-func (w *world) adopt(e Epoch) error {
-	var list []*Shard
+func adopt(w *jobtest.World, e storage.Epoch) error {
+	var list []*storage.Shard
 	var err error
-	for _, s := range w.stores {
-		var sh *Shard
+	for _, s := range w.Stores {
+		var sh *storage.Shard
 		if sh, err = s.Fetch(context.Background(), e); err != nil {
 			break
 		}
@@ -279,7 +289,7 @@ func (w *world) adopt(e Epoch) error {
 	}
 	for r, sh := range list {
 		if err == nil {
-			w.stores[r].Adopt(sh)
+			w.Stores[r].Adopt(sh)
 		}
 		err = errors.Join(err, sh.Close())
 	}
@@ -290,7 +300,7 @@ func (w *world) adopt(e Epoch) error {
 // start after it restores what was committed for sure, adopts it, and takes an epoch that refers to it. Then the power
 // fails, so that only what is durable is left: that epoch restores.
 func TestAdoptCrash(t *testing.T) {
-	f := newWorldFS()
+	f := jobtest.NewWorldFS()
 	if _, err := restartedJob(f); err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +331,7 @@ var errKilled = errors.New("the process is dead")
 // adoptAfterCrash ends a job before an operation; it returns 1 if the epoch taken after that refers to another one.
 func adoptAfterCrash(t *testing.T, at int, after func(f *crashfs.FS, at int) *crashfs.FS) (refers int) {
 	t.Helper()
-	f := newWorldFS()
+	f := jobtest.NewWorldFS()
 	f.SetRule(func(op crashfs.Op) error {
 		if op.N >= at {
 			return errKilled
@@ -332,7 +342,7 @@ func adoptAfterCrash(t *testing.T, at int, after func(f *crashfs.FS, at int) *cr
 	if err == nil {
 		return 0 // this run needed fewer operations
 	}
-	var again Epoch
+	var again storage.Epoch
 	check := func(what string, err error) {
 		t.Helper()
 		if err != nil {
@@ -343,15 +353,15 @@ func adoptAfterCrash(t *testing.T, at int, after func(f *crashfs.FS, at int) *cr
 		check("before it", err)
 	}
 	g := after(f, at)
-	check("restart", restartedOnce(g, 1, func(e Epoch) { again = e }))
+	check("restart", restartedOnce(g, 1, func(e storage.Epoch) { again = e }))
 	if again <= sure {
 		check("restart", fmt.Errorf("it committed epoch %d", again))
 	}
-	w, err := openWorld(g.Crash(crashfs.LoseAll, 1))
-	defer w.close()
+	w, err := jobtest.OpenWorld(g.Crash(crashfs.LoseAll, 1))
+	defer w.Stop()
 	check("second restart", err)
-	check("second restart", errors.Join(w.wholeEpochs(), w.check(again)))
-	m, err := w.stores[0].levels[0].ReadManifest(again)
+	check("second restart", errors.Join(w.WholeEpochs(), w.Check(again)))
+	m, err := w.At(0, 0).ReadManifest(again)
 	check("second restart", err)
 	return min(len(m.Shards[0].Origins), 1)
 }

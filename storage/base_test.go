@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // stepping is a shard of eight chunks of which each epoch changes one, so that the newest
@@ -34,43 +35,43 @@ func TestEpochsPassedOver(t *testing.T) {
 	for _, c := range []struct {
 		outer  storage.LevelConfig
 		failed bool // a flush that does not end, in place of one left out
-	}{{parity, false}, {parity, true}, {partner, false}} {
+	}{{jobtest.Parity, false}, {jobtest.Parity, true}, {jobtest.Partner, false}} {
 		t.Run(fmt.Sprint(c.outer.Name, " ", c.failed), func(t *testing.T) {
 			outer := c.outer
 			outer.Data, outer.Parity, outer.Keep = 2, 1, 2
-			w := newCluster(t, nodeNames(3)...)
-			w.start(local, outer)
+			w := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
+			w.Start(jobtest.Local, outer)
 			var newest storage.Epoch
 			for e := storage.Epoch(1); e <= 9; e++ {
 				levels := []string{storage.LevelLocal}
 				if e%3 == 1 || e == 8 {
 					levels, newest = append(levels, outer.Name), e
 				}
-				if err := w.tryTake(e, stepping, levels...); err != nil {
+				if err := w.TryTake(e, stepping, levels...); err != nil {
 					t.Fatal(err)
 				}
 				if c.failed && e%3 == 2 && newest != e {
-					if _, err := w.all(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
+					if _, err := w.All(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
 						return s.Flush(t.Context(), e, storage.LevelLocal, outer.Name, nil)
 					}); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := w.all(func(s *storage.Store, _ int) (info storage.ShardInfo, err error) {
+					if _, err := w.All(func(s *storage.Store, _ int) (info storage.ShardInfo, err error) {
 						return info, s.Discard(t.Context(), e, outer.Name)
 					}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				for _, s := range w.stores {
+				for _, s := range w.Stores {
 					if _, err := s.Prune(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			w.stop()
-			w.loseNode("n1")
-			w.start(local, outer)
-			levels, err := w.restoreAs(newest, stepping)
+			w.Stop()
+			w.LoseNode("n1")
+			w.Start(jobtest.Local, outer)
+			levels, err := w.RestoreAs(newest, stepping)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,17 +86,17 @@ func TestBaseHasRows(t *testing.T) {
 	for _, every := range []storage.Epoch{1, 3} {
 		t.Run(fmt.Sprint("every ", every), func(t *testing.T) {
 			group := storage.LevelConfig{Name: storage.LevelParity, Data: 2, Parity: 1, Keep: 2}
-			w := newCluster(t, nodeNames(3)...)
-			w.start(local, group)
+			w := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
+			w.Start(jobtest.Local, group)
 			for e := storage.Epoch(1); e <= 7; e++ {
 				levels := []string{storage.LevelLocal}
 				if e%every == 1%every {
 					levels = append(levels, storage.LevelParity)
 				}
-				if err := w.tryTake(e, stepping, levels...); err != nil {
+				if err := w.TryTake(e, stepping, levels...); err != nil {
 					t.Fatal(err)
 				}
-				m, err := checkpoints.Open(vfs.With(t.Context(), w.fs), "/n0/local")
+				m, err := checkpoints.Open(vfs.With(t.Context(), w.FS), "/n0/local")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"errors"
@@ -6,16 +6,18 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // claiming is a source that knows which of its chunks have changed, or believes so.
 type claiming struct {
-	Bytes
-	know  map[Epoch][16]byte            // digests of the epochs that it remembers
-	say   func(e Epoch, chunk int) bool // unchanged since e
-	reads *atomic.Int64                 // chunks read
-	asked *[]Epoch
+	storage.Bytes
+	know  map[storage.Epoch][16]byte            // digests of the epochs that it remembers
+	say   func(e storage.Epoch, chunk int) bool // unchanged since e
+	reads *atomic.Int64                         // chunks read
+	asked *[]storage.Epoch
 }
 
 func (c claiming) ReadAt(p []byte, off int64) (int, error) {
@@ -26,7 +28,7 @@ func (c claiming) ReadAt(p []byte, off int64) (int, error) {
 // Slice makes storage read: nil is for what is not in host memory.
 func (c claiming) Slice(int64, int) []byte { return nil }
 
-func (c claiming) UnchangedSince(e Epoch, digest [16]byte) func(int) bool {
+func (c claiming) UnchangedSince(e storage.Epoch, digest [16]byte) func(int) bool {
 	*c.asked = append(*c.asked, e)
 	if c.know[e] != digest {
 		return nil
@@ -38,40 +40,42 @@ func (c claiming) UnchangedSince(e Epoch, digest [16]byte) func(int) bool {
 // is short. Chunk 3 is zero.
 type device struct {
 	t     *testing.T
-	store *Store
-	bytes Bytes
-	at    []Epoch // that last changed a chunk
-	know  map[Epoch][16]byte
+	store *storage.Store
+	bytes storage.Bytes
+	at    []storage.Epoch // that last changed a chunk
+	know  map[storage.Epoch][16]byte
 	reads atomic.Int64
-	asked []Epoch
+	asked []storage.Epoch
 	lie   int // a chunk that is said to be unchanged although it has changed; -1: none
 }
 
-func newDevice(t *testing.T, n int, l LevelConfig) *device {
-	d := &device{t: t, bytes: random(1, n*format.ChunkBytes-1000), at: make([]Epoch, n), know: map[Epoch][16]byte{},
-		lie: -1}
+func newDevice(t *testing.T, n int, l storage.LevelConfig) *device {
+	d := &device{t: t, bytes: jobtest.Random(1, n*format.ChunkBytes-1000), at: make([]storage.Epoch, n),
+		know: map[storage.Epoch][16]byte{},
+		lie:  -1}
 	clear(d.bytes[3*format.ChunkBytes : 4*format.ChunkBytes])
-	d.store = openStores(t, 1, func(int) []LevelConfig { return []LevelConfig{l} })[0]
+	d.store = jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig { return []storage.LevelConfig{l} })[0]
 	return d
 }
 
-func (d *device) change(e Epoch, chunks ...int) {
+func (d *device) change(e storage.Epoch, chunks ...int) {
 	for _, c := range chunks {
 		d.bytes[c*format.ChunkBytes+int(e)%1000]++
 		d.at[c] = e
 	}
 }
 
-func (d *device) put(e Epoch) (ShardInfo, error) {
+func (d *device) put(e storage.Epoch) (storage.ShardInfo, error) {
 	d.reads.Store(0)
 	d.asked = nil
 	src := claiming{Bytes: d.bytes, know: d.know, reads: &d.reads, asked: &d.asked,
-		say: func(since Epoch, chunk int) bool { return d.at[chunk] <= since || chunk == d.lie }}
-	return d.store.Put(d.t.Context(), e, LevelLocal, []Section{{Name: "gpu", Size: int64(len(d.bytes)), Source: src}})
+		say: func(since storage.Epoch, chunk int) bool { return d.at[chunk] <= since || chunk == d.lie }}
+	return d.store.Put(d.t.Context(), e, storage.LevelLocal,
+		[]storage.Section{{Name: "gpu", Size: int64(len(d.bytes)), Source: src}})
 }
 
 // take puts, commits and remembers an epoch, and restores it.
-func (d *device) take(e Epoch, reads int) ShardInfo {
+func (d *device) take(e storage.Epoch, reads int) storage.ShardInfo {
 	d.t.Helper()
 	info, err := d.put(e)
 	if err != nil {
@@ -80,9 +84,9 @@ func (d *device) take(e Epoch, reads int) ShardInfo {
 	if got := d.reads.Load(); got != int64(reads) && !invariants.Enabled {
 		d.t.Errorf("epoch %d: %d chunks were read, want %d", e, got, reads)
 	}
-	commitAll(d.t, []*Store{d.store}, e, LevelLocal, []ShardInfo{info})
+	jobtest.CommitAll(d.t, []*storage.Store{d.store}, e, storage.LevelLocal, []storage.ShardInfo{info})
 	d.know[e] = info.Digest
-	wantShard(d.t, d.store, e, []Section{{Name: "gpu", Size: int64(len(d.bytes)), Source: d.bytes}})
+	jobtest.WantShard(d.t, d.store, e, []storage.Section{{Name: "gpu", Size: int64(len(d.bytes)), Source: d.bytes}})
 	return info
 }
 
@@ -91,7 +95,7 @@ func (d *device) take(e Epoch, reads int) ShardInfo {
 // and a number that was used twice.
 func TestComparer(t *testing.T) {
 	const n = 12
-	d := newDevice(t, n, LevelConfig{Name: LevelLocal, Dir: t.TempDir(), FullEvery: 9})
+	d := newDevice(t, n, storage.LevelConfig{Name: storage.LevelLocal, Dir: t.TempDir(), FullEvery: 9})
 	d.take(1, n)
 	d.take(2, 0)
 	d.change(3, 0, 7, n-1)
@@ -129,9 +133,9 @@ func TestComparer(t *testing.T) {
 // the latest when all is written; the build with invariants finds it at once.
 func TestComparerLies(t *testing.T) {
 	const n = 12
-	d := newDevice(t, n, LevelConfig{Name: LevelLocal, Dir: t.TempDir(), FullEvery: 16})
+	d := newDevice(t, n, storage.LevelConfig{Name: storage.LevelLocal, Dir: t.TempDir(), FullEvery: 16})
 	d.take(1, n)
-	for e := Epoch(2); e < 40; e++ {
+	for e := storage.Epoch(2); e < 40; e++ {
 		if e == 3 {
 			d.lie = 5
 			d.change(e, 5)
@@ -139,7 +143,7 @@ func TestComparerLies(t *testing.T) {
 		d.change(e, int(e)%4)
 		info, err := d.put(e)
 		if err != nil {
-			if !errors.Is(err, ErrClaim) {
+			if !errors.Is(err, storage.ErrClaim) {
 				t.Fatal(err)
 			}
 			if invariants.Enabled && e != 3 {
@@ -150,7 +154,7 @@ func TestComparerLies(t *testing.T) {
 			}
 			return
 		}
-		commitAll(t, []*Store{d.store}, e, LevelLocal, []ShardInfo{info})
+		jobtest.CommitAll(t, []*storage.Store{d.store}, e, storage.LevelLocal, []storage.ShardInfo{info})
 		d.know[e] = info.Digest
 	}
 	t.Error("the chunk was never read")

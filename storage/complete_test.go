@@ -1,123 +1,95 @@
-package storage
+package storage_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
-// maxDeaths is how many deaths the tests put up with, as the callers of a Store do.
-const maxDeaths = 2
-
 func TestSkipRule(t *testing.T) {
-	f := newWorldFS()
-	for death := range maxDeaths + 1 {
-		w, err := openWorld(f)
+	f := jobtest.NewWorldFS()
+	for death := range jobtest.MaxDeaths + 1 {
+		w, err := jobtest.OpenWorld(f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if death == 0 {
-			for e := Epoch(1); e <= 2; e++ {
-				if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+			for e := storage.Epoch(1); e <= 2; e++ {
+				if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		want := Epoch(2)
-		if death == maxDeaths {
+		want := storage.Epoch(2)
+		if death == jobtest.MaxDeaths {
 			want = 1 // kept because epoch 2 refers to it
 		}
-		e, err := w.newest()
+		e, err := w.Newest()
 		if err != nil || e != want {
 			t.Fatalf("after %d deaths: got epoch %d, %v, want %d", death, e, err, want)
 		}
 		if e != 0 {
-			if durable, err := w.stores[0].NoteRestore(t.Context(), e); err != nil || durable() != nil {
+			if durable, err := w.Stores[0].NoteRestore(t.Context(), e); err != nil || durable() != nil {
 				t.Fatal(err)
 			}
 		}
-		w.close() // the program dies
+		w.Stop() // the program dies
 	}
-	w, err := openWorld(f)
+	w, err := jobtest.OpenWorld(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	if err := w.stores[0].NoteSurvival(t.Context()); err != nil {
+	defer w.Stop()
+	if err := w.Stores[0].NoteSurvival(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := w.newest(); err != nil || e != 2 {
+	if e, err := w.Newest(); err != nil || e != 2 {
 		t.Errorf("after a survival: got epoch %d, %v, want 2", e, err)
 	}
 }
 
-// unflushed is a dead job with epoch 1 at both levels and epoch 2 at local only.
-func unflushed(t *testing.T) *world {
-	t.Helper()
-	w, err := openWorld(newWorldFS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.close)
-	if err := w.takeEpoch(1, func(Epoch) {}); err != nil {
-		t.Fatal(err)
-	}
-	infos, err := w.each(func(s *Store) (ShardInfo, error) {
-		return s.Put(context.Background(), 2, LevelLocal, smallSections(s.opt.Rank, 2))
-	})
-	if err == nil {
-		err = w.commit(2, LevelLocal, infos)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A flush that ended half-way.
-	if _, err := w.stores[0].Flush(t.Context(), 2, LevelLocal, LevelGlobal, nil); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
 func TestPendingFlush(t *testing.T) {
-	w := unflushed(t)
-	for _, s := range w.stores {
-		if p, err := s.Pending(t.Context(), LevelLocal, LevelGlobal); err != nil || len(p) != 1 || p[0].Epoch != 2 {
+	w := jobtest.Unflushed(t)
+	for _, s := range w.Stores {
+		if p, err := s.Pending(t.Context(), storage.LevelLocal,
+			storage.LevelGlobal); err != nil || len(p) != 1 || p[0].Epoch != 2 {
 			t.Errorf("got %v, %v pending, want epoch 2", p, err)
 		}
 	}
 }
 
 func TestFlushDirsCompletesADeadJob(t *testing.T) {
-	w := unflushed(t)
+	w := jobtest.Unflushed(t)
 	dirs := []string{"/local0", "/local1"}
-	if _, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), dirs[:1], "/global", 0); err == nil {
+	if _, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), dirs[:1], "/global", 0); err == nil {
 		t.Error("flushed an epoch without the directory of rank 1")
 	}
-	e, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), dirs, "/global", 0)
+	e, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), dirs, "/global", 0)
 	if err != nil || e != 2 {
 		t.Fatalf("got epoch %d, %v, want 2", e, err)
 	}
-	w.fs.RemoveAll("/local0/epoch-0000000002")
-	w.fs.RemoveAll("/local1/epoch-0000000002")
-	if err := w.check(2); err != nil {
+	w.FS.RemoveAll("/local0/epoch-0000000002")
+	w.FS.RemoveAll("/local1/epoch-0000000002")
+	if err := w.Check(2); err != nil {
 		t.Error(err)
 	}
-	if e, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), dirs, "/global", 0); err != nil || e != 0 {
+	if e, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), dirs, "/global", 0); err != nil || e != 0 {
 		t.Errorf("again: got epoch %d, %v, want nothing to do", e, err)
 	}
 }
 
 func TestPruneDirs(t *testing.T) {
-	f := newWorldFS()
-	w := openKeeping(t, f)
-	defer w.close()
-	for e := Epoch(1); e <= 6; e++ {
-		if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+	f := jobtest.NewWorldFS()
+	w := jobtest.OpenKeeping(t, f)
+	defer w.Stop()
+	for e := storage.Epoch(1); e <= 6; e++ {
+		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,12 +105,12 @@ func TestPruneDirs(t *testing.T) {
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(dry) || f.String() == before {
 		t.Errorf("got %v, %v, want what the dry run said: %v", got, err, dry)
 	}
-	for _, e := range []Epoch{2, 4, 6} {
-		if err := w.check(e); err != nil {
+	for _, e := range []storage.Epoch{2, 4, 6} {
+		if err := w.Check(e); err != nil {
 			t.Errorf("epoch %d was to be kept: %v", e, err)
 		}
 	}
-	var bad *OptionError
+	var bad *storage.OptionError
 	if _, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/global"},
 		checkpoints.PruneRules{}); !errors.As(err, &bad) {
 		t.Errorf("keep 0: got %v", err)
@@ -148,20 +120,20 @@ func TestPruneDirs(t *testing.T) {
 // TestNoEpochsWait takes epochs while nothing reaches the global level: the newest go
 // there when it works again, so no more of them are kept than else.
 func TestNoEpochsWait(t *testing.T) {
-	w, err := openWorld(newWorldFS())
+	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
+	defer w.Stop()
 	const epochs = 9
-	s := w.stores[0]
-	s.levels[0].cfg.Full = true
-	for e := Epoch(1); e <= epochs; e++ {
-		infos, err := w.each(func(s *Store) (ShardInfo, error) {
-			return s.Put(t.Context(), e, LevelLocal, smallSections(s.opt.Rank, e))
+	s := w.Stores[0]
+	s.Config(0).Full = true
+	for e := storage.Epoch(1); e <= epochs; e++ {
+		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+			return s.Put(t.Context(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 		})
 		if err == nil {
-			err = w.commit(e, LevelLocal, infos)
+			err = w.Commit(e, storage.LevelLocal, infos)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -170,8 +142,8 @@ func TestNoEpochsWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left, err := s.levels[0].Epochs()
-	if keep := s.levels[0].cfg.Keep; err != nil || len(left) != keep || left[0] != epochs {
+	left, err := s.Level(0).Epochs()
+	if keep := s.Config(0).Keep; err != nil || len(left) != keep || left[0] != epochs {
 		t.Errorf("got epochs %v, %v, want the newest %d", left, err, keep)
 	}
 }
@@ -179,12 +151,12 @@ func TestNoEpochsWait(t *testing.T) {
 // TestFlushDirsPastDamage: the newest manifest at the global level is damaged. That
 // it has the epoch is not taken for having it.
 func TestFlushDirsPastDamage(t *testing.T) {
-	w := fullWorld(t, 2)
-	if err := w.fs.Flip("/global/"+format.EpochName(2)+"/"+format.ManifestName, 30, 1); err != nil {
+	w := jobtest.FullWorld(t, 2)
+	if err := w.FS.Flip("/global/"+format.EpochName(2)+"/"+format.ManifestName, 30, 1); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1"}, "/global", 0); e != 0 ||
-		!errors.Is(err, ErrCorrupt) {
+	if e, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), []string{"/local0", "/local1"}, "/global", 0); e != 0 ||
+		!errors.Is(err, storage.ErrCorrupt) {
 		t.Errorf("got epoch %d, %v, want to be told of the damage", e, err)
 	}
 }

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"bytes"
@@ -12,28 +12,30 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // epochIn compares an epoch of two ranks, as directories have it, with what was put.
-func epochIn(ctx context.Context, e Epoch, dirs ...string) error {
+func epochIn(ctx context.Context, e storage.Epoch, dirs ...string) error {
 	v, err := checkpoints.Open(ctx, dirs...)
 	if err != nil {
 		return err
 	}
-	for r := range worldSize {
+	for r := range jobtest.WorldSize {
 		sh, err := v.Fetch(ctx, e, r)
 		if err != nil {
 			return err
 		}
-		for _, want := range smallSections(r, e) {
+		for _, want := range jobtest.SmallSections(r, e) {
 			got := make([]byte, want.Size)
 			if err := sh.ReadAt(ctx, want.Name, got, 0); err != nil {
 				return errors.Join(err, sh.Close())
 			}
-			if !bytes.Equal(got, want.Source.(Bytes)) {
+			if !bytes.Equal(got, want.Source.(storage.Bytes)) {
 				return errors.Join(fmt.Errorf("rank %d: section %s of epoch %d differs", r, want.Name, e), sh.Close())
 			}
 		}
@@ -52,7 +54,7 @@ func clean(damage []error) error {
 }
 
 // intact says whether verify finds nothing wrong with an epoch in the directories.
-func intact(ctx context.Context, e Epoch, dirs ...string) error {
+func intact(ctx context.Context, e storage.Epoch, dirs ...string) error {
 	v, err := checkpoints.Inspect(ctx, dirs...)
 	if err != nil {
 		return err
@@ -67,11 +69,11 @@ func intact(ctx context.Context, e Epoch, dirs ...string) error {
 // copyWorld is a disk with the epochs 1 to 3 at global, each of which refers to earlier ones, and a place for copies.
 func copyWorld(t *testing.T) *crashfs.FS {
 	t.Helper()
-	f := newWorldFS()
-	w := openKeeping(t, f)
-	defer w.close()
-	for e := Epoch(1); e <= 3; e++ {
-		if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+	f := jobtest.NewWorldFS()
+	w := jobtest.OpenKeeping(t, f)
+	defer w.Stop()
+	for e := storage.Epoch(1); e <= 3; e++ {
+		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,8 +87,8 @@ func TestCopyDirs(t *testing.T) {
 	before := f.String()
 	for _, c := range []struct {
 		from    []string
-		epoch   Epoch
-		want    Epoch
+		epoch   storage.Epoch
+		want    storage.Epoch
 		already bool
 	}{
 		{[]string{"/global"}, 0, 3, false},
@@ -99,7 +101,7 @@ func TestCopyDirs(t *testing.T) {
 			t.Fatalf("copy of %d from %v: got %+v, %v", c.epoch, c.from, done, err)
 		}
 	}
-	for e := Epoch(2); e <= 3; e++ {
+	for e := storage.Epoch(2); e <= 3; e++ {
 		if err := errors.Join(epochIn(ctx, e, "/site/new"), intact(ctx, e, "/site/new")); err != nil {
 			t.Error(err)
 		}
@@ -120,18 +122,18 @@ func TestCopyRefuses(t *testing.T) {
 	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 3, 0); err != nil {
 		t.Fatal(err)
 	}
-	other := newWorldFS()
-	w, err := openWorld(other)
+	other := jobtest.NewWorldFS()
+	w, err := jobtest.OpenWorld(other)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	for e := Epoch(5); e <= 8; e++ { // numbers that are not those of the contents
-		infos, err := w.each(func(s *Store) (ShardInfo, error) {
-			return s.Put(ctx, e-5+1, LevelGlobal, smallSections(s.opt.Rank, e))
+	defer w.Stop()
+	for e := storage.Epoch(5); e <= 8; e++ { // numbers that are not those of the contents
+		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+			return s.Put(ctx, e-5+1, storage.LevelGlobal, jobtest.SmallSections(r, e))
 		})
 		if err == nil {
-			err = w.commit(e-5+1, LevelGlobal, infos)
+			err = w.Commit(e-5+1, storage.LevelGlobal, infos)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -145,15 +147,16 @@ func TestCopyRefuses(t *testing.T) {
 	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/other", 3, 0); !errors.As(err, &different) {
 		t.Errorf("another epoch 3 is there: got %v", err)
 	}
-	var option *OptionError
+	var option *storage.OptionError
 	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/global/.", 3, 0); !errors.As(err, &option) {
 		t.Errorf("onto itself: got %v", err)
 	}
-	var dir *DirError
+	var dir *storage.DirError
 	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/local0", 3, 0); !errors.As(err, &dir) {
 		t.Errorf("to the directory of another level: got %v", err)
 	}
-	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 9, 0); !errors.Is(err, ErrNotCommitted) {
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 9, 0); !errors.Is(err,
+		storage.ErrNotCommitted) {
 		t.Errorf("an epoch that is not there: got %v", err)
 	}
 	if f.String() != before {
@@ -163,17 +166,17 @@ func TestCopyRefuses(t *testing.T) {
 	if err := f.Truncate(shard, 100); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 3, 0); !errors.Is(err, ErrCorrupt) {
+	if _, err := checkpoints.Copy(ctx, []string{"/global"}, "/site/new", 3, 0); !errors.Is(err, storage.ErrCorrupt) {
 		t.Errorf("what was copied is damaged: got %v", err)
 	}
 	if err := f.Flip("/local0/"+format.EpochName(3)+"/"+format.ShardName(0), 5000, 1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := checkpoints.Copy(ctx, []string{"/local0", "/local1"},
-		"/site/third", 3, 0); !errors.Is(err, ErrCorrupt) {
+		"/site/third", 3, 0); !errors.Is(err, storage.ErrCorrupt) {
 		t.Errorf("from damaged shards: got %v", err)
 	}
-	if err := epochIn(ctx, 3, "/site/third"); !errors.Is(err, ErrNotCommitted) {
+	if err := epochIn(ctx, 3, "/site/third"); !errors.Is(err, storage.ErrNotCommitted) {
 		t.Errorf("a damaged epoch was committed: %v", err)
 	}
 	// Together the directories have every chunk right.
@@ -243,14 +246,14 @@ func crashOfCopy(t *testing.T) {
 		_, err := checkpoints.Copy(vfs.With(context.Background(), f), []string{"/global"}, "/site/new", 3, 1)
 		return err
 	}
-	n := crashEverywhere(t, prepare, copyIt, func(f *crashfs.FS, at int) {
+	n := jobtest.CrashEverywhere(t, prepare, copyIt, func(f *crashfs.FS, at int) {
 		ctx := vfs.With(context.Background(), f)
 		if err := epochIn(ctx, 3, "/global"); err != nil {
 			t.Fatalf("op %d: at the origin: %v", at, err)
 		}
-		var none *DirError
+		var none *storage.DirError
 		err := epochIn(ctx, 3, "/site/new")
-		if err != nil && !errors.Is(err, ErrNotCommitted) && !errors.As(err, &none) {
+		if err != nil && !errors.Is(err, storage.ErrNotCommitted) && !errors.As(err, &none) {
 			t.Fatalf("op %d: half a copy: %v\n%s", at, err, f)
 		}
 		if err := copyIt(f); err != nil {
@@ -271,7 +274,7 @@ func copyWorldOf(f *crashfs.FS) *crashfs.FS { return f.Crash(crashfs.KeepAll, 0)
 // TestCopyToStoreAndBack takes an epoch to an object store, from there to another one, and back to a directory,
 // through a network that loses, repeats and delays requests. Whatever a failed copy leaves is completed.
 func TestCopyToStoreAndBack(t *testing.T) {
-	quickStore(t)
+	jobtest.QuickStore(t)
 	f := copyWorld(t)
 	ctx := vfs.With(t.Context(), f)
 	rnd := rand.New(rand.NewPCG(7, 7))
@@ -331,7 +334,7 @@ func TestCopyToStoreAndBack(t *testing.T) {
 // TestKilledCopyToStore stops the copy at every fifth request, or by -store-kills at each: nobody sees half an epoch,
 // and the next copy completes it.
 func TestKilledCopyToStore(t *testing.T) {
-	quickStore(t)
+	jobtest.QuickStore(t)
 	f := copyWorld(t)
 	ctx := vfs.With(t.Context(), f)
 	step := int64(5)
@@ -340,19 +343,19 @@ func TestKilledCopyToStore(t *testing.T) {
 	}
 	for at := int64(1); ; at += step {
 		store := &fakes3.Server{MinPart: 64 << 10, Page: 7}
-		proxy := newStoreProxy(store, at, at%2 == 0)
+		proxy := jobtest.NewStoreProxy(store, at, at%2 == 0)
 		url := fakes3.Start(t, proxy)
 		_, err := checkpoints.Copy(ctx, []string{"/global"}, url, 3, 2)
 		plain := fakes3.Start(t, store)
-		if err == nil && !proxy.dead.Load() {
+		if err == nil && !proxy.Dead.Load() {
 			if at < 12 {
 				t.Errorf("only %d requests", at)
 			}
 			return
 		}
 		committed := epochIn(ctx, 3, plain)
-		var none *DirError
-		if committed != nil && !errors.Is(committed, ErrNotCommitted) && !errors.As(committed, &none) {
+		var none *storage.DirError
+		if committed != nil && !errors.Is(committed, storage.ErrNotCommitted) && !errors.As(committed, &none) {
 			t.Fatalf("request %d: half a copy: %v, of %v", at, committed, store.Keys())
 		}
 		// The lock's owner is this process, and lives.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 var (
@@ -39,50 +40,50 @@ func simulatedCycle(t *testing.T, rng *rand.Rand) {
 		levels = append(levels, storage.LevelConfig{Name: outer, Keep: 5})
 		names = append(names, outer)
 	}
-	c := newCluster(t, "n0", "n1", "n2")
-	c.start(levels...)
+	c := jobtest.NewCluster(t, "n0", "n1", "n2")
+	c.Start(levels...)
 	whole := storage.Epoch(rng.IntN(3))
 	for e := storage.Epoch(1); e <= whole; e++ {
-		c.take(e, names...)
+		c.Take(e, names...)
 	}
 	// The death comes when these ranks have committed the next epoch.
 	half := whole + 1
-	infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
-		return s.Put(context.Background(), half, storage.LevelLocal, data(r, half))
+	infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return s.Put(context.Background(), half, storage.LevelLocal, jobtest.ClusterSections(r, half))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	committers := rng.IntN(1 << 3)
-	for r, s := range c.stores {
+	for r, s := range c.Stores {
 		if committers>>r&1 == 1 {
 			if err := s.Commit(context.Background(), half, storage.LevelLocal, infos); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	c.stop()
+	c.Stop()
 	want := whole
 	if committers != 0 {
 		want = half
 	}
 	lost := ""
 	if outer != "" && rng.IntN(2) == 0 {
-		lost = c.nodes[rng.IntN(3)]
-		c.loseNode(lost)
+		lost = c.Nodes[rng.IntN(3)]
+		c.LoseNode(lost)
 		want = whole // the shard of the newest that was there is nowhere else
 	}
-	rng.Shuffle(3, func(i, j int) { c.nodes[i], c.nodes[j] = c.nodes[j], c.nodes[i] })
+	rng.Shuffle(3, func(i, j int) { c.Nodes[i], c.Nodes[j] = c.Nodes[j], c.Nodes[i] })
 	t.Logf("levels %v, %d epochs, the next committed by ranks %03b, lost %q, then %v", names, whole, committers, lost,
-		c.nodes)
-	c.start(levels...)
-	if got := c.newest(); got != want {
+		c.Nodes)
+	c.Start(levels...)
+	if got := c.Newest(); got != want {
 		t.Fatalf("all ranks are offered epoch %d, want %d", got, want)
 	}
 	if want == 0 {
 		return
 	}
-	if _, err := c.restore(want); err != nil {
+	if _, err := c.Restore(want); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -8,9 +8,10 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -27,9 +28,9 @@ func readOnly(dir string) crashfs.Rule {
 	}
 }
 
-func degradeOptions(f *crashfs.FS, run, job string) Options {
-	return Options{Job: job, Size: 1, fs: f, Run: run, Degrade: true, beat: 20 * time.Millisecond,
-		Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"}, {Name: LevelGlobal, Dir: "/g"}}}
+func degradeOptions(run, job string) storage.Options {
+	return storage.Options{Job: job, Size: 1, Run: run, Degrade: true,
+		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"}, {Name: storage.LevelGlobal, Dir: "/g"}}}
 }
 
 // TestDegrade: a level that cannot be written to is left out and read all the same,
@@ -40,14 +41,14 @@ func testDegrade(t *testing.T) {
 	f := crashfs.New()
 	f.MkdirAll("/l")
 	f.MkdirAll("/g")
-	first, err := Open(t.Context(), degradeOptions(f, "one", "j"))
+	first, err := storage.Open(vfs.With(t.Context(), f), degradeOptions("one", "j"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, first, 1, LevelLocal)
+	put(t, first, 1, storage.LevelLocal)
 	f.SetRule(readOnly("/l"))
-	var busy *BusyError
-	if s, err := Open(t.Context(), degradeOptions(f, "two", "j")); !errors.As(err, &busy) {
+	var busy *storage.BusyError
+	if s, err := storage.Open(vfs.With(t.Context(), f), degradeOptions("two", "j")); !errors.As(err, &busy) {
 		t.Errorf("another run is alive: got %v, %v, want a *BusyError", s, err)
 	}
 	f.SetRule(nil)
@@ -55,19 +56,19 @@ func testDegrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.SetRule(readOnly("/l"))
-	var other *JobError
-	if s, err := Open(t.Context(), degradeOptions(f, "two", "k")); !errors.As(err, &other) {
+	var other *storage.JobError
+	if s, err := storage.Open(vfs.With(t.Context(), f), degradeOptions("two", "k")); !errors.As(err, &other) {
 		t.Errorf("another job's: got %v, %v, want a *JobError", s, err)
 	}
 	f.RemoveAll("/g")
 	f.MkdirAll("/g")
-	s, err := Open(t.Context(), degradeOptions(f, "two", "j"))
+	s, err := storage.Open(vfs.With(t.Context(), f), degradeOptions("two", "j"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if out := s.Out(); len(out) != 1 || !errors.Is(out[LevelLocal], syscall.EROFS) ||
-		errors.Is(out[LevelLocal], fs.ErrNotExist) || errors.Is(out[LevelLocal], fs.ErrPermission) {
+	if out := s.Out(); len(out) != 1 || !errors.Is(out[storage.LevelLocal], syscall.EROFS) ||
+		errors.Is(out[storage.LevelLocal], fs.ErrNotExist) || errors.Is(out[storage.LevelLocal], fs.ErrPermission) {
 		t.Errorf("out: %v", out)
 	}
 	list, _, err := s.Candidates(t.Context())
@@ -78,19 +79,19 @@ func testDegrade(t *testing.T) {
 	if err != nil || durable() != nil {
 		t.Errorf("note of a restore: %v", err)
 	}
-	put(t, s, 2, LevelGlobal)
+	put(t, s, 2, storage.LevelGlobal)
 	if _, err := s.Prune(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
 // put commits an epoch of one rank at a level.
-func put(t *testing.T, s *Store, e Epoch, level string) {
+func put(t *testing.T, s *storage.Store, e storage.Epoch, level string) {
 	t.Helper()
-	b := Bytes("contents")
-	info, err := s.Put(context.Background(), e, level, []Section{{Name: "a", Size: int64(len(b)), Source: b}})
+	b := storage.Bytes("contents")
+	info, err := s.Put(context.Background(), e, level, []storage.Section{{Name: "a", Size: int64(len(b)), Source: b}})
 	if err == nil {
-		err = s.Commit(context.Background(), e, level, []ShardInfo{info})
+		err = s.Commit(context.Background(), e, level, []storage.ShardInfo{info})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -103,30 +104,30 @@ func TestDamagedMarkerIsReplaced(t *testing.T) {
 		f := crashfs.New()
 		f.MkdirAll("/l")
 		f.MkdirAll("/g")
-		s, err := Open(t.Context(), degradeOptions(f, "", "j"))
+		s, err := storage.Open(vfs.With(t.Context(), f), degradeOptions("", "j"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		put(t, s, 1, LevelLocal)
+		put(t, s, 1, storage.LevelLocal)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Flip("/l/"+format.MarkerName, 20, 1); err != nil {
 			t.Fatal(err)
 		}
-		opt := degradeOptions(f, "", "j")
+		opt := degradeOptions("", "j")
 		opt.Size, opt.Degrade = size, false
 		opt.Levels = opt.Levels[:1]
-		s, err = Open(t.Context(), opt)
+		s, err = storage.Open(vfs.With(t.Context(), f), opt)
 		if size == 1 {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, err := s.levels[0].ReadMarker(); err != nil || m.Job != "j" {
+			if m, err := s.Level(0).ReadMarker(); err != nil || m.Job != "j" {
 				t.Errorf("marker %v, %v", m, err)
 			}
 			err = s.Close()
-		} else if !errors.Is(err, ErrCorrupt) {
+		} else if !errors.Is(err, storage.ErrCorrupt) {
 			t.Errorf("the epochs are of another job: got %v, want ErrCorrupt", err)
 			err = nil
 		} else {

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -24,20 +25,20 @@ var update = flag.Bool("update", false, "rewrite the hex examples of docs/FORMAT
 const formatDoc = "../docs/FORMAT.md"
 
 // exampleShard is the shard that FORMAT.md shows.
-func exampleShard(t *testing.T) ([]byte, ShardInfo) {
+func exampleShard(t *testing.T) ([]byte, storage.ShardInfo) {
 	t.Helper()
 	fsys := crashfs.New()
 	f, err := fsys.Create("/x", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := shard.NewWriter(t.Context(), f, testPool, nil)
+	w := shard.NewWriter(t.Context(), f, shard.NewPool(8), nil)
 	info, _, err := shard.Write(t.Context(), w, &shard.Spec{
 		Head: format.Header{Epoch: 7, Rank: 1, Size: 2, Job: "sun", Node: "n1",
 			Created: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC).UnixNano()},
-		Sections: []Section{
-			{Name: "step", Size: 5, Source: Bytes("hello")},
-			{Name: "zero", Size: 6, Source: Bytes(make([]byte, 6))},
+		Sections: []storage.Section{
+			{Name: "step", Size: 5, Source: storage.Bytes("hello")},
+			{Name: "zero", Size: 6, Source: storage.Bytes(make([]byte, 6))},
 		},
 	})
 	if err != nil {
@@ -57,11 +58,11 @@ func exampleShard(t *testing.T) ([]byte, ShardInfo) {
 func exampleLayouts() *format.Manifest {
 	u := layout.Array{Name: "u", Type: "float64", Section: "array/u", Elem: 8, Kind: layout.Divided,
 		Dims: []int64{2, 3}}
-	m := &format.Manifest{Epoch: 8, Size: 2, Job: "sun", Level: LevelLocal}
+	m := &format.Manifest{Epoch: 8, Size: 2, Job: "sun", Level: storage.LevelLocal}
 	for r, columns := range []layout.Span{{Start: 0, Count: 1, Stride: 2, Times: 2}, layout.Run(1, 1)} {
 		l := &format.Layout{Quiet: true, Arrays: []layout.Local{{Array: u,
 			Parts: []layout.Part{{Spans: [][]layout.Span{{layout.Run(0, 2)}, {columns}}}}}}}
-		m.Shards = append(m.Shards, ShardInfo{Rank: r, Node: "n1", Pack: format.NoPack, Layout: l})
+		m.Shards = append(m.Shards, storage.ShardInfo{Rank: r, Node: "n1", Pack: format.NoPack, Layout: l})
 	}
 	return m
 }
@@ -87,19 +88,20 @@ func exampleItems(t *testing.T) []byte {
 
 func examples(t *testing.T) map[string][]byte {
 	shard, info := exampleShard(t)
-	info.Rank, info.Origins = 0, []Epoch{5}
-	m := format.Manifest{Epoch: 7, Size: 1, Job: "sun", Level: LevelGlobal, Shards: []ShardInfo{info}}
+	info.Rank, info.Origins = 0, []storage.Epoch{5}
+	m := format.Manifest{Epoch: 7, Size: 1, Job: "sun", Level: storage.LevelGlobal, Shards: []storage.ShardInfo{info}}
 	return map[string][]byte{
-		"marker": (&format.Marker{Job: "sun", Size: 2, Level: LevelLocal}).Encode(),
-		"owned": (&format.Marker{Job: "sun", Size: 2, Level: LevelLocal,
-			Run: Identity{ID: [16]byte{0x3f, 0x2a}, Began: 1_700_000_000_000_000_000}}).Encode(),
+		"marker": (&format.Marker{Job: "sun", Size: 2, Level: storage.LevelLocal}).Encode(),
+		"owned": (&format.Marker{Job: "sun", Size: 2, Level: storage.LevelLocal,
+			Run: storage.Identity{ID: [16]byte{0x3f, 0x2a}, Began: 1_700_000_000_000_000_000}}).Encode(),
 		"shard":    shard,
 		"manifest": m.Encode(),
 		"layouts":  exampleLayouts().Encode(),
 		"items":    exampleItems(t),
 		"ledger": (&format.Ledger{Rank: 1, Node: "n1", Levels: []format.LedgerLevel{
-			{Name: LevelLocal, Keep: 2, Epochs: []format.LedgerEpoch{{Epoch: 7, Files: []string{format.ShardName(1)}}}},
-			{Name: LevelGlobal, Keep: 2, KeepEvery: 100, Epochs: []format.LedgerEpoch{{Epoch: 7}}}}}).Encode(),
+			{Name: storage.LevelLocal, Keep: 2,
+				Epochs: []format.LedgerEpoch{{Epoch: 7, Files: []string{format.ShardName(1)}}}},
+			{Name: storage.LevelGlobal, Keep: 2, KeepEvery: 100, Epochs: []format.LedgerEpoch{{Epoch: 7}}}}}).Encode(),
 	}
 }
 
@@ -135,7 +137,7 @@ func TestFormatDocument(t *testing.T) {
 func decodeExamples(t *testing.T, shown map[string][]byte) {
 	t.Helper()
 	m, err := format.DecodeMarker("doc", shown["marker"])
-	if err != nil || *m != (format.Marker{Job: "sun", Size: 2, Level: LevelLocal}) {
+	if err != nil || *m != (format.Marker{Job: "sun", Size: 2, Level: storage.LevelLocal}) {
 		t.Errorf("marker: got %+v, %v", m, err)
 	}
 	if m, err := format.DecodeMarker("doc", shown["owned"]); err != nil || m.Run.Short() != "3f2a0000" {

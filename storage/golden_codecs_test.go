@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // codecsDir is a global directory of one rank with chunks of every codec and
@@ -40,7 +41,7 @@ func codecSections(_ int, e storage.Epoch) []storage.Section {
 
 func openCodecs(t *testing.T, dir string) *storage.Store {
 	t.Helper()
-	s, err := storage.Open(t.Context(), storage.Shared(storage.Options{Job: "codecs", Size: 1,
+	s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "codecs", Size: 1,
 		Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: dir, CompressAlways: true}}}))
 	if err != nil {
 		t.Fatal(err)
@@ -82,10 +83,10 @@ func TestGoldenCodecs(t *testing.T) {
 		if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
 			t.Fatal(err)
 		}
-		c := &cluster{t: t, nodes: []string{"n0"}, stores: []*storage.Store{openCodecs(t, dir)}}
+		c := &jobtest.Cluster{T: t, Nodes: []string{"n0"}, Stores: []*storage.Store{openCodecs(t, dir)}}
 		s := &independentReader{t: t, kinds: map[string]int{}}
 		for e := storage.Epoch(1); e <= 2; e++ {
-			if _, err := c.restoreAs(e, codecSections); err != nil {
+			if _, err := c.RestoreAs(e, codecSections); err != nil {
 				t.Errorf("epoch %d: %v", e, err)
 			}
 			got := s.sections(s.shard(dir, int(e), 0), func(o int) []byte { return s.shard(dir, o, 0) })
@@ -167,28 +168,28 @@ func TestParityByTheDocument(t *testing.T) {
 	wantRows(t, goldenDir, goldenNodes, 1, 1)
 	for _, shape := range [][2]int{{2, 2}, {3, 2}, {2, 3}} {
 		k, m := shape[0], shape[1]
-		c := newCluster(t, nodeNames(k+m)...)
-		c.start(smallLocal, storage.LevelConfig{Name: storage.LevelParity, Data: k, Parity: m})
-		c.take(1, storage.LevelLocal, storage.LevelParity)
-		c.stop()
+		c := jobtest.NewCluster(t, jobtest.NodeNames(k+m)...)
+		c.Start(smallLocal, storage.LevelConfig{Name: storage.LevelParity, Data: k, Parity: m})
+		c.Take(1, storage.LevelLocal, storage.LevelParity)
+		c.Stop()
 		dir := t.TempDir()
-		dump(t, c, dir)
-		wantRows(t, dir, c.nodes, 1, m)
+		dumpFiles(t, c, dir)
+		wantRows(t, dir, c.Nodes, 1, m)
 	}
 }
 
-// dump copies the local and parity files of epoch 1 of a cluster to the disk.
-func dump(t *testing.T, c *cluster, dir string) {
+// dumpFiles copies the local and parity files of epoch 1 of a cluster to the disk.
+func dumpFiles(t *testing.T, c *jobtest.Cluster, dir string) {
 	t.Helper()
-	for _, n := range c.nodes {
+	for _, n := range c.Nodes {
 		for _, l := range []string{"local", "parity"} {
 			rel := filepath.Join(n, l, "epoch-0000000001")
-			list, err := c.fs.ReadDir("/" + rel)
+			list, err := c.FS.ReadDir("/" + rel)
 			if err == nil {
 				err = os.MkdirAll(filepath.Join(dir, rel), 0o755)
 			}
 			for _, x := range list {
-				f, ferr := c.fs.Open("/" + rel + "/" + x.Name)
+				f, ferr := c.FS.Open("/" + rel + "/" + x.Name)
 				if ferr != nil {
 					t.Fatal(ferr)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -25,7 +26,7 @@ const ownedDir = "testdata/v3"
 var goldenRun = storage.Identity{ID: [16]byte{0x60, 0x1d}, Began: 1_700_000_000_000_000_000}
 
 // goldenNodes are the nodes of the three ranks of the golden job.
-var goldenNodes = nodeNames(3)
+var goldenNodes = jobtest.NodeNames(3)
 
 // goldenSections compress, repeat and are zero in parts, so that every kind of
 // chunk is there.
@@ -57,7 +58,7 @@ func goldenStores(t *testing.T, dir string, run storage.Identity) []*storage.Sto
 	var out []*storage.Store
 	for r, n := range goldenNodes {
 		s, err := storage.Open(t.Context(),
-			storage.Shared(storage.Options{Job: "golden", Rank: r, Size: len(goldenNodes),
+			jobtest.Tuned(storage.Options{Job: "golden", Rank: r, Size: len(goldenNodes),
 				Node: n, Nodes: goldenNodes, Transport: net.Rank(r), Identity: run, Levels: []storage.LevelConfig{
 					{Name: storage.LevelLocal, Dir: filepath.Join(dir, n, "local")},
 					{Name: storage.LevelPartner, Dir: filepath.Join(dir, n, "partner")},
@@ -74,7 +75,7 @@ func goldenStores(t *testing.T, dir string, run storage.Identity) []*storage.Sto
 }
 
 // writeGolden makes golden directories.
-func writeGolden(t *testing.T, goldenDir string, goldenSections sectionsFor, run storage.Identity) {
+func writeGolden(t *testing.T, goldenDir string, goldenSections jobtest.SectionsFor, run storage.Identity) {
 	t.Helper()
 	if err := os.RemoveAll(goldenDir); err != nil {
 		t.Fatal(err)
@@ -89,21 +90,21 @@ func writeGolden(t *testing.T, goldenDir string, goldenSections sectionsFor, run
 	if err := os.MkdirAll(filepath.Join(goldenDir, "global"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, goldenDir, run)}
+	c := &jobtest.Cluster{T: t, Nodes: goldenNodes, Stores: goldenStores(t, goldenDir, run)}
 	for e := storage.Epoch(1); e <= 2; e++ {
-		if err := c.tryTake(e, goldenSections, storage.LevelLocal, storage.LevelPartner,
+		if err := c.TryTake(e, goldenSections, storage.LevelLocal, storage.LevelPartner,
 			storage.LevelParity); err != nil {
 			t.Fatal(err)
 		}
-		infos, err := c.stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, []int{0, 1})
+		infos, err := c.Stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, []int{0, 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := c.stores[2].Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, nil)
+		info, err := c.Stores[2].Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range c.stores {
+		for _, s := range c.Stores {
 			if err := s.Commit(t.Context(), e, storage.LevelGlobal, append(infos, info)); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +122,7 @@ func TestGoldenDirectories(t *testing.T) {
 	t.Run("v3", func(t *testing.T) { testGolden(t, ownedDir, layoutSections, goldenRun) })
 }
 
-func testGolden(t *testing.T, goldenDir string, goldenSections sectionsFor, run storage.Identity) {
+func testGolden(t *testing.T, goldenDir string, goldenSections jobtest.SectionsFor, run storage.Identity) {
 	if *golden {
 		writeGolden(t, goldenDir, goldenSections, run)
 	}
@@ -143,12 +144,12 @@ func testGolden(t *testing.T, goldenDir string, goldenSections sectionsFor, run 
 					}
 				}
 			}
-			c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, dir, run)}
-			if err := c.learn(); err != nil {
+			c := &jobtest.Cluster{T: t, Nodes: goldenNodes, Stores: goldenStores(t, dir, run)}
+			if err := c.Learn(); err != nil {
 				t.Fatal(err)
 			}
 			for e := storage.Epoch(1); e <= 2; e++ {
-				from, err := c.restoreAs(e, goldenSections)
+				from, err := c.RestoreAs(e, goldenSections)
 				if err != nil {
 					t.Fatalf("epoch %d: %v", e, err)
 				}

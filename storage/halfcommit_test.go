@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // orders are rank orders of a job on three nodes.
@@ -19,49 +20,49 @@ func TestHalfCommitted(t *testing.T) {
 	for committers := 1; committers < 1<<3; committers++ { // sets of ranks
 		for _, order := range orders {
 			t.Run(fmt.Sprintf("%03b %v", committers, order), func(t *testing.T) {
-				c := newCluster(t, "n0", "n1", "n2")
-				c.start(local)
-				infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
-					return s.Put(context.Background(), 1, storage.LevelLocal, data(r, 1))
+				c := jobtest.NewCluster(t, "n0", "n1", "n2")
+				c.Start(local)
+				infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+					return s.Put(context.Background(), 1, storage.LevelLocal, jobtest.ClusterSections(r, 1))
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
-				for r, s := range c.stores {
+				for r, s := range c.Stores {
 					if committers>>r&1 == 1 {
 						if err := s.Commit(context.Background(), 1, storage.LevelLocal, infos); err != nil {
 							t.Fatal(err)
 						}
 					}
 				}
-				c.stop()
-				c.nodes = order
-				c.start(local)
-				c.wholeAgain(1, storage.LevelLocal)
+				c.Stop()
+				c.Nodes = order
+				c.Start(local)
+				wholeAgain(c, 1, storage.LevelLocal)
 			})
 		}
 	}
 }
 
 // wholeAgain restores an epoch, rebuilds it, and finds it whole without the others.
-func (c *cluster) wholeAgain(e storage.Epoch, levels ...string) {
-	c.t.Helper()
-	if got := c.newest(); got != e {
-		c.t.Fatalf("all ranks are offered epoch %d, want %d", got, e)
+func wholeAgain(c *jobtest.Cluster, e storage.Epoch, levels ...string) {
+	c.T.Helper()
+	if got := c.Newest(); got != e {
+		c.T.Fatalf("all ranks are offered epoch %d, want %d", got, e)
 	}
-	if _, err := c.restore(e); err != nil {
-		c.t.Fatal(err)
+	if _, err := c.Restore(e); err != nil {
+		c.T.Fatal(err)
 	}
 	for _, level := range levels {
-		if _, err := c.all(func(s *storage.Store, r int) (i storage.ShardInfo, err error) {
+		if _, err := c.All(func(s *storage.Store, r int) (i storage.ShardInfo, err error) {
 			return i, s.Rebuild(context.Background(), e, level)
 		}); err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 	}
-	for _, n := range c.nodes {
-		if _, err := c.fs.Stat(fmt.Sprintf("/%s/local/epoch-%010d/manifest", n, e)); err != nil {
-			c.t.Errorf("not committed again: %v", err)
+	for _, n := range c.Nodes {
+		if _, err := c.FS.Stat(fmt.Sprintf("/%s/local/epoch-%010d/manifest", n, e)); err != nil {
+			c.T.Errorf("not committed again: %v", err)
 		}
 	}
 }
@@ -70,10 +71,10 @@ func (c *cluster) wholeAgain(e storage.Epoch, levels ...string) {
 // does not serve.
 func TestOtherAttempt(t *testing.T) {
 	local := storage.LevelConfig{Name: storage.LevelLocal, Keep: 2}
-	c := newCluster(t, "n0", "n1", "n2")
-	c.start(local)
+	c := jobtest.NewCluster(t, "n0", "n1", "n2")
+	c.Start(local)
 	put := func(as func(rank int, e storage.Epoch) []storage.Section) []storage.ShardInfo {
-		infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			return s.Put(context.Background(), 1, storage.LevelLocal, as(r, 1))
 		})
 		if err != nil {
@@ -81,22 +82,22 @@ func TestOtherAttempt(t *testing.T) {
 		}
 		return infos
 	}
-	infos := put(data)
-	if err := c.stores[0].Commit(context.Background(), 1, storage.LevelLocal, infos); err != nil {
+	infos := put(jobtest.ClusterSections)
+	if err := c.Stores[0].Commit(context.Background(), 1, storage.LevelLocal, infos); err != nil {
 		t.Fatal(err)
 	}
-	c.stop()
-	c.fs.RemoveAll("/n2/local/epoch-0000000001")
-	c.start(local)
+	c.Stop()
+	c.FS.RemoveAll("/n2/local/epoch-0000000001")
+	c.Start(local)
 	other := storage.Bytes("another attempt")
-	if _, err := c.stores[2].Put(context.Background(), 1, storage.LevelLocal,
+	if _, err := c.Stores[2].Put(context.Background(), 1, storage.LevelLocal,
 		[]storage.Section{{Name: "x", Size: int64(len(other)), Source: other}}); err != nil {
 		t.Fatal(err)
 	}
-	c.stop()
-	c.nodes = []string{"n2", "n1", "n0"}
-	c.start(local)
-	list, unreadable, err := c.stores[2].Candidates(t.Context())
+	c.Stop()
+	c.Nodes = []string{"n2", "n1", "n0"}
+	c.Start(local)
+	list, unreadable, err := c.Stores[2].Candidates(t.Context())
 	if err != nil || len(list) != 0 || !slices.Equal(unreadable, []storage.Epoch{1}) {
 		t.Errorf("offered %v, unreadable %v, %v: want nothing but epoch 1 unreadable", list, unreadable, err)
 	}
@@ -110,22 +111,22 @@ func TestParityWithoutLocalManifests(t *testing.T) {
 	for _, lost := range []string{"", "n1"} {
 		for _, order := range orders {
 			t.Run(fmt.Sprint("lost ", lost, order), func(t *testing.T) {
-				c := newCluster(t, "n0", "n1", "n2")
-				c.start(levels...)
-				c.take(1, storage.LevelLocal, storage.LevelParity)
-				c.take(2, storage.LevelLocal, storage.LevelParity)
-				c.stop()
-				for _, n := range c.nodes {
-					if err := c.fs.Remove("/" + n + "/local/epoch-0000000002/manifest"); err != nil {
+				c := jobtest.NewCluster(t, "n0", "n1", "n2")
+				c.Start(levels...)
+				c.Take(1, storage.LevelLocal, storage.LevelParity)
+				c.Take(2, storage.LevelLocal, storage.LevelParity)
+				c.Stop()
+				for _, n := range c.Nodes {
+					if err := c.FS.Remove("/" + n + "/local/epoch-0000000002/manifest"); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if lost != "" {
-					c.loseNode(lost)
+					c.LoseNode(lost)
 				}
-				c.nodes = order
-				c.start(levels...)
-				c.wholeAgain(2, storage.LevelLocal, storage.LevelParity)
+				c.Nodes = order
+				c.Start(levels...)
+				wholeAgain(c, 2, storage.LevelLocal, storage.LevelParity)
 			})
 		}
 	}

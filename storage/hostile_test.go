@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // diskJob is one rank's job on the disk, with an epoch at local and global.
@@ -24,7 +25,7 @@ func diskJob(t *testing.T, change func(o *storage.Options)) (*storage.Store, err
 	o := storage.Options{Job: "sun", Size: 1, Levels: []storage.LevelConfig{
 		{Name: storage.LevelLocal}, {Name: storage.LevelGlobal}}}
 	change(&o)
-	s, err := storage.Open(t.Context(), storage.Shared(o))
+	s, err := storage.Open(t.Context(), jobtest.Tuned(o))
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}
@@ -33,7 +34,7 @@ func diskJob(t *testing.T, change func(o *storage.Options)) (*storage.Store, err
 
 func epochOf(t *testing.T, s *storage.Store, e storage.Epoch) {
 	t.Helper()
-	info, err := s.Put(t.Context(), e, storage.LevelLocal, data(0, e))
+	info, err := s.Put(t.Context(), e, storage.LevelLocal, jobtest.ClusterSections(0, e))
 	if err == nil {
 		err = s.Commit(t.Context(), e, storage.LevelLocal, []storage.ShardInfo{info})
 	}
@@ -214,7 +215,7 @@ func TestNoRoomForANote(t *testing.T) {
 		return s
 	}
 	s := open()
-	info, err := s.Put(t.Context(), 1, storage.LevelLocal, data(0, 1))
+	info, err := s.Put(t.Context(), 1, storage.LevelLocal, jobtest.ClusterSections(0, 1))
 	if err == nil {
 		err = s.Commit(t.Context(), 1, storage.LevelLocal, []storage.ShardInfo{info})
 	}
@@ -252,7 +253,7 @@ func TestHolesTakeNoMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := s.Put(t.Context(), 1, storage.LevelLocal, data(0, 1))
+	info, err := s.Put(t.Context(), 1, storage.LevelLocal, jobtest.ClusterSections(0, 1))
 	if err == nil {
 		err = s.Commit(t.Context(), 1, storage.LevelLocal, []storage.ShardInfo{info})
 	}

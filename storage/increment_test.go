@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"fmt"
@@ -9,35 +9,37 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // changing is a section of n chunks; epoch e changes chunk e mod n only.
-func changing(n int) func(rank int, e Epoch) []Section {
-	return func(rank int, e Epoch) []Section {
-		b := make(Bytes, n*format.ChunkBytes)
+func changing(n int) func(rank int, e storage.Epoch) []storage.Section {
+	return func(rank int, e storage.Epoch) []storage.Section {
+		b := make(storage.Bytes, n*format.ChunkBytes)
 		for c := range n {
-			last := Epoch(0) // epoch that last changed chunk c
+			last := storage.Epoch(0) // epoch that last changed chunk c
 			if int(e) >= c {
-				last = e - Epoch((int(e)-c)%n)
+				last = e - storage.Epoch((int(e)-c)%n)
 			}
-			copy(b[c*format.ChunkBytes:], random(uint64(c)<<8|uint64(last), format.ChunkBytes))
+			copy(b[c*format.ChunkBytes:], jobtest.Random(uint64(c)<<8|uint64(last), format.ChunkBytes))
 		}
-		return []Section{{Name: "x", Size: int64(len(b)), Source: b}}
+		return []storage.Section{{Name: "x", Size: int64(len(b)), Source: b}}
 	}
 }
 
 func TestIncrementsReferToEarlierEpochs(t *testing.T) {
-	stores := openStores(t, 1, func(int) []LevelConfig {
-		return []LevelConfig{{Name: LevelLocal, Dir: t.TempDir(), Keep: 1}}
+	stores := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: t.TempDir(), Keep: 1}}
 	})
 	const n = 20
 	var stored int64
 	secs := changing(n)
-	for e := Epoch(1); e <= 3*n; e++ {
-		infos := take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+	for e := storage.Epoch(1); e <= 3*n; e++ {
+		infos := jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
 		info := infos[0]
 		if e == 1 && info.Stored != n*format.ChunkBytes {
 			t.Errorf("epoch 1: stored %d bytes, want all %d", info.Stored, n*format.ChunkBytes)
@@ -50,7 +52,7 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e%7 == 0 {
-			wantShard(t, stores[0], e, secs(0, e))
+			jobtest.WantShard(t, stores[0], e, secs(0, e))
 		}
 	}
 	// One chunk changes per epoch; now and then what the oldest epoch still
@@ -58,11 +60,11 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 	if most := int64(3*n*4*format.ChunkBytes + n*format.ChunkBytes); stored > most {
 		t.Errorf("stored %d bytes in all, want at most %d", stored, most)
 	}
-	kept, err := stores[0].levels[0].Epochs()
+	kept, err := stores[0].Level(0).Epochs()
 	if err != nil || len(kept) > shard.MaxOrigins+1 {
 		t.Errorf("got epochs %v, %v kept for the sake of one", kept, err)
 	}
-	wantShard(t, stores[0], 3*n, secs(0, 3*n))
+	jobtest.WantShard(t, stores[0], 3*n, secs(0, 3*n))
 }
 
 // TestFlushOfIncrement copies an epoch that refers to another one outward, with
@@ -70,29 +72,30 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 func TestFlushOfIncrement(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ", first), func(t *testing.T) {
-			stores := openStores(t, 1, twoLevels(t))
+			stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
 			secs := changing(6)
-			var info ShardInfo
-			for e := Epoch(1); e <= 2; e++ {
-				take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+			var info storage.ShardInfo
+			for e := storage.Epoch(1); e <= 2; e++ {
+				jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
 				if e == 1 && !first {
 					continue
 				}
 				var err error
-				if info, err = stores[0].Flush(t.Context(), e, LevelLocal, LevelGlobal, nil); err != nil {
+				if info, err = stores[0].Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal,
+					nil); err != nil {
 					t.Fatal(err)
 				}
-				commitAll(t, stores, e, LevelGlobal, []ShardInfo{info})
+				jobtest.CommitAll(t, stores, e, storage.LevelGlobal, []storage.ShardInfo{info})
 			}
 			if first != (len(info.Origins) == 1) {
 				t.Errorf("the copy refers to %v", info.Origins)
 			}
-			for e := Epoch(1); e <= 2; e++ {
-				if _, err := stores[0].levels[0].RemoveEpoch(e); err != nil {
+			for e := storage.Epoch(1); e <= 2; e++ {
+				if _, err := stores[0].Level(0).RemoveEpoch(e); err != nil {
 					t.Fatal(err)
 				}
 			}
-			wantShard(t, stores[0], 2, secs(0, 2))
+			jobtest.WantShard(t, stores[0], 2, secs(0, 2))
 		})
 	}
 }
@@ -113,17 +116,18 @@ func TestEarlierEpochsGone(t *testing.T) {
 	} {
 		for _, together := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", together ", together), func(t *testing.T) {
-				f := newPackFS()
-				stores := packWorld(t, f)
-				bring := func(e Epoch) []ShardInfo {
-					secs := func(r int) []Section { return mixedSections(r, e) }
-					take(t, stores, e, LevelLocal, secs)
-					var infos []ShardInfo
+				f := jobtest.NewPackFS()
+				stores := jobtest.OpenPacking(t, f)
+				bring := func(e storage.Epoch) []storage.ShardInfo {
+					secs := func(r int) []storage.Section { return mixedSections(r, e) }
+					jobtest.Take(t, stores, e, storage.LevelLocal, secs)
+					var infos []storage.ShardInfo
 					var err error
 					if together {
 						infos, _, err = packTogether(t.Context(), stores, e, secs)
 					} else {
-						infos, err = stores[0].FlushNode(t.Context(), e, LevelLocal, LevelGlobal, packRanks)
+						infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal,
+							packRanks)
 					}
 					if err != nil {
 						t.Fatal(err)
@@ -146,9 +150,9 @@ func TestEarlierEpochsGone(t *testing.T) {
 				}
 				f.RemoveAll("/l")
 				for r, s := range stores {
-					wantShard(t, s, 4, mixedSections(r, 4))
+					jobtest.WantShard(t, s, 4, mixedSections(r, 4))
 				}
-				if n := findings(t, f, "/g"); n != 0 {
+				if n := jobtest.Findings(t, f, "/g"); n != 0 {
 					t.Errorf("verify has %d findings", n)
 				}
 			})
@@ -163,23 +167,24 @@ func TestLittleKeepsNoEpoch(t *testing.T) {
 		unchanged int64
 		most      int
 	}{{150, 2}, {4096, 2}, {8 << 10, 3}, {format.ChunkBytes, 3}} {
-		stores := openStores(t, 1, func(int) []LevelConfig {
-			return []LevelConfig{{Name: LevelLocal, Dir: t.TempDir(), Keep: 2}}
+		stores := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
+			return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: t.TempDir(), Keep: 2}}
 		})
-		secs := func(e Epoch) []Section {
-			return []Section{section("mail", random(1, int(c.unchanged))), section("data", random(uint64(e), 1<<20))}
+		secs := func(e storage.Epoch) []storage.Section {
+			return []storage.Section{section("mail", jobtest.Random(1, int(c.unchanged))),
+				section("data", jobtest.Random(uint64(e), 1<<20))}
 		}
-		for e := Epoch(1); e <= 6; e++ {
-			take(t, stores, e, LevelLocal, func(int) []Section { return secs(e) })
+		for e := storage.Epoch(1); e <= 6; e++ {
+			jobtest.Take(t, stores, e, storage.LevelLocal, func(int) []storage.Section { return secs(e) })
 			if _, err := stores[0].Prune(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if kept, err := stores[0].levels[0].Epochs(); err != nil || len(kept) != c.most {
+		if kept, err := stores[0].Level(0).Epochs(); err != nil || len(kept) != c.most {
 			t.Errorf("%d bytes that never change: epochs %v are kept (%v), want %d of them", c.unchanged, kept, err,
 				c.most)
 		}
-		wantShard(t, stores[0], 6, secs(6))
+		jobtest.WantShard(t, stores[0], 6, secs(6))
 	}
 }
 
@@ -188,9 +193,11 @@ func TestLittleKeepsNoEpoch(t *testing.T) {
 // kept for its own sake.
 func TestOriginsOfOriginsGo(t *testing.T) {
 	dir := t.TempDir()
-	stores := openStores(t, 1, func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: dir, Keep: 2}} })
+	stores := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Keep: 2}}
+	})
 	const n = 2 * format.ChunkBytes
-	for e := Epoch(1); e <= 5; e++ {
+	for e := storage.Epoch(1); e <= 5; e++ {
 		x, y := uint64(1), uint64(11) // epochs that wrote them
 		if e >= 3 {
 			x = 3
@@ -201,20 +208,20 @@ func TestOriginsOfOriginsGo(t *testing.T) {
 		if e >= 4 {
 			y = 14
 		}
-		take(t, stores, e, LevelLocal, func(int) []Section {
-			return []Section{section("x", random(x, n)), section("y", random(y, n))}
+		jobtest.Take(t, stores, e, storage.LevelLocal, func(int) []storage.Section {
+			return []storage.Section{section("x", jobtest.Random(x, n)), section("y", jobtest.Random(y, n))}
 		})
 		if _, err := stores[0].Prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	verify := func() (bad []Epoch) {
+	verify := func() (bad []storage.Epoch) {
 		v, err := checkpoints.Inspect(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		list, err := v.Expected()
-		if err != nil || !slices.Equal(list, []Epoch{5, 4, 3}) {
+		if err != nil || !slices.Equal(list, []storage.Epoch{5, 4, 3}) {
 			t.Fatalf("got epochs %v, %v, want the newest two and one for their sake", list, err)
 		}
 		infos, err := v.Epochs(t.Context())
@@ -244,13 +251,13 @@ func TestOriginsOfOriginsGo(t *testing.T) {
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if bad := verify(); !slices.Equal(bad, []Epoch{5, 4, 3}) {
+	if bad := verify(); !slices.Equal(bad, []storage.Epoch{5, 4, 3}) {
 		t.Errorf("epochs %v are bad, want all: they share a chunk that was damaged", bad)
 	}
 }
 
-func section(name string, b []byte) Section {
-	return Section{Name: name, Size: int64(len(b)), Source: Bytes(b)}
+func section(name string, b []byte) storage.Section {
+	return storage.Section{Name: name, Size: int64(len(b)), Source: storage.Bytes(b)}
 }
 
 // TestVerifySaysAnEpochOnce: an earlier epoch that cannot be had is one finding of a shard that refers to it, however
@@ -263,10 +270,11 @@ func TestVerifySaysAnEpochOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			stores := openStores(t, 1, func(int) []LevelConfig { return []LevelConfig{{Name: LevelLocal, Dir: dir}} })
+			stores := jobtest.OpenStores(t, 1,
+				func(int) []storage.LevelConfig { return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}} })
 			secs := changing(9)
-			for e := Epoch(1); e <= 2; e++ {
-				take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
+			for e := storage.Epoch(1); e <= 2; e++ {
+				jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
 			}
 			if err := lose(filepath.Join(dir, format.EpochName(1))); err != nil {
 				t.Fatal(err)
@@ -287,22 +295,23 @@ func TestVerifySaysAnEpochOnce(t *testing.T) {
 // local has of it is no good copy of what is damaged at global.
 func TestInPartBesideWhole(t *testing.T) {
 	l, g := t.TempDir(), t.TempDir()
-	stores := openStores(t, 1, func(int) []LevelConfig {
-		return []LevelConfig{{Name: LevelLocal, Dir: l, Keep: 2}, {Name: LevelGlobal, Dir: g, Keep: 9}}
+	stores := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: l, Keep: 2},
+			{Name: storage.LevelGlobal, Dir: g, Keep: 9}}
 	})
 	secs := changing(5)
-	for e := Epoch(1); e <= 8; e++ {
-		take(t, stores, e, LevelLocal, func(r int) []Section { return secs(r, e) })
-		info, err := stores[0].Flush(t.Context(), e, LevelLocal, LevelGlobal, nil)
+	for e := storage.Epoch(1); e <= 8; e++ {
+		jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
+		info, err := stores[0].Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		commitAll(t, stores, e, LevelGlobal, []ShardInfo{info})
+		jobtest.CommitAll(t, stores, e, storage.LevelGlobal, []storage.ShardInfo{info})
 		if _, err := stores[0].Prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	verify := func(e Epoch) []checkpoints.Finding {
+	verify := func(e storage.Epoch) []checkpoints.Finding {
 		v, err := checkpoints.Inspect(t.Context(), l, g)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // TestErrorAtEveryOperation lets each file operation of a job fail once. At most
 // the epoch under way fails, with an error that says so; the ones before it stay
 // and the ones after it succeed.
 func TestErrorAtEveryOperation(t *testing.T) {
-	probe := newWorldFS()
+	probe := jobtest.NewWorldFS()
 	if _, err := runJob(probe); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +35,7 @@ func TestErrorAtEveryOperation(t *testing.T) {
 
 func failOnce(t *testing.T, at int, errno error) {
 	t.Helper()
-	f := newWorldFS()
+	f := jobtest.NewWorldFS()
 	var hit crashfs.Op
 	f.SetRule(func(op crashfs.Op) error {
 		if op.N == at {
@@ -46,32 +48,32 @@ func failOnce(t *testing.T, at int, errno error) {
 		t.Helper()
 		t.Fatalf("error at op %d (%s %s): %s\n%s", at, hit.Kind, hit.Name, fmt.Sprintf(format, args...), f)
 	}
-	w, err := openWorld(f)
+	w, err := jobtest.OpenWorld(f)
 	for tries := 0; err != nil && tries < 2; tries++ { // the job is started again
 		if !errors.Is(err, errno) {
 			fail("open: got %v", err)
 		}
-		w.close()
-		w, err = openWorld(f)
+		w.Stop()
+		w, err = jobtest.OpenWorld(f)
 	}
-	defer w.close()
+	defer w.Stop()
 	failures := 0
-	good := Epoch(0)
-	for e := Epoch(1); e <= crashEpochs+1; e++ {
-		committed := Epoch(0)
-		err := w.takeEpoch(e, func(e Epoch) { committed = e })
+	good := storage.Epoch(0)
+	for e := storage.Epoch(1); e <= crashEpochs+1; e++ {
+		committed := storage.Epoch(0)
+		err := w.TakeEpoch(e, func(e storage.Epoch) { committed = e })
 		if err != nil {
 			failures++
 			if !errors.Is(err, errno) {
 				fail("epoch %d: got %v, want the injected error", e, err)
 			}
-			w.giveUp(e)
+			giveUp(w, e)
 		}
 		if committed == e {
 			good = e
 		}
 		if good > 0 {
-			if err := w.check(good); err != nil && failures <= 1 {
+			if err := w.Check(good); err != nil && failures <= 1 {
 				fail("epoch %d after taking %d: %v", good, e, err)
 			}
 		}
@@ -85,9 +87,9 @@ func failOnce(t *testing.T, at int, errno error) {
 }
 
 // giveUp discards what is not committed.
-func (w *world) giveUp(e Epoch) {
-	for _, s := range w.stores {
-		for _, l := range []string{LevelLocal, LevelGlobal} {
+func giveUp(w *jobtest.World, e storage.Epoch) {
+	for _, s := range w.Stores {
+		for _, l := range []string{storage.LevelLocal, storage.LevelGlobal} {
 			_ = s.Discard(context.Background(), e, l)
 		}
 	}

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
@@ -26,12 +28,12 @@ var keepSeeds = flag.Uint64("keepseeds", 40, "how many random jobs TestKeptUnder
 func TestKeptUnderFire(t *testing.T) {
 	for seed := range *keepSeeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			j := &keepJob{t: t, rand: rand.New(rand.NewPCG(seed, 7)), fs: newWorldFS()}
+			j := &keepJob{t: t, rand: rand.New(rand.NewPCG(seed, 7)), fs: jobtest.NewWorldFS()}
 			j.open()
 			for range 25 {
 				j.step()
 			}
-			j.w.close()
+			j.w.Stop()
 		})
 	}
 }
@@ -41,10 +43,10 @@ type keepJob struct {
 	t      *testing.T
 	rand   *rand.Rand
 	fs     *crashfs.FS
-	w      *world
-	next   Epoch
-	agreed []Epoch // ascending
-	due    []Epoch // the newest two of them that were good when they were taken
+	w      *jobtest.World
+	next   storage.Epoch
+	agreed []storage.Epoch // ascending
+	due    []storage.Epoch // the newest two of them that were good when they were taken
 	strays []string
 	voted  bool // in this run
 	log    []string
@@ -60,13 +62,13 @@ func (j *keepJob) fatal(format string, args ...any) {
 }
 
 func (j *keepJob) open() {
-	w, err := openWorld(j.fs)
+	w, err := jobtest.OpenWorld(j.fs)
 	if err != nil {
 		j.fatal("open: %v", err)
 	}
-	for _, s := range w.stores {
-		s.levels = s.levels[:1]
-		s.levels[0].cfg.Keep, s.levels[0].cfg.Full = 2, true
+	for _, s := range w.Stores {
+		s.OnlyLevels(1)
+		s.Config(0).Keep, s.Config(0).Full = 2, true
 	}
 	j.w = w
 }
@@ -99,8 +101,8 @@ func (j *keepJob) step() {
 }
 
 // failing lets one kind of operation fail on one rank's files of the epoch.
-func (j *keepJob) failing(kind string, e Epoch, do func()) {
-	dir := fmt.Sprintf("/local%d/%s/", j.rand.IntN(worldSize), format.EpochName(e))
+func (j *keepJob) failing(kind string, e storage.Epoch, do func()) {
+	dir := fmt.Sprintf("/local%d/%s/", j.rand.IntN(jobtest.WorldSize), format.EpochName(e))
 	j.fs.SetRule(func(op crashfs.Op) error {
 		hit := op.Kind == kind && strings.HasPrefix(op.Name, dir)
 		if hit && (kind == "write" || strings.HasSuffix(op.Name, format.ManifestName)) {
@@ -118,7 +120,7 @@ func (j *keepJob) mayPrune() {
 	if !j.voted {
 		return
 	}
-	for _, s := range j.w.stores {
+	for _, s := range j.w.Stores {
 		if j.rand.IntN(3) == 0 {
 			if _, err := s.Prune(context.Background()); err != nil {
 				j.fatal("prune: %v", err)
@@ -128,23 +130,23 @@ func (j *keepJob) mayPrune() {
 }
 
 // take is a checkpoint with its two votes, as a job does it.
-func (j *keepJob) take(e Epoch) {
+func (j *keepJob) take(e storage.Epoch) {
 	infos, err := j.put(e)
 	j.mayPrune()
 	if err != nil {
-		j.w.giveUp(e)
+		giveUp(j.w, e)
 		return
 	}
 	var failed error
-	for _, s := range j.w.stores {
-		failed = errors.Join(failed, s.Commit(context.Background(), e, LevelLocal, infos))
+	for _, s := range j.w.Stores {
+		failed = errors.Join(failed, s.Commit(context.Background(), e, storage.LevelLocal, infos))
 		j.mayPrune()
 	}
-	for _, s := range j.w.stores {
+	for _, s := range j.w.Stores {
 		if failed != nil {
-			err = s.Withdraw(e, LevelLocal)
+			err = s.Withdraw(e, storage.LevelLocal)
 		} else {
-			err = s.Committed(e, LevelLocal)
+			err = s.Committed(e, storage.LevelLocal)
 		}
 		if err != nil {
 			j.fatal("%v", err)
@@ -155,28 +157,28 @@ func (j *keepJob) take(e Epoch) {
 		j.agreed = append(j.agreed, e)
 		j.due = append(j.due, e)
 		j.due = j.due[max(len(j.due)-2, 0):]
-		j.w.agree(j.t, LevelLocal)
+		j.w.Agree(j.t, storage.LevelLocal)
 	}
-	j.w.prune(j.t)
+	j.w.Prune(j.t)
 }
 
-func (j *keepJob) put(e Epoch) ([]ShardInfo, error) {
-	return j.w.each(func(s *Store) (ShardInfo, error) {
-		return s.Put(context.Background(), e, LevelLocal, smallSections(s.opt.Rank, e))
+func (j *keepJob) put(e storage.Epoch) ([]storage.ShardInfo, error) {
+	return j.w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return s.Put(context.Background(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 	})
 }
 
 // die commits on some ranks, in any order, and starts again.
-func (j *keepJob) die(e Epoch) {
+func (j *keepJob) die(e storage.Epoch) {
 	infos, err := j.put(e)
 	if err != nil {
 		j.fatal("put: %v", err)
 	}
-	who := j.rand.IntN(worldSize)
-	if err := j.w.stores[who].Commit(context.Background(), e, LevelLocal, infos); err != nil {
+	who := j.rand.IntN(jobtest.WorldSize)
+	if err := j.w.Stores[who].Commit(context.Background(), e, storage.LevelLocal, infos); err != nil {
 		j.fatal("commit: %v", err)
 	}
-	j.w.close()
+	j.w.Stop()
 	j.fs = j.fs.Crash(crashfs.Survival(j.rand.IntN(3)), j.rand.Uint64())
 	j.voted = false
 	j.open()
@@ -184,7 +186,8 @@ func (j *keepJob) die(e Epoch) {
 
 // stray puts something that is no store's into an epoch.
 func (j *keepJob) stray() {
-	dir := fmt.Sprintf("/local%d/%s", j.rand.IntN(worldSize), format.EpochName(1+Epoch(j.rand.Uint64N(uint64(j.next)))))
+	dir := fmt.Sprintf("/local%d/%s", j.rand.IntN(jobtest.WorldSize),
+		format.EpochName(1+storage.Epoch(j.rand.Uint64N(uint64(j.next)))))
 	if _, err := j.fs.Stat(dir); err != nil {
 		return
 	}
@@ -206,10 +209,10 @@ func (j *keepJob) damage() {
 		return
 	}
 	e := j.agreed[len(j.agreed)-1-j.rand.IntN(min(3, len(j.agreed)))]
-	file := fmt.Sprintf("/local%d/%s/%s", j.rand.IntN(worldSize), format.EpochName(e), format.ManifestName)
+	file := fmt.Sprintf("/local%d/%s/%s", j.rand.IntN(jobtest.WorldSize), format.EpochName(e), format.ManifestName)
 	if err := j.fs.Flip(file, 20,
 		1); err == nil {
-		j.due = slices.DeleteFunc(j.due, func(d Epoch) bool { return d == e })
+		j.due = slices.DeleteFunc(j.due, func(d storage.Epoch) bool { return d == e })
 	}
 }
 
@@ -217,7 +220,7 @@ func (j *keepJob) damage() {
 func (j *keepJob) check() {
 	j.t.Helper()
 	for _, e := range j.due {
-		if err := j.w.check(e); err != nil {
+		if err := j.w.Check(e); err != nil {
 			j.fatal("epoch %d is one of the two newest: %v", e, err)
 		}
 	}
@@ -226,14 +229,14 @@ func (j *keepJob) check() {
 			j.fatal("%s was not ours: %v", name, err)
 		}
 	}
-	for r, s := range j.w.stores {
-		epochs, err := s.levels[0].Epochs()
+	for r, s := range j.w.Stores {
+		epochs, err := s.Level(0).Epochs()
 		if err != nil {
 			j.fatal("%v", err)
 		}
 		old := 0
 		for _, e := range epochs {
-			have, _ := level.HasManifest(s.levels[0], e)
+			have, _ := level.HasManifest(s.Level(0), e)
 			if n := len(j.agreed); have && n >= 6 && e < j.agreed[n-6] {
 				old++
 			}

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -14,21 +14,23 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // keepingJob takes epochs, has one kept, and takes that back. It says which epochs must be at global
 // for sure, and which are kept.
-func keepingJob(f *crashfs.FS) (kept []Epoch, err error) {
+func keepingJob(f *crashfs.FS) (kept []storage.Epoch, err error) {
 	ctx := vfs.With(context.Background(), f)
-	w, err := openWorld(f)
-	defer w.close()
-	take := func(epochs ...Epoch) {
+	w, err := jobtest.OpenWorld(f)
+	defer w.Stop()
+	take := func(epochs ...storage.Epoch) {
 		for _, e := range epochs {
 			if err == nil {
-				err = w.takeEpoch(e, func(Epoch) {})
+				err = w.TakeEpoch(e, func(storage.Epoch) {})
 			}
 		}
 	}
@@ -39,16 +41,16 @@ func keepingJob(f *crashfs.FS) (kept []Epoch, err error) {
 	if err = checkpoints.Keep(ctx, "/global", 2, "good"); err != nil {
 		return nil, err
 	}
-	kept = []Epoch{2}
+	kept = []storage.Epoch{2}
 	take(3, 4)
 	if err == nil {
-		if err = w.stores[0].KeepByRule(ctx, 4, LevelGlobal, 4, 0); err == nil {
+		if err = w.Stores[0].KeepByRule(ctx, 4, storage.LevelGlobal, 4, 0); err == nil {
 			kept = append(kept, 4)
 		}
 	}
 	take(5)
 	if err == nil {
-		kept = []Epoch{4}
+		kept = []storage.Epoch{4}
 		err = checkpoints.Unkeep(ctx, "/global", 2)
 	}
 	take(6)
@@ -56,7 +58,7 @@ func keepingJob(f *crashfs.FS) (kept []Epoch, err error) {
 }
 
 // wholeEpoch says why an epoch is not all there.
-func wholeEpoch(l level.Epochs, e Epoch) error {
+func wholeEpoch(l level.Epochs, e storage.Epoch) error {
 	m, err := l.ReadManifest(e)
 	if err != nil {
 		return err
@@ -67,7 +69,7 @@ func wholeEpoch(l level.Epochs, e Epoch) error {
 // TestKeptThroughCrashes takes the machine down at operations of a job that keeps epochs, and
 // starts again: what was kept is there, whole, after further epochs and prunes.
 func TestKeptThroughCrashes(t *testing.T) {
-	f := newWorldFS()
+	f := jobtest.NewWorldFS()
 	if _, err := keepingJob(f); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestKeptThroughCrashes(t *testing.T) {
 		if at%step != 0 {
 			continue
 		}
-		f := newWorldFS()
+		f := jobtest.NewWorldFS()
 		var last crashfs.Op
 		f.SetRule(func(op crashfs.Op) error {
 			if op.N == at {
@@ -95,36 +97,36 @@ func TestKeptThroughCrashes(t *testing.T) {
 		}
 		checkCrashed(t, f.Crash(modes[at/step%3], uint64(at)), at, last, 0)
 		g := f.Crash(modes[at/step%3], uint64(at))
-		w, err := openWorld(g)
+		w, err := jobtest.OpenWorld(g)
 		if err != nil {
 			t.Fatal(err)
 		}
-		next := Epoch(100)
+		next := storage.Epoch(100)
 		for e := next; e < next+3; e++ {
-			if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+			if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
 				t.Fatalf("op %d: %v", at, err)
 			}
 		}
-		global := w.stores[0].levels[1]
+		global := w.At(0, 1)
 		for _, e := range kept {
 			if err := wholeEpoch(global, e); err != nil {
 				t.Fatalf("crash before op %d (%s %s): a kept epoch: %v\n%s", at, last.Kind, last.Name, err, g)
 			}
 		}
-		if err := w.wholeEpochs(); err != nil {
+		if err := w.WholeEpochs(); err != nil {
 			t.Fatalf("op %d: %v", at, err)
 		}
-		w.close()
+		w.Stop()
 	}
 }
 
 // TestKeepSparesOrigins: checkpoints.Prune and Prune leave what is kept and what that refers to, and take
 // both when it is kept no longer; a damaged record keeps its epoch, too.
 func TestKeepSparesOrigins(t *testing.T) {
-	w := fullWorld(t, 4) // epochs 3 and 4 share chunks
-	ctx := vfs.With(t.Context(), w.fs)
-	global := w.stores[0].levels[1]
-	have := func() []Epoch {
+	w := jobtest.FullWorld(t, 4) // epochs 3 and 4 share chunks
+	ctx := vfs.With(t.Context(), w.FS)
+	global := w.At(0, 1)
+	have := func() []storage.Epoch {
 		t.Helper()
 		list, err := global.Epochs()
 		if err != nil {
@@ -138,14 +140,14 @@ func TestKeepSparesOrigins(t *testing.T) {
 	if err := checkpoints.Keep(ctx, "/global", oldest, "first"); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkpoints.Keep(ctx, "/global", 77, ""); !errors.Is(err, ErrNotCommitted) {
+	if err := checkpoints.Keep(ctx, "/global", 77, ""); !errors.Is(err, storage.ErrNotCommitted) {
 		t.Errorf("no such epoch: got %v", err)
 	}
 	err := checkpoints.Keep(ctx, "/local0", oldest, "")
 	if err == nil || !strings.Contains(err.Error(), "only level global") {
 		t.Errorf("a local directory: got %v", err)
 	}
-	w.close()
+	w.Stop()
 	if _, err := checkpoints.Prune(ctx, []string{"/global"}, checkpoints.PruneRules{Keep: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +155,7 @@ func TestKeepSparesOrigins(t *testing.T) {
 		t.Errorf("after prune: %v, want %d among them", got, oldest)
 	}
 	name := "/global/" + format.KeptName(oldest)
-	if err := w.fs.Flip(name, 30, 1); err != nil {
+	if err := w.FS.Flip(name, 30, 1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := checkpoints.Prune(ctx, []string{"/global"}, checkpoints.PruneRules{Keep: 1}); err != nil {
@@ -163,7 +165,7 @@ func TestKeepSparesOrigins(t *testing.T) {
 		t.Errorf("with a damaged record: %v", got)
 	}
 	list, err := checkpoints.KeptEpochs(ctx, "/global")
-	if !errors.Is(err, ErrCorrupt) || len(list) != 1 || list[0].Epoch != oldest {
+	if !errors.Is(err, storage.ErrCorrupt) || len(list) != 1 || list[0].Epoch != oldest {
 		t.Errorf("got %v, %v, want the epoch and what is wrong with its record", list, err)
 	}
 	if err := checkpoints.Unkeep(ctx, "/global", oldest); err != nil {
@@ -183,9 +185,9 @@ func TestKeepSparesOrigins(t *testing.T) {
 // TestKeepWhilePruning: a record that appears after prune has decided stops it, so that an epoch
 // that the kept one refers to does not go.
 func TestKeepWhilePruning(t *testing.T) {
-	w := fullWorld(t, 6)
-	defer w.close()
-	global := w.stores[0].levels[1]
+	w := jobtest.FullWorld(t, 6)
+	defer w.Stop()
+	global := w.At(0, 1)
 	kept, err := level.KeptAt(global)
 	if err != nil {
 		t.Fatal(err)
@@ -291,7 +293,7 @@ func keepAgainstPrune(t *testing.T) {
 			synctest.Wait() // the other has ended, or waits for this one
 			close(p.resume)
 			both.Wait()
-			d := level.NewDir(f, LevelGlobal, "/global", 0)
+			d := level.NewDir(f, storage.LevelGlobal, "/global", 0)
 			kept, err := d.ReadKept()
 			if err != nil {
 				t.Fatal(err)
@@ -306,7 +308,8 @@ func keepAgainstPrune(t *testing.T) {
 				t.Fatalf("%s stopped at %d: keep says %v, the epoch is %v, kept %v\n%s", first, at, kerr, whole, kept,
 					f)
 			}
-			if left, err := level.Announced(level.Of(f, "/global", &format.Marker{Level: LevelGlobal}), 1, 2, 3); left {
+			if left, err := level.Announced(level.Of(f, "/global", &format.Marker{Level: storage.LevelGlobal}), 1, 2,
+				3); left {
 				t.Fatalf("%s stopped at %d: an announcement is left: %v", first, at, err)
 			}
 			if over {
@@ -326,8 +329,8 @@ func TestKeepAfterADeadPrune(t *testing.T) { synctest.Test(t, keepAfterADeadPrun
 func keepAfterADeadPrune(t *testing.T) {
 	f := copyWorldOf(copyWorld(t))
 	ctx := vfs.With(context.Background(), f)
-	l := level.Of(f, "/global", &format.Marker{Job: "crash", Size: worldSize, Level: LevelGlobal})
-	if _, err := level.Announce(l, []Epoch{1}); err != nil {
+	l := level.Of(f, "/global", &format.Marker{Job: "crash", Size: jobtest.WorldSize, Level: storage.LevelGlobal})
+	if _, err := level.Announce(l, []storage.Epoch{1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := checkpoints.Keep(ctx, "/global", 3, ""); err != nil { // which does not refer to 1 any more
@@ -346,31 +349,31 @@ func keepAfterADeadPrune(t *testing.T) {
 
 // TestKeepByRule: of the epochs that come to the level, each at least so far from the last kept.
 func TestKeepByRule(t *testing.T) {
-	w, err := openWorld(newWorldFS())
+	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	s := w.stores[0]
-	for _, e := range []Epoch{1, 4, 5, 6, 11, 12, 15, 16} {
-		if err := s.KeepByRule(t.Context(), e, LevelGlobal, 5, 0); err != nil {
+	defer w.Stop()
+	s := w.Stores[0]
+	for _, e := range []storage.Epoch{1, 4, 5, 6, 11, 12, 15, 16} {
+		if err := s.KeepByRule(t.Context(), e, storage.LevelGlobal, 5, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kept, err := s.levels[1].ReadKept()
+	kept, err := w.At(0, 1).ReadKept()
 	if err != nil || len(kept) != 3 || !kept[5].Auto || !kept[11].Auto || !kept[16].Auto {
 		t.Errorf("got %v, %v, want 5, 11 and 16", kept, err)
 	}
-	if err := s.KeepByRule(t.Context(), 17, LevelGlobal, 0, time.Hour); err != nil {
+	if err := s.KeepByRule(t.Context(), 17, storage.LevelGlobal, 0, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err = s.levels[1].ReadKept(); err != nil || len(kept) != 3 {
+	if kept, err = w.At(0, 1).ReadKept(); err != nil || len(kept) != 3 {
 		t.Errorf("within the hour: got %v, %v", kept, err)
 	}
-	if err := s.KeepByRule(t.Context(), 18, LevelGlobal, 0, time.Nanosecond); err != nil {
+	if err := s.KeepByRule(t.Context(), 18, storage.LevelGlobal, 0, time.Nanosecond); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err = s.levels[1].ReadKept(); err != nil || len(kept) != 4 {
+	if kept, err = w.At(0, 1).ReadKept(); err != nil || len(kept) != 4 {
 		t.Errorf("after it: got %v, %v", kept, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 var largeShards = flag.Bool("large", false, "TestLargeShards takes every level and not global alone")
@@ -22,8 +23,8 @@ var largeShards = flag.Bool("large", false, "TestLargeShards takes every level a
 const far = 4<<30 + 5*4096
 
 // newLargeCluster is a cluster on a file system for large files.
-func newLargeCluster(t *testing.T, nodes ...string) (*cluster, *largeFS) {
-	c := newCluster(t, nodes...)
+func newLargeCluster(t *testing.T, nodes ...string) (*jobtest.Cluster, *largeFS) {
+	c := jobtest.NewCluster(t, nodes...)
 	dirs := []string{"/global"}
 	for _, n := range nodes {
 		for _, l := range []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity} {
@@ -31,19 +32,19 @@ func newLargeCluster(t *testing.T, nodes ...string) (*cluster, *largeFS) {
 		}
 	}
 	f := newLargeFS(dirs...)
-	c.wrap = f
+	c.Wrap = f
 	return c, f
 }
 
 // packUp writes the shards of two ranks of a node together and commits them with
 // what the others flush. The first takes so many bytes more than it needs.
-func (c *cluster) packUp(e storage.Epoch, wider int64, data sectionsFor) ([]storage.ShardInfo, error) {
-	ctx := c.t.Context()
+func packUp(c *jobtest.Cluster, e storage.Epoch, wider int64, data jobtest.SectionsFor) ([]storage.ShardInfo, error) {
+	ctx := c.T.Context()
 	n := storage.NodePack{Epoch: e, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: []int{0, 1}}
 	parts := make([]*storage.Part, len(n.Ranks))
 	for i, r := range n.Ranks {
 		var err error
-		if parts[i], err = c.stores[r].NewPart(ctx, e, n.From, n.To, data(r, e)); err != nil {
+		if parts[i], err = c.Stores[r].NewPart(ctx, e, n.From, n.To, data(r, e)); err != nil {
 			return nil, err
 		}
 		defer parts[i].Close()
@@ -62,24 +63,24 @@ func (c *cluster) packUp(e storage.Epoch, wider int64, data sectionsFor) ([]stor
 		return nil, err
 	}
 	// Who takes over from a flusher that died finds the pack complete.
-	again, err := c.stores[1].FlushNode(ctx, e, n.From, n.To, n.Ranks)
+	again, err := c.Stores[1].FlushNode(ctx, e, n.From, n.To, n.Ranks)
 	if err != nil || again[1].Base != infos[1].Base {
 		return nil, fmt.Errorf("the pack was written again: %+v, %w", again, err)
 	}
-	for r := len(n.Ranks); r < len(c.stores); r++ {
-		info, err := c.stores[r].Flush(ctx, e, n.From, n.To, nil)
+	for r := len(n.Ranks); r < len(c.Stores); r++ {
+		info, err := c.Stores[r].Flush(ctx, e, n.From, n.To, nil)
 		if err != nil {
 			return nil, err
 		}
 		infos = append(infos, info)
 	}
-	return infos, c.settle(e, infos)
+	return infos, settleAll(c, e, infos)
 }
 
 // settle commits an epoch at global as a job does.
-func (c *cluster) settle(e storage.Epoch, infos []storage.ShardInfo) error {
-	err := c.stores[0].Commit(c.t.Context(), e, storage.LevelGlobal, infos)
-	for _, s := range c.stores {
+func settleAll(c *jobtest.Cluster, e storage.Epoch, infos []storage.ShardInfo) error {
+	err := c.Stores[0].Commit(c.T.Context(), e, storage.LevelGlobal, infos)
+	for _, s := range c.Stores {
 		err = errors.Join(err, s.Committed(e, storage.LevelGlobal))
 	}
 	return err
@@ -106,27 +107,28 @@ func TestFarOffsets(t *testing.T) {
 	}
 	c, f := newLargeCluster(t, "a", "a", "b")
 	global := storage.LevelConfig{Name: storage.LevelGlobal, Keep: 9}
-	c.start(local, global)
-	infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
-		return storage.PutFar(c.t.Context(), s, 1, storage.LevelLocal, int64(min(r, 1))*far, data(r, 1))
+	c.Start(jobtest.Local, global)
+	infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return storage.PutFar(c.T.Context(), s, 1, storage.LevelLocal, int64(min(r, 1))*far,
+			jobtest.ClusterSections(r, 1))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	if _, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return infos[r], s.Commit(context.Background(), 1, storage.LevelLocal, infos)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	c.lendFar(f)
-	if err := c.tryTake(2, data, storage.LevelLocal); err != nil { // refers to what lies far off
+	lendFar(c, f)
+	if err := c.TryTake(2, jobtest.ClusterSections, storage.LevelLocal); err != nil { // refers to what lies far off
 		t.Fatal(err)
 	}
 	for e := storage.Epoch(1); e <= 2; e++ {
-		if _, err := c.restore(e); err != nil {
+		if _, err := c.Restore(e); err != nil {
 			t.Fatal(err)
 		}
-		infos, err := c.packUp(e, far, data)
+		infos, err := packUp(c, e, far, jobtest.ClusterSections)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,13 +140,13 @@ func TestFarOffsets(t *testing.T) {
 	wantStray(t, f)
 
 	// Elsewhere: the shards are read through other ranks.
-	c.stop()
-	c.nodes = []string{"b", "b", "a"}
-	c.start(local, global)
-	if levels, err := c.restore(1); err != nil || levels[1] != storage.LevelLocal || levels[2] != storage.LevelLocal {
+	c.Stop()
+	c.Nodes = []string{"b", "b", "a"}
+	c.Start(jobtest.Local, global)
+	if levels, err := c.Restore(1); err != nil || levels[1] != storage.LevelLocal || levels[2] != storage.LevelLocal {
 		t.Errorf("from the levels %v: %v", levels, err)
 	}
-	for r, s := range c.stores {
+	for r, s := range c.Stores {
 		sh, err := s.Fetch(t.Context(), 2)
 		if err == nil {
 			err = errors.Join(sh.Verify(t.Context()), sh.Close())
@@ -155,10 +157,10 @@ func TestFarOffsets(t *testing.T) {
 	}
 	f.removeAll("/a/local")
 	f.removeAll("/b/local")
-	c.stop()
-	c.start(local, global)
+	c.Stop()
+	c.Start(jobtest.Local, global)
 	for e := storage.Epoch(1); e <= 2; e++ {
-		if levels, err := c.restore(e); err != nil || levels[1] != storage.LevelGlobal {
+		if levels, err := c.Restore(e); err != nil || levels[1] != storage.LevelGlobal {
 			t.Errorf("from the levels %v: %v", levels, err)
 		}
 	}
@@ -188,26 +190,26 @@ func wantStray(t *testing.T, f *largeFS) {
 }
 
 // lendFar has rank 1 read its shard from memory while the file has other bytes.
-func (c *cluster) lendFar(f *largeFS) {
-	c.t.Helper()
-	release, err := c.stores[1].ServeFromMemory(c.t.Context(), 1, storage.LevelLocal, data(1, 1))
+func lendFar(c *jobtest.Cluster, f *largeFS) {
+	c.T.Helper()
+	release, err := c.Stores[1].ServeFromMemory(c.T.Context(), 1, storage.LevelLocal, jobtest.ClusterSections(1, 1))
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	defer release()
 	file, err := f.Edit("/a/local/epoch-0000000001/rank-000001.shard", false)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	was := make([]byte, largePageLen)
 	for _, step := range []func() error{
 		func() error { _, err := file.ReadAt(was, far+2*largePageLen); return err },
 		func() error { _, err := file.WriteAt(make([]byte, largePageLen), far+2*largePageLen); return err },
-		func() error { _, err := c.restore(1); return err },
+		func() error { _, err := c.Restore(1); return err },
 		func() error { _, err := file.WriteAt(was, far+2*largePageLen); return err },
 	} {
 		if err := step(); err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 	}
 }
@@ -247,7 +249,7 @@ func (n *numbered) ReadAt(p []byte, off int64) (int, error) {
 // which some pages change from one epoch to the next.
 func largeSections(rank int, e storage.Epoch) []storage.Section {
 	if rank > 0 {
-		return data(rank, e)
+		return jobtest.ClusterSections(rank, e)
 	}
 	return []storage.Section{
 		{Name: "moves", Size: 64 << 20, Source: newNumbered(1, 128*int64(e))},
@@ -311,28 +313,28 @@ func TestLargeShards(t *testing.T) {
 func largeJob(t *testing.T, wide storage.LevelConfig, nodes []string) {
 	c, f := newLargeCluster(t, nodes...)
 	here := storage.LevelConfig{Name: storage.LevelLocal, Keep: 9}
-	c.start(here, wide)
+	c.Start(here, wide)
 	var dirs []string
 	for _, n := range nodes {
 		dirs = append(dirs, "/"+n+"/local")
 	}
 	for e := storage.Epoch(1); e <= 2; e++ {
-		if err := c.tryTake(e, largeSections, storage.LevelLocal); err != nil {
+		if err := c.TryTake(e, largeSections, storage.LevelLocal); err != nil {
 			t.Fatal(err)
 		}
 		if wide.Name != storage.LevelGlobal {
-			if err := c.flushTo(e, wide.Name); err != nil {
+			if err := flushTo(c, e, wide.Name); err != nil {
 				t.Fatal(err)
 			}
 			continue
 		}
-		infos, err := c.stores[0].FlushNode(t.Context(), e, storage.LevelLocal, wide.Name, []int{0, 1})
+		infos, err := c.Stores[0].FlushNode(t.Context(), e, storage.LevelLocal, wide.Name, []int{0, 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		last, err := c.stores[2].Flush(t.Context(), e, storage.LevelLocal, wide.Name, nil)
+		last, err := c.Stores[2].Flush(t.Context(), e, storage.LevelLocal, wide.Name, nil)
 		if err == nil {
-			err = c.settle(e, append(infos, last))
+			err = settleAll(c, e, append(infos, last))
 		}
 		if err != nil || e == 1 && infos[1].Base < 4<<30 || e == 2 && infos[1].Base > 1<<30 {
 			t.Fatalf("epoch %d: rank 1's shard starts at %d: %v", e, infos[1].Base, err)
@@ -343,15 +345,15 @@ func largeJob(t *testing.T, wide storage.LevelConfig, nodes []string) {
 	}
 	wantGood(t, f, 1, dirs...)
 	f.removeAll("/a/local")
-	c.stop()
-	c.start(here, wide)
-	for r, s := range c.stores[:2] {
+	c.Stop()
+	c.Start(here, wide)
+	for r, s := range c.Stores[:2] {
 		wantLarge(t, s, r, 2)
 	}
 	if wide.Name == storage.LevelGlobal {
 		return
 	}
-	if _, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	if _, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return storage.ShardInfo{}, s.Rebuild(t.Context(), 2, storage.LevelLocal)
 	}); err != nil {
 		t.Fatal(err)
@@ -360,15 +362,15 @@ func largeJob(t *testing.T, wide storage.LevelConfig, nodes []string) {
 }
 
 // flushTo copies an epoch from local to another level and commits it.
-func (c *cluster) flushTo(e storage.Epoch, level string) error {
-	infos, err := c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
-		return s.Flush(c.t.Context(), e, storage.LevelLocal, level, nil)
+func flushTo(c *jobtest.Cluster, e storage.Epoch, level string) error {
+	infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return s.Flush(c.T.Context(), e, storage.LevelLocal, level, nil)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = c.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
-		return infos[r], s.Commit(c.t.Context(), e, level, infos)
+	_, err = c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return infos[r], s.Commit(c.T.Context(), e, level, infos)
 	})
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // layoutsDir has manifests of version 2.
@@ -111,11 +112,11 @@ func TestLayoutsAreCarried(t *testing.T) {
 		if from != "global" {
 			removeEpochs(t, filepath.Join(lost, "global"))
 		}
-		c := &cluster{t: t, nodes: goldenNodes, stores: goldenStores(t, lost, storage.Identity{})}
-		if err := c.learn(); err != nil {
+		c := &jobtest.Cluster{T: t, Nodes: goldenNodes, Stores: goldenStores(t, lost, storage.Identity{})}
+		if err := c.Learn(); err != nil {
 			t.Fatal(err)
 		}
-		for r, s := range c.stores {
+		for r, s := range c.Stores {
 			infos, err := s.Entries(t.Context(), 2)
 			if err != nil {
 				t.Errorf("%s: rank %d: %v", what, r, err)
@@ -205,9 +206,9 @@ func TestWrongLayoutsAreRefused(t *testing.T) {
 		}, new(*storage.DuplicateError)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c0 := newCluster(t, goldenNodes...)
-			c0.start(storage.LevelConfig{Name: storage.LevelLocal})
-			err := c0.tryTake(1, func(rank int, e storage.Epoch) []storage.Section {
+			c0 := jobtest.NewCluster(t, goldenNodes...)
+			c0.Start(storage.LevelConfig{Name: storage.LevelLocal})
+			err := c0.TryTake(1, func(rank int, e storage.Epoch) []storage.Section {
 				l := layoutOf(rank)
 				c.spoil(l, rank)
 				return sectionsWith(l, rank, e)
@@ -215,7 +216,7 @@ func TestWrongLayoutsAreRefused(t *testing.T) {
 			if !errors.As(err, c.want) {
 				t.Fatalf("got %v, want a %T", err, c.want)
 			}
-			for r, s := range c0.stores {
+			for r, s := range c0.Stores {
 				if list, _, err := s.Candidates(t.Context()); err != nil || len(list) > 0 {
 					t.Errorf("rank %d can restore %v (%v) of an epoch that was refused", r, fmt.Sprint(list), err)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // rowsOf reads the parity rows of an epoch, without the headers, which have the
@@ -49,14 +50,14 @@ func rowsOf(t *testing.T, f *crashfs.FS, nodes []string, e int) map[string][]byt
 func TestLend(t *testing.T) {
 	for _, how := range []string{"whole", "taken back", "a part", "other bytes"} {
 		t.Run(how, func(t *testing.T) {
-			nodes := nodeNames(4)
-			w := newCluster(t, nodes...)
-			w.start(local, storage.LevelConfig{Name: storage.LevelParity, Data: 2, Parity: 2})
-			w.take(1, storage.LevelLocal, storage.LevelParity) // chunks of epoch 2 refer to it
-			w.take(2, storage.LevelLocal)
+			nodes := jobtest.NodeNames(4)
+			w := jobtest.NewCluster(t, nodes...)
+			w.Start(jobtest.Local, storage.LevelConfig{Name: storage.LevelParity, Data: 2, Parity: 2})
+			w.Take(1, storage.LevelLocal, storage.LevelParity) // chunks of epoch 2 refer to it
+			w.Take(2, storage.LevelLocal)
 			var releases []func()
-			for r, s := range w.stores {
-				secs := data(r, 2)
+			for r, s := range w.Stores {
+				secs := jobtest.ClusterSections(r, 2)
 				bytes0 := secs[0].Source.(storage.Bytes)
 				switch how {
 				case "a part":
@@ -76,15 +77,15 @@ func TestLend(t *testing.T) {
 			}
 			flush := func() map[string][]byte {
 				t.Helper()
-				if _, err := w.all(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+				if _, err := w.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 					return s.Flush(context.Background(), 2, storage.LevelLocal, storage.LevelParity, nil)
 				}); err != nil {
 					t.Fatal(err)
 				}
-				return rowsOf(t, w.fs, nodes, 2)
+				return rowsOf(t, w.FS, nodes, 2)
 			}
 			got := flush()
-			for r, s := range w.stores {
+			for r, s := range w.Stores {
 				releases[r]()
 				if err := s.Discard(t.Context(), 2, storage.LevelParity); err != nil {
 					t.Fatal(err)
@@ -105,17 +106,17 @@ func TestLend(t *testing.T) {
 
 // TestLendRefuses what is not what was put, and levels that nobody reads.
 func TestLendRefuses(t *testing.T) {
-	w := newCluster(t, nodeNames(3)...)
-	w.start(local, global)
-	w.take(1, storage.LevelLocal)
-	s := w.stores[0]
-	if _, err := s.ServeFromMemory(t.Context(), 1, storage.LevelGlobal, data(0, 1)); err == nil {
+	w := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
+	w.Start(jobtest.Local, global)
+	w.Take(1, storage.LevelLocal)
+	s := w.Stores[0]
+	if _, err := s.ServeFromMemory(t.Context(), 1, storage.LevelGlobal, jobtest.ClusterSections(0, 1)); err == nil {
 		t.Error("lent to the global level")
 	}
-	if _, err := s.ServeFromMemory(t.Context(), 2, storage.LevelLocal, data(0, 2)); err == nil {
+	if _, err := s.ServeFromMemory(t.Context(), 2, storage.LevelLocal, jobtest.ClusterSections(0, 2)); err == nil {
 		t.Error("lent an epoch that is not there")
 	}
-	secs := data(0, 1)
+	secs := jobtest.ClusterSections(0, 1)
 	secs[0].Size /= 10
 	if _, err := s.ServeFromMemory(t.Context(), 1, storage.LevelLocal, secs); err == nil {
 		t.Error("lent a section of another length")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -20,22 +21,24 @@ func TestRealStore(t *testing.T) {
 	if url == "" {
 		t.Skip(realStore + " is not set")
 	}
-	storagetest.Run(t, storagetest.Level{Config: storage.LevelConfig{Name: storage.LevelGlobal}, Nodes: nodeNames(2),
+	storagetest.Run(t, storagetest.Level{Config: storage.LevelConfig{Name: storage.LevelGlobal},
+		Nodes:  jobtest.NodeNames(2),
 		Shared: true, Store: func(*testing.T) string { return url + "/" + rand.Text() }})
 }
 
 func TestLevels(t *testing.T) {
 	for name, l := range map[string]storagetest.Level{
-		"local":           {Config: local, Nodes: nodeNames(2)},
-		"local, shared":   {Config: local, Nodes: []string{"n", "n"}},
-		"partner":         {Config: partner, Nodes: nodeNames(2)},
-		"partner, 2 of 3": {Config: storage.LevelConfig{Name: storage.LevelPartner, Copies: 2}, Nodes: nodeNames(3)},
+		"local":         {Config: jobtest.Local, Nodes: jobtest.NodeNames(2)},
+		"local, shared": {Config: jobtest.Local, Nodes: []string{"n", "n"}},
+		"partner":       {Config: jobtest.Partner, Nodes: jobtest.NodeNames(2)},
+		"partner, 2 of 3": {Config: storage.LevelConfig{Name: storage.LevelPartner, Copies: 2},
+			Nodes: jobtest.NodeNames(3)},
 		"parity 2+1": {Config: storage.LevelConfig{Name: storage.LevelParity, Data: 2, Parity: 1},
-			Nodes: nodeNames(3)},
-		"global": {Config: storage.LevelConfig{Name: storage.LevelGlobal}, Nodes: nodeNames(2), Shared: true},
+			Nodes: jobtest.NodeNames(3)},
+		"global": {Config: storage.LevelConfig{Name: storage.LevelGlobal}, Nodes: jobtest.NodeNames(2), Shared: true},
 		"global, compress": {Config: storage.LevelConfig{Name: storage.LevelGlobal, CompressAlways: true},
-			Nodes: nodeNames(2), Shared: true},
-		"global, object store": {Config: storage.LevelConfig{Name: storage.LevelGlobal}, Nodes: nodeNames(2),
+			Nodes: jobtest.NodeNames(2), Shared: true},
+		"global, object store": {Config: storage.LevelConfig{Name: storage.LevelGlobal}, Nodes: jobtest.NodeNames(2),
 			Shared: true, Store: func(t *testing.T) string { return fakes3.Start(t, &fakes3.Server{Page: 3}) }},
 	} {
 		t.Run(name, func(t *testing.T) {

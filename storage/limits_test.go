@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"errors"
@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -15,38 +17,38 @@ import (
 // TestRefusesWhatCannotBeRead puts shards and manifests beyond each limit of the
 // readers. Nothing is written.
 func TestRefusesWhatCannotBeRead(t *testing.T) {
-	many := func(n int, name func(i int) string) (out []Section) {
+	many := func(n int, name func(i int) string) (out []storage.Section) {
 		for i := range n {
-			out = append(out, Section{Name: name(i), Source: Bytes(nil)})
+			out = append(out, storage.Section{Name: name(i), Source: storage.Bytes(nil)})
 		}
 		return out
 	}
 	long := strings.Repeat("n", format.MaxNameLen-8)
-	for name, secs := range map[string][]Section{
-		"index of a large section": {{Name: "x", Source: Bytes(nil),
+	for name, secs := range map[string][]storage.Section{
+		"index of a large section": {{Name: "x", Source: storage.Bytes(nil),
 			Size: format.MaxRecordLen / format.ChunkEntryLen * format.ChunkBytes}},
-		"index of two": {{Name: "x", Size: 3 << 40, Source: Bytes(nil)},
-			{Name: "y", Size: 3 << 40, Source: Bytes(nil)}},
-		"sum of sizes": {{Name: "x", Size: 1 << 62, Source: Bytes(nil)},
-			{Name: "y", Size: 1 << 62, Source: Bytes(nil)}},
+		"index of two": {{Name: "x", Size: 3 << 40, Source: storage.Bytes(nil)},
+			{Name: "y", Size: 3 << 40, Source: storage.Bytes(nil)}},
+		"sum of sizes": {{Name: "x", Size: 1 << 62, Source: storage.Bytes(nil)},
+			{Name: "y", Size: 1 << 62, Source: storage.Bytes(nil)}},
 		"name":  many(1, func(int) string { return long + "123456789" }),
 		"names": many(17_000, func(int) string { return long }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := openWorld(newWorldFS())
+			w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer w.close()
+			defer w.Stop()
 			ops := 0
-			w.fs.SetRule(func(op crashfs.Op) error {
+			w.FS.SetRule(func(op crashfs.Op) error {
 				if op.Kind == "create" || op.Kind == "write" {
 					ops++
 				}
 				return nil
 			})
 			var over *format.LimitError
-			if _, err := w.stores[0].Put(t.Context(), 1, LevelLocal, secs); !errors.As(err, &over) ||
+			if _, err := w.Stores[0].Put(t.Context(), 1, storage.LevelLocal, secs); !errors.As(err, &over) ||
 				over.Have <= over.Most && name != "sum of sizes" {
 				t.Errorf("got %v, want a *LimitError", err)
 			}
@@ -62,7 +64,7 @@ func TestRefusesWhatCannotBeRead(t *testing.T) {
 func TestLargestIndexIsRead(t *testing.T) {
 	most := int64((format.MaxRecordLen-format.RecordExtra-28-11)/format.ChunkEntryLen) * format.ChunkBytes
 	for extra, want := range map[int64]bool{0: true, 1: false} {
-		spec := &shard.Spec{Sections: []Section{{Name: "x", Size: most + extra}}}
+		spec := &shard.Spec{Sections: []storage.Section{{Name: "x", Size: most + extra}}}
 		x := format.Index{ChunkBytes: format.ChunkBytes, Sections: []format.Section{{Name: "x", Size: most + extra}}}
 		n := x.PlaceSections()
 		read := n >= 0 && format.RecordExtra+28+11+n*format.ChunkEntryLen <= format.MaxRecordLen
@@ -73,30 +75,30 @@ func TestLargestIndexIsRead(t *testing.T) {
 }
 
 func TestManifestThatCannotBeRead(t *testing.T) {
-	w, err := openWorld(newWorldFS())
+	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	infos, err := w.each(func(s *Store) (ShardInfo, error) {
-		return s.Put(t.Context(), 1, LevelLocal, smallSections(s.opt.Rank, 1))
+	defer w.Stop()
+	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return s.Put(t.Context(), 1, storage.LevelLocal, jobtest.SmallSections(r, 1))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := infos[1]
-	for name, spoil := range map[string]func(i *ShardInfo){
-		"node":   func(i *ShardInfo) { i.Node = strings.Repeat("n", 1<<16) },
-		"holder": func(i *ShardInfo) { i.Holders = []string{strings.Repeat("n", 1<<16)} },
-		"length": func(i *ShardInfo) { i.ShardBytes = -1 },
-		"place":  func(i *ShardInfo) { i.Base = 1 << 62 },
+	for name, spoil := range map[string]func(i *storage.ShardInfo){
+		"node":   func(i *storage.ShardInfo) { i.Node = strings.Repeat("n", 1<<16) },
+		"holder": func(i *storage.ShardInfo) { i.Holders = []string{strings.Repeat("n", 1<<16)} },
+		"length": func(i *storage.ShardInfo) { i.ShardBytes = -1 },
+		"place":  func(i *storage.ShardInfo) { i.Base = 1 << 62 },
 	} {
 		infos[1] = good
 		spoil(&infos[1])
-		if err := w.stores[0].Commit(t.Context(), 1, LevelLocal, infos); err == nil {
+		if err := w.Stores[0].Commit(t.Context(), 1, storage.LevelLocal, infos); err == nil {
 			t.Errorf("%s: the manifest was written", name)
 		}
-		if have, _ := level.HasManifest(w.stores[0].levels[0], 1); have {
+		if have, _ := level.HasManifest(w.At(0, 0), 1); have {
 			t.Fatalf("%s: a manifest is there", name)
 		}
 	}
@@ -105,11 +107,11 @@ func TestManifestThatCannotBeRead(t *testing.T) {
 // TestNothingIsLeftWhenTheNameIsNotDurable fails each SyncDir of a Put, and of a
 // Commit.
 func TestNothingIsLeftWhenTheNameIsNotDurable(t *testing.T) {
-	w, err := openWorld(newWorldFS())
+	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
+	defer w.Stop()
 	dir := "/local0/" + format.EpochName(1)
 	failing := func(op crashfs.Op) error {
 		if op.Kind == "syncdir" && op.Name == dir {
@@ -117,26 +119,26 @@ func TestNothingIsLeftWhenTheNameIsNotDurable(t *testing.T) {
 		}
 		return nil
 	}
-	w.fs.SetRule(failing)
-	put := func(s *Store) (ShardInfo, error) {
-		return s.Put(t.Context(), 1, LevelLocal, smallSections(s.opt.Rank, 1))
+	w.FS.SetRule(failing)
+	put := func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return s.Put(t.Context(), 1, storage.LevelLocal, jobtest.SmallSections(r, 1))
 	}
-	if _, err := put(w.stores[0]); !errors.Is(err, syscall.EIO) {
+	if _, err := put(w.Stores[0], 0); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("got %v", err)
 	}
-	if list, err := w.fs.ReadDir(dir); err != nil || len(list) > 0 {
+	if list, err := w.FS.ReadDir(dir); err != nil || len(list) > 0 {
 		t.Errorf("a Put that failed left %v, %v", list, err)
 	}
-	w.fs.SetRule(nil)
-	infos, err := w.each(put)
+	w.FS.SetRule(nil)
+	infos, err := w.Each(put)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.fs.SetRule(failing)
-	if err := w.stores[0].Commit(t.Context(), 1, LevelLocal, infos); !errors.Is(err, syscall.EIO) {
+	w.FS.SetRule(failing)
+	if err := w.Stores[0].Commit(t.Context(), 1, storage.LevelLocal, infos); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("got %v", err)
 	}
-	if have, _ := level.HasManifest(w.stores[0].levels[0], 1); have {
+	if have, _ := level.HasManifest(w.At(0, 0), 1); have {
 		t.Error("a Commit that failed left its manifest")
 	}
 }

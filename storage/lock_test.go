@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"errors"
@@ -12,8 +12,10 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
@@ -26,13 +28,13 @@ func lockFS() *crashfs.FS {
 }
 
 // openRun opens the store of one rank of a run of two.
-func openRun(t *testing.T, f *crashfs.FS, run string, rank int) (*Store, error) {
+func openRun(t *testing.T, f *crashfs.FS, run string, rank int) (*storage.Store, error) {
 	t.Helper()
-	return Open(t.Context(), Options{Job: "j", Run: run, Rank: rank, Size: 2, fs: f, pool: testPool,
-		Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"}}})
+	return storage.Open(vfs.With(t.Context(), f), jobtest.Tuned(storage.Options{Job: "j", Run: run, Rank: rank, Size: 2,
+		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"}}}))
 }
 
-func mustOpenRun(t *testing.T, f *crashfs.FS, run string, rank int) *Store {
+func mustOpenRun(t *testing.T, f *crashfs.FS, run string, rank int) *storage.Store {
 	t.Helper()
 	s, err := openRun(t, f, run, rank)
 	if err != nil {
@@ -47,7 +49,7 @@ var elsewhere = format.Process{Node: "n9", Machine: "another boot", PID: 4711, S
 // plant writes a lock as another run would.
 func plant(t *testing.T, f *crashfs.FS, l format.Lock) {
 	t.Helper()
-	d := level.NewDir(f, LevelLocal, "/l", 0)
+	d := level.NewDir(f, storage.LevelLocal, "/l", 0)
 	if err := f.Remove(lockFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -65,7 +67,7 @@ func TestSecondRunIsRefused(t *testing.T) {
 		if err := level.WriteFile(f, temp, nil); err != nil {
 			t.Fatal(err)
 		}
-		var busy *BusyError
+		var busy *storage.BusyError
 		_, err := openRun(t, f, "b", 1)
 		if !errors.As(err, &busy) || busy.PID != level.ThisProcess().PID ||
 			!strings.Contains(err.Error(), "end that run first") {
@@ -75,7 +77,8 @@ func TestSecondRunIsRefused(t *testing.T) {
 			t.Errorf("the refused run cleared away what the live one is writing: %v", err)
 		}
 		time.Sleep(time.Hour)
-		take(t, []*Store{first, second}, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+		jobtest.Take(t, []*storage.Store{first, second}, 1, storage.LevelLocal,
+			func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
 		if err := errors.Join(first.Close(), second.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +136,7 @@ func TestLiveRunElsewhere(t *testing.T) {
 			want bool
 		}{{"lives on", 0, false}, {"is about to end", 4, true}, {"dies", 2, true}} {
 			beats := 0
-			d := level.NewDir(f, LevelLocal, "/l", 0)
+			d := level.NewDir(f, storage.LevelLocal, "/l", 0)
 			l := &format.Lock{Run: "other", Owner: elsewhere}
 			plant(t, f, *l)
 			quit := make(chan struct{})
@@ -155,7 +158,7 @@ func TestLiveRunElsewhere(t *testing.T) {
 			s, err := openRun(t, f, "b", 0)
 			close(quit)
 			synctest.Wait()
-			var busy *BusyError
+			var busy *storage.BusyError
 			if c.want && err != nil || !c.want && (!errors.As(err, &busy) || busy.Node != "n9" || busy.PID != 4711) {
 				t.Errorf("%s: got %v", c.name, err)
 			}
@@ -174,7 +177,7 @@ func TestRunsThatRace(t *testing.T) {
 		f := lockFS()
 		plant(t, f, format.Lock{Run: "dead", Owner: elsewhere})
 		const runs = 8
-		stores, errs := make([]*Store, runs), make([]error, runs)
+		stores, errs := make([]*storage.Store, runs), make([]error, runs)
 		done := make(chan int)
 		for i := range runs {
 			go func() { stores[i], errs[i] = openRun(t, f, fmt.Sprint("run ", i), 0); done <- i }()
@@ -182,7 +185,7 @@ func TestRunsThatRace(t *testing.T) {
 		won := 0
 		for range runs {
 			i := <-done
-			var busy *BusyError
+			var busy *storage.BusyError
 			if errs[i] == nil {
 				won++
 			} else if !errors.As(errs[i], &busy) {
@@ -237,8 +240,8 @@ func TestLockLost(t *testing.T) {
 		s := mustOpenRun(t, f, "a", 0)
 		plant(t, f, format.Lock{Run: "b", Owner: elsewhere})
 		time.Sleep(2 * level.LockBeat)
-		var busy *BusyError
-		if _, err := s.Put(t.Context(), 1, LevelLocal, smallSections(0, 1)); !errors.As(err, &busy) {
+		var busy *storage.BusyError
+		if _, err := s.Put(t.Context(), 1, storage.LevelLocal, jobtest.SmallSections(0, 1)); !errors.As(err, &busy) {
 			t.Errorf("put: got %v, want a *BusyError", err)
 		}
 		if err := s.Close(); err != nil {
@@ -257,7 +260,7 @@ func TestLockTidiedAway(t *testing.T) {
 		f := lockFS()
 		s := mustOpenRun(t, f, "a", 0)
 		defer s.Close()
-		for at := int64(0); at < fileSize(t, f, lockFile); at += 7 {
+		for at := int64(0); at < jobtest.FileSize(t, f, lockFile); at += 7 {
 			if err := f.Flip(lockFile, at, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +279,7 @@ func TestLockTidiedAway(t *testing.T) {
 		if _, err := s.Prune(t.Context()); err != nil { // as after each commit
 			t.Error(err)
 		}
-		var busy *BusyError
+		var busy *storage.BusyError
 		if _, err := openRun(t, f, "b", 0); !errors.As(err, &busy) {
 			t.Errorf("got %v, want a *BusyError", err)
 		}
@@ -296,7 +299,7 @@ func TestDamagedLockIsNoObstacle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lockFS()
 		plant(t, f, format.Lock{Run: "dead", Owner: elsewhere})
-		for at := range fileSize(t, f, lockFile) {
+		for at := range jobtest.FileSize(t, f, lockFile) {
 			if at > 0 {
 				plant(t, f, format.Lock{Run: "dead", Owner: elsewhere})
 			}
@@ -309,8 +312,8 @@ func TestDamagedLockIsNoObstacle(t *testing.T) {
 }
 
 func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
-	w := unflushed(t)
-	d := level.NewDir(w.fs, LevelGlobal, "/global", 0)
+	w := jobtest.Unflushed(t)
+	d := level.NewDir(w.FS, storage.LevelGlobal, "/global", 0)
 	live := &format.Lock{Run: "live", Owner: level.ThisProcess()}
 	if ok, err := d.Lock(t.Context(), live, level.LockBeat); !ok || err != nil {
 		t.Fatal(err)
@@ -329,8 +332,8 @@ func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
 			}
 		}()
 		defer close(quit)
-		var busy *BusyError
-		ctx := vfs.With(t.Context(), w.fs)
+		var busy *storage.BusyError
+		ctx := vfs.With(t.Context(), w.FS)
 		if _, err := checkpoints.Flush(ctx, []string{"/local0", "/local1"}, "/global", 0); !errors.As(err, &busy) {
 			t.Errorf("got %v, want a *BusyError", err)
 		}

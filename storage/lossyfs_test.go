@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -89,7 +90,7 @@ type claimant struct {
 }
 
 func claimantOn(f vfs.FS, run string, rank int, owner format.Process) *claimant {
-	return &claimant{level.NewDir(f, LevelGlobal, "/l", rank), &format.Lock{Run: run, Owner: owner}}
+	return &claimant{level.NewDir(f, storage.LevelGlobal, "/l", rank), &format.Lock{Run: run, Owner: owner}}
 }
 
 func (c *claimant) take(t *testing.T) (bool, error) {
@@ -118,7 +119,7 @@ func TestLostReplies(t *testing.T) {
 					c := claimantOn(f, fmt.Sprint("run ", run), run*ranks+rank, machine(fmt.Sprint(run, ".", rank)))
 					wg.Go(func() {
 						owned, err := c.take(t)
-						var busy *BusyError
+						var busy *storage.BusyError
 						mu.Lock()
 						if err == nil {
 							won[run]++
@@ -187,7 +188,7 @@ func TestServerStandsStill(t *testing.T) {
 			owned, err := claimantOn(f, "b", 1, machine("n2")).take(t)
 			took := time.Since(began)
 			close(quit)
-			var busy *BusyError
+			var busy *storage.BusyError
 			switch least := hung + 12*time.Second + level.StaleBeats*level.LockBeatSlow; {
 			case !dies && !errors.As(err, &busy):
 				t.Errorf("the lock of a live run: got %v, %v after %v", owned, err, took)

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"bytes"
@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // countingFS counts the bytes that are read from files of shards.
@@ -40,19 +42,21 @@ func (f countedFile) ReadAt(p []byte, off int64) (int, error) {
 
 // inMemory puts epoch 1 at a directory and returns what is left of it in memory, and a Store of
 // the next start, whose reads of shards are counted.
-func inMemory(t *testing.T) (m *MemoryShard, next *Store, secs []Section, dir string, read *atomic.Int64) {
+func inMemory(t *testing.T) (m *storage.MemoryShard, next *storage.Store, secs []storage.Section, dir string,
+	read *atomic.Int64) {
 	t.Helper()
 	dir, read = t.TempDir(), &atomic.Int64{}
-	opt := Options{Job: "test", Size: 1, Node: "n0", Levels: []LevelConfig{{Name: LevelLocal, Dir: dir}}}
-	s, err := Open(t.Context(), opt)
+	opt := storage.Options{Job: "test", Size: 1, Node: "n0",
+		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}}}
+	s, err := storage.Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secs = sectionsOf(0, 1)
+	secs = jobtest.SectionsOf(0, 1)
 	if m := s.InMemory(1, secs); m != nil {
 		t.Error("an epoch that nobody has committed is offered from memory")
 	}
-	take(t, []*Store{s}, 1, LevelLocal, func(int) []Section { return secs })
+	jobtest.Take(t, []*storage.Store{s}, 1, storage.LevelLocal, func(int) []storage.Section { return secs })
 	m = s.InMemory(1, secs)
 	if m.Epoch() != 1 {
 		t.Fatalf("got epoch %d, want 1", m.Epoch())
@@ -61,7 +65,7 @@ func inMemory(t *testing.T) (m *MemoryShard, next *Store, secs []Section, dir st
 		t.Fatal(err)
 	}
 	opt.Memory = m
-	if next, err = Open(vfs.With(t.Context(), countingFS{vfs.OS{}, read}), opt); err != nil {
+	if next, err = storage.Open(vfs.With(t.Context(), countingFS{vfs.OS{}, read}), opt); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -81,9 +85,9 @@ func TestFetchFromMemory(t *testing.T) {
 		t.Fatalf("got %v, %v, %v, want one candidate", list, unreadable, err)
 	}
 	s.Choose(1, list[0].ID)
-	sh := wantShard(t, s, 1, secs)
-	if sh.Level() != SourceMemory || sh.View("big") != nil {
-		t.Errorf("read from %q, want %q, and no view before it is verified", sh.Level(), SourceMemory)
+	sh := jobtest.WantShard(t, s, 1, secs)
+	if sh.Level() != storage.SourceMemory || sh.View("big") != nil {
+		t.Errorf("read from %q, want %q, and no view before it is verified", sh.Level(), storage.SourceMemory)
 	}
 	if sh, err = s.Fetch(t.Context(), 1); err != nil {
 		t.Fatal(err)
@@ -92,7 +96,7 @@ func TestFetchFromMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sec := range secs {
-		if !bytes.Equal(sh.View(sec.Name), sec.Source.(Bytes)) {
+		if !bytes.Equal(sh.View(sec.Name), sec.Source.(storage.Bytes)) {
 			t.Errorf("the view of section %q differs", sec.Name)
 		}
 	}
@@ -104,8 +108,8 @@ func TestFetchFromMemory(t *testing.T) {
 	}
 
 	m.Forget()
-	if sh := wantShard(t, s, 1, secs); sh.Level() != LevelLocal {
-		t.Errorf("read from %q after the memory went, want %q", sh.Level(), LevelLocal)
+	if sh := jobtest.WantShard(t, s, 1, secs); sh.Level() != storage.LevelLocal {
+		t.Errorf("read from %q after the memory went, want %q", sh.Level(), storage.LevelLocal)
 	}
 	if read.Load() == 0 {
 		t.Error("nothing was counted that was read from the disk")
@@ -116,7 +120,7 @@ func TestFetchFromMemory(t *testing.T) {
 // TestFetchFromScribbledMemory: memory that has changed is named, and the bytes come from the disk.
 func TestFetchFromScribbledMemory(t *testing.T) {
 	_, s, secs, _, read := inMemory(t)
-	big := secs[2].Source.(Bytes)
+	big := secs[2].Source.(storage.Bytes)
 	want := bytes.Clone(big)
 	big[5<<20] ^= 1
 	sh, err := s.Fetch(t.Context(), 1)
@@ -125,7 +129,8 @@ func TestFetchFromScribbledMemory(t *testing.T) {
 	}
 	defer sh.Close()
 	err = sh.VerifyMemory()
-	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), `section "big", bytes 5242880 to 5505024`) {
+	if !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(),
+		`section "big", bytes 5242880 to 5505024`) {
 		t.Errorf("got %v, want the section and the bytes that are damaged", err)
 	}
 	got := make([]byte, len(want))
@@ -148,12 +153,12 @@ func TestMemoryOfOtherContents(t *testing.T) {
 	if list, _, err := s.Candidates(t.Context()); err != nil || len(list) != 1 {
 		t.Errorf("got %v, %v, want the epoch that memory has", list, err)
 	}
-	wantShard(t, s, 1, secs)
+	jobtest.WantShard(t, s, 1, secs)
 	if err := os.Rename(name+".away", name); err != nil {
 		t.Fatal(err)
 	}
-	m.index.Chunks[0].Hash[0] ^= 1
-	if sh := wantShard(t, s, 1, secs); sh.Level() != LevelLocal {
-		t.Errorf("read from %q, want %q", sh.Level(), LevelLocal)
+	m.Spoil()
+	if sh := jobtest.WantShard(t, s, 1, secs); sh.Level() != storage.LevelLocal {
+		t.Errorf("read from %q, want %q", sh.Level(), storage.LevelLocal)
 	}
 }

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"bytes"
@@ -10,20 +10,23 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 var packRanks = []int{0, 1, 2}
 
 // packTogether does what the ranks of a node do: sizes, parts, seal.
-func packTogether(ctx context.Context, stores []*Store, e Epoch, secs func(r int) []Section) ([]ShardInfo, NodePack,
-	error) {
-	n := NodePack{Epoch: e, From: LevelLocal, To: LevelGlobal, Ranks: packRanks}
-	parts := make([]*Part, len(stores))
+func packTogether(ctx context.Context, stores []*storage.Store, e storage.Epoch,
+	secs func(r int) []storage.Section) ([]storage.ShardInfo, storage.NodePack, error) {
+	n := storage.NodePack{Epoch: e, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
+	parts := make([]*storage.Part, len(stores))
 	for r, s := range stores {
 		var err error
-		if parts[r], err = s.NewPart(ctx, e, LevelLocal, LevelGlobal, secs(r)); err != nil {
+		if parts[r], err = s.NewPart(ctx, e, storage.LevelLocal, storage.LevelGlobal, secs(r)); err != nil {
 			return nil, n, err
 		}
 		defer parts[r].Close()
@@ -50,13 +53,13 @@ func packTogether(ctx context.Context, stores []*Store, e Epoch, secs func(r int
 	return infos, n, err
 }
 
-func settle(t *testing.T, stores []*Store, e Epoch, infos []ShardInfo) {
+func settle(t *testing.T, stores []*storage.Store, e storage.Epoch, infos []storage.ShardInfo) {
 	t.Helper()
-	if err := stores[0].Commit(t.Context(), e, LevelGlobal, infos); err != nil {
+	if err := stores[0].Commit(t.Context(), e, storage.LevelGlobal, infos); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range stores[1:] {
-		if err := s.Committed(e, LevelGlobal); err != nil {
+		if err := s.Committed(e, storage.LevelGlobal); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,16 +67,17 @@ func settle(t *testing.T, stores []*Store, e Epoch, infos []ShardInfo) {
 
 // mixedSections has everything a shard can have: zeros, repeats, what compresses,
 // sections that start on a page and such that do not.
-func mixedSections(rank int, e Epoch) []Section {
-	soft := make(Bytes, 400_000)
+func mixedSections(rank int, e storage.Epoch) []storage.Section {
+	soft := make(storage.Bytes, 400_000)
 	for i := range soft {
 		soft[i] = byte(int(e) + i/512)
 	}
-	secs := append(smallSections(rank, e), Section{Name: "soft", Source: soft},
-		Section{Name: "big", Source: Bytes(random(uint64(rank)+7, 700_000+rank*4096))},
-		Section{Name: "hole", Source: make(Bytes, 300_000)}, Section{Name: "end", Source: Bytes("x")})
+	secs := append(jobtest.SmallSections(rank, e), storage.Section{Name: "soft", Source: soft},
+		storage.Section{Name: "big", Source: storage.Bytes(jobtest.Random(uint64(rank)+7, 700_000+rank*4096))},
+		storage.Section{Name: "hole", Source: make(storage.Bytes, 300_000)}, storage.Section{Name: "end",
+			Source: storage.Bytes("x")})
 	for i := range secs {
-		secs[i].Size = int64(len(secs[i].Source.(Bytes)))
+		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
 	}
 	return secs
 }
@@ -81,29 +85,30 @@ func mixedSections(rank int, e Epoch) []Section {
 // TestNodePack writes packs by all ranks of a node together and by the flusher
 // alone, in turn, and restores every epoch from them.
 func TestNodePack(t *testing.T) {
-	for name, cfg := range map[string]LevelConfig{
+	for name, cfg := range map[string]storage.LevelConfig{
 		"plain": {}, "full": {Full: true}, "compressed": {CompressAlways: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newPackFS()
-			var stores []*Store
+			f := jobtest.NewPackFS()
+			var stores []*storage.Store
 			for r := range packRanks {
-				cfg.Name, cfg.Dir, cfg.Keep = LevelGlobal, "/g", 9
-				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", fs: f, pool: testPool,
-					Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l", Keep: 9}, cfg}})
+				cfg.Name, cfg.Dir, cfg.Keep = storage.LevelGlobal, "/g", 9
+				s, err := storage.Open(vfs.With(t.Context(), f),
+					jobtest.Tuned(storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
+						Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l", Keep: 9}, cfg}}))
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { s.Close() })
 				stores = append(stores, s)
 			}
-			for e := Epoch(1); e <= 6; e++ {
-				secs := func(r int) []Section { return mixedSections(r, e) }
-				take(t, stores, e, LevelLocal, secs)
-				var infos []ShardInfo
+			for e := storage.Epoch(1); e <= 6; e++ {
+				secs := func(r int) []storage.Section { return mixedSections(r, e) }
+				jobtest.Take(t, stores, e, storage.LevelLocal, secs)
+				var infos []storage.ShardInfo
 				var err error
 				if e%3 == 0 {
-					infos, err = stores[0].FlushNode(t.Context(), e, LevelLocal, LevelGlobal, packRanks)
+					infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, packRanks)
 				} else {
 					infos, _, err = packTogether(t.Context(), stores, e, secs)
 				}
@@ -119,11 +124,11 @@ func TestNodePack(t *testing.T) {
 			}
 			f.RemoveAll("/l")
 			f.MkdirAll("/l")
-			for e := Epoch(1); e <= 6; e++ {
+			for e := storage.Epoch(1); e <= 6; e++ {
 				for r, s := range stores {
-					wantShard(t, s, e, mixedSections(r, e))
+					jobtest.WantShard(t, s, e, mixedSections(r, e))
 				}
-				if n := findings(t, f, "/g"); n != 0 {
+				if n := jobtest.Findings(t, f, "/g"); n != 0 {
 					t.Errorf("verify has %d findings", n)
 				}
 			}
@@ -140,16 +145,16 @@ func TestNodePack(t *testing.T) {
 func TestNodePackIsExact(t *testing.T) {
 	var packs [][]byte
 	for _, together := range []bool{true, false} {
-		f := newPackFS()
-		stores := packWorld(t, f)
-		secs := func(r int) []Section { return mixedSections(r, 1) }
-		take(t, stores, 1, LevelLocal, secs)
-		var infos []ShardInfo
+		f := jobtest.NewPackFS()
+		stores := jobtest.OpenPacking(t, f)
+		secs := func(r int) []storage.Section { return mixedSections(r, 1) }
+		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
+		var infos []storage.ShardInfo
 		var err error
 		if together {
 			infos, _, err = packTogether(t.Context(), stores, 1, secs)
 		} else {
-			infos, err = stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks)
+			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -173,10 +178,10 @@ func TestNodePackIsExact(t *testing.T) {
 func TestNodePackCrash(t *testing.T) {
 	for _, mode := range []crashfs.Survival{crashfs.LoseAll, crashfs.KeepAll, crashfs.Torn} {
 		for at := 0; ; at++ {
-			f := newPackFS()
-			stores := packWorld(t, f)
-			secs := func(r int) []Section { return smallSections(r, 1) }
-			take(t, stores, 1, LevelLocal, secs)
+			f := jobtest.NewPackFS()
+			stores := jobtest.OpenPacking(t, f)
+			secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
+			jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 			start := f.Ops()
 			f.SetRule(func(op crashfs.Op) error {
 				if op.N == start+at {
@@ -195,15 +200,15 @@ func TestNodePackCrash(t *testing.T) {
 				t.Fatalf("op %d: %v", at, err)
 			}
 			g := f.Crash(mode, uint64(at))
-			stores = packWorld(t, g)
-			infos, err := stores[1].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks)
+			stores = jobtest.OpenPacking(t, g)
+			infos, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
 			if err != nil {
 				t.Fatalf("op %d, again: %v", at, err)
 			}
 			settle(t, stores, 1, infos)
 			g.RemoveAll("/l/" + format.EpochName(1))
 			for r, s := range stores {
-				wantShard(t, s, 1, smallSections(r, 1))
+				jobtest.WantShard(t, s, 1, jobtest.SmallSections(r, 1))
 			}
 			if strings.Contains(g.String(), format.TempSuffix) {
 				t.Fatalf("op %d: left behind:\n%s", at, g)
@@ -216,10 +221,10 @@ func TestNodePackCrash(t *testing.T) {
 // the flusher does the work alone, or the packs are complete.
 func TestNodePackFault(t *testing.T) {
 	for at := 0; ; at++ {
-		f := newPackFS()
-		stores := packWorld(t, f)
-		secs := func(r int) []Section { return smallSections(r, 1) }
-		take(t, stores, 1, LevelLocal, secs)
+		f := jobtest.NewPackFS()
+		stores := jobtest.OpenPacking(t, f)
+		secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
+		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 		start, injected := f.Ops(), errors.New("injected")
 		f.SetRule(func(op crashfs.Op) error {
 			if op.N == start+at {
@@ -241,7 +246,7 @@ func TestNodePackFault(t *testing.T) {
 					t.Fatalf("op %d: drop: %v", at, err)
 				}
 			}
-			infos, err = stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks)
+			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
 		}
 		if err != nil {
 			t.Fatalf("op %d: %v", at, err)
@@ -250,7 +255,7 @@ func TestNodePackFault(t *testing.T) {
 		if left := f.String(); strings.Contains(left, format.TempSuffix) {
 			t.Fatalf("op %d: left behind:\n%s", at, left)
 		}
-		if found := findings(t, f, "/l", "/g"); found != 0 {
+		if found := jobtest.Findings(t, f, "/l", "/g"); found != 0 {
 			t.Fatalf("op %d: %d findings", at, found)
 		}
 	}
@@ -259,13 +264,13 @@ func TestNodePackFault(t *testing.T) {
 // TestPartGivesWay cancels a part while it waits for a capture; the memory is
 // free when Write returns, and nothing of the pack stays.
 func TestPartGivesWay(t *testing.T) {
-	f := newPackFS()
-	stores := packWorld(t, f)
-	take(t, stores, 1, LevelLocal, func(r int) []Section { return mixedSections(r, 1) })
-	n := NodePack{Epoch: 1, From: LevelLocal, To: LevelGlobal, Ranks: packRanks}
-	var parts []*Part
+	f := jobtest.NewPackFS()
+	stores := jobtest.OpenPacking(t, f)
+	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return mixedSections(r, 1) })
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
+	var parts []*storage.Part
 	for r, s := range stores {
-		p, err := s.NewPart(t.Context(), 1, LevelLocal, LevelGlobal, mixedSections(r, 1))
+		p, err := s.NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, mixedSections(r, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,16 +301,16 @@ func TestPartGivesWay(t *testing.T) {
 
 // TestPartRefuses gives parts what is not what was committed.
 func TestPartRefuses(t *testing.T) {
-	f := newPackFS()
-	stores := packWorld(t, f)
-	secs := func(r int) []Section { return mixedSections(r, 1) }
-	take(t, stores, 1, LevelLocal, secs)
+	f := jobtest.NewPackFS()
+	stores := jobtest.OpenPacking(t, f)
+	secs := func(r int) []storage.Section { return mixedSections(r, 1) }
+	jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 	changed := mixedSections(1, 1)
-	changed[4].Source.(Bytes)[5]++
+	changed[4].Source.(storage.Bytes)[5]++
 	filled := mixedSections(1, 1)
-	copy(filled[5].Source.(Bytes), random(3, 300_000)) // takes room where zeros took none
-	for name, bad := range map[string][]Section{"a byte changed": changed, "zeros became data": filled} {
-		_, n, err := packTogether(t.Context(), stores, 1, func(r int) []Section {
+	copy(filled[5].Source.(storage.Bytes), jobtest.Random(3, 300_000)) // takes room where zeros took none
+	for name, bad := range map[string][]storage.Section{"a byte changed": changed, "zeros became data": filled} {
+		_, n, err := packTogether(t.Context(), stores, 1, func(r int) []storage.Section {
 			if r == 1 {
 				return bad
 			}
@@ -314,14 +319,15 @@ func TestPartRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "rank=1") {
 			t.Errorf("%s: got %v, want an error of rank 1", name, err)
 		}
-		if strings.Contains(f.String(), n.nameOf(&nodePackFile{ranks: packRanks}, "")) {
+		if strings.Contains(f.String(), n.NameOf(packRanks)) {
 			t.Errorf("%s: left behind:\n%s", name, f)
 		}
 	}
-	if _, err := stores[1].NewPart(t.Context(), 1, LevelLocal, LevelGlobal, secs(1)[1:]); err != nil {
+	if _, err := stores[1].NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, secs(1)[1:]); err != nil {
 		t.Errorf("fewer sections are found out by the digest: %v", err)
 	}
-	if _, err := stores[1].NewPart(t.Context(), 2, LevelLocal, LevelGlobal, secs(1)); !errors.Is(err, ErrNotCommitted) {
+	if _, err := stores[1].NewPart(t.Context(), 2, storage.LevelLocal, storage.LevelGlobal, secs(1)); !errors.Is(err,
+		storage.ErrNotCommitted) {
 		t.Errorf("epoch that is nowhere: %v", err)
 	}
 	infos, _, err := packTogether(t.Context(), stores, 1, secs)
@@ -329,33 +335,8 @@ func TestPartRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle(t, stores, 1, infos)
-	if _, err := stores[1].NewPart(t.Context(), 1, LevelLocal, LevelGlobal, secs(1)); !errors.Is(err, ErrCommitted) {
+	if _, err := stores[1].NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, secs(1)); !errors.Is(err,
+		storage.ErrCommitted) {
 		t.Errorf("committed already: %v", err)
-	}
-}
-
-func TestNodePackFiles(t *testing.T) {
-	const room = 3 * 4096
-	n := NodePack{Ranks: []int{2, 5, 7, 9}, Sizes: [][]byte{partSize(800, room), partSize(400, room),
-		partSize(400, room), partSize(1, room)}}
-	files, err := n.files(800)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, k := range files {
-		got = append(got, fmt.Sprint(k.ranks, k.base, k.end))
-	}
-	if s := strings.Join(got, " "); s != "[2] [0] 12288 [5 7] [0 12288] 24576 [9] [0] 12288" {
-		t.Errorf("got %s", s)
-	}
-	for _, bad := range []NodePack{
-		{}, {Ranks: []int{1, 0}, Sizes: n.Sizes[:2]}, {Ranks: []int{0}},
-		{Ranks: []int{0}, Sizes: [][]byte{partSize(1, 100)}},
-		{Ranks: []int{0}, Sizes: [][]byte{partSize(1, room)[:15]}},
-	} {
-		if _, err := bad.files(800); err == nil {
-			t.Errorf("%+v was accepted", bad)
-		}
 	}
 }

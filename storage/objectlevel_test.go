@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // TestStoreLock: a live owner is left alone, a dead one is replaced, and one that was replaced hears of it.
 func TestStoreLock(t *testing.T) {
-	quickStore(t)
+	jobtest.QuickStore(t)
 	const beat = 20 * time.Millisecond
 	server := &fakes3.Server{}
 	var live atomic.Bool
@@ -30,7 +32,7 @@ func TestStoreLock(t *testing.T) {
 			}
 		}
 	}))
-	at := func() level.Level { return level.At(nil, LevelGlobal, url, 0, nil) }
+	at := func() level.Level { return level.At(nil, storage.LevelGlobal, url, 0, nil) }
 	lock := func(run string) *format.Lock {
 		return &format.Lock{Run: run, Owner: format.Process{Node: "far away", PID: 7}}
 	}
@@ -44,7 +46,7 @@ func TestStoreLock(t *testing.T) {
 	}
 	beats = func() error { return a.Beat(mine) }
 	live.Store(true)
-	var busy *BusyError
+	var busy *storage.BusyError
 	if _, err := b.Lock(t.Context(), lock("b"), beat); !errors.As(err, &busy) || busy.Node != "far away" {
 		t.Errorf("a live owner: got %v, want a *BusyError", err)
 	}
@@ -69,35 +71,37 @@ func TestStoreLock(t *testing.T) {
 
 // TestStorePacks copies the shards of several ranks into one object, by one rank, and restores them.
 func TestStorePacks(t *testing.T) {
-	quickStore(t)
+	jobtest.QuickStore(t)
 	server := &fakes3.Server{MinPart: 64 << 10}
 	url, local := fakes3.Start(t, server), t.TempDir()
-	var stores []*Store
-	var infos []ShardInfo
+	var stores []*storage.Store
+	var infos []storage.ShardInfo
 	for r := range 3 {
-		s, err := Open(t.Context(), Options{Job: "packs", Rank: r, Size: 3, pool: testPool,
-			Levels: []LevelConfig{{Name: LevelLocal, Dir: local}, {Name: LevelGlobal, Dir: url}}})
+		s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "packs", Rank: r, Size: 3,
+			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local},
+				{Name: storage.LevelGlobal, Dir: url}}}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
 		stores = append(stores, s)
-		p := make(Bytes, 150_000+r)
+		p := make(storage.Bytes, 150_000+r)
 		for i := range p {
 			p[i] = byte(i*r + i>>8)
 		}
-		info, err := s.Put(t.Context(), 1, LevelLocal, []Section{{Name: "p", Size: int64(len(p)), Source: p}})
+		info, err := s.Put(t.Context(), 1, storage.LevelLocal,
+			[]storage.Section{{Name: "p", Size: int64(len(p)), Source: p}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		infos = append(infos, info)
 	}
-	if err := stores[0].Commit(t.Context(), 1, LevelLocal, infos); err != nil {
+	if err := stores[0].Commit(t.Context(), 1, storage.LevelLocal, infos); err != nil {
 		t.Fatal(err)
 	}
-	packed, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+	packed, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 	if err == nil {
-		err = stores[0].Commit(t.Context(), 1, LevelGlobal, packed)
+		err = stores[0].Commit(t.Context(), 1, storage.LevelGlobal, packed)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +121,7 @@ func TestStorePacks(t *testing.T) {
 
 // TestStoreHangs: a store that does not answer holds up a put no longer than its context.
 func TestStoreHangs(t *testing.T) {
-	quickStore(t)
+	jobtest.QuickStore(t)
 	server, hang := &fakes3.Server{MinPart: 64 << 10}, make(chan struct{})
 	url := fakes3.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, ".shard") && r.Method == http.MethodPut {
@@ -125,8 +129,8 @@ func TestStoreHangs(t *testing.T) {
 		}
 		server.ServeHTTP(w, r)
 	}))
-	s, err := Open(t.Context(), Options{Job: "hang", Size: 1, pool: testPool,
-		Levels: []LevelConfig{{Name: LevelGlobal, Dir: url}}})
+	s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "hang", Size: 1,
+		Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: url}}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,11 +138,11 @@ func TestStoreHangs(t *testing.T) {
 	defer close(hang)
 	for _, n := range []int{1000, 500_000} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		p := make(Bytes, n)
+		p := make(storage.Bytes, n)
 		for i := range p {
 			p[i] = byte(i>>3 + i)
 		}
-		_, err := s.Put(ctx, 1, LevelGlobal, []Section{{Name: "p", Size: int64(n), Source: p}})
+		_, err := s.Put(ctx, 1, storage.LevelGlobal, []storage.Section{{Name: "p", Size: int64(n), Source: p}})
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%d bytes: got %v, want DeadlineExceeded", n, err)
@@ -148,22 +152,24 @@ func TestStoreHangs(t *testing.T) {
 
 // TestStoreRefused: what a store cannot do, or does not let one do, is said at the start, with the remedy.
 func TestStoreRefused(t *testing.T) {
-	quickStore(t)
+	jobtest.QuickStore(t)
 	for text, store := range map[string]*fakes3.Server{
 		"If-None-Match is ignored": {IgnoreConditions: true},
 		"If-None-Match is refused": {RefuseConditions: true},
 		"the policy of the bucket": {Deny: true},
 	} {
 		url := fakes3.Start(t, store)
-		_, err := Open(t.Context(), Options{Job: "j", Size: 1, Levels: []LevelConfig{{Name: LevelGlobal, Dir: url}}})
-		var dir *DirError
+		_, err := storage.Open(t.Context(), storage.Options{Job: "j", Size: 1,
+			Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: url}}})
+		var dir *storage.DirError
 		if !errors.As(err, &dir) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), url) {
 			t.Errorf("got %v, want a *DirError with %q and %s", err, text, url)
 		}
 	}
-	for _, c := range []LevelConfig{{Name: LevelLocal, Dir: "s3://b/x"}, {Name: LevelGlobal, Dir: "s3:///x"}} {
-		_, err := Open(t.Context(), Options{Job: "j", Size: 1, Levels: []LevelConfig{c}})
-		var opt *OptionError
+	for _, c := range []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "s3://b/x"},
+		{Name: storage.LevelGlobal, Dir: "s3:///x"}} {
+		_, err := storage.Open(t.Context(), storage.Options{Job: "j", Size: 1, Levels: []storage.LevelConfig{c}})
+		var opt *storage.OptionError
 		if !errors.As(err, &opt) {
 			t.Errorf("%s at %s: got %v, want an *OptionError", c.Name, c.Dir, err)
 		}
@@ -180,15 +186,15 @@ func TestStoreRequests(t *testing.T) {
 	}
 	server.Counts()
 	e := j.next
-	infos := make([]ShardInfo, storeRanks)
+	infos := make([]storage.ShardInfo, storeRanks)
 	for r, s := range j.stores {
 		var err error
-		if infos[r], err = s.Put(t.Context(), e, LevelGlobal, j.sections(r, e)); err != nil {
+		if infos[r], err = s.Put(t.Context(), e, storage.LevelGlobal, j.sections(r, e)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	put := server.Counts()
-	if err := j.stores[0].Commit(t.Context(), e, LevelGlobal, infos); err != nil {
+	if err := j.stores[0].Commit(t.Context(), e, storage.LevelGlobal, infos); err != nil {
 		t.Fatal(err)
 	}
 	commit := server.Counts()

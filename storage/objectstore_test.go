@@ -1,26 +1,23 @@
-package storage
+package storage_test
 
 import (
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/holdfast-hpc/holdfast/storage/internal/object"
-	_ "github.com/holdfast-hpc/holdfast/storage/s3"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 var (
@@ -28,50 +25,6 @@ var (
 	storeSeed   = flag.Uint64("store-seed", 1, "seed of the first job of TestStoreFaults")
 	storeKills  = flag.Bool("store-kills", false, "TestKilledBetweenRequests kills at every request, not at every 13th")
 )
-
-// quickStore makes requests that fail fail soon, and shards have several parts.
-func quickStore(t *testing.T) {
-	backoff, part := object.MaxBackoff, object.PartBytes
-	object.MaxBackoff, object.PartBytes = time.Millisecond, 64<<10
-	t.Cleanup(func() { object.MaxBackoff, object.PartBytes = backoff, part })
-}
-
-// storeProxy is the way of one run of a job to the store. A run that is killed makes no requests any more.
-type storeProxy struct {
-	next http.Handler
-	n    atomic.Int64
-	at   atomic.Int64 // number of the request at which the run is killed; 0: never
-	done atomic.Bool  // that one is done before
-	dead atomic.Bool
-}
-
-// newStoreProxy kills the run at a request; at 0 never.
-func newStoreProxy(next http.Handler, at int64, done bool) *storeProxy {
-	p := &storeProxy{next: next}
-	p.killAt(at, done)
-	return p
-}
-
-func (p *storeProxy) killAt(at int64, done bool) {
-	p.done.Store(done)
-	p.at.Store(at)
-}
-
-func (p *storeProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	n := p.n.Add(1)
-	if at := p.at.Load(); at > 0 && n >= at {
-		p.dead.Store(true)
-		if n == at && p.done.Load() {
-			b, _ := io.ReadAll(r.Body)
-			r.Body = io.NopCloser(strings.NewReader(string(b)))
-			p.next.ServeHTTP(httptest.NewRecorder(), r)
-		}
-	}
-	if p.dead.Load() {
-		panic(http.ErrAbortHandler)
-	}
-	p.next.ServeHTTP(w, r)
-}
 
 const storeRanks = 2
 
@@ -81,21 +34,21 @@ type storeJob struct {
 	rnd    *rand.Rand
 	server *fakes3.Server
 	via    http.Handler // to the server
-	proxy  *storeProxy
+	proxy  *jobtest.StoreProxy
 	url    string
-	stores []*Store
+	stores []*storage.Store
 	runs   int
-	next   Epoch
-	safe   map[Epoch]bool // whose commit was reported to have worked
-	broken string         // what was found wrong
-	bear   bool           // with that; the caller looks
-	free   bool           // of a run lock
+	next   storage.Epoch
+	safe   map[storage.Epoch]bool // whose commit was reported to have worked
+	broken string                 // what was found wrong
+	bear   bool                   // with that; the caller looks
+	free   bool                   // of a run lock
 	log    []string
 }
 
 func newStoreJob(t *testing.T, seed uint64) *storeJob {
 	s := &fakes3.Server{MinPart: 64 << 10, Page: 7}
-	return &storeJob{T: t, rnd: rand.New(rand.NewPCG(seed, 3)), server: s, via: s, safe: map[Epoch]bool{}}
+	return &storeJob{T: t, rnd: rand.New(rand.NewPCG(seed, 3)), server: s, via: s, safe: map[storage.Epoch]bool{}}
 }
 
 func (j *storeJob) note(format string, args ...any) {
@@ -115,17 +68,17 @@ func (j *storeJob) fail(format string, args ...any) {
 // open begins a run, which is killed at a request.
 func (j *storeJob) open(killAt int64, done bool) error {
 	j.runs++
-	j.proxy = newStoreProxy(j.via, killAt, done)
+	j.proxy = jobtest.NewStoreProxy(j.via, killAt, done)
 	j.url = fakes3.Start(j.T, j.proxy)
 	j.note("run %d", j.runs)
 	j.stores = nil
 	for r := range storeRanks {
-		opt := Options{Job: "soak", Rank: r, Size: storeRanks, pool: testPool, beat: 2 * time.Millisecond,
-			Levels: []LevelConfig{{Name: LevelGlobal, Dir: j.url}}}
+		opt := storage.Options{Job: "soak", Rank: r, Size: storeRanks,
+			Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: j.url}}}
 		if !j.free {
 			opt.Run = fmt.Sprint("run ", j.runs)
 		}
-		s, err := Open(context.Background(), opt)
+		s, err := storage.Open(context.Background(), storage.Beating(jobtest.Tuned(opt), 2*time.Millisecond))
 		if err != nil {
 			j.note("open: %v", err)
 			j.close()
@@ -155,21 +108,21 @@ func (j *storeJob) close() {
 }
 
 func (j *storeJob) kill() {
-	j.proxy.dead.Store(true)
+	j.proxy.Dead.Store(true)
 	j.note("killed")
 	j.close()
 }
 
 // sections of a rank: one that changes now and then, so that later epochs refer to earlier ones, and one that is always
 // another.
-func (j *storeJob) sections(rank int, e Epoch) []Section {
-	slow, fast := make(Bytes, 30_000), make(Bytes, 100+j.rnd.IntN(5000))
+func (j *storeJob) sections(rank int, e storage.Epoch) []storage.Section {
+	slow, fast := make(storage.Bytes, 30_000), make(storage.Bytes, 100+j.rnd.IntN(5000))
 	if j.rnd.IntN(6) == 0 {
-		fast = make(Bytes, 200_000)
+		fast = make(storage.Bytes, 200_000)
 	}
 	rand.NewChaCha8([32]byte{byte(rank), byte(e / 3), 1}).Read(slow)
 	rand.NewChaCha8([32]byte{byte(rank), byte(e), byte(j.rnd.Uint32()), byte(j.runs)}).Read(fast)
-	return []Section{{Name: "slow", Size: int64(len(slow)), Source: slow},
+	return []storage.Section{{Name: "slow", Size: int64(len(slow)), Source: slow},
 		{Name: "fast", Size: int64(len(fast)), Source: fast}}
 }
 
@@ -178,32 +131,32 @@ func (j *storeJob) epoch() error {
 	ctx := context.Background()
 	e := j.next
 	j.next++
-	infos, errs := make([]ShardInfo, storeRanks), make([]error, storeRanks)
+	infos, errs := make([]storage.ShardInfo, storeRanks), make([]error, storeRanks)
 	for r, s := range j.stores {
-		infos[r], errs[r] = s.Put(ctx, e, LevelGlobal, j.sections(r, e))
+		infos[r], errs[r] = s.Put(ctx, e, storage.LevelGlobal, j.sections(r, e))
 	}
 	if err := errors.Join(errs...); err != nil {
 		j.note("epoch %d put: %v", e, err)
 		for _, s := range j.stores {
-			_ = s.Discard(ctx, e, LevelGlobal)
+			_ = s.Discard(ctx, e, storage.LevelGlobal)
 		}
 		return err
 	}
-	if err := j.stores[0].Commit(ctx, e, LevelGlobal, infos); err != nil {
+	if err := j.stores[0].Commit(ctx, e, storage.LevelGlobal, infos); err != nil {
 		j.note("epoch %d commit: %v", e, err)
 		for _, s := range j.stores {
-			_ = s.Withdraw(e, LevelGlobal)
+			_ = s.Withdraw(e, storage.LevelGlobal)
 		}
 		return err
 	}
 	j.safe[e] = true
 	j.note("epoch %d", e)
-	have, err := j.stores[0].Present(ctx, LevelGlobal)
+	have, err := j.stores[0].Present(ctx, storage.LevelGlobal)
 	if err != nil {
-		have = []Epoch{e}
+		have = []storage.Epoch{e}
 	}
 	for _, s := range j.stores {
-		_, _ = s.Committed(e, LevelGlobal), s.Agree(LevelGlobal, have)
+		_, _ = s.Committed(e, storage.LevelGlobal), s.Agree(storage.LevelGlobal, have)
 	}
 	for _, s := range j.stores {
 		removed, err := s.Prune(ctx)
@@ -227,7 +180,7 @@ func (j *storeJob) check() {
 	if err != nil {
 		j.fail("%v", err)
 	}
-	var there []Epoch
+	var there []storage.Epoch
 	for _, info := range list {
 		if !info.Committed {
 			continue
@@ -248,7 +201,7 @@ func (j *storeJob) check() {
 				newer++
 			}
 		}
-		if newer < defaultKeep && !slices.Contains(there, e) {
+		if newer < storage.DefaultKeep && !slices.Contains(there, e) {
 			j.fail("epoch %d was committed and is lost; there are %v", e, there)
 		}
 	}
@@ -302,11 +255,11 @@ func (j *storeJob) runsWithFaults(strip bool) int {
 		}
 		for range 1 + j.rnd.IntN(4) {
 			if j.rnd.IntN(4) == 0 {
-				j.proxy.killAt(j.proxy.n.Load()+int64(1+j.rnd.IntN(60)), j.rnd.IntN(2) == 0)
+				j.proxy.KillAt(j.proxy.Requests.Load()+int64(1+j.rnd.IntN(60)), j.rnd.IntN(2) == 0)
 			}
 			_ = j.epoch()
 			j.check()
-			if j.proxy.dead.Load() {
+			if j.proxy.Dead.Load() {
 				break
 			}
 		}
@@ -344,7 +297,7 @@ func (j *storeJob) runsWithFaults(strip bool) int {
 // TestStoreFaults plays random faults of an object store to jobs that take checkpoints, die and start again. No epoch
 // that was reported as committed is lost, and none is there by half.
 func TestStoreFaults(t *testing.T) {
-	quickStore(t)
+	jobtest.QuickStore(t)
 	faults := 0
 	for seed := *storeSeed; faults < *storeFaults && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { faults += newStoreJob(t, seed).runsWithFaults(false) })
@@ -358,7 +311,7 @@ func TestStoreFaultsAreFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, and shows the generator, not the store")
 	}
-	quickStore(t)
+	jobtest.QuickStore(t)
 	const first, jobs = 11, 60 // the first finds it by itself
 	for seed := uint64(first); seed < first+jobs; seed++ {
 		j := newStoreJob(t, seed)
@@ -380,7 +333,7 @@ func TestStoreFaultsAreFound(t *testing.T) {
 // the commit, the removal of an older epoch, the end. A next run finds all epochs that were committed, whole, and takes
 // the next one.
 func TestKilledBetweenRequests(t *testing.T) {
-	quickStore(t)
+	jobtest.QuickStore(t)
 	step := int64(13)
 	switch {
 	case *storeKills:
@@ -398,7 +351,7 @@ func TestKilledBetweenRequests(t *testing.T) {
 			if j.open(at, done) == nil {
 				_, _ = j.epoch(), j.epoch()
 			}
-			over := j.proxy.n.Load() < at
+			over := j.proxy.Requests.Load() < at
 			j.close()
 			j.check()
 			if err := j.open(0, false); err != nil {

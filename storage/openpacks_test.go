@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"errors"
@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // sharingFS counts how often packs are opened by name, and how many were handed over.
@@ -56,19 +58,21 @@ func TestPackIsOpenedOnce(t *testing.T) {
 			if c.private {
 				files = privateSharer{f}
 			}
-			var stores []*Store
+			var stores []*storage.Store
 			for r := range packRanks {
-				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", fs: files, pool: testPool,
-					Levels: []LevelConfig{{Name: LevelLocal, Dir: filepath.Join(dir, "l"), Create: true},
-						{Name: LevelGlobal, Dir: filepath.Join(dir, "g"), Create: true}}})
+				s, err := storage.Open(vfs.With(t.Context(), files),
+					jobtest.Tuned(storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
+						Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: filepath.Join(dir, "l"),
+							Create: true},
+							{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "g"), Create: true}}}))
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { s.Close() })
 				stores = append(stores, s)
 			}
-			secs := func(r int) []Section { return mixedSections(r, 1) }
-			take(t, stores, 1, LevelLocal, secs)
+			secs := func(r int) []storage.Section { return mixedSections(r, 1) }
+			jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 			infos, err := ledTogether(t, stores, secs, !c.alone, c.far)
 			if c.far {
 				if err == nil {
@@ -90,7 +94,7 @@ func TestPackIsOpenedOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			for r, s := range stores {
-				wantShard(t, s, 1, secs(r))
+				jobtest.WantShard(t, s, 1, secs(r))
 			}
 		})
 	}
@@ -98,10 +102,11 @@ func TestPackIsOpenedOnce(t *testing.T) {
 
 // ledTogether writes the pack of epoch 1 as the ranks of a node do, led by rank 0 or by nobody. A leader that is far
 // away has another address.
-func ledTogether(t *testing.T, stores []*Store, secs func(r int) []Section, led, far bool) ([]ShardInfo, error) {
+func ledTogether(t *testing.T, stores []*storage.Store, secs func(r int) []storage.Section, led,
+	far bool) ([]storage.ShardInfo, error) {
 	t.Helper()
-	n := NodePack{Epoch: 1, From: LevelLocal, To: LevelGlobal, Ranks: packRanks}
-	parts := make([]*Part, len(stores))
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
+	parts := make([]*storage.Part, len(stores))
 	for r, s := range stores {
 		var err error
 		if parts[r], err = s.NewPart(t.Context(), 1, n.From, n.To, secs(r)); err != nil {
@@ -116,7 +121,7 @@ func ledTogether(t *testing.T, stores []*Store, secs func(r int) []Section, led,
 		n.Sizes = append(n.Sizes, parts[r].Size())
 	}
 	if far {
-		n.Sizes[0] = append(n.Sizes[0][:sizeBytes], "@holdfast-nowhere"...)
+		n.Sizes[0] = append(n.Sizes[0][:storage.SizeBytes], "@holdfast-nowhere"...)
 	}
 	errs := make([]error, len(parts))
 	var all sync.WaitGroup
@@ -146,23 +151,23 @@ func (f privateSharer) Share(name string, direct bool) (vfs.File, error) {
 // TestPackLeftBehind: a pack that an attempt has left under its name is replaced by the next one, whatever is in it,
 // and one that is committed never is.
 func TestPackLeftBehind(t *testing.T) {
-	f := newPackFS()
-	stores := packWorld(t, f)
-	secs := func(r int) []Section { return smallSections(r, 1) }
-	take(t, stores, 1, LevelLocal, secs)
-	global := stores[0].levels[1]
+	f := jobtest.NewPackFS()
+	stores := jobtest.OpenPacking(t, f)
+	secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
+	jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
+	global := stores[0].Level(1)
 	file, err := global.Make(1, format.PackName(0), 0)
 	if err == nil {
-		_, err = file.WriteAt(random(1, 1<<20), 0) // longer than what comes
+		_, err = file.WriteAt(jobtest.Random(1, 1<<20), 0) // longer than what comes
 		err = errors.Join(err, file.Sync(), file.Close())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := NodePack{Epoch: 1, From: LevelLocal, To: LevelGlobal}
-	var infos []ShardInfo
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal}
+	var infos []storage.ShardInfo
 	for r, s := range stores { // each a node of its own
-		p, err := s.NewPart(t.Context(), 1, LevelLocal, LevelGlobal, secs(r))
+		p, err := s.NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, secs(r))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,29 +181,29 @@ func TestPackLeftBehind(t *testing.T) {
 		infos = append(infos, part...)
 	}
 	settle(t, stores, 1, infos)
-	if found := findings(t, f, "/l", "/g"); found != 0 {
+	if found := jobtest.Findings(t, f, "/l", "/g"); found != 0 {
 		t.Errorf("%d findings", found)
 	}
-	if file, err := global.Make(1, format.PackName(0), 0); !errors.Is(err, ErrCommitted) {
+	if file, err := global.Make(1, format.PackName(0), 0); !errors.Is(err, storage.ErrCommitted) {
 		t.Errorf("made a committed pack anew: %v, %v", file, err)
 	}
 	f.RemoveAll("/l")
 	f.MkdirAll("/l")
 	for r, s := range stores {
-		wantShard(t, s, 1, secs(r))
+		jobtest.WantShard(t, s, 1, secs(r))
 	}
 }
 
 // TestPartClosed: who asks a flusher that has gone has an error, and nothing is opened for a flusher that has closed
 // its part. What is left is removed.
 func TestPartClosed(t *testing.T) {
-	f := newPackFS()
-	stores := packWorld(t, f)
-	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
-	n := NodePack{Epoch: 1, From: LevelLocal, To: LevelGlobal, Ranks: packRanks}
-	var parts []*Part
+	f := jobtest.NewPackFS()
+	stores := jobtest.OpenPacking(t, f)
+	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
+	var parts []*storage.Part
 	for r, s := range stores {
-		p, err := s.NewPart(t.Context(), 1, LevelLocal, LevelGlobal, smallSections(r, 1))
+		p, err := s.NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, jobtest.SmallSections(r, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +221,7 @@ func TestPartClosed(t *testing.T) {
 	if _, err := parts[1].Write(t.Context(), n); err == nil {
 		t.Error("the flusher has gone, and its pack was written")
 	}
-	if _, err := parts[0].Write(t.Context(), n); !errors.Is(err, ErrClosed) {
+	if _, err := parts[0].Write(t.Context(), n); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("closed: got %v, want ErrClosed", err)
 	}
 	if err := stores[0].DropPacks(n); err != nil || strings.Contains(fmt.Sprint(f), "pack-") {

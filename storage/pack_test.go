@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -13,56 +13,34 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
-// packWorld is a node of three ranks that share its local directory.
-func packWorld(t *testing.T, f *crashfs.FS) []*Store {
-	t.Helper()
-	var out []*Store
-	for r := range 3 {
-		s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", fs: f, pool: testPool,
-			Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l", Keep: 2}, {Name: LevelGlobal, Dir: "/g", Keep: 2}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		out = append(out, s)
-	}
-	return out
-}
-
-func newPackFS() *crashfs.FS {
-	f := crashfs.New()
-	f.SetDirect(true)
-	f.MkdirAll("/l")
-	f.MkdirAll("/g")
-	return f
-}
-
 func TestFlushNodePacks(t *testing.T) {
-	f := newPackFS()
-	stores := packWorld(t, f)
-	for e := Epoch(1); e <= 3; e++ {
-		take(t, stores, e, LevelLocal, func(r int) []Section { return smallSections(r, e) })
+	f := jobtest.NewPackFS()
+	stores := jobtest.OpenPacking(t, f)
+	for e := storage.Epoch(1); e <= 3; e++ {
+		jobtest.Take(t, stores, e, storage.LevelLocal,
+			func(r int) []storage.Section { return jobtest.SmallSections(r, e) })
 		flusher := stores[int(e)%2] // another one each time
-		infos, err := flusher.FlushNode(t.Context(), e, LevelLocal, LevelGlobal, []int{2, 0, 1})
+		infos, err := flusher.FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, []int{2, 0, 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if infos[0].Rank != 2 || infos[2].Rank != 1 {
 			t.Errorf("got ranks %d %d %d, want the order asked for", infos[0].Rank, infos[1].Rank, infos[2].Rank)
 		}
-		commitAll(t, stores, e, LevelGlobal, infos)
+		jobtest.CommitAll(t, stores, e, storage.LevelGlobal, infos)
 		if strings.Contains(f.String(), "/g/"+format.EpochName(e)+"/rank-") {
 			t.Errorf("shards were written one by one:\n%s", f)
 		}
 	}
 	f.RemoveAll("/l/" + format.EpochName(3))
 	for r, s := range stores {
-		wantShard(t, s, 3, smallSections(r, 3))
+		jobtest.WantShard(t, s, 3, jobtest.SmallSections(r, 3))
 	}
 	v, err := checkpoints.Open(vfs.With(context.Background(), f), "/g")
 	if err != nil {
@@ -76,20 +54,20 @@ func TestFlushNodePacks(t *testing.T) {
 // TestEveryByteOfAPackFlipped restores from a pack with each byte flipped: right
 // bytes, or an error that says corrupt.
 func TestEveryByteOfAPackFlipped(t *testing.T) {
-	f := newPackFS()
-	stores := packWorld(t, f)
-	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
-	infos, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+	f := jobtest.NewPackFS()
+	stores := jobtest.OpenPacking(t, f)
+	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
+	infos, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	commitAll(t, stores, 1, LevelGlobal, infos)
+	jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, infos)
 	file := "/g/" + format.EpochName(1) + "/" + format.PackName(0)
 	v, err := checkpoints.Open(vfs.With(context.Background(), f), "/g")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := int64(0); at < fileSize(t, f, file); at++ {
+	for at := int64(0); at < jobtest.FileSize(t, f, file); at++ {
 		if testing.Short() && at%17 != 0 {
 			continue
 		}
@@ -100,7 +78,7 @@ func TestEveryByteOfAPackFlipped(t *testing.T) {
 		}
 		if at%11 == 0 {
 			for r, s := range stores {
-				wantShard(t, s, 1, smallSections(r, 1)) // from local where it is damaged
+				jobtest.WantShard(t, s, 1, jobtest.SmallSections(r, 1)) // from local where it is damaged
 			}
 		}
 		f.Flip(file, at, 2)
@@ -111,9 +89,10 @@ func TestEveryByteOfAPackFlipped(t *testing.T) {
 // another rank complete it.
 func TestFlushNodeCrash(t *testing.T) {
 	for at := 0; ; at++ {
-		f := newPackFS()
-		stores := packWorld(t, f)
-		take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+		f := jobtest.NewPackFS()
+		stores := jobtest.OpenPacking(t, f)
+		jobtest.Take(t, stores, 1, storage.LevelLocal,
+			func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
 		start := f.Ops()
 		f.SetRule(func(op crashfs.Op) error {
 			if op.N == start+at {
@@ -121,7 +100,7 @@ func TestFlushNodeCrash(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := stores[0].FlushNode(context.Background(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+		_, err := stores[0].FlushNode(context.Background(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 		if err == nil {
 			t.Logf("%d operations", at)
 			return
@@ -129,23 +108,23 @@ func TestFlushNodeCrash(t *testing.T) {
 		if !errors.Is(err, crashfs.ErrCrashed) {
 			t.Fatalf("op %d: %v", at, err)
 		}
-		stores = packWorld(t, f.Crash(crashfs.Torn, uint64(at)))
-		infos, err := stores[1].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+		stores = jobtest.OpenPacking(t, f.Crash(crashfs.Torn, uint64(at)))
+		infos, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 		if err != nil {
 			t.Fatalf("op %d, again: %v", at, err)
 		}
-		commitAll(t, stores, 1, LevelGlobal, infos)
+		jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, infos)
 		for r, s := range stores {
-			wantShard(t, s, 1, smallSections(r, 1))
+			jobtest.WantShard(t, s, 1, jobtest.SmallSections(r, 1))
 		}
 	}
 }
 
 func TestFlushNodeResumes(t *testing.T) {
-	f := newPackFS()
-	stores := packWorld(t, f)
-	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
-	first, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+	f := jobtest.NewPackFS()
+	stores := jobtest.OpenPacking(t, f)
+	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
+	first, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,37 +134,28 @@ func TestFlushNodeResumes(t *testing.T) {
 		}
 		return nil
 	})
-	second, err := stores[2].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+	second, err := stores[2].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 	if err != nil || fmt.Sprint(first) != fmt.Sprint(second) {
 		t.Errorf("got %v, %v, want the pack that is there", second, err)
 	}
 }
 
-func TestDivideIntoPacks(t *testing.T) {
-	var got []string
-	for _, run := range packRuns([]int64{50, 60, 10, 200, 5}, 100) {
-		got = append(got, fmt.Sprint(run.from, ":", run.to-run.from))
-	}
-	if s := strings.Join(got, " "); s != "0:1 1:2 3:1 4:1" {
-		t.Errorf("got packs %s", s)
-	}
-}
-
 func TestThrottle(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(t.Context(), Options{Job: "j", Size: 1, pool: testPool, Levels: []LevelConfig{
-		{Name: LevelLocal, Dir: filepath.Join(dir, "l"), Create: true},
-		{Name: LevelGlobal, Dir: filepath.Join(dir, "g"), Create: true}}})
+	s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "j", Size: 1, Levels: []storage.LevelConfig{
+		{Name: storage.LevelLocal, Dir: filepath.Join(dir, "l"), Create: true},
+		{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "g"), Create: true}}}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	take(t, []*Store{s}, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+	jobtest.Take(t, []*storage.Store{s}, 1, storage.LevelLocal,
+		func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
 	release := s.Hold()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Flush(ctx, 1, LevelLocal, LevelGlobal, nil)
+		_, err := s.Flush(ctx, 1, storage.LevelLocal, storage.LevelGlobal, nil)
 		done <- err
 	}()
 	cancel()
@@ -193,7 +163,7 @@ func TestThrottle(t *testing.T) {
 		t.Errorf("held: got %v, want it to wait until it is cancelled", err)
 	}
 	release()
-	if _, err := s.Flush(t.Context(), 1, LevelLocal, LevelGlobal, nil); err != nil {
+	if _, err := s.Flush(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -201,30 +171,31 @@ func TestThrottle(t *testing.T) {
 // TestFlushNodeCommitted: what is committed is not packed again, and nothing else
 // takes its place.
 func TestFlushNodeCommitted(t *testing.T) {
-	f := newPackFS()
-	stores := packWorld(t, f)
-	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
-	infos, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks)
+	f := jobtest.NewPackFS()
+	stores := jobtest.OpenPacking(t, f)
+	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
+	infos, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commitAll(t, stores, 1, LevelGlobal, infos)
-	again, err := stores[1].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks)
+	jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, infos)
+	again, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
 	if err != nil || fmt.Sprint(again) != fmt.Sprint(infos) {
 		t.Errorf("again: got %v, %v", again, err)
 	}
 	// Another epoch 1 at local, as after somebody copied directories about.
 	f.RemoveAll("/l/" + format.EpochName(1))
-	take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 2) })
-	if _, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks); !errors.Is(err,
-		ErrCommitted) {
+	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 2) })
+	if _, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
+		packRanks); !errors.Is(err,
+		storage.ErrCommitted) {
 		t.Errorf("other contents: got %v, want ErrCommitted", err)
 	}
-	var bad *OptionError
-	if _, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, "nowhere", packRanks); !errors.As(err, &bad) {
+	var bad *storage.OptionError
+	if _, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, "nowhere", packRanks); !errors.As(err, &bad) {
 		t.Errorf("no such level: %v", err)
 	}
-	if _, err := stores[0].NewPart(t.Context(), 1, LevelLocal, "nowhere", nil); !errors.As(err, &bad) {
+	if _, err := stores[0].NewPart(t.Context(), 1, storage.LevelLocal, "nowhere", nil); !errors.As(err, &bad) {
 		t.Errorf("part at no such level: %v", err)
 	}
 }
@@ -235,13 +206,13 @@ func TestRateLimit(t *testing.T) {
 	const rate = 100_000 // bytes per second; a shard here has three pages, two ranks twice that
 	for _, together := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newPackFS()
-			var stores []*Store
+			f := jobtest.NewPackFS()
+			var stores []*storage.Store
 			for r := range packRanks {
-				s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", fs: f,
-					pool: shard.NewPool(16),
-					Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"},
-						{Name: LevelGlobal, Dir: "/g", BytesPerSec: rate}}})
+				s, err := storage.Open(vfs.With(t.Context(), f),
+					storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
+						Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"},
+							{Name: storage.LevelGlobal, Dir: "/g", BytesPerSec: rate}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -251,15 +222,15 @@ func TestRateLimit(t *testing.T) {
 			start := time.Now()
 			const epochs = 12
 			written := int64(0)
-			for e := Epoch(1); e <= epochs; e++ {
-				secs := func(r int) []Section { return smallSections(r, e) }
-				take(t, stores, e, LevelLocal, secs)
-				var infos []ShardInfo
+			for e := storage.Epoch(1); e <= epochs; e++ {
+				secs := func(r int) []storage.Section { return jobtest.SmallSections(r, e) }
+				jobtest.Take(t, stores, e, storage.LevelLocal, secs)
+				var infos []storage.ShardInfo
 				var err error
 				if together {
 					infos, _, err = packTogether(t.Context(), stores, e, secs)
 				} else {
-					infos, err = stores[0].FlushNode(t.Context(), e, LevelLocal, LevelGlobal, packRanks)
+					infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, packRanks)
 				}
 				if err != nil {
 					t.Fatal(err)

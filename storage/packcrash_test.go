@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -9,20 +9,23 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // packAlone does what ranks do that are each a node of its own: their packs have their final names while they are
 // written.
-func packAlone(ctx context.Context, stores []*Store, e Epoch, secs func(r int) []Section) (infos []ShardInfo,
-	err error) {
+func packAlone(ctx context.Context, stores []*storage.Store, e storage.Epoch,
+	secs func(r int) []storage.Section) (infos []storage.ShardInfo, err error) {
 	for r, s := range stores {
-		p, err := s.NewPart(ctx, e, LevelLocal, LevelGlobal, secs(r))
+		p, err := s.NewPart(ctx, e, storage.LevelLocal, storage.LevelGlobal, secs(r))
 		if err != nil {
 			return nil, err
 		}
 		defer p.Close()
-		n := NodePack{Epoch: e, From: LevelLocal, To: LevelGlobal, Ranks: []int{r}, Sizes: [][]byte{p.Size()}}
+		n := storage.NodePack{Epoch: e, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: []int{r},
+			Sizes: [][]byte{p.Size()}}
 		if _, err := p.Write(ctx, n); err != nil {
 			return nil, err
 		}
@@ -39,14 +42,14 @@ func packAlone(ctx context.Context, stores []*Store, e Epoch, secs func(r int) [
 // which leaves any sectors of them, or the process alone. The next start takes what is there for complete only if it
 // is, and then it is durable.
 func TestPackUnderItsNameCrash(t *testing.T) {
-	secs := func(r int) []Section { return smallSections(r, 1) }
+	secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
 	killed := errors.New("killed")
 	for _, end := range []error{killed, crashfs.ErrCrashed} {
 		syncs := 0
 		for at := 0; ; at++ {
-			f := newPackFS()
-			stores := packWorld(t, f)
-			take(t, stores, 1, LevelLocal, secs)
+			f := jobtest.NewPackFS()
+			stores := jobtest.OpenPacking(t, f)
+			jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 			start, kind := f.Ops(), ""
 			f.SetRule(func(op crashfs.Op) error {
 				if op.N == start+at {
@@ -85,12 +88,12 @@ func TestPackUnderItsNameCrash(t *testing.T) {
 }
 
 // completes has the next start complete a flush, and loses what is not durable once it is committed.
-func completes(t *testing.T, f *crashfs.FS, what string, secs func(r int) []Section) {
+func completes(t *testing.T, f *crashfs.FS, what string, secs func(r int) []storage.Section) {
 	t.Helper()
-	stores := packWorld(t, f)
-	var infos []ShardInfo
+	stores := jobtest.OpenPacking(t, f)
+	var infos []storage.ShardInfo
 	for r := range stores {
-		part, err := stores[r].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{r})
+		part, err := stores[r].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{r})
 		if err != nil {
 			t.Fatalf("%s, again: %v", what, err)
 		}
@@ -99,11 +102,11 @@ func completes(t *testing.T, f *crashfs.FS, what string, secs func(r int) []Sect
 	settle(t, stores, 1, infos)
 	g := f.Crash(crashfs.LoseAll, 0)
 	g.RemoveAll("/l/" + format.EpochName(1))
-	if found := findings(t, g, "/g"); found != 0 {
+	if found := jobtest.Findings(t, g, "/g"); found != 0 {
 		t.Errorf("%s: %d findings", what, found)
 	}
-	for r, s := range packWorld(t, g) {
-		wantShard(t, s, 1, secs(r))
+	for r, s := range jobtest.OpenPacking(t, g) {
+		jobtest.WantShard(t, s, 1, secs(r))
 	}
 	if t.Failed() {
 		t.FailNow()
@@ -114,10 +117,10 @@ func completes(t *testing.T, f *crashfs.FS, what string, secs func(r int) []Sect
 // start would take it for complete.
 func TestUnsyncedPackGoes(t *testing.T) {
 	for nth := 1; nth <= 2; nth++ {
-		f := newPackFS()
-		stores := packWorld(t, f)
-		secs := func(r int) []Section { return smallSections(r, 1) }
-		take(t, stores, 1, LevelLocal, secs)
+		f := jobtest.NewPackFS()
+		stores := jobtest.OpenPacking(t, f)
+		secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
+		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 		syncs := 0
 		f.SetRule(func(op crashfs.Op) error {
 			if op.Kind != "sync" {

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // hookFS calls hook before its n-th operation on a name.
@@ -41,10 +42,10 @@ func (f hookFS) Stat(name string) (vfs.Entry, error)      { f.at(); return f.FS.
 func TestPruneDuringWork(t *testing.T) {
 	levels := []storage.LevelConfig{smallLocal, smallCopies, smallParity, {Name: storage.LevelGlobal, Keep: 1}}
 	ctx := context.Background()
-	for name, work := range map[string]func(c *cluster) error{
-		"rebuild": func(c *cluster) error {
+	for name, work := range map[string]func(c *jobtest.Cluster) error{
+		"rebuild": func(c *jobtest.Cluster) error {
 			for _, l := range []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity} {
-				if _, err := c.all(func(s *storage.Store, _ int) (i storage.ShardInfo, err error) {
+				if _, err := c.All(func(s *storage.Store, _ int) (i storage.ShardInfo, err error) {
 					return i, s.Rebuild(ctx, 2, l)
 				}); err != nil {
 					return err
@@ -52,59 +53,59 @@ func TestPruneDuringWork(t *testing.T) {
 			}
 			return nil
 		},
-		"flush": func(c *cluster) error {
-			_, err := c.all(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
+		"flush": func(c *jobtest.Cluster) error {
+			_, err := c.All(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
 				return s.Flush(ctx, 2, storage.LevelLocal, storage.LevelGlobal, nil)
 			})
 			return err
 		},
-		"read": func(c *cluster) error { _, err := c.restoreAs(2, little); return err },
+		"read": func(c *jobtest.Cluster) error { _, err := c.RestoreAs(2, little); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for at := int64(1); ; at += int64(crashStep(11)) {
-				c := newCluster(t, nodeNames(3)...)
+				c := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
 				n := &atomic.Int64{}
-				hook := hookFS{FS: c.fs, n: n, hook: func() {
-					for _, s := range c.stores {
+				hook := hookFS{FS: c.FS, n: n, hook: func() {
+					for _, s := range c.Stores {
 						if _, err := s.Prune(ctx); err != nil {
 							t.Errorf("operation %d: prune: %v", at, err)
 						}
 					}
 				}}
-				c.wrap = hook
-				c.start(levels...)
+				c.Wrap = hook
+				c.Start(levels...)
 				for e := storage.Epoch(1); e <= 4; e++ {
 					to := []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity}
 					if e == 4 {
 						to = append(to, storage.LevelGlobal)
 					}
-					if err := c.tryTake(e, little, to...); err != nil {
+					if err := c.TryTake(e, little, to...); err != nil {
 						t.Fatal(err)
 					}
 				}
-				c.stop()
-				c.fs.RemoveAll("/n1/local/epoch-0000000002")
-				c.fs.RemoveAll("/n2/partner/epoch-0000000002")
-				c.start(levels...)
+				c.Stop()
+				c.FS.RemoveAll("/n1/local/epoch-0000000002")
+				c.FS.RemoveAll("/n2/partner/epoch-0000000002")
+				c.Start(levels...)
 				var release []func()
-				for _, s := range c.stores {
+				for _, s := range c.Stores {
 					release = append(release, s.Retain(ctx, 2))
 				}
 				n.Store(at)
 				if err := work(c); err != nil {
-					t.Fatalf("operation %d: %v\n%s", at, err, c.fs)
+					t.Fatalf("operation %d: %v\n%s", at, err, c.FS)
 				}
 				done := n.Swap(0) > 0 // it took fewer operations
-				if _, err := c.fs.Stat("/n0/partner/epoch-0000000003"); err == nil && !done {
-					t.Fatalf("operation %d: nothing was pruned\n%s", at, c.fs)
+				if _, err := c.FS.Stat("/n0/partner/epoch-0000000003"); err == nil && !done {
+					t.Fatalf("operation %d: nothing was pruned\n%s", at, c.FS)
 				}
-				if _, err := c.restoreAs(2, little); err != nil {
-					t.Fatalf("operation %d: epoch 2: %v\n%s", at, err, c.fs)
+				if _, err := c.RestoreAs(2, little); err != nil {
+					t.Fatalf("operation %d: epoch 2: %v\n%s", at, err, c.FS)
 				}
 				for _, r := range release {
 					r()
 				}
-				c.stop()
+				c.Stop()
 				if done {
 					t.Log(fmt.Sprint(at, " operations"))
 					break

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"errors"
@@ -11,8 +11,10 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
@@ -24,57 +26,22 @@ func putStray(t *testing.T, f *crashfs.FS, name string) {
 	}
 }
 
-// fullWorld has epochs 1 to n at local and global, nothing of which was pruned.
-func fullWorld(t *testing.T, n Epoch) *world {
-	t.Helper()
-	w, err := openWorld(newWorldFS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.close)
-	for _, s := range w.stores {
-		for _, l := range s.levels {
-			l.cfg.Keep, l.cfg.Full = int(n), true
-		}
-	}
-	for e := Epoch(1); e <= n; e++ {
-		if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, s := range w.stores {
-		for _, l := range s.levels {
-			l.cfg.Keep = 2
-		}
-	}
-	return w
-}
-
-func (w *world) epochsAt(t *testing.T, rank, level int) []Epoch {
-	t.Helper()
-	list, err := w.stores[rank].levels[level].Epochs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
 // TestPruneGoesOn puts what is not ours into epochs that are to go. The rest of
 // them goes, at all levels, and so do the other epochs.
 func TestPruneGoesOn(t *testing.T) {
-	w := fullWorld(t, 5)
-	w.fs.MkdirAll("/local0/epoch-0000000001/directory")
-	putStray(t, w.fs, "/local0/epoch-0000000002/.nfs0000000000000001")
-	putStray(t, w.fs, "/global/epoch-0000000003/notes.txt")
-	if err := w.fs.Remove("/global/epoch-0000000002/manifest"); err != nil {
+	w := jobtest.FullWorld(t, 5)
+	w.FS.MkdirAll("/local0/epoch-0000000001/directory")
+	putStray(t, w.FS, "/local0/epoch-0000000002/.nfs0000000000000001")
+	putStray(t, w.FS, "/global/epoch-0000000003/notes.txt")
+	if err := w.FS.Remove("/global/epoch-0000000002/manifest"); err != nil {
 		t.Fatal(err)
 	}
-	w.fs.MkdirAll("/global/epoch-0000000002/manifest/in")
-	w.prune(t)
-	if got := fmt.Sprint(w.epochsAt(t, 0, 0)); got != "[5 4 2 1]" {
+	w.FS.MkdirAll("/global/epoch-0000000002/manifest/in")
+	w.Prune(t)
+	if got := fmt.Sprint(w.EpochsAt(t, 0, 0)); got != "[5 4 2 1]" {
 		t.Errorf("local: got %s", got)
 	}
-	if got := fmt.Sprint(w.epochsAt(t, 1, 0)); got != "[5 4]" {
+	if got := fmt.Sprint(w.EpochsAt(t, 1, 0)); got != "[5 4]" {
 		t.Errorf("local of rank 1: got %s", got)
 	}
 	for dir, want := range map[string]string{
@@ -83,7 +50,7 @@ func TestPruneGoesOn(t *testing.T) {
 		"/global/epoch-0000000003": "[notes.txt]",
 		"/global/epoch-0000000002": "[manifest]",
 	} {
-		list, err := w.fs.ReadDir(dir)
+		list, err := w.FS.ReadDir(dir)
 		var names []string
 		for _, x := range list {
 			names = append(names, x.Name)
@@ -96,24 +63,24 @@ func TestPruneGoesOn(t *testing.T) {
 
 // TestPruneGoesOnAfterErrors lets the removal of one file fail.
 func TestPruneGoesOnAfterErrors(t *testing.T) {
-	w := fullWorld(t, 5)
+	w := jobtest.FullWorld(t, 5)
 	bad := "/local0/epoch-0000000002/" + format.ShardName(0)
-	w.fs.SetRule(func(op crashfs.Op) error {
+	w.FS.SetRule(func(op crashfs.Op) error {
 		if op.Kind == "remove" && op.Name == bad {
 			return fs.ErrPermission
 		}
 		return nil
 	})
-	removed, err := w.stores[0].Prune(t.Context())
+	removed, err := w.Stores[0].Prune(t.Context())
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "epoch=2") {
 		t.Errorf("got %v, want what failed", err)
 	}
 	if fmt.Sprint(removed) != "[1 2 3]" {
 		t.Errorf("got %v removed", removed)
 	}
-	w.fs.SetRule(nil)
-	w.prune(t)
-	if got := fmt.Sprint(w.epochsAt(t, 0, 0)); got != "[5 4]" {
+	w.FS.SetRule(nil)
+	w.Prune(t)
+	if got := fmt.Sprint(w.EpochsAt(t, 0, 0)); got != "[5 4]" {
 		t.Errorf("in the end: got %s", got)
 	}
 }
@@ -121,25 +88,25 @@ func TestPruneGoesOnAfterErrors(t *testing.T) {
 // TestPrunePastDamagedManifests flips a bit in manifests of epochs that stay:
 // they do not count, what their shards refer to stays, and older ones still go.
 func TestPrunePastDamagedManifests(t *testing.T) {
-	w := fullWorld(t, 6)
-	for _, s := range w.stores {
-		s.levels[1].cfg.KeepEvery = 3
+	w := jobtest.FullWorld(t, 6)
+	for _, s := range w.Stores {
+		s.Config(1).KeepEvery = 3
 	}
 	for _, name := range []string{"/global/epoch-0000000003/manifest", "/global/epoch-0000000006/manifest",
 		"/local0/epoch-0000000005/manifest"} {
-		if err := w.fs.Flip(name, 20, 1); err != nil {
+		if err := w.FS.Flip(name, 20, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.prune(t)
-	if got := fmt.Sprint(w.epochsAt(t, 0, 1)); got != "[6 5 4 3]" {
+	w.Prune(t)
+	if got := fmt.Sprint(w.EpochsAt(t, 0, 1)); got != "[6 5 4 3]" {
 		t.Errorf("global: got %s", got)
 	}
-	if got := fmt.Sprint(w.epochsAt(t, 0, 0)); got != "[6 5 4]" {
+	if got := fmt.Sprint(w.EpochsAt(t, 0, 0)); got != "[6 5 4]" {
 		t.Errorf("local: got %s", got)
 	}
 	var left *level.LeftError
-	gone, err := checkpoints.Prune(vfs.With(t.Context(), w.fs), []string{"/local0", "/local1", "/global"},
+	gone, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), []string{"/local0", "/local1", "/global"},
 		checkpoints.PruneRules{Keep: 1, KeepEvery: 3})
 	if !errors.As(err, &left) || len(left.Left) == 0 {
 		t.Errorf("got %v, want what was left", err)
@@ -152,24 +119,24 @@ func TestPrunePastDamagedManifests(t *testing.T) {
 // TestDamagedManifestKeepsItsOrigins prunes beside an increment whose manifest is
 // damaged here and may be had from another rank.
 func TestDamagedManifestKeepsItsOrigins(t *testing.T) {
-	w, err := openWorld(newWorldFS())
+	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	for e := Epoch(3); e <= 5; e++ { // 4 and 5 refer to 3
-		if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+	defer w.Stop()
+	for e := storage.Epoch(3); e <= 5; e++ { // 4 and 5 refer to 3
+		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, l := range []string{"/local0", "/global"} {
-		if err := w.fs.Flip(l+"/epoch-0000000005/manifest", 20, 1); err != nil {
+		if err := w.FS.Flip(l+"/epoch-0000000005/manifest", 20, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.prune(t)
+	w.Prune(t)
 	for level := range 2 {
-		if got := w.epochsAt(t, 0, level); !slices.Contains(got, 3) {
+		if got := w.EpochsAt(t, 0, level); !slices.Contains(got, 3) {
 			t.Errorf("level %d: got %v, and 5 refers to 3", level, got)
 		}
 	}
@@ -177,36 +144,36 @@ func TestDamagedManifestKeepsItsOrigins(t *testing.T) {
 
 // TestPruneSparesWhatIsMade prunes beside the traces of work on an older epoch.
 func TestPruneSparesWhatIsMade(t *testing.T) {
-	w := fullWorld(t, 4)
-	s := w.stores[0]
+	w := jobtest.FullWorld(t, 4)
+	s := w.Stores[0]
 	making := "/local0/epoch-0000000001/" + level.TempName(format.ShardName(0), 0)
-	if err := w.fs.Remove("/local0/epoch-0000000001/manifest"); err != nil {
+	if err := w.FS.Remove("/local0/epoch-0000000001/manifest"); err != nil {
 		t.Fatal(err)
 	}
-	putStray(t, w.fs, making)
+	putStray(t, w.FS, making)
 	release := s.Retain(t.Context(), 2)
-	w.prune(t)
-	if got := fmt.Sprint(w.epochsAt(t, 0, 0)); got != "[4 3 2 1]" {
+	w.Prune(t)
+	if got := fmt.Sprint(w.EpochsAt(t, 0, 0)); got != "[4 3 2 1]" {
 		t.Errorf("got %s while 1 is made and 2 retained", got)
 	}
 	release()
 	release()
-	if err := w.fs.Remove(making); err != nil {
+	if err := w.FS.Remove(making); err != nil {
 		t.Fatal(err)
 	}
 	sh, err := s.Fetch(t.Context(), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.prune(t)
-	if got := fmt.Sprint(w.epochsAt(t, 0, 0)); got != "[4 3 2]" {
+	w.Prune(t)
+	if got := fmt.Sprint(w.EpochsAt(t, 0, 0)); got != "[4 3 2]" {
 		t.Errorf("got %s while 2 is read", got)
 	}
 	if err := sh.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.prune(t)
-	if got := fmt.Sprint(w.epochsAt(t, 0, 0)); got != "[4 3]" {
+	w.Prune(t)
+	if got := fmt.Sprint(w.EpochsAt(t, 0, 0)); got != "[4 3]" {
 		t.Errorf("got %s in the end", got)
 	}
 }
@@ -214,44 +181,44 @@ func TestPruneSparesWhatIsMade(t *testing.T) {
 // TestToolsAndRuns lets 'holdfast prune' and 'holdfast flush' meet a live run.
 func TestToolsAndRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := fullWorld(t, 3)
-		s, err := Open(t.Context(), Options{Job: "crash", Rank: 0, Size: worldSize, fs: w.fs, Run: "live",
-			pool:   testPool,
-			Levels: []LevelConfig{{Name: LevelLocal, Dir: "/local0"}}})
+		w := jobtest.FullWorld(t, 3)
+		s, err := storage.Open(vfs.With(t.Context(),
+			w.FS), jobtest.Tuned(storage.Options{Job: "crash", Rank: 0, Size: jobtest.WorldSize, Run: "live",
+			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/local0"}}}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var busy *BusyError
+		var busy *storage.BusyError
 		dirs := []string{"/local0", "/local1"}
-		if _, err := checkpoints.Prune(vfs.With(t.Context(), w.fs), dirs,
+		if _, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), dirs,
 			checkpoints.PruneRules{Keep: 1}); !errors.As(err, &busy) ||
 			busy.Dir != "/local0" {
 			t.Errorf("prune: got %v", err)
 		}
-		if _, err := checkpoints.Flush(vfs.With(t.Context(), w.fs), dirs, "/global", 0); !errors.As(err, &busy) {
+		if _, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), dirs, "/global", 0); !errors.As(err, &busy) {
 			t.Errorf("flush: got %v", err)
 		}
-		if _, err := checkpoints.Prune(vfs.With(t.Context(), w.fs), dirs,
+		if _, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), dirs,
 			checkpoints.PruneRules{Keep: 1, DryRun: true}); err != nil {
 			t.Errorf("a look: got %v", err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if gone, err := checkpoints.Prune(vfs.With(t.Context(), w.fs), dirs,
+		if gone, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), dirs,
 			checkpoints.PruneRules{Keep: 1}); err != nil ||
 			len(gone["/local0"]) != 2 {
 			t.Errorf("got %v, %v", gone, err)
 		}
-		if _, err := w.fs.Stat("/local0/" + format.LockName); err == nil {
+		if _, err := w.FS.Stat("/local0/" + format.LockName); err == nil {
 			t.Error("the lock was left")
 		}
 	})
 }
 
 func TestToolsWithoutDirectories(t *testing.T) {
-	f := newWorldFS()
-	var bad *OptionError
+	f := jobtest.NewWorldFS()
+	var bad *storage.OptionError
 	if _, err := checkpoints.Prune(vfs.With(t.Context(), f), nil,
 		checkpoints.PruneRules{Keep: 1}); !errors.As(err, &bad) {
 		t.Errorf("prune: got %v", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 var every = flag.Bool("every", false, "crash at every operation of the tests with many nodes, not at every few")
@@ -42,16 +43,16 @@ var (
 )
 
 // redundantJob takes two epochs with all redundancy and removes the first.
-func redundantJob(c *cluster) (sure storage.Epoch, err error) {
-	if err := c.tryStart(smallLocal, smallCopies, smallParity); err != nil {
+func redundantJob(c *jobtest.Cluster) (sure storage.Epoch, err error) {
+	if err := c.TryStart(smallLocal, smallCopies, smallParity); err != nil {
 		return 0, err
 	}
 	for e := storage.Epoch(1); e <= 2; e++ {
-		if err := c.tryTake(e, little, storage.LevelLocal, storage.LevelPartner, storage.LevelParity); err != nil {
+		if err := c.TryTake(e, little, storage.LevelLocal, storage.LevelPartner, storage.LevelParity); err != nil {
 			return sure, err
 		}
 		sure = e
-		for _, s := range c.stores {
+		for _, s := range c.Stores {
 			if _, err := s.Prune(context.Background()); err != nil {
 				return sure, err
 			}
@@ -64,69 +65,69 @@ func redundantJob(c *cluster) (sure storage.Epoch, err error) {
 // node for good on top of it, and starts again on the others' disks. What was
 // at all levels is restored.
 func TestCrashOfRedundancy(t *testing.T) {
-	whole := newCluster(t, nodeNames(3)...)
+	whole := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
 	if _, err := redundantJob(whole); err != nil {
 		t.Fatal(err)
 	}
-	whole.stop()
-	total := whole.fs.Ops()
+	whole.Stop()
+	total := whole.FS.Ops()
 	t.Logf("%d operations", total)
 	step := crashStep(5)
 	for at := 0; at < total; at += step {
-		c := newCluster(t, nodeNames(3)...)
-		c.fs.SetRule(func(op crashfs.Op) error {
+		c := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
+		c.FS.SetRule(func(op crashfs.Op) error {
 			if op.N == at {
 				return crashfs.ErrCrashed
 			}
 			return nil
 		})
 		sure, err := redundantJob(c)
-		c.stop()
+		c.Stop()
 		if err == nil {
 			continue // this run needed fewer operations
 		}
 		// Another rank may only be told that something failed elsewhere.
-		c.fs = c.fs.Crash(crashfs.Survival(at%3), uint64(at))
-		c.loseNode(fmt.Sprintf("n%d", at%2))
-		if err := c.tryStart(smallLocal, smallCopies, smallParity); err != nil {
+		c.FS = c.FS.Crash(crashfs.Survival(at%3), uint64(at))
+		c.LoseNode(fmt.Sprintf("n%d", at%2))
+		if err := c.TryStart(smallLocal, smallCopies, smallParity); err != nil {
 			t.Fatalf("op %d: start again: %v", at, err)
 		}
-		e := c.newest()
+		e := c.Newest()
 		if e < sure {
-			t.Fatalf("op %d: epoch %d was at all levels, newest is %d\n%s", at, sure, e, c.fs)
+			t.Fatalf("op %d: epoch %d was at all levels, newest is %d\n%s", at, sure, e, c.FS)
 		}
 		if e > 0 {
-			if _, err := c.restoreAs(e, little); err != nil {
+			if _, err := c.RestoreAs(e, little); err != nil {
 				t.Fatalf("op %d: restore %d: %v", at, e, err)
 			}
 		}
-		c.stop()
+		c.Stop()
 	}
 }
 
 // TestCrashOfRebuild takes all machines down at every operation of a rebuild,
 // rebuilds again, and then loses a node that could not have been lost before.
 func TestCrashOfRebuild(t *testing.T) {
-	rebuild := func(c *cluster, level string) error {
-		_, err := c.all(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
+	rebuild := func(c *jobtest.Cluster, level string) error {
+		_, err := c.All(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
 			return info, s.Rebuild(context.Background(), 2, level)
 		})
 		if err != nil {
 			return err
 		}
-		return c.learn()
+		return c.Learn()
 	}
 	step := crashStep(9)
 	for at := 0; ; at += step {
-		c := newCluster(t, nodeNames(3)...)
+		c := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
 		if _, err := redundantJob(c); err != nil {
 			t.Fatal(err)
 		}
-		c.stop()
-		c.loseNode("n1")
-		c.start(smallLocal, smallCopies, smallParity)
-		start := c.fs.Ops()
-		c.fs.SetRule(func(op crashfs.Op) error {
+		c.Stop()
+		c.LoseNode("n1")
+		c.Start(smallLocal, smallCopies, smallParity)
+		start := c.FS.Ops()
+		c.FS.SetRule(func(op crashfs.Op) error {
 			if op.N == start+at {
 				return crashfs.ErrCrashed
 			}
@@ -139,22 +140,22 @@ func TestCrashOfRebuild(t *testing.T) {
 				err = rebuild(c, level)
 			}
 		}
-		c.stop()
+		c.Stop()
 		done := err == nil
-		c.fs = c.fs.Crash(crashfs.Survival(at%3), uint64(at))
-		c.start(smallLocal, smallCopies, smallParity)
+		c.FS = c.FS.Crash(crashfs.Survival(at%3), uint64(at))
+		c.Start(smallLocal, smallCopies, smallParity)
 		for _, level := range levels {
 			if err := rebuild(c, level); err != nil {
-				t.Fatalf("op %d: rebuild %s again: %v\n%s", at, level, err, c.fs)
+				t.Fatalf("op %d: rebuild %s again: %v\n%s", at, level, err, c.FS)
 			}
 		}
-		c.stop()
-		c.loseNode("n2")
-		c.start(smallLocal, smallCopies, smallParity)
-		if _, err := c.restoreAs(2, little); err != nil {
+		c.Stop()
+		c.LoseNode("n2")
+		c.Start(smallLocal, smallCopies, smallParity)
+		if _, err := c.RestoreAs(2, little); err != nil {
 			t.Fatalf("op %d: %v", at, err)
 		}
-		c.stop()
+		c.Stop()
 		if done {
 			t.Logf("%d operations", at)
 			return

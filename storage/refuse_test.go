@@ -1,6 +1,7 @@
-package storage
+package storage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,11 +13,19 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
-func open(t *testing.T, opt Options) error {
+func open(t *testing.T, opt storage.Options) error {
 	t.Helper()
-	s, err := Open(t.Context(), opt)
+	return openIn(t, t.Context(), opt)
+}
+
+func openIn(t *testing.T, ctx context.Context, opt storage.Options) error {
+	t.Helper()
+	s, err := storage.Open(ctx, opt)
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}
@@ -25,7 +34,7 @@ func open(t *testing.T, opt Options) error {
 
 func TestRefusedDirectories(t *testing.T) {
 	dir := t.TempDir()
-	opt := Options{Job: "mine", Size: 2, Levels: []LevelConfig{{Name: LevelLocal, Dir: dir}}}
+	opt := storage.Options{Job: "mine", Size: 2, Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}}}
 	if err := open(t, opt); err != nil {
 		t.Fatal(err)
 	}
@@ -33,27 +42,30 @@ func TestRefusedDirectories(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var job *JobError
-	var size *SizeError
-	var bad *DirError
+	var job *storage.JobError
+	var size *storage.SizeError
+	var bad *storage.DirError
 	for _, c := range []struct {
 		name   string
-		change func(o *Options)
+		change func(o *storage.Options)
 		as     any
 		says   string
 	}{
-		{"another job", func(o *Options) { o.Job = "yours" }, &job, `job "mine", this job is "yours"`},
-		{"another size", func(o *Options) { o.Size = 3 }, &size, "of 2 ranks, this job has 3: start it with 2 ranks"},
-		{"another level", func(o *Options) { o.Levels[0].Name = LevelGlobal }, &bad, "each level its own"},
-		{"missing", func(o *Options) { o.Levels[0].Dir = filepath.Join(dir, "no", "where") }, &bad, "create it"},
-		{"missing parent", func(o *Options) {
+		{"another job", func(o *storage.Options) { o.Job = "yours" }, &job, `job "mine", this job is "yours"`},
+		{"another size", func(o *storage.Options) { o.Size = 3 }, &size,
+			"of 2 ranks, this job has 3: start it with 2 ranks"},
+		{"another level", func(o *storage.Options) { o.Levels[0].Name = storage.LevelGlobal }, &bad,
+			"each level its own"},
+		{"missing", func(o *storage.Options) { o.Levels[0].Dir = filepath.Join(dir, "no", "where") }, &bad,
+			"create it"},
+		{"missing parent", func(o *storage.Options) {
 			o.Levels[0].Dir, o.Levels[0].Create = filepath.Join(dir, "no", "where"), true
 		}, &bad, "create it"},
-		{"a file", func(o *Options) { o.Levels[0].Dir = file }, &bad, "not a file"},
+		{"a file", func(o *storage.Options) { o.Levels[0].Dir = file }, &bad, "not a file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := opt
-			o.Levels = append([]LevelConfig(nil), opt.Levels...)
+			o.Levels = append([]storage.LevelConfig(nil), opt.Levels...)
 			c.change(&o)
 			err := open(t, o)
 			if !errors.As(err, c.as) || !strings.Contains(err.Error(), c.says) {
@@ -74,8 +86,9 @@ func TestUnwritableDirectory(t *testing.T) {
 			}
 			return nil
 		})
-		err := open(t, Options{Job: "j", Size: 1, fs: f, Levels: []LevelConfig{{Name: LevelLocal, Dir: "/d"}}})
-		var bad *DirError
+		err := openIn(t, vfs.With(t.Context(), f), storage.Options{Job: "j", Size: 1,
+			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/d"}}})
+		var bad *storage.DirError
 		if !errors.As(err, &bad) || !errors.Is(err, errno) || !strings.Contains(err.Error(), remedy) {
 			t.Errorf("got %v, want a *DirError with a remedy", err)
 		}
@@ -83,29 +96,29 @@ func TestUnwritableDirectory(t *testing.T) {
 }
 
 func TestOptionErrorsNameTheField(t *testing.T) {
-	ok := func() Options {
-		return Options{Job: "j", Size: 1, Levels: []LevelConfig{{Name: LevelLocal, Dir: "/x"}}}
+	ok := func() storage.Options {
+		return storage.Options{Job: "j", Size: 1, Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/x"}}}
 	}
-	for field, change := range map[string]func(o *Options){
-		"Job":            func(o *Options) { o.Job = "" },
-		"Size":           func(o *Options) { o.Size = 0 },
-		"Rank":           func(o *Options) { o.Rank = 1 },
-		"Levels":         func(o *Options) { o.Levels = nil },
-		"Levels[0].Name": func(o *Options) { o.Levels[0].Name = "L1" },
-		"Levels[0].Dir":  func(o *Options) { o.Levels[0].Dir = "" },
-		"Levels[0].Keep": func(o *Options) { o.Levels[0].Keep = -1 },
-		"Levels[1].Dir": func(o *Options) {
-			o.Levels = append(o.Levels, LevelConfig{Name: LevelGlobal, Dir: "/x/"})
+	for field, change := range map[string]func(o *storage.Options){
+		"Job":            func(o *storage.Options) { o.Job = "" },
+		"Size":           func(o *storage.Options) { o.Size = 0 },
+		"Rank":           func(o *storage.Options) { o.Rank = 1 },
+		"Levels":         func(o *storage.Options) { o.Levels = nil },
+		"Levels[0].Name": func(o *storage.Options) { o.Levels[0].Name = "L1" },
+		"Levels[0].Dir":  func(o *storage.Options) { o.Levels[0].Dir = "" },
+		"Levels[0].Keep": func(o *storage.Options) { o.Levels[0].Keep = -1 },
+		"Levels[1].Dir": func(o *storage.Options) {
+			o.Levels = append(o.Levels, storage.LevelConfig{Name: storage.LevelGlobal, Dir: "/x/"})
 		},
-		"Levels[1].Name": func(o *Options) {
-			o.Levels = append(o.Levels, LevelConfig{Name: LevelLocal, Dir: "/y"})
+		"Levels[1].Name": func(o *storage.Options) {
+			o.Levels = append(o.Levels, storage.LevelConfig{Name: storage.LevelLocal, Dir: "/y"})
 		},
-		"Levels[0].KeepEvery": func(o *Options) { o.Levels[0].KeepEvery = -1 },
+		"Levels[0].KeepEvery": func(o *storage.Options) { o.Levels[0].KeepEvery = -1 },
 	} {
 		o := ok()
 		change(&o)
-		err := o.validate()
-		var bad *OptionError
+		err := o.Validate()
+		var bad *storage.OptionError
 		if !errors.As(err, &bad) || bad.Field != field {
 			t.Errorf("got %v, want an *OptionError of %s", err, field)
 		}
@@ -117,8 +130,8 @@ func TestRacingRanks(t *testing.T) {
 	const ranks = 16
 	dir := filepath.Join(t.TempDir(), "made")
 	var wg sync.WaitGroup
-	infos := make([]ShardInfo, ranks)
-	stores := make([]*Store, ranks)
+	infos := make([]storage.ShardInfo, ranks)
+	stores := make([]*storage.Store, ranks)
 	fail := make([]error, ranks)
 	all := func(do func(r int) error) {
 		t.Helper()
@@ -131,46 +144,48 @@ func TestRacingRanks(t *testing.T) {
 		}
 	}
 	all(func(r int) (err error) {
-		stores[r], err = Open(t.Context(), Options{Job: "j", Rank: r, Size: ranks, pool: testPool,
-			Levels: []LevelConfig{{Name: LevelLocal, Dir: dir, Create: true, Keep: 1}}})
+		stores[r], err = storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "j", Rank: r, Size: ranks,
+			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Create: true, Keep: 1}}}))
 		return err
 	})
-	for e := Epoch(1); e <= 3; e++ {
+	for e := storage.Epoch(1); e <= 3; e++ {
 		all(func(r int) (err error) {
-			infos[r], err = stores[r].Put(t.Context(), e, LevelLocal, smallSections(r, e))
+			infos[r], err = stores[r].Put(t.Context(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 			return err
 		})
-		all(func(r int) error { return stores[r].Commit(t.Context(), e, LevelLocal, infos) })
+		all(func(r int) error { return stores[r].Commit(t.Context(), e, storage.LevelLocal, infos) })
 		all(func(r int) error { _, err := stores[r].Prune(t.Context()); return err })
 	}
 	for r, s := range stores {
-		wantShard(t, s, 3, smallSections(r, 3))
+		jobtest.WantShard(t, s, 3, jobtest.SmallSections(r, 3))
 	}
-	list, err := stores[0].levels[0].Epochs()
+	list, err := stores[0].Level(0).Epochs()
 	if err != nil || fmt.Sprint(list) != "[3]" && fmt.Sprint(list) != "[3 2]" {
 		t.Errorf("got epochs %v, %v", list, err)
 	}
 }
 
 func TestCommitIsIdempotentAndFinal(t *testing.T) {
-	stores := openStores(t, 1, twoLevels(t))
-	infos := take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
+	stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
+	infos := jobtest.Take(t, stores, 1, storage.LevelLocal,
+		func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
 	s := stores[0]
-	if err := s.Commit(t.Context(), 1, LevelLocal, infos); err != nil {
+	if err := s.Commit(t.Context(), 1, storage.LevelLocal, infos); err != nil {
 		t.Errorf("again: %v", err)
 	}
-	other := append([]ShardInfo(nil), infos...)
+	other := append([]storage.ShardInfo(nil), infos...)
 	other[0].Bytes++
-	if err := s.Commit(t.Context(), 1, LevelLocal, other); !errors.Is(err, ErrCommitted) {
+	if err := s.Commit(t.Context(), 1, storage.LevelLocal, other); !errors.Is(err, storage.ErrCommitted) {
 		t.Errorf("another manifest: got %v, want ErrCommitted", err)
 	}
-	if _, err := s.Put(t.Context(), 1, LevelLocal, smallSections(0, 1)); !errors.Is(err, ErrCommitted) {
+	if _, err := s.Put(t.Context(), 1, storage.LevelLocal, jobtest.SmallSections(0, 1)); !errors.Is(err,
+		storage.ErrCommitted) {
 		t.Errorf("put: got %v, want ErrCommitted", err)
 	}
-	if err := s.Discard(t.Context(), 1, LevelLocal); !errors.Is(err, ErrCommitted) {
+	if err := s.Discard(t.Context(), 1, storage.LevelLocal); !errors.Is(err, storage.ErrCommitted) {
 		t.Errorf("discard: got %v, want ErrCommitted", err)
 	}
-	if err := s.Commit(t.Context(), 2, LevelLocal, nil); err == nil {
+	if err := s.Commit(t.Context(), 2, storage.LevelLocal, nil); err == nil {
 		t.Error("a manifest without shards was committed")
 	}
 }
@@ -178,18 +193,19 @@ func TestCommitIsIdempotentAndFinal(t *testing.T) {
 // TestFullDisk runs out of space at each point of writing an epoch. Only that
 // epoch fails.
 func TestFullDisk(t *testing.T) {
-	f := newWorldFS()
-	w, err := openWorld(f)
+	f := jobtest.NewWorldFS()
+	w, err := jobtest.OpenWorld(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	if err := w.takeEpoch(1, func(Epoch) {}); err != nil {
+	defer w.Stop()
+	if err := w.TakeEpoch(1, func(storage.Epoch) {}); err != nil {
 		t.Fatal(err)
 	}
-	var full *SpaceError
+	var full *storage.SpaceError
 	f.SetSpace(100_000)
-	if _, err := w.stores[0].Put(t.Context(), 2, LevelLocal, sectionsOf(0, 2)); !errors.As(err, &full) ||
+	if _, err := w.Stores[0].Put(t.Context(), 2, storage.LevelLocal, jobtest.SectionsOf(0, 2)); !errors.As(err,
+		&full) ||
 		full.Missing() == 0 {
 		t.Errorf("before the start: got %v, want a *SpaceError", err)
 	}
@@ -204,7 +220,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := w.stores[0].Put(t.Context(), 2, LevelLocal, sectionsOf(0, 2))
+		_, err := w.Stores[0].Put(t.Context(), 2, storage.LevelLocal, jobtest.SectionsOf(0, 2))
 		if !errors.As(err, &full) {
 			t.Errorf("write %d: got %v, want a *SpaceError", nth, err)
 		} else if text := full.Error(); full.Missing() == 0 && (strings.Contains(text, "missing") ||
@@ -216,21 +232,21 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("write %d: something is left:\n%s", nth, f)
 		}
 	}
-	if err := w.check(1); err != nil {
+	if err := w.Check(1); err != nil {
 		t.Error(err)
 	}
-	if err := w.takeEpoch(3, func(Epoch) {}); err != nil {
+	if err := w.TakeEpoch(3, func(storage.Epoch) {}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestClosedStore(t *testing.T) {
-	stores := openStores(t, 1, twoLevels(t))
+	stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
 	s := stores[0]
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Put(t.Context(), 1, LevelLocal, nil); !errors.Is(err, ErrClosed) {
+	if _, err := s.Put(t.Context(), 1, storage.LevelLocal, nil); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("got %v, want ErrClosed", err)
 	}
 }

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -11,8 +11,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
@@ -25,30 +27,30 @@ var repairWorldDirs = []string{"/local0", "/local1", "/global"}
 func repairWorld(t *testing.T) *crashfs.FS {
 	t.Helper()
 	ctx := context.Background()
-	f := newWorldFS()
-	w := openKeeping(t, f)
-	defer w.close()
-	for e := Epoch(1); e <= 4; e++ {
-		infos, err := w.each(func(s *Store) (ShardInfo, error) {
-			return s.Put(ctx, e, LevelLocal, smallSections(s.opt.Rank, e/2))
+	f := jobtest.NewWorldFS()
+	w := jobtest.OpenKeeping(t, f)
+	defer w.Stop()
+	for e := storage.Epoch(1); e <= 4; e++ {
+		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+			return s.Put(ctx, e, storage.LevelLocal, jobtest.SmallSections(r, e/2))
 		})
 		if err == nil {
-			err = w.commit(e, LevelLocal, infos)
+			err = w.Commit(e, storage.LevelLocal, infos)
 		}
 		if err == nil {
-			infos, err = w.each(func(s *Store) (ShardInfo, error) {
+			infos, err = w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 				switch {
-				case e == 2 && s.opt.Rank == 1:
-					return PutFar(ctx, s, e, LevelGlobal, 8192, smallSections(1, e/2))
+				case e == 2 && r == 1:
+					return storage.PutFar(ctx, s, e, storage.LevelGlobal, 8192, jobtest.SmallSections(1, e/2))
 				case e == 3:
-					packed, err := s.FlushNode(ctx, e, LevelLocal, LevelGlobal, []int{s.opt.Rank})
-					return append(packed, ShardInfo{})[0], err
+					packed, err := s.FlushNode(ctx, e, storage.LevelLocal, storage.LevelGlobal, []int{r})
+					return append(packed, storage.ShardInfo{})[0], err
 				}
-				return s.Flush(ctx, e, LevelLocal, LevelGlobal, nil)
+				return s.Flush(ctx, e, storage.LevelLocal, storage.LevelGlobal, nil)
 			})
 		}
 		if err == nil {
-			err = w.commit(e, LevelGlobal, infos)
+			err = w.Commit(e, storage.LevelGlobal, infos)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -63,15 +65,16 @@ func checkRepairWorld(ctx context.Context, dirs ...string) error {
 	if err != nil {
 		return err
 	}
-	for e := Epoch(1); e <= 4; e++ {
-		for r := range worldSize {
+	for e := storage.Epoch(1); e <= 4; e++ {
+		for r := range jobtest.WorldSize {
 			sh, err := v.Fetch(ctx, e, r)
 			if err != nil {
 				return fmt.Errorf("epoch %d: %w", e, err)
 			}
-			for _, want := range smallSections(r, e/2) {
+			for _, want := range jobtest.SmallSections(r, e/2) {
 				got := make([]byte, want.Size)
-				if err = sh.ReadAt(ctx, want.Name, got, 0); err == nil && string(got) != string(want.Source.(Bytes)) {
+				if err = sh.ReadAt(ctx, want.Name, got,
+					0); err == nil && string(got) != string(want.Source.(storage.Bytes)) {
 					err = fmt.Errorf("epoch %d, rank %d: section %s differs", e, r, want.Name)
 				}
 				if err != nil {
@@ -151,7 +154,7 @@ func crashOfRepair(t *testing.T, master *crashfs.FS, harm func(f *crashfs.FS) er
 	check := func(f *crashfs.FS) error {
 		ctx := vfs.With(context.Background(), f)
 		err := checkRepairWorld(ctx, repairWorldDirs...)
-		for e := Epoch(1); e <= 4 && err == nil; e++ {
+		for e := storage.Epoch(1); e <= 4 && err == nil; e++ {
 			err = intact(ctx, e, repairWorldDirs...)
 		}
 		if err == nil {
@@ -214,7 +217,7 @@ func crashOfRepair(t *testing.T, master *crashfs.FS, harm func(f *crashfs.FS) er
 func TestRepairKeepsWhatLaterEpochsNeed(t *testing.T) {
 	f := repairWorld(t)
 	ctx := vfs.With(t.Context(), f)
-	d := level.NewDir(f, LevelGlobal, "/global", 0)
+	d := level.NewDir(f, storage.LevelGlobal, "/global", 0)
 	before, err := d.ReadManifest(3)
 	if err != nil {
 		t.Fatal(err)
@@ -286,7 +289,7 @@ func repairAndRuns(t *testing.T) {
 		}
 	}
 	run.KeepAlive()
-	var busy *BusyError
+	var busy *storage.BusyError
 	if _, err := checkpoints.Repair(ctx, repairWorldDirs, checkpoints.RepairRules{}); !errors.As(err, &busy) {
 		t.Errorf("beside a run: got %v", err)
 	}
@@ -307,7 +310,7 @@ func repairAndRuns(t *testing.T) {
 // TestRepairInStore damages an epoch in an object store, in each way that objects are, and stops its repair at every
 // 23rd request, or by -repair-kills at each: then, too, all can be had, and the next repair ends the work.
 func TestRepairInStore(t *testing.T) {
-	quickStore(t)
+	jobtest.QuickStore(t)
 	f := copyWorld(t)
 	ctx := vfs.With(t.Context(), f)
 	prefix := "some/prefix/" + format.EpochName(3) + "/"
@@ -340,10 +343,10 @@ func TestRepairInStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			harm(store)
-			proxy := newStoreProxy(store, at, at%2 == 0)
+			proxy := jobtest.NewStoreProxy(store, at, at%2 == 0)
 			url := fakes3.Start(t, proxy)
 			_, err := checkpoints.Repair(ctx, []string{"/local0", "/local1", url}, checkpoints.RepairRules{Epoch: 3})
-			ended := err == nil && !proxy.dead.Load()
+			ended := err == nil && !proxy.Dead.Load()
 			for _, lock := range []string{"/local0/", "/local1/"} { // of this process, which lives
 				f.RemoveAll(lock + format.LockName)
 			}

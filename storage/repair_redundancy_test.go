@@ -9,24 +9,25 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // TestCrashOfRepairOfRedundancy damages a shard, a partner's copy and a row of parity, takes the machines down at every
 // few operations of their repair, repairs again, and then loses a node that could not have been lost before.
 func TestCrashOfRepairOfRedundancy(t *testing.T) {
-	c := newCluster(t, nodeNames(3)...)
+	c := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
 	if _, err := redundantJob(c); err != nil {
 		t.Fatal(err)
 	}
-	c.stop()
+	c.Stop()
 	var dirs []string
-	for _, n := range nodeNames(3) {
+	for _, n := range jobtest.NodeNames(3) {
 		for _, l := range []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity} {
 			dirs = append(dirs, "/"+n+"/"+l)
 		}
 	}
 	const e = "/epoch-0000000002/"
-	master := c.fs
+	master := c.FS
 	damaged := master.Crash(crashfs.KeepAll, 0)
 	if err := errors.Join(damaged.Truncate("/n0/local"+e+"rank-000000.shard", 4096),
 		damaged.Truncate("/n1/partner"+e+"rank-000000.shard", 500),
@@ -52,8 +53,8 @@ func TestCrashOfRepairOfRedundancy(t *testing.T) {
 		})
 		_, err := repair(f)
 		ended := err == nil && f.Ops() <= at
-		c.fs = f.Crash(crashfs.Survival(at%3), uint64(at))
-		list, err := repair(c.fs)
+		c.FS = f.Crash(crashfs.Survival(at%3), uint64(at))
+		list, err := repair(c.FS)
 		for _, r := range list {
 			if !r.Done {
 				t.Fatalf("op %d: not repaired: %+v", at, r)
@@ -62,12 +63,12 @@ func TestCrashOfRepairOfRedundancy(t *testing.T) {
 		if err != nil || ended && len(list) > 0 {
 			t.Fatalf("op %d: again: %v, %v", at, list, err)
 		}
-		c.loseNode([]string{"n1", "n2"}[at%2])
-		c.start(smallLocal, smallCopies, smallParity)
-		if _, err := c.restoreAs(2, little); err != nil {
-			t.Fatalf("op %d: %v\n%s", at, err, c.fs)
+		c.LoseNode([]string{"n1", "n2"}[at%2])
+		c.Start(smallLocal, smallCopies, smallParity)
+		if _, err := c.RestoreAs(2, little); err != nil {
+			t.Fatalf("op %d: %v\n%s", at, err, c.FS)
 		}
-		c.stop()
+		c.Stop()
 		if ended {
 			if at < 100 {
 				t.Errorf("only %d operations", at)

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -8,56 +8,26 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
-
-// crashEverywhere prepares a file system, takes the machine down before each
-// operation of do in turn (in short tests every fifth), and has after look at what is left. It returns the
-// number of operations.
-func crashEverywhere(t *testing.T, prepare func() *crashfs.FS, do func(f *crashfs.FS) error,
-	after func(f *crashfs.FS, at int)) int {
-	t.Helper()
-	step := 1
-	if testing.Short() {
-		step = 5
-	}
-	for at := 0; ; at += step {
-		f := prepare()
-		start := f.Ops()
-		f.SetRule(func(op crashfs.Op) error {
-			if op.N == start+at {
-				return crashfs.ErrCrashed
-			}
-			return nil
-		})
-		err := do(f)
-		if err == nil && f.Ops() <= start+at {
-			return at
-		}
-		if err != nil && !errors.Is(err, crashfs.ErrCrashed) {
-			t.Fatalf("op %d: %v", at, err)
-		}
-		for mode := range 3 {
-			after(f.Crash(crashfs.Survival(mode), uint64(at)), at)
-		}
-	}
-}
 
 // twoEpochs is a disk with the committed epochs 1 and 2.
 func twoEpochs(t *testing.T) *crashfs.FS {
 	t.Helper()
-	w, err := openWorld(newWorldFS())
+	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	for e := Epoch(1); e <= 2; e++ {
-		if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+	defer w.Stop()
+	for e := storage.Epoch(1); e <= 2; e++ {
+		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return w.fs
+	return w.FS
 }
 
 // TestCrashOfRestore goes down at every operation of a start that restores: open,
@@ -66,35 +36,35 @@ func twoEpochs(t *testing.T) *crashfs.FS {
 func TestCrashOfRestore(t *testing.T) {
 	prepare := func() *crashfs.FS { return twoEpochs(t) }
 	restore := func(f *crashfs.FS) error {
-		w, err := openWorld(f)
-		defer w.close()
+		w, err := jobtest.OpenWorld(f)
+		defer w.Stop()
 		if err != nil {
 			return err
 		}
-		e, err := w.newest()
+		e, err := w.Newest()
 		if err == nil {
 			var durable func() error
-			durable, err = w.stores[0].NoteRestore(context.Background(), e)
+			durable, err = w.Stores[0].NoteRestore(context.Background(), e)
 			err = errors.Join(err, durable())
 		}
 		if err == nil {
-			err = w.check(e)
+			err = w.Check(e)
 		}
 		if err == nil {
-			err = w.stores[0].NoteSurvival(context.Background())
+			err = w.Stores[0].NoteSurvival(context.Background())
 		}
 		return err
 	}
-	n := crashEverywhere(t, prepare, restore, func(f *crashfs.FS, at int) {
-		w, err := openWorld(f)
+	n := jobtest.CrashEverywhere(t, prepare, restore, func(f *crashfs.FS, at int) {
+		w, err := jobtest.OpenWorld(f)
 		if err != nil {
 			t.Fatalf("op %d: open: %v", at, err)
 		}
-		defer w.close()
-		if e, err := w.newest(); err != nil || e != 2 {
+		defer w.Stop()
+		if e, err := w.Newest(); err != nil || e != 2 {
 			t.Fatalf("op %d: newest is %d, %v, want 2\n%s", at, e, err, f)
 		}
-		if err := w.check(2); err != nil {
+		if err := w.Check(2); err != nil {
 			t.Fatalf("op %d: %v", at, err)
 		}
 	})
@@ -109,23 +79,23 @@ func TestCrashOfRestore(t *testing.T) {
 // noted.
 func TestTrialOutlives(t *testing.T) {
 	begin := func(f *crashfs.FS) (durable func() error, close func()) {
-		w, err := openWorld(f)
+		w, err := jobtest.OpenWorld(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		durable, err = w.stores[0].NoteRestore(t.Context(), 2)
+		durable, err = w.Stores[0].NoteRestore(t.Context(), 2)
 		if err != nil && !errors.Is(err, crashfs.ErrCrashed) {
 			t.Fatal(err)
 		}
-		return durable, w.close
+		return durable, w.Stop
 	}
 	deaths := func(f *crashfs.FS) int {
-		w, err := openWorld(f)
+		w, err := jobtest.OpenWorld(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer w.close()
-		list, _, err := w.stores[0].Candidates(t.Context())
+		defer w.Stop()
+		list, _, err := w.Stores[0].Candidates(t.Context())
 		if err != nil || len(list) == 0 || list[0].Epoch != 2 {
 			t.Fatalf("got %+v, %v", list, err)
 		}
@@ -162,15 +132,15 @@ func TestTrialOutlives(t *testing.T) {
 		return f
 	}
 	again := func(f *crashfs.FS) error {
-		w, err := openWorld(f)
+		w, err := jobtest.OpenWorld(f)
 		if err != nil {
 			return err
 		}
-		defer w.close()
-		durable, err := w.stores[0].NoteRestore(t.Context(), 2)
+		defer w.Stop()
+		durable, err := w.Stores[0].NoteRestore(t.Context(), 2)
 		return errors.Join(err, durable())
 	}
-	n := crashEverywhere(t, once, again, func(f *crashfs.FS, at int) {
+	n := jobtest.CrashEverywhere(t, once, again, func(f *crashfs.FS, at int) {
 		if got := deaths(f); got < 1 {
 			t.Errorf("op %d: the first death is forgotten", at)
 		}
@@ -191,20 +161,20 @@ func crashOfFlushDirs(t *testing.T) {
 		_, err := checkpoints.Flush(vfs.With(context.Background(), f), dirs, "/global", 0)
 		return err
 	}
-	prepare := func() *crashfs.FS { return unflushed(t).fs }
-	n := crashEverywhere(t, prepare, flush, func(f *crashfs.FS, at int) {
+	prepare := func() *crashfs.FS { return jobtest.Unflushed(t).FS }
+	n := jobtest.CrashEverywhere(t, prepare, flush, func(f *crashfs.FS, at int) {
 		if err := flush(f); err != nil {
 			t.Fatalf("op %d: again: %v\n%s", at, err, f)
 		}
 		for _, d := range dirs {
 			f.RemoveAll(d + "/" + format.EpochName(2))
 		}
-		w, err := openWorld(f)
+		w, err := jobtest.OpenWorld(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer w.close()
-		if err := w.check(2); err != nil {
+		defer w.Stop()
+		if err := w.Check(2); err != nil {
 			t.Fatalf("op %d: %v", at, err)
 		}
 	})
@@ -220,11 +190,11 @@ func TestCrashOfPrune(t *testing.T) { synctest.Test(t, crashOfPrune) }
 
 func crashOfPrune(t *testing.T) {
 	prepare := func() *crashfs.FS {
-		f := newWorldFS()
-		w := openKeeping(t, f)
-		defer w.close()
-		for e := Epoch(1); e <= 5; e++ {
-			if err := w.takeEpoch(e, func(Epoch) {}); err != nil {
+		f := jobtest.NewWorldFS()
+		w := jobtest.OpenKeeping(t, f)
+		defer w.Stop()
+		for e := storage.Epoch(1); e <= 5; e++ {
+			if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -235,15 +205,15 @@ func crashOfPrune(t *testing.T) {
 			checkpoints.PruneRules{Keep: 2})
 		return err
 	}
-	n := crashEverywhere(t, prepare, prune, func(f *crashfs.FS, at int) {
-		w, err := openWorld(f)
+	n := jobtest.CrashEverywhere(t, prepare, prune, func(f *crashfs.FS, at int) {
+		w, err := jobtest.OpenWorld(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer w.close()
+		defer w.Stop()
 		for again := range 2 {
-			for e := Epoch(4); e <= 5; e++ {
-				if err := w.check(e); err != nil {
+			for e := storage.Epoch(4); e <= 5; e++ {
+				if err := w.Check(e); err != nil {
 					t.Fatalf("op %d, run %d: epoch %d: %v\n%s", at, again, e, err, f)
 				}
 			}
@@ -251,7 +221,7 @@ func crashOfPrune(t *testing.T) {
 				t.Fatalf("op %d: again: %v", at, err)
 			}
 		}
-		if list, err := w.stores[0].levels[1].Epochs(); err != nil || len(list) > 3 { // 3 holds chunks of 4 and 5
+		if list, err := w.At(0, 1).Epochs(); err != nil || len(list) > 3 { // 3 holds chunks of 4 and 5
 			t.Fatalf("op %d: got epochs %v, %v", at, list, err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -82,7 +83,7 @@ func (s *site) open(ctx context.Context) error {
 		for _, l := range append([]string{storage.LevelLocal}, s.levels...) {
 			levels = append(levels, storage.LevelConfig{Name: l, Dir: s.dir(l, n), Create: true, Data: 2, Parity: 1})
 		}
-		st, err := storage.Open(ctx, storage.Shared(storage.Options{Job: "site", Rank: r, Size: len(s.nodes),
+		st, err := storage.Open(ctx, jobtest.Tuned(storage.Options{Job: "site", Rank: r, Size: len(s.nodes),
 			Node: n, Nodes: s.nodes, Transport: net.Rank(r), Levels: levels}))
 		if err != nil {
 			return errors.Join(err, s.close())

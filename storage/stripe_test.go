@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // lustreFS says that one directory lies on Lustre.
@@ -75,12 +77,13 @@ func TestStripes(t *testing.T) {
 				f.dir = global
 			}
 			var log testbuf.Buffer
-			var told *Told
+			var told *storage.Told
 			for r := range 2 {
-				s, err := Open(context.Background(), Options{Job: "j", Rank: r, Size: 2, fs: f, pool: testPool,
-					Together: true, Told: told, Nodes: []string{"a", "b"},
-					Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Levels: []LevelConfig{{Name: LevelGlobal, Dir: global, Stripes: c.stripes}}})
+				s, err := storage.Open(vfs.With(context.Background(), f),
+					jobtest.Tuned(storage.Options{Job: "j", Rank: r, Size: 2, Together: true, Told: told,
+						Nodes:  []string{"a", "b"},
+						Logger: slog.New(slog.NewTextHandler(&log, nil)),
+						Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: global, Stripes: c.stripes}}}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -90,7 +93,7 @@ func TestStripes(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					told = &Told{Common: common, Own: own(1)}
+					told = &storage.Told{Common: common, Own: own(1)}
 				}
 			}
 			got := strings.ReplaceAll(calls(), global, "DIR")
@@ -109,26 +112,27 @@ func TestStripes(t *testing.T) {
 // not depend on it.
 func TestPackBytes(t *testing.T) {
 	for _, together := range []bool{true, false} {
-		f := newPackFS()
-		var stores []*Store
+		f := jobtest.NewPackFS()
+		var stores []*storage.Store
 		for r := range packRanks {
-			s, err := Open(t.Context(), Options{Job: "pack", Rank: r, Size: 3, Node: "n", fs: f, pool: testPool,
-				Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"},
-					{Name: LevelGlobal, Dir: "/g", PackBytes: 2_000_000}}})
+			s, err := storage.Open(vfs.With(t.Context(), f),
+				jobtest.Tuned(storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
+					Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"},
+						{Name: storage.LevelGlobal, Dir: "/g", PackBytes: 2_000_000}}}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { s.Close() })
 			stores = append(stores, s)
 		}
-		secs := func(r int) []Section { return mixedSections(r, 1) }
-		take(t, stores, 1, LevelLocal, secs)
-		var infos []ShardInfo
+		secs := func(r int) []storage.Section { return mixedSections(r, 1) }
+		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
+		var infos []storage.ShardInfo
 		var err error
 		if together {
 			infos, _, err = packTogether(t.Context(), stores, 1, secs)
 		} else {
-			infos, err = stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, packRanks)
+			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -143,16 +147,17 @@ func TestPackBytes(t *testing.T) {
 		}
 		f.RemoveAll("/l/epoch-0000000001")
 		for r, s := range stores {
-			wantShard(t, s, 1, secs(r))
+			jobtest.WantShard(t, s, 1, secs(r))
 		}
-		if n := findings(t, f, "/g"); n != 0 {
+		if n := jobtest.Findings(t, f, "/g"); n != 0 {
 			t.Errorf("verify has %d findings", n)
 		}
 	}
-	var bad *OptionError
-	for _, l := range []LevelConfig{{PackBytes: -1}, {Stripes: -2}, {Stripes: 1 << 20}} {
-		l.Name, l.Dir = LevelGlobal, t.TempDir()
-		if _, err := Open(t.Context(), Options{Job: "j", Size: 1, Levels: []LevelConfig{l}}); !errors.As(err, &bad) {
+	var bad *storage.OptionError
+	for _, l := range []storage.LevelConfig{{PackBytes: -1}, {Stripes: -2}, {Stripes: 1 << 20}} {
+		l.Name, l.Dir = storage.LevelGlobal, t.TempDir()
+		if _, err := storage.Open(t.Context(), storage.Options{Job: "j", Size: 1,
+			Levels: []storage.LevelConfig{l}}); !errors.As(err, &bad) {
 			t.Errorf("%+v: got %v, want an *OptionError", l, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -9,31 +9,36 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // openTogether opens the stores of two ranks as coordinated does: rank 0 first, which tells
 // the other.
-func openTogether(f *crashfs.FS) (*world, error) {
-	w := &world{fs: f}
-	var told *Told
-	for r := range worldSize {
-		s, err := Open(context.Background(), Options{Job: "crash", Rank: r, Size: worldSize, fs: f, pool: testPool,
-			Together: true, Told: told, Nodes: []string{"n0", "n1"}, Levels: []LevelConfig{
-				{Name: LevelLocal, Dir: fmt.Sprintf("/local%d", r), Keep: 1},
-				{Name: LevelGlobal, Dir: "/global", Keep: 1, CompressAlways: true},
-			}})
+func openTogether(f *crashfs.FS) (*jobtest.World, error) {
+	w := &jobtest.World{FS: f}
+	var told *storage.Told
+	for r := range jobtest.WorldSize {
+		s, err := storage.Open(vfs.With(context.Background(), f),
+			jobtest.Tuned(storage.Options{Job: "crash", Rank: r, Size: jobtest.WorldSize, Together: true, Told: told,
+				Nodes: []string{"n0", "n1"},
+				Levels: []storage.LevelConfig{
+					{Name: storage.LevelLocal, Dir: fmt.Sprintf("/local%d", r), Keep: 1},
+					{Name: storage.LevelGlobal, Dir: "/global", Keep: 1, CompressAlways: true},
+				}}))
 		if err != nil {
 			return w, err
 		}
-		w.stores = append(w.stores, s)
+		w.Stores = append(w.Stores, s)
 		if r == 0 {
 			common, own, err := s.Overview(context.Background())
 			if err != nil {
 				return w, err
 			}
-			told = &Told{Common: common, Own: own(1)}
+			told = &storage.Told{Common: common, Own: own(1)}
 		}
 	}
 	return w, nil
@@ -41,29 +46,30 @@ func openTogether(f *crashfs.FS) (*world, error) {
 
 // takeTogether takes an epoch as coordinated does: with votes at each level, global by packs,
 // and the manifest there by rank 0.
-func (w *world) takeTogether(e Epoch, done func(e Epoch)) error {
+func takeTogether(w *jobtest.World, e storage.Epoch, done func(e storage.Epoch)) error {
 	ctx := context.Background()
-	infos, err := w.each(func(s *Store) (ShardInfo, error) {
-		return s.Put(ctx, e, LevelLocal, smallSections(s.opt.Rank, e))
+	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		return s.Put(ctx, e, storage.LevelLocal, jobtest.SmallSections(r, e))
 	})
 	if err == nil {
-		err = w.commit(e, LevelLocal, infos)
+		err = w.Commit(e, storage.LevelLocal, infos)
 	}
 	if err == nil {
 		done(e)
-		err = w.agreeAndPrune(e, LevelLocal, w.stores)
+		err = agreeAndPrune(w, e, storage.LevelLocal, w.Stores)
 	}
 	if err != nil {
 		return err
 	}
 	infos = nil
-	for r, s := range w.stores { // each a node of its own
-		p, err := s.NewPart(ctx, e, LevelLocal, LevelGlobal, smallSections(r, e))
+	for r, s := range w.Stores { // each a node of its own
+		p, err := s.NewPart(ctx, e, storage.LevelLocal, storage.LevelGlobal, jobtest.SmallSections(r, e))
 		if err != nil {
 			return err
 		}
 		defer p.Close()
-		n := NodePack{Epoch: e, From: LevelLocal, To: LevelGlobal, Ranks: []int{r}, Sizes: [][]byte{p.Size()}}
+		n := storage.NodePack{Epoch: e, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: []int{r},
+			Sizes: [][]byte{p.Size()}}
 		if _, err := p.Write(ctx, n); err != nil {
 			return err
 		}
@@ -73,16 +79,16 @@ func (w *world) takeTogether(e Epoch, done func(e Epoch)) error {
 		}
 		infos = append(infos, part...)
 	}
-	if err := w.stores[0].Commit(ctx, e, LevelGlobal, infos); err != nil {
+	if err := w.Stores[0].Commit(ctx, e, storage.LevelGlobal, infos); err != nil {
 		return err
 	}
-	return w.agreeAndPrune(e, LevelGlobal, w.stores[:1])
+	return agreeAndPrune(w, e, storage.LevelGlobal, w.Stores[:1])
 }
 
 // agreeAndPrune is what follows a vote that all have said yes to; voters have told what they
 // have.
-func (w *world) agreeAndPrune(e Epoch, level string, voters []*Store) error {
-	var all []Epoch
+func agreeAndPrune(w *jobtest.World, e storage.Epoch, level string, voters []*storage.Store) error {
+	var all []storage.Epoch
 	for i, s := range voters {
 		have, err := s.Present(context.Background(), level)
 		if err != nil {
@@ -91,9 +97,9 @@ func (w *world) agreeAndPrune(e Epoch, level string, voters []*Store) error {
 		if i == 0 {
 			all = have
 		}
-		all = slices.DeleteFunc(slices.Clone(all), func(e Epoch) bool { return !slices.Contains(have, e) })
+		all = slices.DeleteFunc(slices.Clone(all), func(e storage.Epoch) bool { return !slices.Contains(have, e) })
 	}
-	for _, s := range w.stores {
+	for _, s := range w.Stores {
 		if err := errors.Join(s.Committed(e, level), s.Agree(level, all)); err != nil {
 			return err
 		}
@@ -108,15 +114,15 @@ func (w *world) agreeAndPrune(e Epoch, level string, voters []*Store) error {
 // directory: its look at Open, its prune, and all that the other rank leaves to it. What was
 // committed is found again, by whichever rank looks then.
 func TestCrashTogether(t *testing.T) {
-	job := func(f *crashfs.FS) (sure Epoch, err error) {
+	job := func(f *crashfs.FS) (sure storage.Epoch, err error) {
 		w, err := openTogether(f)
-		defer w.close()
-		for e := Epoch(1); err == nil && e <= 3; e++ {
-			err = w.takeTogether(e, func(e Epoch) { sure = e })
+		defer w.Stop()
+		for e := storage.Epoch(1); err == nil && e <= 3; e++ {
+			err = takeTogether(w, e, func(e storage.Epoch) { sure = e })
 		}
 		return sure, err
 	}
-	whole := newWorldFS()
+	whole := jobtest.NewWorldFS()
 	if _, err := job(whole); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +130,7 @@ func TestCrashTogether(t *testing.T) {
 		if testing.Short() && at%5 != 0 {
 			continue
 		}
-		f := newWorldFS()
+		f := jobtest.NewWorldFS()
 		f.SetRule(func(op crashfs.Op) error {
 			if op.N == at {
 				return crashfs.ErrCrashed
@@ -141,34 +147,34 @@ func TestCrashTogether(t *testing.T) {
 	}
 }
 
-func afterCrashTogether(t *testing.T, f *crashfs.FS, at int, sure Epoch) {
+func afterCrashTogether(t *testing.T, f *crashfs.FS, at int, sure storage.Epoch) {
 	t.Helper()
 	w, err := openTogether(f)
-	defer w.close()
+	defer w.Stop()
 	if err != nil {
 		t.Fatalf("op %d: open: %v\n%s", at, err, f)
 	}
-	if err := w.wholeEpochs(); err != nil {
+	if err := w.WholeEpochs(); err != nil {
 		t.Fatalf("op %d: %v\n%s", at, err, f)
 	}
-	newest, err := w.newest()
+	newest, err := w.Newest()
 	if err != nil || newest < sure {
 		t.Fatalf("op %d: newest is %d, %v, want %d\n%s", at, newest, err, sure, f)
 	}
 	if newest > 0 {
-		if err := w.check(newest); err != nil {
+		if err := w.Check(newest); err != nil {
 			t.Fatalf("op %d: restore %d: %v", at, newest, err)
 		}
 	}
-	next := Epoch(0)
-	for _, s := range w.stores {
+	next := storage.Epoch(0)
+	for _, s := range w.Stores {
 		h, err := s.Highest(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		next = max(next, h+1)
 	}
-	if err := w.takeTogether(next, func(Epoch) {}); err != nil {
+	if err := takeTogether(w, next, func(storage.Epoch) {}); err != nil {
 		t.Fatalf("op %d: continuing with %d: %v", at, next, err)
 	}
 	// What the crash left is cleared away, also of rank 1, which does not look.
@@ -181,7 +187,7 @@ func afterCrashTogether(t *testing.T, f *crashfs.FS, at int, sure Epoch) {
 			t.Fatalf("op %d: %s is left\n%s", at, x.Name, f)
 		}
 	}
-	epochs, err := w.stores[0].levels[1].Epochs()
+	epochs, err := w.At(0, 1).Epochs()
 	if err != nil || len(epochs) == 0 || epochs[0] != next {
 		t.Fatalf("op %d: global has %v, %v", at, epochs, err)
 	}
@@ -190,25 +196,25 @@ func afterCrashTogether(t *testing.T, f *crashfs.FS, at int, sure Epoch) {
 // TestToldRestores: a rank that is told restores from the shared directory without reading a
 // manifest, also an epoch that refers to earlier ones.
 func TestToldRestores(t *testing.T) {
-	f := newWorldFS()
+	f := jobtest.NewWorldFS()
 	w, err := openTogether(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for e := Epoch(1); e <= 2; e++ { // "slow" stays, so 2 refers to 1
-		if err := w.takeTogether(e, func(Epoch) {}); err != nil {
+	for e := storage.Epoch(1); e <= 2; e++ { // "slow" stays, so 2 refers to 1
+		if err := takeTogether(w, e, func(storage.Epoch) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.close()
+	w.Stop()
 	f.RemoveAll("/local1")
 	f.MkdirAll("/local1")
 	w, err = openTogether(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	if h, err := w.stores[1].Highest(t.Context()); err != nil || h != 2 {
+	defer w.Stop()
+	if h, err := w.Stores[1].Highest(t.Context()); err != nil || h != 2 {
 		t.Errorf("got highest %d, %v", h, err)
 	}
 	f.SetRule(func(op crashfs.Op) error {
@@ -217,27 +223,28 @@ func TestToldRestores(t *testing.T) {
 		}
 		return nil
 	})
-	got, err := fetchAll(t.Context(), w.stores[1], 2)
-	if err != nil || string(got["slow"]) != string(smallSections(1, 2)[1].Source.(Bytes)) {
+	got, err := jobtest.FetchAll(t.Context(), w.Stores[1], 2)
+	if err != nil || string(got["slow"]) != string(jobtest.SmallSections(1, 2)[1].Source.(storage.Bytes)) {
 		t.Errorf("got %d bytes of slow, %v", len(got["slow"]), err)
 	}
-	list, _, err := w.stores[1].Candidates(t.Context())
-	if err != nil || len(list) == 0 || list[0].Epoch != 2 || !slices.Contains(list[0].Levels, LevelGlobal) {
+	list, _, err := w.Stores[1].Candidates(t.Context())
+	if err != nil || len(list) == 0 || list[0].Epoch != 2 || !slices.Contains(list[0].Levels, storage.LevelGlobal) {
 		t.Errorf("got candidates %+v, %v", list, err)
 	}
-	w.stores[1].Choose(2, [16]byte{1})
-	if _, err := w.stores[1].Fetch(t.Context(), 2); err == nil {
+	w.Stores[1].Choose(2, [16]byte{1})
+	if _, err := w.Stores[1].Fetch(t.Context(), 2); err == nil {
 		t.Error("an epoch with other contents than what was chosen was opened")
 	}
 }
 
 // TestToldIsChecked: what is none of Overview's making is refused.
 func TestToldIsChecked(t *testing.T) {
-	for _, told := range []*Told{{Common: []byte("x")}, {Own: []byte("xyz")},
+	for _, told := range []*storage.Told{{Common: []byte("x")}, {Own: []byte("xyz")},
 		{Common: []byte{0, 0, 255, 255, 255, 255}}} {
-		_, err := Open(t.Context(), Options{Job: "j", Rank: 1, Size: 2, fs: newWorldFS(), Together: true, Told: told,
-			Levels: []LevelConfig{{Name: LevelGlobal, Dir: "/global"}}})
-		var opt *OptionError
+		_, err := storage.Open(vfs.With(t.Context(), jobtest.NewWorldFS()),
+			storage.Options{Job: "j", Rank: 1, Size: 2, Together: true, Told: told,
+				Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: "/global"}}})
+		var opt *storage.OptionError
 		if !errors.As(err, &opt) {
 			t.Errorf("%v: got %v, want an OptionError", told, err)
 		}
@@ -248,24 +255,24 @@ func TestToldIsChecked(t *testing.T) {
 // whatever it believes; rank 0 removes nothing that was not agreed on, and what another rank
 // says of it does not matter.
 func TestViewsDiffer(t *testing.T) {
-	f := newWorldFS()
+	f := jobtest.NewWorldFS()
 	w, err := openTogether(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	for e := Epoch(1); e <= 3; e++ {
-		if err := w.takeTogether(e, func(Epoch) {}); err != nil {
+	defer w.Stop()
+	for e := storage.Epoch(1); e <= 3; e++ {
+		if err := takeTogether(w, e, func(storage.Epoch) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := f.String()
 	// Rank 1 believes that nothing was agreed on, then that 9 is the newest.
-	for _, all := range [][]Epoch{{}, {9}} {
-		if err := w.stores[1].Agree(LevelGlobal, all); err != nil {
+	for _, all := range [][]storage.Epoch{{}, {9}} {
+		if err := w.Stores[1].Agree(storage.LevelGlobal, all); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.stores[1].Prune(t.Context()); err != nil {
+		if _, err := w.Stores[1].Prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,27 +280,27 @@ func TestViewsDiffer(t *testing.T) {
 		t.Errorf("rank 1 changed the shared directory:\n%s\nbefore:\n%s", after, before)
 	}
 	// The vote on epoch 4 fails after rank 0 has written the manifest: 3 stays.
-	infos := w.stores[0].manifestInfos(t, 3)
-	if err := w.stores[0].Commit(t.Context(), 4, LevelGlobal, infos); err != nil {
+	infos := manifestInfos(t, w, 3)
+	if err := w.Stores[0].Commit(t.Context(), 4, storage.LevelGlobal, infos); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range w.stores {
-		if err := s.Withdraw(4, LevelGlobal); err != nil {
+	for _, s := range w.Stores {
+		if err := s.Withdraw(4, storage.LevelGlobal); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if have, err := level.HasManifest(w.stores[0].levels[1], 3); err != nil || !have {
+	if have, err := level.HasManifest(w.At(0, 1), 3); err != nil || !have {
 		t.Errorf("epoch 3, the newest that all agreed on, is gone: %v", err)
 	}
 }
 
 // manifestInfos is what the manifest of an epoch at global says, as if of shards put again.
-func (s *Store) manifestInfos(t *testing.T, e Epoch) []ShardInfo {
+func manifestInfos(t *testing.T, w *jobtest.World, e storage.Epoch) []storage.ShardInfo {
 	t.Helper()
-	m, err := s.levels[1].ReadManifest(e)
+	m, err := w.At(0, 1).ReadManifest(e)
 	if err != nil {
 		t.Fatal(err)
 	}

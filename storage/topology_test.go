@@ -1,9 +1,11 @@
-package storage
+package storage_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 func nodesFor(counts ...int) []string {
@@ -19,9 +21,10 @@ func nodesFor(counts ...int) []string {
 // TestFits: what a level refuses at the first epoch can be told before. Copies
 // take any placement on enough nodes.
 func TestFits(t *testing.T) {
-	parity, partner := LevelConfig{Name: LevelParity, Data: 2, Parity: 1}, LevelConfig{Name: LevelPartner, Copies: 1}
+	parity, partner := storage.LevelConfig{Name: storage.LevelParity, Data: 2,
+		Parity: 1}, storage.LevelConfig{Name: storage.LevelPartner, Copies: 1}
 	for _, c := range []struct {
-		level LevelConfig
+		level storage.LevelConfig
 		nodes []string
 		fits  bool
 	}{
@@ -31,10 +34,10 @@ func TestFits(t *testing.T) {
 		{partner, nodesFor(3, 1), true},
 		{partner, nodesFor(1, 1, 4), true},
 		{partner, nodesFor(4), false},
-		{LevelConfig{Name: LevelGlobal}, nodesFor(4), true},
+		{storage.LevelConfig{Name: storage.LevelGlobal}, nodesFor(4), true},
 	} {
 		err := c.level.Fits(c.nodes)
-		var bad *TopologyError
+		var bad *storage.TopologyError
 		if (err == nil) != c.fits || err != nil && !errors.As(err, &bad) {
 			t.Errorf("%s on %v: got %v, want it to fit: %t", c.level.Name, c.nodes, err, c.fits)
 		}

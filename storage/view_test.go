@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -13,8 +13,10 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
@@ -65,18 +67,19 @@ func TestVerifyOddities(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			local, global := t.TempDir(), t.TempDir()
-			levels := func(int) []LevelConfig {
-				return []LevelConfig{{Name: LevelLocal, Dir: local, Full: true},
-					{Name: LevelGlobal, Dir: global, Full: true}}
+			levels := func(int) []storage.LevelConfig {
+				return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local, Full: true},
+					{Name: storage.LevelGlobal, Dir: global, Full: true}}
 			}
-			stores := openStores(t, 2, levels)
-			for e := Epoch(1); e <= 2; e++ {
-				take(t, stores, e, LevelLocal, func(r int) []Section { return smallSections(r, e) })
-				infos, err := stores[0].FlushNode(t.Context(), e, LevelLocal, LevelGlobal, []int{0, 1})
+			stores := jobtest.OpenStores(t, 2, levels)
+			for e := storage.Epoch(1); e <= 2; e++ {
+				jobtest.Take(t, stores, e, storage.LevelLocal,
+					func(r int) []storage.Section { return jobtest.SmallSections(r, e) })
+				infos, err := stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, []int{0, 1})
 				if err != nil {
 					t.Fatal(err)
 				}
-				commitAll(t, stores, e, LevelGlobal, infos)
+				jobtest.CommitAll(t, stores, e, storage.LevelGlobal, infos)
 			}
 			if err := c.do(local, global); err != nil {
 				t.Fatal(err)
@@ -96,8 +99,8 @@ func TestVerifyOddities(t *testing.T) {
 				t.Errorf("the other epoch: %v, %v", found, err)
 			}
 			for r, s := range stores {
-				wantShard(t, s, 2, smallSections(r, 2))
-				wantShard(t, s, 1, smallSections(r, 1))
+				jobtest.WantShard(t, s, 2, jobtest.SmallSections(r, 2))
+				jobtest.WantShard(t, s, 1, jobtest.SmallSections(r, 1))
 			}
 		})
 	}
@@ -142,14 +145,14 @@ func flipAt(name string, at int) error {
 
 // TestVerifyCouldNotLook: what may not be read is not called damaged.
 func TestVerifyCouldNotLook(t *testing.T) {
-	w := flipWorld(t)
-	w.fs.SetRule(func(op crashfs.Op) error {
+	w := jobtest.OneEpoch(t)
+	w.FS.SetRule(func(op crashfs.Op) error {
 		if op.Kind == "open" && strings.HasSuffix(op.Name, "manifest") {
 			return fs.ErrPermission
 		}
 		return nil
 	})
-	v, err := checkpoints.Open(vfs.With(context.Background(), w.fs), "/local0", "/local1", "/global")
+	v, err := checkpoints.Open(vfs.With(context.Background(), w.FS), "/local0", "/local1", "/global")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,30 +164,30 @@ func TestVerifyCouldNotLook(t *testing.T) {
 // TestPruneAroundABadEpoch: one epoch on a bad spot of the disk must not keep all
 // others for ever, nor cost one that is needed.
 func TestPruneAroundABadEpoch(t *testing.T) {
-	w, err := openWorld(newWorldFS())
+	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	w.fs.SetRule(func(op crashfs.Op) error {
+	defer w.Stop()
+	w.FS.SetRule(func(op crashfs.Op) error {
 		manifest := "/global/" + format.EpochName(2) + "/manifest"
 		if (op.Kind == "stat" || op.Kind == "open") && op.Name == manifest && op.N > 0 {
 			return syscall.EIO
 		}
 		return nil
 	})
-	_ = w.takeEpoch(1, func(Epoch) {})
-	for e := Epoch(2); e <= 7; e++ {
-		if err := w.takeEpoch(e, func(Epoch) {}); err != nil && e != 2 {
+	_ = w.TakeEpoch(1, func(storage.Epoch) {})
+	for e := storage.Epoch(2); e <= 7; e++ {
+		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil && e != 2 {
 			t.Fatalf("epoch %d: %v", e, err)
 		}
 	}
-	left, err := w.stores[0].levels[1].Epochs()
+	left, err := w.At(0, 1).Epochs()
 	if err != nil || len(left) > 4 {
 		t.Errorf("got epochs %v, %v at the global level, want the old ones to go", left, err)
 	}
-	w.fs.SetRule(nil)
-	if err := w.check(7); err != nil {
+	w.FS.SetRule(nil)
+	if err := w.Check(7); err != nil {
 		t.Error(err)
 	}
 }
@@ -192,27 +195,27 @@ func TestPruneAroundABadEpoch(t *testing.T) {
 // TestBadManifestAtTheWidestLevel: epochs that the global level does not have,
 // because what it has of a newer one cannot be read, stay at local when the tool prunes.
 func TestBadManifestAtTheWidestLevel(t *testing.T) {
-	w := unflushed(t) // epoch 1 at both levels, 2 at local
-	w.fs.MkdirAll("/global/" + format.EpochName(9))
-	if err := level.WriteFile(w.fs, "/global/"+format.EpochName(9)+"/manifest", []byte("rubbish")); err != nil {
+	w := jobtest.Unflushed(t) // epoch 1 at both levels, 2 at local
+	w.FS.MkdirAll("/global/" + format.EpochName(9))
+	if err := level.WriteFile(w.FS, "/global/"+format.EpochName(9)+"/manifest", []byte("rubbish")); err != nil {
 		t.Fatal(err)
 	}
-	for e := Epoch(3); e <= 5; e++ {
-		infos, err := w.each(func(s *Store) (ShardInfo, error) {
-			return s.Put(t.Context(), e, LevelLocal, smallSections(s.opt.Rank, e))
+	for e := storage.Epoch(3); e <= 5; e++ {
+		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+			return s.Put(t.Context(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 		})
 		if err == nil {
-			err = w.commit(e, LevelLocal, infos)
+			err = w.Commit(e, storage.LevelLocal, infos)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	left := w.stores[0].levels[0]
-	w.close()
+	left := w.At(0, 0)
+	w.Stop()
 	dirs := []string{"/local0", "/local1", "/global"}
 	var odd *level.LeftError
-	_, err := checkpoints.Prune(vfs.With(t.Context(), w.fs), dirs, checkpoints.PruneRules{Keep: 1})
+	_, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), dirs, checkpoints.PruneRules{Keep: 1})
 	if !errors.As(err, &odd) {
 		t.Errorf("got %v, want the bad manifest to be named", err)
 	}
@@ -223,16 +226,16 @@ func TestBadManifestAtTheWidestLevel(t *testing.T) {
 
 // TestDirectoryGivenTwice: one directory under two spellings has one copy of a shard.
 func TestDirectoryGivenTwice(t *testing.T) {
-	w := fullWorld(t, 1)
+	w := jobtest.FullWorld(t, 1)
 	dirs := []string{"/global", "/local0", "/global/.", "/local0/"}
-	v, err := checkpoints.Open(vfs.With(context.Background(), w.fs), dirs...)
+	v, err := checkpoints.Open(vfs.With(context.Background(), w.FS), dirs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := v.Dirs(); len(got) != 2 || got[0].Level != LevelGlobal || got[1].Level != LevelLocal {
+	if got := v.Dirs(); len(got) != 2 || got[0].Level != storage.LevelGlobal || got[1].Level != storage.LevelLocal {
 		t.Errorf("opened as %v", got)
 	}
-	if v, err = checkpoints.Inspect(vfs.With(context.Background(), w.fs), dirs...); err != nil || len(v.Dirs()) != 2 {
+	if v, err = checkpoints.Inspect(vfs.With(context.Background(), w.FS), dirs...); err != nil || len(v.Dirs()) != 2 {
 		t.Errorf("inspected as %v, %v", v.Dirs(), err)
 	}
 }

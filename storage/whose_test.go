@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -83,7 +84,7 @@ func TestDecide(t *testing.T) {
 func goldenOf(t *testing.T, dir string, run storage.Identity, over bool) (*storage.Store, error) {
 	t.Helper()
 	net := storagetest.NewLoopback(1)
-	s, err := storage.Open(t.Context(), storage.Shared(storage.Options{Job: "golden", Rank: 0, Size: len(goldenNodes),
+	s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "golden", Rank: 0, Size: len(goldenNodes),
 		Node: goldenNodes[0], Nodes: goldenNodes, Transport: net.Rank(0), Identity: run, StartOver: over,
 		Levels: []storage.LevelConfig{
 			{Name: storage.LevelLocal, Dir: filepath.Join(dir, goldenNodes[0], "local")},

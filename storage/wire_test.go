@@ -1,4 +1,4 @@
-package storage
+package storage_test
 
 import (
 	"context"
@@ -9,7 +9,10 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 )
@@ -69,16 +72,19 @@ func (f flipper) Write(b []byte) (int, error) {
 }
 
 // pairOn opens the two stores with partner copies.
-func pairOn(t *testing.T, f *crashfs.FS, p *pipes) []*Store {
+func pairOn(t *testing.T, f *crashfs.FS, p *pipes) []*storage.Store {
 	t.Helper()
-	var out []*Store
+	var out []*storage.Store
 	for r, n := range []string{"a", "b"} {
-		for _, l := range []string{LevelLocal, LevelPartner} {
+		for _, l := range []string{storage.LevelLocal, storage.LevelPartner} {
 			f.MkdirAll("/" + n + "/" + l)
 		}
-		s, err := Open(t.Context(), Options{Job: "wire", Rank: r, Size: 2, Nodes: []string{"a", "b"}, fs: f,
-			Transport: pipeEnd{p, r}, pool: testPool, inbound: testInbound, Levels: []LevelConfig{
-				{Name: LevelLocal, Dir: "/" + n + "/local"}, {Name: LevelPartner, Dir: "/" + n + "/partner"}}})
+		s, err := storage.Open(vfs.With(t.Context(),
+			f), jobtest.Tuned(storage.Options{Job: "wire", Rank: r, Size: 2, Nodes: []string{"a", "b"},
+			Transport: pipeEnd{p, r},
+			Levels: []storage.LevelConfig{
+				{Name: storage.LevelLocal, Dir: "/" + n + "/local"}, {Name: storage.LevelPartner,
+					Dir: "/" + n + "/partner"}}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,8 +121,9 @@ func flushPair(t *testing.T, p *pipes) bool {
 	stores := pairOn(t, f, p)
 	defer stores[1].Close()
 	defer stores[0].Close()
-	infos := take(t, stores, 1, LevelLocal, func(r int) []Section { return smallSections(r, 1) })
-	info, err := stores[0].Flush(t.Context(), 1, LevelLocal, LevelPartner, nil)
+	infos := jobtest.Take(t, stores, 1, storage.LevelLocal,
+		func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
+	info, err := stores[0].Flush(t.Context(), 1, storage.LevelLocal, storage.LevelPartner, nil)
 	if err != nil {
 		return false
 	}
@@ -137,26 +144,27 @@ func flushPair(t *testing.T, p *pipes) bool {
 // TestPeersStayInside checks what another rank's store may not do here.
 func TestPeersStayInside(t *testing.T) {
 	f := crashfs.New()
-	stores := pairOn(t, f, newPipes())
+	p := newPipes()
+	pairOn(t, f, p)
 	for _, c := range []struct {
 		level, name string
 		want        error
 	}{
-		{LevelLocal, "epoch-0000000001", fs.ErrPermission},
-		{LevelGlobal, "epoch-0000000001", nil}, // no such level there
-		{LevelPartner, "../local/x", nil},
-		{LevelPartner, "a/../../x", nil},
-		{LevelPartner, "/etc", nil},
-		{LevelPartner, "a//b", nil},
+		{storage.LevelLocal, "epoch-0000000001", fs.ErrPermission},
+		{storage.LevelGlobal, "epoch-0000000001", nil}, // no such level there
+		{storage.LevelPartner, "../local/x", nil},
+		{storage.LevelPartner, "a/../../x", nil},
+		{storage.LevelPartner, "/etc", nil},
+		{storage.LevelPartner, "a//b", nil},
 	} {
-		far := peer.NewFS(t.Context(), stores[0].opt.Transport, 1, c.level)
+		far := peer.NewFS(t.Context(), pipeEnd{p, 0}, 1, c.level)
 		err := far.Mkdir(c.name)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("mkdir %s at %s: got %v, want it refused", c.name, c.level, err)
 		}
 		far.Close()
 	}
-	far := peer.NewFS(t.Context(), stores[0].opt.Transport, 1, LevelPartner)
+	far := peer.NewFS(t.Context(), pipeEnd{p, 0}, 1, storage.LevelPartner)
 	defer far.Close()
 	if err := far.Mkdir("epoch-0000000001"); err != nil {
 		t.Errorf("an epoch's directory at partner: %v", err)
@@ -169,15 +177,15 @@ func TestPeersStayInside(t *testing.T) {
 // TestLeftoversAreCleared starts a rank again after a crash in the middle of
 // everything: its temporary files go, another rank's stay.
 func TestLeftoversAreCleared(t *testing.T) {
-	f := newWorldFS()
-	w, err := openWorld(f)
+	f := jobtest.NewWorldFS()
+	w, err := jobtest.OpenWorld(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.takeEpoch(1, func(Epoch) {}); err != nil {
+	if err := w.TakeEpoch(1, func(storage.Epoch) {}); err != nil {
 		t.Fatal(err)
 	}
-	w.close()
+	w.Stop()
 	mine := []string{"/global/" + level.TempName(format.MarkerName, 0),
 		"/global/epoch-0000000001/" + level.TempName(format.ShardName(0), 0)}
 	other := "/global/epoch-0000000001/" + level.TempName(format.ManifestName, 7)
@@ -186,10 +194,10 @@ func TestLeftoversAreCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if w, err = openWorld(f); err != nil {
+	if w, err = jobtest.OpenWorld(f); err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
+	defer w.Stop()
 	for _, name := range mine {
 		if _, err := f.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is still there: %v", name, err)

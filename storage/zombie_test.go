@@ -1,21 +1,25 @@
-package storage
+package storage_test
 
 import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
 // runOf opens the stores of a run of packWorld's job, which does not rewrite its locks while the test lasts.
-func runOf(t *testing.T, f *crashfs.FS, run string) (out []*Store) {
+func runOf(t *testing.T, f *crashfs.FS, run string) (out []*storage.Store) {
 	t.Helper()
 	for r := range 3 {
-		s, err := Open(t.Context(), Options{Job: "pack", Run: run, Rank: r, Size: 3, Node: "n", fs: f, pool: testPool,
-			beat: time.Hour, Levels: []LevelConfig{{Name: LevelLocal, Dir: "/l"}, {Name: LevelGlobal, Dir: "/g"}}})
+		s, err := storage.Open(vfs.With(t.Context(),
+			f), jobtest.Tuned(storage.Options{Job: "pack", Run: run, Rank: r, Size: 3, Node: "n",
+			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"},
+				{Name: storage.LevelGlobal, Dir: "/g"}}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,11 +32,11 @@ func runOf(t *testing.T, f *crashfs.FS, run string) (out []*Store) {
 // TestZombie: a run that stood still for so long that another one took the directories over wakes up between that one's
 // seal of a pack and its commit, and goes on with what it was about to do. The pack stays as it is.
 func TestZombie(t *testing.T) {
-	secs := func(r int) []Section { return smallSections(r, 1) }
+	secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
 	type zombie struct {
-		store *Store
-		part  *Part
-		pack  NodePack
+		store *storage.Store
+		part  *storage.Part
+		pack  storage.NodePack
 	}
 	for _, c := range []struct {
 		name string
@@ -40,43 +44,44 @@ func TestZombie(t *testing.T) {
 	}{
 		{"gives its pack up", func(_ context.Context, z *zombie) error { return z.store.DropPacks(z.pack) }},
 		{"discards the epoch", func(ctx context.Context, z *zombie) error {
-			return z.store.Discard(ctx, 1, LevelGlobal)
+			return z.store.Discard(ctx, 1, storage.LevelGlobal)
 		}},
 		{"makes its pack", func(ctx context.Context, z *zombie) error {
 			_, err := z.part.Write(ctx, z.pack)
 			return err
 		}},
 		{"copies from local", func(ctx context.Context, z *zombie) error {
-			_, err := z.store.FlushNode(ctx, 1, LevelLocal, LevelGlobal, []int{0})
+			_, err := z.store.FlushNode(ctx, 1, storage.LevelLocal, storage.LevelGlobal, []int{0})
 			return err
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newPackFS()
+			f := jobtest.NewPackFS()
 			old := runOf(t, f, "old")
-			take(t, old, 1, LevelLocal, secs)
+			jobtest.Take(t, old, 1, storage.LevelLocal, secs)
 			z := &zombie{store: old[0]}
 			var err error
-			if z.part, err = old[0].NewPart(t.Context(), 1, LevelLocal, LevelGlobal, secs(0)); err != nil {
+			if z.part, err = old[0].NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
+				secs(0)); err != nil {
 				t.Fatal(err)
 			}
 			defer z.part.Close()
-			z.pack = NodePack{Epoch: 1, From: LevelLocal, To: LevelGlobal, Ranks: []int{0},
+			z.pack = storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: []int{0},
 				Sizes: [][]byte{z.part.Size()}}
 
 			f.RemoveAll("/l/" + format.LockName) // they have not changed for long
 			f.RemoveAll("/g/" + format.LockName)
 			stores := runOf(t, f, "new")
-			infos, err := stores[0].FlushNode(t.Context(), 1, LevelLocal, LevelGlobal, []int{0, 1, 2})
+			infos, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var busy *BusyError
+			var busy *storage.BusyError
 			if err := c.wake(t.Context(), z); !errors.As(err, &busy) {
 				t.Errorf("got %v, want a *BusyError", err)
 			}
-			commitAll(t, stores, 1, LevelGlobal, infos)
-			if n := findings(t, f, "/g"); n != 0 {
+			jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, infos)
+			if n := jobtest.Findings(t, f, "/g"); n != 0 {
 				t.Errorf("%d findings in\n%s", n, f)
 			}
 		})

@@ -1,0 +1,241 @@
+package jobtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
+)
+
+// Cluster is a job on emulated nodes: each node has its own directories, and
+// ranks reach each other's stores by a loopback.
+type Cluster struct {
+	T      *testing.T
+	FS     *crashfs.FS
+	Wrap   vfs.FS   // what the stores see of fs; nil: fs
+	Nodes  []string // of each rank
+	Stores []*storage.Store
+	Net    *storagetest.Loopback
+}
+
+// NewCluster makes a directory for each node.
+func NewCluster(t *testing.T, nodes ...string) *Cluster {
+	c := &Cluster{T: t, FS: crashfs.New(), Nodes: nodes}
+	c.FS.SetDirect(true)
+	c.FS.MkdirAll("/global")
+	for _, n := range nodes {
+		c.makeNode(n)
+	}
+	return c
+}
+
+func (c *Cluster) makeNode(n string) {
+	for _, l := range []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity} {
+		c.FS.MkdirAll("/" + n + "/" + l)
+	}
+}
+
+// LoseNode takes a node's disk away and puts an empty one in its place.
+func (c *Cluster) LoseNode(n string) {
+	c.FS.RemoveAll("/" + n)
+	c.makeNode(n)
+}
+
+// Start opens the stores of a job with these levels and tells each what the
+// others have.
+func (c *Cluster) Start(levels ...storage.LevelConfig) {
+	c.T.Helper()
+	if err := c.TryStart(levels...); err != nil {
+		c.T.Fatal(err)
+	}
+}
+
+// TryStart is Start that may fail.
+func (c *Cluster) TryStart(levels ...storage.LevelConfig) error {
+	c.Net = storagetest.NewLoopback(len(c.Nodes))
+	c.Stores = nil
+	for r, n := range c.Nodes {
+		mine := slices.Clone(levels)
+		for i := range mine {
+			mine[i].Dir = "/" + n + "/" + mine[i].Name
+			if mine[i].Name == storage.LevelGlobal {
+				mine[i].Dir = "/global"
+			}
+		}
+		s, err := storage.Open(vfs.With(c.T.Context(), c.files()), Tuned(storage.Options{
+			Job: "cluster", Rank: r, Size: len(c.Nodes), Node: n, Nodes: c.Nodes,
+			Transport: c.Net.Rank(r), Levels: mine}))
+		if err != nil {
+			return err
+		}
+		c.Stores = append(c.Stores, s)
+		c.T.Cleanup(func() { s.Close() })
+	}
+	return c.Learn()
+}
+
+func (c *Cluster) files() vfs.FS {
+	if c.Wrap != nil {
+		return c.Wrap
+	}
+	return c.FS
+}
+
+// Learn tells each store what the others have.
+func (c *Cluster) Learn() error {
+	for r, s := range c.Stores {
+		h, err := s.Holdings(c.T.Context())
+		if err != nil {
+			return err
+		}
+		for _, other := range c.Stores {
+			if err := other.Learn(r, h); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Stop closes the stores.
+func (c *Cluster) Stop() {
+	for _, s := range c.Stores {
+		if err := s.Close(); err != nil {
+			c.T.Error(err)
+		}
+	}
+}
+
+// All calls do for every rank at once and collects the shards.
+func (c *Cluster) All(do func(s *storage.Store, r int) (storage.ShardInfo, error)) ([]storage.ShardInfo, error) {
+	infos, errs := make([]storage.ShardInfo, len(c.Stores)), make([]error, len(c.Stores))
+	var wg sync.WaitGroup
+	for r, s := range c.Stores {
+		wg.Go(func() { infos[r], errs[r] = do(s, r) })
+	}
+	wg.Wait()
+	return infos, errors.Join(errs...)
+}
+
+// Take brings an epoch to all levels in turn.
+func (c *Cluster) Take(e storage.Epoch, levels ...string) {
+	c.T.Helper()
+	if err := c.TryTake(e, ClusterSections, levels...); err != nil {
+		c.T.Fatal(err)
+	}
+}
+
+// SectionsFor makes the shard of a rank.
+type SectionsFor func(rank int, e storage.Epoch) []storage.Section
+
+// TryTake is Take of any sections, and may fail.
+func (c *Cluster) TryTake(e storage.Epoch, data SectionsFor, levels ...string) error {
+	for i, level := range levels {
+		infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+			if i == 0 {
+				return s.Put(context.Background(), e, level, data(r, e))
+			}
+			return s.Flush(context.Background(), e, levels[0], level, nil)
+		})
+		if err != nil {
+			return fmt.Errorf("epoch %d at %s: %w", e, level, err)
+		}
+		if _, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+			return infos[r], s.Commit(context.Background(), e, level, infos)
+		}); err != nil {
+			return fmt.Errorf("commit %d at %s: %w", e, level, err)
+		}
+	}
+	return nil
+}
+
+// ClusterSections makes shards of different lengths, part of which stays the same from
+// one epoch to the next.
+func ClusterSections(rank int, e storage.Epoch) []storage.Section {
+	part := func(seed uint64, n int) []byte {
+		b := make([]byte, n)
+		rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), 1}).Read(b)
+		return b
+	}
+	secs := []storage.Section{
+		{Name: "moves", Source: storage.Bytes(part(uint64(rank)*64+uint64(e), 300_000+rank*50_000))},
+		{Name: "stays", Source: storage.Bytes(part(uint64(rank)+9999, 600_000))},
+		{Name: "small", Source: storage.Bytes(fmt.Sprintf("rank %d epoch %d", rank, e))},
+	}
+	for i := range secs {
+		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
+	}
+	return secs
+}
+
+// Restore fetches an epoch on all ranks and compares it. It returns the levels
+// from which the ranks had their shards.
+func (c *Cluster) Restore(e storage.Epoch) ([]string, error) { return c.RestoreAs(e, ClusterSections) }
+
+// RestoreAs is Restore of any sections.
+func (c *Cluster) RestoreAs(e storage.Epoch, data SectionsFor) ([]string, error) {
+	levels := make([]string, len(c.Stores))
+	_, err := c.All(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
+		sh, err := s.Fetch(context.Background(), e)
+		if err != nil {
+			return info, err
+		}
+		defer sh.Close()
+		levels[r] = sh.Level()
+		for _, want := range data(r, e) {
+			got := make([]byte, want.Size)
+			if err := sh.ReadAt(context.Background(), want.Name, got, 0); err != nil {
+				return info, err
+			}
+			if !bytes.Equal(got, want.Source.(storage.Bytes)) {
+				return info, fmt.Errorf("rank %d: section %s of epoch %d differs", r, want.Name, e)
+			}
+		}
+		return info, nil
+	})
+	return levels, err
+}
+
+// Newest is the newest epoch that every rank is offered.
+func (c *Cluster) Newest() storage.Epoch {
+	c.T.Helper()
+	count := map[storage.Epoch]int{}
+	var best storage.Epoch
+	for _, s := range c.Stores {
+		list, _, err := s.Candidates(c.T.Context())
+		if err != nil {
+			c.T.Fatal(err)
+		}
+		for _, x := range list {
+			if count[x.Epoch]++; count[x.Epoch] == len(c.Stores) {
+				best = max(best, x.Epoch)
+			}
+		}
+	}
+	return best
+}
+
+// Levels of a Cluster.
+var (
+	Local   = storage.LevelConfig{Name: storage.LevelLocal}
+	Partner = storage.LevelConfig{Name: storage.LevelPartner}
+	Parity  = storage.LevelConfig{Name: storage.LevelParity}
+)
+
+// NodeNames are the names of n nodes.
+func NodeNames(n int) []string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf("n%d", i))
+	}
+	return out
+}

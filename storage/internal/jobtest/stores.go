@@ -1,0 +1,195 @@
+package jobtest
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Random returns n reproducible bytes that do not compress.
+func Random(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	r.Read(b)
+	return b
+}
+
+// SectionsOf makes a shard with a bit of everything: sections of all sizes
+// around a chunk and a block, zeros, nothing.
+func SectionsOf(rank int, e storage.Epoch) []storage.Section {
+	seed := uint64(e)*16 + uint64(rank)
+	secs := []storage.Section{
+		{Name: "step", Source: storage.Bytes(Random(seed, 8))},
+		{Name: "none", Source: storage.Bytes(nil)},
+		{Name: "big", Source: storage.Bytes(Random(seed+1, 9<<20+12345))},
+		{Name: "zeros", Source: storage.Bytes(make([]byte, 600_000))},
+		{Name: "odd", Source: storage.Bytes(Random(seed+2, 70_001))},
+		{Name: "tail", Source: storage.Bytes(Random(seed+3, 300_000))},
+	}
+	for i := range secs {
+		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
+	}
+	return secs
+}
+
+// OpenStores opens the stores of a job on one node.
+func OpenStores(t *testing.T, size int, levels func(rank int) []storage.LevelConfig) []*storage.Store {
+	t.Helper()
+	var out []*storage.Store
+	for r := range size {
+		s, err := storage.Open(t.Context(), storage.Options{Job: "test", Rank: r, Size: size, Node: "n0",
+			Levels: levels(r)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		out = append(out, s)
+	}
+	return out
+}
+
+// Take puts and commits one epoch on all ranks.
+func Take(t *testing.T, stores []*storage.Store, e storage.Epoch, level string,
+	secs func(rank int) []storage.Section) []storage.ShardInfo {
+	t.Helper()
+	var infos []storage.ShardInfo
+	for r, s := range stores {
+		info, err := s.Put(t.Context(), e, level, secs(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := info.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back storage.ShardInfo
+		if err := back.UnmarshalBinary(b); err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, back)
+	}
+	CommitAll(t, stores, e, level, infos)
+	return infos
+}
+
+// CommitAll commits an epoch on all ranks.
+func CommitAll(t *testing.T, stores []*storage.Store, e storage.Epoch, level string, infos []storage.ShardInfo) {
+	t.Helper()
+	for _, s := range stores {
+		if err := s.Commit(t.Context(), e, level, infos); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// WantShard fetches a shard and compares every section, whole and in ranges.
+func WantShard(t *testing.T, s *storage.Store, e storage.Epoch, want []storage.Section) *storage.Shard {
+	t.Helper()
+	sh, err := s.Fetch(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sh.Close()
+	if got := len(sh.Sections()); got != len(want) {
+		t.Fatalf("got %d sections, want %d", got, len(want))
+	}
+	for _, w := range want {
+		all := w.Source.(storage.Bytes)
+		got := make([]byte, w.Size)
+		if err := sh.ReadAt(t.Context(), w.Name, got, 0); err != nil {
+			t.Fatalf("section %s: %v", w.Name, err)
+		}
+		if !bytes.Equal(got, all) {
+			t.Fatalf("section %s differs", w.Name)
+		}
+		if w.Size < 10 {
+			continue
+		}
+		off, n := w.Size/3, w.Size/2
+		part := make([]byte, n)
+		if err := sh.ReadAt(t.Context(), w.Name, part, off); err != nil {
+			t.Fatalf("section %s: %v", w.Name, err)
+		}
+		if !bytes.Equal(part, all[off:off+n]) {
+			t.Fatalf("section %s differs at %d", w.Name, off)
+		}
+	}
+	return sh
+}
+
+// TwoLevels are directories for all ranks, at local and at global.
+func TwoLevels(t *testing.T) func(rank int) []storage.LevelConfig {
+	t.Helper()
+	local, global := t.TempDir(), t.TempDir()
+	return func(int) []storage.LevelConfig {
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local},
+			{Name: storage.LevelGlobal, Dir: global, CompressAlways: true}}
+	}
+}
+
+// FetchAll reads a whole shard.
+func FetchAll(ctx context.Context, s *storage.Store, e storage.Epoch) (map[string][]byte, error) {
+	sh, err := s.Fetch(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	defer sh.Close()
+	out := map[string][]byte{}
+	for _, sec := range sh.Sections() {
+		b := make([]byte, sec.Size)
+		if err := sh.ReadAt(ctx, sec.Name, b, 0); err != nil {
+			return nil, err
+		}
+		out[sec.Name] = b
+	}
+	return out, nil
+}
+
+// FlipByte flips a bit of a file.
+func FlipByte(t *testing.T, file string, at int64) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[at] ^= 1
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// OpenPacking is a node of three ranks that share its local directory.
+func OpenPacking(t *testing.T, f *crashfs.FS) []*storage.Store {
+	t.Helper()
+	var out []*storage.Store
+	for r := range 3 {
+		s, err := storage.Open(vfs.With(t.Context(), f), Tuned(storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
+			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l", Keep: 2},
+				{Name: storage.LevelGlobal, Dir: "/g", Keep: 2}}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		out = append(out, s)
+	}
+	return out
+}
+
+// NewPackFS is an empty disk for OpenPacking.
+func NewPackFS() *crashfs.FS {
+	f := crashfs.New()
+	f.SetDirect(true)
+	f.MkdirAll("/l")
+	f.MkdirAll("/g")
+	return f
+}
