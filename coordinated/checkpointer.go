@@ -148,9 +148,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 		return c.levels.store.CopiedTo(level)
 	})
 	c.state = capture.New(opt.MaxPool, opt.CopyWorkers, c.memory(), c.log)
-	if opt.FullEvery != 1 {
-		c.state.HashDevices()
-	}
+	c.state.HashDevices()
 	c.state.Elastic = opt.Elastic
 	c.life.ctx, c.life.cancel = context.WithCancelCause(context.Background())
 	c.main.pointFlags.Store(pointRestore)

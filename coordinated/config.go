@@ -3,6 +3,7 @@ package coordinated
 import (
 	"cmp"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,13 +127,8 @@ var momentKeys = config.In("when they are taken, and which one is restored",
 		config.Signals(func(o *Options) *[]os.Signal { return &o.CheckpointSignals })),
 	config.Key("signals.stop", "USR2,TERM", "signals that ask for a final checkpoint",
 		config.Signals(func(o *Options) *[]os.Signal { return &o.StopSignals })),
-	config.Key("local_every", "every epoch", "which epochs go to local; the others go straight to global, if they are "+
-		"due there alone",
-		everyKind(func(o *Options) *Every { return &o.LocalEvery })),
-	config.Key("partner_every", "every epoch", "which epochs are copied to partner",
-		everyKind(func(o *Options) *Every { return &o.PartnerEvery })),
-	config.Key("parity_every", "every epoch", "which epochs get parity",
-		everyKind(func(o *Options) *Every { return &o.ParityEvery })),
+	config.Key("redundancy_every", "every epoch", "which epochs get the copies or the parity of redundancy",
+		everyKind(func(o *Options) *Every { return &o.RedundancyEvery })),
 	config.Key("global_every", "every epoch", "which epochs are copied to global; a final one always is",
 		everyKind(func(o *Options) *Every { return &o.GlobalEvery })),
 	config.Key("quiet", "0s", "how long a checkpoint may be put off until no message is in flight, so that other "+
@@ -151,17 +147,10 @@ var amountKeys = config.In("how much is kept and used",
 	config.Key("keep_every", "none", "keep an epoch at global each time that so many epochs, or so much "+
 		"time, have passed",
 		config.Checked("a number of epochs such as 100, or a duration such as 6h", setKeepEvery)),
-	config.Key("full_every", "32", "write an epoch whole each time; the others refer to earlier ones for what has not "+
-		"changed",
-		config.Count(func(o *Options) *int { return &o.FullEvery })),
 	config.Key("compress", "false", "compress what goes to global",
 		config.Bool(func(o *Options) *bool { return &o.Compress })),
 	config.Key("flush_rate", "no limit", "limit for copying to global, bytes per second and node",
 		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
-	config.Key("pack_size", "8GiB", "how long the files at global may grow before a node begins another",
-		config.Bytes(func(o *Options) *int64 { return &o.PackSize })),
-	config.Key("stripes", "as the directory has it", "how many storage targets of Lustre large files at global are "+
-		"spread over", config.Checked("a number of targets, or all", setStripes)),
 	config.Key("max_pool", "no limit", "memory for captures",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),
 	config.Key("max_shadow", "what is free", "device memory for captures, of each device",
@@ -180,20 +169,15 @@ var rareKeys = config.In("rarely needed",
 	config.Key("gpu_aware", "auto", "MPI is given device memory as it is; auto: where it says that it takes it and a "+
 		"trial has shown it; on: without asking it",
 		config.Checked("auto, on or off", setGPUAware)),
-	config.Key("events", "on", "event log for holdfast report; on: beside the checkpoints",
-		config.Text("on, off or a directory", func(o *Options) *string { return &o.Events })),
-	config.Key("metrics.dir", "none", "directory for a file of Prometheus metrics, written by the first rank of "+
-		"each node",
-		config.Dir(func(o *Options) *string { return &o.MetricsDir })),
-	config.Key("metrics.listen", "none", "address where that rank serves the metrics over HTTP; without a host, on "+
-		"loopback",
-		config.Text("an address, such as :9469", func(o *Options) *string { return &o.MetricsListen })),
+	config.Key("events", "on", "event log for holdfast report, beside the checkpoints",
+		config.Checked("on or off", setEvents)),
+	config.Key("metrics", "none", "where the first rank of each node exports metrics for Prometheus: it writes a file "+
+		"in a directory, or serves them over HTTP at an address, without a host on loopback",
+		config.Checked("an absolute directory, or an address such as :9469", setMetrics)),
 	config.Key("control.interface", "automatic", "where the control plane listens (TCP between the ranks); automatic: "+
 		"on the fast network if all nodes have it (InfiniBand, Omni-Path, Slingshot), else on the first interface "+
 		"that is up",
 		config.Text("an interface or address", func(o *Options) *string { return &o.Interface })),
-	config.Key("control.heartbeat", "250ms", "time between heartbeats of neighbouring ranks",
-		config.Positive(func(o *Options) *time.Duration { return &o.Heartbeat })),
 	config.Key("control.peer_timeout", "15s", "a rank is lost after this much silence; one whose "+
 		"connection breaks is lost at once",
 		config.Positive(func(o *Options) *time.Duration { return &o.PeerTimeout })),
@@ -208,18 +192,24 @@ var rareKeys = config.In("rarely needed",
 	config.Key("max_failed", "never", "end the job after this many consecutive checkpoints that reached no level",
 		config.Count(func(o *Options) *int { return &o.MaxFailed })))
 
-// setStripes reads a number of storage targets, or all.
-func setStripes(o *Options, text string) (err error) {
-	if text == "all" {
-		o.Stripes = -1
+func setEvents(o *Options, text string) error {
+	if text != "on" && text != eventsOff {
+		return config.ErrNotUnderstood
+	}
+	o.Events = text
+	return nil
+}
+
+func setMetrics(o *Options, text string) error {
+	if filepath.IsAbs(text) {
+		o.MetricsDir = text
 		return nil
 	}
-	n, err := strconv.Atoi(text)
-	if err == nil && n < 1 {
-		err = errors.New("less than one")
+	o.MetricsListen = text
+	if _, _, err := net.SplitHostPort(text); err != nil {
+		return config.ErrNotUnderstood
 	}
-	o.Stripes = n
-	return err
+	return nil
 }
 
 func setMaxShadow(o *Options, text string) error {

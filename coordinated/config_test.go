@@ -38,7 +38,7 @@ func write(t *testing.T, name, text string) {
 func TestConfigPrecedence(t *testing.T) {
 	clean(t)
 	write(t, config.File, "local: /a\nglobal: /b\ninterval: 5m\nmtbf: 24h\nflush_rate: 2GiB\nkeep: 3\n"+
-		"signals:\n  checkpoint: [USR1, HUP]\n  stop: []\ncontrol:\n  heartbeat: 100ms\n")
+		"signals:\n  checkpoint: [USR1, HUP]\n  stop: []\ncontrol:\n  peer_timeout: 9s\nmetrics: /m\n")
 	t.Setenv("HOLDFAST_GLOBAL", "/c")
 	t.Setenv("HOLDFAST_INTERVAL", "6m")
 	c := ReadConfig("")
@@ -50,7 +50,8 @@ func TestConfigPrecedence(t *testing.T) {
 	}
 	o := c.Options()
 	if o.Local != "/a" || o.Global != "/c" || o.Interval != 7*time.Minute || o.MTBF != 24*time.Hour ||
-		o.FlushRate != 2<<30 || o.Keep != 3 || o.Heartbeat != 100*time.Millisecond ||
+		o.FlushRate != 2<<30 || o.Keep != 3 || o.PeerTimeout != 9*time.Second || o.MetricsDir != "/m" ||
+		o.MetricsListen != "" ||
 		!slices.Equal(o.CheckpointSignals, []os.Signal{syscall.SIGUSR1, syscall.SIGHUP}) || o.StopSignals == nil ||
 		len(o.StopSignals) != 0 {
 		t.Errorf("got %+v", o)
@@ -75,14 +76,17 @@ func TestConfigRefuses(t *testing.T) {
 		want []string
 	}{
 		{"intervall: 5m", []string{"intervall", config.File, "do you mean interval?"}},
-		{"controll:\n  heartbeat: 1s", []string{"controll.heartbeat", "do you mean control.heartbeat?"}},
+		{"controll:\n  interface: ib0", []string{"controll.interface", "do you mean control.interface?"}},
 		{"peer_timeout: 1s", []string{"peer_timeout", "do you mean control.peer_timeout?"}},
 		{"checkpoint_interval: 5m", []string{"do you mean interval?"}},
 		{"redundency: partner:1", []string{"do you mean redundancy?"}},
 		{"lokal: /x", []string{"do you mean local?"}},
 		{"mtfb: 5m", []string{"do you mean mtbf?"}},
-		{"heartbeet: 1s", []string{"do you mean control.heartbeat?"}},
-		{"metrics:\n  dri: /x", []string{"metrics.dri", "do you mean metrics.dir?"}},
+		{"peer_timeot: 1s", []string{"do you mean control.peer_timeout?"}},
+		{"stripes: 4", []string{"stripes: holdfast.yaml: this setting is gone: run lfs setstripe"}},
+		{"metrics:\n  dir: /x", []string{"metrics.dir", "this setting is gone: use metrics, with the directory"}},
+		{"metrics: here", []string{"metrics", "an absolute directory, or an address"}},
+		{"events: /x", []string{"events", "on or off"}},
 		{"zzz: 1", []string{"zzz", "'holdfast config --all' lists them"}},
 		{"interval: 300", []string{"interval", "no unit", "a duration such as 90s"}},
 		{"interval: -5m", []string{"interval", "negative"}},
@@ -91,7 +95,6 @@ func TestConfigRefuses(t *testing.T) {
 		{"keep: 0", []string{"keep", "2 or more"}}, // 0 means all elsewhere
 		{"cut_timeout: 0s", []string{"cut_timeout", "more than 0"}},
 		{"control:\n  peer_timeout: 0s", []string{"control.peer_timeout", "more than 0"}},
-		{"control:\n  heartbeat: 0s", []string{"control.heartbeat", "more than 0"}},
 		{"epoch: -1", []string{"epoch", "0 or more"}},
 		{"flush_rate: fast", []string{"flush_rate", "500M or 2GiB"}},
 		{"redundancy: mirror", []string{"redundancy", "partner:K or parity:D+P"}},
@@ -139,9 +142,9 @@ func TestConfigOrder(t *testing.T) {
 	}
 	clean(t)
 	t.Setenv("HOLDFAST_GLOBAL", t.TempDir())
-	t.Setenv("HOLDFAST_LOCAL_EVERY", "3")
+	t.Setenv("HOLDFAST_GLOBAL_EVERY", "3")
 	o = FromEnv()
-	if err := o.validate(); err == nil || strings.Contains(err.Error(), "LocalEvery") {
+	if err := o.validate(); err == nil || strings.Contains(err.Error(), "GlobalEvery") {
 		t.Errorf("got %v, want it in words of the environment", err)
 	}
 }
@@ -152,8 +155,9 @@ func TestStray(t *testing.T) {
 	clean(t)
 	got := ReadConfig("").Stray([]string{"HOLDFAST_INTERVALL=5m", "HOLDFAST_GLOBAL=/x", "HOLDFAST_DEVICE=pocl",
 		"HOLDFAST_GPUD_KEY=/k",
-		"HOLDFAST_XYZZY=1", "HOME=/root", "HOLDFAST_PEER_TIMEOUT=3s"})
+		"HOLDFAST_METRICS_DIR=/m", "HOLDFAST_XYZZY=1", "HOME=/root", "HOLDFAST_PEER_TIMEOUT=3s"})
 	want := []string{"HOLDFAST_INTERVALL is set, but Holdfast has no such variable, do you mean HOLDFAST_INTERVAL?",
+		"HOLDFAST_METRICS_DIR is set, but this setting is gone: use metrics, with the directory",
 		"HOLDFAST_PEER_TIMEOUT is set, but Holdfast has no such variable, do you mean HOLDFAST_CONTROL_PEER_TIMEOUT?",
 		"HOLDFAST_XYZZY is set, but Holdfast has no such variable"}
 	if !slices.Equal(got, want) {

@@ -91,9 +91,6 @@ func (c *Checkpointer) named(name string, keep int) Options {
 	if o.Local != "" {
 		o.Local = filepath.Join(o.Local, below)
 	}
-	if o.Events != "off" {
-		o.Events = "on"
-	}
 	o.Keep = cmp.Or(keep, o.Keep)
 	o.CheckpointSignals, o.StopSignals = []os.Signal{}, []os.Signal{}
 	o.Interval, o.MTBF, o.timed.off, o.Deadline, o.DeadlineLead = 0, 0, true, time.Time{}, 0

@@ -90,10 +90,10 @@ func (o *Options) levelConfigs() ([]storage.LevelConfig, error) {
 	if o.Global != "" {
 		out = append(out, storage.LevelConfig{Name: storage.LevelGlobal, Dir: o.Global, Create: o.makeDirs,
 			Keep: o.Keep, KeepEvery: o.KeepEvery,
-			Compress: o.Compress, BytesPerSec: o.FlushRate, PackBytes: o.PackSize, Stripes: o.Stripes})
+			Compress: o.Compress, BytesPerSec: o.FlushRate})
 	}
 	for i := range out {
-		out[i].FullEvery = o.FullEvery
+		out[i].FullEvery = fullEvery
 	}
 	return out, nil
 }

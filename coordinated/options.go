@@ -44,21 +44,14 @@ type Options struct {
 	// FlushRate limits the copying to Global, in bytes a second for each node; 0
 	// means no limit.
 	FlushRate int64
-	// PackSize is how long the packs at Global may grow, in bytes, before the shards of further ranks of a node go to a
-	// new one; 0 means 8 GiB. Stripes is over how many storage targets Lustre spreads each; -1: all; 0: as the
-	// directory says.
-	PackSize int64
-	Stripes  int
-	// LocalEvery, PartnerEvery, ParityEvery and GlobalEvery say which epochs come to a
-	// level; zero: every one. The first epoch of a run and a final one come to all levels.
+	// RedundancyEvery and GlobalEvery say which epochs come to the level of Redundancy and to
+	// Global; zero: every one. The first epoch of a run and a final one come to all levels.
 	// A level that is slower than its epochs come takes the newest one when it is free and
 	// passes over those between, so its newest epoch is never older than one flush and one
 	// interval of the level. The loss of a node costs what was computed since the newest
-	// epoch at a level beyond Local. An epoch that is due at Global alone, while
-	// nothing is on its way there, is written there straight from memory; any other one
-	// comes to Local, whatever LocalEvery says. With ParityEvery, what an epoch shares with
+	// epoch at a level beyond Local. With RedundancyEvery and parity, what an epoch shares with
 	// earlier ones is written to Local again unless parity has those.
-	LocalEvery, PartnerEvery, ParityEvery, GlobalEvery Every
+	RedundancyEvery, GlobalEvery Every
 	// Fresh starts without looking for an epoch to restore.
 	Fresh bool
 	// Epoch restores this epoch and no other; 0 means the newest that all ranks
@@ -127,10 +120,6 @@ type Options struct {
 	// KeepLocal is how many committed epochs to keep at Local and its redundancy, each of them whole, for a Local
 	// that is small; 0 means Keep. With Global 1 is enough: the newest stays until the next one is committed.
 	KeepLocal int
-	// FullEvery is how often an epoch is written whole, at every level: each whose number it
-	// divides. The others refer to earlier ones for the chunks that have not changed, and chunks
-	// of devices that have not changed are not even read from them; 0 means 32, 1 every epoch.
-	FullEvery int
 	// KeepInterval keeps at Global an epoch each time that it has passed since the last one
 	// kept so. Epochs that are kept by KeepEvery or KeepInterval stay until `holdfast keep
 	// --remove`, also those that go there in place of one whose number KeepEvery divides.
@@ -169,15 +158,14 @@ type Options struct {
 	// itself opens no device.
 	Device gpustate.Select
 
-	// Interface, Heartbeat and PeerTimeout are those of the control plane.
-	Interface              string
-	Heartbeat, PeerTimeout time.Duration
+	// Interface and PeerTimeout are those of the control plane.
+	Interface   string
+	PeerTimeout time.Duration
 	// Fanout is the number of children in the control tree; 0 means 8.
 	Fanout int
 
-	// Events says where the event log of each rank goes, which holdfast report
-	// reads: empty or "on" means the directory events in Global, or in Local if
-	// there is no Global; "off" means none; else it is a directory.
+	// Events switches the event log of each rank, which holdfast report reads: empty or "on"
+	// means the directory events in Global, or in Local if there is no Global; "off" means none.
 	Events string
 
 	// MetricsDir is a directory in which the first rank of each node keeps a file
@@ -217,16 +205,18 @@ type Options struct {
 	phase   func(rank int, name string)
 	program string // the name of its file, where it is in another process
 
-	host string // tests name the node they play
+	localEvery Every  // which epochs come to Local; the others go straight to Global if they are due there alone
+	host       string // tests name the node they play
 	// quietPerRank lets Quiet take effect although something is protected per rank.
 	quietPerRank bool
 
 	makeDirs bool // those of the levels, below others that are there
 }
 
-// defaultFullEvery bounds how long an epoch depends on what earlier ones hold, for a few percent of
-// what would be written anyway.
-const defaultFullEvery = 32
+// fullEvery bounds how long an epoch depends on what earlier ones hold, for a few percent of what would be written
+// anyway: each epoch whose number it divides is written whole at every level. The others refer to earlier ones for
+// the chunks that have not changed.
+const fullEvery = 32
 
 // waitTimeout is WaitTimeout, or its default where that is not valid.
 func (o *Options) waitTimeout() time.Duration {
@@ -299,9 +289,6 @@ func (o *Options) check() error {
 		return &OptionError{Name: "KeepLocal", Why: fmt.Sprintf("%d: it needs Local, and without Global 2 or more",
 			o.KeepLocal)}
 	}
-	if o.FullEvery == 0 {
-		o.FullEvery = defaultFullEvery
-	}
 	if o.CutTimeout == 0 {
 		o.CutTimeout = time.Minute
 	}
@@ -313,11 +300,10 @@ func (o *Options) check() error {
 	}
 	if o.Quiet < 0 || o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
 		o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 ||
-		o.PackSize < 0 || o.FullEvery < 0 ||
 		o.KeepInterval < 0 ||
 		o.MaxFailed < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
 		return &OptionError{Name: "Quiet, WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, " +
-			"Grace, MaxPool, MaxMailbox, FlushRate, PackSize, KeepEvery, FullEvery, MaxFailed, CopyWorkers, Fanout",
+			"Grace, MaxPool, MaxMailbox, FlushRate, KeepEvery, MaxFailed, CopyWorkers, Fanout",
 			Why: "a negative value means nothing; use 0 for the default"}
 	}
 	if o.KeepEvery > 0 && o.KeepInterval > 0 {
@@ -328,6 +314,9 @@ func (o *Options) check() error {
 	}
 	if o.GPUAware < mpiwrap.GPUAwareAuto || o.GPUAware > mpiwrap.GPUAwareOn {
 		return &OptionError{Name: "GPUAware", Why: "it is none of the values that package mpiwrap has"}
+	}
+	if o.Events != "" && setEvents(o, o.Events) != nil {
+		return &OptionError{Name: "Events", Why: fmt.Sprintf("%q: want on or off", o.Events)}
 	}
 	if _, err := vfs.ParseSharing(o.Sharing); err != nil {
 		return &OptionError{Name: "Sharing", Why: err.Error()}
@@ -348,9 +337,7 @@ func (o *Options) validateEvery() error {
 		use    bool
 		remedy string
 	}{
-		{"LocalEvery", o.LocalEvery, o.Local != "" && o.Global != "", "both HOLDFAST_LOCAL and HOLDFAST_GLOBAL"},
-		{"PartnerEvery", o.PartnerEvery, red.level != "", "HOLDFAST_REDUNDANCY"},
-		{"ParityEvery", o.ParityEvery, red.level == storage.LevelParity, "HOLDFAST_REDUNDANCY with parity"},
+		{"RedundancyEvery", o.RedundancyEvery, red.level != "", "HOLDFAST_REDUNDANCY"},
 		{"GlobalEvery", o.GlobalEvery, o.Local != "" && o.Global != "", "both HOLDFAST_LOCAL and HOLDFAST_GLOBAL"},
 	} {
 		switch {
@@ -394,7 +381,7 @@ func (o *Options) defaults() {
 
 // connect is how the ranks are brought together.
 func (o *Options) connect() connect.Options {
-	return connect.Options{Interface: o.Interface, Heartbeat: o.Heartbeat, PeerTimeout: o.PeerTimeout,
+	return connect.Options{Interface: o.Interface, PeerTimeout: o.PeerTimeout,
 		Fanout: o.Fanout, Logger: o.Logger, Host: o.host, Plane: o.plane}
 }
 

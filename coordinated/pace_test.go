@@ -149,7 +149,7 @@ func TestLevelsOwnPace(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
-			b.opt.LocalEvery, b.opt.GlobalEvery = Every{Epochs: c.local}, Every{Epochs: c.global}
+			b.opt.localEvery, b.opt.GlobalEvery = Every{Epochs: c.local}, Every{Epochs: c.global}
 			b.opt.plane = connecttest.NewNet(3).Plane
 			var mu sync.Mutex
 			at := map[storage.Epoch][]string{}
@@ -250,10 +250,8 @@ func TestWaitForSkipped(t *testing.T) {
 // TestEveryRefused: paces that mean nothing, or of levels that are not in use.
 func TestEveryRefused(t *testing.T) {
 	for want, o := range map[string]Options{
-		"LocalEvery":   {Local: "/l", LocalEvery: Every{Epochs: 2}},
-		"GlobalEvery":  {Local: "/l", Global: "/g", GlobalEvery: Every{Epochs: 2, Time: 1}},
-		"PartnerEvery": {Local: "/l", Global: "/g", PartnerEvery: Every{Epochs: 2}},
-		"ParityEvery":  {Local: "/l", Redundancy: "partner:1", ParityEvery: Every{Epochs: -1}},
+		"GlobalEvery":     {Local: "/l", Global: "/g", GlobalEvery: Every{Epochs: 2, Time: 1}},
+		"RedundancyEvery": {Local: "/l", Global: "/g", RedundancyEvery: Every{Epochs: 2}},
 	} {
 		var bad *OptionError
 		if err := o.validate(); !errors.As(err, &bad) || bad.Name != want {

@@ -83,14 +83,11 @@ func (o *Options) NodeLoss() string {
 // every is the pace of each level that has one.
 func (o *Options) every() map[string]Every {
 	out := map[string]Every{}
-	for level, v := range map[string]Every{storage.LevelLocal: o.LocalEvery, storage.LevelPartner: o.PartnerEvery,
-		storage.LevelParity: o.ParityEvery, storage.LevelGlobal: o.GlobalEvery} {
+	for level, v := range map[string]Every{storage.LevelLocal: o.localEvery, storage.LevelPartner: o.RedundancyEvery,
+		storage.LevelParity: o.RedundancyEvery, storage.LevelGlobal: o.GlobalEvery} {
 		if v.Thins() {
 			out[level] = v
 		}
-	}
-	if v := out[storage.LevelParity]; v.Thins() && !o.PartnerEvery.Thins() {
-		out[storage.LevelPartner] = v // copies that stand in for parity
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -484,15 +485,15 @@ func TestQuietSaysDrain(t *testing.T) {
 // TestQuietEvents: the event log has each cut that is put off, at every rank.
 func TestQuietEvents(t *testing.T) {
 	opt := testOptions(t)
-	opt.Elastic, opt.Quiet, opt.Events = true, time.Hour, filepath.Join(t.TempDir(), "events")
+	opt.Elastic, opt.Quiet = true, time.Hour
 	p := &halves{under: underways["a message"], busy: 20, askAt: 3}
 	if err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 		return p.run(w, opt)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	n := 0
-	if err := filepath.WalkDir(opt.Events, func(path string, d os.DirEntry, err error) error {
+	n, logs := 0, filepath.Join(opt.Global, events.DirName)
+	if err := filepath.WalkDir(logs, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

@@ -29,13 +29,10 @@ const eventsOff = "off"
 
 // eventsDir is where the event logs of all runs lie; "" if there are none.
 func (o *Options) eventsDir() string {
-	switch o.Events {
-	case eventsOff:
+	if o.Events == eventsOff {
 		return ""
-	case "", "on":
-		return filepath.Join(o.contactDir(), events.DirName)
 	}
-	return o.Events
+	return filepath.Join(o.contactDir(), events.DirName)
 }
 
 // lastRun is the number of the newest run in the event logs that this rank sees. Where the

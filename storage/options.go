@@ -147,9 +147,6 @@ type LevelConfig struct {
 	// PackBytes is how long a pack at global may grow, in bytes of sections, before the shards of further ranks go
 	// to a new one; one shard is never divided. 0 means 8 GiB.
 	PackBytes int64
-	// Stripes is over how many storage targets Lustre spreads what is beyond the first 64 MiB of a file at global; -1:
-	// all. 0 leaves that to the directory. Other file systems decide themselves.
-	Stripes int
 
 	// Copies is how many other nodes keep each shard at partner. 0 means 1.
 	Copies int
@@ -295,8 +292,6 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 		return bad("BytesPerSec", "is %d", l.BytesPerSec)
 	case l.PackBytes < 0:
 		return bad("PackBytes", "is %d", l.PackBytes)
-	case l.Stripes < -1 || l.Stripes > level.MaxStripes:
-		return bad("Stripes", "is %d, want -1 (all) to %d", l.Stripes, level.MaxStripes)
 	case l.Copies < 0:
 		return bad("Copies", "is %d", l.Copies)
 	case l.Data < 0 || l.Parity < 0 || (l.Data == 0) != (l.Parity == 0) || l.Data+l.Parity > format.MaxGroup:

@@ -257,7 +257,6 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	if err := s.identify(ctx, l); err != nil {
 		return l, err
 	}
-	s.stripe(ctx, l)
 	return l, errors.Join(l.ClearTemps(), l.NoteNoneBegun())
 }
 
@@ -281,20 +280,6 @@ func (s *Store) mark(l *levelState) error {
 		l.resized.Store(false)
 	}
 	return l.KeepMarked(s.markerOf(l.Name()))
-}
-
-// stripe has the level's file system spread its files, if that is asked for. Without it they are slower and as good.
-func (s *Store) stripe(ctx context.Context, l *levelState) {
-	d, ok := l.Level.(interface {
-		Stripe(ctx context.Context, stripes int) error
-	})
-	if !ok || !l.Traits().Shared || l.cfg.Stripes == 0 || l.cfg.Unused {
-		return
-	}
-	if err := d.Stripe(ctx, l.cfg.Stripes); err != nil {
-		s.log.Warn("holdfast: the directory's files are not striped as asked for", "level", l.Name(), "dir",
-			l.Path(), "err", err)
-	}
 }
 
 // Close waits for operations under way, stops serving other ranks and frees the

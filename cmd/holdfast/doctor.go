@@ -102,8 +102,7 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
 		Off:   o.Off(),
 		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: setDevice(c),
-		Ranks: size.Ranks, Nodes: size.Nodes, Bytes: size.Bytes,
-		PackSize: o.PackSize, Stripes: o.Stripes}
+		Ranks: size.Ranks, Nodes: size.Nodes, Bytes: size.Bytes}
 	d.OfJob()
 	if allNodes {
 		nodes, err := doctor.JobNodes()

@@ -33,7 +33,8 @@ type Options struct {
 	// Interface is a network interface ("eth0") or an address ("10.0.0.3") to
 	// listen on, Fastest or Common.
 	Interface string
-	// Heartbeat is the time between signs of life to neighbours; 0 means 250 ms.
+	// Heartbeat is the time between signs of life to neighbours; 0 means 250 ms, or a
+	// quarter of PeerTimeout if that is less.
 	Heartbeat time.Duration
 	// PeerTimeout is the silence after which a neighbour is lost; 0 means DefaultPeerTimeout.
 	// A connection that breaks does not wait for it.
@@ -45,11 +46,11 @@ func (o *Options) validate() error {
 	if o.Size < 1 || o.Rank < 0 || o.Rank >= o.Size {
 		return fmt.Errorf("control: rank %d is not in 0..%d", o.Rank, o.Size-1)
 	}
-	if o.Heartbeat == 0 {
-		o.Heartbeat = 250 * time.Millisecond
-	}
 	if o.PeerTimeout == 0 {
 		o.PeerTimeout = DefaultPeerTimeout
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = min(250*time.Millisecond, o.PeerTimeout/4)
 	}
 	if o.PeerTimeout < 2*o.Heartbeat {
 		return fmt.Errorf("control: peer timeout %v is less than two heartbeats of %v", o.PeerTimeout, o.Heartbeat)

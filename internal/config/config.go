@@ -38,8 +38,10 @@ func In[T any](group string, rows ...Row[T]) []Row[T] {
 }
 
 // Var is the variable of a key.
-func (r *Row[T]) Var() string {
-	return "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(r.Key, ".", "_"))
+func (r *Row[T]) Var() string { return variable(r.Key) }
+
+func variable(key string) string {
+	return "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
 // A Config is, for each key, what is in force and where that comes from.
@@ -114,8 +116,8 @@ func (c *Config[T]) takeFile(v *viper.Viper) {
 			}
 		}
 		if !c.set(key, text, c.File) {
-			err := fmt.Errorf("configuration: %s: %s: no such key%s", key, c.File, c.nearest(key))
-			if c.closest(key) != nil {
+			err := fmt.Errorf("configuration: %s: %s: %s", key, c.File, c.unknown(key))
+			if _, ok := removed[key]; ok || c.closest(key) != nil {
 				c.errs = append(c.errs, err)
 			} else {
 				c.unlike = append(c.unlike, err)
@@ -129,7 +131,7 @@ func (c *Config[T]) takeFile(v *viper.Viper) {
 // that is not allowed is one of Err.
 func (c *Config[T]) Set(key, text, source string) error {
 	if !c.set(key, text, source) {
-		return fmt.Errorf("configuration: %s: no such key%s", key, c.nearest(key))
+		return fmt.Errorf("configuration: %s: %s", key, c.unknown(key))
 	}
 	return nil
 }

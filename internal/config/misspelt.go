@@ -17,22 +17,27 @@ func (c *Config[T]) Stray(environ []string) []string {
 			slices.ContainsFunc(c.values, func(v Value) bool { return v.Env == name }) {
 			continue
 		}
-		hint := ""
-		if v := c.closest(strings.ToLower(key)); v != nil {
-			hint = ", do you mean " + v.Env + "?"
+		why := "Holdfast has no such variable"
+		if gone := goneVariable(name); gone != "" {
+			why = gone
+		} else if v := c.closest(strings.ToLower(key)); v != nil {
+			why += ", do you mean " + v.Env + "?"
 		}
-		stray = append(stray, fmt.Sprintf("%s is set, but Holdfast has no such variable%s", name, hint))
+		stray = append(stray, fmt.Sprintf("%s is set, but %s", name, why))
 	}
 	slices.Sort(stray)
 	return stray
 }
 
-// nearest is a hint at the key that was meant, or at where all are explained.
-func (c *Config[T]) nearest(key string) string {
-	if v := c.closest(key); v != nil {
-		return fmt.Sprintf("; do you mean %s?", v.Key)
+// unknown describes a key that is in no row, with a hint at the one that was meant.
+func (c *Config[T]) unknown(key string) string {
+	if instead, ok := removed[key]; ok {
+		return gone(instead)
 	}
-	return "; 'holdfast config --all' lists them"
+	if v := c.closest(key); v != nil {
+		return fmt.Sprintf("no such key; do you mean %s?", v.Key)
+	}
+	return "no such key; 'holdfast config --all' lists them"
 }
 
 // closest has the key that a wrong one probably means, nil if it is like none.

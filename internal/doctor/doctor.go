@@ -47,8 +47,6 @@ type Options struct {
 	Device        string   // of the settings; empty: none is asked for
 	Ranks, Nodes  int      // of the job that is to run; 0: not known
 	Bytes         int64    // that each rank protects; 0: not known
-	PackSize      int64    // of the settings; 0: the default
-	Stripes       int      // likewise; -1: all
 	Note          func(string)
 }
 

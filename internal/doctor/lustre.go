@@ -21,9 +21,7 @@ type layout struct {
 const (
 	leastStripe = 1 << 20 // bytes; shorter ones divide each request of a shard among many targets
 	fewStripes  = 4       // of a file, where nothing is known of the job
-	mostPacks   = 16      // of a node in an epoch, one after the other
-	packDefault = 8 << 30 // bytes, of the setting pack_size
-	lfsMissing  = "load the module with Lustre's tools where rank 0 runs; the setting stripes needs lfs"
+	lfsMissing  = "load the module with Lustre's tools"
 )
 
 // lustre says how files of a level on Lustre are striped, and what would suit the job.
@@ -50,38 +48,25 @@ func (r *report) lustre(ctx context.Context, level, dir string) {
 		r.add("directories", check, OK, detail, "")
 		return
 	}
-	r.judgeLayout(check, detail, have, targets)
+	r.judgeLayout(check, dir, detail, have, targets)
 }
 
 // judgeLayout compares the layout of global with what would suit the job.
-func (r *report) judgeLayout(check, detail string, have layout, targets int) {
-	if r.Stripes != 0 { // a job gives the directory that layout when it opens it
-		have.count = r.Stripes
-		detail += "; stripes makes that " + strconv.Itoa(r.Stripes)
-		if r.Stripes < 0 {
-			detail = strings.TrimSuffix(detail, "-1") + "all"
-		}
-	}
-	var remedy []string
-	want := r.stripesFor(targets)
-	if have.count >= 0 && have.count < want {
-		remedy = append(remedy, fmt.Sprintf("set stripes: %d", want))
-	}
-	if r.Stripes < 0 && targets > 2*want || have.count > 2*want && targets > 0 {
-		remedy = append(remedy, fmt.Sprintf("set stripes: %d, so that a node's file does not wait for all targets",
-			want))
-	}
-	if have.size < leastStripe {
-		remedy = append(remedy, "give the directory stripes of 4 MiB: lfs setstripe -S 4M DIR")
-	}
-	if pack := r.packFor(); pack > 0 {
-		remedy = append(remedy, "set pack_size: "+units.Bytes(pack))
-	}
-	if remedy == nil {
+func (r *report) judgeLayout(check, dir, detail string, have layout, targets int) {
+	want, why := r.stripesFor(targets), ""
+	switch {
+	case have.count >= 0 && have.count < want:
+		why = "so that the nodes' files use all targets"
+	case have.count > 2*want && targets > 0:
+		why = "so that a node's file does not wait for all targets"
+	case have.size < leastStripe:
+		why = "so that a shard's requests are not divided among many targets"
+	default:
 		r.add("directories", check, OK, detail+"; that suits the job", "")
 		return
 	}
-	r.add("directories", check, Warning, detail, strings.Join(remedy, "; "))
+	r.add("directories", check, Warning, detail, fmt.Sprintf("lfs setstripe -E 64M -c 1 -E -1 -S 4M -c %d %s, %s; it "+
+		"holds for new files", want, dir, why))
 }
 
 // stripesFor is over how many targets a node's file should be spread, so that the files of all nodes use all targets.
@@ -93,21 +78,6 @@ func (r *report) stripesFor(targets int) int {
 		return min(fewStripes, targets)
 	}
 	return (targets + r.Nodes - 1) / r.Nodes
-}
-
-// packFor is a pack_size with which a node writes no more than mostPacks files in an epoch; 0: the one that is set
-// does.
-func (r *report) packFor() int64 {
-	size := r.PackSize
-	if size <= 0 {
-		size = packDefault
-	}
-	bytes := r.Bytes * int64(r.perNode())
-	if bytes <= size*mostPacks {
-		return 0
-	}
-	const gib = 1 << 30
-	return (bytes/mostPacks + gib - 1) / gib * gib
 }
 
 // targets is how many storage targets the file system has; 0: lfs does not say.

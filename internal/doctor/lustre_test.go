@@ -15,6 +15,7 @@ const (
 		"    lcme_extent.e_end: 67108864\n" +
 		"      stripe_count:  1       stripe_size:   1048576\n    lcme_extent.e_start: 67108864\n" +
 		"    lcme_extent.e_end: EOF\n      stripe_count:  -1       stripe_size:   4194304\n"
+	wide = "stripe_count:  8 stripe_size:   1048576"
 	tiny = "stripe_count:  2 stripe_size:   65536 stripe_offset: -1"
 )
 
@@ -39,7 +40,6 @@ func fakeLFS(t *testing.T, layout string, targets int) {
 // TestLustre: a level on Lustre is told how its files are striped, and what would suit the job. The kind of file system
 // and lfs are fakes.
 func TestLustre(t *testing.T) {
-	const gib = 1 << 30
 	for name, c := range map[string]struct {
 		layout  string
 		targets int
@@ -52,19 +52,15 @@ func TestLustre(t *testing.T) {
 	}{
 		"one target, few nodes": {layout: plain, targets: 8, opt: Options{Nodes: 2}, state: Warning,
 			detail: "1 storage target, 1.0 MiB on one before the next; the file system has 8",
-			remedy: "set stripes: 4"},
+			remedy: "lfs setstripe -E 64M -c 1 -E -1 -S 4M -c 4 /lustre/dir"},
 		"many nodes": {layout: plain, targets: 8, opt: Options{Nodes: 100}, state: OK, detail: "suits the job"},
-		"stripes is set": {layout: plain, targets: 8, opt: Options{Nodes: 2, Stripes: 4}, state: OK,
-			detail: "makes that 4"},
 		"in parts": {layout: parts, targets: 2, opt: Options{Nodes: 1}, state: OK,
 			detail: "all storage targets, 4.0 MiB"},
-		"all is too many": {layout: plain, targets: 8, opt: Options{Nodes: 8, Stripes: -1}, state: Warning,
-			remedy: "stripes: 1,"},
+		"too many": {layout: wide, targets: 8, opt: Options{Nodes: 8}, state: Warning,
+			remedy: "-c 1 /lustre/dir"},
 		"nothing is known": {layout: plain, state: OK, detail: "1 storage target"},
 		"small stripes": {layout: tiny, targets: 2, opt: Options{Nodes: 1}, state: Warning,
-			remedy: "lfs setstripe -S 4M"},
-		"large epochs": {layout: plain, targets: 1, opt: Options{Nodes: 1, Ranks: 8, Bytes: 32 * gib}, state: Warning,
-			remedy: "set pack_size: 16.0 GiB"},
+			remedy: "-S 4M"},
 		"local": {layout: plain, targets: 8, opt: Options{Nodes: 2}, level: "local", state: OK,
 			detail: "1 storage target"},
 		"no lfs":         {noTool: true, state: Warning, detail: "lfs is not on PATH", remedy: "module"},

@@ -58,13 +58,6 @@ func kindOf(magic int64) Kind {
 	return Kind{Name: fmt.Sprintf("file system %#x", magic), Remote: true}
 }
 
-// Lustre says whether a directory lies on Lustre, which can be told how to stripe files; false also where it cannot be
-// told.
-func (OS) Lustre(dir string) bool {
-	k, err := KindOf(dir)
-	return err == nil && k.Name == Lustre
-}
-
 // Remote is that of the Kind of a directory; true also where it cannot be told.
 func (OS) Remote(dir string) bool {
 	k, err := KindOf(dir)

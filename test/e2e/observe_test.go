@@ -20,7 +20,7 @@ func TestStatusMetricsReport(t *testing.T) {
 		const ranks = 3
 		d, metrics := newDirs(t), t.TempDir()
 		args := []string{"-shape", "stencil", "-steps", "600", "-pace", "300us", "-result", d.result}
-		env := d.env("HOLDFAST_METRICS_DIR=" + metrics)
+		env := d.env("HOLDFAST_METRICS=" + metrics)
 		j := &job{mpi: mpi, ranks: ranks, args: append(args, "-hold", d.result+".go"), env: env}
 		j.start(t)
 		if !j.ready(t) {

@@ -22,10 +22,10 @@ const connectTimeout = 60 * time.Second
 
 // Options say how the control plane is built.
 type Options struct {
-	Interface              string // where it listens; empty: chosen by the nodes' networks
-	Heartbeat, PeerTimeout time.Duration
-	Fanout                 int // children in the tree
-	Logger                 *slog.Logger
+	Interface   string // where it listens; empty: chosen by the nodes' networks
+	PeerTimeout time.Duration
+	Fanout      int // children in the tree
+	Logger      *slog.Logger
 
 	Host  string               // of tests: the node that this rank plays; empty: the real one
 	Plane func(rank int) Plane // of tests: the plane, in place of one over TCP
@@ -75,7 +75,7 @@ func Connect(ctx context.Context, priv Ranks, opt Options) (_ Plane, t *Topology
 		}
 	}
 	p, err := control.Listen(control.Options{Rank: priv.Rank(), Size: priv.Size(), Key: key, Interface: iface,
-		Heartbeat: opt.Heartbeat, PeerTimeout: opt.PeerTimeout, Logger: opt.Logger})
+		PeerTimeout: opt.PeerTimeout, Logger: opt.Logger})
 	if err == nil {
 		defer func() {
 			if err != nil {

@@ -349,10 +349,8 @@ std::map<std::string, std::string> settings_of(const config &c, int nodes)
     all["HOLDFAST_INTERVAL"] = "off"; // before holdfast.yaml and the default
     for (const char *name : {"HOLDFAST_MTBF", "HOLDFAST_DEADLINE_LEAD"})
         all[name] = "";
-    if (c.ec_interval > 0) {
-        all["HOLDFAST_PARTNER_EVERY"] = std::to_string(c.ec_interval) + "s";
-        all["HOLDFAST_PARITY_EVERY"] = std::to_string(c.ec_interval) + "s";
-    }
+    if (c.ec_interval > 0)
+        all["HOLDFAST_REDUNDANCY_EVERY"] = std::to_string(c.ec_interval) + "s";
     return all;
 }
 
