@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/spf13/viper"
 )
 
 // File is the configuration file that is looked for in the working directory.
@@ -78,9 +77,8 @@ func Read[T any](rows []Row[T], file string) *Config[T] {
 	if !named {
 		file = File
 	}
-	v := viper.New()
-	v.SetConfigFile(file)
-	switch err := v.ReadInConfig(); {
+	keys, err := readFile(file)
+	switch {
 	case err == nil:
 		c.File = file
 	case named || !errors.Is(err, fs.ErrNotExist):
@@ -91,7 +89,7 @@ func Read[T any](rows []Row[T], file string) *Config[T] {
 		c.values = append(c.values, Value{Group: r.Group, Key: r.Key, Env: r.Var(), Source: "default",
 			Default: r.Default, Allowed: r.Allowed, Help: r.Help})
 	}
-	c.takeFile(v)
+	c.takeFile(keys)
 	for _, val := range c.values {
 		if text := os.Getenv(val.Env); text != "" {
 			c.set(val.Key, text, val.Env)
@@ -101,20 +99,9 @@ func Read[T any](rows []Row[T], file string) *Config[T] {
 }
 
 // takeFile takes over what the file has, and names the keys that nobody knows.
-func (c *Config[T]) takeFile(v *viper.Viper) {
-	keys := v.AllKeys()
-	slices.Sort(keys)
-	for _, key := range keys {
-		text := v.GetString(key)
-		if list, ok := v.Get(key).([]any); ok {
-			var items []string
-			for _, item := range list {
-				items = append(items, fmt.Sprint(item))
-			}
-			if text = strings.Join(items, ","); text == "" {
-				text = "none"
-			}
-		}
+func (c *Config[T]) takeFile(texts map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		text := texts[key]
 		if !c.set(key, text, c.File) {
 			err := fmt.Errorf("configuration: %s: %s: %s", key, c.File, c.unknown(key))
 			if _, ok := removed[key]; ok || c.closest(key) != nil {

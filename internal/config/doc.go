@@ -4,7 +4,5 @@
 // that has the rows: coordinated for jobs, the command line tool for holdfast gpud.
 //
 // A flag wins over a variable, a variable over the file, the file over the default.
-// viper reads the file, in any format that it knows. Precedence is ours, because each
-// value says where it comes from, and so are the hints: viper takes unknown keys
-// silently.
+// The file is YAML.
 package config
