@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
 // Client runs Slurm's commands. Its zero value does, with the defaults.
@@ -97,25 +99,12 @@ func interrupted(err error) bool {
 
 func execute(ctx context.Context, args []string) (stdout, stderr []byte, err error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	out, errs := &capped{left: maxOutput}, &capped{left: 64 << 10}
-	cmd.Stdout, cmd.Stderr = out, errs
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &child.Capped{To: &out, Left: maxOutput}, &child.Capped{To: &errs, Left: 64 << 10}
 	cmd.Env = Environ(os.Environ())
 	cmd.WaitDelay = time.Second // a child of the command may hold the pipe
 	err = cmd.Run()
-	return out.b.Bytes(), errs.b.Bytes(), err
-}
-
-// capped keeps the first bytes and drops the rest.
-type capped struct {
-	b    bytes.Buffer
-	left int
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	n := min(len(p), c.left)
-	c.b.Write(p[:n])
-	c.left -= n
-	return len(p), nil
+	return out.Bytes(), errs.Bytes(), err
 }
 
 // oneLine joins the lines of an error message.

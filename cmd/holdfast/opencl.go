@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/spf13/cobra"
 )
@@ -72,10 +73,8 @@ func openclInBackground() error {
 	cmd := exec.Command("/proc/self/exe", "opencl")
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{control}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	return cmd.Process.Release()
+	_, err := child.Start(cmd)
+	return err
 }
 
 // closeOnExec lets no process that this one starts have the program's open files: a server that
@@ -168,17 +167,16 @@ func defaultServer(ctx context.Context) (string, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, null, null
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Dir, cmd.Env = "/", absolute(os.Environ()) // it stays, and keeps no file system busy
-	if err := cmd.Start(); err != nil {
+	server, err := child.Start(cmd)
+	if err != nil {
 		return "", err
 	}
-	gone := make(chan error, 1)
-	go func() { gone <- cmd.Wait() }()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		if answers(ctx) == nil { // this one, or another that was faster
 			return sel, nil
 		}
 		select {
-		case <-gone:
+		case <-server.Ended:
 			if err := answers(ctx); err != nil {
 				return "", fmt.Errorf("holdfast gpud did not start, run it by hand to see why: %w", err)
 			}

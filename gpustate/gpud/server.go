@@ -125,10 +125,6 @@ func (s *Server) Devices() []driver.Info { return s.service.Infos() }
 
 // Serve answers until ctx ends and then hangs up: see Leave for a gentler end.
 func (s *Server) Serve(ctx context.Context) error {
-	var starter sync.WaitGroup
-	if s.workers != nil {
-		starter.Go(s.workers.Run)
-	}
 	for _, l := range s.listeners {
 		s.wg.Go(func() { s.accept(l) })
 	}
@@ -138,10 +134,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.end("the server is shutting down")
 	s.wg.Wait()
-	if s.workers != nil {
-		s.workers.Close()
-	}
-	starter.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.service.Usages.Close()

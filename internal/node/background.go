@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
 // ReadyFile is the descriptor at which a daemon in the background says that clients can
@@ -27,7 +29,7 @@ func Background(args []string) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{w}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Start()
+	daemon, err := child.Start(cmd)
 	_ = w.Close() // the daemon has its own
 	if err != nil {
 		return fmt.Errorf("start the node daemon: %w", errors.Join(err, r.Close()))
@@ -38,9 +40,9 @@ func Background(args []string) error {
 	case err != nil:
 		return fmt.Errorf("start the node daemon: %w", err)
 	case text == readyWord:
-		return cmd.Process.Release()
+		return nil
 	case text == "":
-		return fmt.Errorf("the node daemon ended at once: %w", cmd.Wait())
+		return fmt.Errorf("the node daemon ended at once: %w", daemon.Wait())
 	default:
 		return errors.New(text)
 	}

@@ -24,7 +24,7 @@ func (s *start) watchChildren() {
 			return
 		case <-tick.C:
 		}
-		if is := noneLeft(s.proc.Process.Pid); is != before {
+		if is := noneLeft(s.proc.PID()); is != before {
 			before = is
 			s.run.post(s.ctx, decide.NoneLeft{Is: is})
 		}

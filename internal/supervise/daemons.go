@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -15,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/node"
 	"github.com/holdfast-hpc/holdfast/slurm"
@@ -24,9 +24,8 @@ import (
 // process of this machine, that the starts of the program have in common. They live as long as
 // this process holds their standard input open, and the ranks that are there then.
 type daemons struct {
-	proc   *exec.Cmd
+	proc   *child.Process
 	hold   io.Closer
-	ended  chan struct{}
 	logger *log
 }
 
@@ -56,34 +55,25 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 		r.log.say("warning: --daemons: this is not a Slurm job, so the first rank on each node starts its daemon")
 		return nil, nil
 	}
-	d := &daemons{proc: exec.Command(line[0], line[1:]...), ended: make(chan struct{}), logger: r.log}
-	d.proc.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+	ready := make(chan string, nodes)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, config.SupervisorVar+"=")
 	})
-	d.proc.Stderr = r.opt.Stderr
-	d.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's signals are for this process
-	hold, err := d.proc.StdinPipe()
+	cmd.Stderr = r.opt.Stderr
+	cmd.Stdout = &child.Lines{Each: func(line []byte) {
+		if host, ok := strings.CutPrefix(string(line), node.ReadyLine); ok && len(ready) < nodes {
+			ready <- host
+		}
+	}}
+	hold, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	said, err := d.proc.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := d.proc.Start(); err != nil {
+	d := &daemons{hold: hold, logger: r.log}
+	if d.proc, err = child.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start the node daemons: %w", err)
 	}
-	d.hold = hold
-	ready := make(chan string, nodes)
-	go func() {
-		defer close(d.ended)
-		for in := bufio.NewScanner(said); in.Scan(); {
-			if host, ok := strings.CutPrefix(in.Text(), node.ReadyLine); ok && len(ready) < nodes {
-				ready <- host
-			}
-		}
-		_ = d.proc.Wait() // they have said why
-	}()
 	d.await(ctx, ready, nodes)
 	return d, nil
 }
@@ -107,7 +97,7 @@ func (d *daemons) await(ctx context.Context, ready <-chan string, nodes int) {
 		case host := <-ready:
 			hosts = append(hosts, host)
 			continue
-		case <-d.ended:
+		case <-d.proc.Ended:
 		case <-late:
 		case <-ctx.Done():
 		}
@@ -131,11 +121,11 @@ func (d *daemons) stop(limit time.Duration) {
 	}
 	_ = d.hold.Close() // they may have ended
 	select {
-	case <-d.ended:
+	case <-d.proc.Ended:
 		return
 	case <-time.After(limit):
 	}
 	d.logger.say("warning: the node daemons have not ended within %v, and are killed", limit)
-	_ = syscall.Kill(-d.proc.Process.Pid, syscall.SIGKILL) // as above
-	<-d.ended
+	d.proc.Signal(syscall.SIGKILL)
+	<-d.proc.Ended
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
@@ -42,7 +43,7 @@ type requeuers struct {
 
 // requeuerStep is the requeuer of a node.
 type requeuerStep struct {
-	proc  *exec.Cmd
+	proc  *child.Process
 	watch bool // it has called
 }
 
@@ -127,14 +128,16 @@ func (g *requeuers) wants(node string) bool {
 
 // start starts a requeuer on a node.
 func (g *requeuers) start(node string) {
-	p := &requeuerStep{proc: exec.Command("srun", "--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J",
-		job.GuardStep, "-w", node, "-i", "none", g.run.opt.Self, "guard")}
+	cmd := exec.Command("srun", "--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J",
+		job.GuardStep, "-w", node, "-i", "none", g.run.opt.Self, "guard")
 	said := &requeuerWords{w: g.run.opt.Stderr}
-	p.proc.Stdout, p.proc.Stderr, p.proc.WaitDelay = said, said, time.Second
-	p.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.proc.Env = append(slurm.Environ(os.Environ()), g.run.sup.Var(false, false), "SLURM_RESTART_COUNT="+
+	said.rest.To, said.rest.Left = &said.text, 1000
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = said, said, time.Second
+	cmd.Env = append(slurm.Environ(os.Environ()), g.run.sup.Var(false, false), "SLURM_RESTART_COUNT="+
 		os.Getenv("SLURM_RESTART_COUNT"))
-	if err := p.proc.Start(); err != nil {
+	proc, err := child.Start(cmd)
+	p := &requeuerStep{proc: proc}
+	if err != nil {
 		g.failed(node, p, err.Error())
 		return
 	}
@@ -166,7 +169,7 @@ func (g *requeuers) giveUp(node string, p *requeuerStep, why string) {
 	if keep || g.ctx.Err() != nil {
 		return
 	}
-	_ = syscall.Kill(-p.proc.Process.Pid, syscall.SIGKILL) // one that has ended is as good
+	p.proc.Signal(syscall.SIGKILL)
 	g.failed(node, p, why)
 }
 
@@ -251,16 +254,15 @@ func (g *requeuers) stop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.on {
-		_ = syscall.Kill(-p.proc.Process.Pid, syscall.SIGKILL) // one that has ended is as good
+		p.proc.Signal(syscall.SIGKILL)
 	}
 }
 
 // requeuerWords passes on what requeuers say, and keeps what srun says about why there is none.
 type requeuerWords struct {
-	w io.Writer
-
-	mu   sync.Mutex // guards rest
-	rest []byte
+	w    io.Writer
+	rest child.Capped // to text
+	text strings.Builder
 }
 
 func (g *requeuerWords) Write(b []byte) (int, error) {
@@ -268,16 +270,11 @@ func (g *requeuerWords) Write(b []byte) (int, error) {
 		_, _ = g.w.Write(b)
 		return len(b), nil
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.rest = append(g.rest, b[:min(len(b), max(0, 1000-len(g.rest)))]...)
-	return len(b), nil
+	return g.rest.Write(b)
 }
 
 func (g *requeuerWords) String() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return strings.Join(strings.FieldsFunc(string(g.rest), func(r rune) bool { return r == '\n' }), "; ")
+	return strings.Join(strings.FieldsFunc(g.text.String(), func(r rune) bool { return r == '\n' }), "; ")
 }
 
 // requeuePatience is for how long a requeuer asks a run that has been silent for decide.Silence. A

@@ -142,7 +142,7 @@ func (r *run) carryOut(ctx context.Context, a decide.Action) (answer decide.Even
 	case decide.EndStep:
 		endStep(ctx, a.Step)
 	case decide.Pass:
-		_ = r.start.proc.Process.Signal(a.Signal) // one that has ended needs none
+		_ = r.start.proc.Cmd.Process.Signal(a.Signal) // one that has ended needs none
 	case decide.RequestStop:
 		return r.start.request(a.Within)
 	case decide.Tell:

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
@@ -28,8 +28,7 @@ type start struct {
 	run    *run
 	ctx    context.Context // ends with it
 	cancel context.CancelFunc
-	proc   *exec.Cmd
-	exited chan struct{}                  // closed when the launcher has
+	proc   *child.Process                 // the launcher
 	ending chan struct{}                  // closed when it is to
 	caught chan struct{}                  // closed when rank 0 has nothing more to say
 	rank0  atomic.Pointer[job.Supervised] // nil before Open and after the end
@@ -45,19 +44,17 @@ func (r *run) launch(ctx context.Context, a decide.Start) (line string, err erro
 	env := append(regcache.ForPrograms(os.Environ()), r.sup.Var(a.NodeLost, a.Continues))
 	env = append(env, r.vars(a)...)
 	args := r.line(a, env)
-	s := &start{run: r, proc: exec.Command(args[0], args[1:]...), exited: make(chan struct{}),
-		ending: make(chan struct{}), caught: make(chan struct{})}
+	s := &start{run: r, ending: make(chan struct{}), caught: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.proc.Stdout, s.proc.Stderr, s.proc.Stdin = r.opt.Stdout, r.opt.Stderr, os.Stdin
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Stdin, cmd.Env = r.opt.Stdout, r.opt.Stderr, os.Stdin, env
 	if r.cmd.kind == launchSrun {
 		failed := func(node, text string) {
 			s.hand(func() { r.post(s.ctx, decide.TaskFailed{Node: node, Text: text}) })
 		}
-		s.proc.Stderr, s.proc.WaitDelay = &taskWatch{w: r.opt.Stderr, failed: failed}, time.Second
+		cmd.Stderr, cmd.WaitDelay = taskWatch(r.opt.Stderr, failed), time.Second
 	}
-	s.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	s.proc.Env = env
-	if err := s.proc.Start(); err != nil {
+	if s.proc, err = child.Start(cmd); err != nil {
 		s.cancel()
 		return "", fmt.Errorf("start %s: %w", args[0], err)
 	}
@@ -83,8 +80,7 @@ func (s *start) hand(f func()) bool {
 
 // wait waits for the launcher and for what its ranks still have to say, unless it was ended.
 func (s *start) wait(ctx context.Context) {
-	code := exitOf(s.proc.Wait())
-	close(s.exited)
+	code := s.proc.Code()
 	s.catchUp()
 	s.mu.Lock()
 	s.over = true
@@ -92,21 +88,6 @@ func (s *start) wait(ctx context.Context) {
 	s.cancel()
 	s.hands.Wait()
 	s.run.post(ctx, decide.Exited{Code: code})
-}
-
-// exitOf turns the end of a process into a code as a shell does.
-func exitOf(err error) int {
-	var exit *exec.ExitError
-	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay):
-		return 0
-	case errors.As(err, &exit):
-		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			return 128 + int(ws.Signal())
-		}
-		return exit.ExitCode()
-	}
-	return decide.ExitBad
 }
 
 // catchUp waits for the reports that are still to come from a rank 0 that is leaving.
@@ -218,13 +199,7 @@ func (s *start) end(ctx context.Context, step string) {
 	s.hand(func() {
 		var stepEnded sync.WaitGroup
 		stepEnded.Go(func() { endStep(ctx, step) })
-		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-			_ = syscall.Kill(-s.proc.Process.Pid, sig) // one that has ended is as good
-			select {
-			case <-s.exited:
-			case <-time.After(500 * time.Millisecond):
-			}
-		}
+		s.proc.End(500 * time.Millisecond)
 		stepEnded.Wait()
 	})
 }
@@ -320,37 +295,17 @@ func (s *setup) line(a decide.Start, env []string) []string {
 	return s.cmd.onHosts(a.Nodes, vars, a.Ranks)
 }
 
+var taskEnded = regexp.MustCompile(`^srun: error: (\S+): (tasks? [\d,-]+: .+)`)
+
 // taskWatch passes on what srun writes to standard error and calls failed for the first task
 // that ended with an error: srun tells of it and goes on waiting for the others,
 // which may wait for that one in MPI_Init.
-type taskWatch struct {
-	w      io.Writer
-	failed func(node, text string)
-	seen   bool
-	part   []byte // of a line
-}
-
-var taskEnded = regexp.MustCompile(`^srun: error: (\S+): (tasks? [\d,-]+: .+)`)
-
-// longestLine is of those that can be such a message.
-const longestLine = 4096
-
-// Write never fails: srun continues when the disk of its log is full, and must not
-// find its pipe closed because of that.
-func (t *taskWatch) Write(b []byte) (int, error) {
-	for rest := b; !t.seen && len(rest) > 0; {
-		line, more, whole := bytes.Cut(rest, []byte("\n"))
-		if t.part = append(t.part, line[:min(len(line), longestLine)]...); whole {
-			if m := taskEnded.FindSubmatch(t.part); m != nil {
-				t.seen = true
-				t.failed(string(m[1]), fmt.Sprintf("%s (node %s)", bytes.TrimSpace(m[2]), m[1]))
-			}
+func taskWatch(w io.Writer, failed func(node, text string)) *child.Lines {
+	seen := false
+	return &child.Lines{To: w, Each: func(line []byte) {
+		if m := taskEnded.FindSubmatch(line); m != nil && !seen {
+			seen = true
+			failed(string(m[1]), fmt.Sprintf("%s (node %s)", bytes.TrimSpace(m[2]), m[1]))
 		}
-		if whole || len(t.part) > longestLine {
-			t.part = t.part[:0]
-		}
-		rest = more
-	}
-	_, _ = t.w.Write(b)
-	return len(b), nil
+	}}
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
@@ -18,14 +19,14 @@ func (failing) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 // TestTaskWatch: what srun writes goes through, and the first task that ended with an
 // error is found however the text comes in pieces.
 func TestTaskWatch(t *testing.T) {
-	text := "n1: task 3: Killed\nsrun: error: Node failure on n2\n" + strings.Repeat("x", 3*longestLine) +
+	text := "n1: task 3: Killed\nsrun: error: Node failure on n2\n" + strings.Repeat("x", 3*child.LongestLine) +
 		"srun: error: n4: task 4: Killed\n" +
 		"srun: error: n3: tasks 2,4-5: Exited with exit code 2\nsrun: error: n4: task 6: Killed\n"
 	for size := 1; size < len(text); size = 3*size + 1 {
 		var out bytes.Buffer
 		var node, why string
 		tells := 0
-		f := &taskWatch{w: &out, failed: func(n, text string) { tells, node, why = tells+1, n, text }}
+		f := taskWatch(&out, func(n, text string) { tells, node, why = tells+1, n, text })
 		for rest := text; rest != ""; {
 			n := min(size, len(rest))
 			if _, err := f.Write([]byte(rest[:n])); err != nil {
@@ -33,7 +34,7 @@ func TestTaskWatch(t *testing.T) {
 			}
 			rest = rest[n:]
 		}
-		full := &taskWatch{w: failing{}, failed: func(string, string) {}} // the disk of the log is full
+		full := taskWatch(failing{}, func(string, string) {}) // the disk of the log is full
 		if n, err := full.Write([]byte(text)); n != len(text) || err != nil {
 			t.Errorf("on a full disk: got %d, %v", n, err)
 		}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
+	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
 // Options say how workers are started, see gpud.Options.
@@ -30,17 +30,16 @@ type Options struct {
 
 // Launcher starts workers for a server.
 type Launcher struct {
-	opt    Options
-	svc    *session.Service
-	drop   *syscall.Credential // of workers, nil: the server's
-	home   string              // of that user
-	starts chan func()
+	opt  Options
+	svc  *session.Service
+	drop *syscall.Credential // of workers, nil: the server's
+	home string              // of that user
 }
 
 // NewLauncher makes a launcher of workers that serve with svc, which must not change once
-// a client has come. Run has to run for Start to work.
+// a client has come.
 func NewLauncher(svc *session.Service, opt Options) (*Launcher, error) {
-	l := &Launcher{opt: opt, svc: svc, starts: make(chan func())}
+	l := &Launcher{opt: opt, svc: svc}
 	if err := l.lookUpUser(); err != nil {
 		return nil, err
 	}
@@ -54,18 +53,6 @@ func NewLauncher(svc *session.Service, opt Options) (*Launcher, error) {
 	return l, nil
 }
 
-// Run starts processes until Close. All come from one thread that stays as long as they
-// do: they die with it, and with the server.
-func (l *Launcher) Run() {
-	runtime.LockOSThread()
-	for do := range l.starts {
-		do()
-	}
-}
-
-// Close ends Run. No client is left.
-func (l *Launcher) Close() { close(l.starts) }
-
 // Client is a client as a worker needs to know it.
 type Client struct {
 	session.Identity
@@ -73,24 +60,26 @@ type Client struct {
 	session.Frontend     // hears what the session tells the server
 }
 
-// Start starts a worker and hands the client over to it: the caller closes c, and calls
+// maxOutput bounds what a worker, its driver and its kernels print.
+const maxOutput = 256 << 10
+
+// Start starts a worker, which dies with the server, and hands the client over to it: the caller closes c, and calls
 // Serve.
 func (l *Launcher) Start(c net.Conn, cl Client) (*Worker, error) {
 	ctl, theirs, err := newControl()
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{launcher: l, ctl: ctl, client: cl, cmd: exec.Command(l.opt.Command[0], l.opt.Command[1:]...)}
-	w.cmd.ExtraFiles = []*os.File{theirs}
-	said := &bounded{to: os.Stderr, left: maxOutput} // what kernels print, too
-	w.cmd.Stdout, w.cmd.Stderr, w.cmd.WaitDelay = said, said, time.Second
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: l.drop}
-	if err := l.setUp(w); err != nil {
+	w := &Worker{launcher: l, ctl: ctl, client: cl}
+	cmd := exec.Command(l.opt.Command[0], l.opt.Command[1:]...)
+	cmd.ExtraFiles = []*os.File{theirs}
+	said := &child.Capped{To: os.Stderr, Left: maxOutput, More: "\n(this worker's further output is dropped)\n"}
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = said, said, time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: l.drop}
+	if err := l.setUp(w, cmd); err != nil {
 		return nil, errors.Join(err, theirs.Close(), ctl.c.Close())
 	}
-	started := make(chan error, 1)
-	l.starts <- func() { started <- w.cmd.Start() }
-	err = <-started
+	w.proc, err = child.Start(cmd)
 	_ = theirs.Close()
 	if err != nil {
 		_ = ctl.c.Close()
@@ -110,11 +99,11 @@ func (l *Launcher) Start(c net.Conn, cl Client) (*Worker, error) {
 	_ = ctl.c.Close()
 	defer w.cleanUp()
 	if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
-		_ = w.cmd.Process.Kill()
-		_ = w.cmd.Wait()
+		w.proc.Signal(syscall.SIGKILL)
+		_ = w.proc.Wait()
 		return nil, err
 	}
-	if ended := w.cmd.Wait(); ended != nil { // by itself: how is what helps
+	if ended := w.proc.Wait(); ended != nil { // by itself: how is what helps
 		err = fmt.Errorf("%w (%w)", ended, err)
 	}
 	return nil, err
@@ -160,7 +149,7 @@ func (l *Launcher) lookUpUser() error {
 
 // setUp gives a worker its environment, and a directory of its own for temporary
 // files.
-func (l *Launcher) setUp(w *Worker) error {
+func (l *Launcher) setUp(w *Worker, cmd *exec.Cmd) error {
 	if l.opt.Unconfined {
 		return nil
 	}
@@ -178,13 +167,13 @@ func (l *Launcher) setUp(w *Worker) error {
 		env = append(env, "HOME="+l.home, "USER="+l.opt.User, "LOGNAME="+l.opt.User, "XDG_CACHE_HOME="+
 			filepath.Join(l.home, ".cache"))
 	}
-	w.cmd.Env = append(env, "TMPDIR="+tmp, confineEnv+"="+strings.Join(l.opt.Dirs,
+	cmd.Env = append(env, "TMPDIR="+tmp, confineEnv+"="+strings.Join(l.opt.Dirs,
 		string(filepath.ListSeparator)))
 	if l.svc.Trusts {
-		w.cmd.Env = append(w.cmd.Env, readEnv+"=1") // what sources include may be anywhere
+		cmd.Env = append(cmd.Env, readEnv+"=1") // what sources include may be anywhere
 	}
-	if filepath.IsAbs(w.cmd.Path) {
-		w.cmd.Dir = "/" // what is named from here on is named wholly
+	if filepath.IsAbs(cmd.Path) {
+		cmd.Dir = "/" // what is named from here on is named wholly
 	}
 	return nil
 }

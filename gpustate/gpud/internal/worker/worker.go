@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -16,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
 // Worker is a process that serves one client, as its server sees it.
 type Worker struct {
 	launcher *Launcher
-	cmd      *exec.Cmd
+	proc     *child.Process
 	ctl      *control
 	client   Client
 	tmp      string // its directory for temporary files, or empty
@@ -32,7 +32,7 @@ type Worker struct {
 }
 
 // PID is the worker's process.
-func (w *Worker) PID() int { return w.cmd.Process.Pid }
+func (w *Worker) PID() int { return w.proc.PID() }
 
 // Serve serves the client to its end, or to the worker's. When shutdown closes it has the
 // client dismissed.
@@ -42,7 +42,7 @@ func (w *Worker) Serve(shutdown <-chan struct{}) {
 	watch.Go(func() { w.watch(shutdown, ended) })
 	w.listen()
 	_ = w.ctl.c.Close()
-	err := w.cmd.Wait()
+	err := w.proc.Wait()
 	close(ended)
 	watch.Wait()
 	w.cleanUp()
@@ -88,8 +88,8 @@ func (w *Worker) watch(shutdown, ended <-chan struct{}) {
 			since = time.Now()
 		}
 		if !since.IsZero() && time.Since(since) > grace {
-			w.launcher.svc.Log.Warn("worker killed because it did not end", "id", w.client.ID, "pid", w.cmd.Process.Pid)
-			_ = w.cmd.Process.Kill()
+			w.launcher.svc.Log.Warn("worker killed because it did not end", "id", w.client.ID, "pid", w.proc.PID())
+			w.proc.Signal(syscall.SIGKILL)
 			<-ended
 			return
 		}
@@ -123,7 +123,7 @@ func (w *Worker) reportDeath(err error) {
 		return
 	}
 	why := fmt.Sprintf("the process that served this client died (%v)", err)
-	w.launcher.svc.Log.Error("worker died", "id", w.client.ID, "pid", w.cmd.Process.Pid, "err", err)
+	w.launcher.svc.Log.Error("worker died", "id", w.client.ID, "pid", w.proc.PID(), "err", err)
 	// it may have ended too
 	_ = wire.NewSender(c, time.Second).Now(&wire.Bye{Why: why + "; did a kernel write out of bounds?"})
 }
