@@ -7,14 +7,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/spf13/cobra"
 )
 
 func newBalance() *cobra.Command {
-	var keyFile, moveKey string
 	var every time.Duration
 	var asJSON bool
 	p := &gpud.Window{}
@@ -23,9 +21,9 @@ func newBalance() *cobra.Command {
 		Short: "move programs from busy devices to idle ones",
 		Long: `balance compares the devices of servers of holdfast gpud and moves a program when the
 numbers of commands that wait on two devices differ by more than half the command
-window. So that programs do not move to and fro, the difference must show --confirm
-times in a row, the move must make the devices more alike, and a program that has
-moved stays where it is for --settle.
+window. So that programs do not move to and fro, the difference must show twice in a
+row, the move must make the devices more alike, and a program that has moved stays
+where it is for 10 seconds.
 
 balance compares once, or with --every repeatedly until it is interrupted. It writes
 a line for each move.
@@ -34,25 +32,22 @@ Exit codes: 0 the devices were compared and all moves succeeded; 1 a move failed
 2 no server answered.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := gpudConfig(cmd); err != nil {
+			s, err := serverSettings(cmd)
+			if err != nil {
 				return err
 			}
 			if every == 0 {
 				p.Confirm = 1
 			}
-			b := &gpud.Balancer{Servers: args, KeyFile: moveKey, Policy: p}
+			b := &gpud.Balancer{Servers: args, KeyFile: gpud.MoveKeyFile(s.Key), Policy: p}
 			say := saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}.row
 			return balance(cmd.Context(), b, every, say, cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&keyFile, "key", "", keyHelp)
-	f.StringVar(&moveKey, "move-key", "", moveKeyHelp)
+	keyFlag(cmd, "key", "gpud.key")
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per move")
 	f.DurationVar(&every, "every", 0, "repeat, with this much time between rounds (default: once)")
-	f.IntVar(&p.N, "window", gpustate.DefaultWindow, "the command window N: move beyond a difference of N/2")
-	f.IntVar(&p.Confirm, "confirm", 2, "comparisons in a row that must agree, with --every")
-	f.DurationVar(&p.Settle, "settle", 10*time.Second, "how long a program that was moved stays where it is")
 	return cmd
 }
 

@@ -90,6 +90,15 @@ slower or less safely; 2 a check failed: a job would not run.`,
 	return cmd
 }
 
+// parseSize reads bytes as the configuration does: 512MiB, 8GiB, or 8G for 8000000000.
+func parseSize(text string) (n int64, err error) {
+	err = config.Bytes(func(n *int64) *int64 { return n }).Set(&n, text)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("%q is not a size: want a number of bytes such as 8GiB or 8G", text)
+	}
+	return n, nil
+}
+
 // examineHere looks at this machine, or at the nodes of the job.
 func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doctor.Finding, error) {
 	verb := map[bool]string{false: "doctor-rank", true: "doctor-node"}[allNodes]

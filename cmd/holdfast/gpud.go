@@ -12,14 +12,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
-	"github.com/holdfast-hpc/holdfast/internal/config"
-	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
 )
 
@@ -27,7 +24,6 @@ import (
 type gpudFlags struct {
 	opt      gpud.Options
 	devices  []string
-	quota    string
 	metrics  string
 	grace    time.Duration
 	status   string
@@ -74,16 +70,13 @@ Programs are compiled with known options and the compiler's own headers only, un
 processes can read every file that their user can. docs/REMOTE.md lists how much each
 program can make the server hold.
 
-Every option for serving can be set in holdfast.yaml, such as gpud.quota, or in a
-variable, such as HOLDFAST_GPUD_QUOTA: holdfast config --all lists them.
-
 --status and --evacuate ask or command a server that is running.
 
 Exit codes: 0 ended on TERM, or the server has answered; 1 --evacuate could not move
 all programs; 2 gpud could not serve, or there is no such server.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(gpudConfig(cmd), o.complete()); err != nil {
+			if err := o.complete(cmd); err != nil {
 				return err
 			}
 			switch {
@@ -98,20 +91,11 @@ all programs; 2 gpud could not serve, or there is no such server.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default: "+defaultSocket()+
 		")")
-	f.StringVar(&o.opt.KeyFile, "key", "", keyHelp)
-	f.StringVar(&o.opt.MoveKeyFile, "move-key", "", moveKeyHelp)
-	f.StringVar(&o.opt.Name, "name", "", "name of the server to show (default: the host's)")
-	f.StringArrayVar(&o.opt.Advertise, "advertise", nil, "address by which other servers reach this one, may be "+
-		"repeated")
+	keyFlag(cmd, "key", "gpud.key")
 	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default: all)")
-	f.StringVar(&o.quota, "quota", "", "device memory that one program may have, such as 8GiB (default: no limit)")
+	keyFlag(cmd, "quota", "gpud.quota")
+	keyFlag(cmd, "timeout", "gpud.timeout")
 	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "number of programs at a time (default: 256)")
-	f.DurationVar(&o.opt.Patience, "patience", 0, "time after which to drop a program that does not read what it is "+
-		"sent (default: 30s)")
-	f.DurationVar(&o.opt.Silence, "silence", 0, "time after which to give up a connection whose host acknowledges "+
-		"nothing (default: 15s)")
-	f.DurationVar(&o.opt.Frozen, "frozen", 0, "time after which to drop a program that is stopped (default: never, "+
-		"because a debugger may have stopped it)")
 	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel that writes out of "+
 		"bounds then harms all of them")
 	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with any compiler options, and with any "+
@@ -156,19 +140,19 @@ func socketDir() string {
 
 func defaultSocket() string { return "unix:" + filepath.Join(socketDir(), "holdfast-gpud.sock") }
 
-// complete fills in defaults.
-func (o *gpudFlags) complete() (err error) {
+// complete takes over the settings and fills in defaults.
+func (o *gpudFlags) complete(cmd *cobra.Command) error {
+	s, err := serverSettings(cmd)
+	if err != nil {
+		return err
+	}
+	o.opt.KeyFile, o.opt.Quota, o.opt.Timeout = s.Key, s.Quota, s.Timeout
 	if len(o.opt.Listen) == 0 {
 		o.opt.Listen = []string{defaultSocket()}
 		if o.status == "" && o.evacuate == "" {
 			if err := gpud.SocketDir(socketDir()); err != nil {
 				return err
 			}
-		}
-	}
-	if o.quota != "" {
-		if o.opt.Quota, err = parseSize(o.quota); err != nil {
-			return fmt.Errorf("--quota: %w", err)
 		}
 	}
 	var offered []gpustate.Select
@@ -190,15 +174,6 @@ func (o *gpudFlags) complete() (err error) {
 		}
 	}
 	return nil
-}
-
-// parseSize reads bytes as the configuration does: 512MiB, 8GiB, or 8G for 8000000000.
-func parseSize(text string) (n int64, err error) {
-	err = config.Bytes(func(n *int64) *int64 { return n }).Set(&n, text)
-	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("%q is not a size: want a number of bytes such as 8GiB or 8G", text)
-	}
-	return n, nil
 }
 
 // serve runs the server; ctx ends with the first TERM.
@@ -295,55 +270,4 @@ func (o *gpudFlags) moveAway(ctx context.Context, s *gpud.Server) {
 			o.opt.Logger.Info("program moved", "id", m.Client, "to", m.To)
 		}
 	}
-}
-
-func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
-	return withServer(ctx, gpud.DialStatus, o.status, o.opt.KeyFile, func(_ *gpud.Admin, st gpud.Status) error {
-		return o.writeStatus(w, st)
-	})
-}
-
-func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
-	if o.asJSON {
-		return jsonLines(w, []gpud.Status{st})
-	}
-	drains := ""
-	if st.Draining {
-		drains = ", takes no new programs"
-	}
-	fmt.Fprintf(w, "server %s at %s%s\n\n", st.Server, strings.Join(st.Addrs, " "), drains)
-	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "USED", "UNFINISHED", "PROGRAMS"}}
-	for _, d := range st.Devices {
-		rows = append(rows, []string{strconv.Itoa(d.Index), d.Name, units.Bytes(d.TotalBytes), units.Bytes(d.UsedBytes),
-			strconv.FormatInt(d.Unfinished, 10), strconv.FormatInt(d.Clients, 10)})
-	}
-	if err := table(w, rows); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	return table(w, clientRows(st.Clients))
-}
-
-func clientRows(list []gpud.ClientStatus) [][]string {
-	rows := [][]string{{"PROGRAM", "NAME", "HOST", "PID", "DEVICE", "USED", "UNFINISHED", "COMMANDS", "LABEL"}}
-	for _, c := range list {
-		rows = append(rows, []string{strconv.FormatUint(c.ID, 10), c.Program, c.Host, strconv.Itoa(c.PID),
-			strconv.Itoa(c.Device),
-			units.Bytes(c.UsedBytes), strconv.FormatInt(c.Unfinished, 10), strconv.FormatInt(c.Commands, 10), c.Label})
-	}
-	return rows
-}
-
-func (o *gpudFlags) orderEvacuation(ctx context.Context, say saying) error {
-	var to []string
-	for _, t := range o.to {
-		to = append(to, destination(t))
-	}
-	return withServer(ctx, gpud.DialAdmin, o.evacuate, o.opt.MoveKeyFile, func(a *gpud.Admin, _ gpud.Status) error {
-		list, err := a.Evacuate(ctx, to)
-		if err != nil {
-			return err
-		}
-		return say.moves(list...)
-	})
 }

@@ -3,61 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"github.com/holdfast-hpc/holdfast/internal/units"
 )
-
-// keyHelp is the help of --key of all verbs for servers of devices.
-const keyHelp = "file with the servers' key (default: gpud.key of the configuration, " + gpustate.KeyEnv +
-	", otherwise holdfast/gpud.key in the configuration directory)"
-
-// moveKeyHelp is the help of --move-key of all verbs that move programs.
-const moveKeyHelp = "file with the servers' key for moving programs (default: beside the key, gpud-move.key for " +
-	"gpud.key)"
-
-// gpudConfig gives flags that were not set what the configuration has for them:
-// gpud.max_clients for --max-clients and so on.
-func gpudConfig(cmd *cobra.Command) error {
-	c := coordinated.ReadConfig("")
-	if err := c.Err(); err != nil {
-		return err
-	}
-	for _, v := range c.Values() {
-		name, ours := strings.CutPrefix(v.Key, "gpud.")
-		f := cmd.Flags().Lookup(strings.ReplaceAll(name, "_", "-"))
-		if !ours || f == nil || f.Changed || v.Value == "" {
-			continue
-		}
-		items := []string{v.Value}
-		if _, list := f.Value.(pflag.SliceValue); list {
-			items = strings.Split(v.Value, ",")
-		}
-		for _, item := range items {
-			if err := cmd.Flags().Set(f.Name, item); err != nil {
-				return fmt.Errorf("configuration: %s: %s: %w", v.Key, v.Source, err)
-			}
-		}
-	}
-	key := cmd.Flags().Lookup("key")
-	if key.Value.String() == "" {
-		file, err := gpustate.DefaultKeyFile()
-		if err != nil {
-			return err
-		}
-		if err := key.Value.Set(file); err != nil {
-			return err
-		}
-	}
-	if f := cmd.Flags().Lookup("move-key"); f.Value.String() == "" {
-		return f.Value.Set(gpud.MoveKeyFile(key.Value.String()))
-	}
-	return nil
-}
 
 // dial is gpud.DialStatus or gpud.DialAdmin.
 type dial func(ctx context.Context, addr, keyFile string) (*gpud.Admin, error)
@@ -74,4 +26,56 @@ func withServer(ctx context.Context, dial dial, addr, keyFile string, do func(*g
 		return err
 	}
 	return do(a, st)
+}
+
+func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
+	return withServer(ctx, gpud.DialStatus, o.status, o.opt.KeyFile, func(_ *gpud.Admin, st gpud.Status) error {
+		return o.writeStatus(w, st)
+	})
+}
+
+func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
+	if o.asJSON {
+		return jsonLines(w, []gpud.Status{st})
+	}
+	drains := ""
+	if st.Draining {
+		drains = ", takes no new programs"
+	}
+	fmt.Fprintf(w, "server %s at %s%s\n\n", st.Server, strings.Join(st.Addrs, " "), drains)
+	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "USED", "UNFINISHED", "PROGRAMS"}}
+	for _, d := range st.Devices {
+		rows = append(rows, []string{strconv.Itoa(d.Index), d.Name, units.Bytes(d.TotalBytes), units.Bytes(d.UsedBytes),
+			strconv.FormatInt(d.Unfinished, 10), strconv.FormatInt(d.Clients, 10)})
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return table(w, clientRows(st.Clients))
+}
+
+func clientRows(list []gpud.ClientStatus) [][]string {
+	rows := [][]string{{"PROGRAM", "NAME", "HOST", "PID", "DEVICE", "USED", "UNFINISHED", "COMMANDS", "LABEL"}}
+	for _, c := range list {
+		rows = append(rows, []string{strconv.FormatUint(c.ID, 10), c.Program, c.Host, strconv.Itoa(c.PID),
+			strconv.Itoa(c.Device),
+			units.Bytes(c.UsedBytes), strconv.FormatInt(c.Unfinished, 10), strconv.FormatInt(c.Commands, 10), c.Label})
+	}
+	return rows
+}
+
+func (o *gpudFlags) orderEvacuation(ctx context.Context, say saying) error {
+	var to []string
+	for _, t := range o.to {
+		to = append(to, destination(t))
+	}
+	key := gpud.MoveKeyFile(o.opt.KeyFile)
+	return withServer(ctx, gpud.DialAdmin, o.evacuate, key, func(a *gpud.Admin, _ gpud.Status) error {
+		list, err := a.Evacuate(ctx, to)
+		if err != nil {
+			return err
+		}
+		return say.moves(list...)
+	})
 }

@@ -154,8 +154,7 @@ func TestGpudConfig(t *testing.T) {
 	t.Chdir(t.TempDir())
 	key := filepath.Join(t.TempDir(), "key")
 	_, addr := server(t, key)
-	if err := os.WriteFile("holdfast.yaml", []byte("gpud:\n  key: "+key+"\n  listen: [nowhere]\n  quota: 1GiB\n"),
-		0o644); err != nil {
+	if err := os.WriteFile("holdfast.yaml", []byte("gpud:\n  key: "+key+"\n  timeout: 1s\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if text := verb(t, exitGood, "gpud", "--status", addr); !strings.Contains(text, "node7") {
@@ -163,17 +162,21 @@ func TestGpudConfig(t *testing.T) {
 	}
 	verb(t, exitGood, "balance", addr)
 	verb(t, exitNoLook, "migrate", addr, "nobody", addr)
-	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "nowhere") {
-		t.Errorf("got %q, want the address of the file", text)
+	listen := "--listen=unix:" + filepath.Join(t.TempDir(), "s")
+	if text := verb(t, exitNoLook, "gpud", listen); !strings.Contains(text, "Timeout is 1s, want at least 3s") {
+		t.Errorf("got %q, want it to refuse the timeout of the file", text)
+	}
+	if text := verb(t, exitNoLook, "gpud", listen, "--timeout=2s"); !strings.Contains(text, "Timeout is 2s") {
+		t.Errorf("got %q, want the timeout of the flag", text)
 	}
 	t.Setenv("HOLDFAST_GPUD_QUOTA", "much")
 	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "much") {
 		t.Errorf("got %q, want the quota of the variable", text)
 	}
 	t.Setenv("HOLDFAST_GPUD_QUOTA", "")
-	t.Setenv("HOLDFAST_GPUD_GRACE", "soon")
-	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "gpud.grace") ||
-		!strings.Contains(text, "HOLDFAST_GPUD_GRACE") {
+	t.Setenv("HOLDFAST_GPUD_TIMEOUT", "soon")
+	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "gpud.timeout") ||
+		!strings.Contains(text, "HOLDFAST_GPUD_TIMEOUT") {
 		t.Errorf("got %q, want key and variable", text)
 	}
 }

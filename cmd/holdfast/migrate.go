@@ -16,10 +16,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// moveTime is how long a move may take.
+const moveTime = 10 * time.Minute
+
 func newMigrate() *cobra.Command {
-	var keyFile, moveKey string
 	var asJSON bool
-	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "migrate SERVER PROGRAM TO",
 		Short: "move a running program's device to another server or back to its node",
@@ -40,19 +41,18 @@ devices.
 Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := gpudConfig(cmd); err != nil {
+			s, err := serverSettings(cmd)
+			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), moveTime)
 			defer cancel()
-			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}, args, moveKey)
+			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}, args,
+				gpud.MoveKeyFile(s.Key))
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&keyFile, "key", "", keyHelp)
-	f.StringVar(&moveKey, "move-key", "", moveKeyHelp)
-	f.BoolVar(&asJSON, "json", false, "write JSON")
-	f.DurationVar(&timeout, "timeout", 10*time.Minute, "how long the move may take")
+	keyFlag(cmd, "key", "gpud.key")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
 }
 

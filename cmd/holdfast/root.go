@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes. Scripts rely on them.
@@ -97,6 +99,13 @@ func newRoot() *cobra.Command {
 		newStartRank(), newNode(), newVersion())
 	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance(), newOpenCL())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			name := unknown.GetSpecifiedName()
+			if gone := config.Removed("gpud." + strings.ReplaceAll(name, "-", "_")); gone != "" {
+				err = fmt.Errorf("--%s: %s", name, gone)
+			}
+		}
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
 	return root

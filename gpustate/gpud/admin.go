@@ -29,7 +29,7 @@ const orderTime = 5 * time.Minute
 // serveAdmin answers one order after the other, of those who may not move programs
 // questions alone.
 func (s *Server) serveAdmin(conn net.Conn, moves bool) {
-	in, out := bufio.NewReader(conn), wire.NewSender(conn, s.opt.Patience)
+	in, out := bufio.NewReader(conn), wire.NewSender(conn, s.opt.patience)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { // orders end with the server

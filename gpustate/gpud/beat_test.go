@@ -60,12 +60,12 @@ func TestStopped(t *testing.T) {
 	noWorkersLeft(t)
 }
 
-// TestFrozen: a client that says nothing is dropped after Options.Frozen, and not
+// TestFrozen: a client that says nothing is dropped after Options.Timeout, and not
 // without it; one that waits for a long command is not.
 func TestFrozen(t *testing.T) {
 	release := closeGate()
 	defer release()
-	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}, Frozen: wire.MinSilence})
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}, Timeout: wire.MinSilence})
 	patient := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	busy := open(t, p.sel)
 	prog := must(busy.d.Program("g", gpustate.Sources{OpenCL: "count gated"}, ""))(t)

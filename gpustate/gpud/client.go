@@ -195,7 +195,7 @@ func (s *Server) servePeer(conn net.Conn) {
 		if l := s.backendOf(session.TicketClient(m.Ticket)); l != nil {
 			err = l.Give(conn, m)
 		} else {
-			err = session.NoTicket(conn, s.opt.Patience)
+			err = session.NoTicket(conn, s.opt.patience)
 		}
 	}
 	if err != nil && !session.HungUp(err) {

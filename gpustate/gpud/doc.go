@@ -26,7 +26,6 @@
 // Every number a client sends is checked before a driver sees it. What one client
 // makes the server hold is bounded: its memory quota on the device, a fixed number
 // of slots in host memory, and a window of commands. When a client goes, whatever
-// the reason, all its objects go. A client that does not read what it is sent is
-// dropped after Options.Patience, one whose host is gone after Options.Silence,
-// one that is stopped after Options.Frozen if that is set.
+// the reason, all its objects go. Options.Timeout says when a client is dropped that
+// does not read what it is sent, or whose host is gone.
 package gpud

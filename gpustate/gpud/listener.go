@@ -121,9 +121,6 @@ func clearSocket(path string) error {
 
 // advertised are the addresses for other servers.
 func (s *Server) advertised() []string {
-	if len(s.opt.Advertise) > 0 {
-		return s.opt.Advertise
-	}
 	var list []string
 	for _, a := range s.listening {
 		if host, port, err := net.SplitHostPort(a); err == nil && net.ParseIP(host).IsUnspecified() {

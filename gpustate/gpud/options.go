@@ -19,13 +19,11 @@ import (
 // InProcess are required.
 type Options struct {
 	// Listen are the addresses: "unix:PATH" or "HOST:PORT". Nothing else listens.
+	// Other servers reach this one by those that name a host.
 	Listen []string
-	// KeyFile holds the key that clients prove; it is made when it is not there.
+	// KeyFile holds the key that clients prove. MoveKeyFile of it holds another one, which DialAdmin
+	// proves: it moves programs. The server makes what is not there.
 	KeyFile string
-	// MoveKeyFile holds the key that who moves programs proves: DialAdmin. It is made
-	// when it is not there, and is another one than the clients'. Empty: MoveKeyFile
-	// of KeyFile.
-	MoveKeyFile string
 	// Worker is the command line of a program that calls RunWorker. The server
 	// starts it for each client, so that no client's kernel can harm another
 	// client or the server. `holdfast gpud` starts itself.
@@ -36,24 +34,17 @@ type Options struct {
 	InProcess bool
 	// Name is the server's name for people. Empty: the host's.
 	Name string
-	// Advertise are addresses by which other servers reach this one. Empty: those
-	// it listens at, if they name a host.
-	Advertise []string
 	// Offer chooses the devices. nil: all.
 	Offer func(driver.Info) bool
 	// Quota bounds the device memory of one client in bytes; 0 is no bound.
 	Quota int64
 	// MaxClients bounds the clients at a time; 0 is 256.
 	MaxClients int
-	// Patience is how long a client may not read what it is sent. 0 is 30 s.
-	Patience time.Duration
-	// Silence is how long a client's host may not acknowledge what it is sent, or
-	// asked while nothing is sent, before its connection is given up. 0 is 15 s.
-	Silence time.Duration
-	// Frozen is how long a client may say nothing although it has not hung up and
-	// its host is there: its program is stopped, perhaps by a debugger. 0 is
-	// without end. Waiting for a long command is no silence.
-	Frozen time.Duration
+	// Timeout is the time after which a client is dropped whose host acknowledges nothing, that
+	// does not read what it is sent, or that says nothing although its host is there: its program
+	// is stopped. Waiting for a long command is no silence. 0 is 15 s for a host, 30 s for a
+	// client that does not read, and no end for one that is stopped, perhaps by a debugger.
+	Timeout time.Duration
 	// Unconfined lets workers reach all that this user can: files, processes, sockets.
 	// Without it they reach devices, libraries and caches of compilers, as far as the
 	// kernel knows Landlock; they have no privileges, and an environment without what
@@ -72,6 +63,8 @@ type Options struct {
 	Peers []string
 	// Logger gets what happens; nil: nothing.
 	Logger *slog.Logger
+
+	patience, silence, frozen time.Duration // of clients that do not read, of their hosts, of those that are stopped
 
 	libs  []driver.Driver // nil: those of this machine
 	grace time.Duration   // that a worker has to end after its client has gone or the server is shutting down
@@ -98,12 +91,13 @@ func (o *Options) validate() error {
 	}
 	o.Name = cmp.Or(o.Name, "gpud")
 	o.MaxClients = cmp.Or(o.MaxClients, 256)
-	o.Patience = cmp.Or(o.Patience, 30*time.Second)
-	o.grace = cmp.Or(o.grace, 5*time.Second)
-	o.Silence = cmp.Or(o.Silence, wire.Silence)
-	if o.Frozen != 0 && o.Frozen < wire.MinSilence || o.Silence < wire.MinSilence {
-		return fmt.Errorf("gpud: Options.Silence and Options.Frozen must be at least %v", wire.MinSilence)
+	if o.Timeout != 0 && o.Timeout < wire.MinSilence {
+		return fmt.Errorf("gpud: Options.Timeout is %v, want at least %v", o.Timeout, wire.MinSilence)
 	}
+	o.patience = cmp.Or(o.patience, o.Timeout, 30*time.Second)
+	o.silence = cmp.Or(o.silence, o.Timeout, wire.Silence)
+	o.frozen = cmp.Or(o.frozen, o.Timeout)
+	o.grace = cmp.Or(o.grace, 5*time.Second)
 	if o.Offer == nil {
 		o.Offer = func(driver.Info) bool { return true }
 	}
@@ -125,7 +119,7 @@ func ensureKeys(opt *Options) (keys wire.Keys, err error) {
 	if keys.Use, err = wire.EnsureKey(opt.KeyFile); err != nil {
 		return keys, err
 	}
-	file := cmp.Or(opt.MoveKeyFile, MoveKeyFile(opt.KeyFile))
+	file := MoveKeyFile(opt.KeyFile)
 	if keys.Move, err = wire.EnsureKey(file); err != nil {
 		return keys, err
 	}

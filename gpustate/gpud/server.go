@@ -67,7 +67,7 @@ func New(opt Options) (*Server, error) {
 	s := &Server{opt: opt, keys: keys, clients: map[uint64]*client{}, conns: map[net.Conn]struct{}{},
 		unauthenticated: newUnauthenticated(maxUnauthenticated), others: semaphore.NewWeighted(maxOthers),
 		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
-	s.service = &session.Service{Name: opt.Name, Quota: opt.Quota, Patience: opt.Patience, Frozen: opt.Frozen,
+	s.service = &session.Service{Name: opt.Name, Quota: opt.Quota, Patience: opt.patience, Frozen: opt.frozen,
 		Trusts: opt.TrustSources, Key: keys.Use, Log: opt.Logger}
 	if err := s.discover(); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (s *Server) serveConn(c net.Conn, proven func()) {
 		return
 	}
 	defer s.untrack(c)
-	err := errors.Join(wire.LimitSilence(c, s.opt.Silence), c.SetDeadline(time.Now().Add(wire.HandshakeTime)))
+	err := errors.Join(wire.LimitSilence(c, s.opt.silence), c.SetDeadline(time.Now().Add(wire.HandshakeTime)))
 	var p wire.Purpose
 	var cl *client
 	visits := false
@@ -201,7 +201,7 @@ func (s *Server) serveClient(c net.Conn, cl *client) {
 	w, err := s.workers.Start(c, worker.Client{Identity: cl.Identity, Page: cl.page, Frontend: cl})
 	if err != nil {
 		s.opt.Logger.Error("cannot start a worker for a client", "id", cl.ID, "err", err)
-		_ = wire.NewSender(c, s.opt.Patience).Now(&wire.Bye{
+		_ = wire.NewSender(c, s.opt.patience).Now(&wire.Bye{
 			Why: "the server cannot start a process for this client: " + err.Error()})
 		return
 	}

@@ -258,7 +258,7 @@ func say(t *testing.T, c net.Conn, list ...wire.Message) {
 // TestClientStopsReading: a client that asks for bytes and does not take them is
 // dropped, and frees what it had.
 func TestClientStopsReading(t *testing.T) {
-	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}, Patience: time.Second})
+	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}, patience: time.Second})
 	good := open(t, p.sel)
 	c := raw(t, p)
 	say(t, c, &wire.Open{Index: 0},

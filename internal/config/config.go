@@ -104,7 +104,7 @@ func (c *Config[T]) takeFile(texts map[string]string) {
 		text := texts[key]
 		if !c.set(key, text, c.File) {
 			err := fmt.Errorf("configuration: %s: %s: %s", key, c.File, c.unknown(key))
-			if _, ok := removed[key]; ok || c.closest(key) != nil {
+			if Removed(key) != "" || c.closest(key) != nil {
 				c.errs = append(c.errs, err)
 			} else {
 				c.unlike = append(c.unlike, err)

@@ -18,7 +18,7 @@ func (c *Config[T]) Stray(environ []string) []string {
 			continue
 		}
 		why := "Holdfast has no such variable"
-		if gone := goneVariable(name); gone != "" {
+		if gone := removedVariable(name); gone != "" {
 			why = gone
 		} else if v := c.closest(strings.ToLower(key)); v != nil {
 			why += ", do you mean " + v.Env + "?"
@@ -31,8 +31,8 @@ func (c *Config[T]) Stray(environ []string) []string {
 
 // unknown describes a key that is in no row, with a hint at the one that was meant.
 func (c *Config[T]) unknown(key string) string {
-	if instead, ok := removed[key]; ok {
-		return gone(instead)
+	if gone := Removed(key); gone != "" {
+		return gone
 	}
 	if v := c.closest(key); v != nil {
 		return fmt.Sprintf("no such key; do you mean %s?", v.Key)

@@ -4,6 +4,18 @@ package config
 var removed = map[string]string{
 	"control.heartbeat": "control.peer_timeout sets the pace of heartbeats",
 	"full_every":        "every 32nd epoch is written whole",
+	"gpud.device":       "use the flag --device of holdfast gpud",
+	"gpud.frozen":       "use gpud.timeout",
+	"gpud.grace":        "use the flag --grace of holdfast gpud",
+	"gpud.listen":       "use the flag --listen of holdfast gpud",
+	"gpud.max_clients":  "use the flag --max-clients of holdfast gpud",
+	"gpud.metrics":      "use the flag --metrics of holdfast gpud",
+	"gpud.move_key":     "the key for moving programs is the file gpud-move.key beside gpud.key",
+	"gpud.patience":     "use gpud.timeout",
+	"gpud.peer":         "use the flag --peer of holdfast gpud",
+	"gpud.silence":      "use gpud.timeout",
+	"gpud.user":         "use the flag --user of holdfast gpud",
+	"gpud.worker_dir":   "use the flag --worker-dir of holdfast gpud",
 	"local_every":       "every epoch goes to local; global_every thins the copies",
 	"metrics.dir":       "use metrics, with the directory",
 	"metrics.listen":    "use metrics, with the address",
@@ -13,14 +25,19 @@ var removed = map[string]string{
 	"stripes":           "run lfs setstripe on the directory; holdfast doctor has the command",
 }
 
-// gone describes a removed setting.
-func gone(instead string) string { return "this setting is gone: " + instead }
+// Removed says what stands in the place of a key that is gone; it is empty for any other.
+func Removed(key string) string {
+	if instead, ok := removed[key]; ok {
+		return "this setting is gone: " + instead
+	}
+	return ""
+}
 
-// goneVariable describes the variable of a removed setting; it is empty for any other.
-func goneVariable(name string) string {
-	for key, instead := range removed {
+// removedVariable is Removed for a variable.
+func removedVariable(name string) string {
+	for key := range removed {
 		if variable(key) == name {
-			return gone(instead)
+			return Removed(key)
 		}
 	}
 	return ""

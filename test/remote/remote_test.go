@@ -212,12 +212,12 @@ func (l *lab) workers(s *server) (pids []string) {
 	return pids
 }
 
-// TestProgramStopped: a program that is stopped loses its device after --frozen,
+// TestProgramStopped: a program that is stopped loses its device after --timeout,
 // and is told so when it goes on; a program beside it goes on meanwhile.
 func TestProgramStopped(t *testing.T) {
 	l := newLab(t)
 	want := l.wait(l.app("nbody", 3, "pocl", nil))
-	s := l.serve("s", "--frozen", "6s")
+	s := l.serve("s", "--timeout", "6s")
 	a, b := l.app("nbody", 3, l.device(s), nil), l.app("nbody", 3, l.device(s), nil)
 	l.until("both compute", a, func() bool {
 		list := l.clients(s)
