@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 	"github.com/holdfast-hpc/holdfast/internal/meminfo"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // HostMemory gives n zeroed elements of host memory that transfers to and from the
@@ -151,11 +151,11 @@ func mapHost(n int, shared bool) (*mapping, error) {
 		return nil, fmt.Errorf("map %d bytes of host memory, %d available: %w", n, free, unix.ENOMEM)
 	}
 	if shared {
-		if f, b, err := wire.NewShared(n); err == nil {
+		if f, b, err := shm.New("memory", n); err == nil {
 			return &mapping{b, f}, nil
 		}
 	}
-	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	b, err := shm.Private(n)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes of host memory: %w", n, err)
 	}
@@ -165,19 +165,11 @@ func mapHost(n int, shared bool) (*mapping, error) {
 // populate makes all pages, huge ones where there are any.
 func (m *mapping) populate() error {
 	if m.file != nil {
-		if err := wire.Collapse(m.bytes); err != nil {
+		if err := shm.Collapse(m.bytes); err != nil {
 			return fmt.Errorf("populate %d bytes of host memory: %w", len(m.bytes), err)
 		}
 	}
-	_ = unix.Madvise(m.bytes, unix.MADV_HUGEPAGE) // advice: small pages do as well
-	err := unix.Madvise(m.bytes, unix.MADV_POPULATE_WRITE)
-	if errors.Is(err, unix.EINVAL) { // before Linux 5.14
-		for i := 0; i < len(m.bytes); i += pageBytes {
-			m.bytes[i] = 0
-		}
-		return nil
-	}
-	if err != nil {
+	if err := shm.Populate(m.bytes); err != nil {
 		return fmt.Errorf("populate %d bytes of host memory: %w", len(m.bytes), err)
 	}
 	return nil
@@ -191,7 +183,7 @@ func (m *mapping) unmap() error {
 	b, f := m.bytes, m.file
 	m.bytes, m.file = nil, nil
 	if f != nil {
-		return errors.Join(f.Close(), unix.Munmap(b))
+		return errors.Join(f.Close(), shm.Free(b))
 	}
-	return unix.Munmap(b)
+	return shm.Free(b)
 }

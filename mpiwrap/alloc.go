@@ -5,7 +5,7 @@ import (
 	"math"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // Alloc returns n zeroed values in page-aligned memory outside of Go's heap. It is
@@ -30,7 +30,7 @@ func Alloc[T Scalar](n int) ([]T, error) {
 	case n == 0:
 		return []T{}, nil
 	}
-	b, err := unix.Mmap(-1, 0, n*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	b, err := shm.Private(n * size)
 	if err != nil {
 		return fail(err)
 	}

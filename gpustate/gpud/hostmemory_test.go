@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // regions is how many pieces of its clients' memory, of so many bytes, a server in
@@ -315,10 +316,10 @@ func TestUnshareInFlight(t *testing.T) {
 	defer share.Close()
 	_, err := share.Write(token)
 	ok(t, err)
-	f, host, err := wire.NewShared(n)
+	f, host, err := shm.New("memory", n)
 	ok(t, err)
 	defer f.Close()
-	defer wire.FreeShared(host)
+	defer shm.Free(host)
 	ok(t, wire.Grant(share, f, 50, n))
 	_, _, _, err = wire.ReadFrame(bufio.NewReader(share), nil)
 	ok(t, err)
@@ -365,7 +366,7 @@ func rawUnix(t *testing.T, p *place, key wire.Key) (out *wire.Sender, in *bufio.
 	first := bufio.NewReader(c)
 	_, _, _, err := wire.ReadFrame(first, nil)
 	ok(t, err)
-	f, arena, err := wire.NewShared(wire.SharedBytes)
+	f, arena, err := shm.New("memory", wire.SharedBytes)
 	ok(t, err)
 	ok(t, wire.Grant(c, f, 1, wire.SharedBytes))
 	ok(t, f.Close())
@@ -380,7 +381,7 @@ func rawUnix(t *testing.T, p *place, key wire.Key) (out *wire.Sender, in *bufio.
 	return wire.NewSender(ring, 0), bufio.NewReader(ring), func() {
 		ok(t, ring.Close())
 		ring.Release()
-		ok(t, wire.FreeShared(arena))
+		ok(t, shm.Free(arena))
 	}, reply.Body
 }
 

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/internal/meminfo"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,37 +22,29 @@ type segment struct {
 // newSegment maps n bytes and touches them: a node without so much memory says so now,
 // not by a signal later.
 func newSegment(name string, n int) (*segment, error) {
-	fd, err := unix.MemfdCreate("holdfast-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, fmt.Errorf("make shared memory: %w", err)
+	if _, free := meminfo.Read(); free > 0 && int64(n) > free { // the kernel would end processes
+		return nil, fmt.Errorf("share %d bytes of memory: the node has %d bytes available: %w", n, free, unix.ENOMEM)
 	}
-	s := &segment{file: os.NewFile(uintptr(fd), name)}
-	if err := s.fill(n); err != nil {
+	f, err := shm.Create(name, n)
+	if err != nil {
+		return nil, err
+	}
+	s := &segment{file: f}
+	if err = unix.Fallocate(int(f.Fd()), 0, 0, int64(n)); err == nil {
+		s.bytes, err = shm.Map(f)
+	}
+	if err == nil {
+		err = shm.Populate(s.bytes)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("share %d bytes of memory: %w", n, err), s.close())
 	}
 	return s, nil
 }
 
-func (s *segment) fill(n int) (err error) {
-	fd := int(s.file.Fd())
-	if _, free := meminfo.Read(); free > 0 && int64(n) > free { // the kernel would end processes
-		return fmt.Errorf("the node has %d bytes available: %w", free, unix.ENOMEM)
-	}
-	if err := unix.Fallocate(fd, 0, 0, int64(n)); err != nil {
-		return err
-	}
-	const size = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, size); err != nil {
-		return err
-	}
-	s.bytes, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
-	return err
-}
-
 // onlyHere keeps the client from writing, and everybody from other seals.
 func (s *segment) onlyHere() error {
-	_, err := unix.FcntlInt(s.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
-	if err != nil {
+	if err := shm.Seal(s.file, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
 		return fmt.Errorf("make the flags page read-only: %w", err)
 	}
 	return nil
@@ -69,7 +62,7 @@ func (s *segment) seal(again func() bool) error {
 		return fmt.Errorf("seal memory: %w", err)
 	}
 	for {
-		_, err := unix.FcntlInt(s.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SEAL)
+		err := shm.Seal(s.file, unix.F_SEAL_WRITE|unix.F_SEAL_SEAL)
 		if err == nil {
 			break
 		}
@@ -82,12 +75,9 @@ func (s *segment) seal(again func() bool) error {
 }
 
 func (s *segment) close() error {
-	var err error
-	if s.bytes != nil {
-		err = unix.Munmap(s.bytes)
-		s.bytes = nil
-	}
-	return errors.Join(err, s.file.Close())
+	b := s.bytes
+	s.bytes = nil
+	return errors.Join(shm.Free(b), s.file.Close())
 }
 
 // pages are the words that a client and its agent share.

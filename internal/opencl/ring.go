@@ -2,6 +2,7 @@ package opencl
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,7 +12,7 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // The shared memory of the ring; lib/opencl/src/protocol.h has the same numbers.
@@ -64,7 +65,7 @@ func newRing(f *os.File) (*ring, error) {
 		return nil, err
 	}
 	if len(b) != ringData+ringBytes {
-		_ = unix.Munmap(b)
+		_ = shm.Free(b) // it was mapped just now
 		return nil, fmt.Errorf("%w: a ring of %d bytes", errProtocol, len(b))
 	}
 	word := func(at int) unsafe.Pointer { return unsafe.Pointer(&b[at]) }
@@ -75,19 +76,11 @@ func newRing(f *os.File) (*ring, error) {
 
 // mapSealed maps a whole file that no process can shrink.
 func mapSealed(f *os.File) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
+	b, err := shm.Map(f)
+	if errors.Is(err, shm.ErrSize) {
+		err = fmt.Errorf("%w: %w", errProtocol, err)
 	}
-	have, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
-	if err != nil || have&unix.F_SEAL_SHRINK == 0 || info.Size() < 1 {
-		return nil, fmt.Errorf("%w: shared memory that can shrink", errProtocol)
-	}
-	b, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map %d bytes of shared memory: %w", info.Size(), err)
-	}
-	return b, nil
+	return b, err
 }
 
 // wake is called for each waking of the library.
@@ -164,13 +157,8 @@ func (r *ring) answer(slot uint64, status int32, deliveries uint64) {
 	binary.LittleEndian.PutUint32(r.mem[at+4:], uint32(status))
 	binary.LittleEndian.PutUint64(r.mem[at+8:], deliveries)
 	if state.Swap(slotAnswered) == slotSleeps {
-		futexWake(state)
+		shm.Wake(state)
 	}
-}
-
-func futexWake(word *atomic.Uint32) {
-	const wake, all = 1, 1<<31 - 1
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), wake, all, 0, 0, 0)
 }
 
 // How the ring waits: awake for a moment, where there are cores for it, and for longer while the

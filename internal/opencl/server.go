@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
 
@@ -129,7 +130,7 @@ func (s *Server) accept() error {
 		if n == 0 {
 			return io.EOF
 		}
-		files, err := descriptors(oob[:oobn])
+		files, err := shm.Files(oob[:oobn])
 		if err == nil && flags&unix.MSG_CTRUNC == 0 {
 			err = s.given(b[0], files)
 		} else {
@@ -178,24 +179,6 @@ func (s *Server) given(what byte, files []*os.File) error {
 		return nil
 	}
 	return fmt.Errorf("%w: byte %q with %d files on the control socket", errProtocol, what, len(files))
-}
-
-func descriptors(oob []byte) (files []*os.File, err error) {
-	list, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list {
-		fds, err := unix.ParseUnixRights(&list[i])
-		if err != nil {
-			return files, err
-		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "lane"))
-		}
-	}
-	return files, nil
 }
 
 // serve carries out the requests of one lane.

@@ -5,10 +5,9 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"golang.org/x/sys/unix"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // Slots are pieces of an area through which a transfer passes whose memory is the program's
@@ -62,7 +61,7 @@ func (l *lane) slots(m *request) (a *area, list []slot, err error) {
 func (s *slot) set(state uint32) {
 	s.state.Store(state)
 	if s.library.Load() != 0 {
-		futexWake(s.state)
+		shm.Wake(s.state)
 	}
 }
 
@@ -89,17 +88,10 @@ func (s *slot) await(state uint32, stop *atomic.Bool, ended <-chan struct{}) boo
 		}
 		s.here.Store(1)
 		if s.state.Load() == have {
-			futexWait(s.state, have)
+			shm.Wait(s.state, have, 100*time.Millisecond)
 		}
 		s.here.Store(0)
 	}
-}
-
-// futexWait sleeps while a word has a value, for a tenth of a second at most.
-func futexWait(word *atomic.Uint32, value uint32) {
-	t := unix.NsecToTimespec(int64(100 * time.Millisecond))
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 0, uintptr(value),
-		uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
 // pieces is a transfer of a range of a buffer through slots.

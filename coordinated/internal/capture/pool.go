@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/internal/program"
-	"golang.org/x/sys/unix"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // pageBytes is the alignment of everything in a pool: what direct I/O wants.
@@ -125,52 +125,21 @@ func (p *pool) PinUsed() {
 	}
 }
 
-// touchPiece is how much is touched in one call: others that map memory, such as
-// the program, wait for its end.
-const touchPiece = 8 << 20
-
-// touch takes the page faults now, in huge pages if there are any: they are
-// fewer, and direct writes pin memory page by page. An error says that there is no memory:
-// writing to the pages all the same would call the OOM killer.
-func touch(b []byte) error {
-	_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // advice: small pages do as well
-	for len(b) > 0 {
-		piece := b[:min(touchPiece, len(b))]
-		switch err := populate(piece); err {
-		case nil:
-		case unix.EINTR:
-			continue
-		case unix.EINVAL, unix.ENOSYS: // before Linux 5.14
-			for i := 0; i < len(piece); i += pageBytes {
-				piece[i] = 0
-			}
-		default:
-			return err
-		}
-		b = b[len(piece):]
-	}
-	return nil
-}
-
-// populate takes the page faults of some memory. A variable for tests.
-var populate = func(b []byte) error { return unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
-
 // private is memory of this process alone.
 type private struct{ program.Memory }
 
 func (private) Map(n int) ([]byte, error) {
-	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	b, err := shm.Private(n)
 	if err != nil {
 		return nil, err
 	}
-	if err := touch(b); err != nil {
-		_ = unix.Munmap(b) // it was mapped just now
-		return nil, err
+	if err := shm.Populate(b); err != nil {
+		return nil, errors.Join(err, shm.Free(b))
 	}
 	return b, nil
 }
 
-func (private) Unmap(b []byte) error { return unix.Munmap(b) }
+func (private) Unmap(b []byte) error { return shm.Free(b) }
 
 // HasGrown reports whether a capture since the last call had to map memory while the
 // program waited.

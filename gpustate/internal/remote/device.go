@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // Device is one device of a server.
@@ -226,7 +227,7 @@ func (d *Device) Close() error {
 	if d.ring != nil {
 		d.ring.Release()
 	}
-	return errors.Join(err, d.memory.close(), wire.FreeShared(d.arena))
+	return errors.Join(err, d.memory.close(), shm.Free(d.arena))
 }
 
 // FreeBytes asks the server.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // Options say which server, and which of its devices.
@@ -89,20 +90,20 @@ func start(c net.Conn, o Options) (*Device, error) {
 	d := newDevice(c, br, o.Addr, welcome, n)
 	d.input, d.silence = ear, max(cmp.Or(o.Silence, wire.Silence), wire.MinSilence)
 	if u, ok := c.(*net.UnixConn); ok {
-		f, arena, err := wire.NewShared(wire.SharedBytes)
+		f, arena, err := shm.New("memory", wire.SharedBytes)
 		if err != nil {
 			return nil, err
 		}
 		d.arena, d.memory.key = arena, o.Key
 		if err := errors.Join(wire.Grant(u, f, 1, wire.SharedBytes), f.Close()); err != nil {
-			return nil, errors.Join(err, wire.FreeShared(arena))
+			return nil, errors.Join(err, shm.Free(arena))
 		}
 	}
 	host, _ := os.Hostname()
 	open := &wire.Open{Req: 0, Index: n, Program: cmp.Or(o.Program, filepath.Base(os.Args[0])), Host: host,
 		PID: cmp.Or(o.PID, os.Getpid()), Label: o.Label}
 	if err := d.out.Now(open); err != nil {
-		return nil, errors.Join(err, wire.FreeShared(d.arena))
+		return nil, errors.Join(err, shm.Free(d.arena))
 	}
 	var reply wire.Reply
 	err := expect(br, &reply)
@@ -113,12 +114,12 @@ func start(c net.Conn, o Options) (*Device, error) {
 		err = errors.Join(c.SetDeadline(time.Time{}), wire.LimitSilence(c, d.silence))
 	}
 	if err != nil {
-		return nil, errors.Join(err, wire.FreeShared(d.arena))
+		return nil, errors.Join(err, shm.Free(d.arena))
 	}
 	d.memory.token = reply.Body
 	if u, ok := c.(*net.UnixConn); ok { // from now on it only wakes
 		if d.ring, err = wire.NewRing(u, d.arena, true); err != nil {
-			return nil, errors.Join(err, wire.FreeShared(d.arena))
+			return nil, errors.Join(err, shm.Free(d.arena))
 		}
 		d.conn, d.out = d.ring, wire.NewSender(d.ring, 0)
 		if d.copiers > 1 {

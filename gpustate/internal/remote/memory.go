@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // memory is what this process and the server have mapped both, beside the slots:
@@ -174,7 +175,7 @@ func (p *pinned) Bytes() []byte { return p.host }
 
 func (p *pinned) Free() error {
 	p.d.unshare(p.id)
-	return wire.FreeShared(p.host)
+	return shm.Free(p.host)
 }
 
 // AllocPinned gives memory that the server has mapped too, where it can: not
@@ -184,13 +185,13 @@ func (d *Device) AllocPinned(bytes int) (driver.Pinned, error) {
 	if d.arena == nil {
 		return driver.Plain(make([]byte, bytes)), nil
 	}
-	f, b, err := wire.NewShared(bytes)
+	f, b, err := shm.New("memory", bytes)
 	if err != nil { // slower, not wrong
 		return driver.Plain(make([]byte, bytes)), nil
 	}
 	id, ok := d.share(f, b)
 	if err := f.Close(); err != nil || !ok {
-		return driver.Plain(make([]byte, bytes)), errors.Join(err, wire.FreeShared(b))
+		return driver.Plain(make([]byte, bytes)), errors.Join(err, shm.Free(b))
 	}
 	return &pinned{d, id, b}, nil
 }

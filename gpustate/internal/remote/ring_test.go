@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // hostile is a server that knows the key, serves one client as far as to its
@@ -48,7 +49,7 @@ func hostile(t *testing.T, key wire.Key, then func(c *net.UnixConn, shared []byt
 			t.Error(err)
 			return
 		}
-		defer wire.FreeShared(shared)
+		defer shm.Free(shared)
 		if _, _, _, err := wire.ReadFrame(bufio.NewReader(c), nil); err != nil {
 			t.Error(err)
 			return

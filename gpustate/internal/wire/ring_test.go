@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // pairOf gives the two ends of a connection through a Unix socket.
@@ -37,11 +39,11 @@ func pairOf(t testing.TB) (a, b *net.UnixConn) {
 func rings(t testing.TB) (client, server *Ring, shared []byte) {
 	t.Helper()
 	a, b := pairOf(t)
-	f, shared, err := NewShared(SharedBytes)
+	f, shared, err := shm.New("memory", SharedBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := mapShared(f, SharedBytes)
+	other, err := shm.Map(f)
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func rings(t testing.TB) (client, server *Ring, shared []byte) {
 	t.Cleanup(func() {
 		client.Release()
 		server.Release()
-		if err := errors.Join(FreeShared(shared), FreeShared(other)); err != nil {
+		if err := errors.Join(shm.Free(shared), shm.Free(other)); err != nil {
 			t.Error(err)
 		}
 	})

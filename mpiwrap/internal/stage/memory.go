@@ -7,7 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // Memory is a range of device memory that a message is read from or written to; package
@@ -174,7 +174,7 @@ func (b *Block) Free() {
 }
 
 func mmap(n int) ([]byte, error) {
-	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	b, err := shm.Private(n)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes of host memory for a message: %w", n, err)
 	}

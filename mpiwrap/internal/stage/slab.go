@@ -3,6 +3,7 @@ package stage
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,29 +92,13 @@ func dataAt(slots int) int { return (stateAt + 4*slots + 4095) &^ 4095 }
 func NewSlab(slots int) (*Slab, error) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
-	fd, err := unix.MemfdCreate("holdfast-messages-"+hex.EncodeToString(nonce[:]), unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("make memory for messages: %w", err)
-	}
-	s := &Slab{file: os.NewFile(uintptr(fd), "messages"), pinned: map[any]bool{}, known: map[int]bool{},
-		ID: ID{Nonce: nonce, PID: os.Getpid(), FD: fd, Slots: slots}}
 	size := dataAt(slots) + slots*SlotBytes
-	if err = s.file.Truncate(int64(size)); err == nil {
-		err = s.mapFile(fd, size)
-	}
+	f, mem, err := shm.New("messages-"+hex.EncodeToString(nonce[:]), size)
 	if err != nil {
-		_ = s.file.Close()
-		return nil, fmt.Errorf("make %d bytes of memory for messages: %w", size, err)
+		return nil, fmt.Errorf("for messages: %w", err)
 	}
-	return s, nil
-}
-
-func (s *Slab) mapFile(fd, size int) (err error) {
-	s.mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err == nil {
-		s.data = s.mem[dataAt(s.ID.Slots):]
-	}
-	return err
+	return &Slab{file: f, mem: mem, data: mem[dataAt(slots):], pinned: map[any]bool{}, known: map[int]bool{},
+		ID: ID{Nonce: nonce, PID: os.Getpid(), FD: int(f.Fd()), Slots: slots}}, nil
 }
 
 // Map opens another rank's slab, if it is of this machine: the process that the ID names has a
@@ -131,12 +117,15 @@ func Map(id ID) (*Slab, error) {
 		return nil, err
 	}
 	defer f.Close()
-	s := &Slab{ID: id, pinned: map[any]bool{}}
-	size := dataAt(id.Slots) + id.Slots*SlotBytes
-	if st, err := f.Stat(); err != nil || st.Size() != int64(size) {
-		return nil, fmt.Errorf("%s has not the %d bytes that a message says: %v", path, size, err)
+	mem, err := shm.Map(f)
+	if err != nil {
+		return nil, err
 	}
-	return s, s.mapFile(int(f.Fd()), size)
+	if size := dataAt(id.Slots) + id.Slots*SlotBytes; len(mem) != size {
+		return nil, errors.Join(fmt.Errorf("shared memory %s has %d bytes; the message announces %d", path, len(mem),
+			size), shm.Free(mem))
+	}
+	return &Slab{ID: id, mem: mem, data: mem[dataAt(id.Slots):], pinned: map[any]bool{}}, nil
 }
 
 func (s *Slab) word(at int) *uint32 { return (*uint32)(unsafe.Pointer(&s.mem[at])) }

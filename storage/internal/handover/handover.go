@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/internal/peercred"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // MaxAddress bounds the length of an address.
@@ -153,35 +154,19 @@ func Ask(ctx context.Context, address string, key uint32) (f *os.File, err error
 	}
 	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
-	fds, perr := rights(oob[:oobn])
+	files, perr := shm.Files(oob[:oobn])
 	switch {
-	case len(fds) == 1 && err == nil && n == 1 && b[0] == granted:
-		return os.NewFile(uintptr(fds[0]), fmt.Sprint("handed over: ", key)), nil
+	case len(files) == 1 && err == nil && n == 1 && b[0] == granted:
+		return files[0], nil
 	case err == nil && n == 1 && b[0] == unable:
 		err = errors.ErrUnsupported
 	case err == nil || errors.Is(err, io.EOF):
 		err = ErrRefused
 	}
-	for _, fd := range fds {
-		_ = unix.Close(fd) // never used
+	for _, f := range files {
+		_ = f.Close() // never used
 	}
 	return nil, errors.Join(err, perr)
-}
-
-// rights lists the files that came with a message.
-func rights(oob []byte) (fds []int, err error) {
-	list, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list {
-		more, err := unix.ParseUnixRights(&list[i])
-		if err != nil {
-			return fds, err
-		}
-		fds = append(fds, more...)
-	}
-	return fds, nil
 }
 
 // sameUser says why a connection must not be used.

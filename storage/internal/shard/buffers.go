@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // BlockBytes is the length of one write to a file and of one buffer.
@@ -74,17 +74,14 @@ func (b *Pool) grow() ([]byte, error) {
 	return p, nil
 }
 
-// mapPages maps and touches page-aligned memory, in huge pages if there are any:
-// direct writes pin memory page by page.
+// mapPages maps and touches page-aligned memory: direct writes pin it page by page.
 func mapPages(n int) ([]byte, error) {
-	p, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	p, err := shm.Private(n)
 	if err != nil {
 		return nil, err
 	}
-	_ = unix.Madvise(p, unix.MADV_HUGEPAGE) // advice: small pages do as well
-	const page = 4096
-	for i := 0; i < n; i += page {
-		p[i] = 0
+	if err := shm.Populate(p); err != nil {
+		return nil, errors.Join(err, shm.Free(p))
 	}
 	return p, nil
 }
@@ -104,7 +101,7 @@ func (b *Pool) Close() error {
 		if b.Unmapped != nil {
 			errs = append(errs, b.Unmapped(p))
 		}
-		errs = append(errs, unix.Munmap(p))
+		errs = append(errs, shm.Free(p))
 	}
 	b.mem = nil
 	return errors.Join(errs...)

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // marks is a device whose markers are complete when the test says so.
@@ -104,7 +105,7 @@ func newKeeper(t *testing.T) *keeper {
 		ok(t, errors.Join(err, f.Close()))
 		ends = append(ends, c.(*net.UnixConn))
 	}
-	f, shared, err := wire.NewShared(wire.SharedBytes)
+	f, shared, err := shm.New("memory", wire.SharedBytes)
 	ok(t, errors.Join(err, f.Close()))
 	client, err := wire.NewRing(ends[0], shared, true)
 	ok(t, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // region is memory that a client shares.
@@ -25,7 +26,7 @@ func (s *Session) freeRegion(r *region) error {
 	if r.pinned != nil {
 		err = s.drv.ReleaseMem(r.pinned)
 	}
-	return errors.Join(err, wire.FreeShared(r.b))
+	return errors.Join(err, shm.Free(r.b))
 }
 
 // Share takes memory of the client through a connection of its own.
@@ -57,11 +58,11 @@ func (s *Session) take(number uint64, b []byte) error {
 	s.mu.Lock()
 	if s.tickets == nil { // it goes, and the device with it
 		s.mu.Unlock()
-		return errors.Join(net.ErrClosed, wire.FreeShared(b))
+		return errors.Join(net.ErrClosed, shm.Free(b))
 	}
 	if err := s.usage.AllowShared(int64(len(b))); err != nil {
 		s.mu.Unlock()
-		return errors.Join(err, wire.FreeShared(b))
+		return errors.Join(err, shm.Free(b))
 	}
 	s.usage.Shared.Add(int64(len(b)))
 	s.builds.Add(1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // openTime bounds the time until a client has chosen its device.
@@ -106,7 +107,7 @@ func (s *Session) unstage() error {
 	if s.ring != nil {
 		s.ring.Release()
 	}
-	errs = append(errs, wire.FreeShared(s.arena))
+	errs = append(errs, shm.Free(s.arena))
 	s.host, s.pinned, s.stage, s.arena = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

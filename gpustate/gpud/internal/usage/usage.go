@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // Usage is what is counted of one client. Whoever serves the client writes it, in
@@ -41,7 +41,7 @@ type Table struct {
 
 // New makes the table of a server for n clients. The server closes it.
 func New(n int) (*Table, error) {
-	f, b, err := wire.NewShared(n * pageBytes)
+	f, b, err := shm.New("memory", n*pageBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -107,4 +107,4 @@ func (s *Usage) Clear() {
 }
 
 // Close gives the memory back; no worker is left.
-func (t *Table) Close() error { return errors.Join(t.file.Close(), wire.FreeShared(t.mem)) }
+func (t *Table) Close() error { return errors.Join(t.file.Close(), shm.Free(t.mem)) }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // control is the socket between a server and a worker. Messages keep their
@@ -128,7 +129,7 @@ func (k *control) receive() (m message, files []*os.File, err error) {
 	if err != nil {
 		return m, nil, err
 	}
-	files, err = wire.Rights(oob[:oobn])
+	files, err = shm.Files(oob[:oobn])
 	return m, files, errors.Join(err, json.Unmarshal(b[:n], &m))
 }
 
