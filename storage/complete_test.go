@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 func TestSkipRule(t *testing.T) {
@@ -159,4 +162,33 @@ func TestFlushDirsPastDamage(t *testing.T) {
 		!errors.Is(err, storage.ErrCorrupt) {
 		t.Errorf("got epoch %d, %v, want to be told of the damage", e, err)
 	}
+}
+
+func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
+	w := jobtest.Unflushed(t)
+	d := level.NewDir(w.FS, storage.LevelGlobal, "/global", 0)
+	live := &format.Lock{Run: "live", Owner: level.ThisProcess()}
+	if ok, err := d.Lock(t.Context(), live, level.LockBeat); !ok || err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		quit := make(chan struct{})
+		go func() {
+			l := &format.Lock{Run: "live", Owner: level.ThisProcess()}
+			for {
+				select {
+				case <-quit:
+					return
+				case <-time.After(level.LockBeat):
+					_ = d.Beat(l)
+				}
+			}
+		}()
+		defer close(quit)
+		var busy *storage.BusyError
+		ctx := vfs.With(t.Context(), w.FS)
+		if _, err := checkpoints.Flush(ctx, []string{"/local0", "/local1"}, "/global", 0); !errors.As(err, &busy) {
+			t.Errorf("got %v, want a *BusyError", err)
+		}
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // readOnly lets nobody write below a directory.
@@ -95,46 +94,5 @@ func put(t *testing.T, s *storage.Store, e storage.Epoch, level string) {
 	}
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestDamagedMarkerIsReplaced: a damaged marker beside epochs of the job does not keep it out.
-func TestDamagedMarkerIsReplaced(t *testing.T) {
-	for _, size := range []int{1, 2} {
-		f := crashfs.New()
-		f.MkdirAll("/l")
-		f.MkdirAll("/g")
-		s, err := storage.Open(vfs.With(t.Context(), f), degradeOptions("", "j"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		put(t, s, 1, storage.LevelLocal)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Flip("/l/"+format.MarkerName, 20, 1); err != nil {
-			t.Fatal(err)
-		}
-		opt := degradeOptions("", "j")
-		opt.Size, opt.Degrade = size, false
-		opt.Levels = opt.Levels[:1]
-		s, err = storage.Open(vfs.With(t.Context(), f), opt)
-		if size == 1 {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if m, err := s.Level(0).ReadMarker(); err != nil || m.Job != "j" {
-				t.Errorf("marker %v, %v", m, err)
-			}
-			err = s.Close()
-		} else if !errors.Is(err, storage.ErrCorrupt) {
-			t.Errorf("the epochs are of another job: got %v, want ErrCorrupt", err)
-			err = nil
-		} else {
-			err = nil
-		}
-		if err != nil {
-			t.Error(err)
-		}
 	}
 }

@@ -372,3 +372,38 @@ func TestKilledBetweenRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestStoreRequests bounds what an epoch asks of the store.
+func TestStoreRequests(t *testing.T) {
+	server := &fakes3.Server{}
+	j := newStoreJob(t, 1)
+	j.server, j.via, j.free = server, server, true
+	if err := errors.Join(j.open(0, false), j.epoch(), j.epoch(), j.epoch()); err != nil {
+		t.Fatal(err)
+	}
+	server.Counts()
+	e := j.next
+	infos := make([]storage.ShardInfo, storeRanks)
+	for r, s := range j.stores {
+		var err error
+		if infos[r], err = s.Put(t.Context(), e, storage.LevelGlobal, j.sections(r, e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := server.Counts()
+	if err := j.stores[0].Commit(t.Context(), e, storage.LevelGlobal, infos); err != nil {
+		t.Fatal(err)
+	}
+	commit := server.Counts()
+	t.Log(put, commit)
+	if n := put["PutObject"]; n != storeRanks {
+		t.Errorf("put: %v; want one put for each rank", put)
+	}
+	if n := commit["PutObject"]; n != 2 || commit["ListObjectsV2"] != 1 {
+		t.Errorf("commit: %v; want two puts and a list", commit)
+	}
+	if put["HeadObject"] > 3*storeRanks || commit["HeadObject"] > 4 {
+		t.Errorf("put %v, commit %v: many looks", put, commit)
+	}
+	j.close()
+}

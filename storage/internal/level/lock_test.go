@@ -1,4 +1,4 @@
-package storage_test
+package level_test
 
 import (
 	"errors"
@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -30,8 +29,8 @@ func lockFS() *crashfs.FS {
 // openRun opens the store of one rank of a run of two.
 func openRun(t *testing.T, f *crashfs.FS, run string, rank int) (*storage.Store, error) {
 	t.Helper()
-	return storage.Open(vfs.With(t.Context(), f), jobtest.Tuned(storage.Options{Job: "j", Run: run, Rank: rank, Size: 2,
-		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"}}}))
+	return storage.Open(vfs.With(t.Context(), f), storage.Options{Job: "j", Run: run, Rank: rank, Size: 2,
+		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"}}})
 }
 
 func mustOpenRun(t *testing.T, f *crashfs.FS, run string, rank int) *storage.Store {
@@ -307,35 +306,6 @@ func TestDamagedLockIsNoObstacle(t *testing.T) {
 			if err := mustOpenRun(t, f, "b", 0).Close(); err != nil {
 				t.Fatalf("byte %d: %v", at, err)
 			}
-		}
-	})
-}
-
-func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
-	w := jobtest.Unflushed(t)
-	d := level.NewDir(w.FS, storage.LevelGlobal, "/global", 0)
-	live := &format.Lock{Run: "live", Owner: level.ThisProcess()}
-	if ok, err := d.Lock(t.Context(), live, level.LockBeat); !ok || err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		quit := make(chan struct{})
-		go func() {
-			l := &format.Lock{Run: "live", Owner: level.ThisProcess()}
-			for {
-				select {
-				case <-quit:
-					return
-				case <-time.After(level.LockBeat):
-					_ = d.Beat(l)
-				}
-			}
-		}()
-		defer close(quit)
-		var busy *storage.BusyError
-		ctx := vfs.With(t.Context(), w.FS)
-		if _, err := checkpoints.Flush(ctx, []string{"/local0", "/local1"}, "/global", 0); !errors.As(err, &busy) {
-			t.Errorf("got %v, want a *BusyError", err)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package storage_test
+package level_test
 
 import (
 	"crypto/rand"

@@ -1,4 +1,4 @@
-package storage_test
+package level_test
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func diskJob(t *testing.T, change func(o *storage.Options)) (*storage.Store, err
 	o := storage.Options{Job: "sun", Size: 1, Levels: []storage.LevelConfig{
 		{Name: storage.LevelLocal}, {Name: storage.LevelGlobal}}}
 	change(&o)
-	s, err := storage.Open(t.Context(), jobtest.Tuned(o))
+	s, err := storage.Open(t.Context(), o)
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}

@@ -1,4 +1,4 @@
-package storage_test
+package level_test
 
 import (
 	"context"
@@ -77,9 +77,9 @@ func TestStorePacks(t *testing.T) {
 	var stores []*storage.Store
 	var infos []storage.ShardInfo
 	for r := range 3 {
-		s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "packs", Rank: r, Size: 3,
+		s, err := storage.Open(t.Context(), storage.Options{Job: "packs", Rank: r, Size: 3,
 			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local},
-				{Name: storage.LevelGlobal, Dir: url}}}))
+				{Name: storage.LevelGlobal, Dir: url}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +129,8 @@ func TestStoreHangs(t *testing.T) {
 		}
 		server.ServeHTTP(w, r)
 	}))
-	s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "hang", Size: 1,
-		Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: url}}}))
+	s, err := storage.Open(t.Context(), storage.Options{Job: "hang", Size: 1,
+		Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: url}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,39 +174,4 @@ func TestStoreRefused(t *testing.T) {
 			t.Errorf("%s at %s: got %v, want an *OptionError", c.Name, c.Dir, err)
 		}
 	}
-}
-
-// TestStoreRequests bounds what an epoch asks of the store.
-func TestStoreRequests(t *testing.T) {
-	server := &fakes3.Server{}
-	j := newStoreJob(t, 1)
-	j.server, j.via, j.free = server, server, true
-	if err := errors.Join(j.open(0, false), j.epoch(), j.epoch(), j.epoch()); err != nil {
-		t.Fatal(err)
-	}
-	server.Counts()
-	e := j.next
-	infos := make([]storage.ShardInfo, storeRanks)
-	for r, s := range j.stores {
-		var err error
-		if infos[r], err = s.Put(t.Context(), e, storage.LevelGlobal, j.sections(r, e)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put := server.Counts()
-	if err := j.stores[0].Commit(t.Context(), e, storage.LevelGlobal, infos); err != nil {
-		t.Fatal(err)
-	}
-	commit := server.Counts()
-	t.Log(put, commit)
-	if n := put["PutObject"]; n != storeRanks {
-		t.Errorf("put: %v; want one put for each rank", put)
-	}
-	if n := commit["PutObject"]; n != 2 || commit["ListObjectsV2"] != 1 {
-		t.Errorf("commit: %v; want two puts and a list", commit)
-	}
-	if put["HeadObject"] > 3*storeRanks || commit["HeadObject"] > 4 {
-		t.Errorf("put %v, commit %v: many looks", put, commit)
-	}
-	j.close()
 }
