@@ -156,9 +156,9 @@ soak: ## MOMENTS restarts from checkpoints at random moments of real MPI program
 
 DAMAGES ?= 5000
 soak-damage: ## DAMAGES damages to checkpoint directories, as many mixtures of directories of several runs, 300 restarts from damaged ones and DAMAGES on other numbers of ranks (as root), shards above 4 GiB
-	$(GO) test -count=1 -timeout 0 ./storage -run TestDamages -v -args -damages $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
-	$(GO) test -count=1 -timeout 0 ./storage -run TestRepairDamages -v -args -repairs $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
-	$(GO) test -count=1 -timeout 0 ./storage -run 'TestCrashOfRepair$$|TestRepairInStore' -v -args -repair-kills
+	$(GO) test -count=1 -timeout 0 ./storage/checkpoints -run TestDamages -v -args -damages $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./storage/checkpoints -run TestRepairDamages -v -args -repairs $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./storage/checkpoints -run 'TestCrashOfRepair$$|TestRepairInStore' -v -args -repair-kills
 	$(GO) test -count=1 -timeout 0 ./storage -run TestLargeShards -v -args -large
 	$(GO) test -count=1 -timeout 0 ./coordinated -run TestShuffledRuns -v -args -shuffles $(DAMAGES) -shuffle-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./coordinated -run TestDamagedRestarts -v -args -restarts 300 -restart-seed $(or $(SEED),$$(date +%s))
@@ -167,7 +167,8 @@ soak-damage: ## DAMAGES damages to checkpoint directories, as many mixtures of d
 FAULTS ?= 10000
 soak-store: ## FAULTS faults of an object store under jobs, and a kill before and after every request
 	$(GO) test -count=1 -timeout 0 ./storage -run TestStoreFaults -v -args -store-faults $(FAULTS) -store-seed $(or $(SEED),$$(date +%s))
-	$(GO) test -count=1 -timeout 0 ./storage -run 'TestKilledBetweenRequests|TestKilledCopyToStore' -v -args -store-kills
+	$(GO) test -count=1 -timeout 0 ./storage -run TestKilledBetweenRequests -v -args -store-kills
+	$(GO) test -count=1 -timeout 0 ./storage/checkpoints -run TestKilledCopyToStore -v -args -store-kills
 
 soak-restart: N = 300
 soak-restart: ## N cycles of cut, kill -9 and restart elsewhere under the other MPI, a fifth killed in the first commit

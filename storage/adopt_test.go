@@ -85,7 +85,7 @@ func TestAdopt(t *testing.T) {
 // TestAdoptNot: what must not be referred to, or cannot be, and that the next shard is whole then.
 func TestAdoptNot(t *testing.T) {
 	const n = 8
-	secs := changing(n)
+	secs := jobtest.Changing(n)
 	for name, c := range map[string]struct {
 		global bool                                                          // the epoch is there, too
 		before func(t *testing.T, local string)                              // before the restore
@@ -98,9 +98,7 @@ func TestAdoptNot(t *testing.T) {
 		}},
 		"a damaged chunk": {global: true, before: func(t *testing.T, local string) {
 			name := filepath.Join(local, format.EpochName(1), format.ShardName(0))
-			if err := flipAt(name, 3*format.ChunkBytes); err != nil {
-				t.Fatal(err)
-			}
+			jobtest.FlipByte(t, name, 3*format.ChunkBytes)
 		}},
 		"only at global": {global: true, before: func(t *testing.T, local string) {
 			if err := os.RemoveAll(filepath.Join(local, format.EpochName(1))); err != nil {
@@ -179,7 +177,7 @@ func TestAdoptedIsKept(t *testing.T) {
 		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Keep: 1}}
 	}
 	stores := jobtest.OpenStores(t, 1, levels)
-	secs := changing(10)
+	secs := jobtest.Changing(10)
 	for e := storage.Epoch(1); e <= 3; e++ { // whole each: nothing keeps the first one
 		jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
 		stores = again(t, stores, levels)

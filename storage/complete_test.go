@@ -1,18 +1,10 @@
 package storage_test
 
 import (
-	"errors"
-	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 func TestSkipRule(t *testing.T) {
@@ -67,59 +59,6 @@ func TestPendingFlush(t *testing.T) {
 	}
 }
 
-func TestFlushDirsCompletesADeadJob(t *testing.T) {
-	w := jobtest.Unflushed(t)
-	dirs := []string{"/local0", "/local1"}
-	if _, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), dirs[:1], "/global", 0); err == nil {
-		t.Error("flushed an epoch without the directory of rank 1")
-	}
-	e, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), dirs, "/global", 0)
-	if err != nil || e != 2 {
-		t.Fatalf("got epoch %d, %v, want 2", e, err)
-	}
-	w.FS.RemoveAll("/local0/epoch-0000000002")
-	w.FS.RemoveAll("/local1/epoch-0000000002")
-	if err := w.Check(2); err != nil {
-		t.Error(err)
-	}
-	if e, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), dirs, "/global", 0); err != nil || e != 0 {
-		t.Errorf("again: got epoch %d, %v, want nothing to do", e, err)
-	}
-}
-
-func TestPruneDirs(t *testing.T) {
-	f := jobtest.NewWorldFS()
-	w := jobtest.OpenKeeping(t, f)
-	defer w.Stop()
-	for e := storage.Epoch(1); e <= 6; e++ {
-		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	dry, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/local0", "/global"},
-		checkpoints.PruneRules{Keep: 1, KeepEvery: 2, DryRun: true})
-	// Epoch 3 holds chunks of epochs 4 and 5; nothing of 5 is needed by 6.
-	if err != nil || fmt.Sprint(dry["/local0"]) != fmt.Sprint(dry["/global"]) {
-		t.Errorf("got %v, %v", dry, err)
-	}
-	before := f.String()
-	got, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/local0", "/global"},
-		checkpoints.PruneRules{Keep: 1, KeepEvery: 2})
-	if err != nil || fmt.Sprint(got) != fmt.Sprint(dry) || f.String() == before {
-		t.Errorf("got %v, %v, want what the dry run said: %v", got, err, dry)
-	}
-	for _, e := range []storage.Epoch{2, 4, 6} {
-		if err := w.Check(e); err != nil {
-			t.Errorf("epoch %d was to be kept: %v", e, err)
-		}
-	}
-	var bad *storage.OptionError
-	if _, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/global"},
-		checkpoints.PruneRules{}); !errors.As(err, &bad) {
-		t.Errorf("keep 0: got %v", err)
-	}
-}
-
 // TestNoEpochsWait takes epochs while nothing reaches the global level: the newest go
 // there when it works again, so no more of them are kept than else.
 func TestNoEpochsWait(t *testing.T) {
@@ -149,46 +88,4 @@ func TestNoEpochsWait(t *testing.T) {
 	if keep := s.Config(0).Keep; err != nil || len(left) != keep || left[0] != epochs {
 		t.Errorf("got epochs %v, %v, want the newest %d", left, err, keep)
 	}
-}
-
-// TestFlushDirsPastDamage: the newest manifest at the global level is damaged. That
-// it has the epoch is not taken for having it.
-func TestFlushDirsPastDamage(t *testing.T) {
-	w := jobtest.FullWorld(t, 2)
-	if err := w.FS.Flip("/global/"+format.EpochName(2)+"/"+format.ManifestName, 30, 1); err != nil {
-		t.Fatal(err)
-	}
-	if e, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), []string{"/local0", "/local1"}, "/global", 0); e != 0 ||
-		!errors.Is(err, storage.ErrCorrupt) {
-		t.Errorf("got epoch %d, %v, want to be told of the damage", e, err)
-	}
-}
-
-func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
-	w := jobtest.Unflushed(t)
-	d := level.NewDir(w.FS, storage.LevelGlobal, "/global", 0)
-	live := &format.Lock{Run: "live", Owner: level.ThisProcess()}
-	if ok, err := d.Lock(t.Context(), live, level.LockBeat); !ok || err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		quit := make(chan struct{})
-		go func() {
-			l := &format.Lock{Run: "live", Owner: level.ThisProcess()}
-			for {
-				select {
-				case <-quit:
-					return
-				case <-time.After(level.LockBeat):
-					_ = d.Beat(l)
-				}
-			}
-		}()
-		defer close(quit)
-		var busy *storage.BusyError
-		ctx := vfs.With(t.Context(), w.FS)
-		if _, err := checkpoints.Flush(ctx, []string{"/local0", "/local1"}, "/global", 0); !errors.As(err, &busy) {
-			t.Errorf("got %v, want a *BusyError", err)
-		}
-	})
 }

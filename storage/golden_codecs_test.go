@@ -169,7 +169,7 @@ func TestParityByTheDocument(t *testing.T) {
 	for _, shape := range [][2]int{{2, 2}, {3, 2}, {2, 3}} {
 		k, m := shape[0], shape[1]
 		c := jobtest.NewCluster(t, jobtest.NodeNames(k+m)...)
-		c.Start(smallLocal, storage.LevelConfig{Name: storage.LevelParity, Data: k, Parity: m})
+		c.Start(jobtest.SmallLocal, storage.LevelConfig{Name: storage.LevelParity, Data: k, Parity: m})
 		c.Take(1, storage.LevelLocal, storage.LevelParity)
 		c.Stop()
 		dir := t.TempDir()

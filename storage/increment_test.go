@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
@@ -16,28 +15,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// changing is a section of n chunks; epoch e changes chunk e mod n only.
-func changing(n int) func(rank int, e storage.Epoch) []storage.Section {
-	return func(rank int, e storage.Epoch) []storage.Section {
-		b := make(storage.Bytes, n*format.ChunkBytes)
-		for c := range n {
-			last := storage.Epoch(0) // epoch that last changed chunk c
-			if int(e) >= c {
-				last = e - storage.Epoch((int(e)-c)%n)
-			}
-			copy(b[c*format.ChunkBytes:], jobtest.Random(uint64(c)<<8|uint64(last), format.ChunkBytes))
-		}
-		return []storage.Section{{Name: "x", Size: int64(len(b)), Source: b}}
-	}
-}
-
 func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 	stores := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
 		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: t.TempDir(), Keep: 1}}
 	})
 	const n = 20
 	var stored int64
-	secs := changing(n)
+	secs := jobtest.Changing(n)
 	for e := storage.Epoch(1); e <= 3*n; e++ {
 		infos := jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
 		info := infos[0]
@@ -73,7 +57,7 @@ func TestFlushOfIncrement(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ", first), func(t *testing.T) {
 			stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
-			secs := changing(6)
+			secs := jobtest.Changing(6)
 			var info storage.ShardInfo
 			for e := storage.Epoch(1); e <= 2; e++ {
 				jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
@@ -260,37 +244,6 @@ func section(name string, b []byte) storage.Section {
 	return storage.Section{Name: name, Size: int64(len(b)), Source: storage.Bytes(b)}
 }
 
-// TestVerifySaysAnEpochOnce: an earlier epoch that cannot be had is one finding of a shard that refers to it, however
-// many of its chunks that one holds.
-func TestVerifySaysAnEpochOnce(t *testing.T) {
-	for name, lose := range map[string]func(dir string) error{
-		"manifest gone":    func(dir string) error { return os.Remove(filepath.Join(dir, format.ManifestName)) },
-		"manifest damaged": func(dir string) error { return os.Truncate(filepath.Join(dir, format.ManifestName), 20) },
-		"shard gone":       func(dir string) error { return os.Remove(filepath.Join(dir, format.ShardName(0))) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			stores := jobtest.OpenStores(t, 1,
-				func(int) []storage.LevelConfig { return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}} })
-			secs := changing(9)
-			for e := storage.Epoch(1); e <= 2; e++ {
-				jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
-			}
-			if err := lose(filepath.Join(dir, format.EpochName(1))); err != nil {
-				t.Fatal(err)
-			}
-			v, err := checkpoints.Inspect(t.Context(), dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found, err := v.Verify(t.Context(), 2)
-			if err != nil || len(found) != 1 || !strings.HasPrefix(found[0].Err.Error(), "epoch 1 holds") {
-				t.Errorf("got %+v, %v, want one finding, of epoch 1", found, err)
-			}
-		})
-	}
-}
-
 // TestInPartBesideWhole: an epoch that local has only for chunks of later ones, while global keeps it, is well. What
 // local has of it is no good copy of what is damaged at global.
 func TestInPartBesideWhole(t *testing.T) {
@@ -299,7 +252,7 @@ func TestInPartBesideWhole(t *testing.T) {
 		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: l, Keep: 2},
 			{Name: storage.LevelGlobal, Dir: g, Keep: 9}}
 	})
-	secs := changing(5)
+	secs := jobtest.Changing(5)
 	for e := storage.Epoch(1); e <= 8; e++ {
 		jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
 		info, err := stores[0].Flush(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, nil)

@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -244,5 +246,95 @@ func (j *keepJob) check() {
 		if old > 0 {
 			j.fatal("rank %d has %d epochs older than the six newest agreed ones: %v", r, old, epochs)
 		}
+	}
+}
+
+// keepingJob takes epochs, has one kept, and takes that back. It says which epochs must be at global
+// for sure, and which are kept.
+func keepingJob(f *crashfs.FS) (kept []storage.Epoch, err error) {
+	ctx := vfs.With(context.Background(), f)
+	w, err := jobtest.OpenWorld(f)
+	defer w.Stop()
+	take := func(epochs ...storage.Epoch) {
+		for _, e := range epochs {
+			if err == nil {
+				err = w.TakeEpoch(e, func(storage.Epoch) {})
+			}
+		}
+	}
+	take(1, 2)
+	if err != nil {
+		return nil, err
+	}
+	if err = checkpoints.Keep(ctx, "/global", 2, "good"); err != nil {
+		return nil, err
+	}
+	kept = []storage.Epoch{2}
+	take(3, 4)
+	if err == nil {
+		if err = w.Stores[0].KeepByRule(ctx, 4, storage.LevelGlobal, 4, 0); err == nil {
+			kept = append(kept, 4)
+		}
+	}
+	take(5)
+	if err == nil {
+		kept = []storage.Epoch{4}
+		err = checkpoints.Unkeep(ctx, "/global", 2)
+	}
+	take(6)
+	return kept, err
+}
+
+// TestKeptThroughCrashes takes the machine down at operations of a job that keeps epochs, and
+// starts again: what was kept is there, whole, after further epochs and prunes.
+func TestKeptThroughCrashes(t *testing.T) {
+	f := jobtest.NewWorldFS()
+	if _, err := keepingJob(f); err != nil {
+		t.Fatal(err)
+	}
+	modes := []crashfs.Survival{crashfs.LoseAll, crashfs.KeepAll, crashfs.Torn}
+	for at := range f.Ops() {
+		step := 3
+		if testing.Short() {
+			step = 17
+		}
+		if at%step != 0 {
+			continue
+		}
+		f := jobtest.NewWorldFS()
+		var last crashfs.Op
+		f.SetRule(func(op crashfs.Op) error {
+			if op.N == at {
+				last = op
+				return crashfs.ErrCrashed
+			}
+			return nil
+		})
+		kept, err := keepingJob(f)
+		if err != nil && !errors.Is(err, crashfs.ErrCrashed) {
+			t.Fatalf("crash before op %d: got %v, want ErrCrashed", at, err)
+		}
+		checkCrashed(t, f.Crash(modes[at/step%3], uint64(at)), at, last, 0)
+		g := f.Crash(modes[at/step%3], uint64(at))
+		w, err := jobtest.OpenWorld(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := storage.Epoch(100)
+		for e := next; e < next+3; e++ {
+			if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
+				t.Fatalf("op %d: %v", at, err)
+			}
+		}
+		global := w.At(0, 1)
+		for _, e := range kept {
+			if err := jobtest.WholeEpoch(global, e); err != nil {
+				t.Fatalf("crash before op %d (%s %s): a kept epoch: %v\n%s", at, last.Kind, last.Name, err, g)
+			}
+		}
+		if err := w.WholeEpochs(); err != nil {
+			t.Fatalf("op %d: %v", at, err)
+		}
+		w.Stop()
 	}
 }

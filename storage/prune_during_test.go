@@ -40,7 +40,8 @@ func (f hookFS) Stat(name string) (vfs.Entry, error)      { f.at(); return f.FS.
 // a flush and a read of an epoch that no keep rule holds any more. All ranks
 // retain it, as a job does; nothing of it may go.
 func TestPruneDuringWork(t *testing.T) {
-	levels := []storage.LevelConfig{smallLocal, smallCopies, smallParity, {Name: storage.LevelGlobal, Keep: 1}}
+	levels := []storage.LevelConfig{jobtest.SmallLocal, jobtest.SmallCopies, jobtest.SmallParity,
+		{Name: storage.LevelGlobal, Keep: 1}}
 	ctx := context.Background()
 	for name, work := range map[string]func(c *jobtest.Cluster) error{
 		"rebuild": func(c *jobtest.Cluster) error {
@@ -59,10 +60,10 @@ func TestPruneDuringWork(t *testing.T) {
 			})
 			return err
 		},
-		"read": func(c *jobtest.Cluster) error { _, err := c.RestoreAs(2, little); return err },
+		"read": func(c *jobtest.Cluster) error { _, err := c.RestoreAs(2, jobtest.Little); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for at := int64(1); ; at += int64(crashStep(11)) {
+			for at := int64(1); ; at += int64(jobtest.CrashStep(11)) {
 				c := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
 				n := &atomic.Int64{}
 				hook := hookFS{FS: c.FS, n: n, hook: func() {
@@ -79,7 +80,7 @@ func TestPruneDuringWork(t *testing.T) {
 					if e == 4 {
 						to = append(to, storage.LevelGlobal)
 					}
-					if err := c.TryTake(e, little, to...); err != nil {
+					if err := c.TryTake(e, jobtest.Little, to...); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -99,7 +100,7 @@ func TestPruneDuringWork(t *testing.T) {
 				if _, err := c.FS.Stat("/n0/partner/epoch-0000000003"); err == nil && !done {
 					t.Fatalf("operation %d: nothing was pruned\n%s", at, c.FS)
 				}
-				if _, err := c.RestoreAs(2, little); err != nil {
+				if _, err := c.RestoreAs(2, jobtest.Little); err != nil {
 					t.Fatalf("operation %d: epoch 2: %v\n%s", at, err, c.FS)
 				}
 				for _, r := range release {

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
-	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -178,57 +178,33 @@ func TestPruneSparesWhatIsMade(t *testing.T) {
 	}
 }
 
-// TestToolsAndRuns lets 'holdfast prune' and 'holdfast flush' meet a live run.
-func TestToolsAndRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := jobtest.FullWorld(t, 3)
-		s, err := storage.Open(vfs.With(t.Context(),
-			w.FS), jobtest.Tuned(storage.Options{Job: "crash", Rank: 0, Size: jobtest.WorldSize, Run: "live",
-			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/local0"}}}))
-		if err != nil {
-			t.Fatal(err)
+// TestPruneAroundABadEpoch: one epoch on a bad spot of the disk must not keep all
+// others for ever, nor cost one that is needed.
+func TestPruneAroundABadEpoch(t *testing.T) {
+	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	w.FS.SetRule(func(op crashfs.Op) error {
+		manifest := "/global/" + format.EpochName(2) + "/manifest"
+		if (op.Kind == "stat" || op.Kind == "open") && op.Name == manifest && op.N > 0 {
+			return syscall.EIO
 		}
-		var busy *storage.BusyError
-		dirs := []string{"/local0", "/local1"}
-		if _, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), dirs,
-			checkpoints.PruneRules{Keep: 1}); !errors.As(err, &busy) ||
-			busy.Dir != "/local0" {
-			t.Errorf("prune: got %v", err)
-		}
-		if _, err := checkpoints.Flush(vfs.With(t.Context(), w.FS), dirs, "/global", 0); !errors.As(err, &busy) {
-			t.Errorf("flush: got %v", err)
-		}
-		if _, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), dirs,
-			checkpoints.PruneRules{Keep: 1, DryRun: true}); err != nil {
-			t.Errorf("a look: got %v", err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if gone, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), dirs,
-			checkpoints.PruneRules{Keep: 1}); err != nil ||
-			len(gone["/local0"]) != 2 {
-			t.Errorf("got %v, %v", gone, err)
-		}
-		if _, err := w.FS.Stat("/local0/" + format.LockName); err == nil {
-			t.Error("the lock was left")
-		}
+		return nil
 	})
-}
-
-func TestToolsWithoutDirectories(t *testing.T) {
-	f := jobtest.NewWorldFS()
-	var bad *storage.OptionError
-	if _, err := checkpoints.Prune(vfs.With(t.Context(), f), nil,
-		checkpoints.PruneRules{Keep: 1}); !errors.As(err, &bad) {
-		t.Errorf("prune: got %v", err)
-	}
-	if _, err := checkpoints.Flush(vfs.With(t.Context(), f), nil, "/global", 0); !errors.As(err, &bad) {
-		t.Errorf("flush: got %v", err)
-	}
-	for _, r := range []checkpoints.PruneRules{{Keep: -1}, {}, {Keep: 1, KeepEvery: -2}} {
-		if _, err := checkpoints.Prune(vfs.With(t.Context(), f), []string{"/global"}, r); !errors.As(err, &bad) {
-			t.Errorf("%+v: got %v", r, err)
+	_ = w.TakeEpoch(1, func(storage.Epoch) {})
+	for e := storage.Epoch(2); e <= 7; e++ {
+		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil && e != 2 {
+			t.Fatalf("epoch %d: %v", e, err)
 		}
+	}
+	left, err := w.At(0, 1).Epochs()
+	if err != nil || len(left) > 4 {
+		t.Errorf("got epochs %v, %v at the global level, want the old ones to go", left, err)
+	}
+	w.FS.SetRule(nil)
+	if err := w.Check(7); err != nil {
+		t.Error(err)
 	}
 }

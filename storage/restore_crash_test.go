@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
@@ -146,86 +142,6 @@ func TestTrialOutlives(t *testing.T) {
 		}
 	})
 	if n < 10 {
-		t.Errorf("only %d operations", n)
-	}
-}
-
-// TestCrashOfFlushDirs goes down at every operation of 'holdfast flush' on a dead
-// job, and flushes again. The process that died lives on here, so its lock takes
-// its time to become stale.
-func TestCrashOfFlushDirs(t *testing.T) { synctest.Test(t, crashOfFlushDirs) }
-
-func crashOfFlushDirs(t *testing.T) {
-	dirs := []string{"/local0", "/local1"}
-	flush := func(f *crashfs.FS) error {
-		_, err := checkpoints.Flush(vfs.With(context.Background(), f), dirs, "/global", 0)
-		return err
-	}
-	prepare := func() *crashfs.FS { return jobtest.Unflushed(t).FS }
-	n := jobtest.CrashEverywhere(t, prepare, flush, func(f *crashfs.FS, at int) {
-		if err := flush(f); err != nil {
-			t.Fatalf("op %d: again: %v\n%s", at, err, f)
-		}
-		for _, d := range dirs {
-			f.RemoveAll(d + "/" + format.EpochName(2))
-		}
-		w, err := jobtest.OpenWorld(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Stop()
-		if err := w.Check(2); err != nil {
-			t.Fatalf("op %d: %v", at, err)
-		}
-	})
-	if n < 30 {
-		t.Errorf("only %d operations", n)
-	}
-}
-
-// TestCrashOfPrune goes down at every operation of 'holdfast prune': what the
-// rules keep is whole, and a second run ends the work. See TestCrashOfFlushDirs
-// for the lock.
-func TestCrashOfPrune(t *testing.T) { synctest.Test(t, crashOfPrune) }
-
-func crashOfPrune(t *testing.T) {
-	prepare := func() *crashfs.FS {
-		f := jobtest.NewWorldFS()
-		w := jobtest.OpenKeeping(t, f)
-		defer w.Stop()
-		for e := storage.Epoch(1); e <= 5; e++ {
-			if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return f
-	}
-	prune := func(f *crashfs.FS) error {
-		_, err := checkpoints.Prune(vfs.With(context.Background(), f), []string{"/local0", "/local1", "/global"},
-			checkpoints.PruneRules{Keep: 2})
-		return err
-	}
-	n := jobtest.CrashEverywhere(t, prepare, prune, func(f *crashfs.FS, at int) {
-		w, err := jobtest.OpenWorld(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Stop()
-		for again := range 2 {
-			for e := storage.Epoch(4); e <= 5; e++ {
-				if err := w.Check(e); err != nil {
-					t.Fatalf("op %d, run %d: epoch %d: %v\n%s", at, again, e, err, f)
-				}
-			}
-			if err := prune(f); err != nil {
-				t.Fatalf("op %d: again: %v", at, err)
-			}
-		}
-		if list, err := w.At(0, 1).Epochs(); err != nil || len(list) > 3 { // 3 holds chunks of 4 and 5
-			t.Fatalf("op %d: got epochs %v, %v", at, list, err)
-		}
-	})
-	if n < 30 {
 		t.Errorf("only %d operations", n)
 	}
 }

@@ -1,4 +1,4 @@
-package storage_test
+package checkpoints_test
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
@@ -83,8 +82,8 @@ func (s *site) open(ctx context.Context) error {
 		for _, l := range append([]string{storage.LevelLocal}, s.levels...) {
 			levels = append(levels, storage.LevelConfig{Name: l, Dir: s.dir(l, n), Create: true, Data: 2, Parity: 1})
 		}
-		st, err := storage.Open(ctx, jobtest.Tuned(storage.Options{Job: "site", Rank: r, Size: len(s.nodes),
-			Node: n, Nodes: s.nodes, Transport: net.Rank(r), Levels: levels}))
+		st, err := storage.Open(ctx, storage.Options{Job: "site", Rank: r, Size: len(s.nodes),
+			Node: n, Nodes: s.nodes, Transport: net.Rank(r), Levels: levels})
 		if err != nil {
 			return errors.Join(err, s.close())
 		}

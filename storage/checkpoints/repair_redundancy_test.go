@@ -1,4 +1,4 @@
-package storage_test
+package checkpoints_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // few operations of their repair, repairs again, and then loses a node that could not have been lost before.
 func TestCrashOfRepairOfRedundancy(t *testing.T) {
 	c := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
-	if _, err := redundantJob(c); err != nil {
+	if _, err := jobtest.RedundantJob(c); err != nil {
 		t.Fatal(err)
 	}
 	c.Stop()
@@ -42,7 +42,7 @@ func TestCrashOfRepairOfRedundancy(t *testing.T) {
 		return checkpoints.Repair(vfs.With(context.Background(), f), dirs,
 			checkpoints.RepairRules{Complete: true, Jobs: 1})
 	}
-	step := crashStep(13)
+	step := jobtest.CrashStep(13)
 	for at := 0; ; at += step {
 		f := damaged.Crash(crashfs.KeepAll, 0)
 		f.SetRule(func(op crashfs.Op) error {
@@ -64,8 +64,8 @@ func TestCrashOfRepairOfRedundancy(t *testing.T) {
 			t.Fatalf("op %d: again: %v, %v", at, list, err)
 		}
 		c.LoseNode([]string{"n1", "n2"}[at%2])
-		c.Start(smallLocal, smallCopies, smallParity)
-		if _, err := c.RestoreAs(2, little); err != nil {
+		c.Start(jobtest.SmallLocal, jobtest.SmallCopies, jobtest.SmallParity)
+		if _, err := c.RestoreAs(2, jobtest.Little); err != nil {
 			t.Fatalf("op %d: %v\n%s", at, err, c.FS)
 		}
 		c.Stop()

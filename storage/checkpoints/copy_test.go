@@ -1,9 +1,10 @@
-package storage_test
+package checkpoints_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -18,6 +19,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
+
+var storeKills = flag.Bool("store-kills", false, "TestKilledCopyToStore kills at every request, not at every fifth")
 
 // epochIn compares an epoch of two ranks, as directories have it, with what was put.
 func epochIn(ctx context.Context, e storage.Epoch, dirs ...string) error {

@@ -1,4 +1,4 @@
-package storage_test
+package checkpoints_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
@@ -41,7 +43,7 @@ func repairWorld(t *testing.T) *crashfs.FS {
 			infos, err = w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 				switch {
 				case e == 2 && r == 1:
-					return storage.PutFar(ctx, s, e, storage.LevelGlobal, 8192, jobtest.SmallSections(1, e/2))
+					return putFar(ctx, w, r, e)
 				case e == 3:
 					packed, err := s.FlushNode(ctx, e, storage.LevelLocal, storage.LevelGlobal, []int{r})
 					return append(packed, storage.ShardInfo{})[0], err
@@ -57,6 +59,20 @@ func repairWorld(t *testing.T) *crashfs.FS {
 		}
 	}
 	return f
+}
+
+// putFar puts the shard of repairWorld's epoch at global with a hole in the file.
+func putFar(ctx context.Context, w *jobtest.World, rank int, e storage.Epoch) (info storage.ShardInfo, err error) {
+	pool := shard.NewPool(shard.WriterBuffers)
+	spec := &shard.Spec{Sections: jobtest.SmallSections(rank, e/2), Hole: 8192,
+		Head: format.Header{Epoch: e, Rank: rank, Size: jobtest.WorldSize, Job: "crash"}}
+	err = w.At(rank, 1).Put(e, spec.FileName(), level.RoomOf(spec), func(f vfs.File) error {
+		return shard.WriteTo(ctx, f, pool, nil, func(to *shard.Writer) (err error) {
+			info, _, err = shard.Write(ctx, to, spec)
+			return err
+		})
+	})
+	return info, errors.Join(err, pool.Close())
 }
 
 // checkRepairWorld compares the epochs of a repairWorld, as the directories have them.

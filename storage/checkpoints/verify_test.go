@@ -1,4 +1,4 @@
-package storage_test
+package checkpoints_test
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
@@ -17,7 +16,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // TestVerifyOddities does to real directories what people and bad disks do. All
@@ -161,69 +159,6 @@ func TestVerifyCouldNotLook(t *testing.T) {
 	}
 }
 
-// TestPruneAroundABadEpoch: one epoch on a bad spot of the disk must not keep all
-// others for ever, nor cost one that is needed.
-func TestPruneAroundABadEpoch(t *testing.T) {
-	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	w.FS.SetRule(func(op crashfs.Op) error {
-		manifest := "/global/" + format.EpochName(2) + "/manifest"
-		if (op.Kind == "stat" || op.Kind == "open") && op.Name == manifest && op.N > 0 {
-			return syscall.EIO
-		}
-		return nil
-	})
-	_ = w.TakeEpoch(1, func(storage.Epoch) {})
-	for e := storage.Epoch(2); e <= 7; e++ {
-		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil && e != 2 {
-			t.Fatalf("epoch %d: %v", e, err)
-		}
-	}
-	left, err := w.At(0, 1).Epochs()
-	if err != nil || len(left) > 4 {
-		t.Errorf("got epochs %v, %v at the global level, want the old ones to go", left, err)
-	}
-	w.FS.SetRule(nil)
-	if err := w.Check(7); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestBadManifestAtTheWidestLevel: epochs that the global level does not have,
-// because what it has of a newer one cannot be read, stay at local when the tool prunes.
-func TestBadManifestAtTheWidestLevel(t *testing.T) {
-	w := jobtest.Unflushed(t) // epoch 1 at both levels, 2 at local
-	w.FS.MkdirAll("/global/" + format.EpochName(9))
-	if err := level.WriteFile(w.FS, "/global/"+format.EpochName(9)+"/manifest", []byte("rubbish")); err != nil {
-		t.Fatal(err)
-	}
-	for e := storage.Epoch(3); e <= 5; e++ {
-		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
-			return s.Put(t.Context(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
-		})
-		if err == nil {
-			err = w.Commit(e, storage.LevelLocal, infos)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	left := w.At(0, 0)
-	w.Stop()
-	dirs := []string{"/local0", "/local1", "/global"}
-	var odd *level.LeftError
-	_, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), dirs, checkpoints.PruneRules{Keep: 1})
-	if !errors.As(err, &odd) {
-		t.Errorf("got %v, want the bad manifest to be named", err)
-	}
-	if epochs, err := left.Epochs(); err != nil || len(epochs) < 4 {
-		t.Errorf("got epochs %v, %v at local, want those that the global level lacks", epochs, err)
-	}
-}
-
 // TestDirectoryGivenTwice: one directory under two spellings has one copy of a shard.
 func TestDirectoryGivenTwice(t *testing.T) {
 	w := jobtest.FullWorld(t, 1)
@@ -237,5 +172,36 @@ func TestDirectoryGivenTwice(t *testing.T) {
 	}
 	if v, err = checkpoints.Inspect(vfs.With(context.Background(), w.FS), dirs...); err != nil || len(v.Dirs()) != 2 {
 		t.Errorf("inspected as %v, %v", v.Dirs(), err)
+	}
+}
+
+// TestVerifySaysAnEpochOnce: an earlier epoch that cannot be had is one finding of a shard that refers to it, however
+// many of its chunks that one holds.
+func TestVerifySaysAnEpochOnce(t *testing.T) {
+	for name, lose := range map[string]func(dir string) error{
+		"manifest gone":    func(dir string) error { return os.Remove(filepath.Join(dir, format.ManifestName)) },
+		"manifest damaged": func(dir string) error { return os.Truncate(filepath.Join(dir, format.ManifestName), 20) },
+		"shard gone":       func(dir string) error { return os.Remove(filepath.Join(dir, format.ShardName(0))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			stores := jobtest.OpenStores(t, 1,
+				func(int) []storage.LevelConfig { return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}} })
+			secs := jobtest.Changing(9)
+			for e := storage.Epoch(1); e <= 2; e++ {
+				jobtest.Take(t, stores, e, storage.LevelLocal, func(r int) []storage.Section { return secs(r, e) })
+			}
+			if err := lose(filepath.Join(dir, format.EpochName(1))); err != nil {
+				t.Fatal(err)
+			}
+			v, err := checkpoints.Inspect(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := v.Verify(t.Context(), 2)
+			if err != nil || len(found) != 1 || !strings.HasPrefix(found[0].Err.Error(), "epoch 1 holds") {
+				t.Errorf("got %+v, %v, want one finding, of epoch 1", found, err)
+			}
+		})
 	}
 }
