@@ -130,7 +130,8 @@ func crashOfFlushDirs(t *testing.T) {
 		_, err := checkpoints.Flush(vfs.With(context.Background(), f), dirs, "/global", 0)
 		return err
 	}
-	prepare := func() *crashfs.FS { return jobtest.Unflushed(t).FS }
+	master := jobtest.Unflushed(t).FS
+	prepare := func() *crashfs.FS { return copyWorldOf(master) }
 	n := jobtest.CrashEverywhere(t, prepare, flush, func(f *crashfs.FS, at int) {
 		if err := flush(f); err != nil {
 			t.Fatalf("op %d: again: %v\n%s", at, err, f)

@@ -55,17 +55,15 @@ func TestPruneDirs(t *testing.T) {
 func TestCrashOfPrune(t *testing.T) { synctest.Test(t, crashOfPrune) }
 
 func crashOfPrune(t *testing.T) {
-	prepare := func() *crashfs.FS {
-		f := jobtest.NewWorldFS()
-		w := jobtest.OpenKeeping(t, f)
-		defer w.Stop()
-		for e := storage.Epoch(1); e <= 5; e++ {
-			if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
-				t.Fatal(err)
-			}
+	master := jobtest.NewWorldFS()
+	w := jobtest.OpenKeeping(t, master)
+	for e := storage.Epoch(1); e <= 5; e++ {
+		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
+			t.Fatal(err)
 		}
-		return f
 	}
+	w.Stop()
+	prepare := func() *crashfs.FS { return copyWorldOf(master) }
 	prune := func(f *crashfs.FS) error {
 		_, err := checkpoints.Prune(vfs.With(context.Background(), f), []string{"/local0", "/local1", "/global"},
 			checkpoints.PruneRules{Keep: 2})

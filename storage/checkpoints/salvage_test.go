@@ -130,7 +130,8 @@ func TestCrashOfSalvage(t *testing.T) {
 		}
 		return nil
 	}
-	n := jobtest.CrashEverywhere(t, func() *crashfs.FS { return jobtest.Unflushed(t).FS }, func(f *crashfs.FS) error {
+	master := jobtest.Unflushed(t).FS
+	n := jobtest.CrashEverywhere(t, func() *crashfs.FS { return copyWorldOf(master) }, func(f *crashfs.FS) error {
 		return both(f, "one")
 	}, func(f *crashfs.FS, at int) {
 		if err := both(f, "one"); err != nil {
