@@ -31,7 +31,7 @@ column, while the devices multiply the panels before. Start it with mpirun or sr
 or alone with -ranks 1:
 
   mpirun -np 4 matmul -size 4096x4096x4096 -out c.npy
-  matmul -ranks 1 -type float64 -a left.mtx -b right.npy -out c.npy
+  matmul -ranks 1 -type float64 -a left.npy -b right.npy -out c.npy
 
 At the end matmul checks the product on vectors of random signs (Freivalds). A
 residual beyond the bound of rounding is an error.

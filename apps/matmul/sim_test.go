@@ -128,20 +128,21 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestFiles multiplies a Matrix Market file and a .npy file.
+// TestFiles multiplies .npy files.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	a, b := filepath.Join(dir, "a.mtx"), filepath.Join(dir, "b.npy")
-	if err := os.WriteFile(a, []byte("%%MatrixMarket matrix coordinate real general\n2 3 3\n1 1 1\n1 3 2\n2 2 -1\n"),
-		0o644); err != nil {
-		t.Fatal(err)
-	}
-	var npy bytes.Buffer
-	if err := (&matfile.Matrix{Rows: 3, Cols: 2, Data: []float64{1, 2, 3, 4, 5, 6}}).WriteNumPy(&npy); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(b, npy.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
+	a, b := filepath.Join(dir, "a.npy"), filepath.Join(dir, "b.npy")
+	for name, m := range map[string]*matfile.Matrix{
+		a: {Rows: 2, Cols: 3, Data: []float64{1, 0, 2, 0, -1, 0}},
+		b: {Rows: 3, Cols: 2, Data: []float64{1, 2, 3, 4, 5, 6}},
+	} {
+		var npy bytes.Buffer
+		if err := m.WriteNumPy(&npy); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, npy.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	raw, err := simulated(t, 2, 1, "-a "+a+" -b "+b)
 	if err != nil {

@@ -63,7 +63,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.Float64Var(&c.eps, "eps", 0.05, "softening length, in au or units of length; 0 is none")
 	fs.Int64Var(&c.energyEvery, "energy", 0, "compute the energy every so many steps; 0: only at the start and the "+
 		"end; -1: never (all pairs; on the host where the device has no double precision)")
-	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV and PNG, every so many steps; 0 is never")
+	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV, every so many steps; 0 is never")
 	fs.StringVar(&c.snapshots, "snapshots", ".", "`directory` for snapshots; it must exist")
 	c.common.CanBeElastic = true
 	c.common.Register(fs, "`file` for the bodies after the last step")

@@ -6,7 +6,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
-	"github.com/holdfast-hpc/holdfast/apps/nbody/picture"
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -19,7 +18,6 @@ type simulation struct {
 	engine  *engine // its buffers are protected with the device
 	ring    *ring
 	initial *bodies.System
-	view    picture.View
 
 	step   int64     // protected: steps done
 	energy []float64 // protected: step and total energy in turn
@@ -45,7 +43,7 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 		}
 	}
 	s := &simulation{config: c, Job: j, part: part, engine: e, ring: newRing(j.World, part),
-		initial: initial, view: picture.ViewOf(initial)}
+		initial: initial}
 	if err := s.start(ctx); err != nil {
 		return err
 	}

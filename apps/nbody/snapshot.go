@@ -13,19 +13,13 @@ func (s *simulation) snapshotDue() bool {
 	return s.snapshotEvery > 0 && s.step%s.snapshotEvery == 0
 }
 
-// snapshot writes the bodies as they are, as CSV and as a picture, named by the
-// step. It is collective; rank 0 writes. After a restart the same files are
-// written again with the same bytes.
+// snapshot writes the bodies as they are, as CSV, named by the step. It is collective;
+// rank 0 writes. After a restart the same files are written again with the same bytes.
 func (s *simulation) snapshot() error {
 	all, err := s.collect()
 	if err != nil || s.World.Rank() != 0 {
 		return err
 	}
-	name := filepath.Join(s.snapshots, fmt.Sprintf("step-%08d", s.step))
-	if err := job.WriteFile(name+".csv", func(w io.Writer) error {
-		return all.Write(w, fmt.Sprintf("step: %d", s.step))
-	}); err != nil {
-		return err
-	}
-	return job.WriteFile(name+".png", func(w io.Writer) error { return s.view.Write(w, all) })
+	name := filepath.Join(s.snapshots, fmt.Sprintf("step-%08d.csv", s.step))
+	return job.WriteFile(name, func(w io.Writer) error { return all.Write(w, fmt.Sprintf("step: %d", s.step)) })
 }

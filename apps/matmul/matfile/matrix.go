@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,19 +53,14 @@ func newMatrix(rows, cols int) (*Matrix, error) {
 	return &Matrix{Rows: rows, Cols: cols}, nil
 }
 
-// Open reads a file, by its name: .npy, otherwise Matrix Market.
+// Open reads a .npy file.
 func Open(name string) (*Matrix, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	in := bufio.NewReaderSize(f, 1<<20)
-	read := ReadMarket
-	if strings.HasSuffix(name, ".npy") {
-		read = ReadNumPy
-	}
-	m, err := read(in)
+	m, err := ReadNumPy(bufio.NewReaderSize(f, 1<<20))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
