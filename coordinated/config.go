@@ -119,7 +119,7 @@ var momentKeys = config.In("when they are taken, and which one is restored",
 	config.Key("deadline_lead", "none", "how long before the end of the Slurm job to take a final checkpoint; "+
 		"at most half of the time that is left at Open",
 		config.Duration(func(o *Options) *time.Duration { return &o.DeadlineLead })),
-	config.Key("grace", "none", "time from TERM until the job is killed",
+	config.Key("grace", "none; with holdfast run Slurm's KillWait", "time from TERM until the job is killed",
 		config.Duration(func(o *Options) *time.Duration { return &o.Grace })),
 	config.Key("requeue", "false", "put the Slurm job back into the queue after a final checkpoint",
 		config.Bool(func(o *Options) *bool { return &o.Requeue })),

@@ -14,16 +14,15 @@ import (
 
 func newConfig() *cobra.Command {
 	var asJSON, all, example bool
-	var file string
 	cmd := &cobra.Command{
 		Use:   "config [KEY...]",
 		Short: "print the configuration in force and where it comes from",
 		Long: `config prints the values that a job started here would use, and where those come
 from that are not the default. With a key or its variable it explains that one, with
 --all every one. A program's own flags override HOLDFAST_ variables, which override the file,
-which overrides the defaults. The file is the one that --file or HOLDFAST_CONFIG
-names, otherwise holdfast.yaml in the working directory. It is YAML; keys with a dot
-may be nested:
+which overrides the defaults. The file is the one that HOLDFAST_CONFIG names,
+otherwise holdfast.yaml in the working directory. It is YAML; keys with a dot may be
+nested:
 
   local: /scratch/me/ckpt
   global: /lustre/me/ckpt
@@ -38,7 +37,7 @@ a value is not allowed, or no directory is set for checkpoints; 2 bad arguments.
 a key it is 0 if there is that key, with --example always.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c := coordinated.ReadConfig(file)
+			c := coordinated.ReadConfig("")
 			values, others, err := explain(c, names)
 			if err != nil {
 				return err
@@ -82,7 +81,6 @@ a key it is 0 if there is that key, with --example always.`,
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per key")
 	f.BoolVar(&all, "all", false, "explain every key")
 	f.BoolVar(&example, "example", false, "write a holdfast.yaml in which every key is a comment")
-	f.StringVar(&file, "file", "", "configuration file (default: HOLDFAST_CONFIG, otherwise holdfast.yaml)")
 	cmd.MarkFlagsMutuallyExclusive("json", "all", "example")
 	return cmd
 }

@@ -48,9 +48,6 @@ Exit codes: 0 all is well, apart from notes; 1 there is a warning: a job runs, b
 slower or less safely; 2 a check failed: a job would not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if size.Ranks < 0 || size.Nodes < 0 {
-				return fmt.Errorf("--ranks %d, --job-nodes %d: want numbers of 1 or more", size.Ranks, size.Nodes)
-			}
 			if bytes != "" {
 				var err error
 				if size.Bytes, err = parseSize(bytes); err != nil {
@@ -83,7 +80,6 @@ slower or less safely; 2 a check failed: a job would not run.`,
 		"Slurm job")
 	cmd.Flags().IntVar(&size.Ranks, "ranks", 0, "number of ranks of the job that is to run (default: the Slurm "+
 		"job's, else nothing is estimated)")
-	cmd.Flags().IntVar(&size.Nodes, "job-nodes", 0, "number of its nodes (default: the Slurm job's, else 1)")
 	cmd.Flags().StringVar(&bytes, "bytes", "", "what each rank protects, such as 8GiB (default: times of writing are "+
 		"not estimated)")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only warnings and what failed")
@@ -111,7 +107,7 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
 		Off:   o.Off(),
 		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: setDevice(c),
-		Ranks: size.Ranks, Nodes: size.Nodes, Bytes: size.Bytes}
+		Ranks: size.Ranks, Bytes: size.Bytes}
 	d.OfJob()
 	if allNodes {
 		nodes, err := doctor.JobNodes()

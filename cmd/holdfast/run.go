@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,7 +21,6 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func newRun() *cobra.Command {
 	var opt supervise.Options
-	var keepEvery string
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- srun|mpirun|mpiexec ... PROGRAM ...",
 		Short: "start a program, and restart it on the remaining nodes when one dies",
@@ -65,10 +66,7 @@ of its ranks had closed.`,
 				return become(args)
 			}
 			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			if err := setKeepEvery(keepEvery); err != nil {
+			if err := errors.Join(err, passOn(cmd)); err != nil {
 				return err
 			}
 			opt.Command, opt.Self, opt.Stdout, opt.Stderr = args, self, cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -98,7 +96,7 @@ of its ranks had closed.`,
 		"in it and set HOLDFAST_LOCAL to that; if HOLDFAST_LOCAL is set, only make the directory that it names")
 	fs.DurationVar(&opt.Lead, "lead", 0, "time before the job's time limit at which to ask for the final checkpoint; "+
 		"0: with --requeue that of sbatch --signal, or 1m without one; without --requeue never")
-	fs.DurationVar(&opt.Grace, "grace", 0, "time that ranks have from TERM until they are killed; 0: Slurm's KillWait")
+	keyFlag(cmd, "grace", "grace")
 	fs.DurationVar(&opt.StartTimeout, "start-timeout", 0, "time in which all ranks must come to Open, or the start is "+
 		"ended; 0: no limit for the first start, and for a restart five times what the first took plus 10s, doubled "+
 		"after each that was too slow")
@@ -112,12 +110,10 @@ of its ranks had closed.`,
 		"with a message that says what is missing")
 	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node of the job, in a step of its own, "+
 		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
-	fs.StringVar(&keepEvery, "keep-every", "", "have the program keep an epoch at global each time that so many "+
-		"epochs, or so much time, have passed: 100, 6h; as HOLDFAST_KEEP_EVERY does, which holds without it")
+	keyFlag(cmd, "keep-every", "keep_every")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
-	fs.StringVar(&opt.Interface, "interface", os.Getenv("HOLDFAST_CONTROL_INTERFACE"),
-		"network interface or address at which the ranks reach this command; empty: the first that is up, a fast "+
-			"network (InfiniBand, Slingshot) last")
+	fs.StringVar(&opt.Interface, "interface", "", "network interface or address at which the ranks reach this "+
+		"command (default: the setting control.interface, else the first that is up, a fast network last)")
 	return cmd
 }
 
@@ -130,20 +126,18 @@ func become(args []string) error {
 	return fmt.Errorf("start %s: %w", args[0], err)
 }
 
-// setKeepEvery sets the program's keep_every, unless the text is empty.
-func setKeepEvery(text string) error {
-	if text == "" {
-		return nil
-	}
-	c := coordinated.ReadConfig("")
-	err := c.Set("keep_every", text, "--keep-every")
-	if err == nil {
-		err = c.Err()
-	}
+// passOn gives the program the settings that a command's flags set.
+func passOn(cmd *cobra.Command) error {
+	c, err := settings(cmd)
 	if err != nil {
 		return err
 	}
-	return os.Setenv("HOLDFAST_KEEP_EVERY", text)
+	for _, v := range c.Values() {
+		if strings.HasPrefix(v.Source, "--") {
+			err = errors.Join(err, os.Setenv(v.Env, v.Value))
+		}
+	}
+	return err
 }
 
 // newGuard is the process that holdfast run starts on another node than its own.

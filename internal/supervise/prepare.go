@@ -62,7 +62,7 @@ func prepare(ctx context.Context, opt Options) (*setup, error) {
 		return nil, err
 	}
 	s.cfg.Here = slices.DeleteFunc(slices.Clone(s.cfg.Nodes), func(n string) bool { return !s.here(n) })
-	s.cfg.Local, s.cfg.Grace = s.prog.Local != "", cmp.Or(max(opt.Grace, 0), s.conf.KillWait)
+	s.cfg.Local, s.cfg.Grace = s.prog.Local != "", cmp.Or(s.prog.Grace, s.conf.KillWait)
 	return s, nil
 }
 

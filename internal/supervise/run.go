@@ -28,10 +28,9 @@ type Options struct {
 
 	decide.Limits
 	Spares             int
-	Grace              time.Duration
 	JSON               bool
-	Daemons            bool // start holdfast node on each node
-	Interface, LocalIn string
+	Daemons            bool   // start holdfast node on each node
+	Interface, LocalIn string // empty Interface: that of the program's settings
 }
 
 // run is one run: what decides, and the hands.
@@ -65,7 +64,7 @@ func Run(ctx context.Context, opt Options) (code int, err error) {
 	r := &run{setup: s, events: make(chan decide.Event), timer: time.NewTimer(time.Hour)}
 	defer r.looks.Wait()
 	defer cancel()
-	if r.sup, err = job.Supervise(opt.Interface); err != nil {
+	if r.sup, err = job.Supervise(cmp.Or(opt.Interface, s.prog.Interface)); err != nil {
 		return 0, err
 	}
 	defer r.sup.Close()

@@ -227,7 +227,7 @@ func endStep(ctx context.Context, id string) {
 // vars are the variables that a start of the program gets beside the user's.
 func (s *setup) vars(a decide.Start) []string {
 	var vars []string
-	if os.Getenv("HOLDFAST_GRACE") == "" && s.cfg.Grace > 0 {
+	if s.prog.Grace == 0 && s.cfg.Grace > 0 {
 		vars = append(vars, "HOLDFAST_GRACE="+s.cfg.Grace.String())
 	}
 	if a.Fresh {
