@@ -122,30 +122,12 @@ func TestFlushFromMemory(t *testing.T) {
 	jobtest.WantShard(t, stores[0], 1, secs(0))
 }
 
-// TestStrayEpochNumber: a directory with a number at the end of all numbers does not make
-// the epochs that follow ones that nobody finds.
-func TestStrayEpochNumber(t *testing.T) {
-	f := jobtest.NewWorldFS()
-	w, err := jobtest.OpenWorld(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	if err := w.TakeEpoch(7, func(storage.Epoch) {}); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []storage.Epoch{1 << 61, 1<<61 + 1, 1<<62 - 1, 1 << 62} {
-		f.MkdirAll("/local0/" + format.EpochName(n))
-		want := storage.Epoch(7)
-		if n <= format.MaxCounted {
-			want = n
+func TestPendingFlush(t *testing.T) {
+	w := jobtest.Unflushed(t)
+	for _, s := range w.Stores {
+		if p, err := s.Pending(t.Context(), storage.LevelLocal,
+			storage.LevelGlobal); err != nil || len(p) != 1 || p[0].Epoch != 2 {
+			t.Errorf("got %v, %v pending, want epoch 2", p, err)
 		}
-		if h, err := w.Stores[0].Highest(t.Context()); err != nil || h != want {
-			t.Errorf("with epoch %d: got %d, %v, want %d", n, h, err, want)
-		}
-		if _, ok := format.ParseEpochName(format.EpochName(want + 1)); !ok {
-			t.Errorf("the epoch after %d would not be found", want)
-		}
-		f.RemoveAll("/local0/" + format.EpochName(n))
 	}
 }

@@ -79,6 +79,11 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// goldenDir has what an older release wrote, on goldenNodes.
+const goldenDir = "internal/format/testdata/v1"
+
+var goldenNodes = jobtest.NodeNames(3)
+
 // goldenOf copies the directories that an older release wrote and opens them for a run.
 func goldenOf(t *testing.T, dir string, run storage.Identity, over bool) (*storage.Store, error) {
 	t.Helper()

@@ -1,4 +1,4 @@
-package storage_test
+package shard_test
 
 import (
 	"bytes"
@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -15,7 +19,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // smooth is a field of float64, which compresses by planes and not as it lies.
@@ -32,8 +35,8 @@ func smooth(n int) []byte {
 func TestCompressedShard(t *testing.T) {
 	f := crashfs.New()
 	f.MkdirAll("/d")
-	s, err := storage.Open(vfs.With(t.Context(), f), jobtest.Tuned(storage.Options{Job: "j", Size: 1,
-		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/d", CompressAlways: true}}}))
+	s, err := storage.Open(vfs.With(t.Context(), f), storage.Options{Job: "j", Size: 1,
+		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/d", CompressAlways: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,89 +69,14 @@ func TestCompressedShard(t *testing.T) {
 	}
 }
 
-// TestNewerVersionsAreRefused raises the version of each kind of file. A reader
-// says so with both numbers; it does not call it damage, and it does not guess.
-func TestNewerVersionsAreRefused(t *testing.T) {
-	raise := func(b []byte, at, to int) []byte {
-		n := int(binary.LittleEndian.Uint32(b[at+12:])) + format.RecordExtra
-		binary.LittleEndian.PutUint16(b[at+10:], uint16(to))
-		binary.LittleEndian.PutUint32(b[at+n-4:], format.CRC(b[at:at+n-4]))
-		return b
-	}
-	for name, known := range map[string]int{format.MarkerName: 2, format.EpochName(1) + "/" + format.ManifestName: 3} {
-		w := jobtest.OneEpoch(t)
-		file := "/local0/" + name
-		b, err := level.ReadFile(w.FS, file, 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(w.FS.Remove(file), level.WriteFile(w.FS, file, raise(b, 0, known+1))); err != nil {
-			t.Fatal(err)
-		}
-		d := w.At(0, 0)
-		if name == format.MarkerName {
-			_, err = d.ReadMarker()
-		} else {
-			_, err = d.ReadManifest(1)
-			if err := w.Check(1); err != nil {
-				t.Errorf("the other level: %v", err)
-			}
-		}
-		var bad *storage.VersionError
-		if !errors.As(err, &bad) || bad.Have != known+1 || bad.Known != known || errors.Is(err, storage.ErrCorrupt) ||
-			!strings.Contains(err.Error(), fmt.Sprintf("version %d, this build reads up to %d: use a newer holdfast",
-				known+1, known)) {
-			t.Errorf("%s: got %v, want a *VersionError", name, err)
-		}
-	}
-}
-
-// TestNewerEpochIsNotPassedOver: a build that cannot read the newest epoch, because a later one has written it, does
-// not go back to an older one behind the user's back, and removes nothing that it may refer to.
-func TestNewerEpochIsNotPassedOver(t *testing.T) {
-	w := jobtest.FullWorld(t, 5)
-	raise := func(e storage.Epoch, dir string) {
-		t.Helper()
-		file := dir + "/" + format.EpochName(e) + "/" + format.ManifestName
-		b, err := level.ReadFile(w.FS, file, 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b[10] = 99
-		binary.LittleEndian.PutUint32(b[len(b)-4:], format.CRC(b[:len(b)-4]))
-		if err := errors.Join(w.FS.Remove(file), level.WriteFile(w.FS, file, b)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	raise(5, "/local0")
-	if list, _, err := w.Stores[0].Candidates(t.Context()); err != nil || list[0].Epoch != 5 {
-		t.Errorf("it is at another level: got %v, %v", list, err)
-	}
-	raise(4, "/global")
-	raise(4, "/local0")
-	if _, _, err := w.Stores[0].Candidates(t.Context()); err != nil {
-		t.Errorf("epoch 5 can be read: %v", err)
-	}
-	raise(5, "/global")
-	list, _, err := w.Stores[0].Candidates(t.Context())
-	var newer *storage.VersionError
-	if !errors.As(err, &newer) || !strings.Contains(err.Error(), "the newest epoch is 5") || len(list) != 3 {
-		t.Errorf("got %v, %v; want a *VersionError and three older ones", list, err)
-	}
-	w.Prune(t)
-	if got := fmt.Sprint(w.EpochsAt(t, 0, 1)); got != "[5 4 3 2 1]" {
-		t.Errorf("global: got %s", got)
-	}
-}
-
 // TestPlainFiles writes where direct I/O is refused: the same bytes.
 func TestPlainFiles(t *testing.T) {
 	for _, direct := range []bool{true, false} {
 		f := crashfs.New()
 		f.SetDirect(direct)
 		f.MkdirAll("/d")
-		s, err := storage.Open(vfs.With(t.Context(), f), jobtest.Tuned(storage.Options{Job: "j", Size: 1,
-			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/d"}}}))
+		s, err := storage.Open(vfs.With(t.Context(), f), storage.Options{Job: "j", Size: 1,
+			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/d"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +102,10 @@ type onlyReader struct{ *bytes.Reader }
 
 // TestShortSources: a source that does not yield what it said fails the put.
 func TestShortSources(t *testing.T) {
-	stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
+	dir := t.TempDir()
+	stores := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}}
+	})
 	for name, sec := range map[string]storage.Section{
 		"ends early":   {Name: "x", Size: 100, Source: onlyReader{bytes.NewReader(make([]byte, 99))}},
 		"two sections": {Name: "step", Size: 1, Source: storage.Bytes{1}},
@@ -188,8 +119,37 @@ func TestShortSources(t *testing.T) {
 	if _, err := stores[0].Put(t.Context(), 0, storage.LevelLocal, nil); err == nil {
 		t.Error("epoch 0 was accepted")
 	}
-	left := fmt.Sprint(stores[0].Level(0).Epochs())
+	left := fmt.Sprint(level.NewDir(vfs.OS{}, storage.LevelLocal, dir, 0).Epochs())
 	if left != "[1] <nil>" && left != "[] <nil>" {
 		t.Errorf("epochs %s", left)
 	}
+}
+
+// TestCompressFollowsTheTarget writes the same compressible bytes to a
+// target of limited rate.
+func TestCompressFollowsTheTarget(t *testing.T) {
+	data := make(storage.Bytes, 24<<20)
+	for i := range data {
+		data[i] = byte(i / 64)
+	}
+	secs := []storage.Section{{Name: "x", Size: int64(len(data)), Source: data}}
+	local := t.TempDir()
+	stores := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local},
+			{Name: storage.LevelGlobal, Dir: t.TempDir(), Compress: true,
+				BytesPerSec: 10 << 20}} // slow beside any compressor
+	})
+	jobtest.Take(t, stores, 1, storage.LevelLocal, func(int) []storage.Section { return secs })
+	info, err := stores[0].Flush(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Stored > info.Bytes/2 {
+		t.Errorf("stored %d of %d bytes at a slow target, want them compressed", info.Stored, info.Bytes)
+	}
+	jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, []storage.ShardInfo{info})
+	if err := os.RemoveAll(filepath.Join(local, format.EpochName(1))); err != nil {
+		t.Fatal(err)
+	}
+	jobtest.WantShard(t, stores[0], 1, secs)
 }

@@ -1,4 +1,4 @@
-package storage_test
+package format_test
 
 import (
 	"bytes"
@@ -41,8 +41,8 @@ func codecSections(_ int, e storage.Epoch) []storage.Section {
 
 func openCodecs(t *testing.T, dir string) *storage.Store {
 	t.Helper()
-	s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "codecs", Size: 1,
-		Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: dir, CompressAlways: true}}}))
+	s, err := storage.Open(t.Context(), storage.Options{Job: "codecs", Size: 1,
+		Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: dir, CompressAlways: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package storage_test
+package peer_test
 
 import (
 	"bytes"
@@ -107,7 +107,7 @@ func TestLend(t *testing.T) {
 // TestLendRefuses what is not what was put, and levels that nobody reads.
 func TestLendRefuses(t *testing.T) {
 	w := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
-	w.Start(jobtest.Local, global)
+	w.Start(jobtest.Local, storage.LevelConfig{Name: storage.LevelGlobal})
 	w.Take(1, storage.LevelLocal)
 	s := w.Stores[0]
 	if _, err := s.ServeFromMemory(t.Context(), 1, storage.LevelGlobal, jobtest.ClusterSections(0, 1)); err == nil {

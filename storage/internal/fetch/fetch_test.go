@@ -1,4 +1,4 @@
-package storage_test
+package fetch_test
 
 import (
 	"context"

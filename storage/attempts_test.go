@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
 
@@ -143,5 +144,83 @@ func TestTrialOutlives(t *testing.T) {
 	})
 	if n < 10 {
 		t.Errorf("only %d operations", n)
+	}
+}
+
+// TestDamagedNoteIsNoBeginning: the epochs of a job are gone and the notes that tell
+// of them are damaged. Nobody can say then that it has not begun.
+func TestDamagedNoteIsNoBeginning(t *testing.T) {
+	f := jobtest.NewWorldFS()
+	open := func() *storage.Store {
+		w, err := jobtest.OpenWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Stop)
+		return w.Stores[0]
+	}
+	s := open()
+	if b, err := s.Begun(t.Context()); err != nil || b.Epoch != 0 || b.NoRecord {
+		t.Errorf("a new job: got %+v, %v", b, err)
+	}
+	if err := s.NoteBegun(t.Context(), 5, storage.LevelLocal); err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range []string{"/local0/" + format.BegunName, "/global/" + format.BegunName} {
+		if err := f.Flip(file, 20, 1); err != nil {
+			t.Fatal(err)
+		}
+		b, err := s.Begun(t.Context())
+		var where *storage.DirError
+		if told := i == 0; told && (err != nil || b.Epoch != 5) || !told &&
+			(!errors.As(err, &where) || !errors.Is(err, storage.ErrCorrupt)) {
+			t.Errorf("%d notes are damaged: got %+v, %v", i+1, b, err)
+		}
+	}
+	f.MkdirAll("/local0/" + format.EpochName(4))
+	if b, err := s.Begun(t.Context()); err != nil || !b.NoRecord {
+		t.Errorf("with the directory of an epoch: got %+v, %v", b, err)
+	}
+}
+
+func TestSkipRule(t *testing.T) {
+	f := jobtest.NewWorldFS()
+	for death := range jobtest.MaxDeaths + 1 {
+		w, err := jobtest.OpenWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if death == 0 {
+			for e := storage.Epoch(1); e <= 2; e++ {
+				if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		want := storage.Epoch(2)
+		if death == jobtest.MaxDeaths {
+			want = 1 // kept because epoch 2 refers to it
+		}
+		e, err := w.Newest()
+		if err != nil || e != want {
+			t.Fatalf("after %d deaths: got epoch %d, %v, want %d", death, e, err, want)
+		}
+		if e != 0 {
+			if durable, err := w.Stores[0].NoteRestore(t.Context(), e); err != nil || durable() != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Stop() // the program dies
+	}
+	w, err := jobtest.OpenWorld(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if err := w.Stores[0].NoteSurvival(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := w.Newest(); err != nil || e != 2 {
+		t.Errorf("after a survival: got epoch %d, %v, want 2", e, err)
 	}
 }

@@ -1,4 +1,4 @@
-package storage_test
+package format_test
 
 import (
 	"context"
@@ -58,13 +58,13 @@ func goldenStores(t *testing.T, dir string, run storage.Identity) []*storage.Sto
 	var out []*storage.Store
 	for r, n := range goldenNodes {
 		s, err := storage.Open(t.Context(),
-			jobtest.Tuned(storage.Options{Job: "golden", Rank: r, Size: len(goldenNodes),
+			storage.Options{Job: "golden", Rank: r, Size: len(goldenNodes),
 				Node: n, Nodes: goldenNodes, Transport: net.Rank(r), Identity: run, Levels: []storage.LevelConfig{
 					{Name: storage.LevelLocal, Dir: filepath.Join(dir, n, "local")},
 					{Name: storage.LevelPartner, Dir: filepath.Join(dir, n, "partner")},
 					{Name: storage.LevelParity, Dir: filepath.Join(dir, n, "parity"), Data: 2, Parity: 1},
 					{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "global"), CompressAlways: true},
-				}}))
+				}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package storage_test
+package format_test
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the hex examples of docs/FORMAT.md")
 
-const formatDoc = "../docs/FORMAT.md"
+const formatDoc = "../../../docs/FORMAT.md"
 
 // exampleShard is the shard that FORMAT.md shows.
 func exampleShard(t *testing.T) ([]byte, storage.ShardInfo) {

@@ -1,4 +1,4 @@
-package storage_test
+package peer_test
 
 import (
 	"context"
@@ -79,12 +79,12 @@ func pairOn(t *testing.T, f *crashfs.FS, p *pipes) []*storage.Store {
 		for _, l := range []string{storage.LevelLocal, storage.LevelPartner} {
 			f.MkdirAll("/" + n + "/" + l)
 		}
-		s, err := storage.Open(vfs.With(t.Context(),
-			f), jobtest.Tuned(storage.Options{Job: "wire", Rank: r, Size: 2, Nodes: []string{"a", "b"},
+		s, err := storage.Open(vfs.With(t.Context(), f), storage.Options{Job: "wire", Rank: r, Size: 2,
+			Nodes:     []string{"a", "b"},
 			Transport: pipeEnd{p, r},
 			Levels: []storage.LevelConfig{
 				{Name: storage.LevelLocal, Dir: "/" + n + "/local"}, {Name: storage.LevelPartner,
-					Dir: "/" + n + "/partner"}}}))
+					Dir: "/" + n + "/partner"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
