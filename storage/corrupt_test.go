@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 )
@@ -15,31 +17,40 @@ import (
 // verify must see it, and restoring must repair it from the other level.
 func TestEveryByteFlipped(t *testing.T) {
 	w := jobtest.OneEpoch(t)
-	for _, file := range []string{
-		"/local0/epoch-0000000001/rank-000000.shard",
-		"/local0/epoch-0000000001/manifest",
-		"/global/epoch-0000000001/rank-000001.shard",
-		"/global/epoch-0000000001/manifest",
+	dirs := []string{"/local0", "/local1", "/global"}
+	for _, c := range []struct {
+		file string
+		rank int // whose restore reads it
+	}{
+		{"/local0/epoch-0000000001/rank-000000.shard", 0}, {"/local0/epoch-0000000001/manifest", 0},
+		{"/global/epoch-0000000001/rank-000001.shard", 1}, {"/global/epoch-0000000001/manifest", 1},
 	} {
-		size := jobtest.FileSize(t, w.FS, file)
-		t.Logf("%s: %d bytes", file, size)
+		v, err := checkpoints.Open(vfs.With(t.Context(), w.FS), dirs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := jobtest.FileSize(t, w.FS, c.file)
+		t.Logf("%s: %d bytes", c.file, size)
 		for at := range size {
 			if testing.Short() && at%13 != 0 {
 				continue
 			}
-			if err := w.FS.Flip(file, at, 0x40); err != nil {
+			if err := w.FS.Flip(c.file, at, 0x40); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Check(1); err != nil {
-				t.Fatalf("%s byte %d: not repaired: %v", file, at, err)
+			// What is damaged at global is not read while local is good.
+			if local := c.rank == 0; local || at%16 == 0 {
+				if err := w.CheckRank(c.rank, 1); err != nil {
+					t.Fatalf("%s byte %d: not repaired: %v", c.file, at, err)
+				}
 			}
-			if n := jobtest.Findings(t, w.FS, "/local0", "/local1", "/global"); n == 0 {
-				t.Fatalf("%s byte %d: not detected", file, at)
+			if found, err := v.Verify(t.Context(), 1); err != nil || len(found) == 0 {
+				t.Fatalf("%s byte %d: not detected: %v", c.file, at, err)
 			}
-			w.FS.Flip(file, at, 0x40)
+			w.FS.Flip(c.file, at, 0x40)
 		}
 	}
-	if n := jobtest.Findings(t, w.FS, "/local0", "/local1", "/global"); n != 0 {
+	if n := jobtest.Findings(t, w.FS, dirs...); n != 0 {
 		t.Fatalf("got %d findings in good directories", n)
 	}
 }

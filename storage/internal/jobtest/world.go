@@ -185,15 +185,23 @@ func (w *World) Newest() (storage.Epoch, error) {
 
 // Check restores e on all ranks and compares it.
 func (w *World) Check(e storage.Epoch) error {
-	for r, s := range w.Stores {
-		got, err := FetchAll(context.Background(), s, e)
-		if err != nil {
-			return fmt.Errorf("rank %d: %w", r, err)
+	for r := range w.Stores {
+		if err := w.CheckRank(r, e); err != nil {
+			return err
 		}
-		for _, want := range SmallSections(r, e) {
-			if !bytes.Equal(got[want.Name], want.Source.(storage.Bytes)) {
-				return fmt.Errorf("rank %d: section %s of epoch %d differs", r, want.Name, e)
-			}
+	}
+	return nil
+}
+
+// CheckRank restores e on one rank and compares it.
+func (w *World) CheckRank(r int, e storage.Epoch) error {
+	got, err := FetchAll(context.Background(), w.Stores[r], e)
+	if err != nil {
+		return fmt.Errorf("rank %d: %w", r, err)
+	}
+	for _, want := range SmallSections(r, e) {
+		if !bytes.Equal(got[want.Name], want.Source.(storage.Bytes)) {
+			return fmt.Errorf("rank %d: section %s of epoch %d differs", r, want.Name, e)
 		}
 	}
 	return nil
