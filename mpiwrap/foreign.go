@@ -2,7 +2,6 @@ package mpiwrap
 
 import (
 	"bufio"
-	"debug/elf"
 	"io"
 	"log/slog"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/elf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
 )
 
@@ -65,22 +65,27 @@ func mpiCalls(file string) []string {
 		strings.HasPrefix(base, "libopen-") {
 		return nil
 	}
-	f, err := elf.Open(file)
+	r, err := os.Open(file)
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
-	needed, err := f.ImportedLibraries()
+	defer r.Close()
+	f, err := elf.New(r)
+	if err != nil {
+		return nil
+	}
+	needed, err := f.Needed()
 	if err != nil || !slices.ContainsFunc(needed, func(l string) bool { return strings.HasPrefix(l, "libmpi") }) {
 		return nil
 	}
-	symbols, err := f.ImportedSymbols()
+	symbols, err := f.Symbols(elf.DynamicTable)
 	if err != nil {
 		return nil
 	}
 	var out []string
 	for _, s := range symbols {
-		if communicates.MatchString(s.Name) && !slices.Contains(out, s.Name) {
+		imported := s.Section == elf.Undefined && s.Binding == elf.Global
+		if imported && communicates.MatchString(s.Name) && !slices.Contains(out, s.Name) {
 			out = append(out, s.Name)
 		}
 	}
