@@ -17,25 +17,8 @@ func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config [KEY...]",
 		Short: "print the configuration in force and where it comes from",
-		Long: `config prints the values that a job started here would use, and where those come
-from that are not the default. With a key or its variable it explains that one, with
---all every one. A program's own flags override HOLDFAST_ variables, which override the file,
-which overrides the defaults. The file is the one that HOLDFAST_CONFIG names,
-otherwise holdfast.yaml in the working directory. It is YAML; keys with a dot may be
-nested:
-
-  local: /scratch/me/ckpt
-  global: /lustre/me/ckpt
-  mtbf: 24h
-  control:
-    interface: ib0
-
---example writes a holdfast.yaml in which every key is a comment.
-
-Exit codes: 0 a job can start with this configuration; 1 it cannot: a key is unknown,
-a value is not allowed, or no directory is set for checkpoints; 2 bad arguments. With
-a key it is 0 if there is that key, with --example always.`,
-		Args: cobra.ArbitraryArgs,
+		Long:  help("config"),
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			c := coordinated.ReadConfig("")
 			values, others, err := explain(c, names)

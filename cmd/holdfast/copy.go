@@ -26,27 +26,8 @@ func newCopy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy DIR... --to PLACE",
 		Short: "copy an epoch to another directory or object store",
-		Long: `copy copies an epoch from checkpoint directories of a job to another place, a
-directory or the URL of an object store, and commits it there: to keep it for good, to
-continue on another machine, or to hand it on. A job that gets the place as its
-HOLDFAST_GLOBAL continues from it.
-
-  holdfast copy /lustre/me/ckpt --to s3://archive/run17 -e 120
-  holdfast copy s3://archive/run17 --to /scratch/me/ckpt
-
-Each chunk is read from a directory that has it right, or computed from parity; give
-the directories of all levels and nodes that there are. The copy refers to no other
-epoch. copy reads it back and verifies it before it commits.
-
-An epoch that is there already is left alone; another one of the same number is an
-error. What an interrupted copy has left is completed. copy does not write to DIR, so
-the job may be running. If the job removes the epoch meanwhile, copy fails and commits
-nothing: 'holdfast keep' it before. No job may be using PLACE.
-
-Exit codes: 0 copied, or there already; 1 the epoch is damaged or incomplete in DIR, or
-damaged in PLACE; 2 nothing could be copied (bad arguments, not a checkpoint directory,
-another epoch of the same number, a running job in PLACE, I/O error).`,
-		Args: cobra.MinimumNArgs(1),
+		Long:  help("copy"),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			e, bytes, err := epochToCopy(cmd, dirs, epoch)
 			if err != nil {

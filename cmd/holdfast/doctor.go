@@ -20,33 +20,8 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check that this machine has what a job needs",
-		Long: `doctor checks on this machine what a job needs:
-
-  - the configuration;
-  - every MPI that is installed: it starts two ranks, checks that launcher and
-    library belong together, and that USR1 reaches a program that has loaded MPI
-    and a device library;
-  - what programs in C, C++, Fortran and Python need: the command in PATH, libholdfast,
-    the package holdfast, and that mpirun and mpi4py are of the same MPI;
-  - the devices: it writes and reads a buffer;
-  - the checkpoint directories: bandwidth, files made, looked at and removed a second,
-    O_DIRECT, free space. With the number of ranks (--ranks, or the Slurm job's) it
-    warns of what will take long, with --bytes also of the writing;
-  - the network, limits of memory and files, Slurm.
-
-Run it on a compute node in the way the job is started, with the same holdfast.yaml
-and HOLDFAST_ variables. What a healthy machine may lack is a note, such as a GPU when
-no device is set, Slurm outside of a job, or locked memory without a GPU or InfiniBand.
-
-With --nodes, inside salloc or sbatch, doctor checks the checkpoint directories of
-all nodes instead. Each node writes a small file to its global and its local
-directory, looks for the files of the others, and removes its own. doctor names the
-nodes that cannot write, that do not see the others' global directory, or that share
-a local one.
-
-Exit codes: 0 all is well, apart from notes; 1 there is a warning: a job runs, but
-slower or less safely; 2 a check failed: a job would not run.`,
-		Args: cobra.NoArgs,
+		Long:  help("doctor"),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if bytes != "" {
 				var err error

@@ -52,41 +52,8 @@ func newExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export EPOCH|-e EPOCH [SECTION]",
 		Short: "write a protected region of an epoch to a file",
-		Long: `export writes the bytes of one thing that a program has protected to a file, as
-they were in memory: a variable, a slice, a buffer of a device. EPOCH is a number
-or "newest". SECTION is the name that the program gave to Protect; a device's memory is
-DEVICE/NAME, or the name of its section. Without SECTION, export lists what there is,
-with types and lengths.
-
-  holdfast export newest --from /lustre/me/ckpt
-  holdfast export 120 energy --from /lustre/me/ckpt --rank 0 -o energy.f64
-  holdfast export 120 gpu/density --from /lustre/me/ckpt -o density.{rank}.raw
-
-The file has no header: numbers are in the machine's byte order, elements one after the
-other. {rank} in its name stands for the rank, and without --rank export then writes
-one file for each. "-o -" is standard output.
-
-  holdfast export 120 u --from /lustre/me/ckpt -o u.npy
-
-puts a global array together from what all ranks have of it (coordinated.ProtectGlobal), as
-a file that numpy.load reads. --box 0:100,:,5 writes a part of it: a range of each
-dimension, as NumPy has it. Of a replicated value any rank's will do. A file of another
-name than *.npy has no header. HDF5 is not written: load the .npy file and store it with h5py.
-
-  holdfast export 120 cells --from /lustre/me/ckpt -o cells.npz
-
-writes a set of items with keys (coordinated.ProtectItems): numpy.load finds the arrays keys,
-in ascending order, ranks, starts, counts and data. Item i is data[starts[i]:][:counts[i]].
-Structs have their fields' names. With --rank they are the items of one rank.
-
-Each chunk is verified and comes from a directory that has it right, or is computed
-from parity: repeat --from for the directories of all levels and nodes that there are.
-A file gets its name when it is complete. export does not write to the directories, so
-the job may be running.
-
-Exit codes: 0 written or listed; 1 the epoch is damaged or incomplete; 2 nothing could
-be written (bad arguments, no such section, not a checkpoint directory, I/O error).`,
-		Args: cobra.MaximumNArgs(2),
+		Long:  help("export"),
+		Args:  cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if args, err = x.splitEpoch(cmd, args); err != nil {
 				return err

@@ -22,28 +22,8 @@ func newFlush() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flush DIR... --to GLOBAL",
 		Short: "copy the newest epoch of a dead job to its global directory",
-		Long: `flush copies the newest epoch that is whole in the given local or partner
-directories to the global directory and commits it there, unless it is there
-already. Use it for a job that died before its last flush was done and that will
-not be started again soon: the next start would complete the flush, too. flush
-refuses the directories of a running job. It copies the shards of --jobs ranks at once.
-
-Give the parity directories of the nodes, too, and flush computes the shards of nodes
-that are lost:
-
-  holdfast flush /nodes/*/ckpt /nodes/*/ckpt/parity --to /lustre/me/ckpt
-
-With --salvage NAME, run flush on every node of a job whose nodes do not see each
-other's directories. Each copies what its own directories have of the two newest
-epochs, and the one that brings the last shard commits the epoch. Directories that
-do not exist are skipped. NAME must be the same on all nodes and new for each job,
-such as the job's number.
-
-With --json, epoch 0 says that there was nothing to do.
-
-Exit codes: 0 copied, or nothing to do; 2 no epoch could be copied (a shard is
-missing or damaged, not a checkpoint directory, I/O error).`,
-		Args: cobra.MinimumNArgs(1),
+		Long:  help("flush"),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen ioCounts
 			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, inBytes)

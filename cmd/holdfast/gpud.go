@@ -37,44 +37,8 @@ func newGpud() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpud",
 		Short: "offer this node's devices to programs on this and other nodes",
-		Long: `gpud offers the devices of this node. A program uses one of them with
-HOLDFAST_DEVICE=remote=ADDRESS, or remote=ADDRESS,cuda:0 and so on, and can move
-to another server while it runs: see holdfast migrate and holdfast balance.
-
-gpud listens at a Unix socket that only its user can open, or where --listen says:
-unix:PATH, HOST:PORT, or INTERFACE:PORT. On one node use the socket, because bulk
-data then passes through shared memory.
-
-Clients must prove that they know the key in the key file. gpud makes the file if it
-is missing; nodes that share a home directory share the key. A client with the key
-can use the devices and see the --status. Moving programs (migrate, balance,
---evacuate) needs a second key, which gpud makes beside the first. Whoever has it can
-move any program to a server of their own and read its memory there, so hand out only
-the first key.
-
-On TERM, gpud refuses new programs, moves the others to the servers of --peer, waits
-up to --grace for the rest to end, and ends. On a second TERM it ends at once. On
-USR1 it refuses new programs, moves the others away, and continues running.
-
-  srun -N2 --ntasks-per-node=1 --overlap holdfast gpud --listen eth0:7478 &
-  HOLDFAST_DEVICE=remote=node7:7478,cuda:0 ./app
-
-A process of its own serves each program, so that a kernel that writes out of bounds
-ends only that program; --in-process serves all in one. Kernels on a CPU are native
-code, so these processes are confined. They have no privileges, no core dumps and
-only the environment variables that drivers read. Where Linux has Landlock, they
-reach only devices, libraries and the caches of compilers. --user runs them as
-another user, --worker-dir opens a directory to them, --unconfined lifts all of this.
-Programs are compiled with known options and the compiler's own headers only, unless
---trust-sources is given: with it they include what files they like, and so their
-processes can read every file that their user can. docs/REMOTE.md lists how much each
-program can make the server hold.
-
---status and --evacuate ask or command a server that is running.
-
-Exit codes: 0 ended on TERM, or the server has answered; 1 --evacuate could not move
-all programs; 2 gpud could not serve, or there is no such server.`,
-		Args: cobra.NoArgs,
+		Long:  help("gpud"),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd); err != nil {
 				return err

@@ -24,22 +24,8 @@ func newMigrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate SERVER PROGRAM TO",
 		Short: "move a running program's device to another server or back to its node",
-		Long: `migrate moves a program that uses a server of holdfast gpud to another device while
-it runs. gpud completes the program's commands, creates its objects at the new place
-and copies their contents from server to server. The program notices only the time
-that this takes. When the move fails, it continues where it is.
-
-SERVER is the address of the server that the program uses. PROGRAM is its number
-there, its process ID, its label or its name, as holdfast gpud --status shows them.
-TO is the address of another server, optionally with a device after a comma
-(node8:7478,cuda:1), or "local" for a device of the program's own machine
-(local,pocl).
-
-Moving needs the key for moving programs, which gpud makes beside the key for using
-devices.
-
-Exit codes: 0 moved; 1 not moved; 2 no such server or program.`,
-		Args: cobra.ExactArgs(3),
+		Long:  help("migrate"),
+		Args:  cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := serverSettings(cmd)
 			if err != nil {

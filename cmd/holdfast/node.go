@@ -39,23 +39,8 @@ func newNode() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "take the checkpoints of this node's ranks of a program in C or another language",
-		Long: `node is the daemon behind libholdfast: it takes the checkpoints of the ranks of one
-job on this node, and stores them as the Go library does. Its settings are those of
-holdfast.yaml and HOLDFAST_* (see holdfast config).
-
-You need not start it: the first rank on a node does, with the holdfast that
-HOLDFAST_BIN names, or that is in PATH. 'holdfast run --daemons' starts it on each node,
-in a step of its own. To start it by hand, give it and the program the same
-HOLDFAST_NODE_KEY. A job has one daemon on a node: a second one says so and ends.
-
-It ends when the last rank on the node has ended, with --stay not before its standard
-input ends. The signals that ask for a
-checkpoint (USR1) and for a final one (USR2, TERM) may be sent to it or to any rank.
-INT ends it, and the job's checkpoints with it.
-
-Exit codes: 0 all ranks have ended, or the job has its daemon on this node;
-2 it could not begin, or no rank came; 3 the program runs without checkpoints, by the settings.`,
-		Args: cobra.NoArgs,
+		Long:  help("node"),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir != "" {
 				if err := os.Chdir(dir); err != nil {

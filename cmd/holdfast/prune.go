@@ -26,25 +26,8 @@ func newPrune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune DIR...",
 		Short: "remove old epochs",
-		Long: `prune removes old epochs, and what is left of epochs that were never committed, from
-each directory. It keeps
-
-  - the newest epochs, as many as --keep says, and those that --keep-every divides;
-  - at global, the epochs that 'holdfast keep' or the setting keep_every made stay;
-  - the epochs that these refer to;
-  - the epochs that the directory given last does not have yet.
-
-Give the local directories of all nodes, so that prune does not take an epoch that
-only some nodes have for one that can be restored, and the global directory last.
-A running job prunes its directories itself; prune refuses them and names the job's
-process.
-
-Exit codes: 0 everything that should go has gone; 1 something was left, and stderr
-names it: files that belong to no checkpoint, manifests that cannot be read, files
-that could not be removed; 2 nothing could be read (bad arguments, not a checkpoint
-directory, directories of a running job, I/O error). Stderr also says why epochs stay that are
-not among the newest.`,
-		Args: cobra.MinimumNArgs(1),
+		Long:  help("prune"),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen ioCounts
 			stop := showBar(cmd, "removing", 0, seen.removed.Load, inFiles)

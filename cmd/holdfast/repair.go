@@ -26,30 +26,8 @@ func newRepair() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair DIR...",
 		Short: "rewrite what verify finds damaged or missing",
-		Long: `repair rewrites shards, parity, manifests and other records that 'holdfast verify'
-finds damaged or missing, from whatever directory has the data: another node, a
-partner's copy, parity, or global. Give the directories of all levels and nodes
-together:
-
-  holdfast repair --dry-run /nodes/*/ckpt /nodes/*/ckpt/partner /lustre/me/ckpt
-  holdfast repair /nodes/*/ckpt /nodes/*/ckpt/partner /lustre/me/ckpt
-
-repair verifies each epoch before and after, and writes nothing that was not
-committed. What is damaged stays in place until the new file is on the disk; after an
-interruption, run it again. A directory where a file should be, or one that is refused,
-is set aside under a name with .damaged. in it.
-
-It cannot repair what no directory has, and names it. Of a directory that has lost
-everything, nothing says what belongs there: the next start of the job restores it. A
-damaged record of a kept epoch loses its name; damaged lists (epochs-NNNNNN) and notes
-of restore attempts go, and the job writes them again.
-
-repair refuses the directories of a running job and names the job's process.
-
-Exit codes: 0 all is well, or is now, or could be by --dry-run; 1 something could not be
-repaired; 2 nothing could be read (bad arguments, not a checkpoint directory, directories
-of a running job, I/O error).`,
-		Args: cobra.MinimumNArgs(1),
+		Long:  help("repair"),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			list, err := repairDirs(cmd, dirs, epoch, &rules)
 			if err != nil && list == nil {

@@ -20,23 +20,8 @@ func newReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [DIR...]",
 		Short: "write a page that shows what a job did",
-		Long: `report merges the event logs of all ranks of a job into one page: a timeline with a
-row per rank, tables of all checkpoints and restarts, where the time went and what
-was lost. The page needs neither a network nor other files. The job may be running,
-finished or dead.
-
-DIR is the job's HOLDFAST_GLOBAL or, if it has none, the HOLDFAST_LOCAL of every
-node; or the directory that HOLDFAST_EVENTS names. A start that was refused is not
-there: its directories may be another run's, so that it writes nothing to them. Its
-reason is on its standard error, and 'holdfast run' repeats it.
-
---trace writes the timeline for chrome://tracing or ui.perfetto.dev. --json writes
-the figures of the tables as one object, with durations in seconds and times in
-microseconds since the first start.
-
-Exit codes: 0 written; 2 there are no event logs, they are of several jobs, or they
-could not be read.`,
-		Args: cobra.ArbitraryArgs,
+		Long:  help("report"),
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			dirs, err := orDirsOfJob(cmd, dirs)
 			if err != nil {

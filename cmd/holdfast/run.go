@@ -24,41 +24,8 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- srun|mpirun|mpiexec ... PROGRAM ...",
 		Short: "start a program, and restart it on the remaining nodes when one dies",
-		Long: `run starts a program that uses Holdfast and watches over it. When a rank crashes,
-or a node dies or falls silent, run ends the ranks that are left, finds the nodes
-that are alive and starts the program again on them. The program resumes from its
-newest checkpoint.
-
-Under Slurm, submit the job with --no-kill and with nodes to spare:
-
-  sbatch --no-kill -N5 ...
-  holdfast run --spares 1 -- srun -N4 ./app
-
-Without --no-kill Slurm ends the whole job when a node dies. With mpirun the nodes
-are those of --host or --hostfile, or those of the Slurm job.
-
-run asks the program for a final checkpoint, and does not start it again, when
-
-  - it receives TERM, INT, HUP or a stop signal of the program
-    (HOLDFAST_SIGNALS_STOP);
-  - the signal of sbatch --signal=B:... announces the end of the job;
-  - the job is preempted;
-  - the time limit is near: see --lead.
-
-With --requeue the job goes back into the queue after that. run passes USR1 and
-USR2 on to the ranks when they mean none of this.
-
-run writes each decision to standard error, as one line that begins with
-"holdfast run:".
-
-Where the settings say that programs run without checkpoints (HOLDFAST_GLOBAL=off), run
-starts the command in its own place: nothing is watched, or started again.
-
-Exit codes: 0 the program ended well; 1 the program failed and run gave up;
-2 nothing was started (bad arguments); 75 the program stopped after a checkpoint
-and resumes when it is started again; any other: the program's own code, after all
-of its ranks had closed.`,
-		Args: cobra.MinimumNArgs(1),
+		Long:  help("run"),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o := coordinated.FromEnv(); o.Off() != "" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast run: the program runs without checkpoints: %s; it is started "+

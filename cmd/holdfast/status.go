@@ -19,25 +19,8 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [DIR]",
 		Short: "show what a running job and its ranks are doing",
-		Long: `status asks a running job what its last checkpoints cost, when the next one is due,
-what the loss of a node would cost now, and what each rank is doing: the call that its
-main thread is in, whom it waits for and since when, the Points it has reached, and
-what is being written behind it. DIR is the job's HOLDFAST_GLOBAL or, if it has none,
-its HOLDFAST_LOCAL on the node of rank 0.
-
-RANK 0 SAVED is how many bytes rank 0 has in an epoch, BLOCKED how long it stood still for
-it, DURABLE how long after the cut the epoch was safe at each level. BEHIND is what a
-rank's node still does behind the program's back: copies of epochs to further levels.
-
-In a job of many ranks those that do the same share a line; --all lists each.
-
-With --watch, status waits for a job that has not started yet, and continues when
-'holdfast run' restarts the job.
-
-Exit codes: 0 the job answered, and with --watch ended in order; 2 no such job, no
-answer within --timeout, or with --watch the job died and no other start came within
---timeout.`,
-		Args: cobra.MaximumNArgs(1),
+		Long:  help("status"),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := orDirOfJob(cmd, args)
 			if err != nil {

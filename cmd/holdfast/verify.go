@@ -57,42 +57,8 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [DIR...]",
 		Short: "read all checkpoints and report what is damaged or missing",
-		Long: `verify reads every byte of the committed epochs in the checkpoint directories of a
-job and compares it with the checksums. What should be there it knows from the
-manifests, and from the list that every rank keeps of the epochs it has committed.
-Epochs that retention has removed do not count as missing. Of one that is there only
-for what later ones refer to, "what is kept" is read: it cannot be restored. A fault
-is one of
-
-  damaged        the data differ from what was written, or are refused because
-                 another user owns the file or may write to it
-  missing        none of the directories has the data
-  not redundant  this copy is missing, and another directory has the data
-  elsewhere      none of the directories has the data, but one that was not
-                 given may have them
-  other run      an epoch that belongs to another run lies in the directory; it counts
-                 as none of this run's, and no restart takes it
-  newer version  a later release of Holdfast has written it: use that one
-
-Checkpoints with a name below the directories are read, too (see holdfast ls), unless
---epoch names one epoch.
-
-GOOD COPY names the directories that have a good copy: give those of all levels and
-nodes together. --complete says that these are all there are. Nothing is elsewhere
-then, and every copy and parity row must be in one of them.
-
-verify cannot see two things. Without --complete: a copy or parity row that was
-removed together with all lists (epochs-NNNNNN) of its directory. With and without
-it: whole directories that were swapped between nodes, because no file names the
-node it belongs to. A restart still finds the shards, but two copies may be on one
-node until then.
-
-Exit codes: 0 all is well, or elsewhere; 1 something is damaged; 2 nothing could be
-read (bad arguments, not a checkpoint directory, I/O error), or something is of a newer
-version; 3 nothing is damaged,
-but something is missing, or no epoch was ever committed; 4 nothing is lost, but something is not redundant,
-or an epoch of another run lies in a directory.`,
-		Args: cobra.ArbitraryArgs,
+		Long:  help("verify"),
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			dirs, err := orDirsOfJob(cmd, dirs)
 			if err != nil {
