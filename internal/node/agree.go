@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
-	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"golang.org/x/sys/unix"
 )
@@ -51,7 +50,7 @@ func (s *session) agree(m wire.Message) (gone bool, err error) {
 		return false, err
 	}
 	blobs := make([]byte, s.rank.size*len(b))
-	if err := program.Of(s.ck).Gather(said(m), blobs, b); err != nil {
+	if err := s.ck.Gather(said(m), blobs, b); err != nil {
 		return false, err
 	}
 	all := make([]asked, s.rank.size)
@@ -87,7 +86,7 @@ func (s *session) texts(call, mine string) (all []string, err error) {
 	const most = wire.NameBytes + 300
 	b, blobs := make([]byte, most), make([]byte, s.rank.size*most)
 	copy(b, mine)
-	if err := program.Of(s.ck).Gather(call, blobs, b); err != nil {
+	if err := s.ck.Gather(call, blobs, b); err != nil {
 		return nil, err
 	}
 	for one := range slices.Chunk(blobs, most) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
-	"github.com/holdfast-hpc/holdfast/internal/program"
 )
 
 // declare takes what a client says of a global array or of a replicated value: a new one, or one that has moved, or is
@@ -47,7 +46,7 @@ func (s *session) declare(m wire.Message) error {
 		err = s.ck.ProtectReplicated(m.Text, &a.Array)
 	} else {
 		a.Shape = func() ([]int64, []layout.Part) { return a.dims, a.parts }
-		err = program.Of(s.ck).ProtectGlobal(m.Text, &a.Array)
+		err = s.ck.ProtectGlobal(m.Text, &a.Array)
 	}
 	if err == nil {
 		s.arrays[m.Array] = a

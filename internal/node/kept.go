@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
-	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -83,7 +82,7 @@ func (s *session) whose(name string) keptBy {
 }
 
 // each calls do for the Checkpointers and their arenas, that of the points last.
-func (s *session) each(do func(ck *coordinated.Checkpointer, r *arenas)) {
+func (s *session) each(do func(ck *coordinated.Proxy, r *arenas)) {
 	s.mu.Lock()
 	named := slices.Clone(s.named)
 	s.mu.Unlock()
@@ -100,8 +99,8 @@ func (s *session) each(do func(ck *coordinated.Checkpointer, r *arenas)) {
 
 // leave notes what the Checkpointers of a rank that has gone have in memory.
 func (s *session) leave() {
-	s.each(func(ck *coordinated.Checkpointer, r *arenas) {
-		shard := program.Of(ck).Leave()
+	s.each(func(ck *coordinated.Proxy, r *arenas) {
+		shard := ck.Leave()
 		r.mu.Lock()
 		r.leaves = shard
 		r.mu.Unlock()
@@ -116,8 +115,8 @@ func (s *session) finalize() error {
 	}
 	s.d.note(wire.PointEnded, func(one *session) bool { return one.end.Load() == endFinalize })
 	var errs []error
-	s.each(func(ck *coordinated.Checkpointer, r *arenas) {
-		shard, err := program.Of(ck).CloseAndLeave()
+	s.each(func(ck *coordinated.Proxy, r *arenas) {
+		shard, err := ck.CloseAndLeave()
 		r.mu.Lock()
 		r.leaves = shard
 		r.mu.Unlock()

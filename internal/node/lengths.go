@@ -25,7 +25,7 @@ func (s *session) saved(name string) (code int32, value uint64, err error) {
 		return 0, 0, errNotBegun
 	}
 	if l.newest == nil {
-		e, err := program.Of(s.ck).Newest(context.Background())
+		e, err := s.ck.Newest(context.Background())
 		if err != nil {
 			return 0, 0, fmt.Errorf("look for the checkpoint that hf_restore will restore: %w", err)
 		}

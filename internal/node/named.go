@@ -30,7 +30,7 @@ type named struct {
 	*arenas
 	name    string
 	r       *rank // of the program
-	ck      *coordinated.Checkpointer
+	ck      *coordinated.Proxy
 	used    bool // it has restored, or taken a checkpoint
 	version int64
 	found   storage.Epoch // that find has read whole
@@ -75,7 +75,7 @@ func (n *named) Meet(context.Context) ([]int, error) {
 
 // Allgather is over the same.
 func (n *named) Allgather(all, mine []byte) error {
-	return program.Of(n.r.s.ck).Gather(fmt.Sprintf("the opening of checkpoints %q", n.name), all, mine)
+	return n.r.s.ck.Gather(fmt.Sprintf("the opening of checkpoints %q", n.name), all, mine)
 }
 
 // versionArray holds the version, sharesArray what sharesOf says of global arrays; checkpoints without any have none.
@@ -89,7 +89,7 @@ const (
 func reserved(name string) bool { return strings.HasPrefix(name, "holdfast.") }
 
 // checkpointers are all that the session has, that of the points last.
-func (s *session) checkpointers() (list []*coordinated.Checkpointer) {
+func (s *session) checkpointers() (list []*coordinated.Proxy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.named {
@@ -139,8 +139,8 @@ func (s *session) openName(ctx context.Context, n *named, keep int) error {
 	n.armed, n.signals = make(chan struct{}, 1), make(chan os.Signal)
 	n.points.Store(0)
 	n.waiting.Store(false)
-	opt := program.Named[coordinated.Options](s.ck, n.name, keep)
-	ck, err := program.Open[coordinated.Checkpointer](ctx, n, opt)
+	opt := s.ck.Named(n.name, keep)
+	ck, err := coordinated.OpenProxy(ctx, n, opt)
 	if err == nil {
 		n.dirs = dirsOf(opt, n.r.rank)
 		err = ck.Protect(versionArray, &n.version)
@@ -289,7 +289,7 @@ func (s *session) save(ctx context.Context, m wire.Message) (code int32, value u
 	n.version = m.Version
 	if !n.used {
 		n.used = true
-		program.Of(n.ck).Begin()
+		n.ck.Begin()
 	}
 	e, err := n.cut(ctx)
 	return 0, uint64(e), err
@@ -334,7 +334,7 @@ func (s *session) together(op string, err error) error {
 	if err != nil {
 		mine[0] = 1
 	}
-	if gerr := program.Of(s.ck).Gather(op, all, mine); gerr != nil {
+	if gerr := s.ck.Gather(op, all, mine); gerr != nil {
 		return errors.Join(err, gerr)
 	}
 	r := slices.Index(all, 1)
@@ -402,7 +402,7 @@ func (s *session) wait(ctx context.Context, level string, look bool) (code int32
 		if level != "" {
 			continue
 		}
-		if err := program.Of(ck).Settle(ctx); look && errors.Is(err, context.Canceled) {
+		if err := ck.Settle(ctx); look && errors.Is(err, context.Canceled) {
 			return 0, 0, nil
 		} else if err != nil {
 			errs = append(errs, err)

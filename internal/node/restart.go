@@ -12,7 +12,7 @@ import (
 
 // versions finds the epochs of a name and the versions that all ranks read there.
 func (s *session) versions(ctx context.Context, n *named) (list []program.SavedEpoch, versions []int64, err error) {
-	if list, err = program.Of(n.ck).SavedEpochs(ctx); err != nil || len(list) == 0 {
+	if list, err = n.ck.SavedEpochs(ctx); err != nil || len(list) == 0 {
 		return nil, nil, err
 	}
 	var mine []byte
@@ -27,7 +27,7 @@ func (s *session) versions(ctx context.Context, n *named) (list []program.SavedE
 		mine = binary.LittleEndian.AppendUint64(mine, uint64(v))
 	}
 	all := make([]byte, s.rank.size*len(mine))
-	if err := program.Of(s.ck).Gather(fmt.Sprintf("the search for a checkpoint %q", n.name), all, mine); err != nil {
+	if err := s.ck.Gather(fmt.Sprintf("the search for a checkpoint %q", n.name), all, mine); err != nil {
 		return nil, nil, err
 	}
 	for i := range list {
@@ -64,7 +64,7 @@ func (s *session) find(ctx context.Context, m wire.Message) (code int32, value u
 			return 0, 0, nil
 		}
 		op := fmt.Sprintf("version %d of %q is passed over", versions[best], n.name)
-		err := s.together(op, program.Of(n.ck).Verify(ctx, list[best].Epoch))
+		err := s.together(op, n.ck.Verify(ctx, list[best].Epoch))
 		if err == nil {
 			n.found = list[best].Epoch
 			return 1, uint64(versions[best]), nil
@@ -114,7 +114,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 	if err = s.together(fmt.Sprintf("restart from %q", n.name), err); err != nil {
 		return err
 	}
-	restored, err := program.Of(n.ck).RestoreEpoch(ctx, list[i].Epoch)
+	restored, err := n.ck.RestoreEpoch(ctx, list[i].Epoch)
 	if err == nil && !restored {
 		err = fmt.Errorf("version %d of %q was removed meanwhile", m.Version, n.name)
 	}

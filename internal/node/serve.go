@@ -144,7 +144,7 @@ func (s *session) pointed(err error) (code int32, value uint64, _ error) {
 }
 
 // newest is the last epoch that was cut or given up.
-func newest(ck *coordinated.Checkpointer) (e storage.Epoch, err error) {
+func newest(ck *coordinated.Proxy) (e storage.Epoch, err error) {
 	for _, es := range ck.Stats().Epochs {
 		if es.Epoch >= e {
 			e, err = es.Epoch, es.Err

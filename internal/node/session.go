@@ -28,7 +28,7 @@ type session struct {
 	log    *slog.Logger // names the rank after HELLO; not for read, which does not wait for that
 	conn   *conn
 	rank   *rank // after HELLO
-	ck     *coordinated.Checkpointer
+	ck     *coordinated.Proxy
 	opt    coordinated.Options
 	inbox  chan wire.Message
 	over   chan struct{} // closed when the client has gone
@@ -265,7 +265,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	s.rank = r
 	s.mu.Unlock()
 	s.log = s.log.With("rank", m.Rank)
-	s.opt = program.OfStart(s.d.opt.Checkpoints, program.Start{Supervisor: m.Supervisor, Step: m.Step, Program: m.Text,
+	s.opt = s.d.opt.Checkpoints.OfStart(program.Start{Supervisor: m.Supervisor, Step: m.Step, Program: m.Text,
 		Fresh: m.Flags&wire.HelloFresh != 0, Elastic: m.Flags&wire.HelloElastic != 0})
 	check := signalsOf(s.opt.CheckpointSignals, unix.SIGUSR1)
 	stop := signalsOf(s.opt.StopSignals, unix.SIGUSR2, unix.SIGTERM)
@@ -307,7 +307,7 @@ func (s *session) begin(m wire.Message) (err error) {
 		case <-ctx.Done():
 		}
 	}()
-	if s.ck, err = program.Open[coordinated.Checkpointer](ctx, r, s.opt); err != nil {
+	if s.ck, err = coordinated.OpenProxy(ctx, r, s.opt); err != nil {
 		return err
 	}
 	s.d.freeKept() // all ranks have come, and taken theirs
@@ -316,7 +316,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	}
 	s.ending.Go(s.guard)
 	if s.goesOn {
-		program.Of(s.ck).Begin()
+		s.ck.Begin()
 		if r.rank == 0 { // it has been without a checkpoint for long enough
 			if err := s.ck.Request(ctx); err != nil {
 				return err
@@ -363,7 +363,7 @@ func (s *session) guard() {
 	s.settle()
 	s.leave()
 	for _, ck := range s.checkpointers() {
-		program.Of(ck).AbortWhile(s.why(), s.left) // a request may be under way
+		ck.AbortWhile(s.why(), s.left) // a request may be under way
 	}
 }
 
@@ -413,11 +413,11 @@ func (s *session) isLoss(err error) bool {
 }
 
 // freeLeft frees what was restored from memory, if it was, once the client need not wait for that.
-func (s *session) freeLeft(ck *coordinated.Checkpointer, r *arenas) {
+func (s *session) freeLeft(ck *coordinated.Proxy, r *arenas) {
 	if r.unmapLeft() {
 		s.then = func() {
 			r.Forget()
-			program.Of(ck).Reserve()
+			ck.Reserve()
 		}
 	}
 }

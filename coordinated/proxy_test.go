@@ -128,7 +128,7 @@ func TestElsewhereLooksOnce(t *testing.T) {
 
 // runFar restores, or finds that it must not, and takes a checkpoint.
 func runFar(ctx context.Context, p *farRank, opt Options, restores bool) error {
-	c, err := openElsewhere(ctx, p, opt)
+	c, err := OpenProxy(ctx, p, opt)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func TestGivenUpElsewhere(t *testing.T) {
 	opt := Options{Job: "far", Global: t.TempDir(), Logger: slog.New(slog.DiscardHandler), CopyWorkers: 1,
 		CutTimeout: 10 * time.Millisecond}
 	p := &farRank{size: 1, exchange: &farExchange{}, data: make([]byte, 8)}
-	c, err := openElsewhere(t.Context(), p, opt)
+	c, err := OpenProxy(t.Context(), p, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

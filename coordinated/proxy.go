@@ -16,27 +16,23 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-func init() {
-	program.Register(program.Hooks{
-		Open: func(ctx context.Context, p program.Program, opt any) (any, error) {
-			return openElsewhere(ctx, p, opt.(Options))
-		},
-		Of:      func(c any) program.Checkpointer { return elsewhere{c.(*Checkpointer)} },
-		OfStart: func(o any, s program.Start) any { return o.(Options).ofStart(s) },
-		Named:   func(c any, name string, keep int) any { return c.(*Checkpointer).named(name, keep) },
-	})
-}
+// A Proxy is the Checkpointer of a rank whose program is another process, and speaks another language:
+// holdfast node calls it in the program's place. What is protected is a *program.Array, signals come from the
+// program.Program, and all ranks stop at the same Point, which they come to equally often. Programs in Go have no
+// use for it.
+type Proxy struct{ *Checkpointer }
 
-// openElsewhere is program.Open.
-func openElsewhere(ctx context.Context, p program.Program, opt Options) (*Checkpointer, error) {
+// OpenProxy is Open for such a rank. Collective.
+func OpenProxy(ctx context.Context, p program.Program, opt Options) (*Proxy, error) {
 	c := &Checkpointer{opt: opt}
 	c.main.endpoint, c.main.far = program.NoMessages(p.Rank(), p.Size()), p
 	c.main.Points.Far = p.Points
-	return c.connected(ctx, connect.Elsewhere{Program: p})
+	c, err := c.connected(ctx, connect.Elsewhere{Program: p})
+	if err != nil {
+		return nil, err
+	}
+	return &Proxy{c}, nil
 }
-
-// elsewhere is the program.Checkpointer of a rank.
-type elsewhere struct{ *Checkpointer }
 
 // memory is where captures go: nil for that of this process.
 func (c *Checkpointer) memory() program.Memory {
@@ -46,7 +42,10 @@ func (c *Checkpointer) memory() program.Memory {
 	return c.main.far
 }
 
-func (c elsewhere) Gather(call string, all, mine []byte) error {
+// Gather gives every rank's bytes to all, in order of rank, over the control plane. It is collective, in the same
+// order on all ranks; mine has the same length everywhere, and all is Size times as long. The call is what the
+// program does, should a rank not come: the others are named, and the job ends after ten times Options.WaitTimeout.
+func (c *Proxy) Gather(call string, all, mine []byte) error {
 	n := c.main.Calls.Add(1)
 	c.main.Calling.Store(&call)
 	_ = c.agent.Library(c.life.ctx, time.Now()) // closed: the rest says so
@@ -66,8 +65,8 @@ func (c elsewhere) Gather(call string, all, mine []byte) error {
 	return nil
 }
 
-// ofStart is program.OfStart.
-func (o Options) ofStart(s program.Start) Options {
+// OfStart returns the options for a program that another process than this one has started. Local.
+func (o Options) OfStart(s program.Start) Options {
 	o.program = s.Program
 	o.Supervisor, o.Fresh, o.Elastic = s.Supervisor, o.Fresh || s.Fresh, s.Elastic
 	if o.Fresh {
@@ -77,8 +76,10 @@ func (o Options) ofStart(s program.Start) Options {
 	return o
 }
 
-// named is program.Named.
-func (c *Checkpointer) named(name string, keep int) Options {
+// Named returns the options of the checkpoints that a program takes under a name of its own, beside those of its
+// Points, which c takes: their directories are below those of the job and belong to the same run, and nothing but the
+// program asks for them. keep is how many are kept; 0 means as many as of the others. Local.
+func (c *Proxy) Named(name string, keep int) Options {
 	o := c.opt
 	o.run = c.run
 	below := "name." + name
@@ -99,13 +100,19 @@ func (c *Checkpointer) named(name string, keep int) Options {
 	return o
 }
 
-func (c elsewhere) ProtectGlobal(name string, a *program.Array) error {
+// ProtectGlobal makes an array that has a Shape part of every checkpoint, as the function ProtectGlobal does for
+// memory of its caller. Local, before Restore or after it.
+func (c *Proxy) ProtectGlobal(name string, a *program.Array) error {
 	return c.protect(name, a, func() error { return c.state.AddElsewhere(name, a) })
 }
 
-func (c elsewhere) AbortWhile(why error, left <-chan struct{}) { c.abort(why, left) }
+// AbortWhile is Abort from another goroutine than that of the calls. What these wait for ends; what they use is
+// freed when left is closed, which says that they are over. Local.
+func (c *Proxy) AbortWhile(why error, left <-chan struct{}) { c.abort(why, left) }
 
-func (c elsewhere) Begin() {
+// Begin lets the first Point pass without a Restore: the program has its state, or gets it in another way. Local,
+// in the place of Restore.
+func (c *Proxy) Begin() {
 	c.stats.mu.Lock()
 	c.stats.goesOn = true
 	c.stats.mu.Unlock()
@@ -114,7 +121,9 @@ func (c elsewhere) Begin() {
 	c.ready()
 }
 
-func (c elsewhere) Settle(ctx context.Context) error {
+// Settle waits until nothing of what this rank does at the levels is under way: the repair after a restore and the
+// removal of older epochs included. Local, in the place of a Point.
+func (c *Proxy) Settle(ctx context.Context) error {
 	if c.persist.Idle() {
 		return nil
 	}
@@ -128,14 +137,18 @@ func (c elsewhere) Settle(ctx context.Context) error {
 	}
 }
 
-func (c elsewhere) Reserve() {
+// Reserve makes room for captures ahead of time. A Restore whose Level is storage.SourceMemory has left that to be
+// done after Program.Forget, when the program has what it loads: a node need not have memory for both. Local.
+func (c *Proxy) Reserve() {
 	if err := c.state.Renew(); err != nil {
 		c.log.Warn("holdfast: cannot free the memory that a restore has used", "error", err)
 	}
 	c.reserve()
 }
 
-func (c elsewhere) Leave() *storage.MemoryShard {
+// Leave returns this rank's newest epoch if it is committed and its capture is still in shared memory, else nil.
+// Abort then leaves all shared memory mapped: its owner frees it. Local.
+func (c *Proxy) Leave() *storage.MemoryShard {
 	last := c.state.Leave()
 	if last.Epoch == 0 {
 		return nil
@@ -143,7 +156,8 @@ func (c elsewhere) Leave() *storage.MemoryShard {
 	return c.levels.store.InMemory(last.Epoch, last.Sections)
 }
 
-func (c elsewhere) CloseAndLeave() (*storage.MemoryShard, error) {
+// CloseAndLeave is Close that leaves all shared memory mapped, and afterwards Leave. Collective.
+func (c *Proxy) CloseAndLeave() (*storage.MemoryShard, error) {
 	c.state.Leave()
 	err := c.Close()
 	return c.Leave(), err
@@ -164,12 +178,15 @@ func (c *Checkpointer) forget() {
 	}
 }
 
-func (c elsewhere) RestoreEpoch(ctx context.Context, e storage.Epoch) (bool, error) {
+// RestoreEpoch is Restore of one epoch. Collective.
+func (c *Proxy) RestoreEpoch(ctx context.Context, e storage.Epoch) (bool, error) {
 	c.opt.Epoch = e
 	return c.Restore(ctx)
 }
 
-func (c elsewhere) Verify(ctx context.Context, e storage.Epoch) error {
+// Verify reads this rank's shard of an epoch of SavedEpochs. What is damaged at one level counts only if no other
+// place has it right. Local.
+func (c *Proxy) Verify(ctx context.Context, e storage.Epoch) error {
 	sh, err := c.levels.store.Fetch(ctx, e)
 	if err != nil {
 		return err
@@ -181,7 +198,10 @@ func (c elsewhere) Verify(ctx context.Context, e storage.Epoch) error {
 	return sh.Verify(ctx)
 }
 
-func (c elsewhere) Newest(ctx context.Context) (program.SavedEpoch, error) {
+// Newest is what this rank saved in the epoch that Restore will restore, or one of another number of ranks in its
+// place, unless that turns out to be damaged; the zero Epoch if there is none. It is called before Restore, and waits
+// until all ranks have called it or Restore.
+func (c *Proxy) Newest(ctx context.Context) (program.SavedEpoch, error) {
 	list, err := c.choose(ctx)
 	if err != nil || len(list) == 0 {
 		return program.SavedEpoch{}, err
@@ -220,7 +240,9 @@ func (c elsewhere) Newest(ctx context.Context) (program.SavedEpoch, error) {
 	return s, err
 }
 
-func (c elsewhere) SavedEpochs(ctx context.Context) ([]program.SavedEpoch, error) {
+// SavedEpochs lists the epochs that all ranks have, newest first. It reads a table of each. Collective, before
+// Restore.
+func (c *Proxy) SavedEpochs(ctx context.Context) ([]program.SavedEpoch, error) {
 	common, err := c.common(ctx)
 	if err != nil {
 		return nil, err
