@@ -29,6 +29,7 @@ OPENCL := $(if $(shell printf '\#include <CL/cl_icd.h>' | $(CC) -E - >/dev/null 
 build: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) ## build tool and applications into bin/, the libraries into lib/
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./...
+	$(GO) -C bench build -o $(abspath $(BIN))/ ./...
 
 LIB      ?= lib
 HF_OBJECTS = $(patsubst lib/src/%.c,$(LIB)/%.o,$(wildcard lib/src/*.c))
@@ -82,6 +83,7 @@ PYTHONDIR  ?= $(LIBDIR)/holdfast/python
 install: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./cmd/holdfast
+	$(GO) -C bench build -o $(abspath $(BIN))/ ./cmd/holdfast-bench
 	PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DATADIR='$(DATADIR)' \
 		MANDIR='$(MANDIR)' PYTHONDIR='$(PYTHONDIR)' DESTDIR='$(DESTDIR)' sh scripts/install.sh $(BIN) $(LIB)
 
@@ -116,6 +118,7 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 	$(TEST) $(call packages,-v,$(RANKS))
 	sh scripts/steady.sh $(GO) $(TESTED) -p $(TEST_P) -- $(call packages,,$(BUSY))
 	sh scripts/steady.sh $(GO) $(TESTED) -p $(WAIT_P) -- $(call packages,,$(WAITING))
+	cd bench && sh ../scripts/steady.sh $(GO) $(TESTED) -p $(TEST_P) -- ./...
 	@$(MAKE) --no-print-directory race
 
 # Packages that start no ranks are tested beside each other, as many as there are cores. lint
@@ -141,6 +144,7 @@ race: export GORACE = atexit_sleep_ms=0
 race: ## all tests that the race detector is of use for, short ones, with invariants checked
 	$(GO) test $(RACE) $(call packages,-v,$(RANKS))
 	sh scripts/steady.sh $(GO) $(RACE) -p $(TEST_P) -- $(call packages,,$(RACE_RANKS))
+	cd bench && sh ../scripts/steady.sh $(GO) $(RACE) -p $(TEST_P) -- ./...
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
@@ -207,7 +211,7 @@ test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, def
 	HOLDFAST_TEST_GPU=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./test/opencl
 	$(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./examples/... ./test/examples
 
-# Where make bench keeps its results: JSON lines and plots.
+# Where make bench keeps its results: JSON lines and charts.
 BENCH_OUT ?= holdfast-bench
 
 bench: build ## what checkpoints, cuts, captures and messages cost here; under 5 minutes

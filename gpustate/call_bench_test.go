@@ -46,7 +46,7 @@ func BenchmarkLaunch(b *testing.B) {
 }
 
 // BenchmarkNull measures launches on an OpenCL device that does nothing, with what the driver's call and
-// the default window take (internal/bench/opencl/testdata/null.c).
+// the default window take (bench/opencl/testdata/null.c).
 func BenchmarkNull(b *testing.B) {
 	for name, set := range map[string]func(k *Kernel, x *Buffer, n int32) error{
 		"arguments as they are": func(*Kernel, *Buffer, int32) error { return nil },

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what `make install` has built: the command, libholdfast and its headers, libveloc-client, libholdfast-opencl,
-# Fortran modules, the package for Python, files for CMake and pkg-config, manual pages, completions, a module file, and
-# in DATADIR/holdfast the documents, examples, scripts for Slurm and a holdfast.yaml to begin with.
+# Installs what `make install` has built: the command and its benchmarks, libholdfast and its headers, libveloc-client,
+# libholdfast-opencl, Fortran modules, the package for Python, files for CMake and pkg-config, manual pages,
+# completions, a module file, and in DATADIR/holdfast documents, examples, scripts for Slurm and a first holdfast.yaml.
 #
 # Directories come from the environment, as from `make install`: PREFIX, and BINDIR, LIBDIR, INCLUDEDIR, DATADIR,
 # MANDIR, PYTHONDIR below it. DESTDIR is put before each, and remembered nowhere: for packages.
@@ -56,7 +56,7 @@ fill() {
 }
 from() { realpath -m --relative-to="$1" "$2"; }
 
-put 755 "$BINDIR" "$bin/holdfast"
+put 755 "$BINDIR" "$bin/holdfast" "$bin/holdfast-bench"
 put 644 "$INCLUDEDIR" lib/holdfast.h lib/holdfast_mpi.h lib/holdfast_opencl.h lib/holdfast.hpp lib/holdfast_mpi.hpp
 put 644 "$LIBDIR" "$lib/libholdfast.a"
 install -m 755 "$lib/libholdfast.so.$major" "$DESTDIR$LIBDIR/libholdfast.so.$version"

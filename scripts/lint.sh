@@ -26,9 +26,12 @@ if [ -n "$long" ]; then
 	exit 1
 fi
 
-"$go" vet ./...
-"$go" tool staticcheck ./...
-"$go" tool revive -config scripts/revive.toml ./...
+staticcheck=$("$go" tool -n staticcheck)
+revive=$("$go" tool -n revive)
+rules=$PWD/scripts/revive.toml
+for module in . bench; do
+	(cd "$module" && "$go" vet ./... && "$staticcheck" ./... && "$revive" -config "$rules" ./...)
+done
 
 if command -v shellcheck >/dev/null 2>&1; then
 	git ls-files -co --exclude-standard '*.sh' .ci/run | xargs -r shellcheck

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/spf13/cobra"
 )
@@ -65,7 +66,7 @@ type moveRow struct {
 func (s saying) row(m moveRow) (err error) {
 	switch {
 	case s.asJSON:
-		return jsonLines(s.out, []moveRow{m})
+		return cli.JSONLines(s.out, []moveRow{m})
 	case m.Error != "":
 		_, err = fmt.Fprintf(s.errs, "program %d of %s stays: %s\n", m.Program, m.From, m.Error)
 	default:
@@ -107,7 +108,7 @@ func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, say fun
 		}
 	}
 	if failed {
-		return errBad
+		return cli.ErrBad
 	}
 	return nil
 }

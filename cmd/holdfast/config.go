@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/spf13/cobra"
 )
@@ -43,7 +44,7 @@ func newConfig() *cobra.Command {
 				text += v.Explain()
 			}
 			if asJSON {
-				err = jsonLines(cmd.OutOrStdout(), values)
+				err = cli.JSONLines(cmd.OutOrStdout(), values)
 			} else {
 				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 			}
@@ -55,7 +56,7 @@ func newConfig() *cobra.Command {
 			}
 			if bad := c.Check(); bad != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", bad)
-				return errBad
+				return cli.ErrBad
 			}
 			return nil
 		},

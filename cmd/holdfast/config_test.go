@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 )
 
@@ -21,7 +22,7 @@ func TestConfig(t *testing.T) {
 	}
 	t.Setenv(config.FileVar, "")
 	t.Chdir(t.TempDir())
-	if code, _, errs := run(t, "config"); code != exitBad || !strings.Contains(errs, "HOLDFAST_LOCAL") {
+	if code, _, errs := run(t, "config"); code != cli.Bad || !strings.Contains(errs, "HOLDFAST_LOCAL") {
 		t.Errorf("without a directory: exit code %d, %s", code, errs)
 	}
 	if err := os.WriteFile("holdfast.yaml", []byte("local: /disk\nmtbf: 24h\n"), 0o644); err != nil {
@@ -30,7 +31,7 @@ func TestConfig(t *testing.T) {
 	t.Setenv("HOLDFAST_MTBF", "12h")
 	t.Setenv("HOLDFAST_LOCALE", "x")
 	code, out, errs := run(t, "config")
-	if code != exitGood || !strings.Contains(errs, "HOLDFAST_LOCALE") {
+	if code != cli.Good || !strings.Contains(errs, "HOLDFAST_LOCALE") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 	for key, want := range map[string]string{"local": "/disk, from holdfast.yaml",
@@ -48,24 +49,24 @@ func TestConfig(t *testing.T) {
 	code, out, _ = run(t, "config", "--json")
 	var first config.Value
 	line, _, _ := strings.Cut(out, "\n")
-	if err := json.Unmarshal([]byte(line), &first); code != exitGood || err != nil || first.Key != "job" ||
+	if err := json.Unmarshal([]byte(line), &first); code != cli.Good || err != nil || first.Key != "job" ||
 		first.Env != "HOLDFAST_JOB" {
 		t.Errorf("json: exit code %d, %v, %+v", code, err, first)
 	}
 	t.Setenv("HOLDFAST_MTBF", "12")
-	if code, _, errs := run(t, "config"); code != exitBad || !strings.Contains(errs, "mtbf") ||
+	if code, _, errs := run(t, "config"); code != cli.Bad || !strings.Contains(errs, "mtbf") ||
 		!strings.Contains(errs, "no unit") {
 		t.Errorf("a number without a unit: exit code %d, %s", code, errs)
 	}
-	if code, out, _ := run(t, "config", "--all"); code != exitBad || !strings.Contains(out, "partner:K or parity:D+P") {
+	if code, out, _ := run(t, "config", "--all"); code != cli.Bad || !strings.Contains(out, "partner:K or parity:D+P") {
 		t.Errorf("--all: exit code %d, %s", code, out)
 	}
-	if code, out, errs := run(t, "config", "mtbf", "HOLDFAST_BIN"); code != exitGood ||
+	if code, out, errs := run(t, "config", "mtbf", "HOLDFAST_BIN"); code != cli.Good ||
 		!strings.Contains(out, "HOLDFAST_MTBF") || !strings.Contains(out, "no unit") ||
 		strings.Contains(out, "HOLDFAST_INTERVAL") || !strings.Contains(out, "in PATH") {
 		t.Errorf("config mtbf HOLDFAST_BIN: exit code %d, %s%s", code, out, errs)
 	}
-	if code, _, errs := run(t, "config", "HOLDFAST_INTERVALL"); code != exitNoLook ||
+	if code, _, errs := run(t, "config", "HOLDFAST_INTERVALL"); code != cli.NoLook ||
 		!strings.Contains(errs, "do you mean interval?") {
 		t.Errorf("config HOLDFAST_INTERVALL: exit code %d, %s", code, errs)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -34,7 +35,7 @@ func newCopy() *cobra.Command {
 				return err
 			}
 			var seen ioCounts
-			stop := showBar(cmd, "copying", bytes, seen.written.Load, inBytes)
+			stop := cli.ShowBar(cmd, "copying", bytes, seen.written.Load, cli.InBytes)
 			done, err := checkpoints.Copy(seen.over(cmd.Context()), dirs, to, e, jobs)
 			stop()
 			if err != nil {
@@ -81,24 +82,24 @@ func epochToCopy(cmd *cobra.Command, dirs []string, epoch string) (e storage.Epo
 	return e, bytes, nil
 }
 
-// badIfCorrupt ends a verb with exitBad where what it was to read is damaged or incomplete.
+// badIfCorrupt ends a verb with cli.Bad where what it was to read is damaged or incomplete.
 func badIfCorrupt(cmd *cobra.Command, err error, asJSON bool) error {
 	if cmd.Context().Err() != nil || !storage.IsDamage(err) {
 		return err
 	}
 	if asJSON {
-		if werr := jsonLines(cmd.OutOrStdout(), []jsonError{{err.Error()}}); werr != nil {
+		if werr := cli.JSONLines(cmd.OutOrStdout(), []cli.Failure{{Error: err.Error()}}); werr != nil {
 			return werr
 		}
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
-	return errBad
+	return cli.ErrBad
 }
 
 func printCopy(cmd *cobra.Command, r copyRow, asJSON bool) (err error) {
 	switch {
 	case asJSON:
-		return jsonLines(cmd.OutOrStdout(), []copyRow{r})
+		return cli.JSONLines(cmd.OutOrStdout(), []copyRow{r})
 	case r.Already:
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has epoch %d already\n", r.To, r.Epoch)
 	default:

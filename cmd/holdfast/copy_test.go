@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 )
 
@@ -22,18 +23,18 @@ func TestCopyVerb(t *testing.T) {
 		code int
 		want string
 	}{
-		{"copy " + local + " --to " + url, exitGood, "epoch 3 (391 KiB) is now committed in " + url},
-		{"copy " + local + " " + global + " --to " + url + " -e 3", exitGood, url + " has epoch 3 already"},
-		{"copy " + url + " --to " + site + " --jobs 1 --json", exitGood,
+		{"copy " + local + " --to " + url, cli.Good, "epoch 3 (391 KiB) is now committed in " + url},
+		{"copy " + local + " " + global + " --to " + url + " -e 3", cli.Good, url + " has epoch 3 already"},
+		{"copy " + url + " --to " + site + " --jobs 1 --json", cli.Good,
 			`{"epoch":3,"to":"` + site + `","bytes":400000}`},
-		{"verify --complete " + site, exitGood, "good"},
-		{"verify " + local + " " + site, exitGood, "good"},
-		{"copy " + local + " --to " + local, exitNoLook, "also a directory to copy from"},
-		{"copy " + local + " --to " + site + " -e 4", exitNoLook, "no epoch 4"},
-		{"copy " + local + " --to " + site + " -e 0", exitNoLook, "neither a number"},
-		{"copy " + local + " --to " + site + " --jobs 0", exitNoLook, "--jobs 0: want more than 0"},
-		{"copy " + local + " --to " + filepath.Join(site, "a", "b"), exitNoLook, "create it"},
-		{"copy " + local, exitNoLook, "to"},
+		{"verify --complete " + site, cli.Good, "good"},
+		{"verify " + local + " " + site, cli.Good, "good"},
+		{"copy " + local + " --to " + local, cli.NoLook, "also a directory to copy from"},
+		{"copy " + local + " --to " + site + " -e 4", cli.NoLook, "no epoch 4"},
+		{"copy " + local + " --to " + site + " -e 0", cli.NoLook, "neither a number"},
+		{"copy " + local + " --to " + site + " --jobs 0", cli.NoLook, "--jobs 0: want more than 0"},
+		{"copy " + local + " --to " + filepath.Join(site, "a", "b"), cli.NoLook, "create it"},
+		{"copy " + local, cli.NoLook, "to"},
 	} {
 		code, out, errs := run(t, strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(out+errs, c.want) {
@@ -45,15 +46,15 @@ func TestCopyVerb(t *testing.T) {
 	}
 	flip(t, filepath.Join(local, "epoch-0000000003", "rank-000001.shard"), 5000)
 	code, out, errs := run(t, "copy", "--json", local, "--to", filepath.Join(t.TempDir(), "x"))
-	var said jsonError
-	if err := json.Unmarshal([]byte(out), &said); err != nil || code != exitBad ||
+	var said cli.Failure
+	if err := json.Unmarshal([]byte(out), &said); err != nil || code != cli.Bad ||
 		!strings.Contains(said.Error, "rank 1") {
 		t.Errorf("of a damaged shard: got exit code %d, %q, %q, %v", code, out, errs, err)
 	}
 	if err := os.Remove(filepath.Join(local, "epoch-0000000003", "rank-000001.shard")); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := run(t, "copy", local, "--to", filepath.Join(t.TempDir(), "x")); code != exitBad {
+	if code, _, errs := run(t, "copy", local, "--to", filepath.Join(t.TempDir(), "x")); code != cli.Bad {
 		t.Errorf("without a shard: got exit code %d, %q", code, errs)
 	}
 }
@@ -65,11 +66,11 @@ func TestCopyInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("a signal"))
 	var out, errs strings.Builder
-	if code := Run(ctx, []string{"copy", local, "--to", site}, &out, &errs); code != exitNoLook ||
+	if code := Run(ctx, []string{"copy", local, "--to", site}, &out, &errs); code != cli.NoLook ||
 		!strings.Contains(errs.String(), "interrupted") {
 		t.Errorf("got exit code %d, %q", code, errs.String())
 	}
-	if code, out, errs := run(t, "copy", local, "--to", site); code != exitGood {
+	if code, out, errs := run(t, "copy", local, "--to", site); code != cli.Good {
 		t.Errorf("after it: got exit code %d, %q, %q", code, out, errs)
 	}
 }

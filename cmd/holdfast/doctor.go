@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/doctor"
 	"github.com/spf13/cobra"
@@ -34,7 +35,7 @@ func newDoctor() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				err = jsonLines(cmd.OutOrStdout(), findings)
+				err = cli.JSONLines(cmd.OutOrStdout(), findings)
 			} else {
 				_, err = io.WriteString(cmd.OutOrStdout(), doctorText(findings, quiet))
 			}
@@ -43,9 +44,9 @@ func newDoctor() *cobra.Command {
 			}
 			switch {
 			case doctor.Worst(findings) == doctor.Failed:
-				return errFailed
+				return cli.ErrFailed
 			case doctor.Worst(findings) == doctor.Warning:
-				return errBad
+				return cli.ErrBad
 			}
 			return nil
 		},
@@ -91,8 +92,8 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 		}
 		return doctor.Nodes(cmd.Context(), d, nodes), nil
 	}
-	if w := cmd.ErrOrStderr(); isTerminal(w) {
-		begin, stop := steps(cmd, "looking at")
+	if w := cmd.ErrOrStderr(); cli.IsTerminal(w) {
+		begin, stop := cli.Steps(cmd, "looking at")
 		defer stop()
 		d.Note = func(what string) { begin(what, 0) }
 	} else { // some checks take seconds

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/doctor"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
@@ -41,8 +42,8 @@ func TestDoctor(t *testing.T) {
 	if !strings.Contains(errs, "looking at MPI\n") {
 		t.Errorf("nothing says what is looked at: %q", errs)
 	}
-	want := map[doctor.State]int{doctor.OK: exitGood, doctor.Warning: exitBad,
-		doctor.Failed: exitNoLook}[doctor.Worst(list)]
+	want := map[doctor.State]int{doctor.OK: cli.Good, doctor.Warning: cli.Bad,
+		doctor.Failed: cli.NoLook}[doctor.Worst(list)]
 	if code != want {
 		t.Errorf("exit code %d, want %d for %s", code, want, doctor.Worst(list))
 	}
@@ -72,14 +73,14 @@ func TestDoctorNodes(t *testing.T) {
 		code   int
 		says   map[string]string // of a check: what its finding holds
 	}{
-		{"as it should be", []string{"g", "g", "g"}, []string{"1", "2", "3"}, exitGood, map[string]string{
+		{"as it should be", []string{"g", "g", "g"}, []string{"1", "2", "3"}, cli.Good, map[string]string{
 			"global": "each of 3 nodes sees", "local": "each of 3 nodes can write"}},
-		{"not shared", []string{"g", "g", "own"}, []string{"1", "2", "3"}, exitNoLook, map[string]string{
+		{"not shared", []string{"g", "g", "own"}, []string{"1", "2", "3"}, cli.NoLook, map[string]string{
 			"global": "n1 does not see what n3 wrote; n2 does not see what n3 wrote; n3 does not see what n1, " +
 				"n2 wrote"}},
-		{"missing", []string{"g", "g", "g"}, []string{"1", "nosuch", "3"}, exitNoLook,
+		{"missing", []string{"g", "g", "g"}, []string{"1", "nosuch", "3"}, cli.NoLook,
 			map[string]string{"local on n2": "no such file"}},
-		{"local is shared", []string{"g", "g", "g"}, []string{"1", "1", "3"}, exitBad,
+		{"local is shared", []string{"g", "g", "g"}, []string{"1", "1", "3"}, cli.Bad,
 			map[string]string{"local": "it is not each node's own"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestDoctorNodes(t *testing.T) {
 		})
 	}
 	t.Setenv("SLURM_JOB_ID", "")
-	if code, _, errs := run(t, "doctor", "--nodes"); code != exitNoLook ||
+	if code, _, errs := run(t, "doctor", "--nodes"); code != cli.NoLook ||
 		!strings.Contains(errs, "inside salloc or sbatch") {
 		t.Errorf("no job: got code %d, %s", code, errs)
 	}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -111,7 +112,7 @@ func (x *export) check(cmd *cobra.Command) error {
 		return errors.New("--box writes a global array to a file for NumPy: give its name with -o NAME.npy")
 	case x.out == "-" && x.asJSON:
 		return errors.New("-o - and --json do not go together; see holdfast export --help")
-	case x.out == "-" && isTerminal(cmd.OutOrStdout()):
+	case x.out == "-" && cli.IsTerminal(cmd.OutOrStdout()):
 		return errors.New("standard output is a terminal: redirect it, or give a file with -o")
 	}
 	return nil
@@ -136,14 +137,14 @@ func (x *export) run(cmd *cobra.Command) (rows []exportRow, err error) {
 	}
 	infos, all := arrayIn(list, e, x.section)
 	if all != nil && !cmd.Flags().Changed("rank") && strings.HasSuffix(x.out, npySuffix) {
-		defer showBar(cmd, "exporting", 0, x.copied.Load, inBytes)()
+		defer cli.ShowBar(cmd, "exporting", 0, x.copied.Load, cli.InBytes)()
 		return x.array(cmd, v, e, infos, all)
 	}
 	if all != nil && strings.HasSuffix(x.out, npzSuffix) {
 		if !all[0].Keyed() {
 			return nil, fmt.Errorf("%q is no set of items: give a file NAME.npy", x.section)
 		}
-		defer showBar(cmd, "exporting", 0, x.copied.Load, inBytes)()
+		defer cli.ShowBar(cmd, "exporting", 0, x.copied.Load, cli.InBytes)()
 		return x.items(cmd, v, e, infos, all)
 	}
 	if x.box != "" {
@@ -153,7 +154,7 @@ func (x *export) run(cmd *cobra.Command) (rows []exportRow, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer showBar(cmd, "exporting", 0, x.copied.Load, inBytes)()
+	defer cli.ShowBar(cmd, "exporting", 0, x.copied.Load, cli.InBytes)()
 	for _, r := range ranks {
 		more, err := x.rankOf(cmd, v, e, r)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -177,7 +178,7 @@ func TestExportOfArrays(t *testing.T) {
 	} {
 		t.Chdir(t.TempDir())
 		code, _, msg := run(t, append(append([]string{"export", "5"}, strings.Fields(args)...), "--from", dir)...)
-		if code != exitNoLook || !strings.Contains(msg, want) {
+		if code != cli.NoLook || !strings.Contains(msg, want) {
 			t.Errorf("%s: code %d, %q; want %q in it", args, code, msg, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -187,7 +188,7 @@ func TestExportOfItems(t *testing.T) {
 		"others -o c.npz --rank 1 ": `has no section "others"`,
 	} {
 		code, _, msg := run(t, append(append([]string{"export", "4"}, strings.Fields(args)...), "--from", dir)...)
-		if code != exitNoLook || !strings.Contains(msg, want) {
+		if code != cli.NoLook || !strings.Contains(msg, want) {
 			t.Errorf("%s: code %d, %q; want %q in it", args, code, msg, want)
 		}
 	}
@@ -207,7 +208,7 @@ func TestExportOfItems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, _, msg := run(t, "export", "4", "cells", "--from", dir, "-o", "c.npz"); code != exitBad ||
+	if code, _, msg := run(t, "export", "4", "cells", "--from", dir, "-o", "c.npz"); code != cli.Bad ||
 		!strings.Contains(msg, "rank 2 of epoch 4") {
 		t.Errorf("a damaged share: code %d, %q", code, msg)
 	}

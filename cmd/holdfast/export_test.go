@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
@@ -99,7 +100,7 @@ func TestExportVerb(t *testing.T) {
 	code, out, errs := run(t, "export", "3", "--from", dir)
 	for _, want := range []string{`step +value int64 +8 `, `energy +slice float64 +1000008 +977 KiB +data/energy`,
 		`gpu/x +buffer +4096 `, `gpu/gpu/1 +buffer +8 `, `mailbox +messages`} {
-		if code != exitGood || !regexp.MustCompile(want).MatchString(out) {
+		if code != cli.Good || !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("list: got exit code %d, %q, %s, want %s", code, errs, out, want)
 		}
 	}
@@ -121,11 +122,11 @@ func TestExportVerb(t *testing.T) {
 	} {
 		code, out, errs := run(t, append([]string{"export", "--from", dir}, strings.Fields(c.args)...)...)
 		b, err := os.ReadFile(file(c.file))
-		if code != exitGood || !strings.Contains(out, c.want) || err != nil || !bytes.Equal(b, c.bytes) {
+		if code != cli.Good || !strings.Contains(out, c.want) || err != nil || !bytes.Equal(b, c.bytes) {
 			t.Errorf("%s: got exit code %d, %q, %q, %d bytes, %v", c.args, code, out, errs, len(b), err)
 		}
 	}
-	if code, out, errs := run(t, "export", "3", "energy", "--from", dir, "--rank", "1", "-o", "-"); code != exitGood ||
+	if code, out, errs := run(t, "export", "3", "energy", "--from", dir, "--rank", "1", "-o", "-"); code != cli.Good ||
 		out != string(energy[1]) || !strings.Contains(errs, "slice float64") {
 		t.Errorf("to standard output: got exit code %d, %d bytes, %q", code, len(out), errs)
 	}
@@ -150,7 +151,7 @@ func TestExportRefuses(t *testing.T) {
 		"3 energy --rank 0 -o " + to + "/a/b": "no such file",
 	} {
 		code, out, errs := run(t, append([]string{"export", "--from", dir}, strings.Fields(args)...)...)
-		if code != exitNoLook || !strings.Contains(errs, want) {
+		if code != cli.NoLook || !strings.Contains(errs, want) {
 			t.Errorf("%s: got exit code %d, %q, %q, want %q", args, code, out, errs, want)
 		}
 	}
@@ -159,7 +160,7 @@ func TestExportRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	shard := filepath.Join(dir, "epoch-0000000003", "rank-000001.shard")
-	if code, _, errs := run(t, "export", "3", "energy", "--rank", "1", "--from", dir, "-o", name); code != exitNoLook ||
+	if code, _, errs := run(t, "export", "3", "energy", "--rank", "1", "--from", dir, "-o", name); code != cli.NoLook ||
 		!strings.Contains(errs, "--force") {
 		t.Errorf("the file exists: got exit code %d, %q", code, errs)
 	}
@@ -169,7 +170,7 @@ func TestExportRefuses(t *testing.T) {
 	for _, args := range []string{"--force -o " + name, "-o " + name + "2", "--json -o " + name + "2"} {
 		code, out, errs := run(t, append([]string{"export", "3", "energy", "--rank", "1", "--from", dir},
 			strings.Fields(args)...)...)
-		if code != exitBad || !strings.Contains(errs, "rank-000001") || strings.Contains(args, "json") == (out == "") {
+		if code != cli.Bad || !strings.Contains(errs, "rank-000001") || strings.Contains(args, "json") == (out == "") {
 			t.Errorf("%s, damaged: got exit code %d, %q, %q", args, code, out, errs)
 		}
 	}
@@ -182,11 +183,11 @@ func TestExportRefuses(t *testing.T) {
 	// A copy from before the damage serves in its place.
 	site := filepath.Join(t.TempDir(), "site")
 	other, _, _ := stateDir(t)
-	if code, _, errs := run(t, "copy", other, "--to", site); code != exitGood {
+	if code, _, errs := run(t, "copy", other, "--to", site); code != cli.Good {
 		t.Fatal(errs)
 	}
 	code, out, errs := run(t, "export", "-e", "3", "energy", "--rank", "1", "--from", dir, "--from", site, "-o", "-")
-	if code != exitGood || out != string(energy[1]) {
+	if code != cli.Good || out != string(energy[1]) {
 		t.Errorf("with a good copy: got exit code %d, %d bytes, %q", code, len(out), errs)
 	}
 }

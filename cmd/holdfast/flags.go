@@ -1,13 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -54,54 +49,4 @@ func serverSettings(cmd *cobra.Command) (s config.Server, err error) {
 		s.Key, err = gpustate.DefaultKeyFile()
 	}
 	return s, err
-}
-
-// mayBeZero are the numbers of the suites of bench that need not be more than 0.
-var mayBeZero = []string{"windows", "start", "blocked"}
-
-// checkRequired names the flags that a command cannot do without, and its usage.
-func checkRequired(cmd *cobra.Command) error {
-	var missing []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if _, needed := f.Annotations[cobra.BashCompOneRequiredFlag]; needed && !f.Changed {
-			missing = append(missing, "--"+f.Name)
-		}
-	})
-	if missing == nil {
-		return nil
-	}
-	return fmt.Errorf("%s needs %s; usage: %s", cmd.CommandPath(), strings.Join(missing, " and "), cmd.UseLine())
-}
-
-// checkNumbers refuses counts and times below 0, which mean nothing to any command, and
-// 0 where a command needs some: waits and pauses, and what a suite measures.
-func checkNumbers(cmd *cobra.Command) error {
-	var errs []error
-	suite := cmd.HasParent() && cmd.Parent().Name() == "bench"
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		some := suite && !slices.Contains(mayBeZero, f.Name) || f.Name == "jobs"
-		switch f.Value.Type() {
-		case "int", "int64", "float64":
-		case "duration":
-			some = some || (f.Name == "every" || f.Name == "timeout") && f.DefValue != "0s"
-		case "intSlice", "float64Slice":
-			if !some {
-				return
-			}
-		default:
-			return
-		}
-		want := map[bool]string{true: "more than 0", false: "0 or more"}[some]
-		for text := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ",") {
-			v, err := strconv.ParseFloat(text, 64)
-			if d, derr := time.ParseDuration(text); err != nil && derr == nil {
-				v = d.Seconds()
-			}
-			if !(v >= 0) || some && v == 0 {
-				errs = append(errs,
-					fmt.Errorf("--%s %s: want %s; see %s --help", f.Name, text, want, cmd.CommandPath()))
-			}
-		}
-	})
-	return errors.Join(errs...)
 }

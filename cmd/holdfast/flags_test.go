@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
 
 // TestNumbers: counts and times that mean nothing are refused with the flag's name.
@@ -15,13 +17,13 @@ func TestNumbers(t *testing.T) {
 	} {
 		args := strings.Fields(line)
 		code, _, errs := run(t, args...)
-		if flag := args[1]; code != exitNoLook || !strings.Contains(errs, flag+" ") ||
+		if flag := args[1]; code != cli.NoLook || !strings.Contains(errs, flag+" ") ||
 			!strings.Contains(errs, "--help") {
-			t.Errorf("%s: exit %d, %q; want %d and the flag named", line, code, errs, exitNoLook)
+			t.Errorf("%s: exit %d, %q; want %d and the flag named", line, code, errs, cli.NoLook)
 		}
 	}
 	for _, line := range []string{"-help", "status -help", "run -help", "run --spares 0 --help"} {
-		if code, out, errs := run(t, strings.Fields(line)...); code != exitGood || !strings.Contains(out, "Usage:") {
+		if code, out, errs := run(t, strings.Fields(line)...); code != cli.Good || !strings.Contains(out, "Usage:") {
 			t.Errorf("%s: exit %d, %q", line, code, errs)
 		}
 	}

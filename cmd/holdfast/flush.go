@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -26,7 +27,7 @@ func newFlush() *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen ioCounts
-			stop := showBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, inBytes)
+			stop := cli.ShowBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, cli.InBytes)
 			e, err := storage.Epoch(0), error(nil)
 			if cmd.Flags().Changed("salvage") {
 				e, err = checkpoints.Salvage(seen.over(cmd.Context()), salvage, dirs, to, jobs)
@@ -38,7 +39,7 @@ func newFlush() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return jsonLines(cmd.OutOrStdout(), []flushRow{{uint64(e), to}})
+				return cli.JSONLines(cmd.OutOrStdout(), []flushRow{{uint64(e), to}})
 			}
 			if e == 0 && salvage != "" {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "no epoch is whole in %s yet, or none is newer than what "+

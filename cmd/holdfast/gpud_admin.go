@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
@@ -36,7 +37,7 @@ func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
 
 func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
 	if o.asJSON {
-		return jsonLines(w, []gpud.Status{st})
+		return cli.JSONLines(w, []gpud.Status{st})
 	}
 	drains := ""
 	if st.Draining {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
 
 // server starts a server of fake devices in this process.
@@ -59,31 +60,31 @@ func TestMigrateVerb(t *testing.T) {
 	if _, err := d.Buffer("x", 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	text := verb(t, exitGood, "gpud", "--status", a, "--key", key)
+	text := verb(t, cli.Good, "gpud", "--status", a, "--key", key)
 	for _, want := range []string{"node7", "plain Go", "1.0 MiB", "job 5"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("status does not say %q:\n%s", want, text)
 		}
 	}
 	var st gpud.Status
-	if err := json.Unmarshal([]byte(verb(t, exitGood, "gpud", "--status", a, "--key", key, "--json")),
+	if err := json.Unmarshal([]byte(verb(t, cli.Good, "gpud", "--status", a, "--key", key, "--json")),
 		&st); err != nil || len(st.Clients) != 1 {
 		t.Errorf("got %+v, %v", st, err)
 	}
-	text = verb(t, exitGood, "migrate", a, "job 5", b+",fake", "--key", key)
+	text = verb(t, cli.Good, "migrate", a, "job 5", b+",fake", "--key", key)
 	if !strings.Contains(text, "moved to remote="+b) || !strings.Contains(text, "drain") || d.Info().Server != b {
 		t.Errorf("the device is %s:\n%s", d.Info(), text)
 	}
 	var out, errs strings.Builder
 	code := Run(t.Context(), []string{"migrate", b, "1", "unix:/nowhere/s", "--key", key}, &out, &errs)
-	if code != exitBad || out.Len() > 0 || !strings.Contains(errs.String(), "stays") {
+	if code != cli.Bad || out.Len() > 0 || !strings.Contains(errs.String(), "stays") {
 		t.Errorf("exit code %d, %q, on standard error %q: want the latter to say that the program stays", code,
 			out.String(), errs.String())
 	}
-	verb(t, exitNoLook, "migrate", b, "nobody", a, "--key", key)
-	verb(t, exitNoLook, "migrate", "unix:/nowhere/s", "1", a, "--key", key)
-	verb(t, exitNoLook, "gpud", "--status", a, "--key", filepath.Join(t.TempDir(), "none"))
-	verb(t, exitGood, "migrate", b, filepath.Base(os.Args[0]), "local,fake:1", "--key", key)
+	verb(t, cli.NoLook, "migrate", b, "nobody", a, "--key", key)
+	verb(t, cli.NoLook, "migrate", "unix:/nowhere/s", "1", a, "--key", key)
+	verb(t, cli.NoLook, "gpud", "--status", a, "--key", filepath.Join(t.TempDir(), "none"))
+	verb(t, cli.Good, "migrate", b, filepath.Base(os.Args[0]), "local,fake:1", "--key", key)
 	if i := d.Info(); i.Server != "" || i.Index != 1 {
 		t.Errorf("the device is %s, want one of this machine", i)
 	}
@@ -101,15 +102,15 @@ func TestEvacuateVerb(t *testing.T) {
 		}
 		defer d.Close()
 	}
-	verb(t, exitNoLook, "gpud", "--evacuate", a, "--key", key) // it has no peers
-	text := verb(t, exitGood, "gpud", "--evacuate", a, "--to", b+",fake", "--key", key)
+	verb(t, cli.NoLook, "gpud", "--evacuate", a, "--key", key) // it has no peers
+	text := verb(t, cli.Good, "gpud", "--evacuate", a, "--to", b+",fake", "--key", key)
 	if strings.Count(text, "moved to") != 2 {
 		t.Errorf("got %q, want two moves", text)
 	}
-	verb(t, exitGood, "balance", a, b, "--key", key)
-	verb(t, exitNoLook, "balance", "unix:/nowhere/s", "--key", key)
+	verb(t, cli.Good, "balance", a, b, "--key", key)
+	verb(t, cli.NoLook, "balance", "unix:/nowhere/s", "--key", key)
 	// one that can be asked is enough
-	if text := verb(t, exitGood, "balance", "unix:/nowhere/s", a, "--key", key); !strings.Contains(text, "/nowhere/s") {
+	if text := verb(t, cli.Good, "balance", "unix:/nowhere/s", a, "--key", key); !strings.Contains(text, "/nowhere/s") {
 		t.Errorf("got %q, want it to say which server cannot be asked", text)
 	}
 }
@@ -135,7 +136,7 @@ func TestGpudRefuses(t *testing.T) {
 		{"--listen", "nowhere"}, {"--listen", "unix:/nowhere/s"}, {"--quota", "much"},
 		{"--device", "remote=a:1"}, {"--device", "no such device"}, {"--listen", "256.0.0.1:0"},
 	} {
-		verb(t, exitNoLook, append([]string{"gpud", "--key", key}, args...)...)
+		verb(t, cli.NoLook, append([]string{"gpud", "--key", key}, args...)...)
 	}
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -143,7 +144,7 @@ func TestGpudRefuses(t *testing.T) {
 	}
 	defer busy.Close()
 	socket := filepath.Join(t.TempDir(), "s")
-	verb(t, exitNoLook, "gpud", "--key", key, "--listen", "unix:"+socket, "--metrics", busy.Addr().String())
+	verb(t, cli.NoLook, "gpud", "--key", key, "--listen", "unix:"+socket, "--metrics", busy.Addr().String())
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a server that did not start left its socket: %v", err)
 	}
@@ -157,25 +158,25 @@ func TestGpudConfig(t *testing.T) {
 	if err := os.WriteFile("holdfast.yaml", []byte("gpud:\n  key: "+key+"\n  timeout: 1s\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if text := verb(t, exitGood, "gpud", "--status", addr); !strings.Contains(text, "node7") {
+	if text := verb(t, cli.Good, "gpud", "--status", addr); !strings.Contains(text, "node7") {
 		t.Errorf("got %q", text)
 	}
-	verb(t, exitGood, "balance", addr)
-	verb(t, exitNoLook, "migrate", addr, "nobody", addr)
+	verb(t, cli.Good, "balance", addr)
+	verb(t, cli.NoLook, "migrate", addr, "nobody", addr)
 	listen := "--listen=unix:" + filepath.Join(t.TempDir(), "s")
-	if text := verb(t, exitNoLook, "gpud", listen); !strings.Contains(text, "Timeout is 1s, want at least 3s") {
+	if text := verb(t, cli.NoLook, "gpud", listen); !strings.Contains(text, "Timeout is 1s, want at least 3s") {
 		t.Errorf("got %q, want it to refuse the timeout of the file", text)
 	}
-	if text := verb(t, exitNoLook, "gpud", listen, "--timeout=2s"); !strings.Contains(text, "Timeout is 2s") {
+	if text := verb(t, cli.NoLook, "gpud", listen, "--timeout=2s"); !strings.Contains(text, "Timeout is 2s") {
 		t.Errorf("got %q, want the timeout of the flag", text)
 	}
 	t.Setenv("HOLDFAST_GPUD_QUOTA", "much")
-	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "much") {
+	if text := verb(t, cli.NoLook, "gpud"); !strings.Contains(text, "much") {
 		t.Errorf("got %q, want the quota of the variable", text)
 	}
 	t.Setenv("HOLDFAST_GPUD_QUOTA", "")
 	t.Setenv("HOLDFAST_GPUD_TIMEOUT", "soon")
-	if text := verb(t, exitNoLook, "gpud"); !strings.Contains(text, "gpud.timeout") ||
+	if text := verb(t, cli.NoLook, "gpud"); !strings.Contains(text, "gpud.timeout") ||
 		!strings.Contains(text, "HOLDFAST_GPUD_TIMEOUT") {
 		t.Errorf("got %q, want key and variable", text)
 	}

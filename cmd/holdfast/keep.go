@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
@@ -159,7 +160,7 @@ func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
 		return werr
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
-	return errBad
+	return cli.ErrBad
 }
 
 func keepRowOf(k *checkpoints.Kept, dir string, removed bool) keepRow {

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
 
 // TestKeepVerb keeps an epoch by a name, sees it, and takes it back by the name.
@@ -13,26 +15,26 @@ func TestKeepVerb(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"keep", global}, exitGood, ""},
-		{[]string{"keep", local, "3"}, exitNoLook, "HOLDFAST_GLOBAL"},
-		{[]string{"keep", global, "4"}, exitNoLook, "no epoch 4"},
-		{[]string{"keep", global, "3", "--remove"}, exitNoLook, "not kept"},
-		{[]string{"keep", global, "--name", "x"}, exitNoLook, "EPOCH"},
-		{[]string{"keep", global, "3", "--name", "2"}, exitNoLook, "another epoch"},
-		{[]string{"keep", global, "3", "--name", "newest"}, exitNoLook, "another epoch"},
-		{[]string{"keep", "3", global}, exitGood, "kept"},
-		{[]string{"keep", "3", global, "--remove"}, exitGood, "no longer kept"},
-		{[]string{"keep", global, "newest", "--name", "steady"}, exitGood, "steady"},
-		{[]string{"keep", "--json", global}, exitGood, `"name":"steady"`},
-		{[]string{"ls", global}, exitGood, "committed, kept as steady"},
-		{[]string{"ls", "--json", global}, exitGood, `"kept":true`},
-		{[]string{"verify", "--complete", local, global}, exitGood, ""},
-		{[]string{"ls", "-e", "3", global}, exitGood, "kept as steady"},
-		{[]string{"ls", "-e", "4", global}, exitNoLook, "no epoch 4"},
-		{[]string{"keep", global, "-e", "steady", "--remove"}, exitGood, "no longer kept"},
-		{[]string{"keep", "-e", "3", global}, exitGood, "kept"},
-		{[]string{"keep", global, "3", "--remove"}, exitGood, "no longer kept"},
-		{[]string{"keep", "--json", global}, exitGood, ""},
+		{[]string{"keep", global}, cli.Good, ""},
+		{[]string{"keep", local, "3"}, cli.NoLook, "HOLDFAST_GLOBAL"},
+		{[]string{"keep", global, "4"}, cli.NoLook, "no epoch 4"},
+		{[]string{"keep", global, "3", "--remove"}, cli.NoLook, "not kept"},
+		{[]string{"keep", global, "--name", "x"}, cli.NoLook, "EPOCH"},
+		{[]string{"keep", global, "3", "--name", "2"}, cli.NoLook, "another epoch"},
+		{[]string{"keep", global, "3", "--name", "newest"}, cli.NoLook, "another epoch"},
+		{[]string{"keep", "3", global}, cli.Good, "kept"},
+		{[]string{"keep", "3", global, "--remove"}, cli.Good, "no longer kept"},
+		{[]string{"keep", global, "newest", "--name", "steady"}, cli.Good, "steady"},
+		{[]string{"keep", "--json", global}, cli.Good, `"name":"steady"`},
+		{[]string{"ls", global}, cli.Good, "committed, kept as steady"},
+		{[]string{"ls", "--json", global}, cli.Good, `"kept":true`},
+		{[]string{"verify", "--complete", local, global}, cli.Good, ""},
+		{[]string{"ls", "-e", "3", global}, cli.Good, "kept as steady"},
+		{[]string{"ls", "-e", "4", global}, cli.NoLook, "no epoch 4"},
+		{[]string{"keep", global, "-e", "steady", "--remove"}, cli.Good, "no longer kept"},
+		{[]string{"keep", "-e", "3", global}, cli.Good, "kept"},
+		{[]string{"keep", global, "3", "--remove"}, cli.Good, "no longer kept"},
+		{[]string{"keep", "--json", global}, cli.Good, ""},
 	} {
 		code, out, errs := run(t, c.args...)
 		if code != c.code || !strings.Contains(out+errs, c.want) {
@@ -55,17 +57,17 @@ func TestDirectoriesOfTheJob(t *testing.T) {
 		code int
 		want string
 	}{
-		{"ls", exitGood, global},
-		{"show", exitGood, global},
-		{"verify", exitGood, "good"},
-		{"keep newest --name steady", exitGood, "steady"},
-		{"keep", exitGood, "steady"},
-		{"keep steady --remove", exitGood, "no longer kept"},
-		{"export newest", exitGood, "RANK"},
-		{"status --timeout 1ms", exitNoLook, global},
-		{"request --timeout 1ms", exitNoLook, global},
-		{"prune", exitNoLook, "needs an argument"},
-		{"repair", exitNoLook, "needs an argument"},
+		{"ls", cli.Good, global},
+		{"show", cli.Good, global},
+		{"verify", cli.Good, "good"},
+		{"keep newest --name steady", cli.Good, "steady"},
+		{"keep", cli.Good, "steady"},
+		{"keep steady --remove", cli.Good, "no longer kept"},
+		{"export newest", cli.Good, "RANK"},
+		{"status --timeout 1ms", cli.NoLook, global},
+		{"request --timeout 1ms", cli.NoLook, global},
+		{"prune", cli.NoLook, "needs an argument"},
+		{"repair", cli.NoLook, "needs an argument"},
 	} {
 		code, out, errs := run(t, strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(out+errs, c.want) {
@@ -73,11 +75,11 @@ func TestDirectoriesOfTheJob(t *testing.T) {
 		}
 	}
 	t.Setenv("HOLDFAST_LOCAL", local)
-	if code, out, _ := run(t, "ls"); code != exitGood || !strings.Contains(out, local) {
+	if code, out, _ := run(t, "ls"); code != cli.Good || !strings.Contains(out, local) {
 		t.Errorf("got exit code %d, %q, want the epochs at local, too", code, out)
 	}
 	t.Setenv("HOLDFAST_LOCAL", t.TempDir()) // of another node, where no job has run
-	if code, _, errs := run(t, "ls"); code != exitGood {
+	if code, _, errs := run(t, "ls"); code != cli.Good {
 		t.Errorf("got exit code %d, %q, want those at global", code, errs)
 	}
 }

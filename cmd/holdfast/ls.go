@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -159,9 +160,9 @@ func unread[T any](rows []T, is func(T) (bad, newer bool)) (err error) {
 	for _, r := range rows {
 		switch bad, newer := is(r); {
 		case bad && !newer:
-			return errBad
+			return cli.ErrBad
 		case bad:
-			err = errFailed
+			err = cli.ErrFailed
 		}
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
 )
@@ -99,16 +100,16 @@ type saying struct {
 	asJSON    bool // JSON, all of it to out
 }
 
-// moves tells how moves went; errBad when one failed.
+// moves tells how moves went; cli.ErrBad when one failed.
 func (s saying) moves(list ...gpud.Moved) error {
 	var err error
 	for _, m := range list {
 		if m.Err != "" {
-			err = errBad
+			err = cli.ErrBad
 		}
 	}
 	if s.asJSON {
-		return errors.Join(jsonLines(s.out, list), err)
+		return errors.Join(cli.JSONLines(s.out, list), err)
 	}
 	for _, m := range list {
 		to := m.To

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/node"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/spf13/cobra"
@@ -53,7 +54,7 @@ func newNode() *cobra.Command {
 					fmt.Fprintf(cmd.ErrOrStderr(), "holdfast node: the program runs without checkpoints, and needs no "+
 						"daemon: %s\n", off)
 				}
-				return exitCode(wire.ExitOff)
+				return cli.Code(wire.ExitOff)
 			}
 			if key = cmp.Or(key, os.Getenv(node.KeyVar)); key == "" {
 				return fmt.Errorf("which job is this daemon for? set %s to a name, for it and for the program",

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 )
 
@@ -22,13 +23,13 @@ func TestVerbsOnObjectStore(t *testing.T) {
 		code int
 		want string
 	}{
-		{"flush " + local + " --to " + url, exitGood, "epoch 3 is now committed in " + url},
-		{"flush " + local + " --to " + url, exitGood, "already"},
-		{"ls " + url, exitGood, "3"},
-		{"show " + url, exitGood, "RANK"},
-		{"verify --complete " + url, exitGood, "good"},
-		{"verify " + local + " " + url, exitGood, "good"},
-		{"prune -n " + url, exitGood, ""},
+		{"flush " + local + " --to " + url, cli.Good, "epoch 3 is now committed in " + url},
+		{"flush " + local + " --to " + url, cli.Good, "already"},
+		{"ls " + url, cli.Good, "3"},
+		{"show " + url, cli.Good, "RANK"},
+		{"verify --complete " + url, cli.Good, "good"},
+		{"verify " + local + " " + url, cli.Good, "good"},
+		{"prune -n " + url, cli.Good, ""},
 	} {
 		if code, out, errs := run(t, strings.Fields(c.args)...); code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%s: got exit code %d, %q, %q; want %d and %q", c.args, code, out, errs, c.code, c.want)
@@ -37,18 +38,18 @@ func TestVerbsOnObjectStore(t *testing.T) {
 	shard := "some/prefix/epoch-0000000003/rank-000001.shard"
 	before := store.Keys()
 	store.Edit(shard, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
-	if code, out, _ := run(t, "verify", local, url); code != exitBad || !strings.Contains(out, local) {
+	if code, out, _ := run(t, "verify", local, url); code != cli.Bad || !strings.Contains(out, local) {
 		t.Errorf("a damaged shard: got exit code %d, %q", code, out)
 	}
 	store.Edit(shard, func([]byte) []byte { return nil })
 	if code, out, _ := run(t, "verify", url); code != int(exitMissing) {
 		t.Errorf("a missing shard: got exit code %d, %q, of %v", code, out, before)
 	}
-	if code, _, errs := run(t, "ls", "s3://no-such-bucket/x"); code != exitNoLook ||
+	if code, _, errs := run(t, "ls", "s3://no-such-bucket/x"); code != cli.NoLook ||
 		!strings.Contains(errs, "create the bucket") {
 		t.Errorf("no bucket: got exit code %d, %q", code, errs)
 	}
-	if code, _, errs := run(t, "ls", url+"/nothing/there"); code != exitNoLook || !strings.Contains(errs, "s3://") {
+	if code, _, errs := run(t, "ls", url+"/nothing/there"); code != cli.NoLook || !strings.Contains(errs, "s3://") {
 		t.Errorf("nothing there: got exit code %d, %q", code, errs)
 	}
 }
@@ -68,7 +69,7 @@ func TestInterruptedAtObjectStore(t *testing.T) {
 			store.ServeHTTP(w, r)
 		}
 	}))
-	if code, _, errs := run(t, "flush", local, "--to", url); code != exitGood {
+	if code, _, errs := run(t, "flush", local, "--to", url); code != cli.Good {
 		t.Fatal(errs)
 	}
 	for _, args := range [][]string{{"ls", url}, {"show", url}, {"verify", url}, {"repair", url}, {"prune", url},
@@ -81,7 +82,7 @@ func TestInterruptedAtObjectStore(t *testing.T) {
 		go func() { ended <- Run(ctx, args, &out, &errs) }()
 		select {
 		case code := <-ended:
-			if code != exitNoLook || errs.String() != "holdfast: interrupted\n" {
+			if code != cli.NoLook || errs.String() != "holdfast: interrupted\n" {
 				t.Errorf("%v: got exit code %d, %q, %q", args, code, out.String(), errs.String())
 			}
 		case <-time.After(time.Minute):
@@ -93,7 +94,7 @@ func TestInterruptedAtObjectStore(t *testing.T) {
 			t.Errorf("a lock is left: %s", k)
 		}
 	}
-	if code, out, errs := run(t, "verify", "--complete", url); code != exitGood {
+	if code, out, errs := run(t, "verify", "--complete", url); code != cli.Good {
 		t.Errorf("verify after it: got exit code %d, %q, %q", code, out, errs)
 	}
 }

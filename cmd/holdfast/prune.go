@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -30,7 +31,7 @@ func newPrune() *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen ioCounts
-			stop := showBar(cmd, "removing", 0, seen.removed.Load, inFiles)
+			stop := cli.ShowBar(cmd, "removing", 0, seen.removed.Load, cli.InFiles)
 			_, _ = openView(cmd, seen.over(cmd.Context()), dirs) // Prune says what is wrong
 			gone, err := checkpoints.Prune(seen.over(cmd.Context()), dirs, rules)
 			stop()
@@ -50,7 +51,7 @@ func newPrune() *cobra.Command {
 			}
 			if err != nil && cmd.Context().Err() == nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
-				return errBad
+				return cli.ErrBad
 			}
 			return err
 		},

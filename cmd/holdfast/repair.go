@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
@@ -75,7 +76,7 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoi
 			total += hereBytes(info)
 		}
 	}
-	stop := showBar(cmd, "repairing", total, seen.read.Load, inBytes)
+	stop := cli.ShowBar(cmd, "repairing", total, seen.read.Load, cli.InBytes)
 	defer stop()
 	out, err := checkpoints.Repair(ctx, dirs, *rules)
 	stop()
@@ -104,7 +105,7 @@ func printRepairs(cmd *cobra.Command, list []checkpoints.Repaired, dry, asJSON b
 		return err
 	}
 	if slices.ContainsFunc(rows, func(r repairRow) bool { return r.Why != "" }) {
-		return errBad
+		return cli.ErrBad
 	}
 	return nil
 }

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 )
 
 // TestRepairVerb damages a shard at each of two levels, says so, repairs them, and has nothing to do then.
 func TestRepairVerb(t *testing.T) {
 	local, global := jobDirs(t)
-	if code, out, _ := run(t, "repair", local, global); code != exitGood || out != "nothing is damaged or missing\n" {
+	if code, out, _ := run(t, "repair", local, global); code != cli.Good || out != "nothing is damaged or missing\n" {
 		t.Errorf("good directories: got exit code %d, %q", code, out)
 	}
 	was, err := os.ReadFile(filepath.Join(local, "epoch-0000000003", "rank-000001.shard"))
@@ -30,25 +31,25 @@ func TestRepairVerb(t *testing.T) {
 		code int
 		want string
 	}{
-		{"repair -n", exitGood, "can be repaired"},
-		{"repair --dry-run --json", exitGood, `"repaired":false,"can_be_repaired":true`},
-		{"verify", exitBad, "damaged"},
+		{"repair -n", cli.Good, "can be repaired"},
+		{"repair --dry-run --json", cli.Good, `"repaired":false,"can_be_repaired":true`},
+		{"verify", cli.Bad, "damaged"},
 	} {
 		code, out, errs := run(t, append(strings.Fields(c.args), local, global)...)
 		if code != c.code || !strings.Contains(out, c.want) || tree(t, local)+tree(t, global) != before {
 			t.Errorf("%s: got exit code %d, %q, %q", c.args, code, out, errs)
 		}
 	}
-	if code, out, _ := run(t, "repair", local); code != exitBad || !strings.Contains(out, "not repaired") {
+	if code, out, _ := run(t, "repair", local); code != cli.Bad || !strings.Contains(out, "not repaired") {
 		t.Errorf("without a good copy: got exit code %d, %q", code, out)
 	}
 	code, out, errs := run(t, "repair", "--json", "-e", "newest", local, global)
 	rows := strings.Split(strings.TrimSpace(out), "\n")
 	var row repairRow
-	if err := json.Unmarshal([]byte(rows[0]), &row); err != nil || code != exitGood || len(rows) != 2 || !row.Repaired {
+	if err := json.Unmarshal([]byte(rows[0]), &row); err != nil || code != cli.Good || len(rows) != 2 || !row.Repaired {
 		t.Fatalf("got exit code %d, %q, %q, %v", code, out, errs, err)
 	}
-	if code, out, _ := run(t, "verify", "--complete", local, global); code != exitGood {
+	if code, out, _ := run(t, "verify", "--complete", local, global); code != cli.Good {
 		t.Errorf("verify after it: got exit code %d\n%s", code, out)
 	}
 	now, err := os.ReadFile(filepath.Join(local, "epoch-0000000003", "rank-000001.shard"))
@@ -62,7 +63,7 @@ func TestRepairVerbRefuses(t *testing.T) {
 	local, _ := jobDirs(t)
 	for _, args := range [][]string{{"repair"}, {"repair", filepath.Join(local, "absent")}, {"repair", t.TempDir()},
 		{"repair", "-e", "7", local}, {"repair", "--jobs", "0", local}} {
-		if code, _, errs := run(t, args...); code != exitNoLook || errs == "" {
+		if code, _, errs := run(t, args...); code != cli.NoLook || errs == "" {
 			t.Errorf("%v: got exit code %d, %q", args, code, errs)
 		}
 	}
@@ -71,7 +72,7 @@ func TestRepairVerbRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, out, _ := run(t, "repair", local); code != exitBad || !strings.Contains(out, "no epoch") {
+	if code, out, _ := run(t, "repair", local); code != cli.Bad || !strings.Contains(out, "no epoch") {
 		t.Errorf("no epoch: got exit code %d, %q", code, out)
 	}
 }
@@ -80,7 +81,7 @@ func TestRepairVerbRefuses(t *testing.T) {
 func TestRepairVerbSetsAside(t *testing.T) {
 	local, global := jobDirs(t)
 	url := fakes3.Start(t, &fakes3.Server{})
-	if code, _, errs := run(t, "copy", local, "--to", url); code != exitGood {
+	if code, _, errs := run(t, "copy", local, "--to", url); code != cli.Good {
 		t.Fatal(errs)
 	}
 	shard := filepath.Join(local, "epoch-0000000003", "rank-000001.shard")
@@ -91,13 +92,13 @@ func TestRepairVerbSetsAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := run(t, "repair", local, global, url)
-	if code != exitGood || !strings.Contains(errs, ".damaged.") || !strings.Contains(out, "repaired") {
+	if code != cli.Good || !strings.Contains(errs, ".damaged.") || !strings.Contains(out, "repaired") {
 		t.Errorf("got exit code %d, %q, %q", code, out, errs)
 	}
 	if left, _ := filepath.Glob(shard + ".damaged.*/mine"); len(left) != 1 {
 		t.Errorf("the directory that was there is gone")
 	}
-	if code, out, _ := run(t, "verify", local, global); code != exitGood {
+	if code, out, _ := run(t, "verify", local, global); code != cli.Good {
 		t.Errorf("verify after it: got exit code %d\n%s", code, out)
 	}
 }

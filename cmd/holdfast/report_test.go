@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"golang.org/x/sys/unix"
 )
 
@@ -51,7 +52,7 @@ func TestReport(t *testing.T) {
 	html, trace := filepath.Join(to, "r.html"), filepath.Join(to, "t.json")
 	var out, errs bytes.Buffer
 	if code := Run(context.Background(), []string{"report", dir, "-o", html, "--trace", trace}, &out,
-		&errs); code != exitGood {
+		&errs); code != cli.Good {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	page, err := os.ReadFile(html)
@@ -65,7 +66,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	out.Reset()
-	if code := Run(context.Background(), []string{"report", dir, "--json"}, &out, &errs); code != exitGood {
+	if code := Run(context.Background(), []string{"report", dir, "--json"}, &out, &errs); code != cli.Good {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	var got struct {
@@ -78,11 +79,11 @@ func TestReport(t *testing.T) {
 	}
 	out.Reset()
 	if code := Run(context.Background(), []string{"report", dir, "--starts", "1", "-o", "-"}, &out,
-		&errs); code != exitGood || !strings.Contains(out.String(), "</html>") {
+		&errs); code != cli.Good || !strings.Contains(out.String(), "</html>") {
 		t.Errorf("the newest start to standard output: exit %d, %d bytes", code, out.Len())
 	}
 	errs.Reset()
-	if code := Run(context.Background(), []string{"report", to}, &out, &errs); code != exitNoLook ||
+	if code := Run(context.Background(), []string{"report", to}, &out, &errs); code != cli.NoLook ||
 		!strings.Contains(errs.String(), "no event logs") {
 		t.Errorf("no logs: exit %d, %q", code, errs.String())
 	}
@@ -101,7 +102,7 @@ func TestReportToPipe(t *testing.T) {
 		read <- b
 	}()
 	var out, errs bytes.Buffer
-	if code := Run(context.Background(), []string{"report", dir, "-o", pipe}, &out, &errs); code != exitGood {
+	if code := Run(context.Background(), []string{"report", dir, "-o", pipe}, &out, &errs); code != cli.Good {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	if info, err := os.Stat(pipe); err != nil || info.Mode().IsRegular() {
@@ -111,7 +112,7 @@ func TestReportToPipe(t *testing.T) {
 		t.Errorf("through the pipe: %d bytes", len(page))
 	}
 	if code := Run(context.Background(), []string{"report", dir, "-o", filepath.Dir(pipe)}, &out,
-		&errs); code != exitNoLook {
+		&errs); code != cli.NoLook {
 		t.Errorf("to a directory: exit %d", code)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/spf13/cobra"
@@ -44,7 +45,7 @@ Exit codes: 0 asked, and with --wait durable; 2 no job or no answer within
 				return within(ctx, timeout, err)
 			}
 			if asJSON {
-				return jsonLines(cmd.OutOrStdout(), []*job.Status{st})
+				return cli.JSONLines(cmd.OutOrStdout(), []*job.Status{st})
 			}
 			return printEpochs(cmd.OutOrStdout(), st)
 		},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
 
 // TestRequestWaits: request waits for a job that has not begun, for as long as --timeout, and with --now not at all.
@@ -17,11 +18,11 @@ func TestRequestWaits(t *testing.T) {
 	for _, args := range [][]string{{"--now"}, {"--timeout", "200ms"}} {
 		code, _, errs := run(t, append([]string{"request", dir}, args...)...)
 		waited := strings.Contains(errs, "holdfast: waiting for a job in "+dir)
-		if code != exitNoLook || !strings.Contains(errs, "no running job answers") || waited != (len(args) > 1) {
+		if code != cli.NoLook || !strings.Contains(errs, "no running job answers") || waited != (len(args) > 1) {
 			t.Errorf("%v: exit code %d, %q", args, code, errs)
 		}
 	}
-	if code, _, errs := run(t, "request", dir+"/none"); code != exitNoLook || !strings.Contains(errs, "no such file") {
+	if code, _, errs := run(t, "request", dir+"/none"); code != cli.NoLook || !strings.Contains(errs, "no such file") {
 		t.Errorf("a directory that is not there: exit code %d, %q", code, errs)
 	}
 
@@ -42,7 +43,7 @@ func TestRequestWaits(t *testing.T) {
 		}
 		passed <- nil
 	}()
-	if code := <-asked; code != exitGood || len(ck.Stats().Epochs) != 1 {
+	if code := <-asked; code != cli.Good || len(ck.Stats().Epochs) != 1 {
 		t.Errorf("exit code %d, %q, epochs %v", code, notes.String(), ck.Stats().Epochs)
 	}
 	cancel()

@@ -10,14 +10,10 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/supervise"
 	"github.com/spf13/cobra"
 )
-
-// exitCode is an error that says nothing but the code to end with.
-type exitCode int
-
-func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func newRun() *cobra.Command {
 	var opt supervise.Options
@@ -41,8 +37,8 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if code != exitGood {
-				return exitCode(code)
+			if code != cli.Good {
+				return cli.Code(code)
 			}
 			return nil
 		},

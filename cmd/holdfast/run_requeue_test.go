@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 )
 
@@ -32,7 +33,7 @@ func TestStartFailsLater(t *testing.T) {
 	errs := &testbuf.Buffer{}
 	code := Run(t.Context(), []string{"run", "--requeue", "--interface=127.0.0.1", "--", launcher, "-n2", "./app"},
 		io.Discard, errs)
-	if b, _ := os.ReadFile(file); code != exitBad || len(b) != 1 ||
+	if b, _ := os.ReadFile(file); code != cli.Bad || len(b) != 1 ||
 		!strings.Contains(errs.String(), "giving up: start "+launcher) {
 		t.Errorf("got code %d and %d requeues\n%s", code, len(b), errs)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -61,7 +62,7 @@ exec "$@"`)
 	errs := &testbuf.Buffer{}
 	code := Run(t.Context(), []string{"run", "--interface=127.0.0.1", "--max-restarts=0", "--", "srun", "-n1",
 		os.Args[0]}, io.Discard, errs)
-	if code != exitBad || !strings.Contains(errs.String(), "epoch 1 is now committed at global") {
+	if code != cli.Bad || !strings.Contains(errs.String(), "epoch 1 is now committed at global") {
 		t.Fatalf("got code %d\n%s", code, errs)
 	}
 	global := os.Getenv("HOLDFAST_GLOBAL")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 )
 
@@ -27,7 +28,7 @@ func TestRunRefuses(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), append([]string{"run"}, strings.Fields(line)...), &out, &errs)
-		if code != exitNoLook || !strings.Contains(errs.String(), want) {
+		if code != cli.NoLook || !strings.Contains(errs.String(), want) {
 			t.Errorf("%s: got code %d and %q, want 2 and %q", line, code, errs.String(), want)
 		}
 	}
@@ -79,7 +80,7 @@ func TestRunRefusesInJob(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), append([]string{"run"}, strings.Fields(line)...), &out, &errs)
-		if code != exitNoLook || !strings.Contains(errs.String(), want) {
+		if code != cli.NoLook || !strings.Contains(errs.String(), want) {
 			t.Errorf("%s: got code %d and %q, want 2 and %q", line, code, errs.String(), want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -53,10 +54,10 @@ func printArrays(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, list 
 	}
 	rows, counts := arrayRows(&list[i]), countsOf(cmd, v, &list[i])
 	if asJSON {
-		if err := jsonLines(cmd.OutOrStdout(), rows); err != nil {
+		if err := cli.JSONLines(cmd.OutOrStdout(), rows); err != nil {
 			return err
 		}
-		return jsonLines(cmd.OutOrStdout(), []countsRow{counts})
+		return cli.JSONLines(cmd.OutOrStdout(), []countsRow{counts})
 	}
 	if len(rows) > 0 {
 		fmt.Fprintln(cmd.OutOrStdout())
@@ -81,7 +82,7 @@ func printOwners(cmd *cobra.Command, e storage.Epoch, list []checkpoints.EpochIn
 			continue
 		}
 		if asJSON {
-			return jsonLines(cmd.OutOrStdout(), []arrayRow{r})
+			return cli.JSONLines(cmd.OutOrStdout(), []arrayRow{r})
 		}
 		return table(cmd.OutOrStdout(), ownerTable(r.Owners))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -35,13 +36,13 @@ func TestShowArrays(t *testing.T) {
 	} {
 		code, out, errs := run(t, c.args...)
 		for _, w := range c.want {
-			if code != exitGood || !strings.Contains(out, w) {
+			if code != cli.Good || !strings.Contains(out, w) {
 				t.Errorf("%v: code %d, got\n%s%swant %q in it", c.args, code, out, errs, w)
 			}
 		}
 	}
 	for args, want := range map[string]string{"v": `has no array "v"; it has u, n`, "": ""} {
-		if code, _, errs := run(t, "show", "--array", args, dir); want != "" && (code != exitNoLook ||
+		if code, _, errs := run(t, "show", "--array", args, dir); want != "" && (code != cli.NoLook ||
 			!strings.Contains(errs, want)) {
 			t.Errorf("code %d, %s; want %q in it", code, errs, want)
 		}
@@ -72,7 +73,7 @@ func TestPiecesAreOneBox(t *testing.T) {
 	} {
 		code, out, errs := run(t, c.args...)
 		for _, w := range c.want {
-			if code != exitGood || !strings.Contains(out, w) {
+			if code != cli.Good || !strings.Contains(out, w) {
 				t.Errorf("%v: code %d, got\n%s%swant %q in it", c.args, code, out, errs, w)
 			}
 		}
@@ -186,14 +187,14 @@ func TestNewerVersion(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"ls", "newer version, upgrade", exitNoLook},
-		{"ls --json", `"newer_version":true`, exitNoLook},
-		{"show", "this build reads up to 3: use a newer holdfast", exitNoLook},
-		{"verify", "newer version", exitNoLook},
-		{"repair", "use a newer holdfast", exitBad},
-		{"repair --dry-run", "use a newer holdfast", exitBad},
-		{"export 3 --from", "use a newer holdfast", exitNoLook},
-		{"copy --to " + t.TempDir() + "/to", "use a newer holdfast", exitNoLook},
+		{"ls", "newer version, upgrade", cli.NoLook},
+		{"ls --json", `"newer_version":true`, cli.NoLook},
+		{"show", "this build reads up to 3: use a newer holdfast", cli.NoLook},
+		{"verify", "newer version", cli.NoLook},
+		{"repair", "use a newer holdfast", cli.Bad},
+		{"repair --dry-run", "use a newer holdfast", cli.Bad},
+		{"export 3 --from", "use a newer holdfast", cli.NoLook},
+		{"copy --to " + t.TempDir() + "/to", "use a newer holdfast", cli.NoLook},
 	} {
 		args := append(strings.Fields(c.args), global)
 		if c.args == "repair" || c.args == "verify" { // the data of the epoch are at another level
@@ -209,7 +210,7 @@ func TestNewerVersion(t *testing.T) {
 		t.Error("something was written")
 	}
 	raise(t, filepath.Join(local, "holdfast.job"))
-	if code, _, errs := run(t, "ls", local); code != exitNoLook || !strings.Contains(errs, "use a newer holdfast") {
+	if code, _, errs := run(t, "ls", local); code != cli.NoLook || !strings.Contains(errs, "use a newer holdfast") {
 		t.Errorf("the file that names the job: code %d, %s", code, errs)
 	}
 }

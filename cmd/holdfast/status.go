@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -26,7 +27,7 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.terminal = isTerminal(cmd.OutOrStdout())
+			o.terminal = cli.IsTerminal(cmd.OutOrStdout())
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), dir)
 		},
 	}
@@ -67,7 +68,7 @@ func (o *statusOptions) run(ctx context.Context, w, notes io.Writer, dir string)
 
 func (o *statusOptions) print(w io.Writer, st, before *job.Status, since time.Duration) error {
 	if o.asJSON {
-		return jsonLines(w, []*job.Status{st})
+		return cli.JSONLines(w, []*job.Status{st})
 	}
 	var b strings.Builder
 	if o.watch && o.terminal {
@@ -89,7 +90,7 @@ func (o *statusOptions) print(w io.Writer, st, before *job.Status, since time.Du
 // printEpochs writes what there is to say of the job as a whole.
 func printEpochs(w io.Writer, st *job.Status) error {
 	fmt.Fprintf(w, "job %s: %d ranks on %d node(s), up %s\n", st.Job, st.Ranks,
-		len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), ageText(st.Seconds))
+		len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), cli.AgeText(st.Seconds))
 	if st.Run != "" {
 		fmt.Fprintln(w, st.Run)
 	}
@@ -112,7 +113,7 @@ func printEpochs(w io.Writer, st *job.Status) error {
 		if n.Final {
 			what = "final checkpoint"
 		}
-		fmt.Fprintf(w, "%s in %s, by %s\n", what, ageText(n.Seconds), n.By)
+		fmt.Fprintf(w, "%s in %s, by %s\n", what, cli.AgeText(n.Seconds), n.By)
 	}
 	if st.PutOff > 0 {
 		fmt.Fprintf(w, "a checkpoint waits until no message is in flight: %d cut(s) not used\n", st.PutOff)
@@ -186,12 +187,13 @@ func lossText(l *job.LossStatus) string {
 	case l == nil:
 		return ""
 	case l.Epoch == 0:
-		return fmt.Sprintf("if a node is lost now, the job starts over: %s are lost", ageText(l.Seconds))
+		return fmt.Sprintf("if a node is lost now, the job starts over: %s are lost", cli.AgeText(l.Seconds))
 	case !storage.TraitsOf(l.Level).SurvivesNode():
 		return fmt.Sprintf("if a node is lost now, more than %s are lost: no newer epoch than %d is on other disks",
-			ageText(l.Seconds), l.Epoch)
+			cli.AgeText(l.Seconds), l.Epoch)
 	}
-	return fmt.Sprintf("if a node is lost now, %s are lost: epoch %d is at %s", ageText(l.Seconds), l.Epoch, l.Level)
+	return fmt.Sprintf("if a node is lost now, %s are lost: epoch %d is at %s", cli.AgeText(l.Seconds), l.Epoch,
+		l.Level)
 }
 
 // flushText sums up the copying to the furthest level that is under way.
@@ -214,8 +216,8 @@ func flushText(ranks []job.RankStatus) string {
 	if n == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("flush of epoch %d to %s by %d rank(s), for %s: %s", sum.Epoch, sum.Level, n, ageText(sum.Seconds),
-		units.Bytes(sum.Bytes))
+	s := fmt.Sprintf("flush of epoch %d to %s by %d rank(s), for %s: %s", sum.Epoch, sum.Level, n,
+		cli.AgeText(sum.Seconds), units.Bytes(sum.Bytes))
 	if sum.Total > 0 {
 		s += fmt.Sprintf(" of about %s (%.0f %%)", units.Bytes(sum.Total),
 			min(100, 100*float64(sum.Bytes)/float64(sum.Total)))
@@ -224,7 +226,7 @@ func flushText(ranks []job.RankStatus) string {
 		rate := float64(sum.Bytes) / sum.Seconds
 		s += fmt.Sprintf(", %s/s", units.Bytes(int64(rate)))
 		if left := float64(sum.Total-sum.Bytes) / rate; left > 0 {
-			s += ", about " + ageText(left) + " to go"
+			s += ", about " + cli.AgeText(left) + " to go"
 		}
 	}
 	return s
@@ -243,8 +245,8 @@ func rankTable(st, before *job.Status, since time.Duration, each bool) [][]strin
 			if before != nil && i < len(before.States) && since > 0 && r.State != "silent" {
 				points += fmt.Sprintf(" (%.4g/s)", float64(r.Points-before.States[i].Points)/since.Seconds())
 			}
-			out = append(out, []string{fmt.Sprint(r.Rank), r.Node, r.State, ageText(r.Seconds), doingText(r), points,
-				lastText(r), behindText(r.Work)})
+			out = append(out, []string{fmt.Sprint(r.Rank), r.Node, r.State, cli.AgeText(r.Seconds), doingText(r),
+				points, lastText(r), behindText(r.Work)})
 		}
 		return out
 	}
@@ -279,7 +281,7 @@ func rankTable(st, before *job.Status, since time.Duration, each bool) [][]strin
 		if len(which) > 32 {
 			which = which[:strings.LastIndex(which[:32], ",")+1] + "…"
 		}
-		out = append(out, []string{fmt.Sprint(len(g.ranks)), which, g.first.State, ageText(g.longer),
+		out = append(out, []string{fmt.Sprint(len(g.ranks)), which, g.first.State, cli.AgeText(g.longer),
 			doingText(g.first), fmt.Sprintf("%d-%d", g.lo, g.hi)})
 	}
 	return out
@@ -326,18 +328,4 @@ func behindText(list []job.Work) string {
 		parts = append(parts, s)
 	}
 	return dash(strings.Join(parts, ", "))
-}
-
-// ageText writes a duration for people who watch.
-func ageText(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	switch {
-	case s < 10:
-		return fmt.Sprintf("%.1f s", s)
-	case s < 120:
-		return fmt.Sprintf("%.0f s", s)
-	case s < 7200:
-		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
-	}
-	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 }

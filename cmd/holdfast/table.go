@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
@@ -24,21 +24,10 @@ func table(w io.Writer, rows [][]string) error {
 	return t.Flush()
 }
 
-// jsonLines writes one object per line.
-func jsonLines[T any](w io.Writer, list []T) error {
-	enc := json.NewEncoder(w)
-	for _, v := range list {
-		if err := enc.Encode(v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // write writes rows as JSON, or as the table that cells makes of them.
 func write[T any](cmd *cobra.Command, asJSON bool, rows []T, cells func([]T) [][]string) error {
 	if asJSON {
-		return jsonLines(cmd.OutOrStdout(), rows)
+		return cli.JSONLines(cmd.OutOrStdout(), rows)
 	}
 	return table(cmd.OutOrStdout(), cells(rows))
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
 
 func TestFlushVerb(t *testing.T) {
@@ -13,16 +15,16 @@ func TestFlushVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := run(t, "flush", local, "--to", global)
-	if code != exitGood || !strings.Contains(out, "epoch 3") {
+	if code != cli.Good || !strings.Contains(out, "epoch 3") {
 		t.Fatalf("got exit code %d, %q, %q", code, out, errs)
 	}
-	if code, out, _ := run(t, "verify", "--complete", global); code != exitGood {
+	if code, out, _ := run(t, "verify", "--complete", global); code != cli.Good {
 		t.Errorf("verify: got exit code %d\n%s", code, out)
 	}
-	if code, out, _ := run(t, "flush", local, "--to", global); code != exitGood || !strings.Contains(out, "already") {
+	if code, out, _ := run(t, "flush", local, "--to", global); code != cli.Good || !strings.Contains(out, "already") {
 		t.Errorf("again: got exit code %d, %q", code, out)
 	}
-	if code, _, errs := run(t, "flush", local); code != exitNoLook || !strings.Contains(errs, "to") {
+	if code, _, errs := run(t, "flush", local); code != cli.NoLook || !strings.Contains(errs, "to") {
 		t.Errorf("without --to: got exit code %d, %q", code, errs)
 	}
 }
@@ -32,17 +34,17 @@ func TestSalvageVerb(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(global, "epoch-0000000003")); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := run(t, "flush", "--salvage", "", local, "--to", global); code != exitNoLook {
+	if code, _, errs := run(t, "flush", "--salvage", "", local, "--to", global); code != cli.NoLook {
 		t.Errorf("without a name: got exit code %d, %q", code, errs)
 	}
 	code, out, errs := run(t, "flush", "--salvage", "job 5", local, filepath.Join(local, "partner"), "--to", global)
-	if code != exitGood || !strings.Contains(out, "epoch 3 is now committed") {
+	if code != cli.Good || !strings.Contains(out, "epoch 3 is now committed") {
 		t.Fatalf("got exit code %d, %q, %q", code, out, errs)
 	}
-	if code, out, _ := run(t, "verify", "--complete", global); code != exitGood {
+	if code, out, _ := run(t, "verify", "--complete", global); code != cli.Good {
 		t.Errorf("verify: got exit code %d\n%s", code, out)
 	}
-	if code, out, _ := run(t, "flush", "--salvage", "job 5", local, "--to", global); code != exitGood ||
+	if code, out, _ := run(t, "flush", "--salvage", "job 5", local, "--to", global); code != cli.Good ||
 		!strings.Contains(out, "none is newer") {
 		t.Errorf("again: got exit code %d, %q", code, out)
 	}
@@ -50,13 +52,13 @@ func TestSalvageVerb(t *testing.T) {
 
 func TestPruneVerb(t *testing.T) {
 	local, global := jobDirs(t)
-	if code, out, errs := run(t, "prune", "--json", local, global); code != exitGood || out != "" {
+	if code, out, errs := run(t, "prune", "--json", local, global); code != cli.Good || out != "" {
 		t.Errorf("nothing to remove: got exit code %d, %q, %q", code, out, errs)
 	}
 	for _, c := range []struct{ args, want string }{
 		{"prune --keep 0", "Keep"}, {"prune --keep -1", "keep"}, {"prune --every -2", "every"},
 	} {
-		if code, _, errs := run(t, append(strings.Fields(c.args), local)...); code != exitNoLook ||
+		if code, _, errs := run(t, append(strings.Fields(c.args), local)...); code != cli.NoLook ||
 			!strings.Contains(errs, c.want) {
 			t.Errorf("%s: got exit code %d, %q", c.args, code, errs)
 		}
@@ -70,11 +72,11 @@ func TestPruneVerb(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, out, errs := run(t, "prune", "-n", local, global); code != exitGood || !strings.Contains(out, "would go") {
+	if code, out, errs := run(t, "prune", "-n", local, global); code != cli.Good || !strings.Contains(out, "would go") {
 		t.Errorf("a look: got exit code %d, %q, %q", code, out, errs)
 	}
 	code, out, errs := run(t, "prune", local, global)
-	if code != exitBad || !strings.Contains(out, "removed") || !strings.Contains(errs, ".nfs0001") {
+	if code != cli.Bad || !strings.Contains(out, "removed") || !strings.Contains(errs, ".nfs0001") {
 		t.Errorf("something is left: got exit code %d, %q, %q", code, out, errs)
 	}
 	list, err := os.ReadDir(old)
@@ -84,13 +86,13 @@ func TestPruneVerb(t *testing.T) {
 	if err := os.Remove(filepath.Join(old, ".nfs0001")); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := run(t, "prune", local, global); code != exitGood || !strings.Contains(out, "removed") {
+	if code, out, errs := run(t, "prune", local, global); code != cli.Good || !strings.Contains(out, "removed") {
 		t.Errorf("in the end: got exit code %d, %q, %q", code, out, errs)
 	}
 	if _, err := os.Stat(old); !os.IsNotExist(err) {
 		t.Errorf("the epoch is still there: %v", err)
 	}
-	if code, out, _ := run(t, "verify", "--complete", local); code != exitGood {
+	if code, out, _ := run(t, "verify", "--complete", local); code != cli.Good {
 		t.Errorf("verify after all: got exit code %d\n%s", code, out)
 	}
 }
@@ -117,7 +119,7 @@ func TestToolsWithDamagedMarker(t *testing.T) {
 			for _, args := range [][]string{{"ls", local, global}, {"show", local}, {"prune", local, global},
 				{"flush", local, "--to", global}} {
 				code, _, errs := run(t, args...)
-				if code != exitGood || !strings.Contains(errs, "holdfast.job") {
+				if code != cli.Good || !strings.Contains(errs, "holdfast.job") {
 					t.Errorf("%v: got exit code %d, %q", args, code, errs)
 				}
 			}

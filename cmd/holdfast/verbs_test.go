@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -88,8 +89,8 @@ func TestVerbsOnGoodDirectories(t *testing.T) {
 		{[]string{"verify", "--json", local}, []string{`{"epoch":3,"good":true}`}},
 	} {
 		code, out, errs := run(t, c.args...)
-		if code != exitGood {
-			t.Errorf("%v: got exit code %d, want %d: %s", c.args, code, exitGood, errs)
+		if code != cli.Good {
+			t.Errorf("%v: got exit code %d, want %d: %s", c.args, code, cli.Good, errs)
 		}
 		for _, w := range c.want {
 			if !strings.Contains(out, w) {
@@ -132,7 +133,7 @@ func TestInPart(t *testing.T) {
 		"ls":     `(?m)^5 .* committed .*\n4 .* committed .*\n3 .* in part `,
 		"verify": `(?m)^5 +all +all +good .*\n4 +all +all +good .*\n3 +all +what is kept +good `,
 	} {
-		if code, out, errs := run(t, args, dir); code != exitGood || !regexp.MustCompile(want).MatchString(out) {
+		if code, out, errs := run(t, args, dir); code != cli.Good || !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%s: exit code %d\n%s%swant\n%s", args, code, out, errs, want)
 		}
 	}
@@ -142,7 +143,7 @@ func TestInPart(t *testing.T) {
 	for _, args := range [][]string{{"prune", "-n", "--keep", "1", dir}, {"prune", "--keep", "1", dir}} {
 		code, out, errs := run(t, args...)
 		if want := "epoch 4 stays in " + dir + ": epoch 5 refers to it\nholdfast: epoch 3 stays in " + dir +
-			": epoch 5 refers to it\n"; code != exitGood || errs != "holdfast: "+want {
+			": epoch 5 refers to it\n"; code != cli.Good || errs != "holdfast: "+want {
 			t.Errorf("%v: exit code %d, %q, %q, want %q", args, code, out, errs, want)
 		}
 	}
@@ -184,7 +185,7 @@ func TestOtherDirectories(t *testing.T) {
 		{1, 2, "%s holds checkpoints of job \"moon\", directory %s of job \"sun\": give the directories of one job\n"},
 	} {
 		want := fmt.Sprintf("holdfast: level local directory "+tc.want, dirs[tc.b], dirs[tc.a])
-		if code, _, errs := run(t, "verify", dirs[tc.a], dirs[tc.b]); code != exitNoLook || errs != want {
+		if code, _, errs := run(t, "verify", dirs[tc.a], dirs[tc.b]); code != cli.NoLook || errs != want {
 			t.Errorf("exit code %d, %q, want %q", code, errs, want)
 		}
 	}
@@ -194,8 +195,8 @@ func TestVerifyNamesFaultAndGoodCopy(t *testing.T) {
 	local, global := jobDirs(t)
 	flip(t, filepath.Join(local, "epoch-0000000003", "rank-000001.shard"), 5000)
 	code, out, _ := run(t, "verify", "--json", local, global)
-	if code != exitBad {
-		t.Errorf("got exit code %d, want %d", code, exitBad)
+	if code != cli.Bad {
+		t.Errorf("got exit code %d, want %d", code, cli.Bad)
 	}
 	var row verifyRow
 	if err := json.Unmarshal([]byte(out), &row); err != nil {
@@ -204,8 +205,8 @@ func TestVerifyNamesFaultAndGoodCopy(t *testing.T) {
 	if row.Rank == nil || *row.Rank != 1 || row.Level != "local" || len(row.GoodAt) != 1 || row.GoodAt[0] != global {
 		t.Errorf("got %+v, want rank 1 at local, good at %s", row, global)
 	}
-	if code, out, _ := run(t, "verify", local); code != exitBad || !strings.Contains(out, "none") {
-		t.Errorf("got exit code %d and\n%swant %d and no good copy", code, out, exitBad)
+	if code, out, _ := run(t, "verify", local); code != cli.Bad || !strings.Contains(out, "none") {
+		t.Errorf("got exit code %d and\n%swant %d and no good copy", code, out, cli.Bad)
 	}
 }
 
@@ -226,8 +227,8 @@ func TestCouldNotLook(t *testing.T) {
 		{"show", "-e", "x", local}, {"nosuchverb"},
 	} {
 		code, out, errs := run(t, args...)
-		if code != exitNoLook || errs == "" || out != "" {
-			t.Errorf("%v: got exit code %d, %q, %q, want %d and a reason on stderr", args, code, out, errs, exitNoLook)
+		if code != cli.NoLook || errs == "" || out != "" {
+			t.Errorf("%v: got exit code %d, %q, %q, want %d and a reason on stderr", args, code, out, errs, cli.NoLook)
 		}
 	}
 }
@@ -267,8 +268,8 @@ func TestShardElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, out, _ := run(t, "verify", local); code != exitGood || !strings.Contains(out, "elsewhere") {
-		t.Errorf("got exit code %d and\n%swant %d: it may be on another node", code, out, exitGood)
+	if code, out, _ := run(t, "verify", local); code != cli.Good || !strings.Contains(out, "elsewhere") {
+		t.Errorf("got exit code %d and\n%swant %d: it may be on another node", code, out, cli.Good)
 	}
 	if code, _, _ := run(t, "verify", "--complete", local); code != int(exitMissing) {
 		t.Errorf("got exit code %d, want %d: there is no other directory", code, exitMissing)
@@ -280,15 +281,15 @@ func TestJSONErrors(t *testing.T) {
 	for _, args := range [][]string{{"verify", "--json", "/absent"}, {"ls", "--json", "/absent"},
 		{"show", "--json", t.TempDir()}} {
 		code, out, errs := run(t, args...)
-		var got jsonError
-		if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitNoLook || got.Error == "" || errs == "" {
+		var got cli.Failure
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != cli.NoLook || got.Error == "" || errs == "" {
 			t.Errorf("%v: got %d, %q, %q, want an object with an error", args, code, out, errs)
 		}
 	}
 	local, _ := jobDirs(t)
 	flip(t, filepath.Join(local, "epoch-0000000003", "manifest"), 20)
 	code, out, _ := run(t, "show", "--json", local)
-	if code != exitBad || !strings.Contains(out, `"error":"corrupt`) {
+	if code != cli.Bad || !strings.Contains(out, `"error":"corrupt`) {
 		t.Errorf("got %d, %s, want the damage in it", code, out)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
@@ -47,8 +48,8 @@ type verifyRow struct {
 
 // Exit codes of verify, beside those of all verbs.
 const (
-	exitMissing      = exitCode(3)
-	exitNotRedundant = exitCode(4)
+	exitMissing      = cli.Code(3)
+	exitNotRedundant = cli.Code(4)
 )
 
 func newVerify() *cobra.Command {
@@ -138,7 +139,7 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) 
 			total += hereBytes(info)
 		}
 	}
-	defer showBar(cmd, "verifying", total, seen.read.Load, inBytes)()
+	defer cli.ShowBar(cmd, "verifying", total, seen.read.Load, cli.InBytes)()
 	var rows []verifyRow
 	if found := v.VerifyDirs(); len(found) > 0 {
 		rows = verifyRows(0, found, levels)
@@ -214,9 +215,9 @@ func verdict(rows []verifyRow) error {
 	}
 	switch {
 	case have[checkpoints.Damaged]:
-		return errBad
+		return cli.ErrBad
 	case have[checkpoints.Newer]:
-		return errFailed
+		return cli.ErrFailed
 	case have[checkpoints.Missing], have[kindNone]:
 		return exitMissing
 	case have[checkpoints.NotRedundant], have[checkpoints.OtherRun]:

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
-	"github.com/holdfast-hpc/holdfast/internal/bench"
 )
 
 // sample is one rank's figure.
@@ -23,7 +22,7 @@ func (g *gathered) times() RankTimes {
 		return RankTimes{}
 	}
 	s := RankTimes{Min: g.list[0].v, Max: g.list[0].v, Slowest: g.list[0].rank, Ranks: len(g.list)}
-	var vs bench.Samples
+	var vs []float64
 	for _, x := range g.list {
 		vs = append(vs, x.v)
 		s.Min = min(s.Min, x.v)
@@ -31,7 +30,9 @@ func (g *gathered) times() RankTimes {
 			s.Max, s.Slowest = x.v, x.rank
 		}
 	}
-	s.Median = vs.Median()
+	slices.Sort(vs)
+	n := len(vs)
+	s.Median = (vs[(n-1)/2] + vs[n/2]) / 2
 	return s
 }
 

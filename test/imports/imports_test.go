@@ -93,9 +93,6 @@ func TestViolations(t *testing.T) {
 		{"a trigger asks the ranks itself", []pkg{
 			{Path: m + "coordinated/internal/trigger", Imports: []string{m + "coordinated/internal/agent"}},
 		}, "tells whoever holds it"},
-		{"measured from inside", []pkg{
-			{Path: m + "storage", TestImports: []string{m + "internal/bench/storage"}},
-		}, "storage imports " + m + "internal/bench"},
 		{"application looks inside", []pkg{
 			{Path: m + "apps/nbody", Imports: []string{m + "mpiwrap/internal/abi"}},
 		}, "only public packages"},

@@ -24,8 +24,6 @@ type rule struct {
 	why       string
 }
 
-const benchAbove = "the suites of holdfast bench stand between what they measure and the tool"
-
 var rules = []rule{
 	{"mpiwrap", []string{"gpustate", "storage", "coordinated", "slurm", "apps", "cmd"}, true,
 		"mpiwrap stands alone: coordinated joins it to the others"},
@@ -58,12 +56,6 @@ var rules = []rule{
 		"slurm knows the batch system and nothing of checkpoints"},
 	{"coordinated", []string{"apps", "cmd"}, true,
 		"the library does not depend on its users"},
-	{"mpiwrap", []string{"internal/bench"}, true, benchAbove},
-	{"gpustate", []string{"internal/bench"}, true, benchAbove},
-	{"storage", []string{"internal/bench"}, true, benchAbove},
-	{"slurm", []string{"internal/bench"}, true, benchAbove},
-	{"coordinated", []string{"internal/bench"}, true, benchAbove},
-	{"internal/bench", []string{"cmd"}, true, benchAbove},
 	{"coordinated/internal", []string{"coordinated/."}, true,
 		"the root joins the rooms, which do not know it"},
 	{"coordinated/internal/capture",

@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
-	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 )
 
 // clients are the programs on a server.
@@ -39,7 +38,7 @@ func TestMovedAtRandomMoments(t *testing.T) {
 	servers := []*server{l.serve("a"), l.serve("b")}
 	t.Logf("seed %d", *moveSeed)
 	r := rand.New(rand.NewPCG(*moveSeed, 9))
-	for _, name := range apps.Names() {
+	for _, name := range applications {
 		t.Run(name, func(t *testing.T) {
 			l := &lab{t, l.dir}
 			load := float64(*moves) / 2 // long enough for most of the moves

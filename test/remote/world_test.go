@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/internal/bench/apps"
 )
 
 var (
@@ -171,7 +170,7 @@ type app struct {
 
 func (l *lab) app(name string, load float64, device string, env []string, more ...string) *app {
 	l.Helper()
-	args, err := apps.Arguments(name, load, false, l.dir)
+	args, err := arguments(name, load, l.dir)
 	if err != nil {
 		l.Fatal(err)
 	}

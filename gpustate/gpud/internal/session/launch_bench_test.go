@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkLaunch measures what a session takes for a launch, beside what the device takes: a fake one, or
-// one of OpenCL that does nothing either, where there is one (internal/bench/opencl/testdata/null.c).
+// one of OpenCL that does nothing either, where there is one (bench/opencl/testdata/null.c).
 func BenchmarkLaunch(b *testing.B) {
 	idle := &fake.Library{Idle: true}
 	infos, _ := idle.Devices()

@@ -1,0 +1,95 @@
+// Package c measures what checkpoints cost a program in C, which calls libholdfast, beside what the
+// same program needs in the same run to copy the same bytes in memory and to write and fsync them.
+package c
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-hpc/holdfast/bench"
+	"github.com/holdfast-hpc/holdfast/bench/peers"
+)
+
+// Options shape a run.
+type Options struct {
+	Dir string // on the disk to measure
+	Lib string // directory of libholdfast.so; empty: beside the one of holdfast
+	MPI string // of VeloC: mpirun.Pick
+	MiB int    // of state
+}
+
+// The goals.
+const (
+	mostBlocked = bench.AtMost(1.3)
+	mostDurable = bench.AtMost(1.15)
+	mostPoint   = bench.AtMost(5) // ns
+	mostRestart = bench.AtMost(1.5)
+)
+
+// Run measures one rank, and VeloC's own library in the same way where it is installed. Without
+// libholdfast or a compiler there is a row with the reason.
+func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
+	if o.MiB < 1 {
+		return fmt.Errorf("--mib %d: want 1 or more", o.MiB)
+	}
+	r.Start("c", 3+r.Runs)
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return err
+	}
+	if dir, err = os.MkdirTemp(dir, "holdfast-c"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	name := fmt.Sprintf("C program, 1 x %d MiB", o.MiB)
+	r.Step("%s: compile", name)
+	program, err := build(ctx, o.Lib, dir)
+	if err != nil {
+		r.Skip(name, "all", err)
+	} else if err := measure(ctx, r, job{name, program, dir, o.MiB}); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r.Step("VeloC")
+	return peers.VeloC(ctx, r, peers.Options{Dir: dir, MPI: o.MPI, Ranks: 1, MiB: o.MiB})
+}
+
+// measure has the program write, and restart as often as there are runs.
+func measure(ctx context.Context, r *bench.Runner, j job) (err error) {
+	d, err := startDaemon(ctx, j.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.end()) }()
+	r.Step("%s: checkpoints", j.name)
+	w, err := j.start(ctx, d, "write", r.Runs)
+	if err != nil {
+		return err
+	}
+	row := func(metric, unit string) bench.Row { return bench.Row{Case: j.name, Metric: metric, Unit: unit} }
+	r.Add(row("blocked / memcpy", "s").Of(w.Blocked, w.Memcpy, mostBlocked),
+		row("durable local / raw write+fsync", "s").Of(w.Durable, w.Raw, mostDurable),
+		row("hf_point with nothing asked", "ns").Of(w.Point.Times(1e9), nil, mostPoint))
+	var restored, copied bench.Samples
+	for run := range r.Runs + 1 { // the first warms up
+		r.Step("%s: restart %d", j.name, run+1)
+		one, err := j.start(ctx, d, "restart", 1)
+		if err != nil {
+			return err
+		}
+		if !one.Same {
+			return errors.New("the restored bytes differ from those of the checkpoint")
+		}
+		if run > 0 {
+			restored, copied = append(restored, one.Restored...), append(copied, one.Memcpy...)
+		}
+	}
+	if n := d.fromMemory(); n != r.Runs+1 {
+		return fmt.Errorf("%d of %d restarts read the daemon's memory, the others a disk:\n%s", n, r.Runs+1,
+			d.said.String())
+	}
+	r.Add(row("restart from the daemon's memory / memcpy", "s").Of(restored, copied, mostRestart))
+	return nil
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+)
+
+// TestBenchC runs the benchmark on a little data: every figure is there, the restarts come from
+// memory, which the suite checks, and VeloC is measured or says why not. Without the library it says what to do.
+func TestBenchC(t *testing.T) {
+	t.Setenv("VELOC_HOME", t.TempDir())
+	lib := filepath.Join(t.TempDir(), "lib")
+	code, out, errs := run(t, "c", "--json", "--mib", "4", "--runs", "1", "--lib", lib, "--dir", t.TempDir())
+	if l := decodeLines(t, out); code != cli.Good || len(l) != 2 || !strings.Contains(l[0].Skipped, "run make build") {
+		t.Errorf("without the library: exit code %d, %s%s", code, out, errs)
+	}
+	if err := os.Mkdir(lib, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := exec.Command("make", "-s", "-C", "../../..", "lib", "LIB="+lib).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	header, err := os.ReadFile("../../../lib/holdfast.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(lib, "holdfast.h"), header, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	build(t, lib, "./cmd/holdfast")
+	t.Setenv("PATH", lib+":"+os.Getenv("PATH"))
+	code, out, errs = run(t, "c", "--json", "--mib", "4", "--runs", "1", "--lib", lib, "--dir", t.TempDir())
+	if code != cli.Good {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	var metrics []string
+	for _, l := range decodeLines(t, out) {
+		if l.Skipped == "" && (l.Value <= 0 || l.Goal == nil) {
+			t.Errorf("got %+v", l)
+		}
+		if l.Skipped != "" && !strings.HasPrefix(l.Case, "VeloC") {
+			t.Errorf("%s: %s", l.Case, l.Skipped)
+		}
+		metrics = append(metrics, l.Metric)
+	}
+	if len(metrics) != 5 {
+		t.Errorf("got metrics %q, want 5", metrics)
+	}
+}

@@ -1,0 +1,185 @@
+package opencl
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/bench"
+)
+
+//go:embed driver/driver.c
+var driverSource []byte
+
+// startLimit bounds a start of the program.
+const startLimit = 5 * time.Minute
+
+// program is the program and the server that it runs on.
+type program struct {
+	dir, file, vendors string
+	library            string
+	ownEnv, throughEnv []string
+	insideEnv          []string // throughEnv without a server: the device is in the library's process
+
+	server *exec.Cmd
+	log    bytes.Buffer
+}
+
+// transfer and result are what the program prints.
+type transfer struct {
+	Way   string
+	Read  bool
+	Bytes int
+	Rate  float64 // bytes a second
+}
+
+type result struct {
+	Device       string
+	CPU          bool
+	Launches     float64 // a second
+	WithArgument float64 `json:"with_argument"`
+	Called       float64 // us
+	Awaited      float64 // us
+	Compute      float64 // seconds
+	Transfers    []transfer
+	Same         bool
+}
+
+// prepare compiles the program and makes both environments.
+func prepare(ctx context.Context, dir string, o Options) (*program, error) {
+	lib, err := bench.Library(o.Lib, "libholdfast-opencl.so")
+	if err != nil {
+		return nil, err
+	}
+	p := &program{dir: dir, file: o.Program, vendors: o.Vendors, library: filepath.Join(lib, "libholdfast-opencl.so")}
+	if p.file == "" {
+		if p.file, err = compile(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
+	vendors, err := icd(dir, lib)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if !strings.HasPrefix(name, "HOLDFAST_") && (name != "OCL_ICD_VENDORS" || p.vendors == "") {
+			p.ownEnv = append(p.ownEnv, v)
+		}
+	}
+	if p.vendors != "" {
+		p.ownEnv = append(p.ownEnv, "OCL_ICD_VENDORS="+p.vendors)
+	}
+	device := "remote=" + p.address()
+	if o.Device != "" {
+		device += "," + o.Device
+	}
+	p.throughEnv = append(append([]string(nil), p.ownEnv...), "OCL_ICD_VENDORS="+vendors, "HOLDFAST_GPUD_KEY="+p.key())
+	if os.Getenv(files) != "" {
+		p.throughEnv = append(p.throughEnv, files+"="+p.library)
+	}
+	p.throughEnv = append(p.throughEnv, "HOLDFAST_DEVICE="+device)
+	return p, nil
+}
+
+// files is the variable by which Khronos' loader finds libraries; where it is set it counts beside
+// OCL_ICD_VENDORS, or instead.
+const files = "OCL_ICD_FILENAMES"
+
+func (p *program) address() string { return "unix:" + filepath.Join(p.dir, "gpud.sock") }
+func (p *program) key() string     { return filepath.Join(p.dir, "gpud.key") }
+
+func compile(ctx context.Context, dir string) (string, error) {
+	file, err := bench.CompileC(ctx, dir, driverSource, "-lOpenCL")
+	switch {
+	case errors.Is(err, bench.ErrNoCompiler):
+		return "", fmt.Errorf("%w, or give --program", err)
+	case err != nil:
+		return "", fmt.Errorf("compile the program, which takes Debian's ocl-icd-opencl-dev: %w", err)
+	}
+	return file, nil
+}
+
+// serve starts the server that holds the device.
+func (p *program) serve(ctx context.Context, o Options) error {
+	holdfast, err := bench.Holdfast()
+	if err != nil {
+		return err
+	}
+	p.throughEnv = append(p.throughEnv, "HOLDFAST_BIN="+holdfast)
+	p.insideEnv = append(slices.Clone(p.throughEnv), "HOLDFAST_DEVICE="+cmp.Or(o.Device, "opencl"))
+	if own := os.Getenv(files); own != "" { // likewise
+		others := slices.DeleteFunc(strings.Split(own, ":"), func(f string) bool {
+			return strings.HasPrefix(filepath.Base(f), filepath.Base(p.library))
+		})
+		p.insideEnv = append(p.insideEnv, files+"="+strings.Join(append(others, p.library), ":"))
+	}
+	if v := cmp.Or(p.vendors, os.Getenv("OCL_ICD_VENDORS")); v != "" { // the library's process leaves the program's out
+		p.insideEnv = append(p.insideEnv, "HOLDFAST_OPENCL_VENDORS="+v)
+	}
+	p.server = exec.CommandContext(ctx, holdfast, "gpud", "--listen", p.address(), "--key", p.key(),
+		"--trust-sources", "--grace", "0s")
+	p.server.Env, p.server.Stderr = p.ownEnv, &p.log
+	out, err := p.server.StdoutPipe()
+	if err == nil {
+		err = p.server.Start()
+	}
+	if err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "gpud: listens") {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return nil
+		}
+	}
+	return fmt.Errorf("holdfast gpud did not start: %w\n%s", p.server.Wait(), p.log.String())
+}
+
+func (p *program) stop() error {
+	if err := p.server.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	err := p.server.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && !exit.Exited() {
+		return nil // the context ended it
+	}
+	return err
+}
+
+// run runs the program once, with transfers of up to so many MiB.
+func (p *program) run(ctx context.Context, env []string, o Options, mib int) (*result, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	const loops = 2000 // of the compute-bound kernel
+	word := o.Device
+	if len(env) > len(p.ownEnv) { // some systems have other platforms beside those of OCL_ICD_VENDORS
+		word = "holdfast"
+	}
+	cmd := exec.CommandContext(ctx, p.file, word, fmt.Sprint(o.Seconds), fmt.Sprint(mib), fmt.Sprint(loops))
+	var text bytes.Buffer
+	cmd.Env, cmd.Stderr = env, &text
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("the program ended (%w): %s", err, text.String())
+	}
+	var r result
+	if err := json.Unmarshal(out, &r); err != nil {
+		return nil, fmt.Errorf("the program printed %q: %w", out, err)
+	}
+	return &r, nil
+}

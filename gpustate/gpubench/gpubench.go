@@ -1,0 +1,59 @@
+// Package gpubench lends drivers to the benchmarks, which are a module of their own and measure a device without
+// gpustate as a baseline. It is of no use to programs.
+package gpubench
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/cuda"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
+)
+
+type (
+	// Device is what a driver has opened.
+	Device = driver.Device
+	// PeerCopier is a Device that copies from another.
+	PeerCopier = driver.PeerCopier
+	// Handle stands for an object of a Device.
+	Handle = driver.Handle
+	// Event is the end of a command.
+	Event = driver.Event
+	// Pinned is host memory that a Device reads and writes by itself.
+	Pinned = driver.Pinned
+	// QueueDesc says which queue is made.
+	QueueDesc = driver.QueueDesc
+	// MemDesc says which memory is made.
+	MemDesc = driver.MemDesc
+	// ProgramDesc says what is built.
+	ProgramDesc = driver.ProgramDesc
+	// Grid says how many work items are started.
+	Grid = driver.Grid
+	// Arg is the argument of a kernel.
+	Arg = driver.Arg
+)
+
+// Kinds of memory and of arguments.
+const (
+	MemBuffer = driver.MemBuffer
+	ArgMem    = driver.ArgMem
+	ArgValue  = driver.ArgValue
+)
+
+// Open opens a device, by the kind and the index in its Info.
+func Open(kind string, index int) (Device, error) {
+	for _, lib := range drivers.All {
+		if lib.Kind() == kind {
+			return lib.Open(index)
+		}
+	}
+	return nil, fmt.Errorf("no driver of kind %q", kind)
+}
+
+// Checkpoint lets the CUDA driver checkpoint and restore another process of this user: how long the process stood
+// still until all was saved, and how long the saving and the restoring took.
+func Checkpoint(pid int) (stopped, saving, restoring time.Duration, err error) {
+	t, err := cuda.Checkpoint(pid)
+	return t.Lock + t.Checkpoint, t.Checkpoint, t.Restore, err
+}
