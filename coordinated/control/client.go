@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
 // DialClient connects a process that is no rank to the Plane of a rank. The
 // caller closes the connection; errors match ErrUnauthenticated when the key is
 // not the job's.
 func DialClient(ctx context.Context, addr string, rank int, key Key) (net.Conn, error) {
-	d := net.Dialer{Timeout: handshakeTimeout}
+	d := net.Dialer{Timeout: handshake.Limit}
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("control: connect to the job at %s: %w", addr, err)

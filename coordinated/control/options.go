@@ -1,25 +1,17 @@
 package control
 
 import (
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
 // Key is the secret of one job. Rank 0 makes it and MPI carries it to the
 // others.
-type Key [32]byte
-
-// NewKey returns a random key.
-func NewKey() (Key, error) {
-	var k Key
-	if _, err := rand.Read(k[:]); err != nil {
-		return k, fmt.Errorf("control: make a job key: %w", err)
-	}
-	return k, nil
-}
+type Key = handshake.Key
 
 // DefaultPeerTimeout is longer than a switch takes to find another way: a job of days must not end
 // because of it.

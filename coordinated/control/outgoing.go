@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
 // outgoing carries the messages of this rank to one other. It dials in the
@@ -99,7 +101,7 @@ func (p *Plane) dial(ctx context.Context, addr string, to int, why purpose) (net
 				return nil, ErrClosed
 			}
 		}
-		d := net.Dialer{Timeout: handshakeTimeout}
+		d := net.Dialer{Timeout: handshake.Limit}
 		c, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
 			last = err

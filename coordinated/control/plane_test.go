@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,10 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // mesh starts n planes that are all neighbours of each other and patient.
 func mesh(t testing.TB, n int, change func(i int, o *Options)) []*Plane {
 	t.Helper()
-	key, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := handshake.NewKey()
 	planes := make([]*Plane, n)
 	addrs := make([]string, n)
 	for i := range planes {
@@ -31,9 +30,11 @@ func mesh(t testing.TB, n int, change func(i int, o *Options)) []*Plane {
 		if change != nil {
 			change(i, &opt)
 		}
-		if planes[i], err = Listen(opt); err != nil {
+		p, err := Listen(opt)
+		if err != nil {
 			t.Fatal(err)
 		}
+		planes[i] = p
 		t.Cleanup(func() { _ = planes[i].Close() })
 		addrs[i] = planes[i].Addr()
 	}

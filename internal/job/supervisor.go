@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -44,10 +45,7 @@ func (s *Supervisor) SetStart(n int) { s.start.Store(int64(n)) }
 // all nodes have, not the fast one: it may run on a login node. The caller closes the
 // Supervisor.
 func Supervise(iface string) (*Supervisor, error) {
-	key, err := control.NewKey()
-	if err != nil {
-		return nil, err
-	}
+	key := handshake.NewKey()
 	p, err := control.Listen(control.Options{Rank: 0, Size: 1, Key: key, Interface: cmp.Or(iface, control.Common)})
 	if err != nil {
 		return nil, err

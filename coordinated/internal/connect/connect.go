@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
@@ -174,14 +175,7 @@ func exchange(priv Ranks, s string, out []string, n int) error {
 }
 
 func shareKey(priv Ranks) (control.Key, error) {
-	var key control.Key
-	var err error
-	if priv.Rank() == 0 {
-		key, err = control.NewKey()
-	}
-	if err := Agree(priv, "make the job's key", err); err != nil {
-		return key, err
-	}
+	key := handshake.NewKey() // rank 0's counts
 	if err := Broadcast(priv, key[:]); err != nil {
 		return key, fmt.Errorf("coordinated: share the job's key: %w", err)
 	}

@@ -9,16 +9,14 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
 // served is the plane of a job of one rank.
 func served(t *testing.T) (*control.Plane, control.Key) {
 	t.Helper()
-	key, err := control.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := handshake.NewKey()
 	p, err := control.Listen(control.Options{Size: 1, Key: key, Interface: "127.0.0.1",
 		Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {

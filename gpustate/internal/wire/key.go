@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
 // MoveKeyFile is where the key for moving programs lies that goes with a key file
@@ -31,7 +32,7 @@ func ReadKey(file string) (k Key, err error) {
 	if err := private(f); err != nil {
 		return k, err
 	}
-	b := make([]byte, 2*keyBytes+2)
+	b := make([]byte, 2*handshake.KeyBytes+2)
 	n, err := io.ReadFull(f, b)
 	if b = b[:n]; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return k, fmt.Errorf("key of the GPU server: %w", err)
@@ -60,8 +61,8 @@ func private(f *os.File) error {
 
 func parseKey(file string, b []byte) (k Key, err error) {
 	n, err := hex.Decode(k[:], []byte(strings.TrimSpace(string(b))))
-	if err != nil || n != keyBytes {
-		return k, fmt.Errorf("key file %s: want %d hexadecimal digits", file, 2*keyBytes)
+	if err != nil || n != handshake.KeyBytes {
+		return k, fmt.Errorf("key file %s: want %d hexadecimal digits", file, 2*handshake.KeyBytes)
 	}
 	return k, nil
 }
@@ -72,9 +73,7 @@ func EnsureKey(file string) (Key, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return k, err
 	}
-	if _, err := rand.Read(k[:]); err != nil {
-		return k, err
-	}
+	k = handshake.NewKey()
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return k, fmt.Errorf("make the key's directory: %w", err)
 	}

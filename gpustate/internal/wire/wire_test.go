@@ -187,26 +187,6 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzAdmit: nobody gets in with bytes, whatever they are.
-func FuzzAdmit(f *testing.F) {
-	f.Add(make([]byte, greetBytes))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		server, client := net.Pipe()
-		defer client.Close()
-		go func() {
-			_ = client.SetDeadline(time.Now().Add(5 * time.Second))
-			hello := make([]byte, helloBytes)
-			_, _ = client.Read(hello)
-			_, _ = client.Write(b)
-			_ = client.Close()
-		}()
-		if _, err := Admit(server, Keys{Key{1}, Key{2}}, func(Purpose) bool { return false }); err == nil {
-			t.Fatal("admitted without the key")
-		}
-		_ = server.Close()
-	})
-}
-
 // TestDocument decodes the example of docs/REMOTE.md and looks up version and
 // operations.
 func TestDocument(t *testing.T) {
