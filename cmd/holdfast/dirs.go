@@ -19,7 +19,7 @@ import (
 // osFS is the operating system's file system as the tool uses it: with what the
 // user trusts.
 func osFS() vfs.OS {
-	allow, _ := strconv.ParseBool(os.Getenv("HOLDFAST_ALLOW_FOREIGN"))
+	allow, _ := strconv.ParseBool(value(coordinated.ReadConfig(""), "allow_foreign"))
 	return vfs.OS{AllowForeign: allow}
 }
 

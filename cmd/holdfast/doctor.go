@@ -82,7 +82,7 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 	o := c.Options()
 	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
 		Off:   o.Off(),
-		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: setDevice(c),
+		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: value(c, "device"),
 		Ranks: size.Ranks, Bytes: size.Bytes}
 	d.OfJob()
 	if allNodes {
@@ -100,16 +100,6 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 		d.Note = func(what string) { fmt.Fprintln(w, "holdfast: looking at", what) }
 	}
 	return doctor.Run(cmd.Context(), d), nil
-}
-
-// setDevice is what the settings say of the device, empty if they say nothing.
-func setDevice(c *coordinated.Config) string {
-	for _, v := range c.Values() {
-		if v.Key == "device" {
-			return v.Value
-		}
-	}
-	return ""
 }
 
 // doctorText has a paragraph for each finding, with its remedy.

@@ -17,6 +17,16 @@ const keyOf = "holdfast_key"
 // allKeys describes the keys of the configuration.
 var allKeys = sync.OnceValue(func() []config.Value { return coordinated.ReadConfig("").Values() })
 
+// value is that of a key as it was set, empty for the default. It does not need the other keys to be right.
+func value(c *coordinated.Config, key string) string {
+	for _, v := range c.Values() {
+		if v.Key == key && v.Error == "" {
+			return v.Value
+		}
+	}
+	return ""
+}
+
 // keyFlag gives a command a flag for a key of the configuration, with the help and the default of the key.
 func keyFlag(cmd *cobra.Command, name, key string) {
 	for _, v := range allKeys() {

@@ -20,31 +20,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	"github.com/holdfast-hpc/holdfast/internal/child"
+	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/spf13/cobra"
 )
 
-// openclLog is the variable that lets the server of an OpenCL program say what goes wrong.
-const openclLog = "HOLDFAST_OPENCL_LOG"
-
-// openclVendors is the variable with the platforms that this server sees.
-const openclVendors = "HOLDFAST_OPENCL_VENDORS"
-
 func newOpenCL() *cobra.Command {
 	var background bool
 	cmd := &cobra.Command{
-		Use:   "opencl",
-		Short: "serve an OpenCL program that runs as it is, for libholdfast-opencl",
-		Long: `opencl is the process behind the vendor library libholdfast-opencl, which starts it:
-it holds the objects of one OpenCL program on the device that HOLDFAST_DEVICE selects.
-Where that is empty, the device is one of this node's holdfast gpud, which is started
-when it is not there, so that the program can be moved: see holdfast migrate.
-
-Variables of the program's environment: HOLDFAST_DEVICE selects the device as for other
-programs; ` + openclVendors + ` is given to OpenCL's loader as OCL_ICD_VENDORS, by
-default the platforms of this machine; ` + openclLog + `=1 lets it say what fails.
-
-Exit codes: 0 the program has ended; 2 it could not be served.`,
+		Use:    "opencl",
+		Short:  "serve an OpenCL program that runs as it is, for libholdfast-opencl",
+		Long:   help("opencl"),
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -115,11 +101,11 @@ func serveOpenCL(ctx context.Context) error {
 	if others != "" {
 		_ = os.Setenv("OCL_ICD_FILENAMES", others)
 	}
-	if v := os.Getenv(openclVendors); v != "" {
+	if v := os.Getenv(config.OpenCLVendorsVar); v != "" {
 		_ = os.Setenv("OCL_ICD_VENDORS", v) // as above
 	}
 	opt := opencl.Options{}
-	if os.Getenv(openclLog) != "" {
+	if os.Getenv(config.OpenCLLogVar) != "" {
 		opt.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	text := os.Getenv(gpustate.DeviceEnv)

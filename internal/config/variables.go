@@ -4,8 +4,12 @@ import "slices"
 
 // Variables of Holdfast that are no keys, and that its packages ask for by these names.
 const (
-	FileVar       = "HOLDFAST_CONFIG"
-	SupervisorVar = "HOLDFAST_SUPERVISOR"
+	FileVar          = "HOLDFAST_CONFIG"
+	SupervisorVar    = "HOLDFAST_SUPERVISOR"
+	BinVar           = "HOLDFAST_BIN"
+	NodeKeyVar       = "HOLDFAST_NODE_KEY"
+	OpenCLLogVar     = "HOLDFAST_OPENCL_LOG"
+	OpenCLVendorsVar = "HOLDFAST_OPENCL_VENDORS"
 )
 
 // A Variable is one of the environment that is no key.
@@ -14,16 +18,16 @@ type Variable struct{ Name, Help string }
 // Variables are all of them.
 var Variables = []Variable{
 	{FileVar, "the configuration file, instead of holdfast.yaml in the working directory"},
-	{"HOLDFAST_BIN", "the command holdfast that programs in C, C++, Fortran and Python start; by default the one " +
+	{BinVar, "the command holdfast that programs in C, C++, Fortran and Python start; by default the one " +
 		"that was installed with their library, else the one in PATH"},
 	{"HOLDFAST_LIBRARY", "libholdfast, for the package of Python"},
-	{"HOLDFAST_NODE_KEY", "the name of the job for its daemons; by default that of the launcher. Two jobs that a " +
+	{NodeKeyVar, "the name of the job for its daemons; by default that of the launcher. Two jobs that a " +
 		"launcher does not tell apart need two"},
 	{"HOLDFAST_ROOT", "where Holdfast is installed; the module file sets it, nothing in Holdfast reads it"},
 	{"HOLDFAST_BUILD_CACHE", "directory for kernels that NVRTC has compiled, off for none; by default " +
 		"~/.cache/holdfast"},
-	{"HOLDFAST_OPENCL_LOG", "1: the command that serves an OpenCL program says which calls fail, and why"},
-	{"HOLDFAST_OPENCL_VENDORS", "OCL_ICD_VENDORS of that command"},
+	{OpenCLLogVar, "1: the command that serves an OpenCL program says which calls fail, and why"},
+	{OpenCLVendorsVar, "OCL_ICD_VENDORS of that command"},
 	{SupervisorVar, "how a job reaches the holdfast run that started it, which sets it"},
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
@@ -29,10 +30,10 @@ func lookLanguages(ctx context.Context, r *report) {
 // lookCommand looks for what these programs start.
 func (r *report) lookCommand(self string) {
 	const check, remedy = "command", "module load holdfast, or set HOLDFAST_BIN to the path of the command"
-	if named := os.Getenv("HOLDFAST_BIN"); named != "" {
+	if named := os.Getenv(config.BinVar); named != "" {
 		path, err := exec.LookPath(named)
 		if err != nil {
-			r.add(languages, check, Failed, "HOLDFAST_BIN: "+err.Error(), remedy)
+			r.add(languages, check, Failed, config.BinVar+": "+err.Error(), remedy)
 			return
 		}
 		r.add(languages, check, OK, "programs start "+path+" (HOLDFAST_BIN)", "")

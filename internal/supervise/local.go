@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -62,7 +63,7 @@ func (s *setup) nodeLocal(ctx context.Context) error {
 		}
 		patient := slurm.Client{Timeout: time.Minute}
 		err := patient.RunOnAll(ctx, s.cfg.Job.Nodes, "/bin/sh", "-c", makeLocal, "-", name,
-			os.Getenv("HOLDFAST_ALLOW_FOREIGN"))
+			strconv.FormatBool(s.prog.AllowForeign))
 		if err == nil {
 			break
 		}
