@@ -35,7 +35,10 @@ func oneArray(t *testing.T, opt Options, of func(rank int) Changing) (mem [2][]i
 		if rank == 0 {
 			err = ck.Request(ctx)
 		}
-		if err := errors.Join(err, world.Barrier(), ck.Point(ctx), ck.Close()); err != nil {
+		for err == nil && len(ck.Stats().Epochs) == 0 {
+			err = ck.Point(ctx)
+		}
+		if err := errors.Join(err, ck.Close()); err != nil {
 			return err
 		}
 		if all := ck.Stats().Epochs; len(all) > 0 {
