@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -93,7 +92,7 @@ func TestAnnounced(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	c := raw(t, p)
 	say(t, c, &wire.Open{Req: 1, Index: 0},
-		&wire.CreateMem{Req: 2, ID: 1, Mem: codec.Mem{Kind: driver.MemBuffer, Bytes: 1 << 60}})
+		&wire.CreateMem{Req: 2, ID: 1, Mem: driver.Mem{Kind: driver.MemBuffer, Bytes: 1 << 60}})
 	in := bufio.NewReader(c)
 	for {
 		op, body, _, err := wire.ReadFrame(in, nil)

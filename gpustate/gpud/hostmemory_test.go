@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
@@ -323,7 +322,7 @@ func TestUnshareInFlight(t *testing.T) {
 	ok(t, wire.Grant(share, f, 50, n))
 	_, _, _, err = wire.ReadFrame(bufio.NewReader(share), nil)
 	ok(t, err)
-	ok(t, out.Now(&wire.CreateMem{Req: 1, ID: 1, Mem: codec.Mem{Kind: driver.MemBuffer, Bytes: n}}))
+	ok(t, out.Now(&wire.CreateMem{Req: 1, ID: 1, Mem: driver.Mem{Kind: driver.MemBuffer, Bytes: n}}))
 	ok(t, out.Now(&wire.CreateQueue{Req: 2, ID: 2}))
 	ok(t, out.Now(&wire.Build{Req: 3, ID: 3, Desc: driver.ProgramDesc{OpenCL: "gated"}}))
 	for reply := (wire.Reply{}); reply.Req != 3; {

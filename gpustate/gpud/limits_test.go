@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 	"github.com/holdfast-hpc/holdfast/internal/meminfo"
@@ -73,7 +72,7 @@ func TestEventsWithoutEnd(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	c := raw(t, p)
 	say(t, c, &wire.Open{Req: 1, Index: 0},
-		&wire.CreateMem{Req: 2, ID: 2, Mem: codec.Mem{Kind: driver.MemBuffer, Bytes: 64}},
+		&wire.CreateMem{Req: 2, ID: 2, Mem: driver.Mem{Kind: driver.MemBuffer, Bytes: 64}},
 		&wire.CreateQueue{Req: 3, ID: 3})
 	free := make(chan int, wire.Slots)
 	for slot := range wire.Slots {
@@ -250,7 +249,7 @@ func TestOutOfOrder(t *testing.T) {
 	c := raw(t, p)
 	in := bufio.NewReader(c)
 	say(t, c, &wire.Open{Req: 1, Index: 0}, &wire.CreateQueue{Req: 2, ID: 2, Desc: driver.QueueDesc{OutOfOrder: true}},
-		&wire.CreateMem{Req: 3, ID: 3, Mem: codec.Mem{Kind: driver.MemBuffer, Bytes: 64}},
+		&wire.CreateMem{Req: 3, ID: 3, Mem: driver.Mem{Kind: driver.MemBuffer, Bytes: 64}},
 		&wire.Build{Req: 4, ID: 4, Desc: driver.ProgramDesc{OpenCL: "gated"}})
 	ok(t, replyTo(t, in, 4))
 	say(t, c, &wire.CreateKernel{Req: 5, ID: 5, Program: 4, Name: "gated"})

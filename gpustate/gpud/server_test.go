@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/remote"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -262,7 +261,7 @@ func TestClientStopsReading(t *testing.T) {
 	good := open(t, p.sel)
 	c := raw(t, p)
 	say(t, c, &wire.Open{Index: 0},
-		&wire.CreateMem{Req: 1, ID: 1, Mem: codec.Mem{Kind: driver.MemBuffer, Bytes: wire.SlotBytes}},
+		&wire.CreateMem{Req: 1, ID: 1, Mem: driver.Mem{Kind: driver.MemBuffer, Bytes: wire.SlotBytes}},
 		&wire.CreateQueue{Req: 2, ID: 2})
 	for p.clients() < 2 {
 		time.Sleep(time.Millisecond)
@@ -314,7 +313,7 @@ func TestGarbage(t *testing.T) {
 		var b []byte
 		if round%3 > 0 {
 			b = wire.Append(b, &wire.Open{Index: round % 3}) // the last is no device
-			b = wire.Append(b, &wire.CreateMem{Req: 1, ID: 1, Mem: codec.Mem{Kind: driver.MemBuffer, Bytes: 4096}})
+			b = wire.Append(b, &wire.CreateMem{Req: 1, ID: 1, Mem: driver.Mem{Kind: driver.MemBuffer, Bytes: 4096}})
 			b = wire.Append(b, &wire.CreateQueue{Req: 2, ID: 2})
 		}
 		for range 1 + r.IntN(4) {
@@ -360,7 +359,7 @@ func TestImpossible(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := raw(t, p)
 			say(t, c, &wire.Open{Index: 0},
-				&wire.CreateMem{Req: 1, ID: 1, Mem: codec.Mem{Kind: driver.MemBuffer, Bytes: 4096}},
+				&wire.CreateMem{Req: 1, ID: 1, Mem: driver.Mem{Kind: driver.MemBuffer, Bytes: 4096}},
 				&wire.CreateQueue{Req: 2, ID: 2}, m)
 			_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 			b := make([]byte, 4096)
@@ -375,7 +374,7 @@ func TestImpossible(t *testing.T) {
 		})
 	}
 	c := raw(t, p)
-	say(t, c, &wire.Open{Index: 0}, mem(wire.CreateMem{Mem: codec.Mem{Kind: driver.MemImage, Bytes: 1 << 40,
+	say(t, c, &wire.Open{Index: 0}, mem(wire.CreateMem{Mem: driver.Mem{Kind: driver.MemImage, Bytes: 1 << 40,
 		Image: driver.ImageDesc{Dims: 2, Width: 2, Height: 2, Depth: 1, Order: 0x10B5, Type: 0x10DE}}}))
 	ok(t, c.Close())
 	p.quiet(t)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
@@ -326,7 +325,7 @@ func TestDrainWhileOpening(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	p.Drain()
-	say(t, c, &wire.Open{Index: 0}, &wire.CreateMem{Req: 1, ID: 1, Mem: codec.Mem{Kind: driver.MemBuffer, Bytes: 64}})
+	say(t, c, &wire.Open{Index: 0}, &wire.CreateMem{Req: 1, ID: 1, Mem: driver.Mem{Kind: driver.MemBuffer, Bytes: 64}})
 	p.quiet(t)
 	if n := len(p.list()); n != 0 {
 		t.Errorf("%d clients came in", n)

@@ -6,8 +6,8 @@ import (
 	"hash/crc32"
 	"math"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // The first eight bytes of a record, and the version that Encode writes. Decode
@@ -59,7 +59,7 @@ func Decode(b []byte) (*Record, error) {
 func (r *Record) fields(f *codec.Fields, version uint32) {
 	f.Body(func(f *codec.Fields) {
 		i := &r.Device
-		f.Names(i)
+		driver.PassNames(f, i)
 		codec.Int(f, &i.Index)
 		codec.Int(f, &i.GlobalBytes, &i.MaxAllocBytes)
 		f.Bool(&i.FP64)
@@ -81,9 +81,9 @@ func (o *Object) fields(f *codec.Fields, version uint32) {
 	}
 	switch {
 	case o.Mem != nil:
-		f.Mem(o.Mem)
+		driver.PassMem(f, o.Mem)
 	case o.Sampler != nil:
-		f.Sampler(o.Sampler)
+		driver.PassSampler(f, o.Sampler)
 	case o.Program != nil:
 		f.Str(&o.Program.OpenCL, &o.Program.CUDA, &o.Program.Options)
 		f.Bytes(&o.Program.PTX, &o.Program.IL)

@@ -8,7 +8,6 @@ package record
 import (
 	"errors"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
@@ -44,7 +43,7 @@ type Object struct {
 }
 
 // Mem is a memory object. Its Parent is an ID.
-type Mem = codec.Mem
+type Mem = driver.Mem
 
 // Program is what a program was built from.
 type Program struct {

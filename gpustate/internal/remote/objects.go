@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // CreateMem makes a memory object on the server. Host buffers stay here.
@@ -20,7 +20,7 @@ func (d *Device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	if m.Kind.IsImage() {
 		o.pixel = int(m.Bytes) / (m.Image.Width * m.Image.Height * m.Image.Depth)
 	}
-	msg := &wire.CreateMem{Req: o.id, ID: o.id, Mem: codec.Mem{Kind: m.Kind, Access: m.Access, Bytes: m.Bytes,
+	msg := &wire.CreateMem{Req: o.id, ID: o.id, Mem: driver.Mem{Kind: m.Kind, Access: m.Access, Bytes: m.Bytes,
 		Offset: m.Offset, Image: m.Image}}
 	switch m.Kind {
 	case driver.MemSub, driver.MemView:

@@ -3,8 +3,8 @@ package wire
 import (
 	"math"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // Arg is a kernel argument with the object's number.

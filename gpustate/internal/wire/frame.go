@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // ErrProtocol marks bytes that the other side cannot have meant.

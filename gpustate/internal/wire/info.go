@@ -1,13 +1,13 @@
 package wire
 
 import (
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // info passes what describes a device.
 func info(f *Fields, i *driver.Info) {
-	f.Names(i)
+	driver.PassNames(f, i)
 	f.Str(&i.IL)
 	codec.Size(f, &i.Index)
 	codec.Size(f, &i.GlobalBytes, &i.MaxAllocBytes, &i.LocalBytes)

@@ -3,8 +3,8 @@ package wire
 import (
 	"math"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // Welcome is the first frame of a server.
@@ -50,13 +50,13 @@ func (m *Open) fields(f *Fields) {
 // program that has the variable Name.
 type CreateMem struct {
 	Req, ID uint64
-	codec.Mem
+	driver.Mem
 	Name string
 }
 
 func (m *CreateMem) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID)
-	f.Mem(&m.Mem)
+	driver.PassMem(f, &m.Mem)
 	f.Str(&m.Name)
 }
 
@@ -68,7 +68,7 @@ type CreateSampler struct {
 
 func (m *CreateSampler) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID)
-	f.Sampler(&m.Desc)
+	driver.PassSampler(f, &m.Desc)
 }
 
 // Build builds a program. The reply says why the source was built although there is a

@@ -16,14 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
 // messages has one of each kind, with all fields set.
 var messages = []Message{
 	&Open{Req: 1, Index: 2, Program: "p", Host: "h", PID: 3, Label: "l", Unmoved: true},
-	&CreateMem{Req: 1, ID: 2, Mem: codec.Mem{Kind: driver.MemImage, Access: driver.ReadOnly, Bytes: 1 << 40,
+	&CreateMem{Req: 1, ID: 2, Mem: driver.Mem{Kind: driver.MemImage, Access: driver.ReadOnly, Bytes: 1 << 40,
 		Parent: 4, Offset: 4096,
 		Image: driver.ImageDesc{Dims: 3, Width: 4, Height: 5, Depth: 6, Order: 0x10B5, Type: 0x10DE}}},
 	&CreateSampler{Req: 1, ID: 2, Desc: driver.SamplerDesc{Normalized: true, Addressing: 0x1130, Filter: 0x1141}},

@@ -3,9 +3,9 @@ package session
 import (
 	"fmt"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // doAsk answers a question about an object or the device.

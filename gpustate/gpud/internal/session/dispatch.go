@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/codec"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // serve reads and carries out messages until the client hangs up or says

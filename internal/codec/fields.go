@@ -1,11 +1,5 @@
 package codec
 
-import (
-	"math"
-
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-)
-
 // Fields passes over the fields of a message or record in their order and writes them
 // to W, or reads them from R: one list of fields serves both ways.
 type Fields struct {
@@ -150,44 +144,4 @@ func (f *Fields) Body(fields func(*Fields)) {
 	if fields(in); in.R.Err != nil {
 		f.R.Err, f.R.B = in.R.Err, nil
 	}
-}
-
-// Mem is a memory object; what it is made from has a number.
-type Mem struct {
-	Kind   driver.MemKind
-	Access driver.Access
-	Bytes  int64
-	Parent uint64 // MemSub, MemView: the buffer; MemGlobal: the program
-	Offset int64  // MemSub
-	Image  driver.ImageDesc
-}
-
-// HasContents reports whether the object has bytes of its own: those of a sub-buffer
-// and of an image on a buffer are its parent's.
-func (m *Mem) HasContents() bool { return m != nil && !m.Kind.OfBuffer() }
-
-// Mem passes a memory object.
-func (f *Fields) Mem(m *Mem) {
-	Small(f, &m.Kind, math.MaxUint8)
-	Small(f, &m.Access, math.MaxUint8)
-	Size(f, &m.Bytes)
-	f.Uint(&m.Parent)
-	Size(f, &m.Offset)
-	i := &m.Image
-	shape := i.Shape()
-	Size(f, &shape, &i.Width, &i.Height, &i.Depth)
-	i.SetShape(shape)
-	Size(f, &i.Order, &i.Type)
-}
-
-// Sampler passes a sampler.
-func (f *Fields) Sampler(s *driver.SamplerDesc) {
-	f.Bool(&s.Normalized)
-	Small(f, &s.Addressing, math.MaxUint32)
-	Small(f, &s.Filter, math.MaxUint32)
-}
-
-// Names passes the texts that describe a device.
-func (f *Fields) Names(i *driver.Info) {
-	f.Str(&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch)
 }

@@ -1,6 +1,6 @@
-// Package codec writes and reads the fields that records of GPU objects and messages of
-// GPU servers are made of. A reader trusts nothing: lengths are bounded by the bytes
-// there are.
+// Package codec writes and reads the fields that messages and records are made of: those of
+// GPU servers, of GPU objects, and what ranks say to each other. A reader trusts nothing:
+// lengths are bounded by the bytes there are.
 package codec
 
 import (
