@@ -2,13 +2,13 @@ package coordinated
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -33,13 +33,13 @@ func (c *Checkpointer) divided(ctx context.Context, es *EpochStats, failed error
 		return errors.Join(err, c.agent.Contribute(c.life.ctx, cut.Epoch(es.Epoch), stageDivided, data))
 	}
 	names := make([]string, len(now))
-	data := []byte{declaredLayout}
+	w := codec.Writer{B: []byte{declaredLayout}}
 	for i := range now {
 		names[i] = now[i].Name
-		data = appendCurrent(data, &now[i])
+		writeCurrent(&w, &now[i])
 	}
 	brief := func(blobs []cut.Blob) []cut.Blob { return judgeDivided(names, blobs) }
-	blobs, err := c.agent.Meet(ctx, cut.Meeting{Epoch: cut.Epoch(es.Epoch), Stage: stageDivided, Data: data,
+	blobs, err := c.agent.Meet(ctx, cut.Meeting{Epoch: cut.Epoch(es.Epoch), Stage: stageDivided, Data: w.B,
 		Brief: brief, Whole: func(int) bool { return false }})
 	if err != nil {
 		return fmt.Errorf("compare how arrays are divided: %w", err)
@@ -51,17 +51,16 @@ func (c *Checkpointer) divided(ctx context.Context, es *EpochStats, failed error
 	return c.state.Place(begin, total)
 }
 
-// appendCurrent appends the number of dimensions, 0 for a list, and the dimensions, or the rank's length of the list.
-func appendCurrent(b []byte, a *capture.Current) []byte {
+// writeCurrent writes the number of dimensions, 0 for a list, and the dimensions, or the rank's length of the list.
+func writeCurrent(w *codec.Writer, a *capture.Current) {
 	n := len(a.Dims)
 	if a.List {
 		n = 0
 	}
-	b = binary.AppendUvarint(b, uint64(n))
+	w.Uint(uint64(n))
 	for _, d := range a.Dims {
-		b = binary.AppendUvarint(b, uint64(d))
+		w.Uint(uint64(d))
 	}
-	return b
 }
 
 // current is what a rank has said of an array.
@@ -77,27 +76,13 @@ func (x *current) String() string {
 	return fmt.Sprint(x.dims)
 }
 
-// takeCurrent takes one off the beginning; not ok if there is none.
-func takeCurrent(b []byte) (x current, rest []byte, ok bool) {
-	next := func() uint64 {
-		v, n := binary.Uvarint(b)
-		if n <= 0 {
-			ok = false
-			return 0
-		}
-		b = b[n:]
-		return v
-	}
-	ok = true
-	n := next()
-	if n > layout.MaxDims {
-		return x, b, false
-	}
+func readCurrent(r *codec.Reader) (x current) {
+	n := r.Small(layout.MaxDims)
 	x.list = n == 0
 	for range max(n, 1) {
-		x.dims = append(x.dims, int64(next()))
+		x.dims = append(x.dims, int64(r.Uint()))
 	}
-	return x, b, ok
+	return x
 }
 
 // judgeDivided makes an outcome of what all ranks say, in the first blob: an error, or nothing and then of each list
@@ -111,16 +96,15 @@ func judgeDivided(names []string, blobs []cut.Blob) []cut.Blob {
 		out[i].Rank = blobs[i].Rank
 	}
 	lengths, err := compareDivided(names, blobs)
-	verdict := encodeVerdict(err)
-	b := binary.AppendUvarint([]byte{declaredVerdict}, uint64(len(verdict)))
-	b = append(b, verdict...)
+	w := codec.Writer{B: []byte{declaredVerdict}}
+	w.Bytes(encodeVerdict(err))
 	for _, list := range lengths {
-		b = binary.AppendUvarint(b, uint64(len(list)))
+		w.Uint(uint64(len(list)))
 		for _, n := range list {
-			b = binary.AppendUvarint(b, uint64(n))
+			w.Uint(uint64(n))
 		}
 	}
-	out[0].Data = b
+	out[0].Data = w.B
 	return out
 }
 
@@ -133,10 +117,10 @@ func compareDivided(names []string, blobs []cut.Blob) (lengths [][]int64, err er
 		if len(b) > 0 && b[0] == declaredNot {
 			return nil, fmt.Errorf("rank %d: %s", blobs[i].Rank, b[1:])
 		}
-		b = b[min(len(b), 1):]
+		r := codec.Reader{B: b[min(len(b), 1):]}
 		for k, name := range names {
-			x, rest, ok := takeCurrent(b)
-			if b = rest; !ok {
+			x := readCurrent(&r)
+			if r.Err != nil {
 				return nil, fmt.Errorf("what rank %d says of array %q cannot be read", blobs[i].Rank, name)
 			}
 			switch {
@@ -160,35 +144,21 @@ func decodeDivided(blobs []cut.Blob, rank, arrays int) (begin, total []int64, er
 	if len(blobs) == 0 || len(blobs[0].Data) == 0 {
 		return nil, nil, bad
 	}
-	b := blobs[0].Data[1:]
-	next := func() uint64 {
-		v, n := binary.Uvarint(b)
-		b = b[max(n, 0):]
-		return v
-	}
-	n := next()
-	if n > uint64(len(b)) {
-		return nil, nil, bad
-	}
-	if err := decodeVerdict(b[:n]); err != nil {
+	in := codec.Reader{B: blobs[0].Data[1:]}
+	if err := decodeVerdict(in.Bytes()); err != nil {
 		return nil, nil, err
 	}
-	b = b[n:]
 	begin, total = make([]int64, arrays), make([]int64, arrays)
 	for i := range arrays {
-		ranks := next()
-		if ranks > uint64(len(blobs)) {
-			return nil, nil, bad
-		}
-		for r := range int(ranks) {
-			n := int64(next())
+		for r := range in.Small(len(blobs)) {
+			n := int64(in.Uint())
 			if r < rank {
 				begin[i] += n
 			}
 			total[i] += n
 		}
 	}
-	if len(b) > 0 {
+	if in.End() != nil {
 		return nil, nil, bad
 	}
 	return begin, total, nil

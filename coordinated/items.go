@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -93,14 +94,15 @@ func (e *OwnersError) Error() string {
 		"depend on nothing but the key and the number of ranks", e.Name, e.Ranks[0], e.Ranks[1])
 }
 
-// appendItemVotes appends a count, and for each set the length of its name, the name, and the hash.
+// appendItemVotes appends a count, and the name and the hash of each set.
 func appendItemVotes(b []byte, list []capture.Assignment) []byte {
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(list)))
+	w := codec.Writer{B: b}
+	w.Uint(uint64(len(list)))
 	for i := range list {
-		b = append(b, byte(len(list[i].Name)))
-		b = append(append(b, list[i].Name...), list[i].Sum[:]...)
+		w.Str(list[i].Name)
+		w.B = append(w.B, list[i].Sum[:]...)
 	}
-	return b
+	return w.B
 }
 
 // itemVotes compares who gets which items by the ranks that vote.
@@ -119,25 +121,20 @@ func (v *itemVotes) add(rank int, s string) (rest string) {
 	if v.first == nil {
 		v.first = map[string]itemVote{}
 	}
-	bad := func() string {
-		v.err = fmt.Errorf("the vote of rank %d on items cannot be read", rank)
-		return ""
-	}
-	if len(s) < 2 {
-		return bad()
-	}
-	n := int(s[0]) | int(s[1])<<8
-	for s = s[2:]; n > 0; n-- {
-		if len(s) < 1 || len(s) < 1+int(s[0])+16 {
-			return bad()
+	r := codec.Reader{B: []byte(s)}
+	for range r.Count() {
+		name, sum := r.Str(), string(r.Take(16))
+		if r.Err != nil {
+			break
 		}
-		name, sum := s[1:1+int(s[0])], s[1+int(s[0]):][:16]
-		s = s[1+len(name)+16:]
 		if have, ok := v.first[name]; !ok {
 			v.first[name] = itemVote{rank, sum}
 		} else if have.sum != sum && v.err == nil {
 			v.err = &OwnersError{Name: name, Ranks: [2]int{have.rank, rank}}
 		}
 	}
-	return s
+	if r.Err != nil {
+		v.err = fmt.Errorf("the vote of rank %d on items cannot be read", rank)
+	}
+	return string(r.B)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -15,9 +16,8 @@ import (
 // control tree: what is the same for all, and the part of each rank below. It travels before the
 // agents start, so nothing else is on the way.
 //
-//	u32 1 if rank 0 has found something, or 0 if it could not look
-//	u64 n, n bytes: the same for all
-//	for each rank below, itself included: u32 rank, u64 n, n bytes
+// After 8 bytes of length come whether rank 0 has found something or could not look, bytes that are the same for
+// all, and for each rank below, itself included, its number and bytes.
 type overviews struct {
 	found  bool
 	common []byte
@@ -30,56 +30,31 @@ const overviewPiece = 8 << 20
 
 // encode writes them for some ranks.
 func (o *overviews) encode(ranks []int) []byte {
-	b := make([]byte, 8) // length
-	if !o.found {
-		b = binary.LittleEndian.AppendUint32(b, 0)
-		binary.LittleEndian.PutUint64(b, uint64(len(b)))
-		return b
+	w := codec.Writer{B: make([]byte, 8)}
+	if w.Bool(o.found); o.found {
+		w.Bytes(o.common)
+		for _, r := range ranks {
+			w.Uint(uint64(r))
+			w.Bytes(o.own[r])
+		}
 	}
-	b = binary.LittleEndian.AppendUint32(b, 1)
-	b = appendSized(b, o.common)
-	for _, r := range ranks {
-		b = appendSized(binary.LittleEndian.AppendUint32(b, uint32(r)), o.own[r])
-	}
-	binary.LittleEndian.PutUint64(b, uint64(len(b)))
-	return b
-}
-
-func appendSized(b, data []byte) []byte {
-	return append(binary.LittleEndian.AppendUint64(b, uint64(len(data))), data...)
+	binary.LittleEndian.PutUint64(w.B, uint64(len(w.B)))
+	return w.B
 }
 
 // decodeOverviews reads what encode has written, without its length. It keeps b.
 func decodeOverviews(b []byte) (*overviews, error) {
-	bad := fmt.Errorf("coordinated: what rank 0 has found in the directories is truncated after %d bytes", len(b))
-	if len(b) < 4 {
-		return nil, bad
+	r := codec.Reader{B: b}
+	o := &overviews{found: r.Bool(), own: map[int][]byte{}}
+	if o.found {
+		o.common = r.Bytes()
 	}
-	o := &overviews{found: binary.LittleEndian.Uint32(b) == 1, own: map[int][]byte{}}
-	if b = b[4:]; !o.found {
-		return o, nil
+	for o.found && len(r.B) > 0 {
+		rank := int(r.Uint())
+		o.own[rank] = r.Bytes()
 	}
-	sized := func() (data []byte, ok bool) {
-		if len(b) < 8 || binary.LittleEndian.Uint64(b) > uint64(len(b)-8) {
-			return nil, false
-		}
-		n := 8 + binary.LittleEndian.Uint64(b)
-		data, b = b[8:n:n], b[n:]
-		return data, true
-	}
-	var ok bool
-	if o.common, ok = sized(); !ok {
-		return nil, bad
-	}
-	for len(b) > 0 {
-		if len(b) < 4 {
-			return nil, bad
-		}
-		r := int(binary.LittleEndian.Uint32(b))
-		b = b[4:]
-		if o.own[r], ok = sized(); !ok {
-			return nil, bad
-		}
+	if err := r.End(); err != nil {
+		return nil, fmt.Errorf("coordinated: what rank 0 has found in the directories, %d bytes: %w", len(b), err)
 	}
 	return o, nil
 }

@@ -101,7 +101,7 @@ func TestOverviewOfTheEnded(t *testing.T) {
 func TestOverviewTruncated(t *testing.T) {
 	o := &overviews{found: true, common: []byte("common"), own: map[int][]byte{1: []byte("one"), 2: []byte("two")}}
 	b := o.encode([]int{1, 2})[8:]
-	whole := map[int]bool{4 + 8 + 6: true, 4 + 8 + 6 + 4 + 8 + 3: true, len(b): true} // between two parts
+	whole := map[int]bool{1 + 1 + 6: true, 1 + 1 + 6 + 1 + 1 + 3: true, len(b): true} // between two parts
 	for n := range len(b) + 1 {
 		if got, err := decodeOverviews(b[:n]); (err == nil) != whole[n] {
 			t.Errorf("%d of %d bytes: %v, %v", n, len(b), got, err)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // ErrMalformed marks bytes that no Writer can have written.
@@ -129,14 +130,25 @@ func (r *Reader) Bool() bool {
 
 // Bytes takes bytes; they are part of the body.
 func (r *Reader) Bytes() []byte {
-	n := r.Uint()
-	if n > uint64(len(r.B)) {
+	return r.Take(int(min(r.Uint(), math.MaxInt)))
+}
+
+// Take takes n bytes that have no length before them; they are part of the body.
+func (r *Reader) Take(n int) []byte {
+	if n < 0 || n > len(r.B) {
 		r.Fail("length beyond the end")
 		return nil
 	}
 	b := r.B[:n:n]
 	r.B = r.B[n:]
 	return b
+}
+
+// Fixed takes a little-endian number of n bytes, at most 8.
+func (r *Reader) Fixed(n int) uint64 {
+	var b [8]byte
+	copy(b[:], r.Take(n))
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // Str takes a text.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -63,24 +64,24 @@ func encodeVars(entries []entry) ([]byte, error) {
 // decodeVars reads what encodeVars wrote. The bytes have been verified by
 // storage; what does not fit is corruption all the same.
 func decodeVars(b []byte) ([]entry, error) {
-	d := varsReader{b: b}
-	if string(d.take(len(varsMagic))) != varsMagic {
+	r := codec.Reader{B: b}
+	if string(r.Take(len(varsMagic))) != varsMagic {
 		return nil, corruptVars("no table of variables")
 	}
-	if v := binary.LittleEndian.Uint16(d.take(2)); d.bad || v != varsVersion {
+	if v := r.Fixed(2); v != varsVersion {
 		return nil, fmt.Errorf("table of variables has version %d, this program reads %d; use a newer holdfast", v,
 			varsVersion)
 	}
-	n := binary.LittleEndian.Uint32(d.take(4))
-	if int64(n) > int64(len(d.b)) {
+	n := r.Fixed(4)
+	if n > uint64(len(r.B)) {
 		return nil, corruptVars("more entries than bytes")
 	}
 	entries := make([]entry, 0, n)
 	var inline []bool
 	for range n {
-		e := entry{name: d.str(), kind: d.str()}
-		e.size = int64(binary.LittleEndian.Uint64(d.take(8)))
-		inline = append(inline, d.take(1)[0] == 1)
+		e := entry{name: string(r.Take(int(r.Fixed(2)))), kind: string(r.Take(int(r.Fixed(2))))}
+		e.size = int64(r.Fixed(8))
+		inline = append(inline, r.Fixed(1) == 1)
 		if e.size < 0 {
 			return nil, corruptVars("negative size")
 		}
@@ -88,13 +89,13 @@ func decodeVars(b []byte) ([]entry, error) {
 	}
 	for i := range entries {
 		if inline[i] {
-			if entries[i].size > int64(len(d.b)) {
+			if entries[i].size > int64(len(r.B)) {
 				return nil, corruptVars("inline bytes truncated")
 			}
-			entries[i].inline = d.take(int(entries[i].size))
+			entries[i].inline = r.Take(int(entries[i].size))
 		}
 	}
-	if d.bad || len(d.b) > 0 {
+	if r.End() != nil {
 		return nil, corruptVars("length does not fit the entries")
 	}
 	return entries, nil
@@ -102,29 +103,4 @@ func decodeVars(b []byte) ([]entry, error) {
 
 func corruptVars(why string) error {
 	return fmt.Errorf("section %s: %s: %w", sectionVars, why, storage.ErrCorrupt)
-}
-
-type varsReader struct {
-	b   []byte
-	bad bool
-}
-
-// take returns n bytes, zeros when there are too few.
-func (d *varsReader) take(n int) []byte {
-	if n > len(d.b) {
-		d.bad, d.b = true, nil
-		return make([]byte, min(n, 64))
-	}
-	v := d.b[:n:n]
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *varsReader) str() string {
-	n := int(binary.LittleEndian.Uint16(d.take(2)))
-	if n > len(d.b) {
-		d.bad, d.b = true, nil
-		return ""
-	}
-	return string(d.take(n))
 }

@@ -1,9 +1,8 @@
 package vote
 
 import (
-	"encoding/binary"
-
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -20,8 +19,6 @@ type Candidate struct {
 	Epoch storage.Epoch
 	ID    [16]byte
 }
-
-const candidateBytes = 8 + 16 + 1 // the last has the flags
 
 // Flags of an epoch.
 const (
@@ -48,10 +45,12 @@ func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err 
 	if err != nil {
 		return append([]byte{1}, err.Error()...)
 	}
-	b := []byte{0}
+	w := codec.Writer{B: []byte{0}}
+	add := func(e storage.Epoch, id [16]byte, flag byte) {
+		w.Uint(uint64(e))
+		w.B = append(append(w.B, id[:]...), flag)
+	}
 	for _, c := range list {
-		b = binary.LittleEndian.AppendUint64(b, uint64(c.Epoch))
-		b = append(b, c.ID[:]...)
 		flag := byte(0)
 		if c.Deaths >= MaxDeaths {
 			flag |= IsSkipped
@@ -59,13 +58,12 @@ func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err 
 		if c.Deaths >= LastDeaths {
 			flag |= IsDeadly
 		}
-		b = append(b, flag)
+		add(c.Epoch, c.ID, flag)
 	}
 	for _, e := range unreadable {
-		b = binary.LittleEndian.AppendUint64(b, uint64(e))
-		b = append(append(b, make([]byte, 16)...), IsUnreadable)
+		add(e, [16]byte{}, IsUnreadable)
 	}
-	return b
+	return w.B
 }
 
 // DecodeCandidates returns what each rank has, and what any rank says of an epoch.
@@ -79,10 +77,13 @@ func DecodeCandidates(op string, blobs []cut.Blob, own error) ([][]Candidate, Fl
 		case len(b) == 0 || b[0] != 0:
 			return "unknown error"
 		}
-		for d := b[1:]; len(d) >= candidateBytes; d = d[candidateBytes:] {
-			k := Candidate{Epoch: storage.Epoch(binary.LittleEndian.Uint64(d))}
-			copy(k.ID[:], d[8:])
-			flag := d[candidateBytes-1]
+		for r := (codec.Reader{B: b[1:]}); len(r.B) > 0; {
+			k := Candidate{Epoch: storage.Epoch(r.Uint())}
+			copy(k.ID[:], r.Take(len(k.ID)))
+			flag := byte(r.Fixed(1))
+			if r.Err != nil {
+				return "malformed vote"
+			}
 			flags[k.Epoch] |= flag
 			if flag&IsUnreadable == 0 {
 				per[i] = append(per[i], k)

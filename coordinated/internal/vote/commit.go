@@ -1,12 +1,12 @@
 package vote
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -23,7 +23,7 @@ type Commit struct {
 
 // First bytes of a commit vote.
 const (
-	votesYes   = 0 // 64 bits for each epoch follow
+	votesYes   = 0 // the epochs follow
 	votesNo    = 1 // the text of an error follows
 	votesAsOne = 2 // as the rank that writes the manifests here
 )
@@ -36,11 +36,11 @@ func (v *Commit) Encode() []byte {
 	case v.ByOther:
 		return []byte{votesAsOne}
 	}
-	out := []byte{votesYes}
+	out := codec.Writer{B: []byte{votesYes}}
 	for _, e := range v.Have {
-		out = binary.LittleEndian.AppendUint64(out, uint64(e))
+		out.Uint(uint64(e))
 	}
-	return out
+	return out.B
 }
 
 // BriefCommits is what all but rank 0 hear of the votes on manifests: what follows from them, so that it is as long
@@ -73,10 +73,14 @@ func DecodeCommits(op string, blobs []cut.Blob, own error) ([]storage.Epoch, err
 		case len(b) == 1 && b[0] == votesAsOne && i > 0: // rank 0 is the first everywhere
 		case len(b) > 1 && b[0] == votesNo:
 			return string(b[1:])
-		case len(b)%8 == 1 && b[0] == votesYes:
+		case len(b) > 0 && b[0] == votesYes:
 			voters++
-			for d := b[1:]; len(d) > 0; d = d[8:] {
-				count[storage.Epoch(binary.LittleEndian.Uint64(d))]++
+			r := codec.Reader{B: b[1:]}
+			for len(r.B) > 0 {
+				count[storage.Epoch(r.Uint())]++
+			}
+			if r.Err != nil {
+				return fmt.Sprintf("malformed vote of %d bytes", len(b))
 			}
 		default:
 			return fmt.Sprintf("no vote, or a malformed vote of %d bytes", len(b))

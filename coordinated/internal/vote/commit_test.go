@@ -26,7 +26,7 @@ func TestBriefCommits(t *testing.T) {
 		"one cannot":       {yes(7, 6), other, no},
 		"rank 0 cannot":    {no, other, yes(7, 6)},
 		"no vote":          {yes(7), nil},
-		"malformed":        {yes(7), {votesYes, 1}, no},
+		"malformed":        {yes(7), {votesYes, 0x80}, no},
 		"rank 0 as one":    {other, yes(7)},
 		"long":             {yes(7), (&Commit{Err: errors.New(strings.Repeat("x", 1<<20))}).Encode()},
 	} {

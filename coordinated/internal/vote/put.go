@@ -1,12 +1,12 @@
 package vote
 
 import (
-	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -27,18 +27,17 @@ func NothingToWrite(err error) bool {
 }
 
 // EncodePut is a rank's vote on what it has written: a byte, 0 for shard infos, each with
-// its length in 32 bits before it, and 1 for the text of an error, 2 for that of one that
+// its length before it, and 1 for the text of an error, 2 for that of one that
 // concerns all levels.
 func EncodePut(infos []storage.ShardInfo, err error) []byte {
-	out := []byte{0}
+	out := codec.Writer{B: []byte{0}}
 	for i := range infos {
 		if err != nil {
 			break
 		}
 		var b []byte
 		b, err = infos[i].MarshalBinary()
-		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)))
-		out = append(out, b...)
+		out.Bytes(b)
 	}
 	var no *uncaptured
 	switch {
@@ -47,7 +46,7 @@ func EncodePut(infos []storage.ShardInfo, err error) []byte {
 	case err != nil:
 		return append([]byte{1}, err.Error()...)
 	}
-	return out
+	return out.B
 }
 
 // decodePut reads the vote of one rank; wrong says why it is no yes.
@@ -58,17 +57,12 @@ func decodePut(b []byte) (infos []storage.ShardInfo, wrong string) {
 	case len(b) == 0 || b[0] != 0:
 		return nil, "no vote"
 	}
-	for d := b[1:]; len(d) > 0; {
-		n := 0
-		if len(d) >= 4 {
-			n = int(binary.LittleEndian.Uint32(d))
-		}
+	for r := (codec.Reader{B: b[1:]}); len(r.B) > 0; {
 		var info storage.ShardInfo
-		if len(d) < 4 || n > len(d)-4 || info.UnmarshalBinary(d[4:4+n]) != nil {
+		if d := r.Bytes(); r.Err != nil || info.UnmarshalBinary(d) != nil {
 			return nil, "malformed vote"
 		}
 		infos = append(infos, info)
-		d = d[4+n:]
 	}
 	return infos, ""
 }
