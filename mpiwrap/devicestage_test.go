@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	pins "github.com/holdfast-hpc/holdfast/mpiwrap/internal/pinned"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
@@ -245,7 +246,7 @@ func receiveSlowly(c *Comm, want []byte, room int, onDevice bool, letGo chan str
 
 func runRanks(t *testing.T, n int, f func(c *Comm) error) {
 	t.Helper()
-	w := sim.New(n, sim.Options{Seed: 1, Delay: 0.2, CheckPins: true})
+	w := sim.New(n, sim.Options{Seed: 1, Delay: 0.2, Pinned: pins.Is})
 	errs := make(chan error, n)
 	for i := range n {
 		go func() {

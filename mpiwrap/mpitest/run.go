@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/pinned"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
@@ -65,9 +66,11 @@ type World struct {
 
 // NewWorld makes a job of n ranks.
 func NewWorld(n int, opt Options) *World {
-	return &World{n: n, opt: opt,
-		sim: sim.New(n, sim.Options{Seed: opt.Seed, Delay: opt.Delay, EagerBytes: opt.EagerBytes,
-			CheckPins: opt.Pins, Concurrent: opt.Concurrent})}
+	so := sim.Options{Seed: opt.Seed, Delay: opt.Delay, EagerBytes: opt.EagerBytes, Concurrent: opt.Concurrent}
+	if opt.Pins {
+		so.Pinned = pinned.Is
+	}
+	return &World{n: n, opt: opt, sim: sim.New(n, so)}
 }
 
 // Abort makes every call of every rank fail with an error that wraps err.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/pinned"
 )
 
 // Where a world has delays, what MPI may do late is done late: the bytes of a matched
@@ -64,11 +63,11 @@ func (r *rank) touch(q *request, buffers ...[]byte) {
 
 // pinnedOrEnd ends the world if a buffer is not pinned.
 func (r *rank) pinnedOrEnd(what string, buffers ...[]byte) bool {
-	if !r.w.opt.CheckPins {
+	if r.w.opt.Pinned == nil {
 		return true
 	}
 	for _, b := range buffers {
-		if !r.inSlots(b) && !pinned.Is(b) {
+		if !r.inSlots(b) && !r.w.opt.Pinned(b) {
 			r.w.abort(fmt.Errorf("rank %d: %s uses memory that is not pinned (%d bytes)", r.id, what, len(b)))
 			return false
 		}

@@ -12,7 +12,7 @@
 // # Stricter than MPI
 //
 // Ranks that call different collectives, or disagree about a root or a length,
-// all get an error. With CheckPins a world ends with an error when a message layer
+// all get an error. With Pinned a world ends with an error when a message layer
 // would touch memory of a call under way that is not pinned. A world in which every rank is blocked
 // or has returned ends with an error that says what each rank waits for.
 //
@@ -51,9 +51,9 @@ type Options struct {
 	// Concurrent lets several goroutines be inside a rank's calls at once. Then a
 	// deadlock is not noticed: who might still call is not known.
 	Concurrent bool
-	// CheckPins demands that buffers of non-blocking calls are pinned while they are
-	// touched.
-	CheckPins bool
+	// Pinned reports whether memory is pinned, as pinned.Is does: then buffers of
+	// non-blocking calls must be while they are touched. Nil demands nothing.
+	Pinned func(b []byte) bool
 	// MaxTag is the largest tag accepted; zero means MPICH's, 2^28-1.
 	MaxTag int
 }
@@ -236,7 +236,7 @@ func (r *rank) block(what string) {
 // Info says what this is.
 func (r *rank) Info() driver.Info {
 	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag, Slots: r.slots, Concurrent: r.w.opt.Concurrent,
-		Pin:     r.w.opt.CheckPins,
+		Pin:     r.w.opt.Pinned != nil,
 		Library: fmt.Sprintf("simulated ranks in one process (%d, no MPI)", len(r.w.ranks))}
 }
 
