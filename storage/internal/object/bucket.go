@@ -1,11 +1,11 @@
 package object
 
 import (
+	"cmp"
 	"context"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Scheme begins the URL of a bucket.
@@ -131,12 +131,14 @@ func IsTidying(ctx context.Context) bool { return ctx.Value(tidyKey{}) != nil }
 // AtOnce is how many requests on small things are under way at once.
 const AtOnce = 16
 
-// Each does n things, several at once. It returns the first error, when all that were begun have ended.
+// Each does n things, several at once. It returns the first error, when all have ended.
 func Each(n int, do func(i int) error) error {
-	var g errgroup.Group
-	g.SetLimit(AtOnce)
+	var wg sync.WaitGroup
+	errs, free := make([]error, n), make(chan struct{}, AtOnce)
 	for i := range n {
-		g.Go(func() error { return do(i) })
+		free <- struct{}{}
+		wg.Go(func() { errs[i] = do(i); <-free })
 	}
-	return g.Wait()
+	wg.Wait()
+	return cmp.Or(errs...)
 }
