@@ -1,6 +1,8 @@
 package coordinated
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -201,5 +203,57 @@ func TestConfigDevice(t *testing.T) {
 	t.Setenv("HOLDFAST_DEVICE", "cuda:x")
 	if err := ReadConfig("").Err(); err == nil || !strings.Contains(err.Error(), "HOLDFAST_DEVICE") {
 		t.Errorf("got %v, want the variable named", err)
+	}
+}
+
+func TestConfigMaxShadow(t *testing.T) {
+	for text, want := range map[string]int64{"none": -1, "1MiB": 1 << 20, "1000": 1000} {
+		var opt Options
+		if err := setMaxShadow(&opt, text); err != nil || opt.MaxShadow != want {
+			t.Errorf("max_shadow %s: %d, %v", text, opt.MaxShadow, err)
+		}
+	}
+	if err := setMaxShadow(&Options{}, "some"); err == nil {
+		t.Error("max_shadow some is understood")
+	}
+}
+
+// TestLogLevel: the key log decides which lines the log has, whether its Logger would take them or not; without it the
+// Logger does.
+func TestLogLevel(t *testing.T) {
+	for _, c := range []struct {
+		key, want string
+		own       slog.Level
+	}{
+		{"", "IWE", slog.LevelInfo},
+		{"", "E", slog.LevelError},
+		{"", "DIWE", slog.LevelDebug},
+		{"debug", "DIWE", slog.LevelInfo},
+		{"info", "IWE", slog.LevelInfo},
+		{"warn", "WE", slog.LevelInfo},
+		{"error", "E", slog.LevelDebug},
+	} {
+		clean(t)
+		t.Setenv("HOLDFAST_LOG", c.key)
+		t.Setenv("HOLDFAST_GLOBAL", t.TempDir())
+		var out bytes.Buffer
+		o := FromEnv()
+		o.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: c.own}))
+		if err := o.validate(); err != nil {
+			t.Fatal(err)
+		}
+		log := o.Logger.With("rank", 0).WithGroup("g")
+		log.Debug("x")
+		log.Info("x")
+		log.Warn("x")
+		log.Error("x")
+		var got strings.Builder
+		for line := range strings.Lines(out.String()) {
+			_, level, _ := strings.Cut(line, "level=")
+			got.WriteByte(level[0])
+		}
+		if got.String() != c.want {
+			t.Errorf("log %q of a Logger of level %v: %q, want %q", c.key, c.own, got.String(), c.want)
+		}
 	}
 }

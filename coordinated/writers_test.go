@@ -2,12 +2,17 @@ package coordinated
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -88,5 +93,46 @@ func TestOneWriter(t *testing.T) {
 		if found, err := filepath.Glob(filepath.Join(d, "epoch-*", "manifest")); err != nil || len(found) != 1 {
 			t.Errorf("got manifests %v in %s, %v, want one", found, d, err)
 		}
+	}
+}
+
+// TestNotShared: nodes whose global directories are not the same are named, and nothing
+// is left in those that are.
+func TestNotShared(t *testing.T) {
+	defer func(d time.Duration) { shareWait = d }(shareWait)
+	shareWait = 300 * time.Millisecond
+	for _, alone := range []int{-1, 2} { // node with a directory of its own
+		t.Run(fmt.Sprint("alone ", alone), func(t *testing.T) {
+			base := testOptions(t)
+			base.Logger, base.plane = slog.New(slog.DiscardHandler), connecttest.NewNet(6).Plane
+			own := filepath.Join(filepath.Dir(base.Global), "own")
+			if err := os.Mkdir(own, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			err := mpitest.NewWorld(6, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
+				o := base
+				node := w.Rank() % 3
+				o.host = fmt.Sprint("n", node)
+				if node == alone {
+					o.Global = own
+				}
+				ck, _, err := openStep(t.Context(), w, o)
+				if err != nil {
+					return err
+				}
+				return ck.Close()
+			})
+			var not *NotSharedError
+			switch {
+			case alone < 0 && err != nil:
+				t.Error(err)
+			case alone >= 0 && (!errors.As(err, &not) || fmt.Sprint(not.Nodes) != "[n2]" ||
+				!strings.Contains(err.Error(), "do not see what node n0 writes")):
+				t.Errorf("got %v, want a *NotSharedError that names n2", err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(base.Global, "holdfast.shared*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
 	}
 }

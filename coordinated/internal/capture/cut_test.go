@@ -6,9 +6,10 @@ import (
 	"io"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"pgregory.net/rapid"
 )
 
 // TestCutContent: the section of an array that is cut has its pieces one after the other, wherever reads begin and end.

@@ -1,4 +1,4 @@
-package coordinated
+package capture_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -31,21 +33,21 @@ func (l *ledger) UnmarshalBinary(b []byte) error { l.n = binary.LittleEndian.Uin
 
 // TestRefusedAtProtect: what could be saved and not restored is refused, by its type.
 func TestRefusedAtProtect(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	err := mpitest.Run(1, 1, func(w *mpiwrap.Comm) error {
-		ck, err := Open(context.Background(), w, opt)
+		ck, err := coordinated.Open(context.Background(), w, opt)
 		if err != nil {
 			return err
 		}
 		for want, x := range map[string]any{
 			"*[]struct {}":        &[]struct{}{{}},
 			"*[][0]int":           &[][0]int{},
-			"*coordinated.ledger": (*ledger)(nil),
-			"*coordinated.short":  (*short)(nil),
+			"*capture_test.ledger": (*ledger)(nil),
+			"*capture_test.short":  (*short)(nil),
 			"*int":                (*int)(nil),
 			"*[]float64":          (*[]float64)(nil),
 		} {
-			var refused *ProtectError
+			var refused *coordinated.ProtectError
 			if err := ck.Protect("x", x); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want a *ProtectError that names the type", want, err)
 			}
@@ -62,11 +64,11 @@ func TestRefusedAtProtect(t *testing.T) {
 
 // TestLoadFromReadsAll: a State that reads less than was saved fails the restore, by name.
 func TestLoadFromReadsAll(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	for _, read := range []int{16, 16, 15} {
 		err := mpitest.Run(2, 1, func(w *mpiwrap.Comm) error {
 			ctx := context.Background()
-			ck, err := Open(ctx, w, opt)
+			ck, err := coordinated.Open(ctx, w, opt)
 			if err != nil {
 				return err
 			}
@@ -104,10 +106,10 @@ func (f *failing) MarshalBinary() ([]byte, error) { return nil, errors.New("no s
 // TestCaptureErrorNamesNoLevel: an epoch that could not be captured was written nowhere,
 // and no level is blamed.
 func TestCaptureErrorNamesNoLevel(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	err := mpitest.Run(2, 1, func(w *mpiwrap.Comm) error {
 		ctx := context.Background()
-		ck, err := Open(ctx, w, opt)
+		ck, err := coordinated.Open(ctx, w, opt)
 		if err != nil {
 			return err
 		}

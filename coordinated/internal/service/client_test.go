@@ -1,4 +1,4 @@
-package coordinated
+package service_test
 
 import (
 	"context"
@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -21,11 +23,11 @@ import (
 // TestClient asks a running job for checkpoints from outside, and then for a
 // final one.
 func TestClient(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	asked := make(chan error, 1)
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 7}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		ck, step, err := openStep(ctx, world, opt)
+		ck, step, err := jobtest.OpenStep(ctx, world, opt)
 		if err != nil {
 			return err
 		}
@@ -41,12 +43,12 @@ func TestClient(t *testing.T) {
 				err = ck.Wait(ctx, "global")
 			}
 		}
-		var bad *OptionError
+		var bad *coordinated.OptionError
 		if werr := ck.Wait(ctx, "nosuch"); !errors.As(werr, &bad) ||
 			werr.Error() != `wait for level "nosuch": it is not in use; checkpoints go to local, global` {
 			t.Errorf("Wait at an unknown level: %v", werr)
 		}
-		if !errors.Is(err, ErrStop) {
+		if !errors.Is(err, coordinated.ErrStop) {
 			ck.Abort(err)
 			return err
 		}
@@ -126,7 +128,7 @@ func askThenStop(dir string) error {
 			return errors.New("a request that was waited for left no durable epoch")
 		}
 	}
-	var running *RunningError
+	var running *coordinated.RunningError
 	if err := service.Answering(ctx, dir); !errors.As(err, &running) || running.PID != os.Getpid() {
 		return fmt.Errorf("a second run in the directory: got %v, want a *RunningError", err)
 	}

@@ -1,4 +1,4 @@
-package coordinated
+package capture_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -25,8 +27,8 @@ func (p *peek) UnmarshalBinary(b []byte) error { return p.win.UnmarshalBinary(b)
 // tickets is a program in which rank 0 draws tickets from a counter that lies in
 // a window of rank 1. Rank 1 captures and restores slowly.
 type tickets struct {
-	opt     Options
-	protect func(ck *Checkpointer, win *mpiwrap.Win[int64]) error
+	opt     coordinated.Options
+	protect func(ck *coordinated.Checkpointer, win *mpiwrap.Win[int64]) error
 }
 
 // draw runs the program; it returns what the counter was after the restore and
@@ -39,7 +41,7 @@ func (p *tickets) draw(t *testing.T) (counter, drawn int64, restored bool) {
 		if err != nil {
 			return err
 		}
-		ck, err := Open(ctx, w, p.opt)
+		ck, err := coordinated.Open(ctx, w, p.opt)
 		if err != nil {
 			return err
 		}
@@ -91,18 +93,18 @@ func (p *tickets) draw(t *testing.T) (counter, drawn int64, restored bool) {
 // the epoch, however the window is protected, and what it does after Restore is not
 // overwritten.
 func TestWindowAtCut(t *testing.T) {
-	for name, protect := range map[string]func(ck *Checkpointer, win *mpiwrap.Win[int64]) error{
-		"window": func(ck *Checkpointer, win *mpiwrap.Win[int64]) error { return ck.Protect("win", win) },
-		"its memory": func(ck *Checkpointer, win *mpiwrap.Win[int64]) error {
+	for name, protect := range map[string]func(ck *coordinated.Checkpointer, win *mpiwrap.Win[int64]) error{
+		"window": func(ck *coordinated.Checkpointer, win *mpiwrap.Win[int64]) error { return ck.Protect("win", win) },
+		"its memory": func(ck *coordinated.Checkpointer, win *mpiwrap.Win[int64]) error {
 			mem := win.Memory()
 			return ck.Protect("win", &mem)
 		},
-		"by the program": func(ck *Checkpointer, win *mpiwrap.Win[int64]) error {
+		"by the program": func(ck *coordinated.Checkpointer, win *mpiwrap.Win[int64]) error {
 			return ck.Protect("win", &peek{win})
 		},
 	} {
 		for _, pool := range []int64{0, 4096} { // the latter has no room: the memory itself is written
-			p := tickets{testOptions(t), protect}
+			p := tickets{jobtest.Options(t), protect}
 			p.opt.MaxPool = pool
 			p.draw(t)
 			if counter, drawn, restored := p.draw(t); !restored || drawn != 0 || counter != 1 {
@@ -116,14 +118,14 @@ func TestWindowAtCut(t *testing.T) {
 // TestWindowLockedAtCut: a lock that is held at a Point fails the epoch on all
 // ranks, with the window's name; the program continues.
 func TestWindowLockedAtCut(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	err := mpitest.Run(2, 1, func(w *mpiwrap.Comm) error {
 		ctx := context.Background()
 		win, err := mpiwrap.WinAllocate[int64](w, 1)
 		if err != nil {
 			return err
 		}
-		ck, _, err := openStep(ctx, w, opt)
+		ck, _, err := jobtest.OpenStep(ctx, w, opt)
 		if err != nil {
 			return err
 		}

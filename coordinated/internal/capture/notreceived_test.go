@@ -1,4 +1,4 @@
-package coordinated
+package capture_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -17,7 +19,7 @@ import (
 func TestPlainReceiveAcrossARestart(t *testing.T) {
 	for _, then := range []string{"post again", "wait only", "forget"} {
 		t.Run(then, func(t *testing.T) {
-			opt := testOptions(t)
+			opt := jobtest.Options(t)
 			for life := range 2 {
 				errs := make([]error, 2)
 				err := mpitest.Run(2, uint64(life), func(w *mpiwrap.Comm) (err error) {
@@ -27,7 +29,7 @@ func TestPlainReceiveAcrossARestart(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var lost *NotReceivedError
+				var lost *coordinated.NotReceivedError
 				switch {
 				case life == 1 && then == "forget":
 					if !errors.As(errs[1], &lost) || !strings.Contains(errs[1].Error(), "notreceived_test.go:") {
@@ -42,9 +44,9 @@ func TestPlainReceiveAcrossARestart(t *testing.T) {
 }
 
 // plainReceive returns what Close says, apart.
-func plainReceive(w *mpiwrap.Comm, opt Options, then string) (closed, err error) {
+func plainReceive(w *mpiwrap.Comm, opt coordinated.Options, then string) (closed, err error) {
 	ctx := context.Background()
-	ck, step, err := openStep(ctx, w, opt)
+	ck, step, err := jobtest.OpenStep(ctx, w, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +84,7 @@ func plainReceive(w *mpiwrap.Comm, opt Options, then string) (closed, err error)
 	for *step = 1; err == nil; {
 		err = ck.Point(ctx)
 	}
-	if !errors.Is(err, ErrStop) {
+	if !errors.Is(err, coordinated.ErrStop) {
 		return nil, err
 	}
 	return ck.Close(), nil
@@ -91,11 +93,11 @@ func plainReceive(w *mpiwrap.Comm, opt Options, then string) (closed, err error)
 // TestFreedWindowAtAPoint: a protected window is freed, as it should be before Close, and
 // a checkpoint is taken at a Point and in Close. The restarted program comes to the same end.
 func TestFreedWindowAtAPoint(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	for life := range 3 {
 		err := mpitest.Run(2, uint64(life), func(w *mpiwrap.Comm) error {
 			ctx := context.Background()
-			ck, err := Open(ctx, w, opt)
+			ck, err := coordinated.Open(ctx, w, opt)
 			if err != nil {
 				return err
 			}
@@ -117,7 +119,7 @@ func TestFreedWindowAtAPoint(t *testing.T) {
 			step++
 			err = win.Free()
 			if w.Rank() == 0 {
-				err = errors.Join(err, ck.Request(ctx), untilTaken(ctx, ck))
+				err = errors.Join(err, ck.Request(ctx), jobtest.UntilTaken(ctx, ck))
 			}
 			err = errors.Join(err, ck.Close())
 			for _, es := range ck.Stats().Epochs {

@@ -1,4 +1,4 @@
-package coordinated
+package supervisor_test
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -16,7 +18,7 @@ import (
 
 // TestFailedOpenIsTold: the supervisor hears why Open failed.
 func TestFailedOpenIsTold(t *testing.T) {
-	s, opt := supervised(t)
+	s, opt := jobtest.Supervised(t)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -32,7 +34,7 @@ func TestFailedOpenIsTold(t *testing.T) {
 		got <- r
 	}()
 	err := mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
-		ck, err := Open(t.Context(), world, opt)
+		ck, err := coordinated.Open(t.Context(), world, opt)
 		if err == nil {
 			return errors.Join(errors.New("it opened"), ck.Close())
 		}
@@ -49,7 +51,7 @@ func TestFailedOpenIsTold(t *testing.T) {
 // TestHeardBeforeOpenReturns: what a program reports that ends right after Open or a Restore
 // that fails is heard, because somebody listens by then.
 func TestHeardBeforeOpenReturns(t *testing.T) {
-	s, opt := supervised(t)
+	s, opt := jobtest.Supervised(t)
 	var heard atomic.Bool
 	go func() {
 		time.Sleep(200 * time.Millisecond) // a supervisor that is slow to listen
@@ -62,7 +64,7 @@ func TestHeardBeforeOpenReturns(t *testing.T) {
 		}
 	}()
 	err := mpitest.NewWorld(2, mpitest.Options{}).Run(func(world *mpiwrap.Comm) error {
-		ck, err := Open(t.Context(), world, opt)
+		ck, err := coordinated.Open(t.Context(), world, opt)
 		if err != nil {
 			return err
 		}

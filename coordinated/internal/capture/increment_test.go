@@ -1,4 +1,4 @@
-package coordinated
+package capture_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -15,10 +17,10 @@ import (
 // since the restored one, of its device and of its memory.
 func TestFirstIncrement(t *testing.T) {
 	const chunks = 20
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	opt.Global = ""
 	run := func() error {
-		return onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *Checkpointer) error {
+		return jobtest.OnFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
 			q, err := dev.Queue("q")
 			if err != nil {
 				return err

@@ -1,4 +1,4 @@
-package coordinated
+package capture_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gputest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
@@ -33,7 +35,7 @@ func TestRestoreDeviceFails(t *testing.T) {
 			gpustate.ErrOutOfMemory, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, opt := supervised(t)
+			s, opt := jobtest.Supervised(t)
 			for range 2 {
 				if _, err := onBuffer(t, s, opt, nil, nil); err != nil {
 					t.Fatal(err)
@@ -42,7 +44,7 @@ func TestRestoreDeviceFails(t *testing.T) {
 			var log testbuf.Buffer
 			opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			rep, err := onBuffer(t, s, opt, c.begin, c.end)
-			var failed *RestoreError
+			var failed *coordinated.RestoreError
 			if !errors.As(err, &failed) || !failed.Device || !errors.Is(err, c.want) ||
 				strings.Contains(err.Error(), "verify") || strings.Contains(err.Error(), "FRESH") {
 				t.Errorf("got %v, want a *RestoreError that says it is the device", err)
@@ -62,7 +64,8 @@ func TestRestoreDeviceFails(t *testing.T) {
 
 // onBuffer is a start that restores a device, takes a checkpoint of it, and gives its last report. begin is called
 // before Restore, and end after it.
-func onBuffer(t *testing.T, s *job.Supervisor, opt Options, begin, end func()) (last job.Report, err error) {
+func onBuffer(t *testing.T, s *job.Supervisor, opt coordinated.Options, begin, end func()) (last job.Report,
+	err error) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -80,7 +83,7 @@ func onBuffer(t *testing.T, s *job.Supervisor, opt Options, begin, end func()) (
 		}
 	}()
 	err = mpitest.NewWorld(1, mpitest.Options{}).Run(func(w *mpiwrap.Comm) (err error) {
-		ck, err := Open(t.Context(), w, opt)
+		ck, err := coordinated.Open(t.Context(), w, opt)
 		if err != nil {
 			return err
 		}
@@ -108,7 +111,7 @@ func onBuffer(t *testing.T, s *job.Supervisor, opt Options, begin, end func()) (
 }
 
 // changed writes to the device's buffer, which must have what the start before has left, and takes a checkpoint.
-func changed(ctx context.Context, ck *Checkpointer, d *gpustate.Device, restored bool) error {
+func changed(ctx context.Context, ck *coordinated.Checkpointer, d *gpustate.Device, restored bool) error {
 	q, err1 := d.Queue("q")
 	b, err2 := d.Buffer("b", 1<<16)
 	if err := errors.Join(err1, err2); err != nil {

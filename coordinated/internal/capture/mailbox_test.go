@@ -1,4 +1,4 @@
-package coordinated
+package capture_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -13,11 +14,11 @@ import (
 // TestMailboxBudget: a cut with more in flight than may be kept fails on all ranks, with
 // the reason, and the program gets its messages.
 func TestMailboxBudget(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	opt.MaxMailbox = 10_000
 	err := mpitest.Run(2, 1, func(w *mpiwrap.Comm) error {
 		ctx := context.Background()
-		ck, _, err := openStep(ctx, w, opt)
+		ck, _, err := jobtest.OpenStep(ctx, w, opt)
 		if err != nil {
 			return err
 		}

@@ -1,10 +1,12 @@
-package coordinated
+package capture_test
 
 import (
 	"context"
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -12,12 +14,12 @@ import (
 // TestFreedThenClosed: a rank that has closed takes part in many checkpoints,
 // whatever communicators were freed before.
 func TestFreedThenClosed(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	const epochs = 3
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		ck, _, err := openStep(ctx, w, opt)
+		ck, _, err := jobtest.OpenStep(ctx, w, opt)
 		if err != nil {
 			return err
 		}
@@ -66,7 +68,7 @@ func TestFreedThenClosed(t *testing.T) {
 }
 
 // committed counts the epochs that are at the first level.
-func committed(ck *Checkpointer) int {
+func committed(ck *coordinated.Checkpointer) int {
 	n := 0
 	for _, es := range ck.Stats().Epochs {
 		if _, ok := es.Durable["local"]; ok {

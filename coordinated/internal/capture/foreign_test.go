@@ -1,10 +1,12 @@
-package coordinated
+package capture_test
 
 import (
 	"context"
 	"errors"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -12,8 +14,8 @@ import (
 // TestPointInForeign: a checkpoint that is due in a Point within Device.Foreign says so and fails; the program goes on,
 // and the next one is taken.
 func TestPointInForeign(t *testing.T) {
-	opt := testOptions(t)
-	err := onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *Checkpointer) error {
+	opt := jobtest.Options(t)
+	err := jobtest.OnFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
 		if err := ck.Protect("dev", dev); err != nil {
 			return err
 		}

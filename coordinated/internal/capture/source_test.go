@@ -1,4 +1,4 @@
-package coordinated
+package capture_test
 
 import (
 	"bytes"
@@ -8,19 +8,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
 // TestFromSource restores a device program whose binary form the device does not load: the
 // log, the event log and the Stats of the restart name it, each once.
 func TestFromSource(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	var log bytes.Buffer
 	opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	var told []FromSource
+	var told []coordinated.FromSource
 	run := func(again bool) error {
-		return onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *Checkpointer) error {
+		return jobtest.OnFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
 			err := ck.Protect("dev", dev)
 			if err == nil {
 				_, err = ck.Restore(ctx)

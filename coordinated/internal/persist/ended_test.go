@@ -1,10 +1,11 @@
-package coordinated
+package persist_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -14,11 +15,11 @@ import (
 // again: it must not do a step more. max_failed must not take it for a failure.
 func TestEnded(t *testing.T) {
 	for _, stop := range []bool{false, true} {
-		opt := testOptions(t)
+		opt := jobtest.Options(t)
 		opt.MaxFailed = 1
 		for range 2 {
 			err := mpitest.NewWorld(3, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
-				ck, step, err := openStep(t.Context(), w, opt)
+				ck, step, err := jobtest.OpenStep(t.Context(), w, opt)
 				if err != nil {
 					return err
 				}
@@ -27,7 +28,7 @@ func TestEnded(t *testing.T) {
 						if err = w.Barrier(); err == nil && w.Rank() == 0 { // all have left the step before
 							err = ck.Request(t.Context())
 						}
-						err = errors.Join(err, untilTaken(t.Context(), ck))
+						err = errors.Join(err, jobtest.UntilTaken(t.Context(), ck))
 					}
 					if err = errors.Join(err, w.Barrier(), ck.Point(t.Context())); err != nil {
 						return err

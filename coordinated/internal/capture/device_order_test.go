@@ -1,23 +1,22 @@
-package coordinated
+package capture_test
 
 import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
 // TestOtherOrder restarts a program that asks for unnamed GPU memory in another order
 // than before: its first Point says so, before it computes with an undefined buffer.
 func TestOtherOrder(t *testing.T) {
-	opt := testOptions(t)
+	opt := jobtest.Options(t)
 	run := func(again, right bool) error {
-		return onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *Checkpointer) error {
+		return jobtest.OnFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
 			err := ck.Protect("dev", dev)
 			if err == nil {
 				_, err = ck.Restore(ctx)
@@ -62,23 +61,4 @@ func TestOtherOrder(t *testing.T) {
 	if err := run(true, true); err != nil {
 		t.Errorf("the same order: %v", err)
 	}
-}
-
-// onFake runs body on one rank with a fake device of its own, which body may protect, and
-// a Checkpointer, which body closes.
-func onFake(opt Options, body func(ctx context.Context, dev *gpustate.Device, ck *Checkpointer) error) error {
-	return mpitest.NewWorld(1, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		dev, err := gpustate.Open(gpustate.Select{Kind: "fake"})
-		if err != nil {
-			return err
-		}
-		defer dev.Close()
-		ck, err := Open(ctx, w, opt)
-		if err != nil {
-			return err
-		}
-		return body(ctx, dev, ck)
-	})
 }
