@@ -36,6 +36,7 @@ func Little(rank int, e storage.Epoch) []storage.Section {
 		{Name: "stays", Size: int64(len(stays)), Source: stays}}
 }
 
+// Levels of a RedundantJob.
 var (
 	SmallParity = storage.LevelConfig{Name: storage.LevelParity, Data: 2, Parity: 1, Keep: 1}
 	SmallCopies = storage.LevelConfig{Name: storage.LevelPartner, Keep: 1}

@@ -1,4 +1,4 @@
-package coordinated
+package request_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -15,6 +16,7 @@ import (
 // TestDeviceGoneWithMessages releases, makes again or closes what a message is on its way to or
 // from. Lengths are those of a short message and of one in pieces.
 func TestDeviceGoneWithMessages(t *testing.T) {
+	mpitest.SmallPieces(1024, 4096, 8)
 	for _, n := range []int{256, 16 << 10} {
 		for name, test := range map[string]func(w *mpiwrap.Comm, d *gpustate.Device, q *gpustate.Queue, n int) error{
 			"sent from what is released": goneSource, "received into what is released": goneDest,

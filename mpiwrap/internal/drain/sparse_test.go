@@ -1,4 +1,4 @@
-package mpiwrap_test
+package drain_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package mpiwrap_test
+package request_test
 
 import (
 	"errors"
@@ -8,6 +8,16 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
+
+// onSim runs f on n simulated ranks under several seeds.
+func onSim(t *testing.T, n int, f func(w *mpiwrap.Comm) error) {
+	t.Helper()
+	for seed := range uint64(10) {
+		if err := mpitest.Run(n, seed, f); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
 
 // TestQueuedReceivesKeepTheirOrder mixes receives that are posted at once, that
 // are queued, and that find no slot: they match in the order of the program.

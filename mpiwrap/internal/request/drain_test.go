@@ -1,4 +1,4 @@
-package mpiwrap_test
+package request_test
 
 import (
 	"context"
