@@ -166,31 +166,6 @@ func TestRacingRanks(t *testing.T) {
 	}
 }
 
-func TestCommitIsIdempotentAndFinal(t *testing.T) {
-	stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
-	infos := jobtest.Take(t, stores, 1, storage.LevelLocal,
-		func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
-	s := stores[0]
-	if err := s.Commit(t.Context(), 1, storage.LevelLocal, infos); err != nil {
-		t.Errorf("again: %v", err)
-	}
-	other := append([]storage.ShardInfo(nil), infos...)
-	other[0].Bytes++
-	if err := s.Commit(t.Context(), 1, storage.LevelLocal, other); !errors.Is(err, storage.ErrCommitted) {
-		t.Errorf("another manifest: got %v, want ErrCommitted", err)
-	}
-	if _, err := s.Put(t.Context(), 1, storage.LevelLocal, jobtest.SmallSections(0, 1)); !errors.Is(err,
-		storage.ErrCommitted) {
-		t.Errorf("put: got %v, want ErrCommitted", err)
-	}
-	if err := s.Discard(t.Context(), 1, storage.LevelLocal); !errors.Is(err, storage.ErrCommitted) {
-		t.Errorf("discard: got %v, want ErrCommitted", err)
-	}
-	if err := s.Commit(t.Context(), 2, storage.LevelLocal, nil); err == nil {
-		t.Error("a manifest without shards was committed")
-	}
-}
-
 // TestFullDisk runs out of space at each point of writing an epoch. Only that
 // epoch fails.
 func TestFullDisk(t *testing.T) {

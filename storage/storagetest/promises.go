@@ -70,6 +70,12 @@ func (s *suite) final() {
 			s.Errorf("discard: got %v, want ErrCommitted", err)
 		}
 	}
+	if _, err := s.bring(s.Context(), 1); !errors.Is(err, storage.ErrCommitted) {
+		s.Errorf("put: got %v, want ErrCommitted", err)
+	}
+	if err := s.stores[0].Commit(s.Context(), 2, s.level.Config.Name, nil); err == nil {
+		s.Error("a manifest without shards was committed")
+	}
 	if err := s.restore(1); err != nil {
 		s.Error(err)
 	}
