@@ -40,12 +40,12 @@ func TestRefusedAtProtect(t *testing.T) {
 			return err
 		}
 		for want, x := range map[string]any{
-			"*[]struct {}":        &[]struct{}{{}},
-			"*[][0]int":           &[][0]int{},
+			"*[]struct {}":         &[]struct{}{{}},
+			"*[][0]int":            &[][0]int{},
 			"*capture_test.ledger": (*ledger)(nil),
 			"*capture_test.short":  (*short)(nil),
-			"*int":                (*int)(nil),
-			"*[]float64":          (*[]float64)(nil),
+			"*int":                 (*int)(nil),
+			"*[]float64":           (*[]float64)(nil),
 		} {
 			var refused *coordinated.ProtectError
 			if err := ck.Protect("x", x); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
