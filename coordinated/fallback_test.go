@@ -179,7 +179,7 @@ func (p *everything) dump() (string, error) {
 }
 
 func asBytes(v []float64) []byte {
-	var b []byte
+	b := make([]byte, 0, 8*len(v))
 	for _, x := range v {
 		b = binary.NativeEndian.AppendUint64(b, math.Float64bits(x))
 	}
