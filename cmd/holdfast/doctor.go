@@ -74,13 +74,14 @@ func parseSize(text string) (n int64, err error) {
 // examineHere looks at this machine, or at the nodes of the job.
 func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doctor.Finding, error) {
 	verb := map[bool]string{false: "doctor-rank", true: "doctor-node"}[allNodes]
-	own, err := self(verb)
+	own, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := coordinated.ReadConfig("")
 	o := c.Options()
-	d := doctor.Options{Self: own, Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
+	d := doctor.Options{Self: []string{own, verb},
+		Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
 		Off:   o.Off(),
 		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: value(c, "device"),
 		Ranks: size.Ranks, Bytes: size.Bytes}

@@ -6,8 +6,102 @@
 package main
 
 import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/config"
 	_ "github.com/holdfast-hpc/holdfast/storage/s3" // checkpoints in object stores
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func main() { cli.Main(Run) }
+
+const exitCodeDoc = `Exit codes: 0 all is well; 1 something is corrupt or missing; 2 nothing could be
+read (bad arguments, not a checkpoint directory, I/O error).`
+
+// Run runs holdfast with arguments and returns its exit code.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return cli.Run(ctx, newRoot(), forBench(args), stdout, stderr)
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "holdfast",
+		Short: "look after the checkpoints of MPI programs on GPUs",
+		Long: "holdfast looks after the checkpoints of MPI programs on GPUs. It starts programs and\n" +
+			"restarts them when nodes die, asks running jobs for checkpoints, lists, checks and\n" +
+			"removes them, and measures what they cost.\n\n" +
+			"Where ls, show, verify, keep, export, request, status or report is given no directory,\n" +
+			"it takes the job's: HOLDFAST_GLOBAL and HOLDFAST_LOCAL, or those of holdfast.yaml.\n\n" + exitCodeDoc,
+		Version: version(),
+	}
+	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newRepair(), newPrune(), newKeep(), newFlush(),
+		newCopy(), newExport(), newRequest(), newStatus(),
+		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
+		newStartRank(), newNode(), newVersion())
+	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance(), newOpenCL())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			name := unknown.GetSpecifiedName()
+			if gone := config.Removed("gpud." + strings.ReplaceAll(name, "-", "_")); gone != "" {
+				err = fmt.Errorf("--%s: %s", name, gone)
+			}
+		}
+		return err
+	})
+	return root
+}
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "say which version this is",
+		Long:  "version says which version of Holdfast this is, and with which Go it was built.\n\n" + exitCodeDoc,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return cli.JSONLines(cmd.OutOrStdout(), []map[string]string{{"version": version()}})
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "holdfast version %s\n", version())
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write a JSON object")
+	return cmd
+}
+
+// version is what the build knows of itself.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && v == "(devel)" {
+			v = s.Value
+		}
+	}
+	return fmt.Sprintf("%s, %s", v, info.GoVersion)
+}
+
+//go:embed help
+var helpTexts embed.FS
+
+// help has the text of a verb.
+func help(verb string) string {
+	text, err := helpTexts.ReadFile("help/" + verb + ".txt")
+	if err != nil {
+		panic(err) // every verb that asks has one
+	}
+	return strings.TrimSpace(string(text))
+}
