@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
@@ -85,7 +84,7 @@ func (d *Device) ShareMemory(f *os.File, b []byte) (end func() error, err error)
 		return nil, fmt.Errorf("share %d bytes at %p: want memory at a page boundary: %w", len(b),
 			unsafe.SliceData(b), ErrRange)
 	}
-	if _, free := meminfo.Read(); free > 0 && int64(len(b)) > free {
+	if _, free := shm.Machine(); free > 0 && int64(len(b)) > free {
 		return nil, fmt.Errorf("share %d bytes of host memory, %d available: %w", len(b), free, unix.ENOMEM)
 	}
 	m := &mapping{b, f}
@@ -147,7 +146,7 @@ type mapping struct {
 // system does not allow that. More than there is would end this process or others
 // when it is used.
 func mapHost(n int, shared bool) (*mapping, error) {
-	if _, free := meminfo.Read(); free > 0 && int64(n) > free {
+	if _, free := shm.Machine(); free > 0 && int64(n) > free {
 		return nil, fmt.Errorf("map %d bytes of host memory, %d available: %w", n, free, unix.ENOMEM)
 	}
 	if shared {

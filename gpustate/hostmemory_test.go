@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
-	"github.com/holdfast-hpc/holdfast/internal/meminfo"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // TestHostMemoryRefused: what cannot be had is an error that says why, and leaves
@@ -28,7 +28,7 @@ func TestHostMemoryRefused(t *testing.T) {
 	}
 	// shared memory has no bound of its own: the first to notice is who is killed
 	for _, shared := range []bool{false, true} {
-		_, free := meminfo.Read()
+		_, free := shm.Machine()
 		for _, n := range []int{1 << 45, int(free) + 8<<30} {
 			m, err := mapHost(n, shared)
 			if !errors.Is(err, syscall.ENOMEM) {

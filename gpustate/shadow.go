@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/internal/meminfo"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // A shadow is free device memory that a capture copies into: at the speed of
@@ -258,7 +258,7 @@ func (c *Capture) leave(block driver.Handle) error {
 			}
 		}
 	}
-	if _, free := meminfo.Read(); free > 0 && need > free {
+	if _, free := shm.Machine(); free > 0 && need > free {
 		return ErrOutOfMemory
 	}
 	moved := make([][]part, len(c.parts))

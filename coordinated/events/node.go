@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/peercred"
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
 // Node is the ranks of a node that write to one file: the first of them writes it, the others
@@ -175,7 +175,7 @@ func readBatch(in *bufio.Reader) (batch []Event, err error) {
 }
 
 func sameUser(conn *net.UnixConn) error {
-	who, err := peercred.Of(conn)
+	who, err := handshake.Peer(conn)
 	if err == nil && int(who.Uid) != os.Getuid() {
 		err = fmt.Errorf("user %d is at the other end", who.Uid)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
-	"github.com/holdfast-hpc/holdfast/internal/meminfo"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // replyTo reads until the answer to a request comes.
@@ -139,7 +139,7 @@ func TestSharedTooLarge(t *testing.T) {
 		ok(t, wire.Grant(u, f, uint64(bytes), int(bytes)))
 		return replyTo(t, bufio.NewReader(u), 0)
 	}
-	total, _ := meminfo.Read()
+	total, _ := shm.Machine()
 	if err := grant(total); err == nil {
 		t.Error("as much as the machine has was mapped")
 	}

@@ -9,6 +9,8 @@
 //
 // A proof is HMAC-SHA256 under the key of a direction byte, both nonces, the claim, and the server's name if it has
 // one. The server's proof is zero unless the answer is "welcome". Integers are little-endian.
+//
+// At a Unix socket the kernel says who is at the other end: Peer.
 package handshake
 
 import (

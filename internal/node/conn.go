@@ -8,8 +8,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
-	"github.com/holdfast-hpc/holdfast/internal/peercred"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,7 +29,7 @@ var errForeign = errors.New("it belongs to another user")
 
 // newConn asks the kernel who is at the other end.
 func newConn(c *net.UnixConn) (*conn, error) {
-	who, err := peercred.Of(c)
+	who, err := handshake.Peer(c)
 	if err != nil {
 		return nil, err
 	}

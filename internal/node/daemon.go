@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/internal/peercred"
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"golang.org/x/sys/unix"
 )
 
@@ -152,7 +152,7 @@ func owner(key string) string {
 		return "a process that does not answer"
 	}
 	defer c.Close()
-	who, err := peercred.Of(c)
+	who, err := handshake.Peer(c)
 	if err != nil {
 		return "a process that does not answer"
 	}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/holdfast-hpc/holdfast/internal/meminfo"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +21,7 @@ type segment struct {
 // newSegment maps n bytes and touches them: a node without so much memory says so now,
 // not by a signal later.
 func newSegment(name string, n int) (*segment, error) {
-	if _, free := meminfo.Read(); free > 0 && int64(n) > free { // the kernel would end processes
+	if _, free := shm.Machine(); free > 0 && int64(n) > free { // the kernel would end processes
 		return nil, fmt.Errorf("share %d bytes of memory: the node has %d bytes available: %w", n, free, unix.ENOMEM)
 	}
 	f, err := shm.Create(name, n)

@@ -1,6 +1,6 @@
 // Package shm makes memory at page boundaries outside of the Go heap: memory that processes of one
 // machine share, which is a file without a name whose size nobody can change, and private memory. It
-// passes the files of the former to other processes.
+// passes the files of the former to other processes, and says how much memory the machine has.
 package shm
 
 import (

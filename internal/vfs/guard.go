@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -107,8 +105,7 @@ func (o OS) checkOwner(name string, info fs.FileInfo) error {
 		return nil
 	case uid != 0 && uid != uint32(os.Geteuid()):
 		return &UnsafeError{Path: name, Foreign: true,
-			Why: fmt.Sprintf("it belongs to user %s and you are user %s", userName(uid),
-				userName(uint32(os.Geteuid())))}
+			Why: fmt.Sprintf("it belongs to user %d and you are user %d", uid, os.Geteuid())}
 	case info.Mode().Perm()&0o022 != 0 && !sticky(info):
 		return &UnsafeError{Path: name, Foreign: true,
 			Why: fmt.Sprintf("other users may write to it (mode %04o; chmod go-w prevents that)", info.Mode().Perm())}
@@ -119,14 +116,6 @@ func (o OS) checkOwner(name string, info fs.FileInfo) error {
 // sticky says whether a directory is one where everybody may make things and nobody can
 // take away or rename another's, as /tmp is and scratch directories are.
 func sticky(info fs.FileInfo) bool { return info.IsDir() && info.Mode()&fs.ModeSticky != 0 }
-
-func userName(uid uint32) string {
-	id := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(id); err == nil {
-		return u.Username
-	}
-	return id
-}
 
 // CheckDir says why a directory must not be used: it is something else, or
 // other users own it or may write to it. With link a symbolic link to a
@@ -160,7 +149,7 @@ func (o OS) checkLink(name string, info fs.FileInfo) error {
 	}
 	uid := info.Sys().(*syscall.Stat_t).Uid
 	if uid != 0 && uid != uint32(os.Geteuid()) {
-		return &UnsafeError{Path: name, Foreign: true, Why: "it is a symbolic link of user " + userName(uid)}
+		return &UnsafeError{Path: name, Foreign: true, Why: fmt.Sprintf("it is a symbolic link of user %d", uid)}
 	}
 	parent, err := os.Stat(filepath.Dir(filepath.Clean(name)))
 	if err != nil {

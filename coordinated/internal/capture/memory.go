@@ -6,13 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-hpc/holdfast/internal/meminfo"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // FreeMemory is how many bytes this process may still take, by the machine and by
 // its control group; false if nobody says.
 func FreeMemory() (int64, bool) {
-	_, free := meminfo.Read()
+	_, free := shm.Machine()
 	if free == 0 {
 		return 0, false
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/internal/peercred"
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
 // ServerError is what went wrong with a server of devices: it cannot be reached,
@@ -116,7 +116,7 @@ func trusted(c net.Conn) error {
 	if !ok || os.Geteuid() == 0 {
 		return nil
 	}
-	who, err := peercred.Of(u)
+	who, err := handshake.Peer(u)
 	if err != nil {
 		return err
 	}

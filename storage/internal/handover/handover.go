@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-hpc/holdfast/internal/peercred"
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
@@ -171,7 +171,7 @@ func Ask(ctx context.Context, address string, key uint32) (f *os.File, err error
 
 // sameUser says why a connection must not be used.
 func sameUser(c *net.UnixConn) error {
-	who, err := peercred.Of(c)
+	who, err := handshake.Peer(c)
 	if err == nil && int(who.Uid) != os.Geteuid() {
 		err = fmt.Errorf("the other end belongs to user %d", who.Uid)
 	}

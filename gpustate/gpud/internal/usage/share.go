@@ -5,7 +5,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
-	"github.com/holdfast-hpc/holdfast/internal/meminfo"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // Share is what one client may take of its device's memory and of the machine's. The
@@ -77,7 +77,7 @@ func (s *Share) roomFor(n int64) error {
 	if !s.info.HostMemory {
 		return nil
 	}
-	if total, left := meminfo.Read(); left > 0 && n > left-hostReserve(total) {
+	if total, left := shm.Machine(); left > 0 && n > left-hostReserve(total) {
 		return fmt.Errorf("%d bytes of host memory wanted, %d available: %w", n, left, driver.ErrOutOfMemory)
 	}
 	return nil
@@ -96,7 +96,7 @@ func (s *Share) Free(free int64, known bool) int64 {
 	if s.info.HostMemory {
 		// the machine's memory, of which captures on the device may take a part: their
 		// copies are as large as the objects
-		total, available := meminfo.Read()
+		total, available := shm.Machine()
 		free = min(free, (available-hostReserve(total))/2)
 	}
 	if s.quota > 0 {
@@ -109,7 +109,7 @@ func (s *Share) Free(free int64, known bool) int64 {
 // shared memory are the machine's: one client has at most half of it, all together three
 // quarters. What it shares it adds to Shared, before the next question.
 func (s *Share) AllowShared(n int64) error {
-	total, _ := meminfo.Read()
+	total, _ := shm.Machine()
 	if total == 0 {
 		return nil
 	}

@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/internal/meminfo"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // TestAvailable: what a client of a device in the machine's memory can have is what
 // is available, and not all of it.
 func TestAvailable(t *testing.T) {
-	total, available := meminfo.Read()
+	total, available := shm.Machine()
 	if total == 0 || available == 0 || available > total {
 		t.Fatalf("%d of %d bytes are available", available, total)
 	}

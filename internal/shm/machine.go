@@ -1,5 +1,4 @@
-// Package meminfo reads how much memory the machine has and can give.
-package meminfo
+package shm
 
 import (
 	"os"
@@ -7,9 +6,9 @@ import (
 	"strings"
 )
 
-// Read gives the machine's memory, and how much of it can be had without
+// Machine returns the machine's memory, and how much of it can be had without
 // ending processes; 0 where the system does not say.
-func Read() (total, available int64) {
+func Machine() (total, available int64) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, 0

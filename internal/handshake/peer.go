@@ -1,5 +1,4 @@
-// Package peercred asks the kernel who is at the other end of a Unix socket.
-package peercred
+package handshake
 
 import (
 	"errors"
@@ -9,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of returns the process and the user that the other end had when it connected or began to
-// listen. The process is 0 where it is in a namespace that this one does not see.
-func Of(c *net.UnixConn) (*unix.Ucred, error) {
+// Peer returns the process and the user that the other end of a Unix socket had when it connected or began to listen,
+// as the kernel knows them. The process is 0 where it is in a namespace that this one does not see.
+func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
