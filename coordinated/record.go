@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -105,9 +106,8 @@ func (c *Checkpointer) agreeNumbers(priv connect.Ranks, key control.Key, epoch, 
 		return 0, 0, fmt.Errorf("coordinated: agree on the newest epoch: %w", err)
 	}
 	end := time.Now()
-	for ; len(all) > 0; all = all[16:] {
-		epoch = max(epoch, binary.LittleEndian.Uint64(all))
-		run = max(run, binary.LittleEndian.Uint64(all[8:]))
+	for r := (codec.Reader{B: all}); len(r.B) > 0; {
+		epoch, run = max(epoch, r.Fixed(8)), max(run, r.Fixed(8))
 	}
 	c.openLog(int(run)+1, key)
 	c.record.events.EmitAt(end, events.Event{Name: events.Sync, What: "open", Dur: int64(end.Sub(start))})

@@ -2,7 +2,6 @@ package scale
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -175,20 +174,8 @@ func (h *hall) shift(data []byte, by int) ([]byte, error) {
 }
 
 // decodePut reads the vote of one rank.
-func decodePut(data []byte) (infos []storage.ShardInfo, err error) {
-	for d := data[1:]; len(d) > 0; {
-		n := int(binary.LittleEndian.Uint32(d))
-		if len(d) < 4+n {
-			return nil, errors.New("malformed vote")
-		}
-		var info storage.ShardInfo
-		if err := info.UnmarshalBinary(d[4 : 4+n]); err != nil {
-			return nil, err
-		}
-		infos = append(infos, info)
-		d = d[4+n:]
-	}
-	return infos, nil
+func decodePut(data []byte) ([]storage.ShardInfo, error) {
+	return vote.DecodePuts("put", []cut.Blob{{Data: data}}, nil)
 }
 
 func nodeName(i int) string { return fmt.Sprintf("node%05d", i) }

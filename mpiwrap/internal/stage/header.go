@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // HeaderBytes is the length of a header: of every message that has another length nobody
@@ -79,14 +81,13 @@ func Parse(b []byte) (h Header, ok bool) {
 	if len(b) != HeaderBytes || !bytes.Equal(b[:32], magic[:]) {
 		return h, false
 	}
-	le := binary.LittleEndian
-	if crc32.Checksum(b[:HeaderBytes-4], castagnoli) != le.Uint32(b[HeaderBytes-4:]) {
+	if crc32.Checksum(b[:HeaderBytes-4], castagnoli) != binary.LittleEndian.Uint32(b[HeaderBytes-4:]) {
 		return h, false
 	}
-	u := func(at int) int { return int(le.Uint32(b[at:])) }
-	h = Header{Route: Route(u(32)), Source: u(36), Dest: u(40), Bytes: int64(le.Uint64(b[44:])), Unit: u(52),
-		Tag: u(56), Slab: ID{PID: u(76), FD: u(80), Slots: u(84)}, Slot: u(88), Seq: le.Uint64(b[92:])}
-	copy(h.Slab.Nonce[:], b[60:76])
+	r := codec.Reader{B: b[len(magic):]}
+	u := func() int { return int(r.Fixed(4)) }
+	h = Header{Route: Route(u()), Source: u(), Dest: u(), Bytes: int64(r.Fixed(8)), Unit: u(), Tag: u(),
+		Slab: ID{Nonce: [16]byte(r.Take(16)), PID: u(), FD: u(), Slots: u()}, Slot: u(), Seq: r.Fixed(8)}
 	return h, h.Bytes >= 0 && h.Unit > 0
 }
 
