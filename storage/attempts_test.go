@@ -31,7 +31,8 @@ func twoEpochs(t *testing.T) *crashfs.FS {
 // look around, note the restore, read, note that it survived. A restart finds what was
 // there, and one death makes no epoch one to skip.
 func TestCrashOfRestore(t *testing.T) {
-	prepare := func() *crashfs.FS { return twoEpochs(t) }
+	master := twoEpochs(t)
+	prepare := func() *crashfs.FS { return master.Crash(crashfs.KeepAll, 0) }
 	restore := func(f *crashfs.FS) error {
 		w, err := jobtest.OpenWorld(f)
 		defer w.Stop()
