@@ -69,7 +69,7 @@ func forBench(args []string) []string {
 
 // benchPages has holdfast-bench write its manual pages, and returns their files.
 func benchPages(ctx context.Context, program, dir string) (files []string, err error) {
-	out, err := exec.CommandContext(ctx, program, "man", "--json", dir).Output()
+	out, err := exec.CommandContext(ctx, program, "man", dir).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return nil, fmt.Errorf("%s: %w: %s", program, err, exit.Stderr)
