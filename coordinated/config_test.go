@@ -165,6 +165,11 @@ func TestStray(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	for _, s := range settings {
+		if gone := config.Removed(s.Key); gone != "" {
+			t.Errorf("%s is a setting, and %s", s.Key, gone)
+		}
+	}
 }
 
 func TestConfigFiles(t *testing.T) {
