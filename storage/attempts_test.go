@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // twoEpochs is a disk with the committed epochs 1 and 2.

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // claiming is a source that knows which of its chunks have changed, or believes so.

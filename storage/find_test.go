@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // stepping is a shard of eight chunks of which each epoch changes one, so that the newest

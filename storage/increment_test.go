@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 func TestIncrementsReferToEarlierEpochs(t *testing.T) {

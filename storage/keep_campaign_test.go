@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 var keepSeeds = flag.Uint64("keepseeds", 40, "how many random jobs TestKeptUnderFire runs")

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 func open(t *testing.T, opt storage.Options) error {

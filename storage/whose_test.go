@@ -9,8 +9,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // TestDecide: which run directories belong to, from what each says.

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 var repairKills = flag.Bool("repair-kills", false, "TestCrashOfRepair goes down at every operation, not at every 11th")

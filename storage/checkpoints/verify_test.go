@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // TestVerifyOddities does to real directories what people and bad disks do. All

@@ -47,7 +47,8 @@ func list(t *testing.T) []pkg {
 		packages = append(packages, pkg{
 			Path:        p.ImportPath,
 			Imports:     p.Imports,
-			TestImports: append(p.TestImports, p.XTestImports...),
+			TestImports: p.TestImports,
+			OutsideTest: p.XTestImports,
 		})
 	}
 }
@@ -75,6 +76,9 @@ func TestViolations(t *testing.T) {
 		{"in a test", []pkg{
 			{Path: m + "storage", TestImports: []string{m + "coordinated"}},
 		}, "storage imports " + m + "coordinated"},
+		{"in a test outside of the package", []pkg{
+			{Path: m + "storage/internal/level", OutsideTest: []string{m + "storage", m + "coordinated"}},
+		}, ""},
 		{"a name that only begins alike", []pkg{
 			{Path: m + "storagex", Imports: []string{m + "mpiwrap"}},
 		}, ""},
@@ -95,6 +99,9 @@ func TestViolations(t *testing.T) {
 		}, "tells whoever holds it"},
 		{"application looks inside", []pkg{
 			{Path: m + "apps/nbody", Imports: []string{m + "mpiwrap/internal/abi"}},
+		}, "only public packages"},
+		{"a test of an application looks inside", []pkg{
+			{Path: m + "apps/nbody", OutsideTest: []string{m + "mpiwrap/internal/abi"}},
 		}, "only public packages"},
 		{"application shares with applications", []pkg{
 			{Path: m + "apps/nbody", Imports: []string{m + "apps/internal/job", m + "coordinated"}},

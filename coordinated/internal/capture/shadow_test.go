@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 

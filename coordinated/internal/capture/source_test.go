@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 

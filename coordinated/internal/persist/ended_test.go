@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )

@@ -13,8 +13,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
+	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"

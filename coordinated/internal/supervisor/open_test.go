@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // codecsDir is a global directory of one rank with chunks of every codec and

@@ -11,8 +11,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 var golden = flag.Bool("golden", false, "write the directories of testdata that a test is about again; only before "+

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // layoutsDir has manifests of version 2.

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // TestRefusesWhatCannotBeRead puts shards and manifests beyond each limit of the

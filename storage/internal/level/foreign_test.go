@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // diskJob is one rank's job on the disk, with an epoch at local and global.

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // runOf opens the stores of a run on a node of three ranks.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // realStore names the prefix of an object store, s3://bucket/prefix, that TestRealStore runs on; the usual variables

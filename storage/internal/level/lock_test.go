@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 const lockFile = "/l/" + format.LockName

@@ -7,8 +7,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // TestManifestOfAnotherLevel: a manifest that lies in a directory of another

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // rowsOf reads the parity rows of an epoch, without the headers, which have the

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // pipes is a Transport of two ranks in one process. It counts the bytes that go

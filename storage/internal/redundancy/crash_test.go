@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // TestCrashOfRedundancy takes all machines down at every operation, loses a

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/internal/jobtest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
 // TestNodeLoss takes epochs with redundancy, loses nodes, starts again and
