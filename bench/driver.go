@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Library is the directory of a library that make build or make install makes, where the user says, otherwise where it
@@ -30,38 +31,54 @@ func Library(dir, file string) (string, error) {
 }
 
 // ErrNoCompiler says that there is no C compiler.
-var ErrNoCompiler = errors.New("no C compiler cc: install gcc")
+var ErrNoCompiler = errors.New("no C compiler")
 
-// CompileC compiles a program of one source file in dir; args come behind the source.
-func CompileC(ctx context.Context, dir string, source []byte, args ...string) (program string, err error) {
+// CompileC compiles a program of one source file in dir with the first of the compilers that there is; args come behind
+// the source.
+func CompileC(ctx context.Context, dir string, source []byte, compilers []string, args ...string) (program string,
+	err error) {
 	file, program := filepath.Join(dir, "driver.c"), filepath.Join(dir, "driver")
 	if err := os.WriteFile(file, source, 0o600); err != nil {
 		return "", err
 	}
-	args = append([]string{"-O2", "-o", program, file}, args...)
-	out, err := exec.CommandContext(ctx, "cc", args...).CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", ErrNoCompiler
+	for _, cc := range compilers {
+		if _, err := exec.LookPath(cc); err != nil {
+			continue
+		}
+		args = append([]string{"-O2", "-o", program, file}, args...)
+		out, err := exec.CommandContext(ctx, cc, args...).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("%s: %w: %s", cc, err, firstError(string(out)))
+		}
+		return program, nil
 	}
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return program, nil
+	return "", fmt.Errorf("%w: install %s", ErrNoCompiler, strings.Join(compilers, " or "))
 }
 
-// Holdfast is the program holdfast: beside this executable, otherwise in PATH.
-func Holdfast() (string, error) {
+// firstError is the first line of a compiler that says what is wrong.
+func firstError(text string) string {
+	for l := range strings.Lines(text) {
+		if strings.Contains(l, "error") || strings.Contains(l, "undefined") || strings.Contains(l, "cannot find") {
+			return strings.TrimSpace(l)
+		}
+	}
+	return strings.TrimSpace(text)
+}
+
+// Holdfast is a command of the program holdfast: beside this executable, otherwise in PATH.
+func Holdfast(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	own, err := os.Executable()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	beside := filepath.Join(filepath.Dir(own), "holdfast")
-	if _, err := os.Stat(beside); err == nil {
-		return beside, nil
+	program := filepath.Join(filepath.Dir(own), "holdfast")
+	if _, err := os.Stat(program); err != nil {
+		if program, err = exec.LookPath("holdfast"); err != nil {
+			return nil, fmt.Errorf("no holdfast in %s or PATH: run make build or make install", filepath.Dir(own))
+		}
 	}
-	found, err := exec.LookPath("holdfast")
-	if err != nil {
-		return "", fmt.Errorf("no holdfast in %s or PATH: run make build or make install", filepath.Dir(own))
+	if program, err = filepath.Abs(program); err != nil {
+		return nil, err
 	}
-	return filepath.Abs(found)
+	return exec.CommandContext(ctx, program, args...), nil
 }

@@ -85,6 +85,13 @@ type Set map[string]Samples
 // Add adds a sample.
 func (s Set) Add(name string, v float64) { s[name] = append(s[name], v) }
 
+// Join adds the samples of another set.
+func (s Set) Join(other Set) {
+	for name, v := range other {
+		s[name] = append(s[name], v...)
+	}
+}
+
 // Repeat calls once for each run and returns the samples that it added. One more call before them
 // warms up and does not count.
 func Repeat(ctx context.Context, runs int, once func(Set) error) (Set, error) {

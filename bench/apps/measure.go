@@ -36,7 +36,7 @@ type measured struct {
 	restart                      bench.Samples
 	parts                        []part        // of restart, in order
 	opened                       bench.Samples // what opening the checkpointer took before it
-	raw                          *rawTimes
+	raw                          bench.Set
 
 	whole, wholeArmed bench.Samples // the steps of a run of a whole Daly interval
 	wholeTaken        int
@@ -300,12 +300,12 @@ func (m *measured) windowRows() (out []bench.Row) {
 func (m *measured) checkpointRows() []bench.Row {
 	out := []bench.Row{
 		m.row("a checkpoint every %s / armed", short(m.interval)).Fastest(m.checkpointed, m.armed, nil),
-		m.row("one checkpoint, %s a rank: program waits / raw write+fsync", size(m.bytes)).Of(m.blocked, m.raw.Write,
-			nil),
+		m.row("one checkpoint, %s a rank: program waits / raw write+fsync", size(m.bytes)).
+			Of(m.blocked, m.raw[rawWrite], nil),
 	}
 	for _, level := range slices.Sorted(maps.Keys(m.durable)) {
-		out = append(out, m.row("one checkpoint: durable %s / raw write+fsync", level).Of(m.durable[level], m.raw.Write,
-			nil))
+		out = append(out, m.row("one checkpoint: durable %s / raw write+fsync", level).
+			Of(m.durable[level], m.raw[rawWrite], nil))
 	}
 	daly, mtbf := m.daly().Seconds(), short(m.o.MTBF)
 	out = append(out, m.row("Daly interval at MTBF %s, from a checkpoint's cost / armed", mtbf).
@@ -338,7 +338,7 @@ func (m *measured) armedRow() bench.Row {
 
 // restartRows compare a restart with what every restart needs, and list the parts of both.
 func (m *measured) restartRows() []bench.Row {
-	raw := []part{{"read", m.raw.Read}, {"upload", m.raw.Upload}, {"build", m.raw.Build}}
+	raw := []part{{"read", m.raw[rawRead]}, {"upload", m.raw[rawUpload]}, {"build", m.raw[rawBuild]}}
 	sum := 0.0
 	for _, p := range raw {
 		sum += p.took.Median()

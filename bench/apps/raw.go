@@ -2,7 +2,6 @@ package apps
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,17 +24,16 @@ type Setup struct {
 	MPI              bool
 }
 
-// rawTimes are baselines in seconds, one of each run: what the slowest rank took.
-type rawTimes struct {
-	Write  bench.Samples // and fsync
-	Read   bench.Samples // from the page cache
-	Upload bench.Samples // pinned memory to the device
-	Build  bench.Samples // an application's program
-}
+// The baselines: what the slowest rank took in each run, in seconds.
+const (
+	rawWrite  = "write"  // and fsync
+	rawRead   = "read"   // from the page cache
+	rawUpload = "upload" // pinned memory to the device
+	rawBuild  = "build"  // an application's program
+)
 
 // Work is one rank of a program that does without the library what a checkpoint and a restart of an
-// application must do: as many bytes, by as many ranks, at the same place. Rank 0 writes the times
-// to out.
+// application must do: as many bytes, by as many ranks, at the same place. Rank 0 prints the times.
 func Work(_ context.Context, o Setup, _ io.Reader, out io.Writer) (err error) {
 	world := mpiwrap.Single()
 	if o.MPI {
@@ -50,14 +48,7 @@ func Work(_ context.Context, o Setup, _ io.Reader, out io.Writer) (err error) {
 	}
 	sel.Rank = world.Rank()
 	w := rawRank{Setup: o, world: world, sel: sel, file: filepath.Join(o.Dir, fmt.Sprintf("raw-%d", world.Rank()))}
-	var t rawTimes
-	if err := w.measure(&t); err != nil {
-		return err
-	}
-	if world.Rank() == 0 {
-		return json.NewEncoder(out).Encode(t)
-	}
-	return nil
+	return w.measure(out)
 }
 
 type rawRank struct {
@@ -67,27 +58,29 @@ type rawRank struct {
 	file  string
 }
 
-func (w *rawRank) measure(t *rawTimes) error {
+func (w *rawRank) measure(out io.Writer) error {
 	data, other := make([]byte, w.Bytes), make([]byte, w.Bytes)
 	rng := rand.NewChaCha8([32]byte{byte(w.world.Rank())})
 	_, _ = rng.Read(data) // never fails
 	copy(other, data)
 	for _, s := range []struct {
-		to   *bench.Samples
+		name string
 		runs int
 		do   func() (float64, error)
 	}{
-		{&t.Write, w.Runs, bench.Timed(func() error { return bench.WriteSync(w.file, data) })},
-		{&t.Read, w.Runs, bench.Timed(func() error { return bench.ReadInto(other, w.file, 0) })},
-		{&t.Build, 1, w.build}, // before others: a restart builds in a fresh process, too
-		{&t.Upload, w.Runs, w.upload},
+		{rawWrite, w.Runs, bench.Timed(func() error { return bench.WriteSync(w.file, data) })},
+		{rawRead, w.Runs, bench.Timed(func() error { return bench.ReadInto(other, w.file, 0) })},
+		{rawBuild, 1, w.build}, // before others: a restart builds in a fresh process, too
+		{rawUpload, w.Runs, w.upload},
 	} {
 		for range s.runs {
 			slowest, err := w.together(s.do)
+			if err == nil && w.world.Rank() == 0 {
+				err = bench.Print(out, s.name, slowest)
+			}
 			if err != nil {
 				return err
 			}
-			*s.to = append(*s.to, slowest)
 		}
 	}
 	return os.Remove(w.file)

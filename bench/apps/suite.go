@@ -225,11 +225,12 @@ func ResultFile(name string) string {
 }
 
 // rawBaselines measures the baselines for checkpoints of so many bytes a rank.
-func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (t *rawTimes, err error) {
+func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (bench.Set, error) {
 	worker := s.Worker("apps", Setup{App: a.name, Dir: s.dir, Device: s.o.Device, Bytes: bytes, Runs: max(3, s.Runs),
 		MPI: s.launcher != nil})
-	err = jobOf(s.launcher, s.o.Ranks, s.dir, 0, nil, worker).Decode(ctx, &t)
-	return t, err
+	f, err := bench.Measure(ctx, jobOf(s.launcher, s.o.Ranks, s.dir, 0, nil, worker), rawWrite, rawRead, rawUpload,
+		rawBuild)
+	return f.Set, err
 }
 
 // warm reads all files of a directory into the page cache, where the baseline has its files, too.

@@ -64,32 +64,32 @@ func measure(ctx context.Context, r *bench.Runner, j job) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.end()) }()
 	r.Step("%s: checkpoints", j.name)
-	w, err := j.start(ctx, d, "write", r.Runs)
+	w, err := j.start(ctx, d, "write", r.Runs, memcpy, raw, blocked, durable, point)
 	if err != nil {
 		return err
 	}
 	row := func(metric, unit string) bench.Row { return bench.Row{Case: j.name, Metric: metric, Unit: unit} }
-	r.Add(row("blocked / memcpy", "s").Of(w.Blocked, w.Memcpy, mostBlocked),
-		row("durable local / raw write+fsync", "s").Of(w.Durable, w.Raw, mostDurable),
-		row("hf_point with nothing asked", "ns").Of(w.Point.Times(1e9), nil, mostPoint))
-	var restored, copied bench.Samples
+	r.Add(row("blocked / memcpy", "s").Of(w.Set[blocked], w.Set[memcpy], mostBlocked),
+		row("durable local / raw write+fsync", "s").Of(w.Set[durable], w.Set[raw], mostDurable),
+		row("hf_point with nothing asked", "ns").Of(w.Set[point].Times(1e9), nil, mostPoint))
+	took := bench.Set{}
 	for run := range r.Runs + 1 { // the first warms up
 		r.Step("%s: restart %d", j.name, run+1)
 		one, err := j.start(ctx, d, "restart", 1)
 		if err != nil {
 			return err
 		}
-		if !one.Same {
+		if len(one.Set[restored]) == 0 {
 			return errors.New("the restored bytes differ from those of the checkpoint")
 		}
 		if run > 0 {
-			restored, copied = append(restored, one.Restored...), append(copied, one.Memcpy...)
+			took.Join(one.Set)
 		}
 	}
 	if n := d.fromMemory(); n != r.Runs+1 {
 		return fmt.Errorf("%d of %d restarts read the daemon's memory, the others a disk:\n%s", n, r.Runs+1,
-			d.said.String())
+			d.Said())
 	}
-	r.Add(row("restart from the daemon's memory / memcpy", "s").Of(restored, copied, mostRestart))
+	r.Add(row("restart from the daemon's memory / memcpy", "s").Of(took[restored], took[memcpy], mostRestart))
 	return nil
 }

@@ -20,13 +20,13 @@ type Options struct {
 	Compute time.Duration // computing in an iteration
 }
 
-// result is what rank 0 of a worker prints.
-type result struct {
-	Iteration bench.Samples // seconds, with no checkpoint asked for
-	ToCut     bench.Samples // seconds from the request to the cut
-	Drain     bench.Samples // seconds
-	Capture   bench.Samples // seconds
-}
+// What rank 0 of a worker prints, in seconds.
+const (
+	iterations = "iteration" // with no checkpoint asked for
+	toCut      = "to cut"    // from the request
+	drain      = "drain"
+	capture    = "capture"
+)
 
 // Run measures under every MPI that is installed.
 func Run(ctx context.Context, r *bench.Runner, o Options) error {
@@ -48,40 +48,37 @@ func Run(ctx context.Context, r *bench.Runner, o Options) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			r.Add(res.rows(name)...)
+			r.Add(rows(name, res)...)
 		}
 	}
 	return nil
 }
 
-func (o Options) launch(ctx context.Context, r *bench.Runner, l mpirun.Launcher, ranks int) (*result, error) {
+func (o Options) launch(ctx context.Context, r *bench.Runner, l mpirun.Launcher, ranks int) (bench.Set, error) {
 	dir, err := os.MkdirTemp("", "holdfast-cut")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	worker := r.Worker("cut", Setup{dir, o.Epochs, o.Compute})
-	var res result
-	if err := l.Job(ranks, 2*time.Minute, worker...).Decode(ctx, &res); err != nil {
-		return nil, err
+	f, err := bench.Measure(ctx, l.Job(ranks, 2*time.Minute, worker...), iterations)
+	if err == nil && len(f.Set[toCut]) == 0 {
+		err = errors.New("no checkpoint was taken")
 	}
-	if len(res.ToCut) == 0 {
-		return nil, errors.New("no checkpoint was taken")
-	}
-	return &res, nil
+	return f.Set, err
 }
 
 // rows compare with an iteration of the program: a request waits for the end of at least one.
-func (r *result) rows(name string) []bench.Row {
-	iteration := r.Iteration.Times(1000)
-	beyond := r.ToCut.Times(1000)
+func rows(name string, took bench.Set) []bench.Row {
+	iteration := took[iterations].Times(1000)
+	beyond := took[toCut].Times(1000)
 	for i, ms := range beyond {
 		beyond[i] = max(ms-iteration.Median(), 0)
 	}
 	row := func(metric string) bench.Row { return bench.Row{Case: name, Metric: metric, Unit: "ms"} }
 	return []bench.Row{
 		row("request to cut, beyond an iteration").Of(beyond, iteration, nil),
-		row("drain").Of(r.Drain.Times(1000), iteration, nil),
-		row("capture of 1 MiB a rank").Of(r.Capture.Times(1000), iteration, nil),
+		row("drain").Of(took[drain].Times(1000), iteration, nil),
+		row("capture of 1 MiB a rank").Of(took[capture].Times(1000), iteration, nil),
 	}
 }

@@ -2,7 +2,6 @@ package cut
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/bench"
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
@@ -22,8 +22,8 @@ type Setup struct {
 }
 
 // Work is one rank of the measured program: a ring with a reduction in each
-// iteration, and requests from random ranks at random moments. Rank 0 writes
-// the result to out.
+// iteration, and requests from random ranks at random moments. Rank 0 prints
+// its figures.
 func Work(ctx context.Context, o Setup, _ io.Reader, out io.Writer) error {
 	world, err := mpiwrap.Init(mpiwrap.Options{})
 	if err != nil {
@@ -41,7 +41,7 @@ func Work(ctx context.Context, o Setup, _ io.Reader, out io.Writer) error {
 		return err
 	}
 	if world.Rank() == 0 {
-		err = json.NewEncoder(out).Encode(w.result())
+		err = w.print(out)
 	}
 	return errors.Join(err, ck.Close(), mpiwrap.Finalize())
 }
@@ -106,12 +106,12 @@ func (w *worker) iterate(i int) (bool, error) {
 	return all[0] == 1, err
 }
 
-func (w *worker) result() result {
-	r := result{Iteration: w.iteration}
+// print prints the figures.
+func (w *worker) print(out io.Writer) error {
+	err := bench.Print(out, iterations, w.iteration...)
 	for _, e := range w.ck.Stats().Epochs {
-		r.ToCut = append(r.ToCut, e.RequestToCut.Seconds())
-		r.Drain = append(r.Drain, e.Drain.Seconds())
-		r.Capture = append(r.Capture, e.Capture.Seconds())
+		err = errors.Join(err, bench.Print(out, toCut, e.RequestToCut.Seconds()),
+			bench.Print(out, drain, e.Drain.Seconds()), bench.Print(out, capture, e.Capture.Seconds()))
 	}
-	return r
+	return err
 }

@@ -1,13 +1,9 @@
 package gpu
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/exec"
 
 	"github.com/holdfast-hpc/holdfast/bench"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -44,9 +40,7 @@ func Work(_ context.Context, s Setup, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintln(out, "holding")
-	_, err = io.Copy(io.Discard, in)
-	return err
+	return bench.Answer(in, out, func(struct{}, *struct{}) error { return nil })
 }
 
 // driverCheckpoint measures the checkpoint and restore of the CUDA driver itself, of a process that
@@ -57,30 +51,19 @@ func (s *suite) driverCheckpoint(ctx context.Context) error {
 		s.Skip(where, "checkpoint", errors.New("only the CUDA driver has one"))
 		return nil
 	}
-	line := s.Worker("gpu", Setup{bytes, s.info.PCI})
-	c := exec.CommandContext(ctx, line[0], line[1:]...)
-	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
+	p, err := bench.StartProcess(ctx, s.Worker("gpu", Setup{bytes, s.info.PCI}))
 	if err != nil {
 		return err
 	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := c.Start(); err != nil {
-		return err
-	}
-	if text, _ := bufio.NewReader(out).ReadString('\n'); text != "holding\n" {
+	if p.Do(struct{}{}, &struct{}{}) != nil { // it holds the memory when it answers
 		err = errors.New("the process that holds device memory failed")
 	} else {
-		err = s.checkpoint(where, bytes, c.Process.Pid)
+		err = s.checkpoint(where, bytes, p.Cmd.Process.Pid)
 	}
 	if err != nil {
 		s.Skip(where, "checkpoint", err)
 	}
-	_ = in.Close()
-	return c.Wait()
+	return p.Close()
 }
 
 func (s *suite) checkpoint(where string, bytes float64, pid int) error {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/bench"
@@ -54,7 +52,10 @@ func Messages(ctx context.Context, r *bench.Runner, device string, mib []int) er
 		set, why := bench.Set{}, ""
 		for i := range r.Runs {
 			r.Step("messages under %s, run %d of %d", l.Title, i+1, r.Runs)
-			if why, err = runMessages(ctx, r, l, MessageSetup{device, mib}, set); err != nil {
+			var f bench.Figures
+			f, err = bench.Measure(ctx, l.Job(2, 3*time.Minute, r.Worker("gpumessages", MessageSetup{device, mib})...))
+			set.Join(f.Set)
+			if why = f.Texts[notDirect]; err != nil {
 				failed = errors.Join(failed, fmt.Errorf("%s: %w", l.Title, err))
 				break
 			}
@@ -64,23 +65,6 @@ func Messages(ctx context.Context, r *bench.Runner, device string, mib []int) er
 		}
 	}
 	return failed
-}
-
-func runMessages(ctx context.Context, r *bench.Runner, l mpirun.Launcher, s MessageSetup, set bench.Set) (why string,
-	err error) {
-	out, err := l.Job(2, 3*time.Minute, r.Worker("gpumessages", s)...).Output(ctx)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(out) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), "\t")
-		if v, err := strconv.ParseFloat(value, 64); ok && err == nil {
-			set.Add(name, v)
-		} else if name == notDirect {
-			why = value
-		}
-	}
-	return why, nil
 }
 
 // notDirect is the name of the line that says why messages do not go straight from device memory.
@@ -139,7 +123,7 @@ const (
 // ways of messages.
 var ways = []string{"one way", "both ways at once"}
 
-// WorkMessages is one of the two ranks. Rank 0 writes a line "name, tab, seconds" for each figure.
+// WorkMessages is one of the two ranks. Rank 0 prints its figures.
 func WorkMessages(_ context.Context, s MessageSetup, _ io.Reader, out io.Writer) error {
 	w, err := mpiwrap.Init(mpiwrap.Options{})
 	if err != nil {
@@ -223,7 +207,7 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 			return err
 		}
 		if w.Rank() == 0 {
-			fmt.Fprintf(out, "%s\t%.12g\n", name, slices.Min(slower))
+			return bench.Print(out, name, slices.Min(slower))
 		}
 		return nil
 	}

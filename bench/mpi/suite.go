@@ -11,8 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/bench"
@@ -45,7 +43,7 @@ func Run(ctx context.Context, r *bench.Runner) error {
 			r.Skip(l.Title, "messages", err)
 			continue
 		}
-		m := measurement{Runner: r, launcher: l, twin: filepath.Join(dir, l.Name), c: bench.Set{}, g: bench.Set{}}
+		m := measurement{Runner: r, launcher: l, c: bench.Set{}, g: bench.Set{}}
 		if err := m.run(ctx, dir); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", l.Title, err))
 			if ctx.Err() != nil {
@@ -72,22 +70,21 @@ func available(l mpirun.Launcher) error {
 type measurement struct {
 	*bench.Runner
 	launcher mpirun.Launcher
-	twin     string    // the C program
 	c, g     bench.Set // seconds of each case, one per run
 }
 
 func (m *measurement) run(ctx context.Context, dir string) error {
-	source := filepath.Join(dir, "twin.c")
-	if err := os.WriteFile(source, twin, 0o644); err != nil {
+	dir = filepath.Join(dir, m.launcher.Name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	if text, err := exec.CommandContext(ctx, m.launcher.Compiler(), "-O2", "-o", m.twin,
-		source).CombinedOutput(); err != nil {
-		return fmt.Errorf("compile the C program: %w\n%s", err, text)
+	program, err := bench.CompileC(ctx, dir, twin, []string{m.launcher.Compiler()})
+	if err != nil {
+		return fmt.Errorf("compile the C program: %w", err)
 	}
 	for i := range m.Runs {
 		m.Step("messages under %s, run %d of %d", m.launcher.Title, i+1, m.Runs)
-		if err := m.add(ctx, m.c, m.twin); err != nil {
+		if err := m.add(ctx, m.c, program); err != nil {
 			return err
 		}
 		if err := m.add(ctx, m.g, m.Worker("mpi", nil)...); err != nil {
@@ -99,22 +96,15 @@ func (m *measurement) run(ctx context.Context, dir string) error {
 
 // add runs a program on two ranks and adds what it prints.
 func (m *measurement) add(ctx context.Context, to bench.Set, command ...string) error {
-	out, err := m.launcher.Job(2, 2*time.Minute, command...).Output(ctx)
+	var want []string
+	for _, c := range cases {
+		want = append(want, c.name)
+	}
+	f, err := bench.Measure(ctx, m.launcher.Job(2, 2*time.Minute, command...), want...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", command[0], err)
 	}
-	for line := range strings.Lines(out) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), "\t")
-		seconds, err := strconv.ParseFloat(value, 64)
-		if ok && err == nil {
-			to.Add(name, seconds)
-		}
-	}
-	for _, c := range cases {
-		if len(to[c.name]) == 0 {
-			return fmt.Errorf("%s printed nothing for %q:\n%s", command[0], c.name, out)
-		}
-	}
+	to.Join(f.Set)
 	return nil
 }
 

@@ -1,21 +1,17 @@
 package opencl
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/bench"
@@ -34,28 +30,7 @@ type program struct {
 	ownEnv, throughEnv []string
 	insideEnv          []string // throughEnv without a server: the device is in the library's process
 
-	server *exec.Cmd
-	log    bytes.Buffer
-}
-
-// transfer and result are what the program prints.
-type transfer struct {
-	Way   string
-	Read  bool
-	Bytes int
-	Rate  float64 // bytes a second
-}
-
-type result struct {
-	Device       string
-	CPU          bool
-	Launches     float64 // a second
-	WithArgument float64 `json:"with_argument"`
-	Called       float64 // us
-	Awaited      float64 // us
-	Compute      float64 // seconds
-	Transfers    []transfer
-	Same         bool
+	server *bench.Server
 }
 
 // prepare compiles the program and makes both environments.
@@ -103,7 +78,7 @@ func (p *program) address() string { return "unix:" + filepath.Join(p.dir, "gpud
 func (p *program) key() string     { return filepath.Join(p.dir, "gpud.key") }
 
 func compile(ctx context.Context, dir string) (string, error) {
-	file, err := bench.CompileC(ctx, dir, driverSource, "-lOpenCL")
+	file, err := bench.CompileC(ctx, dir, driverSource, []string{"cc", "gcc"}, "-lOpenCL")
 	switch {
 	case errors.Is(err, bench.ErrNoCompiler):
 		return "", fmt.Errorf("%w, or give --program", err)
@@ -115,11 +90,12 @@ func compile(ctx context.Context, dir string) (string, error) {
 
 // serve starts the server that holds the device.
 func (p *program) serve(ctx context.Context, o Options) error {
-	holdfast, err := bench.Holdfast()
+	cmd, err := bench.Holdfast(ctx, "gpud", "--listen", p.address(), "--key", p.key(), "--trust-sources", "--grace",
+		"0s")
 	if err != nil {
 		return err
 	}
-	p.throughEnv = append(p.throughEnv, "HOLDFAST_BIN="+holdfast)
+	p.throughEnv = append(p.throughEnv, "HOLDFAST_BIN="+cmd.Path)
 	p.insideEnv = append(slices.Clone(p.throughEnv), "HOLDFAST_DEVICE="+cmp.Or(o.Device, "opencl"))
 	if own := os.Getenv(files); own != "" { // likewise
 		others := slices.DeleteFunc(strings.Split(own, ":"), func(f string) bool {
@@ -130,39 +106,13 @@ func (p *program) serve(ctx context.Context, o Options) error {
 	if v := cmp.Or(p.vendors, os.Getenv("OCL_ICD_VENDORS")); v != "" { // the library's process leaves the program's out
 		p.insideEnv = append(p.insideEnv, "HOLDFAST_OPENCL_VENDORS="+v)
 	}
-	p.server = exec.CommandContext(ctx, holdfast, "gpud", "--listen", p.address(), "--key", p.key(),
-		"--trust-sources", "--grace", "0s")
-	p.server.Env, p.server.Stderr = p.ownEnv, &p.log
-	out, err := p.server.StdoutPipe()
-	if err == nil {
-		err = p.server.Start()
-	}
-	if err != nil {
-		return err
-	}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "gpud: listens") {
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return nil
-		}
-	}
-	return fmt.Errorf("holdfast gpud did not start: %w\n%s", p.server.Wait(), p.log.String())
-}
-
-func (p *program) stop() error {
-	if err := p.server.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	err := p.server.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && !exit.Exited() {
-		return nil // the context ended it
-	}
+	cmd.Env = p.ownEnv
+	p.server, err = bench.Serve(cmd, func(line string) bool { return strings.HasPrefix(line, "gpud: listens") })
 	return err
 }
 
 // run runs the program once, with transfers of up to so many MiB.
-func (p *program) run(ctx context.Context, env []string, o Options, mib int) (*result, error) {
+func (p *program) run(ctx context.Context, env []string, o Options, mib int) (bench.Figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	const loops = 2000 // of the compute-bound kernel
@@ -175,11 +125,7 @@ func (p *program) run(ctx context.Context, env []string, o Options, mib int) (*r
 	cmd.Env, cmd.Stderr = env, &text
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("the program ended (%w): %s", err, text.String())
+		return bench.Figures{}, fmt.Errorf("the program ended (%w): %s", err, text.String())
 	}
-	var r result
-	if err := json.Unmarshal(out, &r); err != nil {
-		return nil, fmt.Errorf("the program printed %q: %w", out, err)
-	}
-	return &r, nil
+	return bench.ReadFigures(string(out), launches, same, onCPU)
 }

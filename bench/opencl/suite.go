@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/bench"
 )
@@ -27,9 +28,8 @@ type Options struct {
 // is no transfer at all.
 const (
 	leastLaunches = bench.AtLeast(0.9)
-	leastBytes    = bench.AtLeast(0.9) // of pinned and mapped memory, from goalBytes on
+	leastBytes    = bench.AtLeast(0.9) // of pinned and mapped memory, from 1 MiB on
 	mostCompute   = bench.AtMost(1.02)
-	goalBytes     = 1 << 20
 )
 
 // Run measures. Without the library, a compiler or a device there is a row with the reason.
@@ -53,8 +53,9 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	if err := p.serve(ctx, o); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	var own, through, inside []*result
+	defer func() { err = errors.Join(err, p.server.Stop()) }()
+	var first bench.Figures
+	own, through, inside := bench.Set{}, bench.Set{}, bench.Set{}
 	for run := range r.Runs + 1 { // the first warms up: programs are compiled once
 		r.Step("the device's own library, run %d", run)
 		a, err := p.run(ctx, p.ownEnv, o, o.MiB)
@@ -75,44 +76,52 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 		if err != nil {
 			return err
 		}
-		if !a.Same || !b.Same {
-			return fmt.Errorf("bytes read back are not those written (right: own library %v, ours %v)",
-				a.Same, b.Same)
+		if right, ours := a.Set[same][0] == 1, b.Set[same][0] == 1; !right || !ours {
+			return fmt.Errorf("bytes read back are not those written (right: own library %v, ours %v)", right, ours)
 		}
-		if run > 0 {
-			own, through, inside = append(own, a), append(through, b), append(inside, c)
+		if run == 0 {
+			first = a
+			continue
 		}
+		own.Join(a.Set)
+		through.Join(b.Set)
+		inside.Join(c.Set)
 	}
-	report(r, own, through, inside)
+	report(r, first, own, through, inside)
 	return nil
 }
 
-// report adds the rows.
-func report(r *bench.Runner, own, through, inside []*result) {
-	name := own[0].Device
-	gpu := !own[0].CPU
-	compare := func(metric, unit string, with []*result, goal bench.Goal, value func(*result) float64) {
-		var v, base bench.Samples
-		for i := range own {
-			v, base = append(v, value(with[i])), append(base, value(own[i]))
+// What the program prints, beside a rate in bytes a second for each transfer.
+const (
+	launches = "launches"
+	argument = "launches, an argument set before each"
+	called   = "a launch, until its call returns"
+	awaited  = "a launch and its end"
+	compute  = "compute-bound program"
+	same     = "same" // 1: all bytes that were read back are those written
+	onCPU    = "cpu"  // 1: the device is one
+)
+
+// report adds the rows. First is what the device's own library showed at first.
+func report(r *bench.Runner, first bench.Figures, own, through, inside bench.Set) {
+	device, gpu := first.Texts["device"], first.Set[onCPU][0] != 1
+	add := func(name, unit string, goal bench.Goal) {
+		r.Add(bench.Row{Case: device, Metric: name, Unit: unit}.Of(through[name], own[name], goal))
+	}
+	add(launches, "1/s", goalOf(gpu, leastLaunches))
+	add(argument, "1/s", goalOf(gpu, leastLaunches))
+	for _, name := range []string{launches, argument} {
+		r.Add(bench.Row{Case: device, Metric: name + ", no server", Unit: "1/s"}.Of(inside[name], own[name], nil))
+	}
+	add(called, "us", nil)
+	add(awaited, "us", nil)
+	add(compute, "s", mostCompute)
+	for _, name := range first.Names {
+		if way, _, moved := strings.Cut(name, ", to "); moved {
+			judged := gpu && (way == "pinned" || way == "mapped") && strings.HasSuffix(name, "MiB")
+			r.Add(bench.Row{Case: device, Metric: name, Unit: "GB/s"}.
+				Of(through[name].Times(1e-9), own[name].Times(1e-9), goalOf(judged, leastBytes)))
 		}
-		r.Add(bench.Row{Case: name, Metric: metric, Unit: unit}.Of(v, base, goal))
-	}
-	add := func(metric, unit string, goal bench.Goal, value func(*result) float64) {
-		compare(metric, unit, through, goal, value)
-	}
-	launches := goalOf(gpu, leastLaunches)
-	add("launches", "1/s", launches, func(r *result) float64 { return r.Launches })
-	add("launches, an argument set before each", "1/s", launches, func(r *result) float64 { return r.WithArgument })
-	compare("launches, no server", "1/s", inside, nil, func(r *result) float64 { return r.Launches })
-	compare("launches, an argument set before each, no server", "1/s", inside, nil,
-		func(r *result) float64 { return r.WithArgument })
-	add("a launch, until its call returns", "us", nil, func(r *result) float64 { return r.Called })
-	add("a launch and its end", "us", nil, func(r *result) float64 { return r.Awaited })
-	add("compute-bound program", "s", mostCompute, func(r *result) float64 { return r.Compute })
-	for i, t := range own[0].Transfers {
-		goal := goalOf(gpu && (t.Way == "pinned" || t.Way == "mapped") && t.Bytes >= goalBytes, leastBytes)
-		add(t.metric(), "GB/s", goal, func(r *result) float64 { return r.Transfers[i].Rate / 1e9 })
 	}
 }
 
@@ -121,19 +130,6 @@ func goalOf(judged bool, g bench.Goal) bench.Goal {
 		return g
 	}
 	return nil
-}
-
-// metric names a transfer.
-func (t *transfer) metric() string {
-	size := fmt.Sprintf("%d KiB", t.Bytes>>10)
-	if t.Bytes >= 1<<20 {
-		size = fmt.Sprintf("%d MiB", t.Bytes>>20)
-	}
-	to := "to device"
-	if t.Read {
-		to = "to host"
-	}
-	return fmt.Sprintf("%s, %s, %s", t.Way, to, size)
 }
 
 // icd is the file that a loader finds the library by.

@@ -2,13 +2,13 @@ package peers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/bench"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
@@ -70,38 +70,9 @@ func (l library) libraryPath(home string) string {
 
 // build compiles the driver.
 func (l library) build(ctx context.Context, launcher mpirun.Launcher, home, dir string) (string, error) {
-	source, program := filepath.Join(dir, "driver.c"), filepath.Join(dir, "driver")
-	if err := os.WriteFile(source, driverSource, 0o644); err != nil {
-		return "", err
-	}
-	args := []string{"-O2", "-D" + l.define, "-I" + filepath.Join(home, "include"), "-o", program, source}
+	args := []string{"-D" + l.define, "-I" + filepath.Join(home, "include")}
 	for _, d := range libraryDirs(home) {
 		args = append(args, "-L"+d, "-Wl,-rpath-link,"+d) // where the library's own libraries are
 	}
-	return program, compile(ctx, []string{launcher.Compiler(), "mpicc"}, append(args, "-l"+l.link))
-}
-
-// compile runs the first compiler that there is.
-func compile(ctx context.Context, compilers, args []string) error {
-	for _, cc := range compilers {
-		if _, err := exec.LookPath(cc); err != nil {
-			continue
-		}
-		out, err := exec.CommandContext(ctx, cc, args...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%s: %w: %s", cc, err, firstError(string(out)))
-		}
-		return nil
-	}
-	return errors.New("no C compiler for it: " + strings.Join(compilers, " or "))
-}
-
-// firstError is the first line of a compiler that says what is wrong.
-func firstError(text string) string {
-	for l := range strings.Lines(text) {
-		if strings.Contains(l, "error") || strings.Contains(l, "undefined") || strings.Contains(l, "cannot find") {
-			return strings.TrimSpace(l)
-		}
-	}
-	return firstLine(text)
+	return bench.CompileC(ctx, dir, driverSource, []string{launcher.Compiler(), "mpicc"}, append(args, "-l"+l.link)...)
 }

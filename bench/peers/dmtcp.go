@@ -60,11 +60,8 @@ type dmtcpRun struct {
 
 // all builds the process, starts it, checkpoints it, ends it and restarts it.
 func (d *dmtcpRun) all(ctx context.Context) (err error) {
-	program := filepath.Join(d.dir, "hold")
-	if err := os.WriteFile(program+".c", holdSource, 0o644); err != nil {
-		return err
-	}
-	if err := compile(ctx, []string{"cc", "gcc"}, []string{"-O2", "-o", program, program + ".c"}); err != nil {
+	program, err := bench.CompileC(ctx, d.dir, holdSource, []string{"cc", "gcc"})
+	if err != nil {
 		return err
 	}
 	port := filepath.Join(d.dir, "port")

@@ -2,7 +2,6 @@ package peers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -112,11 +111,14 @@ func (s *suite) caseName(peer string) string {
 	return fmt.Sprintf("%s, %d x %d MiB", peer, s.Ranks, s.MiB)
 }
 
-// result is what a driver prints.
-type result struct {
-	Raw, Rawread, Waits, Durable, Restart bench.Samples
-	Same                                  bool
-}
+// What a driver prints, in seconds.
+const (
+	rawWrite = "raw"
+	rawRead  = "rawread"
+	waited   = "waits"
+	safe     = "durable"
+	back     = "restart" // only where every byte is what it was
+)
 
 // library builds the driver against an installation and runs it twice: checkpoints,
 // and a restart.
@@ -141,45 +143,29 @@ func (s *suite) library(ctx context.Context, l library) error {
 	if err != nil {
 		return err
 	}
-	start := func(mode string) (*result, error) {
+	start := func(mode string, want ...string) (bench.Figures, error) {
 		job := launcher.Job(s.Ranks, jobLimit, program, mode, dir, fmt.Sprint(int64(s.MiB)<<20), fmt.Sprint(s.Runs),
 			arg)
 		job.Env = append(env, l.libraryPath(home))
-		out, err := job.Output(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return parse(out)
+		return bench.Measure(ctx, job, want...)
 	}
-	w, err := start("write")
+	w, err := start("write", rawWrite, rawRead, waited, safe)
 	if err != nil {
 		return err
 	}
 	row := func(metric string) bench.Row { return bench.Row{Case: s.caseName(l.name), Metric: metric, Unit: "s"} }
-	s.Add(row(waits).Of(w.Waits, w.Raw, nil), row(durable).Of(w.Durable, w.Raw, nil))
-	back, err := start("restart")
-	if err == nil && !back.Same {
+	s.Add(row(waits).Of(w.Set[waited], w.Set[rawWrite], nil),
+		row(durable).Of(w.Set[safe], w.Set[rawWrite], nil))
+	again, err := start("restart")
+	if err == nil && len(again.Set[back]) == 0 {
 		err = errors.New("the restored bytes differ from those written")
 	}
 	if err != nil {
 		s.Skip(s.caseName(l.name), restart, err)
 		return nil
 	}
-	s.Add(row(restart).Of(back.Restart, w.Rawread, nil))
+	s.Add(row(restart).Of(again.Set[back], w.Set[rawRead], nil))
 	return nil
-}
-
-// parse finds the driver's object among what a library prints.
-func parse(out string) (*result, error) {
-	for l := range strings.Lines(out) {
-		if i := strings.Index(l, `{"`); i >= 0 {
-			var res result
-			if err := json.Unmarshal([]byte(l[i:]), &res); err == nil {
-				return &res, nil
-			}
-		}
-	}
-	return nil, fmt.Errorf("the driver printed no result: %q", firstLine(out))
 }
 
 func firstLine(text string) string {

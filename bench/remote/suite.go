@@ -4,17 +4,13 @@
 package remote
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/bench"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -37,8 +33,6 @@ type suite struct {
 	*bench.Runner
 	o   Options
 	dir string
-
-	holdfast string // the program
 
 	sel     gpustate.Select
 	info    gpustate.Info
@@ -84,9 +78,6 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 // prepare finds the device and starts two servers: for two devices where there
 // are two of a kind, otherwise both for the same one.
 func (s *suite) prepare(ctx context.Context) (err error) {
-	if s.holdfast, err = bench.Holdfast(); err != nil {
-		return err
-	}
 	if s.sel, err = gpustate.ParseSelect(s.o.Device); err != nil {
 		return err
 	}
@@ -135,56 +126,34 @@ func (s *suite) word() string {
 
 // server is a holdfast gpud that was started.
 type server struct {
-	cmd       *exec.Cmd
+	*bench.Server
 	unix, tcp string
 	key       string
 }
 
 func (s *suite) start(ctx context.Context, name string, env []string) (*server, error) {
 	v := &server{unix: "unix:" + filepath.Join(s.dir, name+".sock"), key: filepath.Join(s.dir, "key")}
-	v.cmd = exec.CommandContext(ctx, s.holdfast, "gpud", "--listen", v.unix, "--listen", "127.0.0.1:0", "--key", v.key,
+	cmd, err := bench.Holdfast(ctx, "gpud", "--listen", v.unix, "--listen", "127.0.0.1:0", "--key", v.key,
 		"--device", s.word(), "--grace", "0s")
-	v.cmd.Env = append(os.Environ(), env...)
-	log, err := os.Create(filepath.Join(s.dir, name+".log"))
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	v.cmd.Stderr = log
-	out, err := v.cmd.StdoutPipe()
+	cmd.Env = append(os.Environ(), env...)
+	v.Server, err = bench.Serve(cmd, func(line string) (ok bool) {
+		v.tcp, ok = strings.CutPrefix(line, "gpud: listens at ")
+		return ok && strings.HasPrefix(v.tcp, "127.")
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := v.cmd.Start(); err != nil {
-		return nil, err
-	}
-	for lines := bufio.NewScanner(out); v.tcp == "" && lines.Scan(); {
-		if addr, ok := strings.CutPrefix(lines.Text(), "gpud: listens at 127."); ok {
-			v.tcp = "127." + addr
-		}
-	}
-	if v.tcp == "" {
-		_ = v.cmd.Wait() // why is in the log
-		text, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("server %s did not start:\n%s", name, text)
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
 	return v, nil
 }
 
 func (v *server) stop() error {
-	if v == nil || v.cmd.ProcessState != nil {
+	if v == nil {
 		return nil
 	}
-	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	err := v.cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && !exit.Exited() {
-		return nil // the context ended it
-	}
-	return err
+	return v.Stop()
 }
 
 // at is the selection of the device of a server.

@@ -44,7 +44,9 @@ type node struct {
 	*worker
 }
 
-func (n node) do(c command, rep *reply) error { return n.worker.do(n.ctx, c, rep) }
+func (n node) Do(c, rep any) error { return n.worker.do(n.ctx, c.(command), rep.(*reply)) }
+
+func (n node) Close() error { return n.worker.close() }
 
 // nodes opens the workers, one on each emulated node.
 func nodes(ctx context.Context, dir string, bytes int64) (*workers, error) {
@@ -83,29 +85,14 @@ func nodes(ctx context.Context, dir string, bytes int64) (*workers, error) {
 // parity is one run: a raw write, then a checkpoint at local and with parity.
 func (c *workers) parity(took bench.Set) error {
 	c.epoch++
-	if err := c.steps("touch"); err != nil {
-		return err
-	}
-	raw, err := c.do(command{Op: "raw-write"})
-	if err == nil {
-		err = c.steps("raw-clean")
-	}
-	if err != nil {
-		return err
-	}
-	put, err := c.store("put", storage.LevelLocal)
-	if err != nil {
-		return err
-	}
-	lend, err := c.do(command{Op: "lend", Level: storage.LevelLocal})
-	if err != nil {
-		return err
-	}
-	flush, err := c.store("flush", storage.LevelParity)
-	if err != nil {
-		return err
-	}
+	c.steps("touch")
+	raw := c.do(command{Op: "raw-write"})
+	c.steps("raw-clean")
+	put := c.store("put", storage.LevelLocal)
+	lend := c.do(command{Op: "lend", Level: storage.LevelLocal})
+	flush := c.store("flush", storage.LevelParity)
 	took.Add(rawWrite, raw.wall)
 	took.Add(local, put.wall+lend.wall+flush.wall)
-	return c.steps("release", "prune")
+	c.steps("release", "prune")
+	return c.err
 }

@@ -115,148 +115,80 @@ func (c *levels) run(ctx context.Context, r *bench.Runner) (err error) {
 }
 
 // timed runs a command and adds its wall time.
-func (c *levels) timed(took bench.Set, metric, op, level string) (result, error) {
-	r, err := c.do(command{Op: op, Level: level})
-	if err == nil {
-		took.Add(metric, r.wall)
-	}
-	return r, err
+func (c *levels) timed(took bench.Set, metric, op, level string) result {
+	r := c.do(command{Op: op, Level: level})
+	took.Add(metric, r.wall)
+	return r
 }
 
 // once is one run: every metric and its baseline in turn.
 func (c *levels) once(took bench.Set) error {
 	c.epoch++
-	if err := c.steps("touch"); err != nil {
-		return err
-	}
-	copied, err := c.timed(took, memcpy, "memcpy", "")
-	if err != nil {
-		return err
-	}
+	c.steps("touch")
+	copied := c.timed(took, memcpy, "memcpy", "")
 	c.block(took)
-	if _, err := c.timed(took, rawWrite, "raw-write", ""); err != nil {
-		return err
+	c.timed(took, rawWrite, "raw-write", "")
+	c.steps("raw-clean")
+	if c.best(took, direct, command{Op: "direct-write"}); c.noDirect == nil {
+		c.steps("raw-clean")
 	}
-	if err := c.steps("raw-clean"); err != nil {
-		return err
-	}
-	if err := c.best(took, direct, command{Op: "direct-write"}); err != nil {
-		return err
-	}
-	if c.noDirect == nil {
-		if err := c.steps("raw-clean"); err != nil {
-			return err
-		}
-	}
-	if err := c.durable(took, copied.cpu); err != nil {
-		return err
-	}
-	if err := c.changed(took); err != nil {
-		return err
-	}
-	return c.restores(took)
+	c.durable(took, copied.cpu)
+	c.changed(took)
+	c.restore(took, storage.LevelLocal)
+	c.steps("forget-local")
+	c.restore(took, storage.LevelGlobal)
+	c.steps("prune")
+	return c.err
 }
 
-// block takes a checkpoint through coordinated; each rank is a job.
+// block takes a checkpoint through coordinated; each rank is a job. Where that cannot be, there is no such figure.
 func (c *levels) block(took bench.Set) {
-	if c.noBlock != nil {
+	if c.noBlock != nil || c.err != nil {
 		return
 	}
-	r, err := c.do(command{Op: "block"})
-	if err == nil {
-		err = c.steps("block-end")
-	}
-	if c.noBlock = err; err == nil {
+	r := c.do(command{Op: "block"})
+	c.steps("block-end")
+	if c.noBlock, c.err = c.err, nil; c.noBlock == nil {
 		took.Add(blocking, r.value)
 	}
 }
 
-func (c *levels) durable(took bench.Set, copyCPU float64) error {
-	put, err := c.store("put", storage.LevelLocal)
-	if err != nil {
-		return err
-	}
-	flush, err := c.together(storage.LevelGlobal)
-	if err != nil {
-		return err
-	}
+func (c *levels) durable(took bench.Set, copyCPU float64) {
+	put := c.store("put", storage.LevelLocal)
+	flush := c.together(storage.LevelGlobal)
 	gib := float64(c.setup.Bytes) * float64(c.setup.Size) / (1 << 30)
 	took.Add(local, put.wall)
 	took.Add(both, put.wall+flush.wall)
 	took.Add(cpu, (copyCPU+put.cpu+flush.cpu)/gib)
-	return nil
 }
 
 // changed takes another epoch after a tenth of the data has changed.
-func (c *levels) changed(took bench.Set) error {
+func (c *levels) changed(took bench.Set) {
 	c.epoch++
-	if err := c.steps("touch-tenth", "memcpy"); err != nil {
-		return err
-	}
-	put, err := c.store("put", storage.LevelLocal)
-	if err != nil {
-		return err
-	}
+	c.steps("touch-tenth", "memcpy")
+	put := c.store("put", storage.LevelLocal)
 	took.Add(increment, float64(put.stored)/float64(c.setup.Bytes)/float64(c.setup.Size))
 	// A full epoch follows, so that all that is restored lies in one file.
 	c.epoch++
-	if err := c.steps("touch", "memcpy"); err != nil {
-		return err
-	}
-	if put, err = c.store("put", storage.LevelLocal); err != nil {
-		return err
-	}
-	flush, err := c.store("flush-node", storage.LevelGlobal)
+	c.steps("touch", "memcpy")
+	put = c.store("put", storage.LevelLocal)
+	flush := c.store("flush-node", storage.LevelGlobal)
 	took.Add(readBack, put.wall+flush.wall)
-	return err
 }
 
-func (c *levels) restores(took bench.Set) error {
-	if err := c.restore(took, storage.LevelLocal); err != nil {
-		return err
+// restore reads the shards from the page cache, and then from the disk, each time as a restore and directly.
+func (c *levels) restore(took bench.Set, level string) {
+	c.do(command{Op: "raw-read", Level: level}) // fills the page cache
+	c.timed(took, rawRead+level, "raw-read", level)
+	c.timed(took, restore+level, "fetch", level)
+	if c.steps("compare"); c.noDirect != nil {
+		return
 	}
-	if err := c.steps("forget-local"); err != nil {
-		return err
-	}
-	if err := c.restore(took, storage.LevelGlobal); err != nil {
-		return err
-	}
-	return c.steps("prune")
-}
-
-func (c *levels) restore(took bench.Set, level string) error {
-	// Reading fills the page cache.
-	if _, err := c.do(command{Op: "raw-read", Level: level}); err != nil {
-		return err
-	}
-	if _, err := c.timed(took, rawRead+level, "raw-read", level); err != nil {
-		return err
-	}
-	if _, err := c.timed(took, restore+level, "fetch", level); err != nil {
-		return err
-	}
-	if err := c.steps("compare"); err != nil || c.noDirect != nil {
-		return err
-	}
-	return c.uncached(took, level)
-}
-
-// uncached reads the shards from the disk, directly and as a restore.
-func (c *levels) uncached(took bench.Set, level string) error {
-	drop := func() error { _, err := c.do(command{Op: "drop", Level: level}); return err }
-	if err := drop(); err != nil {
-		return err
-	}
-	if err := c.best(took, rawPast+level, command{Op: "direct-read", Level: level}); err != nil {
-		return err
-	}
-	if err := drop(); err != nil {
-		return err
-	}
-	if _, err := c.timed(took, past+level, "fetch", level); err != nil {
-		return err
-	}
-	return c.steps("compare")
+	c.do(command{Op: "drop", Level: level})
+	c.best(took, rawPast+level, command{Op: "direct-read", Level: level})
+	c.do(command{Op: "drop", Level: level})
+	c.timed(took, past+level, "fetch", level)
+	c.steps("compare")
 }
 
 // directLanes are the numbers of requests in flight of each rank of which the best is the baseline.
@@ -264,22 +196,18 @@ var directLanes = []int{1, 4, 8}
 
 // best times a command with each number of requests in flight and adds each time. A file system
 // without direct access has no such baseline.
-func (c *levels) best(took bench.Set, metric string, cmd command) error {
-	if c.noDirect != nil {
-		return nil
-	}
+func (c *levels) best(took bench.Set, metric string, cmd command) {
 	for _, cmd.Lanes = range directLanes {
-		r, err := c.do(cmd)
-		if err != nil && strings.Contains(err.Error(), errors.ErrUnsupported.Error()) {
-			c.noDirect = errors.New("the file system refuses O_DIRECT")
-			return nil
+		if c.err != nil || c.noDirect != nil {
+			return
 		}
-		if err != nil {
-			return err
+		r := c.do(cmd)
+		if c.err != nil && strings.Contains(c.err.Error(), errors.ErrUnsupported.Error()) {
+			c.noDirect, c.err = errors.New("the file system refuses O_DIRECT"), nil
+			return
 		}
 		took.Add(laned(metric, cmd.Lanes), r.wall)
 	}
-	return nil
 }
 
 // laned is a metric with so many requests in flight.

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +30,6 @@ type command struct {
 
 // reply is a worker's answer when it is done.
 type reply struct {
-	Err    string   `json:",omitempty"`
 	CPU    float64  // seconds of CPU that the command took
 	Value  float64  // what the command measured itself
 	Infos  [][]byte `json:",omitempty"`
@@ -64,25 +62,13 @@ func Work(ctx context.Context, setup Setup, r io.Reader, w io.Writer) error {
 	if err := k.open(ctx); err != nil {
 		return err
 	}
-	in, out := json.NewDecoder(r), json.NewEncoder(w)
-	for {
-		var c command
-		if err := in.Decode(&c); err != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return errors.Join(k.close(), err)
-		}
+	err := bench.Answer(r, w, func(c command, rep *reply) error {
 		before := cpuSeconds()
-		var rep reply
-		if err := k.do(ctx, c, &rep); err != nil {
-			rep.Err = err.Error()
-		}
+		err := k.do(ctx, c, rep)
 		rep.CPU = cpuSeconds() - before
-		if err := out.Encode(rep); err != nil {
-			return errors.Join(k.close(), err)
-		}
-	}
+		return err
+	})
+	return errors.Join(k.close(), err)
 }
 
 func cpuSeconds() float64 {

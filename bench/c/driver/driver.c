@@ -4,8 +4,8 @@
  *
  * write times, in turn and in each of RUNS runs after one to warm up: memcpy of BYTES, write+fsync of
  * them to a file in DIR, a checkpoint of them, and hf_point with nothing asked. restart, a new start, times
- * hf_restore and memcpy, compares every byte, and takes a checkpoint. Either prints one JSON object with
- * seconds, one for each run, and then kills itself: the next start restores what it has left. */
+ * hf_restore and memcpy, compares every byte, and takes a checkpoint. Either prints lines "name, tab,
+ * seconds", one for each run, and then kills itself: the next start restores what it has left. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <holdfast.h>
@@ -91,10 +91,8 @@ static void list(const char *name, const double *v, int n)
 {
     int i;
 
-    printf("\"%s\":[", name);
     for (i = 0; i < n; i++)
-        printf("%s%.12f", i > 0 ? "," : "", v[i]);
-    printf("],");
+        printf("%s\t%.12f\n", name, v[i]);
 }
 
 static void write_all(const char *dir, int runs)
@@ -123,13 +121,11 @@ static void write_all(const char *dir, int runs)
                 fail("hf_point");
         point[at] = (now() - begin) / POINTS;
     }
-    printf("{");
     list("memcpy", copy, runs);
     list("raw", raw, runs);
     list("blocked", blocked, runs);
     list("durable", durable, runs);
     list("point", point, runs);
-    printf("\"same\":true}\n");
 }
 
 static void restart(void)
@@ -146,10 +142,8 @@ static void restart(void)
     fill(mem, ++version);
     check("hf_checkpoint", hf_checkpoint(NULL, 0));
     check("hf_wait", hf_wait("local"));
-    printf("{");
     list("memcpy", copy, 1);
-    list("restored", restored, 1);
-    printf("\"same\":%s}\n", same ? "true" : "false");
+    list("restored", restored, same);
 }
 
 int main(int argc, char **argv)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/bench/apps"
+	"github.com/holdfast-hpc/holdfast/bench/remote"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
 
@@ -39,6 +41,15 @@ func TestEverySuite(t *testing.T) {
 	}
 	if seen < 10 {
 		t.Errorf("saw %d suites", seen)
+	}
+}
+
+// TestCases: the help has the names of all parts of a suite.
+func TestCases(t *testing.T) {
+	for suite, cases := range map[string][]string{"apps": apps.Cases, "remote": remote.Cases} {
+		if _, out, _ := run(t, suite, "--help"); !strings.Contains(out, "Cases: "+strings.Join(cases, ", ")+".") {
+			t.Errorf("%s --help does not name %v", suite, cases)
+		}
 	}
 }
 

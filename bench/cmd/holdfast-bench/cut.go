@@ -16,13 +16,6 @@ func newBenchCut() *cobra.Command {
 	cmd := s.command(&cobra.Command{
 		Use:   "cut",
 		Short: "measure how long the ranks take to agree on a cut",
-		Long: `cut runs a small MPI program under every MPI that is installed. Random ranks ask for
-checkpoints at random moments. cut prints how long a request takes to become a cut,
-less the program's own iteration, which is the baseline: every request waits for the
-end of one.
-
-With --simulate N, cut prints what the protocol costs on N simulated ranks instead:
-control messages, bytes through the busiest rank, memory, virtual time.` + suiteCodes,
 	}, func(cmd *cobra.Command) error {
 		if simulate > 0 {
 			return simulateCut(cmd, simulate, s.json)

@@ -18,11 +18,6 @@ func newBenchGPU() *cobra.Command {
 	cmd := s.command(&cobra.Command{
 		Use:   "gpu",
 		Short: "measure capture, restore and recording on a device",
-		Long: `gpu measures how long a capture of a device's memory keeps a program waiting and how
-long it takes in all, how fast a restore is, what recording adds to a call, and what
-a command window costs. The same run measures pinned copies, copies within the device
-and the driver's own checkpoint for comparison. With --messages it measures messages of device memory between two
-ranks of this machine instead, beside pinned copies and a program that stages by hand.` + suiteCodes,
 	}, func(cmd *cobra.Command) (err error) {
 		if o.Select, err = gpustate.ParseSelect(device); err != nil {
 			return err

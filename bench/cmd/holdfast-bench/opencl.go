@@ -12,22 +12,6 @@ func newBenchOpenCL() *cobra.Command {
 	cmd := s.command(&cobra.Command{
 		Use:   "opencl",
 		Short: "measure what libholdfast-opencl costs an OpenCL program",
-		Long: `opencl compiles a small OpenCL program in C. It measures itself: launches, a kernel that
-computes for long, and transfers of plain, pinned (ALLOC_HOST_PTR) and mapped memory. It
-runs with the device's own library and through libholdfast-opencl with a server behind it,
-in turn, on the same device. Bytes are compared once for each kind and size.
-
-VALUE is that through libholdfast-opencl, BASELINE that of the device's own library.
-"pinned" and "in flight" have 32 MiB or more on their way, the other transfers block.
-"a box" is the first half of rows of 4 KiB. Goals of launches and transfers are for GPUs:
-a CPU device has nothing to transfer.
-
-The slowest of three makes the rate of launches: the program's own calls ("until its call
-returns"), the library's process, and the server's with the device. "no server" is with the
-device in the library's process: where that is much faster, the server or the way there is
-the slowest.
-
-libholdfast-opencl is that of --lib, or lies beside this command in ../lib.` + suiteCodes,
 	}, func(cmd *cobra.Command) error {
 		if quick {
 			o.MiB, o.Seconds, s.Runs = 16, 0.05, 1

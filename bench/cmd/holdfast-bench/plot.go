@@ -12,12 +12,7 @@ func newBenchPlot() *cobra.Command {
 	return s.command(&cobra.Command{
 		Use:   "plot FILE... --plot DIR",
 		Short: "show and plot results that were kept as JSON",
-		Long: `plot reads what the suites wrote with --json on any machine, prints the table and
-draws the plots. The file - is standard input.
-
-Exit codes: 0 done, and with --strict all goals met; 1 with --strict, a goal is not
-met; 2 a file could not be read, or does not hold results of a suite.`,
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 	}, func(cmd *cobra.Command) error {
 		for _, name := range cmd.Flags().Args() {
 			rows, err := readResults(cmd, name)

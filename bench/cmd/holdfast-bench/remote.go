@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/bench/remote"
@@ -17,17 +16,6 @@ func newBenchRemote() *cobra.Command {
 	cmd := s.command(&cobra.Command{
 		Use:   "remote",
 		Short: "compare devices behind holdfast gpud with the same devices without it",
-		Long: `remote starts two servers of holdfast gpud on this machine and compares them with the
-same device in the program's own process, in the same run. It measures transfers of
-64 KiB to 256 MiB through shared memory and through TCP, one at a time and many in
-flight; kernel launches; the applications; what the command window costs; each step
-of a migration; and what two instances on one device gain from holdfast balance. With
-two GPUs each server has one; on a CPU the balanced servers have one core each.
-
-RATIO is to the program's own device. Neither MPI nor a compiler is needed, only the
-applications that lie beside holdfast.
-
-Cases: ` + strings.Join(remote.Cases, ", ") + `.` + suiteCodes,
 	}, func(cmd *cobra.Command) (err error) {
 		if o.BinDir, err = appDir(o.BinDir); err != nil {
 			return err

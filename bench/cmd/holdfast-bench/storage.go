@@ -15,16 +15,6 @@ func newBenchStorage() *cobra.Command {
 	cmd := s.command(&cobra.Command{
 		Use:   "storage",
 		Short: "measure how checkpoints are written, copied and restored",
-		Long: `storage has several processes take checkpoints of random data, and compares their
-times with what the same processes need in the same run to write and fsync the same
-bytes, to read them from the page cache, and to copy them in memory.
-
---dir is a directory on the disk to measure; it needs room for five times the data.
-VALUE and BASELINE are medians.
-
-With --resize N it measures how N simulated ranks' epoch of --mib MiB in all is restored
-by as many, half as many and twice as many ranks: the time, and the bytes read, for arrays
-that are divided by rows, by blocks of rows in turn, and by columns.` + suiteCodes,
 	}, func(cmd *cobra.Command) error {
 		if resize.Ranks > 0 {
 			resize.Dir, resize.MiB = o.Dir, o.MiB[len(o.MiB)-1]

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"embed"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/bench"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
@@ -20,6 +22,11 @@ type benchSuite struct {
 	plot         string
 }
 
+// helpTexts describe the suites.
+//
+//go:embed help
+var helpTexts embed.FS
+
 // suiteCodes ends the description of a suite.
 const suiteCodes = `
 
@@ -28,6 +35,13 @@ not met; 2 nothing could be measured.`
 
 // command makes cmd run a suite, and gives it the flags that all have.
 func (s *benchSuite) command(cmd *cobra.Command, run func(cmd *cobra.Command) error) *cobra.Command {
+	text, err := helpTexts.ReadFile("help/" + cmd.Name() + ".txt")
+	if err != nil {
+		panic(err) // every suite has one
+	}
+	if cmd.Long = strings.TrimSpace(string(text)); !strings.Contains(cmd.Long, "Exit codes: ") {
+		cmd.Long += suiteCodes
+	}
 	if cmd.Args == nil {
 		cmd.Args = cobra.NoArgs
 	}

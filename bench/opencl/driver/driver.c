@@ -1,8 +1,8 @@
-/* An OpenCL program that measures itself and prints what it finds as one line of JSON. It is the same with a device's
-   own library and with libholdfast-opencl: holdfast bench opencl compares the two. Arguments: a word of the platform's
-   name or version ("" for any), seconds for each figure, the largest transfer in MiB (0: only launches), loops of the
-   compute-bound kernel. Rates are bytes or launches a second, the best of the loops that fit into the time. Compile
-   with -lOpenCL. */
+/* An OpenCL program that measures itself and prints what it finds, lines "name, tab, value". It is the same with a
+   device's own library and with libholdfast-opencl: holdfast bench opencl compares the two. Arguments: a word of the
+   platform's name or version ("" for any), seconds for each figure, the largest transfer in MiB (0: only launches),
+   loops of the compute-bound kernel. Rates are bytes or launches a second, the best of the loops that fit into the
+   time. Compile with -lOpenCL. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <stdio.h>
@@ -93,7 +93,7 @@ static void begin(const char *word) {
 	check(rc, "clCreateKernel");
 	work = clCreateKernel(program, "work", &rc);
 	check(rc, "clCreateKernel");
-	printf("{\"device\":\"%s\",\"cpu\":%s", name, cpu ? "true" : "false");
+	printf("device\t%s\ncpu\t%d\n", name, cpu);
 }
 
 /* best is the shortest time of one loop, of those that fit into the time and one before them. */
@@ -162,10 +162,10 @@ static void launches(void) {
 	cl_uint n = 1;
 	CHECK(clSetKernelArg(none, 0, sizeof m, &m));
 	CHECK(clSetKernelArg(none, 1, sizeof n, &n));
-	printf(",\"launches\":%.1f", LAUNCHES / best(launch_all, NULL));
-	printf(",\"with_argument\":%.1f", LAUNCHES / best(launch_all, &n));
-	printf(",\"called\":%.3f", 1e6 * call_time());
-	printf(",\"awaited\":%.3f", 1e6 / 100 * best(launch_one, NULL));
+	printf("launches\t%.1f\n", LAUNCHES / best(launch_all, NULL));
+	printf("launches, an argument set before each\t%.1f\n", LAUNCHES / best(launch_all, &n));
+	printf("a launch, until its call returns\t%.3f\n", 1e6 * call_time());
+	printf("a launch and its end\t%.3f\n", 1e6 / 100 * best(launch_one, NULL));
 	CHECK(clReleaseMemObject(m));
 }
 
@@ -189,7 +189,7 @@ static void compute(cl_uint loops) {
 	const float zero = 0;
 	CHECK(clEnqueueFillBuffer(queue, m, &zero, sizeof zero, 0, c.items * sizeof zero, 0, NULL, NULL));
 	CHECK(clSetKernelArg(work, 0, sizeof m, &m));
-	printf(",\"compute\":%.6f", best(compute_all, &c));
+	printf("compute-bound program\t%.6f\n", best(compute_all, &c));
 	CHECK(clReleaseMemObject(m));
 }
 
@@ -316,7 +316,7 @@ static int same(struct transfer *t) {
 
 static int transfers(size_t most) {
 	const size_t sizes[] = { 64 << 10, 1 << 20, 16 << 20, 256 << 20 };
-	int ok = 1, first = 1;
+	int ok = 1;
 	cl_mem device = buffer(CL_MEM_READ_WRITE, most), pinned = buffer(CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, most);
 	cl_int rc;
 	char *locked = clEnqueueMapBuffer(queue, pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, most, 0, NULL, NULL, &rc);
@@ -327,7 +327,6 @@ static int transfers(size_t most) {
 	}
 	memset(plain, 1, most);
 	memset(locked, 1, most);
-	printf(",\"transfers\":[");
 	for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
 		for (size_t s = 0; s < sizeof sizes / sizeof sizes[0] && sizes[s] <= most; s++) {
 			/* a mapping is of the whole of a buffer of its size */
@@ -342,16 +341,15 @@ static int transfers(size_t most) {
 			t.count = count;
 			double bytes = (double)t.count * (double)t.size / (ways[w].box ? 2 : 1);
 			for (t.read = 0; t.read < 2; t.read++) {
-				printf("%s{\"way\":\"%s\",\"read\":%s,\"bytes\":%zu,\"rate\":%.1f}", first ? "" : ",", ways[w].name,
-					t.read ? "true" : "false", t.size, bytes / best(move, &t));
-				first = 0;
+				int mib = t.size >= 1 << 20;
+				printf("%s, to %s, %zu %s\t%.1f\n", ways[w].name, t.read ? "host" : "device", t.size >> (mib ? 20 : 10),
+					mib ? "MiB" : "KiB", bytes / best(move, &t));
 			}
 			for (int i = 0; i < mapped; i++) {
 				CHECK(clReleaseMemObject(t.batch[i]));
 			}
 		}
 	}
-	printf("]");
 	CHECK(clEnqueueUnmapMemObject(queue, pinned, locked, 0, NULL, NULL));
 	CHECK(clFinish(queue));
 	free(plain);
@@ -371,6 +369,6 @@ int main(int argc, char **argv) {
 		compute((cl_uint)atoi(argv[4]));
 		ok = transfers((size_t)mib << 20);
 	}
-	printf(",\"same\":%s}\n", ok ? "true" : "false");
+	printf("same\t%d\n", ok);
 	return 0;
 }

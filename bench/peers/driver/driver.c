@@ -6,7 +6,7 @@
  *
  * write times raw write+fsync and read of BYTES a rank, and checkpoints of them;
  * restart, a new start, times getting them back and compares every byte. Rank 0
- * prints one JSON object: seconds of the slowest rank, one for each run. */
+ * prints lines "name, tab, seconds" of the slowest rank, one for each run. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -71,11 +71,10 @@ static double slowest(double since) {
 	return all;
 }
 
-static void list(const char *name, const double *v, int n, const char *after) {
+static void list(const char *name, const double *v, int n) {
 	if (rank) return;
-	printf("\"%s\":[", name);
-	for (int i = 0; i < n; i++) printf("%s%.9f", i ? "," : "", v[i]);
-	printf("]%s", after);
+	printf("\n"); /* a library may have left its line open */
+	for (int i = 0; i < n; i++) printf("%s\t%.9f\n", name, v[i]);
 }
 
 /* The libraries: begin, take (waits gets the time that the program waits, and take
@@ -157,7 +156,7 @@ int main(int argc, char **argv) {
 		double took = slowest(since);
 		int same = !memcmp(mem, back, (size_t)(bytes & ~7L)), all = 0;
 		MPI_Allreduce(&same, &all, 1, MPI_INT, MPI_MIN, world);
-		if (!rank) printf("{\"restart\":[%.9f],\"same\":%s}\n", took, all ? "true" : "false");
+		list("restart", &took, all);
 		end();
 		MPI_Finalize();
 		return 0;
@@ -177,11 +176,10 @@ int main(int argc, char **argv) {
 		durable[i] = slowest(since);
 	}
 	unlink(name);
-	if (!rank) printf("{");
-	list("raw", raw, runs, ",");
-	list("rawread", rawread, runs, ",");
-	list("waits", waits, runs, ",");
-	list("durable", durable, runs, "}\n");
+	list("raw", raw, runs);
+	list("rawread", rawread, runs);
+	list("waits", waits, runs);
+	list("durable", durable, runs);
 	fflush(stdout);
 	end();
 	MPI_Finalize();
