@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"bufio"
+	"debug/elf"
 	"io"
 	"log/slog"
 	"os"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-hpc/holdfast/internal/elf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
 )
 
@@ -65,27 +65,22 @@ func mpiCalls(file string) []string {
 		strings.HasPrefix(base, "libopen-") {
 		return nil
 	}
-	r, err := os.Open(file)
+	f, err := elf.Open(file)
 	if err != nil {
 		return nil
 	}
-	defer r.Close()
-	f, err := elf.New(r)
-	if err != nil {
-		return nil
-	}
-	needed, err := f.Needed()
+	defer f.Close()
+	needed, err := f.ImportedLibraries()
 	if err != nil || !slices.ContainsFunc(needed, func(l string) bool { return strings.HasPrefix(l, "libmpi") }) {
 		return nil
 	}
-	symbols, err := f.Symbols(elf.DynamicTable)
+	symbols, err := f.ImportedSymbols()
 	if err != nil {
 		return nil
 	}
 	var out []string
 	for _, s := range symbols {
-		imported := s.Section == elf.Undefined && s.Binding == elf.Global
-		if imported && communicates.MatchString(s.Name) && !slices.Contains(out, s.Name) {
+		if communicates.MatchString(s.Name) && !slices.Contains(out, s.Name) {
 			out = append(out, s.Name)
 		}
 	}

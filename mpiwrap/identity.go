@@ -1,13 +1,11 @@
 package mpiwrap
 
 import (
+	"debug/elf"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
-
-	"github.com/holdfast-hpc/holdfast/internal/elf"
 )
 
 // Which communicator of a checkpoint one is that a restarted program makes: by the
@@ -160,21 +158,14 @@ func (r *record) twice() string {
 // buildID returns what the linker has put into the executable to tell builds apart,
 // or "".
 var buildID = sync.OnceValue(func() string {
-	r, err := os.Open("/proc/self/exe")
+	f, err := elf.Open("/proc/self/exe")
 	if err != nil {
 		return ""
 	}
-	defer r.Close()
-	f, err := elf.New(r)
-	if err != nil {
-		return ""
-	}
+	defer f.Close()
 	for _, name := range []string{".note.go.buildid", ".note.gnu.build-id"} {
-		for _, s := range f.Sections {
-			if s.Name != name {
-				continue
-			}
-			if b, err := s.Data(); err == nil && len(b) > 16 && len(b) < 4096 {
+		if s := f.Section(name); s != nil && s.Size < 4096 {
+			if b, err := s.Data(); err == nil && len(b) > 16 {
 				return hex.EncodeToString(b[16:])
 			}
 		}

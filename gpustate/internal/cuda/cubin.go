@@ -2,31 +2,30 @@ package cuda
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"strings"
-
-	"github.com/holdfast-hpc/holdfast/internal/elf"
 )
 
 // cubin reads a linked module: an ELF file. Variables that kernels can write are
 // the symbols of the sections .nv.global and .nv.global.init; each kernel has a
 // section .nv.info.NAME with its parameters.
 func (in *inside) cubin(image []byte) {
-	f, err := elf.New(bytes.NewReader(image))
+	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
 		in.sealed = true
 		return
 	}
-	symbols, err := f.Symbols(elf.SymbolTable)
-	if err != nil || len(symbols) == 0 {
+	symbols, err := f.Symbols()
+	if err != nil {
 		in.sealed = true // stripped: the driver finds no variable by name either
 		return
 	}
 	for _, s := range symbols {
-		if s.Section == elf.Undefined && (s.Name == "malloc" || s.Name == "cudaMalloc") {
+		if s.Section == elf.SHN_UNDEF && (s.Name == "malloc" || s.Name == "cudaMalloc") {
 			in.heap = true
 		}
-		if s.Section >= len(f.Sections) || s.Type == elf.SectionSymbol {
+		if int(s.Section) >= len(f.Sections) || elf.ST_TYPE(s.Info) == elf.STT_SECTION {
 			continue
 		}
 		if strings.HasPrefix(f.Sections[s.Section].Name, ".nv.global") && ours(s.Name) {
