@@ -5,7 +5,7 @@
 //
 // A suite has a function Run(ctx, *Runner, Options). One that measures in processes
 // of its own has a function Work as well, which is such a process, and starts it by
-// Runner.Worker.
+// Runner.Worker. A process prints Figures, or does what it is told as a Process.
 package bench
 
 import (

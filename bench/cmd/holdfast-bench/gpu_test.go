@@ -1,11 +1,8 @@
 package main
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/bench"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
@@ -17,13 +14,9 @@ func TestBenchGPU(t *testing.T) {
 		t.Fatalf("got exit code %d: %s", code, errs)
 	}
 	cases := map[string]bool{}
-	for l := range strings.Lines(out) {
-		var line bench.Row
-		if err := json.Unmarshal([]byte(l), &line); err != nil {
-			t.Fatalf("%v in %q", err, l)
-		}
+	for _, line := range decodeLines(t, out) {
 		if line.Suite != "gpu" || line.Skipped == "" && line.Unit == "" {
-			t.Errorf("got %s", l)
+			t.Errorf("got %+v", line)
 		}
 		cases[line.Case] = true
 	}

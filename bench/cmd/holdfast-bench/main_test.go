@@ -3,13 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/bench"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
 
@@ -49,17 +47,13 @@ func TestBenchStorage(t *testing.T) {
 		t.Fatalf("got exit code %d: %s", code, errs)
 	}
 	var metrics []string
-	for l := range strings.Lines(out) {
-		var line bench.Row
-		if err := json.Unmarshal([]byte(l), &line); err != nil {
-			t.Fatalf("%v in %q", err, l)
-		}
+	for _, line := range decodeLines(t, out) {
 		if strings.Contains(line.Metric, "O_DIRECT") && line.Skipped != "" { // not every file system has it
 			metrics = append(metrics, line.Metric)
 			continue
 		}
 		if line.Skipped != "" || line.Suite != "storage" || line.Value <= 0 || line.Runs != 1 {
-			t.Errorf("got %s", l)
+			t.Errorf("got %+v", line)
 		}
 		metrics = append(metrics, line.Metric)
 	}
@@ -76,15 +70,11 @@ func TestBenchStorageResize(t *testing.T) {
 		t.Fatalf("got exit code %d: %s", code, errs)
 	}
 	counted := 0
-	for l := range strings.Lines(out) {
-		var line bench.Row
-		if err := json.Unmarshal([]byte(l), &line); err != nil {
-			t.Fatalf("%v in %q", err, l)
-		}
+	for _, line := range decodeLines(t, out) {
 		if strings.Contains(line.Metric, "bytes read") {
 			counted++
 			if line.Met == nil || !*line.Met {
-				t.Errorf("got %s", l)
+				t.Errorf("got %+v", line)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ func newBenchPlot() *cobra.Command {
 	s := &benchSuite{}
 	return s.command(&cobra.Command{
 		Use:   "plot FILE... --plot DIR",
-		Short: "show and plot results that were kept as JSON",
+		Short: "show and draw results that were kept as JSON",
 		Args:  cobra.MinimumNArgs(1),
 	}, func(cmd *cobra.Command) error {
 		for _, name := range cmd.Flags().Args() {
