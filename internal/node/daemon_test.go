@@ -25,6 +25,12 @@ func serve(t *testing.T) (key string, said *testbuf.Buffer, end func()) {
 
 func serveIn(t *testing.T, local string) (key string, said *testbuf.Buffer, end func()) {
 	t.Helper()
+	return serveWaiting(t, local, 2*time.Second)
+}
+
+// serveWaiting is serveIn with a WaitTimeout.
+func serveWaiting(t *testing.T, local string, wait time.Duration) (key string, said *testbuf.Buffer, end func()) {
+	t.Helper()
 	said = &testbuf.Buffer{}
 	log := slog.New(slog.NewTextHandler(said, nil))
 	key = fmt.Sprintf("test-%d-%s", os.Getpid(), t.Name())
@@ -33,7 +39,7 @@ func serveIn(t *testing.T, local string) (key string, said *testbuf.Buffer, end 
 	go func() {
 		done <- Run(ctx, Options{Key: key, Logger: log, Ready: func() { close(ready) },
 			Checkpoints: coordinated.Options{Job: "test", Local: local, Logger: log,
-				WaitTimeout: 2 * time.Second}})
+				WaitTimeout: wait}})
 	}()
 	select {
 	case <-ready:
@@ -207,7 +213,7 @@ func TestNotOpened(t *testing.T) {
 
 // TestMissing gives up when not all ranks come, and names them.
 func TestMissing(t *testing.T) {
-	key, said, end := serve(t)
+	key, said, end := serveWaiting(t, t.TempDir(), 200*time.Millisecond) // ranks are waited for ten times as long
 	defer end()
 	a, b := dial(t, key), dial(t, key)
 	a.hello(0, 3)
