@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -112,13 +114,27 @@ static int greet(struct hf_client *c)
     }
 }
 
+/* A program that is told of an error ends with MPI_Abort, which may overtake what was written before: the launcher ends
+ * and nothing is read. Waits for a moment until the launcher has read it; a rank whose line another one writes waits
+ * for that one, of which it cannot see it. */
+static void await_reader(bool of_other)
+{
+    int i, unread = 0;
+
+    for (i = 0; i < 100; i++) {
+        if (!(of_other && i < 20) && (ioctl(STDERR_FILENO, FIONREAD, &unread) != 0 || unread == 0))
+            break;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
 /* hf_init of a program without checkpoints. All ranks have to be without: daemons gather a byte of each rank
  * first, which is 0 then. A signal that asks for a checkpoint does not end the program. */
 static int begin_without(struct hf_client *c, const hf_config *d)
 {
     const char mine = HFP_MEETS_OFF;
     char *all;
-    int i, code = HF_OK;
+    int i, first = c->rank, code = HF_OK;
 
     if (d->allgather != NULL) {
         if ((all = calloc((size_t)c->size, 1)) == NULL)
@@ -131,10 +147,16 @@ static int begin_without(struct hf_client *c, const hf_config *d)
                 code = hf_fail(HF_E_FAILED, "hf_init: rank %d runs without checkpoints (%s), and rank %d with them; "
                                             "give all ranks the same settings (mpirun -x for the variables)",
                                c->rank, hf_off_by(), i);
+        for (i = c->rank; i >= 0 && code != HF_OK; i--)
+            if (all[i] == mine)
+                first = i;
         free(all);
     }
     if (code != HF_OK) {
         c->stage = HF_FINAL;
+        if (first == c->rank)
+            fprintf(stderr, "holdfast: %s\n", hf_error());
+        await_reader(first != c->rank);
         return code;
     }
     if (c->rank == 0)
@@ -206,6 +228,7 @@ API int hf_init(const hf_config *config)
                        "hf_init: the node daemon sent no pages; use holdfast and libholdfast of one release");
     c->allgather = NULL; /* what it needs may be the caller's alone */
     if (code < 0) {
+        await_reader(false); /* the daemon has written why to what may be this one's standard error */
         hf_hang_up(c);
         c->flags = &hf_armed;
         c->stage = HF_FINAL;
