@@ -272,9 +272,12 @@ spawn() { # NAME: boot a node or the head, wait until its init recorded itself
   wire "$name"
 }
 wire() { # NAME: veth between the head's bridge and the node
-  local pid; pid=$(node_pid "$1")
+  local pid mac; pid=$(node_pid "$1")
+  # A node that boots again has the hardware address that its neighbours remember, as real ones do: with another one
+  # they reach it only when they ask again, up to a quarter of a minute later.
+  printf -v mac '02:00:00:00:00:%02x' $((10 + ${1#n}))
   in_headnet ip link del "$1" 2>/dev/null || true
-  in_headnet ip link add "$1" type veth peer name eth0 netns "$pid"
+  in_headnet ip link add "$1" type veth peer name eth0 address "$mac" netns "$pid"
   in_headnet ip link set "$1" master br0 up
 }
 
