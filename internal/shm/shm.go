@@ -84,6 +84,18 @@ func Private(bytes int) ([]byte, error) {
 	return unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 }
 
+// Touched is Private with all pages made, or an error where there is too little memory for them.
+func Touched(bytes int) ([]byte, error) {
+	b, err := Private(bytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := Populate(b); err != nil {
+		return nil, errors.Join(err, Free(b))
+	}
+	return b, nil
+}
+
 // Free unmaps memory of this package, if there is any.
 func Free(b []byte) error {
 	if b == nil {

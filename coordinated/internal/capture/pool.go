@@ -128,16 +128,7 @@ func (p *pool) PinUsed() {
 // private is memory of this process alone.
 type private struct{ program.Memory }
 
-func (private) Map(n int) ([]byte, error) {
-	b, err := shm.Private(n)
-	if err != nil {
-		return nil, err
-	}
-	if err := shm.Populate(b); err != nil {
-		return nil, errors.Join(err, shm.Free(b))
-	}
-	return b, nil
-}
+func (private) Map(n int) ([]byte, error) { return shm.Touched(n) }
 
 func (private) Unmap(b []byte) error { return shm.Free(b) }
 

@@ -62,7 +62,7 @@ func (b *Pool) grow() ([]byte, error) {
 	if b.left == 0 {
 		return nil, nil
 	}
-	p, err := mapPages(BlockBytes)
+	p, err := shm.Touched(BlockBytes) // direct writes pin memory page by page
 	if err != nil {
 		return nil, err
 	}
@@ -70,18 +70,6 @@ func (b *Pool) grow() ([]byte, error) {
 	b.mem = append(b.mem, p)
 	if b.Mapped != nil {
 		b.Mapped(p)
-	}
-	return p, nil
-}
-
-// mapPages maps and touches page-aligned memory: direct writes pin it page by page.
-func mapPages(n int) ([]byte, error) {
-	p, err := shm.Private(n)
-	if err != nil {
-		return nil, err
-	}
-	if err := shm.Populate(p); err != nil {
-		return nil, errors.Join(err, shm.Free(p))
 	}
 	return p, nil
 }

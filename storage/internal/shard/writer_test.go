@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
@@ -24,7 +25,7 @@ func TestWriterInFlight(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mapped, err := mapPages(3 * BlockBytes)
+			mapped, err := shm.Touched(3 * BlockBytes)
 			if err != nil {
 				t.Fatal(err)
 			}
