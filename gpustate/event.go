@@ -133,14 +133,14 @@ func (e *Event) Running() bool {
 	}
 	defer d.leave()
 	r, ok := d.drv.Device.(driver.Runner)
+	if !ok {
+		return false
+	}
 	h, unfinished := e.hold()
 	if !unfinished {
 		return false
 	}
 	defer e.let(false, nil)
-	if !ok {
-		return false
-	}
 	running, err := r.Running(h)
 	return running && err == nil
 }
