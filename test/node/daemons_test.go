@@ -49,16 +49,12 @@ func TestEndingDaemon(t *testing.T) {
 	}
 }
 
-// TestOneShell starts two programs from one process, with other directories, while the daemon of the first is there:
-// the second has its own, and its checkpoints are where its variables say.
-func TestOneShell(t *testing.T) {
-	hello := cxx(t, "g++", "../../examples/hello-cxx/hello.cpp")
-	start := func(dir, steps string) *exec.Cmd {
-		c := exec.Command(hello, steps)
-		c.Env = append(environ(t, dir), "HOLDFAST_NODE_KEY=")
-		return c
-	}
+// hasOwnDaemon starts two programs with other directories, the second while the daemon of the first is there: the
+// second has its own, and its checkpoints are where its variables say.
+func hasOwnDaemon(t *testing.T, start func(dir, steps string) *exec.Cmd) {
+	t.Helper()
 	first := start(filepath.Join(t.TempDir(), "first"), "100000")
+	first.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said, err := first.StdoutPipe()
 	if err == nil {
 		err = first.Start()
@@ -67,7 +63,7 @@ func TestOneShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		_ = first.Process.Kill()
+		_ = syscall.Kill(-first.Process.Pid, syscall.SIGKILL)
 		_ = first.Wait() // it was killed
 	}()
 	if _, err := bufio.NewReader(said).ReadString('\n'); err != nil {
@@ -82,8 +78,18 @@ func TestOneShell(t *testing.T) {
 	}
 }
 
-// TestOneBatchScript starts two programs as launchers do in one batch script, in one step of Slurm and in one
-// namespace of PMIx, with other directories, while the daemon of the first is there: the second has its own.
+// TestOneShell starts the programs from one process.
+func TestOneShell(t *testing.T) {
+	hello := cxx(t, "g++", "../../examples/hello-cxx/hello.cpp")
+	hasOwnDaemon(t, func(dir, steps string) *exec.Cmd {
+		c := exec.Command(hello, steps)
+		c.Env = append(environ(t, dir), "HOLDFAST_NODE_KEY=")
+		return c
+	})
+}
+
+// TestOneBatchScript starts the programs as launchers do in one batch script, in one step of Slurm and in one
+// namespace of PMIx.
 func TestOneBatchScript(t *testing.T) {
 	hello := cxx(t, "g++", "../../examples/hello-cxx/hello.cpp")
 	for name, vars := range map[string][]string{
@@ -93,36 +99,13 @@ func TestOneBatchScript(t *testing.T) {
 			fmt.Sprintf("PMIX_NAMESPACE=a.long.name.of.a.host-%d.and.the.step@1", os.Getpid())},
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := func(dir, steps string) *exec.Cmd {
+			hasOwnDaemon(t, func(dir, steps string) *exec.Cmd {
 				c := exec.Command("sh", "-c", `"$0" "$1"; exit $?`, hello, steps) // the launcher is the parent
 				c.Env = append(environ(t, dir), "HOLDFAST_NODE_KEY=",
 					"SLURM_JOB_ID="+fmt.Sprint(os.Getpid()), "SLURM_PROCID=0")
 				c.Env = append(c.Env, vars...)
-				c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 				return c
-			}
-			first := start(filepath.Join(t.TempDir(), "first"), "100000")
-			said, err := first.StdoutPipe()
-			if err == nil {
-				err = first.Start()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				_ = syscall.Kill(-first.Process.Pid, syscall.SIGKILL)
-				_ = first.Wait() // it was killed
-			}()
-			if _, err := bufio.NewReader(said).ReadString('\n'); err != nil {
-				t.Fatal(err)
-			}
-			dir := filepath.Join(t.TempDir(), "second")
-			if out, err := start(dir, "2").CombinedOutput(); err != nil {
-				t.Fatalf("the second program: %v\n%s", err, out)
-			}
-			if _, err := os.Stat(filepath.Join(dir, "holdfast.job")); err != nil {
-				t.Errorf("the second program used other directories than its own: %v", err)
-			}
+			})
 		})
 	}
 }
