@@ -243,7 +243,7 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 man: build ## write the manual pages to bin/man
 	$(BIN)/holdfast man $(BIN)/man
 
-lint: ## gofmt, go vet, staticcheck, doc comments, shellcheck
+lint: ## gofmt, clang-format, go vet, staticcheck, doc comments, shellcheck
 	@sh scripts/lint.sh $(GO)
 
 clean: ## remove what the build and the demo left

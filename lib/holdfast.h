@@ -75,19 +75,19 @@ extern "C" {
 
 /* Types of elements. A checkpoint remembers them, and restores an array into one of its type. */
 typedef enum {
-    HF_BYTE = 1,
-    HF_INT8 = 2,
-    HF_INT16 = 3,
-    HF_INT32 = 4,
-    HF_INT64 = 5,
-    HF_UINT8 = 6,
-    HF_UINT16 = 7,
-    HF_UINT32 = 8,
-    HF_UINT64 = 9,
-    HF_FLOAT = 10,
-    HF_DOUBLE = 11,
-    HF_FLOAT_COMPLEX = 12,
-    HF_DOUBLE_COMPLEX = 13
+	HF_BYTE = 1,
+	HF_INT8 = 2,
+	HF_INT16 = 3,
+	HF_INT32 = 4,
+	HF_INT64 = 5,
+	HF_UINT8 = 6,
+	HF_UINT16 = 7,
+	HF_UINT32 = 8,
+	HF_UINT64 = 9,
+	HF_FLOAT = 10,
+	HF_DOUBLE = 11,
+	HF_FLOAT_COMPLEX = 12,
+	HF_DOUBLE_COMPLEX = 13
 } hf_type;
 
 /* Gathers `bytes` bytes at `mine` of every rank into `all`, in order of rank, on all ranks: MPI_Allgather
@@ -96,14 +96,15 @@ typedef int hf_allgather_fn(void *all, const void *mine, size_t bytes, void *arg
 
 /* What hf_init is told. Begin with HF_CONFIG_INIT, so that fields of later releases have their default. */
 typedef struct {
-    size_t size_of;             /* sizeof(hf_config) */
-    int rank, size;             /* of this process; -1: as the launcher's environment says */
-    const char *program;        /* name of the job; NULL: that of the executable */
-    hf_allgather_fn *allgather; /* NULL: all ranks are on this node */
-    void *arg;                  /* for allgather */
+	size_t size_of;             /* sizeof(hf_config) */
+	int rank, size;             /* of this process; -1: as the launcher's environment says */
+	const char *program;        /* name of the job; NULL: that of the executable */
+	hf_allgather_fn *allgather; /* NULL: all ranks are on this node */
+	void *arg;                  /* for allgather */
 } hf_config;
 
-#define HF_CONFIG_INIT {sizeof(hf_config), -1, -1, NULL, NULL, NULL}
+#define HF_CONFIG_INIT \
+	{ sizeof(hf_config), -1, -1, NULL, NULL, NULL }
 
 /* Finds the node daemon, or starts it. Local. Optional: hf_init does it otherwise. Call it before MPI_Init
  * where a process must not be started after it. */
@@ -150,8 +151,8 @@ typedef void *hf_resize_fn(size_t count, void *arg);
  * When the program itself changes the length it protects again, as always. Or it asks hf_saved before hf_restore, and
  * allocates first. An array that grows in any other way is saved, and cannot be restored by a program that begins with
  * another length: the daemon warns of it at the first checkpoint. */
-int hf_protect_resizable(const char *name, void *ptr, size_t count, hf_type type, size_t item, hf_resize_fn *resize,
-                         void *arg);
+int hf_protect_resizable(
+	const char *name, void *ptr, size_t count, hf_type type, size_t item, hf_resize_fn *resize, void *arg);
 
 /* As hf_protect, for a value that is the same on all ranks, such as the number of a step: it is stored once, or with
  * every rank if it is small. Local. The ranks' bytes are compared at each checkpoint, which fails where they differ. */
@@ -166,12 +167,12 @@ int hf_protect_replicated(const char *name, void *ptr, size_t count, hf_type typ
  *
  *     hf_box b = {.start = {row0, col0}, .count = {rows, cols}, .low = {1, 1}, .high = {1, 1}}; */
 typedef struct {
-    int64_t start[HF_MAX_DIMS], count[HF_MAX_DIMS]; /* in the global array; a box with a count of 0 is none */
-    int64_t low[HF_MAX_DIMS], high[HF_MAX_DIMS];    /* ghost elements before and behind it, in memory only */
-    int64_t pitch[HF_MAX_DIMS];  /* lengths in memory of what it is a part of; 0: low + count + high */
-    int64_t block[HF_MAX_DIMS];  /* 0, or: its indices are runs of so many, of which the last may be shorter, */
-    int64_t stride[HF_MAX_DIMS]; /* whose beginnings are so far apart: what hf_block_cyclic makes */
-    int64_t offset;              /* in memory, to where the box begins with its ghosts */
+	int64_t start[HF_MAX_DIMS], count[HF_MAX_DIMS]; /* in the global array; a box with a count of 0 is none */
+	int64_t low[HF_MAX_DIMS], high[HF_MAX_DIMS];    /* ghost elements before and behind it, in memory only */
+	int64_t pitch[HF_MAX_DIMS];  /* lengths in memory of what it is a part of; 0: low + count + high */
+	int64_t block[HF_MAX_DIMS];  /* 0, or: its indices are runs of so many, of which the last may be shorter, */
+	int64_t stride[HF_MAX_DIMS]; /* whose beginnings are so far apart: what hf_block_cyclic makes */
+	int64_t offset;              /* in memory, to where the box begins with its ghosts */
 } hf_box;
 
 /* Makes this rank's share of a global array part of every checkpoint, so that any number of ranks can restore it:
@@ -185,7 +186,7 @@ typedef struct {
  * `holdfast export` writes the array as one file for NumPy. A checkpoint with a name holds the rank's own share: it
  * comes back where the array is declared with the same boxes, and hf_recover refuses others. */
 int hf_protect_global(const char *name, void *ptr, size_t count, hf_type type, int dims, const int64_t *size,
-                      const hf_box *boxes, size_t n);
+	const hf_box *boxes, size_t n);
 
 /* The common divisions, as the box of a rank. Local; no hf_init is needed. They return how many boxes the rank has, 1
  * or 0, or HF_E_ARG; then set low, high, pitch and offset as they are in memory. grid has how many ranks stand along

@@ -8,10 +8,7 @@
 namespace holdfast {
 
 // A session of the ranks of comm, which are all of the job. Collective: hf_init_mpi.
-inline session open(MPI_Comm comm)
-{
-    return session(detail::result{hf_init_mpi(comm)});
-}
+inline session open(MPI_Comm comm) { return session(detail::result{ hf_init_mpi(comm) }); }
 
 } // namespace holdfast
 

@@ -40,69 +40,75 @@ static cl_int hf_opencl_error_code;
 static inline cl_int hf_opencl_error(void) { return hf_opencl_error_code; }
 
 static inline int hf_opencl_note_(cl_int rc) {
-    hf_opencl_error_code = rc;
-    return rc == CL_SUCCESS ? HF_OK : HF_E_FAILED;
+	hf_opencl_error_code = rc;
+	return rc == CL_SUCCESS ? HF_OK : HF_E_FAILED;
 }
 
 static inline int hf_opencl_take_(const void *state, size_t bytes, void *file) {
-    return fwrite(state, 1, bytes, (FILE *)file) == bytes ? 0 : 1;
+	return fwrite(state, 1, bytes, (FILE *)file) == bytes ? 0 : 1;
 }
 
 /* Puts the state of all OpenCL objects into the stream "opencl": what hf_protect_opencl has called before each
  * checkpoint. Call it in a function of your own for hf_before. arg is the platform. Local. */
 static inline int hf_save_opencl(void *arg) {
-    hf_opencl_capture_fn capture =
-        (hf_opencl_capture_fn)clGetExtensionFunctionAddressForPlatform((cl_platform_id)arg, "holdfastCapture");
-    if (capture == NULL)
-        return hf_opencl_note_(CL_INVALID_PLATFORM);
-    FILE *f = hf_fopen("opencl", "w");
-    if (f == NULL)
-        return HF_E_FAILED;
-    int code = hf_opencl_note_(capture(hf_opencl_take_, f));
-    if (fclose(f) != 0 && code == HF_OK)
-        code = HF_E_FAILED;
-    return code;
+	hf_opencl_capture_fn capture =
+		(hf_opencl_capture_fn)clGetExtensionFunctionAddressForPlatform((cl_platform_id)arg, "holdfastCapture");
+	if (capture == NULL) {
+		return hf_opencl_note_(CL_INVALID_PLATFORM);
+	}
+	FILE *f = hf_fopen("opencl", "w");
+	if (f == NULL) {
+		return HF_E_FAILED;
+	}
+	int code = hf_opencl_note_(capture(hf_opencl_take_, f));
+	if (fclose(f) != 0 && code == HF_OK) {
+		code = HF_E_FAILED;
+	}
+	return code;
 }
 
 /* Makes the state of all OpenCL objects part of every checkpoint. Local, after hf_init and before hf_restore. It takes
  * the one function of hf_before. */
 static inline int hf_protect_opencl(cl_platform_id platform) {
-    if (clGetExtensionFunctionAddressForPlatform(platform, "holdfastCapture") == NULL)
-        return hf_opencl_note_(CL_INVALID_PLATFORM);
-    int code = hf_protect_stream("opencl");
-    return code == HF_OK ? hf_before(hf_save_opencl, platform) : code;
+	if (clGetExtensionFunctionAddressForPlatform(platform, "holdfastCapture") == NULL) {
+		return hf_opencl_note_(CL_INVALID_PLATFORM);
+	}
+	int code = hf_protect_stream("opencl");
+	return code == HF_OK ? hf_before(hf_save_opencl, platform) : code;
 }
 
 /* Gives the objects that were made, and those that are made in the same order later, what they had at the checkpoint.
  * Local, after hf_restore has returned HF_RESTORED, before commands. */
 static inline int hf_restore_opencl(cl_platform_id platform) {
-    hf_opencl_restore_fn restore =
-        (hf_opencl_restore_fn)clGetExtensionFunctionAddressForPlatform(platform, "holdfastRestore");
-    if (restore == NULL)
-        return hf_opencl_note_(CL_INVALID_PLATFORM);
-    FILE *f = hf_fopen("opencl", "r");
-    if (f == NULL)
-        return HF_E_FAILED;
-    char *state = NULL;
-    size_t n = 0, room = 0, got = 0;
-    do {
-        n += got;
-        if (n == room) {
-            room = room == 0 ? 1 << 20 : 2 * room;
-            char *more = (char *)realloc(state, room);
-            if (more == NULL) {
-                free(state);
-                fclose(f);
-                return HF_E_MEMORY;
-            }
-            state = more;
-        }
-        got = fread(state + n, 1, room - n, f);
-    } while (got > 0);
-    fclose(f);
-    int code = hf_opencl_note_(restore(state, n));
-    free(state);
-    return code;
+	hf_opencl_restore_fn restore =
+		(hf_opencl_restore_fn)clGetExtensionFunctionAddressForPlatform(platform, "holdfastRestore");
+	if (restore == NULL) {
+		return hf_opencl_note_(CL_INVALID_PLATFORM);
+	}
+	FILE *f = hf_fopen("opencl", "r");
+	if (f == NULL) {
+		return HF_E_FAILED;
+	}
+	char *state = NULL;
+	size_t n = 0, room = 0, got = 0;
+	do {
+		n += got;
+		if (n == room) {
+			room = room == 0 ? 1 << 20 : 2 * room;
+			char *more = (char *)realloc(state, room);
+			if (more == NULL) {
+				free(state);
+				fclose(f);
+				return HF_E_MEMORY;
+			}
+			state = more;
+		}
+		got = fread(state + n, 1, room - n, f);
+	} while (got > 0);
+	fclose(f);
+	int code = hf_opencl_note_(restore(state, n));
+	free(state);
+	return code;
 }
 
 #ifdef __cplusplus

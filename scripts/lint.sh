@@ -1,5 +1,6 @@
 #!/bin/sh
-# Formatting, length of lines, go vet, staticcheck, doc comments (revive) and shellcheck over everything that git knows.
+# Formatting of Go and C, length of lines, go vet, staticcheck, doc comments (revive) and shellcheck over all that git
+# knows.
 # usage: lint.sh [go command]
 set -eu
 go=${1:-go}
@@ -24,6 +25,12 @@ long=$({ printf '%s\n' "$sources"; git ls-files -co --exclude-standard '*.sh' 'l
 if [ -n "$long" ]; then
 	printf 'lint: longer than 120 columns:\n%s\n' "$long" >&2
 	exit 1
+fi
+
+if command -v clang-format-15 >/dev/null 2>&1; then
+	git ls-files -co --exclude-standard 'lib/*.[ch]' 'lib/*.[ch]pp' | xargs clang-format-15 --dry-run -Werror
+else
+	echo "lint: clang-format-15 is not installed, the style of C in lib was not checked (make setup)" >&2
 fi
 
 staticcheck=$("$go" tool -n staticcheck)

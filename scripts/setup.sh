@@ -44,6 +44,11 @@ if ! command -v apt-get >/dev/null 2>&1; then
 	fail "no apt-get here; install the equivalents of these Debian packages by hand:$packages"
 fi
 
+# The formatter of C comes in this version with Debian 12 alone; lint does without it.
+case $purpose in
+test | all) ! apt-cache show clang-format-15 >/dev/null 2>&1 || packages="$packages clang-format-15" ;;
+esac
+
 missing=""
 for p in $packages; do
 	state=$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null || true)

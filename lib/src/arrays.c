@@ -12,469 +12,516 @@
 
 #define OURS "holdfast." /* names of the library's own begin so */
 
-struct hf_array *hf_array_named(struct hf_client *c, const char *name)
-{
-    size_t i;
+struct hf_array *hf_array_named(struct hf_client *c, const char *name) {
+	size_t i;
 
-    for (i = 0; i < c->narrays; i++)
-        if (strcmp(c->arrays[i].name, name) == 0)
-            return &c->arrays[i];
-    return NULL;
+	for (i = 0; i < c->narrays; i++) {
+		if (strcmp(c->arrays[i].name, name) == 0) {
+			return &c->arrays[i];
+		}
+	}
+	return NULL;
 }
 
 /* Makes room for one more array, which counts when narrays does. */
-static struct hf_array *new_array(struct hf_client *c, const char *name)
-{
-    struct hf_array *more;
+static struct hf_array *new_array(struct hf_client *c, const char *name) {
+	struct hf_array *more;
 
-    if (c->narrays == HFP_MOST_ARRAYS) {
-        hf_fail(HF_E_ARG, "protect \"%s\": there are %d arrays already; protect them as one", name, HFP_MOST_ARRAYS);
-        return NULL;
-    }
-    more = realloc(c->arrays, (c->narrays + 1) * sizeof *more);
-    if (more != NULL)
-        c->arrays = more;
-    if (more == NULL) {
-        hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", name);
-        return NULL;
-    }
-    more[c->narrays] = (struct hf_array){.name = strdup(name)};
-    if (more[c->narrays].name == NULL) {
-        hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", name);
-        return NULL;
-    }
-    return &more[c->narrays];
+	if (c->narrays == HFP_MOST_ARRAYS) {
+		hf_fail(HF_E_ARG, "protect \"%s\": there are %d arrays already; protect them as one", name, HFP_MOST_ARRAYS);
+		return NULL;
+	}
+	more = realloc(c->arrays, (c->narrays + 1) * sizeof *more);
+	if (more != NULL) {
+		c->arrays = more;
+	}
+	if (more == NULL) {
+		hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", name);
+		return NULL;
+	}
+	more[c->narrays] = (struct hf_array){ .name = strdup(name) };
+	if (more[c->narrays].name == NULL) {
+		hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", name);
+		return NULL;
+	}
+	return &more[c->narrays];
 }
 
 /* Tells the daemon what an array is now. */
-static int tell(struct hf_client *c, const struct hf_array *a)
-{
-    struct hfp_protect m = {.array = (uint32_t)(a - c->arrays), .type = (uint32_t)a->type, .count = a->count};
-    const size_t n = strlen(a->name);
+static int tell(struct hf_client *c, const struct hf_array *a) {
+	struct hfp_protect m = { .array = (uint32_t)(a - c->arrays), .type = (uint32_t)a->type, .count = a->count };
+	const size_t n = strlen(a->name);
 
-    m.flags = a->kind == HF_ARRAY && a->resize == NULL ? 0 : HFP_PROTECT_ANY_SIZE;
-    if (a->item > 1)
-        m.flags |= a->item << HFP_PROTECT_ITEM;
-    m.n = (uint32_t)n;
-    memcpy(m.text, a->name, n);
-    return hf_tell(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n);
+	m.flags = a->kind == HF_ARRAY && a->resize == NULL ? 0 : HFP_PROTECT_ANY_SIZE;
+	if (a->item > 1) {
+		m.flags |= a->item << HFP_PROTECT_ITEM;
+	}
+	m.n = (uint32_t)n;
+	memcpy(m.text, a->name, n);
+	return hf_tell(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n);
 }
 
 /* Tells a daemon that has taken the place of another what is protected. */
-int hf_tell_all(struct hf_client *c)
-{
-    size_t i, at;
-    int code = HF_OK;
+int hf_tell_all(struct hf_client *c) {
+	size_t i, at;
+	int code = HF_OK;
 
-    for (i = 0; i < c->narrays && code == HF_OK; i++) {
-        struct hf_array *a = &c->arrays[i];
-        if (a->dropped)
-            continue;
-        if (a->kind == HF_REPLICATED)
-            code = hf_declare(c, a, (uint32_t)i, 0, NULL, NULL, 0);
-        else if (a->kind != HF_GLOBAL)
-            code = tell(c, a);
-        for (at = 0; a->kind == HF_GLOBAL && at < a->declared_bytes && code == HF_OK;) {
-            struct hfp_header h;
-            memcpy(&h, a->declared + at, sizeof h);
-            code = hf_call(c, a->declared + at, HFP_DECLARE, h.length, NULL);
-            at += HF_ALIGNED(h.length);
-        }
-    }
-    return code;
+	for (i = 0; i < c->narrays && code == HF_OK; i++) {
+		struct hf_array *a = &c->arrays[i];
+		if (a->dropped) {
+			continue;
+		}
+		if (a->kind == HF_REPLICATED) {
+			code = hf_declare(c, a, (uint32_t)i, 0, NULL, NULL, 0);
+		} else if (a->kind != HF_GLOBAL) {
+			code = tell(c, a);
+		}
+		for (at = 0; a->kind == HF_GLOBAL && at < a->declared_bytes && code == HF_OK;) {
+			struct hfp_header h;
+			memcpy(&h, a->declared + at, sizeof h);
+			code = hf_call(c, a->declared + at, HFP_DECLARE, h.length, NULL);
+			at += HF_ALIGNED(h.length);
+		}
+	}
+	return code;
 }
 
 /* What a global array or a replicated value is, for hf_declare. */
 struct shape {
-    int dims;
-    const int64_t *size;
-    const hf_box *boxes;
-    size_t n;
+	int dims;
+	const int64_t *size;
+	const hf_box *boxes;
+	size_t n;
 };
 
 /* Protects as the caller has it; path, ptr and layout are the array's from then on. */
-static int protect(const char *call, const struct hf_array *as, const struct shape *shape)
-{
-    struct hf_client *c = &hf_the;
-    const size_t n = as->name != NULL ? strnlen(as->name, HFP_NAME_BYTES + 1) : 0;
-    struct hf_array *a, was;
-    bool fresh;
-    int code;
+static int protect(const char *call, const struct hf_array *as, const struct shape *shape) {
+	struct hf_client *c = &hf_the;
+	const size_t n = as->name != NULL ? strnlen(as->name, HFP_NAME_BYTES + 1) : 0;
+	struct hf_array *a, was;
+	bool fresh;
+	int code;
 
-    if (n == 0 || n > HFP_NAME_BYTES || strpbrk(as->name, "/\n") != NULL)
-        return hf_fail(HF_E_ARG, "%s: a name has 1 to %d bytes, none of them '/' or a newline", call, HFP_NAME_BYTES);
-    if (strncmp(as->name, OURS, sizeof OURS - 1) == 0)
-        return hf_fail(HF_E_ARG, "%s \"%s\": names that begin with " OURS " are the library's; use another", call,
-                       as->name);
-    if ((code = hf_in_turn(call, HF_READY, HF_RESTORED_STAGE, "call it between hf_init and hf_finalize")) != HF_OK)
-        return code;
-    a = hf_array_named(c, as->name);
-    fresh = a == NULL;
-    if (fresh && (a = new_array(c, as->name)) == NULL)
-        return HF_E_MEMORY;
-    if (!fresh && a->kind != as->kind)
-        return hf_fail(HF_E_ARG, "%s \"%s\": another call has protected an array, a file or a stream by this name; use "
-                                 "another",
-                       call, as->name);
-    was = *a;
-    *a = *as;
-    a->name = was.name;
-    a->declared = NULL;
-    if (shape == NULL)
-        code = tell(c, a);
-    else
-        code = hf_declare(c, a, (uint32_t)(a - c->arrays), shape->dims, shape->size, shape->boxes, shape->n);
-    if (code < 0) {
-        if (fresh)
-            free(was.name);
-        free(a->declared);
-        *a = was;
-        return code;
-    }
-    if (a->path != was.path)
-        free(was.path);
-    if (a->layout != was.layout)
-        free(was.layout);
-    free(was.declared);
-    c->narrays += fresh;
-    return HF_OK;
+	if (n == 0 || n > HFP_NAME_BYTES || strpbrk(as->name, "/\n") != NULL) {
+		return hf_fail(HF_E_ARG, "%s: a name has 1 to %d bytes, none of them '/' or a newline", call, HFP_NAME_BYTES);
+	}
+	if (strncmp(as->name, OURS, sizeof OURS - 1) == 0) {
+		return hf_fail(
+			HF_E_ARG, "%s \"%s\": names that begin with " OURS " are the library's; use another", call, as->name);
+	}
+	if ((code = hf_in_turn(call, HF_READY, HF_RESTORED_STAGE, "call it between hf_init and hf_finalize")) != HF_OK) {
+		return code;
+	}
+	a = hf_array_named(c, as->name);
+	fresh = a == NULL;
+	if (fresh && (a = new_array(c, as->name)) == NULL) {
+		return HF_E_MEMORY;
+	}
+	if (!fresh && a->kind != as->kind) {
+		return hf_fail(HF_E_ARG,
+			"%s \"%s\": another call has protected an array, a file or a stream by this name; use "
+			"another",
+			call, as->name);
+	}
+	was = *a;
+	*a = *as;
+	a->name = was.name;
+	a->declared = NULL;
+	if (shape == NULL) {
+		code = tell(c, a);
+	} else {
+		code = hf_declare(c, a, (uint32_t)(a - c->arrays), shape->dims, shape->size, shape->boxes, shape->n);
+	}
+	if (code < 0) {
+		if (fresh) {
+			free(was.name);
+		}
+		free(a->declared);
+		*a = was;
+		return code;
+	}
+	if (a->path != was.path) {
+		free(was.path);
+	}
+	if (a->layout != was.layout) {
+		free(was.layout);
+	}
+	free(was.declared);
+	c->narrays += fresh;
+	return HF_OK;
 }
 
 /* Checks what is said of count elements at ptr, and finds where they lie. */
-static int check_memory(const char *call, struct hf_array *a, size_t count)
-{
-    if (a->name == NULL)
-        return HF_OK; /* which protect refuses */
-    if (hf_elem(a->type) == 0)
-        return hf_fail(HF_E_ARG, "%s \"%s\": there is no type %d; use HF_DOUBLE or another of holdfast.h", call,
-                       a->name, (int)a->type);
-    if (a->ptr == NULL && count > 0)
-        return hf_fail(HF_E_ARG, "%s \"%s\": %zu elements at address 0; allocate the array before", call, a->name,
-                       count);
-    if (count > HFP_MOST_BYTES / hf_elem(a->type))
-        return hf_fail(HF_E_ARG, "%s \"%s\": %zu elements are more than 64 TiB; is the count right?", call, a->name,
-                       count);
-    return hf_place_of(a->name, a->ptr, &a->place);
+static int check_memory(const char *call, struct hf_array *a, size_t count) {
+	if (a->name == NULL) {
+		return HF_OK; /* which protect refuses */
+	}
+	if (hf_elem(a->type) == 0) {
+		return hf_fail(HF_E_ARG, "%s \"%s\": there is no type %d; use HF_DOUBLE or another of holdfast.h", call,
+			a->name, (int)a->type);
+	}
+	if (a->ptr == NULL && count > 0) {
+		return hf_fail(
+			HF_E_ARG, "%s \"%s\": %zu elements at address 0; allocate the array before", call, a->name, count);
+	}
+	if (count > HFP_MOST_BYTES / hf_elem(a->type)) {
+		return hf_fail(
+			HF_E_ARG, "%s \"%s\": %zu elements are more than 64 TiB; is the count right?", call, a->name, count);
+	}
+	return hf_place_of(a->name, a->ptr, &a->place);
 }
 
-API int hf_protect(const char *name, void *ptr, size_t count, hf_type type)
-{
-    struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_ARRAY, .ptr = ptr, .count = count, .type = type};
-    int code = check_memory("hf_protect", &a, count);
+API int hf_protect(const char *name, void *ptr, size_t count, hf_type type) {
+	struct hf_array a = { .name = (char *)(uintptr_t)name, .kind = HF_ARRAY, .ptr = ptr, .count = count, .type = type };
+	int code = check_memory("hf_protect", &a, count);
 
-    return code != HF_OK ? code : protect("hf_protect", &a, NULL);
+	return code != HF_OK ? code : protect("hf_protect", &a, NULL);
 }
 
-API int hf_protect_resizable(const char *name, void *ptr, size_t count, hf_type type, size_t item, hf_resize_fn *resize,
-                             void *arg)
-{
-    struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_ARRAY, .ptr = ptr, .count = count, .type = type};
-    int code = check_memory("hf_protect_resizable", &a, count);
+API int hf_protect_resizable(
+	const char *name, void *ptr, size_t count, hf_type type, size_t item, hf_resize_fn *resize, void *arg) {
+	struct hf_array a = { .name = (char *)(uintptr_t)name, .kind = HF_ARRAY, .ptr = ptr, .count = count, .type = type };
+	int code = check_memory("hf_protect_resizable", &a, count);
 
-    if (code != HF_OK)
-        return code;
-    if (name == NULL)
-        return protect("hf_protect_resizable", &a, NULL); /* which says so */
-    if (resize == NULL)
-        return hf_fail(HF_E_ARG, "hf_protect_resizable \"%s\": give a function, or use hf_protect", name);
-    if (item < 1 || item > HFP_MOST_ITEM || count % item != 0)
-        return hf_fail(HF_E_ARG, "hf_protect_resizable \"%s\": %zu elements are no multiple of an item of %zu, which "
-                                 "may be 1 to %u",
-                       name, count, item, HFP_MOST_ITEM);
-    a.resize = resize;
-    a.resize_arg = arg;
-    a.item = (uint32_t)item;
-    return protect("hf_protect_resizable", &a, NULL);
+	if (code != HF_OK) {
+		return code;
+	}
+	if (name == NULL) {
+		return protect("hf_protect_resizable", &a, NULL); /* which says so */
+	}
+	if (resize == NULL) {
+		return hf_fail(HF_E_ARG, "hf_protect_resizable \"%s\": give a function, or use hf_protect", name);
+	}
+	if (item < 1 || item > HFP_MOST_ITEM || count % item != 0) {
+		return hf_fail(HF_E_ARG,
+			"hf_protect_resizable \"%s\": %zu elements are no multiple of an item of %zu, which "
+			"may be 1 to %u",
+			name, count, item, HFP_MOST_ITEM);
+	}
+	a.resize = resize;
+	a.resize_arg = arg;
+	a.item = (uint32_t)item;
+	return protect("hf_protect_resizable", &a, NULL);
 }
 
-API int hf_protect_replicated(const char *name, void *ptr, size_t count, hf_type type)
-{
-    const struct shape none = {0, NULL, NULL, 0};
-    struct hf_array a = {
-        .name = (char *)(uintptr_t)name, .kind = HF_REPLICATED, .ptr = ptr, .count = count, .type = type};
-    int code = check_memory("hf_protect_replicated", &a, count);
+API int hf_protect_replicated(const char *name, void *ptr, size_t count, hf_type type) {
+	const struct shape none = { 0, NULL, NULL, 0 };
+	struct hf_array a = {
+		.name = (char *)(uintptr_t)name, .kind = HF_REPLICATED, .ptr = ptr, .count = count, .type = type
+	};
+	int code = check_memory("hf_protect_replicated", &a, count);
 
-    return code != HF_OK ? code : protect("hf_protect_replicated", &a, &none);
+	return code != HF_OK ? code : protect("hf_protect_replicated", &a, &none);
 }
 
 API int hf_protect_global(const char *name, void *ptr, size_t count, hf_type type, int dims, const int64_t *size,
-                          const hf_box *boxes, size_t n)
-{
-    const struct shape shape = {dims, size, boxes, n};
-    struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_GLOBAL, .ptr = ptr, .type = type, .room = count};
-    int code = check_memory("hf_protect_global", &a, count), d;
+	const hf_box *boxes, size_t n) {
+	const struct shape shape = { dims, size, boxes, n };
+	struct hf_array a = { .name = (char *)(uintptr_t)name, .kind = HF_GLOBAL, .ptr = ptr, .type = type, .room = count };
+	int code = check_memory("hf_protect_global", &a, count), d;
 
-    if (code != HF_OK)
-        return code;
-    if (name == NULL)
-        return protect("hf_protect_global", &a, NULL); /* which says so */
-    if (dims < 1 || dims > HF_MAX_DIMS || size == NULL || (boxes == NULL && n > 0) || n > HFP_MOST_BOXES)
-        return hf_fail(HF_E_ARG, "hf_protect_global \"%s\": an array has 1 to %d dimensions, and a rank %d boxes of it "
-                                 "at most",
-                       name, HF_MAX_DIMS, HFP_MOST_BOXES);
-    for (d = 0; d < dims; d++)
-        if (size[d] < 0 || size[d] > HFP_MAX_ELEMS)
-            return hf_fail(HF_E_ARG, "hf_protect_global \"%s\": dimension %d has length %lld", name, d,
-                           (long long)size[d]);
-    code = hf_layout_of(name, dims, size, boxes, n, count, &a.layout, &a.count);
-    if (code == HF_OK && (code = protect("hf_protect_global", &a, &shape)) < 0)
-        free(a.layout);
-    return code;
+	if (code != HF_OK) {
+		return code;
+	}
+	if (name == NULL) {
+		return protect("hf_protect_global", &a, NULL); /* which says so */
+	}
+	if (dims < 1 || dims > HF_MAX_DIMS || size == NULL || (boxes == NULL && n > 0) || n > HFP_MOST_BOXES) {
+		return hf_fail(HF_E_ARG,
+			"hf_protect_global \"%s\": an array has 1 to %d dimensions, and a rank %d boxes of it "
+			"at most",
+			name, HF_MAX_DIMS, HFP_MOST_BOXES);
+	}
+	for (d = 0; d < dims; d++) {
+		if (size[d] < 0 || size[d] > HFP_MAX_ELEMS) {
+			return hf_fail(
+				HF_E_ARG, "hf_protect_global \"%s\": dimension %d has length %lld", name, d, (long long)size[d]);
+		}
+	}
+	code = hf_layout_of(name, dims, size, boxes, n, count, &a.layout, &a.count);
+	if (code == HF_OK && (code = protect("hf_protect_global", &a, &shape)) < 0) {
+		free(a.layout);
+	}
+	return code;
 }
 
-API int hf_protect_file(const char *name, const char *path)
-{
-    struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_FILE, .count = 1, .type = HF_BYTE};
-    int code;
+API int hf_protect_file(const char *name, const char *path) {
+	struct hf_array a = { .name = (char *)(uintptr_t)name, .kind = HF_FILE, .count = 1, .type = HF_BYTE };
+	int code;
 
-    if (path == NULL || *path == 0)
-        return hf_fail(HF_E_ARG, "hf_protect_file: give the path of a file");
-    if ((a.path = strdup(path)) == NULL)
-        return hf_fail(HF_E_MEMORY, "hf_protect_file \"%s\": no memory", path);
-    code = protect("hf_protect_file", &a, NULL);
-    if (code < 0)
-        free(a.path);
-    return code;
+	if (path == NULL || *path == 0) {
+		return hf_fail(HF_E_ARG, "hf_protect_file: give the path of a file");
+	}
+	if ((a.path = strdup(path)) == NULL) {
+		return hf_fail(HF_E_MEMORY, "hf_protect_file \"%s\": no memory", path);
+	}
+	code = protect("hf_protect_file", &a, NULL);
+	if (code < 0) {
+		free(a.path);
+	}
+	return code;
 }
 
-API int hf_protect_stream(const char *name)
-{
-    const struct hf_array a = {.name = (char *)(uintptr_t)name, .kind = HF_STREAM, .type = HF_BYTE};
-    const struct hf_array *now = name != NULL ? hf_array_named(&hf_the, name) : NULL;
+API int hf_protect_stream(const char *name) {
+	const struct hf_array a = { .name = (char *)(uintptr_t)name, .kind = HF_STREAM, .type = HF_BYTE };
+	const struct hf_array *now = name != NULL ? hf_array_named(&hf_the, name) : NULL;
 
-    if (now != NULL && now->kind == HF_STREAM && !now->dropped)
-        return HF_OK; /* it keeps what is in it */
-    return protect("hf_protect_stream", &a, NULL);
+	if (now != NULL && now->kind == HF_STREAM && !now->dropped) {
+		return HF_OK; /* it keeps what is in it */
+	}
+	return protect("hf_protect_stream", &a, NULL);
 }
 
-API int hf_unprotect(const char *name)
-{
-    struct hf_client *c = &hf_the;
-    struct hf_array *a;
-    struct hfp_word m = {.flags = 0};
-    int code;
+API int hf_unprotect(const char *name) {
+	struct hf_client *c = &hf_the;
+	struct hf_array *a;
+	struct hfp_word m = { .flags = 0 };
+	int code;
 
-    if ((code = hf_in_turn("hf_unprotect", HF_READY, HF_RESTORED_STAGE,
-                           "call it between hf_init and hf_finalize")) != HF_OK)
-        return code;
-    if (name == NULL || (a = hf_array_named(c, name)) == NULL || a->dropped)
-        return hf_fail(HF_E_ARG, "hf_unprotect \"%s\": nothing is protected under this name",
-                       name != NULL ? name : "NULL");
-    m.value = (int32_t)(a - c->arrays);
-    if ((code = hf_tell(c, &m, HFP_UNPROTECT, sizeof m)) < 0)
-        return code;
-    if (a->kind == HF_STREAM)
-        free(a->ptr);
-    free(a->layout);
-    free(a->declared);
-    a->layout = NULL;
-    a->declared = NULL;
-    a->ptr = NULL;
-    a->count = 0;
-    a->dropped = true;
-    a->dirty = false;
-    return HF_OK;
+	if ((code = hf_in_turn("hf_unprotect", HF_READY, HF_RESTORED_STAGE, "call it between hf_init and hf_finalize")) !=
+		HF_OK) {
+		return code;
+	}
+	if (name == NULL || (a = hf_array_named(c, name)) == NULL || a->dropped) {
+		return hf_fail(
+			HF_E_ARG, "hf_unprotect \"%s\": nothing is protected under this name", name != NULL ? name : "NULL");
+	}
+	m.value = (int32_t)(a - c->arrays);
+	if ((code = hf_tell(c, &m, HFP_UNPROTECT, sizeof m)) < 0) {
+		return code;
+	}
+	if (a->kind == HF_STREAM) {
+		free(a->ptr);
+	}
+	free(a->layout);
+	free(a->declared);
+	a->layout = NULL;
+	a->declared = NULL;
+	a->ptr = NULL;
+	a->count = 0;
+	a->dropped = true;
+	a->dirty = false;
+	return HF_OK;
 }
 
 /* Lets the program bring its state into what is protected, and tells the daemon of files and streams whose size has
  * changed. It comes before each checkpoint. */
-int hf_refresh(struct hf_client *c)
-{
-    size_t i;
+int hf_refresh(struct hf_client *c) {
+	size_t i;
 
-    if (c->off)
-        return HF_OK;
-    if (c->before != NULL && c->pid == getpid()) {
-        const int failed = c->before(c->before_arg);
-        if (failed != 0)
-            return hf_fail(HF_E_FAILED, "no checkpoint: the function of hf_before returned %d", failed);
-    }
-    for (i = 0; i < c->narrays; i++) {
-        struct hf_array *a = &c->arrays[i];
-        struct stat st;
-        int code;
-        if (a->dropped)
-            continue;
-        if (a->kind == HF_FILE) {
-            /* One byte of a file that cannot be read: asked for it, the client says why. */
-            const size_t now = stat(a->path, &st) == 0 && S_ISREG(st.st_mode) ? (size_t)st.st_size : 1;
-            a->dirty = a->dirty || now != a->count;
-            a->count = now;
-        }
-        if (!a->dirty)
-            continue;
-        if ((code = tell(c, a)) < 0)
-            return code;
-        a->dirty = false;
-    }
-    return HF_OK;
+	if (c->off) {
+		return HF_OK;
+	}
+	if (c->before != NULL && c->pid == getpid()) {
+		const int failed = c->before(c->before_arg);
+		if (failed != 0) {
+			return hf_fail(HF_E_FAILED, "no checkpoint: the function of hf_before returned %d", failed);
+		}
+	}
+	for (i = 0; i < c->narrays; i++) {
+		struct hf_array *a = &c->arrays[i];
+		struct stat st;
+		int code;
+		if (a->dropped) {
+			continue;
+		}
+		if (a->kind == HF_FILE) {
+			/* One byte of a file that cannot be read: asked for it, the client says why. */
+			const size_t now = stat(a->path, &st) == 0 && S_ISREG(st.st_mode) ? (size_t)st.st_size : 1;
+			a->dirty = a->dirty || now != a->count;
+			a->count = now;
+		}
+		if (!a->dirty) {
+			continue;
+		}
+		if ((code = tell(c, a)) < 0) {
+			return code;
+		}
+		a->dirty = false;
+	}
+	return HF_OK;
 }
 
-static int read_whole(int fd, char *to, size_t bytes)
-{
-    char more;
-    ssize_t n = 1;
+static int read_whole(int fd, char *to, size_t bytes) {
+	char more;
+	ssize_t n = 1;
 
-    while (bytes > 0) {
-        n = read(fd, to, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? errno : ESTALE; /* it is shorter than it was */
-        to += n;
-        bytes -= (size_t)n;
-    }
-    do
-        n = read(fd, &more, 1);
-    while (n < 0 && errno == EINTR);
-    return n == 0 ? 0 : n < 0 ? errno : ESTALE;
+	while (bytes > 0) {
+		n = read(fd, to, bytes);
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n <= 0) {
+			return n < 0 ? errno : ESTALE; /* it is shorter than it was */
+		}
+		to += n;
+		bytes -= (size_t)n;
+	}
+	do {
+		n = read(fd, &more, 1);
+	} while (n < 0 && errno == EINTR);
+	return n == 0 ? 0 : n < 0 ? errno : ESTALE;
 }
 
 /* Copies an array to where a capture wants it, except for its first `from` bytes, which only memory of a device has
  * elsewhere. Returns 0 or an errno. */
-int hf_save_to(const struct hf_array *a, char *to, size_t bytes, size_t from)
-{
-    int fd, err;
+int hf_save_to(const struct hf_array *a, char *to, size_t bytes, size_t from) {
+	int fd, err;
 
-    if (a->place.device != NULL && from == bytes)
-        return 0;
-    if (a->place.device != NULL)
-        return a->kind == HF_GLOBAL
-                   ? hf_copy_device_boxes(a, to, bytes, true)
-                   : hf_copy_from_device(&a->place, (const char *)a->ptr + from, to + from, bytes - from);
-    if (a->kind == HF_GLOBAL) {
-        hf_copy_array(a, to, bytes, true, false);
-        return 0;
-    }
-    if (a->kind != HF_FILE) {
-        hf_copy(to, a->ptr, bytes, false);
-        return 0;
-    }
-    fd = open(a->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno;
-    err = read_whole(fd, to, bytes);
-    close(fd);
-    return err;
+	if (a->place.device != NULL && from == bytes) {
+		return 0;
+	}
+	if (a->place.device != NULL) {
+		return a->kind == HF_GLOBAL
+			? hf_copy_device_boxes(a, to, bytes, true)
+			: hf_copy_from_device(&a->place, (const char *)a->ptr + from, to + from, bytes - from);
+	}
+	if (a->kind == HF_GLOBAL) {
+		hf_copy_array(a, to, bytes, true, false);
+		return 0;
+	}
+	if (a->kind != HF_FILE) {
+		hf_copy(to, a->ptr, bytes, false);
+		return 0;
+	}
+	fd = open(a->path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return errno;
+	}
+	err = read_whole(fd, to, bytes);
+	close(fd);
+	return err;
 }
 
-static int write_whole(int fd, const char *from, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t n = write(fd, from, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno;
-        from += n;
-        bytes -= (size_t)n;
-    }
-    return 0;
+static int write_whole(int fd, const char *from, size_t bytes) {
+	while (bytes > 0) {
+		ssize_t n = write(fd, from, bytes);
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n < 0) {
+			return errno;
+		}
+		from += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
 }
 
 /* Replaces a file, or leaves it as it is. */
-static int replace_file(const char *path, const char *from, size_t bytes)
-{
-    const size_t n = strlen(path);
-    char *temp = malloc(n + sizeof ".holdfast");
-    int fd, err;
+static int replace_file(const char *path, const char *from, size_t bytes) {
+	const size_t n = strlen(path);
+	char *temp = malloc(n + sizeof ".holdfast");
+	int fd, err;
 
-    if (temp == NULL)
-        return ENOMEM;
-    memcpy(temp, path, n);
-    memcpy(temp + n, ".holdfast", sizeof ".holdfast");
-    fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) {
-        err = errno;
-        free(temp);
-        return err;
-    }
-    err = write_whole(fd, from, bytes);
-    if (err == 0 && fsync(fd) != 0)
-        err = errno;
-    if (close(fd) != 0 && err == 0)
-        err = errno;
-    if (err == 0 && rename(temp, path) != 0)
-        err = errno;
-    if (err != 0)
-        unlink(temp);
-    free(temp);
-    return err;
+	if (temp == NULL) {
+		return ENOMEM;
+	}
+	memcpy(temp, path, n);
+	memcpy(temp + n, ".holdfast", sizeof ".holdfast");
+	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (fd < 0) {
+		err = errno;
+		free(temp);
+		return err;
+	}
+	err = write_whole(fd, from, bytes);
+	if (err == 0 && fsync(fd) != 0) {
+		err = errno;
+	}
+	if (close(fd) != 0 && err == 0) {
+		err = errno;
+	}
+	if (err == 0 && rename(temp, path) != 0) {
+		err = errno;
+	}
+	if (err != 0) {
+		unlink(temp);
+	}
+	free(temp);
+	return err;
 }
 
 /* Lets the program give an array room for what a checkpoint has of it. Returns 0 or an errno. */
-static int make_room(struct hf_array *a, size_t bytes)
-{
-    const size_t count = bytes / hf_elem(a->type);
-    void *at;
+static int make_room(struct hf_array *a, size_t bytes) {
+	const size_t count = bytes / hf_elem(a->type);
+	void *at;
 
-    if (a->resize == NULL || count == a->count)
-        return 0;
-    if (bytes % hf_elem(a->type) != 0 || count % a->item != 0)
-        return EINVAL;
-    at = a->resize(count, a->resize_arg);
-    if (at == NULL && count > 0)
-        return ENOMEM;
-    a->ptr = at;
-    a->count = count;
-    a->dirty = true;
-    return hf_place_of(a->name, at, &a->place) == HF_OK ? 0 : EINVAL;
+	if (a->resize == NULL || count == a->count) {
+		return 0;
+	}
+	if (bytes % hf_elem(a->type) != 0 || count % a->item != 0) {
+		return EINVAL;
+	}
+	at = a->resize(count, a->resize_arg);
+	if (at == NULL && count > 0) {
+		return ENOMEM;
+	}
+	a->ptr = at;
+	a->count = count;
+	a->dirty = true;
+	return hf_place_of(a->name, at, &a->place) == HF_OK ? 0 : EINVAL;
 }
 
 /* Copies to an array what a checkpoint has of it; once as in hf_copy. Returns 0 or an errno. */
-int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once)
-{
-    void *mine;
-    int err;
+int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once) {
+	void *mine;
+	int err;
 
-    switch (a->kind) {
-    case HF_FILE:
-        return replace_file(a->path, from, bytes);
-    case HF_STREAM:
-        if ((mine = malloc(bytes + 1)) == NULL)
-            return ENOMEM;
-        if (bytes > 0)
-            memcpy(mine, from, bytes);
-        free(a->ptr);
-        a->ptr = mine;
-        a->count = bytes;
-        a->dirty = true;
-        return 0;
-    case HF_ARRAY:
-    case HF_GLOBAL:
-    case HF_REPLICATED:
-        if ((err = make_room(a, bytes)) != 0)
-            return err;
-        break;
-    }
-    if (a->place.device != NULL)
-        return a->kind == HF_GLOBAL ? hf_copy_device_boxes(a, (char *)(uintptr_t)from, bytes, false)
-                                    : hf_copy_to_device(&a->place, a->ptr, from, bytes);
-    if (a->kind == HF_GLOBAL)
-        hf_copy_array(a, (char *)(uintptr_t)from, bytes, false, once);
-    else if (bytes > 0)
-        hf_copy(a->ptr, from, bytes, once);
-    return 0;
+	switch (a->kind) {
+	case HF_FILE:
+		return replace_file(a->path, from, bytes);
+	case HF_STREAM:
+		if ((mine = malloc(bytes + 1)) == NULL) {
+			return ENOMEM;
+		}
+		if (bytes > 0) {
+			memcpy(mine, from, bytes);
+		}
+		free(a->ptr);
+		a->ptr = mine;
+		a->count = bytes;
+		a->dirty = true;
+		return 0;
+	case HF_ARRAY:
+	case HF_GLOBAL:
+	case HF_REPLICATED:
+		if ((err = make_room(a, bytes)) != 0) {
+			return err;
+		}
+		break;
+	}
+	if (a->place.device != NULL) {
+		return a->kind == HF_GLOBAL ? hf_copy_device_boxes(a, (char *)(uintptr_t)from, bytes, false)
+									: hf_copy_to_device(&a->place, a->ptr, from, bytes);
+	}
+	if (a->kind == HF_GLOBAL) {
+		hf_copy_array(a, (char *)(uintptr_t)from, bytes, false, once);
+	} else if (bytes > 0) {
+		hf_copy(a->ptr, from, bytes, once);
+	}
+	return 0;
 }
 
-void hf_free_arrays(struct hf_client *c)
-{
-    size_t i;
+void hf_free_arrays(struct hf_client *c) {
+	size_t i;
 
-    for (i = 0; i < c->narrays; i++) {
-        if (c->arrays[i].kind == HF_STREAM)
-            free(c->arrays[i].ptr);
-        free(c->arrays[i].layout);
-        free(c->arrays[i].declared);
-        free(c->arrays[i].path);
-        free(c->arrays[i].name);
-    }
-    free(c->arrays);
-    c->arrays = NULL;
-    c->narrays = 0;
-    for (i = 0; i < c->nkept; i++)
-        free(c->kept[i].name);
-    free(c->kept);
-    c->kept = NULL;
-    c->nkept = 0;
+	for (i = 0; i < c->narrays; i++) {
+		if (c->arrays[i].kind == HF_STREAM) {
+			free(c->arrays[i].ptr);
+		}
+		free(c->arrays[i].layout);
+		free(c->arrays[i].declared);
+		free(c->arrays[i].path);
+		free(c->arrays[i].name);
+	}
+	free(c->arrays);
+	c->arrays = NULL;
+	c->narrays = 0;
+	for (i = 0; i < c->nkept; i++) {
+		free(c->kept[i].name);
+	}
+	free(c->kept);
+	c->kept = NULL;
+	c->nkept = 0;
 }

@@ -17,48 +17,48 @@ enum hf_kind { HF_ARRAY, HF_FILE, HF_STREAM, HF_GLOBAL, HF_REPLICATED };
 
 /* Where memory lies: at a GPU if device is not NULL. */
 struct hf_place {
-    const struct hf_device *device;
-    void *context; /* CUDA */
-    int ordinal;   /* HIP */
-    void *stream;  /* to copy by, without waiting for anything else; NULL: none */
-    bool managed;  /* it may lie on the host at present */
+	const struct hf_device *device;
+	void *context; /* CUDA */
+	int ordinal;   /* HIP */
+	void *stream;  /* to copy by, without waiting for anything else; NULL: none */
+	bool managed;  /* it may lie on the host at present */
 };
 
 /* What is protected under a name. */
 struct hf_array {
-    char *name;
-    enum hf_kind kind;
-    void *ptr;    /* of a stream: the library's */
-    struct hf_place place;
-    char *path;   /* of a file */
-    size_t count; /* of a file: as the daemon was told last; of a global array: elements that the rank owns */
-    struct hf_layout *layout; /* of a global array */
-    size_t room;              /* of a global array: elements at ptr */
-    char *declared;           /* of a global array: the messages that told the daemon of it */
-    size_t declared_bytes;
-    hf_type type;
-    hf_resize_fn *resize; /* for another count in a restore; NULL: it keeps the one that it has */
-    void *resize_arg;
-    uint32_t item; /* elements by which such a count grows */
-    bool dirty;   /* the daemon has another count */
-    bool dropped; /* by hf_unprotect */
+	char *name;
+	enum hf_kind kind;
+	void *ptr; /* of a stream: the library's */
+	struct hf_place place;
+	char *path;   /* of a file */
+	size_t count; /* of a file: as the daemon was told last; of a global array: elements that the rank owns */
+	struct hf_layout *layout; /* of a global array */
+	size_t room;              /* of a global array: elements at ptr */
+	char *declared;           /* of a global array: the messages that told the daemon of it */
+	size_t declared_bytes;
+	hf_type type;
+	hf_resize_fn *resize; /* for another count in a restore; NULL: it keeps the one that it has */
+	void *resize_arg;
+	uint32_t item; /* elements by which such a count grows */
+	bool dirty;    /* the daemon has another count */
+	bool dropped;  /* by hf_unprotect */
 };
 
 /* How many checkpoints of a name to keep. */
 struct hf_kept {
-    char *name;
-    uint32_t keep;
+	char *name;
+	uint32_t keep;
 };
 
 /* Shared memory that captures go to. */
 struct hf_arena {
-    uint32_t id;
-    char *at;
-    size_t bytes;
-    bool tried;  /* to lock it */
-    bool sealed; /* it can only be read, and is used once */
-    bool late;   /* a shadow is on its way to it */
-    const struct hf_device *locked;
+	uint32_t id;
+	char *at;
+	size_t bytes;
+	bool tried;  /* to lock it */
+	bool sealed; /* it can only be read, and is used once */
+	bool late;   /* a shadow is on its way to it */
+	const struct hf_device *locked;
 };
 
 /* Where the rank stands with its daemon: served; waiting, as it computes, until all ranks have come to the one that has
@@ -69,54 +69,54 @@ enum hf_stage { HF_NEW, HF_CONNECTED, HF_READY, HF_RESTORED_STAGE, HF_FINAL };
 
 /* The one client of this process. */
 struct hf_client {
-    /* What hf_point reads and writes. */
-    _Atomic uint64_t *flags;  /* page of the daemon once it has restored, or hf_armed or hf_idle below */
-    uint64_t calm;            /* what is there while nothing is asked and the daemon lives */
-    _Atomic uint64_t *points; /* page for the daemon, or hf_unseen below */
-    uint64_t count;           /* of points */
-    _Atomic uint64_t *page;   /* of the daemon */
-    bool fence;
-    bool elastic;
-    bool off;     /* the program runs without checkpoints, and without a daemon */
-    bool dialled; /* hf_connect has succeeded */
-    bool heard; /* an answer to HELLO, or something before it */
+	/* What hf_point reads and writes. */
+	_Atomic uint64_t *flags;  /* page of the daemon once it has restored, or hf_armed or hf_idle below */
+	uint64_t calm;            /* what is there while nothing is asked and the daemon lives */
+	_Atomic uint64_t *points; /* page for the daemon, or hf_unseen below */
+	uint64_t count;           /* of points */
+	_Atomic uint64_t *page;   /* of the daemon */
+	bool fence;
+	bool elastic;
+	bool off;     /* the program runs without checkpoints, and without a daemon */
+	bool dialled; /* hf_connect has succeeded */
+	bool heard;   /* an answer to HELLO, or something before it */
 
-    enum hf_stage stage;
-    pid_t pid; /* that connected: a child is another process */
-    _Atomic int sock;
-    int rank, size;
-    hf_allgather_fn *allgather;
-    void *arg;
-    hf_before_fn *before; /* called by hf_refresh */
-    void *before_arg;
-    uint64_t signals; /* whose handlers are the library's */
-    uint64_t checkpoint, stop;
-    atomic_bool stopped;
-    struct hf_array *arrays;
-    size_t narrays;
-    struct hf_arena *arenas;
-    size_t narenas;
-    struct hf_kept *kept;
-    size_t nkept;
-    const struct hf_array *failed; /* what could not be copied in this call */
-    uint64_t shadow_limit;    /* bytes of each device; UINT64_MAX: what seems right, 0: none */
-    struct hf_shadow *shadow; /* on its way to the arenas, by a thread */
-    bool restarting; /* between hf_restart_begin and hf_restart_end */
+	enum hf_stage stage;
+	pid_t pid; /* that connected: a child is another process */
+	_Atomic int sock;
+	int rank, size;
+	hf_allgather_fn *allgather;
+	void *arg;
+	hf_before_fn *before; /* called by hf_refresh */
+	void *before_arg;
+	uint64_t signals; /* whose handlers are the library's */
+	uint64_t checkpoint, stop;
+	atomic_bool stopped;
+	struct hf_array *arrays;
+	size_t narrays;
+	struct hf_arena *arenas;
+	size_t narenas;
+	struct hf_kept *kept;
+	size_t nkept;
+	const struct hf_array *failed; /* what could not be copied in this call */
+	uint64_t shadow_limit;         /* bytes of each device; UINT64_MAX: what seems right, 0: none */
+	struct hf_shadow *shadow;      /* on its way to the arenas, by a thread */
+	bool restarting;               /* between hf_restart_begin and hf_restart_end */
 
-    /* For the time after the daemon has died: heir.c. */
-    enum hf_link link;
-    char key[65]; /* of the job: the next daemon has it too */
-    pid_t daemon;
-    struct hf_heir *heir;     /* NULL: there will be none */
-    struct hfp_hello hello;   /* as the first one had it */
-    size_t hello_bytes;
-    int64_t pause;            /* seconds before another daemon is started; 0: the last one has served a point */
-    uint32_t here;            /* ranks of the job on this node */
-    bool first;               /* of them */
-    bool unsure;              /* since a daemon has died not all ranks have stopped at one point */
-    bool unsaid;              /* that it has died */
-    uint32_t last;            /* flags when it died */
-    _Atomic uint64_t unsent;  /* signals that no daemon has heard of */
+	/* For the time after the daemon has died: heir.c. */
+	enum hf_link link;
+	char key[65]; /* of the job: the next daemon has it too */
+	pid_t daemon;
+	struct hf_heir *heir;   /* NULL: there will be none */
+	struct hfp_hello hello; /* as the first one had it */
+	size_t hello_bytes;
+	int64_t pause;           /* seconds before another daemon is started; 0: the last one has served a point */
+	uint32_t here;           /* ranks of the job on this node */
+	bool first;              /* of them */
+	bool unsure;             /* since a daemon has died not all ranks have stopped at one point */
+	bool unsaid;             /* that it has died */
+	uint32_t last;           /* flags when it died */
+	_Atomic uint64_t unsent; /* signals that no daemon has heard of */
 };
 
 extern struct hf_client hf_the;
@@ -147,12 +147,12 @@ int hf_tell_all(struct hf_client *c);
 
 /* boxes.c: elements of a global array, in bytes of what is packed. Copies of a device return 0 or an errno. */
 int hf_layout_of(const char *name, int dims, const int64_t *size, const hf_box *boxes, size_t n, size_t room,
-                 struct hf_layout **layout, size_t *elems);
+	struct hf_layout **layout, size_t *elems);
 void hf_copy_boxes(const struct hf_array *a, char *packed, size_t from, size_t bytes, bool save);
 int hf_copy_device_boxes(const struct hf_array *a, char *packed, size_t bytes, bool save);
 struct hf_layout *hf_copy_layout(const struct hf_layout *l);
-int hf_declare(struct hf_client *c, struct hf_array *a, uint32_t id, int dims, const int64_t *size,
-               const hf_box *boxes, size_t n);
+int hf_declare(
+	struct hf_client *c, struct hf_array *a, uint32_t id, int dims, const int64_t *size, const hf_box *boxes, size_t n);
 
 /* copies.c */
 void hf_copy(char *to, const char *from, size_t bytes, bool once);
@@ -163,9 +163,9 @@ int hf_save(const char *name, int64_t version, const char *const *arrays, size_t
 
 /* start.c. With settings of a daemon before, hf_connect starts one with these. */
 struct hf_settings {
-    char *program, *dir; /* that it ran, and where */
-    char **environ;      /* into text */
-    char *text;
+	char *program, *dir; /* that it ran, and where */
+	char **environ;      /* into text */
+	char *text;
 };
 int hf_connect(struct hf_client *c, const struct hf_settings *settings); /* HF_OFF: nothing to connect to is needed */
 #define HF_OFF 1
@@ -222,8 +222,8 @@ void hf_ignore_captures(const struct hf_place *p);
  * message asks for makes it, once the one before has arrived. hf_make_shadow takes memory of the devices, or less or
  * none. hf_copy_aside copies an array there, or its beginning; it returns how many bytes the caller need not copy.
  * hf_finish_aside waits for that and returns 0 or an errno. Then it is brought or dropped. */
-struct hf_shadow *hf_want_shadow(struct hf_client *c, struct hf_shadow *s, const struct hf_array *a, size_t bytes,
-                                 uint32_t most);
+struct hf_shadow *hf_want_shadow(
+	struct hf_client *c, struct hf_shadow *s, const struct hf_array *a, size_t bytes, uint32_t most);
 void hf_make_shadow(struct hf_client *c, struct hf_shadow *s);
 size_t hf_copy_aside(struct hf_shadow *s, const struct hf_array *a, char *to, size_t bytes);
 int hf_finish_aside(struct hf_shadow *s);

@@ -10,88 +10,87 @@
 #include "client.h"
 
 enum {
-    PIECE = 4 << 20,  /* copied at a time: whole pages */
-    ALONE = 32 << 20, /* up to so much a helper is not worth its start */
-    MOST_HELPERS = 3, /* few cores take all that memory gives */
-    STACK = 256 << 10
+	PIECE = 4 << 20,  /* copied at a time: whole pages */
+	ALONE = 32 << 20, /* up to so much a helper is not worth its start */
+	MOST_HELPERS = 3, /* few cores take all that memory gives */
+	STACK = 256 << 10
 };
 
 struct work {
-    char *to;
-    char *from;
-    const struct hf_array *boxes; /* of a global array; to or from is its packed form */
-    size_t bytes;
-    bool save, once;
-    _Atomic size_t next; /* what nobody copies yet begins here */
+	char *to;
+	char *from;
+	const struct hf_array *boxes; /* of a global array; to or from is its packed form */
+	size_t bytes;
+	bool save, once;
+	_Atomic size_t next; /* what nobody copies yet begins here */
 };
 
-static void *help(void *arg)
-{
-    struct work *w = arg;
-    size_t at;
+static void *help(void *arg) {
+	struct work *w = arg;
+	size_t at;
 
-    while ((at = atomic_fetch_add(&w->next, PIECE)) < w->bytes) {
-        const size_t n = w->bytes - at < PIECE ? w->bytes - at : PIECE;
-        if (w->boxes != NULL)
-            hf_copy_boxes(w->boxes, w->save ? w->to : w->from, at, n, w->save);
-        else
-            memcpy(w->to + at, w->from + at, n);
-        if (w->once)
-            (void)madvise(w->from + at, n, MADV_DONTNEED); /* unmapping it later is as much work, for one alone */
-    }
-    return NULL;
+	while ((at = atomic_fetch_add(&w->next, PIECE)) < w->bytes) {
+		const size_t n = w->bytes - at < PIECE ? w->bytes - at : PIECE;
+		if (w->boxes != NULL) {
+			hf_copy_boxes(w->boxes, w->save ? w->to : w->from, at, n, w->save);
+		} else {
+			memcpy(w->to + at, w->from + at, n);
+		}
+		if (w->once) {
+			(void)madvise(w->from + at, n, MADV_DONTNEED); /* unmapping it later is as much work, for one alone */
+		}
+	}
+	return NULL;
 }
 
 /* How many cores this process may use. */
-static int cores(void)
-{
-    cpu_set_t set;
+static int cores(void) {
+	cpu_set_t set;
 
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+	return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-static int start(struct work *w, pthread_t *helpers, int most)
-{
-    pthread_attr_t attr;
-    sigset_t all, was;
-    int n = 0;
+static int start(struct work *w, pthread_t *helpers, int most) {
+	pthread_attr_t attr;
+	sigset_t all, was;
+	int n = 0;
 
-    if (pthread_attr_init(&attr) != 0)
-        return 0;
-    sigfillset(&all); /* signals are for the threads of the program */
-    if (pthread_attr_setstacksize(&attr, STACK) == 0 && pthread_sigmask(SIG_SETMASK, &all, &was) == 0) {
-        while (n < most && pthread_create(&helpers[n], &attr, help, w) == 0)
-            n++;
-        pthread_sigmask(SIG_SETMASK, &was, NULL);
-    }
-    pthread_attr_destroy(&attr);
-    return n;
+	if (pthread_attr_init(&attr) != 0) {
+		return 0;
+	}
+	sigfillset(&all); /* signals are for the threads of the program */
+	if (pthread_attr_setstacksize(&attr, STACK) == 0 && pthread_sigmask(SIG_SETMASK, &all, &was) == 0) {
+		while (n < most && pthread_create(&helpers[n], &attr, help, w) == 0) {
+			n++;
+		}
+		pthread_sigmask(SIG_SETMASK, &was, NULL);
+	}
+	pthread_attr_destroy(&attr);
+	return n;
 }
 
-static void run(struct work *w)
-{
-    pthread_t helpers[MOST_HELPERS];
-    int most = w->bytes > ALONE ? cores() - 1 : 0, n;
+static void run(struct work *w) {
+	pthread_t helpers[MOST_HELPERS];
+	int most = w->bytes > ALONE ? cores() - 1 : 0, n;
 
-    n = start(w, helpers, most < MOST_HELPERS ? most : MOST_HELPERS);
-    help(w);
-    while (n > 0)
-        pthread_join(helpers[--n], NULL);
+	n = start(w, helpers, most < MOST_HELPERS ? most : MOST_HELPERS);
+	help(w);
+	while (n > 0) {
+		pthread_join(helpers[--n], NULL);
+	}
 }
 
 /* memcpy. once: from is page-aligned memory of a sealed arena, of which this is the only copy, most likely. */
-void hf_copy(char *to, const char *from, size_t bytes, bool once)
-{
-    struct work w = {.to = to, .from = (char *)(uintptr_t)from, .bytes = bytes, .once = once, .next = 0};
+void hf_copy(char *to, const char *from, size_t bytes, bool once) {
+	struct work w = { .to = to, .from = (char *)(uintptr_t)from, .bytes = bytes, .once = once, .next = 0 };
 
-    run(&w);
+	run(&w);
 }
 
 /* Copies what a rank owns of a global array to its packed form, or from there; once as in hf_copy. */
-void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool save, bool once)
-{
-    struct work w = {.boxes = a, .bytes = bytes, .save = save, .once = once, .next = 0};
+void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool save, bool once) {
+	struct work w = { .boxes = a, .bytes = bytes, .save = save, .once = once, .next = 0 };
 
-    *(save ? &w.to : &w.from) = packed;
-    run(&w);
+	*(save ? &w.to : &w.from) = packed;
+	run(&w);
 }

@@ -84,99 +84,99 @@
 #define HFP_VALUE_CUT 1
 
 struct hfp_header {
-    uint32_t magic;
-    uint16_t version, type;
-    uint32_t length, zero;
+	uint32_t magic;
+	uint16_t version, type;
+	uint32_t length, zero;
 };
 
 struct hfp_hello {
-    struct hfp_header h;
-    int32_t rank, size;
-    uint32_t flags;
-    char text[3 * (4 + HFP_VALUE_BYTES)];
+	struct hfp_header h;
+	int32_t rank, size;
+	uint32_t flags;
+	char text[3 * (4 + HFP_VALUE_BYTES)];
 };
 
 struct hfp_protect {
-    struct hfp_header h;
-    uint32_t array, type;
-    uint64_t count;
-    uint32_t flags, n;
-    char text[HFP_NAME_BYTES];
+	struct hfp_header h;
+	uint32_t array, type;
+	uint64_t count;
+	uint32_t flags, n;
+	char text[HFP_NAME_BYTES];
 };
 
 struct hfp_declare {
-    struct hfp_header h;
-    uint32_t array, type, kind, flags;
-    uint64_t count;
-    uint32_t dims, boxes, n;
-    char text[]; /* name, dimensions, boxes */
+	struct hfp_header h;
+	uint32_t array, type, kind, flags;
+	uint64_t count;
+	uint32_t dims, boxes, n;
+	char text[]; /* name, dimensions, boxes */
 };
 
 struct hfp_text { /* WAIT, HELD */
-    struct hfp_header h;
-    uint32_t flags, n;
-    char text[HFP_NAME_BYTES];
+	struct hfp_header h;
+	uint32_t flags, n;
+	char text[HFP_NAME_BYTES];
 };
 
 struct hfp_named { /* SAVE, FIND, BEGIN */
-    struct hfp_header h;
-    int64_t version;
-    uint32_t keep, picked, n;
-    char text[HFP_NAME_BYTES + HFP_MOST_PICKED * 4]; /* the name, and numbers of arrays */
+	struct hfp_header h;
+	int64_t version;
+	uint32_t keep, picked, n;
+	char text[HFP_NAME_BYTES + HFP_MOST_PICKED * 4]; /* the name, and numbers of arrays */
 };
 
 struct hfp_picked { /* RECOVER */
-    struct hfp_header h;
-    uint32_t picked, zero;
-    uint32_t array[HFP_MOST_PICKED];
+	struct hfp_header h;
+	uint32_t picked, zero;
+	uint32_t array[HFP_MOST_PICKED];
 };
 
 struct hfp_number { /* POINT, EXCHANGE, SHADOW */
-    struct hfp_header h;
-    uint64_t value;
+	struct hfp_header h;
+	uint64_t value;
 };
 
 struct hfp_word { /* CHECKPOINT, SIGNAL, EXCHANGED, COPIED, UNPROTECT, ARRIVED, DROP */
-    struct hfp_header h;
-    int32_t value;
-    uint32_t flags; /* of COPIED; else 0 */
+	struct hfp_header h;
+	int32_t value;
+	uint32_t flags; /* of COPIED; else 0 */
 };
 
 struct hfp_welcome {
-    struct hfp_header h;
-    uint64_t checkpoint, stop;
-    uint32_t flags, page;
+	struct hfp_header h;
+	uint64_t checkpoint, stop;
+	uint32_t flags, page;
 };
 
 struct hfp_arena {
-    struct hfp_header h;
-    uint32_t id, flags;
-    uint64_t bytes;
+	struct hfp_header h;
+	uint32_t id, flags;
+	uint64_t bytes;
 };
 
 struct hfp_item {
-    uint32_t array, arena;
-    uint64_t offset, bytes;
+	uint32_t array, arena;
+	uint64_t offset, bytes;
 };
 
 struct hfp_copy {
-    struct hfp_header h;
-    uint32_t load, n;
-    struct hfp_item items[];
+	struct hfp_header h;
+	uint32_t load, n;
+	struct hfp_item items[];
 };
 
 struct hfp_done {
-    struct hfp_header h;
-    int32_t code;
-    uint32_t zero;
-    uint64_t value;
+	struct hfp_header h;
+	int32_t code;
+	uint32_t zero;
+	uint64_t value;
 };
 
 struct hfp_error {
-    struct hfp_header h;
-    int32_t code;
-    uint32_t n;
-    char text[];
+	struct hfp_header h;
+	int32_t code;
+	uint32_t n;
+	char text[];
 };
 
 static_assert(sizeof(struct hfp_header) == 16, "header");

@@ -8,6 +8,4 @@
 #include <CL/cl_gl.h>
 #pragma GCC diagnostic pop
 
-
-
 #endif

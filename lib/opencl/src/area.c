@@ -171,14 +171,12 @@ static struct {
 	pthread_mutex_t lock;
 	struct area *area;
 	bool failed;
-	uint32_t mine;            /* slots of transfers that are going on, a bit for each */
-	uint64_t shared[8];       /* devices that know the area */
+	uint32_t mine;      /* slots of transfers that are going on, a bit for each */
+	uint64_t shared[8]; /* devices that know the area */
 	unsigned devices;
 } slots = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static _Atomic uint32_t *state_of(int slot) {
-	return hfcl_ring_word(HFCL_RING_WORDS + (size_t)slot * HFCL_RING_SLOT);
-}
+static _Atomic uint32_t *state_of(int slot) { return hfcl_ring_word(HFCL_RING_WORDS + (size_t)slot * HFCL_RING_SLOT); }
 
 static bool known(uint64_t device) {
 	for (unsigned i = 0; i < slots.devices; i++) {

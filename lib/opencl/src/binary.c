@@ -152,8 +152,8 @@ static cl_int load(cl_program p, cl_uint device, const unsigned char *bytes, siz
 	return CL_SUCCESS;
 }
 
-static cl_int check(cl_context context, cl_uint n, const cl_device_id *list, const size_t *lengths,
-	const unsigned char **binaries) {
+static cl_int check(
+	cl_context context, cl_uint n, const cl_device_id *list, const size_t *lengths, const unsigned char **binaries) {
 	if (n == 0 || list == NULL || lengths == NULL || binaries == NULL) {
 		return CL_INVALID_VALUE;
 	}

@@ -3,10 +3,10 @@
    are kept for the next transfer to or from the device. */
 #include "hfcl.h"
 
-enum { RUN = HFCL_SLOTS / 4 };                      /* slots of one transfer */
-static const size_t smallest = 2 << 20;             /* area */
-static const size_t most_idle = 128 << 20;          /* bytes of areas that no transfer uses */
-static const size_t most = (size_t)512 << 20;       /* bytes of all of them */
+enum { RUN = HFCL_SLOTS / 4 };                /* slots of one transfer */
+static const size_t smallest = 2 << 20;       /* area */
+static const size_t most_idle = 128 << 20;    /* bytes of areas that no transfer uses */
+static const size_t most = (size_t)512 << 20; /* bytes of all of them */
 
 static struct {
 	pthread_mutex_t lock;

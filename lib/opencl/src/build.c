@@ -139,7 +139,7 @@ static cl_int build_again(cl_program p, const char *options, cl_uint n, const cl
 		cl_int one = hfcl_build(p, r, HFCL_LINKED, CL_PROGRAM_BINARY_TYPE_EXECUTABLE, options, count, same);
 		rc = rc == CL_SUCCESS ? one : rc;
 	}
-	return rc == CL_LINK_PROGRAM_FAILURE ? CL_BUILD_PROGRAM_FAILURE
+	return rc == CL_LINK_PROGRAM_FAILURE  ? CL_BUILD_PROGRAM_FAILURE
 		: rc == CL_INVALID_LINKER_OPTIONS ? CL_INVALID_BUILD_OPTIONS
 										  : rc;
 }

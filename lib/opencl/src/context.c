@@ -157,8 +157,8 @@ static void free_context(cl_context c) {
 }
 
 /* new_context makes one of the devices of a list, each of which counts once; NULL without memory. */
-static cl_context new_context(const cl_context_properties *properties, size_t words, cl_uint n,
-	const cl_device_id *list) {
+static cl_context new_context(
+	const cl_context_properties *properties, size_t words, cl_uint n, const cl_device_id *list) {
 	cl_context c = calloc(1, sizeof *c);
 	if (c == NULL) {
 		return NULL;
@@ -260,8 +260,8 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseContext(cl_context c) {
 	return CL_SUCCESS;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetContextInfo(cl_context c, cl_context_info what, size_t room, void *to,
-	size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetContextInfo(
+	cl_context c, cl_context_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(c, CONTEXT)) {
 		return CL_INVALID_CONTEXT;
 	}
@@ -279,8 +279,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetContextInfo(cl_context c, cl_context_info w
 	}
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clSetContextDestructorCallback(cl_context c,
-	void(CL_CALLBACK *call)(cl_context, void *), void *data) {
+CL_API_ENTRY cl_int CL_API_CALL clSetContextDestructorCallback(
+	cl_context c, void(CL_CALLBACK *call)(cl_context, void *), void *data) {
 	if (!hfcl_is(c, CONTEXT)) {
 		return CL_INVALID_CONTEXT;
 	}

@@ -18,8 +18,10 @@ static struct {
 	bool ended;
 	struct job *first, **last; /* of call-backs */
 	pthread_cond_t work;
-} inbox = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER,
-	.last = &inbox.first, .work = PTHREAD_COND_INITIALIZER };
+} inbox = { .lock = PTHREAD_MUTEX_INITIALIZER,
+	.changed = PTHREAD_COND_INITIALIZER,
+	.last = &inbox.first,
+	.work = PTHREAD_COND_INITIALIZER };
 
 /* hfcl_expect announces a read whose bytes come by themselves; it holds a reference to the event. */
 void hfcl_expect(cl_event e) {

@@ -138,8 +138,8 @@ CL_API_ENTRY cl_int CL_API_CALL clWaitForEvents(cl_uint n, const cl_event *list)
 	return rc;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetEventInfo(cl_event e, cl_event_info what, size_t room, void *to,
-	size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetEventInfo(
+	cl_event e, cl_event_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(e, EVENT)) {
 		return CL_INVALID_EVENT;
 	}
@@ -161,8 +161,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetEventInfo(cl_event e, cl_event_info what, s
 	}
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetEventProfilingInfo(cl_event e, cl_profiling_info what, size_t room, void *to,
-	size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetEventProfilingInfo(
+	cl_event e, cl_profiling_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(e, EVENT)) {
 		return CL_INVALID_EVENT;
 	}
@@ -295,8 +295,8 @@ void hfcl_noted(uint64_t watch, uint64_t event, cl_int status) {
 	}
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clSetEventCallback(cl_event e, cl_int type,
-	void(CL_CALLBACK *call)(cl_event, cl_int, void *), void *data) {
+CL_API_ENTRY cl_int CL_API_CALL clSetEventCallback(
+	cl_event e, cl_int type, void(CL_CALLBACK *call)(cl_event, cl_int, void *), void *data) {
 	if (!hfcl_is(e, EVENT)) {
 		return CL_INVALID_EVENT;
 	}

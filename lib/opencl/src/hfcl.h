@@ -45,7 +45,9 @@ struct object {
 	uint64_t id; /* its number at the server */
 };
 
-struct _cl_platform_id { struct object o; };
+struct _cl_platform_id {
+	struct object o;
+};
 
 struct _cl_device_id {
 	struct object o;
@@ -72,7 +74,7 @@ struct _cl_context {
 	size_t properties_size;
 	void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
 	void *notify_data;
-	_Atomic bool notified;             /* that a device is lost */
+	_Atomic bool notified;              /* that a device is lost */
 	struct _cl_context *next, **linked; /* in the list of those with a call-back; where it hangs there */
 };
 
@@ -157,7 +159,7 @@ struct _cl_program {
 	struct object o;
 	cl_context context;
 	pthread_mutex_t lock;
-	char *source; /* NULL of binaries and linked programs */
+	char *source;         /* NULL of binaries and linked programs */
 	struct build *builds; /* by the devices of the context */
 	bool served;          /* the server has it under the program's number */
 	char *names;          /* of kernels with ; between */
@@ -220,9 +222,9 @@ struct _cl_event {
 	pthread_mutex_t lock;
 	_Atomic cl_int status; /* 0 or below: final */
 	struct watcher *watchers;
-	struct rows into; /* of a read that does not block */
+	struct rows into;      /* of a read that does not block */
 	struct bounce *bounce; /* that its bytes are in, or those of a write, or NULL */
-	cl_mem shown; /* a reference to the object whose mapping they are for, until they have come, or NULL */
+	cl_mem shown;          /* a reference to the object whose mapping they are for, until they have come, or NULL */
 	struct _cl_event *next_pending;
 };
 
@@ -278,7 +280,7 @@ bool hfcl_ring_put(const uint8_t *message, size_t n); /* false: the server is go
 uint64_t hfcl_ring_position(void); /* what was put before this call is carried out before what waits for it */
 bool hfcl_ring_careful(void);
 void hfcl_ring_unask(int slot);
-int hfcl_ring_ask(void); /* a reply slot, -1: none is free */
+int hfcl_ring_ask(void);                                 /* a reply slot, -1: none is free */
 cl_int hfcl_ring_answer(int slot, uint64_t *deliveries); /* waits; the slot is free then */
 void hfcl_ring_end(void);
 _Atomic uint32_t *hfcl_ring_word(size_t at);
@@ -293,10 +295,10 @@ struct area {
 	char *at;
 	size_t size;
 };
-int hfcl_shareable(size_t size); /* a file of zeros in memory; -1, and errno, where that cannot be */
+int hfcl_shareable(size_t size);     /* a file of zeros in memory; -1, and errno, where that cannot be */
 struct area *hfcl_area(size_t size); /* NULL where that cannot be */
 void hfcl_area_share(struct area *, uint64_t device); /* the device moves bytes there without a copy from now on */
-void hfcl_area_end(struct area *); /* unmaps it; commands that use it go on */
+void hfcl_area_end(struct area *);                    /* unmaps it; commands that use it go on */
 bool hfcl_in_area(const char *from, const char *to, uint64_t *number, uint64_t *offset);
 struct slots { /* of one transfer, which uses them in turn */
 	struct area *area;
@@ -304,7 +306,7 @@ struct slots { /* of one transfer, which uses them in turn */
 	int list[HFCL_SLOTS];
 };
 unsigned hfcl_take_slots(uint64_t device, unsigned most, unsigned least, struct slots *); /* at least so many, or 0 */
-void hfcl_give_slots(const struct slots *, bool reset); /* reset: the server has done with all */
+void hfcl_give_slots(const struct slots *, bool reset);          /* reset: the server has done with all */
 bool hfcl_take_run(uint64_t device, unsigned n, struct slots *); /* slots side by side, as memory without turns */
 char *hfcl_slot(const struct slots *, size_t piece);
 void hfcl_set_slot(const struct slots *, size_t piece, uint32_t to);
@@ -352,7 +354,7 @@ uint64_t hfcl_get64(struct call *);
 const char *hfcl_get_bytes(struct call *, size_t *n);
 char *hfcl_get_text(struct call *); /* a copy that the caller frees, NULL without memory */
 void hfcl_end(struct call *);
-cl_int hfcl_release(uint64_t id);       /* when the commands that use it are complete */
+cl_int hfcl_release(uint64_t id); /* when the commands that use it are complete */
 
 /* delivery.c: what the server sends by itself */
 bool hfcl_listen(int fd);
@@ -362,7 +364,7 @@ bool hfcl_unexpect(cl_event); /* false: nobody expects it any more */
 void hfcl_await(uint64_t deliveries);
 const char *hfcl_end_of(const struct rows *);
 bool hfcl_unsettled(const struct rows *); /* a read that does not block is on its way into this memory */
-void hfcl_settle(const struct rows *); /* waits until nothing is on its way into this memory */
+void hfcl_settle(const struct rows *);    /* waits until nothing is on its way into this memory */
 void hfcl_call_later(void (*call)(void *), void *data);
 
 /* event.c */
@@ -393,13 +395,13 @@ size_t hfcl_pixel_bytes(const cl_image_format *);
 bool hfcl_is_image(const struct _cl_mem *);
 uint32_t hfcl_shape(cl_mem_object_type); /* 1 to 3 dimensions, of arrays with HFCL_ARRAY, 0: no image */
 void hfcl_image_extent(const struct _cl_mem *, size_t extent[3]);
-struct rows hfcl_pixel_rows(const struct _cl_mem *, void *at, const size_t *region, size_t row_pitch,
-	size_t slice_pitch);
+struct rows hfcl_pixel_rows(
+	const struct _cl_mem *, void *at, const size_t *region, size_t row_pitch, size_t slice_pitch);
 
 /* program.c */
 cl_program hfcl_new_program(cl_context, cl_int *);
 struct recipe *hfcl_new_recipe(const char *link); /* NULL without memory */
-void hfcl_drop_recipe(struct recipe *); /* or NULL */
+void hfcl_drop_recipe(struct recipe *);           /* or NULL */
 bool hfcl_add_unit(struct recipe *, const char *text, size_t, const char *options);
 bool hfcl_built(const struct _cl_program *);
 

@@ -94,8 +94,8 @@ uint32_t hfcl_shape(cl_mem_object_type type) {
 /* slices says whether the images or planes of one lie a slice pitch apart. */
 static bool slices(const struct _cl_mem *m) { return hfcl_shape(m->type) >= 3; }
 
-struct rows hfcl_pixel_rows(const struct _cl_mem *m, void *at, const size_t *region, size_t row_pitch,
-	size_t slice_pitch) {
+struct rows hfcl_pixel_rows(
+	const struct _cl_mem *m, void *at, const size_t *region, size_t row_pitch, size_t slice_pitch) {
 	size_t row = region[0] * m->pixel;
 	if (m->type == CL_MEM_OBJECT_IMAGE1D_ARRAY) { /* lines are slices */
 		return (struct rows){ at, row, region[1], 1, slice_pitch, slice_pitch * region[1] };
@@ -169,8 +169,7 @@ static bool too_large(const struct _cl_mem *m) {
 	return exceeds(m->context, space ? CL_DEVICE_IMAGE3D_MAX_WIDTH : CL_DEVICE_IMAGE2D_MAX_WIDTH, d->image_width) ||
 		(hfcl_shape(m->type) % HFCL_ARRAY != 1 && exceeds(m->context, height, d->image_height)) ||
 		(space && exceeds(m->context, CL_DEVICE_IMAGE3D_MAX_DEPTH, d->image_depth)) ||
-		(hfcl_shape(m->type) > HFCL_ARRAY &&
-			exceeds(m->context, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, d->image_array_size));
+		(hfcl_shape(m->type) > HFCL_ARRAY && exceeds(m->context, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, d->image_array_size));
 }
 
 /* check looks at what is asked for; the device has the last word. */
@@ -288,15 +287,20 @@ CL_API_ENTRY cl_mem CL_API_CALL clCreateImageWithProperties(cl_context context, 
 
 CL_API_ENTRY cl_mem CL_API_CALL clCreateImage2D(cl_context context, cl_mem_flags flags, const cl_image_format *format,
 	size_t width, size_t height, size_t row_pitch, void *host, cl_int *rc) {
-	cl_image_desc d = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = height,
-		.image_row_pitch = row_pitch };
+	cl_image_desc d = {
+		.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = height, .image_row_pitch = row_pitch
+	};
 	return clCreateImage(context, flags, format, &d, host, rc);
 }
 
 CL_API_ENTRY cl_mem CL_API_CALL clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_format *format,
 	size_t width, size_t height, size_t depth, size_t row_pitch, size_t slice_pitch, void *host, cl_int *rc) {
-	cl_image_desc d = { .image_type = CL_MEM_OBJECT_IMAGE3D, .image_width = width, .image_height = height,
-		.image_depth = depth, .image_row_pitch = row_pitch, .image_slice_pitch = slice_pitch };
+	cl_image_desc d = { .image_type = CL_MEM_OBJECT_IMAGE3D,
+		.image_width = width,
+		.image_height = height,
+		.image_depth = depth,
+		.image_row_pitch = row_pitch,
+		.image_slice_pitch = slice_pitch };
 	return clCreateImage(context, flags, format, &d, host, rc);
 }
 

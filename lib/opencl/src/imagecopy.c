@@ -29,8 +29,8 @@ static cl_int pixels(struct place *p, cl_command_queue q, cl_mem m, const size_t
 	return CL_SUCCESS;
 }
 
-static cl_int transfer_image(struct transfer *t, const size_t *origin, const size_t *region, size_t row_pitch,
-	size_t slice_pitch, void *host) {
+static cl_int transfer_image(
+	struct transfer *t, const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch, void *host) {
 	cl_int rc = pixels(&t->place, t->q, t->m, origin, region);
 	if (rc != CL_SUCCESS) {
 		return rc;
@@ -49,19 +49,17 @@ static cl_int transfer_image(struct transfer *t, const size_t *origin, const siz
 	return hfcl_transfer(t);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadImage(cl_command_queue q, cl_mem m, cl_bool blocking,
-	const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch, void *to, cl_uint n,
-	const cl_event *waits, cl_event *event) {
-	struct transfer t = { q, m, CL_COMMAND_READ_IMAGE, false, blocking != CL_FALSE, { 0 }, { 0 }, n, waits,
-		event };
+CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadImage(cl_command_queue q, cl_mem m, cl_bool blocking, const size_t *origin,
+	const size_t *region, size_t row_pitch, size_t slice_pitch, void *to, cl_uint n, const cl_event *waits,
+	cl_event *event) {
+	struct transfer t = { q, m, CL_COMMAND_READ_IMAGE, false, blocking != CL_FALSE, { 0 }, { 0 }, n, waits, event };
 	return transfer_image(&t, origin, region, row_pitch, slice_pitch, to);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteImage(cl_command_queue q, cl_mem m, cl_bool blocking,
 	const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch, const void *from, cl_uint n,
 	const cl_event *waits, cl_event *event) {
-	struct transfer t = { q, m, CL_COMMAND_WRITE_IMAGE, true, blocking != CL_FALSE, { 0 }, { 0 }, n, waits,
-		event };
+	struct transfer t = { q, m, CL_COMMAND_WRITE_IMAGE, true, blocking != CL_FALSE, { 0 }, { 0 }, n, waits, event };
 	return transfer_image(&t, origin, region, row_pitch, slice_pitch, (void *)(uintptr_t)from);
 }
 

@@ -172,8 +172,8 @@ static char *ask_argument(cl_kernel k, cl_uint i, uint32_t what, size_t *n, cl_i
 	return copy;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetKernelArgInfo(cl_kernel k, cl_uint i, cl_kernel_arg_info what, size_t room,
-	void *to, size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetKernelArgInfo(
+	cl_kernel k, cl_uint i, cl_kernel_arg_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(k, KERNEL)) {
 		return CL_INVALID_KERNEL;
 	}
@@ -193,8 +193,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetKernelArgInfo(cl_kernel k, cl_uint i, cl_ke
 	return rc;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetKernelInfo(cl_kernel k, cl_kernel_info what, size_t room, void *to,
-	size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetKernelInfo(
+	cl_kernel k, cl_kernel_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(k, KERNEL)) {
 		return CL_INVALID_KERNEL;
 	}
@@ -216,8 +216,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetKernelInfo(cl_kernel k, cl_kernel_info what
 	}
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel k, cl_device_id d, cl_kernel_work_group_info what,
-	size_t room, void *to, size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetKernelWorkGroupInfo(
+	cl_kernel k, cl_device_id d, cl_kernel_work_group_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(k, KERNEL)) {
 		return CL_INVALID_KERNEL;
 	}
@@ -478,8 +478,8 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue q, cl_ke
 	return launch(q, k, CL_COMMAND_NDRANGE_KERNEL, dims, offset, global, local, n, waits, event);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueTask(cl_command_queue q, cl_kernel k, cl_uint n, const cl_event *waits,
-	cl_event *event) {
+CL_API_ENTRY cl_int CL_API_CALL clEnqueueTask(
+	cl_command_queue q, cl_kernel k, cl_uint n, const cl_event *waits, cl_event *event) {
 	const size_t one = 1;
 	return launch(q, k, CL_COMMAND_TASK, 1, NULL, &one, &one, n, waits, event);
 }

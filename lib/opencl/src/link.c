@@ -107,8 +107,8 @@ static void expand(struct text *to, const struct headers *h, const char *source,
 			add(to, "\n", 1);
 		} else if (a != NULL && !a->once && once(source, size)) {
 			char guard[96];
-			int n = snprintf(guard, sizeof guard, "#ifndef HOLDFAST_ONCE_%u\n#define HOLDFAST_ONCE_%u\n", a->header,
-				a->header);
+			int n = snprintf(
+				guard, sizeof guard, "#ifndef HOLDFAST_ONCE_%u\n#define HOLDFAST_ONCE_%u\n", a->header, a->header);
 			add(to, guard, (size_t)n);
 			a->once = true;
 		} else {
@@ -133,8 +133,8 @@ static cl_int check_headers(const struct headers *h) {
 	return CL_SUCCESS;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clCompileProgram(cl_program p, cl_uint n, const cl_device_id *list,
-	const char *options, cl_uint headers, const cl_program *header_list, const char **header_names,
+CL_API_ENTRY cl_int CL_API_CALL clCompileProgram(cl_program p, cl_uint n, const cl_device_id *list, const char *options,
+	cl_uint headers, const cl_program *header_list, const char **header_names,
 	void(CL_CALLBACK *notify)(cl_program, void *), void *data) {
 	struct headers h = { headers, header_list, header_names };
 	if (!hfcl_is(p, PROGRAM)) {
@@ -238,8 +238,8 @@ static bool alike(const struct inputs *in, cl_uint a, cl_uint b) {
 }
 
 /* link_alike links for devices that have the same of all inputs. */
-static cl_int link_alike(cl_program p, const struct inputs *in, const char *options, bool library, cl_uint n,
-	const cl_device_id *list) {
+static cl_int link_alike(
+	cl_program p, const struct inputs *in, const char *options, bool library, cl_uint n, const cl_device_id *list) {
 	struct recipe *r = hfcl_new_recipe(options);
 	bool made = r != NULL;
 	for (cl_uint i = 0; i < in->n && made; i++) {
@@ -247,8 +247,8 @@ static cl_int link_alike(cl_program p, const struct inputs *in, const char *opti
 	}
 	cl_int rc = CL_OUT_OF_HOST_MEMORY;
 	if (made) {
-		rc = hfcl_build(p, r, HFCL_LINKED,
-			library ? CL_PROGRAM_BINARY_TYPE_LIBRARY : CL_PROGRAM_BINARY_TYPE_EXECUTABLE, options, n, list);
+		rc = hfcl_build(p, r, HFCL_LINKED, library ? CL_PROGRAM_BINARY_TYPE_LIBRARY : CL_PROGRAM_BINARY_TYPE_EXECUTABLE,
+			options, n, list);
 	}
 	if (made && library) { /* it is linked again with what it becomes part of */
 		free(r->link);
@@ -259,8 +259,8 @@ static cl_int link_alike(cl_program p, const struct inputs *in, const char *opti
 }
 
 /* link_all links for all devices of a list, at once for those that have the same of all inputs. */
-static cl_int link_all(cl_program p, const struct inputs *in, const char *options, bool library, cl_uint n,
-	const cl_device_id *list) {
+static cl_int link_all(
+	cl_program p, const struct inputs *in, const char *options, bool library, cl_uint n, const cl_device_id *list) {
 	cl_uint left = 0;
 	cl_device_id todo[n];
 	cl_int rc = CL_SUCCESS;

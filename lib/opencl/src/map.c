@@ -130,8 +130,8 @@ static cl_int move(cl_command_queue q, cl_mem m, cl_command_type type, bool writ
 		return rc;
 	}
 	if (!hfcl_is_image(m)) {
-		return hfcl_transfer_range(q, m, type, write, blocking != CL_FALSE, p->origin[0], p->region[0], p->at, n, waits,
-			event);
+		return hfcl_transfer_range(
+			q, m, type, write, blocking != CL_FALSE, p->origin[0], p->region[0], p->at, n, waits, event);
 	}
 	struct rows host;
 	image_rows(m, p->origin, p->region, &host);
@@ -191,9 +191,8 @@ CL_API_ENTRY void *CL_API_CALL clEnqueueMapImage(cl_command_queue q, cl_mem m, c
 	size_t extent[3];
 	hfcl_image_extent(m, extent);
 	bool slices = m->desc.image_slice_pitch != 0;
-	*rc = origin == NULL || region == NULL || row_pitch == NULL || (slices && slice_pitch == NULL)
-		? CL_INVALID_VALUE
-		: CL_SUCCESS;
+	*rc = origin == NULL || region == NULL || row_pitch == NULL || (slices && slice_pitch == NULL) ? CL_INVALID_VALUE
+																								   : CL_SUCCESS;
 	for (int i = 0; i < 3 && *rc == CL_SUCCESS; i++) {
 		if (region[i] == 0 || origin[i] > extent[i] || region[i] > extent[i] - origin[i]) {
 			*rc = CL_INVALID_VALUE;
@@ -216,8 +215,8 @@ CL_API_ENTRY void *CL_API_CALL clEnqueueMapImage(cl_command_queue q, cl_mem m, c
 	return map(q, m, CL_COMMAND_MAP_IMAGE, blocking, flags, host.at, origin, region, n, waits, event, rc);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueUnmapMemObject(cl_command_queue q, cl_mem m, void *at, cl_uint n,
-	const cl_event *waits, cl_event *event) {
+CL_API_ENTRY cl_int CL_API_CALL clEnqueueUnmapMemObject(
+	cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *waits, cl_event *event) {
 	if (hfcl_check_queue(q) != CL_SUCCESS) {
 		return CL_INVALID_COMMAND_QUEUE;
 	}

@@ -77,8 +77,8 @@ static cl_int check_size(cl_context context, size_t size) {
 	return size == 0 ? CL_INVALID_BUFFER_SIZE : CL_SUCCESS;
 }
 
-CL_API_ENTRY cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void *host,
-	cl_int *rc_ret) {
+CL_API_ENTRY cl_mem CL_API_CALL clCreateBuffer(
+	cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
 	*rc = hfcl_is(context, CONTEXT) ? hfcl_check_flags(flags, host) : CL_INVALID_CONTEXT;
 	if (*rc == CL_SUCCESS) {
@@ -102,8 +102,8 @@ CL_API_ENTRY cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags 
 	return hfcl_made_mem(m, &c, host == NULL ? NULL : &all, rc);
 }
 
-CL_API_ENTRY cl_mem CL_API_CALL clCreateBufferWithProperties(cl_context context, const cl_mem_properties *list,
-	cl_mem_flags flags, size_t size, void *host, cl_int *rc) {
+CL_API_ENTRY cl_mem CL_API_CALL clCreateBufferWithProperties(
+	cl_context context, const cl_mem_properties *list, cl_mem_flags flags, size_t size, void *host, cl_int *rc) {
 	if (list != NULL && list[0] != 0) {
 		if (rc != NULL) {
 			*rc = CL_INVALID_PROPERTY;
@@ -130,8 +130,8 @@ static bool host_allows(cl_mem_flags whole, cl_mem_flags range) {
 	return whole == 0 || range == 0 || range == whole || range == CL_MEM_HOST_NO_ACCESS;
 }
 
-CL_API_ENTRY cl_mem CL_API_CALL clCreateSubBuffer(cl_mem parent, cl_mem_flags flags, cl_buffer_create_type type,
-	const void *info, cl_int *rc_ret) {
+CL_API_ENTRY cl_mem CL_API_CALL clCreateSubBuffer(
+	cl_mem parent, cl_mem_flags flags, cl_buffer_create_type type, const void *info, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
 	if (!hfcl_is(parent, MEM) || parent->type != CL_MEM_OBJECT_BUFFER || parent->parent != NULL) {
 		*rc = CL_INVALID_MEM_OBJECT;
@@ -218,8 +218,8 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseMemObject(cl_mem m) {
 	return CL_SUCCESS;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clSetMemObjectDestructorCallback(cl_mem m, void(CL_CALLBACK *call)(cl_mem, void *),
-	void *data) {
+CL_API_ENTRY cl_int CL_API_CALL clSetMemObjectDestructorCallback(
+	cl_mem m, void(CL_CALLBACK *call)(cl_mem, void *), void *data) {
 	if (!hfcl_is(m, MEM)) {
 		return CL_INVALID_MEM_OBJECT;
 	}
@@ -247,8 +247,8 @@ static cl_uint count_mappings(cl_mem m) {
 	return n;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetMemObjectInfo(cl_mem m, cl_mem_info what, size_t room, void *to,
-	size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetMemObjectInfo(
+	cl_mem m, cl_mem_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(m, MEM)) {
 		return CL_INVALID_MEM_OBJECT;
 	}
@@ -276,8 +276,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetMemObjectInfo(cl_mem m, cl_mem_info what, s
 	}
 }
 
-CL_API_ENTRY cl_sampler CL_API_CALL clCreateSampler(cl_context context, cl_bool normalized,
-	cl_addressing_mode addressing, cl_filter_mode filter, cl_int *rc_ret) {
+CL_API_ENTRY cl_sampler CL_API_CALL clCreateSampler(
+	cl_context context, cl_bool normalized, cl_addressing_mode addressing, cl_filter_mode filter, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
 	if (!hfcl_is(context, CONTEXT)) {
 		*rc = CL_INVALID_CONTEXT;
@@ -343,16 +343,16 @@ static bool read_properties(const cl_sampler_properties *list, struct sampler_pr
 	return true;
 }
 
-CL_API_ENTRY cl_sampler CL_API_CALL clCreateSamplerWithProperties(cl_context context,
-	const cl_sampler_properties *list, cl_int *rc_ret) {
+CL_API_ENTRY cl_sampler CL_API_CALL clCreateSamplerWithProperties(
+	cl_context context, const cl_sampler_properties *list, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
 	struct sampler_properties p;
 	*rc = !hfcl_is(context, CONTEXT) ? CL_INVALID_CONTEXT : read_properties(list, &p) ? CL_SUCCESS : CL_INVALID_VALUE;
 	if (*rc != CL_SUCCESS) {
 		return NULL;
 	}
-	cl_sampler s = clCreateSampler(context, (cl_bool)p.normalized, (cl_addressing_mode)p.addressing,
-		(cl_filter_mode)p.filter, rc);
+	cl_sampler s =
+		clCreateSampler(context, (cl_bool)p.normalized, (cl_addressing_mode)p.addressing, (cl_filter_mode)p.filter, rc);
 	if (s != NULL && list != NULL) {
 		s->list_size = p.words * sizeof *list;
 		memcpy(s->list, list, s->list_size);
@@ -380,8 +380,8 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseSampler(cl_sampler s) {
 	return CL_SUCCESS;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetSamplerInfo(cl_sampler s, cl_sampler_info what, size_t room, void *to,
-	size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetSamplerInfo(
+	cl_sampler s, cl_sampler_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(s, SAMPLER)) {
 		return CL_INVALID_SAMPLER;
 	}

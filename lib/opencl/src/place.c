@@ -31,8 +31,8 @@ void hfcl_put_place(struct call *c, cl_mem m, const struct place *p) {
 	hfcl_put64(c, p->slice_pitch);
 }
 
-cl_int hfcl_place_box(struct place *p, const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch,
-	size_t size) {
+cl_int hfcl_place_box(
+	struct place *p, const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch, size_t size) {
 	p->form = HFCL_RECT;
 	if (region[0] == 0 || region[1] == 0 || region[2] == 0) {
 		return CL_INVALID_VALUE;

@@ -31,8 +31,8 @@ CL_API_ENTRY cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint room, cl_platform
 	return CL_SUCCESS;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id p, cl_platform_info what, size_t room, void *to,
-	size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetPlatformInfo(
+	cl_platform_id p, cl_platform_info what, size_t room, void *to, size_t *size_ret) {
 	if (p != NULL && p != &hfcl_platform) {
 		return CL_INVALID_PLATFORM;
 	}
@@ -97,8 +97,8 @@ static bool fits(cl_uint i, cl_device_type type) {
 	return (type & devices.list[i]->type) != 0 || ((type & CL_DEVICE_TYPE_DEFAULT) != 0 && i == 0);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetDeviceIDs(cl_platform_id p, cl_device_type type, cl_uint room, cl_device_id *list,
-	cl_uint *count) {
+CL_API_ENTRY cl_int CL_API_CALL clGetDeviceIDs(
+	cl_platform_id p, cl_device_type type, cl_uint room, cl_device_id *list, cl_uint *count) {
 	const cl_device_type known = CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU |
 		CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CUSTOM;
 	if (p != NULL && p != &hfcl_platform) {
@@ -159,8 +159,8 @@ static struct answer *answer_of(cl_device_id d, uint32_t what) {
 	return a;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id d, cl_device_info what, size_t room, void *to,
-	size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(
+	cl_device_id d, cl_device_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(d, DEVICE)) {
 		return CL_INVALID_DEVICE;
 	}

@@ -79,8 +79,8 @@ bool hfcl_built(const struct _cl_program *p) {
 	return false;
 }
 
-CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
-	const size_t *lengths, cl_int *rc_ret) {
+CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithSource(
+	cl_context context, cl_uint count, const char **texts, const size_t *lengths, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
 	if (!hfcl_is(context, CONTEXT)) {
 		*rc = CL_INVALID_CONTEXT;
@@ -147,8 +147,8 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program p) {
 	return CL_SUCCESS;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clSetProgramReleaseCallback(cl_program p, void(CL_CALLBACK *call)(cl_program, void *),
-	void *data) {
+CL_API_ENTRY cl_int CL_API_CALL clSetProgramReleaseCallback(
+	cl_program p, void(CL_CALLBACK *call)(cl_program, void *), void *data) {
 	if (!hfcl_is(p, PROGRAM)) {
 		return CL_INVALID_PROGRAM;
 	}
@@ -216,8 +216,8 @@ static cl_int info(cl_program p, cl_program_info what, size_t room, void *to, si
 	}
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetProgramInfo(cl_program p, cl_program_info what, size_t room, void *to,
-	size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetProgramInfo(
+	cl_program p, cl_program_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(p, PROGRAM)) {
 		return CL_INVALID_PROGRAM;
 	}
@@ -227,8 +227,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetProgramInfo(cl_program p, cl_program_info w
 	return rc;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetProgramBuildInfo(cl_program p, cl_device_id d, cl_program_build_info what,
-	size_t room, void *to, size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetProgramBuildInfo(
+	cl_program p, cl_device_id d, cl_program_build_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(p, PROGRAM)) {
 		return CL_INVALID_PROGRAM;
 	}

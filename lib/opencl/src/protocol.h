@@ -9,18 +9,18 @@
    was written, in the ring the reply slot, in a reply the deliveries. */
 #define HFCL_HEADER 24
 #define HFCL_MAX_BODY (64u << 20)
-#define HFCL_MAX_LIST 65536u /* devices, arguments of a kernel */
+#define HFCL_MAX_LIST 65536u              /* devices, arguments of a kernel */
 #define HFCL_MAX_NUMBER ((size_t)1 << 62) /* places and sizes */
 #define HFCL_MAX_LANES 1024
 
 /* The shared memory of the ring: numbers in cache lines of their own, reply slots, the bytes of the ring. */
-#define HFCL_RING_WRITTEN 0  /* u64, bytes ever written; the library's */
-#define HFCL_RING_ASLEEP 64  /* u32, 1: the server wants to be woken */
-#define HFCL_RING_READ 128   /* u64, bytes ever read; the server's */
-#define HFCL_RING_CAREFUL 192 /* u32, 1: a device is lost, commands are to be asked about; the server's */
+#define HFCL_RING_WRITTEN 0    /* u64, bytes ever written; the library's */
+#define HFCL_RING_ASLEEP 64    /* u32, 1: the server wants to be woken */
+#define HFCL_RING_READ 128     /* u64, bytes ever read; the server's */
+#define HFCL_RING_CAREFUL 192  /* u32, 1: a device is lost, commands are to be asked about; the server's */
 #define HFCL_RING_REPLIES 4096 /* from here on 64 slots of 64 bytes */
 #define HFCL_RING_SLOTS 64
-#define HFCL_RING_SLOT 64 /* u32 state, i32 status, u64 deliveries */
+#define HFCL_RING_SLOT 64    /* u32 state, i32 status, u64 deliveries */
 #define HFCL_RING_WORDS 8192 /* from here on a word for each slot, and two: the library, the server sleeps on it */
 #define HFCL_RING_DATA 16384
 #define HFCL_RING_BYTES 262144
@@ -75,7 +75,7 @@ enum {
 	HFCL_STATE = 36,
 	HFCL_RESTORE = 37,
 	HFCL_CLONE_KERNEL = 38,
-	HFCL_NOTE = 64,   /* from the server */
+	HFCL_NOTE = 64, /* from the server */
 	HFCL_DELIVERY = 65,
 	HFCL_LOST = 66
 };

@@ -3,8 +3,8 @@
 
 cl_int hfcl_check_queue(cl_command_queue q) { return hfcl_is(q, QUEUE) ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE; }
 
-static cl_command_queue create(cl_context context, cl_device_id device, cl_command_queue_properties properties,
-	cl_int *rc) {
+static cl_command_queue create(
+	cl_context context, cl_device_id device, cl_command_queue_properties properties, cl_int *rc) {
 	if (!hfcl_is(context, CONTEXT)) {
 		*rc = CL_INVALID_CONTEXT;
 		return NULL;
@@ -42,14 +42,14 @@ static cl_command_queue create(cl_context context, cl_device_id device, cl_comma
 	return q;
 }
 
-CL_API_ENTRY cl_command_queue CL_API_CALL clCreateCommandQueue(cl_context context, cl_device_id device,
-	cl_command_queue_properties properties, cl_int *rc) {
+CL_API_ENTRY cl_command_queue CL_API_CALL clCreateCommandQueue(
+	cl_context context, cl_device_id device, cl_command_queue_properties properties, cl_int *rc) {
 	cl_int ignored;
 	return create(context, device, properties, rc == NULL ? &ignored : rc);
 }
 
-CL_API_ENTRY cl_command_queue CL_API_CALL clCreateCommandQueueWithProperties(cl_context context, cl_device_id device,
-	const cl_queue_properties *list, cl_int *rc_ret) {
+CL_API_ENTRY cl_command_queue CL_API_CALL clCreateCommandQueueWithProperties(
+	cl_context context, cl_device_id device, const cl_queue_properties *list, cl_int *rc_ret) {
 	cl_int ignored, *rc = rc_ret == NULL ? &ignored : rc_ret;
 	cl_command_queue_properties properties = 0;
 	size_t n = 0;
@@ -89,8 +89,8 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseCommandQueue(cl_command_queue q) {
 	return CL_SUCCESS;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue q, cl_command_queue_info what, size_t room,
-	void *to, size_t *size_ret) {
+CL_API_ENTRY cl_int CL_API_CALL clGetCommandQueueInfo(
+	cl_command_queue q, cl_command_queue_info what, size_t room, void *to, size_t *size_ret) {
 	if (!hfcl_is(q, QUEUE)) {
 		return CL_INVALID_COMMAND_QUEUE;
 	}
@@ -110,8 +110,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue q, cl_com
 	}
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clSetCommandQueueProperty(cl_command_queue q, cl_command_queue_properties properties,
-	cl_bool enable, cl_command_queue_properties *old) {
+CL_API_ENTRY cl_int CL_API_CALL clSetCommandQueueProperty(
+	cl_command_queue q, cl_command_queue_properties properties, cl_bool enable, cl_command_queue_properties *old) {
 	(void)properties;
 	(void)enable;
 	(void)old;
@@ -166,8 +166,7 @@ cl_int hfcl_issue(struct command *m, const struct rows *out, const struct rows *
 }
 
 cl_int hfcl_submit(struct command *m) {
-	return hfcl_ring_careful() ? hfcl_issue(m, NULL, NULL)
-		: hfcl_answered(m, hfcl_post(&m->call));
+	return hfcl_ring_careful() ? hfcl_issue(m, NULL, NULL) : hfcl_answered(m, hfcl_post(&m->call));
 }
 
 static cl_int plain(cl_command_queue q, uint32_t op) {
@@ -190,8 +189,8 @@ CL_API_ENTRY cl_int CL_API_CALL clFlush(cl_command_queue q) { return plain(q, HF
 
 CL_API_ENTRY cl_int CL_API_CALL clFinish(cl_command_queue q) { return plain(q, HFCL_FINISH); }
 
-static cl_int mark(cl_command_queue q, cl_command_type type, uint32_t flags, cl_uint n, const cl_event *waits,
-	cl_event *event) {
+static cl_int mark(
+	cl_command_queue q, cl_command_type type, uint32_t flags, cl_uint n, const cl_event *waits, cl_event *event) {
 	struct command m;
 	cl_int rc = hfcl_command(&m, HFCL_MARKER, type, q, n, waits, event, false);
 	if (rc != CL_SUCCESS) {
@@ -201,13 +200,13 @@ static cl_int mark(cl_command_queue q, cl_command_type type, uint32_t flags, cl_
 	return hfcl_submit(&m);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueMarkerWithWaitList(cl_command_queue q, cl_uint n, const cl_event *waits,
-	cl_event *event) {
+CL_API_ENTRY cl_int CL_API_CALL clEnqueueMarkerWithWaitList(
+	cl_command_queue q, cl_uint n, const cl_event *waits, cl_event *event) {
 	return mark(q, CL_COMMAND_MARKER, 0, n, waits, event);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueBarrierWithWaitList(cl_command_queue q, cl_uint n, const cl_event *waits,
-	cl_event *event) {
+CL_API_ENTRY cl_int CL_API_CALL clEnqueueBarrierWithWaitList(
+	cl_command_queue q, cl_uint n, const cl_event *waits, cl_event *event) {
 	return mark(q, CL_COMMAND_BARRIER, HFCL_BARRIER, n, waits, event);
 }
 

@@ -347,8 +347,8 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue q, cl_mem m
 	if (rc != CL_SUCCESS) {
 		return rc;
 	}
-	return hfcl_transfer_range(q, m, CL_COMMAND_READ_BUFFER, false, blocking != CL_FALSE, offset, size, to, n, waits,
-		event);
+	return hfcl_transfer_range(
+		q, m, CL_COMMAND_READ_BUFFER, false, blocking != CL_FALSE, offset, size, to, n, waits, event);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t offset,

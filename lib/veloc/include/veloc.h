@@ -108,11 +108,10 @@ int VELOC_Restart(const char *name, int version);
 int veloc_init_comm(const struct veloc_comm *comm, const char *cfg_file);
 
 #ifndef VELOC_WITHOUT_MPI
-VELOC_LOCAL int VELOC_Init(MPI_Comm comm, const char *cfg_file)
-{
-    struct veloc_comm c;
+VELOC_LOCAL int VELOC_Init(MPI_Comm comm, const char *cfg_file) {
+	struct veloc_comm c;
 
-    return veloc_comm_of(comm, &c) != 0 ? veloc_init_comm(NULL, cfg_file) : veloc_init_comm(&c, cfg_file);
+	return veloc_comm_of(comm, &c) != 0 ? veloc_init_comm(NULL, cfg_file) : veloc_init_comm(&c, cfg_file);
 }
 #endif
 

@@ -9,14 +9,14 @@
 namespace veloc {
 
 struct config {
-    std::string scratch, persistent; // directories, which exist; persistent may be empty
-    bool sync = true;
-    int max_versions = 0;     // of each name that stay; 0: all
-    int scratch_versions = 0; // of these in scratch; 0: max_versions
-    // Seconds between the checkpoints that go there; 0: all, negative: none.
-    int ec_interval = 0, persistent_interval = 0;
-    std::string log_prefix;         // directory for the log; empty: standard error
-    std::vector<std::string> notes; // what has no effect here, and what Holdfast does instead
+	std::string scratch, persistent; // directories, which exist; persistent may be empty
+	bool sync = true;
+	int max_versions = 0;     // of each name that stay; 0: all
+	int scratch_versions = 0; // of these in scratch; 0: max_versions
+	// Seconds between the checkpoints that go there; 0: all, negative: none.
+	int ec_interval = 0, persistent_interval = 0;
+	std::string log_prefix;         // directory for the log; empty: standard error
+	std::vector<std::string> notes; // what has no effect here, and what Holdfast does instead
 };
 
 // Reads the file, if it has a name, and the environment, and makes the directories. Throws std::runtime_error: it names

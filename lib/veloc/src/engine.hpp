@@ -13,10 +13,10 @@ namespace veloc {
 
 // What is saved or restored under a name: memory, or the file at path.
 struct piece {
-    std::string name;
-    void *at = nullptr;
-    size_t bytes = 0;
-    std::string path;
+	std::string name;
+	void *at = nullptr;
+	size_t bytes = 0;
+	std::string path;
 };
 
 // The job that holds the checkpoints of these ranks: one for all programs that use the same directories, as with VeloC,
@@ -31,50 +31,50 @@ void read_memory(void *to, const void *from, size_t bytes);
 // directories and settings. Functions throw std::runtime_error with the cause and the
 // remedy. Those that are collective throw on all ranks or on none, unless a rank is lost.
 class engine {
-  public:
-    // Connects. Collective over comm.
-    engine(const veloc_comm &comm, const config &c);
-    engine(const engine &) = delete;
-    engine &operator=(const engine &) = delete;
+public:
+	// Connects. Collective over comm.
+	engine(const veloc_comm &comm, const config &c);
+	engine(const engine &) = delete;
+	engine &operator=(const engine &) = delete;
 
-    // Ends: waits until checkpoints are durable at all levels. Collective. The last client ends the connection.
-    void finish();
+	// Ends: waits until checkpoints are durable at all levels. Collective. The last client ends the connection.
+	void finish();
 
-    // Takes a checkpoint of the pieces, as they are now. Collective. With the version no_part this rank has none, so
-    // that no rank takes one.
-    static constexpr int no_part = -1;
-    void save(const std::string &name, int version, const std::vector<piece> &pieces);
+	// Takes a checkpoint of the pieces, as they are now. Collective. With the version no_part this rank has none, so
+	// that no rank takes one.
+	static constexpr int no_part = -1;
+	void save(const std::string &name, int version, const std::vector<piece> &pieces);
 
-    // Waits until the newest checkpoint is durable. Local.
-    void wait();
+	// Waits until the newest checkpoint is durable. Local.
+	void wait();
 
-    // Whether wait would not wait. Local.
-    bool finished();
+	// Whether wait would not wait. Local.
+	bool finished();
 
-    // The newest version of a name up to `most`, negative for any; -1 if there is none. Collective.
-    int newest(const std::string &name, int most);
+	// The newest version of a name up to `most`, negative for any; -1 if there is none. Collective.
+	int newest(const std::string &name, int most);
 
-    // Reads a checkpoint and verifies it on all ranks. Collective.
-    void open(const std::string &name, int version);
+	// Reads a checkpoint and verifies it on all ranks. Collective.
+	void open(const std::string &name, int version);
 
-    // Bytes that the open checkpoint holds of a piece that is memory; -1 for none. Local.
-    long long held(const std::string &piece);
+	// Bytes that the open checkpoint holds of a piece that is memory; -1 for none. Local.
+	long long held(const std::string &piece);
 
-    // Copies pieces from the open checkpoint to memory that is as large as what was saved, or larger, and to
-    // files. Local. Changes nothing if it fails.
-    void load(const std::vector<piece> &pieces);
+	// Copies pieces from the open checkpoint to memory that is as large as what was saved, or larger, and to
+	// files. Local. Changes nothing if it fails.
+	void load(const std::vector<piece> &pieces);
 
-    // Forgets the open checkpoint, if there is one. Local.
-    void shut();
+	// Forgets the open checkpoint, if there is one. Local.
+	void shut();
 
-  private:
-    void use(const std::string &name);
-    void protect(const std::vector<piece> &pieces);
+private:
+	void use(const std::string &name);
+	void protect(const std::vector<piece> &pieces);
 
-    void must_be_open() const;
+	void must_be_open() const;
 
-    int keep;
-    bool finished_before = false;
+	int keep;
+	bool finished_before = false;
 };
 
 } // namespace veloc

@@ -11,21 +11,19 @@
 namespace veloc {
 namespace bitsery {
 
-template <typename T> std::function<void(std::ostream &)> serializer(T &data)
-{
-    return [&data](std::ostream &to) {
-        ::bitsery::Serializer<::bitsery::OutputBufferedStreamAdapter> out{to};
-        out.object(data);
-        out.adapter().flush();
-    };
+template <typename T> std::function<void(std::ostream &)> serializer(T &data) {
+	return [&data](std::ostream &to) {
+		::bitsery::Serializer<::bitsery::OutputBufferedStreamAdapter> out{ to };
+		out.object(data);
+		out.adapter().flush();
+	};
 }
 
-template <typename T> std::function<bool(std::istream &)> deserializer(T &data)
-{
-    return [&data](std::istream &from) {
-        return ::bitsery::quickDeserialization<::bitsery::InputStreamAdapter>(from, data).first ==
-               ::bitsery::ReaderError::NoError;
-    };
+template <typename T> std::function<bool(std::istream &)> deserializer(T &data) {
+	return [&data](std::istream &from) {
+		return ::bitsery::quickDeserialization<::bitsery::InputStreamAdapter>(from, data).first ==
+			::bitsery::ReaderError::NoError;
+	};
 }
 
 } // namespace bitsery

@@ -12,26 +12,24 @@
 namespace veloc {
 namespace boost {
 
-template <typename T> std::function<void(std::ostream &)> serializer(T &data)
-{
-    return [&data](std::ostream &to) {
-        ::boost::archive::binary_oarchive archive{to};
-        const T &saved = data;
-        archive << saved;
-    };
+template <typename T> std::function<void(std::ostream &)> serializer(T &data) {
+	return [&data](std::ostream &to) {
+		::boost::archive::binary_oarchive archive{ to };
+		const T &saved = data;
+		archive << saved;
+	};
 }
 
-template <typename T> std::function<bool(std::istream &)> deserializer(T &data)
-{
-    return [&data](std::istream &from) {
-        try {
-            ::boost::archive::binary_iarchive archive{from};
-            archive >> data;
-            return true;
-        } catch (const std::exception &) {
-            return false;
-        }
-    };
+template <typename T> std::function<bool(std::istream &)> deserializer(T &data) {
+	return [&data](std::istream &from) {
+		try {
+			::boost::archive::binary_iarchive archive{ from };
+			archive >> data;
+			return true;
+		} catch (const std::exception &) {
+			return false;
+		}
+	};
 }
 
 } // namespace boost

@@ -11,21 +11,19 @@
 namespace veloc {
 namespace cereal {
 
-template <typename T> std::function<void(std::ostream &)> serializer(T &data)
-{
-    return [&data](std::ostream &to) { ::cereal::BinaryOutputArchive{to}(data); };
+template <typename T> std::function<void(std::ostream &)> serializer(T &data) {
+	return [&data](std::ostream &to) { ::cereal::BinaryOutputArchive{ to }(data); };
 }
 
-template <typename T> std::function<bool(std::istream &)> deserializer(T &data)
-{
-    return [&data](std::istream &from) {
-        try {
-            ::cereal::BinaryInputArchive{from}(data);
-            return true;
-        } catch (const std::exception &) {
-            return false;
-        }
-    };
+template <typename T> std::function<bool(std::istream &)> deserializer(T &data) {
+	return [&data](std::istream &from) {
+		try {
+			::cereal::BinaryInputArchive{ from }(data);
+			return true;
+		} catch (const std::exception &) {
+			return false;
+		}
+	};
 }
 
 } // namespace cereal
