@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/bench"
-	"github.com/holdfast-hpc/holdfast/internal/node"
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 )
 
 //go:embed driver/driver.c
@@ -60,10 +61,10 @@ func startDaemon(ctx context.Context, dir string) (*daemon, error) {
 			d.env = append(d.env, v)
 		}
 	}
-	d.env = append(d.env, fmt.Sprintf("%s=bench-%d", node.KeyVar, os.Getpid()), "HOLDFAST_LOCAL="+local, "PMI_RANK=0",
-		"PMI_SIZE=1")
+	d.env = append(d.env, fmt.Sprintf("%s=bench-%d", config.NodeKeyVar, os.Getpid()), "HOLDFAST_LOCAL="+local,
+		"PMI_RANK=0", "PMI_SIZE=1")
 	cmd.Env, cmd.Dir = d.env, dir
-	d.Server, err = bench.Serve(cmd, func(line string) bool { return strings.HasPrefix(line, node.ReadyLine) })
+	d.Server, err = bench.Serve(cmd, func(line string) bool { return strings.HasPrefix(line, wire.ReadyLine) })
 	return d, err
 }
 

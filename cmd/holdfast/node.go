@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/node"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/spf13/cobra"
@@ -28,7 +29,7 @@ func sayReady(w io.Writer, err error) {
 	if herr != nil {
 		host = "unknown"
 	}
-	fmt.Fprintf(w, "%s%s, process %d\n", node.ReadyLine, host, os.Getpid())
+	fmt.Fprintf(w, "%s%s, process %d\n", wire.ReadyLine, host, os.Getpid())
 }
 
 func newNode() *cobra.Command {
@@ -56,9 +57,9 @@ func newNode() *cobra.Command {
 				}
 				return cli.Code(wire.ExitOff)
 			}
-			if key = cmp.Or(key, os.Getenv(node.KeyVar)); key == "" {
+			if key = cmp.Or(key, os.Getenv(config.NodeKeyVar)); key == "" {
 				return fmt.Errorf("which job is this daemon for? set %s to a name, for it and for the program",
-					node.KeyVar)
+					config.NodeKeyVar)
 			}
 			if background {
 				self, err := os.Executable()
@@ -103,7 +104,7 @@ func newNode() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&key, "key", "", "name of the job; empty: that of "+node.KeyVar)
+	fs.StringVar(&key, "key", "", "name of the job; empty: that of "+config.NodeKeyVar)
 	fs.DurationVar(&wait, "wait", time.Minute, "how long to wait for the first rank")
 	fs.BoolVar(&background, "background", false, "return when ranks can connect, and leave the daemon running")
 	fs.BoolVar(&asJSON, "json", false, "write the log as JSON, an object a line")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/config"
-	"github.com/holdfast-hpc/holdfast/internal/node"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -38,8 +38,8 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 	if !r.opt.Daemons {
 		return nil, nil
 	}
-	if os.Getenv(node.KeyVar) == "" {
-		if err := os.Setenv(node.KeyVar, r.daemonKey()); err != nil {
+	if os.Getenv(config.NodeKeyVar) == "" {
+		if err := os.Setenv(config.NodeKeyVar, r.daemonKey()); err != nil {
 			return nil, err
 		}
 	}
@@ -62,7 +62,7 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 	})
 	cmd.Stderr = r.opt.Stderr
 	cmd.Stdout = &child.Lines{Each: func(line []byte) {
-		if host, ok := strings.CutPrefix(string(line), node.ReadyLine); ok && len(ready) < nodes {
+		if host, ok := strings.CutPrefix(string(line), wire.ReadyLine); ok && len(ready) < nodes {
 			ready <- host
 		}
 	}}

@@ -68,6 +68,10 @@ const (
 	TypeShadow   Type = 39
 )
 
+// ReadyLine begins the line that a daemon with --stay writes when ranks can connect; the name of
+// its host and its process id follow.
+const ReadyLine = "holdfast node ready: "
+
 // ExitOff is the exit code of the command where the program runs without checkpoints, and needs no daemon.
 const ExitOff = 3
 
