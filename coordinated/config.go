@@ -64,7 +64,7 @@ func (c *Config) Values() []ConfigValue { return c.keys.Values() }
 func (c *Config) Err() error { return c.keys.Err() }
 
 // Stray names the variables of an environment that look like Holdfast's and mean nothing
-// to it, each with the one that was probably meant.
+// to it, each with the one that was probably meant, and the keys of the file that were settings of holdfast gpud.
 func (c *Config) Stray(environ []string) []string { return c.keys.Stray(environ) }
 
 // Check returns what Open would find wrong before it touches any directory: Err,
@@ -94,7 +94,7 @@ func (c *Config) Options() Options {
 
 // settings are the keys of the configuration. A further one is a further row, and
 // nothing else: docs/SETTINGS.md is made of them (go test ./cmd/holdfast -run SettingsPage -args -update).
-var settings = slices.Concat(levelKeys, momentKeys, amountKeys, config.Gpud(setDevice, setGpudKey), rareKeys)
+var settings = slices.Concat(levelKeys, momentKeys, amountKeys, deviceKeys, rareKeys)
 
 var levelKeys = config.In("where checkpoints are kept",
 	config.Key("job", "the program's name", "name of the job that the checkpoints belong to; "+
@@ -157,6 +157,13 @@ var amountKeys = config.In("how much is kept and used",
 		config.Checked("a size such as 8GiB, or none", setMaxShadow)),
 	config.Key("max_mailbox", "half of what is available", "memory for messages in flight at a cut",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxMailbox })))
+
+var deviceKeys = config.In("devices, and the server that lends them, holdfast gpud",
+	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
+		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),
+	config.Key("gpud.key", "~/.config/holdfast/gpud.key", "key of holdfast gpud and its clients; gpud-move.key beside "+
+		"it is the key that holdfast migrate, balance and gpud --evacuate prove",
+		config.Checked("a file", setGpudKey)))
 
 var rareKeys = config.In("rarely needed",
 	config.Key("log", "info", "the least severe lines that the log has; debug is for those who look for a fault",

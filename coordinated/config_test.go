@@ -172,6 +172,17 @@ func TestStray(t *testing.T) {
 	}
 }
 
+// TestConfigServer: a job goes on past keys that were settings of holdfast gpud, and says what stands in their place.
+func TestConfigServer(t *testing.T) {
+	dir := clean(t)
+	write(t, config.File, "local: "+dir+"\ngpud:\n  silence: 9s\n")
+	c := ReadConfig("")
+	want := config.File + " has gpud.silence, but this setting is gone: use the flag --timeout of holdfast gpud"
+	if got := c.Stray(nil); c.Check() != nil || !slices.Equal(got, []string{want}) {
+		t.Errorf("got %v and %q, want a warning", c.Check(), got)
+	}
+}
+
 func TestConfigFiles(t *testing.T) {
 	dir := clean(t)
 	if err := ReadConfig("").Err(); err != nil {

@@ -33,14 +33,14 @@ Exit codes: 0 the devices were compared and all moves succeeded; 1 a move failed
 2 no server answered.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := serverSettings(cmd)
+			key, err := keyFile(cmd)
 			if err != nil {
 				return err
 			}
 			if every == 0 {
 				p.Confirm = 1
 			}
-			b := &gpud.Balancer{Servers: args, KeyFile: gpud.MoveKeyFile(s.Key), Policy: p}
+			b := &gpud.Balancer{Servers: args, KeyFile: gpud.MoveKeyFile(key), Policy: p}
 			say := saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}.row
 			return balance(cmd.Context(), b, every, say, cmd.ErrOrStderr())
 		},

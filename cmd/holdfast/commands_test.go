@@ -116,7 +116,7 @@ func TestMistakes(t *testing.T) {
 		{"repair", "holdfast repair needs an argument; usage: holdfast repair DIR..."},
 		{"flush a b", "holdfast flush needs --to; usage: holdfast flush DIR... --to GLOBAL"},
 		{"run --keep-every often -- true", "--keep-every"},
-		{"gpud --patience 3s", "--patience: this setting is gone: use gpud.timeout; see holdfast gpud --help"},
+		{"gpud --patience 3s", "--patience: this setting is gone: use the flag --timeout of"},
 		{"balance --move-key k a", "gpud-move.key beside gpud.key; see holdfast balance --help"},
 	} {
 		code, out, errs := run(t, strings.Fields(c.args)...)

@@ -17,19 +17,14 @@ import (
 func newDoctor() *cobra.Command {
 	var asJSON, quiet, allNodes bool
 	var size doctor.Options
-	var bytes string
+	var each sizeFlag
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check that this machine has what a job needs",
 		Long:  help("doctor"),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if bytes != "" {
-				var err error
-				if size.Bytes, err = parseSize(bytes); err != nil {
-					return fmt.Errorf("--bytes: %v", err)
-				}
-			}
+			size.Bytes = int64(each)
 			findings, err := examineHere(cmd, allNodes, size)
 			if err := cmp.Or(err, cmd.Context().Err()); err != nil {
 				return err
@@ -56,19 +51,10 @@ func newDoctor() *cobra.Command {
 		"Slurm job")
 	cmd.Flags().IntVar(&size.Ranks, "ranks", 0, "number of ranks of the job that is to run (default: the Slurm "+
 		"job's, else nothing is estimated)")
-	cmd.Flags().StringVar(&bytes, "bytes", "", "what each rank protects, such as 8GiB (default: times of writing are "+
+	cmd.Flags().Var(&each, "bytes", "what each rank protects, such as 8GiB (default: times of writing are "+
 		"not estimated)")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only warnings and what failed")
 	return cmd
-}
-
-// parseSize reads bytes as the configuration does: 512MiB, 8GiB, or 8G for 8000000000.
-func parseSize(text string) (n int64, err error) {
-	err = config.Bytes(func(n *int64) *int64 { return n }).Set(&n, text)
-	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("%q is not a size: want a number of bytes such as 8GiB or 8G", text)
-	}
-	return n, nil
 }
 
 // examineHere looks at this machine, or at the nodes of the job.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -48,15 +49,29 @@ func settings(cmd *cobra.Command) (*coordinated.Config, error) {
 	return c, c.Err()
 }
 
-// serverSettings reads those of servers of devices.
-func serverSettings(cmd *cobra.Command) (s config.Server, err error) {
+// keyFile is the file with the key of servers of devices.
+func keyFile(cmd *cobra.Command) (string, error) {
 	c, err := settings(cmd)
 	if err != nil {
-		return s, err
+		return "", err
 	}
-	s.Apply(c.Values())
-	if s.Key == "" {
-		s.Key, err = gpustate.DefaultKeyFile()
+	if file := value(c, "gpud.key"); file != "" {
+		return file, nil
 	}
-	return s, err
+	return gpustate.DefaultKeyFile()
 }
+
+// sizeFlag is the value of a flag, written as the configuration has sizes: 512MiB, 8GiB, or 8G for 8000000000.
+type sizeFlag int64
+
+func (b *sizeFlag) Set(text string) error {
+	var n int64
+	if err := config.Bytes(func(n *int64) *int64 { return n }).Set(&n, text); err != nil || n <= 0 {
+		return fmt.Errorf("%q is not a size: want a number of bytes such as 8GiB or 8G", text)
+	}
+	*b = sizeFlag(n)
+	return nil
+}
+
+func (b *sizeFlag) String() string { return strconv.FormatInt(int64(*b), 10) }
+func (*sizeFlag) Type() string     { return "bytes" }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
@@ -26,6 +27,7 @@ import (
 // gpudFlags are what the flags of gpud say beside gpud.Options.
 type gpudFlags struct {
 	opt      gpud.Options
+	quota    sizeFlag
 	devices  []string
 	metrics  string
 	grace    time.Duration
@@ -60,8 +62,9 @@ func newGpud() *cobra.Command {
 		")")
 	keyFlag(cmd, "key", "gpud.key")
 	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default: all)")
-	keyFlag(cmd, "quota", "gpud.quota")
-	keyFlag(cmd, "timeout", "gpud.timeout")
+	f.Var(&o.quota, "quota", "device memory of one program, such as 8GiB (default: no limit)")
+	f.DurationVar(&o.opt.Timeout, "timeout", 0, "time after which to drop a program whose node does not answer, that "+
+		"does not read what it is sent, or that is stopped (default: 15s for its node, 30s to read, never if stopped)")
 	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "number of programs at a time (default: 256)")
 	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel that writes out of "+
 		"bounds then harms all of them")
@@ -109,11 +112,19 @@ func defaultSocket() string { return "unix:" + filepath.Join(socketDir(), "holdf
 
 // complete takes over the settings and fills in defaults.
 func (o *gpudFlags) complete(cmd *cobra.Command) error {
-	s, err := serverSettings(cmd)
+	var err error
+	if o.opt.KeyFile, err = keyFile(cmd); err != nil {
+		return err
+	}
+	for _, stray := range coordinated.ReadConfig("").Stray(os.Environ()) {
+		if strings.Contains(strings.ToLower(stray), "gpud") { // what nobody heeds must not be relied on
+			err = errors.Join(err, errors.New(stray))
+		}
+	}
 	if err != nil {
 		return err
 	}
-	o.opt.KeyFile, o.opt.Quota, o.opt.Timeout = s.Key, s.Quota, s.Timeout
+	o.opt.Quota = int64(o.quota)
 	if len(o.opt.Listen) == 0 {
 		o.opt.Listen = []string{defaultSocket()}
 		if o.status == "" && o.evacuate == "" {

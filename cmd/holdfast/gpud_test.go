@@ -115,12 +115,12 @@ func TestEvacuateVerb(t *testing.T) {
 	}
 }
 
-func TestParseSize(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "64K": 64000, "1.5MiB": 3 << 19, "8GiB": 8 << 30, "8G": 8e9,
+func TestSizeFlag(t *testing.T) {
+	for text, want := range map[string]sizeFlag{"1": 1, "64K": 64000, "1.5MiB": 3 << 19, "8GiB": 8 << 30, "8G": 8e9,
 		"2TB": 2e12, "0": -1,
 		"": -1, "x": -1, "-1G": -1, "1Gx": -1, "1KM": -1, "1e30G": -1} {
-		got, err := parseSize(text)
-		if err != nil {
+		var got sizeFlag
+		if err := got.Set(text); err != nil {
 			got = -1
 		}
 		if got != want {
@@ -150,12 +150,12 @@ func TestGpudRefuses(t *testing.T) {
 	}
 }
 
-// TestGpudConfig: what is no flag comes from a variable or the file.
+// TestGpudConfig: the key comes from the file, and a server does not start past settings that are flags today.
 func TestGpudConfig(t *testing.T) {
 	t.Chdir(t.TempDir())
 	key := filepath.Join(t.TempDir(), "key")
 	_, addr := server(t, key)
-	if err := os.WriteFile("holdfast.yaml", []byte("gpud:\n  key: "+key+"\n  timeout: 1s\n"), 0o644); err != nil {
+	if err := os.WriteFile("holdfast.yaml", []byte("gpud:\n  key: "+key+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if text := verb(t, cli.Good, "gpud", "--status", addr); !strings.Contains(text, "node7") {
@@ -164,20 +164,22 @@ func TestGpudConfig(t *testing.T) {
 	verb(t, cli.Good, "balance", addr)
 	verb(t, cli.NoLook, "migrate", addr, "nobody", addr)
 	listen := "--listen=unix:" + filepath.Join(t.TempDir(), "s")
-	if text := verb(t, cli.NoLook, "gpud", listen); !strings.Contains(text, "Timeout is 1s, want at least 3s") {
-		t.Errorf("got %q, want it to refuse the timeout of the file", text)
+	text := verb(t, cli.NoLook, "gpud", listen, "--timeout=1s")
+	if !strings.Contains(text, "Timeout is 1s, want at least 3s") {
+		t.Errorf("got %q, want it to refuse the timeout", text)
 	}
-	if text := verb(t, cli.NoLook, "gpud", listen, "--timeout=2s"); !strings.Contains(text, "Timeout is 2s") {
-		t.Errorf("got %q, want the timeout of the flag", text)
-	}
-	t.Setenv("HOLDFAST_GPUD_QUOTA", "much")
-	if text := verb(t, cli.NoLook, "gpud"); !strings.Contains(text, "much") {
-		t.Errorf("got %q, want the quota of the variable", text)
+	t.Setenv("HOLDFAST_GPUD_QUOTA", "8GiB")
+	text = verb(t, cli.NoLook, "gpud", listen)
+	if !strings.Contains(text, "HOLDFAST_GPUD_QUOTA is set, but this setting is gone: use the flag --quota") {
+		t.Errorf("got %q, want it to name the variable and the flag", text)
 	}
 	t.Setenv("HOLDFAST_GPUD_QUOTA", "")
-	t.Setenv("HOLDFAST_GPUD_TIMEOUT", "soon")
-	if text := verb(t, cli.NoLook, "gpud"); !strings.Contains(text, "gpud.timeout") ||
-		!strings.Contains(text, "HOLDFAST_GPUD_TIMEOUT") {
-		t.Errorf("got %q, want key and variable", text)
+	if err := os.WriteFile("holdfast.yaml", []byte("gpud.key: "+key+"\ngpud.silence: 9s\n"), 0o644); err != nil {
+		t.Fatal(err)
 	}
+	text = verb(t, cli.NoLook, "gpud", listen)
+	if !strings.Contains(text, "holdfast.yaml has gpud.silence, but this setting is gone: use the flag --timeout") {
+		t.Errorf("got %q, want it to name the key and the flag", text)
+	}
+	verb(t, cli.Good, "balance", addr) // only the server would have heeded it
 }

@@ -28,14 +28,14 @@ func newMigrate() *cobra.Command {
 		Long:  help("migrate"),
 		Args:  cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := serverSettings(cmd)
+			key, err := keyFile(cmd)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), moveTime)
 			defer cancel()
 			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}, args,
-				gpud.MoveKeyFile(s.Key))
+				gpud.MoveKeyFile(key))
 		},
 	}
 	keyFlag(cmd, "key", "gpud.key")

@@ -50,7 +50,8 @@ type Config[T any] struct {
 	rows   []Row[T]
 	values []Value // of rows, in their order
 	errs   []error
-	unlike []error // keys that are like no other
+	unlike []error  // keys that are like no other
+	server []string // keys of the file that were settings of holdfast gpud: no job needs them
 }
 
 // A Value is what is in force for a key.
@@ -102,13 +103,18 @@ func Read[T any](rows []Row[T], file string) *Config[T] {
 func (c *Config[T]) takeFile(texts map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		text := texts[key]
-		if !c.set(key, text, c.File) {
-			err := fmt.Errorf("configuration: %s: %s: %s", key, c.File, c.unknown(key))
-			if Removed(key) != "" || c.closest(key) != nil {
-				c.errs = append(c.errs, err)
-			} else {
-				c.unlike = append(c.unlike, err)
-			}
+		if c.set(key, text, c.File) {
+			continue
+		}
+		gone := Removed(key)
+		err := fmt.Errorf("configuration: %s: %s: %s", key, c.File, c.unknown(key))
+		switch {
+		case gone != "" && strings.HasPrefix(key, "gpud."):
+			c.server = append(c.server, fmt.Sprintf("%s has %s, but %s", c.File, key, gone))
+		case gone != "" || c.closest(key) != nil:
+			c.errs = append(c.errs, err)
+		default:
+			c.unlike = append(c.unlike, err)
 		}
 	}
 }

@@ -15,12 +15,12 @@ func readFile(name string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all any
-	if err := yaml.Unmarshal(b, &all); err != nil { // it finds aliases without end
-		return nil, err
-	}
 	var top yaml.Node
 	if err := yaml.Unmarshal(b, &top); err != nil || top.Kind == 0 { // 0: it is empty
+		return nil, err
+	}
+	var all any
+	if err := top.Decode(&all); err != nil { // it finds aliases without end
 		return nil, err
 	}
 	keys := map[string]string{}

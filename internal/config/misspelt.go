@@ -7,9 +7,10 @@ import (
 )
 
 // Stray names the variables of an environment that look like Holdfast's and mean
-// nothing to it, each with the one that was probably meant.
+// nothing to it, each with the one that was probably meant, and the keys of the file that
+// were settings of holdfast gpud.
 func (c *Config[T]) Stray(environ []string) []string {
-	var stray []string
+	stray := slices.Clone(c.server)
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		key, ours := strings.CutPrefix(name, "HOLDFAST_")
