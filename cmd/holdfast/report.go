@@ -14,7 +14,7 @@ import (
 )
 
 func newReport() *cobra.Command {
-	var out, trace string
+	var out string
 	var asJSON bool
 	var starts int
 	cmd := &cobra.Command{
@@ -34,16 +34,8 @@ func newReport() *cobra.Command {
 			for _, n := range r.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: note:", n)
 			}
-			if trace != "" {
-				if err := toFile(cmd, trace, r.WriteTrace); err != nil {
-					return err
-				}
-			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
-			}
-			if trace != "" && !cmd.Flags().Changed("output") {
-				return nil
 			}
 			return toFile(cmd, out, r.WriteHTML)
 		},
@@ -51,7 +43,6 @@ func newReport() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "holdfast-report.html", `file for the page; "-" is standard output`)
 	f.IntVar(&starts, "starts", 0, "number of the newest starts to show; 0: all")
-	f.StringVar(&trace, "trace", "", "write a Chrome trace to this `file`, and no page unless --output is given")
 	f.BoolVar(&asJSON, "json", false, "write the figures as one JSON object to standard output, and no page")
 	return cmd
 }

@@ -46,21 +46,17 @@ func eventDir(t *testing.T) string {
 	return dir
 }
 
-// TestReport writes a page, a trace and JSON of a directory of logs.
+// TestReport writes a page and JSON of a directory of logs.
 func TestReport(t *testing.T) {
 	dir, to := eventDir(t), t.TempDir()
-	html, trace := filepath.Join(to, "r.html"), filepath.Join(to, "t.json")
+	html := filepath.Join(to, "r.html")
 	var out, errs bytes.Buffer
-	if code := Run(context.Background(), []string{"report", dir, "-o", html, "--trace", trace}, &out,
-		&errs); code != cli.Good {
+	if code := Run(context.Background(), []string{"report", dir, "-o", html}, &out, &errs); code != cli.Good {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	page, err := os.ReadFile(html)
 	if err != nil || !bytes.Contains(page, []byte(`data-epoch="1"`)) {
 		t.Errorf("the page has no epoch 1: %v", err)
-	}
-	if b, err := os.ReadFile(trace); err != nil || !json.Valid(b) {
-		t.Errorf("the trace is no JSON: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(to, ".holdfast*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)

@@ -31,17 +31,16 @@ var (
 // pageData is what the template shows besides the report itself.
 type pageData struct {
 	*Report
-	CSS                        template.CSS
-	JS, Data                   template.JS
-	Status, StatusText         string
-	Logs                       int
-	Made                       time.Time
-	Cards                      []card
-	Parts                      []part
-	Legend                     []part
-	Drawn                      int // ranks that have a row in the timeline
-	StorageChart, BlockedChart template.HTML
-	ClockNotes                 []string
+	CSS                template.CSS
+	JS, Data           template.JS
+	Status, StatusText string
+	Logs               int
+	Made               time.Time
+	Cards              []card
+	Parts              []part
+	Legend             []part
+	Drawn              int // ranks that have a row in the timeline
+	ClockNotes         []string
 }
 
 type card struct{ Value, Label string }
@@ -63,8 +62,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		Status: last.Ended, StatusText: map[string]string{"closed": "finished", "stopped": "stopped at a checkpoint",
 			"running": "running", "killed": "dead"}[last.Ended],
 		Logs: len(r.lanes), Made: r.made.Truncate(time.Second), Cards: r.cards(), Parts: r.parts(), Legend: legend(),
-		Drawn: shown, StorageChart: r.storageChart(), BlockedChart: r.blockedChart(),
-		ClockNotes: r.clockNotes()}
+		Drawn: shown, ClockNotes: r.clockNotes()}
 	if last.Ended == "closed" && !last.began {
 		p.Status, p.StatusText = "killed", "ended before computing"
 	}
@@ -176,12 +174,19 @@ func (q Epoch) copiedOut() (c struct{ Text, Tip string }) {
 	return c
 }
 
-// written is the size of the epoch at the nearest level, and the ratio of its state to
-// that.
-func (r *Report) written(q Epoch) (w struct{ Bytes, Ratio string }) {
+// written is the size of the epoch at the nearest level, the ratio of its state to that, and the
+// sizes at all levels, which it shows on hover.
+func (r *Report) written(q Epoch) (w struct{ Bytes, Ratio, Tip string }) {
 	if len(r.Levels) == 0 {
 		return w
 	}
+	var at []string
+	for _, l := range r.Levels {
+		if n, ok := q.Stored[l]; ok {
+			at = append(at, l+": "+units.Bytes(n))
+		}
+	}
+	w.Tip = strings.Join(at, ", ")
 	if n, ok := q.Stored[r.Levels[len(r.Levels)-1]]; ok {
 		w.Bytes = units.Bytes(n)
 		if q.Bytes > 0 && n > 0 {

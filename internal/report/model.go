@@ -168,7 +168,7 @@ const (
 	kinds
 )
 
-// kindNames are those of the page, the trace and the JSON of the lanes.
+// kindNames are those of the page.
 var kindNames = [kinds]string{"computing", "lost", "noticing", "starting", "restoring", "parked", "draining",
 	"capturing", "held", "stopping",
 	"ending", "writing", "voting", "redundancy", "flushing"}

@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -451,7 +450,7 @@ func TestNothingYet(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	var b bytes.Buffer
-	if err := errors.Join(r.WriteHTML(&b), r.WriteTrace(&b)); err != nil || strings.Contains(b.String(), "NaN") {
+	if err := r.WriteHTML(&b); err != nil || strings.Contains(b.String(), "NaN") {
 		t.Errorf("got %v or a NaN in what was written", err)
 	}
 	if later := merge(t, w, time.Hour); later.Runs[0].Ended != "killed" {
@@ -532,39 +531,20 @@ func TestSameNumber(t *testing.T) {
 	}
 }
 
-// TestTrace: the trace is JSON of the format, with every rank and epoch.
-func TestTrace(t *testing.T) {
+// TestLanes: every rank has a lane in which one thing follows another, and every epoch is captured in it.
+func TestLanes(t *testing.T) {
 	r := merge(t, fullJob(4, 2, 3), 0)
-	var b bytes.Buffer
-	if err := r.WriteTrace(&b); err != nil {
-		t.Fatal(err)
-	}
-	type traceLine struct {
-		Name, Ph string
-		TS, Dur  int64
-		PID, TID int
-		Args     map[string]any
-	}
-	var got struct{ TraceEvents []traceLine }
-	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	ranks, epochs := map[int]bool{}, map[any]bool{}
-	until := map[[2]int]int64{} // complete events of a thread must not overlap unless they nest
-	slices.SortStableFunc(got.TraceEvents, func(a, b traceLine) int { return cmp.Compare(a.TS, b.TS) })
-	for _, e := range got.TraceEvents {
-		if e.Ph == "X" {
-			if at := [2]int{e.PID, e.TID}; e.TS < until[at] {
-				t.Fatalf("%+v begins before what is before it has ended, at %d", e, until[at])
-			} else {
-				until[at] = e.TS + e.Dur
+	ranks, epochs := map[int]bool{}, map[uint64]bool{}
+	until := map[int]int64{}
+	for _, l := range r.lanes {
+		ranks[l.rank] = true
+		for _, s := range l.main {
+			if s.from < until[l.rank] || s.to < s.from {
+				t.Fatalf("rank %d: %+v, after what ended at %d", l.rank, s, until[l.rank])
 			}
-			ranks[e.PID] = true
-			if e.Dur < 0 {
-				t.Fatalf("a negative duration: %+v", e)
-			}
-			if e.Name == "capturing" {
-				epochs[e.Args["epoch"]] = true
+			until[l.rank] = s.to
+			if s.kind == capturing {
+				epochs[s.epoch] = true
 			}
 		}
 	}
@@ -609,30 +589,6 @@ func TestTooMuch(t *testing.T) {
 	}
 	if all := r.choose(mostStretches); len(all) != 40 {
 		t.Errorf("got %d of 40 ranks where there is room for all", len(all))
-	}
-}
-
-// TestChartsHoldTheNewest: a chart of many checkpoints has the newest, at their
-// scale, and says so.
-func TestChartsHoldTheNewest(t *testing.T) {
-	r := &Report{Levels: []string{"local"}}
-	for i := range mostBars + 5 {
-		q := Epoch{Epoch: uint64(i + 1), Bytes: 1 << 20, Stored: map[string]int64{"local": 1 << 20},
-			Blocked: RankTimes{Max: 0.001, Ranks: 1}}
-		if i == 0 { // left out
-			q.Bytes, q.Blocked.Max = 1<<40, 1000
-		}
-		r.Epochs = append(r.Epochs, q)
-	}
-	for _, c := range []string{string(r.storageChart()), string(r.blockedChart())} {
-		if !strings.Contains(c, "the newest 160 of 165") || strings.Contains(c, "GiB") ||
-			strings.Contains(c, "min 40 s") {
-			t.Errorf("got %.300s ... %s", c, c[max(0, len(c)-60):])
-		}
-	}
-	r.Epochs = r.Epochs[5:]
-	if c := string(r.storageChart()); strings.Contains(c, "newest") {
-		t.Errorf("160 of 160: got ...%s", c[max(0, len(c)-60):])
 	}
 }
 
