@@ -33,7 +33,7 @@ rank owns a block of them on its device and passes it round a ring of ranks, whi
 the devices compute. Start it with mpirun or srun, or alone with -ranks 1:
 
   mpirun -np 4 nbody -plummer 8192 -steps 1000 -out end.csv
-  nbody -ranks 1 -in apps/nbody/input/solar-j2000.csv -eps 0 -dt 0.5 -steps 731 -out year.csv
+  nbody -ranks 1 -in end.csv -steps 1000 -out later.csv
 
 ` + job.Usage + `
 The result file is CSV in the form of the input file. nbody prints the SHA-256 of
@@ -55,12 +55,12 @@ func parse(args []string, w io.Writer) (*config, error) {
 		fmt.Fprint(w, usage)
 		fs.PrintDefaults()
 	}
-	fs.StringVar(&c.in, "in", "", "CSV `file` of bodies with stated units (mass, x, y, z, vx, vy, vz)")
-	fs.IntVar(&c.plummer, "plummer", 0, "make a Plummer sphere of this many bodies, in units with G = 1")
+	fs.StringVar(&c.in, "in", "", "CSV `file` of bodies (mass, x, y, z, vx, vy, vz)")
+	fs.IntVar(&c.plummer, "plummer", 0, "make a Plummer sphere of this many bodies")
 	fs.Uint64Var(&c.seed, "seed", 1, "seed of the Plummer sphere")
 	fs.Int64Var(&c.steps, "steps", 100, "time steps in all, also after a restart")
-	fs.Float64Var(&c.dt, "dt", 0.001, "time step, in days or units of time")
-	fs.Float64Var(&c.eps, "eps", 0.05, "softening length, in au or units of length; 0 is none")
+	fs.Float64Var(&c.dt, "dt", 0.001, "time step, in units in which the gravitational constant is 1")
+	fs.Float64Var(&c.eps, "eps", 0.05, "softening length; 0 is none")
 	fs.Int64Var(&c.energyEvery, "energy", 0, "compute the energy every so many steps; 0: only at the start and the "+
 		"end; -1: never (all pairs; on the host where the device has no double precision)")
 	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV, every so many steps; 0 is never")

@@ -4,20 +4,20 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
-	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/kernel"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// bodyBytes is the size of a float4.
-const bodyBytes = 16
+const (
+	bodyBytes   = 16 // of a float4
+	gravitation = 1  // the constant
+)
 
 // An engine is one rank's block of bodies on its device.
 type engine struct {
 	n     int // bodies in the block
 	dt    float32
 	eps2  float32
-	g     float32
 	queue *gpustate.Queue
 	sends *gpustate.Queue // of blocks that have come from other ranks
 
@@ -32,8 +32,8 @@ var sources = gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
 
 // newEngine gets or creates the memory and the queue on the device. largest is the size of
 // the largest block that visits. Contents come from upload or from a restore.
-func newEngine(dev *job.Device, c *config, units bodies.Units, n, largest int) (*engine, error) {
-	e := &engine{n: n, dt: float32(c.dt), eps2: float32(c.eps * c.eps), g: float32(units.G())}
+func newEngine(dev *job.Device, c *config, n, largest int) (*engine, error) {
+	e := &engine{n: n, dt: float32(c.dt), eps2: float32(c.eps * c.eps)}
 	var err error
 	if e.queue, err = dev.MainQueue(); err != nil {
 		return nil, err
@@ -108,7 +108,8 @@ func (e *engine) attract(block *gpustate.Buffer, blockLen int, fresh bool) error
 	if fresh {
 		first = 1
 	}
-	err := e.launch(e.accelerate, e.acc, e.pos, block, int32(e.n), int32(blockLen), e.g, e.eps2, first)
+	err := e.launch(e.accelerate, e.acc, e.pos, block, int32(e.n), int32(blockLen), float32(gravitation),
+		e.eps2, first)
 	if err != nil {
 		return fmt.Errorf("accelerate: %w", err)
 	}

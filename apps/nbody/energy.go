@@ -27,7 +27,7 @@ func (s *simulation) recordEnergy() error {
 		return err
 	}
 	lo, hi := s.part.block(s.World.Rank())
-	potential, err := s.potential(all.Units.G(), all.Pos, lo, hi)
+	potential, err := s.potential(gravitation, all.Pos, lo, hi)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,7 @@ import (
 // collect returns all bodies as they are now, on every rank. It is collective, and
 // an error where a number is not finite any more.
 func (s *simulation) collect() (*bodies.System, error) {
-	all := bodies.New(s.part.bodies, s.initial.Units)
-	all.Names = s.initial.Names
+	all := bodies.New(s.part.bodies)
 	pos, vel := make([]float32, 4*s.part.largest()), make([]float32, 4*s.part.largest())
 	own := 4 * s.engine.n
 	if err := s.engine.download(pos[:own], vel[:own]); err != nil {
@@ -86,7 +85,7 @@ func (s *simulation) print(end *bodies.System, digest string) {
 	fmt.Printf("momentum changed by %.3g\n", math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]))
 	if end.Len() <= toleranceLimit {
 		// Past 1 the bound has grown beyond use: the run is long for its system.
-		if bound := gravity.Divergence(end.Units.G(), s.eps, s.initial.Pos, int(s.step), s.dt); bound < 1 {
+		if bound := gravity.Divergence(gravitation, s.eps, s.initial.Pos, int(s.step), s.dt); bound < 1 {
 			fmt.Printf("apart    at most %.2g on another kind of device\n", bound)
 		}
 	}

@@ -33,7 +33,7 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 	if part.bodies < part.ranks {
 		return fmt.Errorf("%d bodies on %d ranks: want at least one body per rank", part.bodies, part.ranks)
 	}
-	e, err := newEngine(j.Device, c, initial.Units, part.size(j.World.Rank()), part.largest())
+	e, err := newEngine(j.Device, c, part.size(j.World.Rank()), part.largest())
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 // start restores the state, or initialises it on a first start.
 func (s *simulation) start(ctx context.Context) error {
 	// The number of steps is not part of the run: it may be made longer.
-	run := fmt.Sprintf("bodies %.16s units %s dt %g eps %g", s.initial.Digest(), s.initial.Units, s.dt, s.eps)
+	run := fmt.Sprintf("bodies %.16s dt %g eps %g", s.initial.Digest(), s.dt, s.eps)
 	var arrays []job.Array
 	for _, b := range []*gpustate.Buffer{s.engine.pos, s.engine.vel, s.engine.acc} {
 		arrays = append(arrays, job.Array{Name: b.Name(), Memory: coordinated.InBuffer[[4]float32](b),

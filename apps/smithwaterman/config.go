@@ -29,8 +29,8 @@ the best score, and writes their alignment letter by letter.
 
 Every MPI rank owns a range of columns of the matrix. It computes
 tiles of cells on its device and streams the right edge of its columns to the
-next rank, so there are always messages in flight, except with -elastic. Start it
-with mpirun or srun, or alone with -ranks 1:
+next rank, so there are always messages in flight. Start it with mpirun or srun, or
+alone with -ranks 1:
 
   mpirun -np 4 smithwaterman -a input/lambda.fa:1-6000 -b input/lambda.fa:30001-37000
   smithwaterman -ranks 1 -matrix blosum62 -a input/hba.fa -b input/hbb.fa
@@ -57,13 +57,12 @@ func parse(args []string, w io.Writer) (*config, error) {
 	}
 	fs.StringVar(&c.a, "a", "",
 		"FASTA `file` whose first record is the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted "+
-			"from 1; also compressed with gzip")
+			"from 1")
 	fs.StringVar(&c.b, "b", "", "FASTA `file` of the second sequence, likewise")
-	fs.StringVar(&c.matrix, "matrix", "dna", "scores of pairs of letters: dna, blosum62, or a file in NCBI's form")
+	fs.StringVar(&c.matrix, "matrix", "dna", "scores of pairs of letters: dna or blosum62")
 	fs.IntVar(&c.open, "open", 10, "cost of the first letter of a gap")
 	fs.IntVar(&c.extend, "extend", 1, "cost of every further letter of a gap")
 	fs.BoolVar(&c.scoreOnly, "score", false, "only the score and where the alignment ends")
-	c.common.CanBeElastic = true
 	c.common.Register(fs, "`file` for the alignment")
 	if err := fs.Parse(args); err != nil {
 		return nil, err

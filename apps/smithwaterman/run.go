@@ -42,9 +42,6 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 			j.Sayf("%s has %d sequences; the first, %s, is taken", []string{c.a, c.b}[i], n.Of, n.Name)
 		}
 	}
-	if j.Elastic() {
-		return c.lockstep(ctx, j, p)
-	}
 	rank, size := j.World.Rank(), j.World.Size()
 	columns := len(p.b.Codes)
 	if len(p.a.Codes) == 0 || columns < size {

@@ -75,35 +75,6 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestResized: a run that continues on two ranks and then on four comes to the host's alignment, and to its score.
-func TestResized(t *testing.T) {
-	const args = "-a input/lambda.fa:1-3000 -b input/lambda.fa:30001-34000"
-	// The best cell of the second pair is found on two ranks, before they stop.
-	for after, args := range map[int]string{2: args, 20: "-a input/lambda.fa:2001-5000 -b input/lambda.fa:1-4000"} {
-		want := host(t, args)
-		got := jobtest.Resized(t, after, func(ranks int, flags string) ([]byte, error) {
-			return simulated(t, ranks, uint64(after), args+flags)
-		})
-		if !bytes.Equal(got, want) {
-			t.Errorf("stopped after %d diagonals: got\n%.600s\nwant\n%.600s", after, got, want)
-		}
-	}
-	score, err := simulated(t, 1, 1, "-score "+args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := jobtest.Resized(t, 9, func(ranks int, flags string) ([]byte, error) {
-		return simulated(t, ranks, 3, "-score "+args+flags)
-	})
-	if !bytes.Equal(got, score) {
-		t.Errorf("the score alone: got\n%s\nwant\n%s", got, score)
-	}
-	_, err = simulated(t, 3, 1, "-elastic -a input/lambda.fa:1-10 -b input/lambda.fa:1-600")
-	if err == nil || !strings.Contains(err.Error(), "512 of the second for each rank") {
-		t.Errorf("got %v, want an error with the number", err)
-	}
-}
-
 // TestScoreOnly: without keeping anything the score and the end are the same.
 func TestScoreOnly(t *testing.T) {
 	got, err := simulated(t, 3, 1, "-score -a input/lambda.fa:1-6000 -b input/lambda.fa:30001-37000")
@@ -166,7 +137,7 @@ func TestParseRefuses(t *testing.T) {
 		"-a input/lambda.fa:1-99999 -b input/lambda.fa":    "it has 48502",
 		"-a input/none.fa -b input/lambda.fa":              "none.fa",
 		"-a input/hbb.fa -b input/lambda.fa":               "not in matrix dna",
-		"-a input/hba.fa -b input/hbb.fa -matrix nonesuch": "blosum62 and dna",
+		"-a input/hba.fa -b input/hbb.fa -matrix nonesuch": "blosum62 or dna",
 	} {
 		c, err := parse(strings.Fields(args), io.Discard)
 		if err == nil {

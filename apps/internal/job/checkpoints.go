@@ -25,8 +25,7 @@ type Checkpoints struct {
 	last storage.Epoch // the newest that w has
 	look time.Time     // when Point last looked
 
-	bar       bool // w shows a person how far a restore is
-	stopAfter int  // Points of rank 0 until a final checkpoint; 0 = none
+	stopAfter int // Points of rank 0 until a final checkpoint; 0 = none
 }
 
 // lookEvery is how often Point checks for epochs to report.
@@ -61,63 +60,13 @@ func (c *Checkpoints) Restore(ctx context.Context) (bool, error) {
 	if c.ck == nil {
 		return false, nil
 	}
-	done := c.showRestoring()
 	restored, err := c.ck.Restore(ctx)
-	done()
 	if restored && err == nil && c.w != nil {
 		r := c.ck.Stats().Restore
 		fmt.Fprintf(c.w, "%s: epoch %d restored: %s a rank in %v, rank 0's from level %s\n",
 			c.name, r.Epoch, sizeText(r.Bytes), r.Took.Round(time.Microsecond), r.Level)
 	}
 	return restored, err
-}
-
-// showEvery is how often the bar of a restore is drawn.
-const showEvery = 200 * time.Millisecond
-
-// showRestoring draws a progress bar of a restore on a terminal, once the restore has taken longer
-// than a moment, until the returned function is called.
-func (c *Checkpoints) showRestoring() (done func()) {
-	if c.w == nil || !c.bar {
-		return func() {}
-	}
-	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		start, tick := time.Now(), time.NewTicker(showEvery)
-		defer tick.Stop()
-		drawn := false
-		for {
-			select {
-			case <-tick.C:
-				read, total := c.ck.Restoring()
-				if total > 0 {
-					fmt.Fprint(c.w, restoreBar(c.name, read, total, time.Since(start)))
-					drawn = true
-				}
-			case <-stop:
-				if drawn {
-					fmt.Fprint(c.w, "\r\033[K")
-				}
-				return
-			}
-		}
-	}()
-	return func() {
-		close(stop)
-		<-ended
-	}
-}
-
-// restoreBar is the text of the progress bar: the share that is read, and the time that is left at
-// the rate so far.
-func restoreBar(name string, read, total int64, elapsed time.Duration) string {
-	eta := ""
-	if read > 0 && read < total {
-		eta = " ETA " + time.Duration(float64(elapsed)*float64(total-read)/float64(read)).Round(time.Second).String()
-	}
-	return fmt.Sprintf("\r%s restoring %s %s of %s%s\033[K", name, bar(read, total), sizeText(read), sizeText(total),
-		eta)
 }
 
 // Point is coordinated.Checkpointer.Point.

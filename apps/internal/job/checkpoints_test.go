@@ -3,9 +3,6 @@ package job
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -53,49 +50,6 @@ func TestOff(t *testing.T) {
 	}
 	if err := errors.Join(ck.Point(context.Background()), ck.end(nil)); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestRestoreBar(t *testing.T) {
-	for _, c := range []struct {
-		read, total int64
-		want        string
-	}{
-		{0, 4e9, "\rapp restoring [                              ] 0 bytes of 4000.0 MB\033[K"},
-		{1e9, 4e9, "\rapp restoring [=======                       ] 1000.0 MB of 4000.0 MB ETA 6s\033[K"},
-		{4e9, 4e9, "\rapp restoring [==============================] 4000.0 MB of 4000.0 MB\033[K"},
-	} {
-		if got := restoreBar("app", c.read, c.total, 2*time.Second); got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
-		}
-	}
-}
-
-// TestLauncherOnTerminal: the stderr that counts is the launcher's, however many
-// processes are between.
-func TestLauncherOnTerminal(t *testing.T) {
-	dir := t.TempDir()
-	process := func(pid, parent int, name, stderr string) {
-		t.Helper()
-		p := filepath.Join(dir, fmt.Sprint(pid))
-		stat := fmt.Sprintf("%d (%s) S %d 1 1 0", pid, name, parent)
-		if err := errors.Join(os.MkdirAll(filepath.Join(p, "fd"), 0o755), os.WriteFile(filepath.Join(p, "stat"),
-			[]byte(stat), 0o644),
-			os.Symlink(stderr, filepath.Join(p, "fd", "2"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	process(10, 1, "bash", "/dev/pts/3")
-	process(20, 10, "mpirun.openmpi", "/dev/pts/3")
-	process(21, 20, "nbody", "pipe:[1]")
-	process(30, 10, "mpiexec.hydra", "/tmp/log")
-	process(31, 30, "hydra) S 9", "pipe:[2]")
-	process(32, 31, "nbody", "pipe:[3]")
-	process(41, 10, "nbody", "pipe:[4]")
-	for pid, want := range map[int]bool{21: true, 32: false, 41: false, 99: false} {
-		if got := launcherOnTerminal(dir, pid); got != want {
-			t.Errorf("process %d: got %v, want %v", pid, got, want)
-		}
 	}
 }
 

@@ -200,19 +200,6 @@ func TestFlagsWin(t *testing.T) {
 		!strings.Contains(err.Error(), "-interval without a directory") {
 		t.Errorf("no directory: %v", err)
 	}
-	for text, want := range map[string]string{"device: fake": "", "keep: 3\ndevice: fake": "keep in holdfast.yaml " +
-		"without a directory"} {
-		if err := os.WriteFile("holdfast.yaml", []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := start(); want == "" && err != nil || want != "" &&
-			(err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("a file with %q: got %v, want %q", text, err, want)
-		}
-	}
-	if err := os.Remove("holdfast.yaml"); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := start(); err != nil {
 		t.Errorf("no checkpoints asked for: %v", err)
 	}

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -106,8 +104,8 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 		fs.BoolVar(&o.Elastic, "elastic", false, "take checkpoints that any number of ranks can continue from; a "+
 			"checkpoint without it needs the same number")
 	}
-	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, also that of "+
-		"mpirun or srun, else a line a minute")
+	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, else a line "+
+		"a minute")
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
 }
 
@@ -140,7 +138,7 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 	}
 	opts := config.Options()
 	if config.Err() == nil && opts.Local == "" && opts.Global == "" {
-		return &Checkpoints{}, o.without(config, name, world)
+		return &Checkpoints{}, o.without()
 	}
 	level := slog.LevelWarn
 	if o.Verbose {
@@ -160,7 +158,6 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 	}
 	if world.Rank() == 0 {
 		c.w, c.stopAfter = os.Stderr, o.StopAfter
-		c.bar = o.Progress == "bar" || o.Progress == "auto" && onTerminal()
 	}
 	return c, nil
 }
@@ -181,35 +178,18 @@ func (o *Options) readConfig() (*coordinated.Config, error) {
 	return c, nil
 }
 
-// without refuses a flag or a key of the configuration file that asks for checkpoints when there is
-// no directory for them. Environment variables may be meant for other programs: for these rank 0
-// only prints that they have no effect, and which are misspelt.
-func (o *Options) without(config *coordinated.Config, name string, world *mpiwrap.Comm) error {
-	const directory = "without a directory for checkpoints; give -local, -global or both"
+// without refuses a flag that asks for checkpoints when there is no directory for them. Variables and the
+// configuration file may be meant for other programs.
+func (o *Options) without() error {
+	var flags []string
 	if o.StopAfter > 0 {
-		return fmt.Errorf("-stop-after %s", directory)
+		flags = append(flags, "-stop-after")
 	}
-	var idle []string
-	for _, v := range config.Values() {
-		if d, err := time.ParseDuration(v.Value); err == nil && d == 0 {
-			continue // "0s" asks for nothing
-		}
-		switch {
-		case v.Value == "" || v.Source == "default" || v.Key == "device" || strings.HasPrefix(v.Key, "gpud."):
-		case v.Key == "gpu_aware" && v.Source == v.Env: // mpiwrap.Init has taken it
-		case v.Key == "grace" && os.Getenv(coordinated.SupervisorVar) != "": // holdfast run has set it
-		case v.Source == v.Env:
-			idle = append(idle, v.Env+" is set "+directory)
-		case v.Source == config.File:
-			return fmt.Errorf("%s in %s %s", v.Key, v.Source, directory)
-		default:
-			return fmt.Errorf("%s %s", v.Source, directory)
-		}
+	for _, a := range o.set {
+		flags = append(flags, a.flag)
 	}
-	if world.Rank() == 0 {
-		for _, what := range append(idle, config.Stray(os.Environ())...) {
-			fmt.Fprintf(os.Stderr, "%s: no checkpoints are taken: %s\n", name, what)
-		}
+	if len(flags) > 0 {
+		return fmt.Errorf("%s without a directory for checkpoints; give -local, -global or both", flags[0])
 	}
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -52,44 +50,10 @@ func NewProgress(name, mode string, total int) (*Progress, error) {
 	return p, nil
 }
 
-// onTerminal reports whether stderr reaches a terminal: it is one, or it is a pipe to an MPI
-// launcher whose own stderr is one.
+// onTerminal reports whether stderr is a terminal.
 func onTerminal() bool {
-	if _, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS); err == nil {
-		return true
-	}
-	return launcherOnTerminal("/proc", os.Getpid())
-}
-
-// launcherOnTerminal searches the ancestors of process pid for an MPI launcher and reports whether
-// the stderr of that launcher is a terminal.
-func launcherOnTerminal(proc string, pid int) bool {
-	for range 4 {
-		raw, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
-		if err != nil {
-			return false
-		}
-		// pid (name) state parent ...; the name may hold anything.
-		text := string(raw)
-		open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
-		if open < 0 || end < open {
-			return false
-		}
-		for _, launcher := range []string{"mpirun", "mpiexec", "orterun", "prterun", "srun"} {
-			if strings.HasPrefix(text[open+1:end], launcher) {
-				to, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "fd", "2"))
-				return err == nil && (strings.HasPrefix(to, "/dev/pts/") || strings.HasPrefix(to, "/dev/tty"))
-			}
-		}
-		fields := strings.Fields(text[end+1:])
-		if len(fields) < 2 {
-			return false
-		}
-		if pid, err = strconv.Atoi(fields[1]); err != nil || pid <= 1 {
-			return false
-		}
-	}
-	return false
+	_, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // Step reports that step done of the total is complete. The first call marks where this start
@@ -123,19 +87,14 @@ func (p *Progress) report(done int, elapsed time.Duration) {
 		fmt.Fprintf(p.w, "%s: step %d of %d\n", p.name, done, p.total)
 		return
 	}
-	fmt.Fprintf(p.w, "\r%s %s %d/%d %s\033[K", p.name, bar(int64(done), int64(p.total)), done, p.total,
-		p.eta(done, elapsed))
-	p.drawn = true
-}
-
-// bar is a picture of how much of the total is done.
-func bar(done, total int64) string {
 	const width = 30
 	filled := width
-	if total > 0 {
-		filled = int(width * min(done, total) / total)
+	if p.total > 0 {
+		filled = width * min(done, p.total) / p.total
 	}
-	return "[" + strings.Repeat("=", filled) + strings.Repeat(" ", width-filled) + "]"
+	fmt.Fprintf(p.w, "\r%s [%-*s] %d/%d %s\033[K", p.name, width, strings.Repeat("=", filled), done, p.total,
+		p.eta(done, elapsed))
+	p.drawn = true
 }
 
 // eta is the time that the remaining steps take at the rate since the start.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -24,8 +23,8 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Digest() != s.Digest() || got.Units != NBody {
-		t.Errorf("got digest %s units %s, want %s %s", got.Digest(), got.Units, s.Digest(), NBody)
+	if got.Digest() != s.Digest() {
+		t.Errorf("got digest %s, want %s", got.Digest(), s.Digest())
 	}
 	var again bytes.Buffer
 	if err := got.Write(&again, "a comment"); err != nil {
@@ -36,85 +35,30 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestReadColumnsAndNames(t *testing.T) {
-	s, err := Read(strings.NewReader("# made by hand\n# units: solar\n\nx, y, z, name, vx, vy, vz, " +
-		"mass\n1,2,3,Rock,4,5,6,7\n# between\n0,0,0,Sun,0,0,0,1\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Len() != 2 || s.Names[0] != "Rock" || s.Names[1] != "Sun" || s.Mass(0) != 7 || s.Vel[2] != 6 {
-		t.Errorf("got names %q pos %v vel %v", s.Names, s.Pos, s.Vel)
-	}
-}
-
-// TestReadSI checks that the Earth's distance, speed and mass in SI units become
-// solar ones.
-func TestReadSI(t *testing.T) {
-	s, err := Read(strings.NewReader("# units: si\nmass,x,y,z,vx,vy,vz\n1.98841e30,149597870700,0,0,0,1731456.84,0\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// 1.98841e30 kg is the mass of the Sun to the five digits that G has.
-	if s.Units != Solar || math.Abs(float64(s.Mass(0))-1) > 1e-5 {
-		t.Errorf("got mass %v %s, want 1 solar", s.Mass(0), s.Units)
-	}
-	if s.Pos[0] != 1 || math.Abs(float64(s.Vel[1])-1) > 1e-6 {
-		t.Errorf("got x %v vy %v, want 1 au and 1 au/day", s.Pos[0], s.Vel[1])
-	}
-}
-
 func TestReadRefuses(t *testing.T) {
-	const head = "# units: nbody\nmass,x,y,z,vx,vy,vz\n"
-	cases := []struct {
-		name, file string
-		line       int
-		want       string
-	}{
-		{"empty", "", 1, "units"},
-		{"no units", "mass,x,y,z,vx,vy,vz\n1,0,0,0,0,0,0\n", 1, "# units: solar"},
-		{"unknown units", "# units: furlong\nmass,x,y,z,vx,vy,vz\n", 1, `unknown units "furlong"`},
-		{"no header", "# units: si\n", 2, "columns"},
-		{"column missing", "# units: si\nmass,x,y,vx,vy,vz\n", 2, `no column "z"`},
-		{"column twice", "# units: si\nmass,x,y,z,x,vx,vy,vz\n", 2, `column "x" is there twice`},
-		{"no bodies", head, 2, "no bodies"},
-		{"not a number", head + "1,0,0,0,0,0,0\n1,0,zero,0,0,0,0\n", 4, `column "y": "zero"`},
-		{"NaN", head + "1,NaN,0,0,0,0,0\n", 3, "finite"},
-		{"too large", head + "1,1e39,0,0,0,0,0\n", 3, "single precision"},
-		{"negative mass", head + "-1,0,0,0,0,0,0\n", 3, "negative mass"},
-		{"short record", head + "1,0,0\n", 3, "fields"},
-		{"cut in a quote", head + "1,0,0,0,0,0,\"0", 3, "quote"},
+	const head = "# comment\nmass,x,y,z,vx,vy,vz\n"
+	cases := []struct{ name, file, want string }{
+		{"empty", "", "columns mass,x,y,z,vx,vy,vz"},
+		{"column missing", "mass,x,y,vx,vy,vz\n1,2,3,4,5,6\n", "columns mass,x,y,z,vx,vy,vz"},
+		{"no bodies", head, "none in the file"},
+		{"not a number", head + "1,0,0,0,0,0,0\n1,0,zero,0,0,0,0\n", `line 4: column "y": "zero"`},
+		{"NaN", head + "1,NaN,0,0,0,0,0\n", "line 3: column \"x\": \"NaN\" is not a finite"},
+		{"too large", head + "1,1e39,0,0,0,0,0\n", "single precision"},
+		{"negative mass", head + "-1,0,0,0,0,0,0\n", "line 3: negative mass"},
+		{"short record", head + "1,0,0\n", "line 3: wrong number of fields"},
+		{"cut in a quote", head + "1,0,0,0,0,0,\"0", "quote"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Read(strings.NewReader(c.file))
-			var format *FormatError
-			if !errors.As(err, &format) {
-				t.Fatalf("got %v, want a FormatError", err)
-			}
-			if format.Line != c.line || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %q at line %d, want %q at line %d", err, format.Line, c.want, c.line)
+			if _, err := Read(strings.NewReader(c.file)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}
 }
 
-// TestNames: names that CSV must quote read back as they were.
-func TestNames(t *testing.T) {
-	names := []string{"Sun, the", `a "b"`, " lead", "#1", "Earth+Moon", ""}
-	s := New(len(names), NBody)
-	s.Names = names
-	var b strings.Builder
-	if err := s.Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Read(strings.NewReader(b.String()))
-	if err != nil || !slices.Equal(got.Names, names) {
-		t.Errorf("got %q, %v, want %q, from\n%s", got.Names, err, names, b.String())
-	}
-}
-
 func TestNotFinite(t *testing.T) {
-	s := New(3, NBody)
+	s := New(3)
 	if got := s.NotFinite(); got != -1 {
 		t.Errorf("all zero: got %d", got)
 	}
@@ -146,8 +90,7 @@ func TestWriteReportsErrors(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add("# units: nbody\nmass,x,y,z,vx,vy,vz\n1,0,0,0,0,0,0\n")
-	f.Add("# units: si\nname,mass,x,y,z,vx,vy,vz\n\"a,b\",1,0,0,0,0,0,0\n")
+	f.Add("# comment\nmass,x,y,z,vx,vy,vz\n1,0,0,0,0,0,0\n")
 	f.Fuzz(func(t *testing.T, file string) {
 		s, err := Read(strings.NewReader(file))
 		if err != nil {

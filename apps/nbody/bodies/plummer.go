@@ -7,7 +7,7 @@ import (
 )
 
 // maxRadius cuts off the sphere, in units of its scale length. The model reaches to infinity, and
-// one body far outside would only shrink the others in a picture. 1.5 % of the mass lies beyond.
+// 1.5 % of the mass lies beyond.
 const maxRadius = 10
 
 // Plummer returns a Plummer sphere of n equal masses in virial equilibrium, in
@@ -29,7 +29,7 @@ func Plummer(n int, seed uint64) (*System, error) {
 		return nil, fmt.Errorf("plummer sphere of %d bodies: want at least 2", n)
 	}
 	u := uniform{rand.NewPCG(seed, 0x9e3779b97f4a7c15)}
-	s := New(n, NBody)
+	s := New(n)
 	length := 3 * math.Pi / 16
 	velocity := math.Sqrt(16 / (3 * math.Pi))
 	for i := range n {

@@ -7,18 +7,16 @@ import (
 	"math"
 )
 
-// A System is a set of bodies in one unit system.
+// A System is a set of bodies.
 type System struct {
-	Units Units
-	Names []string // nil, or one per body
 	// Pos holds x, y, z and the mass of each body, Vel its velocity and a zero:
 	// both are 4 × Len() numbers, the layout of float4 on the device.
 	Pos, Vel []float32
 }
 
 // New returns a System of n bodies, all numbers zero.
-func New(n int, u Units) *System {
-	return &System{Units: u, Pos: make([]float32, 4*n), Vel: make([]float32, 4*n)}
+func New(n int) *System {
+	return &System{Pos: make([]float32, 4*n), Vel: make([]float32, 4*n)}
 }
 
 // Len returns the number of bodies.
@@ -48,8 +46,7 @@ func (s *System) Set(i int, mass float64, pos, vel [3]float64) {
 }
 
 // Digest returns the SHA-256 of the system in hexadecimal: per body, in order,
-// x, y, z, mass, vx, vy, vz as little-endian float32. Names and units are not
-// part of it.
+// x, y, z, mass, vx, vy, vz as little-endian float32.
 func (s *System) Digest() string {
 	h := sha256.New()
 	var rec [7 * 4]byte

@@ -10,7 +10,7 @@ import (
 // circular returns two bodies of masses 0.75 and 0.25 on circular orbits at
 // distance 1 around their centre of mass; the period is 2π.
 func circular() *bodies.System {
-	s := bodies.New(2, bodies.NBody)
+	s := bodies.New(2)
 	s.Set(0, 0.75, [3]float64{-0.25, 0, 0}, [3]float64{0, -0.25, 0})
 	s.Set(1, 0.25, [3]float64{0.75, 0, 0}, [3]float64{0, 0.75, 0})
 	return s

@@ -1,20 +1,18 @@
-// Package fasta reads and writes sequences in FASTA form: a line that begins
+// Package fasta reads sequences in FASTA form: a line that begins
 // with > and names a sequence, then lines of letters up to the next such line.
 package fasta
 
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 )
 
 // A Sequence is one record.
 type Sequence struct {
-	Name        string // the first word after the >
-	Description string // the rest of that line
-	Letters     []byte // upper case, no white space
+	Name    string // the first word after the >
+	Letters []byte // upper case, no white space
 }
 
 // A FormatError says where a file is not FASTA.
@@ -26,19 +24,11 @@ type FormatError struct {
 // Error names the line and what is wrong with it.
 func (e *FormatError) Error() string { return fmt.Sprintf("fasta: line %d: %s", e.Line, e.Why) }
 
-// Read reads all records, from text or from what gzip has made of it. Letters become
-// upper case; a character that is neither a letter nor * or - is an error that names
-// its line.
+// Read reads all records. Letters become upper case; a character that is neither a
+// letter nor * or - is an error that names its line.
 func Read(r io.Reader) ([]Sequence, error) {
 	var all []Sequence
 	in := bufio.NewReaderSize(r, 1<<16)
-	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
-		unpacked, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, fmt.Errorf("read fasta: %w", err)
-		}
-		in = bufio.NewReaderSize(unpacked, 1<<16)
-	}
 	for line := 1; ; line++ {
 		text, err := in.ReadBytes('\n')
 		if err != nil && err != io.EOF {
@@ -62,11 +52,11 @@ func add(all *[]Sequence, text []byte) (why string) {
 		return "a carriage return within the line; a line ends with a line feed"
 	}
 	if text[0] == '>' {
-		name, description := bytes.TrimSpace(text[1:]), []byte(nil)
-		if end := bytes.IndexAny(name, " \t"); end >= 0 {
-			name, description = name[:end], bytes.TrimSpace(name[end:])
+		var name string
+		if words := bytes.Fields(text[1:]); len(words) > 0 {
+			name = string(words[0])
 		}
-		*all = append(*all, Sequence{Name: string(name), Description: string(description)})
+		*all = append(*all, Sequence{Name: name})
 		return ""
 	}
 	if len(*all) == 0 {
