@@ -37,9 +37,6 @@ func Text[T any](allowed string, at func(*T) *string) Kind[T] {
 	return Kind[T]{allowed, func(o *T, s string) error { *at(o) = s; return nil }}
 }
 
-// Dir is a directory.
-func Dir[T any](at func(*T) *string) Kind[T] { return Text("a directory", at) }
-
 // Bool is true or false.
 func Bool[T any](at func(*T) *bool) Kind[T] {
 	return Kind[T]{"true or false", func(o *T, s string) (err error) {

@@ -6,7 +6,6 @@ package mpirun
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -129,18 +128,6 @@ func (j Job) Output(ctx context.Context) (string, error) {
 		err = fmt.Errorf("%w: %s", err, strings.Join(lines[max(0, len(lines)-most):], "\n"))
 	}
 	return out.String(), err
-}
-
-// Decode runs a job whose standard output is one JSON value.
-func (j Job) Decode(ctx context.Context, into any) error {
-	out, err := j.Output(ctx)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal([]byte(out), into); err != nil {
-		return fmt.Errorf("output of %s: %w", j.Line[0], err)
-	}
-	return nil
 }
 
 // CombinedOutput runs a job and returns what it wrote to standard output and error.
