@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// element returns the initial value of an element: a mix of the seed and the place, so that no two
+// element returns the initial value of an element: a mix of its place, so that no two
 // places are likely to be equal.
 func (c *config) element(i, j int) uint32 {
-	z := c.seed + (uint64(i)*uint64(c.cols)+uint64(j))*0x9e3779b97f4a7c15
+	z := (uint64(i)*uint64(c.cols) + uint64(j) + 1) * 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return uint32((z ^ z>>31) >> 32)

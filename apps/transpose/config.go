@@ -14,8 +14,6 @@ type config struct {
 	common     job.Options
 	rows, cols int
 	rounds     int64
-	checkEvery int64
-	seed       uint64
 }
 
 const usage = `transpose transposes a matrix again and again and checks every element.
@@ -23,11 +21,12 @@ const usage = `transpose transposes a matrix again and again and checks every el
 Every MPI rank owns a block of rows. In a round it transposes its block on its
 device, tile by tile, and adds one to every element; the ranks exchange the pieces
 (Alltoallv), and every device puts its pieces together. The value of every element
-after any number of rounds is known, so a round that is lost or done twice shows.
+after any number of rounds is known, so a round that is lost or done twice shows at
+the end.
 Start it with mpirun or srun, or alone with -ranks 1:
 
   mpirun -np 4 transpose -size 8192x4096 -rounds 100
-  transpose -ranks 1 -size 1000x777 -rounds 7 -check 1
+  transpose -ranks 1 -size 1000x777 -rounds 7
 
 ` + job.Usage + `
 All arithmetic is in integers: the result is the same on every device and for any
@@ -51,8 +50,6 @@ func parse(args []string, w io.Writer) (*config, error) {
 	}
 	fs.StringVar(&size, "size", "4096x4096", "rows and columns of the matrix, as `RxC`")
 	fs.Int64Var(&c.rounds, "rounds", 10, "how often to turn it over, also after a restart")
-	fs.Int64Var(&c.checkEvery, "check", 0, "check every element every so many rounds; 0: only at the end")
-	fs.Uint64Var(&c.seed, "seed", 1, "seed of the elements")
 	c.common.CanBeElastic = true
 	c.common.Register(fs, "`file` for the size, the rounds and the hash of the matrix")
 	if err := fs.Parse(args); err != nil {
@@ -67,8 +64,6 @@ func parse(args []string, w io.Writer) (*config, error) {
 		return nil, fmt.Errorf("-size %s: want RxC, such as 4096x1024", size)
 	case c.rounds < 0:
 		return nil, fmt.Errorf("-rounds %d: want 0 or more", c.rounds)
-	case c.checkEvery < 0:
-		return nil, fmt.Errorf("-check %d: want 0 or more", c.checkEvery)
 	}
 	return &c, nil
 }

@@ -55,21 +55,23 @@ func TestOtherNumbers(t *testing.T) {
 	}
 }
 
-// TestTurns turns matrices of odd sizes on one to five ranks, checking every
-// element after every round; the result is the same for any number of ranks.
+// TestTurns turns matrices of odd sizes on one to five ranks, an odd and an even number of times;
+// the result is the same for any number of ranks.
 func TestTurns(t *testing.T) {
 	for _, size := range []string{"5x5", "33x64", "100x7", "31x97"} {
-		var want []byte
-		for ranks := 1; ranks <= 5; ranks++ {
-			got, err := simulated(t, ranks, "-check 1 -rounds 5 -size "+size)
-			if err != nil {
-				t.Fatalf("%s on %d ranks: %v", size, ranks, err)
-			}
-			if want == nil {
-				want = got
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("%s on %d ranks: got %s, want %s", size, ranks, got, want)
+		for rounds := 4; rounds <= 5; rounds++ {
+			var want []byte
+			for ranks := 1; ranks <= 5; ranks++ {
+				got, err := simulated(t, ranks, fmt.Sprint("-rounds ", rounds, " -size ", size))
+				if err != nil {
+					t.Fatalf("%s on %d ranks: %v", size, ranks, err)
+				}
+				if want == nil {
+					want = got
+				}
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s on %d ranks: got %s, want %s", size, ranks, got, want)
+				}
 			}
 		}
 	}
@@ -146,7 +148,6 @@ func TestParseRefuses(t *testing.T) {
 		"-size 0x3":  "-size 0x3",
 		"-size 3x4x": "-size 3x4x",
 		"-rounds -1": "-rounds -1",
-		"-check -1":  "-check -1",
 		"more":       `unexpected argument "more"`,
 	} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
