@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +42,7 @@ func (a *areas) give(f *os.File) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.list) >= maxAreas {
-		return errors.Join(fmt.Errorf("%w: more than %d areas", errProtocol, maxAreas), unix.Munmap(b), f.Close())
+		return errors.Join(fmt.Errorf("%w: more than %d areas", wire.ErrProtocol, maxAreas), unix.Munmap(b), f.Close())
 	}
 	a.last++
 	if a.list == nil {
@@ -71,12 +72,12 @@ func (s *Server) area(number uint64) (*area, error) {
 			return one, nil
 		}
 		if !coming {
-			return nil, fmt.Errorf("%w: area %d", errProtocol, number)
+			return nil, fmt.Errorf("%w: area %d", wire.ErrProtocol, number)
 		}
 		select {
 		case <-more:
 		case <-s.ended:
-			return nil, fmt.Errorf("%w: area %d", errProtocol, number)
+			return nil, fmt.Errorf("%w: area %d", wire.ErrProtocol, number)
 		}
 	}
 }
@@ -134,9 +135,9 @@ func (a *areas) forgetAll() {
 }
 
 // share lets a device know an area, so that it moves bytes without a copy.
-func (l *lane) share(m *request) (*reply, error) {
-	number, device := m.u64(), m.u64()
-	if err := m.end(); err != nil {
+func (l *lane) share(m *wire.Request) (*reply, error) {
+	number, device := m.U64(), m.U64()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	a, err := l.area(number)
@@ -153,8 +154,8 @@ func (l *lane) share(m *request) (*reply, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.bytes == nil || len(a.ends) >= maxLanes {
-		return nil, fmt.Errorf("%w: area %d", errProtocol, number)
+	if a.bytes == nil || len(a.ends) >= wire.MaxLanes {
+		return nil, fmt.Errorf("%w: area %d", wire.ErrProtocol, number)
 	}
 	end, err := dev.ShareMemory(a.file, a.bytes)
 	if err != nil {
@@ -165,9 +166,9 @@ func (l *lane) share(m *request) (*reply, error) {
 }
 
 // unshare ends an area when the commands that use it are complete.
-func (l *lane) unshare(m *request) (*reply, error) {
-	number := m.u64()
-	if err := m.end(); err != nil {
+func (l *lane) unshare(m *wire.Request) (*reply, error) {
+	number := m.U64()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	a, err := l.area(number)
@@ -192,9 +193,9 @@ func (l *lane) unshare(m *request) (*reply, error) {
 }
 
 // settleArea answers when the commands that use an area are complete.
-func (l *lane) settleArea(m *request) (*reply, error) {
-	number := m.u64()
-	if err := m.end(); err != nil {
+func (l *lane) settleArea(m *wire.Request) (*reply, error) {
+	number := m.U64()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	a, err := l.area(number)
@@ -212,11 +213,11 @@ type host struct {
 }
 
 // host reads one and checks that the bytes of a place lie within it.
-func (l *lane) host(m *request, p *place) (h host, err error) {
-	number := m.u64()
-	h.off, h.row, h.slice = m.size(), m.size(), m.size()
-	if m.bad {
-		return h, errProtocol
+func (l *lane) host(m *wire.Request, p *place) (h host, err error) {
+	number := m.U64()
+	h.off, h.row, h.slice = m.Size(), m.Size(), m.Size()
+	if m.Bad {
+		return h, wire.ErrProtocol
 	}
 	if h.area, err = l.area(number); err != nil {
 		return h, err
@@ -224,14 +225,14 @@ func (l *lane) host(m *request, p *place) (h host, err error) {
 	size := len(h.area.bytes)
 	if h.row == 0 && h.slice == 0 {
 		if h.off > size || p.bytes() > size-h.off {
-			return h, fmt.Errorf("%w: a transfer outside of its area", errProtocol)
+			return h, fmt.Errorf("%w: a transfer outside of its area", wire.ErrProtocol)
 		}
 		return h, nil
 	}
-	box := place{form: formRect, region: p.region, row: h.row, slice: h.slice, m: p.m}
+	box := place{form: wire.Rect, region: p.region, row: h.row, slice: h.slice, m: p.m}
 	box.origin[0] = h.off
-	if p.form != formRect || !box.insideBox(size) {
-		return h, fmt.Errorf("%w: a box outside of its area", errProtocol)
+	if p.form != wire.Rect || !box.insideBox(size) {
+		return h, fmt.Errorf("%w: a box outside of its area", wire.ErrProtocol)
 	}
 	return h, nil
 }
@@ -249,14 +250,14 @@ func (p *place) moveDirect(q *queue, h host, write bool, after []*gpustate.Event
 }
 
 // direct carries out a READ or WRITE between an object and an area.
-func (l *lane) direct(m *request, write bool, flags uint32, q *queue, e *event, deps []*event,
+func (l *lane) direct(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
 	p place) (*reply, error) {
 	h, err := l.host(m, &p)
 	if err == nil {
-		err = m.end()
+		err = m.End()
 	}
-	if err == nil && flags&flagTell != 0 && (flags&flagBlocking != 0 || e.id == 0) {
-		err = fmt.Errorf("%w: flags %d of a transfer", errProtocol, flags)
+	if err == nil && flags&wire.Tell != 0 && (flags&wire.Blocking != 0 || e.id == 0) {
+		err = fmt.Errorf("%w: flags %d of a transfer", wire.ErrProtocol, flags)
 	}
 	if err != nil {
 		return nil, err
@@ -268,16 +269,16 @@ func (l *lane) direct(m *request, write bool, flags uint32, q *queue, e *event, 
 	}
 	h.area.use(e)
 	err = q.enqueue(c)
-	if flags&flagTell != 0 && (err == nil || l.unasked) {
+	if flags&wire.Tell != 0 && (err == nil || l.unasked) {
 		l.deliver(&delivery{event: e})
 	}
 	if err != nil {
-		if l.unasked && flags&flagUnseen != 0 {
+		if l.unasked && flags&wire.Unseen != 0 {
 			q.fail(err)
 		}
 		return l.outcome(q, e.id, err)
 	}
-	if flags&flagBlocking == 0 {
+	if flags&wire.Blocking == 0 {
 		return &reply{}, nil
 	}
 	return l.whenComplete(e), nil

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // program is a build of a program, on some or all devices of its context.
@@ -29,13 +30,6 @@ func (p *program) first() int {
 const (
 	programKernelNames = 0x1168
 	programBuildLog    = 0x1183
-)
-
-// Forms of builds.
-const (
-	formProgram = 0 // one source
-	formObject  = 1 // one source, compiled and not linked: nothing is kept
-	formLinked  = 2 // several sources, each compiled, and linked
 )
 
 // argInfo lets platforms keep what clGetKernelArgInfo tells, by which the library knows
@@ -60,17 +54,17 @@ type building struct {
 // maxUnits bounds the sources of a program.
 const maxUnits = 4096
 
-func (m *request) building() (b building) {
-	b.form, b.devices, b.options = m.u32(), m.numbers(), string(m.bytes())
-	n := m.u32()
-	if n == 0 || n > maxUnits || b.form > formLinked || b.form != formLinked && n != 1 {
-		m.bad = true
+func readBuilding(m *wire.Request) (b building) {
+	b.form, b.devices, b.options = m.U32(), m.Numbers(), string(m.Bytes())
+	n := m.U32()
+	if n == 0 || n > maxUnits || b.form > wire.Linked || b.form != wire.Linked && n != 1 {
+		m.Bad = true
 	}
 	for range n {
-		if m.bad {
+		if m.Bad {
 			break
 		}
-		b.units = append(b.units, gpustate.Unit{Source: string(m.bytes()), Options: withArgInfo(string(m.bytes()))})
+		b.units = append(b.units, gpustate.Unit{Source: string(m.Bytes()), Options: withArgInfo(string(m.Bytes()))})
 	}
 	return b
 }
@@ -79,9 +73,9 @@ func (m *request) building() (b building) {
 // source is built at once, so that it can go to devices without a linker.
 func (b *building) source() (text, options string, err error) {
 	switch {
-	case b.form == formProgram || b.form == formLinked && len(b.units) == 1 && b.options == "":
+	case b.form == wire.Program || b.form == wire.Linked && len(b.units) == 1 && b.options == "":
 		return b.units[0].Source, b.units[0].Options, nil
-	case b.form == formObject: // a library takes what no program may have: names that are defined elsewhere
+	case b.form == wire.Object: // a library takes what no program may have: names that are defined elsewhere
 		options = "-create-library"
 	default:
 		options = b.options
@@ -93,7 +87,7 @@ func (b *building) source() (text, options string, err error) {
 // failure is the code of a build that failed.
 func (b *building) failure(err error) int32 {
 	code := codeOf(err)
-	if code == clInvalidOperation && b.form != formProgram {
+	if code == clInvalidOperation && b.form != wire.Program {
 		return clLinkerNotAvailable
 	}
 	if code != clBuildFailure {
@@ -102,7 +96,7 @@ func (b *building) failure(err error) int32 {
 	if badOptions(err) {
 		return [...]int32{clInvalidBuild, clInvalidCompiler, clInvalidLinker}[b.form]
 	}
-	return [...]int32{formProgram: clBuildFailure, formObject: clCompileFailure, formLinked: clLinkFailure}[b.form]
+	return [...]int32{wire.Program: clBuildFailure, wire.Object: clCompileFailure, wire.Linked: clLinkFailure}[b.form]
 }
 
 // badOptions says whether the platform refused the options of a build. A server's error has the
@@ -120,10 +114,10 @@ func badOptions(err error) bool {
 	return false
 }
 
-func (l *lane) build(m *request) (*reply, error) {
-	id, number, before := m.u64(), m.u64(), m.u64()
-	b := m.building()
-	if err := m.end(); err != nil {
+func (l *lane) build(m *wire.Request) (*reply, error) {
+	id, number, before := m.U64(), m.U64(), m.U64()
+	b := readBuilding(m)
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	c, err := find[*clContext](l.Server, number)
@@ -142,7 +136,7 @@ func (l *lane) build(m *request) (*reply, error) {
 		}
 		at := c.index(d)
 		if at < 0 {
-			return nil, fmt.Errorf("%w: device %d of another context", errProtocol, n)
+			return nil, fmt.Errorf("%w: device %d of another context", wire.ErrProtocol, n)
 		}
 		wanted[at] = true
 	}
@@ -180,7 +174,7 @@ func (l *lane) build(m *request) (*reply, error) {
 			r.status = status
 		}
 	}
-	if r.status != clSuccess || b.form == formObject {
+	if r.status != clSuccess || b.form == wire.Object {
 		return r, o.free()
 	}
 	if kept != nil {
@@ -199,7 +193,7 @@ func (l *lane) keptBuilds(c *clContext, number uint64) (*program, error) {
 	}
 	p, err := find[*program](l.Server, number)
 	if err == nil && p.ctx != c {
-		err = fmt.Errorf("%w: a program of another context", errProtocol)
+		err = fmt.Errorf("%w: a program of another context", wire.ErrProtocol)
 	}
 	return p, err
 }

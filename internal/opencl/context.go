@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // clContext is a context of the program: the devices that its objects are on.
@@ -18,13 +19,13 @@ type clContext struct {
 // maxDevices bounds the devices of a context.
 const maxDevices = 64
 
-func (l *lane) createContext(m *request) (*reply, error) {
-	id, numbers := m.u64(), m.numbers()
-	if err := m.end(); err != nil {
+func (l *lane) createContext(m *wire.Request) (*reply, error) {
+	id, numbers := m.U64(), m.Numbers()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	if len(numbers) == 0 || len(numbers) > maxDevices {
-		return nil, fmt.Errorf("%w: a context of %d devices", errProtocol, len(numbers))
+		return nil, fmt.Errorf("%w: a context of %d devices", wire.ErrProtocol, len(numbers))
 	}
 	c := &clContext{}
 	for _, n := range numbers {
@@ -33,7 +34,7 @@ func (l *lane) createContext(m *request) (*reply, error) {
 			return nil, err
 		}
 		if slices.Contains(c.devices, d) {
-			return nil, fmt.Errorf("%w: device %d twice in a context", errProtocol, n)
+			return nil, fmt.Errorf("%w: device %d twice in a context", wire.ErrProtocol, n)
 		}
 		c.devices = append(c.devices, d)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // devices are those that a program is offered. One is opened when it is first needed, and
@@ -45,7 +46,7 @@ func (d *devices) begin(opt Options, program string, pid int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.list != nil {
-		return fmt.Errorf("%w: a second greeting", errProtocol)
+		return fmt.Errorf("%w: a second greeting", wire.ErrProtocol)
 	}
 	only := opt.Select
 	only.OpenCL = true // also of moves
@@ -86,7 +87,7 @@ func (d *devices) at(n uint64) (*device, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n >= uint64(len(d.list)) {
-		return nil, fmt.Errorf("%w: device %d", errProtocol, n)
+		return nil, fmt.Errorf("%w: device %d", wire.ErrProtocol, n)
 	}
 	return d.list[n], nil
 }
@@ -187,7 +188,7 @@ func (s *Server) watchLoss(d *device, dev *gpustate.Device) {
 			}
 			s.ring.beware(clDeviceNotAvailable)
 			s.devices.loseOne()
-			s.send(opLost, uint64(slices.Index(s.devices.all(), d)), 0, clDeviceNotAvailable, nil)
+			s.send(wire.OpLost, uint64(slices.Index(s.devices.all(), d)), 0, clDeviceNotAvailable, nil)
 		})
 	})
 }

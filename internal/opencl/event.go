@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // event is what a command comes to. It is issued when gpustate has its commands, or when
@@ -203,7 +204,7 @@ func (s *Server) addEvent(e *event) error {
 		return fmt.Errorf("the program has %d events that it has not released", maxEvents)
 	}
 	if s.events[e.id] != nil {
-		return fmt.Errorf("%w: number %d of an event", errProtocol, e.id)
+		return fmt.Errorf("%w: number %d of an event", wire.ErrProtocol, e.id)
 	}
 	s.events[e.id] = e
 	return nil
@@ -217,7 +218,7 @@ func (s *Server) eventsOf(numbers []uint64) ([]*event, error) {
 	for _, n := range numbers {
 		e := s.events[n]
 		if e == nil {
-			return nil, fmt.Errorf("%w: event %d", errProtocol, n)
+			return nil, fmt.Errorf("%w: event %d", wire.ErrProtocol, n)
 		}
 		list = append(list, e)
 	}
@@ -263,7 +264,7 @@ func (s *Server) dispatch(d *delivery, err error) {
 		if err != nil {
 			b = nil
 		}
-		s.send(opDelivery, 0, d.event.id, codeOf(err), b)
+		s.send(wire.OpDelivery, 0, d.event.id, codeOf(err), b)
 		s.outbox.mu.Lock()
 		delete(s.outbox.reads, d)
 		s.outbox.mu.Unlock()

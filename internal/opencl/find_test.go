@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // TestFindAgain: a number stands for its object until that is removed, and then for the next one, also where
@@ -14,7 +16,7 @@ func TestFindAgain(t *testing.T) {
 	other := uint64(id + len(s.found))
 	for round := range 3 {
 		for _, n := range []uint64{id, other} {
-			if _, err := find[*kernel](s, n); !errors.Is(err, errProtocol) {
+			if _, err := find[*kernel](s, n); !errors.Is(err, wire.ErrProtocol) {
 				t.Fatalf("round %d, %d before it is made: got %v, want errProtocol", round, n, err)
 			}
 		}
@@ -28,7 +30,7 @@ func TestFindAgain(t *testing.T) {
 			if k, err := find[*kernel](s, n); err != nil || k != made[n] {
 				t.Fatalf("round %d: got %p, %v for %d, want %p", round, k, err, n, made[n])
 			}
-			if _, err := find[*queue](s, n); !errors.Is(err, errProtocol) {
+			if _, err := find[*queue](s, n); !errors.Is(err, wire.ErrProtocol) {
 				t.Fatalf("a kernel taken for a queue: got %v, want errProtocol", err)
 			}
 		}

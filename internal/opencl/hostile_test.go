@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,7 +56,7 @@ func newHostile(t *testing.T) *hostile {
 	mine, its := pair(t)
 	h := &hostile{t: t, control: mine, served: make(chan error, 1)}
 	go func() { h.served <- Serve(context.Background(), its, Options{Select: sel}) }()
-	f, err := sealed(ringData + ringBytes)
+	f, err := sealed(wire.RingData + wire.RingBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,17 +105,17 @@ func (h *hostile) give(what byte, f *os.File) {
 
 // put writes into the ring and wakes the server.
 func (h *hostile) put(b []byte) {
-	written := (*atomic.Uint64)(unsafe.Pointer(&h.ring[ringWritten]))
+	written := (*atomic.Uint64)(unsafe.Pointer(&h.ring[wire.RingWritten]))
 	at := written.Load()
 	for i := range b {
-		h.ring[ringData+(at+uint64(i))%ringBytes] = b[i]
+		h.ring[wire.RingData+(at+uint64(i))%wire.RingBytes] = b[i]
 	}
 	written.Store(at + uint64(len(b)))
 	_, _ = h.control.Write([]byte{'D'}) // a server that has ended is no failure
 }
 
 func (h *hostile) send(op uint32, body []byte, bulk []byte) error {
-	parts := net.Buffers{header(len(body), op, len(bulk), 0), body, bulk}
+	parts := net.Buffers{wire.Header(len(body), op, len(bulk), 0), body, bulk}
 	_, err := parts.WriteTo(h.lane)
 	return err
 }
@@ -133,7 +134,7 @@ func (h *hostile) ask(op uint32, fields ...any) int32 {
 }
 
 func (h *hostile) reply() (int32, error) {
-	var head [headerBytes]byte
+	var head [wire.HeaderBytes]byte
 	if _, err := io.ReadFull(h.lane, head[:]); err != nil {
 		return 0, err
 	}
@@ -169,19 +170,20 @@ func (h *hostile) populate() {
 	none := []uint64{}
 	zero, context := uint64(0), uint64(5)
 	for i, status := range []int32{
-		h.ask(opHello, uint32(Version), uint32(1), "hostile"),
-		h.ask(opDevices),
-		h.ask(opContext, context, []uint64{0}),
-		h.ask(opCreateQueue, uint64(1), context, zero, uint32(0)),
-		h.ask(opCreateQueue, uint64(2), context, zero, uint32(1)),
-		h.ask(opCreateBuffer, uint64(3), context, uint32(0), uint64(65536)),
-		h.ask(opCreateSub, uint64(4), uint64(3), uint32(0), uint64(4096), uint64(4096)),
-		h.ask(opUserEvent, uint64(9)),
-		h.ask(opFill, uint64(1), uint64(10), none, uint32(0), uint64(3), uint32(0), zero, zero, zero, uint64(64),
+		h.ask(wire.OpHello, uint32(wire.Version), uint32(1), "hostile"),
+		h.ask(wire.OpDevices),
+		h.ask(wire.OpContext, context, []uint64{0}),
+		h.ask(wire.OpCreateQueue, uint64(1), context, zero, uint32(0)),
+		h.ask(wire.OpCreateQueue, uint64(2), context, zero, uint32(1)),
+		h.ask(wire.OpCreateBuffer, uint64(3), context, uint32(0), uint64(65536)),
+		h.ask(wire.OpCreateSub, uint64(4), uint64(3), uint32(0), uint64(4096), uint64(4096)),
+		h.ask(wire.OpUserEvent, uint64(9)),
+		h.ask(wire.OpFill, uint64(1), uint64(10), none, uint32(0), uint64(3), uint32(0), zero, zero, zero, uint64(64),
 			uint64(1), uint64(1), zero, zero, "abcd"),
-		h.ask(opRead, uint64(1), uint64(11), []uint64{9}, uint32(0), uint64(3), uint32(0), zero, zero, zero, uint64(64),
+		h.ask(wire.OpRead, uint64(1), uint64(11), []uint64{9}, uint32(0), uint64(3), uint32(0), zero, zero, zero,
+			uint64(64),
 			uint64(1), uint64(1), zero, zero),
-		h.ask(opWatch, uint64(77), uint64(11), uint32(0)),
+		h.ask(wire.OpWatch, uint64(77), uint64(11), uint32(0)),
 	} {
 		if status != 0 {
 			h.t.Fatalf("request %d: status %d", i, status)
@@ -210,26 +212,29 @@ func TestGarbage(t *testing.T) {
 		bulk []byte
 	}{
 		{"unknown operation", 99, nil, nil},
-		{"no body", opLaunch, nil, nil},
-		{"too much", opFlush, pack(uint64(1), uint32(1)), nil},
-		{"no such queue", opFlush, pack(uint64(3)), nil},
-		{"a number twice", opCreateBuffer, pack(uint64(3), uint64(5), uint32(0), uint64(64)), nil},
-		{"a device twice", opContext, pack(uint64(60), []uint64{0, 0}), nil},
-		{"a context of another kind", opCreateBuffer, pack(uint64(60), uint64(3), uint32(0), uint64(64)), nil},
-		{"a form of build", opBuild, pack(uint64(60), uint64(5), uint64(0), uint32(7), []uint64{0}, "", uint32(1), "",
+		{"no body", wire.OpLaunch, nil, nil},
+		{"too much", wire.OpFlush, pack(uint64(1), uint32(1)), nil},
+		{"no such queue", wire.OpFlush, pack(uint64(3)), nil},
+		{"a number twice", wire.OpCreateBuffer, pack(uint64(3), uint64(5), uint32(0), uint64(64)), nil},
+		{"a device twice", wire.OpContext, pack(uint64(60), []uint64{0, 0}), nil},
+		{"a context of another kind", wire.OpCreateBuffer, pack(uint64(60), uint64(3), uint32(0), uint64(64)), nil},
+		{"a form of build", wire.OpBuild, pack(uint64(60), uint64(5), uint64(0), uint32(7), []uint64{0}, "", uint32(1),
+			"",
 			""), nil},
-		{"builds of no program", opBuild, pack(uint64(60), uint64(5), uint64(3), uint32(0), []uint64{0}, "", uint32(1),
+		{"builds of no program", wire.OpBuild, pack(uint64(60), uint64(5), uint64(3), uint32(0), []uint64{0}, "",
+			uint32(1),
 			"", ""), nil},
-		{"many sources", opBuild, pack(uint64(60), uint64(5), uint64(0), uint32(2), []uint64{0}, "", uint32(1<<20)),
+		{"many sources", wire.OpBuild, pack(uint64(60), uint64(5), uint64(0), uint32(2), []uint64{0}, "",
+			uint32(1<<20)),
 			nil},
-		{"an image on an image's shape", opCreateImage, pack(uint64(60), uint64(5), uint32(0), uint32(2),
+		{"an image on an image's shape", wire.OpCreateImage, pack(uint64(60), uint64(5), uint32(0), uint32(2),
 			uint32(0x10B5), uint32(0x10DA), uint64(4), uint64(4), uint64(1), uint32(4), uint64(3)), nil},
-		{"bulk unasked", opFlush, pack(uint64(1)), []byte("abc")},
-		{"another length", opCreateBuffer, pack(uint64(50), uint64(5), uint32(0), uint64(64)), []byte("abc")},
-		{"a long list", opWait, pack(uint32(1 << 30)), nil},
-		{"beyond the buffer", opFill, pack(uint64(1), uint64(0), []uint64{}, uint32(0), uint64(3), uint32(0),
+		{"bulk unasked", wire.OpFlush, pack(uint64(1)), []byte("abc")},
+		{"another length", wire.OpCreateBuffer, pack(uint64(50), uint64(5), uint32(0), uint64(64)), []byte("abc")},
+		{"a long list", wire.OpWait, pack(uint32(1 << 30)), nil},
+		{"beyond the buffer", wire.OpFill, pack(uint64(1), uint64(0), []uint64{}, uint32(0), uint64(3), uint32(0),
 			uint64(65530), uint64(0), uint64(0), uint64(64), uint64(1), uint64(1), uint64(0), uint64(0), "ab"), nil},
-		{"rows that wrap", opRead, pack(uint64(1), uint64(0), []uint64{}, uint32(1), uint64(3), uint32(1),
+		{"rows that wrap", wire.OpRead, pack(uint64(1), uint64(0), []uint64{}, uint32(1), uint64(3), uint32(1),
 			uint64(1<<61), uint64(1<<61), uint64(1<<61), uint64(4), uint64(2), uint64(2), uint64(1<<62), uint64(1<<62)),
 			nil},
 	} {
@@ -239,8 +244,8 @@ func TestGarbage(t *testing.T) {
 			if err := h.send(c.op, c.body, c.bulk); err != nil {
 				t.Fatal(err)
 			}
-			if err := h.end(); !errors.Is(err, errProtocol) {
-				t.Errorf("got %v, want %v", err, errProtocol)
+			if err := h.end(); !errors.Is(err, wire.ErrProtocol) {
+				t.Errorf("got %v, want %v", err, wire.ErrProtocol)
 			}
 		})
 	}
@@ -273,7 +278,7 @@ func TestRandomMessages(t *testing.T) {
 			}
 		}
 		_ = h.control.Close()
-		if err := h.end(); err != nil && !errors.Is(err, errProtocol) {
+		if err := h.end(); err != nil && !errors.Is(err, wire.ErrProtocol) {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
@@ -291,7 +296,7 @@ func TestHangUp(t *testing.T) {
 
 // inRing is a request as the ring has it.
 func inRing(op uint32, slot uint64, body []byte) []byte {
-	b := append(header(len(body), op, 0, slot), body...)
+	b := append(wire.Header(len(body), op, 0, slot), body...)
 	return append(b, make([]byte, -len(b)&7)...)
 }
 
@@ -302,22 +307,23 @@ func TestRing(t *testing.T) {
 	h.populate()
 	fill := func(event uint64, text string) []byte {
 		zero, one := uint64(0), uint64(1)
-		return inRing(opFill, 0, pack(uint64(2), event, []uint64{}, uint32(0), uint64(3), uint32(0), zero, zero, zero,
+		return inRing(wire.OpFill, 0, pack(uint64(2), event, []uint64{}, uint32(0), uint64(3), uint32(0), zero, zero,
+			zero,
 			uint64(64), one, one, zero, zero, text))
 	}
 	h.put(append(fill(21, "efgh"), fill(22, "ijkl")...))
-	h.put(inRing(opFinish, 5, pack(uint64(2))))
+	h.put(inRing(wire.OpFinish, 5, pack(uint64(2))))
 	status := func(slot int) uint32 {
-		return (*atomic.Uint32)(unsafe.Pointer(&h.ring[ringReplies+slot*ringSlot])).Load()
+		return (*atomic.Uint32)(unsafe.Pointer(&h.ring[wire.RingReplies+slot*wire.RingSlot])).Load()
 	}
-	for status(5) != slotAnswered {
+	for status(5) != wire.SlotAnswered {
 		select {
 		case err := <-h.served:
 			t.Fatal(err)
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if got := h.ask(opWait, []uint64{21, 22}); got != 0 {
+	if got := h.ask(wire.OpWait, []uint64{21, 22}); got != 0 {
 		t.Errorf("wait for commands of the ring: status %d", got)
 	}
 }
@@ -340,7 +346,8 @@ func TestRingOfGarbage(t *testing.T) {
 					b[i] = byte(r.Uint32())
 				}
 			case 1: // a number that lies
-				at := []int{ringWritten, ringRead, ringAsleep, ringCareful, ringReplies + 64*r.IntN(64)}[r.IntN(5)]
+				at := []int{wire.RingWritten, wire.RingRead, wire.RingAsleep, wire.RingCareful,
+					wire.RingReplies + 64*r.IntN(64)}[r.IntN(5)]
 				binary.LittleEndian.PutUint64(h.ring[at:], r.Uint64())
 			case 2: // a request that is cut
 				b = b[:r.IntN(len(b))]
@@ -353,7 +360,7 @@ func TestRingOfGarbage(t *testing.T) {
 			h.put(make([]byte, 7)) // no multiple of eight, whatever was before
 			h.put(make([]byte, 6))
 		}
-		if err := h.end(); err != nil && !errors.Is(err, errProtocol) {
+		if err := h.end(); err != nil && !errors.Is(err, wire.ErrProtocol) {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
@@ -372,33 +379,34 @@ func TestSharedGarbage(t *testing.T) {
 		op   uint32
 		body []byte
 	}{
-		{"beyond the area", opRead, transfer(flagArea, uint64(1), uint64(4096-63), uint64(0), uint64(0))},
-		{"an offset that wraps", opWrite, transfer(flagArea, uint64(1), uint64(1<<62), uint64(0), uint64(0))},
-		{"rows of a range", opWrite, transfer(flagArea, uint64(1), uint64(0), uint64(64), uint64(64))},
-		{"no such area", opRead, transfer(flagArea, uint64(1<<40), uint64(0), uint64(0), uint64(0))},
-		{"slots of a small area", opRead, transfer(flagSlots, uint64(1), []uint64{0})},
-		{"no slots", opWrite, transfer(flagSlots, uint64(2), []uint64{})},
-		{"slot 32", opRead, transfer(flagSlots, uint64(2), []uint64{32})},
-		{"bytes behind the ring", opWrite, transfer(0)},
-		{"an end of no area", opUnshare, pack(uint64(1 << 40))},
+		{"beyond the area", wire.OpRead, transfer(wire.InArea, uint64(1), uint64(4096-63), uint64(0), uint64(0))},
+		{"an offset that wraps", wire.OpWrite, transfer(wire.InArea, uint64(1), uint64(1<<62), uint64(0), uint64(0))},
+		{"rows of a range", wire.OpWrite, transfer(wire.InArea, uint64(1), uint64(0), uint64(64), uint64(64))},
+		{"no such area", wire.OpRead, transfer(wire.InArea, uint64(1<<40), uint64(0), uint64(0), uint64(0))},
+		{"slots of a small area", wire.OpRead, transfer(wire.InSlots, uint64(1), []uint64{0})},
+		{"no slots", wire.OpWrite, transfer(wire.InSlots, uint64(2), []uint64{})},
+		{"slot 32", wire.OpRead, transfer(wire.InSlots, uint64(2), []uint64{32})},
+		{"bytes behind the ring", wire.OpWrite, transfer(0)},
+		{"an end of no area", wire.OpUnshare, pack(uint64(1 << 40))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHostile(t)
 			h.populate()
-			for _, bytes := range []int{4096, slotCount * slotBytes} {
+			for _, bytes := range []int{4096, wire.Slots * wire.SlotBytes} {
 				f, err := sealed(bytes)
 				if err != nil {
 					t.Fatal(err)
 				}
 				h.give('M', f)
 			}
-			h.put(inRing(opRead, 7, transfer(flagArea|flagBlocking, uint64(1), uint64(4096-64), uint64(0), uint64(0))))
-			if got := h.ask(opFinish, uint64(2)); got != 0 {
+			h.put(inRing(wire.OpRead, 7, transfer(wire.InArea|wire.Blocking, uint64(1), uint64(4096-64), uint64(0),
+				uint64(0))))
+			if got := h.ask(wire.OpFinish, uint64(2)); got != 0 {
 				t.Errorf("a read to the end of an area: status %d", got)
 			}
 			h.put(inRing(c.op, 0, c.body))
-			if err := h.end(); !errors.Is(err, errProtocol) {
-				t.Errorf("got %v, want %v", err, errProtocol)
+			if err := h.end(); !errors.Is(err, wire.ErrProtocol) {
+				t.Errorf("got %v, want %v", err, wire.ErrProtocol)
 			}
 		})
 	}
@@ -413,8 +421,8 @@ func TestSharedGarbage(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.give('M', f)
-		if err := h.end(); !errors.Is(err, errProtocol) {
-			t.Errorf("got %v, want %v", err, errProtocol)
+		if err := h.end(); !errors.Is(err, wire.ErrProtocol) {
+			t.Errorf("got %v, want %v", err, wire.ErrProtocol)
 		}
 	})
 }

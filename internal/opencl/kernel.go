@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // kernel is a kernel object of the program.
@@ -72,9 +73,9 @@ const (
 	accessWriteOnly = 0x11A1
 )
 
-func (l *lane) createKernel(m *request) (*reply, error) {
-	id, number, name := m.u64(), m.u64(), string(m.bytes())
-	if err := m.end(); err != nil {
+func (l *lane) createKernel(m *wire.Request) (*reply, error) {
+	id, number, name := m.U64(), m.U64(), string(m.Bytes())
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	p, err := find[*program](l.Server, number)
@@ -128,9 +129,9 @@ func (k *kernel) releaseKernels() error {
 }
 
 // cloneKernel makes a kernel with the arguments that another one has.
-func (l *lane) cloneKernel(m *request) (*reply, error) {
-	id, number := m.u64(), m.u64()
-	if err := m.end(); err != nil {
+func (l *lane) cloneKernel(m *wire.Request) (*reply, error) {
+	id, number := m.U64(), m.U64()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	from, err := find[*kernel](l.Server, number)
@@ -167,16 +168,6 @@ type parameter struct {
 	takes   uint32 // what handles
 	bytes   uint32 // of a number or a vector, 0 for all else
 }
-
-// What handles an argument takes.
-const (
-	takesUnknown    = 0 // or none
-	takesBuffer     = 1
-	takesSampler    = 2
-	takesImage      = 3 // in both ways
-	takesImageRead  = 4
-	takesImageWrite = 5
-)
 
 // imageType is what OpenCL C calls images.
 var imageType = regexp.MustCompile(`^image[123]d(_[a-z]+)*_t$`)
@@ -215,15 +206,15 @@ func parameterOf(k *gpustate.Kernel, i int) (p parameter) {
 	}
 	switch name := words[len(words)-1]; { // a qualifier may be before it
 	case name == "sampler_t":
-		p.takes = takesSampler
+		p.takes = wire.TakesSampler
 	case strings.HasSuffix(name, "*") && (p.address == addressGlobal || p.address == addressConstant):
-		p.takes = takesBuffer
+		p.takes = wire.TakesBuffer
 	case imageType.MatchString(name):
-		p.takes = takesImage
+		p.takes = wire.TakesImage
 		if access := word(argAccess); access == accessReadOnly {
-			p.takes = takesImageRead
+			p.takes = wire.TakesImageRead
 		} else if access == accessWriteOnly {
-			p.takes = takesImageWrite
+			p.takes = wire.TakesImageWrite
 		}
 	case len(words) == 1 && p.address == addressPrivate: // not "unsigned int" and the like
 		p.bytes = numberBytes(name)
@@ -254,9 +245,9 @@ func (p *program) functionOf(name string, k *gpustate.Kernel) function {
 	return f
 }
 
-func (l *lane) setArg(m *request) (*reply, error) {
-	id, index, kind, number, value := m.u64(), m.u32(), m.u32(), m.u64(), m.bytes()
-	if err := m.end(); err != nil {
+func (l *lane) setArg(m *wire.Request) (*reply, error) {
+	id, index, kind, number, value := m.U64(), m.U32(), m.U32(), m.U64(), m.Bytes()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	k, err := find[*kernel](l.Server, id)
@@ -264,14 +255,14 @@ func (l *lane) setArg(m *request) (*reply, error) {
 		return nil, err
 	}
 	if index >= uint32(k.count) {
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	arg, err := l.argument(kind, number, value)
 	if err != nil {
 		return nil, err
 	}
 	if o := arg.m; o != nil && o.ctx != k.program.ctx || arg.sampler != nil && len(arg.sampler.on) != len(k.on) {
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -296,27 +287,26 @@ func (l *lane) setArg(m *request) (*reply, error) {
 
 // argument finds what an argument of a kernel is to be.
 func (l *lane) argument(kind uint32, number uint64, value []byte) (a argument, err error) {
-	const isMem, isSampler, isLocal, isValue, isNull = 1, 2, 3, 4, 5
 	switch kind {
-	case isMem:
+	case wire.ArgMem:
 		a.m, err = find[*mem](l.Server, number)
-	case isSampler:
+	case wire.ArgSampler:
 		a.sampler, err = find[*sampler](l.Server, number)
-	case isLocal:
+	case wire.ArgLocal:
 		a.value = gpustate.Local(min(number, 1<<40))
-	case isValue:
+	case wire.ArgValue:
 		a.value = gpustate.Value(bytes.Clone(value))
-	case isNull:
+	case wire.ArgNull:
 		a.value = gpustate.Null{}
 	default:
-		err = errProtocol
+		err = wire.ErrProtocol
 	}
 	return a, err
 }
 
-func (l *lane) workGroup(m *request) (*reply, error) {
-	id, device, param := m.u64(), m.u64(), m.u32()
-	if err := m.end(); err != nil {
+func (l *lane) workGroup(m *wire.Request) (*reply, error) {
+	id, device, param := m.U64(), m.U64(), m.U32()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	o, err := find[*kernel](l.Server, id)
@@ -329,7 +319,7 @@ func (l *lane) workGroup(m *request) (*reply, error) {
 	}
 	at := o.program.ctx.index(d)
 	if at < 0 {
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	k := o.on[at]
 	if k == nil {
@@ -356,9 +346,9 @@ func (l *lane) workGroup(m *request) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) argInfo(m *request) (*reply, error) {
-	id, index, param := m.u64(), m.u32(), m.u32()
-	if err := m.end(); err != nil {
+func (l *lane) argInfo(m *wire.Request) (*reply, error) {
+	id, index, param := m.U64(), m.U32(), m.U32()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	k, err := find[*kernel](l.Server, id)
@@ -366,7 +356,7 @@ func (l *lane) argInfo(m *request) (*reply, error) {
 		return nil, err
 	}
 	if index >= uint32(k.count) {
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	b, err := k.on[k.first()].CLArgInfo(int(index), param)
 	if err != nil {
@@ -397,20 +387,20 @@ func (w *workItems) groupSize() [3]int {
 }
 
 // read reads what is launched.
-func (w *workItems) read(m *request) error {
-	dims, chosen := m.u32(), m.u32()
+func (w *workItems) read(m *wire.Request) error {
+	dims, chosen := m.U32(), m.U32()
 	if dims < 1 || dims > 3 {
-		return errProtocol
+		return wire.ErrProtocol
 	}
 	w.dims, w.chosen, w.group = int(dims), chosen != 0, 1
 	for i := range w.dims {
-		w.offset[i], w.global[i], w.local[i] = m.size(), m.size(), m.size()
+		w.offset[i], w.global[i], w.local[i] = m.Size(), m.Size(), m.Size()
 		w.shifted = w.shifted || w.offset[i] != 0
 		if w.chosen && w.local[i] > 0 && w.group <= 1<<31 {
 			w.group *= min(w.local[i], 1<<31)
 		}
 	}
-	return m.end()
+	return m.End()
 }
 
 // launch launches a kernel with the arguments that it has now.
@@ -426,12 +416,12 @@ func (w *workItems) launch(q *gpustate.Queue, k *gpustate.Kernel, after []*gpust
 }
 
 // launch enqueues a kernel with the arguments that it has now.
-func (l *lane) launch(m *request) (*reply, error) {
+func (l *lane) launch(m *wire.Request) (*reply, error) {
 	q, id, deps, err := l.commandOf(m)
 	if err != nil {
 		return nil, err
 	}
-	number := m.u64()
+	number := m.U64()
 	var w workItems
 	if err := w.read(m); err != nil {
 		return nil, err
@@ -441,7 +431,7 @@ func (l *lane) launch(m *request) (*reply, error) {
 		return nil, err
 	}
 	if k.program.ctx != q.ctx {
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	err = k.takes(q, &w)
 	if len(deps) == 0 && q.beginAtOnce() {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // lane is one connection for requests. Those of the ring have one of their own without a
@@ -15,19 +17,19 @@ type lane struct {
 }
 
 // carryOut carries out one request and answers it. An error ends the service.
-func (l *lane) carryOut(m *request) error {
-	if err := l.drain(m.last); err != nil {
+func (l *lane) carryOut(m *wire.Request) error {
+	if err := l.drain(m.Last); err != nil {
 		return err
 	}
-	if m.op == opForget {
+	if m.Op == wire.OpForget {
 		return l.forget(m)
 	}
-	do := operations.of(m.op)
+	do := operations.of(m.Op)
 	if do == nil {
-		return fmt.Errorf("%w: operation %d", errProtocol, m.op)
+		return fmt.Errorf("%w: operation %d", wire.ErrProtocol, m.Op)
 	}
-	if m.bulk != 0 && !takesBulk[m.op] {
-		return fmt.Errorf("%w: operation %d with bulk", errProtocol, m.op)
+	if m.Bulk != 0 && !takesBulk[m.Op] {
+		return fmt.Errorf("%w: operation %d with bulk", wire.ErrProtocol, m.Op)
 	}
 	r, err := do(l, m)
 	if err != nil {
@@ -41,7 +43,7 @@ func (l *lane) carryOut(m *request) error {
 		deliveries = l.settle()
 	}
 	l.ring.beware(r.status)
-	parts := net.Buffers{header(len(r.body), uint32(r.status), len(r.bulk), deliveries), r.body}
+	parts := net.Buffers{wire.Header(len(r.body), uint32(r.status), len(r.bulk), deliveries), r.body}
 	if len(r.bulk) > 0 {
 		parts = append(parts, r.bulk)
 	}
@@ -50,15 +52,15 @@ func (l *lane) carryOut(m *request) error {
 }
 
 // forget takes in that the program asks for an event no more.
-func (s *Server) forget(m *request) error {
-	id := m.u64()
+func (s *Server) forget(m *wire.Request) error {
+	id := m.U64()
 	s.mu.Lock()
 	if e := s.events[id]; e != nil {
 		e.forgotten.Store(true)
 		delete(s.events, id)
 	}
 	s.mu.Unlock()
-	return m.end()
+	return m.End()
 }
 
 // operations are those of lanes, ringOperations those that the ring may have: their replies
@@ -66,10 +68,10 @@ func (s *Server) forget(m *request) error {
 var operations, ringOperations table
 
 // table has what carries out an operation at its number.
-type table [opCloneKernel + 1]func(*lane, *request) (*reply, error)
+type table [wire.OpCloneKernel + 1]func(*lane, *wire.Request) (*reply, error)
 
 // of is nil for an operation that is not in the table.
-func (t *table) of(op uint32) func(*lane, *request) (*reply, error) {
+func (t *table) of(op uint32) func(*lane, *wire.Request) (*reply, error) {
 	if op >= uint32(len(t)) {
 		return nil
 	}
@@ -78,27 +80,32 @@ func (t *table) of(op uint32) func(*lane, *request) (*reply, error) {
 
 func init() {
 	operations = table{
-		opHello: (*lane).hello, opDevices: (*lane).listDevices, opDeviceInfo: (*lane).deviceInfo,
-		opCreateQueue: (*lane).createQueue, opCreateBuffer: (*lane).createBuffer, opCreateSub: (*lane).createSub,
-		opCreateImage: (*lane).createImage, opCreateSample: (*lane).createSampler, opRelease: (*lane).release,
-		opBuild: (*lane).build, opCreateKernel: (*lane).createKernel, opSetArg: (*lane).setArg,
-		opWorkGroup: (*lane).workGroup, opArgInfo: (*lane).argInfo, opFormats: (*lane).formats,
-		opLaunch: (*lane).launch, opRead: (*lane).read, opWrite: (*lane).write, opCopy: (*lane).copy,
-		opFill: (*lane).fill, opMarker: (*lane).marker, opFlush: (*lane).flush, opFinish: (*lane).finishQueue,
-		opUserEvent: (*lane).userEvent, opSetUserEvent: (*lane).setUserEvent, opEventStatus: (*lane).eventStatus,
-		opEventTimes: (*lane).eventTimes, opWait: (*lane).waitFor, opWatch: (*lane).watch,
-		opShare: (*lane).share, opUnshare: (*lane).unshare, opSettle: (*lane).settleArea,
-		opContext: (*lane).createContext, opCapture: (*lane).capture, opState: (*lane).giveState,
-		opRestore: (*lane).restore, opCloneKernel: (*lane).cloneKernel,
+		wire.OpHello: (*lane).hello, wire.OpDevices: (*lane).listDevices, wire.OpDeviceInfo: (*lane).deviceInfo,
+		wire.OpCreateQueue: (*lane).createQueue, wire.OpCreateBuffer: (*lane).createBuffer,
+		wire.OpCreateSub: (*lane).createSub, wire.OpCreateImage: (*lane).createImage,
+		wire.OpCreateSampler: (*lane).createSampler, wire.OpRelease: (*lane).release, wire.OpBuild: (*lane).build,
+		wire.OpCreateKernel: (*lane).createKernel, wire.OpSetArg: (*lane).setArg, wire.OpWorkGroup: (*lane).workGroup,
+		wire.OpArgInfo: (*lane).argInfo, wire.OpFormats: (*lane).formats, wire.OpLaunch: (*lane).launch,
+		wire.OpRead: (*lane).read, wire.OpWrite: (*lane).write, wire.OpCopy: (*lane).copy, wire.OpFill: (*lane).fill,
+		wire.OpMarker: (*lane).marker, wire.OpFlush: (*lane).flush, wire.OpFinish: (*lane).finishQueue,
+		wire.OpUserEvent: (*lane).userEvent, wire.OpSetUserEvent: (*lane).setUserEvent,
+		wire.OpEventStatus: (*lane).eventStatus, wire.OpEventTimes: (*lane).eventTimes, wire.OpWait: (*lane).waitFor,
+		wire.OpWatch: (*lane).watch, wire.OpShare: (*lane).share, wire.OpUnshare: (*lane).unshare,
+		wire.OpSettle: (*lane).settleArea, wire.OpContext: (*lane).createContext, wire.OpCapture: (*lane).capture,
+		wire.OpState: (*lane).giveState, wire.OpRestore: (*lane).restore, wire.OpCloneKernel: (*lane).cloneKernel,
 	}
-	for _, op := range []uint32{opRelease, opSetArg, opLaunch, opCopy, opFill, opMarker, opFlush, opFinish, opUserEvent,
-		opSetUserEvent, opWait, opWatch, opRead, opWrite, opShare, opUnshare, opSettle} {
+	for _, op := range []uint32{
+		wire.OpRelease, wire.OpSetArg, wire.OpLaunch, wire.OpCopy, wire.OpFill, wire.OpMarker, wire.OpFlush,
+		wire.OpFinish, wire.OpUserEvent, wire.OpSetUserEvent, wire.OpWait, wire.OpWatch, wire.OpRead, wire.OpWrite,
+		wire.OpShare, wire.OpUnshare, wire.OpSettle,
+	} {
 		ringOperations[op] = operations[op]
 	}
 }
 
 // takesBulk are the operations that bytes may follow.
-var takesBulk = map[uint32]bool{opCreateBuffer: true, opCreateImage: true, opWrite: true, opRestore: true}
+var takesBulk = map[uint32]bool{wire.OpCreateBuffer: true, wire.OpCreateImage: true, wire.OpWrite: true,
+	wire.OpRestore: true}
 
 // bulk reads the bytes that follow a request. Their number has been checked.
 func (l *lane) bulk(n uint64) ([]byte, error) {
@@ -110,21 +117,21 @@ func (l *lane) bulk(n uint64) ([]byte, error) {
 // skip reads past bytes that are of no use.
 func (l *lane) skip(n uint64) error {
 	if n > 1<<62 {
-		return errProtocol
+		return wire.ErrProtocol
 	}
 	_, err := io.CopyN(io.Discard, l.conn, int64(n))
 	return err
 }
 
-func (l *lane) hello(m *request) (*reply, error) {
-	version, pid, name := m.u32(), m.u32(), string(m.bytes())
-	if err := m.end(); err != nil {
+func (l *lane) hello(m *wire.Request) (*reply, error) {
+	version, pid, name := m.U32(), m.U32(), string(m.Bytes())
+	if err := m.End(); err != nil {
 		return nil, err
 	}
-	if version != Version {
+	if version != wire.Version {
 		r := &reply{status: clDeviceNotAvailable}
 		r.text(fmt.Sprintf("the library speaks version %d of the protocol, the holdfast command version %d: install "+
-			"both from one release", version, Version))
+			"both from one release", version, wire.Version))
 		return r, nil
 	}
 	if err := l.devices.begin(l.opt, name, int(pid)); err != nil {
@@ -133,8 +140,8 @@ func (l *lane) hello(m *request) (*reply, error) {
 	return &reply{}, nil
 }
 
-func (l *lane) listDevices(m *request) (*reply, error) {
-	if err := m.end(); err != nil {
+func (l *lane) listDevices(m *wire.Request) (*reply, error) {
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	r := &reply{}
@@ -146,9 +153,9 @@ func (l *lane) listDevices(m *request) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) deviceInfo(m *request) (*reply, error) {
-	number, param := m.u32(), m.u32()
-	if err := m.end(); err != nil {
+func (l *lane) deviceInfo(m *wire.Request) (*reply, error) {
+	number, param := m.U32(), m.U32()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	d, err := l.devices.at(uint64(number))
@@ -165,10 +172,10 @@ func (l *lane) deviceInfo(m *request) (*reply, error) {
 }
 
 // commandOf reads what all commands begin with.
-func (l *lane) commandOf(m *request) (q *queue, id uint64, deps []*event, err error) {
-	number, id, waits := m.u64(), m.u64(), m.numbers()
-	if m.bad {
-		return nil, 0, nil, errProtocol
+func (l *lane) commandOf(m *wire.Request) (q *queue, id uint64, deps []*event, err error) {
+	number, id, waits := m.U64(), m.U64(), m.Numbers()
+	if m.Bad {
+		return nil, 0, nil, wire.ErrProtocol
 	}
 	if q, err = find[*queue](l.Server, number); err != nil {
 		return nil, 0, nil, err
@@ -181,7 +188,7 @@ func (l *lane) commandOf(m *request) (q *queue, id uint64, deps []*event, err er
 }
 
 // command is commandOf with an event for the command.
-func (l *lane) command(m *request) (q *queue, e *event, deps []*event, err error) {
+func (l *lane) command(m *wire.Request) (q *queue, e *event, deps []*event, err error) {
 	q, id, deps, err := l.commandOf(m)
 	if err != nil {
 		return nil, nil, nil, err
@@ -210,34 +217,33 @@ func (l *lane) outcome(q *queue, id uint64, err error) (*reply, error) {
 	return failed(err)
 }
 
-func (l *lane) marker(m *request) (*reply, error) {
+func (l *lane) marker(m *wire.Request) (*reply, error) {
 	q, e, deps, err := l.command(m)
 	if err != nil {
 		return nil, err
 	}
-	const barrier, alone = 2, 4
-	flags := m.u32()
-	if err := m.end(); err != nil {
+	flags := m.U32()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
-	if flags&alone == 0 && len(deps) == 0 {
+	if flags&wire.Alone == 0 && len(deps) == 0 {
 		deps = q.before()
 	}
-	if err := q.mark(e, deps, flags&barrier != 0); err != nil {
+	if err := q.mark(e, deps, flags&wire.Barrier != 0); err != nil {
 		return l.outcome(q, e.id, err)
 	}
 	return &reply{}, nil
 }
 
-func (l *lane) queue(m *request) (*queue, error) {
-	number := m.u64()
-	if err := m.end(); err != nil {
+func (l *lane) queue(m *wire.Request) (*queue, error) {
+	number := m.U64()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	return find[*queue](l.Server, number)
 }
 
-func (l *lane) flush(m *request) (*reply, error) {
+func (l *lane) flush(m *wire.Request) (*reply, error) {
 	q, err := l.queue(m)
 	if err != nil {
 		return nil, err
@@ -251,7 +257,7 @@ func (l *lane) flush(m *request) (*reply, error) {
 	return &reply{}, nil
 }
 
-func (l *lane) finishQueue(m *request) (*reply, error) {
+func (l *lane) finishQueue(m *wire.Request) (*reply, error) {
 	q, err := l.queue(m)
 	if err != nil {
 		return nil, err
@@ -264,20 +270,20 @@ func (l *lane) finishQueue(m *request) (*reply, error) {
 	}}, nil
 }
 
-func (l *lane) userEvent(m *request) (*reply, error) {
-	e := newEvent(m.u64(), nil)
-	if err := m.end(); err != nil {
+func (l *lane) userEvent(m *wire.Request) (*reply, error) {
+	e := newEvent(m.U64(), nil)
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	if e.id == 0 {
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	return &reply{}, l.addEvent(e)
 }
 
-func (l *lane) setUserEvent(m *request) (*reply, error) {
-	id, status := m.u64(), int32(m.u32())
-	if err := m.end(); err != nil {
+func (l *lane) setUserEvent(m *wire.Request) (*reply, error) {
+	id, status := m.U64(), int32(m.U32())
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	e, err := l.event(id)
@@ -285,7 +291,7 @@ func (l *lane) setUserEvent(m *request) (*reply, error) {
 		return nil, err
 	}
 	if e.queue != nil || status > 0 {
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	if status < 0 {
 		err = coded(status, fmt.Sprintf("a user event was set to %d", status))
@@ -297,15 +303,15 @@ func (l *lane) setUserEvent(m *request) (*reply, error) {
 }
 
 // onlyEvent reads a request that names an event and nothing else.
-func (l *lane) onlyEvent(m *request) (*event, error) {
-	id := m.u64()
-	if err := m.end(); err != nil {
+func (l *lane) onlyEvent(m *wire.Request) (*event, error) {
+	id := m.U64()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	return l.event(id)
 }
 
-func (l *lane) eventStatus(m *request) (*reply, error) {
+func (l *lane) eventStatus(m *wire.Request) (*reply, error) {
 	e, err := l.onlyEvent(m)
 	if err != nil {
 		return nil, err
@@ -315,7 +321,7 @@ func (l *lane) eventStatus(m *request) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) eventTimes(m *request) (*reply, error) {
+func (l *lane) eventTimes(m *wire.Request) (*reply, error) {
 	e, err := l.onlyEvent(m)
 	if err != nil {
 		return nil, err
@@ -334,9 +340,9 @@ func (l *lane) eventTimes(m *request) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) waitFor(m *request) (*reply, error) {
-	numbers := m.numbers()
-	if err := m.end(); err != nil {
+func (l *lane) waitFor(m *wire.Request) (*reply, error) {
+	numbers := m.Numbers()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	list, err := l.eventsOf(numbers)
@@ -356,9 +362,9 @@ func (l *lane) waitFor(m *request) (*reply, error) {
 }
 
 // watch tells the program when an event has come to a state.
-func (l *lane) watch(m *request) (*reply, error) {
-	number, id, state := m.u64(), m.u64(), m.u32()
-	if err := m.end(); err != nil {
+func (l *lane) watch(m *wire.Request) (*reply, error) {
+	number, id, state := m.U64(), m.U64(), m.U32()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	e, err := l.event(id)
@@ -380,7 +386,7 @@ func (l *lane) watch(m *request) (*reply, error) {
 		if err == nil {
 			status = int32(state)
 		}
-		l.send(opNote, number, id, status, nil)
+		l.send(wire.OpNote, number, id, status, nil)
 	}()
 	return &reply{}, nil
 }

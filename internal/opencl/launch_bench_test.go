@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gputest"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,7 +35,7 @@ func newBenched(b testing.TB, device string) *benched {
 	}
 	near, far := pair(b)
 	_ = far.Close()
-	f, err := sealed(ringData + ringBytes)
+	f, err := sealed(wire.RingData + wire.RingBytes)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -50,22 +51,22 @@ func newBenched(b testing.TB, device string) *benched {
 			b.Error(s.why)
 		}
 	})
-	s.do(opHello, uint32(Version), uint32(1), "bench")
-	s.do(opContext, uint64(benchContext), []uint64{0})
-	s.do(opCreateQueue, uint64(benchQueue), uint64(benchContext), uint64(0), uint32(0))
-	s.do(opBuild, uint64(benchProgram), uint64(benchContext), uint64(0), uint32(0), []uint64{0}, "", uint32(1),
+	s.do(wire.OpHello, uint32(wire.Version), uint32(1), "bench")
+	s.do(wire.OpContext, uint64(benchContext), []uint64{0})
+	s.do(wire.OpCreateQueue, uint64(benchQueue), uint64(benchContext), uint64(0), uint32(0))
+	s.do(wire.OpBuild, uint64(benchProgram), uint64(benchContext), uint64(0), uint32(0), []uint64{0}, "", uint32(1),
 		"busy", "")
-	s.do(opCreateKernel, uint64(benchKernel), uint64(benchProgram), "busy")
-	s.do(opCreateBuffer, uint64(benchBuffer), uint64(benchContext), uint32(0), uint64(4096))
-	s.do(opSetArg, uint64(benchKernel), uint32(0), uint32(1), uint64(benchBuffer), "")
-	s.do(opSetArg, uint64(benchKernel), uint32(1), uint32(4), uint64(0), "abcd")
+	s.do(wire.OpCreateKernel, uint64(benchKernel), uint64(benchProgram), "busy")
+	s.do(wire.OpCreateBuffer, uint64(benchBuffer), uint64(benchContext), uint32(0), uint64(4096))
+	s.do(wire.OpSetArg, uint64(benchKernel), uint32(0), uint32(1), uint64(benchBuffer), "")
+	s.do(wire.OpSetArg, uint64(benchKernel), uint32(1), uint32(4), uint64(0), "abcd")
 	return s
 }
 
 // do carries out one request as that of a lane.
 func (s *benched) do(op uint32, fields ...any) {
 	s.b.Helper()
-	r, err := operations[op](&lane{Server: s.Server}, &request{op: op, body: pack(fields...)})
+	r, err := operations[op](&lane{Server: s.Server}, &wire.Request{Op: op, Body: pack(fields...)})
 	if err != nil || r.status != 0 {
 		s.b.Fatalf("operation %d: %v %+v", op, err, r)
 	}
@@ -74,26 +75,26 @@ func (s *benched) do(op uint32, fields ...any) {
 // message is a request as it is in the ring.
 func message(op uint32, fields ...any) []byte {
 	body := pack(fields...)
-	b := append(header(len(body), op, 0, 0), body...)
+	b := append(wire.Header(len(body), op, 0, 0), body...)
 	return append(b, make([]byte, -len(b)&7)...)
 }
 
 // launchOf is a launch of one work-item on a queue, without an event.
 func launchOf(queue int) []byte {
-	return message(opLaunch, uint64(queue), uint64(0), []uint64{}, uint64(benchKernel), uint32(1), uint32(1),
+	return message(wire.OpLaunch, uint64(queue), uint64(0), []uint64{}, uint64(benchKernel), uint32(1), uint32(1),
 		uint64(0), uint64(1), uint64(1))
 }
 
 // argumentOf sets the second argument of the kernel.
 func argumentOf(value string) []byte {
-	return message(opSetArg, uint64(benchKernel), uint32(1), uint32(4), uint64(0), value)
+	return message(wire.OpSetArg, uint64(benchKernel), uint32(1), uint32(4), uint64(0), value)
 }
 
 // put writes a request into the ring.
 func (s *benched) put(b []byte) {
-	data := s.ring.mem[ringData:]
+	data := s.ring.mem[wire.RingData:]
 	at := s.ring.written.Load()
-	n := copy(data[at%ringBytes:], b)
+	n := copy(data[at%wire.RingBytes:], b)
 	copy(data, b[n:])
 	s.ring.written.Store(at + uint64(len(b)))
 }
@@ -101,9 +102,9 @@ func (s *benched) put(b []byte) {
 // BenchmarkLaunch measures what the server takes for a launch, beside what the device takes.
 func BenchmarkLaunch(b *testing.B) {
 	launch, value := launchOf(benchQueue), argumentOf("abcd")
-	eventful, forget := launchOf(benchQueue), message(opForget, uint64(77))
-	binary.LittleEndian.PutUint64(eventful[headerBytes+8:], 77)
-	same := message(opSetArg, uint64(benchKernel), uint32(0), uint32(1), uint64(benchBuffer), "")
+	eventful, forget := launchOf(benchQueue), message(wire.OpForget, uint64(77))
+	binary.LittleEndian.PutUint64(eventful[wire.HeaderBytes+8:], 77)
+	same := message(wire.OpSetArg, uint64(benchKernel), uint32(0), uint32(1), uint64(benchBuffer), "")
 	for _, device := range []string{"fake:0", "fake:1"} { // with events for each launch, and without
 		for name, set := range map[string][]byte{"arguments as they are": nil, "one changed": value, "one again": same,
 			"with an event": nil} {

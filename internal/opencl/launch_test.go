@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // TestLaunchKeepsNothing: for a launch that nobody waits for, nothing is made that outlives it, and
@@ -38,19 +39,19 @@ func TestRingTold(t *testing.T) {
 	launch := launchOf(benchQueue)
 	room := func(when string, least uint64) {
 		t.Helper()
-		if have := ringBytes - (s.ring.written.Load() - s.ring.read.Load()); have < least {
+		if have := wire.RingBytes - (s.ring.written.Load() - s.ring.read.Load()); have < least {
 			t.Fatalf("%s the library sees room for %d bytes, want %d", when, have, least)
 		}
 	}
 	for range 3 {
-		for have := 0; have+len(launch) <= ringBytes; have += len(launch) {
+		for have := 0; have+len(launch) <= wire.RingBytes; have += len(launch) {
 			s.put(launch)
 		}
 		written := s.ring.written.Load()
 		if err := s.drain(written - uint64(len(launch))); err != nil {
 			t.Fatal(err)
 		}
-		room("after a lane", ringBytes-uint64(len(launch)))
+		room("after a lane", wire.RingBytes-uint64(len(launch)))
 		s.ring.mu.Lock()
 		for there := true; there; {
 			var err error
@@ -59,7 +60,7 @@ func TestRingTold(t *testing.T) {
 			}
 		}
 		s.ring.mu.Unlock()
-		room("at the end", ringBytes)
+		room("at the end", wire.RingBytes)
 	}
 }
 
@@ -68,14 +69,14 @@ func TestRingTold(t *testing.T) {
 func TestLaunchEvent(t *testing.T) {
 	s := newBenched(t, "fake:1")
 	const other = benchBuffer + 1
-	s.do(opCreateQueue, uint64(other), uint64(benchContext), uint64(0), uint32(0))
+	s.do(wire.OpCreateQueue, uint64(other), uint64(benchContext), uint64(0), uint32(0))
 	good, bad := launchOf(benchQueue), launchOf(benchQueue)
-	binary.LittleEndian.PutUint64(good[headerBytes+8:], 77)
-	binary.LittleEndian.PutUint64(bad[headerBytes+8:], 78)
+	binary.LittleEndian.PutUint64(good[wire.HeaderBytes+8:], 77)
+	binary.LittleEndian.PutUint64(bad[wire.HeaderBytes+8:], 78)
 	binary.LittleEndian.PutUint64(bad[len(bad)-8:], 1<<20)
 	binary.LittleEndian.PutUint64(bad[len(bad)-16:], 1<<20)
 	behind := func(of, event uint64) []byte {
-		return message(opLaunch, uint64(other), event, []uint64{of}, uint64(benchKernel), uint32(1), uint32(1),
+		return message(wire.OpLaunch, uint64(other), event, []uint64{of}, uint64(benchKernel), uint32(1), uint32(1),
 			uint64(0), uint64(1), uint64(1))
 	}
 	for _, m := range [][]byte{good, bad, behind(77, 79), behind(78, 80)} {
@@ -105,7 +106,7 @@ func TestLaunchEvent(t *testing.T) {
 		t.Errorf("finish: %v", err)
 	}
 	s.put(good)
-	if err := s.drainAll(); !errors.Is(err, errProtocol) {
+	if err := s.drainAll(); !errors.Is(err, wire.ErrProtocol) {
 		t.Errorf("an event's number again: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // mem is a buffer, a range of one, or an image, on each device of its context.
@@ -44,9 +45,9 @@ func newBuffers(c *clContext, bufs []*gpustate.Buffer, root *mem, a gpustate.Acc
 	return o
 }
 
-func (l *lane) createBuffer(m *request) (*reply, error) {
-	id, number, access, size := m.u64(), m.u64(), accessOf(m.u32()), m.size()
-	if err := m.end(); err != nil {
+func (l *lane) createBuffer(m *wire.Request) (*reply, error) {
+	id, number, access, size := m.U64(), m.U64(), accessOf(m.U32()), m.Size()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	c, err := find[*clContext](l.Server, number)
@@ -61,20 +62,20 @@ func (l *lane) createBuffer(m *request) (*reply, error) {
 }
 
 // refuse fails a request whose bulk is not used.
-func (l *lane) refuse(m *request, err error) (*reply, error) {
-	if skip := l.skip(m.bulk); skip != nil {
+func (l *lane) refuse(m *wire.Request, err error) (*reply, error) {
+	if skip := l.skip(m.Bulk); skip != nil {
 		return nil, skip
 	}
 	return failed(err)
 }
 
 // fillNew enters a memory object, with its first bytes where the program gives some.
-func (l *lane) fillNew(m *request, id uint64, o *mem) (*reply, error) {
-	if m.bulk != 0 {
-		if m.bulk != uint64(o.bytes()) {
-			return nil, errProtocol
+func (l *lane) fillNew(m *wire.Request, id uint64, o *mem) (*reply, error) {
+	if m.Bulk != 0 {
+		if m.Bulk != uint64(o.bytes()) {
+			return nil, wire.ErrProtocol
 		}
-		b, err := l.bulk(m.bulk)
+		b, err := l.bulk(m.Bulk)
 		if err != nil {
 			return nil, err
 		}
@@ -110,14 +111,14 @@ func (m *mem) initialize(b []byte) error {
 func (l *lane) buffer(number uint64) (*mem, error) {
 	o, err := find[*mem](l.Server, number)
 	if err == nil && o.bufs == nil {
-		err = fmt.Errorf("%w: object %d is no buffer", errProtocol, number)
+		err = fmt.Errorf("%w: object %d is no buffer", wire.ErrProtocol, number)
 	}
 	return o, err
 }
 
-func (l *lane) createSub(m *request) (*reply, error) {
-	id, number, access, offset, size := m.u64(), m.u64(), accessOf(m.u32()), m.size(), m.size()
-	if err := m.end(); err != nil {
+func (l *lane) createSub(m *wire.Request) (*reply, error) {
+	id, number, access, offset, size := m.U64(), m.U64(), accessOf(m.U32()), m.Size(), m.Size()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	parent, err := l.buffer(number)
@@ -138,21 +139,21 @@ func (l *lane) createSub(m *request) (*reply, error) {
 	return &reply{}, l.add(id, newBuffers(parent.ctx, bufs, parent.root, access))
 }
 
-func (l *lane) createImage(m *request) (*reply, error) {
-	id, number, access, shape, order, kind := m.u64(), m.u64(), m.u32(), int(m.u32()), m.u32(), m.u32()
-	desc := gpustate.ImageDesc{Dims: shape, Width: m.size(), Height: m.size(), Depth: m.size(), Order: order,
+func (l *lane) createImage(m *wire.Request) (*reply, error) {
+	id, number, access, shape, order, kind := m.U64(), m.U64(), m.U32(), int(m.U32()), m.U32(), m.U32()
+	desc := gpustate.ImageDesc{Dims: shape, Width: m.Size(), Height: m.Size(), Depth: m.Size(), Order: order,
 		Type: kind, Access: accessOf(access)}
-	pixel, on := int(m.u32()), m.u64()
-	if err := m.end(); err != nil {
+	pixel, on := int(m.U32()), m.U64()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	if !isShape(shape) || on != 0 && shape != 1 {
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	switch shape {
-	case gpustate.ImageArray + 1:
+	case wire.Array + 1:
 		desc.Dims, desc.Layers, desc.Height = 1, desc.Height, 1
-	case gpustate.ImageArray + 2:
+	case wire.Array + 2:
 		desc.Dims, desc.Layers, desc.Depth = 2, desc.Depth, 1
 	}
 	c, err := find[*clContext](l.Server, number)
@@ -167,8 +168,8 @@ func (l *lane) createImage(m *request) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b.ctx != c || m.bulk != 0 {
-			return nil, errProtocol
+		if b.ctx != c || m.Bulk != 0 {
+			return nil, wire.ErrProtocol
 		}
 		o.root = b.root
 		create = func(d *gpustate.Device) (*gpustate.Image, error) { return b.view(d, desc) }
@@ -196,7 +197,7 @@ func (m *mem) view(d *gpustate.Device, desc gpustate.ImageDesc) (*gpustate.Image
 
 // isShape says whether a number stands for images of one to three dimensions, or for arrays of
 // images of one or two.
-func isShape(n int) bool { return n >= 1 && n <= gpustate.ImageArray+2 && n != gpustate.ImageArray }
+func isShape(n int) bool { return n >= 1 && n <= wire.Array+2 && n != wire.Array }
 
 // imageError gives an error the code that OpenCL has for it where an image is made.
 func imageError(err error) error {
@@ -210,13 +211,13 @@ func imageError(err error) error {
 	return err
 }
 
-func (l *lane) formats(m *request) (*reply, error) {
-	number, access, shape := m.u64(), accessOf(m.u32()), int(m.u32())
-	if err := m.end(); err != nil {
+func (l *lane) formats(m *wire.Request) (*reply, error) {
+	number, access, shape := m.U64(), accessOf(m.U32()), int(m.U32())
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	if !isShape(shape) {
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	c, err := find[*clContext](l.Server, number)
 	if err != nil {

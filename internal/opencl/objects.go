@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // held is an object that commands which are kept back still need.
@@ -61,9 +62,9 @@ func accessOf(n uint32) gpustate.Access {
 	return gpustate.ReadWrite
 }
 
-func (l *lane) createQueue(m *request) (*reply, error) {
-	id, number, device, properties := m.u64(), m.u64(), m.u64(), m.u32()
-	if err := m.end(); err != nil {
+func (l *lane) createQueue(m *wire.Request) (*reply, error) {
+	id, number, device, properties := m.U64(), m.U64(), m.U64(), m.U32()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	c, err := find[*clContext](l.Server, number)
@@ -76,7 +77,7 @@ func (l *lane) createQueue(m *request) (*reply, error) {
 	}
 	at := c.index(d)
 	if at < 0 {
-		return nil, fmt.Errorf("%w: device %d of another context", errProtocol, device)
+		return nil, fmt.Errorf("%w: device %d of another context", wire.ErrProtocol, device)
 	}
 	const outOfOrder, profiling = 1, 2
 	q := &queue{server: l.Server, ctx: c, dev: d, at: at, ordered: properties&outOfOrder == 0,
@@ -90,7 +91,7 @@ func (l *lane) createQueue(m *request) (*reply, error) {
 
 // failed is the reply for a call that failed; what is impossible ends the service.
 func failed(err error) (*reply, error) {
-	if errors.Is(err, errProtocol) {
+	if errors.Is(err, wire.ErrProtocol) {
 		return nil, err
 	}
 	r := &reply{status: codeOf(err)}
@@ -98,10 +99,10 @@ func failed(err error) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) createSampler(m *request) (*reply, error) {
-	id, number := m.u64(), m.u64()
-	desc := gpustate.SamplerDesc{Normalized: m.u32() != 0, Addressing: m.u32(), Filter: m.u32()}
-	if err := m.end(); err != nil {
+func (l *lane) createSampler(m *wire.Request) (*reply, error) {
+	id, number := m.U64(), m.U64()
+	desc := gpustate.SamplerDesc{Normalized: m.U32() != 0, Addressing: m.U32(), Filter: m.U32()}
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	c, err := find[*clContext](l.Server, number)
@@ -129,9 +130,9 @@ func (s *Server) leave(id uint64, q *queue) {
 }
 
 // release releases an object of any kind.
-func (l *lane) release(m *request) (*reply, error) {
-	id := m.u64()
-	if err := m.end(); err != nil {
+func (l *lane) release(m *wire.Request) (*reply, error) {
+	id := m.U64()
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
@@ -149,7 +150,7 @@ func (l *lane) release(m *request) (*reply, error) {
 	case interface{ release() error }:
 		err = o.release()
 	default:
-		return nil, errProtocol
+		return nil, wire.ErrProtocol
 	}
 	if err != nil {
 		return failed(err)

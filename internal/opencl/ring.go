@@ -12,27 +12,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
-)
-
-// The shared memory of the ring; lib/opencl/src/protocol.h has the same numbers.
-const (
-	ringWritten = 0
-	ringAsleep  = 64
-	ringRead    = 128
-	ringCareful = 192
-	ringReplies = 4096
-	ringSlots   = 64
-	ringSlot    = 64
-	ringData    = 16384
-	ringBytes   = 256 << 10
-	ringMessage = 64 << 10
-)
-
-// States of a reply slot.
-const (
-	slotSleeps   = 2
-	slotAnswered = 3
 )
 
 // ring takes requests out of memory that the library writes. What that memory holds is not
@@ -47,16 +28,16 @@ type ring struct {
 	bell    chan struct{}
 	awaited atomic.Int32 // answers that the program waits for
 
-	mu    sync.Mutex // held by who carries out requests, as all below
-	count uint64     // bytes that were taken out
-	there uint64     // bytes that were written when this side looked last
-	told  uint64     // count as the library knows it
-	again request    // what take gives of operations that keep nothing of it
+	mu    sync.Mutex   // held by who carries out requests, as all below
+	count uint64       // bytes that were taken out
+	there uint64       // bytes that were written when this side looked last
+	told  uint64       // count as the library knows it
+	again wire.Request // what take gives of operations that keep nothing of it
 }
 
 // ringTold is how many bytes this side takes out before it tells the library, unless nothing is left:
 // the number passes between two cores each time.
-const ringTold = ringBytes / 16
+const ringTold = wire.RingBytes / 16
 
 // newRing maps the memory, which cannot shrink.
 func newRing(f *os.File) (*ring, error) {
@@ -64,13 +45,14 @@ func newRing(f *os.File) (*ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(b) != ringData+ringBytes {
+	if len(b) != wire.RingData+wire.RingBytes {
 		_ = shm.Free(b) // it was mapped just now
-		return nil, fmt.Errorf("%w: a ring of %d bytes", errProtocol, len(b))
+		return nil, fmt.Errorf("%w: a ring of %d bytes", wire.ErrProtocol, len(b))
 	}
 	word := func(at int) unsafe.Pointer { return unsafe.Pointer(&b[at]) }
-	return &ring{mem: b, written: (*atomic.Uint64)(word(ringWritten)), asleep: (*atomic.Uint32)(word(ringAsleep)),
-		read: (*atomic.Uint64)(word(ringRead)), careful: (*atomic.Uint32)(word(ringCareful)),
+	return &ring{mem: b, written: (*atomic.Uint64)(word(wire.RingWritten)),
+		asleep: (*atomic.Uint32)(word(wire.RingAsleep)),
+		read:   (*atomic.Uint64)(word(wire.RingRead)), careful: (*atomic.Uint32)(word(wire.RingCareful)),
 		bell: make(chan struct{}, 1)}, nil
 }
 
@@ -78,7 +60,7 @@ func newRing(f *os.File) (*ring, error) {
 func mapSealed(f *os.File) ([]byte, error) {
 	b, err := shm.Map(f)
 	if errors.Is(err, shm.ErrSize) {
-		err = fmt.Errorf("%w: %w", errProtocol, err)
+		err = fmt.Errorf("%w: %w", wire.ErrProtocol, err)
 	}
 	return b, err
 }
@@ -93,7 +75,7 @@ func (r *ring) wake() {
 
 // take copies the next request out, nil when there is none; mu is held. Of operations that keep
 // nothing of it, it is valid until the next call.
-func (r *ring) take() (*request, error) {
+func (r *ring) take() (*wire.Request, error) {
 	if r.there == r.count {
 		r.tell()
 		if r.there = r.written.Load(); r.there == r.count {
@@ -101,19 +83,19 @@ func (r *ring) take() (*request, error) {
 		}
 	}
 	there := r.there - r.count
-	if there > ringBytes || there%8 != 0 || there < headerBytes {
-		return nil, fmt.Errorf("%w: a ring with %d bytes in %d", errProtocol, there, ringBytes)
+	if there > wire.RingBytes || there%8 != 0 || there < wire.HeaderBytes {
+		return nil, fmt.Errorf("%w: a ring with %d bytes in %d", wire.ErrProtocol, there, wire.RingBytes)
 	}
-	var h [headerBytes]byte
+	var h [wire.HeaderBytes]byte
 	r.copyOut(h[:], r.count)
 	n := uint64(binary.LittleEndian.Uint32(h[:]))
-	whole := (headerBytes + n + 7) &^ 7
-	if n > ringMessage || whole > there || binary.LittleEndian.Uint64(h[8:]) != 0 {
-		return nil, fmt.Errorf("%w: a request of %d bytes in the ring", errProtocol, n)
+	whole := (wire.HeaderBytes + n + 7) &^ 7
+	if n > wire.RingMessage || whole > there || binary.LittleEndian.Uint64(h[8:]) != 0 {
+		return nil, fmt.Errorf("%w: a request of %d bytes in the ring", wire.ErrProtocol, n)
 	}
 	m := r.request(binary.LittleEndian.Uint32(h[4:]), int(n))
-	m.last = binary.LittleEndian.Uint64(h[16:])
-	r.copyOut(m.body, r.count+headerBytes)
+	m.Last = binary.LittleEndian.Uint64(h[16:])
+	r.copyOut(m.Body, r.count+wire.HeaderBytes)
 	if r.count += whole; r.count-r.told >= ringTold {
 		r.tell()
 	}
@@ -121,16 +103,12 @@ func (r *ring) take() (*request, error) {
 }
 
 // request gives a request with room for its body.
-func (r *ring) request(op uint32, n int) *request {
-	if op != opLaunch && op != opSetArg && op != opForget {
-		return &request{op: op, body: make([]byte, n)}
+func (r *ring) request(op uint32, n int) *wire.Request {
+	if op != wire.OpLaunch && op != wire.OpSetArg && op != wire.OpForget {
+		return &wire.Request{Op: op, Body: make([]byte, n)}
 	}
 	m := &r.again
-	if cap(m.body) < n {
-		m.body = make([]byte, max(n, 1024))
-	}
-	m.op, m.at, m.bulk, m.bad = op, 0, 0, false
-	m.body = m.body[:n] // no pointer is written, which the garbage collector would have to see
+	m.Reuse(op, n)
 	return m
 }
 
@@ -145,18 +123,18 @@ func (r *ring) tell() {
 func (r *ring) word(at int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r.mem[at])) }
 
 func (r *ring) copyOut(b []byte, at uint64) {
-	data := r.mem[ringData:]
-	n := copy(b, data[at%ringBytes:])
+	data := r.mem[wire.RingData:]
+	n := copy(b, data[at%wire.RingBytes:])
 	copy(b[n:], data)
 }
 
 // answer fills a reply slot and wakes who waits for it.
 func (r *ring) answer(slot uint64, status int32, deliveries uint64) {
-	at := ringReplies + int(slot)*ringSlot
+	at := wire.RingReplies + int(slot)*wire.RingSlot
 	state := r.word(at)
 	binary.LittleEndian.PutUint32(r.mem[at+4:], uint32(status))
 	binary.LittleEndian.PutUint64(r.mem[at+8:], deliveries)
-	if state.Swap(slotAnswered) == slotSleeps {
+	if state.Swap(wire.SlotAnswered) == wire.SlotSleeps {
 		shm.Wake(state)
 	}
 }
@@ -248,7 +226,7 @@ func (s *Server) drain(to uint64) error {
 	for int64(to-r.count) > 0 {
 		there, err := s.carryOutNext()
 		if err == nil && !there {
-			err = fmt.Errorf("%w: a position beyond the ring", errProtocol)
+			err = fmt.Errorf("%w: a position beyond the ring", wire.ErrProtocol)
 		}
 		if err != nil {
 			return err
@@ -280,27 +258,27 @@ func (r *ring) beware(status int32) {
 }
 
 // carryOutOfRing carries out one request.
-func (s *Server) carryOutOfRing(m *request) error {
-	if m.op == opForget {
+func (s *Server) carryOutOfRing(m *wire.Request) error {
+	if m.Op == wire.OpForget {
 		return s.forget(m)
 	}
-	do := ringOperations.of(m.op)
-	if do == nil || m.last >= ringSlots {
-		return fmt.Errorf("%w: operation %d in the ring, slot %d", errProtocol, m.op, m.last)
+	do := ringOperations.of(m.Op)
+	if do == nil || m.Last >= wire.RingSlots {
+		return fmt.Errorf("%w: operation %d in the ring, slot %d", wire.ErrProtocol, m.Op, m.Last)
 	}
 	l := &s.asked
-	if m.last == 0 {
+	if m.Last == 0 {
 		l = &s.unasked
 	}
 	r, err := do(l, m)
 	if err != nil {
 		return err
 	}
-	if r.later == nil || m.last == 0 {
-		s.answer(m.last, r)
+	if r.later == nil || m.Last == 0 {
+		s.answer(m.Last, r)
 		return nil
 	}
-	slot := m.last
+	slot := m.Last
 	s.ring.awaited.Add(1)
 	s.lanes.Go(func() {
 		defer s.ring.awaited.Add(-1)

@@ -13,15 +13,13 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
 
 // ControlFile is the descriptor of the connection that a server process begins with.
 const ControlFile = 3
-
-// maxLanes bounds the calls of a program that are carried out at a time.
-const maxLanes = 1024
 
 // Options say what a program is offered.
 type Options struct {
@@ -134,7 +132,7 @@ func (s *Server) accept() error {
 		if err == nil && flags&unix.MSG_CTRUNC == 0 {
 			err = s.given(b[0], files)
 		} else {
-			err = fmt.Errorf("%w: on the control socket", errProtocol)
+			err = fmt.Errorf("%w: on the control socket", wire.ErrProtocol)
 		}
 		for _, f := range files {
 			_ = f.Close()
@@ -169,16 +167,16 @@ func (s *Server) given(what byte, files []*os.File) error {
 	case what == 'L' && len(files) == 1 && s.ring != nil:
 		c, err := net.FileConn(files[0])
 		if err != nil {
-			return fmt.Errorf("%w: a lane that is no socket", errProtocol)
+			return fmt.Errorf("%w: a lane that is no socket", wire.ErrProtocol)
 		}
-		if s.open++; s.open > maxLanes {
+		if s.open++; s.open > wire.MaxLanes {
 			_ = c.Close()
-			return fmt.Errorf("%w: more than %d lanes", errProtocol, maxLanes)
+			return fmt.Errorf("%w: more than %d lanes", wire.ErrProtocol, wire.MaxLanes)
 		}
 		s.lanes.Go(func() { s.serve(c) })
 		return nil
 	}
-	return fmt.Errorf("%w: byte %q with %d files on the control socket", errProtocol, what, len(files))
+	return fmt.Errorf("%w: byte %q with %d files on the control socket", wire.ErrProtocol, what, len(files))
 }
 
 // serve carries out the requests of one lane.
@@ -194,7 +192,7 @@ func (s *Server) serve(c net.Conn) {
 	defer close(stop)
 	l := &lane{Server: s, conn: c}
 	for {
-		m, err := readRequest(c)
+		m, err := wire.ReadRequest(c)
 		if err == nil {
 			err = l.carryOut(m)
 		}
@@ -213,7 +211,7 @@ func (s *Server) add(id uint64, o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id == 0 || s.objects[id] != nil || len(s.objects) >= maxObjects {
-		return fmt.Errorf("%w: number %d of an object", errProtocol, id)
+		return fmt.Errorf("%w: number %d of an object", wire.ErrProtocol, id)
 	}
 	s.objects[id] = o
 	return nil
@@ -232,7 +230,7 @@ func find[T any](s *Server, id uint64) (o T, err error) {
 	}
 	o, ok := n.object.(T)
 	if !ok {
-		return o, fmt.Errorf("%w: object %d is no %T", errProtocol, id, o)
+		return o, fmt.Errorf("%w: object %d is no %T", wire.ErrProtocol, id, o)
 	}
 	return o, nil
 }
@@ -271,14 +269,14 @@ func (s *Server) send(op uint32, watch, event uint64, status int32, bulk []byte)
 	r.u64(watch)
 	r.u64(event)
 	r.u32(uint32(status))
-	parts := net.Buffers{header(len(r.body), op, len(bulk), 0), r.body}
+	parts := net.Buffers{wire.Header(len(r.body), op, len(bulk), 0), r.body}
 	if len(bulk) > 0 {
 		parts = append(parts, bulk)
 	}
 	s.sending.Lock()
 	defer s.sending.Unlock()
 	_, _ = parts.WriteTo(s.control) // a program that has gone is noticed where it is read from
-	if op == opDelivery {
+	if op == wire.OpDelivery {
 		s.deliveries.Add(1)
 	}
 }

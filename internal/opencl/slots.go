@@ -7,23 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
-)
-
-// Slots are pieces of an area through which a transfer passes whose memory is the program's
-// alone. A word in the ring's memory says whose turn a slot is.
-const (
-	ringWords = 8192 // words of the slots, one in each cache line
-	slotCount = 32
-	slotBytes = 512 << 10
-)
-
-// States of a slot.
-const (
-	slotEmpty  = 0 // of a write: the library fills it; of a read: this process
-	slotFull   = 1 // the other one empties it
-	slotTaken  = 2 // the device fills or empties it
-	slotFailed = 3 // the command has failed
 )
 
 // slot is one of those that a transfer uses in turn.
@@ -35,23 +20,23 @@ type slot struct {
 }
 
 // slots reads the slots of a transfer.
-func (l *lane) slots(m *request) (a *area, list []slot, err error) {
-	number, numbers := m.u64(), m.numbers()
-	if err := m.end(); err != nil {
+func (l *lane) slots(m *wire.Request) (a *area, list []slot, err error) {
+	number, numbers := m.U64(), m.Numbers()
+	if err := m.End(); err != nil {
 		return nil, nil, err
 	}
 	if a, err = l.area(number); err != nil {
 		return nil, nil, err
 	}
-	if len(a.bytes) != slotCount*slotBytes || len(numbers) < 1 || len(numbers) > slotCount {
-		return nil, nil, fmt.Errorf("%w: %d slots in %d bytes", errProtocol, len(numbers), len(a.bytes))
+	if len(a.bytes) != wire.Slots*wire.SlotBytes || len(numbers) < 1 || len(numbers) > wire.Slots {
+		return nil, nil, fmt.Errorf("%w: %d slots in %d bytes", wire.ErrProtocol, len(numbers), len(a.bytes))
 	}
 	for _, n := range numbers {
-		if n >= slotCount {
-			return nil, nil, fmt.Errorf("%w: slot %d", errProtocol, n)
+		if n >= wire.Slots {
+			return nil, nil, fmt.Errorf("%w: slot %d", wire.ErrProtocol, n)
 		}
-		word := ringWords + int(n)*ringSlot
-		list = append(list, slot{a.bytes[n*slotBytes : (n+1)*slotBytes],
+		word := wire.RingWords + int(n)*wire.RingSlot
+		list = append(list, slot{a.bytes[n*wire.SlotBytes : (n+1)*wire.SlotBytes],
 			l.ring.word(word), l.ring.word(word + 4), l.ring.word(word + 8)})
 	}
 	return a, list, nil
@@ -113,7 +98,7 @@ type issued struct {
 }
 
 // count is how many pieces there are; the last one may be shorter.
-func (p *pieces) count() int { return (p.place.region[0] + slotBytes - 1) / slotBytes }
+func (p *pieces) count() int { return (p.place.region[0] + wire.SlotBytes - 1) / wire.SlotBytes }
 
 func (p *pieces) slot(number int) *slot { return &p.slots[number%len(p.slots)] }
 
@@ -122,19 +107,19 @@ func (p *pieces) run(after []*gpustate.Event) (list []*gpustate.Event, err error
 	going := make(chan issued, p.count())
 	p.server.lanes.Go(func() { p.follow(going) })
 	defer close(going)
-	ready := uint32(slotEmpty)
+	ready := uint32(wire.Empty)
 	if p.write {
-		ready = slotFull
+		ready = wire.Full
 	}
 	for k := range p.count() {
 		s := p.slot(k)
 		if !s.await(ready, &p.failed, p.server.ended) {
 			return list, nil // the event of the piece that failed has the error
 		}
-		s.state.Store(slotTaken)
+		s.state.Store(wire.Taken)
 		one := p.place
-		one.origin[0] += k * slotBytes
-		one.region[0] = min(slotBytes, p.place.region[0]-k*slotBytes)
+		one.origin[0] += k * wire.SlotBytes
+		one.region[0] = min(wire.SlotBytes, p.place.region[0]-k*wire.SlotBytes)
 		e, err := one.move(p.queue, s.bytes[:one.region[0]], p.write, after)
 		if err != nil {
 			p.failed.Store(true)
@@ -160,14 +145,14 @@ func (p *pieces) follow(going <-chan issued) {
 		}
 		done[i.number%len(p.slots)] = i.number+len(p.slots) >= p.count()
 		if p.write {
-			p.slot(i.number).set(slotEmpty)
+			p.slot(i.number).set(wire.Empty)
 		} else {
-			p.slot(i.number).set(slotFull)
+			p.slot(i.number).set(wire.Full)
 		}
 	}
 	for i := range p.slots {
 		if p.failed.Load() && !done[i] {
-			p.slots[i].set(slotFailed)
+			p.slots[i].set(wire.Refused)
 		}
 	}
 }
@@ -181,14 +166,14 @@ func (p *pieces) refuse() {
 }
 
 // throughSlots carries out a READ or WRITE of a range of a buffer by way of slots.
-func (l *lane) throughSlots(m *request, write bool, flags uint32, q *queue, e *event, deps []*event,
+func (l *lane) throughSlots(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
 	p place) (*reply, error) {
 	a, list, err := l.slots(m)
 	if err != nil {
 		return nil, err
 	}
-	if p.form != formLinear {
-		return nil, fmt.Errorf("%w: a box through slots", errProtocol)
+	if p.form != wire.Linear {
+		return nil, fmt.Errorf("%w: a box through slots", wire.ErrProtocol)
 	}
 	t := &pieces{server: l.Server, queue: q, place: p, slots: list, write: write, over: make(chan struct{})}
 	c := &command{event: e, deps: deps, refused: t.refuse}
@@ -209,7 +194,7 @@ func (l *lane) throughSlots(m *request, write bool, flags uint32, q *queue, e *e
 		}
 		return r, err
 	}
-	if flags&flagBlocking == 0 {
+	if flags&wire.Blocking == 0 {
 		return &reply{}, nil
 	}
 	return &reply{settle: true, later: func(r *reply) {

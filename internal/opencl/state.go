@@ -9,6 +9,8 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // The state of a program's objects, which the library puts into its checkpoints. Numbers are
@@ -24,8 +26,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // capture drains the program's commands and takes the state of all devices; the library gets
 // it by STATE.
-func (l *lane) capture(m *request) (*reply, error) {
-	if err := m.end(); err != nil {
+func (l *lane) capture(m *wire.Request) (*reply, error) {
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	if err := l.completeAll(); err != nil {
@@ -44,8 +46,8 @@ func (l *lane) capture(m *request) (*reply, error) {
 }
 
 // giveState is the answer to STATE: what CAPTURE took, once.
-func (l *lane) giveState(m *request) (*reply, error) {
-	if err := m.end(); err != nil {
+func (l *lane) giveState(m *wire.Request) (*reply, error) {
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
@@ -53,7 +55,7 @@ func (l *lane) giveState(m *request) (*reply, error) {
 	l.state = nil
 	l.mu.Unlock()
 	if r.bulk == nil {
-		return nil, fmt.Errorf("%w: no state was captured", errProtocol)
+		return nil, fmt.Errorf("%w: no state was captured", wire.ErrProtocol)
 	}
 	return r, nil
 }
@@ -192,19 +194,19 @@ func readState(b []byte) (list []saved, err error) {
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[len(body):]) {
 		return nil, errState
 	}
-	m := &request{body: body[len(stateMagic):]}
-	if v := m.u32(); v != stateVersion {
+	m := &wire.Request{Body: body[len(stateMagic):]}
+	if v := m.U32(); v != stateVersion {
 		return nil, coded(clInvalidValue,
 			fmt.Sprintf("a state of OpenCL objects of version %d, this command reads %d", v, stateVersion))
 	}
-	for n := m.u32(); n > 0 && !m.bad; n-- {
-		s := saved{device: int(m.u32()), record: m.take(m.size())}
-		for k := m.u32(); k > 0 && !m.bad; k-- {
-			s.contents = append(s.contents, m.take(m.size()))
+	for n := m.U32(); n > 0 && !m.Bad; n-- {
+		s := saved{device: int(m.U32()), record: m.Take(m.Size())}
+		for k := m.U32(); k > 0 && !m.Bad; k-- {
+			s.contents = append(s.contents, m.Take(m.Size()))
 		}
 		list = append(list, s)
 	}
-	if m.end() != nil {
+	if m.End() != nil {
 		return nil, errState
 	}
 	return list, nil
@@ -212,11 +214,11 @@ func readState(b []byte) (list []saved, err error) {
 
 // restore brings a state to the devices of the same numbers: into the objects that the program
 // has made, and into those that it makes in the same order later.
-func (l *lane) restore(m *request) (*reply, error) {
+func (l *lane) restore(m *wire.Request) (*reply, error) {
 	const maxState = 1 << 40
-	n := m.bulk
-	if err := m.end(); err != nil || n > maxState {
-		return nil, errors.Join(err, errProtocol)
+	n := m.Bulk
+	if err := m.End(); err != nil || n > maxState {
+		return nil, errors.Join(err, wire.ErrProtocol)
 	}
 	b, err := l.bulk(n)
 	if err != nil {

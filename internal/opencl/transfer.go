@@ -4,13 +4,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-)
-
-// Forms of places.
-const (
-	formLinear = 0 // a range: origin[0] and region[0] in bytes
-	formRect   = 1 // rows of a buffer: region[0] and origin[0] in bytes
-	formPixels = 2 // a box of an image
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // place is where the bytes of a command lie in a memory object.
@@ -22,24 +16,24 @@ type place struct {
 }
 
 // place reads one and checks that it lies within its object.
-func (l *lane) place(m *request) (p place, err error) {
-	id := m.u64()
-	p.form = m.u32()
+func (l *lane) place(m *wire.Request) (p place, err error) {
+	id := m.U64()
+	p.form = m.U32()
 	for i := range p.origin {
-		p.origin[i] = m.size()
+		p.origin[i] = m.Size()
 	}
 	for i := range p.region {
-		p.region[i] = m.size()
+		p.region[i] = m.Size()
 	}
-	p.row, p.slice = m.size(), m.size()
-	if m.bad {
-		return p, errProtocol
+	p.row, p.slice = m.Size(), m.Size()
+	if m.Bad {
+		return p, wire.ErrProtocol
 	}
 	if p.m, err = find[*mem](l.Server, id); err != nil {
 		return p, err
 	}
 	if !p.inside() {
-		return p, fmt.Errorf("%w: a place outside its object", errProtocol)
+		return p, fmt.Errorf("%w: a place outside its object", wire.ErrProtocol)
 	}
 	return p, nil
 }
@@ -51,7 +45,7 @@ func (p *place) inside() bool {
 			return false
 		}
 	}
-	if p.form == formPixels {
+	if p.form == wire.Pixels {
 		if p.m.imgs == nil {
 			return false
 		}
@@ -67,10 +61,10 @@ func (p *place) inside() bool {
 		return false
 	}
 	size := p.m.bytes()
-	if p.form == formLinear {
+	if p.form == wire.Linear {
 		return p.origin[0] <= size && p.region[0] <= size-p.origin[0] && p.region[1] == 1 && p.region[2] == 1
 	}
-	return p.form == formRect && p.insideBox(size)
+	return p.form == wire.Rect && p.insideBox(size)
 }
 
 // insideBox says whether rows lie within so many bytes.
@@ -93,7 +87,7 @@ func (p *place) insideBox(size int) bool {
 // bytes is how many bytes lie there.
 func (p *place) bytes() int {
 	n := p.region[0] * p.region[1] * p.region[2]
-	if p.form == formPixels {
+	if p.form == wire.Pixels {
 		n *= p.m.pixel
 	}
 	return n
@@ -111,7 +105,7 @@ func (p *place) box() gpustate.Box { return gpustate.Box(p.region) }
 // move issues the transfer of a place's bytes.
 func (p *place) move(to *queue, b []byte, write bool, after []*gpustate.Event) (*gpustate.Event, error) {
 	q := to.q
-	if p.form == formPixels {
+	if p.form == wire.Pixels {
 		img := p.m.imgs[to.at]
 		if write {
 			return q.WriteImageAsync(img, p.pixels(), b, after...)
@@ -120,9 +114,9 @@ func (p *place) move(to *queue, b []byte, write bool, after []*gpustate.Event) (
 	}
 	buf := p.m.bufs[to.at]
 	switch {
-	case p.form == formRect && write:
+	case p.form == wire.Rect && write:
 		return q.WriteRectAsync(buf, p.layout(), p.box(), b, gpustate.Layout{}, after...)
-	case p.form == formRect:
+	case p.form == wire.Rect:
 		return q.ReadRectAsync(buf, p.layout(), p.box(), b, gpustate.Layout{}, after...)
 	case write:
 		return q.WriteAsync(buf, p.origin[0], b, after...)
@@ -152,46 +146,38 @@ func (c *command) holding(list ...use) {
 	}
 }
 
-// Flags of transfers.
-const (
-	flagBlocking = 1
-	flagArea     = 4  // the host's bytes lie in an area
-	flagSlots    = 8  // they pass through slots
-	flagTell     = 16 // a DELIVERY without bytes says when it is complete
-	flagUnseen   = 32 // the program does not see its event: an error is the queue's
-)
-
 // errBulk says that a request of the ring has bytes behind it, which only a lane can have.
-var errBulk = fmt.Errorf("%w: bytes behind a request of the ring", errProtocol)
+var errBulk = fmt.Errorf("%w: bytes behind a request of the ring", wire.ErrProtocol)
 
 // shared carries out a transfer whose bytes lie in shared memory; false: they do not.
-func (l *lane) shared(m *request, write bool, flags uint32, q *queue, e *event, deps []*event, p place) (*reply, bool,
+func (l *lane) shared(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event, p place) (*reply,
+	bool,
 	error) {
 	switch {
-	case flags&(flagArea|flagSlots) == 0 && l.conn != nil:
+	case flags&(wire.InArea|wire.InSlots) == 0 && l.conn != nil:
 		return nil, false, nil
-	case flags&flagArea != 0 && m.bulk == 0:
+	case flags&wire.InArea != 0 && m.Bulk == 0:
 		r, err := l.direct(m, write, flags, q, e, deps, p)
 		return r, true, err
-	case flags&flagSlots != 0 && m.bulk == 0:
+	case flags&wire.InSlots != 0 && m.Bulk == 0:
 		r, err := l.throughSlots(m, write, flags, q, e, deps, p)
 		return r, true, err
 	}
 	return nil, true, errBulk
 }
 
-func (l *lane) read(m *request) (*reply, error) {
+func (l *lane) read(m *wire.Request) (*reply, error) {
 	q, e, deps, err := l.command(m)
 	if err != nil {
 		return nil, err
 	}
-	flags := m.u32()
+	flags := m.U32()
 	p, err := l.place(m)
 	if err == nil {
 		if r, shared, err := l.shared(m, false, flags, q, e, deps, p); shared {
 			return r, err
 		}
-		err = m.end()
+		err = m.End()
 	}
 	if err != nil {
 		return nil, err
@@ -203,7 +189,7 @@ func (l *lane) read(m *request) (*reply, error) {
 	if err := q.enqueue(c); err != nil {
 		return failed(err)
 	}
-	if flags&flagBlocking == 0 {
+	if flags&wire.Blocking == 0 {
 		l.deliver(&delivery{event: e, bytes: b})
 		return &reply{}, nil
 	}
@@ -216,26 +202,26 @@ func (l *lane) read(m *request) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) write(m *request) (*reply, error) {
+func (l *lane) write(m *wire.Request) (*reply, error) {
 	q, e, deps, err := l.command(m)
 	if err != nil {
 		return nil, err
 	}
-	flags := m.u32()
+	flags := m.U32()
 	p, err := l.place(m)
 	if err == nil {
 		if r, shared, err := l.shared(m, true, flags, q, e, deps, p); shared {
 			return r, err
 		}
-		err = m.end()
+		err = m.End()
 	}
 	if err != nil {
 		return nil, err
 	}
-	if m.bulk != uint64(p.bytes()) {
-		return nil, errProtocol
+	if m.Bulk != uint64(p.bytes()) {
+		return nil, wire.ErrProtocol
 	}
-	b, err := l.bulk(m.bulk)
+	b, err := l.bulk(m.Bulk)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +231,7 @@ func (l *lane) write(m *request) (*reply, error) {
 	if err := q.enqueue(c); err != nil {
 		return failed(err)
 	}
-	if flags&flagBlocking == 0 {
+	if flags&wire.Blocking == 0 {
 		return &reply{}, nil
 	}
 	r := &reply{settle: true}
@@ -253,26 +239,26 @@ func (l *lane) write(m *request) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) copy(m *request) (*reply, error) {
+func (l *lane) copy(m *wire.Request) (*reply, error) {
 	q, e, deps, err := l.command(m)
 	if err != nil {
 		return nil, err
 	}
-	_ = m.u32() // flags
+	_ = m.U32() // flags
 	from, err := l.place(m)
 	if err != nil {
 		return nil, err
 	}
 	to, err := l.place(m)
 	if err == nil {
-		err = m.end()
+		err = m.End()
 	}
 	if err != nil {
 		return nil, err
 	}
 	if from.bytes() != to.bytes() || from.form == to.form && from.region != to.region ||
-		from.form != to.form && (from.form == formRect || to.form == formRect) {
-		return nil, errProtocol
+		from.form != to.form && (from.form == wire.Rect || to.form == wire.Rect) {
+		return nil, wire.ErrProtocol
 	}
 	c := &command{event: e, deps: deps}
 	c.holding(use{m: from.m}, use{to.m, true})
@@ -287,41 +273,41 @@ func (l *lane) copy(m *request) (*reply, error) {
 func copyPlace(on *queue, from, to *place, after []*gpustate.Event) (*gpustate.Event, error) {
 	q, i := on.q, on.at
 	switch {
-	case from.form == formPixels && to.form == formPixels:
+	case from.form == wire.Pixels && to.form == wire.Pixels:
 		return q.CopyImage(to.m.imgs[i], to.origin, from.m.imgs[i], from.pixels(), after...)
-	case from.form == formPixels:
+	case from.form == wire.Pixels:
 		return q.CopyFromImage(to.m.bufs[i], to.origin[0], from.m.imgs[i], from.pixels(), after...)
-	case to.form == formPixels:
+	case to.form == wire.Pixels:
 		return q.CopyToImage(to.m.imgs[i], to.pixels(), from.m.bufs[i], from.origin[0], after...)
-	case from.form == formRect:
+	case from.form == wire.Rect:
 		return q.CopyRect(to.m.bufs[i], to.layout(), from.m.bufs[i], from.layout(), from.box(), after...)
 	}
 	return q.Copy(to.m.bufs[i], to.origin[0], from.m.bufs[i], from.origin[0], from.region[0], after...)
 }
 
-func (l *lane) fill(m *request) (*reply, error) {
+func (l *lane) fill(m *wire.Request) (*reply, error) {
 	q, e, deps, err := l.command(m)
 	if err != nil {
 		return nil, err
 	}
-	_ = m.u32() // flags
+	_ = m.U32() // flags
 	p, err := l.place(m)
-	pattern := m.bytes()
+	pattern := m.Bytes()
 	if err == nil {
-		err = m.end()
+		err = m.End()
 	}
 	if err != nil {
 		return nil, err
 	}
 	var color gpustate.Color
-	if pixels := p.form == formPixels; pixels && len(pattern) != len(color) || !pixels && !fits(pattern, &p) {
-		return nil, errProtocol
+	if pixels := p.form == wire.Pixels; pixels && len(pattern) != len(color) || !pixels && !fits(pattern, &p) {
+		return nil, wire.ErrProtocol
 	}
 	copy(color[:], pattern)
 	c := &command{event: e, deps: deps}
 	c.holding(use{p.m, true})
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
-		if p.form == formPixels {
+		if p.form == wire.Pixels {
 			return parts(q.q.FillImage(p.m.imgs[q.at], p.pixels(), color, after...))
 		}
 		return parts(q.q.Fill(p.m.bufs[q.at], p.origin[0], p.region[0], pattern, after...))
@@ -332,5 +318,5 @@ func (l *lane) fill(m *request) (*reply, error) {
 // fits says whether a range can be filled with a pattern.
 func fits(pattern []byte, p *place) bool {
 	n := len(pattern)
-	return p.form == formLinear && n > 0 && n <= 128 && n&(n-1) == 0 && p.origin[0]%n == 0 && p.region[0]%n == 0
+	return p.form == wire.Linear && n > 0 && n <= 128 && n&(n-1) == 0 && p.origin[0]%n == 0 && p.region[0]%n == 0
 }

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"regexp"
-	"strconv"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/cheader"
 )
 
 // samples are one message of each type.
@@ -139,42 +139,8 @@ func FuzzDecode(f *testing.F) {
 
 // TestHeader compares the numbers with those that C has.
 func TestHeader(t *testing.T) {
-	text, err := os.ReadFile("../../../lib/src/protocol.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]int{"MAGIC": Magic, "VERSION": Version, "MAX_BYTES": MaxBytes, "PAGE_BYTES": PageBytes,
-		"NAME_BYTES": NameBytes, "MOST_ARRAYS": MostArrays, "HELLO": int(TypeHello), "PROTECT": int(TypeProtect),
-		"RESTORE": int(TypeRestore), "POINT": int(TypePoint), "CHECKPOINT": int(TypeCheckpoint), "WAIT": int(TypeWait),
-		"SIGNAL": int(TypeSignal), "FINALIZE": int(TypeFinalize), "COPIED": int(TypeCopied),
-		"EXCHANGED": int(TypeExchanged), "UNPROTECT": int(TypeUnprotect), "SAVE": int(TypeSave), "FIND": int(TypeFind),
-		"BEGIN": int(TypeBegin), "HELD": int(TypeHeld), "RECOVER": int(TypeRecover), "END": int(TypeEnd),
-		"MOST_PICKED": MostPicked, "MOST_RANKS": MostRanks, "MOST_BYTES": MostBytes, "ALL": All, "NO_ARENA": NoArena,
-		"PROTECT_ANY_SIZE": ProtectAnySize, "PROTECT_ITEM": ProtectItem, "MOST_ITEM": MostItem, "WAIT_LOOK": WaitLook,
-		"WELCOME": int(TypeWelcome), "EXCHANGE": int(TypeExchange),
-		"ARENA": int(TypeArena), "DROP": int(TypeDrop), "COPY": int(TypeCopy), "DONE": int(TypeDone),
-		"ERROR": int(TypeError), "HELLO_GATHERS": HelloGathers, "HELLO_FRESH": HelloFresh,
-		"HELLO_ELASTIC": HelloElastic, "DECLARE": int(TypeDeclare), "DECLARE_MORE": DeclareMore,
-		"MOST_BOXES":   MostBoxes,
-		"KIND_DIVIDED": KindDivided, "KIND_REPLICATED": KindReplicated, "MAX_DIMS": MaxDims, "MAX_ELEMS": MaxElems,
-		"HELLO_MEMBARRIER": HelloMembarrier, "VALUE_BYTES": ValueBytes,
-		"WELCOME_FENCE": WelcomeFence, "ARENA_SEALED": ArenaSealed,
-		"POINT_ARMED": PointArmed, "POINT_OVER": PointOver, "CODE_STOP": CodeStop,
-		"CODE_AGAIN": CodeAgain, "ARRIVED": int(TypeArrived), "SHADOW": int(TypeShadow),
-		"EXIT_OFF": ExitOff, "MEETS_OFF": MeetsOff,
-		"HELLO_SHADOWS": HelloShadows, "HELLO_GOES_ON": HelloGoesOn, "HELLO_ALL_HERE": HelloAllHere,
-		"VALUE_CUT": ValueCut, "POINT_ENDED": PointEnded, "POINT_STOPPED": PointStopped,
-		"COPIED_LATER": CopiedLater, "COPY_LATE": CopyLate}
-	for _, m := range regexp.MustCompile(`(?m)^#define HFP_(\w+) (\w+?)u?$`).FindAllStringSubmatch(string(text), -1) {
-		n, err := strconv.ParseInt(m[2], 0, 64)
-		if v, ok := want[m[1]]; err != nil || !ok || int64(v) != n {
-			t.Errorf("C has %s %s, Go has %d (%v)", m[1], m[2], v, err)
-		}
-		delete(want, m[1])
-	}
-	for name := range want {
-		t.Errorf("C has no HFP_%s", name)
-	}
+	cheader.Check(t, "../../../lib/src/protocol.h", "HFP_", ".", "Type", "HeaderBytes", "ItemBytes", "MostItems",
+		"CodeLost", "CodeFailed")
 	public, err := os.ReadFile("../../../lib/holdfast.h")
 	if err != nil {
 		t.Fatal(err)

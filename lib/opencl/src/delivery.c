@@ -161,7 +161,7 @@ static bool deliver(int fd, uint64_t number, cl_int status, uint64_t bulk) {
 
 /* take_one receives one message of the server. */
 static bool take_one(int fd) {
-	uint8_t head[HFCL_HEADER], body[20];
+	uint8_t head[HFCL_HEADER_BYTES], body[20];
 	uint32_t n, op;
 	uint64_t bulk, watch, event;
 	cl_int status;

@@ -5,7 +5,7 @@ void hfcl_begin(struct call *c, uint32_t op) {
 	c->op = op;
 	c->failed = false;
 	c->b = c->fixed;
-	c->n = HFCL_HEADER; /* filled in when it is sent */
+	c->n = HFCL_HEADER_BYTES; /* filled in when it is sent */
 	c->room = sizeof c->fixed;
 	c->at = 0;
 }
@@ -78,7 +78,7 @@ void hfcl_put_box(struct call *c, const size_t *origin, const size_t *region) {
 
 /* seal fills in the header. */
 static void seal(struct call *c, const struct rows *out, uint64_t last) {
-	uint32_t body = (uint32_t)(c->n - HFCL_HEADER);
+	uint32_t body = (uint32_t)(c->n - HFCL_HEADER_BYTES);
 	uint64_t bulk = out == NULL ? 0 : hfcl_rows_size(out);
 	memcpy(c->b, &body, 4);
 	memcpy(c->b + 4, &c->op, 4);
@@ -88,7 +88,7 @@ static void seal(struct call *c, const struct rows *out, uint64_t last) {
 
 /* take_reply reads a reply; false when the connection is of no use any more. */
 static bool take_reply(struct call *c, int fd, const struct rows *in, cl_int *status, uint64_t *deliveries) {
-	uint8_t head[HFCL_HEADER];
+	uint8_t head[HFCL_HEADER_BYTES];
 	if (!hfcl_receive(fd, head, sizeof head)) {
 		return false;
 	}

@@ -7,7 +7,7 @@
 
 /* A header is this many bytes: u32 body, u32 operation or i32 status, u64 bulk, and u64: on a lane how far the ring
    was written, in the ring the reply slot, in a reply the deliveries. */
-#define HFCL_HEADER 24
+#define HFCL_HEADER_BYTES 24
 #define HFCL_MAX_BODY (64u << 20)
 #define HFCL_MAX_LIST 65536u              /* devices, arguments of a kernel */
 #define HFCL_MAX_NUMBER ((size_t)1 << 62) /* places and sizes */

@@ -1,0 +1,12 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/cheader"
+)
+
+// TestNumbers: the library in C has the same numbers.
+func TestNumbers(t *testing.T) {
+	cheader.Check(t, "../../../lib/opencl/src/protocol.h", "HFCL_", ".", "Op")
+}

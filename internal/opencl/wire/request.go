@@ -1,0 +1,123 @@
+// Package wire is the protocol between a program in OpenCL and its server: numbers, and requests as they
+// come. docs/OPENCL.md describes it; lib/opencl/src/protocol.h has the numbers for C.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrProtocol marks what no library of ours sends.
+var ErrProtocol = errors.New("impossible message of an OpenCL program")
+
+// Request is a message of the program. Reading beyond its end makes it bad.
+type Request struct {
+	Op   uint32
+	Body []byte
+	at   int    // what of body was read
+	Bulk uint64 // bytes that follow it
+	Last uint64 // of a lane: how far the ring was written; of the ring: the reply slot, 0 for none
+	Bad  bool
+}
+
+// ReadRequest reads a header and a body.
+func ReadRequest(r io.Reader) (*Request, error) {
+	var h [HeaderBytes]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint32(h[:])
+	if n > MaxBody {
+		return nil, fmt.Errorf("%w: a body of %d bytes", ErrProtocol, n)
+	}
+	m := &Request{Op: binary.LittleEndian.Uint32(h[4:]), Bulk: binary.LittleEndian.Uint64(h[8:]),
+		Last: binary.LittleEndian.Uint64(h[16:]), Body: make([]byte, n)}
+	_, err := io.ReadFull(r, m.Body)
+	return m, err
+}
+
+// Reuse makes of it another request, with a body of n bytes, which the caller fills.
+func (m *Request) Reuse(op uint32, n int) {
+	if cap(m.Body) < n {
+		m.Body = make([]byte, max(n, 1024))
+	}
+	m.Op, m.at, m.Bulk, m.Bad = op, 0, 0, false
+	m.Body = m.Body[:n] // no pointer is written, which the garbage collector would have to see
+}
+
+// Take returns the next n bytes.
+func (m *Request) Take(n int) []byte {
+	if m.Bad || n > m.Left() {
+		m.Bad = true
+		return make([]byte, min(n, 8))
+	}
+	b := m.Body[m.at : m.at+n]
+	m.at += n
+	return b
+}
+
+// Left is how much of the body was not read.
+func (m *Request) Left() int { return len(m.Body) - m.at }
+
+// U32 reads a number of 4 bytes.
+func (m *Request) U32() uint32 { return binary.LittleEndian.Uint32(m.Take(4)) }
+
+// U64 reads a number of 8 bytes.
+func (m *Request) U64() uint64 { return binary.LittleEndian.Uint64(m.Take(8)) }
+
+// Size is a number of bytes or pixels, which fits an int.
+func (m *Request) Size() int {
+	v := m.U64()
+	if v > MaxNumber {
+		m.Bad = true
+		return 0
+	}
+	return int(v)
+}
+
+// Bytes reads bytes with their number before.
+func (m *Request) Bytes() []byte {
+	n := m.U32()
+	if uint64(n) > uint64(m.Left()) {
+		m.Bad = true
+		return nil
+	}
+	return m.Take(int(n))
+}
+
+// Numbers is a list of events or devices, as long as the body has room for.
+func (m *Request) Numbers() []uint64 {
+	n := m.U32()
+	if uint64(n)*8 > uint64(m.Left()) {
+		m.Bad = true
+		return nil
+	}
+	if n == 0 {
+		return nil
+	}
+	list := make([]uint64, n)
+	for i := range list {
+		list[i] = m.U64()
+	}
+	return list
+}
+
+// End reports whether the message was what its operation has, and nothing more.
+func (m *Request) End() error {
+	if m.Bad || m.Left() > 0 {
+		return fmt.Errorf("%w: operation %d", ErrProtocol, m.Op)
+	}
+	return nil
+}
+
+// Header is that of a reply, or of what the server sends by itself.
+func Header(body int, status uint32, bulk int, deliveries uint64) []byte {
+	h := make([]byte, HeaderBytes)
+	binary.LittleEndian.PutUint32(h, uint32(body))
+	binary.LittleEndian.PutUint32(h[4:], status)
+	binary.LittleEndian.PutUint64(h[8:], uint64(bulk))
+	binary.LittleEndian.PutUint64(h[16:], deliveries)
+	return h
+}
