@@ -129,7 +129,7 @@ RANKS = $(BUSY)|$(WAITING)
 BUSY = $(RACE_RANKS)|$(JOBS)
 JOBS = test/(cluster|e2e|slurm|yield)
 WAITING = test/(examples|messages|node|opencl|remote|veloc)
-RACE_RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast|mpiwrap/mpi(test)?
+RACE_RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpi(test)?
 
 # The race detector takes cgo, MPI and OpenCL as they are, and sees all packages, with -short:
 # what takes long under it takes a part of its seeds then. It is of no use where tests start

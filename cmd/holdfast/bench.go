@@ -20,11 +20,8 @@ func newBench() *cobra.Command {
 	return &cobra.Command{
 		Use:   "bench",
 		Short: "measure what checkpoints cost on this machine",
-		Long: `bench has a suite for each part of Holdfast. The program holdfast-bench has them: holdfast bench
-starts it from where holdfast is, or from PATH. Its own help says more.
-
-Exit codes: those of the suite; 2 there is no holdfast-bench.`,
-		Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
+		Long:  help("bench"),
+		Args:  cobra.ArbitraryArgs, DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			program, err := benchProgram()
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/config"
@@ -17,7 +18,7 @@ import (
 func newDoctor() *cobra.Command {
 	var asJSON, quiet, allNodes bool
 	var size doctor.Options
-	var each sizeFlag
+	var each verb.Size
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check that this machine has what a job needs",
@@ -59,17 +60,17 @@ func newDoctor() *cobra.Command {
 
 // examineHere looks at this machine, or at the nodes of the job.
 func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doctor.Finding, error) {
-	verb := map[bool]string{false: "doctor-rank", true: "doctor-node"}[allNodes]
+	part := map[bool]string{false: "doctor-rank", true: "doctor-node"}[allNodes]
 	own, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := coordinated.ReadConfig("")
 	o := c.Options()
-	d := doctor.Options{Self: []string{own, verb},
+	d := doctor.Options{Self: []string{own, part},
 		Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
 		Off:   o.Off(),
-		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: value(c, "device"),
+		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: verb.Value(c, "device"),
 		Ranks: size.Ranks, Bytes: size.Bytes}
 	d.OfJob()
 	if allNodes {

@@ -105,7 +105,11 @@ func TestDoctorNodes(t *testing.T) {
 				}
 				script += fmt.Sprintf("cd %s && SLURMD_NODENAME=n%d \"$@\" || exit 1\n", node, i+1)
 			}
-			commands(t, map[string]string{"srun": script})
+			bin := t.TempDir()
+			if err := os.WriteFile(filepath.Join(bin, "srun"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			t.Setenv("SLURM_JOB_ID", "5")
 			t.Setenv("SLURM_JOB_NODELIST", "n[1-3]")
 			t.Setenv("HOLDFAST_LOCAL", "local/.") // each node has its own

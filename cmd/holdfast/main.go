@@ -14,9 +14,12 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/devices"
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/epochs"
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/jobs"
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/config"
-	_ "github.com/holdfast-hpc/holdfast/storage/s3" // checkpoints in object stores
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -42,11 +45,10 @@ func newRoot() *cobra.Command {
 			"it takes the job's: HOLDFAST_GLOBAL and HOLDFAST_LOCAL, or those of holdfast.yaml.\n\n" + exitCodeDoc,
 		Version: version(),
 	}
-	root.AddCommand(newRun(), newLs(), newShow(), newVerify(), newRepair(), newPrune(), newKeep(), newFlush(),
-		newCopy(), newExport(), newRequest(), newStatus(),
-		newReport(), newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newGuard(),
-		newStartRank(), newNode(), newVersion())
-	root.AddCommand(newGpud(), newGpudWorker(), newMigrate(), newBalance(), newOpenCL())
+	root.AddCommand(epochs.Commands()...)
+	root.AddCommand(jobs.Commands()...)
+	root.AddCommand(devices.Commands()...)
+	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newVersion())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) {
@@ -95,13 +97,6 @@ func version() string {
 }
 
 //go:embed help
-var helpTexts embed.FS
+var texts embed.FS
 
-// help has the text of a verb.
-func help(verb string) string {
-	text, err := helpTexts.ReadFile("help/" + verb + ".txt")
-	if err != nil {
-		panic(err) // every verb that asks has one
-	}
-	return strings.TrimSpace(string(text))
-}
+var help = verb.Help(texts)

@@ -16,13 +16,8 @@ func newMan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "man DIR",
 		Short: "write the manual pages",
-		Long: `man writes the manual pages below a directory, which it makes if necessary: man1 has
-one for each command (holdfast.1, holdfast-ls.1 and so on), man5 that of
-holdfast.yaml. 'make man' writes them to bin/man; 'man -M bin/man holdfast-ls' then
-shows one.
-
-Exit codes: 0 written; 2 could not write.`,
-		Args: cobra.ExactArgs(1),
+		Long:  help("man"),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			root.InitDefaultHelpCmd()

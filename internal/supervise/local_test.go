@@ -114,7 +114,7 @@ func TestMakeLocal(t *testing.T) {
 	}
 }
 
-// TestSalvageFails: nodes that have nothing leave nothing at global. TestSalvage of cmd/holdfast
+// TestSalvageFails: nodes that have nothing leave nothing at global. TestSalvage of the verb run
 // shows some that have.
 func TestSalvageFails(t *testing.T) {
 	commands(t, map[string]string{"srun": "exit 0"})

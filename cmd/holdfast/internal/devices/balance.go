@@ -1,0 +1,105 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
+	"github.com/spf13/cobra"
+)
+
+func newBalance() *cobra.Command {
+	var every time.Duration
+	var asJSON bool
+	p := &gpud.Window{}
+	cmd := &cobra.Command{
+		Use:   "balance SERVER...",
+		Short: "move programs from busy devices to idle ones",
+		Long:  help("balance"),
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := keyFile(cmd)
+			if err != nil {
+				return err
+			}
+			if every == 0 {
+				p.Confirm = 1
+			}
+			b := &gpud.Balancer{Servers: args, KeyFile: gpud.MoveKeyFile(key), Policy: p}
+			say := saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}.row
+			return balance(cmd.Context(), b, every, say, cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	verb.KeyFlag(cmd, "key", "gpud.key")
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per move")
+	f.DurationVar(&every, "every", 0, "repeat, with this much time between rounds (default: once)")
+	return cmd
+}
+
+// moveRow is one move: of a program, from a server to a device of one.
+type moveRow struct {
+	Program uint64 `json:"program"`
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Device  int    `json:"device"`
+	Why     string `json:"why"`
+	Error   string `json:"error,omitempty"`
+}
+
+// row tells of one move.
+func (s saying) row(m moveRow) (err error) {
+	switch {
+	case s.asJSON:
+		return cli.JSONLines(s.out, []moveRow{m})
+	case m.Error != "":
+		_, err = fmt.Fprintf(s.errs, "program %d of %s stays: %s\n", m.Program, m.From, m.Error)
+	default:
+		_, err = fmt.Fprintf(s.out, "program %d of %s moved to %s device %d: %s\n", m.Program, m.From, m.To, m.Device,
+			m.Why)
+	}
+	return err
+}
+
+// balance looks and moves until ctx ends, or once when every is 0.
+func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, say func(moveRow) error,
+	stderr io.Writer) error {
+	failed := false
+	for {
+		orders, results, err := b.Once(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			fmt.Fprintln(stderr, "holdfast: balance:", err)
+		}
+		for i, o := range orders {
+			m := moveRow{Program: uint64(o.Client), From: o.From, To: o.To, Device: o.Device, Why: o.Why}
+			if results[i] != nil {
+				failed, m.Error = true, results[i].Error()
+			}
+			if err := say(m); err != nil {
+				return err
+			}
+		}
+		if every == 0 {
+			if err != nil && orders == nil {
+				return errors.New("no balance could be found, see above")
+			}
+			break
+		}
+		if sleep.For(ctx, every) != nil {
+			break
+		}
+	}
+	if failed {
+		return cli.ErrBad
+	}
+	return nil
+}

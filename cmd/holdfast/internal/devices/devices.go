@@ -1,0 +1,32 @@
+// Package devices has the verbs of holdfast that serve devices to programs, and that move programs between them.
+package devices
+
+import (
+	"embed"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/spf13/cobra"
+)
+
+//go:embed help
+var texts embed.FS
+
+var help = verb.Help(texts)
+
+// Commands are the verbs.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newGpud(), newGpudWorker(), newMigrate(), newBalance(), newOpenCL()}
+}
+
+// keyFile is the file with the key of servers of devices.
+func keyFile(cmd *cobra.Command) (string, error) {
+	c, err := verb.Settings(cmd)
+	if err != nil {
+		return "", err
+	}
+	if file := verb.Value(c, "gpud.key"); file != "" {
+		return file, nil
+	}
+	return gpustate.DefaultKeyFile()
+}

@@ -1,0 +1,321 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/spf13/cobra"
+)
+
+// gpudFlags are what the flags of gpud say beside gpud.Options.
+type gpudFlags struct {
+	opt      gpud.Options
+	quota    verb.Size
+	devices  []string
+	metrics  string
+	grace    time.Duration
+	status   string
+	evacuate string
+	to       []string
+	asJSON   bool
+}
+
+func newGpud() *cobra.Command {
+	var o gpudFlags
+	cmd := &cobra.Command{
+		Use:   "gpud",
+		Short: "offer this node's devices to programs on this and other nodes",
+		Long:  help("gpud"),
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(cmd); err != nil {
+				return err
+			}
+			switch {
+			case o.status != "":
+				return o.showStatus(cmd.Context(), cmd.OutOrStdout())
+			case o.evacuate != "":
+				return o.orderEvacuation(cmd.Context(), saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), o.asJSON})
+			}
+			return o.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default: "+defaultSocket()+
+		")")
+	verb.KeyFlag(cmd, "key", "gpud.key")
+	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default: all)")
+	f.Var(&o.quota, "quota", "device memory of one program, such as 8GiB (default: no limit)")
+	f.DurationVar(&o.opt.Timeout, "timeout", 0, "time after which to drop a program whose node does not answer, that "+
+		"does not read what it is sent, or that is stopped (default: 15s for its node, 30s to read, never if stopped)")
+	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "number of programs at a time (default: 256)")
+	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel that writes out of "+
+		"bounds then harms all of them")
+	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with any compiler options, and with any "+
+		"files of this node that they include, which their processes can read then")
+	f.StringVar(&o.opt.User, "user", "", "user that programs' processes run as; root must start the server then "+
+		"(default: the server's)")
+	f.StringArrayVar(&o.opt.WorkerDirs, "worker-dir", nil, "directory that programs' processes may use beside "+
+		"devices, libraries and caches, may be repeated")
+	f.BoolVar(&o.opt.Unconfined, "unconfined", false, "let programs' processes reach all that their user can: files, "+
+		"processes, the environment")
+	f.StringArrayVar(&o.opt.Peers, "peer", nil, "server that programs are moved to on TERM and USR1, may be repeated")
+	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
+	f.StringVar(&o.metrics, "metrics", "", "HOST:PORT for metrics over HTTP in the format of Prometheus")
+	f.StringVar(&o.status, "status", "", "show devices and programs of the server at this address")
+	f.StringVar(&o.evacuate, "evacuate", "", "tell the server at this address to refuse new programs and move all away")
+	f.StringArrayVar(&o.to, "to", nil, "with --evacuate: server to move to, may be repeated (default: its --peer)")
+	f.BoolVar(&o.asJSON, "json", false, "with --status and --evacuate: write JSON")
+	return cmd
+}
+
+// workerVerb is the hidden verb of a process that serves one program.
+const workerVerb = "gpud-worker"
+
+func newGpudWorker() *cobra.Command {
+	return &cobra.Command{
+		Use:    workerVerb,
+		Short:  "serve one program for holdfast gpud, which starts it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE:   func(*cobra.Command, []string) error { return gpud.RunWorker() },
+	}
+}
+
+// socketDir is where gpud listens when nothing is said: the user's runtime
+// directory or, without one, a directory of the user's own in the temporary directory.
+func socketDir() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return dir
+	}
+	return filepath.Join(os.TempDir(), "holdfast-"+strconv.Itoa(os.Getuid()))
+}
+
+func defaultSocket() string { return "unix:" + filepath.Join(socketDir(), "holdfast-gpud.sock") }
+
+// complete takes over the settings and fills in defaults.
+func (o *gpudFlags) complete(cmd *cobra.Command) error {
+	var err error
+	if o.opt.KeyFile, err = keyFile(cmd); err != nil {
+		return err
+	}
+	for _, stray := range coordinated.ReadConfig("").Stray(os.Environ()) {
+		if strings.Contains(strings.ToLower(stray), "gpud") { // what nobody heeds must not be relied on
+			err = errors.Join(err, errors.New(stray))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	o.opt.Quota = int64(o.quota)
+	if len(o.opt.Listen) == 0 {
+		o.opt.Listen = []string{defaultSocket()}
+		if o.status == "" && o.evacuate == "" {
+			if err := gpud.SocketDir(socketDir()); err != nil {
+				return err
+			}
+		}
+	}
+	var offered []gpustate.Select
+	for _, text := range o.devices {
+		s, err := gpustate.ParseSelect(text)
+		if err != nil || s.Remote != "" {
+			return fmt.Errorf("--device %q: want a device of this node: %w", text, errors.Join(err))
+		}
+		offered = append(offered, s)
+	}
+	if offered != nil {
+		o.opt.Offer = func(i gpustate.Info) bool {
+			for _, s := range offered {
+				if s.Matches(i) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	return nil
+}
+
+// serve runs the server; ctx ends with the first TERM.
+func (o *gpudFlags) serve(ctx context.Context, stdout, stderr io.Writer) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(signals)
+	o.opt.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	if !o.opt.InProcess {
+		// the binary that runs, whatever is at its path by now
+		o.opt.Worker = []string{"/proc/self/exe", workerVerb}
+	}
+	var web net.Listener
+	if o.metrics != "" {
+		var err error
+		if web, err = net.Listen("tcp", o.metrics); err != nil {
+			return fmt.Errorf("--metrics: %w", err)
+		}
+		defer web.Close()
+	}
+	s, err := gpud.New(o.opt)
+	if err != nil {
+		return err
+	}
+	for _, d := range s.Devices() {
+		fmt.Fprintln(stdout, "gpud: offers", d)
+	}
+	for _, a := range s.Addrs() {
+		fmt.Fprintln(stdout, "gpud: listens at", a)
+	}
+	if web != nil {
+		h := &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 5 * time.Second}
+		go func() { _ = h.Serve(web) }()
+		defer h.Close()
+		fmt.Fprintf(stdout, "gpud: metrics at http://%s/metrics\n", web.Addr())
+	}
+	over, end := context.WithCancel(context.Background())
+	defer end()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(over) }()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case sig := <-signals:
+			if sig == syscall.SIGUSR1 {
+				go o.moveAway(over, s)
+			}
+		case <-ctx.Done():
+			go o.drain(over, s)
+			return o.last(signals, served, end)
+		}
+	}
+}
+
+// last waits for the end of a server that leaves; another TERM ends it at once.
+func (o *gpudFlags) last(signals <-chan os.Signal, served <-chan error, end func()) error {
+	first := true
+	for {
+		select {
+		case err := <-served:
+			return err
+		case sig := <-signals:
+			if sig == syscall.SIGUSR1 {
+				continue
+			}
+			if !first {
+				end()
+			}
+			first = false // the signal that ended ctx arrives here too
+		}
+	}
+}
+
+func (o *gpudFlags) drain(ctx context.Context, s *gpud.Server) {
+	ctx, cancel := context.WithTimeout(ctx, o.grace)
+	defer cancel()
+	s.Drain()
+	if len(o.opt.Peers) > 0 {
+		o.moveAway(ctx, s)
+	}
+	s.Leave(ctx)
+}
+
+func (o *gpudFlags) moveAway(ctx context.Context, s *gpud.Server) {
+	list, err := s.Evacuate(ctx, nil)
+	if err != nil {
+		o.opt.Logger.Error("evacuate", "err", err)
+	}
+	for _, m := range list {
+		if m.Err != "" {
+			o.opt.Logger.Error("program stays", "id", m.Client, "err", m.Err)
+		} else {
+			o.opt.Logger.Info("program moved", "id", m.Client, "to", m.To)
+		}
+	}
+}
+
+// dial is gpud.DialStatus or gpud.DialAdmin.
+type dial func(ctx context.Context, addr, keyFile string) (*gpud.Admin, error)
+
+// withServer asks the server at addr for its state and calls do with both.
+func withServer(ctx context.Context, dial dial, addr, keyFile string, do func(*gpud.Admin, gpud.Status) error) error {
+	a, err := dial(ctx, addr, keyFile)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	st, err := a.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return do(a, st)
+}
+
+func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
+	return withServer(ctx, gpud.DialStatus, o.status, o.opt.KeyFile, func(_ *gpud.Admin, st gpud.Status) error {
+		return o.writeStatus(w, st)
+	})
+}
+
+func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
+	if o.asJSON {
+		return cli.JSONLines(w, []gpud.Status{st})
+	}
+	drains := ""
+	if st.Draining {
+		drains = ", takes no new programs"
+	}
+	fmt.Fprintf(w, "server %s at %s%s\n\n", st.Server, strings.Join(st.Addrs, " "), drains)
+	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "USED", "UNFINISHED", "PROGRAMS"}}
+	for _, d := range st.Devices {
+		rows = append(rows, []string{strconv.Itoa(d.Index), d.Name, units.Bytes(d.TotalBytes), units.Bytes(d.UsedBytes),
+			strconv.FormatInt(d.Unfinished, 10), strconv.FormatInt(d.Clients, 10)})
+	}
+	if err := cli.Table(w, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return cli.Table(w, clientRows(st.Clients))
+}
+
+func clientRows(list []gpud.ClientStatus) [][]string {
+	rows := [][]string{{"PROGRAM", "NAME", "HOST", "PID", "DEVICE", "USED", "UNFINISHED", "COMMANDS", "LABEL"}}
+	for _, c := range list {
+		rows = append(rows, []string{strconv.FormatUint(c.ID, 10), c.Program, c.Host, strconv.Itoa(c.PID),
+			strconv.Itoa(c.Device),
+			units.Bytes(c.UsedBytes), strconv.FormatInt(c.Unfinished, 10), strconv.FormatInt(c.Commands, 10), c.Label})
+	}
+	return rows
+}
+
+func (o *gpudFlags) orderEvacuation(ctx context.Context, say saying) error {
+	var to []string
+	for _, t := range o.to {
+		to = append(to, destination(t))
+	}
+	key := gpud.MoveKeyFile(o.opt.KeyFile)
+	return withServer(ctx, gpud.DialAdmin, o.evacuate, key, func(a *gpud.Admin, _ gpud.Status) error {
+		list, err := a.Evacuate(ctx, to)
+		if err != nil {
+			return err
+		}
+		return say.moves(list...)
+	})
+}

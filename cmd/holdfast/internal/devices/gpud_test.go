@@ -1,0 +1,181 @@
+package devices
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/spf13/cobra"
+)
+
+// Run is holdfast with no other verbs than these.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{Use: "holdfast"}
+	root.AddCommand(Commands()...)
+	return cli.Run(ctx, root, args, stdout, stderr)
+}
+
+// server starts a server of fake devices in this process.
+func server(t *testing.T, key string) (s *gpud.Server, addr string) {
+	t.Helper()
+	s, err := gpud.New(gpud.Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s")}, KeyFile: key,
+		Name: "node7", InProcess: true,
+		Offer: func(i gpustate.Info) bool { return i.Kind == "fake" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, s.Addrs()[0]
+}
+
+func outcome(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	var out, errs strings.Builder
+	if code := Run(t.Context(), args, &out, &errs); code != want {
+		t.Errorf("%v: exit code %d, want %d\n%s%s", args, code, want, out.String(), errs.String())
+	}
+	return out.String() + errs.String()
+}
+
+// TestMigrateVerb moves a program by name, number and label, and says what is
+// wrong with other words.
+func TestMigrateVerb(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	_, a := server(t, key)
+	_, b := server(t, key)
+	d, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: a, KeyFile: key, Label: "job 5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Buffer("x", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	text := outcome(t, cli.Good, "gpud", "--status", a, "--key", key)
+	for _, want := range []string{"node7", "plain Go", "1.0 MiB", "job 5"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("status does not say %q:\n%s", want, text)
+		}
+	}
+	var st gpud.Status
+	if err := json.Unmarshal([]byte(outcome(t, cli.Good, "gpud", "--status", a, "--key", key, "--json")),
+		&st); err != nil || len(st.Clients) != 1 {
+		t.Errorf("got %+v, %v", st, err)
+	}
+	text = outcome(t, cli.Good, "migrate", a, "job 5", b+",fake", "--key", key)
+	if !strings.Contains(text, "moved to remote="+b) || !strings.Contains(text, "drain") || d.Info().Server != b {
+		t.Errorf("the device is %s:\n%s", d.Info(), text)
+	}
+	var out, errs strings.Builder
+	code := Run(t.Context(), []string{"migrate", b, "1", "unix:/nowhere/s", "--key", key}, &out, &errs)
+	if code != cli.Bad || out.Len() > 0 || !strings.Contains(errs.String(), "stays") {
+		t.Errorf("exit code %d, %q, on standard error %q: want the latter to say that the program stays", code,
+			out.String(), errs.String())
+	}
+	outcome(t, cli.NoLook, "migrate", b, "nobody", a, "--key", key)
+	outcome(t, cli.NoLook, "migrate", "unix:/nowhere/s", "1", a, "--key", key)
+	outcome(t, cli.NoLook, "gpud", "--status", a, "--key", filepath.Join(t.TempDir(), "none"))
+	outcome(t, cli.Good, "migrate", b, filepath.Base(os.Args[0]), "local,fake:1", "--key", key)
+	if i := d.Info(); i.Server != "" || i.Index != 1 {
+		t.Errorf("the device is %s, want one of this machine", i)
+	}
+}
+
+// TestEvacuateVerb moves all programs of a server away.
+func TestEvacuateVerb(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	_, a := server(t, key)
+	_, b := server(t, key)
+	for range 2 {
+		d, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: a, KeyFile: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+	}
+	outcome(t, cli.NoLook, "gpud", "--evacuate", a, "--key", key) // it has no peers
+	text := outcome(t, cli.Good, "gpud", "--evacuate", a, "--to", b+",fake", "--key", key)
+	if strings.Count(text, "moved to") != 2 {
+		t.Errorf("got %q, want two moves", text)
+	}
+	outcome(t, cli.Good, "balance", a, b, "--key", key)
+	outcome(t, cli.NoLook, "balance", "unix:/nowhere/s", "--key", key)
+	// one that can be asked is enough
+	text = outcome(t, cli.Good, "balance", "unix:/nowhere/s", a, "--key", key)
+	if !strings.Contains(text, "/nowhere/s") {
+		t.Errorf("got %q, want it to say which server cannot be asked", text)
+	}
+}
+
+// TestGpudRefuses: what cannot be served is said at once.
+func TestGpudRefuses(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	for _, args := range [][]string{
+		{"--listen", "nowhere"}, {"--listen", "unix:/nowhere/s"}, {"--quota", "much"},
+		{"--device", "remote=a:1"}, {"--device", "no such device"}, {"--listen", "256.0.0.1:0"},
+	} {
+		outcome(t, cli.NoLook, append([]string{"gpud", "--key", key}, args...)...)
+	}
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	socket := filepath.Join(t.TempDir(), "s")
+	outcome(t, cli.NoLook, "gpud", "--key", key, "--listen", "unix:"+socket, "--metrics", busy.Addr().String())
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a server that did not start left its socket: %v", err)
+	}
+}
+
+// TestGpudConfig: the key comes from the file, and a server does not start past settings that are flags today.
+func TestGpudConfig(t *testing.T) {
+	t.Chdir(t.TempDir())
+	key := filepath.Join(t.TempDir(), "key")
+	_, addr := server(t, key)
+	if err := os.WriteFile("holdfast.yaml", []byte("gpud:\n  key: "+key+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if text := outcome(t, cli.Good, "gpud", "--status", addr); !strings.Contains(text, "node7") {
+		t.Errorf("got %q", text)
+	}
+	outcome(t, cli.Good, "balance", addr)
+	outcome(t, cli.NoLook, "migrate", addr, "nobody", addr)
+	listen := "--listen=unix:" + filepath.Join(t.TempDir(), "s")
+	text := outcome(t, cli.NoLook, "gpud", listen, "--timeout=1s")
+	if !strings.Contains(text, "Timeout is 1s, want at least 3s") {
+		t.Errorf("got %q, want it to refuse the timeout", text)
+	}
+	t.Setenv("HOLDFAST_GPUD_QUOTA", "8GiB")
+	text = outcome(t, cli.NoLook, "gpud", listen)
+	if !strings.Contains(text, "HOLDFAST_GPUD_QUOTA is set, but this setting is gone: use the flag --quota") {
+		t.Errorf("got %q, want it to name the variable and the flag", text)
+	}
+	t.Setenv("HOLDFAST_GPUD_QUOTA", "")
+	if err := os.WriteFile("holdfast.yaml", []byte("gpud.key: "+key+"\ngpud.silence: 9s\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text = outcome(t, cli.NoLook, "gpud", listen)
+	if !strings.Contains(text, "holdfast.yaml has gpud.silence, but this setting is gone: use the flag --timeout") {
+		t.Errorf("got %q, want it to name the key and the flag", text)
+	}
+	outcome(t, cli.Good, "balance", addr) // only the server would have heeded it
+}

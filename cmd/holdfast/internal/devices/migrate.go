@@ -1,0 +1,144 @@
+package devices
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/spf13/cobra"
+)
+
+// moveTime is how long a move may take.
+const moveTime = 10 * time.Minute
+
+func newMigrate() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "migrate SERVER PROGRAM TO",
+		Short: "move a running program's device to another server or back to its node",
+		Long:  help("migrate"),
+		Args:  cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := keyFile(cmd)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), moveTime)
+			defer cancel()
+			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}, args,
+				gpud.MoveKeyFile(key))
+		},
+	}
+	verb.KeyFlag(cmd, "key", "gpud.key")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return cmd
+}
+
+func migrate(ctx context.Context, to saying, args []string, moveKey string) error {
+	return withServer(ctx, gpud.DialAdmin, args[0], moveKey, func(a *gpud.Admin, st gpud.Status) error {
+		c, err := findProgram(st.Clients, args[1])
+		if err != nil {
+			return err
+		}
+		m, err := a.Move(ctx, c.ID, destination(args[2]))
+		if err != nil {
+			m = gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: destination(args[2]), Err: err.Error()}
+		}
+		return to.moves(m)
+	})
+}
+
+// destination turns what people write into a selection.
+func destination(text string) string {
+	if text == "local" {
+		return ""
+	}
+	if v, ok := strings.CutPrefix(text, "local,"); ok {
+		return v
+	}
+	return "remote=" + strings.TrimPrefix(text, "remote=")
+}
+
+// findProgram finds the one program that text is number, process ID, label or
+// name of.
+func findProgram(list []gpud.ClientStatus, text string) (gpud.ClientStatus, error) {
+	for _, fits := range []func(c gpud.ClientStatus) bool{
+		func(c gpud.ClientStatus) bool { return strconv.FormatUint(c.ID, 10) == text },
+		func(c gpud.ClientStatus) bool { return strconv.Itoa(c.PID) == text },
+		func(c gpud.ClientStatus) bool { return c.Label == text },
+		func(c gpud.ClientStatus) bool { return c.Program == text },
+	} {
+		var found []gpud.ClientStatus
+		for _, c := range list {
+			if fits(c) {
+				found = append(found, c)
+			}
+		}
+		if len(found) > 1 {
+			return gpud.ClientStatus{},
+				fmt.Errorf("%d programs match %q: give the number of one, see holdfast gpud --status", len(found), text)
+		}
+		if len(found) == 1 {
+			return found[0], nil
+		}
+	}
+	return gpud.ClientStatus{}, fmt.Errorf("there is no program %q: see holdfast gpud --status", text)
+}
+
+// saying is where a verb tells how moves went.
+type saying struct {
+	out, errs io.Writer
+	asJSON    bool // JSON, all of it to out
+}
+
+// moves tells how moves went; cli.ErrBad when one failed.
+func (s saying) moves(list ...gpud.Moved) error {
+	var err error
+	for _, m := range list {
+		if m.Err != "" {
+			err = cli.ErrBad
+		}
+	}
+	if s.asJSON {
+		return errors.Join(cli.JSONLines(s.out, list), err)
+	}
+	for _, m := range list {
+		to := m.To
+		if to == "" {
+			to = "its own machine"
+		}
+		if m.Err != "" {
+			fmt.Fprintf(s.errs, "program %d (%s, pid %d) stays: %s\n", m.Client, m.Program, m.PID, m.Err)
+			continue
+		}
+		fmt.Fprintf(s.out, "program %d (%s, pid %d) moved to %s%s\n", m.Client, m.Program, m.PID, to,
+			stepsText(m.Steps))
+	}
+	return err
+}
+
+func stepsText(steps json.RawMessage) string {
+	var m gpustate.Migration
+	if json.Unmarshal(steps, &m) != nil {
+		return ""
+	}
+	us := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+	text := fmt.Sprintf(": %s in %v (choose %v, drain %v, create %v, stream %v, build %v, remap %v, release %v)",
+		units.Bytes(m.Bytes), us(m.Total), us(m.Choose), us(m.Drain), us(m.Create), us(m.Stream), us(m.Build),
+		us(m.Remap), us(m.Release))
+	for _, s := range m.FromSource {
+		text += fmt.Sprintf("\n  program %q was built from source there, its binary form did not load: %s", s.Program,
+			s.Why)
+	}
+	return text
+}

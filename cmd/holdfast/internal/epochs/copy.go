@@ -1,0 +1,109 @@
+package epochs
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/spf13/cobra"
+)
+
+// copyRow is what copy did.
+type copyRow struct {
+	Epoch   uint64 `json:"epoch"`
+	To      string `json:"to"`
+	Bytes   int64  `json:"bytes"`             // of the state of all ranks
+	Already bool   `json:"already,omitempty"` // it was there whole
+}
+
+func newCopy() *cobra.Command {
+	var asJSON bool
+	var to, epoch string
+	var jobs int
+	cmd := &cobra.Command{
+		Use:   "copy DIR... --to PLACE",
+		Short: "copy an epoch to another directory or object store",
+		Long:  help("copy"),
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			e, bytes, err := epochToCopy(cmd, dirs, epoch)
+			if err != nil {
+				return err
+			}
+			var seen ioCounts
+			stop := cli.ShowBar(cmd, "copying", bytes, seen.written.Load, cli.InBytes)
+			done, err := checkpoints.Copy(seen.over(cmd.Context()), dirs, to, e, jobs)
+			stop()
+			if err != nil {
+				return badIfCorrupt(cmd, err, asJSON)
+			}
+			return printCopy(cmd, copyRow{uint64(done.Epoch), to, done.Bytes, done.Already}, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "write one JSON object")
+	f.StringVar(&to, "to", "", "directory or object store that gets the epoch")
+	f.StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
+	addJobs(cmd, &jobs)
+	cobra.CheckErr(cmd.MarkFlagRequired("to"))
+	return cmd
+}
+
+// epochToCopy finds the epoch that is meant, and about how many bytes it has.
+func epochToCopy(cmd *cobra.Command, dirs []string, epoch string) (e storage.Epoch, bytes int64, err error) {
+	v, err := openView(cmd.Context(), cmd, dirs)
+	if err != nil {
+		return 0, 0, err
+	}
+	list, err := v.Epochs(cmd.Context())
+	if err != nil {
+		return 0, 0, err
+	}
+	if epoch != "newest" {
+		if n, err := strconv.ParseUint(epoch, 10, 64); err != nil || n == 0 {
+			return 0, 0, fmt.Errorf("epoch %q is neither a number nor \"newest\"", epoch)
+		}
+	}
+	if e, err = pickEpoch(epoch, list); err != nil {
+		return 0, 0, err
+	}
+	for _, info := range list {
+		if info.Epoch == e && info.Err == nil && info.Committed {
+			bytes = 0
+			for i := range info.Shards {
+				bytes += info.Shards[i].Bytes
+			}
+		}
+	}
+	return e, bytes, nil
+}
+
+// badIfCorrupt ends a verb with cli.Bad where what it was to read is damaged or incomplete.
+func badIfCorrupt(cmd *cobra.Command, err error, asJSON bool) error {
+	if cmd.Context().Err() != nil || !storage.IsDamage(err) {
+		return err
+	}
+	if asJSON {
+		if werr := cli.JSONLines(cmd.OutOrStdout(), []cli.Failure{{Error: err.Error()}}); werr != nil {
+			return werr
+		}
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
+	return cli.ErrBad
+}
+
+func printCopy(cmd *cobra.Command, r copyRow, asJSON bool) (err error) {
+	switch {
+	case asJSON:
+		return cli.JSONLines(cmd.OutOrStdout(), []copyRow{r})
+	case r.Already:
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has epoch %d already\n", r.To, r.Epoch)
+	default:
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "epoch %d (%s) is now committed in %s\n", r.Epoch, units.Bytes(r.Bytes),
+			r.To)
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package epochs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+)
+
+// TestCopyVerb takes an epoch to a bucket, and from there to a new directory, and looks at it there.
+func TestCopyVerb(t *testing.T) {
+	local, global := jobDirs(t)
+	url, site := fakes3.Start(t, &fakes3.Server{}), filepath.Join(t.TempDir(), "site")
+	before := tree(t, local)
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"copy " + local + " --to " + url, cli.Good, "epoch 3 (391 KiB) is now committed in " + url},
+		{"copy " + local + " " + global + " --to " + url + " -e 3", cli.Good, url + " has epoch 3 already"},
+		{"copy " + url + " --to " + site + " --jobs 1 --json", cli.Good,
+			`{"epoch":3,"to":"` + site + `","bytes":400000}`},
+		{"verify --complete " + site, cli.Good, "good"},
+		{"verify " + local + " " + site, cli.Good, "good"},
+		{"copy " + local + " --to " + local, cli.NoLook, "also a directory to copy from"},
+		{"copy " + local + " --to " + site + " -e 4", cli.NoLook, "no epoch 4"},
+		{"copy " + local + " --to " + site + " -e 0", cli.NoLook, "neither a number"},
+		{"copy " + local + " --to " + site + " --jobs 0", cli.NoLook, "--jobs 0: want more than 0"},
+		{"copy " + local + " --to " + filepath.Join(site, "a", "b"), cli.NoLook, "create it"},
+		{"copy " + local, cli.NoLook, "to"},
+	} {
+		code, out, errs := run(t, strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(out+errs, c.want) {
+			t.Errorf("%s: got exit code %d, %q, %q; want %d and %q", c.args, code, out, errs, c.code, c.want)
+		}
+	}
+	if after := tree(t, local); after != before {
+		t.Errorf("copy has written to the directory that it reads:\n%swas\n%s", after, before)
+	}
+	flip(t, filepath.Join(local, "epoch-0000000003", "rank-000001.shard"), 5000)
+	code, out, errs := run(t, "copy", "--json", local, "--to", filepath.Join(t.TempDir(), "x"))
+	var said cli.Failure
+	if err := json.Unmarshal([]byte(out), &said); err != nil || code != cli.Bad ||
+		!strings.Contains(said.Error, "rank 1") {
+		t.Errorf("of a damaged shard: got exit code %d, %q, %q, %v", code, out, errs, err)
+	}
+	if err := os.Remove(filepath.Join(local, "epoch-0000000003", "rank-000001.shard")); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := run(t, "copy", local, "--to", filepath.Join(t.TempDir(), "x")); code != cli.Bad {
+		t.Errorf("without a shard: got exit code %d, %q", code, errs)
+	}
+}
+
+// TestCopyInterrupted: a signal ends a copy, and leaves no lock and no epoch behind.
+func TestCopyInterrupted(t *testing.T) {
+	local, _ := jobDirs(t)
+	site := filepath.Join(t.TempDir(), "site")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("a signal"))
+	var out, errs strings.Builder
+	if code := Run(ctx, []string{"copy", local, "--to", site}, &out, &errs); code != cli.NoLook ||
+		!strings.Contains(errs.String(), "interrupted") {
+		t.Errorf("got exit code %d, %q", code, errs.String())
+	}
+	if code, out, errs := run(t, "copy", local, "--to", site); code != cli.Good {
+		t.Errorf("after it: got exit code %d, %q, %q", code, out, errs)
+	}
+}

@@ -1,0 +1,260 @@
+package epochs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
+	"github.com/holdfast-hpc/holdfast/internal/npy"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/spf13/cobra"
+)
+
+// arrayIn finds what the ranks of an epoch have of the global array or replicated value with a name; nil: there is
+// none.
+func arrayIn(list []checkpoints.EpochInfo, e storage.Epoch, name string) (infos []storage.ShardInfo,
+	all []layout.Owned) {
+	for i := range list {
+		if list[i].Epoch != e || list[i].Size == 0 {
+			continue
+		}
+		infos = list[i].Shards
+		for r := range infos {
+			if l := localOf(infos[r].Layout, name); l != nil {
+				all = append(all, layout.Owned{Rank: r, Local: l})
+			}
+		}
+		return infos, all
+	}
+	return nil, nil
+}
+
+func localOf(l *storage.Layout, name string) *layout.Local {
+	for i := 0; l != nil && i < len(l.Arrays); i++ {
+		if l.Arrays[i].Name == name {
+			return &l.Arrays[i]
+		}
+	}
+	return nil
+}
+
+// storing is the first rank that stores a replicated value.
+func storing(all []layout.Owned) []int {
+	for i := range all {
+		if len(all[i].Parts) > 0 {
+			return []int{all[i].Rank}
+		}
+	}
+	return []int{0} // it has no bytes
+}
+
+// nameArrays gives what a shard holds of global arrays the names and types that the program gave them.
+func nameArrays(items []coordinated.Saved, l *storage.Layout) {
+	for i := 0; l != nil && i < len(l.Arrays); i++ {
+		x := &l.Arrays[i]
+		for k := range items {
+			if items[k].Section == x.Section && items[k].Name == x.Section {
+				items[k].Name, items[k].Kind = x.Name, "replicated "+x.Type
+				switch {
+				case x.Keyed():
+					items[k].Kind = "items " + x.Type
+				case x.Kind != layout.Replicated:
+					items[k].Kind = fmt.Sprintf("part of %s %v", x.Type, x.Dims)
+				}
+			}
+		}
+	}
+}
+
+// array writes a global array, or a box of it, or a replicated value to a file for NumPy. Each rank's share is read in
+// pieces, verified, and written to its places.
+func (x *export) array(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, infos []storage.ShardInfo,
+	all []layout.Owned) ([]exportRow, error) {
+	if err := layout.Check(all); err != nil {
+		return nil, fmt.Errorf("epoch %d: %w: %w", e, storage.ErrCorrupt, err)
+	}
+	shown := all[0].Array
+	if shown.Keyed() {
+		return nil, fmt.Errorf("%q is a set of items: give a file NAME.npz", shown.Name)
+	}
+	box, err := parseBox(x.box, shown.Dims)
+	if err != nil {
+		return nil, err
+	}
+	shown.Dims = box.Shape()
+	switch shown.Kind {
+	case layout.Divided:
+	case layout.Replicated:
+		if x.box != "" {
+			return nil, fmt.Errorf("--box: %q is a replicated value", shown.Name)
+		}
+		if shown, err = plain(shown); err != nil {
+			return nil, err
+		}
+		only := storing(all)[0]
+		all = slices.DeleteFunc(all, func(o layout.Owned) bool { return o.Rank != only })
+	}
+	head := npy.Head(npy.Type(shown.Type, shown.Elem), shown.Dims)
+	row := exportRow{Epoch: uint64(e), Name: shown.Name, Type: fmt.Sprintf("%s %v", shown.Type, shown.Dims),
+		Section: shown.Section, File: x.out, Bytes: shown.Elem}
+	for _, d := range shown.Dims {
+		row.Bytes *= d
+	}
+	err = cli.WriteFile(x.out, x.force, func(f *os.File) error {
+		if _, err := f.Write(head); err != nil {
+			return err
+		}
+		if err := f.Truncate(int64(len(head)) + row.Bytes); err != nil {
+			return err
+		}
+		for i := range all {
+			o := &all[i]
+			if !slices.ContainsFunc(o.Parts, func(p layout.Part) bool { return layout.Reaches(&p, &box) }) {
+				continue
+			}
+			s := &share{x: x, cmd: cmd, of: o, box: box, file: f, begin: int64(len(head))}
+			if err := s.write(v, e, infos[o.Rank].Digest); err != nil {
+				return fmt.Errorf("rank %d of epoch %d: %w", o.Rank, e, err)
+			}
+		}
+		return nil
+	})
+	return []exportRow{row}, err
+}
+
+// parseBox reads a range for each dimension, "0:10,:,3"; empty: the whole array.
+func parseBox(s string, dims []int64) (layout.Part, error) {
+	start, count := make([]int64, len(dims)), slices.Clone(dims)
+	if s == "" {
+		return layout.Box(start, count), nil
+	}
+	list := strings.Split(s, ",")
+	if len(list) != len(dims) {
+		return layout.Part{}, fmt.Errorf("--box %s has %d ranges for the %d dimensions %v", s, len(list), len(dims),
+			dims)
+	}
+	for d, r := range list {
+		from, to, many := strings.Cut(strings.TrimSpace(r), ":")
+		lo, hi := int64(0), dims[d]
+		var err error
+		if from != "" || !many {
+			lo, err = strconv.ParseInt(from, 10, 64)
+		}
+		if !many {
+			hi = lo + 1
+		} else if to != "" && err == nil {
+			hi, err = strconv.ParseInt(to, 10, 64)
+		}
+		if err != nil || lo < 0 || hi <= lo || hi > dims[d] {
+			return layout.Part{}, fmt.Errorf("--box %s: %q is no range of dimension %d, which has the indices 0 to %d",
+				s, r, d, dims[d]-1)
+		}
+		start[d], count[d] = lo, hi-lo
+	}
+	return layout.Box(start, count), nil
+}
+
+// plain describes the bytes of a replicated value as an array.
+func plain(a layout.Array) (layout.Array, error) {
+	bytes := a.Dims[0]
+	a.Dims = nil
+	elem, slice := strings.CutPrefix(a.Type, "slice ")
+	if !slice {
+		elem, _ = strings.CutPrefix(a.Type, "value ")
+	}
+	size := npy.Size(elem)
+	if size == 0 || bytes%size != 0 || !slice && bytes != size {
+		return a, fmt.Errorf("%q is a %s: NumPy has no type for it; give a file of another name than *.npy", a.Name,
+			a.Type)
+	}
+	if slice {
+		a.Dims = []int64{bytes / size}
+	}
+	a.Type, a.Elem = elem, size
+	return a, nil
+}
+
+// share is one rank's part of an export under way.
+type share struct {
+	x     *export
+	cmd   *cobra.Command
+	of    *layout.Owned
+	box   layout.Part // what of the array the file has
+	file  *os.File
+	begin int64 // of the data in it
+
+	sh   *storage.Shard
+	read []byte // bytes of the section that were read last, from at on
+	at   int64
+}
+
+// write reads what the rank has of the box and writes it to its places.
+func (s *share) write(v *checkpoints.View, e storage.Epoch, digest [16]byte) (err error) {
+	if s.sh, err = v.Fetch(s.cmd.Context(), e, s.of.Rank); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.sh.Close()) }()
+	if s.sh.Digest() != digest {
+		return fmt.Errorf("the directories have different attempts at the epoch: %w", storage.ErrCorrupt)
+	}
+	base, size := int64(0), s.of.Elem
+	visit := func(from, to, n int64) error { return s.copy(from*size, to*size, n*size) }
+	for i := range s.of.Parts {
+		p := &s.of.Parts[i]
+		if layout.Reaches(p, &s.box) {
+			err := layout.Meet(p, layout.Dense(p, base), &s.box, layout.Dense(&s.box, 0), visit)
+			if err != nil {
+				return err
+			}
+		}
+		base += p.Elems()
+	}
+	for _, d := range s.sh.Damage() {
+		fmt.Fprintf(s.cmd.ErrOrStderr(), "holdfast: warning: read around damage: %v\n", d)
+	}
+	return nil
+}
+
+// copy copies n bytes of the section to a place in the data. from never descends within a part.
+func (s *share) copy(from, to, n int64) error {
+	for n > 0 {
+		if from < s.at || from >= s.at+int64(len(s.read)) {
+			if err := s.next(from); err != nil {
+				return err
+			}
+		}
+		b := s.read[from-s.at:]
+		b = b[:min(n, int64(len(b)))]
+		if _, err := s.file.WriteAt(b, s.begin+to); err != nil {
+			return err
+		}
+		from, to, n = from+int64(len(b)), to+int64(len(b)), n-int64(len(b))
+	}
+	return nil
+}
+
+// next reads the piece of the section that has an offset.
+func (s *share) next(off int64) error {
+	if err := s.cmd.Context().Err(); err != nil {
+		return err
+	}
+	const unit = storage.ChunkBytes // is verified whole
+	s.at = off / unit * unit
+	n := min(exportPiece, s.of.Elems()*s.of.Elem-s.at)
+	if int64(cap(s.read)) < n {
+		s.read = make([]byte, n)
+	}
+	s.read = s.read[:n]
+	if err := s.sh.ReadAt(s.cmd.Context(), s.of.Section, s.read, s.at); err != nil {
+		return err
+	}
+	s.x.copied.Add(n)
+	return nil
+}

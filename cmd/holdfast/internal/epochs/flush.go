@@ -1,0 +1,87 @@
+package epochs
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/spf13/cobra"
+)
+
+// flushRow is what flush did; epoch 0: there was nothing to do.
+type flushRow struct {
+	Epoch uint64 `json:"epoch"`
+	To    string `json:"to"`
+}
+
+func newFlush() *cobra.Command {
+	var asJSON bool
+	var to, salvage string
+	var jobs int
+	cmd := &cobra.Command{
+		Use:   "flush DIR... --to GLOBAL",
+		Short: "copy the newest epoch of a dead job to its global directory",
+		Long:  help("flush"),
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			var seen ioCounts
+			stop := cli.ShowBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, cli.InBytes)
+			e, err := storage.Epoch(0), error(nil)
+			if cmd.Flags().Changed("salvage") {
+				e, err = checkpoints.Salvage(seen.over(cmd.Context()), salvage, dirs, to, jobs)
+			} else {
+				e, err = checkpoints.Flush(seen.over(cmd.Context()), dirs, to, jobs)
+			}
+			stop()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.JSONLines(cmd.OutOrStdout(), []flushRow{{uint64(e), to}})
+			}
+			if e == 0 && salvage != "" {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "no epoch is whole in %s yet, or none is newer than what "+
+					"it has\n", to)
+			} else if e == 0 {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has the newest epoch already\n", to)
+			} else {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "epoch %d is now committed in %s\n", e, to)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object")
+	cmd.Flags().StringVar(&to, "to", "", "the job's global directory")
+	cmd.Flags().StringVar(&salvage, "salvage", "", "name under which all nodes of the job copy what each of them has")
+	addJobs(cmd, &jobs)
+	cobra.CheckErr(cmd.MarkFlagRequired("to"))
+	return cmd
+}
+
+// addJobs adds the flag that says how many shards a command works on at once.
+func addJobs(cmd *cobra.Command, jobs *int) {
+	cmd.Flags().IntVarP(jobs, "jobs", "j", 4, "number of shards to work on at once")
+}
+
+// flushBytes is about how much flush has to copy: the newest committed epoch. It
+// is for the bar alone.
+func flushBytes(cmd *cobra.Command, dirs []string) int64 {
+	v, err := openView(cmd.Context(), cmd, dirs)
+	if err != nil {
+		return 0 // flush will say why
+	}
+	list, err := v.Epochs(cmd.Context())
+	if err != nil {
+		return 0
+	}
+	var e storage.Epoch
+	var n int64
+	for _, info := range list { // newest first
+		if info.Committed && (e == 0 || info.Epoch == e) {
+			e = info.Epoch
+			n += hereBytes(info)
+		}
+	}
+	return n
+}

@@ -1,0 +1,172 @@
+package epochs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/spf13/cobra"
+)
+
+// keepRow is one line of keep: an epoch that stays, or did until now.
+type keepRow struct {
+	Epoch   uint64    `json:"epoch"`
+	Name    string    `json:"name,omitempty"`
+	ByRule  bool      `json:"by_rule"` // keep_every made it stay
+	Time    time.Time `json:"time"`    // since when it stays
+	Dir     string    `json:"dir"`
+	Removed bool      `json:"removed,omitempty"` // it is no longer kept
+}
+
+func newKeep() *cobra.Command {
+	var asJSON, remove bool
+	var name, named string
+	cmd := &cobra.Command{
+		Use:   "keep [DIR] [EPOCH|-e EPOCH]",
+		Short: "keep an epoch until you say otherwise",
+		Long:  help("keep"),
+		Args:  cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, epoch, err := keepArgs(cmd, args)
+			switch {
+			case err != nil:
+				return err
+			case named != "" && epoch != "":
+				return fmt.Errorf("the epoch is named twice: -e %s and %s; usage: %s", named, epoch, cmd.UseLine())
+			case named != "":
+				epoch = named
+			}
+			switch {
+			case epoch == "" && (remove || name != ""):
+				return errors.New("give the EPOCH, too; see holdfast keep --help")
+			case remove && name != "":
+				return errors.New("--name and --remove do not go together; see holdfast keep --help")
+			case namesAnother(name):
+				return fmt.Errorf("--name %s would be taken for another epoch; choose one that is neither a "+
+					"number nor \"newest\"", name)
+			case epoch == "":
+				return listKept(cmd, dir, asJSON)
+			}
+			row, err := keepOne(cmd, dir, epoch, name, remove)
+			if err != nil {
+				return err
+			}
+			return cli.Rows(cmd, asJSON, []keepRow{row}, keepTable)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	f.BoolVar(&remove, "remove", false, "stop keeping the epoch")
+	f.StringVarP(&named, "epoch", "e", "", "the epoch: the same as EPOCH as an argument")
+	f.StringVar(&name, "name", "", "name to show, such as before-restart-with-new-mesh")
+	return cmd
+}
+
+// keepArgs says which of the arguments is the directory, otherwise that of the job, and which the epoch, empty if none.
+func keepArgs(cmd *cobra.Command, args []string) (dir, epoch string, err error) {
+	switch {
+	case len(args) == 2 && !isPlace(args[0]) && isPlace(args[1]): // as export has them
+		return args[1], args[0], nil
+	case len(args) == 2:
+		return args[0], args[1], nil
+	case len(args) == 1 && isPlace(args[0]):
+		return args[0], "", nil
+	case len(args) == 1:
+		epoch = args[0]
+	}
+	dir, err = verb.Dir(cmd, nil)
+	return dir, epoch, err
+}
+
+// isPlace says whether an argument is a directory or an object store, and not an epoch.
+func isPlace(arg string) bool {
+	info, err := os.Stat(arg)
+	return strings.Contains(arg, "/") || err == nil && info.IsDir()
+}
+
+// namesAnother says whether a name is also how any epoch may be called.
+func namesAnother(name string) bool {
+	_, err := strconv.ParseUint(name, 10, 64)
+	return err == nil || name == "newest"
+}
+
+// keepOne keeps an epoch, or takes that back.
+func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keepRow, err error) {
+	ctx := cmd.Context()
+	kept, err := checkpoints.KeptEpochs(ctx, dir)
+	if err != nil && kept == nil {
+		return row, err
+	}
+	var k checkpoints.Kept
+	for _, one := range kept {
+		if one.Name != "" && one.Name == name && fmt.Sprint(one.Epoch) != epoch {
+			return row, fmt.Errorf("epoch %d has the name %q already; choose another one", one.Epoch, name)
+		}
+		if epoch == fmt.Sprint(one.Epoch) || epoch == one.Name && !namesAnother(epoch) {
+			k = one
+		}
+	}
+	if remove && k.Epoch == 0 {
+		return row, fmt.Errorf("%s in %s is not kept: %w", epoch, dir, fs.ErrNotExist)
+	}
+	if remove {
+		return keepRowOf(&k, dir, true), checkpoints.Unkeep(ctx, dir, k.Epoch)
+	}
+	e := k.Epoch
+	if e == 0 {
+		list, err := inspect(cmd, []string{dir})
+		if err != nil {
+			return row, err
+		}
+		if e, err = pickEpoch(epoch, list); err != nil {
+			return row, err
+		}
+	}
+	k = checkpoints.Kept{Epoch: e, Name: cmp.Or(name, k.Name), Time: time.Now().UnixNano()}
+	return keepRowOf(&k, dir, false), checkpoints.Keep(ctx, dir, e, k.Name)
+}
+
+// listKept lists what stays in a directory.
+func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
+	kept, err := checkpoints.KeptEpochs(cmd.Context(), dir)
+	if err != nil && kept == nil {
+		return err
+	}
+	var rows []keepRow
+	for i := range kept {
+		rows = append(rows, keepRowOf(&kept[i], dir, false))
+	}
+	if werr := cli.Rows(cmd, asJSON, rows, keepTable); werr != nil || err == nil {
+		return werr
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
+	return cli.ErrBad
+}
+
+func keepRowOf(k *checkpoints.Kept, dir string, removed bool) keepRow {
+	return keepRow{Epoch: uint64(k.Epoch), Name: k.Name, ByRule: k.Auto, Time: time.Unix(0, k.Time), Dir: dir,
+		Removed: removed}
+}
+
+func keepTable(rows []keepRow) [][]string {
+	out := [][]string{{"EPOCH", "STATE", "NAME", "SINCE", "DIRECTORY"}}
+	for _, r := range rows {
+		state := "kept"
+		switch {
+		case r.Removed:
+			state = "no longer kept"
+		case r.ByRule:
+			state = "kept by keep_every"
+		}
+		out = append(out, []string{fmt.Sprint(r.Epoch), state, cli.Dash(r.Name), r.Time.Format(time.DateTime), r.Dir})
+	}
+	return out
+}

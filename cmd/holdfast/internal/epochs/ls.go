@@ -1,0 +1,189 @@
+package epochs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/spf13/cobra"
+)
+
+// lsRow is one line of ls: an epoch in a directory.
+type lsRow struct {
+	Epoch     uint64    `json:"epoch"`
+	Level     string    `json:"level"`
+	Dir       string    `json:"dir"`
+	Job       string    `json:"job"`
+	Size      int       `json:"size"`
+	Committed bool      `json:"committed"`
+	InPart    bool      `json:"in_part,omitempty"` // some of it is gone: it cannot be restored from here
+	Time      time.Time `json:"time"`
+	Ranks     []int     `json:"ranks"`  // whose shards lie here
+	Bytes     int64     `json:"bytes"`  // protected, of all ranks
+	Stored    int64     `json:"stored"` // in this directory
+	ID        string    `json:"id,omitempty"`
+	Run       string    `json:"run,omitempty"`        // that the epoch belongs to
+	OtherRun  bool      `json:"other_run,omitempty"`  // not that of the directory: no restart of it takes the epoch
+	Kept      bool      `json:"kept,omitempty"`       // it stays until somebody says otherwise
+	Name      string    `json:"name,omitempty"`       // under which it is kept
+	Of        string    `json:"checkpoint,omitempty"` // the name that the program gave to hf_checkpoint
+	Error     string    `json:"error,omitempty"`
+	Newer     bool      `json:"newer_version,omitempty"` // Error is that a later release has written it
+
+	// Whether any number of ranks can restore it, and if not, why; absent if the manifest cannot be read.
+	AnyCount *bool  `json:"any_count,omitempty"`
+	WhyNot   string `json:"why_not_any_count,omitempty"`
+}
+
+func newLs() *cobra.Command {
+	var asJSON bool
+	var epoch string
+	cmd := &cobra.Command{
+		Use:   "ls [DIR...]",
+		Short: "list the epochs in checkpoint directories",
+		Long:  help("ls"),
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			dirs, err := verb.Dirs(cmd, dirs)
+			if err != nil {
+				return err
+			}
+			list, err := inspect(cmd, dirs)
+			if err != nil {
+				return err
+			}
+			if epoch != "" {
+				e, err := pickEpoch(epoch, list)
+				if err != nil {
+					return err
+				}
+				list = slices.DeleteFunc(list, func(i checkpoints.EpochInfo) bool { return i.Epoch != e })
+				return printLs(cmd, lsRows(list), asJSON)
+			}
+			rows := lsRows(list)
+			if err := ofNames(dirs, func(name string, dirs []string) error {
+				list, err := inspect(cmd, dirs)
+				more := lsRows(list)
+				for i := range more {
+					more[i].Of = name
+				}
+				rows = append(rows, more...)
+				return err
+			}); err != nil {
+				return err
+			}
+			return printLs(cmd, rows, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `only this epoch of the job: a number, or "newest" (default: all)`)
+	return cmd
+}
+
+func lsRows(list []checkpoints.EpochInfo) []lsRow {
+	rows := make([]lsRow, 0, len(list))
+	for _, e := range list {
+		r := lsRow{
+			Epoch: uint64(e.Epoch), Level: e.Dir.Level, Dir: e.Dir.Dir, Job: e.Dir.Job,
+			Size: cmp.Or(e.Size, e.Dir.Size), Committed: e.Committed, InPart: e.InPart, Time: e.Time, Ranks: e.Here,
+			Run: e.Run.Short(), OtherRun: e.OtherRun,
+		}
+		for _, s := range e.Shards {
+			r.Bytes += s.Bytes
+		}
+		if e.Shards != nil {
+			r.Stored, r.ID = e.Disk, idText(e.ID)
+			c := e.Counts()
+			any := c.Any()
+			r.AnyCount, r.WhyNot = &any, c.Short()
+		}
+		if e.Kept != nil {
+			r.Kept, r.Name = true, e.Kept.Name
+		}
+		if e.Err != nil {
+			r.Error = e.Err.Error()
+			var newer *storage.VersionError
+			r.Newer = errors.As(e.Err, &newer)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func printLs(cmd *cobra.Command, rows []lsRow, asJSON bool) error {
+	if len(rows) == 0 && !asJSON {
+		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: there is no epoch in these directories; "+
+			"'holdfast request' asks a running job for one")
+		return nil
+	}
+	if err := cli.Rows(cmd, asJSON, rows, lsTable); err != nil {
+		return err
+	}
+	return unread(rows, func(r lsRow) (bool, bool) { return r.Error != "", r.Newer })
+}
+
+// unread is the exit code of rows of which some could not be read: because of damage, or because a later release has
+// written them.
+func unread[T any](rows []T, is func(T) (bad, newer bool)) (err error) {
+	for _, r := range rows {
+		switch bad, newer := is(r); {
+		case bad && !newer:
+			return cli.ErrBad
+		case bad:
+			err = cli.ErrFailed
+		}
+	}
+	return err
+}
+
+func lsTable(rows []lsRow) [][]string {
+	out := [][]string{{"EPOCH", "LEVEL", "STATE", "RANKS HERE", "BYTES", "STORED", "ON OTHER COUNTS", "WRITTEN",
+		"DIRECTORY"}}
+	for _, r := range rows {
+		state, here, bytes, stored, counts := "uncommitted", "-", "-", "-", "-"
+		switch {
+		case r.Newer:
+			state = "newer version, upgrade"
+		case r.OtherRun:
+			state = strings.TrimSpace("other run " + r.Run)
+		case r.Error != "":
+			state = "corrupt manifest"
+		case r.Committed:
+			state = "committed"
+			if r.InPart {
+				state = "in part"
+			}
+			here = fmt.Sprintf("%s of %d", cli.Ranges(r.Ranks), r.Size)
+			bytes, stored = units.Bytes(r.Bytes), units.Bytes(r.Stored)
+			counts = "yes"
+			if r.WhyNot != "" {
+				counts = "no: " + r.WhyNot
+			}
+		}
+		if r.Kept {
+			state += ", kept"
+		}
+		if r.Name != "" {
+			state += " as " + r.Name
+		}
+		out = append(out, []string{epochOf(r.Of, r.Epoch), r.Level, state, here, bytes, stored, counts,
+			r.Time.Format(time.DateTime), r.Dir})
+	}
+	return out
+}
+
+// epochOf is an epoch in a table, of the checkpoints with a name if it has one.
+func epochOf(name string, epoch uint64) string {
+	if name == "" {
+		return fmt.Sprint(epoch)
+	}
+	return fmt.Sprintf("%s %d", name, epoch)
+}

@@ -1,0 +1,147 @@
+package epochs
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/spf13/cobra"
+)
+
+// repairRow is one line of repair: something that was wrong.
+type repairRow struct {
+	faultRow
+	Repaired bool   `json:"repaired"`
+	Can      bool   `json:"can_be_repaired"` // by --dry-run
+	Why      string `json:"why_not,omitempty"`
+}
+
+func newRepair() *cobra.Command {
+	var asJSON bool
+	var epoch string
+	var rules checkpoints.RepairRules
+	cmd := &cobra.Command{
+		Use:   "repair DIR...",
+		Short: "rewrite what verify finds damaged or missing",
+		Long:  help("repair"),
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			list, err := repairDirs(cmd, dirs, epoch, &rules)
+			if err != nil && list == nil {
+				return err
+			}
+			if werr := printRepairs(cmd, list, rules.DryRun, asJSON); werr != nil || err == nil {
+				return werr
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "write nothing, only say what could be repaired")
+	f.BoolVar(&rules.Complete, "complete", false, "the directories given are all that the job has")
+	f.StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default: all)`)
+	addJobs(cmd, &rules.Jobs)
+	return cmd
+}
+
+func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoints.RepairRules) (
+	[]checkpoints.Repaired, error) {
+	var seen ioCounts
+	ctx := seen.over(cmd.Context())
+	v, err := checkpoints.Inspect(ctx, dirs...)
+	if err != nil {
+		return nil, err
+	}
+	list, err := v.Epochs(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	expected, err := v.Expected()
+	if err != nil {
+		return nil, err
+	}
+	if epoch != "" {
+		if rules.Epoch, err = pickExpected(epoch, list, expected); err != nil {
+			return nil, err
+		}
+	}
+	var total int64
+	for _, info := range list {
+		if rules.Epoch == 0 || info.Epoch == rules.Epoch {
+			total += hereBytes(info)
+		}
+	}
+	stop := cli.ShowBar(cmd, "repairing", total, seen.read.Load, cli.InBytes)
+	defer stop()
+	out, err := checkpoints.Repair(ctx, dirs, *rules)
+	stop()
+	aside, aerr := checkpoints.SetAside(cmd.Context(), dirs...)
+	for _, path := range aside {
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: %s was set aside by a repair; remove it when you have looked at it\n",
+			path)
+	}
+	if err == nil {
+		err = aerr
+	}
+	return out, err
+}
+
+func printRepairs(cmd *cobra.Command, list []checkpoints.Repaired, dry, asJSON bool) error {
+	rows := make([]repairRow, 0, len(list))
+	for i := range list {
+		rows = append(rows, repairRowOf(&list[i], dry))
+	}
+	if len(rows) == 0 && !asJSON {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is damaged or missing")
+		return err
+	}
+	cells := func(rows []repairRow) [][]string { return repairTable(rows, dry) }
+	if err := cli.Rows(cmd, asJSON, rows, cells); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(rows, func(r repairRow) bool { return r.Why != "" }) {
+		return cli.ErrBad
+	}
+	return nil
+}
+
+func repairRowOf(r *checkpoints.Repaired, dry bool) repairRow {
+	row := repairRow{faultRow: faultRowOf(&r.Finding), Repaired: r.Done, Can: dry && r.Err == nil}
+	if r.Err != nil {
+		row.Why = r.Err.Error()
+	}
+	return row
+}
+
+func repairTable(rows []repairRow, dry bool) [][]string {
+	out := [][]string{{"EPOCH", "LEVEL", "WHAT", "WAS", "NOW", "DIRECTORY", "FAULT"}}
+	for _, r := range rows {
+		what, epoch, state, fault := "manifest", "-", "repaired", r.Fault
+		switch {
+		case r.File != "":
+			what = r.File
+		case r.Rank != nil:
+			what = "rank " + strconv.Itoa(*r.Rank)
+		case r.Epoch == 0:
+			what = "directory"
+		}
+		if r.Epoch > 0 {
+			epoch = fmt.Sprint(r.Epoch)
+		}
+		switch {
+		case r.Why != "":
+			state, fault = "not repaired", strings.ReplaceAll(r.Why, "\n", "; ")
+			if dry {
+				state = "cannot be repaired"
+			}
+		case dry:
+			state = "can be repaired"
+		}
+		out = append(out, []string{epoch, cli.Dash(r.Level), what, string(r.Kind), state, cli.Dash(r.Dir), fault})
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+package epochs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/spf13/cobra"
+)
+
+// showRow is one line of show: a rank's shard at a level.
+type showRow struct {
+	Epoch   uint64   `json:"epoch"`
+	Level   string   `json:"level"`
+	Dir     string   `json:"dir"`
+	Rank    int      `json:"rank"`
+	Node    string   `json:"node"`
+	Bytes   int64    `json:"bytes"`
+	Stored  int64    `json:"stored"`
+	Shard   int64    `json:"shard_bytes"`
+	Here    bool     `json:"here"`
+	Origins []uint64 `json:"origins,omitempty"` // epochs that hold some of its chunks
+	Digest  string   `json:"digest,omitempty"`
+	Error   string   `json:"error,omitempty"` // why the manifest cannot be read; the shards are not known then
+	Newer   bool     `json:"newer_version,omitempty"`
+}
+
+func newShow() *cobra.Command {
+	var asJSON bool
+	var epoch, array string
+	cmd := &cobra.Command{
+		Use:   "show [DIR...]",
+		Short: "show the shards of one epoch",
+		Long:  help("show"),
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			dirs, err := verb.Dirs(cmd, dirs)
+			if err != nil {
+				return err
+			}
+			v, list, err := inspectView(cmd, dirs)
+			if err != nil {
+				return err
+			}
+			e, err := pickEpoch(epoch, list)
+			if err != nil {
+				return err
+			}
+			if array != "" {
+				return printOwners(cmd, e, list, array, asJSON)
+			}
+			err = printShow(cmd, e, list, asJSON)
+			return errors.Join(printArrays(cmd, v, e, list, asJSON), err)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	cmd.Flags().StringVar(&array, "array", "", "list what each rank owns of this global array")
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
+	return cmd
+}
+
+func printShow(cmd *cobra.Command, e storage.Epoch, list []checkpoints.EpochInfo, asJSON bool) error {
+	var rows, bad []showRow
+	for _, info := range list {
+		if info.Epoch != e {
+			continue
+		}
+		rows = append(rows, showRows(info)...)
+		if info.Err != nil {
+			var newer *storage.VersionError
+			bad = append(bad, showRow{Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir,
+				Error: info.Err.Error(), Newer: errors.As(info.Err, &newer)})
+			if asJSON {
+				rows = append(rows, bad[len(bad)-1])
+				continue
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", info.Err)
+		}
+	}
+	if err := cli.Rows(cmd, asJSON, rows, showTable); err != nil {
+		return err
+	}
+	return unread(bad, func(r showRow) (bool, bool) { return true, r.Newer })
+}
+
+func showRows(info checkpoints.EpochInfo) []showRow {
+	var rows []showRow
+	for _, s := range info.Shards {
+		r := showRow{
+			Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir,
+			Rank: s.Rank, Node: s.Node, Bytes: s.Bytes, Stored: s.Stored, Shard: s.ShardBytes,
+			Here: slices.Contains(info.Here, s.Rank), Digest: idText(s.Digest),
+		}
+		for _, o := range s.Origins {
+			r.Origins = append(r.Origins, uint64(o))
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func showTable(rows []showRow) [][]string {
+	out := [][]string{{"EPOCH", "LEVEL", "RANK", "NODE", "BYTES", "STORED", "SAVED", "REFERS TO", "FILE", "DIRECTORY"}}
+	for _, r := range rows {
+		file, saved, refers := "elsewhere", "-", "-"
+		if r.Here {
+			file = "here"
+		}
+		if r.Bytes > 0 {
+			saved = fmt.Sprintf("%.0f %%", 100*(1-float64(r.Stored)/float64(r.Bytes)))
+		}
+		if len(r.Origins) > 0 {
+			refers = strings.Trim(fmt.Sprint(r.Origins), "[]")
+		}
+		out = append(out, []string{fmt.Sprint(r.Epoch), r.Level, fmt.Sprint(r.Rank), cli.Dash(r.Node),
+			units.Bytes(r.Bytes), units.Bytes(r.Stored), saved, refers, file, r.Dir})
+	}
+	return out
+}

@@ -1,0 +1,278 @@
+package epochs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/spf13/cobra"
+)
+
+// faultRow is something that is wrong, as verify and repair print it.
+type faultRow struct {
+	Epoch  uint64           `json:"epoch,omitempty"` // absent: the directory itself
+	Level  string           `json:"level,omitempty"`
+	Dir    string           `json:"dir,omitempty"`
+	Rank   *int             `json:"rank,omitempty"` // absent: the manifest, or File
+	File   string           `json:"file,omitempty"` // if it is not the rank's shard or the manifest
+	Kind   checkpoints.Kind `json:"kind,omitempty"`
+	Fault  string           `json:"fault,omitempty"`
+	GoodAt []string         `json:"good_at,omitempty"` // directories, or levels
+}
+
+func faultRowOf(f *checkpoints.Finding) faultRow {
+	row := faultRow{Epoch: uint64(f.Epoch), Level: f.Dir.Level, Dir: f.Dir.Dir, File: f.Part, Kind: f.Kind,
+		Fault: f.Err.Error(), GoodAt: f.GoodAt}
+	if f.Rank >= 0 {
+		row.Rank = &f.Rank
+	}
+	return row
+}
+
+// verifyRow is one line of verify: something that is wrong, or one epoch that
+// is good (Kind and Fault are empty then).
+type verifyRow struct {
+	faultRow
+	Levels []string `json:"good_levels,omitempty"`
+	Lost   bool     `json:"lost,omitempty"`
+	Absent bool     `json:"absent,omitempty"`  // may be in a directory that was not given
+	InPart bool     `json:"in_part,omitempty"` // see ls
+	Good   bool     `json:"good"`
+	Of     string   `json:"checkpoint,omitempty"` // see ls
+}
+
+// Exit codes of verify, beside those of all verbs.
+const (
+	exitMissing      = cli.Code(3)
+	exitNotRedundant = cli.Code(4)
+)
+
+func newVerify() *cobra.Command {
+	var asJSON, complete bool
+	var epoch string
+	cmd := &cobra.Command{
+		Use:   "verify [DIR...]",
+		Short: "read all checkpoints and report what is damaged or missing",
+		Long:  help("verify"),
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			dirs, err := verb.Dirs(cmd, dirs)
+			if err != nil {
+				return err
+			}
+			rows, err := verifyNamed(cmd, dirs, epoch, complete)
+			if err != nil {
+				return err
+			}
+			return printVerify(cmd, rows, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	cmd.Flags().BoolVar(&complete, "complete", false, "the directories given are all that the job has")
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default: all)`)
+	return cmd
+}
+
+// verifyNamed is verifyDirs of the directories and, unless it is for one epoch, of the checkpoints with a name below
+// them.
+func verifyNamed(cmd *cobra.Command, dirs []string, epoch string, complete bool) (rows []verifyRow, err error) {
+	if epoch == "" {
+		err = ofNames(dirs, func(name string, dirs []string) error {
+			more, err := verifyDirs(cmd, dirs, "", complete)
+			for i := range more {
+				more[i].Of = name
+			}
+			rows = append(rows, more...)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	own, err := verifyDirs(cmd, dirs, epoch, complete)
+	if len(rows) > 0 { // a program may take no others
+		own = slices.DeleteFunc(own, func(r verifyRow) bool { return r.Fault == noneCommitted })
+	}
+	return append(own, rows...), err
+}
+
+// kindNone and noneCommitted are for directories that no epoch was ever committed to.
+const (
+	kindNone      = checkpoints.Kind("no epoch")
+	noneCommitted = "no checkpoint has been committed here so far; 'holdfast request' asks a running job for one"
+)
+
+func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) ([]verifyRow, error) {
+	var seen ioCounts
+	v, err := checkpoints.Inspect(seen.over(cmd.Context()), dirs...)
+	if err != nil {
+		return nil, err
+	}
+	v.Complete = complete
+	list, err := v.Epochs(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	expected, err := v.Expected()
+	if err != nil {
+		return nil, err
+	}
+	if epoch != "" {
+		only, err := pickExpected(epoch, list, expected)
+		if err != nil {
+			return nil, err
+		}
+		expected = []storage.Epoch{only}
+	}
+	levels := map[string]string{}
+	for _, d := range v.Dirs() {
+		levels[d.Dir] = d.Level
+	}
+	var total int64
+	for _, info := range list {
+		if slices.Contains(expected, info.Epoch) {
+			total += hereBytes(info)
+		}
+	}
+	defer cli.ShowBar(cmd, "verifying", total, seen.read.Load, cli.InBytes)()
+	var rows []verifyRow
+	if found := v.VerifyDirs(); len(found) > 0 {
+		rows = verifyRows(0, found, levels)
+	}
+	for _, e := range expected {
+		found, err := v.Verify(cmd.Context(), e)
+		if err != nil {
+			return nil, err
+		}
+		more := verifyRows(e, found, levels)
+		more[0].InPart = more[0].Good && !slices.ContainsFunc(list, func(i checkpoints.EpochInfo) bool {
+			return i.Epoch == e && !i.InPart
+		})
+		rows = append(rows, more...)
+	}
+	if len(expected) == 0 {
+		rows = append(rows, verifyRow{faultRow: faultRow{Kind: kindNone, Fault: noneCommitted}})
+	}
+	return rows, nil
+}
+
+// pickExpected is pickEpoch for an epoch that may be gone.
+func pickExpected(arg string, list []checkpoints.EpochInfo, expected []storage.Epoch) (storage.Epoch, error) {
+	if arg == "newest" && len(expected) > 0 {
+		return expected[0], nil
+	}
+	if n, err := strconv.ParseUint(arg, 10, 64); err == nil && slices.Contains(expected, storage.Epoch(n)) {
+		return storage.Epoch(n), nil
+	}
+	return pickEpoch(arg, list)
+}
+
+// hereBytes is how long the shards of an epoch are in one directory.
+func hereBytes(info checkpoints.EpochInfo) int64 {
+	var n int64
+	for _, r := range info.Here {
+		if r < len(info.Shards) {
+			n += info.Shards[r].ShardBytes
+		}
+	}
+	return n
+}
+
+// verifyRows makes rows; levels are those of the directories.
+func verifyRows(e storage.Epoch, found []checkpoints.Finding, levels map[string]string) []verifyRow {
+	if len(found) == 0 {
+		return []verifyRow{{faultRow: faultRow{Epoch: uint64(e)}, Good: true}}
+	}
+	var rows []verifyRow
+	for i := range found {
+		f := &found[i]
+		r := verifyRow{faultRow: faultRowOf(f), Lost: f.Lost, Absent: f.Absent}
+		for _, at := range f.GoodAt {
+			r.Levels = append(r.Levels, cmp.Or(levels[at], at))
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON bool) error {
+	if err := cli.Rows(cmd, asJSON, rows, verifyTable); err != nil {
+		return err
+	}
+	return verdict(rows)
+}
+
+// verdict is the exit code of what was found, the worst first.
+func verdict(rows []verifyRow) error {
+	have := map[checkpoints.Kind]bool{}
+	for _, r := range rows {
+		have[r.Kind] = true
+	}
+	switch {
+	case have[checkpoints.Damaged]:
+		return cli.ErrBad
+	case have[checkpoints.Newer]:
+		return cli.ErrFailed
+	case have[checkpoints.Missing], have[kindNone]:
+		return exitMissing
+	case have[checkpoints.NotRedundant], have[checkpoints.OtherRun]:
+		return exitNotRedundant
+	}
+	return nil
+}
+
+// goodCopies lists levels, with the directories where there are any.
+func goodCopies(r *verifyRow) string {
+	var out []string
+	for i, at := range r.GoodAt {
+		if at != r.Levels[i] {
+			at = r.Levels[i] + " " + at
+		}
+		out = append(out, at)
+	}
+	return strings.Join(out, ", ")
+}
+
+func verifyTable(rows []verifyRow) [][]string {
+	out := [][]string{{"EPOCH", "LEVEL", "WHAT", "STATE", "GOOD COPY", "FAULT"}}
+	for _, r := range rows {
+		if r.Good {
+			what := "all"
+			if r.InPart {
+				what = "what is kept"
+			}
+			out = append(out, []string{epochOf(r.Of, r.Epoch), "all", what, "good", "-", "none"})
+			continue
+		}
+		what, good, epoch := "manifest", "-", "-"
+		switch {
+		case r.Rank != nil:
+			what = fmt.Sprint("rank ", *r.Rank)
+		case r.File != "":
+			what = r.File
+		}
+		if r.Kind == kindNone {
+			what = "-"
+		} else if r.Epoch > 0 {
+			epoch = epochOf(r.Of, r.Epoch)
+		} else if r.File == "" {
+			what = "directory"
+		}
+		switch {
+		case len(r.GoodAt) > 0:
+			good = goodCopies(&r)
+		case r.Lost:
+			good = "none"
+		case r.Absent:
+			good = "elsewhere?"
+		}
+		out = append(out, []string{epoch, cli.Dash(r.Level), what, string(r.Kind), good, r.Fault})
+	}
+	return out
+}

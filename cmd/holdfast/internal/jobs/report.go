@@ -1,0 +1,60 @@
+package jobs
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/report"
+	"github.com/spf13/cobra"
+)
+
+func newReport() *cobra.Command {
+	var out string
+	var asJSON bool
+	var starts int
+	cmd := &cobra.Command{
+		Use:   "report [DIR...]",
+		Short: "write a page that shows what a job did",
+		Long:  help("report"),
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			dirs, err := verb.Dirs(cmd, dirs)
+			if err != nil {
+				return err
+			}
+			r, err := report.Load(time.Now(), starts, dirs...)
+			if err != nil {
+				return err
+			}
+			for _, n := range r.Notes {
+				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: note:", n)
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+			}
+			return toFile(cmd, out, r.WriteHTML)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&out, "output", "o", "holdfast-report.html", `file for the page; "-" is standard output`)
+	f.IntVar(&starts, "starts", 0, "number of the newest starts to show; 0: all")
+	f.BoolVar(&asJSON, "json", false, "write the figures as one JSON object to standard output, and no page")
+	return cmd
+}
+
+// toFile writes a file, whole or not at all, and says so.
+func toFile(cmd *cobra.Command, name string, write func(io.Writer) error) error {
+	if name == "-" {
+		return write(cmd.OutOrStdout())
+	}
+	if err := cli.WriteFile(name, true, func(f *os.File) error { return write(f) }); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(cmd.ErrOrStderr(), "wrote", name)
+	return err
+}

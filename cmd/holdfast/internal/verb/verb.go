@@ -1,0 +1,21 @@
+// Package verb is what the verbs of holdfast have in common: the directories and the settings that they are given, and
+// their help.
+package verb
+
+import (
+	"embed"
+	"strings"
+
+	_ "github.com/holdfast-hpc/holdfast/storage/s3" // checkpoints in object stores
+)
+
+// Help has the help of verbs, of the files help/VERB.txt that a package of them embeds.
+func Help(texts embed.FS) func(verb string) string {
+	return func(verb string) string {
+		text, err := texts.ReadFile("help/" + verb + ".txt")
+		if err != nil {
+			panic(err) // every verb has one
+		}
+		return strings.TrimSpace(string(text))
+	}
+}
