@@ -170,13 +170,13 @@ soak-damage: ## DAMAGES damages to checkpoint directories, as many mixtures of d
 
 FAULTS ?= 10000
 soak-store: ## FAULTS faults of an object store under jobs, and a kill before and after every request
-	$(GO) test -count=1 -timeout 0 ./storage -run TestStoreFaults -v -args -store-faults $(FAULTS) -store-seed $(or $(SEED),$$(date +%s))
-	$(GO) test -count=1 -timeout 0 ./storage -run TestKilledBetweenRequests -v -args -store-kills
+	$(GO) test -count=1 -timeout 0 ./storage/storagetest/campaigns -run TestStoreFaults -v -args -store-faults $(FAULTS) -store-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./storage/storagetest/campaigns -run TestKilledBetweenRequests -v -args -store-kills
 	$(GO) test -count=1 -timeout 0 ./storage/checkpoints -run TestKilledCopyToStore -v -args -store-kills
 
 soak-restart: N = 300
 soak-restart: ## N cycles of cut, kill -9 and restart elsewhere under the other MPI, a fifth killed in the first commit
-	$(GO) test -count=1 -timeout 0 ./storage -run TestSimulatedCycles -args -cycles $$(( $(N) * 10 )) -cycles-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./storage/storagetest/campaigns -run TestSimulatedCycles -args -cycles $$(( $(N) * 10 )) -cycles-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run TestRestartCycles -v -args -cycles $(N) -cycles-seed $(or $(SEED),$$(date +%s))
 
 KILLS ?= 200

@@ -102,7 +102,7 @@ func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardI
 			specs[i] = s.copySpec(ctx, c.to, sh, secs)
 		}
 		err = c.dir.Put(e, f.name, level.RoomOf(specs...), func(to vfs.File) error {
-			return shard.WriteTo(ctx, to, s.pool, s.throttle(c.to), func(w *shard.Writer) (err error) {
+			return shard.WriteTo(ctx, to, s.pools.Own, s.throttle(c.to), func(w *shard.Writer) (err error) {
 				infos, idxs, err = f.write(ctx, w, specs)
 				return err
 			})

@@ -141,7 +141,7 @@ func (p *Part) write(ctx context.Context, n *NodePack) (stored int64, err error)
 	t.Share = len(n.Ranks)
 	var idx *format.Index
 	fill := func(f vfs.File) error {
-		return shard.WriteTo(ctx, f, s.pool, t, func(w *shard.Writer) error {
+		return shard.WriteTo(ctx, f, s.pools.Own, t, func(w *shard.Writer) error {
 			w.Off, w.End = base, base+p.spec.Room
 			info, x, err := shard.WriteCopy(ctx, w, p.spec, p.info.Digest)
 			stored, idx = info.Stored, x
@@ -293,7 +293,7 @@ func (p *Part) sealPack(ctx context.Context, n *NodePack, k *nodePackFile,
 				return err
 			}
 		}
-		return shard.WriteTo(ctx, f, s.pool, s.throttle(to), func(w *shard.Writer) error {
+		return shard.WriteTo(ctx, f, s.pools.Own, s.throttle(to), func(w *shard.Writer) error {
 			w.Off = k.end
 			return shard.EndPack(w, n.Epoch, k.first(), infos)
 		})

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
-	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Names of the levels, nearest first.
@@ -106,9 +104,7 @@ type Options struct {
 
 	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
 
-	fs            vfs.FS        // by vfs.With, or the operating system's, with Sharing and AllowForeign
-	pool, inbound *shard.Pool   // tests share them: mapping memory is slow
-	beat          time.Duration // of run locks; 0 is that of the level, tests do not wait so long
+	fs vfs.FS // by vfs.With, or the operating system's, with Sharing and AllowForeign
 }
 
 // LevelConfig says where a level is and how it is used.

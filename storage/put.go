@@ -58,7 +58,7 @@ func (s *Store) put(ctx context.Context, l *levelState, spec *shard.Spec) (info 
 func (s *Store) writeOut(ctx context.Context, d level.Epochs, spec *shard.Spec, t *shard.Throttle) (info ShardInfo,
 	idx *format.Index, err error) {
 	err = d.Put(spec.Head.Epoch, spec.FileName(), level.RoomOf(spec), func(f vfs.File) error {
-		return shard.WriteTo(ctx, f, s.pool, t, func(w *shard.Writer) (err error) {
+		return shard.WriteTo(ctx, f, s.pools.Own, t, func(w *shard.Writer) (err error) {
 			info, idx, err = shard.Write(ctx, w, spec)
 			return err
 		})

@@ -95,7 +95,7 @@ func (s *Store) copyBytes(ctx context.Context, c *shard.Copy, d level.Epochs, t 
 	}
 	defer done()
 	return d.Put(c.Index.Epoch, format.ShardName(c.Index.Rank), level.Room{Most: c.At.N}, func(f vfs.File) error {
-		if err := shard.CopyTo(ctx, f, s.pool, t, c.At); err != nil {
+		if err := shard.CopyTo(ctx, f, s.pools.Own, t, c.At); err != nil {
 			return err
 		}
 		back, err := shard.OpenFile(c.At.Name+" (copy)", f)

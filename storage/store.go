@@ -110,7 +110,8 @@ type Store struct {
 	opt    Options
 	log    *slog.Logger
 	levels []*levelState
-	pool   *shard.Pool
+	pools  shard.Pools
+	lent   bool          // the pools are not freed
 	turns  chan struct{} // one entry per shard being written
 	pause  shard.Pause   // while the program captures nothing is copied
 	votes  atomic.Bool   // the program tells what all ranks have
@@ -120,7 +121,6 @@ type Store struct {
 	contents level.Contents // of epochs, by Choose
 
 	serving *peer.Server // nil without Transport
-	inbound *shard.Pool  // what other ranks' stores write and read here
 	guard   *level.Guard
 
 	mu        sync.Mutex
@@ -188,18 +188,17 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s := &Store{
 		opt:       opt,
 		log:       opt.Logger,
-		pool:      opt.pool,
-		guard:     level.NewGuard(opt.Run, opt.beat),
+		guard:     level.NewGuard(ctx, opt.Run),
 		turns:     make(chan struct{}, maxWriters),
 		inUse:     map[Epoch]int{},
 		leftovers: map[string]bool{},
 		contents:  level.Contents{Run: opt.Identity},
 	}
-	if s.pool == nil {
-		s.pool = shard.NewPool(maxWriters * shard.WriterBuffers)
+	if s.pools, s.lent = shard.PoolsFrom(ctx); !s.lent {
+		s.pools.Own, s.pools.Inbound = shard.NewPool(maxWriters*shard.WriterBuffers), shard.NewPool(inboundBuffers)
 	}
 	if opt.Mapped != nil {
-		s.pool.Mapped, s.pool.Unmapped = opt.Mapped, opt.Unmapped
+		s.pools.Own.Mapped, s.pools.Own.Unmapped = opt.Mapped, opt.Unmapped
 	}
 	for _, cfg := range opt.Levels {
 		if err := ctx.Err(); err != nil {
@@ -223,11 +222,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	}
 	s.guard.KeepAlive()
 	if opt.Transport != nil {
-		s.inbound = opt.inbound
-		if s.inbound == nil {
-			s.inbound = shard.NewPool(inboundBuffers)
-		}
-		s.serving = peer.Serve(&hosted{s}, opt.Transport, s.inbound, s.log)
+		s.serving = peer.Serve(&hosted{s}, opt.Transport, s.pools.Inbound, s.log)
 	}
 	return s, nil
 }
@@ -295,15 +290,12 @@ func (s *Store) Close() error {
 	if !before {
 		s.writeLedgers(nil)
 	}
-	var err error
 	if s.serving != nil {
 		s.serving.Close()
-		if s.opt.inbound == nil {
-			err = s.inbound.Close()
-		}
 	}
-	if s.opt.pool == nil {
-		err = errors.Join(err, s.pool.Close())
+	var err error
+	if !s.lent {
+		err = errors.Join(s.pools.Own.Close(), s.pools.Inbound.Close())
 	}
 	return errors.Join(err, s.guard.Release())
 }

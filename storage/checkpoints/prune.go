@@ -160,7 +160,7 @@ func (v *View) wholeAt(name string) map[Epoch]bool {
 // onlyRead continues without the lock where nothing can be written: there nobody
 // can remove anything either.
 func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release func() error, err error) {
-	g := level.NewGuard(run, 0)
+	g := level.NewGuard(ctx, run)
 	for _, d := range v.dirs {
 		err := g.Take(ctx, d.Level) // temporary files as of rank 0, whose next start clears them away
 		if onlyRead && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)) {

@@ -298,7 +298,7 @@ func TestRepairAndRuns(t *testing.T) { synctest.Test(t, repairAndRuns) }
 func repairAndRuns(t *testing.T) {
 	f := repairWorld(t)
 	ctx := vfs.With(context.Background(), f)
-	run := level.NewGuard("a run of the job", 0)
+	run := level.NewGuard(ctx, "a run of the job")
 	for _, d := range repairWorldDirs {
 		if err := run.Take(ctx, level.Of(f, d, nil)); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@ func (v *View) openTarget(ctx context.Context, path string, how target) (*target
 	t.info, t.jobs = v.dirs[0].info, cmp.Or(how.jobs, defaultJobs)
 	t.elastic = slices.ContainsFunc(v.dirs, (*viewDir).resizable)
 	t.Level = level.Until(ctx, level.At(filesOf(ctx), format.LevelGlobal, path, 0, &level.Contents{Run: t.info.Run}))
-	t.guard = level.NewGuard(t.run, 0)
+	t.guard = level.NewGuard(ctx, t.run)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

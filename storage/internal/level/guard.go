@@ -33,9 +33,19 @@ type heldLock struct {
 	taking bool         // it is being taken again
 }
 
-// NewGuard is the guard of a run, which rewrites its locks so often; 0: as often as each place needs it. Without a
-// name of the run it guards nothing.
-func NewGuard(run string, beat time.Duration) *Guard { return &Guard{run: run, beat: beat} }
+type beatKey struct{}
+
+// WithBeat makes the guards of a context rewrite their locks so often. Tests do not wait as long as people do.
+func WithBeat(ctx context.Context, beat time.Duration) context.Context {
+	return context.WithValue(ctx, beatKey{}, beat)
+}
+
+// NewGuard is the guard of a run, which rewrites its locks as often as each place needs it, or WithBeat says. Without
+// a name of the run it guards nothing.
+func NewGuard(ctx context.Context, run string) *Guard {
+	beat, _ := ctx.Value(beatKey{}).(time.Duration)
+	return &Guard{run: run, beat: beat}
+}
 
 // Take takes part in the lock of a place. One that another run has is a *BusyError.
 func (g *Guard) Take(ctx context.Context, l Level) error {

@@ -34,6 +34,23 @@ func NewPool(limit int) *Pool {
 	return &Pool{free: make(chan []byte, limit), left: limit}
 }
 
+type poolsKey struct{}
+
+// Pools are the buffers of a store: for its own shards, and for what other ranks read and write through it.
+type Pools struct{ Own, Inbound *Pool }
+
+// WithPools makes the stores that are opened with the context share buffers, and not free them. Tests do: mapping
+// memory is slow.
+func WithPools(ctx context.Context, p Pools) context.Context {
+	return context.WithValue(ctx, poolsKey{}, p)
+}
+
+// PoolsFrom are the Pools of WithPools; lent says that there are any.
+func PoolsFrom(ctx context.Context) (p Pools, lent bool) {
+	p, lent = ctx.Value(poolsKey{}).(Pools)
+	return p, lent
+}
+
 // get waits for a buffer. Its contents are undefined.
 func (b *Pool) get(ctx context.Context) ([]byte, error) {
 	select {

@@ -71,9 +71,9 @@ func (c *Cluster) TryStart(levels ...storage.LevelConfig) error {
 				mine[i].Dir = "/global"
 			}
 		}
-		s, err := storage.Open(vfs.With(c.T.Context(), c.files()), Tuned(storage.Options{
+		s, err := storage.Open(WithPools(vfs.With(c.T.Context(), c.files())), storage.Options{
 			Job: "cluster", Rank: r, Size: len(c.Nodes), Node: n, Nodes: c.Nodes,
-			Transport: c.Net.Rank(r), Levels: mine}))
+			Transport: c.Net.Rank(r), Levels: mine})
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Random returns n reproducible bytes that do not compress.
@@ -37,6 +39,11 @@ func SectionsOf(rank int, e storage.Epoch) []storage.Section {
 	}
 	return secs
 }
+
+var pools = shard.Pools{Own: shard.NewPool(64), Inbound: shard.NewPool(64)}
+
+// WithPools makes the stores that a test opens with the context share buffers.
+func WithPools(ctx context.Context) context.Context { return shard.WithPools(ctx, pools) }
 
 // OpenStores opens the stores of a job on one node.
 func OpenStores(t *testing.T, size int, levels func(rank int) []storage.LevelConfig) []*storage.Store {
@@ -155,6 +162,9 @@ func FetchAll(ctx context.Context, s *storage.Store, e storage.Epoch) (map[strin
 	return out, nil
 }
 
+// LevelIn is the level in a directory of the operating system.
+func LevelIn(name, dir string) *level.Dir { return level.NewDir(vfs.OS{}, name, dir, 0) }
+
 // FlipByte flips a bit of a file.
 func FlipByte(t *testing.T, file string, at int64) {
 	t.Helper()
@@ -173,9 +183,10 @@ func OpenPacking(t *testing.T, f *crashfs.FS) []*storage.Store {
 	t.Helper()
 	var out []*storage.Store
 	for r := range 3 {
-		s, err := storage.Open(vfs.With(t.Context(), f), Tuned(storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
+		s, err := storage.Open(WithPools(vfs.With(t.Context(), f)), storage.Options{Job: "pack", Rank: r, Size: 3,
+			Node: "n",
 			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l", Keep: 2},
-				{Name: storage.LevelGlobal, Dir: "/g", Keep: 2}}}))
+				{Name: storage.LevelGlobal, Dir: "/g", Keep: 2}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,9 +16,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Tuned changes the options of stores before they are opened. A test may set it.
-var Tuned = func(o storage.Options) storage.Options { return o }
-
 // World is a job of two ranks on a file system that can lose power. Each rank
 // has its own local directory; both share the global one.
 type World struct {
@@ -42,20 +39,29 @@ func NewWorldFS() *crashfs.FS {
 
 // OpenWorld opens the stores of a world; change, if there is one, changes how they use each level.
 func OpenWorld(f *crashfs.FS, change ...func(l *storage.LevelConfig)) (*World, error) {
+	return openWorld(f, 2, change)
+}
+
+// OpenLocal is OpenWorld with the local level alone.
+func OpenLocal(f *crashfs.FS, change ...func(l *storage.LevelConfig)) (*World, error) {
+	return openWorld(f, 1, change)
+}
+
+func openWorld(f *crashfs.FS, n int, change []func(l *storage.LevelConfig)) (*World, error) {
 	w := &World{FS: f}
 	for r := range WorldSize {
 		levels := []storage.LevelConfig{
 			{Name: storage.LevelLocal, Dir: fmt.Sprintf("/local%d", r), Keep: 1},
 			{Name: storage.LevelGlobal, Dir: "/global", Keep: 1, CompressAlways: true},
-		}
+		}[:n]
 		for i := range levels {
 			for _, do := range change {
 				do(&levels[i])
 			}
 		}
-		s, err := storage.Open(vfs.With(context.Background(), f),
-			Tuned(storage.Options{Job: "crash", Rank: r, Size: WorldSize,
-				Levels: levels}))
+		s, err := storage.Open(WithPools(vfs.With(context.Background(), f)),
+			storage.Options{Job: "crash", Rank: r, Size: WorldSize,
+				Levels: levels})
 		if err != nil {
 			return w, err
 		}
@@ -267,8 +273,9 @@ func Unflushed(t *testing.T) *World {
 	return w
 }
 
-// FullWorld has epochs 1 to n at local and global, nothing of which was pruned. Each level keeps two from then on.
-func FullWorld(t *testing.T, n storage.Epoch) *World {
+// FullWorld has epochs 1 to n at local and global, nothing of which was pruned. Each level keeps two from then on;
+// change is as in OpenWorld.
+func FullWorld(t *testing.T, n storage.Epoch, change ...func(l *storage.LevelConfig)) *World {
 	t.Helper()
 	f := NewWorldFS()
 	w, err := OpenWorld(f, func(l *storage.LevelConfig) { l.Keep, l.Full = int(n), true })
@@ -281,7 +288,8 @@ func FullWorld(t *testing.T, n storage.Epoch) *World {
 		}
 	}
 	w.Stop()
-	if w, err = OpenWorld(f, func(l *storage.LevelConfig) { l.Keep, l.Full = 2, true }); err != nil {
+	two := func(l *storage.LevelConfig) { l.Keep, l.Full = 2, true }
+	if w, err = OpenWorld(f, append(change, two)...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Stop)

@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"context"
@@ -211,7 +211,7 @@ func TestAdoptedIsKept(t *testing.T) {
 			func(r int) []storage.Section { return jobtest.SectionsOf(r, e) })
 		prune()
 	}
-	if kept, err := s.Level(0).Epochs(); err != nil || len(kept) != 1 {
+	if kept, err := jobtest.LevelIn(storage.LevelLocal, dir).Epochs(); err != nil || len(kept) != 1 {
 		t.Errorf("epochs %v are left (%v), want one: nothing refers to the others", kept, err)
 	}
 }

@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"errors"
@@ -112,11 +112,12 @@ func TestShardOfAnotherCommit(t *testing.T) {
 	levels := func(int) []storage.LevelConfig { return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local}} }
 	stores := jobtest.OpenStores(t, 1, levels)
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SectionsOf(r, 1) })
+	another := t.TempDir()
 	other := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
-		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: t.TempDir()}}
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: another}}
 	})
 	jobtest.Take(t, other, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SectionsOf(r, 2) })
-	b, err := os.ReadFile(filepath.Join(other[0].DirAt(0), format.EpochName(1), format.ShardName(0)))
+	b, err := os.ReadFile(filepath.Join(another, format.EpochName(1), format.ShardName(0)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"context"
@@ -22,13 +22,13 @@ func openTogether(f *crashfs.FS) (*jobtest.World, error) {
 	w := &jobtest.World{FS: f}
 	var told *storage.Told
 	for r := range jobtest.WorldSize {
-		s, err := storage.Open(vfs.With(context.Background(), f),
-			jobtest.Tuned(storage.Options{Job: "crash", Rank: r, Size: jobtest.WorldSize, Together: true, Told: told,
+		s, err := storage.Open(jobtest.WithPools(vfs.With(context.Background(), f)),
+			storage.Options{Job: "crash", Rank: r, Size: jobtest.WorldSize, Together: true, Told: told,
 				Nodes: []string{"n0", "n1"},
 				Levels: []storage.LevelConfig{
 					{Name: storage.LevelLocal, Dir: fmt.Sprintf("/local%d", r), Keep: 1},
 					{Name: storage.LevelGlobal, Dir: "/global", Keep: 1, CompressAlways: true},
-				}}))
+				}})
 		if err != nil {
 			return w, err
 		}

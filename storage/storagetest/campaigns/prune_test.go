@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"context"
@@ -90,10 +90,11 @@ func TestPruneGoesOnAfterErrors(t *testing.T) {
 // TestPrunePastDamagedManifests flips a bit in manifests of epochs that stay:
 // they do not count, what their shards refer to stays, and older ones still go.
 func TestPrunePastDamagedManifests(t *testing.T) {
-	w := jobtest.FullWorld(t, 6)
-	for _, s := range w.Stores {
-		s.Config(1).KeepEvery = 3
-	}
+	w := jobtest.FullWorld(t, 6, func(l *storage.LevelConfig) {
+		if l.Name == storage.LevelGlobal {
+			l.KeepEvery = 3
+		}
+	})
 	for _, name := range []string{"/global/epoch-0000000003/manifest", "/global/epoch-0000000006/manifest",
 		"/local0/epoch-0000000005/manifest"} {
 		if err := w.FS.Flip(name, 20, 1); err != nil {
@@ -324,14 +325,13 @@ func TestPruneDuringWork(t *testing.T) {
 // TestNoEpochsWait takes epochs while nothing reaches the global level: the newest go
 // there when it works again, so no more of them are kept than else.
 func TestNoEpochsWait(t *testing.T) {
-	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())
+	w, err := jobtest.OpenWorld(jobtest.NewWorldFS(), func(l *storage.LevelConfig) { l.Full = true })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Stop()
 	const epochs = 9
 	s := w.Stores[0]
-	s.Config(0).Full = true
 	for e := storage.Epoch(1); e <= epochs; e++ {
 		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			return s.Put(t.Context(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
@@ -346,8 +346,7 @@ func TestNoEpochsWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left, err := s.Level(0).Epochs()
-	if keep := s.Config(0).Keep; err != nil || len(left) != keep || left[0] != epochs {
-		t.Errorf("got epochs %v, %v, want the newest %d", left, err, keep)
+	if left := w.EpochsAt(t, 0, 0); len(left) != 1 || left[0] != epochs {
+		t.Errorf("got epochs %v, want the newest alone", left)
 	}
 }

@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"context"
@@ -11,9 +11,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
-
-// Mapping memory is slow.
-func init() { jobtest.Tuned = storage.Shared }
 
 const crashEpochs = 4
 

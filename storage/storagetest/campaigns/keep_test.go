@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"context"
@@ -64,13 +64,9 @@ func (j *keepJob) fatal(format string, args ...any) {
 }
 
 func (j *keepJob) open() {
-	w, err := jobtest.OpenWorld(j.fs)
+	w, err := jobtest.OpenLocal(j.fs, func(l *storage.LevelConfig) { l.Keep, l.Full = 2, true })
 	if err != nil {
 		j.fatal("open: %v", err)
-	}
-	for _, s := range w.Stores {
-		s.OnlyLevels(1)
-		s.Config(0).Keep, s.Config(0).Full = 2, true
 	}
 	j.w = w
 }
@@ -231,14 +227,14 @@ func (j *keepJob) check() {
 			j.fatal("%s was not ours: %v", name, err)
 		}
 	}
-	for r, s := range j.w.Stores {
-		epochs, err := s.Level(0).Epochs()
+	for r := range j.w.Stores {
+		epochs, err := j.w.At(r, 0).Epochs()
 		if err != nil {
 			j.fatal("%v", err)
 		}
 		old := 0
 		for _, e := range epochs {
-			have, _ := level.HasManifest(s.Level(0), e)
+			have, _ := level.HasManifest(j.w.At(r, 0), e)
 			if n := len(j.agreed); have && n >= 6 && e < j.agreed[n-6] {
 				old++
 			}

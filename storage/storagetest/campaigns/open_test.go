@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"context"
@@ -118,7 +118,7 @@ func TestOptionErrorsNameTheField(t *testing.T) {
 	} {
 		o := ok()
 		change(&o)
-		err := o.Validate()
+		err := open(t, o)
 		var bad *storage.OptionError
 		if !errors.As(err, &bad) || bad.Field != field {
 			t.Errorf("got %v, want an *OptionError of %s", err, field)
@@ -145,8 +145,8 @@ func TestRacingRanks(t *testing.T) {
 		}
 	}
 	all(func(r int) (err error) {
-		stores[r], err = storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "j", Rank: r, Size: ranks,
-			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Create: true, Keep: 1}}}))
+		stores[r], err = storage.Open(jobtest.WithPools(t.Context()), storage.Options{Job: "j", Rank: r, Size: ranks,
+			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Create: true, Keep: 1}}})
 		return err
 	})
 	for e := storage.Epoch(1); e <= 3; e++ {
@@ -160,7 +160,7 @@ func TestRacingRanks(t *testing.T) {
 	for r, s := range stores {
 		jobtest.WantShard(t, s, 3, jobtest.SmallSections(r, 3))
 	}
-	list, err := stores[0].Level(0).Epochs()
+	list, err := jobtest.LevelIn(storage.LevelLocal, dir).Epochs()
 	if err != nil || fmt.Sprint(list) != "[3]" && fmt.Sprint(list) != "[3 2]" {
 		t.Errorf("got epochs %v, %v", list, err)
 	}

@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"errors"
@@ -80,7 +80,7 @@ func TestDecide(t *testing.T) {
 }
 
 // goldenDir has what an older release wrote, on goldenNodes.
-const goldenDir = "internal/format/testdata/v1"
+const goldenDir = "../../internal/format/testdata/v1"
 
 var goldenNodes = jobtest.NodeNames(3)
 
@@ -88,12 +88,13 @@ var goldenNodes = jobtest.NodeNames(3)
 func goldenOf(t *testing.T, dir string, run storage.Identity, over bool) (*storage.Store, error) {
 	t.Helper()
 	net := storagetest.NewLoopback(1)
-	s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "golden", Rank: 0, Size: len(goldenNodes),
+	s, err := storage.Open(jobtest.WithPools(t.Context()), storage.Options{Job: "golden", Rank: 0,
+		Size: len(goldenNodes),
 		Node: goldenNodes[0], Nodes: goldenNodes, Transport: net.Rank(0), Identity: run, StartOver: over,
 		Levels: []storage.LevelConfig{
 			{Name: storage.LevelLocal, Dir: filepath.Join(dir, goldenNodes[0], "local")},
 			{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "global")},
-		}}))
+		}})
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}

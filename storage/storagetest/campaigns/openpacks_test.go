@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
@@ -59,19 +60,19 @@ func TestPackIsOpenedOnce(t *testing.T) {
 				files = privateSharer{f}
 			}
 			var stores []*storage.Store
-			for r := range packRanks {
-				s, err := storage.Open(vfs.With(t.Context(), files),
-					jobtest.Tuned(storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
+			for r := range jobtest.PackRanks {
+				s, err := storage.Open(jobtest.WithPools(vfs.With(t.Context(), files)),
+					storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
 						Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: filepath.Join(dir, "l"),
 							Create: true},
-							{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "g"), Create: true}}}))
+							{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "g"), Create: true}}})
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { s.Close() })
 				stores = append(stores, s)
 			}
-			secs := func(r int) []storage.Section { return mixedSections(r, 1) }
+			secs := func(r int) []storage.Section { return jobtest.MixedSections(r, 1) }
 			jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 			infos, err := ledTogether(t, stores, secs, !c.alone, c.far)
 			if c.far {
@@ -83,7 +84,7 @@ func TestPackIsOpenedOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			settle(t, stores, 1, infos)
+			jobtest.Settle(t, stores, 1, infos)
 			if got, want := f.opened.Load(), c.opened; got != want {
 				t.Errorf("the pack was opened %d times, want %d", got, want)
 			}
@@ -105,7 +106,7 @@ func TestPackIsOpenedOnce(t *testing.T) {
 func ledTogether(t *testing.T, stores []*storage.Store, secs func(r int) []storage.Section, led,
 	far bool) ([]storage.ShardInfo, error) {
 	t.Helper()
-	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: jobtest.PackRanks}
 	parts := make([]*storage.Part, len(stores))
 	for r, s := range stores {
 		var err error
@@ -121,7 +122,7 @@ func ledTogether(t *testing.T, stores []*storage.Store, secs func(r int) []stora
 		n.Sizes = append(n.Sizes, parts[r].Size())
 	}
 	if far {
-		n.Sizes[0] = append(n.Sizes[0][:storage.SizeBytes], "@holdfast-nowhere"...)
+		n.Sizes[0] = append(n.Sizes[0][:16], "@holdfast-nowhere"...)
 	}
 	errs := make([]error, len(parts))
 	var all sync.WaitGroup
@@ -155,7 +156,7 @@ func TestPackLeftBehind(t *testing.T) {
 	stores := jobtest.OpenPacking(t, f)
 	secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
 	jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
-	global := stores[0].Level(1)
+	global := level.NewDir(f, storage.LevelGlobal, "/g", 0)
 	file, err := global.Make(1, format.PackName(0), 0)
 	if err == nil {
 		_, err = file.WriteAt(jobtest.Random(1, 1<<20), 0) // longer than what comes
@@ -180,7 +181,7 @@ func TestPackLeftBehind(t *testing.T) {
 		}
 		infos = append(infos, part...)
 	}
-	settle(t, stores, 1, infos)
+	jobtest.Settle(t, stores, 1, infos)
 	if found := jobtest.Findings(t, f, "/l", "/g"); found != 0 {
 		t.Errorf("%d findings", found)
 	}
@@ -200,7 +201,7 @@ func TestPartClosed(t *testing.T) {
 	f := jobtest.NewPackFS()
 	stores := jobtest.OpenPacking(t, f)
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
-	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: jobtest.PackRanks}
 	var parts []*storage.Part
 	for r, s := range stores {
 		p, err := s.NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, jobtest.SmallSections(r, 1))

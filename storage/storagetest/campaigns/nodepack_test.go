@@ -1,12 +1,10 @@
-package storage_test
+package campaigns
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
@@ -17,71 +15,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
-var packRanks = []int{0, 1, 2}
-
-// packTogether does what the ranks of a node do: sizes, parts, seal.
-func packTogether(ctx context.Context, stores []*storage.Store, e storage.Epoch,
-	secs func(r int) []storage.Section) ([]storage.ShardInfo, storage.NodePack, error) {
-	n := storage.NodePack{Epoch: e, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
-	parts := make([]*storage.Part, len(stores))
-	for r, s := range stores {
-		var err error
-		if parts[r], err = s.NewPart(ctx, e, storage.LevelLocal, storage.LevelGlobal, secs(r)); err != nil {
-			return nil, n, err
-		}
-		defer parts[r].Close()
-		n.Sizes = append(n.Sizes, parts[r].Size())
-	}
-	errs, stored := make([]error, len(parts)), make([]int64, len(parts))
-	var wg sync.WaitGroup
-	for r := range parts {
-		wg.Go(func() {
-			info, err := parts[r].Write(ctx, n)
-			errs[r], stored[r] = err, info.Stored
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, n, errors.Join(err, stores[0].DropPacks(n))
-	}
-	infos, err := parts[0].Seal(ctx, n)
-	for r := range infos {
-		if got, want := stored[r], infos[r].Stored; got != want {
-			err = errors.Join(err, fmt.Errorf("rank %d says it stored %d bytes, its shard has %d", r, got, want))
-		}
-	}
-	return infos, n, err
-}
-
-func settle(t *testing.T, stores []*storage.Store, e storage.Epoch, infos []storage.ShardInfo) {
-	t.Helper()
-	if err := stores[0].Commit(t.Context(), e, storage.LevelGlobal, infos); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range stores[1:] {
-		if err := s.Committed(e, storage.LevelGlobal); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// mixedSections has everything a shard can have: zeros, repeats, what compresses,
-// sections that start on a page and such that do not.
-func mixedSections(rank int, e storage.Epoch) []storage.Section {
-	soft := make(storage.Bytes, 400_000)
-	for i := range soft {
-		soft[i] = byte(int(e) + i/512)
-	}
-	secs := append(jobtest.SmallSections(rank, e), storage.Section{Name: "soft", Source: soft},
-		storage.Section{Name: "big", Source: storage.Bytes(jobtest.Random(uint64(rank)+7, 700_000+rank*4096))},
-		storage.Section{Name: "hole", Source: make(storage.Bytes, 300_000)}, storage.Section{Name: "end",
-			Source: storage.Bytes("x")})
-	for i := range secs {
-		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
-	}
-	return secs
-}
-
 // TestNodePack writes packs by all ranks of a node together and by the flusher
 // alone, in turn, and restores every epoch from them.
 func TestNodePack(t *testing.T) {
@@ -91,11 +24,11 @@ func TestNodePack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := jobtest.NewPackFS()
 			var stores []*storage.Store
-			for r := range packRanks {
+			for r := range jobtest.PackRanks {
 				cfg.Name, cfg.Dir, cfg.Keep = storage.LevelGlobal, "/g", 9
-				s, err := storage.Open(vfs.With(t.Context(), f),
-					jobtest.Tuned(storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
-						Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l", Keep: 9}, cfg}}))
+				s, err := storage.Open(jobtest.WithPools(vfs.With(t.Context(), f)),
+					storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
+						Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l", Keep: 9}, cfg}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -103,14 +36,15 @@ func TestNodePack(t *testing.T) {
 				stores = append(stores, s)
 			}
 			for e := storage.Epoch(1); e <= 6; e++ {
-				secs := func(r int) []storage.Section { return mixedSections(r, e) }
+				secs := func(r int) []storage.Section { return jobtest.MixedSections(r, e) }
 				jobtest.Take(t, stores, e, storage.LevelLocal, secs)
 				var infos []storage.ShardInfo
 				var err error
 				if e%3 == 0 {
-					infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, packRanks)
+					infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal,
+						jobtest.PackRanks)
 				} else {
-					infos, _, err = packTogether(t.Context(), stores, e, secs)
+					infos, _, err = jobtest.PackTogether(t.Context(), stores, e, secs)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -120,13 +54,13 @@ func TestNodePack(t *testing.T) {
 						t.Errorf("epoch %d, rank %d refers to epochs %v", e, i.Rank, i.Origins)
 					}
 				}
-				settle(t, stores, e, infos)
+				jobtest.Settle(t, stores, e, infos)
 			}
 			f.RemoveAll("/l")
 			f.MkdirAll("/l")
 			for e := storage.Epoch(1); e <= 6; e++ {
 				for r, s := range stores {
-					jobtest.WantShard(t, s, e, mixedSections(r, e))
+					jobtest.WantShard(t, s, e, jobtest.MixedSections(r, e))
 				}
 				if n := jobtest.Findings(t, f, "/g"); n != 0 {
 					t.Errorf("verify has %d findings", n)
@@ -147,14 +81,15 @@ func TestNodePackIsExact(t *testing.T) {
 	for _, together := range []bool{true, false} {
 		f := jobtest.NewPackFS()
 		stores := jobtest.OpenPacking(t, f)
-		secs := func(r int) []storage.Section { return mixedSections(r, 1) }
+		secs := func(r int) []storage.Section { return jobtest.MixedSections(r, 1) }
 		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 		var infos []storage.ShardInfo
 		var err error
 		if together {
-			infos, _, err = packTogether(t.Context(), stores, 1, secs)
+			infos, _, err = jobtest.PackTogether(t.Context(), stores, 1, secs)
 		} else {
-			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
+			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
+				jobtest.PackRanks)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -189,7 +124,7 @@ func TestNodePackCrash(t *testing.T) {
 				}
 				return nil
 			})
-			_, _, err := packTogether(context.Background(), stores, 1, secs)
+			_, _, err := jobtest.PackTogether(context.Background(), stores, 1, secs)
 			if err == nil {
 				if at < 40 {
 					t.Errorf("only %d operations", at)
@@ -201,11 +136,12 @@ func TestNodePackCrash(t *testing.T) {
 			}
 			g := f.Crash(mode, uint64(at))
 			stores = jobtest.OpenPacking(t, g)
-			infos, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
+			infos, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
+				jobtest.PackRanks)
 			if err != nil {
 				t.Fatalf("op %d, again: %v", at, err)
 			}
-			settle(t, stores, 1, infos)
+			jobtest.Settle(t, stores, 1, infos)
 			g.RemoveAll("/l/" + format.EpochName(1))
 			for r, s := range stores {
 				jobtest.WantShard(t, s, 1, jobtest.SmallSections(r, 1))
@@ -232,7 +168,7 @@ func TestNodePackFault(t *testing.T) {
 			}
 			return nil
 		})
-		infos, n, err := packTogether(t.Context(), stores, 1, secs)
+		infos, n, err := jobtest.PackTogether(t.Context(), stores, 1, secs)
 		f.SetRule(nil)
 		if f.Ops() <= start+at {
 			return
@@ -241,17 +177,18 @@ func TestNodePackFault(t *testing.T) {
 			if !errors.Is(err, injected) {
 				t.Fatalf("op %d: got %v", at, err)
 			}
-			if len(n.Sizes) == len(packRanks) {
+			if len(n.Sizes) == len(jobtest.PackRanks) {
 				if err := stores[0].DropPacks(n); err != nil {
 					t.Fatalf("op %d: drop: %v", at, err)
 				}
 			}
-			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
+			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
+				jobtest.PackRanks)
 		}
 		if err != nil {
 			t.Fatalf("op %d: %v", at, err)
 		}
-		settle(t, stores, 1, infos)
+		jobtest.Settle(t, stores, 1, infos)
 		if left := f.String(); strings.Contains(left, format.TempSuffix) {
 			t.Fatalf("op %d: left behind:\n%s", at, left)
 		}
@@ -266,11 +203,11 @@ func TestNodePackFault(t *testing.T) {
 func TestPartGivesWay(t *testing.T) {
 	f := jobtest.NewPackFS()
 	stores := jobtest.OpenPacking(t, f)
-	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return mixedSections(r, 1) })
-	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
+	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.MixedSections(r, 1) })
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: jobtest.PackRanks}
 	var parts []*storage.Part
 	for r, s := range stores {
-		p, err := s.NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, mixedSections(r, 1))
+		p, err := s.NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, jobtest.MixedSections(r, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,14 +240,14 @@ func TestPartGivesWay(t *testing.T) {
 func TestPartRefuses(t *testing.T) {
 	f := jobtest.NewPackFS()
 	stores := jobtest.OpenPacking(t, f)
-	secs := func(r int) []storage.Section { return mixedSections(r, 1) }
+	secs := func(r int) []storage.Section { return jobtest.MixedSections(r, 1) }
 	jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
-	changed := mixedSections(1, 1)
+	changed := jobtest.MixedSections(1, 1)
 	changed[4].Source.(storage.Bytes)[5]++
-	filled := mixedSections(1, 1)
+	filled := jobtest.MixedSections(1, 1)
 	copy(filled[5].Source.(storage.Bytes), jobtest.Random(3, 300_000)) // takes room where zeros took none
 	for name, bad := range map[string][]storage.Section{"a byte changed": changed, "zeros became data": filled} {
-		_, n, err := packTogether(t.Context(), stores, 1, func(r int) []storage.Section {
+		_, _, err := jobtest.PackTogether(t.Context(), stores, 1, func(r int) []storage.Section {
 			if r == 1 {
 				return bad
 			}
@@ -319,7 +256,7 @@ func TestPartRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "rank=1") {
 			t.Errorf("%s: got %v, want an error of rank 1", name, err)
 		}
-		if strings.Contains(f.String(), n.NameOf(packRanks)) {
+		if strings.Contains(f.String(), format.PackName(0)) {
 			t.Errorf("%s: left behind:\n%s", name, f)
 		}
 	}
@@ -330,11 +267,11 @@ func TestPartRefuses(t *testing.T) {
 		storage.ErrNotCommitted) {
 		t.Errorf("epoch that is nowhere: %v", err)
 	}
-	infos, _, err := packTogether(t.Context(), stores, 1, secs)
+	infos, _, err := jobtest.PackTogether(t.Context(), stores, 1, secs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	settle(t, stores, 1, infos)
+	jobtest.Settle(t, stores, 1, infos)
 	if _, err := stores[1].NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, secs(1)); !errors.Is(err,
 		storage.ErrCommitted) {
 		t.Errorf("committed already: %v", err)

@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"fmt"
@@ -16,8 +16,9 @@ import (
 )
 
 func TestIncrementsReferToEarlierEpochs(t *testing.T) {
+	dir := t.TempDir()
 	stores := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
-		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: t.TempDir(), Keep: 1}}
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Keep: 1}}
 	})
 	const n = 20
 	var stored int64
@@ -44,7 +45,7 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 	if most := int64(3*n*4*format.ChunkBytes + n*format.ChunkBytes); stored > most {
 		t.Errorf("stored %d bytes in all, want at most %d", stored, most)
 	}
-	kept, err := stores[0].Level(0).Epochs()
+	kept, err := jobtest.LevelIn(storage.LevelLocal, dir).Epochs()
 	if err != nil || len(kept) > shard.MaxOrigins+1 {
 		t.Errorf("got epochs %v, %v kept for the sake of one", kept, err)
 	}
@@ -56,7 +57,8 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 func TestFlushOfIncrement(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ", first), func(t *testing.T) {
-			stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
+			levels := jobtest.TwoLevels(t)
+			stores := jobtest.OpenStores(t, 1, levels)
 			secs := jobtest.Changing(6)
 			var info storage.ShardInfo
 			for e := storage.Epoch(1); e <= 2; e++ {
@@ -75,7 +77,7 @@ func TestFlushOfIncrement(t *testing.T) {
 				t.Errorf("the copy refers to %v", info.Origins)
 			}
 			for e := storage.Epoch(1); e <= 2; e++ {
-				if _, err := stores[0].Level(0).RemoveEpoch(e); err != nil {
+				if _, err := jobtest.LevelIn(storage.LevelLocal, levels(0)[0].Dir).RemoveEpoch(e); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -103,20 +105,20 @@ func TestEarlierEpochsGone(t *testing.T) {
 				f := jobtest.NewPackFS()
 				stores := jobtest.OpenPacking(t, f)
 				bring := func(e storage.Epoch) []storage.ShardInfo {
-					secs := func(r int) []storage.Section { return mixedSections(r, e) }
+					secs := func(r int) []storage.Section { return jobtest.MixedSections(r, e) }
 					jobtest.Take(t, stores, e, storage.LevelLocal, secs)
 					var infos []storage.ShardInfo
 					var err error
 					if together {
-						infos, _, err = packTogether(t.Context(), stores, e, secs)
+						infos, _, err = jobtest.PackTogether(t.Context(), stores, e, secs)
 					} else {
 						infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal,
-							packRanks)
+							jobtest.PackRanks)
 					}
 					if err != nil {
 						t.Fatal(err)
 					}
-					settle(t, stores, e, infos)
+					jobtest.Settle(t, stores, e, infos)
 					return infos
 				}
 				bring(1)
@@ -134,7 +136,7 @@ func TestEarlierEpochsGone(t *testing.T) {
 				}
 				f.RemoveAll("/l")
 				for r, s := range stores {
-					jobtest.WantShard(t, s, 4, mixedSections(r, 4))
+					jobtest.WantShard(t, s, 4, jobtest.MixedSections(r, 4))
 				}
 				if n := jobtest.Findings(t, f, "/g"); n != 0 {
 					t.Errorf("verify has %d findings", n)
@@ -151,8 +153,9 @@ func TestLittleKeepsNoEpoch(t *testing.T) {
 		unchanged int64
 		most      int
 	}{{150, 2}, {4096, 2}, {8 << 10, 3}, {format.ChunkBytes, 3}} {
+		dir := t.TempDir()
 		stores := jobtest.OpenStores(t, 1, func(int) []storage.LevelConfig {
-			return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: t.TempDir(), Keep: 2}}
+			return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Keep: 2}}
 		})
 		secs := func(e storage.Epoch) []storage.Section {
 			return []storage.Section{section("mail", jobtest.Random(1, int(c.unchanged))),
@@ -164,7 +167,7 @@ func TestLittleKeepsNoEpoch(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if kept, err := stores[0].Level(0).Epochs(); err != nil || len(kept) != c.most {
+		if kept, err := jobtest.LevelIn(storage.LevelLocal, dir).Epochs(); err != nil || len(kept) != c.most {
 			t.Errorf("%d bytes that never change: epochs %v are kept (%v), want %d of them", c.unchanged, kept, err,
 				c.most)
 		}

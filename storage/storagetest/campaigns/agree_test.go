@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"context"
@@ -15,17 +15,13 @@ import (
 )
 
 // keepTwo opens the world with Keep 2 and the local level alone.
-func keepTwo(t *testing.T, f *crashfs.FS) *jobtest.World {
+func keepTwo(t *testing.T, f *crashfs.FS, full bool) *jobtest.World {
 	t.Helper()
-	w, err := jobtest.OpenWorld(f)
+	w, err := jobtest.OpenLocal(f, func(l *storage.LevelConfig) { l.Keep, l.Full = 2, full })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Stop)
-	for _, s := range w.Stores {
-		s.OnlyLevels(1)
-		s.Config(0).Keep = 2
-	}
 	return w
 }
 
@@ -80,10 +76,7 @@ func wantCommitted(w *jobtest.World, t *testing.T, rank int, want ...storage.Epo
 func TestFailedVoteCountsNowhere(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		t.Run(fmt.Sprint("withdrawn ", told), func(t *testing.T) {
-			w := keepTwo(t, jobtest.NewWorldFS())
-			for _, s := range w.Stores {
-				s.Config(0).Full = true
-			}
+			w := keepTwo(t, jobtest.NewWorldFS(), true)
 			commitLocal(w, t, 1)
 			commitLocal(w, t, 2)
 			halfCommit(w, t, 3, 0)
@@ -107,10 +100,7 @@ func TestFailedVoteCountsNowhere(t *testing.T) {
 // TestVotesThatGoOnFailing: rank 1 never gets its manifest written again. What rank 0
 // keeps of the epochs that were given up does not grow.
 func TestVotesThatGoOnFailing(t *testing.T) {
-	w := keepTwo(t, jobtest.NewWorldFS())
-	for _, s := range w.Stores {
-		s.Config(0).Full = true
-	}
+	w := keepTwo(t, jobtest.NewWorldFS(), true)
 	commitLocal(w, t, 1)
 	for e := storage.Epoch(2); e <= 9; e++ {
 		halfCommit(w, t, e, 0)
@@ -127,7 +117,7 @@ func TestVotesThatGoOnFailing(t *testing.T) {
 
 // TestNothingRefersToAWithdrawnEpoch takes an increment after a failed vote.
 func TestNothingRefersToAWithdrawnEpoch(t *testing.T) {
-	w := keepTwo(t, jobtest.NewWorldFS())
+	w := keepTwo(t, jobtest.NewWorldFS(), false)
 	commitLocal(w, t, 1)
 	halfCommit(w, t, 2, 0)
 	for _, s := range w.Stores {
@@ -152,18 +142,12 @@ func TestNothingRefersToAWithdrawnEpoch(t *testing.T) {
 // manifests: what lies on some nodes only takes no epoch's place.
 func TestHalfCommittedBeforeRestart(t *testing.T) {
 	f := jobtest.NewWorldFS()
-	w := keepTwo(t, f)
-	for _, s := range w.Stores {
-		s.Config(0).Full = true
-	}
+	w := keepTwo(t, f, true)
 	commitLocal(w, t, 1)
 	commitLocal(w, t, 2)
 	halfCommit(w, t, 3, 0)
 	w.Stop()
-	w = keepTwo(t, f)
-	for _, s := range w.Stores {
-		s.Config(0).Full = true
-	}
+	w = keepTwo(t, f, true)
 	commitLocal(w, t, 4)
 	w.Agree(t, storage.LevelLocal)
 	w.Prune(t)
@@ -184,10 +168,7 @@ func TestHalfCommittedBeforeRestart(t *testing.T) {
 // compared with each other.
 func TestPruneDirsCountsWholeEpochs(t *testing.T) {
 	f := jobtest.NewWorldFS()
-	w := keepTwo(t, f)
-	for _, s := range w.Stores {
-		s.Config(0).Full = true
-	}
+	w := keepTwo(t, f, true)
 	commitLocal(w, t, 1)
 	commitLocal(w, t, 2)
 	halfCommit(w, t, 3, 0)

@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"errors"
@@ -56,7 +56,8 @@ func TestNothingBeforeCommit(t *testing.T) {
 }
 
 func TestFlush(t *testing.T) {
-	stores := jobtest.OpenStores(t, 2, jobtest.TwoLevels(t))
+	levels := jobtest.TwoLevels(t)
+	stores := jobtest.OpenStores(t, 2, levels)
 	secs := func(r int) []storage.Section { return jobtest.SectionsOf(r, 5) }
 	jobtest.Take(t, stores, 5, storage.LevelLocal, secs)
 	var infos []storage.ShardInfo
@@ -75,7 +76,7 @@ func TestFlush(t *testing.T) {
 	if err != nil || len(c) != 1 || len(c[0].Levels) != 2 {
 		t.Fatalf("got candidates %v, %v, want one at two levels", c, err)
 	}
-	if err := os.RemoveAll(filepath.Join(stores[0].DirAt(0), format.EpochName(5))); err != nil {
+	if err := os.RemoveAll(filepath.Join(levels(0)[0].Dir, format.EpochName(5))); err != nil {
 		t.Fatal(err)
 	}
 	for r, s := range stores {
@@ -84,13 +85,14 @@ func TestFlush(t *testing.T) {
 }
 
 func TestBadChunkComesFromNextLevel(t *testing.T) {
-	stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
+	levels := jobtest.TwoLevels(t)
+	stores := jobtest.OpenStores(t, 1, levels)
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SectionsOf(r, 1) })
 	info, err := stores[0].Flush(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(stores[0].DirAt(0), format.EpochName(1), format.ShardName(0))
+	file := filepath.Join(levels(0)[0].Dir, format.EpochName(1), format.ShardName(0))
 	jobtest.FlipByte(t, file, 5<<20)
 	if _, err := jobtest.FetchAll(t.Context(), stores[0], 1); !errors.Is(err, storage.ErrCorrupt) {
 		t.Fatalf("got %v, want ErrCorrupt while there is one copy", err)
@@ -103,7 +105,8 @@ func TestBadChunkComesFromNextLevel(t *testing.T) {
 }
 
 func TestFlushFromMemory(t *testing.T) {
-	stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
+	levels := jobtest.TwoLevels(t)
+	stores := jobtest.OpenStores(t, 1, levels)
 	secs := func(r int) []storage.Section { return jobtest.SectionsOf(r, 1) }
 	jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 	if _, err := stores[0].Flush(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
@@ -116,7 +119,7 @@ func TestFlushFromMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, []storage.ShardInfo{info})
-	if _, err := stores[0].Level(0).RemoveEpoch(1); err != nil {
+	if _, err := jobtest.LevelIn(storage.LevelLocal, levels(0)[0].Dir).RemoveEpoch(1); err != nil {
 		t.Fatal(err)
 	}
 	jobtest.WantShard(t, stores[0], 1, secs(0))

@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"context"
@@ -143,9 +143,10 @@ func TestFlushNodeResumes(t *testing.T) {
 
 func TestThrottle(t *testing.T) {
 	dir := t.TempDir()
-	s, err := storage.Open(t.Context(), jobtest.Tuned(storage.Options{Job: "j", Size: 1, Levels: []storage.LevelConfig{
-		{Name: storage.LevelLocal, Dir: filepath.Join(dir, "l"), Create: true},
-		{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "g"), Create: true}}}))
+	s, err := storage.Open(jobtest.WithPools(t.Context()), storage.Options{Job: "j", Size: 1,
+		Levels: []storage.LevelConfig{
+			{Name: storage.LevelLocal, Dir: filepath.Join(dir, "l"), Create: true},
+			{Name: storage.LevelGlobal, Dir: filepath.Join(dir, "g"), Create: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,12 +176,14 @@ func TestFlushNodeCommitted(t *testing.T) {
 	f := jobtest.NewPackFS()
 	stores := jobtest.OpenPacking(t, f)
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
-	infos, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
+	infos, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
+		jobtest.PackRanks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, infos)
-	again, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
+	again, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
+		jobtest.PackRanks)
 	if err != nil || fmt.Sprint(again) != fmt.Sprint(infos) {
 		t.Errorf("again: got %v, %v", again, err)
 	}
@@ -188,12 +191,13 @@ func TestFlushNodeCommitted(t *testing.T) {
 	f.RemoveAll("/l/" + format.EpochName(1))
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 2) })
 	if _, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
-		packRanks); !errors.Is(err,
+		jobtest.PackRanks); !errors.Is(err,
 		storage.ErrCommitted) {
 		t.Errorf("other contents: got %v, want ErrCommitted", err)
 	}
 	var bad *storage.OptionError
-	if _, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, "nowhere", packRanks); !errors.As(err, &bad) {
+	if _, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, "nowhere", jobtest.PackRanks); !errors.As(err,
+		&bad) {
 		t.Errorf("no such level: %v", err)
 	}
 	if _, err := stores[0].NewPart(t.Context(), 1, storage.LevelLocal, "nowhere", nil); !errors.As(err, &bad) {
@@ -209,7 +213,7 @@ func TestRateLimit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := jobtest.NewPackFS()
 			var stores []*storage.Store
-			for r := range packRanks {
+			for r := range jobtest.PackRanks {
 				s, err := storage.Open(vfs.With(t.Context(), f),
 					storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
 						Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"},
@@ -229,14 +233,15 @@ func TestRateLimit(t *testing.T) {
 				var infos []storage.ShardInfo
 				var err error
 				if together {
-					infos, _, err = packTogether(t.Context(), stores, e, secs)
+					infos, _, err = jobtest.PackTogether(t.Context(), stores, e, secs)
 				} else {
-					infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal, packRanks)
+					infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal,
+						jobtest.PackRanks)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				settle(t, stores, e, infos)
+				jobtest.Settle(t, stores, e, infos)
 				for _, i := range infos {
 					written += i.ShardBytes
 				}
@@ -334,7 +339,7 @@ func completes(t *testing.T, f *crashfs.FS, what string, secs func(r int) []stor
 		}
 		infos = append(infos, part...)
 	}
-	settle(t, stores, 1, infos)
+	jobtest.Settle(t, stores, 1, infos)
 	g := f.Crash(crashfs.LoseAll, 0)
 	g.RemoveAll("/l/" + format.EpochName(1))
 	if found := jobtest.Findings(t, g, "/g"); found != 0 {
@@ -381,30 +386,31 @@ func TestPackBytes(t *testing.T) {
 	for _, together := range []bool{true, false} {
 		f := jobtest.NewPackFS()
 		var stores []*storage.Store
-		for r := range packRanks {
-			s, err := storage.Open(vfs.With(t.Context(), f),
-				jobtest.Tuned(storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
+		for r := range jobtest.PackRanks {
+			s, err := storage.Open(jobtest.WithPools(vfs.With(t.Context(), f)),
+				storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
 					Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"},
-						{Name: storage.LevelGlobal, Dir: "/g", PackBytes: 2_000_000}}}))
+						{Name: storage.LevelGlobal, Dir: "/g", PackBytes: 2_000_000}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { s.Close() })
 			stores = append(stores, s)
 		}
-		secs := func(r int) []storage.Section { return mixedSections(r, 1) }
+		secs := func(r int) []storage.Section { return jobtest.MixedSections(r, 1) }
 		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 		var infos []storage.ShardInfo
 		var err error
 		if together {
-			infos, _, err = packTogether(t.Context(), stores, 1, secs)
+			infos, _, err = jobtest.PackTogether(t.Context(), stores, 1, secs)
 		} else {
-			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, packRanks)
+			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
+				jobtest.PackRanks)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		settle(t, stores, 1, infos)
+		jobtest.Settle(t, stores, 1, infos)
 		var packs []int
 		for _, i := range infos {
 			packs = append(packs, i.Pack)

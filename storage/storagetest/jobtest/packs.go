@@ -1,0 +1,78 @@
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// PackRanks are those of OpenPacking.
+var PackRanks = []int{0, 1, 2}
+
+// PackTogether does what the ranks of a node do: sizes, parts, seal.
+func PackTogether(ctx context.Context, stores []*storage.Store, e storage.Epoch,
+	secs func(r int) []storage.Section) ([]storage.ShardInfo, storage.NodePack, error) {
+	n := storage.NodePack{Epoch: e, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: PackRanks}
+	parts := make([]*storage.Part, len(stores))
+	for r, s := range stores {
+		var err error
+		if parts[r], err = s.NewPart(ctx, e, storage.LevelLocal, storage.LevelGlobal, secs(r)); err != nil {
+			return nil, n, err
+		}
+		defer parts[r].Close()
+		n.Sizes = append(n.Sizes, parts[r].Size())
+	}
+	errs, stored := make([]error, len(parts)), make([]int64, len(parts))
+	var wg sync.WaitGroup
+	for r := range parts {
+		wg.Go(func() {
+			info, err := parts[r].Write(ctx, n)
+			errs[r], stored[r] = err, info.Stored
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, n, errors.Join(err, stores[0].DropPacks(n))
+	}
+	infos, err := parts[0].Seal(ctx, n)
+	for r := range infos {
+		if got, want := stored[r], infos[r].Stored; got != want {
+			err = errors.Join(err, fmt.Errorf("rank %d says it stored %d bytes, its shard has %d", r, got, want))
+		}
+	}
+	return infos, n, err
+}
+
+// Settle commits an epoch that was packed.
+func Settle(t *testing.T, stores []*storage.Store, e storage.Epoch, infos []storage.ShardInfo) {
+	t.Helper()
+	if err := stores[0].Commit(t.Context(), e, storage.LevelGlobal, infos); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range stores[1:] {
+		if err := s.Committed(e, storage.LevelGlobal); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// MixedSections has everything a shard can have: zeros, repeats, what compresses,
+// sections that start on a page and such that do not.
+func MixedSections(rank int, e storage.Epoch) []storage.Section {
+	soft := make(storage.Bytes, 400_000)
+	for i := range soft {
+		soft[i] = byte(int(e) + i/512)
+	}
+	secs := append(SmallSections(rank, e), storage.Section{Name: "soft", Source: soft},
+		storage.Section{Name: "big", Source: storage.Bytes(Random(uint64(rank)+7, 700_000+rank*4096))},
+		storage.Section{Name: "hole", Source: make(storage.Bytes, 300_000)}, storage.Section{Name: "end",
+			Source: storage.Bytes("x")})
+	for i := range secs {
+		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
+	}
+	return secs
+}
