@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
-var repairKills = flag.Bool("repair-kills", false, "TestCrashOfRepair goes down at every operation, not at every 11th")
+var repairKills = flag.Bool("repair-kills", false, "TestCrashOfRepair goes down at every operation, not at every 23rd")
 
 var repairWorldDirs = []string{"/local0", "/local1", "/global"}
 
@@ -185,7 +185,7 @@ func crashOfRepair(t *testing.T, master *crashfs.FS, harm func(f *crashfs.FS) er
 	if check(damaged) == nil {
 		t.Fatal("there is no damage")
 	}
-	at, step := 1, 11
+	at, step := 1, 23
 	switch {
 	case *repairKills:
 		step = 1
