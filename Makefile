@@ -116,9 +116,9 @@ wanted:
 test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
 	$(TEST) $(call packages,-v,$(RANKS))
-	sh scripts/steady.sh $(GO) $(TESTED) -p $(TEST_P) -- $(call packages,,$(BUSY))
-	sh scripts/steady.sh $(GO) $(TESTED) -p $(WAIT_P) -- $(call packages,,$(WAITING))
-	cd bench && sh ../scripts/steady.sh $(GO) $(TESTED) -p $(TEST_P) -- ./...
+	$(TEST) -p $(TEST_P) $(call packages,,$(BUSY))
+	$(TEST) -p $(WAIT_P) $(call packages,,$(WAITING))
+	cd bench && $(TEST) -p $(TEST_P) ./...
 	@$(MAKE) --no-print-directory race
 
 # Packages that start no ranks are tested beside each other, as many as there are cores. lint
@@ -143,8 +143,8 @@ packages = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}
 race: export GORACE = atexit_sleep_ms=0
 race: ## all tests that the race detector is of use for, short ones, with invariants checked
 	$(GO) test $(RACE) $(call packages,-v,$(RANKS))
-	sh scripts/steady.sh $(GO) $(RACE) -p $(TEST_P) -- $(call packages,,$(RACE_RANKS))
-	cd bench && sh ../scripts/steady.sh $(GO) $(RACE) -p $(TEST_P) -- ./...
+	$(GO) test $(RACE) -p $(TEST_P) $(call packages,,$(RACE_RANKS))
+	cd bench && $(GO) test $(RACE) -p $(TEST_P) ./...
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
