@@ -3,11 +3,9 @@
 GO      ?= go
 BIN     := bin
 TIMEOUT ?= 45m
-# Packages tested at the same time that start ranks or a Slurm (RANKS): they put more on a small
-# machine than it has cores. Of those that wait most of the time (WAITING), for daemons, compilers
-# and nodes that die, there are as many more.
-TEST_P  ?= 1
-WAIT_P  ?= 2
+# Packages tested at the same time: two more than there are cores, since many wait, for daemons,
+# compilers and time limits.
+TEST_P  ?= $(shell echo $$(($$(nproc) + 2)))
 
 # hwloc's OpenCL plugin would initialise every OpenCL platform inside MPI_Init;
 # Mesa's rusticl offers its software device only when asked to.
@@ -115,36 +113,40 @@ wanted:
 
 test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
-	$(TEST) $(call packages,-v,$(RANKS))
-	$(TEST) -p $(TEST_P) $(call packages,,$(BUSY))
-	$(TEST) -p $(WAIT_P) $(call packages,,$(WAITING))
-	cd bench && $(TEST) -p $(TEST_P) ./...
+	$(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call but,$(RANKS)))
+	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call of,$(RANKS)))
+	cd bench && $(TEST) -p 1 ./cmd/...
 	@$(MAKE) --no-print-directory race
 
-# Packages that start no ranks are tested beside each other, as many as there are cores. lint
-# has vetted all.
-TEST = $(GO) test $(TESTED)
-TESTED = -count=1 -vet=off -timeout $(TIMEOUT)
-RANKS = $(BUSY)|$(WAITING)
-BUSY = $(RACE_RANKS)|$(JOBS)
-JOBS = test/(cluster|e2e|slurm|yield)
-WAITING = test/(examples|messages|node|opencl|remote|veloc)
-RACE_RANKS = apps/(matmul|nbody|smithwaterman|transpose)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpi(test)?
+# Each package is tested once: with the race detector and invariants, or without where those are
+# of no use (NO_RACE), because its tests start programs that were built without them, or do one
+# thing at a time. What -short cuts to a part of its seeds is tested whole besides, and so is
+# what is compiled otherwise for the detector (TWICE). lint has vetted all.
+TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
+PLAIN = $(NO_RACE)|$(TWICE)
+NO_RACE = $(JOBS)|$(PROGRAMS)|apps/smithwaterman/align|coordinated/cut|test/(imports|readme)
+JOBS = test/(cluster|e2e|examples|messages|node|opencl|remote|slurm|veloc|yield)
+PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
+TWICE = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(shell \
+	grep -rlE 'Crash(Step|Everywhere)|testing\.Short\(\)|^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/)))))
 
-# The race detector takes cgo, MPI and OpenCL as they are, and sees all packages, with -short:
-# what takes long under it takes a part of its seeds then. It is of no use where tests start
-# programs that were built without it (RACE_NOT). It would wait a second at the end of each
+# These put more ranks or nodes on a small machine than it has cores.
+RANKS = test/(cluster|e2e|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpi(test)?
+
+# In reverse: the packages that wait longest come first.
+PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | sort -r
+of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'
+but = grep -vE '^github.com/holdfast-hpc/holdfast/($(1))$$'
+space := $() $()
+
+# The detector takes cgo, MPI and OpenCL as they are. It would wait a second at the end of each
 # package.
-RACE = -race -tags invariants -short $(TESTED)
-RACE_NOT = $(JOBS)|$(WAITING)
-MODULE = github.com/holdfast-hpc/holdfast
-packages = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep $(1) -E '^$(MODULE)/($(2))$$')
-
+RACE = $(TEST) -race -tags invariants -short
 race: export GORACE = atexit_sleep_ms=0
 race: ## all tests that the race detector is of use for, short ones, with invariants checked
-	$(GO) test $(RACE) $(call packages,-v,$(RANKS))
-	$(GO) test $(RACE) -p $(TEST_P) $(call packages,,$(RACE_RANKS))
-	cd bench && $(GO) test $(RACE) -p $(TEST_P) ./...
+	$(RACE) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call but,$(RANKS)))
+	$(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call of,$(RANKS)))
+	cd bench && $(RACE) -p 1 $$($(GO) list ./... | grep -v /cmd/)
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
