@@ -39,6 +39,42 @@ func inspectView(cmd *cobra.Command, dirs []string) (*checkpoints.View, []checkp
 	return v, list, err
 }
 
+// inspected is what verify and repair look at.
+type inspected struct {
+	view     *checkpoints.View
+	list     []checkpoints.EpochInfo
+	expected []storage.Epoch // newest first, or the one that is meant
+	bytes    int64           // of their shards in the directories
+}
+
+// inspectAll opens directories of any state, for one epoch or, where epoch is empty, for all.
+func inspectAll(ctx context.Context, dirs []string, epoch string) (*inspected, error) {
+	v, err := checkpoints.Inspect(ctx, dirs...)
+	if err != nil {
+		return nil, err
+	}
+	s := &inspected{view: v}
+	if s.list, err = v.Epochs(ctx); err != nil {
+		return nil, err
+	}
+	if s.expected, err = v.Expected(); err != nil {
+		return nil, err
+	}
+	if epoch != "" {
+		e, err := pickExpected(epoch, s.list, s.expected)
+		if err != nil {
+			return nil, err
+		}
+		s.expected = []storage.Epoch{e}
+	}
+	for _, info := range s.list {
+		if slices.Contains(s.expected, info.Epoch) {
+			s.bytes += hereBytes(info)
+		}
+	}
+	return s, nil
+}
+
 func warnOfMarkers(cmd *cobra.Command, v *checkpoints.View, err error) error {
 	if err != nil {
 		return err
@@ -159,4 +195,26 @@ func pickEpoch(arg string, list []checkpoints.EpochInfo) (storage.Epoch, error) 
 		return 0, fmt.Errorf("there is no epoch %d in these directories", e)
 	}
 	return e, nil
+}
+
+// pickExpected is pickEpoch for an epoch that may be gone.
+func pickExpected(arg string, list []checkpoints.EpochInfo, expected []storage.Epoch) (storage.Epoch, error) {
+	if arg == "newest" && len(expected) > 0 {
+		return expected[0], nil
+	}
+	if n, err := strconv.ParseUint(arg, 10, 64); err == nil && slices.Contains(expected, storage.Epoch(n)) {
+		return storage.Epoch(n), nil
+	}
+	return pickEpoch(arg, list)
+}
+
+// hereBytes is how long the shards of an epoch are in one directory.
+func hereBytes(info checkpoints.EpochInfo) int64 {
+	var n int64
+	for _, r := range info.Here {
+		if r < len(info.Shards) {
+			n += info.Shards[r].ShardBytes
+		}
+	}
+	return n
 }

@@ -3,7 +3,6 @@ package epochs
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
@@ -52,30 +51,14 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoi
 	[]checkpoints.Repaired, error) {
 	var seen ioCounts
 	ctx := seen.over(cmd.Context())
-	v, err := checkpoints.Inspect(ctx, dirs...)
-	if err != nil {
-		return nil, err
-	}
-	list, err := v.Epochs(cmd.Context())
-	if err != nil {
-		return nil, err
-	}
-	expected, err := v.Expected()
+	s, err := inspectAll(ctx, dirs, epoch)
 	if err != nil {
 		return nil, err
 	}
 	if epoch != "" {
-		if rules.Epoch, err = pickExpected(epoch, list, expected); err != nil {
-			return nil, err
-		}
+		rules.Epoch = s.expected[0]
 	}
-	var total int64
-	for _, info := range list {
-		if rules.Epoch == 0 || info.Epoch == rules.Epoch {
-			total += hereBytes(info)
-		}
-	}
-	stop := cli.ShowBar(cmd, "repairing", total, seen.read.Load, cli.InBytes)
+	stop := cli.ShowBar(cmd, "repairing", s.bytes, seen.read.Load, cli.InBytes)
 	defer stop()
 	out, err := checkpoints.Repair(ctx, dirs, *rules)
 	stop()
@@ -120,18 +103,11 @@ func repairRowOf(r *checkpoints.Repaired, dry bool) repairRow {
 func repairTable(rows []repairRow, dry bool) [][]string {
 	out := [][]string{{"EPOCH", "LEVEL", "WHAT", "WAS", "NOW", "DIRECTORY", "FAULT"}}
 	for _, r := range rows {
-		what, epoch, state, fault := "manifest", "-", "repaired", r.Fault
-		switch {
-		case r.File != "":
+		epoch, what := r.place("")
+		if r.File != "" {
 			what = r.File
-		case r.Rank != nil:
-			what = "rank " + strconv.Itoa(*r.Rank)
-		case r.Epoch == 0:
-			what = "directory"
 		}
-		if r.Epoch > 0 {
-			epoch = fmt.Sprint(r.Epoch)
-		}
+		state, fault := "repaired", r.Fault
 		switch {
 		case r.Why != "":
 			state, fault = "not repaired", strings.ReplaceAll(r.Why, "\n", "; ")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
@@ -33,6 +32,23 @@ func faultRowOf(f *checkpoints.Finding) faultRow {
 		row.Rank = &f.Rank
 	}
 	return row
+}
+
+// place says what is wrong: of which epoch, of the checkpoints with a name if it has one, and what of it.
+func (r *faultRow) place(name string) (epoch, what string) {
+	epoch, what = "-", "manifest"
+	switch {
+	case r.Rank != nil:
+		what = fmt.Sprint("rank ", *r.Rank)
+	case r.File != "":
+		what = r.File
+	case r.Epoch == 0:
+		what = "directory"
+	}
+	if r.Epoch > 0 {
+		epoch = epochOf(name, r.Epoch)
+	}
+	return epoch, what
 }
 
 // verifyRow is one line of verify: something that is wrong, or one epoch that
@@ -110,78 +126,36 @@ const (
 
 func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) ([]verifyRow, error) {
 	var seen ioCounts
-	v, err := checkpoints.Inspect(seen.over(cmd.Context()), dirs...)
+	s, err := inspectAll(seen.over(cmd.Context()), dirs, epoch)
 	if err != nil {
 		return nil, err
 	}
+	v := s.view
 	v.Complete = complete
-	list, err := v.Epochs(cmd.Context())
-	if err != nil {
-		return nil, err
-	}
-	expected, err := v.Expected()
-	if err != nil {
-		return nil, err
-	}
-	if epoch != "" {
-		only, err := pickExpected(epoch, list, expected)
-		if err != nil {
-			return nil, err
-		}
-		expected = []storage.Epoch{only}
-	}
 	levels := map[string]string{}
 	for _, d := range v.Dirs() {
 		levels[d.Dir] = d.Level
 	}
-	var total int64
-	for _, info := range list {
-		if slices.Contains(expected, info.Epoch) {
-			total += hereBytes(info)
-		}
-	}
-	defer cli.ShowBar(cmd, "verifying", total, seen.read.Load, cli.InBytes)()
+	defer cli.ShowBar(cmd, "verifying", s.bytes, seen.read.Load, cli.InBytes)()
 	var rows []verifyRow
 	if found := v.VerifyDirs(); len(found) > 0 {
 		rows = verifyRows(0, found, levels)
 	}
-	for _, e := range expected {
+	for _, e := range s.expected {
 		found, err := v.Verify(cmd.Context(), e)
 		if err != nil {
 			return nil, err
 		}
 		more := verifyRows(e, found, levels)
-		more[0].InPart = more[0].Good && !slices.ContainsFunc(list, func(i checkpoints.EpochInfo) bool {
+		more[0].InPart = more[0].Good && !slices.ContainsFunc(s.list, func(i checkpoints.EpochInfo) bool {
 			return i.Epoch == e && !i.InPart
 		})
 		rows = append(rows, more...)
 	}
-	if len(expected) == 0 {
+	if len(s.expected) == 0 {
 		rows = append(rows, verifyRow{faultRow: faultRow{Kind: kindNone, Fault: noneCommitted}})
 	}
 	return rows, nil
-}
-
-// pickExpected is pickEpoch for an epoch that may be gone.
-func pickExpected(arg string, list []checkpoints.EpochInfo, expected []storage.Epoch) (storage.Epoch, error) {
-	if arg == "newest" && len(expected) > 0 {
-		return expected[0], nil
-	}
-	if n, err := strconv.ParseUint(arg, 10, 64); err == nil && slices.Contains(expected, storage.Epoch(n)) {
-		return storage.Epoch(n), nil
-	}
-	return pickEpoch(arg, list)
-}
-
-// hereBytes is how long the shards of an epoch are in one directory.
-func hereBytes(info checkpoints.EpochInfo) int64 {
-	var n int64
-	for _, r := range info.Here {
-		if r < len(info.Shards) {
-			n += info.Shards[r].ShardBytes
-		}
-	}
-	return n
 }
 
 // verifyRows makes rows; levels are those of the directories.
@@ -250,19 +224,10 @@ func verifyTable(rows []verifyRow) [][]string {
 			out = append(out, []string{epochOf(r.Of, r.Epoch), "all", what, "good", "-", "none"})
 			continue
 		}
-		what, good, epoch := "manifest", "-", "-"
-		switch {
-		case r.Rank != nil:
-			what = fmt.Sprint("rank ", *r.Rank)
-		case r.File != "":
-			what = r.File
-		}
+		epoch, what := r.place(r.Of)
+		good := "-"
 		if r.Kind == kindNone {
 			what = "-"
-		} else if r.Epoch > 0 {
-			epoch = epochOf(r.Of, r.Epoch)
-		} else if r.File == "" {
-			what = "directory"
 		}
 		switch {
 		case len(r.GoodAt) > 0:

@@ -2,18 +2,39 @@ package epochs
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
+
+// Run is holdfast with no other verbs than these.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{Use: "holdfast"}
+	root.AddCommand(Commands()...)
+	return cli.Run(ctx, root, args, stdout, stderr)
+}
+
+// run runs a verb of this package.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
 
 // jobDirs writes one epoch of two ranks at both levels and returns the directories.
 func jobDirs(t *testing.T) (local, global string) {
@@ -93,71 +114,6 @@ func TestVerbsOnGoodDirectories(t *testing.T) {
 	}
 }
 
-// TestInPart: ls and verify say of an epoch that is there only for what later ones refer to that it is not all there.
-func TestInPart(t *testing.T) {
-	dir := t.TempDir()
-	s, err := storage.Open(t.Context(), storage.Options{Job: "sun", Size: 1, Node: "n1",
-		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir, Keep: 2}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	// what wrote the arrays of each epoch: that of epoch 3 stays for x, and y is of epoch 2, which goes
-	for i, by := range [][2]uint64{{1, 1}, {1, 2}, {3, 2}, {3, 4}, {3, 4}} {
-		var secs []storage.Section
-		for k, name := range []string{"x", "y"} {
-			data := make([]byte, 8<<20)
-			_, _ = rand.NewChaCha8([32]byte{byte(k), byte(by[k])}).Read(data) // it does not fail
-			secs = append(secs, storage.Section{Name: name, Size: int64(len(data)), Source: storage.Bytes(data)})
-		}
-		e := storage.Epoch(i + 1)
-		info, err := s.Put(t.Context(), e, storage.LevelLocal, secs)
-		if err == nil {
-			err = s.Commit(t.Context(), e, storage.LevelLocal, []storage.ShardInfo{info})
-		}
-		if err == nil {
-			_, err = s.Prune(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for args, want := range map[string]string{
-		"ls":     `(?m)^5 .* committed .*\n4 .* committed .*\n3 .* in part `,
-		"verify": `(?m)^5 +all +all +good .*\n4 +all +all +good .*\n3 +all +what is kept +good `,
-	} {
-		if code, out, errs := run(t, args, dir); code != cli.Good || !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("%s: exit code %d\n%s%swant\n%s", args, code, out, errs, want)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"prune", "-n", "--keep", "1", dir}, {"prune", "--keep", "1", dir}} {
-		code, out, errs := run(t, args...)
-		if want := "epoch 4 stays in " + dir + ": epoch 5 refers to it\nholdfast: epoch 3 stays in " + dir +
-			": epoch 5 refers to it\n"; code != cli.Good || errs != "holdfast: "+want {
-			t.Errorf("%v: exit code %d, %q, %q, want %q", args, code, out, errs, want)
-		}
-	}
-}
-
-// TestNoEpoch: of a job that has never taken a checkpoint nothing is missing.
-func TestNoEpoch(t *testing.T) {
-	dir := t.TempDir()
-	s, err := storage.Open(t.Context(), storage.Options{Job: "sun", Size: 1, Node: "n1",
-		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	code, out, errs := run(t, "verify", dir)
-	if code != int(exitMissing) || !strings.Contains(out, "no checkpoint has been committed here so far") ||
-		strings.Contains(out, "missing") {
-		t.Errorf("exit code %d\n%s%s", code, out, errs)
-	}
-}
-
 // TestOtherDirectories: directories that do not belong together are told apart, without advice for a job.
 func TestOtherDirectories(t *testing.T) {
 	var dirs []string
@@ -181,35 +137,6 @@ func TestOtherDirectories(t *testing.T) {
 		if code, _, errs := run(t, "verify", dirs[tc.a], dirs[tc.b]); code != cli.NoLook || errs != want {
 			t.Errorf("exit code %d, %q, want %q", code, errs, want)
 		}
-	}
-}
-
-func TestVerifyNamesFaultAndGoodCopy(t *testing.T) {
-	local, global := jobDirs(t)
-	flip(t, filepath.Join(local, "epoch-0000000003", "rank-000001.shard"), 5000)
-	code, out, _ := run(t, "verify", "--json", local, global)
-	if code != cli.Bad {
-		t.Errorf("got exit code %d, want %d", code, cli.Bad)
-	}
-	var row verifyRow
-	if err := json.Unmarshal([]byte(out), &row); err != nil {
-		t.Fatalf("%v in %q", err, out)
-	}
-	if row.Rank == nil || *row.Rank != 1 || row.Level != "local" || len(row.GoodAt) != 1 || row.GoodAt[0] != global {
-		t.Errorf("got %+v, want rank 1 at local, good at %s", row, global)
-	}
-	if code, out, _ := run(t, "verify", local); code != cli.Bad || !strings.Contains(out, "none") {
-		t.Errorf("got exit code %d and\n%swant %d and no good copy", code, out, cli.Bad)
-	}
-}
-
-func TestMissingShardIsBad(t *testing.T) {
-	_, global := jobDirs(t)
-	if err := os.Remove(filepath.Join(global, "epoch-0000000003", "rank-000000.shard")); err != nil {
-		t.Fatal(err)
-	}
-	if code, out, _ := run(t, "verify", global); code != int(exitMissing) || !strings.Contains(out, "missing") {
-		t.Errorf("got exit code %d and\n%swant %d and a missing shard", code, out, exitMissing)
 	}
 }
 
@@ -252,23 +179,6 @@ func tree(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// TestShardElsewhere: of directories that no rank has a list in, as older versions
-// left them, a shard that is not there may be on another node.
-func TestShardElsewhere(t *testing.T) {
-	local, _ := jobDirs(t)
-	for _, name := range []string{"epoch-0000000003/rank-000000.shard", "epochs-000000", "epochs-000001"} {
-		if err := os.Remove(filepath.Join(local, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if code, out, _ := run(t, "verify", local); code != cli.Good || !strings.Contains(out, "elsewhere") {
-		t.Errorf("got exit code %d and\n%swant %d: it may be on another node", code, out, cli.Good)
-	}
-	if code, _, _ := run(t, "verify", "--complete", local); code != int(exitMissing) {
-		t.Errorf("got exit code %d, want %d: there is no other directory", code, exitMissing)
-	}
-}
-
 // TestJSONErrors: with --json the last line says why a verb failed.
 func TestJSONErrors(t *testing.T) {
 	for _, args := range [][]string{{"verify", "--json", "/absent"}, {"ls", "--json", "/absent"},
@@ -304,5 +214,110 @@ func TestStoredIsOfTheDirectory(t *testing.T) {
 	}
 	if len(stored) != 2 || stored[0] < 190<<10 || stored[0] > 220<<10 || stored[1] < 390<<10 {
 		t.Errorf("got %v bytes stored, want one shard's and two's", stored)
+	}
+}
+
+// TestToolsWithDamagedMarker turns a bit in holdfast.job, and removes it: the tools
+// go by the manifests and warn.
+func TestToolsWithDamagedMarker(t *testing.T) {
+	for _, how := range []string{"damaged", "missing"} {
+		t.Run(how, func(t *testing.T) {
+			local, global := jobDirs(t)
+			for _, d := range []string{local, global} {
+				file := filepath.Join(d, "holdfast.job")
+				b, err := os.ReadFile(file)
+				if err == nil && how == "damaged" {
+					b[20] ^= 1
+					err = os.WriteFile(file, b, 0o644)
+				} else if err == nil {
+					err = os.Remove(file)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, args := range [][]string{{"ls", local, global}, {"show", local}, {"prune", local, global},
+				{"flush", local, "--to", global}} {
+				code, _, errs := run(t, args...)
+				if code != cli.Good || !strings.Contains(errs, "holdfast.job") {
+					t.Errorf("%v: got exit code %d, %q", args, code, errs)
+				}
+			}
+		})
+	}
+}
+
+// TestSecondSignalEndsATool: a tool that is stuck in the system, here in a write
+// to a pipe that nobody reads, ends at the second TERM.
+func TestSecondSignalEndsATool(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "holdfast")
+	if out, err := exec.Command("go", "build", "-o", bin, "../..").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	local, _ := jobDirs(t)
+	for e := range 2000 {
+		if err := os.Mkdir(filepath.Join(local, fmt.Sprintf("epoch-%010d", e+10)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := exec.Command(bin, "ls", "--json", local)
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	full := func() bool {
+		n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
+		return err == nil && n >= 60<<10
+	}
+	for end := time.Now().Add(time.Minute); !full(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the pipe does not fill up")
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for end := time.After(time.Minute); ; {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Log(err) // it has ended
+		}
+		select {
+		case <-ended:
+			return
+		case <-time.After(100 * time.Millisecond):
+		case <-end:
+			cmd.Process.Kill()
+			t.Fatal("TERM does not end it")
+		}
+	}
+}
+
+// TestIOCounts counts what a file system did.
+func TestIOCounts(t *testing.T) {
+	var c ioCounts
+	files := vfs.From(c.over(t.Context()))
+	name := filepath.Join(t.TempDir(), "f")
+	f, err := files.Create(name, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, werr := f.WriteAt([]byte("hello"), 0)
+	_, rerr := f.ReadAt(make([]byte, 3), 0)
+	if err := f.Close(); werr != nil || rerr != nil || err != nil {
+		t.Fatal(werr, rerr, err)
+	}
+	if err := files.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := files.Open(name); err == nil {
+		t.Error("opened what was removed")
+	}
+	if r, w, d := c.read.Load(), c.written.Load(), c.removed.Load(); r != 3 || w != 5 || d != 1 {
+		t.Errorf("got %d read, %d written, %d removed, want 3, 5, 1", r, w, d)
 	}
 }
