@@ -89,26 +89,9 @@ func (c *Client) Requeue(ctx context.Context, id string, restarts int) error {
 	return nil
 }
 
-// A Target is who of a job gets a signal.
-type Target int
-
-// The targets of scancel.
-const (
-	Tasks Target = iota // of all steps, or of the step that is named
-	Batch               // the batch shell
-	Full                // the batch shell, its children and the tasks
-)
-
-// Signal sends a signal, "USR1" for one, to a job or to a step, "JOB.STEP".
-func (c *Client) Signal(ctx context.Context, id, signal string, to Target) error {
-	args := []string{"scancel", "--signal=" + signal}
-	switch to {
-	case Batch:
-		args = append(args, "--batch")
-	case Full:
-		args = append(args, "--full")
-	}
-	_, err := c.output(ctx, append(args, id)...)
+// Signal sends a signal, "USR1" for one, to the tasks of a job or of a step, "JOB.STEP".
+func (c *Client) Signal(ctx context.Context, id, signal string) error {
+	_, err := c.output(ctx, "scancel", "--signal="+signal, id)
 	return err
 }
 

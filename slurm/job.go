@@ -11,18 +11,13 @@ type Job struct {
 	ID        string
 	Name      string
 	Partition string
-	ArrayJob  string // "" if the job is not part of an array
-	ArrayTask string
 	Restarts  int      // how often it was requeued
 	Nodes     []string // of the allocation
 	Tasks     int      // asked for; 0 if nothing was said
-	// TasksPerNode and CPUsPerNode are by node of the allocation, empty if nothing
-	// was said.
-	TasksPerNode, CPUsPerNode []int
-	Step                      string   // "" outside a step
-	StepNodes                 []string // of the step
-	StepTasks                 int
-	NodeName                  string // this one's
+	// CPUsPerNode are by node of the allocation, empty if nothing was said.
+	CPUsPerNode []int
+	Step        string // "" outside a step
+	NodeName    string // this one's
 }
 
 // EnvError names a variable that Slurm has set to something unexpected.
@@ -47,8 +42,6 @@ func FromEnv(getenv func(string) string) (Job, bool, error) {
 		ID:        getenv("SLURM_JOB_ID"),
 		Name:      getenv("SLURM_JOB_NAME"),
 		Partition: getenv("SLURM_JOB_PARTITION"),
-		ArrayJob:  getenv("SLURM_ARRAY_JOB_ID"),
-		ArrayTask: getenv("SLURM_ARRAY_TASK_ID"),
 		NodeName:  getenv("SLURMD_NODENAME"),
 		Step:      getenv("SLURM_STEP_ID"),
 	}
@@ -58,12 +51,7 @@ func FromEnv(getenv func(string) string) (Job, bool, error) {
 	j.Restarts = read(r, "SLURM_RESTART_COUNT", number)
 	j.Nodes = read(r, "SLURM_JOB_NODELIST", ExpandNodes)
 	j.Tasks = read(r, "SLURM_NTASKS", number)
-	j.TasksPerNode = read(r, "SLURM_TASKS_PER_NODE", ExpandCounts)
 	j.CPUsPerNode = read(r, "SLURM_JOB_CPUS_PER_NODE", ExpandCounts)
-	if j.Step != "" {
-		j.StepNodes = read(r, "SLURM_STEP_NODELIST", ExpandNodes)
-		j.StepTasks = read(r, "SLURM_STEP_NUM_TASKS", number)
-	}
 	return j, true, r.err
 }
 

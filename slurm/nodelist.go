@@ -173,7 +173,7 @@ func product(heads, tails []string) (names []string, why string) {
 }
 
 // ExpandCounts returns the numbers of a list such as "4(x2),3", as in
-// SLURM_TASKS_PER_NODE.
+// SLURM_JOB_CPUS_PER_NODE.
 func ExpandCounts(list string) ([]int, error) {
 	if list == "" {
 		return nil, nil

@@ -48,19 +48,19 @@ func recordedEnv(t *testing.T, file string) func(string) string {
 func TestFromEnv(t *testing.T) {
 	batch, ok, err := FromEnv(recordedEnv(t, "batch.env"))
 	want := Job{ID: "3", Name: "wrap", Partition: "main", Nodes: []string{"n1", "n2", "n3"}, Tasks: 6,
-		TasksPerNode: []int{2, 2, 2}, CPUsPerNode: []int{2, 2, 2}}
+		CPUsPerNode: []int{2, 2, 2}}
 	if err != nil || !ok || !reflect.DeepEqual(batch, want) {
 		t.Errorf("batch: got %+v, %v, %v\nwant %+v", batch, ok, err, want)
 	}
 	step, ok, err := FromEnv(recordedEnv(t, "step.env"))
-	if err != nil || !ok || step.Step != "1" || step.StepTasks != 3 || len(step.StepNodes) != 3 {
+	if err != nil || !ok || step.Step != "1" {
 		t.Errorf("step: got %+v, %v, %v", step, ok, err)
 	}
 	if _, ok, err := FromEnv(func(string) string { return "" }); ok || err != nil {
 		t.Errorf("no job: got %v, %v", ok, err)
 	}
 	for name, value := range map[string]string{"SLURM_JOB_NODELIST": "n[1", "SLURM_RESTART_COUNT": "x",
-		"SLURM_TASKS_PER_NODE": "2(x"} {
+		"SLURM_JOB_CPUS_PER_NODE": "2(x"} {
 		_, _, err := FromEnv(func(v string) string {
 			if v == name {
 				return value
@@ -73,11 +73,10 @@ func TestFromEnv(t *testing.T) {
 		}
 	}
 	j, _, err := FromEnv(func(v string) string {
-		return map[string]string{"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2", "SLURM_ARRAY_JOB_ID": "5",
-			"SLURM_ARRAY_TASK_ID": "3"}[v]
+		return map[string]string{"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}[v]
 	})
-	if err != nil || j.Restarts != 2 || j.ArrayJob != "5" || j.ArrayTask != "3" {
-		t.Errorf("array: got %+v, %v", j, err)
+	if err != nil || j.Restarts != 2 {
+		t.Errorf("requeued: got %+v, %v", j, err)
 	}
 }
 
@@ -325,14 +324,11 @@ kill -TERM $$`)
 		t.Errorf("signals without end: got %v, want an error that may pass", err)
 	}
 	install("scancel", `echo "$@" > `+dir+`/args`)
-	for to, want := range map[Target]string{Tasks: "--signal=USR1 3.0\n", Batch: "--signal=USR1 --batch 3.0\n",
-		Full: "--signal=USR1 --full 3.0\n"} {
-		if err := c.Signal(t.Context(), "3.0", "USR1", to); err != nil {
-			t.Fatal(err)
-		}
-		if b, _ := os.ReadFile(dir + "/args"); string(b) != want {
-			t.Errorf("target %d: got arguments %q, want %q", to, b, want)
-		}
+	if err := c.Signal(t.Context(), "3.0", "USR1"); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(dir + "/args"); string(b) != "--signal=USR1 3.0\n" {
+		t.Errorf("got arguments %q of scancel", b)
 	}
 	install("scontrol", "exec sleep 100")
 	fast := &Client{Timeout: 50 * time.Millisecond}

@@ -216,7 +216,7 @@ func endStep(ctx context.Context, id string) {
 	go func() {
 		defer close(done)
 		quick := slurm.Client{Timeout: 5 * time.Second}
-		_ = quick.Signal(ctx, id, "KILL", slurm.Tasks) // it may have ended, or will with the job
+		_ = quick.Signal(ctx, id, "KILL") // it may have ended, or will with the job
 	}()
 	select {
 	case <-done:
