@@ -17,7 +17,7 @@ import (
 // into the same directory and do not call it: what those refer to must be there as well.
 func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []ShardInfo, sharing ...int) error {
 	return s.on("commit", e, level, func(l *levelState) error {
-		l.setLook(nil)
+		l.DropLook()
 		m, err := s.newManifest(e, l, shards)
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
@@ -36,11 +36,7 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 			return err
 		}
 		s.committed(l, e)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if e > l.agreed.newest {
-			l.agreed.unsure[e] = true
-		}
+		l.Unsure(e)
 		s.log.Debug("holdfast: epoch committed", "epoch", e, "level", level)
 		return nil
 	})
@@ -93,7 +89,7 @@ func (s *Store) committed(l *levelState, e Epoch) {
 	release := l.disown(e)
 	defer release()
 	defer l.mu.Unlock()
-	l.last = max(l.last, e)
+	l.Advance(e)
 	for _, idx := range l.puts[e] {
 		if b := l.base[idx.Rank]; b == nil || b.Epoch < e {
 			l.base[idx.Rank] = idx
@@ -129,7 +125,7 @@ func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 			err = l.Discard(e, format.PackName(s.opt.Rank))
 		}
 		for _, c := range l.outside() {
-			d, f := s.peerDir(ctx, c.at, l)
+			d, f := s.catalog.PeerDir(ctx, c.at, l.Level)
 			err = errors.Join(err, d.Discard(e, c.name), f.Close())
 		}
 		l.mu.Lock()

@@ -2,9 +2,6 @@ package storage
 
 import "context"
 
-// Spoil gives the first chunk another hash.
-func (m *MemoryShard) Spoil() { m.index.Chunks[0].Hash[0] ^= 1 }
-
 // PutFar is Put of a shard whose chunks, index and footer lie gap bytes, whole pages,
 // further on than they would: what lies between is a hole in the file.
 func PutFar(ctx context.Context, s *Store, e Epoch, level string, gap int64, secs []Section) (ShardInfo, error) {

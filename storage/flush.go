@@ -59,7 +59,7 @@ func (s *Store) flushTo(e Epoch, from, to string, do func(from, to *levelState) 
 		if err != nil {
 			return err
 		}
-		defer s.hold(e)()
+		defer s.catalog.Hold(e)()
 		return do(first, l)
 	})
 }

@@ -167,8 +167,13 @@ func (m *MemoryShard) holds(e Epoch, info *ShardInfo) bool {
 // memorySource is a MemoryShard as a source of shards.
 type memorySource struct {
 	s *Store
-	m *MemoryShard
+	m *MemoryShard // may be nil
 }
+
+func (s *Store) memory() *memorySource { return &memorySource{s, s.opt.Memory} }
+
+// Holds makes it a catalog.Memory.
+func (f *memorySource) Holds(e Epoch, info *ShardInfo) bool { return f.m.holds(e, info) }
 
 func (f *memorySource) Name() string { return SourceMemory }
 
@@ -179,7 +184,7 @@ func (f *memorySource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Ex
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err == nil && f.m.holds(e, &info) && f.s.contents.Allows(e, id) {
+		if err == nil && f.m.holds(e, &info) && f.s.catalog.Contents.Allows(e, id) {
 			return &shard.Extent{ReaderAt: f.m, Closer: f.m, Name: SourceMemory, N: info.Bytes, Info: info}, nil
 		}
 	}
@@ -189,10 +194,10 @@ func (f *memorySource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Ex
 // committed is what a level says of this rank's shard: rank 0 has told it, or the manifest says it.
 func (f *memorySource) committed(ctx context.Context, l *levelState, e Epoch, rank int) (info ShardInfo,
 	id func() [16]byte, err error) {
-	if x := l.told.at(e); x != nil && x.err == nil && x.shard != nil && rank == f.s.opt.Rank {
-		return *x.shard, func() [16]byte { return x.id }, nil
+	if info, id := l.Listed.Shard(e); info != nil && rank == f.s.opt.Rank {
+		return *info, func() [16]byte { return id }, nil
 	}
-	m, err := f.s.manifestOf(ctx, l, e)
+	m, err := f.s.catalog.Manifest(ctx, l.Level, e)
 	if err == nil && rank >= len(m.Shards) {
 		err = ErrNotCommitted
 	}
@@ -215,7 +220,7 @@ func (f *memorySource) Open(ctx context.Context, e Epoch, rank int) (*shard.Copy
 func (s *Store) nearest(e Epoch) []shard.Source {
 	list := s.sources(e, s.opt.Rank, "")
 	if s.opt.Memory.Epoch() == e && e != 0 {
-		list = append([]shard.Source{&memorySource{s, s.opt.Memory}}, list...)
+		list = append([]shard.Source{s.memory()}, list...)
 	}
 	return list
 }

@@ -71,7 +71,7 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 		if err := sh.Close(); err != nil {
 			return err
 		}
-		if p.spec.Room, err = p.spec.RoomNeeded(); err != nil || !s.looks(l) {
+		if p.spec.Room, err = p.spec.RoomNeeded(); err != nil || !s.catalog.Looks(l.Level) {
 			return err
 		}
 		if fresh, err := l.Begin(e, p.spec.Room); fresh || err != nil {
@@ -233,7 +233,7 @@ func (n *NodePack) nameOf(k *nodePackFile, run string) string {
 func (p *Part) Seal(ctx context.Context, n NodePack) (infos []ShardInfo, err error) {
 	s := p.store
 	err = s.flushTo(n.Epoch, n.From, n.To, func(from, to *levelState) error {
-		m, err := s.manifestOf(ctx, from, n.Epoch)
+		m, err := s.catalog.Manifest(ctx, from.Level, n.Epoch)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func (p *parityRows) data() *levelState {
 
 // Manifest makes it a place of parity groups.
 func (p *parityRows) Manifest(ctx context.Context, e Epoch) (*format.Manifest, error) {
-	return p.s.manifestOf(ctx, p.l, e)
+	return p.s.catalog.Manifest(ctx, p.l.Level, e)
 }
 
 // Member opens the shard of a member of a group: here, at the rank itself, or at who is known to have it.
@@ -55,7 +55,7 @@ func (p *parityRows) sources(Epoch, int) []shard.Source {
 func (p *parityRows) reachable(_ context.Context, m *format.Manifest, own int) error {
 	there := func(l *levelState, name string, match func(h *redundancy.Holding) bool) bool {
 		_, err := l.Stat(m.Epoch, name)
-		return err == nil || len(p.s.holders(l, m.Epoch, match)) > 0
+		return err == nil || len(p.s.catalog.Holders(l.Level, m.Epoch, match)) > 0
 	}
 	return redundancy.Computable(m, own, func(rank int) bool {
 		return there(p.data(), format.ShardName(rank), func(h *redundancy.Holding) bool { return h.HasShard(rank) })
@@ -74,12 +74,12 @@ func eachDir[T any](ctx context.Context, s *Store, l *levelState, e Epoch, match
 	if err == nil || s.opt.Transport == nil {
 		return x, err
 	}
-	ranks := append(slices.Clone(also), s.holders(l, e, match)...)
+	ranks := append(slices.Clone(also), s.catalog.Holders(l.Level, e, match)...)
 	for i, r := range ranks {
 		if r == s.opt.Rank || r >= s.opt.Size || slices.Contains(ranks[:i], r) {
 			continue
 		}
-		d, f := s.peerDir(context.WithoutCancel(ctx), r, l)
+		d, f := s.catalog.PeerDir(context.WithoutCancel(ctx), r, l.Level)
 		x, perr := open(d)
 		f.Close()
 		if perr == nil {
@@ -102,7 +102,7 @@ func (p *parityRows) stripe() (redundancy.Stripe, error) {
 // local shards of all ranks are committed.
 func (p *parityRows) flush(ctx context.Context, e Epoch, _ string, _ []Section) (info ShardInfo, err error) {
 	nodes, own := p.s.opt.Nodes, p.s.opt.Rank
-	m, err := p.s.manifestOf(ctx, p.data(), e)
+	m, err := p.s.catalog.Manifest(ctx, p.data().Level, e)
 	if err != nil {
 		return info, err
 	}
@@ -145,7 +145,7 @@ func (p *parityRows) writeRow(ctx context.Context, e Epoch, g *redundancy.Group,
 	holder, own := g.Group[g.Row(j)], p.s.opt.Rank
 	var d level.Epochs = p.l
 	if holder != own {
-		remote, f := p.s.peerDir(ctx, holder, p.l)
+		remote, f := p.s.catalog.PeerDir(ctx, holder, p.l.Level)
 		defer func() { err = errors.Join(err, f.Close()) }()
 		d = remote
 	}
@@ -161,7 +161,7 @@ func (p *parityRows) writeRow(ctx context.Context, e Epoch, g *redundancy.Group,
 // had, in the groups of the manifest, also for the epochs that it refers to.
 func (p *parityRows) rebuild(ctx context.Context, m *format.Manifest) error {
 	for _, o := range m.Origins() {
-		om, err := p.s.manifestOf(ctx, p.l, o)
+		om, err := p.s.catalog.Manifest(ctx, p.l.Level, o)
 		if err == nil {
 			err = p.rebuildStripe(ctx, om)
 		}

@@ -3,11 +3,10 @@ package storage
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // Prune removes from the named levels, or with no name from all, the epochs that the
@@ -39,137 +38,40 @@ func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, e
 		return nil, err
 	}
 	defer leave()
-	looks := map[*levelState]*level.Look{}
-	defer func() { s.writeLedgers(looks, levels...) }()
+	looks := map[*catalog.Level]*catalog.Look{}
+	defer func() { s.catalog.WriteLedgers(looks, levels...) }()
 	all := map[Epoch]bool{}
 	var problems []error // the other levels must not fill because one is down
 	for _, l := range s.working() {
-		if !s.looks(l) || !named(levels, l) {
+		if !s.catalog.Looks(l.Level) || !catalog.Named(levels, l.Name()) {
 			continue
 		}
 		if err := s.guard.Again(ctx, l); err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		look, err := l.takeLook()
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		looks[l] = look
-		rules := s.keepRules(l)
-		if rules.Kept, err = level.KeptAt(l); err != nil {
-			problems = append(problems, err) // what is to stay is not known
-			continue
-		}
-		dead, left, err := level.Prunable(look, rules)
+		gone, look, err := s.catalog.Prune(ctx, l.Level, l.writing,
+			func(e Epoch, err error) error { return s.fault("prune", e, l.Name(), err) })
 		problems = append(problems, err)
-		announced, err := level.Announce(l, dead) // before it is asked again what is to stay
-		if err != nil {
-			problems = append(problems, err)
-			continue
+		if look != nil {
+			looks[l.Level] = look
 		}
-		for _, e := range dead {
-			if err := ctx.Err(); err != nil {
-				return format.SortedEpochs(all), errors.Join(err, announced())
-			}
-			if same, err := level.Unchanged(l, rules.Kept); !same {
-				problems = append(problems, err)
-				break // the next Prune decides anew
-			}
-			more, err := look.RemoveEpoch(e)
-			left = append(left, more...)
-			if err != nil {
-				problems = append(problems, s.fault("prune", e, l.Name(), err))
-				continue
-			}
+		for _, e := range gone {
 			all[e] = true
-			s.log.Info("holdfast: epoch removed", "epoch", e, "level", l.Name(), "keep", l.cfg.Keep)
 		}
-		problems = append(problems, announced())
-		s.tell(l, left)
 	}
 	return format.SortedEpochs(all), errors.Join(problems...)
 }
 
-// named says whether a level is among those named; with no name all are.
-func named(levels []string, l *levelState) bool {
-	return len(levels) == 0 || slices.Contains(levels, l.Name())
-}
-
-// looks says whether this rank looks into the level's directory at all; see
-// Options.Together.
-func (s *Store) looks(l *levelState) bool {
-	return !s.opt.Together || !l.Traits().Shared || s.opt.Rank == 0
-}
-
-// looksAlone says that this rank looks into the level's directory, and no other removes anything there.
-func (s *Store) looksAlone(l *levelState) bool {
-	return s.opt.Together && l.Traits().Shared && s.opt.Rank == 0
-}
-
-// setLook keeps a look for the decision that it was taken for: the Prune that follows.
-func (l *levelState) setLook(look *level.Look) {
+// writing lists the epochs of which shards were put at the level that are not committed yet.
+func (l *levelState) writing() map[Epoch]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.look = look
-}
-
-// takeLook is the look that was kept, once, or a new one.
-func (l *levelState) takeLook() (*level.Look, error) {
-	l.mu.Lock()
-	look := l.look
-	l.look = nil
-	l.mu.Unlock()
-	if look != nil {
-		return look, nil
-	}
-	return level.NewLook(l.Level)
-}
-
-// tell logs what was left, each once.
-func (s *Store) tell(l *levelState, left []level.Leftover) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, x := range left {
-		if !s.leftovers[x.Path] {
-			s.leftovers[x.Path] = true
-			s.log.Warn("holdfast: file not removed by prune", "path", x.Path, "why", x.Err, "level", l.Name())
-		}
-	}
-}
-
-// keepRules are those of a run. An epoch on its way to another level is held; none waits for
-// long, since a newer one goes in its place.
-func (s *Store) keepRules(l *levelState) *level.KeepRules {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	agreed := l.agreed.clone()
-	nothing := s.votes.Load() && agreed.unknown() && !l.Traits().Shared
-	putting := map[Epoch]bool{}
+	out := map[Epoch]bool{}
 	for e, list := range l.puts {
-		putting[e] = len(list) > 0
+		out[e] = len(list) > 0
 	}
-	return &level.KeepRules{Keep: l.cfg.Keep, Every: l.cfg.KeepEvery, Widest: format.MaxCounted,
-		Counts: func(e Epoch) bool { return !nothing && agreed.counts(e) },
-		Failed: func(e Epoch) bool { return agreed.failed[e] },
-		Held:   func(e Epoch) bool { return putting[e] || s.held(e) },
-		Making: func(name string) bool { return s.making(l, name) },
-	}
-}
-
-// making says whether a name is that of a file in the making. Every rank clears
-// away its own at its start, in the directories that it sees; those of ranks
-// that now run elsewhere are left over.
-func (s *Store) making(l *levelState, name string) bool {
-	rank, ok := level.TempRank(name)
-	if !ok || rank >= s.opt.Size {
-		return false
-	}
-	if l.Traits().Shared || len(s.opt.Nodes) != s.opt.Size {
-		return true
-	}
-	return s.opt.Nodes[rank] == s.opt.Nodes[s.opt.Rank]
+	return out
 }
 
 // KeepByRule keeps an epoch that has just been committed at a level if it is at least so many

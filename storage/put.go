@@ -38,7 +38,7 @@ func (s *Store) put(ctx context.Context, l *levelState, spec *shard.Spec) (info 
 		return info, err
 	}
 	defer done()
-	defer s.hold(e)()
+	defer s.catalog.Hold(e)()
 	if err := level.RefuseCommitted(l, e); err != nil {
 		return info, err
 	}
@@ -115,7 +115,7 @@ func (s *Store) present(l *levelState, base *format.Index) *format.Index {
 func (l *levelState) lastCommitted(rank int, e Epoch) *format.Index {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.base[rank]; b != nil && b.Epoch < e && b.Epoch == l.last {
+	if b := l.base[rank]; b != nil && b.Epoch < e && b.Epoch == l.Newest() {
 		return b
 	}
 	return nil
@@ -130,7 +130,7 @@ func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch)
 	if b := l.lastCommitted(rank, e); b != nil {
 		return s.present(l, b)
 	}
-	last := l.newest()
+	last := l.Newest()
 	if last == 0 || last >= e || !l.Traits().Shared {
 		return nil
 	}

@@ -19,11 +19,11 @@ import (
 // there already. Other levels cannot be rebuilt.
 func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 	return s.on("rebuild", e, level, func(l *levelState) error {
-		m, err := s.manifestOf(ctx, l, e)
+		m, err := s.catalog.Manifest(ctx, l.Level, e)
 		if err != nil {
 			return err
 		}
-		defer s.hold(append(m.Origins(), e)...)()
+		defer s.catalog.Hold(append(m.Origins(), e)...)()
 		return l.rebuild(ctx, m)
 	})
 }
@@ -36,7 +36,7 @@ func (s *Store) rebuildShard(ctx context.Context, m *format.Manifest, d level.Ep
 		return err
 	}
 	for _, o := range info.Origins {
-		om, err := s.manifestOf(ctx, l, o)
+		om, err := s.catalog.Manifest(ctx, l.Level, o)
 		if err != nil {
 			return fmt.Errorf("epoch %d holds chunks of it: %w", o, err)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
-	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -31,42 +30,6 @@ type scheme interface {
 type remoteFile struct {
 	at   int // rank
 	name string
-}
-
-// chooseLevel says what the configured level is made of.
-func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
-	fsys, traits := s.opt.fs, level.TraitsOf(cfg.Name)
-	l := &levelState{cfg: cfg, pace: shard.NewPace(cfg.BytesPerSec), puts: map[Epoch][]*format.Index{},
-		base: map[int]*format.Index{}, agreed: newAgreement()}
-	if traits.Data && s.opt.Transport != nil {
-		l.memory = peer.NewMemFS(fsys)
-		fsys = l.memory
-	}
-	l.Level = level.At(fsys, cfg.Name, cfg.Dir, s.opt.Rank, &s.contents)
-	level.ForRun(l.Level, s.opt.Run)
-	if s.opt.Together && traits.Shared && s.opt.Rank == 0 {
-		l.Level.ForAll()
-	}
-	l.served = peer.Dir{FS: fsys, Path: cfg.Dir, Writable: traits.WrittenByOthers}
-	switch own := (ownFiles{s, l}); {
-	case traits.Rows:
-		l.scheme = &parityRows{s, l}
-	case traits.Copies:
-		l.scheme = &partnerCopies{own}
-	default:
-		l.scheme = &own
-	}
-	return l
-}
-
-// withTraits finds the level that has what is asked for; nil: there is none.
-func (s *Store) withTraits(has func(t level.Traits) bool) *levelState {
-	for _, l := range s.levels {
-		if has(l.Traits()) {
-			return l
-		}
-	}
-	return nil
 }
 
 // ownFiles is the scheme of levels where each rank's shard lies in the rank's own directory, or in that of all.
@@ -96,7 +59,7 @@ func (o *ownFiles) sources(e Epoch, rank int) []shard.Source {
 	if t := o.l.Traits(); another && !t.Shared && !t.WrittenByOthers && o.s.opt.Transport != nil {
 		out = append(out, &peerSource{o.s, o.l, rank})
 	}
-	for _, r := range o.s.holders(o.l, e, func(h *redundancy.Holding) bool { return h.HasShard(rank) }) {
+	for _, r := range o.s.catalog.Holders(o.l.Level, e, func(h *redundancy.Holding) bool { return h.HasShard(rank) }) {
 		out = append(out, &peerSource{o.s, o.l, r})
 	}
 	return out
@@ -106,12 +69,12 @@ func (o *ownFiles) reachable(ctx context.Context, m *format.Manifest, own int) e
 	id := m.ID()
 	err := level.Probe(o.l, m, own)
 	at := func(h *redundancy.Holding) bool { return h.Id == id && h.HasShard(own) }
-	if err == nil || len(o.s.holders(o.l, m.Epoch, at)) > 0 {
+	if err == nil || len(o.s.catalog.Holders(o.l.Level, m.Epoch, at)) > 0 {
 		return nil
 	}
 	unvoted := func(h *redundancy.Holding) bool { return h.Id == [16]byte{} && h.HasShard(own) }
-	for _, r := range o.s.holders(o.l, m.Epoch, unvoted) {
-		d, f := o.s.peerDir(ctx, r, o.l)
+	for _, r := range o.s.catalog.Holders(o.l.Level, m.Epoch, unvoted) {
+		d, f := o.s.catalog.PeerDir(ctx, r, o.l.Level)
 		if errors.Join(level.Probe(d, m, own), f.Close()) == nil {
 			return nil
 		}
@@ -157,7 +120,7 @@ func (p *partnerCopies) flush(ctx context.Context, e Epoch, from string, secs []
 }
 
 func (p *partnerCopies) copyTo(ctx context.Context, rank int, c *copying) (info ShardInfo, err error) {
-	d, f := p.s.peerDir(ctx, rank, p.l)
+	d, f := p.s.catalog.PeerDir(ctx, rank, p.l.Level)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	c.dir = d
 	infos, err := p.s.copyShards(ctx, c)
@@ -174,7 +137,7 @@ func (p *partnerCopies) rebuild(ctx context.Context, m *format.Manifest) error {
 		return err
 	}
 	for _, r := range ranks {
-		d, f := p.s.peerDir(ctx, r, p.l)
+		d, f := p.s.catalog.PeerDir(ctx, r, p.l.Level)
 		if err := errors.Join(p.s.rebuildShard(ctx, m, d, p.l), f.Close()); err != nil {
 			return fmt.Errorf("copy to rank %d on node %s: %w", r, p.s.opt.Nodes[r], err)
 		}

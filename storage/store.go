@@ -3,12 +3,12 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
@@ -114,53 +114,19 @@ type Store struct {
 	lent   bool          // the pools are not freed
 	turns  chan struct{} // one entry per shard being written
 	pause  shard.Pause   // while the program captures nothing is copied
-	votes  atomic.Bool   // the program tells what all ranks have
+
+	catalog *catalog.Catalog
 
 	checked atomic.Pointer[[16]byte] // ID of the manifest whose layouts were found to fit last
-
-	contents level.Contents // of epochs, by Choose
 
 	serving *peer.Server // nil without Transport
 	guard   *level.Guard
 
-	mu        sync.Mutex
-	closed    bool             // guarded by mu
-	users     sync.WaitGroup   // operations under way
-	known     redundancy.Known // what other ranks have, by Learn
-	inUse     map[Epoch]int    // guarded by mu: how often each epoch is held, by hold
-	leftovers map[string]bool  // guarded by mu: files that it has said are not used, or not removed by Prune
+	mu     sync.Mutex
+	closed bool           // guarded by mu
+	users  sync.WaitGroup // operations under way
 
 	apart atomic.Bool // this rank could not be handed a file of its node's flusher
-}
-
-// levelState is a level with what this rank remembers of it.
-type levelState struct {
-	level.Level
-	scheme
-	cfg    LevelConfig
-	pace   *shard.Pace
-	served peer.Dir    // what other ranks see of it
-	memory *peer.MemFS // serves them from memory; nil: nobody reads here
-	out    error       // why it cannot be written to; see Options.Degrade
-	told   *toldLevel  // what rank 0 says is there; nil: this rank looks
-
-	resized atomic.Bool // its marker says another number of ranks
-
-	copied atomic.Int64 // bytes written here for copies from other levels
-
-	mu   sync.Mutex
-	puts map[Epoch][]*format.Index // guarded by mu: put here and not yet committed
-	base map[int]*format.Index     // guarded by mu: last committed shard of each rank put here
-	last Epoch                     // guarded by mu: newest epoch committed here in this run
-
-	bases   bases    // guarded by mu: of later shards, where parity is computed from them
-	adopted *adopted // guarded by mu: the restored shard, for the first ones of this run; may be nil
-
-	agreed agreement // guarded by mu: what all ranks have
-
-	look *level.Look // guarded by mu: that the next Prune decides by; nil: one of its own
-
-	book *format.Ledger // guarded by mu: that lies there; nil: not known
 }
 
 // There are as many writers as a rank may have to do with at once: one for the epoch that is put, and one for each of
@@ -186,13 +152,13 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		opt:       opt,
-		log:       opt.Logger,
-		guard:     level.NewGuard(ctx, opt.Run),
-		turns:     make(chan struct{}, maxWriters),
-		inUse:     map[Epoch]int{},
-		leftovers: map[string]bool{},
-		contents:  level.Contents{Run: opt.Identity},
+		opt:   opt,
+		log:   opt.Logger,
+		guard: level.NewGuard(ctx, opt.Run),
+		turns: make(chan struct{}, maxWriters),
+		catalog: catalog.New(catalog.Job{Name: opt.Job, Rank: opt.Rank, Size: opt.Size, Elastic: opt.Elastic,
+			Together: opt.Together, Node: opt.Node, Nodes: opt.Nodes, Identity: opt.Identity,
+			Transport: opt.Transport, Log: opt.Logger}),
 	}
 	if s.pools, s.lent = shard.PoolsFrom(ctx); !s.lent {
 		s.pools.Own, s.pools.Inbound = shard.NewPool(maxWriters*shard.WriterBuffers), shard.NewPool(inboundBuffers)
@@ -216,7 +182,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if len(s.working()) == 0 {
 		var err error
 		for _, l := range s.levels {
-			err = errors.Join(err, l.out)
+			err = errors.Join(err, l.Out)
 		}
 		return nil, errors.Join(err, s.guard.Release())
 	}
@@ -225,56 +191,6 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		s.serving = peer.Serve(&hosted{s}, opt.Transport, s.pools.Inbound, s.log)
 	}
 	return s, nil
-}
-
-// openLevel returns the level also when it fails.
-func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, error) {
-	l := s.chooseLevel(cfg)
-	if !s.looks(l) {
-		told, err := s.opt.Told.toldOf(cfg.Name)
-		if err != nil {
-			return l, err
-		}
-		if told != nil {
-			return l, s.openTold(l, told)
-		}
-	}
-	if err := l.Prepare(cfg.Create); err != nil {
-		return l, err
-	}
-	if err := s.claim(l); err != nil {
-		return l, err
-	}
-	// Before anything of an earlier run is cleared away: it may be alive.
-	if err := s.guard.Take(ctx, l); err != nil {
-		return l, err
-	}
-	if err := s.identify(ctx, l); err != nil {
-		return l, err
-	}
-	return l, errors.Join(l.ClearTemps(), l.NoteNoneBegun())
-}
-
-// claim makes the level's directory this job's. An elastic job takes over one of another number of ranks.
-func (s *Store) claim(l *levelState) error {
-	err := l.Claim(s.markerOf(l.Name()))
-	var size *SizeError
-	if s.opt.Elastic && errors.As(err, &size) {
-		l.resized.Store(true)
-		return nil
-	}
-	return err
-}
-
-// mark makes the directory of a level one of this job's number of ranks, and puts a lost marker back.
-func (s *Store) mark(l *levelState) error {
-	if l.resized.Load() {
-		if err := l.Remark(s.markerOf(l.Name())); err != nil {
-			return err
-		}
-		l.resized.Store(false)
-	}
-	return l.KeepMarked(s.markerOf(l.Name()))
 }
 
 // Close waits for operations under way, stops serving other ranks and frees the
@@ -288,7 +204,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.users.Wait()
 	if !before {
-		s.writeLedgers(nil)
+		s.catalog.WriteLedgers(nil)
 	}
 	if s.serving != nil {
 		s.serving.Close()
@@ -328,16 +244,6 @@ func (s *Store) on(op string, e Epoch, level string, do func(l *levelState) erro
 	return s.fault(op, e, level, do(l))
 }
 
-// at finds a level by name.
-func (s *Store) at(name string) (*levelState, error) {
-	for _, l := range s.levels {
-		if l.Name() == name {
-			return l, nil
-		}
-	}
-	return nil, &OptionError{Field: "Levels", Reason: fmt.Sprintf("level %q has no directory", name)}
-}
-
 // fault wraps what went wrong with this rank's shard.
 func (s *Store) fault(op string, e Epoch, level string, err error) error {
 	var done *ShardError
@@ -355,4 +261,17 @@ func (s *Store) turn(ctx context.Context) (done func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// hosted is a store as other ranks use it.
+type hosted struct{ s *Store }
+
+func (h *hosted) InUse(e Epoch) (release func()) { return h.s.catalog.Hold(e) }
+
+func (h *hosted) Served(level string) (peer.Dir, error) {
+	l, err := h.s.at(level)
+	if err != nil {
+		return peer.Dir{}, err
+	}
+	return l.served, nil
 }

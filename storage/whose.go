@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -216,32 +215,4 @@ func (s *Store) identify(ctx context.Context, l *levelState) error {
 	}
 	have.Run = want
 	return errors.Join(l.WriteAttempts(nil, 0), l.Remark(*have)) // attempts at the epochs of another run say nothing
-}
-
-// owns reports whether what carries the identity x belongs to this run.
-func (s *Store) owns(x Identity) bool { return s.opt.Identity.IsZero() || s.opt.Identity.Owns(x) }
-
-// sayOther warns once of an epoch that is not restored because it is of another run. Those of the run that this one has
-// replaced are no surprise.
-func (s *Store) sayOther(e Epoch, level string, err error) {
-	var other *OtherRunError
-	if !errors.As(err, &other) || other.Replaced() {
-		return
-	}
-	s.mu.Lock()
-	said := s.leftovers[other.File]
-	s.leftovers[other.File] = true
-	s.mu.Unlock()
-	if !said {
-		s.log.Warn("holdfast: an epoch of another run lies in the directory of this one; it is not restored",
-			"epoch", e, "level", level, "err", err)
-	}
-}
-
-// anyOwn reports whether any of the epochs at a level may be of this run.
-func (s *Store) anyOwn(l *levelState, epochs []Epoch) bool {
-	return slices.ContainsFunc(epochs, func(e Epoch) bool {
-		_, err := l.ReadManifest(e)
-		return !level.OfOtherRun(err)
-	})
 }

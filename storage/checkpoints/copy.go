@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -76,7 +77,7 @@ func Copy(ctx context.Context, from []string, to string, e Epoch, jobs int) (don
 func (v *View) newest() (Epoch, error) {
 	set := map[Epoch]bool{}
 	for _, d := range v.dirs {
-		e, err := level.NewestReadable(d)
+		e, err := catalog.NewestReadable(d)
 		if err != nil {
 			return 0, err
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -214,7 +215,7 @@ func (t *target) flush(ctx context.Context, v *View) (Epoch, error) {
 // missingAt lists the epochs that any directory has and that are newer than the
 // newest at the level whose manifest can be read, newest first.
 func (v *View) missingAt(to level.Epochs) ([]Epoch, error) {
-	newest, err := level.NewestReadable(to)
+	newest, err := catalog.NewestReadable(to)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
@@ -63,57 +64,39 @@ var errNoDirs = &level.OptionError{Field: "Levels", Reason: "no directory given"
 
 func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch, error) {
 	out := map[string][]Epoch{}
+	looks, problems := v.lookAll()
+	widest := Epoch(0)
+	if last := looks[len(looks)-1]; last != nil {
+		var err error
+		widest, err = catalog.NewestReadable(last)
+		problems = append(problems, err)
+	}
 	whole := map[string]map[Epoch]bool{}
-	var problems []error
-	var left []level.Leftover
-	widest, err := level.NewestReadable(v.dirs[len(v.dirs)-1])
-	problems = append(problems, err)
 	for _, d := range v.dirs {
 		if whole[d.Name()] == nil {
-			whole[d.Name()] = v.wholeAt(d.Name())
+			whole[d.Name()] = wholeAt(looks, d.Name())
 		}
 	}
-	for _, d := range v.dirs {
-		no := func(Epoch) bool { return false }
-		kept, err := level.KeptAt(d)
-		if err != nil {
-			problems = append(problems, err) // what is to stay is not known
+	var left []level.Leftover
+	for i, d := range v.dirs {
+		if looks[i] == nil {
 			continue
 		}
-		dead, odd, err := level.Prunable(d, &level.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery, Widest: widest,
-			Kept:   kept,
-			Counts: func(e Epoch) bool { return whole[d.Name()][e] }, Failed: no, Held: no,
-			Making: func(string) bool { return false }}) // the lock is ours: nobody writes
-		problems = append(problems, err)
-		left = append(left, odd...)
-		announced := func() error { return nil }
 		if !rules.DryRun {
 			problems = append(problems, level.DropAnnouncements(d))
-			if announced, err = level.Announce(d, dead); err != nil {
-				problems = append(problems, err)
-				continue
-			}
 		}
-		for _, e := range dead {
-			if err := ctx.Err(); err != nil {
-				return out, errors.Join(err, announced())
-			}
-			if same, err := level.Unchanged(d, kept); !same {
-				problems = append(problems, err)
-				break // the next call decides anew
-			}
-			if !rules.DryRun {
-				more, err := d.RemoveEpoch(e)
-				left = append(left, more...)
-				if err != nil {
-					problems = append(problems, fmt.Errorf("remove epoch %d from %s: %w", e, d.Path(), err))
-					continue
-				}
-			}
-			out[d.Path()] = append(out[d.Path()], e)
+		no := func(Epoch) bool { return false }
+		gone, odd, err := looks[i].Prune(ctx, &catalog.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery,
+			Widest: widest, Counts: func(e Epoch) bool { return whole[d.Name()][e] }, Failed: no, Held: no,
+			Making: func(string) bool { return false }, // the lock is ours: nobody writes
+			DryRun: rules.DryRun},
+			func(e Epoch, err error) error { return fmt.Errorf("remove epoch %d from %s: %w", e, d.Path(), err) })
+		problems, left = append(problems, err), append(left, odd...)
+		if len(gone) > 0 {
+			out[d.Path()] = gone
 		}
 		if !rules.DryRun {
-			problems = append(problems, announced(), level.Forget(d, out[d.Path()]))
+			problems = append(problems, level.Forget(d, gone))
 		}
 	}
 	if len(left) > 0 {
@@ -122,20 +105,26 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 	return out, errors.Join(problems...)
 }
 
+// lookAll looks at each directory once, before anything is removed; nil: it cannot be looked at, and a problem says so.
+func (v *View) lookAll() (looks []*catalog.Look, problems []error) {
+	for _, d := range v.dirs {
+		k, err := catalog.NewLook(d.Level)
+		looks, problems = append(looks, k), append(problems, err)
+	}
+	return looks, problems
+}
+
 // wholeAt finds the epochs of which the directories of a level have parts of as
 // many ranks as of any.
-func (v *View) wholeAt(name string) map[Epoch]bool {
+func wholeAt(looks []*catalog.Look, name string) map[Epoch]bool {
 	parts := map[Epoch]map[int]bool{}
-	for _, d := range v.dirs {
-		if d.Name() != name {
+	for _, d := range looks {
+		if d == nil || d.Name() != name {
 			continue
 		}
-		epochs, err := d.Epochs()
-		if err != nil {
-			continue // prunable says so
-		}
+		epochs, _ := d.Epochs()
 		for _, e := range epochs {
-			ranks := level.RanksWithManifest(d, e)
+			ranks := catalog.RanksWithManifest(d, e)
 			if parts[e] == nil {
 				parts[e] = map[int]bool{}
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -89,7 +90,7 @@ func (r *repairer) begun() *format.Begun {
 		}
 	}
 	for _, d := range r.v.dirs {
-		if e, err := level.NewestReadable(d); err == nil && e > best.Epoch {
+		if e, err := catalog.NewestReadable(d); err == nil && e > best.Epoch {
 			best = &format.Begun{Epoch: e, Level: d.Name(), Run: d.info.Run}
 		}
 	}

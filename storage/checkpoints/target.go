@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -135,7 +136,7 @@ func (t *target) marker() format.Marker {
 // close gives the directory up. The ledger there is a hint: that it cannot be written is no error.
 func (t *target) close() error {
 	if t.last > 0 {
-		if epochs, err := level.Inventory(t); err == nil {
+		if epochs, err := catalog.Inventory(t); err == nil {
 			_ = t.WriteLedger(&format.Ledger{Run: t.info.Run, Levels: []format.LedgerLevel{{Name: t.Name(),
 				Keep: keepTold, KeepEvery: t.keepEvery, Epochs: epochs}}})
 		}

@@ -111,14 +111,4 @@ func TestManifestsKeepFew(t *testing.T) {
 	if read(mostManifests+1) || read(2) || !read(1) || !read(3) {
 		t.Error("want the manifests that were used last kept, and no more")
 	}
-	look, err := NewLook(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []bool{true, false} {
-		c.bytes = 0
-		if _, err := look.ReadManifest(1); err != nil || (c.bytes > 0) != want {
-			t.Errorf("a look that reads a manifest %d times: %v, %d bytes were read", i+1, err, c.bytes)
-		}
-	}
 }

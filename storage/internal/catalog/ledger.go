@@ -1,49 +1,43 @@
-package storage
+package catalog
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// writeLedgers brings the ledgers of this rank up to date with what is on disk, at
+// WriteLedgers brings the ledgers of this rank up to date with what is on disk, at
 // those of the named levels, or with no name of all, where this run has committed: a
 // run that only looked must not forget what was there before. Ledgers are hints: that
 // one cannot be written is told and no more. looks are at levels where one was taken just now.
-func (s *Store) writeLedgers(looks map[*levelState]*level.Look, levels ...string) {
-	for _, l := range s.levels {
-		if l.newest() == 0 || !named(levels, l) || l.Traits().Shared && s.opt.Rank != 0 {
+func (c *Catalog) WriteLedgers(looks map[*Level]*Look, levels ...string) {
+	for _, l := range c.levels {
+		if l.Newest() == 0 || !Named(levels, l.Name()) || l.Traits().Shared && c.Rank != 0 {
 			continue // rank 0 writes that of the shared directory
 		}
-		if err := s.writeLedger(l, looks[l]); err != nil {
-			s.log.Debug("holdfast: cannot write the list of what a level should hold", "level", l.Name(), "err", err)
+		if err := c.writeLedger(l, looks[l]); err != nil {
+			c.Log.Debug("holdfast: cannot write the list of what a level should hold", "level", l.Name(), "err", err)
 		}
 	}
-}
-
-// newest is the newest epoch that this run has committed at the level.
-func (l *levelState) newest() Epoch {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
 }
 
 // writeLedger writes that of a level if it has changed; look may be nil.
-func (s *Store) writeLedger(l *levelState, look *level.Look) error {
+func (c *Catalog) writeLedger(l *Level, look *Look) error {
 	l.mu.Lock()
-	old := l.book
+	old := l.ledger
 	l.mu.Unlock()
 	if old == nil {
 		var err error
-		if old, err = l.ReadLedger(s.opt.Rank); err != nil {
+		if old, err = l.ReadLedger(c.Rank); err != nil {
 			old = &format.Ledger{}
 		}
-		if !s.owns(old.Run) {
+		if !c.Owns(old.Run) {
 			old = &format.Ledger{}
 		}
 	}
-	book, err := s.ledgerOf(l, look, old)
+	book, err := c.ledgerOf(l, look, old)
 	if err == nil && !bytes.Equal(book.Encode(), old.Encode()) {
 		err = l.WriteLedger(book)
 	}
@@ -52,23 +46,23 @@ func (s *Store) writeLedger(l *levelState, look *level.Look) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.book = book
+	l.ledger = book
 	return nil
 }
 
 // ledgerOf is the ledger of a level as it should be now, old the one there.
-func (s *Store) ledgerOf(here *levelState, look *level.Look, old *format.Ledger) (*format.Ledger, error) {
-	book := &format.Ledger{Rank: s.opt.Rank, Node: s.opt.Node, Run: s.opt.Identity}
-	for _, l := range s.levels {
-		v := format.LedgerLevel{Name: l.Name(), Keep: l.cfg.Keep, KeepEvery: l.cfg.KeepEvery}
+func (c *Catalog) ledgerOf(here *Level, look *Look, old *format.Ledger) (*format.Ledger, error) {
+	book := &format.Ledger{Rank: c.Rank, Node: c.Node, Run: c.Identity}
+	for _, l := range c.levels {
+		v := format.LedgerLevel{Name: l.Name(), Keep: l.Keep, KeepEvery: l.KeepEvery}
 		var err error
-		switch last := l.newest(); {
+		switch last := l.Newest(); {
 		case l == here:
 			var at level.Epochs = l
 			if look != nil {
 				at = look
 			}
-			v.Epochs, err = level.Inventory(at)
+			v.Epochs, err = Inventory(at)
 		case last > 0:
 			v.Epochs = []format.LedgerEpoch{{Epoch: last}}
 		case old.At(l.Name()) != nil:
@@ -80,4 +74,9 @@ func (s *Store) ledgerOf(here *levelState, look *level.Look, old *format.Ledger)
 		book.Levels = append(book.Levels, v)
 	}
 	return book, nil
+}
+
+// Named reports whether a level is among those named; with no name all are.
+func Named(levels []string, name string) bool {
+	return len(levels) == 0 || slices.Contains(levels, name)
 }

@@ -1,4 +1,4 @@
-package level
+package catalog
 
 import (
 	"errors"
@@ -7,13 +7,14 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // Look is one look at the epochs of a level, for a decision on what counts there and what goes: the list is taken once,
 // and each manifest read once and from the file, since one that has rotted must not count. It belongs to one goroutine,
 // and to the moment: what others change after it began is not seen.
 type Look struct {
-	Level
+	level.Level
 	epochs []format.Epoch
 	read   map[format.Epoch]readManifest
 }
@@ -25,7 +26,7 @@ type readManifest struct {
 }
 
 // NewLook begins one.
-func NewLook(l Level) (*Look, error) {
+func NewLook(l level.Level) (*Look, error) {
 	epochs, err := l.Epochs()
 	if err != nil {
 		return nil, err
@@ -41,9 +42,9 @@ func (k *Look) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	x, found := k.read[e]
 	if !found {
 		if l, keeps := k.Level.(interface {
-			readAnew(e format.Epoch) (*format.Manifest, error)
+			ReadAnew(e format.Epoch) (*format.Manifest, error)
 		}); keeps {
-			x.m, x.err = l.readAnew(e)
+			x.m, x.err = l.ReadAnew(e)
 		} else {
 			x.m, x.err = k.Level.ReadManifest(e)
 		}
@@ -58,18 +59,72 @@ func (k *Look) Stat(e format.Epoch, name string) (vfs.Entry, error) {
 	switch {
 	case !found || name != format.ManifestName:
 		return k.Level.Stat(e, name)
-	case errors.Is(x.err, ErrNotCommitted):
+	case errors.Is(x.err, level.ErrNotCommitted):
 		return vfs.Entry{}, fs.ErrNotExist
 	}
 	return vfs.Entry{Name: name}, nil
 }
 
 // RemoveEpoch removes an epoch, which the look then no longer has.
-func (k *Look) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
+func (k *Look) RemoveEpoch(e format.Epoch) (left []level.Leftover, err error) {
 	left, err = k.Level.RemoveEpoch(e)
 	if err == nil {
 		k.epochs = slices.DeleteFunc(k.epochs, func(x format.Epoch) bool { return x == e })
-		k.read[e] = readManifest{err: ErrNotCommitted}
+		k.read[e] = readManifest{err: level.ErrNotCommitted}
 	}
 	return left, err
+}
+
+// Inventory lists what is committed at a level, for its ledger, oldest epoch first.
+func Inventory(l level.Epochs) ([]format.LedgerEpoch, error) {
+	epochs, err := l.Epochs()
+	if err != nil {
+		return nil, err
+	}
+	var out []format.LedgerEpoch
+	for _, e := range slices.Backward(epochs) {
+		p := format.LedgerEpoch{Epoch: e}
+		have, err := level.HasManifest(l, e)
+		if err != nil || !have {
+			continue
+		}
+		if _, merr := l.ReadManifest(e); level.OfOtherRun(merr) {
+			continue
+		}
+		if !l.Traits().Shared { // there the manifest names all that there is
+			list, err := l.Files(e)
+			if err != nil {
+				continue // pruned by another rank meanwhile
+			}
+			for _, f := range list {
+				if _, _, ok := format.ParseName(f.Name); ok {
+					p.Files = append(p.Files, f.Name)
+				}
+			}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// keepLook keeps a look for the decision that it was taken for: the Prune that follows.
+func (l *Level) keepLook(look *Look) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look = look
+}
+
+// DropLook makes the next Prune look again: an epoch is about to be committed.
+func (l *Level) DropLook() { l.keepLook(nil) }
+
+// takeLook is the look that was kept, once, or a new one.
+func (l *Level) takeLook() (*Look, error) {
+	l.mu.Lock()
+	look := l.look
+	l.look = nil
+	l.mu.Unlock()
+	if look != nil {
+		return look, nil
+	}
+	return NewLook(l.Level)
 }

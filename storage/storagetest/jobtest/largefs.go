@@ -1,4 +1,4 @@
-package storage_test
+package jobtest
 
 import (
 	"encoding/binary"
@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// largeFS is a file system in memory for files of many GiB that say little: of each
+// LargeFS is a file system in memory for files of many GiB that say little: of each
 // page it keeps a number, its first eight bytes, and the place of the rest among all
 // rests seen so far. Pages that were never written are zero. Nothing is lost or fails.
-type largeFS struct {
+type LargeFS struct {
 	mu    sync.Mutex
 	files map[string]*largeData // guarded by mu; by clean path; nil: a directory
 	rests map[string]uint32     // guarded by mu
@@ -36,13 +36,13 @@ type largePage struct {
 }
 
 const (
-	largePageLen = 4096
-	largeRestLen = largePageLen - 8
+	LargePageLen = 4096
+	largeRestLen = LargePageLen - 8
 )
 
-func newLargeFS(dirs ...string) *largeFS {
+func NewLargeFS(dirs ...string) *LargeFS {
 	zeros := string(make([]byte, largeRestLen))
-	f := &largeFS{files: map[string]*largeData{"/": nil}, rests: map[string]uint32{zeros: 0}, all: []string{zeros}}
+	f := &LargeFS{files: map[string]*largeData{"/": nil}, rests: map[string]uint32{zeros: 0}, all: []string{zeros}}
 	for _, d := range dirs {
 		for ; d != "/"; d = path.Dir(d) {
 			f.files[d] = nil
@@ -55,7 +55,7 @@ func largeError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-func (f *largeFS) Create(name string, _ bool) (vfs.File, error) {
+func (f *LargeFS) Create(name string, _ bool) (vfs.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name = path.Clean(name)
@@ -70,9 +70,9 @@ func (f *largeFS) Create(name string, _ bool) (vfs.File, error) {
 	return &largeFile{f, d}, nil
 }
 
-func (f *largeFS) Edit(name string, _ bool) (vfs.File, error) { return f.Open(name) }
+func (f *LargeFS) Edit(name string, _ bool) (vfs.File, error) { return f.Open(name) }
 
-func (f *largeFS) Open(name string) (vfs.File, error) {
+func (f *LargeFS) Open(name string) (vfs.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := f.files[path.Clean(name)]
@@ -82,7 +82,7 @@ func (f *largeFS) Open(name string) (vfs.File, error) {
 	return &largeFile{f, d}, nil
 }
 
-func (f *largeFS) Mkdir(name string) error {
+func (f *LargeFS) Mkdir(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name = path.Clean(name)
@@ -93,7 +93,7 @@ func (f *largeFS) Mkdir(name string) error {
 	return nil
 }
 
-func (f *largeFS) ReadDir(name string) (out []vfs.Entry, err error) {
+func (f *LargeFS) ReadDir(name string) (out []vfs.Entry, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name = path.Clean(name)
@@ -117,7 +117,7 @@ func largeEntry(name string, d *largeData) vfs.Entry {
 	return e
 }
 
-func (f *largeFS) Stat(name string) (vfs.Entry, error) {
+func (f *LargeFS) Stat(name string) (vfs.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d, ok := f.files[path.Clean(name)]
@@ -127,7 +127,7 @@ func (f *largeFS) Stat(name string) (vfs.Entry, error) {
 	return largeEntry(name, d), nil
 }
 
-func (f *largeFS) CheckDir(name string, _ bool) error {
+func (f *LargeFS) CheckDir(name string, _ bool) error {
 	e, err := f.Stat(name)
 	if err == nil && !e.Dir {
 		err = largeError("stat", name, fs.ErrInvalid)
@@ -135,7 +135,7 @@ func (f *largeFS) CheckDir(name string, _ bool) error {
 	return err
 }
 
-func (f *largeFS) Rename(from, to string) error {
+func (f *LargeFS) Rename(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := f.files[path.Clean(from)]
@@ -147,7 +147,7 @@ func (f *largeFS) Rename(from, to string) error {
 	return nil
 }
 
-func (f *largeFS) Link(from, to string) error {
+func (f *LargeFS) Link(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, taken := f.files[path.Clean(to)]; taken {
@@ -157,7 +157,7 @@ func (f *largeFS) Link(from, to string) error {
 	return nil
 }
 
-func (f *largeFS) Remove(name string) error {
+func (f *LargeFS) Remove(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name = path.Clean(name)
@@ -168,8 +168,8 @@ func (f *largeFS) Remove(name string) error {
 	return nil
 }
 
-// removeAll removes what is below a directory.
-func (f *largeFS) removeAll(dir string) {
+// RemoveAll removes what is below a directory.
+func (f *LargeFS) RemoveAll(dir string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for p := range f.files {
@@ -179,11 +179,11 @@ func (f *largeFS) removeAll(dir string) {
 	}
 }
 
-func (f *largeFS) SyncDir(string) error       { return nil }
-func (f *largeFS) Free(string) (int64, error) { return 1 << 50, nil }
+func (f *LargeFS) SyncDir(string) error       { return nil }
+func (f *LargeFS) Free(string) (int64, error) { return 1 << 50, nil }
 
 type largeFile struct {
-	fs *largeFS
+	fs *LargeFS
 	d  *largeData
 }
 
@@ -191,15 +191,15 @@ type largeFile struct {
 func (f *largeFile) ReadAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	var page [largePageLen]byte
+	var page [LargePageLen]byte
 	done := 0
 	for done < len(p) && off < f.d.size {
-		at := off % largePageLen
-		n := int(min(int64(len(p)-done), largePageLen-at, f.d.size-off))
-		if n == largePageLen {
-			f.fs.load(f.d.page(off/largePageLen), p[done:done+n])
+		at := off % LargePageLen
+		n := int(min(int64(len(p)-done), LargePageLen-at, f.d.size-off))
+		if n == LargePageLen {
+			f.fs.load(f.d.page(off/LargePageLen), p[done:done+n])
 		} else {
-			f.fs.load(f.d.page(off/largePageLen), page[:])
+			f.fs.load(f.d.page(off/LargePageLen), page[:])
 			copy(p[done:done+n], page[at:])
 		}
 		done, off = done+n, off+int64(n)
@@ -218,7 +218,7 @@ func (d *largeData) page(i int64) largePage {
 }
 
 // load fills a page. mu is held.
-func (f *largeFS) load(g largePage, p []byte) {
+func (f *LargeFS) load(g largePage, p []byte) {
 	binary.LittleEndian.PutUint64(p, g.number)
 	if g.rest == 0 {
 		clear(p[8:])
@@ -231,13 +231,13 @@ func (f *largeFS) load(g largePage, p []byte) {
 func (f *largeFile) WriteAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	var page [largePageLen]byte
+	var page [LargePageLen]byte
 	done := 0
 	for done < len(p) {
-		i, at := off/largePageLen, off%largePageLen
-		n := int(min(int64(len(p)-done), largePageLen-at))
+		i, at := off/LargePageLen, off%LargePageLen
+		n := int(min(int64(len(p)-done), LargePageLen-at))
 		whole := p[done : done+n]
-		if n < largePageLen {
+		if n < LargePageLen {
 			f.fs.load(f.d.page(i), page[:])
 			copy(page[at:], whole)
 			whole = page[:]
@@ -257,7 +257,7 @@ func (d *largeData) grow(n int64) {
 }
 
 // store finds what stands for a page. mu is held.
-func (f *largeFS) store(p []byte) largePage {
+func (f *LargeFS) store(p []byte) largePage {
 	g := largePage{number: binary.LittleEndian.Uint64(p)}
 	rest, known := f.rests[string(p[8:])]
 	if !known {

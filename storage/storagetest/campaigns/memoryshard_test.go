@@ -1,4 +1,4 @@
-package storage_test
+package campaigns
 
 import (
 	"bytes"
@@ -40,10 +40,10 @@ func (f countedFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// inMemory puts epoch 1 at a directory and returns what is left of it in memory, and a Store of
-// the next start, whose reads of shards are counted.
-func inMemory(t *testing.T) (m *storage.MemoryShard, next *storage.Store, secs []storage.Section, dir string,
-	read *atomic.Int64) {
+// inMemory puts epoch 1 at a directory, with the contents of any, and returns what is left of it in memory, and a Store
+// of the next start, whose reads of shards are counted.
+func inMemory(t *testing.T, contents storage.Epoch) (m *storage.MemoryShard, next *storage.Store,
+	secs []storage.Section, dir string, read *atomic.Int64) {
 	t.Helper()
 	dir, read = t.TempDir(), &atomic.Int64{}
 	opt := storage.Options{Job: "test", Size: 1, Node: "n0",
@@ -52,7 +52,7 @@ func inMemory(t *testing.T) (m *storage.MemoryShard, next *storage.Store, secs [
 	if err != nil {
 		t.Fatal(err)
 	}
-	secs = jobtest.SectionsOf(0, 1)
+	secs = jobtest.SectionsOf(0, contents)
 	if m := s.InMemory(1, secs); m != nil {
 		t.Error("an epoch that nobody has committed is offered from memory")
 	}
@@ -79,7 +79,7 @@ func inMemory(t *testing.T) (m *storage.MemoryShard, next *storage.Store, secs [
 // TestFetchFromMemory: an epoch whose shard is still in memory is read from there, and of the
 // shard's file no byte.
 func TestFetchFromMemory(t *testing.T) {
-	m, s, secs, dir, read := inMemory(t)
+	m, s, secs, dir, read := inMemory(t, 1)
 	list, unreadable, err := s.Candidates(t.Context())
 	if err != nil || len(list) != 1 || len(unreadable) != 0 {
 		t.Fatalf("got %v, %v, %v, want one candidate", list, unreadable, err)
@@ -119,7 +119,7 @@ func TestFetchFromMemory(t *testing.T) {
 
 // TestFetchFromScribbledMemory: memory that has changed is named, and the bytes come from the disk.
 func TestFetchFromScribbledMemory(t *testing.T) {
-	_, s, secs, _, read := inMemory(t)
+	_, s, secs, _, read := inMemory(t, 1)
 	big := secs[2].Source.(storage.Bytes)
 	want := bytes.Clone(big)
 	big[5<<20] ^= 1
@@ -145,7 +145,7 @@ func TestFetchFromScribbledMemory(t *testing.T) {
 // TestMemoryOfOtherContents: what the level has committed under the number counts, not what lies in
 // memory; and memory serves where the file has gone.
 func TestMemoryOfOtherContents(t *testing.T) {
-	m, s, secs, dir, _ := inMemory(t)
+	_, s, secs, dir, _ := inMemory(t, 1)
 	name := filepath.Join(dir, format.EpochName(1), format.ShardName(0))
 	if err := os.Rename(name, name+".away"); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,14 @@ func TestMemoryOfOtherContents(t *testing.T) {
 	if err := os.Rename(name+".away", name); err != nil {
 		t.Fatal(err)
 	}
-	m.Spoil()
+	other, _, _, _, _ := inMemory(t, 2)
+	opt := storage.Options{Job: "test", Size: 1, Node: "n0", Memory: other,
+		Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: dir}}}
+	s, err := storage.Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 	if sh := jobtest.WantShard(t, s, 1, secs); sh.Level() != storage.LevelLocal {
 		t.Errorf("read from %q, want %q", sh.Level(), storage.LevelLocal)
 	}

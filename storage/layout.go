@@ -1,10 +1,6 @@
 package storage
 
 import (
-	"context"
-	"errors"
-	"fmt"
-
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
@@ -71,31 +67,3 @@ type DiffersError = layout.DiffersError
 //	Rank  int // -1: not known
 //	Why   string
 type ShapeError = layout.ShapeError
-
-// FetchRank is Fetch of the shard of any rank of the epoch, of however many ranks that is.
-func (s *Store) FetchRank(ctx context.Context, e Epoch, rank int) (*Shard, error) {
-	return s.fetch(ctx, e, rank, s.sources(e, rank, ""))
-}
-
-// Entries returns what the manifest of an epoch says of all ranks' shards, from the nearest level where it can be
-// read. Choose has said which contents the epoch has. The caller must not change it.
-func (s *Store) Entries(ctx context.Context, e Epoch) ([]ShardInfo, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	defer s.hold(e)()
-	var failed []error
-	for _, l := range s.levels {
-		m, err := s.manifestOf(ctx, l, e)
-		if err == nil && !s.contents.Allows(e, m.ID) {
-			err = fmt.Errorf("level %s has other contents of epoch %d: %w", l.Name(), e, ErrNotCommitted)
-		}
-		if err == nil {
-			return m.Shards, nil
-		}
-		failed = append(failed, err)
-	}
-	return nil, s.fault("fetch", e, "any", errors.Join(failed...))
-}

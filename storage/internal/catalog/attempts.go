@@ -1,4 +1,4 @@
-package storage
+package catalog
 
 import (
 	"context"
@@ -17,29 +17,27 @@ import (
 // which may be the cause. One rank does this for all, the same in every run; since only epochs that
 // all ranks are offered are restored, that is enough.
 //
+// done is called when nothing is written any more, also after an error.
+//
 // After NoteRestore returns, the death of the process counts. After durable
 // returns nil, the death of the machine counts too: call it once before the program
 // computes. The record of earlier deaths is safe at any time.
 //
 // A level that cannot be written to does not matter; where none can, the death does not count.
-func (s *Store) NoteRestore(ctx context.Context, e Epoch) (durable func() error, err error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	t := s.readAttempts()
+func (c *Catalog) NoteRestore(ctx context.Context, e format.Epoch, done func()) (durable func() error, err error) {
+	t := c.attempts()
 	first := len(t) == 0
 	t[e]++
 	if !first { // replacing a note that is durable by one that is not yet could lose both
-		defer leave()
-		n, err := s.writeAttempts(ctx, t)
-		return func() error { return nil }, s.enough(n, err)
+		defer done()
+		n, err := c.writeAttempts(ctx, t)
+		return func() error { return nil }, c.enough(n, err)
 	}
-	levels := s.working()
+	levels := c.working()
 	synced := make(chan error, len(levels))
 	var syncs sync.WaitGroup
 	for _, l := range levels {
-		durable, err := l.PlaceAttempts(t, s.opt.Rank)
+		durable, err := l.PlaceAttempts(t, c.Rank)
 		if err != nil {
 			synced <- err
 			continue
@@ -49,7 +47,7 @@ func (s *Store) NoteRestore(ctx context.Context, e Epoch) (durable func() error,
 	go func() {
 		syncs.Wait()
 		close(synced)
-		leave()
+		done()
 	}()
 	return func() (err error) {
 		n := 0
@@ -58,19 +56,19 @@ func (s *Store) NoteRestore(ctx context.Context, e Epoch) (durable func() error,
 				n++
 			}
 		}
-		return s.enough(n, err)
+		return c.enough(n, err)
 	}, nil
 }
 
 // enough is the error of a note that n levels took: none if one has it, nor where no
 // level can have it. The epoch is well, and an older one could not be noted either.
-func (s *Store) enough(n int, err error) error {
+func (c *Catalog) enough(n int, err error) error {
 	if err == nil || n == 0 && !refusesFiles(err) {
 		return err
 	}
-	s.log.Warn("holdfast: cannot record the restore at a level", "err", err)
+	c.Log.Warn("holdfast: cannot record the restore at a level", "err", err)
 	if n == 0 {
-		s.log.Warn("holdfast: restore recorded nowhere: a crash after it does not count against the epoch")
+		c.Log.Warn("holdfast: restore recorded nowhere: a crash after it does not count against the epoch")
 	}
 	return nil
 }
@@ -84,41 +82,31 @@ func refusesFiles(err error) bool {
 
 // NoteSurvival records that the program survived its restore: it has run for a
 // while, has committed an epoch since, or ended by itself.
-func (s *Store) NoteSurvival(ctx context.Context) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	_, err = s.writeAttempts(ctx, nil)
+func (c *Catalog) NoteSurvival(ctx context.Context) error {
+	_, err := c.writeAttempts(ctx, nil)
 	return err
 }
 
 // WithdrawRestore records that a restore was given up before the program had its
 // state, for example because of a damaged copy. Its end does not count against the
 // epoch.
-func (s *Store) WithdrawRestore(ctx context.Context, e Epoch) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	t := s.readAttempts()
+func (c *Catalog) WithdrawRestore(ctx context.Context, e format.Epoch) error {
+	t := c.attempts()
 	if t[e]--; t[e] <= 0 {
 		delete(t, e)
 	}
-	n, err := s.writeAttempts(ctx, t)
-	return s.enough(n, err)
+	n, err := c.writeAttempts(ctx, t)
+	return c.enough(n, err)
 }
 
 // writeAttempts rewrites the restore attempts at every level of this rank, so that they
 // survive what the epochs survive, and returns how many levels took them.
-func (s *Store) writeAttempts(ctx context.Context, t format.RestoreAttempts) (n int, err error) {
-	for _, l := range s.working() {
+func (c *Catalog) writeAttempts(ctx context.Context, t format.RestoreAttempts) (n int, err error) {
+	for _, l := range c.working() {
 		if ctx.Err() != nil {
 			return n, errors.Join(err, ctx.Err())
 		}
-		if werr := l.WriteAttempts(t, s.opt.Rank); werr != nil {
+		if werr := l.WriteAttempts(t, c.Rank); werr != nil {
 			err = errors.Join(err, werr)
 			continue
 		}
@@ -127,21 +115,21 @@ func (s *Store) writeAttempts(ctx context.Context, t format.RestoreAttempts) (n 
 	return n, err
 }
 
-// readAttempts merges what the levels say. What cannot be read is not counted: it
+// attempts merges what the levels say. What cannot be read is not counted: it
 // only ever withholds an epoch. Nor is what lies at a level that is out: nobody could
 // take it back.
-func (s *Store) readAttempts() format.RestoreAttempts {
+func (c *Catalog) attempts() format.RestoreAttempts {
 	t := format.RestoreAttempts{}
-	for _, l := range s.working() {
-		if l.told != nil {
+	for _, l := range c.working() {
+		if l.Listed != nil {
 			continue // rank 0 notes the attempts of all
 		}
-		one, err := l.ReadAttempts(s.opt.Rank)
+		one, err := l.ReadAttempts(c.Rank)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			s.log.Warn("holdfast: earlier restore attempts unknown: their record cannot be read", "level",
+			c.Log.Warn("holdfast: earlier restore attempts unknown: their record cannot be read", "level",
 				l.Name(), "err", err)
 			continue
 		}

@@ -1,4 +1,4 @@
-package campaigns
+package catalog_test
 
 import (
 	"context"

@@ -1,0 +1,287 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
+)
+
+// Candidate is an epoch that this rank can restore.
+//
+//	Epoch  Epoch
+//	ID     [16]byte // identifies what was committed; ranks must agree on it too
+//	Levels []string // nearest first
+//	Deaths int      // how often the program died right after restoring it
+//	Size   int      // of how many ranks it is; see Options.Elastic
+type Candidate = catalog.Candidate
+
+// LevelState describes an epoch at one level, for one rank.
+//
+//	Epoch Epoch
+//	Level string
+//	ID    [16]byte  // identifies what was committed
+//	Size  int       // of how many ranks it is
+//	Shard ShardInfo // of this rank; valid when Err is nil and Size is that of the job
+//	Err   error     // why the level does not serve; ErrNotCommitted: no manifest
+type LevelState = catalog.LevelState
+
+// Told is what rank 0 found in the directories that all ranks share, for one rank; see Options.Together. It holds for
+// as long as no rank has committed an epoch since.
+//
+//	Common []byte // the same for all ranks
+//	Own    []byte // this rank's
+type Told = catalog.Told
+
+// Begun is what the levels say of the job's past.
+//
+//	Epoch    Epoch    // one that all ranks had committed; 0: none yet
+//	Level    string   // where
+//	Nodes    []string // of the run that did
+//	NoRecord bool     // a directory has epochs and no record of them: an older build wrote them
+type Begun = catalog.Begun
+
+// Candidates lists the committed epochs whose shard of this rank is readable,
+// newest first, by cheap checks: the manifest, the length of the shard and its
+// footer. Reading may still find damage. The caller skips those with too many Deaths
+// (see NoteRestore).
+//
+// Unreadable lists, newest first, the epochs that are committed at some level, or
+// have a damaged manifest, and that this rank can read from no level. Skipping one
+// of them loses work, so the caller reports it.
+//
+// A *VersionError says that a later release of Holdfast has written an epoch newer than the newest of the list:
+// this one would go back behind it. The lists are valid nevertheless.
+func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []Epoch, err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	return s.catalog.Candidates(ctx, s.memory())
+}
+
+// Survey describes every epoch found at any level, newest epoch first and levels
+// nearest first. Directories of other ranks count as far as Learn has been told of
+// them.
+func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return s.catalog.Survey(ctx, s.memory())
+}
+
+// Pending lists the epochs that are committed at from, as far as this rank can
+// tell, and newer than the newest at to, oldest first: a job that died in the
+// middle of a flush left them, and the next one can Flush and Commit those that all
+// ranks have with the same ID.
+func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate, err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	last, err := s.at(to)
+	if err != nil {
+		return nil, err
+	}
+	first, err := s.at(from)
+	if err != nil {
+		return nil, err
+	}
+	return s.catalog.Pending(ctx, first.Level, last.Level)
+}
+
+// Choose tells the store what an epoch contains, by the ID of a Candidate that all ranks
+// have. From then on a directory with other contents under the number counts as damaged:
+// it is of another run with the job's name, say, and came back with its node.
+func (s *Store) Choose(e Epoch, id [16]byte) { s.catalog.Contents.Set(e, id) }
+
+// Highest is the greatest epoch number that any level of this rank has seen,
+// committed or not; 0 when there is none. The next epoch must be greater than
+// that of every rank. Numbers that no job counts up to are passed over: somebody made such
+// a directory by hand, and epochs that follow it would have names that are none.
+func (s *Store) Highest(ctx context.Context) (Epoch, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	return s.catalog.Highest(ctx)
+}
+
+// Holdings describes what this rank's directories have, for the other ranks to
+// Learn. Directories that all ranks see, of the level global, are left out.
+func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return s.catalog.Holdings(ctx)
+}
+
+// Learn takes note of what another rank's directories have, so that Candidates and
+// Fetch can use them. It replaces what was known of that rank.
+func (s *Store) Learn(from int, holdings []byte) error {
+	if from == s.opt.Rank {
+		return nil
+	}
+	return s.catalog.Others.Learn(from, holdings)
+}
+
+// Overview looks once at the directories that all ranks share. Rank 0 calls it after Open and
+// gives every rank its Told: common is for all, own makes the part of one rank.
+func (s *Store) Overview(ctx context.Context) (common []byte, own func(rank int) []byte, err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	return s.catalog.Overview(ctx)
+}
+
+// Committed records that all ranks have committed an epoch at a level. Later shards
+// of this rank then refer to its chunks, also where the ranks share the directory
+// and another rank wrote the manifest.
+func (s *Store) Committed(e Epoch, level string) error {
+	l, err := s.at(level)
+	if err != nil {
+		return err
+	}
+	s.catalog.Vote()
+	s.committed(l, e)
+	l.Agreed(e)
+	return nil
+}
+
+// Withdraw notes that a vote has failed an epoch which this rank may have
+// committed at a level: it does not count, and no later shard refers to it.
+func (s *Store) Withdraw(e Epoch, level string) error {
+	l, err := s.at(level)
+	if err != nil {
+		return err
+	}
+	s.catalog.Vote()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Withdraw(e)
+	for r, b := range l.base {
+		if b.Epoch == e {
+			delete(l.base, r)
+		}
+	}
+	delete(l.puts, e)
+	delete(l.bases.indices, e)
+	s.forgetUnseen(l)
+	return nil
+}
+
+// forgetUnseen makes the next shard whole after an epoch has failed at a level where not
+// all ranks look whether the epochs that they refer to are still there: they may have gone.
+// The caller holds l.mu.
+func (s *Store) forgetUnseen(l *levelState) {
+	if s.opt.Together && l.Traits().Shared {
+		l.Forget()
+		clear(l.base)
+	}
+}
+
+// Agree tells the store which epochs all ranks have at a level.
+func (s *Store) Agree(level string, epochs []Epoch) error {
+	l, err := s.at(level)
+	if err != nil {
+		return err
+	}
+	s.catalog.Vote()
+	l.AgreeOn(epochs)
+	return nil
+}
+
+// Present lists the epochs whose manifests can be read in this rank's directory
+// of a level, newest first, and no more of them than the keep rules count.
+func (s *Store) Present(ctx context.Context, name string) ([]Epoch, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	l, err := s.at(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.catalog.Present(ctx, l.Level)
+}
+
+// Retain keeps Prune away from an epoch, at all levels, and from the earlier ones
+// that hold chunks of it, until release is called. Ranks that read or write in
+// each other's directories, as in a Flush or a Rebuild, all Retain it
+// before and release it when all are done.
+func (s *Store) Retain(ctx context.Context, e Epoch) (release func()) {
+	return s.catalog.Retain(ctx, e)
+}
+
+// Begun collects what the levels of this rank say. It fails where none tells of an
+// epoch and one has no epochs and a damaged note (*DirError): it may have told of
+// some.
+func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return all, err
+	}
+	defer leave()
+	return s.catalog.Begun(ctx)
+}
+
+// NoteBegun records, at all levels, that all ranks have committed an epoch. At the
+// global level rank 0 does this for all. It succeeds if one level takes the record.
+func (s *Store) NoteBegun(ctx context.Context, e Epoch, level string) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.catalog.NoteBegun(ctx, e, level)
+}
+
+// NoteRestore records that the program is about to restore an epoch. If the program
+// dies before NoteSurvival, Candidates counts that among the Deaths of the epoch,
+// which may be the cause. One rank does this for all, the same in every run; since only epochs that
+// all ranks are offered are restored, that is enough.
+//
+// After NoteRestore returns, the death of the process counts. After durable
+// returns nil, the death of the machine counts too: call it once before the program
+// computes. The record of earlier deaths is safe at any time.
+//
+// A level that cannot be written to does not matter; where none can, the death does not count.
+func (s *Store) NoteRestore(ctx context.Context, e Epoch) (durable func() error, err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	return s.catalog.NoteRestore(ctx, e, leave)
+}
+
+// NoteSurvival records that the program survived its restore: it has run for a
+// while, has committed an epoch since, or ended by itself.
+func (s *Store) NoteSurvival(ctx context.Context) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.catalog.NoteSurvival(ctx)
+}
+
+// WithdrawRestore records that a restore was given up before the program had its
+// state, for example because of a damaged copy. Its end does not count against the
+// epoch.
+func (s *Store) WithdrawRestore(ctx context.Context, e Epoch) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.catalog.WithdrawRestore(ctx, e)
+}

@@ -1,0 +1,78 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+)
+
+// Begun is what the levels say of the job's past.
+type Begun struct {
+	Epoch format.Epoch // one that all ranks had committed; 0: none yet
+	Level string       // where
+	Nodes []string     // of the run that did
+	// NoRecord says that a directory has epochs and no record of them: an older build
+	// wrote them.
+	NoRecord bool
+}
+
+// Begun collects what the levels of this rank say. It fails where none tells of an
+// epoch and one has no epochs and a damaged note (*level.DirError): it may have told of
+// some.
+func (c *Catalog) Begun(ctx context.Context) (all Begun, err error) {
+	var unclear error
+	for _, l := range c.levels {
+		if ctx.Err() != nil {
+			return all, ctx.Err()
+		}
+		b, err := l.ReadBegun()
+		switch {
+		case err != nil:
+			epochs, lerr := l.Epochs()
+			all.NoRecord = all.NoRecord || lerr == nil && c.anyOwn(l, epochs)
+			if lerr == nil && (errors.Is(err, format.ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
+				unclear = errors.Join(unclear, &level.DirError{Level: l.Name(), Dir: l.Path(), Err: err,
+					Remedy: "give the directories that hold the job's checkpoints, " +
+						"or remove " + format.BegunName + " there if the job never had any"})
+			}
+		case !c.Owns(b.Run): // a run that this one has replaced had begun
+		case b.Epoch >= all.Epoch:
+			all.Epoch, all.Level, all.Nodes = b.Epoch, b.Level, b.Nodes
+		}
+	}
+	if all.Epoch > 0 || all.NoRecord {
+		unclear = nil
+	}
+	return all, unclear
+}
+
+// NoteBegun records, at all levels, that all ranks have committed an epoch. At the
+// global level rank 0 does this for all. It succeeds if one level takes the record.
+func (c *Catalog) NoteBegun(ctx context.Context, e format.Epoch, at string) (err error) {
+	nodes := slices.Compact(slices.Sorted(slices.Values(c.Nodes)))
+	b := format.Begun{Epoch: e, Level: at, Nodes: nodes, Run: c.Identity}
+	for _, l := range c.working() {
+		if l.Traits().Shared && c.Rank != 0 {
+			continue
+		}
+		if ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		if werr := l.WriteBegun(&b); werr != nil {
+			err = errors.Join(err, werr)
+		}
+	}
+	return err
+}
+
+// anyOwn reports whether any of the epochs at a level may be of this run.
+func (c *Catalog) anyOwn(l *Level, epochs []format.Epoch) bool {
+	return slices.ContainsFunc(epochs, func(e format.Epoch) bool {
+		_, err := l.ReadManifest(e)
+		return !level.OfOtherRun(err)
+	})
+}

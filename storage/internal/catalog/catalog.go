@@ -1,0 +1,181 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
+)
+
+// Job is whose epochs a Catalog lists.
+type Job struct {
+	Name       string
+	Rank, Size int
+	Elastic    bool // epochs of other numbers of ranks count
+	Together   bool // rank 0 alone looks into directories that all ranks share
+	Node       string
+	Nodes      []string        // of each rank
+	Identity   format.Identity // of the run; zero: epochs of any run count
+	Transport  peer.Transport  // to the directories of other ranks; nil: none
+	Log        *slog.Logger
+}
+
+// Catalog is what a rank knows of the epochs of its job.
+type Catalog struct {
+	Job
+	Contents level.Contents // of epochs, by Choose
+	Others   redundancy.Known
+
+	levels []*Level
+	voted  atomic.Bool // the program tells what all ranks have
+
+	mu    sync.Mutex
+	inUse map[format.Epoch]int // guarded by mu: how often each epoch is held
+	said  map[string]bool      // guarded by mu: files that a warning named
+}
+
+// Level is a level with what the catalogue knows of its epochs.
+type Level struct {
+	level.Level
+	Keep, KeepEvery int
+	Out             error    // why it cannot be written to; nil: it can
+	Listed          *Listing // what rank 0 found there; nil: this rank looks
+	// Reachable says, after a cheap look, why a rank's shard of a committed epoch is not to be had.
+	Reachable func(ctx context.Context, m *format.Manifest, rank int) error
+
+	mu     sync.Mutex
+	newest format.Epoch   // guarded by mu: committed here in this run, and not forgotten
+	agreed agreement      // guarded by mu: what all ranks have
+	look   *Look          // guarded by mu: that the next Prune decides by; nil: one of its own
+	ledger *format.Ledger // guarded by mu: that lies there; nil: not known
+}
+
+// New returns the catalogue of a job without levels.
+func New(job Job) *Catalog {
+	return &Catalog{Job: job, Contents: level.Contents{Run: job.Identity}, inUse: map[format.Epoch]int{},
+		said: map[string]bool{}}
+}
+
+// Add appends a level; the nearest comes first.
+func (c *Catalog) Add(l *Level) {
+	l.agreed = newAgreement()
+	c.levels = append(c.levels, l)
+}
+
+// Looks reports whether this rank looks into the level's directory at all.
+func (c *Catalog) Looks(l *Level) bool { return !c.Together || !l.Traits().Shared || c.Rank == 0 }
+
+// looksAlone reports whether this rank looks into the level's directory, and no other removes anything there.
+func (c *Catalog) looksAlone(l *Level) bool { return c.Together && l.Traits().Shared && c.Rank == 0 }
+
+// Owns reports whether what carries the identity x belongs to this run.
+func (c *Catalog) Owns(x format.Identity) bool { return c.Identity.IsZero() || c.Identity.Owns(x) }
+
+// FirstTime reports whether no warning has named a file yet; from now on one has.
+func (c *Catalog) FirstTime(file string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.said[file]
+	c.said[file] = true
+	return !before
+}
+
+// warnOther warns once of an epoch that is not restored because it is of another run. Those of the run that this one
+// has replaced are no surprise.
+func (c *Catalog) warnOther(e format.Epoch, at string, err error) {
+	var other *level.OtherRunError
+	if errors.As(err, &other) && !other.Replaced() && c.FirstTime(other.File) {
+		c.Log.Warn("holdfast: an epoch of another run lies in the directory of this one; it is not restored",
+			"epoch", e, "level", at, "err", err)
+	}
+}
+
+// working lists the levels that this rank can write to.
+func (c *Catalog) working() (list []*Level) {
+	for _, l := range c.levels {
+		if l.Out == nil {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// Newest is the newest epoch that this run has committed at the level, unless Forget was called since; 0: none.
+func (l *Level) Newest() format.Epoch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.newest
+}
+
+// Advance notes that an epoch was committed at the level.
+func (l *Level) Advance(e format.Epoch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newest = max(l.newest, e)
+}
+
+// Forget makes the next shard of the level refer to nothing.
+func (l *Level) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newest = 0
+}
+
+// Holders lists the other ranks that have what match wants, of e at a level.
+func (c *Catalog) Holders(l *Level, e format.Epoch, match func(h *redundancy.Holding) bool) []int {
+	if c.Transport == nil {
+		return nil
+	}
+	return c.Others.Holders(l.Name(), e, match)
+}
+
+// PeerDir is a level's directory at another rank. Its close ends the connection.
+func (c *Catalog) PeerDir(ctx context.Context, rank int, l *Level) (level.Epochs, *peer.FS) {
+	f := peer.NewFS(ctx, c.Transport, rank, l.Name())
+	return level.NewDir(f, l.Name(), "", rank).Only(&c.Contents), f
+}
+
+// Manifest reads an epoch's manifest of a level from the own directory, or from that of another rank which has one.
+// That of the level parity describes the shards of the level local, too.
+func (c *Catalog) Manifest(ctx context.Context, l *Level, e format.Epoch) (*format.Manifest, error) {
+	m, err := c.manifestAt(ctx, l, e)
+	if err == nil || !l.Traits().Data || ctx.Err() != nil {
+		return m, err
+	}
+	for _, rows := range c.levels {
+		if !rows.Traits().Rows {
+			continue
+		}
+		if m, rerr := c.manifestAt(ctx, rows, e); rerr == nil {
+			return m.OfData(l.Name()), nil
+		}
+		break
+	}
+	return nil, err
+}
+
+func (c *Catalog) manifestAt(ctx context.Context, l *Level, e format.Epoch) (*format.Manifest, error) {
+	m, err := l.ReadManifest(e)
+	if err == nil {
+		return m, nil
+	}
+	for _, r := range c.Holders(l, e, func(h *redundancy.Holding) bool { return h.Id != [16]byte{} }) {
+		d, f := c.PeerDir(ctx, r, l)
+		m, merr := d.ReadManifest(e)
+		f.Close()
+		if merr == nil {
+			return m, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		err = errors.Join(err, merr)
+	}
+	return nil, err
+}

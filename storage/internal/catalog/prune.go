@@ -1,0 +1,321 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+)
+
+// newestCommitted is 0 when nothing is committed. Epochs of other runs do not count.
+func newestCommitted(l level.Epochs) (format.Epoch, error) {
+	epochs, err := l.Epochs()
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range epochs {
+		have, err := level.HasManifest(l, e)
+		if have {
+			if _, merr := l.ReadManifest(e); level.OfOtherRun(merr) {
+				continue
+			}
+		}
+		if have || err != nil {
+			return e, err
+		}
+	}
+	return 0, nil
+}
+
+// NewestReadable is newestCommitted but for epochs whose manifests cannot be
+// read: what was to be copied there is not there.
+func NewestReadable(l level.Epochs) (format.Epoch, error) {
+	epochs, err := l.Epochs()
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range epochs {
+		if _, err := l.ReadManifest(e); err == nil {
+			return e, nil
+		}
+	}
+	return 0, nil
+}
+
+// KeepRules is what one look at a level for epochs to remove goes by.
+type KeepRules struct {
+	Keep, Every int
+	Widest      format.Epoch              // newest epoch committed at the last level
+	Counts      func(e format.Epoch) bool // all ranks have it
+	Failed      func(e format.Epoch) bool // a vote gave it up
+	Held        func(e format.Epoch) bool // it is in use
+	Making      func(name string) bool    // a file that will get its final name
+	DryRun      bool                      // nothing is removed
+
+	kept map[format.Epoch]level.KeptEpoch // that are to stay
+}
+
+// maxPending is how many epochs are kept at a level for the last one, which does not have them.
+const maxPending = 8
+
+// Prune removes the epochs that no rule keeps. After an error with one of them, which failed describes, it goes on with
+// the others; left is what it has not removed, and what is odd about the epochs that stay.
+func (k *Look) Prune(ctx context.Context, r *KeepRules, failed func(e format.Epoch, err error) error) (
+	removed []format.Epoch, left []level.Leftover, err error) {
+	if r.kept, err = level.KeptAt(k); err != nil {
+		return nil, nil, err // what is to stay is not known
+	}
+	dead, left, err := k.prunable(r)
+	problems := []error{err}
+	announced := func() error { return nil }
+	if !r.DryRun { // before it is asked again what is to stay
+		if announced, err = level.Announce(k, dead); err != nil {
+			return nil, left, errors.Join(append(problems, err)...)
+		}
+	}
+	for _, e := range dead {
+		if ctx.Err() != nil {
+			problems = append(problems, ctx.Err())
+			break
+		}
+		if same, err := level.Unchanged(k, r.kept); !same {
+			problems = append(problems, err)
+			break // the next call decides anew
+		}
+		if !r.DryRun {
+			more, err := k.RemoveEpoch(e)
+			left = append(left, more...)
+			if err != nil {
+				problems = append(problems, failed(e, err))
+				continue
+			}
+		}
+		removed = append(removed, e)
+	}
+	return removed, left, errors.Join(append(problems, announced())...)
+}
+
+// prunable lists the epochs that no rule keeps, and what is odd about those that stay.
+func (k *Look) prunable(r *KeepRules) (dead []format.Epoch, left []level.Leftover, err error) {
+	var committed, garbage []format.Epoch
+	for _, e := range k.epochs {
+		have, err := level.HasManifest(k, e)
+		switch {
+		case have || err != nil: // a manifest that cannot be looked at is one
+			committed = append(committed, e)
+		case len(committed) > 0:
+			garbage = append(garbage, e)
+		}
+	}
+	kept, left := keptOf(k, committed, r)
+	for _, e := range committed {
+		if !kept[e] {
+			dead = append(dead, e)
+		}
+	}
+	for _, e := range garbage {
+		if !kept[e] && !r.Held(e) && !hasTemp(k, e, r.Making) {
+			dead = append(dead, e)
+		}
+	}
+	return dead, left, nil
+}
+
+// hasTemp says whether a file of the epoch is in the making. An epoch that
+// cannot be looked at has one.
+func hasTemp(l level.Epochs, e format.Epoch, making func(name string) bool) bool {
+	files, err := l.Files(e)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	for _, f := range files {
+		if making(f.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// keptOf applies the keep rules to the committed epochs, newest first.
+func keptOf(l level.Epochs, committed []format.Epoch, r *KeepRules) (kept map[format.Epoch]bool,
+	left []level.Leftover) {
+	kept = map[format.Epoch]bool{}
+	counted, extra := 0, 0 // epochs that count; others that are kept and older than one that does
+	failed := 0            // given up and newer than all that count
+	unknown := false       // a later release has written an epoch that is kept; it may refer to any older one
+	for _, e := range committed {
+		if unknown {
+			kept[e] = true
+			continue
+		}
+		due := counted < r.Keep || e > r.Widest && counted < maxPending
+		switch {
+		case isStray(l, e): // nobody but a person may remove it
+		case r.Held(e) || r.kept[e].Epoch == e || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
+		case !due, r.Failed(e) && counted > 0:
+			continue
+		case r.Failed(e):
+			// A restart may find all of its shards; but votes may go on failing.
+			if failed++; failed > r.Keep {
+				continue
+			}
+		case counted > 0 && !r.Counts(e):
+			// In place of one that counts, should there be none.
+			if extra++; counted+extra > r.Keep {
+				continue
+			}
+		}
+		origins, err := originsOf(l, e)
+		if errors.Is(err, level.ErrNotCommitted) {
+			continue // removed by another rank meanwhile
+		}
+		var newer *format.VersionError
+		unknown = errors.As(err, &newer)
+		if err != nil {
+			left = append(left, level.Leftover{Path: level.FileOf(l, e, format.ManifestName),
+				Err: fmt.Errorf("epoch %d cannot be restored and is not removed: %w", e, err)})
+		}
+		kept[e] = true
+		for _, o := range origins {
+			kept[o] = true
+		}
+		if err == nil && r.Counts(e) {
+			counted++
+		}
+	}
+	return kept, left
+}
+
+// isStray reports whether an epoch was written neither by this run nor by the one that it has replaced.
+func isStray(l level.Epochs, e format.Epoch) bool {
+	_, err := l.ReadManifest(e)
+	var other *level.OtherRunError
+	return errors.As(err, &other) && !other.Replaced()
+}
+
+// originsOf lists the epochs that an epoch here refers to. When its manifest
+// cannot be read the error says so, and they are those that the shards here
+// refer to.
+func originsOf(l level.Epochs, e format.Epoch) ([]format.Epoch, error) {
+	m, err := l.ReadManifest(e)
+	var other *level.OtherRunError
+	switch {
+	case err == nil:
+		return m.Origins(), nil
+	case errors.As(err, &other) && other.Replaced():
+		return other.Manifest.Origins(), nil
+	case errors.As(err, &other):
+		return other.Manifest.Origins(), other
+	case errors.Is(err, level.ErrNotCommitted):
+		return nil, err
+	}
+	files, rerr := l.Files(e)
+	if rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	set := map[format.Epoch]bool{}
+	for _, f := range files {
+		for _, o := range originsIn(l, e, f.Name) {
+			set[o] = true
+		}
+	}
+	return format.SortedEpochs(set), err
+}
+
+// originsIn reads them from a shard or pack; none if it cannot be read.
+func originsIn(l level.Epochs, e format.Epoch, name string) (out []format.Epoch) {
+	if _, ok := format.ParsePackName(name); ok {
+		infos, err := level.ReadPack(l, e, name)
+		if err != nil {
+			return nil
+		}
+		for i := range infos {
+			out = append(out, infos[i].Origins...)
+		}
+		return out
+	}
+	rank, row, ok := format.ParseName(name)
+	if !ok || row >= 0 {
+		return nil
+	}
+	info, _, err := level.Uncommitted(l, e, rank)
+	if err != nil {
+		return nil
+	}
+	return slices.Clone(info.Origins)
+}
+
+// RanksWithManifest lists the ranks of which shards or parity rows lie beside a
+// manifest.
+func RanksWithManifest(l level.Epochs, e format.Epoch) []int {
+	m, err := l.ReadManifest(e)
+	if err != nil {
+		return nil
+	}
+	ranks, err := level.RanksHere(l, m)
+	if err != nil {
+		return nil
+	}
+	files, err := l.Files(e)
+	if err != nil {
+		return nil
+	}
+	for _, f := range files {
+		if rank, row, ok := format.ParseName(f.Name); ok && row >= 0 {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+// keepRules are those of a run at a level, where files of some epochs are being put. An epoch on its way to another
+// level is held; none waits for long, since a newer one goes in its place.
+func (c *Catalog) keepRules(l *Level, writing map[format.Epoch]bool) *KeepRules {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	agreed := l.agreed.clone()
+	nothing := c.voted.Load() && agreed.unknown() && !l.Traits().Shared
+	return &KeepRules{Keep: l.Keep, Every: l.KeepEvery, Widest: format.MaxCounted,
+		Counts: func(e format.Epoch) bool { return !nothing && agreed.counts(e) },
+		Failed: func(e format.Epoch) bool { return agreed.failed[e] },
+		Held:   func(e format.Epoch) bool { return writing[e] || c.held(e) },
+		Making: func(name string) bool { return c.making(l, name) },
+	}
+}
+
+// making says whether a name is that of a file in the making. Every rank clears away its own at its start, in the
+// directories that it sees; those of ranks that now run elsewhere are left over.
+func (c *Catalog) making(l *Level, name string) bool {
+	rank, ok := level.TempRank(name)
+	if !ok || rank >= c.Size {
+		return false
+	}
+	if l.Traits().Shared || len(c.Nodes) != c.Size {
+		return true
+	}
+	return c.Nodes[rank] == c.Nodes[c.Rank]
+}
+
+// Prune removes from a level what the rules of the run do not keep. look is what it went by. writing lists the epochs
+// of which files are being put there; it is asked after the look, which may have seen some of them.
+func (c *Catalog) Prune(ctx context.Context, l *Level, writing func() map[format.Epoch]bool,
+	failed func(e format.Epoch, err error) error) (removed []format.Epoch, look *Look, err error) {
+	look, err = l.takeLook()
+	if err != nil {
+		return nil, nil, err
+	}
+	removed, left, err := look.Prune(ctx, c.keepRules(l, writing()), failed)
+	for _, e := range removed {
+		c.Log.Info("holdfast: epoch removed", "epoch", e, "level", l.Name(), "keep", l.Keep)
+	}
+	for _, x := range left {
+		if c.FirstTime(x.Path) {
+			c.Log.Warn("holdfast: file not removed by prune", "path", x.Path, "why", x.Err, "level", l.Name())
+		}
+	}
+	return removed, look, err
+}

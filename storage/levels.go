@@ -1,0 +1,201 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+)
+
+// levelState is a level with what this rank remembers of it.
+type levelState struct {
+	*catalog.Level
+	scheme
+	cfg    LevelConfig
+	pace   *shard.Pace
+	served peer.Dir    // what other ranks see of it
+	memory *peer.MemFS // serves them from memory; nil: nobody reads here
+
+	resized atomic.Bool // its marker says another number of ranks
+
+	copied atomic.Int64 // bytes written here for copies from other levels
+
+	mu   sync.Mutex
+	puts map[Epoch][]*format.Index // guarded by mu: put here and not yet committed
+	base map[int]*format.Index     // guarded by mu: last committed shard of each rank put here
+
+	bases   bases    // guarded by mu: of later shards, where parity is computed from them
+	adopted *adopted // guarded by mu: the restored shard, for the first ones of this run; may be nil
+}
+
+// chooseLevel says what the configured level is made of.
+func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
+	fsys, traits := s.opt.fs, level.TraitsOf(cfg.Name)
+	l := &levelState{cfg: cfg, pace: shard.NewPace(cfg.BytesPerSec), puts: map[Epoch][]*format.Index{},
+		base: map[int]*format.Index{}}
+	if traits.Data && s.opt.Transport != nil {
+		l.memory = peer.NewMemFS(fsys)
+		fsys = l.memory
+	}
+	at := level.At(fsys, cfg.Name, cfg.Dir, s.opt.Rank, &s.catalog.Contents)
+	level.ForRun(at, s.opt.Run)
+	if s.opt.Together && traits.Shared && s.opt.Rank == 0 {
+		at.ForAll()
+	}
+	l.served = peer.Dir{FS: fsys, Path: cfg.Dir, Writable: traits.WrittenByOthers}
+	switch own := (ownFiles{s, l}); {
+	case traits.Rows:
+		l.scheme = &parityRows{s, l}
+	case traits.Copies:
+		l.scheme = &partnerCopies{own}
+	default:
+		l.scheme = &own
+	}
+	l.Level = &catalog.Level{Level: at, Keep: cfg.Keep, KeepEvery: cfg.KeepEvery, Reachable: l.reachable}
+	s.catalog.Add(l.Level)
+	return l
+}
+
+// withTraits finds the level that has what is asked for; nil: there is none.
+func (s *Store) withTraits(has func(t level.Traits) bool) *levelState {
+	for _, l := range s.levels {
+		if has(l.Traits()) {
+			return l
+		}
+	}
+	return nil
+}
+
+// openLevel returns the level also when it fails.
+func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, error) {
+	l := s.chooseLevel(cfg)
+	if !s.catalog.Looks(l.Level) {
+		found, err := catalog.ListingOf(s.opt.Told, cfg.Name)
+		if err != nil {
+			return l, err
+		}
+		if found != nil {
+			return l, s.openListed(l, found)
+		}
+	}
+	if err := l.Prepare(cfg.Create); err != nil {
+		return l, err
+	}
+	if err := s.claim(l); err != nil {
+		return l, err
+	}
+	// Before anything of an earlier run is cleared away: it may be alive.
+	if err := s.guard.Take(ctx, l); err != nil {
+		return l, err
+	}
+	if err := s.identify(ctx, l); err != nil {
+		return l, err
+	}
+	return l, errors.Join(l.ClearTemps(), l.NoteNoneBegun())
+}
+
+// openListed opens a level that rank 0 has opened for all. The first rank of each node tries
+// whether the node can write there.
+func (s *Store) openListed(l *levelState, found *catalog.Listing) error {
+	l.Listed = found
+	if len(s.opt.Nodes) == s.opt.Size && slices.Index(s.opt.Nodes, s.opt.Nodes[s.opt.Rank]) != s.opt.Rank {
+		return nil
+	}
+	return l.Prepare(false)
+}
+
+// claim makes the level's directory this job's. An elastic job takes over one of another number of ranks.
+func (s *Store) claim(l *levelState) error {
+	err := l.Claim(s.markerOf(l.Name()))
+	var size *SizeError
+	if s.opt.Elastic && errors.As(err, &size) {
+		l.resized.Store(true)
+		return nil
+	}
+	return err
+}
+
+// mark makes the directory of a level one of this job's number of ranks, and puts a lost marker back.
+func (s *Store) mark(l *levelState) error {
+	if l.resized.Load() {
+		if err := l.Remark(s.markerOf(l.Name())); err != nil {
+			return err
+		}
+		l.resized.Store(false)
+	}
+	return l.KeepMarked(s.markerOf(l.Name()))
+}
+
+// at finds a level by name.
+func (s *Store) at(name string) (*levelState, error) {
+	for _, l := range s.levels {
+		if l.Name() == name {
+			return l, nil
+		}
+	}
+	return nil, &OptionError{Field: "Levels", Reason: fmt.Sprintf("level %q has no directory", name)}
+}
+
+// Out says which levels this rank cannot write to, and why, with Options.Degrade.
+// Their epochs are still read where that is possible.
+func (s *Store) Out() map[string]error {
+	out := map[string]error{}
+	for _, l := range s.levels {
+		if l.Out != nil {
+			out[l.Name()] = l.Out
+		}
+	}
+	return out
+}
+
+// Use tells the store which levels the ranks agreed to write to; the others are only
+// read. It is called once, after Open, with at least one.
+func (s *Store) Use(levels []string) {
+	for _, l := range s.levels {
+		if l.Out == nil && !slices.Contains(levels, l.Name()) {
+			l.Out = errNotUsed
+		}
+	}
+}
+
+var errNotUsed = errors.New("other ranks cannot write to this level")
+
+// degradable says that the job can do without the directory. One that is another
+// job's, in use, or not to be trusted is refused all the same.
+func degradable(err error) bool {
+	var dir *DirError
+	return errors.As(err, &dir) && !errors.Is(err, level.ErrOtherLevel) && !errors.Is(err, vfs.ErrUnsafe)
+}
+
+// setOut continues with a level that cannot be written to because of why. What lies
+// there may be another job's, or another run of this job may be using it.
+func (s *Store) setOut(ctx context.Context, l *levelState, why error) error {
+	l.Out = why
+	have, err := l.ReadMarker()
+	if err != nil {
+		return nil // nothing to be had from it, then
+	}
+	if err := level.Fits(l, have, s.markerOf(l.Name())); err != nil {
+		return err
+	}
+	return s.guard.Unused(ctx, l)
+}
+
+// working lists the levels that this rank can write to.
+func (s *Store) working() (list []*levelState) {
+	for _, l := range s.levels {
+		if l.Out == nil {
+			list = append(list, l)
+		}
+	}
+	return list
+}
