@@ -1,0 +1,122 @@
+package shard
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+)
+
+// pageSections is the size from which a section starts on a page of its own, so
+// that it can be written from where it lies. Smaller ones are packed together.
+const pageSections = 64 << 10
+
+// Spec says what shard is to be written and how.
+type Spec struct {
+	Head     format.Header
+	Sections []Section
+	Base     *format.Index // an earlier shard of the rank at this place; may be nil
+	Whole    bool          // nothing is referred to; what a source says of Base is checked
+	Little   bool          // epochs that have little of it are referred to, too: earlier builds did
+	Wanted   *format.Index // what is expected to be written; may be nil
+	Compress compression
+	Name     string // of the file, if it is not the rank's shard
+	Hole     int64  // what is left out behind the header, whole pages: tests make shards large by it
+	Room     int64  // length that the shard is to have, whole pages; 0: what it needs
+}
+
+// earlier is the chunks that an earlier shard has for a section. The layout lies in every shard itself, so that
+// whoever finds one without its manifest can read it.
+func (p *Spec) earlier(section string) []format.Chunk {
+	if section == format.LayoutSection {
+		return nil
+	}
+	return format.ChunksIn(p.Base, section)
+}
+
+// Fits says why a shard could not be read back. It is asked before anything is
+// written; writeShard decodes the index on top of it, which has the last word.
+func (p *Spec) Fits() error {
+	const remedy = "use more ranks, or protect less on each"
+	bytes, chunks, index := int64(0), int64(0), int64(format.RecordExtra+28)
+	for i := range p.Sections {
+		sec := &p.Sections[i]
+		if len(sec.Name) > format.MaxNameLen {
+			return &format.LimitError{What: "length of a section's name", Have: int64(len(sec.Name)),
+				Most: format.MaxNameLen, Remedy: "give it a shorter name"}
+		}
+		if sec.Size < 0 {
+			return fmt.Errorf("section %q has %d bytes", sec.Name, sec.Size)
+		}
+		if bytes += sec.Size; bytes < 0 || sec.Size > maxShardBytes || bytes > maxShardBytes {
+			return &format.LimitError{What: fmt.Sprintf("bytes of a shard, with section %q", sec.Name), Have: sec.Size,
+				Most: maxShardBytes, Remedy: remedy}
+		}
+		chunks += format.ChunkCount(sec.Size, format.ChunkBytes)
+		index += 10 + int64(len(sec.Name))
+	}
+	if index += chunks * format.ChunkEntryLen; index > format.MaxRecordLen {
+		most := (format.MaxRecordLen - (index - chunks*format.ChunkEntryLen)) / format.ChunkEntryLen * format.ChunkBytes
+		if most < 0 { // names alone are too much
+			return &format.LimitError{What: "bytes of the names of all sections",
+				Have: index - chunks*format.ChunkEntryLen, Most: format.MaxRecordLen,
+				Remedy: "protect fewer things with shorter names"}
+		}
+		return &format.LimitError{What: "bytes of a shard", Have: bytes, Most: most, Remedy: remedy}
+	}
+	return nil
+}
+
+// maxShardBytes bounds the sum of a shard's sections, far above what an index
+// can hold, so that sums do not overflow.
+const maxShardBytes = 1 << 60
+
+// RoomNeeded is the length of the shard if nothing can be compressed. The chunks
+// are those that are wanted.
+func (p *Spec) RoomNeeded() (int64, error) {
+	reuse := p.reuse()
+	x := format.Index{}
+	chunks := int64(0)
+	at := int64(format.HeaderLen)
+	for i := range p.Sections {
+		sec := &p.Sections[i]
+		want := format.ChunksIn(p.Wanted, sec.Name)
+		if n := format.ChunkCount(sec.Size, format.ChunkBytes); int64(len(want)) != n {
+			return 0, fmt.Errorf("section %q has %d chunks, the record has %d: %w", sec.Name, n, len(want),
+				format.ErrCorrupt)
+		}
+		if sec.Size >= pageSections {
+			at = wholePages(at)
+		}
+		old := format.PadChunks(p.earlier(sec.Name), len(want))
+		for k := range want {
+			if c := &want[k]; c.Codec != format.CodecZero && !reuse.holds(&old[k], c.Hash, c.Length) {
+				at += int64(c.Length)
+			}
+		}
+		x.Sections = append(x.Sections, format.Section{Name: sec.Name})
+		chunks += int64(len(want))
+	}
+	at += int64(len(x.Encode())) + chunks*format.ChunkEntryLen
+	return wholePages(at + format.FooterLen), nil
+}
+
+func wholePages(n int64) int64 { return (n + vfs.Align - 1) / vfs.Align * vfs.Align }
+
+// FileName is the final name of what is written.
+func (p *Spec) FileName() string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return format.ShardName(p.Head.Rank)
+}
+
+// Need bounds the bytes that the shard takes when nothing is saved.
+func (p *Spec) Need() int64 {
+	n := int64(2 * format.HeaderLen)
+	for i := range p.Sections {
+		size := p.Sections[i].Size
+		n += size + format.HeaderLen + format.ChunkCount(size, format.ChunkBytes)*format.ChunkEntryLen
+	}
+	return n
+}
