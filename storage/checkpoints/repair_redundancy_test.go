@@ -3,12 +3,15 @@ package checkpoints_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
@@ -75,5 +78,144 @@ func TestCrashOfRepairOfRedundancy(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// TestSalvage brings the epoch that a dead job left on its nodes to the global
+// level, node by node and in both orders, and both at once.
+func TestSalvage(t *testing.T) {
+	one := func(w *jobtest.World, dir string) (storage.Epoch, error) {
+		ctx := vfs.With(context.Background(), w.FS)
+		return checkpoints.Salvage(ctx, "salvage 1", []string{dir, dir + "/partner"}, "/global", 0)
+	}
+	for name, do := range map[string]func(t *testing.T, w *jobtest.World){
+		"0 1": func(t *testing.T, w *jobtest.World) {
+			if err := w.FS.Remove("/global/" + format.EpochName(2) + "/" + format.ShardName(0)); err != nil {
+				t.Fatal(err)
+			}
+			if e, err := one(w, "/local0"); e != 0 || err != nil {
+				t.Errorf("the first node: got epoch %d, %v, want to wait for the other", e, err)
+			}
+			if e, err := one(w, "/local1"); e != 2 || err != nil {
+				t.Errorf("the second node: got epoch %d, %v", e, err)
+			}
+		},
+		"1 0": func(t *testing.T, w *jobtest.World) {
+			// The flush that ended half-way has brought the shard of rank 0.
+			if e, err := one(w, "/local1"); e != 2 || err != nil {
+				t.Errorf("the first node: got epoch %d, %v", e, err)
+			}
+			if e, err := one(w, "/local0"); e != 0 || err != nil {
+				t.Errorf("the second node: got epoch %d, %v, want nothing to do", e, err)
+			}
+		},
+		"both": func(t *testing.T, w *jobtest.World) {
+			var wg sync.WaitGroup
+			for _, d := range []string{"/local0", "/local1"} {
+				wg.Go(func() {
+					if _, err := one(w, d); err != nil {
+						t.Errorf("%s: %v", d, err)
+					}
+				})
+			}
+			wg.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := jobtest.Unflushed(t)
+			do(t, w)
+			w.FS.RemoveAll("/local0/" + format.EpochName(2))
+			w.FS.RemoveAll("/local1/" + format.EpochName(2))
+			if err := w.Check(2); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSalvageLeavesHalf: a node that is lost keeps its epoch from being committed,
+// and nothing that was there is worse for it.
+func TestSalvageLeavesHalf(t *testing.T) {
+	w := jobtest.Unflushed(t)
+	if err := w.FS.Remove("/global/" + format.EpochName(2) + "/" + format.ShardName(0)); err != nil {
+		t.Fatal(err)
+	}
+	ctx := vfs.With(t.Context(), w.FS)
+	if e, err := checkpoints.Salvage(ctx, "salvage", []string{"/nowhere", "/local1"}, "/global", 0); e != 0 ||
+		err != nil {
+		t.Errorf("got epoch %d, %v", e, err)
+	}
+	if e, err := checkpoints.Salvage(ctx, "salvage", []string{"/nowhere"}, "/global", 0); e != 0 || err == nil {
+		t.Errorf("no directory is there: got epoch %d, %v", e, err)
+	}
+	if have, _ := level.HasManifest(w.At(0, 1), 2); have {
+		t.Error("half an epoch was committed")
+	}
+	if err := w.Check(1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSalvageOfAnotherAttempt: what a flush left at the global level is whole and is
+// not what the ranks committed. It is not committed with the rest.
+func TestSalvageOfAnotherAttempt(t *testing.T) {
+	w, other := jobtest.Unflushed(t), jobtest.Unflushed(t)
+	if _, err := other.Stores[0].Put(t.Context(), 2, storage.LevelGlobal, jobtest.SmallSections(1, 7)); err != nil {
+		t.Fatal(err)
+	}
+	file := "/global/" + format.EpochName(2) + "/" + format.ShardName(0)
+	b, err := level.ReadFile(other.FS, file, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.FS.Remove(file), level.WriteFile(w.FS, file, b)); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := checkpoints.Salvage(vfs.With(t.Context(), w.FS), "s", []string{"/local1"}, "/global", 0); e != 0 ||
+		!errors.Is(err, storage.ErrCorrupt) {
+		t.Errorf("got epoch %d, %v", e, err)
+	}
+	e, err := checkpoints.Salvage(vfs.With(t.Context(), w.FS), "s", []string{"/local0"}, "/global", 0)
+	if e != 2 || err != nil {
+		t.Errorf("from the rank that has it: got epoch %d, %v", e, err)
+	}
+	w.FS.RemoveAll("/local0/" + format.EpochName(2))
+	if err := w.Check(2); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCrashOfSalvage goes down at every operation and salvages again.
+func TestCrashOfSalvage(t *testing.T) {
+	both := func(f *crashfs.FS, run string) (err error) {
+		for _, d := range []string{"/local0", "/local1"} {
+			ctx := vfs.With(context.Background(), f)
+			if _, err = checkpoints.Salvage(ctx, run, []string{d}, "/global", 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	master := jobtest.Unflushed(t).FS
+	n := jobtest.CrashEverywhere(t, func() *crashfs.FS { return copyWorldOf(master) }, func(f *crashfs.FS) error {
+		return both(f, "one")
+	}, func(f *crashfs.FS, at int) {
+		if err := both(f, "one"); err != nil {
+			t.Fatalf("op %d: again: %v\n%s", at, err, f)
+		}
+		w, err := jobtest.OpenWorld(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		for _, d := range []string{"/local0/", "/local1/"} {
+			f.RemoveAll(d + format.EpochName(2))
+		}
+		if err := w.Check(2); err != nil {
+			t.Fatalf("op %d: %v", at, err)
+		}
+	})
+	if n < 30 {
+		t.Errorf("only %d operations", n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -282,4 +283,32 @@ func (d *Dir) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Exte
 		return nil, err
 	}
 	return LocateIn(d, m, rank)
+}
+
+// knownDirs are the directories of epochs that this process has made or looked at: no other user can have put others in
+// their place, since no other may write to the directory that they are in. Who reads data there looks again.
+type knownDirs struct {
+	mu   sync.Mutex
+	dirs map[format.Epoch]bool // guarded by mu
+}
+
+func (k *knownDirs) has(e format.Epoch) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.dirs[e]
+}
+
+func (k *knownDirs) add(e format.Epoch) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dirs == nil {
+		k.dirs = map[format.Epoch]bool{}
+	}
+	k.dirs[e] = true
+}
+
+func (k *knownDirs) drop(e format.Epoch) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.dirs, e)
 }

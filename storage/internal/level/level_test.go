@@ -7,6 +7,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
@@ -45,5 +47,16 @@ func TestLevels(t *testing.T) {
 			t.Parallel()
 			storagetest.Run(t, l)
 		})
+	}
+}
+
+func TestTraitsSayWhatSurvivesANode(t *testing.T) {
+	for name, want := range map[string]bool{
+		format.LevelLocal: false, format.LevelPartner: true, format.LevelParity: true, format.LevelGlobal: true,
+		"unknown": false,
+	} {
+		if got := level.TraitsOf(name).SurvivesNode(); got != want {
+			t.Errorf("level %s: got %v, want %v", name, got, want)
+		}
 	}
 }

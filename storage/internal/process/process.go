@@ -1,4 +1,5 @@
-package level
+// Package process names the process that holds a lock, so that others can tell whether it still runs.
+package process
 
 import (
 	"bytes"
@@ -12,8 +13,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// ThisProcess names the calling process.
-var ThisProcess = sync.OnceValue(func() format.Process {
+// This names the calling process.
+var This = sync.OnceValue(func() format.Process {
 	p := format.Process{PID: os.Getpid()}
 	p.Node, _ = os.Hostname()
 	p.Started, _ = startOf(p.PID)
@@ -25,10 +26,10 @@ var ThisProcess = sync.OnceValue(func() format.Process {
 	return p
 })
 
-// ended says that the process has ended for sure: it ran here and is not there
-// any more. False also means "cannot be known from here".
-func ended(p *format.Process) bool {
-	if p.Machine == "" || p.Machine != ThisProcess().Machine {
+// Ended reports whether a process has ended for sure: it ran here and is not there any more. False also means "cannot
+// be known from here".
+func Ended(p *format.Process) bool {
+	if p.Machine == "" || p.Machine != This().Machine {
 		return false
 	}
 	started, err := startOf(p.PID)
