@@ -113,7 +113,7 @@ wanted:
 
 test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
-	$(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call but,$(RANKS)))
+	$(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call but,$(RANKS)) | sort -r)
 	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call of,$(RANKS)))
 	cd bench && $(TEST) -p 1 ./cmd/...
 	@$(MAKE) --no-print-directory race
@@ -121,7 +121,8 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 # Each package is tested once: with the race detector and invariants, or without where those are
 # of no use (NO_RACE), because its tests start programs that were built without them, or do one
 # thing at a time. What -short cuts to a part of its seeds is tested whole besides, and so is
-# what is compiled otherwise for the detector (TWICE). lint has vetted all.
+# what is compiled otherwise for the detector (TWICE). lint has vetted all. sort has the packages
+# that take longest come first.
 TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
 PLAIN = $(NO_RACE)|$(TWICE)
 NO_RACE = $(JOBS)|$(PROGRAMS)|apps/smithwaterman/align|coordinated/cut|test/(imports|readme)
@@ -133,8 +134,7 @@ TWICE = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(shell \
 # These put more ranks or nodes on a small machine than it has cores.
 RANKS = test/(cluster|e2e|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpi(test)?
 
-# In reverse: the packages that wait longest come first.
-PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | sort -r
+PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'
 but = grep -vE '^github.com/holdfast-hpc/holdfast/($(1))$$'
 space := $() $()
