@@ -127,7 +127,7 @@ func TestCrashTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at := range whole.Ops() {
-		if testing.Short() && at%5 != 0 {
+		if testing.Short() && at%23 != 0 {
 			continue
 		}
 		f := jobtest.NewWorldFS()

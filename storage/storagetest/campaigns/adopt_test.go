@@ -312,7 +312,7 @@ func TestAdoptCrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			refers, step := 0, 3
 			if testing.Short() {
-				step = 13
+				step = 41
 			}
 			for at := 0; at < total; at += step {
 				refers += adoptAfterCrash(t, at, after)

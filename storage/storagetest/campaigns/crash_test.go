@@ -33,7 +33,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	total := f.Ops()
 	t.Logf("%d operations", total)
 	for at := range total {
-		if testing.Short() && at%7 != 0 {
+		if testing.Short() && at%29 != 0 {
 			continue
 		}
 		crashOnce(t, at)
@@ -129,7 +129,7 @@ func TestErrorAtEveryOperation(t *testing.T) {
 	for _, errno := range []error{syscall.EIO, syscall.ENOSPC} {
 		t.Run(errno.Error(), func(t *testing.T) {
 			for at := range total {
-				if testing.Short() && at%11 != 0 {
+				if testing.Short() && at%41 != 0 {
 					continue
 				}
 				failOnce(t, at, errno)

@@ -292,7 +292,7 @@ func TestKeptThroughCrashes(t *testing.T) {
 	for at := range f.Ops() {
 		step := 3
 		if testing.Short() {
-			step = 17
+			step = 41
 		}
 		if at%step != 0 {
 			continue

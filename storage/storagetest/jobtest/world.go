@@ -392,14 +392,14 @@ func Findings(t *testing.T, f *crashfs.FS, dirs ...string) int {
 }
 
 // CrashEverywhere prepares a file system, takes the machine down before each
-// operation of do in turn (in short tests every fifth), and has after look at what is left. It returns the
+// operation of do in turn (in short tests every 23rd), and has after look at what is left. It returns the
 // number of operations.
 func CrashEverywhere(t *testing.T, prepare func() *crashfs.FS, do func(f *crashfs.FS) error,
 	after func(f *crashfs.FS, at int)) int {
 	t.Helper()
 	step := 1
 	if testing.Short() {
-		step = 5
+		step = 23
 	}
 	for at := 0; ; at += step {
 		f := prepare()
