@@ -50,7 +50,7 @@ const hard = 10 * time.Minute
 // TestMain lets so many tests run at a time, each with a cluster of its own: they wait for
 // Slurm most of the time.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "4"); err != nil { // -parallel goes first
+	if err := flag.Set("test.parallel", "6"); err != nil { // -parallel goes first
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
