@@ -20,6 +20,9 @@ var (
 // and starts with the ranks in another order. All ranks are offered the newest epoch that
 // can be had, and it is right.
 func TestSimulatedCycles(t *testing.T) {
+	if testing.Short() {
+		*cycles = min(*cycles, 12)
+	}
 	for seed := *cyclesSeed; seed < *cyclesSeed+uint64(*cycles); seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			simulatedCycle(t, rand.New(rand.NewPCG(seed, 5)))

@@ -28,6 +28,9 @@ var keepSeeds = flag.Uint64("keepseeds", 40, "how many random jobs TestKeptUnder
 // checkpoint that all ranks agree on, the two newest of those must be whole on
 // both ranks' disks, and the rest must not pile up.
 func TestKeptUnderFire(t *testing.T) {
+	if testing.Short() {
+		*keepSeeds = min(*keepSeeds, 8)
+	}
 	for seed := range *keepSeeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			j := &keepJob{t: t, rand: rand.New(rand.NewPCG(seed, 7)), fs: jobtest.NewWorldFS()}
