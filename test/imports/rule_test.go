@@ -87,6 +87,8 @@ var rules = []rule{
 		"cmd/holdfast/internal/devices"}, true, "checkpoint directories are looked after without their job"},
 	{"cmd/holdfast/internal/devices", []string{"storage/checkpoints", "internal/supervise",
 		"cmd/holdfast/internal/epochs", "cmd/holdfast/internal/jobs"}, true, "servers of devices know no checkpoints"},
+	{"internal/export", []string{"cmd", "internal/supervise", "gpustate/gpud"}, true,
+		"it reads checkpoints, and knows neither verbs nor jobs"},
 	{"internal/config", []string{"mpiwrap", "gpustate", "storage", "coordinated", "cmd"}, true,
 		"whoever has a configuration says what its keys set"},
 	{"coordinated/cut", []string{"mpiwrap", "gpustate", "storage", "net", "os", "os/signal"}, false,

@@ -2,23 +2,17 @@ package epochs
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // stateDir has epoch 3 of two ranks as a program with a step, an array and a device leaves it; the bytes are those
@@ -191,43 +185,3 @@ func TestExportRefuses(t *testing.T) {
 		t.Errorf("with a good copy: got exit code %d, %d bytes, %q", code, len(out), errs)
 	}
 }
-
-// TestExportInterrupted: a signal between two pieces leaves no file.
-func TestExportInterrupted(t *testing.T) {
-	dir, _, _ := stateDir(t)
-	v, err := checkpoints.Open(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sh, err := v.Fetch(t.Context(), 3, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sh.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	r := &itemReader{ctx, sh, &coordinated.Saved{Section: "data/energy", Bytes: 1_000_008}, 0, new(atomic.Int64)}
-	piece := make([]byte, 1000)
-	if _, err := r.Read(piece); err != nil {
-		t.Error(err)
-	}
-	cancel()
-	if _, err := r.Read(piece); !errors.Is(err, context.Canceled) {
-		t.Errorf("after a signal: got %v", err)
-	}
-	to := filepath.Join(t.TempDir(), "x")
-	pieces := 0
-	err = writeWhole(to, false, readerFunc(func(p []byte) (int, error) {
-		if pieces++; pieces == 3 {
-			return 0, fmt.Errorf("interrupted")
-		}
-		return len(p), nil
-	}))
-	list, _ := os.ReadDir(filepath.Dir(to))
-	if err == nil || len(list) > 0 {
-		t.Errorf("got %v, %v", err, list)
-	}
-}
-
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -1,4 +1,4 @@
-package epochs
+package export
 
 import (
 	"errors"
@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/npy"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/spf13/cobra"
 )
 
 // arrayIn finds what the ranks of an epoch have of the global array or replicated value with a name; nil: there is
@@ -75,16 +74,15 @@ func nameArrays(items []coordinated.Saved, l *storage.Layout) {
 
 // array writes a global array, or a box of it, or a replicated value to a file for NumPy. Each rank's share is read in
 // pieces, verified, and written to its places.
-func (x *export) array(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, infos []storage.ShardInfo,
-	all []layout.Owned) ([]exportRow, error) {
+func (x *export) array(all []layout.Owned) ([]Row, error) {
 	if err := layout.Check(all); err != nil {
-		return nil, fmt.Errorf("epoch %d: %w: %w", e, storage.ErrCorrupt, err)
+		return nil, fmt.Errorf("epoch %d: %w: %w", x.epoch, storage.ErrCorrupt, err)
 	}
 	shown := all[0].Array
 	if shown.Keyed() {
 		return nil, fmt.Errorf("%q is a set of items: give a file NAME.npz", shown.Name)
 	}
-	box, err := parseBox(x.box, shown.Dims)
+	box, err := parseBox(x.Box, shown.Dims)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +90,7 @@ func (x *export) array(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch,
 	switch shown.Kind {
 	case layout.Divided:
 	case layout.Replicated:
-		if x.box != "" {
+		if x.Box != "" {
 			return nil, fmt.Errorf("--box: %q is a replicated value", shown.Name)
 		}
 		if shown, err = plain(shown); err != nil {
@@ -102,12 +100,12 @@ func (x *export) array(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch,
 		all = slices.DeleteFunc(all, func(o layout.Owned) bool { return o.Rank != only })
 	}
 	head := npy.Head(npy.Type(shown.Type, shown.Elem), shown.Dims)
-	row := exportRow{Epoch: uint64(e), Name: shown.Name, Type: fmt.Sprintf("%s %v", shown.Type, shown.Dims),
-		Section: shown.Section, File: x.out, Bytes: shown.Elem}
+	row := Row{Epoch: uint64(x.epoch), Name: shown.Name, Type: fmt.Sprintf("%s %v", shown.Type, shown.Dims),
+		Section: shown.Section, File: x.File, Bytes: shown.Elem}
 	for _, d := range shown.Dims {
 		row.Bytes *= d
 	}
-	err = cli.WriteFile(x.out, x.force, func(f *os.File) error {
+	err = cli.WriteFile(x.File, x.Force, func(f *os.File) error {
 		if _, err := f.Write(head); err != nil {
 			return err
 		}
@@ -119,14 +117,14 @@ func (x *export) array(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch,
 			if !slices.ContainsFunc(o.Parts, func(p layout.Part) bool { return layout.Reaches(&p, &box) }) {
 				continue
 			}
-			s := &share{x: x, cmd: cmd, of: o, box: box, file: f, begin: int64(len(head))}
-			if err := s.write(v, e, infos[o.Rank].Digest); err != nil {
-				return fmt.Errorf("rank %d of epoch %d: %w", o.Rank, e, err)
+			s := &share{x: x, of: o, box: box, file: f, begin: int64(len(head))}
+			if err := s.write(); err != nil {
+				return fmt.Errorf("rank %d of epoch %d: %w", o.Rank, x.epoch, err)
 			}
 		}
 		return nil
 	})
-	return []exportRow{row}, err
+	return []Row{row}, err
 }
 
 // parseBox reads a range for each dimension, "0:10,:,3"; empty: the whole array.
@@ -181,10 +179,19 @@ func plain(a layout.Array) (layout.Array, error) {
 	return a, nil
 }
 
+// fetch opens a rank's shard of the attempt that the manifest is of. The caller closes it.
+func (x *export) fetch(rank int) (*storage.Shard, error) {
+	sh, err := x.view.Fetch(x.ctx, x.epoch, rank)
+	if err == nil && sh.Digest() != x.infos[rank].Digest {
+		err = fmt.Errorf("the directories have different attempts at the epoch: %w", storage.ErrCorrupt)
+		err = errors.Join(err, sh.Close())
+	}
+	return sh, err
+}
+
 // share is one rank's part of an export under way.
 type share struct {
 	x     *export
-	cmd   *cobra.Command
 	of    *layout.Owned
 	box   layout.Part // what of the array the file has
 	file  *os.File
@@ -196,14 +203,11 @@ type share struct {
 }
 
 // write reads what the rank has of the box and writes it to its places.
-func (s *share) write(v *checkpoints.View, e storage.Epoch, digest [16]byte) (err error) {
-	if s.sh, err = v.Fetch(s.cmd.Context(), e, s.of.Rank); err != nil {
+func (s *share) write() (err error) {
+	if s.sh, err = s.x.fetch(s.of.Rank); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.sh.Close()) }()
-	if s.sh.Digest() != digest {
-		return fmt.Errorf("the directories have different attempts at the epoch: %w", storage.ErrCorrupt)
-	}
 	base, size := int64(0), s.of.Elem
 	visit := func(from, to, n int64) error { return s.copy(from*size, to*size, n*size) }
 	for i := range s.of.Parts {
@@ -216,9 +220,7 @@ func (s *share) write(v *checkpoints.View, e storage.Epoch, digest [16]byte) (er
 		}
 		base += p.Elems()
 	}
-	for _, d := range s.sh.Damage() {
-		fmt.Fprintf(s.cmd.ErrOrStderr(), "holdfast: warning: read around damage: %v\n", d)
-	}
+	s.x.warn(s.sh)
 	return nil
 }
 
@@ -242,19 +244,19 @@ func (s *share) copy(from, to, n int64) error {
 
 // next reads the piece of the section that has an offset.
 func (s *share) next(off int64) error {
-	if err := s.cmd.Context().Err(); err != nil {
+	if err := s.x.ctx.Err(); err != nil {
 		return err
 	}
 	const unit = storage.ChunkBytes // is verified whole
 	s.at = off / unit * unit
-	n := min(exportPiece, s.of.Elems()*s.of.Elem-s.at)
+	n := min(pieceBytes, s.of.Elems()*s.of.Elem-s.at)
 	if int64(cap(s.read)) < n {
 		s.read = make([]byte, n)
 	}
 	s.read = s.read[:n]
-	if err := s.sh.ReadAt(s.cmd.Context(), s.of.Section, s.read, s.at); err != nil {
+	if err := s.sh.ReadAt(s.x.ctx, s.of.Section, s.read, s.at); err != nil {
 		return err
 	}
-	s.x.copied.Add(n)
+	s.x.Copied.Add(n)
 	return nil
 }

@@ -1,4 +1,4 @@
-package epochs
+package export
 
 import (
 	"archive/zip"
@@ -18,20 +18,16 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/npy"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/spf13/cobra"
 )
 
 // bag is an export of a set of items under way.
 type bag struct {
-	x      *export
-	cmd    *cobra.Command
-	all    []layout.Owned // what each rank has of the set, by ranks
-	digest func(rank int) [16]byte
-	key    string    // the Go type of keys
-	elem   npy.DType // of an item, or of what an item is a slice of
-	slice  bool
-	list   []place // by ascending keys
+	x     *export
+	all   []layout.Owned // what each rank has of the set, by ranks
+	key   string         // the Go type of keys
+	elem  npy.DType      // of an item, or of what an item is a slice of
+	slice bool
+	list  []place // by ascending keys
 }
 
 // place says where an item is in the file.
@@ -42,32 +38,31 @@ type place struct {
 }
 
 // items writes a set of items as one file for NumPy.
-func (x *export) items(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, infos []storage.ShardInfo,
-	all []layout.Owned) ([]exportRow, error) {
+func (x *export) items(all []layout.Owned) ([]Row, error) {
 	if err := layout.Check(all); err != nil {
-		return nil, fmt.Errorf("epoch %d: %w: %w", e, storage.ErrCorrupt, err)
+		return nil, fmt.Errorf("epoch %d: %w: %w", x.epoch, storage.ErrCorrupt, err)
 	}
-	if x.box != "" {
+	if x.Box != "" {
 		return nil, fmt.Errorf("--box: %q is a set of items", all[0].Name)
 	}
-	if cmd.Flags().Changed("rank") {
-		all = slices.DeleteFunc(slices.Clone(all), func(o layout.Owned) bool { return o.Rank != x.rank })
+	if x.Rank >= 0 {
+		all = slices.DeleteFunc(slices.Clone(all), func(o layout.Owned) bool { return o.Rank != x.Rank })
 		if len(all) == 0 {
-			return nil, fmt.Errorf("--rank %d: the epoch has the ranks 0 to %d", x.rank, len(infos)-1)
+			return nil, fmt.Errorf("--rank %d: the epoch has the ranks 0 to %d", x.Rank, len(x.infos)-1)
 		}
 	}
-	b := &bag{x: x, cmd: cmd, all: all, digest: func(rank int) [16]byte { return infos[rank].Digest }}
+	b := &bag{x: x, all: all}
 	if err := b.plan(); err != nil {
 		return nil, err
 	}
 	set := &all[0].Array
-	row := exportRow{Epoch: uint64(e), Rank: x.rank, Name: set.Name, Type: "items " + set.Type, Section: set.Section,
-		File: x.out, Items: len(b.list)}
+	row := Row{Epoch: uint64(x.epoch), Rank: max(x.Rank, 0), Name: set.Name, Type: "items " + set.Type,
+		Section: set.Section, File: x.File, Items: len(b.list)}
 	for i := range all {
 		row.Bytes += all[i].Elems() * set.Elem
 	}
-	err := cli.WriteFile(x.out, x.force, func(f *os.File) error { return b.write(f, v, e) })
-	return []exportRow{row}, err
+	err := cli.WriteFile(x.File, x.Force, func(f *os.File) error { return b.write(f) })
+	return []Row{row}, err
 }
 
 // plan finds the place of each item: data are in the order of ranks, and by keys within a rank.
@@ -100,7 +95,7 @@ func (b *bag) plan() error {
 }
 
 // write writes the file: an archive without compression that has an array in each member.
-func (b *bag) write(f *os.File, v *checkpoints.View, e storage.Epoch) error {
+func (b *bag) write(f *os.File) error {
 	z := zip.NewWriter(f)
 	n := []int64{int64(len(b.list))}
 	member := func(name, kind string, b []byte) error {
@@ -126,7 +121,7 @@ func (b *bag) write(f *os.File, v *checkpoints.View, e storage.Epoch) error {
 		total += b.all[i].Elems()
 	}
 	pr, pw := io.Pipe()
-	go func() { pw.CloseWithError(b.data(pw, v, e)) }()
+	go func() { pw.CloseWithError(b.data(pw)) }()
 	err = npy.Member(z, "data", b.elem, []int64{total}, pr)
 	pr.CloseWithError(err)
 	return errors.Join(err, z.Close())
@@ -156,29 +151,24 @@ func (b *bag) keys() (kind string, out []byte) {
 }
 
 // data writes what the ranks have, one after the other.
-func (b *bag) data(w io.Writer, v *checkpoints.View, e storage.Epoch) error {
+func (b *bag) data(w io.Writer) error {
 	for i := range b.all {
-		if err := b.share(w, v, e, &b.all[i]); err != nil {
-			return fmt.Errorf("rank %d of epoch %d: %w", b.all[i].Rank, e, err)
+		if err := b.share(w, &b.all[i]); err != nil {
+			return fmt.Errorf("rank %d of epoch %d: %w", b.all[i].Rank, b.x.epoch, err)
 		}
 	}
 	return nil
 }
 
-func (b *bag) share(w io.Writer, v *checkpoints.View, e storage.Epoch, o *layout.Owned) (err error) {
-	sh, err := v.Fetch(b.cmd.Context(), e, o.Rank)
+func (b *bag) share(w io.Writer, o *layout.Owned) (err error) {
+	sh, err := b.x.fetch(o.Rank)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
-	if sh.Digest() != b.digest(o.Rank) {
-		return fmt.Errorf("the directories have different attempts at the epoch: %w", storage.ErrCorrupt)
-	}
-	read := &itemReader{b.cmd.Context(), sh, &coordinated.Saved{Name: o.Name, Bytes: o.Elems() * o.Elem,
-		Section: o.Section}, 0, &b.x.copied}
-	_, err = io.CopyBuffer(struct{ io.Writer }{w}, read, make([]byte, exportPiece))
-	for _, d := range sh.Damage() {
-		fmt.Fprintf(b.cmd.ErrOrStderr(), "holdfast: warning: read around damage: %v\n", d)
-	}
+	read := &itemReader{b.x.ctx, sh, &coordinated.Saved{Name: o.Name, Bytes: o.Elems() * o.Elem,
+		Section: o.Section}, 0, b.x.Copied}
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, read, make([]byte, pieceBytes))
+	b.x.warn(sh)
 	return err
 }

@@ -1,0 +1,171 @@
+// Package export writes what an epoch holds to files: regions of ranks as they are, and global arrays and sets of items
+// as NumPy reads them. What it reads is verified, and a file gets its name when it is complete.
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
+	"github.com/holdfast-hpc/holdfast/internal/npy"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+)
+
+// RankPattern stands for the number of the rank in the name of a file.
+const RankPattern = "{rank}"
+
+// Options say what is exported, and where to.
+type Options struct {
+	Section string // of ranks, or the name of an array or a value; empty: what there is is listed
+	File    string // with RankPattern one for each rank; "-" is Stdout
+	Box     string // of a global array: a range of each dimension; empty: all
+	Rank    int    // whose share it is; -1: none is chosen
+	Force   bool   // files that exist are replaced
+	Stdout  io.Writer
+	Warn    func(damage error) // that was read around
+	Copied  *atomic.Int64      // bytes so far
+}
+
+// A Row is what a rank's shard holds, or a file that was written.
+type Row struct {
+	Epoch   uint64 `json:"epoch"`
+	Rank    int    `json:"rank"`
+	Name    string `json:"name"`
+	Type    string `json:"type,omitempty"`
+	Bytes   int64  `json:"bytes"`
+	Items   int    `json:"items,omitempty"` // of a set with keys
+	Section string `json:"section"`
+	Offset  int64  `json:"offset"`         // in the section
+	File    string `json:"file,omitempty"` // absent: nothing was written
+}
+
+// export is one under way.
+type export struct {
+	Options
+	ctx   context.Context
+	view  *checkpoints.View
+	epoch storage.Epoch
+	infos []storage.ShardInfo // of the epoch; nil if no manifest can be read
+}
+
+// Run exports of an epoch of the list, which the view has.
+func Run(ctx context.Context, v *checkpoints.View, list []checkpoints.EpochInfo, e storage.Epoch, o Options) (
+	rows []Row, err error) {
+	x := &export{Options: o, ctx: ctx, view: v, epoch: e}
+	var all []layout.Owned
+	x.infos, all = arrayIn(list, e, o.Section)
+	switch {
+	case all != nil && o.Rank < 0 && strings.HasSuffix(o.File, npy.Suffix):
+		return x.array(all)
+	case all != nil && strings.HasSuffix(o.File, npy.ManySuffix) && !all[0].Keyed():
+		return nil, fmt.Errorf("%q is no set of items: give a file NAME.npy", o.Section)
+	case all != nil && strings.HasSuffix(o.File, npy.ManySuffix):
+		return x.items(all)
+	case o.Box != "":
+		return nil, fmt.Errorf("--box: epoch %d has no global array %q, or --rank is given", e, o.Section)
+	}
+	ranks, err := x.ranks(sizeOf(list, e, v.Dirs()[0].Size), all)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range ranks {
+		more, err := x.rankOf(r)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+// sizeOf is of how many ranks an epoch is; size where no manifest says it.
+func sizeOf(list []checkpoints.EpochInfo, e storage.Epoch, size int) int {
+	for i := range list {
+		if list[i].Epoch == e && list[i].Size > 0 {
+			return list[i].Size
+		}
+	}
+	return size
+}
+
+// ranks says whose regions are meant. array is what ranks have of the region, if it is a global array or a replicated
+// value.
+func (x *export) ranks(size int, array []layout.Owned) (ranks []int, err error) {
+	switch all := strings.Contains(x.File, RankPattern); {
+	case x.Rank >= 0:
+		if x.Rank >= size {
+			return nil, fmt.Errorf("--rank %d: the epoch has the ranks 0 to %d", x.Rank, size-1)
+		}
+		return []int{x.Rank}, nil
+	case all:
+		for r := range size {
+			ranks = append(ranks, r)
+		}
+		return ranks, nil
+	case array != nil && array[0].Kind == layout.Replicated:
+		return storing(array), nil
+	case size > 1 && array != nil && array[0].Keyed():
+		return nil, fmt.Errorf("%q is a set of items of %d ranks: give a file NAME.npz for all of it, choose a rank's "+
+			"share with --rank, or write a file for each with %s in the name after -o", x.Section, size, RankPattern)
+	case size > 1 && array != nil:
+		return nil, fmt.Errorf("%q is a global array of %d ranks: give a file NAME.npy for all of it, choose a rank's "+
+			"share with --rank, or write a file for each with %s in the name after -o", x.Section, size, RankPattern)
+	case size > 1 && x.Section != "":
+		return nil, fmt.Errorf("the epoch has %d ranks: choose one with --rank, or write a file for each with %s in "+
+			"the name after -o", size, RankPattern)
+	}
+	return []int{0}, nil
+}
+
+// rankOf lists or writes what is asked for of a rank.
+func (x *export) rankOf(rank int) (rows []Row, err error) {
+	sh, err := x.view.Fetch(x.ctx, x.epoch, rank)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, sh.Close()) }()
+	items, err := coordinated.ListSaved(x.ctx, sh)
+	if err != nil {
+		return nil, err
+	}
+	nameArrays(items, sh.Layout())
+	rowOf := func(i *coordinated.Saved) Row {
+		return Row{Epoch: uint64(x.epoch), Rank: rank, Name: i.Name, Type: i.Kind, Bytes: i.Bytes, Section: i.Section,
+			Offset: i.Off}
+	}
+	if x.Section == "" {
+		for i := range items {
+			rows = append(rows, rowOf(&items[i]))
+		}
+		return rows, nil
+	}
+	item, err := pickItem(x.Section, sh, items)
+	if err != nil {
+		return nil, fmt.Errorf("rank %d of epoch %d %w", rank, x.epoch, err)
+	}
+	row := rowOf(item)
+	read := &itemReader{x.ctx, sh, item, 0, x.Copied}
+	if x.File == "-" {
+		row.File = "-"
+		_, err = io.CopyBuffer(struct{ io.Writer }{x.Stdout}, read, make([]byte, pieceBytes))
+	} else {
+		row.File = strings.ReplaceAll(x.File, RankPattern, strconv.Itoa(rank))
+		err = writeWhole(row.File, x.Force, read)
+	}
+	x.warn(sh)
+	return []Row{row}, err
+}
+
+// warn says what of a shard was read around.
+func (x *export) warn(sh *storage.Shard) {
+	for _, d := range sh.Damage() {
+		x.Warn(d)
+	}
+}
