@@ -51,6 +51,7 @@ func Settings(cmd *cobra.Command) (*coordinated.Config, error) {
 // A Size is the value of a flag, written as the configuration has sizes: 512MiB, 8GiB, or 8G for 8000000000.
 type Size int64
 
+// Set reads a size of more than 0.
 func (b *Size) Set(text string) error {
 	var n int64
 	if err := config.Bytes(func(n *int64) *int64 { return n }).Set(&n, text); err != nil || n <= 0 {
@@ -60,5 +61,8 @@ func (b *Size) Set(text string) error {
 	return nil
 }
 
+// String is the number of bytes.
 func (b *Size) String() string { return strconv.FormatInt(int64(*b), 10) }
-func (*Size) Type() string     { return "bytes" }
+
+// Type is what help calls the value.
+func (*Size) Type() string { return "bytes" }
