@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -19,7 +20,7 @@ import (
 // tryLoad loads one epoch on all ranks, or fails on all and leaves no trace. That it
 // begins is noted before anything of the program changes, and the note is durable
 // before any rank goes on. It returns the level that this rank has read, and those that all have.
-func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capture.Loader, l *stopwatch) (level,
+func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, restoring *arrays.Restoring, l *stopwatch) (level,
 	all string, bytes int64, err error) {
 	durable, e := func() error { return nil }, k.Epoch
 	if c.topo.Rank == 0 {
@@ -29,7 +30,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, load *capt
 		}
 		l.lap(PartNote)
 	}
-	a := load.New()
+	a := restoring.Attempt()
 	var src *shards
 	if err == nil {
 		if src, bytes, err = c.fetchVerified(ctx, k); err == nil {
@@ -146,7 +147,7 @@ const (
 
 // voteLoad agrees on whether a step of a load went well on all ranks.
 // fallible says that some rank's Apply may fail, from what each rank has read.
-func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step string, a *capture.Load, level string,
+func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step string, a *arrays.Attempt, level string,
 	own error) (fallible bool, from []string, err error) {
 	a.Stop = a.Stop || ctx.Err() != nil
 	blobs, gerr := c.agent.Allgather(c.life.ctx, cut.Epoch(e), agent.StageRestore+step, ballot(a, level, own))
@@ -155,7 +156,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 	}
 	var all byte
 	lengths := true // are all that is wrong
-	var items itemVotes
+	var items arrays.AssignedVotes
 	failed := &RestoreError{}
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
@@ -171,7 +172,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 			failed.Undefined = append(failed.Undefined, strings.Split(names, "\n")...)
 		}
 		if flags&voteItems != 0 {
-			rest = items.add(b.Rank, rest)
+			rest = items.Add(b.Rank, rest)
 		}
 		if flags&voteFailed != 0 {
 			lengths = lengths && flags&voteLength != 0
@@ -180,8 +181,8 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 		from = append(from, rest)
 	}
 	failed.Err = vote.Failed(fmt.Sprintf("restore epoch %d", e), texts, own)
-	if failed.Err == nil && items.err != nil {
-		failed.Err = fmt.Errorf("restore epoch %d: %w", e, items.err)
+	if failed.Err == nil && items.Err != nil {
+		failed.Err = fmt.Errorf("restore epoch %d: %w", e, items.Err)
 		all |= voteMismatch
 	}
 	if failed.Err == nil {
@@ -214,7 +215,7 @@ func levelsRead(from []string) string {
 }
 
 // ballot is a vote; own is why it is no. A yes ends with the level that was read.
-func ballot(a *capture.Load, level string, own error) []byte {
+func ballot(a *arrays.Attempt, level string, own error) []byte {
 	b := []byte{0}
 	if a.Fallible {
 		b[0] |= voteFallible
@@ -228,7 +229,7 @@ func ballot(a *capture.Load, level string, own error) []byte {
 	}
 	if own == nil && len(a.Assigned) > 0 {
 		b[0] |= voteItems
-		b = appendItemVotes(b, a.Assigned)
+		b = arrays.AppendAssigned(b, a.Assigned)
 	}
 	if own == nil {
 		return append(b, level...)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
@@ -36,9 +36,9 @@ type Checkpointer struct {
 	log   *slog.Logger
 	begun time.Time // when Open was called
 
-	main    mainThread         // the program's
-	life    life               // how long the work in the background goes on
-	state   *capture.Protected // what the program has protected
+	main    mainThread        // the program's
+	life    life              // how long the work in the background goes on
+	state   *arrays.Protected // what the program has protected
 	plane   connect.Plane
 	topo    *connect.Topology
 	levels  levels
@@ -147,7 +147,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	c.levels.ops = persist.NewOperations(opt.WriteTimeout, func(level string) int64 {
 		return c.levels.store.CopiedTo(level)
 	})
-	c.state = capture.New(opt.MaxPool, opt.CopyWorkers, c.memory(), c.log)
+	c.state = arrays.New(opt.MaxPool, opt.CopyWorkers, c.memory(), c.log)
 	c.state.HashDevices()
 	c.state.Elastic = opt.Elastic
 	c.life.ctx, c.life.cancel = context.WithCancelCause(context.Background())

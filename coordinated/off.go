@@ -6,7 +6,7 @@ import (
 	"os/signal"
 	"strings"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 )
@@ -82,7 +82,7 @@ func offOnAll(err error, size int) bool {
 func (c *Checkpointer) runWithout(all connect.Ranks, off string) {
 	c.off, c.log = true, c.opt.Logger
 	c.topo = connect.Place(all.Rank(), make([]string, all.Size()), c.opt.Fanout)
-	c.state = capture.New(0, c.opt.CopyWorkers, nil, c.log)
+	c.state = arrays.New(0, c.opt.CopyWorkers, nil, c.log)
 	c.state.Elastic, c.state.Ranks = c.opt.Elastic, all.Size()
 	c.main.pointFlags.Store(pointRestore)
 	if len(c.opt.CheckpointSignals) > 0 {

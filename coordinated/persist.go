@@ -24,7 +24,7 @@ func (c *Checkpointer) newPersister(notes bool, writers map[string][]int) *persi
 	}
 	return persist.New(c.life.ctx, persist.Options{Store: c.levels.store, Levels: c.levels.use, Rank: c.topo.Rank,
 		Size: c.topo.Size(),
-		Node: c.topo.Mates(), Writers: writers, State: c.state, Operations: c.levels.ops, End: &c.life.end,
+		Node: c.topo.Mates(), Writers: writers, State: c.state.Protected, Operations: c.levels.ops, End: &c.life.end,
 		Note: note, Log: c.log,
 		Meet: func(m cut.Meeting) ([]cut.Blob, error) { return c.agent.Meet(c.life.ctx, m) },
 		Go:   c.life.writers.Go, CopyTime: c.copyTime, KillTime: c.outside.reporter.KillTime,

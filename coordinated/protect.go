@@ -1,9 +1,16 @@
 package coordinated
 
 import (
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
 	"io"
+	"reflect"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
+	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // State is for data that fits none of the simpler forms: it writes itself to a
@@ -31,9 +38,274 @@ type State interface {
 // touch it in between. Anything else, a name used twice or a call after Restore is
 // a *ProtectError.
 func (c *Checkpointer) Protect(name string, x any) error {
-	err := c.protect(name, x, func() error { return c.state.Add(name, x) })
-	if dev, ok := x.(*gpustate.Device); ok && err == nil && c.opt.MaxShadow != 0 {
-		dev.LimitShadow(max(c.opt.MaxShadow, 0))
-	}
-	return err
+	return c.protect(name, x, func() error { return c.state.Add(name, x) })
 }
+
+// ProtectGlobal makes this rank's share of a global array part of every checkpoint, so that an epoch can be restored by
+// any number of ranks: Restore reads just what the rank owns then, from the shards that have it. memory is a pointer to
+// a slice of fixed-size elements without pointers, or a buffer of a device by InBuffer; a restore keeps its length, and
+// leaves alone what is in no box: ghosts are not saved. Every rank declares the array, with the same name, type and
+// dimensions. An element that no rank owns, or two do, fails Restore with an error that names the box and the ranks.
+//
+// An epoch is restored by another number of ranks if Options.Elastic is set, if everything is protected by
+// ProtectGlobal, ProtectReplicated or ProtectItems, and if no message was in flight: see Options.Elastic. It is local,
+// and called before Restore as Protect is. What cannot be is a *ProtectError.
+func (c *Checkpointer) ProtectGlobal(name string, a Array, memory any) error {
+	return c.protect(name, memory, func() error {
+		if a.list {
+			return errors.New("a List changes; use ProtectList or ProtectChanging")
+		}
+		if m, ok := memory.(arrays.DeviceMemory); ok && m.At != nil {
+			return errors.New("InBufferAt is for ProtectChanging; use InBuffer")
+		}
+		d, err := a.division()
+		if err != nil {
+			return err
+		}
+		return c.state.AddGlobal(name, d.Dims, d.Blocks, memory)
+	})
+}
+
+// ProtectReplicated is Protect for a value that is the same on all ranks, like a step counter: it is stored once, or
+// with every rank if it is small, and an epoch can be restored by any number of ranks. x is what Protect takes, apart
+// from devices. The ranks' bytes are compared at each checkpoint, which fails where they differ.
+func (c *Checkpointer) ProtectReplicated(name string, x any) error {
+	return c.protect(name, x, func() error { return c.state.AddReplicated(name, x, c.topo.Rank == 0) })
+}
+
+// Changing says how an array is divided whose dimensions, or whose division among the ranks, change while the program
+// runs: an adaptive mesh, particles that move from rank to rank, a series that grows.
+type Changing struct {
+	// Now returns the array as it is, and what this rank has of it. It is called while the program waits in a Point
+	// that takes a checkpoint, and must not send or receive. The ranks return the same dimensions, or all of them a
+	// List.
+	Now func() Array
+
+	// Restored returns what this rank is to have of the array that is being restored, of the dimensions of the epoch.
+	// It is called in Restore, once for each epoch that is tried, and is better a function of what it is given alone.
+	// An error fails Restore. Nil: with as many ranks as the epoch has, each gets what it had; with others, the first
+	// dimension is divided evenly. Then the boxes lie in memory one after the other, without ghosts.
+	Restored func(was SavedArray) (Array, error)
+}
+
+// SavedArray is an array as an epoch has it.
+type SavedArray struct {
+	Dims  []int
+	Ranks int   // that wrote the epoch
+	Boxes []Box // what this rank had, packed in memory, if as many ranks wrote the epoch; else nil
+}
+
+// ProtectChanging is ProtectGlobal for an array whose dimensions or division change. memory is a pointer to a slice, or
+// InBufferAt of a pointer to a buffer: the slice and the buffer may be others at each checkpoint.
+//
+// Restore gives the slice the length that the array takes, in new memory where it was shorter. A buffer that is too
+// small is replaced by a new one without a name, and released: take slices and buffers from their variables after
+// Restore, and set kernel arguments then.
+//
+// Each checkpoint compares what the ranks declare. It fails with a *DiffersError where they say other dimensions, and
+// with the text of a *HoleError, *OverlapError or *ShapeError where boxes do not fit together. Restore fails with one
+// of these, on all ranks, if what Restored returns does not have each element once.
+func (c *Checkpointer) ProtectChanging(name string, a Changing, memory any) error {
+	return c.protect(name, memory, func() error {
+		if a.Now == nil {
+			return errors.New("Changing.Now is nil; it says what the rank has when a checkpoint is taken")
+		}
+		if m, ok := memory.(arrays.DeviceMemory); ok && m.At == nil {
+			return errors.New("the array's buffer may become too small; pass a pointer to it, with InBufferAt")
+		}
+		return c.state.AddChanging(name, arrays.Changing{
+			Now: func() (arrays.Division, error) { now := a.Now(); return now.division() },
+			Restored: func(saved *layout.Array, ranks int, mine []layout.Part) (arrays.Division, error) {
+				return c.again(&a, saved, ranks, mine)
+			},
+		}, memory)
+	})
+}
+
+// ProtectList makes this rank's elements of a list that all ranks have together part of every checkpoint: particles,
+// say, whose number differs from rank to rank and from step to step. list is a pointer to a slice. With the same number
+// of ranks Restore gives each what it had; with another, each gets an equal share of all elements, in their order, to
+// send on to where they belong. It is ProtectChanging of a List.
+func (c *Checkpointer) ProtectList(name string, list any) error {
+	v := reflect.ValueOf(list)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Slice {
+		return c.protect(name, list, func() error {
+			return errors.New("a list is a pointer to a slice; for a buffer use ProtectChanging with InBufferAt")
+		})
+	}
+	return c.ProtectChanging(name, Changing{Now: func() Array { return List(v.Elem().Len()) }}, list)
+}
+
+// again is what this rank is to have of an array of an epoch.
+func (c *Checkpointer) again(of *Changing, saved *layout.Array, ranks int,
+	mine []layout.Part) (d arrays.Division, err error) {
+	was := SavedArray{Dims: narrow(saved.Dims), Ranks: ranks, Boxes: packed(mine)}
+	var a Array
+	switch {
+	case of.Restored != nil:
+		if a, err = of.Restored(was); err != nil {
+			return d, err
+		}
+	case ranks == c.topo.Size():
+		a = Array{Dims: was.Dims, Boxes: was.Boxes}
+	default:
+		grid := make([]int, len(was.Dims))
+		for i := range grid {
+			grid[i] = 1
+		}
+		grid[0] = c.topo.Size()
+		a = Block(was.Dims, grid, c.topo.Rank)
+	}
+	if a.list {
+		return d, errors.New("the function Restored returned a List, of which nobody knows where it begins; return " +
+			"Block, Variable or boxes, or leave out Restored")
+	}
+	return a.division()
+}
+
+// InBuffer says that a global array lies in a buffer of a device, as elements of type T: memory of ProtectGlobal. A
+// checkpoint packs the rank's boxes within the device where there is free memory, else it brings them to the host; a
+// restore writes them to the buffer from pieces of 8 MiB. What the array holds may come from host memory, and go there,
+// at another start. The buffer is not released while the Checkpointer is open. A device that is protected itself, with
+// Protect, has all its buffers in the epoch already, so an array on it is refused.
+func InBuffer[T any](b *gpustate.Buffer) any {
+	return arrays.DeviceMemory{Buffer: b, Elem: reflect.TypeFor[T]()}
+}
+
+// InBufferAt is InBuffer of a buffer that may be replaced, by the program or by Restore: memory of ProtectChanging.
+// The new one is on the same device.
+func InBufferAt[T any](b **gpustate.Buffer) any {
+	return arrays.DeviceMemory{At: b, Elem: reflect.TypeFor[T]()}
+}
+
+// ItemKey is what items are found by. Keys are unique among the items of all ranks.
+type ItemKey interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~string
+}
+
+// ProtectItems makes this rank's items of a set, such as the patches of an adaptive mesh or the particles of a cell,
+// part of every checkpoint, so that an epoch can be restored by any number of ranks. V is a fixed-size value without
+// pointers, or a slice of such values. Every rank declares the set with the same name and types, also if it has no
+// item. A key that two ranks have fails each checkpoint with a *DuplicateError.
+//
+// At a restart each item goes to the rank that owner says, of so many ranks; HashOwner is a rule that spreads them
+// evenly. Restore asks the rule for every key on every rank, so its answer must depend on the key and the number of
+// ranks alone: an answer that is no rank is an *OwnerError, and answers that differ between the ranks an *OwnersError.
+// Without a rule the items stay with their rank if the number of ranks is the same; else rank r of p goes to r·q/p
+// of q. Restore replaces the map, and gives each slice memory of its own. An attempt that fails leaves the map alone.
+//
+// It is local, and called before Restore as Protect is. What cannot be is a *ProtectError. A Point that takes a
+// checkpoint sorts the keys: about 0.3 µs for each item, while the program waits. All ranks' keys are in the epoch's
+// manifest, some three bytes for each that is an integer, so an item is better a cell or a patch than a particle.
+func ProtectItems[K ItemKey, V any](c *Checkpointer, name string, items *map[K]V,
+	owner func(key K, ranks int) int) error {
+	var rule arrays.Owner
+	if owner != nil {
+		rule = func(k layout.Key, ranks int) int { return owner(keyOf[K](k), ranks) }
+	}
+	return c.protect(name, items, func() error {
+		return c.state.AddItems(name, items, rule, c.topo.Rank, c.topo.Size())
+	})
+}
+
+// keyOf is a key as the program has it.
+func keyOf[K ItemKey](k layout.Key) (key K) {
+	switch v := reflect.ValueOf(&key).Elem(); {
+	case v.Kind() == reflect.String:
+		v.SetString(k.Str)
+	case v.CanUint():
+		v.SetUint(uint64(k.Int))
+	default:
+		v.SetInt(k.Int)
+	}
+	return key
+}
+
+// HashOwner is an owner rule that spreads keys over the ranks by their hash. It is the same on all machines and in all
+// releases.
+func HashOwner[K ItemKey](key K, ranks int) int {
+	h := fnv.New64a()
+	switch v := reflect.ValueOf(key); {
+	case v.Kind() == reflect.String:
+		_, _ = h.Write([]byte(v.String())) // it never fails
+	case v.CanUint():
+		_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, v.Uint()))
+	default:
+		_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, uint64(v.Int())))
+	}
+	x := h.Sum64()
+	x ^= x >> 32 // the low bits of FNV alone do not spread
+	return int(x % uint64(ranks))
+}
+
+// protect is the frame of the calls that protect something.
+func (c *Checkpointer) protect(name string, x any, add func() error) error {
+	var err error
+	switch {
+	case c.main.Closed.Load():
+		err = ErrClosed
+	case c.main.Restored.Load() && c.main.far == nil: // a program elsewhere says at each checkpoint what belongs to it
+		err = ErrRestored
+	default:
+		err = add()
+	}
+	if err == nil {
+		c.limitShadow(x)
+		return nil
+	}
+	e := &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
+	if c.main.far != nil {
+		e.Type = nil // it is nothing that the program has heard of
+	}
+	return e
+}
+
+// limitShadow bounds the memory that captures take on the device of something that was protected.
+func (c *Checkpointer) limitShadow(x any) {
+	var d *gpustate.Device
+	switch v := x.(type) {
+	case *gpustate.Device:
+		d = v
+	case arrays.DeviceMemory:
+		d = v.Device()
+	}
+	if d != nil && c.opt.MaxShadow != 0 {
+		d.LimitShadow(max(c.opt.MaxShadow, 0))
+	}
+}
+
+// Errors of arrays that the ranks do not own each element of once. Restore fails with them, or a checkpoint.
+type (
+	// HoleError names a box that no rank owns: see storage.HoleError.
+	HoleError = storage.HoleError
+	// OverlapError names a box that two ranks own: see storage.OverlapError.
+	OverlapError = storage.OverlapError
+	// DiffersError says that two ranks describe an array in different ways, or have different bytes of a
+	// replicated value: see storage.DiffersError.
+	DiffersError = storage.DiffersError
+	// ShapeError says that what a rank declares cannot be: see storage.ShapeError.
+	ShapeError = storage.ShapeError
+	// DuplicateError names an item that two ranks have: see storage.DuplicateError.
+	DuplicateError = storage.DuplicateError
+)
+
+// DivisionError says that an array of an epoch cannot be divided as Changing.Restored has it, or has no memory then.
+// Restore fails with it.
+//
+//	Name string
+//	Dims []int64 // in the epoch
+//	Err  error
+type DivisionError = arrays.DivisionError
+
+// OwnerError says that the owner rule of a set sends an item to no rank.
+//
+//	Name, Key string
+//	Owner     int // what the rule said
+//	Ranks     int // of the job: it has to be below
+type OwnerError = arrays.OwnerError
+
+// OwnersError says that the owner rule of a set gives other answers on one rank than on another.
+//
+//	Name  string
+//	Ranks [2]int
+type OwnersError = arrays.OwnersError

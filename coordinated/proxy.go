@@ -103,7 +103,7 @@ func (c *Proxy) Named(name string, keep int) Options {
 // ProtectGlobal makes an array that has a Shape part of every checkpoint, as the function ProtectGlobal does for
 // memory of its caller. Local, before Restore or after it.
 func (c *Proxy) ProtectGlobal(name string, a *program.Array) error {
-	return c.protect(name, a, func() error { return c.state.AddElsewhere(name, a) })
+	return c.protect(name, a, func() error { return c.state.AddForeign(name, a) })
 }
 
 // AbortWhile is Abort from another goroutine than that of the calls. What these wait for ends; what they use is

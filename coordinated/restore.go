@@ -87,15 +87,15 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	failed := &RestoreError{}
-	load := c.state.Load(capture.Loader{Mailbox: c.main.endpoint.StageMailbox, Over: l.until,
+	restoring := c.state.Restore(capture.Callbacks{Mailbox: c.main.endpoint.StageMailbox, Over: l.until,
 		Read:     func(n int64) { c.reading.read.Add(n) },
-		Mismatch: func(name, saved, now string) error { return &MismatchError{name, saved, now} }})
+		Mismatch: func(name, saved, now string) error { return &MismatchError{name, saved, now} }}, c.log)
 	for i, k := range epochs {
 		e := k.Epoch
 		c.levels.store.Choose(e, k.ID)
-		level, all, bytes, err := c.tryLoad(ctx, k, load, l)
+		level, all, bytes, err := c.tryLoad(ctx, k, restoring, l)
 		if err == nil {
-			load.Close(c.log)
+			restoring.Close()
 			fetched := time.Since(start)
 			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()}, nil)
 			c.main.pointFlags.Or(pointFirst)
@@ -129,7 +129,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.log.Error("holdfast: epoch not restored; trying an older one", "epoch", e, "error", err)
 		}
 	}
-	load.Close(c.log)
+	restoring.Close()
 	if failed.Err != nil {
 		end(events.Event{}, failed)
 		c.unrestorable(failed)

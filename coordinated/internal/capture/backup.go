@@ -52,28 +52,28 @@ func (k *backup) save(mem []byte) (back func()) {
 }
 
 func (k *backup) copy(mem []byte) (back func()) {
-	var full []copyJob // src is a stretch of mem that is not zero
+	var full []Copy // src is a stretch of mem that is not zero
 	var n int
 	for _, piece := range k.touched(mem) {
 		for _, run := range notZero(piece) {
-			full = append(full, copyJob{src: run})
+			full = append(full, Copy{Src: run})
 			n += len(run)
 		}
 	}
 	var room []byte
-	if n < inlineBytes { // of which there may be many
+	if n < InlineBytes { // of which there may be many
 		room = make([]byte, n)
-	} else if room = k.pool.alloc(n); room == nil {
+	} else if room = k.pool.Alloc(n); room == nil {
 		return nil
 	}
 	for i := range full {
-		full[i].dst, room = room[:len(full[i].src)], room[len(full[i].src):]
+		full[i].Dst, room = room[:len(full[i].Src)], room[len(full[i].Src):]
 	}
 	copyAll(full, k.workers)
 	return func() {
 		clear(mem)
 		for _, j := range full {
-			copy(j.src, j.dst)
+			copy(j.Src, j.Dst)
 		}
 	}
 }

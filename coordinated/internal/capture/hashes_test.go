@@ -72,14 +72,6 @@ func (h *hashedProgram) stop() {
 	h.ok(h.p.Close())
 }
 
-// own is the Source of the only rank.
-type own struct {
-	Source
-	sh *storage.Shard
-}
-
-func (o own) Own() *storage.Shard { return o.sh }
-
 // restart ends the process and restores an epoch in another one. Some buffers the program makes before that, in another
 // order, the others it asks for afterwards.
 func (h *hashedProgram) restart(e storage.Epoch) {
@@ -97,16 +89,18 @@ func (h *hashedProgram) restart(e storage.Epoch) {
 	}
 	sh, err := h.store.Fetch(h.t.Context(), e)
 	h.ok(err)
-	l := h.p.Load(Loader{Mailbox: func([]byte) (func(), error) { return func() {}, nil }, Read: func(int64) {},
+	l := h.p.Restore(Callbacks{Mailbox: func([]byte) (func(), error) { return func() {}, nil }, Read: func(int64) {},
 		Over: func(time.Time, string) {}})
-	a := l.New()
-	h.ok(a.Read(h.t.Context(), own{sh: sh}))
+	a := l.Attempt()
+	h.ok(a.Open(h.t.Context(), sh))
+	h.ok(a.ReadMemory(h.t.Context()))
+	h.ok(a.ReadDevices(h.t.Context()))
 	h.ok(a.Apply(h.t.Context()))
 	a.Finish()
 	if !h.store.Adopt(sh) {
 		h.t.Error("the restored shard is not adopted")
 	}
-	l.Close(h.p.log)
+	l.Close()
 	h.ok(sh.Close())
 	for _, name := range sorted {
 		b, err := h.dev.Buffer(name, names[name])
@@ -204,8 +198,10 @@ func (h *hashedProgram) made() map[string]int {
 // capture takes a snapshot whose reads are counted, and what it holds.
 func (h *hashedProgram) capture() (s *Snapshot, want map[string][]byte) {
 	h.t.Helper()
-	s, err := h.p.Capture(h.t.Context(), func() ([]byte, error) { return nil, nil })
-	h.ok(err)
+	s = h.p.Begin()
+	h.ok(h.p.CaptureDevices(h.t.Context(), s))
+	h.ok(h.p.CaptureMemory(s))
+	s.AddMailbox(nil)
 	want = map[string][]byte{}
 	for i, sec := range s.Sections {
 		b := make([]byte, sec.Size)

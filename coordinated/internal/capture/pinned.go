@@ -18,14 +18,14 @@ const pinPiece = 256 << 20
 // cannot be pinned is used as it is.
 type pinned struct {
 	log     *slog.Logger
-	devices func() []Device
+	devices func() []*gpustate.Device
 
 	mu     sync.Mutex
 	undo   map[*byte][]func() error // by the first byte of the memory
 	warned bool
 }
 
-func newPinned(log *slog.Logger, devices func() []Device) *pinned {
+func newPinned(log *slog.Logger, devices func() []*gpustate.Device) *pinned {
 	return &pinned{log: log, devices: devices, undo: map[*byte][]func() error{}}
 }
 

@@ -52,7 +52,7 @@ func (p *pool) Reserve(n int64) {
 
 // add maps one more chunk and touches its pages; it reports whether it could.
 func (p *pool) add(n int64) bool {
-	n = roundUp(n)
+	n = RoundUp(n)
 	if n == 0 {
 		return true
 	}
@@ -69,18 +69,21 @@ func (p *pool) add(n int64) bool {
 	return true
 }
 
-// alloc returns n bytes at a page boundary, or nil when there is no room. The
+// Holds reports whether n bytes are within the bound.
+func (p *pool) Holds(n int64) bool { return p.limit <= 0 || n <= p.limit }
+
+// Alloc returns n bytes at a page boundary, or nil when there is no room. The
 // contents are whatever an earlier epoch left.
-func (p *pool) alloc(n int) []byte {
+func (p *pool) Alloc(n int) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b, _ := p.take(n)
 	return b
 }
 
-// allocDevice is alloc for bytes that come from a device; PinUsed makes the next
+// AllocDevice is Alloc for bytes that come from a device; PinUsed makes the next
 // ones come faster.
-func (p *pool) allocDevice(n int) []byte {
+func (p *pool) AllocDevice(n int) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b, chunk := p.take(n)
@@ -93,9 +96,9 @@ func (p *pool) allocDevice(n int) []byte {
 // LeastChunk is the least that a capture or restore maps: one that grows a little each time does not map each time.
 const LeastChunk = 1 << 20
 
-// take is alloc with the index of the chunk; mu is held.
+// take is Alloc with the index of the chunk; mu is held.
 func (p *pool) take(n int) (b []byte, chunk int) {
-	size := int(roundUp(int64(n)))
+	size := int(RoundUp(int64(n)))
 	for i, c := range p.chunks {
 		if len(c)-p.used[i] >= size {
 			b := c[p.used[i] : p.used[i]+n : p.used[i]+size]
@@ -163,36 +166,36 @@ func (p *pool) Close() error {
 	return nil
 }
 
-func roundUp(n int64) int64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
+func RoundUp(n int64) int64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
 
 // copyPiece is how much one goroutine copies at a time: several times the
 // caches, so that the work spreads over cores.
 const copyPiece = 8 << 20
 
-// copyJob is one stretch of memory to be copied.
-type copyJob struct{ dst, src []byte }
+// A Copy is one stretch of memory to be copied.
+type Copy struct{ Dst, Src []byte }
 
 // copyAll carries out jobs with up to workers goroutines.
-func copyAll(jobs []copyJob, workers int) {
-	var pieces []copyJob
+func copyAll(jobs []Copy, workers int) {
+	var pieces []Copy
 	for _, j := range jobs {
-		for len(j.src) > copyPiece {
-			pieces = append(pieces, copyJob{j.dst[:copyPiece], j.src[:copyPiece]})
-			j.dst, j.src = j.dst[copyPiece:], j.src[copyPiece:]
+		for len(j.Src) > copyPiece {
+			pieces = append(pieces, Copy{j.Dst[:copyPiece], j.Src[:copyPiece]})
+			j.Dst, j.Src = j.Dst[copyPiece:], j.Src[copyPiece:]
 		}
-		if len(j.src) > 0 {
+		if len(j.Src) > 0 {
 			pieces = append(pieces, j)
 		}
 	}
 	workers = min(workers, len(pieces))
 	if workers <= 1 {
 		for _, j := range pieces {
-			copy(j.dst, j.src)
+			copy(j.Dst, j.Src)
 		}
 		return
 	}
 	var wg sync.WaitGroup
-	work := make(chan copyJob, len(pieces))
+	work := make(chan Copy, len(pieces))
 	for _, j := range pieces {
 		work <- j
 	}
@@ -200,7 +203,7 @@ func copyAll(jobs []copyJob, workers int) {
 	for range workers {
 		wg.Go(func() {
 			for j := range work {
-				copy(j.dst, j.src)
+				copy(j.Dst, j.Src)
 			}
 		})
 	}

@@ -18,14 +18,14 @@ import (
 )
 
 func TestPool(t *testing.T) {
-	p := newPool(4<<20, nil, newPinned(nil, func() []Device { return nil }))
+	p := newPool(4<<20, nil, newPinned(nil, func() []*gpustate.Device { return nil }))
 	defer func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	p.Reserve(1 << 20)
-	a, b := p.alloc(5000), p.alloc(100)
+	a, b := p.Alloc(5000), p.Alloc(100)
 	if len(a) != 5000 || len(b) != 100 || uintptr(unsafe.Pointer(&a[0]))%pageBytes != 0 ||
 		uintptr(unsafe.Pointer(&b[0]))%pageBytes != 0 {
 		t.Fatalf("got %d and %d bytes", len(a), len(b))
@@ -33,14 +33,14 @@ func TestPool(t *testing.T) {
 	if p.HasGrown() {
 		t.Error("grew although there was room")
 	}
-	if c := p.alloc(2 << 20); c == nil || !p.HasGrown() {
+	if c := p.Alloc(2 << 20); c == nil || !p.HasGrown() {
 		t.Error("did not grow within the limit")
 	}
-	if c := p.alloc(8 << 20); c != nil {
+	if c := p.Alloc(8 << 20); c != nil {
 		t.Error("went over the limit")
 	}
 	p.claim()
-	if d := p.alloc(1 << 20); d == nil || p.HasGrown() {
+	if d := p.Alloc(1 << 20); d == nil || p.HasGrown() {
 		t.Error("did not reuse what was reset")
 	}
 }
@@ -59,11 +59,11 @@ func TestPoolPinned(t *testing.T) {
 	if err := errors.Join(err1, err2, q.Write(x, 0, want)); err != nil {
 		t.Fatal(err)
 	}
-	pinned := newPinned(slog.New(slog.DiscardHandler), func() []Device { return []Device{{"d", d}} })
+	pinned := newPinned(slog.New(slog.DiscardHandler), func() []*gpustate.Device { return []*gpustate.Device{d} })
 	p := newPool(0, nil, pinned)
 	p.Reserve(4 << 20)
 	for range 3 {
-		c, err := d.Capture(t.Context(), p.allocDevice)
+		c, err := d.Capture(t.Context(), p.AllocDevice)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,11 +92,11 @@ func TestPoolPinned(t *testing.T) {
 func TestPoolBehind(t *testing.T) {
 	const n = 12 << 20
 	for range 50 {
-		p := newPool(0, nil, newPinned(slog.New(slog.DiscardHandler), func() []Device { return nil }))
+		p := newPool(0, nil, newPinned(slog.New(slog.DiscardHandler), func() []*gpustate.Device { return nil }))
 		var behind sync.WaitGroup
 		behind.Go(func() { p.Reserve(n) })
 		p.claim()
-		if b := p.alloc(n); len(b) != n {
+		if b := p.Alloc(n); len(b) != n {
 			t.Fatalf("got %d bytes, want %d", len(b), n)
 		} else {
 			b[n-1] = 1
@@ -119,18 +119,18 @@ func (noMemory) Map(int) ([]byte, error) { return nil, unix.ENOMEM }
 // TestPoolWithoutMemory: captures do without the pool, which counts nothing as its own.
 func TestPoolWithoutMemory(t *testing.T) {
 	p := newPool(0, noMemory{}, newPinned(nil, nil))
-	if p.alloc(3*pageBytes) != nil || p.mapped != 0 {
+	if p.Alloc(3*pageBytes) != nil || p.mapped != 0 {
 		t.Errorf("got memory, %d bytes are mapped", p.mapped)
 	}
 }
 
 func TestLease(t *testing.T) {
-	p := newPool(0, nil, newPinned(nil, func() []Device { return nil }))
+	p := newPool(0, nil, newPinned(nil, func() []*gpustate.Device { return nil }))
 	defer p.Close()
 	p.Reserve(1 << 20)
 	released := 0
 	fill := func() (*Lease, []byte) {
-		mem := p.alloc(1 << 20)
+		mem := p.Alloc(1 << 20)
 		l := p.Lease(t.Context(),
 			&Snapshot{Sections: []storage.Section{{Name: "x", Size: 1 << 20, Source: storage.Bytes(mem)}}})
 		l.release = func() error { released++; return nil }
@@ -177,7 +177,7 @@ func TestCopyAll(t *testing.T) {
 		src[i] = byte(i * 7)
 	}
 	dst := make([]byte, len(src))
-	copyAll([]copyJob{{dst[:10], src[:10]}, {dst[10:], src[10:]}, {nil, nil}}, 4)
+	copyAll([]Copy{{dst[:10], src[:10]}, {dst[10:], src[10:]}, {nil, nil}}, 4)
 	if !bytes.Equal(dst, src) {
 		t.Error("copied wrongly")
 	}

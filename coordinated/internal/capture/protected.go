@@ -2,42 +2,36 @@ package capture
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Protected is everything the program has named, in the order it did, and the memory
+// Protected is what the program has protected per rank, in the order it did, and the memory
 // that it is captured to.
 type Protected struct {
 	*pool
-	names   map[string]bool
-	regions []namedRegion
+	names   map[string]bool // true: per rank
+	regions []Named
 	devices []Device
-	workers int // goroutines that copy
+	arrays  []*gpustate.Device // that arrays lie on
+	workers int                // goroutines that copy
 
 	log    *slog.Logger
 	hashes map[string]*deviceHashes // by device; nil: every chunk of a device is read each time
 	least  int64                    // bytes of a device from which its restore is hashed
-
-	globals  []*global
-	replicas []*replica
-	items    []*items
-	Elastic  bool // each shard says what it has of global arrays, also if that is nothing
-	Ranks    int  // of the job
-	Cuts     layout.Cuts
 }
 
-type namedRegion struct {
-	name string
-	region
+// Named is a region and the name that the program gave it.
+type Named struct {
+	Name string
+	Region
 }
 
 // A Device is one that the program has protected.
@@ -50,7 +44,7 @@ type Device struct {
 // 0 meaning no bound, and copy with so many goroutines. The memory is shared with a program in
 // another process, or, if nil, this process's own.
 func New(limit int64, workers int, memory program.Memory, log *slog.Logger) *Protected {
-	p := &Protected{names: map[string]bool{}, workers: workers, log: log, Ranks: 1, Cuts: layout.DefaultCuts}
+	p := &Protected{names: map[string]bool{}, workers: workers, log: log}
 	p.pool = newPool(limit, memory, newPinned(log, p.pinDevices))
 	return p
 }
@@ -62,14 +56,6 @@ func (p *Protected) HashDevices() { p.hashes, p.least = map[string]*deviceHashes
 // hashFrom is how much is worth hashing when it is restored, while the program waits: the device may have to build the
 // kernel for it, which takes as long as bringing less than that.
 const hashFrom = 256 << 20
-
-// hashesOf are those of a capture, nil if there are to be none.
-func (p *Protected) hashesOf(d Device, c *gpustate.Capture) *captureHashes {
-	if h := p.hashesAt(d.Name); h != nil {
-		return &captureHashes{c: c, of: h}
-	}
-	return nil
-}
 
 // hashesAt are those of a device's contents in epochs, nil if there are to be none.
 func (p *Protected) hashesAt(device string) *deviceHashes {
@@ -84,48 +70,58 @@ func (p *Protected) hashesAt(device string) *deviceHashes {
 
 // Add protects x under name.
 func (p *Protected) Add(name string, x any) error {
-	if err := p.free(name); err != nil {
+	if err := p.Free(name); err != nil {
 		return err
 	}
 	if dev, ok := x.(*gpustate.Device); ok {
 		if dev == nil {
 			return fmt.Errorf("nil device; open it first")
 		}
-		if err := p.noArrays(dev); err != nil {
-			return err
-		}
 		p.devices = append(p.devices, Device{name, dev})
 	} else {
-		r, err := p.newRegion(x)
+		r, err := p.NewRegion(x)
 		if err != nil {
 			return err
 		}
-		p.regions = append(p.regions, namedRegion{name, r})
+		p.regions = append(p.regions, Named{name, r})
 	}
 	p.names[name] = true
 	return nil
 }
 
-// free says why a name cannot be taken.
-func (p *Protected) free(name string) error {
+// Free says why a name cannot be taken.
+func (p *Protected) Free(name string) error {
+	_, taken := p.names[name]
 	switch {
 	case name == "" || strings.ContainsAny(name, "/\x00\n") || len(name) > 200:
 		return fmt.Errorf("a name has 1 to 200 bytes, none of them '/', newline or zero")
-	case p.names[name]:
+	case taken:
 		return fmt.Errorf("the name is protected already; use each name once")
 	}
 	return nil
+}
+
+// NameArray takes a name for what is not protected per rank. It lies on a device, if that is not nil, whose contents
+// come to the memory of captures.
+func (p *Protected) NameArray(name string, on *gpustate.Device) {
+	p.names[name] = false
+	if on != nil {
+		p.arrays = append(p.arrays, on)
+	}
 }
 
 // Devices lists those that are protected.
 func (p *Protected) Devices() []Device { return p.devices }
 
 // pinDevices lists those whose contents come to the memory of captures.
-func (p *Protected) pinDevices() []Device {
-	list := slices.Clone(p.devices)
-	devices, _ := p.arrayDevices()
-	for _, d := range devices {
-		list = append(list, Device{Device: d})
+func (p *Protected) pinDevices() (list []*gpustate.Device) {
+	for _, d := range p.devices {
+		list = append(list, d.Device)
+	}
+	for _, d := range p.arrays {
+		if !slices.Contains(list, d) {
+			list = append(list, d)
+		}
 	}
 	return list
 }
@@ -134,114 +130,105 @@ func (p *Protected) pinDevices() []Device {
 func (p *Protected) Bytes() int64 {
 	var n int64
 	for _, r := range p.regions {
-		if b := r.bytes(); b >= inlineBytes || r.isElsewhere() {
-			n += roundUp(b)
+		if b := r.Bytes(); b >= InlineBytes || r.Foreign() != nil {
+			n += RoundUp(b)
 		}
 	}
 	for _, d := range p.devices {
-		n += roundUp(d.StateBytes())
-	}
-	for _, g := range p.globals {
-		n += roundUp(g.bytes())
-	}
-	for _, r := range p.replicas {
-		if r.isElsewhere() {
-			n += roundUp(r.bytes())
-		}
-	}
-	for _, s := range p.items {
-		n += roundUp(s.last)
+		n += RoundUp(d.StateBytes())
 	}
 	return n
 }
 
-// Capture copies everything protected, and the messages that mailbox returns. Nothing
-// else happens while the program waits.
-func (p *Protected) Capture(ctx context.Context, mailbox func() ([]byte, error)) (*Snapshot, error) {
-	s := &Snapshot{}
+// Begin begins a capture: the memory is taken from those who write the one before. Nothing else happens while the
+// program waits. Devices come first, then the memory, and the messages last.
+func (p *Protected) Begin() *Snapshot {
 	p.pool.claim()
-	if err := p.captureDevices(ctx, s); err != nil {
-		return nil, errors.Join(err, s.Release())
-	}
-	if err := p.captureBuffers(ctx, s); err != nil {
-		return nil, errors.Join(err, s.Release())
-	}
-	if err := p.captureMemory(s); err != nil {
-		return nil, errors.Join(err, s.Release())
-	}
-	arrays, err := p.captureArrays(s)
-	if err != nil {
-		return nil, errors.Join(err, s.Release())
-	}
-	mail, err := mailbox()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("capture mailbox: %w", err), s.Release())
-	}
-	if err := p.addLayout(s, arrays, mail); err != nil {
-		return nil, errors.Join(err, s.Release())
-	}
-	s.add(sectionMailbox, storage.Bytes(mail), int64(len(mail)))
-	return s, nil
+	return &Snapshot{}
 }
 
-func (p *Protected) captureMemory(s *Snapshot) error {
-	if err := p.saveElsewhere(s); err != nil {
+// CaptureMemory copies the regions. A program in another process copies other arrays with them.
+func (p *Protected) CaptureMemory(s *Snapshot, others ...ForeignCopy) error {
+	var foreign []ForeignCopy
+	for _, r := range p.regions {
+		if f := r.Foreign(); f != nil {
+			foreign = append(foreign, ForeignCopy{r.Name, f, true})
+		}
+	}
+	if err := p.copyForeign(s, append(foreign, others...)); err != nil {
 		return err
 	}
 	var entries []entry
-	var jobs []copyJob
+	var jobs []Copy
 	for _, r := range p.regions {
-		if r.isAbsent() {
+		if r.IsAbsent() {
 			continue
 		}
-		b, fresh, err := r.view()
+		b, fresh, err := r.View()
 		if err != nil {
-			return fmt.Errorf("capture %q: %w", r.name, err)
+			return fmt.Errorf("capture %q: %w", r.Name, err)
 		}
-		e := entry{name: r.name, kind: r.kind(), size: int64(len(b))}
-		if len(b) < inlineBytes {
+		e := entry{name: r.Name, kind: r.Kind(), size: int64(len(b))}
+		if len(b) < InlineBytes {
 			e.inline = append([]byte{}, b...)
 			entries = append(entries, e)
 			continue
 		}
 		entries = append(entries, e)
 		if !fresh {
-			if dst := p.pool.alloc(len(b)); dst != nil {
-				jobs = append(jobs, copyJob{dst, b})
+			if dst := p.Alloc(len(b)); dst != nil {
+				jobs = append(jobs, Copy{dst, b})
 				b = dst
 			} else {
 				s.Live = true
 			}
 		}
-		s.add(sectionData+r.name, storage.Bytes(b), int64(len(b)))
+		s.Add(sectionData+r.Name, storage.Bytes(b), int64(len(b)))
 	}
-	copyAll(jobs, p.workers)
+	p.CopyAll(jobs)
 	table, err := encodeVars(entries)
 	if err != nil {
 		return fmt.Errorf("capture: %w", err)
 	}
-	s.add(sectionVars, storage.Bytes(table), int64(len(table)))
+	s.Add(sectionVars, storage.Bytes(table), int64(len(table)))
 	return nil
 }
 
-func (p *Protected) captureDevices(ctx context.Context, s *Snapshot) error {
+// CopyAll carries out copies while the program waits.
+func (p *Protected) CopyAll(jobs []Copy) { copyAll(jobs, p.workers) }
+
+// CaptureDevices takes the devices.
+func (p *Protected) CaptureDevices(ctx context.Context, s *Snapshot) error {
 	for _, d := range p.devices {
-		dc, err := d.Capture(ctx, p.pool.allocDevice)
+		dc, err := d.Capture(ctx, p.AllocDevice)
 		if err != nil {
 			return fmt.Errorf("capture %q: %w", d.Name, err)
 		}
-		s.devices = append(s.devices, dc)
 		record := dc.Record()
-		s.add(sectionGPU+d.Name, storage.Bytes(record), int64(len(record)))
-		h := p.hashesOf(d, dc)
-		if h != nil {
-			s.hashes = append(s.hashes, h)
-		}
-		for i, content := range dc.Contents() {
-			s.add(contentSection(d.Name, i), &deviceContent{dc, i, h}, content.Bytes)
+		s.Add(sectionGPU+d.Name, storage.Bytes(record), int64(len(record)))
+		content := p.AddDevice(s, d.Name, dc)
+		for i, c := range dc.Contents() {
+			s.Add(contentSection(d.Name, i), content(i), c.Bytes)
 		}
 	}
 	return nil
+}
+
+// AddDevice leaves what was captured of a device to the snapshot, which releases it. What its contents hash to is
+// remembered under name. content reads one of them.
+func (p *Protected) AddDevice(s *Snapshot, name string, c *gpustate.Capture) (content func(i int) io.ReaderAt) {
+	s.devices = append(s.devices, c)
+	var h *captureHashes
+	if of := p.hashesAt(name); of != nil {
+		h = &captureHashes{c: c, of: of}
+		s.hashes = append(s.hashes, h)
+	}
+	return func(i int) io.ReaderAt { return &deviceContent{c, i, h} }
+}
+
+// AddMailbox adds the messages in flight, which end the capture.
+func (s *Snapshot) AddMailbox(mail []byte) {
+	s.Add(sectionMailbox, storage.Bytes(mail), int64(len(mail)))
 }
 
 func contentSection(device string, i int) string {

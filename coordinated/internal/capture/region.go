@@ -16,15 +16,15 @@ type stream interface {
 	LoadFrom(r io.Reader) error
 }
 
-// region is one protected thing whose bytes lie in this process's memory.
-type region interface {
-	// kind says what it is and of which layout; it must be equal on restore.
-	kind() string
-	// bytes is its present size, an estimate for those that have to be asked.
-	bytes() int64
-	// view returns the bytes as they are now: the memory itself, or a fresh
+// A Region is one protected thing whose bytes lie in this process's memory.
+type Region interface {
+	// Kind says what it is and of which layout; it must be equal on restore.
+	Kind() string
+	// Bytes is its present size, an estimate for those that have to be asked.
+	Bytes() int64
+	// View returns the bytes as they are now: the memory itself, or a fresh
 	// encoding, in which case fresh is true.
-	view() (b []byte, fresh bool, err error)
+	View() (b []byte, fresh bool, err error)
 	// stage readies the region to take n saved bytes. It changes nothing.
 	stage(n int64) (*staged, error)
 }
@@ -56,7 +56,7 @@ type stager interface {
 }
 
 // newRegion picks the form for what the program passed to Protect.
-func newRegion(x any) (region, error) {
+func newRegion(x any) (Region, error) {
 	if v := reflect.ValueOf(x); v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("nil pointer; allocate the %v first", v.Type().Elem())
 	}
@@ -82,13 +82,13 @@ func newRegion(x any) (region, error) {
 			return nil, fmt.Errorf("its elements, %v, have size 0, so a checkpoint would lose the length; protect "+
 				"the length instead", elem)
 		}
-		l, err := typeLayout(v.Elem().Type().Elem())
+		l, err := TypeLayout(v.Elem().Type().Elem())
 		if err != nil {
 			return nil, fmt.Errorf("%w; protect the elements that it points to, or make it a coordinated.State", err)
 		}
-		return &sliceRegion{v: v.Elem(), layout: l}, nil
+		return &Slice{V: v.Elem(), Layout: l}, nil
 	}
-	l, err := typeLayout(v.Elem().Type())
+	l, err := TypeLayout(v.Elem().Type())
 	if err != nil {
 		return nil, fmt.Errorf("%w; protect what it points to, or make it a coordinated.State", err)
 	}
@@ -102,54 +102,56 @@ type valueRegion struct {
 }
 
 func (r *valueRegion) mem() []byte {
-	return memory(r.v.Addr().UnsafePointer(), 1, int(r.v.Type().Size()))
+	return MemoryOf(r.v.Addr().UnsafePointer(), 1, int(r.v.Type().Size()))
 }
 
-func (r *valueRegion) kind() string                { return "value " + r.layout }
-func (r *valueRegion) bytes() int64                { return int64(r.v.Type().Size()) }
-func (r *valueRegion) view() ([]byte, bool, error) { return r.mem(), false, nil }
+func (r *valueRegion) Kind() string                { return "value " + r.layout }
+func (r *valueRegion) Bytes() int64                { return int64(r.v.Type().Size()) }
+func (r *valueRegion) View() ([]byte, bool, error) { return r.mem(), false, nil }
 func (r *valueRegion) stage(n int64) (*staged, error) {
-	if n != r.bytes() {
-		return nil, fmt.Errorf("%d bytes saved, %d now", n, r.bytes())
+	if n != r.Bytes() {
+		return nil, fmt.Errorf("%d bytes saved, %d now", n, r.Bytes())
 	}
 	return &staged{dst: r.mem(), live: true}, nil
 }
 
-// sliceRegion is a slice of such values; its length may change.
-type sliceRegion struct {
-	v      reflect.Value
-	layout string
+// Slice is a slice of such values; its length may change.
+type Slice struct {
+	V      reflect.Value
+	Layout string
 }
 
-func (r *sliceRegion) elem() int64 { return int64(r.v.Type().Elem().Size()) }
+// Elem is the bytes of an element.
+func (r *Slice) Elem() int64 { return int64(r.V.Type().Elem().Size()) }
 
-func (r *sliceRegion) mem() []byte {
-	return memory(r.v.UnsafePointer(), r.v.Len(), int(r.elem()))
+// Mem is the bytes of the elements.
+func (r *Slice) Mem() []byte {
+	return MemoryOf(r.V.UnsafePointer(), r.V.Len(), int(r.Elem()))
 }
 
-func (r *sliceRegion) kind() string                { return "slice " + r.layout }
-func (r *sliceRegion) bytes() int64                { return int64(r.v.Len()) * r.elem() }
-func (r *sliceRegion) view() ([]byte, bool, error) { return r.mem(), false, nil }
+func (r *Slice) Kind() string                { return "slice " + r.Layout }
+func (r *Slice) Bytes() int64                { return int64(r.V.Len()) * r.Elem() }
+func (r *Slice) View() ([]byte, bool, error) { return r.Mem(), false, nil }
 
 // stage keeps the slice's memory when the length fits: the program may have
 // handed it to somebody.
-func (r *sliceRegion) stage(n int64) (*staged, error) {
-	size := r.elem()
+func (r *Slice) stage(n int64) (*staged, error) {
+	size := r.Elem()
 	if size == 0 || n%size != 0 {
 		return nil, fmt.Errorf("%d saved bytes are not a multiple of the element size, %d bytes", n, size)
 	}
 	count := int(n / size)
-	was := reflect.New(r.v.Type()).Elem()
-	was.Set(r.v)
-	s := &staged{undo: func() { r.v.Set(was) }}
-	if count <= r.v.Cap() {
-		s.dst, s.live = memory(r.v.UnsafePointer(), count, int(size)), true
-		s.apply = func() error { r.v.SetLen(count); return nil }
+	was := reflect.New(r.V.Type()).Elem()
+	was.Set(r.V)
+	s := &staged{undo: func() { r.V.Set(was) }}
+	if count <= r.V.Cap() {
+		s.dst, s.live = MemoryOf(r.V.UnsafePointer(), count, int(size)), true
+		s.apply = func() error { r.V.SetLen(count); return nil }
 		return s, nil
 	}
-	grown := reflect.MakeSlice(r.v.Type(), count, count)
-	s.dst = memory(grown.UnsafePointer(), count, int(size))
-	s.apply = func() error { r.v.Set(grown); return nil }
+	grown := reflect.MakeSlice(r.V.Type(), count, count)
+	s.dst = MemoryOf(grown.UnsafePointer(), count, int(size))
+	s.apply = func() error { r.V.Set(grown); return nil }
 	return s, nil
 }
 
@@ -160,10 +162,10 @@ type marshalRegion struct {
 	last int64
 }
 
-func (r *marshalRegion) kind() string { return "binary" }
-func (r *marshalRegion) bytes() int64 { return r.last }
+func (r *marshalRegion) Kind() string { return "binary" }
+func (r *marshalRegion) Bytes() int64 { return r.last }
 
-func (r *marshalRegion) view() ([]byte, bool, error) {
+func (r *marshalRegion) View() ([]byte, bool, error) {
 	b, err := r.m.MarshalBinary()
 	r.last = int64(len(b))
 	return b, true, err
@@ -194,10 +196,10 @@ type stateRegion struct {
 	last int64
 }
 
-func (r *stateRegion) kind() string { return "state" }
-func (r *stateRegion) bytes() int64 { return r.last }
+func (r *stateRegion) Kind() string { return "state" }
+func (r *stateRegion) Bytes() int64 { return r.last }
 
-func (r *stateRegion) view() ([]byte, bool, error) {
+func (r *stateRegion) View() ([]byte, bool, error) {
 	var b bytes.Buffer
 	b.Grow(int(r.last))
 	err := r.s.SaveTo(&b)
@@ -221,17 +223,17 @@ func (r *stateRegion) stage(n int64) (*staged, error) {
 	return s, nil
 }
 
-// typeLayout describes a type by what its bytes mean: kinds, sizes and offsets.
+// TypeLayout describes a type by what its bytes mean: kinds, sizes and offsets.
 // Two types with one layout may hold each other's bytes. It returns an error
 // for types whose bytes mean nothing outside this process.
-func typeLayout(t reflect.Type) (string, error) {
+func TypeLayout(t reflect.Type) (string, error) {
 	switch t.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
 		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
 		return t.Kind().String(), nil
 	case reflect.Array:
-		e, err := typeLayout(t.Elem())
+		e, err := TypeLayout(t.Elem())
 		return fmt.Sprintf("[%d]%s", t.Len(), e), err
 	case reflect.Struct:
 		return structLayout(t)
@@ -244,7 +246,7 @@ func structLayout(t reflect.Type) (string, error) {
 	b.WriteByte('{')
 	for i := range t.NumField() {
 		f := t.Field(i)
-		l, err := typeLayout(f.Type)
+		l, err := TypeLayout(f.Type)
 		if err != nil {
 			return "", fmt.Errorf("field %s: %w", f.Name, err)
 		}
@@ -254,8 +256,8 @@ func structLayout(t reflect.Type) (string, error) {
 	return b.String(), nil
 }
 
-// memory returns the bytes of n values of size bytes each at p.
-func memory(p unsafe.Pointer, n, size int) []byte {
+// MemoryOf returns the bytes of n values of size bytes each at p.
+func MemoryOf(p unsafe.Pointer, n, size int) []byte {
 	if n == 0 || size == 0 {
 		return nil
 	}

@@ -34,10 +34,10 @@ func moveRegion(t *testing.T, from, to any) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if src.kind() != dst.kind() {
-		t.Fatalf("kinds %q and %q", src.kind(), dst.kind())
+	if src.Kind() != dst.Kind() {
+		t.Fatalf("kinds %q and %q", src.Kind(), dst.Kind())
 	}
-	b, _, err := src.view()
+	b, _, err := src.View()
 	if err != nil {
 		t.Fatal(err)
 	}

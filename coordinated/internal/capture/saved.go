@@ -40,8 +40,8 @@ func SavedIn(ctx context.Context, sh *storage.Shard) (map[string]Saved, error) {
 // PerRank names what is protected per rank: what only the same number of ranks can restore.
 func (p *Protected) PerRank() (names []string) {
 	for _, r := range p.regions {
-		if !r.isAbsent() {
-			names = append(names, r.name)
+		if !r.IsAbsent() {
+			names = append(names, r.Name)
 		}
 	}
 	for _, d := range p.devices {

@@ -17,8 +17,8 @@ const (
 	sectionMailbox = "mailbox" // messages drained and not yet received
 )
 
-// inlineBytes is the size below which a value is kept in the table.
-const inlineBytes = 64 << 10
+// InlineBytes is the size below which a value is kept in the table.
+const InlineBytes = 64 << 10
 
 const (
 	varsMagic   = "HFVR"

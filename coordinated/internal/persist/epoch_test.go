@@ -45,7 +45,7 @@ func TestWay(t *testing.T) {
 			}
 			if c.err == nil {
 				var err error
-				if s, err = p.State.Capture(t.Context(), func() ([]byte, error) { return nil, nil }); err != nil {
+				if s, err = captured(p); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -74,7 +74,7 @@ func TestNotedAtTheEnd(t *testing.T) {
 	if err := p.State.Add("data", &data); err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.State.Capture(t.Context(), func() ([]byte, error) { return nil, nil })
+	s, err := captured(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestIdle(t *testing.T) {
 	if err := p.State.Add("data", &data); err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.State.Capture(t.Context(), func() ([]byte, error) { return nil, nil })
+	s, err := captured(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +124,12 @@ func TestIdle(t *testing.T) {
 	if !p.Idle() || before == 0 || asked == before {
 		t.Errorf("asked %d and %d times, idle %t", before, asked-before, p.Idle())
 	}
+}
+
+// captured is what the program has protected in memory.
+func captured(p *Persister) (*capture.Snapshot, error) {
+	s := p.State.Begin()
+	return s, p.State.CaptureMemory(s)
 }
 
 // alone makes a Persister of one rank that has levels local and global on a disk in memory.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -36,7 +36,7 @@ type rank struct {
 	m     meter
 	data  []byte
 	store *storage.Store
-	state *capture.Protected
+	state *arrays.Protected
 	work  sync.WaitGroup
 	way   *persist.Persister
 	ended context.CancelFunc
@@ -141,13 +141,13 @@ func (r *rank) start(ctx context.Context, run string, told *storage.Told) (err e
 	if _, err := r.store.Highest(ctx); err != nil {
 		return err
 	}
-	r.state = capture.New(0, 1, nil, log)
+	r.state = arrays.New(0, 1, nil, log)
 	if err := r.state.Add("data", &r.data); err != nil {
 		return err
 	}
 	ops := persist.NewOperations(10*time.Minute, r.store.CopiedTo)
 	r.way = persist.New(ctx, persist.Options{Store: r.store, Levels: levels, Rank: r.n, Node: w.members(node),
-		State: r.state, Operations: ops, End: &persist.End{}, Log: log,
+		State: r.state.Protected, Operations: ops, End: &persist.End{}, Log: log,
 		Writers:   map[string][]int{storage.LevelLocal: w.firsts()},
 		Meet:      func(m cut.Meeting) ([]cut.Blob, error) { return w.hall.meet(r.n, m) },
 		Go:        r.work.Go,

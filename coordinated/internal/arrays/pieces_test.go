@@ -1,4 +1,4 @@
-package capture
+package arrays
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func TestCutContent(t *testing.T) {
 		if err := p.AddGlobal("u", dims, blocks, &mem); err != nil {
 			t.Fatal(err)
 		}
-		g := p.globals[0]
+		g := p.arrays[0]
 		var want []byte
 		err := each(g.stored(), func(from, _, n int64) error {
 			for k := range n {
@@ -57,7 +57,7 @@ func TestCutContent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		copyAll(jobs, 1)
+		p.CopyAll(jobs)
 		content := g.content(dst)
 		off := rapid.IntRange(0, len(want)-1).Draw(t, "off")
 		got := make([]byte, rapid.IntRange(0, len(want)-off).Draw(t, "n"))

@@ -1,4 +1,4 @@
-package capture
+package arrays
 
 import (
 	"cmp"
@@ -47,10 +47,10 @@ const changes = ", with dimensions that change"
 // AddChanging protects this rank's share of an array whose dimensions may change. x is a pointer to a slice, or a
 // DeviceMemory with a pointer to the buffer.
 func (p *Protected) AddChanging(name string, of Changing, x any) error {
-	if err := p.free(name); err != nil {
+	if err := p.Free(name); err != nil {
 		return err
 	}
-	g := &global{changing: &changing{Changing: of, p: p}, local: layout.Local{Array: layout.Array{Name: name,
+	g := &array{changing: &changing{Changing: of, p: p}, local: layout.Local{Array: layout.Array{Name: name,
 		Kind: layout.Divided, Section: sectionArray + name}}}
 	m, isDevice := x.(DeviceMemory)
 	if isDevice {
@@ -65,9 +65,9 @@ func (p *Protected) AddChanging(name string, of Changing, x any) error {
 		return err
 	}
 	if g.slice != nil {
-		g.changing.v = g.slice.v
+		g.changing.v = g.slice.V
 	}
-	p.globals, p.names[name] = append(p.globals, g), true
+	p.add(g)
 	return nil
 }
 
@@ -75,59 +75,18 @@ func (p *Protected) AddChanging(name string, of Changing, x any) error {
 func (p *Protected) Changes() bool { return len(p.changing()) > 0 }
 
 // changing lists the arrays that may change, by name.
-func (p *Protected) changing() (list []*global) {
-	for _, g := range p.globals {
+func (p *Protected) changing() (list []*array) {
+	for _, g := range p.arrays {
 		if g.changing != nil {
 			list = append(list, g)
 		}
 	}
-	slices.SortFunc(list, func(a, b *global) int { return cmp.Compare(a.local.Name, b.local.Name) })
+	slices.SortFunc(list, func(a, b *array) int { return cmp.Compare(a.local.Name, b.local.Name) })
 	return list
 }
 
-// Look asks the program how it divides what may change, and returns that by name. Where the elements of lists begin
-// is known after Place.
-func (p *Protected) Look() (list []Current, err error) {
-	for _, g := range p.changing() {
-		d, err := g.changing.Now()
-		if err == nil {
-			err = g.divide(&d)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("capture %q: %w", g.local.Name, err)
-		}
-		list = append(list, Current{Name: g.local.Name, Dims: d.Dims, List: d.List})
-	}
-	return list, nil
-}
-
-// Current is what a rank says of an array at a checkpoint: of a list, its own length.
-type Current struct {
-	Name string
-	Dims []int64
-	List bool
-}
-
-// Place says where in their lists the rank's elements begin, and how long the lists are, in the order of Look.
-func (p *Protected) Place(begin, total []int64) error {
-	for i, g := range p.changing() {
-		if !g.changing.list {
-			continue
-		}
-		g.local.Dims = []int64{total[i]}
-		for k := range g.blocks {
-			own := g.blocks[k].Part.Spans[0][0]
-			g.blocks[k].Part = layout.Box([]int64{begin[i]}, []int64{own.Count})
-		}
-		if err := g.changed(); err != nil {
-			return fmt.Errorf("capture %q: %w", g.local.Name, err)
-		}
-	}
-	return nil
-}
-
 // divide takes over how the array is divided now, and where it lies.
-func (g *global) divide(d *Division) error {
+func (g *array) divide(d *Division) error {
 	g.local.Dims, g.blocks, g.changing.list = d.Dims, d.Blocks, d.List
 	if at := g.changing.at; at != nil {
 		if *at == nil {
@@ -142,7 +101,7 @@ func (g *global) divide(d *Division) error {
 }
 
 // changed checks the blocks and follows what comes of them.
-func (g *global) changed() error {
+func (g *array) changed() error {
 	g.local.Parts = partsOf(g.blocks)
 	if err := g.local.Fits(-1); err != nil {
 		return err
@@ -158,8 +117,8 @@ func (g *global) changed() error {
 }
 
 // Plan has the program say how it divides arrays of the epoch's dimensions, and readies memory for that: the first part
-// of Read where Changes says so. It returns the arrays as they will be, for the ranks to compare.
-func (a *Load) Plan(ctx context.Context, src Source) (*storage.Layout, error) {
+// of Read where Changes says so. It returns the arrays as they will be, for the ranks to judge.
+func (a *Attempt) Plan(ctx context.Context, src Source) ([]byte, error) {
 	var l *storage.Layout
 	own := src.Own()
 	if own != nil {
@@ -172,14 +131,14 @@ func (a *Load) Plan(ctx context.Context, src Source) (*storage.Layout, error) {
 		l = infos[0].Layout
 	}
 	out := &storage.Layout{}
-	for _, g := range a.l.p.changing() {
+	for _, g := range a.r.p.changing() {
 		saved := find(l, g.local.Name)
 		if saved == nil || saved.Kind != layout.Divided || saved.Type != g.local.Type {
 			have := ""
 			if saved != nil {
 				have = describe(&saved.Array)
 			}
-			return nil, a.l.Mismatch(g.local.Name, have, "array of "+g.local.Type+changes)
+			return nil, a.Mismatch(g.local.Name, have, "array of "+g.local.Type+changes)
 		}
 		var mine []layout.Part
 		if own != nil {
@@ -190,7 +149,7 @@ func (a *Load) Plan(ctx context.Context, src Source) (*storage.Layout, error) {
 		}
 		out.Arrays = append(out.Arrays, g.declared())
 	}
-	return out, nil
+	return sayLayout(out)
 }
 
 // DivisionError says that the program has no memory or no division for an array of an epoch.
@@ -221,7 +180,7 @@ func find(l *storage.Layout, name string) *layout.Local {
 }
 
 // plan readies one array.
-func (a *Load) plan(g *global, saved *layout.Array, ranks int, mine []layout.Part) error {
+func (a *Attempt) plan(g *array, saved *layout.Array, ranks int, mine []layout.Part) error {
 	d, err := g.changing.Restored(saved, ranks, mine)
 	if err != nil {
 		return err
@@ -245,7 +204,7 @@ func (a *Load) plan(g *global, saved *layout.Array, ranks int, mine []layout.Par
 
 // planSlice has the array read to a slice of just n elements, which becomes the program's when all ranks have theirs:
 // the beginning of what the slice is now, or a new one.
-func (a *Load) planSlice(g *global, n int) {
+func (a *Attempt) planSlice(g *array, n int) {
 	v := g.changing.v
 	was, now := reflect.New(v.Type()).Elem(), reflect.New(v.Type()).Elem()
 	was.Set(v)
@@ -255,14 +214,13 @@ func (a *Load) planSlice(g *global, n int) {
 		now.Set(reflect.MakeSlice(v.Type(), n, n))
 		g.changing.fresh = true
 	}
-	g.slice.v = now
-	a.undone = append(a.undone, func() error { g.slice.v = v; return nil })
-	a.toApply(g.local.Name, &staged{apply: func() error { v.Set(now); g.slice.v = v; return nil },
-		undo: func() { v.Set(was) }})
+	g.slice.V = now
+	a.OnUndo(func() error { g.slice.V = v; return nil })
+	a.OnApply(g.local.Name, func() error { v.Set(now); g.slice.V = v; return nil }, func() { v.Set(was) })
 }
 
 // planBuffer has the array read to the buffer, or to a new one if that is too small.
-func (a *Load) planBuffer(g *global, bytes int64) error {
+func (a *Attempt) planBuffer(g *array, bytes int64) error {
 	at := g.changing.at
 	was := *at
 	g.dev.Buffer = was
@@ -274,11 +232,11 @@ func (a *Load) planBuffer(g *global, bytes int64) error {
 		return err
 	}
 	g.dev.Buffer, g.changing.fresh = now, true
-	a.undone = append(a.undone, func() error { g.dev.Buffer = was; return now.Release() })
-	a.toApply(g.local.Name, &staged{apply: func() error { *at = now; return nil }, undo: func() { *at = was }})
-	a.last = append(a.last, func() {
+	a.OnUndo(func() error { g.dev.Buffer = was; return now.Release() })
+	a.OnApply(g.local.Name, func() error { *at = now; return nil }, func() { *at = was })
+	a.OnFinish(func() {
 		if err := was.Release(); err != nil {
-			a.l.p.log.Warn("holdfast: cannot release the buffer that a restore has replaced", "array", g.local.Name,
+			a.r.log.Warn("holdfast: cannot release the buffer that a restore has replaced", "array", g.local.Name,
 				"error", err)
 		}
 	})

@@ -3,12 +3,9 @@ package coordinated
 import (
 	"errors"
 	"fmt"
-	"reflect"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
-	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // Array says how a global array is divided: its dimensions, and the boxes of it that this rank owns. Dimensions are
@@ -187,7 +184,7 @@ func entry(list []int, d int) int {
 }
 
 // block checks a box and says where its first element lies.
-func (b *Box) block(dims int) (capture.Block, error) {
+func (b *Box) block(dims int) (arrays.Block, error) {
 	counts := b.counts()
 	for _, x := range []struct {
 		name   string
@@ -198,7 +195,7 @@ func (b *Box) block(dims int) (capture.Block, error) {
 		{"Low", b.Low, b.Low != nil}, {"High", b.High, b.High != nil}, {"Pitch", b.Pitch, b.Pitch != nil},
 	} {
 		if x.needed && len(x.list) != dims {
-			return capture.Block{}, fmt.Errorf("a box has %d entries in %s for %d dimensions", len(x.list), x.name,
+			return arrays.Block{}, fmt.Errorf("a box has %d entries in %s for %d dimensions", len(x.list), x.name,
 				dims)
 		}
 	}
@@ -213,20 +210,20 @@ func (b *Box) block(dims int) (capture.Block, error) {
 		whole := counts[d] + low + high
 		if b.Pitch != nil {
 			if b.Pitch[d] < whole && d > 0 {
-				return capture.Block{}, fmt.Errorf("a box of %d elements and %d ghosts in dimension %d does not "+
+				return arrays.Block{}, fmt.Errorf("a box of %d elements and %d ghosts in dimension %d does not "+
 					"fit its pitch, %d", counts[d], low+high, d, b.Pitch[d])
 			}
 			whole = b.Pitch[d]
 		}
 		if low < 0 || high < 0 || counts[d] < 1 {
-			return capture.Block{}, fmt.Errorf("a box has %d elements and %d and %d ghosts in dimension %d; leave out "+
+			return arrays.Block{}, fmt.Errorf("a box has %d elements and %d and %d ghosts in dimension %d; leave out "+
 				"boxes without elements", counts[d], low, high, d)
 		}
 		at.Stride[d] = stride
 		at.Base += int64(low) * stride
 		stride *= int64(whole)
 	}
-	return capture.Block{Part: part, At: at}, nil
+	return arrays.Block{Part: part, At: at}, nil
 }
 
 func wide(list []int) (out []int64) {
@@ -236,83 +233,75 @@ func wide(list []int) (out []int64) {
 	return out
 }
 
-// ProtectGlobal makes this rank's share of a global array part of every checkpoint, so that an epoch can be restored by
-// any number of ranks: Restore reads just what the rank owns then, from the shards that have it. memory is a pointer to
-// a slice of fixed-size elements without pointers, or a buffer of a device by InBuffer; a restore keeps its length, and
-// leaves alone what is in no box: ghosts are not saved. Every rank declares the array, with the same name, type and
-// dimensions. An element that no rank owns, or two do, fails Restore with an error that names the box and the ranks.
-//
-// An epoch is restored by another number of ranks if Options.Elastic is set, if everything is protected by
-// ProtectGlobal, ProtectReplicated or ProtectItems, and if no message was in flight: see Options.Elastic. It is local,
-// and called before Restore as Protect is. What cannot be is a *ProtectError.
-func (c *Checkpointer) ProtectGlobal(name string, a Array, memory any) error {
-	return c.protect(name, memory, func() error {
-		if a.list {
-			return errors.New("a List changes; use ProtectList or ProtectChanging")
-		}
-		if m, ok := memory.(capture.DeviceMemory); ok && m.At != nil {
-			return errors.New("InBufferAt is for ProtectChanging; use InBuffer")
-		}
-		d, err := a.division()
-		if err != nil {
-			return err
-		}
-		if err := c.state.AddGlobal(name, d.Dims, d.Blocks, memory); err != nil {
-			return err
-		}
-		if m, ok := memory.(capture.DeviceMemory); ok && c.opt.MaxShadow != 0 {
-			m.Buffer.Device().LimitShadow(max(c.opt.MaxShadow, 0))
-		}
-		return nil
-	})
+// List is the array of one dimension that all ranks' elements make up, in order of rank, of which this rank has n:
+// what Changing.Now returns for particles. The ranks find out at the checkpoint where each begins.
+func List(n int) Array {
+	a := Array{Dims: []int{n}, list: true}
+	if n > 0 {
+		a.Boxes = []Box{{Start: []int{0}, Count: []int{n}}}
+	}
+	return a
 }
 
-// InBuffer says that a global array lies in a buffer of a device, as elements of type T: memory of ProtectGlobal. A
-// checkpoint packs the rank's boxes within the device where there is free memory, else it brings them to the host; a
-// restore writes them to the buffer from pieces of 8 MiB. What the array holds may come from host memory, and go there,
-// at another start. The buffer is not released while the Checkpointer is open. A device that is protected itself, with
-// Protect, has all its buffers in the epoch already, so an array on it is refused.
-func InBuffer[T any](b *gpustate.Buffer) any {
-	return capture.DeviceMemory{Buffer: b, Elem: reflect.TypeFor[T]()}
+// packed is parts as boxes that lie in memory one after the other.
+func packed(parts []layout.Part) (list []Box) {
+	at := 0
+	for i := range parts {
+		b := Box{Offset: at}
+		for _, spans := range parts[i].Spans {
+			b.Start, b.Count = append(b.Start, int(spans[0].Start)), append(b.Count, int(spans[0].Count))
+			if len(spans) > 1 || spans[0].Times > 1 {
+				b.spans = parts[i].Spans
+			}
+		}
+		at += int(parts[i].Elems())
+		list = append(list, b)
+	}
+	return list
 }
 
-// ProtectReplicated is Protect for a value that is the same on all ranks, like a step counter: it is stored once, or
-// with every rank if it is small, and an epoch can be restored by any number of ranks. x is what Protect takes, apart
-// from devices. The ranks' bytes are compared at each checkpoint, which fails where they differ.
-func (c *Checkpointer) ProtectReplicated(name string, x any) error {
-	return c.protect(name, x, func() error { return c.state.AddReplicated(name, x, c.topo.Rank == 0) })
-}
-
-// protect is the frame of the calls that protect something.
-func (c *Checkpointer) protect(name string, x any, add func() error) error {
-	var err error
+// division checks the boxes and says where they lie.
+func (a *Array) division() (d arrays.Division, err error) {
+	d = arrays.Division{Dims: wide(a.Dims), List: a.list}
 	switch {
-	case c.main.Closed.Load():
-		err = ErrClosed
-	case c.main.Restored.Load() && c.main.far == nil: // a program elsewhere says at each checkpoint what belongs to it
-		err = ErrRestored
-	default:
-		err = add()
+	case a.err != nil:
+		return d, a.err
+	case len(a.Dims) == 0:
+		return d, errors.New("the array has no dimensions; divide it by Block, BlockCyclic, Variable or List, or " +
+			"give Dims and Boxes")
 	}
-	if err == nil {
-		return nil
+	for k, n := range a.Dims {
+		if n < 0 {
+			return d, fmt.Errorf("dimension %d has %d indices", k, n)
+		}
 	}
-	e := &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
-	if c.main.far != nil {
-		e.Type = nil // it is nothing that the program has heard of
+	for i := range a.Boxes {
+		b, err := a.Boxes[i].block(len(a.Dims))
+		if err != nil {
+			return d, err
+		}
+		d.Blocks = append(d.Blocks, b)
+		d.Need = max(d.Need, a.Boxes[i].end())
 	}
-	return e
+	return d, nil
 }
 
-// Errors of arrays that the ranks do not own each element of once. Restore fails with them, or a checkpoint.
-type (
-	// HoleError names a box that no rank owns: see storage.HoleError.
-	HoleError = storage.HoleError
-	// OverlapError names a box that two ranks own: see storage.OverlapError.
-	OverlapError = storage.OverlapError
-	// DiffersError says that two ranks describe an array in different ways, or have different bytes of a
-	// replicated value: see storage.DiffersError.
-	DiffersError = storage.DiffersError
-	// ShapeError says that what a rank declares cannot be: see storage.ShapeError.
-	ShapeError = storage.ShapeError
-)
+// end is the index in memory behind the box and its ghosts.
+func (b *Box) end() int64 {
+	n := int64(1)
+	for d, count := range b.counts() {
+		whole := count + entry(b.Low, d) + entry(b.High, d)
+		if b.Pitch != nil {
+			whole = max(whole, b.Pitch[d])
+		}
+		n *= int64(whole)
+	}
+	return int64(b.Offset) + n
+}
+
+func narrow(list []int64) (out []int) {
+	for _, n := range list {
+		out = append(out, int(n))
+	}
+	return out
+}

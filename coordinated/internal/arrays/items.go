@@ -1,13 +1,14 @@
-package capture
+package arrays
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/zeebo/xxh3"
@@ -30,7 +31,7 @@ type items struct {
 // AddItems protects this rank's items of a set. x is a pointer to a map from integers or strings to fixed-size values
 // or slices of those; rank and ranks are this one, and how many there are.
 func (p *Protected) AddItems(name string, x any, owner Owner, rank, ranks int) error {
-	if err := p.free(name); err != nil {
+	if err := p.Free(name); err != nil {
 		return err
 	}
 	v := reflect.ValueOf(x)
@@ -49,7 +50,7 @@ func (p *Protected) AddItems(name string, x any, owner Owner, rank, ranks int) e
 	case !k.ConvertibleTo(reflect.TypeFor[int64]()) || k.Kind() == reflect.Float32 || k.Kind() == reflect.Float64:
 		return fmt.Errorf("a key is an integer or a string, not %v", k)
 	}
-	l, err := typeLayout(elem)
+	l, err := capture.TypeLayout(elem)
 	if err != nil {
 		return fmt.Errorf("%w; keep fixed-size values, or slices of them, in the map", err)
 	}
@@ -59,7 +60,8 @@ func (p *Protected) AddItems(name string, x any, owner Owner, rank, ranks int) e
 		return err
 	}
 	s.last = s.look()
-	p.items, p.names[name] = append(p.items, s), true
+	p.NameArray(name, nil)
+	p.items = append(p.items, s)
 	return nil
 }
 
@@ -95,10 +97,10 @@ func (s *items) isSlice() bool { return s.m.Type().Elem().Kind() == reflect.Slic
 // bytesOf is the memory of an item. room is memory for a value of the map's type, which has no address there.
 func (s *items) bytesOf(v, room reflect.Value) []byte {
 	if s.isSlice() {
-		return memory(v.UnsafePointer(), v.Len(), int(s.local.Elem))
+		return capture.MemoryOf(v.UnsafePointer(), v.Len(), int(s.local.Elem))
 	}
 	room.Set(v)
-	return memory(room.Addr().UnsafePointer(), 1, int(s.local.Elem))
+	return capture.MemoryOf(room.Addr().UnsafePointer(), 1, int(s.local.Elem))
 }
 
 // look is how many bytes there are now.
@@ -113,7 +115,7 @@ func (s *items) look() (n int64) {
 }
 
 // capture copies the items by ascending keys, and says what there is.
-func (s *items) capture(p *Protected, snap *Snapshot) (layout.Local, error) {
+func (s *items) capture(p *Protected, snap *capture.Snapshot) (layout.Local, error) {
 	type held struct {
 		layout.Item
 		v reflect.Value
@@ -129,25 +131,25 @@ func (s *items) capture(p *Protected, snap *Snapshot) (layout.Local, error) {
 		list = append(list, h)
 	}
 	slices.SortFunc(list, func(a, b held) int { return a.Key.Compare(b.Key) })
-	dst := p.pool.alloc(int(s.last))
+	dst := p.Alloc(int(s.last))
 	if dst == nil {
 		dst = make([]byte, s.last)
 	}
-	snap.add(l.Section, storage.Bytes(dst), s.last)
+	snap.Add(l.Section, storage.Bytes(dst), s.last)
 	l.Items = make([]layout.Item, len(list))
-	var jobs []copyJob
+	var jobs []capture.Copy
 	room := reflect.New(s.m.Type().Elem()).Elem()
 	for i, h := range list {
 		l.Items[i] = h.Item
 		src := s.bytesOf(h.v, room)
 		if s.isSlice() && len(src) >= gatherJob {
-			jobs = append(jobs, copyJob{dst[:len(src)], src})
+			jobs = append(jobs, capture.Copy{Dst: dst[:len(src)], Src: src})
 		} else {
 			copy(dst, src)
 		}
 		dst = dst[len(src):]
 	}
-	copyAll(jobs, p.workers)
+	p.CopyAll(jobs)
 	return l, l.Fits(s.rank)
 }
 
@@ -165,7 +167,7 @@ func (e *OwnerError) Error() string {
 }
 
 // assign says for each item of a rank of the epoch whether this rank gets it. It adds to sum who gets which.
-func (s *items) assign(o *owner, size int, sum *xxh3.Hasher) (mine []bool, err error) {
+func (s *items) assign(o *holder, size int, sum *xxh3.Hasher) (mine []bool, err error) {
 	saved := o.arrays[s.local.Name]
 	mine = make([]bool, len(saved.Items))
 	home := int(int64(o.rank) * int64(s.ranks) / int64(size))
@@ -249,11 +251,11 @@ func (s *items) put(into reflect.Value, saved *layout.Local, i int, b []byte) er
 }
 
 // itemsOf reads the items that this rank gets into a new map, which becomes the program's with everything else.
-func (a *Load) itemsOf(ctx context.Context, s *items, owners []owner, size int) error {
+func (a *Attempt) itemsOf(ctx context.Context, s *items, holders []holder, size int) error {
 	into := reflect.MakeMap(s.m.Type())
 	sum := xxh3.New()
-	for i := range owners {
-		o := &owners[i]
+	for i := range holders {
+		o := &holders[i]
 		mine, err := s.assign(o, size, sum)
 		if err != nil {
 			return err
@@ -263,7 +265,7 @@ func (a *Load) itemsOf(ctx context.Context, s *items, owners []owner, size int) 
 		}
 		err = a.src.With(ctx, o.rank, func(sh *storage.Shard) error {
 			return s.fetch(o.arrays[s.local.Name], mine, into, func(dst []byte, off int64) error {
-				a.l.Read(int64(len(dst)))
+				a.Restoring.Read(int64(len(dst)))
 				return sh.ReadAt(ctx, s.local.Section, dst, off)
 			})
 		})
@@ -274,8 +276,7 @@ func (a *Load) itemsOf(ctx context.Context, s *items, owners []owner, size int) 
 	a.Assigned = append(a.Assigned, Assignment{s.local.Name, sum.Sum128().Bytes()})
 	was := reflect.New(s.m.Type()).Elem()
 	was.Set(s.m)
-	a.toApply(s.local.Name, &staged{apply: func() error { s.m.Set(into); s.last = s.look(); return nil },
-		undo: func() { s.m.Set(was) }})
+	a.OnApply(s.local.Name, func() error { s.m.Set(into); s.last = s.look(); return nil }, func() { s.m.Set(was) })
 	return nil
 }
 
@@ -285,5 +286,59 @@ type Assignment struct {
 	Sum  [16]byte
 }
 
-// Compare orders assignments by name.
-func (a Assignment) Compare(b Assignment) int { return cmp.Compare(a.Name, b.Name) }
+// OwnersError says that the owner rule of a set gives other answers on one rank than on another.
+type OwnersError struct {
+	Name  string
+	Ranks [2]int
+}
+
+// Error names the set and the ranks, and says what a rule may depend on.
+func (e *OwnersError) Error() string {
+	return fmt.Sprintf("items %q: the owner rule assigns them in one way on rank %d and in another on rank %d; let it "+
+		"depend on nothing but the key and the number of ranks", e.Name, e.Ranks[0], e.Ranks[1])
+}
+
+// AppendAssigned appends a count, and the name and the hash of each set.
+func AppendAssigned(b []byte, list []Assignment) []byte {
+	w := codec.Writer{B: b}
+	w.Uint(uint64(len(list)))
+	for i := range list {
+		w.Str(list[i].Name)
+		w.B = append(w.B, list[i].Sum[:]...)
+	}
+	return w.B
+}
+
+// AssignedVotes compares who gets which items by the ranks that vote.
+type AssignedVotes struct {
+	Err   error // the first difference
+	first map[string]assignedVote
+}
+
+type assignedVote struct {
+	rank int
+	sum  string
+}
+
+// Add takes a rank's vote off the beginning of a text, and returns the rest.
+func (v *AssignedVotes) Add(rank int, s string) (rest string) {
+	if v.first == nil {
+		v.first = map[string]assignedVote{}
+	}
+	r := codec.Reader{B: []byte(s)}
+	for range r.Count() {
+		name, sum := r.Str(), string(r.Take(16))
+		if r.Err != nil {
+			break
+		}
+		if have, ok := v.first[name]; !ok {
+			v.first[name] = assignedVote{rank, sum}
+		} else if have.sum != sum && v.Err == nil {
+			v.Err = &OwnersError{Name: name, Ranks: [2]int{have.rank, rank}}
+		}
+	}
+	if r.Err != nil {
+		v.Err = fmt.Errorf("the vote of rank %d on items cannot be read", rank)
+	}
+	return string(r.B)
+}

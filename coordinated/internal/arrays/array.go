@@ -1,4 +1,4 @@
-package capture
+package arrays
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/zeebo/xxh3"
@@ -24,31 +25,31 @@ type Block struct {
 	At   layout.Place // of the first element of the part
 }
 
-// global is an array that all ranks have a share of.
-type global struct {
-	local  layout.Local
-	blocks []Block      // as the program declares them
-	cuts   []cutBlock   // the blocks in pieces, as they lie in the section: the parts of local
-	slice  *sliceRegion // in this process, or
-	away   *elsewhere   // in another one, or
-	dev    *inBuffer    // on a device
+// array is what this rank has of one that all ranks share.
+type array struct {
+	local   layout.Local
+	blocks  []Block          // as the program declares them
+	cuts    []cutBlock       // the blocks in pieces, as they lie in the section: the parts of local
+	slice   *capture.Slice   // in this process, or
+	foreign *capture.Foreign // in another one, or
+	dev     *inBuffer        // on a device
 
 	changing *changing // nil: the blocks stay as they are
 }
 
 // replica is a value that is the same on all ranks.
 type replica struct {
-	namedRegion
+	capture.Named
 	first bool // this rank stores it however large it is
 }
 
 // AddGlobal protects this rank's share of an array. x is a pointer to a slice of fixed-size elements, which keeps its
 // length.
 func (p *Protected) AddGlobal(name string, dims []int64, blocks []Block, x any) error {
-	if err := p.free(name); err != nil {
+	if err := p.Free(name); err != nil {
 		return err
 	}
-	g := &global{blocks: blocks, local: layout.Local{Array: layout.Array{Name: name, Dims: dims, Kind: layout.Divided,
+	g := &array{blocks: blocks, local: layout.Local{Array: layout.Array{Name: name, Dims: dims, Kind: layout.Divided,
 		Section: sectionArray + name}}}
 	if err := p.memoryOf(g, x); err != nil {
 		return err
@@ -67,12 +68,12 @@ func (p *Protected) AddGlobal(name string, dims []int64, blocks []Block, x any) 
 	if g.dev != nil {
 		g.share()
 	}
-	p.globals, p.names[name] = append(p.globals, g), true
+	p.add(g)
 	return nil
 }
 
 // memoryOf finds out where an array lies.
-func (p *Protected) memoryOf(g *global, x any) error {
+func (p *Protected) memoryOf(g *array, x any) error {
 	if m, ok := x.(DeviceMemory); ok {
 		return p.device(g, m)
 	}
@@ -80,42 +81,36 @@ func (p *Protected) memoryOf(g *global, x any) error {
 		t.Elem().Elem().Kind() == reflect.Slice {
 		return fmt.Errorf("the rows of a %v lie anywhere; keep the array in one slice, row after row", t.Elem())
 	}
-	r, err := newRegion(x)
+	r, err := p.NewRegion(x)
 	if err != nil {
 		return err
 	}
-	slice, ok := r.(*sliceRegion)
+	slice, ok := r.(*capture.Slice)
 	if !ok {
 		return fmt.Errorf("memory of a global array is a slice or a buffer of a device; pass a pointer to the slice, " +
 			"or InBuffer")
 	}
-	g.slice, g.local.Type, g.local.Elem = slice, slice.layout, slice.elem()
+	g.slice, g.local.Type, g.local.Elem = slice, slice.Layout, slice.Elem()
 	return nil
 }
 
 // AddReplicated protects a value that is the same on all ranks; first says that this is the rank that stores it.
 func (p *Protected) AddReplicated(name string, x any, first bool) error {
-	if err := p.free(name); err != nil {
+	if err := p.Free(name); err != nil {
 		return err
 	}
-	r, err := p.newRegion(x)
+	r, err := p.NewRegion(x)
 	if err != nil {
 		return err
 	}
-	p.replicas, p.names[name] = append(p.replicas, &replica{namedRegion{name, r}, first}), true
+	p.NameArray(name, nil)
+	p.replicas = append(p.replicas, &replica{capture.Named{Name: name, Region: r}, first})
 	return nil
 }
 
-// isGlobal says whether a name is that of an array, of a replicated value or of a set of items.
-func (p *Protected) isGlobal(name string) bool {
-	return slices.ContainsFunc(p.globals, func(g *global) bool { return g.local.Name == name }) ||
-		slices.ContainsFunc(p.replicas, func(r *replica) bool { return r.name == name }) ||
-		slices.ContainsFunc(p.items, func(s *items) bool { return s.local.Name == name })
-}
-
 // inMemory makes sure that the blocks lie in the slice as it is now.
-func (g *global) inMemory() error {
-	if g.away != nil { // its parts lie in shared memory one after the other
+func (g *array) inMemory() error {
+	if g.foreign != nil { // its parts lie in shared memory one after the other
 		return nil
 	}
 	have := g.length()
@@ -134,15 +129,15 @@ func (g *global) inMemory() error {
 }
 
 // length is how many elements the memory has.
-func (g *global) length() int64 {
+func (g *array) length() int64 {
 	if g.dev != nil {
 		return int64(g.dev.Bytes()) / g.local.Elem
 	}
-	return int64(g.slice.v.Len())
+	return int64(g.slice.V.Len())
 }
 
 // apart makes sure that no two elements have one place in memory: a restore would write both there.
-func (g *global) apart() error {
+func (g *array) apart() error {
 	if len(g.blocks) < 2 {
 		return nil // its pitch keeps rows apart
 	}
@@ -179,9 +174,9 @@ func each(blocks []Block, visit func(mem, dense, n int64) error) error {
 	return nil
 }
 
-func (g *global) bytes() int64 {
-	if g.away != nil {
-		return g.away.bytes()
+func (g *array) bytes() int64 {
+	if g.foreign != nil {
+		return g.foreign.Bytes()
 	}
 	if g.changing != nil && g.local.Dims == nil { // nobody has asked for its blocks yet
 		return g.length() * g.local.Elem
@@ -190,40 +185,40 @@ func (g *global) bytes() int64 {
 }
 
 // mem is the memory that the blocks lie in.
-func (g *global) mem() []byte {
-	if g.away != nil {
-		return g.away.shared
+func (g *array) mem() []byte {
+	if g.foreign != nil {
+		return g.foreign.Shared
 	}
-	return g.slice.mem()
+	return g.slice.Mem()
 }
 
 // gatherJob is how long a run is, in bytes, that is worth a job of its own.
 const gatherJob = 64 << 10
 
 // gather copies the rank's elements to dst; the jobs are left to do.
-func (g *global) gather(dst []byte) (jobs []copyJob, err error) {
+func (g *array) gather(dst []byte) (jobs []capture.Copy, err error) {
 	if err := g.inMemory(); err != nil {
 		return nil, err
 	}
 	mem, size := g.mem(), g.local.Elem
 	err = each(g.blocks, func(from, to, n int64) error {
-		j := copyJob{dst[to*size : (to+n)*size], mem[from*size : (from+n)*size]}
+		j := capture.Copy{Dst: dst[to*size : (to+n)*size], Src: mem[from*size : (from+n)*size]}
 		if n*size >= gatherJob {
 			jobs = append(jobs, j)
 		} else {
-			copy(j.dst, j.src)
+			copy(j.Dst, j.Src)
 		}
 		return nil
 	})
 	return jobs, err
 }
 
-// captureArrays copies what is global, and says what there is of it.
-func (p *Protected) captureArrays(s *Snapshot) (list []layout.Local, err error) {
-	var jobs []copyJob
-	for _, g := range p.presentGlobals() {
-		if g.away != nil {
-			s.add(g.local.Section, storage.Bytes(g.away.shared), g.bytes())
+// captureArrays copies what lies in memory, and says what there is of it.
+func (p *Protected) captureArrays(s *capture.Snapshot) (list []layout.Local, err error) {
+	var jobs []capture.Copy
+	for _, g := range p.presentArrays() {
+		if g.foreign != nil {
+			s.Add(g.local.Section, storage.Bytes(g.foreign.Shared), g.bytes())
 			list = append(list, g.local)
 			continue
 		}
@@ -231,7 +226,7 @@ func (p *Protected) captureArrays(s *Snapshot) (list []layout.Local, err error) 
 			list = append(list, g.local)
 			continue
 		}
-		dst := p.pool.alloc(int(g.bytes()))
+		dst := p.Alloc(int(g.bytes()))
 		if dst == nil {
 			dst = make([]byte, g.bytes())
 		}
@@ -240,10 +235,10 @@ func (p *Protected) captureArrays(s *Snapshot) (list []layout.Local, err error) 
 			return nil, fmt.Errorf("capture %q: %w", g.local.Name, err)
 		}
 		jobs = append(jobs, more...)
-		s.add(g.local.Section, g.content(dst), int64(len(dst)))
+		s.Add(g.local.Section, g.content(dst), int64(len(dst)))
 		list = append(list, g.local)
 	}
-	copyAll(jobs, p.workers)
+	p.CopyAll(jobs)
 	for _, set := range p.items {
 		l, err := set.capture(p, s)
 		if err != nil {
@@ -252,26 +247,26 @@ func (p *Protected) captureArrays(s *Snapshot) (list []layout.Local, err error) 
 		list = append(list, l)
 	}
 	for _, r := range p.presentReplicas() {
-		b, fresh, err := r.view()
+		b, fresh, err := r.View()
 		if err != nil {
-			return nil, fmt.Errorf("capture %q: %w", r.name, err)
+			return nil, fmt.Errorf("capture %q: %w", r.Name, err)
 		}
 		if !fresh {
 			b = slices.Clone(b)
 		}
-		l := layout.Local{Array: layout.Array{Name: r.name, Type: r.kind(), Elem: 1, Dims: []int64{int64(len(b))},
-			Kind: layout.Replicated, Section: sectionArray + r.name}, Sum: xxh3.Hash128(b).Bytes()}
-		if (r.first || len(b) < inlineBytes) && len(b) > 0 {
+		l := layout.Local{Array: layout.Array{Name: r.Name, Type: r.Kind(), Elem: 1, Dims: []int64{int64(len(b))},
+			Kind: layout.Replicated, Section: sectionArray + r.Name}, Sum: xxh3.Hash128(b).Bytes()}
+		if (r.first || len(b) < capture.InlineBytes) && len(b) > 0 {
 			l.Parts = []layout.Part{layout.Box([]int64{0}, l.Dims)}
-			s.add(l.Section, storage.Bytes(b), int64(len(b)))
+			s.Add(l.Section, storage.Bytes(b), int64(len(b)))
 		}
 		list = append(list, l)
 	}
 	return list, nil
 }
 
-// addLayout says in the snapshot what there is of global arrays.
-func (p *Protected) addLayout(s *Snapshot, list []layout.Local, mail []byte) error {
+// addLayout says in the snapshot what there is of arrays.
+func (p *Protected) addLayout(s *capture.Snapshot, list []layout.Local, mail []byte) error {
 	if len(list) == 0 && !p.Elastic {
 		return nil
 	}
@@ -284,7 +279,7 @@ func (p *Protected) addLayout(s *Snapshot, list []layout.Local, mail []byte) err
 	if err != nil {
 		return fmt.Errorf("capture layouts: %w", err)
 	}
-	s.add(storage.LayoutSection, storage.Bytes(b), int64(len(b)))
+	s.Add(storage.LayoutSection, storage.Bytes(b), int64(len(b)))
 	return nil
 }
 
@@ -304,10 +299,10 @@ func isQuiet(mail []byte) (bool, error) {
 	return len(d.Boxes) == 0 && len(d.Receives) == 0, nil
 }
 
-// Declared is the layout of what is declared now, encoded: arrays, and the types of sets; nothing if there are none.
+// Declared is what the rank says of what is declared now: arrays, and the types of sets.
 func (p *Protected) Declared() ([]byte, error) {
 	var l storage.Layout
-	for _, g := range p.presentGlobals() {
+	for _, g := range p.presentArrays() {
 		now := g.declared()
 		if g.changing != nil { // its dimensions are not known before there is a checkpoint
 			now.Type, now.Dims, now.Parts = now.Type+changes, []int64{0}, nil
@@ -318,7 +313,7 @@ func (p *Protected) Declared() ([]byte, error) {
 		l.Arrays = append(l.Arrays, s.local)
 	}
 	if len(l.Arrays) == 0 {
-		return nil, nil
+		return Nothing(), nil
 	}
-	return l.Encode()
+	return sayLayout(&l)
 }

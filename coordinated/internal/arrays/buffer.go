@@ -1,11 +1,11 @@
-package capture
+package arrays
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
@@ -16,6 +16,14 @@ type DeviceMemory struct {
 	Elem   reflect.Type
 }
 
+// Device is the one that the buffer is on.
+func (m DeviceMemory) Device() *gpustate.Device {
+	if m.At != nil {
+		return (*m.At).Device()
+	}
+	return m.Buffer.Device()
+}
+
 // inBuffer is the memory of an array on a device.
 type inBuffer struct {
 	*gpustate.Buffer
@@ -23,11 +31,11 @@ type inBuffer struct {
 }
 
 // device makes the memory of an array that lies in a buffer.
-func (p *Protected) device(g *global, m DeviceMemory) error {
+func (p *Protected) device(g *array, m DeviceMemory) error {
 	if m.Buffer == nil {
 		return fmt.Errorf("no buffer; make it first")
 	}
-	l, err := typeLayout(m.Elem)
+	l, err := capture.TypeLayout(m.Elem)
 	if err != nil {
 		return err
 	}
@@ -36,30 +44,8 @@ func (p *Protected) device(g *global, m DeviceMemory) error {
 	return p.notWhole(m.Buffer.Device())
 }
 
-// notWhole makes sure that a device is not protected whole: its buffers would be in each epoch twice.
-func (p *Protected) notWhole(d *gpustate.Device) error {
-	for i := range p.devices {
-		if p.devices[i].Device == d {
-			return fmt.Errorf("device %q is protected with all its buffers; protect the device, which only the same "+
-				"number of ranks restores, or arrays in its buffers", p.devices[i].Name)
-		}
-	}
-	return nil
-}
-
-// noArrays makes sure that no array lies on a device.
-func (p *Protected) noArrays(d *gpustate.Device) error {
-	for _, g := range p.globals {
-		if g.dev != nil && g.dev.Device() == d {
-			return fmt.Errorf("array %q lies on the device; protect the device, which only the same number of ranks "+
-				"restores, or arrays in its buffers", g.local.Name)
-		}
-	}
-	return nil
-}
-
 // share says what the array has of the buffer: its pieces, each as boxes of three dimensions.
-func (g *global) share() {
+func (g *array) share() {
 	s := gpustate.Share{Buffer: g.dev.Buffer}
 	size := int(g.local.Elem)
 	for _, b := range g.stored() {
@@ -94,9 +80,9 @@ func (g *global) share() {
 }
 
 // arrayDevices lists the devices that arrays lie on, and those arrays.
-func (p *Protected) arrayDevices() (list []*gpustate.Device, arrays map[*gpustate.Device][]*global) {
-	arrays = map[*gpustate.Device][]*global{}
-	for _, g := range p.globals {
+func (p *Protected) arrayDevices() (list []*gpustate.Device, arrays map[*gpustate.Device][]*array) {
+	arrays = map[*gpustate.Device][]*array{}
+	for _, g := range p.arrays {
 		if g.dev == nil {
 			continue
 		}
@@ -110,7 +96,7 @@ func (p *Protected) arrayDevices() (list []*gpustate.Device, arrays map[*gpustat
 }
 
 // captureBuffers takes the arrays that lie on devices: those of a device together.
-func (p *Protected) captureBuffers(ctx context.Context, s *Snapshot) error {
+func (p *Protected) captureBuffers(ctx context.Context, s *capture.Snapshot) error {
 	devices, arrays := p.arrayDevices()
 	for i, d := range devices {
 		var shares []gpustate.Share
@@ -120,25 +106,21 @@ func (p *Protected) captureBuffers(ctx context.Context, s *Snapshot) error {
 			}
 			shares = append(shares, g.dev.shares...)
 		}
-		c, err := d.CaptureShares(ctx, shares, p.pool.allocDevice)
+		c, err := d.CaptureShares(ctx, shares, p.AllocDevice)
 		if err != nil {
 			return fmt.Errorf("capture arrays: %w", err)
 		}
-		s.devices = append(s.devices, c)
-		h := p.hashesOf(Device{fmt.Sprintf("%s%d", sectionArray, i), d}, c)
-		if h != nil {
-			s.hashes = append(s.hashes, h)
-		}
+		content := p.AddDevice(s, fmt.Sprintf("%s%d", sectionArray, i), c)
 		for k, g := range arrays[d] {
-			s.add(g.local.Section, &deviceContent{c, k, h}, c.Contents()[k].Bytes)
+			s.Add(g.local.Section, content(k), c.Contents()[k].Bytes)
 		}
 	}
 	return nil
 }
 
 // keepBuffer notes what an array on a device held. nil: there is no room for that.
-func (l *Loader) keepBuffer(ctx context.Context, g *global) (*gpustate.ShareMark, error) {
-	if m, ok := l.shares[g]; ok {
+func (r *Restoring) keepBuffer(ctx context.Context, g *array) (*gpustate.ShareMark, error) {
+	if m, ok := r.shares[g]; ok {
 		return m, nil
 	}
 	bytes, shares := g.bytes(), g.dev.shares
@@ -147,19 +129,19 @@ func (l *Loader) keepBuffer(ctx context.Context, g *global) (*gpustate.ShareMark
 		whole := gpustate.Placed{Size: gpustate.Box{int(bytes), 1, 1}}
 		shares = []gpustate.Share{{Buffer: g.dev.Buffer, Boxes: []gpustate.Placed{whole}}}
 	}
-	if limit := l.p.pool.limit; limit > 0 && bytes > limit {
+	if !r.p.Holds(bytes) {
 		return nil, nil
 	}
-	m, err := g.dev.Device().MarkShares(ctx, shares, l.p.pool.allocDevice)
+	m, err := g.dev.Device().MarkShares(ctx, shares, r.p.AllocDevice)
 	if err == nil {
-		l.shares[g] = m
+		r.shares[g] = m
 	}
 	return m, err
 }
 
 // toBuffer writes pieces to an array's buffer.
 type toBuffer struct {
-	g *global
+	g *array
 	w *gpustate.ShareWriter
 }
 
@@ -194,7 +176,7 @@ func (t *toBuffer) put(list []piece, scratch []byte, base int64) error {
 }
 
 // into has read bring pieces to where the array lies; without keep they are read alone.
-func (g *global) into(ctx context.Context, keep bool, read func(t target) error) error {
+func (g *array) into(ctx context.Context, keep bool, read func(t target) error) error {
 	switch {
 	case !keep:
 		return read(nowhere{})
@@ -202,38 +184,4 @@ func (g *global) into(ctx context.Context, keep bool, read func(t target) error)
 		return read(toMemory(g.mem()))
 	}
 	return g.dev.Device().WriteShares(ctx, func(w *gpustate.ShareWriter) error { return read(&toBuffer{g, w}) })
-}
-
-// target is where pieces of a section go.
-type target interface {
-	// direct is the memory from a place on, nil if put brings bytes there.
-	direct(to, n int64) []byte
-	// put brings pieces to their places; scratch begins with byte base of the section.
-	put(list []piece, scratch []byte, base int64) error
-}
-
-type toMemory []byte
-
-func (m toMemory) direct(to, n int64) []byte { return m[to:][:n] }
-
-func (m toMemory) put(list []piece, scratch []byte, base int64) error {
-	for _, p := range list {
-		copy(m[p.to:p.to+p.n], scratch[p.from-base:])
-	}
-	return nil
-}
-
-// nowhere is for bytes that are only verified.
-type nowhere struct{}
-
-func (nowhere) direct(_, _ int64) []byte               { return nil }
-func (nowhere) put(_ []piece, _ []byte, _ int64) error { return nil }
-
-// releaseShares gives back what the marks of buffers hold.
-func (l *Loader) releaseShares() error {
-	var errs []error
-	for _, m := range l.shares {
-		errs = append(errs, m.Release())
-	}
-	return errors.Join(errs...)
 }

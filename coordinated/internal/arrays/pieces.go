@@ -1,4 +1,4 @@
-package capture
+package arrays
 
 import (
 	"io"
@@ -23,8 +23,8 @@ func partsOf(blocks []Block) (parts []layout.Part) {
 
 // cut divides the blocks into the pieces that the section has, so that another number of ranks finds what it wants in
 // few chunks. The blocks of a program in another process stay whole: its bytes lie in shared memory as in the section.
-func (p *Protected) cut(g *global) {
-	if g.cuts = nil; !p.Elastic || g.away != nil {
+func (p *Protected) cut(g *array) {
+	if g.cuts = nil; !p.Elastic || g.foreign != nil {
 		return
 	}
 	g.local.Parts = nil
@@ -37,19 +37,19 @@ func (p *Protected) cut(g *global) {
 }
 
 // declared is the array as the program declares it.
-func (g *global) declared() layout.Local {
+func (g *array) declared() layout.Local {
 	l := g.local
 	l.Parts = partsOf(g.blocks)
 	return l
 }
 
 // stored is the blocks as they lie in the section, each with its place in memory.
-func (g *global) stored() []Block {
+func (g *array) stored() []Block {
 	return g.placed(func(i int) layout.Place { return g.blocks[i].At })
 }
 
 // placed is the blocks as they lie in the section, where block i has such a place.
-func (g *global) placed(at func(i int) layout.Place) (list []Block) {
+func (g *array) placed(at func(i int) layout.Place) (list []Block) {
 	if len(g.cuts) == 0 {
 		return g.blocks
 	}
@@ -66,7 +66,7 @@ func (g *global) placed(at func(i int) layout.Place) (list []Block) {
 
 // content is a section with the blocks, of which mem has one after the other. The copy in mem is made while the program
 // waits, in long runs; the pieces are collected from it when the section is written.
-func (g *global) content(mem []byte) io.ReaderAt {
+func (g *array) content(mem []byte) io.ReaderAt {
 	if len(g.cuts) <= len(g.blocks) {
 		return storage.Bytes(mem)
 	}

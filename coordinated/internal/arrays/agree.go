@@ -1,0 +1,274 @@
+package arrays
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// The first byte of what a rank says of its arrays.
+const (
+	saidLayout  = 1 // a rank's layout follows, nothing if it declares no array
+	saidError   = 2 // why there is none follows, if the rank does not say so later
+	saidVerdict = 3 // the outcome follows, nothing if all is well
+)
+
+// ErrNotDeclared is what a rank hears that has declared something where another has failed.
+var ErrNotDeclared = errors.New("another rank has failed")
+
+// Failed is what a rank says that cannot say what it has; nil: it says later why.
+func Failed(err error) []byte {
+	said := []byte{saidError}
+	if err != nil {
+		said = append(said, err.Error()...)
+	}
+	return said
+}
+
+// sayLayout is what a rank says of arrays.
+func sayLayout(l *storage.Layout) ([]byte, error) {
+	b, err := l.Encode()
+	return append([]byte{saidLayout}, b...), err
+}
+
+// Nothing is what a rank says that declares nothing.
+func Nothing() []byte { return []byte{saidLayout} }
+
+// Judge makes a verdict of what all ranks declare, in the first blob. A verdict stays as it is.
+func Judge(blobs []cut.Blob) []cut.Blob {
+	return judge(blobs, func() []byte { return encodeVerdict(checkDeclared(blobs)) })
+}
+
+func judge(blobs []cut.Blob, outcome func() []byte) []cut.Blob {
+	if len(blobs) == 0 || isVerdict(blobs) {
+		return blobs
+	}
+	out := make([]cut.Blob, len(blobs))
+	for i := range blobs {
+		out[i].Rank = blobs[i].Rank
+	}
+	out[0].Data = append([]byte{saidVerdict}, outcome()...)
+	return out
+}
+
+func isVerdict(blobs []cut.Blob) bool {
+	return len(blobs) > 0 && len(blobs[0].Data) > 0 && blobs[0].Data[0] == saidVerdict
+}
+
+// Verdict is what Judge found wrong; nil: nothing.
+func Verdict(blobs []cut.Blob) error {
+	if !isVerdict(blobs) {
+		return errors.New("coordinated: no outcome of the comparison of arrays")
+	}
+	return decodeVerdict(blobs[0].Data[1:])
+}
+
+func checkDeclared(blobs []cut.Blob) error {
+	declared := make([]*storage.Layout, len(blobs))
+	some := false
+	for i, b := range blobs {
+		declared[i] = &storage.Layout{}
+		if len(b.Data) == 1 && b.Data[0] == saidError {
+			return ErrNotDeclared
+		}
+		if len(b.Data) < 2 {
+			continue
+		}
+		if b.Data[0] == saidError {
+			return fmt.Errorf("rank %d: %s", b.Rank, b.Data[1:])
+		}
+		l, err := storage.DecodeLayout(b.Rank, b.Data[1:])
+		if err != nil {
+			return err
+		}
+		declared[i], some = l, true
+	}
+	if !some {
+		return nil
+	}
+	return storage.CheckLayouts(declared)
+}
+
+// verdict carries the errors of layouts to all ranks.
+type verdict struct {
+	Hole    *layout.HoleError    `json:",omitempty"`
+	Overlap *layout.OverlapError `json:",omitempty"`
+	Differs *layout.DiffersError `json:",omitempty"`
+	Shape   *layout.ShapeError   `json:",omitempty"`
+	Not     bool                 `json:",omitempty"` // it is ErrNotDeclared
+	Text    string               // of others
+}
+
+func encodeVerdict(err error) []byte {
+	if err == nil {
+		return nil
+	}
+	v := verdict{Text: err.Error(), Not: err == ErrNotDeclared}
+	_ = errors.As(err, &v.Hole) || errors.As(err, &v.Overlap) || errors.As(err, &v.Differs) ||
+		errors.As(err, &v.Shape)
+	b, err := json.Marshal(v)
+	if err != nil { // names that are no UTF-8 are written in another way, nothing fails
+		return []byte(`{"Text":"the arrays do not fit together"}`)
+	}
+	return b
+}
+
+func decodeVerdict(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	var v verdict
+	if err := json.Unmarshal(b, &v); err != nil {
+		return fmt.Errorf("coordinated: the outcome of the comparison of arrays: %w", err)
+	}
+	err := errors.New(v.Text)
+	switch {
+	case v.Not:
+		return ErrNotDeclared
+	case v.Hole != nil:
+		err = v.Hole
+	case v.Overlap != nil:
+		err = v.Overlap
+	case v.Differs != nil:
+		err = v.Differs
+	case v.Shape != nil:
+		err = v.Shape
+	}
+	return fmt.Errorf("coordinated: %w", err)
+}
+
+// current is what a rank says of an array that changes.
+type current struct {
+	list bool
+	dims []int64 // of a list, the rank's length
+}
+
+func (x *current) String() string {
+	if x.list {
+		return "of a List"
+	}
+	return fmt.Sprint(x.dims)
+}
+
+// Divided asks the program how it divides what may change, and says it: of each array, by name, the number of
+// dimensions, 0 for a list, and the dimensions, or the rank's length of the list.
+func (p *Protected) Divided() ([]byte, error) {
+	w := codec.Writer{B: []byte{saidLayout}}
+	for _, g := range p.changing() {
+		d, err := g.changing.Now()
+		if err == nil {
+			err = g.divide(&d)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("capture %q: %w", g.local.Name, err)
+		}
+		n := len(d.Dims)
+		if d.List {
+			n = 0
+		}
+		w.Uint(uint64(n))
+		for _, dim := range d.Dims {
+			w.Uint(uint64(dim))
+		}
+	}
+	return w.B, nil
+}
+
+// JudgeDivided makes an outcome of what all ranks say by Divided, in the first blob: an error, or nothing and then of
+// each list the lengths of all ranks. An outcome stays as it is.
+func (p *Protected) JudgeDivided(blobs []cut.Blob) []cut.Blob {
+	return judge(blobs, func() []byte {
+		lengths, err := p.compareDivided(blobs)
+		var w codec.Writer
+		w.Bytes(encodeVerdict(err))
+		for _, list := range lengths {
+			w.Uint(uint64(len(list)))
+			for _, n := range list {
+				w.Uint(uint64(n))
+			}
+		}
+		return w.B
+	})
+}
+
+// compareDivided returns the lengths of each list, by array; nil of what is none.
+func (p *Protected) compareDivided(blobs []cut.Blob) (lengths [][]int64, err error) {
+	arrays := p.changing()
+	lengths = make([][]int64, len(arrays))
+	first := make([]current, len(arrays))
+	for i := range blobs {
+		b := blobs[i].Data
+		if len(b) > 0 && b[0] == saidError {
+			return nil, fmt.Errorf("rank %d: %s", blobs[i].Rank, b[1:])
+		}
+		r := codec.Reader{B: b[min(len(b), 1):]}
+		for k, g := range arrays {
+			n := r.Small(layout.MaxDims)
+			x := current{list: n == 0}
+			for range max(n, 1) {
+				x.dims = append(x.dims, int64(r.Uint()))
+			}
+			name := g.local.Name
+			if r.Err != nil {
+				return nil, fmt.Errorf("what rank %d says of array %q cannot be read", blobs[i].Rank, name)
+			}
+			switch {
+			case i == 0:
+				first[k] = x
+			case x.list != first[k].list || !x.list && !slices.Equal(x.dims, first[k].dims):
+				return nil, &layout.DiffersError{Array: name, What: "dimensions", Want: first[k].String(),
+					Have: x.String(), Ranks: [2]int{blobs[0].Rank, blobs[i].Rank}}
+			}
+			if x.list {
+				lengths[k] = append(lengths[k], x.dims[0])
+			}
+		}
+	}
+	return lengths, nil
+}
+
+// Place reads an outcome of JudgeDivided, and puts this rank's elements of lists behind those of the ranks before.
+func (p *Protected) Place(blobs []cut.Blob, rank int) error {
+	bad := errors.New("coordinated: the outcome of the comparison of arrays that change cannot be read")
+	if !isVerdict(blobs) {
+		return bad
+	}
+	in := codec.Reader{B: blobs[0].Data[1:]}
+	if err := decodeVerdict(in.Bytes()); err != nil {
+		return err
+	}
+	arrays := p.changing()
+	begin, total := make([]int64, len(arrays)), make([]int64, len(arrays))
+	for i := range arrays {
+		for r := range in.Small(len(blobs)) {
+			n := int64(in.Uint())
+			if r < rank {
+				begin[i] += n
+			}
+			total[i] += n
+		}
+	}
+	if in.End() != nil {
+		return bad
+	}
+	for i, g := range arrays {
+		if !g.changing.list {
+			continue
+		}
+		g.local.Dims = []int64{total[i]}
+		for k := range g.blocks {
+			own := g.blocks[k].Part.Spans[0][0]
+			g.blocks[k].Part = layout.Box([]int64{begin[i]}, []int64{own.Count})
+		}
+		if err := g.changed(); err != nil {
+			return fmt.Errorf("capture %q: %w", g.local.Name, err)
+		}
+	}
+	return nil
+}
