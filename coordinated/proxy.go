@@ -78,12 +78,24 @@ func (o Options) OfStart(s program.Start) Options {
 
 // Named returns the options of the checkpoints that a program takes under a name of its own, beside those of its
 // Points, which c takes: their directories are below those of the job and belong to the same run, and nothing but the
-// program asks for them. keep is how many are kept; 0 means as many as of the others. Local.
+// program asks for them. They inherit the options listed here. keep is how many are kept; 0 means as many as of the
+// others. Local.
 func (c *Proxy) Named(name string, keep int) Options {
-	o := c.opt
-	o.run = c.run
-	below := "name." + name
-	o.Job += "." + name
+	of, below := &c.opt, "name."+name
+	o := Options{
+		Job: of.Job + "." + name, Local: of.Local, Global: of.Global, run: c.run, makeDirs: true,
+		Fresh: of.Fresh, Redundancy: of.Redundancy, Sharing: of.Sharing, AllowForeign: of.AllowForeign,
+		Keep: cmp.Or(keep, of.Keep), KeepLocal: of.KeepLocal, KeepEvery: of.KeepEvery, KeepInterval: of.KeepInterval,
+		RedundancyEvery: of.RedundancyEvery, GlobalEvery: of.GlobalEvery, localEvery: of.localEvery,
+		Compress: of.Compress, FlushRate: of.FlushRate,
+		MaxPool: of.MaxPool, MaxMailbox: of.MaxMailbox, MaxFailed: of.MaxFailed, CopyWorkers: of.CopyWorkers,
+		Quiet: of.Quiet, CutTimeout: of.CutTimeout, WaitTimeout: of.WaitTimeout, WriteTimeout: of.WriteTimeout,
+		Interface: of.Interface, PeerTimeout: of.PeerTimeout, Fanout: of.Fanout, Grace: of.Grace,
+		Events: of.Events, Logger: of.Logger, LogLevel: of.LogLevel, OnLost: of.OnLost,
+		fromEnv: of.fromEnv, slurm: of.slurm, program: of.program,
+		host: of.host, plane: of.plane, files: of.files, phase: of.phase, copyTime: of.copyTime,
+		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, timed: origins{off: true},
+	}
 	if storage.IsObjectStore(o.Global) {
 		o.Global = strings.TrimSuffix(o.Global, "/") + "/" + below
 	} else if o.Global != "" {
@@ -92,11 +104,6 @@ func (c *Proxy) Named(name string, keep int) Options {
 	if o.Local != "" {
 		o.Local = filepath.Join(o.Local, below)
 	}
-	o.Keep = cmp.Or(keep, o.Keep)
-	o.CheckpointSignals, o.StopSignals = []os.Signal{}, []os.Signal{}
-	o.Interval, o.MTBF, o.timed.off, o.Deadline, o.DeadlineLead = 0, 0, true, time.Time{}, 0
-	o.Supervisor, o.Requeue, o.MetricsDir, o.MetricsListen, o.stray = "", false, "", "", nil
-	o.Epoch, o.makeDirs, o.Elastic = 0, true, false
 	return o
 }
 
