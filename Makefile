@@ -153,9 +153,9 @@ test-model: ## check the cut protocol's model with spin; half a minute
 
 MOMENTS ?= 100000
 soak: ## MOMENTS restarts from checkpoints at random moments of real MPI programs, and as many at each call on simulated ranks
-	$(GO) test -count=1 -timeout 0 ./coordinated -run EveryMomentOfDevices -v -args -device-programs 40
+	$(GO) test -count=1 -timeout 0 ./coordinated/jobtest -run EveryMomentOfDevices -v -args -device-programs 40
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run RestartsInProcess -v -args -soak $(MOMENTS) -soak-seed $(or $(SEED),$$(date +%s))
-	$(GO) test -count=1 -timeout 0 ./coordinated -run EveryMoment -v -args -pairs $(MOMENTS) -pairs-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./coordinated/jobtest -run EveryMoment -v -args -pairs $(MOMENTS) -pairs-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./test/remote -run MovedAtRandomMoments -v -args -moves $$(( ($(MOMENTS) + 4999) / 5000 )) -move-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./gpustate/gputest -run Conformance -v -args -programs $$(( ($(MOMENTS) + 999) / 1000 ))
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $$(( ($(MOMENTS) + 299) / 300 )) -seed $(or $(SEED),$$(date +%s))
@@ -166,9 +166,9 @@ soak-damage: ## DAMAGES damages to checkpoint directories, as many mixtures of d
 	$(GO) test -count=1 -timeout 0 ./storage/checkpoints -run TestRepairDamages -v -args -repairs $(DAMAGES) -damage-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./storage/checkpoints -run 'TestCrashOfRepair$$|TestRepairInStore' -v -args -repair-kills
 	$(GO) test -count=1 -timeout 0 ./storage -run TestLargeShards -v -args -large
-	$(GO) test -count=1 -timeout 0 ./coordinated -run TestShuffledRuns -v -args -shuffles $(DAMAGES) -shuffle-seed $(or $(SEED),$$(date +%s))
-	$(GO) test -count=1 -timeout 0 ./coordinated -run TestDamagedRestarts -v -args -restarts 300 -restart-seed $(or $(SEED),$$(date +%s))
-	$(GO) test -count=1 -timeout 0 ./coordinated -run 'TestResizeFlipped|TestResizeDamaged' -v -args -resize-all -resize-damages $(DAMAGES) -resize-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./coordinated/jobtest -run TestShuffledRuns -v -args -shuffles $(DAMAGES) -shuffle-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./coordinated/jobtest -run TestDamagedRestarts -v -args -restarts 300 -restart-seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./coordinated/jobtest -run 'TestResizeFlipped|TestResizeDamaged' -v -args -resize-all -resize-damages $(DAMAGES) -resize-seed $(or $(SEED),$$(date +%s))
 
 FAULTS ?= 10000
 soak-store: ## FAULTS faults of an object store under jobs, and a kill before and after every request
@@ -198,7 +198,7 @@ soak-opencl: ## OpenCL programs in C at random moments: MOVES moves between PoCL
 	$(GO) test -count=1 -timeout 0 ./test/opencl -run 'TestKilledAtRandom|TestGarbage|TestThreadsSanitized' -v -args -sanitize -kills $(KILLS) -kill-seed $(or $(SEED),$$(date +%s))
 
 soak-elastic: ## restarts on other numbers of ranks: all pairs up to 8, up to 4 under both MPIs, after lost nodes, random layouts
-	$(GO) test -count=1 -timeout 0 ./coordinated -run 'TestResize$$|TestResizeUnderMPI|TestResizeAfterLoss|TestChanging|TestQuietUnderMPI' -v -args -resize-all
+	$(GO) test -count=1 -timeout 0 ./coordinated/jobtest -run 'TestResize$$|TestResizeUnderMPI|TestResizeAfterLoss|TestChanging|TestQuietUnderMPI' -v -args -resize-all
 	$(GO) test -count=1 -timeout 0 ./internal/layout -args -rapid.checks=100000
 
 N ?= 50

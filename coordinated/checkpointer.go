@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
@@ -25,6 +26,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -35,6 +37,8 @@ type Checkpointer struct {
 	opt   Options
 	log   *slog.Logger
 	begun time.Time // when Open was called
+	files vfs.FS
+	seam  seam.Seam // of a test
 
 	main    mainThread        // the program's
 	life    life              // how long the work in the background goes on
@@ -133,6 +137,13 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	c.begun, c.main.said = time.Now(), map[string]bool{}
 	c.sizes = map[vote.Candidate]int{}
 	opt := &c.opt
+	if c.seam = seam.From(ctx); c.seam.Slurm != nil {
+		opt.slurm = *c.seam.Slurm
+	}
+	if c.files = vfs.From(ctx); c.files == nil {
+		sharing, _ := vfs.ParseSharing(opt.Sharing) // validated
+		c.files = vfs.OS{AllowForeign: opt.AllowForeign, Sharing: sharing}
+	}
 	c.main.Now(watch.StateStarting)
 	c.log = opt.Logger.With("rank", all.Rank())
 	if all.Rank() == 0 {
@@ -154,7 +165,9 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	c.main.pointFlags.Store(pointRestore)
 	var err error
 	var key control.Key
-	if c.plane, c.topo, key, err = connect.Connect(ctx, all, opt.connect()); err != nil {
+	if c.plane, c.topo, key, err = connect.Connect(ctx, all, connect.Options{Interface: opt.Interface,
+		PeerTimeout: opt.PeerTimeout, Fanout: opt.Fanout, Logger: opt.Logger, Host: c.seam.Host,
+		Plane: c.seam.Plane}); err != nil {
 		c.life.cancel(ErrClosed)
 		return nil, err
 	}
@@ -165,6 +178,10 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 		c.reportFailed(ctx, err)
 		c.life.cancel(ErrClosed)
 		return nil, errors.Join(err, c.closeParts())
+	}
+	if c.seam.Opened != nil {
+		c.seam.Opened(seam.Parts{State: c.state, Agent: c.agent, Persist: c.persist, End: &c.life.end,
+			Metrics: c.record.metrics, Report: c.report, Life: c.life.ctx, Stop: c.life.cancel})
 	}
 	return c, nil
 }

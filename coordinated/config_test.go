@@ -2,6 +2,7 @@ package coordinated
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -271,5 +272,123 @@ func TestLogLevel(t *testing.T) {
 		if got.String() != c.want {
 			t.Errorf("log %q of a Logger of level %v: %q, want %q", c.key, c.own, got.String(), c.want)
 		}
+	}
+}
+
+// TestEventsRefused: events are logged beside the checkpoints, and nowhere else.
+func TestEventsRefused(t *testing.T) {
+	if o := (Options{Local: "/l", Events: "/elsewhere"}); o.validate() == nil {
+		t.Error("a directory for events was accepted")
+	}
+}
+
+// TestOff: what switches checkpoints off, and what only leaves a level out.
+func TestOff(t *testing.T) {
+	for _, c := range []struct {
+		name, file, local, global string
+		off, has                  string // what has checkpoints has this directory
+	}{
+		{name: "global", global: "off", off: "HOLDFAST_GLOBAL=off"},
+		{name: "local", local: "off", off: "HOLDFAST_LOCAL=off"},
+		{name: "both", local: "off", global: "off", off: "HOLDFAST_LOCAL=off, HOLDFAST_GLOBAL=off"},
+		{name: "file", file: "global: off\n", off: "holdfast.yaml: global: off"},
+		{name: "over the file", file: "global: /a\n", global: "off", off: "HOLDFAST_GLOBAL=off"},
+		{name: "local only", file: "global: /a\n", local: "/b", global: "off", has: "/b"},
+		{name: "global only", file: "global: /a\n", local: "off", has: "/a"},
+		{name: "a directory of this name", local: "./off", has: "./off"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clean(t)
+			write(t, config.File, c.file)
+			t.Setenv("HOLDFAST_LOCAL", c.local)
+			t.Setenv("HOLDFAST_GLOBAL", c.global)
+			o := FromEnv()
+			if got := o.Off(); got != c.off || o.Local+o.Global != c.has {
+				t.Errorf("off by %q with %q and %q, want %q with %q", got, o.Local, o.Global, c.off, c.has)
+			}
+			if err := o.validate(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	o := Options{Global: "off"}
+	if got := o.Off(); got != "Global=off" {
+		t.Errorf("an option is off by %q", got)
+	}
+	clean(t)
+	o = FromEnv()
+	if err := o.validate(); err == nil || !strings.Contains(err.Error(), "HOLDFAST_GLOBAL=off") {
+		t.Errorf("without directories: %v", err)
+	}
+}
+
+// TestEveryRefused: paces that mean nothing, or of levels that are not in use.
+func TestEveryRefused(t *testing.T) {
+	for want, o := range map[string]Options{
+		"GlobalEvery":     {Local: "/l", Global: "/g", GlobalEvery: Every{Epochs: 2, Time: 1}},
+		"RedundancyEvery": {Local: "/l", Global: "/g", RedundancyEvery: Every{Epochs: 2}},
+	} {
+		var bad *OptionError
+		if err := o.validate(); !errors.As(err, &bad) || bad.Name != want {
+			t.Errorf("%s: got %v", want, err)
+		}
+	}
+	for text, want := range map[string]string{"4": "every 4 epochs", "10m": "every 10m0s", "0": "every epoch",
+		"1": "every epoch"} {
+		t.Setenv("HOLDFAST_GLOBAL_EVERY", text)
+		c := ReadConfig("")
+		var o Options
+		c.keys.Apply(&o)
+		if got := o.GlobalEvery.String(); got != want || c.Err() != nil {
+			t.Errorf("%s: got %s, %v", text, got, c.Err())
+		}
+	}
+	t.Setenv("HOLDFAST_GLOBAL_EVERY", "-3")
+	if err := ReadConfig("").Err(); err == nil || !strings.Contains(err.Error(), "negative") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestTiming: settings that say nothing of the time take checkpoints at Daly's interval for a day. What the user says
+// wins, and so does a program that changes what FromEnv returns.
+func TestTiming(t *testing.T) {
+	const byDay = "Daly's interval for mtbf 24h (default)"
+	for _, c := range []struct {
+		name, file, interval, mtbf string
+		program                    func(*Options)
+		want                       string // empty: none by the clock
+	}{
+		{name: "nothing", want: byDay},
+		{name: "variable", interval: "10m", want: "every 10m (HOLDFAST_INTERVAL)"},
+		{name: "file", file: "interval: 90s", want: "every 1m30s (interval in holdfast.yaml)"},
+		{name: "mtbf wins", interval: "10m", mtbf: "2h", want: "mtbf 2h (HOLDFAST_MTBF)"},
+		{name: "off", interval: "off"},
+		{name: "zero", interval: "0s"},
+		{name: "off wins over the file", file: "mtbf: 12h", interval: "off"},
+		{name: "mtbf off", mtbf: "off"},
+		{name: "mtbf off beside an interval", mtbf: "off", interval: "5s", want: "every 5s (HOLDFAST_INTERVAL)"},
+		{name: "of the program", program: func(o *Options) { o.Interval = time.Hour },
+			want: "every 1h (Options.Interval)"},
+		{name: "not of FromEnv", program: func(o *Options) { *o = Options{} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clean(t)
+			write(t, config.File, c.file+"\n")
+			t.Setenv("HOLDFAST_INTERVAL", c.interval)
+			t.Setenv("HOLDFAST_MTBF", c.mtbf)
+			o := FromEnv()
+			if o.bad != nil {
+				t.Fatal(o.bad)
+			}
+			if c.program != nil {
+				c.program(&o)
+			}
+			if got := o.Timing(); !strings.HasSuffix(got, c.want) || c.want == "" && got != "" {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if says := o.whenTaken(); (c.want == "") != strings.HasPrefix(says, "only when asked for; none by the") {
+				t.Errorf("got %q", says)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 )
 
 func TestTimeoutErrorNamesCycle(t *testing.T) {
@@ -74,5 +76,13 @@ func TestLostWithoutEpoch(t *testing.T) {
 			got == strings.Contains(e.Error(), "no epoch was committed") {
 			t.Errorf("%s: %v", tc.name, e)
 		}
+	}
+}
+
+func TestNoCommon(t *testing.T) {
+	var nc *NoCommonEpochError
+	if err := noCommon([][]vote.Candidate{{{Epoch: 5}}, nil}, nil, nil); !errors.As(err, &nc) ||
+		!strings.Contains(err.Error(), "rank(s) 1 find none") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -120,7 +120,7 @@ func (o *Options) contactDir() string {
 // streams. Collective: it succeeds or fails on all ranks alike.
 func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key control.Key) error {
 	levels, err := c.opt.levelConfigs() // nil with an error
-	placed := placeLevels(levels, c.topo.Nodes, c.opt.files)
+	placed := placeLevels(levels, c.topo.Nodes, c.files)
 	levels, c.levels.use = placed.open, placed.use
 	c.levels.dirs = map[string]string{}
 	for i := range levels {
@@ -143,7 +143,7 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 		opt.Transport = streams{p}
 		opt.Run = runName(key)
 	}
-	ctx = vfs.With(ctx, c.opt.files)
+	ctx = vfs.With(ctx, c.files)
 	if err := c.identify(ctx, all, &opt, err); err != nil {
 		return err
 	}

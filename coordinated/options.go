@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -195,22 +194,8 @@ type Options struct {
 	askSlurm bool             // for the deadline, if it is not known
 	slurm    slurm.Job        // ID is "" outside a job
 
-	// Replaced by tests: how to reach the other ranks, and the file system.
-	plane func(rank int) connect.Plane
-	files vfs.FS
-	// copyTime is how long a copy of an epoch from one level to the next will take, by what
-	// this rank knows to be left; nil means as measured.
-	copyTime func(rank int, left time.Duration) time.Duration
-	// phase hears of each step of a checkpoint on each rank, before what follows.
-	phase   func(rank int, name string)
-	program string // the name of its file, where it is in another process
-
-	localEvery Every  // which epochs come to Local; the others go straight to Global if they are due there alone
-	host       string // tests name the node they play
-	// quietPerRank lets Quiet take effect although something is protected per rank.
-	quietPerRank bool
-
-	makeDirs bool // those of the levels, below others that are there
+	program  string // the name of its file, where it is in another process
+	makeDirs bool   // those of the levels, below others that are there
 }
 
 // fullEvery bounds how long an epoch depends on what earlier ones hold, for a few percent of what would be written
@@ -365,10 +350,6 @@ func (o *Options) defaults() {
 	if o.Fanout == 0 {
 		o.Fanout = 8
 	}
-	if o.files == nil {
-		sharing, _ := vfs.ParseSharing(o.Sharing) // validated
-		o.files = vfs.OS{AllowForeign: o.AllowForeign, Sharing: sharing}
-	}
 	o.Logger = o.Log()
 	if o.OnLost == nil {
 		log := o.Logger
@@ -377,12 +358,6 @@ func (o *Options) defaults() {
 			os.Exit(ExitRankLost)
 		}
 	}
-}
-
-// connect is how the ranks are brought together.
-func (o *Options) connect() connect.Options {
-	return connect.Options{Interface: o.Interface, PeerTimeout: o.PeerTimeout,
-		Fanout: o.Fanout, Logger: o.Logger, Host: o.host, Plane: o.plane}
 }
 
 // OptionError names a bad option.

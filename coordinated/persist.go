@@ -83,7 +83,7 @@ func (o *Options) NodeLoss() string {
 // every is the pace of each level that has one.
 func (o *Options) every() map[string]Every {
 	out := map[string]Every{}
-	for level, v := range map[string]Every{storage.LevelLocal: o.localEvery, storage.LevelPartner: o.RedundancyEvery,
+	for level, v := range map[string]Every{storage.LevelPartner: o.RedundancyEvery,
 		storage.LevelParity: o.RedundancyEvery, storage.LevelGlobal: o.GlobalEvery} {
 		if v.Thins() {
 			out[level] = v
@@ -94,9 +94,9 @@ func (o *Options) every() map[string]Every {
 
 // copyTime is how long copying an epoch from a level to the next will take; 0 if nobody knows.
 func (c *Checkpointer) copyTime(e storage.Epoch, from, to string) time.Duration {
-	if c.opt.copyTime != nil {
+	if c.seam.CopyTime != nil {
 		left, _ := c.life.end.Left()
-		return c.opt.copyTime(c.topo.Rank, left)
+		return c.seam.CopyTime(c.topo.Rank, left)
 	}
 	return c.stats.copyTime(e, from, to)
 }

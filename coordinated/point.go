@@ -133,8 +133,8 @@ func (c *Checkpointer) park() (agent.Verdict, error) {
 
 // phase tells a test where this rank is.
 func (c *Checkpointer) phase(name string) {
-	if c.opt.phase != nil {
-		c.opt.phase(c.topo.Rank, name)
+	if c.seam.Phase != nil {
+		c.seam.Phase(c.topo.Rank, name)
 	}
 }
 

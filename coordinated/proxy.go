@@ -86,14 +86,13 @@ func (c *Proxy) Named(name string, keep int) Options {
 		Job: of.Job + "." + name, Local: of.Local, Global: of.Global, run: c.run, makeDirs: true,
 		Fresh: of.Fresh, Redundancy: of.Redundancy, Sharing: of.Sharing, AllowForeign: of.AllowForeign,
 		Keep: cmp.Or(keep, of.Keep), KeepLocal: of.KeepLocal, KeepEvery: of.KeepEvery, KeepInterval: of.KeepInterval,
-		RedundancyEvery: of.RedundancyEvery, GlobalEvery: of.GlobalEvery, localEvery: of.localEvery,
+		RedundancyEvery: of.RedundancyEvery, GlobalEvery: of.GlobalEvery,
 		Compress: of.Compress, FlushRate: of.FlushRate,
 		MaxPool: of.MaxPool, MaxMailbox: of.MaxMailbox, MaxFailed: of.MaxFailed, CopyWorkers: of.CopyWorkers,
 		Quiet: of.Quiet, CutTimeout: of.CutTimeout, WaitTimeout: of.WaitTimeout, WriteTimeout: of.WriteTimeout,
 		Interface: of.Interface, PeerTimeout: of.PeerTimeout, Fanout: of.Fanout, Grace: of.Grace,
 		Events: of.Events, Logger: of.Logger, LogLevel: of.LogLevel, OnLost: of.OnLost,
 		fromEnv: of.fromEnv, slurm: of.slurm, program: of.program,
-		host: of.host, plane: of.plane, files: of.files, phase: of.phase, copyTime: of.copyTime,
 		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, timed: origins{off: true},
 	}
 	if storage.IsObjectStore(o.Global) {

@@ -72,7 +72,7 @@ func (c *Checkpointer) prefersQuiet(es *EpochStats) bool {
 	if c.topo.Rank != 0 || c.opt.Quiet == 0 || c.main.Closed.Load() {
 		return false
 	}
-	if names := c.state.PerRank(); len(names) > 0 && !c.opt.quietPerRank {
+	if names := c.state.PerRank(); len(names) > 0 && !c.seam.QuietPerRank {
 		if !c.quiet.told {
 			c.quiet.told = true
 			c.log.Warn("holdfast: quiet has no effect: "+are(names)+" protected per rank, so that only this number of "+

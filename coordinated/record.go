@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -14,6 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
+	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -43,7 +45,7 @@ func (c *Checkpointer) lastRun(key control.Key) uint64 {
 	if n := c.logNode(key); dir == "" || n != nil && n.First != c.topo.Rank {
 		return 0
 	}
-	runs, err := events.Runs(vfs.With(context.Background(), c.opt.files), dir)
+	runs, err := events.Runs(vfs.With(context.Background(), c.files), dir)
 	if err != nil {
 		c.log.Warn("holdfast: cannot list the event logs of earlier runs", "error", err)
 	}
@@ -71,7 +73,7 @@ func (c *Checkpointer) openLog(run int, key control.Key) {
 		return
 	}
 	rank, node := c.topo.Rank, c.logNode(key)
-	ctx := vfs.With(context.Background(), c.opt.files)
+	ctx := vfs.With(context.Background(), c.files)
 	l, err := events.Create(ctx, events.Options{Dir: dir, Rank: rank, Begun: c.begun, Logger: c.log, Node: node,
 		Header: events.Header{Job: c.opt.Job, Run: run, Size: c.topo.Size(), Node: c.topo.Nodes[rank],
 			PID:     os.Getpid(),
@@ -154,4 +156,36 @@ func (c *Checkpointer) lookMetrics() metrics.Now {
 		now.BacklogBytes += max(0, w.Total-w.Bytes)
 	}
 	return now
+}
+
+// FromSource is a device program that was built from source, because the device did
+// not load its binary.
+type FromSource struct {
+	Device string // the name that the device is protected under
+	gpustate.SourceBuild
+}
+
+// fromSource lists such programs of all protected devices, and logs those that were not
+// logged before. It runs on the main thread.
+func (c *Checkpointer) fromSource() (list []FromSource) {
+	for _, d := range c.state.Devices() {
+		for _, s := range d.BuiltFromSource() {
+			list = append(list, FromSource{d.Name, s})
+			c.sayFromSource(list[len(list)-1])
+		}
+	}
+	return list
+}
+
+func (c *Checkpointer) sayFromSource(f FromSource) {
+	key := f.Device + "\x00" + f.Program + "\x00" + f.Why
+	if c.main.said[key] {
+		return
+	}
+	c.main.said[key] = true
+	kernels := strings.Join(f.Kernels, ",")
+	c.log.Warn("holdfast: a device program was built from source, because its binary did not load",
+		"device", f.Device, "program", f.Program, "kernels", kernels, "why", f.Why)
+	c.record.events.Emit(events.Event{Name: events.Source, What: f.Device + "/" + f.Program, Text: "kernels " +
+		kernels + ": " + f.Why})
 }

@@ -245,7 +245,6 @@ func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 	}
 	if len(both) > 0 && c.topo.Rank == 0 {
 		c.sayPassedOver(per, flags, both[0].Epoch)
-		c.sayDiffers(per, both[0])
 	}
 	return c.leaveOut(both, flags)
 }
@@ -268,25 +267,6 @@ func (c *Checkpointer) sayPassedOver(per [][]vote.Candidate, flags vote.Flags, n
 			why = "the ranks hold different attempts at it"
 		}
 		c.log.Warn("holdfast: restoring an epoch older than the newest", "epoch", e, "why", why, "restorable", newest)
-	}
-}
-
-// sayDiffers warns that directories hold something else under the number of the epoch that
-// is restored.
-func (c *Checkpointer) sayDiffers(per [][]vote.Candidate, chosen vote.Candidate) {
-	var ranks []int
-	for r, list := range per {
-		if slices.ContainsFunc(list, func(k vote.Candidate) bool {
-			return k.Epoch == chosen.Epoch && k.ID != chosen.ID
-		}) {
-			ranks = append(ranks, r)
-		}
-	}
-	if len(ranks) > 0 {
-		c.log.Warn("holdfast: directories hold another checkpoint under this number, of a copy of this run that "+
-			"went on: restoring the one that all ranks have; "+
-			"'holdfast verify' shows the directories", "epoch", chosen.Epoch,
-			"ranks", vote.Ranks(ranks))
 	}
 }
 

@@ -20,13 +20,13 @@ import (
 
 var errGivesUp = errors.New("this rank gives up")
 
-// job is one rank of a program that is stuck, or is not.
-type job struct {
+// stuckRank is one rank of a program that is stuck, or is not.
+type stuckRank struct {
 	w  *mpiwrap.Comm
 	ck *coordinated.Checkpointer
 }
 
-func (j job) recv(from int) error {
+func (j stuckRank) recv(from int) error {
 	_, err := mpiwrap.Recv(j.w, []float64{0}, from, 1)
 	return err
 }
@@ -35,29 +35,29 @@ func (j job) recv(from int) error {
 // by an error on one rank, which then closes as `defer ck.Close()` does.
 var stuckJobs = []struct {
 	name string
-	rank func(j job) error
+	rank func(j stuckRank) error
 	want []string // in what the job ends with
 }{
-	{"recv", func(j job) error {
+	{"recv", func(j stuckRank) error {
 		if j.w.Rank() == 2 {
 			return errGivesUp
 		}
 		return j.recv(2)
 	}, []string{"rank 0 is in Recv on communicator world from rank 2", "rank 1 is in Recv", "rank 2 is in Close at ",
 		"stuck_test.go"}},
-	{"from any", func(j job) error {
+	{"from any", func(j stuckRank) error {
 		if j.w.Rank() > 0 {
 			return errGivesUp
 		}
 		return j.recv(mpiwrap.AnySource)
 	}, []string{"rank 0 is in Recv on communicator world from rank any", "rank 1 is in Close", "rank 2 is in Close"}},
-	{"collective", func(j job) error {
+	{"collective", func(j stuckRank) error {
 		if j.w.Rank() == 2 {
 			return errGivesUp
 		}
 		return j.w.Barrier()
 	}, []string{"rank 0 is in Barrier", "rank 1 is in Barrier", "rank 2 is in Close"}},
-	{"chain", func(j job) error {
+	{"chain", func(j stuckRank) error {
 		switch j.w.Rank() {
 		case 0:
 			return errGivesUp
@@ -66,7 +66,7 @@ var stuckJobs = []struct {
 		}
 		return j.recv(1)
 	}, []string{"rank 1 is in Recv", "rank 2 is in Recv", "rank 0 is in Close"}},
-	{"wait", func(j job) error {
+	{"wait", func(j stuckRank) error {
 		if j.w.Rank() > 0 {
 			return errGivesUp
 		}
@@ -80,7 +80,7 @@ var stuckJobs = []struct {
 		}
 		return mpiwrap.WaitAll(a, b)
 	}, []string{"rank 0 is in WaitAll", "from rank 1", "from rank 2"}},
-	{"synchronous send", func(j job) error {
+	{"synchronous send", func(j stuckRank) error {
 		switch j.w.Rank() {
 		case 0:
 			return mpiwrap.Ssend(j.w, []float64{0}, 1, 9)
@@ -89,14 +89,14 @@ var stuckJobs = []struct {
 		}
 		return errGivesUp
 	}, []string{"rank 0 is in Ssend", "to rank 1", "rank 1 is in Recv", "rank 2 is in Close"}},
-	{"communicator", func(j job) error {
+	{"communicator", func(j stuckRank) error {
 		if j.w.Rank() == 2 {
 			return errGivesUp
 		}
 		_, err := j.w.Dup()
 		return err
 	}, []string{"rank 0 is in Dup", "rank 2 is in Close"}},
-	{"poll", func(j job) error {
+	{"poll", func(j stuckRank) error {
 		if j.w.Rank() > 0 {
 			return errGivesUp
 		}
@@ -120,7 +120,7 @@ func stuckOptions(t *testing.T) coordinated.Options {
 }
 
 // runStuck runs a program and returns the error that it was ended with.
-func runStuck(t *testing.T, opt coordinated.Options, rank func(j job) error) *coordinated.LostError {
+func runStuck(t *testing.T, opt coordinated.Options, rank func(j stuckRank) error) *coordinated.LostError {
 	t.Helper()
 	world := mpitest.NewWorld(3, mpitest.Options{Seed: 1, EagerBytes: 64})
 	var lost atomic.Pointer[coordinated.LostError]
@@ -133,7 +133,7 @@ func runStuck(t *testing.T, opt coordinated.Options, rank func(j job) error) *co
 			if err != nil {
 				return err
 			}
-			err = rank(job{w, ck})
+			err = rank(stuckRank{w, ck})
 			return errors.Join(err, ck.Close()) // as a program does, with defer ck.Close()
 		})
 	}()
@@ -159,7 +159,7 @@ func TestStuck(t *testing.T) {
 	for _, s := range stuckJobs {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			lost := runStuck(t, stuckOptions(t), func(j job) error {
+			lost := runStuck(t, stuckOptions(t), func(j stuckRank) error {
 				if _, err := j.ck.Restore(context.Background()); err != nil {
 					return err
 				}
@@ -179,7 +179,7 @@ func TestStuck(t *testing.T) {
 
 // TestStuckInRestore: the same where some ranks call Restore and others do not.
 func TestStuckInRestore(t *testing.T) {
-	lost := runStuck(t, stuckOptions(t), func(j job) error {
+	lost := runStuck(t, stuckOptions(t), func(j stuckRank) error {
 		if j.w.Rank() == 1 {
 			return errGivesUp
 		}
@@ -196,7 +196,7 @@ func TestStuckInRestore(t *testing.T) {
 // a rank that computes.
 func TestWaitsForOneThatComputes(t *testing.T) {
 	opt := stuckOptions(t)
-	lost := runStuck(t, opt, func(j job) error {
+	lost := runStuck(t, opt, func(j stuckRank) error {
 		if _, err := j.ck.Restore(context.Background()); err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func TestWaitsForOneThatComputes(t *testing.T) {
 func TestCloseOrAbort(t *testing.T) {
 	opt := stuckOptions(t)
 	opt.WaitTimeout = time.Hour
-	lost := runStuck(t, opt, func(j job) error {
+	lost := runStuck(t, opt, func(j stuckRank) error {
 		run := func() (err error) {
 			defer j.ck.CloseOrAbort(&err)
 			if _, err := j.ck.Restore(context.Background()); err != nil {
@@ -234,7 +234,7 @@ func TestCloseOrAbort(t *testing.T) {
 	if lost == nil || lost.Rank != 1 || !strings.Contains(lost.Error(), errGivesUp.Error()) {
 		t.Errorf("got %v", lost)
 	}
-	if lost := runStuck(t, stuckOptions(t), func(j job) (err error) {
+	if lost := runStuck(t, stuckOptions(t), func(j stuckRank) (err error) {
 		defer j.ck.CloseOrAbort(&err)
 		_, err = j.ck.Restore(context.Background())
 		if err == nil && j.w.Rank() == 1 {
@@ -251,7 +251,7 @@ func TestCloseOrAbort(t *testing.T) {
 func TestCloseAfterFailedRestore(t *testing.T) {
 	opt := stuckOptions(t)
 	opt.Epoch = 99
-	if lost := runStuck(t, opt, func(j job) error {
+	if lost := runStuck(t, opt, func(j stuckRank) error {
 		run := func() (err error) {
 			defer j.ck.CloseOrAbort(&err)
 			_, err = j.ck.Restore(context.Background())
@@ -273,7 +273,7 @@ func TestRestoreNoTime(t *testing.T) {
 	values := make([]int, 3)
 	for epochs := range 3 {
 		for _, ends := range []bool{true, false} {
-			lost := runStuck(t, opt, func(j job) (err error) {
+			lost := runStuck(t, opt, func(j stuckRank) (err error) {
 				defer j.ck.CloseOrAbort(&err)
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
@@ -336,7 +336,7 @@ func TestOpenBySome(t *testing.T) {
 // TestOpenLate: a rank that comes late is waited for.
 func TestOpenLate(t *testing.T) {
 	opt := stuckOptions(t)
-	if lost := runStuck(t, opt, func(j job) error { return nil }); lost != nil {
+	if lost := runStuck(t, opt, func(j stuckRank) error { return nil }); lost != nil {
 		t.Error(lost)
 	}
 	err := mpitest.Run(3, 1, func(w *mpiwrap.Comm) error {

@@ -35,8 +35,8 @@ func (p *Protected) Add(name string, x any) error {
 	if d, ok := x.(*gpustate.Device); ok && d != nil {
 		for _, g := range p.arrays {
 			if g.dev != nil && g.dev.Device() == d {
-				return fmt.Errorf("array %q lies on the device; protect the device, which only the same number of ranks "+
-					"restores, or arrays in its buffers", g.local.Name)
+				return fmt.Errorf("array %q lies on the device; protect the device, which only the same number of "+
+					"ranks restores, or arrays in its buffers", g.local.Name)
 			}
 		}
 	}

@@ -43,7 +43,8 @@ func (p *Protected) Restore(c capture.Callbacks, log *slog.Logger) *Restoring {
 func (r *Restoring) Close() {
 	for g, m := range r.shares {
 		if err := m.Release(); err != nil {
-			r.log.Warn("holdfast: cannot release device memory that a restore used", "array", g.local.Name, "error", err)
+			r.log.Warn("holdfast: cannot release device memory that a restore used", "array", g.local.Name, "error",
+				err)
 		}
 	}
 	r.Restoring.Close()
@@ -256,8 +257,8 @@ func (a *Attempt) before(ctx context.Context, g *array) (undo func() error, err 
 	return func() error { back(); return nil }, nil
 }
 
-// keepForeign makes room in shared memory for the share of a program in another process, which copies it to its array when
-// all ranks have theirs. Nothing of the program changes before. Where an earlier start has left just this share in
+// keepForeign makes room in shared memory for the share of a program in another process, which copies it to its array
+// when all ranks have theirs. Nothing of the program changes before. Where an earlier start has left just this share in
 // memory, it is taken from there.
 func (a *Attempt) keepForeign(g *array, holders []holder) error {
 	if len(holders) == 1 && a.isOwn(holders[0].rank) &&

@@ -1,0 +1,254 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// CountError says why an epoch cannot be restored by another number of ranks than it was written by.
+type CountError struct {
+	Epoch      storage.Epoch
+	Have, Want int      // ranks: of the epoch, and of this job
+	PerRank    []string // what is protected per rank, in the epoch or now
+	NotQuiet   []int    // ranks of the epoch with messages in flight to them, or receives pending
+	Undeclared []int    // ranks of the epoch that say nothing of arrays
+
+	far bool // the program is not in Go
+}
+
+// How programs say that they are elastic, and what they protect for any number of ranks.
+const (
+	elasticGo, elasticFar = "Options.Elastic", "hf_elastic, in Python Session(elastic=True)"
+	anyGo, anyFar         = "ProtectGlobal, ProtectList or ProtectReplicated",
+		"hf_protect_global or hf_protect_replicated (Python: protect_global, protect_replicated)"
+)
+
+// Error gives both numbers, what stands in the way, and the remedy.
+func (e *CountError) Error() string {
+	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
+	elastic, any, quiet := elasticGo, anyGo, "Options.Quiet (HOLDFAST_QUIET)"
+	if e.far {
+		elastic, any, quiet = elasticFar, anyFar, "HOLDFAST_QUIET"
+	}
+	switch {
+	case len(e.Undeclared) > 0:
+		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (%s)", vote.Ranks(e.Undeclared), elastic)
+	case len(e.PerRank) > 0:
+		s += are(e.PerRank) + " protected per rank; use " + any + " for what any number of ranks is to restore"
+	default:
+		s += fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending; take checkpoints where "+
+			"none are, or set %s, which waits for that", vote.Ranks(e.NotQuiet), quiet)
+	}
+	return s + fmt.Sprintf(", or start %d ranks", e.Have)
+}
+
+// another says whether another epoch may be one that can be restored.
+func (e *CountError) another() bool { return len(e.Undeclared) == 0 && len(e.PerRank) == 0 }
+
+// are is the subject of a sentence: names in quotes, with their verb.
+func are(names []string) string {
+	var list []string
+	for _, n := range names {
+		list = append(list, fmt.Sprintf("%q", n))
+	}
+	if len(list) == 1 {
+		return list[0] + " is"
+	}
+	return strings.Join(list, ", ") + " are"
+}
+
+// resizable says why an epoch of another number of ranks cannot be restored by this one. Every rank looks at all
+// entries, and into its share of the shards that stand in the way, to name what does.
+func (c *Checkpointer) resizable(ctx context.Context, src *shards, size int) error {
+	infos, err := src.Entries(ctx)
+	if err != nil {
+		return err
+	}
+	bad := &CountError{Epoch: src.epoch, Have: size, Want: c.topo.Size(), PerRank: c.state.PerRank(),
+		far: c.main.far != nil}
+	for r := range infos {
+		switch l := infos[r].Layout; {
+		case l == nil:
+			bad.Undeclared = append(bad.Undeclared, r)
+		case !l.Quiet:
+			bad.NotQuiet = append(bad.NotQuiet, r)
+		case l.PerRank && len(bad.PerRank) == 0:
+			if bad.PerRank, err = src.perRank(ctx, r); err != nil {
+				return err
+			}
+		}
+	}
+	if len(bad.Undeclared)+len(bad.PerRank)+len(bad.NotQuiet) > 0 {
+		return bad
+	}
+	return nil
+}
+
+// shards is where an epoch is read from.
+type shards struct {
+	c     *Checkpointer
+	epoch storage.Epoch
+	size  int            // number of ranks of the epoch
+	own   *storage.Shard // nil: the epoch is of another number of ranks
+	level string         // from which it was read first
+	infos []storage.ShardInfo
+}
+
+// Own is this rank's shard.
+func (s *shards) Own() *storage.Shard { return s.own }
+
+// Size is the number of ranks of the epoch.
+func (s *shards) Size() int { return s.size }
+
+// Entries says what the shards of all ranks have.
+func (s *shards) Entries(ctx context.Context) (infos []storage.ShardInfo, err error) {
+	if s.infos == nil {
+		s.infos, err = s.c.levels.store.Entries(ctx, s.epoch)
+	}
+	return s.infos, err
+}
+
+// With lends the shard of a rank.
+func (s *shards) With(ctx context.Context, rank int, read func(sh *storage.Shard) error) (err error) {
+	if s.own != nil && s.own.Rank() == rank {
+		return read(s.own)
+	}
+	sh, err := s.c.levels.store.FetchRank(ctx, s.epoch, rank)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sh.Close()) }()
+	if s.level == "" {
+		s.level = sh.Level()
+	}
+	if want := s.infos; want != nil && sh.Digest() != want[rank].Digest {
+		return fmt.Errorf("the shard of rank %d is not the one of the manifest: %w", rank, storage.ErrCorrupt)
+	}
+	return read(sh)
+}
+
+// perRank names what a shard has that is protected per rank.
+func (s *shards) perRank(ctx context.Context, rank int) (names []string, err error) {
+	err = s.With(ctx, rank, func(sh *storage.Shard) (err error) {
+		names, err = s.c.state.SavedPerRank(ctx, sh)
+		return err
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+func (s *shards) close() {
+	if s.own != nil {
+		s.c.closeShard(s.own, s.epoch)
+	}
+}
+
+// compareDeclared makes sure, before anything is restored, that what the ranks declare of arrays fits together: what
+// every checkpoint would fail with ends the program now, on all ranks alike. Rank 0 compares; the others hear the
+// outcome. A program in another process declares its arrays at each checkpoint anew, so only that checks them.
+func (c *Checkpointer) compareDeclared() error {
+	data := arrays.Nothing()
+	if c.main.far == nil {
+		var err error
+		if data, err = c.state.Declared(); err != nil {
+			data = arrays.Failed(err)
+		}
+	}
+	verdict, err := c.meetDeclared(0, "arrays", data)
+	return errors.Join(verdict, err)
+}
+
+// meetDeclared compares what the ranks declare at a stage of Restore, and returns what is wrong with it.
+func (c *Checkpointer) meetDeclared(e cut.Epoch, stage string, data []byte) (verdict, err error) {
+	c.main.Meeting.Store(true)
+	defer c.main.Meeting.Store(false)
+	blobs, err := c.agent.Meet(c.life.ctx, cut.Meeting{Epoch: e, Stage: agent.StageRestore + stage,
+		Data: data, Brief: arrays.Judge, Whole: func(int) bool { return false }})
+	if err != nil {
+		return nil, err
+	}
+	return arrays.Verdict(blobs), nil
+}
+
+// stageDivided is the stage of a cut in which ranks say how arrays are divided that change.
+const stageDivided = "divided"
+
+// divided asks the program how arrays that change are divided now, and compares it with the other ranks'. Where
+// nothing changes it returns at once, and costs nothing. A rank that has failed before does not wait for the others,
+// but lets them go.
+func (c *Checkpointer) divided(ctx context.Context, es *EpochStats, failed error) error {
+	if !c.state.Changes() {
+		return failed
+	}
+	var said []byte
+	err := failed
+	if err == nil {
+		said, err = c.state.Divided()
+	}
+	if err != nil {
+		return errors.Join(err, c.agent.Contribute(c.life.ctx, cut.Epoch(es.Epoch), stageDivided, arrays.Failed(err)))
+	}
+	blobs, err := c.agent.Meet(ctx, cut.Meeting{Epoch: cut.Epoch(es.Epoch), Stage: stageDivided, Data: said,
+		Brief: c.state.JudgeDivided, Whole: func(int) bool { return false }})
+	if err != nil {
+		return fmt.Errorf("compare how arrays are divided: %w", err)
+	}
+	return c.state.Place(c.state.JudgeDivided(blobs), c.topo.Rank)
+}
+
+// planned has the program say what it wants of the arrays of an epoch that change, and makes sure that all ranks
+// together want each element once: what fell into a hole would be lost. Not ready: another rank has failed, which the
+// vote will say.
+func (c *Checkpointer) planned(ctx context.Context, src *shards, a *arrays.Attempt, e storage.Epoch,
+	failed error) (ready bool, err error) {
+	if !c.state.Changes() {
+		return failed == nil, failed
+	}
+	var data []byte
+	err = failed
+	if err == nil {
+		data, err = a.Plan(ctx, src)
+	}
+	if err != nil {
+		data = arrays.Failed(nil)
+	}
+	verdict, merr := c.meetDeclared(cut.Epoch(e), "division", data)
+	switch {
+	case err != nil || merr != nil:
+		return false, errors.Join(err, merr)
+	case errors.Is(verdict, arrays.ErrNotDeclared):
+		return false, nil
+	case verdict != nil:
+		return false, &divisionError{verdict}
+	}
+	return true, nil
+}
+
+// divisionError says that what the ranks want of an array does not fit together: no other epoch would help.
+type divisionError struct{ error }
+
+func (e *divisionError) Unwrap() error { return e.error }
+
+// Saved is one thing that a rank's shard of an epoch holds: what the program protected under a name, one memory object
+// of a protected device, or a section of another use. Its bytes are those from Off on of the Section of the shard.
+//
+//	Name    string // that the program gave it; of a device's memory, the device's and its own: "gpu/density"
+//	Kind    string // "slice float64", "buffer", ...; empty: this package has not written it
+//	Bytes   int64
+//	Section string
+//	Off     int64 // in the section
+type Saved = capture.Item
+
+// ListSaved reads off a shard what it holds, without the program that wrote it. It reads the table of variables and
+// the records of devices, and no other data. A shard that this package has not written yields its sections.
+func ListSaved(ctx context.Context, sh *storage.Shard) ([]Saved, error) { return capture.List(ctx, sh) }

@@ -1,0 +1,55 @@
+// Package seam is how the tests of these packages put something in place of what surrounds a job, and look inside of
+// it: coordinated.Open finds a Seam in its context, beside the file system of vfs.With.
+package seam
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/slurm"
+)
+
+// Seam is what a test puts in place. Zero fields leave everything as it is.
+type Seam struct {
+	Plane func(rank int) connect.Plane // how a rank reaches the others
+	Host  string                       // the node that the rank plays
+	// Phase hears of each step of a checkpoint on each rank, before what follows.
+	Phase func(rank int, name string)
+	// CopyTime is how long a copy of an epoch from one level to the next takes, by what the rank knows to be left.
+	CopyTime func(rank int, left time.Duration) time.Duration
+	// QuietPerRank lets Options.Quiet take effect although something is protected per rank.
+	QuietPerRank bool
+	ShareWait    time.Duration // how long nodes may take to see what another writes
+	Slurm        *slurm.Job    // that the rank is in
+	// Opened is given the parts of the rank's Checkpointer, before Open returns.
+	Opened func(Parts)
+}
+
+// Parts are those of an open Checkpointer.
+type Parts struct {
+	State   *arrays.Protected
+	Agent   *agent.Agent
+	Persist *persist.Persister
+	End     *persist.End            // when the process will be killed
+	Metrics *metrics.Set            // nil: another rank of the node has them
+	Report  func(*job.Report)       // what holdfast run hears
+	Life    context.Context         // of the work in the background
+	Stop    context.CancelCauseFunc // ends it
+}
+
+type key struct{}
+
+// With returns a context under which Checkpointers are opened with s.
+func With(ctx context.Context, s Seam) context.Context { return context.WithValue(ctx, key{}, s) }
+
+// From is the Seam of With; a zero one without it.
+func From(ctx context.Context) Seam {
+	s, _ := ctx.Value(key{}).(Seam)
+	return s
+}
