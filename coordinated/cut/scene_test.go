@@ -7,7 +7,10 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/scenario"
 )
 
 // scene is the world of a scenario: machines, the state of the program that the
@@ -254,4 +257,10 @@ func describe(m Message) string {
 		fmt.Fprintf(&b, " rank%d@%d", c.Rank, c.Points)
 	}
 	return b.String()
+}
+
+// TestScenarios plays testdata/*.txt: what the machines do about the commands that
+// scene_test.go lists.
+func TestScenarios(t *testing.T) {
+	scenario.Play(t, 25, "nothing\n", func() scenario.Scene { return &scene{} })
 }

@@ -1,5 +1,9 @@
 package cut
 
+import (
+	"slices"
+)
+
 // Place returns the neighbours of the i-th node in the k-ary tree over n nodes
 // that is laid out level by level: parent is -1 for node 0. Callers map nodes to
 // ranks.
@@ -13,3 +17,57 @@ func Place(i, n, k int) (parent int, children []int) {
 	}
 	return parent, children
 }
+
+// answers collects the subtree's replies to a park.
+type answers struct {
+	own      bool
+	answered answered
+	min, max uint64
+}
+
+// readying tracks which of the subtree is parked.
+type readying struct {
+	children []readiness
+	said     bool   // what the parent was told last
+	version  uint64 // of what it was told
+}
+
+type readiness struct {
+	yes     bool
+	version uint64
+}
+
+func (r *readying) all() bool {
+	for _, c := range r.children {
+		if !c.yes {
+			return false
+		}
+	}
+	return true
+}
+
+// voting collects the subtree's votes of one round.
+type voting struct {
+	round    uint64
+	answered answered
+	yes      bool
+	sum      uint64
+}
+
+// answered remembers which children have replied, by index, so that a reply that
+// comes twice counts once.
+type answered []bool
+
+func (m *Machine) noneAnswered() answered { return make(answered, len(m.cfg.Children)) }
+
+// first notes a reply and reports whether it is the first of its sender. Where
+// nothing has been asked there is none.
+func (h answered) first(child int) bool {
+	if child >= len(h) || h[child] {
+		return false
+	}
+	h[child] = true
+	return true
+}
+
+func (h answered) all() bool { return !slices.Contains(h, false) }
