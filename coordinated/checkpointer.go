@@ -69,7 +69,7 @@ type mainThread struct {
 	pointFlags atomic.Uint32 // bits below; 0 lets Points pass
 	endpoint   endpoint.Endpoint
 	private    string          // name of the communicator that the program does not see
-	far        program.Program // of a program in another process; nil: it is in this one
+	foreign    program.Program // of a program in another process; nil: it is in this one
 	said       map[string]bool // programs built from source that were logged; of the main thread
 
 	warnedOfEnded bool // once in a run
@@ -246,12 +246,12 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	return err
 }
 
-// otherLauncher adds to why a program elsewhere cannot begin that its launcher has started more ranks than its MPI says
-// there are. Of a program that is here mpiwrap.Init says so.
+// otherLauncher adds to why a program in another process cannot begin that its launcher has started more ranks than its
+// MPI says there are. Of a program that is here mpiwrap.Init says so.
 func (c *Checkpointer) otherLauncher(err error) error {
 	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
 		n, nerr := strconv.Atoi(os.Getenv(name))
-		if nerr == nil && c.main.far != nil && c.topo.Size() == 1 && n > 1 {
+		if nerr == nil && c.main.foreign != nil && c.topo.Size() == 1 && n > 1 {
 			return fmt.Errorf("this program has 1 rank, but %s says that %d were started: is mpirun that of another "+
 				"MPI than the program's? %w", name, n, err)
 		}

@@ -23,13 +23,13 @@ type CountError struct {
 	NotQuiet   []int    // ranks of the epoch with messages in flight to them, or receives pending
 	Undeclared []int    // ranks of the epoch that say nothing of arrays
 
-	far bool // the program is not in Go
+	foreign bool // the program is not in Go
 }
 
 // How programs say that they are elastic, and what they protect for any number of ranks.
 const (
-	elasticGo, elasticFar = "Options.Elastic", "hf_elastic, in Python Session(elastic=True)"
-	anyGo, anyFar         = "ProtectGlobal, ProtectList or ProtectReplicated",
+	elasticGo, elasticForeign = "Options.Elastic", "hf_elastic, in Python Session(elastic=True)"
+	anyGo, anyForeign         = "ProtectGlobal, ProtectList or ProtectReplicated",
 		"hf_protect_global or hf_protect_replicated (Python: protect_global, protect_replicated)"
 )
 
@@ -37,8 +37,8 @@ const (
 func (e *CountError) Error() string {
 	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
 	elastic, any, quiet := elasticGo, anyGo, "Options.Quiet (HOLDFAST_QUIET)"
-	if e.far {
-		elastic, any, quiet = elasticFar, anyFar, "HOLDFAST_QUIET"
+	if e.foreign {
+		elastic, any, quiet = elasticForeign, anyForeign, "HOLDFAST_QUIET"
 	}
 	switch {
 	case len(e.Undeclared) > 0:
@@ -75,7 +75,7 @@ func (c *Checkpointer) resizable(ctx context.Context, src *shards, size int) err
 		return err
 	}
 	bad := &CountError{Epoch: src.epoch, Have: size, Want: c.topo.Size(), PerRank: c.state.PerRank(),
-		far: c.main.far != nil}
+		foreign: c.main.foreign != nil}
 	for r := range infos {
 		switch l := infos[r].Layout; {
 		case l == nil:
@@ -158,7 +158,7 @@ func (s *shards) close() {
 // outcome. A program in another process declares its arrays at each checkpoint anew, so only that checks them.
 func (c *Checkpointer) compareDeclared() error {
 	data := arrays.Nothing()
-	if c.main.far == nil {
+	if c.main.foreign == nil {
 		var err error
 		if data, err = c.state.Declared(); err != nil {
 			data = arrays.Failed(err)

@@ -33,8 +33,8 @@ func (c *Checkpointer) newAgent(last cut.Epoch) (*agent.Agent, error) {
 		CutTimeout: o.CutTimeout, WaitTimeout: o.WaitTimeout, MaxFailed: o.MaxFailed,
 		Arm: c.arm, Phase: c.phase, Cut: c.agreed, GaveUp: c.gaveUp, Terminated: c.terminated, Lost: c.leave,
 		Status: c.rankStatus}
-	if c.main.far != nil {
-		asks.Elsewhere = c.main.far.Signals()
+	if c.main.foreign != nil {
+		asks.Foreign = c.main.foreign.Signals()
 		// Ranks whose messages nobody knows are always stopped at one Point: one that stopped
 		// sooner might keep another from its Point.
 		opt.HintSpan = math.MaxUint64
@@ -50,8 +50,8 @@ func (c *Checkpointer) arm(armed bool) {
 	} else {
 		c.main.pointFlags.And(^uint32(pointArmed))
 	}
-	if c.main.far != nil {
-		c.main.far.Arm(armed)
+	if c.main.foreign != nil {
+		c.main.foreign.Arm(armed)
 	}
 }
 
@@ -219,7 +219,7 @@ func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 func (c *Checkpointer) serve(p *control.Plane, key control.Key) (err error) {
 	c.outside.clients, err = service.Serve(c.life.ctx, service.Options{Plane: p, Dir: c.opt.contactDir(),
 		Job: c.opt.Job, Node: c.topo.Node(), Key: key, Listen: c.opt.Interface == "",
-		Daemon:   c.main.far != nil,
+		Daemon:   c.main.foreign != nil,
 		Optional: len(c.levels.asked) > 0, Log: c.log, Go: c.life.writers.Go,
 		Request: c.request, Status: c.status, Ranks: c.agent.Ranks})
 	return err

@@ -235,8 +235,8 @@ func (c *Checkpointer) openTogether(ctx context.Context, opt storage.Options) (e
 	defer func() {
 		var size *storage.SizeError
 		if errors.As(err, &size) {
-			if size.Elastic = elasticGo; c.main.far != nil {
-				size.Elastic = elasticFar
+			if size.Elastic = elasticGo; c.main.foreign != nil {
+				size.Elastic = elasticForeign
 			}
 		}
 	}()

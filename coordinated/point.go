@@ -219,7 +219,7 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 		// In Close. The epoch would be the newest, and take the place of good ones.
 		return nil, c.divided(bounded, es, errNoState)
 	}
-	if es.ended = drained.AllEnded || c.main.Closed.Load() && c.main.far != nil; es.ended {
+	if es.ended = drained.AllEnded || c.main.Closed.Load() && c.main.foreign != nil; es.ended {
 		return nil, c.divided(bounded, es, ErrEnded)
 	}
 	c.phase("drained")

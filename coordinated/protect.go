@@ -244,7 +244,7 @@ func (c *Checkpointer) protect(name string, x any, add func() error) error {
 	switch {
 	case c.main.Closed.Load():
 		err = ErrClosed
-	case c.main.Restored.Load() && c.main.far == nil: // a program elsewhere says at each checkpoint what belongs to it
+	case c.main.Restored.Load() && c.main.foreign == nil: // another process says at each checkpoint what belongs to it
 		err = ErrRestored
 	default:
 		err = add()
@@ -254,7 +254,7 @@ func (c *Checkpointer) protect(name string, x any, add func() error) error {
 		return nil
 	}
 	e := &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
-	if c.main.far != nil {
+	if c.main.foreign != nil {
 		e.Type = nil // it is nothing that the program has heard of
 	}
 	return e

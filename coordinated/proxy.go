@@ -25,9 +25,9 @@ type Proxy struct{ *Checkpointer }
 // OpenProxy is Open for such a rank. Collective.
 func OpenProxy(ctx context.Context, p program.Program, opt Options) (*Proxy, error) {
 	c := &Checkpointer{opt: opt}
-	c.main.endpoint, c.main.far = program.NoMessages(p.Rank(), p.Size()), p
-	c.main.Points.Far = p.Points
-	c, err := c.connected(ctx, connect.Elsewhere{Program: p})
+	c.main.endpoint, c.main.foreign = program.NoMessages(p.Rank(), p.Size()), p
+	c.main.Points.Foreign = p.Points
+	c, err := c.connected(ctx, connect.OverProgram{Program: p})
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +36,10 @@ func OpenProxy(ctx context.Context, p program.Program, opt Options) (*Proxy, err
 
 // memory is where captures go: nil for that of this process.
 func (c *Checkpointer) memory() program.Memory {
-	if c.main.far == nil {
+	if c.main.foreign == nil {
 		return nil
 	}
-	return c.main.far
+	return c.main.foreign
 }
 
 // Gather gives every rank's bytes to all, in order of rank, over the control plane. It is collective, in the same
@@ -169,18 +169,18 @@ func (c *Proxy) CloseAndLeave() (*storage.MemoryShard, error) {
 	return c.Leave(), err
 }
 
-// left is what an earlier start of a program elsewhere has left in memory.
+// left is what an earlier start of a program in another process has left in memory.
 func (c *Checkpointer) left() *storage.MemoryShard {
-	if c.main.far == nil {
+	if c.main.foreign == nil {
 		return nil
 	}
-	return c.main.far.Left()
+	return c.main.foreign.Left()
 }
 
 // forget frees that.
 func (c *Checkpointer) forget() {
-	if c.main.far != nil {
-		c.main.far.Forget()
+	if c.main.foreign != nil {
+		c.main.foreign.Forget()
 	}
 }
 

@@ -193,8 +193,8 @@ func (c *Checkpointer) survived() {
 	}
 }
 
-// choose is common, once: a program elsewhere may have asked for what is saved before it restores. It comes first in
-// Restore, so that ranks that have asked and ranks that have not meet there.
+// choose is common, once: a program in another process may have asked for what is saved before it restores. It comes
+// first in Restore, so that ranks that have asked and ranks that have not meet there.
 func (c *Checkpointer) choose(ctx context.Context) ([]vote.Candidate, error) {
 	if c.chosen == nil {
 		epochs, err := c.common(ctx)

@@ -75,7 +75,7 @@ func (c *Checkpointer) working() []job.Work {
 // rankStatus is what status shows of this rank's background work and epochs.
 func (c *Checkpointer) rankStatus() job.RankStatus {
 	st := job.RankStatus{Work: c.working()}
-	if c.main.far != nil {
+	if c.main.foreign != nil {
 		st.Daemon = os.Getpid()
 	}
 	for _, es := range c.Stats().Epochs {
@@ -154,7 +154,7 @@ func (c *Checkpointer) status() (*job.Status, error) {
 // report says to the supervisor what has become of the run.
 func (c *Checkpointer) report(rep *job.Report) {
 	rep.Points, rep.Failing = c.main.Points.Load(), c.failingText()
-	rep.Daemon = c.main.far != nil
+	rep.Daemon = c.main.foreign != nil
 	rep.Restoring = c.main.Restored.Load()
 	rep.Ready = c.main.pointFlags.Load()&pointRestore == 0
 	st := c.Stats()

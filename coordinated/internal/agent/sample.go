@@ -63,7 +63,7 @@ func (a *Agent) wait(w endpoint.Wait) cut.Wait {
 
 // callSite says where the program is; nothing of one in another process, whose code is not to be seen from here.
 func (a *Agent) callSite() string {
-	if a.Thread.Points.Far != nil {
+	if a.Thread.Points.Foreign != nil {
 		return ""
 	}
 	return watch.CallSite()

@@ -31,17 +31,17 @@ func (r OverMPI) Meet(limit time.Duration, log *slog.Logger) error { return meet
 // Allgather is that of MPI.
 func (r OverMPI) Allgather(all, mine []byte) error { return mpiwrap.Allgather(r.Comm, all, mine) }
 
-// Elsewhere are ranks of a program in other processes.
-type Elsewhere struct{ Program program.Program }
+// OverProgram are ranks of a program in other processes.
+type OverProgram struct{ Program program.Program }
 
 // Rank is the program's.
-func (r Elsewhere) Rank() int { return r.Program.Rank() }
+func (r OverProgram) Rank() int { return r.Program.Rank() }
 
 // Size is the program's.
-func (r Elsewhere) Size() int { return r.Program.Size() }
+func (r OverProgram) Size() int { return r.Program.Size() }
 
 // Meet has the program's processes meet.
-func (r Elsewhere) Meet(limit time.Duration, _ *slog.Logger) error {
+func (r OverProgram) Meet(limit time.Duration, _ *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	missing, err := r.Program.Meet(ctx)
@@ -52,7 +52,7 @@ func (r Elsewhere) Meet(limit time.Duration, _ *slog.Logger) error {
 }
 
 // Allgather is the program's.
-func (r Elsewhere) Allgather(all, mine []byte) error { return r.Program.Allgather(all, mine) }
+func (r OverProgram) Allgather(all, mine []byte) error { return r.Program.Allgather(all, mine) }
 
 // Broadcast gives the bytes of rank 0 to all.
 func Broadcast(r Ranks, b []byte) error {

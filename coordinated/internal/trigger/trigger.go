@@ -21,8 +21,8 @@ type Wish struct {
 type Options struct {
 	// Checkpoint are signals that ask for one, Stop those that ask for a final one.
 	Checkpoint, Stop []os.Signal
-	// Elsewhere are the signals of a program in another process; nil: those of this one.
-	Elsewhere <-chan os.Signal
+	// Foreign are the signals of a program in another process; nil: those of this one.
+	Foreign <-chan os.Signal
 
 	// At rank 0; elsewhere they are left out. Interval and MTBF are as in Options of
 	// coordinated. LeastCost is what a checkpoint is taken to cost at least, for MTBF. Points is how many the program
@@ -43,7 +43,7 @@ type Triggers struct {
 	clock  *clock // nil where nothing is asked for by the clock
 	timer  *time.Timer
 	caught chan os.Signal
-	heard  <-chan os.Signal // caught, or those of a program elsewhere
+	heard  <-chan os.Signal // caught, or those of a program in another process
 }
 
 // New makes the triggers of a rank. The clock runs from now on.
@@ -63,8 +63,8 @@ func New(opt Options) *Triggers {
 func (t *Triggers) Catch() {
 	all := append(slices.Clone(t.opt.Checkpoint), t.opt.Stop...)
 	switch {
-	case t.opt.Elsewhere != nil:
-		t.heard = t.opt.Elsewhere
+	case t.opt.Foreign != nil:
+		t.heard = t.opt.Foreign
 	case len(all) > 0:
 		signal.Notify(t.caught, all...)
 	}

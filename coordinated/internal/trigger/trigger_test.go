@@ -98,14 +98,14 @@ func TestFinalAt(t *testing.T) {
 	})
 }
 
-// TestSignalled: the signals of the process, or those of a program elsewhere; the ones for a
+// TestSignalled: the signals of the process, or those of a program in another process; the ones for a
 // final checkpoint are told apart.
 func TestSignalled(t *testing.T) {
 	far := make(chan os.Signal, 2)
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
 	tr := New(Options{Checkpoint: []os.Signal{syscall.SIGUSR1}, Stop: []os.Signal{syscall.SIGUSR2},
-		Elsewhere: far, Log: log})
+		Foreign: far, Log: log})
 	tr.Catch()
 	defer tr.Release()
 	far <- syscall.SIGUSR1

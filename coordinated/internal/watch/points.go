@@ -12,7 +12,7 @@ import "sync/atomic"
 type PointCount struct {
 	n uint64
 
-	Far func() uint64 // of a program elsewhere, which counts by itself; nil: none
+	Foreign func() uint64 // of a program in another process, which counts by itself; nil: none
 }
 
 // Add counts a Point; on the main thread alone.
@@ -20,8 +20,8 @@ func (t *PointCount) Add() { t.n++ }
 
 // Load returns the Points so far, from any goroutine.
 func (t *PointCount) Load() uint64 {
-	if t.Far != nil {
-		return t.Far()
+	if t.Foreign != nil {
+		return t.Foreign()
 	}
 	return atomic.LoadUint64(&t.n)
 }

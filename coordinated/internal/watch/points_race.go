@@ -8,7 +8,7 @@ import "sync/atomic"
 type PointCount struct {
 	n atomic.Uint64
 
-	Far func() uint64
+	Foreign func() uint64
 }
 
 // Add counts a Point; on the main thread alone.
@@ -16,8 +16,8 @@ func (t *PointCount) Add() { t.n.Add(1) }
 
 // Load returns the Points so far, from any goroutine.
 func (t *PointCount) Load() uint64 {
-	if t.Far != nil {
-		return t.Far()
+	if t.Foreign != nil {
+		return t.Foreign()
 	}
 	return t.n.Load()
 }
