@@ -64,11 +64,16 @@ func newExport() *cobra.Command {
 	return cmd
 }
 
+// namedTwice is the error of a command line with an epoch as option and as argument.
+func namedTwice(cmd *cobra.Command, option, arg string) error {
+	return fmt.Errorf("the epoch is named twice: -e %s and %s; usage: %s", option, arg, cmd.UseLine())
+}
+
 // splitEpoch takes the epoch from the arguments, unless -e has it.
 func (x *exportFlags) splitEpoch(cmd *cobra.Command, args []string) (rest []string, err error) {
 	switch {
 	case x.epoch != "" && len(args) == 2:
-		return nil, fmt.Errorf("the epoch is named twice: -e %s and %s; usage: %s", x.epoch, args[0], cmd.UseLine())
+		return nil, namedTwice(cmd, x.epoch, args[0])
 	case x.epoch != "":
 		return args, nil
 	case len(args) == 0:

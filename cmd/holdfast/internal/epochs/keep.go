@@ -40,7 +40,7 @@ func newKeep() *cobra.Command {
 			case err != nil:
 				return err
 			case named != "" && epoch != "":
-				return fmt.Errorf("the epoch is named twice: -e %s and %s; usage: %s", named, epoch, cmd.UseLine())
+				return namedTwice(cmd, named, epoch)
 			case named != "":
 				epoch = named
 			}
