@@ -77,7 +77,7 @@ func TestPlainReceiveAcrossARestart(t *testing.T) {
 				var lost *coordinated.NotReceivedError
 				switch {
 				case life == 1 && then == "forget":
-					if !errors.As(errs[1], &lost) || !strings.Contains(errs[1].Error(), "notreceived_test.go:") {
+					if !errors.As(errs[1], &lost) || !strings.Contains(errs[1].Error(), "messages_test.go:") {
 						t.Errorf("Close returned %v, want a *NotReceivedError that names the place", errs[1])
 					}
 				case errs[1] != nil && (life == 0 || then == "post again"):
@@ -108,7 +108,7 @@ func plainReceive(w *mpiwrap.Comm, opt coordinated.Options, then string) (closed
 			return ck.Close(), nil
 		case then == "wait only":
 			if _, err := mpiwrap.NewRequest(w, in).Wait(); !errors.Is(err, mpiwrap.ErrRequest) ||
-				!strings.Contains(err.Error(), "notreceived_test.go:") {
+				!strings.Contains(err.Error(), "messages_test.go:") {
 				return nil, fmt.Errorf("Wait: got %v, want ErrRequest and the place", err)
 			}
 			return ck.Close(), nil
