@@ -64,7 +64,8 @@ func testsAndScenarios(t *testing.T) map[string]bool {
 		out[strings.TrimSuffix(filepath.Base(f), ".txt")] = false
 	}
 	tests, _ := filepath.Glob("*_test.go")
-	for _, of := range []string{"../*_test.go", "../internal/*/*_test.go"} { // what only the whole can show
+	// What only the whole can show.
+	for _, of := range []string{"../*_test.go", "../jobtest/*_test.go", "../internal/*/*_test.go"} {
 		driver, _ := filepath.Glob(of)
 		tests = append(tests, driver...)
 	}
