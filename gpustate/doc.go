@@ -63,10 +63,8 @@
 // # Several devices
 //
 // Each Device has a context of its own. Queue.CopyFrom copies between two of them, of any
-// kind. A Spread is one buffer on several: the last writer's bytes count, and come to
-// another device when that one wants them. Each device is captured for itself: a program
-// whose devices must fit together captures them while none of them works, as Points do, and
-// calls Spread.Level before.
+// kind. Each device is captured for itself: a program whose devices must fit together
+// captures them while none of them works, as Points do.
 //
 // There are no user events here: what waits for the program is not issued before the
 // program says so, as package gpustate/cl does it, so that captures and moves, which wait for

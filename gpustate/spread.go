@@ -1,10 +1,6 @@
 package gpustate
 
-import (
-	"errors"
-	"fmt"
-	"sync"
-)
+import "errors"
 
 // CopyFrom copies n bytes of src, an object of another device, to dst, an object of q's
 // device, and returns when that is done. It comes after the commands that were issued to q
@@ -79,104 +75,6 @@ func waitAll(events []*Event) error {
 		if e != nil {
 			errs = append(errs, e.Wait())
 		}
-	}
-	return errors.Join(errs...)
-}
-
-// Spread is one buffer on several devices: on each of them a Buffer of the same name and
-// size. The device that wrote last has its contents; Use brings them to another device when
-// that one wants them. All methods may be called from several goroutines, but, as with one
-// device, who uses it on two at the same time must not write.
-type Spread struct {
-	name  string
-	bytes int
-
-	mu      sync.Mutex
-	current map[*Device]*Queue // where the contents are, and the queue that wrote or brought them
-}
-
-// NewSpread makes a buffer that is on no device yet. It has a name: a restart finds its
-// contents on each device by it.
-func NewSpread(name string, bytes int) (*Spread, error) {
-	if name == "" {
-		return nil, fmt.Errorf("a buffer on several devices needs a name: %w", ErrIdentity)
-	}
-	return &Spread{name: name, bytes: bytes, current: map[*Device]*Queue{}}, nil
-}
-
-// Use gives the Buffer of q's device with the contents, for commands that are issued to q:
-// the same queue each time that the device is used. With write the other devices' copies
-// count as old from now on: issue the commands that write before the next Use. It waits for
-// the queue of the device that has the contents when they are not here yet.
-//
-// On a device that was restored, a copy counts as having the contents: call Level before a
-// checkpoint, so that all copies that it holds are the same.
-func (s *Spread) Use(q *Queue, write bool) (*Buffer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.use(q, write)
-}
-
-// use is Use; mu is held.
-func (s *Spread) use(q *Queue, write bool) (*Buffer, error) {
-	b, err := q.dev.Buffer(s.name, s.bytes)
-	if err != nil {
-		return nil, err
-	}
-	if s.current[q.dev] == nil && !(len(s.current) == 0 && b.Restored()) {
-		if err := s.bring(q, b); err != nil {
-			return nil, err
-		}
-	}
-	if write {
-		clear(s.current)
-	}
-	if write || s.current[q.dev] == nil {
-		s.current[q.dev] = q
-	}
-	return b, nil
-}
-
-// bring copies the contents to a device; nobody has any before the first write. mu is held.
-func (s *Spread) bring(q *Queue, b *Buffer) error {
-	for d, from := range s.current {
-		src, err := d.Buffer(s.name, s.bytes)
-		if err != nil {
-			return err
-		}
-		if err := from.Finish(); err != nil {
-			return err
-		}
-		return q.CopyFrom(b, 0, from, src, 0, s.bytes)
-	}
-	return nil
-}
-
-// Level brings the contents to the devices of these queues, so that each has them. A program
-// that captures its devices calls it before.
-func (s *Spread) Level(queues ...*Queue) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, q := range queues {
-		_, err := s.use(q, false)
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// Release releases the Buffers of these queues' devices.
-func (s *Spread) Release(queues ...*Queue) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, q := range queues {
-		b, err := q.dev.Buffer(s.name, s.bytes)
-		if err == nil {
-			err = b.Release()
-		}
-		delete(s.current, q.dev)
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
