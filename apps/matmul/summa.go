@@ -136,8 +136,7 @@ func (s *summa[T]) build() (err error) {
 		s.cublas, err = blas.Open(s.Device.Device)
 		return err
 	}
-	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	return s.Device.Build("matmul", sources, kernel.Options(s.config.single),
+	return s.Device.Build("matmul", kernel.Sources, kernel.Options(s.config.single),
 		map[string]**gpustate.Kernel{kernel.Multiply: &s.kernel})
 }
 

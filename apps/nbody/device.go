@@ -27,9 +27,6 @@ type engine struct {
 	accelerate, kickDrift, kick *gpustate.Kernel
 }
 
-// sources are the programs of all devices.
-var sources = gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-
 // newEngine gets or creates the memory and the queue on the device. largest is the size of
 // the largest block that visits. Contents come from upload or from a restore.
 func newEngine(dev *job.Device, c *config, n, largest int) (*engine, error) {
@@ -59,7 +56,7 @@ func newEngine(dev *job.Device, c *config, n, largest int) (*engine, error) {
 // build gets or builds the kernels. It comes after the restore, which builds the
 // programs of the checkpoint while it reads the contents.
 func (e *engine) build(dev *job.Device) error {
-	return dev.Build("nbody", sources, kernel.Options, map[string]**gpustate.Kernel{
+	return dev.Build("nbody", kernel.Sources, kernel.Options, map[string]**gpustate.Kernel{
 		kernel.Accelerate: &e.accelerate, kernel.KickDrift: &e.kickDrift, kernel.Kick: &e.kick,
 	})
 }

@@ -66,7 +66,7 @@ func (s *simulation) potential(g float64, pos []float32, lo, hi int) (float64, e
 // order of the bodies. What it makes on the device is gone when it returns.
 func (e *engine) potential(dev *job.Device, g, eps float64, pos []float32, lo int) (sum float64, err error) {
 	release := func(r interface{ Release() error }) { err = errors.Join(err, r.Release()) }
-	prog, err := dev.Program("nbody", sources, kernel.Options)
+	prog, err := dev.Program("nbody", kernel.Sources, kernel.Options)
 	if err != nil {
 		return 0, err
 	}

@@ -69,8 +69,7 @@ func newEngine(dev *job.Device, s *align.Scoring, p part) (*engine, error) {
 // build gets or builds the kernels. It comes after the restore, which builds the
 // programs of the checkpoint while it reads the contents.
 func (e *engine) build(dev *job.Device) error {
-	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	return dev.Build("smithwaterman", sources, kernel.Options,
+	return dev.Build("smithwaterman", kernel.Sources, kernel.Options,
 		map[string]**gpustate.Kernel{kernel.Diagonal: &e.diagonal})
 }
 

@@ -73,8 +73,7 @@ func (c *config) transpose(ctx context.Context, j *job.Job) error {
 // build gets or builds the kernels. It comes after the restore, which builds the
 // programs of the checkpoint while it reads the contents.
 func (t *transposer) build() error {
-	sources := gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}
-	return t.Device.Build("transpose", sources, kernel.Options, map[string]**gpustate.Kernel{
+	return t.Device.Build("transpose", kernel.Sources, kernel.Options, map[string]**gpustate.Kernel{
 		kernel.Transpose: &t.turn, kernel.Place: &t.place,
 	})
 }

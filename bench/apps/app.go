@@ -42,7 +42,7 @@ var apps = []app{
 			return []string{"-size", fmt.Sprintf("%dx%dx%d", n, k, n), "-panel", fmt.Sprint(panel),
 				"-repeat", count(matmulRepeats, work)}, nil
 		},
-		sources: gpustate.Sources{OpenCL: mmkernel.OpenCL, CUDA: mmkernel.CUDA},
+		sources: mmkernel.Sources,
 		options: mmkernel.Options(true), kernels: []string{mmkernel.Multiply},
 	},
 	{
@@ -51,7 +51,7 @@ var apps = []app{
 			return []string{"-plummer", fmt.Sprint(nbodySize(big)), "-steps", count(nbodySteps, work), "-energy", "-1"},
 				nil
 		},
-		sources: gpustate.Sources{OpenCL: nbkernel.OpenCL, CUDA: nbkernel.CUDA}, options: nbkernel.Options,
+		sources: nbkernel.Sources, options: nbkernel.Options,
 		kernels: []string{nbkernel.Accelerate, nbkernel.KickDrift, nbkernel.Kick},
 	},
 	{
@@ -63,7 +63,7 @@ var apps = []app{
 			}
 			return sequences(dir, int(letters*math.Sqrt(work)))
 		},
-		sources: gpustate.Sources{OpenCL: swkernel.OpenCL, CUDA: swkernel.CUDA},
+		sources: swkernel.Sources,
 		options: swkernel.Options, kernels: []string{swkernel.Diagonal},
 	},
 	{
@@ -75,7 +75,7 @@ var apps = []app{
 			}
 			return []string{"-size", fmt.Sprintf("%dx%d", n, n), "-rounds", count(10, work)}, nil
 		},
-		sources: gpustate.Sources{OpenCL: tpkernel.OpenCL, CUDA: tpkernel.CUDA},
+		sources: tpkernel.Sources,
 		options: tpkernel.Options, kernels: []string{tpkernel.Transpose, tpkernel.Place},
 	},
 }

@@ -1,5 +1,4 @@
-// Package kernel holds the device code of the matrix product, as OpenCL C and as
-// CUDA C with the same kernel and arguments, for float32 and float64.
+// Package kernel holds the device code of the matrix product, for float32 and float64.
 //
 // A work group of Group × Group items computes a tile of Tile × Tile elements of
 // C, each item Tile/Group by Tile/Group of them in registers. It walks along the

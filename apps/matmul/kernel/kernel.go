@@ -3,6 +3,8 @@ package kernel
 import (
 	_ "embed"
 	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/dialect"
 )
 
 // Multiply adds a product to C: C += A B. Arguments: c, a, b (float32 or
@@ -25,17 +27,13 @@ func Tile(single bool) int {
 	return 64
 }
 
-// OpenCL is the source for OpenCL devices.
-//
 //go:embed multiply.cl
-var OpenCL string
+var text string
 
-// CUDA is the same source for CUDA devices.
-//
-//go:embed multiply.cu
-var CUDA string
+// Sources is the source for all devices.
+var Sources = dialect.Sources(text)
 
-// Options returns the build options of both sources.
+// Options returns the build options.
 func Options(single bool) string {
 	// Four floats in a row are one read from local memory; doubles in a row only
 	// make work items wait for the same bank (on an H200, 11 against 15 TFLOP/s).

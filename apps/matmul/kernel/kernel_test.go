@@ -23,7 +23,7 @@ func BenchmarkMultiply(b *testing.B) {
 				} else if dev.Info().Platform == "rusticl" {
 					b.Skip("rusticl's software device has no double precision")
 				}
-				x := jobtest.NewBench(b, dev, gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA},
+				x := jobtest.NewBench(b, dev, kernel.Sources,
 					kernel.Options(single), kernel.Multiply)
 				zero := make([]byte, size*n*n)
 				c, a, bb := x.Buffer("c", zero), x.Buffer("a", zero), x.Buffer("b", zero)

@@ -1,15 +1,11 @@
-// C += A B, OpenCL C. multiply.cu is the same in CUDA C; package kernel explains
-// the tiles.
-#ifdef cl_khr_fp64
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
+// C += A B, in the form of package dialect; package kernel explains the tiles.
 #define SHARE (TILE / GROUP) // elements of an item along one side
 
 // The place in the tile of element e of an item: RUN in a row, which are read at
 // once, then RUN further on.
 #define AT(item, e) ((e) / RUN * RUN * GROUP + (item) * RUN + (e) % RUN)
 
-__kernel __attribute__((reqd_work_group_size(GROUP, GROUP, 1)))
+__kernel GROUP_SIZE(GROUP, GROUP)
 void multiply(__global REAL *c, __global const REAL *a, __global const REAL *b,
               const int m, const int n, const int k)
 {
@@ -20,26 +16,32 @@ void multiply(__global REAL *c, __global const REAL *a, __global const REAL *b,
 	const int row = get_group_id(1) * TILE, col = get_group_id(0) * TILE;
 	REAL sum[SHARE][SHARE];
 
+	UNROLL(unroll)
 	for (int i = 0; i < SHARE; i++)
+		UNROLL(unroll)
 		for (int j = 0; j < SHARE; j++)
 			sum[i][j] = 0;
 	for (int first = 0; first < k; first += STEP) {
 		for (int e = l; e < TILE * STEP; e += GROUP * GROUP) {
 			const int i = row + e / STEP, p = first + e % STEP;
-			ta[e % STEP][e / STEP] = i < m && p < k ? a[(long)i * k + p] : 0;
+			ta[e % STEP][e / STEP] = i < m && p < k ? a[(long)i * k + p] : (REAL)0;
 		}
 		for (int e = l; e < TILE * STEP; e += GROUP * GROUP) {
 			const int p = first + e / TILE, j = col + e % TILE;
-			tb[e / TILE][e % TILE] = p < k && j < n ? b[(long)p * n + j] : 0;
+			tb[e / TILE][e % TILE] = p < k && j < n ? b[(long)p * n + j] : (REAL)0;
 		}
 		barrier(CLK_LOCAL_MEM_FENCE);
+		UNROLL(unroll)
 		for (int p = 0; p < STEP; p++) {
 			REAL x[SHARE], y[SHARE];
+			UNROLL(unroll)
 			for (int i = 0; i < SHARE; i++) {
 				x[i] = ta[p][AT(ly, i)];
 				y[i] = tb[p][AT(lx, i)];
 			}
+			UNROLL(unroll)
 			for (int i = 0; i < SHARE; i++)
+				UNROLL(unroll)
 				for (int j = 0; j < SHARE; j++)
 					sum[i][j] += x[i] * y[j];
 		}

@@ -1,5 +1,4 @@
-// Package kernel holds the device code of the N-body run, as OpenCL C and as
-// CUDA C with the same kernels and arguments, and the names to launch it by.
+// Package kernel holds the device code of the N-body run, and the names to launch it by.
 //
 // # Layout
 //

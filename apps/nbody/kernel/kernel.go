@@ -3,6 +3,8 @@ package kernel
 import (
 	_ "embed"
 	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/dialect"
 )
 
 // The kernels, with their arguments in order. Buffers are given with the type of
@@ -43,17 +45,13 @@ const (
 // bodies was slower; so it was on CPUs.)
 const Group = 64
 
-// OpenCL is the source for OpenCL devices.
-//
 //go:embed nbody.cl
-var OpenCL string
+var text string
 
-// CUDA is the same source for CUDA devices.
-//
-//go:embed nbody.cu
-var CUDA string
+// Sources is the source for all devices.
+var Sources = dialect.Sources(text)
 
-// Options are the build options of both sources.
+// Options are the build options.
 var Options = fmt.Sprintf("-DGROUP=%d", Group)
 
 // Global returns the number of work items to launch for n bodies: n rounded up

@@ -50,7 +50,7 @@ func newBench(t *testing.T, dev *gpustate.Device, s *bodies.System) *bench {
 	}
 	b.q, err = dev.Queue("q")
 	check()
-	b.prog, err = dev.Program("nbody", gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options)
+	b.prog, err = dev.Program("nbody", kernel.Sources, kernel.Options)
 	check()
 	b.pos, err = dev.Buffer("pos", 16*s.Len())
 	check()
@@ -248,7 +248,7 @@ func BenchmarkAccelerate(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		x := jobtest.NewBench(b, dev, gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options,
+		x := jobtest.NewBench(b, dev, kernel.Sources, kernel.Options,
 			kernel.Accelerate)
 		pos, acc := x.Buffer("pos", gpustate.Bytes(s.Pos)), x.Buffer("acc", make([]byte, 16*n))
 		for b.Loop() {

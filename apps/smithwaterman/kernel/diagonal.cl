@@ -1,16 +1,16 @@
-// Tiles of a local alignment with affine gaps, OpenCL C. diagonal.cu is the same
-// in CUDA C; package kernel documents arguments and layout.
+// Tiles of a local alignment with affine gaps, in the form of package dialect; package
+// kernel documents arguments and layout.
 #define BORDER (2 * ROWS + 1)
 
 // Score, row and column, best first.
-static bool better(int4 a, int4 b)
+DEVICE bool better(int4 a, int4 b)
 {
 	if (a.x != b.x)
 		return a.x > b.x;
 	return a.y != b.y ? a.y < b.y : a.z < b.z;
 }
 
-__kernel __attribute__((reqd_work_group_size(ROWS, 1, 1)))
+__kernel GROUP_SIZE(ROWS, 1)
 void diagonal(__global const uchar *a, __global const uchar *b, __global const int *pair,
               __global int *top, __global int *border, __global int *best,
               __global int *kept_borders, __global int *kept_rows, const int rows,
@@ -50,7 +50,7 @@ void diagonal(__global const uchar *a, __global const uchar *b, __global const i
 	int h = left[l + 1];
 	int e = left[ROWS + 1 + l];
 	int corner = 0;
-	int4 mine = (int4)(0, 0, 0, 0);
+	int4 mine = INT4(0, 0, 0, 0);
 	barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 
 	for (int step = 0; step < width + ROWS - 1; step++) {
@@ -64,7 +64,7 @@ void diagonal(__global const uchar *a, __global const uchar *b, __global const i
 			h = max(max(0, diag + scores[letter + b[j]]), max(e, f));
 			diag = up;
 			if (h > mine.x)
-				mine = (int4)(h, row, j, 0);
+				mine = INT4(h, row, j, 0);
 			above_h[step & 1][l] = h;
 			above_f[step & 1][l] = f;
 			if (l == 0 && c == width - 1)
@@ -85,7 +85,7 @@ void diagonal(__global const uchar *a, __global const uchar *b, __global const i
 	barrier(CLK_LOCAL_MEM_FENCE);
 	if (l == 0) {
 		__global int *of = best + 3 * tile;
-		int4 found = (int4)(of[0], of[1], of[2], 0);
+		int4 found = INT4(of[0], of[1], of[2], 0);
 		for (int k = 0; k <= last; k++)
 			if (better(bests[k], found))
 				found = bests[k];

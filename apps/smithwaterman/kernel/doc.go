@@ -1,5 +1,4 @@
-// Package kernel holds the device code of the alignment, as OpenCL C and as CUDA
-// C with the same kernel and arguments.
+// Package kernel holds the device code of the alignment.
 //
 // # Tiles
 //

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/apps/internal/dialect"
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/align"
 )
 
@@ -34,15 +35,11 @@ const (
 // rows, then E of the strip's rows.
 const Border = 2*Rows + 1
 
-// OpenCL is the source for OpenCL devices.
-//
 //go:embed diagonal.cl
-var OpenCL string
+var text string
 
-// CUDA is the same source for CUDA devices.
-//
-//go:embed diagonal.cu
-var CUDA string
+// Sources is the source for all devices.
+var Sources = dialect.Sources(text)
 
-// Options are the build options of both sources.
+// Options are the build options.
 var Options = fmt.Sprintf("-DROWS=%d -DCOLS=%d -DKEEP=%d -DLETTERS=%d", Rows, Cols, Keep, align.Letters)

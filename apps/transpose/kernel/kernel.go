@@ -3,6 +3,8 @@ package kernel
 import (
 	_ "embed"
 	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/apps/internal/dialect"
 )
 
 // The kernels, with their arguments in order.
@@ -27,17 +29,13 @@ const (
 	Lines = 8
 )
 
-// OpenCL is the source for OpenCL devices.
-//
 //go:embed transpose.cl
-var OpenCL string
+var text string
 
-// CUDA is the same source for CUDA devices.
-//
-//go:embed transpose.cu
-var CUDA string
+// Sources is the source for all devices.
+var Sources = dialect.Sources(text)
 
-// Options are the build options of both sources.
+// Options are the build options.
 var Options = fmt.Sprintf("-DTILE=%d -DLINES=%d", Tile, Lines)
 
 // Local returns the size of a group of Transpose.

@@ -15,7 +15,7 @@ func BenchmarkTranspose(b *testing.B) {
 		if dev.Info().Type == "gpu" {
 			n = 1 << 15
 		}
-		x := jobtest.NewBench(b, dev, gpustate.Sources{OpenCL: kernel.OpenCL, CUDA: kernel.CUDA}, kernel.Options,
+		x := jobtest.NewBench(b, dev, kernel.Sources, kernel.Options,
 			kernel.Transpose)
 		zero := make([]byte, 4*n*n)
 		dst, src := x.Buffer("dst", zero), x.Buffer("src", zero)

@@ -1,7 +1,7 @@
-// Distributed transpose, OpenCL C. transpose.cu is the same in CUDA C; package
-// kernel documents the arguments.
+// Distributed transpose, in the form of package dialect; package kernel documents the
+// arguments.
 
-__kernel __attribute__((reqd_work_group_size(TILE, LINES, 1)))
+__kernel GROUP_SIZE(TILE, LINES)
 void transpose(__global uint *dst, __global const uint *src, const int rows, const int cols)
 {
 	__local uint tile[TILE][TILE + 1]; // one more, so that columns spread over banks
