@@ -58,7 +58,7 @@ func TestReport(t *testing.T) {
 	if err != nil || !bytes.Contains(page, []byte(`data-epoch="1"`)) {
 		t.Errorf("the page has no epoch 1: %v", err)
 	}
-	if left, err := filepath.Glob(filepath.Join(to, ".holdfast*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(to, ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	out.Reset()
