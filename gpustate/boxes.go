@@ -24,12 +24,20 @@ type Placed struct {
 // Bytes is the length of the content.
 func (s *Share) Bytes() (n int64) {
 	for i := range s.Boxes {
-		n += s.Boxes[i].rect().Size.Bytes()
+		size, _ := s.Boxes[i].Size.driver(Layout{})
+		n += size.Bytes()
 	}
 	return n
 }
 
-func (p *Placed) rect() driver.Rect { return p.Size.rect(Layout{}, p.At) }
+// areas are the share's boxes.
+func (s *Share) areas() []area {
+	list := make([]area, len(s.Boxes))
+	for i, p := range s.Boxes {
+		list[i] = boxOf(s.Buffer, p.Size, p.At)
+	}
+	return list
+}
 
 // Device is the device that the memory is on.
 func (m memory) Device() *Device { return m.dev }
@@ -65,9 +73,8 @@ func (d *Device) captureShares(ctx context.Context, shares []Share, alloc func(b
 }
 
 func (s *Share) fits(d *Device) error {
-	for i := range s.Boxes {
-		r := s.Boxes[i].rect()
-		if err := s.Buffer.reachBox(d, r.From, r.Size); err != nil {
+	for _, a := range s.areas() {
+		if err := a.check(d); err != nil {
 			return err
 		}
 	}
@@ -112,56 +119,36 @@ func (c *Capture) attemptShares(ctx context.Context, shares []Share, room int64,
 
 // jobs copy the boxes to one part, large ones in pieces.
 func (s *Share) jobs(to part) (jobs []job) {
-	e, off := s.Buffer.entry, int64(0)
-	for i := range s.Boxes {
-		for _, r := range cutRect(s.Boxes[i].rect(), jobBytes) {
-			r.To.Off = off
-			off += r.Size.Bytes()
+	off := int64(0)
+	for _, whole := range s.areas() {
+		for _, a := range whole.cut(jobBytes) {
+			at := off
+			off += a.content()
 			jobs = append(jobs, func(ctx context.Context, l *lane) error {
-				return e.fail("capture", l.pack(ctx, e, r, to))
+				return a.fail("capture", l.pack(ctx, a, to, at))
 			})
 		}
 	}
 	return jobs
 }
 
-// pack copies a box of a buffer to a part, where it has no gaps.
-func (l *lane) pack(ctx context.Context, e *entry, r driver.Rect, to part) error {
-	flat := r.Size[0] == r.From.Row || r.Size[1]*r.Size[2] == 1 // one run of bytes
-	flat = flat && (r.Size[1]*r.Size[0] == r.From.Slice || r.Size[2] == 1)
+// pack copies a box of a buffer to a part, from byte off on, where it has no gaps.
+func (l *lane) pack(ctx context.Context, a area, to part, off int64) error {
+	r := driver.Rect{Size: a.size, To: a.size.Packed(), From: a.at}
+	r.To.Off = off
 	switch {
-	case to.host != nil && flat:
-		return l.down(ctx, e.h, r.From.Off, to.host[r.To.Off:r.To.Off+r.Size.Bytes()])
+	case to.host != nil && a.at.IsPacked(a.size):
+		return l.down(ctx, a.h, a.at.Off, to.host[off:off+a.content()])
 	case to.host != nil:
-		_, err := l.drv.ReadRect(l.q, e.h, r, to.host, true, nil)
+		_, err := l.drv.ReadRect(l.q, a.h, r, to.host, true, nil)
 		return err
 	}
 	r.To.Off += to.memOff
-	ev, err := l.drv.CopyRect(l.q, to.mem, e.h, r, nil)
+	ev, err := l.drv.CopyRect(l.q, to.mem, a.h, r, nil)
 	if err != nil {
 		return err
 	}
 	return l.await(&ev)
-}
-
-// cutRect divides a box, whose copy has no gaps, into boxes of at most so many bytes, or of one row.
-func cutRect(r driver.Rect, most int64) (out []driver.Rect) {
-	size := r.Size
-	slices := max(most/max(size[0]*size[1], 1), 1)
-	rows := size[1]
-	if slices == 1 {
-		rows = min(max(most/max(size[0], 1), 1), size[1])
-	}
-	for z := int64(0); z < size[2]; z += slices {
-		for y := int64(0); y < size[1]; y += rows {
-			p := r
-			p.Size = driver.Box{size[0], min(rows, size[1]-y), min(slices, size[2]-z)}
-			p.From.Off += z*r.From.Slice + y*r.From.Row
-			p.To.Slice = p.To.Row * p.Size[1]
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // A ShareWriter writes boxes of a device's buffers, in WriteShares.
@@ -173,26 +160,30 @@ type ShareWriter struct {
 
 // Write copies a box of src, where from says, to a buffer, where at says, and returns when that is done.
 func (w *ShareWriter) Write(b *Buffer, at Layout, size Box, src []byte, from Layout) error {
-	r := size.rect(at, from)
-	if err := inLayout(r.From, r.Size, int64(len(src))); err != nil {
+	a := boxOf(b, size, at)
+	_, there := size.driver(from)
+	return w.write(a, src, there)
+}
+
+// write fills an area from src, where it lies as there says.
+func (w *ShareWriter) write(a area, src []byte, there driver.Layout) error {
+	err := inLayout(there, a.size, int64(len(src)))
+	if err != nil {
 		return fmt.Errorf("the host's memory: %w", err)
 	}
-	err := b.reachBox(w.d, r.To, r.Size)
-	switch {
-	case err != nil:
-	case r.Size[1]*r.Size[2] == 1:
+	if err = a.check(w.d); err == nil {
 		_, err = w.l.issue(w.d, func() (driver.Event, error) {
-			return w.l.drv.Write(w.l.q, b.h, r.To.Off, src[r.From.Off:r.From.Off+r.Size[0]], true, nil)
-		})
-	default:
-		_, err = w.l.issue(w.d, func() (driver.Event, error) {
-			return w.l.drv.WriteRect(w.l.q, b.h, r, src, true, nil)
+			if a.size[1]*a.size[2] == 1 {
+				return w.l.drv.Write(w.l.q, a.h, a.at.Off, src[there.Off:there.Off+a.size[0]], true, nil)
+			}
+			r := driver.Rect{Size: a.size, To: a.at, From: there}
+			return w.l.drv.WriteRect(w.l.q, a.h, r, src, true, nil)
 		})
 	}
 	if err == nil {
-		b.known = w.known
+		a.known = w.known
 	}
-	return b.fail("write contents of", err)
+	return a.fail("write contents of", err)
 }
 
 // WriteShares stops the device as Capture does and has fill write to its buffers, which then count as restored. The
@@ -244,9 +235,9 @@ func (m *ShareMark) Undo(ctx context.Context) error {
 	return m.d.writeShares(ctx, false, func(w *ShareWriter) error {
 		for i := range m.shares {
 			s, off := &m.shares[i], int64(0)
-			for k := range s.Boxes {
-				for _, r := range cutRect(s.Boxes[k].rect(), pieceBytes) {
-					n := r.Size.Bytes()
+			for _, whole := range s.areas() {
+				for _, a := range whole.cut(pieceBytes) {
+					n := a.content()
 					if int64(len(scratch)) < n {
 						scratch = make([]byte, n)
 					}
@@ -256,9 +247,7 @@ func (m *ShareMark) Undo(ctx context.Context) error {
 						}
 					}
 					off += n
-					at := Layout{Off: int(r.From.Off), Row: int(r.From.Row), Slice: int(r.From.Slice)}
-					size := Box{int(r.Size[0]), int(r.Size[1]), int(r.Size[2])}
-					if err := w.Write(s.Buffer, at, size, scratch[:n], Layout{}); err != nil {
+					if err := w.write(a, scratch[:n], a.size.Packed()); err != nil {
 						return err
 					}
 				}

@@ -175,3 +175,37 @@ func letAll(held []*Event) {
 		e.let(false, nil)
 	}
 }
+
+// Marker gives an event that completes after those in after, or, without any,
+// after all commands issued before it.
+func (q *Queue) Marker(after ...*Event) (*Event, error) {
+	if err := q.begin(); err != nil {
+		return nil, err
+	}
+	defer q.end()
+	ev, err := q.issue(false, after, q.marker)
+	if err != nil {
+		return nil, q.fail("mark", err)
+	}
+	return ev, nil
+}
+
+// Barrier is Marker; what is issued to the queue after it also waits until its event is
+// complete. Between commands of an in-order queue it changes nothing.
+func (q *Queue) Barrier(after ...*Event) (*Event, error) {
+	if err := q.begin(); err != nil {
+		return nil, err
+	}
+	defer q.end()
+	ev, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
+		return q.dev.drv.Barrier(q.h, wait)
+	})
+	if err != nil {
+		return nil, q.fail("order", err)
+	}
+	return ev, nil
+}
+
+func (q *Queue) marker(wait []driver.Event) (driver.Event, error) {
+	return q.dev.drv.Marker(q.h, wait)
+}

@@ -38,8 +38,8 @@ func (r *Range) Check() error {
 	if r.q.released.Load() {
 		return r.q.fail("use", ErrReleased)
 	}
-	e := r.b.linear()
-	return e.fail("send or receive", e.reach(d, r.off, r.n))
+	a := bytesOf(r.b, r.off, r.n)
+	return a.fail("send or receive", a.check(d))
 }
 
 // Device is the Device.
@@ -71,7 +71,7 @@ func (r *Range) Read(dst []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = q.transfer("read", r.b, r.off, dst, true, true, after)
+	_, err = q.transfer(transfer{area: bytesOf(r.b, r.off, len(dst)), host: dst, read: true, block: true}, after)
 	return err
 }
 
@@ -81,7 +81,7 @@ func (r *Range) Write(src []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.q.transfer("write", r.b, r.off, src, false, true, after)
+	_, err = r.q.transfer(transfer{area: bytesOf(r.b, r.off, len(src)), host: src, block: true}, after)
 	return err
 }
 

@@ -7,9 +7,8 @@ import "errors"
 // and to from, src's queue. The bytes go through the host in pieces, so both devices may
 // move meanwhile; a capture of q's device that is taken meanwhile has some of them.
 func (q *Queue) CopyFrom(dst Linear, dstOff int, from *Queue, src Linear, srcOff, n int) error {
-	to, e := dst.linear(), src.linear()
-	if err := errors.Join(to.fail("copy to", to.reach(q.dev, dstOff, n)),
-		e.fail("copy from", e.reach(from.dev, srcOff, n))); err != nil {
+	to, of := bytesOf(dst, dstOff, n), bytesOf(src, srcOff, n)
+	if err := errors.Join(to.fail("copy to", to.check(q.dev)), of.fail("copy from", of.check(from.dev))); err != nil {
 		return err
 	}
 	if from.dev == q.dev {

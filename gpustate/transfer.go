@@ -1,0 +1,348 @@
+package gpustate
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// Layout says where a box of bytes lies in linear memory, of a device or of the host. Off
+// is its first byte; Row and Slice are how many bytes its rows and its slices are apart,
+// 0 if they follow each other without a gap. Slice is a multiple of Row.
+type Layout struct{ Off, Row, Slice int }
+
+// At is the layout from the byte on that is x bytes into row y of slice z: what OpenCL
+// calls an origin. Row and Slice, where y and z are not 0, are not 0.
+func (l Layout) At(x, y, z int) Layout {
+	l.Off += z*l.Slice + y*l.Row + x
+	return l
+}
+
+// Box is the size of a box: bytes of a row, rows of a slice, slices. An extent of 0 in the
+// last two counts as 1.
+type Box [3]int
+
+// driver gives the box and its layout to a driver, with what 0 stands for.
+func (b Box) driver(at Layout) (driver.Box, driver.Layout) {
+	size := driver.Box{int64(b[0]), int64(cmp.Or(b[1], 1)), int64(cmp.Or(b[2], 1))}
+	row := int64(cmp.Or(at.Row, b[0]))
+	return size, driver.Layout{Off: int64(at.Off), Row: row, Slice: cmp.Or(int64(at.Slice), row*size[1])}
+}
+
+func bytesOf(b Linear, off, n int) area {
+	return area{entry: b.linear(), off: int64(off), bytes: int64(n)}
+}
+
+func boxOf(b Linear, size Box, at Layout) area {
+	a := area{entry: b.linear(), form: formBox}
+	a.size, a.at = size.driver(at)
+	return a
+}
+
+func pixelsOf(i *Image, r Region) area {
+	for d := range r.Size {
+		r.Size[d] = cmp.Or(r.Size[d], 1)
+	}
+	return area{entry: i.entry, form: formPixels, region: driver.Region(r)}
+}
+
+// transfer is a command between an area and the program's memory.
+type transfer struct {
+	area
+	host  []byte
+	there driver.Layout // of a box in host
+	read  bool
+	block bool
+}
+
+// Write copies src to b from byte off on and returns when that is done. On a
+// device of a server it may return when the bytes are on their way; whatever is
+// issued afterwards, on any queue, finds them in b.
+func (q *Queue) Write(b Linear, off int, src []byte) error {
+	_, err := q.transfer(transfer{area: bytesOf(b, off, len(src)), host: src, block: true}, nil)
+	return err
+}
+
+// WriteAsync begins to copy src to b. src stays as it is until the event is
+// complete; reads before it may fill it. On a device of a server such a call returns
+// when they have.
+func (q *Queue) WriteAsync(b Linear, off int, src []byte, after ...*Event) (*Event, error) {
+	return q.transfer(transfer{area: bytesOf(b, off, len(src)), host: src}, after)
+}
+
+// Read copies bytes of b from off on into dst and returns when that is done.
+func (q *Queue) Read(b Linear, off int, dst []byte) error {
+	_, err := q.transfer(transfer{area: bytesOf(b, off, len(dst)), host: dst, read: true, block: true}, nil)
+	return err
+}
+
+// ReadAsync begins to copy bytes of b into dst, which is not used before the event is
+// complete, or that of a command which comes after it: by its queue, or by what it waits
+// for.
+func (q *Queue) ReadAsync(b Linear, off int, dst []byte, after ...*Event) (*Event, error) {
+	return q.transfer(transfer{area: bytesOf(b, off, len(dst)), host: dst, read: true}, after)
+}
+
+// WriteRect copies a box of src, where from says, to b, where at says, and returns when
+// that is done, as Write does.
+func (q *Queue) WriteRect(b Linear, at Layout, size Box, src []byte, from Layout) error {
+	_, err := q.transferBox(transfer{area: boxOf(b, size, at), host: src, block: true}, size, from, nil)
+	return err
+}
+
+// WriteRectAsync begins to copy a box of src to b. src stays as it is until the event is
+// complete.
+func (q *Queue) WriteRectAsync(b Linear, at Layout, size Box, src []byte, from Layout, after ...*Event) (*Event,
+	error) {
+	return q.transferBox(transfer{area: boxOf(b, size, at), host: src}, size, from, after)
+}
+
+// ReadRect copies a box of b, where at says, to dst, where to says, and returns when that
+// is done. Between the rows dst stays as it is.
+func (q *Queue) ReadRect(b Linear, at Layout, size Box, dst []byte, to Layout) error {
+	_, err := q.transferBox(transfer{area: boxOf(b, size, at), host: dst, read: true, block: true}, size, to, nil)
+	return err
+}
+
+// ReadRectAsync begins to copy a box of b to dst, which is not used before the event is
+// complete.
+func (q *Queue) ReadRectAsync(b Linear, at Layout, size Box, dst []byte, to Layout, after ...*Event) (*Event, error) {
+	return q.transferBox(transfer{area: boxOf(b, size, at), host: dst, read: true}, size, to, after)
+}
+
+func (q *Queue) transferBox(t transfer, size Box, there Layout, after []*Event) (*Event, error) {
+	_, t.there = size.driver(there)
+	return q.transfer(t, after)
+}
+
+// WriteImage copies packed pixels to a region and returns when that is done.
+func (q *Queue) WriteImage(i *Image, r Region, src []byte) error {
+	_, err := q.transfer(transfer{area: pixelsOf(i, r), host: src, block: true}, nil)
+	return err
+}
+
+// WriteImageAsync begins to copy packed pixels to a region. src stays as it is until the
+// event is complete.
+func (q *Queue) WriteImageAsync(i *Image, r Region, src []byte, after ...*Event) (*Event, error) {
+	return q.transfer(transfer{area: pixelsOf(i, r), host: src}, after)
+}
+
+// ReadImage copies a region to packed pixels and returns when that is done.
+func (q *Queue) ReadImage(i *Image, r Region, dst []byte) error {
+	_, err := q.transfer(transfer{area: pixelsOf(i, r), host: dst, read: true, block: true}, nil)
+	return err
+}
+
+// ReadImageAsync begins to copy a region to packed pixels in dst, which is not used before
+// the event is complete.
+func (q *Queue) ReadImageAsync(i *Image, r Region, dst []byte, after ...*Event) (*Event, error) {
+	return q.transfer(transfer{area: pixelsOf(i, r), host: dst, read: true}, after)
+}
+
+// transfer issues a transfer. The program's memory stays where it is until the command is complete.
+func (q *Queue) transfer(t transfer, after []*Event) (*Event, error) {
+	op := "write"
+	if t.read {
+		op = "read"
+	}
+	var pin *runtime.Pinner
+	if !t.block && len(t.host) > 0 {
+		pin = new(runtime.Pinner)
+		pin.Pin(&t.host[0])
+	}
+	block := t.block && len(t.host) > 0
+	ev, err := q.command(op, []area{t.area}, block, after, t.checkHost, func(wait []driver.Event) (driver.Event, error) {
+		return t.issue(q, wait)
+	}, pin)
+	if err != nil && pin != nil {
+		pin.Unpin()
+	}
+	return ev, err
+}
+
+// checkHost reports whether the program's memory is of the area's size.
+func (t *transfer) checkHost() error {
+	n := int64(len(t.host))
+	switch want := t.content(); {
+	case t.form == formBox:
+		if err := inLayout(t.there, t.size, n); err != nil {
+			return fmt.Errorf("the host's memory: %w", err)
+		}
+	case n != want:
+		return fmt.Errorf("got %d bytes for a region of %d: %w", n, want, ErrRange)
+	}
+	return nil
+}
+
+func (t *transfer) issue(q *Queue, wait []driver.Event) (driver.Event, error) {
+	drv, a := q.dev.drv, t.flat()
+	switch {
+	case a.form == formBox && t.read:
+		return drv.ReadRect(q.h, a.h, driver.Rect{Size: a.size, To: t.there, From: a.at}, t.host, t.block, wait)
+	case a.form == formBox:
+		return drv.WriteRect(q.h, a.h, driver.Rect{Size: a.size, To: a.at, From: t.there}, t.host, t.block, wait)
+	case a.form == formPixels && t.read:
+		return drv.ReadImage(q.h, a.h, a.region, t.host, t.block, wait)
+	case a.form == formPixels:
+		return drv.WriteImage(q.h, a.h, a.region, t.host, t.block, wait)
+	case a.bytes == 0:
+		return drv.Marker(q.h, wait)
+	case t.read:
+		return drv.Read(q.h, a.h, a.off, t.host, t.block, wait)
+	}
+	return drv.Write(q.h, a.h, a.off, t.host, t.block, wait)
+}
+
+// command issues a command on areas, the first of which errors name, when check finds them fit for it;
+// what pin holds it holds until it is complete.
+func (q *Queue) command(op string, areas []area, block bool, after []*Event, check func() error,
+	do func(wait []driver.Event) (driver.Event, error), pin *runtime.Pinner) (*Event, error) {
+	if err := q.begin(); err != nil {
+		return nil, err
+	}
+	defer q.end()
+	for i := range areas {
+		if i == 0 || areas[i].entry != areas[0].entry {
+			areas[i].use.RLock()
+			defer areas[i].use.RUnlock()
+		}
+	}
+	err := areas[0].check(q.dev)
+	if err == nil && len(areas) > 1 {
+		err = areas[1].fail("copy from", areas[1].check(q.dev))
+	}
+	if err == nil {
+		err = check()
+	}
+	var ev *Event
+	if err == nil {
+		ev, err = q.issue(block, after, do)
+	}
+	if err != nil {
+		return nil, areas[0].fail(op, err)
+	}
+	if pin != nil {
+		ev.keep(pin)
+		q.commands.watch(ev)
+	}
+	return ev, nil
+}
+
+// Copy copies n bytes within the device: to dst from dstOff on, from src at
+// srcOff. The ranges do not overlap.
+func (q *Queue) Copy(dst Linear, dstOff int, src Linear, srcOff, n int, after ...*Event) (*Event, error) {
+	return q.copy(bytesOf(dst, dstOff, n), bytesOf(src, srcOff, n), after)
+}
+
+// CopyRect copies a box within the device, from src to dst. Within one object, or ranges
+// of one, the boxes do not overlap, and rows and slices are as far apart in both.
+func (q *Queue) CopyRect(dst Linear, to Layout, src Linear, from Layout, size Box, after ...*Event) (*Event, error) {
+	return q.copy(boxOf(dst, size, to), boxOf(src, size, from), after)
+}
+
+// CopyFromImage copies a region of an image to b, from off on, packed.
+func (q *Queue) CopyFromImage(b Linear, off int, i *Image, r Region, after ...*Event) (*Event, error) {
+	from := pixelsOf(i, r)
+	return q.copy(bytesOf(b, off, int(from.content())), from, after)
+}
+
+// CopyToImage copies packed pixels of b, from off on, to a region of an image.
+func (q *Queue) CopyToImage(i *Image, r Region, b Linear, off int, after ...*Event) (*Event, error) {
+	to := pixelsOf(i, r)
+	return q.copy(to, bytesOf(b, off, int(to.content())), after)
+}
+
+// CopyImage copies a region of src to the region of the same size in dst that begins at
+// to. The images have the same format; within one image the regions do not overlap.
+func (q *Queue) CopyImage(dst *Image, to [3]int, src *Image, r Region, after ...*Event) (*Event, error) {
+	return q.copy(pixelsOf(dst, Region{to, r.Size}), pixelsOf(src, r), after)
+}
+
+// copy copies within the device.
+func (q *Queue) copy(to, from area, after []*Event) (*Event, error) {
+	check := func() error { return to.fits(&from) }
+	return q.command("copy to", []area{to, from}, false, after, check, func(wait []driver.Event) (driver.Event, error) {
+		drv, to, from := q.dev.drv, to.flat(), from.flat()
+		switch {
+		case to.form == formBox:
+			return drv.CopyRect(q.h, to.h, from.h, driver.Rect{Size: to.size, To: to.at, From: from.at}, wait)
+		case to.form == formPixels && from.form == formPixels:
+			return drv.CopyImage(q.h, to.h, to.region.Origin, from.h, from.region, wait)
+		case to.form == formPixels:
+			return drv.CopyBufferToImage(q.h, to.h, to.region, from.h, from.off, wait)
+		case from.form == formPixels:
+			return drv.CopyImageToBuffer(q.h, to.h, to.off, from.h, from.region, wait)
+		case to.bytes == 0:
+			return drv.Marker(q.h, wait)
+		}
+		return drv.Copy(q.h, to.h, to.off, from.h, from.off, to.bytes, wait)
+	}, nil)
+}
+
+// Fill writes a pattern over n bytes of b from off on, again and again. The pattern has 1,
+// 2, 4, 8, 16, 32, 64 or 128 bytes; off and n are multiples of its length.
+func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Event, error) {
+	a, pattern := bytesOf(b, off, n), slices.Clone(pattern)
+	check := func() error {
+		k := len(pattern)
+		if k < 1 || k > driver.MaxPattern || k&(k-1) != 0 || off%k != 0 || n%k != 0 {
+			return fmt.Errorf("a pattern of %d bytes for bytes %d+%d: want a power of two up to %d that divides both: "+
+				"%w", k, off, n, driver.MaxPattern, ErrRange)
+		}
+		return nil
+	}
+	return q.command("fill", []area{a}, false, after, check, func(wait []driver.Event) (driver.Event, error) {
+		if n == 0 {
+			return q.marker(wait)
+		}
+		return q.dev.drv.Fill(q.h, a.h, a.off, a.bytes, pattern, wait)
+	}, nil)
+}
+
+// Color is what FillImage fills an image with: the bytes that OpenCL's clEnqueueFillImage
+// takes. FloatColor, IntColor and UintColor make one.
+//
+//	func Pixel(order, channel uint32) ([]byte, error)
+type Color = driver.Color
+
+// FloatColor is a color for images of channels that kernels read as floats: ChannelFloat,
+// ChannelHalf and fractions such as ChannelUnorm8.
+func FloatColor(r, g, b, a float32) Color {
+	return color(math.Float32bits(r), math.Float32bits(g), math.Float32bits(b), math.Float32bits(a))
+}
+
+// IntColor is a color for images of signed integers.
+func IntColor(r, g, b, a int32) Color { return color(uint32(r), uint32(g), uint32(b), uint32(a)) }
+
+// UintColor is a color for images of unsigned integers.
+func UintColor(r, g, b, a uint32) Color { return color(r, g, b, a) }
+
+func color(components ...uint32) (c Color) {
+	for i, v := range components {
+		binary.NativeEndian.PutUint32(c[4*i:], v)
+	}
+	return c
+}
+
+// FillImage gives the pixels of a region one color. The device turns the color into the
+// image's format; components that the format lacks are left out.
+func (q *Queue) FillImage(i *Image, r Region, c Color, after ...*Event) (*Event, error) {
+	a := pixelsOf(i, r)
+	return q.command("fill", []area{a}, false, after, func() error { return nil },
+		func(wait []driver.Event) (driver.Event, error) {
+			b := a.flat()
+			if b.form == formPixels {
+				return q.dev.drv.FillImage(q.h, a.h, a.region, c, wait)
+			}
+			pixel, err := c.Pixel(i.obj.Mem.Image.Order, i.obj.Mem.Image.Type)
+			if err != nil {
+				return 0, err
+			}
+			return q.dev.drv.Fill(q.h, b.h, b.off, b.bytes, pixel, wait)
+		}, nil)
+}
