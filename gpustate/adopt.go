@@ -28,7 +28,7 @@ var ErrAdopted = errors.New("it belongs to other code: release it, move, and ado
 // *ForeignError.
 func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error) {
 	want := record.Object{Name: name, Mem: &record.Mem{Kind: driver.MemBuffer, Bytes: int64(bytes)}}
-	fresh := wrap(d, want)
+	fresh := newEntry(&d.objects, want)
 	if name == "" {
 		return nil, fresh.fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
 	}
@@ -40,12 +40,12 @@ func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error)
 		return nil, err
 	}
 	defer d.start()
-	have := d.names[fresh.key()]
+	have := d.objects.names[fresh.key()]
 	switch {
 	case have != nil && have.obj.Mem.Bytes != int64(bytes):
 		return nil, have.fail("adopt", &SizeError{Have: have.obj.Mem.Bytes, Want: int64(bytes)})
 	case have != nil && have.adopted == pointer:
-		return have.owner.(*Buffer), nil
+		return d.public(have).(*Buffer), nil
 	case have != nil && have.claimed:
 		return nil, have.fail("adopt", ErrConflict)
 	}
@@ -55,15 +55,15 @@ func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error)
 	}
 	if have == nil {
 		fresh.h, fresh.adopted, fresh.claimed = h, pointer, true
-		d.add(fresh, nil)
-		return fresh.owner.(*Buffer), nil
+		d.objects.add(fresh, nil)
+		return d.public(fresh).(*Buffer), nil
 	}
 	if err := d.replace(have, h); err != nil {
 		return nil, have.fail("adopt", err)
 	}
 	have.adopted = pointer
-	d.claim(have)
-	return have.owner.(*Buffer), nil
+	d.objects.claim(have)
+	return d.public(have).(*Buffer), nil
 }
 
 // adopting stops the device; the caller starts it unless there is an error.
@@ -95,7 +95,7 @@ func (d *Device) adopting() (driver.Lender, error) {
 // of the device. A device of a server refuses with a *ForeignError.
 func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 	opt := QueueOptions{}.record()
-	fresh := wrap(d, record.Object{Name: name, Queue: &opt})
+	fresh := newEntry(&d.objects, record.Object{Name: name, Queue: &opt})
 	if name == "" {
 		return nil, fresh.fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
 	}
@@ -104,15 +104,15 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 		return nil, err
 	}
 	defer d.start()
-	have := d.names[fresh.key()]
-	for _, e := range d.list {
-		if _, ok := e.owner.(*Queue); !ok || lender.NativeQueue(e.h) != native {
+	have := d.objects.names[fresh.key()]
+	for _, e := range d.objects.list {
+		if e.obj.Queue == nil || lender.NativeQueue(e.h) != native {
 			continue
 		}
 		if e != have || e.adopted == 0 {
 			return nil, fresh.fail("adopt", fmt.Errorf("it is the queue %q: %w", e.name(), ErrConflict))
 		}
-		return e.owner.(*Queue), nil
+		return d.public(e).(*Queue), nil
 	}
 	if have != nil && have.claimed {
 		return nil, have.fail("adopt", ErrConflict)
@@ -126,16 +126,16 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 	switch {
 	case have == nil:
 		fresh.h, fresh.adopted, fresh.claimed = h, native, true
-		d.add(fresh, nil)
-		return fresh.owner.(*Queue), nil
+		d.objects.add(fresh, nil)
+		return d.public(fresh).(*Queue), nil
 	case *have.obj.Queue != opt:
 		err := fmt.Errorf("in the checkpoint it is %+v, now %+v: %w", *have.obj.Queue, opt, ErrConflict)
 		return nil, errors.Join(have.fail("adopt", err), d.drv.ReleaseQueue(h))
 	}
 	err = d.drv.ReleaseQueue(have.h) // its commands are complete: the device is stopped
 	have.h, have.adopted = h, native
-	d.claim(have)
-	return have.owner.(*Queue), have.fail("adopt", err)
+	d.objects.claim(have)
+	return d.public(have).(*Queue), have.fail("adopt", err)
 }
 
 // AdoptContext opens a device in a context that other code has made, instead of one of its own:
@@ -195,14 +195,14 @@ func (d *Device) replace(e *entry, h driver.Handle) error {
 	}
 	errs = append(errs, s.ReleaseMem(e.h))
 	e.h = h
-	for _, o := range d.list {
-		k, ok := o.owner.(*Kernel)
-		if !ok {
+	for _, o := range d.objects.list {
+		k := o.kernel
+		if k == nil {
 			continue
 		}
 		for i := range k.args {
 			if a := k.args[i].object; a != nil && (a == e || ranges[a] != nil) {
-				errs = append(errs, k.restoreArg(i))
+				errs = append(errs, k.restoreArg(s.Device, i))
 			}
 		}
 	}
@@ -212,7 +212,7 @@ func (d *Device) replace(e *entry, h driver.Handle) error {
 // rangesOn makes the ranges of a buffer on other memory.
 func (d *Device) rangesOn(e *entry, h driver.Handle) (map[*entry]driver.Handle, error) {
 	made := map[*entry]driver.Handle{}
-	for _, o := range d.list {
+	for _, o := range d.objects.list {
 		if o.parent != e || o.obj.Mem == nil {
 			continue
 		}

@@ -28,8 +28,8 @@ const (
 )
 
 // check reports whether the area can be used on a device: the object is alive and holds all of it.
-func (a *area) check(d *Device) error {
-	if err := a.usable(d); err != nil {
+func (a *area) check(t *table) error {
+	if err := a.usable(t); err != nil {
 		return err
 	}
 	m := a.obj.Mem

@@ -74,7 +74,7 @@ func (d *Device) captureShares(ctx context.Context, shares []Share, alloc func(b
 
 func (s *Share) fits(d *Device) error {
 	for _, a := range s.areas() {
-		if err := a.check(d); err != nil {
+		if err := a.check(&d.objects); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (c *Capture) attemptShares(ctx context.Context, shares []Share, room int64,
 			p.host = hostMemory(alloc, int(p.bytes))
 			host = append(host, s.jobs(p)...)
 		}
-		c.contents = append(c.contents, Content{ID: s.Buffer.obj.ID, Name: s.Buffer.obj.Name, Bytes: p.bytes})
+		c.contents = append(c.contents, Content{ID: s.Buffer.e.obj.ID, Name: s.Buffer.e.obj.Name, Bytes: p.bytes})
 		c.parts = append(c.parts, []part{p})
 	}
 	return c.drv.run(ctx, append(device, host...))
@@ -171,7 +171,7 @@ func (w *ShareWriter) write(a area, src []byte, there driver.Layout) error {
 	if err != nil {
 		return fmt.Errorf("the host's memory: %w", err)
 	}
-	if err = a.check(w.d); err == nil {
+	if err = a.check(&w.d.objects); err == nil {
 		_, err = w.l.issue(w.d, func() (driver.Event, error) {
 			if a.size[1]*a.size[2] == 1 {
 				return w.l.drv.Write(w.l.q, a.h, a.at.Off, src[there.Off:there.Off+a.size[0]], true, nil)

@@ -8,33 +8,33 @@ import (
 )
 
 // memory is what all memory objects have in common.
-type memory struct{ *entry }
+type memory struct{ item }
 
 // Linear is memory that is addressed by byte: *Buffer and *Shared.
-type Linear interface{ linear() *entry }
+type Linear interface{ linear() item }
 
 // Name is the object's name, empty if it has none.
-func (m memory) Name() string { return m.obj.Name }
+func (m memory) Name() string { return m.e.obj.Name }
 
 // Bytes is the object's size.
-func (m memory) Bytes() int { return int(m.obj.Mem.Bytes) }
+func (m memory) Bytes() int { return int(m.e.obj.Mem.Bytes) }
 
 // Restored reports whether the last Restore gave the object its bytes. A program that
 // restores before it makes its objects checks it to skip their initialisation.
 func (m memory) Restored() bool {
 	m.dev.making.Lock()
 	defer m.dev.making.Unlock()
-	return m.known
+	return m.e.known
 }
 
 // Release releases the memory once the issued commands are complete. Further calls
 // do nothing.
-func (m memory) Release() error { return m.dev.drop(m.entry) }
+func (m memory) Release() error { return m.dev.drop(m.e) }
 
 // Buffer is linear memory of a device, or a range of it.
 type Buffer struct{ memory }
 
-func (b *Buffer) linear() *entry { return b.entry }
+func (b *Buffer) linear() item { return b.item }
 
 // Access says what kernels do with a memory object.
 type Access = driver.Access
@@ -76,25 +76,25 @@ func (b *Buffer) Sub(name string, off, bytes int) (*Buffer, error) {
 	if off%SubAlign != 0 {
 		return nil, b.fail("divide", fmt.Errorf("offset %d is not a multiple of %d: %w", off, SubAlign, ErrLimit))
 	}
-	return b.SubFor(name, off, bytes, b.obj.Mem.Access)
+	return b.SubFor(name, off, bytes, b.e.obj.Mem.Access)
 }
 
 // SubFor is Sub with an access mode, and with any offset that this device takes: a multiple
 // of its Info.SubAlign. A device that wants larger ones refuses a restore or a move with an
 // error that names the range and matches ErrLimit.
 func (b *Buffer) SubFor(name string, off, bytes int, a Access) (*Buffer, error) {
-	switch m := b.obj.Mem; {
+	switch m := b.e.obj.Mem; {
 	case m.Kind == driver.MemGlobal:
 		return nil, b.fail("divide", fmt.Errorf("it is a variable of a program: %w", ErrUnsupported))
 	case m.Kind == driver.MemSub:
 		return nil, b.fail("divide", fmt.Errorf("the buffer is itself a range: %w", ErrUnsupported))
 	case off < 0 || bytes <= 0 || int64(off) > m.Bytes || int64(bytes) > m.Bytes-int64(off):
 		return nil, b.fail("divide", fmt.Errorf("range %d+%d: %w", off, bytes, ErrRange))
-	case b.released.Load():
+	case b.e.released.Load():
 		return nil, b.fail("divide", ErrReleased)
 	}
 	want := record.Mem{Kind: driver.MemSub, Bytes: int64(bytes), Access: a,
-		Parent: b.obj.ID, Offset: int64(off)}
-	return obtain[*Buffer](b.dev, record.Object{Name: name, Mem: &want}, b.entry,
+		Parent: b.e.obj.ID, Offset: int64(off)}
+	return obtain[*Buffer](b.dev, record.Object{Name: name, Mem: &want}, b.e,
 		func(have *record.Object) error { return equal(*have.Mem == want) })
 }

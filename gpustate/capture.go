@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
 // Capture is the state of a device at one moment. It is complete when the
@@ -45,7 +44,7 @@ func (d *Device) StateBytes() int64 {
 	d.making.Lock()
 	defer d.making.Unlock()
 	var sum int64
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		if e.obj.Mem.HasContents() {
 			sum += e.obj.Mem.Bytes
 		}
@@ -67,7 +66,7 @@ func (d *Device) StateBytes() int64 {
 // program continues. When a restart could not tell the objects apart, the error
 // matches ErrIdentity and names one of them.
 func (d *Device) Capture(ctx context.Context, alloc func(bytes int) []byte) (*Capture, error) {
-	return d.capture(ctx, alloc, (*Device).distinct)
+	return d.capture(ctx, alloc, func(d *Device) error { return d.objects.distinct() })
 }
 
 // capture takes a capture of a device that check finds fit for it.
@@ -80,7 +79,7 @@ func (d *Device) capture(ctx context.Context, alloc func(bytes int) []byte, chec
 	if err := check(d); err != nil {
 		return nil, err
 	}
-	c := &Capture{dev: d, drv: d.drv, record: d.record().Encode()}
+	c := &Capture{dev: d, drv: d.drv, record: d.objects.record().Encode()}
 	c.drv.retain()
 	if err := c.take(ctx, d, alloc); err != nil {
 		_ = c.Release()
@@ -90,20 +89,6 @@ func (d *Device) capture(ctx context.Context, alloc func(bytes int) []byte, chec
 	defer d.shadows.Unlock()
 	d.captures[c] = struct{}{}
 	return c, nil
-}
-
-// record describes all objects; the device is stopped.
-func (d *Device) record() *record.Record {
-	r := &record.Record{Device: d.Info(), Origin: d.origin}
-	for _, e := range d.list {
-		o := e.obj
-		if k, ok := e.owner.(*Kernel); ok {
-			o.Kernel = k.recorded()
-		}
-		o.Released = e.released.Load() || e.kept
-		r.Objects = append(r.Objects, o)
-	}
-	return r
 }
 
 // hostMemory is memory from alloc, or memory of its own.

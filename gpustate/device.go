@@ -1,11 +1,8 @@
 package gpustate
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,11 +17,6 @@ type Device struct {
 
 	drv *session // guarded by mu
 
-	// changes grows with whatever may make a kernel unfit for launches: the release of any object, also by
-	// Close, and all that stops the device. While it is what it was when a kernel was found fit, the kernel
-	// still is. It is never 0.
-	changes atomic.Uint64
-
 	// lending is held for reading while foreign code has handles, for writing by what stops the
 	// device.
 	lending    lending
@@ -33,15 +25,10 @@ type Device struct {
 
 	// making serialises what changes the set of objects.
 	making  sync.Mutex
-	list    []*entry       // in order of creation, IDs ascending
-	names   map[key]*entry // objects with a name
-	made    map[key]uint64 // how many objects without a name the program has asked for
-	nextID  uint64
-	origin  uint64 // of records, see record.Record
-	shadow  int64  // bound of captures' device memory, below 0 for none
-	reserve int64  // what captures leave free
-	spare   int    // restored objects without a name that nobody has taken yet
-	filled  bool   // a Restore has written to memory
+	objects table // guarded by making, but for what has atomics
+	shadow  int64 // bound of captures' device memory, below 0 for none
+	reserve int64 // what captures leave free
+	filled  bool  // a Restore has written to memory
 	pinned  map[*pin]struct{}
 
 	keyOnce sync.Once
@@ -62,58 +49,24 @@ type Device struct {
 
 	gone   chan struct{} // closed when the device is lost
 	lose   sync.Once
-	info   atomic.Pointer[Info]   // of drv, for messages outside of mu
 	opened atomic.Pointer[Select] // what the device was chosen by
 }
 
-// key is what a named object is found by, and what objects without a name are
-// counted by. Kernels are named and counted within a program, ranges of a buffer are
-// counted within it.
-type key struct {
-	kind   string
-	parent uint64
-	name   string
-}
-
-// entry is what all objects have in common.
-type entry struct {
-	dev      *Device
-	h        driver.Handle // guarded by dev.mu
-	obj      record.Object // a kernel's arguments are kept by the Kernel
-	owner    any           // the *Buffer, *Kernel, ... around this entry
-	released atomic.Bool   // set by end
-	argument atomic.Bool   // it has been an argument of a kernel
-	adopted  uintptr       // memory of other code; guarded by dev.making
-	use      sync.RWMutex  // held for reading by transfers, before Event.mu
-
-	// guarded by dev.making
-	parent    *entry   // a sub-buffer's buffer, a kernel's program
-	children  int      // live objects whose parent this is, and times it is lent to foreign code
-	variables []*entry // of a program
-	initial   []byte   // of a variable that captures hold only since the program asked for it
-	claimed   bool     // handed out to the program
-	kept      bool     // restored for its children's sake: the program had released it
-	known     bool     // the last restore brought it its state
-}
-
 func newDevice(drv driver.Device) *Device {
-	d := &Device{drv: newSession(drv), names: map[key]*entry{}, made: map[key]uint64{}, shadow: -1,
-		reserve: reserve, captures: map[*Capture]struct{}{}, pinned: map[*pin]struct{}{}, gone: make(chan struct{})}
-	d.changes.Store(1)
-	for d.origin == 0 {
-		d.origin = rand.Uint64()
-	}
+	d := &Device{drv: newSession(drv), shadow: -1, reserve: reserve, captures: map[*Capture]struct{}{},
+		pinned: map[*pin]struct{}{}, gone: make(chan struct{})}
+	d.objects.init()
 	d.show()
 	return d
 }
 
 // Info describes the device as it is now; MigrateTo changes it.
-func (d *Device) Info() Info { return *d.info.Load() }
+func (d *Device) Info() Info { return *d.objects.info.Load() }
 
 // show publishes the Info of the driver's device.
 func (d *Device) show() {
 	i := d.drv.Info()
-	d.info.Store(&i)
+	d.objects.info.Store(&i)
 	d.lazy = i.Lazy
 	if r, ok := d.drv.Device.(driver.Movable); ok {
 		r.OnMove(d.moveAway)
@@ -159,12 +112,9 @@ func (d *Device) Close() error {
 	defer d.letAll()
 	d.closed.Store(true)
 	errs := []error{d.finishQueues()}
-	for i := len(d.list) - 1; i >= 0; i-- {
-		e := d.list[i]
-		errs = append(errs, release(d.drv, e.obj, e.h))
-		if host, ok := e.owner.(*HostBuffer); ok {
-			errs = append(errs, host.unmap())
-		}
+	for i := len(d.objects.list) - 1; i >= 0; i-- {
+		e := d.objects.list[i]
+		errs = append(errs, e.discard(d.drv, e.h), e.unmap())
 		e.end()
 	}
 	for p := range d.pinned {
@@ -173,7 +123,7 @@ func (d *Device) Close() error {
 			delete(d.pinned, p)
 		}
 	}
-	d.list, d.names = nil, map[key]*entry{}
+	d.objects.clear()
 	return errors.Join(append(errs, d.drv.release())...)
 }
 
@@ -189,43 +139,46 @@ func (d *Device) enter() error {
 
 func (d *Device) leave() { d.mu.RUnlock() }
 
-// name is the object's name for messages.
-func (e *entry) name() string {
-	if e.obj.Name != "" {
-		return e.obj.Name
-	}
-	return unnamed(&e.obj)
+// item is an object of the program's: an entry and its device.
+type item struct {
+	dev *Device
+	e   *entry
 }
 
-// fail makes an ObjectError about the entry, nil from nil.
-func (e *entry) fail(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &ObjectError{Op: op, Kind: e.obj.Kind(), Name: e.name(), Device: e.dev.Info(), Err: err}
-}
+func (i item) fail(op string, err error) error { return i.e.fail(op, err) }
 
-// end makes calls find the object released; false if they did already.
-func (e *entry) end() bool {
-	was := e.released.Swap(true)
-	e.dev.changes.Add(1) // after it: who does not see this may still use the object, and release waits for it
-	return !was
-}
+func (i item) usable(d *Device) error { return i.e.usable(&d.objects) }
 
-// usable says whether the object can be used on device d.
-func (e *entry) usable(d *Device) error {
-	switch {
-	case e.released.Load():
-		return ErrReleased
-	case e.dev != d:
-		return ErrOtherDevice
+// public gives the program's object around an entry; making is held.
+func (d *Device) public(e *entry) any {
+	if e.public != nil {
+		return e.public
 	}
-	return nil
+	i := item{d, e}
+	switch o := &e.obj; {
+	case o.Mem != nil && o.Mem.Kind.IsImage():
+		e.public = &Image{memory{i}}
+	case o.Mem != nil && o.Mem.Kind == driver.MemShared:
+		e.public = &Shared{memory: memory{i}}
+	case o.Mem != nil && o.Mem.Kind == driver.MemHost:
+		e.public = &HostBuffer{memory{i}}
+	case o.Mem != nil:
+		e.public = &Buffer{memory{i}}
+	case o.Sampler != nil:
+		e.public = &Sampler{i}
+	case o.Program != nil:
+		e.public = &Program{i}
+	case o.Kernel != nil:
+		e.public = &Kernel{i, e.kernel}
+	case o.Queue != nil:
+		e.public = &Queue{item: i, commands: tracker{item: i, window: o.Queue.Window}}
+	}
+	return e.public
 }
 
 // getOrMake hands out the object that o describes, or makes it. same decides
 // whether an object that exists is what the caller asks for.
-func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *record.Object) error) (*entry, error) {
+func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *record.Object) error) (any, error) {
 	d.making.Lock()
 	defer d.making.Unlock()
 	if err := d.enter(); err != nil {
@@ -236,22 +189,22 @@ func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *recor
 		return nil, parent.fail("use", ErrReleased)
 	}
 	if o.Name == "" {
-		o.Ordinal = d.made[keyOf(&o)] + 1
+		o.Ordinal = d.objects.made[keyOf(&o)] + 1
 	}
-	fresh := wrap(d, o)
-	if e := d.find(&o); e != nil {
+	fresh := newEntry(&d.objects, o)
+	if e := d.objects.find(&o); e != nil {
 		if err := same(&e.obj); err != nil {
 			return nil, e.fail("open", err)
 		}
-		d.claim(e)
-		return e, nil
+		d.objects.claim(e)
+		return d.public(e), nil
 	}
 	if err := newTarget(d.drv.Device).check(&fresh.obj); err != nil {
 		return nil, fresh.fail("create", err)
 	}
 	var h driver.Handle
 	err := d.withRoom(func() (err error) {
-		h, err = fresh.realize(d.drv, d.handleOf)
+		h, err = fresh.realize(d.drv, d.objects.handleOf)
 		return err
 	})
 	if err != nil {
@@ -260,26 +213,26 @@ func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *recor
 	var variables []*entry
 	if fresh.obj.Program != nil {
 		if variables, err = fresh.findVariables(d.drv.Device, h); err != nil {
-			return nil, fresh.fail("create", errors.Join(err, release(d.drv, fresh.obj, h)))
+			return nil, fresh.fail("create", errors.Join(err, fresh.discard(d.drv, h)))
 		}
 	}
 	fresh.h, fresh.claimed = h, true
-	if k, ok := fresh.owner.(*Kernel); ok {
-		k.resize() // before a capture sees it
+	if fresh.kernel != nil {
+		fresh.kernel.resize(d.drv) // before a capture sees it
 	}
-	d.add(fresh, parent)
+	d.objects.add(fresh, parent)
 	for _, v := range variables {
-		d.addVariable(fresh, v)
+		d.objects.addVariable(fresh, v)
 	}
-	return fresh, nil
+	return d.public(fresh), nil
 }
 
 // obtain is getOrMake that gives the object around the entry.
 func obtain[T any](d *Device, o record.Object, parent *entry, same func(have *record.Object) error) (owner T,
 	err error) {
-	e, err := d.getOrMake(o, parent, same)
+	given, err := d.getOrMake(o, parent, same)
 	if err == nil {
-		owner = e.owner.(T)
+		owner = given.(T)
 	}
 	return owner, err
 }
@@ -290,59 +243,6 @@ func equal(same bool) error {
 		return ErrConflict
 	}
 	return nil
-}
-
-// claim marks an object as handed out; making is held.
-func (d *Device) claim(e *entry) {
-	if e.obj.Name == "" {
-		d.made[e.key()] = e.obj.Ordinal
-		if !e.claimed {
-			d.spare--
-		}
-	}
-	e.claimed, e.kept = true, false
-}
-
-// add enters a finished object; making is held.
-func (d *Device) add(e *entry, parent *entry) {
-	d.nextID++
-	e.obj.ID = d.nextID
-	e.parent = parent
-	if parent != nil {
-		parent.children++
-	}
-	d.list = append(d.list, e)
-	switch have := d.names[e.key()]; {
-	case e.obj.Name != "" && (have == nil || !have.claimed):
-		d.names[e.key()] = e
-	case e.obj.Name != "":
-	case e.claimed:
-		d.made[e.key()] = e.obj.Ordinal
-	default:
-		d.spare++
-	}
-}
-
-// handleOf finds the handle of an object by its ID; making is held.
-func (d *Device) handleOf(id uint64) driver.Handle {
-	if e := d.byID(id); e != nil {
-		return e.h
-	}
-	return nil
-}
-
-func (d *Device) byID(id uint64) *entry {
-	if i, ok := d.place(id); ok {
-		return d.list[i]
-	}
-	return nil
-}
-
-// place is where an ID stands in the list.
-func (d *Device) place(id uint64) (int, bool) {
-	return slices.BinarySearchFunc(d.list, id, func(e *entry, id uint64) int {
-		return cmp.Compare(e.obj.ID, id)
-	})
 }
 
 // drop releases an object. What others are made from stays until they are
@@ -360,54 +260,14 @@ func (d *Device) drop(e *entry) error {
 		return nil // Close has released everything
 	}
 	defer d.leave()
-	if d.names[e.key()] == e {
-		delete(d.names, e.key())
-	}
-	return d.forget(e)
+	d.objects.unname(e)
+	return d.objects.forget(e, d.free)
 }
 
-// forget takes an object that the program has released, and what it is made from,
-// out of the device when nothing is made from it any more.
-func (d *Device) forget(e *entry) error {
-	if e.children > 0 || !e.released.Load() && !e.kept {
-		return nil
+// free releases the driver's object when no call that is in progress uses it any more. making is held.
+func (d *Device) free(e *entry) error {
+	if q, ok := e.public.(*Queue); ok {
+		return q.free()
 	}
-	if e.kept { // nobody has asked for it
-		d.unlist(e)
-	}
-	err := d.forgetVariables(e)
-	if i, ok := d.place(e.obj.ID); ok {
-		d.list = slices.Delete(d.list, i, i+1)
-	}
-	d.resetCount(e)
-	err = errors.Join(err, e.fail("release", e.release()))
-	if e.parent != nil {
-		e.parent.children--
-		err = errors.Join(err, d.forget(e.parent))
-	}
-	return err
-}
-
-// release frees the driver's object when no call that is in progress uses it any more;
-// new ones find that it is released. making is held.
-func (e *entry) release() error {
-	switch o := e.owner.(type) {
-	case *Kernel:
-		o.mu.Lock()
-		defer o.mu.Unlock()
-	case *Queue:
-		return o.free()
-	}
-	if e.argument.Load() && len(e.dev.held) == 0 { // of a device that is stopped no call is in progress
-		for _, other := range e.dev.list {
-			if k, ok := other.owner.(*Kernel); ok {
-				k.mu.Lock() // a launch that has looked at its arguments has passed them on
-				//lint:ignore SA2001 nothing else is to be done
-				k.mu.Unlock()
-			}
-		}
-	}
-	e.use.Lock()
-	defer e.use.Unlock()
-	return release(e.dev.drv, e.obj, e.h)
+	return errors.Join(e.free(d.drv), e.unmap())
 }

@@ -92,12 +92,13 @@ func (f *Foreign) end() {
 	f.mu.Unlock()
 	for _, e := range lent {
 		e.children--
-		_ = f.d.forget(e) // the program's Release has returned: nobody is left to tell
+		_ = f.d.objects.forget(e, f.d.free) // the program's Release has returned: nobody is left to tell
 	}
 }
 
 // lend keeps an object until the end.
-func (f *Foreign) lend(e *entry) error {
+func (f *Foreign) lend(i item) error {
+	e := i.e
 	if f == nil {
 		return e.fail("lend", ErrNotForeign)
 	}
@@ -108,11 +109,11 @@ func (f *Foreign) lend(e *entry) error {
 	if f.over {
 		return e.fail("lend", ErrNotForeign)
 	}
-	if err := e.usable(f.d); err != nil {
+	if err := i.usable(f.d); err != nil {
 		return e.fail("lend", err)
 	}
 	if isVariable(&e.obj) {
-		e = f.d.byID(e.obj.Mem.Parent) // it lives as long as its program
+		e = f.d.objects.byID(e.obj.Mem.Parent) // it lives as long as its program
 	}
 	e.children++
 	f.lent = append(f.lent, e)
@@ -125,16 +126,16 @@ func (f *Foreign) Generation() uint64 { return f.d.generation.Load() + 1 }
 
 // Pointer is the memory of the buffer for foreign code: a CUdeviceptr, a cl_mem, on a fake device a
 // host address. Outside of Foreign it is an error that matches ErrNotForeign.
-func (b *Buffer) Pointer(f *Foreign) (uintptr, error) { return f.pointer(b.entry) }
+func (b *Buffer) Pointer(f *Foreign) (uintptr, error) { return f.pointer(b.item) }
 
 // Pointer is Buffer.Pointer; of SVM it is the address.
-func (s *Shared) Pointer(f *Foreign) (uintptr, error) { return f.pointer(s.entry) }
+func (s *Shared) Pointer(f *Foreign) (uintptr, error) { return f.pointer(s.item) }
 
-func (f *Foreign) pointer(e *entry) (uintptr, error) {
-	if err := f.lend(e); err != nil {
+func (f *Foreign) pointer(i item) (uintptr, error) {
+	if err := f.lend(i); err != nil {
 		return 0, err
 	}
-	return f.lender.NativeMem(e.h), nil
+	return f.lender.NativeMem(i.e.h), nil
 }
 
 // MakeCurrent makes the CUDA context of the device that of this OS thread again, after commands for
@@ -160,13 +161,13 @@ func (f *Foreign) MakeRoom() bool {
 // comes after the commands that the queue has, and before those that it gets later; the queue's
 // window does not count it. Outside of Foreign it is an error that matches ErrNotForeign.
 func (q *Queue) Native(f *Foreign) (uintptr, error) {
-	if err := f.lend(q.entry); err != nil {
+	if err := f.lend(q.item); err != nil {
 		return 0, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.commands.used = true
-	return f.lender.NativeQueue(q.h), nil
+	return f.lender.NativeQueue(q.e.h), nil
 }
 
 // Native is a device for foreign code.

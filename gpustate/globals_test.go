@@ -187,7 +187,7 @@ func TestVariablesReleased(t *testing.T) {
 	if err := c.k.Release(); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		if isVariable(&e.obj) {
 			t.Errorf("variable %q is left", e.obj.Name)
 		}
@@ -241,7 +241,7 @@ func TestHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := programDesc(&p.obj).Options; got != "-D X" {
+	if got := compilerOptions(p.e.obj.Program); got != "-D X" {
 		t.Errorf("the compiler gets %q, want the options without ours", got)
 	}
 	if n := len(captured(t, d).Contents()); n != 0 {

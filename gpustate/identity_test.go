@@ -12,15 +12,15 @@ import (
 
 func fillWith(t *testing.T, q *Queue, b Linear, v byte) {
 	t.Helper()
-	ok(t, q.Write(b, 0, bytes.Repeat([]byte{v}, int(b.linear().obj.Mem.Bytes))))
+	ok(t, q.Write(b, 0, bytes.Repeat([]byte{v}, int(b.linear().e.obj.Mem.Bytes))))
 }
 
-func (e *entry) check(t *testing.T, q *Queue, v byte) {
+func (i item) check(t *testing.T, q *Queue, v byte) {
 	t.Helper()
-	got := make([]byte, e.obj.Mem.Bytes)
-	ok(t, q.Read(e.owner.(Linear), 0, got))
+	got := make([]byte, i.e.obj.Mem.Bytes)
+	ok(t, q.Read(i.dev.public(i.e).(Linear), 0, got))
 	if !bytes.Equal(got, bytes.Repeat([]byte{v}, len(got))) {
-		t.Errorf("%s %s holds %d..., want %d", e.obj.Kind(), e.name(), got[0], v)
+		t.Errorf("%s %s holds %d..., want %d", i.e.obj.Kind(), i.e.name(), got[0], v)
 	}
 }
 
@@ -142,10 +142,10 @@ func TestReleasedBetween(t *testing.T) {
 }
 
 // checkBut reads a buffer whose second SubAlign bytes begin with another pattern.
-func (e *entry) checkBut(t *testing.T, q *Queue) {
+func (i item) checkBut(t *testing.T, q *Queue) {
 	t.Helper()
-	got := make([]byte, e.obj.Mem.Bytes)
-	ok(t, q.Read(e.owner.(Linear), 0, got))
+	got := make([]byte, i.e.obj.Mem.Bytes)
+	ok(t, q.Read(i.dev.public(i.e).(Linear), 0, got))
 	clear(got[SubAlign : SubAlign+64])
 	if !bytes.Equal(got, make([]byte, len(got))) {
 		t.Error("the buffer holds other bytes")
@@ -234,7 +234,7 @@ func TestRollbackOfReleased(t *testing.T) {
 			if n := d.StateBytes(); n != 3*64 {
 				t.Errorf("restored %v: %d bytes are left, want those of a, b and x", early, n)
 			}
-			for _, e := range d.list {
+			for _, e := range d.objects.list {
 				if e.obj.Program != nil {
 					t.Error("a released program is left")
 				}

@@ -125,13 +125,13 @@ func (s *session) serve(ctx context.Context, w *work) error {
 // downloads are the jobs that bring len(dst) bytes of an object from off on to
 // the host.
 func downloads(e *entry, off int64, dst []byte) []job {
-	switch owner := e.owner.(type) {
-	case *HostBuffer: // the bytes are here already
+	switch {
+	case e.host != nil: // the bytes are here already
 		return []job{func(context.Context, *lane) error {
-			copy(dst, owner.bytes[off:])
+			copy(dst, e.host.bytes[off:])
 			return nil
 		}}
-	case *Image:
+	case e.obj.Mem.Kind.IsImage():
 		return imageDownloads(e, dst)
 	}
 	var jobs []job
@@ -164,41 +164,41 @@ const pinFrom = 64 << 20
 
 // uploads are the jobs that write an object's bytes, which fill provides, unpinned
 // through plain memory.
-func (e *entry) uploads(fill func(dst []byte, off int64) error, unpinned bool) []job {
-	switch owner := e.owner.(type) {
-	case *HostBuffer:
+func (d *Device) uploads(e *entry, fill func(dst []byte, off int64) error, unpinned bool) []job {
+	switch {
+	case e.host != nil:
 		return []job{func(context.Context, *lane) error {
-			for off := 0; off < len(owner.bytes); off += pieceBytes {
-				if err := fill(owner.bytes[off:min(off+pieceBytes, len(owner.bytes))], int64(off)); err != nil {
+			for b := e.host.bytes; len(b) > 0; b = b[min(pieceBytes, len(b)):] {
+				if err := fill(b[:min(pieceBytes, len(b))], int64(len(e.host.bytes)-len(b))); err != nil {
 					return err
 				}
 			}
 			return nil
 		}}
-	case *Image:
-		return e.imageUploads(fill)
+	case e.obj.Mem.Kind.IsImage():
+		return d.imageUploads(e, fill)
 	}
 	var jobs []job
 	for off := int64(0); off < e.obj.Mem.Bytes; off += jobBytes {
 		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			return e.upload(ctx, l, fill, off, min(jobBytes, e.obj.Mem.Bytes-off), unpinned)
+			return d.upload(ctx, l, e, fill, off, min(jobBytes, e.obj.Mem.Bytes-off), unpinned)
 		})
 	}
 	return jobs
 }
 
 // upload writes n bytes of linear memory from off on.
-func (e *entry) upload(ctx context.Context, l *lane, fill func([]byte, int64) error, off, n int64,
+func (d *Device) upload(ctx context.Context, l *lane, e *entry, fill func([]byte, int64) error, off, n int64,
 	unpinned bool) error {
 	return l.up(ctx, upload{off: off, bytes: n, step: pieceBytes, unpinned: unpinned, fill: fill,
 		write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
-			ev, err := l.issue(e.dev, func() (driver.Event, error) { return l.drv.Write(q, e.h, off, src, block, nil) })
+			ev, err := l.issue(d, func() (driver.Event, error) { return l.drv.Write(q, e.h, off, src, block, nil) })
 			return ev, e.fail("write contents of", err)
 		}})
 }
 
 // imageUploads writes an image slab by slab.
-func (e *entry) imageUploads(fill func(dst []byte, off int64) error) []job {
+func (d *Device) imageUploads(e *entry, fill func(dst []byte, off int64) error) []job {
 	var jobs []job
 	for _, s := range slabs(e.obj.Mem, pieceBytes) {
 		jobs = append(jobs, func(_ context.Context, l *lane) error {
@@ -206,7 +206,7 @@ func (e *entry) imageUploads(fill func(dst []byte, off int64) error) []job {
 			if err := fill(host, s.off); err != nil {
 				return err
 			}
-			_, err := l.issue(e.dev, func() (driver.Event, error) {
+			_, err := l.issue(d, func() (driver.Event, error) {
 				return l.drv.WriteImage(l.q, e.h, s.region, host, true, nil)
 			})
 			return e.fail("write contents of", err)

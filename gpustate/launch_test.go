@@ -11,7 +11,7 @@ import (
 // plain says whether the next launch would go without checks.
 func (s *setup) plain() bool {
 	t := &s.q.commands
-	return s.k.fit == s.q.dev.changes.Load() && t.issued+1 < t.due
+	return s.k.k.fit == s.q.dev.objects.changes.Load() && t.issued+1 < t.due
 }
 
 // TestUnfit: a launch that needed no check before sees what has changed since.
@@ -43,7 +43,7 @@ func TestUnfit(t *testing.T) {
 			there.fill(t)
 			there.step(t)
 			s.k = there.k
-			s.k.fit = s.q.dev.changes.Load() // as chance has it
+			s.k.k.fit = s.q.dev.objects.changes.Load() // as chance has it
 			return nil
 		}, ErrOtherDevice},
 		"argument that leaves a gap": {func(_ *testing.T, s *setup) error {

@@ -62,7 +62,7 @@ func (t *target) checkFormat(m *record.Mem) error {
 
 // checkGroup says whether a device can run a kernel with the work-group that it was
 // launched with last.
-func (t *target) checkGroup(k *Kernel) error {
+func (t *target) checkGroup(k *kernel) error {
 	if limit := t.drv.Info().MaxGroup; limit > 0 && k.group > limit {
 		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d: %w", k.group, limit, ErrLimit)
 	}
@@ -70,7 +70,7 @@ func (t *target) checkGroup(k *Kernel) error {
 }
 
 // checkBuilt is checkGroup with what the device says of the kernel itself.
-func (t *target) checkBuilt(k *Kernel, h driver.Handle) error {
+func (t *target) checkBuilt(k *kernel, h driver.Handle) error {
 	informer, ok := t.drv.(driver.KernelInformer)
 	if !ok || k.group == 0 {
 		return nil

@@ -1,6 +1,10 @@
 package gpustate
 
-import "context"
+import (
+	"context"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
 
 // Mark is the state of a device before a Restore: Undo takes back what was restored
 // since. The caller releases it.
@@ -17,7 +21,7 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 	if err := d.stop(ctx); err != nil {
 		return nil, err
 	}
-	m := &Mark{d: d, record: d.record().Encode()}
+	m := &Mark{d: d, record: d.objects.record().Encode()}
 	untouched := d.untouched()
 	d.start()
 	if untouched {
@@ -35,17 +39,15 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 // given to it, nothing was restored, and nothing that might have had a command was
 // released. The device is stopped.
 func (d *Device) untouched() bool {
-	if d.filled || d.lent.Load() || int(d.nextID) != len(d.list) {
+	if d.filled || d.lent.Load() || int(d.objects.nextID) != len(d.objects.list) {
 		return false
 	}
-	for _, e := range d.list {
-		switch o := e.owner.(type) {
-		case *Queue:
-			if o.commands.used {
-				return false
-			}
-		case *HostBuffer, *Shared: // the host writes to them without a command
+	for _, e := range d.objects.list {
+		if q, ok := e.public.(*Queue); ok && q.commands.used {
 			return false
+		}
+		if m := e.obj.Mem; m != nil && (m.Kind == driver.MemHost || m.Kind == driver.MemShared) {
+			return false // the host writes to it without a command
 		}
 		if isVariable(&e.obj) || e.adopted != 0 { // it may begin with another value than zero
 			return false

@@ -65,10 +65,11 @@ func (d *Device) watched(ctx context.Context, drv driver.Device, w *watch) error
 type migration struct{ plan }
 
 func newMigration(d *Device, to *session, w *watch) *migration {
-	m := &migration{plan{op: "migrate", d: d, s: to, rec: d.record(), to: map[uint64]*entry{}, watch: w}}
+	m := &migration{plan{op: "migrate", d: d, s: to, rec: d.objects.record(), to: map[uint64]*entry{}, watch: w}}
 	m.bytes = m.copies
-	for i, e := range d.list {
-		there := &entry{dev: d, obj: moved(&m.rec.Objects[i]), owner: e.owner}
+	for i, e := range d.objects.list {
+		there := newEntry(e.of, moved(&m.rec.Objects[i]))
+		there.host, there.borrowed = e.host, true
 		m.to[e.obj.ID] = there
 		m.fresh = append(m.fresh, there)
 	}
@@ -79,9 +80,9 @@ func newMigration(d *Device, to *session, w *watch) *migration {
 func (m *migration) check() error {
 	var mems []*record.Object
 	there := newTarget(m.s.Device)
-	for i, e := range m.d.list {
+	for i, e := range m.d.objects.list {
 		o := &m.rec.Objects[i]
-		if k, ok := e.owner.(*Kernel); ok {
+		if k := e.kernel; k != nil {
 			if err := there.checkGroup(k); err != nil {
 				return m.fail(o, err)
 			}
@@ -89,7 +90,7 @@ func (m *migration) check() error {
 		if err := there.check(o); err != nil {
 			return m.fail(o, err)
 		}
-		if s, ok := e.owner.(*Shared); ok && s.mapped != nil {
+		if e.mapped != nil {
 			return m.fail(o, ErrMapped)
 		}
 		if e.adopted != 0 {
@@ -119,8 +120,8 @@ func (m *migration) carryOut(ctx context.Context) error {
 		return m.fail(&v.program.obj, fmt.Errorf("its form for that device has an additional variable %q: %w",
 			v.variable.obj.Name, ErrConflict))
 	}
-	for i, e := range m.d.list {
-		if k, ok := e.owner.(*Kernel); ok {
+	for i, e := range m.d.objects.list {
+		if k := e.kernel; k != nil {
 			if err := m.copyArgs(&m.rec.Objects[i], k); err != nil {
 				return err
 			}
@@ -131,7 +132,7 @@ func (m *migration) carryOut(ctx context.Context) error {
 }
 
 // copyArgs gives the kernel on the new device the arguments that it has here.
-func (m *migration) copyArgs(o *record.Object, k *Kernel) error {
+func (m *migration) copyArgs(o *record.Object, k *kernel) error {
 	h := m.to[o.ID].h
 	if err := newTarget(m.s.Device).checkBuilt(k, h); err != nil {
 		return m.fail(o, err)
@@ -149,12 +150,12 @@ func (m *migration) copyArgs(o *record.Object, k *Kernel) error {
 // copies bring the contents of an object to its second entry: between the devices
 // where they can, through the host where not.
 func (m *migration) copies(_ int, o *record.Object, there *entry) []job {
-	e := m.d.byID(o.ID)
-	if _, host := e.owner.(*HostBuffer); host {
+	e := m.d.objects.byID(o.ID)
+	if e.host != nil {
 		return nil // host memory stays where it is
 	}
 	m.watch.m.Bytes += o.Mem.Bytes
-	through := there.uploads(m.source(e), false)
+	through := m.d.uploads(there, m.source(e), false)
 	peer, ok := m.s.Device.(driver.PeerCopier)
 	if !ok || o.Mem.Kind != driver.MemBuffer { // shared memory, too: Read and Write alone reach it everywhere
 		return through
@@ -192,9 +193,9 @@ func (m *migration) source(e *entry) func(dst []byte, off int64) error {
 func (m *migration) change() error {
 	old := m.d.drv
 	var errs []error
-	for i := len(m.d.list) - 1; i >= 0; i-- {
-		e := m.d.list[i]
-		errs = append(errs, release(old.Device, e.obj, e.h))
+	for i := len(m.d.objects.list) - 1; i >= 0; i-- {
+		e := m.d.objects.list[i]
+		errs = append(errs, e.discard(old.Device, e.h))
 		e.h = m.to[e.obj.ID].h
 	}
 	if r, ok := old.Device.(driver.Movable); ok {
@@ -206,9 +207,9 @@ func (m *migration) change() error {
 	for p := range m.d.pinned {
 		errs = append(errs, p.move(m.s))
 	}
-	for _, e := range m.d.list {
-		if k, ok := e.owner.(*Kernel); ok {
-			k.resize()
+	for _, e := range m.d.objects.list {
+		if k := e.kernel; k != nil {
+			k.resize(m.s.Device)
 		}
 	}
 	return errors.Join(append(errs, old.release())...)
@@ -270,7 +271,7 @@ func (d *Device) hasOpenCLAlone() bool {
 	d.making.Lock()
 	defer d.making.Unlock()
 	alone := false
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		if p := e.obj.Program; p != nil && (p.CUDA != "" || len(p.PTX) > 0) {
 			return false
 		}

@@ -167,7 +167,7 @@ func (p *plan) matchVariables(o *record.Object, program *entry) error {
 		}
 		v := found[r.Name]
 		if v == nil { // one that kernels do not write
-			if v, err = program.findVariable(p.s, program.h, r.Name); err != nil {
+			if v, err = p.s.findVariable(program, program.h, r.Name); err != nil {
 				err = p.fail(r, err)
 				break
 			}
@@ -224,14 +224,12 @@ func (p *plan) undo() error {
 			continue // it went with the last that was made from it
 		}
 		if e.obj.ID != 0 { // it has its place already: take it out like the program would
-			p.d.unlist(e)
-			errs = append(errs, p.d.forget(e))
+			p.d.objects.unlist(e)
+			errs = append(errs, p.d.objects.forget(e, func(e *entry) error { return e.discard(p.s, e.h) }))
 		} else {
-			errs = append(errs, release(p.s, e.obj, e.h))
+			errs = append(errs, e.discard(p.s, e.h))
 		}
-		if host, ok := e.owner.(*HostBuffer); ok && host.entry == e {
-			errs = append(errs, host.unmap())
-		}
+		errs = append(errs, e.unmap())
 	}
 	return errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package gpustate
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -28,7 +29,7 @@ type Unit = driver.Unit
 func Linked(units ...Unit) (string, error) { return driver.JoinUnits(units) }
 
 // Program is a program that was built for the device.
-type Program struct{ *entry }
+type Program struct{ item }
 
 // Program gives the program of this name, or builds it. options go to the compiler.
 // An error of the build is a *BuildError with the compiler's log. A program of that
@@ -45,13 +46,13 @@ func sameProgram(a, b *record.Program) bool {
 }
 
 // Name is the program's name, empty if it has none.
-func (p *Program) Name() string { return p.obj.Name }
+func (p *Program) Name() string { return p.e.obj.Name }
 
 // BuildLog is what the compiler said when it built the program, empty where the device
 // does not keep it.
 func (p *Program) BuildLog() (log string, err error) {
 	err = p.ask(func(i driver.ProgramInformer) error {
-		log = i.BuildLog(p.h)
+		log = i.BuildLog(p.e.h)
 		return nil
 	})
 	return log, err
@@ -61,7 +62,7 @@ func (p *Program) BuildLog() (log string, err error) {
 // are built again from their Sources.
 func (p *Program) Binary() (b []byte, err error) {
 	err = p.ask(func(i driver.ProgramInformer) (err error) {
-		b, err = i.Binary(p.h)
+		b, err = i.Binary(p.e.h)
 		return err
 	})
 	return b, err
@@ -72,8 +73,8 @@ func (p *Program) ask(do func(driver.ProgramInformer) error) error {
 		return err
 	}
 	defer p.dev.leave()
-	p.use.RLock()
-	defer p.use.RUnlock()
+	p.e.use.RLock()
+	defer p.e.use.RUnlock()
 	if err := p.usable(p.dev); err != nil {
 		return p.fail("ask about", err)
 	}
@@ -85,7 +86,7 @@ func (p *Program) ask(do func(driver.ProgramInformer) error) error {
 }
 
 // Release gives the program back; its kernels stay usable.
-func (p *Program) Release() error { return p.dev.drop(p.entry) }
+func (p *Program) Release() error { return p.dev.drop(p.e) }
 
 // Kernel gives the program's kernel of this name. It is the same *Kernel, with
 // the same arguments, for all callers.
@@ -97,10 +98,47 @@ func (p *Program) Kernel(name string) (*Kernel, error) { return p.kernel(name, n
 func (p *Program) NewKernel(function string) (*Kernel, error) { return p.kernel("", function) }
 
 func (p *Program) kernel(name, function string) (*Kernel, error) {
-	if p.released.Load() {
+	if p.e.released.Load() {
 		return nil, p.fail("create kernel "+function+" of", ErrReleased)
 	}
-	o := record.Object{Name: name, Kernel: &record.Kernel{Program: p.obj.ID, Function: function}}
-	return obtain[*Kernel](p.dev, o, p.entry,
+	o := record.Object{Name: name, Kernel: &record.Kernel{Program: p.e.obj.ID, Function: function}}
+	return obtain[*Kernel](p.dev, o, p.e,
 		func(have *record.Object) error { return equal(have.Kernel.Function == function) })
+}
+
+// Variable gives a variable at program scope as a buffer that commands read and write and
+// kernels take as an argument: a __device__ or __managed__ one of CUDA, or a __constant__ one, which
+// is state from then on and captured as the others are. (Before it holds what the source says.) The
+// name is the one in the binary: that of the source for variables at file scope that are not
+// static, mangled for others.
+//
+// The buffer comes and goes with its program: Release of it alone, ranges of it, a variable that the
+// program does not have, and all of a Stateless program are errors.
+func (p *Program) Variable(name string) (*Buffer, error) {
+	p.dev.making.Lock()
+	defer p.dev.making.Unlock()
+	if err := p.dev.enter(); err != nil {
+		return nil, err
+	}
+	defer p.dev.leave()
+	op := fmt.Sprintf("give the variable %q of", name)
+	if p.e.released.Load() {
+		return nil, p.fail(op, ErrReleased)
+	}
+	for _, v := range p.e.variables {
+		if v.obj.Name == name {
+			return p.dev.public(v).(*Buffer), nil
+		}
+	}
+	v, err := p.dev.drv.findVariable(p.e, p.e.h, name)
+	switch {
+	case err != nil:
+		return nil, p.fail(op, err)
+	case v == nil && stateless(p.e.obj.Program):
+		return nil, p.fail(op, fmt.Errorf("the program has the option %s: %w", Stateless, ErrUnsupported))
+	case v == nil:
+		return nil, p.fail(op, fmt.Errorf("this device finds none of that name: %w", ErrNoVariable))
+	}
+	p.dev.objects.addVariable(p.e, v)
+	return p.dev.public(v).(*Buffer), nil
 }

@@ -39,28 +39,28 @@ func (k *Kernel) CLArgInfo(i int, param uint32) ([]byte, error) {
 	return k.query(driver.Query{Of: driver.QueryArgument, Index: i, Param: param})
 }
 
-func (k *Kernel) query(q driver.Query) ([]byte, error) { return k.entry.query(q) }
+func (k *Kernel) query(q driver.Query) ([]byte, error) { return k.item.query(q) }
 
 // CLBuildInfo is what clGetProgramBuildInfo says of the program; see Device.CLInfo.
 func (p *Program) CLBuildInfo(param uint32) ([]byte, error) {
-	return p.entry.query(driver.Query{Of: driver.QueryBuild, Param: param})
+	return p.item.query(driver.Query{Of: driver.QueryBuild, Param: param})
 }
 
 // CLInfo is what clGetProgramInfo says of the program; see Device.CLInfo.
 func (p *Program) CLInfo(param uint32) ([]byte, error) {
-	return p.entry.query(driver.Query{Of: driver.QueryProgram, Param: param})
+	return p.item.query(driver.Query{Of: driver.QueryProgram, Param: param})
 }
 
 // query asks about the object; what is released is an error that matches ErrReleased.
-func (e *entry) query(q driver.Query) ([]byte, error) {
-	if err := e.dev.enter(); err != nil {
+func (i item) query(q driver.Query) ([]byte, error) {
+	if err := i.dev.enter(); err != nil {
 		return nil, err
 	}
-	defer e.dev.leave()
-	if e.released.Load() {
-		return nil, e.fail("ask about", ErrReleased)
+	defer i.dev.leave()
+	if i.e.released.Load() {
+		return nil, i.fail("ask about", ErrReleased)
 	}
-	q.Object = e.h
-	b, err := e.dev.query(q)
-	return b, e.fail("ask about", err)
+	q.Object = i.e.h
+	b, err := i.dev.query(q)
+	return b, i.fail("ask about", err)
 }

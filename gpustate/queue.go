@@ -13,7 +13,7 @@ import (
 // after the other; those of different queues at the same time if the device
 // can.
 type Queue struct {
-	*entry
+	item
 	mu sync.Mutex // guards what of commands has no lock of its own
 
 	commands tracker
@@ -71,14 +71,14 @@ func (d *Device) QueueWith(name string, opt QueueOptions) (*Queue, error) {
 }
 
 // Name is the queue's name, empty if it has none.
-func (q *Queue) Name() string { return q.obj.Name }
+func (q *Queue) Name() string { return q.e.obj.Name }
 
 // Release gives the queue back after its commands are complete.
 func (q *Queue) Release() error {
 	if err := q.Finish(); err != nil {
 		return err
 	}
-	return q.dev.drop(q.entry)
+	return q.dev.drop(q.e)
 }
 
 // free completes the commands and releases the driver's queue.
@@ -86,7 +86,7 @@ func (q *Queue) free() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	err := q.commands.drain()
-	return errors.Join(err, q.commands.end(func() error { return release(q.dev.drv, q.obj, q.h) }))
+	return errors.Join(err, q.commands.end(func() error { return q.e.discard(q.dev.drv, q.e.h) }))
 }
 
 // begin enters the device and takes the queue for one command; end gives both
@@ -96,7 +96,7 @@ func (q *Queue) begin() error {
 		return err
 	}
 	q.mu.Lock()
-	if q.released.Load() {
+	if q.e.released.Load() {
 		q.end()
 		return q.fail("use", ErrReleased)
 	}
@@ -114,7 +114,7 @@ func (q *Queue) Flush() error {
 		return err
 	}
 	defer q.end()
-	return q.fail("flush", q.dev.drv.Flush(q.h))
+	return q.fail("flush", q.dev.drv.Flush(q.e.h))
 }
 
 // Finish waits until all commands are complete. It returns the error of the
@@ -198,7 +198,7 @@ func (q *Queue) Barrier(after ...*Event) (*Event, error) {
 	}
 	defer q.end()
 	ev, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
-		return q.dev.drv.Barrier(q.h, wait)
+		return q.dev.drv.Barrier(q.e.h, wait)
 	})
 	if err != nil {
 		return nil, q.fail("order", err)
@@ -207,5 +207,5 @@ func (q *Queue) Barrier(after ...*Event) (*Event, error) {
 }
 
 func (q *Queue) marker(wait []driver.Event) (driver.Event, error) {
-	return q.dev.drv.Marker(q.h, wait)
+	return q.dev.drv.Marker(q.e.h, wait)
 }

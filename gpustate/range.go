@@ -35,11 +35,11 @@ func (r *Range) Check() error {
 		return r.b.linear().fail("send or receive", err)
 	}
 	defer d.leave()
-	if r.q.released.Load() {
+	if r.q.e.released.Load() {
 		return r.q.fail("use", ErrReleased)
 	}
 	a := bytesOf(r.b, r.off, r.n)
-	return a.fail("send or receive", a.check(d))
+	return a.fail("send or receive", a.check(&d.objects))
 }
 
 // Device is the Device.
@@ -50,7 +50,7 @@ func (r *Range) Kind() string { return r.q.dev.Info().Kind }
 
 // inOrder are the events that a command waits for that is to come after all that q was given.
 func (q *Queue) inOrder() ([]*Event, error) {
-	if !q.obj.Queue.OutOfOrder {
+	if !q.e.obj.Queue.OutOfOrder {
 		return nil, nil
 	}
 	e, err := q.Marker()
@@ -61,7 +61,7 @@ func (q *Queue) inOrder() ([]*Event, error) {
 // completed that.
 func (r *Range) Read(dst []byte) error {
 	q := r.q
-	if q.released.Load() {
+	if q.e.released.Load() {
 		var err error
 		if q, err = q.dev.messageQueue(queueDown); err != nil {
 			return err
@@ -260,9 +260,10 @@ func (r *Range) Common(other any) int {
 
 // place is the buffer that the range lies in, and where.
 func (r *Range) place() (of *entry, from int) {
-	e := r.b.linear()
-	e.dev.making.Lock()
-	defer e.dev.making.Unlock()
+	i := r.b.linear()
+	i.dev.making.Lock()
+	defer i.dev.making.Unlock()
+	e := i.e
 	if e.obj.Mem.Kind == driver.MemSub && e.parent != nil {
 		return e.parent, r.off + int(e.obj.Mem.Offset)
 	}

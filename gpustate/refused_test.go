@@ -90,8 +90,8 @@ func TestNewKernelInCapture(t *testing.T) {
 	onDevices(t, func(t *testing.T, open func() *Device) {
 		d := open()
 		p := must(d.Program("put", Sources{OpenCL: putSource}, ""))(t)
-		o := record.Object{Name: "put", Kernel: &record.Kernel{Program: p.obj.ID, Function: "put"}}
-		must(d.getOrMake(o, p.entry, nil))(t) // what Program.Kernel begins with
+		o := record.Object{Name: "put", Kernel: &record.Kernel{Program: p.e.obj.ID, Function: "put"}}
+		must(d.getOrMake(o, p.e, nil))(t) // what Program.Kernel begins with
 		rec, contents := capture(t, d, nil)
 		r := must(record.Decode(rec))(t)
 		if n := len(r.Objects[len(r.Objects)-1].Kernel.Args); n != 3 {

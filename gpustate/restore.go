@@ -88,7 +88,7 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 	if err != nil {
 		return errors.Join(err, p.undo())
 	}
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		e.known = false
 	}
 	for _, e := range p.to {
@@ -101,11 +101,21 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 	return nil
 }
 
+// Ordered checks that the program, since a Restore, has asked for unnamed memory in the
+// original order. If not, the error matches ErrIdentity and names a restored object that
+// the program skipped, so that it works on an undefined one instead. A capture checks
+// this too.
+func (d *Device) Ordered() error {
+	d.making.Lock()
+	defer d.making.Unlock()
+	return d.objects.ordered("restore")
+}
+
 // dropUnclaimed releases what an earlier Restore made and nobody has asked for; the
 // device is stopped.
 func (d *Device) dropUnclaimed() error {
 	old := &plan{d: d, s: d.drv}
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		if !e.claimed && !e.released.Load() {
 			old.fresh = append(old.fresh, e)
 		}
@@ -113,10 +123,7 @@ func (d *Device) dropUnclaimed() error {
 	if len(old.fresh) == 0 {
 		return nil
 	}
-	d.letAll() // to release a kernel or a queue takes its lock
-	err := old.undo()
-	d.holdAll()
-	return errors.Join(err, d.finishQueues())
+	return old.undo()
 }
 
 // finish gives all new objects their places in the device, and all kernels their
@@ -129,14 +136,14 @@ func (p *restoration) finish() error {
 		}
 	}
 	for _, v := range p.others {
-		p.d.addVariable(v.program, v.variable)
+		p.d.objects.addVariable(v.program, v.variable)
 	}
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
 		if o.Kernel == nil {
 			continue
 		}
-		if err := p.restoreArgs(o.Kernel, p.to[o.ID].owner.(*Kernel)); err != nil {
+		if err := p.restoreArgs(o.Kernel, p.to[o.ID].kernel); err != nil {
 			return p.fail(o, err)
 		}
 	}
@@ -146,7 +153,7 @@ func (p *restoration) finish() error {
 // enter gives a new object its place in the device.
 func (p *restoration) enter(o *record.Object, e *entry) {
 	if isVariable(o) {
-		p.d.addVariable(p.to[o.Mem.Parent], e)
+		p.d.objects.addVariable(p.to[o.Mem.Parent], e)
 		return
 	}
 	var parent *entry
@@ -160,19 +167,19 @@ func (p *restoration) enter(o *record.Object, e *entry) {
 	}
 	p.number(o, e)
 	e.kept = o.Released
-	p.d.add(e, parent)
+	p.d.objects.add(e, parent)
 }
 
 // restoreArgs gives a kernel its recorded arguments; the device is stopped.
-func (p *restoration) restoreArgs(r *record.Kernel, k *Kernel) error {
-	n, exact := k.dev.drv.Args(k.h)
+func (p *restoration) restoreArgs(r *record.Kernel, k *kernel) error {
+	n, exact := p.s.Args(k.h)
 	if err := sameArgs(r, n, exact); err != nil {
 		return err
 	}
 	args, err := p.setArgs(r, k.h)
 	if err == nil {
 		k.args = args
-		k.resize()
+		k.resize(p.s.Device)
 	}
 	return err
 }
@@ -199,14 +206,14 @@ func newRestore(d *Device, rec *record.Record, read func(i int, dst []byte, off 
 		total += o.Mem.Bytes
 	}
 	p.bytes = func(i int, o *record.Object, e *entry) []job {
-		return e.uploads(func(dst []byte, off int64) error {
+		return p.d.uploads(e, func(dst []byte, off int64) error {
 			if err := read(i, dst, off); err != nil {
 				return p.fail(o, err)
 			}
 			return nil
 		}, total < pinFrom)
 	}
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		at := place{e.key(), e.obj.Ordinal}
 		p.index[at] = append(p.index[at], e)
 		if e.obj.Name == "" && !e.released.Load() {
@@ -230,7 +237,7 @@ func (p *restoration) match() error {
 				if stateless(program.obj.Program) {
 					continue // it need not be kept
 				}
-				v, err := program.findVariable(p.d.drv, program.h, o.Name)
+				v, err := p.d.drv.findVariable(program, program.h, o.Name)
 				if v == nil && err == nil {
 					err = errNoVariable
 				}
@@ -242,7 +249,7 @@ func (p *restoration) match() error {
 			}
 		}
 		if e == nil {
-			e = wrap(p.d, moved(o))
+			e = newEntry(&p.d.objects, moved(o))
 			p.fresh = append(p.fresh, e)
 			if err := here.check(o); err != nil {
 				return p.fail(o, err)
@@ -266,8 +273,8 @@ func (p *restoration) match() error {
 // the program has released and that others need. Otherwise it has the same name or,
 // without one, the same place in the order in which the program made such objects.
 func (p *restoration) existing(o *record.Object) *entry {
-	if p.rec.Origin != 0 && p.rec.Origin == p.d.origin {
-		if e := p.d.byID(o.ID); e != nil && e.obj.Kind() == o.Kind() {
+	if p.rec.Origin != 0 && p.rec.Origin == p.d.objects.origin {
+		if e := p.d.objects.byID(o.ID); e != nil && e.obj.Kind() == o.Kind() {
 			return e
 		}
 	}
@@ -296,7 +303,7 @@ func (p *restoration) number(o *record.Object, e *entry) {
 		return
 	}
 	k := e.key()
-	p.next[k] = max(p.next[k], p.d.made[k]) + 1
+	p.next[k] = max(p.next[k], p.d.objects.made[k]) + 1
 	e.obj.Ordinal = p.next[k]
 }
 
@@ -314,7 +321,7 @@ func (p *restoration) alike(o *record.Object, e *entry) error {
 		if have.Kind != want.Kind || have.Offset != want.Offset || have.Image != want.Image {
 			return ErrConflict
 		}
-		if s, ok := e.owner.(*Shared); ok && s.mapped != nil {
+		if e.mapped != nil {
 			return ErrMapped
 		}
 	case o.Sampler != nil && *e.obj.Sampler != *o.Sampler:
@@ -340,4 +347,24 @@ func sameArgs(r *record.Kernel, n int, exact bool) error {
 		return nil
 	}
 	return fmt.Errorf("it has %d arguments, in the checkpoint %d: %w", n, len(r.Args), ErrConflict)
+}
+
+// unasked are the variables of programs in a record that the program had not asked for when it was
+// made: they had their first values then.
+func (p *restoration) unasked() (jobs []job) {
+	for i := range p.rec.Objects {
+		program := p.to[p.rec.Objects[i].ID]
+		if p.rec.Objects[i].Program == nil || program == nil {
+			continue
+		}
+		for _, v := range program.variables {
+			if v.initial != nil && !p.taken[v] {
+				jobs = append(jobs, p.d.uploads(v, func(dst []byte, off int64) error {
+					copy(dst, v.initial[off:])
+					return nil
+				}, false)...)
+			}
+		}
+	}
+	return jobs
 }

@@ -1,6 +1,7 @@
 package gpustate
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync"
@@ -96,3 +97,26 @@ func (s *session) another(p *pool) (*lane, error) {
 }
 
 func (p *pool) give(l *lane) { p.free <- l }
+
+// read brings all bytes of a memory object to the host.
+func (s *session) read(h driver.Handle, dst []byte) error {
+	l, err := s.take(&s.reads)
+	if err != nil {
+		return err
+	}
+	defer s.reads.give(l)
+	return l.down(context.Background(), h, 0, dst)
+}
+
+// findVariable gives an entry for one variable of a program, which nobody has written yet: nil if there is none.
+func (s *session) findVariable(program *entry, h driver.Handle, name string) (*entry, error) {
+	v, err := program.findVariable(s.Device, h, name)
+	if v == nil || err != nil {
+		return nil, err
+	}
+	v.initial = make([]byte, v.obj.Mem.Bytes)
+	if err := s.read(v.h, v.initial); err != nil {
+		return nil, errors.Join(err, v.discard(s.Device, v.h))
+	}
+	return v, nil
+}

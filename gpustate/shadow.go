@@ -37,7 +37,7 @@ func (d *Device) room(want int64) int64 {
 	left, ok := d.drv.FreeBytes()
 	if !ok { // what this program did not take; others' share shows when blocks fail
 		left = i.GlobalBytes - i.GlobalBytes/20
-		for _, e := range d.list {
+		for _, e := range d.objects.list {
 			if e.obj.Mem.HasContents() {
 				left -= e.obj.Mem.Bytes
 			}
@@ -175,7 +175,7 @@ func (c *Capture) take(ctx context.Context, d *Device, alloc func(int) []byte) e
 // shadowable is the number of bytes that a shadow is of use for.
 func (d *Device) shadowable() int64 {
 	var sum int64
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		if m := e.obj.Mem; m != nil && (m.Kind == driver.MemBuffer || m.Kind == driver.MemImage) {
 			sum += (m.Bytes + align - 1) / align * align
 		}
@@ -194,7 +194,7 @@ func (c *Capture) attempt(ctx context.Context, d *Device, room int64, alloc func
 		c.drv.reads.give(l)
 	}
 	var device, host []job
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		if !e.obj.Mem.HasContents() {
 			continue
 		}

@@ -13,11 +13,10 @@ import (
 // its contents must not hold addresses.
 type Shared struct {
 	memory
-	mu     sync.Mutex // after Queue.mu
-	mapped []byte
+	mu sync.Mutex // after Queue.mu; guards entry.mapped
 }
 
-func (s *Shared) linear() *entry { return s.entry }
+func (s *Shared) linear() item { return s.item }
 
 // Shared gives the shared buffer of this name, or makes it.
 func (d *Device) Shared(name string, bytes int) (*Shared, error) {
@@ -33,24 +32,24 @@ func (q *Queue) Map(s *Shared) ([]byte, error) {
 		return nil, err
 	}
 	defer q.end()
-	s.use.RLock()
-	defer s.use.RUnlock()
+	s.e.use.RLock()
+	defer s.e.use.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(q.dev); err != nil {
 		return nil, s.fail("map", err)
 	}
-	if s.mapped != nil {
+	if s.e.mapped != nil {
 		return nil, s.fail("map", ErrMapped)
 	}
 	if err := q.commands.drain(); err != nil {
 		return nil, s.fail("map", err)
 	}
-	b, err := q.dev.drv.MapShared(q.h, s.h)
+	b, err := q.dev.drv.MapShared(q.e.h, s.e.h)
 	if err != nil {
 		return nil, s.fail("map", err)
 	}
-	s.mapped = b
+	s.e.mapped = b
 	return b, nil
 }
 
@@ -60,18 +59,18 @@ func (q *Queue) Unmap(s *Shared) error {
 		return err
 	}
 	defer q.end()
-	s.use.RLock()
-	defer s.use.RUnlock()
+	s.e.use.RLock()
+	defer s.e.use.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(q.dev); err != nil {
 		return s.fail("unmap", err)
 	}
-	if s.mapped == nil {
+	if s.e.mapped == nil {
 		return s.fail("unmap", fmt.Errorf("it is not mapped: %w", ErrRange))
 	}
-	s.mapped = nil
-	return s.fail("unmap", q.dev.drv.UnmapShared(q.h, s.h))
+	s.e.mapped = nil
+	return s.fail("unmap", q.dev.drv.UnmapShared(q.e.h, s.e.h))
 }
 
 // HostBuffer is host memory that is pinned for the device: transfers from and to it
@@ -80,7 +79,6 @@ func (q *Queue) Unmap(s *Shared) error {
 // keeps the host's view and the device's the same.
 type HostBuffer struct {
 	memory
-	mapping
 }
 
 // HostBuffer gives the host buffer of this name, or makes it, zeroed.
@@ -89,7 +87,7 @@ func (d *Device) HostBuffer(name string, bytes int) (*HostBuffer, error) {
 }
 
 // Host is the memory of the buffer. It must not be used after Release.
-func (h *HostBuffer) Host() []byte { return h.bytes }
+func (h *HostBuffer) Host() []byte { return h.e.host.bytes }
 
 // Release unpins and unmaps the memory when the commands that were issued are
 // complete. If that wait fails it returns the error and releases nothing.
@@ -100,23 +98,5 @@ func (h *HostBuffer) Release() error {
 	if err != nil {
 		return h.fail("release", err)
 	}
-	if err := h.dev.drop(h.entry); err != nil {
-		return err
-	}
-	h.dev.making.Lock()
-	defer h.dev.making.Unlock()
-	return h.unmap()
-}
-
-// allocate maps memory for the buffer; a buffer that has some keeps it. With
-// shared a server can map it too.
-func (h *HostBuffer) allocate(shared bool) error {
-	if h.bytes != nil {
-		return nil
-	}
-	m, err := mapHost(int(h.obj.Mem.Bytes), shared)
-	if err == nil {
-		h.mapping = *m
-	}
-	return err
+	return h.dev.drop(h.e)
 }

@@ -33,7 +33,7 @@ func (d *Device) sourceBuilds() []SourceBuild {
 		return nil
 	}
 	var list []SourceBuild
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		if e.obj.Program == nil {
 			continue
 		}
@@ -47,7 +47,7 @@ func (d *Device) sourceBuilds() []SourceBuild {
 // functions are the names of a program's kernels.
 func (d *Device) functions(program *entry) []string {
 	var names []string
-	for _, e := range d.list {
+	for _, e := range d.objects.list {
 		if e.parent == program && e.obj.Kernel != nil {
 			names = append(names, e.obj.Kernel.Function)
 		}

@@ -43,7 +43,7 @@ func (d *Device) stop(ctx context.Context) error {
 }
 
 func (d *Device) start() {
-	d.changes.Add(1)
+	d.objects.changes.Add(1)
 	d.letAll()
 	d.mu.Unlock()
 	d.making.Unlock()
@@ -53,13 +53,13 @@ func (d *Device) start() {
 // holdAll waits for the calls that go without mu and keeps new ones out; making
 // and mu are held.
 func (d *Device) holdAll() {
-	for _, e := range d.list {
-		if k, ok := e.owner.(*Kernel); ok {
+	for _, e := range d.objects.list {
+		if k := e.kernel; k != nil {
 			d.held = append(d.held, &k.mu)
 		}
 	}
-	for _, e := range d.list {
-		if q, ok := e.owner.(*Queue); ok {
+	for _, e := range d.objects.list {
+		if q, ok := e.public.(*Queue); ok {
 			d.held = append(d.held, &q.mu)
 		}
 	}
@@ -85,8 +85,8 @@ func (d *Device) finishQueues() error {
 			errs = append(errs, fmt.Errorf("wait for foreign commands on %s: %w", d.Info(), err))
 		}
 	}
-	for _, e := range d.list {
-		if q, ok := e.owner.(*Queue); ok {
+	for _, e := range d.objects.list {
+		if q, ok := e.public.(*Queue); ok {
 			errs = append(errs, e.fail("finish", q.commands.drain()))
 		}
 	}

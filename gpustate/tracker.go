@@ -15,7 +15,7 @@ import (
 // methods are called with Queue.mu held, or with the device stopped, unless they say
 // otherwise.
 type tracker struct {
-	*entry // the queue's
+	item // the queue's
 
 	// Of a lazy queue commands are counted instead of kept. The one of number due is the next that needs
 	// more than that: a marker, or room in the window. 0: whatever comes next does, as after drain, with
@@ -74,7 +74,7 @@ func (t *tracker) lagged(lag time.Duration) {
 // drain waits for all commands; mu is held, or the device is locked.
 func (t *tracker) drain() error {
 	t.due = 0
-	if err := t.dev.drv.Finish(t.h); err != nil {
+	if err := t.dev.drv.Finish(t.e.h); err != nil {
 		// the commands' own errors say more than the queue's
 		t.retireAll()
 		var command *driver.CommandError
@@ -118,7 +118,7 @@ func (t *tracker) push() error {
 	if t.freed {
 		return nil
 	}
-	return t.dev.drv.Flush(t.h)
+	return t.dev.drv.Flush(t.e.h)
 }
 
 // retire waits for the n oldest commands and lets their events go.
@@ -196,7 +196,7 @@ func (t *tracker) count() (seq uint64, err error) {
 		return t.issued, nil
 	}
 	if t.issued >= t.nextMark() {
-		ev, err := t.dev.drv.Marker(t.h, nil)
+		ev, err := t.dev.drv.Marker(t.e.h, nil)
 		if err != nil {
 			t.due = 0
 			return t.issued, err
@@ -286,7 +286,7 @@ func (t *tracker) enter(block bool, h driver.Event) (*Event, error) {
 		ev.h, ev.seq = h, t.issued
 		return t.track(ev), nil
 	}
-	if block || !t.dev.lazy || !canBeLazy(t.obj.Queue) {
+	if block || !t.dev.lazy || !canBeLazy(t.e.obj.Queue) {
 		ev.done = true
 		return ev, nil
 	}

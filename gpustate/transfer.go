@@ -35,11 +35,11 @@ func (b Box) driver(at Layout) (driver.Box, driver.Layout) {
 }
 
 func bytesOf(b Linear, off, n int) area {
-	return area{entry: b.linear(), off: int64(off), bytes: int64(n)}
+	return area{entry: b.linear().e, off: int64(off), bytes: int64(n)}
 }
 
 func boxOf(b Linear, size Box, at Layout) area {
-	a := area{entry: b.linear(), form: formBox}
+	a := area{entry: b.linear().e, form: formBox}
 	a.size, a.at = size.driver(at)
 	return a
 }
@@ -48,7 +48,7 @@ func pixelsOf(i *Image, r Region) area {
 	for d := range r.Size {
 		r.Size[d] = cmp.Or(r.Size[d], 1)
 	}
-	return area{entry: i.entry, form: formPixels, region: driver.Region(r)}
+	return area{entry: i.e, form: formPixels, region: driver.Region(r)}
 }
 
 // transfer is a command between an area and the program's memory.
@@ -183,19 +183,19 @@ func (t *transfer) issue(q *Queue, wait []driver.Event) (driver.Event, error) {
 	drv, a := q.dev.drv, t.flat()
 	switch {
 	case a.form == formBox && t.read:
-		return drv.ReadRect(q.h, a.h, driver.Rect{Size: a.size, To: t.there, From: a.at}, t.host, t.block, wait)
+		return drv.ReadRect(q.e.h, a.h, driver.Rect{Size: a.size, To: t.there, From: a.at}, t.host, t.block, wait)
 	case a.form == formBox:
-		return drv.WriteRect(q.h, a.h, driver.Rect{Size: a.size, To: a.at, From: t.there}, t.host, t.block, wait)
+		return drv.WriteRect(q.e.h, a.h, driver.Rect{Size: a.size, To: a.at, From: t.there}, t.host, t.block, wait)
 	case a.form == formPixels && t.read:
-		return drv.ReadImage(q.h, a.h, a.region, t.host, t.block, wait)
+		return drv.ReadImage(q.e.h, a.h, a.region, t.host, t.block, wait)
 	case a.form == formPixels:
-		return drv.WriteImage(q.h, a.h, a.region, t.host, t.block, wait)
+		return drv.WriteImage(q.e.h, a.h, a.region, t.host, t.block, wait)
 	case a.bytes == 0:
-		return drv.Marker(q.h, wait)
+		return drv.Marker(q.e.h, wait)
 	case t.read:
-		return drv.Read(q.h, a.h, a.off, t.host, t.block, wait)
+		return drv.Read(q.e.h, a.h, a.off, t.host, t.block, wait)
 	}
-	return drv.Write(q.h, a.h, a.off, t.host, t.block, wait)
+	return drv.Write(q.e.h, a.h, a.off, t.host, t.block, wait)
 }
 
 // command issues a command on areas, the first of which errors name, when check finds them fit for it;
@@ -212,9 +212,9 @@ func (q *Queue) command(op string, areas []area, block bool, after []*Event, che
 			defer areas[i].use.RUnlock()
 		}
 	}
-	err := areas[0].check(q.dev)
+	err := areas[0].check(&q.dev.objects)
 	if err == nil && len(areas) > 1 {
-		err = areas[1].fail("copy from", areas[1].check(q.dev))
+		err = areas[1].fail("copy from", areas[1].check(&q.dev.objects))
 	}
 	if err == nil {
 		err = check()
@@ -270,17 +270,17 @@ func (q *Queue) copy(to, from area, after []*Event) (*Event, error) {
 		drv, to, from := q.dev.drv, to.flat(), from.flat()
 		switch {
 		case to.form == formBox:
-			return drv.CopyRect(q.h, to.h, from.h, driver.Rect{Size: to.size, To: to.at, From: from.at}, wait)
+			return drv.CopyRect(q.e.h, to.h, from.h, driver.Rect{Size: to.size, To: to.at, From: from.at}, wait)
 		case to.form == formPixels && from.form == formPixels:
-			return drv.CopyImage(q.h, to.h, to.region.Origin, from.h, from.region, wait)
+			return drv.CopyImage(q.e.h, to.h, to.region.Origin, from.h, from.region, wait)
 		case to.form == formPixels:
-			return drv.CopyBufferToImage(q.h, to.h, to.region, from.h, from.off, wait)
+			return drv.CopyBufferToImage(q.e.h, to.h, to.region, from.h, from.off, wait)
 		case from.form == formPixels:
-			return drv.CopyImageToBuffer(q.h, to.h, to.off, from.h, from.region, wait)
+			return drv.CopyImageToBuffer(q.e.h, to.h, to.off, from.h, from.region, wait)
 		case to.bytes == 0:
-			return drv.Marker(q.h, wait)
+			return drv.Marker(q.e.h, wait)
 		}
-		return drv.Copy(q.h, to.h, to.off, from.h, from.off, to.bytes, wait)
+		return drv.Copy(q.e.h, to.h, to.off, from.h, from.off, to.bytes, wait)
 	}, nil)
 }
 
@@ -300,7 +300,7 @@ func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Ev
 		if n == 0 {
 			return q.marker(wait)
 		}
-		return q.dev.drv.Fill(q.h, a.h, a.off, a.bytes, pattern, wait)
+		return q.dev.drv.Fill(q.e.h, a.h, a.off, a.bytes, pattern, wait)
 	}, nil)
 }
 
@@ -337,12 +337,12 @@ func (q *Queue) FillImage(i *Image, r Region, c Color, after ...*Event) (*Event,
 		func(wait []driver.Event) (driver.Event, error) {
 			b := a.flat()
 			if b.form == formPixels {
-				return q.dev.drv.FillImage(q.h, a.h, a.region, c, wait)
+				return q.dev.drv.FillImage(q.e.h, a.h, a.region, c, wait)
 			}
-			pixel, err := c.Pixel(i.obj.Mem.Image.Order, i.obj.Mem.Image.Type)
+			pixel, err := c.Pixel(i.e.obj.Mem.Image.Order, i.e.obj.Mem.Image.Type)
 			if err != nil {
 				return 0, err
 			}
-			return q.dev.drv.Fill(q.h, b.h, b.off, b.bytes, pixel, wait)
+			return q.dev.drv.Fill(q.e.h, b.h, b.off, b.bytes, pixel, wait)
 		}, nil)
 }
