@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -28,41 +29,41 @@ var ErrAdopted = errors.New("it belongs to other code: release it, move, and ado
 // *ForeignError.
 func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error) {
 	want := record.Object{Name: name, Mem: &record.Mem{Kind: driver.MemBuffer, Bytes: int64(bytes)}}
-	fresh := newEntry(&d.objects, want)
+	fresh := object.NewEntry(&d.objects, want)
 	if name == "" {
-		return nil, fresh.fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
+		return nil, fresh.Fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
 	}
 	if bytes <= 0 || pointer == 0 {
-		return nil, fresh.fail("adopt", fmt.Errorf("%d bytes at %#x: %w", bytes, pointer, ErrRange))
+		return nil, fresh.Fail("adopt", fmt.Errorf("%d bytes at %#x: %w", bytes, pointer, ErrRange))
 	}
 	lender, err := d.adopting()
 	if err != nil {
 		return nil, err
 	}
 	defer d.start()
-	have := d.objects.names[fresh.key()]
+	have := d.objects.Names[fresh.Key()]
 	switch {
-	case have != nil && have.obj.Mem.Bytes != int64(bytes):
-		return nil, have.fail("adopt", &SizeError{Have: have.obj.Mem.Bytes, Want: int64(bytes)})
-	case have != nil && have.adopted == pointer:
+	case have != nil && have.Record.Mem.Bytes != int64(bytes):
+		return nil, have.Fail("adopt", &SizeError{Have: have.Record.Mem.Bytes, Want: int64(bytes)})
+	case have != nil && have.Adopted == pointer:
 		return d.public(have).(*Buffer), nil
-	case have != nil && have.claimed:
-		return nil, have.fail("adopt", ErrConflict)
+	case have != nil && have.Claimed:
+		return nil, have.Fail("adopt", ErrConflict)
 	}
 	h, err := lender.Adopt(pointer, int64(bytes))
 	if err != nil {
-		return nil, fresh.fail("adopt", err)
+		return nil, fresh.Fail("adopt", err)
 	}
 	if have == nil {
-		fresh.h, fresh.adopted, fresh.claimed = h, pointer, true
-		d.objects.add(fresh, nil)
+		fresh.Handle, fresh.Adopted, fresh.Claimed = h, pointer, true
+		d.objects.Add(fresh, nil)
 		return d.public(fresh).(*Buffer), nil
 	}
 	if err := d.replace(have, h); err != nil {
-		return nil, have.fail("adopt", err)
+		return nil, have.Fail("adopt", err)
 	}
-	have.adopted = pointer
-	d.objects.claim(have)
+	have.Adopted = pointer
+	d.objects.Claim(have)
 	return d.public(have).(*Buffer), nil
 }
 
@@ -95,47 +96,47 @@ func (d *Device) adopting() (driver.Lender, error) {
 // of the device. A device of a server refuses with a *ForeignError.
 func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 	opt := QueueOptions{}.record()
-	fresh := newEntry(&d.objects, record.Object{Name: name, Queue: &opt})
+	fresh := object.NewEntry(&d.objects, record.Object{Name: name, Queue: &opt})
 	if name == "" {
-		return nil, fresh.fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
+		return nil, fresh.Fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
 	}
 	lender, err := d.adopting()
 	if err != nil {
 		return nil, err
 	}
 	defer d.start()
-	have := d.objects.names[fresh.key()]
-	for _, e := range d.objects.list {
-		if e.obj.Queue == nil || lender.NativeQueue(e.h) != native {
+	have := d.objects.Names[fresh.Key()]
+	for _, e := range d.objects.List {
+		if e.Record.Queue == nil || lender.NativeQueue(e.Handle) != native {
 			continue
 		}
-		if e != have || e.adopted == 0 {
-			return nil, fresh.fail("adopt", fmt.Errorf("it is the queue %q: %w", e.name(), ErrConflict))
+		if e != have || e.Adopted == 0 {
+			return nil, fresh.Fail("adopt", fmt.Errorf("it is the queue %q: %w", e.Name(), ErrConflict))
 		}
 		return d.public(e).(*Queue), nil
 	}
-	if have != nil && have.claimed {
-		return nil, have.fail("adopt", ErrConflict)
+	if have != nil && have.Claimed {
+		return nil, have.Fail("adopt", ErrConflict)
 	}
 	h, desc, err := lender.AdoptQueue(native)
 	if err != nil {
-		return nil, fresh.fail("adopt", err)
+		return nil, fresh.Fail("adopt", err)
 	}
 	opt.OutOfOrder, opt.Profiling, opt.Priority = desc.OutOfOrder, desc.Profiling, desc.Priority
-	fresh.obj.Queue = &opt
+	fresh.Record.Queue = &opt
 	switch {
 	case have == nil:
-		fresh.h, fresh.adopted, fresh.claimed = h, native, true
-		d.objects.add(fresh, nil)
+		fresh.Handle, fresh.Adopted, fresh.Claimed = h, native, true
+		d.objects.Add(fresh, nil)
 		return d.public(fresh).(*Queue), nil
-	case *have.obj.Queue != opt:
-		err := fmt.Errorf("in the checkpoint it is %+v, now %+v: %w", *have.obj.Queue, opt, ErrConflict)
-		return nil, errors.Join(have.fail("adopt", err), d.drv.ReleaseQueue(h))
+	case *have.Record.Queue != opt:
+		err := fmt.Errorf("in the checkpoint it is %+v, now %+v: %w", *have.Record.Queue, opt, ErrConflict)
+		return nil, errors.Join(have.Fail("adopt", err), d.drv.ReleaseQueue(h))
 	}
-	err = d.drv.ReleaseQueue(have.h) // its commands are complete: the device is stopped
-	have.h, have.adopted = h, native
-	d.objects.claim(have)
-	return d.public(have).(*Queue), have.fail("adopt", err)
+	err = d.drv.ReleaseQueue(have.Handle) // its commands are complete: the device is stopped
+	have.Handle, have.Adopted = h, native
+	d.objects.Claim(have)
+	return d.public(have).(*Queue), have.Fail("adopt", err)
 }
 
 // AdoptContext opens a device in a context that other code has made, instead of one of its own:
@@ -170,11 +171,11 @@ func AdoptContext(n Native) (*Device, error) {
 
 // replace puts the memory of h in the place of a restored buffer's, with its bytes. Ranges of the
 // buffer and kernels that have either as an argument follow. The device is stopped.
-func (d *Device) replace(e *entry, h driver.Handle) error {
+func (d *Device) replace(e *object.Entry, h driver.Handle) error {
 	s := d.drv
 	copied := s.run(context.Background(), []job{func(_ context.Context, l *lane) error {
 		ev, err := l.issue(d, func() (driver.Event, error) {
-			return l.drv.Copy(l.q, h, 0, e.h, 0, e.obj.Mem.Bytes, nil)
+			return l.drv.Copy(l.q, h, 0, e.Handle, 0, e.Record.Mem.Bytes, nil)
 		})
 		if err != nil {
 			return err
@@ -190,19 +191,19 @@ func (d *Device) replace(e *entry, h driver.Handle) error {
 	}
 	var errs []error
 	for child, r := range ranges {
-		errs = append(errs, s.ReleaseMem(child.h))
-		child.h = r
+		errs = append(errs, s.ReleaseMem(child.Handle))
+		child.Handle = r
 	}
-	errs = append(errs, s.ReleaseMem(e.h))
-	e.h = h
-	for _, o := range d.objects.list {
-		k := o.kernel
+	errs = append(errs, s.ReleaseMem(e.Handle))
+	e.Handle = h
+	for _, o := range d.objects.List {
+		k := o.Kernel
 		if k == nil {
 			continue
 		}
-		for i := range k.args {
-			if a := k.args[i].object; a != nil && (a == e || ranges[a] != nil) {
-				errs = append(errs, k.restoreArg(s.Device, i))
+		for i := range k.Args {
+			if a := k.Args[i].Object; a != nil && (a == e || ranges[a] != nil) {
+				errs = append(errs, k.RestoreArg(s.Device, i))
 			}
 		}
 	}
@@ -210,14 +211,14 @@ func (d *Device) replace(e *entry, h driver.Handle) error {
 }
 
 // rangesOn makes the ranges of a buffer on other memory.
-func (d *Device) rangesOn(e *entry, h driver.Handle) (map[*entry]driver.Handle, error) {
-	made := map[*entry]driver.Handle{}
-	for _, o := range d.objects.list {
-		if o.parent != e || o.obj.Mem == nil {
+func (d *Device) rangesOn(e *object.Entry, h driver.Handle) (map[*object.Entry]driver.Handle, error) {
+	made := map[*object.Entry]driver.Handle{}
+	for _, o := range d.objects.List {
+		if o.Parent != e || o.Record.Mem == nil {
 			continue
 		}
-		r, err := d.drv.CreateMem(driver.MemDesc{Kind: o.obj.Mem.Kind, Bytes: o.obj.Mem.Bytes,
-			Access: o.obj.Mem.Access, Offset: o.obj.Mem.Offset, Image: o.obj.Mem.Image, Parent: h})
+		r, err := d.drv.CreateMem(driver.MemDesc{Kind: o.Record.Mem.Kind, Bytes: o.Record.Mem.Bytes,
+			Access: o.Record.Mem.Access, Offset: o.Record.Mem.Offset, Image: o.Record.Mem.Image, Parent: h})
 		if err != nil {
 			return made, err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
 // Share is what is taken of a buffer: boxes of its bytes. Together they are one content without gaps, box after box,
@@ -31,8 +32,8 @@ func (s *Share) Bytes() (n int64) {
 }
 
 // areas are the share's boxes.
-func (s *Share) areas() []area {
-	list := make([]area, len(s.Boxes))
+func (s *Share) areas() []object.Area {
+	list := make([]object.Area, len(s.Boxes))
 	for i, p := range s.Boxes {
 		list[i] = boxOf(s.Buffer, p.Size, p.At)
 	}
@@ -74,7 +75,7 @@ func (d *Device) captureShares(ctx context.Context, shares []Share, alloc func(b
 
 func (s *Share) fits(d *Device) error {
 	for _, a := range s.areas() {
-		if err := a.check(&d.objects); err != nil {
+		if err := a.Check(&d.objects); err != nil {
 			return err
 		}
 	}
@@ -111,7 +112,7 @@ func (c *Capture) attemptShares(ctx context.Context, shares []Share, room int64,
 			p.host = hostMemory(alloc, int(p.bytes))
 			host = append(host, s.jobs(p)...)
 		}
-		c.contents = append(c.contents, Content{ID: s.Buffer.e.obj.ID, Name: s.Buffer.e.obj.Name, Bytes: p.bytes})
+		c.contents = append(c.contents, Content{ID: s.Buffer.e.Record.ID, Name: s.Buffer.e.Record.Name, Bytes: p.bytes})
 		c.parts = append(c.parts, []part{p})
 	}
 	return c.drv.run(ctx, append(device, host...))
@@ -121,11 +122,11 @@ func (c *Capture) attemptShares(ctx context.Context, shares []Share, room int64,
 func (s *Share) jobs(to part) (jobs []job) {
 	off := int64(0)
 	for _, whole := range s.areas() {
-		for _, a := range whole.cut(jobBytes) {
+		for _, a := range whole.Cut(jobBytes) {
 			at := off
-			off += a.content()
+			off += a.Content()
 			jobs = append(jobs, func(ctx context.Context, l *lane) error {
-				return a.fail("capture", l.pack(ctx, a, to, at))
+				return a.Fail("capture", l.pack(ctx, a, to, at))
 			})
 		}
 	}
@@ -133,18 +134,18 @@ func (s *Share) jobs(to part) (jobs []job) {
 }
 
 // pack copies a box of a buffer to a part, from byte off on, where it has no gaps.
-func (l *lane) pack(ctx context.Context, a area, to part, off int64) error {
-	r := driver.Rect{Size: a.size, To: a.size.Packed(), From: a.at}
+func (l *lane) pack(ctx context.Context, a object.Area, to part, off int64) error {
+	r := driver.Rect{Size: a.Size, To: a.Size.Packed(), From: a.At}
 	r.To.Off = off
 	switch {
-	case to.host != nil && a.at.IsPacked(a.size):
-		return l.down(ctx, a.h, a.at.Off, to.host[off:off+a.content()])
+	case to.host != nil && a.At.IsPacked(a.Size):
+		return l.down(ctx, a.Handle, a.At.Off, to.host[off:off+a.Content()])
 	case to.host != nil:
-		_, err := l.drv.ReadRect(l.q, a.h, r, to.host, true, nil)
+		_, err := l.drv.ReadRect(l.q, a.Handle, r, to.host, true, nil)
 		return err
 	}
 	r.To.Off += to.memOff
-	ev, err := l.drv.CopyRect(l.q, to.mem, a.h, r, nil)
+	ev, err := l.drv.CopyRect(l.q, to.mem, a.Handle, r, nil)
 	if err != nil {
 		return err
 	}
@@ -166,24 +167,24 @@ func (w *ShareWriter) Write(b *Buffer, at Layout, size Box, src []byte, from Lay
 }
 
 // write fills an area from src, where it lies as there says.
-func (w *ShareWriter) write(a area, src []byte, there driver.Layout) error {
-	err := inLayout(there, a.size, int64(len(src)))
+func (w *ShareWriter) write(a object.Area, src []byte, there driver.Layout) error {
+	err := object.InLayout(there, a.Size, int64(len(src)))
 	if err != nil {
 		return fmt.Errorf("the host's memory: %w", err)
 	}
-	if err = a.check(&w.d.objects); err == nil {
+	if err = a.Check(&w.d.objects); err == nil {
 		_, err = w.l.issue(w.d, func() (driver.Event, error) {
-			if a.size[1]*a.size[2] == 1 {
-				return w.l.drv.Write(w.l.q, a.h, a.at.Off, src[there.Off:there.Off+a.size[0]], true, nil)
+			if a.Size[1]*a.Size[2] == 1 {
+				return w.l.drv.Write(w.l.q, a.Handle, a.At.Off, src[there.Off:there.Off+a.Size[0]], true, nil)
 			}
-			r := driver.Rect{Size: a.size, To: a.at, From: there}
-			return w.l.drv.WriteRect(w.l.q, a.h, r, src, true, nil)
+			r := driver.Rect{Size: a.Size, To: a.At, From: there}
+			return w.l.drv.WriteRect(w.l.q, a.Handle, r, src, true, nil)
 		})
 	}
 	if err == nil {
-		a.known = w.known
+		a.Known = w.known
 	}
-	return a.fail("write contents of", err)
+	return a.Fail("write contents of", err)
 }
 
 // WriteShares stops the device as Capture does and has fill write to its buffers, which then count as restored. The
@@ -236,8 +237,8 @@ func (m *ShareMark) Undo(ctx context.Context) error {
 		for i := range m.shares {
 			s, off := &m.shares[i], int64(0)
 			for _, whole := range s.areas() {
-				for _, a := range whole.cut(pieceBytes) {
-					n := a.content()
+				for _, a := range whole.Cut(pieceBytes) {
+					n := a.Content()
 					if int64(len(scratch)) < n {
 						scratch = make([]byte, n)
 					}
@@ -247,7 +248,7 @@ func (m *ShareMark) Undo(ctx context.Context) error {
 						}
 					}
 					off += n
-					if err := w.write(a, scratch[:n], a.size.Packed()); err != nil {
+					if err := w.write(a, scratch[:n], a.Size.Packed()); err != nil {
 						return err
 					}
 				}

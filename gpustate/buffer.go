@@ -14,17 +14,17 @@ type memory struct{ item }
 type Linear interface{ linear() item }
 
 // Name is the object's name, empty if it has none.
-func (m memory) Name() string { return m.e.obj.Name }
+func (m memory) Name() string { return m.e.Record.Name }
 
 // Bytes is the object's size.
-func (m memory) Bytes() int { return int(m.e.obj.Mem.Bytes) }
+func (m memory) Bytes() int { return int(m.e.Record.Mem.Bytes) }
 
 // Restored reports whether the last Restore gave the object its bytes. A program that
 // restores before it makes its objects checks it to skip their initialisation.
 func (m memory) Restored() bool {
 	m.dev.making.Lock()
 	defer m.dev.making.Unlock()
-	return m.e.known
+	return m.e.Known
 }
 
 // Release releases the memory once the issued commands are complete. Further calls
@@ -68,6 +68,11 @@ func obtainBytes[T any](d *Device, name string, k driver.MemKind, bytes int, a A
 	})
 }
 
+// SubAlign is what the offset of a sub-buffer must be a multiple of. It is the
+// strictest of the known devices, so that a program that runs on one of them
+// restores on all.
+const SubAlign = 4096
+
 // Sub gives the range of b from off on as a buffer of its own: no copy, the
 // bytes are b's. off is a multiple of SubAlign, so that the range can be
 // restored on every device. b may be released before its ranges. There are no
@@ -76,25 +81,25 @@ func (b *Buffer) Sub(name string, off, bytes int) (*Buffer, error) {
 	if off%SubAlign != 0 {
 		return nil, b.fail("divide", fmt.Errorf("offset %d is not a multiple of %d: %w", off, SubAlign, ErrLimit))
 	}
-	return b.SubFor(name, off, bytes, b.e.obj.Mem.Access)
+	return b.SubFor(name, off, bytes, b.e.Record.Mem.Access)
 }
 
 // SubFor is Sub with an access mode, and with any offset that this device takes: a multiple
 // of its Info.SubAlign. A device that wants larger ones refuses a restore or a move with an
 // error that names the range and matches ErrLimit.
 func (b *Buffer) SubFor(name string, off, bytes int, a Access) (*Buffer, error) {
-	switch m := b.e.obj.Mem; {
+	switch m := b.e.Record.Mem; {
 	case m.Kind == driver.MemGlobal:
 		return nil, b.fail("divide", fmt.Errorf("it is a variable of a program: %w", ErrUnsupported))
 	case m.Kind == driver.MemSub:
 		return nil, b.fail("divide", fmt.Errorf("the buffer is itself a range: %w", ErrUnsupported))
 	case off < 0 || bytes <= 0 || int64(off) > m.Bytes || int64(bytes) > m.Bytes-int64(off):
 		return nil, b.fail("divide", fmt.Errorf("range %d+%d: %w", off, bytes, ErrRange))
-	case b.e.released.Load():
+	case b.e.Released.Load():
 		return nil, b.fail("divide", ErrReleased)
 	}
 	want := record.Mem{Kind: driver.MemSub, Bytes: int64(bytes), Access: a,
-		Parent: b.e.obj.ID, Offset: int64(off)}
+		Parent: b.e.Record.ID, Offset: int64(off)}
 	return obtain[*Buffer](b.dev, record.Object{Name: name, Mem: &want}, b.e,
 		func(have *record.Object) error { return equal(*have.Mem == want) })
 }

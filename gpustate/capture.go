@@ -44,9 +44,9 @@ func (d *Device) StateBytes() int64 {
 	d.making.Lock()
 	defer d.making.Unlock()
 	var sum int64
-	for _, e := range d.objects.list {
-		if e.obj.Mem.HasContents() {
-			sum += e.obj.Mem.Bytes
+	for _, e := range d.objects.List {
+		if e.Record.Mem.HasContents() {
+			sum += e.Record.Mem.Bytes
 		}
 	}
 	return sum
@@ -66,7 +66,7 @@ func (d *Device) StateBytes() int64 {
 // program continues. When a restart could not tell the objects apart, the error
 // matches ErrIdentity and names one of them.
 func (d *Device) Capture(ctx context.Context, alloc func(bytes int) []byte) (*Capture, error) {
-	return d.capture(ctx, alloc, func(d *Device) error { return d.objects.distinct() })
+	return d.capture(ctx, alloc, func(d *Device) error { return d.objects.Distinct() })
 }
 
 // capture takes a capture of a device that check finds fit for it.
@@ -79,7 +79,7 @@ func (d *Device) capture(ctx context.Context, alloc func(bytes int) []byte, chec
 	if err := check(d); err != nil {
 		return nil, err
 	}
-	c := &Capture{dev: d, drv: d.drv, record: d.objects.record().Encode()}
+	c := &Capture{dev: d, drv: d.drv, record: d.objects.Record().Encode()}
 	c.drv.retain()
 	if err := c.take(ctx, d, alloc); err != nil {
 		_ = c.Release()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/chunkhash"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -25,10 +26,10 @@ type Device struct {
 
 	// making serialises what changes the set of objects.
 	making  sync.Mutex
-	objects table // guarded by making, but for what has atomics
-	shadow  int64 // bound of captures' device memory, below 0 for none
-	reserve int64 // what captures leave free
-	filled  bool  // a Restore has written to memory
+	objects object.Table // guarded by making, but for what has atomics
+	shadow  int64        // bound of captures' device memory, below 0 for none
+	reserve int64        // what captures leave free
+	filled  bool         // a Restore has written to memory
 	pinned  map[*pin]struct{}
 
 	keyOnce sync.Once
@@ -55,18 +56,18 @@ type Device struct {
 func newDevice(drv driver.Device) *Device {
 	d := &Device{drv: newSession(drv), shadow: -1, reserve: reserve, captures: map[*Capture]struct{}{},
 		pinned: map[*pin]struct{}{}, gone: make(chan struct{})}
-	d.objects.init()
+	d.objects.Init()
 	d.show()
 	return d
 }
 
 // Info describes the device as it is now; MigrateTo changes it.
-func (d *Device) Info() Info { return *d.objects.info.Load() }
+func (d *Device) Info() Info { return *d.objects.Info.Load() }
 
 // show publishes the Info of the driver's device.
 func (d *Device) show() {
 	i := d.drv.Info()
-	d.objects.info.Store(&i)
+	d.objects.Info.Store(&i)
 	d.lazy = i.Lazy
 	if r, ok := d.drv.Device.(driver.Movable); ok {
 		r.OnMove(d.moveAway)
@@ -112,10 +113,10 @@ func (d *Device) Close() error {
 	defer d.letAll()
 	d.closed.Store(true)
 	errs := []error{d.finishQueues()}
-	for i := len(d.objects.list) - 1; i >= 0; i-- {
-		e := d.objects.list[i]
-		errs = append(errs, e.discard(d.drv, e.h), e.unmap())
-		e.end()
+	for i := len(d.objects.List) - 1; i >= 0; i-- {
+		e := d.objects.List[i]
+		errs = append(errs, e.Discard(d.drv, e.Handle), e.Unmap())
+		e.End()
 	}
 	for p := range d.pinned {
 		if p.own { // its memory stays until it is freed
@@ -123,7 +124,7 @@ func (d *Device) Close() error {
 			delete(d.pinned, p)
 		}
 	}
-	d.objects.clear()
+	d.objects.Clear()
 	return errors.Join(append(errs, d.drv.release())...)
 }
 
@@ -142,93 +143,93 @@ func (d *Device) leave() { d.mu.RUnlock() }
 // item is an object of the program's: an entry and its device.
 type item struct {
 	dev *Device
-	e   *entry
+	e   *object.Entry
 }
 
-func (i item) fail(op string, err error) error { return i.e.fail(op, err) }
+func (i item) fail(op string, err error) error { return i.e.Fail(op, err) }
 
-func (i item) usable(d *Device) error { return i.e.usable(&d.objects) }
+func (i item) usable(d *Device) error { return i.e.Usable(&d.objects) }
 
 // public gives the program's object around an entry; making is held.
-func (d *Device) public(e *entry) any {
-	if e.public != nil {
-		return e.public
+func (d *Device) public(e *object.Entry) any {
+	if e.Public != nil {
+		return e.Public
 	}
 	i := item{d, e}
-	switch o := &e.obj; {
+	switch o := &e.Record; {
 	case o.Mem != nil && o.Mem.Kind.IsImage():
-		e.public = &Image{memory{i}}
+		e.Public = &Image{memory{i}}
 	case o.Mem != nil && o.Mem.Kind == driver.MemShared:
-		e.public = &Shared{memory: memory{i}}
+		e.Public = &Shared{memory: memory{i}}
 	case o.Mem != nil && o.Mem.Kind == driver.MemHost:
-		e.public = &HostBuffer{memory{i}}
+		e.Public = &HostBuffer{memory{i}}
 	case o.Mem != nil:
-		e.public = &Buffer{memory{i}}
+		e.Public = &Buffer{memory{i}}
 	case o.Sampler != nil:
-		e.public = &Sampler{i}
+		e.Public = &Sampler{i}
 	case o.Program != nil:
-		e.public = &Program{i}
+		e.Public = &Program{i}
 	case o.Kernel != nil:
-		e.public = &Kernel{i, e.kernel}
+		e.Public = &Kernel{i, e.Kernel}
 	case o.Queue != nil:
-		e.public = &Queue{item: i, commands: tracker{item: i, window: o.Queue.Window}}
+		e.Public = &Queue{item: i, commands: tracker{item: i, window: o.Queue.Window}}
 	}
-	return e.public
+	return e.Public
 }
 
 // getOrMake hands out the object that o describes, or makes it. same decides
 // whether an object that exists is what the caller asks for.
-func (d *Device) getOrMake(o record.Object, parent *entry, same func(have *record.Object) error) (any, error) {
+func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have *record.Object) error) (any, error) {
 	d.making.Lock()
 	defer d.making.Unlock()
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
 	defer d.leave()
-	if parent != nil && parent.released.Load() {
-		return nil, parent.fail("use", ErrReleased)
+	if parent != nil && parent.Released.Load() {
+		return nil, parent.Fail("use", ErrReleased)
 	}
 	if o.Name == "" {
-		o.Ordinal = d.objects.made[keyOf(&o)] + 1
+		o.Ordinal = d.objects.Made[object.KeyOf(&o)] + 1
 	}
-	fresh := newEntry(&d.objects, o)
-	if e := d.objects.find(&o); e != nil {
-		if err := same(&e.obj); err != nil {
-			return nil, e.fail("open", err)
+	fresh := object.NewEntry(&d.objects, o)
+	if e := d.objects.Find(&o); e != nil {
+		if err := same(&e.Record); err != nil {
+			return nil, e.Fail("open", err)
 		}
-		d.objects.claim(e)
+		d.objects.Claim(e)
 		return d.public(e), nil
 	}
-	if err := newTarget(d.drv.Device).check(&fresh.obj); err != nil {
-		return nil, fresh.fail("create", err)
+	if err := object.NewTarget(d.drv.Device).Check(&fresh.Record); err != nil {
+		return nil, fresh.Fail("create", err)
 	}
 	var h driver.Handle
 	err := d.withRoom(func() (err error) {
-		h, err = fresh.realize(d.drv, d.objects.handleOf)
+		h, err = fresh.Realize(d.drv, d.objects.HandleOf)
 		return err
 	})
 	if err != nil {
-		return nil, fresh.fail("create", err)
+		return nil, fresh.Fail("create", err)
 	}
-	var variables []*entry
-	if fresh.obj.Program != nil {
-		if variables, err = fresh.findVariables(d.drv.Device, h); err != nil {
-			return nil, fresh.fail("create", errors.Join(err, fresh.discard(d.drv, h)))
+	var variables []*object.Entry
+	if fresh.Record.Program != nil {
+		if variables, err = fresh.FindVariables(d.drv.Device, h); err != nil {
+			return nil, fresh.Fail("create", errors.Join(err, fresh.Discard(d.drv, h)))
 		}
 	}
-	fresh.h, fresh.claimed = h, true
-	if fresh.kernel != nil {
-		fresh.kernel.resize(d.drv) // before a capture sees it
+	fresh.Handle, fresh.Claimed = h, true
+	if fresh.Kernel != nil {
+		fresh.Kernel.Resize(d.drv) // before a capture sees it
 	}
-	d.objects.add(fresh, parent)
+	d.objects.Add(fresh, parent)
 	for _, v := range variables {
-		d.objects.addVariable(fresh, v)
+		d.objects.AddVariable(fresh, v)
 	}
 	return d.public(fresh), nil
 }
 
 // obtain is getOrMake that gives the object around the entry.
-func obtain[T any](d *Device, o record.Object, parent *entry, same func(have *record.Object) error) (owner T,
+func obtain[T any](d *Device, o record.Object, parent *object.Entry, same func(have *record.Object) error) (owner T,
 	err error) {
 	given, err := d.getOrMake(o, parent, same)
 	if err == nil {
@@ -247,27 +248,27 @@ func equal(same bool) error {
 
 // drop releases an object. What others are made from stays until they are
 // released too.
-func (d *Device) drop(e *entry) error {
-	if isVariable(&e.obj) {
-		return e.fail("release", fmt.Errorf("it comes and goes with its program: %w", ErrUnsupported))
+func (d *Device) drop(e *object.Entry) error {
+	if object.IsVariable(&e.Record) {
+		return e.Fail("release", fmt.Errorf("it comes and goes with its program: %w", ErrUnsupported))
 	}
 	d.making.Lock()
 	defer d.making.Unlock()
-	if !e.end() {
+	if !e.End() {
 		return nil
 	}
 	if err := d.enter(); err != nil {
 		return nil // Close has released everything
 	}
 	defer d.leave()
-	d.objects.unname(e)
-	return d.objects.forget(e, d.free)
+	d.objects.Unname(e)
+	return d.objects.Forget(e, d.free)
 }
 
 // free releases the driver's object when no call that is in progress uses it any more. making is held.
-func (d *Device) free(e *entry) error {
-	if q, ok := e.public.(*Queue); ok {
+func (d *Device) free(e *object.Entry) error {
+	if q, ok := e.Public.(*Queue); ok {
 		return q.free()
 	}
-	return errors.Join(e.free(d.drv), e.unmap())
+	return errors.Join(e.Free(d.drv), e.Unmap())
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -13,25 +14,28 @@ import (
 // Conditions that callers can tell apart with errors.Is.
 var (
 	// ErrReleased: the object was released before.
-	ErrReleased = errors.New("object was released")
+	ErrReleased = object.ErrReleased
 	// ErrClosed: the device was closed before.
 	ErrClosed = errors.New("device is closed")
 	// ErrArgNotSet: a kernel was launched with an argument that was never set.
 	ErrArgNotSet = driver.ErrArgNotSet
 	// ErrArgType: a value cannot be a kernel argument.
-	ErrArgType = errors.New("not a kernel argument")
+	ErrArgType = object.ErrArgType
 	// ErrOtherDevice: an object belongs to another Device.
-	ErrOtherDevice = errors.New("object belongs to another device")
+	ErrOtherDevice = object.ErrOtherDevice
 	// ErrRange: an offset, length or extent lies outside the object.
-	ErrRange = errors.New("outside the object")
+	ErrRange = object.ErrRange
 	// ErrLimit: the device cannot hold an object of this size.
-	ErrLimit = errors.New("exceeds the device's limit")
+	ErrLimit = object.ErrLimit
 	// ErrFP64: a program computes in double precision, the device cannot.
-	ErrFP64 = errors.New("device has no double precision")
+	ErrFP64 = object.ErrFP64
 	// ErrConflict: an object of that name exists and differs.
-	ErrConflict = errors.New("an object of that name exists and differs")
+	ErrConflict = object.ErrConflict
 	// ErrMapped: a shared buffer is mapped where it must not be.
 	ErrMapped = errors.New("shared buffer is mapped")
+	// ErrIdentity: a restart could not identify the objects, or a restarted
+	// program mixed them up.
+	ErrIdentity = object.ErrIdentity
 	// ErrRecord: a record is damaged or not a record.
 	ErrRecord = record.ErrCorrupt
 
@@ -110,39 +114,19 @@ type CallError = driver.CallError
 type LibraryError = driver.LibraryError
 
 // ObjectError says what failed on which object of which device.
-type ObjectError struct {
-	Op     string // "create", "launch", "restore", ...
-	Kind   string // "buffer", "kernel", ...
-	Name   string // the program's name, or "#n" for object n without one
-	Device Info   // the device it is or was to be on
-	From   *Info  // restore and migrate: the device it comes from
-	Err    error
-}
-
-// Error names the operation, the object, its device, and the cause.
-func (e *ObjectError) Error() string {
-	s := fmt.Sprintf("%s %s %q on %s", e.Op, e.Kind, e.Name, e.Device)
-	if e.From != nil {
-		s += fmt.Sprintf(" (from %s)", e.From)
-	}
-	return s + ": " + e.Err.Error()
-}
-
-// Unwrap returns the cause.
-func (e *ObjectError) Unwrap() error { return e.Err }
+//
+//	Op     string // "create", "launch", "restore", ...
+//	Kind   string // "buffer", "kernel", ...
+//	Name   string // the program's name, or "#n" for object n without one
+//	Device Info   // the device it is or was to be on
+//	From   *Info  // restore and migrate: the device it comes from
+//	Err    error
+type ObjectError = object.Error
 
 // SizeError is an object that exists with another size. It matches ErrConflict.
-type SizeError struct {
-	Have, Want int64 // bytes
-}
-
-// Error gives both sizes.
-func (e *SizeError) Error() string {
-	return fmt.Sprintf("it has %d bytes, not %d", e.Have, e.Want)
-}
-
-// Is makes a SizeError match ErrConflict.
-func (e *SizeError) Is(target error) bool { return target == ErrConflict }
+//
+//	Have, Want int64 // bytes
+type SizeError = object.SizeError
 
 // NoDeviceError is a selection that no device matches. It lists the devices found
 // and the APIs missing on the machine.

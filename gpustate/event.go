@@ -214,7 +214,7 @@ func (e *Event) mark() {
 		e.finish(ErrReleased)
 		return
 	}
-	h, err := e.from.dev.drv.Marker(e.from.e.h, nil)
+	h, err := e.from.dev.drv.Marker(e.from.e.Handle, nil)
 	if err != nil {
 		e.finish(err)
 		return
@@ -232,7 +232,7 @@ func (e *Event) let(done bool, err error) {
 		if err == nil {
 			e.from.reach(e.seq) // the queue is in order
 		}
-		if e.from.e.obj.Queue.Profiling && e.h != 0 {
+		if e.from.e.Record.Queue.Profiling && e.h != 0 {
 			if t, err := e.from.dev.drv.EventTimes(e.h); err == nil {
 				e.more().times = &t
 			}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
 // ErrNotForeign says that a pointer or handle was asked for outside of Device.Foreign, or after the call
@@ -34,7 +35,7 @@ type Foreign struct {
 
 	mu   sync.Mutex // after Device.making
 	over bool
-	lent []*entry
+	lent []*object.Entry
 }
 
 // Foreign calls do with the device's handles. Captures, restores, moves and Close wait until do
@@ -91,8 +92,8 @@ func (f *Foreign) end() {
 	f.lent = nil
 	f.mu.Unlock()
 	for _, e := range lent {
-		e.children--
-		_ = f.d.objects.forget(e, f.d.free) // the program's Release has returned: nobody is left to tell
+		e.Children--
+		_ = f.d.objects.Forget(e, f.d.free) // the program's Release has returned: nobody is left to tell
 	}
 }
 
@@ -100,22 +101,22 @@ func (f *Foreign) end() {
 func (f *Foreign) lend(i item) error {
 	e := i.e
 	if f == nil {
-		return e.fail("lend", ErrNotForeign)
+		return e.Fail("lend", ErrNotForeign)
 	}
 	f.d.making.Lock()
 	defer f.d.making.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
-		return e.fail("lend", ErrNotForeign)
+		return e.Fail("lend", ErrNotForeign)
 	}
 	if err := i.usable(f.d); err != nil {
-		return e.fail("lend", err)
+		return e.Fail("lend", err)
 	}
-	if isVariable(&e.obj) {
-		e = f.d.objects.byID(e.obj.Mem.Parent) // it lives as long as its program
+	if object.IsVariable(&e.Record) {
+		e = f.d.objects.ByID(e.Record.Mem.Parent) // it lives as long as its program
 	}
-	e.children++
+	e.Children++
 	f.lent = append(f.lent, e)
 	return nil
 }
@@ -135,7 +136,7 @@ func (f *Foreign) pointer(i item) (uintptr, error) {
 	if err := f.lend(i); err != nil {
 		return 0, err
 	}
-	return f.lender.NativeMem(i.e.h), nil
+	return f.lender.NativeMem(i.e.Handle), nil
 }
 
 // MakeCurrent makes the CUDA context of the device that of this OS thread again, after commands for
@@ -167,7 +168,7 @@ func (q *Queue) Native(f *Foreign) (uintptr, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.commands.used = true
-	return f.lender.NativeQueue(q.e.h), nil
+	return f.lender.NativeQueue(q.e.Handle), nil
 }
 
 // Native is a device for foreign code.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -187,9 +188,9 @@ func TestVariablesReleased(t *testing.T) {
 	if err := c.k.Release(); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range d.objects.list {
-		if isVariable(&e.obj) {
-			t.Errorf("variable %q is left", e.obj.Name)
+	for _, e := range d.objects.List {
+		if object.IsVariable(&e.Record) {
+			t.Errorf("variable %q is left", e.Record.Name)
 		}
 	}
 	if again := openCounting(t, d, "p", countingSource); again != nil {
@@ -241,7 +242,7 @@ func TestHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := compilerOptions(p.e.obj.Program); got != "-D X" {
+	if got := object.CompilerOptions(p.e.Record.Program); got != "-D X" {
 		t.Errorf("the compiler gets %q, want the options without ours", got)
 	}
 	if n := len(captured(t, d).Contents()); n != 0 {
@@ -252,7 +253,7 @@ func TestHidden(t *testing.T) {
 // TestVariableOfOtherAPI: OpenCL has no place for a CUDA program's variables.
 func TestVariableOfOtherAPI(t *testing.T) {
 	o := record.Object{ID: 2, Name: "ticks", Mem: &record.Mem{Kind: driver.MemGlobal, Bytes: 4, Parent: 1}}
-	if err := checkObject(&o, Info{Kind: "opencl"}); !errors.Is(err, ErrHidden) {
+	if err := object.CheckObject(&o, Info{Kind: "opencl"}); !errors.Is(err, ErrHidden) {
 		t.Errorf("got %v, want ErrHidden", err)
 	}
 }

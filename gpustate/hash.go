@@ -93,8 +93,8 @@ func (p *restoration) contentHashes(ctx context.Context) ([][]Hash, error) {
 	for i, o := range contents {
 		n := o.Mem.Bytes
 		hashes[i] = make([]Hash, (n+HashBytes-1)/HashBytes)
-		if e := p.to[o.ID]; e != nil && e.h != nil && e.obj.Mem.Kind == driver.MemBuffer && e.adopted == 0 {
-			x, _ := whole(part{bytes: n, mem: e.h}, n)
+		if e := p.to[o.ID]; e != nil && e.Handle != nil && e.Record.Mem.Kind == driver.MemBuffer && e.Adopted == 0 {
+			x, _ := whole(part{bytes: n, mem: e.Handle}, n)
 			x.to, x.at = hashes[i], chunks
 			pieces = append(pieces, x)
 			chunks += x.chunks

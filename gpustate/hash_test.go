@@ -58,7 +58,7 @@ func hashesAgree(t *testing.T, d *Device) {
 	var at int64
 	for _, c := range []struct{ off, bytes int64 }{{0, n}, {16, 1}, {4096, HashBytes}, {112, HashBytes + 17},
 		{0, 2*HashBytes - 1}, {HashBytes, 4096 + 5}, {48, 15}, {0, 16}} {
-		p := piece{mem: x.e.h, off: c.off, bytes: c.bytes, chunks: (c.bytes + HashBytes - 1) / HashBytes, at: at}
+		p := piece{mem: x.e.Handle, off: c.off, bytes: c.bytes, chunks: (c.bytes + HashBytes - 1) / HashBytes, at: at}
 		at += p.chunks
 		pieces = append(pieces, p)
 		for b := data[c.off : c.off+c.bytes]; len(b) > 0; b = b[min(HashBytes, len(b)):] {

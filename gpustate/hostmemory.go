@@ -7,9 +7,9 @@ import (
 	"os"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
+	"golang.org/x/sys/unix"
 )
 
 // HostMemory gives n zeroed elements of host memory that transfers to and from the
@@ -51,23 +51,23 @@ func HostMemory[T Scalar](d *Device, n int) (memory []T, free func() error, err 
 }
 
 func (d *Device) hostMemory(bytes int) ([]byte, func() error, error) {
-	m, err := mapHost(bytes, d.Info().Server != "")
+	m, err := object.MapHost(bytes, d.Info().Server != "")
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := m.populate(); err != nil {
-		return nil, nil, errors.Join(err, m.unmap())
+	if err := m.Populate(); err != nil {
+		return nil, nil, errors.Join(err, m.Unmap())
 	}
 	d.making.Lock()
 	defer d.making.Unlock()
 	if err := d.enter(); err != nil {
-		return nil, nil, errors.Join(err, m.unmap())
+		return nil, nil, errors.Join(err, m.Unmap())
 	}
 	defer d.leave()
-	p := &pin{host: m.bytes, file: m.file, own: true}
+	p := &pin{host: m.Bytes, file: m.File, own: true}
 	_ = p.lock(d.drv) // without, transfers take longer
 	d.pinned[p] = struct{}{}
-	return m.bytes, func() error { return d.freeHost(p, m) }, nil
+	return m.Bytes, func() error { return d.freeHost(p, m) }, nil
 }
 
 // ShareMemory makes memory that the program has mapped itself, all of file f from its first
@@ -87,8 +87,8 @@ func (d *Device) ShareMemory(f *os.File, b []byte) (end func() error, err error)
 	if _, free := shm.Machine(); free > 0 && int64(len(b)) > free {
 		return nil, fmt.Errorf("share %d bytes of host memory, %d available: %w", len(b), free, unix.ENOMEM)
 	}
-	m := &mapping{b, f}
-	if err := m.populate(); err != nil {
+	m := &object.Mapping{Bytes: b, File: f}
+	if err := m.Populate(); err != nil {
 		return nil, err
 	}
 	d.making.Lock()
@@ -105,17 +105,17 @@ func (d *Device) ShareMemory(f *os.File, b []byte) (end func() error, err error)
 	return func() error { return d.unpin(p) }, nil
 }
 
-func (d *Device) freeHost(p *pin, m *mapping) error {
+func (d *Device) freeHost(p *pin, m *object.Mapping) error {
 	d.making.Lock()
 	defer d.making.Unlock()
-	if m.bytes == nil {
+	if m.Bytes == nil {
 		return nil
 	}
 	if err := d.idle(); err != nil {
-		return fmt.Errorf("free %d bytes of host memory: %w", len(m.bytes), err)
+		return fmt.Errorf("free %d bytes of host memory: %w", len(m.Bytes), err)
 	}
 	delete(d.pinned, p)
-	return errors.Join(p.unlock(), m.unmap())
+	return errors.Join(p.unlock(), m.Unmap())
 }
 
 // idle waits for all commands that were issued; making is held. Those of a server
@@ -134,55 +134,4 @@ func (d *Device) idle() error {
 		return nil
 	}
 	return err
-}
-
-// mapping is memory at page boundaries outside of the Go heap.
-type mapping struct {
-	bytes []byte
-	file  *os.File // of memory that a server can map too, or nil
-}
-
-// mapHost maps zeroed memory. With shared a server can map it too, unless the
-// system does not allow that. More than there is would end this process or others
-// when it is used.
-func mapHost(n int, shared bool) (*mapping, error) {
-	if _, free := shm.Machine(); free > 0 && int64(n) > free {
-		return nil, fmt.Errorf("map %d bytes of host memory, %d available: %w", n, free, unix.ENOMEM)
-	}
-	if shared {
-		if f, b, err := shm.New("memory", n); err == nil {
-			return &mapping{b, f}, nil
-		}
-	}
-	b, err := shm.Private(n)
-	if err != nil {
-		return nil, fmt.Errorf("map %d bytes of host memory: %w", n, err)
-	}
-	return &mapping{b, nil}, nil
-}
-
-// populate makes all pages, huge ones where there are any.
-func (m *mapping) populate() error {
-	if m.file != nil {
-		if err := shm.Collapse(m.bytes); err != nil {
-			return fmt.Errorf("populate %d bytes of host memory: %w", len(m.bytes), err)
-		}
-	}
-	if err := shm.Populate(m.bytes); err != nil {
-		return fmt.Errorf("populate %d bytes of host memory: %w", len(m.bytes), err)
-	}
-	return nil
-}
-
-// unmap gives the memory back. Doing it again does nothing.
-func (m *mapping) unmap() error {
-	if m.bytes == nil {
-		return nil
-	}
-	b, f := m.bytes, m.file
-	m.bytes, m.file = nil, nil
-	if f != nil {
-		return errors.Join(f.Close(), shm.Free(b))
-	}
-	return shm.Free(b)
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
@@ -30,12 +31,12 @@ func TestHostMemoryRefused(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		_, free := shm.Machine()
 		for _, n := range []int{1 << 45, int(free) + 8<<30} {
-			m, err := mapHost(n, shared)
+			m, err := object.MapHost(n, shared)
 			if !errors.Is(err, syscall.ENOMEM) {
 				t.Errorf("%d bytes, shared is %v: got %v, want ENOMEM", n, shared, err)
 			}
 			if err == nil {
-				ok(t, m.unmap())
+				ok(t, m.Unmap())
 			}
 		}
 	}

@@ -12,15 +12,15 @@ import (
 
 func fillWith(t *testing.T, q *Queue, b Linear, v byte) {
 	t.Helper()
-	ok(t, q.Write(b, 0, bytes.Repeat([]byte{v}, int(b.linear().e.obj.Mem.Bytes))))
+	ok(t, q.Write(b, 0, bytes.Repeat([]byte{v}, int(b.linear().e.Record.Mem.Bytes))))
 }
 
 func (i item) check(t *testing.T, q *Queue, v byte) {
 	t.Helper()
-	got := make([]byte, i.e.obj.Mem.Bytes)
+	got := make([]byte, i.e.Record.Mem.Bytes)
 	ok(t, q.Read(i.dev.public(i.e).(Linear), 0, got))
 	if !bytes.Equal(got, bytes.Repeat([]byte{v}, len(got))) {
-		t.Errorf("%s %s holds %d..., want %d", i.e.obj.Kind(), i.e.name(), got[0], v)
+		t.Errorf("%s %s holds %d..., want %d", i.e.Record.Kind(), i.e.Name(), got[0], v)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestReleasedBetween(t *testing.T) {
 // checkBut reads a buffer whose second SubAlign bytes begin with another pattern.
 func (i item) checkBut(t *testing.T, q *Queue) {
 	t.Helper()
-	got := make([]byte, i.e.obj.Mem.Bytes)
+	got := make([]byte, i.e.Record.Mem.Bytes)
 	ok(t, q.Read(i.dev.public(i.e).(Linear), 0, got))
 	clear(got[SubAlign : SubAlign+64])
 	if !bytes.Equal(got, make([]byte, len(got))) {
@@ -234,8 +234,8 @@ func TestRollbackOfReleased(t *testing.T) {
 			if n := d.StateBytes(); n != 3*64 {
 				t.Errorf("restored %v: %d bytes are left, want those of a, b and x", early, n)
 			}
-			for _, e := range d.objects.list {
-				if e.obj.Program != nil {
+			for _, e := range d.objects.List {
+				if e.Record.Program != nil {
 					t.Error("a released program is left")
 				}
 			}

@@ -62,15 +62,15 @@ func (d *Device) Image(name string, i ImageDesc) (*Image, error) {
 // it. It has one dimension. Devices of CUDA have none: ErrUnsupported. b may be released before
 // it.
 func (b *Buffer) View(name string, i ImageDesc) (*Image, error) {
-	m := record.Mem{Kind: driver.MemView, Access: i.Access, Parent: b.e.obj.ID,
+	m := record.Mem{Kind: driver.MemView, Access: i.Access, Parent: b.e.Record.ID,
 		Image: driver.ImageDesc{Dims: 1, Width: max(i.Width, 1), Height: 1, Depth: 1, Order: i.Order, Type: i.Type}}
 	if p, err := record.PixelBytes(m.Image); err == nil {
 		m.Bytes = p * int64(m.Image.Width)
 	}
-	if _, err := record.ViewPixel(&m, b.e.obj.Mem.Kind, b.e.obj.Mem.Bytes); err != nil {
+	if _, err := record.ViewPixel(&m, b.e.Record.Mem.Kind, b.e.Record.Mem.Bytes); err != nil {
 		return nil, b.fail("view", fmt.Errorf("%w: %w", err, ErrRange))
 	}
-	if b.e.released.Load() {
+	if b.e.Released.Load() {
 		return nil, b.fail("view", ErrReleased)
 	}
 	return obtain[*Image](b.dev, record.Object{Name: name, Mem: &m}, b.e,
@@ -108,13 +108,13 @@ type Region struct{ Origin, Size [3]int }
 
 // Whole is the region of all pixels.
 func (i *Image) Whole() Region {
-	m := i.e.obj.Mem.Image
+	m := i.e.Record.Mem.Image
 	return Region{Size: [3]int{m.Width, m.Height, m.Depth}}
 }
 
 // PixelBytes is the size of one pixel.
 func (i *Image) PixelBytes() int {
-	n, _ := record.PixelBytes(i.e.obj.Mem.Image)
+	n, _ := record.PixelBytes(i.e.Record.Mem.Image)
 	return int(n)
 }
 
@@ -145,7 +145,7 @@ func (d *Device) Sampler(name string, s SamplerDesc) (*Sampler, error) {
 }
 
 // Name is the sampler's name, empty if it has none.
-func (s *Sampler) Name() string { return s.e.obj.Name }
+func (s *Sampler) Name() string { return s.e.Record.Name }
 
 // Release gives the sampler back.
 func (s *Sampler) Release() error { return s.dev.drop(s.e) }

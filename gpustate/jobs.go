@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -124,21 +125,21 @@ func (s *session) serve(ctx context.Context, w *work) error {
 
 // downloads are the jobs that bring len(dst) bytes of an object from off on to
 // the host.
-func downloads(e *entry, off int64, dst []byte) []job {
+func downloads(e *object.Entry, off int64, dst []byte) []job {
 	switch {
-	case e.host != nil: // the bytes are here already
+	case e.Host != nil: // the bytes are here already
 		return []job{func(context.Context, *lane) error {
-			copy(dst, e.host.bytes[off:])
+			copy(dst, e.Host.Bytes[off:])
 			return nil
 		}}
-	case e.obj.Mem.Kind.IsImage():
+	case e.Record.Mem.Kind.IsImage():
 		return imageDownloads(e, dst)
 	}
 	var jobs []job
 	for len(dst) > 0 {
 		piece, at := dst[:min(len(dst), jobBytes)], off
 		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			return e.fail("capture", l.down(ctx, e.h, at, piece))
+			return e.Fail("capture", l.down(ctx, e.Handle, at, piece))
 		})
 		dst, off = dst[len(piece):], off+int64(len(piece))
 	}
@@ -146,12 +147,12 @@ func downloads(e *entry, off int64, dst []byte) []job {
 }
 
 // imageDownloads brings a whole image to the host, in slabs of rows or slices.
-func imageDownloads(e *entry, dst []byte) []job {
+func imageDownloads(e *object.Entry, dst []byte) []job {
 	var jobs []job
-	for _, s := range slabs(e.obj.Mem, jobBytes) {
+	for _, s := range slabs(e.Record.Mem, jobBytes) {
 		jobs = append(jobs, func(_ context.Context, l *lane) error {
-			_, err := l.drv.ReadImage(l.q, e.h, s.region, dst[s.off:s.off+s.bytes], true, nil)
-			return e.fail("capture", err)
+			_, err := l.drv.ReadImage(l.q, e.Handle, s.region, dst[s.off:s.off+s.bytes], true, nil)
+			return e.Fail("capture", err)
 		})
 	}
 	return jobs
@@ -164,52 +165,54 @@ const pinFrom = 64 << 20
 
 // uploads are the jobs that write an object's bytes, which fill provides, unpinned
 // through plain memory.
-func (d *Device) uploads(e *entry, fill func(dst []byte, off int64) error, unpinned bool) []job {
+func (d *Device) uploads(e *object.Entry, fill func(dst []byte, off int64) error, unpinned bool) []job {
 	switch {
-	case e.host != nil:
+	case e.Host != nil:
 		return []job{func(context.Context, *lane) error {
-			for b := e.host.bytes; len(b) > 0; b = b[min(pieceBytes, len(b)):] {
-				if err := fill(b[:min(pieceBytes, len(b))], int64(len(e.host.bytes)-len(b))); err != nil {
+			for b := e.Host.Bytes; len(b) > 0; b = b[min(pieceBytes, len(b)):] {
+				if err := fill(b[:min(pieceBytes, len(b))], int64(len(e.Host.Bytes)-len(b))); err != nil {
 					return err
 				}
 			}
 			return nil
 		}}
-	case e.obj.Mem.Kind.IsImage():
+	case e.Record.Mem.Kind.IsImage():
 		return d.imageUploads(e, fill)
 	}
 	var jobs []job
-	for off := int64(0); off < e.obj.Mem.Bytes; off += jobBytes {
+	for off := int64(0); off < e.Record.Mem.Bytes; off += jobBytes {
 		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			return d.upload(ctx, l, e, fill, off, min(jobBytes, e.obj.Mem.Bytes-off), unpinned)
+			return d.upload(ctx, l, e, fill, off, min(jobBytes, e.Record.Mem.Bytes-off), unpinned)
 		})
 	}
 	return jobs
 }
 
 // upload writes n bytes of linear memory from off on.
-func (d *Device) upload(ctx context.Context, l *lane, e *entry, fill func([]byte, int64) error, off, n int64,
+func (d *Device) upload(ctx context.Context, l *lane, e *object.Entry, fill func([]byte, int64) error, off, n int64,
 	unpinned bool) error {
 	return l.up(ctx, upload{off: off, bytes: n, step: pieceBytes, unpinned: unpinned, fill: fill,
 		write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
-			ev, err := l.issue(d, func() (driver.Event, error) { return l.drv.Write(q, e.h, off, src, block, nil) })
-			return ev, e.fail("write contents of", err)
+			ev, err := l.issue(d, func() (driver.Event, error) {
+				return l.drv.Write(q, e.Handle, off, src, block, nil)
+			})
+			return ev, e.Fail("write contents of", err)
 		}})
 }
 
 // imageUploads writes an image slab by slab.
-func (d *Device) imageUploads(e *entry, fill func(dst []byte, off int64) error) []job {
+func (d *Device) imageUploads(e *object.Entry, fill func(dst []byte, off int64) error) []job {
 	var jobs []job
-	for _, s := range slabs(e.obj.Mem, pieceBytes) {
+	for _, s := range slabs(e.Record.Mem, pieceBytes) {
 		jobs = append(jobs, func(_ context.Context, l *lane) error {
 			host := make([]byte, s.bytes)
 			if err := fill(host, s.off); err != nil {
 				return err
 			}
 			_, err := l.issue(d, func() (driver.Event, error) {
-				return l.drv.WriteImage(l.q, e.h, s.region, host, true, nil)
+				return l.drv.WriteImage(l.q, e.Handle, s.region, host, true, nil)
 			})
-			return e.fail("write contents of", err)
+			return e.Fail("write contents of", err)
 		})
 	}
 	return jobs

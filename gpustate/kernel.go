@@ -4,23 +4,38 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
 // Kernel is a function of a program with its arguments.
 type Kernel struct {
 	item
-	k *kernel
+	k *object.Kernel
 }
 
+// Local is a kernel argument: so many bytes of memory that a work-group shares.
+// In OpenCL it is the size of a __local pointer argument. CUDA has no such
+// parameters: all Local arguments of a launch together, each rounded up to 16
+// bytes, are the kernel's extern __shared__ array, in their order, and the
+// kernel's own parameter list leaves them out.
+type Local = object.Local
+
+// Value is a kernel argument given as its bytes, for values whose type Go does
+// not have.
+type Value = object.Value
+
+// Null is a kernel argument: a buffer that is none. The kernel sees a null pointer.
+type Null = object.Null
+
 // Name is the name of the kernel's function.
-func (k *Kernel) Name() string { return k.e.obj.Kernel.Function }
+func (k *Kernel) Name() string { return k.e.Record.Kernel.Function }
 
 // Args is the number of known arguments.
 func (k *Kernel) Args() int {
-	k.k.mu.Lock()
-	defer k.k.mu.Unlock()
-	return len(k.k.args)
+	k.k.Mu.Lock()
+	defer k.k.Mu.Unlock()
+	return len(k.k.Args)
 }
 
 // Release releases the kernel.
@@ -35,11 +50,11 @@ func (k *Kernel) SetArgs(args ...any) error {
 	if err := k.hold(); err != nil {
 		return err
 	}
-	defer k.k.mu.Unlock()
+	defer k.k.Mu.Unlock()
 	if err := k.usable(k.dev); err != nil {
 		return k.fail("set arguments of", err)
 	}
-	if n, exact := k.dev.drv.Args(k.e.h); len(args) < n || exact && len(args) > n {
+	if n, exact := k.dev.drv.Args(k.e.Handle); len(args) < n || exact && len(args) > n {
 		return k.fail("set arguments of", fmt.Errorf("got %d, it has %d: %w", len(args), n, ErrRange))
 	}
 	var room [16]any
@@ -47,7 +62,7 @@ func (k *Kernel) SetArgs(args ...any) error {
 	for i, a := range given {
 		given[i] = entryOf(a)
 	}
-	i, err := k.k.setAll(k.dev.drv.Device, given)
+	i, err := k.k.SetAll(k.dev.drv.Device, given)
 	if err != nil {
 		return k.fail(fmt.Sprintf("set argument %d of", i), err)
 	}
@@ -60,8 +75,8 @@ func (k *Kernel) SetArg(i int, value any) error {
 	if err := k.hold(); err != nil {
 		return err
 	}
-	err := k.k.set(k.dev.drv.Device, i, entryOf(value))
-	k.k.mu.Unlock()
+	err := k.k.Set(k.dev.drv.Device, i, entryOf(value))
+	k.k.Mu.Unlock()
 	if err != nil {
 		return k.fail(fmt.Sprintf("set argument %d of", i), err)
 	}
@@ -90,14 +105,14 @@ func entryOf(value any) any {
 	default:
 		return value
 	}
-	return (*entry)(nil)
+	return (*object.Entry)(nil)
 }
 
 // hold takes the kernel for one call, without the device's lock; the caller unlocks mu.
 func (k *Kernel) hold() error {
-	k.k.mu.Lock()
+	k.k.Mu.Lock()
 	if k.dev.closed.Load() {
-		k.k.mu.Unlock()
+		k.k.Mu.Unlock()
 		return ErrClosed
 	}
 	return nil
@@ -126,7 +141,7 @@ type ArgInfo = driver.ArgInfo
 // Group asks the device about the kernel's work-groups.
 func (k *Kernel) Group() (g Group, err error) {
 	err = k.ask(func(i driver.KernelInformer) (err error) {
-		g, err = i.Group(k.e.h)
+		g, err = i.Group(k.e.Handle)
 		return err
 	})
 	return g, err
@@ -143,7 +158,7 @@ func (k *Kernel) WorkGroup() (size, multiple int, err error) {
 // of programs built with -cl-kernel-arg-info; CUDA devices do not: ErrUnsupported.
 func (k *Kernel) ArgInfo(i int) (a ArgInfo, err error) {
 	err = k.ask(func(d driver.KernelInformer) (err error) {
-		a, err = d.ArgInfo(k.e.h, i)
+		a, err = d.ArgInfo(k.e.Handle, i)
 		return err
 	})
 	return a, err
@@ -161,8 +176,8 @@ func (k *Kernel) ask(do func(driver.KernelInformer) error) error {
 		return err
 	}
 	defer k.dev.leave()
-	k.k.mu.Lock()
-	defer k.k.mu.Unlock()
+	k.k.Mu.Lock()
+	defer k.k.Mu.Unlock()
 	i, ok := k.dev.drv.Device.(driver.KernelInformer)
 	if !ok {
 		return k.fail("ask about", ErrUnsupported)
@@ -176,9 +191,9 @@ func (k *Kernel) ask(do func(driver.KernelInformer) error) error {
 // Clone makes another kernel object of the same function, with the arguments that k has
 // now. Like all objects without a name it is identified by the order of creation.
 func (k *Kernel) Clone() (*Kernel, error) {
-	o := record.Object{Kernel: &record.Kernel{Program: k.e.obj.Kernel.Program, Function: k.e.obj.Kernel.Function}}
-	c, err := obtain[*Kernel](k.dev, o, k.e.parent, func(have *record.Object) error {
-		return equal(have.Kernel.Function == k.e.obj.Kernel.Function)
+	o := record.Object{Kernel: &record.Kernel{Program: k.e.Record.Kernel.Program, Function: k.e.Record.Kernel.Function}}
+	c, err := obtain[*Kernel](k.dev, o, k.e.Parent, func(have *record.Object) error {
+		return equal(have.Kernel.Function == k.e.Record.Kernel.Function)
 	})
 	if err != nil {
 		return nil, err
@@ -194,11 +209,11 @@ func (k *Kernel) copyArgs(from *Kernel) error {
 	if err := from.hold(); err != nil {
 		return err
 	}
-	args := from.k.copies()
-	from.k.mu.Unlock()
+	args := from.k.Copies()
+	from.k.Mu.Unlock()
 	if err := k.hold(); err != nil {
 		return err
 	}
-	defer k.k.mu.Unlock()
-	return k.k.copyArgs(k.dev.drv.Device, args)
+	defer k.k.Mu.Unlock()
+	return k.k.CopyArgs(k.dev.drv.Device, args)
 }

@@ -21,13 +21,13 @@ func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (e *Even
 	if !fill(&g, global, local) {
 		return nil, k.fail("launch", misfit(global, local))
 	}
-	k.k.mu.Lock()
+	k.k.Mu.Lock()
 	q.mu.Lock()
 	d, t := q.dev, &q.commands
-	if k.k.fit == d.objects.changes.Load() && k.dev == d && t.issued+1 < t.due && len(after) == 0 {
+	if k.k.Fit == d.objects.Changes.Load() && k.dev == d && t.issued+1 < t.due && len(after) == 0 {
 		var h driver.Event
-		if h, err = d.drv.Launch(q.e.h, k.e.h, g, nil); err == nil && h == 0 {
-			k.k.ran(&g)
+		if h, err = d.drv.Launch(q.e.Handle, k.e.Handle, g, nil); err == nil && h == 0 {
+			k.k.Ran(&g)
 			t.issued++
 			e = t.event()
 			e.seq, e.lazy = t.issued, true
@@ -38,7 +38,7 @@ func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (e *Even
 		e, err = q.launchChecked(k, &g, after)
 	}
 	q.mu.Unlock()
-	k.k.mu.Unlock()
+	k.k.Mu.Unlock()
 	return e, err
 }
 
@@ -54,8 +54,8 @@ func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event
 			ErrRange))
 	}
 	copy(g.Offset[:], offset)
-	k.k.mu.Lock()
-	defer k.k.mu.Unlock()
+	k.k.Mu.Lock()
+	defer k.k.Mu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.launchChecked(k, &g, after)
@@ -107,32 +107,32 @@ func misfit(global, local []int) error {
 
 // launchChecked launches after all checks; kernel and queue are locked.
 func (q *Queue) launchChecked(k *Kernel, g *driver.Grid, after []*Event) (*Event, error) {
-	now := q.dev.objects.changes.Load() // what happens during the checks is seen by the next launch
+	now := q.dev.objects.Changes.Load() // what happens during the checks is seen by the next launch
 	if k.dev.closed.Load() {
 		return nil, ErrClosed
 	}
-	if q.e.released.Load() {
+	if q.e.Released.Load() {
 		return nil, q.fail("launch on", ErrReleased)
 	}
 	err := k.usable(q.dev)
 	if err == nil {
-		err = k.k.ready()
+		err = k.k.Ready()
 	}
 	if err != nil {
 		return nil, k.fail("launch", err)
 	}
-	k.k.fit = now
+	k.k.Fit = now
 	if len(after) > 0 {
 		e, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
-			return q.dev.drv.Launch(q.e.h, k.e.h, *g, wait)
+			return q.dev.drv.Launch(q.e.Handle, k.e.Handle, *g, wait)
 		})
 		if err == nil {
-			k.k.ran(g)
+			k.k.Ran(g)
 		}
 		return e, k.fail("launch", err)
 	}
 	q.commands.room()
-	h, err := q.dev.drv.Launch(q.e.h, k.e.h, *g, nil)
+	h, err := q.dev.drv.Launch(q.e.Handle, k.e.Handle, *g, nil)
 	return q.launched(k, g, h, err)
 }
 
@@ -141,18 +141,11 @@ func (q *Queue) launchChecked(k *Kernel, g *driver.Grid, after []*Event) (*Event
 //go:noinline
 func (q *Queue) launched(k *Kernel, g *driver.Grid, h driver.Event, err error) (*Event, error) {
 	for err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
-		h, err = q.dev.drv.Launch(q.e.h, k.e.h, *g, nil)
+		h, err = q.dev.drv.Launch(q.e.Handle, k.e.Handle, *g, nil)
 	}
 	if err != nil {
 		return nil, k.fail("launch", err)
 	}
-	k.k.ran(g)
+	k.k.Ran(g)
 	return q.commands.enter(false, h)
-}
-
-// ran notes the work-group of a launch.
-func (k *kernel) ran(g *driver.Grid) {
-	if g.Local[0] != 0 {
-		k.group = g.Local[0] * g.Local[1] * g.Local[2]
-	}
 }

@@ -11,7 +11,7 @@ import (
 // plain says whether the next launch would go without checks.
 func (s *setup) plain() bool {
 	t := &s.q.commands
-	return s.k.k.fit == s.q.dev.objects.changes.Load() && t.issued+1 < t.due
+	return s.k.k.Fit == s.q.dev.objects.Changes.Load() && t.issued+1 < t.due
 }
 
 // TestUnfit: a launch that needed no check before sees what has changed since.
@@ -43,7 +43,7 @@ func TestUnfit(t *testing.T) {
 			there.fill(t)
 			there.step(t)
 			s.k = there.k
-			s.k.k.fit = s.q.dev.objects.changes.Load() // as chance has it
+			s.k.k.Fit = s.q.dev.objects.Changes.Load() // as chance has it
 			return nil
 		}, ErrOtherDevice},
 		"argument that leaves a gap": {func(_ *testing.T, s *setup) error {
@@ -178,5 +178,27 @@ func TestReached(t *testing.T) {
 			}
 		}
 		ok(t, third.Wait())
+	}
+}
+
+// TestNilObjects gives a kernel objects that are none.
+func TestNilObjects(t *testing.T) {
+	d, _ := fakeDevice(t)
+	s := newSetup(t, d, 4)
+	for _, bad := range []any{(*Buffer)(nil), (*Image)(nil), (*Shared)(nil), (*Sampler)(nil), &HostBuffer{}} {
+		if err := s.k.SetArg(0, bad); !errors.Is(err, ErrArgType) {
+			t.Errorf("%T: got %v, want ErrArgType", bad, err)
+		}
+	}
+}
+
+// TestRecordingAllocates holds the hot path to what it needs.
+func TestRecordingAllocates(t *testing.T) {
+	d, _ := fakeDevice(t)
+	s := newSetup(t, d, 4)
+	s.fill(t)
+	var value any = float32(3)
+	if n := testing.AllocsPerRun(100, func() { ok(t, s.k.SetArg(2, value)) }); n > 1 { // the fake copies it
+		t.Errorf("SetArg allocates %g times", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
 // Mark is the state of a device before a Restore: Undo takes back what was restored
@@ -21,7 +22,7 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 	if err := d.stop(ctx); err != nil {
 		return nil, err
 	}
-	m := &Mark{d: d, record: d.objects.record().Encode()}
+	m := &Mark{d: d, record: d.objects.Record().Encode()}
 	untouched := d.untouched()
 	d.start()
 	if untouched {
@@ -39,17 +40,17 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 // given to it, nothing was restored, and nothing that might have had a command was
 // released. The device is stopped.
 func (d *Device) untouched() bool {
-	if d.filled || d.lent.Load() || int(d.objects.nextID) != len(d.objects.list) {
+	if d.filled || d.lent.Load() || int(d.objects.NextID) != len(d.objects.List) {
 		return false
 	}
-	for _, e := range d.objects.list {
-		if q, ok := e.public.(*Queue); ok && q.commands.used {
+	for _, e := range d.objects.List {
+		if q, ok := e.Public.(*Queue); ok && q.commands.used {
 			return false
 		}
-		if m := e.obj.Mem; m != nil && (m.Kind == driver.MemHost || m.Kind == driver.MemShared) {
+		if m := e.Record.Mem; m != nil && (m.Kind == driver.MemHost || m.Kind == driver.MemShared) {
 			return false // the host writes to it without a command
 		}
-		if isVariable(&e.obj) || e.adopted != 0 { // it may begin with another value than zero
+		if object.IsVariable(&e.Record) || e.Adopted != 0 { // it may begin with another value than zero
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -65,12 +66,12 @@ func (d *Device) watched(ctx context.Context, drv driver.Device, w *watch) error
 type migration struct{ plan }
 
 func newMigration(d *Device, to *session, w *watch) *migration {
-	m := &migration{plan{op: "migrate", d: d, s: to, rec: d.objects.record(), to: map[uint64]*entry{}, watch: w}}
+	m := &migration{plan{op: "migrate", d: d, s: to, rec: d.objects.Record(), to: map[uint64]*object.Entry{}, watch: w}}
 	m.bytes = m.copies
-	for i, e := range d.objects.list {
-		there := newEntry(e.of, moved(&m.rec.Objects[i]))
-		there.host, there.borrowed = e.host, true
-		m.to[e.obj.ID] = there
+	for i, e := range d.objects.List {
+		there := object.NewEntry(e.Table, moved(&m.rec.Objects[i]))
+		there.Host, there.Borrowed = e.Host, true
+		m.to[e.Record.ID] = there
 		m.fresh = append(m.fresh, there)
 	}
 	return m
@@ -79,28 +80,28 @@ func newMigration(d *Device, to *session, w *watch) *migration {
 // check looks at every object before the first one is made.
 func (m *migration) check() error {
 	var mems []*record.Object
-	there := newTarget(m.s.Device)
-	for i, e := range m.d.objects.list {
+	there := object.NewTarget(m.s.Device)
+	for i, e := range m.d.objects.List {
 		o := &m.rec.Objects[i]
-		if k := e.kernel; k != nil {
-			if err := there.checkGroup(k); err != nil {
+		if k := e.Kernel; k != nil {
+			if err := there.CheckGroup(k); err != nil {
 				return m.fail(o, err)
 			}
 		}
-		if err := there.check(o); err != nil {
+		if err := there.Check(o); err != nil {
 			return m.fail(o, err)
 		}
-		if e.mapped != nil {
+		if e.Mapped != nil {
 			return m.fail(o, ErrMapped)
 		}
-		if e.adopted != 0 {
+		if e.Adopted != 0 {
 			return m.fail(o, ErrAdopted)
 		}
 		if o.Mem != nil {
 			mems = append(mems, o)
 		}
 	}
-	if err := checkTotal(mems, m.s.Info()); err != nil {
+	if err := object.CheckTotal(mems, m.s.Info()); err != nil {
 		return fmt.Errorf("migrate to %s: %w", m.s.Info(), err)
 	}
 	return nil
@@ -117,11 +118,11 @@ func (m *migration) carryOut(ctx context.Context) error {
 	}
 	if len(m.others) > 0 {
 		v := m.others[0]
-		return m.fail(&v.program.obj, fmt.Errorf("its form for that device has an additional variable %q: %w",
-			v.variable.obj.Name, ErrConflict))
+		return m.fail(&v.program.Record, fmt.Errorf("its form for that device has an additional variable %q: %w",
+			v.variable.Record.Name, ErrConflict))
 	}
-	for i, e := range m.d.objects.list {
-		if k := e.kernel; k != nil {
+	for i, e := range m.d.objects.List {
+		if k := e.Kernel; k != nil {
 			if err := m.copyArgs(&m.rec.Objects[i], k); err != nil {
 				return err
 			}
@@ -132,13 +133,13 @@ func (m *migration) carryOut(ctx context.Context) error {
 }
 
 // copyArgs gives the kernel on the new device the arguments that it has here.
-func (m *migration) copyArgs(o *record.Object, k *kernel) error {
-	h := m.to[o.ID].h
-	if err := newTarget(m.s.Device).checkBuilt(k, h); err != nil {
+func (m *migration) copyArgs(o *record.Object, k *object.Kernel) error {
+	h := m.to[o.ID].Handle
+	if err := object.NewTarget(m.s.Device).CheckBuilt(k, h); err != nil {
 		return m.fail(o, err)
 	}
-	if n, exact := m.s.Args(h); exact && len(k.args) > n {
-		return m.fail(o, fmt.Errorf("it has %d arguments on the new device, %d on this one: %w", n, len(k.args),
+	if n, exact := m.s.Args(h); exact && len(k.Args) > n {
+		return m.fail(o, fmt.Errorf("it has %d arguments on the new device, %d on this one: %w", n, len(k.Args),
 			ErrConflict))
 	}
 	if _, err := m.setArgs(o.Kernel, h); err != nil {
@@ -149,9 +150,9 @@ func (m *migration) copyArgs(o *record.Object, k *kernel) error {
 
 // copies bring the contents of an object to its second entry: between the devices
 // where they can, through the host where not.
-func (m *migration) copies(_ int, o *record.Object, there *entry) []job {
-	e := m.d.objects.byID(o.ID)
-	if e.host != nil {
+func (m *migration) copies(_ int, o *record.Object, there *object.Entry) []job {
+	e := m.d.objects.ByID(o.ID)
+	if e.Host != nil {
 		return nil // host memory stays where it is
 	}
 	m.watch.m.Bytes += o.Mem.Bytes
@@ -161,7 +162,7 @@ func (m *migration) copies(_ int, o *record.Object, there *entry) []job {
 		return through
 	}
 	return []job{func(ctx context.Context, l *lane) error {
-		ok, err := peer.CopyFrom(l.q, there.h, m.d.drv.Device, e.h, o.Mem.Bytes)
+		ok, err := peer.CopyFrom(l.q, there.Handle, m.d.drv.Device, e.Handle, o.Mem.Bytes)
 		for i := 0; !ok && err == nil && i < len(through); i++ {
 			err = through[i](ctx, l)
 		}
@@ -170,22 +171,22 @@ func (m *migration) copies(_ int, o *record.Object, there *entry) []job {
 }
 
 // source reads an object's bytes from the old device.
-func (m *migration) source(e *entry) func(dst []byte, off int64) error {
+func (m *migration) source(e *object.Entry) func(dst []byte, off int64) error {
 	return func(dst []byte, off int64) error {
 		l, err := m.d.drv.take(&m.d.drv.reads)
 		if err != nil {
 			return err
 		}
 		defer m.d.drv.reads.give(l)
-		if e.obj.Mem.Kind == driver.MemImage {
-			for _, s := range slabs(e.obj.Mem, pieceBytes) { // the same as those of uploads
+		if e.Record.Mem.Kind == driver.MemImage {
+			for _, s := range slabs(e.Record.Mem, pieceBytes) { // the same as those of uploads
 				if s.off == off {
-					_, err := l.drv.ReadImage(l.q, e.h, s.region, dst, true, nil)
+					_, err := l.drv.ReadImage(l.q, e.Handle, s.region, dst, true, nil)
 					return err
 				}
 			}
 		}
-		return l.down(context.Background(), e.h, off, dst)
+		return l.down(context.Background(), e.Handle, off, dst)
 	}
 }
 
@@ -193,10 +194,10 @@ func (m *migration) source(e *entry) func(dst []byte, off int64) error {
 func (m *migration) change() error {
 	old := m.d.drv
 	var errs []error
-	for i := len(m.d.objects.list) - 1; i >= 0; i-- {
-		e := m.d.objects.list[i]
-		errs = append(errs, e.discard(old.Device, e.h))
-		e.h = m.to[e.obj.ID].h
+	for i := len(m.d.objects.List) - 1; i >= 0; i-- {
+		e := m.d.objects.List[i]
+		errs = append(errs, e.Discard(old.Device, e.Handle))
+		e.Handle = m.to[e.Record.ID].Handle
 	}
 	if r, ok := old.Device.(driver.Movable); ok {
 		r.OnMove(nil) // what it has to say concerns us no more
@@ -207,9 +208,9 @@ func (m *migration) change() error {
 	for p := range m.d.pinned {
 		errs = append(errs, p.move(m.s))
 	}
-	for _, e := range m.d.objects.list {
-		if k := e.kernel; k != nil {
-			k.resize(m.s.Device)
+	for _, e := range m.d.objects.List {
+		if k := e.Kernel; k != nil {
+			k.Resize(m.s.Device)
 		}
 	}
 	return errors.Join(append(errs, old.release())...)
@@ -271,11 +272,11 @@ func (d *Device) hasOpenCLAlone() bool {
 	d.making.Lock()
 	defer d.making.Unlock()
 	alone := false
-	for _, e := range d.objects.list {
-		if p := e.obj.Program; p != nil && (p.CUDA != "" || len(p.PTX) > 0) {
+	for _, e := range d.objects.List {
+		if p := e.Record.Program; p != nil && (p.CUDA != "" || len(p.PTX) > 0) {
 			return false
 		}
-		alone = alone || e.obj.Program != nil
+		alone = alone || e.Record.Program != nil
 	}
 	return alone
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -18,19 +19,19 @@ type plan struct {
 	d      *Device
 	s      *session // where the objects are to be
 	rec    *record.Record
-	to     map[uint64]*entry // what takes the place of each object, by recorded ID
-	fresh  []*entry          // those of them that have no place in the device, in order
-	others []variableOf      // of new programs, that the record does not have
+	to     map[uint64]*object.Entry // what takes the place of each object, by recorded ID
+	fresh  []*object.Entry          // those of them that have no place in the device, in order
+	others []variableOf             // of new programs, that the record does not have
 	watch  *watch
 
 	// bytes are the jobs that bring content i of the record, object o, into e.
-	bytes func(i int, o *record.Object, e *entry) []job
+	bytes func(i int, o *record.Object, e *object.Entry) []job
 }
 
 func (p *plan) fail(o *record.Object, err error) error {
 	name := o.Name
 	if name == "" {
-		name = unnamed(o)
+		name = object.Unnamed(o)
 	}
 	from := p.rec.Device
 	return &ObjectError{Op: p.op, Kind: o.Kind(), Name: name, Device: p.s.Info(), From: &from, Err: err}
@@ -48,7 +49,7 @@ func (p *plan) carryOut(ctx context.Context) error {
 			o := &p.rec.Objects[i]
 			e := p.to[o.ID]
 			switch {
-			case e == nil || e.h != nil || isVariable(o) || o.Kernel != nil:
+			case e == nil || e.Handle != nil || object.IsVariable(o) || o.Kernel != nil:
 			case o.Program != nil:
 				builds.Go(func() { failed[i] = p.create(o, e) })
 			default:
@@ -59,7 +60,7 @@ func (p *plan) carryOut(ctx context.Context) error {
 			if !o.Mem.HasContents() {
 				continue
 			}
-			if e != nil && !isVariable(o) { // nil: it need not be kept
+			if e != nil && !object.IsVariable(o) { // nil: it need not be kept
 				add(p.bytes(contents, o, e)...)
 			}
 			contents++
@@ -75,7 +76,7 @@ func (p *plan) carryOut(ctx context.Context) error {
 	}
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
-		if e := p.to[o.ID]; o.Program != nil && e.obj.ID == 0 {
+		if e := p.to[o.ID]; o.Program != nil && e.Record.ID == 0 {
 			if err := p.matchVariables(o, e); err != nil {
 				return err
 			}
@@ -86,7 +87,7 @@ func (p *plan) carryOut(ctx context.Context) error {
 	}
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
-		if e := p.to[o.ID]; o.Kernel != nil && e.h == nil {
+		if e := p.to[o.ID]; o.Kernel != nil && e.Handle == nil {
 			if err := p.create(o, e); err != nil {
 				return err
 			}
@@ -96,12 +97,12 @@ func (p *plan) carryOut(ctx context.Context) error {
 }
 
 // create makes the object behind an entry.
-func (p *plan) create(o *record.Object, e *entry) error {
+func (p *plan) create(o *record.Object, e *object.Entry) error {
 	look := func(uint64) driver.Handle { // what it is made from, by its recorded ID
-		return p.to[o.Parent()].h
+		return p.to[o.Parent()].Handle
 	}
 	do := func() (err error) {
-		e.h, err = e.realize(p.s.Device, look)
+		e.Handle, err = e.Realize(p.s.Device, look)
 		return err
 	}
 	var err error
@@ -119,7 +120,7 @@ func (p *plan) create(o *record.Object, e *entry) error {
 // variables are the jobs that bring the contents of variables.
 func (p *plan) variables() (jobs []job) {
 	for i, o := range p.rec.Contents() {
-		if e := p.to[o.ID]; e != nil && isVariable(o) { // nil: it need not be kept
+		if e := p.to[o.ID]; e != nil && object.IsVariable(o) { // nil: it need not be kept
 			jobs = append(jobs, p.bytes(i, o, e)...)
 		}
 	}
@@ -127,22 +128,22 @@ func (p *plan) variables() (jobs []job) {
 }
 
 // setArgs gives a kernel its recorded arguments.
-func (p *plan) setArgs(r *record.Kernel, h driver.Handle) ([]argument, error) {
-	args := make([]argument, len(r.Args))
+func (p *plan) setArgs(r *record.Kernel, h driver.Handle) ([]object.Argument, error) {
+	args := make([]object.Argument, len(r.Args))
 	for i, ra := range r.Args {
-		a := argument{kind: ra.Kind, local: int(ra.Local), value: ra.Value}
+		a := object.Argument{Kind: ra.Kind, Local: int(ra.Local), Value: ra.Value}
 		if ra.Kind == driver.ArgMem || ra.Kind == driver.ArgSampler {
 			if ra.Object == 0 { // it was released before the capture: launching fails as before
 				continue
 			}
-			a.object = p.to[ra.Object]
-			a.object.argument.Store(true)
+			a.Object = p.to[ra.Object]
+			a.Object.Argument.Store(true)
 		}
 		args[i] = a
-		if a.kind == driver.ArgNone {
+		if a.Kind == driver.ArgNone {
 			continue
 		}
-		if err := p.s.SetArg(h, i, a.driver()); err != nil {
+		if err := p.s.SetArg(h, i, a.Driver()); err != nil {
 			return nil, fmt.Errorf("argument %d: %w", i, err)
 		}
 	}
@@ -151,23 +152,23 @@ func (p *plan) setArgs(r *record.Kernel, h driver.Handle) ([]argument, error) {
 
 // matchVariables finds the recorded variables among those of a program that was
 // just built. Others of the program are added too: the next capture needs them.
-func (p *plan) matchVariables(o *record.Object, program *entry) error {
-	list, err := program.findVariables(p.s.Device, program.h)
+func (p *plan) matchVariables(o *record.Object, program *object.Entry) error {
+	list, err := program.FindVariables(p.s.Device, program.Handle)
 	if err != nil {
 		return p.fail(o, err)
 	}
-	found := map[string]*entry{}
+	found := map[string]*object.Entry{}
 	for _, v := range list {
-		found[v.obj.Name] = v
+		found[v.Record.Name] = v
 	}
 	for i := range p.rec.Objects {
 		r := &p.rec.Objects[i]
-		if !isVariable(r) || r.Mem.Parent != o.ID || p.to[r.ID] == nil {
+		if !object.IsVariable(r) || r.Mem.Parent != o.ID || p.to[r.ID] == nil {
 			continue
 		}
 		v := found[r.Name]
 		if v == nil { // one that kernels do not write
-			if v, err = p.s.findVariable(program, program.h, r.Name); err != nil {
+			if v, err = p.s.findVariable(program, program.Handle, r.Name); err != nil {
 				err = p.fail(r, err)
 				break
 			}
@@ -175,10 +176,10 @@ func (p *plan) matchVariables(o *record.Object, program *entry) error {
 		switch {
 		case v == nil:
 			err = p.fail(r, errNoVariable)
-		case v.obj.Mem.Bytes != r.Mem.Bytes:
-			err = p.fail(r, &SizeError{Have: v.obj.Mem.Bytes, Want: r.Mem.Bytes})
+		case v.Record.Mem.Bytes != r.Mem.Bytes:
+			err = p.fail(r, &SizeError{Have: v.Record.Mem.Bytes, Want: r.Mem.Bytes})
 		default:
-			p.to[r.ID].h, p.to[r.ID].initial = v.h, v.initial
+			p.to[r.ID].Handle, p.to[r.ID].Initial = v.Handle, v.Initial
 			delete(found, r.Name)
 		}
 		if err != nil {
@@ -186,7 +187,7 @@ func (p *plan) matchVariables(o *record.Object, program *entry) error {
 		}
 	}
 	for _, v := range list { // in their order
-		if found[v.obj.Name] == v {
+		if found[v.Record.Name] == v {
 			p.fresh = append(p.fresh, v)
 			p.others = append(p.others, variableOf{program, v})
 		}
@@ -198,7 +199,7 @@ func (p *plan) matchVariables(o *record.Object, program *entry) error {
 var errNoVariable = fmt.Errorf("the program has no such variable: %w", ErrConflict)
 
 // variableOf is a variable and its program.
-type variableOf struct{ program, variable *entry }
+type variableOf struct{ program, variable *object.Entry }
 
 // moved is o as it will be elsewhere: IDs are not known before the objects have
 // their places.
@@ -220,16 +221,16 @@ func (p *plan) undo() error {
 	var errs []error
 	for i := len(p.fresh) - 1; i >= 0; i-- {
 		e := p.fresh[i]
-		if e.released.Load() {
+		if e.Released.Load() {
 			continue // it went with the last that was made from it
 		}
-		if e.obj.ID != 0 { // it has its place already: take it out like the program would
-			p.d.objects.unlist(e)
-			errs = append(errs, p.d.objects.forget(e, func(e *entry) error { return e.discard(p.s, e.h) }))
+		if e.Record.ID != 0 { // it has its place already: take it out like the program would
+			p.d.objects.Unlist(e)
+			errs = append(errs, p.d.objects.Forget(e, func(e *object.Entry) error { return e.Discard(p.s, e.Handle) }))
 		} else {
-			errs = append(errs, e.discard(p.s, e.h))
+			errs = append(errs, e.Discard(p.s, e.Handle))
 		}
-		errs = append(errs, e.unmap())
+		errs = append(errs, e.Unmap())
 	}
 	return errors.Join(errs...)
 }

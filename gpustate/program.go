@@ -2,9 +2,11 @@ package gpustate
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -46,13 +48,13 @@ func sameProgram(a, b *record.Program) bool {
 }
 
 // Name is the program's name, empty if it has none.
-func (p *Program) Name() string { return p.e.obj.Name }
+func (p *Program) Name() string { return p.e.Record.Name }
 
 // BuildLog is what the compiler said when it built the program, empty where the device
 // does not keep it.
 func (p *Program) BuildLog() (log string, err error) {
 	err = p.ask(func(i driver.ProgramInformer) error {
-		log = i.BuildLog(p.e.h)
+		log = i.BuildLog(p.e.Handle)
 		return nil
 	})
 	return log, err
@@ -62,7 +64,7 @@ func (p *Program) BuildLog() (log string, err error) {
 // are built again from their Sources.
 func (p *Program) Binary() (b []byte, err error) {
 	err = p.ask(func(i driver.ProgramInformer) (err error) {
-		b, err = i.Binary(p.e.h)
+		b, err = i.Binary(p.e.Handle)
 		return err
 	})
 	return b, err
@@ -73,8 +75,8 @@ func (p *Program) ask(do func(driver.ProgramInformer) error) error {
 		return err
 	}
 	defer p.dev.leave()
-	p.e.use.RLock()
-	defer p.e.use.RUnlock()
+	p.e.Use.RLock()
+	defer p.e.Use.RUnlock()
 	if err := p.usable(p.dev); err != nil {
 		return p.fail("ask about", err)
 	}
@@ -98,13 +100,25 @@ func (p *Program) Kernel(name string) (*Kernel, error) { return p.kernel(name, n
 func (p *Program) NewKernel(function string) (*Kernel, error) { return p.kernel("", function) }
 
 func (p *Program) kernel(name, function string) (*Kernel, error) {
-	if p.e.released.Load() {
+	if p.e.Released.Load() {
 		return nil, p.fail("create kernel "+function+" of", ErrReleased)
 	}
-	o := record.Object{Name: name, Kernel: &record.Kernel{Program: p.e.obj.ID, Function: function}}
+	o := record.Object{Name: name, Kernel: &record.Kernel{Program: p.e.Record.ID, Function: function}}
 	return obtain[*Kernel](p.dev, o, p.e,
 		func(have *record.Object) error { return equal(have.Kernel.Function == function) })
 }
+
+// Stateless is an option of Device.Program: captures and migrations ignore what the
+// program keeps outside memory objects. Such are variables at program scope
+// (__device__ and __managed__ of CUDA, program-scope and static variables of OpenCL
+// C 2.0 and later) and memory that kernels allocate.
+//
+// Without it the variables of a CUDA program are captured, restored and moved like
+// buffers, and a program with others is refused with ErrHidden.
+const Stateless = object.Stateless
+
+// ErrNoVariable says that a program has no such variable, or that the device cannot find it.
+var ErrNoVariable = errors.New("no such variable of the program")
 
 // Variable gives a variable at program scope as a buffer that commands read and write and
 // kernels take as an argument: a __device__ or __managed__ one of CUDA, or a __constant__ one, which
@@ -122,23 +136,23 @@ func (p *Program) Variable(name string) (*Buffer, error) {
 	}
 	defer p.dev.leave()
 	op := fmt.Sprintf("give the variable %q of", name)
-	if p.e.released.Load() {
+	if p.e.Released.Load() {
 		return nil, p.fail(op, ErrReleased)
 	}
-	for _, v := range p.e.variables {
-		if v.obj.Name == name {
+	for _, v := range p.e.Variables {
+		if v.Record.Name == name {
 			return p.dev.public(v).(*Buffer), nil
 		}
 	}
-	v, err := p.dev.drv.findVariable(p.e, p.e.h, name)
+	v, err := p.dev.drv.findVariable(p.e, p.e.Handle, name)
 	switch {
 	case err != nil:
 		return nil, p.fail(op, err)
-	case v == nil && stateless(p.e.obj.Program):
+	case v == nil && object.IsStateless(p.e.Record.Program):
 		return nil, p.fail(op, fmt.Errorf("the program has the option %s: %w", Stateless, ErrUnsupported))
 	case v == nil:
 		return nil, p.fail(op, fmt.Errorf("this device finds none of that name: %w", ErrNoVariable))
 	}
-	p.dev.objects.addVariable(p.e, v)
+	p.dev.objects.AddVariable(p.e, v)
 	return p.dev.public(v).(*Buffer), nil
 }

@@ -1,6 +1,8 @@
 package gpustate
 
-import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+import (
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
 
 // CLInfo is what clGetDeviceInfo says of the device that there is now, as OpenCL lays it
 // out. An API other than OpenCL, a question that the platform does not know and one whose
@@ -57,10 +59,10 @@ func (i item) query(q driver.Query) ([]byte, error) {
 		return nil, err
 	}
 	defer i.dev.leave()
-	if i.e.released.Load() {
+	if i.e.Released.Load() {
 		return nil, i.fail("ask about", ErrReleased)
 	}
-	q.Object = i.e.h
+	q.Object = i.e.Handle
 	b, err := i.dev.query(q)
 	return b, i.fail("ask about", err)
 }

@@ -71,7 +71,7 @@ func (d *Device) QueueWith(name string, opt QueueOptions) (*Queue, error) {
 }
 
 // Name is the queue's name, empty if it has none.
-func (q *Queue) Name() string { return q.e.obj.Name }
+func (q *Queue) Name() string { return q.e.Record.Name }
 
 // Release gives the queue back after its commands are complete.
 func (q *Queue) Release() error {
@@ -86,7 +86,7 @@ func (q *Queue) free() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	err := q.commands.drain()
-	return errors.Join(err, q.commands.end(func() error { return q.e.discard(q.dev.drv, q.e.h) }))
+	return errors.Join(err, q.commands.end(func() error { return q.e.Discard(q.dev.drv, q.e.Handle) }))
 }
 
 // begin enters the device and takes the queue for one command; end gives both
@@ -96,7 +96,7 @@ func (q *Queue) begin() error {
 		return err
 	}
 	q.mu.Lock()
-	if q.e.released.Load() {
+	if q.e.Released.Load() {
 		q.end()
 		return q.fail("use", ErrReleased)
 	}
@@ -114,7 +114,7 @@ func (q *Queue) Flush() error {
 		return err
 	}
 	defer q.end()
-	return q.fail("flush", q.dev.drv.Flush(q.e.h))
+	return q.fail("flush", q.dev.drv.Flush(q.e.Handle))
 }
 
 // Finish waits until all commands are complete. It returns the error of the
@@ -198,7 +198,7 @@ func (q *Queue) Barrier(after ...*Event) (*Event, error) {
 	}
 	defer q.end()
 	ev, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
-		return q.dev.drv.Barrier(q.e.h, wait)
+		return q.dev.drv.Barrier(q.e.Handle, wait)
 	})
 	if err != nil {
 		return nil, q.fail("order", err)
@@ -207,5 +207,5 @@ func (q *Queue) Barrier(after ...*Event) (*Event, error) {
 }
 
 func (q *Queue) marker(wait []driver.Event) (driver.Event, error) {
-	return q.dev.drv.Marker(q.e.h, wait)
+	return q.dev.drv.Marker(q.e.Handle, wait)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
 // Range is a part of a buffer as messages of package mpiwrap use it (mpiwrap.DeviceRange), with
@@ -35,11 +36,11 @@ func (r *Range) Check() error {
 		return r.b.linear().fail("send or receive", err)
 	}
 	defer d.leave()
-	if r.q.e.released.Load() {
+	if r.q.e.Released.Load() {
 		return r.q.fail("use", ErrReleased)
 	}
 	a := bytesOf(r.b, r.off, r.n)
-	return a.fail("send or receive", a.check(&d.objects))
+	return a.Fail("send or receive", a.Check(&d.objects))
 }
 
 // Device is the Device.
@@ -50,7 +51,7 @@ func (r *Range) Kind() string { return r.q.dev.Info().Kind }
 
 // inOrder are the events that a command waits for that is to come after all that q was given.
 func (q *Queue) inOrder() ([]*Event, error) {
-	if !q.e.obj.Queue.OutOfOrder {
+	if !q.e.Record.Queue.OutOfOrder {
 		return nil, nil
 	}
 	e, err := q.Marker()
@@ -61,7 +62,7 @@ func (q *Queue) inOrder() ([]*Event, error) {
 // completed that.
 func (r *Range) Read(dst []byte) error {
 	q := r.q
-	if q.e.released.Load() {
+	if q.e.Released.Load() {
 		var err error
 		if q, err = q.dev.messageQueue(queueDown); err != nil {
 			return err
@@ -71,7 +72,7 @@ func (r *Range) Read(dst []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = q.transfer(transfer{area: bytesOf(r.b, r.off, len(dst)), host: dst, read: true, block: true}, after)
+	_, err = q.transfer(transfer{Area: bytesOf(r.b, r.off, len(dst)), host: dst, read: true, block: true}, after)
 	return err
 }
 
@@ -81,7 +82,7 @@ func (r *Range) Write(src []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.q.transfer(transfer{area: bytesOf(r.b, r.off, len(src)), host: src, block: true}, after)
+	_, err = r.q.transfer(transfer{Area: bytesOf(r.b, r.off, len(src)), host: src, block: true}, after)
 	return err
 }
 
@@ -259,13 +260,13 @@ func (r *Range) Common(other any) int {
 }
 
 // place is the buffer that the range lies in, and where.
-func (r *Range) place() (of *entry, from int) {
+func (r *Range) place() (of *object.Entry, from int) {
 	i := r.b.linear()
 	i.dev.making.Lock()
 	defer i.dev.making.Unlock()
 	e := i.e
-	if e.obj.Mem.Kind == driver.MemSub && e.parent != nil {
-		return e.parent, r.off + int(e.obj.Mem.Offset)
+	if e.Record.Mem.Kind == driver.MemSub && e.Parent != nil {
+		return e.Parent, r.off + int(e.Record.Mem.Offset)
 	}
 	return e, r.off
 }

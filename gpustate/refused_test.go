@@ -90,7 +90,7 @@ func TestNewKernelInCapture(t *testing.T) {
 	onDevices(t, func(t *testing.T, open func() *Device) {
 		d := open()
 		p := must(d.Program("put", Sources{OpenCL: putSource}, ""))(t)
-		o := record.Object{Name: "put", Kernel: &record.Kernel{Program: p.e.obj.ID, Function: "put"}}
+		o := record.Object{Name: "put", Kernel: &record.Kernel{Program: p.e.Record.ID, Function: "put"}}
 		must(d.getOrMake(o, p.e, nil))(t) // what Program.Kernel begins with
 		rec, contents := capture(t, d, nil)
 		r := must(record.Decode(rec))(t)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -88,11 +89,11 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 	if err != nil {
 		return errors.Join(err, p.undo())
 	}
-	for _, e := range d.objects.list {
-		e.known = false
+	for _, e := range d.objects.List {
+		e.Known = false
 	}
 	for _, e := range p.to {
-		e.known = true
+		e.Known = true
 	}
 	if then != nil && !d.Info().HostMemory {
 		warming.Wait()
@@ -108,15 +109,15 @@ func (d *Device) restore(ctx context.Context, r *record.Record, read func(i int,
 func (d *Device) Ordered() error {
 	d.making.Lock()
 	defer d.making.Unlock()
-	return d.objects.ordered("restore")
+	return d.objects.Ordered("restore")
 }
 
 // dropUnclaimed releases what an earlier Restore made and nobody has asked for; the
 // device is stopped.
 func (d *Device) dropUnclaimed() error {
 	old := &plan{d: d, s: d.drv}
-	for _, e := range d.objects.list {
-		if !e.claimed && !e.released.Load() {
+	for _, e := range d.objects.List {
+		if !e.Claimed && !e.Released.Load() {
 			old.fresh = append(old.fresh, e)
 		}
 	}
@@ -131,19 +132,19 @@ func (d *Device) dropUnclaimed() error {
 func (p *restoration) finish() error {
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
-		if e := p.to[o.ID]; e != nil && e.obj.ID == 0 {
+		if e := p.to[o.ID]; e != nil && e.Record.ID == 0 {
 			p.enter(o, e)
 		}
 	}
 	for _, v := range p.others {
-		p.d.objects.addVariable(v.program, v.variable)
+		p.d.objects.AddVariable(v.program, v.variable)
 	}
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
 		if o.Kernel == nil {
 			continue
 		}
-		if err := p.restoreArgs(o.Kernel, p.to[o.ID].kernel); err != nil {
+		if err := p.restoreArgs(o.Kernel, p.to[o.ID].Kernel); err != nil {
 			return p.fail(o, err)
 		}
 	}
@@ -151,35 +152,35 @@ func (p *restoration) finish() error {
 }
 
 // enter gives a new object its place in the device.
-func (p *restoration) enter(o *record.Object, e *entry) {
-	if isVariable(o) {
-		p.d.objects.addVariable(p.to[o.Mem.Parent], e)
+func (p *restoration) enter(o *record.Object, e *object.Entry) {
+	if object.IsVariable(o) {
+		p.d.objects.AddVariable(p.to[o.Mem.Parent], e)
 		return
 	}
-	var parent *entry
+	var parent *object.Entry
 	switch {
 	case o.Mem != nil && o.Mem.Kind.OfBuffer():
 		parent = p.to[o.Mem.Parent]
-		e.obj.Mem.Parent = parent.obj.ID
+		e.Record.Mem.Parent = parent.Record.ID
 	case o.Kernel != nil:
 		parent = p.to[o.Kernel.Program]
-		e.obj.Kernel.Program = parent.obj.ID
+		e.Record.Kernel.Program = parent.Record.ID
 	}
 	p.number(o, e)
-	e.kept = o.Released
-	p.d.objects.add(e, parent)
+	e.Kept = o.Released
+	p.d.objects.Add(e, parent)
 }
 
 // restoreArgs gives a kernel its recorded arguments; the device is stopped.
-func (p *restoration) restoreArgs(r *record.Kernel, k *kernel) error {
-	n, exact := p.s.Args(k.h)
+func (p *restoration) restoreArgs(r *record.Kernel, k *object.Kernel) error {
+	n, exact := p.s.Args(k.Handle)
 	if err := sameArgs(r, n, exact); err != nil {
 		return err
 	}
-	args, err := p.setArgs(r, k.h)
+	args, err := p.setArgs(r, k.Handle)
 	if err == nil {
-		k.args = args
-		k.resize(p.s.Device)
+		k.Args = args
+		k.Resize(p.s.Device)
 	}
 	return err
 }
@@ -187,25 +188,26 @@ func (p *restoration) restoreArgs(r *record.Kernel, k *kernel) error {
 // restoration is a plan that puts recorded objects in the places of those that exist.
 type restoration struct {
 	plan
-	taken map[*entry]bool
-	index map[place][]*entry // the objects that exist
-	next  map[key]uint64     // numbers for objects of records that have none
+	taken map[*object.Entry]bool
+	index map[place][]*object.Entry // the objects that exist
+	next  map[object.Key]uint64     // numbers for objects of records that have none
 }
 
 // place is what an object of another device is recognised by.
 type place struct {
-	key
+	object.Key
 	ordinal uint64
 }
 
 func newRestore(d *Device, rec *record.Record, read func(i int, dst []byte, off int64) error) *restoration {
-	p := &restoration{plan: plan{op: "restore", d: d, s: d.drv, rec: rec, to: map[uint64]*entry{}, watch: &watch{}},
-		taken: map[*entry]bool{}, index: map[place][]*entry{}, next: map[key]uint64{}}
+	p := &restoration{
+		plan:  plan{op: "restore", d: d, s: d.drv, rec: rec, to: map[uint64]*object.Entry{}, watch: &watch{}},
+		taken: map[*object.Entry]bool{}, index: map[place][]*object.Entry{}, next: map[object.Key]uint64{}}
 	var total int64
 	for _, o := range rec.Contents() {
 		total += o.Mem.Bytes
 	}
-	p.bytes = func(i int, o *record.Object, e *entry) []job {
+	p.bytes = func(i int, o *record.Object, e *object.Entry) []job {
 		return p.d.uploads(e, func(dst []byte, off int64) error {
 			if err := read(i, dst, off); err != nil {
 				return p.fail(o, err)
@@ -213,10 +215,10 @@ func newRestore(d *Device, rec *record.Record, read func(i int, dst []byte, off 
 			return nil
 		}, total < pinFrom)
 	}
-	for _, e := range d.objects.list {
-		at := place{e.key(), e.obj.Ordinal}
+	for _, e := range d.objects.List {
+		at := place{e.Key(), e.Record.Ordinal}
 		p.index[at] = append(p.index[at], e)
-		if e.obj.Name == "" && !e.released.Load() {
+		if e.Record.Name == "" && !e.Released.Load() {
 			at.ordinal = 0 // in order, for records without numbers
 			p.index[at] = append(p.index[at], e)
 		}
@@ -228,16 +230,16 @@ func newRestore(d *Device, rec *record.Record, read func(i int, dst []byte, off 
 // It changes nothing but what undo releases: handles of variables.
 func (p *restoration) match() error {
 	var mems []*record.Object
-	here := newTarget(p.d.drv.Device)
+	here := object.NewTarget(p.d.drv.Device)
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
 		e := p.existing(o)
-		if e == nil && isVariable(o) {
-			if program := p.to[o.Mem.Parent]; program.obj.ID != 0 {
-				if stateless(program.obj.Program) {
+		if e == nil && object.IsVariable(o) {
+			if program := p.to[o.Mem.Parent]; program.Record.ID != 0 {
+				if object.IsStateless(program.Record.Program) {
 					continue // it need not be kept
 				}
-				v, err := p.d.drv.findVariable(program, program.h, o.Name)
+				v, err := p.d.drv.findVariable(program, program.Handle, o.Name)
 				if v == nil && err == nil {
 					err = errNoVariable
 				}
@@ -249,9 +251,9 @@ func (p *restoration) match() error {
 			}
 		}
 		if e == nil {
-			e = newEntry(&p.d.objects, moved(o))
+			e = object.NewEntry(&p.d.objects, moved(o))
 			p.fresh = append(p.fresh, e)
-			if err := here.check(o); err != nil {
+			if err := here.Check(o); err != nil {
 				return p.fail(o, err)
 			}
 		} else if err := p.alike(o, e); err != nil {
@@ -262,7 +264,7 @@ func (p *restoration) match() error {
 			mems = append(mems, o)
 		}
 	}
-	if err := checkTotal(mems, p.d.Info()); err != nil {
+	if err := object.CheckTotal(mems, p.d.Info()); err != nil {
 		return p.fail(mems[len(mems)-1], err)
 	}
 	return nil
@@ -272,23 +274,23 @@ func (p *restoration) match() error {
 // device that was captured it is the very object, if it is still there, also one that
 // the program has released and that others need. Otherwise it has the same name or,
 // without one, the same place in the order in which the program made such objects.
-func (p *restoration) existing(o *record.Object) *entry {
-	if p.rec.Origin != 0 && p.rec.Origin == p.d.objects.origin {
-		if e := p.d.objects.byID(o.ID); e != nil && e.obj.Kind() == o.Kind() {
+func (p *restoration) existing(o *record.Object) *object.Entry {
+	if p.rec.Origin != 0 && p.rec.Origin == p.d.objects.Origin {
+		if e := p.d.objects.ByID(o.ID); e != nil && e.Record.Kind() == o.Kind() {
 			return e
 		}
 	}
-	at := place{keyOf(o), o.Ordinal}
-	if at.parent != 0 {
-		if at.parent = p.to[at.parent].obj.ID; at.parent == 0 {
+	at := place{object.KeyOf(o), o.Ordinal}
+	if at.Parent != 0 {
+		if at.Parent = p.to[at.Parent].Record.ID; at.Parent == 0 {
 			return nil // what it is made from is new
 		}
 	}
-	var found *entry
+	var found *object.Entry
 	for _, e := range p.index[at] {
 		switch {
 		case p.taken[e]:
-		case e.released.Load() == o.Released:
+		case e.Released.Load() == o.Released:
 			return e
 		case found == nil:
 			found = e
@@ -298,41 +300,41 @@ func (p *restoration) existing(o *record.Object) *entry {
 }
 
 // number gives an object of a record without numbers the next one.
-func (p *restoration) number(o *record.Object, e *entry) {
+func (p *restoration) number(o *record.Object, e *object.Entry) {
 	if o.Name != "" || o.Ordinal != 0 {
 		return
 	}
-	k := e.key()
-	p.next[k] = max(p.next[k], p.d.objects.made[k]) + 1
-	e.obj.Ordinal = p.next[k]
+	k := e.Key()
+	p.next[k] = max(p.next[k], p.d.objects.Made[k]) + 1
+	e.Record.Ordinal = p.next[k]
 }
 
 // alike says whether an object that exists can take the place of o.
-func (p *restoration) alike(o *record.Object, e *entry) error {
+func (p *restoration) alike(o *record.Object, e *object.Entry) error {
 	switch {
 	case o.Mem != nil:
-		have, want := *e.obj.Mem, *o.Mem
+		have, want := *e.Record.Mem, *o.Mem
 		if have.Bytes != want.Bytes {
 			return &SizeError{Have: have.Bytes, Want: want.Bytes}
 		}
-		if want.Kind.OfBuffer() && p.to[want.Parent] != e.parent {
+		if want.Kind.OfBuffer() && p.to[want.Parent] != e.Parent {
 			return fmt.Errorf("it is a range of a different buffer: %w", ErrConflict)
 		}
 		if have.Kind != want.Kind || have.Offset != want.Offset || have.Image != want.Image {
 			return ErrConflict
 		}
-		if e.mapped != nil {
+		if e.Mapped != nil {
 			return ErrMapped
 		}
-	case o.Sampler != nil && *e.obj.Sampler != *o.Sampler:
+	case o.Sampler != nil && *e.Record.Sampler != *o.Sampler:
 		return ErrConflict
-	case o.Kernel != nil && e.obj.Kernel.Function != o.Kernel.Function:
+	case o.Kernel != nil && e.Record.Kernel.Function != o.Kernel.Function:
 		return ErrConflict
 	case o.Kernel != nil:
-		if err := checkLocal(o.Kernel, p.d.Info()); err != nil {
+		if err := object.CheckLocal(o.Kernel, p.d.Info()); err != nil {
 			return err
 		}
-		n, exact := p.d.drv.Args(e.h)
+		n, exact := p.d.drv.Args(e.Handle)
 		return sameArgs(o.Kernel, n, exact)
 	}
 	return nil
@@ -357,10 +359,10 @@ func (p *restoration) unasked() (jobs []job) {
 		if p.rec.Objects[i].Program == nil || program == nil {
 			continue
 		}
-		for _, v := range program.variables {
-			if v.initial != nil && !p.taken[v] {
+		for _, v := range program.Variables {
+			if v.Initial != nil && !p.taken[v] {
 				jobs = append(jobs, p.d.uploads(v, func(dst []byte, off int64) error {
-					copy(dst, v.initial[off:])
+					copy(dst, v.Initial[off:])
 					return nil
 				}, false)...)
 			}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
 // session is a driver's device with the queues and staging memory for captures
@@ -109,14 +110,14 @@ func (s *session) read(h driver.Handle, dst []byte) error {
 }
 
 // findVariable gives an entry for one variable of a program, which nobody has written yet: nil if there is none.
-func (s *session) findVariable(program *entry, h driver.Handle, name string) (*entry, error) {
-	v, err := program.findVariable(s.Device, h, name)
+func (s *session) findVariable(program *object.Entry, h driver.Handle, name string) (*object.Entry, error) {
+	v, err := program.FindVariable(s.Device, h, name)
 	if v == nil || err != nil {
 		return nil, err
 	}
-	v.initial = make([]byte, v.obj.Mem.Bytes)
-	if err := s.read(v.h, v.initial); err != nil {
-		return nil, errors.Join(err, v.discard(s.Device, v.h))
+	v.Initial = make([]byte, v.Record.Mem.Bytes)
+	if err := s.read(v.Handle, v.Initial); err != nil {
+		return nil, errors.Join(err, v.Discard(s.Device, v.Handle))
 	}
 	return v, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
@@ -37,9 +38,9 @@ func (d *Device) room(want int64) int64 {
 	left, ok := d.drv.FreeBytes()
 	if !ok { // what this program did not take; others' share shows when blocks fail
 		left = i.GlobalBytes - i.GlobalBytes/20
-		for _, e := range d.objects.list {
-			if e.obj.Mem.HasContents() {
-				left -= e.obj.Mem.Bytes
+		for _, e := range d.objects.List {
+			if e.Record.Mem.HasContents() {
+				left -= e.Record.Mem.Bytes
 			}
 		}
 	}
@@ -104,11 +105,11 @@ func (a *arena) next(n int64, whole bool) (h driver.Handle, off, got int64) {
 // place divides an object between the arena and host memory. Shared memory goes to the
 // host whole: no command of OpenCL copies SVM, so a shadow of it would come to the host
 // and go back while the program waits; managed memory may not be on the device at all.
-func (c *Capture) place(e *entry, a *arena, alloc func(int) []byte) []part {
-	n := e.obj.Mem.Bytes
+func (c *Capture) place(e *object.Entry, a *arena, alloc func(int) []byte) []part {
+	n := e.Record.Mem.Bytes
 	var parts []part
 	var off int64
-	kind := e.obj.Mem.Kind
+	kind := e.Record.Mem.Kind
 	if kind == driver.MemBuffer || kind == driver.MemImage {
 		whole := kind == driver.MemImage
 		for off < n {
@@ -127,28 +128,28 @@ func (c *Capture) place(e *entry, a *arena, alloc func(int) []byte) []part {
 }
 
 // copies are the jobs that fill the parts of an object.
-func (c *Capture) copies(e *entry, parts []part) (device, host []job) {
+func (c *Capture) copies(e *object.Entry, parts []part) (device, host []job) {
 	for _, p := range parts {
 		if p.host != nil {
 			host = append(host, downloads(e, p.off, p.host)...)
 			continue
 		}
 		device = append(device, func(_ context.Context, l *lane) error {
-			return e.fail("capture", l.duplicate(e, p))
+			return e.Fail("capture", l.duplicate(e, p))
 		})
 	}
 	return device, host
 }
 
 // duplicate copies within the device and waits.
-func (l *lane) duplicate(e *entry, p part) error {
+func (l *lane) duplicate(e *object.Entry, p part) error {
 	var ev driver.Event
 	var err error
-	if e.obj.Mem.Kind == driver.MemImage {
-		ev, err = l.drv.CopyImageToBuffer(l.q, p.mem, p.memOff, e.h,
-			driver.Region{Size: e.obj.Mem.Image.Extents()}, nil)
+	if e.Record.Mem.Kind == driver.MemImage {
+		ev, err = l.drv.CopyImageToBuffer(l.q, p.mem, p.memOff, e.Handle,
+			driver.Region{Size: e.Record.Mem.Image.Extents()}, nil)
 	} else {
-		ev, err = l.drv.Copy(l.q, p.mem, p.memOff, e.h, p.off, p.bytes, nil)
+		ev, err = l.drv.Copy(l.q, p.mem, p.memOff, e.Handle, p.off, p.bytes, nil)
 	}
 	if err != nil {
 		return err
@@ -175,8 +176,8 @@ func (c *Capture) take(ctx context.Context, d *Device, alloc func(int) []byte) e
 // shadowable is the number of bytes that a shadow is of use for.
 func (d *Device) shadowable() int64 {
 	var sum int64
-	for _, e := range d.objects.list {
-		if m := e.obj.Mem; m != nil && (m.Kind == driver.MemBuffer || m.Kind == driver.MemImage) {
+	for _, e := range d.objects.List {
+		if m := e.Record.Mem; m != nil && (m.Kind == driver.MemBuffer || m.Kind == driver.MemImage) {
 			sum += (m.Bytes + align - 1) / align * align
 		}
 	}
@@ -194,14 +195,14 @@ func (c *Capture) attempt(ctx context.Context, d *Device, room int64, alloc func
 		c.drv.reads.give(l)
 	}
 	var device, host []job
-	for _, e := range d.objects.list {
-		if !e.obj.Mem.HasContents() {
+	for _, e := range d.objects.List {
+		if !e.Record.Mem.HasContents() {
 			continue
 		}
 		parts := c.place(e, a, alloc)
 		dev, hst := c.copies(e, parts)
 		device, host = append(device, dev...), append(host, hst...)
-		c.contents = append(c.contents, Content{ID: e.obj.ID, Name: e.obj.Name, Bytes: e.obj.Mem.Bytes})
+		c.contents = append(c.contents, Content{ID: e.Record.ID, Name: e.Record.Name, Bytes: e.Record.Mem.Bytes})
 		c.parts = append(c.parts, parts)
 	}
 	// first what the device does by itself

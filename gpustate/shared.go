@@ -32,24 +32,24 @@ func (q *Queue) Map(s *Shared) ([]byte, error) {
 		return nil, err
 	}
 	defer q.end()
-	s.e.use.RLock()
-	defer s.e.use.RUnlock()
+	s.e.Use.RLock()
+	defer s.e.Use.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(q.dev); err != nil {
 		return nil, s.fail("map", err)
 	}
-	if s.e.mapped != nil {
+	if s.e.Mapped != nil {
 		return nil, s.fail("map", ErrMapped)
 	}
 	if err := q.commands.drain(); err != nil {
 		return nil, s.fail("map", err)
 	}
-	b, err := q.dev.drv.MapShared(q.e.h, s.e.h)
+	b, err := q.dev.drv.MapShared(q.e.Handle, s.e.Handle)
 	if err != nil {
 		return nil, s.fail("map", err)
 	}
-	s.e.mapped = b
+	s.e.Mapped = b
 	return b, nil
 }
 
@@ -59,18 +59,18 @@ func (q *Queue) Unmap(s *Shared) error {
 		return err
 	}
 	defer q.end()
-	s.e.use.RLock()
-	defer s.e.use.RUnlock()
+	s.e.Use.RLock()
+	defer s.e.Use.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(q.dev); err != nil {
 		return s.fail("unmap", err)
 	}
-	if s.e.mapped == nil {
+	if s.e.Mapped == nil {
 		return s.fail("unmap", fmt.Errorf("it is not mapped: %w", ErrRange))
 	}
-	s.e.mapped = nil
-	return s.fail("unmap", q.dev.drv.UnmapShared(q.e.h, s.e.h))
+	s.e.Mapped = nil
+	return s.fail("unmap", q.dev.drv.UnmapShared(q.e.Handle, s.e.Handle))
 }
 
 // HostBuffer is host memory that is pinned for the device: transfers from and to it
@@ -87,7 +87,7 @@ func (d *Device) HostBuffer(name string, bytes int) (*HostBuffer, error) {
 }
 
 // Host is the memory of the buffer. It must not be used after Release.
-func (h *HostBuffer) Host() []byte { return h.e.host.bytes }
+func (h *HostBuffer) Host() []byte { return h.e.Host.Bytes }
 
 // Release unpins and unmaps the memory when the commands that were issued are
 // complete. If that wait fails it returns the error and releases nothing.

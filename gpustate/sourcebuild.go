@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
 // SourceBuild is a program that a device runs from its source, because it did not load
@@ -33,23 +34,23 @@ func (d *Device) sourceBuilds() []SourceBuild {
 		return nil
 	}
 	var list []SourceBuild
-	for _, e := range d.objects.list {
-		if e.obj.Program == nil {
+	for _, e := range d.objects.List {
+		if e.Record.Program == nil {
 			continue
 		}
-		if why := teller.FallbackReason(e.h); why != "" {
-			list = append(list, SourceBuild{Program: e.name(), Kernels: d.functions(e), Why: why})
+		if why := teller.FallbackReason(e.Handle); why != "" {
+			list = append(list, SourceBuild{Program: e.Name(), Kernels: d.functions(e), Why: why})
 		}
 	}
 	return list
 }
 
 // functions are the names of a program's kernels.
-func (d *Device) functions(program *entry) []string {
+func (d *Device) functions(program *object.Entry) []string {
 	var names []string
-	for _, e := range d.objects.list {
-		if e.parent == program && e.obj.Kernel != nil {
-			names = append(names, e.obj.Kernel.Function)
+	for _, e := range d.objects.List {
+		if e.Parent == program && e.Record.Kernel != nil {
+			names = append(names, e.Record.Kernel.Function)
 		}
 	}
 	slices.Sort(names)

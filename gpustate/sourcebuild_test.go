@@ -61,9 +61,9 @@ func TestBuiltFromSource(t *testing.T) {
 	wantFromSource(t, "of a move", w.m.FromSource, "both[axpy]", "#1[]")
 	wantFromSource(t, "after a move", d.BuiltFromSource(), "both[axpy]", "#1[]")
 	ok(t, p.Release())
-	for _, k := range d.objects.list {
-		if k := k.kernel; k != nil {
-			defer d.public(&k.entry).(*Kernel).Release()
+	for _, k := range d.objects.List {
+		if k := k.Kernel; k != nil {
+			defer d.public(&k.Entry).(*Kernel).Release()
 		}
 	}
 	wantFromSource(t, "with a kernel that is left", d.BuiltFromSource(), "both[axpy]", "#1[]")

@@ -8,7 +8,8 @@ import "errors"
 // move meanwhile; a capture of q's device that is taken meanwhile has some of them.
 func (q *Queue) CopyFrom(dst Linear, dstOff int, from *Queue, src Linear, srcOff, n int) error {
 	to, of := bytesOf(dst, dstOff, n), bytesOf(src, srcOff, n)
-	if err := errors.Join(to.fail("copy to", to.check(&q.dev.objects)), of.fail("copy from", of.check(&from.dev.objects))); err != nil {
+	if err := errors.Join(to.Fail("copy to", to.Check(&q.dev.objects)),
+		of.Fail("copy from", of.Check(&from.dev.objects))); err != nil {
 		return err
 	}
 	if from.dev == q.dev {

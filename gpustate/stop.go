@@ -43,7 +43,7 @@ func (d *Device) stop(ctx context.Context) error {
 }
 
 func (d *Device) start() {
-	d.objects.changes.Add(1)
+	d.objects.Changes.Add(1)
 	d.letAll()
 	d.mu.Unlock()
 	d.making.Unlock()
@@ -53,13 +53,13 @@ func (d *Device) start() {
 // holdAll waits for the calls that go without mu and keeps new ones out; making
 // and mu are held.
 func (d *Device) holdAll() {
-	for _, e := range d.objects.list {
-		if k := e.kernel; k != nil {
-			d.held = append(d.held, &k.mu)
+	for _, e := range d.objects.List {
+		if k := e.Kernel; k != nil {
+			d.held = append(d.held, &k.Mu)
 		}
 	}
-	for _, e := range d.objects.list {
-		if q, ok := e.public.(*Queue); ok {
+	for _, e := range d.objects.List {
+		if q, ok := e.Public.(*Queue); ok {
 			d.held = append(d.held, &q.mu)
 		}
 	}
@@ -85,9 +85,9 @@ func (d *Device) finishQueues() error {
 			errs = append(errs, fmt.Errorf("wait for foreign commands on %s: %w", d.Info(), err))
 		}
 	}
-	for _, e := range d.objects.list {
-		if q, ok := e.public.(*Queue); ok {
-			errs = append(errs, e.fail("finish", q.commands.drain()))
+	for _, e := range d.objects.List {
+		if q, ok := e.Public.(*Queue); ok {
+			errs = append(errs, e.Fail("finish", q.commands.drain()))
 		}
 	}
 	return errors.Join(errs...)

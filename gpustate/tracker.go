@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
 // tracker follows the commands of a queue until they are known to be complete. Its
@@ -74,7 +75,7 @@ func (t *tracker) lagged(lag time.Duration) {
 // drain waits for all commands; mu is held, or the device is locked.
 func (t *tracker) drain() error {
 	t.due = 0
-	if err := t.dev.drv.Finish(t.e.h); err != nil {
+	if err := t.dev.drv.Finish(t.e.Handle); err != nil {
 		// the commands' own errors say more than the queue's
 		t.retireAll()
 		var command *driver.CommandError
@@ -118,7 +119,7 @@ func (t *tracker) push() error {
 	if t.freed {
 		return nil
 	}
-	return t.dev.drv.Flush(t.e.h)
+	return t.dev.drv.Flush(t.e.Handle)
 }
 
 // retire waits for the n oldest commands and lets their events go.
@@ -196,7 +197,7 @@ func (t *tracker) count() (seq uint64, err error) {
 		return t.issued, nil
 	}
 	if t.issued >= t.nextMark() {
-		ev, err := t.dev.drv.Marker(t.e.h, nil)
+		ev, err := t.dev.drv.Marker(t.e.Handle, nil)
 		if err != nil {
 			t.due = 0
 			return t.issued, err
@@ -286,7 +287,7 @@ func (t *tracker) enter(block bool, h driver.Event) (*Event, error) {
 		ev.h, ev.seq = h, t.issued
 		return t.track(ev), nil
 	}
-	if block || !t.dev.lazy || !canBeLazy(t.e.obj.Queue) {
+	if block || !t.dev.lazy || !object.CanBeLazy(t.e.Record.Queue) {
 		ev.done = true
 		return ev, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
 // Layout says where a box of bytes lies in linear memory, of a device or of the host. Off
@@ -34,26 +35,26 @@ func (b Box) driver(at Layout) (driver.Box, driver.Layout) {
 	return size, driver.Layout{Off: int64(at.Off), Row: row, Slice: cmp.Or(int64(at.Slice), row*size[1])}
 }
 
-func bytesOf(b Linear, off, n int) area {
-	return area{entry: b.linear().e, off: int64(off), bytes: int64(n)}
+func bytesOf(b Linear, off, n int) object.Area {
+	return object.Area{Entry: b.linear().e, Off: int64(off), Bytes: int64(n)}
 }
 
-func boxOf(b Linear, size Box, at Layout) area {
-	a := area{entry: b.linear().e, form: formBox}
-	a.size, a.at = size.driver(at)
+func boxOf(b Linear, size Box, at Layout) object.Area {
+	a := object.Area{Entry: b.linear().e, Form: object.FormBox}
+	a.Size, a.At = size.driver(at)
 	return a
 }
 
-func pixelsOf(i *Image, r Region) area {
+func pixelsOf(i *Image, r Region) object.Area {
 	for d := range r.Size {
 		r.Size[d] = cmp.Or(r.Size[d], 1)
 	}
-	return area{entry: i.e, form: formPixels, region: driver.Region(r)}
+	return object.Area{Entry: i.e, Form: object.FormPixels, Region: driver.Region(r)}
 }
 
 // transfer is a command between an area and the program's memory.
 type transfer struct {
-	area
+	object.Area
 	host  []byte
 	there driver.Layout // of a box in host
 	read  bool
@@ -64,7 +65,7 @@ type transfer struct {
 // device of a server it may return when the bytes are on their way; whatever is
 // issued afterwards, on any queue, finds them in b.
 func (q *Queue) Write(b Linear, off int, src []byte) error {
-	_, err := q.transfer(transfer{area: bytesOf(b, off, len(src)), host: src, block: true}, nil)
+	_, err := q.transfer(transfer{Area: bytesOf(b, off, len(src)), host: src, block: true}, nil)
 	return err
 }
 
@@ -72,12 +73,12 @@ func (q *Queue) Write(b Linear, off int, src []byte) error {
 // complete; reads before it may fill it. On a device of a server such a call returns
 // when they have.
 func (q *Queue) WriteAsync(b Linear, off int, src []byte, after ...*Event) (*Event, error) {
-	return q.transfer(transfer{area: bytesOf(b, off, len(src)), host: src}, after)
+	return q.transfer(transfer{Area: bytesOf(b, off, len(src)), host: src}, after)
 }
 
 // Read copies bytes of b from off on into dst and returns when that is done.
 func (q *Queue) Read(b Linear, off int, dst []byte) error {
-	_, err := q.transfer(transfer{area: bytesOf(b, off, len(dst)), host: dst, read: true, block: true}, nil)
+	_, err := q.transfer(transfer{Area: bytesOf(b, off, len(dst)), host: dst, read: true, block: true}, nil)
 	return err
 }
 
@@ -85,13 +86,13 @@ func (q *Queue) Read(b Linear, off int, dst []byte) error {
 // complete, or that of a command which comes after it: by its queue, or by what it waits
 // for.
 func (q *Queue) ReadAsync(b Linear, off int, dst []byte, after ...*Event) (*Event, error) {
-	return q.transfer(transfer{area: bytesOf(b, off, len(dst)), host: dst, read: true}, after)
+	return q.transfer(transfer{Area: bytesOf(b, off, len(dst)), host: dst, read: true}, after)
 }
 
 // WriteRect copies a box of src, where from says, to b, where at says, and returns when
 // that is done, as Write does.
 func (q *Queue) WriteRect(b Linear, at Layout, size Box, src []byte, from Layout) error {
-	_, err := q.transferBox(transfer{area: boxOf(b, size, at), host: src, block: true}, size, from, nil)
+	_, err := q.transferBox(transfer{Area: boxOf(b, size, at), host: src, block: true}, size, from, nil)
 	return err
 }
 
@@ -99,20 +100,20 @@ func (q *Queue) WriteRect(b Linear, at Layout, size Box, src []byte, from Layout
 // complete.
 func (q *Queue) WriteRectAsync(b Linear, at Layout, size Box, src []byte, from Layout, after ...*Event) (*Event,
 	error) {
-	return q.transferBox(transfer{area: boxOf(b, size, at), host: src}, size, from, after)
+	return q.transferBox(transfer{Area: boxOf(b, size, at), host: src}, size, from, after)
 }
 
 // ReadRect copies a box of b, where at says, to dst, where to says, and returns when that
 // is done. Between the rows dst stays as it is.
 func (q *Queue) ReadRect(b Linear, at Layout, size Box, dst []byte, to Layout) error {
-	_, err := q.transferBox(transfer{area: boxOf(b, size, at), host: dst, read: true, block: true}, size, to, nil)
+	_, err := q.transferBox(transfer{Area: boxOf(b, size, at), host: dst, read: true, block: true}, size, to, nil)
 	return err
 }
 
 // ReadRectAsync begins to copy a box of b to dst, which is not used before the event is
 // complete.
 func (q *Queue) ReadRectAsync(b Linear, at Layout, size Box, dst []byte, to Layout, after ...*Event) (*Event, error) {
-	return q.transferBox(transfer{area: boxOf(b, size, at), host: dst, read: true}, size, to, after)
+	return q.transferBox(transfer{Area: boxOf(b, size, at), host: dst, read: true}, size, to, after)
 }
 
 func (q *Queue) transferBox(t transfer, size Box, there Layout, after []*Event) (*Event, error) {
@@ -122,26 +123,26 @@ func (q *Queue) transferBox(t transfer, size Box, there Layout, after []*Event) 
 
 // WriteImage copies packed pixels to a region and returns when that is done.
 func (q *Queue) WriteImage(i *Image, r Region, src []byte) error {
-	_, err := q.transfer(transfer{area: pixelsOf(i, r), host: src, block: true}, nil)
+	_, err := q.transfer(transfer{Area: pixelsOf(i, r), host: src, block: true}, nil)
 	return err
 }
 
 // WriteImageAsync begins to copy packed pixels to a region. src stays as it is until the
 // event is complete.
 func (q *Queue) WriteImageAsync(i *Image, r Region, src []byte, after ...*Event) (*Event, error) {
-	return q.transfer(transfer{area: pixelsOf(i, r), host: src}, after)
+	return q.transfer(transfer{Area: pixelsOf(i, r), host: src}, after)
 }
 
 // ReadImage copies a region to packed pixels and returns when that is done.
 func (q *Queue) ReadImage(i *Image, r Region, dst []byte) error {
-	_, err := q.transfer(transfer{area: pixelsOf(i, r), host: dst, read: true, block: true}, nil)
+	_, err := q.transfer(transfer{Area: pixelsOf(i, r), host: dst, read: true, block: true}, nil)
 	return err
 }
 
 // ReadImageAsync begins to copy a region to packed pixels in dst, which is not used before
 // the event is complete.
 func (q *Queue) ReadImageAsync(i *Image, r Region, dst []byte, after ...*Event) (*Event, error) {
-	return q.transfer(transfer{area: pixelsOf(i, r), host: dst, read: true}, after)
+	return q.transfer(transfer{Area: pixelsOf(i, r), host: dst, read: true}, after)
 }
 
 // transfer issues a transfer. The program's memory stays where it is until the command is complete.
@@ -156,9 +157,8 @@ func (q *Queue) transfer(t transfer, after []*Event) (*Event, error) {
 		pin.Pin(&t.host[0])
 	}
 	block := t.block && len(t.host) > 0
-	ev, err := q.command(op, []area{t.area}, block, after, t.checkHost, func(wait []driver.Event) (driver.Event, error) {
-		return t.issue(q, wait)
-	}, pin)
+	ev, err := q.command(op, []object.Area{t.Area}, block, after, t.checkHost,
+		func(wait []driver.Event) (driver.Event, error) { return t.issue(q, wait) }, pin)
 	if err != nil && pin != nil {
 		pin.Unpin()
 	}
@@ -168,9 +168,9 @@ func (q *Queue) transfer(t transfer, after []*Event) (*Event, error) {
 // checkHost reports whether the program's memory is of the area's size.
 func (t *transfer) checkHost() error {
 	n := int64(len(t.host))
-	switch want := t.content(); {
-	case t.form == formBox:
-		if err := inLayout(t.there, t.size, n); err != nil {
+	switch want := t.Content(); {
+	case t.Form == object.FormBox:
+		if err := object.InLayout(t.there, t.Size, n); err != nil {
 			return fmt.Errorf("the host's memory: %w", err)
 		}
 	case n != want:
@@ -179,42 +179,42 @@ func (t *transfer) checkHost() error {
 	return nil
 }
 
-func (t *transfer) issue(q *Queue, wait []driver.Event) (driver.Event, error) {
-	drv, a := q.dev.drv, t.flat()
+func (t *transfer) issue(on *Queue, wait []driver.Event) (driver.Event, error) {
+	drv, q, a := on.dev.drv, on.e.Handle, t.Flat()
 	switch {
-	case a.form == formBox && t.read:
-		return drv.ReadRect(q.e.h, a.h, driver.Rect{Size: a.size, To: t.there, From: a.at}, t.host, t.block, wait)
-	case a.form == formBox:
-		return drv.WriteRect(q.e.h, a.h, driver.Rect{Size: a.size, To: a.at, From: t.there}, t.host, t.block, wait)
-	case a.form == formPixels && t.read:
-		return drv.ReadImage(q.e.h, a.h, a.region, t.host, t.block, wait)
-	case a.form == formPixels:
-		return drv.WriteImage(q.e.h, a.h, a.region, t.host, t.block, wait)
-	case a.bytes == 0:
-		return drv.Marker(q.e.h, wait)
+	case a.Form == object.FormBox && t.read:
+		return drv.ReadRect(q, a.Handle, driver.Rect{Size: a.Size, To: t.there, From: a.At}, t.host, t.block, wait)
+	case a.Form == object.FormBox:
+		return drv.WriteRect(q, a.Handle, driver.Rect{Size: a.Size, To: a.At, From: t.there}, t.host, t.block, wait)
+	case a.Form == object.FormPixels && t.read:
+		return drv.ReadImage(q, a.Handle, a.Region, t.host, t.block, wait)
+	case a.Form == object.FormPixels:
+		return drv.WriteImage(q, a.Handle, a.Region, t.host, t.block, wait)
+	case a.Bytes == 0:
+		return drv.Marker(q, wait)
 	case t.read:
-		return drv.Read(q.e.h, a.h, a.off, t.host, t.block, wait)
+		return drv.Read(q, a.Handle, a.Off, t.host, t.block, wait)
 	}
-	return drv.Write(q.e.h, a.h, a.off, t.host, t.block, wait)
+	return drv.Write(q, a.Handle, a.Off, t.host, t.block, wait)
 }
 
 // command issues a command on areas, the first of which errors name, when check finds them fit for it;
 // what pin holds it holds until it is complete.
-func (q *Queue) command(op string, areas []area, block bool, after []*Event, check func() error,
+func (q *Queue) command(op string, areas []object.Area, block bool, after []*Event, check func() error,
 	do func(wait []driver.Event) (driver.Event, error), pin *runtime.Pinner) (*Event, error) {
 	if err := q.begin(); err != nil {
 		return nil, err
 	}
 	defer q.end()
 	for i := range areas {
-		if i == 0 || areas[i].entry != areas[0].entry {
-			areas[i].use.RLock()
-			defer areas[i].use.RUnlock()
+		if i == 0 || areas[i].Entry != areas[0].Entry {
+			areas[i].Use.RLock()
+			defer areas[i].Use.RUnlock()
 		}
 	}
-	err := areas[0].check(&q.dev.objects)
+	err := areas[0].Check(&q.dev.objects)
 	if err == nil && len(areas) > 1 {
-		err = areas[1].fail("copy from", areas[1].check(&q.dev.objects))
+		err = areas[1].Fail("copy from", areas[1].Check(&q.dev.objects))
 	}
 	if err == nil {
 		err = check()
@@ -224,7 +224,7 @@ func (q *Queue) command(op string, areas []area, block bool, after []*Event, che
 		ev, err = q.issue(block, after, do)
 	}
 	if err != nil {
-		return nil, areas[0].fail(op, err)
+		return nil, areas[0].Fail(op, err)
 	}
 	if pin != nil {
 		ev.keep(pin)
@@ -248,13 +248,13 @@ func (q *Queue) CopyRect(dst Linear, to Layout, src Linear, from Layout, size Bo
 // CopyFromImage copies a region of an image to b, from off on, packed.
 func (q *Queue) CopyFromImage(b Linear, off int, i *Image, r Region, after ...*Event) (*Event, error) {
 	from := pixelsOf(i, r)
-	return q.copy(bytesOf(b, off, int(from.content())), from, after)
+	return q.copy(bytesOf(b, off, int(from.Content())), from, after)
 }
 
 // CopyToImage copies packed pixels of b, from off on, to a region of an image.
 func (q *Queue) CopyToImage(i *Image, r Region, b Linear, off int, after ...*Event) (*Event, error) {
 	to := pixelsOf(i, r)
-	return q.copy(to, bytesOf(b, off, int(to.content())), after)
+	return q.copy(to, bytesOf(b, off, int(to.Content())), after)
 }
 
 // CopyImage copies a region of src to the region of the same size in dst that begins at
@@ -264,24 +264,25 @@ func (q *Queue) CopyImage(dst *Image, to [3]int, src *Image, r Region, after ...
 }
 
 // copy copies within the device.
-func (q *Queue) copy(to, from area, after []*Event) (*Event, error) {
-	check := func() error { return to.fits(&from) }
-	return q.command("copy to", []area{to, from}, false, after, check, func(wait []driver.Event) (driver.Event, error) {
-		drv, to, from := q.dev.drv, to.flat(), from.flat()
+func (q *Queue) copy(to, from object.Area, after []*Event) (*Event, error) {
+	check := func() error { return to.Fits(&from) }
+	do := func(wait []driver.Event) (driver.Event, error) {
+		drv, q, to, from := q.dev.drv, q.e.Handle, to.Flat(), from.Flat()
 		switch {
-		case to.form == formBox:
-			return drv.CopyRect(q.e.h, to.h, from.h, driver.Rect{Size: to.size, To: to.at, From: from.at}, wait)
-		case to.form == formPixels && from.form == formPixels:
-			return drv.CopyImage(q.e.h, to.h, to.region.Origin, from.h, from.region, wait)
-		case to.form == formPixels:
-			return drv.CopyBufferToImage(q.e.h, to.h, to.region, from.h, from.off, wait)
-		case from.form == formPixels:
-			return drv.CopyImageToBuffer(q.e.h, to.h, to.off, from.h, from.region, wait)
-		case to.bytes == 0:
-			return drv.Marker(q.e.h, wait)
+		case to.Form == object.FormBox:
+			return drv.CopyRect(q, to.Handle, from.Handle, driver.Rect{Size: to.Size, To: to.At, From: from.At}, wait)
+		case to.Form == object.FormPixels && from.Form == object.FormPixels:
+			return drv.CopyImage(q, to.Handle, to.Region.Origin, from.Handle, from.Region, wait)
+		case to.Form == object.FormPixels:
+			return drv.CopyBufferToImage(q, to.Handle, to.Region, from.Handle, from.Off, wait)
+		case from.Form == object.FormPixels:
+			return drv.CopyImageToBuffer(q, to.Handle, to.Off, from.Handle, from.Region, wait)
+		case to.Bytes == 0:
+			return drv.Marker(q, wait)
 		}
-		return drv.Copy(q.e.h, to.h, to.off, from.h, from.off, to.bytes, wait)
-	}, nil)
+		return drv.Copy(q, to.Handle, to.Off, from.Handle, from.Off, to.Bytes, wait)
+	}
+	return q.command("copy to", []object.Area{to, from}, false, after, check, do, nil)
 }
 
 // Fill writes a pattern over n bytes of b from off on, again and again. The pattern has 1,
@@ -296,11 +297,11 @@ func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Ev
 		}
 		return nil
 	}
-	return q.command("fill", []area{a}, false, after, check, func(wait []driver.Event) (driver.Event, error) {
+	return q.command("fill", []object.Area{a}, false, after, check, func(wait []driver.Event) (driver.Event, error) {
 		if n == 0 {
 			return q.marker(wait)
 		}
-		return q.dev.drv.Fill(q.e.h, a.h, a.off, a.bytes, pattern, wait)
+		return q.dev.drv.Fill(q.e.Handle, a.Handle, a.Off, a.Bytes, pattern, wait)
 	}, nil)
 }
 
@@ -333,16 +334,16 @@ func color(components ...uint32) (c Color) {
 // image's format; components that the format lacks are left out.
 func (q *Queue) FillImage(i *Image, r Region, c Color, after ...*Event) (*Event, error) {
 	a := pixelsOf(i, r)
-	return q.command("fill", []area{a}, false, after, func() error { return nil },
+	return q.command("fill", []object.Area{a}, false, after, func() error { return nil },
 		func(wait []driver.Event) (driver.Event, error) {
-			b := a.flat()
-			if b.form == formPixels {
-				return q.dev.drv.FillImage(q.e.h, a.h, a.region, c, wait)
+			b := a.Flat()
+			if b.Form == object.FormPixels {
+				return q.dev.drv.FillImage(q.e.Handle, a.Handle, a.Region, c, wait)
 			}
-			pixel, err := c.Pixel(i.e.obj.Mem.Image.Order, i.e.obj.Mem.Image.Type)
+			pixel, err := c.Pixel(i.e.Record.Mem.Image.Order, i.e.Record.Mem.Image.Type)
 			if err != nil {
 				return 0, err
 			}
-			return q.dev.drv.Fill(q.e.h, b.h, b.off, b.bytes, pixel, wait)
+			return q.dev.drv.Fill(q.e.Handle, b.Handle, b.Off, b.Bytes, pixel, wait)
 		}, nil)
 }

@@ -51,6 +51,8 @@ var rules = []rule{
 		"the root joins the rooms, which do not know it"},
 	{"gpustate/internal", []string{"gpustate/.", "gpustate/gpud"}, true,
 		"drivers, and what devices and servers say to each other, know neither"},
+	{"gpustate/internal/object", []string{"gpustate/internal/drivers", "gpustate/internal/remote",
+		"gpustate/internal/wire", "net"}, false, "what is recorded of an object does not know where its device is"},
 	{"gpustate/gpud/internal", []string{"gpustate/.", "gpustate/gpud/."}, true,
 		"the root joins the rooms, which do not know it"},
 	{"slurm", []string{"mpiwrap", "gpustate", "storage", "coordinated", "apps", "cmd"}, true,

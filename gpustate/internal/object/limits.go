@@ -1,4 +1,4 @@
-package gpustate
+package object
 
 import (
 	"fmt"
@@ -9,11 +9,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
-
-// SubAlign is what the offset of a sub-buffer must be a multiple of. It is the
-// strictest of the known devices, so that a program that runs on one of them
-// restores on all.
-const SubAlign = 4096
 
 // target is a device that is to have objects, as far as it tells before it makes them.
 type target struct {
@@ -26,14 +21,14 @@ type formatsOf struct {
 	shape  int
 }
 
-func newTarget(drv driver.Device) *target {
+func NewTarget(drv driver.Device) *target {
 	return &target{drv, map[formatsOf][][2]uint32{}}
 }
 
-// check says whether the device can have the object.
-func (t *target) check(o *record.Object) error {
+// Check says whether the device can have the object.
+func (t *target) Check(o *record.Object) error {
 	i := t.drv.Info()
-	if err := checkObject(o, i); err != nil {
+	if err := CheckObject(o, i); err != nil {
 		return err
 	}
 	if o.Mem != nil && o.Mem.Kind == driver.MemImage {
@@ -55,22 +50,22 @@ func (t *target) checkFormat(m *record.Mem) error {
 	}
 	if list != nil && !slices.Contains(list, [2]uint32{m.Image.Order, m.Image.Type}) {
 		return fmt.Errorf("the device does not support %d-dimensional images with channel order %#x and type %#x: %w",
-			m.Image.Dims, m.Image.Order, m.Image.Type, ErrUnsupported)
+			m.Image.Dims, m.Image.Order, m.Image.Type, driver.ErrUnsupported)
 	}
 	return nil
 }
 
-// checkGroup says whether a device can run a kernel with the work-group that it was
+// CheckGroup says whether a device can run a kernel with the work-group that it was
 // launched with last.
-func (t *target) checkGroup(k *kernel) error {
+func (t *target) CheckGroup(k *Kernel) error {
 	if limit := t.drv.Info().MaxGroup; limit > 0 && k.group > limit {
 		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d: %w", k.group, limit, ErrLimit)
 	}
 	return nil
 }
 
-// checkBuilt is checkGroup with what the device says of the kernel itself.
-func (t *target) checkBuilt(k *kernel, h driver.Handle) error {
+// CheckBuilt is checkGroup with what the device says of the kernel itself.
+func (t *target) CheckBuilt(k *Kernel, h driver.Handle) error {
 	informer, ok := t.drv.(driver.KernelInformer)
 	if !ok || k.group == 0 {
 		return nil
@@ -82,22 +77,22 @@ func (t *target) checkBuilt(k *kernel, h driver.Handle) error {
 	return nil
 }
 
-// checkObject is what the description of a device says of an object.
-func checkObject(o *record.Object, i Info) error {
+// CheckObject is what the description of a device says of an object.
+func CheckObject(o *record.Object, i driver.Info) error {
 	switch {
 	case o.Mem != nil:
 		return checkMem(o.Mem, i)
 	case o.Kernel != nil:
-		return checkLocal(o.Kernel, i)
+		return CheckLocal(o.Kernel, i)
 	case o.Program != nil:
 		return checkProgram(o.Program, i)
 	case o.Sampler != nil && !i.Images:
-		return fmt.Errorf("the device does not support images: %w", ErrUnsupported)
+		return fmt.Errorf("the device does not support images: %w", driver.ErrUnsupported)
 	}
 	return nil
 }
 
-func checkMem(m *record.Mem, i Info) error {
+func checkMem(m *record.Mem, i driver.Info) error {
 	if m.Bytes <= 0 {
 		return fmt.Errorf("%d bytes: %w", m.Bytes, ErrRange)
 	}
@@ -106,7 +101,7 @@ func checkMem(m *record.Mem, i Info) error {
 		return checkImage(m, i)
 	case driver.MemView:
 		if !i.Images || i.Kind == "cuda" {
-			return fmt.Errorf("the device does not support images on buffers: %w", ErrUnsupported)
+			return fmt.Errorf("the device does not support images on buffers: %w", driver.ErrUnsupported)
 		}
 		return nil
 	case driver.MemSub:
@@ -118,7 +113,7 @@ func checkMem(m *record.Mem, i Info) error {
 	case driver.MemGlobal:
 		if !driver.Can(i).TakesCUDA {
 			return fmt.Errorf("a variable of the program's CUDA form has no counterpart in OpenCL: move it to a "+
-				"Buffer: %w", ErrHidden)
+				"Buffer: %w", driver.ErrHidden)
 		}
 		return nil
 	}
@@ -129,9 +124,9 @@ func checkMem(m *record.Mem, i Info) error {
 	return nil
 }
 
-func checkImage(m *record.Mem, i Info) error {
+func checkImage(m *record.Mem, i driver.Info) error {
 	if !i.Images {
-		return fmt.Errorf("the device does not support images: %w", ErrUnsupported)
+		return fmt.Errorf("the device does not support images: %w", driver.ErrUnsupported)
 	}
 	max := [3]int{1, 1, 1}
 	switch m.Image.Dims {
@@ -152,8 +147,8 @@ func checkImage(m *record.Mem, i Info) error {
 	return nil
 }
 
-// checkLocal looks at the local memory of a kernel's arguments.
-func checkLocal(k *record.Kernel, i Info) error {
+// CheckLocal looks at the local memory of a kernel's arguments.
+func CheckLocal(k *record.Kernel, i driver.Info) error {
 	var sum int64
 	for _, a := range k.Args {
 		sum += a.Local
@@ -165,18 +160,18 @@ func checkLocal(k *record.Kernel, i Info) error {
 	return nil
 }
 
-func checkProgram(p *record.Program, i Info) error {
+func checkProgram(p *record.Program, i driver.Info) error {
 	switch can := driver.Can(i); {
 	case !can.TakesCUDA && p.OpenCL == "" && len(p.IL) == 0:
-		return fmt.Errorf("it has CUDA forms only: give Sources.OpenCL: %w", ErrNoSource)
+		return fmt.Errorf("it has CUDA forms only: give Sources.OpenCL: %w", driver.ErrNoSource)
 	case !can.TakesCUDA && p.OpenCL == "" && i.IL == "":
 		return fmt.Errorf("it has SPIR-V only, which the device does not load: give Sources.OpenCL too: %w",
-			ErrNoSource)
+			driver.ErrNoSource)
 	case !can.TakesOpenCL && p.CUDA == "" && len(p.PTX) == 0:
-		return fmt.Errorf("it has OpenCL forms only: give Sources.CUDA or Sources.PTX: %w", ErrNoSource)
+		return fmt.Errorf("it has OpenCL forms only: give Sources.CUDA or Sources.PTX: %w", driver.ErrNoSource)
 	case !can.TakesOpenCL && p.CUDA == "" && unloadable(p.PTX, i.Arch) != "":
 		return fmt.Errorf("it is %s, the device is %s: give Sources.CUDA too: %w", unloadable(p.PTX, i.Arch), i.Arch,
-			ErrNoSource)
+			driver.ErrNoSource)
 	case !i.FP64 && p.OpenCL != "" && needsFP64(p.OpenCL):
 		return ErrFP64
 	}
@@ -217,8 +212,8 @@ func unconditional(source string) string {
 	return b.String()
 }
 
-// checkTotal says whether a device can hold all of them together.
-func checkTotal(objects []*record.Object, i Info) error {
+// CheckTotal says whether a device can hold all of them together.
+func CheckTotal(objects []*record.Object, i driver.Info) error {
 	var sum int64
 	for _, o := range objects {
 		if o.Mem.HasContents() && o.Mem.Kind != driver.MemHost {

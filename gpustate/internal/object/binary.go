@@ -1,4 +1,4 @@
-package gpustate
+package object
 
 import (
 	"encoding/binary"

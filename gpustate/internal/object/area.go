@@ -1,0 +1,126 @@
+package object
+
+import (
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// Area is the part of a memory object that a command reads or writes.
+type Area struct {
+	*Entry
+	Form form
+
+	Off, Bytes int64         // of formBytes
+	At         driver.Layout // of formBox
+	Size       driver.Box
+	Region     driver.Region // of formPixels
+}
+
+// form is how an area is addressed.
+type form int
+
+const (
+	formBytes  form = iota // bytes without a gap
+	FormBox                // bytes whose rows and slices lie apart
+	FormPixels             // a region of an image
+)
+
+// Check reports whether the area can be used on a device: the object is alive and holds all of it.
+func (a *Area) Check(t *Table) error {
+	if err := a.Usable(t); err != nil {
+		return err
+	}
+	m := a.Record.Mem
+	switch a.Form {
+	case FormBox:
+		return InLayout(a.At, a.Size, m.Bytes)
+	case FormPixels:
+		if i := m.Image; !a.Region.Within(i.Extents()) {
+			return fmt.Errorf("region %v of %d x %d x %d: %w", a.Region, i.Width, i.Height, i.Depth, ErrRange)
+		}
+		return nil
+	}
+	if a.Off < 0 || a.Bytes < 0 || a.Off > m.Bytes || a.Bytes > m.Bytes-a.Off {
+		return fmt.Errorf("bytes %d+%d of %d: %w", a.Off, a.Bytes, m.Bytes, ErrRange)
+	}
+	return nil
+}
+
+// InLayout reports whether a box lies within so many bytes.
+func InLayout(l driver.Layout, b driver.Box, bytes int64) error {
+	if b.Bytes() < 0 || !l.Fits(b, bytes) {
+		return fmt.Errorf("a box of %d x %d x %d from byte %d on, rows %d and slices %d apart, of %d bytes: %w", b[0],
+			b[1], b[2], l.Off, l.Row, l.Slice, bytes, ErrRange)
+	}
+	return nil
+}
+
+// Content is how many bytes the area has.
+func (a *Area) Content() int64 {
+	switch a.Form {
+	case FormBox:
+		return a.Size.Bytes()
+	case FormPixels:
+		pixel, _ := record.PixelBytes(a.Record.Mem.Image)
+		return pixel * int64(a.Region.Pixels())
+	}
+	return a.Bytes
+}
+
+// Flat is the area in the buffer of an image on a buffer, whose pixels not all platforms' image commands
+// reach. Other areas are as they are.
+func (a Area) Flat() Area {
+	if a.Form != FormPixels || a.Record.Mem.Kind != driver.MemView {
+		return a
+	}
+	pixel, _ := record.PixelBytes(a.Record.Mem.Image)
+	return Area{Entry: a.Parent, Off: int64(a.Region.Origin[0]) * pixel, Bytes: a.Content()}
+}
+
+// Cut divides a box into boxes of at most so many bytes, or of one row.
+func (a Area) Cut(most int64) (list []Area) {
+	size := a.Size
+	slices := max(most/max(size[0]*size[1], 1), 1)
+	rows := size[1]
+	if slices == 1 {
+		rows = min(max(most/max(size[0], 1), 1), size[1])
+	}
+	for z := int64(0); z < size[2]; z += slices {
+		for y := int64(0); y < size[1]; y += rows {
+			p := a
+			p.Size = driver.Box{size[0], min(rows, size[1]-y), min(slices, size[2]-z)}
+			p.At.Off += z*a.At.Slice + y*a.At.Row
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Fits reports whether the bytes of another area can be copied to this one.
+func (a *Area) Fits(from *Area) error {
+	switch {
+	case a.Form == FormBox && a.ofSame(from.Entry) && (a.At.Row != from.At.Row || a.At.Slice != from.At.Slice):
+		return fmt.Errorf("rows %d and %d apart, slices %d and %d, within one object: %w", a.At.Row, from.At.Row,
+			a.At.Slice, from.At.Slice, ErrRange)
+	case a.Form == FormPixels && from.Form == FormPixels:
+		t, f := a.Record.Mem.Image, from.Record.Mem.Image
+		if t.Order != f.Order || t.Type != f.Type {
+			return fmt.Errorf("channel order %#x and type %#x from %#x and %#x: %w", t.Order, t.Type, f.Order, f.Type,
+				ErrConflict)
+		}
+	}
+	return nil
+}
+
+// ofSame reports whether two objects are, or are ranges of, the same one.
+func (e *Entry) ofSame(o *Entry) bool {
+	base := func(e *Entry) *Entry {
+		for e.Record.Mem.Kind.OfBuffer() {
+			e = e.Parent
+		}
+		return e
+	}
+	return base(e) == base(o)
+}

@@ -1,0 +1,55 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+)
+
+// Conditions of objects.
+var (
+	ErrReleased    = errors.New("object was released")
+	ErrArgType     = errors.New("not a kernel argument")
+	ErrOtherDevice = errors.New("object belongs to another device")
+	ErrRange       = errors.New("outside the object")
+	ErrLimit       = errors.New("exceeds the device's limit")
+	ErrFP64        = errors.New("device has no double precision")
+	ErrConflict    = errors.New("an object of that name exists and differs")
+	ErrIdentity    = errors.New("a restart could not tell the objects apart")
+)
+
+// ObjectError says what failed on which object of which device.
+type Error struct {
+	Op     string       // "create", "launch", "restore", ...
+	Kind   string       // "buffer", "kernel", ...
+	Name   string       // the program's name, or "#n" for object n without one
+	Device driver.Info  // the device it is or was to be on
+	From   *driver.Info // restore and migrate: the device it comes from
+	Err    error
+}
+
+// Error names the operation, the object, its device, and the cause.
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s %s %q on %s", e.Op, e.Kind, e.Name, e.Device)
+	if e.From != nil {
+		s += fmt.Sprintf(" (from %s)", e.From)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// SizeError is an object that exists with another size. It matches ErrConflict.
+type SizeError struct {
+	Have, Want int64 // bytes
+}
+
+// Error gives both sizes.
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("it has %d bytes, not %d", e.Have, e.Want)
+}
+
+// Is makes a SizeError match ErrConflict.
+func (e *SizeError) Is(target error) bool { return target == ErrConflict }
