@@ -12,7 +12,7 @@ import (
 )
 
 // ErrAdopted says that an object of other code cannot move with the device.
-var ErrAdopted = errors.New("it belongs to other code: release it, move, and adopt what that code has there")
+var ErrAdopted = object.ErrAdopted
 
 // Adopt makes a buffer of memory that other code has allocated on this device, so that captures
 // hold its bytes: pointer is a CUdeviceptr that lies with all bytes in one allocation of this
@@ -29,7 +29,7 @@ var ErrAdopted = errors.New("it belongs to other code: release it, move, and ado
 // *ForeignError.
 func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error) {
 	want := record.Object{Name: name, Mem: &record.Mem{Kind: driver.MemBuffer, Bytes: int64(bytes)}}
-	fresh := object.NewEntry(&d.objects, want)
+	fresh := object.NewEntry(&d.state.Table, want)
 	if name == "" {
 		return nil, fresh.Fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
 	}
@@ -41,7 +41,7 @@ func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error)
 		return nil, err
 	}
 	defer d.start()
-	have := d.objects.Names[fresh.Key()]
+	have := d.state.Names[fresh.Key()]
 	switch {
 	case have != nil && have.Record.Mem.Bytes != int64(bytes):
 		return nil, have.Fail("adopt", &SizeError{Have: have.Record.Mem.Bytes, Want: int64(bytes)})
@@ -56,14 +56,14 @@ func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error)
 	}
 	if have == nil {
 		fresh.Handle, fresh.Adopted, fresh.Claimed = h, pointer, true
-		d.objects.Add(fresh, nil)
+		d.state.Add(fresh, nil)
 		return d.public(fresh).(*Buffer), nil
 	}
-	if err := d.replace(have, h); err != nil {
+	if err := d.state.Replace(have, h); err != nil {
 		return nil, have.Fail("adopt", err)
 	}
 	have.Adopted = pointer
-	d.objects.Claim(have)
+	d.state.Claim(have)
 	return d.public(have).(*Buffer), nil
 }
 
@@ -72,7 +72,7 @@ func (d *Device) adopting() (driver.Lender, error) {
 	if err := d.stop(context.Background()); err != nil {
 		return nil, err
 	}
-	lender, ok := d.drv.Device.(driver.Lender)
+	lender, ok := d.state.Session.Device.(driver.Lender)
 	if !ok {
 		d.start()
 		return nil, &ForeignError{Device: d.Info()}
@@ -96,7 +96,7 @@ func (d *Device) adopting() (driver.Lender, error) {
 // of the device. A device of a server refuses with a *ForeignError.
 func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 	opt := QueueOptions{}.record()
-	fresh := object.NewEntry(&d.objects, record.Object{Name: name, Queue: &opt})
+	fresh := object.NewEntry(&d.state.Table, record.Object{Name: name, Queue: &opt})
 	if name == "" {
 		return nil, fresh.Fail("adopt", fmt.Errorf("it has no name: %w: give it one", ErrIdentity))
 	}
@@ -105,8 +105,8 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 		return nil, err
 	}
 	defer d.start()
-	have := d.objects.Names[fresh.Key()]
-	for _, e := range d.objects.List {
+	have := d.state.Names[fresh.Key()]
+	for _, e := range d.state.List {
 		if e.Record.Queue == nil || lender.NativeQueue(e.Handle) != native {
 			continue
 		}
@@ -127,15 +127,15 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 	switch {
 	case have == nil:
 		fresh.Handle, fresh.Adopted, fresh.Claimed = h, native, true
-		d.objects.Add(fresh, nil)
+		d.state.Add(fresh, nil)
 		return d.public(fresh).(*Queue), nil
 	case *have.Record.Queue != opt:
 		err := fmt.Errorf("in the checkpoint it is %+v, now %+v: %w", *have.Record.Queue, opt, ErrConflict)
-		return nil, errors.Join(have.Fail("adopt", err), d.drv.ReleaseQueue(h))
+		return nil, errors.Join(have.Fail("adopt", err), d.state.Session.ReleaseQueue(h))
 	}
-	err = d.drv.ReleaseQueue(have.Handle) // its commands are complete: the device is stopped
+	err = d.state.Session.ReleaseQueue(have.Handle) // its commands are complete: the device is stopped
 	have.Handle, have.Adopted = h, native
-	d.objects.Claim(have)
+	d.state.Claim(have)
 	return d.public(have).(*Queue), have.Fail("adopt", err)
 }
 
@@ -167,62 +167,4 @@ func AdoptContext(n Native) (*Device, error) {
 		return d, nil
 	}
 	return nil, fmt.Errorf("adopt a context of kind %q: want \"cuda\" or \"opencl\": %w", n.Kind, ErrUnsupported)
-}
-
-// replace puts the memory of h in the place of a restored buffer's, with its bytes. Ranges of the
-// buffer and kernels that have either as an argument follow. The device is stopped.
-func (d *Device) replace(e *object.Entry, h driver.Handle) error {
-	s := d.drv
-	copied := s.run(context.Background(), []job{func(_ context.Context, l *lane) error {
-		ev, err := l.issue(d, func() (driver.Event, error) {
-			return l.drv.Copy(l.q, h, 0, e.Handle, 0, e.Record.Mem.Bytes, nil)
-		})
-		if err != nil {
-			return err
-		}
-		return l.await(&ev)
-	}})
-	ranges, err := d.rangesOn(e, h)
-	if err = errors.Join(copied, err); err != nil {
-		for _, r := range ranges {
-			err = errors.Join(err, s.ReleaseMem(r))
-		}
-		return errors.Join(err, s.ReleaseMem(h))
-	}
-	var errs []error
-	for child, r := range ranges {
-		errs = append(errs, s.ReleaseMem(child.Handle))
-		child.Handle = r
-	}
-	errs = append(errs, s.ReleaseMem(e.Handle))
-	e.Handle = h
-	for _, o := range d.objects.List {
-		k := o.Kernel
-		if k == nil {
-			continue
-		}
-		for i := range k.Args {
-			if a := k.Args[i].Object; a != nil && (a == e || ranges[a] != nil) {
-				errs = append(errs, k.RestoreArg(s.Device, i))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// rangesOn makes the ranges of a buffer on other memory.
-func (d *Device) rangesOn(e *object.Entry, h driver.Handle) (map[*object.Entry]driver.Handle, error) {
-	made := map[*object.Entry]driver.Handle{}
-	for _, o := range d.objects.List {
-		if o.Parent != e || o.Record.Mem == nil {
-			continue
-		}
-		r, err := d.drv.CreateMem(driver.MemDesc{Kind: o.Record.Mem.Kind, Bytes: o.Record.Mem.Bytes,
-			Access: o.Record.Mem.Access, Offset: o.Record.Mem.Offset, Image: o.Record.Mem.Image, Parent: h})
-		if err != nil {
-			return made, err
-		}
-		made[o] = r
-	}
-	return made, nil
 }

@@ -22,7 +22,7 @@ func idleSetup(b *testing.B) *setup {
 	s := newSetup(t, d, 64)
 	s.fill(t)
 	s.q = must(d.QueueWith("unbounded", QueueOptions{Window: -1}))(t)
-	d.drv.Device = idle{d.drv.Device}
+	d.state.Session.Device = idle{d.state.Session.Device}
 	return s
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/chunkhash"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -16,28 +16,15 @@ import (
 type Device struct {
 	// Lock order: lending, making, mu, Kernel.mu, Queue.mu, entry.use, Queue.alive, Event.mu.
 
-	drv *session // guarded by mu
-
 	// lending is held for reading while foreign code has handles, for writing by what stops the
 	// device.
-	lending    lending
-	lent       atomic.Bool   // foreign code has had handles
-	generation atomic.Uint64 // grows when handles become others
+	lending lending
+	lent    atomic.Bool // foreign code has had handles
 
 	// making serialises what changes the set of objects.
-	making  sync.Mutex
-	objects object.Table // guarded by making, but for what has atomics
-	shadow  int64        // bound of captures' device memory, below 0 for none
-	reserve int64        // what captures leave free
-	filled  bool         // a Restore has written to memory
-	pinned  map[*pin]struct{}
-
-	keyOnce sync.Once
-	key     *chunkhash.Key // of captures' hashes
-
-	// shadows is taken after all others but Capture.mu.
-	shadows  sync.Mutex
-	captures map[*Capture]struct{} // that may have bytes on the device
+	making sync.Mutex
+	state  checkpoint.State // its table is guarded by making, its driver by mu
+	pinned map[*checkpoint.Pin]struct{}
 
 	// mu is held for reading by every call that uses a handle, for writing
 	// while handles change or the contents must stand still. Setting arguments
@@ -54,35 +41,34 @@ type Device struct {
 }
 
 func newDevice(drv driver.Device) *Device {
-	d := &Device{drv: newSession(drv), shadow: -1, reserve: reserve, captures: map[*Capture]struct{}{},
-		pinned: map[*pin]struct{}{}, gone: make(chan struct{})}
-	d.objects.Init()
+	d := &Device{pinned: map[*checkpoint.Pin]struct{}{}, gone: make(chan struct{})}
+	d.state.Init(drv)
 	d.show()
 	return d
 }
 
 // Info describes the device as it is now; MigrateTo changes it.
-func (d *Device) Info() Info { return *d.objects.Info.Load() }
+func (d *Device) Info() Info { return d.state.Info() }
 
 // show publishes the Info of the driver's device.
 func (d *Device) show() {
-	i := d.drv.Info()
-	d.objects.Info.Store(&i)
+	i := d.state.Session.Info()
+	d.state.Show(i)
 	d.lazy = i.Lazy
-	if r, ok := d.drv.Device.(driver.Movable); ok {
+	if r, ok := d.state.Session.Device.(driver.Movable); ok {
 		r.OnMove(d.moveAway)
 	}
-	if l, ok := d.drv.Device.(driver.Losable); ok {
-		go d.watch(d.drv, l.Lost())
+	if l, ok := d.state.Session.Device.(driver.Losable); ok {
+		go d.watch(d.state.Session, l.Lost())
 	}
 }
 
 // watch notices the loss of the driver's device, unless the program has left it by then.
-func (d *Device) watch(drv *session, lost <-chan struct{}) {
+func (d *Device) watch(drv *checkpoint.Session, lost <-chan struct{}) {
 	<-lost
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if d.drv == drv && !d.closed.Load() {
+	if d.state.Session == drv && !d.closed.Load() {
 		d.lose.Do(func() { close(d.gone) }) // one that was lost may have been moved, and lost again
 	}
 }
@@ -113,19 +99,19 @@ func (d *Device) Close() error {
 	defer d.letAll()
 	d.closed.Store(true)
 	errs := []error{d.finishQueues()}
-	for i := len(d.objects.List) - 1; i >= 0; i-- {
-		e := d.objects.List[i]
-		errs = append(errs, e.Discard(d.drv, e.Handle), e.Unmap())
+	for i := len(d.state.List) - 1; i >= 0; i-- {
+		e := d.state.List[i]
+		errs = append(errs, e.Discard(d.state.Session, e.Handle), e.Unmap())
 		e.End()
 	}
 	for p := range d.pinned {
-		if p.own { // its memory stays until it is freed
-			errs = append(errs, p.unlock())
+		if p.Own { // its memory stays until it is freed
+			errs = append(errs, p.Unlock())
 			delete(d.pinned, p)
 		}
 	}
-	d.objects.Clear()
-	return errors.Join(append(errs, d.drv.release())...)
+	d.state.Clear()
+	return errors.Join(append(errs, d.state.Session.Release())...)
 }
 
 // enter begins a call that uses handles; leave ends it.
@@ -148,7 +134,7 @@ type item struct {
 
 func (i item) fail(op string, err error) error { return i.e.Fail(op, err) }
 
-func (i item) usable(d *Device) error { return i.e.Usable(&d.objects) }
+func (i item) usable(d *Device) error { return i.e.Usable(&d.state.Table) }
 
 // public gives the program's object around an entry; making is held.
 func (d *Device) public(e *object.Entry) any {
@@ -190,22 +176,22 @@ func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have
 		return nil, parent.Fail("use", ErrReleased)
 	}
 	if o.Name == "" {
-		o.Ordinal = d.objects.Made[object.KeyOf(&o)] + 1
+		o.Ordinal = d.state.Made[object.KeyOf(&o)] + 1
 	}
-	fresh := object.NewEntry(&d.objects, o)
-	if e := d.objects.Find(&o); e != nil {
+	fresh := object.NewEntry(&d.state.Table, o)
+	if e := d.state.Find(&o); e != nil {
 		if err := same(&e.Record); err != nil {
 			return nil, e.Fail("open", err)
 		}
-		d.objects.Claim(e)
+		d.state.Claim(e)
 		return d.public(e), nil
 	}
-	if err := object.NewTarget(d.drv.Device).Check(&fresh.Record); err != nil {
+	if err := object.NewTarget(d.state.Session.Device).Check(&fresh.Record); err != nil {
 		return nil, fresh.Fail("create", err)
 	}
 	var h driver.Handle
-	err := d.withRoom(func() (err error) {
-		h, err = fresh.Realize(d.drv, d.objects.HandleOf)
+	err := d.state.WithRoom(func() (err error) {
+		h, err = fresh.Realize(d.state.Session, d.state.HandleOf)
 		return err
 	})
 	if err != nil {
@@ -213,17 +199,17 @@ func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have
 	}
 	var variables []*object.Entry
 	if fresh.Record.Program != nil {
-		if variables, err = fresh.FindVariables(d.drv.Device, h); err != nil {
-			return nil, fresh.Fail("create", errors.Join(err, fresh.Discard(d.drv, h)))
+		if variables, err = fresh.FindVariables(d.state.Session.Device, h); err != nil {
+			return nil, fresh.Fail("create", errors.Join(err, fresh.Discard(d.state.Session, h)))
 		}
 	}
 	fresh.Handle, fresh.Claimed = h, true
 	if fresh.Kernel != nil {
-		fresh.Kernel.Resize(d.drv) // before a capture sees it
+		fresh.Kernel.Resize(d.state.Session) // before a capture sees it
 	}
-	d.objects.Add(fresh, parent)
+	d.state.Add(fresh, parent)
 	for _, v := range variables {
-		d.objects.AddVariable(fresh, v)
+		d.state.AddVariable(fresh, v)
 	}
 	return d.public(fresh), nil
 }
@@ -261,8 +247,8 @@ func (d *Device) drop(e *object.Entry) error {
 		return nil // Close has released everything
 	}
 	defer d.leave()
-	d.objects.Unname(e)
-	return d.objects.Forget(e, d.free)
+	d.state.Unname(e)
+	return d.state.Forget(e, d.free)
 }
 
 // free releases the driver's object when no call that is in progress uses it any more. making is held.
@@ -270,5 +256,5 @@ func (d *Device) free(e *object.Entry) error {
 	if q, ok := e.Public.(*Queue); ok {
 		return q.free()
 	}
-	return errors.Join(e.Free(d.drv), e.Unmap())
+	return errors.Join(e.Free(d.state.Session), e.Unmap())
 }

@@ -32,7 +32,7 @@ var (
 	// ErrConflict: an object of that name exists and differs.
 	ErrConflict = object.ErrConflict
 	// ErrMapped: a shared buffer is mapped where it must not be.
-	ErrMapped = errors.New("shared buffer is mapped")
+	ErrMapped = object.ErrMapped
 	// ErrIdentity: a restart could not identify the objects, or a restarted
 	// program mixed them up.
 	ErrIdentity = object.ErrIdentity

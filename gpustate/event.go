@@ -94,7 +94,7 @@ func (e *Event) wait() error {
 	if !ok {
 		return e.failure()
 	}
-	err := e.from.dev.drv.WaitEvent(h)
+	err := e.from.dev.state.Session.WaitEvent(h)
 	e.let(true, err)
 	return err
 }
@@ -119,7 +119,7 @@ func (e *Event) poll() (bool, error) {
 	if !ok {
 		return true, e.failure()
 	}
-	done, err := e.from.dev.drv.EventDone(h)
+	done, err := e.from.dev.state.Session.EventDone(h)
 	e.let(done, err)
 	return done, err
 }
@@ -132,7 +132,7 @@ func (e *Event) Running() bool {
 		return false
 	}
 	defer d.leave()
-	r, ok := d.drv.Device.(driver.Runner)
+	r, ok := d.state.Session.Device.(driver.Runner)
 	if !ok {
 		return false
 	}
@@ -214,7 +214,7 @@ func (e *Event) mark() {
 		e.finish(ErrReleased)
 		return
 	}
-	h, err := e.from.dev.drv.Marker(e.from.e.Handle, nil)
+	h, err := e.from.dev.state.Session.Marker(e.from.e.Handle, nil)
 	if err != nil {
 		e.finish(err)
 		return
@@ -233,13 +233,13 @@ func (e *Event) let(done bool, err error) {
 			e.from.reach(e.seq) // the queue is in order
 		}
 		if e.from.e.Record.Queue.Profiling && e.h != 0 {
-			if t, err := e.from.dev.drv.EventTimes(e.h); err == nil {
+			if t, err := e.from.dev.state.Session.EventTimes(e.h); err == nil {
 				e.more().times = &t
 			}
 		}
 	}
 	if e.done && e.users == 0 && e.h != 0 {
-		e.from.dev.drv.ReleaseEvent(e.h)
+		e.from.dev.state.Session.ReleaseEvent(e.h)
 		e.h = 0
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
 
 // migrate is Device.Migrate to a device that is open.
 func (d *Device) migrate(ctx context.Context, drv driver.Device) error {
-	return d.watched(ctx, drv, &watch{})
+	return d.watched(ctx, drv, &checkpoint.Stopwatch{})
 }
 
 // big makes state that a shadow is taken for.
@@ -189,7 +190,7 @@ func TestEvict(t *testing.T) {
 	info.GlobalBytes = 5 * n
 	lib := &fake.Library{Infos: []driver.Info{info}}
 	d := newDevice(must(lib.Open(0))(t))
-	d.reserve = 0
+	d.state.Reserve = 0
 	q := must(d.Queue("q"))(t)
 	x, y := must(d.Buffer("x", n))(t), must(d.Buffer("y", n))(t)
 	fillWith(t, q, x, 1)
@@ -277,14 +278,14 @@ func capturedTwo(t *testing.T, info driver.Info, n int) (*fake.Library, *Device,
 	t.Helper()
 	lib := &fake.Library{Infos: []driver.Info{info}}
 	d := newDevice(must(lib.Open(0))(t))
-	d.reserve = 0
+	d.state.Reserve = 0
 	q := must(d.Queue("q"))(t)
 	x, y := must(d.Buffer("x", n))(t), must(d.Buffer("y", n))(t)
 	fillWith(t, q, x, 1)
 	fillWith(t, q, y, 2)
 	c := must(d.Capture(context.Background(), nil))(t)
-	if len(c.blocks) != 2 {
-		t.Fatalf("the shadow has %d blocks, want 2: this tests nothing", len(c.blocks))
+	if checkpoint.ShadowBlocks(c) != 2 {
+		t.Fatalf("the shadow has %d blocks, want 2: this tests nothing", checkpoint.ShadowBlocks(c))
 	}
 	return lib, d, q, c
 }
@@ -298,8 +299,8 @@ func TestEvictInWaves(t *testing.T) {
 	_, d, q, c := capturedTwo(t, info, n)
 	for left := 1; left >= 0; left-- {
 		fillWith(t, q, must(d.Buffer("", n))(t), 3)
-		if len(c.blocks) != left || c.Slice(left, 0, n) == nil || left == 1 && c.Slice(0, 0, n) != nil {
-			t.Fatalf("%d blocks are left, want %d, the last content at the host", len(c.blocks), left)
+		if checkpoint.ShadowBlocks(c) != left || c.Slice(left, 0, n) == nil || left == 1 && c.Slice(0, 0, n) != nil {
+			t.Fatalf("%d blocks are left, want %d, the last content at the host", checkpoint.ShadowBlocks(c), left)
 		}
 		for i, want := range []byte{1, 2} {
 			got := make([]byte, n)

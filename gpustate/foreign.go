@@ -63,7 +63,7 @@ func (d *Device) Foreign(do func(f *Foreign) error) error {
 	if d.closed.Load() {
 		return ErrClosed
 	}
-	lender, ok := d.drv.Device.(driver.Lender)
+	lender, ok := d.state.Session.Device.(driver.Lender)
 	if !ok {
 		return &ForeignError{Device: d.Info()}
 	}
@@ -93,7 +93,7 @@ func (f *Foreign) end() {
 	f.mu.Unlock()
 	for _, e := range lent {
 		e.Children--
-		_ = f.d.objects.Forget(e, f.d.free) // the program's Release has returned: nobody is left to tell
+		_ = f.d.state.Forget(e, f.d.free) // the program's Release has returned: nobody is left to tell
 	}
 }
 
@@ -114,7 +114,7 @@ func (f *Foreign) lend(i item) error {
 		return e.Fail("lend", err)
 	}
 	if object.IsVariable(&e.Record) {
-		e = f.d.objects.ByID(e.Record.Mem.Parent) // it lives as long as its program
+		e = f.d.state.ByID(e.Record.Mem.Parent) // it lives as long as its program
 	}
 	e.Children++
 	f.lent = append(f.lent, e)
@@ -123,7 +123,7 @@ func (f *Foreign) lend(i item) error {
 
 // Generation grows whenever pointers and handles become others: with each move and restore of the
 // device. It begins at 1.
-func (f *Foreign) Generation() uint64 { return f.d.generation.Load() + 1 }
+func (f *Foreign) Generation() uint64 { return f.d.state.Generation.Load() + 1 }
 
 // Pointer is the memory of the buffer for foreign code: a CUdeviceptr, a cl_mem, on a fake device a
 // host address. Outside of Foreign it is an error that matches ErrNotForeign.
@@ -152,7 +152,7 @@ func (f *Foreign) MakeCurrent() error {
 // as long as a copy of those bytes.
 func (f *Foreign) MakeRoom() bool {
 	freed := false
-	for f.d.evict() {
+	for f.d.state.Evict() {
 		freed = true
 	}
 	return freed

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
@@ -41,8 +42,8 @@ func TestFullDevice(t *testing.T) {
 	}
 	check(c)
 	more := must(d.Buffer("more", n))(t) // in the place of a block
-	if len(c.blocks) != 1 {
-		t.Errorf("%d blocks are left, want 1", len(c.blocks))
+	if checkpoint.ShadowBlocks(c) != 1 {
+		t.Errorf("%d blocks are left, want 1", checkpoint.ShadowBlocks(c))
 	}
 	check(c)
 	again := must(d.Capture(context.Background(), nil))(t)
@@ -60,7 +61,7 @@ func TestScarceTogether(t *testing.T) {
 	info.GlobalBytes, info.MaxAllocBytes, info.HostMemory = 8*n, n/2, false
 	lib := &fake.Library{Infos: []driver.Info{info}}
 	d := newDevice(must(lib.Open(0))(t))
-	d.reserve = 0
+	d.state.Reserve = 0
 	q := must(d.Queue("q"))(t)
 	x := must(d.Buffer("x", n/2))(t)
 	y := must(d.Buffer("y", n/2))(t)

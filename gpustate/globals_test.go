@@ -188,7 +188,7 @@ func TestVariablesReleased(t *testing.T) {
 	if err := c.k.Release(); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range d.objects.List {
+	for _, e := range d.state.List {
 		if object.IsVariable(&e.Record) {
 			t.Errorf("variable %q is left", e.Record.Name)
 		}

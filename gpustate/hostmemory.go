@@ -7,6 +7,7 @@ import (
 	"os"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
@@ -64,8 +65,8 @@ func (d *Device) hostMemory(bytes int) ([]byte, func() error, error) {
 		return nil, nil, errors.Join(err, m.Unmap())
 	}
 	defer d.leave()
-	p := &pin{host: m.Bytes, file: m.File, own: true}
-	_ = p.lock(d.drv) // without, transfers take longer
+	p := &checkpoint.Pin{Host: m.Bytes, File: m.File, Own: true}
+	_ = p.Lock(d.state.Session) // without, transfers take longer
 	d.pinned[p] = struct{}{}
 	return m.Bytes, func() error { return d.freeHost(p, m) }, nil
 }
@@ -97,15 +98,15 @@ func (d *Device) ShareMemory(f *os.File, b []byte) (end func() error, err error)
 		return nil, err
 	}
 	defer d.leave()
-	p := &pin{host: b, file: f, own: true}
-	if err := p.lock(d.drv); err != nil {
+	p := &checkpoint.Pin{Host: b, File: f, Own: true}
+	if err := p.Lock(d.state.Session); err != nil {
 		return nil, fmt.Errorf("share %d bytes with %s: %w", len(b), d.Info(), err)
 	}
 	d.pinned[p] = struct{}{}
 	return func() error { return d.unpin(p) }, nil
 }
 
-func (d *Device) freeHost(p *pin, m *object.Mapping) error {
+func (d *Device) freeHost(p *checkpoint.Pin, m *object.Mapping) error {
 	d.making.Lock()
 	defer d.making.Unlock()
 	if m.Bytes == nil {
@@ -115,7 +116,7 @@ func (d *Device) freeHost(p *pin, m *object.Mapping) error {
 		return fmt.Errorf("free %d bytes of host memory: %w", len(m.Bytes), err)
 	}
 	delete(d.pinned, p)
-	return errors.Join(p.unlock(), m.Unmap())
+	return errors.Join(p.Unlock(), m.Unmap())
 }
 
 // idle waits for all commands that were issued; making is held. Those of a server

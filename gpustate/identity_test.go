@@ -234,7 +234,7 @@ func TestRollbackOfReleased(t *testing.T) {
 			if n := d.StateBytes(); n != 3*64 {
 				t.Errorf("restored %v: %d bytes are left, want those of a, b and x", early, n)
 			}
-			for _, e := range d.objects.List {
+			for _, e := range d.state.List {
 				if e.Record.Program != nil {
 					t.Error("a released program is left")
 				}
@@ -319,7 +319,10 @@ func TestRecordWithoutNumbers(t *testing.T) {
 			for range early {
 				list = append(list, must(d.Buffer("", 8))(t))
 			}
-			ok(t, d.restore(context.Background(), r, readFrom(contents), nil))
+			ok(t, d.stop(context.Background()))
+			err := d.state.Restore(context.Background(), r, readFrom(contents), nil)
+			d.start()
+			ok(t, err)
 			for len(list) < 3 {
 				list = append(list, must(d.Buffer("", 8))(t))
 			}
@@ -335,7 +338,7 @@ func TestRecordWithoutNumbers(t *testing.T) {
 func TestRestoreFromOwnShadow(t *testing.T) {
 	d, _ := fakeDevice(t)
 	q := must(d.Queue("q"))(t)
-	list := make([]*Buffer, 2*maxLanes)
+	list := make([]*Buffer, 2*16)
 	for i := range list {
 		list[i] = must(d.Buffer("", 64))(t)
 		fillWith(t, q, list[i], byte(i))

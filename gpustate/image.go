@@ -163,7 +163,7 @@ func (d *Device) ImageFormats(a Access, dims int) ([][2]uint32, error) {
 		return nil, err
 	}
 	defer d.leave()
-	l, ok := d.drv.Device.(driver.ImageLister)
+	l, ok := d.state.Session.Device.(driver.ImageLister)
 	if !ok {
 		return nil, ErrUnsupported
 	}

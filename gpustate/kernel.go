@@ -54,7 +54,7 @@ func (k *Kernel) SetArgs(args ...any) error {
 	if err := k.usable(k.dev); err != nil {
 		return k.fail("set arguments of", err)
 	}
-	if n, exact := k.dev.drv.Args(k.e.Handle); len(args) < n || exact && len(args) > n {
+	if n, exact := k.dev.state.Session.Args(k.e.Handle); len(args) < n || exact && len(args) > n {
 		return k.fail("set arguments of", fmt.Errorf("got %d, it has %d: %w", len(args), n, ErrRange))
 	}
 	var room [16]any
@@ -62,7 +62,7 @@ func (k *Kernel) SetArgs(args ...any) error {
 	for i, a := range given {
 		given[i] = entryOf(a)
 	}
-	i, err := k.k.SetAll(k.dev.drv.Device, given)
+	i, err := k.k.SetAll(k.dev.state.Session.Device, given)
 	if err != nil {
 		return k.fail(fmt.Sprintf("set argument %d of", i), err)
 	}
@@ -75,7 +75,7 @@ func (k *Kernel) SetArg(i int, value any) error {
 	if err := k.hold(); err != nil {
 		return err
 	}
-	err := k.k.Set(k.dev.drv.Device, i, entryOf(value))
+	err := k.k.Set(k.dev.state.Session.Device, i, entryOf(value))
 	k.k.Mu.Unlock()
 	if err != nil {
 		return k.fail(fmt.Sprintf("set argument %d of", i), err)
@@ -178,7 +178,7 @@ func (k *Kernel) ask(do func(driver.KernelInformer) error) error {
 	defer k.dev.leave()
 	k.k.Mu.Lock()
 	defer k.k.Mu.Unlock()
-	i, ok := k.dev.drv.Device.(driver.KernelInformer)
+	i, ok := k.dev.state.Session.Device.(driver.KernelInformer)
 	if !ok {
 		return k.fail("ask about", ErrUnsupported)
 	}
@@ -215,5 +215,5 @@ func (k *Kernel) copyArgs(from *Kernel) error {
 		return err
 	}
 	defer k.k.Mu.Unlock()
-	return k.k.CopyArgs(k.dev.drv.Device, args)
+	return k.k.CopyArgs(k.dev.state.Session.Device, args)
 }

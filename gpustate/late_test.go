@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
@@ -46,7 +47,7 @@ func TestRestoreFindsRoomLate(t *testing.T) {
 	} {
 		for late := 1; late <= 3; late++ {
 			d, lib := fakeDevice(t, func(i *driver.Info) { i.GlobalBytes, i.HostMemory = 8*n, false })
-			d.reserve = 0
+			d.state.Reserve = 0
 			q := must(d.Queue("q"))(t)
 			mine := must(d.Buffer("mine", n))(t)
 			fillWith(t, q, mine, 9)
@@ -54,7 +55,7 @@ func TestRestoreFindsRoomLate(t *testing.T) {
 				ok(t, d.Restore(ctx, rec, readFrom(contents)))
 			}
 			m := must(d.Mark(ctx, nil))(t)
-			if len(m.before.blocks) == 0 {
+			if checkpoint.ShadowBlocks(m.before) == 0 {
 				t.Fatal("it has no shadow: this tests nothing")
 			}
 			lib.Faults.LateAlloc(late)

@@ -24,9 +24,9 @@ func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (e *Even
 	k.k.Mu.Lock()
 	q.mu.Lock()
 	d, t := q.dev, &q.commands
-	if k.k.Fit == d.objects.Changes.Load() && k.dev == d && t.issued+1 < t.due && len(after) == 0 {
+	if k.k.Fit == d.state.Changes.Load() && k.dev == d && t.issued+1 < t.due && len(after) == 0 {
 		var h driver.Event
-		if h, err = d.drv.Launch(q.e.Handle, k.e.Handle, g, nil); err == nil && h == 0 {
+		if h, err = d.state.Session.Launch(q.e.Handle, k.e.Handle, g, nil); err == nil && h == 0 {
 			k.k.Ran(&g)
 			t.issued++
 			e = t.event()
@@ -107,7 +107,7 @@ func misfit(global, local []int) error {
 
 // launchChecked launches after all checks; kernel and queue are locked.
 func (q *Queue) launchChecked(k *Kernel, g *driver.Grid, after []*Event) (*Event, error) {
-	now := q.dev.objects.Changes.Load() // what happens during the checks is seen by the next launch
+	now := q.dev.state.Changes.Load() // what happens during the checks is seen by the next launch
 	if k.dev.closed.Load() {
 		return nil, ErrClosed
 	}
@@ -124,7 +124,7 @@ func (q *Queue) launchChecked(k *Kernel, g *driver.Grid, after []*Event) (*Event
 	k.k.Fit = now
 	if len(after) > 0 {
 		e, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
-			return q.dev.drv.Launch(q.e.Handle, k.e.Handle, *g, wait)
+			return q.dev.state.Session.Launch(q.e.Handle, k.e.Handle, *g, wait)
 		})
 		if err == nil {
 			k.k.Ran(g)
@@ -132,7 +132,7 @@ func (q *Queue) launchChecked(k *Kernel, g *driver.Grid, after []*Event) (*Event
 		return e, k.fail("launch", err)
 	}
 	q.commands.room()
-	h, err := q.dev.drv.Launch(q.e.Handle, k.e.Handle, *g, nil)
+	h, err := q.dev.state.Session.Launch(q.e.Handle, k.e.Handle, *g, nil)
 	return q.launched(k, g, h, err)
 }
 
@@ -140,8 +140,8 @@ func (q *Queue) launchChecked(k *Kernel, g *driver.Grid, after []*Event) (*Event
 //
 //go:noinline
 func (q *Queue) launched(k *Kernel, g *driver.Grid, h driver.Event, err error) (*Event, error) {
-	for err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
-		h, err = q.dev.drv.Launch(q.e.Handle, k.e.Handle, *g, nil)
+	for err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.state.Evict() { // some drivers find memory late
+		h, err = q.dev.state.Session.Launch(q.e.Handle, k.e.Handle, *g, nil)
 	}
 	if err != nil {
 		return nil, k.fail("launch", err)

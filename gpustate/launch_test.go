@@ -11,7 +11,7 @@ import (
 // plain says whether the next launch would go without checks.
 func (s *setup) plain() bool {
 	t := &s.q.commands
-	return s.k.k.Fit == s.q.dev.objects.Changes.Load() && t.issued+1 < t.due
+	return s.k.k.Fit == s.q.dev.state.Changes.Load() && t.issued+1 < t.due
 }
 
 // TestUnfit: a launch that needed no check before sees what has changed since.
@@ -43,7 +43,7 @@ func TestUnfit(t *testing.T) {
 			there.fill(t)
 			there.step(t)
 			s.k = there.k
-			s.k.k.Fit = s.q.dev.objects.Changes.Load() // as chance has it
+			s.k.k.Fit = s.q.dev.state.Changes.Load() // as chance has it
 			return nil
 		}, ErrOtherDevice},
 		"argument that leaves a gap": {func(_ *testing.T, s *setup) error {
@@ -62,7 +62,7 @@ func TestUnfit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t, lazy(), 8)
 			s.fill(t)
-			s.q.dev.drv.Device = idle{s.q.dev.drv.Device} // which takes anything
+			s.q.dev.state.Session.Device = idle{s.q.dev.state.Session.Device} // which takes anything
 			s.step(t)
 			s.step(t)
 			if !s.plain() {
@@ -134,8 +134,8 @@ func TestTold(t *testing.T) {
 	d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
 	s := newSetup(t, d, 8)
 	s.fill(t)
-	drv := &told{Device: d.drv.Device}
-	d.drv.Device = drv
+	drv := &told{Device: d.state.Session.Device}
+	d.state.Session.Device = drv
 	s.step(t)
 	if !s.plain() {
 		t.Error("launches are checked")
@@ -166,7 +166,7 @@ func TestReached(t *testing.T) {
 	d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
 	s := newSetup(t, d, 8)
 	s.fill(t)
-	d.drv.Device = unsure{d.drv.Device}
+	d.state.Session.Device = unsure{d.state.Session.Device}
 	for range 3 {
 		first, second := s.step(t), s.step(t)
 		m := must(s.q.Marker())(t)

@@ -40,7 +40,7 @@ func TestNestedForeign(t *testing.T) {
 		_, adopt := d.Adopt("y", 4096, 64)
 		_, queue := d.AdoptQueue("theirs", 4096)
 		migrate := d.migrate(context.Background(), must(lib.Open(0))(t))
-		restore := d.Restore(context.Background(), d.objects.Record().Encode(), nil)
+		restore := d.Restore(context.Background(), d.state.Record().Encode(), nil)
 		for _, err := range []error{capture, adopt, queue, migrate, restore, d.Close()} {
 			if !errors.Is(err, ErrInForeign) {
 				t.Errorf("got %v, want ErrInForeign", err)

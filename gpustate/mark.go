@@ -22,28 +22,24 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 	if err := d.stop(ctx); err != nil {
 		return nil, err
 	}
-	m := &Mark{d: d, record: d.objects.Record().Encode()}
-	untouched := d.untouched()
-	d.start()
-	if untouched {
+	defer d.start()
+	m := &Mark{d: d, record: d.state.Table.Record().Encode()}
+	if d.untouched() {
 		return m, nil
 	}
-	c, err := d.capture(ctx, alloc, func(*Device) error { return nil })
-	if err != nil {
-		return nil, err
-	}
-	m.before, m.record = c, c.Record()
-	return m, nil
+	var err error
+	m.before, err = d.state.Capture(ctx, alloc)
+	return m, err
 }
 
 // untouched says that nothing has written to the device's memory: no command was
 // given to it, nothing was restored, and nothing that might have had a command was
 // released. The device is stopped.
 func (d *Device) untouched() bool {
-	if d.filled || d.lent.Load() || int(d.objects.NextID) != len(d.objects.List) {
+	if d.state.Filled || d.lent.Load() || int(d.state.NextID) != len(d.state.List) {
 		return false
 	}
-	for _, e := range d.objects.List {
+	for _, e := range d.state.List {
 		if q, ok := e.Public.(*Queue); ok && q.commands.used {
 			return false
 		}

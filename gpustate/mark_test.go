@@ -39,7 +39,7 @@ func TestMarkUndo(t *testing.T) {
 			if !bytes.Equal(before, after) {
 				t.Errorf("the objects are not those of the mark:\n%q\n%q", after, before)
 			}
-			if _, there := d.objects.Names[object.Key{Kind: "buffer", Name: "later"}]; there {
+			if _, there := d.state.Names[object.Key{Kind: "buffer", Name: "later"}]; there {
 				t.Error("a buffer of the newer state is left")
 			}
 			if !used { // OpenCL says nothing of memory that was never written

@@ -51,8 +51,9 @@ func TestRestoreOverlaps(t *testing.T) {
 	defer c.Release()
 	for _, fail := range []error{nil, ErrOutOfMemory} {
 		again, lib := fakeDevice(t)
-		again.drv.Device = &lateMaker{Device: again.drv.Device, late: late, began: make(chan struct{}), fail: fail}
-		began := sync.OnceFunc(func() { close(again.drv.Device.(*lateMaker).began) })
+		s := again.state.Session
+		s.Device = &lateMaker{Device: s.Device, late: late, began: make(chan struct{}), fail: fail}
+		began := sync.OnceFunc(func() { close(again.state.Session.Device.(*lateMaker).began) })
 		err := again.Restore(context.Background(), c.Record(), func(i int, dst []byte, off int64) error {
 			began()
 			return c.ReadAt(context.Background(), i, dst, off)

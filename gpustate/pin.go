@@ -1,13 +1,10 @@
 package gpustate
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"sync"
 	"unsafe"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
 )
 
 // Pin page-locks host memory, so that captures and reads of captures into it come
@@ -36,8 +33,8 @@ func (d *Device) pin(b []byte, own bool) (unpin func() error, err error) {
 		return nil, err
 	}
 	defer d.leave()
-	p := &pin{host: b, own: own}
-	if err := p.lock(d.drv); err != nil {
+	p := &checkpoint.Pin{Host: b, Own: own}
+	if err := p.Lock(d.state.Session); err != nil {
 		return nil, fmt.Errorf("pin %d bytes for %s: %w", len(b), d.Info(), err)
 	}
 	d.pinned[p] = struct{}{}
@@ -46,90 +43,9 @@ func (d *Device) pin(b []byte, own bool) (unpin func() error, err error) {
 
 const pageBytes = 4096
 
-func (d *Device) unpin(p *pin) error {
+func (d *Device) unpin(p *checkpoint.Pin) error {
 	d.making.Lock()
 	defer d.making.Unlock()
 	delete(d.pinned, p)
-	return p.unlock()
-}
-
-// pin is host memory that a device of the driver knows.
-type pin struct {
-	host []byte
-	file *os.File // what host is a mapping of, see driver.MemDesc
-	own  bool     // of HostMemory, or for messages: Close unpins it
-	s    *session // nil when no device knows it
-	h    driver.Handle
-}
-
-func (p *pin) lock(s *session) error {
-	if s.Info().HostMemory {
-		return nil
-	}
-	h, err := s.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(p.host)), Host: p.host,
-		HostFile: p.file})
-	if err != nil {
-		return err
-	}
-	s.retain()
-	s.pinned.add(p.host)
-	p.s, p.h = s, h
-	return nil
-}
-
-func (p *pin) unlock() error {
-	if p.s == nil {
-		return nil
-	}
-	s := p.s
-	p.s = nil
-	s.pinned.remove(p.host)
-	return errors.Join(s.ReleaseMem(p.h), s.release())
-}
-
-// move pins the memory for another device instead; where that cannot be, it
-// stays unpinned. The new device takes it first: drivers that know of both do
-// not lock it again.
-func (p *pin) move(to *session) error {
-	old := *p
-	p.s = nil
-	_ = p.lock(to) // not pinned is slower, not wrong
-	return old.unlock()
-}
-
-// pinnedMemory is that of a session. mu is held for reading while transfers
-// use it.
-type pinnedMemory struct {
-	mu   sync.RWMutex
-	list [][]byte
-}
-
-func (p *pinnedMemory) add(b []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.list = append(p.list, b)
-}
-
-func (p *pinnedMemory) remove(b []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, have := range p.list {
-		if unsafe.SliceData(have) == unsafe.SliceData(b) {
-			p.list = append(p.list[:i:i], p.list[i+1:]...)
-			return
-		}
-	}
-}
-
-// covered is how many bytes of b, from its first on, lie in one piece of pinned
-// memory; mu is held.
-func (p *pinnedMemory) covered(b []byte) int {
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	for _, have := range p.list {
-		begin := uintptr(unsafe.Pointer(unsafe.SliceData(have)))
-		if at >= begin && at < begin+uintptr(len(have)) {
-			return min(len(b), int(begin+uintptr(len(have))-at))
-		}
-	}
-	return 0
+	return p.Unlock()
 }

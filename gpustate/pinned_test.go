@@ -3,8 +3,20 @@ package gpustate
 import (
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"golang.org/x/sys/unix"
 )
+
+// counting counts how often a device is closed.
+type counting struct {
+	driver.Device
+	closed int
+}
+
+func (c *counting) Close() error {
+	c.closed++
+	return c.Device.Close()
+}
 
 // TestCloseUnpinsMessages: memory that was page-locked for messages, which nobody unpins, keeps no device open. Memory
 // that the program pinned does, until it is unpinned.
@@ -35,15 +47,16 @@ func TestCloseUnpinsMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := d.drv
+		s := &counting{Device: d.state.Session.Device}
+		d.state.Session.Device = s
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
-		if s.users != c.left {
-			t.Errorf("%s: %d users of the driver's device are left after Close, want %d", c.name, s.users, c.left)
+		if s.closed != 1-c.left {
+			t.Errorf("%s: the driver's device was closed %d times after Close, want %d", c.name, s.closed, 1-c.left)
 		}
-		if err := unpin(); err != nil || s.users != 0 {
-			t.Errorf("%s: %d users are left after the end (%v)", c.name, s.users, err)
+		if err := unpin(); err != nil || s.closed != 1 {
+			t.Errorf("%s: the driver's device was closed %d times after the end (%v), want 1", c.name, s.closed, err)
 		}
 	}
 }

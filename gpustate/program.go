@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
@@ -80,7 +81,7 @@ func (p *Program) ask(do func(driver.ProgramInformer) error) error {
 	if err := p.usable(p.dev); err != nil {
 		return p.fail("ask about", err)
 	}
-	i, ok := p.dev.drv.Device.(driver.ProgramInformer)
+	i, ok := p.dev.state.Session.Device.(driver.ProgramInformer)
 	if !ok {
 		return p.fail("ask about", ErrUnsupported)
 	}
@@ -144,7 +145,7 @@ func (p *Program) Variable(name string) (*Buffer, error) {
 			return p.dev.public(v).(*Buffer), nil
 		}
 	}
-	v, err := p.dev.drv.findVariable(p.e, p.e.Handle, name)
+	v, err := p.dev.state.Session.FindVariable(p.e, p.e.Handle, name)
 	switch {
 	case err != nil:
 		return nil, p.fail(op, err)
@@ -153,6 +154,29 @@ func (p *Program) Variable(name string) (*Buffer, error) {
 	case v == nil:
 		return nil, p.fail(op, fmt.Errorf("this device finds none of that name: %w", ErrNoVariable))
 	}
-	p.dev.objects.AddVariable(p.e, v)
+	p.dev.state.AddVariable(p.e, v)
 	return p.dev.public(v).(*Buffer), nil
+}
+
+// SourceBuild is a program that a device runs from its source, because it did not load
+// the binary form that goes before: PTX, a cubin, a fatbin or SPIR-V of Sources. The source
+// may compute in another order, and takes a compiler and time at each start.
+//
+//	Program string   // its name, or "#n" for program n without one
+//	Kernels []string // functions of the kernels that live, sorted
+//	Why     string   // what the device or its driver said of the binary form
+type SourceBuild = checkpoint.SourceBuild
+
+// BuiltFromSource lists the programs that the device runs from their sources although
+// they have a binary form for its API, in the order in which they were made: ask after
+// Program, Restore or a move.
+func (d *Device) BuiltFromSource() []SourceBuild {
+	d.making.Lock()
+	defer d.making.Unlock()
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed.Load() {
+		return nil
+	}
+	return d.state.SourceBuilds()
 }

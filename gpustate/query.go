@@ -17,7 +17,7 @@ func (d *Device) CLInfo(param uint32) ([]byte, error) {
 
 // query asks the driver's device; the device is entered.
 func (d *Device) query(q driver.Query) ([]byte, error) {
-	asker, ok := d.drv.Device.(driver.Querier)
+	asker, ok := d.state.Session.Device.(driver.Querier)
 	if !ok {
 		return nil, ErrUnsupported
 	}

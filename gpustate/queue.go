@@ -86,7 +86,7 @@ func (q *Queue) free() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	err := q.commands.drain()
-	return errors.Join(err, q.commands.end(func() error { return q.e.Discard(q.dev.drv, q.e.Handle) }))
+	return errors.Join(err, q.commands.end(func() error { return q.e.Discard(q.dev.state.Session, q.e.Handle) }))
 }
 
 // begin enters the device and takes the queue for one command; end gives both
@@ -114,7 +114,7 @@ func (q *Queue) Flush() error {
 		return err
 	}
 	defer q.end()
-	return q.fail("flush", q.dev.drv.Flush(q.e.Handle))
+	return q.fail("flush", q.dev.state.Session.Flush(q.e.Handle))
 }
 
 // Finish waits until all commands are complete. It returns the error of the
@@ -160,7 +160,7 @@ func (q *Queue) issue(block bool, after []*Event, do func(wait []driver.Event) (
 		}
 	}
 	h, err := do(wait)
-	for err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.evict() { // some drivers find memory late
+	for err != nil && errors.Is(err, ErrOutOfMemory) && q.dev.state.Evict() { // some drivers find memory late
 		h, err = do(wait)
 	}
 	letAll(held)
@@ -198,7 +198,7 @@ func (q *Queue) Barrier(after ...*Event) (*Event, error) {
 	}
 	defer q.end()
 	ev, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
-		return q.dev.drv.Barrier(q.e.Handle, wait)
+		return q.dev.state.Session.Barrier(q.e.Handle, wait)
 	})
 	if err != nil {
 		return nil, q.fail("order", err)
@@ -207,5 +207,5 @@ func (q *Queue) Barrier(after ...*Event) (*Event, error) {
 }
 
 func (q *Queue) marker(wait []driver.Event) (driver.Event, error) {
-	return q.dev.drv.Marker(q.e.Handle, wait)
+	return q.dev.state.Session.Marker(q.e.Handle, wait)
 }

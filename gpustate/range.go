@@ -40,7 +40,7 @@ func (r *Range) Check() error {
 		return r.q.fail("use", ErrReleased)
 	}
 	a := bytesOf(r.b, r.off, r.n)
-	return a.Fail("send or receive", a.Check(&d.objects))
+	return a.Fail("send or receive", a.Check(&d.state.Table))
 }
 
 // Device is the Device.

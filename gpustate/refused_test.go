@@ -135,7 +135,7 @@ func TestFewerArguments(t *testing.T) {
 				if early {
 					kernel()
 				}
-				if err := again.restore(context.Background(), r, readFrom(contents), nil); !errors.Is(err, want) {
+				if err := again.Restore(context.Background(), r.Encode(), readFrom(contents)); !errors.Is(err, want) {
 					t.Errorf("%s, lazy %v, early %v: got %v, want %v", c.name, lazy, early, err, want)
 				}
 				if want != nil {

@@ -45,7 +45,7 @@ func (q *Queue) Map(s *Shared) ([]byte, error) {
 	if err := q.commands.drain(); err != nil {
 		return nil, s.fail("map", err)
 	}
-	b, err := q.dev.drv.MapShared(q.e.Handle, s.e.Handle)
+	b, err := q.dev.state.Session.MapShared(q.e.Handle, s.e.Handle)
 	if err != nil {
 		return nil, s.fail("map", err)
 	}
@@ -70,7 +70,7 @@ func (q *Queue) Unmap(s *Shared) error {
 		return s.fail("unmap", fmt.Errorf("it is not mapped: %w", ErrRange))
 	}
 	s.e.Mapped = nil
-	return s.fail("unmap", q.dev.drv.UnmapShared(q.e.Handle, s.e.Handle))
+	return s.fail("unmap", q.dev.state.Session.UnmapShared(q.e.Handle, s.e.Handle))
 }
 
 // HostBuffer is host memory that is pinned for the device: transfers from and to it

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
@@ -56,12 +57,12 @@ func TestBuiltFromSource(t *testing.T) {
 	drv := must(
 		(&fake.Library{Infos: []driver.Info{{Kind: "fake", Arch: "two", GlobalBytes: 1 << 20,
 			MaxAllocBytes: 1 << 20}}}).Open(0))(t)
-	w := watch{}
+	w := checkpoint.Stopwatch{}
 	ok(t, d.watched(context.Background(), drv, &w))
-	wantFromSource(t, "of a move", w.m.FromSource, "both[axpy]", "#1[]")
+	wantFromSource(t, "of a move", w.Report.FromSource, "both[axpy]", "#1[]")
 	wantFromSource(t, "after a move", d.BuiltFromSource(), "both[axpy]", "#1[]")
 	ok(t, p.Release())
-	for _, k := range d.objects.List {
+	for _, k := range d.state.List {
 		if k := k.Kernel; k != nil {
 			defer d.public(&k.Entry).(*Kernel).Release()
 		}

@@ -1,6 +1,10 @@
 package gpustate
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
+)
 
 // CopyFrom copies n bytes of src, an object of another device, to dst, an object of q's
 // device, and returns when that is done. It comes after the commands that were issued to q
@@ -8,8 +12,8 @@ import "errors"
 // move meanwhile; a capture of q's device that is taken meanwhile has some of them.
 func (q *Queue) CopyFrom(dst Linear, dstOff int, from *Queue, src Linear, srcOff, n int) error {
 	to, of := bytesOf(dst, dstOff, n), bytesOf(src, srcOff, n)
-	if err := errors.Join(to.Fail("copy to", to.Check(&q.dev.objects)),
-		of.Fail("copy from", of.Check(&from.dev.objects))); err != nil {
+	if err := errors.Join(to.Fail("copy to", to.Check(&q.dev.state.Table)),
+		of.Fail("copy from", of.Check(&from.dev.state.Table))); err != nil {
 		return err
 	}
 	if from.dev == q.dev {
@@ -44,7 +48,7 @@ func (q *Queue) stage(dst Linear, dstOff int, from *Queue, src Linear, srcOff, n
 	var room [2][]byte
 	var last [2]*Event // writes from room
 	for i := 0; n > 0; i++ {
-		k, half := min(n, pieceBytes), i&1
+		k, half := min(n, checkpoint.PieceBytes), i&1
 		if last[half] != nil {
 			if err := last[half].Wait(); err != nil {
 				return err

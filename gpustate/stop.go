@@ -43,7 +43,7 @@ func (d *Device) stop(ctx context.Context) error {
 }
 
 func (d *Device) start() {
-	d.objects.Changes.Add(1)
+	d.state.Changes.Add(1)
 	d.letAll()
 	d.mu.Unlock()
 	d.making.Unlock()
@@ -53,12 +53,12 @@ func (d *Device) start() {
 // holdAll waits for the calls that go without mu and keeps new ones out; making
 // and mu are held.
 func (d *Device) holdAll() {
-	for _, e := range d.objects.List {
+	for _, e := range d.state.List {
 		if k := e.Kernel; k != nil {
 			d.held = append(d.held, &k.Mu)
 		}
 	}
-	for _, e := range d.objects.List {
+	for _, e := range d.state.List {
 		if q, ok := e.Public.(*Queue); ok {
 			d.held = append(d.held, &q.mu)
 		}
@@ -80,12 +80,12 @@ func (d *Device) letAll() {
 // Finish, not here. What foreign code enqueued elsewhere is waited for where the API can.
 func (d *Device) finishQueues() error {
 	var errs []error
-	if l, ok := d.drv.Device.(driver.Lender); ok && d.lent.Load() {
+	if l, ok := d.state.Session.Device.(driver.Lender); ok && d.lent.Load() {
 		if err := l.Settle(); err != nil {
 			errs = append(errs, fmt.Errorf("wait for foreign commands on %s: %w", d.Info(), err))
 		}
 	}
-	for _, e := range d.objects.List {
+	for _, e := range d.state.List {
 		if q, ok := e.Public.(*Queue); ok {
 			errs = append(errs, e.Fail("finish", q.commands.drain()))
 		}

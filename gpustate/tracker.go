@@ -75,7 +75,7 @@ func (t *tracker) lagged(lag time.Duration) {
 // drain waits for all commands; mu is held, or the device is locked.
 func (t *tracker) drain() error {
 	t.due = 0
-	if err := t.dev.drv.Finish(t.e.Handle); err != nil {
+	if err := t.dev.state.Session.Finish(t.e.Handle); err != nil {
 		// the commands' own errors say more than the queue's
 		t.retireAll()
 		var command *driver.CommandError
@@ -88,7 +88,7 @@ func (t *tracker) drain() error {
 	}
 	t.retireAll()
 	for _, m := range t.marks {
-		t.dev.drv.ReleaseEvent(m.ev)
+		t.dev.state.Session.ReleaseEvent(m.ev)
 	}
 	t.marks = nil
 	t.complete.Store(t.issued)
@@ -119,7 +119,7 @@ func (t *tracker) push() error {
 	if t.freed {
 		return nil
 	}
-	return t.dev.drv.Flush(t.e.Handle)
+	return t.dev.state.Session.Flush(t.e.Handle)
 }
 
 // retire waits for the n oldest commands and lets their events go.
@@ -179,10 +179,10 @@ func (t *tracker) room() {
 	for len(t.marks) > 0 && t.issued-t.complete.Load() >= uint64(t.width()) {
 		m := t.marks[0]
 		t.marks = t.marks[1:]
-		if err := t.dev.drv.WaitEvent(m.ev); err != nil && t.failed == nil {
+		if err := t.dev.state.Session.WaitEvent(m.ev); err != nil && t.failed == nil {
 			t.failed = err
 		}
-		t.dev.drv.ReleaseEvent(m.ev)
+		t.dev.state.Session.ReleaseEvent(m.ev)
 		t.reach(m.seq)
 		t.lagged(time.Since(m.issued))
 	}
@@ -197,7 +197,7 @@ func (t *tracker) count() (seq uint64, err error) {
 		return t.issued, nil
 	}
 	if t.issued >= t.nextMark() {
-		ev, err := t.dev.drv.Marker(t.e.Handle, nil)
+		ev, err := t.dev.state.Session.Marker(t.e.Handle, nil)
 		if err != nil {
 			t.due = 0
 			return t.issued, err

@@ -180,7 +180,7 @@ func (t *transfer) checkHost() error {
 }
 
 func (t *transfer) issue(on *Queue, wait []driver.Event) (driver.Event, error) {
-	drv, q, a := on.dev.drv, on.e.Handle, t.Flat()
+	drv, q, a := on.dev.state.Session, on.e.Handle, t.Flat()
 	switch {
 	case a.Form == object.FormBox && t.read:
 		return drv.ReadRect(q, a.Handle, driver.Rect{Size: a.Size, To: t.there, From: a.At}, t.host, t.block, wait)
@@ -212,9 +212,9 @@ func (q *Queue) command(op string, areas []object.Area, block bool, after []*Eve
 			defer areas[i].Use.RUnlock()
 		}
 	}
-	err := areas[0].Check(&q.dev.objects)
+	err := areas[0].Check(&q.dev.state.Table)
 	if err == nil && len(areas) > 1 {
-		err = areas[1].Fail("copy from", areas[1].Check(&q.dev.objects))
+		err = areas[1].Fail("copy from", areas[1].Check(&q.dev.state.Table))
 	}
 	if err == nil {
 		err = check()
@@ -267,7 +267,7 @@ func (q *Queue) CopyImage(dst *Image, to [3]int, src *Image, r Region, after ...
 func (q *Queue) copy(to, from object.Area, after []*Event) (*Event, error) {
 	check := func() error { return to.Fits(&from) }
 	do := func(wait []driver.Event) (driver.Event, error) {
-		drv, q, to, from := q.dev.drv, q.e.Handle, to.Flat(), from.Flat()
+		drv, q, to, from := q.dev.state.Session, q.e.Handle, to.Flat(), from.Flat()
 		switch {
 		case to.Form == object.FormBox:
 			return drv.CopyRect(q, to.Handle, from.Handle, driver.Rect{Size: to.Size, To: to.At, From: from.At}, wait)
@@ -301,7 +301,7 @@ func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Ev
 		if n == 0 {
 			return q.marker(wait)
 		}
-		return q.dev.drv.Fill(q.e.Handle, a.Handle, a.Off, a.Bytes, pattern, wait)
+		return q.dev.state.Session.Fill(q.e.Handle, a.Handle, a.Off, a.Bytes, pattern, wait)
 	}, nil)
 }
 
@@ -338,12 +338,12 @@ func (q *Queue) FillImage(i *Image, r Region, c Color, after ...*Event) (*Event,
 		func(wait []driver.Event) (driver.Event, error) {
 			b := a.Flat()
 			if b.Form == object.FormPixels {
-				return q.dev.drv.FillImage(q.e.Handle, a.Handle, a.Region, c, wait)
+				return q.dev.state.Session.FillImage(q.e.Handle, a.Handle, a.Region, c, wait)
 			}
 			pixel, err := c.Pixel(i.e.Record.Mem.Image.Order, i.e.Record.Mem.Image.Type)
 			if err != nil {
 				return 0, err
 			}
-			return q.dev.drv.Fill(q.e.Handle, b.Handle, b.Off, b.Bytes, pixel, wait)
+			return q.dev.state.Session.Fill(q.e.Handle, b.Handle, b.Off, b.Bytes, pixel, wait)
 		}, nil)
 }

@@ -141,7 +141,7 @@ func inFlight(t *testing.T, window int) (*setup, *flying) {
 	s := newSetup(t, d, 8)
 	s.fill(t)
 	s.q = must(d.QueueWith("watched", QueueOptions{Window: window}))(t)
-	f := &flying{Device: d.drv.Device, at: map[driver.Event]int{}}
-	d.drv.Device = f
+	f := &flying{Device: d.state.Session.Device, at: map[driver.Event]int{}}
+	d.state.Session.Device = f
 	return s, f
 }

@@ -53,6 +53,8 @@ var rules = []rule{
 		"drivers, and what devices and servers say to each other, know neither"},
 	{"gpustate/internal/object", []string{"gpustate/internal/drivers", "gpustate/internal/remote",
 		"gpustate/internal/wire", "net"}, false, "what is recorded of an object does not know where its device is"},
+	{"gpustate/internal/checkpoint", []string{"gpustate/internal/remote", "gpustate/internal/wire", "net"}, false,
+		"checkpoints are made of what a driver gives, wherever the device is"},
 	{"gpustate/gpud/internal", []string{"gpustate/.", "gpustate/gpud/."}, true,
 		"the root joins the rooms, which do not know it"},
 	{"slurm", []string{"mpiwrap", "gpustate", "storage", "coordinated", "apps", "cmd"}, true,

@@ -62,7 +62,7 @@ func (e *Entry) Fail(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Op: op, Kind: e.Record.Kind(), Name: e.Name(), Device: *e.Table.Info.Load(), Err: err}
+	return &Error{Op: op, Kind: e.Record.Kind(), Name: e.Name(), Device: e.Table.Info(), Err: err}
 }
 
 // End makes calls find the object released; false if they did already.

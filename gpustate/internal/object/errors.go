@@ -16,6 +16,8 @@ var (
 	ErrLimit       = errors.New("exceeds the device's limit")
 	ErrFP64        = errors.New("device has no double precision")
 	ErrConflict    = errors.New("an object of that name exists and differs")
+	ErrMapped      = errors.New("shared buffer is mapped")
+	ErrAdopted     = errors.New("it belongs to other code: release it, move, and adopt what that code has there")
 	ErrIdentity    = errors.New("a restart could not tell the objects apart")
 )
 

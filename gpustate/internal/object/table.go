@@ -14,7 +14,7 @@ import (
 // Table lists the objects of one device. It has no lock of its own: its device serialises the calls, and those
 // of what stops the device.
 type Table struct {
-	Info atomic.Pointer[driver.Info] // for messages
+	info atomic.Pointer[driver.Info] // of the device, for messages
 
 	// Changes grows with whatever may make a kernel unfit for launches: the release of any object, also by
 	// Close, and all that stops the device. While it is what it was when a kernel was found fit, the kernel
@@ -46,6 +46,12 @@ func (t *Table) Init() {
 	}
 	t.Names, t.Made = map[Key]*Entry{}, map[Key]uint64{}
 }
+
+// Info describes the device as Show did last.
+func (t *Table) Info() driver.Info { return *t.info.Load() }
+
+// Show sets what Info returns.
+func (t *Table) Show(i driver.Info) { t.info.Store(&i) }
 
 // Clear forgets all objects.
 func (t *Table) Clear() { t.List, t.Names = nil, map[Key]*Entry{} }
@@ -169,7 +175,7 @@ func (t *Table) AddVariable(p, v *Entry) {
 
 // Record describes all objects of a device that is stopped.
 func (t *Table) Record() *record.Record {
-	r := &record.Record{Device: *t.Info.Load(), Origin: t.Origin}
+	r := &record.Record{Device: t.Info(), Origin: t.Origin}
 	for _, e := range t.List {
 		o := e.Record
 		if e.Kernel != nil {

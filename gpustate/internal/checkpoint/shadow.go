@@ -1,4 +1,4 @@
-package gpustate
+package checkpoint
 
 import (
 	"context"
@@ -19,34 +19,24 @@ const (
 	reserve  = 256 << 20 // left free for the program
 )
 
-// LimitShadow bounds the device memory, in bytes, that captures may use for copies;
-// the rest goes to the host while the program waits. A negative value, the default,
-// allows all free memory; 0 allows none. CPU devices never use any, since their
-// memory is the host's.
-func (d *Device) LimitShadow(bytes int64) {
-	d.making.Lock()
-	defer d.making.Unlock()
-	d.shadow = bytes
-}
-
 // room is how many bytes a shadow may take.
-func (d *Device) room(want int64) int64 {
+func (d *State) room(want int64) int64 {
 	i := d.Info()
-	if i.HostMemory || d.shadow == 0 {
+	if i.HostMemory || d.Limit == 0 {
 		return 0
 	}
-	left, ok := d.drv.FreeBytes()
+	left, ok := d.Session.FreeBytes()
 	if !ok { // what this program did not take; others' share shows when blocks fail
 		left = i.GlobalBytes - i.GlobalBytes/20
-		for _, e := range d.objects.List {
+		for _, e := range d.List {
 			if e.Record.Mem.HasContents() {
 				left -= e.Record.Mem.Bytes
 			}
 		}
 	}
-	n := min(want, left-d.reserve)
-	if d.shadow > 0 {
-		n = min(n, d.shadow)
+	n := min(want, left-d.Reserve)
+	if d.Limit > 0 {
+		n = min(n, d.Limit)
 	}
 	return max(n, 0)
 }
@@ -158,25 +148,25 @@ func (l *lane) duplicate(e *object.Entry, p part) error {
 }
 
 // take fills the capture; the device is stopped.
-func (c *Capture) take(ctx context.Context, d *Device, alloc func(int) []byte) error {
+func (c *Capture) take(ctx context.Context, d *State, alloc func(int) []byte) error {
 	err := c.attempt(ctx, d, d.room(d.shadowable()), alloc)
-	if errors.Is(err, ErrOutOfMemory) && len(c.blocks) > 0 {
+	if errors.Is(err, driver.ErrOutOfMemory) && len(c.blocks) > 0 {
 		// memory that could be taken but not used: some drivers find out late
 		if err := c.freeBlocks(); err != nil {
 			return err
 		}
 		err = c.attempt(ctx, d, 0, alloc)
 	}
-	for errors.Is(err, ErrOutOfMemory) && d.evict() {
+	for errors.Is(err, driver.ErrOutOfMemory) && d.Evict() {
 		err = c.attempt(ctx, d, 0, alloc)
 	}
 	return err
 }
 
 // shadowable is the number of bytes that a shadow is of use for.
-func (d *Device) shadowable() int64 {
+func (d *State) shadowable() int64 {
 	var sum int64
-	for _, e := range d.objects.List {
+	for _, e := range d.List {
 		if m := e.Record.Mem; m != nil && (m.Kind == driver.MemBuffer || m.Kind == driver.MemImage) {
 			sum += (m.Bytes + align - 1) / align * align
 		}
@@ -184,7 +174,7 @@ func (d *Device) shadowable() int64 {
 	return sum
 }
 
-func (c *Capture) attempt(ctx context.Context, d *Device, room int64, alloc func(int) []byte) error {
+func (c *Capture) attempt(ctx context.Context, d *State, room int64, alloc func(int) []byte) error {
 	a := newArena(c.drv.Device, room)
 	c.blocks, c.contents, c.parts = a.blocks, nil, nil
 	if len(c.blocks) > 0 { // the program may leave no memory for a queue to read them with
@@ -195,7 +185,7 @@ func (c *Capture) attempt(ctx context.Context, d *Device, room int64, alloc func
 		c.drv.reads.give(l)
 	}
 	var device, host []job
-	for _, e := range d.objects.List {
+	for _, e := range d.List {
 		if !e.Record.Mem.HasContents() {
 			continue
 		}
@@ -209,6 +199,9 @@ func (c *Capture) attempt(ctx context.Context, d *Device, room int64, alloc func
 	return c.drv.run(ctx, append(device, host...))
 }
 
+// ShadowBlocks is how many blocks of device memory a capture has, for tests.
+func ShadowBlocks(c *Capture) int { return len(c.blocks) }
+
 func (c *Capture) freeBlocks() error {
 	var errs []error
 	for _, b := range c.blocks {
@@ -218,24 +211,26 @@ func (c *Capture) freeBlocks() error {
 	return errors.Join(errs...)
 }
 
-// withRoom does what takes device memory, and again with less in the shadows of captures as long
+// WithRoom does what takes device memory, and again with less in the shadows of captures as long
 // as there is too little.
-func (d *Device) withRoom(do func() error) error {
+func (d *State) WithRoom(do func() error) error {
 	err := do()
-	for errors.Is(err, ErrOutOfMemory) && d.evict() {
+	for errors.Is(err, driver.ErrOutOfMemory) && d.Evict() {
 		err = do()
 	}
 	return err
 }
 
-// evict brings the bytes of one block of a capture's shadow to the host and frees it: the program
+// Evict brings the bytes of one block of a capture's shadow to the host and frees it: the program
 // goes before. When there is none left, the kernel of the hashes goes. It reports whether that freed
 // anything. A block at a time, what is not needed stays, and the program waits for no more than it
 // needs.
-func (d *Device) evict() bool { return d.evictFrom(d.drv) || d.drv.hasher.drop(d.drv.Device) }
+func (d *State) Evict() bool {
+	return d.evictFrom(d.Session) || d.Session.hasher.drop(d.Session.Device)
+}
 
 // evictFrom frees a block on one of the devices that this one has been.
-func (d *Device) evictFrom(s *session) bool {
+func (d *State) evictFrom(s *Session) bool {
 	d.shadows.Lock()
 	defer d.shadows.Unlock()
 	for c := range d.captures {
@@ -260,7 +255,7 @@ func (c *Capture) leave(block driver.Handle) error {
 		}
 	}
 	if _, free := shm.Machine(); free > 0 && need > free {
-		return ErrOutOfMemory
+		return driver.ErrOutOfMemory
 	}
 	moved := make([][]part, len(c.parts))
 	for i, parts := range c.parts {

@@ -1,4 +1,4 @@
-package gpustate
+package checkpoint
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
-// session is a driver's device with the queues and staging memory for captures
+// Session is a driver's device with the queues and staging memory for captures
 // and restores. A Device holds it, and so does each capture that still has
 // bytes on it: it closes when the last one lets go.
-type session struct {
+type Session struct {
 	driver.Device
 
 	mu    sync.Mutex
@@ -33,20 +33,20 @@ type pool struct {
 
 // Sizes of transfers. Staging memory is lanes × 2 × pieceBytes.
 const (
-	pieceBytes = 4 << 20 // one transfer: a chunk of storage; smaller ones leave the bus idle in between
+	PieceBytes = 4 << 20 // one transfer: a chunk of storage; smaller ones leave the bus idle in between
 	minLanes   = 4
 	maxLanes   = 16 // a copy through host memory feeds on several cores
 )
 
-func newSession(drv driver.Device) *session { return &session{Device: drv, users: 1} }
+func NewSession(drv driver.Device) *Session { return &Session{Device: drv, users: 1} }
 
-func (s *session) retain() {
+func (s *Session) Retain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users++
 }
 
-func (s *session) release() error {
+func (s *Session) Release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users--; s.users > 0 {
@@ -60,7 +60,7 @@ func (s *session) release() error {
 }
 
 // width is the number of lanes.
-func (s *session) width() int {
+func (s *Session) width() int {
 	if s.Info().HostMemory {
 		return min(runtime.GOMAXPROCS(0), 4)
 	}
@@ -69,7 +69,7 @@ func (s *session) width() int {
 
 // take gives a lane of a pool for the caller alone, one more while there may be more and the device has memory for
 // it; give takes it back.
-func (s *session) take(p *pool) (*lane, error) {
+func (s *Session) take(p *pool) (*lane, error) {
 	l, err := s.another(p)
 	if l != nil || err != nil {
 		return l, err
@@ -78,7 +78,7 @@ func (s *session) take(p *pool) (*lane, error) {
 }
 
 // another makes one more lane if none is free. It gives nil where those that there are have to do.
-func (s *session) another(p *pool) (*lane, error) {
+func (s *Session) another(p *pool) (*lane, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.free == nil {
@@ -91,7 +91,7 @@ func (s *session) another(p *pool) (*lane, error) {
 	switch {
 	case err == nil:
 		p.made = append(p.made, l)
-	case len(p.made) > 0 && errors.Is(err, ErrOutOfMemory):
+	case len(p.made) > 0 && errors.Is(err, driver.ErrOutOfMemory):
 		return nil, nil
 	}
 	return l, err
@@ -100,7 +100,7 @@ func (s *session) another(p *pool) (*lane, error) {
 func (p *pool) give(l *lane) { p.free <- l }
 
 // read brings all bytes of a memory object to the host.
-func (s *session) read(h driver.Handle, dst []byte) error {
+func (s *Session) read(h driver.Handle, dst []byte) error {
 	l, err := s.take(&s.reads)
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func (s *session) read(h driver.Handle, dst []byte) error {
 	return l.down(context.Background(), h, 0, dst)
 }
 
-// findVariable gives an entry for one variable of a program, which nobody has written yet: nil if there is none.
-func (s *session) findVariable(program *object.Entry, h driver.Handle, name string) (*object.Entry, error) {
+// FindVariable gives an entry for one variable of a program, which nobody has written yet: nil if there is none.
+func (s *Session) FindVariable(program *object.Entry, h driver.Handle, name string) (*object.Entry, error) {
 	v, err := program.FindVariable(s.Device, h, name)
 	if v == nil || err != nil {
 		return nil, err

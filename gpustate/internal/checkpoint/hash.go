@@ -1,8 +1,7 @@
-package gpustate
+package checkpoint
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,45 +9,38 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/chunkhash"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
 )
-
-// HashBytes is how much of a content one Hash is of; the last one of a content may be of less.
-const HashBytes = chunkhash.Bytes
-
-// Hash is 128 bits of a chunk of a content. Two chunks of one length and with equal hashes of one
-// Device in one process have the same bytes: another result has a probability below 2^-126 for each
-// comparison, whatever the bytes are. The zero Hash is that of no chunk: nothing is known.
-type Hash = chunkhash.Sum
 
 // Hashes computes, for each content in order, the hashes of its chunks, where the bytes are in
 // device memory, and there: they do not cross the bus. Chunks that lie in host memory, or on two
 // pieces of device memory, have the zero Hash. The program may run meanwhile; its kernels share
 // the device with that of the hashes, which reads the captured bytes once. A device that cannot
-// run it gives an error that matches ErrUnsupported. Where a device is full, the little memory that
+// run it gives an error that matches driver.ErrUnsupported. Where a device is full, the little memory that
 // the hashes take is made by bringing a block of a capture to the host, whose chunks have none then.
 // The call is local.
-func (c *Capture) Hashes(ctx context.Context) ([][]Hash, error) {
+func (c *Capture) Hashes(ctx context.Context) ([][]chunkhash.Sum, error) {
 	for {
 		hashes, err := c.hashOnce(ctx)
-		if !errors.Is(err, ErrOutOfMemory) || !c.dev.evictFrom(c.drv) {
+		if !errors.Is(err, driver.ErrOutOfMemory) || !c.of.evictFrom(c.drv) {
 			return hashes, err
 		}
 	}
 }
 
-func (c *Capture) hashOnce(ctx context.Context) ([][]Hash, error) {
+func (c *Capture) hashOnce(ctx context.Context) ([][]chunkhash.Sum, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.drv == nil {
-		return nil, fmt.Errorf("hash a capture: %w", ErrReleased)
+		return nil, fmt.Errorf("hash a capture: %w", object.ErrReleased)
 	}
-	hashes := make([][]Hash, len(c.contents))
+	hashes := make([][]chunkhash.Sum, len(c.contents))
 	var pieces []piece
 	var chunks int64
 	for i := range hashes {
 		n := c.contents[i].Bytes
-		hashes[i] = make([]Hash, (n+HashBytes-1)/HashBytes)
+		hashes[i] = make([]chunkhash.Sum, (n+chunkhash.Bytes-1)/chunkhash.Bytes)
 		for _, p := range c.parts[i] {
 			if x, ok := whole(p, n); ok {
 				x.to, x.at = hashes[i][x.first:x.first+x.chunks], chunks
@@ -57,7 +49,7 @@ func (c *Capture) hashOnce(ctx context.Context) ([][]Hash, error) {
 			}
 		}
 	}
-	if err := c.drv.hash(ctx, c.dev.hashKey(), pieces, chunks); err != nil {
+	if err := c.drv.hash(ctx, c.of.HashKey(), pieces, chunks); err != nil {
 		return nil, fmt.Errorf("hash a capture on %s: %w", c.drv.Info(), err)
 	}
 	if invariants.Enabled {
@@ -67,7 +59,7 @@ func (c *Capture) hashOnce(ctx context.Context) ([][]Hash, error) {
 }
 
 // hash computes the hashes of all chunks of the pieces and puts them where they belong.
-func (s *session) hash(ctx context.Context, key *chunkhash.Key, pieces []piece, chunks int64) error {
+func (s *Session) hash(ctx context.Context, key *chunkhash.Key, pieces []piece, chunks int64) error {
 	if len(pieces) == 0 {
 		return nil
 	}
@@ -85,14 +77,14 @@ func (s *session) hash(ctx context.Context, key *chunkhash.Key, pieces []piece, 
 // contentHashes are those of the objects that a restore has filled, by content of its record, from the memory where
 // they lie; the device is stopped. What a capture would hold elsewhere than in a shadow has the zero Hash, and so has
 // memory of other code, which may begin anywhere.
-func (p *restoration) contentHashes(ctx context.Context) ([][]Hash, error) {
+func (p *restoration) contentHashes(ctx context.Context) ([][]chunkhash.Sum, error) {
 	contents := p.rec.Contents()
-	hashes := make([][]Hash, len(contents))
+	hashes := make([][]chunkhash.Sum, len(contents))
 	var pieces []piece
 	var chunks int64
 	for i, o := range contents {
 		n := o.Mem.Bytes
-		hashes[i] = make([]Hash, (n+HashBytes-1)/HashBytes)
+		hashes[i] = make([]chunkhash.Sum, (n+chunkhash.Bytes-1)/chunkhash.Bytes)
 		if e := p.to[o.ID]; e != nil && e.Handle != nil && e.Record.Mem.Kind == driver.MemBuffer && e.Adopted == 0 {
 			x, _ := whole(part{bytes: n, mem: e.Handle}, n)
 			x.to, x.at = hashes[i], chunks
@@ -100,11 +92,11 @@ func (p *restoration) contentHashes(ctx context.Context) ([][]Hash, error) {
 			chunks += x.chunks
 		}
 	}
-	return hashes, p.s.hash(ctx, p.d.hashKey(), pieces, chunks)
+	return hashes, p.s.hash(ctx, p.d.HashKey(), pieces, chunks)
 }
 
 // warmHasher makes the kernel of the hashes while there is other work.
-func (s *session) warmHasher(key *chunkhash.Key) {
+func (s *Session) warmHasher(key *chunkhash.Key) {
 	l, err := s.take(&s.reads)
 	if err != nil {
 		return
@@ -121,45 +113,36 @@ type piece struct {
 	off, bytes    int64 // in the memory
 	first, chunks int64 // of the content
 	at            int64 // of all chunks
-	to            []Hash
+	to            []chunkhash.Sum
 }
 
 // whole finds the chunks of a content of n bytes that lie in a part of it from end to end.
 func whole(p part, n int64) (piece, bool) {
-	first := (p.off + HashBytes - 1) / HashBytes
+	first := (p.off + chunkhash.Bytes - 1) / chunkhash.Bytes
 	end := p.off + p.bytes
 	if end < n {
-		end = end / HashBytes * HashBytes
+		end = end / chunkhash.Bytes * chunkhash.Bytes
 	}
-	x := piece{mem: p.mem, first: first, off: p.memOff + first*HashBytes - p.off, bytes: end - first*HashBytes}
-	x.chunks = (x.bytes + HashBytes - 1) / HashBytes
+	begin := first * chunkhash.Bytes
+	x := piece{mem: p.mem, first: first, off: p.memOff + begin - p.off, bytes: end - begin}
+	x.chunks = (x.bytes + chunkhash.Bytes - 1) / chunkhash.Bytes
 	return x, p.host == nil && x.bytes > 0 && x.off%16 == 0
 }
 
 // checkHashes computes the hashes on the host.
 func (c *Capture) checkHashes(ctx context.Context, pieces []piece) error {
-	key := c.dev.hashKey()
-	buf := make([]byte, HashBytes)
+	key := c.of.HashKey()
+	buf := make([]byte, chunkhash.Bytes)
 	for _, p := range pieces {
 		for i := range p.chunks {
-			b := buf[:min(HashBytes, p.bytes-i*HashBytes)]
-			if err := c.readPart(ctx, part{mem: p.mem, memOff: p.off + i*HashBytes}, 0, b); err != nil {
+			b := buf[:min(chunkhash.Bytes, p.bytes-i*chunkhash.Bytes)]
+			if err := c.readPart(ctx, part{mem: p.mem, memOff: p.off + i*chunkhash.Bytes}, 0, b); err != nil {
 				return err
 			}
 			invariants.Check(p.to[i] == key.Of(b), "chunk %d: the device and the host hash different bytes", p.first+i)
 		}
 	}
 	return nil
-}
-
-// hashKey is the key of all hashes of this Device.
-func (d *Device) hashKey() *chunkhash.Key {
-	d.keyOnce.Do(func() {
-		var seed [32]byte
-		_, _ = rand.Read(seed[:]) // it never fails
-		d.key = chunkhash.NewKey(seed)
-	})
-	return d.key
 }
 
 // hasher is the kernel of the hashes on one device, made at its first use.
@@ -178,13 +161,13 @@ func (h *hasher) ready(l *lane, key *chunkhash.Key) (err error) {
 	}
 	if g := l.drv.Info().MaxGroup; g < chunkhash.Lanes {
 		h.failed = fmt.Errorf("its work-groups have at most %d items, %d are needed: %w", g, chunkhash.Lanes,
-			ErrUnsupported)
+			driver.ErrUnsupported)
 		return h.failed
 	}
 	if err = h.build(l, key); err != nil {
 		err = errors.Join(err, h.close(l.drv))
-		if !errors.Is(err, ErrOutOfMemory) && !errors.Is(err, ErrDeviceLost) {
-			h.failed = errors.Join(ErrUnsupported, err)
+		if !errors.Is(err, driver.ErrOutOfMemory) && !errors.Is(err, driver.ErrDeviceLost) {
+			h.failed = errors.Join(driver.ErrUnsupported, err)
 			err = h.failed
 		}
 	}
@@ -232,7 +215,7 @@ func (h *hasher) close(drv driver.Device) error {
 }
 
 // hashPieces gives the kernel's results for all chunks.
-func (s *session) hashPieces(ctx context.Context, key *chunkhash.Key, pieces []piece, chunks int64) (raw []byte,
+func (s *Session) hashPieces(ctx context.Context, key *chunkhash.Key, pieces []piece, chunks int64) (raw []byte,
 	err error) {
 	l, err := s.take(&s.reads)
 	if err != nil {

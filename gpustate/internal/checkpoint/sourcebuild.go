@@ -1,4 +1,4 @@
-package gpustate
+package checkpoint
 
 import (
 	"slices"
@@ -16,25 +16,14 @@ type SourceBuild struct {
 	Why     string   // what the device or its driver said of the binary form
 }
 
-// BuiltFromSource lists the programs that the device runs from their sources although
-// they have a binary form for its API, in the order in which they were made: ask after
-// Program, Restore or a move.
-func (d *Device) BuiltFromSource() []SourceBuild {
-	d.making.Lock()
-	defer d.making.Unlock()
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.sourceBuilds()
-}
-
-// sourceBuilds is BuiltFromSource while making and mu are held.
-func (d *Device) sourceBuilds() []SourceBuild {
-	teller, ok := d.drv.Device.(driver.FallbackReporter)
-	if !ok || d.closed.Load() {
+// SourceBuilds lists the programs that the device runs from their sources although they have a binary form for its API.
+func (d *State) SourceBuilds() []SourceBuild {
+	teller, ok := d.Session.Device.(driver.FallbackReporter)
+	if !ok {
 		return nil
 	}
 	var list []SourceBuild
-	for _, e := range d.objects.List {
+	for _, e := range d.List {
 		if e.Record.Program == nil {
 			continue
 		}
@@ -46,9 +35,9 @@ func (d *Device) sourceBuilds() []SourceBuild {
 }
 
 // functions are the names of a program's kernels.
-func (d *Device) functions(program *object.Entry) []string {
+func (d *State) functions(program *object.Entry) []string {
 	var names []string
-	for _, e := range d.objects.List {
+	for _, e := range d.List {
 		if e.Parent == program && e.Record.Kernel != nil {
 			names = append(names, e.Record.Kernel.Function)
 		}

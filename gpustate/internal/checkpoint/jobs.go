@@ -1,4 +1,4 @@
-package gpustate
+package checkpoint
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const jobBytes = 64 << 20
 
 // run does all jobs on all lanes and returns the errors of those that failed;
 // the first failure keeps the ones that have not begun from beginning.
-func (s *session) run(ctx context.Context, jobs []job) error {
+func (s *Session) run(ctx context.Context, jobs []job) error {
 	return s.runAs(ctx, func(add func(jobs ...job)) error {
 		add(jobs...)
 		return nil
@@ -28,7 +28,7 @@ func (s *session) run(ctx context.Context, jobs []job) error {
 
 // runAs is run of the jobs that find adds, while they are added. When find fails, those that have not begun do not
 // begin.
-func (s *session) runAs(ctx context.Context, find func(add func(jobs ...job)) error) error {
+func (s *Session) runAs(ctx context.Context, find func(add func(jobs ...job)) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := newWork()
@@ -106,7 +106,7 @@ func (w *work) next() job {
 	return j
 }
 
-func (s *session) serve(ctx context.Context, w *work) error {
+func (s *Session) serve(ctx context.Context, w *work) error {
 	l, err := s.take(&s.jobs)
 	if err != nil {
 		return err
@@ -165,12 +165,12 @@ const pinFrom = 64 << 20
 
 // uploads are the jobs that write an object's bytes, which fill provides, unpinned
 // through plain memory.
-func (d *Device) uploads(e *object.Entry, fill func(dst []byte, off int64) error, unpinned bool) []job {
+func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error, unpinned bool) []job {
 	switch {
 	case e.Host != nil:
 		return []job{func(context.Context, *lane) error {
-			for b := e.Host.Bytes; len(b) > 0; b = b[min(pieceBytes, len(b)):] {
-				if err := fill(b[:min(pieceBytes, len(b))], int64(len(e.Host.Bytes)-len(b))); err != nil {
+			for b := e.Host.Bytes; len(b) > 0; b = b[min(PieceBytes, len(b)):] {
+				if err := fill(b[:min(PieceBytes, len(b))], int64(len(e.Host.Bytes)-len(b))); err != nil {
 					return err
 				}
 			}
@@ -189,9 +189,9 @@ func (d *Device) uploads(e *object.Entry, fill func(dst []byte, off int64) error
 }
 
 // upload writes n bytes of linear memory from off on.
-func (d *Device) upload(ctx context.Context, l *lane, e *object.Entry, fill func([]byte, int64) error, off, n int64,
+func (d *State) upload(ctx context.Context, l *lane, e *object.Entry, fill func([]byte, int64) error, off, n int64,
 	unpinned bool) error {
-	return l.up(ctx, upload{off: off, bytes: n, step: pieceBytes, unpinned: unpinned, fill: fill,
+	return l.up(ctx, upload{off: off, bytes: n, step: PieceBytes, unpinned: unpinned, fill: fill,
 		write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
 			ev, err := l.issue(d, func() (driver.Event, error) {
 				return l.drv.Write(q, e.Handle, off, src, block, nil)
@@ -201,9 +201,9 @@ func (d *Device) upload(ctx context.Context, l *lane, e *object.Entry, fill func
 }
 
 // imageUploads writes an image slab by slab.
-func (d *Device) imageUploads(e *object.Entry, fill func(dst []byte, off int64) error) []job {
+func (d *State) imageUploads(e *object.Entry, fill func(dst []byte, off int64) error) []job {
 	var jobs []job
-	for _, s := range slabs(e.Record.Mem, pieceBytes) {
+	for _, s := range slabs(e.Record.Mem, PieceBytes) {
 		jobs = append(jobs, func(_ context.Context, l *lane) error {
 			host := make([]byte, s.bytes)
 			if err := fill(host, s.off); err != nil {

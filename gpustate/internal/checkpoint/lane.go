@@ -1,4 +1,4 @@
-package gpustate
+package checkpoint
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type lane struct {
 	stage  [2]driver.Pinned
 }
 
-func newLane(s *session) (*lane, error) {
+func newLane(s *Session) (*lane, error) {
 	q, err := s.CreateQueue(driver.QueueDesc{})
 	if err != nil {
 		return nil, err
@@ -43,9 +43,9 @@ func (l *lane) staging(n int64) (s [2][]byte, err error) {
 			l.stage[i] = driver.Plain(make([]byte, n))
 		}
 		if l.stage[i] == nil {
-			l.stage[i], err = l.drv.AllocPinned(pieceBytes)
-			if errors.Is(err, ErrOutOfMemory) { // slower is better than not at all
-				l.stage[i], err = driver.Plain(make([]byte, pieceBytes)), nil
+			l.stage[i], err = l.drv.AllocPinned(PieceBytes)
+			if errors.Is(err, driver.ErrOutOfMemory) { // slower is better than not at all
+				l.stage[i], err = driver.Plain(make([]byte, PieceBytes)), nil
 			}
 			if err != nil {
 				l.stage[i] = nil
@@ -100,7 +100,7 @@ func (l *lane) direct(ctx context.Context, mem driver.Handle, off int64, dst []b
 
 // staged reads through the staging memory.
 func (l *lane) staged(ctx context.Context, mem driver.Handle, off int64, dst []byte) error {
-	stage, err := l.staging(pieceBytes)
+	stage, err := l.staging(PieceBytes)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (l *lane) staged(ctx context.Context, mem driver.Handle, off int64, dst []b
 		if err := ctx.Err(); err != nil {
 			return errors.Join(err, l.abandon(events[:]))
 		}
-		n := min(len(dst), pieceBytes)
+		n := min(len(dst), PieceBytes)
 		if events[s], err = l.drv.Read(l.q, mem, off, stage[s][:n], false, nil); err != nil {
 			return errors.Join(err, l.abandon(events[:]))
 		}
@@ -196,15 +196,15 @@ func (l *lane) upUnpinned(ctx context.Context, u upload) error {
 
 // issue gives the device a command, and again with less in the shadows of captures of d as long as there is too little
 // memory there: some drivers take an object's memory at its first use. The device is stopped.
-func (l *lane) issue(d *Device, command func() (driver.Event, error)) (ev driver.Event, err error) {
+func (l *lane) issue(d *State, command func() (driver.Event, error)) (ev driver.Event, err error) {
 	do := func() (err error) {
 		ev, err = command()
 		return err
 	}
-	if l.drv != d.drv.Device { // a migration's target, which has no shadows
+	if l.drv != d.Session.Device { // a migration's target, which has no shadows
 		return command()
 	}
-	err = d.withRoom(do)
+	err = d.WithRoom(do)
 	return ev, err
 }
 

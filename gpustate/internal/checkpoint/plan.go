@@ -1,4 +1,4 @@
-package gpustate
+package checkpoint
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 // migration. The order of its steps is that of carryOut.
 type plan struct {
 	op     string // "restore" or "migrate", for messages
-	d      *Device
-	s      *session // where the objects are to be
+	d      *State
+	s      *Session // where the objects are to be
 	rec    *record.Record
 	to     map[uint64]*object.Entry // what takes the place of each object, by recorded ID
 	fresh  []*object.Entry          // those of them that have no place in the device, in order
 	others []variableOf             // of new programs, that the record does not have
-	watch  *watch
+	watch  *Stopwatch
 
 	// bytes are the jobs that bring content i of the record, object o, into e.
 	bytes func(i int, o *record.Object, e *object.Entry) []job
@@ -34,7 +34,7 @@ func (p *plan) fail(o *record.Object, err error) error {
 		name = object.Unnamed(o)
 	}
 	from := p.rec.Device
-	return &ObjectError{Op: p.op, Kind: o.Kind(), Name: name, Device: p.s.Info(), From: &from, Err: err}
+	return &object.Error{Op: p.op, Kind: o.Kind(), Name: name, Device: p.s.Info(), From: &from, Err: err}
 }
 
 // carryOut makes the objects that have no handle yet and brings the bytes: those of an object while the next ones are
@@ -65,12 +65,12 @@ func (p *plan) carryOut(ctx context.Context) error {
 			}
 			contents++
 		}
-		p.watch.step(&p.watch.m.Create)
+		p.watch.Step(&p.watch.Report.Create)
 		return nil
 	})
-	p.watch.step(&p.watch.m.Stream)
+	p.watch.Step(&p.watch.Report.Stream)
 	builds.Wait()
-	p.watch.step(&p.watch.m.Build)
+	p.watch.Step(&p.watch.Report.Build)
 	if err := errors.Join(append(failed, err)...); err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func (p *plan) create(o *record.Object, e *object.Entry) error {
 		return err
 	}
 	var err error
-	if p.s == p.d.drv && o.Program == nil {
-		err = p.d.withRoom(do)
+	if p.s == p.d.Session && o.Program == nil {
+		err = p.d.WithRoom(do)
 	} else {
 		err = do()
 	}
@@ -168,7 +168,7 @@ func (p *plan) matchVariables(o *record.Object, program *object.Entry) error {
 		}
 		v := found[r.Name]
 		if v == nil { // one that kernels do not write
-			if v, err = p.s.findVariable(program, program.Handle, r.Name); err != nil {
+			if v, err = p.s.FindVariable(program, program.Handle, r.Name); err != nil {
 				err = p.fail(r, err)
 				break
 			}
@@ -177,7 +177,7 @@ func (p *plan) matchVariables(o *record.Object, program *object.Entry) error {
 		case v == nil:
 			err = p.fail(r, errNoVariable)
 		case v.Record.Mem.Bytes != r.Mem.Bytes:
-			err = p.fail(r, &SizeError{Have: v.Record.Mem.Bytes, Want: r.Mem.Bytes})
+			err = p.fail(r, &object.SizeError{Have: v.Record.Mem.Bytes, Want: r.Mem.Bytes})
 		default:
 			p.to[r.ID].Handle, p.to[r.ID].Initial = v.Handle, v.Initial
 			delete(found, r.Name)
@@ -196,7 +196,7 @@ func (p *plan) matchVariables(o *record.Object, program *object.Entry) error {
 }
 
 // errNoVariable is a variable that the record has and the program has not.
-var errNoVariable = fmt.Errorf("the program has no such variable: %w", ErrConflict)
+var errNoVariable = fmt.Errorf("the program has no such variable: %w", object.ErrConflict)
 
 // variableOf is a variable and its program.
 type variableOf struct{ program, variable *object.Entry }
@@ -225,8 +225,8 @@ func (p *plan) undo() error {
 			continue // it went with the last that was made from it
 		}
 		if e.Record.ID != 0 { // it has its place already: take it out like the program would
-			p.d.objects.Unlist(e)
-			errs = append(errs, p.d.objects.Forget(e, func(e *object.Entry) error { return e.Discard(p.s, e.Handle) }))
+			p.d.Unlist(e)
+			errs = append(errs, p.d.Forget(e, func(e *object.Entry) error { return e.Discard(p.s, e.Handle) }))
 		} else {
 			errs = append(errs, e.Discard(p.s, e.Handle))
 		}

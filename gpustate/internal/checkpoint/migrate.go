@@ -1,0 +1,197 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+)
+
+// migration is a plan for all objects of a device. Each gets a second entry, for the
+// new device, whose handle takes the place of the first one's at the end.
+type migration struct{ plan }
+
+func newMigration(d *State, to *Session, w *Stopwatch) *migration {
+	m := &migration{plan{op: "migrate", d: d, s: to, rec: d.Table.Record(), to: map[uint64]*object.Entry{}, watch: w}}
+	m.bytes = m.copies
+	for i, e := range d.List {
+		there := object.NewEntry(e.Table, moved(&m.rec.Objects[i]))
+		there.Host, there.Borrowed = e.Host, true
+		m.to[e.Record.ID] = there
+		m.fresh = append(m.fresh, there)
+	}
+	return m
+}
+
+// check looks at every object before the first one is made.
+func (m *migration) check() error {
+	var mems []*record.Object
+	there := object.NewTarget(m.s.Device)
+	for i, e := range m.d.List {
+		o := &m.rec.Objects[i]
+		if k := e.Kernel; k != nil {
+			if err := there.CheckGroup(k); err != nil {
+				return m.fail(o, err)
+			}
+		}
+		if err := there.Check(o); err != nil {
+			return m.fail(o, err)
+		}
+		if e.Mapped != nil {
+			return m.fail(o, object.ErrMapped)
+		}
+		if e.Adopted != 0 {
+			return m.fail(o, object.ErrAdopted)
+		}
+		if o.Mem != nil {
+			mems = append(mems, o)
+		}
+	}
+	if err := object.CheckTotal(mems, m.s.Info()); err != nil {
+		return fmt.Errorf("migrate to %s: %w", m.s.Info(), err)
+	}
+	return nil
+}
+
+// carryOut makes all objects on the new device and copies their bytes. The device keeps
+// its own.
+func (m *migration) carryOut(ctx context.Context) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	if err := m.plan.carryOut(ctx); err != nil {
+		return err
+	}
+	if len(m.others) > 0 {
+		v := m.others[0]
+		return m.fail(&v.program.Record, fmt.Errorf("its form for that device has an additional variable %q: %w",
+			v.variable.Record.Name, object.ErrConflict))
+	}
+	for i, e := range m.d.List {
+		if k := e.Kernel; k != nil {
+			if err := m.copyArgs(&m.rec.Objects[i], k); err != nil {
+				return err
+			}
+		}
+	}
+	m.watch.Step(&m.watch.Report.Remap)
+	return nil
+}
+
+// copyArgs gives the kernel on the new device the arguments that it has here.
+func (m *migration) copyArgs(o *record.Object, k *object.Kernel) error {
+	h := m.to[o.ID].Handle
+	if err := object.NewTarget(m.s.Device).CheckBuilt(k, h); err != nil {
+		return m.fail(o, err)
+	}
+	if n, exact := m.s.Args(h); exact && len(k.Args) > n {
+		return m.fail(o, fmt.Errorf("it has %d arguments on the new device, %d on this one: %w", n, len(k.Args),
+			object.ErrConflict))
+	}
+	if _, err := m.setArgs(o.Kernel, h); err != nil {
+		return m.fail(o, err)
+	}
+	return nil
+}
+
+// copies bring the contents of an object to its second entry: between the devices
+// where they can, through the host where not.
+func (m *migration) copies(_ int, o *record.Object, there *object.Entry) []job {
+	e := m.d.ByID(o.ID)
+	if e.Host != nil {
+		return nil // host memory stays where it is
+	}
+	m.watch.Report.Bytes += o.Mem.Bytes
+	through := m.d.uploads(there, m.source(e), false)
+	peer, ok := m.s.Device.(driver.PeerCopier)
+	if !ok || o.Mem.Kind != driver.MemBuffer { // shared memory, too: Read and Write alone reach it everywhere
+		return through
+	}
+	return []job{func(ctx context.Context, l *lane) error {
+		ok, err := peer.CopyFrom(l.q, there.Handle, m.d.Session.Device, e.Handle, o.Mem.Bytes)
+		for i := 0; !ok && err == nil && i < len(through); i++ {
+			err = through[i](ctx, l)
+		}
+		return err
+	}}
+}
+
+// source reads an object's bytes from the old device.
+func (m *migration) source(e *object.Entry) func(dst []byte, off int64) error {
+	return func(dst []byte, off int64) error {
+		l, err := m.d.Session.take(&m.d.Session.reads)
+		if err != nil {
+			return err
+		}
+		defer m.d.Session.reads.give(l)
+		if e.Record.Mem.Kind == driver.MemImage {
+			for _, s := range slabs(e.Record.Mem, PieceBytes) { // the same as those of uploads
+				if s.off == off {
+					_, err := l.drv.ReadImage(l.q, e.Handle, s.region, dst, true, nil)
+					return err
+				}
+			}
+		}
+		return l.down(context.Background(), e.Handle, off, dst)
+	}
+}
+
+// change switches to the new handles and releases the old ones. The old session is the caller's to release.
+func (m *migration) change() error {
+	var errs []error
+	for i := len(m.d.List) - 1; i >= 0; i-- {
+		e := m.d.List[i]
+		errs = append(errs, e.Discard(m.d.Session.Device, e.Handle))
+		e.Handle = m.to[e.Record.ID].Handle
+		if e.Kernel != nil {
+			e.Kernel.Resize(m.s.Device)
+		}
+	}
+	m.d.Session = m.s
+	m.d.Generation.Add(1)
+	return errors.Join(errs...)
+}
+
+// Move moves all objects of the device, which is stopped, to another one. On failure they stay.
+func (d *State) Move(ctx context.Context, to *Session, w *Stopwatch) error {
+	m := newMigration(d, to, w)
+	if err := m.carryOut(ctx); err != nil {
+		return errors.Join(err, m.undo())
+	}
+	return m.change()
+}
+
+// watch takes the times of a migration.
+type Stopwatch struct {
+	Begin, Last time.Time
+	Report      Migration
+}
+
+func (w *Stopwatch) Step(step *time.Duration) {
+	now := time.Now()
+	*step = now.Sub(w.Last)
+	w.Last = now
+}
+
+// Migration reports the duration of a migration, step by step. The times add up to
+// Total.
+type Migration struct {
+	From, To string
+	Bytes    int64 // of contents
+
+	// FromSource lists the programs whose binary form the new device did not load.
+	FromSource []SourceBuild `json:",omitempty"`
+
+	Choose  time.Duration // find and open the new device; the program runs
+	Drain   time.Duration // wait for the calls in progress and for all commands
+	Create  time.Duration // make the objects there; contents of those that are made begin to move
+	Stream  time.Duration // move the rest of the contents; programs are built meanwhile
+	Build   time.Duration // wait for the programs beyond that
+	Remap   time.Duration // make the kernels and set their arguments
+	Release time.Duration // switch over and release the old objects
+	Total   time.Duration
+}
