@@ -5,6 +5,9 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/checkpoint"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/chunkhash"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
 // Capture is the state of a device at one moment. It is complete when the
@@ -89,4 +92,150 @@ func (d *Device) LimitShadow(bytes int64) {
 	d.making.Lock()
 	defer d.making.Unlock()
 	d.state.Limit = bytes
+}
+
+// Mark is the state of a device before a Restore: Undo takes back what was restored
+// since. The caller releases it.
+type Mark struct {
+	d      *Device
+	record []byte
+	before *Capture // nil: nothing had written to the device's memory
+}
+
+// Mark records the state of the device. It is cheap as long as the program has issued
+// no command and restored nothing, as is usual before a Restore; otherwise it costs a
+// Capture, with alloc for the host memory.
+func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark, error) {
+	if err := d.stop(ctx); err != nil {
+		return nil, err
+	}
+	defer d.start()
+	m := &Mark{d: d, record: d.state.Table.Record().Encode()}
+	if d.untouched() {
+		return m, nil
+	}
+	var err error
+	m.before, err = d.state.Capture(ctx, alloc)
+	return m, err
+}
+
+// untouched says that nothing has written to the device's memory: no command was
+// given to it, nothing was restored, and nothing that might have had a command was
+// released. The device is stopped.
+func (d *Device) untouched() bool {
+	if d.state.Filled || d.lent.Load() || int(d.state.NextID) != len(d.state.List) {
+		return false
+	}
+	for _, e := range d.state.List {
+		if q, ok := e.Public.(*Queue); ok && q.commands.used {
+			return false
+		}
+		if m := e.Record.Mem; m != nil && (m.Kind == driver.MemHost || m.Kind == driver.MemShared) {
+			return false // the host writes to it without a command
+		}
+		if object.IsVariable(&e.Record) || e.Adopted != 0 { // it may begin with another value than zero
+			return false
+		}
+	}
+	return true
+}
+
+// Undo returns the device to the mark: it releases objects that a Restore has made
+// since, and gives the others their earlier bytes and arguments. Memory that
+// nothing had written to is zero.
+func (m *Mark) Undo(ctx context.Context) error {
+	return m.d.Restore(ctx, m.record, func(i int, dst []byte, off int64) error {
+		if m.before == nil {
+			clear(dst)
+			return nil
+		}
+		return m.before.ReadAt(ctx, i, dst, off)
+	})
+}
+
+// Release frees the mark's memory.
+func (m *Mark) Release() error {
+	if m == nil || m.before == nil {
+		return nil
+	}
+	return m.before.Release()
+}
+
+// Restore brings the objects and bytes of a capture to this device: into the objects that the
+// program has made already, and into new ones for the rest, which the program gets when it asks
+// for them. Objects are found by name or, without one, by the order in which the program makes
+// those of a kind, including released ones. A capture of this very device finds its own objects,
+// whatever their names are now. An object that the program has released since the capture is there
+// again for the kernels that use it; the program gets it by its name, without a name it does not.
+// Objects that the capture did not hold stay as they are. Kernels get the arguments that they had.
+// An existing program keeps its source, so a restart may bring a corrected one. Objects that an
+// earlier Restore made and the program has not asked for are released first.
+//
+// A program whose binary form this device does not load is built from its source, if it
+// has one: BuiltFromSource lists it.
+//
+// rec is what Capture.Record gave. read fills dst with bytes of content i from off
+// on; it is called from several goroutines at once, for less than 8 MiB per call.
+//
+// Every object of the record is checked first: a limit of this device, a program
+// without a source for it, or an existing object that differs is an *ObjectError
+// before anything changes. After a later failure, objects that Restore made are
+// released, and the bytes of those that the program made are undefined.
+func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) error {
+	return d.restoring(ctx, rec, func(r *record.Record) error { return d.state.Restore(ctx, r, read, nil) })
+}
+
+// RestoreHashed is Restore, and then, before the program can change anything, computes the hashes of what it restored,
+// for each content of the record in order: those that Hashes gives of a later capture of the same bytes. Chunks that no
+// capture has in device memory have the zero Hash. The result is nil where the device cannot compute them: nothing is
+// known then, and the restore is as good. Cost: one pass over the restored device memory, by the device.
+func (d *Device) RestoreHashed(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) (
+	hashes [][]Hash, err error) {
+	err = d.restoring(ctx, rec, func(r *record.Record) (err error) {
+		hashes, err = d.state.RestoreHashed(ctx, r, read)
+		return err
+	})
+	return hashes, err
+}
+
+// restoring stops the device for a restore of a record.
+func (d *Device) restoring(ctx context.Context, rec []byte, restore func(r *record.Record) error) error {
+	r, err := record.Decode(rec)
+	if err != nil {
+		return err
+	}
+	if err := d.stop(ctx); err != nil {
+		return err
+	}
+	defer d.start()
+	return restore(r)
+}
+
+// Ordered checks that the program, since a Restore, has asked for unnamed memory in the
+// original order. If not, the error matches ErrIdentity and names a restored object that
+// the program skipped, so that it works on an undefined one instead. A capture checks
+// this too.
+func (d *Device) Ordered() error {
+	d.making.Lock()
+	defer d.making.Unlock()
+	return d.state.Ordered("restore")
+}
+
+// RecordedContent describes the bytes of one memory object by its device's record.
+type RecordedContent struct {
+	Content
+	Kind string // "buffer", "image", "shared buffer", "host buffer" or "program variable"
+}
+
+// RecordedContents reads off the record of a Capture what its Contents are, in their order, without a device.
+func RecordedContents(b []byte) ([]RecordedContent, error) {
+	r, err := record.Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	var out []RecordedContent
+	for _, o := range r.Contents() {
+		out = append(out, RecordedContent{Content{ID: o.ID, Name: o.Name, Bytes: o.Mem.Bytes}, o.Kind()})
+	}
+	return out, nil
 }

@@ -1,6 +1,7 @@
 package gpustate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -257,4 +258,137 @@ func (d *Device) free(e *object.Entry) error {
 		return q.free()
 	}
 	return errors.Join(e.Free(d.state.Session), e.Unmap())
+}
+
+// stop waits for foreign code, for the calls in progress and for all commands, and keeps new calls
+// out until start. When ctx ends first nothing is held; the device then starts
+// again by itself as soon as the commands are complete.
+func (d *Device) stop(ctx context.Context) error {
+	if d.lending.held() {
+		return fmt.Errorf("stop %s: %w", d.Info(), ErrInForeign)
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		d.lending.Lock()
+		d.making.Lock()
+		d.mu.Lock()
+		if d.closed.Load() {
+			stopped <- ErrClosed
+			return
+		}
+		d.holdAll()
+		stopped <- d.finishQueues()
+	}()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			d.start()
+		}
+		return err
+	case <-ctx.Done():
+		go func() {
+			<-stopped
+			d.start()
+		}()
+		return context.Cause(ctx)
+	}
+}
+
+func (d *Device) start() {
+	d.state.Changes.Add(1)
+	d.letAll()
+	d.mu.Unlock()
+	d.making.Unlock()
+	d.lending.Unlock()
+}
+
+// holdAll waits for the calls that go without mu and keeps new ones out; making
+// and mu are held.
+func (d *Device) holdAll() {
+	for _, e := range d.state.List {
+		if k := e.Kernel; k != nil {
+			d.held = append(d.held, &k.Mu)
+		}
+	}
+	for _, e := range d.state.List {
+		if q, ok := e.Public.(*Queue); ok {
+			d.held = append(d.held, &q.mu)
+		}
+	}
+	for _, l := range d.held {
+		l.Lock()
+	}
+}
+
+func (d *Device) letAll() {
+	for _, l := range d.held {
+		l.Unlock()
+	}
+	d.held = nil
+}
+
+// finishQueues completes all commands of the program; the device is locked. A
+// command that failed is reported to the program by its own event and by
+// Finish, not here. What foreign code enqueued elsewhere is waited for where the API can.
+func (d *Device) finishQueues() error {
+	var errs []error
+	if l, ok := d.state.Session.Device.(driver.Lender); ok && d.lent.Load() {
+		if err := l.Settle(); err != nil {
+			errs = append(errs, fmt.Errorf("wait for foreign commands on %s: %w", d.Info(), err))
+		}
+	}
+	for _, e := range d.state.List {
+		if q, ok := e.Public.(*Queue); ok {
+			errs = append(errs, e.Fail("finish", q.commands.drain()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CLInfo is what clGetDeviceInfo says of the device that there is now, as OpenCL lays it
+// out. An API other than OpenCL, a question that the platform does not know and one whose
+// answer is a handle are errors; the first matches ErrUnsupported.
+func (d *Device) CLInfo(param uint32) ([]byte, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	asker, ok := d.state.Session.Device.(driver.Querier)
+	if !ok {
+		return nil, ErrUnsupported
+	}
+	return asker.Query(driver.Query{Of: driver.QueryDevice, Param: param})
+}
+
+// query asks about the object; what is released is an error that matches ErrReleased.
+func (i item) query(q driver.Query) (b []byte, err error) {
+	err = ask(i, func(a driver.Querier) (err error) {
+		q.Object = i.e.Handle
+		b, err = a.Query(q)
+		return err
+	})
+	return b, err
+}
+
+// ask asks the driver about the object, which no other call changes meanwhile: a driver may make a kernel again when
+// an argument is set.
+func ask[T any](i item, do func(T) error) error {
+	if err := i.dev.enter(); err != nil {
+		return err
+	}
+	defer i.dev.leave()
+	if k := i.e.Kernel; k != nil {
+		k.Mu.Lock()
+		defer k.Mu.Unlock()
+	}
+	i.e.Use.RLock()
+	defer i.e.Use.RUnlock()
+	if err := i.usable(i.dev); err != nil {
+		return i.fail("ask about", err)
+	}
+	asked, ok := i.dev.state.Session.Device.(T)
+	if !ok {
+		return i.fail("ask about", ErrUnsupported)
+	}
+	return i.fail("ask about", do(asked))
 }

@@ -140,7 +140,7 @@ type ArgInfo = driver.ArgInfo
 
 // Group asks the device about the kernel's work-groups.
 func (k *Kernel) Group() (g Group, err error) {
-	err = k.ask(func(i driver.KernelInformer) (err error) {
+	err = ask(k.item, func(i driver.KernelInformer) (err error) {
 		g, err = i.Group(k.e.Handle)
 		return err
 	})
@@ -157,7 +157,7 @@ func (k *Kernel) WorkGroup() (size, multiple int, err error) {
 // ArgInfo tells what the source says about argument i. Some OpenCL platforms know it only
 // of programs built with -cl-kernel-arg-info; CUDA devices do not: ErrUnsupported.
 func (k *Kernel) ArgInfo(i int) (a ArgInfo, err error) {
-	err = k.ask(func(d driver.KernelInformer) (err error) {
+	err = ask(k.item, func(d driver.KernelInformer) (err error) {
 		a, err = d.ArgInfo(k.e.Handle, i)
 		return err
 	})
@@ -168,24 +168,6 @@ func (k *Kernel) ArgInfo(i int) (a ArgInfo, err error) {
 func (k *Kernel) ArgName(i int) (string, error) {
 	a, err := k.ArgInfo(i)
 	return a.Name, err
-}
-
-// ask holds the kernel, too: a driver may make it again when an argument is set.
-func (k *Kernel) ask(do func(driver.KernelInformer) error) error {
-	if err := k.dev.enter(); err != nil {
-		return err
-	}
-	defer k.dev.leave()
-	k.k.Mu.Lock()
-	defer k.k.Mu.Unlock()
-	i, ok := k.dev.state.Session.Device.(driver.KernelInformer)
-	if !ok {
-		return k.fail("ask about", ErrUnsupported)
-	}
-	if err := k.usable(k.dev); err != nil {
-		return k.fail("ask about", err)
-	}
-	return k.fail("ask about", do(i))
 }
 
 // Clone makes another kernel object of the same function, with the arguments that k has
@@ -217,3 +199,22 @@ func (k *Kernel) copyArgs(from *Kernel) error {
 	defer k.k.Mu.Unlock()
 	return k.k.CopyArgs(k.dev.state.Session.Device, args)
 }
+
+// CLInfo is what clGetKernelInfo says of the kernel; see Device.CLInfo.
+func (k *Kernel) CLInfo(param uint32) ([]byte, error) {
+	return k.query(driver.Query{Of: driver.QueryKernel, Param: param})
+}
+
+// CLWorkGroupInfo is what clGetKernelWorkGroupInfo says of the kernel on its device; see
+// Device.CLInfo.
+func (k *Kernel) CLWorkGroupInfo(param uint32) ([]byte, error) {
+	return k.query(driver.Query{Of: driver.QueryWorkGroup, Param: param})
+}
+
+// CLArgInfo is what clGetKernelArgInfo says of argument i; see Device.CLInfo. Some platforms
+// know it only of programs that were built with -cl-kernel-arg-info.
+func (k *Kernel) CLArgInfo(i int, param uint32) ([]byte, error) {
+	return k.query(driver.Query{Of: driver.QueryArgument, Index: i, Param: param})
+}
+
+func (k *Kernel) query(q driver.Query) ([]byte, error) { return k.item.query(q) }

@@ -3,10 +3,16 @@ package gpustate
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/remote"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
 // Devices lists the devices of all APIs on this machine, except the fake. It fails
@@ -64,4 +70,112 @@ func openDriver(sel Select) (driver.Device, error) {
 		return nil, &NoDeviceError{Select: sel, Found: withoutFake(infos), Missing: missing}
 	}
 	return from[n].Open(infos[n].Index)
+}
+
+// Matching lists the devices that a selection describes, without regard to its Index and
+// Rank, and beside each the selection of it alone. Of several servers each lists its own. When nothing
+// matches, the error is a *NoDeviceError that lists what there is.
+func Matching(sel Select) (list []Info, alone []Select, err error) {
+	if sel.err != nil {
+		return nil, nil, sel.err
+	}
+	found, err := offered(sel)
+	if err != nil {
+		return nil, nil, err
+	}
+	place := map[string]int{}
+	for _, i := range found {
+		place[i.Server]++
+		if sel.Place > 0 && place[i.Server] != sel.Place || sel.Place == 0 && !sel.matches(i) ||
+			sel.OpenCL && !driver.Can(i).TakesOpenCL {
+			continue
+		}
+		one := sel
+		one.Remote, one.Place, one.Index, one.Rank = i.Server, place[i.Server], 0, 0
+		list, alone = append(list, i), append(alone, one)
+	}
+	if len(list) == 0 {
+		return nil, nil, &NoDeviceError{Select: sel, Found: withoutFake(found)}
+	}
+	return list, alone, nil
+}
+
+// offered are all devices of where a selection looks.
+func offered(sel Select) ([]Info, error) {
+	if sel.Remote == "" {
+		found, _, missing := discover()
+		if len(found) == 0 {
+			return nil, errors.Join(missing...)
+		}
+		return found, nil
+	}
+	sel.Index, sel.Place = -1, 0 // none of them: the refusal lists what there is
+	_, err := openDriver(sel)
+	var refusal *NoDeviceError
+	if !errors.As(err, &refusal) {
+		return nil, err
+	}
+	return refusal.Found, nil
+}
+
+// KeyEnv is the environment variable that DefaultKeyFile reads.
+const KeyEnv = "HOLDFAST_GPUD_KEY"
+
+// DefaultKeyFile is the file with the key of servers where a selection names
+// none: what HOLDFAST_GPUD_KEY says, otherwise holdfast/gpud.key in the user's
+// configuration directory, which the nodes of a cluster usually share.
+func DefaultKeyFile() (string, error) {
+	if f := os.Getenv(KeyEnv); f != "" {
+		return f, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("cannot locate the key file of GPU servers: %w; set %s", err, KeyEnv)
+	}
+	return filepath.Join(dir, "holdfast", "gpud.key"), nil
+}
+
+// openRemote opens a device of the first server that answers and has it. The
+// error says for each why not.
+func openRemote(ctx context.Context, sel Select) (driver.Device, error) {
+	file := sel.KeyFile
+	var err error
+	if file == "" {
+		if file, err = DefaultKeyFile(); err != nil {
+			return nil, err
+		}
+	}
+	key, err := wire.ReadKey(file)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	var found []Info
+	for _, addr := range strings.Fields(sel.Remote) {
+		d, err := remote.Open(ctx, remote.Options{Addr: addr, Key: key, Label: label(sel), Silence: sel.Silence,
+			Program: sel.Program, PID: sel.PID, Pick: sel.pick})
+		if err == nil {
+			return d, nil
+		}
+		var none *remote.NoDeviceError
+		if errors.As(err, &none) {
+			found = append(found, none.Found...)
+		}
+		errs = append(errs, err)
+	}
+	if found != nil {
+		return nil, &NoDeviceError{Select: sel, Found: found, Missing: errs}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// label tells people which job and rank a client is.
+func label(sel Select) string {
+	if sel.Label != "" {
+		return sel.Label
+	}
+	if job := os.Getenv("SLURM_JOB_ID"); job != "" {
+		return "job " + job + " rank " + os.Getenv("SLURM_PROCID")
+	}
+	return ""
 }

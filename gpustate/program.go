@@ -54,7 +54,7 @@ func (p *Program) Name() string { return p.e.Record.Name }
 // BuildLog is what the compiler said when it built the program, empty where the device
 // does not keep it.
 func (p *Program) BuildLog() (log string, err error) {
-	err = p.ask(func(i driver.ProgramInformer) error {
+	err = ask(p.item, func(i driver.ProgramInformer) error {
 		log = i.BuildLog(p.e.Handle)
 		return nil
 	})
@@ -64,28 +64,11 @@ func (p *Program) BuildLog() (log string, err error) {
 // Binary is the built program in the device's own form. No checkpoint needs it: programs
 // are built again from their Sources.
 func (p *Program) Binary() (b []byte, err error) {
-	err = p.ask(func(i driver.ProgramInformer) (err error) {
+	err = ask(p.item, func(i driver.ProgramInformer) (err error) {
 		b, err = i.Binary(p.e.Handle)
 		return err
 	})
 	return b, err
-}
-
-func (p *Program) ask(do func(driver.ProgramInformer) error) error {
-	if err := p.dev.enter(); err != nil {
-		return err
-	}
-	defer p.dev.leave()
-	p.e.Use.RLock()
-	defer p.e.Use.RUnlock()
-	if err := p.usable(p.dev); err != nil {
-		return p.fail("ask about", err)
-	}
-	i, ok := p.dev.state.Session.Device.(driver.ProgramInformer)
-	if !ok {
-		return p.fail("ask about", ErrUnsupported)
-	}
-	return p.fail("ask about", do(i))
 }
 
 // Release gives the program back; its kernels stay usable.
@@ -179,4 +162,14 @@ func (d *Device) BuiltFromSource() []SourceBuild {
 		return nil
 	}
 	return d.state.SourceBuilds()
+}
+
+// CLBuildInfo is what clGetProgramBuildInfo says of the program; see Device.CLInfo.
+func (p *Program) CLBuildInfo(param uint32) ([]byte, error) {
+	return p.item.query(driver.Query{Of: driver.QueryBuild, Param: param})
+}
+
+// CLInfo is what clGetProgramInfo says of the program; see Device.CLInfo.
+func (p *Program) CLInfo(param uint32) ([]byte, error) {
+	return p.item.query(driver.Query{Of: driver.QueryProgram, Param: param})
 }

@@ -41,15 +41,21 @@ type part struct {
 
 // Capture takes the state of the device, which is stopped.
 func (d *State) Capture(ctx context.Context, alloc func(bytes int) []byte) (*Capture, error) {
-	c := &Capture{record: d.Table.Record().Encode()}
-	return d.register(c, func(c *Capture) error { return c.take(ctx, d, alloc) })
+	var sources []source
+	for _, e := range d.List {
+		if e.Record.Mem.HasContents() {
+			sources = append(sources, sourceOf(e))
+		}
+	}
+	return d.take(ctx, d.Table.Record().Encode(), sources, alloc)
 }
 
-// keep fills a capture, which the device knows from then on: its memory is given back when the program needs it.
-func (d *State) register(c *Capture, fill func(c *Capture) error) (*Capture, error) {
-	c.of, c.drv = d, d.Session
+// take makes a capture of sources. The device knows it from then on, and takes its memory when the program needs that.
+func (d *State) take(ctx context.Context, rec []byte, sources []source, alloc func(bytes int) []byte) (*Capture,
+	error) {
+	c := &Capture{record: rec, of: d, drv: d.Session}
 	c.drv.Retain()
-	if err := fill(c); err != nil {
+	if err := c.take(ctx, sources, alloc); err != nil {
 		_ = c.Release()
 		return nil, err
 	}

@@ -92,52 +92,52 @@ func (a *arena) next(n int64, whole bool) (h driver.Handle, off, got int64) {
 	return nil, 0, 0
 }
 
-// place divides an object between the arena and host memory. Shared memory goes to the
-// host whole: no command of OpenCL copies SVM, so a shadow of it would come to the host
-// and go back while the program waits; managed memory may not be on the device at all.
-func (c *Capture) place(e *object.Entry, a *arena, alloc func(int) []byte) []part {
-	n := e.Record.Mem.Bytes
-	var parts []part
-	var off int64
-	kind := e.Record.Mem.Kind
-	if kind == driver.MemBuffer || kind == driver.MemImage {
-		whole := kind == driver.MemImage
-		for off < n {
-			h, at, got := a.next(n-off, whole)
-			if got == 0 {
-				break
-			}
-			parts = append(parts, part{off: off, bytes: got, mem: h, memOff: at})
-			off += got
-		}
-	}
-	if off < n {
-		parts = append(parts, part{off: off, bytes: n - off, host: hostMemory(alloc, int(n-off))})
-	}
-	return parts
+// source is where the bytes of one content come from.
+type source struct {
+	e      *object.Entry
+	bytes  int64
+	shadow bool             // device memory is of use for them
+	whole  bool             // in one piece
+	jobs   func(part) []job // that fill a part
 }
 
-// copies are the jobs that fill the parts of an object.
-func (c *Capture) copies(e *object.Entry, parts []part) (device, host []job) {
-	for _, p := range parts {
-		if p.host != nil {
-			host = append(host, downloads(e, p.off, p.host)...)
-			continue
+// sourceOf is the source of a whole object. Shared memory goes to the host: no command of OpenCL copies SVM, so a
+// shadow of it would come to the host and go back while the program waits; managed memory may not be on the device
+// at all.
+func sourceOf(e *object.Entry) source {
+	k := e.Record.Mem.Kind
+	return source{e: e, bytes: e.Record.Mem.Bytes, shadow: k == driver.MemBuffer || k == driver.MemImage,
+		whole: k == driver.MemImage, jobs: func(p part) []job {
+			if p.host != nil {
+				return downloads(e, p.off, p.host)
+			}
+			return []job{func(_ context.Context, l *lane) error { return e.Fail("capture", l.duplicate(e, p)) }}
+		}}
+}
+
+// place divides a content between the arena and host memory.
+func (s *source) place(a *arena, alloc func(int) []byte) (parts []part) {
+	var off int64
+	for s.shadow && off < s.bytes {
+		h, at, got := a.next(s.bytes-off, s.whole)
+		if got == 0 {
+			break
 		}
-		device = append(device, func(_ context.Context, l *lane) error {
-			return e.Fail("capture", l.duplicate(e, p))
-		})
+		parts = append(parts, part{off: off, bytes: got, mem: h, memOff: at})
+		off += got
 	}
-	return device, host
+	if off < s.bytes || s.bytes == 0 {
+		parts = append(parts, part{off: off, bytes: s.bytes - off, host: hostMemory(alloc, int(s.bytes-off))})
+	}
+	return parts
 }
 
 // duplicate copies within the device and waits.
 func (l *lane) duplicate(e *object.Entry, p part) error {
 	var ev driver.Event
 	var err error
-	if e.Record.Mem.Kind == driver.MemImage {
-		ev, err = l.drv.CopyImageToBuffer(l.q, p.mem, p.memOff, e.Handle,
-			driver.Region{Size: e.Record.Mem.Image.Extents()}, nil)
+	if m := e.Record.Mem; m.Kind == driver.MemImage {
+		ev, err = l.drv.CopyImageToBuffer(l.q, p.mem, p.memOff, e.Handle, driver.Region{Size: m.Image.Extents()}, nil)
 	} else {
 		ev, err = l.drv.Copy(l.q, p.mem, p.memOff, e.Handle, p.off, p.bytes, nil)
 	}
@@ -148,33 +148,28 @@ func (l *lane) duplicate(e *object.Entry, p part) error {
 }
 
 // take fills the capture; the device is stopped.
-func (c *Capture) take(ctx context.Context, d *State, alloc func(int) []byte) error {
-	err := c.attempt(ctx, d, d.room(d.shadowable()), alloc)
+func (c *Capture) take(ctx context.Context, sources []source, alloc func(int) []byte) error {
+	var sum int64
+	for _, s := range sources {
+		if s.shadow {
+			sum += (s.bytes + align - 1) / align * align
+		}
+	}
+	err := c.attempt(ctx, sources, c.of.room(sum), alloc)
 	if errors.Is(err, driver.ErrOutOfMemory) && len(c.blocks) > 0 {
 		// memory that could be taken but not used: some drivers find out late
 		if err := c.freeBlocks(); err != nil {
 			return err
 		}
-		err = c.attempt(ctx, d, 0, alloc)
+		err = c.attempt(ctx, sources, 0, alloc)
 	}
-	for errors.Is(err, driver.ErrOutOfMemory) && d.Evict() {
-		err = c.attempt(ctx, d, 0, alloc)
+	for errors.Is(err, driver.ErrOutOfMemory) && c.of.Evict() {
+		err = c.attempt(ctx, sources, 0, alloc)
 	}
 	return err
 }
 
-// shadowable is the number of bytes that a shadow is of use for.
-func (d *State) shadowable() int64 {
-	var sum int64
-	for _, e := range d.List {
-		if m := e.Record.Mem; m != nil && (m.Kind == driver.MemBuffer || m.Kind == driver.MemImage) {
-			sum += (m.Bytes + align - 1) / align * align
-		}
-	}
-	return sum
-}
-
-func (c *Capture) attempt(ctx context.Context, d *State, room int64, alloc func(int) []byte) error {
+func (c *Capture) attempt(ctx context.Context, sources []source, room int64, alloc func(int) []byte) error {
 	a := newArena(c.drv.Device, room)
 	c.blocks, c.contents, c.parts = a.blocks, nil, nil
 	if len(c.blocks) > 0 { // the program may leave no memory for a queue to read them with
@@ -185,14 +180,16 @@ func (c *Capture) attempt(ctx context.Context, d *State, room int64, alloc func(
 		c.drv.reads.give(l)
 	}
 	var device, host []job
-	for _, e := range d.List {
-		if !e.Record.Mem.HasContents() {
-			continue
+	for _, s := range sources {
+		parts := s.place(a, alloc)
+		for _, p := range parts {
+			if p.host != nil {
+				host = append(host, s.jobs(p)...)
+			} else {
+				device = append(device, s.jobs(p)...)
+			}
 		}
-		parts := c.place(e, a, alloc)
-		dev, hst := c.copies(e, parts)
-		device, host = append(device, dev...), append(host, hst...)
-		c.contents = append(c.contents, Content{ID: e.Record.ID, Name: e.Record.Name, Bytes: e.Record.Mem.Bytes})
+		c.contents = append(c.contents, Content{ID: s.e.Record.ID, Name: s.e.Record.Name, Bytes: s.bytes})
 		c.parts = append(c.parts, parts)
 	}
 	// first what the device does by itself

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -17,6 +16,7 @@ type Share struct {
 
 // CaptureShares takes a capture of shares and of nothing else. The device is stopped.
 func (d *State) CaptureShares(ctx context.Context, shares []Share, alloc func(bytes int) []byte) (*Capture, error) {
+	var sources []source
 	for _, s := range shares {
 		err := s.Entry.Usable(&d.Table)
 		for i := 0; i < len(s.Areas) && err == nil; i++ {
@@ -25,8 +25,9 @@ func (d *State) CaptureShares(ctx context.Context, shares []Share, alloc func(by
 		if err != nil {
 			return nil, s.Entry.Fail("capture", err)
 		}
+		sources = append(sources, source{e: s.Entry, bytes: s.bytes(), shadow: true, whole: true, jobs: s.jobs})
 	}
-	return d.register(&Capture{}, func(c *Capture) error { return c.takeShares(ctx, d, shares, alloc) })
+	return d.take(ctx, nil, sources, alloc)
 }
 
 func (s *Share) bytes() (n int64) {
@@ -34,42 +35,6 @@ func (s *Share) bytes() (n int64) {
 		n += s.Areas[i].Content()
 	}
 	return n
-}
-
-// takeShares fills the capture.
-func (c *Capture) takeShares(ctx context.Context, d *State, shares []Share, alloc func(int) []byte) error {
-	var room int64
-	for i := range shares {
-		room += (shares[i].bytes() + align - 1) / align * align
-	}
-	err := c.attemptShares(ctx, shares, d.room(room), alloc)
-	if errors.Is(err, driver.ErrOutOfMemory) && len(c.blocks) > 0 {
-		if err := c.freeBlocks(); err != nil {
-			return err
-		}
-		return c.attemptShares(ctx, shares, 0, alloc)
-	}
-	return err
-}
-
-func (c *Capture) attemptShares(ctx context.Context, shares []Share, room int64, alloc func(int) []byte) error {
-	a := newArena(c.drv.Device, room)
-	c.blocks, c.contents, c.parts = a.blocks, nil, nil
-	var device, host []job
-	for i := range shares {
-		s := &shares[i]
-		p := part{bytes: s.bytes()}
-		if h, at, got := a.next(p.bytes, true); got > 0 {
-			p.mem, p.memOff = h, at
-			device = append(device, s.jobs(p)...)
-		} else {
-			p.host = hostMemory(alloc, int(p.bytes))
-			host = append(host, s.jobs(p)...)
-		}
-		c.contents = append(c.contents, Content{ID: s.Entry.Record.ID, Name: s.Entry.Record.Name, Bytes: p.bytes})
-		c.parts = append(c.parts, []part{p})
-	}
-	return c.drv.run(ctx, append(device, host...))
 }
 
 // jobs copy the boxes to one part, large ones in pieces.

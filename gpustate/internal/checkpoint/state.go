@@ -1,7 +1,9 @@
 package checkpoint
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -42,4 +44,62 @@ func (d *State) HashKey() *chunkhash.Key {
 		d.key = chunkhash.NewKey(seed)
 	})
 	return d.key
+}
+
+// Replace puts the memory of h in the place of a restored buffer's, with its bytes. Ranges of the
+// buffer and kernels that have either as an argument follow. The device is stopped.
+func (d *State) Replace(e *object.Entry, h driver.Handle) error {
+	s := d.Session
+	copied := s.run(context.Background(), []job{func(_ context.Context, l *lane) error {
+		ev, err := l.issue(d, func() (driver.Event, error) {
+			return l.drv.Copy(l.q, h, 0, e.Handle, 0, e.Record.Mem.Bytes, nil)
+		})
+		if err != nil {
+			return err
+		}
+		return l.await(&ev)
+	}})
+	ranges, err := d.rangesOn(e, h)
+	if err = errors.Join(copied, err); err != nil {
+		for _, r := range ranges {
+			err = errors.Join(err, s.ReleaseMem(r))
+		}
+		return errors.Join(err, s.ReleaseMem(h))
+	}
+	var errs []error
+	for child, r := range ranges {
+		errs = append(errs, s.ReleaseMem(child.Handle))
+		child.Handle = r
+	}
+	errs = append(errs, s.ReleaseMem(e.Handle))
+	e.Handle = h
+	for _, o := range d.List {
+		k := o.Kernel
+		if k == nil {
+			continue
+		}
+		for i := range k.Args {
+			if a := k.Args[i].Object; a != nil && (a == e || ranges[a] != nil) {
+				errs = append(errs, k.RestoreArg(s.Device, i))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rangesOn makes the ranges of a buffer on other memory.
+func (d *State) rangesOn(e *object.Entry, h driver.Handle) (map[*object.Entry]driver.Handle, error) {
+	made := map[*object.Entry]driver.Handle{}
+	for _, o := range d.List {
+		if o.Parent != e || o.Record.Mem == nil {
+			continue
+		}
+		r, err := d.Session.CreateMem(driver.MemDesc{Kind: o.Record.Mem.Kind, Bytes: o.Record.Mem.Bytes,
+			Access: o.Record.Mem.Access, Offset: o.Record.Mem.Offset, Image: o.Record.Mem.Image, Parent: h})
+		if err != nil {
+			return made, err
+		}
+		made[o] = r
+	}
+	return made, nil
 }
