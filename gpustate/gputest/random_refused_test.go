@@ -1,6 +1,13 @@
 package gputest
 
-import "github.com/holdfast-hpc/holdfast/gpustate"
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
+)
 
 // refused makes a call that is refused, or that the program would have to take back:
 // nothing may change by it.
@@ -108,5 +115,141 @@ func (m *model) refusedArgument() {
 	}
 	if err == nil {
 		m.b.ok(k.k.SetArgs(good...))
+	}
+}
+
+// scarce does something while, on a fake device, one of the next allocations now and then
+// fails. A capture goes to the host then; the device takes the memory of captures for what the
+// program makes; without any the program's call fails.
+func (m *model) scarce(do func() error) error {
+	if m.b.sel.Kind != "fake" || m.dev.Info().Server != "" || m.luck.IntN(4) > 0 {
+		return do()
+	}
+	fake.System.Faults.FailAlloc(1 + m.luck.IntN(3))
+	defer fake.System.Faults.FailAlloc(0)
+	return do()
+}
+
+// small has some programs run on fake devices that give only little memory at a time: the shadow of a
+// capture is in many blocks then, and objects lie in several of them.
+func (m *model) small() {
+	if m.b.sel.Kind != "fake" || m.b.sel.Remote != "" || m.luck.IntN(2) == 0 {
+		return
+	}
+	m.b.Cleanup(func() { fake.System.Infos = nil })
+	infos, err := fake.System.Devices()
+	m.b.ok(err)
+	for i := range infos {
+		infos[i].MaxAllocBytes = mostSmall
+		if m.luck.IntN(2) == 0 {
+			infos[i].MaxAllocBytes = 24 << 10
+		}
+	}
+	infos[1].MaxAllocBytes = infos[0].MaxAllocBytes // they move from one to the other
+	fake.System.Infos = infos
+}
+
+// mostSmall is more than objects of some chunks that are hashed.
+const mostSmall = 1 << 20
+
+// hog asks for more memory than the device has left: what captures have there goes to the host, and
+// the call fails.
+func (m *model) hog() {
+	m.b.Helper()
+	i := m.dev.Info()
+	if m.luck.IntN(16) > 0 || i.Kind != "cuda" || i.Server != "" {
+		return
+	}
+	b, err := m.dev.Buffer("hog", int(i.GlobalBytes))
+	if err == nil {
+		m.b.Errorf("a buffer takes all of the device's memory, %d bytes", b.Bytes())
+		m.b.ok(b.Release())
+	} else if !errors.Is(err, gpustate.ErrOutOfMemory) {
+		m.b.want(err, gpustate.ErrLimit)
+	}
+}
+
+// later is a read that nobody has waited for.
+type later struct {
+	e         *gpustate.Event
+	got, want []byte
+}
+
+// readLater begins to read a part of an object. The next settle or capture finds the bytes there.
+func (m *model) readLater() {
+	m.b.Helper()
+	x := pick(m, m.linears())
+	off := 4 * m.luck.IntN(x.bytes/4)
+	n := 4 + 4*m.luck.IntN((x.bytes-off)/4)
+	got := bytes.Repeat([]byte{0xA5}, n)
+	q, after := m.anyQueue(x)
+	e, err := q.q.ReadAsync(x.linear, off, got, after...)
+	m.b.ok(err)
+	issued(q, e, x)
+	m.reads = append(m.reads, later{e, got, bytes.Clone(x.want[off : off+n])})
+}
+
+// arrived checks the reads that are complete by now.
+func (m *model) arrived() {
+	m.b.Helper()
+	for _, r := range m.reads {
+		done, err := r.e.Done()
+		m.b.ok(err)
+		if !done {
+			m.b.Fatal("a read is not complete after all commands were waited for")
+		}
+		m.b.ok(same("what was read without waiting", r.got, r.want))
+	}
+	m.reads = nil
+}
+
+// mostEvents bounds how many events a queue's program holds on to.
+const mostEvents = 8
+
+// keep holds on to an event, as programs do that look at it much later: its queue may have been
+// released then, the device may have moved or gone back.
+func (q *queue) keep(e *gpustate.Event) {
+	if len(q.events) >= mostEvents {
+		q.events = slices.Delete(q.events, 0, 1)
+	}
+	q.events = append(q.events, e)
+}
+
+// recall uses an event of long ago, also of a queue that was released, of this device.
+func (m *model) recall() {
+	m.b.Helper()
+	var list []*gpustate.Event
+	for _, c := range m.calls {
+		if q, ok := c.o.(*queue); ok && !c.release {
+			list = append(list, q.events...)
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	e := list[m.luck.IntN(len(list))]
+	switch m.luck.IntN(4) {
+	case 0:
+		m.b.ok(e.Wait())
+	case 1:
+		_, err := e.Done()
+		m.b.ok(err)
+	case 2:
+		_, err := m.loose.q.Marker(e, list[m.luck.IntN(len(list))])
+		m.b.ok(err)
+	default:
+		_, err := m.q.q.Barrier(e)
+		m.b.ok(err)
+	}
+}
+
+// pending does what leaves commands behind that nobody waits for.
+func (m *model) pending() {
+	m.b.Helper()
+	switch m.luck.IntN(16) {
+	case 0, 1:
+		m.readLater()
+	case 2, 3:
+		m.recall()
 	}
 }
