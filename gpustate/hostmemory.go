@@ -60,15 +60,10 @@ func (d *Device) hostMemory(bytes int) ([]byte, func() error, error) {
 	if err := m.Populate(); err != nil {
 		return nil, nil, errors.Join(err, m.Unmap())
 	}
-	d.making.Lock()
-	defer d.making.Unlock()
-	if err := d.enter(); err != nil {
+	p := &checkpoint.Pin{Host: m.Bytes, File: m.File, Own: true}
+	if err := d.lock(p, true); err != nil {
 		return nil, nil, errors.Join(err, m.Unmap())
 	}
-	defer d.leave()
-	p := &checkpoint.Pin{Host: m.Bytes, File: m.File, Own: true}
-	_ = p.Lock(d.state.Session) // without, transfers take longer
-	d.pinned[p] = struct{}{}
 	return m.Bytes, func() error { return d.freeHost(p, m) }, nil
 }
 
@@ -82,9 +77,8 @@ func (d *Device) hostMemory(bytes int) ([]byte, func() error, error) {
 // unmaps b afterwards. The call is local; it makes all pages of b at once. An error leaves b
 // usable: transfers then take longer.
 func (d *Device) ShareMemory(f *os.File, b []byte) (end func() error, err error) {
-	if len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageBytes != 0 {
-		return nil, fmt.Errorf("share %d bytes at %p: want memory at a page boundary: %w", len(b),
-			unsafe.SliceData(b), ErrRange)
+	if err := ofPages("share", b); err != nil {
+		return nil, err
 	}
 	if _, free := shm.Machine(); free > 0 && int64(len(b)) > free {
 		return nil, fmt.Errorf("share %d bytes of host memory, %d available: %w", len(b), free, unix.ENOMEM)
@@ -93,17 +87,10 @@ func (d *Device) ShareMemory(f *os.File, b []byte) (end func() error, err error)
 	if err := m.Populate(); err != nil {
 		return nil, err
 	}
-	d.making.Lock()
-	defer d.making.Unlock()
-	if err := d.enter(); err != nil {
-		return nil, err
-	}
-	defer d.leave()
 	p := &checkpoint.Pin{Host: b, File: f, Own: true}
-	if err := p.Lock(d.state.Session); err != nil {
+	if err := d.lock(p, false); err != nil {
 		return nil, fmt.Errorf("share %d bytes with %s: %w", len(b), d.Info(), err)
 	}
-	d.pinned[p] = struct{}{}
 	return func() error { return d.unpin(p) }, nil
 }
 
@@ -154,25 +141,40 @@ func (d *Device) Pin(b []byte) (unpin func() error, err error) { return d.pin(b,
 
 // pin is Pin; with own, Close unpins.
 func (d *Device) pin(b []byte, own bool) (unpin func() error, err error) {
-	if len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageBytes != 0 {
-		return nil, fmt.Errorf("pin %d bytes at %p: want memory at a page boundary: %w", len(b), unsafe.SliceData(b),
-			ErrRange)
-	}
-	d.making.Lock()
-	defer d.making.Unlock()
-	if err := d.enter(); err != nil {
+	if err := ofPages("pin", b); err != nil {
 		return nil, err
 	}
-	defer d.leave()
 	p := &checkpoint.Pin{Host: b, Own: own}
-	if err := p.Lock(d.state.Session); err != nil {
+	if err := d.lock(p, false); err != nil {
 		return nil, fmt.Errorf("pin %d bytes for %s: %w", len(b), d.Info(), err)
 	}
-	d.pinned[p] = struct{}{}
 	return func() error { return d.unpin(p) }, nil
 }
 
 const pageBytes = 4096
+
+// ofPages reports whether memory begins at a page boundary.
+func ofPages(op string, b []byte) error {
+	if p := unsafe.SliceData(b); len(b) == 0 || uintptr(unsafe.Pointer(p))%pageBytes != 0 {
+		return fmt.Errorf("%s %d bytes at %p: want memory at a page boundary: %w", op, len(b), p, ErrRange)
+	}
+	return nil
+}
+
+// lock page-locks memory, which the device knows from then on. With may it does no harm when that fails.
+func (d *Device) lock(p *checkpoint.Pin, may bool) error {
+	d.making.Lock()
+	defer d.making.Unlock()
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	if err := p.Lock(d.state.Session); err != nil && !may {
+		return err
+	}
+	d.pinned[p] = struct{}{}
+	return nil
+}
 
 func (d *Device) unpin(p *checkpoint.Pin) error {
 	d.making.Lock()

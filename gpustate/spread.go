@@ -16,21 +16,6 @@ func (q *Queue) CopyFrom(dst Linear, dstOff int, from *Queue, src Linear, srcOff
 		of.Fail("copy from", of.Check(&from.dev.state.Table))); err != nil {
 		return err
 	}
-	if from.dev == q.dev {
-		before, err := from.Marker()
-		if err != nil {
-			return err
-		}
-		own, err := q.Marker()
-		if err != nil {
-			return err
-		}
-		done, err := q.Copy(dst, dstOff, src, srcOff, n, before, own)
-		if err != nil {
-			return err
-		}
-		return done.Wait()
-	}
 	read, err := from.Marker()
 	if err != nil {
 		return err
@@ -39,7 +24,14 @@ func (q *Queue) CopyFrom(dst Linear, dstOff int, from *Queue, src Linear, srcOff
 	if err != nil {
 		return err
 	}
-	return q.stage(dst, dstOff, from, src, srcOff, n, read, written)
+	if from.dev != q.dev {
+		return q.stage(dst, dstOff, from, src, srcOff, n, read, written)
+	}
+	done, err := q.Copy(dst, dstOff, src, srcOff, n, read, written)
+	if err != nil {
+		return err
+	}
+	return done.Wait()
 }
 
 // stage copies in pieces through the host: one is read while the one before is written.

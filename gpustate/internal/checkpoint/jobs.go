@@ -179,25 +179,23 @@ func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error,
 	case e.Record.Mem.Kind.IsImage():
 		return d.imageUploads(e, fill)
 	}
+	write := func(l *lane, off int64, src []byte, block bool) (driver.Event, error) {
+		ev, err := l.issue(d, func() (driver.Event, error) {
+			return l.drv.Write(l.q, e.Handle, off, src, block, nil)
+		})
+		return ev, e.Fail("write contents of", err)
+	}
 	var jobs []job
 	for off := int64(0); off < e.Record.Mem.Bytes; off += jobBytes {
+		u := upload{off, min(jobBytes, e.Record.Mem.Bytes-off), fill, write}
 		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			return d.upload(ctx, l, e, fill, off, min(jobBytes, e.Record.Mem.Bytes-off), unpinned)
+			if unpinned {
+				return l.upUnpinned(ctx, u)
+			}
+			return l.up(ctx, u)
 		})
 	}
 	return jobs
-}
-
-// upload writes n bytes of linear memory from off on.
-func (d *State) upload(ctx context.Context, l *lane, e *object.Entry, fill func([]byte, int64) error, off, n int64,
-	unpinned bool) error {
-	return l.up(ctx, upload{off: off, bytes: n, step: PieceBytes, unpinned: unpinned, fill: fill,
-		write: func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error) {
-			ev, err := l.issue(d, func() (driver.Event, error) {
-				return l.drv.Write(q, e.Handle, off, src, block, nil)
-			})
-			return ev, e.Fail("write contents of", err)
-		}})
 }
 
 // imageUploads writes an image slab by slab.

@@ -135,20 +135,14 @@ func (l *lane) staged(ctx context.Context, mem driver.Handle, off int64, dst []b
 // write issues the command for them.
 type upload struct {
 	off, bytes int64
-	step       int64 // bytes of a piece
-	unpinned   bool  // from plain memory, see pinFrom
 	fill       func(dst []byte, off int64) error
-	write      func(q driver.Handle, off int64, src []byte, block bool) (driver.Event, error)
+	write      func(l *lane, off int64, src []byte, block bool) (driver.Event, error)
 }
 
 // up fills and writes pieces in turn: while one is on its way the next is
 // filled.
 func (l *lane) up(ctx context.Context, u upload) error {
-	u.step = min(u.step, u.bytes)
-	if u.unpinned {
-		return l.upUnpinned(ctx, u)
-	}
-	stage, err := l.staging(u.step)
+	stage, err := l.staging(min(PieceBytes, u.bytes))
 	if err != nil {
 		return err
 	}
@@ -159,12 +153,12 @@ func (l *lane) up(ctx context.Context, u upload) error {
 		if err == nil {
 			err = l.await(&events[s])
 		}
-		n := min(u.bytes, u.step)
+		n := min(u.bytes, PieceBytes)
 		if err == nil {
 			err = u.fill(stage[s][:n], u.off)
 		}
 		if err == nil {
-			events[s], err = u.write(l.q, u.off, stage[s][:n], false)
+			events[s], err = u.write(l, u.off, stage[s][:n], false)
 		}
 		if err != nil {
 			return errors.Join(err, l.abandon(events[:]))
@@ -177,16 +171,16 @@ func (l *lane) up(ctx context.Context, u upload) error {
 // upUnpinned fills and writes pieces one after the other from plain memory, which
 // the driver copies on its own way.
 func (l *lane) upUnpinned(ctx context.Context, u upload) error {
-	piece := make([]byte, u.step)
+	piece := make([]byte, min(PieceBytes, u.bytes))
 	for u.bytes > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(u.bytes, u.step)
+		n := min(u.bytes, PieceBytes)
 		if err := u.fill(piece[:n], u.off); err != nil {
 			return err
 		}
-		if _, err := u.write(l.q, u.off, piece[:n], true); err != nil {
+		if _, err := u.write(l, u.off, piece[:n], true); err != nil {
 			return err
 		}
 		u.off, u.bytes = u.off+n, u.bytes-n
