@@ -111,7 +111,7 @@ func (b *Buffer) SubFor(name string, off, bytes int, a Access) (*Buffer, error) 
 // its contents must not hold addresses.
 type Shared struct {
 	memory
-	mu sync.Mutex // after Queue.mu; guards entry.mapped
+	mu sync.Mutex // after Queue.mu; guards Entry.Mapped
 }
 
 func (s *Shared) linear() item { return s.item }

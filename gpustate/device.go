@@ -15,7 +15,7 @@ import (
 
 // Device is an open device and the objects a program made on it.
 type Device struct {
-	// Lock order: lending, making, mu, Kernel.mu, Queue.mu, entry.use, Queue.alive, Event.mu.
+	// Lock order: lending, making, mu, object.Kernel.Mu, Queue.mu, object.Entry.Use, Queue.alive, Event.mu.
 
 	// lending is held for reading while foreign code has handles, for writing by what stops the
 	// device.

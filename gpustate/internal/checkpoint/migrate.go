@@ -166,12 +166,13 @@ func (d *State) Move(ctx context.Context, to *Session, w *Stopwatch) error {
 	return m.change()
 }
 
-// watch takes the times of a migration.
+// Stopwatch takes the times of a migration.
 type Stopwatch struct {
 	Begin, Last time.Time
 	Report      Migration
 }
 
+// Step ends a step.
 func (w *Stopwatch) Step(step *time.Duration) {
 	now := time.Now()
 	*step = now.Sub(w.Last)

@@ -40,14 +40,17 @@ const (
 	maxLanes   = 16 // a copy through host memory feeds on several cores
 )
 
+// NewSession makes a session that one user holds.
 func NewSession(drv driver.Device) *Session { return &Session{Device: drv, users: 1} }
 
+// Retain makes one more user, whose end is Release.
 func (s *Session) Retain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users++
 }
 
+// Release ends a user; the last one closes the device.
 func (s *Session) Release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,6 +136,7 @@ type Pin struct {
 	h    driver.Handle
 }
 
+// Lock page-locks the memory for a device, which stays open until Unlock.
 func (p *Pin) Lock(s *Session) error {
 	if s.Info().HostMemory {
 		return nil
@@ -148,6 +152,7 @@ func (p *Pin) Lock(s *Session) error {
 	return nil
 }
 
+// Unlock ends Lock. Doing it again does nothing.
 func (p *Pin) Unlock() error {
 	if p.s == nil {
 		return nil

@@ -31,12 +31,13 @@ type State struct {
 	captures map[*Capture]struct{} // that may have bytes on the device
 }
 
+// Init makes the state of a device without objects.
 func (d *State) Init(drv driver.Device) {
 	d.Table.Init()
 	d.Session, d.Limit, d.Reserve, d.captures = NewSession(drv), -1, reserve, map[*Capture]struct{}{}
 }
 
-// HashKey is the key of all hashes of this Device.
+// HashKey is the key of all hashes of this device.
 func (d *State) HashKey() *chunkhash.Key {
 	d.keyOnce.Do(func() {
 		var seed [32]byte

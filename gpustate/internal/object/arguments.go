@@ -19,7 +19,7 @@ type Kernel struct {
 	Entry
 
 	Mu    sync.Mutex // guards what follows
-	Fit   uint64     // table.changes when it was found fit for launches; an argument without value makes it 0
+	Fit   uint64     // Table.Changes when it was found fit for launches; an argument without value makes it 0
 	group int        // work items of the last work-group that a launch asked for
 	Args  []Argument
 	open  bool // there may be more arguments than the API tells
@@ -41,7 +41,7 @@ type (
 	Null  struct{}
 )
 
-// Resize learns the number of arguments; mu is held, or nobody else has the kernel.
+// Resize learns the number of arguments; Mu is held, or nobody else has the kernel.
 func (k *Kernel) Resize(drv driver.Device) {
 	n, exact := drv.Args(k.Handle)
 	k.open = !exact
@@ -50,7 +50,7 @@ func (k *Kernel) Resize(drv driver.Device) {
 	}
 }
 
-// SetAll sets all arguments, or none. mu is held.
+// SetAll sets all arguments, or none. Mu is held.
 func (k *Kernel) SetAll(drv driver.Device, args []any) (failed int, err error) {
 	var room [16]Argument
 	was := append(room[:0], k.Args...)
@@ -71,7 +71,7 @@ func (k *Kernel) SetAll(drv driver.Device, args []any) (failed int, err error) {
 // length.
 const maxArgs = 1024
 
-// Set sets an argument, to *entry for an object; mu is held.
+// Set sets an argument, to an *Entry for an object; Mu is held.
 func (k *Kernel) Set(drv driver.Device, i int, value any) error {
 	if err := k.Usable(k.Table); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (k *Kernel) recorded() *record.Kernel {
 	return r
 }
 
-// CopyArgs sets the arguments that another kernel of the same function has. mu is held.
+// CopyArgs sets the arguments that another kernel of the same function has. Mu is held.
 func (k *Kernel) CopyArgs(drv driver.Device, args []Argument) error {
 	for i := range args {
 		a := &args[i]
@@ -176,7 +176,7 @@ func (k *Kernel) CopyArgs(drv driver.Device, args []Argument) error {
 	return nil
 }
 
-// Copies are the kernel's arguments, for another one. mu is held.
+// Copies are the kernel's arguments, for another one. Mu is held.
 func (k *Kernel) Copies() []Argument {
 	args := slices.Clone(k.Args)
 	for i := range args {

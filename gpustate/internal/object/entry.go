@@ -12,11 +12,11 @@ import (
 // Entry is one object: its record, and its handle on the device that there is now.
 type Entry struct {
 	Table    *Table
-	Handle   driver.Handle // guarded by Device.mu
+	Handle   driver.Handle // of the device that there is now
 	Record   record.Object // a kernel's arguments are kept by the kernel
 	Released atomic.Bool   // set by end
 	Argument atomic.Bool   // it has been an argument of a kernel
-	Adopted  uintptr       // memory of other code; guarded by Device.making
+	Adopted  uintptr       // memory of other code; guarded as its Table is
 	Use      sync.RWMutex  // held for reading by transfers, before Event.mu
 
 	Kernel   *Kernel  // what a kernel has beyond this
@@ -24,7 +24,7 @@ type Entry struct {
 	Borrowed bool     // host is that of another entry
 	Mapped   []byte   // a shared buffer's memory while the host has it
 
-	// guarded by Device.making
+	// guarded as its Table is
 	Public    any      // the program's *Buffer, *Kernel, ...: nil before it has asked for it
 	Parent    *Entry   // a sub-buffer's buffer, a kernel's program
 	Children  int      // live objects whose parent this is, and times it is lent to foreign code

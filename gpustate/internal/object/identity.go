@@ -6,8 +6,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
+// Key is what the object is found by.
 func (e *Entry) Key() Key { return KeyOf(&e.Record) }
 
+// KeyOf is what a recorded object is found by.
 func KeyOf(o *record.Object) Key {
 	k := Key{Kind: o.Kind(), Name: o.Name}
 	if o.Kernel != nil || IsVariable(o) || o.Name == "" {
@@ -66,6 +68,7 @@ func (t *Table) Distinct() error {
 	return t.Ordered("capture")
 }
 
+// Ordered reports whether the program has asked for unnamed memory in the order of before.
 func (t *Table) Ordered(op string) error {
 	for _, e := range t.List {
 		if !e.Claimed && e.Record.Name == "" && e.Record.Mem.HasContents() {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// target is a device that is to have objects, as far as it tells before it makes them.
-type target struct {
+// Target is a device that is to have objects, as far as it tells before it makes them.
+type Target struct {
 	drv     driver.Device
 	formats map[formatsOf][][2]uint32 // nil: not told
 }
@@ -23,12 +23,13 @@ type formatsOf struct {
 	shape  int
 }
 
-func NewTarget(drv driver.Device) *target {
-	return &target{drv, map[formatsOf][][2]uint32{}}
+// NewTarget makes a Target of a device.
+func NewTarget(drv driver.Device) *Target {
+	return &Target{drv, map[formatsOf][][2]uint32{}}
 }
 
 // Check says whether the device can have the object.
-func (t *target) Check(o *record.Object) error {
+func (t *Target) Check(o *record.Object) error {
 	i := t.drv.Info()
 	if err := CheckObject(o, i); err != nil {
 		return err
@@ -39,7 +40,7 @@ func (t *target) Check(o *record.Object) error {
 	return nil
 }
 
-func (t *target) checkFormat(m *record.Mem) error {
+func (t *Target) checkFormat(m *record.Mem) error {
 	lister, ok := t.drv.(driver.ImageLister)
 	if !ok {
 		return nil
@@ -59,7 +60,7 @@ func (t *target) checkFormat(m *record.Mem) error {
 
 // CheckGroup says whether a device can run a kernel with the work-group that it was
 // launched with last.
-func (t *target) CheckGroup(k *Kernel) error {
+func (t *Target) CheckGroup(k *Kernel) error {
 	if limit := t.drv.Info().MaxGroup; limit > 0 && k.group > limit {
 		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d: %w", k.group, limit, ErrLimit)
 	}
@@ -67,7 +68,7 @@ func (t *target) CheckGroup(k *Kernel) error {
 }
 
 // CheckBuilt is checkGroup with what the device says of the kernel itself.
-func (t *target) CheckBuilt(k *Kernel, h driver.Handle) error {
+func (t *Target) CheckBuilt(k *Kernel, h driver.Handle) error {
 	informer, ok := t.drv.(driver.KernelInformer)
 	if !ok || k.group == 0 {
 		return nil

@@ -95,6 +95,7 @@ func (t *Table) HandleOf(id uint64) driver.Handle {
 	return nil
 }
 
+// ByID finds an object, nil if there is none of that ID.
 func (t *Table) ByID(id uint64) *Entry {
 	if i, ok := t.place(id); ok {
 		return t.List[i]
