@@ -125,34 +125,35 @@ func (d *Device) Shared(name string, bytes int) (*Shared, error) {
 // no copy may use s; Read and Write move the bytes of the slice. The slice is not used
 // after Unmap. A capture is possible meanwhile, a restore or a migration is not
 // (ErrMapped).
-func (q *Queue) Map(s *Shared) ([]byte, error) {
-	if err := q.begin(); err != nil {
-		return nil, err
-	}
-	defer q.end()
-	s.e.Use.RLock()
-	defer s.e.Use.RUnlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(q.dev); err != nil {
-		return nil, s.fail("map", err)
-	}
-	if s.e.Mapped != nil {
-		return nil, s.fail("map", ErrMapped)
-	}
-	if err := q.commands.drain(); err != nil {
-		return nil, s.fail("map", err)
-	}
-	b, err := q.dev.state.Session.MapShared(q.e.Handle, s.e.Handle)
-	if err != nil {
-		return nil, s.fail("map", err)
-	}
-	s.e.Mapped = b
-	return b, nil
+func (q *Queue) Map(s *Shared) (b []byte, err error) {
+	err = q.onShared("map", s, func() (err error) {
+		if s.e.Mapped != nil {
+			return ErrMapped
+		}
+		if err := q.commands.drain(); err != nil {
+			return err
+		}
+		if b, err = q.dev.state.Session.MapShared(q.e.Handle, s.e.Handle); err == nil {
+			s.e.Mapped = b
+		}
+		return err
+	})
+	return b, err
 }
 
 // Unmap ends Map: commands issued afterwards see what the host wrote.
 func (q *Queue) Unmap(s *Shared) error {
+	return q.onShared("unmap", s, func() error {
+		if s.e.Mapped == nil {
+			return fmt.Errorf("it is not mapped: %w", ErrRange)
+		}
+		s.e.Mapped = nil
+		return q.dev.state.Session.UnmapShared(q.e.Handle, s.e.Handle)
+	})
+}
+
+// onShared does something to shared memory that no other call maps or unmaps meanwhile.
+func (q *Queue) onShared(op string, s *Shared, do func() error) error {
 	if err := q.begin(); err != nil {
 		return err
 	}
@@ -161,14 +162,11 @@ func (q *Queue) Unmap(s *Shared) error {
 	defer s.e.Use.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.usable(q.dev); err != nil {
-		return s.fail("unmap", err)
+	err := s.usable(q.dev)
+	if err == nil {
+		err = do()
 	}
-	if s.e.Mapped == nil {
-		return s.fail("unmap", fmt.Errorf("it is not mapped: %w", ErrRange))
-	}
-	s.e.Mapped = nil
-	return s.fail("unmap", q.dev.state.Session.UnmapShared(q.e.Handle, s.e.Handle))
+	return s.fail(op, err)
 }
 
 // HostBuffer is host memory that is pinned for the device: transfers from and to it
