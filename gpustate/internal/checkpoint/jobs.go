@@ -31,22 +31,37 @@ func (s *Session) run(ctx context.Context, jobs []job) error {
 func (s *Session) runAs(ctx context.Context, find func(add func(jobs ...job)) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := newWork()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	var errs []error // guarded by mu
+	var waiting []job // guarded by mu, like what follows
+	var lanes int     // that serve
+	var errs []error
 	fail := func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		errs = append(errs, err)
 		cancel(err)
 	}
-	lanes, found := 0, 0
+	next := func() job { // nil: the lane stops serving
+		mu.Lock()
+		defer mu.Unlock()
+		if len(waiting) == 0 || ctx.Err() != nil { // another lane failed and says why
+			lanes--
+			return nil
+		}
+		j := waiting[0]
+		waiting = waiting[1:]
+		return j
+	}
+	found := false
 	err := find(func(jobs ...job) {
-		w.add(jobs)
-		for found += len(jobs); lanes < min(found, s.width()); lanes++ {
+		mu.Lock()
+		defer mu.Unlock()
+		waiting, found = append(waiting, jobs...), found || len(jobs) > 0
+		for range min(len(waiting), s.width()-lanes) {
+			lanes++
 			wg.Go(func() {
-				if err := s.serve(ctx, w); err != nil {
+				if err := s.serve(ctx, next); err != nil {
 					fail(err)
 				}
 			})
@@ -55,67 +70,21 @@ func (s *Session) runAs(ctx context.Context, find func(add func(jobs ...job)) er
 	if err != nil {
 		fail(err)
 	}
-	w.end()
 	wg.Wait()
-	if len(errs) == 0 && found > 0 && ctx.Err() != nil {
+	if len(errs) == 0 && found && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return errors.Join(errs...)
 }
 
-// work is jobs that wait for a lane.
-type work struct {
-	mu    sync.Mutex
-	more  sync.Cond
-	jobs  []job // guarded by mu
-	ended bool  // guarded by mu: no more are added
-}
-
-func newWork() *work {
-	w := &work{}
-	w.more.L = &w.mu
-	return w
-}
-
-func (w *work) add(jobs []job) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.jobs = append(w.jobs, jobs...)
-	w.more.Broadcast()
-}
-
-func (w *work) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ended = true
-	w.more.Broadcast()
-}
-
-// next waits for a job; nil: there are no more.
-func (w *work) next() job {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for len(w.jobs) == 0 && !w.ended {
-		w.more.Wait()
-	}
-	if len(w.jobs) == 0 {
-		return nil
-	}
-	j := w.jobs[0]
-	w.jobs = w.jobs[1:]
-	return j
-}
-
-func (s *Session) serve(ctx context.Context, w *work) error {
+// serve does jobs on one lane.
+func (s *Session) serve(ctx context.Context, next func() job) error {
 	l, err := s.take(&s.jobs)
 	if err != nil {
 		return err
 	}
 	defer s.jobs.give(l)
-	for j := w.next(); j != nil; j = w.next() {
-		if ctx.Err() != nil {
-			return nil // another lane failed and says why
-		}
+	for j := next(); j != nil; j = next() {
 		if err := j(ctx, l); err != nil {
 			return err
 		}
