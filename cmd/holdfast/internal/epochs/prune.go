@@ -20,6 +20,12 @@ type pruneRow struct {
 	Removed bool   `json:"removed"`
 }
 
+// pruneStay is an epoch that stays though --keep does not cover it.
+type pruneStay struct {
+	epoch    storage.Epoch
+	dir, why string
+}
+
 func newPrune() *cobra.Command {
 	var asJSON bool
 	var rules checkpoints.PruneRules
@@ -31,6 +37,8 @@ func newPrune() *cobra.Command {
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var seen ioCounts
 			stop := cli.ShowBar(cmd, "removing", 0, seen.removed.Load, cli.InFiles)
+			var stays []pruneStay
+			rules.Stays = func(e storage.Epoch, dir, why string) { stays = append(stays, pruneStay{e, dir, why}) }
 			_, _ = openView(seen.over(cmd.Context()), cmd, dirs) // Prune says what is wrong
 			gone, err := checkpoints.Prune(seen.over(cmd.Context()), dirs, rules)
 			stop()
@@ -44,7 +52,10 @@ func newPrune() *cobra.Command {
 			if gone == nil && err != nil {
 				return err
 			}
-			sayWhatStays(cmd, dirs, gone, &rules)
+			slices.SortStableFunc(stays, func(a, b pruneStay) int { return cmp.Compare(b.epoch, a.epoch) })
+			for _, s := range stays {
+				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: epoch %d stays in %s: %s\n", s.epoch, s.dir, s.why)
+			}
 			if werr := cli.Rows(cmd, asJSON, rows, pruneTable); werr != nil {
 				return errors.Join(err, werr)
 			}
@@ -67,45 +78,6 @@ func newPrune() *cobra.Command {
 	})
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "remove nothing, only list what would go")
 	return cmd
-}
-
-// sayWhatStays says why epochs stay that --keep does not cover.
-func sayWhatStays(cmd *cobra.Command, dirs []string, gone map[string][]storage.Epoch, rules *checkpoints.PruneRules) {
-	v, err := checkpoints.Inspect(cmd.Context(), dirs...)
-	if err != nil {
-		return // Prune has said it
-	}
-	list, err := v.Epochs(cmd.Context())
-	if err != nil {
-		return
-	}
-	slices.SortStableFunc(list, func(a, b checkpoints.EpochInfo) int { return cmp.Compare(b.Epoch, a.Epoch) })
-	refers := map[string]map[storage.Epoch]storage.Epoch{} // by directory: to an epoch, the newest that refers to it
-	newest := map[string]int{}
-	for _, e := range list {
-		dir := e.Dir.Dir
-		if refers[dir] == nil {
-			refers[dir] = map[storage.Epoch]storage.Epoch{}
-		}
-		if newest[dir]++; e.Committed && newest[dir] > rules.Keep && !slices.Contains(gone[dir], e.Epoch) {
-			why := ""
-			if by, referred := refers[dir][e.Epoch]; e.Kept != nil {
-				why = "it is kept (holdfast keep)"
-			} else if referred {
-				why = fmt.Sprintf("epoch %d refers to it", by)
-			}
-			if why != "" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: epoch %d stays in %s: %s\n", e.Epoch, dir, why)
-			}
-		}
-		for _, s := range e.Shards {
-			for _, o := range s.Origins {
-				if _, known := refers[dir][o]; !known && !slices.Contains(gone[dir], e.Epoch) {
-					refers[dir][o] = e.Epoch
-				}
-			}
-		}
-	}
 }
 
 func pruneTable(rows []pruneRow) [][]string {
