@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -198,21 +197,11 @@ func DecodeSighting(b []byte) Sighting {
 
 // identify makes a directory that has been locked one of this run. What Whose saw may have changed before that.
 func (s *Store) identify(ctx context.Context, l *levelState) error {
-	want := s.opt.Identity
-	if want.IsZero() {
-		return nil
-	}
-	have, err := l.ReadMarker()
-	if err != nil {
-		return l.Unusable(err)
-	}
-	if have.Run == want {
-		return nil
-	}
-	at := s.opt.sight(ctx, l.Name(), l.Path())
-	if err := at.Fits(want, s.opt.StartOver, ""); err != nil {
-		return err
-	}
-	have.Run = want
-	return errors.Join(l.WriteAttempts(nil, 0), l.Remark(*have)) // attempts at the epochs of another run say nothing
+	return level.MarkRun(l, s.opt.Identity, func() error {
+		at := s.opt.sight(ctx, l.Name(), l.Path())
+		if err := at.Fits(s.opt.Identity, s.opt.StartOver, ""); err != nil {
+			return err
+		}
+		return l.WriteAttempts(nil, 0) // attempts at the epochs of another run say nothing
+	})
 }

@@ -116,17 +116,14 @@ func (t *target) claim(ctx context.Context) error {
 
 // identify makes the directory one of the run whose epochs are copied there, if it has none of another run.
 func (t *target) identify(ctx context.Context) error {
-	have, err := t.ReadMarker()
-	if err != nil || have.Run == t.info.Run || t.info.Run.IsZero() {
-		return err
-	}
-	w := level.WhoseIs(levelOf(ctx, t.Path(), nil))
-	if w.Holds && !t.info.Run.Owns(w.Run) {
-		return &level.RunError{Level: t.Name(), Dir: t.Path(), Have: w.Run, Want: t.info.Run,
-			Beside: "what is to be copied", Remedy: "copy to a directory of that run, or to a new one"}
-	}
-	have.Run = t.info.Run
-	return t.Remark(*have)
+	return level.MarkRun(t, t.info.Run, func() error {
+		w := level.WhoseIs(levelOf(ctx, t.Path(), nil))
+		if w.Holds && !t.info.Run.Owns(w.Run) {
+			return &level.RunError{Level: t.Name(), Dir: t.Path(), Have: w.Run, Want: t.info.Run,
+				Beside: "what is to be copied", Remedy: "copy to a directory of that run, or to a new one"}
+		}
+		return nil
+	})
 }
 
 func (t *target) marker() format.Marker {

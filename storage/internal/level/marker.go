@@ -39,6 +39,26 @@ func (d *Dir) Remark(want format.Marker) error {
 	return d.unusableIf(d.replaceDurably(format.MarkerName, want.Encode()))
 }
 
+// MarkRun makes a place, which is locked, one of a run, unless it is already. Before that, take says why the run may
+// not have it, and removes what says nothing to it.
+func MarkRun(l Level, run format.Identity, take func() error) error {
+	if run.IsZero() {
+		return nil
+	}
+	have, err := l.ReadMarker()
+	if err != nil {
+		return l.Unusable(err)
+	}
+	if have.Run == run {
+		return nil
+	}
+	if err := take(); err != nil {
+		return err
+	}
+	have.Run = run
+	return l.Remark(*have)
+}
+
 // allOf says whether the epochs in a place whose marker is damaged are all of the job and level, and there is one.
 func allOf(l Epochs, want format.Marker) bool {
 	epochs, err := l.Epochs()
