@@ -12,18 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// NoteRestore records that the program is about to restore an epoch. If the program
-// dies before NoteSurvival, Candidates counts that among the Deaths of the epoch,
-// which may be the cause. One rank does this for all, the same in every run; since only epochs that
-// all ranks are offered are restored, that is enough.
-//
-// done is called when nothing is written any more, also after an error.
-//
-// After NoteRestore returns, the death of the process counts. After durable
-// returns nil, the death of the machine counts too: call it once before the program
-// computes. The record of earlier deaths is safe at any time.
-//
-// A level that cannot be written to does not matter; where none can, the death does not count.
+// NoteRestore records that the program is about to restore an epoch; see storage.Store.NoteRestore. done is called when
+// nothing is written any more, also after an error.
 func (c *Catalog) NoteRestore(ctx context.Context, e format.Epoch, done func()) (durable func() error, err error) {
 	t := c.attempts()
 	first := len(t) == 0
@@ -80,16 +70,13 @@ func refusesFiles(err error) bool {
 			func(e error) bool { return errors.Is(err, e) })
 }
 
-// NoteSurvival records that the program survived its restore: it has run for a
-// while, has committed an epoch since, or ended by itself.
+// NoteSurvival records that the program survived its restore.
 func (c *Catalog) NoteSurvival(ctx context.Context) error {
 	_, err := c.writeAttempts(ctx, nil)
 	return err
 }
 
-// WithdrawRestore records that a restore was given up before the program had its
-// state, for example because of a damaged copy. Its end does not count against the
-// epoch.
+// WithdrawRestore records that a restore was given up: its end does not count against the epoch.
 func (c *Catalog) WithdrawRestore(ctx context.Context, e format.Epoch) error {
 	t := c.attempts()
 	if t[e]--; t[e] <= 0 {

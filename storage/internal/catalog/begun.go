@@ -20,9 +20,8 @@ type Begun struct {
 	NoRecord bool
 }
 
-// Begun collects what the levels of this rank say. It fails where none tells of an
-// epoch and one has no epochs and a damaged note (*level.DirError): it may have told of
-// some.
+// Begun collects what the levels say of the job's past. It fails where none tells of an epoch and one has no epochs and
+// a damaged note (*level.DirError): it may have told of some.
 func (c *Catalog) Begun(ctx context.Context) (all Begun, err error) {
 	var unclear error
 	for _, l := range c.levels {

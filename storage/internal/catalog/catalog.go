@@ -35,9 +35,9 @@ type Catalog struct {
 	levels []*Level
 	voted  atomic.Bool // the program tells what all ranks have
 
-	mu    sync.Mutex
-	inUse map[format.Epoch]int // guarded by mu: how often each epoch is held
-	said  map[string]bool      // guarded by mu: files that a warning named
+	mu     sync.Mutex
+	inUse  map[format.Epoch]int // guarded by mu: how often each epoch is held
+	warned map[string]bool      // guarded by mu: files that a warning named
 }
 
 // Level is a level with what the catalogue knows of its epochs.
@@ -59,7 +59,7 @@ type Level struct {
 // New returns the catalogue of a job without levels.
 func New(job Job) *Catalog {
 	return &Catalog{Job: job, Contents: level.Contents{Run: job.Identity}, inUse: map[format.Epoch]int{},
-		said: map[string]bool{}}
+		warned: map[string]bool{}}
 }
 
 // Add appends a level; the nearest comes first.
@@ -81,8 +81,8 @@ func (c *Catalog) Owns(x format.Identity) bool { return c.Identity.IsZero() || c
 func (c *Catalog) FirstTime(file string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.said[file]
-	c.said[file] = true
+	before := c.warned[file]
+	c.warned[file] = true
 	return !before
 }
 

@@ -44,17 +44,8 @@ type inFiles struct{}
 
 func (inFiles) Holds(format.Epoch, *format.ShardInfo) bool { return false }
 
-// Candidates lists the committed epochs whose shard of this rank is readable,
-// newest first, by cheap checks: the manifest, the length of the shard and its
-// footer. Reading may still find damage. The caller skips those with too many Deaths
-// (see NoteRestore).
-//
-// Unreadable lists, newest first, the epochs that are committed at some level, or
-// have a damaged manifest, and that this rank can read from no level. Skipping one
-// of them loses work, so the caller reports it.
-//
-// A *format.VersionError says that a later release of Holdfast has written an epoch newer than the newest of the list:
-// this one would go back behind it. The lists are valid nevertheless.
+// Candidates lists the epochs that this rank can restore, and those that it can read from no level; see
+// storage.Store.Candidates.
 func (c *Catalog) Candidates(ctx context.Context, memory Memory) (list []Candidate, unreadable []format.Epoch,
 	err error) {
 	states, err := c.Survey(ctx, memory)
@@ -172,10 +163,8 @@ func (c *Catalog) survey(ctx context.Context, l *Level, memory Memory) (out []Le
 	return out, err
 }
 
-// Pending lists the epochs that are committed at from, as far as this rank can
-// tell, and newer than the newest at to, oldest first: a job that died in the
-// middle of a flush left them, and the next one can Flush and Commit those that all
-// ranks have with the same ID.
+// Pending lists the epochs that are committed at from, as far as this rank can tell, and newer than the newest at to,
+// oldest first.
 func (c *Catalog) Pending(ctx context.Context, from, to *Level) (list []Candidate, err error) {
 	var newest format.Epoch
 	if to.Listed == nil {
@@ -266,10 +255,7 @@ func (c *Catalog) lookedAt(size int) (ranks []int) {
 	return ranks
 }
 
-// Highest is the greatest epoch number that any level of this rank has seen,
-// committed or not; 0 when there is none. The next epoch must be greater than
-// that of every rank. Numbers that no job counts up to are passed over: somebody made such
-// a directory by hand, and epochs that follow it would have names that are none.
+// Highest is the greatest epoch number that any level has seen; see storage.Store.Highest.
 func (c *Catalog) Highest(ctx context.Context) (format.Epoch, error) {
 	highest := format.Epoch(0)
 	for _, l := range c.levels {
