@@ -341,8 +341,11 @@ func TestKilledCopyToStore(t *testing.T) {
 	f := copyWorld(t)
 	ctx := vfs.With(t.Context(), f)
 	step := int64(5)
-	if *storeKills {
+	switch {
+	case *storeKills:
 		step = 1
+	case testing.Short():
+		step = 17
 	}
 	for at := int64(1); ; at += step {
 		store := &fakes3.Server{MinPart: 64 << 10, Page: 7}

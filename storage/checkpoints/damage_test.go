@@ -112,7 +112,7 @@ func damagedSites(t *testing.T, count *int, short int) (base string, sites []*si
 // every damage is noticed, with the right answer, or does no harm; wrong bytes are
 // never restored; nothing crashes and nothing waits.
 func TestDamages(t *testing.T) {
-	base, sites, seed := damagedSites(t, damages, 100)
+	base, sites, seed := damagedSites(t, damages, 30)
 	count := map[checkpoints.Kind]int{}
 	restored, failed := 0, 0
 	for n := range *damages {

@@ -98,7 +98,7 @@ func TestRepairEachLevel(t *testing.T) {
 		{plain, "global/holdfast.begun"},                            //
 	} {
 		for how, harm := range harms {
-			if n++; testing.Short() && n%4 != 0 {
+			if n++; testing.Short() && n%12 != 0 {
 				continue
 			}
 			s, err := c.of.copyTo(filepath.Join(base, fmt.Sprint("copy", n)))

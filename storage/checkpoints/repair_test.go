@@ -189,7 +189,7 @@ func crashOfRepair(t *testing.T, master *crashfs.FS, harm func(f *crashfs.FS) er
 	case *repairKills:
 		step = 1
 	case testing.Short():
-		step = 41
+		step = 101
 	}
 	for ; ; at += step {
 		f := copyWorldOf(damaged)
@@ -349,7 +349,7 @@ func TestRepairInStore(t *testing.T) {
 		case *repairKills:
 			step = 1
 		case testing.Short():
-			step = 61
+			step = 151
 		}
 		for at := int64(2); ; at += step {
 			store := &fakes3.Server{MinPart: 64 << 10, Page: 7}
