@@ -6,8 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // Collectives of device memory. All ranks of a communicator call the form with Device in its
@@ -39,7 +39,7 @@ func BcastDevice(c *Comm, r DeviceRange, root int) error {
 			all = s
 		}
 		for len(all) > 0 { // as often as ranks do that have it in pieces
-			n := min(len(all), stage.VectorBytes)
+			n := min(len(all), devmsg.VectorBytes)
 			if err := bcast(all[:n]); err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ func AllreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) error {
 	if err := checkAllreduce[T](c, dest, src); err != nil {
 		return err
 	}
-	if n := stage.Common(dest, src); n > 0 && n < src.Bytes() {
+	if n := devmsg.Common(dest, src); n > 0 && n < src.Bytes() {
 		return c.overlapping(call.Allreduce)
 	}
 	return c.inPieces(call.Allreduce, dest, src, src.Bytes(), func(b []byte) error {
@@ -118,9 +118,9 @@ func (c *Comm) inPieces(op call.Op, dest, src DeviceRange, n int, do func(b []by
 	if some == nil {
 		some = src
 	}
-	var room [3]*stage.Block
-	for i := range min(len(room), (n+stage.VectorBytes-1)/stage.VectorBytes) {
-		b, err := c.st.Stage.Take(some, min(n, stage.VectorBytes))
+	var room [3]*devmsg.Block
+	for i := range min(len(room), (n+devmsg.VectorBytes-1)/devmsg.VectorBytes) {
+		b, err := c.st.Stage.Take(some, min(n, devmsg.VectorBytes))
 		if err != nil {
 			return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
 		}
@@ -148,7 +148,7 @@ func (c *Comm) inPieces(op call.Op, dest, src DeviceRange, n int, do func(b []by
 type pieces struct {
 	dest, src DeviceRange
 	n         int
-	room      []*stage.Block
+	room      []*devmsg.Block
 	fail      func(error)
 
 	mark   any
@@ -157,7 +157,7 @@ type pieces struct {
 }
 
 func (p *pieces) at(i int) []byte {
-	return p.room[i%len(p.room)].Bytes[:min(stage.VectorBytes, p.n-i*stage.VectorBytes)]
+	return p.room[i%len(p.room)].Bytes[:min(devmsg.VectorBytes, p.n-i*devmsg.VectorBytes)]
 }
 
 func end(wait *func() error) (err error) {
@@ -172,10 +172,10 @@ func end(wait *func() error) (err error) {
 func (p *pieces) read(i int) {
 	k := i % len(p.room)
 	p.fail(end(&p.writes[k]))
-	if p.src == nil || i*stage.VectorBytes >= p.n {
+	if p.src == nil || i*devmsg.VectorBytes >= p.n {
 		return
 	}
-	waits, err := p.src.ReadPieces(i*stage.VectorBytes, [][]byte{p.at(i)})
+	waits, err := p.src.ReadPieces(i*devmsg.VectorBytes, [][]byte{p.at(i)})
 	if err != nil {
 		p.fail(err)
 		return
@@ -190,7 +190,7 @@ func (p *pieces) run(do func(b []byte) error) error {
 		p.fail(err)
 	}
 	p.read(0)
-	for i := 0; i*stage.VectorBytes < p.n; i++ {
+	for i := 0; i*devmsg.VectorBytes < p.n; i++ {
 		k := i % len(p.room)
 		p.fail(end(&p.reads[k]))
 		p.read(i + 1)
@@ -202,7 +202,7 @@ func (p *pieces) run(do func(b []byte) error) error {
 		if p.dest == nil {
 			continue
 		}
-		wait, err := p.dest.WritePiece(p.mark, i*stage.VectorBytes, b)
+		wait, err := p.dest.WritePiece(p.mark, i*devmsg.VectorBytes, b)
 		p.fail(err)
 		p.writes[k] = wait
 	}
@@ -328,9 +328,9 @@ func (c *Comm) deviceFailed(op call.Op, failed error) error {
 }
 
 // takeFor gives host memory for all of r, which may be nil.
-func (c *Comm) takeFor(r DeviceRange) (*stage.Block, error) {
+func (c *Comm) takeFor(r DeviceRange) (*devmsg.Block, error) {
 	if r == nil {
-		return &stage.Block{}, nil
+		return &devmsg.Block{}, nil
 	}
 	return c.st.Stage.Take(r, r.Bytes())
 }

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 )
 
 // patient has senders wait for receivers that are sure to come, however long it takes, and, apart, ranks send as
 // between nodes, until the test has ended.
 func patient(t *testing.T, patience time.Duration, apart bool) {
-	was, wasApart := stage.Patience, stage.Apart
-	stage.Patience, stage.Apart = patience, apart
-	t.Cleanup(func() { stage.Patience, stage.Apart = was, wasApart })
+	was, wasApart := devmsg.Patience, devmsg.Apart
+	devmsg.Patience, devmsg.Apart = patience, apart
+	t.Cleanup(func() { devmsg.Patience, devmsg.Apart = was, wasApart })
 }
 
 // aborting ends the world with the first error of a rank: the others would wait for it.
@@ -39,7 +39,7 @@ func TestDirectPrograms(t *testing.T) {
 	}
 	for _, apart := range []bool{false, true} {
 		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
-			patient(t, stage.Patience, apart)
+			patient(t, devmsg.Patience, apart)
 			var worlds errgroup.Group
 			worlds.SetLimit(4) // they wait for each other's copies most of the time
 			for seed := range seeds {
@@ -219,7 +219,7 @@ func TestMessagesToItselfAreNotDirect(t *testing.T) {
 // calls that MPI ends without any other. A sender that waited for the pieces to be taken would wait for ever.
 func TestSendDeviceWaitsForNoProgram(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		patient(t, stage.Patience, apart)
+		patient(t, devmsg.Patience, apart)
 		world := NewWorld(2, Options{})
 		err := world.Run(func(w *mpiwrap.Comm) error {
 			host := make([]int64, 20000)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 )
 
 // DirectCollectives runs a random list of n collectives. The devices of each rank lend their memory, lend other
@@ -71,7 +71,7 @@ func (m *movement) target(n int) *testDevice {
 // expect counts a collective that has this memory if it should go directly.
 func (m *movement) expect(memory ...*testDevice) {
 	for _, d := range memory {
-		if d.lends != lendsMemory || 8*len(d.mem) < stage.LargeBytes {
+		if d.lends != lendsMemory || 8*len(d.mem) < devmsg.LargeBytes {
 			return
 		}
 	}
@@ -194,7 +194,7 @@ func TestDirectCollectives(t *testing.T) {
 // TestDirectBcastInParts: a Bcast of more than a piece goes directly on one rank and in pieces on the other.
 func TestDirectBcastInParts(t *testing.T) {
 	for direct := range 2 {
-		n := 2*stage.VectorBytes/8 + 100
+		n := 2*devmsg.VectorBytes/8 + 100
 		w := NewWorld(2, Options{})
 		err := w.Run(func(c *mpiwrap.Comm) error {
 			m := &movement{w: c, n: n, lends: lendsMemory, takes: lendsMemory}

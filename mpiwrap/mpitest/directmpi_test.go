@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
@@ -25,9 +25,9 @@ const (
 // directUnderMPI runs direct programs, half of them with senders that wait longer for their receivers.
 func directUnderMPI(w *mpiwrap.Comm) error {
 	n, _ := strconv.Atoi(os.Getenv(directEnv))
-	stage.Apart = os.Getenv(apartEnv) != ""
+	devmsg.Apart = os.Getenv(apartEnv) != ""
 	for seed := range uint64(n) {
-		stage.Patience = []time.Duration{100 * time.Microsecond, 5 * time.Millisecond}[seed%2]
+		devmsg.Patience = []time.Duration{100 * time.Microsecond, 5 * time.Millisecond}[seed%2]
 		if err := mpitest.DirectProgram(w, seed, 60); err != nil {
 			return err
 		}

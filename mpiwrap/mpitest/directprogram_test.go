@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 )
 
 // A direct program sends messages of devices in calls that wait, one after the other: all ranks walk through one list
@@ -336,7 +336,7 @@ func deviceThat(l lending) *testDevice {
 
 // PingPongOf has two ranks send back and forth from and to what says that it is memory of a kind of device.
 func PingPongOf(w *mpiwrap.Comm, kind string, rounds int) (mpiwrap.DeviceMessages, error) {
-	stage.Patience = time.Minute
+	devmsg.Patience = time.Minute
 	src, dest := deviceThat(lendsMemory), deviceThat(lendsMemory)
 	src.kind, dest.kind = kind, kind
 	return pingPong(w, src, dest, rounds)

@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 )
 
 // Messages of the random programs are large, have several pieces, and find the slabs full.
 func init() {
 	SmallPieces(1024, 4096, 16)
-	stage.VectorBytes = 4096
+	devmsg.VectorBytes = 4096
 }
 
 // origin is the memory that a note is sent from.

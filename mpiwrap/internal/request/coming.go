@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // A receive whose header a Test has found is not waited for: its bytes come while the program
@@ -18,7 +18,7 @@ import (
 
 // coming is such a message.
 type coming struct {
-	h      stage.Header
+	h      devmsg.Header
 	to     sink
 	buf    []byte // host memory that MPI receives into
 	pin    runtime.Pinner
@@ -42,7 +42,7 @@ type pieceIn struct {
 
 // await begins to bring the message of a header while the program goes on. It returns false
 // for one that cannot come.
-func (r *Request) await(h *stage.Header) bool {
+func (r *Request) await(h *devmsg.Header) bool {
 	s := r.c.rank
 	slab := s.Stage.mapping(h.Slab)
 	if !s.reaches(h, slab) {
@@ -50,7 +50,7 @@ func (r *Request) await(h *stage.Header) bool {
 	}
 	s.answer(h, false) // the program may do other things before it comes back
 	g := &coming{h: *h, to: sink{buf: r.buf, mem: r.mem, mark: r.mark}, buf: r.buf}
-	if h.Route == stage.ByMapping || h.Route == stage.OfferedHere {
+	if h.Route == devmsg.ByMapping || h.Route == devmsg.OfferedHere {
 		g.carry(func() error { return s.readSlab(&g.h, slab, &g.to) })
 	} else if len(g.buf) > 0 && s.Info.Pin {
 		g.pin.Pin(unsafe.SliceData(g.buf))
@@ -61,7 +61,7 @@ func (r *Request) await(h *stage.Header) bool {
 
 // promise tells the sender of a message that this rank takes it now, and leaves that to the call of the program
 // that it is in. It returns false for one that cannot come.
-func (r *Request) promise(h *stage.Header) bool {
+func (r *Request) promise(h *devmsg.Header) bool {
 	s := r.c.rank
 	if !s.reaches(h, s.Stage.mapping(h.Slab)) {
 		return false

@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // fromBox completes a receive with a drained message.
@@ -32,10 +32,10 @@ func (r *Request) deliver(m *mailboxMessage) {
 
 // conclude does what is to happen when MPI is done with a request, or a drained message has
 // been delivered. aside is the header of what a receive got aside, if that was one.
-func (r *Request) conclude(aside *stage.Header) {
+func (r *Request) conclude(aside *devmsg.Header) {
 	r.leaveSlot()
 	if r.kind == recvRequest && r.err == nil && !r.st.Cancelled &&
-		(aside != nil || r.mem != nil || r.st.Bytes == stage.HeaderBytes) {
+		(aside != nil || r.mem != nil || r.st.Bytes == devmsg.HeaderBytes) {
 		if later := r.land(aside); later {
 			r.state = active
 			return
@@ -82,7 +82,7 @@ func (r *Request) deactivate() {
 // completed records what the driver says of a request it has finished.
 func (r *Request) completed(st driver.Status, err error) {
 	r.deactivate()
-	var aside *stage.Header
+	var aside *devmsg.Header
 	switch {
 	case r.box != nil:
 		m := r.box

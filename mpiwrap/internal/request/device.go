@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // Messages of device memory. What MPI sends and receives is host memory:
@@ -23,7 +23,7 @@ import (
 // in the program's Wait or Test, or in a drain.
 
 // SendDevice sends device memory in mode m.
-func (c *Channel) SendDevice(op call.Op, m driver.Mode, mem stage.Memory, dest, tag int) error {
+func (c *Channel) SendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest, tag int) error {
 	r, err := c.isendDevice(op, m, mem, dest, tag, true, nil)
 	if err != nil {
 		return err
@@ -33,8 +33,8 @@ func (c *Channel) SendDevice(op call.Op, m driver.Mode, mem stage.Memory, dest, 
 }
 
 // SendrecvDevice sends one range of device memory and receives into another one.
-func (c *Channel) SendrecvDevice(src stage.Memory, to, stag int, dest stage.Memory, from, rtag int) (Status, error) {
-	if stage.Common(src, dest) > 0 {
+func (c *Channel) SendrecvDevice(src devmsg.Memory, to, stag int, dest devmsg.Memory, from, rtag int) (Status, error) {
+	if devmsg.Common(src, dest) > 0 {
 		return Status{}, c.Fail("Sendrecv", to, stag, ErrOverlap, "")
 	}
 	in, err := c.irecvDevice(dest, from, rtag, true)
@@ -62,12 +62,12 @@ func (r *Request) withdraw() error {
 
 // IsendDevice starts to send device memory, which may be changed by commands that are
 // enqueued later.
-func (c *Channel) IsendDevice(op call.Op, m driver.Mode, mem stage.Memory, dest, tag int) (*Request, error) {
+func (c *Channel) IsendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest, tag int) (*Request, error) {
 	return c.isendDevice(op, m, mem, dest, tag, false, nil)
 }
 
 // isendDevice starts a send. with is a receive that the same call of the program waits for, or nil.
-func (c *Channel) isendDevice(op call.Op, m driver.Mode, mem stage.Memory, dest, tag int, blocking bool,
+func (c *Channel) isendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest, tag int, blocking bool,
 	with *Request) (*Request, error) {
 	if err := c.checkSend(op, dest, tag); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (c *Channel) isendDevice(op call.Op, m driver.Mode, mem stage.Memory, dest,
 }
 
 // RecvDevice receives one message into device memory.
-func (c *Channel) RecvDevice(mem stage.Memory, source, tag int) (Status, error) {
+func (c *Channel) RecvDevice(mem devmsg.Memory, source, tag int) (Status, error) {
 	r, err := c.irecvDevice(mem, source, tag, true)
 	if err != nil {
 		return Status{}, err
@@ -102,11 +102,11 @@ func (c *Channel) RecvDevice(mem stage.Memory, source, tag int) (Status, error) 
 
 // IrecvDevice starts receiving one message into device memory, which is written after all
 // commands that are enqueued now.
-func (c *Channel) IrecvDevice(mem stage.Memory, source, tag int) (*Request, error) {
+func (c *Channel) IrecvDevice(mem devmsg.Memory, source, tag int) (*Request, error) {
 	return c.irecvDevice(mem, source, tag, false)
 }
 
-func (c *Channel) irecvDevice(mem stage.Memory, source, tag int, blocking bool) (*Request, error) {
+func (c *Channel) irecvDevice(mem devmsg.Memory, source, tag int, blocking bool) (*Request, error) {
 	if err := c.checkRecv(call.Irecv, source, tag); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (r *Request) startNew() (*Request, error) {
 }
 
 // NewDeviceRequest is NewRequest with device memory.
-func (c *Channel) NewDeviceRequest(mem stage.Memory) *Request {
+func (c *Channel) NewDeviceRequest(mem devmsg.Memory) *Request {
 	r := c.NewRequest(nil)
 	r.mem = mem
 	return r
@@ -175,14 +175,14 @@ func (r *Request) load() (err error) {
 			err = r.mem.Read(r.buf)
 		}
 	} else {
-		if r.blocking && n >= stage.LargeBytes {
+		if r.blocking && n >= devmsg.LargeBytes {
 			if err := s.tryIn(r.mem); err != nil {
 				return r.c.deviceError(r.op, r.peer, r.tag, err)
 			}
 		}
 		if r.block, err = s.Stage.pool.Take(r.mem, r.roomFor(n)); err == nil {
 			r.buf = r.block.Bytes
-			if !r.blocking || n >= stage.LargeBytes {
+			if !r.blocking || n >= devmsg.LargeBytes {
 				r.mark, err = r.mem.Mark()
 			}
 		}
@@ -199,9 +199,9 @@ func (r *Request) load() (err error) {
 // error, or writes beyond.
 func (r *Request) roomFor(n int) int {
 	if r.peer == AnySource || r.peer >= 0 && r.c.Members[r.peer] == r.c.rank.Stage.Self {
-		n = max(n, stage.LargeBytes)
+		n = max(n, devmsg.LargeBytes)
 	}
-	return max(n, stage.HeaderBytes)
+	return max(n, devmsg.HeaderBytes)
 }
 
 // unload gives the host memory of a device message back.
@@ -224,10 +224,10 @@ func (r *Request) abandon() {
 // land brings what a receive has got to where the program wants it: a header is replaced by
 // the bytes of its message, and those of device memory go there. It returns true when that
 // takes place later, in calls of await.
-func (r *Request) land(h *stage.Header) (later bool) {
+func (r *Request) land(h *devmsg.Header) (later bool) {
 	c := r.c
-	if h == nil && r.st.Bytes == stage.HeaderBytes && len(r.buf) >= stage.HeaderBytes {
-		if found, ok := stage.Parse(r.buf[:stage.HeaderBytes]); ok {
+	if h == nil && r.st.Bytes == devmsg.HeaderBytes && len(r.buf) >= devmsg.HeaderBytes {
+		if found, ok := devmsg.Parse(r.buf[:devmsg.HeaderBytes]); ok {
 			h = &found
 		}
 	}

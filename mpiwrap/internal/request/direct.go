@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // Large messages go straight from and to device memory where the MPI library takes its addresses:
@@ -94,7 +94,7 @@ func (s *Rank) because(why string) {
 }
 
 // takes says whether MPI may be given addresses of a device, as far as it says itself.
-func (s *Rank) takes(mem stage.Memory) bool {
+func (s *Rank) takes(mem devmsg.Memory) bool {
 	kind, setting := mem.Kind(), Direct(s.Stage.Direct.Load())
 	switch {
 	case kind == "host":
@@ -114,7 +114,7 @@ func (s *Rank) takes(mem stage.Memory) bool {
 }
 
 // waysOf is how messages of the device of mem go.
-func (s *Rank) waysOf(mem stage.Memory) *ways {
+func (s *Rank) waysOf(mem devmsg.Memory) *ways {
 	g := &s.Stage
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *Rank) waysOf(mem stage.Memory) *ways {
 		if g.ways == nil {
 			g.ways = map[any]*ways{}
 		}
-		maps.DeleteFunc(g.ways, func(d any, _ *ways) bool { return stage.Closed(d) })
+		maps.DeleteFunc(g.ways, func(d any, _ *ways) bool { return devmsg.Closed(d) })
 		w = &ways{}
 		g.ways[mem.Device()] = w
 	}
@@ -131,11 +131,11 @@ func (s *Rank) waysOf(mem stage.Memory) *ways {
 }
 
 // largest is the largest piece of a message that fills mem.
-func largest(mem stage.Memory) int { return min(mem.Bytes(), stage.Unit(mem.Bytes())) }
+func largest(mem devmsg.Memory) int { return min(mem.Bytes(), devmsg.Unit(mem.Bytes())) }
 
 // sendsDirect says whether mem may be sent from where it is. The first time it tries, with the
 // beginning of mem, which stays as it is.
-func (s *Rank) sendsDirect(mem stage.Memory) bool {
+func (s *Rank) sendsDirect(mem devmsg.Memory) bool {
 	if !s.takes(mem) {
 		return false
 	}
@@ -147,14 +147,14 @@ func (s *Rank) sendsDirect(mem stage.Memory) bool {
 }
 
 // receivesDirect says whether pieces of n bytes may be received into mem: a trial has shown it.
-func (s *Rank) receivesDirect(mem stage.Memory, n int) bool {
+func (s *Rank) receivesDirect(mem devmsg.Memory, n int) bool {
 	return mem != nil && s.takes(mem) && s.waysOf(mem).in.takes(n)
 }
 
 // tryIn tries to receive into the beginning of mem, unless that is known of its device, and leaves it
 // as it was. The memory belongs to the library, and what the queue was given ends without the
 // program's next call.
-func (s *Rank) tryIn(mem stage.Memory) (err error) {
+func (s *Rank) tryIn(mem devmsg.Memory) (err error) {
 	if !s.takes(mem) {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (s *Rank) tryIn(mem stage.Memory) (err error) {
 }
 
 // tryOut sends the first n bytes of mem to this rank itself.
-func (s *Rank) tryOut(mem stage.Memory, n int) verdict {
+func (s *Rank) tryOut(mem devmsg.Memory, n int) verdict {
 	want := make([]byte, n)
 	if mem.Read(want) != nil {
 		return untried // the message says why
@@ -183,7 +183,7 @@ func (s *Rank) tryOut(mem stage.Memory, n int) verdict {
 }
 
 // tryInOnce has this rank send n bytes to the beginning of mem.
-func (s *Rank) tryInOnce(mem stage.Memory, n int) (verdict, error) {
+func (s *Rank) tryInOnce(mem devmsg.Memory, n int) (verdict, error) {
 	before := make([]byte, n)
 	if mem.Read(before) != nil {
 		return untried, nil
@@ -213,7 +213,7 @@ func opposite(b []byte) []byte {
 }
 
 // judge says what a trial has shown. lent is the error of Lend, err that of the message.
-func (s *Rank) judge(where string, mem stage.Memory, tried bool, lent, err error, same bool) verdict {
+func (s *Rank) judge(where string, mem devmsg.Memory, tried bool, lent, err error, same bool) verdict {
 	switch {
 	case !tried && errors.Is(lent, errors.ErrUnsupported):
 		s.because("the memory of the device has no address in this process")
@@ -268,7 +268,7 @@ func memoryAt(p uintptr, n int) []byte {
 }
 
 // inTurn has MPI work on pieces, some at a time, and waits for all that were started.
-func (s *Rank) inTurn(h *stage.Header, all []byte, start func(piece []byte) (driver.Handle, error),
+func (s *Rank) inTurn(h *devmsg.Header, all []byte, start func(piece []byte) (driver.Handle, error),
 	ended func(i int, st driver.Status)) (failed error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -305,7 +305,7 @@ func (s *Rank) inTurn(h *stage.Header, all []byte, start func(piece []byte) (dri
 
 // takeDirect receives the pieces of a message into device memory. It returns false if that is
 // not to be, and nothing has been received.
-func (s *Rank) takeDirect(h *stage.Header, to *sink) (taken bool, err error) {
+func (s *Rank) takeDirect(h *devmsg.Header, to *sink) (taken bool, err error) {
 	n := int(h.Bytes)
 	if h.Source == s.Stage.Self || n > to.room() || !s.receivesDirect(to.mem, min(h.Unit, n)) {
 		return false, nil
@@ -324,7 +324,7 @@ func (s *Rank) takeDirect(h *stage.Header, to *sink) (taken bool, err error) {
 	return taken, err
 }
 
-func (s *Rank) pull(h *stage.Header, all []byte) error {
+func (s *Rank) pull(h *devmsg.Header, all []byte) error {
 	short := false
 	err := s.inTurn(h, all, func(piece []byte) (driver.Handle, error) {
 		return s.Driver.Irecv(piece, h.Source, h.Tag, s.Stage.Private.Handle)
@@ -341,9 +341,9 @@ func (s *Rank) pull(h *stage.Header, all []byte) error {
 // Lent has MPI work on the memory of a collective as it lies on the device: do gets what dest and src
 // lend, which Go must not touch; either may be nil. It returns false if that is not to be, and do has not
 // been called; an error then says that a trial could not put back what it had overwritten.
-func (s *Rank) Lent(dest, src stage.Memory, do func(dest, src []byte) error) (lent bool, err error) {
-	for _, mem := range []stage.Memory{dest, src} {
-		if mem != nil && (mem.Bytes() < stage.LargeBytes || mem.Check() != nil) {
+func (s *Rank) Lent(dest, src devmsg.Memory, do func(dest, src []byte) error) (lent bool, err error) {
+	for _, mem := range []devmsg.Memory{dest, src} {
+		if mem != nil && (mem.Bytes() < devmsg.LargeBytes || mem.Check() != nil) {
 			return false, nil
 		}
 	}
@@ -370,7 +370,7 @@ func (s *Rank) Lent(dest, src stage.Memory, do func(dest, src []byte) error) (le
 	case dest == nil:
 		err = src.Lend(nil, func(p uintptr) error { return begin(nil, memoryAt(p, src.Bytes())) })
 	default:
-		pair, ok := dest.(stage.Pair)
+		pair, ok := dest.(devmsg.Pair)
 		if !ok || dest.Device() != src.Device() {
 			return false, nil
 		}

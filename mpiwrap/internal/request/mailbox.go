@@ -7,8 +7,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // mailboxMessage is one drained message. While h is not zero its bytes are still coming
@@ -110,7 +110,7 @@ func (c *Channel) arrive(m *mailboxMessage) {
 func (c *Channel) transferred(m *mailboxMessage, err error) {
 	m.h, m.err = 0, err
 	m.pin.Unpin()
-	if h, ok := stage.Parse(m.data); ok && err == nil {
+	if h, ok := devmsg.Parse(m.data); ok && err == nil {
 		m.data = make([]byte, h.Bytes)
 		st := m.status()
 		m.err = c.unfold(call.Drain, &st, &h, &sink{buf: m.data})

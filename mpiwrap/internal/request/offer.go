@@ -7,8 +7,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // A sender whose bytes MPI reads from device memory waits for its receiver, and a receiver that has
@@ -27,7 +27,7 @@ const (
 	trialTag = pieceTags + wordTags
 )
 
-func wordTag(h *stage.Header) int { return pieceTags + h.Tag%wordTags }
+func wordTag(h *devmsg.Header) int { return pieceTags + h.Tag%wordTags }
 
 // wordBytes is the length of a word: the message's number, and whether to send it now.
 const wordBytes = 9
@@ -75,14 +75,14 @@ func (p *payload) awaitWord() bool {
 	s, w := p.s, p.word
 	p.word = nil
 	now := false
-	until := time.Now().Add(stage.Patient(int(p.h.Bytes)))
+	until := time.Now().Add(devmsg.Patient(int(p.h.Bytes)))
 	for spins := 0; ; spins++ {
 		p.with.heed()
 		if !now && w.test(s.Driver) {
 			if now = binary.LittleEndian.Uint64(w.buf) == p.h.Seq && w.buf[8] == 1; !now {
 				return false
 			}
-			until = time.Now().Add(stage.Patience)
+			until = time.Now().Add(devmsg.Patience)
 		}
 		late := time.Now().After(until)
 		if now && (late || p.with.heeded()) {
@@ -101,7 +101,7 @@ func (p *payload) awaitWord() bool {
 }
 
 // answer tells the sender of a message whether this rank takes all of it now.
-func (s *Rank) answer(h *stage.Header, now bool) {
+func (s *Rank) answer(h *devmsg.Header, now bool) {
 	if !h.Route.Offers() {
 		return
 	}
@@ -171,8 +171,8 @@ func (p *payload) sendPiece(piece []byte) (driver.Handle, error) {
 
 // elsewhere says in the slab that the bytes come over MPI.
 func (p *payload) elsewhere() {
-	if p.h.Route == stage.OfferedHere {
-		p.slab.Set(p.slot, p.slots(), stage.Elsewhere)
+	if p.h.Route == devmsg.OfferedHere {
+		p.slab.Set(p.slot, p.slots(), devmsg.Elsewhere)
 	}
 }
 
@@ -182,8 +182,8 @@ func (p *payload) direct(sent bool) {
 		return
 	}
 	p.s.Stage.stats.sentDirect.Add(1)
-	if p.h.Route == stage.Offered {
-		p.slab.Set(p.slot, p.slots(), stage.Free)
+	if p.h.Route == devmsg.Offered {
+		p.slab.Set(p.slot, p.slots(), devmsg.Free)
 	}
 }
 
@@ -194,11 +194,11 @@ func (p *payload) direct(sent bool) {
 
 // goesWith says whether a message of mem may wait for its word while a receive is pending, which nil is not: both
 // memories are lent at once.
-func (r *Request) goesWith(mem stage.Memory) bool {
+func (r *Request) goesWith(mem devmsg.Memory) bool {
 	if r == nil || r.state != active {
 		return true
 	}
-	_, pair := mem.(stage.Pair)
+	_, pair := mem.(devmsg.Pair)
 	return pair && r.mem != nil && r.mem.Device() == mem.Device()
 }
 
@@ -219,7 +219,7 @@ func (r *Request) heeded() bool { return r == nil || r.state != active || r.comi
 // exchange sends from the device while it takes the message that the receive was promised.
 func (p *payload) exchange() (sent bool, err error) {
 	s, g := p.s, p.with.coming
-	err = p.mem.(stage.Pair).LendWith(nil, g.to.mem, g.to.mark, func(at, to uintptr) (failed error) {
+	err = p.mem.(devmsg.Pair).LendWith(nil, g.to.mem, g.to.mark, func(at, to uintptr) (failed error) {
 		sent = true
 		p.elsewhere()
 		all := memoryAt(at, int(p.h.Bytes))
@@ -250,13 +250,13 @@ func (p *payload) exchange() (sent bool, err error) {
 
 // decided waits until the sender of an offer in a slab has gone one of its ways, which needs MPI to
 // bring it this rank's word.
-func (s *Rank) decided(h *stage.Header, slab *stage.Slab) stage.Route {
-	for spins := 0; slab.State(h.Slot) == stage.Filling; spins++ {
+func (s *Rank) decided(h *devmsg.Header, slab *devmsg.Slab) devmsg.Route {
+	for spins := 0; slab.State(h.Slot) == devmsg.Filling; spins++ {
 		s.sweep()
 		pause(spins)
 	}
-	if slab.State(h.Slot) == stage.Elsewhere {
-		return stage.OverMPI
+	if slab.State(h.Slot) == devmsg.Elsewhere {
+		return devmsg.OverMPI
 	}
-	return stage.ByMapping
+	return devmsg.ByMapping
 }

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // Status is a mpiwrap.Status.
@@ -112,8 +112,8 @@ func (c *Channel) recvInto(op call.Op, buf []byte, source, tag int) (Status, err
 func (c *Channel) received(op call.Op, buf []byte, d driver.Status) (Status, error) {
 	c.countReceived(d.Source, 1)
 	st := statusOf(d)
-	if st.Bytes == stage.HeaderBytes {
-		if h, ok := stage.Parse(buf[:st.Bytes]); ok {
+	if st.Bytes == devmsg.HeaderBytes {
+		if h, ok := devmsg.Parse(buf[:st.Bytes]); ok {
 			err := c.unfold(op, &st, &h, &sink{buf: buf})
 			return st, err
 		}

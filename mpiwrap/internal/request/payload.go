@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // pieceTags is how many tags of the private communicator pieces take turns in. The drain's own
@@ -26,26 +26,26 @@ type Staging struct {
 	Private *Channel     // carries pieces
 	Direct  atomic.Int32 // a Direct
 
-	pool  stage.Pool
+	pool  devmsg.Pool
 	pumps sync.WaitGroup // goroutines that wait for the device
 
 	mu     sync.Mutex // guards the rest
-	slabs  []*stage.Slab
-	full   bool                     // no further slab can be made
-	mapped map[[16]byte]*stage.Slab // of other ranks; nil for those that cannot be
-	seq    uint64                   // of large messages
-	out    []pieceOut               // pieces that MPI has not sent
-	said   []*word                  // of this rank, that MPI has not sent
-	words  []*word                  // to this rank, that have not come
-	ways   map[any]*ways            // by device; the main thread's
-	warned bool                     // of a trial that failed; the main thread's
+	slabs  []*devmsg.Slab
+	full   bool                      // no further slab can be made
+	mapped map[[16]byte]*devmsg.Slab // of other ranks; nil for those that cannot be
+	seq    uint64                    // of large messages
+	out    []pieceOut                // pieces that MPI has not sent
+	said   []*word                   // of this rank, that MPI has not sent
+	words  []*word                   // to this rank, that have not come
+	ways   map[any]*ways             // by device; the main thread's
+	warned bool                      // of a trial that failed; the main thread's
 	stats  directStats
 }
 
 // pieceOut is a piece that MPI is sending.
 type pieceOut struct {
 	h           driver.Handle
-	slab        *stage.Slab
+	slab        *devmsg.Slab
 	slot, slots int
 }
 
@@ -53,9 +53,9 @@ type pieceOut struct {
 // receiver when the first piece has been read; all reads have been issued when send returns.
 type payload struct {
 	s     *Rank
-	mem   stage.Memory
-	h     stage.Header
-	slab  *stage.Slab
+	mem   devmsg.Memory
+	h     devmsg.Header
+	slab  *devmsg.Slab
 	slot  int
 	waits []func() error // for the reads, piece by piece
 	dest  int            // world rank
@@ -66,9 +66,9 @@ type payload struct {
 // newPayload readies a message for its header to be sent. It is offered in a call that waits, for nothing else or
 // for a receive beside it. It returns nil for one that is to be sent as it is: a short one, and one that finds no
 // room in a slab.
-func (c *Channel) newPayload(mem stage.Memory, dest int, waits bool, with *Request) (*payload, error) {
+func (c *Channel) newPayload(mem devmsg.Memory, dest int, waits bool, with *Request) (*payload, error) {
 	n, s := mem.Bytes(), c.rank
-	if n < stage.LargeBytes || n <= stage.HeaderBytes {
+	if n < devmsg.LargeBytes || n <= devmsg.HeaderBytes {
 		return nil, nil
 	}
 	if err := mem.Check(); err != nil {
@@ -81,7 +81,7 @@ func (c *Channel) newPayload(mem stage.Memory, dest int, waits bool, with *Reque
 	}
 	slab.Pin(mem)
 	p := &payload{s: s, mem: mem, slab: slab, slot: slot, dest: c.Members[dest], with: with}
-	p.h = stage.Header{Source: s.Stage.Self, Dest: p.dest, Bytes: int64(n), Unit: stage.Unit(n), Slab: slab.ID,
+	p.h = devmsg.Header{Source: s.Stage.Self, Dest: p.dest, Bytes: int64(n), Unit: devmsg.Unit(n), Slab: slab.ID,
 		Slot: slot}
 	offers := waits && p.dest != s.Stage.Self && with.goesWith(mem) && s.sendsDirect(mem)
 	p.h.Route = routeOf(slab.MappedBy(p.dest), offers)
@@ -99,16 +99,16 @@ func (c *Channel) newPayload(mem stage.Memory, dest int, waits bool, with *Reque
 	return p, nil
 }
 
-func routeOf(here, offers bool) stage.Route {
+func routeOf(here, offers bool) devmsg.Route {
 	switch {
 	case here && offers:
-		return stage.OfferedHere
+		return devmsg.OfferedHere
 	case offers:
-		return stage.Offered
+		return devmsg.Offered
 	case here:
-		return stage.ByMapping
+		return devmsg.ByMapping
 	}
-	return stage.OverMPI
+	return devmsg.OverMPI
 }
 
 // read begins to read the device. The receiver has the header: of an error it hears piece by piece.
@@ -125,12 +125,12 @@ func (p *payload) read() (err error) {
 	return err
 }
 
-func (p *payload) slots() int { return stage.Slots(int(p.h.Bytes)) }
+func (p *payload) slots() int { return devmsg.Slots(int(p.h.Bytes)) }
 
 // piece is where piece i lies in the slab.
 func (p *payload) piece(i int) (slot, n int) {
 	off, n := p.h.Piece(i)
-	return p.slot + off/stage.SlotBytes, n
+	return p.slot + off/devmsg.SlotBytes, n
 }
 
 // drop ends a payload whose header has not been sent.
@@ -140,7 +140,7 @@ func (p *payload) drop() {
 		_, _ = p.s.Driver.Wait(p.word.h)
 		p.word.pin.Unpin()
 	}
-	p.slab.Set(p.slot, p.slots(), stage.Free)
+	p.slab.Set(p.slot, p.slots(), devmsg.Free)
 }
 
 // send sends the bytes after the header.
@@ -151,19 +151,19 @@ func (p *payload) send() error {
 		}
 	}
 	unread := p.read()
-	if p.h.Route == stage.OverMPI || p.h.Route == stage.Offered {
+	if p.h.Route == devmsg.OverMPI || p.h.Route == devmsg.Offered {
 		return p.sendPieces()
 	}
 	p.s.Stage.pumps.Go(func() {
 		for i, wait := range p.waits {
 			slot, n := p.piece(i)
-			state := stage.State(stage.Ready)
+			state := devmsg.State(devmsg.Ready)
 			if err := wait(); err != nil {
 				slog.Error("holdfast: device memory of a message could not be read; the receive fails",
 					"to", p.dest, "error", err)
-				state = stage.Spoilt
+				state = devmsg.Spoilt
 			}
-			p.slab.Set(slot, stage.Slots(n), state)
+			p.slab.Set(slot, devmsg.Slots(n), state)
 		}
 	})
 	return unread
@@ -185,18 +185,18 @@ func (p *payload) sendPieces() error {
 			return err
 		}
 		if h == 0 {
-			p.slab.Set(slot, stage.Slots(n), stage.Free)
+			p.slab.Set(slot, devmsg.Slots(n), devmsg.Free)
 			continue
 		}
 		s.Stage.mu.Lock()
-		s.Stage.out = append(s.Stage.out, pieceOut{h, p.slab, slot, stage.Slots(n)})
+		s.Stage.out = append(s.Stage.out, pieceOut{h, p.slab, slot, devmsg.Slots(n)})
 		s.Stage.mu.Unlock()
 	}
 	return failed
 }
 
 // Take gives host memory for a message of m that fills it; the caller frees it.
-func (g *Staging) Take(m stage.Memory, n int) (*stage.Block, error) {
+func (g *Staging) Take(m devmsg.Memory, n int) (*devmsg.Block, error) {
 	b, err := g.pool.Take(m, n)
 	if err == nil {
 		b.Pin(m)
@@ -205,28 +205,28 @@ func (g *Staging) Take(m stage.Memory, n int) (*stage.Block, error) {
 }
 
 // room reserves slots for n bytes, in a new slab if need be.
-func (g *Staging) room(n int) (*stage.Slab, int) {
+func (g *Staging) room(n int) (*devmsg.Slab, int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	have := 0
 	for _, s := range g.slabs {
-		if slot, ok := s.Take(stage.Slots(n)); ok {
+		if slot, ok := s.Take(devmsg.Slots(n)); ok {
 			return s, slot
 		}
-		have += s.ID.Slots * stage.SlotBytes
+		have += s.ID.Slots * devmsg.SlotBytes
 	}
-	slots := max(stage.SlabSlots, stage.Slots(n))
-	if g.full || have+slots*stage.SlotBytes > stage.MostBytes {
+	slots := max(devmsg.SlabSlots, devmsg.Slots(n))
+	if g.full || have+slots*devmsg.SlotBytes > devmsg.MostBytes {
 		return nil, 0
 	}
-	s, err := stage.NewSlab(slots)
+	s, err := devmsg.NewSlab(slots)
 	if err != nil {
 		g.full = true
 		slog.Warn("holdfast: large messages of device memory are sent in one piece, which is slower", "error", err)
 		return nil, 0
 	}
 	g.slabs = append(g.slabs, s)
-	slot, _ := s.Take(stage.Slots(n))
+	slot, _ := s.Take(devmsg.Slots(n))
 	return s, slot
 }
 
@@ -241,7 +241,7 @@ func (s *Rank) sweep() int {
 			rest = append(rest, o)
 			continue
 		}
-		o.slab.Set(o.slot, o.slots, stage.Free)
+		o.slab.Set(o.slot, o.slots, devmsg.Free)
 	}
 	clear(g.out[len(rest):])
 	g.out = rest
@@ -265,7 +265,7 @@ func (s *Rank) Busy() (n int) {
 	defer g.mu.Unlock()
 	for _, slab := range g.slabs {
 		for i := range slab.ID.Slots {
-			if slab.State(i) != stage.Free {
+			if slab.State(i) != devmsg.Free {
 				n++
 			}
 		}
@@ -282,7 +282,7 @@ func (s *Rank) Settle() {
 }
 
 // mapping is another rank's slab, or nil if it is not of this machine.
-func (g *Staging) mapping(id stage.ID) *stage.Slab {
+func (g *Staging) mapping(id devmsg.ID) *devmsg.Slab {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m, tried := g.mapped[id.Nonce]
@@ -290,10 +290,10 @@ func (g *Staging) mapping(id stage.ID) *stage.Slab {
 		return m
 	}
 	if g.mapped == nil {
-		g.mapped = map[[16]byte]*stage.Slab{}
+		g.mapped = map[[16]byte]*devmsg.Slab{}
 	}
-	m, err := stage.Map(id)
-	if err != nil || stage.Apart {
+	m, err := devmsg.Map(id)
+	if err != nil || devmsg.Apart {
 		m = nil // of another machine, or hidden from this process: MPI carries it
 	}
 	g.mapped[id.Nonce] = m
@@ -306,7 +306,7 @@ func (g *Staging) mapping(id stage.ID) *stage.Slab {
 // sink is where the bytes of a large message go: to the device, or to host memory.
 type sink struct {
 	buf  []byte
-	mem  stage.Memory
+	mem  devmsg.Memory
 	mark any
 	lent uintptr // its address, while MPI may use it: captures and moves wait already
 }
@@ -320,7 +320,7 @@ func (k *sink) room() int {
 
 // unfold replaces a header by the bytes of its message, and st says so. All bytes are received
 // also if there is no room for them.
-func (c *Channel) unfold(op call.Op, st *Status, h *stage.Header, to *sink) error {
+func (c *Channel) unfold(op call.Op, st *Status, h *devmsg.Header, to *sink) error {
 	s := c.rank
 	room := to.room()
 	slab := s.Stage.mapping(h.Slab)
@@ -337,19 +337,19 @@ func (c *Channel) unfold(op call.Op, st *Status, h *stage.Header, to *sink) erro
 }
 
 // reaches says whether the message of a header is for this rank, and where it can get it.
-func (s *Rank) reaches(h *stage.Header, slab *stage.Slab) bool {
-	return h.Dest == s.Stage.Self && (slab != nil || h.Route == stage.OverMPI || h.Route == stage.Offered)
+func (s *Rank) reaches(h *devmsg.Header, slab *devmsg.Slab) bool {
+	return h.Dest == s.Stage.Self && (slab != nil || h.Route == devmsg.OverMPI || h.Route == devmsg.Offered)
 }
 
 // take receives the bytes of a message, and waits for them.
-func (s *Rank) take(h *stage.Header, slab *stage.Slab, to *sink) error {
+func (s *Rank) take(h *devmsg.Header, slab *devmsg.Slab, to *sink) error {
 	route := h.Route
-	if route == stage.OfferedHere {
-		if route = s.decided(h, slab); route == stage.OverMPI {
-			defer slab.Set(h.Slot, stage.Slots(int(h.Bytes)), stage.Free)
+	if route == devmsg.OfferedHere {
+		if route = s.decided(h, slab); route == devmsg.OverMPI {
+			defer slab.Set(h.Slot, devmsg.Slots(int(h.Bytes)), devmsg.Free)
 		}
 	}
-	if route != stage.ByMapping {
+	if route != devmsg.ByMapping {
 		if taken, err := s.takeDirect(h, to); taken {
 			return err
 		}
@@ -358,7 +358,7 @@ func (s *Rank) take(h *stage.Header, slab *stage.Slab, to *sink) error {
 		s.Stage.stats.receivedStaged.Add(1)
 	}
 	return to.bring(func() error {
-		if route == stage.ByMapping {
+		if route == devmsg.ByMapping {
 			return s.readSlab(h, slab, to)
 		}
 		return s.takePieces(h, to)
@@ -384,7 +384,7 @@ func (k *sink) bring(receive func() error) error {
 
 // unfolded says how a large message came out, of which room bytes have found room; err is how
 // its bytes did.
-func (c *Channel) unfolded(op call.Op, st *Status, h *stage.Header, room int, err error) error {
+func (c *Channel) unfolded(op call.Op, st *Status, h *devmsg.Header, room int, err error) error {
 	n := int(h.Bytes)
 	st.Bytes = min(n, room)
 	switch {
@@ -404,13 +404,13 @@ var errNoRoom = errors.New("no room in the slabs")
 // pending is a piece on its way to the device.
 type pending struct {
 	wait        func() error
-	slab        *stage.Slab
+	slab        *devmsg.Slab
 	slot, slots int
 }
 
 func (p *pending) end() error {
 	err := p.wait()
-	p.slab.Set(p.slot, p.slots, stage.Free)
+	p.slab.Set(p.slot, p.slots, devmsg.Free)
 	return err
 }
 
@@ -418,18 +418,18 @@ func (p *pending) end() error {
 const inFlightPieces = 4
 
 // readSlab takes the pieces of a message from the sender's slab, as they become ready.
-func (s *Rank) readSlab(h *stage.Header, slab *stage.Slab, to *sink) (failed error) {
+func (s *Rank) readSlab(h *devmsg.Header, slab *devmsg.Slab, to *sink) (failed error) {
 	if to.mem != nil {
 		slab.Pin(to.mem)
 	}
 	var flight []pending
 	for i := range h.Pieces() {
 		off, n := h.Piece(i)
-		slot, slots := h.Slot+off/stage.SlotBytes, stage.Slots(n)
-		for spins := 0; slab.State(slot) == stage.Filling; spins++ {
+		slot, slots := h.Slot+off/devmsg.SlotBytes, devmsg.Slots(n)
+		for spins := 0; slab.State(slot) == devmsg.Filling; spins++ {
 			pause(spins)
 		}
-		if slab.State(slot) == stage.Spoilt && failed == nil {
+		if slab.State(slot) == devmsg.Spoilt && failed == nil {
 			failed = fmt.Errorf("rank %d could not read its device memory: %w", h.Source, ErrDevice)
 		}
 		wait, err := to.take(off, slab.Bytes(slot, n), failed)
@@ -477,7 +477,7 @@ func (k *sink) take(off int, b []byte, failed error) (wait func() error, err err
 
 // takePieces receives the pieces of a message over MPI: some ahead, while earlier ones go to
 // the device.
-func (s *Rank) takePieces(h *stage.Header, to *sink) (failed error) {
+func (s *Rank) takePieces(h *devmsg.Header, to *sink) (failed error) {
 	type coming struct {
 		pending
 		h driver.Handle
@@ -496,7 +496,7 @@ func (s *Rank) takePieces(h *stage.Header, to *sink) (failed error) {
 		}
 		b := slab.Bytes(slot, n)
 		r, err := s.Driver.Irecv(b, h.Source, h.Tag, s.Stage.Private.Handle)
-		ahead = append(ahead, coming{pending{slab: slab, slot: slot, slots: stage.Slots(n)}, r, b})
+		ahead = append(ahead, coming{pending{slab: slab, slot: slot, slots: devmsg.Slots(n)}, r, b})
 		return err
 	}
 	posted := 0
@@ -534,7 +534,7 @@ func (s *Rank) takePieces(h *stage.Header, to *sink) (failed error) {
 }
 
 // takePlain is takePieces from piece i on, where the slabs have no room.
-func (s *Rank) takePlain(h *stage.Header, i int, to *sink, failed error) error {
+func (s *Rank) takePlain(h *devmsg.Header, i int, to *sink, failed error) error {
 	b := make([]byte, h.Unit)
 	for ; i < h.Pieces(); i++ {
 		off, n := h.Piece(i)

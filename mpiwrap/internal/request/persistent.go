@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // SendInit prepares a send in mode m that Start may start again and again.
@@ -27,18 +27,18 @@ func (c *Channel) RecvInit(buf []byte, source, tag int) (*Request, error) {
 }
 
 // SendInitDevice is SendInit with device memory. MPI knows nothing of it until it is started.
-func (c *Channel) SendInitDevice(op call.Op, m driver.Mode, mem stage.Memory, dest, tag int) (*Request, error) {
+func (c *Channel) SendInitDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest, tag int) (*Request, error) {
 	r, err := c.SendInit(op, m, nil, dest, tag)
 	return r.onDevice(mem, err)
 }
 
 // RecvInitDevice is RecvInit with device memory.
-func (c *Channel) RecvInitDevice(mem stage.Memory, source, tag int) (*Request, error) {
+func (c *Channel) RecvInitDevice(mem devmsg.Memory, source, tag int) (*Request, error) {
 	r, err := c.RecvInit(nil, source, tag)
 	return r.onDevice(mem, err)
 }
 
-func (r *Request) onDevice(mem stage.Memory, err error) (*Request, error) {
+func (r *Request) onDevice(mem devmsg.Memory, err error) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // Probe waits until a message from source with tag has arrived and describes it,
@@ -68,7 +68,7 @@ func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
 // inside looks for the length of a message that a probe shows if it may be a header: it takes
 // all that has arrived on c into the mailbox, in order.
 func (c *Channel) inside(source, tag int, st Status) (Status, error) {
-	if st.Bytes != stage.HeaderBytes || c.Private {
+	if st.Bytes != devmsg.HeaderBytes || c.Private {
 		return st, nil
 	}
 	if _, err := c.Fetch(func(yield func(*Channel) bool) { yield(c) }); err != nil {
@@ -83,7 +83,7 @@ func (c *Channel) inside(source, tag int, st Status) (Status, error) {
 
 // seen is the status of a drained message; one that may be a header has to be there first.
 func (c *Channel) seen(m *mailboxMessage) (Status, error) {
-	if m.h == 0 || len(m.data) != stage.HeaderBytes {
+	if m.h == 0 || len(m.data) != devmsg.HeaderBytes {
 		return m.status(), nil
 	}
 	c.arrive(m)
@@ -168,7 +168,7 @@ func (c *Channel) matchBoxed(source, tag int) *Message {
 
 func (c *Channel) match(h driver.Handle, st driver.Status, source, tag int) (*Message, error) {
 	m := &Message{c: c, h: h, st: statusOf(st), source: source, tag: tag}
-	if st.Bytes == stage.HeaderBytes && !c.Private { // it may stand for a longer one
+	if st.Bytes == devmsg.HeaderBytes && !c.Private { // it may stand for a longer one
 		box := &mailboxMessage{source: m.st.Source, tag: m.st.Tag, data: make([]byte, st.Bytes)}
 		_, err := c.rank.Driver.Mrecv(box.data, h)
 		if lost(err) {

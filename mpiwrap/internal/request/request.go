@@ -5,8 +5,8 @@ import (
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // requestKind says what a request is for.
@@ -62,8 +62,8 @@ type work struct {
 	finish       func() error    // runs when MPI is done: reductions in Go, views
 	always       bool            // finish runs also after an error
 	parts        []*Request      // transfers of a neighbourhood collective
-	mem          stage.Memory    // of the device, for which buf stands while the request is active
-	block        *stage.Block    // what buf lies in then, unless it is a header
+	mem          devmsg.Memory   // of the device, for which buf stands while the request is active
+	block        *devmsg.Block   // what buf lies in then, unless it is a header
 	payload      *payload        // beside the header that buf is
 	coming       *coming         // a large message whose header the receive has got
 	testing      bool            // the program tests: what is under way must not be waited for

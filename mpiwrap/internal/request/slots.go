@@ -5,14 +5,14 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/stage"
 )
 
 // slotSize is the longest message that goes through a slot: a receive has room for the header
 // of a large message of a device, which also says what is to be done with one that is too long
 // for the program's buffer.
-const slotSize = stage.HeaderBytes
+const slotSize = devmsg.HeaderBytes
 
 // sendInSlot is the longest message that is sent from a slot.
 const sendInSlot = 64
@@ -105,7 +105,7 @@ func (r *Request) room() []byte {
 
 // fromAside copies what was received aside to the program. It returns the header if that is
 // what it was: its message is longer than the buffer.
-func (r *Request) fromAside() *stage.Header {
+func (r *Request) fromAside() *devmsg.Header {
 	if r.slot == 0 && r.bounce == nil { // most
 		return nil
 	}
@@ -115,7 +115,7 @@ func (r *Request) fromAside() *stage.Header {
 	if n <= room {
 		return nil
 	}
-	if h, ok := stage.Parse(b[:n]); ok {
+	if h, ok := devmsg.Parse(b[:n]); ok {
 		return &h
 	}
 	r.st.Bytes = room
@@ -159,10 +159,10 @@ func (c *Channel) receivedShort(op call.Op, buf, room []byte, slot int32, d driv
 	c.countReceived(d.Source, 1)
 	st := statusOf(d)
 	copy(buf, room[:st.Bytes])
-	var h stage.Header
+	var h devmsg.Header
 	large := false
 	if st.Bytes > len(buf) {
-		h, large = stage.Parse(room[:st.Bytes])
+		h, large = devmsg.Parse(room[:st.Bytes])
 	}
 	if slot != 0 {
 		c.rank.freeSlotOf(slot)
