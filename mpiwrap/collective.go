@@ -131,7 +131,7 @@ func (c *Comm) place(a *driver.Coll, dest, src, input []byte) error {
 	switch {
 	case sameMemory(src, input):
 		a.InPlace, a.Send = true, nil
-	case request.Overlap(dest, src):
+	case driver.Overlap(dest, src):
 		return c.overlapping(collOps[a.Kind])
 	default:
 		a.Send = src
@@ -290,7 +290,7 @@ func (c *Comm) allreduce(dest, src []byte, t driver.Type, op Op) error {
 		return c.badLength(call.Allreduce, "dest has %d elements, src %d", len(dest)/t.Size(), len(src)/t.Size())
 	}
 	inPlace := sameMemory(dest, src)
-	if !inPlace && request.Overlap(dest, src) {
+	if !inPlace && driver.Overlap(dest, src) {
 		return c.overlapping(call.Allreduce)
 	}
 	a, err := c.enter(call.Allreduce)

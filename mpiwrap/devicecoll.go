@@ -71,7 +71,7 @@ func (c *Comm) lent(op call.Op, dest, src DeviceRange, do func(dest, src []byte)
 	if err := c.usableWith(op, op.String(), dest, src); err != nil {
 		return true, err
 	}
-	lent, err = c.st.Lent(dest, src, do)
+	lent, err = c.st.Device.Lent(dest, src, do)
 	if !lent {
 		err = c.deviceFailed(op, err)
 	}
@@ -120,7 +120,7 @@ func (c *Comm) inPieces(op call.Op, dest, src DeviceRange, n int, do func(b []by
 	}
 	var room [3]*devmsg.Block
 	for i := range min(len(room), (n+devmsg.VectorBytes-1)/devmsg.VectorBytes) {
-		b, err := c.st.Stage.Take(some, min(n, devmsg.VectorBytes))
+		b, err := c.st.Device.Take(some, min(n, devmsg.VectorBytes))
 		if err != nil {
 			return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
 		}
@@ -296,12 +296,12 @@ func (c *Comm) throughHost(op call.Op, dest, src DeviceRange, keep bool, do func
 	if err := c.usableWith(op, op.String(), dest, src); err != nil {
 		return err
 	}
-	in, err := c.st.Stage.Take(src, src.Bytes())
+	in, err := c.st.Device.Take(src, src.Bytes())
 	if err != nil {
 		return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
 	}
 	defer in.Free()
-	out, err := c.st.Stage.Take(dest, dest.Bytes())
+	out, err := c.st.Device.Take(dest, dest.Bytes())
 	if err != nil {
 		return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
 	}
@@ -332,5 +332,5 @@ func (c *Comm) takeFor(r DeviceRange) (*devmsg.Block, error) {
 	if r == nil {
 		return &devmsg.Block{}, nil
 	}
-	return c.st.Stage.Take(r, r.Bytes())
+	return c.st.Device.Take(r, r.Bytes())
 }

@@ -89,7 +89,7 @@ func TestTruncatedMessagesLeaveNothing(t *testing.T) {
 						t.Errorf("message %d: the buffer has not its beginning: %v", i, err)
 					}
 				}
-				if n := c.st.Busy(); n != 0 {
+				if n := c.st.Device.Busy(); n != 0 {
 					t.Fatalf("%d slots hold messages that nobody will receive", n)
 				}
 				if err := drainAll(c); err != nil {

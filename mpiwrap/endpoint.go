@@ -67,7 +67,7 @@ func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	return e.drain.Run(ctx, busy)
 }
 
-func (e *rankEndpoint) GPUAware(setting int32) { e.s.Stage.Direct.Store(setting) }
+func (e *rankEndpoint) GPUAware(setting int32) { e.s.Device.Direct.Store(setting) }
 
 func (e *rankEndpoint) PreferQuiet(prefer bool) { e.drain.PreferQuiet = prefer }
 

@@ -34,13 +34,13 @@ const defaultFinalizeTimeout = 30 * time.Second
 // finalize is Finalize for the world, once.
 func (c *Comm) finalize(limit time.Duration) error {
 	s := c.st
-	s.Settle()
+	s.Device.Flush()
 	// A rank that waits for one still computing is no hang; after the barrier there
 	// is none.
 	if err := s.private.Barrier(); err != nil {
 		return c.ch.Wrap("Finalize", NoPeer, NoTag, err)
 	}
-	s.ForgetWords()
+	s.Device.DropCTS()
 	if _, err := c.ch.Quick(call.Finalize, NoPeer, NoTag); err != nil {
 		return err
 	}

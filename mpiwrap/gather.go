@@ -5,7 +5,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // blockOf returns the i-th of n equal parts of s.
@@ -72,7 +71,7 @@ func scattering[T Scalar](c *Comm, dest, src []T, root int) (driver.Coll, error)
 	a.Send = bytesOf(src)
 	if sameMemory(a.Recv, bytesOf(blockOf(src, c.rank, c.size))) {
 		a.InPlace = true
-	} else if request.Overlap(a.Send, a.Recv) {
+	} else if driver.Overlap(a.Send, a.Recv) {
 		return a, c.ch.Fail("Scatter", NoPeer, NoTag, ErrOverlap, "")
 	}
 	return a, nil

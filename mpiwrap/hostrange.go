@@ -4,7 +4,7 @@ import (
 	"errors"
 	"unsafe"
 
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
 // HostRange makes a DeviceRange of host memory, for ranks without a device in collectives of
@@ -53,7 +53,7 @@ func (r *hostRange) Lend(any, func(uintptr) error) error {
 
 func (r *hostRange) Common(other any) int {
 	o, ok := other.(*hostRange)
-	if !ok || !request.Overlap(r.b, o.b) {
+	if !ok || !driver.Overlap(r.b, o.b) {
 		return 0
 	}
 	a, b := uintptr(unsafe.Pointer(&r.b[0])), uintptr(unsafe.Pointer(&o.b[0]))

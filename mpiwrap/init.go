@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
@@ -53,12 +53,12 @@ type GPUAware int32
 
 const (
 	// GPUAwareAuto is where the library says that it takes device memory. The default.
-	GPUAwareAuto = GPUAware(request.DirectAuto)
+	GPUAwareAuto = GPUAware(devmsg.DirectAuto)
 	// GPUAwareOff is never.
-	GPUAwareOff = GPUAware(request.DirectOff)
+	GPUAwareOff = GPUAware(devmsg.DirectOff)
 	// GPUAwareOn is also where the library does not say so, after the trial. Most libraries that do not
 	// take device memory crash in it.
-	GPUAwareOn = GPUAware(request.DirectOn)
+	GPUAwareOn = GPUAware(devmsg.DirectOn)
 )
 
 // String is the word for the setting.
@@ -109,7 +109,7 @@ type DeviceMessages struct {
 }
 
 // DeviceMessages says which way large messages of device memory have gone so far. It is local.
-func (c *Comm) DeviceMessages() DeviceMessages { return DeviceMessages(c.st.DirectStats()) }
+func (c *Comm) DeviceMessages() DeviceMessages { return DeviceMessages(c.st.Device.Stats()) }
 
 // LibraryError says that no MPI library could be opened: which ones were tried, and
 // why each failed.
@@ -174,7 +174,7 @@ func Init(opt Options) (*Comm, error) {
 	process.begun, process.limit = true, opt.FinalizeTimeout
 	if process.world, err = newWorld(d); err == nil {
 		process.world.st.thread = t
-		process.world.st.Stage.Direct.Store(int32(aware))
+		process.world.st.Device.Direct.Store(int32(aware))
 	}
 	return process.world, err
 }

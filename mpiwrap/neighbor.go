@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
@@ -107,7 +108,7 @@ func exchange[T Scalar](n *Neighborhood, dest, src parts[T]) (*Request, error) {
 	if err := src.check(c, "src", len(n.Dests)); err != nil {
 		return nil, err
 	}
-	if request.Overlap(bytesOf(dest.buf), bytesOf(src.buf)) {
+	if driver.Overlap(bytesOf(dest.buf), bytesOf(src.buf)) {
 		return nil, c.ch.Fail(call.Neighbor.String(), NoPeer, NoTag, ErrOverlap, "")
 	}
 	a, err := c.enter(call.Neighbor)

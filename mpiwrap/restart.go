@@ -37,7 +37,7 @@ func (s *state) end() error {
 		}
 	}
 	errs = append(errs, s.world.empty())
-	s.ForgetWords()
+	s.Device.DropCTS()
 	errs = append(errs, s.world.release(), s.private.Free(), s.Driver.FreeComm(s.world.ch.Handle))
 	s.Finalized.Store(true)
 	letGo(s)

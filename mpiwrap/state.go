@@ -66,7 +66,7 @@ func newWorld(d driver.Driver) (*Comm, error) {
 	s.private = &Comm{st: s, ch: request.Channel{Handle: p, Members: members, Name: "private", Private: true},
 		rank: rank, size: size}
 	s.register(s.private)
-	s.Stage.Self, s.Stage.Private = rank, &s.private.ch
+	s.Device.Self, s.Device.Private = rank, p
 	s.endpoint.drain = drain.Drainer{Rank: &s.Rank, Self: rank, Private: &s.private.ch, Channels: s.channels,
 		Windows: func() (bool, error) { return len(s.windows) > 0, s.endpoint.OpenEpochs() }, Quiet: s.quiet}
 	return s.world, nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // In the v-variants below, counts and displs are in elements and have one entry
@@ -148,7 +147,7 @@ func scatteringv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root in
 	a.Send = bytesOf(src)
 	if sameMemory(a.Recv, bytesOf(src[a.SendDispls[c.rank]:])) {
 		a.InPlace = true
-	} else if request.Overlap(a.Send, a.Recv) {
+	} else if driver.Overlap(a.Send, a.Recv) {
 		return a, c.ch.Fail("Scatterv", NoPeer, NoTag, ErrOverlap, "")
 	}
 	return a, nil

@@ -49,6 +49,8 @@ var rules = []rule{
 		"storage/internal/redundancy"}, true, "a level is one directory: it knows nothing of other ranks"},
 	{"mpiwrap/internal", []string{"mpiwrap/."}, true,
 		"the root joins the rooms, which do not know it"},
+	{"mpiwrap/internal/devmsg", []string{"mpiwrap/internal/request"}, true,
+		"it moves bytes for requests, and knows none"},
 	{"gpustate/internal", []string{"gpustate/.", "gpustate/gpud"}, true,
 		"drivers, and what devices and servers say to each other, know neither"},
 	{"gpustate/internal/object", []string{"gpustate/internal/drivers", "gpustate/internal/remote",

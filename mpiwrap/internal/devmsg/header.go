@@ -19,16 +19,16 @@ type Route uint32
 const (
 	OverMPI   Route = 1 // in pieces, as messages that only the library sees
 	ByMapping Route = 2 // in the sender's slab, which the receiver has mapped
-	// Offered is OverMPI, and OfferedHere either of the two, as the first slot's state says: the
-	// sender stands in its call and waits a moment for the receiver's word, to send from the device.
-	Offered     Route = 3
-	OfferedHere Route = 4
+	// Rendezvous is OverMPI, and RendezvousMapped either of the two, as the first slot's state says: the
+	// sender waits in its call a short time for the receiver's CTS, to send from the device.
+	Rendezvous       Route = 3
+	RendezvousMapped Route = 4
 )
 
-// Offers says whether the sender waits for a word.
-func (r Route) Offers() bool { return r == Offered || r == OfferedHere }
+// meets reports whether the sender waits for a CTS.
+func (r Route) meets() bool { return r == Rendezvous || r == RendezvousMapped }
 
-// Header takes the place of a large message among those of its communicator, so that it is
+// Header is an RTS. It takes the place of a large message among those of its communicator, so that it is
 // matched, probed and counted like any other. The receiver's library replaces it by the bytes.
 type Header struct {
 	Route  Route
@@ -38,7 +38,7 @@ type Header struct {
 	Unit   int    // of one piece, but for the last
 	Tag    int    // of the pieces, OverMPI
 	Slab   ID     // the sender's; where it lies, also OverMPI, so that the receiver can map it
-	Slot   int    // of the first piece, ByMapping and OfferedHere
+	Slot   int    // of the first piece, ByMapping and RendezvousMapped
 	Seq    uint64 // of the sender's large messages
 }
 

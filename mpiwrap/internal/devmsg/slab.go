@@ -41,7 +41,7 @@ var (
 	// VectorBytes is how much of a vector a collective that works piece by piece takes at a
 	// time: a multiple of every element.
 	VectorBytes = 4 << 20
-	// Patience is how long a sender waits for the word of a receiver before it goes through host
+	// Patience is how long a sender waits for the CTS of a receiver before it goes through host
 	// memory, and Patient what is added for the bytes.
 	Patience = 100 * time.Microsecond
 	// Apart has ranks send as between nodes: none maps another's slab.
@@ -57,7 +57,7 @@ func Unit(n int) int {
 	return SlotBytes * max(min(slots/8, 16), min(slots/4, 4), 1)
 }
 
-// Patient is how long the sender of n bytes waits for the receiver's word: about as long as n bytes
+// Patient is how long the sender of n bytes waits for the receiver's CTS: about as long as n bytes
 // take through host memory, so that a sender that waits in vain takes at most twice as long.
 func Patient(n int) time.Duration { return Patience + time.Duration(n/16) }
 

@@ -84,7 +84,7 @@ func (d *run) run(late error) error {
 	}
 	late = d.agree(late)
 	if invariants.Enabled && late == nil {
-		n := d.Rank.Busy()
+		n := d.Rank.Device.Busy()
 		invariants.Check(n == 0, "mpiwrap: after a drain %d slots hold messages that nobody will receive", n)
 	}
 	return late

@@ -14,6 +14,8 @@
 // mpiwrap keeps them pinned until then. Errors are *Error.
 package driver
 
+import "unsafe"
+
 // Handle names a communicator, request, message or window of the driver. Zero
 // is none.
 type Handle uintptr
@@ -129,4 +131,13 @@ type Driver interface {
 	WinFree(w Handle) error
 	WinSync(w Handle, s WinSync) error
 	Rma(w Handle, a Rma) error
+}
+
+// Overlap reports whether a and b share memory.
+func Overlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	pa, pb := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return pa < pb+uintptr(len(b)) && pb < pa+uintptr(len(a))
 }

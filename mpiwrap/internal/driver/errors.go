@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -98,3 +99,10 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Unknown reports whether err, of a call about a request, means that nothing is known about the
+// request: the simulated world has ended. An Error is the request's own.
+func Unknown(err error) bool {
+	var e *Error
+	return err != nil && !errors.As(err, &e)
+}

@@ -127,7 +127,7 @@ func (a *Activity) polledMany(rs []*Request) {
 	var one *Request
 	n := 0
 	for _, r := range rs {
-		if r.live() && r.coming != nil {
+		if r.live() && r.arriving() {
 			return // it waits for no rank's program
 		}
 		if r.live() && r.state == active && (one == nil || r.kind == recvRequest) {

@@ -46,54 +46,49 @@ type Transfer struct {
 // Exchange starts transfers on side, as one request of c.
 func (c *Channel) Exchange(op call.Op, side *Channel, recv, send []Transfer) (*Request, error) {
 	r := c.newRequest(collRequest, op, NoPeer, NoTag, nil)
+	all := make(transfers, 0, len(recv)+len(send))
 	for i, list := range [][]Transfer{recv, send} {
 		for _, t := range list {
 			q := side.newRequest([]requestKind{recvRequest, sendRequest}[i], op, t.Peer, t.Tag, t.Buf)
 			if err := q.start(); err != nil {
 				return nil, err
 			}
-			r.parts = append(r.parts, q)
+			all = append(all, q)
 		}
 	}
+	r.rest = all
 	r.activate()
 	return r, nil
 }
 
-// waitParts completes a request that is made of several transfers.
-func (r *Request) waitParts() (Status, error) {
-	if err := driveAll(r.parts); err != nil {
-		return Status{}, err
-	}
-	r.joinParts()
-	return r.consume()
-}
+// transfers are the parts of an exchange.
+type transfers []*Request
 
-// progressParts tests every transfer.
-func (r *Request) progressParts() (bool, error) {
-	for _, q := range r.parts {
-		if q.state != active {
-			continue
-		}
-		if ok, err := q.progress(); err != nil || !ok {
+// step ends the request when all its transfers are complete.
+func (t transfers) step(r *Request, wait bool) (bool, error) {
+	if wait {
+		if err := driveAll(t); err != nil {
 			return false, err
 		}
 	}
-	r.joinParts()
-	return true, nil
-}
-
-// joinParts ends the request when all its transfers are complete.
-func (r *Request) joinParts() {
+	for _, q := range t {
+		if q.state != active {
+			continue
+		}
+		if ok, err := q.progress(testing); err != nil || !ok {
+			return false, err
+		}
+	}
 	var errs []error
-	for _, q := range r.parts {
+	for _, q := range t {
 		_, err := q.consume()
 		errs = append(errs, err)
 	}
-	r.err, r.state = errors.Join(errs...), complete
-	r.parts = nil
+	r.err, r.state, r.rest = errors.Join(errs...), complete, nil
 	if r.finish != nil {
 		r.err = r.finish()
 	}
+	return true, nil
 }
 
 // OwnCollective starts a collective of the drain. Unlike one of the program it is on no list.

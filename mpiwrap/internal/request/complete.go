@@ -1,8 +1,6 @@
 package request
 
 import (
-	"errors"
-
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -11,14 +9,36 @@ import (
 // fromBox completes a receive with a drained message.
 func (r *Request) fromBox(m *mailboxMessage) {
 	if m.h != 0 {
-		r.box = m
+		r.rest = m
 		r.activate()
 		return
 	}
 	r.deliver(m)
 	r.list()
 	r.state = complete
-	r.conclude(nil)
+	r.conclude(nil, waiting)
+}
+
+// step goes on with a drained message that is still coming.
+func (m *mailboxMessage) step(r *Request, wait bool) (ok bool, err error) {
+	if wait {
+		_, err = r.c.rank.Driver.Wait(m.h)
+		ok = true
+	} else {
+		_, ok, err = r.c.rank.Driver.Test(m.h)
+	}
+	if driver.Unknown(err) {
+		return false, r.c.Wrap("Wait", r.errPeer(), r.errTag(), err)
+	}
+	if !ok && err == nil {
+		return false, nil
+	}
+	r.deactivate()
+	r.rest = nil
+	r.c.transferred(m, err)
+	r.deliver(m)
+	r.conclude(nil, waiting)
+	return true, nil
 }
 
 // deliver gives the request a drained message. The host memory of a device's may be longer than
@@ -32,11 +52,11 @@ func (r *Request) deliver(m *mailboxMessage) {
 
 // conclude does what is to happen when MPI is done with a request, or a drained message has
 // been delivered. aside is the header of what a receive got aside, if that was one.
-func (r *Request) conclude(aside *devmsg.Header) {
+func (r *Request) conclude(aside *devmsg.Header, m manner) {
 	r.leaveSlot()
 	if r.kind == recvRequest && r.err == nil && !r.st.Cancelled &&
-		(aside != nil || r.mem != nil || r.st.Bytes == devmsg.HeaderBytes) {
-		if later := r.land(aside); later {
+		(aside != nil || r.dev != nil || r.st.Bytes == devmsg.HeaderBytes) {
+		if later := r.land(aside, m); later {
 			r.state = active
 			return
 		}
@@ -50,7 +70,7 @@ func (r *Request) settle() {
 	if r.finish != nil && (r.err == nil && !r.st.Cancelled || r.always) {
 		r.err = r.finish()
 	}
-	if !r.persistent || r.mem != nil {
+	if !r.persistent || r.dev != nil {
 		r.release()
 	}
 	if !r.persistent {
@@ -74,21 +94,16 @@ func (r *Request) deactivate() {
 		r.unlist()
 	}
 	r.state = complete
-	if !r.persistent || r.mem != nil {
+	if !r.persistent || r.dev != nil {
 		r.h = 0
 	}
 }
 
 // completed records what the driver says of a request it has finished.
-func (r *Request) completed(st driver.Status, err error) {
+func (r *Request) completed(st driver.Status, err error, m manner) {
 	r.deactivate()
 	var aside *devmsg.Header
 	switch {
-	case r.box != nil:
-		m := r.box
-		r.box = nil
-		r.c.transferred(m, err)
-		r.deliver(m)
 	case err != nil && r.kind == recvRequest:
 		r.st, r.err = r.c.recvFailed(r.op, r.peer, r.tag, err)
 		r.st.Bytes = min(r.st.Bytes, r.size())
@@ -103,7 +118,7 @@ func (r *Request) completed(st driver.Status, err error) {
 			aside = r.fromAside()
 		}
 	}
-	r.conclude(aside)
+	r.conclude(aside, m)
 }
 
 func (r *Request) errPeer() int {
@@ -118,15 +133,6 @@ func (r *Request) errTag() int {
 		return NoTag
 	}
 	return r.tag
-}
-
-// handle returns what the driver waits on: the request, or the transfer of a
-// drained message.
-func (r *Request) handle() driver.Handle {
-	if r.box != nil {
-		return r.box.h
-	}
-	return r.h
 }
 
 // consume hands the result to the program and ends the request.
@@ -174,20 +180,17 @@ func (r *Request) Wait() (Status, error) {
 	default:
 		return r.ended(call.Wait)
 	}
-	if r.parts != nil {
-		return r.waitParts()
-	}
-	if r.coming != nil {
-		if _, err := r.awaited(true); err != nil {
+	if r.rest != nil {
+		if _, err := r.rest.step(r, true); err != nil {
 			return Status{}, err
 		}
 		return r.consume()
 	}
-	st, err := r.c.rank.Driver.Wait(r.handle())
-	if lost(err) {
+	st, err := r.c.rank.Driver.Wait(r.h)
+	if driver.Unknown(err) {
 		return Status{}, r.c.Wrap("Wait", r.errPeer(), r.errTag(), err)
 	}
-	r.completed(st, err)
+	r.completed(st, err, waiting)
 	return r.consume()
 }
 
@@ -198,13 +201,6 @@ func (r *Request) publishWait(flags uint64) (*Activity, error) {
 		return r.c.Publish(r.op, NoPeer, NoTag, flags)
 	}
 	return r.c.Publish(call.Wait, r.peer, r.tag, flags)
-}
-
-// lost says whether err means that nothing is known about the request, so that
-// it stays active: the simulated world has ended.
-func lost(err error) bool {
-	var d *driver.Error
-	return err != nil && !errors.As(err, &d)
 }
 
 // Test reports whether the request is complete and if so returns what it received.
@@ -225,7 +221,7 @@ func (r *Request) Test() (Status, bool, error) {
 		st, err := r.ended(call.Test)
 		return st, err == nil, err
 	}
-	ok, err := r.progress()
+	ok, err := r.progress(testing)
 	if err != nil {
 		return Status{}, false, err
 	}
@@ -239,24 +235,19 @@ func (r *Request) Test() (Status, bool, error) {
 
 // progress asks the driver whether an active request is complete. The error is
 // one that leaves it active.
-func (r *Request) progress() (bool, error) {
+func (r *Request) progress(m manner) (bool, error) {
 	if r.state == complete {
 		return true, nil
 	}
-	if r.parts != nil {
-		return r.progressParts()
+	if r.rest != nil {
+		return r.rest.step(r, false)
 	}
-	if r.coming != nil {
-		return r.awaited(false)
-	}
-	st, ok, err := r.c.rank.Driver.Test(r.handle())
-	if lost(err) {
+	st, ok, err := r.c.rank.Driver.Test(r.h)
+	if driver.Unknown(err) {
 		return false, r.c.Wrap("Test", r.errPeer(), r.errTag(), err)
 	}
 	if ok || err != nil {
-		r.testing = true
-		r.completed(st, err)
-		r.testing = false
+		r.completed(st, err, m)
 	}
 	return r.state == complete, nil
 }
@@ -271,7 +262,7 @@ func (r *Request) Cancel() error {
 	if r.state == idle || r.state == released {
 		return r.c.Fail("Cancel", r.errPeer(), r.errTag(), ErrRequest, "")
 	}
-	if r.state != active || r.kind != recvRequest || r.box != nil || r.coming != nil {
+	if r.state != active || r.kind != recvRequest || r.rest != nil {
 		return nil
 	}
 	a, err := r.c.Quick(call.Cancel, r.peer, r.tag)

@@ -9,18 +9,37 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Messages of device memory. What MPI sends and receives is host memory:
+// Messages of device memory. What MPI sends and receives for a request is host memory:
 //
 //   - A short message is read from the device before it is sent, and written to the device
 //     when it has been received. Its other end may be host memory.
-//   - A large one is a header of 128 bytes in its place, and its bytes beside it: see payload.
-//     Whoever receives a header, for the device, for the host or in a drain, replaces it by
+//   - A large one is an RTS of 128 bytes in its place, and its bytes beside it: see package devmsg.
+//     Whoever receives an RTS, for the device, for the host or in a drain, replaces it by
 //     the bytes at once, which waits for nothing but the sender's device and wire: the sender
-//     issues all its reads next, in the call that has sent the header, and waits for nothing before.
+//     issues all its reads next, in the call that has sent the RTS, and waits for nothing before.
 //
 // So a device message is counted, matched, probed, drained and kept as any other. A send has
 // issued all reads when its call returns. A receive writes to the device when it completes:
 // in the program's Wait or Test, or in a drain.
+
+// device is what a request of device memory has besides. Of a request that is not active, only mem is set.
+type device struct {
+	mem      devmsg.Memory
+	block    *devmsg.Block // what buf lies in, unless that is an RTS
+	send     *devmsg.Send  // of a large message
+	mark     any           // in the device's queue: a receive writes after it; nil is after everything
+	blocking bool          // the program waits in the call that started the request
+	partner  *Request      // of a send: a receive that the same call waits for
+}
+
+// manner is what the program does in the call that finds the RTS of a large message.
+type manner uint8
+
+const (
+	waiting manner = iota // it waits: the bytes come first
+	testing               // it goes on: they come meanwhile
+	pairing               // it waits for its own send: they come with that or after it
+)
 
 // SendDevice sends device memory in mode m.
 func (c *Channel) SendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest, tag int) error {
@@ -66,9 +85,9 @@ func (c *Channel) IsendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest
 	return c.isendDevice(op, m, mem, dest, tag, false, nil)
 }
 
-// isendDevice starts a send. with is a receive that the same call of the program waits for, or nil.
+// isendDevice starts a send. partner is a receive that the same call of the program waits for, or nil.
 func (c *Channel) isendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest, tag int, blocking bool,
-	with *Request) (*Request, error) {
+	partner *Request) (*Request, error) {
 	if err := c.checkSend(op, dest, tag); err != nil {
 		return nil, err
 	}
@@ -87,7 +106,7 @@ func (c *Channel) isendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest
 	}
 	defer a.Leave()
 	r := c.newRequest(sendRequest, op, dest, tag, nil)
-	r.mode, r.mem, r.blocking, r.with = m, mem, blocking, with
+	r.mode, r.dev = m, &device{mem: mem, blocking: blocking, partner: partner}
 	return r.startNew()
 }
 
@@ -119,7 +138,7 @@ func (c *Channel) irecvDevice(mem devmsg.Memory, source, tag int, blocking bool)
 	}
 	defer a.Leave()
 	r := c.newRequest(recvRequest, call.Irecv, source, tag, nil)
-	r.mem, r.blocking = mem, blocking
+	r.dev = &device{mem: mem, blocking: blocking}
 	return r.startNew()
 }
 
@@ -133,7 +152,7 @@ func (r *Request) startNew() (*Request, error) {
 // NewDeviceRequest is NewRequest with device memory.
 func (c *Channel) NewDeviceRequest(mem devmsg.Memory) *Request {
 	r := c.NewRequest(nil)
-	r.mem = mem
+	r.dev = &device{mem: mem}
 	return r
 }
 
@@ -144,61 +163,93 @@ func (c *Channel) deviceError(op call.Op, peer, tag int, err error) error {
 
 // size is the length of the request's buffer.
 func (r *Request) size() int {
-	if r.mem != nil {
-		return r.mem.Bytes()
+	if r.dev != nil {
+		return r.dev.mem.Bytes()
 	}
 	return len(r.buf)
 }
 
 // load readies the host memory of a device message, and reads what is to be sent.
-func (r *Request) load() (err error) {
-	s := r.c.rank
-	n := r.mem.Bytes()
+func (r *Request) load() error {
+	d := r.dev
 	if r.persistent || r.reusable { // it was made a while ago; if it cannot be started its message is another one's
-		if err := r.mem.Check(); err != nil {
+		if err := d.mem.Check(); err != nil {
 			return r.c.deviceError(r.op, r.peer, r.tag, err)
 		}
 	}
+	load := r.loadRecv
 	if r.kind == sendRequest {
-		if r.peer == ProcNull {
-			return nil
-		}
-		if r.payload, err = r.c.newPayload(r.mem, r.peer, r.blocking, r.with); err != nil {
-			return r.c.deviceError(r.op, r.peer, r.tag, err)
-		}
-		if r.payload != nil {
-			r.buf = r.payload.h.Encode()
-			return nil
-		}
-		if r.block, err = s.Stage.Take(r.mem, n); err == nil {
-			r.buf = r.block.Bytes
-			err = r.mem.Read(r.buf)
-		}
-	} else {
-		if r.blocking && n >= devmsg.LargeBytes {
-			if err := s.tryIn(r.mem); err != nil {
-				return r.c.deviceError(r.op, r.peer, r.tag, err)
-			}
-		}
-		if r.block, err = s.Stage.pool.Take(r.mem, r.roomFor(n)); err == nil {
-			r.buf = r.block.Bytes
-			if !r.blocking || n >= devmsg.LargeBytes {
-				r.mark, err = r.mem.Mark()
-			}
-		}
+		load = r.loadSend
 	}
-	if err != nil {
+	if err := load(&r.c.rank.Device); err != nil {
 		r.unload()
 		return r.c.deviceError(r.op, r.peer, r.tag, err)
 	}
 	return nil
 }
 
+func (r *Request) loadSend(p *devmsg.Port) (err error) {
+	if r.peer == ProcNull {
+		return nil
+	}
+	d := r.dev
+	var partner devmsg.Partner
+	if d.partner != nil && d.partner.state == active {
+		partner = inSendrecv{d.partner}
+	}
+	if d.send, err = p.NewSend(d.mem, r.c.Members[r.peer], d.blocking, partner); err != nil {
+		return err
+	}
+	if d.send != nil {
+		r.buf = d.send.RTS()
+		return nil
+	}
+	if d.block, err = p.Take(d.mem, d.mem.Bytes()); err != nil {
+		return err
+	}
+	r.buf = d.block.Bytes
+	return d.mem.Read(r.buf)
+}
+
+func (r *Request) loadRecv(p *devmsg.Port) (err error) {
+	d, n := r.dev, r.dev.mem.Bytes()
+	if d.blocking && n >= devmsg.LargeBytes {
+		if err := p.TryIn(d.mem); err != nil {
+			return err
+		}
+	}
+	if d.block, err = p.TakeUnpinned(d.mem, r.roomFor(n)); err != nil {
+		return err
+	}
+	r.buf = d.block.Bytes
+	if !d.blocking || n >= devmsg.LargeBytes {
+		d.mark, err = d.mem.Mark()
+	}
+	return err
+}
+
+// inSendrecv is the receive of a call that sends as well.
+type inSendrecv struct{ r *Request }
+
+// Memory is what it receives into.
+func (q inSendrecv) Memory() devmsg.Memory { return q.r.dev.mem }
+
+// Poll looks whether the receive has got its message, and accepts that if it is a large one.
+func (q inSendrecv) Poll() (a *devmsg.Arrival, over bool) {
+	if q.r.state == active && !q.r.arriving() {
+		_, _ = q.r.progress(pairing) // an error that leaves it active comes again
+	}
+	if g, ok := q.r.rest.(*arrival); ok {
+		return (*devmsg.Arrival)(g), true
+	}
+	return nil, q.r.state != active
+}
+
 // roomFor is how much host memory a receive into n bytes of a device has: at least a header. A message of
 // this rank itself has room for all that comes without one: Open MPI 4.1 cuts what is too long there without an
 // error, or writes beyond.
 func (r *Request) roomFor(n int) int {
-	if r.peer == AnySource || r.peer >= 0 && r.c.Members[r.peer] == r.c.rank.Stage.Self {
+	if r.peer == AnySource || r.peer >= 0 && r.c.Members[r.peer] == r.c.rank.Device.Self {
 		n = max(n, devmsg.LargeBytes)
 	}
 	return max(n, devmsg.HeaderBytes)
@@ -206,25 +257,24 @@ func (r *Request) roomFor(n int) int {
 
 // unload gives the host memory of a device message back.
 func (r *Request) unload() {
-	if r.mem == nil {
-		return
+	if d := r.dev; d != nil {
+		d.block.Free()
+		d.block, d.send, d.mark, r.buf = nil, nil, nil, nil
 	}
-	r.block.Free()
-	r.block, r.buf, r.payload, r.mark = nil, nil, nil, nil
 }
 
 // abandon drops what load has begun for a send that MPI refused.
 func (r *Request) abandon() {
-	if r.payload != nil {
-		r.payload.drop()
+	if r.dev != nil && r.dev.send != nil {
+		r.dev.send.Abandon()
 	}
 	r.unload()
 }
 
-// land brings what a receive has got to where the program wants it: a header is replaced by
+// land brings what a receive has got to where the program wants it: an RTS is replaced by
 // the bytes of its message, and those of device memory go there. It returns true when that
-// takes place later, in calls of await.
-func (r *Request) land(h *devmsg.Header) (later bool) {
+// takes place later, in steps of an arrival.
+func (r *Request) land(h *devmsg.Header, m manner) (later bool) {
 	c := r.c
 	if h == nil && r.st.Bytes == devmsg.HeaderBytes && len(r.buf) >= devmsg.HeaderBytes {
 		if found, ok := devmsg.Parse(r.buf[:devmsg.HeaderBytes]); ok {
@@ -232,37 +282,111 @@ func (r *Request) land(h *devmsg.Header) (later bool) {
 		}
 	}
 	if h != nil {
-		if r.heeding && r.promise(h) || r.testing && r.await(h) {
-			return true
-		}
-		r.err = c.unfold(r.op, &r.st, h, &sink{buf: r.buf, mem: r.mem, mark: r.mark})
+		return r.arrive(h, m)
+	}
+	if r.dev == nil {
 		return false
 	}
-	if r.mem == nil {
-		return false
-	}
-	if room := r.mem.Bytes(); r.st.Bytes > room {
+	if room := r.size(); r.st.Bytes > room {
 		n := r.st.Bytes
 		r.st.Bytes = room
 		r.err = c.tooLong(r.op, &r.st, n, room)
 		return false
 	}
-	if err := r.put(r.buf[:r.st.Bytes]); err != nil {
+	if err := r.dev.put(r.buf[:r.st.Bytes]); err != nil {
 		r.err = c.deviceError(r.op, r.st.Source, r.st.Tag, err)
 	}
 	return false
 }
 
-// put writes a short message to the device.
-func (r *Request) put(b []byte) error {
-	if len(b) == 0 && r.mark == nil {
-		return r.mem.Check()
+// arrive brings the bytes of the message of an RTS, or begins to and returns true.
+func (r *Request) arrive(h *devmsg.Header, m manner) (later bool) {
+	port, to := &r.c.rank.Device, devmsg.Dest{Buf: r.buf}
+	if r.dev != nil {
+		to.Mem, to.Mark = r.dev.mem, r.dev.mark
 	}
-	return r.mem.Whole(func() error {
-		if r.mark == nil {
-			return r.mem.Write(b)
+	var a *devmsg.Arrival
+	switch m {
+	case testing:
+		a = port.Arrive(h, to)
+	case pairing:
+		a = port.Accept(h, to)
+	}
+	if a == nil {
+		r.err = r.c.unfold(r.op, &r.st, h, to)
+		return false
+	}
+	r.rest = (*arrival)(a)
+	return true
+}
+
+// arrival is the rest of a receive that has got an RTS.
+type arrival devmsg.Arrival
+
+// step ends the request when its message is there.
+func (a *arrival) step(r *Request, wait bool) (bool, error) {
+	g := (*devmsg.Arrival)(a)
+	ok, err := g.Step(wait)
+	if err != nil {
+		return false, r.c.Wrap(r.op.String(), r.errPeer(), r.errTag(), err)
+	}
+	if !ok {
+		return false, nil
+	}
+	r.rest, r.state = nil, complete
+	r.err = r.c.unfolded(r.op, &r.st, &g.Header, r.size(), g.Err())
+	r.settle()
+	return true, nil
+}
+
+// arriving reports whether the bytes of a large message are on their way to the request.
+func (r *Request) arriving() bool {
+	_, ok := r.rest.(*arrival)
+	return ok
+}
+
+// Arriving counts the large messages on their way to receives that have got their RTS.
+func (s *Rank) Arriving() (n int) {
+	for r := s.pending.first; r != nil; r = r.next {
+		if r.arriving() {
+			n++
 		}
-		wait, err := r.mem.WritePiece(r.mark, 0, b)
+	}
+	return n
+}
+
+// unfold replaces an RTS by the bytes of its message, as st then describes.
+func (c *Channel) unfold(op call.Op, st *Status, h *devmsg.Header, to devmsg.Dest) error {
+	room := to.Room()
+	return c.unfolded(op, st, h, room, c.rank.Device.Receive(h, to))
+}
+
+// unfolded returns how a large message came out, of which room bytes have found room; err is how
+// its bytes did.
+func (c *Channel) unfolded(op call.Op, st *Status, h *devmsg.Header, room int, err error) error {
+	n := int(h.Bytes)
+	st.Bytes = min(n, room)
+	switch {
+	case err != nil && !driver.Unknown(err):
+		return c.Wrap(op.String(), st.Source, st.Tag, err)
+	case err != nil:
+		return c.deviceError(op, st.Source, st.Tag, err)
+	case n > room:
+		return c.tooLong(op, st, n, room)
+	}
+	return nil
+}
+
+// put writes a short message to the device.
+func (d *device) put(b []byte) error {
+	if len(b) == 0 && d.mark == nil {
+		return d.mem.Check()
+	}
+	return d.mem.Whole(func() error {
+		if d.mark == nil {
+			return d.mem.Write(b)
+		}
+		wait, err := d.mem.WritePiece(d.mark, 0, b)
 		if err != nil {
 			return err
 		}
@@ -273,11 +397,11 @@ func (r *Request) put(b []byte) error {
 // got is what a complete receive has got, as far as there was room.
 func (r *Request) got(n int) ([]byte, error) {
 	n = min(n, r.size())
-	if r.mem == nil {
+	if r.dev == nil {
 		return r.buf[:n], nil
 	}
 	b := make([]byte, r.size())
-	if err := r.mem.Read(b); err != nil {
+	if err := r.dev.mem.Read(b); err != nil {
 		return nil, r.c.deviceError(r.op, r.peer, r.tag, err)
 	}
 	return b[:n], nil

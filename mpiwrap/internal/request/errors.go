@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -26,7 +27,7 @@ var (
 	ErrMailbox         = errors.New("unusable mailbox record")
 	ErrMismatch        = errors.New("does not match")
 	ErrFinalized       = errors.New("MPI is finalised")
-	ErrDevice          = errors.New("device memory of a message cannot be reached")
+	ErrDevice          = devmsg.ErrDevice
 )
 
 // NoPeer and NoTag stand in an Error for calls that have none.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"iter"
 	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
 // Fetch receives what has arrived on the channels: it continues with every active request,
@@ -33,7 +35,7 @@ func (s *Rank) Progress(channels iter.Seq[*Channel]) (int, error) {
 			r = next
 			continue
 		}
-		ok, err := r.progress()
+		ok, err := r.progress(testing)
 		if err != nil {
 			return n, err
 		}
@@ -109,7 +111,7 @@ func (c *Channel) within(channels iter.Seq[*Channel], m *mailboxMessage) error {
 // begun tests a transfer once: most are complete at once.
 func (c *Channel) begun(m *mailboxMessage) error {
 	_, ok, err := c.rank.Driver.Test(m.h)
-	if lost(err) {
+	if driver.Unknown(err) {
 		return c.Wrap("Drain", m.source, m.tag, err)
 	}
 	if ok || err != nil {
@@ -132,7 +134,7 @@ func (s *Rank) fetchProbed() error {
 		}
 		buf := make([]byte, m.st.Bytes)
 		_, err := s.Driver.Mrecv(buf, m.h)
-		if lost(err) {
+		if driver.Unknown(err) {
 			return m.c.Wrap("Drain", m.st.Source, m.st.Tag, err)
 		}
 		m.c.countReceived(int32(m.st.Source), 1)
@@ -148,7 +150,7 @@ func (s *Rank) Outstanding() (sends, collectives int) {
 	for r := s.pending.first; r != nil; r = r.next {
 		switch {
 		case r.state != active:
-		case r.coming != nil:
+		case r.arriving():
 			sends++ // the rest of one that has come
 		case r.kind == sendRequest:
 			sends++
@@ -156,7 +158,7 @@ func (s *Rank) Outstanding() (sends, collectives int) {
 			collectives++
 		}
 	}
-	return sends + s.sweep() + s.expected(), collectives
+	return sends + s.Device.Outstanding(), collectives
 }
 
 // MailboxSize returns the drained messages and bytes that wait for the program, and how

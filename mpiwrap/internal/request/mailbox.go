@@ -113,7 +113,7 @@ func (c *Channel) transferred(m *mailboxMessage, err error) {
 	if h, ok := devmsg.Parse(m.data); ok && err == nil {
 		m.data = make([]byte, h.Bytes)
 		st := m.status()
-		m.err = c.unfold(call.Drain, &st, &h, &sink{buf: m.data})
+		m.err = c.unfold(call.Drain, &st, &h, devmsg.Dest{Buf: m.data})
 	}
 	c.countReceived(int32(m.source), 1)
 }

@@ -3,7 +3,6 @@ package request
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
@@ -114,7 +113,7 @@ func (c *Channel) received(op call.Op, buf []byte, d driver.Status) (Status, err
 	st := statusOf(d)
 	if st.Bytes == devmsg.HeaderBytes {
 		if h, ok := devmsg.Parse(buf[:st.Bytes]); ok {
-			err := c.unfold(op, &st, &h, &sink{buf: buf})
+			err := c.unfold(op, &st, &h, devmsg.Dest{Buf: buf})
 			return st, err
 		}
 	}
@@ -140,7 +139,7 @@ func (c *Channel) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int)
 	if err := c.checkRecv(call.Sendrecv, source, rtag); err != nil {
 		return Status{}, err
 	}
-	if Overlap(s, r) {
+	if driver.Overlap(s, r) {
 		return Status{}, c.Fail("Sendrecv", dest, stag, ErrOverlap, "")
 	}
 	if source == ProcNull {
@@ -193,13 +192,4 @@ func (c *Channel) boxedFor(source, tag int) *mailboxMessage {
 		return nil
 	}
 	return c.takeFromMailbox(source, tag)
-}
-
-// Overlap says whether a and b share memory.
-func Overlap(a, b []byte) bool {
-	if len(a) == 0 || len(b) == 0 {
-		return false
-	}
-	pa, pb := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	return pa < pb+uintptr(len(b)) && pb < pa+uintptr(len(a))
 }

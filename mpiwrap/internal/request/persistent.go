@@ -45,7 +45,7 @@ func (r *Request) onDevice(mem devmsg.Memory, err error) (*Request, error) {
 	if err := mem.Check(); err != nil {
 		return nil, r.c.deviceError(r.op, r.peer, r.tag, err)
 	}
-	r.mem = mem
+	r.dev = &device{mem: mem}
 	return r, nil
 }
 
@@ -96,11 +96,11 @@ func startSome(rs []*Request) (int, error) {
 	defer s.giveBatch(b)
 	k := 0
 	for i, r := range rs {
-		if k == batch || i > 0 && (r.startable() != nil || r.mem != nil) {
+		if k == batch || i > 0 && (r.startable() != nil || r.dev != nil) {
 			rs = rs[:i]
 			break
 		}
-		if r.mem != nil { // alone: MPI gets other memory each time
+		if r.dev != nil { // alone: MPI gets other memory each time
 			return 1, r.start()
 		}
 		inMPI, err := r.prepareStart()

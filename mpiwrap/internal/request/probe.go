@@ -171,7 +171,7 @@ func (c *Channel) match(h driver.Handle, st driver.Status, source, tag int) (*Me
 	if st.Bytes == devmsg.HeaderBytes && !c.Private { // it may stand for a longer one
 		box := &mailboxMessage{source: m.st.Source, tag: m.st.Tag, data: make([]byte, st.Bytes)}
 		_, err := c.rank.Driver.Mrecv(box.data, h)
-		if lost(err) {
+		if driver.Unknown(err) {
 			return nil, c.Wrap("Mprobe", source, tag, err)
 		}
 		c.transferred(box, err)

@@ -84,7 +84,7 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 		return nil, r.c.Fail("Protect", r.errPeer(), r.errTag(), ErrUnsupported,
 			"only requests of NewRequest, SendInit and RecvInit can be protected")
 	}
-	if r.state == active && (r.kind == sendRequest || r.box != nil || r.coming != nil) {
+	if r.state == active && (r.kind == sendRequest || r.rest != nil) {
 		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrDrainIncomplete, "the request is in progress; drain first")
 	}
 	rec := requestRecord{Version: 1, State: r.state, Kind: r.kind, Comm: r.c.Name, Peer: r.peer, Tag: r.tag,

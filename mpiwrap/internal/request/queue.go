@@ -47,7 +47,7 @@ func (s *Rank) postQueued() {
 		}
 		r.deactivate()
 		r.err = r.c.Wrap(r.op.String(), r.peer, r.tag, err)
-		r.conclude(nil)
+		r.conclude(nil, waiting)
 	}
 	q.n = 0
 }

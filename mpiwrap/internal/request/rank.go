@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
@@ -25,7 +26,7 @@ type Rank struct {
 	Observer  func(call.Op) // hears of every call of the program
 	Finalized atomic.Bool   // no call is taken any more
 
-	Stage Staging // for messages of device memory
+	Device devmsg.Port // for messages of device memory
 
 	Sent     []ordered.Uint64 // messages per world rank, counted when the call starts
 	Received []ordered.Uint64 // counted when the library learns of completion
@@ -65,6 +66,7 @@ type Rank struct {
 // Init makes the rank ready for a world of size ranks.
 func (s *Rank) Init(d driver.Driver, size int) {
 	s.Driver, s.Info, s.prepared = d, d.Info(), map[*Request]struct{}{}
+	s.Device.Driver, s.Device.Info = d, s.Info
 	s.small = newSlots(s.Info.Slots)
 	if s.Info.Concurrent {
 		s.slots = make([]Activity, 64)

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -57,25 +56,25 @@ type work struct {
 	bounce       []byte         // in place of a slot, where none was left; see aside
 	pin          runtime.Pinner // holds buf in place while MPI has it
 	pinned       bool
-	listed       bool            // in a waitBatch; a list may name a request twice
-	box          *mailboxMessage // received from the mailbox, bytes still coming
-	finish       func() error    // runs when MPI is done: reductions in Go, views
-	always       bool            // finish runs also after an error
-	parts        []*Request      // transfers of a neighbourhood collective
-	mem          devmsg.Memory   // of the device, for which buf stands while the request is active
-	block        *devmsg.Block   // what buf lies in then, unless it is a header
-	payload      *payload        // beside the header that buf is
-	coming       *coming         // a large message whose header the receive has got
-	testing      bool            // the program tests: what is under way must not be waited for
-	heeding      bool            // the same, in a call of the program that waits for it next
-	with         *Request        // a receive that the call of this send waits for as well
-	mark         any             // in the device's queue: the receive writes after it; nil is after everything
-	blocking     bool            // the program waits in the call that started it
-	sites        *Site           // where the program made the call; nil when it is not noted
-	saved        uint64          // the drain, as Rank.drains counts, for which MarshalBinary has described the request
-	messageSaved uint64          // the same, for which SaveMailbox has saved its message
-	pended       bool            // in Rank.pending
-	prev, next   *Request        // in Rank.pending
+	listed       bool         // in a waitBatch; a list may name a request twice
+	rest         rest         // bytes that are not ready; nil for most
+	finish       func() error // runs when MPI is done: reductions in Go, views
+	always       bool         // finish runs also after an error
+	dev          *device      // of a message of device memory; nil for others
+	sites        *Site        // where the program made the call; nil when it is not noted
+	saved        uint64       // the drain, as Rank.drains counts, for which MarshalBinary has described the request
+	messageSaved uint64       // the same, for which SaveMailbox has saved its message
+	pended       bool         // in Rank.pending
+	prev, next   *Request     // in Rank.pending
+}
+
+// rest is bytes that a request waits for after a request of MPI or without one: those of a large
+// device message, of a drained message that is still coming, of the transfers of a neighbourhood
+// collective.
+type rest interface {
+	// step goes on with the bytes. It ends r when they are there, and reports that. With wait it
+	// returns when they are there. An error leaves r active.
+	step(r *Request, wait bool) (bool, error)
 }
 
 // requestList is the requests that MPI works on, and receives and collectives
@@ -180,9 +179,7 @@ func (r *Request) recycle() {
 	r.unload()
 	w, s := r.work, r.c.rank
 	r.work, r.state = nil, released
-	w.buf, w.err, w.finish, w.parts, w.h, w.sites = nil, nil, nil, nil, 0, nil
-	w.saved, w.messageSaved = 0, 0
-	w.mem, w.blocking, w.with, w.bounce, w.always = nil, false, nil, nil, false
+	*w = work{pin: w.pin} // an unpinned one keeps memory that is dear to make
 	s.Lock()
 	s.spare = append(s.spare, w)
 	s.Unlock()
@@ -200,11 +197,11 @@ func (r *Request) launch() error {
 // start begins the request: with the mailbox for receives, else in MPI.
 func (r *Request) start() (err error) {
 	c := r.c
-	if r.persistent && r.mem == nil { // restored and pending
+	if r.persistent && r.dev == nil { // restored and pending
 		_, err := startSome([]*Request{r})
 		return err
 	}
-	if r.mem != nil {
+	if r.dev != nil {
 		if err := r.load(); err != nil {
 			return err
 		}
@@ -224,8 +221,8 @@ func (r *Request) start() (err error) {
 		}
 		return c.Wrap(r.op.String(), r.peer, r.tag, err)
 	}
-	if r.payload != nil {
-		if err := r.payload.send(); err != nil { // the receiver is told, and so is who waits
+	if r.dev != nil && r.dev.send != nil {
+		if err := r.dev.send.Start(); err != nil { // the receiver is told, and so is who waits
 			r.err = c.deviceError(r.op, r.peer, r.tag, err)
 		}
 	}

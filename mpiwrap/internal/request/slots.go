@@ -172,7 +172,7 @@ func (c *Channel) receivedShort(op call.Op, buf, room []byte, slot int32, d driv
 	case n <= len(buf):
 		return st, nil
 	case large:
-		err = c.unfold(op, &st, &h, &sink{buf: buf})
+		err = c.unfold(op, &st, &h, devmsg.Dest{Buf: buf})
 		return st, err
 	}
 	st.Bytes = len(buf)

@@ -290,7 +290,7 @@ func (s *Rank) MeetPosted() {
 		if r.kind == recvRequest && !r.c.Private {
 			r.c.postedAgain(r.peer, r.tag)
 		}
-		if r.kind == recvRequest && !r.c.Private && r.box == nil && !r.st.Cancelled &&
+		if r.kind == recvRequest && !r.c.Private && !r.boxed() && !r.st.Cancelled &&
 			(r.state == active || r.err == nil) {
 			r.meet()
 		}
@@ -298,10 +298,16 @@ func (s *Rank) MeetPosted() {
 	}
 }
 
+// boxed reports whether the request has a drained message whose bytes are still coming.
+func (r *Request) boxed() bool {
+	_, ok := r.rest.(*mailboxMessage)
+	return ok
+}
+
 func (r *Request) meet() {
 	c := r.c
-	if r.coming != nil {
-		if _, err := r.awaited(true); err != nil || r.err != nil {
+	if r.rest != nil {
+		if _, err := r.rest.step(r, true); err != nil || r.err != nil {
 			return
 		}
 	}
@@ -313,7 +319,7 @@ func (r *Request) meet() {
 			return
 		}
 		st, err := c.rank.Driver.Wait(r.h)
-		r.completed(st, err)
+		r.completed(st, err, waiting)
 	}
 	if r.err != nil {
 		return
@@ -327,7 +333,7 @@ func (r *Request) meet() {
 		c.box.add(&mailboxMessage{source: r.st.Source, tag: r.st.Tag, data: slices.Clone(data)})
 	}
 	r.unlist()
-	if r.mem != nil {
+	if r.dev != nil {
 		if r.err = r.load(); r.err != nil {
 			r.list()
 			r.state = complete

@@ -153,20 +153,13 @@ func driveAll(rs []*Request) error {
 		if !r.live() || r.state != active || r.listed {
 			continue
 		}
-		if r.parts != nil {
-			if err := driveAll(r.parts); err != nil {
-				return err
-			}
-			r.joinParts()
-			continue
-		}
-		if r.coming != nil {
-			if _, err := r.awaited(true); err != nil {
+		if r.rest != nil {
+			if _, err := r.rest.step(r, true); err != nil {
 				return err
 			}
 			continue
 		}
-		b.hs[n], b.who[n], r.listed = r.handle(), r, true
+		b.hs[n], b.who[n], r.listed = r.h, r, true
 		if n++; n == batch {
 			if err := b.drive(n); err != nil {
 				return err
@@ -189,20 +182,20 @@ func (b *waitBatch) drive(n int) error {
 	}
 	if failed > 0 {
 		for i, r := range b.who[:n] {
-			r.completed(b.st[i], b.errs[i])
+			r.completed(b.st[i], b.errs[i], waiting)
 		}
 		clear(b.errs[:n])
 		return nil
 	}
 	var t arrivals
 	for i, r := range b.who[:n] {
-		if st := &b.st[i]; r.kind == recvRequest && r.box == nil && !st.Cancelled {
+		if st := &b.st[i]; r.kind == recvRequest && !st.Cancelled {
 			t.add(r.c, st.Source)
 			r.deactivate()
 			r.st = statusOf(*st)
-			r.conclude(r.fromAside())
+			r.conclude(r.fromAside(), waiting)
 		} else {
-			r.completed(*st, nil)
+			r.completed(*st, nil, waiting)
 		}
 	}
 	t.flush()
@@ -253,7 +246,7 @@ func waitAny(rs []*Request) (int, Status, error) {
 		st, err := rs[i].consume()
 		return i, st, err
 	}
-	if slices.ContainsFunc(rs, func(r *Request) bool { return r.live() && (r.parts != nil || r.coming != nil) }) {
+	if slices.ContainsFunc(rs, func(r *Request) bool { return r.live() && r.rest != nil }) {
 		return pollAny(rs)
 	}
 	s := rs[slices.IndexFunc(rs, (*Request).live)].c.rank
@@ -262,7 +255,7 @@ func waitAny(rs []*Request) (int, Status, error) {
 	hs, who := b.hs[:0], b.who[:0]
 	for _, r := range rs {
 		if r.live() && !r.listed { // Open MPI reports phantoms for one named twice
-			hs, who = append(hs, r.handle()), append(who, r)
+			hs, who = append(hs, r.h), append(who, r)
 			r.listed = true
 		}
 	}
@@ -272,7 +265,7 @@ func waitAny(rs []*Request) (int, Status, error) {
 		return Undefined, Status{}, who[0].c.Wrap("WaitAny", NoPeer, NoTag, err)
 	}
 	r := who[n]
-	r.completed(st, err)
+	r.completed(st, err, waiting)
 	out, err := r.consume()
 	return slices.Index(rs, r), out, err
 }
@@ -293,7 +286,7 @@ func testAny(rs []*Request) (int, Status, bool, error) {
 		if !r.live() {
 			continue
 		}
-		if ok, err := r.progress(); err != nil {
+		if ok, err := r.progress(testing); err != nil {
 			return Undefined, Status{}, false, err
 		} else if ok {
 			st, err := r.consume()
@@ -328,7 +321,7 @@ func collect(rs []*Request) ([]int, []Status, error) {
 		if !r.live() {
 			continue
 		}
-		if ok, err := r.progress(); err != nil || !ok {
+		if ok, err := r.progress(testing); err != nil || !ok {
 			errs = append(errs, err)
 			continue
 		}
@@ -362,7 +355,7 @@ func TestAll(rs ...*Request) (bool, error) {
 	all := true
 	for _, r := range rs {
 		if r.live() {
-			ok, err := r.progress()
+			ok, err := r.progress(testing)
 			if err != nil {
 				return false, err
 			}

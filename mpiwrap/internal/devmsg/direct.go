@@ -1,0 +1,230 @@
+package devmsg
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Large messages go straight from and to device memory where the MPI library takes its addresses:
+// it has said so, and a trial with the device has shown it. Each side does it or not for itself,
+// since the pieces are the same.
+//
+//   - A sender does it in calls that return when the message is sent, if the receiver is in a
+//     call that takes the pieces: see rendezvous.go. In a call that receives as well, both
+//     go on at once. Commands that the program enqueues after another send could overwrite the memory
+//     before MPI has read it.
+//   - A receiver does it for pieces that come over MPI, in calls that wait for them.
+//   - A rank in a collective that only moves bytes does it for what it sends and receives there.
+//
+// With ThreadMultiple no rank does it.
+
+// Direct says when messages may go straight from and to device memory.
+type Direct int32
+
+// The settings.
+const (
+	DirectAuto Direct = iota // where the library says that it takes the addresses
+	DirectOff
+	DirectOn // without asking it: a library that does not take them may crash
+)
+
+// verdict is what a trial has shown.
+type verdict uint8
+
+const (
+	untried verdict = iota
+	direct
+	staged
+)
+
+// way is how messages of a device go in a direction, in pieces of as many bytes as have been tried.
+type way struct {
+	verdict
+	tried int
+}
+
+// ways are those from a device and to it.
+type ways struct{ out, in way }
+
+// unknown reports whether a trial is to come before pieces of n bytes.
+func (w *way) unknown(n int) bool { return w.verdict == untried || w.verdict == direct && n > w.tried }
+
+// takes reports whether pieces of n bytes have been tried with success.
+func (w *way) takes(n int) bool { return w.verdict == direct && n <= w.tried }
+
+// addressable reports whether MPI may be given addresses of a device, as far as the library declares.
+func (p *Port) addressable(mem Memory) bool {
+	kind, setting := mem.Kind(), Direct(p.Direct.Load())
+	switch {
+	case kind == "host":
+		return false
+	case setting == DirectOff:
+		p.because("it is switched off")
+	case p.Info.Concurrent:
+		p.because("calls of the program may overlap (ThreadMultiple)")
+	case setting == DirectOn, kind == "fake": // whose memory is the host's
+		return true
+	case slices.Contains(p.Info.Takes, kind):
+		return true
+	default:
+		p.because(p.Info.Name + " does not say that it takes " + kind + " memory")
+	}
+	return false
+}
+
+// waysOf is how messages of the device of mem go.
+func (p *Port) waysOf(mem Memory) *ways {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.ways[mem.Device()]
+	if w == nil {
+		if p.ways == nil {
+			p.ways = map[any]*ways{}
+		}
+		maps.DeleteFunc(p.ways, func(d any, _ *ways) bool { return Closed(d) })
+		w = &ways{}
+		p.ways[mem.Device()] = w
+	}
+	return w
+}
+
+// largest is the largest piece of a message that fills mem.
+func largest(mem Memory) int { return min(mem.Bytes(), Unit(mem.Bytes())) }
+
+// sendsDirect reports whether mem may be sent from where it is. The first time it tries, with the
+// beginning of mem, which stays as it is.
+func (p *Port) sendsDirect(mem Memory) bool {
+	if !p.addressable(mem) {
+		return false
+	}
+	w, n := &p.waysOf(mem).out, largest(mem)
+	if w.unknown(n) {
+		*w = way{p.tryOut(mem, n), n}
+	}
+	return w.takes(n)
+}
+
+// receivesDirect reports whether pieces of n bytes may be received into mem: a trial has shown it.
+func (p *Port) receivesDirect(mem Memory, n int) bool {
+	return mem != nil && p.addressable(mem) && p.waysOf(mem).in.takes(n)
+}
+
+// TryIn tries to receive into the beginning of mem, unless that is known of its device, and leaves it
+// as it was. The memory belongs to the library, and what the queue was given ends without the
+// program's next call.
+func (p *Port) TryIn(mem Memory) (err error) {
+	if !p.addressable(mem) {
+		return nil
+	}
+	w, n := &p.waysOf(mem).in, largest(mem)
+	if w.unknown(n) {
+		w.tried = n
+		w.verdict, err = p.tryInOnce(mem, n)
+	}
+	return err
+}
+
+// tryOut sends the first n bytes of mem to this rank itself.
+func (p *Port) tryOut(mem Memory, n int) verdict {
+	want := make([]byte, n)
+	if mem.Read(want) != nil {
+		return untried // the message says why
+	}
+	got := opposite(want)
+	tried, err := false, error(nil)
+	lent := mem.Lend(nil, func(at uintptr) error {
+		tried = true
+		err = p.toSelf(memoryAt(at, n), got)
+		return nil
+	})
+	return p.judge("from", mem, tried, lent, err, bytes.Equal(got, want))
+}
+
+// tryInOnce has this rank send n bytes to the beginning of mem.
+func (p *Port) tryInOnce(mem Memory, n int) (verdict, error) {
+	before := make([]byte, n)
+	if mem.Read(before) != nil {
+		return untried, nil
+	}
+	want := opposite(before)
+	tried, err := false, error(nil)
+	lent := mem.Lend(nil, func(at uintptr) error {
+		tried = true
+		err = p.toSelf(want, memoryAt(at, n))
+		return nil
+	})
+	if !tried {
+		return p.judge("to", mem, tried, lent, err, false), nil
+	}
+	got := make([]byte, n)
+	read, back := mem.Read(got), mem.Write(before)
+	return p.judge("to", mem, tried, lent, errors.Join(err, read), bytes.Equal(got, want)), back
+}
+
+// opposite differs from b in every byte.
+func opposite(b []byte) []byte {
+	c := make([]byte, len(b))
+	for i := range b {
+		c[i] = ^b[i]
+	}
+	return c
+}
+
+// judge returns what a trial has shown. lent is the error of Lend, err that of the message.
+func (p *Port) judge(where string, mem Memory, tried bool, lent, err error, same bool) verdict {
+	switch {
+	case !tried && errors.Is(lent, errors.ErrUnsupported):
+		p.because("the memory of the device has no address in this process")
+		return staged
+	case !tried:
+		return untried // the device is closed, say
+	case err == nil && same:
+		return direct
+	case err == nil:
+		err = errors.New("other bytes came than were sent")
+	}
+	p.because(fmt.Sprintf("a trial %s %s memory: %v", where, mem.Kind(), err))
+	level := slog.LevelDebug // all ranks find the same: the first one says it for the job, once
+	if p.Self == 0 && !p.warned {
+		level, p.warned = slog.LevelWarn, true
+	}
+	slog.Log(context.Background(), level, "mpiwrap: a trial of MPI with device memory failed; messages go through "+
+		"host memory, which is right and slower. HOLDFAST_GPU_AWARE=off saves the trial", "library", p.Info.Name,
+		"rank", p.Self, "direction", where+" the device", "memory", mem.Kind(), "error", err)
+	return staged
+}
+
+// toSelf sends from one memory to another of this rank.
+func (p *Port) toSelf(from, to []byte) error {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(unsafe.SliceData(from))
+	pin.Pin(unsafe.SliceData(to))
+	private := p.Private
+	in, err := p.Driver.Irecv(to, p.Self, trialTag, private)
+	if err != nil {
+		return err
+	}
+	out, err := p.Driver.Isend(driver.Standard, from, p.Self, trialTag, private)
+	if err != nil {
+		_ = p.Driver.Cancel(in)
+	}
+	st, err2 := p.Driver.Wait(in)
+	if err = errors.Join(err, err2); err == nil && int(st.Bytes) != len(to) {
+		err = fmt.Errorf("%d bytes came of %d", st.Bytes, len(to))
+	}
+	if out != 0 {
+		_, err2 = p.Driver.Wait(out)
+		err = errors.Join(err, err2)
+	}
+	return err
+}

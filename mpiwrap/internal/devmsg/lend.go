@@ -1,0 +1,131 @@
+package devmsg
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// memoryAt is memory at an address that Lend gave, for MPI: Go must not touch it.
+func memoryAt(p uintptr, n int) []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
+}
+
+// inTurn has MPI work on pieces, some at a time, and waits for all that were started.
+func (p *Port) inTurn(h *Header, all []byte, start func(piece []byte) (driver.Handle, error),
+	ended func(i int, st driver.Status)) (failed error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(unsafe.SliceData(all))
+	const most = 64
+	handles := make([]driver.Handle, 0, h.Pieces())
+	wait := func(i int) {
+		if handles[i] == 0 {
+			return
+		}
+		st, err := p.Driver.Wait(handles[i])
+		if err == nil {
+			ended(i, st)
+		} else if failed == nil {
+			failed = err
+		}
+	}
+	for i := 0; i < h.Pieces() && failed == nil; i++ {
+		off, n := h.Piece(i)
+		one, err := start(all[off : off+n])
+		if err != nil {
+			failed = err
+			break
+		}
+		if handles = append(handles, one); i >= most {
+			wait(i - most)
+		}
+	}
+	for i := max(0, len(handles)-most); i < len(handles); i++ {
+		wait(i)
+	}
+	return failed
+}
+
+// receiveDirect receives the pieces of a message into device memory. It returns false if that is
+// not to be, and nothing has been received.
+func (p *Port) receiveDirect(h *Header, to *Dest) (received bool, err error) {
+	n := int(h.Bytes)
+	if h.Source == p.Self || n > to.Room() || !p.receivesDirect(to.Mem, min(h.Unit, n)) {
+		return false, nil
+	}
+	if to.lent != 0 {
+		p.stats.receivedDirect.Add(1)
+		return true, p.pull(h, memoryAt(to.lent, int(h.Bytes)))
+	}
+	err = to.Mem.Lend(to.Mark, func(at uintptr) error {
+		received = true
+		return p.pull(h, memoryAt(at, int(h.Bytes)))
+	})
+	if received {
+		p.stats.receivedDirect.Add(1)
+	}
+	return received, err
+}
+
+func (p *Port) pull(h *Header, all []byte) error {
+	short := false
+	err := p.inTurn(h, all, func(piece []byte) (driver.Handle, error) {
+		return p.irecv(h, piece)
+	}, func(i int, st driver.Status) {
+		_, n := h.Piece(i)
+		short = short || int(st.Bytes) != n
+	})
+	if err == nil && short {
+		err = errUnread(h.Source)
+	}
+	return err
+}
+
+// Lent has MPI work on the memory of a collective as it lies on the device: do gets what dest and src
+// lend, which Go must not touch; either may be nil. It returns false if that is not to be, and do has not
+// been called; an error then says that a trial could not put back what it had overwritten.
+func (p *Port) Lent(dest, src Memory, do func(dest, src []byte) error) (lent bool, err error) {
+	for _, mem := range []Memory{dest, src} {
+		if mem != nil && (mem.Bytes() < LargeBytes || mem.Check() != nil) {
+			return false, nil
+		}
+	}
+	if src != nil && !p.sendsDirect(src) {
+		return false, nil
+	}
+	if dest != nil {
+		if err := p.TryIn(dest); err != nil {
+			return false, err
+		}
+		if !p.receivesDirect(dest, largest(dest)) {
+			return false, nil
+		}
+	}
+	begin := func(d, s []byte) error {
+		if lent = !driver.Overlap(d, s); !lent {
+			return nil
+		}
+		return do(d, s)
+	}
+	switch {
+	case src == nil:
+		err = dest.Lend(nil, func(at uintptr) error { return begin(memoryAt(at, dest.Bytes()), nil) })
+	case dest == nil:
+		err = src.Lend(nil, func(at uintptr) error { return begin(nil, memoryAt(at, src.Bytes())) })
+	default:
+		pair, ok := dest.(Pair)
+		if !ok || dest.Device() != src.Device() {
+			return false, nil
+		}
+		err = pair.LendWith(nil, src, nil, func(at, from uintptr) error {
+			return begin(memoryAt(at, dest.Bytes()), memoryAt(from, src.Bytes()))
+		})
+	}
+	if !lent {
+		return false, nil // its reason comes again, where it can be told to the others
+	}
+	p.stats.collectivesDirect.Add(1)
+	return true, err
+}

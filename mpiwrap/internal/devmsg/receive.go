@@ -1,0 +1,247 @@
+package devmsg
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Dest is where the bytes of a large message go: to the device if Mem is not nil, else to Buf. For a
+// device, Buf is host memory that pieces over MPI may pass through.
+type Dest struct {
+	Buf  []byte
+	Mem  Memory
+	Mark any     // in the device's queue: the bytes are written after it; nil is after everything
+	lent uintptr // address of Mem, while MPI may use it: captures and moves wait already
+}
+
+// Room is how many bytes there is room for.
+func (d *Dest) Room() int {
+	if d.Mem != nil {
+		return d.Mem.Bytes()
+	}
+	return len(d.Buf)
+}
+
+// Receive replaces an RTS by the bytes of its message, and waits for them. All bytes are received even
+// if there is no room for them.
+func (p *Port) Receive(h *Header, to Dest) error {
+	slab := p.mapping(h.Slab)
+	if !p.reaches(h, slab) {
+		p.sendCTS(h, false)
+		return fmt.Errorf("a message of rank %d for rank %d lies in memory that this process cannot map: %w",
+			h.Source, h.Dest, ErrDevice)
+	}
+	p.sendCTS(h, true)
+	return p.receive(h, slab, &to)
+}
+
+// reaches reports whether the message of an RTS is for this rank, and where it can get it.
+func (p *Port) reaches(h *Header, slab *Slab) bool {
+	return h.Dest == p.Self && (slab != nil || h.Route == OverMPI || h.Route == Rendezvous)
+}
+
+// receive is Receive of a message that this rank reaches, after the CTS.
+func (p *Port) receive(h *Header, slab *Slab, to *Dest) error {
+	route := h.Route
+	if route == RendezvousMapped {
+		if route = p.chosen(h, slab); route == OverMPI {
+			defer slab.Set(h.Slot, Slots(int(h.Bytes)), Free)
+		}
+	}
+	if route != ByMapping {
+		if received, err := p.receiveDirect(h, to); received {
+			return err
+		}
+	}
+	if to.Mem != nil {
+		p.stats.receivedStaged.Add(1)
+	}
+	return to.whole(func() error {
+		if route == ByMapping {
+			return p.readSlab(h, slab, to)
+		}
+		return p.receivePieces(h, to)
+	})
+}
+
+// whole runs receive while captures and moves of the device wait.
+func (d *Dest) whole(receive func() error) error {
+	if d.Mem == nil || d.lent != 0 {
+		return receive()
+	}
+	ran := false
+	err := d.Mem.Whole(func() error {
+		ran = true
+		return receive()
+	})
+	if !ran { // the device is closed: the bytes are received all the same
+		d.Mem, d.Buf = nil, nil
+		err = errors.Join(err, receive())
+	}
+	return err
+}
+
+// write begins to bring a piece to its place, as far as there is room.
+func (d *Dest) write(off int, b []byte) (wait func() error, err error) {
+	nothing := func() error { return nil }
+	b = b[:max(0, min(len(b), d.Room()-off))]
+	if len(b) == 0 {
+		return nothing, nil
+	}
+	if d.Mem == nil {
+		copy(d.Buf[off:], b)
+		return nothing, nil
+	}
+	if wait, err = d.Mem.WritePiece(d.Mark, off, b); err != nil {
+		return nothing, err
+	}
+	return wait, nil
+}
+
+// atATime is how many pieces are on their way to the device, or expected from MPI, at a time.
+const atATime = 4
+
+// flight is pieces on their way from slots to the device. After a failure they are received and dropped.
+type flight struct {
+	to     *Dest
+	list   []writing
+	failed error
+}
+
+// writing is a piece on its way to the device.
+type writing struct {
+	wait func() error
+	span
+}
+
+func (f *flight) fail(err error) {
+	if f.failed == nil {
+		f.failed = err
+	}
+}
+
+// add brings a piece from its slots to the device.
+func (f *flight) add(off int, b []byte, at span) {
+	w := writing{func() error { return nil }, at}
+	if f.failed == nil {
+		var err error
+		w.wait, err = f.to.write(off, b)
+		f.fail(err)
+	}
+	if f.list = append(f.list, w); len(f.list) == atATime {
+		f.land()
+	}
+}
+
+// land waits for the first piece and frees its slots.
+func (f *flight) land() {
+	w := f.list[0]
+	f.list = f.list[1:]
+	f.fail(w.wait())
+	w.set(Free)
+}
+
+// end waits for all pieces.
+func (f *flight) end() error {
+	for len(f.list) > 0 {
+		f.land()
+	}
+	return f.failed
+}
+
+// readSlab takes the pieces of a message from the sender's slab, as they become ready.
+func (p *Port) readSlab(h *Header, slab *Slab, to *Dest) error {
+	if to.Mem != nil {
+		slab.Pin(to.Mem)
+	}
+	f := flight{to: to}
+	for i := range h.Pieces() {
+		off, n := h.Piece(i)
+		slot := h.Slot + off/SlotBytes
+		for spins := 0; slab.State(slot) == Filling; spins++ {
+			pause(spins)
+		}
+		if slab.State(slot) == Spoilt {
+			f.fail(errUnread(h.Source))
+		}
+		f.add(off, slab.Bytes(slot, n), span{slab, slot, Slots(n)})
+	}
+	return f.end()
+}
+
+// receivePieces receives the pieces of a message over MPI: some ahead, while earlier ones go to
+// the device.
+func (p *Port) receivePieces(h *Header, to *Dest) error {
+	type incoming struct {
+		span
+		h driver.Handle
+		b []byte
+	}
+	var ahead []incoming
+	f := flight{to: to}
+	for i, posted := 0, 0; i < h.Pieces(); i++ {
+		for posted < h.Pieces() && len(ahead) < atATime {
+			_, n := h.Piece(posted)
+			at := p.room(n)
+			if at.slab == nil {
+				break
+			}
+			if to.Mem != nil {
+				at.slab.Pin(to.Mem)
+			}
+			b := at.slab.Bytes(at.slot, n)
+			r, err := p.irecv(h, b)
+			if err != nil {
+				return err
+			}
+			ahead = append(ahead, incoming{at, r, b})
+			posted++
+		}
+		if len(ahead) == 0 { // the slabs have no room
+			return p.receivePlain(h, i, to, f.end())
+		}
+		in := ahead[0]
+		ahead = ahead[1:]
+		st, err := p.Driver.Wait(in.h)
+		if err != nil {
+			return err
+		}
+		off, n := h.Piece(i)
+		if int(st.Bytes) != n {
+			f.fail(errUnread(h.Source))
+		}
+		f.add(off, in.b, in.span)
+	}
+	return f.end()
+}
+
+// receivePlain is receivePieces from piece i on without slots, one piece at a time.
+func (p *Port) receivePlain(h *Header, i int, to *Dest, failed error) error {
+	b := make([]byte, h.Unit)
+	for ; i < h.Pieces(); i++ {
+		off, n := h.Piece(i)
+		st, err := p.Driver.Recv(b[:n], h.Source, h.Tag, p.Private)
+		if err != nil {
+			return err
+		}
+		if failed == nil && int(st.Bytes) != n {
+			failed = errUnread(h.Source)
+		}
+		if failed != nil {
+			continue
+		}
+		wait, err := to.write(off, b[:n])
+		if err == nil {
+			err = wait()
+		}
+		failed = err
+	}
+	return failed
+}
+
+// irecv has MPI receive one piece.
+func (p *Port) irecv(h *Header, piece []byte) (driver.Handle, error) {
+	return p.Driver.Irecv(piece, h.Source, h.Tag, p.Private)
+}

@@ -1,0 +1,226 @@
+package devmsg
+
+import (
+	"encoding/binary"
+	"runtime"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// A sender whose bytes MPI reads from device memory waits for its receiver, and a receiver that has
+// the RTS may do other things before it takes the pieces: wait for a message that the sender
+// sends next, for instance. So such an RTS proposes a rendezvous, and the receiver answers with a
+// CTS: whether it is in a call now that takes all pieces and waits for nothing else. If no such CTS
+// comes soon the sender goes through host memory, which waits for no receiver. It receives the CTS later:
+// every rendezvous gets one, before the drain that receives the RTS is complete.
+//
+// Between ranks that share a slab the bytes then come over MPI or in the slab. The state of the first slot
+// says which, and the receiver frees the slots in both cases.
+
+func ctsTag(h *Header) int { return pieceTags + h.Tag%ctsTags }
+
+// ctsBytes is the length of a CTS: the Seq of the RTS, and 1 if the receiver takes the message now.
+const ctsBytes = 9
+
+// cts is a CTS on its way, of this rank or to it.
+type cts struct {
+	h   driver.Handle
+	buf []byte
+	pin runtime.Pinner
+}
+
+func (p *Port) newCTS() *cts {
+	c := &cts{buf: make([]byte, ctsBytes)}
+	if p.Info.Pin {
+		c.pin.Pin(unsafe.SliceData(c.buf))
+	}
+	return c
+}
+
+// expectCTS has MPI receive the CTS for a message.
+func (s *Send) expectCTS() (err error) {
+	c := s.p.newCTS()
+	if c.h, err = s.p.Driver.Irecv(c.buf, s.h.Dest, ctsTag(&s.h), s.p.Private); err != nil {
+		c.pin.Unpin()
+		return err
+	}
+	s.cts = c
+	return nil
+}
+
+// over reports whether MPI is done with the CTS.
+func (c *cts) over(d driver.Driver) bool {
+	_, done, err := d.Test(c.h)
+	if !done && err == nil {
+		return false
+	}
+	c.pin.Unpin()
+	return true
+}
+
+// clear reports whether the receiver takes the message now.
+func (c *cts) clear(seq uint64) bool {
+	return binary.LittleEndian.Uint64(c.buf) == seq && c.buf[8] == 1
+}
+
+// awaitCTS waits a short time for the receiver's CTS. It reports whether the receiver takes the message now, and
+// returns the partner's Arrival, if there is one. It waits a short time for the partner's RTS, too: that one's sender
+// may be waiting for this rank's CTS, which this rank cannot send once MPI has the pieces, and may be the rank that
+// has to take them.
+func (s *Send) awaitCTS() (now bool, partner *Arrival) {
+	c := s.cts
+	s.cts = nil
+	until := time.Now().Add(Patient(int(s.h.Bytes)))
+	for spins, over := 0, s.partner == nil; ; spins++ {
+		if !over {
+			partner, over = s.partner.Poll()
+		}
+		if !now && c.over(s.p.Driver) {
+			if now = c.clear(s.h.Seq); !now {
+				return false, partner
+			}
+			until = time.Now().Add(Patience)
+		}
+		late := time.Now().After(until)
+		if now && (late || over) {
+			return true, partner
+		}
+		if late {
+			break
+		}
+		pause(spins)
+	}
+	s.p.mu.Lock()
+	s.p.ctsLate = append(s.p.ctsLate, c)
+	s.p.mu.Unlock()
+	s.p.because("the receiver was not there yet")
+	return false, partner
+}
+
+// sendCTS answers an RTS that proposes a rendezvous.
+func (p *Port) sendCTS(h *Header, now bool) {
+	if !h.Route.meets() {
+		return
+	}
+	c := p.newCTS()
+	binary.LittleEndian.PutUint64(c.buf, h.Seq)
+	if now {
+		c.buf[8] = 1
+	}
+	var err error
+	c.h, err = p.Driver.Isend(driver.Standard, c.buf, h.Source, ctsTag(h), p.Private)
+	if err != nil || c.h == 0 { // without a CTS the sender does not wait for long
+		c.pin.Unpin()
+		return
+	}
+	p.mu.Lock()
+	p.ctsSent = append(p.ctsSent, c)
+	p.mu.Unlock()
+}
+
+// sweepCTS forgets every CTS that MPI is done with. The caller holds mu.
+func (p *Port) sweepCTS() {
+	over := func(c *cts) bool { return c.over(p.Driver) }
+	p.ctsSent, p.ctsLate = slices.DeleteFunc(p.ctsSent, over), slices.DeleteFunc(p.ctsLate, over)
+}
+
+// DropCTS withdraws the receives of CTS that no rank will send: all communication is over.
+func (p *Port) DropCTS() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.ctsLate {
+		if p.Driver.Cancel(c.h) == nil {
+			_, _ = p.Driver.Wait(c.h)
+		}
+		c.pin.Unpin()
+	}
+	p.ctsLate = nil
+}
+
+// sendDirect sends from the device's memory if the receiver takes the message now. Otherwise it returns false.
+func (s *Send) sendDirect() (sent bool, err error) {
+	now, partner := s.awaitCTS()
+	switch {
+	case !now:
+		return false, nil
+	case partner != nil:
+		sent, err = s.exchange(partner)
+	default:
+		err = s.mem.Lend(nil, func(at uintptr) error {
+			sent = true
+			s.announceMPI()
+			return s.p.inTurn(&s.h, memoryAt(at, int(s.h.Bytes)), s.isend, func(int, driver.Status) {})
+		})
+	}
+	if sent {
+		s.p.stats.sentDirect.Add(1)
+		if s.h.Route == Rendezvous {
+			s.set(Free)
+		}
+	}
+	return sent, err
+}
+
+// announceMPI notes in the slab that the bytes come over MPI.
+func (s *Send) announceMPI() {
+	if s.h.Route == RendezvousMapped {
+		s.set(Elsewhere)
+	}
+}
+
+// A call that sends and receives may be one of a ring: each of its ranks waits for the CTS of the next
+// one, and then for the pieces of the one before. So a rank that waits for its CTS looks for the RTS that it
+// is to get, and accepts it. It takes the pieces as soon as its own way is chosen, which depends on no other rank for
+// long. And all of its own pieces are with MPI before it waits for others.
+
+// lendTogether reports whether MPI can have the memory of a send and of its partner at once.
+func lendTogether(mem, partner Memory) bool {
+	_, pair := mem.(Pair)
+	return pair && partner != nil && partner.Device() == mem.Device()
+}
+
+// exchange sends from the device while it takes the partner's message.
+func (s *Send) exchange(a *Arrival) (sent bool, err error) {
+	err = s.mem.(Pair).LendWith(nil, a.to.Mem, a.to.Mark, func(at, to uintptr) (failed error) {
+		sent = true
+		s.announceMPI()
+		all := memoryAt(at, int(s.h.Bytes))
+		var pin runtime.Pinner
+		defer pin.Unpin()
+		pin.Pin(unsafe.SliceData(all))
+		var handles []driver.Handle
+		for i := 0; i < s.h.Pieces() && failed == nil; i++ {
+			off, n := s.h.Piece(i)
+			var h driver.Handle
+			if h, failed = s.isend(all[off : off+n]); h != 0 {
+				handles = append(handles, h)
+			}
+		}
+		a.to.lent = to
+		a.receiveAccepted()
+		a.to.lent = 0
+		for _, h := range handles {
+			if _, err := s.p.Driver.Wait(h); failed == nil {
+				failed = err
+			}
+		}
+		return failed
+	})
+	return sent, err
+}
+
+// chosen waits until the sender of a rendezvous in a slab has chosen a way. Its choice needs MPI to
+// bring it this rank's CTS.
+func (p *Port) chosen(h *Header, slab *Slab) Route {
+	for spins := 0; slab.State(h.Slot) == Filling; spins++ {
+		p.sweep()
+		pause(spins)
+	}
+	if slab.State(h.Slot) == Elsewhere {
+		return OverMPI
+	}
+	return ByMapping
+}
