@@ -3,13 +3,13 @@ package mpiwrap
 import (
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
 
 // FuzzRecord feeds the decoder of mailbox records: it must refuse or accept, and
 // what it accepts must encode to the same messages.
 func FuzzRecord(f *testing.F) {
-	good := record{Version: 1, Size: 2, Mail: request.Mail{Boxes: []request.BoxRecord{
+	good := record{Version: 1, Size: 2, Mail: mailbox.Mail{Boxes: []mailbox.BoxRecord{
 		{Comm: "world", Tag: 3, Data: []byte("abc")}, {Comm: "world.1"}}}}
 	b, err := good.encode()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
 
 // recordVersion is the version of the record that SaveMailbox writes. Older ones
@@ -31,7 +31,7 @@ type record struct {
 	Size    int    // of the world
 	Build   string `json:",omitempty"` // of the executable; "" if it is not known
 	Comms   []commRecord
-	request.Mail
+	mailbox.Mail
 }
 
 // commRecord is a communicator that lived at the checkpoint.
@@ -88,14 +88,14 @@ func (e *rankEndpoint) SaveMailbox() ([]byte, error) {
 			r.add(p.record())
 		}
 	}
-	var waiting *request.Mail
+	var waiting *mailbox.Mail
 	if s.restored != nil { // for communicators that are not made again yet
 		for _, c := range s.restored.unclaimed() {
 			r.add(c)
 		}
 		waiting = &s.restored.Mail
 	}
-	if err := r.Save(&s.Rank, s.channels, waiting); err != nil {
+	if err := s.SaveMail(&r.Mail, s.channels, waiting); err != nil {
 		return nil, err
 	}
 	return r.encode()
@@ -171,6 +171,6 @@ func (r *record) fits(s *state) error {
 // deliverRestored moves restored messages of c into its mailbox.
 func (s *state) deliverRestored(c *Comm) {
 	if s.restored != nil {
-		s.restored.Deliver(&c.ch)
+		c.ch.Deliver(&s.restored.Mail)
 	}
 }

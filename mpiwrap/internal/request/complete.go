@@ -6,50 +6,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// fromBox completes a receive with a drained message.
-func (r *Request) fromBox(m *mailboxMessage) {
-	if m.h != 0 {
-		r.rest = m
-		r.activate()
-		return
-	}
-	r.deliver(m)
-	r.list()
-	r.state = complete
-	r.conclude(nil, waiting)
-}
-
-// step goes on with a drained message that is still coming.
-func (m *mailboxMessage) step(r *Request, wait bool) (ok bool, err error) {
-	if wait {
-		_, err = r.c.rank.Driver.Wait(m.h)
-		ok = true
-	} else {
-		_, ok, err = r.c.rank.Driver.Test(m.h)
-	}
-	if driver.Unknown(err) {
-		return false, r.c.Wrap("Wait", r.errPeer(), r.errTag(), err)
-	}
-	if !ok && err == nil {
-		return false, nil
-	}
-	r.deactivate()
-	r.rest = nil
-	r.c.transferred(m, err)
-	r.deliver(m)
-	r.conclude(nil, waiting)
-	return true, nil
-}
-
-// deliver gives the request a drained message. The host memory of a device's may be longer than
-// the device's.
-func (r *Request) deliver(m *mailboxMessage) {
-	r.st, r.err = r.c.deliver(r.op, m, r.buf)
-	if r.err != nil {
-		r.st.Bytes = min(r.st.Bytes, r.size())
-	}
-}
-
 // conclude does what is to happen when MPI is done with a request, or a drained message has
 // been delivered. aside is the header of what a receive got aside, if that was one.
 func (r *Request) conclude(aside *devmsg.Header, m manner) {

@@ -2,9 +2,7 @@ package request
 
 import (
 	"errors"
-	"fmt"
 
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
@@ -74,11 +72,4 @@ func (c *Channel) Wrap(name string, peer, tag int, err error) error {
 		}
 	}
 	return NewError(e)
-}
-
-// truncated is what a receive of a drained message returns when it is too long,
-// as MPI would.
-func (c *Channel) truncated(op call.Op, m *mailboxMessage, room int) error {
-	return NewError(Error{Call: op.String(), Comm: c.Name, Peer: m.source, Tag: m.tag, Class: driver.ClassTruncate,
-		Err: ErrTruncate, Text: fmt.Sprintf("message of %d bytes, buffer of %d", len(m.data), room)})
 }

@@ -3,9 +3,9 @@ package request
 import (
 	"fmt"
 	"iter"
-	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
 
 // Fetch receives what has arrived on the channels: it continues with every active request,
@@ -54,11 +54,8 @@ func (s *Rank) Progress(channels iter.Seq[*Channel]) (int, error) {
 
 // progressBox tests the transfers of drained messages.
 func (c *Channel) progressBox() error {
-	for _, m := range c.box.list {
-		if m.h == 0 {
-			continue
-		}
-		if err := c.begun(m); err != nil {
+	for _, m := range c.box.All() {
+		if err := c.fetched(m); err != nil {
 			return err
 		}
 	}
@@ -78,18 +75,15 @@ func (c *Channel) Fetch(channels iter.Seq[*Channel]) (int, error) {
 		if !ok {
 			return n, nil
 		}
-		m := &mailboxMessage{source: int(st.Source), tag: int(st.Tag), data: make([]byte, st.Bytes)}
-		if len(m.data) > 0 && c.rank.Info.Pin {
-			m.pin.Pin(unsafe.SliceData(m.data))
+		m, err := mailbox.Receive(c.rank.Driver, h, st, c.rank.Info.Pin)
+		if err != nil {
+			return n, c.Wrap("Drain", m.Source, m.Tag, err)
 		}
-		if m.h, err = c.rank.Driver.Imrecv(m.data, h); err != nil {
-			return n, c.Wrap("Drain", m.source, m.tag, err)
-		}
-		c.box.add(m)
-		if err := c.begun(m); err != nil {
+		c.box.Add(m)
+		if err := c.fetched(m); err != nil {
 			return n, err
 		}
-		if len(m.data) > int(st.Bytes) { // it was a header, which has been replaced
+		if len(m.Data) > int(st.Bytes) { // it was an RTS, which has been replaced
 			if err := c.within(channels, m); err != nil {
 				return n + 1, err
 			}
@@ -99,23 +93,19 @@ func (c *Channel) Fetch(channels iter.Seq[*Channel]) (int, error) {
 
 // within returns an error if the mailboxes are beyond the budget with m. The program gets m all
 // the same; the checkpoint fails.
-func (c *Channel) within(channels iter.Seq[*Channel], m *mailboxMessage) error {
+func (c *Channel) within(channels iter.Seq[*Channel], m *mailbox.Message) error {
 	budget := c.rank.budget.Load()
 	_, have, _ := MailboxSize(channels)
 	if budget <= 0 || have <= budget {
 		return nil
 	}
-	return c.mailboxFull(m.source, m.tag, have-int64(len(m.data)), int64(len(m.data)))
+	return c.mailboxFull(m.Source, m.Tag, have-int64(len(m.Data)), int64(len(m.Data)))
 }
 
-// begun tests a transfer once: most are complete at once.
-func (c *Channel) begun(m *mailboxMessage) error {
-	_, ok, err := c.rank.Driver.Test(m.h)
-	if driver.Unknown(err) {
-		return c.Wrap("Drain", m.source, m.tag, err)
-	}
-	if ok || err != nil {
-		c.transferred(m, err)
+// fetched tests a transfer: most are complete at once.
+func (c *Channel) fetched(m *mailbox.Message) error {
+	if _, err := c.advance(m, false); err != nil {
+		return c.Wrap("Drain", m.Source, m.Tag, err)
 	}
 	return nil
 }
@@ -124,8 +114,8 @@ func (c *Channel) begun(m *mailboxMessage) error {
 // belong to the program's side of the cut.
 func (s *Rank) fetchProbed() error {
 	for _, m := range s.probed {
-		if m.box != nil && m.box.h != 0 { // matched in the mailbox, its bytes still coming
-			if err := m.c.begun(m.box); err != nil {
+		if m.box != nil { // matched in the mailbox, its bytes perhaps still coming
+			if err := m.c.fetched(m.box); err != nil {
 				return err
 			}
 		}
@@ -138,7 +128,7 @@ func (s *Rank) fetchProbed() error {
 			return m.c.Wrap("Drain", m.st.Source, m.st.Tag, err)
 		}
 		m.c.countReceived(int32(m.st.Source), 1)
-		m.box = &mailboxMessage{source: m.st.Source, tag: m.st.Tag, data: buf, err: err}
+		m.box = &mailbox.Message{Source: m.st.Source, Tag: m.st.Tag, Data: buf, Err: err}
 		m.h = 0
 	}
 	return nil
@@ -165,10 +155,10 @@ func (s *Rank) Outstanding() (sends, collectives int) {
 // many are still coming in.
 func MailboxSize(channels iter.Seq[*Channel]) (messages int, bytes int64, arriving int) {
 	for c := range channels {
-		for _, m := range c.box.list {
+		for _, m := range c.box.All() {
 			messages++
-			bytes += int64(len(m.data))
-			if m.h != 0 {
+			bytes += int64(len(m.Data))
+			if m.Coming() {
 				arriving++
 			}
 		}

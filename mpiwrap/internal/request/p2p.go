@@ -86,10 +86,8 @@ func (c *Channel) Recv(buf []byte, source, tag int) (Status, error) {
 	if c.rank.unposted != nil {
 		c.postedAgain(source, tag)
 	}
-	if c.box.len() != 0 {
-		if m := c.takeFromMailbox(source, tag); m != nil {
-			return c.deliver(call.Recv, m, buf)
-		}
+	if m := c.takeDrained(source, tag); m != nil {
+		return c.deliver(call.Recv, m, buf)
 	}
 	return c.recvInto(call.Recv, buf, source, tag)
 }
@@ -156,7 +154,7 @@ func (c *Channel) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int)
 	if c.rank.unposted != nil {
 		c.postedAgain(source, rtag)
 	}
-	if c.box.len() != 0 && c.peekMailbox(source, rtag) != nil {
+	if c.peekDrained(source, rtag) != nil {
 		return c.sendThenTake(a, s, dest, stag, r, source, rtag)
 	}
 	if len(r) < slotSize {
@@ -179,17 +177,9 @@ func (c *Channel) sendThenTake(a *Activity, s []byte, dest, stag int, r []byte, 
 			return Status{}, c.Wrap("Sendrecv", dest, stag, err)
 		}
 	}
-	if m := c.takeFromMailbox(source, rtag); m != nil {
+	if m := c.takeDrained(source, rtag); m != nil {
 		return c.deliver(call.Sendrecv, m, r)
 	}
 	a.only(0, source, rtag) // with ThreadMultiple: another goroutine has received it
 	return c.recvInto(call.Sendrecv, r, source, rtag)
-}
-
-// boxedFor takes a drained message, if there is one.
-func (c *Channel) boxedFor(source, tag int) *mailboxMessage {
-	if c.box.len() == 0 || source == ProcNull {
-		return nil
-	}
-	return c.takeFromMailbox(source, tag)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
 
 // Probe waits until a message from source with tag has arrived and describes it,
@@ -22,10 +23,8 @@ func (c *Channel) Probe(source, tag int) (Status, error) {
 	if source == ProcNull {
 		return emptyStatus, nil
 	}
-	if c.box.len() != 0 {
-		if m := c.peekMailbox(source, tag); m != nil {
-			return c.seen(m)
-		}
+	if m := c.peekDrained(source, tag); m != nil {
+		return c.seen(m)
 	}
 	st, err := c.rank.Driver.Probe(source, tag, c.Handle)
 	if err != nil {
@@ -47,11 +46,9 @@ func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
 	if source == ProcNull {
 		return emptyStatus, true, nil
 	}
-	if c.box.len() != 0 {
-		if m := c.peekMailbox(source, tag); m != nil {
-			st, err := c.seen(m)
-			return st, err == nil, err
-		}
+	if m := c.peekDrained(source, tag); m != nil {
+		st, err := c.seen(m)
+		return st, err == nil, err
 	}
 	st, ok, err := c.rank.Driver.Iprobe(source, tag, c.Handle)
 	if err != nil {
@@ -74,7 +71,7 @@ func (c *Channel) inside(source, tag int, st Status) (Status, error) {
 	if _, err := c.Fetch(func(yield func(*Channel) bool) { yield(c) }); err != nil {
 		return Status{}, err
 	}
-	m := c.peekMailbox(source, tag)
+	m := c.peekDrained(source, tag)
 	if m == nil { // with ThreadMultiple: another goroutine has received it
 		return st, nil
 	}
@@ -82,15 +79,18 @@ func (c *Channel) inside(source, tag int, st Status) (Status, error) {
 }
 
 // seen is the status of a drained message; one that may be a header has to be there first.
-func (c *Channel) seen(m *mailboxMessage) (Status, error) {
-	if m.h == 0 || len(m.data) != devmsg.HeaderBytes {
-		return m.status(), nil
+func (c *Channel) seen(m *mailbox.Message) (Status, error) {
+	if !m.Coming() || len(m.Data) != devmsg.HeaderBytes {
+		return statusOfDrained(m), nil
 	}
-	c.arrive(m)
-	if m.err != nil {
-		return Status{}, c.Wrap("Probe", m.source, m.tag, m.err)
+	_, err := c.advance(m, true)
+	if err == nil {
+		err = m.Err
 	}
-	return m.status(), nil
+	if err != nil {
+		return Status{}, c.Wrap("Probe", m.Source, m.Tag, err)
+	}
+	return statusOfDrained(m), nil
 }
 
 // Message is a message matched by Mprobe or Improbe: no other receive can get
@@ -98,7 +98,7 @@ func (c *Channel) seen(m *mailboxMessage) (Status, error) {
 type Message struct {
 	c    *Channel
 	h    driver.Handle
-	box  *mailboxMessage
+	box  *mailbox.Message
 	st   Status
 	done bool
 
@@ -159,9 +159,9 @@ func (c *Channel) matchBoxed(source, tag int) *Message {
 	if source == ProcNull {
 		return &Message{c: c, st: emptyStatus}
 	}
-	if m := c.boxedFor(source, tag); m != nil {
+	if m := c.takeDrained(source, tag); m != nil {
 		_, _ = c.seen(m) // Recv says what has failed
-		return c.remember(&Message{c: c, box: m, st: m.status(), source: source, tag: tag})
+		return c.remember(&Message{c: c, box: m, st: statusOfDrained(m), source: source, tag: tag})
 	}
 	return nil
 }
@@ -169,13 +169,14 @@ func (c *Channel) matchBoxed(source, tag int) *Message {
 func (c *Channel) match(h driver.Handle, st driver.Status, source, tag int) (*Message, error) {
 	m := &Message{c: c, h: h, st: statusOf(st), source: source, tag: tag}
 	if st.Bytes == devmsg.HeaderBytes && !c.Private { // it may stand for a longer one
-		box := &mailboxMessage{source: m.st.Source, tag: m.st.Tag, data: make([]byte, st.Bytes)}
-		_, err := c.rank.Driver.Mrecv(box.data, h)
+		box := &mailbox.Message{Source: m.st.Source, Tag: m.st.Tag, Data: make([]byte, st.Bytes)}
+		_, err := c.rank.Driver.Mrecv(box.Data, h)
 		if driver.Unknown(err) {
 			return nil, c.Wrap("Mprobe", source, tag, err)
 		}
-		c.transferred(box, err)
-		m.h, m.box, m.st = 0, box, box.status()
+		box.Err = err
+		c.drained(box)
+		m.h, m.box, m.st = 0, box, statusOfDrained(box)
 	}
 	return c.remember(m), nil
 }

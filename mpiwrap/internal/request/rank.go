@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
 
@@ -56,9 +57,9 @@ type Rank struct {
 	restored []*Request            // receives to post before the next call
 	posted   uint64                // requests started so far; guarded by own
 
-	reposting bool               // postRestored is at work
-	noteSites bool               // see endpoint.Endpoint
-	unposted  []*unpostedReceive // receives that the checkpoint had pending and that this run has not posted again
+	reposting bool             // postRestored is at work
+	noteSites bool             // see endpoint.Endpoint
+	unposted  mailbox.Unposted // receives that the checkpoint had pending
 
 	budget atomic.Int64 // bytes that the mailboxes may hold; 0 = no bound
 }
@@ -88,7 +89,7 @@ type Channel struct {
 	rank    *Rank
 	index   uint32 // in rank.table
 	balance int64  // see inFlight
-	box     mailbox
+	box     mailbox.Box
 }
 
 // Register makes c known to those who read what the rank is blocked on.

@@ -257,8 +257,8 @@ func (r *Request) startHere() bool {
 	}
 	// A protected receive that is posted again after a restart had found nothing at
 	// the cut: what the mailbox holds is for others.
-	if c.box.len() != 0 && !c.rank.reposting {
-		if m := c.takeFromMailbox(r.peer, r.tag); m != nil {
+	if !c.rank.reposting {
+		if m := c.takeDrained(r.peer, r.tag); m != nil {
 			r.fromBox(m)
 			return true
 		}

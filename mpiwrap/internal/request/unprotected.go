@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
 
 // What the program has under way at a checkpoint and has not protected. The running
@@ -19,49 +20,46 @@ import (
 //   - A non-blocking collective cannot be made again, as other ranks may have been
 //     told that it is complete. The checkpoint is refused.
 
-// unpostedReceive is a receive that was pending at the checkpoint this run was restored from,
-// without protection. It is taken when the program has posted it again, or has
-// received its message.
-type unpostedReceive struct {
-	endpoint.PendingReceive
-	taken bool
-}
-
 func (r *Request) describe() *endpoint.PendingReceive {
 	return &endpoint.PendingReceive{Comm: r.c.Name, Source: r.peer, Tag: r.tag, At: r.sites.String()}
 }
 
 // UnpostedReceives is that of endpoint.Endpoint.
 func (s *Rank) UnpostedReceives() []endpoint.PendingReceive {
-	var out []endpoint.PendingReceive
-	for _, o := range s.unposted {
-		if !o.taken {
-			out = append(out, o.PendingReceive)
-		}
-	}
-	return out
+	return s.unposted.Receives()
 }
 
 // NoteSites is that of endpoint.Endpoint.
 func (s *Rank) NoteSites() { s.noteSites = true }
 
-// heldMessage is one that a receive or a probe of the program had matched, and
-// that the program had not got at the cut.
-type heldMessage struct {
-	order       uint64 // of the receive or probe
-	c           *Channel
-	source, tag int // as it was posted
-	box         BoxRecord
-}
-
-func (k *heldMessage) fits(b *BoxRecord) bool {
-	return (k.source == AnySource || k.source == b.Source) && (k.tag == AnyTag || k.tag == b.Tag)
+// SaveMail fills a record with the messages and receives of a rank's channels. Waiting is
+// what an earlier record holds for communicators that are not made again yet, or nil.
+func (s *Rank) SaveMail(r *mailbox.Mail, channels iter.Seq[*Channel], waiting *mailbox.Mail) error {
+	held, err := s.held(r)
+	if err != nil {
+		return err
+	}
+	for c := range channels {
+		for _, m := range c.box.All() {
+			if m.Coming() {
+				return c.Fail("SaveMailbox", m.Source, m.Tag, ErrDrainIncomplete,
+					"a message is still arriving; call Drain first")
+			}
+			if m.Err != nil {
+				return c.Fail("SaveMailbox", m.Source, m.Tag, ErrMailbox, "MPI failed to receive a message: "+
+					m.Err.Error())
+			}
+		}
+		r.AddBox(c.Name, &c.box, held)
+	}
+	r.AddRest(waiting, s.unposted)
+	return nil
 }
 
 // held finds what is under way and not protected: it names the receives in r,
 // returns the messages to save, and refuses what cannot be saved.
-func (r *Mail) held(s *Rank) ([]heldMessage, error) {
-	var out []heldMessage
+func (s *Rank) held(r *mailbox.Mail) ([]mailbox.Held, error) {
+	var out []mailbox.Held
 	var errs []error
 	protected := s.protectedReceives()
 	found := false
@@ -86,7 +84,7 @@ func (r *Mail) held(s *Rank) ([]heldMessage, error) {
 				errs = append(errs, err)
 				continue
 			}
-			out = append(out, heldMessage{q.order, q.c, q.peer, q.tag, b})
+			out = append(out, mailbox.Held{Order: q.order, Box: &q.c.box, Source: q.peer, Tag: q.tag, Record: b})
 			q.messageSaved = s.drains
 		}
 	}
@@ -100,15 +98,14 @@ func (r *Mail) held(s *Rank) ([]heldMessage, error) {
 				"the communicator was freed with a probed message not yet received; receive it before Free"))
 			continue
 		}
-		out = append(out, heldMessage{m.order, m.c, m.source, m.tag,
-			BoxRecord{Comm: m.c.Name, Source: m.box.source, Tag: m.box.tag, Cut: m.box.cut, Data: m.box.data,
-				Receive: r.stillUnposted(m.box.unposted)}})
+		out = append(out, mailbox.Held{Order: m.order, Box: &m.c.box, Source: m.source, Tag: m.tag,
+			Record: r.Record(m.c.Name, m.box)})
 	}
-	slices.SortStableFunc(out, func(a, b heldMessage) int { return int(int64(a.order - b.order)) })
+	slices.SortStableFunc(out, func(a, b mailbox.Held) int { return int(int64(a.Order - b.Order)) })
 	return out, errors.Join(errs...)
 }
 
-// Quiet says whether Save would find no message and no receive, and nothing that it refuses. Requests that are
+// Quiet reports whether SaveMail would find no message and no receive, and nothing that it refuses. Requests that are
 // protected count as the others do.
 func (s *Rank) Quiet(channels iter.Seq[*Channel]) bool {
 	if n, _, _ := MailboxSize(channels); n > 0 {
@@ -119,8 +116,7 @@ func (s *Rank) Quiet(channels iter.Seq[*Channel]) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(s.probed, func(m *Message) bool { return m.box != nil }) &&
-		!slices.ContainsFunc(s.unposted, func(o *unpostedReceive) bool { return !o.taken && !o.Came })
+	return !slices.ContainsFunc(s.probed, func(m *Message) bool { return m.box != nil }) && !s.unposted.Waiting()
 }
 
 // isSaved says whether MarshalBinary has described the request for this cut.
@@ -137,8 +133,8 @@ func (s *Rank) protectedReceives() (out []*Request) {
 }
 
 // message is what a complete receive has got.
-func (r *Request) message(number int) (b BoxRecord, err error) {
-	b = BoxRecord{Comm: r.c.Name, Source: r.peer, Tag: r.tag, Receive: number}
+func (r *Request) message(number int) (b mailbox.BoxRecord, err error) {
+	b = mailbox.BoxRecord{Comm: r.c.Name, Source: r.peer, Tag: r.tag, Receive: number}
 	if b.Source == AnySource {
 		b.Source = r.st.Source
 	}
@@ -186,68 +182,25 @@ func overlapping(a, b *Request) bool {
 		(a.tag == AnyTag || b.tag == AnyTag || a.tag == b.tag)
 }
 
-// insertHeld puts what was held on c among the messages of its mailbox: each
-// before the first that the same receive or probe could take, so that it finds its own
-// when it is made again, in the order in which the program made them.
-func insertHeld(list []BoxRecord, held []heldMessage, c *Channel) []BoxRecord {
-	for i := len(held) - 1; i >= 0; i-- {
-		k := &held[i]
-		if k.c != c {
-			continue
-		}
-		at := slices.IndexFunc(list, func(b BoxRecord) bool { return k.fits(&b) })
-		if at < 0 {
-			at = len(list)
-		}
-		list = slices.Insert(list, at, k.box)
-	}
-	return list
-}
+// NoteUnposted notes the receives of a record that has been read, which the program has to post again.
+func (s *Rank) NoteUnposted(r *mailbox.Mail) { s.unposted = mailbox.NewUnposted(r) }
 
-// stillUnposted carries a receive that this run has not posted again into the next
-// record and returns its number there.
-func (r *Mail) stillUnposted(o *unpostedReceive) int {
-	if o == nil {
-		return 0
-	}
-	r.Receives = append(r.Receives, o.PendingReceive)
-	return len(r.Receives)
-}
-
-// addIdle carries those over that no message of the mailbox belongs to.
-func (r *Mail) addIdle(unposted []*unpostedReceive) {
-	for _, o := range unposted {
-		if !o.taken && !o.Came {
-			r.Receives = append(r.Receives, o.PendingReceive)
-		}
-	}
-}
-
-// NoteUnposted ties the messages of a record that has been read to the receives that had them,
-// which the program is to post again.
-func (s *Rank) NoteUnposted(r *Mail) {
-	s.unposted = nil
-	for _, rec := range r.Receives {
-		s.unposted = append(s.unposted, &unpostedReceive{PendingReceive: rec})
-	}
-	for i := range r.Boxes {
-		if n := r.Boxes[i].Receive; n > 0 {
-			r.Boxes[i].unposted = s.unposted[n-1]
-		}
+// Deliver moves the messages of a record into the mailbox.
+func (c *Channel) Deliver(r *mailbox.Mail) {
+	if !c.Private {
+		r.Deliver(c.Name, &c.box)
 	}
 }
 
 // postedAgain notes that the program has posted a receive which the checkpoint
 // had pending.
 func (c *Channel) postedAgain(source, tag int) {
+	if c.Private {
+		return
+	}
 	c.rank.Lock()
 	defer c.rank.Unlock()
-	for _, o := range c.rank.unposted {
-		if !c.Private && !o.taken && !o.Came && o.Comm == c.Name && o.Source == source && o.Tag == tag {
-			o.taken = true
-			return
-		}
-	}
+	c.rank.unposted.Posted(c.Name, source, tag)
 }
 
 // lostAtRestart explains an inactive request after a restart.
@@ -255,10 +208,10 @@ func (r *Request) lostAtRestart() string {
 	if r.kind == sendRequest {
 		return ""
 	}
-	for _, o := range r.c.rank.unposted {
+	for _, o := range r.c.rank.unposted.Receives() {
 		// A prepared receive is another one where it asks for other messages.
 		other := r.persistent && (o.Source != r.peer || o.Tag != r.tag)
-		if !o.taken && o.Comm == r.c.Name && !other {
+		if o.Comm == r.c.Name && !other {
 			return "the checkpoint had a " + o.String() + " pending that was not protected; post it again after a " +
 				"restart, or protect the request"
 		}
@@ -300,7 +253,7 @@ func (s *Rank) MeetPosted() {
 
 // boxed reports whether the request has a drained message whose bytes are still coming.
 func (r *Request) boxed() bool {
-	_, ok := r.rest.(*mailboxMessage)
+	_, ok := r.rest.(*drainedRest)
 	return ok
 }
 
@@ -311,7 +264,7 @@ func (r *Request) meet() {
 			return
 		}
 	}
-	if c.box.find(r.peer, r.tag) < 0 {
+	if c.box.Peek(r.peer, r.tag) == nil {
 		return
 	}
 	if r.state == active {
@@ -330,7 +283,7 @@ func (r *Request) meet() {
 			r.err = err
 			return
 		}
-		c.box.add(&mailboxMessage{source: r.st.Source, tag: r.st.Tag, data: slices.Clone(data)})
+		c.box.Add(&mailbox.Message{Source: r.st.Source, Tag: r.st.Tag, Data: slices.Clone(data)})
 	}
 	r.unlist()
 	if r.dev != nil {
@@ -340,5 +293,5 @@ func (r *Request) meet() {
 			return
 		}
 	}
-	r.fromBox(c.takeFromMailbox(r.peer, r.tag))
+	r.fromBox(c.takeDrained(r.peer, r.tag))
 }

@@ -1,0 +1,147 @@
+package mailbox
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
+
+// Mail is the part of a checkpoint's record that holds messages.
+type Mail struct {
+	Boxes []BoxRecord
+	// Receives are those that were pending and are not protected; see Unposted.
+	Receives []endpoint.PendingReceive `json:",omitempty"`
+}
+
+// BoxRecord is one drained message. Its bytes follow the record in order.
+type BoxRecord struct {
+	Comm        string
+	Source, Tag int
+	Bytes       int
+	Cut         bool      `json:",omitempty"` // the beginning of a message that was too long for its receive
+	Receive     int       `json:",omitempty"` // number in Receives of the one that had it, from 1
+	Data        []byte    `json:"-"`
+	unposted    *unposted // that number's, after NewUnposted
+}
+
+// Held is a message that a receive or a probe of the program had matched, and
+// that the program had not got at the cut.
+type Held struct {
+	Order       uint64 // of the receive or probe
+	Box         *Box   // of its communicator
+	Source, Tag int    // as the receive or probe was made
+	Record      BoxRecord
+}
+
+func (k *Held) fits(b *BoxRecord) bool {
+	return (k.Source == driver.AnySource || k.Source == b.Source) && (k.Tag == driver.AnyTag || k.Tag == b.Tag)
+}
+
+// Record describes a message of a communicator.
+func (r *Mail) Record(comm string, m *Message) BoxRecord {
+	return BoxRecord{Comm: comm, Source: m.Source, Tag: m.Tag, Cut: m.Cut, Data: m.Data,
+		Receive: r.stillUnposted(m.unposted)}
+}
+
+// AddBox describes the messages of a box, and among them those that were held: each
+// before the first that the same receive or probe could take, so that it finds its own
+// when it is made again, in the order in which the program made them.
+func (r *Mail) AddBox(comm string, b *Box, held []Held) {
+	var list []BoxRecord
+	for _, m := range b.list {
+		list = append(list, r.Record(comm, m))
+	}
+	for _, k := range slices.Backward(held) {
+		if k.Box != b {
+			continue
+		}
+		at := slices.IndexFunc(list, func(b BoxRecord) bool { return k.fits(&b) })
+		if at < 0 {
+			at = len(list)
+		}
+		list = slices.Insert(list, at, k.Record)
+	}
+	r.Boxes = append(r.Boxes, list...)
+}
+
+// AddRest carries over what an earlier record holds for communicators that are not made again
+// yet, and the receives that this run has not posted again and that have no message.
+func (r *Mail) AddRest(waiting *Mail, u Unposted) {
+	if waiting != nil {
+		for _, b := range waiting.Boxes {
+			r.Boxes = append(r.Boxes, BoxRecord{Comm: b.Comm, Source: b.Source, Tag: b.Tag, Cut: b.Cut,
+				Receive: r.stillUnposted(b.unposted), Data: b.Data})
+		}
+	}
+	for _, o := range u {
+		if o.waits() {
+			r.Receives = append(r.Receives, o.PendingReceive)
+		}
+	}
+}
+
+// stillUnposted carries a receive that this run has not posted again into the next
+// record and returns its number there.
+func (r *Mail) stillUnposted(o *unposted) int {
+	if o == nil {
+		return 0
+	}
+	r.Receives = append(r.Receives, o.PendingReceive)
+	return len(r.Receives)
+}
+
+// AppendBytes appends the bytes of the messages to out.
+func (r *Mail) AppendBytes(out []byte) []byte {
+	for _, m := range r.Boxes {
+		out = append(out, m.Data...)
+	}
+	return out
+}
+
+// TakeBytes is the reverse of AppendBytes. It trusts no length.
+func (r *Mail) TakeBytes(b []byte) error {
+	for i := range r.Boxes {
+		m := &r.Boxes[i]
+		if m.Bytes < 0 || m.Bytes > len(b) {
+			return fmt.Errorf("message %d of %d bytes, %d are left", i, m.Bytes, len(b))
+		}
+		m.Data = bytes.Clone(b[:m.Bytes])
+		b = b[m.Bytes:]
+	}
+	if len(b) != 0 {
+		return fmt.Errorf("%d bytes too many", len(b))
+	}
+	return nil
+}
+
+// Fits returns an error if the messages cannot be those of a world of size ranks.
+func (r *Mail) Fits(size int) error {
+	for _, m := range r.Boxes {
+		if m.Source < 0 || m.Source >= size || m.Tag < 0 {
+			return fmt.Errorf("message from rank %d with tag %d", m.Source, m.Tag)
+		}
+		if m.Receive < 0 || m.Receive > len(r.Receives) {
+			return fmt.Errorf("message of receive %d, there are %d", m.Receive, len(r.Receives))
+		}
+	}
+	return nil
+}
+
+// Deliver moves the messages of a communicator to the front of its box. They were sent before
+// everything this run sends.
+func (r *Mail) Deliver(comm string, b *Box) {
+	var rest []BoxRecord
+	var mine []*Message
+	for _, m := range r.Boxes {
+		if m.Comm == comm {
+			mine = append(mine, &Message{Source: m.Source, Tag: m.Tag, Data: m.Data, Cut: m.Cut, unposted: m.unposted})
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	r.Boxes = rest
+	b.set(append(mine, b.list...))
+}
