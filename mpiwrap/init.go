@@ -1,8 +1,18 @@
 package mpiwrap
 
 import (
+	"bufio"
+	"debug/elf"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -197,4 +207,187 @@ func over(d driver.Driver, observer func(op string)) (*Comm, error) {
 		c.st.Observer = func(op call.Op) { observer(op.String()) }
 	}
 	return c, err
+}
+
+// Finalize ends MPI, on the OS thread that Init began it on, whichever goroutine
+// calls. It is collective over all ranks; every request must be complete. Windows that the
+// program has not freed are freed. Without Init, or a second time, it does nothing.
+//
+// It waits without limit for all ranks to call it, and then until MPI has ended, but
+// at most Options.FinalizeTimeout. After that time it logs a warning through slog's
+// default logger and returns nil, so that the program can end with its own exit
+// code. Launchers react differently: mpirun and mpiexec may kill the other ranks
+// when the first has left, and mpiexec may return 0 whatever the ranks return. So
+// write results before Finalize.
+func Finalize() error {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	w := process.world
+	if w == nil || w.st.Finalized.Load() {
+		return nil
+	}
+	return w.finalize(process.limit)
+}
+
+const defaultFinalizeTimeout = 30 * time.Second
+
+// finalize is Finalize for the world, once.
+func (c *Comm) finalize(limit time.Duration) error {
+	s := c.st
+	s.Device.Flush()
+	// A rank that waits for one still computing is no hang; after the barrier there
+	// is none.
+	if err := s.private.Barrier(); err != nil {
+		return c.ch.Wrap("Finalize", NoPeer, NoTag, err)
+	}
+	s.Device.DropCTS()
+	if _, err := c.ch.Quick(call.Finalize, NoPeer, NoTag); err != nil {
+		return err
+	}
+	// The call is never left: later ones are refused as those at the same time are.
+	s.Finalized.Store(true)
+	if limit <= 0 {
+		limit = defaultFinalizeTimeout
+	}
+	done := make(chan error, 1)
+	s.onThread(func() { done <- errors.Join(s.freeWindows(), s.Driver.Finalize()) })
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			return c.ch.Wrap("Finalize", NoPeer, NoTag, err)
+		}
+	case <-timer.C:
+		slog.Warn("holdfast: MPI_Finalize hangs although all ranks have called it; Finalize returns without it",
+			"rank", c.rank, "waited", limit, "library", s.Info.Name)
+	}
+	return nil
+}
+
+// freeWindows frees what the program has left: MPICH aborts otherwise. All ranks of a
+// window have it, and windows in the same order. Epochs that are open are closed.
+func (s *state) freeWindows() error {
+	var errs []error
+	for _, w := range s.windows {
+		for target := range w.locks {
+			errs = append(errs, s.Driver.WinSync(w.h, driver.WinSync{Kind: driver.Unlock, Rank: target}))
+		}
+		if w.all {
+			errs = append(errs, s.Driver.WinSync(w.h, driver.WinSync{Kind: driver.UnlockAll}))
+		}
+		errs = append(errs, s.Driver.WinFree(w.h))
+		w.freed = true
+		w.unpinAll()
+	}
+	s.windows = nil
+	return errors.Join(errs...)
+}
+
+// thread is an OS thread that does what it is given and nothing else. MPI is begun
+// and ended on one, as it demands: goroutines move between threads.
+type thread struct{ work chan func() }
+
+func newThread() *thread {
+	t := &thread{work: make(chan func())}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		for f := range t.work {
+			f()
+		}
+	}()
+	return t
+}
+
+// do runs f on the thread and returns when it has.
+func (t *thread) do(f func()) {
+	done := make(chan struct{})
+	t.work <- func() {
+		defer close(done)
+		f()
+	}
+	<-done
+}
+
+// onThread starts f on the thread of Init, or on any where there is none.
+func (s *state) onThread(f func()) {
+	if s.thread == nil {
+		go f()
+		return
+	}
+	s.thread.work <- f
+}
+
+// Linked C and Fortran code that calls MPI goes past this package. It cannot be
+// counted; it can be found.
+
+// communicates are the names, in C and Fortran, of calls that send, receive or meet.
+var communicates = regexp.MustCompile(
+	`(?i)^mpi_(i?[bsr]?send|i?m?recv|start|i?barrier|i?bcast|i?gather|i?scatter|i?all(gather|reduce|toall)|` +
+		`i?reduce|i?scan|i?exscan|i?neighbor_|r?put|r?get($|_?$|_accumulate)|` +
+		`r?accumulate|fetch_and_op|compare_and_swap|file_(i?read|i?write))`)
+
+// warnOfOthers says which objects of the process call MPI past this package.
+func warnOfOthers() {
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return
+	}
+	defer maps.Close()
+	self, _ := os.Readlink("/proc/self/exe")
+	for _, file := range mappedObjects(maps) {
+		if abi.Direct && file == self {
+			continue
+		}
+		if calls := mpiCalls(file); len(calls) > 0 {
+			slog.Warn("holdfast: a linked object calls MPI itself; its messages are neither counted nor drained: "+
+				"call Point only while no rank is inside it",
+				"object", file, "calls", strings.Join(calls[:min(len(calls), 8)], " "))
+		}
+	}
+}
+
+// mappedObjects lists the files with code that a process has mapped, in the format of
+// /proc/PID/maps.
+func mappedObjects(maps io.Reader) []string {
+	var out []string
+	in := bufio.NewScanner(maps)
+	for in.Scan() {
+		f := strings.Fields(in.Text())
+		if len(f) >= 6 && strings.Contains(f[1], "x") && filepath.IsAbs(f[5]) && !slices.Contains(out, f[5]) {
+			out = append(out, f[5])
+		}
+	}
+	return out
+}
+
+// mpiCalls returns the calls of MPI's communication that an object imports. What
+// belongs to MPI itself has none.
+func mpiCalls(file string) []string {
+	base := filepath.Base(file)
+	if strings.HasPrefix(base, "libmpi") || strings.HasPrefix(base, "libmca") || strings.HasPrefix(base, "mca_") ||
+		strings.HasPrefix(base, "libopen-") {
+		return nil
+	}
+	f, err := elf.Open(file)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	needed, err := f.ImportedLibraries()
+	if err != nil || !slices.ContainsFunc(needed, func(l string) bool { return strings.HasPrefix(l, "libmpi") }) {
+		return nil
+	}
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, s := range symbols {
+		if communicates.MatchString(s.Name) && !slices.Contains(out, s.Name) {
+			out = append(out, s.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -1,6 +1,8 @@
 package mpiwrap
 
 import (
+	"unsafe"
+
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
@@ -88,4 +90,186 @@ func (c *Comm) Improbe(source, tag int) (*Message, error) {
 func Mrecv[T Scalar](m *Message, buf []T) (Status, error) {
 	st, err := (*request.Message)(m).Recv(bytesOf(buf))
 	return Status(st), err
+}
+
+// Request is a non-blocking call under way, or a prepared one. The buffer of an
+// active request belongs to the library: do not touch it until Wait, or a
+// successful Test, reports that the request is complete. A request that a drain
+// completed stays complete until then.
+type Request request.Request
+
+func (r *Request) in() *request.Request { return (*request.Request)(r) }
+
+// inside are the requests as package request has them: the same pointers.
+func inside(rs []*Request) []*request.Request {
+	return unsafe.Slice((**request.Request)(unsafe.Pointer(unsafe.SliceData(rs))), len(rs))
+}
+
+// Isend starts sending buf to rank dest.
+func Isend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
+	r, err := c.channel().Isend(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
+	return (*Request)(r), err
+}
+
+// Issend starts a send that is complete only when the receive has begun.
+func Issend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
+	r, err := c.channel().Isend(call.Issend, driver.Synchronous, bytesOf(buf), dest, tag)
+	return (*Request)(r), err
+}
+
+// Irecv starts receiving one message into buf; see Recv. It may be pending at a
+// checkpoint, and the running program sees no difference. After a restart it is no
+// longer pending: the program posts it again after Restore, and gets the message
+// that had arrived by the checkpoint, or the one that arrives later. See the
+// package comment, and NewRequest for a receive that is pending again by itself.
+func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
+	r, err := c.channel().Irecv(bytesOf(buf), source, tag, nil)
+	return (*Request)(r), err
+}
+
+// NewRequest returns an idle request with a buffer, for a non-blocking call that
+// may be pending at a checkpoint. Its Irecv and Isend start it, Wait and Test end
+// it, and it can be started again. It belongs among what the program makes before
+// Restore; protected together with its buffer, it is pending again after a
+// restart:
+//
+//	halo := make([]float64, n)
+//	req := mpiwrap.NewRequest(world, halo)
+//	ck.Protect("halo", &halo)
+//	ck.Protect("halo request", req)
+//
+// The slice must keep its memory: a buffer that is reallocated needs a new
+// request.
+func NewRequest[T Scalar](c *Comm, buf []T) *Request {
+	return (*Request)(c.channel().NewRequest(bytesOf(buf)))
+}
+
+// Irecv starts a receive into the buffer of an idle request of NewRequest; see Irecv.
+func (r *Request) Irecv(source, tag int) error { return r.in().Irecv(source, tag) }
+
+// Isend starts to send the buffer of an idle request of NewRequest; see Isend.
+func (r *Request) Isend(dest, tag int) error { return r.in().Isend(dest, tag) }
+
+// SendInit prepares a send that Start may start repeatedly. The buffer must stay in
+// place; its contents at each Start are sent.
+func SendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
+	r, err := c.channel().SendInit(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
+	return (*Request)(r), err
+}
+
+// SsendInit prepares a synchronous send; see SendInit.
+func SsendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
+	r, err := c.channel().SendInit(call.Issend, driver.Synchronous, bytesOf(buf), dest, tag)
+	return (*Request)(r), err
+}
+
+// RecvInit prepares a receive that Start may start repeatedly.
+func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
+	r, err := c.channel().RecvInit(bytesOf(buf), source, tag)
+	return (*Request)(r), err
+}
+
+// Start starts prepared requests, in order and in one call of MPI: the cheapest way
+// to keep many short messages in flight. A request that is active, or was not made
+// by SendInit or RecvInit, is an error; those before it are started.
+func Start(rs ...*Request) error { return request.Start(inside(rs)...) }
+
+// Wait blocks until the request is complete and returns what it received. A request
+// that was never started, or was waited for already, is an error that matches
+// ErrRequest; so is one that was pending at a checkpoint, was not protected and has
+// not been posted again after the restart. A nil request is complete.
+func (r *Request) Wait() (Status, error) {
+	st, err := r.in().Wait()
+	return Status(st), err
+}
+
+// Test reports whether the request is complete and if so returns what it received.
+// Its errors are those of Wait.
+func (r *Request) Test() (Status, bool, error) {
+	st, ok, err := r.in().Test()
+	return Status(st), ok, err
+}
+
+// Cancel withdraws a receive that nothing has matched yet; its Wait then reports
+// Cancelled. A receive that has been matched, by MPI or from the mailbox,
+// completes as if Cancel had not been called, and so does every send.
+func (r *Request) Cancel() error { return r.in().Cancel() }
+
+// Free releases a prepared request. One that is active must be waited for
+// first.
+func (r *Request) Free() error { return r.in().Free() }
+
+// MarshalBinary describes a request of NewRequest, SendInit or RecvInit for a
+// checkpoint, after the drain. Its buffer is not part of it. A request that was freed is
+// described as freed, and is freed after a restart.
+func (r *Request) MarshalBinary() ([]byte, error) { return r.in().MarshalBinary() }
+
+// UnmarshalBinary makes an idle request what it was at the checkpoint: complete,
+// or pending. A pending receive is posted again when the program makes its next
+// call, in the order in which receives were posted before, so that its buffer can
+// still be restored.
+func (r *Request) UnmarshalBinary(b []byte) error {
+	apply, err := r.StageBinary(b)
+	if err == nil {
+		apply()
+	}
+	return err
+}
+
+// StageBinary is UnmarshalBinary in two steps: it checks a record and changes
+// nothing; apply, which cannot fail, makes the request what the record says.
+func (r *Request) StageBinary(b []byte) (apply func(), err error) { return r.in().StageBinary(b) }
+
+// In the forms for several requests below, nil and inactive requests count as
+// complete and are skipped, as MPI has it: a loop over WaitAny ends with index
+// Undefined when none is left. One exception makes a mistake visible: a receive that
+// was pending at a checkpoint and neither protected nor posted again after the restart
+// is an error that matches ErrRequest, as it is for Wait.
+
+// WaitAll waits for every request, even when some fail, and joins the errors.
+func WaitAll(rs ...*Request) error { return request.WaitAll(inside(rs)...) }
+
+// WaitAllStatus is WaitAll that also returns each request's status, in dest when
+// that is long enough. A skipped request has an empty status.
+func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
+	in := unsafe.Slice((*request.Status)(unsafe.SliceData(dest)), cap(dest))[:len(dest)]
+	sts, err := request.WaitAllStatus(in, inside(rs)...)
+	return statuses(sts), err
+}
+
+// statuses are the same memory under its public type.
+func statuses(sts []request.Status) []Status {
+	return unsafe.Slice((*Status)(unsafe.SliceData(sts)), cap(sts))[:len(sts)]
+}
+
+// WaitAny waits until one of the requests is complete and returns its index, or
+// Undefined when none is active.
+func WaitAny(rs ...*Request) (int, Status, error) {
+	i, st, err := request.WaitAny(inside(rs)...)
+	return i, Status(st), err
+}
+
+// WaitSome waits until at least one of the requests is complete and returns the
+// indices of all that are, with their statuses. None active gives none.
+func WaitSome(rs ...*Request) ([]int, []Status, error) {
+	index, sts, err := request.WaitSome(inside(rs)...)
+	return index, statuses(sts), err
+}
+
+// TestAll reports whether all requests are complete. Only then does it consume them
+// and return their errors, joined.
+func TestAll(rs ...*Request) (bool, error) { return request.TestAll(inside(rs)...) }
+
+// TestAny looks for a complete request and returns its index. With none active
+// it returns true and Undefined.
+func TestAny(rs ...*Request) (int, Status, bool, error) {
+	i, st, ok, err := request.TestAny(inside(rs)...)
+	return i, Status(st), ok, err
+}
+
+// TestSome returns the indices and statuses of all requests that are complete
+// now, possibly none.
+func TestSome(rs ...*Request) ([]int, []Status, error) {
+	index, sts, err := request.TestSome(inside(rs)...)
+	return index, statuses(sts), err
 }

@@ -1,10 +1,201 @@
 package request
 
 import (
+	"fmt"
+	"iter"
+
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
+
+// Fetch receives what has arrived on the channels: it continues with every active request,
+// and takes what no posted receive wants into the mailboxes. It returns how many messages
+// were received. It does not block.
+func (s *Rank) Fetch(channels iter.Seq[*Channel]) (int, error) {
+	n, err := s.Progress(channels)
+	if err != nil {
+		return n, err
+	}
+	for c := range channels {
+		k, err := c.Fetch(channels)
+		n += k
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Progress tests every active request and every transfer that is under way.
+func (s *Rank) Progress(channels iter.Seq[*Channel]) (int, error) {
+	n := 0
+	for r := s.pending.first; r != nil; {
+		next := r.next
+		if r.state != active {
+			r = next
+			continue
+		}
+		ok, err := r.progress(testing)
+		if err != nil {
+			return n, err
+		}
+		if ok && r.kind == recvRequest {
+			n++
+		}
+		r = next
+	}
+	for c := range channels {
+		if err := c.progressBox(); err != nil {
+			return n, err
+		}
+	}
+	return n, s.fetchProbed()
+}
+
+// progressBox tests the transfers of drained messages.
+func (c *Channel) progressBox() error {
+	for _, m := range c.box.All() {
+		if err := c.fetched(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fetch takes every message that MPI shows on c and no posted receive wants.
+func (c *Channel) Fetch(channels iter.Seq[*Channel]) (int, error) {
+	for n := 0; ; n++ {
+		if err := c.room(channels); err != nil {
+			return n, err
+		}
+		h, st, ok, err := c.rank.Driver.Improbe(AnySource, AnyTag, c.Handle)
+		if err != nil {
+			return n, c.Wrap("Drain", AnySource, AnyTag, err)
+		}
+		if !ok {
+			return n, nil
+		}
+		m, err := mailbox.Receive(c.rank.Driver, h, st, c.rank.Info.Pin)
+		if err != nil {
+			return n, c.Wrap("Drain", m.Source, m.Tag, err)
+		}
+		c.box.Add(m)
+		if err := c.fetched(m); err != nil {
+			return n, err
+		}
+		if len(m.Data) > int(st.Bytes) { // it was an RTS, which has been replaced
+			if err := c.within(channels, m); err != nil {
+				return n + 1, err
+			}
+		}
+	}
+}
+
+// within returns an error if the mailboxes are beyond the budget with m. The program gets m all
+// the same; the checkpoint fails.
+func (c *Channel) within(channels iter.Seq[*Channel], m *mailbox.Message) error {
+	budget := c.rank.budget.Load()
+	_, have, _ := MailboxSize(channels)
+	if budget <= 0 || have <= budget {
+		return nil
+	}
+	return c.mailboxFull(m.Source, m.Tag, have-int64(len(m.Data)), int64(len(m.Data)))
+}
+
+// fetched tests a transfer: most are complete at once.
+func (c *Channel) fetched(m *mailbox.Message) error {
+	if _, err := c.advance(m, false); err != nil {
+		return c.Wrap("Drain", m.Source, m.Tag, err)
+	}
+	return nil
+}
+
+// fetchProbed receives the bytes of messages that Mprobe has matched, so that they
+// belong to the program's side of the cut.
+func (s *Rank) fetchProbed() error {
+	for _, m := range s.probed {
+		if m.box != nil { // matched in the mailbox, its bytes perhaps still coming
+			if err := m.c.fetched(m.box); err != nil {
+				return err
+			}
+		}
+		if m.h == 0 {
+			continue
+		}
+		buf := make([]byte, m.st.Bytes)
+		_, err := s.Driver.Mrecv(buf, m.h)
+		if driver.Unknown(err) {
+			return m.c.Wrap("Drain", m.st.Source, m.st.Tag, err)
+		}
+		m.c.countReceived(int32(m.st.Source), 1)
+		m.box = &mailbox.Message{Source: m.st.Source, Tag: m.st.Tag, Data: buf, Err: err}
+		m.h = 0
+	}
+	return nil
+}
+
+// Outstanding says what the main thread still has in MPI besides receives, and how much of what
+// has been received is still coming.
+func (s *Rank) Outstanding() (sends, collectives int) {
+	for r := s.pending.first; r != nil; r = r.next {
+		switch {
+		case r.state != active:
+		case r.arriving():
+			sends++ // the rest of one that has come
+		case r.kind == sendRequest:
+			sends++
+		case r.kind == collRequest && !r.c.Private:
+			collectives++
+		}
+	}
+	return sends + s.Device.Outstanding(), collectives
+}
+
+// MailboxSize returns the drained messages and bytes that wait for the program, and how
+// many are still coming in.
+func MailboxSize(channels iter.Seq[*Channel]) (messages int, bytes int64, arriving int) {
+	for c := range channels {
+		for _, m := range c.box.All() {
+			messages++
+			bytes += int64(len(m.Data))
+			if m.Coming() {
+				arriving++
+			}
+		}
+	}
+	return messages, bytes, arriving
+}
+
+// LimitMailbox is that of endpoint.Endpoint.
+func (s *Rank) LimitMailbox(bytes int64) { s.budget.Store(bytes) }
+
+// room returns an error if the next message on c goes beyond the budget.
+func (c *Channel) room(channels iter.Seq[*Channel]) error {
+	budget := c.rank.budget.Load()
+	if budget <= 0 {
+		return nil
+	}
+	st, ok, err := c.rank.Driver.Iprobe(AnySource, AnyTag, c.Handle)
+	if err != nil {
+		return c.Wrap("Drain", AnySource, AnyTag, err)
+	}
+	if !ok {
+		return nil
+	}
+	_, have, _ := MailboxSize(channels)
+	if have+int64(st.Bytes) <= budget {
+		return nil
+	}
+	return c.mailboxFull(int(st.Source), int(st.Tag), have, st.Bytes)
+}
+
+func (c *Channel) mailboxFull(source, tag int, have, more int64) error {
+	return NewError(Error{Call: "Drain", Comm: c.Name, Peer: source, Tag: tag, Err: ErrMailboxFull,
+		Text: fmt.Sprintf("the mailbox holds %d bytes, this message has %d, and the limit is %d: place Points where "+
+			"less is in flight, or raise max_mailbox", have, more, c.rank.budget.Load())})
+}
 
 // takeDrained removes the first drained message that matches, or returns nil.
 func (c *Channel) takeDrained(source, tag int) *mailbox.Message {

@@ -1,22 +1,108 @@
 package mpiwrap
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
+	"golang.org/x/sys/unix"
 )
+
+// stuck is a driver whose Finalize returns only when told to, with an error.
+type stuck struct {
+	driver.Driver
+	until chan struct{}
+}
+
+func (s stuck) Finalize() error {
+	<-s.until
+	return &driver.Error{Class: driver.ClassOther, Text: "ended"}
+}
+
+// TestFinalize: nobody hurries a rank that still computes; when all have come, a
+// library that hangs is left behind, without an error and not without a word, and
+// what it reports in time is returned.
+func TestFinalize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		before := slog.Default()
+		defer slog.SetDefault(before)
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		const late = time.Hour
+		w := sim.New(3, sim.Options{})
+		hangs := stuck{w.Rank(0), make(chan struct{})}
+		defer close(hangs.until)
+		fails := stuck{w.Rank(1), make(chan struct{})}
+		close(fails.until)
+		errs, took := make([]error, 3), make([]time.Duration, 3)
+		var ranks sync.WaitGroup
+		start := time.Now()
+		for i, d := range []driver.Driver{hangs, fails, w.Rank(2)} {
+			ranks.Go(func() {
+				c, err := newWorld(d)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i == 2 {
+					time.Sleep(late)
+				}
+				errs[i] = c.finalize(0)
+				took[i] = time.Since(start)
+				if err := c.Barrier(); !errors.Is(err, ErrFinalized) {
+					t.Errorf("rank %d: a call after Finalize: got %v", i, err)
+				}
+			})
+		}
+		ranks.Wait()
+		if errs[0] != nil || took[0] != late+defaultFinalizeTimeout {
+			t.Errorf("a library that hangs: got %v after %v, want no error after %v", errs[0], took[0],
+				late+defaultFinalizeTimeout)
+		}
+		if errs[1] == nil || took[1] != late || errs[2] != nil || took[2] != late {
+			t.Errorf("got %v after %v and %v after %v, want an error and none after %v", errs[1], took[1], errs[2],
+				took[2], late)
+		}
+		if n := strings.Count(log.String(), "MPI_Finalize hangs"); n != 1 || !strings.Contains(log.String(), "rank=0") {
+			t.Errorf("want one line, of rank 0:\n%s", log.String())
+		}
+	})
+}
+
+// TestGPUAwareVariable: the environment says what the program leaves open, and nothing more.
+func TestGPUAwareVariable(t *testing.T) {
+	for _, c := range []struct {
+		set  GPUAware
+		text string
+		want GPUAware
+	}{
+		{GPUAwareAuto, "", GPUAwareAuto}, {GPUAwareAuto, "auto", GPUAwareAuto}, {GPUAwareAuto, "off", GPUAwareOff},
+		{GPUAwareAuto, "on", GPUAwareOn}, {GPUAwareOn, "off", GPUAwareOn}, {GPUAwareOff, "on", GPUAwareOff},
+	} {
+		t.Setenv(gpuAwareVar, c.text)
+		if got, err := c.set.chosen(); got != c.want || err != nil {
+			t.Errorf("%v with %q: got %v, %v, want %v", c.set, c.text, got, err, c.want)
+		}
+	}
+	t.Setenv(gpuAwareVar, "yes")
+	if _, err := Init(Options{}); err == nil || !strings.Contains(err.Error(), `HOLDFAST_GPU_AWARE: "yes" is none of`) {
+		t.Errorf("Init with a word that is not understood: got %v", err)
+	}
+}
 
 // TestFreedThings: what was protected and is freed at the checkpoint is freed after a
 // restart, and may be freed again as the program goes its way to the end.
@@ -237,4 +323,13 @@ func TestForeignCalls(t *testing.T) {
 	if got := mappedObjects(strings.NewReader(maps)); len(got) != 1 || got[0] != "/usr/lib/libuser.so" {
 		t.Errorf("mapped objects: %v", got)
 	}
+}
+
+// pinning is a driver whose buffers must not move, as a real library's.
+type pinning struct{ driver.Driver }
+
+func (p pinning) Info() driver.Info {
+	i := p.Driver.Info()
+	i.Pin = true
+	return i
 }
