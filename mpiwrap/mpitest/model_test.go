@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
@@ -103,4 +104,13 @@ func TestModelAcrossRestarts(t *testing.T) {
 		t.Error("no restart made communicators in another order with messages waiting")
 	}
 	t.Logf("%d programs, %d lives, %d of them refused", seeds, restarts, refused)
+}
+
+// TestModelsInASparseWorld runs the random programs as in a world that is too large for
+// dense exchanges of counts.
+func TestModelsInASparseWorld(t *testing.T) {
+	defer func(n int) { driver.DenseRanks = n }(driver.DenseRanks)
+	driver.DenseRanks = 0
+	t.Run("simulated", TestModelOnSimulatedRanks)
+	t.Run("restarts", TestModelAcrossRestarts)
 }

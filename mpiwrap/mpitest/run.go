@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/pinned"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
@@ -121,4 +122,11 @@ func (w *World) rank(i int, f func(world *mpiwrap.Comm) error) (err error) {
 // Run runs f on n simulated ranks with random delays drawn from seed.
 func Run(n int, seed uint64, f func(world *mpiwrap.Comm) error) error {
 	return NewWorld(n, Options{Seed: seed, Delay: 0.3, Pins: seed%2 == 1}).Run(f)
+}
+
+// SmallPieces makes short messages of device memory go as large ones do: from large bytes on, in
+// pieces of slot bytes (a multiple of 4096), through memory of so many slots. It is for a whole
+// test binary, before its first message.
+func SmallPieces(large, slot, slots int) {
+	devmsg.LargeBytes, devmsg.SlotBytes, devmsg.SlabSlots, devmsg.MostBytes = large, slot, slots, 2*slots*slot
 }

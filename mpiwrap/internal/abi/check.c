@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "neutral.h"
-#include "check.h"
+
+int hfmpi_check(char *err, int cap, int *checked);
 #define HF_DIRECT
 #ifdef OPEN_MPI
 #include "table_openmpi.h"

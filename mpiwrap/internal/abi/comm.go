@@ -3,7 +3,11 @@ package abi
 // #include "neutral.h"
 import "C"
 
-import "github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+import (
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
+)
 
 // Info describes the library.
 func (l *lib) Info() driver.Info { return l.info }
@@ -62,3 +66,34 @@ func (l *lib) CreateGroup(c driver.Handle, ranks []int32, tag int) (driver.Handl
 
 // FreeComm releases a communicator.
 func (l *lib) FreeComm(c driver.Handle) error { return l.check(C.hfmpi_comm_free(C.hfmpi_h(c))) }
+
+// WinAllocate makes a window in memory that MPI owns.
+func (l *lib) WinAllocate(bytes, unit int, c driver.Handle) (driver.Handle, []byte, error) {
+	var w C.hfmpi_h
+	var base unsafe.Pointer
+	if err := l.check(C.hfmpi_win_allocate(C.int64_t(bytes), C.int(unit), C.hfmpi_h(c), &w, &base)); err != nil {
+		return 0, nil, err
+	}
+	if bytes == 0 {
+		return driver.Handle(w), nil, nil
+	}
+	return driver.Handle(w), unsafe.Slice((*byte)(base), bytes), nil
+}
+
+// WinFree releases a window and its memory.
+func (l *lib) WinFree(w driver.Handle) error { return l.check(C.hfmpi_win_free(C.hfmpi_h(w))) }
+
+// WinSync synchronises a window.
+func (l *lib) WinSync(w driver.Handle, s driver.WinSync) error {
+	shared := C.int(0)
+	if s.Shared {
+		shared = 1
+	}
+	return l.check(C.hfmpi_win_sync(C.int(s.Kind), C.int(s.Rank), shared, C.hfmpi_h(w)))
+}
+
+// Rma starts one access; it is complete after the next synchronisation.
+func (l *lib) Rma(w driver.Handle, a driver.Rma) error {
+	return l.check(C.hfmpi_rma(C.int(a.Kind), ptr(a.Origin), ptr(a.Result), ptr(a.Compare),
+		C.int64_t(a.Count), C.int(a.Type), C.int(a.Op), C.int(a.Target), C.int64_t(a.Displ), C.hfmpi_h(w)))
+}

@@ -9,7 +9,7 @@
 /*
  * Stands before UCX's function of that name, because symbols of the program come
  * before those of its libraries. It passes every call on, but inside an
- * MPI_Finalize that would hang in it: see hangs in finalize.go.
+ * MPI_Finalize that would hang in it: see hangs in open.go.
  */
 void *ucp_disconnect_nb(void *endpoint)
 {

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "dl_libs.h"
 #include "neutral.h"
 #include "open.h"
 

@@ -16,7 +16,7 @@ typedef hfmpi_table_status MPI_Status;
 
 #include "dl.h"
 #include "body.h"
-#include "dl_libs.h"
+#include "open.h"
 
 const char *hfmpi_mpich_bind(void *dl)
 {

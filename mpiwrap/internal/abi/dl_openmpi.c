@@ -21,7 +21,7 @@ static struct { HF_SYMBOLS(X) } hfmpi_openmpi_sym;
 
 #include "dl.h"
 #include "body.h"
-#include "dl_libs.h"
+#include "open.h"
 
 const char *hfmpi_openmpi_bind(void *dl)
 {

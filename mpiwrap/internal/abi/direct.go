@@ -3,11 +3,21 @@
 package abi
 
 /*
-#include "check.h"
+#cgo mpi_openmpi pkg-config: ompi-c
+#cgo mpi_mpich pkg-config: mpich
+#cgo mpi_mpich LDFLAGS: -ldl
+#cgo CFLAGS: -O2
+
+// Compares the table with mpi.h. It returns 0 when all is the same; else err describes what
+// differs. checked counts the comparisons.
+int hfmpi_check(char *err, int cap, int *checked);
 */
 import "C"
 
 import "errors"
+
+// Direct reports whether the executable itself is linked with the MPI library.
+const Direct = true
 
 // CheckTable compares every constant, handle, prototype and layout of the table
 // with the mpi.h this build was compiled with. It returns how many were compared.

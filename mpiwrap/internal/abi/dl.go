@@ -8,5 +8,5 @@ package abi
 // #cgo CFLAGS: -O2
 import "C"
 
-// Direct says whether the executable itself is linked with the MPI library.
+// Direct reports whether the executable itself is linked with the MPI library.
 const Direct = false
