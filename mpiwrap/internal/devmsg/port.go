@@ -48,13 +48,17 @@ type Port struct {
 	stats   stats
 }
 
-// span is slots of a slab side by side.
+// span is slots of a slab side by side. The zero value is none.
 type span struct {
 	slab        *Slab
 	slot, slots int
 }
 
-func (s span) set(to State) { s.slab.Set(s.slot, s.slots, to) }
+func (s span) set(to State) {
+	if s.slab != nil {
+		s.slab.Set(s.slot, s.slots, to)
+	}
+}
 
 // outgoing is a piece that MPI is sending.
 type outgoing struct {

@@ -172,7 +172,7 @@ func (p *Port) readSlab(h *Header, slab *Slab, to *Dest) error {
 }
 
 // receivePieces receives the pieces of a message over MPI: some ahead, while earlier ones go to
-// the device.
+// the device. Without room in the slabs a piece comes alone.
 func (p *Port) receivePieces(h *Header, to *Dest) error {
 	type incoming struct {
 		span
@@ -199,46 +199,29 @@ func (p *Port) receivePieces(h *Header, to *Dest) error {
 			ahead = append(ahead, incoming{at, r, b})
 			posted++
 		}
-		if len(ahead) == 0 { // the slabs have no room
-			return p.receivePlain(h, i, to, f.end())
+		off, n := h.Piece(i)
+		var in incoming
+		var st driver.Status
+		var err error
+		if len(ahead) > 0 {
+			in, ahead = ahead[0], ahead[1:]
+			st, err = p.Driver.Wait(in.h)
+		} else {
+			in.b, posted = make([]byte, n), posted+1
+			st, err = p.Driver.Recv(in.b, h.Source, h.Tag, p.Private)
 		}
-		in := ahead[0]
-		ahead = ahead[1:]
-		st, err := p.Driver.Wait(in.h)
 		if err != nil {
 			return err
 		}
-		off, n := h.Piece(i)
 		if int(st.Bytes) != n {
 			f.fail(errUnread(h.Source))
 		}
 		f.add(off, in.b, in.span)
+		if in.slab == nil {
+			_ = f.end() // the last end returns the error
+		}
 	}
 	return f.end()
-}
-
-// receivePlain is receivePieces from piece i on without slots, one piece at a time.
-func (p *Port) receivePlain(h *Header, i int, to *Dest, failed error) error {
-	b := make([]byte, h.Unit)
-	for ; i < h.Pieces(); i++ {
-		off, n := h.Piece(i)
-		st, err := p.Driver.Recv(b[:n], h.Source, h.Tag, p.Private)
-		if err != nil {
-			return err
-		}
-		if failed == nil && int(st.Bytes) != n {
-			failed = errUnread(h.Source)
-		}
-		if failed != nil {
-			continue
-		}
-		wait, err := to.write(off, b[:n])
-		if err == nil {
-			err = wait()
-		}
-		failed = err
-	}
-	return failed
 }
 
 // irecv has MPI receive one piece.

@@ -193,6 +193,35 @@ func sendAndReceive(p *Port, world driver.Handle, n int, lends, waits bool) erro
 	return nil
 }
 
+// TestFullSlabs receives pieces over MPI when the receiver's slabs have room for none, and for two.
+func TestFullSlabs(t *testing.T) {
+	const n = 5*4096 + 100
+	small(t, true)
+	most := MostBytes
+	t.Cleanup(func() { MostBytes = most })
+	MostBytes = SlabSlots * SlotBytes
+	for _, free := range []int{0, 2} {
+		for seed := range uint64(5) {
+			onPorts(t, seed, func(p *Port, world driver.Handle) error {
+				if p.Self == 0 {
+					return sendOne(p, world, &ram{b: pattern(n, 3)}, nil)
+				}
+				taken := p.room((SlabSlots - free) * SlotBytes)
+				defer taken.set(Free)
+				h, err := rtsFrom(p, world)
+				if err != nil {
+					return err
+				}
+				mem := &ram{b: make([]byte, n)}
+				if err := p.Receive(h, Dest{Mem: mem}); err != nil || !bytes.Equal(mem.b, pattern(n, 3)) {
+					return fmt.Errorf("wrong bytes, %w", err)
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // TestUnreadDevice: a sender that cannot read its device has its receiver fail.
 func TestUnreadDevice(t *testing.T) {
 	for _, apart := range []bool{false, true} {
