@@ -32,8 +32,8 @@ func Receive(d driver.Driver, match driver.Handle, st driver.Status, pin bool) (
 	return m, err
 }
 
-// Coming reports whether bytes of the message are still coming in.
-func (m *Message) Coming() bool { return m.h != 0 }
+// Arriving reports whether bytes of the message are still coming in.
+func (m *Message) Arriving() bool { return m.h != 0 }
 
 // Step goes on with the transfer and reports whether it is over, with Err; with wait it returns when it is.
 // An error means that nothing is known about it.

@@ -11,7 +11,9 @@ import (
 // Icollective starts a collective; finish, if any, is called when MPI is done with it.
 func (c *Channel) Icollective(op call.Op, a *driver.Coll, finish func() error) (*Request, error) {
 	r := c.newRequest(collRequest, op, NoPeer, NoTag, a.Recv)
-	r.finish = finish
+	if finish != nil {
+		r.onSuccess(finish)
+	}
 	if err := r.begin(a); err != nil {
 		return nil, err
 	}

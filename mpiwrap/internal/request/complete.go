@@ -17,13 +17,13 @@ func (r *Request) conclude(aside *devmsg.Header, m manner) {
 			return
 		}
 	}
-	r.settle()
+	r.end()
 }
 
-// settle ends a request whose result is there.
-func (r *Request) settle() {
+// end ends a request whose result is there.
+func (r *Request) end() {
 	r.unload()
-	if r.finish != nil && (r.err == nil && !r.st.Cancelled || r.always) {
+	if r.finish != nil {
 		r.err = r.finish()
 	}
 	if !r.persistent || r.dev != nil {
@@ -39,8 +39,17 @@ func (r *Request) settle() {
 // Then has end run once when MPI is done with a collective, also if it has failed, with its
 // error. What end returns is the request's error.
 func (r *Request) Then(end func(err error) error) {
-	r.always = true
 	r.finish = func() error { return end(r.err) }
+}
+
+// onSuccess has finish run when the request is complete, unless it has failed or was cancelled.
+func (r *Request) onSuccess(finish func() error) {
+	r.finish = func() error {
+		if r.err != nil || r.st.Cancelled {
+			return r.err
+		}
+		return finish()
+	}
 }
 
 // deactivate says that MPI is done with the request. A send is forgotten; others
@@ -109,10 +118,7 @@ func (r *Request) ended(op call.Op) (Status, error) {
 	return Status{}, r.c.Fail(op.String(), r.errPeer(), r.errTag(), ErrRequest, r.lostAtRestart())
 }
 
-// Wait blocks until the request is complete and returns what it received. A request
-// that was never started, or was waited for already, is an error that matches
-// ErrRequest; so is one that was pending at a checkpoint, was not protected and has
-// not been posted again after the restart. A nil request is complete.
+// Wait is that of mpiwrap.Request.
 func (r *Request) Wait() (Status, error) {
 	if r == nil {
 		return emptyStatus, nil
@@ -159,8 +165,7 @@ func (r *Request) publishWait(flags uint64) (*Activity, error) {
 	return r.c.Publish(call.Wait, r.peer, r.tag, flags)
 }
 
-// Test reports whether the request is complete and if so returns what it received.
-// Its errors are those of Wait.
+// Test is that of mpiwrap.Request.
 func (r *Request) Test() (Status, bool, error) {
 	if r == nil {
 		return emptyStatus, true, nil
@@ -208,9 +213,7 @@ func (r *Request) progress(m manner) (bool, error) {
 	return r.state == complete, nil
 }
 
-// Cancel withdraws a receive that nothing has matched yet; its Wait then reports
-// Cancelled. A receive that has been matched, by MPI or from the mailbox,
-// completes as if Cancel had not been called, and so does every send.
+// Cancel is that of mpiwrap.Request.
 func (r *Request) Cancel() error {
 	if err := r.wake(); err != nil || r == nil {
 		return err

@@ -335,7 +335,7 @@ func (a *arrival) step(r *Request, wait bool) (bool, error) {
 	}
 	r.rest, r.state = nil, complete
 	r.err = r.c.unfolded(r.op, &r.st, &g.Header, r.size(), g.Err())
-	r.settle()
+	r.end()
 	return true, nil
 }
 

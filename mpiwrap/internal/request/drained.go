@@ -160,7 +160,7 @@ func MailboxSize(channels iter.Seq[*Channel]) (messages int, bytes int64, arrivi
 		for _, m := range c.box.All() {
 			messages++
 			bytes += int64(len(m.Data))
-			if m.Coming() {
+			if m.Arriving() {
 				arriving++
 			}
 		}
@@ -224,7 +224,7 @@ func statusOfDrained(m *mailbox.Message) Status {
 // advance goes on with the transfer of a drained message, counts the message when it is there, and reports
 // that. With wait it returns when it is there. An error means that nothing is known about it.
 func (c *Channel) advance(m *mailbox.Message, wait bool) (bool, error) {
-	if !m.Coming() {
+	if !m.Arriving() {
 		return true, nil
 	}
 	over, err := m.Step(c.rank.Driver, wait)
@@ -263,7 +263,7 @@ func (c *Channel) deliver(op call.Op, m *mailbox.Message, buf []byte) (Status, e
 
 // fromBox completes a receive with a drained message.
 func (r *Request) fromBox(m *mailbox.Message) {
-	if m.Coming() {
+	if m.Arriving() {
 		r.rest = (*drainedRest)(m)
 		r.activate()
 		return

@@ -49,9 +49,7 @@ func (r *Request) onDevice(mem devmsg.Memory, err error) (*Request, error) {
 	return r, nil
 }
 
-// Start starts prepared requests, in order and in one call of MPI: the cheapest way
-// to keep many short messages in flight. A request that is active, or was not made
-// by SendInit or RecvInit, is an error; those before it are started.
+// Start is mpiwrap.Start.
 func Start(rs ...*Request) error {
 	if len(rs) == 0 {
 		return nil

@@ -80,7 +80,7 @@ func (c *Channel) inside(source, tag int, st Status) (Status, error) {
 
 // seen is the status of a drained message; one that may be a header has to be there first.
 func (c *Channel) seen(m *mailbox.Message) (Status, error) {
-	if !m.Coming() || len(m.Data) != devmsg.HeaderBytes {
+	if !m.Arriving() || len(m.Data) != devmsg.HeaderBytes {
 		return statusOfDrained(m), nil
 	}
 	_, err := c.advance(m, true)

@@ -73,9 +73,7 @@ type requestRecord struct {
 	Truncated bool
 }
 
-// MarshalBinary describes a request of NewRequest, SendInit or RecvInit for a
-// checkpoint, after the drain. Its buffer is not part of it. A request that was freed is
-// described as freed, and is freed after a restart.
+// MarshalBinary is that of mpiwrap.Request.
 func (r *Request) MarshalBinary() ([]byte, error) {
 	if r == nil || r.c == nil {
 		return nil, noRequest("Protect")
@@ -103,8 +101,7 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 	return json.Marshal(rec)
 }
 
-// StageBinary checks a record of MarshalBinary and changes nothing; apply, which cannot
-// fail, makes the request what the record says.
+// StageBinary is that of mpiwrap.Request.
 func (r *Request) StageBinary(b []byte) (apply func(), err error) {
 	if r == nil || r.c == nil {
 		return nil, noRequest("Restore")

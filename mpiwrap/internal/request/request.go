@@ -27,10 +27,7 @@ const (
 	released                     // freed, or waited for and not persistent
 )
 
-// Request is a non-blocking call under way, or a prepared one. The buffer of an
-// active request belongs to the library: do not touch it until Wait, or a
-// successful Test, reports that the request is complete. A request that a drain
-// completed stays complete until then.
+// Request is a mpiwrap.Request.
 type Request struct {
 	*work      // nil once the request is released
 	c          *Channel
@@ -58,8 +55,7 @@ type work struct {
 	pinned       bool
 	listed       bool         // in a waitBatch; a list may name a request twice
 	rest         rest         // bytes that are not ready; nil for most
-	finish       func() error // runs when MPI is done: reductions in Go, views
-	always       bool         // finish runs also after an error
+	finish       func() error // runs when MPI is done, and returns the request's error
 	dev          *device      // of a message of device memory; nil for others
 	sites        *Site        // where the program made the call; nil when it is not noted
 	saved        uint64       // the drain, as Rank.drains counts, for which MarshalBinary has described the request
@@ -140,7 +136,7 @@ func (c *Channel) Irecv(buf []byte, source, tag int, finish func(Status)) (*Requ
 	}
 	r := c.newRequest(recvRequest, call.Irecv, source, tag, buf)
 	if finish != nil {
-		r.finish = func() error { finish(r.st); return nil }
+		r.onSuccess(func() error { finish(r.st); return nil })
 	}
 	err = r.start()
 	a.Leave()

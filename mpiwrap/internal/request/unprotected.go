@@ -41,7 +41,7 @@ func (s *Rank) SaveMail(r *mailbox.Mail, channels iter.Seq[*Channel], waiting *m
 	}
 	for c := range channels {
 		for _, m := range c.box.All() {
-			if m.Coming() {
+			if m.Arriving() {
 				return c.Fail("SaveMailbox", m.Source, m.Tag, ErrDrainIncomplete,
 					"a message is still arriving; call Drain first")
 			}

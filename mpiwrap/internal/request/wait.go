@@ -9,13 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// In the forms for several requests below, nil and inactive requests count as
-// complete and are skipped, as MPI has it: a loop over WaitAny ends with index
-// Undefined when none is left. One exception makes a mistake visible: a receive that
-// was pending at a checkpoint and neither protected nor posted again after the restart
-// is an error that matches ErrRequest, as it is for Wait.
-
-// live says whether r still has something to report.
+// live reports whether r still has something to report.
 func (r *Request) live() bool { return r != nil && (r.state == active || r.state == complete) }
 
 // publishMany publishes a wait for several requests.
@@ -48,7 +42,7 @@ func publishMany(op call.Op, rs []*Request, all bool) (*Activity, error) {
 	return a, nil
 }
 
-// WaitAll waits for every request, even when some fail, and joins the errors.
+// WaitAll is mpiwrap.WaitAll.
 func WaitAll(rs ...*Request) error {
 	a, err := publishMany(call.WaitAll, rs, true)
 	if err != nil || a == nil {
@@ -69,8 +63,7 @@ func WaitAll(rs ...*Request) error {
 	return errors.Join(errs...)
 }
 
-// WaitAllStatus is WaitAll that also returns each request's status, in dest when
-// that is long enough. A skipped request has an empty status.
+// WaitAllStatus is mpiwrap.WaitAllStatus.
 func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
 	a, err := publishMany(call.WaitAll, rs, true)
 	if err != nil || a == nil {
@@ -230,8 +223,7 @@ func (t *arrivals) flush() {
 	}
 }
 
-// WaitAny waits until one of the requests is complete and returns its index, or
-// Undefined when none is active.
+// WaitAny is mpiwrap.WaitAny.
 func WaitAny(rs ...*Request) (int, Status, error) {
 	a, err := publishMany(call.WaitAny, rs, false)
 	if err != nil || a == nil {
@@ -296,8 +288,7 @@ func testAny(rs []*Request) (int, Status, bool, error) {
 	return Undefined, Status{}, false, nil
 }
 
-// WaitSome waits until at least one of the requests is complete and returns the
-// indices of all that are, with their statuses. None active gives none.
+// WaitSome is mpiwrap.WaitSome.
 func WaitSome(rs ...*Request) ([]int, []Status, error) {
 	a, err := publishMany(call.WaitAny, rs, false)
 	if err != nil || a == nil {
@@ -344,8 +335,7 @@ func quickMany(rs []*Request) (*Activity, error) {
 	return nil, nil
 }
 
-// TestAll reports whether all requests are complete. Only then does it consume them
-// and return their errors, joined.
+// TestAll is mpiwrap.TestAll.
 func TestAll(rs ...*Request) (bool, error) {
 	a, err := quickMany(rs)
 	if err != nil || a == nil {
@@ -370,8 +360,7 @@ func TestAll(rs ...*Request) (bool, error) {
 	return true, err
 }
 
-// TestAny looks for a complete request and returns its index. With none active
-// it returns true and Undefined.
+// TestAny is mpiwrap.TestAny.
 func TestAny(rs ...*Request) (int, Status, bool, error) {
 	a, err := quickMany(rs)
 	if err != nil || a == nil {
@@ -385,8 +374,7 @@ func TestAny(rs ...*Request) (int, Status, bool, error) {
 	return i, st, ok, err
 }
 
-// TestSome returns the indices and statuses of all requests that are complete
-// now, possibly none.
+// TestSome is mpiwrap.TestSome.
 func TestSome(rs ...*Request) ([]int, []Status, error) {
 	a, err := quickMany(rs)
 	if err != nil || a == nil {
