@@ -42,7 +42,8 @@ int hfmpi_check(char *err, int cap, int *checked)
 #undef X
 #ifdef OPEN_MPI
 #define X(type, name, symbol) \
-	if (++*checked, (type)(void *)&symbol != MPI_##name) return hfmpi_bad(err, cap, #name, (long long)(intptr_t)&symbol, (long long)(intptr_t)MPI_##name);
+	if (++*checked, (type)(void *)&symbol != MPI_##name) \
+		return hfmpi_bad(err, cap, #name, (long long)(intptr_t)&symbol, (long long)(intptr_t)MPI_##name);
 #else
 #define X(type, name, value) \
 	if (++*checked, (type)(value) != MPI_##name) return hfmpi_bad(err, cap, #name, value, MPI_##name);

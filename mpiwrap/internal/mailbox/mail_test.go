@@ -51,8 +51,8 @@ func TestTakeIsInOrder(t *testing.T) {
 	}
 }
 
-// TestMailFindsItsReceives saves a box with messages that receives had matched, and reads it again: each receive that is
-// posted again in the same order gets its own message, and then the others come.
+// TestMailFindsItsReceives saves a box with messages that receives had matched, and reads it again: each receive
+// that is posted again in the same order gets its own message, and then the others come.
 func TestMailFindsItsReceives(t *testing.T) {
 	b := boxOf("0.5", "1.5")
 	var r Mail
