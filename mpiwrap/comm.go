@@ -6,7 +6,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
@@ -48,7 +47,7 @@ type Comm struct {
 
 	children int // creations begun on this communicator
 	windows  int // allocated on it so far
-	entered  ordered.Uint64
+	entered  call.Published
 	groups   map[string]int // creations by groups
 	turns    int            // creations on it in this run, groups aside
 	uneven   [][]uint64     // see crossed

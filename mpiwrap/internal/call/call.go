@@ -1,5 +1,5 @@
 // Package call names the calls of a program: in errors, in what a rank publishes, and to
-// observers.
+// observers. It has the value by which a rank publishes, too.
 package call
 
 // Op is a call.

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
 
 // The published word is seq<<16 | op<<8 | flags. It doubles as the lock that
@@ -30,7 +29,7 @@ const (
 // The writer sets the details while word says idle, and then word; a reader that
 // sees the same busy word before and after the details has details of that call.
 type Activity struct {
-	word  ordered.Uint64
+	word  call.Published
 	where atomic.Uint64 // peer<<32 | tag
 	comm  atomic.Uint32 // index of the communicator
 

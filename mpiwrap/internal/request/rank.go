@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/ordered"
 )
 
 // Wildcards and special values of the calls.
@@ -29,8 +28,8 @@ type Rank struct {
 
 	Device devmsg.Port // for messages of device memory
 
-	Sent     []ordered.Uint64 // messages per world rank, counted when the call starts
-	Received []ordered.Uint64 // counted when the library learns of completion
+	Sent     []call.Published // messages per world rank, counted when the call starts
+	Received []call.Published // counted when the library learns of completion
 
 	act     Activity
 	slots   []Activity // one per concurrent call, with ThreadMultiple only
@@ -75,7 +74,7 @@ func (s *Rank) Init(d driver.Driver, size int) {
 			s.slots[i].pooled = true
 		}
 	}
-	s.Sent, s.Received = make([]ordered.Uint64, size), make([]ordered.Uint64, size)
+	s.Sent, s.Received = make([]call.Published, size), make([]call.Published, size)
 }
 
 // Channel is what messages of one communicator need to know of it.
@@ -155,7 +154,7 @@ func (s *Rank) unlockOwn() { s.own.Unlock() }
 func (s *Rank) Concurrent() bool { return s.slots != nil }
 
 // Count adds n to a counter that other goroutines read.
-func (s *Rank) Count(u *ordered.Uint64, n int) {
+func (s *Rank) Count(u *call.Published, n int) {
 	if s.slots == nil {
 		u.Increase(uint64(n))
 	} else {

@@ -1,6 +1,6 @@
 //go:build !amd64 || race
 
-package ordered
+package call
 
 // Set stores v. A reader that sees it sees all that the writer wrote before.
-func (u *Uint64) Set(v uint64) { u.Store(v) }
+func (u *Published) Set(v uint64) { u.Store(v) }

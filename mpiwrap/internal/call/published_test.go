@@ -1,4 +1,4 @@
-package ordered
+package call
 
 import (
 	"sync"
@@ -9,7 +9,7 @@ import (
 // TestOrder: whoever sees a value sees what was written before it.
 func TestOrder(t *testing.T) {
 	const rounds = 200_000
-	var before, after Uint64
+	var before, after Published
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := range uint64(rounds) {
@@ -32,10 +32,10 @@ func TestOrder(t *testing.T) {
 
 // TestSize: Set writes all of the value.
 func TestSize(t *testing.T) {
-	if n := unsafe.Sizeof(Uint64{}); n != 8 {
+	if n := unsafe.Sizeof(Published{}); n != 8 {
 		t.Errorf("got %d bytes, want 8", n)
 	}
-	var u [3]Uint64
+	var u [3]Published
 	u[1].Set(1<<64 - 1)
 	if u[0].Load() != 0 || u[1].Load() != 1<<64-1 || u[2].Load() != 0 {
 		t.Errorf("got %v", []uint64{u[0].Load(), u[1].Load(), u[2].Load()})
