@@ -30,14 +30,19 @@ build: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) ## build tool and ap
 	$(GO) -C bench build -o $(abspath $(BIN))/ ./...
 
 LIB      ?= lib
-HF_OBJECTS = $(patsubst lib/src/%.c,$(LIB)/%.o,$(wildcard lib/src/*.c))
+COMMON_OBJECTS = $(patsubst lib/common/%.c,$(LIB)/common-%.o,$(wildcard lib/common/*.c))
+HF_OBJECTS = $(patsubst lib/src/%.c,$(LIB)/%.o,$(wildcard lib/src/*.c)) $(COMMON_OBJECTS)
 CFLAGS   ?= -O2 -g
 HF_CFLAGS = -std=c11 -fPIC -fvisibility=hidden -pthread -Wall -Wextra -Wpedantic -Wconversion -Werror
 HF_LINK   = -shared -pthread -Wl,-soname,libholdfast.so.0 -Wl,--version-script,lib/libholdfast.map -Wl,-z,nodelete -Wl,-z,defs
 
 lib: $(LIB)/libholdfast.so $(LIB)/libholdfast.a ## build libholdfast, for programs in C: into LIB=lib
 
-$(LIB)/%.o: lib/src/%.c $(wildcard lib/src/*.h) lib/holdfast.h
+$(LIB)/%.o: lib/src/%.c $(wildcard lib/src/*.h lib/common/*.h) lib/holdfast.h
+	$(CC) $(HF_CFLAGS) $(CFLAGS) -c $< -o $@
+
+# What the libraries have in common.
+$(LIB)/common-%.o: lib/common/%.c $(wildcard lib/common/*.h)
 	$(CC) $(HF_CFLAGS) $(CFLAGS) -c $< -o $@
 
 $(LIB)/libholdfast.so: $(HF_OBJECTS) lib/libholdfast.map
@@ -49,12 +54,17 @@ $(LIB)/libholdfast.a: $(HF_OBJECTS)
 	$(AR) rcs $@ $(HF_OBJECTS)
 
 # The OpenCL vendor library.
-HFCL_OBJECTS = $(patsubst lib/opencl/src/%.c,$(LIB)/opencl-%.o,$(wildcard lib/opencl/src/*.c)) $(LIB)/tool.o
+HFCL_SOURCES = $(wildcard lib/opencl/src/*.c lib/opencl/wire/*.c)
+HFCL_HEADERS = $(wildcard lib/opencl/src/*.h lib/opencl/wire/*.h lib/common/*.h)
+HFCL_OBJECTS = $(patsubst %.c,$(LIB)/opencl-%.o,$(notdir $(HFCL_SOURCES))) $(COMMON_OBJECTS)
 HFCL_LINK = -shared -Wl,-soname,libholdfast-opencl.so.0 -Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,defs
 
 opencl: $(LIB)/libholdfast-opencl.so ## build libholdfast-opencl, for OpenCL programs as they are
 
-$(LIB)/opencl-%.o: lib/opencl/src/%.c $(wildcard lib/opencl/src/*.h) lib/src/tool.h
+$(LIB)/opencl-%.o: lib/opencl/src/%.c $(HFCL_HEADERS)
+	$(CC) $(HF_CFLAGS) $(CFLAGS) -c $< -o $@
+
+$(LIB)/opencl-%.o: lib/opencl/wire/%.c $(HFCL_HEADERS)
 	$(CC) $(HF_CFLAGS) $(CFLAGS) -c $< -o $@
 
 $(LIB)/libholdfast-opencl.so: $(HFCL_OBJECTS)
@@ -85,7 +95,7 @@ install: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) $(if $(FC),$(LIB)/
 	PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DATADIR='$(DATADIR)' \
 		MANDIR='$(MANDIR)' PYTHONDIR='$(PYTHONDIR)' DESTDIR='$(DESTDIR)' sh scripts/install.sh $(BIN) $(LIB)
 
-VELOC_OBJECTS = $(patsubst lib/veloc/src/%.cpp,$(LIB)/veloc-%.o,$(wildcard lib/veloc/src/*.cpp))
+VELOC_OBJECTS = $(patsubst lib/veloc/src/%.cpp,$(LIB)/veloc-%.o,$(wildcard lib/veloc/src/*.cpp)) $(LIB)/common-launch.o
 CXXFLAGS ?= -O2 -g
 VELOC_CXXFLAGS = -std=c++17 -fPIC -pthread -Wall -Wextra -Wpedantic -Wconversion -Werror -DVELOC_WITHOUT_MPI \
 	-Ilib -Ilib/veloc/include

@@ -61,6 +61,77 @@ static int tell(struct hf_client *c, const struct hf_array *a) {
 	return hf_tell(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n);
 }
 
+/* Writes what DECLARE has of a box. */
+static char *add_box(char *to, const hf_box *b, int dims) {
+	int d;
+
+	for (d = 0; d < dims; d++) {
+		const bool runs = b->block[d] > 0 && b->block[d] < b->count[d];
+		const uint64_t axis[4] = { (uint64_t)b->start[d], (uint64_t)b->count[d], runs ? (uint64_t)b->block[d] : 0,
+			runs ? (uint64_t)b->stride[d] : 0 };
+		memcpy(to, axis, sizeof axis);
+		to += sizeof axis;
+	}
+	return to;
+}
+
+/* Keeps a message for a daemon after this one. It is aligned, as the ones before it are. */
+static int keep(struct hf_array *a, struct hfp_declare *m, size_t bytes) {
+	const size_t room = HF_ALIGNED(bytes);
+	char *more = realloc(a->declared, a->declared_bytes + room);
+
+	if (more == NULL) {
+		return hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", a->name);
+	}
+	m->h.length = (uint32_t)bytes;
+	memcpy(more + a->declared_bytes, m, bytes);
+	a->declared = more;
+	a->declared_bytes += room;
+	return HF_OK;
+}
+
+/* Tells the daemon of an array, in as many messages as its boxes need. */
+static int declare(struct hf_client *c, struct hf_array *a, uint32_t id, int dims, const int64_t *size,
+	const hf_box *boxes, size_t n) {
+	struct hfp_declare *m = malloc(HFP_MAX_BYTES);
+	size_t i = 0;
+	int code = HF_OK;
+
+	if (m == NULL) {
+		return hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", a->name);
+	}
+	do {
+		const char *end = (const char *)m + HFP_MAX_BYTES - (size_t)dims * 4 * sizeof(uint64_t);
+		char *at = m->text;
+		*m = (struct hfp_declare){ .array = id,
+			.type = (uint32_t)a->type,
+			.dims = (uint32_t)dims,
+			.kind = dims > 0 ? HFP_KIND_DIVIDED : HFP_KIND_REPLICATED,
+			.count = dims > 0 ? 0 : a->count,
+			.n = (uint32_t)strlen(a->name) };
+		memcpy(at, a->name, m->n);
+		at += m->n;
+		if (dims > 0) {
+			memcpy(at, size, (size_t)dims * sizeof *size);
+		}
+		at += (size_t)dims * sizeof *size;
+		for (; i < n && at <= end; i++) {
+			if (hf_is_empty(&boxes[i], dims)) {
+				continue;
+			}
+			at = add_box(at, &boxes[i], dims);
+			m->boxes++;
+		}
+		m->flags = i < n ? HFP_DECLARE_MORE : 0;
+		code = dims > 0 ? keep(a, m, (size_t)(at - (char *)m)) : HF_OK;
+		if (code == HF_OK) {
+			code = hf_tell(c, m, HFP_DECLARE, (size_t)(at - (char *)m));
+		}
+	} while (code == HF_OK && i < n);
+	free(m);
+	return code;
+}
+
 /* Tells a daemon that has taken the place of another what is protected. */
 int hf_tell_all(struct hf_client *c) {
 	size_t i, at;
@@ -72,7 +143,7 @@ int hf_tell_all(struct hf_client *c) {
 			continue;
 		}
 		if (a->kind == HF_REPLICATED) {
-			code = hf_declare(c, a, (uint32_t)i, 0, NULL, NULL, 0);
+			code = declare(c, a, (uint32_t)i, 0, NULL, NULL, 0);
 		} else if (a->kind != HF_GLOBAL) {
 			code = tell(c, a);
 		}
@@ -86,7 +157,7 @@ int hf_tell_all(struct hf_client *c) {
 	return code;
 }
 
-/* What a global array or a replicated value is, for hf_declare. */
+/* What a global array or a replicated value is, for declare. */
 struct shape {
 	int dims;
 	const int64_t *size;
@@ -130,7 +201,7 @@ static int protect(const char *call, const struct hf_array *as, const struct sha
 	if (shape == NULL) {
 		code = tell(c, a);
 	} else {
-		code = hf_declare(c, a, (uint32_t)(a - c->arrays), shape->dims, shape->size, shape->boxes, shape->n);
+		code = declare(c, a, (uint32_t)(a - c->arrays), shape->dims, shape->size, shape->boxes, shape->n);
 	}
 	if (code < 0) {
 		if (fresh) {
@@ -340,167 +411,6 @@ int hf_refresh(struct hf_client *c) {
 		a->dirty = false;
 	}
 	return HF_OK;
-}
-
-static int read_whole(int fd, char *to, size_t bytes) {
-	char more;
-	ssize_t n = 1;
-
-	while (bytes > 0) {
-		n = read(fd, to, bytes);
-		if (n < 0 && errno == EINTR) {
-			continue;
-		}
-		if (n <= 0) {
-			return n < 0 ? errno : ESTALE; /* it is shorter than it was */
-		}
-		to += n;
-		bytes -= (size_t)n;
-	}
-	do {
-		n = read(fd, &more, 1);
-	} while (n < 0 && errno == EINTR);
-	return n == 0 ? 0 : n < 0 ? errno : ESTALE;
-}
-
-/* Copies an array to where a capture wants it, except for its first `from` bytes, which only memory of a device has
- * elsewhere. Returns 0 or an errno. */
-int hf_save_to(const struct hf_array *a, char *to, size_t bytes, size_t from) {
-	int fd, err;
-
-	if (a->place.device != NULL && from == bytes) {
-		return 0;
-	}
-	if (a->place.device != NULL) {
-		return a->kind == HF_GLOBAL
-			? hf_copy_device_boxes(a, to, bytes, true)
-			: hf_copy_from_device(&a->place, (const char *)a->ptr + from, to + from, bytes - from);
-	}
-	if (a->kind == HF_GLOBAL) {
-		hf_copy_array(a, to, bytes, true, false);
-		return 0;
-	}
-	if (a->kind != HF_FILE) {
-		hf_copy(to, a->ptr, bytes, false);
-		return 0;
-	}
-	fd = open(a->path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		return errno;
-	}
-	err = read_whole(fd, to, bytes);
-	close(fd);
-	return err;
-}
-
-static int write_whole(int fd, const char *from, size_t bytes) {
-	while (bytes > 0) {
-		ssize_t n = write(fd, from, bytes);
-		if (n < 0 && errno == EINTR) {
-			continue;
-		}
-		if (n < 0) {
-			return errno;
-		}
-		from += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
-}
-
-/* Replaces a file, or leaves it as it is. */
-static int replace_file(const char *path, const char *from, size_t bytes) {
-	const size_t n = strlen(path);
-	char *temp = malloc(n + sizeof ".holdfast");
-	int fd, err;
-
-	if (temp == NULL) {
-		return ENOMEM;
-	}
-	memcpy(temp, path, n);
-	memcpy(temp + n, ".holdfast", sizeof ".holdfast");
-	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (fd < 0) {
-		err = errno;
-		free(temp);
-		return err;
-	}
-	err = write_whole(fd, from, bytes);
-	if (err == 0 && fsync(fd) != 0) {
-		err = errno;
-	}
-	if (close(fd) != 0 && err == 0) {
-		err = errno;
-	}
-	if (err == 0 && rename(temp, path) != 0) {
-		err = errno;
-	}
-	if (err != 0) {
-		unlink(temp);
-	}
-	free(temp);
-	return err;
-}
-
-/* Lets the program give an array room for what a checkpoint has of it. Returns 0 or an errno. */
-static int make_room(struct hf_array *a, size_t bytes) {
-	const size_t count = bytes / hf_elem(a->type);
-	void *at;
-
-	if (a->resize == NULL || count == a->count) {
-		return 0;
-	}
-	if (bytes % hf_elem(a->type) != 0 || count % a->item != 0) {
-		return EINVAL;
-	}
-	at = a->resize(count, a->resize_arg);
-	if (at == NULL && count > 0) {
-		return ENOMEM;
-	}
-	a->ptr = at;
-	a->count = count;
-	a->dirty = true;
-	return hf_place_of(a->name, at, &a->place) == HF_OK ? 0 : EINVAL;
-}
-
-/* Copies to an array what a checkpoint has of it; once as in hf_copy. Returns 0 or an errno. */
-int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once) {
-	void *mine;
-	int err;
-
-	switch (a->kind) {
-	case HF_FILE:
-		return replace_file(a->path, from, bytes);
-	case HF_STREAM:
-		if ((mine = malloc(bytes + 1)) == NULL) {
-			return ENOMEM;
-		}
-		if (bytes > 0) {
-			memcpy(mine, from, bytes);
-		}
-		free(a->ptr);
-		a->ptr = mine;
-		a->count = bytes;
-		a->dirty = true;
-		return 0;
-	case HF_ARRAY:
-	case HF_GLOBAL:
-	case HF_REPLICATED:
-		if ((err = make_room(a, bytes)) != 0) {
-			return err;
-		}
-		break;
-	}
-	if (a->place.device != NULL) {
-		return a->kind == HF_GLOBAL ? hf_copy_device_boxes(a, (char *)(uintptr_t)from, bytes, false)
-									: hf_copy_to_device(&a->place, a->ptr, from, bytes);
-	}
-	if (a->kind == HF_GLOBAL) {
-		hf_copy_array(a, (char *)(uintptr_t)from, bytes, false, once);
-	} else if (bytes > 0) {
-		hf_copy(a->ptr, from, bytes, once);
-	}
-	return 0;
 }
 
 void hf_free_arrays(struct hf_client *c) {

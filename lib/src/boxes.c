@@ -83,7 +83,7 @@ static int place(
 	return HF_OK;
 }
 
-static bool is_empty(const hf_box *b, int dims) {
+bool hf_is_empty(const hf_box *b, int dims) {
 	int d;
 
 	for (d = 0; d < dims; d++) {
@@ -219,7 +219,7 @@ int hf_layout_of(const char *name, int dims, const int64_t *size, const hf_box *
 				code = bad_box(name, i, "its count is negative,", boxes[i].count[d], d);
 			}
 		}
-		if (code != HF_OK || is_empty(&boxes[i], dims)) {
+		if (code != HF_OK || hf_is_empty(&boxes[i], dims)) {
 			continue;
 		}
 		code = place(name, i, &boxes[i], dims, size, room, &l->parts[l->nparts]);
@@ -262,7 +262,7 @@ static int copy_run(void *arg, size_t memory, size_t packed, size_t elems) {
 	return 0;
 }
 
-void hf_copy_boxes(const struct hf_array *a, char *packed, size_t from, size_t bytes, bool save) {
+static void copy_boxes(const struct hf_array *a, char *packed, size_t from, size_t bytes, bool save) {
 	struct host h = { a->ptr, packed, hf_elem(a->type), save };
 
 	(void)each(a->layout, from / h.elem, bytes / h.elem, copy_run, &h);
@@ -338,73 +338,20 @@ int hf_copy_device_boxes(const struct hf_array *a, char *packed, size_t bytes, b
 	return err != 0 ? err : last;
 }
 
-/* Writes what DECLARE has of a box. */
-static char *add_box(char *to, const hf_box *b, int dims) {
-	int d;
+struct packed {
+	const struct hf_array *array;
+	char *at;
+	bool save;
+};
 
-	for (d = 0; d < dims; d++) {
-		const bool runs = b->block[d] > 0 && b->block[d] < b->count[d];
-		const uint64_t axis[4] = { (uint64_t)b->start[d], (uint64_t)b->count[d], runs ? (uint64_t)b->block[d] : 0,
-			runs ? (uint64_t)b->stride[d] : 0 };
-		memcpy(to, axis, sizeof axis);
-		to += sizeof axis;
-	}
-	return to;
+static void copy_piece(void *arg, size_t at, size_t n) {
+	const struct packed *p = arg;
+
+	copy_boxes(p->array, p->at, at, n, p->save);
 }
 
-/* Keeps a message for a daemon after this one. It is aligned, as the ones before it are. */
-static int keep(struct hf_array *a, struct hfp_declare *m, size_t bytes) {
-	const size_t room = HF_ALIGNED(bytes);
-	char *more = realloc(a->declared, a->declared_bytes + room);
+void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool save, bool once) {
+	struct packed p = { a, packed, save };
 
-	if (more == NULL) {
-		return hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", a->name);
-	}
-	m->h.length = (uint32_t)bytes;
-	memcpy(more + a->declared_bytes, m, bytes);
-	a->declared = more;
-	a->declared_bytes += room;
-	return HF_OK;
-}
-
-/* Tells the daemon of an array, in as many messages as its boxes need. */
-int hf_declare(struct hf_client *c, struct hf_array *a, uint32_t id, int dims, const int64_t *size, const hf_box *boxes,
-	size_t n) {
-	struct hfp_declare *m = malloc(HFP_MAX_BYTES);
-	size_t i = 0;
-	int code = HF_OK;
-
-	if (m == NULL) {
-		return hf_fail(HF_E_MEMORY, "protect \"%s\": no memory", a->name);
-	}
-	do {
-		const char *end = (const char *)m + HFP_MAX_BYTES - (size_t)dims * 4 * sizeof(uint64_t);
-		char *at = m->text;
-		*m = (struct hfp_declare){ .array = id,
-			.type = (uint32_t)a->type,
-			.dims = (uint32_t)dims,
-			.kind = dims > 0 ? HFP_KIND_DIVIDED : HFP_KIND_REPLICATED,
-			.count = dims > 0 ? 0 : a->count,
-			.n = (uint32_t)strlen(a->name) };
-		memcpy(at, a->name, m->n);
-		at += m->n;
-		if (dims > 0) {
-			memcpy(at, size, (size_t)dims * sizeof *size);
-		}
-		at += (size_t)dims * sizeof *size;
-		for (; i < n && at <= end; i++) {
-			if (is_empty(&boxes[i], dims)) {
-				continue;
-			}
-			at = add_box(at, &boxes[i], dims);
-			m->boxes++;
-		}
-		m->flags = i < n ? HFP_DECLARE_MORE : 0;
-		code = dims > 0 ? keep(a, m, (size_t)(at - (char *)m)) : HF_OK;
-		if (code == HF_OK) {
-			code = hf_tell(c, m, HFP_DECLARE, (size_t)(at - (char *)m));
-		}
-	} while (code == HF_OK && i < n);
-	free(m);
-	return code;
+	hf_copy_pieces(copy_piece, &p, bytes, once ? packed : NULL);
 }

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,47 +12,6 @@
 #include <unistd.h>
 
 #include "client.h"
-
-_Atomic uint64_t hf_armed = HFP_POINT_ARMED, hf_idle = 0; /* flags of a client that has no page */
-_Atomic uint64_t hf_unseen;
-
-struct hf_client hf_the = { .flags = &hf_armed, .points = &hf_unseen, .sock = -1 };
-
-static _Thread_local char text[4096] = "no error";
-
-int hf_fail(int code, const char *format, ...) {
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	return code;
-}
-
-/* hf_fail of a text without arguments, which signal handlers may call. */
-static int say(int code, const char *what) {
-	size_t n = 0;
-
-	for (; what[n] != 0 && n < sizeof text - 1; n++) {
-		text[n] = what[n];
-	}
-	text[n] = 0;
-	return code;
-}
-
-API const char *hf_error(void) { return text; }
-
-size_t hf_elem(hf_type type) {
-	static const size_t bytes[] = { 0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 8, 16 };
-	return (size_t)type < sizeof bytes / sizeof bytes[0] ? bytes[type] : 0;
-}
-
-int hf_in_turn(const char *call, enum hf_stage from, enum hf_stage to, const char *remedy) {
-	if (hf_the.stage >= from && hf_the.stage <= to) {
-		return HF_OK;
-	}
-	return hf_fail(HF_E_ORDER, "%s: %s", call, remedy);
-}
 
 API int hf_start(void) {
 	if (hf_the.stage == HF_FINAL) {
@@ -198,7 +156,7 @@ API int hf_init(const hf_config *config) {
 		return code;
 	}
 	if (c->stage == HF_CONNECTED && c->pid != getpid()) {
-		return say(HF_E_ORDER, HF_IS_CHILD); /* the connection is its parent's */
+		return hf_fail_plain(HF_E_ORDER, HF_IS_CHILD); /* the connection is its parent's */
 	}
 	if ((d.rank < 0) != (d.size < 0) || (d.rank >= 0 && d.rank >= d.size)) {
 		return hf_fail(HF_E_ARG, "hf_init: rank %d of %d is none; give both, or neither", d.rank, d.size);
@@ -393,23 +351,25 @@ API int hf_request(int stop) {
 	int s;
 
 	if (c->stage != HF_NEW && c->pid != getpid()) {
-		return say(HF_E_ORDER, HF_IS_CHILD);
+		return hf_fail_plain(HF_E_ORDER, HF_IS_CHILD);
 	}
 	if (c->off && c->stage >= HF_READY && c->stage != HF_FINAL) {
-		return stop == 0 ? HF_OK
-						 : say(HF_E_FAILED, "hf_request: the program runs without checkpoints: nothing will stop it");
+		return stop == 0
+			? HF_OK
+			: hf_fail_plain(HF_E_FAILED, "hf_request: the program runs without checkpoints: nothing will stop it");
 	}
 	for (s = 1; s <= 64; s++) {
 		if ((set >> (s - 1) & 1) != 0 && s != SIGTERM) {
 			return hf_send_signal(c, s) == 0
 				? HF_OK
-				: say(HF_E_DAEMON, "hf_request: the node daemon has ended, or has many requests to read");
+				: hf_fail_plain(HF_E_DAEMON, "hf_request: the node daemon has ended, or has many requests to read");
 		}
 	}
 	if (c->stage < HF_READY || c->stage == HF_FINAL) {
-		return say(HF_E_ORDER, "hf_request: call it between hf_init and hf_finalize");
+		return hf_fail_plain(HF_E_ORDER, "hf_request: call it between hf_init and hf_finalize");
 	}
-	return say(HF_E_ORDER, "hf_request: no signal asks for such a checkpoint; see signals.checkpoint and signals.stop");
+	return hf_fail_plain(
+		HF_E_ORDER, "hf_request: no signal asks for such a checkpoint; see signals.checkpoint and signals.stop");
 }
 
 static int wait_for(const char *call, const char *level, uint32_t flags) {

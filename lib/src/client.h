@@ -123,8 +123,10 @@ extern struct hf_client hf_the;
 extern _Atomic uint64_t hf_armed, hf_idle;
 extern _Atomic uint64_t hf_unseen;
 
-/* Notes the text of an error and returns its code. */
+/* client.c. Notes the text of an error and returns its code; hf_fail_plain has a text without arguments, and may be
+ * called by signal handlers. */
 int hf_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int hf_fail_plain(int code, const char *text);
 
 /* Where a message may end, so that one behind it is aligned. */
 #define HF_ALIGNED(bytes) (((bytes) + 7) & ~(size_t)7)
@@ -140,23 +142,28 @@ int hf_in_turn(const char *call, enum hf_stage from, enum hf_stage to, const cha
 /* arrays.c */
 struct hf_array *hf_array_named(struct hf_client *c, const char *name);
 int hf_refresh(struct hf_client *c);
-int hf_save_to(const struct hf_array *a, char *to, size_t bytes, size_t from);
-int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once);
 void hf_free_arrays(struct hf_client *c);
 int hf_tell_all(struct hf_client *c);
 
-/* boxes.c: elements of a global array, in bytes of what is packed. Copies of a device return 0 or an errno. */
+/* values.c. Both return 0 or an errno. */
+int hf_save_to(const struct hf_array *a, char *to, size_t bytes, size_t from);
+int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once);
+
+/* boxes.c: elements of a global array, in bytes of what is packed. Copies of a device return 0 or an errno.
+ * hf_copy_array copies what a rank owns to the packed form, or from there; once as in hf_copy. */
 int hf_layout_of(const char *name, int dims, const int64_t *size, const hf_box *boxes, size_t n, size_t room,
 	struct hf_layout **layout, size_t *elems);
-void hf_copy_boxes(const struct hf_array *a, char *packed, size_t from, size_t bytes, bool save);
+bool hf_is_empty(const hf_box *b, int dims);
+void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool save, bool once);
 int hf_copy_device_boxes(const struct hf_array *a, char *packed, size_t bytes, bool save);
 struct hf_layout *hf_copy_layout(const struct hf_layout *l);
-int hf_declare(
-	struct hf_client *c, struct hf_array *a, uint32_t id, int dims, const int64_t *size, const hf_box *boxes, size_t n);
 
-/* copies.c */
+/* copies.c. hf_copy is memcpy; once: from is page-aligned memory of a sealed arena, of which this is the only copy,
+ * most likely. hf_copy_pieces calls move for pieces of so many bytes, by several threads if there are many; memory at
+ * once, unless NULL, is of no use when its piece is copied. */
+typedef void hf_piece_fn(void *arg, size_t at, size_t n);
 void hf_copy(char *to, const char *from, size_t bytes, bool once);
-void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool save, bool once);
+void hf_copy_pieces(hf_piece_fn *move, void *arg, size_t bytes, char *once);
 
 /* named.c: hf_checkpoint with a name; of all arrays, or of those that are named. */
 int hf_save(const char *name, int64_t version, const char *const *arrays, size_t n, bool all);
@@ -167,6 +174,12 @@ struct hf_settings {
 	char **environ;      /* into text */
 	char *text;
 };
+struct hf_heir {                 /* what the next daemon needs */
+	struct hf_settings settings; /* of the first */
+	int64_t next;                /* when another may be started */
+	char over[1024];             /* why there will be none, and the job has to end */
+};
+void hf_free_heir(struct hf_client *c);                                  /* client.c */
 int hf_connect(struct hf_client *c, const struct hf_settings *settings); /* HF_OFF: nothing to connect to is needed */
 #define HF_OFF 1
 
@@ -197,7 +210,6 @@ int hf_reach(struct hf_client *c, bool wait);
 int hf_alone(struct hf_client *c); /* says that there is no daemon, and will be none */
 bool hf_unsure(const struct hf_client *c);
 int hf_refuse(struct hf_client *c, const char *call);
-void hf_free_heir(struct hf_client *c);
 void hf_hang_up(struct hf_client *c);
 
 /* device.c. Copies return 0 or an errno. */

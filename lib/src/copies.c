@@ -17,11 +17,10 @@ enum {
 };
 
 struct work {
-	char *to;
-	char *from;
-	const struct hf_array *boxes; /* of a global array; to or from is its packed form */
+	hf_piece_fn *move;
+	void *arg;
 	size_t bytes;
-	bool save, once;
+	char *once;
 	_Atomic size_t next; /* what nobody copies yet begins here */
 };
 
@@ -31,13 +30,9 @@ static void *help(void *arg) {
 
 	while ((at = atomic_fetch_add(&w->next, PIECE)) < w->bytes) {
 		const size_t n = w->bytes - at < PIECE ? w->bytes - at : PIECE;
-		if (w->boxes != NULL) {
-			hf_copy_boxes(w->boxes, w->save ? w->to : w->from, at, n, w->save);
-		} else {
-			memcpy(w->to + at, w->from + at, n);
-		}
-		if (w->once) {
-			(void)madvise(w->from + at, n, MADV_DONTNEED); /* unmapping it later is as much work, for one alone */
+		w->move(w->arg, at, n);
+		if (w->once != NULL) {
+			(void)madvise(w->once + at, n, MADV_DONTNEED); /* unmapping it later is as much work, for one alone */
 		}
 	}
 	return NULL;
@@ -69,28 +64,31 @@ static int start(struct work *w, pthread_t *helpers, int most) {
 	return n;
 }
 
-static void run(struct work *w) {
+void hf_copy_pieces(hf_piece_fn *move, void *arg, size_t bytes, char *once) {
+	struct work w = { .move = move, .arg = arg, .bytes = bytes, .once = once, .next = 0 };
 	pthread_t helpers[MOST_HELPERS];
-	int most = w->bytes > ALONE ? cores() - 1 : 0, n;
+	int most = bytes > ALONE ? cores() - 1 : 0, n;
 
-	n = start(w, helpers, most < MOST_HELPERS ? most : MOST_HELPERS);
-	help(w);
+	n = start(&w, helpers, most < MOST_HELPERS ? most : MOST_HELPERS);
+	help(&w);
 	while (n > 0) {
 		pthread_join(helpers[--n], NULL);
 	}
 }
 
-/* memcpy. once: from is page-aligned memory of a sealed arena, of which this is the only copy, most likely. */
-void hf_copy(char *to, const char *from, size_t bytes, bool once) {
-	struct work w = { .to = to, .from = (char *)(uintptr_t)from, .bytes = bytes, .once = once, .next = 0 };
+struct memory {
+	char *to;
+	const char *from;
+};
 
-	run(&w);
+static void copy_piece(void *arg, size_t at, size_t n) {
+	const struct memory *m = arg;
+
+	memcpy(m->to + at, m->from + at, n);
 }
 
-/* Copies what a rank owns of a global array to its packed form, or from there; once as in hf_copy. */
-void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool save, bool once) {
-	struct work w = { .boxes = a, .bytes = bytes, .save = save, .once = once, .next = 0 };
+void hf_copy(char *to, const char *from, size_t bytes, bool once) {
+	struct memory m = { to, from };
 
-	*(save ? &w.to : &w.from) = packed;
-	run(&w);
+	hf_copy_pieces(copy_piece, &m, bytes, once ? (char *)(uintptr_t)from : NULL);
 }

@@ -19,13 +19,6 @@
 /* Seconds between the starts of two daemons: doubled each time, until one has served a point. */
 enum { LAST_PAUSE = 64 };
 
-/* What the next daemon needs. */
-struct hf_heir {
-	struct hf_settings settings; /* of the first */
-	int64_t next;                /* when another may be started */
-	char over[1024];             /* why there will be none, and the job has to end */
-};
-
 static int64_t seconds(void) {
 	struct timespec now;
 
@@ -107,20 +100,6 @@ void hf_note_daemon(struct hf_client *c) {
 	if (h->settings.program == NULL || h->settings.dir == NULL || h->settings.environ == NULL) {
 		hf_free_heir(c);
 	}
-}
-
-void hf_free_heir(struct hf_client *c) {
-	struct hf_heir *h = c->heir;
-
-	c->heir = NULL;
-	if (h == NULL) {
-		return;
-	}
-	free(h->settings.program);
-	free(h->settings.dir);
-	free(h->settings.environ);
-	free(h->settings.text);
-	free(h);
 }
 
 /* Has the first rank of the node say what all of them find, and returns the code with the same text. */

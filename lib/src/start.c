@@ -14,8 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../common/launch.h"
+#include "../common/tool.h"
 #include "client.h"
-#include "tool.h"
 
 extern char **environ;
 
@@ -41,13 +42,6 @@ static bool alone(void) {
 	return true;
 }
 
-/* A variable; NULL if it is not set, or empty. */
-static const char *variable(const char *name) {
-	const char *v = getenv(name);
-
-	return v != NULL && *v != 0 ? v : NULL;
-}
-
 static bool is_off(const char *dir) { return dir != NULL && strcmp(dir, "off") == 0; }
 
 static bool is_relative(const char *path) { return path != NULL && *path != '/' && !is_off(path); }
@@ -56,9 +50,9 @@ static bool is_relative(const char *path) { return path != NULL && *path != '/' 
  * directories. */
 static uint64_t settings(void) {
 	static const char *const paths[] = { "HOLDFAST_LOCAL", "HOLDFAST_GLOBAL", "HOLDFAST_CONFIG" };
-	const bool all = alone(), file = variable(paths[2]) == NULL && access("holdfast.yaml", F_OK) == 0;
+	const bool all = alone(), file = hf_environ(paths[2]) == NULL && access("holdfast.yaml", F_OK) == 0;
 	char cwd[PATH_MAX], **v;
-	bool here = all || (file && (variable(paths[0]) == NULL || variable(paths[1]) == NULL));
+	bool here = all || (file && (hf_environ(paths[0]) == NULL || hf_environ(paths[1]) == NULL));
 	uint64_t sum = 0;
 	size_t i;
 
@@ -68,7 +62,7 @@ static uint64_t settings(void) {
 		}
 	}
 	for (i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-		const char *path = variable(paths[i]);
+		const char *path = hf_environ(paths[i]);
 		here = here || is_relative(path);
 		if (path != NULL) {
 			sum = sum * 31 + fnv1a(path);
@@ -81,19 +75,19 @@ static uint64_t settings(void) {
 }
 
 bool hf_switched_off(void) {
-	const char *local = variable("HOLDFAST_LOCAL"), *global = variable("HOLDFAST_GLOBAL");
+	const char *local = hf_environ("HOLDFAST_LOCAL"), *global = hf_environ("HOLDFAST_GLOBAL");
 
 	if (is_off(local) && is_off(global)) {
 		return true;
 	}
 	/* A file may name a directory for the one that is not set. The daemon reads it. */
 	return ((is_off(local) && global == NULL) || (is_off(global) && local == NULL)) &&
-		variable("HOLDFAST_CONFIG") == NULL && access("holdfast.yaml", F_OK) != 0;
+		hf_environ("HOLDFAST_CONFIG") == NULL && access("holdfast.yaml", F_OK) != 0;
 }
 
 const char *hf_off_by(void) {
-	const bool local = is_off(variable("HOLDFAST_LOCAL")), global = is_off(variable("HOLDFAST_GLOBAL"));
-	const char *file = variable("HOLDFAST_CONFIG");
+	const bool local = is_off(hf_environ("HOLDFAST_LOCAL")), global = is_off(hf_environ("HOLDFAST_GLOBAL"));
+	const char *file = hf_environ("HOLDFAST_CONFIG");
 
 	if (local) {
 		return global ? "HOLDFAST_LOCAL=off, HOLDFAST_GLOBAL=off" : "HOLDFAST_LOCAL=off";
@@ -106,18 +100,11 @@ const char *hf_off_by(void) {
 
 /* Writes the key of the job, of at most 64 bytes: docs/NODE.md. */
 static void job_key(char key[65]) {
-	const char *named = variable("HOLDFAST_NODE_KEY"), *space = variable("PMIX_NAMESPACE");
-	const char *step = variable("SLURM_STEP_ID"), *job = variable("SLURM_JOB_ID");
+	const char *named = hf_environ("HOLDFAST_NODE_KEY");
 	char launched[128];
 	size_t i;
 
-	if (space != NULL) {
-		snprintf(launched, sizeof launched, "%s", space);
-	} else if (step != NULL) {
-		snprintf(launched, sizeof launched, "slurm.%s.%s", job != NULL ? job : "", step);
-	} else {
-		snprintf(launched, sizeof launched, "parent.%ld", (long)getppid());
-	}
+	hf_launch_name(launched, sizeof launched);
 	/* One shell, or one step, starts many programs, and a daemon may outlive the program before: it must not serve one
      * that has other directories. */
 	if (named != NULL) {

@@ -7,17 +7,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "../common/shm.h"
 #include "client.h"
-
-#define MOST_FDS 2
 
 /* A message as it came, with its descriptors. It is on the heap, so that bytes may be any structure. */
 struct received {
 	_Alignas(8) char bytes[HFP_MAX_BYTES];
-	int fds[MOST_FDS];
+	int fds[HF_MOST_FDS];
 	int nfds;
 };
 
@@ -71,30 +69,13 @@ static void close_fds(struct received *r) {
 
 /* Takes the next message and checks what all have in common. */
 static int get(struct hf_client *c, struct received *r) {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(MOST_FDS * sizeof(int))];
-	} control;
-	struct iovec io = { r->bytes, sizeof r->bytes };
-	struct msghdr msg = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
-	struct cmsghdr *cm;
-	ssize_t n;
+	bool cut;
+	const ssize_t n = hf_receive(c->sock, r->bytes, sizeof r->bytes, r->fds, &r->nfds, &cut);
 
-	r->nfds = 0;
-	do {
-		n = recvmsg(c->sock, &msg, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
 	if (n <= 0) {
 		return gone(c, "wait for an answer");
 	}
-	for (cm = CMSG_FIRSTHDR(&msg); cm != NULL; cm = CMSG_NXTHDR(&msg, cm)) {
-		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS) {
-			continue;
-		}
-		r->nfds = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		memcpy(r->fds, CMSG_DATA(cm), (size_t)r->nfds * sizeof(int));
-	}
-	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+	if (cut) {
 		return malformed("longer than it may be, or this process has too many files open (ulimit -n)");
 	}
 	if ((size_t)n < sizeof(struct hfp_header) || AS(header, r)->magic != HFP_MAGIC) {
@@ -109,18 +90,6 @@ static int get(struct hf_client *c, struct received *r) {
 	return HF_OK;
 }
 
-/* Whether a descriptor holds so many bytes: what lies beyond its end cannot be touched. */
-static bool holds(int fd, uint64_t bytes) {
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && st.st_size >= 0 && (uint64_t)st.st_size >= bytes;
-}
-
-static void *map(int fd, size_t bytes, int prot, int how) {
-	void *at = mmap(NULL, bytes, prot, how | MAP_POPULATE, fd, 0);
-	return at == MAP_FAILED ? NULL : at;
-}
-
 static int no_room(size_t bytes) {
 	return hf_fail(HF_E_MEMORY,
 		"map %zu bytes of shared memory: %s; raise the limit on address space (ulimit -v), or protect less", bytes,
@@ -132,11 +101,11 @@ static int welcome(struct hf_client *c, struct received *r) {
 	void *flags, *points;
 
 	if (m->h.length != sizeof *m || r->nfds != 2 || m->page != HFP_PAGE_BYTES || c->page != NULL ||
-		!holds(r->fds[0], HFP_PAGE_BYTES) || !holds(r->fds[1], HFP_PAGE_BYTES)) {
+		!hf_fd_holds(r->fds[0], HFP_PAGE_BYTES) || !hf_fd_holds(r->fds[1], HFP_PAGE_BYTES)) {
 		return malformed("WELCOME");
 	}
-	flags = map(r->fds[0], HFP_PAGE_BYTES, PROT_READ, MAP_SHARED);
-	points = map(r->fds[1], HFP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED);
+	flags = hf_map(r->fds[0], HFP_PAGE_BYTES, PROT_READ, MAP_SHARED | MAP_POPULATE);
+	points = hf_map(r->fds[1], HFP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE);
 	if (flags == NULL || points == NULL) {
 		int code = no_room(2 * (size_t)HFP_PAGE_BYTES);
 		if (flags != NULL) {
@@ -169,10 +138,10 @@ static int exchange(struct hf_client *c, struct received *r) {
 	}
 	bytes = (size_t)AS(number, r)->value;
 	all = bytes * ((size_t)c->size + 1);
-	if (!holds(r->fds[0], all)) {
+	if (!hf_fd_holds(r->fds[0], all)) {
 		return malformed("EXCHANGE with too little room");
 	}
-	at = map(r->fds[0], all, PROT_READ | PROT_WRITE, MAP_SHARED);
+	at = hf_map(r->fds[0], all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE);
 	if (at == NULL) {
 		return no_room(all);
 	}
@@ -188,7 +157,7 @@ static int arena(struct hf_client *c, struct received *r) {
 	char *at;
 
 	if (m->h.length != sizeof *m || r->nfds != 1 || m->bytes == 0 || m->bytes > SIZE_MAX ||
-		(m->flags & ~HFP_ARENA_SEALED) != 0 || !holds(r->fds[0], m->bytes)) {
+		(m->flags & ~HFP_ARENA_SEALED) != 0 || !hf_fd_holds(r->fds[0], m->bytes)) {
 		return malformed("ARENA");
 	}
 	sealed = (m->flags & HFP_ARENA_SEALED) != 0;
@@ -198,8 +167,8 @@ static int arena(struct hf_client *c, struct received *r) {
 	}
 	c->arenas = more;
 	/* Linux before 6.7 lets nobody share memory that is sealed against writing. */
-	at = sealed ? map(r->fds[0], (size_t)m->bytes, PROT_READ, MAP_PRIVATE)
-				: map(r->fds[0], (size_t)m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED);
+	at = sealed ? hf_map(r->fds[0], (size_t)m->bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE)
+				: hf_map(r->fds[0], (size_t)m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE);
 	if (at == NULL) {
 		return no_room((size_t)m->bytes);
 	}

@@ -313,7 +313,7 @@ func TestPrograms(t *testing.T) {
 
 // TestSanitized runs the library with sanitizers and under valgrind.
 func TestSanitized(t *testing.T) {
-	sources, err := filepath.Glob("../../lib/src/*.c")
+	sources, err := filepath.Glob("../../lib/[sc]*/*.c") // src, common
 	if err != nil || len(sources) == 0 {
 		t.Fatalf("no sources: %v", err)
 	}

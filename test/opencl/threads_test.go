@@ -49,14 +49,18 @@ func TestThreadsSanitized(t *testing.T) {
 // of a program that runs on PoCL through that library.
 func (l *lab) sanitized(sanitizer string, programs ...string) []string {
 	l.t.Helper()
-	sources, err := filepath.Glob("../../lib/opencl/src/*.c")
+	sources, err := filepath.Glob("../../lib/opencl/*/*.c")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	common, err := filepath.Glob("../../lib/common/*.c")
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	lib := filepath.Join(l.dir, "libholdfast-opencl.so")
 	flags := []string{"-std=gnu11", "-g", "-O1", "-pthread", "-fsanitize=" + sanitizer, "-fno-sanitize-recover=all"}
-	commands := [][]string{append(append(flags, "-fPIC", "-shared", "-fvisibility=hidden", "-o", lib,
-		"../../lib/src/tool.c"), sources...)}
+	commands := [][]string{append(append(flags, "-fPIC", "-shared", "-fvisibility=hidden", "-o", lib),
+		append(sources, common...)...)}
 	for _, p := range programs {
 		commands = append(commands, append(flags, "-o", filepath.Join(l.dir, p), "testdata/"+p+".c", "-lOpenCL"))
 	}

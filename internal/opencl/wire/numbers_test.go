@@ -8,5 +8,5 @@ import (
 
 // TestNumbers: the library in C has the same numbers.
 func TestNumbers(t *testing.T) {
-	cheader.Check(t, "../../../lib/opencl/src/protocol.h", "HFCL_", ".", "Op")
+	cheader.Check(t, "../../../lib/opencl/wire/protocol.h", "HFCL_", ".", "Op")
 }

@@ -1,5 +1,5 @@
 /* Entry points of what is truthfully absent: each says so with OpenCL's own error, and none is missing in the table. */
-#include "absent.h"
+#include "hfcl.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 

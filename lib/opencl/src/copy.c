@@ -1,5 +1,5 @@
 /* Commands that copy among buffers, and fill them. */
-#include "place.h"
+#include "hfcl.h"
 
 /* overlap tells whether two ranges of one object, or of two that lie in the same one, share bytes. */
 static bool overlap(cl_mem a, size_t a_at, size_t a_size, cl_mem b, size_t b_at, size_t b_size) {

@@ -1,5 +1,5 @@
 /* The table that the loader calls through, and what it finds the library by. */
-#include "absent.h"
+#include "hfcl.h"
 
 #pragma GCC diagnostic ignored "-Wpedantic" /* entries of Direct3D are declared as void * */
 
@@ -7,7 +7,7 @@ static void *no_object(void) { return NULL; }
 
 static cl_int no_sharing(void) { return CL_INVALID_OPERATION; }
 
-const struct _cl_icd_dispatch hfcl_dispatch = {
+static const struct _cl_icd_dispatch dispatch = {
 	.clGetPlatformIDs = clIcdGetPlatformIDsKHR,
 	.clGetPlatformInfo = clGetPlatformInfo,
 	.clGetDeviceIDs = clGetDeviceIDs,
@@ -158,6 +158,12 @@ const struct _cl_icd_dispatch hfcl_dispatch = {
 	.clEnqueueAcquireDX9MediaSurfacesKHR = no_sharing,
 	.clEnqueueReleaseDX9MediaSurfacesKHR = no_sharing,
 };
+
+/* The lower files know this one and the receiver by what it fills in when the library is loaded. */
+__attribute__((constructor)) static void fill_in(void) {
+	hfcl_platform.o.dispatch = &dispatch;
+	hfcl_receiver = hfcl_receive_all;
+}
 
 CL_API_ENTRY void *CL_API_CALL clGetExtensionFunctionAddress(const char *name) {
 	if (name == NULL) {

@@ -40,6 +40,13 @@ void hfcl_finish_event(cl_event e, cl_int status) {
 	}
 }
 
+void hfcl_put_events(struct call *c, cl_uint n, const cl_event *list) {
+	hfcl_put32(c, n);
+	for (cl_uint i = 0; i < n; i++) {
+		hfcl_put64(c, list[i]->o.id);
+	}
+}
+
 cl_int hfcl_check_waits(cl_context context, cl_uint n, const cl_event *list) {
 	if ((n == 0) != (list == NULL)) {
 		return CL_INVALID_EVENT_WAIT_LIST;

@@ -2,32 +2,15 @@
 #ifndef HFCL_H
 #define HFCL_H
 
-#define CL_TARGET_OPENCL_VERSION 300
-#define CL_USE_DEPRECATED_OPENCL_1_0_APIS
-#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
-#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_0_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_1_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_2_APIS
+#include "../wire/wire.h"
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
-#include <CL/cl.h>
+#include <CL/cl_egl.h>
 #include <CL/cl_ext.h>
+#include <CL/cl_gl.h>
 #include <CL/cl_icd.h>
 #pragma GCC diagnostic pop
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "protocol.h"
-
-_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the wire and kernel arguments have 8-byte addresses");
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");
 
 /* What the loader looks for by name; all else it finds in the table. */
 #define EXPORTED __attribute__((visibility("default")))
@@ -200,12 +183,6 @@ struct _cl_kernel {
 	unsigned next_shape;
 };
 
-/* Bytes of the program as the API addresses them: slices of rows. */
-struct rows {
-	char *at;
-	size_t row, rows, slices, row_pitch, slice_pitch;
-};
-
 struct watcher {
 	struct watcher *next;
 	cl_int type;
@@ -229,7 +206,7 @@ struct _cl_event {
 };
 
 /* object.c */
-extern const struct _cl_icd_dispatch hfcl_dispatch;
+extern struct _cl_platform_id hfcl_platform;
 void hfcl_init(struct object *o, uint32_t kind);
 bool hfcl_is(const void *handle, uint32_t kind);
 void hfcl_retain(void *handle);
@@ -242,133 +219,25 @@ cl_int hfcl_answer(const void *value, size_t size, size_t room, void *to, size_t
 cl_int hfcl_answer_text(const char *text, size_t room, void *to, size_t *size_ret);
 #define ANSWER(T, v) hfcl_answer((T[]){ v }, sizeof(T), room, to, size_ret)
 
-/* A thread that is cancelled is so in no call of this library, which may hold what others wait for: each place that
-   might let it end begins with the first of these, and ends with the second. */
-static inline int hfcl_no_cancel(void) {
-	int before;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	return before;
-}
-static inline void hfcl_cancel_again(int before) { pthread_setcancelstate(before, &(int){ 0 }); }
-
-/* channel.c: the server's process and the sockets to it */
-struct lane {
-	struct lane *next;
-	int fd;
-};
+/* connect.c */
 bool hfcl_connect(void); /* false: there is no server, and none could be started */
-bool hfcl_lost(void);
-void hfcl_lose(void); /* the server is gone */
-/* hfcl_own gives a descriptor, which it takes, as one that is none of the program's standard files: one that began
-   without them would write into it. -1: that cannot be. */
-int hfcl_own(int fd);
-bool hfcl_pass_area(int fd);
-unsigned hfcl_max_areas(void);
-bool hfcl_pass(int control, char what, int fd); /* sends a byte with a descriptor, -1: without */
-struct lane *hfcl_take_lane(void);
-void hfcl_give_lane(struct lane *, bool broken);
-bool hfcl_few_lanes(void); /* a call that may last takes none of them: who ends that may need one */
-bool hfcl_send(int fd, const void *head, size_t n, const void *body, size_t m, const struct rows *);
-bool hfcl_receive(int fd, void *to, size_t n);
-bool hfcl_receive_rows(int fd, const struct rows *);
-size_t hfcl_rows_size(const struct rows *);
-struct rows hfcl_linear(void *at, size_t n);
+extern void *(*hfcl_receiver)(
+	void *); /* the thread that receives from the control socket, to which it gets a pointer */
 
-/* ring.c: requests that nobody answers, or with a status alone, in memory that the server maps */
-bool hfcl_ring_open(int control);
-bool hfcl_ring_put(const uint8_t *message, size_t n); /* false: the server is gone */
-uint64_t hfcl_ring_position(void); /* what was put before this call is carried out before what waits for it */
-bool hfcl_ring_careful(void);
-void hfcl_ring_unask(int slot);
-int hfcl_ring_ask(void);                                 /* a reply slot, -1: none is free */
-cl_int hfcl_ring_answer(int slot, uint64_t *deliveries); /* waits; the slot is free then */
-void hfcl_ring_end(void);
-_Atomic uint32_t *hfcl_ring_word(size_t at);
-void hfcl_ring_wake(_Atomic uint32_t *);
-void hfcl_ring_sleep(_Atomic uint32_t *, uint32_t value); /* while it has this value, a second at most */
-bool hfcl_ring_awake(_Atomic uint32_t *, uint32_t value); /* a moment; true: it has another value */
-
-/* area.c: memory that the server maps too */
-struct area {
-	struct area *next;
-	uint64_t number;
-	char *at;
-	size_t size;
-};
-int hfcl_shareable(size_t size);     /* a file of zeros in memory; -1, and errno, where that cannot be */
-struct area *hfcl_area(size_t size); /* NULL where that cannot be */
-void hfcl_area_share(struct area *, uint64_t device); /* the device moves bytes there without a copy from now on */
-void hfcl_area_end(struct area *);                    /* unmaps it; commands that use it go on */
-bool hfcl_in_area(const char *from, const char *to, uint64_t *number, uint64_t *offset);
-struct slots { /* of one transfer, which uses them in turn */
-	struct area *area;
-	unsigned n;
-	int list[HFCL_SLOTS];
-};
-unsigned hfcl_take_slots(uint64_t device, unsigned most, unsigned least, struct slots *); /* at least so many, or 0 */
-void hfcl_give_slots(const struct slots *, bool reset);          /* reset: the server has done with all */
-bool hfcl_take_run(uint64_t device, unsigned n, struct slots *); /* slots side by side, as memory without turns */
-char *hfcl_slot(const struct slots *, size_t piece);
-void hfcl_set_slot(const struct slots *, size_t piece, uint32_t to);
-bool hfcl_await_slot(const struct slots *, size_t piece, uint32_t want); /* false: the command has failed */
-
-/* bounce.c: shared memory for the bytes of one transfer, one behind the other */
-struct bounce {
-	struct bounce *next;
-	struct area *area;
-	char *at;
-	uint64_t device;    /* that knows the area */
-	struct slots slots; /* that it consists of, n is 0 where it is an area of its own */
-};
-/* hfcl_take_bounce gives NULL where the transfer goes another way; few bytes get an area where it is needed alone. */
-struct bounce *hfcl_take_bounce(uint64_t device, size_t size, bool needed);
-void hfcl_give_bounce(struct bounce *);
-void hfcl_copy_rows(const struct rows *, char *packed, bool out); /* out: of the rows, else into them */
-
-/* message.c: a request, its reply */
-struct call {
-	uint32_t op;
-	bool failed; /* no memory, or a reply that says less than is read from it */
-	uint8_t *b;
-	size_t n, room, at;
-	uint8_t fixed[512];
-};
-void hfcl_begin(struct call *, uint32_t op);
-void hfcl_put32(struct call *, uint32_t);
-void hfcl_put64(struct call *, uint64_t);
-void hfcl_put_bytes(struct call *, const void *, size_t); /* with their length before */
-void hfcl_put_events(struct call *, cl_uint n, const cl_event *);
-void hfcl_put_box(struct call *, const size_t *origin, const size_t *region);
-/* hfcl_run sends the request with the bytes of out, and receives a reply, whose bulk goes to in. It gives the
-   status. hfcl_end must follow. */
-cl_int hfcl_run(struct call *, const struct rows *out, const struct rows *in);
-/* hfcl_ask is hfcl_run for a request whose reply is a status alone; it takes the ring where it can. */
-cl_int hfcl_ask(struct call *);
-cl_int hfcl_ask_in(struct call *, int slot); /* sends it; where it succeeds hfcl_answer_in must follow */
-cl_int hfcl_answer_in(int slot);
-/* hfcl_post sends a request whose reply tells nothing that the program must know now. It ends the call, and fails
-   where the server is gone. */
-cl_int hfcl_post(struct call *);
-uint32_t hfcl_get32(struct call *);
-uint64_t hfcl_get64(struct call *);
-const char *hfcl_get_bytes(struct call *, size_t *n);
-char *hfcl_get_text(struct call *); /* a copy that the caller frees, NULL without memory */
-void hfcl_end(struct call *);
-cl_int hfcl_release(uint64_t id); /* when the commands that use it are complete */
-
-/* delivery.c: what the server sends by itself */
-bool hfcl_listen(int fd);
-bool hfcl_thread(void *(*run)(void *), void *data); /* one that takes no signals */
+/* pending.c */
 void hfcl_expect(cl_event);
-bool hfcl_unexpect(cl_event); /* false: nobody expects it any more */
-void hfcl_await(uint64_t deliveries);
-const char *hfcl_end_of(const struct rows *);
+bool hfcl_unexpect(cl_event); /* true: the reference of the list is the caller's now */
+cl_event hfcl_expected(uint64_t number);
+cl_event hfcl_expect_no_more(void);       /* all that were expected, each with its reference */
 bool hfcl_unsettled(const struct rows *); /* a read that does not block is on its way into this memory */
 void hfcl_settle(const struct rows *);    /* waits until nothing is on its way into this memory */
-void hfcl_call_later(void (*call)(void *), void *data);
+
+/* delivery.c: what the server sends by itself */
+void *hfcl_receive_all(void *control);
 
 /* event.c */
 cl_event hfcl_event(cl_context, cl_command_queue, cl_command_type);
+void hfcl_put_events(struct call *, cl_uint n, const cl_event *);
 cl_int hfcl_check_waits(cl_context, cl_uint n, const cl_event *);
 void hfcl_finish_event(cl_event, cl_int status);
 void hfcl_noted(uint64_t watch, uint64_t event, cl_int status);
@@ -382,7 +251,6 @@ cl_int hfcl_check_devices(cl_context, cl_uint n, const cl_device_id *);
 bool hfcl_goodbye(pthread_mutex_t *, struct goodbye **, void(CL_CALLBACK *)(void *, void *), void *data);
 void hfcl_say_goodbye(struct goodbye *, void *handle);
 void hfcl_tell_contexts(void); /* some device, or the server, is lost */
-extern struct _cl_platform_id hfcl_platform;
 
 /* memory.c */
 cl_int hfcl_check_flags(cl_mem_flags, const void *host);
@@ -440,5 +308,42 @@ cl_int hfcl_issue(struct command *, const struct rows *out, const struct rows *i
 cl_int hfcl_answered(struct command *, cl_int rc); /* ends a command that was sent otherwise */
 cl_int hfcl_submit(struct command *); /* hfcl_issue without waiting: an error comes to the event, or to clFinish */
 cl_int hfcl_check_queue(cl_command_queue);
+
+/* Where the bytes of a command lie in a memory object. */
+struct place {
+	uint32_t form;
+	size_t origin[3], region[3], row_pitch, slice_pitch;
+};
+
+/* A transfer between an object and the program's memory. */
+struct transfer {
+	cl_command_queue q;
+	cl_mem m;
+	cl_command_type type;
+	bool write, blocking;
+	struct place place;
+	struct rows host;
+	cl_uint n;
+	const cl_event *waits;
+	cl_event *event;
+};
+
+/* place.c */
+cl_int hfcl_check_buffer(cl_command_queue, cl_mem);
+cl_int hfcl_check_range(cl_mem, size_t offset, size_t size);
+cl_int hfcl_check_host(cl_mem, cl_mem_flags only_other); /* the program may touch the bytes */
+struct place hfcl_place_linear(size_t offset, size_t size);
+cl_int hfcl_place_box(struct place *, const size_t *origin, const size_t *region, size_t row_pitch, size_t slice_pitch,
+	size_t size); /* fills in the pitches that are 0 and checks that the box lies within size bytes */
+void hfcl_put_place(struct call *, cl_mem, const struct place *);
+
+/* transfer.c */
+cl_int hfcl_transfer(struct transfer *);
+
+/* copy.c */
+cl_int hfcl_copy(cl_command_queue, cl_command_type, cl_mem from, const struct place *src, cl_mem to,
+	const struct place *dst, cl_uint n, const cl_event *waits, cl_event *);
+cl_int hfcl_fill(cl_command_queue, cl_command_type, cl_mem, const struct place *, const void *pattern, size_t size,
+	cl_uint n, const cl_event *waits, cl_event *);
 
 #endif

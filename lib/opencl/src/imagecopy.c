@@ -1,5 +1,5 @@
 /* Commands on the pixels of images. */
-#include "place.h"
+#include "hfcl.h"
 
 /* pixels checks a box of an image. */
 static cl_int pixels(struct place *p, cl_command_queue q, cl_mem m, const size_t *origin, const size_t *region) {

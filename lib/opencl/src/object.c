@@ -1,8 +1,10 @@
 /* Handles, their references, and answers to questions about them. */
 #include "hfcl.h"
 
+struct _cl_platform_id hfcl_platform = { { NULL, PLATFORM, 1, 0 } };
+
 void hfcl_init(struct object *o, uint32_t kind) {
-	o->dispatch = &hfcl_dispatch;
+	o->dispatch = hfcl_platform.o.dispatch;
 	atomic_store(&o->kind, kind);
 	atomic_store(&o->refs, 1);
 	o->id = hfcl_number();

@@ -1,5 +1,5 @@
 /* Where the bytes of a command lie in a memory object. */
-#include "place.h"
+#include "hfcl.h"
 
 cl_int hfcl_check_buffer(cl_command_queue q, cl_mem m) {
 	if (hfcl_check_queue(q) != CL_SUCCESS) {

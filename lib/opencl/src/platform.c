@@ -9,8 +9,6 @@ struct answer {
 	char bytes[];
 };
 
-struct _cl_platform_id hfcl_platform = { { &hfcl_dispatch, PLATFORM, 1, 0 } };
-
 static struct {
 	pthread_mutex_t lock;
 	bool asked;

@@ -1,5 +1,5 @@
 /* Commands that move bytes between the program's memory and memory objects. */
-#include "place.h"
+#include "hfcl.h"
 
 static struct rows rows_of(const struct place *p, void *host) {
 	return (struct rows){ (char *)host + p->origin[2] * p->slice_pitch + p->origin[1] * p->row_pitch + p->origin[0],
@@ -142,6 +142,20 @@ static void show(const struct transfer *t, cl_event e) {
 	}
 }
 
+/* unexpect gives up a read that was expected, false: the receiver has it. */
+static bool unexpect(cl_event e) {
+	if (!hfcl_unexpect(e)) {
+		return false;
+	}
+	cl_mem shown = e->shown;
+	e->shown = NULL;
+	clReleaseEvent(e);
+	if (shown != NULL) {
+		clReleaseMemObject(shown);
+	}
+	return true;
+}
+
 /* leave sends a transfer by way of bounce memory that does not block; the receiver hears when it is complete. */
 static cl_int leave(const struct transfer *t, struct command *m, struct bounce *b) {
 	cl_event e = m->made;
@@ -151,7 +165,7 @@ static cl_int leave(const struct transfer *t, struct command *m, struct bounce *
 	hfcl_retain(e);
 	hfcl_expect(e);
 	cl_int rc = hfcl_submit(m);
-	if (rc != CL_SUCCESS && hfcl_unexpect(e)) {
+	if (rc != CL_SUCCESS && unexpect(e)) {
 		hfcl_give_bounce(b);
 	}
 	clReleaseEvent(e);
@@ -313,7 +327,7 @@ cl_int hfcl_transfer(struct transfer *t) {
 	hfcl_expect(e);
 	rc = hfcl_issue(&m, NULL, NULL);
 	if (rc != CL_SUCCESS) {
-		hfcl_unexpect(e);
+		unexpect(e);
 	}
 	clReleaseEvent(e);
 	return rc;

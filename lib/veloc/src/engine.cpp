@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <unistd.h>
 
+#include "../../common/launch.h"
 #include "log.hpp"
 
 namespace veloc {
@@ -62,14 +63,9 @@ std::string key_of(const veloc_comm &comm, const std::map<std::string, std::stri
 		all += name + "=" + value + "\n";
 	}
 	own += std::to_string(std::hash<std::string>()(all)) + ".";
-	key = variable("PMIX_NAMESPACE");
-	if (key.empty() && !variable("SLURM_STEP_ID").empty()) {
-		key = "slurm." + variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID");
-	}
-	if (key.empty()) {
-		key = "parent." + std::to_string(getppid());
-	}
-	return own + key;
+	char launch[128];
+	hf_launch_name(launch, sizeof launch);
+	return own + launch;
 }
 
 // The tool in the folder that VeloC's programs name, empty if there is none: libholdfast finds it then.

@@ -1,7 +1,7 @@
 /* Bounce memory: shared with the server, it takes the bytes of a transfer whose own memory is the program's alone: of
    one that does not block, or whose rows are not packed. Small ones use slots that lie side by side, others areas that
    are kept for the next transfer to or from the device. */
-#include "hfcl.h"
+#include "wire.h"
 
 enum { RUN = HFCL_SLOTS / 4 };                /* slots of one transfer */
 static const size_t smallest = 2 << 20;       /* area */
@@ -122,18 +122,5 @@ void hfcl_give_bounce(struct bounce *b) {
 	pthread_mutex_unlock(&pool.lock);
 	if (!keep) {
 		hfcl_call_later(end, b);
-	}
-}
-
-void hfcl_copy_rows(const struct rows *r, char *packed, bool out) {
-	for (size_t z = 0; z < r->slices; z++) {
-		for (size_t y = 0; y < r->rows; y++, packed += r->row) {
-			char *at = r->at + z * r->slice_pitch + y * r->row_pitch;
-			if (out) {
-				memcpy(packed, at, r->row);
-			} else {
-				memcpy(at, packed, r->row);
-			}
-		}
 	}
 }

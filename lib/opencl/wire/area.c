@@ -1,13 +1,10 @@
 /* Memory that the server maps too: what mapped buffers show, and slots, through which bytes of other memory of the
    program pass. Whose turn a slot is says a word beside the ring. */
 #define _GNU_SOURCE
-#include "hfcl.h"
+#include "../../common/shm.h"
+#include "wire.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -19,21 +16,21 @@ static struct {
 
 enum { HUGE_PAGE = 2 << 20 };
 
-/* map_file maps a file, from 2 MiB on so that it may have huge pages; MAP_FAILED when it cannot. */
+/* map_file maps a file, from 2 MiB on so that it may have huge pages; NULL when it cannot. */
 static void *map_file(int fd, size_t size) {
 	if (size < HUGE_PAGE) {
-		return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		return hf_map(fd, size, PROT_READ | PROT_WRITE, MAP_SHARED);
 	}
 	char *room = mmap(NULL, size + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (room == MAP_FAILED) {
-		return room;
+		return NULL;
 	}
 	char *at = room + (-(uintptr_t)room & (HUGE_PAGE - 1));
 	size_t whole = (size + 4095) & ~(size_t)4095;
 	void *p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
 	if (p == MAP_FAILED) {
 		munmap(room, size + HUGE_PAGE);
-		return p;
+		return NULL;
 	}
 	if (at > room) {
 		munmap(room, (size_t)(at - room));
@@ -43,36 +40,6 @@ static void *map_file(int fd, size_t size) {
 		munmap(at + whole, after);
 	}
 	return p;
-}
-
-/* grow gives a file its size. A limit on files (ulimit -f) holds for memory too, and sends a signal that would end the
-   program: it is taken back. */
-static int grow(int fd, size_t size) {
-	sigset_t limit, before;
-	sigemptyset(&limit);
-	sigaddset(&limit, SIGXFSZ);
-	pthread_sigmask(SIG_BLOCK, &limit, &before);
-	int rc = ftruncate(fd, (off_t)size), why = errno;
-	if (rc != 0 && why == EFBIG) {
-		sigtimedwait(&limit, NULL, &(struct timespec){ 0, 0 });
-	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	errno = why;
-	return rc;
-}
-
-int hfcl_shareable(size_t size) {
-	int fd = hfcl_own(memfd_create("holdfast opencl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (fd < 0) {
-		return -1;
-	}
-	if (grow(fd, size) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
-		return fd;
-	}
-	int why = errno;
-	close(fd);
-	errno = why;
-	return -1;
 }
 
 /* reserve counts an area; false: there are as many as the server may have. */
@@ -96,10 +63,10 @@ struct area *hfcl_area(size_t size) {
 	}
 	int before = hfcl_no_cancel(); /* its callers hold locks */
 	struct area *a = calloc(1, sizeof *a);
-	int fd = a == NULL ? -1 : hfcl_shareable(size);
-	void *at = fd < 0 ? MAP_FAILED : map_file(fd, size);
+	int fd = a == NULL ? -1 : hf_memfd("holdfast opencl", size);
+	void *at = fd < 0 ? NULL : map_file(fd, size);
 	bool passed = false;
-	if (at != MAP_FAILED) {
+	if (at != NULL) {
 		a->at = at;
 		a->size = size;
 		pthread_rwlock_wrlock(&areas.lock);
@@ -116,7 +83,7 @@ struct area *hfcl_area(size_t size) {
 	}
 	hfcl_cancel_again(before);
 	if (!passed) {
-		if (at != MAP_FAILED) {
+		if (at != NULL) {
 			munmap(at, size);
 		}
 		free(a);

@@ -1,5 +1,38 @@
 /* Requests and replies: little-endian numbers of 4 and 8 bytes, and bytes with their length before. */
-#include "hfcl.h"
+#include "wire.h"
+
+/* How much of what the server sends by itself has arrived. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	uint64_t count;
+	bool ended;
+} deliveries = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+void hfcl_delivered(void) {
+	pthread_mutex_lock(&deliveries.lock);
+	deliveries.count++;
+	pthread_cond_broadcast(&deliveries.changed);
+	pthread_mutex_unlock(&deliveries.lock);
+}
+
+void hfcl_end_deliveries(void) {
+	pthread_mutex_lock(&deliveries.lock);
+	deliveries.ended = true;
+	pthread_cond_broadcast(&deliveries.changed);
+	pthread_mutex_unlock(&deliveries.lock);
+}
+
+/* await_deliveries returns when so many deliveries have arrived, which the server has sent already. */
+static void await_deliveries(uint64_t count) {
+	int before = hfcl_no_cancel();
+	pthread_mutex_lock(&deliveries.lock);
+	while (deliveries.count < count && !deliveries.ended) {
+		pthread_cond_wait(&deliveries.changed, &deliveries.lock);
+	}
+	pthread_mutex_unlock(&deliveries.lock);
+	hfcl_cancel_again(before);
+}
 
 void hfcl_begin(struct call *c, uint32_t op) {
 	c->op = op;
@@ -60,13 +93,6 @@ void hfcl_put_bytes(struct call *c, const void *b, size_t n) {
 	}
 }
 
-void hfcl_put_events(struct call *c, cl_uint n, const cl_event *list) {
-	hfcl_put32(c, n);
-	for (cl_uint i = 0; i < n; i++) {
-		hfcl_put64(c, list[i]->o.id);
-	}
-}
-
 void hfcl_put_box(struct call *c, const size_t *origin, const size_t *region) {
 	for (int i = 0; i < 3; i++) {
 		hfcl_put64(c, origin[i]);
@@ -123,14 +149,14 @@ cl_int hfcl_run(struct call *c, const struct rows *out, const struct rows *in) {
 	}
 	seal(c, out, hfcl_ring_position());
 	cl_int status = CL_DEVICE_NOT_AVAILABLE;
-	uint64_t deliveries = 0;
-	bool ok = hfcl_send(l->fd, c->b, c->n, NULL, 0, out) && take_reply(c, l->fd, in, &status, &deliveries);
+	uint64_t count = 0;
+	bool ok = hfcl_send(l->fd, c->b, c->n, NULL, 0, out) && take_reply(c, l->fd, in, &status, &count);
 	hfcl_give_lane(l, !ok);
 	if (!ok) {
 		c->failed = true;
 		return CL_DEVICE_NOT_AVAILABLE;
 	}
-	hfcl_await(deliveries);
+	await_deliveries(count);
 	return status;
 }
 
@@ -145,9 +171,9 @@ cl_int hfcl_ask_in(struct call *c, int slot) {
 }
 
 cl_int hfcl_answer_in(int slot) {
-	uint64_t deliveries = 0;
-	cl_int status = hfcl_ring_answer(slot, &deliveries);
-	hfcl_await(deliveries);
+	uint64_t count = 0;
+	cl_int status = hfcl_ring_answer(slot, &count);
+	await_deliveries(count);
 	return status;
 }
 

@@ -1,7 +1,8 @@
 /* Requests through memory that the server maps too: it takes them out in their order, without an answer, or with one in
    a slot of the same memory. A byte on the control socket wakes a server that sleeps. */
 #define _GNU_SOURCE
-#include "hfcl.h"
+#include "../../common/shm.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -27,12 +28,12 @@ static _Atomic uint32_t *word32(size_t at) { return (_Atomic uint32_t *)(void *)
 
 bool hfcl_ring_open(int control) {
 	const size_t size = HFCL_RING_DATA + HFCL_RING_BYTES;
-	int fd = hfcl_shareable(size);
+	int fd = hf_memfd("holdfast opencl", size);
 	if (fd < 0) {
 		return false;
 	}
-	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	bool ok = at != MAP_FAILED;
+	void *at = hf_map(fd, size, PROT_READ | PROT_WRITE, MAP_SHARED);
+	bool ok = at != NULL;
 	if (ok) {
 		ring.at = at;
 		ring.control = control;

@@ -1,0 +1,22 @@
+/* launch.h - who has started this process. */
+#ifndef HF_LAUNCH_H
+#define HF_LAUNCH_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A variable of the environment; NULL if it is not set, or empty. */
+const char *hf_environ(const char *name);
+
+/* Writes a name that all processes of one launch have, and no other launch at this time: that of the launcher's own
+ * namespace, of the step of Slurm, or of the parent process. */
+void hf_launch_name(char *to, size_t room);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
