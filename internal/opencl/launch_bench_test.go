@@ -9,13 +9,15 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gputest"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
+	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
 	"golang.org/x/sys/unix"
 )
 
 // benched is a server without its goroutines: a test carries out what is in the ring itself.
 type benched struct {
 	*Server
-	b testing.TB
+	b   testing.TB
+	out ring.Writer // the library's side of the ring
 }
 
 const (
@@ -39,11 +41,12 @@ func newBenched(b testing.TB, device string) *benched {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := &benched{newServer(near, Options{Select: sel, One: true}), b}
+	s := &benched{Server: newServer(near, Options{Select: sel, One: true}), b: b}
 	if s.ring, err = newRing(f); err != nil {
 		b.Fatal(err)
 	}
 	_ = f.Close()
+	s.out = ring.NewWriter(s.ring.mem, ringLayout)
 	b.Cleanup(func() {
 		s.finish(context.Canceled)
 		s.close()
@@ -92,11 +95,9 @@ func argumentOf(value string) []byte {
 
 // put writes a request into the ring.
 func (s *benched) put(b []byte) {
-	data := s.ring.mem[wire.RingData:]
-	at := s.ring.written.Load()
-	n := copy(data[at%wire.RingBytes:], b)
-	copy(data, b[n:])
-	s.ring.written.Store(at + uint64(len(b)))
+	if n, err := s.out.Write(b); n < len(b) || err != nil {
+		s.b.Fatalf("%d bytes of %d into the ring: %v", n, len(b), err)
+	}
 }
 
 // BenchmarkLaunch measures what the server takes for a launch, beside what the device takes.

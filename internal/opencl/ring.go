@@ -14,33 +14,24 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
+	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
 )
 
-// ring takes requests out of memory that the library writes. What that memory holds is not
-// trusted: this side keeps its own count, checks the other's, and copies a request out before
-// it looks at it.
-type ring struct {
+// requestRing takes requests out of memory that the library writes: it copies a request out before it looks at it.
+type requestRing struct {
 	mem     []byte
-	written *atomic.Uint64
-	asleep  *atomic.Uint32
-	read    *atomic.Uint64
 	careful *atomic.Uint32
 	bell    chan struct{}
+	awake   ring.Awake
 	awaited atomic.Int32 // answers that the program waits for
 
-	mu    sync.Mutex   // held by who carries out requests, as all below
-	count uint64       // bytes that were taken out
-	there uint64       // bytes that were written when this side looked last
-	told  uint64       // count as the library knows it
+	mu    sync.Mutex // held by who carries out requests, as all below
+	in    ring.Reader
 	again wire.Request // what take gives of operations that keep nothing of it
 }
 
-// ringTold is how many bytes this side takes out before it tells the library, unless nothing is left:
-// the number passes between two cores each time.
-const ringTold = wire.RingBytes / 16
-
 // newRing maps the memory, which cannot shrink.
-func newRing(f *os.File) (*ring, error) {
+func newRing(f *os.File) (*requestRing, error) {
 	b, err := mapSealed(f)
 	if err != nil {
 		return nil, err
@@ -49,12 +40,13 @@ func newRing(f *os.File) (*ring, error) {
 		_ = shm.Free(b) // it was mapped just now
 		return nil, fmt.Errorf("%w: a ring of %d bytes", wire.ErrProtocol, len(b))
 	}
-	word := func(at int) unsafe.Pointer { return unsafe.Pointer(&b[at]) }
-	return &ring{mem: b, written: (*atomic.Uint64)(word(wire.RingWritten)),
-		asleep: (*atomic.Uint32)(word(wire.RingAsleep)),
-		read:   (*atomic.Uint64)(word(wire.RingRead)), careful: (*atomic.Uint32)(word(wire.RingCareful)),
-		bell: make(chan struct{}, 1)}, nil
+	return &requestRing{mem: b, careful: (*atomic.Uint32)(unsafe.Pointer(&b[wire.RingCareful])),
+		in: ring.NewReader(b, ringLayout), bell: make(chan struct{}, 1), awake: ring.Awake{Spare: ring.Spare()}}, nil
 }
+
+// ringLayout is where the ring is in its memory.
+var ringLayout = ring.Layout{Written: wire.RingWritten, Read: wire.RingRead, Asleep: wire.RingAsleep,
+	Data: wire.RingData, Bytes: wire.RingBytes}
 
 // mapSealed maps a whole file that no process can shrink.
 func mapSealed(f *os.File) ([]byte, error) {
@@ -66,7 +58,7 @@ func mapSealed(f *os.File) ([]byte, error) {
 }
 
 // wake is called for each waking of the library.
-func (r *ring) wake() {
+func (r *requestRing) wake() {
 	select {
 	case r.bell <- struct{}{}:
 	default:
@@ -75,35 +67,30 @@ func (r *ring) wake() {
 
 // take copies the next request out, nil when there is none; mu is held. Of operations that keep
 // nothing of it, it is valid until the next call.
-func (r *ring) take() (*wire.Request, error) {
-	if r.there == r.count {
-		r.tell()
-		if r.there = r.written.Load(); r.there == r.count {
-			return nil, nil
-		}
+func (r *requestRing) take() (*wire.Request, error) {
+	there, err := r.in.Waiting()
+	if err == nil && there == 0 {
+		return nil, nil
 	}
-	there := r.there - r.count
-	if there > wire.RingBytes || there%8 != 0 || there < wire.HeaderBytes {
-		return nil, fmt.Errorf("%w: a ring with %d bytes in %d", wire.ErrProtocol, there, wire.RingBytes)
+	if err != nil || there%8 != 0 || there < wire.HeaderBytes {
+		return nil, errors.Join(fmt.Errorf("%w: a ring with %d bytes", wire.ErrProtocol, there), err)
 	}
 	var h [wire.HeaderBytes]byte
-	r.copyOut(h[:], r.count)
-	n := uint64(binary.LittleEndian.Uint32(h[:]))
+	r.in.Peek(h[:], 0)
+	n := int(binary.LittleEndian.Uint32(h[:]))
 	whole := (wire.HeaderBytes + n + 7) &^ 7
 	if n > wire.RingMessage || whole > there || binary.LittleEndian.Uint64(h[8:]) != 0 {
 		return nil, fmt.Errorf("%w: a request of %d bytes in the ring", wire.ErrProtocol, n)
 	}
-	m := r.request(binary.LittleEndian.Uint32(h[4:]), int(n))
+	m := r.request(binary.LittleEndian.Uint32(h[4:]), n)
 	m.Last = binary.LittleEndian.Uint64(h[16:])
-	r.copyOut(m.Body, r.count+wire.HeaderBytes)
-	if r.count += whole; r.count-r.told >= ringTold {
-		r.tell()
-	}
+	r.in.Peek(m.Body, wire.HeaderBytes)
+	r.in.Take(whole)
 	return m, nil
 }
 
 // request gives a request with room for its body.
-func (r *ring) request(op uint32, n int) *wire.Request {
+func (r *requestRing) request(op uint32, n int) *wire.Request {
 	if op != wire.OpLaunch && op != wire.OpSetArg && op != wire.OpForget {
 		return &wire.Request{Op: op, Body: make([]byte, n)}
 	}
@@ -112,24 +99,12 @@ func (r *ring) request(op uint32, n int) *wire.Request {
 	return m
 }
 
-// tell lets the library write where was taken out; mu is held.
-func (r *ring) tell() {
-	if r.told != r.count {
-		r.told = r.count
-		r.read.Store(r.count)
-	}
-}
-
-func (r *ring) word(at int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r.mem[at])) }
-
-func (r *ring) copyOut(b []byte, at uint64) {
-	data := r.mem[wire.RingData:]
-	n := copy(b, data[at%wire.RingBytes:])
-	copy(b[n:], data)
+func (r *requestRing) word(at int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&r.mem[at]))
 }
 
 // answer fills a reply slot and wakes who waits for it.
-func (r *ring) answer(slot uint64, status int32, deliveries uint64) {
+func (r *requestRing) answer(slot uint64, status int32, deliveries uint64) {
 	at := wire.RingReplies + int(slot)*wire.RingSlot
 	state := r.word(at)
 	binary.LittleEndian.PutUint32(r.mem[at+4:], uint32(status))
@@ -139,71 +114,55 @@ func (r *ring) answer(slot uint64, status int32, deliveries uint64) {
 	}
 }
 
-// How the ring waits: awake for a moment, where there are cores for it, and for longer while the
-// program waits for an answer: its next request comes soon after.
+// How long the ring stays awake for the next request, and while the program waits for an answer: its next request
+// comes soon after.
 const (
-	ringSpin   = 200 * time.Microsecond
-	ringAwaits = 10 * time.Millisecond
-	ringYield  = 50 * time.Microsecond // Gosched wakes an idle processor each time
-	spareCores = 4
+	moment     = 200 * time.Microsecond
+	whileAsked = 10 * time.Millisecond
 )
 
 // serveRing carries out the requests of the ring.
 func (s *Server) serveRing() {
-	spare := runtime.GOMAXPROCS(0) >= spareCores
 	for {
 		if err := s.drainAll(); err != nil {
 			s.finish(err)
 			return
 		}
-		if spare && s.ring.soon() {
+		if s.ring.soon() || !s.ring.sleeps() {
 			continue
 		}
-		s.ring.asleep.Store(1)
-		if s.ring.written.Load() != s.ring.taken() {
-			s.ring.asleep.Store(0)
-			continue
+		begin, expected := time.Now(), moment
+		if s.ring.asked() {
+			expected = whileAsked
 		}
 		select {
 		case <-s.ring.bell:
 		case <-s.ended:
 			return
 		}
+		s.ring.awake.Slept(expected, time.Since(begin))
 	}
 }
 
 // soon waits a moment for requests.
-func (r *ring) soon() bool {
-	taken := r.taken() // a lane may take more, which only ends this earlier
-	if r.awaited.Load() > 0 {
+func (r *requestRing) soon() bool {
+	r.mu.Lock()
+	taken := r.in.Count() // a lane may take more, which only ends this earlier
+	r.mu.Unlock()
+	if r.asked() {
 		runtime.Gosched() // to who answers
 	}
-	begin := time.Now()
-	for end, yield := ringSpin, ringYield; ; {
-		for range 64 {
-			if r.written.Load() != taken {
-				return true
-			}
-		}
-		spent := time.Since(begin)
-		if r.awaited.Load() > 0 {
-			end = min(spent+ringSpin, ringAwaits)
-		}
-		if spent > end {
-			return false
-		}
-		if spent > yield {
-			runtime.Gosched()
-			yield = spent + ringYield
-		}
-	}
+	return r.awake.Wait(moment, func() bool { return r.in.Beyond(taken) }, r.asked)
 }
 
-// taken is how many bytes were taken out; the number in shared memory is this side's.
-func (r *ring) taken() uint64 {
+// asked reports whether the program waits for an answer.
+func (r *requestRing) asked() bool { return r.awaited.Load() > 0 }
+
+// sleeps asks to be woken, unless there is a request.
+func (r *requestRing) sleeps() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.count
+	return r.in.Sleep()
 }
 
 // drainAll carries out all that is in the ring.
@@ -222,8 +181,8 @@ func (s *Server) drain(to uint64) error {
 	r := s.ring
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.tell()
-	for int64(to-r.count) > 0 {
+	defer r.in.Tell()
+	for int64(to-r.in.Count()) > 0 {
 		there, err := s.carryOutNext()
 		if err == nil && !there {
 			err = fmt.Errorf("%w: a position beyond the ring", wire.ErrProtocol)
@@ -251,7 +210,7 @@ func (s *Server) carryOutNext() (bool, error) {
 
 // beware lets the library ask about each command once a device is lost: it would hear of no
 // error otherwise.
-func (r *ring) beware(status int32) {
+func (r *requestRing) beware(status int32) {
 	if status == clDeviceNotAvailable {
 		r.careful.Store(1)
 	}

@@ -50,9 +50,9 @@ type Server struct {
 	outbox     outbox
 
 	areas          areas
-	open           int   // lanes
-	ring           *ring // nil until the library has given it
-	asked, unasked lane  // of the ring's requests
+	open           int          // lanes
+	ring           *requestRing // nil until the library has given it
+	asked, unasked lane         // of the ring's requests
 	lanes          sync.WaitGroup
 	ended          chan struct{}
 	end            sync.Once

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
+	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
 )
 
 // slot is one of those that a transfer uses in turn.
@@ -53,7 +54,7 @@ func (s *slot) set(state uint32) {
 // await waits until the slot is in a state, awake for a moment; false when stop says so, or the
 // program ends.
 func (s *slot) await(state uint32, stop *atomic.Bool, ended <-chan struct{}) bool {
-	spare := runtime.GOMAXPROCS(0) >= spareCores
+	spare := ring.Spare()
 	for begin := time.Now(); ; {
 		have := s.state.Load()
 		if have == state {
@@ -67,7 +68,7 @@ func (s *slot) await(state uint32, stop *atomic.Bool, ended <-chan struct{}) boo
 		if stop.Load() {
 			return false
 		}
-		if spare && time.Since(begin) < ringSpin {
+		if spare && time.Since(begin) < moment {
 			runtime.Gosched()
 			continue
 		}

@@ -12,35 +12,31 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
 // The memory that a client grants first holds the slots, and behind them two
 // rings of bytes: from the client to the server, and back. A ring is a page with
-// three numbers, each in a cache line of its own, and its bytes.
+// its numbers, and its bytes.
 const (
 	ringBytes  = 128 << 10 // a power of 2
 	ringHead   = 4096
-	atWritten  = 0   // bytes ever written, 8 bytes; the writer's
-	atRead     = 64  // bytes ever read, 8 bytes; the reader's
-	atAsleep   = 128 // 4 bytes: 1 when the reader wants to be woken
 	ringsBytes = 2 * (ringHead + ringBytes)
 
 	// SharedBytes is the size of the memory with the slots and the rings.
 	SharedBytes = ArenaBytes + ringsBytes
 )
 
+// ringLayout is that of each of the two.
+var ringLayout = ring.Layout{Written: 0, Read: 64, Asleep: 128, Data: ringHead, Bytes: ringBytes}
+
 // Ring is a connection of two processes of one machine through memory that both
 // map. The Unix socket beside it carries one byte to wake a side that sleeps, and
 // tells when the other side is gone.
-//
-// What the other side writes to the memory is not trusted: each side keeps its
-// own count and checks the other's once it has read it, and bytes are copied out
-// before anything looks at them.
 //
 // One goroutine at a time reads, and one writes.
 type Ring struct {
@@ -49,28 +45,18 @@ type Ring struct {
 	wakePeer func(fd uintptr)
 
 	reading sync.Mutex
-	in      half
+	in      ring.Reader
 	closing atomic.Bool // CloseRead
 	polls   uint        // since the last look at the socket
-	spare   bool        // there are cores to stay awake on
+	awake   ring.Awake
 
 	// OnWait, if it is set, is called by Read while it waits: again and again as long as it stays awake, and with
 	// sleeps before it sleeps. It lets other goroutines run that have something to do.
 	OnWait func(sleeps bool)
 
-	short atomic.Int32 // above 0 when waits have been short of late
-
 	writing sync.Mutex
-	out     half
+	out     ring.Writer
 	until   atomic.Int64 // when the other side must have made room, in ns; 0 without end
-}
-
-// half is one direction.
-type half struct {
-	data          []byte // nil when the ring is over
-	written, read *atomic.Uint64
-	asleep        *atomic.Uint32
-	count         uint64 // this side's own: what it has written, or read
 }
 
 // NewRing makes a connection of mapped memory of SharedBytes that begins as
@@ -80,30 +66,24 @@ func NewRing(c *net.UnixConn, shared []byte, client bool) (*Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Ring{UnixConn: c, raw: raw, in: newHalf(shared[ArenaBytes:]),
-		out: newHalf(shared[ArenaBytes+ringHead+ringBytes:]), spare: runtime.GOMAXPROCS(0) >= spareCores}
+	in, out := shared[ArenaBytes:], shared[ArenaBytes+ringHead+ringBytes:]
 	if client {
-		r.in, r.out = r.out, r.in
+		in, out = out, in
 	}
+	r := &Ring{UnixConn: c, raw: raw, in: ring.NewReader(in, ringLayout), out: ring.NewWriter(out, ringLayout)}
+	r.awake.Spare = ring.Spare()
 	// a socket that is full of wakings needs no other one
 	r.wakePeer = func(fd uintptr) { _ = unix.Send(int(fd), []byte{1}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
 	return r, nil
 }
 
-func newHalf(b []byte) half {
-	return half{data: b[ringHead : ringHead+ringBytes : ringHead+ringBytes],
-		written: (*atomic.Uint64)(unsafe.Pointer(&b[atWritten])),
-		read:    (*atomic.Uint64)(unsafe.Pointer(&b[atRead])),
-		asleep:  (*atomic.Uint32)(unsafe.Pointer(&b[atAsleep]))}
-}
-
 // Release ends the use of the memory, which may be unmapped then.
 func (r *Ring) Release() {
 	r.reading.Lock()
-	r.in = half{}
+	r.in = ring.Reader{}
 	r.reading.Unlock()
 	r.writing.Lock()
-	r.out = half{}
+	r.out = ring.Writer{}
 	r.writing.Unlock()
 }
 
@@ -150,7 +130,7 @@ func (r *Ring) meanwhile() bool {
 }
 
 // StaysAwake tells that Read stays awake for a moment when there is nothing to read.
-func (r *Ring) StaysAwake() bool { return r.spare && r.short.Load() > 0 }
+func (r *Ring) StaysAwake() bool { return r.awake.Stays() }
 
 // Poll gives the bytes that are there, if any.
 func (r *Ring) Poll(b []byte) (int, error) {
@@ -159,7 +139,7 @@ func (r *Ring) Poll(b []byte) (int, error) {
 	if r.closing.Load() {
 		return 0, io.EOF
 	}
-	if r.in.data == nil {
+	if r.in.Over() {
 		return 0, net.ErrClosed
 	}
 	if r.polls++; r.polls%256 == 0 { // who never sleeps does not hear of the end
@@ -167,41 +147,16 @@ func (r *Ring) Poll(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return r.in.take(b)
+	n, err := r.in.Read(b)
+	return n, ringError(err)
 }
 
-// take copies bytes out.
-func (h *half) take(b []byte) (int, error) {
-	n := h.written.Load() - h.count
-	if n > ringBytes {
-		return 0, fmt.Errorf("%w: a ring with %d bytes in %d", ErrProtocol, n, ringBytes)
+// ringError is the error of a ring as one of this package.
+func ringError(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
-	b = b[:min(uint64(len(b)), n)]
-	at := h.count % ringBytes
-	k := copy(b, h.data[at:])
-	copy(b[k:], h.data)
-	if len(b) > 0 {
-		h.count += uint64(len(b))
-		h.read.Store(h.count)
-	}
-	return len(b), nil
-}
-
-// put copies bytes in, as many as there is room for.
-func (h *half) put(b []byte) (int, error) {
-	used := h.count - h.read.Load()
-	if used > ringBytes {
-		return 0, fmt.Errorf("%w: a ring with %d bytes in %d", ErrProtocol, used, ringBytes)
-	}
-	b = b[:min(uint64(len(b)), ringBytes-used)]
-	at := h.count % ringBytes
-	k := copy(h.data[at:], b)
-	copy(h.data, b[k:])
-	if len(b) > 0 {
-		h.count += uint64(len(b))
-		h.written.Store(h.count)
-	}
-	return len(b), nil
+	return err
 }
 
 // Write waits for room until the time of SetWriteDeadline, and wakes the other
@@ -211,14 +166,14 @@ func (r *Ring) Write(b []byte) (n int, err error) {
 	defer r.writing.Unlock()
 	pause := sleep.Backoff{First: 20 * time.Microsecond, Longest: time.Millisecond}
 	for {
-		if r.out.data == nil {
+		if r.out.Over() {
 			return n, net.ErrClosed
 		}
-		k, err := r.out.put(b[n:])
+		k, err := r.out.Write(b[n:])
 		if err != nil {
-			return n, err
+			return n, ringError(err)
 		}
-		if n += k; k > 0 && r.out.asleep.Load() != 0 && r.out.asleep.Swap(0) != 0 {
+		if n += k; k > 0 && r.out.Wakes() {
 			if err := r.raw.Control(r.wakePeer); err != nil {
 				return n, err
 			}
@@ -235,8 +190,7 @@ func (r *Ring) Write(b []byte) (n int, err error) {
 	}
 }
 
-// full waits while the ring has no room. Nothing wakes the writer: whoever reads
-// so slowly does not gain from it.
+// full waits while the ring has no room.
 func (r *Ring) full(pause time.Duration) error {
 	if t := r.until.Load(); t != 0 && time.Now().UnixNano() > t {
 		return fmt.Errorf("write to a ring: %w", os.ErrDeadlineExceeded)
@@ -271,15 +225,15 @@ func (r *Ring) SetWriteDeadline(t time.Time) error {
 func (r *Ring) peerAwake() bool {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	return r.out.data != nil && r.out.asleep.Load() == 0
+	return !r.out.Over() && !r.out.Sleeps()
 }
 
 // Watch says that somebody looks at the ring, so that nobody needs waking.
 func (r *Ring) Watch() {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	if r.in.data != nil {
-		r.in.asleep.Store(0)
+	if !r.in.Over() {
+		r.in.Watch()
 	}
 }
 
@@ -287,15 +241,7 @@ func (r *Ring) Watch() {
 func (r *Ring) PrepareSleep() bool {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	if r.in.data == nil {
-		return true // Sleep tells of the end
-	}
-	r.in.asleep.Store(1)
-	if r.in.written.Load() == r.in.count {
-		return true
-	}
-	r.in.asleep.Store(0)
-	return false
+	return r.in.Over() || r.in.Sleep() // Ring.Sleep tells of the end
 }
 
 // Sleep returns when it was woken after PrepareSleep; the error says that the other side
@@ -328,58 +274,24 @@ func (r *Ring) lastWord(begun []byte) error {
 	return errors.New(bye.Why)
 }
 
-// How waits go on. Who waits for short times stays awake for them; who waits for
-// long ones gains nothing from it. To be woken takes 10 to 40 us.
-const (
-	betweenCommands = time.Millisecond // that Read stays awake at most: a transfer of 32 MiB
-	mostShort       = 8
-	spareCores      = 4 // with fewer, staying awake takes the other side's core
-)
+// betweenCommands is for how long Read stays awake: a transfer of 32 MiB.
+const betweenCommands = time.Millisecond
 
 // Waited takes in how long a wait was that outlasted Spin.
-func (r *Ring) Waited(most, d time.Duration) {
-	if n := r.short.Load(); d < 2*most {
-		r.short.Store(min(n+2, mostShort))
-	} else {
-		r.short.Store(max(n-1, 0))
-	}
-}
+func (r *Ring) Waited(most, d time.Duration) { r.awake.Slept(most, d) }
 
 // Spin stays awake, at most for so long, until there is something to read or
 // over is true.
 func (r *Ring) Spin(most time.Duration, over func() bool) bool {
-	if r.short.Load() == 0 || !r.spare {
-		return false
-	}
-	if r.OnWait == nil {
+	if r.OnWait == nil && r.awake.Stays() {
 		runtime.Gosched() // to what became ready by what was read
 	}
-	begin := time.Now()
-	for yield := yieldEvery; ; {
-		for range 32 {
-			if r.there() || over != nil && over() {
-				r.short.Store(min(r.short.Load()+1, mostShort))
-				return true
-			}
-		}
-		spent := time.Since(begin)
-		if spent > most {
-			return false
-		}
-		if spent > yield {
-			runtime.Gosched()
-			yield = spent + yieldEvery
-		}
-	}
+	return r.awake.Wait(most, func() bool { return r.there() || over != nil && over() }, nil)
 }
-
-// yieldEvery is for how long who stays awake does not let others have the processor. Where some are idle, which is
-// where anybody stays awake, Gosched wakes one each time.
-const yieldEvery = 50 * time.Microsecond
 
 // there tells that Poll has something to say.
 func (r *Ring) there() bool {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	return r.in.data == nil || r.closing.Load() || r.in.written.Load() != r.in.count
+	return r.in.Over() || r.closing.Load() || !r.in.Empty()
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/shm"
+	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
 )
 
 // pairOf gives the two ends of a connection through a Unix socket.
@@ -68,7 +70,7 @@ func rings(t testing.TB) (client, server *Ring, shared []byte) {
 func TestRing(t *testing.T) {
 	for _, spare := range []bool{false, true} {
 		client, server, _ := rings(t)
-		client.spare, server.spare = spare, spare
+		client.awake.Spare, server.awake.Spare = spare, spare
 		var all sync.WaitGroup
 		for i, way := range [][2]*Ring{{client, server}, {server, client}} {
 			const total = 8 << 20
@@ -158,15 +160,14 @@ func FuzzRing(f *testing.F) {
 	f.Add(^uint64(0), ^uint64(0)-5, uint32(7), Append(nil, &Bye{Why: "why"}))
 	client, _, shared := rings(f)
 	f.Fuzz(func(t *testing.T, written, read uint64, asleep uint32, garbage []byte) {
-		client.in.count, client.out.count = 0, 0
-		clear(client.in.data)
-		for _, at := range []int{0, ringHead + ringBytes} {
-			b := shared[ArenaBytes+at:]
-			h := newHalf(b)
-			h.written.Store(written)
-			h.read.Store(read)
-			h.asleep.Store(asleep)
-			copy(h.data, garbage)
+		clear(shared[ArenaBytes:])
+		in, out := shared[ArenaBytes+ringHead+ringBytes:], shared[ArenaBytes:]
+		client.in, client.out = ring.NewReader(in, ringLayout), ring.NewWriter(out, ringLayout)
+		for _, b := range [][]byte{in, out} {
+			binary.NativeEndian.PutUint64(b[ringLayout.Written:], written)
+			binary.NativeEndian.PutUint64(b[ringLayout.Read:], read)
+			binary.NativeEndian.PutUint32(b[ringLayout.Asleep:], asleep)
+			copy(b[ringLayout.Data:][:ringLayout.Bytes], garbage)
 		}
 		var frames Frames
 		for range 4 {
@@ -186,7 +187,7 @@ func FuzzRing(f *testing.F) {
 				}
 			}
 		}
-		n, err := client.out.put(garbage)
+		n, err := client.out.Write(garbage)
 		if -read > ringBytes && err == nil { // it has written nothing yet
 			t.Fatalf("%d bytes read of none: %d written", read, n)
 		}

@@ -1,0 +1,68 @@
+package ring
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// How waits go on. Who waits for short times stays awake for them; who waits for long ones gains nothing from it. To
+// be woken takes 10 to 40 us.
+const (
+	mostShort  = 8
+	longest    = 10 * time.Millisecond
+	spareCores = 4 // with fewer, staying awake takes the other side's core
+)
+
+// yieldEvery is for how long who stays awake does not let others have the processor. Where some are idle, which is
+// where anybody stays awake, Gosched wakes one each time.
+const yieldEvery = 50 * time.Microsecond
+
+// Spare reports whether there are cores to stay awake on.
+func Spare() bool { return runtime.GOMAXPROCS(0) >= spareCores }
+
+// Awake decides whether a reader stays awake for a moment before it sleeps: while its waits have been short of late.
+type Awake struct {
+	Spare bool         // there are cores to stay awake on
+	short atomic.Int32 // above 0 when waits have been short
+}
+
+// Stays reports whether Wait stays awake.
+func (a *Awake) Stays() bool { return a.Spare && a.short.Load() > 0 }
+
+// Wait stays awake until it is ready, at most for a moment. As long as busy, which may be nil, reports so, the moment
+// has not begun, for 10 ms at most. It returns whether it is ready.
+func (a *Awake) Wait(moment time.Duration, ready, busy func() bool) bool {
+	if !a.Stays() {
+		return false
+	}
+	begin, end := time.Now(), moment
+	for yield := yieldEvery; ; {
+		for range 32 {
+			if ready() {
+				a.short.Store(min(a.short.Load()+1, mostShort))
+				return true
+			}
+		}
+		spent := time.Since(begin)
+		if busy != nil && busy() {
+			end = min(spent+moment, longest)
+		}
+		if spent > end {
+			return false
+		}
+		if spent > yield {
+			runtime.Gosched()
+			yield = spent + yieldEvery
+		}
+	}
+}
+
+// Slept takes in how long a reader has slept that would have stayed awake for a moment.
+func (a *Awake) Slept(moment, d time.Duration) {
+	if n := a.short.Load(); d < 2*moment {
+		a.short.Store(min(n+2, mostShort))
+	} else {
+		a.short.Store(max(n-1, 0))
+	}
+}
