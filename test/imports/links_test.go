@@ -16,8 +16,8 @@ func TestHello(t *testing.T) {
 		t.Fatalf("go list: %v", err)
 	}
 	packages := strings.Fields(string(out))
-	if len(packages) > most+2 { // two rooms more of coordinated
-		t.Errorf("examples/hello links %d packages, want at most %d", len(packages), most+2)
+	if len(packages) > most {
+		t.Errorf("examples/hello links %d packages, want at most %d", len(packages), most)
 	}
 	for _, p := range packages {
 		if strings.HasPrefix(p, "github.com/aws/") {
