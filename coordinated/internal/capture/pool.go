@@ -167,6 +167,7 @@ func (p *pool) Close() error {
 	return nil
 }
 
+// RoundUp rounds n bytes up to whole pages of the pool.
 func RoundUp(n int64) int64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
 
 // copyPiece is how much one goroutine copies at a time: several times the

@@ -129,8 +129,13 @@ func (r *Slice) Mem() []byte {
 	return MemoryOf(r.V.UnsafePointer(), r.V.Len(), int(r.Elem()))
 }
 
-func (r *Slice) Kind() string                { return "slice " + r.Layout }
-func (r *Slice) Bytes() int64                { return int64(r.V.Len()) * r.Elem() }
+// Kind names the type, as the checkpoint records it.
+func (r *Slice) Kind() string { return "slice " + r.Layout }
+
+// Bytes returns the size of all elements.
+func (r *Slice) Bytes() int64 { return int64(r.V.Len()) * r.Elem() }
+
+// View returns the program's own memory.
 func (r *Slice) View() ([]byte, bool, error) { return r.Mem(), false, nil }
 
 // stage keeps the slice's memory when the length fits: the program may have

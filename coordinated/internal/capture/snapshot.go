@@ -22,6 +22,7 @@ type Snapshot struct {
 	hashes  []*captureHashes // of those that are hashed
 }
 
+// Add appends a section of size bytes.
 func (s *Snapshot) Add(name string, src io.ReaderAt, size int64) {
 	s.Sections = append(s.Sections, storage.Section{Name: name, Size: size, Source: src})
 	s.Bytes += size

@@ -71,7 +71,7 @@ func (l *lane) pack(ctx context.Context, a object.Area, to part, off int64) erro
 	return l.await(&ev)
 }
 
-// shareWriter writes to areas of a device that is stopped.
+// Writer writes to areas of a device that is stopped.
 type Writer struct {
 	d        *State
 	l        *lane

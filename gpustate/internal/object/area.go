@@ -21,6 +21,7 @@ type Area struct {
 // form is how an area is addressed.
 type form int
 
+// The forms of areas.
 const (
 	formBytes  form = iota // bytes without a gap
 	FormBox                // bytes whose rows and slices lie apart

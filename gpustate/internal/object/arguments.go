@@ -34,11 +34,13 @@ type Argument struct {
 	spare  []byte // room for the next value
 }
 
-// Kinds of arguments; see package gpustate.
 type (
+	// Local is gpustate.Local.
 	Local int
+	// Value is gpustate.Value.
 	Value []byte
-	Null  struct{}
+	// Null is gpustate.Null.
+	Null struct{}
 )
 
 // Resize learns the number of arguments; Mu is held, or nobody else has the kernel.

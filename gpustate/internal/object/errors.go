@@ -21,7 +21,7 @@ var (
 	ErrIdentity    = errors.New("a restart could not tell the objects apart")
 )
 
-// ObjectError says what failed on which object of which device.
+// Error describes what failed on which object of which device.
 type Error struct {
 	Op     string       // "create", "launch", "restore", ...
 	Kind   string       // "buffer", "kernel", ...

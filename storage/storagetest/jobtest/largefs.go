@@ -35,11 +35,13 @@ type largePage struct {
 	rest   uint32
 }
 
+// LargePageLen is the bytes of a page.
 const (
 	LargePageLen = 4096
 	largeRestLen = LargePageLen - 8
 )
 
+// NewLargeFS returns a file system with empty directories.
 func NewLargeFS(dirs ...string) *LargeFS {
 	zeros := string(make([]byte, largeRestLen))
 	f := &LargeFS{files: map[string]*largeData{"/": nil}, rests: map[string]uint32{zeros: 0}, all: []string{zeros}}
@@ -55,6 +57,7 @@ func largeError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
+// Create makes an empty file; one of that name is an error.
 func (f *LargeFS) Create(name string, _ bool) (vfs.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,8 +73,10 @@ func (f *LargeFS) Create(name string, _ bool) (vfs.File, error) {
 	return &largeFile{f, d}, nil
 }
 
+// Edit opens a file to change it.
 func (f *LargeFS) Edit(name string, _ bool) (vfs.File, error) { return f.Open(name) }
 
+// Open opens a file; all can be read and written.
 func (f *LargeFS) Open(name string) (vfs.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,6 +87,7 @@ func (f *LargeFS) Open(name string) (vfs.File, error) {
 	return &largeFile{f, d}, nil
 }
 
+// Mkdir makes a directory.
 func (f *LargeFS) Mkdir(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,6 +99,7 @@ func (f *LargeFS) Mkdir(name string) error {
 	return nil
 }
 
+// ReadDir lists a directory by name.
 func (f *LargeFS) ReadDir(name string) (out []vfs.Entry, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,6 +124,7 @@ func largeEntry(name string, d *largeData) vfs.Entry {
 	return e
 }
 
+// Stat describes a file or a directory.
 func (f *LargeFS) Stat(name string) (vfs.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,6 +135,7 @@ func (f *LargeFS) Stat(name string) (vfs.Entry, error) {
 	return largeEntry(name, d), nil
 }
 
+// CheckDir reports no error for a directory that exists.
 func (f *LargeFS) CheckDir(name string, _ bool) error {
 	e, err := f.Stat(name)
 	if err == nil && !e.Dir {
@@ -135,6 +144,7 @@ func (f *LargeFS) CheckDir(name string, _ bool) error {
 	return err
 }
 
+// Rename moves a file.
 func (f *LargeFS) Rename(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,6 +157,7 @@ func (f *LargeFS) Rename(from, to string) error {
 	return nil
 }
 
+// Link gives a file a second name.
 func (f *LargeFS) Link(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,6 +168,7 @@ func (f *LargeFS) Link(from, to string) error {
 	return nil
 }
 
+// Remove removes a name.
 func (f *LargeFS) Remove(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +191,10 @@ func (f *LargeFS) RemoveAll(dir string) {
 	}
 }
 
-func (f *LargeFS) SyncDir(string) error       { return nil }
+// SyncDir does nothing: nothing is lost.
+func (f *LargeFS) SyncDir(string) error { return nil }
+
+// Free reports room without end.
 func (f *LargeFS) Free(string) (int64, error) { return 1 << 50, nil }
 
 type largeFile struct {
