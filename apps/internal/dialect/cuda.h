@@ -5,7 +5,8 @@
 #define __local __shared__
 #define GROUP_SIZE(x, y) __launch_bounds__((x) * (y))
 #define DEVICE static __device__
-#define UNROLL(how) _Pragma(#how)
+#define UNROLL _Pragma("unroll")
+#define UNROLL_16 _Pragma("unroll 16")
 #define FLOAT4(x, y, z, w) make_float4(x, y, z, w)
 #define INT4(x, y, z, w) make_int4(x, y, z, w)
 #define get_local_id(d) ((d) == 0 ? threadIdx.x : threadIdx.y)

@@ -3,7 +3,7 @@
 //
 //	GROUP_SIZE(x, y)       behind __kernel: the size of the groups that it is launched in
 //	DEVICE                 before a function that kernels call
-//	UNROLL(unroll)         before a loop that CUDA is to unroll; UNROLL(unroll 4): so many times
+//	UNROLL, UNROLL_16      before a loop that CUDA is to unroll, the second one 16 times
 //	FLOAT4(x, y, z, w)     a vector; INT4 likewise
 //
 // Of CUDA a kernel has get_local_id and get_group_id of two dimensions, and get_global_id of the first. What else

@@ -16,9 +16,9 @@ void multiply(__global REAL *c, __global const REAL *a, __global const REAL *b,
 	const int row = get_group_id(1) * TILE, col = get_group_id(0) * TILE;
 	REAL sum[SHARE][SHARE];
 
-	UNROLL(unroll)
+	UNROLL
 	for (int i = 0; i < SHARE; i++)
-		UNROLL(unroll)
+		UNROLL
 		for (int j = 0; j < SHARE; j++)
 			sum[i][j] = 0;
 	for (int first = 0; first < k; first += STEP) {
@@ -31,17 +31,17 @@ void multiply(__global REAL *c, __global const REAL *a, __global const REAL *b,
 			tb[e / TILE][e % TILE] = p < k && j < n ? b[(long)p * n + j] : (REAL)0;
 		}
 		barrier(CLK_LOCAL_MEM_FENCE);
-		UNROLL(unroll)
+		UNROLL
 		for (int p = 0; p < STEP; p++) {
 			REAL x[SHARE], y[SHARE];
-			UNROLL(unroll)
+			UNROLL
 			for (int i = 0; i < SHARE; i++) {
 				x[i] = ta[p][AT(ly, i)];
 				y[i] = tb[p][AT(lx, i)];
 			}
-			UNROLL(unroll)
+			UNROLL
 			for (int i = 0; i < SHARE; i++)
-				UNROLL(unroll)
+				UNROLL
 				for (int j = 0; j < SHARE; j++)
 					sum[i][j] += x[i] * y[j];
 		}

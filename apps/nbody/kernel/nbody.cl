@@ -38,7 +38,7 @@ void accelerate(__global float4 *acc, __global const float4 *pos,
 		// A body without mass fills up the last tile.
 		tile[l] = first + l < block_len ? block[first + l] : zero;
 		barrier(CLK_LOCAL_MEM_FENCE);
-		UNROLL(unroll 16)
+		UNROLL_16
 		for (int j = 0; j < GROUP; j++) {
 			const float4 other = tile[j];
 			const float dx = other.x - self.x;
