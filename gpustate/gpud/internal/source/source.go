@@ -38,11 +38,11 @@ var (
 	trigraphs = strings.NewReplacer("??=", "#", "??/", "\\", "%:", "#")
 	spliced   = regexp.MustCompile(`\\[ \t\v\f\r]*\n`)
 	// between the sign and the word of a directive: blanks and comments
-	including = regexp.MustCompile(`(?s)#(?:[ \t\v\f\r]|/\*.*?\*/)*(include_next|include|import|embed)\b(.{0,300})`)
+	including = regexp.MustCompile(`(?s)#(?:[ \t\v\f\r]|/\*.*?\*/)*(include_next|include|import|embed)\b`)
 	pragmas   = regexp.MustCompile(
 		`(?s)(?:#(?:[ \t\v\f\r]|/\*.*?\*/)*pragma\b|` +
 			`\b_Pragma(?:[ \t\v\f\r\n]|/\*.*?\*/)*\((?:[ \t\v\f\r\n]|/\*.*?\*/)*` +
-			`(?:L|u8|u|U)?R?"(?:[^\s"()]{0,16}\()?)(.{0,60})`)
+			`(?:L|u8|u|U)?R?"(?:[^\s"()]{0,16}\()?)`)
 	anyPragma = regexp.MustCompile(`\b(_Pragma|__pragma)\b`)
 	probing   = regexp.MustCompile(`__has_(include|include_next|embed)\b`)
 	reading   = regexp.MustCompile(`\.(incbin|include)\b`)
@@ -101,21 +101,21 @@ func checkText(text string, cpu bool) error {
 	if strings.ContainsRune(text, 0) {
 		return errors.New("the source has a zero byte")
 	}
-	for _, m := range including.FindAllStringSubmatch(text, -1) {
-		if m[1] != "include" || !header.MatchString(m[2]) {
-			what, _, _ := strings.Cut(m[2], "\n")
-			return fmt.Errorf("#%s %s: only the compiler's <headers> are available, no files", m[1],
-				strings.TrimSpace(what))
+	for _, m := range including.FindAllStringSubmatchIndex(text, -1) {
+		if word := text[m[2]:m[3]]; word != "include" || !header.MatchString(text[m[1]:]) {
+			return fmt.Errorf("#%s %s: only the compiler's <headers> are available, no files", word, rest(text[m[1]:]))
 		}
 	}
-	found := pragmas.FindAllStringSubmatch(text, -1)
-	for _, m := range found {
-		if !goodPragma.MatchString(m[1]) {
-			what, _, _ := strings.Cut(m[1], "\n")
-			return fmt.Errorf("#pragma %s", strings.TrimSpace(what))
+	operators := 0
+	for _, m := range pragmas.FindAllStringIndex(text, -1) {
+		if !goodPragma.MatchString(text[m[1]:]) {
+			return fmt.Errorf("#pragma %s", rest(text[m[1]:]))
+		}
+		if text[m[0]] != '#' {
+			operators++
 		}
 	}
-	if len(anyPragma.FindAllString(text, -1)) > len(found) {
+	if len(anyPragma.FindAllString(text, -1)) > operators {
 		return errors.New("_Pragma with an argument other than a string")
 	}
 	for _, never := range []*regexp.Regexp{probing, reading} {
@@ -127,6 +127,12 @@ func checkText(text string, cpu bool) error {
 		return fmt.Errorf("%q on a CPU device, because its assembler can read files", word)
 	}
 	return nil
+}
+
+// rest is what a line still has, for an error.
+func rest(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.TrimSpace(line[:min(len(line), 200)])
 }
 
 var (

@@ -40,6 +40,8 @@ const innocent = `
 #define NAME "include"
 #pragma unroll 4
 _Pragma("unroll 4")
+#define UNROLL _Pragma("unroll")
+#define UNROLL_2 _Pragma("unroll 2")
 #define CAT(a, s, m) a##_##s##m
 #if defined(X) && __has_builtin(y)
 #endif
@@ -50,6 +52,10 @@ func TestText(t *testing.T) {
 	for name, text := range sourcetest.Hostile("/etc/passwd") {
 		if Check(&driver.ProgramDesc{OpenCL: text}, true) == nil {
 			t.Errorf("%s passes:\n%s", name, text)
+		}
+		text = "#include <stddef.h>\n#pragma unroll\n" + text
+		if Check(&driver.ProgramDesc{OpenCL: text}, true) == nil {
+			t.Errorf("%s passes behind what may be:\n%s", name, text)
 		}
 	}
 	if err := Check(&driver.ProgramDesc{OpenCL: innocent}, true); err != nil {
