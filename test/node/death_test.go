@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -28,8 +29,24 @@ type life struct {
 	began int // at which step
 }
 
-// daemon is the process that serves the job, other than one that has died; 0: there is none.
+// daemon is the process that serves the job, other than one that has died; 0: there is none. While ranks connect there
+// may be some for a moment: of those that ranks start at the same time one serves, and the others end.
 func (l *life) daemon(not int) int {
+	if all := l.daemons(not); len(all) > 0 {
+		return all[0]
+	}
+	return 0
+}
+
+// serving is the daemon of a job whose ranks are connected.
+func (l *life) serving() int {
+	l.t.Helper()
+	var all []int
+	l.until("not one daemon", func() bool { all = l.daemons(0); return len(all) == 1 })
+	return all[0]
+}
+
+func (l *life) daemons(not int) (pids []int) {
 	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		l.t.Fatal(err)
@@ -41,10 +58,10 @@ func (l *life) daemon(not int) int {
 			continue
 		}
 		if s := string(line); strings.Contains(s, "node\x00--tell") && strings.Contains(s, "--key\x00"+l.key+"\x00") {
-			return pid
+			pids = append(pids, pid)
 		}
 	}
-	return 0
+	return pids
 }
 
 // until waits for something that must come.
@@ -69,7 +86,14 @@ func over(pid int) bool {
 }
 
 func (l *life) slay(daemon int) {
-	if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+	l.t.Helper()
+	err := syscall.Kill(daemon, syscall.SIGKILL)
+	for errors.Is(err, syscall.ESRCH) { // it was not the one that serves
+		ended := daemon
+		l.until("no other daemon", func() bool { daemon = l.daemon(ended); return daemon != 0 })
+		err = syscall.Kill(daemon, syscall.SIGKILL)
+	}
+	if err != nil {
 		l.t.Fatalf("kill daemon %d: %v\n%s", daemon, err, l.out)
 	}
 	l.until("the daemon lives on", func() bool { return over(daemon) })
@@ -168,7 +192,7 @@ func TestDaemonKilledAnywhere(t *testing.T) {
 		switch phase {
 		case "run", "twice":
 			moment(100 * time.Millisecond)
-			now := l.daemon(0)
+			now := l.serving()
 			killed := time.Now()
 			l.slay(now)
 			n++
