@@ -106,7 +106,7 @@ const (
 // finds nothing, Point and Request do nothing, RequestStop returns ErrOff. Cost: six MPI collectives and a
 // TCP connection to each neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
-	e, priv := endpoint.Of(world), endpoint.Private(world)
+	e, priv := world.Endpoint(), world.Private()
 	if opt.GPUAware != mpiwrap.GPUAwareAuto {
 		e.GPUAware(int32(opt.GPUAware))
 	}

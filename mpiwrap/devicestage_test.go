@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	pins "github.com/holdfast-hpc/holdfast/mpiwrap/internal/pinned"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
@@ -64,7 +63,7 @@ var ways = map[string]func(c *Comm, b []byte) error{
 }
 
 func drainAll(c *Comm) error {
-	_, err := endpoint.Of(c).Drain(context.Background())
+	_, err := c.Endpoint().Drain(context.Background())
 	return err
 }
 

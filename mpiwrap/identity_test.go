@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
@@ -64,10 +63,10 @@ func mailed(t *testing.T, edit func(r *record), makers ...maker) [][]byte {
 				return err
 			}
 		}
-		if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
+		if _, err := w.Endpoint().Drain(context.Background()); err != nil {
 			return err
 		}
-		b, err := endpoint.Of(w).SaveMailbox()
+		b, err := w.Endpoint().SaveMailbox()
 		if err == nil && edit != nil {
 			var r record
 			if err = r.decode(b); err == nil {
@@ -124,7 +123,7 @@ func TestSwappedCommunicators(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/early %v", k.name, early), func(t *testing.T) {
 				err := ranks(2, func(w *Comm) error {
 					if !early {
-						if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
+						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
 							return err
 						}
 					}
@@ -137,7 +136,7 @@ func TestSwappedCommunicators(t *testing.T) {
 						made = append(made, c)
 					}
 					if early {
-						if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
+						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
 							return err
 						}
 					}
@@ -192,7 +191,7 @@ func TestMadeOnFreed(t *testing.T) {
 				var made []*Comm
 				for i := range len(makers) + 1 {
 					if i == early {
-						if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
+						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
 							return err
 						}
 					}
@@ -217,11 +216,11 @@ func TestMadeOnFreed(t *testing.T) {
 						return fmt.Errorf("communicator %d got the message of %d: %w", i, got[0], err)
 					}
 				}
-				if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
+				if _, err := w.Endpoint().Drain(context.Background()); err != nil {
 					return err
 				}
 				var err error
-				next[w.Rank()], err = endpoint.Of(w).SaveMailbox()
+				next[w.Rank()], err = w.Endpoint().SaveMailbox()
 				return err
 			}); err != nil {
 				t.Fatalf("%d made before Restore, life %d: %v", early, life, err)
@@ -235,7 +234,7 @@ func TestMadeOnFreed(t *testing.T) {
 func TestNoMailNoRefusal(t *testing.T) {
 	recs := mailed(t, func(r *record) { r.Boxes = nil }, dupHalo)
 	if err := ranks(2, func(w *Comm) error {
-		if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
+		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
 			return err
 		}
 		_, err := dupControl(w)
@@ -252,7 +251,7 @@ func TestTemporaryBetween(t *testing.T) {
 	for life := range 2 {
 		next := make([][]byte, 2)
 		if err := ranks(2, func(w *Comm) error {
-			if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
+			if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
 				return err
 			}
 			if life == 0 {
@@ -269,7 +268,7 @@ func TestTemporaryBetween(t *testing.T) {
 				return err
 			}
 			got := []int{-1}
-			if n, _ := endpoint.Of(w).Mailbox(); n > 0 {
+			if n, _ := w.Endpoint().Mailbox(); n > 0 {
 				if _, err := Recv(c, got, 0, 5); err != nil || got[0] != 9 {
 					return fmt.Errorf("got %v: %w", got, err)
 				}
@@ -279,10 +278,10 @@ func TestTemporaryBetween(t *testing.T) {
 					return err
 				}
 			}
-			if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
+			if _, err := w.Endpoint().Drain(context.Background()); err != nil {
 				return err
 			}
-			next[w.Rank()], err = endpoint.Of(w).SaveMailbox()
+			next[w.Rank()], err = w.Endpoint().SaveMailbox()
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -290,7 +289,7 @@ func TestTemporaryBetween(t *testing.T) {
 		recs = next
 	}
 	if err := ranks(2, func(w *Comm) error {
-		if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
+		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
 			return err
 		}
 		_, err := dupControl(w)
@@ -308,10 +307,10 @@ func TestNewOrderStays(t *testing.T) {
 	life := func(order ...string) error {
 		next := make([][]byte, 2)
 		err := ranks(2, func(w *Comm) error {
-			if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
+			if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
 				return err
 			}
-			waiting, _ := endpoint.Of(w).Mailbox()
+			waiting, _ := w.Endpoint().Mailbox()
 			waiting += len(w.st.restored.Boxes)
 			for i, name := range order {
 				c, err := makers[name](w)
@@ -330,11 +329,11 @@ func TestNewOrderStays(t *testing.T) {
 					}
 				}
 			}
-			if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
+			if _, err := w.Endpoint().Drain(context.Background()); err != nil {
 				return err
 			}
 			var err error
-			next[w.Rank()], err = endpoint.Of(w).SaveMailbox()
+			next[w.Rank()], err = w.Endpoint().SaveMailbox()
 			return err
 		})
 		if err == nil {
@@ -422,16 +421,16 @@ func TestGroupsHaveNamesOfTheirOwn(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
+		if _, err := w.Endpoint().Drain(context.Background()); err != nil {
 			return err
 		}
-		recs[w.Rank()], err = endpoint.Of(w).SaveMailbox()
+		recs[w.Rank()], err = w.Endpoint().SaveMailbox()
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := ranks(3, func(w *Comm) error {
-		if err := endpoint.Of(w).LoadMailbox(recs[w.Rank()]); err != nil {
+		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
 			return err
 		}
 		return each(w, func(i int, g *Comm) error {
@@ -475,7 +474,7 @@ func TestFunctionNames(t *testing.T) {
 func TestRestart(t *testing.T) {
 	err := ranks(3, func(w *Comm) error {
 		for range 3 {
-			world, end, err := endpoint.Restart(w, nil)
+			world, end, err := w.Restart(nil)
 			if err != nil {
 				return err
 			}
@@ -503,7 +502,7 @@ func untouched(w *Comm) error {
 	if there || err != nil {
 		return fmt.Errorf("there is a message: %+v %v", st, err)
 	}
-	e := endpoint.Of(w)
+	e := w.Endpoint()
 	for r := range w.Size() {
 		if s, n := e.Sent(r), e.Received(r); s+n != 0 {
 			return fmt.Errorf("%d messages sent to rank %d and %d received from it", s, r, n)

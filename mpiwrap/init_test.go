@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 	"golang.org/x/sys/unix"
@@ -123,14 +122,14 @@ func TestFreedThings(t *testing.T) {
 				p.Free()); err != nil {
 				return err
 			}
-			if _, err := endpoint.Of(w).Drain(context.Background()); err != nil {
+			if _, err := w.Endpoint().Drain(context.Background()); err != nil {
 				return err
 			}
 			var errs [4]error
 			win, errs[0] = x.MarshalBinary()
 			req, errs[1] = r.MarshalBinary()
 			persistent, errs[2] = p.MarshalBinary()
-			mail, errs[3] = endpoint.Of(w).SaveMailbox()
+			mail, errs[3] = w.Endpoint().SaveMailbox()
 			return errors.Join(errs[:]...)
 		}); err != nil {
 			t.Fatal(err)
@@ -143,7 +142,7 @@ func TestFreedThings(t *testing.T) {
 			r := NewRequest(w, []int{0})
 			p, err := RecvInit(w, []int{0}, 0, 1)
 			if err := errors.Join(err, x.UnmarshalBinary(win), r.UnmarshalBinary(req), p.UnmarshalBinary(persistent),
-				endpoint.Of(w).LoadMailbox(mail)); err != nil {
+				w.Endpoint().LoadMailbox(mail)); err != nil {
 				return err
 			}
 			for _, err := range []error{x.Fence(), x.Put(0, 0, nil), x.Lock(0, true)} {

@@ -130,8 +130,22 @@ type onPart struct {
 
 func (d onPart) World() driver.Handle { return d.world }
 
-// restart is endpoint.Restart.
-func (c *Comm) restart(observer func(op string)) (world *Comm, end func() error, err error) {
+// Endpoint is the side of this rank that programs do not see, the same for all its communicators. Package coordinated,
+// benchmarks and tests use it; programs have no use for it, or for Private and Restart.
+func (c *Comm) Endpoint() endpoint.Endpoint { return c.st.endpoint }
+
+// Private returns a communicator of all ranks for the checkpointer's own messages: they are neither counted nor
+// drained.
+func (c *Comm) Private() *Comm { return c.st.private }
+
+// Restart makes another world on the ranks of c, like that of a process which has just called Init: nothing has been
+// sent, no communicator made, no message waits in it. A test restarts its program in it without a new process. The
+// observer, if there is one, hears of every call before it is made. Collective over the world, which must not be used
+// before end has returned.
+//
+// end is collective as well, and does what the end of a process would: receives that are pending are withdrawn,
+// messages dropped, and communicators, windows and prepared requests freed.
+func (c *Comm) Restart(observer func(op string)) (world *Comm, end func() error, err error) {
 	h, err := c.st.Driver.Dup(c.ch.Handle)
 	if err != nil {
 		return nil, nil, c.ch.Wrap("Restart", NoPeer, NoTag, err)
@@ -167,13 +181,6 @@ func letGo(s *state) {
 }
 
 func init() {
-	endpoint.Register(endpoint.Hooks{
-		Of:      func(c any) endpoint.Endpoint { return c.(*Comm).st.endpoint },
-		Private: func(c any) any { return c.(*Comm).st.private },
-		Restart: func(w any, observer func(string)) (any, func() error, error) {
-			return w.(*Comm).restart(observer)
-		},
-	})
 	sim.Over = func(d driver.Driver, observer func(string)) (any, error) { return over(d, observer) }
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/bench"
 	"github.com/holdfast-hpc/holdfast/bench/raw"
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
@@ -211,7 +210,7 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 		}
 		return nil
 	}
-	way := endpoint.Of(w)
+	way := w.Endpoint()
 	through := func(setting mpiwrap.GPUAware) { way.GPUAware(int32(setting)) }
 	through(mpiwrap.GPUAwareOff)
 	const reps = 50

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/bench"
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -185,7 +184,7 @@ func armed(w *mpiwrap.Comm) (float64, error) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		e := endpoint.Of(w)
+		e := w.Endpoint()
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for {

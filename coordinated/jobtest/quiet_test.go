@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -425,7 +424,7 @@ func TestQuietSaysDrain(t *testing.T) {
 						return err
 					}
 				}
-				e := endpoint.Of(world)
+				e := world.Endpoint()
 				e.PreferQuiet(world.Rank() == prefers)
 				st, err := e.Drain(context.Background())
 				if want := inFlight && prefers >= 0; err == nil && (st.InFlight != inFlight || st.PutOff != want) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -103,7 +102,7 @@ func groupUnseen(w *mpiwrap.Comm) error {
 			if st, there, err := w.Iprobe(mpiwrap.AnySource, mpiwrap.AnyTag); there || err != nil {
 				return fmt.Errorf("a probe finds %d bytes from %d with tag %d: %v", st.Bytes, st.Source, st.Tag, err)
 			}
-			if n, err := endpoint.Of(w).DrainSome(); n > 0 || err != nil {
+			if n, err := w.Endpoint().DrainSome(); n > 0 || err != nil {
 				return fmt.Errorf("%d messages were drained: %v", n, err)
 			}
 		}
@@ -176,7 +175,7 @@ func separate(w *mpiwrap.Comm) error {
 // moment.
 func drainAlone(w *mpiwrap.Comm) error {
 	for range 20 {
-		if _, err := endpoint.Of(w).DrainSome(); err != nil {
+		if _, err := w.Endpoint().DrainSome(); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -169,7 +168,7 @@ func drainedFirst(w *mpiwrap.Comm) func(r *mpiwrap.Request) error {
 		if err := Drain(w); err != nil {
 			return err
 		}
-		_, err := endpoint.Of(w).SaveMailbox()
+		_, err := w.Endpoint().SaveMailbox()
 		return all(wantErr("a checkpoint with a collective under way", err, mpiwrap.ErrPending), waited(r))
 	}
 }

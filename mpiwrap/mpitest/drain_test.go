@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -24,16 +23,16 @@ var drainCases = []Case{
 func Drain(w *mpiwrap.Comm) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	e := endpoint.Of(w)
+	e := w.Endpoint()
 	if _, err := e.Drain(ctx); err != nil {
 		return err
 	}
-	n := endpoint.Private(w).Size()
+	n := w.Private().Size()
 	sent, got := make([]uint64, n), make([]uint64, n)
 	for i := range sent {
 		sent[i] = e.Sent(i)
 	}
-	if err := mpiwrap.Alltoall(endpoint.Private(w), got, sent); err != nil {
+	if err := mpiwrap.Alltoall(w.Private(), got, sent); err != nil {
 		return err
 	}
 	for i := range got {
@@ -232,12 +231,12 @@ func behindTheCut(w *mpiwrap.Comm) error {
 	next, prev := neighbours(w)
 	for i := range 20 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		_, err := endpoint.Of(w).Drain(ctx)
+		_, err := w.Endpoint().Drain(ctx)
 		cancel()
 		if err != nil {
 			return err
 		}
-		if n, bytes := endpoint.Of(w).Mailbox(); n != 0 || bytes != 0 {
+		if n, bytes := w.Endpoint().Mailbox(); n != 0 || bytes != 0 {
 			return fmt.Errorf("round %d: %d messages in the mailbox after a drain of nothing", i, n)
 		}
 		s, err := mpiwrap.Isend(w, pattern(1+i%2*20_000, w.Rank(), i), next, i)

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -263,7 +262,7 @@ func (m *Model) act() error {
 	case 5:
 		return m.cancelOne()
 	case 6:
-		_, err := endpoint.Of(c).DrainSome()
+		_, err := c.Endpoint().DrainSome()
 		return err
 	case 7:
 		if m.sure(p) {
@@ -454,7 +453,7 @@ func (m *Model) matched(p *posting) error {
 	}
 	m.post(p)
 	if m.rng.IntN(2) == 0 {
-		if _, err := endpoint.Of(m.comms[0]).DrainSome(); err != nil {
+		if _, err := m.comms[0].Endpoint().DrainSome(); err != nil {
 			return err
 		}
 	}

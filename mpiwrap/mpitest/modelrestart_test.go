@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -59,7 +58,7 @@ func (m *Model) Attach(w *mpiwrap.Comm) error {
 		return err
 	}
 	if m.life > 1 {
-		if err := endpoint.Of(w).LoadMailbox(m.saved.mail); err != nil {
+		if err := w.Endpoint().LoadMailbox(m.saved.mail); err != nil {
 			return err
 		}
 		if err := m.temporary(w); err != nil {
@@ -131,7 +130,7 @@ func (m *Model) refusals(w *mpiwrap.Comm, err error) (int, error) {
 		n[0], err = 1, nil
 	}
 	if err == nil {
-		err = mpiwrap.Allreduce(endpoint.Private(w), all, n, mpiwrap.Sum)
+		err = mpiwrap.Allreduce(w.Private(), all, n, mpiwrap.Sum)
 	}
 	m.refused = all[0] > 0
 	return all[0], err
@@ -201,7 +200,7 @@ func (m *Model) save() (bool, error) {
 		m.saved.requests = append(m.saved.requests, b)
 	}
 	var err error
-	m.saved.mail, err = endpoint.Of(w).SaveMailbox()
+	m.saved.mail, err = w.Endpoint().SaveMailbox()
 	refused := errors.Is(err, mpiwrap.ErrPending)
 	if err != nil && !refused {
 		return false, err
@@ -213,7 +212,7 @@ func (m *Model) save() (bool, error) {
 	if refused {
 		no[0] = 1
 	}
-	if err := mpiwrap.Allreduce(endpoint.Private(w), any, no, mpiwrap.Max); err != nil || any[0] > 0 {
+	if err := mpiwrap.Allreduce(w.Private(), any, no, mpiwrap.Max); err != nil || any[0] > 0 {
 		return false, err
 	}
 	return true, m.peek()
@@ -286,7 +285,7 @@ func (m *Model) load() error {
 			return fmt.Errorf("what was set aside is not found again: %+v %v", *p.had, err)
 		}
 	}
-	for _, o := range endpoint.Of(m.comms[0]).UnpostedReceives() {
+	for _, o := range m.comms[0].Endpoint().UnpostedReceives() {
 		return fmt.Errorf("everything is posted again, and still owed: %v", o)
 	}
 	return nil
@@ -322,7 +321,7 @@ func (b broken) drain(w *mpiwrap.Comm) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if _, err := endpoint.Of(w).Drain(&looks{ctx, b[w.Rank()], cancel}); err != nil &&
+	if _, err := w.Endpoint().Drain(&looks{ctx, b[w.Rank()], cancel}); err != nil &&
 		!errors.Is(err, mpiwrap.ErrDrainIncomplete) {
 		return err
 	}

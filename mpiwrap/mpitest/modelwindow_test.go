@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -84,7 +83,7 @@ func (x *modelWindow) exchange(w *mpiwrap.Comm, rng *rand.Rand, to int) error {
 // save captures the window after a drain.
 func (x *modelWindow) save(w *mpiwrap.Comm) ([]byte, error) {
 	b, err := x.win.MarshalBinary()
-	return b, errors.Join(err, endpoint.Private(w).Barrier())
+	return b, errors.Join(err, w.Private().Barrier())
 }
 
 // free checks what has been counted.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -92,11 +91,11 @@ func windowsAtPoints(w *mpiwrap.Comm) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err = endpoint.Of(w).Drain(ctx)
+	_, err = w.Endpoint().Drain(ctx)
 	if err := wantErr("drain with an epoch open", err, mpiwrap.ErrDrainIncomplete); err != nil {
 		return err
 	}
-	if w.Rank() == 0 && (!errors.Is(err, mpiwrap.ErrEpochOpen) || endpoint.Of(w).OpenEpochs() == nil) {
+	if w.Rank() == 0 && (!errors.Is(err, mpiwrap.ErrEpochOpen) || w.Endpoint().OpenEpochs() == nil) {
 		return fmt.Errorf("the error does not name the epoch: %v", err)
 	}
 	if err := all(win.Fence(), Drain(w)); err != nil {

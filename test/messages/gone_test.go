@@ -116,7 +116,7 @@ func sender(w *mpiwrap.Comm, n int, late bool) error {
 }
 
 func mpitestDrain(w *mpiwrap.Comm) (endpoint.DrainStats, error) {
-	return endpoint.Of(w).Drain(context.Background())
+	return w.Endpoint().Drain(context.Background())
 }
 
 func receiver(w *mpiwrap.Comm, c deed, n int, late bool, end int) (err error) {
@@ -159,7 +159,7 @@ func receiver(w *mpiwrap.Comm, c deed, n int, late bool, end int) (err error) {
 		_, err = mpitestDrain(w)
 	case end == 2:
 		if _, err = mpitestDrain(w); err == nil && c.want == nil { // what a restart needs is there
-			_, err = endpoint.Of(w).SaveMailbox()
+			_, err = w.Endpoint().SaveMailbox()
 		}
 		g.st, g.err = g.r.Wait()
 	case end == 1:

@@ -25,7 +25,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -161,7 +160,7 @@ func (p *everything) change(e int) error {
 // dump describes all of the state.
 func (p *everything) dump() (string, error) {
 	var b strings.Builder
-	mail, err := endpoint.Of(p.w).SaveMailbox()
+	mail, err := p.w.Endpoint().SaveMailbox()
 	fmt.Fprintf(&b, "%d %v %v %v of %v\n%x\n%s\n%v\n", p.value, p.array, p.grow, p.spare, p.spare[:cap(p.spare)],
 		sha256.Sum256(asBytes(p.big)), mail, p.win.Memory())
 	for _, m := range []interface{ MarshalBinary() ([]byte, error) }{p.rng, p.req, p.done} {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -31,7 +30,7 @@ func TestSparseDrain(t *testing.T) {
 			steps = append(steps, step{plan.IntN(n), plan.IntN(n), quitter})
 		}
 		err := mpitest.Run(n, seed, func(w *mpiwrap.Comm) error {
-			e := endpoint.Of(w)
+			e := w.Endpoint()
 			want := make([]uint64, n)
 			for i, s := range steps {
 				if w.Rank() == s.from {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
@@ -66,7 +65,7 @@ func inStep(t *testing.T, how string) {
 					case bad && how == "MPI fails" && i == 1:
 						f.left = 1
 					}
-					_, err := endpoint.Of(w).Drain(ctx)
+					_, err := w.Endpoint().Drain(ctx)
 					if round%3 < 2 {
 						if err == nil || how != "MPI fails" && !errors.Is(err, mpiwrap.ErrDrainIncomplete) ||
 							how == "MPI fails" && i == 1 && errors.Is(err, mpiwrap.ErrDrainIncomplete) {
@@ -77,7 +76,7 @@ func inStep(t *testing.T, how string) {
 					if err != nil {
 						return fmt.Errorf("round %d: %w", round, err)
 					}
-					e := endpoint.Of(w)
+					e := w.Endpoint()
 					if sent, got := e.Sent((i+1)%n), e.Received((i+n-1)%n); sent != uint64(round+1) || got != sent {
 						return fmt.Errorf("round %d: sent %d, drained %d", round, sent, got)
 					}
@@ -116,7 +115,7 @@ func TestSendrecvKeepsItsMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := endpoint.Of(w)
+	e := w.Endpoint()
 	drained := func() {
 		t.Helper()
 		if _, err := e.Drain(context.Background()); err != nil {

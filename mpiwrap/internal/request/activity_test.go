@@ -69,8 +69,8 @@ func TestBlockedCallsArePublished(t *testing.T) {
 			if err := mpiwrap.Send(w, []int{1}, 1, 5); err != nil {
 				return err
 			}
-			for n := 0; n == 0; n, _ = endpoint.Of(w).Mailbox() {
-				if _, err := endpoint.Of(w).DrainSome(); err != nil {
+			for n := 0; n == 0; n, _ = w.Endpoint().Mailbox() {
+				if _, err := w.Endpoint().DrainSome(); err != nil {
 					return err
 				}
 			}
@@ -126,7 +126,7 @@ func TestBlockedCallsArePublished(t *testing.T) {
 			return err
 		}
 		if w.Rank() == 1 {
-			ends <- endpoint.Of(w)
+			ends <- w.Endpoint()
 			for _, c := range calls {
 				if err := c.call(w, sub); err != nil {
 					return fmt.Errorf("%s: %w", c.op, err)
@@ -164,8 +164,8 @@ func TestCountsAndCollectives(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		e, peer := endpoint.Of(w), 1-w.Rank()
-		err = errors.Join(mpiwrap.Send(sub, []int{1}, peer, 0), w.Barrier(), endpoint.Private(w).Barrier())
+		e, peer := w.Endpoint(), 1-w.Rank()
+		err = errors.Join(mpiwrap.Send(sub, []int{1}, peer, 0), w.Barrier(), w.Private().Barrier())
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func TestTwoCallsAtOnceAreRefused(t *testing.T) {
 			_, err := mpiwrap.Recv(w, []int{0}, 1, 2)
 			failed <- err
 		}()
-		if _, err := until(endpoint.Of(w), func(a endpoint.Activity) bool { return a.Blocked }); err != nil {
+		if _, err := until(w.Endpoint(), func(a endpoint.Activity) bool { return a.Blocked }); err != nil {
 			return err
 		}
 		_, _, iprobe := w.Iprobe(0, 0)

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
 // drain empties the network and checks that nothing is left in flight.
 func drain(w *mpiwrap.Comm) error {
-	e := endpoint.Of(w)
+	e := w.Endpoint()
 	if _, err := e.Drain(context.Background()); err != nil {
 		return err
 	}
@@ -22,7 +21,7 @@ func drain(w *mpiwrap.Comm) error {
 	for i := range sent {
 		sent[i] = e.Sent(i)
 	}
-	if err := mpiwrap.Alltoall(endpoint.Private(w), got, sent); err != nil {
+	if err := mpiwrap.Alltoall(w.Private(), got, sent); err != nil {
 		return err
 	}
 	for i := range got {
@@ -78,7 +77,7 @@ func TestDrainGivesUpAndTriesAgain(t *testing.T) {
 				return err
 			}
 		}
-		if _, err := endpoint.Of(w).Drain(ctx); !errors.Is(err, mpiwrap.ErrDrainIncomplete) {
+		if _, err := w.Endpoint().Drain(ctx); !errors.Is(err, mpiwrap.ErrDrainIncomplete) {
 			return fmt.Errorf("got %v, want ErrDrainIncomplete", err)
 		}
 		if err := drain(w); err != nil {
@@ -109,11 +108,11 @@ func TestMailboxSurvivesARestart(t *testing.T) {
 		if err := drain(w); err != nil {
 			return err
 		}
-		saved[w.Rank()], err = endpoint.Of(w).SaveMailbox()
+		saved[w.Rank()], err = w.Endpoint().SaveMailbox()
 		return err
 	})
 	onSim(t, 2, func(w *mpiwrap.Comm) error {
-		if err := endpoint.Of(w).LoadMailbox(saved[w.Rank()]); err != nil {
+		if err := w.Endpoint().LoadMailbox(saved[w.Rank()]); err != nil {
 			return err
 		}
 		sub, err := again.dup(w)
@@ -137,13 +136,13 @@ func TestLoadMailboxRefusesWhatDoesNotFit(t *testing.T) {
 	var saved []byte
 	if err := mpitest.Run(2, 0, func(w *mpiwrap.Comm) (err error) {
 		if w.Rank() == 0 {
-			saved, err = endpoint.Of(w).SaveMailbox()
+			saved, err = w.Endpoint().SaveMailbox()
 		}
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	one := endpoint.Of(mpiwrap.Single())
+	one := mpiwrap.Single().Endpoint()
 	for name, b := range map[string][]byte{"other size": saved, "empty": nil, "short": saved[:len(saved)-1],
 		"noise": []byte("0123456789abcdef")} {
 		if err := one.LoadMailbox(b); !errors.Is(err, mpiwrap.ErrMailbox) {

@@ -60,7 +60,7 @@ func TestThreadMultiple(t *testing.T) {
 			}
 			stop := make(chan struct{})
 			var agent, wg sync.WaitGroup
-			agent.Go(func() { watch(endpoint.Of(w), w.Size(), stop) })
+			agent.Go(func() { watch(w.Endpoint(), w.Size(), stop) })
 			errs := make([]error, goroutines)
 			for g, c := range comms {
 				wg.Go(func() {
@@ -77,9 +77,9 @@ func TestThreadMultiple(t *testing.T) {
 			if err := errors.Join(errs...); err != nil {
 				return err
 			}
-			_, err := endpoint.Of(w).Drain(context.Background())
+			_, err := w.Endpoint().Drain(context.Background())
 			next, prev := (w.Rank()+1)%3, (w.Rank()+2)%3
-			sent, got := endpoint.Of(w).Sent(next), endpoint.Of(w).Received(prev)
+			sent, got := w.Endpoint().Sent(next), w.Endpoint().Received(prev)
 			if want := uint64(3 * goroutines * each); sent != want || got != want {
 				return fmt.Errorf("%d messages sent, %d received, want %d: %w", sent, got, want, err)
 			}
@@ -273,7 +273,7 @@ func (g *gated) Collective(a driver.Coll) error {
 // while the main thread takes checkpoints: the records hold every message once.
 func TestPointWithThreads(t *testing.T) {
 	onThreads(t, 2, 1, func(w *mpiwrap.Comm) error {
-		e, peer := endpoint.Of(w), 1-w.Rank()
+		e, peer := w.Endpoint(), 1-w.Rank()
 		stop := make(chan struct{})
 		var worker sync.WaitGroup
 		var workerErr error
@@ -338,7 +338,7 @@ func TestPointWithThreads(t *testing.T) {
 // the checkpoint. All ranks refuse it, by name on the one, and go on.
 func TestPointWithAThreadInside(t *testing.T) {
 	onThreads(t, 2, 1, func(w *mpiwrap.Comm) error {
-		e := endpoint.Of(w)
+		e := w.Endpoint()
 		var worker sync.WaitGroup
 		buf := []int{0}
 		var workerErr error
@@ -414,7 +414,7 @@ func TestCallsAtOnceAreRefusedOrWhole(t *testing.T) {
 			errs = append(errs, err)
 		}
 		errs = append(errs, mpiwrap.WaitAll(append(recvs, sends...)...))
-		if e := endpoint.Of(w); e.Sent(0) != e.Received(0) {
+		if e := w.Endpoint(); e.Sent(0) != e.Received(0) {
 			errs = append(errs, fmt.Errorf("%d messages sent, %d received", e.Sent(0), e.Received(0)))
 		}
 		return errors.Join(errs...)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -27,11 +26,11 @@ func (s *saved) save(w *mpiwrap.Comm, r *mpiwrap.Request) (err error) {
 			return err
 		}
 	}
-	s.mailbox[w.Rank()], err = endpoint.Of(w).SaveMailbox()
+	s.mailbox[w.Rank()], err = w.Endpoint().SaveMailbox()
 	return err
 }
 
-func (s *saved) load(w *mpiwrap.Comm) error { return endpoint.Of(w).LoadMailbox(s.mailbox[w.Rank()]) }
+func (s *saved) load(w *mpiwrap.Comm) error { return w.Endpoint().LoadMailbox(s.mailbox[w.Rank()]) }
 
 // places make communicators at one place each, whichever run of a test it is.
 type places struct{}
@@ -343,16 +342,16 @@ func TestStagedRecordsLeaveNoTrace(t *testing.T) {
 	onSim(t, 2, func(w *mpiwrap.Comm) error {
 		r := w.Rank()
 		req := mpiwrap.NewRequest(w, make([]int64, 1))
-		if _, err := endpoint.Of(w).StageMailbox(newer.mailbox[r]); err != nil {
+		if _, err := w.Endpoint().StageMailbox(newer.mailbox[r]); err != nil {
 			return err
 		}
 		if _, err := req.StageBinary(newer.request[r]); err != nil {
 			return err
 		}
-		if n, _ := endpoint.Of(w).Mailbox(); n != 0 {
+		if n, _ := w.Endpoint().Mailbox(); n != 0 {
 			t.Errorf("staging left %d messages", n)
 		}
-		mail, err := endpoint.Of(w).StageMailbox(older.mailbox[r])
+		mail, err := w.Endpoint().StageMailbox(older.mailbox[r])
 		if err != nil {
 			return err
 		}
@@ -362,7 +361,7 @@ func TestStagedRecordsLeaveNoTrace(t *testing.T) {
 		}
 		mail()
 		pending()
-		if n, _ := endpoint.Of(w).Mailbox(); r == 1 && n != 1 {
+		if n, _ := w.Endpoint().Mailbox(); r == 1 && n != 1 {
 			t.Errorf("%d messages in the mailbox, want 1", n)
 		}
 		return nil

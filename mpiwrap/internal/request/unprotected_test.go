@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -61,7 +60,7 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 					}
 					s := newSaved(2)
 					onSim(t, 2, func(w *mpiwrap.Comm) error {
-						endpoint.Of(w).NoteSites()
+						w.Endpoint().NoteSites()
 						if w.Rank() == 0 {
 							if when != "later" {
 								if err := errors.Join(mpiwrap.Send(w, []int{41}, 1, 3),
@@ -106,7 +105,7 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 							}
 							return nil
 						}
-						owed := endpoint.Of(w).UnpostedReceives()
+						owed := w.Endpoint().UnpostedReceives()
 						if len(owed) == 0 || owed[0].Came != (when != "later") ||
 							!strings.HasPrefix(owed[0].At, "unprotected_test.go:") {
 							return fmt.Errorf("not named right: %+v", owed)
@@ -122,7 +121,7 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 						if _, err := mpiwrap.Recv(w, buf, 0, 3); err != nil || buf[0] != 42 {
 							return fmt.Errorf("the next got %d, want 42: %w", buf[0], err)
 						}
-						for _, o := range endpoint.Of(w).UnpostedReceives() {
+						for _, o := range w.Endpoint().UnpostedReceives() {
 							if o.Tag != 99 {
 								return fmt.Errorf("still owed: %+v", o)
 							}
@@ -175,7 +174,7 @@ func TestUnprotectedReceivePostedBeforeRestore(t *testing.T) {
 					if _, err := mpiwrap.Recv(w, buf, 0, 3); err != nil || buf[0] != 42 {
 						return fmt.Errorf("the next got %d, want 42: %w", buf[0], err)
 					}
-					if owed := endpoint.Of(w).UnpostedReceives(); owed != nil {
+					if owed := w.Endpoint().UnpostedReceives(); owed != nil {
 						return fmt.Errorf("still owed: %+v", owed)
 					}
 					return nil
@@ -339,7 +338,7 @@ func TestWhatCannotBeKept(t *testing.T) {
 	for name, start := range cases {
 		t.Run(name, func(t *testing.T) {
 			onSim(t, 1, func(w *mpiwrap.Comm) error {
-				endpoint.Of(w).NoteSites()
+				w.Endpoint().NoteSites()
 				protected, err := start(w)
 				if err := errors.Join(err, drain(w)); err != nil {
 					return err
@@ -349,7 +348,7 @@ func TestWhatCannotBeKept(t *testing.T) {
 						return err
 					}
 				}
-				if _, err = endpoint.Of(w).SaveMailbox(); !errors.Is(err, mpiwrap.ErrPending) {
+				if _, err = w.Endpoint().SaveMailbox(); !errors.Is(err, mpiwrap.ErrPending) {
 					return fmt.Errorf("got %v, want ErrPending", err)
 				}
 				if !strings.Contains(name, "aside") && !strings.Contains(err.Error(), "unprotected_test.go:") {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -41,7 +40,7 @@ func (s *soak) live(d *drawn, l life) (o outcome, err error) {
 	}()
 	s.log.reset()
 	k := &asker{rank: s.world.Rank(), extent: &s.extent}
-	world, end, err := endpoint.Restart(s.world, k.called)
+	world, end, err := s.world.Restart(k.called)
 	if err != nil {
 		return o, err
 	}
