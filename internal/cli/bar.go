@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 )
 
@@ -23,115 +22,65 @@ func IsTerminal(w io.Writer) bool {
 const (
 	barAfter = 500 * time.Millisecond
 	barEvery = 200 * time.Millisecond
-	barWidth = 22
+	barWidth = 79 // bytes, so that a line does not wrap
 )
 
-// ShowBar draws how much of about total is done until stop is called; total 0 means
+// Unit writes an amount for people.
+type Unit func(n int64) string
+
+// InBytes counts bytes.
+func InBytes(n int64) string { return units.Bytes(n) }
+
+// InFiles counts files.
+func InFiles(n int64) string { return fmt.Sprint(n, " files") }
+
+// ShowBar writes how much of about total is done until stop is called; total 0 means
 // that nobody knows how much there is. On anything but a terminal it does nothing.
 func ShowBar(cmd *cobra.Command, what string, total int64, done func() int64, unit Unit) (stop func()) {
-	w := cmd.ErrOrStderr()
+	w, begun := cmd.ErrOrStderr(), time.Now()
 	if !IsTerminal(w) {
 		return func() {}
 	}
-	return countBar(w, what, total, unit).show(func() (int64, int64) { return done(), total })
+	return redraw(w, func() string { return what + " " + progress(done(), total, time.Since(begun), unit) })
 }
 
-// Unit is what a bar counts: a unit and formats of package decor.
-type Unit struct {
-	unit               any
-	count, pair, speed string
-}
-
-// InBytes and InFiles are what bars count.
-var (
-	InBytes = Unit{decor.SizeB1024(0), "% .1f", "% .1f of % .1f", "% .1f"}
-	InFiles = Unit{0, "%d files", "%d of %d files", "%.0f/s"}
-)
-
-func countBar(w io.Writer, what string, total int64, in Unit) *bar {
-	speed := decor.AverageSpeed(in.unit, ", "+in.speed)
+// progress is how far something is after a time: the share, the amounts, the rate and how long the rest takes.
+func progress(done, total int64, took time.Duration, unit Unit) string {
+	rate := float64(done) / max(took.Seconds(), 1e-3)
+	speed := unit(int64(rate)) + "/s"
 	if total <= 0 {
-		return newBar(w, what, total, decor.Current(in.unit, in.count), speed)
+		return unit(done) + ", " + speed
 	}
-	return newBar(w, what, total, decor.Counters(in.unit, in.pair), speed, toGo(time.Now()))
+	done = min(done, total-1) // total is an estimate
+	return fmt.Sprintf("%d %%  %s of %s, %s%s", 100*done/total, unit(done), unit(total), speed, toGo(done, total, took))
 }
 
-// toGo says how long the rest takes at the rate since begun. The library's own counts
-// in whole nanoseconds for a byte.
-func toGo(begun time.Time) decor.Decorator {
-	return decor.Any(func(s decor.Statistics) string {
-		if s.Current <= 0 || s.Total <= 0 {
-			return ""
-		}
-		left := time.Since(begun).Seconds() * float64(s.Total-s.Current) / float64(s.Current)
-		return ", " + AgeText(left) + " to go"
-	})
-}
-
-// bar is one line on a terminal, redrawn from the second half second on, that goes
-// at the end.
-type bar struct {
-	all *mpb.Progress
-	one *mpb.Bar
-}
-
-// newBar makes a bar: what is done, how much of it when the total is known, and a text.
-func newBar(w io.Writer, what string, total int64, text ...decor.Decorator) *bar {
-	late := make(chan struct{})
-	time.AfterFunc(barAfter, func() { close(late) })
-	all := mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(barEvery), mpb.WithRenderDelay(late))
-	known := func(s decor.Statistics) bool { return s.Total > 0 }
-	style := mpb.BarStyle().Lbound("[").Filler("#").Tip("").Padding(".").Rbound("] ")
-	gauge := mpb.BarFillerMiddleware(func(f mpb.BarFiller) mpb.BarFiller {
-		return mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
-			if !known(s) {
-				return nil
-			}
-			return f.Fill(w, s)
-		})
-	})
-	share := decor.Any(func(s decor.Statistics) string {
-		if !known(s) {
-			return ""
-		}
-		return fmt.Sprintf("%.0f %%  ", 100*float64(s.Current)/float64(s.Total))
-	})
-	text = append([]decor.Decorator{share}, text...)
-	return &bar{all, all.New(total, style, gauge, mpb.BarWidth(barWidth), mpb.BarFillerTrim(),
-		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(text...))}
-}
-
-// set moves the bar, but never to its end: its total is an estimate.
-func (b *bar) set(done, total int64) {
-	if total > 0 {
-		b.one.SetTotal(total, false)
-		done = min(done, total-1)
+// toGo says how long the rest takes at the rate so far.
+func toGo(done, total int64, took time.Duration) string {
+	if done <= 0 {
+		return ""
 	}
-	b.one.SetCurrent(done)
+	return ", " + AgeText(took.Seconds()*float64(total-done)/float64(done)) + " to go"
 }
 
-// show draws the bar, with what look says is done of what total, until stop is
-// called.
-func (b *bar) show(look func() (done, total int64)) (stop func()) {
+// redraw keeps a line of a terminal up to date, from half a second on, until stop is called, which clears it.
+func redraw(w io.Writer, line func() string) (stop func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(barEvery)
-		defer tick.Stop()
-		for {
+		for after := barAfter; ; after = barEvery {
 			select {
 			case <-quit:
+				fmt.Fprint(w, "\r\x1b[K")
 				return
-			case <-tick.C:
-				b.set(look())
+			case <-time.After(after):
 			}
+			fmt.Fprint(w, "\r\x1b[K"+units.Cut(line(), barWidth))
 		}
 	})
 	return sync.OnceFunc(func() {
 		close(quit)
 		wg.Wait()
-		b.one.Abort(true)
-		b.all.Wait()
 	})
 }
 
@@ -142,40 +91,37 @@ func Steps(cmd *cobra.Command, what string) (begin func(step string, total int),
 	if !IsTerminal(w) {
 		return func(string, int) {}, func() {}
 	}
-	s := &stepper{}
-	return s.begin, stepBar(w, what, s).show(s.count)
-}
-
-func stepBar(w io.Writer, what string, s *stepper) *bar {
-	name := decor.Any(func(decor.Statistics) string { return ": " + s.name() })
-	return newBar(w, what, 0, decor.Elapsed(decor.ET_STYLE_GO), toGo(time.Now()), name)
+	s := &stepper{begun: time.Now()}
+	return s.begin, redraw(w, func() string { return what + " " + s.text(time.Now()) })
 }
 
 // stepper counts steps that begin one after the other.
 type stepper struct {
-	mu    sync.Mutex
-	step  string // guarded by mu
-	total int    // guarded by mu
-	begun int    // guarded by mu
+	begun time.Time
+	mu    sync.Mutex // guards the fields below
+	step  string
+	total int
+	done  int
 }
 
 func (s *stepper) begin(step string, total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.step != "" {
+		s.done++
+	}
 	s.step, s.total = step, total
-	s.begun++
 }
 
-func (s *stepper) name() string {
+func (s *stepper) text(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.step
-}
-
-func (s *stepper) count() (done, total int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return int64(max(s.begun-1, 0)), int64(s.total)
+	took := now.Sub(s.begun)
+	text := took.Round(time.Second).String()
+	if s.total > 0 {
+		text = fmt.Sprintf("%d of %d, %s%s", s.done, s.total, text, toGo(int64(s.done), int64(s.total), took))
+	}
+	return text + ": " + s.step
 }
 
 // AgeText writes a duration for people who watch.

@@ -4,103 +4,60 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 )
 
-// TestBar: a line that is redrawn with how far it is, and goes at the end.
-func TestBar(t *testing.T) {
+func TestProgress(t *testing.T) {
 	for _, c := range []struct {
-		total int64
-		unit  Unit
-		want  string
+		done, total int64
+		unit        Unit
+		want        string
 	}{
-		{8 << 30, InBytes, `^verifying \[#+\.+\] 25 %  2\.0 GiB of 8\.0 GiB, .*B/s, .* s to go\n`},
-		{1 << 30, InBytes, `^verifying \[#+\] 100 %  1024\.0 MiB of 1\.0 GiB, .*B/s, .* to go\n`}, // it was an estimate
-		{0, InFiles, `^verifying 2147483648 files, [0-9]+/s\n`},
+		{2 << 30, 8 << 30, InBytes, "25 %  2.0 GiB of 8.0 GiB, 1.0 GiB/s, 6.0 s to go"},
+		{2 << 30, 1 << 30, InBytes, "99 %  1.0 GiB of 1.0 GiB, 1.0 GiB/s, 0.0 s to go"}, // it was an estimate
+		{0, 1 << 30, InBytes, "0 %  0 B of 1.0 GiB, 0 B/s"},
+		{400, 0, InFiles, "400 files, 200 files/s"},
 	} {
-		var out watched
-		b := countBar(&out, "verifying", c.total, c.unit)
-		stop := b.show(func() (int64, int64) { return 2 << 30, c.total })
-		b.set(2<<30, c.total)
-		out.wait()
-		stop()
-		stop()
-		if text := out.String(); !regexp.MustCompile(c.want).MatchString(text) || !strings.HasSuffix(text, "\x1b[J") {
-			t.Errorf("total %d: got %q, want %q and that it goes", c.total, text, c.want)
+		if got := progress(c.done, c.total, 2*time.Second, c.unit); got != c.want {
+			t.Errorf("%d of %d: got %q, want %q", c.done, c.total, got, c.want)
 		}
 	}
 }
 
-// watched is a terminal of which a test waits for the first line.
-type watched struct {
-	mu    sync.Mutex
-	out   bytes.Buffer
-	first chan struct{}
+// TestRedraw: a line that is redrawn from half a second on, fits a terminal, and goes at the end.
+func TestRedraw(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		stop := redraw(&out, func() string { return strings.Repeat("x ", 100) })
+		time.Sleep(400 * time.Millisecond)
+		synctest.Wait()
+		if out.Len() > 0 {
+			t.Errorf("got %q after less than half a second", out.String())
+		}
+		time.Sleep(400 * time.Millisecond)
+		synctest.Wait()
+		stop()
+		stop()
+		lines := strings.Split(out.String(), "\r\x1b[K")
+		if len(lines) != 4 || lines[3] != "" || lines[1] != lines[2] || len(lines[1]) < 70 || len(lines[1]) > barWidth {
+			t.Errorf("got %q, want a short line twice, and that it goes", lines)
+		}
+	})
 }
 
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.out.Len() == 0 && len(p) > 0 {
-		close(w.line())
-	}
-	return w.out.Write(p)
-}
-
-// line is closed with the first line; mu is held.
-func (w *watched) line() chan struct{} {
-	if w.first == nil {
-		w.first = make(chan struct{})
-	}
-	return w.first
-}
-
-func (w *watched) wait() {
-	w.mu.Lock()
-	first := w.line()
-	w.mu.Unlock()
-	<-first
-}
-
-func (w *watched) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.out.String()
-}
-
-// TestSteps: of so many, or of nobody knows how many.
+// TestSteps: how far it is and what is to go where that is known, the step alone where not.
 func TestSteps(t *testing.T) {
-	s := stepper{}
-	s.begin("one", 0)
-	if done, total := s.count(); done != 0 || total != 0 || s.name() != "one" {
-		t.Errorf("got %s, %d of %d", s.name(), done, total)
-	}
-	s.begin("two", 4)
-	if done, total := s.count(); done != 1 || total != 4 || s.name() != "two" {
-		t.Errorf("got %s, %d of %d, want two, 1 of 4", s.name(), done, total)
-	}
-}
-
-// TestStepBar: how far it is and what is to go where that is known, the step alone where not.
-func TestStepBar(t *testing.T) {
-	for total, want := range map[int]string{0: `^measuring +[0-9]+s: two\n`,
-		4: `^measuring \[#+\.+\] 25 %  [0-9]+s, .* s to go: two\n`} {
-		s := &stepper{}
+	for total, want := range map[int]string{0: "3s: two", 4: "1 of 4, 3s, 9.0 s to go: two"} {
+		s := &stepper{begun: time.Unix(10, 0)}
 		s.begin("one", total)
 		s.begin("two", total)
-		var out watched
-		b := stepBar(&out, "measuring", s)
-		b.set(s.count())
-		stop := b.show(s.count)
-		out.wait()
-		stop()
-		if text := out.String(); !regexp.MustCompile(want).MatchString(text) {
-			t.Errorf("total %d: got %q, want %q", total, text, want)
+		if got := s.text(time.Unix(13, 0)); got != want {
+			t.Errorf("total %d: got %q, want %q", total, got, want)
 		}
 	}
 }
