@@ -49,26 +49,20 @@ func stageKey(e *events.Event) string {
 	return ""
 }
 
-// offset compares node b with the reference a.
-func offset(a, b stages) (c Clock) {
+// offset compares node b with the reference a; false if they have no stage in common.
+func offset(a, b stages) (c Clock, common bool) {
 	low, high := int64(math.MinInt64), int64(math.MaxInt64)
 	for key, sa := range a {
-		sb, ok := b[key]
-		if !ok {
-			continue
+		if sb, ok := b[key]; ok {
+			common = true
+			low, high = max(low, sb.begin-sa.end), min(high, sb.end-sa.begin)
 		}
-		c.Events++
-		low, high = max(low, sb.begin-sa.end), min(high, sb.end-sa.begin)
-	}
-	if c.Events == 0 {
-		return c
 	}
 	c.Low, c.High = seconds(low), seconds(high)
-	c.Drifts = low > high
-	if c.Drifts || low > 0 || high < 0 {
+	if low > high || low > 0 || high < 0 {
 		c.Offset = (c.Low + c.High) / 2
 	}
-	return c
+	return c, common
 }
 
 // clocks finds the offsets of all nodes in all runs.
@@ -99,24 +93,18 @@ func clocks(logs []events.RankLog) map[int]map[string]Clock {
 	for run, nodes := range byNode {
 		out[run] = map[string]Clock{}
 		for node, s := range nodes {
-			c := Clock{reference: true}
-			if node != reference[run] {
-				c = offset(nodes[reference[run]], s)
+			if c, common := offset(nodes[reference[run]], s); common && node != reference[run] {
+				c.Run, c.Node = run, node
+				out[run][node] = c
 			}
-			c.Run, c.Node = run, node
-			out[run][node] = c
 		}
 	}
 	return out
 }
 
-// chain brings the clocks of later runs to that of the first. A node that an earlier
-// run had as well tells how far apart the reference clocks of the two are; where
-// none does, and by its clocks a run would begin before the one before it ended, it
-// is moved behind that.
+// chain moves a start that by its clock began before the one before it ended behind that.
 func (m *merger) chain() {
 	m.bases = map[int]int64{}
-	known := map[string]int64{} // by node: how far its clock was ahead of the first run's reference
 	ended := int64(math.MinInt64)
 	for first := 0; first < len(m.logs); {
 		run, next := m.logs[first].Header.Run, first
@@ -124,47 +112,15 @@ func (m *merger) chain() {
 			next++
 		}
 		logs := m.logs[first:next]
-		m.bases[run] = m.base(run, known)
 		begins, ends := m.span(logs)
 		if first > 0 && begins < ended {
 			m.note("start %d: by its clock it began %s before the previous start ended; the report shows it "+
 				"after that end", run, durText(seconds(ended-begins)))
-			m.bases[run] -= ended - begins
+			m.bases[run] = begins - ended
 			_, ends = m.span(logs)
-		}
-		for node, c := range m.offsets[run] {
-			if c.reference || c.Events > 0 && !c.Drifts {
-				known[node] = m.bases[run] + int64(c.Offset*1e9)
-			}
 		}
 		ended, first = ends, next
 	}
-}
-
-// base is how far a run's reference clock was ahead of the first run's, as the
-// node shows that knows best: the reference itself, or that with the most events
-// in common with it.
-func (m *merger) base(run int, known map[string]int64) int64 {
-	base, most := int64(0), 0
-	for _, node := range slices.Sorted(maps.Keys(m.offsets[run])) {
-		c := m.offsets[run][node]
-		was, ok := known[node]
-		switch {
-		case ok && c.reference:
-			return was
-		case ok && !c.Drifts && c.Events > most:
-			base, most = was-int64(c.Offset*1e9), c.Events
-		}
-	}
-	if most > 0 && base != 0 {
-		side := "ahead of"
-		if base < 0 {
-			side = "behind"
-		}
-		m.note("start %d: the clock of rank 0's node is %s %s that of the first start, judged by nodes that took part "+
-			"in both; that was subtracted from its times", run, durText(seconds(abs(base))), side)
-	}
-	return base
 }
 
 // span is when a run began and when half of its ranks had ended; the others may
@@ -184,35 +140,13 @@ func (m *merger) span(logs []events.RankLog) (begins, ended int64) {
 // wallZero is the wall time at which a log's monotonic clock was zero.
 func wallZero(l *events.RankLog) int64 { return l.Events[0].Wall - l.Events[0].Mono }
 
-// clockSet is how far the wall clock was set while the process ran, in seconds.
-// A few milliseconds are how clocks are kept right.
-func clockSet(l *events.RankLog) float64 {
-	zero, most := wallZero(l), int64(0)
-	for i := range l.Events {
-		d := l.Events[i].Wall - l.Events[i].Mono - zero
-		if abs(d) > abs(most) {
-			most = d
-		}
-	}
-	const least = 50e6
-	if abs(most) < least {
-		return 0
-	}
-	return seconds(most)
-}
-
-func abs(n int64) int64 { return max(n, -n) }
-
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
+// sortClocks lists clocks by start and node.
 func sortClocks(all map[int]map[string]Clock) []Clock {
 	out := []Clock{}
 	for _, nodes := range all {
-		for _, c := range nodes {
-			if !c.reference || c.SetBy != 0 {
-				out = append(out, c)
-			}
-		}
+		out = slices.AppendSeq(out, maps.Values(nodes))
 	}
 	slices.SortFunc(out, func(a, b Clock) int {
 		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Node, b.Node))

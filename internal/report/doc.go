@@ -1,7 +1,6 @@
 // Package report merges the event logs of a job into one account of what it did:
 // when its ranks computed, stood still for checkpoints, restarted or were not
-// there at all. It writes it as a page, as JSON, and as a trace for
-// chrome://tracing or Perfetto.
+// there at all. It writes it as a page and as JSON.
 //
 // # Terms
 //

@@ -255,36 +255,12 @@ func (r *Report) clockNotes() []string {
 	if taken := r.Runs[len(r.Runs)-1].Taken; taken != "" {
 		out = append(out, "checkpoints are taken "+taken)
 	}
-	agree, widest := map[string]bool{}, 0.0
 	for _, c := range r.Clocks {
-		if c.SetBy != 0 {
-			out = append(out, fmt.Sprintf("start %d: the clock of %s was changed by %s while the job ran; its times "+
-				"are from the monotonic clock", c.Run, c.Node, signed(c.SetBy)))
-		}
-		switch {
-		case c.reference:
-		case c.Events == 0:
-			out = append(out, fmt.Sprintf("start %d: %s has no event in common with the node of rank 0; its times "+
-				"are not corrected", c.Run, c.Node))
-		case c.Drifts:
-			out = append(out, fmt.Sprintf("start %d: the clock of %s drifts: no single offset fits all %d common "+
-				"events; the mean, %s, was subtracted from its times, which may be wrong by %s",
-				c.Run, c.Node, c.Events, signed(c.Offset), durText((c.Low-c.High)/2)))
-		case c.Offset != 0:
+		if c.Offset != 0 {
 			out = append(out, fmt.Sprintf("start %d: the clock of %s is between %s and %s ahead of that of rank 0's "+
-				"node, judged by %d common events; %s was subtracted from its times",
-				c.Run, c.Node, signed(c.Low), signed(c.High), c.Events, signed(c.Offset)))
-		default:
-			agree[c.Node] = true
-			widest = max(widest, c.High-c.Low)
+				"node; %s was subtracted from its times", c.Run, c.Node, signed(c.Low), signed(c.High),
+				signed(c.Offset)))
 		}
-	}
-	if len(agree) > 0 {
-		out = append(out, fmt.Sprintf("the common events show no difference between the clock of rank 0's node and "+
-			"those of %d other node(s); it is less than %s", len(agree), durText(widest)))
-	}
-	if len(out) == 0 {
-		out = append(out, "all ranks of each start were on one node and share its clock")
 	}
 	return out
 }

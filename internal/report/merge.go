@@ -102,7 +102,7 @@ type merger struct {
 	r        *Report
 	logs     []events.RankLog
 	offsets  map[int]map[string]Clock
-	bases    map[int]int64 // ns, by run: that its reference clock was ahead of the first run's
+	bases    map[int]int64 // ns, by run: that it is moved back, behind the run before
 	start    int64         // ns, corrected, of time zero
 	trackers []*tracker
 	requests []mark
@@ -141,14 +141,6 @@ func (m *merger) note(format string, args ...any) {
 
 func (m *merger) clocks() {
 	m.offsets = clocks(m.logs)
-	for i := range m.logs {
-		l := &m.logs[i]
-		if by := clockSet(l); by != 0 {
-			c := m.offsets[l.Header.Run][l.Header.Node]
-			c.SetBy = by
-			m.offsets[l.Header.Run][l.Header.Node] = c
-		}
-	}
 	m.chain()
 	for i := range m.logs {
 		if at := m.wall(&m.logs[i]); i == 0 || at < m.start {

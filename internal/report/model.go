@@ -124,15 +124,11 @@ type Totals struct {
 
 // Clock is how far the clock of a node was from that of rank 0's node in a run.
 type Clock struct {
-	Run       int     `json:"run"`
-	Node      string  `json:"node"`
-	Offset    float64 `json:"offset_s"` // taken off its times
-	Low       float64 `json:"low_s"`    // bounds that the common events prove
-	High      float64 `json:"high_s"`
-	Events    int     `json:"common_events"`
-	Drifts    bool    `json:"drifts,omitempty"` // no one offset fits all common events
-	SetBy     float64 `json:"set_by_s,omitempty"`
-	reference bool
+	Run    int     `json:"run"`
+	Node   string  `json:"node"`
+	Offset float64 `json:"offset_s"` // taken off its times; 0 where nothing shows that the clocks differ
+	Low    float64 `json:"low_s"`    // bounds that the common events prove
+	High   float64 `json:"high_s"`
 }
 
 // Fault is something that went wrong.

@@ -94,9 +94,9 @@ func TestClocks(t *testing.T) {
 	for _, c := range merge(t, w, 0).Clocks {
 		node := int(c.Node[len(c.Node)-1] - '0')
 		want := (time.Duration(node%5) * 700 * time.Millisecond).Seconds()
-		if c.Low > want || c.High < want || !near(c.Offset, want, 0.01) || c.Drifts || c.Events == 0 {
-			t.Errorf("%s in start %d: got %.4f s in [%.4f, %.4f] by %d events, want %.1f s", c.Node, c.Run, c.Offset,
-				c.Low, c.High, c.Events, want)
+		if c.Low > want || c.High < want || !near(c.Offset, want, 0.01) {
+			t.Errorf("%s in start %d: got %.4f s in [%.4f, %.4f], want %.1f s", c.Node, c.Run, c.Offset, c.Low, c.High,
+				want)
 		}
 	}
 	// Clocks that agree are left alone.
@@ -108,40 +108,6 @@ func TestClocks(t *testing.T) {
 		if c.Offset != 0 || c.Low > 0 || c.High < 0 {
 			t.Errorf("%s: got %+v, want no offset", c.Node, c)
 		}
-	}
-}
-
-// TestClocksOfStarts: a node that agrees in each start is one node.
-func TestClocksOfStarts(t *testing.T) {
-	w := newWorld(2, 1)
-	for range 3 {
-		w.start(w.epoch)
-		w.checkpoint("test", 0, false, false)
-		w.end()
-	}
-	if notes := strings.Join(merge(t, w, time.Hour).clockNotes(), "\n"); !strings.Contains(notes,
-		"those of 1 other node(s)") {
-		t.Errorf("got %q, want one other node", notes)
-	}
-}
-
-// TestDriftAndSet: what no one offset explains is said.
-func TestDriftAndSet(t *testing.T) {
-	w := newWorld(2, 1)
-	w.skew = func(node int) time.Duration { return time.Duration(node) * w.now / 10 } // a tenth too fast
-	w.start(0)
-	for range 3 {
-		w.compute(20 * time.Second)
-		w.checkpoint("test", 0, false, false)
-	}
-	w.end()
-	r := merge(t, w, 0)
-	if len(r.Clocks) != 1 || r.Clocks[0].SetBy == 0 {
-		t.Errorf("got %+v, want the clock of node001 to be called set", r.Clocks)
-	}
-	notes := strings.Join(r.clockNotes(), "\n")
-	if !strings.Contains(notes, "node001 was changed by") {
-		t.Errorf("got notes %q", notes)
 	}
 }
 
@@ -293,36 +259,22 @@ func TestNoticed(t *testing.T) {
 	}
 }
 
-// TestSpareNode: the node of rank 0 dies and a spare takes its place, whose clock
-// is behind. The nodes that took part in both starts show by how much.
+// TestSpareNode: the node of rank 0 dies and a spare takes its place, whose clock is behind. Start 2 comes after
+// start 1 nevertheless.
 func TestSpareNode(t *testing.T) {
-	skews := []time.Duration{0, 300 * time.Millisecond, 0, -2 * time.Minute} // node003 is the spare
-	w := newWorld(3, 1)
-	w.skew = func(node int) time.Duration { return skews[node] }
+	w := newWorld(1, 1)
+	w.skew = func(node int) time.Duration { return []time.Duration{0, -2 * time.Minute}[node] }
 	w.start(0)
 	w.compute(100 * time.Second)
-	e := w.checkpoint("test", 1, false, true)
+	e := w.checkpoint("test", 0, false, true)
 	w.compute(20 * time.Second)
 	w.kill(0, true)
 	w.pause(30 * time.Second)
-	w.place = func(node int) int { return []int{3, 1, 2}[node] }
+	w.place = func(int) int { return 1 }
 	w.start(e)
 	w.compute(50 * time.Second)
-	w.checkpoint("test", 1, false, true)
 	w.end()
 	r := merge(t, w, time.Hour)
-	if got := r.Runs[1].Dead; !near(got, 30, 0.7) {
-		t.Errorf("not running before start 2: got %.2f s, want 30 s", got)
-	}
-	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "start 2: the clock of rank 0's node is "+
-		"120 s behind") {
-		t.Errorf("nothing said of the clock of the spare: %s", notes)
-	}
-	// Without a node in common all that is known is that start 2 came later.
-	w.logs = slices.DeleteFunc(w.logs, func(l events.RankLog) bool {
-		return l.Header.Run == 2 && l.Header.Node != "node003"
-	})
-	r = merge(t, w, time.Hour)
 	if r.Runs[1].Begin < r.Runs[0].End-1e6 || r.Runs[1].Dead > 1 ||
 		!strings.Contains(strings.Join(r.Notes, "\n"), "the report shows it after that end") {
 		t.Errorf("start 2 begins at %d µs, start 1 ends at %d µs, notes %q", r.Runs[1].Begin, r.Runs[0].End, r.Notes)
