@@ -142,7 +142,7 @@ TWICE = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(shell \
 	grep -rlE 'Crash(Step|Everywhere)|testing\.Short\(\)|^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/)))))
 
 # These put more ranks or nodes on a small machine than it has cores.
-RANKS = test/(cluster|e2e|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpi(test)?
+RANKS = test/(cluster|e2e|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi
 
 PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'

@@ -67,7 +67,7 @@
 // captures them while none of them works, as Points do.
 //
 // There are no user events here: what waits for the program is not issued before the
-// program says so, as package gpustate/cl does it, so that captures and moves, which wait for
+// program says so, as package compat/cl does it, so that captures and moves, which wait for
 // all that was issued, never wait for the program.
 //
 // # Building programs

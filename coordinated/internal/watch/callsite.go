@@ -77,7 +77,7 @@ func Here() string {
 // programs says whether a function belongs to the program: neither to Holdfast nor
 // to Go's own library.
 func programs(function string) bool {
-	for _, p := range []string{"mpiwrap", "gpustate", "coordinated", "storage", "internal"} {
+	for _, p := range []string{"mpiwrap", "gpustate", "coordinated", "storage", "compat", "internal"} {
 		rest, ours := strings.CutPrefix(function, modulePath+p)
 		if ours && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/")) {
 			return false

@@ -109,7 +109,7 @@ func (s *Site) Frames() []runtime.Frame {
 // ofProgram says whether a frame is the program's, not mpiwrap's.
 func ofProgram(f *runtime.Frame) bool {
 	return strings.HasSuffix(f.File, "_test.go") ||
-		!strings.Contains(f.Function, "/mpiwrap.") && !strings.Contains(f.Function, "/mpiwrap/mpi.") &&
+		!strings.Contains(f.Function, "/mpiwrap.") && !strings.Contains(f.Function, "/compat/mpi.") &&
 			!strings.Contains(f.Function, "/mpiwrap/internal/")
 }
 

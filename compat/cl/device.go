@@ -6,13 +6,12 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	opencl "github.com/holdfast-hpc/holdfast/gpustate/internal/cl"
 )
 
 // Platform is an OpenCL platform that has devices.
 type Platform struct {
 	name  string
-	first int // the index of its first device
+	first gpustate.Info // its first device
 }
 
 // Device is an OpenCL device of this machine.
@@ -22,14 +21,14 @@ type Device struct {
 
 // GetPlatforms lists the platforms.
 func GetPlatforms() ([]*Platform, error) {
-	infos, err := opencl.System.Devices()
+	infos, err := gpustate.CLDevices()
 	if err != nil {
 		return nil, err
 	}
 	var list []*Platform
 	for _, i := range infos {
 		if len(list) == 0 || list[len(list)-1].name != i.Platform {
-			list = append(list, &Platform{name: i.Platform, first: i.Index})
+			list = append(list, &Platform{name: i.Platform, first: i})
 		}
 	}
 	return list, nil
@@ -47,7 +46,7 @@ func GetDevices(platform *Platform, deviceType DeviceType) ([]*Device, error) {
 		}
 		platform = all[0]
 	}
-	infos, err := opencl.System.Devices()
+	infos, err := gpustate.CLDevices()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +68,7 @@ func (p *Platform) GetDevices(deviceType DeviceType) ([]*Device, error) {
 	return GetDevices(p, deviceType)
 }
 
-func (p *Platform) text(what uint32) string { return opencl.System.PlatformText(p.first, what) }
+func (p *Platform) text(what uint32) string { return gpustate.CLPlatformInfo(p.first, what) }
 
 // Profile is CL_PLATFORM_PROFILE.
 func (p *Platform) Profile() string { return p.text(0x0900) }
@@ -89,14 +88,11 @@ func (p *Platform) Extensions() string { return p.text(0x0904) }
 // Info is gpustate's description of the device.
 func (d *Device) Info() gpustate.Info { return d.info }
 
-func (d *Device) bytes(what uint32) []byte { return opencl.System.Property(d.info.Index, what) }
+func (d *Device) bytes(what uint32) []byte { return gpustate.CLDeviceInfo(d.info, what) }
 
 func (d *Device) text(what uint32) string {
-	b := d.bytes(what)
-	if i := strings.IndexByte(string(b), 0); i >= 0 {
-		b = b[:i]
-	}
-	return string(b)
+	s, _, _ := strings.Cut(string(d.bytes(what)), "\x00")
+	return s
 }
 
 // number is a property of 4 or 8 bytes, 0 where the device lacks it.
@@ -110,8 +106,18 @@ func (d *Device) number(what uint32) int64 {
 	return 0
 }
 
-func (d *Device) int(what uint32) int   { return int(d.number(what)) }
-func (d *Device) bool(what uint32) bool { return d.number(what) != 0 }
+// MaxWorkItemSizes is CL_DEVICE_MAX_WORK_ITEM_SIZES.
+func (d *Device) MaxWorkItemSizes() []int {
+	b := d.bytes(0x1005)
+	sizes := make([]int, len(b)/8)
+	for i := range sizes {
+		sizes[i] = int(binary.NativeEndian.Uint64(b[8*i:]))
+	}
+	return sizes
+}
+
+// ParentDevice is nil: devices are not divided.
+func (d *Device) ParentDevice() *Device { return nil }
 
 // one checks that a list names exactly one device.
 func one(devices []*Device) (*Device, error) {

@@ -19,3 +19,5 @@
 // set yet is issued when it is set: the call waits. The whole list, call by
 // call, is in docs/PORTING.md.
 package cl
+
+//go:generate go test ../internal/gen -update

@@ -17,4 +17,4 @@
 // reason.
 package mpi
 
-//go:generate go run gen.go
+//go:generate go test ../internal/gen -update
