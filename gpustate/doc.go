@@ -56,8 +56,8 @@
 // complete; Barrier also keeps back those behind it. Each takes the events that it waits
 // for and, unless it blocks, gives its own.
 //
-// A kernel takes Null for a buffer that is none. Group and ArgInfo ask about a kernel,
-// BuildLog and Binary about a program; Clone makes a kernel with the same arguments.
+// A kernel takes Null for a buffer that is none. WorkGroup asks the device about a kernel; Clone makes a kernel
+// with the same arguments.
 // ImageDesc.Layers makes arrays of images, SubFor ranges at the device's own alignment.
 //
 // # Several devices

@@ -118,56 +118,14 @@ func (k *Kernel) hold() error {
 	return nil
 }
 
-// Group is what a device says about the work-groups of a kernel: the largest one, what
-// sizes are best a multiple of, what the source fixes by reqd_work_group_size, bytes of
-// local memory (besides that of arguments) and of private memory.
-//
-//	Size     int    // the largest one
-//	Multiple int    // what sizes are best a multiple of
-//	Fixed    [3]int // what the source asks for by reqd_work_group_size, or zero
-//	// bytes of local memory of a work-group without that of arguments, and of private
-//	// memory of a work item; 0 where the device does not tell
-//	LocalBytes, PrivateBytes int64
-type Group = driver.Group
-
-// ArgInfo is what the source says about an argument. Address, Access and Qualifiers are
-// OpenCL's numbers: CL_KERNEL_ARG_ADDRESS_*, _ACCESS_* and _TYPE_*.
-//
-//	Name, Type      string
-//	Address, Access uint32
-//	Qualifiers      uint32
-type ArgInfo = driver.ArgInfo
-
-// Group asks the device about the kernel's work-groups.
-func (k *Kernel) Group() (g Group, err error) {
-	err = ask(k.item, func(i driver.KernelInformer) (err error) {
-		g, err = i.Group(k.e.Handle)
-		return err
-	})
-	return g, err
-}
-
 // WorkGroup returns the largest work-group for the kernel on this device, and the
 // preferred multiple of work-group sizes.
 func (k *Kernel) WorkGroup() (size, multiple int, err error) {
-	g, err := k.Group()
-	return g.Size, g.Multiple, err
-}
-
-// ArgInfo tells what the source says about argument i. Some OpenCL platforms know it only
-// of programs built with -cl-kernel-arg-info; CUDA devices do not: ErrUnsupported.
-func (k *Kernel) ArgInfo(i int) (a ArgInfo, err error) {
-	err = ask(k.item, func(d driver.KernelInformer) (err error) {
-		a, err = d.ArgInfo(k.e.Handle, i)
+	err = ask(k.item, func(i driver.KernelInformer) (err error) {
+		size, multiple, err = i.WorkGroup(k.e.Handle)
 		return err
 	})
-	return a, err
-}
-
-// ArgName is the name of argument i in the source, if the device reports it.
-func (k *Kernel) ArgName(i int) (string, error) {
-	a, err := k.ArgInfo(i)
-	return a.Name, err
+	return size, multiple, err
 }
 
 // Clone makes another kernel object of the same function, with the arguments that k has

@@ -51,26 +51,6 @@ func sameProgram(a, b *record.Program) bool {
 // Name is the program's name, empty if it has none.
 func (p *Program) Name() string { return p.e.Record.Name }
 
-// BuildLog is what the compiler said when it built the program, empty where the device
-// does not keep it.
-func (p *Program) BuildLog() (log string, err error) {
-	err = ask(p.item, func(i driver.ProgramInformer) error {
-		log = i.BuildLog(p.e.Handle)
-		return nil
-	})
-	return log, err
-}
-
-// Binary is the built program in the device's own form. No checkpoint needs it: programs
-// are built again from their Sources.
-func (p *Program) Binary() (b []byte, err error) {
-	err = ask(p.item, func(i driver.ProgramInformer) (err error) {
-		b, err = i.Binary(p.e.Handle)
-		return err
-	})
-	return b, err
-}
-
 // Release gives the program back; its kernels stay usable.
 func (p *Program) Release() error { return p.dev.drop(p.e) }
 

@@ -1,6 +1,7 @@
 package cl
 
 import (
+	"strings"
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -142,6 +143,7 @@ func (k *Kernel) NumArgs() (int, error) { return k.k.Args(), nil }
 // ArgName is CL_KERNEL_ARG_NAME; some platforms want the program built with
 // -cl-kernel-arg-info.
 func (k *Kernel) ArgName(index int) (string, error) {
-	name, err := k.k.ArgName(index)
-	return name, toError(err)
+	const argName = 0x119A
+	name, err := k.k.CLArgInfo(index, argName)
+	return strings.TrimRight(string(name), "\x00"), toError(err)
 }

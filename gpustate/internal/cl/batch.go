@@ -105,7 +105,7 @@ func (b *batch) run(steps []driver.Step) (done int, err error) {
 		if steps[done].Queue != nil {
 			call = "clEnqueueNDRangeKernel"
 		}
-		err = check(call, int32(m.rc))
+		err = check(call, m.rc)
 	}
 	for _, k := range b.set {
 		k.batched = false

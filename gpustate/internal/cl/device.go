@@ -1,5 +1,10 @@
 package cl
 
+/*
+#include "table.h"
+*/
+import "C"
+
 import (
 	"errors"
 	"fmt"
@@ -43,11 +48,8 @@ type mem struct {
 }
 
 func openDevice(f found) (driver.Device, error) {
-	if f.alone() {
-		oclgrind.Lock()
-		defer oclgrind.Unlock()
-	}
-	ctx, err := createContext(f.platform, f.device)
+	f.takeTurns()
+	ctx, err := madeBy("clCreateContext", C.hfcl_context(f.platform, f.device))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", f.info, err)
 	}
@@ -56,22 +58,22 @@ func openDevice(f found) (driver.Device, error) {
 
 // newDevice is a device in a context, of which Close gives back one reference.
 func newDevice(f found, ctx handle) driver.Device {
-	d := &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA", queues: map[handle]bool{}}
-	if f.alone() {
-		return &serial{d}
-	}
-	return d
+	return &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA", queues: map[handle]bool{}}
 }
 
-// alone says whether calls of the platform take turns.
-func (f found) alone() bool { return f.info.Platform == "Oclgrind" }
+// takeTurns lets calls take turns from now on if the platform is not thread-safe.
+func (f found) takeTurns() {
+	if f.info.Platform == "Oclgrind" {
+		C.hfcl_take_turns()
+	}
+}
 
 func (d *device) Info() driver.Info { return d.info }
 
 // FreeBytes is unknown: OpenCL does not tell.
 func (d *device) FreeBytes() (int64, bool) { return 0, false }
 
-func (d *device) Close() error { return releaseContext(d.ctx) }
+func (d *device) Close() error { return check("clReleaseContext", C.hfcl_clReleaseContext(d.ctx)) }
 
 // Flags of cl_mem_flags.
 const (
@@ -105,15 +107,16 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	case driver.MemSub:
 		parent := m.Parent.(*mem)
 		o.parent, o.off, o.room = parent.h, m.Offset, parent.bytes
-		o.h, err = createSub(parent.h, flags(m.Access), m.Offset, m.Bytes)
+		o.h, err = madeBy("clCreateSubBuffer", C.hfcl_sub(parent.h, C.uint64_t(flags(m.Access)), C.size_t(m.Offset),
+			C.size_t(m.Bytes)))
 	case driver.MemImage:
 		o.lines = m.Image.Shape() == driver.ArrayDims+1
 		o.pixel = int(m.Bytes) / driver.Region{Size: m.Image.Extents()}.Pixels()
-		o.h, err = createImage(d.ctx, flags(m.Access), imageKinds[m.Image.Shape()], m.Image, 0)
+		o.h, err = d.createImage(&m, imageKinds[m.Image.Shape()], 0)
 	case driver.MemView:
 		const onBuffer = 0x10F6
 		o.pixel = int(m.Bytes) / m.Image.Width
-		o.h, err = createImage(d.ctx, flags(m.Access), onBuffer, m.Image, m.Parent.(*mem).h)
+		o.h, err = d.createImage(&m, onBuffer, m.Parent.(*mem).h)
 	case driver.MemShared:
 		o.shared = true
 		err = d.createShared(o)
@@ -126,6 +129,13 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	return o, nil
 }
 
+// createImage makes an image; one on a buffer has that one's bytes.
+func (d *device) createImage(m *driver.MemDesc, kind uint32, buffer handle) (handle, error) {
+	i := &m.Image
+	return madeBy("clCreateImage", C.hfcl_image(d.ctx, C.uint64_t(flags(m.Access)), C.uint32_t(i.Order),
+		C.uint32_t(i.Type), C.uint32_t(kind), C.size_t(i.Width), C.size_t(i.Height), C.size_t(i.Depth), buffer))
+}
+
 // createShared takes SVM where the device has it, otherwise a buffer that the
 // host maps: kernels see the same thing.
 func (d *device) createShared(o *mem) (err error) {
@@ -134,7 +144,7 @@ func (d *device) createShared(o *mem) (err error) {
 		return err
 	}
 	o.svm = true
-	if o.h = svmAlloc(d.ctx, o.bytes); o.h == 0 {
+	if o.h = C.hfcl_svm_alloc(d.ctx, C.size_t(o.bytes)); o.h == 0 {
 		return &driver.CallError{Call: "clSVMAlloc", Code: -4,
 			Text: "no memory given", Kind: driver.ErrOutOfMemory}
 	}
@@ -165,7 +175,7 @@ func (d *device) freeShared(m *mem) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	svmFree(d.ctx, m.h)
+	C.hfcl_svm_free(d.ctx, m.h)
 	return nil
 }
 
@@ -184,8 +194,7 @@ func (m *mem) mapFor(q driver.Handle) ([]byte, error) {
 		}
 		m.mapped = m.h
 	} else {
-		const readWrite = 3
-		p, err := mapBuffer(q.(queue).h, m.h, readWrite, m.bytes)
+		p, err := mapBuffer(q.(queue).h, m.h, m.bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -212,7 +221,8 @@ func (m *mem) unmapFor(q driver.Handle) error {
 }
 
 func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
-	h, err := createSampler(d.ctx, s)
+	h, err := madeBy("clCreateSampler",
+		C.hfcl_sampler(d.ctx, C.uint32_t(cbool(s.Normalized)), C.uint32_t(s.Addressing), C.uint32_t(s.Filter)))
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +233,7 @@ func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
 // ReleaseSampler gives a sampler back.
 func (d *device) ReleaseSampler(h driver.Handle) error {
 	d.samplers.Delete(h)
-	return releaseSampler(h.(handle))
+	return check("clReleaseSampler", C.hfcl_clReleaseSampler(h.(handle)))
 }
 
 const (
@@ -259,13 +269,12 @@ func (d *device) createQueue(q driver.QueueDesc) (handle, error) {
 	if q.Profiling {
 		props |= queueProfiling
 	}
-	modern := d.version >= 20
-	if q.Priority != 0 && modern {
+	if q.Priority != 0 && d.version >= 20 {
 		hint := uint32(queuePriorityLow)
 		if q.Priority < 0 {
 			hint = queuePriorityHigh
 		}
-		h, err := createQueue(d.ctx, d.device, modern, props, hint)
+		h, err := d.newQueue(props, hint)
 		if err == nil {
 			return h, nil
 		}
@@ -275,7 +284,13 @@ func (d *device) createQueue(q driver.QueueDesc) (handle, error) {
 			return 0, err
 		}
 	}
-	return createQueue(d.ctx, d.device, modern, props, 0)
+	return d.newQueue(props, 0)
+}
+
+func (d *device) newQueue(props uint64, priority uint32) (handle, error) {
+	modern := cbool(d.version >= 20)
+	return madeBy("clCreateCommandQueue",
+		C.hfcl_queue(d.ctx, d.device, modern, C.uint64_t(props), C.uint32_t(priority)))
 }
 
 func (d *device) ReleaseQueue(h driver.Handle) error {
@@ -285,5 +300,5 @@ func (d *device) ReleaseQueue(h driver.Handle) error {
 	d.mu.Unlock()
 	return releaseQueue(q)
 }
-func (d *device) Flush(q driver.Handle) error  { return flush(q.(queue).h) }
+func (d *device) Flush(q driver.Handle) error  { return check("clFlush", C.hfcl_clFlush(q.(queue).h)) }
 func (d *device) Finish(q driver.Handle) error { return finish(q.(queue).h) }

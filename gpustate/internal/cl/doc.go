@@ -6,5 +6,5 @@
 // wrapped in sigguard.Around, as is each build: compilers inside OpenCL
 // platforms install signal handlers that would keep signals from the program.
 //
-// calls.go and the C files beside it are the only ones that know C.
+// The C files gather arguments and find the calls; calls.go has what the Go files share to reach them.
 package cl

@@ -45,6 +45,7 @@ var codes = map[int]string{
 
 const (
 	platformNotFound = -1001
+	deviceNotFound   = -1
 	invalidValue     = -30
 	outOfResources   = -5
 )
@@ -68,7 +69,7 @@ func makes(call string) bool {
 }
 
 // check turns a cl_int into an error, nil for CL_SUCCESS.
-func check(call string, rc int32) error {
+func check(call string, rc status) error {
 	if rc == 0 {
 		return nil
 	}

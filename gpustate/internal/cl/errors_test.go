@@ -40,7 +40,7 @@ func TestVersion(t *testing.T) {
 	for text, want := range map[string]int{
 		"OpenCL 3.0 PoCL HSTR": 30, "OpenCL 1.2 (Oclgrind 21.10)": 12, "OpenCL 2.1": 21, "nonsense": 0, "": 0,
 	} {
-		if got := number(deviceVersionDigits(text)); got != want {
+		if got := versionOf(text); got != want {
 			t.Errorf("%q: got %d, want %d", text, got, want)
 		}
 	}

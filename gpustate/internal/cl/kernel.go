@@ -1,9 +1,16 @@
 package cl
 
+/*
+#include <stdlib.h>
+#include "table.h"
+*/
+import "C"
+
 import (
 	"bytes"
 	"errors"
 	"slices"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
@@ -29,21 +36,35 @@ type held struct {
 	pointer bool // it has held an SVM pointer since the kernel was made
 }
 
+func createKernel(p handle, name string) (handle, error) {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	return madeBy("clCreateKernel", C.hfcl_kernel(p, n))
+}
+
 func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {
 	program := p.(*program).h
 	h, err := createKernel(program, name)
 	if err != nil {
 		return nil, err
 	}
-	k := &kernel{h: h, args: kernelArgs(h), name: name}
+	const kernelNumArgs = 0x1191
+	var n C.uint32_t
+	err = check("clGetKernelInfo", C.hfcl_clGetKernelInfo(h, kernelNumArgs, 4, unsafe.Pointer(&n), nil))
+	if err != nil {
+		return nil, errors.Join(err, releaseKernel(h))
+	}
+	k := &kernel{h: h, args: int(n), name: name}
 	if d.pointersStick {
-		if err := retainProgram(program); err != nil {
+		if err := check("clRetainProgram", C.hfcl_clRetainProgram(program)); err != nil {
 			return nil, errors.Join(err, releaseKernel(h))
 		}
 		k.program = program
 	}
 	return k, nil
 }
+
+func releaseKernel(k handle) error { return check("clReleaseKernel", C.hfcl_clReleaseKernel(k)) }
 
 func (d *device) ReleaseKernel(h driver.Handle) error {
 	k := h.(*kernel)
@@ -60,6 +81,12 @@ func (k *kernel) releaseOld() error {
 	}
 	defer func() { k.old = 0 }()
 	return releaseKernel(k.old)
+}
+
+func (d *device) Launch(q, k driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
+	n, w := waitList(wait)
+	on := q.(queue)
+	return eventBy("clEnqueueNDRangeKernel", C.hfcl_launch(on.h, k.(*kernel).h, gridOf(&g), cbool(!on.lazy), n, w))
 }
 
 func (d *device) Args(k driver.Handle) (int, bool) { return k.(*kernel).args, true }
@@ -124,21 +151,23 @@ func (o *held) is(a *driver.Arg) bool {
 }
 
 func setArg(k handle, i int, a driver.Arg) error {
+	const call = "clSetKernelArg"
+	at := C.uint32_t(i)
 	switch a.Kind {
 	case driver.ArgMem:
-		if m := a.Handle.(*mem); m.svm {
-			return setArgSVM(k, i, m.h)
-		} else {
-			return setArgHandle(k, i, m.h)
+		m := a.Handle.(*mem)
+		if m.svm {
+			return check("clSetKernelArgSVMPointer", C.hfcl_arg_svm(k, at, m.h))
 		}
+		return check(call, C.hfcl_arg_handle(k, at, m.h))
 	case driver.ArgSampler:
-		return setArgHandle(k, i, a.Handle.(handle))
+		return check(call, C.hfcl_arg_handle(k, at, a.Handle.(handle)))
 	case driver.ArgNull:
-		return setArgHandle(k, i, 0)
+		return check(call, C.hfcl_arg_handle(k, at, 0))
 	case driver.ArgLocal:
-		return setArgBytes(k, i, a.Local, nil)
+		return check(call, C.hfcl_arg_value(k, at, C.size_t(a.Local), nil))
 	}
-	return setArgBytes(k, i, len(a.Value), a.Value)
+	return check(call, C.hfcl_arg_value(k, at, C.size_t(len(a.Value)), bytesOf(a.Value)))
 }
 
 // renew makes the kernel again, with the arguments that it has but the one that is to be

@@ -1,5 +1,10 @@
 package cl
 
+/*
+#include "table.h"
+*/
+import "C"
+
 import (
 	"bytes"
 	"encoding/binary"
@@ -94,7 +99,9 @@ func (l *Library) discover() error {
 	if err != nil {
 		return &driver.LibraryError{API: "OpenCL", Files: libraryFiles, Err: err}
 	}
-	platforms, err := platformIDs()
+	platforms, err := list("clGetPlatformIDs", func(n C.uint32_t, to *handle, found *C.uint32_t) status {
+		return C.hfcl_clGetPlatformIDs(n, to, found)
+	})
 	if err != nil {
 		return err
 	}
@@ -102,7 +109,9 @@ func (l *Library) discover() error {
 		if platformString(p, platformName) == ourselves {
 			continue
 		}
-		devices, err := deviceIDs(p)
+		devices, err := list("clGetDeviceIDs", func(n C.uint32_t, to *handle, found *C.uint32_t) status {
+			return C.hfcl_clGetDeviceIDs(p, allDevices, n, to, found)
+		})
 		if err != nil {
 			return fmt.Errorf("devices of OpenCL platform %q: %w", platformString(p, platformName), err)
 		}
@@ -118,6 +127,7 @@ func (l *Library) discover() error {
 // Property numbers of the specification.
 const (
 	platformName = 0x0902
+	allDevices   = 0xFFFFFFFF
 
 	deviceType         = 0x1000
 	deviceMaxGroup     = 0x1004
@@ -144,7 +154,7 @@ const (
 )
 
 func describe(p, d handle) found {
-	version := number(deviceVersionDigits(cstring(deviceBytes(d, deviceVersion))))
+	version := versionOf(text(d, deviceVersion))
 	f := found{platform: p, device: d, version: version, info: driver.Info{
 		Kind: "opencl", Platform: platformString(p, platformName),
 		Vendor: text(d, deviceVendor), Name: text(d, deviceName),
@@ -221,10 +231,9 @@ func cstring(b []byte) string {
 	return strings.TrimSpace(string(b))
 }
 
-// deviceVersionDigits finds major and minor in "OpenCL 3.0 ...".
-func deviceVersionDigits(s string) (major, minor int) {
-	fmt.Sscanf(s, "OpenCL %d.%d", &major, &minor)
-	return major, minor
+// versionOf is ten times the version in "OpenCL 3.0 ...".
+func versionOf(s string) int {
+	var major, minor int
+	_, _ = fmt.Sscanf(s, "OpenCL %d.%d", &major, &minor) // without one it is 0
+	return 10*major + minor
 }
-
-func number(major, minor int) int { return 10*major + minor }

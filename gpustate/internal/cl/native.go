@@ -1,8 +1,14 @@
 package cl
 
+/*
+#include "table.h"
+*/
+import "C"
+
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
@@ -30,18 +36,16 @@ const (
 // Adopt takes another reference to a cl_mem, which ReleaseMem gives back.
 func (d *device) Adopt(pointer uintptr, bytes int64) (driver.Handle, error) {
 	h := handle(pointer)
-	kind, err := memInfo(h, memType)
-	if err != nil {
-		return nil, err
+	var have [3]uint64
+	for i, what := range []C.uint32_t{memType, memSize, memContext} {
+		var err error
+		if have[i], err = word("clGetMemObjectInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
+			return C.hfcl_clGetMemObjectInfo(h, what, n, to, got)
+		}); err != nil {
+			return nil, err
+		}
 	}
-	size, err := memInfo(h, memSize)
-	if err != nil {
-		return nil, err
-	}
-	ctx, err := memInfo(h, memContext)
-	switch {
-	case err != nil:
-		return nil, err
+	switch kind, size, ctx := have[0], have[1], have[2]; {
 	case uint32(kind) != typeBuffer:
 		return nil, fmt.Errorf("the memory object is an image or a pipe: %w", driver.ErrUnsupported)
 	case handle(ctx) != d.ctx:
@@ -50,7 +54,7 @@ func (d *device) Adopt(pointer uintptr, bytes int64) (driver.Handle, error) {
 	case bytes > int64(size):
 		return nil, fmt.Errorf("%d bytes, the memory object has %d: %w", bytes, size, driver.ErrUnsupported)
 	}
-	if err := retainMem(h); err != nil {
+	if err := check("clRetainMemObject", C.hfcl_clRetainMemObject(h)); err != nil {
 		return nil, err
 	}
 	return &mem{h: h, bytes: bytes}, nil
@@ -68,25 +72,23 @@ const (
 func (d *device) AdoptQueue(native uintptr) (driver.Handle, driver.QueueDesc, error) {
 	var desc driver.QueueDesc
 	h := handle(native)
-	ctx, err := queueInfo(h, queueContext)
-	if err != nil {
-		return nil, desc, err
+	var have [3]uint64
+	for i, what := range []C.uint32_t{queueContext, queueDevice, queueProps} {
+		var err error
+		if have[i], err = word("clGetCommandQueueInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
+			return C.hfcl_clGetCommandQueueInfo(h, what, n, to, got)
+		}); err != nil {
+			return nil, desc, err
+		}
 	}
-	dev, err := queueInfo(h, queueDevice)
-	if err != nil {
-		return nil, desc, err
-	}
-	props, err := queueInfo(h, queueProps)
-	switch {
-	case err != nil:
-		return nil, desc, err
-	case handle(ctx) != d.ctx || handle(dev) != d.device:
+	props := have[2]
+	if handle(have[0]) != d.ctx || handle(have[1]) != d.device {
 		return nil, desc, fmt.Errorf("the queue is of another context or device: make it in the one that Native "+
 			"gives: %w", driver.ErrUnsupported)
 	}
 	desc.OutOfOrder, desc.Profiling = props&queueOutOfOrder != 0, props&queueProfiling != 0
 	desc.Lazy = d.info.Lazy && !desc.OutOfOrder && !desc.Profiling
-	if err := retainQueue(h); err != nil {
+	if err := check("clRetainCommandQueue", C.hfcl_clRetainCommandQueue(h)); err != nil {
 		return nil, desc, err
 	}
 	d.mu.Lock()
@@ -100,10 +102,13 @@ func (l *Library) OpenContext(ctx, dev uintptr) (driver.Device, error) {
 	if err := l.load(); err != nil {
 		return nil, err
 	}
-	devices, err := contextInfo(handle(ctx), contextDevices)
+	b, err := answer("clGetContextInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
+		return C.hfcl_clGetContextInfo(handle(ctx), contextDevices, n, to, got)
+	})
 	if err != nil {
 		return nil, err
 	}
+	devices := unsafe.Slice((*handle)(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b))/unsafe.Sizeof(handle(0)))
 	for _, f := range l.found {
 		if f.device != handle(dev) {
 			continue
@@ -111,7 +116,8 @@ func (l *Library) OpenContext(ctx, dev uintptr) (driver.Device, error) {
 		if !slices.Contains(devices, f.device) {
 			return nil, fmt.Errorf("the context is not one of %s: %w", f.info, driver.ErrUnsupported)
 		}
-		if err := retainContext(handle(ctx)); err != nil {
+		f.takeTurns()
+		if err := check("clRetainContext", C.hfcl_clRetainContext(handle(ctx))); err != nil {
 			return nil, err
 		}
 		return newDevice(f, handle(ctx)), nil

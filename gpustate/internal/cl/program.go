@@ -1,11 +1,17 @@
 package cl
 
+/*
+#include <stdlib.h>
+#include "table.h"
+*/
+import "C"
+
 import (
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/internal/sigguard"
@@ -17,13 +23,6 @@ type program struct {
 	desc     driver.ProgramDesc
 	il       bool   // built from desc.IL
 	fallback string // why it was not, although there is one
-	log      string
-}
-
-// built is a program as this process has built it before.
-type built struct {
-	bin         []byte
-	passed, log string
 }
 
 // FallbackReason is what the platform said of the SPIR-V.
@@ -40,7 +39,7 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	if p.il {
 		names, whole = spirvVariables(p.desc.IL)
 	}
-	switch bytes := variableBytes(p.h, d.device); {
+	switch bytes := d.variableBytes(p.h); {
 	case len(names) > 0:
 		return nil, fmt.Errorf("its kernels can write the program-scope variable(s) %s: %w",
 			strings.Join(slices.Compact(names), ", "), driver.ErrHidden)
@@ -62,14 +61,11 @@ func (d *device) countsConstants() bool {
 		if err != nil {
 			return // so it is taken to count variables alone
 		}
-		d.constantsCount = variableBytes(h.(*program).h, d.device) > 0
+		d.constantsCount = d.variableBytes(h.(*program).h) > 0
 		_ = d.ReleaseProgram(h) // nobody else has it
 	})
 	return d.constantsCount
 }
-
-// binaries keeps what was built in this process, by source, options and device.
-var binaries sync.Map // string -> built
 
 func (d *device) Build(p driver.ProgramDesc) (h driver.Handle, err error) {
 	if p.OpenCL == "" && len(p.IL) == 0 {
@@ -80,18 +76,9 @@ func (d *device) Build(p driver.ProgramDesc) (h driver.Handle, err error) {
 }
 
 func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
-	key := d.info.Arch + "\x00" + p.Options + "\x00" + p.OpenCL + "\x00" + string(p.IL)
-	if b, ok := binaries.Load(key); ok {
-		if h, err := d.fromBinary(b.(built), p); err == nil {
-			return h, nil
-		} // a platform that refuses its own binary builds again
-	}
 	made, log, err := d.make(p)
 	if err != nil {
 		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
-	}
-	if bin := programBinary(made.h); bin != nil && !made.il && driver.SplitUnits(p.OpenCL) == nil {
-		binaries.Store(key, built{bin, made.fallback, made.log})
 	}
 	return made, nil
 }
@@ -101,18 +88,19 @@ func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 func (d *device) make(p driver.ProgramDesc) (made *program, log string, err error) {
 	passed := ""
 	if len(p.IL) > 0 {
-		h, err := programFromIL(d.ctx, p.IL)
+		h, err := madeBy("clCreateProgramWithIL",
+			C.hfcl_il(d.ctx, unsafe.Pointer(unsafe.SliceData(p.IL)), C.size_t(len(p.IL))))
 		if err == nil {
 			log, err = d.finishBuild(h, p.Options)
 		}
 		if err == nil || p.OpenCL == "" {
-			return &program{h: h, desc: p, il: true, log: log}, log, err
+			return &program{h: h, desc: p, il: true}, log, err
 		}
 		passed = driver.WithLog(err, log)
 	}
 	if units := driver.SplitUnits(p.OpenCL); units != nil {
 		h, words, err := d.link(units, p.Options)
-		return &program{h: h, desc: p, fallback: passed, log: log + words}, log + words, err
+		return &program{h: h, desc: p, fallback: passed}, log + words, err
 	}
 	h, err := programFromSource(d.ctx, p.OpenCL)
 	if err == nil {
@@ -120,89 +108,78 @@ func (d *device) make(p driver.ProgramDesc) (made *program, log string, err erro
 		words, err = d.finishBuild(h, p.Options)
 		log += words
 	}
-	return &program{h: h, desc: p, fallback: passed, log: log}, log, err
+	return &program{h: h, desc: p, fallback: passed}, log, err
 }
 
 // finishBuild builds a program that was created; one that does not build is gone.
 func (d *device) finishBuild(h handle, options string) (log string, err error) {
-	err = buildProgram(h, d.device, options)
-	log = buildLog(h, d.device)
+	o := C.CString(options)
+	defer C.free(unsafe.Pointer(o))
+	err = check("clBuildProgram", C.hfcl_build(h, d.device, o))
+	log = d.log(h)
 	if err != nil {
 		err = firstError(err, releaseProgram(h))
 	}
 	return log, err
 }
 
-func (d *device) fromBinary(b built, p driver.ProgramDesc) (driver.Handle, error) {
-	h, err := programFromBinary(d.ctx, d.device, b.bin)
-	if err != nil {
-		return nil, err
-	}
-	if err := buildProgram(h, d.device, p.Options); err != nil {
-		return nil, errors.Join(err, releaseProgram(h))
-	}
-	return &program{h: h, desc: p, fallback: b.passed, log: b.log}, nil
+func programFromSource(ctx handle, text string) (handle, error) {
+	s := C.CString(text)
+	defer C.free(unsafe.Pointer(s))
+	return madeBy("clCreateProgramWithSource", C.hfcl_source(ctx, s, C.size_t(len(text))))
 }
+
+// log is the compiler's text for the last build, empty if there is none.
+func (d *device) log(p handle) string {
+	const programBuildLog = 0x1183
+	return cstring(known(func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
+		return C.hfcl_clGetProgramBuildInfo(p, d.device, programBuildLog, n, to, length)
+	}))
+}
+
+// variableBytes is what a built program takes for variables in global memory, 0
+// where the platform does not tell.
+func (d *device) variableBytes(p handle) uint64 {
+	const totalSize = 0x1185
+	n, _ := word("", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
+		return C.hfcl_clGetProgramBuildInfo(p, d.device, totalSize, n, to, length)
+	})
+	return n
+}
+
+func releaseProgram(p handle) error { return check("clReleaseProgram", C.hfcl_clReleaseProgram(p)) }
 
 func (d *device) ReleaseProgram(p driver.Handle) error { return releaseProgram(p.(*program).h) }
 
-func (d *device) Launch(q, k driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
-	return launch(q.(queue), k.(*kernel).h, &g, wait)
-}
-
-// Group asks clGetKernelWorkGroupInfo.
-func (d *device) Group(h driver.Handle) (g driver.Group, err error) {
-	const (
-		workGroupSize, fixedSize, localBytes = 0x11B0, 0x11B1, 0x11B2
-		preferredMultiple, privateBytes      = 0x11B3, 0x11B4
-	)
-	k := h.(*kernel).h
-	var size, multiple, local, private [1]uint64
-	var fixed [3]uint64
-	if err = kernelWorkGroup(k, d.device, workGroupSize, size[:]); err != nil {
-		return g, err
+// WorkGroup asks clGetKernelWorkGroupInfo.
+func (d *device) WorkGroup(h driver.Handle) (size, multiple int, err error) {
+	const workGroupSize, preferredMultiple = 0x11B0, 0x11B3
+	var v [2]uint64
+	for i, what := range []C.uint32_t{workGroupSize, preferredMultiple} {
+		v[i], err = word("clGetKernelWorkGroupInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
+			return C.hfcl_clGetKernelWorkGroupInfo(h.(*kernel).h, d.device, what, n, to, length)
+		})
+		if err != nil {
+			return 0, 0, err
+		}
 	}
 	if d.info.Platform == "rusticl" { // Mesa 22.3 tells what it prefers, and runs as many as the device takes
-		size[0] = max(size[0], uint64(d.info.MaxGroup))
+		v[0] = max(v[0], uint64(d.info.MaxGroup))
 	}
-	err = firstError(kernelWorkGroup(k, d.device, preferredMultiple, multiple[:]),
-		kernelWorkGroup(k, d.device, fixedSize, fixed[:]))
-	// what a platform does not tell of these stays 0
-	_ = kernelWorkGroup(k, d.device, localBytes, local[:])
-	_ = kernelWorkGroup(k, d.device, privateBytes, private[:])
-	g = driver.Group{Size: int(size[0]), Multiple: int(multiple[0]),
-		Fixed:      [3]int{int(fixed[0]), int(fixed[1]), int(fixed[2])},
-		LocalBytes: int64(local[0]), PrivateBytes: int64(private[0])}
-	return g, err
-}
-
-// ArgInfo needs a program that was built with -cl-kernel-arg-info on some platforms.
-func (d *device) ArgInfo(h driver.Handle, i int) (a driver.ArgInfo, err error) {
-	const address, access, typeName, qualifiers, name = 0x1196, 0x1197, 0x1198, 0x1199, 0x119A
-	k := h.(*kernel).h
-	var errs [5]error
-	a.Address, errs[0] = kernelArgNumber(k, i, address, 4)
-	a.Access, errs[1] = kernelArgNumber(k, i, access, 4)
-	a.Type, errs[2] = kernelArgText(k, i, typeName)
-	a.Qualifiers, errs[3] = kernelArgNumber(k, i, qualifiers, 8)
-	a.Name, errs[4] = kernelArgText(k, i, name)
-	return a, firstError(errs[:]...)
-}
-
-// BuildLog is what the platform said when this process built the program.
-func (d *device) BuildLog(p driver.Handle) string { return p.(*program).log }
-
-// Binary is the platform's own form.
-func (d *device) Binary(p driver.Handle) ([]byte, error) {
-	if b := programBinary(p.(*program).h); b != nil {
-		return b, nil
-	}
-	return nil, fmt.Errorf("the binary of a program: %w", driver.ErrUnsupported)
+	return int(v[0]), int(v[1]), nil
 }
 
 // ImageFormats asks clGetSupportedImageFormats.
 func (d *device) ImageFormats(a driver.Access, shape int) ([][2]uint32, error) {
-	return imageFormats(d.ctx, flags(a), imageKinds[shape])
+	const call = "clGetSupportedImageFormats"
+	of, kind := C.uint64_t(flags(a)), C.uint32_t(imageKinds[shape])
+	var n C.uint32_t
+	rc := C.hfcl_clGetSupportedImageFormats(d.ctx, of, kind, 0, nil, &n)
+	if rc != 0 || n == 0 {
+		return nil, check(call, rc)
+	}
+	list := make([][2]uint32, n)
+	return list, check(call, C.hfcl_clGetSupportedImageFormats(d.ctx, of, kind, n, unsafe.Pointer(&list[0]), nil))
 }
 
 // link compiles sources one by one and links them.
@@ -221,9 +198,12 @@ func (d *device) link(units []driver.Unit, options string) (h handle, log string
 		}
 		objects = append(objects, o)
 	}
-	h, err = linkProgram(d.ctx, d.device, options, objects)
-	if h != 0 {
-		log += buildLog(h, d.device)
+	o := C.CString(options)
+	defer C.free(unsafe.Pointer(o))
+	m := C.hfcl_link(d.ctx, d.device, o, C.uint32_t(len(objects)), unsafe.SliceData(objects))
+	h, err = m.h, check("clLinkProgram", m.rc)
+	if h != 0 { // also with an error: it has the linker's log
+		log += d.log(h)
 	}
 	if err != nil && h != 0 {
 		err = firstError(err, releaseProgram(h))
@@ -236,8 +216,10 @@ func (d *device) compile(u driver.Unit) (h handle, log string, err error) {
 	if h, err = programFromSource(d.ctx, u.Source); err != nil {
 		return 0, "", err
 	}
-	err = compileProgram(h, d.device, u.Options)
-	log = buildLog(h, d.device)
+	o := C.CString(u.Options)
+	defer C.free(unsafe.Pointer(o))
+	err = check("clCompileProgram", C.hfcl_compile(h, d.device, o))
+	log = d.log(h)
 	if err != nil {
 		err = firstError(err, releaseProgram(h))
 	}

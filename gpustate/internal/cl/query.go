@@ -30,48 +30,40 @@ func (d *device) Query(q driver.Query) ([]byte, error) {
 	if ask == nil {
 		return nil, fmt.Errorf("question about %d: %w", q.Of, driver.ErrUnsupported)
 	}
-	var n C.size_t
-	if err := check(call, int32(ask(0, nil, &n))); err != nil {
-		return nil, err
-	}
-	b := make([]byte, n)
-	if n == 0 {
-		return b, nil
-	}
-	return b, check(call, int32(ask(n, unsafe.Pointer(&b[0]), nil)))
+	return answer(call, ask)
 }
 
 // question gives the call that answers.
-func (d *device) question(q driver.Query) (call string, ask func(C.size_t, unsafe.Pointer, *C.size_t) C.int32_t) {
+func (d *device) question(q driver.Query) (call string, ask question) {
 	what := C.uint32_t(q.Param)
 	switch q.Of {
 	case driver.QueryDevice:
-		return "clGetDeviceInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t {
+		return "clGetDeviceInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 			return C.hfcl_clGetDeviceInfo(d.device, what, n, to, length)
 		}
 	case driver.QueryKernel:
 		k := q.Object.(*kernel).h
-		return "clGetKernelInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t {
+		return "clGetKernelInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 			return C.hfcl_clGetKernelInfo(k, what, n, to, length)
 		}
 	case driver.QueryWorkGroup:
 		k := q.Object.(*kernel).h
-		return "clGetKernelWorkGroupInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t {
+		return "clGetKernelWorkGroupInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 			return C.hfcl_clGetKernelWorkGroupInfo(k, d.device, what, n, to, length)
 		}
 	case driver.QueryArgument:
 		k := q.Object.(*kernel).h
-		return "clGetKernelArgInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t {
+		return "clGetKernelArgInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 			return C.hfcl_clGetKernelArgInfo(k, C.uint32_t(q.Index), what, n, to, length)
 		}
 	case driver.QueryBuild:
 		p := q.Object.(*program).h
-		return "clGetProgramBuildInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t {
+		return "clGetProgramBuildInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 			return C.hfcl_clGetProgramBuildInfo(p, d.device, what, n, to, length)
 		}
 	case driver.QueryProgram:
 		p := q.Object.(*program).h
-		return "clGetProgramInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) C.int32_t {
+		return "clGetProgramInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 			return C.hfcl_clGetProgramInfo(p, what, n, to, length)
 		}
 	}

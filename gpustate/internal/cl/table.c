@@ -6,6 +6,11 @@
 
 hfcl_table hfcl_cl;
 
+int             hfcl_serial;
+pthread_mutex_t hfcl_turn = PTHREAD_MUTEX_INITIALIZER;
+
+void hfcl_take_turns(void) { __atomic_store_n(&hfcl_serial, 1, __ATOMIC_RELAXED); }
+
 const char *hfcl_open(const char *file)
 {
 	void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -29,7 +34,6 @@ const char *hfcl_open(const char *file)
 #define QUEUE_PROPERTIES 0x1093
 #define QUEUE_PRIORITY_KHR 0x1096
 #define BUFFER_CREATE_TYPE_REGION 0x1220
-#define PROGRAM_BINARIES 0x1166
 #define EVENT_STATUS 0x11D3
 #define MAP_READ_WRITE 3
 #define IMAGE2D_ARRAY 0x10F3
@@ -116,15 +120,6 @@ made hfcl_source(hnd ctx, const char *text, size_t n)
 	return m;
 }
 
-made hfcl_binary(hnd ctx, hnd dev, const void *bin, size_t n)
-{
-	const unsigned char *b = bin;
-	int32_t              status = 0;
-	made                 m;
-	m.h = hfcl_clCreateProgramWithBinary(ctx, 1, &dev, &n, &b, &status, &m.rc);
-	return m;
-}
-
 made hfcl_il(hnd ctx, const void *il, size_t n)
 {
 	made m;
@@ -154,11 +149,6 @@ made hfcl_link(hnd ctx, hnd dev, const char *options, uint32_t n, const hnd *obj
 	made m;
 	m.h = hfcl_clLinkProgram(ctx, 1, &dev, options, n, objects, NULL, NULL, &m.rc);
 	return m;
-}
-
-int32_t hfcl_get_binary(hnd prog, void *bin)
-{
-	return hfcl_clGetProgramInfo(prog, PROGRAM_BINARIES, sizeof bin, &bin, NULL);
 }
 
 int32_t hfcl_arg_handle(hnd k, uint32_t i, hnd value)
@@ -336,8 +326,11 @@ made hfcl_event_status(hnd ev)
 made hfcl_map(hnd q, hnd b, uint64_t flags, size_t n)
 {
 	made m = {0, HF_UNAVAILABLE};
-	if (hfcl_cl.clEnqueueMapBuffer)
+	if (hfcl_cl.clEnqueueMapBuffer) {
+		int serial = hfcl_begin();
 		m.h = (hnd)hfcl_cl.clEnqueueMapBuffer(q, b, 1, flags, 0, n, 0, NULL, NULL, &m.rc);
+		hfcl_end(serial);
+	}
 	return m;
 }
 
@@ -348,13 +341,21 @@ int32_t hfcl_unmap(hnd q, hnd m, hnd p)
 
 hnd hfcl_svm_alloc(hnd ctx, size_t n)
 {
-	return hfcl_cl.clSVMAlloc ? (hnd)hfcl_cl.clSVMAlloc(ctx, 1, n, 0) : 0;
+	if (!hfcl_cl.clSVMAlloc)
+		return 0;
+	int serial = hfcl_begin();
+	hnd p = (hnd)hfcl_cl.clSVMAlloc(ctx, 1, n, 0);
+	hfcl_end(serial);
+	return p;
 }
 
 void hfcl_svm_free(hnd ctx, hnd p)
 {
-	if (hfcl_cl.clSVMFree)
+	if (hfcl_cl.clSVMFree) {
+		int serial = hfcl_begin();
 		hfcl_cl.clSVMFree(ctx, (void *)p);
+		hfcl_end(serial);
+	}
 }
 
 int32_t hfcl_svm_map(hnd q, hnd p, size_t n)

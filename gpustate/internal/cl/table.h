@@ -5,6 +5,7 @@
 #ifndef HOLDFAST_CL_TABLE_H
 #define HOLDFAST_CL_TABLE_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -190,10 +191,6 @@ typedef struct {
 	  (hnd c, uint32_t n, const char *const *s, const size_t *len,             \
 	   int32_t *rc),                                                           \
 	  (c, n, s, len, rc))                                                      \
-	X(clCreateProgramWithBinary,                                               \
-	  (hnd c, uint32_t n, const hnd *devs, const size_t *len,                  \
-	   const unsigned char *const *bin, int32_t *status, int32_t *rc),         \
-	  (c, n, devs, len, bin, status, rc))                                      \
 	X(clCreateProgramWithIL,                                                   \
 	  (hnd c, const void *il, size_t len, int32_t *rc), (c, il, len, rc))      \
 	X(clLinkProgram,                                                           \
@@ -222,10 +219,36 @@ extern hfcl_table hfcl_cl;
 // the loader's message.
 const char *hfcl_open(const char *file);
 
+// Oclgrind is not thread-safe, and keeps the commands of every context in the same maps. Once hfcl_serial is
+// set, one thread at a time is in a call of the library, also of those that wait for commands.
+extern int             hfcl_serial;
+extern pthread_mutex_t hfcl_turn;
+
+static inline int hfcl_begin(void)
+{
+	int serial = __atomic_load_n(&hfcl_serial, __ATOMIC_RELAXED);
+	if (__builtin_expect(serial, 0))
+		pthread_mutex_lock(&hfcl_turn);
+	return serial;
+}
+
+static inline void hfcl_end(int serial)
+{
+	if (__builtin_expect(serial, 0))
+		pthread_mutex_unlock(&hfcl_turn);
+}
+
+void hfcl_take_turns(void);
+
 #define X(name, params, args)                                                  \
 	static inline int32_t hfcl_##name params                                     \
 	{                                                                          \
-		return hfcl_cl.name ? hfcl_cl.name args : HF_UNAVAILABLE;                  \
+		if (!hfcl_cl.name)                                                     \
+			return HF_UNAVAILABLE;                                             \
+		int     serial = hfcl_begin();                                         \
+		int32_t rc_ = hfcl_cl.name args;                                       \
+		hfcl_end(serial);                                                      \
+		return rc_;                                                            \
 	}
 HF_CALLS(X)
 #undef X
@@ -237,7 +260,10 @@ HF_CALLS(X)
 			*rc = HF_UNAVAILABLE;                                              \
 			return 0;                                                          \
 		}                                                                      \
-		return hfcl_cl.name args;                                                \
+		int serial = hfcl_begin();                                             \
+		hnd made_ = hfcl_cl.name args;                                         \
+		hfcl_end(serial);                                                      \
+		return made_;                                                          \
 	}
 HF_MAKERS(X)
 #undef X
@@ -281,14 +307,12 @@ made hfcl_image(hnd ctx, uint64_t flags, uint32_t order, uint32_t type, uint32_t
               size_t w, size_t h, size_t d, hnd buffer);
 made hfcl_sampler(hnd ctx, uint32_t norm, uint32_t addr, uint32_t filter);
 made hfcl_source(hnd ctx, const char *text, size_t n);
-made hfcl_binary(hnd ctx, hnd dev, const void *bin, size_t n);
 made hfcl_il(hnd ctx, const void *il, size_t n);
 made hfcl_kernel(hnd prog, const char *name);
 int32_t hfcl_build(hnd prog, hnd dev, const char *options);
 int32_t hfcl_compile(hnd prog, hnd dev, const char *options);
 // hfcl_link may give a program that holds the linker's log alone, with an error
 made hfcl_link(hnd ctx, hnd dev, const char *options, uint32_t n, const hnd *objects);
-int32_t hfcl_get_binary(hnd prog, void *bin);
 int32_t hfcl_arg_handle(hnd k, uint32_t i, hnd value);
 int32_t hfcl_arg_svm(hnd k, uint32_t i, hnd p);
 int32_t hfcl_arg_value(hnd k, uint32_t i, size_t n, const uint8_t *v);

@@ -1,7 +1,14 @@
 package cl
 
+/*
+#include "table.h"
+*/
+import "C"
+
 import (
 	"fmt"
+	"time"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
@@ -12,7 +19,9 @@ func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 	if m.needsMap() {
 		return d.throughMap(q, m, off, len(src), wait, func(b []byte) error { return copyAll(b, src) })
 	}
-	return writeBuffer(q.(queue).h, m.h, off, src, blocking, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueWriteBuffer", C.hfcl_write(q.(queue).h, m.h, cbool(blocking), C.size_t(off),
+		C.size_t(len(src)), bytesOf(src), n, w))
 }
 
 func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
@@ -21,7 +30,9 @@ func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 	if m.needsMap() {
 		return d.throughMap(q, m, off, len(dst), wait, func(b []byte) error { return copyAll(dst, b) })
 	}
-	return readBuffer(q.(queue).h, m.h, off, dst, blocking, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueReadBuffer", C.hfcl_read(q.(queue).h, m.h, cbool(blocking), C.size_t(off),
+		C.size_t(len(dst)), bytesOf(dst), n, w))
 }
 
 // needsMap says whether no read or write command reaches the object: one of SVM, and one
@@ -98,40 +109,41 @@ func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, src
 		}
 		return d.Write(q, dst, dstOff, tmp, true, nil)
 	}
-	return copyBuffer(q.(queue).h, to.h, dstOff, from.h, srcOff, n, wait)
+	waits, w := waitList(wait)
+	return eventBy("clEnqueueCopyBuffer", C.hfcl_copy(q.(queue).h, to.h, C.size_t(dstOff), from.h, C.size_t(srcOff),
+		C.size_t(n), waits, w))
 }
 
 func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
-	return writeImage(q.(queue).h, h.(*mem).h, r, src, blocking, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueWriteImage", C.hfcl_write_image(q.(queue).h, h.(*mem).h, cbool(blocking), box(r),
+		bytesOf(src), n, w))
 }
 
 func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
-	return readImage(q.(queue).h, h.(*mem).h, r, dst, blocking, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueReadImage", C.hfcl_read_image(q.(queue).h, h.(*mem).h, cbool(blocking), box(r),
+		bytesOf(dst), n, w))
 }
 
+// CopyImageToBuffer goes by way of the host where no command copies: to SVM, and, on NVIDIA's platform, from an
+// array of images of one dimension.
 func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
 	wait []driver.Event) (driver.Event, error) {
-	to := dst.(*mem)
-	if to.svm {
-		return d.imageToHost(q, image, r, wait, func(b []byte) (driver.Event, error) {
-			return d.Write(q, dst, dstOff, b, true, nil)
-		})
+	to, from := dst.(*mem), image.(*mem)
+	if to.svm || from.lines {
+		b := make([]byte, r.Pixels()*from.pixel)
+		if _, err := d.ReadImage(q, image, r, b, true, wait); err != nil {
+			return 0, err
+		}
+		return d.Write(q, dst, dstOff, b, true, nil)
 	}
 	h, off := to.whole(dstOff)
-	from := image.(*mem)
-	err := strictLines("clEnqueueCopyImageToBuffer", from)
-	if err == nil {
-		var e driver.Event
-		if e, err = imageToBuffer(q.(queue).h, from.h, h, r, off, wait); err == nil {
-			return e, nil
-		}
-	}
-	if !from.lines || !refused(err) {
-		return 0, err
-	}
-	return d.linesToBuffer(q, to, dstOff, from, r, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueCopyImageToBuffer",
+		C.hfcl_image_to_buffer(q.(queue).h, from.h, h, box(r), C.size_t(off), n, w))
 }
 
 // whole is the buffer of a range, and where an offset in the range is in it: PoCL 3.1 ends
@@ -143,49 +155,35 @@ func (m *mem) whole(off int64) (handle, int64) {
 	return m.h, off
 }
 
-// imageToHost reads a region and hands its pixels on. No command copies between images
-// and SVM.
-func (d *device) imageToHost(q, image driver.Handle, r driver.Region, wait []driver.Event,
-	then func([]byte) (driver.Event, error)) (driver.Event, error) {
-	b := make([]byte, r.Pixels()*image.(*mem).pixel)
-	if _, err := d.ReadImage(q, image, r, b, true, wait); err != nil {
-		return 0, err
-	}
-	return then(b)
-}
-
+// CopyBufferToImage is the way back of CopyImageToBuffer.
 func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
 	wait []driver.Event) (driver.Event, error) {
 	from, to := src.(*mem), image.(*mem)
-	if from.svm {
-		n := r.Pixels() * to.pixel
-		return d.throughMap(q, from, srcOff, n, wait, func(b []byte) error {
-			_, err := d.WriteImage(q, image, r, b, true, nil)
-			return err
-		})
+	if from.svm || to.lines {
+		b := make([]byte, r.Pixels()*to.pixel)
+		if _, err := d.Read(q, src, srcOff, b, true, wait); err != nil {
+			return 0, err
+		}
+		return d.WriteImage(q, image, r, b, true, nil)
 	}
 	h, off := from.whole(srcOff)
-	err := strictLines("clEnqueueCopyBufferToImage", to)
-	if err == nil {
-		var e driver.Event
-		if e, err = bufferToImage(q.(queue).h, h, off, to.h, r, wait); err == nil {
-			return e, nil
-		}
-	}
-	if !to.lines || !refused(err) {
-		return 0, err
-	}
-	return d.bufferToLines(q, to, r, from, srcOff, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueCopyBufferToImage",
+		C.hfcl_buffer_to_image(q.(queue).h, h, C.size_t(off), to.h, box(r), n, w))
 }
 
 func (d *device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
 	wait []driver.Event) (driver.Event, error) {
-	return copyImage(q.(queue).h, dst.(*mem).h, to, src.(*mem).h, r, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueCopyImage", C.hfcl_copy_image(q.(queue).h, dst.(*mem).h, box(driver.Region{Origin: to}),
+		src.(*mem).h, box(r), n, w))
 }
 
 func (d *device) FillImage(q, image driver.Handle, r driver.Region, c driver.Color,
 	wait []driver.Event) (driver.Event, error) {
-	return fillImage(q.(queue).h, image.(*mem).h, r, c, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueFillImage",
+		C.hfcl_fill_image(q.(queue).h, image.(*mem).h, bytesOf(c[:]), box(r), n, w))
 }
 
 func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
@@ -193,7 +191,9 @@ func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []d
 	if m.needsMap() {
 		return d.throughMap(q, m, off, int(n), wait, func(b []byte) error { driver.Repeat(b, pattern); return nil })
 	}
-	return fillBuffer(q.(queue).h, m.h, off, n, pattern, wait)
+	waits, w := waitList(wait)
+	return eventBy("clEnqueueFillBuffer", C.hfcl_fill(q.(queue).h, m.h, bytesOf(pattern), C.size_t(len(pattern)),
+		C.size_t(off), C.size_t(n), waits, w))
 }
 
 func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocking bool,
@@ -203,11 +203,9 @@ func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocki
 		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) error { r.CopyRows(b, src); return nil })
 	}
 	fit := func(r driver.Rect) bool { return holds(r.To, r.Size, m.bytes) }
-	return inPieces(r, fit, blocking, wait, func(r driver.Rect, block bool, wait []driver.Event) (driver.Event, error) {
-		if err := strictBox("clEnqueueWriteBufferRect", r.To, r.Size, m.bytes); err != nil {
-			return 0, err
-		}
-		return writeRect(q.(queue).h, m.h, r, src, block, wait)
+	const call = "clEnqueueWriteBufferRect"
+	return inPieces(r, call, fit, blocking, wait, func(r driver.Rect, block bool, n C.uint32_t, w *handle) C.made {
+		return C.hfcl_write_rect(q.(queue).h, m.h, cbool(block), rect(r), bytesOf(src), n, w)
 	})
 }
 
@@ -218,11 +216,9 @@ func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blockin
 		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) error { r.CopyRows(dst, b); return nil })
 	}
 	fit := func(r driver.Rect) bool { return holds(r.From, r.Size, m.bytes) }
-	return inPieces(r, fit, blocking, wait, func(r driver.Rect, block bool, wait []driver.Event) (driver.Event, error) {
-		if err := strictBox("clEnqueueReadBufferRect", r.From, r.Size, m.bytes); err != nil {
-			return 0, err
-		}
-		return readRect(q.(queue).h, m.h, r, dst, block, wait)
+	const call = "clEnqueueReadBufferRect"
+	return inPieces(r, call, fit, blocking, wait, func(r driver.Rect, block bool, n C.uint32_t, w *handle) C.made {
+		return C.hfcl_read_rect(q.(queue).h, m.h, cbool(block), rect(r), bytesOf(dst), n, w)
 	})
 }
 
@@ -233,15 +229,12 @@ func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []drive
 		t, tOff := to.whole(r.To.Off)
 		f, fOff := from.whole(r.From.Off)
 		r.To.Off, r.From.Off = tOff, fOff
-		return inPieces(r, func(r driver.Rect) bool {
+		fit := func(r driver.Rect) bool {
 			return holds(r.To, r.Size, to.room) && holds(r.From, r.Size, from.room)
-		}, false, wait, func(r driver.Rect, _ bool, wait []driver.Event) (driver.Event, error) {
-			const call = "clEnqueueCopyBufferRect"
-			if err := firstError(strictBox(call, r.To, r.Size, to.room),
-				strictBox(call, r.From, r.Size, from.room)); err != nil {
-				return 0, err
-			}
-			return copyRect(q.(queue).h, t, f, r, wait)
+		}
+		const call = "clEnqueueCopyBufferRect"
+		return inPieces(r, call, fit, false, wait, func(r driver.Rect, _ bool, n C.uint32_t, w *handle) C.made {
+			return C.hfcl_copy_rect(q.(queue).h, t, f, rect(r), n, w)
 		})
 	}
 	b := make([]byte, r.Size.Bytes())
@@ -253,11 +246,13 @@ func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []drive
 }
 
 func (d *device) Barrier(q driver.Handle, wait []driver.Event) (driver.Event, error) {
-	return barrier(q.(queue).h, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueBarrierWithWaitList", C.hfcl_barrier(q.(queue).h, n, w))
 }
 
 func (d *device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {
-	return marker(q.(queue).h, wait)
+	n, w := waitList(wait)
+	return eventBy("clEnqueueMarkerWithWaitList", C.hfcl_marker(q.(queue).h, n, w))
 }
 
 func (d *device) WaitEvent(e driver.Event) error {
@@ -271,18 +266,21 @@ func (d *device) WaitEvent(e driver.Event) error {
 	return waiting
 }
 
+// eventStatus is the execution status: 0 complete, below 0 failed.
+func eventStatus(e driver.Event) (status, error) {
+	m := C.hfcl_event_status(handle(e))
+	return status(m.h), check("clGetEventInfo", m.rc)
+}
+
 func (d *device) EventDone(e driver.Event) (bool, error) {
 	if e == 0 {
 		return true, nil
 	}
-	status, err := eventStatus(e)
-	if err != nil {
-		return false, err
+	s, err := eventStatus(e)
+	if err == nil && s < 0 {
+		return true, check("command", s)
 	}
-	if status < 0 {
-		return true, check("command", int32(status))
-	}
-	return status == 0, nil
+	return err == nil && s == 0, err
 }
 
 // Running is what the platform tells.
@@ -291,11 +289,22 @@ func (d *device) Running(e driver.Event) (bool, error) {
 		return false, nil
 	}
 	const running = 1
-	status, err := eventStatus(e)
-	return status == running, err
+	s, err := eventStatus(e)
+	return s == running, err
 }
 
-func (d *device) EventTimes(e driver.Event) (driver.Times, error) { return eventTimes(e) }
+func (d *device) EventTimes(e driver.Event) (driver.Times, error) {
+	const profilingQueued = 0x1280 // queued, submit, start and end follow each other
+	var v [4]C.uint64_t
+	for i := range v {
+		rc := C.hfcl_clGetEventProfilingInfo(handle(e), C.uint32_t(profilingQueued+i), 8, unsafe.Pointer(&v[i]), nil)
+		if err := check("clGetEventProfilingInfo", rc); err != nil {
+			return driver.Times{}, err
+		}
+	}
+	return driver.Times{Queued: time.Duration(v[0]), Submit: time.Duration(v[1]),
+		Start: time.Duration(v[2]), End: time.Duration(v[3])}, nil
+}
 
 func (d *device) ReleaseEvent(e driver.Event) {
 	if e != 0 {
@@ -311,7 +320,7 @@ type pinned struct {
 }
 
 func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
-	q, err := createQueue(d.ctx, d.device, d.version >= 20, 0, 0)
+	q, err := d.newQueue(0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -319,8 +328,7 @@ func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
 	if p.buf, err = createBuffer(d.ctx, memReadWrite|memAllocHost, int64(bytes), nil); err != nil {
 		return nil, firstError(err, releaseQueue(q))
 	}
-	const readWrite = 3
-	if p.p, err = mapBuffer(q, p.buf, readWrite, int64(bytes)); err != nil {
+	if p.p, err = mapBuffer(q, p.buf, int64(bytes)); err != nil {
 		return nil, firstError(err, releaseMem(p.buf), releaseQueue(q))
 	}
 	return p, nil
@@ -339,31 +347,6 @@ func firstError(errs ...error) error {
 		}
 	}
 	return nil
-}
-
-// linesToBuffer copies from an array of images of one dimension on platforms that refuse
-// this copy, by way of the host. It is complete when it returns.
-func (d *device) linesToBuffer(q driver.Handle, dst *mem, off int64, image *mem, r driver.Region,
-	wait []driver.Event) (driver.Event, error) {
-	if err := waitAll(wait); err != nil {
-		return 0, err
-	}
-	return d.imageToHost(q, image, r, nil, func(b []byte) (driver.Event, error) {
-		return d.Write(q, dst, off, b, true, nil)
-	})
-}
-
-// bufferToLines is the way back.
-func (d *device) bufferToLines(q driver.Handle, image *mem, r driver.Region, src *mem, off int64,
-	wait []driver.Event) (driver.Event, error) {
-	if err := waitAll(wait); err != nil {
-		return 0, err
-	}
-	b := make([]byte, r.Pixels()*image.pixel)
-	if _, err := d.Read(q, src, off, b, true, nil); err != nil {
-		return 0, err
-	}
-	return d.WriteImage(q, image, r, b, true, nil)
 }
 
 func waitAll(wait []driver.Event) error {

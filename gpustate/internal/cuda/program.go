@@ -322,27 +322,9 @@ func choose(global [3]int) [3]int {
 	return [3]int{1, 1, 1}
 }
 
-// Group is the largest block of the function, and a warp.
-func (d *device) Group(h driver.Handle) (g driver.Group, err error) {
-	const maxThreads, sharedBytes, localBytes = 0, 1, 3 // CU_FUNC_ATTRIBUTE_*
-	f := h.(*kernel).f
-	g.Multiple = 32
-	var shared, local int
-	var errs [3]error
-	g.Size, errs[0] = functionAttribute(f, maxThreads)
-	shared, errs[1] = functionAttribute(f, sharedBytes)
-	local, errs[2] = functionAttribute(f, localBytes)
-	g.LocalBytes, g.PrivateBytes = int64(shared), int64(local)
-	return g, errors.Join(errs[:]...)
+// WorkGroup is the largest block of the function, and a warp.
+func (d *device) WorkGroup(h driver.Handle) (size, multiple int, err error) {
+	const maxThreads = 0 // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+	size, err = functionAttribute(h.(*kernel).f, maxThreads)
+	return size, 32, err
 }
-
-// ArgInfo is not known: binaries carry no names of parameters.
-func (d *device) ArgInfo(driver.Handle, int) (driver.ArgInfo, error) {
-	return driver.ArgInfo{}, driver.ErrUnsupported
-}
-
-// BuildLog is not kept of programs that were built.
-func (d *device) BuildLog(driver.Handle) string { return "" }
-
-// Binary is the module's image: a cubin, PTX or what the program gave.
-func (d *device) Binary(p driver.Handle) ([]byte, error) { return p.(*program).image, nil }

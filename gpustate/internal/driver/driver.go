@@ -323,34 +323,8 @@ type PeerCopier interface {
 
 // KernelInformer is implemented by devices that tell more about kernels.
 type KernelInformer interface {
-	Group(kernel Handle) (Group, error)
-	ArgInfo(kernel Handle, index int) (ArgInfo, error)
-}
-
-// Group is what a device says about the work-groups of a kernel.
-type Group struct {
-	Size     int    // the largest one
-	Multiple int    // what sizes are best a multiple of
-	Fixed    [3]int // what the source asks for by reqd_work_group_size, or zero
-	// bytes of local memory of a work-group without that of arguments, and of private
-	// memory of a work item; 0 where the device does not tell
-	LocalBytes, PrivateBytes int64
-}
-
-// ArgInfo is what the source says about an argument; the numbers are OpenCL's
-// CL_KERNEL_ARG_*.
-type ArgInfo struct {
-	Name, Type      string
-	Address, Access uint32
-	Qualifiers      uint32
-}
-
-// ProgramInformer is implemented by devices that tell more about programs.
-type ProgramInformer interface {
-	// BuildLog is what the compiler said when it built the program.
-	BuildLog(program Handle) string
-	// Binary is the built program in the device's own form.
-	Binary(program Handle) ([]byte, error)
+	// WorkGroup returns the largest work-group for a kernel, and the number that sizes are best a multiple of.
+	WorkGroup(kernel Handle) (size, multiple int, err error)
 }
 
 // Global is a variable at program scope that kernels can write.

@@ -291,16 +291,6 @@ func (d *device) form(p driver.ProgramDesc) (string, error) {
 	return text, nil
 }
 
-// BuildLog is a line about the text.
-func (d *device) BuildLog(h driver.Handle) string {
-	return fmt.Sprintf("%d bytes of text", len(h.(*program).text))
-}
-
-// Binary is what the device loads as PTX or SPIR-V.
-func (d *device) Binary(h driver.Handle) ([]byte, error) {
-	return Binary(d.info.Arch, h.(*program).text), nil
-}
-
 // FallbackReason says why a program is of its sources.
 func (d *device) FallbackReason(h driver.Handle) string { return h.(*program).fallback }
 

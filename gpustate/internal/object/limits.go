@@ -73,9 +73,9 @@ func (t *Target) CheckBuilt(k *Kernel, h driver.Handle) error {
 	if !ok || k.group == 0 {
 		return nil
 	}
-	if g, err := informer.Group(h); err == nil && g.Size > 0 && k.group > g.Size {
+	if size, _, err := informer.WorkGroup(h); err == nil && size > 0 && k.group > size {
 		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d for this kernel: %w", k.group,
-			g.Size, ErrLimit)
+			size, ErrLimit)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package remote
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"net"
 	"runtime"
 	"sync"
@@ -242,31 +241,10 @@ func (d *Device) ask(what int, object uint64, index int, answer func(*wire.Field
 	return d.request(id, &wire.Ask{Req: id, What: what, Object: object, Index: index}, answer)
 }
 
-// Group asks the server.
-func (d *Device) Group(k driver.Handle) (g driver.Group, err error) {
-	err = d.ask(wire.AskWorkGroup, k.(*kernel).id, 0, func(f *wire.Fields) { wire.Group(f, &g) })
-	return g, err
-}
-
-// ArgInfo asks the server.
-func (d *Device) ArgInfo(k driver.Handle, i int) (a driver.ArgInfo, err error) {
-	if i < 0 || i >= wire.MaxArgs {
-		return a, fmt.Errorf("argument %d: %w", i, driver.ErrUnsupported)
-	}
-	err = d.ask(wire.AskArgInfo, k.(*kernel).id, i, func(f *wire.Fields) { wire.ArgInfo(f, &a) })
-	return a, err
-}
-
-// BuildLog asks the server; one that is lost says nothing.
-func (d *Device) BuildLog(program driver.Handle) (log string) {
-	_ = d.ask(wire.AskLog, uint64(program.(object)), 0, func(f *wire.Fields) { f.Str(&log) })
-	return log
-}
-
-// Binary asks the server.
-func (d *Device) Binary(program driver.Handle) (b []byte, err error) {
-	err = d.ask(wire.AskBinary, uint64(program.(object)), 0, func(f *wire.Fields) { f.Bytes(&b) })
-	return b, err
+// WorkGroup asks the server.
+func (d *Device) WorkGroup(k driver.Handle) (size, multiple int, err error) {
+	err = d.ask(wire.AskWorkGroup, k.(*kernel).id, 0, func(f *wire.Fields) { codec.Size(f, &size, &multiple) })
+	return size, multiple, err
 }
 
 // Globals asks the server.

@@ -276,12 +276,9 @@ func (m *Forget) fields(f *Fields) { f.Uint(&m.Event) }
 // Questions of Ask.
 const (
 	AskFree      = 1 // reply: bytes
-	AskWorkGroup = 2 // Object: kernel; reply: see Group
-	AskArgInfo   = 3 // Object: kernel, Index; reply: see ArgInfo
+	AskWorkGroup = 2 // Object: kernel; reply: largest size, multiple
 	AskFormats   = 4 // Object: access, Index: shape; reply: count, pairs
 	AskGlobals   = 5 // Object: program; reply: count, pairs of name and bytes
-	AskLog       = 6 // Object: program; reply: text
-	AskBinary    = 7 // Object: program; reply: bytes
 	AskGlobal    = 8 // Object: program, Name: a variable; reply as to AskGlobals, without it if there is none
 )
 
@@ -302,18 +299,6 @@ func (m *Ask) fields(f *Fields) {
 	if m.What == AskGlobal {
 		f.Str(&m.Name)
 	}
-}
-
-// Group passes a reply to AskWorkGroup.
-func Group(f *Fields, g *driver.Group) {
-	codec.Size(f, &g.Size, &g.Multiple, &g.Fixed[0], &g.Fixed[1], &g.Fixed[2])
-	codec.Size(f, &g.LocalBytes, &g.PrivateBytes)
-}
-
-// ArgInfo passes a reply to AskArgInfo.
-func ArgInfo(f *Fields, a *driver.ArgInfo) {
-	f.Str(&a.Name, &a.Type)
-	codec.Size(f, &a.Address, &a.Access, &a.Qualifiers)
 }
 
 // Globals passes a reply to AskGlobals or AskGlobal.

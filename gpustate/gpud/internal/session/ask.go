@@ -14,12 +14,10 @@ func (s *Session) doAsk(m *wire.Ask) error {
 	case wire.AskFree:
 		free := s.usage.Free(s.drv.FreeBytes())
 		return s.reply(m.Req, nil, func(f *wire.Fields) { codec.Size(f, &free) })
-	case wire.AskWorkGroup, wire.AskArgInfo:
+	case wire.AskWorkGroup:
 		return s.askKernel(m)
 	case wire.AskGlobals, wire.AskGlobal:
 		return s.askGlobals(m)
-	case wire.AskLog, wire.AskBinary:
-		return s.askProgram(m)
 	case wire.AskFormats:
 		l, ok := s.drv.(driver.ImageLister)
 		var i driver.ImageDesc
@@ -60,34 +58,6 @@ func (s *Session) askKernel(m *wire.Ask) error {
 	if !ok {
 		return s.reply(m.Req, driver.ErrUnsupported, nil)
 	}
-	if m.What == wire.AskArgInfo {
-		a, err := i.ArgInfo(k.h, m.Index)
-		return s.reply(m.Req, err, func(f *wire.Fields) { wire.ArgInfo(f, &a) })
-	}
-	g, err := i.Group(k.h)
-	return s.reply(m.Req, err, func(f *wire.Fields) { wire.Group(f, &g) })
-}
-
-// maxBinary bounds what a program is told of its binary: a frame holds it.
-const maxBinary = 32 << 20
-
-func (s *Session) askProgram(m *wire.Ask) error {
-	p, err := object[*program](s, m.Object, "program")
-	if err != nil {
-		return err
-	}
-	i, ok := s.drv.(driver.ProgramInformer)
-	if !ok {
-		return s.reply(m.Req, driver.ErrUnsupported, nil)
-	}
-	if m.What == wire.AskLog {
-		log := i.BuildLog(p.h)
-		log = log[:min(len(log), maxLogBytes)]
-		return s.reply(m.Req, nil, func(f *wire.Fields) { f.Str(&log) })
-	}
-	b, err := i.Binary(p.h)
-	if len(b) > maxBinary {
-		err = tooMany(maxBinary, "bytes of a binary")
-	}
-	return s.reply(m.Req, err, func(f *wire.Fields) { f.Bytes(&b) })
+	size, multiple, err := i.WorkGroup(k.h)
+	return s.reply(m.Req, err, func(f *wire.Fields) { codec.Size(f, &size, &multiple) })
 }

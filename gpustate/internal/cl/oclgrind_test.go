@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
-	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -18,21 +16,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
-
-// TestSerialCoversAll: every method that asks the platform takes its turn. One that is
-// declared for *device alone would be promoted, without a turn.
-func TestSerialCoversAll(t *testing.T) {
-	silent := []string{"Info", "FreeBytes", "Args", "FallbackReason", "BuildLog", "MakeCurrent", "NativeContext",
-		"NativeMem", "NativeQueue", "Settle"} // these call nothing
-	of := reflect.TypeFor[*serial]()
-	for i := range of.NumMethod() {
-		m := of.Method(i)
-		file, _ := runtime.FuncForPC(m.Func.Pointer()).FileLine(m.Func.Pointer())
-		if declared := filepath.Base(file) == "serial.go"; !declared && !slices.Contains(silent, m.Name) {
-			t.Errorf("(*serial).%s takes no turn: it is (*device).%s", m.Name, m.Name)
-		}
-	}
-}
 
 // TestOclgrindDevices: two devices of Oclgrind are in use at the same time, as in a
 // migration from one to the other. Without turns that they share, the process crashes
