@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/scenario"
+	"github.com/holdfast-hpc/holdfast/test/scenario"
 )
 
 // scene is the world of a scenario: machines, the state of the program that the

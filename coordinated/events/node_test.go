@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // nodeOptions are those of a rank on a node with ranks 0 to n-1.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // TestWithoutCheckpoints: a program computes the same without checkpoints, is told once that there are none, and goes

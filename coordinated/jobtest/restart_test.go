@@ -12,10 +12,10 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	_ "github.com/holdfast-hpc/holdfast/storage/s3"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 // TestStopAndRestart stops a program at every step in turn, restarts it and

@@ -16,11 +16,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // endless runs a program until a final checkpoint stops it.

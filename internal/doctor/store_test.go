@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	_ "github.com/holdfast-hpc/holdfast/storage/s3"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 // TestStore: an object store is measured, and one that cannot be a level is named with the remedy.

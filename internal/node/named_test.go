@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 	"golang.org/x/sys/unix"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/slurm"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // onEach is an srun that runs its command on this machine.

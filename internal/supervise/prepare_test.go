@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	_ "github.com/holdfast-hpc/holdfast/storage/s3"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 // TestFewerNodes: a job that Slurm requeues without a node that died keeps its number of ranks,

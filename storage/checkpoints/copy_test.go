@@ -11,13 +11,13 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 var storeKills = flag.Bool("store-kills", false, "TestKilledCopyToStore kills at every request, not at every fifth")

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -17,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 var repairKills = flag.Bool("repair-kills", false, "TestCrashOfRepair goes down at every operation, not at every 23rd")

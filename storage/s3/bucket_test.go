@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 func TestMain(m *testing.M) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 // TestListingsEnd: a store that gives a token without need is not asked again, and one that loses its place is an

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/node"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // TestEndingDaemon: a program that comes to a daemon which is about to end, and takes it in no more, has

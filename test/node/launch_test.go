@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // built are what the tests run, made once.

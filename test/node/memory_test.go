@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // supervised starts the ranks of walk under holdfast run --daemons, which starts them again when they die.

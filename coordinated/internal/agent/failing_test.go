@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // TestMaxFailed: a job whose directories are gone ends after so many checkpoints in vain, and

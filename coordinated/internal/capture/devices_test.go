@@ -16,11 +16,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gputest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // TestRestoreDeviceFails: a Restore whose device is lost, or has too little memory, says that the device is why. It

@@ -18,11 +18,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // bulk is a program with enough state to be captured in the pool. Its data

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // TestSlowLevel runs a job whose flush takes three intervals: the level global has an epoch only when three more have

@@ -16,10 +16,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // inMemory is a job of two ranks on a file system in memory, and what its options say by default.

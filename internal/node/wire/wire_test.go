@@ -9,7 +9,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/cheader"
+	"github.com/holdfast-hpc/holdfast/test/cheader"
 )
 
 // samples are one message of each type.

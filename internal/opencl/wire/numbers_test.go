@@ -3,7 +3,7 @@ package wire
 import (
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/cheader"
+	"github.com/holdfast-hpc/holdfast/test/cheader"
 )
 
 // TestNumbers: the library in C has the same numbers.

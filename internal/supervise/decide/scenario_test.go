@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
-	"github.com/holdfast-hpc/holdfast/internal/scenario"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/test/scenario"
 )
 
 // TestScenarios plays testdata/*.txt: what is done about what happens in a run. The commands are

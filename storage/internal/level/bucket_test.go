@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 // TestStoreLock: a live owner is left alone, a dead one is replaced, and one that was replaced hears of it.

@@ -5,12 +5,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 // realStore names the prefix of an object store, s3://bucket/prefix, that TestRealStore runs on; the usual variables

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 var (

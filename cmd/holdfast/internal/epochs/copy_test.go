@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 // TestCopyVerb takes an epoch to a bucket, and from there to a new directory, and looks at it there.

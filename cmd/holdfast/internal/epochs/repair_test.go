@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
-	"github.com/holdfast-hpc/holdfast/internal/fakes3"
+	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
 // TestRepairVerb damages a shard at each of two levels, says so, repairs them, and has nothing to do then.

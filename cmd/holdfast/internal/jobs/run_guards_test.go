@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // fakeSrun runs on this machine what the real one would run on a node: holdfast's own

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // TestStartFailsLater: a launcher that cannot be started any more, on a node out of memory for

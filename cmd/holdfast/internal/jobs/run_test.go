@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // TestRunRefuses: what cannot work is said before anything is started.

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/internal/testbuf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
 // victim is the program that TestRun starts: one simulated rank, which dies, fails or
