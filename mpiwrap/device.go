@@ -105,13 +105,7 @@ func SendrecvDevice(c *Comm, src DeviceRange, to, stag int, dest DeviceRange, fr
 // IsendDevice starts sending the range to rank dest. The call waits until the device has done
 // what was enqueued before it if the message is short (below 64 KiB); otherwise it does not.
 func IsendDevice(c *Comm, src DeviceRange, dest, tag int) (*Request, error) {
-	r, err := c.channel().IsendDevice(call.Isend, driver.Standard, src, dest, tag)
-	return (*Request)(r), err
-}
-
-// IssendDevice starts a synchronous send of the range; see Issend.
-func IssendDevice(c *Comm, src DeviceRange, dest, tag int) (*Request, error) {
-	r, err := c.channel().IsendDevice(call.Issend, driver.Synchronous, src, dest, tag)
+	r, err := c.channel().IsendDevice(src, dest, tag)
 	return (*Request)(r), err
 }
 

@@ -17,7 +17,7 @@ import (
 //
 // BcastDevice, AllgatherDevice, AlltoallDevice and AlltoallvDevice hand MPI the device memory itself where that
 // is possible, on each rank for itself: see Options.GPUAware. Reductions do not, since many libraries that move
-// device memory add on the host, and neighbours' collectives are messages in this package.
+// device memory add on the host.
 
 // BcastDevice copies root's range to every rank's. All have the same length.
 func BcastDevice(c *Comm, r DeviceRange, root int) error {
@@ -54,8 +54,8 @@ func BcastDevice(c *Comm, r DeviceRange, root int) error {
 }
 
 // usableWith says why a collective cannot be called, with ranges of which either may be nil.
-func (c *Comm) usableWith(op call.Op, name string, dest, src DeviceRange) error {
-	if err := c.channel().Usable(name); err != nil {
+func (c *Comm) usableWith(op call.Op, dest, src DeviceRange) error {
+	if err := c.channel().Usable(op.String()); err != nil {
 		return err
 	}
 	for _, r := range []DeviceRange{dest, src} {
@@ -68,7 +68,7 @@ func (c *Comm) usableWith(op call.Op, name string, dest, src DeviceRange) error 
 
 // lent is Rank.Lent. An error with false does not keep the rank from the collective.
 func (c *Comm) lent(op call.Op, dest, src DeviceRange, do func(dest, src []byte) error) (lent bool, err error) {
-	if err := c.usableWith(op, op.String(), dest, src); err != nil {
+	if err := c.usableWith(op, dest, src); err != nil {
 		return true, err
 	}
 	lent, err = c.st.Device.Lent(dest, src, do)
@@ -82,8 +82,11 @@ func (c *Comm) lent(op call.Op, dest, src DeviceRange, do func(dest, src []byte)
 // rank's dest, which may be src. Long vectors are combined in parts of 4 MiB: results of
 // floating point may differ in the last bits from those of Allreduce, but not from run to run.
 func AllreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) error {
-	if err := checkAllreduce[T](c, dest, src); err != nil {
+	if err := c.usableWith(call.Allreduce, dest, src); err != nil {
 		return err
+	}
+	if size := sizeOf[T](); dest.Bytes() != src.Bytes() || src.Bytes()%size != 0 {
+		return c.badLength(call.Allreduce, "dest has %d bytes, src %d, an element %d", dest.Bytes(), src.Bytes(), size)
 	}
 	if n := devmsg.Common(dest, src); n > 0 && n < src.Bytes() {
 		return c.overlapping(call.Allreduce)
@@ -92,16 +95,6 @@ func AllreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) error {
 		v := elements[T](b)
 		return Allreduce(c, v, v, op)
 	})
-}
-
-func checkAllreduce[T Scalar](c *Comm, dest, src DeviceRange) error {
-	if err := c.usableWith(call.Allreduce, call.Allreduce.String(), dest, src); err != nil {
-		return err
-	}
-	if size := sizeOf[T](); dest.Bytes() != src.Bytes() || src.Bytes()%size != 0 {
-		return c.badLength(call.Allreduce, "dest has %d bytes, src %d, an element %d", dest.Bytes(), src.Bytes(), size)
-	}
-	return nil
 }
 
 // inPieces brings n bytes piece by piece from src, if there is one, through do to dest, if there
@@ -217,22 +210,15 @@ func (p *pieces) endAll() {
 	}
 }
 
-func checkAlltoall(c *Comm, dest, src DeviceRange) error {
-	if err := c.channel().Usable(call.Alltoall.String()); err != nil {
+// AlltoallDevice sends the i-th of equal parts of src to rank i and stores what came from rank j
+// in the j-th of equal parts of dest.
+func AlltoallDevice(c *Comm, dest, src DeviceRange) error {
+	if err := c.usableWith(call.Alltoall, dest, src); err != nil {
 		return err
 	}
 	if dest.Bytes() != src.Bytes() || src.Bytes()%c.size != 0 {
 		return c.badLength(call.Alltoall, "dest has %d bytes, src %d: not the equal parts of %d ranks", dest.Bytes(),
 			src.Bytes(), c.size)
-	}
-	return nil
-}
-
-// AlltoallDevice sends the i-th of equal parts of src to rank i and stores what came from rank j
-// in the j-th of equal parts of dest.
-func AlltoallDevice(c *Comm, dest, src DeviceRange) error {
-	if err := checkAlltoall(c, dest, src); err != nil {
-		return err
 	}
 	return c.moved(call.Alltoall, dest, src, false, func(d, s []byte) error { return Alltoall(c, d, s) })
 }
@@ -256,31 +242,6 @@ func AllgatherDevice(c *Comm, dest, src DeviceRange) error {
 	return c.moved(call.Allgather, dest, src, false, func(d, s []byte) error { return Allgather(c, d, s) })
 }
 
-// NeighborAllgatherDevice sends all of src to every destination and stores what came from source
-// i in the i-th of equal parts of dest, each as long as src. The part of a source that is
-// ProcNull stays as it is.
-func NeighborAllgatherDevice(n *Neighborhood, dest, src DeviceRange) error {
-	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error {
-		return NeighborAllgather(n, d, s)
-	})
-}
-
-// NeighborAlltoallDevice sends the i-th of equal parts of src to destination i and stores what
-// came from source j in the j-th of equal parts of dest.
-func NeighborAlltoallDevice(n *Neighborhood, dest, src DeviceRange) error {
-	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error {
-		return NeighborAlltoall(n, d, s)
-	})
-}
-
-// NeighborAlltoallvDevice is NeighborAlltoallDevice with counts and displacements in bytes.
-func NeighborAlltoallvDevice(n *Neighborhood, dest DeviceRange, rcounts, rdispls []int, src DeviceRange, scounts,
-	sdispls []int) error {
-	return n.c.throughHost(call.Neighbor, dest, src, true, func(d, s []byte) error {
-		return NeighborAlltoallv(n, d, rcounts, rdispls, s, scounts, sdispls)
-	})
-}
-
 // moved calls do with the device memory itself where that is possible, or has it go through host memory.
 func (c *Comm) moved(op call.Op, dest, src DeviceRange, keep bool, do func(d, s []byte) error) error {
 	done, err := c.lent(op, dest, src, do)
@@ -293,7 +254,7 @@ func (c *Comm) moved(op call.Op, dest, src DeviceRange, keep bool, do func(d, s 
 // throughHost reads all of src, calls do, and writes all of dest. With keep do leaves parts of dest as they
 // are.
 func (c *Comm) throughHost(op call.Op, dest, src DeviceRange, keep bool, do func(d, s []byte) error) error {
-	if err := c.usableWith(op, op.String(), dest, src); err != nil {
+	if err := c.usableWith(op, dest, src); err != nil {
 		return err
 	}
 	in, err := c.st.Device.Take(src, src.Bytes())
@@ -325,149 +286,4 @@ func (c *Comm) deviceFailed(op call.Op, failed error) error {
 		return nil
 	}
 	return c.ch.Wrap(op.String(), NoPeer, NoTag, fmt.Errorf("device memory: %w", failed))
-}
-
-// takeFor gives host memory for all of r, which may be nil.
-func (c *Comm) takeFor(r DeviceRange) (*devmsg.Block, error) {
-	if r == nil {
-		return &devmsg.Block{}, nil
-	}
-	return c.st.Device.Take(r, r.Bytes())
-}
-
-// SendInitDevice prepares a send of the range that Start may start repeatedly; see SendInit. What
-// each Start sends is what the queue was given before it, as with IsendDevice.
-func SendInitDevice(c *Comm, src DeviceRange, dest, tag int) (*Request, error) {
-	r, err := c.channel().SendInitDevice(call.Isend, driver.Standard, src, dest, tag)
-	return (*Request)(r), err
-}
-
-// SsendInitDevice prepares a synchronous send of the range; see SendInitDevice.
-func SsendInitDevice(c *Comm, src DeviceRange, dest, tag int) (*Request, error) {
-	r, err := c.channel().SendInitDevice(call.Issend, driver.Synchronous, src, dest, tag)
-	return (*Request)(r), err
-}
-
-// RecvInitDevice prepares a receive into the range that Start may start repeatedly; see RecvInit.
-// Protected, with its buffer part of a protected device, it is pending again after a restart.
-func RecvInitDevice(c *Comm, dest DeviceRange, source, tag int) (*Request, error) {
-	r, err := c.channel().RecvInitDevice(dest, source, tag)
-	return (*Request)(r), err
-}
-
-// Non-blocking collectives of device memory. A call reads its input after what the queue was
-// given, and waits for the device to have done that; afterwards the input may be overwritten. The
-// Wait, Test or drain that finds the collective complete writes to the device. Until then the
-// memory that is received into belongs to the library. Both pass through host memory of the same
-// length. An error of one rank's device is returned by its Wait.
-
-// IbcastDevice starts a BcastDevice.
-func IbcastDevice(c *Comm, r DeviceRange, root int) (*Request, error) {
-	if err := c.checkRoot(call.Bcast, root); err != nil {
-		return nil, err
-	}
-	if c.rank == root {
-		return c.launchStaged(call.Bcast, nil, r, false, func(_, b []byte) (*Request, error) {
-			return Ibcast(c, b, root)
-		})
-	}
-	return c.launchStaged(call.Bcast, r, nil, false, func(b, _ []byte) (*Request, error) { return Ibcast(c, b, root) })
-}
-
-// IallreduceDevice starts an AllreduceDevice. Vectors are combined whole: results of floating
-// point may differ in the last bits from those of AllreduceDevice.
-func IallreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) (*Request, error) {
-	if err := checkAllreduce[T](c, dest, src); err != nil {
-		return nil, err
-	}
-	return c.launchStaged(call.Allreduce, dest, src, false, func(d, s []byte) (*Request, error) {
-		return Iallreduce(c, elements[T](d), elements[T](s), op)
-	})
-}
-
-// IallgatherDevice starts an AllgatherDevice.
-func IallgatherDevice(c *Comm, dest, src DeviceRange) (*Request, error) {
-	return c.launchStaged(call.Allgather, dest, src, false, func(d, s []byte) (*Request, error) {
-		return Iallgather(c, d, s)
-	})
-}
-
-// IalltoallDevice starts an AlltoallDevice.
-func IalltoallDevice(c *Comm, dest, src DeviceRange) (*Request, error) {
-	if err := checkAlltoall(c, dest, src); err != nil {
-		return nil, err
-	}
-	return c.launchStaged(call.Alltoall, dest, src, false, func(d, s []byte) (*Request, error) {
-		return Ialltoall(c, d, s)
-	})
-}
-
-// IalltoallvDevice starts an AlltoallvDevice.
-func IalltoallvDevice[T Scalar](c *Comm, dest DeviceRange, rcounts, rdispls []int, src DeviceRange, scounts,
-	sdispls []int) (*Request, error) {
-	return c.launchStaged(call.Alltoallv, dest, src, true, func(d, s []byte) (*Request, error) {
-		return Ialltoallv(c, elements[T](d), rcounts, rdispls, elements[T](s), scounts, sdispls)
-	})
-}
-
-// IneighborAllgatherDevice starts a NeighborAllgatherDevice.
-func IneighborAllgatherDevice(n *Neighborhood, dest, src DeviceRange) (*Request, error) {
-	return n.c.launchStaged(call.Neighbor, dest, src, true, func(d, s []byte) (*Request, error) {
-		return IneighborAllgather(n, d, s)
-	})
-}
-
-// IneighborAlltoallDevice starts a NeighborAlltoallDevice.
-func IneighborAlltoallDevice(n *Neighborhood, dest, src DeviceRange) (*Request, error) {
-	return n.c.launchStaged(call.Neighbor, dest, src, true, func(d, s []byte) (*Request, error) {
-		return IneighborAlltoall(n, d, s)
-	})
-}
-
-// IneighborAlltoallvDevice starts a NeighborAlltoallvDevice.
-func IneighborAlltoallvDevice(n *Neighborhood, dest DeviceRange, rcounts, rdispls []int, src DeviceRange, scounts,
-	sdispls []int) (*Request, error) {
-	return n.c.launchStaged(call.Neighbor, dest, src, true, func(d, s []byte) (*Request, error) {
-		return IneighborAlltoallv(n, d, rcounts, rdispls, s, scounts, sdispls)
-	})
-}
-
-// launchStaged reads all of src, if there is one, and has start begin a collective; when that is
-// complete it writes all of dest, if there is one. With keep the collective leaves parts of dest
-// as they are.
-func (c *Comm) launchStaged(op call.Op, dest, src DeviceRange, keep bool,
-	start func(d, s []byte) (*Request, error)) (*Request, error) {
-	if err := c.usableWith(op, "I"+op.String(), dest, src); err != nil {
-		return nil, err
-	}
-	in, err1 := c.takeFor(src)
-	out, err2 := c.takeFor(dest)
-	free := func() { in.Free(); out.Free() }
-	if err := errors.Join(err1, err2); err != nil {
-		free()
-		return nil, c.ch.Wrap(op.String(), NoPeer, NoTag, err)
-	}
-	var failed error
-	if src != nil {
-		failed = src.Read(in.Bytes)
-	}
-	if dest != nil {
-		failed = errors.Join(failed, dest.Check())
-	}
-	if dest != nil && keep {
-		failed = errors.Join(failed, dest.Read(out.Bytes))
-	}
-	r, err := start(out.Bytes, in.Bytes) // also after a failure: the others wait
-	if err != nil {
-		free()
-		return nil, err
-	}
-	r.in().Then(func(err error) error {
-		defer free()
-		if err == nil && failed == nil && dest != nil && len(out.Bytes) > 0 {
-			failed = dest.Whole(func() error { return dest.Write(out.Bytes) })
-		}
-		return errors.Join(err, c.deviceFailed(op, failed))
-	})
-	return r, nil
 }

@@ -2,7 +2,6 @@ package mpiwrap
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
@@ -31,6 +30,9 @@ var (
 	ErrTooLarge = errors.New("more elements than MPI can count; send in parts")
 	// ErrOp: the operator is not defined for the element type.
 	ErrOp = request.ErrOp
+	// ErrNoLibrary: no MPI library can be opened. The text says which ones were tried, and
+	// why each failed.
+	ErrNoLibrary = driver.ErrNoLibrary
 	// ErrUnsupported: the call cannot be made here.
 	ErrUnsupported = request.ErrUnsupported
 	// ErrDrainIncomplete: not all messages had arrived when the time for the drain
@@ -62,74 +64,13 @@ const (
 	NoTag  = request.NoTag
 )
 
-// Class is MPI's class of an error, the same under every library.
-type Class = driver.Class
-
-// The error classes.
-const (
-	ClassNone     = driver.ClassNone
-	ClassBuffer   = driver.ClassBuffer
-	ClassCount    = driver.ClassCount
-	ClassType     = driver.ClassType
-	ClassTag      = driver.ClassTag
-	ClassComm     = driver.ClassComm
-	ClassRank     = driver.ClassRank
-	ClassRequest  = driver.ClassRequest
-	ClassRoot     = driver.ClassRoot
-	ClassGroup    = driver.ClassGroup
-	ClassOp       = driver.ClassOp
-	ClassArg      = driver.ClassArg
-	ClassTruncate = driver.ClassTruncate
-	ClassIntern   = driver.ClassIntern
-	ClassWin      = driver.ClassWin
-	ClassRMA      = driver.ClassRMA
-	ClassOther    = driver.ClassOther
-)
-
 // Error reports which call failed, on which communicator, with which peer and
-// tag, and why. Errors that MPI reported carry its class and text.
-type Error struct {
-	Call  string // "Send", "Allreduce", ...
-	Comm  string // name of the communicator
-	Peer  int    // rank in Comm, AnySource, or NoPeer
-	Tag   int    // or AnyTag, or NoTag
-	Class Class  // what MPI said; ClassNone if it was found before
-	Text  string // the details, or MPI's text
-	Err   error  // the condition
-}
-
-// Error names the call, the communicator, the peer and the cause.
-func (e *Error) Error() string {
-	s := "mpi " + e.Call
-	if e.Comm != "" {
-		s += " on " + e.Comm
-	}
-	switch e.Peer {
-	case NoPeer:
-	case AnySource:
-		s += " peer=any"
-	default:
-		s += fmt.Sprintf(" peer=%d", e.Peer)
-	}
-	switch e.Tag {
-	case NoTag:
-	case AnyTag:
-		s += " tag=any"
-	default:
-		s += fmt.Sprintf(" tag=%d", e.Tag)
-	}
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	if e.Text != "" {
-		s += ": " + e.Text
-	}
-	return s
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
-func init() {
-	request.NewError = func(e request.Error) error { return (*Error)(&e) }
-}
+// tag, and why. Errors that MPI reported carry its text.
+//
+//	Call string // "Send", "Allreduce", ...
+//	Comm string // name of the communicator
+//	Peer int    // rank in Comm, AnySource, or NoPeer
+//	Tag  int    // or AnyTag, or NoTag
+//	Text string // the details, or MPI's text
+//	Err  error  // the condition
+type Error = request.Error

@@ -121,21 +121,6 @@ type DeviceMessages struct {
 // DeviceMessages says which way large messages of device memory have gone so far. It is local.
 func (c *Comm) DeviceMessages() DeviceMessages { return DeviceMessages(c.st.Device.Stats()) }
 
-// LibraryError says that no MPI library could be opened: which ones were tried, and
-// why each failed.
-//
-//	Tried   []string
-//	Reasons []string
-type LibraryError = driver.LibraryError
-
-// PairingError says that the MPI library does not belong to the launcher: several
-// ranks were started and each of them is alone.
-//
-//	Library  string // "Open MPI" or "MPICH"
-//	Launched int    // ranks, according to the environment
-//	Says     string // the environment variable
-type PairingError = driver.PairingError
-
 // process is the one real world there can be.
 var process struct {
 	mu    sync.Mutex
@@ -148,8 +133,8 @@ var process struct {
 // is collective over all ranks. It restores signal handlers that the library
 // replaces, so that USR1, USR2 and TERM still reach the program.
 //
-// Errors: *LibraryError, *PairingError, ErrInitialized, a HOLDFAST_GPU_AWARE that is not understood, or what MPI
-// reports. If a
+// Errors: ErrNoLibrary, a library that does not belong to the launcher (several ranks were started and each of them
+// is alone), ErrInitialized, a HOLDFAST_GPU_AWARE that is not understood, or what MPI reports. If a
 // linked C library has initialised MPI, Init uses it, and Finalize does not end it.
 //
 // Messages of linked C or Fortran code are neither counted nor drained: call Point only

@@ -123,7 +123,7 @@ func Issend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // that had arrived by the checkpoint, or the one that arrives later. See the
 // package comment, and NewRequest for a receive that is pending again by itself.
 func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
-	r, err := c.channel().Irecv(bytesOf(buf), source, tag, nil)
+	r, err := c.channel().Irecv(bytesOf(buf), source, tag)
 	return (*Request)(r), err
 }
 

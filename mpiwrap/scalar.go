@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // Scalar is what messages are made of: numbers of fixed layout. int and uint
@@ -199,21 +198,4 @@ func RecvView[T Scalar](c *Comm, v View[T], source, tag int) (Status, error) {
 	st, err := Recv(c, buf, source, tag)
 	v.Unpack(buf[:st.Bytes/sizeOf[T]()])
 	return st, err
-}
-
-// IsendView starts to send the elements of v, which may be changed at once.
-func IsendView[T Scalar](c *Comm, v View[T], dest, tag int) (*Request, error) {
-	buf := make([]T, v.n)
-	v.Pack(buf)
-	return Isend(c, buf, dest, tag)
-}
-
-// IrecvView starts to receive into the elements of v, which are written when the
-// request completes.
-func IrecvView[T Scalar](c *Comm, v View[T], source, tag int) (*Request, error) {
-	buf := make([]T, v.n)
-	r, err := c.channel().Irecv(bytesOf(buf), source, tag, func(st request.Status) {
-		v.Unpack(buf[:st.Bytes/sizeOf[T]()])
-	})
-	return (*Request)(r), err
 }

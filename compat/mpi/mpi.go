@@ -79,11 +79,10 @@ func start(level mpiwrap.ThreadLevel) error {
 		return nil
 	}
 	w, err := mpiwrap.Init(mpiwrap.Options{Threads: level})
-	var none *mpiwrap.LibraryError
 	switch {
 	case err == nil:
 		state.world, state.on, state.err = w, true, nil
-	case errors.As(err, &none) && !launched():
+	case errors.Is(err, mpiwrap.ErrNoLibrary) && !launched():
 		state.world, state.err = mpiwrap.Single(), nil
 		return nil
 	default:

@@ -22,7 +22,7 @@ const (
 	fromHost      origin = iota
 	fromDevice           // overwritten by the next command of its queue
 	fromHostRange        // of mpiwrap.HostRange, overwritten at once
-	fromPrepared         // of a device, by SendInitDevice and Start
+	fromRequest          // of a device, by NewDeviceRequest
 	origins
 )
 
@@ -30,12 +30,8 @@ const (
 // been started.
 func (m *Model) sendDevice(n note, buf []int64) (*mpiwrap.Request, error) {
 	c := m.comms[n.comm]
-	start, prepare := mpiwrap.IsendDevice, mpiwrap.SendInitDevice
-	if n.sync {
-		start, prepare = mpiwrap.IssendDevice, mpiwrap.SsendInitDevice
-	}
 	if n.from == fromHostRange {
-		r, err := start(c, mpiwrap.HostRange(buf), n.dest, n.tag)
+		r, err := mpiwrap.IsendDevice(c, mpiwrap.HostRange(buf), n.dest, n.tag)
 		clear(buf)
 		return r, err
 	}
@@ -47,13 +43,10 @@ func (m *Model) sendDevice(n note, buf []int64) (*mpiwrap.Request, error) {
 	d.set(buf)
 	defer d.spoil()
 	if n.from == fromDevice {
-		return start(c, d, n.dest, n.tag)
+		return mpiwrap.IsendDevice(c, d, n.dest, n.tag)
 	}
-	r, err := prepare(c, d, n.dest, n.tag)
-	if err == nil {
-		err = mpiwrap.Start(r)
-	}
-	return r, err
+	r := mpiwrap.NewDeviceRequest(c, d)
+	return r, r.Isend(n.dest, n.tag)
 }
 
 // deviceFor is memory for a receive, to which the queue has still something to do.
@@ -78,10 +71,6 @@ func (m *Model) startOnDevice(p *posting) (err error) {
 	switch p.kind {
 	case onDevice:
 		p.req, err = mpiwrap.IrecvDevice(c, p.device, p.source, p.tag)
-	case preparedOnDevice:
-		if p.req, err = mpiwrap.RecvInitDevice(c, p.device, p.source, p.tag); err == nil {
-			err = mpiwrap.Start(p.req)
-		}
 	default:
 		p.req = mpiwrap.NewDeviceRequest(c, p.device)
 		err = p.req.Irecv(p.source, p.tag)

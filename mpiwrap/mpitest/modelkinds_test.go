@@ -11,15 +11,14 @@ import (
 type receiveKind int
 
 const (
-	protectedRequest  receiveKind = iota // of NewRequest, and protected
-	plain                                // Irecv
-	prepared                             // RecvInit and Start, not protected
-	unprotected                          // of NewRequest, not protected
-	viewed                               // IrecvView
-	onDevice                             // IrecvDevice
-	onHostRange                          // IrecvDevice of a HostRange
-	preparedOnDevice                     // RecvInitDevice and Start, not protected
-	protectedOnDevice                    // of NewDeviceRequest, and protected
+	protectedRequest    receiveKind = iota // of NewRequest, and protected
+	plain                                  // Irecv
+	prepared                               // RecvInit and Start, not protected
+	unprotected                            // of NewRequest, not protected
+	onDevice                               // IrecvDevice
+	onHostRange                            // IrecvDevice of a HostRange
+	unprotectedOnDevice                    // of NewDeviceRequest, not protected
+	protectedOnDevice                      // of NewDeviceRequest, and protected
 	receiveKinds
 )
 
@@ -33,11 +32,7 @@ func (m *Model) start(p *posting) (err error) {
 		if p.req, err = mpiwrap.RecvInit(c, p.buf, p.source, p.tag); err == nil {
 			err = mpiwrap.Start(p.req)
 		}
-	case viewed:
-		if p.view, err = mpiwrap.Strided(make([]int64, 2*len(p.buf)), 1, len(p.buf), 1, 2); err == nil {
-			p.req, err = mpiwrap.IrecvView(c, p.view, p.source, p.tag)
-		}
-	case onDevice, onHostRange, preparedOnDevice, protectedOnDevice:
+	case onDevice, onHostRange, unprotectedOnDevice, protectedOnDevice:
 		return m.startOnDevice(p)
 	default:
 		p.req = mpiwrap.NewRequest(c, p.buf)
@@ -51,9 +46,6 @@ func (p *posting) protected() bool { return p.kind == protectedRequest || p.kind
 
 // read returns the note that a receive has got.
 func (p *posting) read() (note, error) {
-	if p.kind == viewed {
-		p.view.Pack(p.buf)
-	}
 	if err := p.fetch(); err != nil {
 		return note{}, err
 	}

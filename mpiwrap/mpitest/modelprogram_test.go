@@ -78,11 +78,10 @@ type posting struct {
 	kind                 receiveKind
 	buf                  []int64
 	req                  *mpiwrap.Request
-	view                 mpiwrap.View[int64] // of the kind that has one
-	device               *testDevice         // of the kinds that have one
-	msg                  *mpiwrap.Message    // set aside
-	had                  *note               // what it had got at the checkpoint
-	cancelled            bool                // Cancel was called
+	device               *testDevice      // of the kinds that have one
+	msg                  *mpiwrap.Message // set aside
+	had                  *note            // what it had got at the checkpoint
+	cancelled            bool             // Cancel was called
 	probedTag, probedLen int
 }
 
@@ -395,7 +394,7 @@ func (m *Model) ended(p *posting, st mpiwrap.Status) error {
 	if p.device != nil {
 		p.device.release()
 	}
-	if p.kind == prepared || p.kind == preparedOnDevice {
+	if p.kind == prepared || p.kind == unprotectedOnDevice {
 		if err := p.req.Free(); err != nil {
 			return err
 		}

@@ -181,9 +181,8 @@ func TestWrongPairingIsRefused(t *testing.T) {
 
 func TestMissingLibraryIsNamed(t *testing.T) {
 	_, err := mpiwrap.Init(mpiwrap.Options{Library: "libno-such-mpi.so.9"})
-	var missing *mpiwrap.LibraryError
-	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "libno-such-mpi.so.9") {
-		t.Errorf("got %v, want a LibraryError that names the file", err)
+	if !errors.Is(err, mpiwrap.ErrNoLibrary) || !strings.Contains(err.Error(), "libno-such-mpi.so.9") {
+		t.Errorf("got %v, want ErrNoLibrary and the file", err)
 	}
 }
 

@@ -87,8 +87,8 @@ func (r *rank) all() error {
 		{"send and receive", r.inTurn}, {"synchronous", r.synchronous}, {"posted", r.posted}, {"started", r.started},
 		{"both at once", r.bothAtOnce}, {"to itself", r.toItself}, {"from the host", r.fromHost},
 		{"too long", r.tooLong}, {"broadcast", r.broadcast}, {"sum", r.sum}, {"all to all", r.allToAll},
-		{"all to all with counts", r.allToAllv}, {"gathered", r.gathered}, {"neighbours", r.neighbours},
-		{"collectives started", r.collectivesStarted}, {"other buffers", r.otherBuffers}, {"captured", r.captured},
+		{"all to all with counts", r.allToAllv}, {"gathered", r.gathered},
+		{"other buffers", r.otherBuffers}, {"captured", r.captured},
 	} {
 		if err := c.do(); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
@@ -363,15 +363,6 @@ func (r *rank) allToAllv() error {
 	})
 }
 
-func (r *rank) neighbours() error {
-	both := []int{0, 1}
-	hood, err := r.w.NewNeighborhood(both, both)
-	if err != nil {
-		return err
-	}
-	return r.halves(func(dest, src *gpustate.Range) error { return mpiwrap.NeighborAlltoallDevice(hood, dest, src) })
-}
-
 // gathered: each rank gives half a message.
 func (r *rank) gathered() error {
 	half := r.n / 16 * 8
@@ -381,18 +372,6 @@ func (r *rank) gathered() error {
 	}
 	err := mpiwrap.AllgatherDevice(r.w, r.q.Range(r.in, ahead, 2*half), r.q.Range(r.out, ahead, half))
 	return errors.Join(err, r.spoil(r.out), r.has(append(want, bytes.Repeat([]byte{0xee}, r.n-2*half)...)))
-}
-
-// collectivesStarted: what is enqueued after the start of a collective does not change what it sends.
-func (r *rank) collectivesStarted() error {
-	return r.halves(func(dest, src *gpustate.Range) error {
-		req, err := mpiwrap.IalltoallDevice(r.w, dest, src)
-		if err = errors.Join(err, r.spoil(r.out)); err != nil {
-			return err
-		}
-		_, err = req.Wait()
-		return err
-	})
 }
 
 // otherBuffers: MPI may remember an address, and how another process reaches it, when the buffer there is another

@@ -64,7 +64,7 @@ func TestGone(t *testing.T) {
 	for _, c := range deeds {
 		for _, n := range []int{0, 100, 64<<10 - 1, 1<<20 + 5} {
 			for _, late := range []bool{false, true} {
-				for end, name := range []string{"wait", "test", "drain", "prepared"} {
+				for end, name := range []string{"wait", "test", "drain", "request"} {
 					t.Run(fmt.Sprintf("%s/%d/late %v/%s", c.name, n, late, name), func(t *testing.T) {
 						opt := mpitest.Options{Seed: uint64(n), Delay: 0.3, EagerBytes: 1 << 20 * (n & 1)}
 						err := mpitest.NewWorld(2, opt).Run(func(w *mpiwrap.Comm) error {
@@ -129,10 +129,8 @@ func receiver(w *mpiwrap.Comm, c deed, n int, late bool, end int) (err error) {
 	g.q, err1 = g.d.Queue("q")
 	g.in, err2 = g.d.Buffer("in", max(n, 8))
 	if end == 3 {
-		g.r, err3 = mpiwrap.RecvInitDevice(w, g.q.Range(g.in, 0, n), 1, 1)
-		if err3 == nil {
-			err3 = mpiwrap.Start(g.r)
-		}
+		g.r = mpiwrap.NewDeviceRequest(w, g.q.Range(g.in, 0, n))
+		err3 = g.r.Irecv(1, 1)
 	} else {
 		g.r, err3 = mpiwrap.IrecvDevice(w, g.q.Range(g.in, 0, n), mpiwrap.AnySource, mpiwrap.AnyTag)
 	}

@@ -14,16 +14,16 @@ import (
 
 // leaving is a send whose memory goes while its message is on the way, and the receive of it.
 type leaving struct {
-	do       func(d *gpustate.Device, q *gpustate.Queue, b *gpustate.Buffer) error
-	stays    bool // the memory does
-	n        int
-	prepared bool
-	drained  bool // before Wait
-	freed    bool // the communicator, before Wait; and the receive is posted before all this
+	do      func(d *gpustate.Device, q *gpustate.Queue, b *gpustate.Buffer) error
+	stays   bool // the memory does
+	n       int
+	reused  bool
+	drained bool // before Wait
+	freed   bool // the communicator, before Wait; and the receive is posted before all this
 }
 
-// TestSendsGo: a send has what was there when it was started, whatever goes then. One that is prepared cannot be
-// started again without its memory or its queue, whatever its length.
+// TestSendsGo: a send has what was there when it was started, whatever goes then. A request that is used again cannot
+// be started without its memory or its queue, whatever its length.
 func TestSendsGo(t *testing.T) {
 	for name, l := range map[string]leaving{
 		"the buffer is released": {do: func(_ *gpustate.Device, _ *gpustate.Queue, b *gpustate.Buffer) error {
@@ -45,7 +45,7 @@ func TestSendsGo(t *testing.T) {
 	} {
 		for _, l.n = range []int{0, 5, 64<<10 - 1, 64 << 10, 3<<20 + 5} {
 			for way := range 8 {
-				l.prepared, l.drained, l.freed = way&1 != 0, way&2 != 0, way&4 != 0
+				l.reused, l.drained, l.freed = way&1 != 0, way&2 != 0, way&4 != 0
 				t.Run(fmt.Sprintf("%s/%d/%d", name, l.n, way), func(t *testing.T) {
 					opt := mpitest.Options{Seed: uint64(l.n + way), Delay: 0.3, EagerBytes: 1000 * (l.n & 1)}
 					err := mpitest.NewWorld(2, opt).Run(func(w *mpiwrap.Comm) error {
@@ -87,10 +87,11 @@ func (l *leaving) send(c *mpiwrap.Comm, d *gpustate.Device, q *gpustate.Queue, b
 		return err
 	}
 	var r *mpiwrap.Request
-	if !l.prepared {
+	if !l.reused {
 		r, err = mpiwrap.IsendDevice(c, q.Range(b, 0, l.n), 0, 1)
-	} else if r, err = mpiwrap.SsendInitDevice(c, q.Range(b, 0, l.n), 0, 1); err == nil {
-		err = mpiwrap.Start(r)
+	} else {
+		r = mpiwrap.NewDeviceRequest(c, q.Range(b, 0, l.n))
+		err = r.Isend(0, 1)
 	}
 	if err != nil {
 		return err
@@ -101,8 +102,8 @@ func (l *leaving) send(c *mpiwrap.Comm, d *gpustate.Device, q *gpustate.Queue, b
 	if _, err = r.Wait(); err != nil {
 		return err
 	}
-	if l.prepared && !l.stays && !l.freed {
-		if err := mpiwrap.Start(r); !errors.Is(err, gpustate.ErrReleased) && !errors.Is(err, gpustate.ErrClosed) {
+	if l.reused && !l.stays && !l.freed {
+		if err := r.Isend(0, 1); !errors.Is(err, gpustate.ErrReleased) && !errors.Is(err, gpustate.ErrClosed) {
 			return fmt.Errorf("to start it again gives %v", err)
 		}
 	}

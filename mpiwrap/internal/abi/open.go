@@ -101,7 +101,7 @@ func choose(library string, env func(string) string) (int, error) {
 	if library != "" {
 		kind, err := open(library, false)
 		if err != nil {
-			return 0, &driver.LibraryError{Tried: []string{library}, Reasons: []string{err.Error()}}
+			return 0, fmt.Errorf("%w; %s: %w", driver.ErrNoLibrary, library, err)
 		}
 		return kind, nil
 	}
@@ -115,15 +115,15 @@ func choose(library string, env func(string) string) (int, error) {
 			return kind, nil
 		}
 	}
-	e := &driver.LibraryError{}
+	failed := driver.ErrNoLibrary
 	for _, n := range names {
 		kind, err := open(n, false)
 		if err == nil {
 			return kind, nil
 		}
-		e.Tried, e.Reasons = append(e.Tried, n), append(e.Reasons, err.Error())
+		failed = fmt.Errorf("%w; %s: %w", failed, n, err)
 	}
-	return 0, e
+	return 0, failed
 }
 
 func open(name string, mappedOnly bool) (int, error) {
@@ -173,7 +173,10 @@ func launched(env func(string) string) (n int, by string) {
 func (l *lib) pairing(env func(string) string) error {
 	_, size := l.CommRank(l.World())
 	if n, by := launched(env); size == 1 && n > 1 {
-		return &driver.PairingError{Library: l.info.Name, Launched: n, Says: by}
+		plugin := map[string]string{"Open MPI": "pmix", "MPICH": "pmi2"}[l.info.Name]
+		return fmt.Errorf("launcher and MPI library do not match: %s=%d, but with %s every rank is alone; start the "+
+			"program with %s's own mpirun or with srun --mpi=%s, or name the launcher's library in Options.Library",
+			by, n, l.info.Name, l.info.Name, plugin)
 	}
 	return nil
 }

@@ -99,8 +99,8 @@ func (d *Drainer) sentSoFar() (n uint64) {
 // complete finishes the program's sends and non-blocking collectives.
 func (d *run) complete() error {
 	if _, err := d.Windows(); err != nil {
-		return request.NewError(request.Error{Call: "Drain", Comm: "world", Peer: request.NoPeer, Tag: request.NoTag,
-			Err: fmt.Errorf("%w: %w", request.ErrDrainIncomplete, err)})
+		return &request.Error{Call: "Drain", Comm: "world", Peer: request.NoPeer, Tag: request.NoTag,
+			Err: fmt.Errorf("%w: %w", request.ErrDrainIncomplete, err)}
 	}
 	if d.ctx.Err() != nil {
 		return d.incomplete("the context had ended before the drain began")
@@ -290,8 +290,8 @@ func (d *run) incomplete(text string) error {
 	if cause != nil {
 		err = fmt.Errorf("%w: %w", request.ErrDrainIncomplete, cause)
 	}
-	return request.NewError(request.Error{Call: "Drain", Comm: "world", Peer: request.NoPeer, Tag: request.NoTag,
-		Err: err, Text: text})
+	return &request.Error{Call: "Drain", Comm: "world", Peer: request.NoPeer, Tag: request.NoTag,
+		Err: err, Text: text}
 }
 
 // drainTag is the tag of counts on the private communicator.

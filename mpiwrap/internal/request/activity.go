@@ -414,10 +414,10 @@ func (s *Rank) inside(self *Activity) error {
 		if v := a.read(s); v.Blocked {
 			what = fmt.Sprintf("%s on %s", v.Op, v.Comm)
 		}
-		return NewError(Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag,
+		return &Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag,
 			Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, ErrConcurrent),
 			Text: "another goroutine is inside " + what + "; with ThreadMultiple too, none may be inside MPI at a " +
-				"checkpoint"})
+				"checkpoint"}
 	}
 	return nil
 }

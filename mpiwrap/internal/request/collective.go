@@ -8,12 +8,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Icollective starts a collective; finish, if any, is called when MPI is done with it.
+// Icollective starts a collective; finish, if any, is called when it is complete and has not failed.
 func (c *Channel) Icollective(op call.Op, a *driver.Coll, finish func() error) (*Request, error) {
 	r := c.newRequest(collRequest, op, NoPeer, NoTag, a.Recv)
-	if finish != nil {
-		r.onSuccess(finish)
-	}
+	r.finish = finish
 	if err := r.begin(a); err != nil {
 		return nil, err
 	}
@@ -87,9 +85,6 @@ func (t transfers) step(r *Request, wait bool) (bool, error) {
 		errs = append(errs, err)
 	}
 	r.err, r.state, r.rest = errors.Join(errs...), complete, nil
-	if r.finish != nil {
-		r.err = r.finish()
-	}
 	return true, nil
 }
 

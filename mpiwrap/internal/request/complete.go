@@ -23,32 +23,15 @@ func (r *Request) conclude(aside *devmsg.Header, m manner) {
 // end ends a request whose result is there.
 func (r *Request) end() {
 	r.unload()
-	if r.finish != nil {
+	if r.finish != nil && r.err == nil {
 		r.err = r.finish()
 	}
-	if !r.persistent || r.dev != nil {
-		r.release()
+	if r.persistent {
+		return
 	}
-	if !r.persistent {
-		if !r.reusable && r.kind != recvRequest {
-			r.buf = nil
-		}
-	}
-}
-
-// Then has end run once when MPI is done with a collective, also if it has failed, with its
-// error. What end returns is the request's error.
-func (r *Request) Then(end func(err error) error) {
-	r.finish = func() error { return end(r.err) }
-}
-
-// onSuccess has finish run when the request is complete, unless it has failed or was cancelled.
-func (r *Request) onSuccess(finish func() error) {
-	r.finish = func() error {
-		if r.err != nil || r.st.Cancelled {
-			return r.err
-		}
-		return finish()
+	r.release()
+	if !r.reusable && r.kind != recvRequest {
+		r.buf = nil
 	}
 }
 
@@ -59,7 +42,7 @@ func (r *Request) deactivate() {
 		r.unlist()
 	}
 	r.state = complete
-	if !r.persistent || r.dev != nil {
+	if !r.persistent {
 		r.h = 0
 	}
 }

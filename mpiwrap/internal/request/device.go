@@ -81,8 +81,8 @@ func (r *Request) withdraw() error {
 
 // IsendDevice starts to send device memory, which may be changed by commands that are
 // enqueued later.
-func (c *Channel) IsendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest, tag int) (*Request, error) {
-	return c.isendDevice(op, m, mem, dest, tag, false, nil)
+func (c *Channel) IsendDevice(mem devmsg.Memory, dest, tag int) (*Request, error) {
+	return c.isendDevice(call.Isend, driver.Standard, mem, dest, tag, false, nil)
 }
 
 // isendDevice starts a send. partner is a receive that the same call of the program waits for, or nil.
@@ -158,7 +158,7 @@ func (c *Channel) NewDeviceRequest(mem devmsg.Memory) *Request {
 
 // deviceError says that a message failed because of the device memory of this rank.
 func (c *Channel) deviceError(op call.Op, peer, tag int, err error) error {
-	return NewError(Error{Call: op.String(), Comm: c.Name, Peer: peer, Tag: tag, Err: err})
+	return &Error{Call: op.String(), Comm: c.Name, Peer: peer, Tag: tag, Err: err}
 }
 
 // size is the length of the request's buffer.
@@ -172,7 +172,7 @@ func (r *Request) size() int {
 // load readies the host memory of a device message, and reads what is to be sent.
 func (r *Request) load() error {
 	d := r.dev
-	if r.persistent || r.reusable { // it was made a while ago; if it cannot be started its message is another one's
+	if r.reusable { // it was made a while ago; if it cannot be started its message is another one's
 		if err := d.mem.Check(); err != nil {
 			return r.c.deviceError(r.op, r.peer, r.tag, err)
 		}
@@ -409,6 +409,6 @@ func (r *Request) got(n int) ([]byte, error) {
 
 // tooLong is what a receive returns whose buffer is too short for the message.
 func (c *Channel) tooLong(op call.Op, st *Status, n, room int) error {
-	return NewError(Error{Call: op.String(), Comm: c.Name, Peer: st.Source, Tag: st.Tag, Class: driver.ClassTruncate,
-		Err: ErrTruncate, Text: fmt.Sprintf("message of %d bytes, buffer of %d", n, room)})
+	return &Error{Call: op.String(), Comm: c.Name, Peer: st.Source, Tag: st.Tag, Err: ErrTruncate,
+		Text: fmt.Sprintf("message of %d bytes, buffer of %d", n, room)}
 }

@@ -192,9 +192,9 @@ func (c *Channel) room(channels iter.Seq[*Channel]) error {
 }
 
 func (c *Channel) mailboxFull(source, tag int, have, more int64) error {
-	return NewError(Error{Call: "Drain", Comm: c.Name, Peer: source, Tag: tag, Err: ErrMailboxFull,
+	return &Error{Call: "Drain", Comm: c.Name, Peer: source, Tag: tag, Err: ErrMailboxFull,
 		Text: fmt.Sprintf("the mailbox holds %d bytes, this message has %d, and the limit is %d: place Points where "+
-			"less is in flight, or raise max_mailbox", have, more, c.rank.budget.Load())})
+			"less is in flight, or raise max_mailbox", have, more, c.rank.budget.Load())}
 }
 
 // takeDrained removes the first drained message that matches, or returns nil.

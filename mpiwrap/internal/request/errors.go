@@ -37,32 +37,59 @@ const (
 	NoTag  = -100
 )
 
-// Error is what a mpiwrap.Error says.
+// Error is a mpiwrap.Error.
 type Error struct {
-	Call  string
-	Comm  string
-	Peer  int
-	Tag   int
-	Class driver.Class
-	Text  string
-	Err   error
+	Call string
+	Comm string
+	Peer int
+	Tag  int
+	Text string
+	Err  error
 }
 
-// NewError makes the error that programs see. Package mpiwrap, which stands above this
-// one, sets it.
-var NewError func(Error) error
+// Error names the call, the communicator, the peer and the cause.
+func (e *Error) Error() string {
+	s := "mpi " + e.Call
+	if e.Comm != "" {
+		s += " on " + e.Comm
+	}
+	switch e.Peer {
+	case NoPeer:
+	case AnySource:
+		s += " peer=any"
+	default:
+		s += fmt.Sprintf(" peer=%d", e.Peer)
+	}
+	switch e.Tag {
+	case NoTag:
+	case AnyTag:
+		s += " tag=any"
+	default:
+		s += fmt.Sprintf(" tag=%d", e.Tag)
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	if e.Text != "" {
+		s += ": " + e.Text
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
 
 // Fail makes an error of a check of ours.
 func (c *Channel) Fail(name string, peer, tag int, err error, text string) error {
-	return NewError(Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err, Text: text})
+	return &Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err, Text: text}
 }
 
 // Wrap makes an error of what the driver returned.
 func (c *Channel) Wrap(name string, peer, tag int, err error) error {
-	e := Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err}
+	e := &Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err}
 	var d *driver.Error
 	if errors.As(err, &d) {
-		e.Class, e.Text, e.Err = d.Class, d.Text, d.Err
+		e.Text, e.Err = d.Text, d.Err
 		switch d.Class {
 		case driver.ClassTruncate:
 			e.Err = ErrTruncate
@@ -74,7 +101,7 @@ func (c *Channel) Wrap(name string, peer, tag int, err error) error {
 			e.Err = ErrTag
 		}
 	}
-	return NewError(e)
+	return e
 }
 
 // Site is where the program made a call: return addresses, innermost first.

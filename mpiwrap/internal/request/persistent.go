@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -24,29 +23,6 @@ func (c *Channel) RecvInit(buf []byte, source, tag int) (*Request, error) {
 	}
 	return &Request{work: &work{buf: buf, sites: NoteSite()}, c: c, kind: recvRequest, persistent: true, op: call.Irecv,
 		peer: source, tag: tag}, nil
-}
-
-// SendInitDevice is SendInit with device memory. MPI knows nothing of it until it is started.
-func (c *Channel) SendInitDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest, tag int) (*Request, error) {
-	r, err := c.SendInit(op, m, nil, dest, tag)
-	return r.onDevice(mem, err)
-}
-
-// RecvInitDevice is RecvInit with device memory.
-func (c *Channel) RecvInitDevice(mem devmsg.Memory, source, tag int) (*Request, error) {
-	r, err := c.RecvInit(nil, source, tag)
-	return r.onDevice(mem, err)
-}
-
-func (r *Request) onDevice(mem devmsg.Memory, err error) (*Request, error) {
-	if err != nil {
-		return nil, err
-	}
-	if err := mem.Check(); err != nil {
-		return nil, r.c.deviceError(r.op, r.peer, r.tag, err)
-	}
-	r.dev = &device{mem: mem}
-	return r, nil
 }
 
 // Start is mpiwrap.Start.
@@ -94,12 +70,9 @@ func startSome(rs []*Request) (int, error) {
 	defer s.giveBatch(b)
 	k := 0
 	for i, r := range rs {
-		if k == batch || i > 0 && (r.startable() != nil || r.dev != nil) {
+		if k == batch || i > 0 && r.startable() != nil {
 			rs = rs[:i]
 			break
-		}
-		if r.dev != nil { // alone: MPI gets other memory each time
-			return 1, r.start()
 		}
 		inMPI, err := r.prepareStart()
 		if err != nil {

@@ -195,8 +195,8 @@ func (c *Channel) remember(m *Message) *Message {
 // Recv receives the message, once.
 func (m *Message) Recv(buf []byte) (Status, error) {
 	if m == nil || m.c == nil {
-		return Status{}, NewError(Error{Call: "Mrecv", Peer: NoPeer, Tag: NoTag, Err: ErrRequest,
-			Text: "no probe has returned this message"})
+		return Status{}, &Error{Call: "Mrecv", Peer: NoPeer, Tag: NoTag, Err: ErrRequest,
+			Text: "no probe has returned this message"}
 	}
 	c := m.c
 	if m.done {

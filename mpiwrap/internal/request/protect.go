@@ -52,7 +52,7 @@ func (r *Request) reuse() error {
 
 // noRequest refuses a Request that no call of this package has made.
 func noRequest(name string) error {
-	return NewError(Error{Call: name, Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "no call has made this request"})
+	return &Error{Call: name, Peer: NoPeer, Tag: NoTag, Err: ErrRequest, Text: "no call has made this request"}
 }
 
 // requestVersion is the version of the record that MarshalBinary writes for a
@@ -127,9 +127,9 @@ func (r *Request) become(rec *requestRecord) {
 		if rec.Failure != "" {
 			e := Error{Call: "Irecv", Comm: r.c.Name, Peer: rec.Peer, Tag: rec.Tag, Text: rec.Failure}
 			if rec.Truncated {
-				e.Class, e.Text, e.Err = driver.ClassTruncate, "", ErrTruncate
+				e.Text, e.Err = "", ErrTruncate
 			}
-			r.err = NewError(e)
+			r.err = &e
 		}
 	case active:
 		r.kind, r.peer, r.tag = rec.Kind, rec.Peer, rec.Tag

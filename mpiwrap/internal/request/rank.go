@@ -203,7 +203,7 @@ func (c *Channel) InFlight() int64 { return c.balance }
 // Usable refuses no channel, a freed one and a finalised world.
 func (c *Channel) Usable(name string) error {
 	if c == nil {
-		return NewError(Error{Call: name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed, Text: "the communicator is nil"})
+		return &Error{Call: name, Peer: NoPeer, Tag: NoTag, Err: ErrFreed, Text: "the communicator is nil"}
 	}
 	if c.Freed {
 		return c.Fail(name, NoPeer, NoTag, ErrFreed, "")

@@ -55,7 +55,7 @@ type work struct {
 	pinned       bool
 	listed       bool         // in a waitBatch; a list may name a request twice
 	rest         rest         // bytes that are not ready; nil for most
-	finish       func() error // runs when MPI is done, and returns the request's error
+	finish       func() error // of a collective: what is to be done with its result
 	dev          *device      // of a message of device memory; nil for others
 	sites        *Site        // where the program made the call; nil when it is not noted
 	saved        uint64       // the drain, as Rank.drains counts, for which MarshalBinary has described the request
@@ -125,8 +125,8 @@ func (c *Channel) Isend(op call.Op, m driver.Mode, buf []byte, dest, tag int) (*
 	return r, nil
 }
 
-// Irecv starts receiving one message; finish, if any, is called when it has come.
-func (c *Channel) Irecv(buf []byte, source, tag int, finish func(Status)) (*Request, error) {
+// Irecv starts receiving one message.
+func (c *Channel) Irecv(buf []byte, source, tag int) (*Request, error) {
 	if err := c.checkRecv(call.Irecv, source, tag); err != nil {
 		return nil, err
 	}
@@ -135,9 +135,6 @@ func (c *Channel) Irecv(buf []byte, source, tag int, finish func(Status)) (*Requ
 		return nil, err
 	}
 	r := c.newRequest(recvRequest, call.Irecv, source, tag, buf)
-	if finish != nil {
-		r.onSuccess(func() error { finish(r.st); return nil })
-	}
 	err = r.start()
 	a.Leave()
 	if err != nil {
@@ -193,7 +190,7 @@ func (r *Request) launch() error {
 // start begins the request: with the mailbox for receives, else in MPI.
 func (r *Request) start() (err error) {
 	c := r.c
-	if r.persistent && r.dev == nil { // restored and pending
+	if r.persistent { // restored and pending
 		_, err := startSome([]*Request{r})
 		return err
 	}

@@ -22,15 +22,6 @@ var receiving = map[string]func(w *mpiwrap.Comm, source, tag int) (*mpiwrap.Requ
 		r, err := mpiwrap.Irecv(w, buf, source, tag)
 		return r, func() int { return buf[0] }, err
 	},
-	"IrecvView": func(w *mpiwrap.Comm, source, tag int) (*mpiwrap.Request, func() int, error) {
-		buf := make([]int, 40)
-		v, err := mpiwrap.Strided(buf, 1, 20, 1, 2)
-		if err != nil {
-			return nil, nil, err
-		}
-		r, err := mpiwrap.IrecvView(w, v, source, tag)
-		return r, func() int { return buf[1] }, err
-	},
 	"NewRequest": func(w *mpiwrap.Comm, source, tag int) (*mpiwrap.Request, func() int, error) {
 		buf := make([]int, 20)
 		r := mpiwrap.NewRequest(w, buf)
