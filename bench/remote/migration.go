@@ -228,7 +228,7 @@ func (s *suite) steps(what string, list []gpustate.Migration) {
 	}
 }
 
-// state moves a state of one buffer from server to server and through the program.
+// state moves a state of one buffer between the servers.
 func (s *suite) state(ctx context.Context, n int) (err error) {
 	d, err := way{"", s.at(s.a, s.a.unix)}.open()
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *suite) state(ctx context.Context, n int) (err error) {
 		}
 		rate = append(rate, float64(n)/m.Stream.Seconds()/1e9)
 	}
-	s.Add(bench.Row{Case: "migration", Metric: "stream server to server, " + sizeText(n), Unit: "GB/s"}.Of(rate, nil,
+	s.Add(bench.Row{Case: "migration", Metric: "stream, " + sizeText(n), Unit: "GB/s"}.Of(rate, nil,
 		nil))
 	return nil
 }

@@ -41,8 +41,6 @@ type backend interface {
 	Order(m *wire.Move) error
 	// Share takes memory of the client through a connection of its own.
 	Share(c *net.UnixConn)
-	// Give sends another server the bytes behind a ticket.
-	Give(c net.Conn, m *wire.Fetch) error
 }
 
 // reserve enters a client that has proven the key, nil when the server
@@ -134,16 +132,6 @@ func (s *Server) serveBy(cl *client, l backend) {
 	cl.backend = l
 }
 
-// backendOf finds who serves a client, nil when there is no such client.
-func (s *Server) backendOf(id uint64) backend {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if cl := s.clients[id]; cl != nil {
-		return cl.backend
-	}
-	return nil
-}
-
 func (s *Server) backends() (list []backend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,19 +174,4 @@ func (s *Server) owner(u *net.UnixConn) backend {
 		}
 	}
 	return nil
-}
-
-// servePeer gives another server the bytes behind a ticket.
-func (s *Server) servePeer(conn net.Conn) {
-	m, err := session.ReadFetch(conn)
-	if err == nil {
-		if l := s.backendOf(session.TicketClient(m.Ticket)); l != nil {
-			err = l.Give(conn, m)
-		} else {
-			err = session.NoTicket(conn, s.opt.patience)
-		}
-	}
-	if err != nil && !session.HungUp(err) {
-		s.opt.Logger.Warn("fetch by another server failed", "from", conn.RemoteAddr().String(), "err", err)
-	}
 }

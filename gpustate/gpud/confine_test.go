@@ -3,6 +3,7 @@ package gpud
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,16 @@ var attacks = map[string]func(home string) error{
 	},
 	"read the server's environment": func(string) error {
 		_, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", os.Getppid()))
+		return err
+	},
+	"connect to a port": func(string) error {
+		c, err := net.Dial("tcp", "127.0.0.1:9")
+		if errors.Is(err, syscall.ECONNREFUSED) { // it got as far as that
+			return nil
+		}
+		if err == nil {
+			err = c.Close()
+		}
 		return err
 	},
 	"trace the server": func(string) error { return trace(os.Getppid()) },
@@ -163,7 +174,7 @@ func TestConfined(t *testing.T) {
 	}
 	free := attackServer(t, Options{Unconfined: true})
 	for _, name := range []string{"read a file of the user", "write a file of the user", "signal the server",
-		"find a password in the environment"} {
+		"connect to a port", "find a password in the environment"} {
 		if !strings.Contains(free, name) {
 			t.Errorf("unconfined it could not %s: the test sees nothing", name)
 		}

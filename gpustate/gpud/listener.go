@@ -119,18 +119,6 @@ func clearSocket(path string) error {
 	return os.Remove(path)
 }
 
-// advertised are the addresses for other servers.
-func (s *Server) advertised() []string {
-	var list []string
-	for _, a := range s.listening {
-		if host, port, err := net.SplitHostPort(a); err == nil && net.ParseIP(host).IsUnspecified() {
-			a = net.JoinHostPort(s.opt.Name, port)
-		}
-		list = append(list, a)
-	}
-	return list
-}
-
 // accept serves the connections of one listener until it closes.
 func (s *Server) accept(l net.Listener) {
 	for {

@@ -19,7 +19,6 @@ import (
 // InProcess are required.
 type Options struct {
 	// Listen are the addresses: "unix:PATH" or "HOST:PORT". Nothing else listens.
-	// Other servers reach this one by those that name a host.
 	Listen []string
 	// KeyFile holds the key that clients prove. MoveKeyFile of it holds another one, which DialAdmin
 	// proves: it moves programs. The server makes what is not there.

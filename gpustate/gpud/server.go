@@ -68,7 +68,7 @@ func New(opt Options) (*Server, error) {
 		unauthenticated: newUnauthenticated(maxUnauthenticated), others: semaphore.NewWeighted(maxOthers),
 		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
 	s.service = &session.Service{Name: opt.Name, Quota: opt.Quota, Patience: opt.patience, Frozen: opt.frozen,
-		Trusts: opt.TrustSources, Key: keys.Use, Log: opt.Logger}
+		Trusts: opt.TrustSources, Log: opt.Logger}
 	if err := s.discover(); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,6 @@ func New(opt Options) (*Server, error) {
 			return nil, errors.Join(err, s.service.Usages.Close())
 		}
 	}
-	s.service.Addrs = s.advertised()
 	return s, nil
 }
 
@@ -184,8 +183,6 @@ func (s *Server) serveConn(c net.Conn, proven func()) {
 		s.serveAdmin(c, true)
 	case wire.ForStatus:
 		s.serveAdmin(c, false)
-	case wire.ForPeer:
-		s.servePeer(c)
 	case wire.ForMemory:
 		s.serveMemory(c)
 	}

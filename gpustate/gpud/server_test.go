@@ -353,7 +353,6 @@ func TestImpossible(t *testing.T) {
 		"release of nothing":     &wire.Release{ID: 9},
 		"marker without event":   &wire.Marker{Queue: 2},
 		"question about nothing": &wire.Ask{Req: 1, What: wire.AskWorkGroup, Object: 9},
-		"export of too much":     &wire.Export{Req: 1, Mem: 1, Bytes: 4097},
 		"server's own message":   &wire.Bye{},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // Status is what a server publishes.
 type Status struct {
 	Server   string         `json:"server"`
-	Addrs    []string       `json:"addresses"` // by which other servers reach it
+	Addrs    []string       `json:"addresses"` // that it listens at
 	Draining bool           `json:"draining"`
 	Quota    int64          `json:"quota_bytes"` // of one client, 0: no bound
 	Devices  []DeviceStatus `json:"devices"`
@@ -58,7 +58,7 @@ type Counts struct {
 // status is the state of the server now.
 func (s *Server) status() Status {
 	c := &s.counts
-	st := Status{Server: s.service.Name, Addrs: s.service.Addrs, Quota: s.service.Quota,
+	st := Status{Server: s.service.Name, Addrs: s.listening, Quota: s.service.Quota,
 		Devices: []DeviceStatus{}, Clients: []ClientStatus{},
 		Counts: Counts{Admitted: c.admitted.Load(), Refused: c.refused.Load(),
 			HandshakeFailures: c.handshakeFailures.Load(), Moved: c.moved.Load()}}

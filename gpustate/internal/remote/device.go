@@ -17,9 +17,8 @@ import (
 
 // Device is one device of a server.
 type Device struct {
-	info  driver.Info
-	addr  string
-	addrs []string // where other servers reach this one
+	info driver.Info
+	addr string
 	link
 
 	taking sync.Mutex // held by who takes messages out of the ring
@@ -133,7 +132,7 @@ type (
 )
 
 func newDevice(c net.Conn, br *bufio.Reader, addr string, w wire.Welcome, n int) *Device {
-	d := &Device{info: w.Devices[n], addr: addr, addrs: w.Addrs,
+	d := &Device{info: w.Devices[n], addr: addr,
 		link: link{conn: c, in: br, out: wire.NewSender(c, 0)}, slots: make(chan struct{}, wire.Slots),
 		requests: map[uint64]*call{}, passed: map[uint64]string{}, events: map[driver.Event]*pending{},
 		dead: make(chan struct{}), stop: make(chan struct{}),

@@ -2,8 +2,6 @@ package remote
 
 import (
 	"cmp"
-	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -214,52 +212,4 @@ func (d *Device) takeSlot(p piece, write bool) (int, error) {
 	d.free = d.free[:last]
 	d.into[n] = s
 	return n, nil
-}
-
-// Ranges of a buffer that servers exchange at the same time: a connection moves
-// as much as a core does.
-const (
-	rangeBytes = 16 << 20
-	maxRanges  = 4
-)
-
-// CopyFrom lets the server fetch the bytes of a buffer from another server, or
-// from another device of its own. It returns false where the two do not reach
-// each other.
-func (d *Device) CopyFrom(_, dst driver.Handle, other driver.Device, src driver.Handle, n int64) (bool, error) {
-	from, ok := other.(*Device)
-	if !ok {
-		return false, nil
-	}
-	if err := errors.Join(d.drain(), from.drain()); err != nil {
-		return false, err
-	}
-	k := min(max(n/rangeBytes, 1), maxRanges)
-	step := (n + k - 1) / k
-	reached, errs := make([]bool, k), make([]error, k)
-	var all sync.WaitGroup
-	for i := range k {
-		all.Go(func() {
-			off := i * step
-			reached[i], errs[i] = d.fetch(from, dst.(*mem).id, src.(*mem).id, off, min(step, n-off))
-		})
-	}
-	all.Wait()
-	return !slices.Contains(reached, false), errors.Join(errs...)
-}
-
-// fetch fetches one range.
-func (d *Device) fetch(from *Device, dst, src uint64, off, n int64) (reached bool, err error) {
-	id := from.id()
-	var ticket []byte
-	err = from.request(id, &wire.Export{Req: id, Mem: src, Off: off, Bytes: n},
-		func(f *wire.Fields) { f.Bytes(&ticket) })
-	if err != nil {
-		return false, err
-	}
-	id = d.id()
-	err = d.request(id, &wire.Pull{Req: id, Mem: dst, Off: off, Bytes: n,
-		Addrs: append([]string{from.addr}, from.addrs...), Ticket: ticket},
-		func(f *wire.Fields) { f.Bool(&reached) })
-	return reached, err
 }

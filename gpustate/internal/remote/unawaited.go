@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -53,16 +52,4 @@ func bounded(wait []driver.Event) error {
 			driver.ErrUnsupported)
 	}
 	return nil
-}
-
-// drain waits for all writes.
-func (d *Device) drain() error {
-	d.mu.Lock()
-	list := slices.Clone(d.unawaited)
-	d.mu.Unlock()
-	var errs []error
-	for _, l := range list {
-		errs = append(errs, d.WaitEvent(l.ev))
-	}
-	return errors.Join(errs...)
 }

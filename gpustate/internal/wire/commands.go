@@ -317,45 +317,6 @@ func Formats(f *Fields, list *[][2]uint32) {
 	})
 }
 
-// Export lets another server fetch a range of a buffer once. The reply is a
-// ticket.
-type Export struct {
-	Req, Mem   uint64
-	Off, Bytes int64
-}
-
-func (m *Export) fields(f *Fields) {
-	f.Uint(&m.Req, &m.Mem)
-	codec.Size(f, &m.Off, &m.Bytes)
-}
-
-// Pull makes the server fetch the bytes behind a ticket from another one. The
-// reply is 1 when they are there, 0 when no address can be reached.
-type Pull struct {
-	Req, Mem   uint64
-	Off, Bytes int64
-	Addrs      []string
-	Ticket     []byte
-}
-
-func (m *Pull) fields(f *Fields) {
-	f.Uint(&m.Req, &m.Mem)
-	codec.Size(f, &m.Off, &m.Bytes)
-	addrs(f, &m.Addrs)
-	f.Bytes(&m.Ticket)
-}
-
-// Fetch is the one frame of a server that fetches: the bytes follow the reply.
-type Fetch struct {
-	Ticket []byte
-	Bytes  int64
-}
-
-func (m *Fetch) fields(f *Fields) {
-	f.Bytes(&m.Ticket)
-	codec.Size(f, &m.Bytes)
-}
-
 // Order is an admin's question or order as JSON; the reply's body is JSON too.
 type Order struct {
 	Req  uint64

@@ -9,7 +9,7 @@ import (
 )
 
 // Version is the version of the protocol. Both sides must have the same.
-const Version = 6
+const Version = 7
 
 // Conditions of a connection that did not come about.
 var (
@@ -46,9 +46,8 @@ type Purpose byte
 const (
 	ForDevice Purpose = 1 // a client of a device
 	ForAdmin  Purpose = 2 // questions and orders about the server, with the key for moving programs
-	ForPeer   Purpose = 3 // another server that fetches an object's bytes
-	ForMemory Purpose = 4 // memory that a client of a device shares, through a Unix socket
-	ForStatus Purpose = 5 // questions about the server
+	ForMemory Purpose = 3 // memory that a client of a device shares, through a Unix socket
+	ForStatus Purpose = 4 // questions about the server
 )
 
 // HandshakeTime bounds a handshake.

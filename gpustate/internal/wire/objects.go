@@ -9,21 +9,15 @@ import (
 
 // Welcome is the first frame of a server.
 type Welcome struct {
-	Server  string   // the server's name, for messages
-	Addrs   []string // where other servers reach it
+	Server  string // the server's name, for messages
 	Devices []driver.Info
 	Quota   int64 // bytes of device memory for one client, 0 without a bound
 }
 
 func (m *Welcome) fields(f *Fields) {
 	f.Str(&m.Server)
-	addrs(f, &m.Addrs)
 	codec.Size(f, &m.Quota)
 	codec.List(f, &m.Devices, math.MaxInt, func(i *driver.Info) { info(f, i) })
-}
-
-func addrs(f *Fields, list *[]string) {
-	codec.List(f, list, maxAddrs, func(a *string) { f.Str(a) })
 }
 
 // Open asks for a device and says who asks.
@@ -34,7 +28,6 @@ type Open struct {
 	Host    string
 	PID     int
 	Label   string // the job and rank, or what the user likes
-	Unmoved bool   // the client cannot move to another device
 }
 
 func (m *Open) fields(f *Fields) {
@@ -43,7 +36,6 @@ func (m *Open) fields(f *Fields) {
 	f.Str(&m.Program, &m.Host)
 	codec.Size(f, &m.PID)
 	f.Str(&m.Label)
-	f.Bool(&m.Unmoved)
 }
 
 // CreateMem makes a memory object. Parent is the number of a buffer, or of the

@@ -22,12 +22,9 @@ const (
 	opFlush       Op = 13
 	opFinish      Op = 14
 	opAsk         Op = 15
-	opExport      Op = 16
-	opPull        Op = 17
 	opMoved       Op = 18
 	opForget      Op = 19
 	OpOrder       Op = 20 // on an admin's connection
-	OpFetch       Op = 21 // on a peer's connection
 	OpDirect      Op = 22
 	opUnshare     Op = 23
 	OpBeat        Op = 24 // from the server, too
@@ -58,7 +55,6 @@ const (
 	Slots     = 16      // pieces in flight for one client
 	MaxWait   = 4096    // events that a command waits for
 	MaxArgs   = 1024    // arguments of a kernel
-	maxAddrs  = 64
 )
 
 // OpOf is the operation of a message's frame.
@@ -87,12 +83,9 @@ func (*Marker) op() Op        { return OpMarker }
 func (*Flush) op() Op         { return opFlush }
 func (*Finish) op() Op        { return opFinish }
 func (*Ask) op() Op           { return opAsk }
-func (*Export) op() Op        { return opExport }
-func (*Pull) op() Op          { return opPull }
 func (*Moved) op() Op         { return opMoved }
 func (*Forget) op() Op        { return opForget }
 func (*Order) op() Op         { return OpOrder }
-func (*Fetch) op() Op         { return OpFetch }
 func (*Direct) op() Op        { return OpDirect }
 func (*Unshare) op() Op       { return opUnshare }
 func (*Beat) op() Op          { return OpBeat }
@@ -107,8 +100,8 @@ func (*Bye) op() Op           { return OpBye }
 // known are the types of messages.
 var known = types(
 	&Open{}, &CreateMem{}, &CreateSampler{}, &Build{}, &CreateKernel{}, &CreateQueue{}, &Release{}, &SetArg{},
-	&Launch{}, &Transfer{}, &Copy{}, &Marker{}, &Flush{}, &Finish{}, &Ask{}, &Export{}, &Pull{}, &Moved{},
-	&Forget{}, &Order{}, &Fetch{}, &Direct{}, &Unshare{}, &Beat{}, &Fill{}, &Barrier{}, &Query{},
+	&Launch{}, &Transfer{}, &Copy{}, &Marker{}, &Flush{}, &Finish{}, &Ask{}, &Moved{},
+	&Forget{}, &Order{}, &Direct{}, &Unshare{}, &Beat{}, &Fill{}, &Barrier{}, &Query{},
 	&Welcome{}, &Reply{}, &Done{}, &Move{}, &Bye{},
 )
 

@@ -21,7 +21,7 @@ import (
 
 // messages has one of each kind, with all fields set.
 var messages = []Message{
-	&Open{Req: 1, Index: 2, Program: "p", Host: "h", PID: 3, Label: "l", Unmoved: true},
+	&Open{Req: 1, Index: 2, Program: "p", Host: "h", PID: 3, Label: "l"},
 	&CreateMem{Req: 1, ID: 2, Mem: driver.Mem{Kind: driver.MemImage, Access: driver.ReadOnly, Bytes: 1 << 40,
 		Parent: 4, Offset: 4096,
 		Image: driver.ImageDesc{Dims: 3, Width: 4, Height: 5, Depth: 6, Order: 0x10B5, Type: 0x10DE}}},
@@ -62,13 +62,10 @@ var messages = []Message{
 	&Marker{Queue: 1, Event: 2, Wait: []driver.Event{7}},
 	&Flush{Queue: 1}, &Finish{Req: 1, Queue: 2}, &Ask{Req: 1, What: AskFormats, Object: 3, Index: 4},
 	&Ask{Req: 1, What: AskGlobal, Object: 3, Name: "table"},
-	&Export{Req: 1, Mem: 2, Off: 4, Bytes: 3}, &Pull{Req: 1, Mem: 2, Off: 4, Bytes: 3, Addrs: []string{"a", "b"},
-		Ticket: []byte{1}},
 	&Moved{Token: 1, Err: "e", Steps: "{}"}, &Forget{Event: 1}, &Order{Req: 1, JSON: []byte("{}")},
-	&Fetch{Ticket: []byte{1}, Bytes: 2},
 	&Direct{Queue: 1, Mem: 2, Event: 3, Region: 4, At: 5, Off: 6, Bytes: 1 << 40, Write: true, Wait: []driver.Event{7}},
 	&Unshare{Region: 5}, &Beat{}, &Query{Req: 1, Of: driver.QueryArgument, Object: 2, Index: 3, Param: 4},
-	&Welcome{Server: "s", Addrs: []string{"a"}, Quota: 5,
+	&Welcome{Server: "s", Quota: 5,
 		Devices: []driver.Info{{Kind: "cuda", Platform: "P", Vendor: "V", Name: "N",
 			Version: "1", Type: "gpu", Index: 1, UUID: "u", PCI: "p", Arch: "sm_90", IL: "SPIR-V_1.2", GlobalBytes: 1,
 			MaxAllocBytes: 2, LocalBytes: 3,

@@ -86,10 +86,6 @@ func (s *Session) dispatch(op wire.Op, body []byte) error {
 		return nil
 	case *wire.Unshare:
 		return s.unshare(m.Region)
-	case *wire.Export:
-		return s.export(m)
-	case *wire.Pull:
-		return s.pull(m)
 	case *wire.Moved:
 		s.server.Moved(*m)
 		return nil

@@ -17,12 +17,10 @@ const (
 	MaxQueues   = 256       // of them: each is a queue of the API, a goroutine and a window
 	maxSources  = 256 << 20 // bytes of programs
 	maxBuilding = 8         // programs that are built or wait for it
-	maxCarries  = 16        // transfers to other servers, and from them
 	MaxOpen     = 1 << 17   // events that are not complete
 	MaxArgBytes = 64 << 10  // of one value among a kernel's arguments
 	maxLogBytes = 256 << 10 // of what a compiler says
 	maxOpenBody = 64 << 10  // of the frame that chooses a device
-	maxFetch    = 1 << 20   // of the frame with another server's ticket
 	MaxWaiters  = 32        // threads that wait for commands of its out-of-order queues
 	maxSharers  = 16        // connections by which the client shares memory
 )
@@ -30,15 +28,12 @@ const (
 // turns bound what goes on at once for one client.
 type turns struct {
 	building *semaphore.Weighted // programs that are built, or wait for it
-	pulls    *semaphore.Weighted // fetches from other servers
-	gives    *semaphore.Weighted // fetches of other servers
 	sharers  *semaphore.Weighted // connections for memory
 	waiters  *semaphore.Weighted // threads that wait for commands out of order
 }
 
 func newTurns() turns {
 	return turns{building: semaphore.NewWeighted(maxBuilding), waiters: semaphore.NewWeighted(MaxWaiters),
-		pulls: semaphore.NewWeighted(maxCarries), gives: semaphore.NewWeighted(maxCarries),
 		sharers: semaphore.NewWeighted(maxSharers)}
 }
 

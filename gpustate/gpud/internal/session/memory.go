@@ -56,7 +56,7 @@ func (s *Session) Share(u *net.UnixConn) {
 func (s *Session) take(number uint64, b []byte) error {
 	r := &region{b: b}
 	s.mu.Lock()
-	if s.tickets == nil { // it goes, and the device with it
+	if s.left { // it goes, and the device with it
 		s.mu.Unlock()
 		return errors.Join(net.ErrClosed, shm.Free(b))
 	}

@@ -19,7 +19,7 @@ func (s *Session) open() error {
 	if err := s.conn.SetReadDeadline(time.Now().Add(openTime)); err != nil {
 		return err
 	}
-	w := &wire.Welcome{Server: s.svc.Name, Addrs: s.svc.Addrs, Devices: s.svc.Infos(), Quota: s.svc.Quota}
+	w := &wire.Welcome{Server: s.svc.Name, Devices: s.svc.Infos(), Quota: s.svc.Quota}
 	if err := s.out.Now(w); err != nil {
 		return err
 	}

@@ -22,12 +22,10 @@ type Device struct {
 // its only client.
 type Service struct {
 	Name     string
-	Addrs    []string // by which other servers reach the server
 	Quota    int64
 	Patience time.Duration
 	Frozen   time.Duration // a client that says nothing for so long is dropped, 0: never
 	Trusts   bool          // sources and options of programs
-	Key      wire.Key
 	Devices  []*Device
 	Usages   *usage.Table
 	Log      *slog.Logger

@@ -42,7 +42,7 @@ type Session struct {
 	regions map[uint64]*region // nil when the client is gone
 	objects map[uint64]any
 	events  map[driver.Event]*event
-	tickets map[string]ticket
+	left    bool           // the client has gone
 	failed  int            // events that are kept because they failed
 	queues  int            // of objects
 	sources int64          // bytes of programs
@@ -64,7 +64,7 @@ func New(h *Service, conn net.Conn, p Identity, own *usage.Usage, f Frontend) *S
 	s := &Session{svc: h, server: f, Identity: p, usage: usage.NewShare(h.Usages, own, h.Quota), conn: conn,
 		input: wire.ActivityReader{Reader: conn}, out: wire.NewSender(conn, h.Patience),
 		regions: map[uint64]*region{}, objects: map[uint64]any{},
-		events: map[driver.Event]*event{}, tickets: map[string]ticket{}, turns: newTurns()}
+		events: map[driver.Event]*event{}, turns: newTurns()}
 	s.in = bufio.NewReaderSize(&s.input, 64<<10)
 	s.frequent = [32]wire.Message{wire.OpLaunch: &wire.Launch{}, wire.OpSetArg: &wire.SetArg{},
 		wire.OpTransfer: &wire.Transfer{}, wire.OpDirect: &wire.Direct{}, wire.OpCopy: &wire.Copy{},
@@ -126,7 +126,7 @@ func (s *Session) Dismiss(why string) {
 func (s *Session) Left() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tickets == nil
+	return s.left
 }
 
 // Order asks the client to move.
@@ -135,7 +135,7 @@ func (s *Session) Order(m *wire.Move) error { return s.out.Now(m) }
 // close waits for the client's commands and releases all it had.
 func (s *Session) close() error {
 	s.mu.Lock()
-	s.tickets = nil
+	s.left = true
 	s.mu.Unlock()
 	s.builds.Wait()
 	s.mu.Lock()

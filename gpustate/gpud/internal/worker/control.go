@@ -29,11 +29,10 @@ const controlBytes = 128 << 10
 type message struct {
 	Start *start `json:",omitempty"` // first; with the usages and the client's connection
 
-	Move      *wire.Move  `json:",omitempty"`
-	Share     bool        `json:",omitempty"` // with a connection for memory
-	Give      *wire.Fetch `json:",omitempty"` // with another server's connection
-	Dismiss   string      `json:",omitempty"`
-	Admission *admission  `json:",omitempty"` // the answer to Open
+	Move      *wire.Move `json:",omitempty"`
+	Share     bool       `json:",omitempty"` // with a connection for memory
+	Dismiss   string     `json:",omitempty"`
+	Admission *admission `json:",omitempty"` // the answer to Open
 
 	Open  *wire.Open  `json:",omitempty"` // from the worker
 	Moved *wire.Moved `json:",omitempty"` // from the worker
@@ -45,12 +44,10 @@ type admission struct{ Refused bool }
 // start is all that a worker needs to know.
 type start struct {
 	Name     string
-	Addrs    []string
 	Quota    int64
 	Patience time.Duration
 	Frozen   time.Duration
 	Trusts   bool
-	Key      []byte
 	Client   session.Identity
 	Usage    int
 	Usages   int

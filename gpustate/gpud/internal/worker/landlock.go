@@ -34,11 +34,10 @@ func LandlockVersion() int {
 	return int(v)
 }
 
-// landlock closes all files to this thread but those that a worker needs, and
-// signals and abstract sockets of other processes. The network stays open: bytes are
-// fetched from other servers. Older kernels know less of it; one that
-// knows nothing closes nothing, which the server says when it starts. With read, all files can be
-// read.
+// landlock closes all files to this thread but those that a worker needs, the ports of TCP, and
+// signals and abstract sockets of other processes. The client's connection is open before. Older
+// kernels know less of it; one that knows nothing closes nothing, which the server says when it
+// starts. With read, all files can be read.
 func landlock(self string, dirs []string, read bool) error {
 	version := LandlockVersion()
 	if version == 0 {
@@ -47,6 +46,7 @@ func landlock(self string, dirs []string, read bool) error {
 	all := uint64(1)<<13 - 1
 	var attr struct{ fs, net, scope uint64 }
 	size := unsafe.Sizeof(attr)
+	attr.net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	switch {
 	case version >= 6:
 		attr.scope = unix.LANDLOCK_SCOPE_SIGNAL | unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET

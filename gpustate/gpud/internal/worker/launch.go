@@ -112,8 +112,8 @@ func (l *Launcher) Start(c net.Conn, cl Client) (*Worker, error) {
 // startMessage is what a worker is told about the server and its client.
 func (l *Launcher) startMessage(cl *Client) *start {
 	s := l.svc
-	m := &start{Name: s.Name, Addrs: s.Addrs, Quota: s.Quota, Patience: s.Patience, Frozen: s.Frozen, Trusts: s.Trusts,
-		Key: s.Key[:], Client: cl.Identity, Usage: cl.Page, Usages: s.Usages.Len()}
+	m := &start{Name: s.Name, Quota: s.Quota, Patience: s.Patience, Frozen: s.Frozen, Trusts: s.Trusts,
+		Client: cl.Identity, Usage: cl.Page, Usages: s.Usages.Len()}
 	for _, d := range s.Devices {
 		m.Devices = append(m.Devices, offer{d.Info, d.From, d.At})
 	}

@@ -45,7 +45,6 @@ func Run() error {
 // process is the worker's own side.
 type process struct {
 	ctl      *control
-	log      *slog.Logger
 	session  *session.Session
 	admitted chan bool // whether the client was refused
 	isOpen   atomic.Bool
@@ -56,9 +55,8 @@ func (w *process) begin(m *start, usages, conn *os.File) error {
 	if err != nil {
 		return err
 	}
-	h := &session.Service{Name: m.Name, Addrs: m.Addrs, Quota: m.Quota, Patience: m.Patience, Frozen: m.Frozen,
+	h := &session.Service{Name: m.Name, Quota: m.Quota, Patience: m.Patience, Frozen: m.Frozen,
 		Trusts: m.Trusts, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Last: true}
-	copy(h.Key[:], m.Key)
 	for _, o := range m.Devices {
 		h.Devices = append(h.Devices, &session.Device{Info: o.Info, Lib: drivers.All[o.From], At: o.At, From: o.From})
 	}
@@ -66,7 +64,7 @@ func (w *process) begin(m *start, usages, conn *os.File) error {
 	if err := errors.Join(err, usages.Close()); err != nil {
 		return err
 	}
-	w.log, w.session = h.Log, session.New(h, c, m.Client, h.Usages.Mine(), w)
+	w.session = session.New(h, c, m.Client, h.Usages.Mine(), w)
 	return nil
 }
 
@@ -95,17 +93,8 @@ func (w *process) listen() {
 				w.session.Share(u)
 				_ = u.Close()
 			}()
-		case m.Give != nil && conn != nil:
-			go w.give(conn, m.Give)
 		}
 	}
-}
-
-func (w *process) give(conn net.Conn, m *wire.Fetch) {
-	if err := w.session.Give(conn, m); err != nil && !session.HungUp(err) {
-		w.log.Warn("fetch by another server failed", "id", w.session.ID, "err", err)
-	}
-	_ = conn.Close()
 }
 
 // Opened asks the server whether the client may stay.

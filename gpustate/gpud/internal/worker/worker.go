@@ -137,11 +137,6 @@ func (w *Worker) Order(m *wire.Move) error { return w.ctl.send(message{Move: m})
 // Share hands a connection for memory on.
 func (w *Worker) Share(c *net.UnixConn) { _ = w.ctl.send(message{Share: true}, c) }
 
-// Give hands another server's connection on.
-func (w *Worker) Give(c net.Conn, m *wire.Fetch) error {
-	return w.ctl.send(message{Give: m}, c.(syscall.Conn))
-}
-
 // cleanUp removes the directory.
 func (w *Worker) cleanUp() {
 	if w.tmp != "" {
