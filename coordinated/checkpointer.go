@@ -57,6 +57,7 @@ type Checkpointer struct {
 
 	stats   statistics
 	inVain  inVain
+	quiet   quiet
 	reading progress               // of Restore
 	chosen  *chosen                // nil until the ranks have agreed
 	sizes   map[vote.Candidate]int // how many ranks the epochs are of that this one can read

@@ -36,9 +36,9 @@ const (
 // Error gives both numbers, what stands in the way, and the remedy.
 func (e *CountError) Error() string {
 	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
-	elastic, any := elasticGo, anyGo
+	elastic, any, quiet := elasticGo, anyGo, "Options.Quiet (HOLDFAST_QUIET)"
 	if e.foreign {
-		elastic, any = elasticForeign, anyForeign
+		elastic, any, quiet = elasticForeign, anyForeign, "HOLDFAST_QUIET"
 	}
 	switch {
 	case len(e.Undeclared) > 0:
@@ -46,8 +46,8 @@ func (e *CountError) Error() string {
 	case len(e.PerRank) > 0:
 		s += are(e.PerRank) + " protected per rank; use " + any + " for what any number of ranks is to restore"
 	default:
-		s += fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending; call Point "+
-			"where none are", vote.Ranks(e.NotQuiet))
+		s += fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending; take checkpoints where "+
+			"none are, or set %s, which waits for that", vote.Ranks(e.NotQuiet), quiet)
 	}
 	return s + fmt.Sprintf(", or start %d ranks", e.Have)
 }

@@ -62,6 +62,14 @@ type Options struct {
 	// when it is restored, and no message may have been in flight: Restore fails with a *CountError that names what
 	// stands in the way. Without it the directories of another number of ranks are refused when the job is opened.
 	Elastic bool
+	// Quiet is how long a checkpoint may be put off until no message is in flight, so that another number of ranks can
+	// restore it; 0: not at all. At a cut with a message in a mailbox, or a receive or a non-blocking collective that
+	// the program has not completed, nothing is captured: the program continues, and the ranks try again at the next
+	// Points, at growing intervals of up to a second. The first cut after Quiet, counted from the first try, is taken
+	// as it is. A final checkpoint is put off for a tenth of CutTimeout at most, and for a quarter of the time until
+	// the process is killed, and not if two Points do not fit in that. Rank 0's value counts. It has no effect while
+	// anything is protected by plain Protect, which ties epochs to their number of ranks anyway.
+	Quiet time.Duration
 
 	// CheckpointSignals ask for a checkpoint, StopSignals for a final one. Nil
 	// means USR1, and USR2 with TERM; empty means none.
@@ -275,11 +283,11 @@ func (o *Options) check() error {
 	if o.WriteTimeout == 0 {
 		o.WriteTimeout = 5 * time.Minute
 	}
-	if o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
+	if o.Quiet < 0 || o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
 		o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 ||
 		o.KeepInterval < 0 ||
 		o.MaxFailed < 0 || o.CopyWorkers < 0 || o.Fanout < 0 {
-		return &OptionError{Name: "WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, " +
+		return &OptionError{Name: "Quiet, WriteTimeout, WaitTimeout, CutTimeout, Interval, MTBF, DeadlineLead, " +
 			"Grace, MaxPool, MaxMailbox, FlushRate, KeepEvery, MaxFailed, CopyWorkers, Fanout",
 			Why: "a negative value means nothing; use 0 for the default"}
 	}

@@ -107,6 +107,10 @@ func (c *Checkpointer) freed(e storage.Epoch, err error) {
 	if c.topo.Rank != 0 {
 		return
 	}
+	if errors.Is(err, persist.ErrPutOff) {
+		c.tryAgain(e)
+		return
+	}
 	es, _ := c.stats.epoch(e)
 	if es.ended { // nothing has failed
 		err = nil

@@ -141,13 +141,17 @@ func (c *Checkpointer) phase(name string) {
 // takeCut is the cut as the program sees it.
 func (c *Checkpointer) takeCut(ctx context.Context, v agent.Verdict, arrived time.Time) error {
 	e := storage.Epoch(v.Epoch)
-	es := EpochStats{Epoch: e, Waited: time.Since(arrived), cut: time.Now()}
+	es := EpochStats{Epoch: e, Waited: time.Since(arrived), cut: time.Now(), final: v.Stop}
 	how := c.stats.agreement(e)
 	c.record.events.Emit(events.Event{Name: events.Park, Epoch: uint64(e), Dur: int64(es.Waited), Rounds: how.Rounds,
 		Releases: how.Releases,
 		Points:   c.main.Points.Load(), Stop: v.Stop})
 	s, err := c.drainAndCapture(ctx, &es)
 	es.Blocked = time.Since(arrived)
+	if es.putOff {
+		return c.putOff(v, &es)
+	}
+	c.used(&es)
 	es.Err = err // the other ranks learn it in the vote
 	c.stats.add(es)
 	if v.Stop {
@@ -200,10 +204,11 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	open := c.main.endpoint.OpenEpochs()
 	c.main.Now(watch.StateDraining)
 	end := c.record.events.Span(events.Event{Name: events.Drain, Epoch: uint64(es.Epoch)})
+	c.main.endpoint.PreferQuiet(c.prefersQuiet(es))
 	c.main.endpoint.Ended(c.main.Closed.Load())
 	drained, err := c.main.endpoint.Drain(bounded)
 	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
-	es.windows = drained.Windows
+	es.windows, es.inFlight = drained.Windows, drained.InFlight
 	err = errors.Join(open, err)
 	end(events.Event{Bytes: drained.Bytes, Messages: drained.Messages}, err)
 	if err != nil {
@@ -218,6 +223,9 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 		return nil, c.divided(bounded, es, ErrEnded)
 	}
 	c.phase("drained")
+	if es.putOff = drained.PutOff; es.putOff {
+		return nil, nil
+	}
 	c.warnOfEnded(es.Epoch, drained.SomeEnded)
 	start = time.Now()
 	c.main.Now(watch.StateCapturing)

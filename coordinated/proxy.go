@@ -89,7 +89,7 @@ func (c *Proxy) Named(name string, keep int) Options {
 		RedundancyEvery: of.RedundancyEvery, GlobalEvery: of.GlobalEvery,
 		Compress: of.Compress, FlushRate: of.FlushRate,
 		MaxPool: of.MaxPool, MaxMailbox: of.MaxMailbox, MaxFailed: of.MaxFailed, CopyWorkers: of.CopyWorkers,
-		CutTimeout: of.CutTimeout, WaitTimeout: of.WaitTimeout, WriteTimeout: of.WriteTimeout,
+		Quiet: of.Quiet, CutTimeout: of.CutTimeout, WaitTimeout: of.WaitTimeout, WriteTimeout: of.WriteTimeout,
 		Interface: of.Interface, PeerTimeout: of.PeerTimeout, Fanout: of.Fanout, Grace: of.Grace,
 		Events: of.Events, Logger: of.Logger, LogLevel: of.LogLevel, OnLost: of.OnLost,
 		fromEnv: of.fromEnv, slurm: of.slurm, program: of.program,

@@ -15,6 +15,7 @@ import (
 type Stats struct {
 	Epochs  []EpochStats // those cut or given up since Open, oldest first; the last 64
 	Restore RestoreStats // zero on a first start
+	PutOff  int          // cuts in a row, up to now, that were put off: see Options.Quiet
 	Control control.Stats
 }
 
@@ -23,6 +24,7 @@ type EpochStats struct {
 	Epoch         storage.Epoch
 	RequestToCut  time.Duration // from the request's arrival at this rank to the cut
 	Waited        time.Duration // of that, with the main thread at a Point
+	PutOff        int           // cuts before it that were put off because messages were in flight
 	Rounds        int           // freezes that were tried
 	Releases      int           // times that this rank was let go from a Point to the next
 	Drain         time.Duration // exchanging counts and receiving what was in flight
@@ -41,6 +43,9 @@ type EpochStats struct {
 	Err     error // why it is not at all levels; nil while it is being written
 
 	windows   bool // some rank has one
+	inFlight  bool // some rank has messages or receives under way
+	putOff    bool // for that reason the cut is not used
+	final     bool
 	ended     bool // all ranks stood behind their last Point, and nothing was captured
 	voted     bool // Err is what all ranks know; before, it is why this one failed
 	unsettled bool // the drain failed here, so nobody knows whether any has
@@ -209,6 +214,22 @@ func (t *statistics) waited(e storage.Epoch, level string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at(e).waits[level] = d
+}
+
+// putOff notes a cut that was put off.
+func (t *statistics) putOff() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.s.PutOff++
+	t.tell()
+}
+
+// putOffs is how many cuts were put off since the last that was not.
+func (t *statistics) putOffs() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, t.s.PutOff = t.s.PutOff, 0
+	return n
 }
 
 // stopped notes that an epoch was the program's last.

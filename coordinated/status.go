@@ -135,6 +135,7 @@ func (c *Checkpointer) status() (*job.Status, error) {
 		return nil, err
 	}
 	all := c.Stats()
+	st.PutOff = all.PutOff
 	for _, es := range all.Epochs {
 		st.Epochs = append(st.Epochs, *es.status())
 	}
@@ -195,7 +196,7 @@ func (c *Checkpointer) nodeLoss(all *Stats, now time.Time) *job.LossStatus {
 
 // status is the epoch in plain data.
 func (es *EpochStats) status() *job.EpochStatus {
-	e := &job.EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(),
+	e := &job.EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(), PutOff: es.PutOff,
 		DurableSeconds: map[string]float64{}, Skipped: map[string]uint64{}}
 	for l, d := range es.Durable {
 		e.DurableSeconds[l] = d.Seconds()

@@ -72,7 +72,7 @@ func newWorld(d driver.Driver) (*Comm, error) {
 	s.register(s.private)
 	s.Device.Self, s.Device.Private = rank, p
 	s.endpoint.drain = drain.Drainer{Rank: &s.Rank, Self: rank, Private: &s.private.ch, Channels: s.channels,
-		Windows: func() (bool, error) { return len(s.windows) > 0, s.endpoint.OpenEpochs() }}
+		Windows: func() (bool, error) { return len(s.windows) > 0, s.endpoint.OpenEpochs() }, Quiet: s.quiet}
 	return s.world, nil
 }
 
@@ -231,7 +231,14 @@ func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 
 func (e *rankEndpoint) GPUAware(setting int32) { e.s.Device.Direct.Store(setting) }
 
+func (e *rankEndpoint) PreferQuiet(prefer bool) { e.drain.PreferQuiet = prefer }
+
 func (e *rankEndpoint) Ended(ended bool) { e.drain.Ended = ended }
+
+// quiet says whether a record of the mailbox would have no message and no receive. A drain has just succeeded.
+func (s *state) quiet() bool {
+	return s.Rank.Quiet(s.channels) && (s.restored == nil || len(s.restored.Boxes) == 0)
+}
 
 // forgetFreed forgets freed communicators: all ranks have freed them by now, and must
 // forget them alike, or their counts would never agree again.

@@ -31,6 +31,7 @@ const (
 	Commit     = "commit"     // the epoch exists at a level; dur since the cut
 	Skip       = "skip"       // the epoch does not go to a level; What: not due, or for which newer one
 	GiveUp     = "giveup"     // no cut came about
+	PutOff     = "putoff"     // the cut is not used, since messages are in flight; another one follows
 	Failure    = "error"      // What failed, Text says how
 	Source     = "source"     // device program What was built from source; Text has its kernels and why
 	Stop       = "stop"       // the program was told to end, after a final checkpoint
@@ -42,7 +43,7 @@ const (
 // known has the names above.
 var known = map[string]bool{Open: true, Sync: true, Restore: true, Request: true, Arm: true, Park: true, Release: true,
 	Drain: true, Capture: true, Resume: true, Write: true, Redundancy: true, Flush: true, Vote: true, Commit: true,
-	GiveUp: true, Skip: true,
+	GiveUp: true, Skip: true, PutOff: true,
 	Failure: true, Source: true, Stop: true, Finish: true, Close: true, Alive: true}
 
 // Event is one line. Fields that mean nothing for a kind of event are zero and

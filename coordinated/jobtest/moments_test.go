@@ -109,7 +109,7 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 	parts := make([]atomic.Pointer[seam.Parts], s.ranks)
 	var last atomic.Int64
 	net := connecttest.NewNet(s.ranks)
-	here := seam.Seam{Plane: net.Plane, Phase: j.opt.phase}
+	here := seam.Seam{Plane: net.Plane, QuietPerRank: j.opt.quietPerRank, Phase: j.opt.phase}
 	var w *mpitest.World
 	if j.returnAt > 0 {
 		j.opt.OnLost = func(e *coordinated.LostError) { w.Abort(e) }
@@ -240,8 +240,9 @@ func sameStates(got, want []mem) error {
 // inMemory is how a job is opened.
 type inMemory struct {
 	coordinated.Options
-	files *crashfs.FS
-	phase func(rank int, name string) // nil: nobody hears of it
+	files        *crashfs.FS
+	quietPerRank bool
+	phase        func(rank int, name string) // nil: nobody hears of it
 }
 
 // memOptions are options on a file system in memory.

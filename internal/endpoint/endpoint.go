@@ -71,6 +71,9 @@ type Endpoint interface {
 	// far. Receives that the program has posted get the messages MPI matches to them;
 	// they stay complete for the program's Wait.
 	//
+	// Where DrainStats.InFlight is set, some rank has messages or requests that the epoch of this cut
+	// would have to keep: see PreferQuiet.
+	//
 	// Where DrainStats.Windows is set, ranks that go on may reach into each other's
 	// memory: nobody may, until all have captured theirs.
 	//
@@ -79,6 +82,11 @@ type Endpoint interface {
 	// where the epoch is). The mailbox keeps what came, the program may go on, and
 	// Drain may be tried again.
 	Drain(ctx context.Context) (DrainStats, error)
+
+	// PreferQuiet says whether this rank would rather have a cut at which nothing is in flight. Where
+	// one prefers it and something is, the next Drain says so on all ranks, by DrainStats.PutOff. It costs no
+	// message.
+	PreferQuiet(prefer bool)
 
 	// Ended says whether this rank's main thread stands behind its last Point, where a restart would do a step too
 	// many. The next Drain tells all ranks whether any does, and whether all do. It costs no message.
@@ -155,11 +163,15 @@ type Collective struct {
 
 // DrainStats says what a drain did on this rank.
 type DrainStats struct {
-	Messages            int   // received during the drain
-	Bytes               int64 // waiting in the mailbox afterwards
-	Rounds              int   // turns of the loop
-	Windows             bool  // some rank of the world has a window: see Drain
-	SomeEnded, AllEnded bool  // what Ended was told on the ranks of the world; the same on all of them
+	Messages int   // received during the drain
+	Bytes    int64 // waiting in the mailbox afterwards
+	Rounds   int   // turns of the loop
+	Windows  bool  // some rank of the world has a window: see Drain
+	// InFlight says that something is in flight to some rank of the world: a message waits in its mailbox, or it has a
+	// receive or a non-blocking collective whose end the program has not been told. PutOff says that some rank
+	// prefers another cut, for that reason. Both say the same on all ranks.
+	InFlight, PutOff    bool
+	SomeEnded, AllEnded bool // what Ended was told on the ranks of the world; the same on all of them
 }
 
 // PendingReceive is a receive that was pending at the checkpoint this run was

@@ -66,6 +66,7 @@ type Status struct {
 	// Failing says how many checkpoints in a row have failed, from three on, and what a death would cost.
 	Failing string       `json:"failing,omitempty"`
 	Next    *NextStatus  `json:"next,omitempty"`
+	PutOff  int          `json:"put_off,omitempty"`     // cuts not used for the next epoch
 	States  []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
 }
 
@@ -91,6 +92,7 @@ type EpochStatus struct {
 	DurableSeconds map[string]float64 `json:"durable_s"`
 	// Skipped has the levels that it does not go to, with the epoch that goes in its place; 0: not due.
 	Skipped map[string]uint64 `json:"skipped,omitempty"`
+	PutOff  int               `json:"put_off,omitempty"` // cuts before it that were not used: messages were in flight
 	Error   string            `json:"error,omitempty"`
 }
 

@@ -35,6 +35,7 @@ func (noMessages) Mailbox() (int, int64)                       { return 0, 0 }
 func (noMessages) DrainSome() (int, error)                     { return 0, nil }
 func (noMessages) Hold() (resume func())                       { return func() {} }
 func (noMessages) OpenEpochs() error                           { return nil }
+func (noMessages) PreferQuiet(bool)                            {}
 func (noMessages) Ended(bool)                                  {}
 func (noMessages) NoteSites()                                  {}
 func (noMessages) UnpostedReceives() []endpoint.PendingReceive { return nil }

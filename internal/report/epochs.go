@@ -70,6 +70,9 @@ func (m *merger) epochs() {
 		}
 	}
 	for _, q := range list {
+		if q.putOff && q.Fault == "" {
+			continue // there is none of this number: the request is that of the next
+		}
 		m.r.Epochs = append(m.r.Epochs, *q)
 	}
 	slices.SortFunc(m.r.Epochs, func(a, b Epoch) int {
@@ -122,6 +125,8 @@ func (q *Epoch) add(rank int, e *events.Event, at int64) {
 	case events.Commit:
 		q.Durable[e.Level] = max(q.Durable[e.Level], seconds(e.Dur))
 		q.committed[e.Level]++
+	case events.PutOff:
+		q.putOff = true
 	case events.GiveUp, events.Failure:
 		if q.Fault == "" {
 			q.Fault = e.Text

@@ -81,6 +81,7 @@ type Epoch struct {
 	seen      map[string]*gathered // samples by what
 	written   map[string]int64     // by level, bytes of state, however often
 	committed map[string]int       // by level, ranks that saw it
+	putOff    bool                 // its cut was not used
 }
 
 // RankTimes sums up what the ranks needed, in seconds.

@@ -281,6 +281,19 @@ func (a *Agent) Freed(ctx context.Context, e cut.Epoch, cost time.Duration, err 
 	})
 }
 
+// PutOff ends an epoch of which nothing was captured, and asks for the checkpoint again, at once or in a moment; at
+// rank 0. stop says that it is a final one.
+func (a *Agent) PutOff(ctx context.Context, e cut.Epoch, stop bool, in time.Duration) error {
+	return a.Do(ctx, func() {
+		if in > 0 {
+			a.Triggers.PutOff(stop, in)
+		} else { // before Done: Close waits for it
+			a.step(cut.Request{Stop: stop})
+		}
+		a.step(cut.Done{Epoch: e, Failed: true})
+	})
+}
+
 // countFailed counts the epochs in a row that came to no level, at rank 0, and ends the job
 // when there are too many.
 func (a *Agent) countFailed(err error) {

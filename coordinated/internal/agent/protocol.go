@@ -69,6 +69,7 @@ func (a *Agent) act(act cut.Action) {
 		a.verdicts <- Verdict{Epoch: a.machine.Epoch(), Logged: a.releases <= MostReleases}
 	case cut.Cut:
 		a.Phase("cut")
+		a.Triggers.Cut(act.Stop)
 		a.Cut(act.Epoch, Agreement{time.Since(a.armed), int(a.machine.Round()), a.releases})
 		a.verdicts <- Verdict{Cut: true, Epoch: act.Epoch, Stop: act.Stop}
 	case cut.GaveUp:

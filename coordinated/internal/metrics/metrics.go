@@ -53,7 +53,7 @@ type Set struct {
 	mu      sync.Mutex
 	metrics []*metric // by name
 
-	captured, failed, givenUp, capturedBytes              *metric // counters
+	captured, failed, givenUp, capturedBytes, putOff      *metric // counters
 	committed, storedBytes, seconds, skipped              *metric // counters by level, step and why
 	blocked, durable                                      *metric // histograms
 	lastEpoch, lastTime, restoreBytes                     *metric // gauges by level
@@ -103,6 +103,8 @@ func (s *Set) register() {
 	s.failed = s.metric(counter, "epochs_failed_total", "Checkpoints captured that did not reach all levels.")
 	s.givenUp = s.metric(counter, "epochs_given_up_total",
 		"Checkpoints given up because ranks did not reach a Point in time.")
+	s.putOff = s.metric(counter, "cuts_put_off_total",
+		"Cuts that were not used because messages were in flight (quiet).")
 	s.capturedBytes = s.metric(counter, "captured_bytes_total", "Bytes of state captured on this rank.")
 	s.committed = s.metric(counter, "epochs_committed_total", "Checkpoints committed at a level.", "level")
 	s.skipped = s.metric(counter, "epochs_skipped_total", "Checkpoints that did not go to a level: not due, or late "+
@@ -202,6 +204,14 @@ func (s *Set) Failed() {
 func (s *Set) GivenUp() {
 	if s != nil {
 		s.givenUp.add(1)
+		s.poke()
+	}
+}
+
+// PutOff counts a cut that is not used because messages are in flight.
+func (s *Set) PutOff() {
+	if s != nil {
+		s.putOff.add(1)
 		s.poke()
 	}
 }

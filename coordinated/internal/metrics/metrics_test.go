@@ -134,6 +134,7 @@ func TestText(t *testing.T) {
 	s := newSet(t, Options{})
 	fill(s)
 	s.Skipped("global", true)
+	s.PutOff()
 	s.Captured(12345678901, 1500*time.Microsecond, 0, 2*time.Second, 3*time.Second)
 	got := regexp.MustCompile(`(timestamp_seconds{.*}) .*`).ReplaceAllString(string(s.text()), "$1 0")
 	if got != string(want) {

@@ -25,6 +25,9 @@ func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardI
 	p.Phase("voted")
 	mine, ranks := infos, len(blobs)
 	infos, err = vote.DecodePuts("write epoch "+fmt.Sprint(e)+" to level "+level, blobs, own)
+	if errors.Is(err, ErrPutOff) { // this rank has written nothing
+		return err
+	}
 	if err != nil {
 		discard := func(ctx context.Context) error { return p.Store.Discard(ctx, e, level) }
 		if derr := p.Operations.Run(p.ctx, "discard", level, discard); derr != nil &&

@@ -25,6 +25,10 @@ type Captured struct {
 	All <-chan error
 }
 
+// ErrPutOff is why nothing was captured at a cut that is not used: messages are in flight, and another cut follows. It
+// is no failure. Nobody but Freed hears of it.
+var ErrPutOff = errors.New("put off: messages are in flight")
+
 // Epoch is an epoch on its way to the levels: what the main thread may wait for.
 type Epoch struct {
 	Put    chan struct{} // closed when the captured bytes are no longer needed
@@ -53,7 +57,7 @@ func (p *Persister) Persist(c Captured) *Epoch {
 		defer release()
 		x.lease = p.State.Lease(p.ctx, c.Snapshot)
 		err := x.run()
-		if x.Err = errors.Join(err, x.lease.End()); x.Err != nil {
+		if x.Err = errors.Join(err, x.lease.End()); x.Err != nil && !errors.Is(x.Err, ErrPutOff) {
 			p.Failed(c.Epoch, x.Err)
 			x.complain()
 		}
@@ -127,6 +131,9 @@ func (x *Epoch) first() (from int, failed, err error) {
 		}
 	}
 	free()
+	if p.Rank == 0 && errors.Is(err, ErrPutOff) {
+		p.pace.none(x.c.Epoch)
+	}
 	p.Phase("committed")
 	p.Freed(x.c.Epoch, err)
 	if err != nil {

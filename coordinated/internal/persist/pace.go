@@ -58,6 +58,7 @@ func (v Every) String() string {
 type pacer struct {
 	mu     sync.Mutex // guards all of it
 	levels []*levelPace
+	unused []storage.Epoch // numbers that no epoch has, ascending: the newest of them
 	final  storage.Epoch
 }
 
@@ -155,7 +156,24 @@ func (p *pacer) due(l *levelPace, a *arrival) bool {
 	case l.every.Time > 0:
 		return a.cut.Sub(last.cut) >= l.every.Time
 	}
-	return a.epoch-last.epoch >= storage.Epoch(l.every.Epochs)
+	epochs := a.epoch - last.epoch
+	for _, e := range p.unused {
+		if last.epoch < e && e < a.epoch {
+			epochs--
+		}
+	}
+	return epochs >= storage.Epoch(l.every.Epochs)
+}
+
+// mostUnused is how many numbers without an epoch are remembered.
+const mostUnused = 1024
+
+// none notes that there is no epoch of a number.
+func (p *pacer) none(e storage.Epoch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unused = append(p.unused, e)
+	p.unused = p.unused[max(0, len(p.unused)-mostUnused):]
 }
 
 // over says that an epoch that was let through to the i-th level is there, or will not be.

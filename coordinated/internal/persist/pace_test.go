@@ -3,6 +3,7 @@ package persist
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,5 +174,30 @@ func TestDirect(t *testing.T) {
 	p.over(1, 3, time.Time{}, true)
 	if d := p.direct(4, time.Time{}); d.Go {
 		t.Error("epoch 4 is due at the first level, and spared it")
+	}
+}
+
+// TestNumbersWithoutEpochs: numbers whose cuts were put off do not count for a level that takes one epoch in so many.
+func TestNumbersWithoutEpochs(t *testing.T) {
+	p := newPacer([]Every{{}, {Epochs: 2}})
+	var went []storage.Epoch
+	for e := storage.Epoch(1); e <= 12; e++ {
+		if e%3 != 1 { // epochs 1, 4, 7 and 10
+			p.none(e)
+			continue
+		}
+		if told(p.arrive(1, e, time.Time{}, false)) != "not due" {
+			went = append(went, e)
+			p.over(1, e, time.Time{}, true)
+		}
+	}
+	if !slices.Equal(went, []storage.Epoch{1, 7}) {
+		t.Errorf("got epochs %v, want every second one: 1 and 7", went)
+	}
+	for e := storage.Epoch(13); e < 3*mostUnused; e++ {
+		p.none(e)
+	}
+	if len(p.unused) != mostUnused {
+		t.Errorf("%d numbers are remembered", len(p.unused))
 	}
 }

@@ -22,9 +22,11 @@ type Seam struct {
 	// Phase hears of each step of a checkpoint on each rank, before what follows.
 	Phase func(rank int, name string)
 	// CopyTime is how long a copy of an epoch from one level to the next takes, by what the rank knows to be left.
-	CopyTime  func(rank int, left time.Duration) time.Duration
-	ShareWait time.Duration // how long nodes may take to see what another writes
-	Slurm     *slurm.Job    // that the rank is in
+	CopyTime func(rank int, left time.Duration) time.Duration
+	// QuietPerRank lets Options.Quiet take effect although something is protected per rank.
+	QuietPerRank bool
+	ShareWait    time.Duration // how long nodes may take to see what another writes
+	Slurm        *slurm.Job    // that the rank is in
 	// Opened is given the parts of the rank's Checkpointer, before Open returns.
 	Opened func(Parts)
 }

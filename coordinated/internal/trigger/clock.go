@@ -23,6 +23,10 @@ type clock struct {
 	asked bool          // for the final one
 	retry time.Time     // of a final one that failed; zero = none
 	pause sleep.Backoff // before it; its Last is 0 until one has failed
+
+	putOff     time.Time // when to ask again for one that was put off; zero = none was
+	putOffStop bool      // that was a final one
+	again      bool      // what was due last is one that was put off
 }
 
 // FirstCost is the cost that is assumed until a checkpoint has been measured.
@@ -52,6 +56,9 @@ func (t *clock) plan(now time.Time, cost time.Duration) {
 // wait returns how long until something is due; false if nothing ever is.
 func (t *clock) wait(now time.Time) (time.Duration, bool) {
 	at := t.next
+	if !t.putOff.IsZero() && (at.IsZero() || t.putOff.Before(at)) {
+		at = t.putOff
+	}
 	if stop := t.stopAt(); !stop.IsZero() && (at.IsZero() || stop.Before(at)) {
 		at = stop
 	}
@@ -78,10 +85,15 @@ func (t *clock) failed(now time.Time) time.Duration {
 
 // due reports what to ask for now.
 func (t *clock) due(now time.Time) (ask, stop bool) {
+	t.again = false
 	if at := t.stopAt(); !at.IsZero() && !now.Before(at) {
 		t.asked = t.asked || at.Equal(t.final)
 		t.retry, t.next = time.Time{}, time.Time{}
 		return true, true
+	}
+	if t.again = !t.putOff.IsZero() && !now.Before(t.putOff); t.again {
+		t.putOff = time.Time{}
+		return true, t.putOffStop
 	}
 	if !t.next.IsZero() && !now.Before(t.next) {
 		if t.idle() {
@@ -101,6 +113,8 @@ func (t *clock) idle() bool { return t.points != nil && t.points() == 0 }
 // name says what asks.
 func (t *clock) name(stop bool) string {
 	switch {
+	case t.again || !t.putOff.IsZero():
+		return "a checkpoint that was put off"
 	case stop && t.pause.Last > 0:
 		return "a failed final checkpoint"
 	case stop:
@@ -120,6 +134,6 @@ func (t *clock) status() *job.NextStatus {
 		return nil
 	}
 	at := t.stopAt()
-	final := !at.IsZero() && (t.next.IsZero() || at.Before(t.next))
+	final := !t.putOff.IsZero() && t.putOffStop || !at.IsZero() && (t.next.IsZero() || at.Before(t.next))
 	return &job.NextStatus{By: t.name(final), Seconds: d.Seconds(), Final: final}
 }

@@ -135,6 +135,20 @@ func (t *Triggers) Again() {
 	t.arm()
 }
 
+// PutOff asks again in a moment for a checkpoint that was put off.
+func (t *Triggers) PutOff(stop bool, in time.Duration) {
+	t.clock.putOff, t.clock.putOffStop = time.Now().Add(in), stop
+	t.arm()
+}
+
+// Cut notes that there is a cut: what was put off is not asked for again, unless that was a final one and this is not.
+func (t *Triggers) Cut(stop bool) {
+	if t.clock != nil && (stop || !t.clock.putOffStop) {
+		t.clock.putOff = time.Time{}
+		t.arm()
+	}
+}
+
 // Final sets when to ask for the final one; at the rank with the clock.
 func (t *Triggers) Final(at time.Time) {
 	t.clock.final = at

@@ -42,6 +42,43 @@ func TestDueOnTheClock(t *testing.T) {
 	})
 }
 
+// TestPutOff: a checkpoint that was put off is wanted again, unless there is a cut before. A final one is wanted until
+// there is a final cut.
+func TestPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := New(Options{Clock: true, Log: slog.New(slog.DiscardHandler)})
+		for i, c := range []struct {
+			stop bool
+			cuts []bool // whether they are final
+			want bool
+		}{{want: true}, {stop: true, want: true}, {cuts: []bool{false}}, {cuts: []bool{true}},
+			{stop: true, cuts: []bool{false}, want: true}, {stop: true, cuts: []bool{false, true}}} {
+			tr.PutOff(c.stop, time.Second)
+			if s := tr.Status(); s == nil || s.Final != c.stop || s.Seconds != 1 {
+				t.Errorf("%d: status %+v", i, s)
+			}
+			for _, stop := range c.cuts {
+				tr.Cut(stop)
+			}
+			begin := time.Now()
+			got := false
+			select {
+			case <-tr.Timer():
+				var w Wish
+				w, got = tr.Due()
+				if want := (Wish{Stop: c.stop, By: "a checkpoint that was put off"}); w != want ||
+					time.Since(begin) != time.Second {
+					t.Errorf("%d: got %+v after %v, want %+v after 1s", i, w, time.Since(begin), want)
+				}
+			case <-time.After(time.Minute):
+			}
+			if got != c.want {
+				t.Errorf("%d: asked again %v, want %v", i, got, c.want)
+			}
+		}
+	})
+}
+
 // TestFinalAt: the deadline may become known later, and counts from then on.
 func TestFinalAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

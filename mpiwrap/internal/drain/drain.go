@@ -24,8 +24,10 @@ type Drainer struct {
 	Private  *request.Channel                        // of the drain alone
 	Channels func(yield func(*request.Channel) bool) // of the living communicators
 	Windows  func() (some bool, open error)          // whether there are any, and what the program has not ended
+	Quiet    func() bool                             // whether nothing is in flight to this rank
 
-	Ended bool // this rank stands behind its last Point
+	Ended       bool // this rank stands behind its last Point
+	PreferQuiet bool // this rank would rather have a cut at which nothing is in flight
 
 	dangling []*request.Request // what a Run that gave up has left on the private communicator
 	broken   error              // why none can succeed any more
@@ -186,6 +188,8 @@ func (d *Drainer) missing(expect []uint64) (text string, n uint64) {
 const (
 	drained = iota // 1: everything that was sent to it is here
 	alone          // 1: it has no windows
+	quiet          // 1: nothing is in flight to it
+	content        // 1: it takes a cut at which something is in flight
 	goesOn         // 1: it will come to another Point
 	ended          // 1: it will not
 	sayings
@@ -195,7 +199,8 @@ const (
 func (d *run) agree(late error) error {
 	windows, _ := d.Windows()
 	mine, all := make([]uint64, sayings), make([]uint64, sayings)
-	for what, is := range map[int]bool{drained: late == nil, alone: !windows, goesOn: !d.Ended, ended: d.Ended} {
+	for what, is := range map[int]bool{drained: late == nil, alone: !windows, quiet: late == nil && d.Quiet(),
+		content: !d.PreferQuiet, goesOn: !d.Ended, ended: d.Ended} {
 		if is {
 			mine[what] = 1
 		}
@@ -206,8 +211,9 @@ func (d *run) agree(late error) error {
 		return d.incomplete("another rank gave up")
 	}
 	if late == nil {
-		d.stats.Windows = all[alone] == 0
+		d.stats.Windows, d.stats.InFlight = all[alone] == 0, all[quiet] == 0
 		d.stats.SomeEnded, d.stats.AllEnded = all[goesOn] == 0, all[ended] == 1
+		d.stats.PutOff = d.stats.InFlight && all[content] == 0
 	}
 	return late
 }

@@ -105,6 +105,20 @@ func (s *Rank) held(r *mailbox.Mail) ([]mailbox.Held, error) {
 	return out, errors.Join(errs...)
 }
 
+// Quiet reports whether SaveMail would find no message and no receive, and nothing that it refuses. Requests that are
+// protected count as the others do.
+func (s *Rank) Quiet(channels iter.Seq[*Channel]) bool {
+	if n, _, _ := MailboxSize(channels); n > 0 {
+		return false
+	}
+	for q := s.pending.first; q != nil; q = q.next {
+		if !q.c.Private && q.kind != sendRequest && !(q.state == complete && q.st.Cancelled) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.probed, func(m *Message) bool { return m.box != nil }) && !s.unposted.Waiting()
+}
+
 // isSaved says whether MarshalBinary has described the request for this cut.
 func (r *Request) isSaved() bool { return r.saved != 0 && r.saved == r.c.rank.drains }
 

@@ -116,6 +116,9 @@ func printEpochs(w io.Writer, st *job.Status) error {
 		}
 		fmt.Fprintf(w, "%s in %s, by %s\n", what, cli.AgeText(n.Seconds), n.By)
 	}
+	if st.PutOff > 0 {
+		fmt.Fprintf(w, "a checkpoint waits until no message is in flight: %d cut(s) not used\n", st.PutOff)
+	}
 	for _, level := range st.Levels {
 		if v := st.Every[level]; v != "" {
 			fmt.Fprintf(w, "%s takes %s\n", level, v)
