@@ -4,9 +4,7 @@ package gpubench
 
 import (
 	"fmt"
-	"time"
 
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/cuda"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 )
@@ -49,11 +47,4 @@ func Open(kind string, index int) (Device, error) {
 		}
 	}
 	return nil, fmt.Errorf("no driver of kind %q", kind)
-}
-
-// Checkpoint lets the CUDA driver checkpoint and restore another process of this user: how long the process stood
-// still until all was saved, and how long the saving and the restoring took.
-func Checkpoint(pid int) (stopped, saving, restoring time.Duration, err error) {
-	t, err := cuda.Checkpoint(pid)
-	return t.Lock + t.Checkpoint, t.Checkpoint, t.Restore, err
 }

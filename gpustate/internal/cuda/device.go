@@ -1,5 +1,10 @@
 package cuda
 
+/*
+#include "table.h"
+*/
+import "C"
+
 import (
 	"errors"
 	"fmt"
@@ -86,7 +91,9 @@ func (d *device) CreateMem(m driver.MemDesc) (driver.Handle, error) {
 	var err error
 	switch m.Kind {
 	case driver.MemBuffer:
-		o.p, err = alloc(d.ctx, m.Bytes)
+		var p uint64
+		p, err = madeBy("cuMemAlloc", C.hfcu_alloc(d.ctx, C.size_t(m.Bytes)))
+		o.p = address(p)
 	case driver.MemSub:
 		o.p = m.Parent.(*mem).p + address(m.Offset)
 	case driver.MemView:
@@ -127,22 +134,22 @@ func (d *device) pin(host []byte) (address, error) {
 	defer registered.Unlock()
 	p := place(host)
 	if r := registered.at[p]; r != nil {
-		a, err := hostAddress(d.ctx, p)
+		a, err := madeBy("cuMemHostGetDevicePointer", C.hfcu_host_address(d.ctx, p))
 		if err == nil {
 			r.users++
 		}
-		return a, err
+		return address(a), err
 	}
 	ctx, err := retainContext(d.dev)
 	if err != nil {
 		return 0, err
 	}
-	a, err := registerHost(ctx, p, len(host))
+	a, err := madeBy("cuMemHostRegister", C.hfcu_host_register(ctx, p, C.size_t(len(host))))
 	if err != nil {
 		return 0, errors.Join(err, releaseContext(d.dev))
 	}
 	registered.at[p] = &registration{users: 1, dev: d.dev, ctx: ctx}
-	return a, nil
+	return address(a), nil
 }
 
 func (d *device) unpin(host []byte) error {
@@ -154,7 +161,7 @@ func (d *device) unpin(host []byte) error {
 		return nil
 	}
 	delete(registered.at, p)
-	return errors.Join(unregisterHost(r.ctx, p), releaseContext(r.dev))
+	return errors.Join(check("cuMemHostUnregister", C.hfcu_host_unregister(r.ctx, p)), releaseContext(r.dev))
 }
 
 // createManaged takes no more managed memory than the device has free: a
@@ -172,7 +179,9 @@ func (d *device) createManaged(o *mem) error {
 			Text: fmt.Sprintf("%d bytes wanted in addition to %d managed bytes, %d free", o.bytes, d.managed, left),
 			Kind: driver.ErrOutOfMemory}
 	}
-	if o.p, err = allocManaged(d.ctx, o.bytes); err == nil {
+	p, err := madeBy("cuMemAllocManaged", C.hfcu_alloc_managed(d.ctx, C.size_t(o.bytes)))
+	if err == nil {
+		o.p = address(p)
 		d.managed += o.bytes
 	}
 	return err
@@ -195,7 +204,7 @@ func (d *device) ReleaseMem(h driver.Handle) error {
 		d.managed -= m.bytes
 		d.mu.Unlock()
 	}
-	return free(d.ctx, m.p)
+	return check("cuMemFree", C.hfcu_free(d.ctx, m.p))
 }
 
 func (d *device) MapShared(q, h driver.Handle) ([]byte, error) {
@@ -213,10 +222,11 @@ func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) { re
 func (d *device) ReleaseSampler(driver.Handle) error                        { return nil }
 
 func (d *device) CreateQueue(q driver.QueueDesc) (driver.Handle, error) {
-	s, err := createStream(d.ctx, q.Priority)
+	made, err := madeBy("cuStreamCreateWithPriority", C.hfcu_stream(d.ctx, C.int(q.Priority)))
 	if err != nil {
 		return nil, err
 	}
+	s := handle(made)
 	if q.Profiling {
 		if err := d.startClock(s); err != nil {
 			return nil, errors.Join(err, freeStream(d.ctx, s))
@@ -254,7 +264,9 @@ func (d *device) ReleaseQueue(q driver.Handle) error {
 // Flush has nothing to do: streams run by themselves.
 func (d *device) Flush(driver.Handle) error { return nil }
 
-func (d *device) Finish(q driver.Handle) error { return syncStream(d.ctx, q.(*stream).s) }
+func (d *device) Finish(q driver.Handle) error {
+	return check("cuStreamSynchronize", C.hfcu_stream_sync(d.ctx, q.(*stream).s))
+}
 
 // pinned is page-locked memory of the driver.
 type pinned struct {
@@ -263,12 +275,12 @@ type pinned struct {
 }
 
 func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
-	p, err := allocHost(d.ctx, bytes)
+	p, err := madeBy("cuMemHostAlloc", C.hfcu_host_alloc(d.ctx, C.size_t(bytes)))
 	if err != nil {
 		return nil, err
 	}
-	return &pinned{d.ctx, p, bytes}, nil
+	return &pinned{d.ctx, handle(p), bytes}, nil
 }
 
 func (p *pinned) Bytes() []byte { return memory(p.p, int64(p.bytes)) }
-func (p *pinned) Free() error   { return freeHost(p.ctx, p.p) }
+func (p *pinned) Free() error   { return check("cuMemFreeHost", C.hfcu_host_free(p.ctx, p.p)) }

@@ -18,5 +18,5 @@
 // follows among the arguments; samplers and local sizes take no place in the
 // kernel's parameter list.
 //
-// calls.go and the C files beside it are the only ones that know C.
+// The C files gather arguments and find the calls; calls.go has what the Go files share to reach them.
 package cuda

@@ -33,7 +33,7 @@ var kinds = map[int]error{
 }
 
 // check turns a CUresult into an error, nil for CUDA_SUCCESS.
-func check(call string, rc int32) error {
+func check(call string, rc status) error {
 	if rc == 0 {
 		return nil
 	}

@@ -1,5 +1,10 @@
 package cuda
 
+/*
+#include "table.h"
+*/
+import "C"
+
 import (
 	"errors"
 	"fmt"
@@ -32,27 +37,34 @@ func (d *device) ImageFormats(driver.Access, int) (list [][2]uint32, err error) 
 	return list, nil
 }
 
-func (d *device) createImage(o *mem) (err error) {
+func (d *device) createImage(o *mem) error {
 	f, channels := formats[o.image.Type], channelCounts[o.image.Order]
 	if f.bytes == 0 || channels == 0 {
 		return fmt.Errorf("image format order=%#x type=%#x in CUDA: %w",
 			o.image.Order, o.image.Type, driver.ErrUnsupported)
 	}
 	o.pixel = f.bytes * channels
-	if o.array, err = createArray(d.ctx, o.image, f.format, channels); err != nil {
+	i := &o.image
+	array, err := madeBy("cuArray3DCreate", C.hfcu_array(d.ctx, C.hfcu_image_desc{dims: C.int(i.Dims),
+		array: cbool(i.Array), w: C.size_t(i.Width), h: C.size_t(i.Height), d: C.size_t(i.Depth),
+		format: C.int(f.format), channels: C.int(channels)}))
+	if err != nil {
 		return err
 	}
-	if o.surface, err = createSurface(d.ctx, o.array); err != nil {
+	o.array = handle(array)
+	surface, err := madeBy("cuSurfObjectCreate", C.hfcu_surface(d.ctx, o.array))
+	if err != nil {
 		return errors.Join(err, freeArray(d.ctx, o.array))
 	}
+	o.surface = address(surface)
 	o.textures = map[driver.SamplerDesc]address{}
 	return nil
 }
 
 func (d *device) releaseImage(m *mem) error {
-	errs := []error{freeSurface(d.ctx, m.surface)}
+	errs := []error{check("cuSurfObjectDestroy", C.hfcu_surface_free(d.ctx, m.surface))}
 	for _, t := range m.textures {
-		errs = append(errs, freeTexture(d.ctx, t))
+		errs = append(errs, check("cuTexObjectDestroy", C.hfcu_texture_free(d.ctx, t)))
 	}
 	return errors.Join(append(errs, freeArray(d.ctx, m.array))...)
 }
@@ -78,7 +90,7 @@ func (d *device) texture(m *mem, s driver.SamplerDesc) (address, error) {
 	if t, ok := m.textures[s]; ok {
 		return t, nil
 	}
-	var flags uint32
+	var flags C.unsigned
 	if s.Normalized {
 		flags |= textureNormalized
 	}
@@ -86,13 +98,14 @@ func (d *device) texture(m *mem, s driver.SamplerDesc) (address, error) {
 	if !fractional(m.image.Type) {
 		flags |= textureReadAsInteger
 	}
-	filter := 0
+	filter := C.int(0)
 	if s.Filter == 0x1141 { // LINEAR
 		filter = 1
 	}
-	t, err := createTexture(d.ctx, m.array, addressModes[s.Addressing], filter, flags)
+	t, err := madeBy("cuTexObjectCreate",
+		C.hfcu_texture(d.ctx, m.array, C.int(addressModes[s.Addressing]), filter, flags))
 	if err == nil {
-		m.textures[s] = t
+		m.textures[s] = address(t)
 	}
-	return t, err
+	return address(t), err
 }

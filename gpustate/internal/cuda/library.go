@@ -1,10 +1,17 @@
 package cuda
 
+/*
+#include "table.h"
+*/
+import "C"
+
 import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/internal/sigguard"
@@ -47,23 +54,18 @@ func (l *Library) Open(index int) (driver.Device, error) {
 }
 
 func (l *Library) discover() error {
-	var err error
-	for _, file := range cudaFiles {
-		if err = openCUDA(file); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return &driver.LibraryError{API: "CUDA", Files: cudaFiles, Err: err}
-	}
-	if err := start(); err != nil {
-		return fmt.Errorf("start CUDA: %w", err)
-	}
-	n, err := deviceCount()
+	err := open("CUDA", cudaFiles, func(name *C.char) *C.char { return C.hfcu_cu_open(name) })
 	if err != nil {
 		return err
 	}
-	for i := range n {
+	if err := check("cuInit", C.hfcu_cuInit(0)); err != nil {
+		return fmt.Errorf("start CUDA: %w", err)
+	}
+	var n C.int
+	if err := check("cuDeviceGetCount", C.hfcu_cuDeviceGetCount(&n)); err != nil {
+		return err
+	}
+	for i := range int(n) {
 		dev, err := deviceAt(i)
 		if err != nil {
 			return err
@@ -88,14 +90,35 @@ const (
 	attrManagedMemory = 83
 )
 
+// attribute is a device property, 0 where the driver does not know it.
+func attribute(dev, what int) int {
+	var v C.int
+	if C.hfcu_cuDeviceGetAttribute(&v, C.int(what), C.int(dev)) != 0 {
+		return 0
+	}
+	return int(v)
+}
+
+// deviceText gives a text that a call writes for a device.
+func deviceText(dev int, call func(to *C.char, n, dev C.int) status) string {
+	b := make([]byte, 256)
+	call((*C.char)(unsafe.Pointer(&b[0])), C.int(len(b)), C.int(dev))
+	return text(b)
+}
+
 func describe(index, dev int) driver.Info {
+	name := deviceText(dev, func(to *C.char, n, dev C.int) status { return C.hfcu_cuDeviceGetName(to, n, dev) })
+	pci := deviceText(dev, func(to *C.char, n, dev C.int) status { return C.hfcu_cuDeviceGetPCIBusId(to, n, dev) })
+	var v C.int
+	var total C.size_t
+	C.hfcu_cuDriverGetVersion(&v)
+	C.hfcu_cuDeviceTotalMem_v2(&total, C.int(dev))
 	arch := fmt.Sprintf("sm_%d%d", attribute(dev, attrMajor), attribute(dev, attrMinor))
-	v := driverVersion()
 	i := driver.Info{
 		Kind: "cuda", Platform: "CUDA", Vendor: "NVIDIA Corporation",
-		Name: deviceName(dev), Version: fmt.Sprintf("%d.%d", v/1000, v%1000/10),
-		Type: "gpu", Index: index, PCI: devicePCI(dev), Arch: arch,
-		GlobalBytes: totalBytes(dev), MaxAllocBytes: totalBytes(dev),
+		Name: name, Version: fmt.Sprintf("%d.%d", v/1000, v%1000/10),
+		Type: "gpu", Index: index, PCI: strings.ToLower(pci), Arch: arch,
+		GlobalBytes: int64(total), MaxAllocBytes: int64(total),
 		LocalBytes: int64(attribute(dev, attrSharedBytes)), SubAlign: 256,
 		MaxGroup: attribute(dev, attrMaxThreads),
 		FP64:     true, Images: true, Shared: attribute(dev, attrManagedMemory) != 0,
@@ -106,7 +129,9 @@ func describe(index, dev int) driver.Info {
 			attribute(dev, attrTexture3D+2)},
 		MaxLayers: min(attribute(dev, attrLayers1D), attribute(dev, attrLayers2D)),
 	}
-	if u := deviceUUID(dev); u != nil {
+	u := make([]byte, 16) // the identity of the card, or of the part of it that is ours
+	p := (*C.uchar)(unsafe.Pointer(&u[0]))
+	if C.hfcu_cuDeviceGetUuid_v2(p, C.int(dev)) == 0 || C.hfcu_cuDeviceGetUuid(p, C.int(dev)) == 0 {
 		i.UUID = fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 	}
 	return i
@@ -123,11 +148,5 @@ var nvrtc = sync.OnceValue(func() error {
 			files = append(files[:len(files):len(files)], filepath.Join(root, "lib64", f))
 		}
 	}
-	var err error
-	for _, f := range files {
-		if err = openNVRTC(f); err == nil {
-			return nil
-		}
-	}
-	return &driver.LibraryError{API: "NVRTC", Files: files, Err: err}
+	return open("NVRTC", files, func(name *C.char) *C.char { return C.hfcu_rtc_open(name) })
 })

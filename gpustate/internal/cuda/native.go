@@ -1,5 +1,10 @@
 package cuda
 
+/*
+#include "table.h"
+*/
+import "C"
+
 import (
 	"fmt"
 	"sync"
@@ -9,11 +14,11 @@ import (
 
 // MakeCurrent makes the device's context that of the calling thread, and then the one of before.
 func (d *device) MakeCurrent() (back func(), err error) {
-	was, err := currentContext()
+	was, err := madeBy("cuCtxGetCurrent", C.hfcu_context_now())
 	if err != nil {
 		return nil, err
 	}
-	return func() { _ = makeCurrent(was) }, makeCurrent(d.ctx)
+	return func() { C.hfcu_current(handle(was)) }, check("cuCtxSetCurrent", C.hfcu_current(d.ctx))
 }
 
 // kept are the devices whose primary contexts stay.
@@ -48,11 +53,12 @@ func (d *device) NativeMem(h driver.Handle) uintptr { return uintptr(h.(*mem).p)
 
 // Adopt takes memory that lies in one allocation on this device.
 func (d *device) Adopt(pointer uintptr, bytes int64) (driver.Handle, error) {
-	left, dev, err := rangeOf(d.ctx, address(pointer))
-	switch {
+	dev := C.int(-1)
+	n, err := madeBy("cuMemGetAddressRange", C.hfcu_range(d.ctx, address(pointer), &dev))
+	switch left := int64(n); {
 	case err != nil:
 		return nil, fmt.Errorf("%#x is no device memory: %w", pointer, err)
-	case dev != d.dev:
+	case int(dev) != d.dev:
 		return nil, fmt.Errorf("%#x is memory of CUDA device %d, not of %d: %w", pointer, dev, d.dev,
 			driver.ErrUnsupported)
 	case bytes > left:
@@ -77,15 +83,16 @@ func (d *device) AdoptQueue(native uintptr) (driver.Handle, driver.QueueDesc, er
 		return nil, desc, fmt.Errorf("stream %d is not the same for all callers: give one of cuStreamCreate or "+
 			"CU_STREAM_LEGACY (%d): %w", native, legacyStream, driver.ErrUnsupported)
 	}
-	ctx, priority, err := streamInfo(d.ctx, handle(native))
+	var priority C.int
+	ctx, err := madeBy("cuStreamGetCtx", C.hfcu_stream_context(d.ctx, handle(native), &priority))
 	switch {
 	case err != nil:
 		return nil, desc, fmt.Errorf("%#x is no stream: %w", native, err)
-	case ctx != d.ctx:
+	case handle(ctx) != d.ctx:
 		return nil, desc, fmt.Errorf("the stream is of another context: make it in the one that Native gives: %w",
 			driver.ErrUnsupported)
 	}
-	desc.Priority = max(-1, min(priority, 1)) // more is the device's own
+	desc.Priority = int(max(-1, min(priority, 1))) // more is the device's own
 	return &stream{s: handle(native), lazy: true, adopted: true}, desc, nil
 }
 
@@ -95,17 +102,17 @@ func (l *Library) OpenContext(ctx, _ uintptr) (driver.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev, err := contextDevice(handle(ctx))
+	dev, err := madeBy("cuCtxGetDevice", C.hfcu_context_device(handle(ctx)))
 	if err != nil {
 		return nil, fmt.Errorf("%#x is no context: %w", ctx, err)
 	}
 	for _, i := range infos {
-		if at, err := deviceAt(i.Index); err == nil && at == dev {
-			return &device{info: i, dev: dev, ctx: handle(ctx), adopted: true, starts: map[driver.Event]handle{}}, nil
+		if at, err := deviceAt(i.Index); err == nil && at == int(dev) {
+			return &device{info: i, dev: at, ctx: handle(ctx), adopted: true, starts: map[driver.Event]handle{}}, nil
 		}
 	}
 	return nil, fmt.Errorf("the context is of a device that is not listed: %w", driver.ErrUnsupported)
 }
 
 // Settle waits for all streams of the context.
-func (d *device) Settle() error { return settle(d.ctx) }
+func (d *device) Settle() error { return check("cuCtxSynchronize", C.hfcu_settle(d.ctx)) }

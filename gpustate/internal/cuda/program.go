@@ -1,18 +1,20 @@
 package cuda
 
+/*
+#include <stdlib.h>
+#include "table.h"
+*/
+import "C"
+
 import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/internal/sigguard"
 )
-
-// binaries keeps what was compiled in this process, by source, options and
-// architecture.
-var binaries sync.Map // string -> []byte
 
 // program is a module and the image that it was loaded from.
 type program struct {
@@ -76,10 +78,6 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 	if p.CUDA == "" {
 		return nil, "", fmt.Errorf("program %q for CUDA: %w", p.Name, driver.ErrNoSource)
 	}
-	key := d.info.Arch + "\x00" + p.Options + "\x00" + p.CUDA
-	if bin, ok := binaries.Load(key); ok {
-		return bin.([]byte), "", nil
-	}
 	if err := nvrtc(); err != nil {
 		return nil, "", fmt.Errorf("CUDA C++ needs NVRTC; without it give PTX or a cubin: %w", err)
 	}
@@ -87,9 +85,10 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 	if cacheable(p.CUDA) && !strings.Contains(p.Options, "include") {
 		kept = openCache()
 	}
-	keptKey := nvrtcVersion() + "\x00" + key
-	if image = kept.load(keptKey); image != nil {
-		binaries.Store(key, image)
+	var major, minor C.int
+	C.hfcu_nvrtcVersion(&major, &minor)
+	key := fmt.Sprintf("%d.%d\x00%s\x00%s\x00%s", major, minor, d.info.Arch, p.Options, p.CUDA)
+	if image = kept.load(key); image != nil {
 		return image, "", nil
 	}
 	name := p.Name
@@ -103,8 +102,7 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 		image, log, err = compile(p.CUDA, name+".cu", opts, false)
 	}
 	if err == nil {
-		binaries.Store(key, image)
-		kept.store(keptKey, image)
+		kept.store(key, image)
 	}
 	return image, log, err
 }
@@ -124,6 +122,54 @@ func Cubin(source, arch string) ([]byte, error) {
 		return nil, &driver.BuildError{Program: "program.cu", Log: log, Err: err}
 	}
 	return image, nil
+}
+
+// loadModule takes PTX, cubin or fatbin; log is the driver's compiler's.
+func loadModule(ctx handle, image []byte) (mod handle, log string, err error) {
+	const logBytes = 16 << 10
+	buf := C.calloc(1, logBytes)
+	defer C.free(buf)
+	img := C.CBytes(append(image[:len(image):len(image)], 0)) // PTX is text and ends with NUL
+	defer C.free(img)
+	m, err := madeBy("cuModuleLoadDataEx", C.hfcu_module(ctx, img, (*C.char)(buf), logBytes))
+	return handle(m), text(C.GoBytes(buf, logBytes)), err
+}
+
+// compile runs NVRTC. The binary is a cubin or PTX, as the options ask.
+func compile(source, name string, options []string, cubin bool) (binary []byte, log string, err error) {
+	src, n := C.CString(source), C.CString(name)
+	defer C.free(unsafe.Pointer(src))
+	defer C.free(unsafe.Pointer(n))
+	opts := C.CBytes(append([]byte(strings.Join(options, "\x00")), 0))
+	defer C.free(opts)
+	m := C.hfcu_compile(src, n, C.int(len(options)), (*C.char)(opts))
+	p := handle(m.v)
+	defer C.hfcu_nvrtcDestroyProgram(&p)
+	var size C.size_t
+	get := func(call string, rc status, read func(to *C.char) status) ([]byte, error) {
+		if rc == 0 && size > 0 {
+			b := make([]byte, size)
+			if rc = read((*C.char)(unsafe.Pointer(&b[0]))); rc == 0 {
+				return b, nil
+			}
+		}
+		return nil, &driver.CallError{Call: call, Code: int(rc), Text: "NVRTC error"}
+	}
+	if b, err := get("nvrtcGetProgramLog", C.hfcu_nvrtcGetProgramLogSize(p, &size),
+		func(to *C.char) status { return C.hfcu_nvrtcGetProgramLog(p, to) }); err == nil {
+		log = text(b)
+	}
+	if m.rc != 0 {
+		return nil, log, &driver.CallError{Call: "nvrtcCompileProgram", Code: int(m.rc), Text: "NVRTC error"}
+	}
+	if cubin {
+		binary, err = get("nvrtcGetCUBIN", C.hfcu_nvrtcGetCUBINSize(p, &size),
+			func(to *C.char) status { return C.hfcu_nvrtcGetCUBIN(p, to) })
+	} else {
+		binary, err = get("nvrtcGetPTX", C.hfcu_nvrtcGetPTXSize(p, &size),
+			func(to *C.char) status { return C.hfcu_nvrtcGetPTX(p, to) })
+	}
+	return binary, log, err
 }
 
 func unknownArch(log string) bool { return strings.Contains(log, "gpu-architecture") }
@@ -152,7 +198,23 @@ func options(text string) []string {
 }
 
 func (d *device) ReleaseProgram(p driver.Handle) error {
-	return freeModule(d.ctx, p.(*program).mod)
+	return check("cuModuleUnload", C.hfcu_module_free(d.ctx, p.(*program).mod))
+}
+
+// functionParams are the sizes of a function's parameters; ok is false on
+// drivers before CUDA 12.4, which do not tell.
+func functionParams(ctx, f handle) (sizes []int, ok bool) {
+	for {
+		m := C.hfcu_function_param(ctx, f, C.size_t(len(sizes)))
+		switch m.rc {
+		case 0:
+			sizes = append(sizes, int(m.v))
+		case invalidValue: // no more parameters
+			return sizes, true
+		default:
+			return nil, false
+		}
+	}
 }
 
 // kernel is a function with the arguments that the next launch passes.
@@ -171,10 +233,13 @@ type kernel struct {
 }
 
 func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, error) {
-	f, err := function(d.ctx, p.(*program).mod, name)
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	made, err := madeBy("cuModuleGetFunction", C.hfcu_function(d.ctx, p.(*program).mod, n))
 	if err != nil {
 		return nil, err
 	}
+	f := handle(made)
 	const anyDevice = 48 << 10 // shared memory that needs no permission
 	k := &kernel{name: name, f: f, stale: true, limit: anyDevice}
 	if k.sizes, k.known = functionParams(d.ctx, f); !k.known {
@@ -228,7 +293,8 @@ func (d *device) gather(k *kernel) error {
 		return err
 	}
 	if k.shared > k.limit {
-		if err := setShared(d.ctx, k.f, k.shared); err != nil {
+		err := check("cuFuncSetAttribute", C.hfcu_function_shared(d.ctx, k.f, C.int(k.shared)))
+		if err != nil {
 			return err
 		}
 		k.limit = k.shared
@@ -300,15 +366,33 @@ func (d *device) Launch(q, h driver.Handle, g driver.Grid, wait []driver.Event) 
 		g.Local = choose(g.Global)
 	}
 	if s := q.(*stream); s.lazy && len(wait) == 0 {
-		return 0, d.launchNow(s.s, k, &g)
+		rc := C.hfcu_launch_now(d.ctx, s.s, k.f, blocks(k, &g), C.unsigned(len(k.offs)), bytesOf(k.params), offsets(k))
+		if rc != 0 {
+			return 0, check("cuLaunchKernel", rc)
+		}
+		return 0, nil // without a command: programs launch often
 	}
 	return d.launchLater(q, k, &g, wait)
 }
 
 // launchLater launches a kernel that waits for events, or has one.
 func (d *device) launchLater(q driver.Handle, k *kernel, g *driver.Grid, wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, false, wait, func(c *command) error { return c.launch(k, g) })
+	return d.issue(q, false, wait, "cuLaunchKernel", func(c C.hfcu_cmd) status {
+		return C.hfcu_launch(c, k.f, blocks(k, g), C.unsigned(len(k.offs)), bytesOf(k.params), offsets(k))
+	})
 }
+
+// blocks gives C the index space of a kernel.
+func blocks(k *kernel, g *driver.Grid) C.hfcu_grid {
+	c := C.hfcu_grid{shared: C.unsigned(k.shared)}
+	for i := range 3 {
+		c.g[i], c.b[i] = C.unsigned(g.Global[i]/g.Local[i]), C.unsigned(g.Local[i])
+	}
+	return c
+}
+
+// offsets says where in its memory a kernel's parameters begin.
+func offsets(k *kernel) *C.uint32_t { return (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(k.offs))) }
 
 // choose picks a block that divides the index space, as OpenCL does when no
 // work-group is given: as many threads along the first extent as fit.
@@ -325,6 +409,7 @@ func choose(global [3]int) [3]int {
 // WorkGroup is the largest block of the function, and a warp.
 func (d *device) WorkGroup(h driver.Handle) (size, multiple int, err error) {
 	const maxThreads = 0 // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-	size, err = functionAttribute(h.(*kernel).f, maxThreads)
-	return size, 32, err
+	var n C.int
+	err = check("cuFuncGetAttribute", C.hfcu_cuFuncGetAttribute(&n, maxThreads, h.(*kernel).f))
+	return int(n), 32, err
 }

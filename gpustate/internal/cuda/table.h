@@ -93,11 +93,7 @@ typedef struct {
 	X(cuLaunchKernel,                                                          \
 	  (hnd f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
 	   unsigned bz, unsigned shared, hnd s, void **params, void **extra),      \
-	  (f, gx, gy, gz, bx, by, bz, shared, s, params, extra))                   \
-	X(cuCheckpointProcessLock, (int pid, void *args), (pid, args))             \
-	X(cuCheckpointProcessCheckpoint, (int pid, void *args), (pid, args))       \
-	X(cuCheckpointProcessRestore, (int pid, void *args), (pid, args))          \
-	X(cuCheckpointProcessUnlock, (int pid, void *args), (pid, args))
+	  (f, gx, gy, gz, bx, by, bz, shared, s, params, extra))
 
 // every call returns an nvrtcResult
 #define RTC_CALLS(X)                                                           \

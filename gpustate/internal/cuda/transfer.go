@@ -1,24 +1,43 @@
 package cuda
 
+/*
+#include <stdlib.h>
+#include "table.h"
+*/
+import "C"
+
 import (
 	"time"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
 // issue gives a command its stream and, unless it blocks, an event.
-func (d *device) issue(q driver.Handle, block bool, wait []driver.Event, do func(*command) error) (driver.Event,
-	error) {
+func (d *device) issue(q driver.Handle, block bool, wait []driver.Event, call string,
+	do func(C.hfcu_cmd) status) (driver.Event, error) {
 	s := q.(*stream)
-	c := &command{ctx: d.ctx, stream: s.s, block: block, wait: wait}
 	if block || s.lazy {
-		return 0, do(c)
+		return 0, run(C.hfcu_cmd{ctx: d.ctx, stream: s.s, block: cbool(block)}, wait, call, do)
 	}
-	return d.withEvent(s, c, do)
+	return d.withEvent(s, wait, call, do)
+}
+
+// run gives C the wait list in C memory: a C struct must not point to Go
+// memory.
+func run(c C.hfcu_cmd, wait []driver.Event, call string, do func(C.hfcu_cmd) status) error {
+	if n := len(wait); n > 0 {
+		p := C.malloc(C.size_t(n) * C.size_t(unsafe.Sizeof(handle(0))))
+		defer C.free(p)
+		copy(unsafe.Slice((*driver.Event)(p), n), wait)
+		c.wait, c.n = (*handle)(p), C.unsigned(n)
+	}
+	return check(call, do(c))
 }
 
 // withEvent records an event behind the command.
-func (d *device) withEvent(s *stream, c *command, do func(*command) error) (driver.Event, error) {
+func (d *device) withEvent(s *stream, wait []driver.Event, call string, do func(C.hfcu_cmd) status) (driver.Event,
+	error) {
 	var before handle
 	var err error
 	if s.timing {
@@ -29,17 +48,18 @@ func (d *device) withEvent(s *stream, c *command, do func(*command) error) (driv
 			return 0, err
 		}
 	}
-	if c.ev, err = d.event(s.timing); err != nil {
+	after, err := d.event(s.timing)
+	if err != nil {
 		return 0, err
 	}
-	if err = do(c); err != nil {
-		_ = freeEvent(d.ctx, c.ev)
+	if err = run(C.hfcu_cmd{ctx: d.ctx, stream: s.s, ev: after}, wait, call, do); err != nil {
+		_ = freeEvent(d.ctx, after)
 		if before != 0 {
 			_ = freeEvent(d.ctx, before)
 		}
 		return 0, err
 	}
-	ev := driver.Event(c.ev)
+	ev := driver.Event(after)
 	if before != 0 {
 		d.mu.Lock()
 		d.starts[ev] = before
@@ -85,14 +105,18 @@ func (d *device) WaitEvent(e driver.Event) error {
 	if e == 0 {
 		return nil
 	}
-	return syncEvent(d.ctx, handle(e))
+	return check("cuEventSynchronize", C.hfcu_event_sync(d.ctx, handle(e)))
 }
 
 func (d *device) EventDone(e driver.Event) (bool, error) {
 	if e == 0 {
 		return true, nil
 	}
-	return queryEvent(d.ctx, handle(e))
+	rc := C.hfcu_event_query(d.ctx, handle(e))
+	if rc == notReady {
+		return false, nil
+	}
+	return true, check("cuEventQuery", rc)
 }
 
 // EventTimes tells when the command started and ended, since the first queue
@@ -105,11 +129,12 @@ func (d *device) EventTimes(e driver.Event) (driver.Times, error) {
 	if !ok {
 		return driver.Times{}, driver.ErrUnsupported
 	}
-	start, err := elapsed(d.ctx, base, before)
+	const call = "cuEventElapsedTime"
+	start, err := madeBy(call, C.hfcu_event_elapsed(d.ctx, base, before))
 	if err != nil {
 		return driver.Times{}, err
 	}
-	end, err := elapsed(d.ctx, base, handle(e))
+	end, err := madeBy(call, C.hfcu_event_elapsed(d.ctx, base, handle(e)))
 	t := driver.Times{Queued: time.Duration(start), Submit: time.Duration(start),
 		Start: time.Duration(start), End: time.Duration(end)}
 	return t, err
@@ -118,20 +143,24 @@ func (d *device) EventTimes(e driver.Event) (driver.Times, error) {
 func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
 	error) {
 	m := h.(*mem)
-	return d.issue(q, blocking, wait, func(c *command) error { return c.write(m.p+address(off), src) })
+	return d.issue(q, blocking, wait, "cuMemcpyHtoDAsync", func(c C.hfcu_cmd) status {
+		return C.hfcu_write(c, m.p+address(off), bytesOf(src), C.size_t(len(src)))
+	})
 }
 
 func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
 	error) {
 	m := h.(*mem)
-	return d.issue(q, blocking, wait, func(c *command) error { return c.read(dst, m.p+address(off)) })
+	return d.issue(q, blocking, wait, "cuMemcpyDtoHAsync", func(c C.hfcu_cmd) status {
+		return C.hfcu_read(c, bytesOf(dst), m.p+address(off), C.size_t(len(dst)))
+	})
 }
 
 func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
 	wait []driver.Event) (driver.Event, error) {
 	to, from := dst.(*mem), src.(*mem)
-	return d.issue(q, false, wait, func(c *command) error {
-		return c.copy(to.p+address(dstOff), from.p+address(srcOff), n)
+	return d.issue(q, false, wait, "cuMemcpyDtoDAsync", func(c C.hfcu_cmd) status {
+		return C.hfcu_copy(c, to.p+address(dstOff), from.p+address(srcOff), C.size_t(n))
 	})
 }
 
@@ -142,44 +171,63 @@ func (d *device) CopyFrom(q, dst driver.Handle, other driver.Device, src driver.
 	if !ok {
 		return false, nil
 	}
-	_, err := d.issue(q, true, nil, func(c *command) error {
-		return c.copyPeer(dst.(*mem).p, src.(*mem).p, o.ctx, n)
+	_, err := d.issue(q, true, nil, "cuMemcpyPeerAsync", func(c C.hfcu_cmd) status {
+		return C.hfcu_copy_peer(c, dst.(*mem).p, src.(*mem).p, o.ctx, C.size_t(n))
 	})
 	return true, err
+}
+
+// copy3D is the call behind all copies of images and boxes.
+const copy3D = "cuMemcpy3DAsync"
+
+// box gives a region in the form of C. The images of a one-dimensional array are slices.
+func (m *mem) box(r driver.Region) C.hfcu_box {
+	pixel := m.pixel
+	if m.image.Array && m.image.Dims == 1 {
+		r.Origin[1], r.Origin[2] = 0, r.Origin[1]
+		r.Size[1], r.Size[2] = 1, r.Size[1]
+	}
+	return C.hfcu_box{x: C.size_t(r.Origin[0] * pixel), y: C.size_t(r.Origin[1]), z: C.size_t(r.Origin[2]),
+		w: C.size_t(r.Size[0] * pixel), h: C.size_t(r.Size[1]), d: C.size_t(r.Size[2])}
 }
 
 func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
-	return d.issue(q, blocking, wait, func(c *command) error { return c.writeImage(m, src, r) })
+	return d.issue(q, blocking, wait, copy3D, func(c C.hfcu_cmd) status {
+		return C.hfcu_image_write(c, m.array, bytesOf(src), m.box(r))
+	})
 }
 
 func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
-	return d.issue(q, blocking, wait, func(c *command) error { return c.readImage(dst, m, r) })
+	return d.issue(q, blocking, wait, copy3D, func(c C.hfcu_cmd) status {
+		return C.hfcu_image_read(c, bytesOf(dst), m.array, m.box(r))
+	})
 }
 
 func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
 	wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
-	return d.issue(q, false, wait, func(c *command) error {
-		return c.imageToBuffer(dst.(*mem).p+address(dstOff), m, r)
+	return d.issue(q, false, wait, copy3D, func(c C.hfcu_cmd) status {
+		return C.hfcu_image_to_buffer(c, dst.(*mem).p+address(dstOff), m.array, m.box(r))
 	})
 }
 
 func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
 	wait []driver.Event) (driver.Event, error) {
 	m := image.(*mem)
-	return d.issue(q, false, wait, func(c *command) error {
-		return c.bufferToImage(m, src.(*mem).p+address(srcOff), r)
+	return d.issue(q, false, wait, copy3D, func(c C.hfcu_cmd) status {
+		return C.hfcu_buffer_to_image(c, m.array, src.(*mem).p+address(srcOff), m.box(r))
 	})
 }
 
 func (d *device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
 	wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, false, wait, func(c *command) error {
-		return c.copyImage(dst.(*mem), to, src.(*mem), r)
+	t, f := dst.(*mem), src.(*mem)
+	return d.issue(q, false, wait, copy3D, func(c C.hfcu_cmd) status {
+		return C.hfcu_copy_image(c, t.array, t.box(driver.Region{Origin: to, Size: r.Size}), f.array, f.box(r))
 	})
 }
 
@@ -201,25 +249,40 @@ func (d *device) FillImage(q, image driver.Handle, r driver.Region, color driver
 			return 0, err
 		}
 	}
-	return d.issue(q, false, nil, func(c *command) error { return c.mark() })
+	return d.issue(q, false, nil, "cuEventRecord", mark)
 }
 
 func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, false, wait, func(c *command) error { return c.fill(h.(*mem).p+address(off), n, pattern) })
+	return d.issue(q, false, wait, "cuMemsetAsync", func(c C.hfcu_cmd) status {
+		return C.hfcu_fill(c, h.(*mem).p+address(off), C.size_t(n), bytesOf(pattern), C.size_t(len(pattern)))
+	})
+}
+
+// rect gives a box in the form of C; where it begins is not in it.
+func rect(r driver.Rect) C.hfcu_rect {
+	return C.hfcu_rect{topitch: C.size_t(r.To.Row), toheight: C.size_t(r.To.Slice / r.To.Row),
+		frompitch: C.size_t(r.From.Row), fromheight: C.size_t(r.From.Slice / r.From.Row),
+		w: C.size_t(r.Size[0]), h: C.size_t(r.Size[1]), d: C.size_t(r.Size[2])}
 }
 
 func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, blocking, wait, func(c *command) error { return c.writeRect(h.(*mem).p, src, r) })
+	return d.issue(q, blocking, wait, copy3D, func(c C.hfcu_cmd) status {
+		return C.hfcu_write_rect(c, h.(*mem).p+address(r.To.Off), bytesOf(src[r.From.Off:]), rect(r))
+	})
 }
 
 func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, blocking, wait, func(c *command) error { return c.readRect(dst, h.(*mem).p, r) })
+	return d.issue(q, blocking, wait, copy3D, func(c C.hfcu_cmd) status {
+		return C.hfcu_read_rect(c, bytesOf(dst[r.To.Off:]), h.(*mem).p+address(r.From.Off), rect(r))
+	})
 }
 
 func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, false, wait, func(c *command) error { return c.copyRect(dst.(*mem).p, src.(*mem).p, r) })
+	return d.issue(q, false, wait, copy3D, func(c C.hfcu_cmd) status {
+		return C.hfcu_copy_rect(c, dst.(*mem).p+address(r.To.Off), src.(*mem).p+address(r.From.Off), rect(r))
+	})
 }
 
 // Barrier is Marker: the commands of a stream run in order.
@@ -228,7 +291,8 @@ func (d *device) Barrier(q driver.Handle, wait []driver.Event) (driver.Event, er
 }
 
 func (d *device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {
-	s := q.(*stream)
-	c := &command{ctx: d.ctx, stream: s.s, wait: wait}
-	return d.withEvent(s, c, func(c *command) error { return c.mark() })
+	return d.withEvent(q.(*stream), wait, "cuEventRecord", mark)
 }
+
+// mark is a command without work.
+func mark(c C.hfcu_cmd) status { return C.hfcu_mark(c) }
