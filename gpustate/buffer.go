@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
@@ -63,7 +64,7 @@ func obtainBytes[T any](d *Device, name string, k driver.MemKind, bytes int, a A
 	want := record.Mem{Kind: k, Bytes: int64(bytes), Access: a}
 	return obtain[T](d, record.Object{Name: name, Mem: &want}, nil, func(have *record.Object) error {
 		if have.Mem.Bytes != want.Bytes {
-			return &SizeError{Have: have.Mem.Bytes, Want: want.Bytes}
+			return object.OtherSize(have.Mem.Bytes, want.Bytes)
 		}
 		return nil
 	})

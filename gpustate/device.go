@@ -187,7 +187,7 @@ func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have
 		d.state.Claim(e)
 		return d.public(e), nil
 	}
-	if err := object.NewTarget(d.state.Session.Device).Check(&fresh.Record); err != nil {
+	if err := object.Check(d.state.Session.Device, &fresh.Record); err != nil {
 		return nil, fresh.Fail("create", err)
 	}
 	var h driver.Handle

@@ -106,13 +106,6 @@ type BuildError = driver.BuildError
 //	Kind error  // one of the sentinels, or nil
 type CallError = driver.CallError
 
-// LibraryError says that the library of a GPU API is not on this machine.
-//
-//	API   string   // "OpenCL" or "CUDA"
-//	Files []string // what was tried
-//	Err   error    // the loader's message for the last one
-type LibraryError = driver.LibraryError
-
 // ObjectError says what failed on which object of which device.
 //
 //	Op     string // "create", "launch", "restore", ...
@@ -122,11 +115,6 @@ type LibraryError = driver.LibraryError
 //	From   *Info  // restore and migrate: the device it comes from
 //	Err    error
 type ObjectError = object.Error
-
-// SizeError is an object that exists with another size. It matches ErrConflict.
-//
-//	Have, Want int64 // bytes
-type SizeError = object.SizeError
 
 // NoDeviceError is a selection that no device matches. It lists the devices found
 // and the APIs missing on the machine.

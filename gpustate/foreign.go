@@ -19,18 +19,11 @@ import (
 // that lent it had returned.
 var ErrNotForeign = errors.New("device handles are lent only while Device.Foreign runs")
 
-// ForeignError is a device whose handles mean nothing in this process: it belongs to a server. It
-// matches ErrUnsupported.
-type ForeignError struct{ Device Info }
-
-// Error names the device and the remedy.
-func (e *ForeignError) Error() string {
-	return fmt.Sprintf("handles of %s are valid only in its server's process: open a device of this machine "+
-		"(Select without Remote), or do this work with kernels of this package", e.Device)
+// refuseForeign is the error of a device whose handles mean nothing in this process: it belongs to a server.
+func (d *Device) refuseForeign() error {
+	return fmt.Errorf("handles of %s are valid only in its server's process: open a device of this machine (Select "+
+		"without Remote), or do this work with kernels of this package: %w", d.Info(), ErrUnsupported)
 }
-
-// Is makes a ForeignError match ErrUnsupported.
-func (e *ForeignError) Is(target error) bool { return target == ErrUnsupported }
 
 // Foreign lends the handles of a device to code that this package does not know: cuBLAS,
 // cuFFT, NCCL, cgo of the program. It is valid until the function that got it returns.
@@ -59,7 +52,7 @@ type Foreign struct {
 //
 // Pointers and handles change when the device moves or is restored: ask for them in each call, and
 // make what depends on a context (a cuBLAS handle, an NCCL communicator) again when Generation has
-// changed. A device of a server refuses with a *ForeignError. The call is local.
+// changed. A device of a server refuses with an error that matches ErrUnsupported. The call is local.
 func (d *Device) Foreign(do func(f *Foreign) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -70,7 +63,7 @@ func (d *Device) Foreign(do func(f *Foreign) error) error {
 	}
 	lender, ok := d.state.Session.Device.(driver.Lender)
 	if !ok {
-		return &ForeignError{Device: d.Info()}
+		return d.refuseForeign()
 	}
 	if !d.lending.held() {
 		d.lending.mark()
@@ -273,8 +266,8 @@ var ErrAdopted = object.ErrAdopted
 // again gives the same buffer; another object of that name is an error that matches ErrConflict.
 //
 // Write to the memory within Foreign, or with commands of this package: captures wait for both.
-// The call waits for all commands of the device. A device of a server refuses with a
-// *ForeignError.
+// The call waits for all commands of the device. A device of a server refuses
+// with an error that matches ErrUnsupported.
 func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error) {
 	want := record.Object{Name: name, Mem: &record.Mem{Kind: driver.MemBuffer, Bytes: int64(bytes)}}
 	fresh := object.NewEntry(&d.state.Table, want)
@@ -292,7 +285,7 @@ func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error)
 	have := d.state.Names[fresh.Key()]
 	switch {
 	case have != nil && have.Record.Mem.Bytes != int64(bytes):
-		return nil, have.Fail("adopt", &SizeError{Have: have.Record.Mem.Bytes, Want: int64(bytes)})
+		return nil, have.Fail("adopt", object.OtherSize(have.Record.Mem.Bytes, int64(bytes)))
 	case have != nil && have.Adopted == pointer:
 		return d.public(have).(*Buffer), nil
 	case have != nil && have.Claimed:
@@ -323,7 +316,7 @@ func (d *Device) adopting() (driver.Lender, error) {
 	lender, ok := d.state.Session.Device.(driver.Lender)
 	if !ok {
 		d.start()
-		return nil, &ForeignError{Device: d.Info()}
+		return nil, d.refuseForeign()
 	}
 	return lender, nil
 }
@@ -341,7 +334,7 @@ func (d *Device) adopting() (driver.Lender, error) {
 // not count what other code enqueues.
 //
 // Enqueue on it within Foreign, or with commands of this package. The call waits for all commands
-// of the device. A device of a server refuses with a *ForeignError.
+// of the device. A device of a server refuses with an error that matches ErrUnsupported.
 func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 	opt := QueueOptions{}.record()
 	fresh := object.NewEntry(&d.state.Table, record.Object{Name: name, Queue: &opt})

@@ -2,9 +2,7 @@ package gpustate
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 
@@ -305,30 +303,13 @@ func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Ev
 	}, nil)
 }
 
-// Color is what FillImage fills an image with: the bytes that OpenCL's clEnqueueFillImage
-// takes. FloatColor, IntColor and UintColor make one.
+// Color is what FillImage fills an image with: the bytes of four numbers, red to alpha, as OpenCL's
+// clEnqueueFillImage takes them, in the host's byte order. They are float32 for channels that kernels read as floats
+// (ChannelFloat, ChannelHalf and fractions such as ChannelUnorm8), int32 for signed integers, uint32 for unsigned
+// ones.
 //
 //	func Pixel(order, channel uint32) ([]byte, error)
 type Color = driver.Color
-
-// FloatColor is a color for images of channels that kernels read as floats: ChannelFloat,
-// ChannelHalf and fractions such as ChannelUnorm8.
-func FloatColor(r, g, b, a float32) Color {
-	return color(math.Float32bits(r), math.Float32bits(g), math.Float32bits(b), math.Float32bits(a))
-}
-
-// IntColor is a color for images of signed integers.
-func IntColor(r, g, b, a int32) Color { return color(uint32(r), uint32(g), uint32(b), uint32(a)) }
-
-// UintColor is a color for images of unsigned integers.
-func UintColor(r, g, b, a uint32) Color { return color(r, g, b, a) }
-
-func color(components ...uint32) (c Color) {
-	for i, v := range components {
-		binary.NativeEndian.PutUint32(c[4*i:], v)
-	}
-	return c
-}
 
 // FillImage gives the pixels of a region one color. The device turns the color into the
 // image's format; components that the format lacks are left out.

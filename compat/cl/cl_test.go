@@ -5,6 +5,7 @@ import (
 	"errors"
 	"image"
 	"image/color"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -31,8 +32,7 @@ func newSetup(t *testing.T, properties CommandQueueProperty) *setup {
 	t.Helper()
 	platforms, err := GetPlatforms()
 	if err != nil {
-		var missing *gpustate.LibraryError
-		if errors.As(err, &missing) {
+		if strings.Contains(err.Error(), "is not on this machine") {
 			t.Skip(err)
 		}
 		t.Fatal(err)

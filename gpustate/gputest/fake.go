@@ -1,8 +1,6 @@
 package gputest
 
 import (
-	"encoding/binary"
-
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/chunkhash"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
@@ -10,10 +8,7 @@ import (
 func init() {
 	// what packages outside of gpustate run on the fake, where it does nothing
 	fake.Register("busy", 2, func(fake.Launch) {})
-	fake.Register(chunkhash.Kernel, 6, func(l fake.Launch) {
-		number := func(i int) uint64 { return binary.NativeEndian.Uint64(l.Args[i].Bytes) }
-		chunkhash.Run(l.Args[0].Bytes, number(1), number(2), l.Args[3].Bytes, l.Args[4].Bytes, number(5))
-	})
+	fake.Register(chunkhash.Kernel, 6, fake.ChunkHash)
 }
 
 // Faults says what is to go wrong on the fake devices.

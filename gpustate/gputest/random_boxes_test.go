@@ -203,7 +203,7 @@ func (m *model) fillImage(x *memory, r gpustate.Region) {
 	m.b.Helper()
 	p := m.someFloats(4)
 	q, after := m.anyQueue(x)
-	e, err := q.q.FillImage(x.image, r, gpustate.UintColor(uint32(p[0]), uint32(p[1]), uint32(p[2]), uint32(p[3])),
+	e, err := q.q.FillImage(x.image, r, uintColor(uint32(p[0]), uint32(p[1]), uint32(p[2]), uint32(p[3])),
 		after...)
 	m.b.ok(err)
 	issued(q, e, x)

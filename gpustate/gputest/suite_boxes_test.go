@@ -181,7 +181,7 @@ func imageCommands(t *testing.T, b *bench) {
 	e, err := q.WriteImageAsync(a, all, want)
 	b.ok(err)
 	r := gpustate.Region{Origin: [3]int{3, 5, 0}, Size: [3]int{20, 11, 1}}
-	e, err = q.FillImage(a, r, gpustate.UintColor(9, 200, 7, 255), e)
+	e, err = q.FillImage(a, r, uintColor(9, 200, 7, 255), e)
 	b.ok(err)
 	fill := func(px []byte, r gpustate.Region, row func(y int) []byte) {
 		for y := range r.Size[1] {
@@ -221,7 +221,7 @@ func imageCommands(t *testing.T, b *bench) {
 	b.ok(err)
 	_, err = q.CopyImage(other, [3]int{}, a, from)
 	b.want(err, gpustate.ErrConflict)
-	_, err = q.FillImage(other, other.Whole(), gpustate.FloatColor(1, -2.5, 0, 4))
+	_, err = q.FillImage(other, other.Whole(), floatColor(1, -2.5, 0, 4))
 	b.ok(err)
 	px := make([]float32, 4*w*h)
 	b.ok(q.ReadImage(other, other.Whole(), gpustate.Bytes(px)))

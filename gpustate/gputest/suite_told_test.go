@@ -130,7 +130,7 @@ func imageArrays(t *testing.T, b *bench) {
 	b.ok(q.WriteImage(planes, planes.Whole(), want[1]))
 	// line 3, and a corner of planes 1 and 2
 	_, err = q.FillImage(lines, gpustate.Region{Origin: [3]int{0, 3, 0}, Size: [3]int{50, 1, 1}},
-		gpustate.UintColor(1, 2, 3, 4))
+		uintColor(1, 2, 3, 4))
 	b.ok(err)
 	for i := range 50 {
 		copy(want[0][4*(150+i):], []byte{1, 2, 3, 4})

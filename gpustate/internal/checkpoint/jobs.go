@@ -158,10 +158,7 @@ func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error,
 	for off := int64(0); off < e.Record.Mem.Bytes; off += jobBytes {
 		u := upload{off, min(jobBytes, e.Record.Mem.Bytes-off), fill, write}
 		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			if unpinned {
-				return l.upUnpinned(ctx, u)
-			}
-			return l.up(ctx, u)
+			return l.up(ctx, u, unpinned)
 		})
 	}
 	return jobs

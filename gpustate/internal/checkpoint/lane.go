@@ -140,10 +140,13 @@ type upload struct {
 }
 
 // up fills and writes pieces in turn: while one is on its way the next is
-// filled.
-func (l *lane) up(ctx context.Context, u upload) error {
-	stage, err := l.staging(min(PieceBytes, u.bytes))
-	if err != nil {
+// filled. With unpinned they lie in plain memory, which the driver copies on its
+// own way.
+func (l *lane) up(ctx context.Context, u upload, unpinned bool) (err error) {
+	var stage [2][]byte
+	if n := min(PieceBytes, u.bytes); unpinned {
+		stage = [2][]byte{make([]byte, n), make([]byte, n)}
+	} else if stage, err = l.staging(n); err != nil {
 		return err
 	}
 	var events [2]driver.Event
@@ -166,26 +169,6 @@ func (l *lane) up(ctx context.Context, u upload) error {
 		u.off, u.bytes = u.off+n, u.bytes-n
 	}
 	return errors.Join(l.await(&events[0]), l.await(&events[1]))
-}
-
-// upUnpinned fills and writes pieces one after the other from plain memory, which
-// the driver copies on its own way.
-func (l *lane) upUnpinned(ctx context.Context, u upload) error {
-	piece := make([]byte, min(PieceBytes, u.bytes))
-	for u.bytes > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n := min(u.bytes, PieceBytes)
-		if err := u.fill(piece[:n], u.off); err != nil {
-			return err
-		}
-		if _, err := u.write(l, u.off, piece[:n], true); err != nil {
-			return err
-		}
-		u.off, u.bytes = u.off+n, u.bytes-n
-	}
-	return nil
 }
 
 // issue gives the device a command, and again with less in the shadows of captures of d as long as there is too little

@@ -31,15 +31,14 @@ func newMigration(d *State, to *Session, w *Stopwatch) *migration {
 // check looks at every object before the first one is made.
 func (m *migration) check() error {
 	var mems []*record.Object
-	there := object.NewTarget(m.s.Device)
 	for i, e := range m.d.List {
 		o := &m.rec.Objects[i]
 		if k := e.Kernel; k != nil {
-			if err := there.CheckGroup(k); err != nil {
+			if err := object.CheckGroup(m.s.Device, k); err != nil {
 				return m.fail(o, err)
 			}
 		}
-		if err := there.Check(o); err != nil {
+		if err := object.Check(m.s.Device, o); err != nil {
 			return m.fail(o, err)
 		}
 		if e.Mapped != nil {
@@ -86,7 +85,7 @@ func (m *migration) carryOut(ctx context.Context) error {
 // copyArgs gives the kernel on the new device the arguments that it has here.
 func (m *migration) copyArgs(o *record.Object, k *object.Kernel) error {
 	h := m.to[o.ID].Handle
-	if err := object.NewTarget(m.s.Device).CheckBuilt(k, h); err != nil {
+	if err := object.CheckBuilt(m.s.Device, k, h); err != nil {
 		return m.fail(o, err)
 	}
 	if n, exact := m.s.Args(h); exact && len(k.Args) > n {

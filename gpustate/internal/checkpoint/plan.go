@@ -177,7 +177,7 @@ func (p *plan) matchVariables(o *record.Object, program *object.Entry) error {
 		case v == nil:
 			err = p.fail(r, errNoVariable)
 		case v.Record.Mem.Bytes != r.Mem.Bytes:
-			err = p.fail(r, &object.SizeError{Have: v.Record.Mem.Bytes, Want: r.Mem.Bytes})
+			err = p.fail(r, object.OtherSize(v.Record.Mem.Bytes, r.Mem.Bytes))
 		default:
 			p.to[r.ID].Handle, p.to[r.ID].Initial = v.Handle, v.Initial
 			delete(found, r.Name)

@@ -182,7 +182,6 @@ func newRestore(d *State, rec *record.Record, read func(i int, dst []byte, off i
 // It changes nothing but what undo releases: handles of variables.
 func (p *restoration) match() error {
 	var mems []*record.Object
-	here := object.NewTarget(p.d.Session.Device)
 	for i := range p.rec.Objects {
 		o := &p.rec.Objects[i]
 		e := p.existing(o)
@@ -205,7 +204,7 @@ func (p *restoration) match() error {
 		if e == nil {
 			e = object.NewEntry(&p.d.Table, moved(o))
 			p.fresh = append(p.fresh, e)
-			if err := here.Check(o); err != nil {
+			if err := object.Check(p.d.Session.Device, o); err != nil {
 				return p.fail(o, err)
 			}
 		} else if err := p.alike(o, e); err != nil {
@@ -267,7 +266,7 @@ func (p *restoration) alike(o *record.Object, e *object.Entry) error {
 	case o.Mem != nil:
 		have, want := *e.Record.Mem, *o.Mem
 		if have.Bytes != want.Bytes {
-			return &object.SizeError{Have: have.Bytes, Want: want.Bytes}
+			return object.OtherSize(have.Bytes, want.Bytes)
 		}
 		if want.Kind.OfBuffer() && p.to[want.Parent] != e.Parent {
 			return fmt.Errorf("it is a range of a different buffer: %w", object.ErrConflict)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -189,11 +190,8 @@ func (p *pinnedMemory) add(b []byte) {
 func (p *pinnedMemory) remove(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, have := range p.list {
-		if unsafe.SliceData(have) == unsafe.SliceData(b) {
-			p.list = append(p.list[:i:i], p.list[i+1:]...)
-			return
-		}
+	if i := slices.IndexFunc(p.list, func(have []byte) bool { return &have[0] == &b[0] }); i >= 0 {
+		p.list = slices.Delete(p.list, i, i+1)
 	}
 }
 

@@ -78,15 +78,6 @@ func (k *Key) Encode() []byte {
 	return b
 }
 
-// DecodeKey reads what Encode wrote.
-func DecodeKey(b []byte) *Key {
-	var k Key
-	for i := range k {
-		k[i] = binary.NativeEndian.Uint32(b[4*i:])
-	}
-	return &k
-}
-
 // Raw is what the kernel writes for a chunk of at most Bytes bytes.
 func (k *Key) Raw(p []byte) (h [out]uint64) {
 	var lanes [words]uint32
@@ -153,17 +144,4 @@ func Sums(raw []byte) []Sum {
 		sums[i] = Fold(r)
 	}
 	return sums
-}
-
-// Run is the kernel on the host, for fake devices: it hashes bytes of src from off on, chunk by
-// chunk, and writes the results to dst from number at on.
-func Run(src []byte, off, bytes uint64, key, dst []byte, at uint64) {
-	k := DecodeKey(key)
-	for p := src[off : off+bytes]; len(p) > 0; at++ {
-		n := min(len(p), Bytes)
-		for j, v := range k.Raw(p[:n]) {
-			binary.NativeEndian.PutUint64(dst[RawBytes*int(at)+8*j:], v)
-		}
-		p = p[n:]
-	}
 }

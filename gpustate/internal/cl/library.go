@@ -97,7 +97,7 @@ func (l *Library) discover() error {
 		}
 	}
 	if err != nil {
-		return &driver.LibraryError{API: "OpenCL", Files: libraryFiles, Err: err}
+		return driver.NoLibrary("OpenCL", libraryFiles, err)
 	}
 	platforms, err := list("clGetPlatformIDs", func(n C.uint32_t, to *handle, found *C.uint32_t) status {
 		return C.hfcl_clGetPlatformIDs(n, to, found)

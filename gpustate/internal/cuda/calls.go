@@ -33,7 +33,7 @@ func open(api string, files []string, call func(name *C.char) *C.char) error {
 		}
 		err = errors.New(C.GoString(msg))
 	}
-	return &driver.LibraryError{API: api, Files: files, Err: err}
+	return driver.NoLibrary(api, files, err)
 }
 
 func errorName(rc status) string {

@@ -83,17 +83,7 @@ func (e *BuildError) Error() string {
 // Unwrap returns the cause.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// LibraryError is an API whose library is not on this machine.
-type LibraryError struct {
-	API   string   // "OpenCL" or "CUDA"
-	Files []string // what was tried
-	Err   error    // the loader's message for the last one
+// NoLibrary is the error of an API whose library is not on this machine: files were tried, the last with err.
+func NoLibrary(api string, files []string, err error) error {
+	return fmt.Errorf("%s is not on this machine: tried %v: %w", api, files, err)
 }
-
-// Error lists the files that were tried.
-func (e *LibraryError) Error() string {
-	return fmt.Sprintf("%s is not on this machine: tried %v: %v", e.API, e.Files, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *LibraryError) Unwrap() error { return e.Err }

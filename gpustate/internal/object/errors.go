@@ -43,15 +43,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// SizeError is an object that exists with another size. It matches ErrConflict.
-type SizeError struct {
-	Have, Want int64 // bytes
+// OtherSize is the error of an object that exists with another size.
+func OtherSize(have, want int64) error {
+	return fmt.Errorf("it has %d bytes, not %d: %w", have, want, ErrConflict)
 }
-
-// Error gives both sizes.
-func (e *SizeError) Error() string {
-	return fmt.Sprintf("it has %d bytes, not %d", e.Have, e.Want)
-}
-
-// Is makes a SizeError match ErrConflict.
-func (e *SizeError) Is(target error) bool { return target == ErrConflict }

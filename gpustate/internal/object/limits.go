@@ -1,75 +1,45 @@
 package object
 
 import (
-	"encoding/binary"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// Target is a device that is to have objects, as far as it tells before it makes them.
-type Target struct {
-	drv     driver.Device
-	formats map[formatsOf][][2]uint32 // nil: not told
-}
-
-type formatsOf struct {
-	access driver.Access
-	shape  int
-}
-
-// NewTarget makes a Target of a device.
-func NewTarget(drv driver.Device) *Target {
-	return &Target{drv, map[formatsOf][][2]uint32{}}
-}
-
-// Check says whether the device can have the object.
-func (t *Target) Check(o *record.Object) error {
-	i := t.drv.Info()
+// Check says whether a device can have an object, as far as it tells before it makes it.
+func Check(drv driver.Device, o *record.Object) error {
+	i := drv.Info()
 	if err := CheckObject(o, i); err != nil {
 		return err
 	}
-	if o.Mem != nil && o.Mem.Kind == driver.MemImage {
-		return t.checkFormat(o.Mem)
-	}
-	return nil
-}
-
-func (t *Target) checkFormat(m *record.Mem) error {
-	lister, ok := t.drv.(driver.ImageLister)
-	if !ok {
+	lister, ok := drv.(driver.ImageLister)
+	if !ok || o.Mem == nil || o.Mem.Kind != driver.MemImage {
 		return nil
 	}
-	of := formatsOf{m.Access, m.Image.Shape()}
-	list, asked := t.formats[of]
-	if !asked {
-		list, _ = lister.ImageFormats(of.access, of.shape) // the device itself says no then
-		t.formats[of] = list
-	}
-	if list != nil && !slices.Contains(list, [2]uint32{m.Image.Order, m.Image.Type}) {
+	image := &o.Mem.Image
+	list, _ := lister.ImageFormats(o.Mem.Access, image.Shape()) // with an error the device itself says no
+	if list != nil && !slices.Contains(list, [2]uint32{image.Order, image.Type}) {
 		return fmt.Errorf("the device does not support %d-dimensional images with channel order %#x and type %#x: %w",
-			m.Image.Dims, m.Image.Order, m.Image.Type, driver.ErrUnsupported)
+			image.Dims, image.Order, image.Type, driver.ErrUnsupported)
 	}
 	return nil
 }
 
-// CheckGroup says whether a device can run a kernel with the work-group that it was
-// launched with last.
-func (t *Target) CheckGroup(k *Kernel) error {
-	if limit := t.drv.Info().MaxGroup; limit > 0 && k.group > limit {
+// CheckGroup says whether a device can run a kernel with the work-group that it was launched with last.
+func CheckGroup(drv driver.Device, k *Kernel) error {
+	if limit := drv.Info().MaxGroup; limit > 0 && k.group > limit {
 		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d: %w", k.group, limit, ErrLimit)
 	}
 	return nil
 }
 
-// CheckBuilt is checkGroup with what the device says of the kernel itself.
-func (t *Target) CheckBuilt(k *Kernel, h driver.Handle) error {
-	informer, ok := t.drv.(driver.KernelInformer)
+// CheckBuilt is CheckGroup with what the device says of the kernel itself.
+func CheckBuilt(drv driver.Device, k *Kernel, h driver.Handle) error {
+	informer, ok := drv.(driver.KernelInformer)
 	if !ok || k.group == 0 {
 		return nil
 	}
@@ -172,9 +142,6 @@ func checkProgram(p *record.Program, i driver.Info) error {
 			driver.ErrNoSource)
 	case !can.TakesOpenCL && p.CUDA == "" && len(p.PTX) == 0:
 		return fmt.Errorf("it has OpenCL forms only: give Sources.CUDA or Sources.PTX: %w", driver.ErrNoSource)
-	case !can.TakesOpenCL && p.CUDA == "" && unloadable(p.PTX, i.Arch) != "":
-		return fmt.Errorf("it is %s, the device is %s: give Sources.CUDA too: %w", unloadable(p.PTX, i.Arch), i.Arch,
-			driver.ErrNoSource)
 	case !i.FP64 && p.OpenCL != "" && needsFP64(p.OpenCL):
 		return ErrFP64
 	}
@@ -224,66 +191,8 @@ func CheckTotal(objects []*record.Object, i driver.Info) error {
 		}
 	}
 	if i.GlobalBytes > 0 && sum > i.GlobalBytes {
-		return fmt.Errorf("%d bytes in %s, the device has %d: %w", sum,
-			plural(len(objects), "memory object"), i.GlobalBytes, ErrLimit)
+		return fmt.Errorf("%d bytes in %d memory objects, the device has %d: %w", sum, len(objects), i.GlobalBytes,
+			ErrLimit)
 	}
 	return nil
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %s", n, strings.TrimSuffix(word, "s")+"s")
-}
-
-var ptxTarget = regexp.MustCompile(`(?m)^\s*\.target\s+sm_(\d+)`)
-
-// unloadable says what a binary form of CUDA is made for when a device of the
-// architecture does not load it; empty when it does, or when that is not known. PTX
-// loads on its target and on later ones, a cubin within its generation.
-func unloadable(image []byte, arch string) string {
-	device := number(strings.TrimPrefix(arch, "sm_"))
-	if device == 0 {
-		return ""
-	}
-	if sm := cubinArch(image); sm != 0 {
-		if sm/10 != device/10 || sm > device {
-			return fmt.Sprintf("a cubin for sm_%d", sm)
-		}
-		return ""
-	}
-	if m := ptxTarget.FindSubmatch(image); m != nil {
-		if sm := number(string(m[1])); sm > device {
-			return fmt.Sprintf("PTX for sm_%d", sm)
-		}
-	}
-	return ""
-}
-
-// cubinArch is the architecture in the header of an ELF file for CUDA, 0 when it is
-// something else.
-func cubinArch(image []byte) int {
-	const machine, flags, header, cuda = 18, 48, 64, 190
-	if len(image) < header || string(image[:4]) != "\x7fELF" || binary.LittleEndian.Uint16(image[machine:]) != cuda {
-		return 0
-	}
-	f := binary.LittleEndian.Uint32(image[flags:])
-	switch image[7] {
-	case 0x33:
-		return int(f & 0xff)
-	case 0x41: // since CUDA 13
-		return int(f >> 8 & 0xff)
-	}
-	return 0
-}
-
-// number is the leading decimal number of a text, 0 if there is none.
-func number(s string) int {
-	end := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
-	if end < 0 {
-		end = len(s)
-	}
-	n, _ := strconv.Atoi(s[:end])
-	return n
 }
