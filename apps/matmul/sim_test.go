@@ -28,7 +28,7 @@ func simulated(t *testing.T, ranks int, seed uint64, args string) ([]byte, error
 	t.Helper()
 	jobtest.Device(t)
 	out := filepath.Join(t.TempDir(), "c.npy")
-	c, err := parse(append(strings.Fields(args), "-progress", "off", "-out", out), io.Discard)
+	c, err := parse(append(strings.Fields(args), "-progress", "0", "-out", out), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

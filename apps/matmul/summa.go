@@ -184,11 +184,7 @@ func (s *summa[T]) panel(step int) panel { return s.panels[step%len(s.panels)] }
 
 // loop multiplies the panels that are left.
 func (s *summa[T]) loop(ctx context.Context) error {
-	shown, err := s.Progress(s.steps())
-	if err != nil {
-		return err
-	}
-	defer shown.Done()
+	shown := s.Progress(s.steps())
 	for ; s.next < int64(s.steps()); s.next++ {
 		if err := s.Checkpoints.Point(ctx); err != nil {
 			return err

@@ -13,14 +13,13 @@ import (
 
 // A config is what the flags say.
 type config struct {
-	common      job.Options
-	in          string
-	plummer     int
-	seed        uint64
-	steps       int64
-	dt          float64
-	eps         float64
-	energyEvery int64
+	common  job.Options
+	in      string
+	plummer int
+	seed    uint64
+	steps   int64
+	dt      float64
+	eps     float64
 
 	snapshots     string
 	snapshotEvery int64
@@ -39,8 +38,8 @@ the devices compute. Start it with mpirun or srun, or alone with -ranks 1:
 The result file is CSV in the form of the input file. nbody prints the SHA-256 of
 the bodies and writes that of the file to NAME.sha256. A fixed number of ranks on one
 kind of device gives the same bytes anywhere. Another kind of device rounds
-differently: for up to 10,000 bodies nbody prints how far they may then be apart, as
-long as that is below 1.
+differently. For up to 10,000 bodies nbody prints how far they may then be apart, as
+long as that is below 1, and by how much the energy has changed.
 
 Flags:
 `
@@ -61,8 +60,6 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.Int64Var(&c.steps, "steps", 100, "time steps in all, also after a restart")
 	fs.Float64Var(&c.dt, "dt", 0.001, "time step, in units in which the gravitational constant is 1")
 	fs.Float64Var(&c.eps, "eps", 0.05, "softening length; 0 is none")
-	fs.Int64Var(&c.energyEvery, "energy", 0, "compute the energy every so many steps; 0: only at the start and the "+
-		"end; -1: never (all pairs; on the host where the device has no double precision)")
 	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV, every so many steps; 0 is never")
 	fs.StringVar(&c.snapshots, "snapshots", ".", "`directory` for snapshots; it must exist")
 	c.common.CanBeElastic = true
@@ -87,8 +84,6 @@ func (c *config) validate() error {
 		return fmt.Errorf("-dt %g: want a positive number within single precision", c.dt)
 	case !(c.eps >= 0) || c.eps > 0 && !single(c.eps*c.eps):
 		return fmt.Errorf("-eps %g: want 0 or a positive number whose square is within single precision", c.eps)
-	case c.energyEvery < -1:
-		return fmt.Errorf("-energy %d: want -1 or more", c.energyEvery)
 	case c.snapshotEvery < 0:
 		return fmt.Errorf("-every %d: want 0 or more", c.snapshotEvery)
 	}

@@ -22,7 +22,6 @@ func TestParseRefuses(t *testing.T) {
 		{"-plummer 8 -eps 1e-20", "-eps 1e-20"},
 		{"-plummer 8 -eps -1", "-eps -1"},
 		{"-plummer 8 -eps 1e30", "-eps 1e+30"},
-		{"-plummer 8 -energy -2", "-energy -2"},
 		{"-plummer 8 -every -1", "-every -1"},
 		{"-plummer 8 more", `unexpected argument "more"`},
 	}

@@ -46,14 +46,8 @@ func (s *simulation) gather(all, mine []float32) error {
 	return nil
 }
 
-// finish records the energy at the end, writes the result file and prints what
-// came out. It is collective; rank 0 writes.
+// finish writes the result file and prints what came out. It is collective; rank 0 writes.
 func (s *simulation) finish() error {
-	if s.energyEvery >= 0 {
-		if err := s.recordEnergy(); err != nil {
-			return err
-		}
-	}
 	end, err := s.collect()
 	if err != nil || s.World.Rank() != 0 {
 		return err
@@ -71,32 +65,23 @@ func (s *simulation) finish() error {
 	return nil
 }
 
-// toleranceLimit is the number of bodies up to which the tolerance is printed: it takes all pairs
-// on the host, which is minutes for ten times as many.
-const toleranceLimit = 10000
+// pairsLimit is the number of bodies up to which energy and tolerance are printed: they take all
+// pairs on the host, which is minutes for ten times as many.
+const pairsLimit = 10000
 
 // print writes the summary to standard output.
 func (s *simulation) print(end *bodies.System, digest string) {
 	fmt.Printf("bodies   %d on %d ranks, %d steps\n", end.Len(), s.World.Size(), s.step)
-	for i := 0; i < len(s.energy); i += 2 {
-		fmt.Printf("energy   %.12g at step %.0f, drift %+.2e\n", s.energy[i+1], s.energy[i], s.drift(i))
-	}
 	p, q := gravity.Momentum(end.Pos, end.Vel), gravity.Momentum(s.initial.Pos, s.initial.Vel)
 	fmt.Printf("momentum changed by %.3g\n", math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]))
-	if end.Len() <= toleranceLimit {
+	if end.Len() <= pairsLimit {
+		first := gravity.Energy(gravitation, s.eps, s.initial.Pos, s.initial.Vel)
+		last := gravity.Energy(gravitation, s.eps, end.Pos, end.Vel)
+		fmt.Printf("energy   %.12g, changed by %+.2e from %.12g\n", last, last-first, first)
 		// Past 1 the bound has grown beyond use: the run is long for its system.
 		if bound := gravity.Divergence(gravitation, s.eps, s.initial.Pos, int(s.step), s.dt); bound < 1 {
 			fmt.Printf("apart    at most %.2g on another kind of device\n", bound)
 		}
 	}
 	fmt.Printf("sha256   %s\n", digest)
-}
-
-// drift returns the change of the energy at record i since the start, as a
-// fraction of it.
-func (s *simulation) drift(i int) float64 {
-	if s.energy[i+1] == s.energy[1] {
-		return 0 // both may be 0
-	}
-	return (s.energy[i+1] - s.energy[1]) / math.Abs(s.energy[1])
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestRestart(t *testing.T) {
-	jobtest.Restart{Name: "nbody", Args: "-plummer 2000 -steps 80 -energy 20", Ranks: 3,
+	jobtest.Restart{Name: "nbody", Args: "-plummer 2000 -steps 80", Ranks: 3,
 		Step: "nbody: step ", At: 10}.Run(t)
 }
 

@@ -19,8 +19,7 @@ type simulation struct {
 	ring    *ring
 	initial *bodies.System
 
-	step   int64     // protected: steps done
-	energy []float64 // protected: step and total energy in turn
+	step int64 // protected: steps done
 }
 
 // simulate is the program on one rank.
@@ -59,8 +58,7 @@ func (s *simulation) start(ctx context.Context) error {
 		arrays = append(arrays, job.Array{Name: b.Name(), Memory: coordinated.InBuffer[[4]float32](b),
 			Layout: coordinated.Block([]int{s.part.bodies}, []int{s.part.ranks}, s.World.Rank())})
 	}
-	restored, err := s.Restore(ctx, run, arrays,
-		job.State{Name: "step", Value: &s.step}, job.State{Name: "energy", Value: &s.energy})
+	restored, err := s.Restore(ctx, run, arrays, job.State{Name: "step", Value: &s.step})
 	if err != nil {
 		return err
 	}
@@ -83,18 +81,16 @@ func (s *simulation) start(ctx context.Context) error {
 
 // loop does the steps that are left and writes the result.
 func (s *simulation) loop(ctx context.Context) error {
-	shown, err := s.Progress(int(s.steps))
-	if err != nil {
-		return err
-	}
-	defer shown.Done()
+	shown := s.Progress(int(s.steps))
 	for ; s.step < s.steps; s.step++ {
 		if err := s.Checkpoints.Point(ctx); err != nil {
 			return err
 		}
 		shown.Step(int(s.step))
-		if err := s.observe(); err != nil {
-			return err
+		if s.snapshotDue() {
+			if err := s.snapshot(); err != nil {
+				return err
+			}
 		}
 		if err := s.leapfrog(); err != nil {
 			return err
@@ -104,7 +100,6 @@ func (s *simulation) loop(ctx context.Context) error {
 		return err
 	}
 	shown.Step(int(s.step))
-	shown.Done()
 	if err := s.Hold(ctx); err != nil {
 		return err
 	}
@@ -114,19 +109,6 @@ func (s *simulation) loop(ctx context.Context) error {
 		}
 	}
 	return s.finish()
-}
-
-// observe records the energy and writes a snapshot, if they are due.
-func (s *simulation) observe() error {
-	if s.energyDue() {
-		if err := s.recordEnergy(); err != nil {
-			return err
-		}
-	}
-	if s.snapshotDue() {
-		return s.snapshot()
-	}
-	return nil
 }
 
 // leapfrog does one step. The kernels of its end still run when it returns.

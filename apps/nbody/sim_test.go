@@ -38,7 +38,7 @@ func run(t *testing.T, ranks int, seed uint64, args string) ([]byte, error) {
 	t.Helper()
 	jobtest.Device(t)
 	out := filepath.Join(t.TempDir(), "out.csv")
-	c, err := parse(append(strings.Fields(args), "-progress", "off", "-out", out), io.Discard)
+	c, err := parse(append(strings.Fields(args), "-progress", "0", "-out", out), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestRing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim := gravity.NewSim(1, eps, s.Pos, s.Vel)
+	sim := jobtest.NewSim(1, eps, s.Pos, s.Vel)
 	for range steps {
 		sim.Step(dt)
 	}
@@ -101,7 +101,7 @@ func TestRing(t *testing.T) {
 
 // TestSameBytes: how messages are delayed must not show in the result.
 func TestSameBytes(t *testing.T) {
-	const args = "-plummer 100 -steps 10 -energy 3"
+	const args = "-plummer 100 -steps 10"
 	_, want := simulated(t, 3, 1, args)
 	for seed := uint64(2); seed < 6; seed++ {
 		if _, got := simulated(t, 3, seed, args); string(got) != string(want) {
@@ -134,7 +134,7 @@ func TestOtherRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(args string) error {
-		c, err := parse(strings.Fields(args+" -progress off -job x -global "+dir), io.Discard)
+		c, err := parse(strings.Fields(args+" -progress 0 -job x -global "+dir), io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestLeavesRange(t *testing.T) {
 		0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := parse(strings.Fields("-eps 0 -dt 10 -steps 4 -progress off -in "+file), io.Discard)
+	c, err := parse(strings.Fields("-eps 0 -dt 10 -steps 4 -progress 0 -in "+file), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,11 +75,7 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 
 // loop computes the diagonals that are left.
 func (s *sweep) loop(ctx context.Context) error {
-	shown, err := s.Progress(s.engine.diagonals())
-	if err != nil {
-		return err
-	}
-	defer shown.Done()
+	shown := s.Progress(s.engine.diagonals())
 	for ; s.next < int64(s.engine.diagonals()); s.next++ {
 		if err := s.Checkpoints.Point(ctx); err != nil {
 			return err

@@ -113,11 +113,7 @@ func (t *transposer) block(round int64) int {
 
 // loop does the rounds that are left.
 func (t *transposer) loop(ctx context.Context) error {
-	shown, err := t.Progress(int(t.config.rounds))
-	if err != nil {
-		return err
-	}
-	defer shown.Done()
+	shown := t.Progress(int(t.config.rounds))
 	for t.round < t.config.rounds {
 		// The array that -elastic declares is the matrix as it was at first, which it is again after two rounds.
 		if !t.Elastic() || t.round%2 == 0 {

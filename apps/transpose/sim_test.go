@@ -25,7 +25,7 @@ func simulated(t *testing.T, ranks int, args string) ([]byte, error) {
 	t.Helper()
 	jobtest.Device(t)
 	out := filepath.Join(t.TempDir(), "out")
-	c, err := parse(append(strings.Fields(args), "-progress", "off", "-out", out), io.Discard)
+	c, err := parse(append(strings.Fields(args), "-progress", "0", "-out", out), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestBeyond(t *testing.T) {
 	jobtest.Device(t)
 	dir := t.TempDir()
 	start := func(args string) error {
-		c, err := parse(strings.Fields("-size 20x30 -progress off -job x -global "+dir+" "+args), io.Discard)
+		c, err := parse(strings.Fields("-size 20x30 -progress 0 -job x -global "+dir+" "+args), io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}

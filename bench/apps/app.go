@@ -48,8 +48,7 @@ var apps = []app{
 	{
 		name: "nbody", out: "end.csv", half: 10, apart: bodiesApart,
 		args: func(work float64, big bool, _ string) ([]string, error) {
-			return []string{"-plummer", fmt.Sprint(nbodySize(big)), "-steps", count(nbodySteps, work), "-energy", "-1"},
-				nil
+			return []string{"-plummer", fmt.Sprint(nbodySize(big)), "-steps", count(nbodySteps, work)}, nil
 		},
 		sources: nbkernel.Sources, options: nbkernel.Options,
 		kernels: []string{nbkernel.Accelerate, nbkernel.KickDrift, nbkernel.Kick},

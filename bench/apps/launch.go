@@ -65,7 +65,7 @@ func (l *Launch) Run(ctx context.Context) (*Times, string, error) {
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, "", err
 	}
-	args = append(args, "-progress", "off", "-times", file)
+	args = append(args, "-progress", "0", "-times", file)
 	if l.Launcher == nil {
 		args = append(args, "-ranks", "1")
 	}

@@ -34,7 +34,7 @@ func (d *demo) job(name string, m launch.MPI, device string) *launch.Job {
 		Env: []string{"HOLDFAST_DEVICE=" + device},
 		Args: []string{"-plummer", strconv.Itoa(d.bodies), "-steps", strconv.Itoa(d.steps),
 			"-dt", fmt.Sprint(timeStep), "-eps", fmt.Sprint(softening),
-			"-progress", "lines", "-out", d.path(name + ".csv")},
+			"-progress", "200ms", "-out", d.path(name + ".csv")},
 	}
 }
 

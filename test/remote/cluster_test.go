@@ -48,7 +48,7 @@ func TestAcrossNodes(t *testing.T) {
 	// without end, so that it is there when its device goes
 	app := c.Command(t.Context(), "srun", "-w", "n3", "--overlap", "env", "HOLDFAST_GPUD_KEY="+key, tools+"/nbody",
 		"-ranks", "1",
-		"-plummer", "1024", "-steps", "100000000", "-progress", "off", "-device", "remote="+addrs["n1"]+",pocl")
+		"-plummer", "1024", "-steps", "100000000", "-progress", "0", "-device", "remote="+addrs["n1"]+",pocl")
 	text := &log{}
 	app.Stdout, app.Stderr = text, text
 	if err := app.Start(); err != nil {

@@ -179,7 +179,7 @@ func (l *lab) app(name string, load float64, device string, env []string, more .
 	if name == "matmul" {
 		a.result += ".npy"
 	}
-	args = append(args, "-ranks", "1", "-progress", "off", "-device", device, "-out", a.result)
+	args = append(args, "-ranks", "1", "-progress", "0", "-device", device, "-out", a.result)
 	a.cmd = exec.Command(filepath.Join(bin, name), append(args, more...)...)
 	a.cmd.Env = append(append(os.Environ(), "HOLDFAST_LOCAL=", "HOLDFAST_GLOBAL=", "HOLDFAST_CONFIG="), env...)
 	a.cmd.Stdout, a.cmd.Stderr = a.log, a.log

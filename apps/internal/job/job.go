@@ -70,14 +70,10 @@ func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body
 	return body(ctx, j)
 }
 
-// check reports before anything is computed what would otherwise fail at the end, such as a result
-// file that cannot be written.
+// check reports before anything is computed that a file could not be written at the end.
 func (o *Options) check(rank int) error {
-	if _, err := NewProgress("", o.Progress, 0); err != nil || rank != 0 {
-		return err
-	}
 	for _, name := range []string{o.Out, o.Times} {
-		if name == "" {
+		if name == "" || rank != 0 {
 			continue
 		}
 		if err := CheckFile(name); err != nil {
@@ -225,17 +221,13 @@ func (j *Job) Hold(ctx context.Context) error {
 	}
 }
 
-// Progress returns the display of a run of total steps. Only rank 0 shows anything. Rank 0 also
+// Progress returns the lines of a run of total steps. Only rank 0 prints any. Rank 0 also
 // times the steps, so all commands on the device must be complete when the last step is reported.
-func (j *Job) Progress(total int) (*Progress, error) {
+func (j *Job) Progress(total int) *Progress {
 	if j.World.Rank() != 0 {
-		return nil, nil
+		return nil
 	}
-	p, err := NewProgress(j.Name, j.options.Progress, total)
-	if err == nil {
-		p.times = &j.times
-	}
-	return p, err
+	return &Progress{w: os.Stderr, name: j.Name, total: total, every: j.options.Progress, now: time.Now, times: &j.times}
 }
 
 // Sayf prints a line on standard error, on rank 0 only.

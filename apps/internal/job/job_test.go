@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
@@ -132,8 +131,7 @@ func TestWorldRefuses(t *testing.T) {
 // TestChecksFirst: what would be an error at the end is one before the body runs.
 func TestChecksFirst(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none", "file")
-	for name, o := range map[string]*Options{"-out": {Out: missing}, "-times": {Times: missing},
-		"-progress": {Progress: "loud"}} {
+	for name, o := range map[string]*Options{"-out": {Out: missing}, "-times": {Times: missing}} {
 		o.Ranks, o.Device = 1, "fake"
 		err := o.On(context.Background(), "app", mpiwrap.Single(), func(context.Context, *Job) error {
 			t.Errorf("%s: the body ran", name)
@@ -158,14 +156,14 @@ func TestNodeRank(t *testing.T) {
 	}
 }
 
-// TestFlagsWin: a flag wins over a variable, a bad one names itself, and one that
-// asks for checkpoints needs a directory.
+// TestFlagsWin: a flag wins over a variable, and one that asks for checkpoints needs a
+// directory.
 func TestFlagsWin(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"HOLDFAST_LOCAL", "HOLDFAST_GLOBAL", "HOLDFAST_CONFIG"} {
 		t.Setenv(name, "")
 	}
-	t.Setenv("HOLDFAST_INTERVAL", "5m")
+	t.Setenv("HOLDFAST_JOB", "of the variable")
 	start := func(args ...string) (*Options, error) {
 		o := &Options{}
 		fs := flag.NewFlagSet("app", flag.ContinueOnError)
@@ -176,7 +174,7 @@ func TestFlagsWin(t *testing.T) {
 		var began int64
 		return o, o.On(context.Background(), "app", mpiwrap.Single(), stopAt("run", -1, &began))
 	}
-	o, err := start("-global", t.TempDir(), "-interval", "7m", "-keep", "4", "-fresh")
+	o, err := start("-global", t.TempDir(), "-job", "of-the-flag", "-fresh")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,20 +182,15 @@ func TestFlagsWin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Options(); got.Interval != 7*time.Minute || got.Keep != 4 || !got.Fresh {
+	if got := c.Options(); got.Job != "of-the-flag" || !got.Fresh {
 		t.Errorf("got %+v", got)
 	}
 	for _, v := range c.Values() {
-		if v.Key == "interval" && v.Source != "-interval" {
-			t.Errorf("interval comes from %s", v.Source)
+		if v.Key == "job" && v.Source != "-job" {
+			t.Errorf("job comes from %s", v.Source)
 		}
 	}
-	if _, err := start("-global", t.TempDir(), "-mtbf", "24"); err == nil || !strings.Contains(err.Error(), "-mtbf") ||
-		!strings.Contains(err.Error(), "no unit") {
-		t.Errorf("a bad flag: %v", err)
-	}
-	if _, err := start("-interval", "1m"); err == nil ||
-		!strings.Contains(err.Error(), "-interval without a directory") {
+	if _, err := start("-fresh"); err == nil || !strings.Contains(err.Error(), "without a directory") {
 		t.Errorf("no directory: %v", err)
 	}
 	if _, err := start(); err != nil {

@@ -2,11 +2,13 @@ package job
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -23,8 +25,10 @@ type Options struct {
 	// configuration file, or the best there is.
 	Device string
 	// Job, Local and Global override HOLDFAST_JOB, HOLDFAST_LOCAL and
-	// HOLDFAST_GLOBAL where they are not empty, and Config HOLDFAST_CONFIG.
-	Job, Local, Global, Config string
+	// HOLDFAST_GLOBAL where they are not empty.
+	Job, Local, Global string
+	// Fresh starts over: the run does not continue from a checkpoint.
+	Fresh bool
 	// Window is that of the queue on the device: 0 is gpustate.DefaultWindow, below
 	// 0 no bound.
 	Window int
@@ -36,27 +40,12 @@ type Options struct {
 	Elastic, CanBeElastic bool
 	// Out is the result file, empty for none.
 	Out string
-	// Progress is the mode of NewProgress.
-	Progress string
+	// Progress is the time from one line about the steps to the next; 0: no lines.
+	Progress time.Duration
 	// Times is a file for Times, empty for none.
 	Times string
 	// Verbose logs what the library does.
 	Verbose bool
-
-	set []assignment // by flags
-}
-
-// An assignment is a key of the configuration that a flag has set.
-type assignment struct{ key, text, flag string }
-
-// settingFlags are the keys of the configuration that are flags, too.
-var settingFlags = []struct{ key, name, help string }{
-	{"interval", "interval", "`time` from the end of a checkpoint to the next, such as 10m"},
-	{"mtbf", "mtbf", "mean `time` between failures of the job: chooses the interval (Daly)"},
-	{"redundancy", "redundancy", "protect the local shards on other nodes: `partner:K or parity:D+P`"},
-	{"keep", "keep", "`number` of checkpoints to keep at each level (default 2)"},
-	{"epoch", "epoch", "`number` of the checkpoint to continue from; default the newest"},
-	{"cut_timeout", "cut-timeout", "`time` that the ranks may take to agree on a checkpoint (default 60s)"},
 }
 
 // Usage is the part of the help of an application on checkpoints.
@@ -64,9 +53,9 @@ const Usage = `With -local or -global the program takes checkpoints. USR1 to any
 and the program continues; USR2 or TERM takes one, and the program stops. Start it
 again with the same flags, and it continues from the newest checkpoint: on any nodes
 and devices, under any MPI, with the same number of ranks; with
--elastic, where a program has it, with any number. -interval and -mtbf take
-checkpoints by the clock. The file holdfast.yaml and variables such as
-HOLDFAST_INTERVAL=10m can set all of this and more; 'holdfast config' lists the keys.
+-elastic, where a program has it, with any number. HOLDFAST_INTERVAL=10m takes
+checkpoints by the clock; such variables and the file holdfast.yaml set all of this
+and more: 'holdfast config' lists the keys.
 Without a directory the same program runs without checkpoints.
 `
 
@@ -81,18 +70,7 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 	fs.StringVar(&o.Local, "local", "", "node-local `directory` for checkpoints; default HOLDFAST_LOCAL")
 	fs.StringVar(&o.Global, "global", "", "shared `directory` or s3://bucket/prefix for checkpoints; default "+
 		"HOLDFAST_GLOBAL")
-	fs.StringVar(&o.Config, "config", "", "configuration `file`; default HOLDFAST_CONFIG, else holdfast.yaml if it "+
-		"is here")
-	for _, f := range settingFlags {
-		fs.Func(f.name, f.help, func(text string) error {
-			o.set = append(o.set, assignment{f.key, text, "-" + f.name})
-			return nil
-		})
-	}
-	fs.BoolFunc("fresh", "start over: do not continue from a checkpoint", func(text string) error {
-		o.set = append(o.set, assignment{"fresh", text, "-fresh"})
-		return nil
-	})
+	fs.BoolVar(&o.Fresh, "fresh", false, "start over: do not continue from a checkpoint")
 	fs.IntVar(&o.Window, "window", 0,
 		fmt.Sprintf("unfinished commands that the device may have, which bounds how long a checkpoint waits; 0: %d, "+
 			"-1: no bound",
@@ -104,8 +82,7 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 		fs.BoolVar(&o.Elastic, "elastic", false, "take checkpoints that any number of ranks can continue from; a "+
 			"checkpoint without it needs the same number")
 	}
-	fs.StringVar(&o.Progress, "progress", "auto", "bar, lines, off, or auto: a bar on a terminal, else a line "+
-		"a minute")
+	fs.DurationVar(&o.Progress, "progress", time.Minute, "`time` from one line about the steps to the next; 0: none")
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
 }
 
@@ -164,32 +141,26 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 
 // readConfig reads file and environment, and lets the flags win.
 func (o *Options) readConfig() (*coordinated.Config, error) {
-	c := coordinated.ReadConfig(o.Config)
-	all := append([]assignment{{"job", o.Job, "-job"}, {"local", o.Local, "-local"}, {"global", o.Global, "-global"},
-		{"device", o.Device, "-device"}}, o.set...)
-	for _, a := range all {
-		if a.text == "" {
-			continue
-		}
-		if err := c.Set(a.key, a.text, a.flag); err != nil {
-			return nil, err
+	c := coordinated.ReadConfig("")
+	fresh := ""
+	if o.Fresh {
+		fresh = "true"
+	}
+	for _, a := range [][2]string{{"job", o.Job}, {"local", o.Local}, {"global", o.Global}, {"device", o.Device},
+		{"fresh", fresh}} {
+		if key, text := a[0], a[1]; text != "" {
+			if err := c.Set(key, text, "-"+key); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return c, nil
 }
 
-// without refuses a flag that asks for checkpoints when there is no directory for them. Variables and the
-// configuration file may be meant for other programs.
+// without refuses a flag that is about checkpoints when there is no directory for them.
 func (o *Options) without() error {
-	var flags []string
-	if o.StopAfter > 0 {
-		flags = append(flags, "-stop-after")
-	}
-	for _, a := range o.set {
-		flags = append(flags, a.flag)
-	}
-	if len(flags) > 0 {
-		return fmt.Errorf("%s without a directory for checkpoints; give -local, -global or both", flags[0])
+	if o.StopAfter > 0 || o.Fresh {
+		return errors.New("-stop-after or -fresh without a directory for checkpoints; give -local, -global or both")
 	}
 	return nil
 }

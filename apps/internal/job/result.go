@@ -16,10 +16,8 @@ import (
 func CheckFile(name string) error {
 	info, err := os.Stat(name)
 	switch {
-	case err == nil && info.IsDir():
-		err = errors.New("it is a directory")
 	case err == nil && !info.Mode().IsRegular():
-		return nil
+		err = errors.New("it is no regular file")
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		err = CheckDir(filepath.Dir(name))
 	}
@@ -44,15 +42,9 @@ func CheckDir(dir string) error {
 
 // WriteFile writes a result file. The file appears under its name only when all of it is on disk;
 // after an error, which names the file, the old contents are still there. write gets a buffered
-// writer. A device or a pipe is written to directly.
+// writer.
 func WriteFile(name string, write func(io.Writer) error) error {
-	info, err := os.Stat(name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fill(name, write)
-	} else {
-		err = replace(name, write)
-	}
-	if err != nil {
+	if err := replace(name, write); err != nil {
 		return fmt.Errorf("result file %s: %w", name, err)
 	}
 	return nil
@@ -66,8 +58,8 @@ func replace(name string, write func(io.Writer) error) error {
 		return err
 	}
 	defer os.Remove(f.Name()) // gone after the rename
-	err = errors.Join(buffered(f, write), f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
+	w := bufio.NewWriterSize(f, 1<<20)
+	if err := errors.Join(write(w), w.Flush(), f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
@@ -80,31 +72,11 @@ func replace(name string, write func(io.Writer) error) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// fill writes to a device or a pipe.
-func fill(name string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(name, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(buffered(f, write), f.Close())
-}
-
-func buffered(f io.Writer, write func(io.Writer) error) error {
-	w := bufio.NewWriterSize(f, 1<<20)
-	if err := write(w); err != nil {
-		return err
-	}
-	return w.Flush()
-}
-
 // WriteResult is WriteFile, and writes the SHA-256 of the file to NAME.sha256, in the format of
 // sha256sum -c.
 func WriteResult(name string, write func(io.Writer) error) error {
 	sum := sha256.New()
 	if err := WriteFile(name, func(w io.Writer) error { return write(io.MultiWriter(w, sum)) }); err != nil {
-		return err
-	}
-	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
 	return WriteFile(name+".sha256", func(w io.Writer) error {

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 func TestWriteFile(t *testing.T) {
@@ -66,7 +64,7 @@ func TestCheckFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"new": "", "old": "", ".": "it is a directory", "none/r": "directory " + dir + "/none: no such file",
+		"new": "", "old": "", ".": "no regular file", "none/r": "directory " + dir + "/none: no such file",
 		"old/r": "not a directory",
 	} {
 		err := CheckFile(filepath.Join(dir, name))
@@ -76,33 +74,5 @@ func TestCheckFile(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("got %d files, want the old one alone", len(entries))
-	}
-}
-
-// TestWriteThrough: a pipe stays a pipe and gets no hash beside it.
-func TestWriteThrough(t *testing.T) {
-	dir := t.TempDir()
-	text := func(w io.Writer) error { _, err := io.WriteString(w, "abc"); return err }
-	pipe := filepath.Join(dir, "pipe")
-	if err := unix.Mkfifo(pipe, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	r, err := os.OpenFile(pipe, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if err := errors.Join(CheckFile(pipe), WriteResult(pipe, text)); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(pipe); err != nil || info.Mode().IsRegular() {
-		t.Fatalf("the pipe is now %v, %v", info, err)
-	}
-	got := make([]byte, 3)
-	if _, err := io.ReadFull(r, got); err != nil || string(got) != "abc" {
-		t.Errorf("through the pipe: got %q, %v", got, err)
-	}
-	if _, err := os.Stat(pipe + ".sha256"); err == nil {
-		t.Error("a hash lies beside the pipe")
 	}
 }

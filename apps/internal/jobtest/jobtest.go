@@ -122,7 +122,7 @@ func (r *restart) job(name string, m launch.MPI, locals []string) *launch.Job {
 	j := &launch.Job{Title: name, MPI: m, Program: r.program, Ranks: r.Ranks, Locals: locals,
 		Timeout: 10 * time.Minute, Log: filepath.Join(r.dir, name+".log"),
 		Env:  append(yield.Env(), "HOLDFAST_CONTROL_PEER_TIMEOUT=30s"), // ranks that wait for a core are not lost
-		Args: append(strings.Fields(r.Args), "-progress", "lines", "-out", filepath.Join(r.dir, name+".out"))}
+		Args: append(strings.Fields(r.Args), "-progress", "200ms", "-out", filepath.Join(r.dir, name+".out"))}
 	if locals != nil {
 		j.Args = append(j.Args, "-global", filepath.Join(r.dir, "global"))
 	}

@@ -1,9 +1,9 @@
-package gravity
+package jobtest
 
 import "math"
 
-// A Sim is a system of bodies integrated on the host in float64. It is the
-// reference for the device kernels and small systems; it is not parallel.
+// A Sim is a system of bodies integrated on the host in float64, the reference for
+// what nbody computes.
 type Sim struct {
 	G, Eps  float64
 	Mass    []float64
