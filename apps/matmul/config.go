@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 
@@ -18,13 +17,11 @@ type config struct {
 	width   int
 	checks  int
 	repeat  int
-	blas    string
 }
 
 const usage = `matmul multiplies two dense matrices on GPUs, C = A B.
 
-The matrices come from files (-a, -b: NumPy's .npy or Matrix Market, rounded to
--type) or are made from a seed (-size MxKxN: A is M by K, B is K by N, numbers from
+The matrices come from files (-a, -b: NumPy's .npy, rounded to -type) or are made from a seed (-size MxKxN: A is M by K, B is K by N, numbers from
 -1 to 1). The ranks form a grid, and each owns a block of A, B and C. Non-blocking
 broadcasts bring panels of A to the ranks of a row and panels of B to the ranks of a
 column, while the devices multiply the panels before. Start it with mpirun or srun,
@@ -38,8 +35,7 @@ residual beyond the bound of rounding is an error.
 
 ` + job.Usage + `
 A fixed number of ranks and -panel on one kind of device gives the same bytes
-anywhere; with -blas cublas, on one model of device and with one version of cuBLAS.
-Other kinds, numbers of ranks or panels, and cuBLAS and the own kernel, differ by at most twice the
+anywhere. Other kinds, numbers of ranks or panels differ by at most twice the
 bound of the check: (K + panels + 2) unit roundoffs times |A| |B|.
 matmul writes the SHA-256 of the result file to NAME.sha256.
 
@@ -51,12 +47,8 @@ Flags:
 func parse(args []string, w io.Writer) (*config, error) {
 	var c config
 	var size, kind string
-	fs := flag.NewFlagSet("matmul", flag.ContinueOnError)
-	fs.SetOutput(w)
-	fs.Usage = func() {
-		fmt.Fprint(w, usage)
-		fs.PrintDefaults()
-	}
+	c.common.CanBeElastic = true
+	fs := c.common.Flags("matmul", usage, "`file` for C, .npy", w)
 	fs.StringVar(&c.a, "a", "", "`file` of A")
 	fs.StringVar(&c.b, "b", "", "`file` of B")
 	fs.StringVar(&size, "size", "", "make A and B of these sizes, as `MxKxN`")
@@ -65,17 +57,10 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.IntVar(&c.width, "panel", 256, "width of a panel")
 	fs.IntVar(&c.checks, "checks", 2, "vectors to check the product on; 0 is none")
 	fs.IntVar(&c.repeat, "repeat", 1, "add the product up so many times, C = R A B: a long run of small matrices")
-	fs.StringVar(&c.blas, "blas", "none", "cublas multiplies the panels with NVIDIA's library, on a CUDA device; "+
-		"none: with matmul's own kernel")
-	c.common.CanBeElastic = true
-	c.common.Register(fs, "`file` for C, .npy")
-	if err := fs.Parse(args); err != nil {
+	if err := job.Parse(fs, args); err != nil {
 		return nil, err
 	}
 	c.single = kind == "float32"
-	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q; see matmul -help", fs.Arg(0))
-	}
 	if size != "" {
 		var rest string
 		if n, _ := fmt.Sscanf(size+" ", "%dx%dx%d%s", &c.m, &c.k, &c.n, &rest); n != 3 || c.m < 1 || c.k < 1 ||
@@ -88,8 +73,6 @@ func parse(args []string, w io.Writer) (*config, error) {
 		return nil, fmt.Errorf("want either -a FILE and -b FILE, or -size MxKxN; see matmul -help")
 	case kind != "float32" && kind != "float64":
 		return nil, fmt.Errorf("-type %s: want float32 or float64", kind)
-	case c.blas != "none" && c.blas != "cublas":
-		return nil, fmt.Errorf("-blas %s: want none or cublas", c.blas)
 	case c.width < 1:
 		return nil, fmt.Errorf("-panel %d: want 1 or more", c.width)
 	case c.repeat < 1:

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
-	"github.com/holdfast-hpc/holdfast/apps/matmul/blas"
 	"github.com/holdfast-hpc/holdfast/apps/matmul/kernel"
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -30,7 +28,6 @@ type summa[T real] struct {
 	uploads        [2][2]*gpustate.Event
 	queue          *gpustate.Queue
 	kernel         *gpustate.Kernel
-	cublas         *blas.CuBLAS        // in place of the kernel, if asked for
 	deviceC        *gpustate.Buffer    // protected with the device, as are the panels
 	panelA, panelB [2]*gpustate.Buffer // slot = panel mod 2
 
@@ -49,9 +46,6 @@ func multiply[T real](ctx context.Context, c *config, j *job.Job) error {
 		return err
 	}
 	run := fmt.Sprintf("%s float32 %t panel %d repeat %d", input.name, c.single, c.width, c.repeat)
-	if c.blas != "none" {
-		run += " blas " + c.blas
-	}
 	restored, err := s.restore(ctx, run)
 	if err != nil {
 		return err
@@ -64,7 +58,7 @@ func multiply[T real](ctx context.Context, c *config, j *job.Job) error {
 	} else if err := s.begin(); err != nil {
 		return err
 	}
-	if err := errors.Join(s.loop(ctx), s.cublas.Close()); err != nil {
+	if err := s.loop(ctx); err != nil {
 		return err
 	}
 	return s.finish()
@@ -131,11 +125,7 @@ func newSumma[T real](c *config, j *job.Job, input *inputs) (*summa[T], error) {
 
 // build gets or builds the kernels. It comes after the restore, which builds the
 // programs of the checkpoint while it reads the contents.
-func (s *summa[T]) build() (err error) {
-	if s.config.blas != "none" {
-		s.cublas, err = blas.Open(s.Device.Device)
-		return err
-	}
+func (s *summa[T]) build() error {
 	return s.Device.Build("matmul", kernel.Sources, kernel.Options(s.config.single),
 		map[string]**gpustate.Kernel{kernel.Multiply: &s.kernel})
 }
@@ -211,13 +201,6 @@ func (s *summa[T]) loop(ctx context.Context) error {
 // launch starts multiplying a panel and returns at once.
 func (s *summa[T]) launch(at int) error {
 	m, n, k := s.rows.len(), s.cols.len(), s.panel(at).len()
-	if s.cublas != nil {
-		err := s.cublas.MultiplyAdd(s.queue, s.config.single, m, n, k, s.deviceC, s.panelA[at%2], s.panelB[at%2])
-		if err != nil {
-			return fmt.Errorf("panel %d: %w", at, err)
-		}
-		return nil
-	}
 	err := s.kernel.SetArgs(s.deviceC, s.panelA[at%2], s.panelB[at%2], int32(m), int32(n), int32(k))
 	if err == nil {
 		_, err = s.queue.Launch(s.kernel, kernel.Global(m, n, s.config.single), kernel.Local())

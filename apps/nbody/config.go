@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -48,12 +47,8 @@ Flags:
 // printed to w.
 func parse(args []string, w io.Writer) (*config, error) {
 	var c config
-	fs := flag.NewFlagSet("nbody", flag.ContinueOnError)
-	fs.SetOutput(w)
-	fs.Usage = func() {
-		fmt.Fprint(w, usage)
-		fs.PrintDefaults()
-	}
+	c.common.CanBeElastic = true
+	fs := c.common.Flags("nbody", usage, "`file` for the bodies after the last step", w)
 	fs.StringVar(&c.in, "in", "", "CSV `file` of bodies (mass, x, y, z, vx, vy, vz)")
 	fs.IntVar(&c.plummer, "plummer", 0, "make a Plummer sphere of this many bodies")
 	fs.Uint64Var(&c.seed, "seed", 1, "seed of the Plummer sphere")
@@ -62,13 +57,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.Float64Var(&c.eps, "eps", 0.05, "softening length; 0 is none")
 	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV, every so many steps; 0 is never")
 	fs.StringVar(&c.snapshots, "snapshots", ".", "`directory` for snapshots; it must exist")
-	c.common.CanBeElastic = true
-	c.common.Register(fs, "`file` for the bodies after the last step")
-	if err := fs.Parse(args); err != nil {
+	if err := job.Parse(fs, args); err != nil {
 		return nil, err
-	}
-	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q; see nbody -help", fs.Arg(0))
 	}
 	return &c, c.validate()
 }

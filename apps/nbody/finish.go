@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
@@ -72,8 +71,6 @@ const pairsLimit = 10000
 // print writes the summary to standard output.
 func (s *simulation) print(end *bodies.System, digest string) {
 	fmt.Printf("bodies   %d on %d ranks, %d steps\n", end.Len(), s.World.Size(), s.step)
-	p, q := gravity.Momentum(end.Pos, end.Vel), gravity.Momentum(s.initial.Pos, s.initial.Vel)
-	fmt.Printf("momentum changed by %.3g\n", math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]))
 	if end.Len() <= pairsLimit {
 		first := gravity.Energy(gravitation, s.eps, s.initial.Pos, s.initial.Vel)
 		last := gravity.Energy(gravitation, s.eps, end.Pos, end.Vel)

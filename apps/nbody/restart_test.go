@@ -21,5 +21,5 @@ func TestRankGivesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobtest.GivesUp(t, "nbody", "-plummer 500 -steps 1000000 -every 2 -snapshots "+dir,
-		"step-00000004.csv: is a directory")
+		"step-00000004.csv: file exists")
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/sha256"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -49,12 +48,7 @@ Flags:
 // printed to w.
 func parse(args []string, w io.Writer) (*config, error) {
 	var c config
-	fs := flag.NewFlagSet("smithwaterman", flag.ContinueOnError)
-	fs.SetOutput(w)
-	fs.Usage = func() {
-		fmt.Fprint(w, usage)
-		fs.PrintDefaults()
-	}
+	fs := c.common.Flags("smithwaterman", usage, "`file` for the alignment", w)
 	fs.StringVar(&c.a, "a", "",
 		"FASTA `file` whose first record is the first sequence; FILE:FROM-TO takes the letters FROM to TO, counted "+
 			"from 1")
@@ -63,13 +57,10 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.IntVar(&c.open, "open", 10, "cost of the first letter of a gap")
 	fs.IntVar(&c.extend, "extend", 1, "cost of every further letter of a gap")
 	fs.BoolVar(&c.scoreOnly, "score", false, "only the score and where the alignment ends")
-	c.common.Register(fs, "`file` for the alignment")
-	if err := fs.Parse(args); err != nil {
+	if err := job.Parse(fs, args); err != nil {
 		return nil, err
 	}
 	switch {
-	case fs.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q; see smithwaterman -help", fs.Arg(0))
 	case c.a == "" || c.b == "":
 		return nil, fmt.Errorf("want -a FILE and -b FILE; see smithwaterman -help")
 	}
@@ -150,7 +141,7 @@ func sequence(arg string, s *align.Scoring) (align.Named, error) {
 	if err != nil {
 		return align.Named{}, fmt.Errorf("%s: %w", arg, err)
 	}
-	return align.Named{Name: all[0].Name, Letters: letters, Codes: codes, Before: from - 1, Of: len(all)}, nil
+	return align.Named{Name: all[0].Name, Letters: letters, Codes: codes, Before: from - 1}, nil
 }
 
 // rangeForm is what stands behind a file's name to take a part of its letters.

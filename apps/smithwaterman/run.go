@@ -37,11 +37,6 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	for i, n := range []align.Named{p.a, p.b} {
-		if n.Of > 1 {
-			j.Sayf("%s has %d sequences; the first, %s, is taken", []string{c.a, c.b}[i], n.Of, n.Name)
-		}
-	}
 	rank, size := j.World.Rank(), j.World.Size()
 	columns := len(p.b.Codes)
 	if len(p.a.Codes) == 0 || columns < size {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -42,24 +41,16 @@ Flags:
 func parse(args []string, w io.Writer) (*config, error) {
 	var c config
 	var size string
-	fs := flag.NewFlagSet("transpose", flag.ContinueOnError)
-	fs.SetOutput(w)
-	fs.Usage = func() {
-		fmt.Fprint(w, usage)
-		fs.PrintDefaults()
-	}
+	c.common.CanBeElastic = true
+	fs := c.common.Flags("transpose", usage, "`file` for the size, the rounds and the hash of the matrix", w)
 	fs.StringVar(&size, "size", "4096x4096", "rows and columns of the matrix, as `RxC`")
 	fs.Int64Var(&c.rounds, "rounds", 10, "how often to turn it over, also after a restart")
-	c.common.CanBeElastic = true
-	c.common.Register(fs, "`file` for the size, the rounds and the hash of the matrix")
-	if err := fs.Parse(args); err != nil {
+	if err := job.Parse(fs, args); err != nil {
 		return nil, err
 	}
 	var rest string
 	n, _ := fmt.Sscanf(size+" ", "%dx%d%s", &c.rows, &c.cols, &rest)
 	switch {
-	case fs.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q; see transpose -help", fs.Arg(0))
 	case n != 2 || c.rows < 1 || c.cols < 1 || c.rows > math.MaxInt32 || c.cols > math.MaxInt32:
 		return nil, fmt.Errorf("-size %s: want RxC, such as 4096x1024", size)
 	case c.rounds < 0:

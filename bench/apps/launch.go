@@ -122,9 +122,6 @@ type start struct {
 func (s *suite) run(ctx context.Context, a app, st start) (*Times, string, error) {
 	l := Launch{App: a.name, BinDir: s.o.BinDir, Work: st.work, Big: s.big, Dir: s.dir, Launcher: s.launcher,
 		Ranks: s.o.Ranks, Device: cmp.Or(st.device, s.o.Device), Out: st.out}
-	if s.o.BLAS != "" && a.name == "matmul" {
-		l.Args = append(l.Args, "-blas", s.o.BLAS)
-	}
 	if st.window != 0 {
 		l.Args = append(l.Args, "-window", strconv.Itoa(st.window))
 	}

@@ -363,9 +363,6 @@ func (m *measured) caseName() string {
 	if m.launcher != nil {
 		with = m.launcher.Title
 	}
-	if m.o.BLAS != "" && m.app.name == "matmul" {
-		with += ", " + m.o.BLAS
-	}
 	if m.o.Ranks == 1 {
 		return fmt.Sprintf("%s, 1 rank, %s", m.app.name, with)
 	}

@@ -28,7 +28,6 @@ type Options struct {
 	Device  string   // for all ranks; empty: the best there is
 	MPI     string   // mpirun.Pick
 	Ranks   int
-	BLAS    string  // of matmul's -blas; empty: its own kernel
 	Seconds float64 // of a run's steps, about
 	Size    string  // "small", "big", or empty: big on a device with memory of its own
 	Windows []int   // besides none

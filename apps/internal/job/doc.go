@@ -2,6 +2,6 @@
 // mathematics: the flags that say where to run and where checkpoints go, the
 // world with or without MPI, progress, and result files.
 //
-// An application calls Options.Register, parses its flags and then opens, in
+// An application adds its flags to those of Options, parses them and then opens, in
 // this order, the World, the Device and the Checkpoints.
 package job

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,9 +166,8 @@ func TestFlagsWin(t *testing.T) {
 	t.Setenv("HOLDFAST_JOB", "of the variable")
 	start := func(args ...string) (*Options, error) {
 		o := &Options{}
-		fs := flag.NewFlagSet("app", flag.ContinueOnError)
-		o.Register(fs, "`file`")
-		if err := fs.Parse(append([]string{"-ranks", "1", "-device", "fake"}, args...)); err != nil {
+		fs := o.Flags("app", "", "`file`", io.Discard)
+		if err := Parse(fs, append([]string{"-ranks", "1", "-device", "fake"}, args...)); err != nil {
 			t.Fatal(err)
 		}
 		var began int64

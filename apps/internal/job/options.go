@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strconv"
@@ -35,7 +36,7 @@ type Options struct {
 	// StopAfter takes a final checkpoint after so many steps of this start; 0 is
 	// none.
 	StopAfter int
-	// Elastic takes checkpoints that any number of ranks can continue from. Register has a flag for it if
+	// Elastic takes checkpoints that any number of ranks can continue from. Flags has one for it if
 	// CanBeElastic is set: the program then gives its arrays to Restore.
 	Elastic, CanBeElastic bool
 	// Out is the result file, empty for none.
@@ -59,8 +60,15 @@ and more: 'holdfast config' lists the keys.
 Without a directory the same program runs without checkpoints.
 `
 
-// Register adds the flags to fs; result is the help of -out.
-func (o *Options) Register(fs *flag.FlagSet, result string) {
+// Flags returns the flags that every application has, to which it adds its own. result is the help
+// of -out. Help is printed to w, after the text usage.
+func (o *Options) Flags(name, usage, result string, w io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(w)
+	fs.Usage = func() {
+		fmt.Fprint(w, usage)
+		fs.PrintDefaults()
+	}
 	fs.StringVar(&o.Out, "out", "", result)
 	fs.IntVar(&o.Ranks, "ranks", 0,
 		"1 runs without MPI on one rank; 0 takes the ranks that mpirun or srun started")
@@ -84,6 +92,19 @@ func (o *Options) Register(fs *flag.FlagSet, result string) {
 	}
 	fs.DurationVar(&o.Progress, "progress", time.Minute, "`time` from one line about the steps to the next; 0: none")
 	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
+	return fs
+}
+
+// Parse parses args, of which no further ones are allowed. flag.ErrHelp means that help was asked
+// for and printed.
+func Parse(fs *flag.FlagSet, args []string) error {
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; see %s -help", fs.Arg(0), fs.Name())
+	}
+	return nil
 }
 
 // World returns the communicator of all ranks and a function that ends it. With Ranks 1 it is a

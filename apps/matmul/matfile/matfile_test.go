@@ -52,9 +52,9 @@ func TestNumPyFortranOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := strings.Replace(b.String(), "False, 'shape': (3, 2)", "True,  'shape': (2, 3)", 1)
-	got, err := ReadNumPy(strings.NewReader(file))
-	if err != nil || got.Rows != 2 || got.Cols != 3 || !reflect.DeepEqual(got.Data, []float64{1, 3, 5, 2, 4, 6}) {
-		t.Errorf("got %+v, %v", got, err)
+	if _, err := ReadNumPy(strings.NewReader(file)); !errors.Is(err, ErrFormat) ||
+		!strings.Contains(err.Error(), "numpy.ascontiguousarray") {
+		t.Errorf("got %v, want the remedy", err)
 	}
 }
 

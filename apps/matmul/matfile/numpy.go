@@ -14,9 +14,6 @@ import (
 // form.
 const npyMagic = "\x93NUMPY"
 
-// maxHeader bounds the text of a header.
-const maxHeader = 1 << 16
-
 var (
 	npyDescr   = regexp.MustCompile(`'descr'\s*:\s*'([^']*)'`)
 	npyFortran = regexp.MustCompile(`'fortran_order'\s*:\s*(True|False)`)
@@ -52,7 +49,10 @@ func ReadNumPy(r io.Reader) (*Matrix, error) {
 		return nil, bad("numbers of type %q, want '<f4' or '<f8', little-endian float32 or float64: convert it with "+
 			"numpy.astype", descr[1])
 	}
-	if err := m.readNumbers(r, fortran[1] == "True"); err != nil {
+	if fortran[1] == "True" {
+		return nil, bad("the matrix is stored by columns: convert it with numpy.ascontiguousarray")
+	}
+	if err := m.readNumbers(r); err != nil {
 		return nil, err
 	}
 	if n, err := io.ReadFull(r, make([]byte, 1)); n > 0 {
@@ -70,26 +70,14 @@ func ReadNumPy(r io.Reader) (*Matrix, error) {
 
 // npyHeader reads up to the numbers and returns the header's text.
 func npyHeader(r io.Reader) (string, error) {
-	var start [8]byte
+	var start [10]byte
 	if _, err := io.ReadFull(r, start[:]); err != nil || string(start[:6]) != npyMagic {
 		return "", bad("it does not begin as a .npy file")
 	}
-	lengthBytes := 2
-	if start[6] > 1 {
-		lengthBytes = 4
+	if start[6] != 1 {
+		return "", bad("version %d of .npy, want 1", start[6])
 	}
-	if start[6] < 1 || start[6] > 3 {
-		return "", bad("version %d of .npy", start[6])
-	}
-	var length [4]byte
-	if _, err := io.ReadFull(r, length[:lengthBytes]); err != nil {
-		return "", bad("the header is cut off")
-	}
-	n := binary.LittleEndian.Uint32(length[:])
-	if n > maxHeader {
-		return "", bad("a header of %d bytes", n)
-	}
-	text := make([]byte, n)
+	text := make([]byte, binary.LittleEndian.Uint16(start[8:]))
 	if _, err := io.ReadFull(r, text); err != nil {
 		return "", bad("the header is cut off")
 	}
@@ -114,8 +102,8 @@ func npySize(shape string) (rows, cols int, err error) {
 const piece = 1 << 16
 
 // readNumbers reads the elements piece by piece, so that a file that claims more
-// than it has costs no memory. By columns is Fortran's order.
-func (m *Matrix) readNumbers(r io.Reader, byColumns bool) error {
+// than it has costs no memory.
+func (m *Matrix) readNumbers(r io.Reader) error {
 	size := 8
 	if m.Single {
 		size = 4
@@ -134,9 +122,6 @@ func (m *Matrix) readNumbers(r io.Reader, byColumns bool) error {
 			m.Data = append(m.Data, number(part, m.Single))
 		}
 	}
-	if byColumns {
-		m.Data = transposed(m.Data, m.Cols, m.Rows)
-	}
 	return nil
 }
 
@@ -145,17 +130,6 @@ func number(raw []byte, single bool) float64 {
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
 	}
 	return math.Float64frombits(binary.LittleEndian.Uint64(raw))
-}
-
-// transposed returns a matrix of lines rows as one of lines columns.
-func transposed(data []float64, lines, length int) []float64 {
-	out := make([]float64, len(data))
-	for i := range lines {
-		for j := range length {
-			out[j*lines+i] = data[i*length+j]
-		}
-	}
-	return out
 }
 
 // WriteNumPy writes m in .npy form, version 1, by rows. Equal matrices give equal

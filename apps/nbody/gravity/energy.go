@@ -45,14 +45,3 @@ func inverseDistances(eps float64, pos []float32, i int) float64 {
 	}
 	return sum
 }
-
-// Momentum returns the total momentum Σ m[i] v[i].
-func Momentum(pos, vel []float32) [3]float64 {
-	var p [3]float64
-	for i := range len(pos) / 4 {
-		for k := range 3 {
-			p[k] += float64(pos[4*i+3]) * float64(vel[4*i+k])
-		}
-	}
-	return p
-}

@@ -36,7 +36,7 @@ func read(t *testing.T, s *Scoring, name string) Named {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Named{Name: all[0].Name, Letters: all[0].Letters, Codes: codes, Of: 1}
+	return Named{Name: all[0].Name, Letters: all[0].Letters, Codes: codes}
 }
 
 // slow computes the best score by the definition: gaps of every length are tried

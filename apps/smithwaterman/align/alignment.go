@@ -86,7 +86,6 @@ type Named struct {
 	Letters []byte
 	Codes   []byte
 	Before  int // letters of the sequence in front of these
-	Of      int // sequences in the file, of which this is the first
 }
 
 // lineColumns is how many columns of an alignment stand on a line.

@@ -15,15 +15,6 @@ type Sequence struct {
 	Letters []byte // upper case, no white space
 }
 
-// A FormatError says where a file is not FASTA.
-type FormatError struct {
-	Line int // 1-based
-	Why  string
-}
-
-// Error names the line and what is wrong with it.
-func (e *FormatError) Error() string { return fmt.Sprintf("fasta: line %d: %s", e.Line, e.Why) }
-
 // Read reads all records. Letters become upper case; a character that is neither a
 // letter nor * or - is an error that names its line.
 func Read(r io.Reader) ([]Sequence, error) {
@@ -35,7 +26,7 @@ func Read(r io.Reader) ([]Sequence, error) {
 			return nil, fmt.Errorf("read fasta: %w", err)
 		}
 		if why := add(&all, bytes.TrimSpace(text)); why != "" {
-			return nil, &FormatError{line, why}
+			return nil, fmt.Errorf("fasta: line %d: %s", line, why)
 		}
 		if err == io.EOF {
 			return all, nil

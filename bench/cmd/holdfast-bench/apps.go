@@ -28,7 +28,6 @@ func newBenchApps() *cobra.Command {
 	f.StringSliceVar(&o.Apps, "apps", nil, "applications (default: all)")
 	f.StringVar(&o.Device, "device", os.Getenv(gpustate.DeviceEnv), "device, such as cuda:0 or pocl (default: the "+
 		"best there is)")
-	f.StringVar(&o.BLAS, "blas", "", "what matmul multiplies with: cublas, or its own kernel (default)")
 	f.StringVar(&o.MPI, "mpi", "", "openmpi or mpich (default: the first that is installed)")
 	f.IntVar(&o.Ranks, "ranks", o.Ranks, "number of ranks; they share the devices")
 	f.IntVar(&s.Runs, "runs", 2, "number of rounds; each runs every case once")
