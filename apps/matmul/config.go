@@ -21,11 +21,11 @@ type config struct {
 
 const usage = `matmul multiplies two dense matrices on GPUs, C = A B.
 
-The matrices come from files (-a, -b: NumPy's .npy, rounded to -type) or are made from a seed (-size MxKxN: A is M by K, B is K by N, numbers from
--1 to 1). The ranks form a grid, and each owns a block of A, B and C. Non-blocking
-broadcasts bring panels of A to the ranks of a row and panels of B to the ranks of a
-column, while the devices multiply the panels before. Start it with mpirun or srun,
-or alone with -ranks 1:
+The matrices come from files (-a, -b: NumPy's .npy, rounded to -type) or are made
+from a seed (-size MxKxN: A is M by K, B is K by N, numbers from -1 to 1). The ranks
+form a grid, and each owns a block of A, B and C. Non-blocking broadcasts bring panels
+of A to the ranks of a row and panels of B to the ranks of a column, while the devices
+multiply the panels before. Start it with mpirun or srun, or alone with -ranks 1:
 
   mpirun -np 4 matmul -size 4096x4096x4096 -out c.npy
   matmul -ranks 1 -type float64 -a left.npy -b right.npy -out c.npy

@@ -77,7 +77,7 @@ func (c *Checkpoints) Point(ctx context.Context) error {
 	if c.w != nil {
 		if now := time.Now(); now.Sub(c.look) > lookEvery {
 			c.look = now
-			c.tell(c.ck.Stats().Epochs)
+			c.report(c.ck.Stats().Epochs)
 		}
 	}
 	if c.stopAfter > 0 {
@@ -112,13 +112,13 @@ func (c *Checkpoints) end(why error) error {
 	}
 	err := c.ck.Close()
 	if c.w != nil {
-		c.tell(c.ck.Stats().Epochs)
+		c.report(c.ck.Stats().Epochs)
 	}
 	return err
 }
 
-// tell writes a line for each epoch that has been committed or has failed since the last call.
-func (c *Checkpoints) tell(epochs []coordinated.EpochStats) {
+// report writes a line for each epoch that has been committed or has failed since the last call.
+func (c *Checkpoints) report(epochs []coordinated.EpochStats) {
 	for _, e := range epochs {
 		if e.Epoch <= c.last || e.Err == nil && len(e.Durable) < c.levels {
 			continue

@@ -11,21 +11,21 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// TestTell: an epoch is told of once, when it is durable at all levels or has
+// TestReport: an epoch is reported once, when it is durable at all levels or has
 // failed.
-func TestTell(t *testing.T) {
+func TestReport(t *testing.T) {
 	var out strings.Builder
 	c := &Checkpoints{w: &out, name: "app", levels: 2}
 	e := coordinated.EpochStats{Epoch: 4, Bytes: 2e9, Blocked: 3 * time.Millisecond,
 		Durable: map[string]time.Duration{"local": time.Second}}
-	c.tell([]coordinated.EpochStats{e})
+	c.report([]coordinated.EpochStats{e})
 	if out.Len() != 0 {
 		t.Errorf("durable at one of two levels: got %q, want nothing yet", out.String())
 	}
 	e.Durable["global"] = 2 * time.Second
 	failed := coordinated.EpochStats{Epoch: 5, Err: errors.New("disk full")}
 	for range 2 {
-		c.tell([]coordinated.EpochStats{e, failed})
+		c.report([]coordinated.EpochStats{e, failed})
 	}
 	const want = "app: epoch 4 taken: 2000.0 MB a rank, blocked 3ms, durable after 2s\napp: epoch 5 failed: disk full\n"
 	if out.String() != want {

@@ -227,7 +227,8 @@ func (j *Job) Progress(total int) *Progress {
 	if j.World.Rank() != 0 {
 		return nil
 	}
-	return &Progress{w: os.Stderr, name: j.Name, total: total, every: j.options.Progress, now: time.Now, times: &j.times}
+	return &Progress{w: os.Stderr, name: j.Name, total: total, every: j.options.Progress, now: time.Now,
+		times: &j.times}
 }
 
 // Sayf prints a line on standard error, on rank 0 only.

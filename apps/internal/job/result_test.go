@@ -56,7 +56,7 @@ func TestWriteResult(t *testing.T) {
 	}
 }
 
-// TestCheckFile: what cannot be written is told beforehand, and asking changes
+// TestCheckFile: what cannot be written is reported beforehand, and the check changes
 // nothing.
 func TestCheckFile(t *testing.T) {
 	dir := t.TempDir()
