@@ -107,8 +107,8 @@ const (
 // TCP connection to each neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	e, priv := world.Endpoint(), world.Private()
-	if opt.GPUAware != mpiwrap.GPUAwareAuto {
-		e.GPUAware(int32(opt.GPUAware))
+	if opt.NoGPUAware {
+		e.GPUAware(false)
 	}
 	e.NoteSites()
 	c := &Checkpointer{opt: opt}

@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -176,8 +175,8 @@ var rareKeys = config.In("rarely needed",
 		"have linked",
 		config.Bool(func(o *Options) *bool { return &o.AllowForeign })),
 	config.Key("gpu_aware", "auto", "MPI is given device memory as it is; auto: where it says that it takes it and a "+
-		"trial has shown it; on: without asking it",
-		config.Checked("auto, on or off", setGPUAware)),
+		"trial has shown it",
+		config.Checked("auto or off", setGPUAware)),
 	config.Key("events", "on", "event log for holdfast report, beside the checkpoints",
 		config.Checked("on or off", setEvents)),
 	config.Key("metrics", "none", "where the first rank of each node exports metrics for Prometheus: it writes a file "+
@@ -229,8 +228,9 @@ func setMaxShadow(o *Options, text string) error {
 	return config.Bytes(func(o *Options) *int64 { return &o.MaxShadow }).Set(o, text)
 }
 
-func setGPUAware(o *Options, text string) (err error) {
-	if o.GPUAware, err = mpiwrap.ParseGPUAware(text); err != nil {
+func setGPUAware(o *Options, text string) error {
+	o.NoGPUAware = text == "off"
+	if !o.NoGPUAware && text != "auto" {
 		return config.ErrNotUnderstood
 	}
 	return nil

@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -146,9 +145,9 @@ type Options struct {
 	// cut; a cut that needs more fails. 0 means half of the memory that is available then,
 	// divided by the ranks of the node, and 64 MiB at least.
 	MaxMailbox int64
-	// GPUAware says when the MPI library is given addresses of device memory, for large messages of
-	// mpiwrap; see mpiwrap.GPUAware. GPUAwareAuto leaves what mpiwrap.Init was given.
-	GPUAware mpiwrap.GPUAware
+	// NoGPUAware has large messages of device memory go through host memory, also where the MPI
+	// library takes the addresses of a device; see mpiwrap.DeviceMessages.
+	NoGPUAware bool
 	// CopyWorkers is how many goroutines copy during a capture; 0 means one per
 	// CPU of this process.
 	CopyWorkers int
@@ -296,9 +295,6 @@ func (o *Options) check() error {
 	}
 	if err := o.validateEvery(); err != nil {
 		return err
-	}
-	if o.GPUAware < mpiwrap.GPUAwareAuto || o.GPUAware > mpiwrap.GPUAwareOn {
-		return &OptionError{Name: "GPUAware", Why: "it is none of the values that package mpiwrap has"}
 	}
 	if o.Events != "" && setEvents(o, o.Events) != nil {
 		return &OptionError{Name: "Events", Why: fmt.Sprintf("%q: want on or off", o.Events)}

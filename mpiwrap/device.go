@@ -70,7 +70,7 @@ type DeviceOverlap interface {
 // when it returns: commands that are enqueued later may overwrite the memory. It copies to host
 // memory first, and is complete as Send is: some lengths wait for the receiver. SendDevice,
 // SsendDevice and SendrecvDevice hand MPI the device memory itself where that is possible and the receiver is
-// there, see Options.GPUAware. A receive
+// there, see DeviceMessages. A receive
 // that is complete is seen by whatever is enqueued afterwards, on any queue; until then the
 // memory belongs to the library, and captures and moves of the device see all of a message or
 // nothing. A Test returns also while a large message is still coming.

@@ -16,7 +16,7 @@ import (
 // error of one rank's device is returned there, when the collective has ended everywhere.
 //
 // BcastDevice, AllgatherDevice, AlltoallDevice and AlltoallvDevice hand MPI the device memory itself where that
-// is possible, on each rank for itself: see Options.GPUAware. Reductions do not, since many libraries that move
+// is possible, on each rank for itself: see DeviceMessages. Reductions do not, since many libraries that move
 // device memory add on the host.
 
 // BcastDevice copies root's range to every rank's. All have the same length.

@@ -45,81 +45,29 @@ type Options struct {
 	// FinalizeTimeout bounds MPI_Finalize, which hangs in some libraries. It counts
 	// from when all ranks have come to Finalize. Zero means 30 s.
 	FinalizeTimeout time.Duration
-	// GPUAware says when large messages of device memory go straight from and to the device. With
-	// GPUAwareAuto the variable HOLDFAST_GPU_AWARE says it, if it is set. A
-	// checkpointer that this world is given to sets it to its own.
-	GPUAware GPUAware
 }
 
-// GPUAware says when an MPI library is given addresses of device memory.
+// DeviceMessages counts this rank's large messages of device memory: handed to MPI as they lie on the
+// device, or through host memory; and the collectives that were handed device memory. Why says why one that
+// waits for its receiver was not sent or received directly, and is empty if none was.
 //
 // A message goes directly in SendDevice, SsendDevice and SendrecvDevice, when its receiver waits for it, and where a
 // receive waits for pieces that come over MPI: from another node, or sent directly. BcastDevice,
 // AllgatherDevice, AlltoallDevice and AlltoallvDevice of 64 KiB and more do so on every rank for itself. All others
 // go through host memory, and so does everything with ThreadMultiple. A library that says that it takes
 // device memory is tried once for each device, with a message to the rank itself; where other
-// bytes come, messages go through host memory, and a warning of rank 0 says so.
-type GPUAware int32
-
-const (
-	// GPUAwareAuto is where the library says that it takes device memory. The default.
-	GPUAwareAuto = GPUAware(devmsg.DirectAuto)
-	// GPUAwareOff is never.
-	GPUAwareOff = GPUAware(devmsg.DirectOff)
-	// GPUAwareOn is also where the library does not say so, after the trial. Most libraries that do not
-	// take device memory crash in it.
-	GPUAwareOn = GPUAware(devmsg.DirectOn)
-)
-
-// String is the word for the setting.
-func (g GPUAware) String() string {
-	switch g {
-	case GPUAwareAuto:
-		return "auto"
-	case GPUAwareOff:
-		return "off"
-	case GPUAwareOn:
-		return "on"
-	}
-	return fmt.Sprintf("GPUAware(%d)", int32(g))
-}
-
-// ParseGPUAware gives the setting for auto, off or on.
-func ParseGPUAware(text string) (GPUAware, error) {
-	for _, g := range []GPUAware{GPUAwareAuto, GPUAwareOff, GPUAwareOn} {
-		if g.String() == text {
-			return g, nil
-		}
-	}
-	return GPUAwareAuto, fmt.Errorf("%q is none of auto, off and on", text)
-}
-
-// gpuAwareVar is the setting where the program leaves it open.
-const gpuAwareVar = "HOLDFAST_GPU_AWARE"
-
-// chosen is the setting that holds: the program's, else that of the environment.
-func (g GPUAware) chosen() (GPUAware, error) {
-	text := os.Getenv(gpuAwareVar)
-	if g != GPUAwareAuto || text == "" {
-		return g, nil
-	}
-	g, err := ParseGPUAware(text)
-	if err != nil {
-		return g, fmt.Errorf("%s: %w", gpuAwareVar, err)
-	}
-	return g, nil
-}
-
-// DeviceMessages counts this rank's large messages of device memory: handed to MPI as they lie on the
-// device, or through host memory; and the collectives that were handed device memory. Why says why one that
-// waits for its receiver was not sent or received directly, and is empty if none was.
-type DeviceMessages struct {
-	SentDirect, SentStaged, ReceivedDirect, ReceivedStaged, CollectivesDirect uint64
-	Why                                                                       string
-}
+// bytes come, messages go through host memory, and a warning of rank 0 says so. With HOLDFAST_GPU_AWARE=off, or
+// coordinated.Options.NoGPUAware, MPI is given none.
+//
+//	SentDirect, SentStaged, ReceivedDirect, ReceivedStaged, CollectivesDirect uint64
+//	Why                                                                       string
+type DeviceMessages = devmsg.Stats
 
 // DeviceMessages says which way large messages of device memory have gone so far. It is local.
-func (c *Comm) DeviceMessages() DeviceMessages { return DeviceMessages(c.st.Device.Stats()) }
+func (c *Comm) DeviceMessages() DeviceMessages { return c.st.Device.Stats() }
+
+// gpuAwareVar is auto, as if it were not set, or off.
+const gpuAwareVar = "HOLDFAST_GPU_AWARE"
 
 // process is the one real world there can be.
 var process struct {
@@ -147,16 +95,17 @@ func Init(opt Options) (*Comm, error) {
 	if process.begun {
 		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag, Err: ErrInitialized}
 	}
-	aware, err := opt.GPUAware.chosen()
-	if err != nil {
-		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag, Err: err}
+	aware := os.Getenv(gpuAwareVar)
+	if aware != "" && aware != "auto" && aware != "off" {
+		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag,
+			Err: fmt.Errorf("%s: %q is none of auto and off", gpuAwareVar, aware)}
 	}
 	level := abi.ThreadSerialized
 	if opt.Threads == ThreadMultiple {
 		level = abi.ThreadMultiple
 	}
 	warnOfOthers()                // before the library maps parts of its own
-	err = regcache.Here().Apply() // before the library reads its environment
+	err := regcache.Here().Apply() // before the library reads its environment
 	var d driver.Driver
 	t := newThread()
 	if err == nil {
@@ -169,7 +118,7 @@ func Init(opt Options) (*Comm, error) {
 	process.begun, process.limit = true, opt.FinalizeTimeout
 	if process.world, err = newWorld(d); err == nil {
 		process.world.st.thread = t
-		process.world.st.Device.Direct.Store(int32(aware))
+		process.world.st.Device.HostOnly.Store(aware == "off")
 	}
 	return process.world, err
 }

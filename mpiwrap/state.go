@@ -229,7 +229,7 @@ func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	return e.drain.Run(ctx, busy)
 }
 
-func (e *rankEndpoint) GPUAware(setting int32) { e.s.Device.Direct.Store(setting) }
+func (e *rankEndpoint) GPUAware(on bool) { e.s.Device.HostOnly.Store(!on) }
 
 func (e *rankEndpoint) PreferQuiet(prefer bool) { e.drain.PreferQuiet = prefer }
 

@@ -211,8 +211,7 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 		return nil
 	}
 	way := w.Endpoint()
-	through := func(setting mpiwrap.GPUAware) { way.GPUAware(int32(setting)) }
-	through(mpiwrap.GPUAwareOff)
+	way.GPUAware(false)
 	const reps = 50
 	errs := []error{
 		show("by hand", 40, 2*reps, func() error { return e.pingPong(reps, e.sendByHand, e.recvByHand) }),
@@ -224,7 +223,7 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 			show("exchange "+name, 10, 1, func() error { return e.exchange(n) }),
 			show("pinned one way "+name, 10, 1, func() error { return e.copies(n, w.Rank() == 0, w.Rank() == 1) }),
 			show("one way "+name, 10, 2, func() error { return e.pingPongOf(n) }))
-		through(mpiwrap.GPUAwareAuto)
+		way.GPUAware(true)
 		direct, err := e.goesDirectly(n)
 		if errs = append(errs, err); direct {
 			errs = append(errs, e.check(n),
@@ -236,7 +235,7 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 		} else if w.Rank() == 0 {
 			fmt.Fprintf(out, "%s\t%s\n", notDirect, w.DeviceMessages().Why)
 		}
-		through(mpiwrap.GPUAwareOff)
+		way.GPUAware(false)
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}

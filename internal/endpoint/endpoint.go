@@ -49,8 +49,8 @@ type Endpoint interface {
 	// DrainSome return an error that matches ErrMailboxFull, and the program may go on.
 	LimitMailbox(bytes int64)
 
-	// GPUAware sets when messages go straight from and to device memory: a mpiwrap.GPUAware.
-	GPUAware(setting int32)
+	// GPUAware says whether large messages go straight from and to device memory where MPI takes it.
+	GPUAware(on bool)
 
 	// Mailbox returns how many drained messages, and how many bytes, wait for the
 	// program.

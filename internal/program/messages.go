@@ -30,7 +30,7 @@ func (noMessages) Polling() (endpoint.Wait, uint64)            { return endpoint
 func (noMessages) Collectives() []endpoint.Collective          { return nil }
 func (noMessages) Concurrent() bool                            { return false }
 func (noMessages) LimitMailbox(int64)                          {}
-func (noMessages) GPUAware(int32)                              {}
+func (noMessages) GPUAware(bool)                               {}
 func (noMessages) Mailbox() (int, int64)                       { return 0, 0 }
 func (noMessages) DrainSome() (int, error)                     { return 0, nil }
 func (noMessages) Hold() (resume func())                       { return func() {} }

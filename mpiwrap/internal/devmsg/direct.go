@@ -27,51 +27,33 @@ import (
 //
 // With ThreadMultiple no rank does it.
 
-// Direct says when messages may go straight from and to device memory.
-type Direct int32
-
-// The settings.
-const (
-	DirectAuto Direct = iota // where the library says that it takes the addresses
-	DirectOff
-	DirectOn // without asking it: a library that does not take them may crash
-)
-
-// verdict is what a trial has shown.
-type verdict uint8
-
-const (
-	untried verdict = iota
-	direct
-	staged
-)
-
-// way is how messages of a device go in a direction, in pieces of as many bytes as have been tried.
+// way is how messages of a device go in a direction: directly in pieces of up to bytes, as trials have shown, or
+// through host memory if one has failed.
 type way struct {
-	verdict
-	tried int
+	bytes  int
+	staged bool
 }
 
 // ways are those from a device and to it.
 type ways struct{ out, in way }
 
 // unknown reports whether a trial is to come before pieces of n bytes.
-func (w *way) unknown(n int) bool { return w.verdict == untried || w.verdict == direct && n > w.tried }
+func (w *way) unknown(n int) bool { return !w.staged && n > w.bytes }
 
 // takes reports whether pieces of n bytes have been tried with success.
-func (w *way) takes(n int) bool { return w.verdict == direct && n <= w.tried }
+func (w *way) takes(n int) bool { return !w.staged && n <= w.bytes }
 
 // addressable reports whether MPI may be given addresses of a device, as far as the library declares.
 func (p *Port) addressable(mem Memory) bool {
-	kind, setting := mem.Kind(), Direct(p.Direct.Load())
+	kind := mem.Kind()
 	switch {
 	case kind == "host":
 		return false
-	case setting == DirectOff:
+	case p.HostOnly.Load():
 		p.because("it is switched off")
 	case p.Info.Concurrent:
 		p.because("calls of the program may overlap (ThreadMultiple)")
-	case setting == DirectOn, kind == "fake": // whose memory is the host's
+	case kind == "fake": // whose memory is the host's
 		return true
 	case slices.Contains(p.Info.Takes, kind):
 		return true
@@ -108,7 +90,7 @@ func (p *Port) sendsDirect(mem Memory) bool {
 	}
 	w, n := &p.waysOf(mem).out, largest(mem)
 	if w.unknown(n) {
-		*w = way{p.tryOut(mem, n), n}
+		_ = p.try(w, mem, n, false)
 	}
 	return w.takes(n)
 }
@@ -121,53 +103,56 @@ func (p *Port) receivesDirect(mem Memory, n int) bool {
 // TryIn tries to receive into the beginning of mem, unless that is known of its device, and leaves it
 // as it was. The memory belongs to the library, and what the queue was given ends without the
 // program's next call.
-func (p *Port) TryIn(mem Memory) (err error) {
+func (p *Port) TryIn(mem Memory) error {
 	if !p.addressable(mem) {
 		return nil
 	}
 	w, n := &p.waysOf(mem).in, largest(mem)
 	if w.unknown(n) {
-		w.tried = n
-		w.verdict, err = p.tryInOnce(mem, n)
+		return p.try(w, mem, n, true)
 	}
-	return err
+	return nil
 }
 
-// tryOut sends the first n bytes of mem to this rank itself.
-func (p *Port) tryOut(mem Memory, n int) verdict {
-	want := make([]byte, n)
-	if mem.Read(want) != nil {
-		return untried // the message says why
+// try has this rank send itself n bytes from the beginning of mem, or to it. What it has overwritten it puts back, or
+// returns an error.
+func (p *Port) try(w *way, mem Memory, n int, in bool) (back error) {
+	have := make([]byte, n)
+	if mem.Read(have) != nil {
+		return nil // the message says why
 	}
-	got := opposite(want)
+	host := opposite(have)
 	tried, err := false, error(nil)
 	lent := mem.Lend(nil, func(at uintptr) error {
 		tried = true
-		err = p.toSelf(memoryAt(at, n), got)
+		from, to := memoryAt(at, n), host
+		if in {
+			from, to = to, from
+		}
+		err = p.toSelf(from, to)
 		return nil
 	})
-	return p.judge("from", mem, tried, lent, err, bytes.Equal(got, want))
-}
-
-// tryInOnce has this rank send n bytes to the beginning of mem.
-func (p *Port) tryInOnce(mem Memory, n int) (verdict, error) {
-	before := make([]byte, n)
-	if mem.Read(before) != nil {
-		return untried, nil
+	same := bytes.Equal(host, have)
+	if in && tried {
+		got := make([]byte, n)
+		err = errors.Join(err, mem.Read(got))
+		same, back = bytes.Equal(got, host), mem.Write(have)
 	}
-	want := opposite(before)
-	tried, err := false, error(nil)
-	lent := mem.Lend(nil, func(at uintptr) error {
-		tried = true
-		err = p.toSelf(want, memoryAt(at, n))
-		return nil
-	})
-	if !tried {
-		return p.judge("to", mem, tried, lent, err, false), nil
+	if err == nil && !same {
+		err = errors.New("other bytes came than were sent")
 	}
-	got := make([]byte, n)
-	read, back := mem.Read(got), mem.Write(before)
-	return p.judge("to", mem, tried, lent, errors.Join(err, read), bytes.Equal(got, want)), back
+	switch {
+	case !tried && !errors.Is(lent, errors.ErrUnsupported): // the device is closed, say
+	case !tried:
+		p.because("the memory of the device has no address in this process")
+		w.staged = true
+	case err != nil:
+		w.staged = true
+		p.trialFailed(mem, in, err)
+	default:
+		w.bytes = n
+	}
+	return back
 }
 
 // opposite differs from b in every byte.
@@ -179,18 +164,11 @@ func opposite(b []byte) []byte {
 	return c
 }
 
-// judge returns what a trial has shown. lent is the error of Lend, err that of the message.
-func (p *Port) judge(where string, mem Memory, tried bool, lent, err error, same bool) verdict {
-	switch {
-	case !tried && errors.Is(lent, errors.ErrUnsupported):
-		p.because("the memory of the device has no address in this process")
-		return staged
-	case !tried:
-		return untried // the device is closed, say
-	case err == nil && same:
-		return direct
-	case err == nil:
-		err = errors.New("other bytes came than were sent")
+// trialFailed says why messages of a device go through host memory.
+func (p *Port) trialFailed(mem Memory, in bool, err error) {
+	where := "from"
+	if in {
+		where = "to"
 	}
 	p.because(fmt.Sprintf("a trial %s %s memory: %v", where, mem.Kind(), err))
 	level := slog.LevelDebug // all ranks find the same: the first one says it for the job, once
@@ -200,7 +178,6 @@ func (p *Port) judge(where string, mem Memory, tried bool, lent, err error, same
 	slog.Log(context.Background(), level, "mpiwrap: a trial of MPI with device memory failed; messages go through "+
 		"host memory, which is right and slower. HOLDFAST_GPU_AWARE=off saves the trial", "library", p.Info.Name,
 		"rank", p.Self, "direction", where+" the device", "memory", mem.Kind(), "error", err)
-	return staged
 }
 
 // toSelf sends from one memory to another of this rank.

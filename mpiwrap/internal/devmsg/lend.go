@@ -56,7 +56,7 @@ func (p *Port) receiveDirect(h *Header, to *Dest) (received bool, err error) {
 		return false, nil
 	}
 	if to.lent != 0 {
-		p.stats.receivedDirect.Add(1)
+		p.count(&p.stats.ReceivedDirect)
 		return true, p.pull(h, memoryAt(to.lent, int(h.Bytes)))
 	}
 	err = to.Mem.Lend(to.Mark, func(at uintptr) error {
@@ -64,7 +64,7 @@ func (p *Port) receiveDirect(h *Header, to *Dest) (received bool, err error) {
 		return p.pull(h, memoryAt(at, int(h.Bytes)))
 	})
 	if received {
-		p.stats.receivedDirect.Add(1)
+		p.count(&p.stats.ReceivedDirect)
 	}
 	return received, err
 }
@@ -126,6 +126,6 @@ func (p *Port) Lent(dest, src Memory, do func(dest, src []byte) error) (lent boo
 	if !lent {
 		return false, nil // its reason comes again, where it can be told to the others
 	}
-	p.stats.collectivesDirect.Add(1)
+	p.count(&p.stats.CollectivesDirect)
 	return true, err
 }

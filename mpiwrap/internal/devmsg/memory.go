@@ -2,10 +2,9 @@ package devmsg
 
 import (
 	"fmt"
-	"maps"
 	"math/bits"
+	"slices"
 	"sync"
-	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
@@ -50,133 +49,76 @@ const SmallBytes = 64 << 10
 // Pool keeps host memory for messages, from its first use to the end of the process: network
 // cards may have registered it. The zero value is ready. Its methods may be called at once.
 type Pool struct {
-	mu     sync.Mutex
-	small  map[any][][]byte // by device
-	left   [][]byte         // by devices that are closed
-	large  [64][][]byte     // by the logarithm of the size
-	pinned map[pinKey]bool  // large blocks
+	mu   sync.Mutex
+	free [64][]*area // by the logarithm of the size
+}
+
+// area is memory that a Pool gives again and again, to one block at a time.
+type area struct {
+	bytes  []byte
+	pinned []any // devices that it is page-locked for
 }
 
 // Block is memory of a Pool.
 type Block struct {
 	Bytes []byte
 	pool  *Pool
-	whole []byte
-	of    any // device, of a small block
+	area  *area
 }
 
 // Take gives n bytes for messages of m; Free takes them back. Pages of a large block that
-// nobody writes to take no memory.
+// nobody writes to take no memory, and are not page-locked.
 func (p *Pool) Take(m Memory, n int) (*Block, error) {
-	if n <= SmallBytes {
-		return p.takeSmall(m, n)
-	}
-	class := bits.Len(uint(n - 1))
-	p.mu.Lock()
-	if k := len(p.large[class]); k > 0 {
-		b := p.large[class][k-1]
-		p.large[class] = p.large[class][:k-1]
-		p.mu.Unlock()
-		return &Block{Bytes: b[:n], pool: p, whole: b}, nil
-	}
-	p.mu.Unlock()
-	b, err := mmap(1 << class)
+	a, err := p.take(bits.Len(uint(max(n, SmallBytes) - 1)))
 	if err != nil {
 		return nil, err
 	}
-	return &Block{Bytes: b[:n], pool: p, whole: b}, nil
+	b := &Block{Bytes: a.bytes[:n], pool: p, area: a}
+	if n <= SmallBytes {
+		b.Pin(m)
+	}
+	return b, nil
 }
 
-func (p *Pool) takeSmall(m Memory, n int) (*Block, error) {
-	of := m.Device()
+// take gives an area of 1<<class bytes.
+func (p *Pool) take(class int) (*area, error) {
 	p.mu.Lock()
-	if k := len(p.small[of]); k > 0 {
-		b := p.small[of][k-1]
-		p.small[of] = p.small[of][:k-1]
-		p.mu.Unlock()
-		return &Block{Bytes: b[:n], pool: p, whole: b, of: of}, nil
+	defer p.mu.Unlock()
+	if k := len(p.free[class]); k > 0 {
+		a := p.free[class][k-1]
+		p.free[class] = p.free[class][:k-1]
+		return a, nil
 	}
-	b := p.leftBy(of)
-	p.mu.Unlock()
-	if b == nil {
-		var err error
-		if b, err = mmap(SmallBytes); err != nil {
-			return nil, err
-		}
+	b, err := shm.Private(1 << class)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes of host memory for a message: %w", 1<<class, err)
 	}
-	_, _ = m.Pin(b) // without, transfers take longer
-	return &Block{Bytes: b[:n], pool: p, whole: b, of: of}, nil
+	return &area{bytes: b}, nil
 }
 
-// leftBy gives a block that a closed device has left, nil if there is none. of is another device. mu is held.
-func (p *Pool) leftBy(of any) (b []byte) {
-	for d, list := range p.small {
-		if d != of && Closed(d) {
-			p.left = append(p.left, list...)
-			delete(p.small, d)
-			maps.DeleteFunc(p.pinned, func(k pinKey, _ bool) bool { return k.device == d })
-		}
+// Pin page-locks the block for the device of m, once: it pays for a block that is filled.
+func (b *Block) Pin(m Memory) {
+	if d := m.Device(); !slices.Contains(b.area.pinned, d) {
+		b.area.pinned = append(slices.DeleteFunc(b.area.pinned, Closed), d)
+		_, _ = m.Pin(b.area.bytes) // without, transfers take longer
 	}
-	if n := len(p.left); n > 0 {
-		b, p.left = p.left[n-1], p.left[:n-1]
+}
+
+// Free gives the block back. Doing it again, or with no block, does nothing.
+func (b *Block) Free() {
+	if b == nil || b.area == nil {
+		return
 	}
-	return b
+	p := b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	class := bits.Len(uint(len(b.area.bytes) - 1))
+	p.free[class] = append(p.free[class], b.area)
+	b.area, b.Bytes = nil, nil
 }
 
 // Closed says whether a device of Memory is closed, as far as it tells.
 func Closed(device any) bool {
 	d, ok := device.(interface{ Closed() bool })
 	return ok && d.Closed()
-}
-
-// Pin page-locks a large block for the device of m, once: it pays for a block that is filled.
-func (b *Block) Pin(m Memory) {
-	if len(b.whole) == SmallBytes {
-		return // it is
-	}
-	key := pinKey{unsafe.SliceData(b.whole), m.Device()}
-	b.pool.mu.Lock()
-	done := b.pool.pinned[key]
-	if b.pool.pinned == nil {
-		b.pool.pinned = map[pinKey]bool{}
-	}
-	b.pool.pinned[key] = true
-	b.pool.mu.Unlock()
-	if !done {
-		_, _ = m.Pin(b.whole) // without, transfers take longer
-	}
-}
-
-// pinKey is a block and a device.
-type pinKey struct {
-	block  *byte
-	device any
-}
-
-// Free gives the block back. Doing it again, or with no block, does nothing.
-func (b *Block) Free() {
-	if b == nil || b.whole == nil {
-		return
-	}
-	p := b.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(b.whole) == SmallBytes {
-		if p.small == nil {
-			p.small = map[any][][]byte{}
-		}
-		p.small[b.of] = append(p.small[b.of], b.whole)
-	} else {
-		class := bits.Len(uint(len(b.whole) - 1))
-		p.large[class] = append(p.large[class], b.whole)
-	}
-	b.whole, b.Bytes = nil, nil
-}
-
-func mmap(n int) ([]byte, error) {
-	b, err := shm.Private(n)
-	if err != nil {
-		return nil, fmt.Errorf("map %d bytes of host memory for a message: %w", n, err)
-	}
-	return b, nil
 }

@@ -34,7 +34,7 @@ func TestBlocksOfClosedDevices(t *testing.T) {
 			}
 			b.Pin(m)
 			blocks = append(blocks, b)
-			seen[unsafe.SliceData(b.whole)] = true
+			seen[unsafe.SliceData(b.area.bytes)] = true
 		}
 		for _, b := range blocks[1:] {
 			b.Free()
@@ -45,13 +45,17 @@ func TestBlocksOfClosedDevices(t *testing.T) {
 	if len(seen) > 4+1 {
 		t.Errorf("%d blocks were made for 4 at a time", len(seen))
 	}
-	if len(p.small) > 1 || len(p.pinned) > 1 {
-		t.Errorf("the pool knows %d devices, and has page-locked blocks for %d", len(p.small), len(p.pinned))
+	for _, list := range p.free {
+		for _, a := range list {
+			if len(a.pinned) > 1 {
+				t.Errorf("an area of %d bytes is page-locked for %d devices", len(a.bytes), len(a.pinned))
+			}
+		}
 	}
 	a, b := onDevice{d: &device{}}, onDevice{d: &device{}}
 	x, err1 := p.Take(a, 1)
 	y, err2 := p.Take(b, 1)
-	if err1 != nil || err2 != nil || unsafe.SliceData(x.whole) == unsafe.SliceData(y.whole) {
+	if err1 != nil || err2 != nil || unsafe.SliceData(x.area.bytes) == unsafe.SliceData(y.area.bytes) {
 		t.Errorf("two devices have one block (%v, %v)", err1, err2)
 	}
 }

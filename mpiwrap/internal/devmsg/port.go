@@ -26,11 +26,11 @@ var ErrDevice = errors.New("device memory of a message cannot be reached")
 // Port is a rank's end of the messages of device memory. It is ready with Driver, Info, Self and
 // Private.
 type Port struct {
-	Driver  driver.Driver
-	Info    driver.Info
-	Self    int           // world rank
-	Private driver.Handle // communicator that carries pieces and CTS
-	Direct  atomic.Int32  // a Direct
+	Driver   driver.Driver
+	Info     driver.Info
+	Self     int           // world rank
+	Private  driver.Handle // communicator that carries pieces and CTS
+	HostOnly atomic.Bool   // MPI is given no device memory
 
 	pool  Pool
 	reads sync.WaitGroup // goroutines that wait for the device
@@ -45,7 +45,7 @@ type Port struct {
 	ctsLate []*cts             // to this rank, that no Send waits for any more and that have not come
 	ways    map[any]*ways      // by device; the main thread's
 	warned  bool               // of a trial that failed; the main thread's
-	stats   stats
+	stats   Stats
 }
 
 // span is slots of a slab side by side. The zero value is none.
@@ -191,33 +191,29 @@ func pause(spins int) {
 	time.Sleep(20 * time.Microsecond)
 }
 
-// Stats counts large messages of device memory, and collectives that were given the memory itself.
-// Why says why one did not go directly, or is empty.
+// Stats is a mpiwrap.DeviceMessages.
 type Stats struct {
 	SentDirect, SentStaged, ReceivedDirect, ReceivedStaged, CollectivesDirect uint64
 	Why                                                                       string
 }
 
-type stats struct {
-	sentDirect, sentStaged, receivedDirect, receivedStaged, collectivesDirect atomic.Uint64
-	why                                                                       atomic.Pointer[string]
-}
-
 // Stats returns what has been counted so far.
 func (p *Port) Stats() Stats {
-	d := &p.stats
-	out := Stats{SentDirect: d.sentDirect.Load(), SentStaged: d.sentStaged.Load(),
-		ReceivedDirect: d.receivedDirect.Load(), ReceivedStaged: d.receivedStaged.Load(),
-		CollectivesDirect: d.collectivesDirect.Load()}
-	if why := d.why.Load(); why != nil {
-		out.Why = *why
-	}
-	return out
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
+
+// count counts a message or collective in one of stats.
+func (p *Port) count(n *uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*n++
 }
 
 // because notes why a message does not go directly.
 func (p *Port) because(why string) {
-	if old := p.stats.why.Load(); old == nil || *old != why {
-		p.stats.why.Store(&why)
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Why = why
 }

@@ -56,7 +56,7 @@ func (p *Port) receive(h *Header, slab *Slab, to *Dest) error {
 		}
 	}
 	if to.Mem != nil {
-		p.stats.receivedStaged.Add(1)
+		p.count(&p.stats.ReceivedStaged)
 	}
 	return to.whole(func() error {
 		if route == ByMapping {

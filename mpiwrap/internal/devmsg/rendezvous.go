@@ -156,7 +156,7 @@ func (s *Send) sendDirect() (sent bool, err error) {
 		})
 	}
 	if sent {
-		s.p.stats.sentDirect.Add(1)
+		s.p.count(&s.p.stats.SentDirect)
 		if s.h.Route == Rendezvous {
 			s.set(Free)
 		}

@@ -116,7 +116,7 @@ func (s *Send) Start() error {
 
 // read begins to read the device.
 func (s *Send) read() (err error) {
-	s.p.stats.sentStaged.Add(1)
+	s.p.count(&s.p.stats.SentStaged)
 	pieces := make([][]byte, s.h.Pieces())
 	for i := range pieces {
 		_, pieces[i] = s.piece(i)
