@@ -44,23 +44,14 @@ type DeviceRange interface {
 	// and moves of the device wait; do calls neither. The error matches errors.ErrUnsupported where
 	// the memory has no address in this process.
 	Lend(mark any, do func(pointer uintptr) error) error
+	// LendWith is Lend of this range, after mark, and of other, a range of the same device, after
+	// another mark, at once.
+	LendWith(mark, other, after any, do func(pointer, other uintptr) error) error
+	// Common is how many bytes of the memory of other, a range of any device, are those of this
+	// range, as far as that is known. Calls whose memory must not overlap refuse it then.
+	Common(other any) int
 	// Pin page-locks host memory for transfers with the device, until that is closed.
 	Pin(b []byte) (unpin func() error, err error)
-}
-
-// DevicePair is a DeviceRange that SendrecvDevice can hand to MPI together with the one that it receives
-// into, of the same device.
-type DevicePair interface {
-	DeviceRange
-	// LendWith is Lend of this range, after mark, and of other, after another mark, at once.
-	LendWith(mark, other, after any, do func(pointer, other uintptr) error) error
-}
-
-// DeviceOverlap is a DeviceRange that calls whose memory must not overlap refuse with ErrOverlap where it does.
-type DeviceOverlap interface {
-	DeviceRange
-	// Common is how many bytes of the memory of other are those of this range, as far as that is known.
-	Common(other any) int
 }
 
 // The calls below are those without Device in their names, for device memory. A message is the
@@ -163,6 +154,10 @@ func (r *hostRange) WritePiece(_ any, off int, src []byte) (func() error, error)
 func (r *hostRange) Whole(do func() error) error { return do() }
 
 func (r *hostRange) Lend(any, func(uintptr) error) error {
+	return errors.ErrUnsupported
+}
+
+func (r *hostRange) LendWith(_, _, _ any, _ func(_, _ uintptr) error) error {
 	return errors.ErrUnsupported
 }
 

@@ -88,7 +88,7 @@ func AllreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) error {
 	if size := sizeOf[T](); dest.Bytes() != src.Bytes() || src.Bytes()%size != 0 {
 		return c.badLength(call.Allreduce, "dest has %d bytes, src %d, an element %d", dest.Bytes(), src.Bytes(), size)
 	}
-	if n := devmsg.Common(dest, src); n > 0 && n < src.Bytes() {
+	if n := dest.Common(src); n > 0 && n < src.Bytes() {
 		return c.overlapping(call.Allreduce)
 	}
 	return c.inPieces(call.Allreduce, dest, src, src.Bytes(), func(b []byte) error {

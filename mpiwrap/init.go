@@ -104,7 +104,7 @@ func Init(opt Options) (*Comm, error) {
 	if opt.Threads == ThreadMultiple {
 		level = abi.ThreadMultiple
 	}
-	warnOfOthers()                // before the library maps parts of its own
+	warnOfOthers()                 // before the library maps parts of its own
 	err := regcache.Here().Apply() // before the library reads its environment
 	var d driver.Driver
 	t := newThread()

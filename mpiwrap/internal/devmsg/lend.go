@@ -115,11 +115,10 @@ func (p *Port) Lent(dest, src Memory, do func(dest, src []byte) error) (lent boo
 	case dest == nil:
 		err = src.Lend(nil, func(at uintptr) error { return begin(nil, memoryAt(at, src.Bytes())) })
 	default:
-		pair, ok := dest.(Pair)
-		if !ok || dest.Device() != src.Device() {
+		if dest.Device() != src.Device() {
 			return false, nil
 		}
-		err = pair.LendWith(nil, src, nil, func(at, from uintptr) error {
+		err = dest.LendWith(nil, src, nil, func(at, from uintptr) error {
 			return begin(memoryAt(at, dest.Bytes()), memoryAt(from, src.Bytes()))
 		})
 	}

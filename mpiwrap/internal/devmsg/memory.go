@@ -23,24 +23,9 @@ type Memory interface {
 	WritePiece(mark any, off int, src []byte) (wait func() error, err error)
 	Whole(do func() error) error
 	Lend(mark any, do func(pointer uintptr) error) error
-	Pin(b []byte) (unpin func() error, err error)
-}
-
-// Pair is a Memory that is lent together with another one of its device.
-type Pair interface {
-	Memory
 	LendWith(mark, other, after any, do func(pointer, other uintptr) error) error
-}
-
-// Sharer is a Memory that knows how many of its bytes are those of another one.
-type Sharer interface{ Common(other any) int }
-
-// Common is how many bytes two ranges have in common, as far as that is known.
-func Common(a, b Memory) int {
-	if s, ok := a.(Sharer); ok {
-		return s.Common(b)
-	}
-	return 0
+	Common(other any) int
+	Pin(b []byte) (unpin func() error, err error)
 }
 
 // SmallBytes is the size of a block that is page-locked for its device.

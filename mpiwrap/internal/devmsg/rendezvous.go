@@ -178,13 +178,12 @@ func (s *Send) announceMPI() {
 
 // lendTogether reports whether MPI can have the memory of a send and of its partner at once.
 func lendTogether(mem, partner Memory) bool {
-	_, pair := mem.(Pair)
-	return pair && partner != nil && partner.Device() == mem.Device()
+	return partner != nil && partner.Device() == mem.Device()
 }
 
 // exchange sends from the device while it takes the partner's message.
 func (s *Send) exchange(a *Arrival) (sent bool, err error) {
-	err = s.mem.(Pair).LendWith(nil, a.to.Mem, a.to.Mark, func(at, to uintptr) (failed error) {
+	err = s.mem.LendWith(nil, a.to.Mem, a.to.Mark, func(at, to uintptr) (failed error) {
 		sent = true
 		s.announceMPI()
 		all := memoryAt(at, int(s.h.Bytes))

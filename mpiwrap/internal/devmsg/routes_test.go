@@ -43,6 +43,8 @@ func (m *ram) Lend(_ any, do func(uintptr) error) error {
 	return m.lend(func() error { return do(addressOf(m.b)) })
 }
 
+func (m *ram) Common(any) int { return 0 }
+
 func (m *ram) LendWith(_, other, _ any, do func(at, other uintptr) error) error {
 	return m.lend(func() error { return do(addressOf(m.b), addressOf(other.(*ram).b)) })
 }

@@ -53,7 +53,7 @@ func (c *Channel) SendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest,
 
 // SendrecvDevice sends one range of device memory and receives into another one.
 func (c *Channel) SendrecvDevice(src devmsg.Memory, to, stag int, dest devmsg.Memory, from, rtag int) (Status, error) {
-	if devmsg.Common(src, dest) > 0 {
+	if src.Common(dest) > 0 {
 		return Status{}, c.Fail("Sendrecv", to, stag, ErrOverlap, "")
 	}
 	in, err := c.irecvDevice(dest, from, rtag, true)
