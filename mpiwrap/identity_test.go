@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
@@ -123,7 +124,7 @@ func TestSwappedCommunicators(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/early %v", k.name, early), func(t *testing.T) {
 				err := ranks(2, func(w *Comm) error {
 					if !early {
-						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+						if err := loadMailbox(w.Endpoint(), recs[w.Rank()]); err != nil {
 							return err
 						}
 					}
@@ -136,7 +137,7 @@ func TestSwappedCommunicators(t *testing.T) {
 						made = append(made, c)
 					}
 					if early {
-						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+						if err := loadMailbox(w.Endpoint(), recs[w.Rank()]); err != nil {
 							return err
 						}
 					}
@@ -191,7 +192,7 @@ func TestMadeOnFreed(t *testing.T) {
 				var made []*Comm
 				for i := range len(makers) + 1 {
 					if i == early {
-						if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+						if err := loadMailbox(w.Endpoint(), recs[w.Rank()]); err != nil {
 							return err
 						}
 					}
@@ -234,7 +235,7 @@ func TestMadeOnFreed(t *testing.T) {
 func TestNoMailNoRefusal(t *testing.T) {
 	recs := mailed(t, func(r *record) { r.Boxes = nil }, dupHalo)
 	if err := ranks(2, func(w *Comm) error {
-		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+		if err := loadMailbox(w.Endpoint(), recs[w.Rank()]); err != nil {
 			return err
 		}
 		_, err := dupControl(w)
@@ -251,7 +252,7 @@ func TestTemporaryBetween(t *testing.T) {
 	for life := range 2 {
 		next := make([][]byte, 2)
 		if err := ranks(2, func(w *Comm) error {
-			if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+			if err := loadMailbox(w.Endpoint(), recs[w.Rank()]); err != nil {
 				return err
 			}
 			if life == 0 {
@@ -289,7 +290,7 @@ func TestTemporaryBetween(t *testing.T) {
 		recs = next
 	}
 	if err := ranks(2, func(w *Comm) error {
-		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+		if err := loadMailbox(w.Endpoint(), recs[w.Rank()]); err != nil {
 			return err
 		}
 		_, err := dupControl(w)
@@ -307,7 +308,7 @@ func TestNewOrderStays(t *testing.T) {
 	life := func(order ...string) error {
 		next := make([][]byte, 2)
 		err := ranks(2, func(w *Comm) error {
-			if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+			if err := loadMailbox(w.Endpoint(), recs[w.Rank()]); err != nil {
 				return err
 			}
 			waiting, _ := w.Endpoint().Mailbox()
@@ -394,7 +395,7 @@ func TestGroupsHaveNamesOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := ranks(3, func(w *Comm) error {
-		if err := w.Endpoint().LoadMailbox(recs[w.Rank()]); err != nil {
+		if err := loadMailbox(w.Endpoint(), recs[w.Rank()]); err != nil {
 			return err
 		}
 		return each(w, func(i int, g *Comm) error {
@@ -498,4 +499,13 @@ func litter(w *Comm) (*Request, error) {
 	prepared, err4 := RecvInit(w, make([]int, 1), next, 3)
 	return pending, errors.Join(err1, err2, err3, err4, Start(prepared), Send(w, []int{1}, next, 1),
 		Send(c, []int{1, 2}, next, 2))
+}
+
+// loadMailbox puts a record in force.
+func loadMailbox(e endpoint.Endpoint, record []byte) error {
+	apply, err := e.StageMailbox(record)
+	if err == nil {
+		apply()
+	}
+	return err
 }

@@ -129,7 +129,7 @@ func TestFreedThings(t *testing.T) {
 			r := NewRequest(w, []int{0})
 			p, err := RecvInit(w, []int{0}, 0, 1)
 			if err := errors.Join(err, x.UnmarshalBinary(win), r.UnmarshalBinary(req), p.UnmarshalBinary(persistent),
-				w.Endpoint().LoadMailbox(mail)); err != nil {
+				loadMailbox(w.Endpoint(), mail)); err != nil {
 				return err
 			}
 			for _, err := range []error{x.Fence(), x.Put(0, 0, nil), x.Lock(0, true)} {

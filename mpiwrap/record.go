@@ -110,22 +110,17 @@ func (r *record) add(c commRecord) {
 	}
 }
 
-func (e *rankEndpoint) LoadMailbox(b []byte) error {
-	apply, err := e.StageMailbox(b)
-	if err == nil {
-		apply()
-	}
-	return err
-}
-
 func (e *rankEndpoint) StageMailbox(b []byte) (apply func(), err error) {
 	s := e.s
 	r := &record{}
 	if err := r.decode(b); err != nil {
-		return nil, s.world.ch.Fail("LoadMailbox", NoPeer, NoTag, ErrMailbox, err.Error())
+		return nil, s.world.ch.Fail("Restore", NoPeer, NoTag, ErrMailbox, err.Error())
 	}
 	if err := r.fits(s); err != nil {
-		return nil, s.world.ch.Fail("LoadMailbox", NoPeer, NoTag, ErrMailbox, err.Error())
+		return nil, s.world.ch.Fail("Restore", NoPeer, NoTag, ErrMailbox, err.Error())
+	}
+	if err := s.NonePosted(); err != nil {
+		return nil, err
 	}
 	for _, c := range s.communicators() {
 		if err := r.matches(c); err != nil {
@@ -148,7 +143,6 @@ func (e *rankEndpoint) StageMailbox(b []byte) (apply func(), err error) {
 		for _, c := range s.communicators() {
 			s.deliverRestored(c)
 		}
-		s.MeetPosted()
 	}, nil
 }
 

@@ -110,13 +110,10 @@ type Endpoint interface {
 	// and names the call; see the package comment of mpiwrap.
 	SaveMailbox() ([]byte, error)
 
-	// LoadMailbox puts the messages of a record into the mailboxes of this run. Those
-	// of communicators that do not exist yet wait for their creation. A record of
-	// another rank or of a world of another size is refused.
-	LoadMailbox(record []byte) error
-
-	// StageMailbox is LoadMailbox in two steps: it decodes and checks a record and
-	// changes nothing; apply, which cannot fail, puts it in force. A record that is not
+	// StageMailbox decodes and checks a record of SaveMailbox and changes nothing; apply, which
+	// cannot fail, puts its messages into the mailboxes of this run. Those of communicators that do
+	// not exist yet wait for their creation. A record of another rank or of a world of another size
+	// is refused, and any record while the program has a receive posted. A record that is not
 	// applied leaves no trace. No communicator is made or freed in between.
 	StageMailbox(record []byte) (apply func(), err error)
 

@@ -54,12 +54,6 @@ func (m noMessages) SaveMailbox() ([]byte, error) {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head...), nil
 }
 
-// LoadMailbox is StageMailbox.
-func (m noMessages) LoadMailbox(b []byte) error {
-	_, err := m.StageMailbox(b)
-	return err
-}
-
 // StageMailbox refuses a record of another rank or world, and one with messages: this
 // program could not receive them.
 func (m noMessages) StageMailbox(b []byte) (apply func(), err error) {

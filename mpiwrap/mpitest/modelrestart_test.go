@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -58,7 +59,7 @@ func (m *Model) Attach(w *mpiwrap.Comm) error {
 		return err
 	}
 	if m.life > 1 {
-		if err := w.Endpoint().LoadMailbox(m.saved.mail); err != nil {
+		if err := loadMailbox(w.Endpoint(), m.saved.mail); err != nil {
 			return err
 		}
 		if err := m.temporary(w); err != nil {
@@ -341,4 +342,13 @@ func (l *looks) Err() error {
 		l.cancel()
 	}
 	return l.Context.Err()
+}
+
+// loadMailbox puts a record in force.
+func loadMailbox(e endpoint.Endpoint, record []byte) error {
+	apply, err := e.StageMailbox(record)
+	if err == nil {
+		apply()
+	}
+	return err
 }

@@ -112,7 +112,7 @@ func TestMailboxSurvivesARestart(t *testing.T) {
 		return err
 	})
 	onSim(t, 2, func(w *mpiwrap.Comm) error {
-		if err := w.Endpoint().LoadMailbox(saved[w.Rank()]); err != nil {
+		if err := loadMailbox(w.Endpoint(), saved[w.Rank()]); err != nil {
 			return err
 		}
 		sub, err := again.dup(w)
@@ -132,7 +132,7 @@ func TestMailboxSurvivesARestart(t *testing.T) {
 	})
 }
 
-func TestLoadMailboxRefusesWhatDoesNotFit(t *testing.T) {
+func TestMailboxRefusesWhatDoesNotFit(t *testing.T) {
 	var saved []byte
 	if err := mpitest.Run(2, 0, func(w *mpiwrap.Comm) (err error) {
 		if w.Rank() == 0 {
@@ -145,7 +145,7 @@ func TestLoadMailboxRefusesWhatDoesNotFit(t *testing.T) {
 	one := mpiwrap.Single().Endpoint()
 	for name, b := range map[string][]byte{"other size": saved, "empty": nil, "short": saved[:len(saved)-1],
 		"noise": []byte("0123456789abcdef")} {
-		if err := one.LoadMailbox(b); !errors.Is(err, mpiwrap.ErrMailbox) {
+		if err := loadMailbox(one, b); !errors.Is(err, mpiwrap.ErrMailbox) {
 			t.Errorf("%s: got %v, want ErrMailbox", name, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
@@ -30,7 +31,7 @@ func (s *saved) save(w *mpiwrap.Comm, r *mpiwrap.Request) (err error) {
 	return err
 }
 
-func (s *saved) load(w *mpiwrap.Comm) error { return w.Endpoint().LoadMailbox(s.mailbox[w.Rank()]) }
+func (s *saved) load(w *mpiwrap.Comm) error { return loadMailbox(w.Endpoint(), s.mailbox[w.Rank()]) }
 
 // places make communicators at one place each, whichever run of a test it is.
 type places struct{}
@@ -147,17 +148,16 @@ func TestMismatchNamesBothCreators(t *testing.T) {
 		_, err := w.Split(0, 0)
 		return check(err, "world.1", "Split at restart_test.go", "Dup at restart_test.go")
 	})
-	onSim(t, 2, func(w *mpiwrap.Comm) error { // one rank differs: both fail
+	onSim(t, 2, func(w *mpiwrap.Comm) error { // one rank differs: both fail, and say what they make
 		if err := s.load(w); err != nil {
 			return err
 		}
-		var err error
 		if w.Rank() == 0 {
-			_, err = w.Dup()
-		} else {
-			_, err = w.Split(0, 0)
+			_, err := w.Dup()
+			return check(err, "rank 0", "world", "Dup at restart_test.go")
 		}
-		return check(err, "world", "Split at restart_test.go", "Dup at restart_test.go")
+		_, err := w.Split(0, 0)
+		return check(err, "rank 1", "world", "Split at restart_test.go")
 	})
 	whole := newSaved(2)
 	onSim(t, 2, func(w *mpiwrap.Comm) error {
@@ -166,7 +166,7 @@ func TestMismatchNamesBothCreators(t *testing.T) {
 		}
 		return whole.save(w, nil)
 	})
-	onSim(t, 2, func(w *mpiwrap.Comm) error { // made before LoadMailbox, by another split
+	onSim(t, 2, func(w *mpiwrap.Comm) error { // made before the record is loaded, by another split
 		if _, err := w.Split(w.Rank(), 0); err != nil {
 			return err
 		}
@@ -387,4 +387,13 @@ func save(t *testing.T, messages int) *saved {
 		return s.save(w, req)
 	})
 	return s
+}
+
+// loadMailbox puts a record in force.
+func loadMailbox(e endpoint.Endpoint, record []byte) error {
+	apply, err := e.StageMailbox(record)
+	if err == nil {
+		apply()
+	}
+	return err
 }

@@ -233,65 +233,14 @@ func lostAmong(rs []*Request) error {
 	return nil
 }
 
-// MeetPosted gives messages of a record to receives that the program has posted
-// before Restore: they were sent before all that this run sends. A receive that has
-// got one of this run gives it back to the mailbox.
-func (s *Rank) MeetPosted() {
-	s.postQueued()
-	for r := s.pending.first; r != nil; {
-		next := r.next
+// NonePosted returns an error if the program has a receive under way. One that is posted before a record is loaded
+// may have got a message of this run in place of an earlier one that the record has.
+func (s *Rank) NonePosted() error {
+	for r := s.pending.first; r != nil; r = r.next {
 		if r.kind == recvRequest && !r.c.Private {
-			r.c.postedAgain(r.peer, r.tag)
-		}
-		if r.kind == recvRequest && !r.c.Private && !r.boxed() && !r.st.Cancelled &&
-			(r.state == active || r.err == nil) {
-			r.meet()
-		}
-		r = next
-	}
-}
-
-// boxed reports whether the request has a drained message whose bytes are still coming.
-func (r *Request) boxed() bool {
-	_, ok := r.rest.(*drainedRest)
-	return ok
-}
-
-func (r *Request) meet() {
-	c := r.c
-	if r.rest != nil {
-		if _, err := r.rest.step(r, true); err != nil || r.err != nil {
-			return
+			return r.c.Fail("Restore", r.peer, r.tag, ErrPending, "a receive was posted before Restore; post it "+
+				"afterwards, as the checkpoint may have an earlier message for it")
 		}
 	}
-	if c.box.Peek(r.peer, r.tag) == nil {
-		return
-	}
-	if r.state == active {
-		if err := c.rank.Driver.Cancel(r.h); err != nil {
-			return
-		}
-		st, err := c.rank.Driver.Wait(r.h)
-		r.completed(st, err, waiting)
-	}
-	if r.err != nil {
-		return
-	}
-	if !r.st.Cancelled {
-		data, err := r.got(r.st.Bytes)
-		if err != nil {
-			r.err = err
-			return
-		}
-		c.box.Add(&mailbox.Message{Source: r.st.Source, Tag: r.st.Tag, Data: slices.Clone(data)})
-	}
-	r.unlist()
-	if r.dev != nil {
-		if r.err = r.load(); r.err != nil {
-			r.list()
-			r.state = complete
-			return
-		}
-	}
-	r.fromBox(c.takeDrained(r.peer, r.tag))
+	return nil
 }

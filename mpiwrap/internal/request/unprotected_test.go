@@ -125,53 +125,30 @@ func TestUnprotectedReceiveIsPostedAgain(t *testing.T) {
 	}
 }
 
-// TestUnprotectedReceivePostedBeforeRestore gets the checkpoint's message, not one
-// that this run has sent before Restore.
-func TestUnprotectedReceivePostedBeforeRestore(t *testing.T) {
+// TestReceivePostedBeforeRestore: the checkpoint may have an earlier message for it, so the record is refused while it
+// is posted.
+func TestReceivePostedBeforeRestore(t *testing.T) {
 	for name, post := range receiving {
-		for _, early := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/early %v", name, early), func(t *testing.T) {
-				s := newSaved(2)
-				onSim(t, 2, func(w *mpiwrap.Comm) error {
-					if w.Rank() == 0 {
-						if err := mpiwrap.Send(w, []int{41}, 1, 3); err != nil {
-							return err
-						}
-					} else if _, _, err := post(w, 0, 3); err != nil {
-						return err
-					}
-					return s.save(w, nil)
-				})
-				onSim(t, 2, func(w *mpiwrap.Comm) error {
-					if w.Rank() == 0 {
-						if early {
-							if err := mpiwrap.Send(w, []int{42}, 1, 3); err != nil {
-								return err
-							}
-						}
-						if err := errors.Join(w.Barrier(), s.load(w)); err != nil || early {
-							return err
-						}
-						return mpiwrap.Send(w, []int{42}, 1, 3)
-					}
-					r, got, err := post(w, 0, 3)
-					if err := errors.Join(err, w.Barrier(), s.load(w)); err != nil {
-						return err
-					}
-					if _, err := r.Wait(); err != nil || got() != 41 {
-						return fmt.Errorf("got %d, want 41: %w", got(), err)
-					}
-					buf := []int{0}
-					if _, err := mpiwrap.Recv(w, buf, 0, 3); err != nil || buf[0] != 42 {
-						return fmt.Errorf("the next got %d, want 42: %w", buf[0], err)
-					}
-					if owed := w.Endpoint().UnpostedReceives(); owed != nil {
-						return fmt.Errorf("still owed: %+v", owed)
-					}
-					return nil
-				})
+		t.Run(name, func(t *testing.T) {
+			s := newSaved(2)
+			onSim(t, 2, func(w *mpiwrap.Comm) error { return s.save(w, nil) })
+			onSim(t, 2, func(w *mpiwrap.Comm) error {
+				if w.Rank() == 0 {
+					return errors.Join(mpiwrap.Send(w, []int{42}, 1, 3), s.load(w))
+				}
+				r, got, err := post(w, 0, 3)
+				if err != nil {
+					return err
+				}
+				if err := s.load(w); !errors.Is(err, mpiwrap.ErrPending) {
+					return fmt.Errorf("got %v, want ErrPending", err)
+				}
+				if _, err := r.Wait(); err != nil || got() != 42 {
+					return fmt.Errorf("got %d, want 42: %w", got(), err)
+				}
+				return s.load(w)
 			})
-		}
+		})
 	}
 }
 
