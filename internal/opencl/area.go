@@ -56,9 +56,19 @@ func (a *areas) give(f *os.File) error {
 	return nil
 }
 
-// find gives an area. The control socket, on which it comes, may be behind the request that
+// area is findArea for a request, which keeps the error.
+func (s *Server) area(m *wire.Request, number uint64) *area {
+	if m.Bad() {
+		return nil
+	}
+	a, err := s.findArea(number)
+	m.Fail(err)
+	return a
+}
+
+// findArea gives an area. The control socket, on which it comes, may be behind the request that
 // names it.
-func (s *Server) area(number uint64) (*area, error) {
+func (s *Server) findArea(number uint64) (*area, error) {
 	a := &s.areas
 	for {
 		a.mu.Lock()
@@ -136,16 +146,9 @@ func (a *areas) forgetAll() {
 
 // share lets a device know an area, so that it moves bytes without a copy.
 func (l *lane) share(m *wire.Request) (*reply, error) {
-	number, device := m.U64(), m.U64()
+	number := m.U64()
+	a, d := l.area(m, number), l.devices.next(m)
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	a, err := l.area(number)
-	if err != nil {
-		return nil, err
-	}
-	d, err := l.devices.at(device)
-	if err != nil {
 		return nil, err
 	}
 	dev, err := l.devices.use(d)
@@ -162,17 +165,14 @@ func (l *lane) share(m *wire.Request) (*reply, error) {
 		return failed(err)
 	}
 	a.ends = append(a.ends, end)
-	return &reply{}, nil
+	return done, nil
 }
 
 // unshare ends an area when the commands that use it are complete.
 func (l *lane) unshare(m *wire.Request) (*reply, error) {
 	number := m.U64()
+	a := l.area(m, number)
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	a, err := l.area(number)
-	if err != nil {
 		return nil, err
 	}
 	l.areas.mu.Lock()
@@ -189,17 +189,13 @@ func (l *lane) unshare(m *wire.Request) (*reply, error) {
 			a.forget()
 		}
 	})
-	return &reply{}, nil
+	return done, nil
 }
 
 // settleArea answers when the commands that use an area are complete.
 func (l *lane) settleArea(m *wire.Request) (*reply, error) {
-	number := m.U64()
+	a := l.area(m, m.U64())
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	a, err := l.area(number)
-	if err != nil {
 		return nil, err
 	}
 	return &reply{later: func(*reply) { a.settle(l.Server) }}, nil
@@ -213,28 +209,21 @@ type host struct {
 }
 
 // host reads one and checks that the bytes of a place lie within it.
-func (l *lane) host(m *wire.Request, p *place) (h host, err error) {
+func (l *lane) host(m *wire.Request, p *place) (h host) {
 	number := m.U64()
 	h.off, h.row, h.slice = m.Size(), m.Size(), m.Size()
-	if m.Bad {
-		return h, wire.ErrProtocol
-	}
-	if h.area, err = l.area(number); err != nil {
-		return h, err
+	if h.area = l.area(m, number); h.area == nil {
+		return h
 	}
 	size := len(h.area.bytes)
 	if h.row == 0 && h.slice == 0 {
-		if h.off > size || p.bytes() > size-h.off {
-			return h, fmt.Errorf("%w: a transfer outside of its area", wire.ErrProtocol)
-		}
-		return h, nil
+		m.Check(h.off <= size && p.bytes() <= size-h.off, "a transfer outside of its area")
+		return h
 	}
 	box := place{form: wire.Rect, region: p.region, row: h.row, slice: h.slice, m: p.m}
 	box.origin[0] = h.off
-	if p.form != wire.Rect || !box.insideBox(size) {
-		return h, fmt.Errorf("%w: a box outside of its area", wire.ErrProtocol)
-	}
-	return h, nil
+	m.Check(p.form == wire.Rect && box.insideBox(size), "a box outside of its area")
+	return h
 }
 
 // moveDirect issues the transfer between a place and an area.
@@ -252,14 +241,9 @@ func (p *place) moveDirect(q *queue, h host, write bool, after []*gpustate.Event
 // direct carries out a READ or WRITE between an object and an area.
 func (l *lane) direct(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
 	p place) (*reply, error) {
-	h, err := l.host(m, &p)
-	if err == nil {
-		err = m.End()
-	}
-	if err == nil && flags&wire.Tell != 0 && (flags&wire.Blocking != 0 || e.id == 0) {
-		err = fmt.Errorf("%w: flags %d of a transfer", wire.ErrProtocol, flags)
-	}
-	if err != nil {
+	h := l.host(m, &p)
+	m.Check(flags&wire.Tell == 0 || flags&wire.Blocking == 0 && e.id != 0, "flags of a transfer")
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	c := &command{event: e, deps: deps}
@@ -268,7 +252,7 @@ func (l *lane) direct(m *wire.Request, write bool, flags uint32, q *queue, e *ev
 		return parts(p.moveDirect(q, h, write, after))
 	}
 	h.area.use(e)
-	err = q.enqueue(c)
+	err := q.enqueue(c)
 	if flags&wire.Tell != 0 && (err == nil || l.unasked) {
 		l.deliver(&delivery{event: e})
 	}
@@ -279,7 +263,7 @@ func (l *lane) direct(m *wire.Request, write bool, flags uint32, q *queue, e *ev
 		return l.outcome(q, e.id, err)
 	}
 	if flags&wire.Blocking == 0 {
-		return &reply{}, nil
+		return done, nil
 	}
 	return l.whenComplete(e), nil
 }

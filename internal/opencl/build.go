@@ -2,7 +2,6 @@ package opencl
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -57,13 +56,8 @@ const maxUnits = 4096
 func readBuilding(m *wire.Request) (b building) {
 	b.form, b.devices, b.options = m.U32(), m.Numbers(), string(m.Bytes())
 	n := m.U32()
-	if n == 0 || n > maxUnits || b.form > wire.Linked || b.form != wire.Linked && n != 1 {
-		m.Bad = true
-	}
-	for range n {
-		if m.Bad {
-			break
-		}
+	m.Check(n > 0 && n <= maxUnits && b.form <= wire.Linked && (b.form == wire.Linked || n == 1), "sources")
+	for ; n > 0 && !m.Bad(); n-- {
 		b.units = append(b.units, gpustate.Unit{Source: string(m.Bytes()), Options: withArgInfo(string(m.Bytes()))})
 	}
 	return b
@@ -115,30 +109,20 @@ func badOptions(err error) bool {
 }
 
 func (l *lane) build(m *wire.Request) (*reply, error) {
-	id, number, before := m.U64(), m.U64(), m.U64()
+	id, c := m.U64(), taken[*clContext](l, m)
+	kept := l.keptBuilds(m, c)
 	b := readBuilding(m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	c, err := find[*clContext](l.Server, number)
-	if err != nil {
-		return nil, err
-	}
-	kept, err := l.keptBuilds(c, before)
-	if err != nil {
-		return nil, err
-	}
 	wanted := make([]bool, len(c.devices))
 	for _, n := range b.devices {
-		d, err := l.devices.at(n)
-		if err != nil {
-			return nil, err
+		if at := c.place(m, l.devices.of(m, n)); at >= 0 {
+			wanted[at] = true
 		}
-		at := c.index(d)
-		if at < 0 {
-			return nil, fmt.Errorf("%w: device %d of another context", wire.ErrProtocol, n)
-		}
-		wanted[at] = true
+	}
+	if err := m.End(); err != nil {
+		return nil, err
 	}
 	if kept != nil {
 		if err := kept.drop(wanted); err != nil { // the device is lost, which the build finds out, too
@@ -187,15 +171,14 @@ func (l *lane) build(m *wire.Request) (*reply, error) {
 }
 
 // keptBuilds is the program whose builds for other devices another one is to have, nil for none.
-func (l *lane) keptBuilds(c *clContext, number uint64) (*program, error) {
+func (l *lane) keptBuilds(m *wire.Request, c *clContext) *program {
+	number := m.U64()
 	if number == 0 {
-		return nil, nil
+		return nil
 	}
-	p, err := find[*program](l.Server, number)
-	if err == nil && p.ctx != c {
-		err = fmt.Errorf("%w: a program of another context", wire.ErrProtocol)
-	}
-	return p, err
+	p := object[*program](l.Server, m, number)
+	m.Check(p == nil || p.ctx == c, "a program of another context")
+	return p
 }
 
 // drop releases the builds for some devices. The library has begun to build for them again, and has none of these any

@@ -2,7 +2,6 @@ package opencl
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -21,22 +20,15 @@ const maxDevices = 64
 
 func (l *lane) createContext(m *wire.Request) (*reply, error) {
 	id, numbers := m.U64(), m.Numbers()
+	m.Check(len(numbers) > 0 && len(numbers) <= maxDevices, "number of devices")
+	c := &clContext{}
+	for i := 0; i < len(numbers) && !m.Bad(); i++ {
+		d := l.devices.of(m, numbers[i])
+		m.Check(!slices.Contains(c.devices, d), "a device twice in a context")
+		c.devices = append(c.devices, d)
+	}
 	if err := m.End(); err != nil {
 		return nil, err
-	}
-	if len(numbers) == 0 || len(numbers) > maxDevices {
-		return nil, fmt.Errorf("%w: a context of %d devices", wire.ErrProtocol, len(numbers))
-	}
-	c := &clContext{}
-	for _, n := range numbers {
-		d, err := l.devices.at(n)
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(c.devices, d) {
-			return nil, fmt.Errorf("%w: device %d twice in a context", wire.ErrProtocol, n)
-		}
-		c.devices = append(c.devices, d)
 	}
 	for _, d := range c.devices {
 		dev, err := l.devices.use(d)
@@ -46,7 +38,7 @@ func (l *lane) createContext(m *wire.Request) (*reply, error) {
 		l.watchLoss(d, dev)
 		c.open = append(c.open, dev)
 	}
-	return &reply{}, l.add(id, c)
+	return done, l.add(id, c)
 }
 
 // notOpened is the error of a device that cannot be opened: a server that does not answer has no
@@ -63,6 +55,16 @@ func (c *clContext) release() error { return nil }
 
 // index is the place of a device in the context, -1 if it is not there.
 func (c *clContext) index(d *device) int { return slices.Index(c.devices, d) }
+
+// place is index for a request that names both: it fails if the device is not there.
+func (c *clContext) place(m *wire.Request, d *device) int {
+	if m.Bad() {
+		return -1
+	}
+	at := c.index(d)
+	m.Check(at >= 0, "a device of another context")
+	return at
+}
 
 // each makes one thing on every device; after an error none is left.
 func each[T interface{ Release() error }](c *clContext, create func(*gpustate.Device) (T, error)) ([]T, error) {

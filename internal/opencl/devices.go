@@ -92,6 +92,16 @@ func (d *devices) at(n uint64) (*device, error) {
 	return d.list[n], nil
 }
 
+// next is the device whose number is next in a request.
+func (d *devices) next(m *wire.Request) *device { return d.of(m, m.U64()) }
+
+// of is at for a request, which keeps the error.
+func (d *devices) of(m *wire.Request, n uint64) *device {
+	one, err := d.at(n)
+	m.Fail(err)
+	return one
+}
+
 func (d *devices) all() []*device {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -210,27 +210,33 @@ func (s *Server) addEvent(e *event) error {
 	return nil
 }
 
-// eventsOf finds events by their numbers.
-func (s *Server) eventsOf(numbers []uint64) ([]*event, error) {
+// eventsOf reads a list of numbers and finds the events.
+func (s *Server) eventsOf(m *wire.Request) (list []*event) {
+	numbers := m.Numbers()
+	if len(numbers) == 0 {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []*event
 	for _, n := range numbers {
 		e := s.events[n]
 		if e == nil {
-			return nil, fmt.Errorf("%w: event %d", wire.ErrProtocol, n)
+			m.Check(false, "there is no such event")
+			return nil
 		}
 		list = append(list, e)
 	}
-	return list, nil
+	return list
 }
 
-func (s *Server) event(n uint64) (*event, error) {
-	list, err := s.eventsOf([]uint64{n})
-	if err != nil {
-		return nil, err
-	}
-	return list[0], nil
+// event reads a number and finds the event.
+func (s *Server) event(m *wire.Request) *event {
+	n := m.U64()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.events[n]
+	m.Check(e != nil, "there is no such event")
+	return e
 }
 
 // outbox are reads that do not block: their bytes go to the program when they are there.

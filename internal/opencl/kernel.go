@@ -74,16 +74,13 @@ const (
 )
 
 func (l *lane) createKernel(m *wire.Request) (*reply, error) {
-	id, number, name := m.U64(), m.U64(), string(m.Bytes())
+	id, p, name := m.U64(), taken[*program](l, m), string(m.Bytes())
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	p, err := find[*program](l.Server, number)
-	if err != nil {
 		return nil, err
 	}
 	o := &kernel{program: p, on: make([]*gpustate.Kernel, len(p.on))}
 	o.free = o.releaseKernels
+	var err error
 	for i, built := range p.builds() {
 		if built == nil {
 			continue
@@ -130,12 +127,8 @@ func (k *kernel) releaseKernels() error {
 
 // cloneKernel makes a kernel with the arguments that another one has.
 func (l *lane) cloneKernel(m *wire.Request) (*reply, error) {
-	id, number := m.U64(), m.U64()
+	id, from := m.U64(), taken[*kernel](l, m)
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	from, err := find[*kernel](l.Server, number)
-	if err != nil {
 		return nil, err
 	}
 	from.mu.Lock()
@@ -143,6 +136,7 @@ func (l *lane) cloneKernel(m *wire.Request) (*reply, error) {
 	o := &kernel{program: from.program, on: make([]*gpustate.Kernel, len(from.on)), count: from.count,
 		args: slices.Clone(from.args), refused: slices.Clone(from.refused)}
 	o.free = o.releaseKernels
+	var err error
 	for i, k := range from.on {
 		if k == nil {
 			continue
@@ -152,7 +146,7 @@ func (l *lane) cloneKernel(m *wire.Request) (*reply, error) {
 			return failed(errors.Join(err, o.free()))
 		}
 	}
-	return &reply{}, l.add(id, o)
+	return done, l.add(id, o)
 }
 
 // function is what a program says of a kernel in it.
@@ -246,23 +240,15 @@ func (p *program) functionOf(name string, k *gpustate.Kernel) function {
 }
 
 func (l *lane) setArg(m *wire.Request) (*reply, error) {
-	id, index, kind, number, value := m.U64(), m.U32(), m.U32(), m.U64(), m.Bytes()
+	k, index := taken[*kernel](l, m), m.U32()
+	arg := l.argument(m)
+	if !m.Bad() {
+		m.Check(index < uint32(k.count), "no such argument")
+		m.Check((arg.m == nil || arg.m.ctx == k.program.ctx) &&
+			(arg.sampler == nil || len(arg.sampler.on) == len(k.on)), "an argument of another context")
+	}
 	if err := m.End(); err != nil {
 		return nil, err
-	}
-	k, err := find[*kernel](l.Server, id)
-	if err != nil {
-		return nil, err
-	}
-	if index >= uint32(k.count) {
-		return nil, wire.ErrProtocol
-	}
-	arg, err := l.argument(kind, number, value)
-	if err != nil {
-		return nil, err
-	}
-	if o := arg.m; o != nil && o.ctx != k.program.ctx || arg.sampler != nil && len(arg.sampler.on) != len(k.on) {
-		return nil, wire.ErrProtocol
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -285,13 +271,13 @@ func (l *lane) setArg(m *wire.Request) (*reply, error) {
 	return done, nil
 }
 
-// argument finds what an argument of a kernel is to be.
-func (l *lane) argument(kind uint32, number uint64, value []byte) (a argument, err error) {
-	switch kind {
+// argument reads what an argument of a kernel is to be.
+func (l *lane) argument(m *wire.Request) (a argument) {
+	switch kind, number, value := m.U32(), m.U64(), m.Bytes(); kind {
 	case wire.ArgMem:
-		a.m, err = find[*mem](l.Server, number)
+		a.m = object[*mem](l.Server, m, number)
 	case wire.ArgSampler:
-		a.sampler, err = find[*sampler](l.Server, number)
+		a.sampler = object[*sampler](l.Server, m, number)
 	case wire.ArgLocal:
 		a.value = gpustate.Local(min(number, 1<<40))
 	case wire.ArgValue:
@@ -299,22 +285,14 @@ func (l *lane) argument(kind uint32, number uint64, value []byte) (a argument, e
 	case wire.ArgNull:
 		a.value = gpustate.Null{}
 	default:
-		err = wire.ErrProtocol
+		m.Check(false, "kind of an argument")
 	}
-	return a, err
+	return a
 }
 
 func (l *lane) workGroup(m *wire.Request) (*reply, error) {
-	id, device, param := m.U64(), m.U64(), m.U32()
+	o, d, param := taken[*kernel](l, m), l.devices.next(m), m.U32()
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	o, err := find[*kernel](l.Server, id)
-	if err != nil {
-		return nil, err
-	}
-	d, err := l.devices.at(device)
-	if err != nil {
 		return nil, err
 	}
 	at := o.program.ctx.index(d)
@@ -325,7 +303,6 @@ func (l *lane) workGroup(m *wire.Request) (*reply, error) {
 	if k == nil {
 		return failed(coded(clInvalidExecutable, "the program is not built for this device"))
 	}
-	r := &reply{}
 	if param == kernelGroupSize || param == kernelMultiple {
 		size, multiple, err := k.WorkGroup()
 		if err != nil {
@@ -335,39 +312,22 @@ func (l *lane) workGroup(m *wire.Request) (*reply, error) {
 		if param == kernelMultiple {
 			n = multiple
 		}
-		r.bytes(binary.NativeEndian.AppendUint64(nil, uint64(n)))
-		return r, nil
+		return answered(binary.NativeEndian.AppendUint64(nil, uint64(n)), nil)
 	}
-	b, err := k.CLWorkGroupInfo(param)
-	if err != nil {
-		return failed(err)
-	}
-	r.bytes(b)
-	return r, nil
+	return answered(k.CLWorkGroupInfo(param))
 }
 
 func (l *lane) argInfo(m *wire.Request) (*reply, error) {
-	id, index, param := m.U64(), m.U32(), m.U32()
+	k, index, param := taken[*kernel](l, m), m.U32(), m.U32()
+	m.Check(k != nil && index < uint32(k.count), "no such argument")
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	k, err := find[*kernel](l.Server, id)
-	if err != nil {
-		return nil, err
-	}
-	if index >= uint32(k.count) {
-		return nil, wire.ErrProtocol
-	}
 	b, err := k.on[k.first()].CLArgInfo(int(index), param)
-	if err != nil {
-		if codeOf(err) != clDeviceNotAvailable {
-			err = coded(clArgInfoNotAvailable, err.Error())
-		}
-		return failed(err)
+	if err != nil && codeOf(err) != clDeviceNotAvailable {
+		err = coded(clArgInfoNotAvailable, err.Error())
 	}
-	r := &reply{}
-	r.bytes(b)
-	return r, nil
+	return answered(b, err)
 }
 
 // workItems is how many work-items a launch has, by dimension.
@@ -387,10 +347,11 @@ func (w *workItems) groupSize() [3]int {
 }
 
 // read reads what is launched.
-func (w *workItems) read(m *wire.Request) error {
+func (w *workItems) read(m *wire.Request) {
 	dims, chosen := m.U32(), m.U32()
 	if dims < 1 || dims > 3 {
-		return wire.ErrProtocol
+		m.Check(false, "dimensions of a launch")
+		return
 	}
 	w.dims, w.chosen, w.group = int(dims), chosen != 0, 1
 	for i := range w.dims {
@@ -400,7 +361,6 @@ func (w *workItems) read(m *wire.Request) error {
 			w.group *= min(w.local[i], 1<<31)
 		}
 	}
-	return m.End()
 }
 
 // launch launches a kernel with the arguments that it has now.
@@ -417,23 +377,15 @@ func (w *workItems) launch(q *gpustate.Queue, k *gpustate.Kernel, after []*gpust
 
 // launch enqueues a kernel with the arguments that it has now.
 func (l *lane) launch(m *wire.Request) (*reply, error) {
-	q, id, deps, err := l.commandOf(m)
-	if err != nil {
-		return nil, err
-	}
-	number := m.U64()
+	q, id, deps := l.commandOf(m)
+	k := taken[*kernel](l, m)
 	var w workItems
-	if err := w.read(m); err != nil {
+	w.read(m)
+	m.Check(m.Bad() || k.program.ctx == q.ctx, "a kernel of another context")
+	if err := m.End(); err != nil {
 		return nil, err
 	}
-	k, err := find[*kernel](l.Server, number)
-	if err != nil {
-		return nil, err
-	}
-	if k.program.ctx != q.ctx {
-		return nil, wire.ErrProtocol
-	}
-	err = k.takes(q, &w)
+	err := k.takes(q, &w)
 	if len(deps) == 0 && q.beginAtOnce() {
 		var part *gpustate.Event
 		if err == nil {

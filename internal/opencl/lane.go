@@ -137,7 +137,7 @@ func (l *lane) hello(m *wire.Request) (*reply, error) {
 	if err := l.devices.begin(l.opt, name, int(pid)); err != nil {
 		return failed(err)
 	}
-	return &reply{}, nil
+	return done, nil
 }
 
 func (l *lane) listDevices(m *wire.Request) (*reply, error) {
@@ -162,48 +162,32 @@ func (l *lane) deviceInfo(m *wire.Request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := d.ask(param)
-	if err != nil {
-		return failed(err)
-	}
-	r := &reply{}
-	r.bytes(b)
-	return r, nil
+	return answered(d.ask(param))
 }
 
 // commandOf reads what all commands begin with.
-func (l *lane) commandOf(m *wire.Request) (q *queue, id uint64, deps []*event, err error) {
-	number, id, waits := m.U64(), m.U64(), m.Numbers()
-	if m.Bad {
-		return nil, 0, nil, wire.ErrProtocol
-	}
-	if q, err = find[*queue](l.Server, number); err != nil {
-		return nil, 0, nil, err
-	}
-	deps, err = l.eventsOf(waits)
+func (l *lane) commandOf(m *wire.Request) (q *queue, id uint64, deps []*event) {
+	q, id, deps = taken[*queue](l, m), m.U64(), l.eventsOf(m)
 	for _, d := range deps {
 		d.awaited.Store(true)
 	}
-	return q, id, deps, err
+	return q, id, deps
 }
 
-// command is commandOf with an event for the command.
-func (l *lane) command(m *wire.Request) (q *queue, e *event, deps []*event, err error) {
-	q, id, deps, err := l.commandOf(m)
-	if err != nil {
-		return nil, nil, nil, err
-	}
+// command is commandOf with an event for the command, and flags.
+func (l *lane) command(m *wire.Request) (q *queue, e *event, deps []*event, flags uint32) {
+	q, id, deps := l.commandOf(m)
 	e = newEvent(id, q)
-	return q, e, deps, l.addEvent(e)
+	if !m.Bad() {
+		m.Fail(l.addEvent(e))
+	}
+	return q, e, deps, m.U32()
 }
 
 // enqueue gives a command to its queue.
 func (l *lane) enqueue(q *queue, c *command) (*reply, error) {
 	return l.outcome(q, c.event.id, q.enqueue(c))
 }
-
-// done is the reply where there is nothing to say. Nobody changes it.
-var done = &reply{}
 
 // outcome is the reply for a command that was issued, or failed when it was to be. Where the
 // program does not hear of an error, the event has it, and without one the queue.
@@ -218,11 +202,7 @@ func (l *lane) outcome(q *queue, id uint64, err error) (*reply, error) {
 }
 
 func (l *lane) marker(m *wire.Request) (*reply, error) {
-	q, e, deps, err := l.command(m)
-	if err != nil {
-		return nil, err
-	}
-	flags := m.U32()
+	q, e, deps, flags := l.command(m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
@@ -232,20 +212,12 @@ func (l *lane) marker(m *wire.Request) (*reply, error) {
 	if err := q.mark(e, deps, flags&wire.Barrier != 0); err != nil {
 		return l.outcome(q, e.id, err)
 	}
-	return &reply{}, nil
-}
-
-func (l *lane) queue(m *wire.Request) (*queue, error) {
-	number := m.U64()
-	if err := m.End(); err != nil {
-		return nil, err
-	}
-	return find[*queue](l.Server, number)
+	return done, nil
 }
 
 func (l *lane) flush(m *wire.Request) (*reply, error) {
-	q, err := l.queue(m)
-	if err != nil {
+	q := taken[*queue](l, m)
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	if err := q.q.Flush(); err != nil {
@@ -254,12 +226,12 @@ func (l *lane) flush(m *wire.Request) (*reply, error) {
 		}
 		return failed(err)
 	}
-	return &reply{}, nil
+	return done, nil
 }
 
 func (l *lane) finishQueue(m *wire.Request) (*reply, error) {
-	q, err := l.queue(m)
-	if err != nil {
+	q := taken[*queue](l, m)
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	return &reply{settle: true, later: func(r *reply) {
@@ -272,26 +244,19 @@ func (l *lane) finishQueue(m *wire.Request) (*reply, error) {
 
 func (l *lane) userEvent(m *wire.Request) (*reply, error) {
 	e := newEvent(m.U64(), nil)
+	m.Check(e.id != 0, "a user event without a number")
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	if e.id == 0 {
-		return nil, wire.ErrProtocol
-	}
-	return &reply{}, l.addEvent(e)
+	return done, l.addEvent(e)
 }
 
 func (l *lane) setUserEvent(m *wire.Request) (*reply, error) {
-	id, status := m.U64(), int32(m.U32())
-	if err := m.End(); err != nil {
-		return nil, err
-	}
-	e, err := l.event(id)
+	e, status := l.event(m), int32(m.U32())
+	m.Check(e != nil && e.queue == nil && status <= 0, "the state of a user event")
+	err := m.End()
 	if err != nil {
 		return nil, err
-	}
-	if e.queue != nil || status > 0 {
-		return nil, wire.ErrProtocol
 	}
 	if status < 0 {
 		err = coded(status, fmt.Sprintf("a user event was set to %d", status))
@@ -299,21 +264,12 @@ func (l *lane) setUserEvent(m *wire.Request) (*reply, error) {
 	if !e.issue(nil, err) {
 		return failed(coded(clInvalidOperation, "the user event was set before"))
 	}
-	return &reply{}, nil
-}
-
-// onlyEvent reads a request that names an event and nothing else.
-func (l *lane) onlyEvent(m *wire.Request) (*event, error) {
-	id := m.U64()
-	if err := m.End(); err != nil {
-		return nil, err
-	}
-	return l.event(id)
+	return done, nil
 }
 
 func (l *lane) eventStatus(m *wire.Request) (*reply, error) {
-	e, err := l.onlyEvent(m)
-	if err != nil {
+	e := l.event(m)
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	r := &reply{settle: true}
@@ -322,8 +278,8 @@ func (l *lane) eventStatus(m *wire.Request) (*reply, error) {
 }
 
 func (l *lane) eventTimes(m *wire.Request) (*reply, error) {
-	e, err := l.onlyEvent(m)
-	if err != nil {
+	e := l.event(m)
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	if done, _ := e.done(); !done {
@@ -341,12 +297,8 @@ func (l *lane) eventTimes(m *wire.Request) (*reply, error) {
 }
 
 func (l *lane) waitFor(m *wire.Request) (*reply, error) {
-	numbers := m.Numbers()
+	list := l.eventsOf(m)
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	list, err := l.eventsOf(numbers)
-	if err != nil {
 		return nil, err
 	}
 	return &reply{settle: true, later: func(r *reply) {
@@ -363,12 +315,8 @@ func (l *lane) waitFor(m *wire.Request) (*reply, error) {
 
 // watch tells the program when an event has come to a state.
 func (l *lane) watch(m *wire.Request) (*reply, error) {
-	number, id, state := m.U64(), m.U64(), m.U32()
+	number, e, state := m.U64(), l.event(m), m.U32()
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	e, err := l.event(id)
-	if err != nil {
 		return nil, err
 	}
 	e.awaited.Store(true)
@@ -386,7 +334,7 @@ func (l *lane) watch(m *wire.Request) (*reply, error) {
 		if err == nil {
 			status = int32(state)
 		}
-		l.send(wire.OpNote, number, id, status, nil)
+		l.send(wire.OpNote, number, e.id, status, nil)
 	}()
-	return &reply{}, nil
+	return done, nil
 }

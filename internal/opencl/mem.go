@@ -2,7 +2,7 @@ package opencl
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
@@ -46,12 +46,8 @@ func newBuffers(c *clContext, bufs []*gpustate.Buffer, root *mem, a gpustate.Acc
 }
 
 func (l *lane) createBuffer(m *wire.Request) (*reply, error) {
-	id, number, access, size := m.U64(), m.U64(), accessOf(m.U32()), m.Size()
+	id, c, access, size := m.U64(), taken[*clContext](l, m), accessOf(m.U32()), m.Size()
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	c, err := find[*clContext](l.Server, number)
-	if err != nil {
 		return nil, err
 	}
 	bufs, err := each(c, func(d *gpustate.Device) (*gpustate.Buffer, error) { return d.BufferFor("", size, access) })
@@ -80,14 +76,14 @@ func (l *lane) fillNew(m *wire.Request, id uint64, o *mem) (*reply, error) {
 			return nil, err
 		}
 		if o.restored() {
-			return &reply{}, l.add(id, o)
+			return done, l.add(id, o)
 		}
 		if err := o.initialize(b); err != nil {
 			_ = o.free() // the first error counts
 			return failed(err)
 		}
 	}
-	return &reply{}, l.add(id, o)
+	return done, l.add(id, o)
 }
 
 // initialize writes the bytes of a new object, on one device: others get them when they need
@@ -108,21 +104,16 @@ func (m *mem) initialize(b []byte) error {
 }
 
 // buffer finds a buffer, or a range of one.
-func (l *lane) buffer(number uint64) (*mem, error) {
-	o, err := find[*mem](l.Server, number)
-	if err == nil && o.bufs == nil {
-		err = fmt.Errorf("%w: object %d is no buffer", wire.ErrProtocol, number)
-	}
-	return o, err
+func (l *lane) buffer(m *wire.Request, number uint64) *mem {
+	o := object[*mem](l.Server, m, number)
+	m.Check(o != nil && o.bufs != nil, "an object that is no buffer")
+	return o
 }
 
 func (l *lane) createSub(m *wire.Request) (*reply, error) {
-	id, number, access, offset, size := m.U64(), m.U64(), accessOf(m.U32()), m.Size(), m.Size()
+	id, parent := m.U64(), l.buffer(m, m.U64())
+	access, offset, size := accessOf(m.U32()), m.Size(), m.Size()
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	parent, err := l.buffer(number)
-	if err != nil {
 		return nil, err
 	}
 	i := 0
@@ -136,19 +127,23 @@ func (l *lane) createSub(m *wire.Request) (*reply, error) {
 		}
 		return failed(err)
 	}
-	return &reply{}, l.add(id, newBuffers(parent.ctx, bufs, parent.root, access))
+	return done, l.add(id, newBuffers(parent.ctx, bufs, parent.root, access))
 }
 
 func (l *lane) createImage(m *wire.Request) (*reply, error) {
-	id, number, access, shape, order, kind := m.U64(), m.U64(), m.U32(), int(m.U32()), m.U32(), m.U32()
+	id, c, access := m.U64(), taken[*clContext](l, m), accessOf(m.U32())
+	shape, order, kind := int(m.U32()), m.U32(), m.U32()
 	desc := gpustate.ImageDesc{Dims: shape, Width: m.Size(), Height: m.Size(), Depth: m.Size(), Order: order,
-		Type: kind, Access: accessOf(access)}
+		Type: kind, Access: access}
 	pixel, on := int(m.U32()), m.U64()
+	m.Check(isShape(shape) && (on == 0 || shape == 1 && m.Bulk == 0), "the shape of an image")
+	var b *mem // that the image is on
+	if on != 0 {
+		b = l.buffer(m, on)
+		m.Check(b == nil || b.ctx == c, "a buffer of another context")
+	}
 	if err := m.End(); err != nil {
 		return nil, err
-	}
-	if !isShape(shape) || on != 0 && shape != 1 {
-		return nil, wire.ErrProtocol
 	}
 	switch shape {
 	case wire.Array + 1:
@@ -156,24 +151,14 @@ func (l *lane) createImage(m *wire.Request) (*reply, error) {
 	case wire.Array + 2:
 		desc.Dims, desc.Layers, desc.Depth = 2, desc.Depth, 1
 	}
-	c, err := find[*clContext](l.Server, number)
-	if err != nil {
-		return nil, err
-	}
 	o := &mem{ctx: c, pixel: pixel, access: desc.Access}
 	o.root = o
 	create := func(d *gpustate.Device) (*gpustate.Image, error) { return d.Image("", desc) }
-	if on != 0 {
-		b, err := l.buffer(on)
-		if err != nil {
-			return nil, err
-		}
-		if b.ctx != c || m.Bulk != 0 {
-			return nil, wire.ErrProtocol
-		}
+	if b != nil {
 		o.root = b.root
 		create = func(d *gpustate.Device) (*gpustate.Image, error) { return b.view(d, desc) }
 	}
+	var err error
 	o.imgs, err = each(c, create)
 	if err == nil && o.imgs[0].PixelBytes() != pixel {
 		err = errors.Join(coded(clInvalidOperation, "pixels of another size"), releaseAll(o.imgs))
@@ -212,15 +197,9 @@ func imageError(err error) error {
 }
 
 func (l *lane) formats(m *wire.Request) (*reply, error) {
-	number, access, shape := m.U64(), accessOf(m.U32()), int(m.U32())
+	c, access, shape := taken[*clContext](l, m), accessOf(m.U32()), int(m.U32())
+	m.Check(isShape(shape), "the shape of an image")
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	if !isShape(shape) {
-		return nil, wire.ErrProtocol
-	}
-	c, err := find[*clContext](l.Server, number)
-	if err != nil {
 		return nil, err
 	}
 	var all [][2]uint32
@@ -232,7 +211,7 @@ func (l *lane) formats(m *wire.Request) (*reply, error) {
 		if i == 0 {
 			all = list
 		} else {
-			all = both(all, list)
+			all = slices.DeleteFunc(all, func(f [2]uint32) bool { return !slices.Contains(list, f) })
 		}
 	}
 	r := &reply{}
@@ -242,18 +221,4 @@ func (l *lane) formats(m *wire.Request) (*reply, error) {
 		r.u32(f[1])
 	}
 	return r, nil
-}
-
-// both are the formats that stand in two lists.
-func both(a, b [][2]uint32) (list [][2]uint32) {
-	have := map[[2]uint32]bool{}
-	for _, f := range b {
-		have[f] = true
-	}
-	for _, f := range a {
-		if have[f] {
-			list = append(list, f)
-		}
-	}
-	return list
 }

@@ -1,8 +1,6 @@
 package opencl
 
 import (
-	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -63,50 +61,26 @@ func accessOf(n uint32) gpustate.Access {
 }
 
 func (l *lane) createQueue(m *wire.Request) (*reply, error) {
-	id, number, device, properties := m.U64(), m.U64(), m.U64(), m.U32()
+	id, c, d, properties := m.U64(), taken[*clContext](l, m), l.devices.next(m), m.U32()
+	at := c.place(m, d)
 	if err := m.End(); err != nil {
 		return nil, err
-	}
-	c, err := find[*clContext](l.Server, number)
-	if err != nil {
-		return nil, err
-	}
-	d, err := l.devices.at(device)
-	if err != nil {
-		return nil, err
-	}
-	at := c.index(d)
-	if at < 0 {
-		return nil, fmt.Errorf("%w: device %d of another context", wire.ErrProtocol, device)
 	}
 	const outOfOrder, profiling = 1, 2
 	q := &queue{server: l.Server, ctx: c, dev: d, at: at, ordered: properties&outOfOrder == 0,
 		timed: properties&profiling != 0, lost: c.open[at].Lost()}
+	var err error
 	q.q, err = c.open[at].QueueWith("", gpustate.QueueOptions{OutOfOrder: !q.ordered, Profiling: q.timed})
 	if err != nil {
 		return failed(err)
 	}
-	return &reply{}, l.add(id, q)
-}
-
-// failed is the reply for a call that failed; what is impossible ends the service.
-func failed(err error) (*reply, error) {
-	if errors.Is(err, wire.ErrProtocol) {
-		return nil, err
-	}
-	r := &reply{status: codeOf(err)}
-	r.text(err.Error())
-	return r, nil
+	return done, l.add(id, q)
 }
 
 func (l *lane) createSampler(m *wire.Request) (*reply, error) {
-	id, number := m.U64(), m.U64()
+	id, c := m.U64(), taken[*clContext](l, m)
 	desc := gpustate.SamplerDesc{Normalized: m.U32() != 0, Addressing: m.U32(), Filter: m.U32()}
 	if err := m.End(); err != nil {
-		return nil, err
-	}
-	c, err := find[*clContext](l.Server, number)
-	if err != nil {
 		return nil, err
 	}
 	on, err := each(c, func(d *gpustate.Device) (*gpustate.Sampler, error) { return d.Sampler("", desc) })
@@ -115,7 +89,7 @@ func (l *lane) createSampler(m *wire.Request) (*reply, error) {
 	}
 	o := &sampler{on: on}
 	o.free = func() error { return releaseAll(on) }
-	return &reply{}, l.add(id, o)
+	return done, l.add(id, o)
 }
 
 // leave releases a queue when its commands are complete. One may wait for a user event that the
@@ -155,5 +129,5 @@ func (l *lane) release(m *wire.Request) (*reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	return &reply{}, nil
+	return done, nil
 }

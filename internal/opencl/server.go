@@ -235,6 +235,16 @@ func find[T any](s *Server, id uint64) (o T, err error) {
 	return o, nil
 }
 
+// object is find for a request, which keeps the error.
+func object[T any](s *Server, m *wire.Request, id uint64) T {
+	o, err := find[T](s, id)
+	m.Fail(err)
+	return o
+}
+
+// taken is the object whose number is next in a request.
+func taken[T any](l *lane, m *wire.Request) T { return object[T](l.Server, m, m.U64()) }
+
 // numbered is an object with its number.
 type numbered struct {
 	id     uint64

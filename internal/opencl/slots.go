@@ -1,8 +1,8 @@
 package opencl
 
 import (
-	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,26 +21,20 @@ type slot struct {
 }
 
 // slots reads the slots of a transfer.
-func (l *lane) slots(m *wire.Request) (a *area, list []slot, err error) {
-	number, numbers := m.U64(), m.Numbers()
-	if err := m.End(); err != nil {
-		return nil, nil, err
-	}
-	if a, err = l.area(number); err != nil {
-		return nil, nil, err
-	}
-	if len(a.bytes) != wire.Slots*wire.SlotBytes || len(numbers) < 1 || len(numbers) > wire.Slots {
-		return nil, nil, fmt.Errorf("%w: %d slots in %d bytes", wire.ErrProtocol, len(numbers), len(a.bytes))
+func (l *lane) slots(m *wire.Request) (a *area, list []slot) {
+	a = l.area(m, m.U64())
+	numbers := m.Numbers()
+	m.Check(a != nil && len(a.bytes) == wire.Slots*wire.SlotBytes && len(numbers) > 0 && len(numbers) <= wire.Slots &&
+		slices.Max(numbers) < wire.Slots, "slots of a transfer")
+	if m.End() != nil {
+		return nil, nil
 	}
 	for _, n := range numbers {
-		if n >= wire.Slots {
-			return nil, nil, fmt.Errorf("%w: slot %d", wire.ErrProtocol, n)
-		}
 		word := wire.RingWords + int(n)*wire.RingSlot
 		list = append(list, slot{a.bytes[n*wire.SlotBytes : (n+1)*wire.SlotBytes],
 			l.ring.word(word), l.ring.word(word + 4), l.ring.word(word + 8)})
 	}
-	return a, list, nil
+	return a, list
 }
 
 // set gives the slot to the other side.
@@ -169,12 +163,10 @@ func (p *pieces) refuse() {
 // throughSlots carries out a READ or WRITE of a range of a buffer by way of slots.
 func (l *lane) throughSlots(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
 	p place) (*reply, error) {
-	a, list, err := l.slots(m)
-	if err != nil {
+	a, list := l.slots(m)
+	m.Check(p.form == wire.Linear, "a box through slots")
+	if err := m.End(); err != nil {
 		return nil, err
-	}
-	if p.form != wire.Linear {
-		return nil, fmt.Errorf("%w: a box through slots", wire.ErrProtocol)
 	}
 	t := &pieces{server: l.Server, queue: q, place: p, slots: list, write: write, over: make(chan struct{})}
 	c := &command{event: e, deps: deps, refused: t.refuse}
@@ -196,7 +188,7 @@ func (l *lane) throughSlots(m *wire.Request, write bool, flags uint32, q *queue,
 		return r, err
 	}
 	if flags&wire.Blocking == 0 {
-		return &reply{}, nil
+		return done, nil
 	}
 	return &reply{settle: true, later: func(r *reply) {
 		r.status = codeOf(l.wait(e))

@@ -199,9 +199,9 @@ func readState(b []byte) (list []saved, err error) {
 		return nil, coded(clInvalidValue,
 			fmt.Sprintf("a state of OpenCL objects of version %d, this command reads %d", v, stateVersion))
 	}
-	for n := m.U32(); n > 0 && !m.Bad; n-- {
+	for n := m.U32(); n > 0 && !m.Bad(); n-- {
 		s := saved{device: int(m.U32()), record: m.Take(m.Size())}
-		for k := m.U32(); k > 0 && !m.Bad; k-- {
+		for k := m.U32(); k > 0 && !m.Bad(); k-- {
 			s.contents = append(s.contents, m.Take(m.Size()))
 		}
 		list = append(list, s)

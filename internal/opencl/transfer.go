@@ -16,9 +16,8 @@ type place struct {
 }
 
 // place reads one and checks that it lies within its object.
-func (l *lane) place(m *wire.Request) (p place, err error) {
-	id := m.U64()
-	p.form = m.U32()
+func (l *lane) place(m *wire.Request) (p place) {
+	p.m, p.form = taken[*mem](l, m), m.U32()
 	for i := range p.origin {
 		p.origin[i] = m.Size()
 	}
@@ -26,16 +25,8 @@ func (l *lane) place(m *wire.Request) (p place, err error) {
 		p.region[i] = m.Size()
 	}
 	p.row, p.slice = m.Size(), m.Size()
-	if m.Bad {
-		return p, wire.ErrProtocol
-	}
-	if p.m, err = find[*mem](l.Server, id); err != nil {
-		return p, err
-	}
-	if !p.inside() {
-		return p, fmt.Errorf("%w: a place outside its object", wire.ErrProtocol)
-	}
-	return p, nil
+	m.Check(m.Bad() || p.inside(), "a place outside its object")
+	return p
 }
 
 // inside says whether the place lies within the object. Each number is at most 1<<62.
@@ -154,7 +145,7 @@ func (l *lane) shared(m *wire.Request, write bool, flags uint32, q *queue, e *ev
 	bool,
 	error) {
 	switch {
-	case flags&(wire.InArea|wire.InSlots) == 0 && l.conn != nil:
+	case m.Bad() || flags&(wire.InArea|wire.InSlots) == 0 && l.conn != nil:
 		return nil, false, nil
 	case flags&wire.InArea != 0 && m.Bulk == 0:
 		r, err := l.direct(m, write, flags, q, e, deps, p)
@@ -167,19 +158,12 @@ func (l *lane) shared(m *wire.Request, write bool, flags uint32, q *queue, e *ev
 }
 
 func (l *lane) read(m *wire.Request) (*reply, error) {
-	q, e, deps, err := l.command(m)
-	if err != nil {
-		return nil, err
+	q, e, deps, flags := l.command(m)
+	p := l.place(m)
+	if r, shared, err := l.shared(m, false, flags, q, e, deps, p); shared {
+		return r, err
 	}
-	flags := m.U32()
-	p, err := l.place(m)
-	if err == nil {
-		if r, shared, err := l.shared(m, false, flags, q, e, deps, p); shared {
-			return r, err
-		}
-		err = m.End()
-	}
-	if err != nil {
+	if err := m.End(); err != nil {
 		return nil, err
 	}
 	b := make([]byte, p.bytes())
@@ -191,7 +175,7 @@ func (l *lane) read(m *wire.Request) (*reply, error) {
 	}
 	if flags&wire.Blocking == 0 {
 		l.deliver(&delivery{event: e, bytes: b})
-		return &reply{}, nil
+		return done, nil
 	}
 	r := &reply{settle: true}
 	if err := l.wait(e); err != nil {
@@ -203,23 +187,14 @@ func (l *lane) read(m *wire.Request) (*reply, error) {
 }
 
 func (l *lane) write(m *wire.Request) (*reply, error) {
-	q, e, deps, err := l.command(m)
-	if err != nil {
+	q, e, deps, flags := l.command(m)
+	p := l.place(m)
+	if r, shared, err := l.shared(m, true, flags, q, e, deps, p); shared {
+		return r, err
+	}
+	m.Check(m.Bad() || m.Bulk == uint64(p.bytes()), "the bytes of a write")
+	if err := m.End(); err != nil {
 		return nil, err
-	}
-	flags := m.U32()
-	p, err := l.place(m)
-	if err == nil {
-		if r, shared, err := l.shared(m, true, flags, q, e, deps, p); shared {
-			return r, err
-		}
-		err = m.End()
-	}
-	if err != nil {
-		return nil, err
-	}
-	if m.Bulk != uint64(p.bytes()) {
-		return nil, wire.ErrProtocol
 	}
 	b, err := l.bulk(m.Bulk)
 	if err != nil {
@@ -232,33 +207,18 @@ func (l *lane) write(m *wire.Request) (*reply, error) {
 		return failed(err)
 	}
 	if flags&wire.Blocking == 0 {
-		return &reply{}, nil
+		return done, nil
 	}
-	r := &reply{settle: true}
-	r.status = codeOf(l.wait(e))
-	return r, nil
+	return l.whenComplete(e), nil
 }
 
 func (l *lane) copy(m *wire.Request) (*reply, error) {
-	q, e, deps, err := l.command(m)
-	if err != nil {
+	q, e, deps, _ := l.command(m)
+	from, to := l.place(m), l.place(m)
+	m.Check(m.Bad() || from.bytes() == to.bytes() && (from.form != to.form || from.region == to.region) &&
+		(from.form == to.form || from.form != wire.Rect && to.form != wire.Rect), "places of a copy")
+	if err := m.End(); err != nil {
 		return nil, err
-	}
-	_ = m.U32() // flags
-	from, err := l.place(m)
-	if err != nil {
-		return nil, err
-	}
-	to, err := l.place(m)
-	if err == nil {
-		err = m.End()
-	}
-	if err != nil {
-		return nil, err
-	}
-	if from.bytes() != to.bytes() || from.form == to.form && from.region != to.region ||
-		from.form != to.form && (from.form == wire.Rect || to.form == wire.Rect) {
-		return nil, wire.ErrProtocol
 	}
 	c := &command{event: e, deps: deps}
 	c.holding(use{m: from.m}, use{to.m, true})
@@ -286,22 +246,12 @@ func copyPlace(on *queue, from, to *place, after []*gpustate.Event) (*gpustate.E
 }
 
 func (l *lane) fill(m *wire.Request) (*reply, error) {
-	q, e, deps, err := l.command(m)
-	if err != nil {
-		return nil, err
-	}
-	_ = m.U32() // flags
-	p, err := l.place(m)
-	pattern := m.Bytes()
-	if err == nil {
-		err = m.End()
-	}
-	if err != nil {
-		return nil, err
-	}
+	q, e, deps, _ := l.command(m)
+	p, pattern := l.place(m), m.Bytes()
 	var color gpustate.Color
-	if pixels := p.form == wire.Pixels; pixels && len(pattern) != len(color) || !pixels && !fits(pattern, &p) {
-		return nil, wire.ErrProtocol
+	m.Check(p.form == wire.Pixels && len(pattern) == len(color) || fits(pattern, &p), "the pattern of a fill")
+	if err := m.End(); err != nil {
+		return nil, err
 	}
 	copy(color[:], pattern)
 	c := &command{event: e, deps: deps}

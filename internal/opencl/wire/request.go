@@ -10,16 +10,17 @@ import (
 )
 
 // ErrProtocol marks what no library of ours sends.
-var ErrProtocol = errors.New("impossible message of an OpenCL program")
+var ErrProtocol = errors.New("protocol error: invalid request from libholdfast-opencl")
 
-// Request is a message of the program. Reading beyond its end makes it bad.
+// Request is a message of the program. It keeps the first error of those who read it, such as
+// reading beyond its end: End returns that.
 type Request struct {
 	Op   uint32
 	Body []byte
 	at   int    // what of body was read
 	Bulk uint64 // bytes that follow it
 	Last uint64 // of a lane: how far the ring was written; of the ring: the reply slot, 0 for none
-	Bad  bool
+	bad  error
 }
 
 // ReadRequest reads a header and a body.
@@ -43,14 +44,34 @@ func (m *Request) Reuse(op uint32, n int) {
 	if cap(m.Body) < n {
 		m.Body = make([]byte, max(n, 1024))
 	}
-	m.Op, m.at, m.Bulk, m.Bad = op, 0, 0, false
+	m.Op, m.at, m.Bulk = op, 0, 0
 	m.Body = m.Body[:n] // no pointer is written, which the garbage collector would have to see
+	if m.bad != nil {
+		m.bad = nil
+	}
+}
+
+// Bad reports whether an error was found.
+func (m *Request) Bad() bool { return m.bad != nil }
+
+// Fail keeps an error, unless there is one; nil is none.
+func (m *Request) Fail(err error) {
+	if err != nil && m.bad == nil {
+		m.bad = err
+	}
+}
+
+// Check fails unless ok holds; what names what does not.
+func (m *Request) Check(ok bool, what string) {
+	if !ok && m.bad == nil {
+		m.bad = fmt.Errorf("%w: operation %d: %s", ErrProtocol, m.Op, what)
+	}
 }
 
 // Take returns the next n bytes.
 func (m *Request) Take(n int) []byte {
-	if m.Bad || n > m.Left() {
-		m.Bad = true
+	if m.bad != nil || n > m.Left() {
+		m.Check(false, "too short")
 		return make([]byte, min(n, 8))
 	}
 	b := m.Body[m.at : m.at+n]
@@ -71,7 +92,7 @@ func (m *Request) U64() uint64 { return binary.LittleEndian.Uint64(m.Take(8)) }
 func (m *Request) Size() int {
 	v := m.U64()
 	if v > MaxNumber {
-		m.Bad = true
+		m.Check(false, "a number out of range")
 		return 0
 	}
 	return int(v)
@@ -81,7 +102,7 @@ func (m *Request) Size() int {
 func (m *Request) Bytes() []byte {
 	n := m.U32()
 	if uint64(n) > uint64(m.Left()) {
-		m.Bad = true
+		m.Check(false, "too short")
 		return nil
 	}
 	return m.Take(int(n))
@@ -91,7 +112,7 @@ func (m *Request) Bytes() []byte {
 func (m *Request) Numbers() []uint64 {
 	n := m.U32()
 	if uint64(n)*8 > uint64(m.Left()) {
-		m.Bad = true
+		m.Check(false, "too short")
 		return nil
 	}
 	if n == 0 {
@@ -104,12 +125,10 @@ func (m *Request) Numbers() []uint64 {
 	return list
 }
 
-// End reports whether the message was what its operation has, and nothing more.
+// End returns the first error, also if the message has more than its operation.
 func (m *Request) End() error {
-	if m.Bad || m.Left() > 0 {
-		return fmt.Errorf("%w: operation %d", ErrProtocol, m.Op)
-	}
-	return nil
+	m.Check(m.Left() == 0, "too long")
+	return m.bad
 }
 
 // Header is that of a reply, or of what the server sends by itself.
