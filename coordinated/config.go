@@ -163,7 +163,7 @@ var deviceKeys = config.In("devices, and the server that lends them, holdfast gp
 	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
 		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),
 	config.Key("gpud.key", "~/.config/holdfast/gpud.key", "key of holdfast gpud and its clients; gpud-move.key beside "+
-		"it is the key that holdfast migrate, balance and gpud --evacuate prove",
+		"it is the key that holdfast migrate and balance prove",
 		config.Checked("a file", setGpudKey)))
 
 var rareKeys = config.In("rarely needed",

@@ -92,7 +92,7 @@ func (s *suite) pair(ctx context.Context, name string, load float64, with bool) 
 	over := make(chan struct{})
 	if with {
 		b := &gpud.Balancer{Servers: []string{s.a.unix, s.b.unix}, KeyFile: gpud.MoveKeyFile(s.a.key),
-			Policy: &gpud.Window{N: 10}, Pause: 5 * time.Millisecond}
+			Policy: &gpud.Window{N: 10}}
 		balancing.Go(func() {
 			for {
 				select {

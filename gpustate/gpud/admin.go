@@ -15,9 +15,9 @@ import (
 
 // order is an admin's question or order.
 type order struct {
-	Do     string   `json:"do"` // "status", "move" or "evacuate"
-	Client uint64   `json:"client,omitempty"`
-	To     []string `json:"to,omitempty"` // selections, see gpustate.ParseSelect
+	Do     string `json:"do"` // "status" or "move"
+	Client uint64 `json:"client,omitempty"`
+	To     string `json:"to,omitempty"` // a selection, see gpustate.ParseSelect
 }
 
 // maxOrder bounds the frame of an order.
@@ -71,12 +71,7 @@ func (s *Server) carryOut(ctx context.Context, o order) (any, error) {
 	case "status":
 		return s.status(), nil
 	case "move":
-		if len(o.To) != 1 {
-			return nil, errors.New("move: want exactly one destination")
-		}
-		return s.move(ctx, o.Client, o.To[0])
-	case "evacuate":
-		return s.Evacuate(ctx, o.To)
+		return s.move(ctx, o.Client, o.To)
 	}
 	return nil, fmt.Errorf("this server does not know order %q", o.Do)
 }
@@ -166,10 +161,5 @@ func (a *Admin) Status(ctx context.Context) (st Status, err error) {
 
 // Move has a client moved; to what gpustate.ParseSelect takes.
 func (a *Admin) Move(ctx context.Context, client uint64, to string) (m Moved, err error) {
-	return m, a.do(ctx, order{Do: "move", Client: client, To: []string{to}}, &m)
-}
-
-// Evacuate has all clients moved; see Server.Evacuate.
-func (a *Admin) Evacuate(ctx context.Context, to []string) (list []Moved, err error) {
-	return list, a.do(ctx, order{Do: "evacuate", To: to}, &list)
+	return m, a.do(ctx, order{Do: "move", Client: client, To: to}, &m)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// Load is one device of one server with its programs, as a Policy sees it.
+// Load is one device of one server with its programs.
 type Load struct {
 	Server  string // the address that it was asked at
 	Device  DeviceStatus
@@ -33,13 +33,6 @@ type Order struct {
 	Why    string
 }
 
-// Policy decides which programs move. It is called with the load of all devices
-// again and again and keeps what it needs to remember; it moves nothing itself.
-type Policy interface {
-	// Decide gives the moves to make now.
-	Decide(now time.Time, loads []Load) []Order
-}
-
 // Window is the policy of VOCL (Xiao et al., "Transparent Accelerator Migration
 // in a Virtualized GPU Environment", CCGrid 2012): when the numbers of unfinished
 // commands of two devices differ by more than half the window N, a program moves
@@ -47,19 +40,20 @@ type Policy interface {
 //
 // Against ping-pong it adds: the difference must last for Confirm decisions, a
 // program must leave its device less loaded than it makes the other one, and one
-// that has moved stays for Settle.
+// that has moved stays for 10 s.
 type Window struct {
 	// N is the window: the bound of unfinished commands of a queue. 0 is
 	// gpustate.DefaultWindow.
 	N int
 	// Confirm is how many decisions in a row must agree. 0 is 2.
 	Confirm int
-	// Settle is how long a program stays after it has moved. 0 is 10 s.
-	Settle time.Duration
 
 	agreed  map[string]int       // by pair of devices
 	settled map[string]time.Time // by program: until when it stays
 }
+
+// stays is how long a program is not moved after it has moved.
+const stays = 10 * time.Second
 
 func (l *Load) key() string { return fmt.Sprintf("%s device %d", l.Server, l.Device.Index) }
 
@@ -85,7 +79,7 @@ func (w *Window) Decide(now time.Time, loads []Load) []Order {
 			delete(w.settled, k)
 		}
 	}
-	w.settled[order.key] = now.Add(cmp.Or(w.Settle, 10*time.Second))
+	w.settled[order.key] = now.Add(stays)
 	return []Order{order.Order}
 }
 
@@ -151,13 +145,14 @@ func (w *Window) candidate(now time.Time, from, to *Load, diff int64) *ClientSta
 type Balancer struct {
 	Servers []string // addresses
 	KeyFile string   // with their key for moving programs, see MoveKeyFile
-	Policy  Policy
-	// Asks is how often the load is taken for one decision, a few milliseconds
-	// apart; the mean counts: windows fill and drain quickly. 0 is 5.
-	Asks int
-	// Pause lies between two of them. 0 is 20 ms.
-	Pause time.Duration
+	Policy  *Window
 }
+
+// The load is taken several times for one decision, and the mean counts: windows fill and drain quickly.
+const (
+	asks  = 5
+	pause = 20 * time.Millisecond // between two of them
+)
 
 // How long a server that was reached may take to tell its load, and a program to
 // move: either may be stopped, and others wait to be balanced.
@@ -207,7 +202,6 @@ func (b *Balancer) loads(ctx context.Context) ([]Load, error) {
 		defer a.Close()
 		admins = append(admins, a)
 	}
-	asks := cmp.Or(b.Asks, 5)
 	sums := map[string]int64{} // by device, and by device and client
 	var loads []Load
 	for n := range asks {
@@ -215,7 +209,7 @@ func (b *Balancer) loads(ctx context.Context) ([]Load, error) {
 			select {
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
-			case <-time.After(cmp.Or(b.Pause, 20*time.Millisecond)):
+			case <-time.After(pause):
 			}
 		}
 		loads = nil
@@ -237,10 +231,10 @@ func (b *Balancer) loads(ctx context.Context) ([]Load, error) {
 	}
 	for i := range loads {
 		l := &loads[i]
-		l.Device.Unfinished = (sums[l.key()] + int64(asks)/2) / int64(asks)
+		l.Device.Unfinished = (sums[l.key()] + asks/2) / asks
 		for k := range l.Clients {
 			c := &l.Clients[k]
-			c.Unfinished = (sums[fmt.Sprintf("%s client %d", l.key(), c.ID)] + int64(asks)/2) / int64(asks)
+			c.Unfinished = (sums[fmt.Sprintf("%s client %d", l.key(), c.ID)] + asks/2) / asks
 		}
 	}
 	return loads, errors.Join(errs...)

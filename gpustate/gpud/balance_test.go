@@ -36,7 +36,7 @@ func (c *cluster) loads() []Load {
 }
 
 // run lets the policy decide so often, a second apart, and gives the moves.
-func (c *cluster) run(p Policy, looks int) (moves []Order) {
+func (c *cluster) run(p *Window, looks int) (moves []Order) {
 	now := time.Unix(0, 0)
 	for range looks {
 		for _, o := range p.Decide(now, c.loads()) {
@@ -123,12 +123,12 @@ func TestPingPong(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	c := cluster{programs: programs(20, 20), devices: 2, bytes: 1000}
-	p = &Window{N: 20, Settle: time.Hour}
+	p = &Window{N: 20}
 	if n := len(c.run(p, 3)); n != 1 {
 		t.Fatalf("%d moves, want 1", n)
 	}
 	c.programs[1].Device = 1 // both are on the other device now
-	moves := c.run(p, 30)
+	moves := c.run(p, 8)     // seconds, in which the first one stays
 	if len(moves) != 1 || moves[0].Client != 2 {
 		t.Errorf("got %v, want the program that has not moved before", moves)
 	}
@@ -162,7 +162,7 @@ func TestBalancer(t *testing.T) {
 	}
 	// a load of this size cannot be relied on: the smallest window moves at any
 	bal := &Balancer{Servers: []string{a.addr, b.addr}, KeyFile: MoveKeyFile(a.sel.KeyFile),
-		Policy: &Window{N: 2, Confirm: 1}, Asks: 2, Pause: time.Millisecond}
+		Policy: &Window{N: 2, Confirm: 1}}
 	moved := false
 	for deadline := time.Now().Add(2 * time.Minute); !moved && time.Now().Before(deadline); {
 		orders, results, err := bal.Once(t.Context())

@@ -92,35 +92,32 @@ func (s *Server) moved(m wire.Moved) {
 	}
 }
 
-// Evacuate refuses new clients and moves all at the same time to the places in to,
-// in turn; without any to Options.Peers. One that cannot be moved to a place is
-// moved to the next; one that is stopped, or in a long command, holds up no other.
-// The result says for each client where it went or why not.
-func (s *Server) Evacuate(ctx context.Context, to []string) ([]Moved, error) {
-	if len(to) == 0 {
-		for _, p := range s.opt.Peers {
-			to = append(to, "remote="+p)
-		}
-	}
-	if len(to) == 0 {
-		return nil, errors.New("evacuate: no server to move to: name one, or start gpud with --peer")
+// Evacuate refuses new clients and moves all at the same time to Options.Peers, in turn.
+// One that cannot be moved to a server is moved to the next; one that is stopped, or in a
+// long command, holds up no other. The result says for each client where it went or why not.
+func (s *Server) Evacuate(ctx context.Context) ([]Moved, error) {
+	if len(s.opt.Peers) == 0 {
+		return nil, errors.New("evacuate: no server to move to: start gpud with --peer")
 	}
 	s.Drain()
 	all := s.present()
 	list := make([]Moved, len(all))
 	var moves sync.WaitGroup
 	for n, cl := range all {
-		moves.Go(func() { list[n] = s.moveAway(ctx, cl, slices.Concat(to[n%len(to):], to[:n%len(to)])) })
+		first := n % len(s.opt.Peers)
+		moves.Go(func() {
+			list[n] = s.moveAway(ctx, cl, slices.Concat(s.opt.Peers[first:], s.opt.Peers[:first]))
+		})
 	}
 	moves.Wait()
 	return list, nil
 }
 
-// moveAway moves a client to the first place where it can go.
-func (s *Server) moveAway(ctx context.Context, cl *client, to []string) (m Moved) {
-	for _, place := range to {
+// moveAway moves a client to the first server where it can go.
+func (s *Server) moveAway(ctx context.Context, cl *client, peers []string) (m Moved) {
+	for _, peer := range peers {
 		var err error
-		if m, err = s.move(ctx, cl.ID, place); err == nil {
+		if m, err = s.move(ctx, cl.ID, "remote="+peer); err == nil {
 			return m
 		}
 		m.Client, m.Err = cl.ID, err.Error()

@@ -91,7 +91,7 @@ func TestEvacuate(t *testing.T) {
 		ok(t, c.step())
 		list = append(list, c)
 	}
-	moved := must(a.Evacuate(context.Background(), nil))(t)
+	moved := must(a.Evacuate(context.Background()))(t)
 	if len(moved) != 4 {
 		t.Fatalf("got %d moves, want 4", len(moved))
 	}
@@ -113,7 +113,7 @@ func TestEvacuate(t *testing.T) {
 		ok(t, c.d.Close())
 	}
 	lonely := serve(t, Options{})
-	if _, err := lonely.Evacuate(context.Background(), nil); err == nil {
+	if _, err := lonely.Evacuate(context.Background()); err == nil {
 		t.Error("an evacuation to nowhere succeeded")
 	}
 }
@@ -140,7 +140,7 @@ func TestEvacuateOthers(t *testing.T) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		moved, err = a.Evacuate(t.Context(), nil)
+		moved, err = a.Evacuate(t.Context())
 	}()
 	for deadline := time.Now().Add(time.Minute); a.clients() > 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -31,8 +31,6 @@ type Options struct {
 	// and where clients trust each other. A kernel that writes out of bounds then
 	// ends the server, or spoils the device for all.
 	InProcess bool
-	// Name is the server's name for people. Empty: the host's.
-	Name string
 	// Offer chooses the devices. nil: all.
 	Offer func(driver.Info) bool
 	// Quota bounds the device memory of one client in bytes; 0 is no bound.
@@ -85,10 +83,6 @@ func (o *Options) validate() error {
 	if o.Quota < 0 || o.MaxClients < 0 {
 		return errors.New("gpud: Options.Quota and Options.MaxClients must not be negative")
 	}
-	if o.Name == "" {
-		o.Name, _ = os.Hostname()
-	}
-	o.Name = cmp.Or(o.Name, "gpud")
 	o.MaxClients = cmp.Or(o.MaxClients, 256)
 	if o.Timeout != 0 && o.Timeout < wire.MinSilence {
 		return fmt.Errorf("gpud: Options.Timeout is %v, want at least %v", o.Timeout, wire.MinSilence)

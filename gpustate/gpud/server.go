@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,8 @@ func New(opt Options) (*Server, error) {
 	s := &Server{opt: opt, keys: keys, clients: map[uint64]*client{}, conns: map[net.Conn]struct{}{},
 		unauthenticated: newUnauthenticated(maxUnauthenticated), others: semaphore.NewWeighted(maxOthers),
 		left: make(chan struct{}), moves: map[uint64]chan wire.Moved{}, closed: make(chan struct{})}
-	s.service = &session.Service{Name: opt.Name, Quota: opt.Quota, Patience: opt.patience, Frozen: opt.frozen,
+	name, _ := os.Hostname() // for people
+	s.service = &session.Service{Name: name, Quota: opt.Quota, Patience: opt.patience, Frozen: opt.frozen,
 		Trusts: opt.TrustSources, Log: opt.Logger}
 	if err := s.discover(); err != nil {
 		return nil, err

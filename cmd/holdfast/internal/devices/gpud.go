@@ -27,15 +27,13 @@ import (
 
 // gpudFlags are what the flags of gpud say beside gpud.Options.
 type gpudFlags struct {
-	opt      gpud.Options
-	quota    verb.Size
-	devices  []string
-	metrics  string
-	grace    time.Duration
-	status   string
-	evacuate string
-	to       []string
-	asJSON   bool
+	opt     gpud.Options
+	quota   verb.Size
+	devices []string
+	metrics string
+	grace   time.Duration
+	status  string
+	asJSON  bool
 }
 
 func newGpud() *cobra.Command {
@@ -49,11 +47,8 @@ func newGpud() *cobra.Command {
 			if err := o.complete(cmd); err != nil {
 				return err
 			}
-			switch {
-			case o.status != "":
+			if o.status != "" {
 				return o.showStatus(cmd.Context(), cmd.OutOrStdout())
-			case o.evacuate != "":
-				return o.orderEvacuation(cmd.Context(), saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), o.asJSON})
 			}
 			return o.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -81,9 +76,7 @@ func newGpud() *cobra.Command {
 	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
 	f.StringVar(&o.metrics, "metrics", "", "HOST:PORT for metrics over HTTP in the format of Prometheus")
 	f.StringVar(&o.status, "status", "", "show devices and programs of the server at this address")
-	f.StringVar(&o.evacuate, "evacuate", "", "tell the server at this address to refuse new programs and move all away")
-	f.StringArrayVar(&o.to, "to", nil, "with --evacuate: server to move to, may be repeated (default: its --peer)")
-	f.BoolVar(&o.asJSON, "json", false, "with --status and --evacuate: write JSON")
+	f.BoolVar(&o.asJSON, "json", false, "with --status: write JSON")
 	return cmd
 }
 
@@ -128,7 +121,7 @@ func (o *gpudFlags) complete(cmd *cobra.Command) error {
 	o.opt.Quota = int64(o.quota)
 	if len(o.opt.Listen) == 0 {
 		o.opt.Listen = []string{defaultSocket()}
-		if o.status == "" && o.evacuate == "" {
+		if o.status == "" {
 			if err := gpud.SocketDir(socketDir()); err != nil {
 				return err
 			}
@@ -238,7 +231,7 @@ func (o *gpudFlags) drain(ctx context.Context, s *gpud.Server) {
 }
 
 func (o *gpudFlags) moveAway(ctx context.Context, s *gpud.Server) {
-	list, err := s.Evacuate(ctx, nil)
+	list, err := s.Evacuate(ctx)
 	if err != nil {
 		o.opt.Logger.Error("evacuate", "err", err)
 	}
@@ -303,19 +296,4 @@ func clientRows(list []gpud.ClientStatus) [][]string {
 			units.Bytes(c.UsedBytes), strconv.FormatInt(c.Unfinished, 10), strconv.FormatInt(c.Commands, 10), c.Label})
 	}
 	return rows
-}
-
-func (o *gpudFlags) orderEvacuation(ctx context.Context, say saying) error {
-	var to []string
-	for _, t := range o.to {
-		to = append(to, destination(t))
-	}
-	key := gpud.MoveKeyFile(o.opt.KeyFile)
-	return withServer(ctx, gpud.DialAdmin, o.evacuate, key, func(a *gpud.Admin, _ gpud.Status) error {
-		list, err := a.Evacuate(ctx, to)
-		if err != nil {
-			return err
-		}
-		return say.moves(list...)
-	})
 }

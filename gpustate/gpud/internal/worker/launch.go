@@ -43,13 +43,9 @@ func NewLauncher(svc *session.Service, opt Options) (*Launcher, error) {
 	if err := l.lookUpUser(); err != nil {
 		return nil, err
 	}
-	if opt.Unconfined {
-		return l, nil
-	}
-	if LandlockVersion() == 0 {
+	if !opt.Unconfined && LandlockVersion() == 0 {
 		svc.Log.Warn("this kernel has no Landlock: workers can access all files that their user can; see --user")
 	}
-	l.sweep()
 	return l, nil
 }
 
@@ -153,11 +149,11 @@ func (l *Launcher) setUp(w *Worker, cmd *exec.Cmd) error {
 	if l.opt.Unconfined {
 		return nil
 	}
-	tmp, lock, err := makeTempDir()
+	tmp, err := os.MkdirTemp("", "holdfast-worker-*.d")
 	if err != nil {
-		return err
+		return fmt.Errorf("make a worker's directory: %w", err)
 	}
-	w.tmp, w.lock = tmp, lock
+	w.tmp = tmp
 	env := workerEnv(os.Environ())
 	if l.drop != nil {
 		if err := os.Chown(tmp, int(l.drop.Uid), int(l.drop.Gid)); err != nil {

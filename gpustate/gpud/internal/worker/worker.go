@@ -25,7 +25,6 @@ type Worker struct {
 	ctl      *control
 	client   Client
 	tmp      string // its directory for temporary files, or empty
-	lock     *os.File
 
 	mu   sync.Mutex
 	conn int // the client's connection, for a last word if the worker dies; -1 at the end
@@ -141,6 +140,5 @@ func (w *Worker) Share(c *net.UnixConn) { _ = w.ctl.send(message{Share: true}, c
 func (w *Worker) cleanUp() {
 	if w.tmp != "" {
 		_ = os.RemoveAll(w.tmp) // what a worker leaves there is of no use to anybody
-		_ = w.lock.Close()
 	}
 }
