@@ -118,6 +118,7 @@ func TestMistakes(t *testing.T) {
 		{"run --keep-every often -- true", "--keep-every"},
 		{"gpud --patience 3s", "--patience: this setting is gone: use the flag --timeout of"},
 		{"balance --move-key k a", "gpud-move.key beside gpud.key; see holdfast balance --help"},
+		{"doctor --bytes 8GiB", "--bytes: this flag is gone: divide what a node writes"},
 	} {
 		code, out, errs := run(t, strings.Fields(c.args)...)
 		if code != cli.NoLook || !strings.Contains(errs, c.want) || out != "" {

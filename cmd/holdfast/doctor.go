@@ -17,16 +17,13 @@ import (
 
 func newDoctor() *cobra.Command {
 	var asJSON, quiet, allNodes bool
-	var size doctor.Options
-	var each verb.Size
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check that this machine has what a job needs",
 		Long:  help("doctor"),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			size.Bytes = int64(each)
-			findings, err := examineHere(cmd, allNodes, size)
+			findings, err := examineHere(cmd, allNodes)
 			if err := cmp.Or(err, cmd.Context().Err()); err != nil {
 				return err
 			}
@@ -50,16 +47,12 @@ func newDoctor() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per check")
 	cmd.Flags().BoolVar(&allNodes, "nodes", false, "check only the checkpoint directories, on all nodes of this "+
 		"Slurm job")
-	cmd.Flags().IntVar(&size.Ranks, "ranks", 0, "number of ranks of the job that is to run (default: the Slurm "+
-		"job's, else nothing is estimated)")
-	cmd.Flags().Var(&each, "bytes", "what each rank protects, such as 8GiB (default: times of writing are "+
-		"not estimated)")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only warnings and what failed")
 	return cmd
 }
 
 // examineHere looks at this machine, or at the nodes of the job.
-func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doctor.Finding, error) {
+func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
 	part := map[bool]string{false: "doctor-rank", true: "doctor-node"}[allNodes]
 	own, err := os.Executable()
 	if err != nil {
@@ -71,8 +64,7 @@ func examineHere(cmd *cobra.Command, allNodes bool, size doctor.Options) ([]doct
 		Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
 		Off:   o.Off(),
 		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: verb.Value(c, "device"),
-		Ranks: size.Ranks, Bytes: size.Bytes}
-	d.OfJob()
+		Nodes: doctor.NodesOfJob()}
 	if allNodes {
 		nodes, err := doctor.JobNodes()
 		if err != nil {

@@ -8,20 +8,16 @@ package main
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
-	"strings"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/devices"
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/epochs"
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/jobs"
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
-	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 func main() { cli.Main(Run) }
@@ -49,16 +45,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(jobs.Commands()...)
 	root.AddCommand(devices.Commands()...)
 	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan(), newVersion())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		var unknown *pflag.NotExistError
-		if errors.As(err, &unknown) {
-			name := unknown.GetSpecifiedName()
-			if gone := config.Removed("gpud." + strings.ReplaceAll(name, "-", "_")); gone != "" {
-				err = fmt.Errorf("--%s: %s", name, gone)
-			}
-		}
-		return err
-	})
+	root.SetFlagErrorFunc(removedFlag)
 	return root
 }
 

@@ -127,7 +127,7 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 	if r.Note != nil {
 		r.Note("directories: the rates of " + level)
 	}
-	rate, err := measure(ctx, dir)
+	rate, err := measure(dir)
 	if err != nil {
 		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err),
 			"the directory must be writable, with some space")
@@ -135,7 +135,6 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 	}
 	r.add("directories", level, OK, fmt.Sprintf("%s on %s: writes %.2f GB/s, synced; reads %.2f GB/s", dir, p.kind.Name,
 		rate.Write/1e9, rate.Read/1e9), "")
-	r.judgeRates(level, dir, rate)
 	if p.kind.Name == vfs.Lustre {
 		r.lustre(ctx, level, dir)
 	}
@@ -156,11 +155,6 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 
 func (r *report) space(level string, free, total float64) {
 	detail := fmt.Sprintf("%.1f GB free of %.1f GB", free/1e9, total/1e9)
-	if need := r.threeEpochs(level); need > free {
-		r.add("directories", level+": space", Warning, fmt.Sprintf("%s; three epochs of the job take up to %.1f GB",
-			detail, need/1e9), "a checkpoint that finds no room is lost: choose a larger file system, or set compress")
-		return
-	}
 	if free < 0.05*total || free < 1e9 {
 		r.add("directories", level+": space", Warning, detail, "leave room for at least three checkpoints; 'holdfast "+
 			"prune' removes old ones")

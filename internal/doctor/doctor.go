@@ -30,8 +30,6 @@ type Finding struct {
 	State  State  `json:"state"`
 	Detail string `json:"detail"`
 	Remedy string `json:"remedy,omitempty"`
-	// Figures are what was measured, by name with its unit.
-	Figures map[string]float64 `json:"figures,omitempty"`
 }
 
 // Options say what to look at.
@@ -45,8 +43,7 @@ type Options struct {
 	Stray         []string // variables that are none of Holdfast's, though they look so
 	Interface     string   // of the control plane
 	Device        string   // of the settings; empty: none is asked for
-	Ranks, Nodes  int      // of the job that is to run; 0: not known
-	Bytes         int64    // that each rank protects; 0: not known
+	Nodes         int      // of the Slurm job; 0: not known
 	Note          func(string)
 }
 

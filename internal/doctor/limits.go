@@ -84,7 +84,6 @@ func lookLimits(_ context.Context, r *report) {
 	} else {
 		r.add("limits", "open files", OK, fmt.Sprint(files.Cur), "")
 	}
-	lookMemory(r)
 }
 
 // locksMemory is true where a device of the machine reads and writes memory that stays in place.
@@ -97,38 +96,17 @@ func locksMemory() bool {
 	return false
 }
 
-func lookMemory(r *report) {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil {
-		total := float64(info.Totalram) * float64(info.Unit)
-		r.add("limits", "memory", OK,
-			fmt.Sprintf("%.1f GB; a capture needs as much as a rank protects, max_pool bounds it", total/1e9), "")
-	}
-	thp, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
-	switch {
-	case err != nil:
-		r.add("limits", "huge pages", Skipped, "the kernel does not report it", "")
-	case strings.Contains(string(thp), "[never]"):
-		r.add("limits", "huge pages", Note, "transparent huge pages are off: warming the memory for captures "+
-			"takes longer",
-			"echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
-	default:
-		r.add("limits", "huge pages", OK, "transparent huge pages: "+strings.TrimSpace(string(thp)), "")
-	}
-}
-
 func lookSlurm(ctx context.Context, r *report) {
 	if _, err := exec.LookPath("scontrol"); err != nil {
 		r.add("Slurm", "commands", Skipped, "no scontrol in PATH: no requeue, no deadline from Slurm", "")
 		return
 	}
-	job, inside, err := slurm.FromEnv(os.Getenv)
+	_, inside, err := slurm.FromEnv(os.Getenv)
 	switch {
 	case err != nil:
 		r.add("Slurm", "job", Failed, err.Error(), "start the program with sbatch, srun or salloc")
 	case inside:
 		r.add("Slurm", "job", OK, fmt.Sprintf("inside job %s", os.Getenv("SLURM_JOB_ID")), "")
-		_ = job
 	}
 	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -142,14 +120,4 @@ func lookSlurm(ctx context.Context, r *report) {
 		return
 	}
 	r.add("Slurm", "controller", OK, firstLine(string(out)), "")
-	var c slurm.Client
-	switch conf, err := c.Config(bounded); {
-	case err != nil:
-		r.add("Slurm", "requeue", Warning, err.Error(), "")
-	case conf.Expedites:
-		r.add("Slurm", "requeue", OK, "Slurm "+conf.Version+" starts a job first again when a node dies, if it was "+
-			"submitted with --requeue=expedite", "")
-	default:
-		r.add("Slurm", "requeue", OK, "Slurm "+conf.Version+": requeued jobs wait in the queue like others", "")
-	}
 }

@@ -52,6 +52,12 @@ func JobNodes() ([]string, error) {
 	return job.Nodes, err
 }
 
+// NodesOfJob is how many nodes the Slurm job has that this process is in; 0 outside of a job.
+func NodesOfJob() int {
+	nodes, _ := JobNodes() // none are 0
+	return len(nodes)
+}
+
 // nodeTimeout bounds a step on all nodes.
 const nodeTimeout = checkTimeout
 

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// removedFlags has the flags of earlier releases by verb and name, each with what stands in its place.
+var removedFlags = map[string]string{
+	"doctor --bytes": "divide what a node writes in an epoch by the rate that doctor measures",
+	"doctor --ranks": "doctor no longer estimates how long an epoch takes",
+}
+
+// removedFlag names what stands in the place of a flag that err does not know.
+func removedFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	name := unknown.GetSpecifiedName()
+	if instead := removedFlags[cmd.Name()+" --"+name]; instead != "" {
+		return fmt.Errorf("--%s: this flag is gone: %s", name, instead)
+	}
+	if gone := config.Removed("gpud." + strings.ReplaceAll(name, "-", "_")); gone != "" {
+		return fmt.Errorf("--%s: %s", name, gone)
+	}
+	return err
+}
