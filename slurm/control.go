@@ -10,29 +10,6 @@ import (
 	"syscall"
 )
 
-// RequeueError says that a job was not put back into the queue, and why.
-type RequeueError struct {
-	Job string
-	Err error
-}
-
-// Error names the job and the reason, and the remedy where there is one.
-func (e *RequeueError) Error() string {
-	s := fmt.Sprintf("requeue job %s: %v", e.Job, e.Err)
-	switch {
-	case e.Temporary():
-		return s
-	case strings.Contains(s, "presently disabled"):
-		return s + "; it was submitted with --no-requeue, or the site does not requeue: submit the script again, it " +
-			"continues from the newest checkpoint"
-	}
-	return s + "; submit the script again: it continues from the newest checkpoint"
-}
-
-// Temporary reports whether the same request may succeed later: the controller did
-// not answer, or was busy with the job.
-func (e *RequeueError) Temporary() bool { return Temporary(e.Err) }
-
 // Temporary reports whether a command failed because the controller or munge did not
 // answer or was busy, or because this machine could not run it just now, so that it is
 // worth trying again.
@@ -68,12 +45,9 @@ func Unknown(err error) bool {
 	return errors.As(err, &failed) && strings.Contains(failed.Stderr, "Invalid job id")
 }
 
-// Unwrap returns the cause.
-func (e *RequeueError) Unwrap() error { return e.Err }
-
 // Requeue ends a job and puts it back into the queue under the same number. restarts is how
 // often that had happened when the job started. The caller, if it runs in the job, is ended by
-// it. Errors are *RequeueError.
+// it. An error that is not Temporary says what to do.
 func (c *Client) Requeue(ctx context.Context, id string, restarts int) error {
 	_, err := c.output(ctx, "scontrol", "requeue", id)
 	if interrupted(err) {
@@ -83,10 +57,18 @@ func (c *Client) Requeue(ctx context.Context, id string, restarts int) error {
 			return nil
 		}
 	}
-	if err != nil {
-		return &RequeueError{id, err}
+	switch {
+	case err == nil:
+		return nil
+	case Temporary(err):
+		return fmt.Errorf("requeue job %s: %w", id, err)
 	}
-	return nil
+	why := ""
+	if strings.Contains(err.Error(), "presently disabled") {
+		why = "it was submitted with --no-requeue, or the site does not requeue; "
+	}
+	return fmt.Errorf("requeue job %s: %w; %ssubmit the script again: it continues from the newest checkpoint", id, err,
+		why)
 }
 
 // Signal sends a signal, "USR1" for one, to the tasks of a job or of a step, "JOB.STEP".

@@ -71,16 +71,16 @@ func TestTemporary(t *testing.T) {
 		"scontrol: error: If munged is up, restart with --num-threads=10; Protocol authentication error": true,
 		"slurm_load_jobs error: Slurm backup controller in standby mode":                                 true,
 	} {
-		err := &RequeueError{"5", &CommandError{Args: []string{"scontrol"}, Stderr: text,
-			Err: fmt.Errorf("exit status 1")}}
-		if err.Temporary() != want {
-			t.Errorf("%s: got %t, want %t", text, err.Temporary(), want)
+		err := fmt.Errorf("requeue job 5: %w", &CommandError{Args: []string{"scontrol"}, Stderr: text,
+			Err: fmt.Errorf("exit status 1")})
+		if Temporary(err) != want {
+			t.Errorf("%s: got %t, want %t", text, !want, want)
 		}
 	}
-	if err := (&RequeueError{"5", &CommandError{Err: ErrTimeout}}); !err.Temporary() {
+	if !Temporary(&CommandError{Err: ErrTimeout}) {
 		t.Error("no answer in time: want it tried again")
 	}
-	if err := (&RequeueError{"5", errors.New("x")}); err.Temporary() {
+	if Temporary(errors.New("x")) {
 		t.Error("an error of another kind: want it final")
 	}
 	var c Client

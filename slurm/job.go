@@ -20,22 +20,13 @@ type Job struct {
 	NodeName    string // this one's
 }
 
-// EnvError names a variable that Slurm has set to something unexpected.
-type EnvError struct {
-	Name, Value string
-	Err         error
+// errEnv names a variable that Slurm has set to something unexpected.
+func errEnv(name, value string, err error) error {
+	return fmt.Errorf("slurm: variable %s=%q: %w", name, value, err)
 }
-
-// Error names the variable and its value.
-func (e *EnvError) Error() string {
-	return fmt.Sprintf("slurm: variable %s=%q: %v", e.Name, e.Value, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *EnvError) Unwrap() error { return e.Err }
 
 // FromEnv reads the environment, os.Getenv for one. It reports false when this
-// is no Slurm job. Errors are *EnvError.
+// is no Slurm job.
 func FromEnv(getenv func(string) string) (Job, bool, error) {
 	r := &envReader{getenv: getenv}
 	j := Job{
@@ -65,7 +56,7 @@ type envReader struct {
 func read[T any](r *envReader, name string, parse func(string) (T, error)) T {
 	v, err := parse(r.getenv(name))
 	if err != nil && r.err == nil {
-		r.err = &EnvError{name, r.getenv(name), err}
+		r.err = errEnv(name, r.getenv(name), err)
 	}
 	return v
 }

@@ -12,164 +12,109 @@ const maxNames = 1 << 20
 // maxListBytes bounds all names of a list together.
 const maxListBytes = 64 << 20
 
-// NodeListError says what is wrong with a node list.
-type NodeListError struct {
-	List string
-	Why  string
-}
-
-// Error gives the beginning of the list, and what is wrong with it.
-func (e *NodeListError) Error() string {
+// listError says what is wrong with a node list, of which it gives the beginning.
+func listError(list, format string, args ...any) error {
 	const most = 200
-	list := e.List
 	if len(list) > most {
 		list = list[:most] + "..."
 	}
-	return fmt.Sprintf("slurm: node list %q: %s", list, e.Why)
+	return fmt.Errorf("slurm: node list %q: %s", list, fmt.Sprintf(format, args...))
 }
 
 // ExpandNodes returns the names of a node list such as "n[1-3,07],login,r[1-2]c[01-16]",
-// in the order written; leading zeros are kept, several brackets multiply, and
-// brackets may be nested. Errors are *NodeListError.
+// in the order written. Leading zeros are kept, and several brackets multiply.
 func ExpandNodes(list string) ([]string, error) {
 	if list == "" || list == "(null)" {
 		return nil, nil
 	}
-	p := &listParser{s: list}
-	names, why := p.alternatives(0)
-	if why == "" && p.i < len(p.s) {
-		why = fmt.Sprintf("unexpected %q at %d", p.s[p.i], p.i)
+	if i := strings.IndexFunc(list, func(c rune) bool { return c <= ' ' || c >= 0x7f }); i >= 0 {
+		return nil, listError(list, "character %q", list[i])
 	}
-	if why != "" {
-		return nil, &NodeListError{list, why}
+	var names []string
+	for rest, more := list, true; more; {
+		var item string
+		if item, rest, more = cutItem(rest); item == "" {
+			return nil, listError(list, "a name is missing")
+		}
+		expanded, err := expand(item)
+		if err != nil {
+			return nil, err
+		}
+		if names = append(names, expanded...); len(names) > maxNames {
+			return nil, listError(list, "more than %d names", maxNames)
+		}
 	}
 	return names, nil
 }
 
-// listParser reads
-//
-//	alternatives = item { "," item }
-//	item         = { text | "[" alternatives "]" }
-//
-// where an item inside brackets may also be a range of numbers, "a-b".
-type listParser struct {
-	s string
-	i int
+// cutItem cuts a list at its first comma outside of brackets.
+func cutItem(list string) (item, rest string, more bool) {
+	inside := false
+	for i, c := range []byte(list) {
+		switch {
+		case c == '[' || c == ']':
+			inside = c == '['
+		case c == ',' && !inside:
+			return list[:i], list[i+1:], true
+		}
+	}
+	return list, "", false
 }
 
-// maxDepth bounds the nesting of brackets.
-const maxDepth = 8
-
-func (p *listParser) alternatives(depth int) (names []string, why string) {
-	if depth > maxDepth {
-		return nil, fmt.Sprintf("more than %d brackets inside each other", maxDepth)
+// expand multiplies the brackets of an item.
+func expand(item string) (names []string, err error) {
+	head, rest, found := strings.Cut(item, "[")
+	body, tail, closed := strings.Cut(rest, "]")
+	if strings.Contains(head, "]") || strings.Contains(body, "[") || found != closed {
+		return nil, listError(item, "brackets do not pair")
 	}
-	bytes := 0
-	for {
-		more, why := p.item(depth)
-		if why != "" {
-			return nil, why
-		}
-		names = append(names, more...)
-		for _, n := range more {
-			bytes += len(n)
-		}
-		if len(names) > maxNames || bytes > maxListBytes {
-			return nil, fmt.Sprintf("more than %d names", maxNames)
-		}
-		if p.i == len(p.s) || p.s[p.i] != ',' {
-			return names, ""
-		}
-		p.i++
+	if !found {
+		return []string{head}, nil
 	}
-}
-
-func (p *listParser) item(depth int) (names []string, why string) {
-	names = []string{""}
-	start := p.i
-	for p.i < len(p.s) {
-		var parts []string
-		switch c := p.s[p.i]; c {
-		case ',', ']':
-			return p.rest(start, names)
-		case '[':
-			p.i++
-			if parts, why = p.alternatives(depth + 1); why != "" {
-				return nil, why
-			}
-			if p.i == len(p.s) {
-				return nil, "a bracket is not closed"
-			}
-			p.i++ // alternatives stops at ']' only
-		default:
-			if parts, why = p.text(depth > 0 && len(names) == 1 && names[0] == ""); why != "" {
-				return nil, why
+	tails, err := expand(tail)
+	if err != nil {
+		return nil, err
+	}
+	for part := range strings.SplitSeq(body, ",") {
+		numbers, err := expandRange(part)
+		if err != nil {
+			return nil, err
+		}
+		total := len(names) + len(numbers)*len(tails)
+		if total > maxNames || total*(len(head)+len(part)+len(tails[len(tails)-1])) > maxListBytes {
+			return nil, listError(item, "more than %d names", maxNames)
+		}
+		for _, n := range numbers {
+			for _, t := range tails {
+				names = append(names, head+n+t)
 			}
 		}
-		if names, why = product(names, parts); why != "" {
-			return nil, why
-		}
 	}
-	return p.rest(start, names)
+	return names, nil
 }
 
-func (p *listParser) rest(start int, names []string) ([]string, string) {
-	if p.i == start {
-		return nil, fmt.Sprintf("a name is missing at %d", p.i)
-	}
-	return names, ""
-}
-
-// text reads up to the next bracket or comma; where a range may stand it is
-// expanded.
-func (p *listParser) text(mayRange bool) (names []string, why string) {
-	n := strings.IndexAny(p.s[p.i:], "[],")
-	if n < 0 {
-		n = len(p.s) - p.i
-	}
-	text := p.s[p.i : p.i+n]
-	p.i += n
-	for _, c := range []byte(text) {
-		if c <= ' ' || c >= 0x7f {
-			return nil, fmt.Sprintf("character %q", c)
+// expandRange returns the numbers of "008-010", or a text that is no range as it is.
+func expandRange(part string) (numbers []string, err error) {
+	low, high, is := strings.Cut(part, "-")
+	if !is || !digits(low) || !digits(high) {
+		if part == "" {
+			return nil, listError(part, "a number is missing")
 		}
-	}
-	low, high, isRange := strings.Cut(text, "-")
-	if !mayRange || !isRange || !digits(low) || !digits(high) {
-		return []string{text}, ""
+		return []string{part}, nil
 	}
 	a, aerr := strconv.ParseUint(low, 10, 32)
 	b, berr := strconv.ParseUint(high, 10, 32)
-	if aerr != nil || berr != nil || b < a || b-a >= maxNames {
-		return nil, fmt.Sprintf("range %q", text)
-	}
-	if len(low) > 32 {
-		return nil, fmt.Sprintf("range %q", text)
+	if aerr != nil || berr != nil || b < a || b-a >= maxNames || len(low) > 32 {
+		return nil, listError(part, "no range")
 	}
 	for ; a <= b; a++ {
-		names = append(names, fmt.Sprintf("%0*d", len(low), a))
+		numbers = append(numbers, fmt.Sprintf("%0*d", len(low), a))
 	}
-	return names, ""
+	return numbers, nil
 }
 
 func digits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
-}
-
-func product(heads, tails []string) (names []string, why string) {
-	if len(heads) > maxNames/len(tails) {
-		return nil, fmt.Sprintf("more than %d names", maxNames)
-	}
-	bytes := 0
-	for _, h := range heads {
-		for _, t := range tails {
-			names = append(names, h+t)
-			if bytes += len(h) + len(t); bytes > maxListBytes {
-				return nil, fmt.Sprintf("more than %d names", maxNames)
-			}
-		}
-	}
-	return names, ""
 }
 
 // ExpandCounts returns the numbers of a list such as "4(x2),3", as in
@@ -187,7 +132,7 @@ func ExpandCounts(list string) ([]int, error) {
 		n, err := strconv.ParseUint(value, 10, 31)
 		k, kerr := strconv.ParseUint(times, 10, 31)
 		if err != nil || kerr != nil || k > uint64(maxNames-len(counts)) {
-			return nil, &NodeListError{list, fmt.Sprintf("count %q", item)}
+			return nil, listError(list, "count %q", item)
 		}
 		for range k {
 			counts = append(counts, int(n))

@@ -17,8 +17,6 @@ func TestExpandNodes(t *testing.T) {
 		"r[1-2]c[01-02]":       "r1c01 r1c02 r2c01 r2c02",
 		"r[1-2]-x":             "r1-x r2-x",
 		"gpu-node-[1-2].x":     "gpu-node-1.x gpu-node-2.x",
-		"rack[1,[3-4]]n[1-2]":  "rack1n1 rack1n2 rack3n1 rack3n2 rack4n1 rack4n2",
-		"p[a[1-2],b]q":         "pa1q pa2q pbq",
 		"n-1-2":                "n-1-2",
 		"n[a-b]":               "na-b",
 		"n[1-1]":               "n1",
@@ -32,7 +30,7 @@ func TestExpandNodes(t *testing.T) {
 	}
 	for _, bad := range []string{"n[", "n]", "n[1-3", "n[]", ",", "a,", ",a", "n[1,]", "n[3-1]", "n[1-99999999999]",
 		"n[1-2000000]",
-		"[1-1000][1-1000][1-1000]", "a b", "a\x00", "[[[[[[[[[1]]]]]]]]]", "n[1]]"} {
+		"[1-1000][1-1000][1-1000]", "a b", "a\x00", "rack[1,[3-4]]", "[[1]]", "n[1]]"} {
 		if got, err := ExpandNodes(bad); err == nil {
 			t.Errorf("%q: got %d names, want an error", bad, len(got))
 		}
@@ -55,7 +53,7 @@ func TestExpandCounts(t *testing.T) {
 // FuzzExpandNodes: no list makes it panic, run away or give names that are
 // none; what it gives expands to itself.
 func FuzzExpandNodes(f *testing.F) {
-	for _, s := range []string{"n[1-3,07],r[1-2]c[01-02]", "a[[1-2],x]", "n[", "[1-100][1-100][1-100]"} {
+	for _, s := range []string{"n[1-3,07],r[1-2]c[01-02]", "a[1-2,x]", "n[", "[1-100][1-100][1-100]"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, list string) {

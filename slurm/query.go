@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,19 +39,10 @@ func (j *JobInfo) Settled(restarts int) string {
 	return ""
 }
 
-// ParseError says that a command's output was not understood.
-type ParseError struct {
-	Command, Field, Value string
-	Err                   error
+// errParse says that a command's output was not understood.
+func errParse(command, field, value string, err error) error {
+	return fmt.Errorf("slurm: output of %s: %s=%q: %w", command, field, value, err)
 }
-
-// Error names the command, the field and its value.
-func (e *ParseError) Error() string {
-	return fmt.Sprintf("slurm: output of %s: %s=%q: %v", e.Command, e.Field, e.Value, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *ParseError) Unwrap() error { return e.Err }
 
 // ShowJob asks for a job.
 func (c *Client) ShowJob(ctx context.Context, id string) (JobInfo, error) {
@@ -68,7 +58,7 @@ func parseJob(out string) (JobInfo, error) {
 	j := JobInfo{State: f["JobState"], Partition: f["Partition"],
 		MayRequeue: f["Requeue"] != "" && f["Requeue"] != "0"}
 	fail := func(field string, err error) (JobInfo, error) {
-		return JobInfo{}, &ParseError{"scontrol show job", field, f[field], err}
+		return JobInfo{}, errParse("scontrol show job", field, f[field], err)
 	}
 	if j.State == "" {
 		return fail("JobState", fmt.Errorf("missing"))
@@ -138,7 +128,7 @@ func (c *Client) Deadline(ctx context.Context, id string) (time.Time, error) {
 	if s := os.Getenv("SLURM_JOB_END_TIME"); s != "" && id == os.Getenv("SLURM_JOB_ID") {
 		end, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
-			return time.Time{}, &EnvError{"SLURM_JOB_END_TIME", s, err}
+			return time.Time{}, errEnv("SLURM_JOB_END_TIME", s, err)
 		}
 		return time.Unix(end, 0), nil
 	}
@@ -150,10 +140,6 @@ func (c *Client) Deadline(ctx context.Context, id string) (time.Time, error) {
 type Config struct {
 	KillWait   time.Duration // from TERM to KILL
 	SlurmdPort int
-	Version    string // of Slurm, "25.11.0"; "" if it does not say
-	// Expedites says that jobs may be submitted with --requeue=expedite: when a node dies they are
-	// started again first, on the nodes that they had.
-	Expedites bool
 }
 
 // Config asks for the site's configuration.
@@ -177,34 +163,16 @@ func parseConfig(out string) (Config, error) {
 	wait, _, _ := strings.Cut(f["KillWait"], " ")
 	seconds, perr := strconv.ParseUint(wait, 10, 31)
 	if perr != nil {
-		err = &ParseError{"scontrol show config", "KillWait", f["KillWait"], perr}
+		err = errParse("scontrol show config", "KillWait", f["KillWait"], perr)
 	}
 	k.KillWait = time.Duration(seconds) * time.Second
 	port, _, _ := strings.Cut(f["SlurmdPort"], "-") // may be a range
 	n, perr := strconv.ParseUint(port, 10, 16)
 	if perr != nil {
-		err = &ParseError{"scontrol show config", "SlurmdPort", f["SlurmdPort"], perr}
+		err = errParse("scontrol show config", "SlurmdPort", f["SlurmdPort"], perr)
 	}
 	k.SlurmdPort = int(n)
-	k.Version = f["SLURM_VERSION"]
-	k.Expedites = atLeast(k.Version, 25, 11) && slices.ContainsFunc([]string{"SlurmctldParameters",
-		"SchedulerParameters"}, func(name string) bool {
-		return slices.Contains(strings.Split(f[name], ","), "enable_expedited_requeue")
-	})
 	return k, err
-}
-
-// atLeast compares a version of Slurm, "24.11.1".
-func atLeast(version string, year, month int) bool {
-	var y, m int
-	_, err := fmt.Sscanf(version, "%d.%d", &y, &m)
-	return err == nil && (y > year || y == year && m >= month)
-}
-
-// Expedited reports whether a job was submitted with --requeue=expedite.
-func (c *Client) Expedited(ctx context.Context, id string) (bool, error) {
-	out, err := c.ask(ctx, "scontrol", "show", "job", id, "--json")
-	return strings.Contains(out, `"EXPEDITED_REQUEUE"`), err
 }
 
 // GraceTime asks how long jobs of a partition have from being preempted to their
@@ -217,7 +185,7 @@ func (c *Client) GraceTime(ctx context.Context, partition string) (time.Duration
 	s := fields(out)["GraceTime"]
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil {
-		return 0, &ParseError{"scontrol show partition", "GraceTime", s, err}
+		return 0, errParse("scontrol show partition", "GraceTime", s, err)
 	}
 	return time.Duration(n) * time.Second, nil
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,9 +66,8 @@ func TestFromEnv(t *testing.T) {
 			}
 			return map[string]string{"SLURM_JOB_ID": "1"}[v]
 		})
-		var bad *EnvError
-		if !errors.As(err, &bad) || bad.Name != name {
-			t.Errorf("%s=%s: got %v, want an *EnvError of it", name, value, err)
+		if err == nil || !strings.Contains(err.Error(), "variable "+name+"=") {
+			t.Errorf("%s=%s: got %v, want an error that names it", name, value, err)
 		}
 	}
 	j, _, err := FromEnv(func(v string) string {
@@ -153,7 +151,7 @@ func TestConfig(t *testing.T) {
 	c := recorded(t, map[string]string{"scontrol show config": "config.txt",
 		"scontrol show partition main": "partition.txt"})
 	got, err := c.Config(t.Context())
-	want := Config{KillWait: 5 * time.Second, SlurmdPort: 6818, Version: "22.05.8"}
+	want := Config{KillWait: 5 * time.Second, SlurmdPort: 6818}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
@@ -162,43 +160,6 @@ func TestConfig(t *testing.T) {
 	}
 	if _, err := parseConfig("KillWait = 5 sec"); err == nil {
 		t.Error("a configuration without SlurmdPort: got no error")
-	}
-}
-
-// TestExpedites: only a Slurm that has the option, at a site that allows it, offers it.
-func TestExpedites(t *testing.T) {
-	const rest = "KillWait = 5 sec\nSlurmdPort = 6818\n"
-	for text, want := range map[string]bool{
-		"SLURM_VERSION = 25.11.2\nSlurmctldParameters = a=1,enable_expedited_requeue": true,
-		"SLURM_VERSION = 26.05.0\nSchedulerParameters = enable_expedited_requeue":     true,
-		"SLURM_VERSION = 25.11.2\nSlurmctldParameters = a=1":                          false,
-		"SLURM_VERSION = 25.05.9\nSlurmctldParameters = enable_expedited_requeue":     false,
-		"SlurmctldParameters = enable_expedited_requeue":                              false,
-	} {
-		if got, err := parseConfig(rest + text); err != nil || got.Expedites != want {
-			t.Errorf("%s: got %+v, %v", text, got, err)
-		}
-	}
-	for out, want := range map[string]bool{`{"flags":["EXPEDITED_REQUEUE"]}`: true, `{"flags":[]}`: false} {
-		c := &Client{run: func(context.Context, []string) ([]byte, []byte, error) { return []byte(out), nil, nil }}
-		if got, err := c.Expedited(t.Context(), "5"); err != nil || got != want {
-			t.Errorf("%s: got %v, %v", out, got, err)
-		}
-	}
-}
-
-// TestSrunOptions reads the help of a real srun.
-func TestSrunOptions(t *testing.T) {
-	c := recorded(t, map[string]string{"srun --help": "srun-help.txt"})
-	got, err := c.SrunOptions(t.Context())
-	if err != nil || len(got) < 100 {
-		t.Fatalf("got %d options, %v", len(got), err)
-	}
-	for name, want := range map[string]bool{"n": true, "ntasks": true, "container": true, "gpu-bind": true,
-		"exact": false, "K": false, "immediate": false, "bcast": false, "compress": false, "send-libs": false} {
-		if takes, ok := got[name]; !ok || takes != want {
-			t.Errorf("%s: got %v, %v, want %v", name, takes, ok, want)
-		}
 	}
 }
 
@@ -246,22 +207,6 @@ func TestNodeAddrs(t *testing.T) {
 	}
 }
 
-func TestPairs(t *testing.T) {
-	b, err := os.ReadFile("testdata/mpi-list.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	have := parsePlugins(string(b))
-	if want := []string{"pmix", "none", "cray_shasta", "pmi2"}; !reflect.DeepEqual(have, want) {
-		t.Errorf("got plugins %v, want %v", have, want)
-	}
-	for _, library := range []string{"Open MPI", "MPICH"} {
-		if p := Plugins(library); len(p) == 0 || !slices.Contains(have, p[0]) {
-			t.Errorf("%s: got %v", library, p)
-		}
-	}
-}
-
 func TestWarnings(t *testing.T) {
 	for s, want := range map[string]Warning{
 		"USR1@30":    {"USR1", false, 30 * time.Second},
@@ -299,10 +244,9 @@ func TestCommands(t *testing.T) {
 	}
 	c := &Client{Timeout: 30 * time.Second}
 	install("scontrol", `echo "Requested operation is presently disabled for job $2" >&2; echo more >&2; exit 1`)
-	var requeue *RequeueError
 	var command *CommandError
 	err := c.Requeue(t.Context(), "12", 3)
-	if !errors.As(err, &requeue) || !errors.As(err, &command) ||
+	if !errors.As(err, &command) || Temporary(err) || !strings.Contains(err.Error(), "submit the script again") ||
 		command.Stderr != "Requested operation is presently disabled for job 12; more" {
 		t.Errorf("requeue refused: got %v", err)
 	}

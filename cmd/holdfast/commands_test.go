@@ -115,7 +115,7 @@ func TestMistakes(t *testing.T) {
 		{"node", "which job is this daemon for? set HOLDFAST_NODE_KEY to a name"},
 		{"repair", "holdfast repair needs an argument; usage: holdfast repair DIR..."},
 		{"flush a b", "holdfast flush needs --to; usage: holdfast flush DIR... --to GLOBAL"},
-		{"run --keep-every often -- true", "--keep-every"},
+		{"run --keep-every 5 -- true", "--keep-every: this flag is gone: set HOLDFAST_KEEP_EVERY"},
 		{"gpud --patience 3s", "--patience: this setting is gone: use the flag --timeout of"},
 		{"balance --move-key k a", "gpud-move.key beside gpud.key; see holdfast balance --help"},
 		{"doctor --bytes 8GiB", "--bytes: this flag is gone: divide what a node writes"},

@@ -12,8 +12,12 @@ import (
 
 // removedFlags has the flags of earlier releases by verb and name, each with what stands in its place.
 var removedFlags = map[string]string{
-	"doctor --bytes": "divide what a node writes in an epoch by the rate that doctor measures",
-	"doctor --ranks": "doctor no longer estimates how long an epoch takes",
+	"doctor --bytes":   "divide what a node writes in an epoch by the rate that doctor measures",
+	"doctor --ranks":   "doctor no longer estimates how long an epoch takes",
+	"run --backoff":    "the pause before a restart without progress begins with 1 s",
+	"run --begin-anew": "run never starts a job over that has had a checkpoint; set HOLDFAST_FRESH=1 to do so",
+	"run --grace":      "set HOLDFAST_GRACE",
+	"run --keep-every": "set HOLDFAST_KEEP_EVERY",
 }
 
 // removedFlag names what stands in the place of a flag that err does not know.

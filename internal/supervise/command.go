@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
@@ -43,8 +42,6 @@ type command struct {
 	hosts   []string // of mpirun
 	count   int      // where prog has the value of mpirun's -n; 0 = nowhere
 	several bool     // programs in one command
-	// asks srun which of its options take a value; nil, and nil answers, are for the list below
-	help func() map[string]bool
 }
 
 // kindOf tells a launcher by its name, and mpirun by what it is a link to.
@@ -70,10 +67,9 @@ func kindOf(name string) launcherKind {
 	return launchPlain
 }
 
-// parseCommand takes a command line apart. help answers as slurm.Client.SrunOptions does, and is
-// called at most once.
-func parseCommand(args []string, help func() map[string]bool) (*command, error) {
-	c := &command{kind: kindOf(args[0]), name: args[0], help: sync.OnceValue(help)}
+// parseCommand takes a command line apart.
+func parseCommand(args []string) (*command, error) {
+	c := &command{kind: kindOf(args[0]), name: args[0]}
 	var err error
 	switch c.kind {
 	case launchSrun:
@@ -90,7 +86,7 @@ func parseCommand(args []string, help func() map[string]bool) (*command, error) 
 }
 
 // The options of srun (22.05 to 24.11) that take no value, or only one that is
-// attached. Of others srun is asked; what it does not know takes one.
+// attached. All others take one.
 var srunFlags = strings.Fields(`E H h K k l O Q s u v V X Z I
 	preserve-env hold help usage version no-kill kill-on-bad-exit label overcommit overlap quiet oversubscribe share
 	unbuffered verbose disable-status no-allocate immediate multi-prog pty quit-on-interrupt reboot spread-job
@@ -110,7 +106,7 @@ func (c *command) parseSrun(args []string) error {
 		}
 		name, value, attached := splitOption(a)
 		c.opts = append(c.opts, a)
-		if !attached && c.takesValue(name) {
+		if !attached && !slices.Contains(srunFlags, name) {
 			if i++; i == len(args) {
 				return fmt.Errorf("option %s has no value", a)
 			}
@@ -129,21 +125,6 @@ func (c *command) parseSrun(args []string) error {
 			"--multi-prog")
 	}
 	return nil
-}
-
-// The letters of srun that take a value: it need not be asked.
-const srunLetters = "AbBcCdDeFGiJLmMnNopqrStTUwWx"
-
-// takesValue reports whether the next word belongs to an option of srun.
-func (c *command) takesValue(name string) bool {
-	switch {
-	case slices.Contains(srunFlags, name):
-		return false
-	case len(name) == 1 && strings.Contains(srunLetters, name):
-		return true
-	}
-	takes, known := c.help()[name]
-	return takes || !known
 }
 
 // splitOption takes "--name=value" and "-nvalue" apart.

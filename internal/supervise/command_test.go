@@ -7,38 +7,9 @@ import (
 	"testing"
 )
 
-func noHelp() map[string]bool { return nil }
-
-// TestSrunHelp: what the list does not have is as srun says, and takes a value where srun says nothing.
-func TestSrunHelp(t *testing.T) {
-	asked := 0
-	help := func() map[string]bool {
-		asked++
-		return map[string]bool{"new-flag": false, "new-value": true, "Y": false}
-	}
-	for line, want := range map[string]string{
-		"srun --new-flag ./app x":           "./app x",
-		"srun --new-value 5 ./app":          "./app",
-		"srun -Y --new-value=5 ./app":       "./app",
-		"srun --unknown 5 -Y -n 2 ./app":    "./app",
-		"srun --new-flag --new-flag ./app":  "./app",
-		"srun -l --exclusive -n 2 -Q ./app": "./app",
-	} {
-		asked = 0
-		c, err := parseCommand(strings.Fields(line), help)
-		if err != nil || strings.Join(c.prog, " ") != want {
-			t.Errorf("%s: got %v, %v", line, c, err)
-		}
-		if need := strings.Contains(line, "new-flag") || strings.Contains(line, "Y") ||
-			strings.Contains(line, "unknown") || strings.Contains(line, "value 5"); asked > 1 || (asked == 1) != need {
-			t.Errorf("%s: srun was asked %d times", line, asked)
-		}
-	}
-}
-
 func TestParseSrun(t *testing.T) {
-	c, err := parseCommand(strings.Fields("srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l "+
-		"./app -n 9 --mpi=none"), noHelp)
+	c, err := parseCommand(strings.Fields("srun --mpi=pmix -K -vv -N3-4 -n 6 --export ALL -c2 --ntasks-per-node=2 -l " +
+		"./app -n 9 --mpi=none"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +25,11 @@ func TestParseSrun(t *testing.T) {
 	}
 	for _, bad := range []string{"srun", "srun -n", "srun -n x ./app", "srun -N0 ./app", "srun --het-group=0,1 ./app",
 		"srun -n2 ./a : -n3 ./b"} {
-		if _, err := parseCommand(strings.Fields(bad), noHelp); err == nil {
+		if _, err := parseCommand(strings.Fields(bad)); err == nil {
 			t.Errorf("%s: got no error", bad)
 		}
 	}
-	if c, err := parseCommand(strings.Fields("srun -- ./app -x"), noHelp); err != nil || c.prog[0] != "./app" {
+	if c, err := parseCommand(strings.Fields("srun -- ./app -x")); err != nil || c.prog[0] != "./app" {
 		t.Errorf("--: got %+v, %v", c, err)
 	}
 }
@@ -79,7 +50,7 @@ func TestParseMpirun(t *testing.T) {
 		{"mpiexec.mpich -ppn 2 -n 4 ./app", "", "mpiexec.mpich -ppn 2 -n 4 ./app"},
 		{"mpirun.openmpi -np 2 ./app : -np 1 ./b", "", "mpirun.openmpi -x A -x HOLDFAST_B -np 2 ./app : -np 1 ./b"},
 	} {
-		cmd, err := parseCommand(strings.Fields(c.line), noHelp)
+		cmd, err := parseCommand(strings.Fields(c.line))
 		if err != nil {
 			t.Errorf("%s: %v", c.line, err)
 			continue
@@ -93,7 +64,7 @@ func TestParseMpirun(t *testing.T) {
 		"mpirun.openmpi --host n1,n2 -np 4 ./app -n 9": "mpirun.openmpi --host n1:2 --oversubscribe -np 2 ./app -n 9",
 		"mpiexec.mpich -hosts n1,n2 -ppn 2 ./app":      "mpiexec.mpich -hosts n1:2 -n 2 ./app",
 	} {
-		cmd, err := parseCommand(strings.Fields(line), noHelp)
+		cmd, err := parseCommand(strings.Fields(line))
 		if err != nil {
 			t.Fatal(line, err)
 		}
@@ -103,7 +74,7 @@ func TestParseMpirun(t *testing.T) {
 	}
 	for _, bad := range []string{"mpirun.openmpi -np x ./app", "mpirun.openmpi --hostfile /nosuch ./app",
 		"mpiexec.mpich -ppn x ./app"} {
-		if _, err := parseCommand(strings.Fields(bad), noHelp); err == nil {
+		if _, err := parseCommand(strings.Fields(bad)); err == nil {
 			t.Errorf("%s: got no error", bad)
 		}
 	}
@@ -117,7 +88,7 @@ func TestRecovers(t *testing.T) {
 		"mpirun.openmpi -np 2 ./app":                              false,
 		"srun -n2 ./app --enable-recovery":                        false,
 	} {
-		c, err := parseCommand(strings.Fields(line), noHelp)
+		c, err := parseCommand(strings.Fields(line))
 		if err != nil || c.recovers() != want {
 			t.Errorf("%s: got %t, %v", line, c.recovers(), err)
 		}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -36,18 +35,11 @@ type setup struct {
 
 // prepare reads the job, checks the options against it, and makes what it needs on the nodes.
 func prepare(ctx context.Context, opt Options) (*setup, error) {
-	var client slurm.Client
-	cmd, err := parseCommand(opt.Command, func() map[string]bool {
-		options, err := client.SrunOptions(ctx)
-		if err != nil {
-			return nil // the program is started by it later, and says more
-		}
-		return options
-	})
+	cmd, err := parseCommand(opt.Command)
 	if err != nil {
 		return nil, err
 	}
-	s := &setup{opt: opt, cmd: cmd, client: client, log: &log{w: opt.Stderr, json: opt.JSON},
+	s := &setup{opt: opt, cmd: cmd, log: &log{w: opt.Stderr, json: opt.JSON},
 		prog: coordinated.FromEnv()}
 	s.cfg = decide.Config{Limits: opt.Limits, Recovers: cmd.recovers(),
 		PeerTimeout: cmp.Or(s.prog.PeerTimeout, control.DefaultPeerTimeout),
@@ -125,22 +117,10 @@ func (s *setup) askSlurm(ctx context.Context) error {
 		s.log.say("warning: --requeue: job %s was submitted with --no-requeue, or the site does not requeue; it "+
 			"ends after the final checkpoint: submit it again", job.ID)
 	}
-	s.adviseExpedite(ctx, info)
 	if w, ok, err := s.client.ScriptWarning(ctx, job.ID); err == nil && ok {
 		c.Warning = w
 	}
 	return nil
-}
-
-// adviseExpedite says how to come back first after the death of a node, where the site lets jobs do so.
-func (s *setup) adviseExpedite(ctx context.Context, info slurm.JobInfo) {
-	if !s.cfg.Requeue || !info.MayRequeue || !s.conf.Expedites {
-		return
-	}
-	if on, err := s.client.Expedited(ctx, s.cfg.Job.ID); err == nil && !on {
-		s.log.say("this site puts a job first in its queue, on the nodes that it had, when a node dies: submit it " +
-			"with sbatch --requeue=expedite")
-	}
 }
 
 // size says how many nodes and ranks the program gets.
@@ -305,22 +285,9 @@ func (s *setup) save(m decide.Memory) {
 
 // adviseMPI says which launcher and MPI go together when a program did not come
 // up under srun.
-func (s *setup) adviseMPI(ctx context.Context) {
-	if s.cmd.kind != launchSrun {
-		return
+func (s *setup) adviseMPI() {
+	if s.cmd.kind == launchSrun {
+		s.log.say("the program did not reach Open under srun --mpi=%s; Open MPI needs --mpi=pmix and MPICH --mpi=pmi2, "+
+			"if 'srun --mpi=list' has them", cmp.Or(s.cmd.plugin, os.Getenv("SLURM_MPI_TYPE"), "the site's default"))
 	}
-	have, err := s.client.MPIPlugins(ctx)
-	if err != nil {
-		return
-	}
-	var pairs []string
-	for _, library := range []string{"Open MPI", "MPICH"} {
-		for _, p := range slurm.Plugins(library) {
-			if slices.Contains(have, p) {
-				pairs = append(pairs, library+" with --mpi="+p)
-			}
-		}
-	}
-	s.log.say("the program did not reach Open under srun --mpi=%s; if MPI is the reason, these pairs work on this "+
-		"site: %s", cmp.Or(s.cmd.plugin, os.Getenv("SLURM_MPI_TYPE"), "the site's default"), strings.Join(pairs, ", "))
 }

@@ -33,7 +33,7 @@ func TestFewerNodes(t *testing.T) {
 		{"srun -N4 -n8 ./app", 1, 3, 3, 8, 0},
 		{"srun -n8 ./app", 1, 1, 1, 8, 0},
 	} {
-		cmd, err := parseCommand(strings.Fields(c.line), noHelp)
+		cmd, err := parseCommand(strings.Fields(c.line))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestFewerNodesMinRanks(t *testing.T) {
 		{"mpiexec.mpich -n 6 ./app", 2, 4},
 		{"mpiexec.mpich -ppn 4 ./app", 3, 12},
 	} {
-		cmd, err := parseCommand(strings.Fields(c.line), noHelp)
+		cmd, err := parseCommand(strings.Fields(c.line))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,23 +126,18 @@ func memory(t *testing.T, dir string, damage func() error) {
 		return s
 	}
 	m := of("5").recall()
-	m.BegunAt, m.Seconds = time.Now(), 3
+	m.Took, m.Seconds = true, 3
 	of("5").save(m)
-	if m = of("5").recall(); m.BegunAt.IsZero() || m.Safe || m.Job != "5" {
+	if m = of("5").recall(); !m.Took || m.Job != "5" {
 		t.Errorf("after a requeue: got %+v", m)
 	}
-	if m := of("6").recall(); !m.BegunAt.IsZero() || m.Seconds != 3 || m.Job != "6" {
+	if m := of("6").recall(); m.Took || m.Seconds != 3 || m.Job != "6" {
 		t.Errorf("another job: got %+v", m)
-	}
-	m.Safe = true
-	of("5").save(m)
-	if m = of("5").recall(); m.BegunAt.IsZero() || !m.Safe {
-		t.Errorf("at global: got %+v", m)
 	}
 	if err := damage(); err != nil {
 		t.Fatal(err)
 	}
-	if m = of("5").recall(); !m.BegunAt.IsZero() {
+	if m = of("5").recall(); m.Took {
 		t.Errorf("a damaged file: got %+v", m)
 	}
 }

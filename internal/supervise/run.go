@@ -154,7 +154,7 @@ func (r *run) carryOut(ctx context.Context, a decide.Action) (answer decide.Even
 	case decide.Exclude:
 		r.requeuers.exclude(a.Nodes)
 	case decide.AdviseMPI:
-		r.adviseMPI(ctx)
+		r.adviseMPI()
 	case decide.AskJob:
 		c := slurm.Client{Timeout: a.Within}
 		info, err := c.ShowJob(ctx, r.cfg.Job.ID)

@@ -72,7 +72,7 @@ func TestPmixVars(t *testing.T) {
 			if c.env != "" {
 				t.Setenv(c.env, "x")
 			}
-			cmd, err := parseCommand(strings.Fields(c.line), noHelp)
+			cmd, err := parseCommand(strings.Fields(c.line))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -167,11 +167,10 @@ func (s *scene) wait(end time.Time, frozen bool) {
 
 func (s *scene) begin(w words) {
 	limits := Limits{MinNodes: w.number("min-nodes", 1), MinRanks: w.number("min-ranks", 0),
-		MaxRestarts: w.number("max-restarts", 10), Backoff: w.span("backoff", time.Second),
+		MaxRestarts:  w.number("max-restarts", 10),
 		StartTimeout: w.span("start-timeout", 0), EndTimeout: w.span("end-timeout", 10*time.Minute),
 		Stall: w.span("stall", 0), WaitNodes: w.span("wait-nodes", 10*time.Minute),
-		BeginAnew: w.span("begin-anew", 0),
-		Requeue:   w.has("requeue"), Lead: w.span("lead", 0)}
+		Requeue: w.has("requeue"), Lead: w.span("lead", 0)}
 	c := Config{Limits: limits, Nodes: w.list("nodes"), Here: w.list("here"), Recovers: w.has("recovers"),
 		Announced: w.has("announced"), Watched: w.has("watched"), Local: w.has("local"), Global: w.has("global")}
 	c.Width, c.Began = w.number("width", len(c.Nodes)), epoch.Add(-w.span("began", 0))
@@ -184,11 +183,8 @@ func (s *scene) begin(w words) {
 		}
 		c.Warning.Signal, c.Warning.Lead = w.text("warning"), w.span("warning-lead", 0)
 	}
-	c.Memory = Memory{Seconds: w.span("checkpoint", 0).Seconds(), NoProgress: w.number("vain", 0), Safe: w.has("safe"),
+	c.Memory = Memory{Seconds: w.span("checkpoint", 0).Seconds(), NoProgress: w.number("vain", 0),
 		Took: w.has("took"), Stale: w.number("stale", 0)}
-	if w.has("begun") {
-		c.Memory.BegunAt = epoch.Add(-w.span("begun", 0))
-	}
 	*s = scene{m: New(c), now: epoch, tick: epoch, faults: map[string]string{}, fails: map[string]error{}}
 	s.slurm(words{"RUNNING", "limit=" + w.text("limit")})
 	s.step(Begin{})
@@ -271,7 +267,7 @@ func (s *scene) carryOut(a Action) Event {
 		if a.Ranks != 0 {
 			ranks = fmt.Sprintf("ranks=%d ", a.Ranks)
 		}
-		s.print("start %s%s%s%s%s%s", list("on", a.Nodes), list("without", a.Out), ranks, flag("fresh", a.Fresh),
+		s.print("start %s%s%s%s%s", list("on", a.Nodes), list("without", a.Out), ranks,
 			flag("continues", a.Continues), flag("node-lost", a.NodeLost))
 		return Started{"srun ./app", s.fails["start"]}
 	case End:
@@ -304,16 +300,16 @@ func (s *scene) carryOut(a Action) Event {
 	case Requeue:
 		s.print("requeue")
 		if err := s.fails["requeue"]; err != nil {
-			return Requeued{&slurm.RequeueError{Job: "5", Err: &slurm.CommandError{Args: []string{"scontrol"},
-				Stderr: err.Error(), Err: errors.New("exit status 1")}}}
+			return Requeued{fmt.Errorf("requeue job 5: %w", &slurm.CommandError{Args: []string{"scontrol"},
+				Stderr: err.Error(), Err: errors.New("exit status 1")})}
 		}
 		return Requeued{}
 	case Salvage:
 		s.print("salvage %swithin %v", list("from", a.Nodes), a.Within)
 		return Salvaged{a.Have + 1, s.fails["salvage"]}
 	case Remember:
-		s.print("remember begun=%t safe=%t vain=%d stale=%d checkpoint=%.1fs", !a.Memory.BegunAt.IsZero(),
-			a.Memory.Safe, a.Memory.NoProgress, a.Memory.Stale, a.Memory.Seconds)
+		s.print("remember took=%t vain=%d stale=%d checkpoint=%.1fs", a.Memory.Took, a.Memory.NoProgress, a.Memory.Stale,
+			a.Memory.Seconds)
 	case Timer:
 		s.timer = a.At
 	case Exit:

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/supervise"
@@ -30,7 +28,7 @@ func newRun() *cobra.Command {
 				return become(args)
 			}
 			self, err := os.Executable()
-			if err := errors.Join(err, passOn(cmd)); err != nil {
+			if err := errors.Join(err, coordinated.ReadConfig("").Err()); err != nil {
 				return err
 			}
 			opt.Command, opt.Self, opt.Stdout, opt.Stderr = args, self, cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -52,15 +50,12 @@ func newRun() *cobra.Command {
 		"keeps its number of ranks and the program gets fewer, down to this; all of them again when nodes are back or "+
 		"after a requeue; the program must protect its arrays with their layouts; 0: always the same number of ranks")
 	fs.IntVar(&opt.MaxRestarts, "max-restarts", 10, "number of restarts after which to give up")
-	fs.DurationVar(&opt.Backoff, "backoff", time.Second, "pause before a restart after two starts in a row without a "+
-		"new checkpoint, doubled after each further one, up to 1m")
 	fs.BoolVar(&opt.Requeue, "requeue", false, "put the Slurm job back into the queue after a final checkpoint, or "+
 		"when too few nodes are left or --max-restarts is reached; take a final checkpoint before the time limit")
 	fs.StringVar(&opt.LocalIn, "local-in", "", "directory on each node's own disk: make a directory for the Slurm job "+
 		"in it and set HOLDFAST_LOCAL to that; if HOLDFAST_LOCAL is set, only make the directory that it names")
 	fs.DurationVar(&opt.Lead, "lead", 0, "time before the job's time limit at which to ask for the final checkpoint; "+
 		"0: with --requeue that of sbatch --signal, or 1m without one; without --requeue never")
-	verb.KeyFlag(cmd, "grace", "grace")
 	fs.DurationVar(&opt.StartTimeout, "start-timeout", 0, "time in which all ranks must come to Open, or the start is "+
 		"ended; 0: no limit for the first start, and for a restart five times what the first took plus 10s, doubled "+
 		"after each that was too slow")
@@ -69,12 +64,8 @@ func newRun() *cobra.Command {
 	fs.DurationVar(&opt.Stall, "stall", 0, "time after which to end a start in which rank 0 passes no Point; 0: never")
 	fs.DurationVar(&opt.WaitNodes, "wait-nodes", 10*time.Minute, "how long to wait for a dead node to come back when "+
 		"the checkpoints cannot be read without its disk; 0: do not wait")
-	fs.DurationVar(&opt.BeginAnew, "begin-anew", 0, "start over when the checkpoints were lost with "+
-		"their nodes, none ever reached global, and the job has computed for no longer than this; 0: never, end "+
-		"with a message that says what is missing")
 	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node of the job, in a step of its own, "+
 		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
-	verb.KeyFlag(cmd, "keep-every", "keep_every")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&opt.Interface, "interface", "", "network interface or address at which the ranks reach this "+
 		"command (default: the setting control.interface, else the first that is up, a fast network last)")
@@ -88,20 +79,6 @@ func become(args []string) error {
 		err = syscall.Exec(path, args, os.Environ())
 	}
 	return fmt.Errorf("start %s: %w", args[0], err)
-}
-
-// passOn gives the program the settings that a command's flags set.
-func passOn(cmd *cobra.Command) error {
-	c, err := verb.Settings(cmd)
-	if err != nil {
-		return err
-	}
-	for _, v := range c.Values() {
-		if strings.HasPrefix(v.Source, "--") {
-			err = errors.Join(err, os.Setenv(v.Env, v.Value))
-		}
-	}
-	return err
 }
 
 // newGuard is the process that holdfast run starts on another node than its own.
