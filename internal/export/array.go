@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -72,7 +71,7 @@ func nameArrays(items []coordinated.Saved, l *storage.Layout) {
 	}
 }
 
-// array writes a global array, or a box of it, or a replicated value to a file for NumPy. Each rank's share is read in
+// array writes a global array or a replicated value to a file for NumPy. Each rank's share is read in
 // pieces, verified, and written to its places.
 func (x *export) array(all []layout.Owned) ([]Row, error) {
 	if err := layout.Check(all); err != nil {
@@ -82,17 +81,9 @@ func (x *export) array(all []layout.Owned) ([]Row, error) {
 	if shown.Keyed() {
 		return nil, fmt.Errorf("%q is a set of items: give a file NAME.npz", shown.Name)
 	}
-	box, err := parseBox(x.Box, shown.Dims)
-	if err != nil {
-		return nil, err
-	}
-	shown.Dims = box.Shape()
-	switch shown.Kind {
-	case layout.Divided:
-	case layout.Replicated:
-		if x.Box != "" {
-			return nil, fmt.Errorf("--box: %q is a replicated value", shown.Name)
-		}
+	whole := layout.Box(make([]int64, len(shown.Dims)), shown.Dims)
+	if shown.Kind == layout.Replicated {
+		var err error
 		if shown, err = plain(shown); err != nil {
 			return nil, err
 		}
@@ -105,7 +96,7 @@ func (x *export) array(all []layout.Owned) ([]Row, error) {
 	for _, d := range shown.Dims {
 		row.Bytes *= d
 	}
-	err = cli.WriteFile(x.File, x.Force, func(f *os.File) error {
+	err := cli.WriteFile(x.File, x.Force, func(f *os.File) error {
 		if _, err := f.Write(head); err != nil {
 			return err
 		}
@@ -113,50 +104,17 @@ func (x *export) array(all []layout.Owned) ([]Row, error) {
 			return err
 		}
 		for i := range all {
-			o := &all[i]
-			if !slices.ContainsFunc(o.Parts, func(p layout.Part) bool { return layout.Reaches(&p, &box) }) {
+			if len(all[i].Parts) == 0 {
 				continue
 			}
-			s := &share{x: x, of: o, box: box, file: f, begin: int64(len(head))}
+			s := &share{x: x, of: &all[i], whole: whole, file: f, begin: int64(len(head))}
 			if err := s.write(); err != nil {
-				return fmt.Errorf("rank %d of epoch %d: %w", o.Rank, x.epoch, err)
+				return fmt.Errorf("rank %d of epoch %d: %w", all[i].Rank, x.epoch, err)
 			}
 		}
 		return nil
 	})
 	return []Row{row}, err
-}
-
-// parseBox reads a range for each dimension, "0:10,:,3"; empty: the whole array.
-func parseBox(s string, dims []int64) (layout.Part, error) {
-	start, count := make([]int64, len(dims)), slices.Clone(dims)
-	if s == "" {
-		return layout.Box(start, count), nil
-	}
-	list := strings.Split(s, ",")
-	if len(list) != len(dims) {
-		return layout.Part{}, fmt.Errorf("--box %s has %d ranges for the %d dimensions %v", s, len(list), len(dims),
-			dims)
-	}
-	for d, r := range list {
-		from, to, many := strings.Cut(strings.TrimSpace(r), ":")
-		lo, hi := int64(0), dims[d]
-		var err error
-		if from != "" || !many {
-			lo, err = strconv.ParseInt(from, 10, 64)
-		}
-		if !many {
-			hi = lo + 1
-		} else if to != "" && err == nil {
-			hi, err = strconv.ParseInt(to, 10, 64)
-		}
-		if err != nil || lo < 0 || hi <= lo || hi > dims[d] {
-			return layout.Part{}, fmt.Errorf("--box %s: %q is no range of dimension %d, which has the indices 0 to %d",
-				s, r, d, dims[d]-1)
-		}
-		start[d], count[d] = lo, hi-lo
-	}
-	return layout.Box(start, count), nil
 }
 
 // plain describes the bytes of a replicated value as an array.
@@ -193,7 +151,7 @@ func (x *export) fetch(rank int) (*storage.Shard, error) {
 type share struct {
 	x     *export
 	of    *layout.Owned
-	box   layout.Part // what of the array the file has
+	whole layout.Part // the array
 	file  *os.File
 	begin int64 // of the data in it
 
@@ -202,7 +160,7 @@ type share struct {
 	at   int64
 }
 
-// write reads what the rank has of the box and writes it to its places.
+// write reads what the rank has of the array and writes it to its places.
 func (s *share) write() (err error) {
 	if s.sh, err = s.x.fetch(s.of.Rank); err != nil {
 		return err
@@ -212,11 +170,8 @@ func (s *share) write() (err error) {
 	visit := func(from, to, n int64) error { return s.copy(from*size, to*size, n*size) }
 	for i := range s.of.Parts {
 		p := &s.of.Parts[i]
-		if layout.Reaches(p, &s.box) {
-			err := layout.Meet(p, layout.Dense(p, base), &s.box, layout.Dense(&s.box, 0), visit)
-			if err != nil {
-				return err
-			}
+		if err := layout.Meet(p, layout.Dense(p, base), &s.whole, layout.Dense(&s.whole, 0), visit); err != nil {
+			return err
 		}
 		base += p.Elems()
 	}

@@ -25,7 +25,6 @@ const RankPattern = "{rank}"
 type Options struct {
 	Section string // of ranks, or the name of an array or a value; empty: what there is is listed
 	File    string // with RankPattern one for each rank; "-" is Stdout
-	Box     string // of a global array: a range of each dimension; empty: all
 	Rank    int    // whose share it is; -1: none is chosen
 	Force   bool   // files that exist are replaced
 	Stdout  io.Writer
@@ -68,8 +67,6 @@ func Run(ctx context.Context, v *checkpoints.View, list []checkpoints.EpochInfo,
 		return nil, fmt.Errorf("%q is no set of items: give a file NAME.npy", o.Section)
 	case all != nil && strings.HasSuffix(o.File, npy.ManySuffix):
 		return x.items(all)
-	case o.Box != "":
-		return nil, fmt.Errorf("--box: epoch %d has no global array %q, or --rank is given", e, o.Section)
 	}
 	ranks, err := x.ranks(sizeOf(list, e, v.Dirs()[0].Size), all)
 	if err != nil {

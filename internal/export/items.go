@@ -42,9 +42,6 @@ func (x *export) items(all []layout.Owned) ([]Row, error) {
 	if err := layout.Check(all); err != nil {
 		return nil, fmt.Errorf("epoch %d: %w: %w", x.epoch, storage.ErrCorrupt, err)
 	}
-	if x.Box != "" {
-		return nil, fmt.Errorf("--box: %q is a set of items", all[0].Name)
-	}
 	if x.Rank >= 0 {
 		all = slices.DeleteFunc(slices.Clone(all), func(o layout.Owned) bool { return o.Rank != x.Rank })
 		if len(all) == 0 {

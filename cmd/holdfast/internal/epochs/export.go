@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/export"
-	"github.com/holdfast-hpc/holdfast/internal/npy"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
 )
@@ -58,7 +56,6 @@ func newExport() *cobra.Command {
 	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory; may be repeated (default: the configuration's)")
 	f.StringVarP(&x.epoch, "epoch", "e", "", `number of the epoch, or "newest": the same as EPOCH as first argument`)
 	f.IntVar(&x.Rank, "rank", 0, "rank whose region it is")
-	f.StringVar(&x.Box, "box", "", `part of a global array: a range "start:end" of each dimension`)
 	f.StringVarP(&x.File, "output", "o", "", `file to write; "-": standard output`)
 	f.BoolVar(&x.Force, "force", false, "replace the file if it exists")
 	return cmd
@@ -88,8 +85,6 @@ func (x *exportFlags) check(cmd *cobra.Command) error {
 	switch {
 	case x.Section == "" && x.File != "":
 		return errors.New("-o needs a SECTION; see holdfast export --help")
-	case x.Box != "" && !strings.HasSuffix(x.File, npy.Suffix):
-		return errors.New("--box writes a global array to a file for NumPy: give its name with -o NAME.npy")
 	case x.File == "-" && x.asJSON:
 		return errors.New("-o - and --json do not go together; see holdfast export --help")
 	case x.File == "-" && cli.IsTerminal(cmd.OutOrStdout()):

@@ -171,8 +171,6 @@ func TestExportOfItems(t *testing.T) {
 	for args, want := range map[string]string{
 		"export 4 --from":         "items map[int32][]{At@0",
 		"show":                    "items by strings",
-		"show --array cells":      "2 items, 7 to 300",
-		"show --array names":      `1 items, "nine" to "nine"`,
 		"export 4 --json --from ": `"name":"names","type":"items map[string]int64"`,
 	} {
 		if code, out, msg := run(t, append(strings.Fields(args), dir)...); code != 0 || !strings.Contains(out, want) {
@@ -184,7 +182,6 @@ func TestExportOfItems(t *testing.T) {
 		"cells -o c.npy":            `"cells" is a set of items: give a file NAME.npz`,
 		"cells -o c.raw":            "set of items of 3 ranks: give a file NAME.npz",
 		"cells -o c.npz --rank 3":   "ranks 0 to 2",
-		"cells -o c.npz --box 1:2":  "-o NAME.npy",
 		"others -o c.npz":           "ranks: choose one with --rank",
 		"others -o c.npz --rank 1 ": `has no section "others"`,
 	} {

@@ -33,7 +33,7 @@ type showRow struct {
 
 func newShow() *cobra.Command {
 	var asJSON bool
-	var epoch, array string
+	var epoch string
 	cmd := &cobra.Command{
 		Use:   "show [DIR...]",
 		Short: "show the shards of one epoch",
@@ -52,15 +52,11 @@ func newShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if array != "" {
-				return printOwners(cmd, e, list, array, asJSON)
-			}
 			err = printShow(cmd, e, list, asJSON)
 			return errors.Join(printArrays(cmd, v, e, list, asJSON), err)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
-	cmd.Flags().StringVar(&array, "array", "", "list what each rank owns of this global array")
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
 	return cmd
 }

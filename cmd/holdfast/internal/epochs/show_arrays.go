@@ -16,22 +16,13 @@ import (
 
 // arrayRow is one line of show: a global array or a replicated value.
 type arrayRow struct {
-	Epoch        uint64     `json:"epoch"`
-	Array        string     `json:"array"`
-	Kind         string     `json:"kind"`
-	Type         string     `json:"type"`
-	Dims         []int64    `json:"dims"`
-	Distribution string     `json:"distribution"`
-	Bytes        int64      `json:"bytes"`
-	Owners       []ownerRow `json:"owners"` // that store parts of it
-}
-
-// ownerRow is what one rank owns of an array.
-type ownerRow struct {
-	Rank  int      `json:"rank"`
-	Boxes []string `json:"boxes"` // as NumPy writes them; "2:4 every 8, 3 times" in a dimension: several runs
-	Elems int64    `json:"elements"`
-	Bytes int64    `json:"bytes"`
+	Epoch  uint64  `json:"epoch"`
+	Array  string  `json:"array"`
+	Kind   string  `json:"kind"`
+	Type   string  `json:"type"`
+	Dims   []int64 `json:"dims"`
+	Bytes  int64   `json:"bytes"`
+	Owners []int   `json:"owners"` // ranks that store parts of it
 }
 
 // countsRow says who can restore an epoch.
@@ -69,118 +60,39 @@ func printArrays(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, list 
 	return err
 }
 
-// printOwners writes what each rank owns of an array.
-func printOwners(cmd *cobra.Command, e storage.Epoch, list []checkpoints.EpochInfo, name string, asJSON bool) error {
-	i := slices.IndexFunc(list, func(i checkpoints.EpochInfo) bool { return i.Epoch == e && i.Size > 0 })
-	if i < 0 {
-		return fmt.Errorf("no manifest of epoch %d can be read", e)
-	}
-	rows := arrayRows(&list[i])
-	var names []string
-	for _, r := range rows {
-		if names = append(names, r.Array); r.Array != name {
-			continue
-		}
-		if asJSON {
-			return cli.JSONLines(cmd.OutOrStdout(), []arrayRow{r})
-		}
-		return cli.Table(cmd.OutOrStdout(), ownerTable(r.Owners))
-	}
-	if len(names) == 0 {
-		return fmt.Errorf("epoch %d has no global array and no replicated value", e)
-	}
-	return fmt.Errorf("epoch %d has no array %q; it has %s", e, name, strings.Join(names, ", "))
-}
-
 // arrayRows lists the arrays of an epoch in the order in which ranks declared them.
 func arrayRows(info *checkpoints.EpochInfo) (rows []arrayRow) {
-	owned := map[string][]layout.Owned{}
-	var names []string
-	for r := range info.Shards {
-		l := info.Shards[r].Layout
+	for rank := range info.Shards {
+		l := info.Shards[rank].Layout
 		for k := 0; l != nil && k < len(l.Arrays); k++ {
 			x := &l.Arrays[k]
-			if owned[x.Name] == nil {
-				names = append(names, x.Name)
+			i := slices.IndexFunc(rows, func(r arrayRow) bool { return r.Array == x.Name })
+			if i < 0 {
+				i = len(rows)
+				rows = append(rows, arrayRow{Epoch: uint64(info.Epoch), Array: x.Name, Kind: x.Kind.String(),
+					Type: x.Type, Dims: x.Dims, Owners: []int{}})
 			}
-			whole := *x
-			whole.Parts = layout.Join(x.Parts) // as the program declared them
-			owned[x.Name] = append(owned[x.Name], layout.Owned{Rank: r, Local: &whole})
-		}
-	}
-	for _, name := range names {
-		all := owned[name]
-		a := &all[0].Array
-		r := arrayRow{Epoch: uint64(info.Epoch), Array: name, Kind: a.Kind.String(), Type: a.Type, Dims: a.Dims,
-			Distribution: layout.Distribution(all, info.Size), Bytes: a.Elem, Owners: []ownerRow{}}
-		for _, d := range a.Dims {
-			r.Bytes *= d
-		}
-		if a.Keyed() {
-			r.Bytes = 0
-		}
-		for i := range all {
-			switch o := &all[i]; {
-			case len(o.Items) > 0:
-				n := o.Elems() * o.Elem
-				r.Bytes += n
-				r.Owners = append(r.Owners, ownerRow{o.Rank, []string{fmt.Sprintf("%d items, %s to %s", len(o.Items),
-					o.KeyText(o.Items[0].Key), o.KeyText(o.Items[len(o.Items)-1].Key))}, o.Elems(), n})
-			case len(o.Parts) > 0:
-				r.Owners = append(r.Owners, ownerRow{o.Rank, boxesOf(o.Parts), o.Elems(), o.Elems() * o.Elem})
+			r := &rows[i]
+			if len(x.Items) > 0 || len(x.Parts) > 0 {
+				r.Owners = append(r.Owners, rank)
+				r.Bytes += x.Elems() * x.Elem
+			}
+			if x.Kind == layout.Replicated {
+				r.Bytes = x.Dims[0] * x.Elem // at however many ranks
 			}
 		}
-		rows = append(rows, r)
 	}
 	return rows
 }
 
-// boxesOf writes parts for people.
-func boxesOf(parts []layout.Part) (out []string) {
-	for i := range parts {
-		var dims []string
-		for _, list := range parts[i].Spans {
-			var runs []string
-			for _, s := range list {
-				run := fmt.Sprintf("%d:%d", s.Start, s.Start+s.Count)
-				if s.Times > 1 {
-					run += fmt.Sprintf(" every %d, %d times", s.Stride, s.Times)
-				}
-				runs = append(runs, run)
-			}
-			dims = append(dims, strings.Join(runs, " and "))
-		}
-		out = append(out, "["+strings.Join(dims, ", ")+"]")
-	}
-	return out
-}
-
 func arrayTable(rows []arrayRow) [][]string {
-	out := [][]string{{"ARRAY", "TYPE", "DIMENSIONS", "DIVIDED", "OWNERS", "BYTES"}}
+	out := [][]string{{"ARRAY", "TYPE", "DIMENSIONS", "KIND", "OWNERS", "BYTES"}}
 	for _, r := range rows {
-		var ranks []int
-		for _, o := range r.Owners {
-			ranks = append(ranks, o.Rank)
-		}
 		dims := strings.ReplaceAll(strings.Trim(fmt.Sprint(r.Dims), "[]"), " ", " x ")
-		if len(r.Dims) == 0 || r.Kind == layout.Replicated.String() {
-			dims = "-"
+		if r.Kind == layout.Replicated.String() {
+			dims = ""
 		}
-		out = append(out, []string{r.Array, r.Type, dims, r.Distribution, cli.Ranges(ranks), units.Bytes(r.Bytes)})
-	}
-	return out
-}
-
-func ownerTable(rows []ownerRow) [][]string {
-	out := [][]string{{"RANK", "OWNS", "ELEMENTS", "BYTES"}}
-	for _, r := range rows {
-		for i, box := range r.Boxes {
-			if i == 0 {
-				out = append(out, []string{fmt.Sprint(r.Rank), box, fmt.Sprint(r.Elems), units.Bytes(r.Bytes)})
-			} else {
-				out = append(out, []string{"", box, "", ""})
-			}
-		}
+		out = append(out, []string{r.Array, r.Type, cli.Dash(dims), r.Kind, cli.Ranges(r.Owners), units.Bytes(r.Bytes)})
 	}
 	return out
 }
