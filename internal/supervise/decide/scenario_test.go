@@ -308,8 +308,8 @@ func (s *scene) carryOut(a Action) Event {
 		s.print("salvage %swithin %v", list("from", a.Nodes), a.Within)
 		return Salvaged{a.Have + 1, s.fails["salvage"]}
 	case Remember:
-		s.print("remember took=%t vain=%d stale=%d checkpoint=%.1fs", a.Memory.Took, a.Memory.NoProgress, a.Memory.Stale,
-			a.Memory.Seconds)
+		s.print("remember took=%t vain=%d stale=%d checkpoint=%.1fs", a.Memory.Took, a.Memory.NoProgress,
+			a.Memory.Stale, a.Memory.Seconds)
 	case Timer:
 		s.timer = a.At
 	case Exit:
