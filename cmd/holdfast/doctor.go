@@ -16,14 +16,14 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var asJSON, quiet, allNodes bool
+	var asJSON, quiet bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check that this machine has what a job needs",
 		Long:  help("doctor"),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings, err := examineHere(cmd, allNodes)
+			findings, err := examineHere(cmd)
 			if err := cmp.Or(err, cmd.Context().Err()); err != nil {
 				return err
 			}
@@ -45,33 +45,23 @@ func newDoctor() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per check")
-	cmd.Flags().BoolVar(&allNodes, "nodes", false, "check only the checkpoint directories, on all nodes of this "+
-		"Slurm job")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only warnings and what failed")
 	return cmd
 }
 
-// examineHere looks at this machine, or at the nodes of the job.
-func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
-	part := map[bool]string{false: "doctor-rank", true: "doctor-node"}[allNodes]
+// examineHere looks at this machine.
+func examineHere(cmd *cobra.Command) ([]doctor.Finding, error) {
 	own, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := coordinated.ReadConfig("")
 	o := c.Options()
-	d := doctor.Options{Self: []string{own, part},
+	d := doctor.Options{Self: []string{own, "doctor-rank"},
 		Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
 		Off:   o.Off(),
 		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: verb.Value(c, "device"),
 		Nodes: doctor.NodesOfJob()}
-	if allNodes {
-		nodes, err := doctor.JobNodes()
-		if err != nil {
-			return nil, err
-		}
-		return doctor.Nodes(cmd.Context(), d, nodes), nil
-	}
 	if w := cmd.ErrOrStderr(); cli.IsTerminal(w) {
 		begin, stop := cli.Steps(cmd, "looking at")
 		defer stop()
@@ -104,15 +94,5 @@ func newDoctorRank() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor-rank", Short: "one rank of doctor", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return doctor.Rank(cmd.OutOrStdout()) },
-	}
-}
-
-// newDoctorNode is what doctor starts on each node of a job.
-func newDoctorNode() *cobra.Command {
-	return &cobra.Command{
-		Use: "doctor-node PART DIR TOKEN NODES", Short: "one node of doctor", Hidden: true, Args: cobra.ExactArgs(4),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return doctor.NodePart(cmd.OutOrStdout(), os.Getenv("SLURMD_NODENAME"), args[0], args[1], args[2], args[3])
-		},
 	}
 }

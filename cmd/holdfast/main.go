@@ -44,7 +44,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(epochs.Commands()...)
 	root.AddCommand(jobs.Commands()...)
 	root.AddCommand(devices.Commands()...)
-	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newVersion())
+	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank(), newVersion())
 	root.SetFlagErrorFunc(removedFlag)
 	return root
 }
