@@ -44,28 +44,9 @@ func newRoot() *cobra.Command {
 	root.AddCommand(epochs.Commands()...)
 	root.AddCommand(jobs.Commands()...)
 	root.AddCommand(devices.Commands()...)
-	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank(), newVersion())
+	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank())
 	root.SetFlagErrorFunc(removedFlag)
 	return root
-}
-
-func newVersion() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "say which version this is",
-		Long:  "version says which version of Holdfast this is, and with which Go it was built.\n\n" + exitCodeDoc,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON {
-				return cli.JSONLines(cmd.OutOrStdout(), []map[string]string{{"version": version()}})
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "holdfast version %s\n", version())
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write a JSON object")
-	return cmd
 }
 
 // version is what the build knows of itself.

@@ -16,6 +16,7 @@ var removedFlags = map[string]string{
 	"doctor --nodes":   "each start checks that all nodes see the global directory, and names those that do not",
 	"doctor --ranks":   "doctor no longer estimates how long an epoch takes",
 	"export --box":     "export the whole array; numpy.load(FILE, mmap_mode=\"r\") reads a part of it",
+	"prune --every":    "use --keep-every",
 	"run --backoff":    "the pause before a restart without progress begins with 1 s",
 	"run --begin-anew": "run never starts a job over that has had a checkpoint; set HOLDFAST_FRESH=1 to do so",
 	"run --grace":      "set HOLDFAST_GRACE",

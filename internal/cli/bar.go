@@ -25,34 +25,26 @@ const (
 	barWidth = 79 // bytes, so that a line does not wrap
 )
 
-// Unit writes an amount for people.
-type Unit func(n int64) string
-
-// InBytes counts bytes.
-func InBytes(n int64) string { return units.Bytes(n) }
-
-// InFiles counts files.
-func InFiles(n int64) string { return fmt.Sprint(n, " files") }
-
-// ShowBar writes how much of about total is done until stop is called; total 0 means
-// that nobody knows how much there is. On anything but a terminal it does nothing.
-func ShowBar(cmd *cobra.Command, what string, total int64, done func() int64, unit Unit) (stop func()) {
+// ShowBar writes how many of about total bytes are done until stop is called; total 0 means
+// that nobody knows how many there are. On anything but a terminal it does nothing.
+func ShowBar(cmd *cobra.Command, what string, total int64, done func() int64) (stop func()) {
 	w, begun := cmd.ErrOrStderr(), time.Now()
 	if !IsTerminal(w) {
 		return func() {}
 	}
-	return redraw(w, func() string { return what + " " + progress(done(), total, time.Since(begun), unit) })
+	return redraw(w, func() string { return what + " " + progress(done(), total, time.Since(begun)) })
 }
 
 // progress is how far something is after a time: the share, the amounts, the rate and how long the rest takes.
-func progress(done, total int64, took time.Duration, unit Unit) string {
+func progress(done, total int64, took time.Duration) string {
 	rate := float64(done) / max(took.Seconds(), 1e-3)
-	speed := unit(int64(rate)) + "/s"
+	speed := units.Bytes(int64(rate)) + "/s"
 	if total <= 0 {
-		return unit(done) + ", " + speed
+		return units.Bytes(done) + ", " + speed
 	}
 	done = min(done, total-1) // total is an estimate
-	return fmt.Sprintf("%d %%  %s of %s, %s%s", 100*done/total, unit(done), unit(total), speed, toGo(done, total, took))
+	return fmt.Sprintf("%d %%  %s of %s, %s%s", 100*done/total, units.Bytes(done), units.Bytes(total), speed,
+		toGo(done, total, took))
 }
 
 // toGo says how long the rest takes at the rate so far.

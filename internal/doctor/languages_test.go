@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCommand finds the command where it is, and says what to do where it is not. Only a HOLDFAST_BIN that leads nowhere
-// fails a job.
+// TestCommand finds the command where it is, and says what to do where it is not. Only a HOLDFAST_BIN that leads
+// nowhere fails a job.
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	command := filepath.Join(dir, "holdfast")

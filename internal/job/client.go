@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -142,49 +141,29 @@ func ReadContact(dir string) (k Contact, err error) {
 // Client talks to a running job from outside.
 type Client struct{ *line }
 
-// NotRunningError says that a directory belongs to no job that can be reached.
-type NotRunningError struct {
-	Dir string
-	Err error
+// notRunning says that a directory belongs to no job that can be reached.
+func notRunning(dir string, err error) error {
+	return fmt.Errorf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
+		"use its HOLDFAST_GLOBAL): %w", dir, err)
 }
 
-// Error names the directory, and says why nobody answers.
-func (e *NotRunningError) Error() string {
-	s := "no running job answers for " + e.Dir
-	if dead := (*DeadError)(nil); errors.As(e.Err, &dead) {
-		return fmt.Sprintf("%s: %v", s, e.Err)
+// died says that the process which would answer for a job died without ending it.
+func (k *Contact) died(dir string) error {
+	if k.Daemon {
+		return fmt.Errorf("no running job answers for %s: the node daemon of job %s, process %d on %s, has died; if "+
+			"the program still runs, it starts another one at its next point, and nothing is saved until then; if "+
+			"not, start it again to continue", dir, k.Job, k.PID, k.Node)
 	}
-	s += " (is the job running, and is this the directory it writes to? use its HOLDFAST_GLOBAL)"
-	if errors.Is(e.Err, fs.ErrNotExist) {
-		return s
-	}
-	return fmt.Sprintf("%s: %v", s, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *NotRunningError) Unwrap() error { return e.Err }
-
-// DeadError says that the process which would answer for a job died without ending it.
-type DeadError struct{ Contact }
-
-// Error names the process, and says how the job goes on.
-func (e *DeadError) Error() string {
-	if e.Daemon {
-		return fmt.Sprintf("the node daemon of job %s, process %d on %s, has died; if the program still runs, it "+
-			"starts another one at its next point, and nothing is saved until then; if not, start it again to continue",
-			e.Job, e.PID, e.Node)
-	}
-	return fmt.Sprintf("rank 0 of job %s, process %d on %s, has died; start the job again to continue", e.Job, e.PID,
-		e.Node)
+	return fmt.Errorf("no running job answers for %s: rank 0 of job %s, process %d on %s, has died; start the job "+
+		"again to continue", dir, k.Job, k.PID, k.Node)
 }
 
 // DialJob connects to the job that runs with dir as its global directory, or as
-// its local one on the node of rank 0 if it has no global one. Errors are
-// *NotRunningError. The caller closes the Client.
+// its local one on the node of rank 0 if it has no global one. The caller closes the Client.
 func DialJob(ctx context.Context, dir string) (*Client, error) {
 	k, err := ReadContact(dir)
 	if err != nil {
-		return nil, &NotRunningError{dir, err}
+		return nil, notRunning(dir, err)
 	}
 	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
 	if err != nil {
@@ -193,9 +172,9 @@ func DialJob(ctx context.Context, dir string) (*Client, error) {
 		case host != k.Node && strings.HasPrefix(k.Addr, "127."):
 			err = fmt.Errorf("a job on a single node answers only there: run this on %s (%w)", k.Node, err)
 		case host == k.Node && errors.Is(syscall.Kill(k.PID, 0), syscall.ESRCH):
-			err = &DeadError{k}
+			return nil, k.died(dir)
 		}
-		return nil, &NotRunningError{dir, err}
+		return nil, notRunning(dir, err)
 	}
 	return &Client{newLine(conn)}, nil
 }

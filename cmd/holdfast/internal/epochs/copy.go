@@ -34,7 +34,7 @@ func newCopy() *cobra.Command {
 				return err
 			}
 			var seen ioCounts
-			stop := cli.ShowBar(cmd, "copying", bytes, seen.written.Load, cli.InBytes)
+			stop := cli.ShowBar(cmd, "copying", bytes, seen.written.Load)
 			done, err := checkpoints.Copy(seen.over(cmd.Context()), dirs, to, e, jobs)
 			stop()
 			if err != nil {

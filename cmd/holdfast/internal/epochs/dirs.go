@@ -117,7 +117,7 @@ func ofNames(dirs []string, do func(name string, dirs []string) error) error {
 var escaped = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
 // ioCounts counts what goes through a file system.
-type ioCounts struct{ read, written, removed atomic.Int64 }
+type ioCounts struct{ read, written atomic.Int64 }
 
 // countingFS is a file system, counted.
 type countingFS struct {
@@ -147,14 +147,6 @@ func (c countingFS) file(f vfs.File, err error) (vfs.File, error) {
 func (c countingFS) Moved(read, written int64) {
 	c.t.read.Add(read)
 	c.t.written.Add(written)
-}
-
-func (c countingFS) Remove(name string) error {
-	err := c.FS.Remove(name)
-	if err == nil {
-		c.t.removed.Add(1)
-	}
-	return err
 }
 
 type countingFile struct {

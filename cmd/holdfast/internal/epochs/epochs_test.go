@@ -311,13 +311,7 @@ func TestIOCounts(t *testing.T) {
 	if err := f.Close(); werr != nil || rerr != nil || err != nil {
 		t.Fatal(werr, rerr, err)
 	}
-	if err := files.Remove(name); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := files.Open(name); err == nil {
-		t.Error("opened what was removed")
-	}
-	if r, w, d := c.read.Load(), c.written.Load(), c.removed.Load(); r != 3 || w != 5 || d != 1 {
-		t.Errorf("got %d read, %d written, %d removed, want 3, 5, 1", r, w, d)
+	if r, w := c.read.Load(), c.written.Load(); r != 3 || w != 5 {
+		t.Errorf("got %d read, %d written, want 3 and 5", r, w)
 	}
 }

@@ -117,7 +117,7 @@ func (x *exportFlags) run(cmd *cobra.Command) (rows []export.Row, err error) {
 	x.Warn = func(damage error) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: warning: read around damage: %v\n", damage)
 	}
-	defer cli.ShowBar(cmd, "exporting", 0, x.Copied.Load, cli.InBytes)()
+	defer cli.ShowBar(cmd, "exporting", 0, x.Copied.Load)()
 	return export.Run(cmd.Context(), v, list, e, x.Options)
 }
 

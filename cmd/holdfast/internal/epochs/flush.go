@@ -25,8 +25,9 @@ func newFlush() *cobra.Command {
 		Long:  help("flush"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			_, _ = openView(cmd.Context(), cmd, dirs) // it warns; Flush says what is wrong
 			var seen ioCounts
-			stop := cli.ShowBar(cmd, "copying", flushBytes(cmd, dirs), seen.written.Load, cli.InBytes)
+			stop := cli.ShowBar(cmd, "copying", 0, seen.written.Load)
 			e, err := storage.Epoch(0), error(nil)
 			if cmd.Flags().Changed("salvage") {
 				e, err = checkpoints.Salvage(seen.over(cmd.Context()), salvage, dirs, to, jobs)
@@ -62,26 +63,4 @@ func newFlush() *cobra.Command {
 // addJobs adds the flag that says how many shards a command works on at once.
 func addJobs(cmd *cobra.Command, jobs *int) {
 	cmd.Flags().IntVarP(jobs, "jobs", "j", 4, "number of shards to work on at once")
-}
-
-// flushBytes is about how much flush has to copy: the newest committed epoch. It
-// is for the bar alone.
-func flushBytes(cmd *cobra.Command, dirs []string) int64 {
-	v, err := openView(cmd.Context(), cmd, dirs)
-	if err != nil {
-		return 0 // flush will say why
-	}
-	list, err := v.Epochs(cmd.Context())
-	if err != nil {
-		return 0
-	}
-	var e storage.Epoch
-	var n int64
-	for _, info := range list { // newest first
-		if info.Committed && (e == 0 || info.Epoch == e) {
-			e = info.Epoch
-			n += hereBytes(info)
-		}
-	}
-	return n
 }

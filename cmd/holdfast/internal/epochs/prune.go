@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // pruneRow is one line of prune: an epoch that went, or would go.
@@ -35,13 +34,10 @@ func newPrune() *cobra.Command {
 		Long:  help("prune"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			var seen ioCounts
-			stop := cli.ShowBar(cmd, "removing", 0, seen.removed.Load, cli.InFiles)
 			var stays []pruneStay
 			rules.Stays = func(e storage.Epoch, dir, why string) { stays = append(stays, pruneStay{e, dir, why}) }
-			_, _ = openView(seen.over(cmd.Context()), cmd, dirs) // Prune says what is wrong
-			gone, err := checkpoints.Prune(seen.over(cmd.Context()), dirs, rules)
-			stop()
+			_, _ = openView(cmd.Context(), cmd, dirs) // Prune says what is wrong
+			gone, err := checkpoints.Prune(cmd.Context(), dirs, rules)
 			var rows []pruneRow
 			for _, dir := range dirs {
 				for _, e := range gone[dir] {
@@ -70,12 +66,6 @@ func newPrune() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
 	f.IntVar(&rules.Keep, "keep", 2, "number of the newest epochs to keep in each directory")
 	f.IntVar(&rules.KeepEvery, "keep-every", 0, "also keep the epochs whose number this one divides; 0: none")
-	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "every" { // as it was called first
-			name = "keep-every"
-		}
-		return pflag.NormalizedName(name)
-	})
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "remove nothing, only list what would go")
 	return cmd
 }

@@ -58,7 +58,7 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoi
 	if epoch != "" {
 		rules.Epoch = s.expected[0]
 	}
-	stop := cli.ShowBar(cmd, "repairing", s.bytes, seen.read.Load, cli.InBytes)
+	stop := cli.ShowBar(cmd, "repairing", s.bytes, seen.read.Load)
 	defer stop()
 	out, err := checkpoints.Repair(ctx, dirs, *rules)
 	stop()

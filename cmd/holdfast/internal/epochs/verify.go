@@ -136,7 +136,7 @@ func verifyDirs(cmd *cobra.Command, dirs []string, epoch string, complete bool) 
 	for _, d := range v.Dirs() {
 		levels[d.Dir] = d.Level
 	}
-	defer cli.ShowBar(cmd, "verifying", s.bytes, seen.read.Load, cli.InBytes)()
+	defer cli.ShowBar(cmd, "verifying", s.bytes, seen.read.Load)()
 	var rows []verifyRow
 	if found := v.VerifyDirs(); len(found) > 0 {
 		rows = verifyRows(0, found, levels)
