@@ -62,12 +62,8 @@ func examineHere(cmd *cobra.Command) ([]doctor.Finding, error) {
 		Off:   o.Off(),
 		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: verb.Value(c, "device"),
 		Nodes: doctor.NodesOfJob()}
-	if w := cmd.ErrOrStderr(); cli.IsTerminal(w) {
-		begin, stop := cli.Steps(cmd, "looking at")
-		defer stop()
-		d.Note = func(what string) { begin(what, 0) }
-	} else { // some checks take seconds
-		d.Note = func(what string) { fmt.Fprintln(w, "holdfast: looking at", what) }
+	d.Note = func(what string) { // some checks take seconds
+		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: looking at", what)
 	}
 	return doctor.Run(cmd.Context(), d), nil
 }

@@ -32,31 +32,30 @@ func ShowBar(cmd *cobra.Command, what string, total int64, done func() int64) (s
 	if !IsTerminal(w) {
 		return func() {}
 	}
-	return redraw(w, func() string { return what + " " + progress(done(), total, time.Since(begun)) })
+	return Redraw(w, func() string { return what + " " + progress(done(), total, time.Since(begun)) })
 }
 
 // progress is how far something is after a time: the share, the amounts, the rate and how long the rest takes.
 func progress(done, total int64, took time.Duration) string {
-	rate := float64(done) / max(took.Seconds(), 1e-3)
-	speed := units.Bytes(int64(rate)) + "/s"
+	speed := units.Bytes(int64(float64(done)/max(took.Seconds(), 1e-3))) + "/s"
 	if total <= 0 {
 		return units.Bytes(done) + ", " + speed
 	}
 	done = min(done, total-1) // total is an estimate
 	return fmt.Sprintf("%d %%  %s of %s, %s%s", 100*done/total, units.Bytes(done), units.Bytes(total), speed,
-		toGo(done, total, took))
+		ToGo(done, total, took))
 }
 
-// toGo says how long the rest takes at the rate so far.
-func toGo(done, total int64, took time.Duration) string {
+// ToGo says how long the rest takes at the rate so far.
+func ToGo(done, total int64, took time.Duration) string {
 	if done <= 0 {
 		return ""
 	}
 	return ", " + AgeText(took.Seconds()*float64(total-done)/float64(done)) + " to go"
 }
 
-// redraw keeps a line of a terminal up to date, from half a second on, until stop is called, which clears it.
-func redraw(w io.Writer, line func() string) (stop func()) {
+// Redraw keeps a line of a terminal up to date, from half a second on, until stop is called, which clears it.
+func Redraw(w io.Writer, line func() string) (stop func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -74,46 +73,6 @@ func redraw(w io.Writer, line func() string) (stop func()) {
 		close(quit)
 		wg.Wait()
 	})
-}
-
-// Steps shows on a terminal which step of about total is under way; 0 when nobody
-// knows how many there are. On anything but a terminal it does nothing.
-func Steps(cmd *cobra.Command, what string) (begin func(step string, total int), stop func()) {
-	w := cmd.ErrOrStderr()
-	if !IsTerminal(w) {
-		return func(string, int) {}, func() {}
-	}
-	s := &stepper{begun: time.Now()}
-	return s.begin, redraw(w, func() string { return what + " " + s.text(time.Now()) })
-}
-
-// stepper counts steps that begin one after the other.
-type stepper struct {
-	begun time.Time
-	mu    sync.Mutex // guards the fields below
-	step  string
-	total int
-	done  int
-}
-
-func (s *stepper) begin(step string, total int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.step != "" {
-		s.done++
-	}
-	s.step, s.total = step, total
-}
-
-func (s *stepper) text(now time.Time) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	took := now.Sub(s.begun)
-	text := took.Round(time.Second).String()
-	if s.total > 0 {
-		text = fmt.Sprintf("%d of %d, %s%s", s.done, s.total, text, toGo(int64(s.done), int64(s.total), took))
-	}
-	return text + ": " + s.step
 }
 
 // AgeText writes a duration for people who watch.

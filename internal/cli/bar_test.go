@@ -32,7 +32,7 @@ func TestProgress(t *testing.T) {
 func TestRedraw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		stop := redraw(&out, func() string { return strings.Repeat("x ", 100) })
+		stop := Redraw(&out, func() string { return strings.Repeat("x ", 100) })
 		time.Sleep(400 * time.Millisecond)
 		synctest.Wait()
 		if out.Len() > 0 {
@@ -47,18 +47,6 @@ func TestRedraw(t *testing.T) {
 			t.Errorf("got %q, want a short line twice, and that it goes", lines)
 		}
 	})
-}
-
-// TestSteps: how far it is and what is to go where that is known, the step alone where not.
-func TestSteps(t *testing.T) {
-	for total, want := range map[int]string{0: "3s: two", 4: "1 of 4, 3s, 9.0 s to go: two"} {
-		s := &stepper{begun: time.Unix(10, 0)}
-		s.begin("one", total)
-		s.begin("two", total)
-		if got := s.text(time.Unix(13, 0)); got != want {
-			t.Errorf("total %d: got %q, want %q", total, got, want)
-		}
-	}
 }
 
 // TestNoBar: what is no terminal gets none.

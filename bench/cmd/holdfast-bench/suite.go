@@ -52,7 +52,7 @@ func (s *benchSuite) command(cmd *cobra.Command, run func(cmd *cobra.Command) er
 		return s.check()
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		note, stop := cli.Steps(cmd, "measuring")
+		note, stop := showSteps(cmd, "measuring")
 		s.Note = note
 		err := run(cmd)
 		stop()

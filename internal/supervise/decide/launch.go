@@ -100,11 +100,10 @@ func (m *Machine) lookAfter() time.Duration {
 // before that has no connection to this command whose end would tell, and srun waits for it for a
 // long time.
 type peek struct {
-	at           time.Time         // when the newest began
-	busy         bool              // it goes on
-	lateReported bool              // that nodes are late
-	faults       map[string]string // what it found
-	found        bool              // a node that is away
+	at     time.Time         // when the newest began
+	busy   bool              // it goes on
+	faults map[string]string // what it found
+	found  bool              // a node that is away
 }
 
 // Times of a peek: a node is not tried again before peekEvery, and it is away when it has taken no
@@ -113,9 +112,6 @@ const (
 	peekEvery = time.Second
 	peekLeast = 2 * time.Second
 )
-
-// lateAfter is how long the program may take to start on all nodes without a word of it.
-const lateAfter = time.Minute
 
 // peekPatience is longer where the ranks are told to bear with a network that is away.
 func (m *Machine) peekPatience() time.Duration { return max(peekLeast, Probes*m.cfg.ProbeTime()) }
@@ -127,23 +123,12 @@ func (m *Machine) away() (node, why string) {
 	if !m.cfg.Announced {
 		return "", ""
 	}
-	var begun, late []string
-	for _, n := range t.nodes {
-		if slices.Contains(t.launching.announced, n) {
-			begun = append(begun, n)
-		} else {
-			late = append(late, n)
-		}
-	}
-	if !p.lateReported && len(t.launching.announced) > 0 && len(late) > 0 && m.now.Sub(t.clock.startedAt) > lateAfter {
-		p.lateReported = true
-		m.say("warning: the program has started on %s, but not on %s; if it has tasks there, end "+
-			"this start with scancel, or let --start-timeout end such starts", slurm.FoldNodes(begun),
-			slurm.FoldNodes(late))
-	}
 	if p.busy {
 		return "", ""
 	}
+	late := slices.DeleteFunc(slices.Clone(t.nodes), func(n string) bool {
+		return slices.Contains(t.launching.announced, n)
+	})
 	for _, n := range late {
 		if why := p.faults[n]; why != "" {
 			p.found = true
