@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -58,7 +57,6 @@ func (c *Comm) run(a *driver.Coll) error {
 	}
 	a.Comm = c.ch.Handle
 	err = c.st.Driver.Collective(*a)
-	c.st.layouts.give(a)
 	act.Leave()
 	if err != nil {
 		return c.ch.Wrap(op.String(), rootOf(a), NoTag, err)
@@ -92,13 +90,6 @@ func (c *Comm) launchThen(a *driver.Coll, op call.Op, finish func() error) (*Req
 		c.st.Count(&c.entered, 1)
 	}
 	a.Comm = c.ch.Handle
-	if a.SendCounts != nil || a.RecvCounts != nil { // MPI keeps them
-		mine := *a
-		for _, v := range []*[]int32{&a.SendCounts, &a.SendDispls, &a.RecvCounts, &a.RecvDispls} {
-			*v = slices.Clone(*v)
-		}
-		c.st.layouts.give(&mine)
-	}
 	r, err := c.ch.Icollective(op, a, finish)
 	if err != nil {
 		return nil, c.ch.Wrap("I"+op.String(), NoPeer, NoTag, err)
@@ -215,7 +206,7 @@ func (c *Comm) launchChecked(a driver.Coll, err error) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if splits(&a) || a.Kind == driver.ReduceScatterBlock && a.Count > mostElements {
+	if splits(&a) {
 		return nil, c.ch.Fail("I"+collOps[a.Kind].String(), NoPeer, NoTag, ErrTooLarge,
 			fmt.Sprintf("%d elements", a.Count))
 	}

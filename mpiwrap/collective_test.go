@@ -29,6 +29,9 @@ func TestLongReductionsComeInParts(t *testing.T) {
 	if _, err := Iallreduce(w, dest, src, Sum); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("Iallreduce: got %v, want ErrTooLarge", err)
 	}
+	if err := ReduceScatterBlock(w, dest, src, Sum); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("ReduceScatterBlock: got %v, want ErrTooLarge", err)
+	}
 	counts := []int{1 << 40}
 	if _, _, err := w.layout(call.Gatherv, "dest", counts, nil, 1<<41); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("counts: got %v, want ErrTooLarge", err)

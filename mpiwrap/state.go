@@ -21,7 +21,6 @@ type state struct {
 	world    *Comm
 	private  *Comm
 	endpoint *rankEndpoint
-	layouts  layoutRoom
 
 	mu      sync.Mutex            // guards live, freed and restored against readers
 	live    []*Comm               // program communicators in order of creation

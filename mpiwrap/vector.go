@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"sync"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -24,8 +23,7 @@ func (c *Comm) layout(op call.Op, what string, counts, displs []int, n int) (cs,
 		return nil, nil, c.badLength(op, "%s: %d counts and %d displacements for %d ranks",
 			what, len(counts), len(displs), c.size)
 	}
-	buf := c.st.layouts.take(2 * c.size)
-	cs, ds = buf[:c.size], buf[c.size:]
+	cs, ds = make([]int32, c.size), make([]int32, c.size)
 	at := 0
 	for i, k := range counts {
 		if displs != nil {
@@ -42,43 +40,6 @@ func (c *Comm) layout(op call.Op, what string, counts, displs []int, n int) (cs,
 		at += k
 	}
 	return cs, ds, nil
-}
-
-// layoutRoom is memory for the layouts of v-variants. A call has its own from the
-// check of its arguments until it ends: a second call that comes at the same time
-// and is refused must not have changed what the first one's MPI reads.
-type layoutRoom struct {
-	mu   sync.Mutex
-	free [][]int32 // guarded by mu
-}
-
-func (l *layoutRoom) take(n int) []int32 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := len(l.free)
-	if k == 0 {
-		return make([]int32, n)
-	}
-	room := l.free[k-1]
-	l.free = l.free[:k-1]
-	if cap(room) < n {
-		return make([]int32, n)
-	}
-	return room[:n]
-}
-
-// give takes back the layouts of a collective that has ended, if it has any.
-func (l *layoutRoom) give(a *driver.Coll) {
-	if a.SendCounts == nil && a.RecvCounts == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, room := range [][]int32{a.SendCounts, a.RecvCounts} {
-		if room != nil && len(l.free) < 4 {
-			l.free = append(l.free, room)
-		}
-	}
 }
 
 func gatheringv[T Scalar](c *Comm, k driver.Kind, dest []T, counts, displs []int, src []T, root int) (driver.Coll,
@@ -356,6 +317,9 @@ func reduceBlock[T Scalar](c *Comm, dest, src []T, op Op) (driver.Coll, error) {
 	if len(src) != len(dest)*c.size {
 		return a, c.badLength(call.ReduceScatterBlock, "src has %d elements, want %d for each of %d ranks",
 			len(src), len(dest), c.size)
+	}
+	if a.Count > mostElements {
+		return a, c.ch.Fail("ReduceScatterBlock", NoPeer, NoTag, ErrTooLarge, fmt.Sprintf("%d elements", a.Count))
 	}
 	if sameMemory(bytesOf(dest), bytesOf(src)) {
 		a.InPlace, a.Recv = true, bytesOf(src)

@@ -48,7 +48,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// lib is the one real MPI library of the process.
+// lib is the one real MPI library of the process. What its methods do is in driver.Driver.
 type lib struct {
 	info  driver.Info
 	wasUp bool // the program had initialised MPI itself
@@ -72,19 +72,16 @@ var (
 	_ [unsafe.Sizeof(C.hfmpi_receive{}) - unsafe.Sizeof(driver.Receive{})]byte
 )
 
-// Send sends.
 func (l *lib) Send(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) error {
 	return l.check(C.hfmpi_send(C.int(m), ptr(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), C.hfmpi_h(c)))
 }
 
-// Recv receives.
 func (l *lib) Recv(buf []byte, source, tag int, c driver.Handle) (driver.Status, error) {
 	var st C.hfmpi_status
 	rc := C.hfmpi_recv(ptr(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), C.hfmpi_h(c), &st)
 	return status(&st), l.received(rc, &st)
 }
 
-// Sendrecv does both.
 func (l *lib) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int, c driver.Handle) (driver.Status, error) {
 	var st C.hfmpi_status
 	rc := C.hfmpi_sendrecv(ptr(s), C.int64_t(len(s)), C.int(dest), C.int(stag),
@@ -92,55 +89,47 @@ func (l *lib) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int, c d
 	return status(&st), l.received(rc, &st)
 }
 
-// Isend starts a send.
 func (l *lib) Isend(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) (driver.Handle, error) {
 	var r C.hfmpi_h
 	rc := C.hfmpi_isend(C.int(m), ptr(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), C.hfmpi_h(c), &r)
 	return driver.Handle(r), l.check(rc)
 }
 
-// Irecv starts a receive.
 func (l *lib) Irecv(buf []byte, source, tag int, c driver.Handle) (driver.Handle, error) {
 	var r C.hfmpi_h
 	rc := C.hfmpi_irecv(ptr(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), C.hfmpi_h(c), &r)
 	return driver.Handle(r), l.check(rc)
 }
 
-// Irecvs starts receives into slots.
 func (l *lib) Irecvs(slotSize int, q []driver.Receive) error {
 	return l.check(C.hfmpi_irecvs(ptr(l.info.Slots), C.int(slotSize),
 		(*C.hfmpi_receive)(unsafe.Pointer(unsafe.SliceData(q))), C.int(len(q))))
 }
 
-// SendInit prepares a send.
 func (l *lib) SendInit(m driver.Mode, buf []byte, dest, tag int, c driver.Handle) (driver.Handle, error) {
 	var r C.hfmpi_h
 	rc := C.hfmpi_send_init(C.int(m), ptr(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), C.hfmpi_h(c), &r)
 	return driver.Handle(r), l.check(rc)
 }
 
-// RecvInit prepares a receive.
 func (l *lib) RecvInit(buf []byte, source, tag int, c driver.Handle) (driver.Handle, error) {
 	var r C.hfmpi_h
 	rc := C.hfmpi_recv_init(ptr(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), C.hfmpi_h(c), &r)
 	return driver.Handle(r), l.check(rc)
 }
 
-// StartAll starts prepared requests.
 func (l *lib) StartAll(r []driver.Handle) (int, error) {
 	var n C.int
 	rc := C.hfmpi_startall((*C.hfmpi_h)(unsafe.Pointer(unsafe.SliceData(r))), C.int(len(r)), &n)
 	return int(n), l.check(rc)
 }
 
-// Probe waits for a message.
 func (l *lib) Probe(source, tag int, c driver.Handle) (driver.Status, error) {
 	var st C.hfmpi_status
 	rc := C.hfmpi_probe(C.int(source), C.int(tag), C.hfmpi_h(c), &st)
 	return status(&st), l.check(rc)
 }
 
-// Iprobe looks for a message.
 func (l *lib) Iprobe(source, tag int, c driver.Handle) (driver.Status, bool, error) {
 	var st C.hfmpi_status
 	var flag C.int
@@ -148,7 +137,6 @@ func (l *lib) Iprobe(source, tag int, c driver.Handle) (driver.Status, bool, err
 	return status(&st), flag != 0, l.check(rc)
 }
 
-// Mprobe waits for a message and sets it aside.
 func (l *lib) Mprobe(source, tag int, c driver.Handle) (driver.Handle, driver.Status, error) {
 	var st C.hfmpi_status
 	var m C.hfmpi_h
@@ -156,7 +144,6 @@ func (l *lib) Mprobe(source, tag int, c driver.Handle) (driver.Handle, driver.St
 	return driver.Handle(m), status(&st), l.check(rc)
 }
 
-// Improbe looks for a message and sets it aside.
 func (l *lib) Improbe(source, tag int, c driver.Handle) (driver.Handle, driver.Status, bool, error) {
 	var st C.hfmpi_status
 	var m C.hfmpi_h
@@ -165,28 +152,24 @@ func (l *lib) Improbe(source, tag int, c driver.Handle) (driver.Handle, driver.S
 	return driver.Handle(m), status(&st), flag != 0, l.check(rc)
 }
 
-// Mrecv receives a message set aside.
 func (l *lib) Mrecv(buf []byte, m driver.Handle) (driver.Status, error) {
 	var st C.hfmpi_status
 	rc := C.hfmpi_mrecv(ptr(buf), C.int64_t(len(buf)), C.hfmpi_h(m), &st)
 	return status(&st), l.received(rc, &st)
 }
 
-// Imrecv starts to receive a message set aside.
 func (l *lib) Imrecv(buf []byte, m driver.Handle) (driver.Handle, error) {
 	var r C.hfmpi_h
 	rc := C.hfmpi_imrecv(ptr(buf), C.int64_t(len(buf)), C.hfmpi_h(m), &r)
 	return driver.Handle(r), l.check(rc)
 }
 
-// Wait completes a request.
 func (l *lib) Wait(r driver.Handle) (driver.Status, error) {
 	var st C.hfmpi_status
 	rc := C.hfmpi_wait(C.hfmpi_h(r), &st)
 	return status(&st), l.received(rc, &st)
 }
 
-// Test asks whether a request is complete.
 func (l *lib) Test(r driver.Handle) (driver.Status, bool, error) {
 	var st C.hfmpi_status
 	var flag C.int
@@ -194,7 +177,6 @@ func (l *lib) Test(r driver.Handle) (driver.Status, bool, error) {
 	return status(&st), flag != 0, l.received(rc, &st)
 }
 
-// WaitAll completes requests.
 func (l *lib) WaitAll(r []driver.Handle, st []driver.Status, errs []error) (failed int, err error) {
 	var bad C.int
 	rc := C.hfmpi_waitall((*C.hfmpi_h)(unsafe.Pointer(unsafe.SliceData(r))), C.int(len(r)),
@@ -208,7 +190,6 @@ func (l *lib) WaitAll(r []driver.Handle, st []driver.Status, errs []error) (fail
 	return int(bad), nil
 }
 
-// WaitAny completes one of several requests.
 func (l *lib) WaitAny(r []driver.Handle) (int, driver.Status, error) {
 	var st C.hfmpi_status
 	var index C.int
@@ -216,13 +197,10 @@ func (l *lib) WaitAny(r []driver.Handle) (int, driver.Status, error) {
 	return int(index), status(&st), l.received(rc, &st)
 }
 
-// Cancel asks to withdraw a request.
 func (l *lib) Cancel(r driver.Handle) error { return l.check(C.hfmpi_cancel(C.hfmpi_h(r))) }
 
-// FreeRequest releases a request.
 func (l *lib) FreeRequest(r driver.Handle) error { return l.check(C.hfmpi_request_free(C.hfmpi_h(r))) }
 
-// Collective does a collective.
 func (l *lib) Collective(a driver.Coll) error {
 	return l.check(coll(&a, nil))
 }
@@ -237,7 +215,6 @@ func (l *lib) Allreduce(dest, src []byte, t driver.Type, op driver.Op, inPlace b
 		C.hfmpi_h(c)))
 }
 
-// Icollective starts a collective.
 func (l *lib) Icollective(a driver.Coll) (driver.Handle, error) {
 	var r C.hfmpi_h
 	rc := coll(&a, &r)
