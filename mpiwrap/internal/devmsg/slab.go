@@ -83,7 +83,6 @@ type Slab struct {
 	mu     sync.Mutex
 	next   int          // where the search for free slots begins
 	pinned map[any]bool // devices that it is page-locked for
-	known  map[int]bool // world ranks that have mapped it
 }
 
 func dataAt(slots int) int { return (stateAt + 4*slots + 4095) &^ 4095 }
@@ -97,7 +96,7 @@ func NewSlab(slots int) (*Slab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("for messages: %w", err)
 	}
-	return &Slab{file: f, mem: mem, data: mem[dataAt(slots):], pinned: map[any]bool{}, known: map[int]bool{},
+	return &Slab{file: f, mem: mem, data: mem[dataAt(slots):], pinned: map[any]bool{},
 		ID: ID{Nonce: nonce, PID: os.Getpid(), FD: int(f.Fd()), Slots: slots}}, nil
 }
 
@@ -193,17 +192,13 @@ func (s *Slab) Announce(worldRank int) {
 
 // MappedBy says whether a world rank has announced that it has mapped the slab.
 func (s *Slab) MappedBy(worldRank int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known[worldRank] {
-		return true
-	}
 	for i := range maxMappers {
-		v := atomic.LoadUint32(s.word(4096 + 4*i))
-		if v == 0 {
-			break
+		switch atomic.LoadUint32(s.word(4096 + 4*i)) {
+		case uint32(worldRank) + 1:
+			return true
+		case 0:
+			return false
 		}
-		s.known[int(v)-1] = true
 	}
-	return s.known[worldRank]
+	return false
 }
