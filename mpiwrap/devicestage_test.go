@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	pins "github.com/holdfast-hpc/holdfast/mpiwrap/internal/pinned"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
+	pins "github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim/pinned"
 )
 
 // ways are the calls that receive n bytes from this rank itself.

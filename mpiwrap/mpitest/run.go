@@ -15,8 +15,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/pinned"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim/pinned"
 )
 
 // Errors of a simulated world.
