@@ -65,12 +65,13 @@ const (
 )
 
 // Error reports which call failed, on which communicator, with which peer and
-// tag, and why. Errors that MPI reported carry its text.
+// tag, and why. Errors that MPI reported carry its class and text.
 //
-//	Call string // "Send", "Allreduce", ...
-//	Comm string // name of the communicator
-//	Peer int    // rank in Comm, AnySource, or NoPeer
-//	Tag  int    // or AnyTag, or NoTag
-//	Text string // the details, or MPI's text
-//	Err  error  // the condition
+//	Call  string // "Send", "Allreduce", ...
+//	Comm  string // name of the communicator
+//	Peer  int    // rank in Comm, AnySource, or NoPeer
+//	Tag   int    // or AnyTag, or NoTag
+//	Class string // MPI's, without MPI_ERR_: "truncate", "intern"; "" if the error was found before
+//	Text  string // the details, or MPI's text
+//	Err   error  // the condition
 type Error = request.Error

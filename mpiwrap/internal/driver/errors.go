@@ -32,6 +32,12 @@ const (
 	ClassOther
 )
 
+// String returns the class's name as MPI has it, without MPI_ERR_.
+func (c Class) String() string {
+	return [...]string{"", "buffer", "count", "type", "tag", "comm", "rank", "request", "root", "group", "op", "arg",
+		"truncate", "intern", "win", "rma", "other"}[c]
+}
+
 // Error is a driver's failure of one call.
 type Error struct {
 	Class Class

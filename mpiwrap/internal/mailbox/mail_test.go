@@ -87,7 +87,7 @@ func TestMailFindsItsReceives(t *testing.T) {
 			t.Errorf("receive %d gets %+v, want %s", k.Order, m, k.Record.Data)
 		}
 	}
-	if len(u.Receives()) != 1 {
+	if len(u.Receives()) != 1 || !u.Waiting() {
 		t.Errorf("%+v are not posted again, want the one of 4", u.Receives())
 	}
 	var next Mail
@@ -96,7 +96,7 @@ func TestMailFindsItsReceives(t *testing.T) {
 		t.Errorf("the next record has %+v", next)
 	}
 	u.Posted("world", 4, 4)
-	if len(u.Receives()) != 0 {
+	if len(u.Receives()) != 0 || u.Waiting() {
 		t.Errorf("%+v are not posted again, want none", u.Receives())
 	}
 	if got := textOf(again); got != "0.5 1.5 6.5" {

@@ -1,6 +1,8 @@
 package mailbox
 
 import (
+	"slices"
+
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 )
 
@@ -41,6 +43,9 @@ func (u Unposted) Receives() (out []endpoint.PendingReceive) {
 	}
 	return out
 }
+
+// Waiting reports whether a receive without a message has not been posted again.
+func (u Unposted) Waiting() bool { return slices.ContainsFunc(u, (*unposted).waits) }
 
 // Posted notes that the program has posted a receive.
 func (u Unposted) Posted(comm string, source, tag int) {

@@ -165,8 +165,8 @@ func (c *Channel) full(channels iter.Seq[*Channel]) error {
 	if have <= budget {
 		return nil
 	}
-	return c.Fail("Drain", NoPeer, NoTag, ErrMailboxFull, fmt.Sprintf("the mailbox holds %d bytes, and the limit is %d: "+
-		"place Points where less is in flight, or raise max_mailbox", have, budget))
+	return c.Fail("Drain", NoPeer, NoTag, ErrMailboxFull, fmt.Sprintf("the mailbox holds %d bytes, and the limit is "+
+		"%d: place Points where less is in flight, or raise max_mailbox", have, budget))
 }
 
 // takeDrained removes the first drained message that matches, or returns nil.

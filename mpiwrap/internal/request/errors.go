@@ -39,12 +39,13 @@ const (
 
 // Error is a mpiwrap.Error.
 type Error struct {
-	Call string
-	Comm string
-	Peer int
-	Tag  int
-	Text string
-	Err  error
+	Call  string
+	Comm  string
+	Peer  int
+	Tag   int
+	Class string
+	Text  string
+	Err   error
 }
 
 // Error names the call, the communicator, the peer and the cause.
@@ -89,7 +90,7 @@ func (c *Channel) Wrap(name string, peer, tag int, err error) error {
 	e := &Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err}
 	var d *driver.Error
 	if errors.As(err, &d) {
-		e.Text, e.Err = d.Text, d.Err
+		e.Class, e.Text, e.Err = d.Class.String(), d.Text, d.Err
 		switch d.Class {
 		case driver.ClassTruncate:
 			e.Err = ErrTruncate
