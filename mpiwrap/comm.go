@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
@@ -224,7 +225,7 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 	if tag < 0 || tag > c.st.Info.MaxTag {
 		return nil, c.ch.Fail("CreateGroup", NoPeer, tag, ErrTag, "")
 	}
-	if !contains(ranks, c.rank) {
+	if !slices.Contains(ranks, c.rank) {
 		return nil, c.ch.Fail("CreateGroup", c.rank, tag, ErrRank, "the calling rank is not in its list")
 	}
 	a, err := c.ch.Block(call.CreateGroup, NoPeer, tag)
@@ -279,15 +280,6 @@ func (c *Comm) others(ranks []int) []int {
 		}
 	}
 	return out
-}
-
-func contains(list []int, v int) bool {
-	for _, x := range list {
-		if x == v {
-			return true
-		}
-	}
-	return false
 }
 
 // groupKey tells creations by different groups, or under different tags, apart:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -358,7 +359,7 @@ func TestGroupsHaveNamesOfTheirOwn(t *testing.T) {
 	lists := [][]int{{0, 1}, {0, 2}, {0, 1, 2}, {0, 2, 1}}
 	each := func(w *Comm, do func(i int, g *Comm) error) error {
 		for i, l := range lists {
-			if !contains(l, w.Rank()) {
+			if !slices.Contains(l, w.Rank()) {
 				continue
 			}
 			g, err := w.CreateGroup(l, 0)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -255,13 +254,7 @@ func (s *state) onThread(f func()) {
 // Linked C and Fortran code that calls MPI goes past this package. It cannot be
 // counted; it can be found.
 
-// communicates are the names, in C and Fortran, of calls that send, receive or meet.
-var communicates = regexp.MustCompile(
-	`(?i)^mpi_(i?[bsr]?send|i?m?recv|start|i?barrier|i?bcast|i?gather|i?scatter|i?all(gather|reduce|toall)|` +
-		`i?reduce|i?scan|i?exscan|i?neighbor_|r?put|r?get($|_?$|_accumulate)|` +
-		`r?accumulate|fetch_and_op|compare_and_swap|file_(i?read|i?write))`)
-
-// warnOfOthers says which objects of the process call MPI past this package.
+// warnOfOthers says which objects of the process may call MPI past this package.
 func warnOfOthers() {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
@@ -273,10 +266,9 @@ func warnOfOthers() {
 		if abi.Direct && file == self {
 			continue
 		}
-		if calls := mpiCalls(file); len(calls) > 0 {
+		if usesMPI(file) {
 			slog.Warn("holdfast: a linked object calls MPI itself; its messages are neither counted nor drained: "+
-				"call Point only while no rank is inside it",
-				"object", file, "calls", strings.Join(calls[:min(len(calls), 8)], " "))
+				"call Point only while no rank is inside it", "object", file)
 		}
 	}
 }
@@ -295,33 +287,18 @@ func mappedObjects(maps io.Reader) []string {
 	return out
 }
 
-// mpiCalls returns the calls of MPI's communication that an object imports. What
-// belongs to MPI itself has none.
-func mpiCalls(file string) []string {
-	base := filepath.Base(file)
-	if strings.HasPrefix(base, "libmpi") || strings.HasPrefix(base, "libmca") || strings.HasPrefix(base, "mca_") ||
-		strings.HasPrefix(base, "libopen-") {
-		return nil
+// usesMPI reports whether an object is linked with MPI, and no part of it.
+func usesMPI(file string) bool {
+	for _, part := range []string{"libmpi", "libmca", "mca_", "libopen-"} {
+		if strings.HasPrefix(filepath.Base(file), part) {
+			return false
+		}
 	}
 	f, err := elf.Open(file)
 	if err != nil {
-		return nil
+		return false
 	}
 	defer f.Close()
 	needed, err := f.ImportedLibraries()
-	if err != nil || !slices.ContainsFunc(needed, func(l string) bool { return strings.HasPrefix(l, "libmpi") }) {
-		return nil
-	}
-	symbols, err := f.ImportedSymbols()
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, s := range symbols {
-		if communicates.MatchString(s.Name) && !slices.Contains(out, s.Name) {
-			out = append(out, s.Name)
-		}
-	}
-	slices.Sort(out)
-	return out
+	return err == nil && slices.ContainsFunc(needed, func(l string) bool { return strings.HasPrefix(l, "libmpi") })
 }

@@ -1,6 +1,7 @@
 package mpiwrap
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/hex"
 	"fmt"
@@ -96,7 +97,7 @@ func (r *record) matches(c *Comm) error {
 	}
 	b.claimed = true
 	if b.How.Op != c.how.Op || !slices.Equal(b.Members, c.ch.Members) {
-		return c.ch.Fail(orWord(c.how.Op, "Init"), NoPeer, NoTag, ErrMismatch,
+		return c.ch.Fail(cmp.Or(c.how.Op, "Init"), NoPeer, NoTag, ErrMismatch,
 			fmt.Sprintf("%s is made by %s of world ranks %v, but before the restart it was made by %s of %v",
 				c.ch.Name, c.how.by(), c.ch.Members, b.How.by(), b.Members))
 	}
@@ -104,16 +105,9 @@ func (r *record) matches(c *Comm) error {
 }
 
 func (how creation) by() string {
-	s := orWord(how.Op, "Init") + " at " + orWord(how.Creator, "start")
+	s := cmp.Or(how.Op, "Init") + " at " + cmp.Or(how.Creator, "start")
 	if len(how.Path) > 0 {
 		s += " in " + funcOf(how.Path[0])
-	}
-	return s
-}
-
-func orWord(s, other string) string {
-	if s == "" {
-		return other
 	}
 	return s
 }

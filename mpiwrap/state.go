@@ -34,16 +34,7 @@ type state struct {
 // pinned holds every state whose library may write to the program's memory at any
 // time: a process has one. Collecting it, and with it the pins of requests under
 // way, would let MPI write to what has become other memory.
-var pinned struct {
-	mu     sync.Mutex
-	states []*state
-}
-
-func keepForever(s *state) {
-	pinned.mu.Lock()
-	defer pinned.mu.Unlock()
-	pinned.states = append(pinned.states, s)
-}
+var pinned sync.Map
 
 // newWorld builds a rank's state on a driver. It is collective: the private
 // communicator is made here.
@@ -53,7 +44,7 @@ func newWorld(d driver.Driver) (*Comm, error) {
 	rank, size := d.CommRank(h)
 	s.Init(d, size)
 	if s.Info.Pin {
-		keepForever(s)
+		pinned.Store(s, true)
 	}
 	members := make([]int, size)
 	for i := range members {
@@ -168,15 +159,8 @@ func (s *state) end() error {
 	s.Device.DropCTS()
 	errs = append(errs, s.world.release(), s.private.Free(), s.Driver.FreeComm(s.world.ch.Handle))
 	s.Finalized.Store(true)
-	letGo(s)
+	pinned.Delete(s) // the library works for s no longer
 	return errors.Join(errs...)
-}
-
-// letGo undoes keepForever: the library works for s no longer.
-func letGo(s *state) {
-	pinned.mu.Lock()
-	defer pinned.mu.Unlock()
-	pinned.states = slices.DeleteFunc(pinned.states, func(o *state) bool { return o == s })
 }
 
 func init() {

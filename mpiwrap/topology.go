@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -226,20 +227,17 @@ func (p parts[T]) slot(i int) []T { return p.buf[p.displs[i] : p.displs[i]+p.cou
 
 // even lays buf out in n equal slots.
 func even[T Scalar](buf []T, n int) parts[T] {
-	p := parts[T]{buf: buf, counts: make([]int, n), displs: make([]int, n)}
+	size := len(buf) / max(n, 1)
+	p := parts[T]{buf: buf, counts: slices.Repeat([]int{size}, n), displs: make([]int, n)}
 	for i := range n {
-		p.counts[i], p.displs[i] = len(buf)/n, i*(len(buf)/n)
+		p.displs[i] = i * size
 	}
 	return p
 }
 
 // same gives every slot all of buf.
 func same[T Scalar](buf []T, n int) parts[T] {
-	p := parts[T]{buf: buf, counts: make([]int, n), displs: make([]int, n)}
-	for i := range n {
-		p.counts[i] = len(buf)
-	}
-	return p
+	return parts[T]{buf, slices.Repeat([]int{len(buf)}, n), make([]int, n)}
 }
 
 func (p *parts[T]) check(c *Comm, what string, n int) error {

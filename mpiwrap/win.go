@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
@@ -117,13 +118,7 @@ func (w *Win[T]) Free() error {
 	defer a.Leave()
 	s.freed, w.mem, s.mem = true, nil, nil
 	s.c.st.Lock()
-	all := s.c.st.windows
-	for i, o := range all {
-		if o == s {
-			s.c.st.windows = append(all[:i:i], all[i+1:]...)
-			break
-		}
-	}
+	s.c.st.windows = slices.DeleteFunc(slices.Clone(s.c.st.windows), func(o *window) bool { return o == s })
 	s.c.st.Unlock()
 	return s.wrap(call.WinFree, NoPeer, s.c.st.Driver.WinFree(s.h))
 }
