@@ -104,10 +104,9 @@ func (c *Channel) isendDevice(op call.Op, m driver.Mode, mem devmsg.Memory, dest
 	if err != nil {
 		return nil, err
 	}
-	defer a.Leave()
 	r := c.newRequest(sendRequest, op, dest, tag, nil)
 	r.mode, r.dev = m, &device{mem: mem, blocking: blocking, partner: partner}
-	return r.startNew()
+	return r.startIn(a)
 }
 
 // RecvDevice receives one message into device memory.
@@ -126,27 +125,13 @@ func (c *Channel) IrecvDevice(mem devmsg.Memory, source, tag int) (*Request, err
 }
 
 func (c *Channel) irecvDevice(mem devmsg.Memory, source, tag int, blocking bool) (*Request, error) {
-	if err := c.checkRecv(call.Irecv, source, tag); err != nil {
+	if err := c.Usable(call.Irecv.String()); err != nil {
 		return nil, err
 	}
 	if err := mem.Check(); err != nil {
 		return nil, c.deviceError(call.Irecv, source, tag, err)
 	}
-	a, err := c.Quick(call.Irecv, source, tag)
-	if err != nil {
-		return nil, err
-	}
-	defer a.Leave()
-	r := c.newRequest(recvRequest, call.Irecv, source, tag, nil)
-	r.dev = &device{mem: mem, blocking: blocking}
-	return r.startNew()
-}
-
-func (r *Request) startNew() (*Request, error) {
-	if err := r.start(); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return c.irecv(nil, &device{mem: mem, blocking: blocking}, source, tag)
 }
 
 // NewDeviceRequest is NewRequest with device memory.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/devmsg"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
@@ -94,28 +93,9 @@ func (c *Channel) Recv(buf []byte, source, tag int) (Status, error) {
 
 // recvInto has MPI receive a message.
 func (c *Channel) recvInto(op call.Op, buf []byte, source, tag int) (Status, error) {
-	if len(buf) < slotSize {
-		return c.recvShort(op, buf, source, tag)
-	}
-	st, err := c.rank.Driver.Recv(buf, source, tag, c.Handle)
-	if err != nil {
-		return c.recvFailed(op, source, tag, err)
-	}
-	return c.received(op, buf, st)
-}
-
-// received counts a message that a blocking receive has got, and brings its bytes if it is a
-// header.
-func (c *Channel) received(op call.Op, buf []byte, d driver.Status) (Status, error) {
-	c.countReceived(d.Source, 1)
-	st := statusOf(d)
-	if st.Bytes == devmsg.HeaderBytes {
-		if h, ok := devmsg.Parse(buf[:st.Bytes]); ok {
-			err := c.unfold(op, &st, &h, devmsg.Dest{Buf: buf})
-			return st, err
-		}
-	}
-	return st, nil
+	l := c.rank.landingOf(buf)
+	st, err := c.rank.Driver.Recv(l.room, source, tag, c.Handle)
+	return c.received(op, l, st, source, tag, err)
 }
 
 // recvFailed keeps the count right when a failed receive consumed a message.
@@ -157,14 +137,9 @@ func (c *Channel) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int)
 	if c.peekDrained(source, rtag) != nil {
 		return c.sendThenTake(a, s, dest, stag, r, source, rtag)
 	}
-	if len(r) < slotSize {
-		return c.sendrecvShort(s, dest, stag, r, source, rtag)
-	}
-	st, err := c.rank.Driver.Sendrecv(s, dest, stag, r, source, rtag, c.Handle)
-	if err != nil {
-		return c.recvFailed(call.Sendrecv, source, rtag, err)
-	}
-	return c.received(call.Sendrecv, r, st)
+	l := c.rank.landingOf(r)
+	st, err := c.rank.Driver.Sendrecv(s, dest, stag, l.room, source, rtag, c.Handle)
+	return c.received(call.Sendrecv, l, st, source, rtag, err)
 }
 
 // sendThenTake is Sendrecv of a message that is in the mailbox, where it stays if the send

@@ -12,33 +12,15 @@ import (
 // Probe waits until a message from source with tag has arrived and describes it,
 // without receiving it. The next receive that matches gets that message.
 func (c *Channel) Probe(source, tag int) (Status, error) {
-	if err := c.checkRecv(call.Probe, source, tag); err != nil {
-		return Status{}, err
-	}
-	a, err := c.Block(call.Probe, source, tag)
-	if err != nil {
-		return Status{}, err
-	}
-	defer a.Leave()
-	if source == ProcNull {
-		return emptyStatus, nil
-	}
-	if m := c.peekDrained(source, tag); m != nil {
-		return c.seen(m)
-	}
-	st, err := c.rank.Driver.Probe(source, tag, c.Handle)
-	if err != nil {
-		return Status{}, c.Wrap("Probe", source, tag, err)
-	}
-	return c.inside(source, tag, statusOf(st))
+	st, _, err := c.probe(call.Probe, source, tag)
+	return st, err
 }
 
 // Iprobe reports whether a message from source with tag has arrived.
-func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
-	if err := c.checkRecv(call.Iprobe, source, tag); err != nil {
-		return Status{}, false, err
-	}
-	a, err := c.Quick(call.Iprobe, source, tag)
+func (c *Channel) Iprobe(source, tag int) (Status, bool, error) { return c.probe(call.Iprobe, source, tag) }
+
+func (c *Channel) probe(op call.Op, source, tag int) (out Status, ok bool, err error) {
+	a, err := c.enterProbe(op, source, tag)
 	if err != nil {
 		return Status{}, false, err
 	}
@@ -46,20 +28,35 @@ func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
 	if source == ProcNull {
 		return emptyStatus, true, nil
 	}
-	if m := c.peekDrained(source, tag); m != nil {
-		st, err := c.seen(m)
-		return st, err == nil, err
+	var st driver.Status
+	switch m := c.peekDrained(source, tag); {
+	case m != nil:
+		out, err = c.seen(m)
+		return out, err == nil, err
+	case op == call.Probe:
+		st, err = c.rank.Driver.Probe(source, tag, c.Handle)
+	default:
+		if st, ok, err = c.rank.Driver.Iprobe(source, tag, c.Handle); !ok && err == nil {
+			a.polled(c, source, tag)
+			return Status{}, false, nil
+		}
 	}
-	st, ok, err := c.rank.Driver.Iprobe(source, tag, c.Handle)
 	if err != nil {
-		return Status{}, false, c.Wrap("Iprobe", source, tag, err)
+		return Status{}, false, c.Wrap(op.String(), source, tag, err)
 	}
-	if !ok {
-		a.polled(c, source, tag)
-		return Status{}, false, nil
-	}
-	out, err := c.inside(source, tag, statusOf(st))
+	out, err = c.inside(source, tag, statusOf(st))
 	return out, err == nil, err
+}
+
+// enterProbe checks and publishes a probe.
+func (c *Channel) enterProbe(op call.Op, source, tag int) (*Activity, error) {
+	if err := c.checkRecv(op, source, tag); err != nil {
+		return nil, err
+	}
+	if op == call.Probe || op == call.Mprobe {
+		return c.Block(op, source, tag)
+	}
+	return c.Quick(op, source, tag)
 }
 
 // inside looks for the length of a message that a probe shows if it may be a header: it takes
@@ -110,32 +107,14 @@ type Message struct {
 func (m *Message) Status() Status { return m.st }
 
 // Mprobe waits for a message from source with tag and matches it.
-func (c *Channel) Mprobe(source, tag int) (*Message, error) {
-	if err := c.checkRecv(call.Mprobe, source, tag); err != nil {
-		return nil, err
-	}
-	a, err := c.Block(call.Mprobe, source, tag)
-	if err != nil {
-		return nil, err
-	}
-	defer a.Leave()
-	if m := c.matchBoxed(source, tag); m != nil {
-		return m, nil
-	}
-	h, st, err := c.rank.Driver.Mprobe(source, tag, c.Handle)
-	if err != nil {
-		return nil, c.Wrap("Mprobe", source, tag, err)
-	}
-	return c.match(h, st, source, tag)
-}
+func (c *Channel) Mprobe(source, tag int) (*Message, error) { return c.mprobe(call.Mprobe, source, tag) }
 
 // Improbe matches a message from source with tag, if there is one; otherwise it
 // returns nil.
-func (c *Channel) Improbe(source, tag int) (*Message, error) {
-	if err := c.checkRecv(call.Improbe, source, tag); err != nil {
-		return nil, err
-	}
-	a, err := c.Quick(call.Improbe, source, tag)
+func (c *Channel) Improbe(source, tag int) (*Message, error) { return c.mprobe(call.Improbe, source, tag) }
+
+func (c *Channel) mprobe(op call.Op, source, tag int) (*Message, error) {
+	a, err := c.enterProbe(op, source, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +122,16 @@ func (c *Channel) Improbe(source, tag int) (*Message, error) {
 	if m := c.matchBoxed(source, tag); m != nil {
 		return m, nil
 	}
-	h, st, ok, err := c.rank.Driver.Improbe(source, tag, c.Handle)
+	var h driver.Handle
+	var st driver.Status
+	ok := true
+	if op == call.Mprobe {
+		h, st, err = c.rank.Driver.Mprobe(source, tag, c.Handle)
+	} else {
+		h, st, ok, err = c.rank.Driver.Improbe(source, tag, c.Handle)
+	}
 	if err != nil {
-		return nil, c.Wrap("Improbe", source, tag, err)
+		return nil, c.Wrap(op.String(), source, tag, err)
 	}
 	if !ok {
 		a.polled(c, source, tag)

@@ -117,16 +117,14 @@ func (c *Channel) Isend(op call.Op, m driver.Mode, buf []byte, dest, tag int) (*
 	}
 	r := c.newRequest(sendRequest, op, dest, tag, buf)
 	r.mode = m
-	err = r.start()
-	a.Leave()
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r.startIn(a)
 }
 
 // Irecv starts receiving one message.
-func (c *Channel) Irecv(buf []byte, source, tag int) (*Request, error) {
+func (c *Channel) Irecv(buf []byte, source, tag int) (*Request, error) { return c.irecv(buf, nil, source, tag) }
+
+// irecv starts a receive into buf, or into the memory of dev.
+func (c *Channel) irecv(buf []byte, dev *device, source, tag int) (*Request, error) {
 	if err := c.checkRecv(call.Irecv, source, tag); err != nil {
 		return nil, err
 	}
@@ -135,7 +133,13 @@ func (c *Channel) Irecv(buf []byte, source, tag int) (*Request, error) {
 		return nil, err
 	}
 	r := c.newRequest(recvRequest, call.Irecv, source, tag, buf)
-	err = r.start()
+	r.dev = dev
+	return r.startIn(a)
+}
+
+// startIn starts a new request in the call a, and leaves that.
+func (r *Request) startIn(a *Activity) (*Request, error) {
+	err := r.start()
 	a.Leave()
 	if err != nil {
 		return nil, err

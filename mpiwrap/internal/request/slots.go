@@ -123,60 +123,51 @@ func (r *Request) fromAside() *devmsg.Header {
 	return nil
 }
 
-// short is room for a blocking receive whose buffer is too short for a header: a slot, to be
-// given back, or memory of its own.
-func (s *Rank) short() (room []byte, slot int32) {
-	if slot = s.takeSlot(); slot == 0 {
-		return make([]byte, slotSize), 0
+// landing is the memory of a blocking receive: the program's, and what MPI receives into, which is a slot, or memory of
+// its own, where the program's is too short for a header.
+type landing struct {
+	buf, room []byte
+	slot      int32
+}
+
+func (s *Rank) landingOf(buf []byte) landing {
+	if len(buf) >= slotSize {
+		return landing{buf, buf, 0}
 	}
-	return s.small.bytes(slot), slot
+	slot := s.takeSlot()
+	if slot == 0 {
+		return landing{buf, make([]byte, slotSize), 0}
+	}
+	return landing{buf, s.small.bytes(slot), slot}
 }
 
-func (c *Channel) recvShort(op call.Op, buf []byte, source, tag int) (Status, error) {
-	room, slot := c.rank.short()
-	d, err := c.rank.Driver.Recv(room, source, tag, c.Handle)
-	return c.receivedShort(op, buf, room, slot, d, source, tag, err)
-}
-
-func (c *Channel) sendrecvShort(s []byte, dest, stag int, buf []byte, source, rtag int) (Status, error) {
-	room, slot := c.rank.short()
-	d, err := c.rank.Driver.Sendrecv(s, dest, stag, room, source, rtag, c.Handle)
-	return c.receivedShort(call.Sendrecv, buf, room, slot, d, source, rtag, err)
-}
-
-// receivedShort counts a message that a blocking receive has got into room, and gives the slot
-// back.
-func (c *Channel) receivedShort(op call.Op, buf, room []byte, slot int32, d driver.Status, source, tag int,
-	err error) (Status, error) {
+// received counts the message that a blocking receive has got, brings it to the program, or the bytes of the message
+// that it is the header of, and gives the slot back.
+func (c *Channel) received(op call.Op, l landing, d driver.Status, source, tag int, err error) (Status, error) {
+	if l.slot != 0 {
+		defer c.rank.freeSlotOf(l.slot)
+	}
+	short := len(l.buf) < slotSize
 	if err != nil {
-		if slot != 0 {
-			c.rank.freeSlotOf(slot)
-		}
 		st, err := c.recvFailed(op, source, tag, err)
-		st.Bytes = min(st.Bytes, len(buf))
+		if short {
+			st.Bytes = min(st.Bytes, len(l.buf))
+		}
 		return st, err
 	}
 	c.countReceived(d.Source, 1)
 	st := statusOf(d)
-	copy(buf, room[:st.Bytes])
-	var h devmsg.Header
-	large := false
-	if st.Bytes > len(buf) {
-		h, large = devmsg.Parse(room[:st.Bytes])
+	if st.Bytes == devmsg.HeaderBytes {
+		if h, ok := devmsg.Parse(l.room[:st.Bytes]); ok {
+			err := c.unfold(op, &st, &h, devmsg.Dest{Buf: l.buf})
+			return st, err
+		}
 	}
-	if slot != 0 {
-		c.rank.freeSlotOf(slot)
+	if n := st.Bytes; short && copy(l.buf, l.room[:n]) < n {
+		st.Bytes = len(l.buf)
+		return st, c.tooLong(op, &st, n, len(l.buf))
 	}
-	n := st.Bytes
-	switch {
-	case n <= len(buf):
-		return st, nil
-	case large:
-		err = c.unfold(op, &st, &h, devmsg.Dest{Buf: buf})
-		return st, err
-	}
-	st.Bytes = len(buf)
-	return st, c.tooLong(op, &st, n, len(buf))
+	return st, nil
 }
 
 // Receives through slots are not posted one by one: they wait in a queue until
