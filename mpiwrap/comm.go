@@ -97,16 +97,12 @@ type creation struct {
 	// Turn is the place in the order of creations on the parent, groups aside, in the run
 	// that made it. A record that lacks it is in the order of the children's numbers.
 	Turn int `json:",omitempty"`
-
-	site *request.Site // until Creator and Path are filled in
 }
 
 // Dup makes a communicator of the same ranks with its own message space. It is
 // collective over c.
 func (c *Comm) Dup() (*Comm, error) {
-	return c.create(creation{Op: call.Dup.String(), site: request.NoteSite()}, call.Dup, func() (driver.Handle, error) {
-		return c.st.Driver.Dup(c.ch.Handle)
-	})
+	return c.create(call.Dup, creation{}, func() (driver.Handle, error) { return c.st.Driver.Dup(c.ch.Handle) })
 }
 
 // Split makes one communicator for each color; its ranks are ordered by key, then
@@ -116,8 +112,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	if color < 0 && color != Undefined {
 		return nil, c.ch.Fail("Split", NoPeer, NoTag, ErrUnsupported, fmt.Sprintf("color %d is negative", color))
 	}
-	how := creation{Op: call.Split.String(), Color: color, Key: key, site: request.NoteSite()}
-	return c.create(how, call.Split, func() (driver.Handle, error) {
+	return c.create(call.Split, creation{Color: color, Key: key}, func() (driver.Handle, error) {
 		return c.st.Driver.Split(c.ch.Handle, color, key)
 	})
 }
@@ -125,8 +120,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 // SplitNode makes one communicator for each set of ranks that share memory,
 // usually a node. It is collective over c.
 func (c *Comm) SplitNode(key int) (*Comm, error) {
-	how := creation{Op: call.SplitNode.String(), Key: key, site: request.NoteSite()}
-	return c.create(how, call.SplitNode, func() (driver.Handle, error) {
+	return c.create(call.SplitNode, creation{Key: key}, func() (driver.Handle, error) {
 		return c.st.Driver.SplitNode(c.ch.Handle, key)
 	})
 }
@@ -142,8 +136,7 @@ func (c *Comm) Create(ranks []int) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	how := creation{Op: call.Create.String(), Ranks: list, site: request.NoteSite()}
-	return c.create(how, call.Create, func() (driver.Handle, error) {
+	return c.create(call.Create, creation{Ranks: list}, func() (driver.Handle, error) {
 		return c.st.Driver.Create(c.ch.Handle, list)
 	})
 }
@@ -235,8 +228,8 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 	defer a.Leave()
 	a.ForGroup(c.others(ranks))
 	defer a.ForGroup(nil)
-	how := creation{Parent: c.ch.Name, Op: call.CreateGroup.String(), Ranks: list, Tag: tag, site: request.NoteSite()}
-	how.locate()
+	how := creation{Ranks: list, Tag: tag}
+	how.locate(c, call.CreateGroup)
 	n, before := c.groupNumber(&how)
 	h, err := c.st.Driver.CreateGroup(c.st.private.ch.Handle, c.worldRanks(list), tag)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // create runs one collective creation on c: all ranks agree on what is made,
 // the driver makes it, the child gets its name. make returns 0 to a rank that
 // belongs to no new communicator.
-func (c *Comm) create(how creation, op call.Op, build func() (driver.Handle, error)) (*Comm, error) {
-	if err := c.channel().Usable(how.Op); err != nil {
+func (c *Comm) create(op call.Op, how creation, build func() (driver.Handle, error)) (*Comm, error) {
+	if err := c.channel().Usable(op.String()); err != nil {
 		return nil, err
 	}
 	a, err := c.enter(op)
@@ -22,8 +22,7 @@ func (c *Comm) create(how creation, op call.Op, build func() (driver.Handle, err
 		return nil, err
 	}
 	defer a.Leave()
-	how.Parent = c.ch.Name
-	how.locate()
+	how.locate(c, op)
 	n, err := c.agree(how)
 	if err != nil {
 		return nil, err

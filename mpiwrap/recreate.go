@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
+	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
 // After a restart the program makes its communicators again; see Comm. They are
@@ -210,10 +211,12 @@ func (c *Comm) groupNumber(how *creation) (int, *commRecord) {
 // pathLength is how many functions a creation's Path has at most.
 const pathLength = 6
 
-// locate fills in where the program makes the communicator.
-func (how *creation) locate() {
-	how.Creator = how.site.String()
-	for _, f := range how.site.Frames() {
+// locate fills in on what the program makes the communicator, by which call and where.
+func (how *creation) locate(parent *Comm, op call.Op) {
+	how.Parent, how.Op = parent.ch.Name, op.String()
+	site := request.NoteSite()
+	how.Creator = site.String()
+	for _, f := range site.Frames() {
 		if len(how.Path) == pathLength || f.Function == "runtime.goexit" {
 			break
 		}

@@ -51,9 +51,18 @@ type Block struct {
 	area  *area
 }
 
-// Take gives n bytes for messages of m; Free takes them back. Pages of a large block that
-// nobody writes to take no memory, and are not page-locked.
+// Take gives n bytes for a message of m that fills them; Free takes them back.
 func (p *Pool) Take(m Memory, n int) (*Block, error) {
+	b, err := p.TakeUnpinned(m, n)
+	if err == nil {
+		b.Pin(m)
+	}
+	return b, err
+}
+
+// TakeUnpinned is Take for a message that may leave most of the memory unused: pages of a large
+// block that nobody writes to take no memory, and are not page-locked.
+func (p *Pool) TakeUnpinned(m Memory, n int) (*Block, error) {
 	a, err := p.take(bits.Len(uint(max(n, SmallBytes) - 1)))
 	if err != nil {
 		return nil, err

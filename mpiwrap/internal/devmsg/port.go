@@ -32,7 +32,7 @@ type Port struct {
 	Private  driver.Handle // communicator that carries pieces and CTS
 	HostOnly atomic.Bool   // MPI is given no device memory
 
-	pool  Pool
+	Pool                 // host memory for messages
 	reads sync.WaitGroup // goroutines that wait for the device
 
 	mu      sync.Mutex // guards the rest
@@ -65,18 +65,6 @@ type outgoing struct {
 	h driver.Handle
 	span
 }
-
-// Take gives host memory for a message of m that fills it. The caller frees it.
-func (p *Port) Take(m Memory, n int) (*Block, error) {
-	b, err := p.TakeUnpinned(m, n)
-	if err == nil {
-		b.Pin(m)
-	}
-	return b, err
-}
-
-// TakeUnpinned is Take for a message that may leave most of the memory unused.
-func (p *Port) TakeUnpinned(m Memory, n int) (*Block, error) { return p.pool.Take(m, n) }
 
 // room reserves slots for n bytes, in a new slab if need be. It returns no slab when they are full.
 func (p *Port) room(n int) span {

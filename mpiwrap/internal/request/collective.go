@@ -91,7 +91,8 @@ func (t transfers) step(r *Request, wait bool) (bool, error) {
 // OwnCollective starts a collective of the drain. Unlike one of the program it is on no list.
 func (c *Channel) OwnCollective(a driver.Coll) (*Request, error) {
 	a.Comm = c.Handle
-	r := &Request{work: &work{buf: a.Recv}, c: c, kind: collRequest, op: call.Drain}
+	r := &Request{work: &work{buf: a.Recv}, c: c, kind: collRequest, op: call.Drain, peer: NoPeer,
+		tag: NoTag}
 	if err := r.begin(&a); err != nil {
 		return nil, c.Wrap(call.Drain.String(), NoPeer, NoTag, err)
 	}

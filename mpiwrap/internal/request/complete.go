@@ -56,31 +56,17 @@ func (r *Request) completed(st driver.Status, err error, m manner) {
 		r.st, r.err = r.c.recvFailed(r.op, r.peer, r.tag, err)
 		r.st.Bytes = min(r.st.Bytes, r.size())
 	case err != nil:
-		r.err = r.c.Wrap(r.op.String(), r.errPeer(), r.errTag(), err)
+		r.err = r.c.Wrap(r.op.String(), r.peer, r.tag, err)
 	case r.kind == recvRequest:
 		r.st = statusOf(st)
 		if r.st.Cancelled {
 			r.st.Bytes = 0
 		} else {
-			r.c.countReceived(st.Source, 1)
+			r.c.countReceived(st.Source)
 			aside = r.fromAside()
 		}
 	}
 	r.conclude(aside, m)
-}
-
-func (r *Request) errPeer() int {
-	if r.kind == collRequest {
-		return NoPeer
-	}
-	return r.peer
-}
-
-func (r *Request) errTag() int {
-	if r.kind == collRequest {
-		return NoTag
-	}
-	return r.tag
 }
 
 // consume hands the result to the program and ends the request.
@@ -98,7 +84,7 @@ func (r *Request) consume() (Status, error) {
 
 // ended explains a wait for a request that is not active.
 func (r *Request) ended(op call.Op) (Status, error) {
-	return Status{}, r.c.Fail(op.String(), r.errPeer(), r.errTag(), ErrRequest, r.lostAtRestart())
+	return Status{}, r.c.Fail(op.String(), r.peer, r.tag, ErrRequest, r.lostAtRestart())
 }
 
 // Wait is that of mpiwrap.Request.
@@ -133,7 +119,7 @@ func (r *Request) Wait() (Status, error) {
 	}
 	st, err := r.c.rank.Driver.Wait(r.h)
 	if driver.Unknown(err) {
-		return Status{}, r.c.Wrap("Wait", r.errPeer(), r.errTag(), err)
+		return Status{}, r.c.Wrap("Wait", r.peer, r.tag, err)
 	}
 	r.completed(st, err, waiting)
 	return r.consume()
@@ -188,7 +174,7 @@ func (r *Request) progress(m manner) (bool, error) {
 	}
 	st, ok, err := r.c.rank.Driver.Test(r.h)
 	if driver.Unknown(err) {
-		return false, r.c.Wrap("Test", r.errPeer(), r.errTag(), err)
+		return false, r.c.Wrap("Test", r.peer, r.tag, err)
 	}
 	if ok || err != nil {
 		r.completed(st, err, m)
@@ -202,7 +188,7 @@ func (r *Request) Cancel() error {
 		return err
 	}
 	if r.state == idle || r.state == released {
-		return r.c.Fail("Cancel", r.errPeer(), r.errTag(), ErrRequest, "")
+		return r.c.Fail("Cancel", r.peer, r.tag, ErrRequest, "")
 	}
 	if r.state != active || r.kind != recvRequest || r.rest != nil {
 		return nil

@@ -313,7 +313,7 @@ func (a *arrival) step(r *Request, wait bool) (bool, error) {
 	g := (*devmsg.Arrival)(a)
 	ok, err := g.Step(wait)
 	if err != nil {
-		return false, r.c.Wrap(r.op.String(), r.errPeer(), r.errTag(), err)
+		return false, r.c.Wrap(r.op.String(), r.peer, r.tag, err)
 	}
 	if !ok {
 		return false, nil

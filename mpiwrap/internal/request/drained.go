@@ -113,7 +113,7 @@ func (s *Rank) fetchProbed() error {
 		if driver.Unknown(err) {
 			return m.c.Wrap("Drain", m.st.Source, m.st.Tag, err)
 		}
-		m.c.countReceived(int32(m.st.Source), 1)
+		m.c.countReceived(int32(m.st.Source))
 		m.box = &mailbox.Message{Source: m.st.Source, Tag: m.st.Tag, Data: buf, Err: err}
 		m.h = 0
 	}
@@ -213,7 +213,7 @@ func (c *Channel) drained(m *mailbox.Message) {
 		st := statusOfDrained(m)
 		m.Err = c.unfold(call.Drain, &st, &h, devmsg.Dest{Buf: m.Data})
 	}
-	c.countReceived(int32(m.Source), 1)
+	c.countReceived(int32(m.Source))
 }
 
 // deliver hands a drained message to a receive.
@@ -254,7 +254,7 @@ func (d *drainedRest) step(r *Request, wait bool) (bool, error) {
 	m := (*mailbox.Message)(d)
 	over, err := r.c.advance(m, wait)
 	if err != nil {
-		return false, r.c.Wrap("Wait", r.errPeer(), r.errTag(), err)
+		return false, r.c.Wrap("Wait", r.peer, r.tag, err)
 	}
 	if !over {
 		return false, nil

@@ -59,7 +59,7 @@ func (c *Channel) Send(op call.Op, m driver.Mode, buf []byte, dest, tag int) err
 		return err
 	}
 	if dest != ProcNull {
-		c.countSent(dest, 1)
+		c.countSent(dest)
 		if err = c.rank.Driver.Send(m, buf, dest, tag, c.Handle); err != nil {
 			c.uncountSent(dest)
 			err = c.Wrap(op.String(), dest, tag, err)
@@ -103,7 +103,7 @@ func (c *Channel) recvFailed(op call.Op, source, tag int, err error) (Status, er
 	var d *driver.Error
 	var st Status
 	if errors.As(err, &d) && d.Consumed {
-		c.countReceived(d.Status.Source, 1)
+		c.countReceived(d.Status.Source)
 		st = statusOf(d.Status)
 	}
 	return st, c.Wrap(op.String(), source, tag, err)
@@ -129,7 +129,7 @@ func (c *Channel) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int)
 	}
 	defer a.Leave()
 	if dest != ProcNull {
-		c.countSent(dest, 1)
+		c.countSent(dest)
 	}
 	if c.rank.unposted != nil {
 		c.postedAgain(source, rtag)

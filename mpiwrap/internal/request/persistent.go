@@ -98,7 +98,7 @@ func (r *Request) prepareStart() (bool, error) {
 		}
 	}
 	if r.kind == sendRequest {
-		r.c.countSent(r.peer, 1)
+		r.c.countSent(r.peer)
 	}
 	r.activate()
 	return true, nil

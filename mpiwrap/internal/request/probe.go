@@ -17,7 +17,9 @@ func (c *Channel) Probe(source, tag int) (Status, error) {
 }
 
 // Iprobe reports whether a message from source with tag has arrived.
-func (c *Channel) Iprobe(source, tag int) (Status, bool, error) { return c.probe(call.Iprobe, source, tag) }
+func (c *Channel) Iprobe(source, tag int) (Status, bool, error) {
+	return c.probe(call.Iprobe, source, tag)
+}
 
 func (c *Channel) probe(op call.Op, source, tag int) (out Status, ok bool, err error) {
 	a, err := c.enterProbe(op, source, tag)
@@ -107,11 +109,15 @@ type Message struct {
 func (m *Message) Status() Status { return m.st }
 
 // Mprobe waits for a message from source with tag and matches it.
-func (c *Channel) Mprobe(source, tag int) (*Message, error) { return c.mprobe(call.Mprobe, source, tag) }
+func (c *Channel) Mprobe(source, tag int) (*Message, error) {
+	return c.mprobe(call.Mprobe, source, tag)
+}
 
 // Improbe matches a message from source with tag, if there is one; otherwise it
 // returns nil.
-func (c *Channel) Improbe(source, tag int) (*Message, error) { return c.mprobe(call.Improbe, source, tag) }
+func (c *Channel) Improbe(source, tag int) (*Message, error) {
+	return c.mprobe(call.Improbe, source, tag)
+}
 
 func (c *Channel) mprobe(op call.Op, source, tag int) (*Message, error) {
 	a, err := c.enterProbe(op, source, tag)
@@ -205,7 +211,7 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	if err != nil {
 		return c.recvFailed(call.Mrecv, m.st.Source, m.st.Tag, err)
 	}
-	c.countReceived(int32(m.st.Source), 1)
+	c.countReceived(int32(m.st.Source))
 	out := statusOf(st)
 	out.Source, out.Tag = m.st.Source, m.st.Tag
 	return out, nil

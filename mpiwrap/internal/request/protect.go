@@ -44,7 +44,7 @@ func (r *Request) reuse() error {
 		return noRequest("Irecv")
 	}
 	if !r.reusable || r.state != idle {
-		return r.c.Fail("Irecv", r.errPeer(), r.errTag(), ErrRequest, "only an idle request of NewRequest can be "+
+		return r.c.Fail("Irecv", r.peer, r.tag, ErrRequest, "only an idle request of NewRequest can be "+
 			"started so")
 	}
 	return nil
@@ -79,7 +79,7 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 		return nil, noRequest("Protect")
 	}
 	if !r.persistent && !r.reusable {
-		return nil, r.c.Fail("Protect", r.errPeer(), r.errTag(), ErrUnsupported,
+		return nil, r.c.Fail("Protect", r.peer, r.tag, ErrUnsupported,
 			"only requests of NewRequest, SendInit and RecvInit can be protected")
 	}
 	if r.state == active && (r.kind == sendRequest || r.rest != nil) {

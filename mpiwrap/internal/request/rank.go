@@ -162,11 +162,11 @@ func (s *Rank) Count(u *call.Published, n int) {
 	}
 }
 
-// countSent counts n messages to rank dest of c. Private traffic is not counted.
-func (c *Channel) countSent(dest, n int) {
+// countSent counts a message to rank dest of c. Private traffic is not counted.
+func (c *Channel) countSent(dest int) {
 	if !c.Private {
-		c.rank.Count(&c.rank.Sent[c.Members[dest]], n)
-		c.inFlight(int64(n))
+		c.rank.Count(&c.rank.Sent[c.Members[dest]], 1)
+		c.inFlight(1)
 	}
 }
 
@@ -182,10 +182,10 @@ func (c *Channel) uncountSent(dest int) {
 	}
 }
 
-func (c *Channel) countReceived(source int32, n int) {
+func (c *Channel) countReceived(source int32) {
 	if !c.Private && source >= 0 {
-		c.rank.Count(&c.rank.Received[c.Members[source]], n)
-		c.inFlight(int64(-n))
+		c.rank.Count(&c.rank.Received[c.Members[source]], 1)
+		c.inFlight(-1)
 	}
 }
 

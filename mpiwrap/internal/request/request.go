@@ -121,7 +121,9 @@ func (c *Channel) Isend(op call.Op, m driver.Mode, buf []byte, dest, tag int) (*
 }
 
 // Irecv starts receiving one message.
-func (c *Channel) Irecv(buf []byte, source, tag int) (*Request, error) { return c.irecv(buf, nil, source, tag) }
+func (c *Channel) Irecv(buf []byte, source, tag int) (*Request, error) {
+	return c.irecv(buf, nil, source, tag)
+}
 
 // irecv starts a receive into buf, or into the memory of dev.
 func (c *Channel) irecv(buf []byte, dev *device, source, tag int) (*Request, error) {
@@ -207,7 +209,7 @@ func (r *Request) start() (err error) {
 		return nil
 	}
 	if r.kind == sendRequest {
-		c.countSent(r.peer, 1)
+		c.countSent(r.peer)
 	}
 	if err = r.post(); err != nil {
 		r.abandon()

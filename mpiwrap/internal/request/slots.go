@@ -155,7 +155,7 @@ func (c *Channel) received(op call.Op, l landing, d driver.Status, source, tag i
 		}
 		return st, err
 	}
-	c.countReceived(d.Source, 1)
+	c.countReceived(d.Source)
 	st := statusOf(d)
 	if st.Bytes == devmsg.HeaderBytes {
 		if h, ok := devmsg.Parse(l.room[:st.Bytes]); ok {

@@ -156,7 +156,7 @@ func (r *Request) refuse(protected []*Request) error {
 	if at != "" {
 		at = " at " + at
 	}
-	fail := func(text string) error { return r.c.Fail(r.op.String(), r.errPeer(), r.errTag(), ErrPending, text) }
+	fail := func(text string) error { return r.c.Fail(r.op.String(), r.peer, r.tag, ErrPending, text) }
 	switch {
 	case r.kind == collRequest:
 		return fail("a non-blocking collective" + at + " is pending; call Wait before the Point, because restarted " +
@@ -227,7 +227,7 @@ func lostAmong(rs []*Request) error {
 			continue
 		}
 		if text := r.lostAtRestart(); text != "" {
-			return r.c.Fail("Wait", r.errPeer(), r.errTag(), ErrRequest, text)
+			return r.c.Fail("Wait", r.peer, r.tag, ErrRequest, text)
 		}
 	}
 	return nil

@@ -173,53 +173,18 @@ func (b *waitBatch) drive(n int) error {
 	if err != nil {
 		return c.Wrap("WaitAll", NoPeer, NoTag, err)
 	}
-	if failed > 0 {
-		for i, r := range b.who[:n] {
-			r.completed(b.st[i], b.errs[i], waiting)
-		}
-		clear(b.errs[:n])
-		return nil
-	}
-	var t arrivals
 	for i, r := range b.who[:n] {
-		if st := &b.st[i]; r.kind == recvRequest && !st.Cancelled {
-			t.add(r.c, st.Source)
-			r.deactivate()
-			r.st = statusOf(*st)
-			r.conclude(r.fromAside(), waiting)
-		} else {
-			r.completed(*st, nil, waiting)
-		}
+		r.completed(b.st[i], b.errs[i], waiting)
 	}
-	t.flush()
+	if failed > 0 {
+		clear(b.errs[:n])
+	}
 	return nil
 }
 
 func unlist(rs []*Request) {
 	for _, r := range rs {
 		r.listed = false
-	}
-}
-
-// arrivals counts received messages, many of one sender at a time.
-type arrivals struct {
-	c      *Channel
-	source int32
-	n      int
-}
-
-func (t *arrivals) add(c *Channel, source int32) {
-	if t.n > 0 && (t.c != c || t.source != source) {
-		t.flush()
-	}
-	t.c, t.source = c, source
-	t.n++
-}
-
-func (t *arrivals) flush() {
-	if t.n > 0 {
-		t.c.countReceived(t.source, t.n)
-		t.n = 0
 	}
 }
 
