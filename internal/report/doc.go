@@ -4,7 +4,7 @@
 //
 // # Terms
 //
-// A lane is a row of stretches of time on one rank that do not overlap: the main
+// A track is a row of stretches of time on one rank that do not overlap: the main
 // thread has one, what is written behind it has others. Times of the account are
 // microseconds since the first start, by the clock of the node of rank 0, to
 // which those of the other nodes are brought (see clock.go).

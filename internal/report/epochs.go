@@ -79,7 +79,7 @@ func (m *merger) epochs() {
 		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Epoch, b.Epoch))
 	})
 	for i := range m.r.Epochs {
-		m.settle(&m.r.Epochs[i])
+		m.summarize(&m.r.Epochs[i])
 	}
 	m.assign()
 }
@@ -142,8 +142,8 @@ func (q *Epoch) store(e *events.Event) {
 	}
 }
 
-// settle makes the figures of an epoch from its samples.
-func (m *merger) settle(q *Epoch) {
+// summarize makes the figures of an epoch from its samples.
+func (m *merger) summarize(q *Epoch) {
 	q.Park, q.Drain, q.Capture = q.seen["park"].times(), q.seen["drain"].times(), q.seen["capture"].times()
 	for level, n := range q.written {
 		if n > q.Bytes && q.Bytes > 0 { // some parts were written twice: one rank could not write its own

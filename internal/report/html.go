@@ -24,7 +24,7 @@ var (
 
 	page = template.Must(template.New("page").Funcs(template.FuncMap{
 		"at": at, "bytes": units.Bytes, "count": count, "date": date, "dur": durText, "durOr": durOr, "tip": tip,
-		"copiedOut": Epoch.copiedOut, "lasted": Run.lasted, "restored": Run.restoredText, "said": said,
+		"copiedOut": Epoch.copiedOut, "lasted": Run.lasted, "restored": Run.restoredText, "reportedBy": reportedBy,
 		"outcome": (*Report).outcome, "time": (*Report).time, "written": (*Report).written}).Parse(pageHTML))
 )
 
@@ -61,7 +61,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	p := pageData{Report: r, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), Data: template.JS(data),
 		Status: last.Ended, StatusText: map[string]string{"closed": "finished", "stopped": "stopped at a checkpoint",
 			"running": "running", "killed": "dead"}[last.Ended],
-		Logs: len(r.lanes), Made: r.made.Truncate(time.Second), Cards: r.cards(), Parts: r.parts(), Legend: legend(),
+		Logs: len(r.tracks), Made: r.made.Truncate(time.Second), Cards: r.cards(), Parts: r.parts(), Legend: legend(),
 		Drawn: shown, ClockNotes: r.clockNotes()}
 	if last.Ended == "closed" && !last.began {
 		p.Status, p.StatusText = "killed", "ended before computing"
@@ -84,7 +84,7 @@ func date(t time.Time) string { return t.UTC().Round(time.Second).Format(time.Da
 // at is a time since the first start.
 func at(us int64) string { return durText(float64(us) / 1e6) }
 
-func said(f Fault) string {
+func reportedBy(f Fault) string {
 	if f.Ranks == 1 {
 		return fmt.Sprint("rank ", f.Rank)
 	}

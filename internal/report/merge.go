@@ -105,7 +105,7 @@ type merger struct {
 	bases    map[int]int64 // ns, by run: that it is moved back, behind the run before
 	start    int64         // ns, corrected, of time zero
 	trackers []*tracker
-	requests []mark
+	requests []instant
 }
 
 // dedupe sorts the logs by start and rank and drops a log that was given twice, and the older
@@ -156,7 +156,7 @@ func (m *merger) wall(l *events.RankLog) int64 {
 	return wallZero(l) - int64(m.offsets[l.Header.Run][l.Header.Node].Offset*1e9) - m.bases[l.Header.Run]
 }
 
-// follow makes the lanes and what the epochs are made of.
+// follow makes the tracks and what the epochs are made of.
 func (m *merger) follow() {
 	for i := range m.logs {
 		l := &m.logs[i]
@@ -167,12 +167,12 @@ func (m *merger) follow() {
 			m.notable(l, &l.Events[j], usec(l.Events[j].Mono))
 		}
 	}
-	slices.SortStableFunc(m.requests, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(m.requests, func(a, b instant) int { return cmp.Compare(a.at, b.at) })
 }
 
 // notable picks out the instants.
 func (m *merger) notable(l *events.RankLog, e *events.Event, at int64) {
-	k := mark{run: l.Header.Run, rank: l.Rank, at: at, what: e.Name, epoch: e.Epoch}
+	k := instant{run: l.Header.Run, rank: l.Rank, at: at, what: e.Name, epoch: e.Epoch}
 	switch e.Name {
 	case events.Request:
 		k.text = e.What
@@ -191,7 +191,7 @@ func (m *merger) notable(l *events.RankLog, e *events.Event, at int64) {
 	default:
 		return
 	}
-	m.r.marks = append(m.r.marks, k)
+	m.r.instants = append(m.r.instants, k)
 }
 
 // fault notes an error once for all ranks that report it.
@@ -242,7 +242,7 @@ func (m *merger) runs() {
 				t.finish(r.End)
 			}
 		}
-		m.r.lanes = append(m.r.lanes, *t.l)
+		m.r.tracks = append(m.r.tracks, *t.l)
 	}
 }
 

@@ -5,24 +5,24 @@ import "time"
 // Report is the account of a job. Durations are in seconds, times in
 // microseconds since Start.
 type Report struct {
-	Job     string     `json:"job"`
-	Program string     `json:"program,omitempty"`
-	Size    int        `json:"ranks"`
-	Nodes   []string   `json:"nodes"` // of the newest run
-	Levels  []string   `json:"levels"`
-	Start   time.Time  `json:"start"`
-	End     time.Time  `json:"end"`
-	Running bool       `json:"running"` // signs of life until now
-	Runs    []Run      `json:"runs"`
-	Epochs  []Epoch    `json:"epochs"`
-	Ranks   []RankSums `json:"rank_sums"`
-	Totals  Totals     `json:"totals"`
-	Clocks  []Clock    `json:"clocks"`
-	Faults  []Fault    `json:"faults"`
-	Notes   []string   `json:"notes"`
-	lanes   []lanes    // by rank and run
-	marks   []mark
-	made    time.Time
+	Job      string     `json:"job"`
+	Program  string     `json:"program,omitempty"`
+	Size     int        `json:"ranks"`
+	Nodes    []string   `json:"nodes"` // of the newest run
+	Levels   []string   `json:"levels"`
+	Start    time.Time  `json:"start"`
+	End      time.Time  `json:"end"`
+	Running  bool       `json:"running"` // signs of life until now
+	Runs     []Run      `json:"runs"`
+	Epochs   []Epoch    `json:"epochs"`
+	Ranks    []RankSums `json:"rank_sums"`
+	Totals   Totals     `json:"totals"`
+	Clocks   []Clock    `json:"clocks"`
+	Faults   []Fault    `json:"faults"`
+	Notes    []string   `json:"notes"`
+	tracks   []track    // by rank and run
+	instants []instant
+	made     time.Time
 }
 
 // Run is one start of the job.
@@ -142,7 +142,7 @@ type Fault struct {
 	Ranks int    `json:"ranks"` // that say the same
 }
 
-// kind is what a stretch of a lane is.
+// kind is what a stretch of a track is.
 type kind uint8
 
 const (
@@ -169,7 +169,7 @@ var kindNames = [kinds]string{"computing", "lost", "noticing", "starting", "rest
 	"capturing", "held", "stopping",
 	"ending", "writing", "voting", "redundancy", "flushing"}
 
-// stretch is a piece of a lane.
+// stretch is a piece of a track.
 type stretch struct {
 	kind     kind
 	from, to int64 // µs
@@ -180,8 +180,8 @@ type stretch struct {
 	text     string
 }
 
-// lanes are those of one rank in one run.
-type lanes struct {
+// track has what one rank did in one run.
+type track struct {
 	run, rank   int
 	size        int // of the run
 	node        string
@@ -197,8 +197,8 @@ type lanes struct {
 	alive       int64 // how often there are signs of life
 }
 
-// mark is an instant.
-type mark struct {
+// instant is something that takes no time.
+type instant struct {
 	run, rank int
 	at        int64
 	what      string // request, commit, giveup, error

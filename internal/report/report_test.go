@@ -76,7 +76,7 @@ func TestFullJob(t *testing.T) {
 	if len(r.Faults) != 2 || r.Faults[0].What != "lost" || r.Faults[0].Ranks != 7 || r.Faults[1].Ranks != 8 {
 		t.Errorf("faults: got %+v, want a lost rank that 7 name and an epoch given up that all name", r.Faults)
 	}
-	for _, l := range r.lanes {
+	for _, l := range r.tracks {
 		at := int64(math.MinInt64)
 		for _, s := range l.main {
 			if s.from < at || s.to < s.from {
@@ -136,7 +136,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	if r.Epochs[0].Fault == "" || r.Totals.Failed != 1 {
 		t.Errorf("got %+v, want a fault", r.Epochs[0])
 	}
-	for _, l := range r.lanes {
+	for _, l := range r.tracks {
 		if len(l.behind) != 1 || !l.behind[0].open || l.behind[0].to != r.Runs[0].End {
 			t.Errorf("rank %d: got %+v, want a write that was not seen to end", l.rank, l.behind)
 		}
@@ -483,12 +483,12 @@ func TestSameNumber(t *testing.T) {
 	}
 }
 
-// TestLanes: every rank has a lane in which one thing follows another, and every epoch is captured in it.
-func TestLanes(t *testing.T) {
+// TestTracks: every rank has a track in which one thing follows another, and every epoch is captured in it.
+func TestTracks(t *testing.T) {
 	r := merge(t, fullJob(4, 2, 3), 0)
 	ranks, epochs := map[int]bool{}, map[uint64]bool{}
 	until := map[int]int64{}
-	for _, l := range r.lanes {
+	for _, l := range r.tracks {
 		ranks[l.rank] = true
 		for _, s := range l.main {
 			if s.from < until[l.rank] || s.to < s.from {

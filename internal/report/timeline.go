@@ -9,14 +9,14 @@ import (
 // The timeline in plain numbers, for the script of the page.
 type (
 	timelineData struct {
-		T0     float64         `json:"t0"` // ms since 1970
-		End    int64           `json:"end"`
-		Kinds  []string        `json:"kinds"`
-		Runs   []timelineRun   `json:"runs"`
-		Rows   []timelineRow   `json:"rows"`
-		Lanes  []timelineLanes `json:"lanes"`
-		Marks  []timelineMark  `json:"marks"`
-		Epochs []timelineEpoch `json:"epochs"`
+		T0       float64           `json:"t0"` // ms since 1970
+		End      int64             `json:"end"`
+		Kinds    []string          `json:"kinds"`
+		Runs     []timelineRun     `json:"runs"`
+		Rows     []timelineRow     `json:"rows"`
+		Tracks   []timelineTrack   `json:"tracks"`
+		Instants []timelineInstant `json:"instants"`
+		Epochs   []timelineEpoch   `json:"epochs"`
 	}
 	timelineRun struct {
 		N int   `json:"n"`
@@ -29,16 +29,16 @@ type (
 	}
 	// Six numbers a stretch: kind, begin after that of the one before, length,
 	// epoch, 1 if it was never seen to end, bytes.
-	timelineLanes struct {
-		Row    int            `json:"row"`
-		Run    int            `json:"run"`
-		Node   string         `json:"node"`
-		Main   []int64        `json:"main"`
-		Behind []int64        `json:"behind"`
-		Texts  map[int]string `json:"texts,omitempty"` // of what is behind, by place
-		Said   map[int]string `json:"said,omitempty"`  // of the main thread
+	timelineTrack struct {
+		Row       int            `json:"row"`
+		Run       int            `json:"run"`
+		Node      string         `json:"node"`
+		Main      []int64        `json:"main"`
+		Behind    []int64        `json:"behind"`
+		Texts     map[int]string `json:"texts,omitempty"`      // of what is behind, by place
+		MainTexts map[int]string `json:"main_texts,omitempty"` // of the main thread
 	}
-	timelineMark struct {
+	timelineInstant struct {
 		Row   int    `json:"row"`
 		At    int64  `json:"at"`
 		What  string `json:"what"`
@@ -57,7 +57,7 @@ type (
 // mostStretches is what a page may hold: about ten megabytes.
 const mostStretches = 400_000
 
-// timeline encodes the lanes, of as many ranks as a page may hold.
+// timeline encodes the tracks, of as many ranks as a page may hold.
 func (r *Report) timeline() (js []byte, shown int, err error) {
 	d := timelineData{T0: float64(r.Start.UnixMicro()) / 1e3, Kinds: kindNames[:]}
 	show := r.choose(mostStretches)
@@ -72,14 +72,14 @@ func (r *Report) timeline() (js []byte, shown int, err error) {
 		d.Runs = append(d.Runs, timelineRun{run.Number, run.Begin, run.End})
 		d.End = max(d.End, run.End)
 	}
-	for i := range r.lanes {
-		l := &r.lanes[i]
+	for i := range r.tracks {
+		l := &r.tracks[i]
 		if n, ok := row[l.rank]; ok {
-			t := timelineLanes{Row: n, Run: l.run, Node: l.node, Main: flat(l.main), Behind: flat(l.behind),
-				Texts: map[int]string{}, Said: map[int]string{}}
+			t := timelineTrack{Row: n, Run: l.run, Node: l.node, Main: flat(l.main), Behind: flat(l.behind),
+				Texts: map[int]string{}, MainTexts: map[int]string{}}
 			for j, s := range l.main {
 				if strings.HasPrefix(s.text, "failed") || s.kind == restoring {
-					t.Said[j] = s.text
+					t.MainTexts[j] = s.text
 				}
 			}
 			for j, s := range l.behind {
@@ -87,12 +87,12 @@ func (r *Report) timeline() (js []byte, shown int, err error) {
 					t.Texts[j] = s.text
 				}
 			}
-			d.Lanes = append(d.Lanes, t)
+			d.Tracks = append(d.Tracks, t)
 		}
 	}
-	for _, k := range r.marks {
+	for _, k := range r.instants {
 		if n, ok := row[k.rank]; ok {
-			d.Marks = append(d.Marks, timelineMark{n, k.at, k.what, k.epoch, k.text})
+			d.Instants = append(d.Instants, timelineInstant{n, k.at, k.what, k.epoch, k.text})
 		}
 	}
 	for _, q := range r.Epochs {
@@ -106,8 +106,8 @@ func (r *Report) timeline() (js []byte, shown int, err error) {
 // and others evenly.
 func (r *Report) choose(most int) map[int]bool {
 	n := 0
-	for i := range r.lanes {
-		n += len(r.lanes[i].main) + len(r.lanes[i].behind)
+	for i := range r.tracks {
+		n += len(r.tracks[i].main) + len(r.tracks[i].behind)
 	}
 	show := map[int]bool{}
 	every := max(1, (n+most-1)/most)

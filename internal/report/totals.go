@@ -38,8 +38,8 @@ func (m *merger) lost() {
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		n := 0.0
-		for j := range r.lanes {
-			if l := &r.lanes[j]; l.run == run.Number {
+		for j := range r.tracks {
+			if l := &r.tracks[j]; l.run == run.Number {
 				run.Noticed += l.turnInto(noticing, run.death)
 				run.Lost += l.turnInto(lost, kept[run.Number])
 				n++
@@ -100,7 +100,7 @@ func (m *merger) cutOf(epoch uint64, before int) (run int, at int64) {
 
 // turnInto says that computing after a time was something else, and for how many
 // seconds.
-func (l *lanes) turnInto(k kind, after int64) float64 {
+func (l *track) turnInto(k kind, after int64) float64 {
 	var us int64
 	var main []stretch
 	for _, s := range l.main {
@@ -129,8 +129,8 @@ func (m *merger) totals() {
 		t.Lost += run.Lost
 		n := 0.0
 		var sum Totals
-		for j := range r.lanes {
-			if l := &r.lanes[j]; l.run == run.Number {
+		for j := range r.tracks {
+			if l := &r.tracks[j]; l.run == run.Number {
 				sum.add(l, run)
 				n++
 			}
@@ -156,8 +156,8 @@ func (m *merger) totals() {
 	m.rankSums()
 }
 
-// add counts one rank's lane of a run.
-func (t *Totals) add(l *lanes, run *Run) {
+// add counts one rank's track of a run.
+func (t *Totals) add(l *track, run *Run) {
 	s := l.seconds()
 	t.Computing += s[computing] + s[lost]
 	t.Noticing += s[noticing]
@@ -166,10 +166,10 @@ func (t *Totals) add(l *lanes, run *Run) {
 	t.Stopped += s.stopped()
 }
 
-// spent is how many seconds the lanes of a rank spent on each kind.
+// spent is how many seconds the tracks of a rank spent on each kind.
 type spent [kinds]float64
 
-func (l *lanes) seconds() (s spent) {
+func (l *track) seconds() (s spent) {
 	for _, list := range [][]stretch{l.main, l.behind} {
 		for _, x := range list {
 			s[x.kind] += float64(x.to-x.from) / 1e6
@@ -184,8 +184,8 @@ func (s *spent) stopped() float64 {
 
 func (m *merger) rankSums() {
 	sums := map[int]*RankSums{}
-	for i := range m.r.lanes {
-		l := &m.r.lanes[i]
+	for i := range m.r.tracks {
+		l := &m.r.tracks[i]
 		s := sums[l.rank]
 		if s == nil {
 			s = &RankSums{Rank: l.rank}
@@ -211,7 +211,7 @@ func (m *merger) rankSums() {
 	}
 }
 
-func (s *RankSums) take(l *lanes) {
+func (s *RankSums) take(l *track) {
 	t := l.seconds()
 	s.Computing += t[computing] + t[lost]
 	s.Starting += t[starting] + t[restoring]

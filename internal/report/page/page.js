@@ -4,7 +4,7 @@ const D = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement, $ = (id) => document.getElementById(id);
 const GUTTER = 128, K = D.kinds, PROGRAM = (k) => k <= K.indexOf("noticing"); // computing, kept or not
 
-// --- the data, unpacked: per row the stretches of its lanes, sorted by time ---
+// --- the data, unpacked: per row the stretches of its tracks, sorted by time ---
 function unpack(flat) {
   const n = flat.length / 6, s = { k: new Uint8Array(n), a: new Float64Array(n), b: new Float64Array(n), e: new Float64Array(n), o: new Uint8Array(n), y: new Float64Array(n), max: 0 };
   let t = 0;
@@ -15,9 +15,9 @@ function unpack(flat) {
   }
   return s;
 }
-const rows = D.rows.map((r) => ({ rank: r.rank, node: r.node, lanes: [], marks: [] }));
-for (const l of D.lanes) rows[l.row].lanes.push({ run: l.run, node: l.node, main: unpack(l.main), behind: unpack(l.behind), texts: l.texts || {}, said: l.said || {} });
-for (const m of D.marks) if (rows[m.row]) rows[m.row].marks.push(m);
+const rows = D.rows.map((r) => ({ rank: r.rank, node: r.node, tracks: [], marks: [] }));
+for (const l of D.tracks) rows[l.row].tracks.push({ run: l.run, node: l.node, main: unpack(l.main), behind: unpack(l.behind), texts: l.texts || {}, mainTexts: l.main_texts || {} });
+for (const m of D.instants) if (rows[m.row]) rows[m.row].marks.push(m);
 const END = Math.max(D.end, 1);
 
 // --- formats ---
@@ -99,9 +99,9 @@ function fitCanvas(c, h) {
 }
 function firstAfter(arr, t) { let lo = 0, hi = arr.length; while (lo < hi) { const m = (lo + hi) >> 1; if (arr[m] < t) lo = m + 1; else hi = m; } return lo; }
 
-// drawLane draws the stretches that the view touches. What stops the program is
+// drawTrack draws the stretches that the view touches. What stops the program is
 // at least a pixel wide.
-function drawLane(g, s, y, h, t0, t1, x0, w) {
+function drawTrack(g, s, y, h, t0, t1, x0, w) {
   const px = w / (t1 - t0), from = firstAfter(s.a, t0 - s.max);
   for (let pass = 0; pass < 2; pass++) {
     for (let i = from; i < s.a.length && s.a[i] <= t1; i++) {
@@ -127,11 +127,11 @@ function crowded(t0, t1, w) {
 }
 
 // density draws what share of some ranks did what, column by column, in one of
-// their lanes; what stops the program is drawn larger than it is unless exact.
-function density(g, list, lane, y, h, t0, t1, x0, w, exact) {
+// their tracks; what stops the program is drawn larger than it is unless exact.
+function density(g, list, track, y, h, t0, t1, x0, w, exact) {
   const cols = Math.max(1, Math.floor(w)), acc = new Float32Array(cols * K.length), px = cols / (t1 - t0);
-  for (const i of list) for (const l of rows[i].lanes) {
-    const s = l[lane];
+  for (const i of list) for (const l of rows[i].tracks) {
+    const s = l[track];
     for (let j = firstAfter(s.a, t0 - s.max); j < s.a.length && s.a[j] <= t1; j++) {
       if (s.b[j] < t0) continue;
       let a = Math.max(0, (s.a[j] - t0) * px), b = Math.min(cols, (s.b[j] - t0) * px);
@@ -144,7 +144,7 @@ function density(g, list, lane, y, h, t0, t1, x0, w, exact) {
     for (let k = 0; k < K.length; k++) sum += acc[x * K.length + k];
     if (sum <= 0) continue;
     let yy = y + h;
-    const scale = h / (lane === "main" && sum > 0.6 * list.length ? sum : Math.max(sum, list.length));
+    const scale = h / (track === "main" && sum > 0.6 * list.length ? sum : Math.max(sum, list.length));
     for (let k = 0; k < K.length; k++) {
       const hh = acc[x * K.length + k] * scale;
       if (hh <= 0) continue;
@@ -270,9 +270,9 @@ function drawRows() {
 }
 function drawRank(g, row, y, h, w, px, exact) {
   const r = rows[row], gap = h > 8 ? 2 : h > 4 ? 1 : 0, two = h >= 10, mh = two ? Math.round((h - gap) * 0.6) : h - gap;
-  const draw = (lane, y, h) => {
-    if (exact) density(g, [row], lane, y, h, v0, v1, GUTTER, w, true);
-    else for (const l of r.lanes) drawLane(g, l[lane], y, h, v0, v1, GUTTER, w);
+  const draw = (track, y, h) => {
+    if (exact) density(g, [row], track, y, h, v0, v1, GUTTER, w, true);
+    else for (const l of r.tracks) drawTrack(g, l[track], y, h, v0, v1, GUTTER, w);
   };
   draw("main", y + gap / 2, mh);
   if (two) draw("behind", y + gap / 2 + mh + 1, h - gap - mh - 1);
@@ -331,7 +331,7 @@ function tipFor(it, t, near) {
   if (it.list) {
     h.textContent = it.node + ", " + it.list.length + " ranks · " + clock(t, true);
     const n = new Map();
-    for (const i of it.list) for (const l of rows[i].lanes) { const q = hits(l.main, t - near, t + near, 1)[0]; if (q !== undefined) n.set(l.main.k[q], (n.get(l.main.k[q]) || 0) + 1); }
+    for (const i of it.list) for (const l of rows[i].tracks) { const q = hits(l.main, t - near, t + near, 1)[0]; if (q !== undefined) n.set(l.main.k[q], (n.get(l.main.k[q]) || 0) + 1); }
     for (const [k, c] of [...n].sort((a, b) => b[1] - a[1])) line(tip, C.kind[k], c + " " + SAY[K[k]]);
     line(tip, "transparent", "click to " + (it.open ? "close" : "open"));
     return;
@@ -339,12 +339,12 @@ function tipFor(it, t, near) {
   const r = rows[it.row];
   h.textContent = "rank " + r.rank + " · " + clock(t, true);
   let any = false;
-  for (const l of r.lanes) {
+  for (const l of r.tracks) {
     const a = hits(l.main, t - near, t + near, 4), b = hits(l.behind, t - near, t + near, 4);
     if (a.length + b.length === 0) continue;
     any = true;
     h.textContent = "rank " + r.rank + " on " + l.node + ", start " + l.run + " · " + clock(t, true);
-    for (const i of a) line(tip, C.kind[l.main.k[i]], describe(l.main, i, l.said));
+    for (const i of a) line(tip, C.kind[l.main.k[i]], describe(l.main, i, l.mainTexts));
     for (const i of b) line(tip, C.kind[l.behind.k[i]], describe(l.behind, i, l.texts));
   }
   for (const m of r.marks) if (Math.abs(m.at - t) <= near * 2.5) line(tip, C[MARKS[m.what][1]], (m.what === "commit" ? "epoch " + m.epoch + " committed at " + m.text : m.what === "request" ? "checkpoint requested by " + m.text : m.text) + " · " + clock(m.at, true));

@@ -6,16 +6,16 @@ import (
 
 // tracker follows the main thread of one rank through its log.
 type tracker struct {
-	l     *lanes
+	l     *track
 	at    int64  // since when the main thread does what it does; -1 before the log begins
 	now   kind   // what that is
 	epoch uint64 // of it
 	open  map[string]stretch
 }
 
-// follow makes the lanes of one log. usec gives the time of an event.
+// follow makes the tracks of one log. usec gives the time of an event.
 func follow(log *events.RankLog, usec func(mono int64) int64) *tracker {
-	l := &lanes{run: log.Header.Run, rank: log.Rank, size: log.Header.Size, node: log.Header.Node,
+	l := &track{run: log.Header.Run, rank: log.Rank, size: log.Header.Size, node: log.Header.Node,
 		alive: log.Header.AliveNS / 1000}
 	t := &tracker{l: l, at: usec(log.Events[0].Mono), now: starting, open: map[string]stretch{}}
 	if log.Truncated {
