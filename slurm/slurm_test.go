@@ -110,7 +110,7 @@ func TestShowJob(t *testing.T) {
 	}
 }
 
-func TestSettled(t *testing.T) {
+func TestWhyNoRequeue(t *testing.T) {
 	for _, c := range []struct {
 		state    string
 		restarts int
@@ -127,7 +127,7 @@ func TestSettled(t *testing.T) {
 		if c.ran > 0 {
 			j.Limit = 10 * time.Minute
 		}
-		if why := j.Settled(2); (why != "") != c.settled {
+		if why := j.WhyNoRequeue(2); (why != "") != c.settled {
 			t.Errorf("%s after %v, requeued %d times: got %q, want a reason: %t", c.state, c.ran, c.restarts, why,
 				c.settled)
 		}

@@ -107,7 +107,7 @@ func (q *Inquiry) bySlurm(ctx context.Context) (Fate, string) {
 		case err == nil && info.State != "RUNNING":
 			return SupervisorEnded, "the job is " + info.State
 		case err == nil:
-			if step := q.laterStep(ctx); step != "" {
+			if step := q.newerStep(ctx); step != "" {
 				return SupervisorLives, "it has started step " + step
 			}
 			return SupervisorDead, fmt.Sprintf("it has not answered for %v, and the job is RUNNING", q.Patience)
@@ -120,9 +120,9 @@ func (q *Inquiry) bySlurm(ctx context.Context) (Fate, string) {
 	}
 }
 
-// laterStep is a step of the job that began after the one of the ranks that ask, ""
+// newerStep is a step of the job that began after the one of the ranks that ask, ""
 // if there is none: only the supervisor can have started it. Guards do not count.
-func (q *Inquiry) laterStep(ctx context.Context) string {
+func (q *Inquiry) newerStep(ctx context.Context) string {
 	mine, err := strconv.Atoi(q.Step)
 	if err != nil {
 		return ""

@@ -62,26 +62,26 @@ func Supervise(iface string) (*Supervisor, error) {
 func (s *Supervisor) Var(nodeLost, continues bool) string {
 	v := config.SupervisorVar + "=" + s.plane.Addr() + " " + hex.EncodeToString(s.key[:])
 	if nodeLost {
-		v += " " + wordNodeLost
+		v += " " + partNodeLost
 	}
 	if continues {
-		v += " " + wordContinues
+		v += " " + partContinues
 	}
 	if s.RequeueJob != "" {
-		v += " " + wordRequeue + s.RequeueJob
+		v += " " + partRequeue + s.RequeueJob
 	}
 	if n := s.start.Load(); n > 0 {
-		v += fmt.Sprintf(" %s%d", wordStart, n)
+		v += fmt.Sprintf(" %s%d", partStart, n)
 	}
 	return v
 }
 
-// Words of config.SupervisorVar after address and key.
+// Parts of config.SupervisorVar after address and key.
 const (
-	wordNodeLost  = "node-lost"
-	wordContinues = "continues"
-	wordRequeue   = "requeue="
-	wordStart     = "start="
+	partNodeLost  = "node-lost"
+	partContinues = "continues"
+	partRequeue   = "requeue="
+	partStart     = "start="
 )
 
 // Accept waits for a job's rank 0, of the start that SetStart was told of last. The caller closes the Supervised.
@@ -243,12 +243,12 @@ func ParseSupervisor(s string) (v Supervision, err error) {
 	v.addr = words[0]
 	copy(v.key[:], b)
 	for _, w := range words[2:] {
-		v.NodeLost = v.NodeLost || w == wordNodeLost
-		v.Continues = v.Continues || w == wordContinues
-		if job, ok := strings.CutPrefix(w, wordRequeue); ok {
+		v.NodeLost = v.NodeLost || w == partNodeLost
+		v.Continues = v.Continues || w == partContinues
+		if job, ok := strings.CutPrefix(w, partRequeue); ok {
 			v.Requeue = job
 		}
-		if n, ok := strings.CutPrefix(w, wordStart); ok {
+		if n, ok := strings.CutPrefix(w, partStart); ok {
 			v.Start, _ = strconv.Atoi(n) // none is 0
 		}
 	}

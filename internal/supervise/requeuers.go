@@ -85,10 +85,10 @@ func (r *run) startRequeuers() *requeuers {
 	return g
 }
 
-// elsewhere reports whether this command is there on other nodes of the job, too: it can
+// installedOnNodes reports whether this command is there on other nodes of the job, too: it can
 // stand before the program then. A requeuer that watches shows it. The first start waits for
 // one, for a moment.
-func (r *run) elsewhere(ctx context.Context) bool {
+func (r *run) installedOnNodes(ctx context.Context) bool {
 	watched := false
 	if g := r.requeuers; g != nil {
 		select {
@@ -130,7 +130,7 @@ func (g *requeuers) wants(node string) bool {
 func (g *requeuers) start(node string) {
 	cmd := exec.Command("srun", "--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J",
 		job.GuardStep, "-w", node, "-i", "none", g.run.opt.Self, "guard")
-	said := &requeuerWords{w: g.run.opt.Stderr}
+	said := &requeuerOutput{w: g.run.opt.Stderr}
 	said.rest.To, said.rest.Left = &said.text, 1000
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = said, said, time.Second
 	cmd.Env = append(slurm.Environ(os.Environ()), g.run.sup.Var(false, false), "SLURM_RESTART_COUNT="+
@@ -258,14 +258,14 @@ func (g *requeuers) stop() {
 	}
 }
 
-// requeuerWords passes on what requeuers say, and keeps what srun says about why there is none.
-type requeuerWords struct {
+// requeuerOutput passes on what requeuers say, and keeps what srun says about why there is none.
+type requeuerOutput struct {
 	w    io.Writer
 	rest child.Capped // to text
 	text strings.Builder
 }
 
-func (g *requeuerWords) Write(b []byte) (int, error) {
+func (g *requeuerOutput) Write(b []byte) (int, error) {
 	if bytes.HasPrefix(b, []byte("holdfast guard")) {
 		_, _ = g.w.Write(b)
 		return len(b), nil
@@ -273,7 +273,7 @@ func (g *requeuerWords) Write(b []byte) (int, error) {
 	return g.rest.Write(b)
 }
 
-func (g *requeuerWords) String() string {
+func (g *requeuerOutput) String() string {
 	return strings.Join(strings.FieldsFunc(g.text.String(), func(r rune) bool { return r == '\n' }), "; ")
 }
 

@@ -73,7 +73,7 @@ func Run(ctx context.Context, opt Options) (code int, err error) {
 	}
 	r.requeuers = r.startRequeuers()
 	defer r.requeuers.stop()
-	if r.elsewhere(ctx) {
+	if r.installedOnNodes(ctx) {
 		s.cmd.before = []string{opt.Self, "start-rank"} // without it a death before Open is noticed later
 	}
 	daemons, err := r.startDaemons(ctx)

@@ -79,7 +79,7 @@ func requeueUnsettled(ctx context.Context, in slurm.Job) (why string, err error)
 	if err != nil {
 		return "", err
 	}
-	if why := info.Settled(in.Restarts); why != "" {
+	if why := info.WhyNoRequeue(in.Restarts); why != "" {
 		return why, nil
 	}
 	return "", client.Requeue(ctx, in.ID, in.Restarts)

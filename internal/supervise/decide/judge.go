@@ -319,7 +319,7 @@ func (m *Machine) unrestorable() {
 	why := m.try.last.Unrestorable
 	m.nodes.lacks = m.try.last.Missing
 	switch {
-	case m.try.last.Missing && m.elsewhere():
+	case m.try.last.Missing && m.unusedHome():
 		m.next()
 	case !m.try.last.Missing || len(m.nodes.dead) == 0 || m.cfg.WaitNodes <= 0:
 		m.say("giving up: %s", why)
@@ -329,8 +329,8 @@ func (m *Machine) unrestorable() {
 	}
 }
 
-// elsewhere reports whether a node that may have what is missing lives, and was not in the start.
-func (m *Machine) elsewhere() bool {
+// unusedHome reports whether a node that may have what is missing lives, and was not in the start.
+func (m *Machine) unusedHome() bool {
 	return slices.ContainsFunc(m.nodes.homes, func(n string) bool {
 		return m.nodes.dead[n] == "" && !slices.Contains(m.try.nodes, n)
 	})
@@ -370,7 +370,7 @@ func (m *Machine) waitOn(s os.Signal) {
 func (m *Machine) returned(back bool) {
 	switch {
 	case m.phase != awaiting:
-	case back || m.elsewhere():
+	case back || m.unusedHome():
 		m.next()
 	case m.now.After(m.nodes.until):
 		m.say("none of them has returned")

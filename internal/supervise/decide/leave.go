@@ -72,8 +72,8 @@ func (m *Machine) requeue(code int, pause sleep.Backoff, end time.Time) {
 			return
 		case err != nil:
 			m.say("warning: %v", err)
-		case info.Settled(m.cfg.Job.Restarts) != "":
-			m.say("%s", info.Settled(m.cfg.Job.Restarts))
+		case info.WhyNoRequeue(m.cfg.Job.Restarts) != "":
+			m.say("%s", info.WhyNoRequeue(m.cfg.Job.Restarts))
 			exit()
 			return
 		}
@@ -109,7 +109,7 @@ func (m *Machine) ours(pause sleep.Backoff, yes, no func()) {
 		case err == nil && info.Restarts > m.cfg.Job.Restarts:
 			m.say("job %s was requeued meanwhile: this run of it ends here", id)
 			no()
-		case err == nil && settled(info.State):
+		case err == nil && jobOver(info.State):
 			m.say("job %s is %s: this run of it ends here", id, info.State)
 			no()
 		case err == nil:
@@ -132,8 +132,8 @@ func (m *Machine) ours(pause sleep.Backoff, yes, no func()) {
 	})
 }
 
-// settled reports whether a job in a state will not run on, or not as it did.
-func settled(state string) bool {
+// jobOver reports whether a job in a state will not run on, or not as it did.
+func jobOver(state string) bool {
 	return slices.ContainsFunc([]string{"PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "PREEMPTED", "REQUEUE",
 		"TIMEOUT", "FAILED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_ME"},
 		func(s string) bool { return strings.HasPrefix(state, s) })
