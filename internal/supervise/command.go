@@ -111,6 +111,10 @@ func (c *command) parseSrun(args []string) error {
 				return fmt.Errorf("option %s has no value", a)
 			}
 			value = args[i]
+			if isProgram(name, value) {
+				return fmt.Errorf("option %s: %s would be its value, and is a program; write -- before the program", a,
+					value)
+			}
 			c.opts = append(c.opts, value)
 		}
 		if err := c.noteSrun(name, value); err != nil {
@@ -125,6 +129,14 @@ func (c *command) parseSrun(args []string) error {
 			"--multi-prog")
 	}
 	return nil
+}
+
+// isProgram reports whether what would be the value of an option is a program in a directory: srun may be newer, and
+// its option have no value.
+func isProgram(option, value string) bool {
+	_, err := exec.LookPath(value)
+	return err == nil && len(option) > 1 && strings.Contains(value, "/") &&
+		!slices.Contains([]string{"prolog", "epilog", "task-prolog", "task-epilog", "input"}, option)
 }
 
 // splitOption takes "--name=value" and "-nvalue" apart.

@@ -24,7 +24,7 @@ func TestParseSrun(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	for _, bad := range []string{"srun", "srun -n", "srun -n x ./app", "srun -N0 ./app", "srun --het-group=0,1 ./app",
-		"srun -n2 ./a : -n3 ./b"} {
+		"srun -n2 ./a : -n3 ./b", "srun --new-flag /bin/sh -c true"} {
 		if _, err := parseCommand(strings.Fields(bad)); err == nil {
 			t.Errorf("%s: got no error", bad)
 		}
