@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -9,32 +10,35 @@ import (
 // given. Names that follow each other and differ in the number at their end share brackets, so that
 // the nodes of a machine make a short list when they are in order.
 func FoldNodes(names []string) string {
-	var b strings.Builder
+	var items []string
 	for i := 0; i < len(names); {
-		if i > 0 {
-			b.WriteByte(',')
+		head, first := cutNumber(names[i])
+		var ranges []string
+		end := i
+		for end < len(names) && first != "" {
+			other, low := cutNumber(names[end])
+			if other != head || low == "" {
+				break
+			}
+			n, _ := strconv.Atoi(low) // digits by cutNumber
+			high := low
+			for end++; end < len(names) && names[end] == head+fmt.Sprintf("%0*d", len(low), n+1); end++ {
+				n++
+				high = names[end][len(head):]
+			}
+			if high != low {
+				low += "-" + high
+			}
+			ranges = append(ranges, low)
 		}
-		head, _ := cutNumber(names[i])
-		end := i + 1
-		for end < len(names) && sameHead(head, names[i], names[end]) {
-			end++
-		}
-		if end == i+1 {
-			b.WriteString(names[i])
+		if end <= i+1 {
+			items, end = append(items, names[i]), i+1
 		} else {
-			b.WriteString(head + "[")
-			foldNumbers(&b, len(head), names[i:end])
-			b.WriteByte(']')
+			items = append(items, head+"["+strings.Join(ranges, ",")+"]")
 		}
 		i = end
 	}
-	return b.String()
-}
-
-// sameHead reports whether two names are a head and a number each.
-func sameHead(head, first, next string) bool {
-	other, digits := cutNumber(next)
-	return other == head && digits != "" && first != head
+	return strings.Join(items, ",")
 }
 
 // longestNumber is below what ExpandNodes takes in a range.
@@ -48,30 +52,4 @@ func cutNumber(name string) (head, digits string) {
 		return name, ""
 	}
 	return head, name[len(head):]
-}
-
-// foldNumbers writes the numbers behind the head of names, those that rise by one as ranges.
-func foldNumbers(b *strings.Builder, head int, names []string) {
-	for i := 0; i < len(names); {
-		low := names[i][head:]
-		n, _ := strconv.Atoi(low) // digits by cutNumber
-		end := i + 1
-		for end < len(names) && names[end][head:] == padded(n+end-i, len(low)) {
-			end++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(low)
-		if end > i+1 {
-			b.WriteString("-" + names[end-1][head:])
-		}
-		i = end
-	}
-}
-
-// padded is a number as ExpandNodes writes it in a range whose first number has so many digits.
-func padded(n, width int) string {
-	s := strconv.Itoa(n)
-	return strings.Repeat("0", max(width-len(s), 0)) + s
 }
