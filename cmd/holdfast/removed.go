@@ -18,7 +18,6 @@ var removedFlags = map[string]string{
 	"export --box":     "export the whole array; numpy.load(FILE, mmap_mode=\"r\") reads a part of it",
 	"prune --every":    "use --keep-every",
 	"run --backoff":    "the pause before a restart without progress begins with 1 s",
-	"run --begin-anew": "run never starts a job over that has had a checkpoint; set HOLDFAST_FRESH=1 to do so",
 	"run --grace":      "set HOLDFAST_GRACE",
 	"show --array":     "show --json lists the ranks that own parts of an array",
 	"run --keep-every": "set HOLDFAST_KEEP_EVERY",

@@ -126,18 +126,23 @@ func memory(t *testing.T, dir string, damage func() error) {
 		return s
 	}
 	m := of("5").recall()
-	m.Took, m.Seconds = true, 3
+	m.BegunAt, m.Seconds = time.Now(), 3
 	of("5").save(m)
-	if m = of("5").recall(); !m.Took || m.Job != "5" {
+	if m = of("5").recall(); m.BegunAt.IsZero() || m.Safe || m.Job != "5" {
 		t.Errorf("after a requeue: got %+v", m)
 	}
-	if m := of("6").recall(); m.Took || m.Seconds != 3 || m.Job != "6" {
+	if m := of("6").recall(); !m.BegunAt.IsZero() || m.Seconds != 3 || m.Job != "6" {
 		t.Errorf("another job: got %+v", m)
+	}
+	m.Safe = true
+	of("5").save(m)
+	if m = of("5").recall(); m.BegunAt.IsZero() || !m.Safe {
+		t.Errorf("at global: got %+v", m)
 	}
 	if err := damage(); err != nil {
 		t.Fatal(err)
 	}
-	if m = of("5").recall(); m.Took {
+	if m = of("5").recall(); !m.BegunAt.IsZero() {
 		t.Errorf("a damaged file: got %+v", m)
 	}
 }

@@ -230,6 +230,9 @@ func (s *setup) vars(a decide.Start) []string {
 	if s.prog.Grace == 0 && s.cfg.Grace > 0 {
 		vars = append(vars, "HOLDFAST_GRACE="+s.cfg.Grace.String())
 	}
+	if a.Fresh {
+		vars = append(vars, "HOLDFAST_FRESH=1")
+	}
 	if s.cmd.kind == launchSrun && s.cfg.EndTimeout > 0 && os.Getenv("SLURM_WAIT") == "" {
 		// A rank that dies in MPI_Init leaves the others waiting for it.
 		wait := s.cfg.EndTimeout + 10*time.Second

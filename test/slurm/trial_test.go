@@ -273,7 +273,7 @@ func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
 		vars = append(vars, "HOLDFAST_GLOBAL="+j.there+"/ckpt")
 	}
 	line := append([]string{b.bin + "/holdfast", "run", "--start-timeout", startTimeout, "--wait-nodes", "20s",
-		"--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
+		"--begin-anew", "1h", "--spares", strconv.Itoa(tr.Spares)}, tr.flags...)
 	if tr.Batch {
 		line = append(line, "--requeue")
 	}
@@ -483,7 +483,7 @@ func (j *job) finish(t *testing.T, tr *trial) {
 		t.Errorf("a rank crashed: %s", bad)
 	}
 	got, err := os.ReadFile(j.here + "/result")
-	lost := tr.Safe == 0 && (tr.Batch || len(tr.Ranks) > tr.tolerates())
+	lost := len(tr.Ranks) > tr.tolerates() && tr.Local && tr.Safe == 0
 	switch {
 	case lost && refused.MatchString(log):
 		if err == nil {

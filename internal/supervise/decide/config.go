@@ -17,10 +17,12 @@ const (
 
 // Limits are what the user has a say in: flags of holdfast run, which document them.
 type Limits struct {
-	MinNodes, MaxRestarts                            int
-	MinRanks                                         int // 0: the number of ranks never changes
-	Requeue                                          bool
-	Lead, StartTimeout, EndTimeout, Stall, WaitNodes time.Duration
+	MinNodes, MaxRestarts       int
+	MinRanks                    int // 0: the number of ranks never changes
+	Requeue                     bool
+	Lead                        time.Duration
+	StartTimeout, EndTimeout    time.Duration
+	Stall, WaitNodes, BeginAnew time.Duration
 }
 
 // Config is what is known before the first start.
@@ -73,6 +75,8 @@ type Memory struct {
 	Epoch      storage.Epoch `json:"epoch"`             // that was measured
 	Seconds    float64       `json:"checkpoint_s"`      // it took, from the request until it was at global
 	Job        string        `json:"job,omitempty"`     // Slurm's number; what follows is about it
+	BegunAt    time.Time     `json:"begun_at,omitzero"` // when it began from nothing; zero = it restored something
+	Safe       bool          `json:"safe,omitempty"`    // an epoch of it came to global, or was there before
 	Took       bool          `json:"took,omitempty"`    // a start took a checkpoint, at any level
 	Local      string        `json:"local,omitempty"`   // directory on each node's own disk
 	NoProgress int           `json:"in_vain,omitempty"` // runs up to the time limit in a row that brought little

@@ -27,6 +27,7 @@ type past struct {
 	opening      time.Duration            // of the first start, until rank 0 reported
 	workAt       time.Time                // when the program began to compute, the first time
 	advanced     bool                     // a start took a checkpoint
+	fresh        bool                     // starts are to restore nothing, until one has committed an epoch
 	notOurs      bool                     // the job was requeued, or is over, while this command stood still
 	salvaged     bool                     // that was tried
 	death        death                    // of the newest start
@@ -42,6 +43,14 @@ type death struct {
 // committed notes an epoch at a level.
 func (m *Machine) committed(level string, e storage.Epoch) {
 	m.past.at[level] = max(m.past.at[level], e)
+}
+
+// safe notes that an epoch is at global, or was there before the job.
+func (m *Machine) safe() {
+	if !m.mem.Safe {
+		m.mem.Safe = true
+		m.remember()
+	}
 }
 
 // judge decides what follows a start.
@@ -314,19 +323,42 @@ func levelsAt(rep job.Report, e storage.Epoch) string {
 
 // unrestorable decides what follows a start that found checkpoints and could restore none. Data
 // that are on the disk of a dead node may come back with it, so it is waited for. A job that has
-// had checkpoints is never started over: that is a person's decision.
+// had checkpoints is started over only within --begin-anew, and never one that had any at global, or
+// that began from something.
 func (m *Machine) unrestorable() {
 	why := m.try.last.Unrestorable
-	m.nodes.lacks = m.try.last.Missing
-	switch {
-	case m.try.last.Missing && m.unusedHome():
-		m.next()
-	case !m.try.last.Missing || len(m.nodes.dead) == 0 || m.cfg.WaitNodes <= 0:
+	if !m.try.last.Missing {
 		m.say("giving up: %s", why)
 		m.finish(ExitBad)
-	default:
-		m.await(why)
+		return
 	}
+	m.nodes.lacks = true
+	wait := m.cfg.WaitNodes
+	if m.mayBegin() {
+		wait = min(wait, m.work()) // to wait for longer than that work took gains nothing
+	}
+	switch {
+	case m.unusedHome():
+		m.next()
+	case len(m.nodes.dead) == 0 || wait <= 0:
+		m.dataLost()
+	default:
+		m.await(wait, why)
+	}
+}
+
+// mayBegin reports whether the job may start over without asking.
+func (m *Machine) mayBegin() bool { return m.neverSafe() && m.work() <= m.cfg.BeginAnew }
+
+// neverSafe reports whether the job began from nothing, and nothing of it ever came to global.
+func (m *Machine) neverSafe() bool { return !m.mem.BegunAt.IsZero() && !m.mem.Safe }
+
+// work is how long the job had computed, at most, when it lost what it now misses.
+func (m *Machine) work() time.Duration {
+	if m.past.death.at.After(m.mem.BegunAt) {
+		return m.past.death.at.Sub(m.mem.BegunAt)
+	}
+	return m.now.Sub(m.mem.BegunAt)
 }
 
 // unusedHome reports whether a node that may have what is missing lives, and was not in the start.
@@ -340,8 +372,7 @@ func (m *Machine) unusedHome() bool {
 const awaitEvery = 3 * time.Second
 
 // await waits until a node that may have what is missing is there for the next start.
-func (m *Machine) await(why string) {
-	wait := m.cfg.WaitNodes
+func (m *Machine) await(wait time.Duration, why string) {
 	m.say("waiting up to %v for %s to come back: %s", wait.Round(time.Second),
 		slurm.FoldNodes(slices.Sorted(maps.Keys(m.nodes.dead))), why)
 	m.nodes.until = m.now.Add(wait)
@@ -374,9 +405,28 @@ func (m *Machine) returned(back bool) {
 		m.next()
 	case m.now.After(m.nodes.until):
 		m.say("none of them has returned")
-		m.say("giving up: %s", m.try.last.Unrestorable)
-		m.finish(ExitBad)
+		m.dataLost()
 	default:
 		m.nodes.look()
 	}
+}
+
+// dataLost decides what follows when nobody has what is missing.
+func (m *Machine) dataLost() {
+	why := m.try.last.Unrestorable
+	if m.mayBegin() {
+		m.say("no checkpoint of this job ever reached global, and those on its nodes can no longer be read: "+
+			"starting over, as --begin-anew %v allows; at most %v of work is lost: %s",
+			m.cfg.BeginAnew, m.work().Round(time.Second), why)
+		m.past.fresh = true
+		m.next()
+		return
+	}
+	m.say("giving up: %s", why)
+	if m.neverSafe() {
+		m.say("no checkpoint of this job ever reached global, and at most %v of work would be lost: "+
+			"HOLDFAST_FRESH=1 starts over now, --begin-anew %v lets such a job do so by itself",
+			m.work().Round(time.Second), m.work().Truncate(time.Hour)+time.Hour) // as a person would set it
+	}
+	m.finish(ExitBad)
 }

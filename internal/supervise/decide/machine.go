@@ -152,8 +152,8 @@ func (m *Machine) launch() {
 	m.nodes.used = nodes
 	m.try = &try{nodes: nodes, clock: clock{startedAt: m.now}}
 	m.due = time.Time{}
-	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: m.excluded(), Ranks: ranks,
-		NodeLost: m.past.death.node, Continues: m.mem.Took})
+	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: m.excluded(), Ranks: ranks, Fresh: m.past.fresh,
+		NodeLost: m.past.death.node, Continues: m.mem.Took && !m.past.fresh})
 }
 
 func (m *Machine) started(ev Started) {

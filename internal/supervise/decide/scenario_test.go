@@ -170,7 +170,8 @@ func (s *scene) begin(w words) {
 		MaxRestarts:  w.number("max-restarts", 10),
 		StartTimeout: w.span("start-timeout", 0), EndTimeout: w.span("end-timeout", 10*time.Minute),
 		Stall: w.span("stall", 0), WaitNodes: w.span("wait-nodes", 10*time.Minute),
-		Requeue: w.has("requeue"), Lead: w.span("lead", 0)}
+		BeginAnew: w.span("begin-anew", 0),
+		Requeue:   w.has("requeue"), Lead: w.span("lead", 0)}
 	c := Config{Limits: limits, Nodes: w.list("nodes"), Here: w.list("here"), Recovers: w.has("recovers"),
 		Announced: w.has("announced"), Watched: w.has("watched"), Local: w.has("local"), Global: w.has("global")}
 	c.Width, c.Began = w.number("width", len(c.Nodes)), epoch.Add(-w.span("began", 0))
@@ -183,8 +184,11 @@ func (s *scene) begin(w words) {
 		}
 		c.Warning.Signal, c.Warning.Lead = w.text("warning"), w.span("warning-lead", 0)
 	}
-	c.Memory = Memory{Seconds: w.span("checkpoint", 0).Seconds(), NoProgress: w.number("vain", 0),
+	c.Memory = Memory{Seconds: w.span("checkpoint", 0).Seconds(), NoProgress: w.number("vain", 0), Safe: w.has("safe"),
 		Took: w.has("took"), Stale: w.number("stale", 0)}
+	if w.has("begun") {
+		c.Memory.BegunAt = epoch.Add(-w.span("begun", 0))
+	}
 	*s = scene{m: New(c), now: epoch, tick: epoch, faults: map[string]string{}, fails: map[string]error{}}
 	s.slurm(words{"RUNNING", "limit=" + w.text("limit")})
 	s.step(Begin{})
@@ -267,7 +271,7 @@ func (s *scene) carryOut(a Action) Event {
 		if a.Ranks != 0 {
 			ranks = fmt.Sprintf("ranks=%d ", a.Ranks)
 		}
-		s.print("start %s%s%s%s%s", list("on", a.Nodes), list("without", a.Out), ranks,
+		s.print("start %s%s%s%s%s%s", list("on", a.Nodes), list("without", a.Out), ranks, flag("fresh", a.Fresh),
 			flag("continues", a.Continues), flag("node-lost", a.NodeLost))
 		return Started{"srun ./app", s.fails["start"]}
 	case End:
@@ -308,8 +312,8 @@ func (s *scene) carryOut(a Action) Event {
 		s.print("salvage %swithin %v", list("from", a.Nodes), a.Within)
 		return Salvaged{a.Have + 1, s.fails["salvage"]}
 	case Remember:
-		s.print("remember took=%t vain=%d stale=%d checkpoint=%.1fs", a.Memory.Took, a.Memory.NoProgress,
-			a.Memory.Stale, a.Memory.Seconds)
+		s.print("remember begun=%t safe=%t vain=%d stale=%d checkpoint=%.1fs", !a.Memory.BegunAt.IsZero(),
+			a.Memory.Safe, a.Memory.NoProgress, a.Memory.Stale, a.Memory.Seconds)
 	case Timer:
 		s.timer = a.At
 	case Exit:

@@ -196,6 +196,10 @@ func (m *Machine) report(rep job.Report) {
 	if rep.Restored != nil {
 		t.progress.restored = rep.Restored.Epoch
 		m.committed(rep.Restored.Level, t.progress.restored)
+		m.safe()
+	} else if rep.Ready && m.mem.BegunAt.IsZero() {
+		m.mem.BegunAt = m.now
+		m.remember()
 	}
 	if rep.Points > 0 && !t.progress.computing {
 		m.computes(rep)
@@ -214,7 +218,11 @@ func (m *Machine) report(rep job.Report) {
 		m.committed(level, e)
 	}
 	if len(rep.Committed) > 0 {
+		m.past.fresh = false // there is something to continue from
 		m.advance()
+	}
+	if rep.Committed[storage.LevelGlobal] > 0 {
+		m.safe()
 	}
 	m.measure(rep.Newest)
 	t.last = rep

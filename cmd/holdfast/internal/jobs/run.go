@@ -64,6 +64,9 @@ func newRun() *cobra.Command {
 	fs.DurationVar(&opt.Stall, "stall", 0, "time after which to end a start in which rank 0 passes no Point; 0: never")
 	fs.DurationVar(&opt.WaitNodes, "wait-nodes", 10*time.Minute, "how long to wait for a dead node to come back when "+
 		"the checkpoints cannot be read without its disk; 0: do not wait")
+	fs.DurationVar(&opt.BeginAnew, "begin-anew", 0, "start over when the checkpoints were lost with "+
+		"their nodes, none ever reached global, and the job has computed for no longer than this; 0: never, end "+
+		"with a message that says what is missing")
 	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node of the job, in a step of its own, "+
 		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
