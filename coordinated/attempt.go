@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
@@ -122,8 +121,6 @@ func (c *Checkpointer) fetch(ctx context.Context, k vote.Candidate) (src *shards
 		}
 		bytes = c.state.Bytes()
 	}
-	c.reading.read.Store(0)
-	c.reading.total.Store(bytes)
 	return src, bytes, nil
 }
 
@@ -239,11 +236,8 @@ func ballot(a *arrays.Attempt, level string, own error) []byte {
 	b[0] |= voteFailed
 	var other *MismatchError
 	var count *CountError
-	var owner *OwnerError
-	var wanted *DivisionError
-	var division *divisionError
-	if errors.As(own, &other) || errors.Is(own, gpustate.ErrConflict) || errors.As(own, &owner) ||
-		errors.As(own, &wanted) || errors.As(own, &division) || errors.As(own, &count) && !count.another() {
+	if errors.As(own, &other) || errors.Is(own, gpustate.ErrConflict) || arrays.IsUnfit(own) ||
+		errors.As(own, &count) && !count.another() {
 		b[0] |= voteMismatch
 	}
 	var length *capture.LengthError
@@ -321,14 +315,4 @@ func (l *stopwatch) String() string {
 		out = append(out, fmt.Sprintf("%s %v", p.Name, p.Took.Round(time.Microsecond)))
 	}
 	return strings.Join(out, ", ")
-}
-
-// progress counts the bytes of a shard that have been read.
-type progress struct{ read, total atomic.Int64 }
-
-// Restoring reports the progress of Restore: how many bytes of this rank's state it
-// has read, verified and moved to the device, and the total; zeros until it knows
-// them. It may be called from any goroutine.
-func (c *Checkpointer) Restoring() (read, total int64) {
-	return c.reading.read.Load(), c.reading.total.Load()
 }

@@ -55,12 +55,11 @@ type Checkpointer struct {
 	off     bool           // the program runs without checkpoints: of the parts above it has main, state and topo
 	ignored chan os.Signal // then: those that would ask for one
 
-	stats   statistics
-	inVain  inVain
-	quiet   quiet
-	reading progress               // of Restore
-	chosen  *chosen                // nil until the ranks have agreed
-	sizes   map[vote.Candidate]int // how many ranks the epochs are of that this one can read
+	stats  statistics
+	inVain inVain
+	quiet  quiet
+	chosen *chosen                // nil until the ranks have agreed
+	sizes  map[vote.Candidate]int // how many ranks the epochs are of that this one can read
 }
 
 // mainThread is the one that calls MPI, and what may stop it.
@@ -101,7 +100,7 @@ const (
 // world, which must be what mpiwrap.Init returned, and succeeds or fails on all
 // ranks alike, with a *RanksError that names the ranks at fault. The signals of opt
 // are caught from now on. Open waits for all ranks to call it; after ten times
-// opt.WaitTimeout it fails with a *MissingError. The caller closes the Checkpointer
+// opt.WaitTimeout it fails with an error that names those that have not. The caller closes the Checkpointer
 // before mpiwrap.Finalize. Where the options switch checkpoints off (Options.Off), the program runs without: Restore
 // finds nothing, Point and Request do nothing, RequestStop returns ErrOff. Cost: six MPI collectives and a
 // TCP connection to each neighbour in the control tree.

@@ -148,7 +148,7 @@ type NotReceivedError struct {
 
 // Error lists the messages that the restored program never received.
 func (e *NotReceivedError) Error() string {
-	s := fmt.Sprintf("coordinated: rank %d never received %d message(s) that the checkpoint holds for receives "+
+	s := fmt.Sprintf("rank %d never received %d message(s) that the checkpoint holds for receives "+
 		"pending at the cut: ", e.Rank, len(e.Receives))
 	for i := range e.Receives {
 		if i > 0 {

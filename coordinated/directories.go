@@ -21,24 +21,9 @@ import (
 // systems keep what they know of a directory for a while. A variable for tests.
 const shareWait = 30 * time.Second
 
-// NotSharedError says that some nodes do not see what another node writes to the
-// global directory. Epochs there would be in pieces that no later start could find
-// together.
-type NotSharedError struct {
-	Dir   string
-	Wrote string   // node of rank 0
-	Nodes []string // that do not see it
-}
-
-// Error names the directory, and the nodes that do not see it.
-func (e *NotSharedError) Error() string {
-	return fmt.Sprintf("the global directory %s is not shared: node(s) %s do not see what node %s writes there; "+
-		"name a directory of a file system that all nodes mount, or set none and use local with partner or parity",
-		e.Dir, names(e.Nodes), e.Wrote)
-}
-
 // checkShared makes sure that every node sees the same global directory: rank 0 writes
-// a file of a random name, and one rank of each other node looks for it. Collective.
+// a file of a random name, and one rank of each other node looks for it. Epochs in directories of several nodes would
+// be in pieces that no later start could find together. Collective.
 func (c *Checkpointer) checkShared(ctx context.Context, priv connect.Ranks) error {
 	shared := func(l string) bool { return storage.TraitsOf(l).Shared }
 	if !slices.ContainsFunc(c.levels.use, shared) || storage.IsObjectStore(c.opt.Global) ||
@@ -55,7 +40,7 @@ func (c *Checkpointer) checkShared(ctx context.Context, priv connect.Ranks) erro
 		return err
 	}
 	if err := connect.Broadcast(priv, nonce); err != nil {
-		return fmt.Errorf("coordinated: check the global directory: %w", err)
+		return fmt.Errorf("check the global directory: %w", err)
 	}
 	// The name is that of a file in the making: a later start clears it away.
 	file := filepath.Join(c.opt.Global, "holdfast.shared.r000000."+hex.EncodeToString(nonce)+".tmp")
@@ -82,7 +67,9 @@ func (c *Checkpointer) checkShared(ctx context.Context, priv connect.Ranks) erro
 	if len(all) == 0 {
 		return nil
 	}
-	return &NotSharedError{Dir: c.opt.Global, Wrote: c.topo.Nodes[0], Nodes: all}
+	return fmt.Errorf("the global directory %s is not shared: node(s) %s do not see what node %s writes there; name a "+
+		"directory of a file system that all nodes mount, or set none and use local with partner or parity",
+		c.opt.Global, names(all), c.topo.Nodes[0])
 }
 
 // sees looks for a file until it is there.
@@ -133,7 +120,7 @@ func (c *Checkpointer) findWriters(priv connect.Ranks) (map[string][]int, error)
 	}
 	all := make([]byte, len(mine)*priv.Size())
 	if err := priv.Allgather(all, mine); err != nil {
-		return nil, fmt.Errorf("coordinated: find the ranks that share directories: %w", err)
+		return nil, fmt.Errorf("find the ranks that share directories: %w", err)
 	}
 	out := map[string][]int{}
 	for i, level := range own {

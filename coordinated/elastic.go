@@ -22,32 +22,21 @@ type CountError struct {
 	PerRank    []string // what is protected per rank, in the epoch or now
 	NotQuiet   []int    // ranks of the epoch with messages in flight to them, or receives pending
 	Undeclared []int    // ranks of the epoch that say nothing of arrays
-
-	foreign bool // the program is not in Go
 }
-
-// How programs say that they are elastic, and what they protect for any number of ranks.
-const (
-	elasticGo, elasticForeign = "Options.Elastic", "hf_elastic, in Python Session(elastic=True)"
-	anyGo, anyForeign         = "ProtectGlobal, ProtectList or ProtectReplicated",
-		"hf_protect_global or hf_protect_replicated (Python: protect_global, protect_replicated)"
-)
 
 // Error gives both numbers, what stands in the way, and the remedy.
 func (e *CountError) Error() string {
 	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
-	elastic, any, quiet := elasticGo, anyGo, "Options.Quiet (HOLDFAST_QUIET)"
-	if e.foreign {
-		elastic, any, quiet = elasticForeign, anyForeign, "HOLDFAST_QUIET"
-	}
 	switch {
 	case len(e.Undeclared) > 0:
-		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (%s)", vote.Ranks(e.Undeclared), elastic)
+		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (hf_elastic, elastic=True in Python, "+
+			"Options.Elastic in Go)", vote.Ranks(e.Undeclared))
 	case len(e.PerRank) > 0:
-		s += are(e.PerRank) + " protected per rank; use " + any + " for what any number of ranks is to restore"
+		s += are(e.PerRank) + " protected per rank; protect what any number of ranks is to restore as a global array, " +
+			"a list, a set of items or a replicated value"
 	default:
 		s += fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending; take checkpoints where "+
-			"none are, or set %s, which waits for that", vote.Ranks(e.NotQuiet), quiet)
+			"none are, or set quiet (HOLDFAST_QUIET), which waits for that", vote.Ranks(e.NotQuiet))
 	}
 	return s + fmt.Sprintf(", or start %d ranks", e.Have)
 }
@@ -74,8 +63,7 @@ func (c *Checkpointer) resizable(ctx context.Context, src *shards, size int) err
 	if err != nil {
 		return err
 	}
-	bad := &CountError{Epoch: src.epoch, Have: size, Want: c.topo.Size(), PerRank: c.state.PerRank(),
-		foreign: c.main.foreign != nil}
+	bad := &CountError{Epoch: src.epoch, Have: size, Want: c.topo.Size(), PerRank: c.state.PerRank()}
 	for r := range infos {
 		switch l := infos[r].Layout; {
 		case l == nil:
@@ -229,15 +217,10 @@ func (c *Checkpointer) planned(ctx context.Context, src *shards, a *arrays.Attem
 	case errors.Is(verdict, arrays.ErrNotDeclared):
 		return false, nil
 	case verdict != nil:
-		return false, &divisionError{verdict}
+		return false, arrays.Unfit(verdict)
 	}
 	return true, nil
 }
-
-// divisionError says that what the ranks want of an array does not fit together: no other epoch would help.
-type divisionError struct{ error }
-
-func (e *divisionError) Unwrap() error { return e.error }
 
 // Saved is one thing that a rank's shard of an epoch holds: what the program protected under a name, one memory object
 // of a protected device, or a section of another use. Its bytes are those from Off on of the Section of the shard.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/program"
@@ -124,24 +123,24 @@ func (e *RestoreError) add(err error) {
 
 // Error gives the reason for each epoch that was tried, and the way out.
 func (e *RestoreError) Error() string {
-	s := "coordinated: no epoch could be restored; run 'holdfast verify' on the directories, or start over with " +
+	s := "no epoch could be restored; run 'holdfast verify' on the directories, or start over with " +
 		"HOLDFAST_FRESH=1: "
 	var count *CountError
 	switch {
 	case e.Length && e.chosen != 0:
-		s = fmt.Sprintf("coordinated: epoch %d is intact, but the program protects other numbers of elements than it "+
+		s = fmt.Sprintf("epoch %d is intact, but the program protects other numbers of elements than it "+
 			"has; set HOLDFAST_EPOCH=%[1]d, so that hf_saved tells those of this epoch, or %s: ", e.chosen,
 			program.ToFollow)
 	case e.Length:
-		s = "coordinated: the checkpoint is intact, but the program protects another number of elements than it has; " +
+		s = "the checkpoint is intact, but the program protects another number of elements than it has; " +
 			"protect as many, or " + program.ToFollow + ": "
 	case errors.As(e.Err, &count):
-		s = "coordinated: the checkpoints are intact, but this job has another number of ranks: "
+		s = "the checkpoints are intact, but this job has another number of ranks: "
 	case e.Mismatch:
-		s = "coordinated: the checkpoints are intact, but this program protects different state; start the program " +
+		s = "the checkpoints are intact, but this program protects different state; start the program " +
 			"that wrote them, or use another directory: "
 	case e.Device:
-		s = "coordinated: no epoch could be restored, because of a device, not of the checkpoints; start the program " +
+		s = "no epoch could be restored, because of a device, not of the checkpoints; start the program " +
 			"again, on a device that can hold its state: "
 	}
 	s += e.Err.Error()
@@ -355,7 +354,3 @@ func (e *TimeoutError) Cycle() []int {
 	}
 	return nil
 }
-
-// MissingError says that not all ranks have called Open in time. Its fields are how long
-// this rank Waited and the Ranks that have not, as rank 0 knows them; nil on other ranks.
-type MissingError = connect.MissingError

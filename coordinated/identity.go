@@ -87,7 +87,7 @@ func decideTogether(all connect.Ranks, mine []storage.Sighting) (was storage.Sig
 	b := binary.LittleEndian.AppendUint64(append(was.Encode(), id[:]...), uint64(time.Now().UnixNano()))
 	every := make([]byte, each*all.Size())
 	if err := all.Allgather(every, b); err != nil {
-		return was, nil, fmt.Errorf("coordinated: compare whose the checkpoint directories are: %w", err)
+		return was, nil, fmt.Errorf("compare whose the checkpoint directories are: %w", err)
 	}
 	first := every[storage.SightingBytes:]
 	begin = func(startOver bool) storage.Identity {

@@ -282,7 +282,7 @@ func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
 	}
 	why := errors.Join(failed...)
 	if refuse || len(use) == 0 {
-		return fmt.Errorf("coordinated: checkpoint directories: %w", why)
+		return fmt.Errorf("checkpoint directories: %w", why)
 	}
 	if c.topo.Rank == 0 {
 		c.log.Error("holdfast: some checkpoint levels are unusable; checkpoints go to the others only", "levels", use,

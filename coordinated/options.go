@@ -368,7 +368,7 @@ type OptionError struct {
 func (e *OptionError) Error() string {
 	switch {
 	case !e.env:
-		return fmt.Sprintf("coordinated: option %s: %s", e.Name, e.Why)
+		return fmt.Sprintf("option %s: %s", e.Name, e.Why)
 	case e.Name == "":
 		return e.Why
 	}

@@ -184,7 +184,7 @@ func decodeOverviews(b []byte) (*overviews, error) {
 		o.own[rank] = r.Bytes()
 	}
 	if err := r.End(); err != nil {
-		return nil, fmt.Errorf("coordinated: what rank 0 has found in the directories, %d bytes: %w", len(b), err)
+		return nil, fmt.Errorf("what rank 0 has found in the directories, %d bytes: %w", len(b), err)
 	}
 	return o, nil
 }
@@ -199,7 +199,7 @@ func (o *overviews) tell(plane connect.Plane, t *connect.Topology) (err error) {
 			b = b[n:]
 		}
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("coordinated: tell rank %d what the directories have: %w", c, failed))
+			err = errors.Join(err, fmt.Errorf("tell rank %d what the directories have: %w", c, failed))
 		}
 	}
 	return err
@@ -212,11 +212,11 @@ func hearOverviews(ctx context.Context, plane connect.Plane, t *connect.Topology
 		select {
 		case in := <-plane.Messages():
 			if in.From != t.Parent {
-				return nil, fmt.Errorf("coordinated: rank %d speaks before the directories are open", in.From)
+				return nil, fmt.Errorf("rank %d speaks before the directories are open", in.From)
 			}
 			all.Write(in.Payload)
 		case l := <-plane.Lost():
-			return nil, fmt.Errorf("coordinated: rank %d is lost before the directories are open: %w", l.Rank, l.Err)
+			return nil, fmt.Errorf("rank %d is lost before the directories are open: %w", l.Rank, l.Err)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -232,14 +232,6 @@ func hearOverviews(ctx context.Context, plane connect.Plane, t *connect.Topology
 // follows who has failed. Collective; the error is this rank's own.
 func (c *Checkpointer) openTogether(ctx context.Context, opt storage.Options) (err error) {
 	o := &overviews{own: map[int][]byte{}}
-	defer func() {
-		var size *storage.SizeError
-		if errors.As(err, &size) {
-			if size.Elastic = elasticGo; c.main.foreign != nil {
-				size.Elastic = elasticForeign
-			}
-		}
-	}()
 	if opt.Rank == 0 {
 		return errors.Join(c.openFirst(ctx, opt, o), o.tell(c.plane, c.topo))
 	}

@@ -97,7 +97,7 @@ func (c *Checkpointer) limitMailbox() {
 func (c *Checkpointer) first() error {
 	for _, d := range c.state.Devices() {
 		if err := d.Ordered(); err != nil {
-			return fmt.Errorf("coordinated: the program did not take over the restored state of %q: %w", d.Name, err)
+			return fmt.Errorf("the program did not take over the restored state of %q: %w", d.Name, err)
 		}
 	}
 	c.main.pointFlags.And(^uint32(pointFirst))
@@ -207,7 +207,7 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	c.main.endpoint.PreferQuiet(c.prefersQuiet(es))
 	c.main.endpoint.Ended(c.main.Closed.Load())
 	drained, err := c.main.endpoint.Drain(bounded)
-	es.Drain, es.DrainMessages, es.DrainBytes = time.Since(start), drained.Messages, drained.Bytes
+	es.Drain = time.Since(start)
 	es.windows, es.inFlight = drained.Windows, drained.InFlight
 	err = errors.Join(open, err)
 	end(events.Event{Bytes: drained.Bytes, Messages: drained.Messages}, err)

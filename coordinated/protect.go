@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // State is for data that fits none of the simpler forms: it writes itself to a
@@ -102,9 +101,8 @@ type SavedArray struct {
 // small is replaced by a new one without a name, and released: take slices and buffers from their variables after
 // Restore, and set kernel arguments then.
 //
-// Each checkpoint compares what the ranks declare. It fails with a *DiffersError where they say other dimensions, and
-// with the text of a *HoleError, *OverlapError or *ShapeError where boxes do not fit together. Restore fails with one
-// of these, on all ranks, if what Restored returns does not have each element once.
+// Each checkpoint compares what the ranks declare. It fails where they say other dimensions, or boxes do not fit
+// together. Restore fails on all ranks if what Restored returns does not have each element once.
 func (c *Checkpointer) ProtectChanging(name string, a Changing, memory any) error {
 	return c.protect(name, memory, func() error {
 		if a.Now == nil {
@@ -186,11 +184,11 @@ type ItemKey interface {
 // ProtectItems makes this rank's items of a set, such as the patches of an adaptive mesh or the particles of a cell,
 // part of every checkpoint, so that an epoch can be restored by any number of ranks. V is a fixed-size value without
 // pointers, or a slice of such values. Every rank declares the set with the same name and types, also if it has no
-// item. A key that two ranks have fails each checkpoint with a *DuplicateError.
+// item. A key that two ranks have fails each checkpoint.
 //
 // At a restart each item goes to the rank that owner says, of so many ranks; HashOwner is a rule that spreads them
 // evenly. Restore asks the rule for every key on every rank, so its answer must depend on the key and the number of
-// ranks alone: an answer that is no rank is an *OwnerError, and answers that differ between the ranks an *OwnersError.
+// ranks alone: it fails where an answer is no rank, or where answers differ between the ranks.
 // Without a rule the items stay with their rank if the number of ranks is the same; else rank r of p goes to r·q/p
 // of q. Restore replaces the map, and gives each slice memory of its own. An attempt that fails leaves the map alone.
 //
@@ -273,39 +271,3 @@ func (c *Checkpointer) limitShadow(x any) {
 		d.LimitShadow(max(c.opt.MaxShadow, 0))
 	}
 }
-
-// Errors of arrays that the ranks do not own each element of once. Restore fails with them, or a checkpoint.
-type (
-	// HoleError names a box that no rank owns: see storage.HoleError.
-	HoleError = storage.HoleError
-	// OverlapError names a box that two ranks own: see storage.OverlapError.
-	OverlapError = storage.OverlapError
-	// DiffersError says that two ranks describe an array in different ways, or have different bytes of a
-	// replicated value: see storage.DiffersError.
-	DiffersError = storage.DiffersError
-	// ShapeError says that what a rank declares cannot be: see storage.ShapeError.
-	ShapeError = storage.ShapeError
-	// DuplicateError names an item that two ranks have: see storage.DuplicateError.
-	DuplicateError = storage.DuplicateError
-)
-
-// DivisionError says that an array of an epoch cannot be divided as Changing.Restored has it, or has no memory then.
-// Restore fails with it.
-//
-//	Name string
-//	Dims []int64 // in the epoch
-//	Err  error
-type DivisionError = arrays.DivisionError
-
-// OwnerError says that the owner rule of a set sends an item to no rank.
-//
-//	Name, Key string
-//	Owner     int // what the rule said
-//	Ranks     int // of the job: it has to be below
-type OwnerError = arrays.OwnerError
-
-// OwnersError says that the owner rule of a set gives other answers on one rank than on another.
-//
-//	Name  string
-//	Ranks [2]int
-type OwnersError = arrays.OwnersError

@@ -57,7 +57,7 @@ func (c *Proxy) Gather(call string, all, mine []byte) error {
 	}
 	for _, b := range blobs {
 		if len(b.Data) != len(mine) || (b.Rank+1)*len(mine) > len(all) {
-			return fmt.Errorf("coordinated: rank %d gathers %d bytes and this one %d: the ranks do not call the "+
+			return fmt.Errorf("rank %d gathers %d bytes and this one %d: the ranks do not call the "+
 				"same functions in the same order", b.Rank, len(b.Data), len(mine))
 		}
 		copy(all[b.Rank*len(mine):], b.Data)

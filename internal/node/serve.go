@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
@@ -30,7 +29,7 @@ func (s *session) serve() {
 			if s.isLoss(err) {
 				code = wire.CodeLost
 			}
-			err = s.conn.write(wire.Error(code, words(err)))
+			err = s.conn.write(wire.Error(code, err.Error()))
 		default:
 			err = s.conn.write(wire.Done(code, value))
 		}
@@ -44,9 +43,6 @@ func (s *session) serve() {
 		}
 	}
 }
-
-// words are an error's for a program that knows no packages of Go.
-func words(err error) string { return strings.ReplaceAll(err.Error(), "coordinated: ", "") }
 
 func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	ctx := context.Background()

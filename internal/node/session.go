@@ -235,7 +235,7 @@ func (s *session) begin(m wire.Message) (err error) {
 			if errors.Is(err, errOrphaned) {
 				code = wire.CodeLost
 			}
-			_ = s.conn.write(wire.Error(code, words(err))) // it may have gone
+			_ = s.conn.write(wire.Error(code, err.Error())) // it may have gone
 			s.lastWord()
 			if code == wire.CodeLost {
 				time.Sleep(survivors)
@@ -336,7 +336,7 @@ func (s *session) sayNotOpened(err error) {
 	s.d.opening.Lock()
 	defer s.d.opening.Unlock()
 	if all == nil || s.d.firstToSay(s, all) {
-		log.Error("holdfast node: cannot open the checkpoints", "error", words(err))
+		log.Error("holdfast node: cannot open the checkpoints", "error", err)
 	}
 }
 

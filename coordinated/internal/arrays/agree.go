@@ -1,7 +1,7 @@
 package arrays
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,7 +64,7 @@ func isVerdict(blobs []cut.Blob) bool {
 // Verdict is what Judge found wrong; nil: nothing.
 func Verdict(blobs []cut.Blob) error {
 	if !isVerdict(blobs) {
-		return errors.New("coordinated: no outcome of the comparison of arrays")
+		return errors.New("no outcome of the comparison of arrays")
 	}
 	return decodeVerdict(blobs[0].Data[1:])
 }
@@ -95,52 +95,27 @@ func checkDeclared(blobs []cut.Blob) error {
 	return storage.CheckLayouts(declared)
 }
 
-// verdict carries the errors of layouts to all ranks.
-type verdict struct {
-	Hole    *layout.HoleError    `json:",omitempty"`
-	Overlap *layout.OverlapError `json:",omitempty"`
-	Differs *layout.DiffersError `json:",omitempty"`
-	Shape   *layout.ShapeError   `json:",omitempty"`
-	Not     bool                 `json:",omitempty"` // it is ErrNotDeclared
-	Text    string               // of others
-}
+// notDeclared is the outcome ErrNotDeclared.
+const notDeclared = "\x00"
 
 func encodeVerdict(err error) []byte {
-	if err == nil {
+	switch err {
+	case nil:
 		return nil
+	case ErrNotDeclared:
+		return []byte(notDeclared)
 	}
-	v := verdict{Text: err.Error(), Not: err == ErrNotDeclared}
-	_ = errors.As(err, &v.Hole) || errors.As(err, &v.Overlap) || errors.As(err, &v.Differs) ||
-		errors.As(err, &v.Shape)
-	b, err := json.Marshal(v)
-	if err != nil { // names that are no UTF-8 are written in another way, nothing fails
-		return []byte(`{"Text":"the arrays do not fit together"}`)
-	}
-	return b
+	return []byte(cmp.Or(err.Error(), "the arrays do not fit together"))
 }
 
 func decodeVerdict(b []byte) error {
-	if len(b) == 0 {
+	switch string(b) {
+	case "":
 		return nil
-	}
-	var v verdict
-	if err := json.Unmarshal(b, &v); err != nil {
-		return fmt.Errorf("coordinated: the outcome of the comparison of arrays: %w", err)
-	}
-	err := errors.New(v.Text)
-	switch {
-	case v.Not:
+	case notDeclared:
 		return ErrNotDeclared
-	case v.Hole != nil:
-		err = v.Hole
-	case v.Overlap != nil:
-		err = v.Overlap
-	case v.Differs != nil:
-		err = v.Differs
-	case v.Shape != nil:
-		err = v.Shape
 	}
-	return fmt.Errorf("coordinated: %w", err)
+	return errors.New(string(b))
 }
 
 // current is what a rank says of an array that changes.
@@ -235,7 +210,7 @@ func (p *Protected) compareDivided(blobs []cut.Blob) (lengths [][]int64, err err
 
 // Place reads an outcome of JudgeDivided, and puts this rank's elements of lists behind those of the ranks before.
 func (p *Protected) Place(blobs []cut.Blob, rank int) error {
-	bad := errors.New("coordinated: the outcome of the comparison of arrays that change cannot be read")
+	bad := errors.New("the outcome of the comparison of arrays that change cannot be read")
 	if !isVerdict(blobs) {
 		return bad
 	}

@@ -145,27 +145,27 @@ func (a *Attempt) Plan(ctx context.Context, src Source) ([]byte, error) {
 			mine = layout.Join(saved.Parts) // as they were declared
 		}
 		if err := a.plan(g, &saved.Array, src.Size(), mine); err != nil {
-			return nil, &DivisionError{Name: g.local.Name, Dims: saved.Dims, Err: err}
+			return nil, Unfit(fmt.Errorf("restore %q, which has the dimensions %v in the epoch: %w", g.local.Name,
+				saved.Dims, err))
 		}
 		out.Arrays = append(out.Arrays, g.declared())
 	}
 	return sayLayout(out)
 }
 
-// DivisionError says that the program has no memory or no division for an array of an epoch.
-type DivisionError struct {
-	Name string
-	Dims []int64 // in the epoch
-	Err  error
-}
+// unfit marks an error of what the program wants of an epoch: no other epoch would help.
+type unfit struct{ error }
 
-// Error names the array and the dimensions.
-func (e *DivisionError) Error() string {
-	return fmt.Sprintf("restore %q, which has the dimensions %v in the epoch: %v", e.Name, e.Dims, e.Err)
-}
+func (e unfit) Unwrap() error { return e.error }
 
-// Unwrap returns the reason.
-func (e *DivisionError) Unwrap() error { return e.Err }
+// Unfit marks such an error.
+func Unfit(err error) error { return unfit{err} }
+
+// IsUnfit reports whether an error is marked so.
+func IsUnfit(err error) bool {
+	var e unfit
+	return errors.As(err, &e)
+}
 
 // find is an array of a rank of the epoch; nil: it has none of this name.
 func find(l *storage.Layout, name string) *layout.Local {

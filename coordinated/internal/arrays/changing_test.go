@@ -77,29 +77,25 @@ func halvesSaved(t *testing.T) coordinated.Options {
 func TestChangingRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		now  func(rank int) coordinated.Array
-		as   func(error) bool
 		want string
 	}{
-		"dimensions": {func(rank int) coordinated.Array { return half(4-rank, 0) }, is[*coordinated.DiffersError],
-			`array "u": dimensions [4] at rank 0, but [3] at rank 1`},
+		"dimensions": {func(rank int) coordinated.Array { return half(4-rank, 0) }, `array "u": dimensions [4] at rank 0, but [3] at rank 1`},
 		"a list on one": {func(rank int) coordinated.Array {
 			if rank == 0 {
 				return coordinated.List(2)
 			}
 			return half(4, rank)
-		}, is[*coordinated.DiffersError], `array "u": dimensions of a List at rank 0, but [4] at rank 1`},
+		}, `array "u": dimensions of a List at rank 0, but [4] at rank 1`},
 		"hole": {func(rank int) coordinated.Array { return coordinated.Block([]int{8}, []int{4}, rank) },
-			is[*coordinated.HoleError],
 			`array "u" has a hole: no rank owns [4:8], beside what rank 1 owns`},
-		"twice": {func(int) coordinated.Array { return half(4, 1) }, is[*coordinated.HoleError],
-			`array "u" has a hole: no rank owns [0:2]`},
+		"twice": {func(int) coordinated.Array { return half(4, 1) }, `array "u" has a hole: no rank owns [0:2]`},
 		"nothing on one": {func(rank int) coordinated.Array {
 			if rank == 1 {
 				return coordinated.Array{}
 			}
 			return half(4, rank)
-		}, nil, `rank 1: capture "u": the array has no dimensions`},
-		"memory too short": {func(rank int) coordinated.Array { return coordinated.List(2 + rank) }, nil,
+		}, `rank 1: capture "u": the array has no dimensions`},
+		"memory too short": {func(rank int) coordinated.Array { return coordinated.List(2 + rank) },
 			`rank 1: capture "u": block 0 takes the elements 0 to 2 of the memory, which has 2`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,8 +103,7 @@ func TestChangingRefused(t *testing.T) {
 				return coordinated.Changing{Now: func() coordinated.Array { return c.now(rank) }}
 			})
 			for rank, err := range errs {
-				typed := c.as == nil || rank > 0 && name != "dimensions" || err != nil && c.as(err) // rank 0 commits
-				if err == nil || !typed || !strings.Contains(err.Error(), c.want) {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("rank %d: got %T %v, want %q", rank, err, err, c.want)
 				}
 			}
@@ -122,30 +117,28 @@ func TestChangingNotRestored(t *testing.T) {
 	opt := halvesSaved(t)
 	for name, c := range map[string]struct {
 		restored func(rank int, was coordinated.SavedArray) (coordinated.Array, error)
-		as       func(error) bool
 		want     string
 	}{
 		"hole": {func(rank int, was coordinated.SavedArray) (coordinated.Array, error) {
 			return coordinated.Block(was.Dims, []int{3}, rank), nil
-		}, is[*coordinated.HoleError], `array "u" has a hole: no rank owns [2:4]`},
+		}, `array "u" has a hole: no rank owns [2:4]`},
 		"twice": {func(int, coordinated.SavedArray) (coordinated.Array, error) { return half(4, 1), nil },
-			is[*coordinated.HoleError], "[0:2]"},
+			"[0:2]"},
 		"both": {func(rank int, was coordinated.SavedArray) (coordinated.Array, error) {
 			return coordinated.Array{Dims: was.Dims,
 				Boxes: []coordinated.Box{{Start: []int{rank}, Count: []int{4 - 2*rank}}}}, nil
-		}, is[*coordinated.OverlapError], "rank 0 and rank 1 both own [1:3]"},
+		}, "rank 0 and rank 1 both own [1:3]"},
 		"other dimensions": {func(rank int, was coordinated.SavedArray) (coordinated.Array, error) {
 			return half(5, rank), nil
-		}, is[*coordinated.DivisionError],
-			`"u", which has the dimensions [4] in the epoch: it is divided as an array of [5]`},
+		}, `"u", which has the dimensions [4] in the epoch: it is divided as an array of [5]`},
 		"a list": {func(int, coordinated.SavedArray) (coordinated.Array, error) { return coordinated.List(2), nil },
-			is[*coordinated.DivisionError], "returned a List"},
+			"returned a List"},
 		"an error on one": {func(rank int, was coordinated.SavedArray) (coordinated.Array, error) {
 			if rank == 1 {
 				return coordinated.Array{}, errors.New("the mesh is too large")
 			}
 			return half(4, rank), nil
-		}, nil, `rank 1: restore "u", which has the dimensions [4] in the epoch: the mesh is too large`},
+		}, `rank 1: restore "u", which has the dimensions [4] in the epoch: the mesh is too large`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem, errs := oneArray(t, opt, func(rank int) coordinated.Changing {
@@ -156,7 +149,7 @@ func TestChangingNotRestored(t *testing.T) {
 					}}
 			})
 			for rank, err := range errs {
-				if !is[*coordinated.RestoreError](err) || c.as != nil && !c.as(err) || !strings.Contains(err.Error(),
+				if !is[*coordinated.RestoreError](err) || !strings.Contains(err.Error(),
 					c.want) {
 					t.Errorf("rank %d: got %T %v, want %q", rank, err, err, c.want)
 				}
@@ -216,7 +209,7 @@ func TestChangingDeclared(t *testing.T) {
 			return err
 		}
 		const want = `array "u": type int32, with dimensions that change at rank 0, but int32 at rank 1`
-		if _, err := ck.Restore(ctx); !is[*coordinated.DiffersError](err) || !strings.Contains(err.Error(), want) {
+		if _, err := ck.Restore(ctx); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("rank %d: got %T %v, want %q", world.Rank(), err, err, want)
 		}
 		return errors.Join(ck.Close(), dev.Close())

@@ -153,19 +153,6 @@ func (s *items) capture(p *Protected, snap *capture.Snapshot) (layout.Local, err
 	return l, l.Fits(s.rank)
 }
 
-// OwnerError says that the owner rule of a set sends an item to no rank.
-type OwnerError struct {
-	Name, Key string
-	Owner     int
-	Ranks     int
-}
-
-// Error names the set, the key, the answer and what it has to be.
-func (e *OwnerError) Error() string {
-	return fmt.Sprintf("restore %q: the owner rule sends item %s to rank %d; it has to be one of 0 to %d", e.Name,
-		e.Key, e.Owner, e.Ranks-1)
-}
-
 // assign says for each item of a rank of the epoch whether this rank gets it. It adds to sum who gets which.
 func (s *items) assign(o *holder, size int, sum *xxh3.Hasher) (mine []bool, err error) {
 	saved := o.arrays[s.local.Name]
@@ -176,7 +163,8 @@ func (s *items) assign(o *holder, size int, sum *xxh3.Hasher) (mine []bool, err 
 		k, to := saved.Items[i].Key, home
 		if s.owner != nil {
 			if to = s.owner(k, s.ranks); to < 0 || to >= s.ranks {
-				return nil, &OwnerError{Name: s.local.Name, Key: saved.KeyText(k), Owner: to, Ranks: s.ranks}
+				return nil, Unfit(fmt.Errorf("restore %q: the owner rule sends item %s to rank %d; it has to be one of "+
+					"0 to %d", s.local.Name, saved.KeyText(k), to, s.ranks-1))
 			}
 			b = binary.LittleEndian.AppendUint64(b[:0], uint64(k.Int))
 			b = binary.LittleEndian.AppendUint32(append(b, k.Str...), uint32(to))
@@ -265,7 +253,6 @@ func (a *Attempt) itemsOf(ctx context.Context, s *items, holders []holder, size 
 		}
 		err = a.src.With(ctx, o.rank, func(sh *storage.Shard) error {
 			return s.fetch(o.arrays[s.local.Name], mine, into, func(dst []byte, off int64) error {
-				a.Restoring.Read(int64(len(dst)))
 				return sh.ReadAt(ctx, s.local.Section, dst, off)
 			})
 		})
@@ -284,18 +271,6 @@ func (a *Attempt) itemsOf(ctx context.Context, s *items, holders []holder, size 
 type Assignment struct {
 	Name string
 	Sum  [16]byte
-}
-
-// OwnersError says that the owner rule of a set gives other answers on one rank than on another.
-type OwnersError struct {
-	Name  string
-	Ranks [2]int
-}
-
-// Error names the set and the ranks, and says what a rule may depend on.
-func (e *OwnersError) Error() string {
-	return fmt.Sprintf("items %q: the owner rule assigns them in one way on rank %d and in another on rank %d; let it "+
-		"depend on nothing but the key and the number of ranks", e.Name, e.Ranks[0], e.Ranks[1])
 }
 
 // AppendAssigned appends a count, and the name and the hash of each set.
@@ -334,7 +309,8 @@ func (v *AssignedVotes) Add(rank int, s string) (rest string) {
 		if have, ok := v.first[name]; !ok {
 			v.first[name] = assignedVote{rank, sum}
 		} else if have.sum != sum && v.Err == nil {
-			v.Err = &OwnersError{Name: name, Ranks: [2]int{have.rank, rank}}
+			v.Err = fmt.Errorf("items %q: the owner rule assigns them in one way on rank %d and in another on rank %d; "+
+				"let it depend on nothing but the key and the number of ranks", name, have.rank, rank)
 		}
 	}
 	if r.Err != nil {

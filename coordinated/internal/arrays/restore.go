@@ -292,7 +292,6 @@ func (a *Attempt) replica(ctx context.Context, r *replica, holders []holder) err
 		})
 	}
 	verify := func(ctx context.Context) error { return read(ctx, make([]byte, l.Dims[0])) }
-	a.Restoring.Read(l.Dims[0])
 	return a.ReadRegion(ctx, r.Named, l.Dims[0], read, verify)
 }
 
@@ -346,7 +345,6 @@ func (a *Attempt) fillFrom(ctx context.Context, sh *storage.Shard, wanted map[*a
 		}
 		err := g.into(ctx, into, func(t target) error {
 			return readPieces(list, t, func(dst []byte, off int64) error {
-				a.Restoring.Read(int64(len(dst)))
 				return sh.ReadAt(ctx, g.local.Section, dst, off)
 			})
 		})

@@ -89,7 +89,7 @@ func (h *hashedProgram) restart(e storage.Epoch) {
 	}
 	sh, err := h.store.Fetch(h.t.Context(), e)
 	h.ok(err)
-	l := h.p.Restore(Callbacks{Mailbox: func([]byte) (func(), error) { return func() {}, nil }, Read: func(int64) {},
+	l := h.p.Restore(Callbacks{Mailbox: func([]byte) (func(), error) { return func() {}, nil },
 		Over: func(time.Time, string) {}})
 	a := l.Attempt()
 	h.ok(a.Open(h.t.Context(), sh))

@@ -26,8 +26,6 @@ type Callbacks struct {
 	// Mailbox looks at the messages of a shard and changes nothing; deliver puts them in
 	// force.
 	Mailbox func(b []byte) (deliver func(), err error)
-	// Read counts bytes, from any goroutine.
-	Read func(bytes int64)
 	// Over says that a part was over at a time; the zero time says that it never began.
 	Over func(at time.Time, part string)
 	// Mismatch is the error for what is saved and what is protected as something else;
@@ -144,7 +142,6 @@ func (a *Attempt) ReadMemory(ctx context.Context) error {
 		if err := a.ReadRegion(ctx, r, e.size, read, verify); err != nil {
 			return fmt.Errorf("restore %q: %w", r.Name, err)
 		}
-		a.Read(e.size)
 	}
 	return nil
 }
@@ -272,7 +269,6 @@ func (a *Attempt) PutForeign(f *Foreign, mem []byte) error {
 		return err
 	}
 	a.OnFinish(s.last)
-	a.Read(int64(len(mem)))
 	return nil
 }
 
@@ -358,7 +354,6 @@ func (a *Attempt) fillDevice(ctx context.Context, d Device, size int64) error {
 		}
 		mu.Unlock()
 		err := a.sh.ReadAt(ctx, contentSection(d.Name, i), dst, off)
-		a.Read(int64(len(dst)))
 		mu.Lock()
 		defer mu.Unlock()
 		last = time.Now()

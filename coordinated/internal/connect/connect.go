@@ -107,7 +107,6 @@ type Plane interface {
 	Messages() <-chan control.Inbound
 	Lost() <-chan control.Loss
 	Flush(ctx context.Context)
-	Stats() control.Stats
 	Close() error
 }
 
@@ -119,7 +118,7 @@ const fieldBytes = 256
 func Exchange(priv Ranks, s string) ([]string, error) {
 	out := make([]string, priv.Size())
 	if err := exchange(priv, s[:min(len(s), fieldBytes-1)], out, fieldBytes); err != nil {
-		return nil, fmt.Errorf("coordinated: exchange between ranks: %w", err)
+		return nil, fmt.Errorf("exchange between ranks: %w", err)
 	}
 	return out, nil
 }
@@ -156,7 +155,7 @@ func gather(priv Ranks, s string) ([]string, error) {
 		err = exchange(priv, s, out, n)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("coordinated: exchange between ranks: %w", err)
+		return nil, fmt.Errorf("exchange between ranks: %w", err)
 	}
 	return out, nil
 }
@@ -177,7 +176,7 @@ func exchange(priv Ranks, s string, out []string, n int) error {
 func shareKey(priv Ranks) (control.Key, error) {
 	key := handshake.NewKey() // rank 0's counts
 	if err := Broadcast(priv, key[:]); err != nil {
-		return key, fmt.Errorf("coordinated: share the job's key: %w", err)
+		return key, fmt.Errorf("share the job's key: %w", err)
 	}
 	return key, nil
 }

@@ -17,20 +17,15 @@ const OpenWait = 10
 // hereTag marks the words of the ranks that wait in Open for the others.
 const hereTag = 7
 
-// MissingError says that not all ranks have called Open in time.
-type MissingError struct {
-	Waited time.Duration
-	Ranks  []int // that have not, as rank 0 knows them; nil on other ranks
-}
-
-// Error names the ranks that have not called Open, as far as they are known.
-func (e *MissingError) Error() string {
+// notAll is the error of an Open that not all ranks have called in time. The missing ones are those that rank 0 knows;
+// nil on other ranks.
+func notAll(waited time.Duration, missing []int) error {
 	who := "at least one has not (rank 0 says which, unless it is missing itself)"
-	if len(e.Ranks) > 0 {
-		who = "rank(s) " + vote.Ranks(e.Ranks) + " have not"
+	if len(missing) > 0 {
+		who = "rank(s) " + vote.Ranks(missing) + " have not"
 	}
-	return fmt.Sprintf("open the checkpoints: every rank must call Open (hf_init), but after %v %s; see what they "+
-		"do, or raise wait_timeout (Open waits %d times as long)", e.Waited, who, OpenWait)
+	return fmt.Errorf("open the checkpoints: every rank must call Open (hf_init), but after %v %s; see what they do, "+
+		"or raise wait_timeout (Open waits %d times as long)", waited, who, OpenWait)
 }
 
 // meet waits until all ranks have come to Open, in bounded time. Before they have there
@@ -39,7 +34,7 @@ func (e *MissingError) Error() string {
 func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 	all, err := priv.Ibarrier()
 	if err != nil {
-		return fmt.Errorf("coordinated: wait for all ranks in Open: %w", err)
+		return fmt.Errorf("wait for all ranks in Open: %w", err)
 	}
 	begun := time.Now()
 	here := make([]bool, priv.Size())
@@ -62,11 +57,10 @@ func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 			log = nil
 		}
 		if waited > limit {
-			e := &MissingError{Waited: limit}
-			if priv.Rank() == 0 {
-				e.Ranks = missing(here)
+			if priv.Rank() > 0 {
+				return notAll(limit, nil)
 			}
-			return e
+			return notAll(limit, missing(here))
 		}
 		time.Sleep(pause.Next())
 	}

@@ -15,7 +15,7 @@ import (
 type Ranks interface {
 	Rank() int
 	Size() int
-	// Meet returns when all ranks have called it, or a *MissingError.
+	// Meet returns when all ranks have called it, or who has not after the limit.
 	Meet(limit time.Duration, log *slog.Logger) error
 	// Allgather gives every rank's bytes to all, in order of rank. Collective; each gives
 	// equally many.
@@ -46,7 +46,7 @@ func (r OverProgram) Meet(limit time.Duration, _ *slog.Logger) error {
 	defer cancel()
 	missing, err := r.Program.Meet(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &MissingError{Waited: limit, Ranks: missing}
+		return notAll(limit, missing)
 	}
 	return err
 }

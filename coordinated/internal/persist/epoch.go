@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -100,16 +99,7 @@ func (x *Epoch) first() (from int, failed, err error) {
 	if last > 0 && storage.TraitsOf(p.Levels[last]).Shared {
 		bases = append(bases, last)
 	}
-	straight, err := x.spares()
-	if err != nil {
-		p.Freed(x.c.Epoch, err)
-		return 0, nil, err
-	}
 	own = errors.Join(own, x.arrive())
-	if straight.Go {
-		slices.Reverse(bases)
-		x.await(last, straight.After)
-	}
 	for n := range bases {
 		from = bases[n]
 		var info storage.ShardInfo
@@ -122,9 +112,6 @@ func (x *Epoch) first() (from int, failed, err error) {
 		}
 		p.Phase("put")
 		err = p.commit(x.c.Epoch, p.Levels[from], []storage.ShardInfo{info}, errors.Join(err, all()))
-		if n == 0 && straight.Go {
-			x.leave(last, err == nil)
-		}
 		failed = errors.Join(failed, err)
 		if err == nil || p.ctx.Err() != nil || vote.NothingToWrite(err) {
 			break

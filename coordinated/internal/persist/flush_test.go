@@ -28,20 +28,19 @@ import (
 // bulk is a program with enough state to be captured in the pool. Its data
 // follow from the step, so what a restart finds can be checked.
 type bulk struct {
-	epochs    int                                        // to be taken
-	ask       func(epochs []coordinated.EpochStats) bool // whether rank 0 may ask for one more
-	until     func(epochs []coordinated.EpochStats) bool // whether rank 0 has enough before that; nil: never
-	restored  [3]int                                     // step at which each rank went on; 0: a first start
-	stats     [3]coordinated.Stats
-	restoring [2]int64 // of rank 0, at the end
-	fs        *slowFS
-	opt       coordinated.Options
-	files     vfs.FS // fs, or around it; nil: the system's
-	seam      seam.Seam
-	die       error // what ends the program right after a restore; nil: nothing
-	hook      func(rank int, at string)
-	wired     bool                                   // the ranks speak over real connections
-	each      func(rank int, o *coordinated.Options) // what is a rank's own; nil: nothing
+	epochs   int                                        // to be taken
+	ask      func(epochs []coordinated.EpochStats) bool // whether rank 0 may ask for one more
+	until    func(epochs []coordinated.EpochStats) bool // whether rank 0 has enough before that; nil: never
+	restored [3]int                                     // step at which each rank went on; 0: a first start
+	stats    [3]coordinated.Stats
+	fs       *slowFS
+	opt      coordinated.Options
+	files    vfs.FS // fs, or around it; nil: the system's
+	seam     seam.Seam
+	die      error // what ends the program right after a restore; nil: nothing
+	hook     func(rank int, at string)
+	wired    bool                                   // the ranks speak over real connections
+	each     func(rank int, o *coordinated.Options) // what is a rank's own; nil: nothing
 }
 
 func newBulk(t *testing.T, levels ...string) *bulk {
@@ -93,9 +92,6 @@ func (b *bulk) run() error {
 		}
 		err = ck.Close()
 		b.stats[world.Rank()] = ck.Stats()
-		if world.Rank() == 0 {
-			b.restoring[0], b.restoring[1] = ck.Restoring()
-		}
 		return err
 	})
 }

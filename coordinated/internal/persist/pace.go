@@ -208,26 +208,6 @@ func (p *pacer) at(i int, e storage.Epoch, cut time.Time) {
 	l.supersede(e)
 }
 
-// direct decides whether an epoch spares the first level and goes from memory to the last
-// one: when it is due there alone, and nothing is on its way there.
-func (p *pacer) direct(e storage.Epoch, cut time.Time) decision {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a, n := arrival{e, cut, make(chan decision, 1)}, len(p.levels)-1
-	for _, l := range p.levels[:n] {
-		if p.due(l, &a) {
-			return decision{}
-		}
-	}
-	l := p.levels[n]
-	if !p.due(l, &a) || l.busy > 0 || e < l.newest || e < p.final {
-		return decision{}
-	}
-	l.newest = e
-	l.admit(a)
-	return <-a.decided
-}
-
 // occupy keeps all levels beyond the first for a repair of an epoch, and free ends that.
 func (p *pacer) occupy(e storage.Epoch) (free func()) {
 	p.mu.Lock()
@@ -289,15 +269,6 @@ func (x *Epoch) leave(i int, there bool) {
 	if x.p.Rank == 0 {
 		x.p.pace.over(i, x.c.Epoch, x.start, there)
 	}
-}
-
-// spares says whether the epoch goes straight to the last level. Collective.
-func (x *Epoch) spares() (d decision, err error) {
-	p, last := x.p, len(x.p.Levels)-1
-	if x.c.Final || last < 1 || !storage.TraitsOf(p.Levels[last]).Shared || !p.every(0).Thins() {
-		return d, nil
-	}
-	return p.ask(x.c.Epoch, p.Levels[0], func() decision { return p.pace.direct(x.c.Epoch, x.start) })
 }
 
 // every is how often epochs come to the i-th level.

@@ -154,29 +154,6 @@ func TestNothingQueues(t *testing.T) {
 	}
 }
 
-// TestDirect: an epoch that is due at the last level alone spares the first.
-func TestDirect(t *testing.T) {
-	p := newPacer([]Every{{Epochs: 3}, {}})
-	if d := p.direct(1, time.Time{}); d.Go {
-		t.Error("the first epoch spared the first level")
-	}
-	p.at(0, 1, time.Time{})
-	if got := told(p.arrive(1, 1, time.Time{}, false)); got != "go after 0" {
-		t.Fatal(got)
-	}
-	if d := p.direct(2, time.Time{}); d.Go {
-		t.Error("an epoch went straight to a level that another is on its way to")
-	}
-	p.over(1, 1, time.Time{}, true)
-	if d := p.direct(3, time.Time{}); !d.Go || d.After != 1 {
-		t.Errorf("got %+v, want epoch 3 to go straight after 1", d)
-	}
-	p.over(1, 3, time.Time{}, true)
-	if d := p.direct(4, time.Time{}); d.Go {
-		t.Error("epoch 4 is due at the first level, and spared it")
-	}
-}
-
 // TestNumbersWithoutEpochs: numbers whose cuts were put off do not count for a level that takes one epoch in so many.
 func TestNumbersWithoutEpochs(t *testing.T) {
 	p := newPacer([]Every{{}, {Epochs: 2}})

@@ -113,13 +113,12 @@ func TestNotShared(t *testing.T) {
 				}
 				return ck.Close()
 			})
-			var not *coordinated.NotSharedError
 			switch {
 			case alone < 0 && err != nil:
 				t.Error(err)
-			case alone >= 0 && (!errors.As(err, &not) || fmt.Sprint(not.Nodes) != "[n2]" ||
+			case alone >= 0 && (err == nil || !strings.Contains(err.Error(), "node(s) n2 do") ||
 				!strings.Contains(err.Error(), "do not see what node n0 writes")):
-				t.Errorf("got %v, want a *NotSharedError that names n2", err)
+				t.Errorf("got %v, want an error that names n2", err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(base.Global, "holdfast.shared*")); len(left) > 0 {
 				t.Errorf("left behind: %v", left)

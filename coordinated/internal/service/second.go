@@ -19,7 +19,7 @@ type RunningError struct {
 
 // Error names the directory, and the process that uses it.
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("coordinated: another run of this job uses %s: its rank 0 is process %d on node %s; end that "+
+	return fmt.Sprintf("another run of this job uses %s: its rank 0 is process %d on node %s; end that "+
 		"run first, or use another directory", e.Dir, e.PID, e.Node)
 }
 

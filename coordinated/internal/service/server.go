@@ -56,7 +56,7 @@ func Serve(ctx context.Context, opt Options) (*Server, error) {
 		err = vfs.WriteWhole(s.file, append(b, '\n'))
 	}
 	if err != nil {
-		err = fmt.Errorf("coordinated: write the contact file: %w", err)
+		err = fmt.Errorf("write the contact file: %w", err)
 		if !opt.Optional {
 			return nil, err
 		}
