@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/fake"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
@@ -116,7 +117,7 @@ func (c fakeClient) hear() wire.Type {
 func (c fakeClient) hello(rank, size int32) {
 	c.t.Helper()
 	m := wire.Message{Type: wire.TypeHello, Rank: rank, Size: size, Text: "fake"}
-	c.say(m.Append(nil))
+	c.say(fake.Bytes(&m))
 }
 
 // TestNonsense hangs up on clients that do not speak the protocol, and serves the next.
@@ -127,21 +128,21 @@ func TestNonsense(t *testing.T) {
 	copied := wire.Message{Type: wire.TypeCopied}
 	for name, talk := range map[string]func(fakeClient){
 		"text":            func(c fakeClient) { c.say([]byte("GET / HTTP/1.1\r\n\r\n")) },
-		"before HELLO":    func(c fakeClient) { c.say(point.Append(nil)) },
+		"before HELLO":    func(c fakeClient) { c.say(fake.Bytes(&point)) },
 		"longest and one": func(c fakeClient) { c.say(make([]byte, wire.MaxBytes+1)) },
 		"an answer": func(c fakeClient) {
 			c.hello(0, 1)
 			for range 2 { // WELCOME, DONE
 				c.hear()
 			}
-			c.say(copied.Append(nil))
+			c.say(fake.Bytes(&copied))
 		},
 		"ARRIVED of nothing": func(c fakeClient) {
 			c.hello(0, 1)
 			for range 2 {
 				c.hear()
 			}
-			c.say((&wire.Message{Type: wire.TypeArrived}).Append(nil))
+			c.say(fake.Bytes(&wire.Message{Type: wire.TypeArrived}))
 		},
 		"later, unasked": func(c fakeClient) {
 			c.hello(0, 1)
@@ -150,17 +151,17 @@ func TestNonsense(t *testing.T) {
 			}
 			large := wire.Message{Type: wire.TypeProtect, Elem: 11, Count: 10000, Text: "large"}
 			save := wire.Message{Type: wire.TypeSave, All: true, Text: "later"}
-			c.say(large.Append(nil))
+			c.say(fake.Bytes(&large))
 			c.hear()
-			c.say(save.Append(nil))
+			c.say(fake.Bytes(&save))
 			c.await(wire.TypeCopy)
-			c.say((&wire.Message{Type: wire.TypeCopied, Flags: wire.CopiedLater}).Append(nil))
+			c.say(fake.Bytes(&wire.Message{Type: wire.TypeCopied, Flags: wire.CopiedLater}))
 		},
 		"two requests": func(c fakeClient) {
 			c.hello(0, 2) // waits for rank 1
 			c.hear()
-			c.say(point.Append(nil))
-			_, _ = c.Write(point.Append(nil)) // it may be hung up on already
+			c.say(fake.Bytes(&point))
+			_, _ = c.Write(fake.Bytes(&point)) // it may be hung up on already
 		},
 	} {
 		before := len(said.String())
@@ -237,13 +238,13 @@ func TestGoneInOpen(t *testing.T) {
 	for answers, opened := 0, false; !opened; answers++ {
 		c := dial(t, key)
 		m := wire.Message{Type: wire.TypeHello, Size: 1, Flags: wire.HelloGathers, Text: "fake"}
-		c.say(m.Append(nil))
+		c.say(fake.Bytes(&m))
 		for n := 0; n <= answers && !opened; {
 			switch c.hear() {
 			case wire.TypeWelcome:
 			case wire.TypeExchange:
 				if n++; n <= answers {
-					c.say(exchanged.Append(nil))
+					c.say(fake.Bytes(&exchanged))
 				}
 			case wire.TypeDone:
 				opened = true

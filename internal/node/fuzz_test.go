@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/fake"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 )
 
@@ -24,7 +25,7 @@ import (
 // sends as datagrams.
 func script(list ...wire.Message) (b []byte) {
 	for _, m := range list {
-		one := m.Append(nil)
+		one := fake.Bytes(&m)
 		b = append(binary.LittleEndian.AppendUint16(b, uint16(len(one))), one...)
 	}
 	return b
@@ -158,12 +159,12 @@ func TestGoneWhileSaving(t *testing.T) {
 		c.await(wire.TypeDone)
 		for i := range 30 { // what is small is copied once more, after COPIED
 			u := wire.Message{Type: wire.TypeProtect, Array: uint32(i), Elem: 11, Count: 100, Text: fmt.Sprint("u", i)}
-			c.say(u.Append(nil))
+			c.say(fake.Bytes(&u))
 			c.await(wire.TypeDone)
 		}
-		c.say(save.Append(nil))
+		c.say(fake.Bytes(&save))
 		c.await(wire.TypeCopy)
-		c.say(copied.Append(nil))
+		c.say(fake.Bytes(&copied))
 		_ = c.Close() // the daemon sees it
 	}
 }
@@ -225,7 +226,7 @@ func talk(t *testing.T, key string, b []byte) {
 		one := slices.Clone(b[2 : 2+size])
 		b = b[2+size:]
 		if length&rawMessage == 0 && size >= wire.HeaderBytes {
-			wire.Repair(one)
+			fake.Repair(one)
 		}
 		if size > 0 {
 			if _, err := c.Write(one); err != nil {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/fake"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/test/testbuf"
 	"golang.org/x/sys/unix"
@@ -47,7 +48,7 @@ func (p *player) drop(arena uint32) {
 
 // request says m and does what the daemon asks for until it answers.
 func (p *player) request(m wire.Message) answer {
-	p.say(m.Append(nil))
+	p.say(fake.Bytes(&m))
 	b, oob := make([]byte, wire.MaxBytes), make([]byte, 256)
 	le := binary.LittleEndian
 	for {
@@ -68,7 +69,7 @@ func (p *player) request(m wire.Message) answer {
 			p.drop(le.Uint32(body))
 		case wire.TypeCopy:
 			p.copy(le.Uint32(body) == 1, body[8:])
-			p.say((&wire.Message{Type: wire.TypeCopied}).Append(nil))
+			p.say(fake.Bytes(&wire.Message{Type: wire.TypeCopied}))
 		case wire.TypeDone:
 			return answer{code: int32(le.Uint32(body)), value: le.Uint64(body[8:])}
 		case wire.TypeError:

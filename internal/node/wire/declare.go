@@ -1,7 +1,5 @@
 package wire
 
-import "encoding/binary"
-
 // Axis is what a box has along one dimension of a global array: Count indices from Start on, in runs of Block indices
 // whose beginnings are Stride apart. The last run may be shorter. Of a single run Block and Stride are 0.
 type Axis struct{ Start, Count, Block, Stride int64 }
@@ -53,25 +51,4 @@ func (d *fields) declare(m *Message) {
 		}
 		m.Boxes = append(m.Boxes, box)
 	}
-}
-
-func (m *Message) appendDeclare(b []byte) []byte {
-	le := binary.LittleEndian
-	for _, v := range []uint32{m.Array, m.Elem, m.Kind, m.Flags} {
-		b = le.AppendUint32(b, v)
-	}
-	b = le.AppendUint64(b, m.Count)
-	b = le.AppendUint32(le.AppendUint32(b, uint32(len(m.Dims))), uint32(len(m.Boxes)))
-	b = append(le.AppendUint32(b, uint32(len(m.Text))), m.Text...)
-	for _, n := range m.Dims {
-		b = le.AppendUint64(b, uint64(n))
-	}
-	for _, box := range m.Boxes {
-		for _, a := range box {
-			for _, v := range []int64{a.Start, a.Count, a.Block, a.Stride} {
-				b = le.AppendUint64(b, uint64(v))
-			}
-		}
-	}
-	return b
 }

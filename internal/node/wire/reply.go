@@ -9,19 +9,19 @@ import (
 // Welcome goes with the descriptors of flags page and points page.
 func Welcome(checkpoint, stop uint64, flags uint32) []byte {
 	le := binary.LittleEndian
-	b := le.AppendUint64(le.AppendUint64(begin(nil, TypeWelcome), checkpoint), stop)
-	return end(le.AppendUint32(le.AppendUint32(b, flags), PageBytes), 0)
+	b := le.AppendUint64(le.AppendUint64(begin(TypeWelcome), checkpoint), stop)
+	return end(le.AppendUint32(le.AppendUint32(b, flags), PageBytes))
 }
 
 // Shadow says how much memory of each device the client may take while a capture is on its way; all ones: what seems
 // right to it.
 func Shadow(bytes uint64) []byte {
-	return end(binary.LittleEndian.AppendUint64(begin(nil, TypeShadow), bytes), 0)
+	return end(binary.LittleEndian.AppendUint64(begin(TypeShadow), bytes))
 }
 
 // Exchange goes with the descriptor of (size+1)*n bytes.
 func Exchange(n uint64) []byte {
-	return end(binary.LittleEndian.AppendUint64(begin(nil, TypeExchange), n), 0)
+	return end(binary.LittleEndian.AppendUint64(begin(TypeExchange), n))
 }
 
 // Arena goes with its descriptor. A sealed one can only be mapped privately, to be read.
@@ -30,13 +30,13 @@ func Arena(id uint32, bytes uint64, sealed bool) []byte {
 	if sealed {
 		flags = ArenaSealed
 	}
-	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(nil, TypeArena), id), flags), bytes), 0)
+	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(TypeArena), id), flags), bytes))
 }
 
 // Drop says that an arena is no longer used.
 func Drop(id uint32) []byte {
 	le := binary.LittleEndian
-	return end(le.AppendUint32(le.AppendUint32(begin(nil, TypeDrop), id), 0), 0)
+	return end(le.AppendUint32(le.AppendUint32(begin(TypeDrop), id), 0))
 }
 
 // Item is one copy between an array of the program and an arena.
@@ -53,7 +53,7 @@ func Copy(load bool, items []Item) []byte {
 	if load {
 		way = 1
 	}
-	b := le.AppendUint32(le.AppendUint32(begin(nil, TypeCopy), way), uint32(len(items)))
+	b := le.AppendUint32(le.AppendUint32(begin(TypeCopy), way), uint32(len(items)))
 	for _, i := range items {
 		array := i.Array
 		if i.Late {
@@ -62,13 +62,13 @@ func Copy(load bool, items []Item) []byte {
 		b = le.AppendUint32(le.AppendUint32(b, array), i.Arena)
 		b = le.AppendUint64(le.AppendUint64(b, i.Offset), i.Bytes)
 	}
-	return end(b, 0)
+	return end(b)
 }
 
 // Done ends a request.
 func Done(code int32, value uint64) []byte {
 	le := binary.LittleEndian
-	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(nil, TypeDone), uint32(code)), 0), value), 0)
+	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(TypeDone), uint32(code)), 0), value))
 }
 
 // mostText is how much of an error a client is told.
@@ -78,6 +78,6 @@ const mostText = 4000
 func Error(code int32, text string) []byte {
 	le := binary.LittleEndian
 	text = units.Cut(text, mostText)
-	b := le.AppendUint32(le.AppendUint32(begin(nil, TypeError), uint32(code)), uint32(len(text)))
-	return end(append(b, text...), 0)
+	b := le.AppendUint32(le.AppendUint32(begin(TypeError), uint32(code)), uint32(len(text)))
+	return end(append(b, text...))
 }

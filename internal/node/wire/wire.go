@@ -276,74 +276,15 @@ func (d *fields) value(most uint32) string {
 	return string(s)
 }
 
-// Append writes a message of a client: tests play one.
-func (m *Message) Append(b []byte) []byte {
-	start, le := len(b), binary.LittleEndian
-	b = begin(b, m.Type)
-	value := func(b []byte, s string) []byte { return append(le.AppendUint32(b, uint32(len(s))), s...) }
-	text := func(b []byte) []byte { return value(b, m.Text) }
-	picked := func(b []byte) []byte {
-		for _, id := range m.Picked {
-			b = le.AppendUint32(b, id)
-		}
-		return b
-	}
-	switch m.Type {
-	case TypeHello:
-		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(m.Rank)), uint32(m.Size)), m.Flags)
-		b = value(value(text(b), m.Supervisor), m.Step)
-	case TypeProtect:
-		b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, m.Array), m.Elem), m.Count)
-		b = text(le.AppendUint32(b, m.Flags|m.Item<<ProtectItem))
-	case TypeDeclare:
-		b = m.appendDeclare(b)
-	case TypeUnprotect:
-		b = le.AppendUint32(le.AppendUint32(b, m.Array), 0)
-	case TypePoint:
-		b = le.AppendUint64(b, m.Count)
-	case TypeCheckpoint:
-		again := uint32(0)
-		if m.Again {
-			again = 1
-		}
-		b = le.AppendUint32(le.AppendUint32(b, again), 0)
-	case TypeWait, TypeHeld:
-		b = text(le.AppendUint32(b, m.Flags))
-	case TypeSave, TypeFind, TypeBegin:
-		b = le.AppendUint32(le.AppendUint64(b, uint64(m.Version)), m.Keep)
-		b = picked(text(le.AppendUint32(b, m.howMany())))
-	case TypeRecover:
-		b = picked(le.AppendUint32(le.AppendUint32(b, m.howMany()), 0))
-	case TypeSignal:
-		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Signal)), 0)
-	case TypeExchanged, TypeCopied, TypeArrived:
-		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Code)), m.Flags|m.Array<<1)
-	}
-	return end(b, start)
-}
-
-// Repair makes the header of a message right, all but its type: tests send what is wrong elsewhere.
-func Repair(b []byte) {
-	t := Type(binary.LittleEndian.Uint16(b[6:]))
-	copy(b, begin(nil, t))
-	end(b, 0)
-}
-
-func (m *Message) howMany() uint32 {
-	if m.All {
-		return All
-	}
-	return uint32(len(m.Picked))
-}
-
-func begin(b []byte, t Type) []byte {
+// begin begins a message to a client.
+func begin(t Type) []byte {
 	le := binary.LittleEndian
-	b = le.AppendUint16(le.AppendUint16(le.AppendUint32(b, Magic), Version), uint16(t))
+	b := le.AppendUint16(le.AppendUint16(le.AppendUint32(nil, Magic), Version), uint16(t))
 	return le.AppendUint64(b, 0) // length, set at the end, and zero
 }
 
-func end(b []byte, start int) []byte {
-	binary.LittleEndian.PutUint32(b[start+8:], uint32(len(b)-start))
+func end(b []byte) []byte {
+	binary.LittleEndian.PutUint32(b[8:], uint32(len(b)))
 	return b
 }
 
