@@ -99,7 +99,7 @@ func TestHTTP(t *testing.T) {
 		}
 		reply, rerr := io.ReadAll(c)
 		got, _, _ := strings.Cut(string(reply), "Content-Type")
-		if err != nil || rerr != nil && want != "" || got != want {
+		if (err != nil || rerr != nil) && want != "" || got != want { // without an answer it may end while we write
 			t.Errorf("%.40q: got %q, %v, %v, want %q", request, got, err, rerr, want)
 		}
 		if strings.HasPrefix(request, "HEAD") && !strings.HasSuffix(string(reply), "\r\n\r\n") {
