@@ -32,8 +32,8 @@ func (e *CountError) Error() string {
 		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (hf_elastic, elastic=True in Python, "+
 			"Options.Elastic in Go)", vote.Ranks(e.Undeclared))
 	case len(e.PerRank) > 0:
-		s += are(e.PerRank) + " protected per rank; protect what any number of ranks is to restore as a global array, " +
-			"a list, a set of items or a replicated value"
+		s += are(e.PerRank) + " protected per rank; protect what any number of ranks is to restore as a global " +
+			"array, a list, a set of items or a replicated value"
 	default:
 		s += fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending; take checkpoints where "+
 			"none are, or set quiet (HOLDFAST_QUIET), which waits for that", vote.Ranks(e.NotQuiet))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
@@ -281,17 +280,15 @@ func (e *LostError) Error() string {
 type TimeoutError struct {
 	Epoch    storage.Epoch
 	Culprits []Culprit // in order of rank
-	Closed   []int     // ranks that have called Close, and send nothing more
 }
 
 // Culprit is a rank that was not parked when an epoch was given up.
 type Culprit struct {
-	Rank     int
-	State    string // where it was: the call, communicator, peers, tag, how long, file and line
-	WaitsFor []int  // world ranks whose messages it is blocked on
+	Rank  int
+	State string // where it was: the call, communicator, peers, tag, how long, file and line
 }
 
-// Error names the ranks that reached no Point, what each does, and a cycle of those that wait for each other.
+// Error names the ranks that reached no Point, and what each does.
 func (e *TimeoutError) Error() string {
 	if len(e.Culprits) == 0 {
 		return fmt.Sprintf("epoch %d given up: all ranks were at a Point but did not agree within cut_timeout",
@@ -301,56 +298,6 @@ func (e *TimeoutError) Error() string {
 	fmt.Fprintf(&b, "epoch %d given up: %d rank(s) reached no Point within cut_timeout", e.Epoch, len(e.Culprits))
 	for _, c := range e.Culprits {
 		fmt.Fprintf(&b, "; rank %d: %s", c.Rank, c.State)
-		for _, w := range c.WaitsFor {
-			if slices.Contains(e.Closed, w) {
-				fmt.Fprintf(&b, " (rank %d has called Close)", w)
-			}
-		}
-	}
-	if cycle := e.Cycle(); len(cycle) > 0 {
-		b.WriteString("; these ranks wait for each other: ")
-		for i, r := range append(cycle, cycle[0]) {
-			if i > 0 {
-				b.WriteString(" -> ")
-			}
-			fmt.Fprintf(&b, "rank %d", r)
-		}
 	}
 	return b.String()
-}
-
-// Cycle returns ranks each of which waits for the next and the last for the
-// first, beginning with the lowest; nil when there is no cycle.
-func (e *TimeoutError) Cycle() []int {
-	waits := map[int][]int{}
-	for _, c := range e.Culprits {
-		waits[c.Rank] = c.WaitsFor
-	}
-	done := map[int]bool{}
-	var path []int
-	var walk func(r int) []int
-	walk = func(r int) []int {
-		if i := slices.Index(path, r); i >= 0 {
-			return slices.Clone(path[i:])
-		}
-		if done[r] {
-			return nil
-		}
-		done[r] = true
-		path = append(path, r)
-		defer func() { path = path[:len(path)-1] }()
-		for _, w := range waits[r] {
-			if cycle := walk(w); cycle != nil {
-				return cycle
-			}
-		}
-		return nil
-	}
-	for _, c := range e.Culprits {
-		if cycle := walk(c.Rank); cycle != nil {
-			first := slices.Index(cycle, slices.Min(cycle))
-			return append(slices.Clone(cycle[first:]), cycle[:first]...)
-		}
-	}
-	return nil
 }

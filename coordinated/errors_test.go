@@ -2,7 +2,6 @@ package coordinated
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,32 +10,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 )
-
-func TestTimeoutErrorNamesCycle(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		culprits []Culprit
-		cycle    []int
-	}{
-		{"none", []Culprit{{Rank: 1, State: "in Recv", WaitsFor: []int{0}}}, nil},
-		{"two", []Culprit{{Rank: 1, WaitsFor: []int{3}}, {Rank: 3, WaitsFor: []int{1}}}, []int{1, 3}},
-		{"three, entered from outside", []Culprit{{Rank: 0, WaitsFor: []int{5}}, {Rank: 2, WaitsFor: []int{4}},
-			{Rank: 4, WaitsFor: []int{9, 5}}, {Rank: 5, WaitsFor: []int{2}}}, []int{2, 4, 5}},
-		{"itself", []Culprit{{Rank: 7, WaitsFor: []int{7}}}, []int{7}},
-	} {
-		e := &TimeoutError{Epoch: 3, Culprits: c.culprits}
-		if got := e.Cycle(); !slices.Equal(got, c.cycle) {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.cycle)
-		}
-		if says := strings.Contains(e.Error(), "wait for each other"); says != (c.cycle != nil) {
-			t.Errorf("%s: %v", c.name, e)
-		}
-	}
-	closed := &TimeoutError{Culprits: []Culprit{{Rank: 1, State: "in Recv", WaitsFor: []int{0}}}, Closed: []int{0}}
-	if !strings.Contains(closed.Error(), "rank 0 has called Close") {
-		t.Errorf("got %v", closed)
-	}
-}
 
 // TestLostInRestore: where ranks are in Restore, it is not said that the newest epoch
 // comes next: it may be the one that they died of.

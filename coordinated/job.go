@@ -65,11 +65,8 @@ func (c *Checkpointer) agreed(e cut.Epoch, how agent.Agreement) {
 func (c *Checkpointer) gaveUp(e cut.Epoch, late []agent.Late) {
 	err := &TimeoutError{Epoch: storage.Epoch(e)}
 	for _, x := range late {
-		if x.Closed {
-			err.Closed = append(err.Closed, x.Rank)
-		}
 		if x.State != "" {
-			err.Culprits = append(err.Culprits, Culprit{Rank: x.Rank, State: x.State, WaitsFor: x.WaitsFor})
+			err.Culprits = append(err.Culprits, Culprit{Rank: x.Rank, State: x.State})
 		}
 	}
 	c.record.metrics.GivenUp()
@@ -224,8 +221,3 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) (err error) {
 		Request: c.request, Status: c.status, Ranks: c.agent.Ranks})
 	return err
 }
-
-// RunningError says that another run of the job uses the same directory: the two would
-// overwrite each other's epochs. It names the Dir, and the Node and PID of the other run's
-// rank 0.
-type RunningError = service.RunningError

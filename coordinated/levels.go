@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -237,41 +236,28 @@ func misplaced(err error) bool {
 // user's; on a first start that is a mistake, which is refused. Collective.
 func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
 	out := c.levels.store.Out()
-	letters := ""
-	for i, level := range c.levels.use {
-		if err := out[level]; err != nil {
-			letters += string(rune('a' + i))
-			if misplaced(err) {
-				letters += string(rune('A' + i))
-			}
-		}
-	}
-	all, err := connect.Exchange(priv, letters)
-	if err != nil {
-		return err
-	}
-	any := strings.Join(all, "")
-	if any == "" {
-		return nil
-	}
 	var use []string
-	var failed []error
+	var why error
 	refuse := false
-	for i, level := range c.levels.use {
-		if !strings.ContainsRune(any, rune('a'+i)) {
+	for _, level := range c.levels.use {
+		err := connect.Agree(priv, "open level "+level, out[level])
+		if err == nil {
 			use = append(use, level)
 			continue
 		}
-		text := ""
-		if out[level] != nil {
-			text = out[level].Error()
-		}
-		texts, err := connect.Exchange(priv, text)
-		if err != nil {
+		var failed *vote.RanksError
+		if !errors.As(err, &failed) {
 			return err
 		}
-		failed = append(failed, vote.Failed("open level "+level, texts, out[level]))
-		refuse = refuse || !had && strings.ContainsRune(any, rune('A'+i))
+		why = errors.Join(why, err)
+		var wrong error
+		if misplaced(out[level]) {
+			wrong = out[level]
+		}
+		refuse = refuse || !had && connect.Agree(priv, "find the directory of level "+level, wrong) != nil
+	}
+	if why == nil {
+		return nil
 	}
 	data := func(l string) bool { return storage.TraitsOf(l).Data }
 	if !slices.ContainsFunc(use, data) { // what partners and parity are made from
@@ -280,7 +266,6 @@ func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
 			return t.Copies || t.Rows
 		})
 	}
-	why := errors.Join(failed...)
 	if refuse || len(use) == 0 {
 		return fmt.Errorf("checkpoint directories: %w", why)
 	}

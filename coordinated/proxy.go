@@ -3,14 +3,17 @@ package coordinated
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -42,27 +45,36 @@ func (c *Checkpointer) memory() program.Memory {
 	return c.main.foreign
 }
 
-// Gather gives every rank's bytes to all, in order of rank, over the control plane. It is collective, in the same
-// order on all ranks; mine has the same length everywhere, and all is Size times as long. The call is what the
-// program does, should a rank not come: the others are named, and the job ends after ten times Options.WaitTimeout.
-func (c *Proxy) Gather(call string, all, mine []byte) error {
+// gather gives every rank's bytes to all, in order of rank, over the control plane. It is collective, in the same
+// order on all ranks. The call is what the program does, should a rank not come: the others are named, and the job ends
+// after ten times Options.WaitTimeout.
+func (c *Proxy) gather(call string, mine []byte) ([]cut.Blob, error) {
 	n := c.main.Calls.Add(1)
 	c.main.Calling.Store(&call)
 	_ = c.agent.Library(c.life.ctx, time.Now()) // closed: the rest says so
-	blobs, err := c.agent.Allgather(c.life.ctx, 0, fmt.Sprint("elsewhere ", n), mine)
-	_ = c.agent.Library(c.life.ctx, time.Time{})
-	c.main.Calling.Store(nil)
-	if err != nil {
-		return err
-	}
+	defer func() {
+		_ = c.agent.Library(c.life.ctx, time.Time{})
+		c.main.Calling.Store(nil)
+	}()
+	return c.agent.Allgather(c.life.ctx, 0, fmt.Sprint("elsewhere ", n), mine)
+}
+
+// Gather gives every rank's bytes to all ranks during a call of the program, in order of rank. Collective.
+func (c *Proxy) Gather(call string, mine []byte) (all [][]byte, err error) {
+	blobs, err := c.gather(call, mine)
 	for _, b := range blobs {
-		if len(b.Data) != len(mine) || (b.Rank+1)*len(mine) > len(all) {
-			return fmt.Errorf("rank %d gathers %d bytes and this one %d: the ranks do not call the "+
-				"same functions in the same order", b.Rank, len(b.Data), len(mine))
-		}
-		copy(all[b.Rank*len(mine):], b.Data)
+		all = append(all, b.Data)
 	}
-	return nil
+	return all, err
+}
+
+// Agree makes all ranks succeed or fail together in a call of the program; err is this rank's own outcome. Collective.
+func (c *Proxy) Agree(call string, err error) error {
+	blobs, gerr := c.gather(call, vote.EncodeError(err))
+	if gerr != nil {
+		return errors.Join(err, gerr)
+	}
+	return vote.DecodeErrors(call, blobs, err)
 }
 
 // OfStart returns the options for a program that another process than this one has started. Local.

@@ -93,8 +93,6 @@ func (p *Plane) read(rank int, in *incoming) {
 			p.departed[rank] = true
 			p.mu.Unlock()
 		case kind == frameData:
-			p.messages.Add(1)
-			p.bytes.Add(uint64(len(payload)))
 			select {
 			case p.inbound <- Inbound{From: rank, Payload: payload}:
 			case <-p.ctx.Done():

@@ -25,13 +25,6 @@ type Loss struct {
 	Err  error
 }
 
-// Stats counts what a Plane has seen.
-type Stats struct {
-	Dropped  uint64 // connections that could not prove themselves
-	Messages uint64 // received
-	Bytes    uint64 // received
-}
-
 // Plane is one rank's end of the control plane.
 type Plane struct {
 	opt      Options
@@ -55,9 +48,9 @@ type Plane struct {
 	watch    map[int]bool // ranks whose silence counts
 	departed map[int]bool // said goodbye, or were reported lost
 
-	dropped, messages, bytes atomic.Uint64
-	closing                  atomic.Bool
-	complained               sync.Once
+	dropped    atomic.Uint64 // connections that could not prove themselves
+	closing    atomic.Bool
+	complained sync.Once
 }
 
 // incoming is what is known of a neighbour's connection to us.
@@ -128,11 +121,6 @@ func (p *Plane) Messages() <-chan Inbound { return p.inbound }
 
 // Lost delivers the neighbours that have gone, each once.
 func (p *Plane) Lost() <-chan Loss { return p.lost }
-
-// Stats returns the counters.
-func (p *Plane) Stats() Stats {
-	return Stats{Dropped: p.dropped.Load(), Messages: p.messages.Load(), Bytes: p.bytes.Load()}
-}
 
 // Start connects to the neighbours and watches over them from now on. Addrs has
 // the address of every rank. It returns when all neighbours are connected; ctx

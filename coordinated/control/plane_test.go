@@ -196,9 +196,9 @@ func TestUnknownConnections(t *testing.T) {
 		_ = c.Close()
 	}
 	talk(t, p)
-	for deadline := time.Now().Add(2 * time.Minute); p[0].Stats().Dropped < connections; {
+	for deadline := time.Now().Add(2 * time.Minute); p[0].dropped.Load() < connections; {
 		if time.Now().After(deadline) {
-			t.Fatalf("dropped %d, want %d", p[0].Stats().Dropped, connections)
+			t.Fatalf("dropped %d, want %d", p[0].dropped.Load(), connections)
 		}
 		<-time.After(time.Millisecond)
 	}

@@ -1,15 +1,13 @@
 package node
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
@@ -17,82 +15,63 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asked is what a rank wants of checkpoints with a name, in the order of its bytes for the others.
+// asked is what a rank wants of checkpoints with a name, for the others.
 type asked struct {
-	Call    uint16 // a wire.Type
-	Gone    bool   // the directories of the name were removed on this rank's node
+	Call    wire.Type
+	Name    string
 	Version int64
-	Name    [16]byte // a digest
+	Removed bool // the directories of the name were removed on this rank's node
 }
 
-// said names a request about checkpoints for the user.
-func said(m wire.Message) string {
+// String names the request for the user.
+func (a asked) String() string {
 	switch {
-	case m.Type == wire.TypeFind:
-		return fmt.Sprintf("the search for a checkpoint %q", m.Text)
-	case m.Type == wire.TypeBegin:
-		return fmt.Sprintf("the restart from checkpoint %q, version %d", m.Text, m.Version)
-	case m.Version < 0:
-		return fmt.Sprintf("checkpoint %q", m.Text)
+	case a.Call == wire.TypeFind:
+		return fmt.Sprintf("the search for a checkpoint %q", a.Name)
+	case a.Call == wire.TypeBegin:
+		return fmt.Sprintf("the restart from checkpoint %q, version %d", a.Name, a.Version)
+	case a.Version < 0:
+		return fmt.Sprintf("checkpoint %q", a.Name)
 	}
-	return fmt.Sprintf("checkpoint %q, version %d", m.Text, m.Version)
+	return fmt.Sprintf("checkpoint %q, version %d", a.Name, a.Version)
 }
 
 // agree waits until all ranks have made a request about checkpoints with a name. It fails on all of them unless it is
-// the same request, and every rank has its part. Gone says that directories of the name were removed somewhere.
+// the same request, and every rank has its part. removed says that directories of the name were removed somewhere.
 // Collective.
-func (s *session) agree(m wire.Message) (gone bool, err error) {
-	mine := asked{Call: uint16(m.Type), Gone: s.lacksDirs(m.Text), Version: m.Version}
-	sum := sha256.Sum256([]byte(m.Text))
-	copy(mine.Name[:], sum[:])
-	b, err := binary.Append(nil, binary.LittleEndian, &mine)
+func (s *session) agree(m wire.Message) (removed bool, err error) {
+	mine := asked{m.Type, m.Text, m.Version, s.lacksDirs(m.Text)}
+	b, err := json.Marshal(mine)
 	if err != nil {
 		return false, err
 	}
-	blobs := make([]byte, s.rank.size*len(b))
-	if err := s.ck.Gather(said(m), blobs, b); err != nil {
+	blobs, err := s.ck.Gather(mine.String(), b)
+	if err != nil {
 		return false, err
 	}
-	all := make([]asked, s.rank.size)
-	if _, err := binary.Decode(blobs, binary.LittleEndian, all); err != nil {
-		return false, err
+	all := make([]asked, len(blobs))
+	for r := range all {
+		if err := json.Unmarshal(blobs[r], &all[r]); err != nil {
+			return false, fmt.Errorf("what rank %d asks for: %w", r, err)
+		}
+		removed = removed || all[r].Removed
 	}
 	first := all[0]
-	other := func(differs func(a asked) bool) (r int, found bool) {
-		r = slices.IndexFunc(all, differs)
-		return r, r >= 0
+	other := func(a asked) bool { return a.Call != first.Call || a.Name != first.Name }
+	if r := slices.IndexFunc(all, other); r >= 0 {
+		return false, fmt.Errorf("rank 0 asks for %v, and rank %d for %v: all ranks must make the same call, with the "+
+			"same name", first, r, all[r])
 	}
-	if r, found := other(func(a asked) bool { return a.Call != first.Call || a.Name != first.Name }); found {
-		texts, err := s.texts(said(m), said(m))
-		if err != nil {
-			return false, err
-		}
-		return false, fmt.Errorf("rank 0 asks for %s, and rank %d for %s: all ranks must make the same call, with the "+
-			"same name", texts[0], r, texts[r])
-	}
-	if r, found := other(func(a asked) bool { return a.Version < 0 && m.Type == wire.TypeSave }); found {
+	none := func(a asked) bool { return a.Version < 0 && m.Type == wire.TypeSave }
+	if r := slices.IndexFunc(all, none); r >= 0 {
 		return false, fmt.Errorf("rank %d gives version %d of checkpoint %q, which says that it has not saved its "+
 			"part: no checkpoint is taken", r, all[r].Version, m.Text)
 	}
-	if r, found := other(func(a asked) bool { return a.Version != first.Version }); found {
+	if r := slices.IndexFunc(all, func(a asked) bool { return a.Version != first.Version }); r >= 0 {
 		return false, fmt.Errorf("rank 0 gives version %d of checkpoint %q, and rank %d version %d: all ranks must "+
 			"give the same", first.Version, m.Text, r, all[r].Version)
 	}
-	return slices.ContainsFunc(all, func(a asked) bool { return a.Gone }), nil
-}
-
-// texts gathers a text of each rank, up to a length, during a call. Collective.
-func (s *session) texts(call, mine string) (all []string, err error) {
-	const most = wire.NameBytes + 300
-	b, blobs := make([]byte, most), make([]byte, s.rank.size*most)
-	copy(b, mine)
-	if err := s.ck.Gather(call, blobs, b); err != nil {
-		return nil, err
-	}
-	for one := range slices.Chunk(blobs, most) {
-		all = append(all, strings.TrimRight(string(one), "\x00"))
-	}
-	return all, nil
+	return removed, nil
 }
 
 // namedDir is a directory of checkpoints with a name.

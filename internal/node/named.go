@@ -75,7 +75,15 @@ func (n *named) Meet(context.Context) ([]int, error) {
 
 // Allgather is over the same.
 func (n *named) Allgather(all, mine []byte) error {
-	return n.r.s.ck.Gather(fmt.Sprintf("the opening of checkpoints %q", n.name), all, mine)
+	blobs, err := n.r.s.ck.Gather(fmt.Sprintf("the opening of checkpoints %q", n.name), mine)
+	if err != nil {
+		return err
+	}
+	if joined := slices.Concat(blobs...); len(joined) == len(all) {
+		copy(all, joined)
+		return nil
+	}
+	return errUneven
 }
 
 // versionArray holds the version, sharesArray what sharesOf says of global arrays; checkpoints without any have none.
@@ -102,11 +110,11 @@ func (s *session) checkpointers() (list []*coordinated.Proxy) {
 
 // ofName finds the checkpoints of a name that all ranks ask for; fresh: as if they had not been used. Collective.
 func (s *session) ofName(ctx context.Context, m wire.Message, fresh bool) (*named, error) {
-	gone, err := s.agree(m)
+	removed, err := s.agree(m)
 	if err != nil {
 		return nil, err
 	}
-	if gone {
+	if removed {
 		s.renew(m.Text)
 	}
 	i := slices.IndexFunc(s.named, func(n *named) bool { return n.name == m.Text })
@@ -282,7 +290,7 @@ func (s *session) save(ctx context.Context, m wire.Message) (code int32, value u
 	if err != nil {
 		return 0, 0, err
 	}
-	err = s.together(fmt.Sprintf("choose the arrays of checkpoint %q", n.name), n.choose(s, m))
+	err = s.ck.Agree(fmt.Sprintf("choose the arrays of checkpoint %q", n.name), n.choose(s, m))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -326,30 +334,6 @@ func (n *named) cut(ctx context.Context) (storage.Epoch, error) {
 			return 0, errors.New("another rank is lost")
 		}
 	}
-}
-
-// together fails on all ranks if it has failed on one. Collective.
-func (s *session) together(op string, err error) error {
-	mine, all := []byte{0}, make([]byte, s.rank.size)
-	if err != nil {
-		mine[0] = 1
-	}
-	if gerr := s.ck.Gather(op, all, mine); gerr != nil {
-		return errors.Join(err, gerr)
-	}
-	r := slices.Index(all, 1)
-	if r < 0 {
-		return nil
-	}
-	why := ""
-	if err != nil {
-		why = err.Error()
-	}
-	texts, gerr := s.texts(op, why)
-	if err != nil || gerr != nil {
-		return errors.Join(err, gerr)
-	}
-	return fmt.Errorf("%s: rank %d: %s", op, r, texts[r])
 }
 
 // noVersion stands for an epoch whose version cannot be read.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -26,14 +27,15 @@ func (s *session) versions(ctx context.Context, n *named) (list []program.SavedE
 		}
 		mine = binary.LittleEndian.AppendUint64(mine, uint64(v))
 	}
-	all := make([]byte, s.rank.size*len(mine))
-	if err := s.ck.Gather(fmt.Sprintf("the search for a checkpoint %q", n.name), all, mine); err != nil {
+	all, err := s.ck.Gather(fmt.Sprintf("the search for a checkpoint %q", n.name), mine)
+	if err != nil {
 		return nil, nil, err
 	}
 	for i := range list {
-		v := int64(binary.LittleEndian.Uint64(all[8*i:]))
-		for r := range s.rank.size {
-			if int64(binary.LittleEndian.Uint64(all[r*len(mine)+8*i:])) != v {
+		at := mine[8*i:][:8]
+		v := int64(binary.LittleEndian.Uint64(at))
+		for _, b := range all {
+			if len(b) != len(mine) || !bytes.Equal(b[8*i:][:8], at) {
 				v = noVersion
 			}
 		}
@@ -64,7 +66,7 @@ func (s *session) find(ctx context.Context, m wire.Message) (code int32, value u
 			return 0, 0, nil
 		}
 		op := fmt.Sprintf("version %d of %q is passed over", versions[best], n.name)
-		err := s.together(op, n.ck.Verify(ctx, list[best].Epoch))
+		err := s.ck.Agree(op, n.ck.Verify(ctx, list[best].Epoch))
 		if err == nil {
 			n.found = list[best].Epoch
 			return 1, uint64(versions[best]), nil
@@ -111,7 +113,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 	if err == nil {
 		err = n.take(list[i])
 	}
-	if err = s.together(fmt.Sprintf("restart from %q", n.name), err); err != nil {
+	if err = s.ck.Agree(fmt.Sprintf("restart from %q", n.name), err); err != nil {
 		return err
 	}
 	restored, err := n.ck.RestoreEpoch(ctx, list[i].Epoch)

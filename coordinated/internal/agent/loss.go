@@ -7,16 +7,13 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
 // Late is a rank's word on an epoch that was given up.
 type Late struct {
-	Rank     int    `json:"-"`
-	State    string `json:",omitempty"` // of its main thread; empty: it was parked
-	WaitsFor []int  `json:",omitempty"` // world ranks whose messages it is blocked on
-	Closed   bool   `json:",omitempty"` // it has called Close
+	Rank  int    `json:"-"`
+	State string `json:",omitempty"` // of its main thread; empty: it was parked
 }
 
 // gaveUp collects, on all ranks, who never reached a Point and why.
@@ -25,10 +22,9 @@ func (a *Agent) gaveUp(act cut.GaveUp) {
 		a.Triggers.Again()
 	}
 	lost := time.Since(a.armed)
-	x := Late{Closed: a.Thread.Closed.Load()}
+	var x Late
 	if !act.Parked {
 		x.State = a.mainThread()
-		x.WaitsFor = watch.Sources(a.Endpoint.Activity().Waits, a.polls.Waits())
 	}
 	data, err := json.Marshal(x)
 	if err != nil {

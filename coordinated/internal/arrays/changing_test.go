@@ -79,7 +79,8 @@ func TestChangingRefused(t *testing.T) {
 		now  func(rank int) coordinated.Array
 		want string
 	}{
-		"dimensions": {func(rank int) coordinated.Array { return half(4-rank, 0) }, `array "u": dimensions [4] at rank 0, but [3] at rank 1`},
+		"dimensions": {func(rank int) coordinated.Array { return half(4-rank, 0) },
+			`array "u": dimensions [4] at rank 0, but [3] at rank 1`},
 		"a list on one": {func(rank int) coordinated.Array {
 			if rank == 0 {
 				return coordinated.List(2)

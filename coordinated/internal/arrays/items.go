@@ -163,8 +163,8 @@ func (s *items) assign(o *holder, size int, sum *xxh3.Hasher) (mine []bool, err 
 		k, to := saved.Items[i].Key, home
 		if s.owner != nil {
 			if to = s.owner(k, s.ranks); to < 0 || to >= s.ranks {
-				return nil, Unfit(fmt.Errorf("restore %q: the owner rule sends item %s to rank %d; it has to be one of "+
-					"0 to %d", s.local.Name, saved.KeyText(k), to, s.ranks-1))
+				return nil, Unfit(fmt.Errorf("restore %q: the owner rule sends item %s to rank %d; it has to be one "+
+					"of 0 to %d", s.local.Name, saved.KeyText(k), to, s.ranks-1))
 			}
 			b = binary.LittleEndian.AppendUint64(b[:0], uint64(k.Int))
 			b = binary.LittleEndian.AppendUint32(append(b, k.Str...), uint32(to))
@@ -309,8 +309,8 @@ func (v *AssignedVotes) Add(rank int, s string) (rest string) {
 		if have, ok := v.first[name]; !ok {
 			v.first[name] = assignedVote{rank, sum}
 		} else if have.sum != sum && v.Err == nil {
-			v.Err = fmt.Errorf("items %q: the owner rule assigns them in one way on rank %d and in another on rank %d; "+
-				"let it depend on nothing but the key and the number of ranks", name, have.rank, rank)
+			v.Err = fmt.Errorf("items %q: the owner rule assigns them in one way on rank %d and in another on rank "+
+				"%d; let it depend on nothing but the key and the number of ranks", name, have.rank, rank)
 		}
 	}
 	if r.Err != nil {

@@ -10,19 +10,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
-// RunningError says that another run of the job uses the same directory: the two
-// would overwrite each other's epochs.
-type RunningError struct {
-	Dir, Node string
-	PID       int
-}
-
-// Error names the directory, and the process that uses it.
-func (e *RunningError) Error() string {
-	return fmt.Sprintf("another run of this job uses %s: its rank 0 is process %d on node %s; end that "+
-		"run first, or use another directory", e.Dir, e.PID, e.Node)
-}
-
 // lingering is how long the ranks of a run that is about to end may still answer.
 const lingering = 5 * time.Second
 
@@ -39,8 +26,8 @@ func RefuseSecond(ctx context.Context, dir string) error {
 	}
 }
 
-// Answering returns a *RunningError when the run that published the contact file
-// is alive.
+// Answering returns an error when the run that published the contact file is alive: the two
+// would overwrite each other's epochs.
 func Answering(ctx context.Context, dir string) error {
 	k, err := job.ReadContact(dir)
 	if err != nil {
@@ -53,5 +40,6 @@ func Answering(ctx context.Context, dir string) error {
 		return nil // it is gone, or the port is somebody else's by now
 	}
 	_ = conn.Close() // it has answered the proof, which is all there was to ask
-	return &RunningError{Dir: dir, Node: k.Node, PID: k.PID}
+	return fmt.Errorf("another run of this job uses %s: its rank 0 is process %d on node %s; end that run first, or "+
+		"use another directory", dir, k.PID, k.Node)
 }

@@ -106,20 +106,3 @@ func (p *Polling) note(v View) {
 
 // Waits are those for what is polled for.
 func (p *Polling) Waits() []cut.Wait { return p.waits }
-
-// Sources lists the ranks that a blocked or polling main thread waits for.
-func Sources(waits []endpoint.Wait, polled []cut.Wait) []int {
-	var out []int
-	for _, w := range waits {
-		if w.Source >= 0 {
-			out = append(out, w.Source)
-		}
-	}
-	for _, w := range polled {
-		if w.Source >= 0 {
-			out = append(out, w.Source)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}

@@ -16,13 +16,14 @@ import (
 
 // samples are one message of each type.
 var samples = []wire.Message{
-	{Type: wire.TypeHello, Rank: 2, Size: 4, Flags: wire.HelloGathers | wire.HelloMembarrier | wire.HelloFresh, Text: "heat",
-		Supervisor: "10.0.0.1:4711 00ff start=2", Step: "3"},
+	{Type: wire.TypeHello, Rank: 2, Size: 4, Flags: wire.HelloGathers | wire.HelloMembarrier | wire.HelloFresh,
+		Text: "heat", Supervisor: "10.0.0.1:4711 00ff start=2", Step: "3"},
 	{Type: wire.TypeProtect, Array: 7, Elem: 11, Count: 1 << 40, Text: "u"},
 	{Type: wire.TypeProtect, Array: 8, Elem: 1, Count: 3, Flags: wire.ProtectAnySize, Text: "log"},
 	{Type: wire.TypeProtect, Array: 9, Elem: 11, Count: 9, Item: 3, Flags: wire.ProtectAnySize, Text: "x"},
 	{Type: wire.TypeUnprotect, Array: 7},
-	{Type: wire.TypeDeclare, Array: 9, Elem: 11, Kind: wire.KindDivided, Flags: wire.DeclareMore, Dims: []int64{6, 1 << 40}, Text: "v",
+	{Type: wire.TypeDeclare, Array: 9, Elem: 11, Kind: wire.KindDivided, Flags: wire.DeclareMore,
+		Dims: []int64{6, 1 << 40}, Text: "v",
 		Boxes: []wire.Box{{{0, 3, 0, 0}, {4, 5, 2, 8}}, {{3, 3, 0, 0}, {0, 1 << 40, 0, 0}}}},
 	{Type: wire.TypeDeclare, Array: 10, Elem: 4, Kind: wire.KindReplicated, Count: 1, Text: "step"},
 	{Type: wire.TypeSave, Version: 1 << 40, Keep: 3, Picked: []uint32{7, 8}, Text: "heat"},
@@ -84,7 +85,8 @@ func TestRefused(t *testing.T) {
 		{"zero", wire.Message{Type: wire.TypeRestore}, func(b []byte) { b[12] = 1 }},
 		{"rank is size", wire.Message{Type: wire.TypeHello, Rank: 3, Size: 4}, func(b []byte) { b[16] = 4 }},
 		{"negative rank", wire.Message{Type: wire.TypeHello, Size: 4}, func(b []byte) { b[19] = 0x80 }},
-		{"too many ranks", wire.Message{Type: wire.TypeHello, Size: 4}, func(b []byte) { le.PutUint32(b[20:], wire.MostRanks+1) }},
+		{"too many ranks", wire.Message{Type: wire.TypeHello, Size: 4},
+			func(b []byte) { le.PutUint32(b[20:], wire.MostRanks+1) }},
 		{"too long", wire.Message{Type: wire.TypeProtect, Elem: 11, Text: "u"},
 			func(b []byte) { le.PutUint64(b[24:], wire.MostBytes/8+1) }},
 		{"no element", wire.Message{Type: wire.TypeProtect, Elem: 1, Text: "u"}, func(b []byte) { b[20] = 14 }},
@@ -98,9 +100,11 @@ func TestRefused(t *testing.T) {
 		{"no dimension", divided, func(b []byte) { b[40] = 0 }},
 		{"a kind that is none", divided, func(b []byte) { b[24] = 3 }},
 		{"text longer than the rest", wire.Message{Type: wire.TypeWait, Text: "local"}, func(b []byte) { b[20]++ }},
-		{"text of 4 GiB", wire.Message{Type: wire.TypeWait, Text: "local"}, func(b []byte) { le.PutUint32(b[20:], 1<<32-1) }},
+		{"text of 4 GiB", wire.Message{Type: wire.TypeWait, Text: "local"},
+			func(b []byte) { le.PutUint32(b[20:], 1<<32-1) }},
 		{"name with a slash", wire.Message{Type: wire.TypeSave, Text: "heat"}, func(b []byte) { b[37] = '/' }},
-		{"negative version", wire.Message{Type: wire.TypeBegin, All: true, Text: "heat"}, func(b []byte) { b[23] = 0x80 }},
+		{"negative version", wire.Message{Type: wire.TypeBegin, All: true, Text: "heat"},
+			func(b []byte) { b[23] = 0x80 }},
 		{"more arrays than bytes", wire.Message{Type: wire.TypeRecover}, func(b []byte) { b[16] = 1 }},
 		{"arrays of 16 GiB", wire.Message{Type: wire.TypeRecover}, func(b []byte) { le.PutUint32(b[16:], 1<<32-2) }},
 		{"text with a zero", wire.Message{Type: wire.TypeWait, Text: "local"}, func(b []byte) { b[25] = 0 }},
@@ -147,7 +151,8 @@ func TestHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []string{fmt.Sprintf("HF_E_LOST (%d)", wire.CodeLost), fmt.Sprintf("HF_E_FAILED (%d)", wire.CodeFailed)} {
+	for _, w := range []string{fmt.Sprintf("HF_E_LOST (%d)", wire.CodeLost),
+		fmt.Sprintf("HF_E_FAILED (%d)", wire.CodeFailed)} {
 		if !bytes.Contains(public, []byte(w)) {
 			t.Errorf("the public header has no %q", w)
 		}

@@ -148,8 +148,8 @@ func (e *SizeError) Error() string {
 			kindOf(e.Dir), ranks(e.Have), e.Beside, ranks(e.Want))
 	}
 	return fmt.Sprintf("level %s %s holds checkpoints of %s, this job has %d: start it with %s, or any number if it "+
-		"is elastic (hf_elastic, elastic=True in Python, Options.Elastic in Go), or give it an empty directory to start "+
-		"over", e.Level, kindOf(e.Dir), ranks(e.Have), e.Want, ranks(e.Have))
+		"is elastic (hf_elastic, elastic=True in Python, Options.Elastic in Go), or give it an empty directory to "+
+		"start over", e.Level, kindOf(e.Dir), ranks(e.Have), e.Want, ranks(e.Have))
 }
 
 // ranks is a number of them.

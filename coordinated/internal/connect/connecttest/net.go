@@ -108,7 +108,6 @@ func (p *plane) Send(to int, payload []byte) error {
 func (p *plane) Messages() <-chan control.Inbound { return p.in }
 func (p *plane) Lost() <-chan control.Loss        { return p.lost }
 func (p *plane) Flush(context.Context)            {}
-func (p *plane) Stats() control.Stats             { return control.Stats{} }
 func (p *plane) Close() error {
 	p.once.Do(func() { close(p.done) })
 	return nil
