@@ -49,9 +49,10 @@ func TestClearRefuses(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	var s stats
-	s.read("x\nnbody: epoch 3 taken: 1.2 MB, blocked 4ms, durable after 30ms\ny\n")
-	s.read("nbody: epoch 3 restored: 1.3 MB in 7ms, rank 0's from level global\n")
-	if want := (stats{"1.3 MB", "4ms", "30ms", "7ms"}); s != want {
+	s.read("x\nINFO holdfast: committed rank=0 epoch=3 level=local bytes=9 blocked=4ms durable=5ms\n" +
+		"INFO holdfast: committed rank=0 epoch=3 level=global bytes=90012 blocked=4ms durable=30ms\ny\n")
+	s.read("INFO holdfast: restored rank=0 ranks=4 epoch=3 level=\"local (rank 0), global\" bytes=90034 took=7ms\n")
+	if want := (stats{"90.0 kB a rank", "4ms", "30ms", "7ms"}); s != want {
 		t.Errorf("got %+v, want %+v", s, want)
 	}
 }

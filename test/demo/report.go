@@ -5,28 +5,37 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"text/tabwriter"
 )
 
-// stats are what the program said about one checkpoint or restore, as it said
-// it; empty where it said nothing.
+// stats are what the library logged of one checkpoint or restore; empty where it logged nothing.
 type stats struct{ bytes, blocked, durable, restored string }
 
 var (
-	takenLine    = regexp.MustCompile(`nbody: epoch \d+ taken: (.+?), blocked ([^\s,]+), durable after ([^\s,]+)`)
-	restoredLine = regexp.MustCompile(`nbody: epoch \d+ restored: (.+?) in ([^\s,]+)`)
+	takenLine    = regexp.MustCompile(`committed rank=0 epoch=\d+ level=global bytes=(\d+) blocked=(\S+) durable=(\S+)`)
+	restoredLine = regexp.MustCompile(`restored rank=0 ranks=\d+ epoch=\d+ level=.+ bytes=(\d+) took=(\S+)`)
 )
 
 // read takes the last account of each kind from the program's output.
 func (s *stats) read(output string) {
 	if all := takenLine.FindAllStringSubmatch(output, -1); len(all) > 0 {
 		last := all[len(all)-1]
-		s.bytes, s.blocked, s.durable = last[1], last[2], last[3]
+		s.bytes, s.blocked, s.durable = perRank(last[1]), last[2], last[3]
 	}
 	if all := restoredLine.FindAllStringSubmatch(output, -1); len(all) > 0 {
 		last := all[len(all)-1]
-		s.bytes, s.restored = last[1], last[2]
+		s.bytes, s.restored = perRank(last[1]), last[2]
 	}
+}
+
+// perRank writes a number of bytes of the log for people.
+func perRank(bytes string) string {
+	n, err := strconv.ParseFloat(bytes, 64)
+	if err != nil {
+		return bytes
+	}
+	return fmt.Sprintf("%.1f kB a rank", n/1e3)
 }
 
 // report prints the table and returns an error if a verdict is bad.

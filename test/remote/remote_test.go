@@ -123,7 +123,7 @@ func TestServerKilled(t *testing.T) {
 	}
 	more := []string{"-global", directory, "-job", "killed"}
 	a := l.app("nbody", 3, l.device(one, two), []string{"HOLDFAST_INTERVAL=50ms", "HOLDFAST_APPS_HOLD=1"}, more...)
-	l.until("a checkpoint", a, func() bool { return strings.Contains(a.log.String(), "epoch 2 taken") })
+	l.until("a checkpoint", a, func() bool { return strings.Contains(a.log.String(), "committed rank=0 epoch=2 ") })
 	workers := l.workers(one)
 	if len(workers) != 1 {
 		t.Errorf("the server has the workers %v, want one", workers)

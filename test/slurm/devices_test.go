@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/cluster"
 )
 
-var restoredFrom = regexp.MustCompile(`restored" .* epoch=(\d) level=(\w+|".*") `)
+var restoredFrom = regexp.MustCompile(`restored .* epoch=(\d) level=(\w+|".*") `)
 
 // TestDevices: a program on devices continues under the other MPI on another kind of
 // device, with its nodes in another order, on fewer nodes with more ranks each

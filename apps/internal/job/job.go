@@ -60,7 +60,7 @@ func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	start := time.Now()
-	ck, err := o.OpenCheckpoints(ctx, name, world)
+	ck, err := o.OpenCheckpoints(ctx, world)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ type Options struct {
 	Progress time.Duration
 	// Times is a file for Times, empty for none.
 	Times string
-	// Verbose logs what the library does.
+	// Verbose logs all that the library does.
 	Verbose bool
 }
 
@@ -91,7 +91,7 @@ func (o *Options) Flags(name, usage, result string, w io.Writer) *flag.FlagSet {
 			"checkpoint without it needs the same number")
 	}
 	fs.DurationVar(&o.Progress, "progress", time.Minute, "`time` from one line about the steps to the next; 0: none")
-	fs.BoolVar(&o.Verbose, "v", false, "log what the checkpoint library does")
+	fs.BoolVar(&o.Verbose, "v", false, "log all that the checkpoint library does")
 	return fs
 }
 
@@ -126,10 +126,9 @@ func (o *Options) World() (*mpiwrap.Comm, func() error, error) {
 	return nil, nil, fmt.Errorf("-ranks %d: want 0 or 1; start more ranks with mpirun -np %d", o.Ranks, o.Ranks)
 }
 
-// OpenCheckpoints opens the checkpoints of the program called name. It is collective over world.
-// Without a directory it returns Checkpoints that do nothing. Rank 0 reports on standard error each
-// checkpoint that is taken or restored.
-func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwrap.Comm) (*Checkpoints, error) {
+// OpenCheckpoints opens the checkpoints. It is collective over world. Without a directory it returns
+// Checkpoints that do nothing.
+func (o *Options) OpenCheckpoints(ctx context.Context, world *mpiwrap.Comm) (*Checkpoints, error) {
 	config, err := o.readConfig()
 	if err != nil {
 		return nil, err
@@ -138,24 +137,17 @@ func (o *Options) OpenCheckpoints(ctx context.Context, name string, world *mpiwr
 	if config.Err() == nil && opts.Local == "" && opts.Global == "" {
 		return &Checkpoints{}, o.without()
 	}
-	level := slog.LevelWarn
-	if o.Verbose {
-		level = slog.LevelDebug
-	}
 	opts.Elastic = opts.Elastic || o.Elastic
-	opts.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	if o.Verbose {
+		opts.LogLevel = slog.LevelDebug
+	}
 	ck, err := coordinated.Open(ctx, world, opts)
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoints{ck: ck, name: name}
-	for _, dir := range []string{opts.Local, opts.Global} {
-		if dir != "" {
-			c.levels++
-		}
-	}
+	c := &Checkpoints{ck: ck}
 	if world.Rank() == 0 {
-		c.w, c.stopAfter = os.Stderr, o.StopAfter
+		c.stopAfter = o.StopAfter
 	}
 	return c, nil
 }

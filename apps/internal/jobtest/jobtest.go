@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -108,6 +109,9 @@ func GivesUp(t *testing.T, name, args, want string) {
 	}
 }
 
+// committed is what the library logs of an epoch that every node can restore.
+var committed = regexp.MustCompile(`holdfast: committed rank=0 epoch=\d+ level=global `)
+
 // restart is a restart under one pair of MPIs.
 type restart struct {
 	Restart
@@ -197,7 +201,7 @@ func (r *restart) killed(m launch.MPI) {
 		r.t.Fatal(run.Fail(err))
 	}
 	if err := run.Until("the checkpoint", func() (bool, error) {
-		return strings.Contains(run.Output.String(), " taken: "), nil
+		return committed.MatchString(run.Output.String()), nil
 	}); err != nil {
 		r.t.Fatal(err)
 	}
