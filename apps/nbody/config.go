@@ -19,6 +19,7 @@ type config struct {
 	steps   int64
 	dt      float64
 	eps     float64
+	energy  bool
 
 	snapshots     string
 	snapshotEvery int64
@@ -37,8 +38,8 @@ the devices compute. Start it with mpirun or srun, or alone with -ranks 1:
 The result file is CSV in the form of the input file. nbody prints the SHA-256 of
 the bodies and writes that of the file to NAME.sha256. A fixed number of ranks on one
 kind of device gives the same bytes anywhere. Another kind of device rounds
-differently. For up to 10,000 bodies nbody prints how far they may then be apart, as
-long as that is below 1, and by how much the energy has changed.
+differently: for up to 10,000 bodies nbody prints how far they may then be apart, as
+long as that is below 1.
 
 Flags:
 `
@@ -55,6 +56,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 	fs.Int64Var(&c.steps, "steps", 100, "time steps in all, also after a restart")
 	fs.Float64Var(&c.dt, "dt", 0.001, "time step, in units in which the gravitational constant is 1")
 	fs.Float64Var(&c.eps, "eps", 0.05, "softening length; 0 is none")
+	fs.BoolVar(&c.energy, "energy", true, "print how the energy has changed (all pairs; on the host where the device "+
+		"has no double precision)")
 	fs.Int64Var(&c.snapshotEvery, "every", 0, "write a snapshot, CSV, every so many steps; 0 is never")
 	fs.StringVar(&c.snapshots, "snapshots", ".", "`directory` for snapshots; it must exist")
 	if err := job.Parse(fs, args); err != nil {

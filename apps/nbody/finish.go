@@ -48,11 +48,11 @@ func (s *simulation) gather(all, mine []float32) error {
 // finish writes the result file and prints what came out. It is collective; rank 0 writes.
 func (s *simulation) finish() error {
 	end, err := s.collect()
-	if err != nil || s.World.Rank() != 0 {
+	if err != nil {
 		return err
 	}
 	digest := end.Digest()
-	if s.common.Out != "" {
+	if s.common.Out != "" && s.World.Rank() == 0 {
 		err := job.WriteResult(s.common.Out, func(w io.Writer) error {
 			return end.Write(w, fmt.Sprintf("step: %d", s.step), "sha256: "+digest)
 		})
@@ -60,25 +60,38 @@ func (s *simulation) finish() error {
 			return err
 		}
 	}
-	s.print(end, digest)
+	var first, last float64
+	if s.energy {
+		if first, err = s.totalEnergy(s.initial); err != nil {
+			return err
+		}
+		if last, err = s.totalEnergy(end); err != nil {
+			return err
+		}
+	}
+	if s.World.Rank() != 0 {
+		return nil
+	}
+	fmt.Printf("bodies   %d on %d ranks, %d steps\n", end.Len(), s.World.Size(), s.step)
+	if s.energy {
+		fmt.Printf("energy   %.12g, changed by %+.2e from %.12g\n", last, last-first, first)
+	}
+	s.printTolerance()
+	fmt.Printf("sha256   %s\n", digest)
 	return nil
 }
 
-// pairsLimit is the number of bodies up to which energy and tolerance are printed: they take all
-// pairs on the host, which is minutes for ten times as many.
-const pairsLimit = 10000
+// toleranceLimit is the number of bodies up to which the tolerance is printed: it takes all pairs
+// on the host, which is minutes for ten times as many.
+const toleranceLimit = 10000
 
-// print writes the summary to standard output.
-func (s *simulation) print(end *bodies.System, digest string) {
-	fmt.Printf("bodies   %d on %d ranks, %d steps\n", end.Len(), s.World.Size(), s.step)
-	if end.Len() <= pairsLimit {
-		first := gravity.Energy(gravitation, s.eps, s.initial.Pos, s.initial.Vel)
-		last := gravity.Energy(gravitation, s.eps, end.Pos, end.Vel)
-		fmt.Printf("energy   %.12g, changed by %+.2e from %.12g\n", last, last-first, first)
-		// Past 1 the bound has grown beyond use: the run is long for its system.
-		if bound := gravity.Divergence(gravitation, s.eps, s.initial.Pos, int(s.step), s.dt); bound < 1 {
-			fmt.Printf("apart    at most %.2g on another kind of device\n", bound)
-		}
+// printTolerance says how far the result may be from that of another kind of device.
+func (s *simulation) printTolerance() {
+	if s.part.bodies > toleranceLimit {
+		return
 	}
-	fmt.Printf("sha256   %s\n", digest)
+	// Past 1 the bound has grown beyond use: the run is long for its system.
+	if bound := gravity.Divergence(gravitation, s.eps, s.initial.Pos, int(s.step), s.dt); bound < 1 {
+		fmt.Printf("apart    at most %.2g on another kind of device\n", bound)
+	}
 }

@@ -48,7 +48,8 @@ var apps = []app{
 	{
 		name: "nbody", out: "end.csv", half: 10, apart: bodiesApart,
 		args: func(work float64, big bool, _ string) ([]string, error) {
-			return []string{"-plummer", fmt.Sprint(nbodySize(big)), "-steps", count(nbodySteps, work)}, nil
+			return []string{"-plummer", fmt.Sprint(nbodySize(big)), "-steps", count(nbodySteps, work), "-energy=false"},
+				nil
 		},
 		sources: nbkernel.Sources, options: nbkernel.Options,
 		kernels: []string{nbkernel.Accelerate, nbkernel.KickDrift, nbkernel.Kick},

@@ -20,7 +20,7 @@ func arguments(name string, load float64, dir string) ([]string, error) {
 	case "matmul":
 		return []string{"-size", "1024x1024x1024", "-panel", "128", "-repeat", steps(4)}, nil
 	case "nbody":
-		return []string{"-plummer", "4096", "-steps", steps(20)}, nil
+		return []string{"-plummer", "4096", "-steps", steps(20), "-energy=false"}, nil
 	case "transpose":
 		return []string{"-size", "2048x2048", "-rounds", steps(10)}, nil
 	}

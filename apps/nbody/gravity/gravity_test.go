@@ -38,28 +38,37 @@ func TestSecondOrder(t *testing.T) {
 // TestEnergyOfTwoBodies: T = 3/32, U = -3/16 by hand.
 func TestEnergyOfTwoBodies(t *testing.T) {
 	s := circular()
-	if got := Energy(1, 0, s.Pos, s.Vel); got != -3.0/32 {
-		t.Errorf("got %v, want -3/32", got)
+	if got := Kinetic(s.Pos, s.Vel, 0, 2); got != 3.0/32 {
+		t.Errorf("kinetic energy: got %v, want 3/32", got)
 	}
-	if got := Energy(2, math.Sqrt(3), s.Pos, s.Vel); math.Abs(got+3.0/32) > 1e-16 {
-		t.Errorf("softened, with G = 2: got %v, want -3/32", got)
+	if got := Potential(1, 0, s.Pos, 0, 2); got != -3.0/16 {
+		t.Errorf("potential energy: got %v, want -3/16", got)
+	}
+	if got := Potential(2, math.Sqrt(3), s.Pos, 0, 2); math.Abs(got+3.0/16) > 1e-16 {
+		t.Errorf("softened potential energy with G = 2: got %v, want -3/16", got)
 	}
 	if got := jobtest.NewSim(1, 0, s.Pos, s.Vel).Energy(); math.Abs(got+3.0/32) > 1e-15 {
-		t.Errorf("of the reference: got %v, want -3/32", got)
+		t.Errorf("total energy: got %v, want -3/32", got)
 	}
 }
 
-// TestEnergyCountsEachPairOnce compares with the reference, for odd and even numbers of bodies.
-func TestEnergyCountsEachPairOnce(t *testing.T) {
+// TestPotentialSharesAddUp splits the bodies in uneven ranges: each pair must be
+// counted once, for odd and even numbers of bodies.
+func TestPotentialSharesAddUp(t *testing.T) {
 	for _, n := range []int{2, 3, 10, 11, 64} {
 		s, err := bodies.Plummer(n, uint64(n))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := jobtest.NewSim(1, 0.1, s.Pos, s.Vel).Energy()
+		sim := jobtest.NewSim(1, 0.1, s.Pos, s.Vel)
+		want := sim.Energy() - Kinetic(s.Pos, s.Vel, 0, n)
+		var got float64
+		for _, r := range [][2]int{{0, n / 3}, {n / 3, n / 2}, {n / 2, n}} {
+			got += Potential(1, 0.1, s.Pos, r[0], r[1])
+		}
 		// n² terms of about 1/n² are summed in two orders.
-		if got := Energy(1, 0.1, s.Pos, s.Vel); math.Abs(got-want) > 1e-15*float64(n) {
-			t.Errorf("%d bodies: got %v, want %v", n, got, want)
+		if math.Abs(got-want) > 1e-15*float64(n) {
+			t.Errorf("%d bodies: shares add up to %v, want %v", n, got, want)
 		}
 	}
 }
@@ -73,7 +82,7 @@ func TestPlummerEnergy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinetic, potential := Energy(0, 0, s.Pos, s.Vel), Energy(1, 0, s.Pos, make([]float32, 4*n))
+	kinetic, potential := Kinetic(s.Pos, s.Vel, 0, n), Potential(1, 0, s.Pos, 0, n)
 	tolerance := 0.02*0.25 + 5*0.25/math.Sqrt(n)
 	if e := kinetic + potential; math.Abs(e+0.25) > tolerance {
 		t.Errorf("total energy: got %.4f, want -0.25 ± %.3f", e, tolerance)
@@ -114,6 +123,14 @@ func TestCoincidentBodiesDoNotAct(t *testing.T) {
 		if a != 0 {
 			t.Fatalf("got acceleration %v, want none", acc)
 		}
+	}
+}
+
+func BenchmarkPotential(b *testing.B) {
+	s, _ := bodies.Plummer(2048, 1)
+	b.SetBytes(2048 * 2047 / 2 * 16)
+	for b.Loop() {
+		Potential(1, 0.01, s.Pos, 0, 2048)
 	}
 }
 

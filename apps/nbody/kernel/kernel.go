@@ -28,6 +28,16 @@ const (
 	// Kick does the second half, v += a dt/2: vel float4, acc float4, n int32,
 	// half float32.
 	Kick = "kick"
+
+	// Potential computes, for n bodies from first on, the sum over all others, in
+	// their order and in double precision:
+	//
+	//	out[i] = Σ_j m[j] / sqrt(|x[j]-x[first+i]|² + eps²)
+	//
+	// out float64, all float4, n int32, first int32, count int32 (of all), eps2
+	// float64 (eps squared). It is there on devices with double precision. Launch
+	// with Global(n) work items in groups of Group.
+	Potential = "potential"
 )
 
 // Group is the number of work items in a group. A group reads a tile of Group

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/jobtest"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
+	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/kernel"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -191,6 +192,49 @@ func TestLeapfrog(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPotential compares the energy of all pairs with the reference on the host, in one
+// block and in three. Both compute in double precision, in another order: n terms are
+// off by at most n u times the sum of their sizes, which all have one sign.
+func TestPotential(t *testing.T) {
+	for _, n := range []int{2, 63, 64, 65, 300} {
+		s := sphere(t, n)
+		s.Pos[4*(n-1)] += 0.25 // no two at one place: without softening that is infinite
+		for _, eps := range []float64{0, 0.05} {
+			want := gravity.Potential(2, eps, s.Pos, 0, n)
+			eachDevice(t, func(t *testing.T, dev *gpustate.Device) {
+				if !dev.Info().FP64 {
+					t.Skip("the device has no double precision")
+				}
+				b := newBench(t, dev, s)
+				out, err := dev.Buffer("out", 8*n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, cuts := range [][]int{{0, n}, {0, n / 3, n / 2, n}} {
+					var sum float64
+					for i, lo := range cuts[:len(cuts)-1] {
+						terms := make([]float64, cuts[i+1]-lo)
+						if len(terms) == 0 {
+							continue
+						}
+						b.launch(kernel.Potential, len(terms), out, b.pos, int32(len(terms)), int32(lo), int32(n),
+							eps*eps)
+						if err := b.q.Read(out, 0, gpustate.Bytes(terms)); err != nil {
+							t.Fatal(err)
+						}
+						for k, v := range terms {
+							sum -= float64(s.Pos[4*(lo+k)+3]) * v
+						}
+					}
+					if off := math.Abs(sum - want); !(off <= float64(n)*0x1p-50*math.Abs(want)) {
+						t.Errorf("%d bodies, eps %g, in %d block(s): %.15g, want %.15g", n, eps, len(cuts)-1, sum, want)
+					}
+				}
+			})
+		}
+	}
 }
 
 // BenchmarkAccelerate counts 20 operations per pair, as is the custom.

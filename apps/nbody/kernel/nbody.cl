@@ -93,3 +93,35 @@ __kernel void kick(__global float4 *vel, __global const float4 *acc,
 	v.z = ADD(v.z, MUL(a.z, half_dt));
 	vel[i] = v;
 }
+
+#ifdef cl_khr_fp64
+__kernel GROUP_SIZE(GROUP, 1)
+void potential(__global double *out, __global const float4 *all, const int n,
+               const int first, const int count, const double eps2)
+{
+	__local float4 tile[GROUP];
+	const int i = get_global_id(0);
+	const int l = get_local_id(0);
+	const int me = first + i;
+	const float4 zero = FLOAT4(0.0f, 0.0f, 0.0f, 0.0f);
+	const float4 self = i < n ? all[me] : zero;
+	double sum = 0.0;
+
+	for (int from = 0; from < count; from += GROUP) {
+		tile[l] = from + l < count ? all[from + l] : zero;
+		barrier(CLK_LOCAL_MEM_FENCE);
+		const int end = min(GROUP, count - from);
+		for (int j = 0; j < end; j++) {
+			const float4 other = tile[j];
+			const double dx = (double)other.x - self.x;
+			const double dy = (double)other.y - self.y;
+			const double dz = (double)other.z - self.z;
+			if (from + j != me)
+				sum += other.w / sqrt(dx * dx + dy * dy + dz * dz + eps2);
+		}
+		barrier(CLK_LOCAL_MEM_FENCE);
+	}
+	if (i < n)
+		out[i] = sum;
+}
+#endif
