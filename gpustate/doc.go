@@ -90,8 +90,8 @@
 // they are captured, restored and moved, and so are __constant__ ones that Program.Variable
 // has given to be written. What a program keeps elsewhere outside of
 // memory objects is refused with ErrHidden when the program is made: memory that
-// kernels allocate, and the variables of OpenCL C 2.0 at program scope, which
-// OpenCL neither reads nor writes. Move such data to a Buffer, or give the option
+// kernels allocate, the variables of OpenCL C 2.0 at program scope, which
+// OpenCL neither reads nor writes, and those of a fatbin, whose images are compressed. Move such data to a Buffer, or give the option
 // Stateless if checkpoints do not need it.
 //
 // # Other code on the device

@@ -17,7 +17,7 @@ import (
 type Sources struct {
 	OpenCL string // OpenCL C
 	CUDA   string // CUDA C++, needs NVRTC where it is built; kernels are extern "C"
-	PTX    []byte // PTX, cubin or fatbin for CUDA, used before CUDA
+	PTX    []byte // PTX or cubin for CUDA, used before CUDA; a fatbin only with the option Stateless
 	IL     []byte // SPIR-V for OpenCL, used before OpenCL
 }
 

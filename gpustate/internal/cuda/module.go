@@ -20,14 +20,14 @@ type inside struct {
 	sealed    bool             // the image is of a form that cannot be looked into
 }
 
-// look reads an image: PTX, a cubin, or a fatbin with some of both.
+// look reads an image: PTX or a cubin.
 func look(image []byte) inside {
 	in := inside{params: map[string][]int{}}
 	switch {
 	case bytes.HasPrefix(image, []byte("\x7fELF")):
 		in.cubin(image)
 	case len(image) >= 4 && binary.LittleEndian.Uint32(image) == fatMagic:
-		in.fatbin(image)
+		in.sealed = true
 	case bytes.Contains(image, []byte(".version")):
 		in.ptx(string(image))
 	default:
@@ -38,42 +38,8 @@ func look(image []byte) inside {
 	return in
 }
 
-// A fatbin is a header and entries: PTX (1) or a cubin (2), maybe compressed.
-const (
-	fatMagic       = 0xBA55ED50
-	fatHeaderBytes = 16
-	fatEntryBytes  = 16 // of an entry's header, as far as it is read here
-)
-
-// fatbin looks into all entries: the driver takes one of them.
-func (in *inside) fatbin(b []byte) {
-	if len(b) < fatHeaderBytes {
-		in.sealed = true
-		return
-	}
-	header, size := uint64(binary.LittleEndian.Uint16(b[6:])), binary.LittleEndian.Uint64(b[8:])
-	if header < fatHeaderBytes || header > uint64(len(b)) || size > uint64(len(b))-header {
-		in.sealed = true
-		return
-	}
-	b = b[header : header+size]
-	for len(b) >= fatEntryBytes && !in.sealed {
-		head, body := uint64(binary.LittleEndian.Uint32(b[4:])), binary.LittleEndian.Uint64(b[8:])
-		if head < fatEntryBytes || head > uint64(len(b)) || body > uint64(len(b))-head {
-			in.sealed = true
-			return
-		}
-		switch entry := b[head : head+body]; {
-		case bytes.HasPrefix(entry, []byte("\x7fELF")):
-			in.cubin(entry)
-		case bytes.Contains(entry, []byte(".version")) && bytes.Contains(entry, []byte(".target")):
-			in.ptx(string(bytes.TrimRight(entry, "\x00")))
-		default: // compressed
-			in.sealed = true
-		}
-		b = b[head+body:]
-	}
-}
+// fatMagic begins a fatbin, which holds several images, usually compressed, of which the driver takes one.
+const fatMagic = 0xBA55ED50
 
 // added are the names that compilers give constants of their own, such as the texts of printf.
 var added = regexp.MustCompile(`^(\$str\d*|__unnamed_\d+)$`)
@@ -88,8 +54,8 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	in := look(p.image)
 	switch {
 	case in.sealed:
-		return nil, fmt.Errorf("the __device__ variables in its binary cannot be found: give PTX, a cubin, or a "+
-			"fatbin built with --no-compress: %w", driver.ErrHidden)
+		return nil, fmt.Errorf("the __device__ variables in its binary cannot be found: give PTX or a "+
+			"cubin: %w", driver.ErrHidden)
 	case in.heap:
 		return nil, fmt.Errorf("its kernels allocate device memory with malloc or new: %w", driver.ErrHidden)
 	}
