@@ -569,7 +569,7 @@ func TestRecordWithoutNumbers(t *testing.T) {
 }
 
 // TestRestoreFromOwnShadow goes back to a capture whose bytes are still on the device:
-// more buffers than there are lanes.
+// more buffers than there are copiers.
 func TestRestoreFromOwnShadow(t *testing.T) {
 	d, _ := fakeDevice(t)
 	q := must(d.Queue("q"))(t)

@@ -111,12 +111,12 @@ func (c *Capture) readPart(ctx context.Context, p part, off int64, dst []byte) e
 		copy(dst, p.host[off:])
 		return nil
 	}
-	l, err := c.drv.take(&c.drv.reads)
+	cp, err := c.drv.take(&c.drv.reads)
 	if err != nil {
 		return err
 	}
-	defer c.drv.reads.give(l)
-	return l.down(ctx, p.mem, p.memOff+off, dst)
+	defer c.drv.reads.give(cp)
+	return cp.down(ctx, p.mem, p.memOff+off, dst)
 }
 
 // Slice is the bytes of content i from off on when they lie in host memory in one

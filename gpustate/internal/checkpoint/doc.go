@@ -3,7 +3,7 @@
 // # Terms
 //
 // A State is a device as this package sees it: the table of its objects, a Session, and the captures that may have
-// bytes on it. A Session is a driver's device with lanes, which are queues and staging memory for transfers beside
+// bytes on it. A Session is a driver's device with copiers, which are queues and staging memory for transfers beside
 // the program's. A Capture is the record and the bytes of one moment; the bytes lie in parts, in host memory or in a
 // shadow, which is free device memory. A plan makes recorded objects on a device and gives them their bytes: those of
 // a checkpoint for a restore, those of the device that the program leaves for a move.

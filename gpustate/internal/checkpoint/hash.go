@@ -97,14 +97,14 @@ func (p *restoration) contentHashes(ctx context.Context) ([][]chunkhash.Sum, err
 
 // warmHasher makes the kernel of the hashes while there is other work.
 func (s *Session) warmHasher(key *chunkhash.Key) {
-	l, err := s.take(&s.reads)
+	cp, err := s.take(&s.reads)
 	if err != nil {
 		return
 	}
-	defer s.reads.give(l)
+	defer s.reads.give(cp)
 	s.hasher.mu.Lock()
 	defer s.hasher.mu.Unlock()
-	_ = s.hasher.ready(l, key) // whoever needs it tries again
+	_ = s.hasher.ready(cp, key) // whoever needs it tries again
 }
 
 // piece is a range of device memory that whole chunks of a content follow each other in.
@@ -155,17 +155,17 @@ type hasher struct {
 }
 
 // ready makes the kernel; mu is held.
-func (h *hasher) ready(l *lane, key *chunkhash.Key) (err error) {
+func (h *hasher) ready(cp *copier, key *chunkhash.Key) (err error) {
 	if h.failed != nil || h.kernel != nil {
 		return h.failed
 	}
-	if g := l.drv.Info().MaxGroup; g < chunkhash.Lanes {
+	if g := cp.drv.Info().MaxGroup; g < chunkhash.Lanes {
 		h.failed = fmt.Errorf("its work-groups have at most %d items, %d are needed: %w", g, chunkhash.Lanes,
 			driver.ErrUnsupported)
 		return h.failed
 	}
-	if err = h.build(l, key); err != nil {
-		err = errors.Join(err, h.close(l.drv))
+	if err = h.build(cp, key); err != nil {
+		err = errors.Join(err, h.close(cp.drv))
 		if !errors.Is(err, driver.ErrOutOfMemory) && !errors.Is(err, driver.ErrDeviceLost) {
 			h.failed = errors.Join(driver.ErrUnsupported, err)
 			err = h.failed
@@ -174,19 +174,19 @@ func (h *hasher) ready(l *lane, key *chunkhash.Key) (err error) {
 	return err
 }
 
-func (h *hasher) build(l *lane, key *chunkhash.Key) (err error) {
-	if h.program, err = l.drv.Build(driver.ProgramDesc{Name: chunkhash.Kernel, OpenCL: chunkhash.OpenCL,
+func (h *hasher) build(cp *copier, key *chunkhash.Key) (err error) {
+	if h.program, err = cp.drv.Build(driver.ProgramDesc{Name: chunkhash.Kernel, OpenCL: chunkhash.OpenCL,
 		CUDA: chunkhash.CUDA, PTX: chunkhash.PTX}); err != nil {
 		return err
 	}
 	b := key.Encode()
-	if h.key, err = l.drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: int64(len(b))}); err != nil {
+	if h.key, err = cp.drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: int64(len(b))}); err != nil {
 		return err
 	}
-	if _, err = l.drv.Write(l.q, h.key, 0, b, true, nil); err != nil {
+	if _, err = cp.drv.Write(cp.q, h.key, 0, b, true, nil); err != nil {
 		return err
 	}
-	h.kernel, err = l.drv.CreateKernel(h.program, chunkhash.Kernel)
+	h.kernel, err = cp.drv.CreateKernel(h.program, chunkhash.Kernel)
 	return err
 }
 
@@ -217,54 +217,54 @@ func (h *hasher) close(drv driver.Device) error {
 // hashPieces gives the kernel's results for all chunks.
 func (s *Session) hashPieces(ctx context.Context, key *chunkhash.Key, pieces []piece, chunks int64) (raw []byte,
 	err error) {
-	l, err := s.take(&s.reads)
+	cp, err := s.take(&s.reads)
 	if err != nil {
 		return nil, err
 	}
-	defer s.reads.give(l)
+	defer s.reads.give(cp)
 	h := &s.hasher
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.ready(l, key); err != nil {
+	if err := h.ready(cp, key); err != nil {
 		return nil, err
 	}
 	raw = make([]byte, chunks*chunkhash.RawBytes)
-	results, err := l.drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: int64(len(raw))})
+	results, err := cp.drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: int64(len(raw))})
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range pieces {
 		if err = context.Cause(ctx); err == nil {
-			err = h.launch(l, p, results)
+			err = h.launch(cp, p, results)
 		}
 		if err != nil {
 			break
 		}
 	}
-	if err = errors.Join(err, l.drv.Finish(l.q)); err == nil {
-		_, err = l.drv.Read(l.q, results, 0, raw, true, nil)
+	if err = errors.Join(err, cp.drv.Finish(cp.q)); err == nil {
+		_, err = cp.drv.Read(cp.q, results, 0, raw, true, nil)
 	}
-	return raw, errors.Join(err, l.drv.ReleaseMem(results))
+	return raw, errors.Join(err, cp.drv.ReleaseMem(results))
 }
 
 // launch hashes one piece.
-func (h *hasher) launch(l *lane, p piece, results driver.Handle) error {
+func (h *hasher) launch(cp *copier, p piece, results driver.Handle) error {
 	value := func(v int64) driver.Arg {
 		return driver.Arg{Kind: driver.ArgValue, Value: binary.NativeEndian.AppendUint64(nil, uint64(v))}
 	}
 	memory := func(m driver.Handle) driver.Arg { return driver.Arg{Kind: driver.ArgMem, Handle: m} }
 	for i, a := range []driver.Arg{memory(p.mem), value(p.off), value(p.bytes), memory(h.key), memory(results),
 		value(p.at)} {
-		if err := l.drv.SetArg(h.kernel, i, a); err != nil {
+		if err := cp.drv.SetArg(h.kernel, i, a); err != nil {
 			return err
 		}
 	}
 	g := driver.Grid{Dims: 1, Global: [3]int{int(p.chunks) * chunkhash.Lanes, 1, 1},
 		Local: [3]int{chunkhash.Lanes, 1, 1}}
-	ev, err := l.drv.Launch(l.q, h.kernel, g, nil)
+	ev, err := cp.drv.Launch(cp.q, h.kernel, g, nil)
 	if err != nil {
 		return err
 	}
-	l.drv.ReleaseEvent(ev)
+	cp.drv.ReleaseEvent(ev)
 	return nil
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// job is one piece of work for a lane.
-type job func(ctx context.Context, l *lane) error
+// job is one piece of work for a copier.
+type job func(ctx context.Context, cp *copier) error
 
-// jobBytes is how much of an object one lane moves before another may go on
+// jobBytes is how much of an object one copier moves before another may go on
 // with it.
 const jobBytes = 64 << 20
 
-// run does all jobs on all lanes and returns the errors of those that failed;
+// run does all jobs on all copiers and returns the errors of those that failed;
 // the first failure keeps the ones that have not begun from beginning.
 func (s *Session) run(ctx context.Context, jobs []job) error {
 	return s.runAs(ctx, func(add func(jobs ...job)) error {
@@ -34,7 +34,7 @@ func (s *Session) runAs(ctx context.Context, find func(add func(jobs ...job)) er
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var waiting []job // guarded by mu, like what follows
-	var lanes int     // that serve
+	var copiers int   // that serve
 	var errs []error
 	fail := func(err error) {
 		mu.Lock()
@@ -42,11 +42,11 @@ func (s *Session) runAs(ctx context.Context, find func(add func(jobs ...job)) er
 		errs = append(errs, err)
 		cancel(err)
 	}
-	next := func() job { // nil: the lane stops serving
+	next := func() job { // nil: the copier stops serving
 		mu.Lock()
 		defer mu.Unlock()
-		if len(waiting) == 0 || ctx.Err() != nil { // another lane failed and says why
-			lanes--
+		if len(waiting) == 0 || ctx.Err() != nil { // another copier failed and says why
+			copiers--
 			return nil
 		}
 		j := waiting[0]
@@ -58,8 +58,8 @@ func (s *Session) runAs(ctx context.Context, find func(add func(jobs ...job)) er
 		mu.Lock()
 		defer mu.Unlock()
 		waiting, found = append(waiting, jobs...), found || len(jobs) > 0
-		for range min(len(waiting), s.width()-lanes) {
-			lanes++
+		for range min(len(waiting), s.width()-copiers) {
+			copiers++
 			wg.Go(func() {
 				if err := s.serve(ctx, next); err != nil {
 					fail(err)
@@ -77,15 +77,15 @@ func (s *Session) runAs(ctx context.Context, find func(add func(jobs ...job)) er
 	return errors.Join(errs...)
 }
 
-// serve does jobs on one lane.
+// serve does jobs on one copier.
 func (s *Session) serve(ctx context.Context, next func() job) error {
-	l, err := s.take(&s.jobs)
+	cp, err := s.take(&s.jobs)
 	if err != nil {
 		return err
 	}
-	defer s.jobs.give(l)
+	defer s.jobs.give(cp)
 	for j := next(); j != nil; j = next() {
-		if err := j(ctx, l); err != nil {
+		if err := j(ctx, cp); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Session) serve(ctx context.Context, next func() job) error {
 func downloads(e *object.Entry, off int64, dst []byte) []job {
 	switch {
 	case e.Host != nil: // the bytes are here already
-		return []job{func(context.Context, *lane) error {
+		return []job{func(context.Context, *copier) error {
 			copy(dst, e.Host.Bytes[off:])
 			return nil
 		}}
@@ -107,8 +107,8 @@ func downloads(e *object.Entry, off int64, dst []byte) []job {
 	var jobs []job
 	for len(dst) > 0 {
 		piece, at := dst[:min(len(dst), jobBytes)], off
-		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			return e.Fail("capture", l.down(ctx, e.Handle, at, piece))
+		jobs = append(jobs, func(ctx context.Context, cp *copier) error {
+			return e.Fail("capture", cp.down(ctx, e.Handle, at, piece))
 		})
 		dst, off = dst[len(piece):], off+int64(len(piece))
 	}
@@ -119,8 +119,8 @@ func downloads(e *object.Entry, off int64, dst []byte) []job {
 func imageDownloads(e *object.Entry, dst []byte) []job {
 	var jobs []job
 	for _, s := range slabs(e.Record.Mem, jobBytes) {
-		jobs = append(jobs, func(_ context.Context, l *lane) error {
-			_, err := l.drv.ReadImage(l.q, e.Handle, s.region, dst[s.off:s.off+s.bytes], true, nil)
+		jobs = append(jobs, func(_ context.Context, cp *copier) error {
+			_, err := cp.drv.ReadImage(cp.q, e.Handle, s.region, dst[s.off:s.off+s.bytes], true, nil)
 			return e.Fail("capture", err)
 		})
 	}
@@ -137,7 +137,7 @@ const pinFrom = 64 << 20
 func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error, unpinned bool) []job {
 	switch {
 	case e.Host != nil:
-		return []job{func(context.Context, *lane) error {
+		return []job{func(context.Context, *copier) error {
 			for b := e.Host.Bytes; len(b) > 0; b = b[min(PieceBytes, len(b)):] {
 				if err := fill(b[:min(PieceBytes, len(b))], int64(len(e.Host.Bytes)-len(b))); err != nil {
 					return err
@@ -148,17 +148,17 @@ func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error,
 	case e.Record.Mem.Kind.IsImage():
 		return d.imageUploads(e, fill)
 	}
-	write := func(l *lane, off int64, src []byte, block bool) (driver.Event, error) {
-		ev, err := l.issue(d, func() (driver.Event, error) {
-			return l.drv.Write(l.q, e.Handle, off, src, block, nil)
+	write := func(cp *copier, off int64, src []byte, block bool) (driver.Event, error) {
+		ev, err := cp.issue(d, func() (driver.Event, error) {
+			return cp.drv.Write(cp.q, e.Handle, off, src, block, nil)
 		})
 		return ev, e.Fail("write contents of", err)
 	}
 	var jobs []job
 	for off := int64(0); off < e.Record.Mem.Bytes; off += jobBytes {
 		u := upload{off, min(jobBytes, e.Record.Mem.Bytes-off), fill, write}
-		jobs = append(jobs, func(ctx context.Context, l *lane) error {
-			return l.up(ctx, u, unpinned)
+		jobs = append(jobs, func(ctx context.Context, cp *copier) error {
+			return cp.up(ctx, u, unpinned)
 		})
 	}
 	return jobs
@@ -168,13 +168,13 @@ func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error,
 func (d *State) imageUploads(e *object.Entry, fill func(dst []byte, off int64) error) []job {
 	var jobs []job
 	for _, s := range slabs(e.Record.Mem, PieceBytes) {
-		jobs = append(jobs, func(_ context.Context, l *lane) error {
+		jobs = append(jobs, func(_ context.Context, cp *copier) error {
 			host := make([]byte, s.bytes)
 			if err := fill(host, s.off); err != nil {
 				return err
 			}
-			_, err := l.issue(d, func() (driver.Event, error) {
-				return l.drv.WriteImage(l.q, e.Handle, s.region, host, true, nil)
+			_, err := cp.issue(d, func() (driver.Event, error) {
+				return cp.drv.WriteImage(cp.q, e.Handle, s.region, host, true, nil)
 			})
 			return e.Fail("write contents of", err)
 		})

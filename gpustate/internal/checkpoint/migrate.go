@@ -111,10 +111,10 @@ func (m *migration) copies(_ int, o *record.Object, there *object.Entry) []job {
 	if !ok || o.Mem.Kind != driver.MemBuffer { // shared memory, too: Read and Write alone reach it everywhere
 		return through
 	}
-	return []job{func(ctx context.Context, l *lane) error {
-		ok, err := peer.CopyFrom(l.q, there.Handle, m.d.Session.Device, e.Handle, o.Mem.Bytes)
+	return []job{func(ctx context.Context, cp *copier) error {
+		ok, err := peer.CopyFrom(cp.q, there.Handle, m.d.Session.Device, e.Handle, o.Mem.Bytes)
 		for i := 0; !ok && err == nil && i < len(through); i++ {
-			err = through[i](ctx, l)
+			err = through[i](ctx, cp)
 		}
 		return err
 	}}
@@ -123,20 +123,20 @@ func (m *migration) copies(_ int, o *record.Object, there *object.Entry) []job {
 // source reads an object's bytes from the old device.
 func (m *migration) source(e *object.Entry) func(dst []byte, off int64) error {
 	return func(dst []byte, off int64) error {
-		l, err := m.d.Session.take(&m.d.Session.reads)
+		cp, err := m.d.Session.take(&m.d.Session.reads)
 		if err != nil {
 			return err
 		}
-		defer m.d.Session.reads.give(l)
+		defer m.d.Session.reads.give(cp)
 		if e.Record.Mem.Kind == driver.MemImage {
 			for _, s := range slabs(e.Record.Mem, PieceBytes) { // the same as those of uploads
 				if s.off == off {
-					_, err := l.drv.ReadImage(l.q, e.Handle, s.region, dst, true, nil)
+					_, err := cp.drv.ReadImage(cp.q, e.Handle, s.region, dst, true, nil)
 					return err
 				}
 			}
 		}
-		return l.down(context.Background(), e.Handle, off, dst)
+		return cp.down(context.Background(), e.Handle, off, dst)
 	}
 }
 

@@ -32,7 +32,7 @@ func (d *State) Restore(ctx context.Context, r *record.Record, read func(i int, 
 	}
 	err := p.carryOut(ctx)
 	if err == nil {
-		err = p.s.run(ctx, p.unasked())
+		err = p.s.run(ctx, p.initialValues())
 	}
 	if err == nil {
 		err = p.finish()
@@ -302,9 +302,9 @@ func sameArgs(r *record.Kernel, n int, exact bool) error {
 	return fmt.Errorf("it has %d arguments, in the checkpoint %d: %w", n, len(r.Args), object.ErrConflict)
 }
 
-// unasked are the variables of programs in a record that the program had not asked for when it was
+// initialValues are the variables of programs in a record that the program had not asked for when it was
 // made: they had their first values then.
-func (p *restoration) unasked() (jobs []job) {
+func (p *restoration) initialValues() (jobs []job) {
 	for i := range p.rec.Objects {
 		program := p.to[p.rec.Objects[i].ID]
 		if p.rec.Objects[i].Program == nil || program == nil {

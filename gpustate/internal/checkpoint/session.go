@@ -28,17 +28,17 @@ type Session struct {
 	hasher hasher
 }
 
-// pool is lanes that take turns.
+// pool is copiers that take turns.
 type pool struct {
-	free chan *lane // nil until the first transfer
-	made []*lane
+	free chan *copier // nil until the first transfer
+	made []*copier
 }
 
-// Sizes of transfers. Staging memory is lanes × 2 × pieceBytes.
+// Sizes of transfers. Staging memory is copiers × 2 × pieceBytes.
 const (
 	PieceBytes = 4 << 20 // one transfer: a chunk of storage; smaller ones leave the bus idle in between
-	minLanes   = 4
-	maxLanes   = 16 // a copy through host memory feeds on several cores
+	minCopiers = 4
+	maxCopiers = 16 // a copy through host memory feeds on several cores
 )
 
 // NewSession makes a session that one user holds.
@@ -59,60 +59,60 @@ func (s *Session) Release() error {
 		return nil
 	}
 	errs := []error{s.hasher.close(s.Device)}
-	for _, l := range append(s.jobs.made, s.reads.made...) {
-		errs = append(errs, l.close())
+	for _, cp := range append(s.jobs.made, s.reads.made...) {
+		errs = append(errs, cp.close())
 	}
 	return errors.Join(append(errs, s.Device.Close())...)
 }
 
-// width is the number of lanes.
+// width is the number of copiers.
 func (s *Session) width() int {
 	if s.Info().HostMemory {
 		return min(runtime.GOMAXPROCS(0), 4)
 	}
-	return min(max(runtime.GOMAXPROCS(0), minLanes), maxLanes)
+	return min(max(runtime.GOMAXPROCS(0), minCopiers), maxCopiers)
 }
 
-// take gives a lane of a pool for the caller alone, one more while there may be more and the device has memory for
+// take gives a copier of a pool for the caller alone, one more while there may be more and the device has memory for
 // it; give takes it back.
-func (s *Session) take(p *pool) (*lane, error) {
-	l, err := s.another(p)
-	if l != nil || err != nil {
-		return l, err
+func (s *Session) take(p *pool) (*copier, error) {
+	cp, err := s.grow(p)
+	if cp != nil || err != nil {
+		return cp, err
 	}
 	return <-p.free, nil
 }
 
-// another makes one more lane if none is free. It gives nil where those that there are have to do.
-func (s *Session) another(p *pool) (*lane, error) {
+// grow makes one more copier if none is free. It gives nil where those that there are have to do.
+func (s *Session) grow(p *pool) (*copier, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.free == nil {
-		p.free = make(chan *lane, s.width())
+		p.free = make(chan *copier, s.width())
 	}
 	if len(p.free) > 0 || len(p.made) == cap(p.free) {
 		return nil, nil
 	}
-	l, err := newLane(s)
+	cp, err := newCopier(s)
 	switch {
 	case err == nil:
-		p.made = append(p.made, l)
+		p.made = append(p.made, cp)
 	case len(p.made) > 0 && errors.Is(err, driver.ErrOutOfMemory):
 		return nil, nil
 	}
-	return l, err
+	return cp, err
 }
 
-func (p *pool) give(l *lane) { p.free <- l }
+func (p *pool) give(cp *copier) { p.free <- cp }
 
 // read brings all bytes of a memory object to the host.
 func (s *Session) read(h driver.Handle, dst []byte) error {
-	l, err := s.take(&s.reads)
+	cp, err := s.take(&s.reads)
 	if err != nil {
 		return err
 	}
-	defer s.reads.give(l)
-	return l.down(context.Background(), h, 0, dst)
+	defer s.reads.give(cp)
+	return cp.down(context.Background(), h, 0, dst)
 }
 
 // FindVariable gives an entry for one variable of a program, which nobody has written yet: nil if there is none.

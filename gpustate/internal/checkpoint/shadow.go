@@ -111,7 +111,7 @@ func sourceOf(e *object.Entry) source {
 			if p.host != nil {
 				return downloads(e, p.off, p.host)
 			}
-			return []job{func(_ context.Context, l *lane) error { return e.Fail("capture", l.duplicate(e, p)) }}
+			return []job{func(_ context.Context, cp *copier) error { return e.Fail("capture", cp.duplicate(e, p)) }}
 		}}
 }
 
@@ -133,18 +133,18 @@ func (s *source) place(a *arena, alloc func(int) []byte) (parts []part) {
 }
 
 // duplicate copies within the device and waits.
-func (l *lane) duplicate(e *object.Entry, p part) error {
+func (cp *copier) duplicate(e *object.Entry, p part) error {
 	var ev driver.Event
 	var err error
 	if m := e.Record.Mem; m.Kind == driver.MemImage {
-		ev, err = l.drv.CopyImageToBuffer(l.q, p.mem, p.memOff, e.Handle, driver.Region{Size: m.Image.Extents()}, nil)
+		ev, err = cp.drv.CopyImageToBuffer(cp.q, p.mem, p.memOff, e.Handle, driver.Region{Size: m.Image.Extents()}, nil)
 	} else {
-		ev, err = l.drv.Copy(l.q, p.mem, p.memOff, e.Handle, p.off, p.bytes, nil)
+		ev, err = cp.drv.Copy(cp.q, p.mem, p.memOff, e.Handle, p.off, p.bytes, nil)
 	}
 	if err != nil {
 		return err
 	}
-	return l.await(&ev)
+	return cp.await(&ev)
 }
 
 // take fills the capture; the device is stopped.
@@ -173,11 +173,11 @@ func (c *Capture) attempt(ctx context.Context, sources []source, room int64, all
 	a := newArena(c.drv.Device, room)
 	c.blocks, c.contents, c.parts = a.blocks, nil, nil
 	if len(c.blocks) > 0 { // the program may leave no memory for a queue to read them with
-		l, err := c.drv.take(&c.drv.reads)
+		cp, err := c.drv.take(&c.drv.reads)
 		if err != nil {
 			return err
 		}
-		c.drv.reads.give(l)
+		c.drv.reads.give(cp)
 	}
 	var device, host []job
 	for _, s := range sources {
@@ -231,16 +231,16 @@ func (d *State) evictFrom(s *Session) bool {
 	d.shadows.Lock()
 	defer d.shadows.Unlock()
 	for c := range d.captures {
-		if c.drv == s && len(c.blocks) > 0 && c.leave(c.blocks[len(c.blocks)-1]) == nil {
+		if c.drv == s && len(c.blocks) > 0 && c.toHost(c.blocks[len(c.blocks)-1]) == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// leave brings the bytes in the last block to the host and frees it. Without memory there for them
+// toHost brings the bytes in the last block to the host and frees it. Without memory there for them
 // the capture stays as it is.
-func (c *Capture) leave(block driver.Handle) error {
+func (c *Capture) toHost(block driver.Handle) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var need int64

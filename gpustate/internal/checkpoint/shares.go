@@ -44,8 +44,8 @@ func (s *Share) jobs(to part) (jobs []job) {
 		for _, a := range whole.Cut(jobBytes) {
 			at := off
 			off += a.Content()
-			jobs = append(jobs, func(ctx context.Context, l *lane) error {
-				return a.Fail("capture", l.pack(ctx, a, to, at))
+			jobs = append(jobs, func(ctx context.Context, cp *copier) error {
+				return a.Fail("capture", cp.pack(ctx, a, to, at))
 			})
 		}
 	}
@@ -53,40 +53,40 @@ func (s *Share) jobs(to part) (jobs []job) {
 }
 
 // pack copies a box of a buffer to a part, from byte off on, where it has no gaps.
-func (l *lane) pack(ctx context.Context, a object.Area, to part, off int64) error {
+func (cp *copier) pack(ctx context.Context, a object.Area, to part, off int64) error {
 	r := driver.Rect{Size: a.Size, To: a.Size.Packed(), From: a.At}
 	r.To.Off = off
 	switch {
 	case to.host != nil && a.At.IsPacked(a.Size):
-		return l.down(ctx, a.Handle, a.At.Off, to.host[off:off+a.Content()])
+		return cp.down(ctx, a.Handle, a.At.Off, to.host[off:off+a.Content()])
 	case to.host != nil:
-		_, err := l.drv.ReadRect(l.q, a.Handle, r, to.host, true, nil)
+		_, err := cp.drv.ReadRect(cp.q, a.Handle, r, to.host, true, nil)
 		return err
 	}
 	r.To.Off += to.memOff
-	ev, err := l.drv.CopyRect(l.q, to.mem, a.Handle, r, nil)
+	ev, err := cp.drv.CopyRect(cp.q, to.mem, a.Handle, r, nil)
 	if err != nil {
 		return err
 	}
-	return l.await(&ev)
+	return cp.await(&ev)
 }
 
 // Writer writes to areas of a device that is stopped.
 type Writer struct {
 	d        *State
-	l        *lane
+	cp       *copier
 	restored bool // what it writes counts as restored
 }
 
 // Writing has fill write to the device, which is stopped.
 func (d *State) Writing(known bool, fill func(w *Writer) error) error {
 	d.Filled = true
-	l, err := d.Session.take(&d.Session.jobs)
+	cp, err := d.Session.take(&d.Session.jobs)
 	if err != nil {
 		return err
 	}
-	defer d.Session.jobs.give(l)
-	return fill(&Writer{d, l, known})
+	defer d.Session.jobs.give(cp)
+	return fill(&Writer{d, cp, known})
 }
 
 // Write fills an area from src, where it lies as there says.
@@ -96,12 +96,12 @@ func (w *Writer) Write(a object.Area, src []byte, there driver.Layout) error {
 		return fmt.Errorf("the host's memory: %w", err)
 	}
 	if err = a.Check(&w.d.Table); err == nil {
-		_, err = w.l.issue(w.d, func() (driver.Event, error) {
+		_, err = w.cp.issue(w.d, func() (driver.Event, error) {
 			if a.Size[1]*a.Size[2] == 1 {
-				return w.l.drv.Write(w.l.q, a.Handle, a.At.Off, src[there.Off:there.Off+a.Size[0]], true, nil)
+				return w.cp.drv.Write(w.cp.q, a.Handle, a.At.Off, src[there.Off:there.Off+a.Size[0]], true, nil)
 			}
 			r := driver.Rect{Size: a.Size, To: a.At, From: there}
-			return w.l.drv.WriteRect(w.l.q, a.Handle, r, src, true, nil)
+			return w.cp.drv.WriteRect(w.cp.q, a.Handle, r, src, true, nil)
 		})
 	}
 	if err == nil {

@@ -51,14 +51,14 @@ func (d *State) HashKey() *chunkhash.Key {
 // buffer and kernels that have either as an argument follow. The device is stopped.
 func (d *State) Replace(e *object.Entry, h driver.Handle) error {
 	s := d.Session
-	copied := s.run(context.Background(), []job{func(_ context.Context, l *lane) error {
-		ev, err := l.issue(d, func() (driver.Event, error) {
-			return l.drv.Copy(l.q, h, 0, e.Handle, 0, e.Record.Mem.Bytes, nil)
+	copied := s.run(context.Background(), []job{func(_ context.Context, cp *copier) error {
+		ev, err := cp.issue(d, func() (driver.Event, error) {
+			return cp.drv.Copy(cp.q, h, 0, e.Handle, 0, e.Record.Mem.Bytes, nil)
 		})
 		if err != nil {
 			return err
 		}
-		return l.await(&ev)
+		return cp.await(&ev)
 	}})
 	ranges, err := d.rangesOn(e, h)
 	if err = errors.Join(copied, err); err != nil {
