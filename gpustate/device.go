@@ -36,13 +36,13 @@ type Device struct {
 	lazy   bool // in-order queues do without an event for each command
 	held   []sync.Locker
 
-	gone   chan struct{} // closed when the device is lost
+	lost   chan struct{} // closed when the device is lost
 	lose   sync.Once
 	opened atomic.Pointer[Select] // what the device was chosen by
 }
 
 func newDevice(drv driver.Device) *Device {
-	d := &Device{pinned: map[*checkpoint.Pin]struct{}{}, gone: make(chan struct{})}
+	d := &Device{pinned: map[*checkpoint.Pin]struct{}{}, lost: make(chan struct{})}
 	d.state.Init(drv)
 	d.show()
 	return d
@@ -70,7 +70,7 @@ func (d *Device) watch(drv *checkpoint.Session, lost <-chan struct{}) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.state.Session == drv && !d.closed.Load() {
-		d.lose.Do(func() { close(d.gone) }) // one that was lost may have been moved, and lost again
+		d.lose.Do(func() { close(d.lost) }) // one that was lost may have been moved, and lost again
 	}
 }
 
@@ -79,7 +79,7 @@ func (d *Device) Closed() bool { return d.closed.Load() }
 
 // Lost returns a channel that is closed when the server of the device is lost: calls then fail
 // with ErrDeviceLost. It stays open for a device without a server, and when the Device is closed.
-func (d *Device) Lost() <-chan struct{} { return d.gone }
+func (d *Device) Lost() <-chan struct{} { return d.lost }
 
 // Close waits for the commands that were issued and releases all objects; memory
 // of HostMemory stays until it is freed. Calling it again does nothing.
@@ -333,7 +333,7 @@ func (d *Device) letAll() {
 func (d *Device) finishQueues() error {
 	var errs []error
 	if l, ok := d.state.Session.Device.(driver.Lender); ok && d.lent.Load() {
-		if err := l.Settle(); err != nil {
+		if err := l.Synchronize(); err != nil {
 			errs = append(errs, fmt.Errorf("wait for foreign commands on %s: %w", d.Info(), err))
 		}
 	}

@@ -188,7 +188,7 @@ func (e *Event) hold() (driver.Event, bool) {
 		e.from.alive.RLock() // before mu; the queue is not released while it is marked
 		e.mu.Lock()
 		if asked = !e.done && e.h == 0; asked {
-			e.mark()
+			e.addMarker()
 		}
 		defer e.from.alive.RUnlock() // the queue is to know of the mark
 	}
@@ -203,9 +203,9 @@ func (e *Event) hold() (driver.Event, bool) {
 	return h, unfinished
 }
 
-// mark gives the command of a lazy queue a handle: of a marker behind it, and
+// addMarker gives the command of a lazy queue a handle: of a marker behind it, and
 // behind what was issued since.
-func (e *Event) mark() {
+func (e *Event) addMarker() {
 	if e.past() {
 		e.finish(nil)
 		return
@@ -244,8 +244,8 @@ func (e *Event) let(done bool, err error) {
 	}
 }
 
-// keep holds the memory of a transfer until the command is complete.
-func (e *Event) keep(pin *runtime.Pinner) {
+// pinUntilDone holds the memory of a transfer until the command is complete.
+func (e *Event) pinUntilDone(pin *runtime.Pinner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.done {

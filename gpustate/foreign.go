@@ -66,8 +66,8 @@ func (d *Device) Foreign(do func(f *Foreign) error) error {
 		return d.refuseForeign()
 	}
 	if !d.lending.held() {
-		d.lending.mark()
-		defer d.lending.unmark()
+		d.lending.enter()
+		defer d.lending.exit()
 	}
 	back, err := lender.MakeCurrent()
 	if err != nil {
@@ -222,8 +222,8 @@ func (l *lending) held() bool {
 	return ok
 }
 
-// mark begins a function of Foreign on this thread, to which its goroutine is locked; unmark ends it.
-func (l *lending) mark() {
+// enter begins a function of Foreign on this thread, to which its goroutine is locked; exit ends it.
+func (l *lending) enter() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.threads == nil {
@@ -232,7 +232,7 @@ func (l *lending) mark() {
 	l.threads[unix.Gettid()] = struct{}{}
 }
 
-func (l *lending) unmark() {
+func (l *lending) exit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.threads, unix.Gettid())

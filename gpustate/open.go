@@ -289,8 +289,8 @@ func SelectFromEnv() Select {
 	return s
 }
 
-// words are short names for common choices.
-var words = map[string]Select{
+// shortNames are those of common choices.
+var shortNames = map[string]Select{
 	"opencl":  {Kind: "opencl"},
 	"cuda":    {Kind: "cuda"},
 	"fake":    {Kind: "fake"},
@@ -349,7 +349,7 @@ func parseLocal(text string) (Select, error) {
 		}
 		return Select{Place: n + 1}, nil
 	}
-	s, known := words[strings.ToLower(word)]
+	s, known := shortNames[strings.ToLower(word)]
 	if !known {
 		s = Select{Name: word}
 	}

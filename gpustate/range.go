@@ -117,7 +117,7 @@ func (r *Range) ReadPieces(off int, dst [][]byte) (waits []func() error, err err
 			return nil, errors.Join(err, endReads(last))
 		}
 		last, at, after = e, at+len(p), nil
-		waits = append(waits, e.soon)
+		waits = append(waits, e.waitPolling)
 	}
 	if last == nil {
 		return nil, nil
@@ -128,12 +128,12 @@ func (r *Range) ReadPieces(off int, dst [][]byte) (waits []func() error, err err
 	return waits, nil
 }
 
-// aboutToEnd is for how long soon asks: a piece of a message takes a tenth of it.
+// aboutToEnd is for how long waitPolling asks: a piece of a message takes a tenth of it.
 const aboutToEnd = 300 * time.Microsecond
 
-// soon is Wait for a command that is about to end, beside another thread that issues commands: to ask leaves the driver
-// to that one meanwhile.
-func (e *Event) soon() error {
+// waitPolling is Wait for a command that is about to end, beside another thread that issues commands: to ask leaves
+// the driver to that one meanwhile.
+func (e *Event) waitPolling() error {
 	for until := time.Now().Add(aboutToEnd); time.Now().Before(until); runtime.Gosched() {
 		if done, err := e.Done(); done || err != nil {
 			return err

@@ -25,7 +25,7 @@ type tracker struct {
 	due      uint64
 	events   []Event // for the next commands
 	complete atomic.Uint64
-	marks    []mark // of a window, oldest first
+	markers  []marker // of a window, oldest first
 
 	window int
 	wider  int // more than window while commands are short, otherwise 0
@@ -41,8 +41,8 @@ type tracker struct {
 	asked   []*Event   // that have a handle because somebody asked for them, oldest first
 }
 
-// mark is a marker behind a number of commands.
-type mark struct {
+// marker is one behind a number of commands.
+type marker struct {
 	seq    uint64
 	ev     driver.Event
 	issued time.Time
@@ -87,10 +87,10 @@ func (t *tracker) drain() error {
 		}
 	}
 	t.retireAll()
-	for _, m := range t.marks {
+	for _, m := range t.markers {
 		t.dev.state.Session.ReleaseEvent(m.ev)
 	}
-	t.marks = nil
+	t.markers = nil
 	t.complete.Store(t.issued)
 	return nil
 }
@@ -176,9 +176,9 @@ func (t *tracker) room() {
 	for len(t.flight) >= t.window {
 		t.retire(1)
 	}
-	for len(t.marks) > 0 && t.issued-t.complete.Load() >= uint64(t.width()) {
-		m := t.marks[0]
-		t.marks = t.marks[1:]
+	for len(t.markers) > 0 && t.issued-t.complete.Load() >= uint64(t.width()) {
+		m := t.markers[0]
+		t.markers = t.markers[1:]
 		if err := t.dev.state.Session.WaitEvent(m.ev); err != nil && t.failed == nil {
 			t.failed = err
 		}
@@ -196,26 +196,26 @@ func (t *tracker) count() (seq uint64, err error) {
 	if t.window == 0 {
 		return t.issued, nil
 	}
-	if t.issued >= t.nextMark() {
+	if t.issued >= t.nextMarker() {
 		ev, err := t.dev.state.Session.Marker(t.e.Handle, nil)
 		if err != nil {
 			t.due = 0
 			return t.issued, err
 		}
-		t.marks = append(t.marks, mark{t.issued, ev, time.Now()})
+		t.markers = append(t.markers, marker{t.issued, ev, time.Now()})
 	}
-	t.due = min(t.nextMark(), t.complete.Load()+uint64(t.width())+1)
+	t.due = min(t.nextMarker(), t.complete.Load()+uint64(t.width())+1)
 	if len(t.flight) > 0 {
 		t.due = 0
 	}
 	return t.issued, nil
 }
 
-// nextMark is the number of the command that is to have the next marker.
-func (t *tracker) nextMark() uint64 {
+// nextMarker is the number of the command that is to have the next marker.
+func (t *tracker) nextMarker() uint64 {
 	last := t.complete.Load()
-	if n := len(t.marks); n > 0 {
-		last = max(last, t.marks[n-1].seq)
+	if n := len(t.markers); n > 0 {
+		last = max(last, t.markers[n-1].seq)
 	}
 	return last + uint64(max(t.width()/2, 1))
 }

@@ -225,7 +225,7 @@ func (q *Queue) command(op string, areas []object.Area, block bool, after []*Eve
 		return nil, areas[0].Fail(op, err)
 	}
 	if pin != nil {
-		ev.keep(pin)
+		ev.pinUntilDone(pin)
 		q.commands.watch(ev)
 	}
 	return ev, nil

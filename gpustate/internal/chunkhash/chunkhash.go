@@ -40,24 +40,24 @@ const (
 	Kernel = "holdfast_chunk_hash"
 	Lanes  = 256
 
-	unit  = 16
-	row   = Lanes * unit
-	rows  = Bytes / row
-	first = 4*rows + 8 // words of the first floor's key; two are there to keep what follows aligned
-	words = 8 * Lanes  // of the second floor's message
-	again = words + 6  // words of its key
-	all   = first + again
-	out   = 4
+	unit      = 16
+	row       = Lanes * unit
+	rows      = Bytes / row
+	firstKey  = 4*rows + 8 // words of the first floor's key; two are there to keep what follows aligned
+	words     = 8 * Lanes  // of the second floor's message
+	secondKey = words + 6  // words of its key
+	keyWords  = firstKey + secondKey
+	results   = 4
 )
 
 // RawBytes is what the kernel writes for each chunk.
-const RawBytes = 8 * out
+const RawBytes = 8 * results
 
 // Sum is the hash of a chunk. The zero Sum belongs to none: it says that nothing is known.
 type Sum [16]byte
 
 // Key makes the hash of a process differ from that of others.
-type Key [all]uint32
+type Key [keyWords]uint32
 
 // NewKey draws a key.
 func NewKey(seed [32]byte) *Key {
@@ -79,10 +79,10 @@ func (k *Key) Encode() []byte {
 }
 
 // Raw is what the kernel writes for a chunk of at most Bytes bytes.
-func (k *Key) Raw(p []byte) (h [out]uint64) {
+func (k *Key) Raw(p []byte) (h [results]uint64) {
 	var lanes [words]uint32
 	for t := range Lanes {
-		var s [out]uint64
+		var s [results]uint64
 		for r := 0; r*row < len(p); r++ {
 			var m [4]uint32
 			read(&m, p, r*row+t*unit)
@@ -93,13 +93,13 @@ func (k *Key) Raw(p []byte) (h [out]uint64) {
 		}
 	}
 	for i := 0; i < words; i += 4 {
-		addUp(&h, (*[4]uint32)(lanes[i:]), k[first+i:])
+		addUp(&h, (*[4]uint32)(lanes[i:]), k[firstKey+i:])
 	}
 	return h
 }
 
 // addUp adds what four words of a message give with their part of a key.
-func addUp(s *[out]uint64, m *[4]uint32, k []uint32) {
+func addUp(s *[results]uint64, m *[4]uint32, k []uint32) {
 	k = k[:10]
 	for p := range s {
 		s[p] += uint64(m[0]+k[2*p])*uint64(m[1]+k[2*p+1]) + uint64(m[2]+k[2*p+2])*uint64(m[3]+k[2*p+3])
@@ -118,7 +118,7 @@ func read(m *[4]uint32, p []byte, at int) {
 }
 
 // Fold makes a Sum of what the kernel wrote. It is never zero.
-func Fold(raw [out]uint64) Sum {
+func Fold(raw [results]uint64) Sum {
 	var b [RawBytes]byte
 	for i, v := range raw {
 		binary.LittleEndian.PutUint64(b[8*i:], v)
@@ -137,7 +137,7 @@ func (k *Key) Of(p []byte) Sum { return Fold(k.Raw(p)) }
 func Sums(raw []byte) []Sum {
 	sums := make([]Sum, len(raw)/RawBytes)
 	for i := range sums {
-		var r [out]uint64
+		var r [results]uint64
 		for j := range r {
 			r[j] = binary.NativeEndian.Uint64(raw[RawBytes*i+8*j:])
 		}

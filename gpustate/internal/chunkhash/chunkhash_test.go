@@ -13,7 +13,7 @@ import (
 func testKey() *Key { return NewKey([32]byte{1, 2, 3}) }
 
 // obvious is the function of the package comment, word by word.
-func obvious(k *Key, p []byte) (h [out]uint64) {
+func obvious(k *Key, p []byte) (h [results]uint64) {
 	for len(p)%row != 0 {
 		p = append(p[:len(p):len(p)], 0)
 	}
@@ -34,13 +34,13 @@ func obvious(k *Key, p []byte) (h [out]uint64) {
 				m = append(m, word(p[16*u:], i))
 			}
 		}
-		for p := range out {
-			s := nh(m, k[:first], p)
+		for p := range results {
+			s := nh(m, k[:firstKey], p)
 			second = append(second, uint32(s), uint32(s>>32))
 		}
 	}
 	for p := range h {
-		h[p] = nh(second, k[first:], p)
+		h[p] = nh(second, k[firstKey:], p)
 	}
 	return h
 }
@@ -71,20 +71,20 @@ func TestFunction(t *testing.T) {
 type seen struct {
 	t     *testing.T
 	sums  map[Sum]string
-	raw   map[[out]uint64]string
-	parts [out]map[uint64]bool
+	raw   map[[results]uint64]string
+	parts [results]map[uint64]bool
 	equal int
 }
 
 func newSeen(t *testing.T) *seen {
-	s := &seen{t: t, sums: map[Sum]string{}, raw: map[[out]uint64]string{}}
+	s := &seen{t: t, sums: map[Sum]string{}, raw: map[[results]uint64]string{}}
 	for i := range s.parts {
 		s.parts[i] = map[uint64]bool{}
 	}
 	return s
 }
 
-func (s *seen) add(raw [out]uint64, what string) {
+func (s *seen) add(raw [results]uint64, what string) {
 	s.t.Helper()
 	sum := Fold(raw)
 	if other, ok := s.sums[sum]; ok {

@@ -81,8 +81,8 @@ func known(ask question) []byte {
 	return b
 }
 
-// word gives a property that has the size of a word.
-func word(call string, ask question) (uint64, error) {
+// number gives a property that has the size of a word.
+func number(call string, ask question) (uint64, error) {
 	var v C.uint64_t
 	err := check(call, ask(8, unsafe.Pointer(&v), nil))
 	return uint64(v), err

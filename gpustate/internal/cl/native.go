@@ -39,7 +39,7 @@ func (d *device) Adopt(pointer uintptr, bytes int64) (driver.Handle, error) {
 	var have [3]uint64
 	for i, what := range []C.uint32_t{memType, memSize, memContext} {
 		var err error
-		if have[i], err = word("clGetMemObjectInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
+		if have[i], err = number("clGetMemObjectInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
 			return C.hfcl_clGetMemObjectInfo(h, what, n, to, got)
 		}); err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func (d *device) AdoptQueue(native uintptr) (driver.Handle, driver.QueueDesc, er
 	var have [3]uint64
 	for i, what := range []C.uint32_t{queueContext, queueDevice, queueProps} {
 		var err error
-		if have[i], err = word("clGetCommandQueueInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
+		if have[i], err = number("clGetCommandQueueInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
 			return C.hfcl_clGetCommandQueueInfo(h, what, n, to, got)
 		}); err != nil {
 			return nil, desc, err
@@ -126,5 +126,5 @@ func (l *Library) OpenContext(ctx, dev uintptr) (driver.Device, error) {
 		driver.ErrUnsupported)
 }
 
-// Settle has nothing to do: OpenCL waits for queues that one knows, and those are finished anyway.
-func (d *device) Settle() error { return nil }
+// Synchronize has nothing to do: OpenCL waits for queues that one knows, and those are finished anyway.
+func (d *device) Synchronize() error { return nil }

@@ -141,7 +141,7 @@ func (d *device) log(p handle) string {
 // where the platform does not tell.
 func (d *device) variableBytes(p handle) uint64 {
 	const totalSize = 0x1185
-	n, _ := word("", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
+	n, _ := number("", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 		return C.hfcl_clGetProgramBuildInfo(p, d.device, totalSize, n, to, length)
 	})
 	return n
@@ -156,7 +156,7 @@ func (d *device) WorkGroup(h driver.Handle) (size, multiple int, err error) {
 	const workGroupSize, preferredMultiple = 0x11B0, 0x11B3
 	var v [2]uint64
 	for i, what := range []C.uint32_t{workGroupSize, preferredMultiple} {
-		v[i], err = word("clGetKernelWorkGroupInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
+		v[i], err = number("clGetKernelWorkGroupInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 			return C.hfcl_clGetKernelWorkGroupInfo(h.(*kernel).h, d.device, what, n, to, length)
 		})
 		if err != nil {

@@ -21,8 +21,8 @@ func (d *device) MakeCurrent() (back func(), err error) {
 	return func() { C.hfcu_current(handle(was)) }, check("cuCtxSetCurrent", C.hfcu_current(d.ctx))
 }
 
-// kept are the devices whose primary contexts stay.
-var kept = struct {
+// retained are the devices whose primary contexts stay.
+var retained = struct {
 	sync.Mutex
 	devs map[int]bool
 }{devs: map[int]bool{}}
@@ -32,13 +32,13 @@ func (d *device) Keep() error {
 	if d.adopted {
 		return nil
 	}
-	kept.Lock()
-	defer kept.Unlock()
-	if kept.devs[d.dev] {
+	retained.Lock()
+	defer retained.Unlock()
+	if retained.devs[d.dev] {
 		return nil
 	}
 	_, err := retainContext(d.dev)
-	kept.devs[d.dev] = err == nil
+	retained.devs[d.dev] = err == nil
 	return err
 }
 
@@ -114,5 +114,5 @@ func (l *Library) OpenContext(ctx, _ uintptr) (driver.Device, error) {
 	return nil, fmt.Errorf("the context is of a device that is not listed: %w", driver.ErrUnsupported)
 }
 
-// Settle waits for all streams of the context.
-func (d *device) Settle() error { return check("cuCtxSynchronize", C.hfcu_settle(d.ctx)) }
+// Synchronize waits for all streams of the context.
+func (d *device) Synchronize() error { return check("cuCtxSynchronize", C.hfcu_synchronize(d.ctx)) }

@@ -81,14 +81,14 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 	if err := nvrtc(); err != nil {
 		return nil, "", fmt.Errorf("CUDA C++ needs NVRTC; without it give PTX or a cubin: %w", err)
 	}
-	kept := cache{}
+	cached := cache{}
 	if cacheable(p.CUDA) && !strings.Contains(p.Options, "include") {
-		kept = openCache()
+		cached = openCache()
 	}
 	var major, minor C.int
 	C.hfcu_nvrtcVersion(&major, &minor)
 	key := fmt.Sprintf("%d.%d\x00%s\x00%s\x00%s", major, minor, d.info.Arch, p.Options, p.CUDA)
-	if image = kept.load(key); image != nil {
+	if image = cached.load(key); image != nil {
 		return image, "", nil
 	}
 	name := p.Name
@@ -102,7 +102,7 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 		image, log, err = compile(p.CUDA, name+".cu", opts, false)
 	}
 	if err == nil {
-		kept.store(key, image)
+		cached.store(key, image)
 	}
 	return image, log, err
 }
@@ -372,11 +372,11 @@ func (d *device) Launch(q, h driver.Handle, g driver.Grid, wait []driver.Event) 
 		}
 		return 0, nil // without a command: programs launch often
 	}
-	return d.launchLater(q, k, &g, wait)
+	return d.launchEvent(q, k, &g, wait)
 }
 
-// launchLater launches a kernel that waits for events, or has one.
-func (d *device) launchLater(q driver.Handle, k *kernel, g *driver.Grid, wait []driver.Event) (driver.Event, error) {
+// launchEvent launches a kernel that waits for events, or has one.
+func (d *device) launchEvent(q driver.Handle, k *kernel, g *driver.Grid, wait []driver.Event) (driver.Event, error) {
 	return d.issue(q, false, wait, "cuLaunchKernel", func(c C.hfcu_cmd) status {
 		return C.hfcu_launch(c, k.f, blocks(k, g), C.unsigned(len(k.offs)), bytesOf(k.params), offsets(k))
 	})

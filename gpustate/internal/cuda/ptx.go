@@ -23,7 +23,7 @@ func (in *inside) ptx(text string) {
 		}
 	}
 	for _, statement := range ptxStatements(text) {
-		in.ptxVariables(ptxWords(statement))
+		in.ptxVariables(ptxTokens(statement))
 	}
 }
 
@@ -60,9 +60,9 @@ func ptxStatements(text string) (list []string) {
 	return append(list, b.String())
 }
 
-// ptxWords are those of a declaration; directives need no space between them. Other statements
+// ptxTokens are those of a declaration; directives need no space between them. Other statements
 // than declarations, which do not begin with a directive, have none.
-func ptxWords(statement string) []string {
+func ptxTokens(statement string) []string {
 	statement = strings.TrimSpace(statement)
 	if !strings.HasPrefix(statement, ".") {
 		return nil

@@ -88,7 +88,7 @@ made hfcu_stream_context(hnd ctx, hnd s, int *priority)
 	return m;
 }
 
-int32_t hfcu_settle(hnd ctx)
+int32_t hfcu_synchronize(hnd ctx)
 {
 	ENTER(ctx);
 	return hfcu_cuCtxSynchronize();
@@ -367,7 +367,7 @@ int32_t hfcu_copy_peer(hfcu_cmd c, dptr d, dptr from, hnd fromctx, size_t n)
 	COMMAND(c, hfcu_cuMemcpyPeerAsync(d, c.ctx, from, fromctx, n, c.stream));
 }
 
-int32_t hfcu_mark(hfcu_cmd c)
+int32_t hfcu_marker(hfcu_cmd c)
 {
 	COMMAND(c, 0);
 }

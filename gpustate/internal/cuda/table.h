@@ -151,7 +151,7 @@ RTC_CALLS(X)
 
 made hfcu_free_bytes(hnd ctx);
 int32_t hfcu_current(hnd ctx);
-int32_t hfcu_settle(hnd ctx);
+int32_t hfcu_synchronize(hnd ctx);
 
 // hfcu_context_now gives the context of the thread, hfcu_context_device the device of one, and leave
 // the thread's as it is. hfcu_stream_context gives that of a stream.
@@ -208,7 +208,7 @@ int32_t hfcu_read(hfcu_cmd c, uint8_t *p, dptr d, size_t n);
 int32_t hfcu_write(hfcu_cmd c, dptr d, const uint8_t *p, size_t n);
 int32_t hfcu_copy(hfcu_cmd c, dptr d, dptr from, size_t n);
 int32_t hfcu_copy_peer(hfcu_cmd c, dptr d, dptr from, hnd fromctx, size_t n);
-int32_t hfcu_mark(hfcu_cmd c);
+int32_t hfcu_marker(hfcu_cmd c);
 
 // hfcu_fill writes a pattern of size bytes, a power of two up to 128, over n bytes, a
 // multiple of them.

@@ -249,7 +249,7 @@ func (d *device) FillImage(q, image driver.Handle, r driver.Region, color driver
 			return 0, err
 		}
 	}
-	return d.issue(q, false, nil, "cuEventRecord", mark)
+	return d.issue(q, false, nil, "cuEventRecord", marker)
 }
 
 func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
@@ -291,8 +291,8 @@ func (d *device) Barrier(q driver.Handle, wait []driver.Event) (driver.Event, er
 }
 
 func (d *device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {
-	return d.withEvent(q.(*stream), wait, "cuEventRecord", mark)
+	return d.withEvent(q.(*stream), wait, "cuEventRecord", marker)
 }
 
-// mark is a command without work.
-func mark(c C.hfcu_cmd) status { return C.hfcu_mark(c) }
+// marker is a command without work.
+func marker(c C.hfcu_cmd) status { return C.hfcu_marker(c) }

@@ -387,8 +387,8 @@ type Lender interface {
 	// it works. It is lazy where Info.Lazy is set and it is neither out of order nor profiled.
 	// ReleaseQueue leaves the other code's queue alone.
 	AdoptQueue(native uintptr) (Handle, QueueDesc, error)
-	// Settle waits for what anybody has enqueued in the context, where the API can.
-	Settle() error
+	// Synchronize waits for what anybody has enqueued in the context, where the API can.
+	Synchronize() error
 }
 
 // Keeper is implemented by devices whose context must outlive them once other code has made things in it that it uses

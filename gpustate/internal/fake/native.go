@@ -76,5 +76,5 @@ func (l *Library) OpenContext(ctx, index uintptr) (driver.Device, error) {
 // contexts are those of devices that are open, by what NativeContext gives.
 var contexts sync.Map
 
-// Settle has nothing to do: commands of a fake device are those of its queues.
-func (d *device) Settle() error { return nil }
+// Synchronize has nothing to do: commands of a fake device are those of its queues.
+func (d *device) Synchronize() error { return nil }
