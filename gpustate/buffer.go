@@ -108,7 +108,7 @@ func (b *Buffer) SubFor(name string, off, bytes int, a Access) (*Buffer, error) 
 
 // Shared is memory that the host uses without transfers while it is mapped:
 // coarse-grained SVM in OpenCL, managed memory in CUDA, a mapped buffer on
-// devices that have neither. Its address changes with restore and migration, so
+// devices that have neither and with NVIDIA's OpenCL. Its address changes with restore and migration, so
 // its contents must not hold addresses.
 type Shared struct {
 	memory

@@ -370,8 +370,7 @@ func (i item) query(q driver.Query) (b []byte, err error) {
 	return b, err
 }
 
-// ask asks the driver about the object, which no other call changes meanwhile: a driver may make a kernel again when
-// an argument is set.
+// ask asks the driver about the object, which no other call changes meanwhile.
 func ask[T any](i item, do func(T) error) error {
 	if err := i.dev.enter(); err != nil {
 		return err

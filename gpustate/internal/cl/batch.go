@@ -52,8 +52,7 @@ func (b *batch) launch(i int, q, k handle, g *driver.Grid) {
 	b.from = append(b.from, i)
 }
 
-// argument enters an argument that C can set: bytes, or a memory object's handle. Others, and those that the kernel
-// must be made again for, are left to SetArg.
+// argument enters an argument that C can set: bytes, or a memory object's handle. Others are left to SetArg.
 func (b *batch) argument(i int, k *kernel, s *driver.Step) bool {
 	value := s.Arg.Value
 	switch s.Arg.Kind {
@@ -68,9 +67,6 @@ func (b *batch) argument(i int, k *kernel, s *driver.Step) bool {
 			return false
 		}
 	default:
-		return false
-	}
-	if k.program != 0 && s.Index < len(k.held) && k.held[s.Index].pointer {
 		return false
 	}
 	if !k.batched { // otherwise what it holds is not what it will hold by then

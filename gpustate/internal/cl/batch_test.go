@@ -10,7 +10,7 @@ import (
 )
 
 // TestBatch: random launches and arguments, some of which are refused, do in batches what they do one by one, with the
-// same errors at the same steps: also of kernels that are made again in the middle of a batch.
+// same errors at the same steps.
 func TestBatch(t *testing.T) {
 	d, q := poclDevice(t)
 	ok := func(err error) {
@@ -19,7 +19,7 @@ func TestBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, d.pointersStick = range []bool{false, true} {
+	for _, d.remembers = range []bool{false, true} {
 		p, err := d.Build(driver.ProgramDesc{Name: "p", OpenCL: `
 __kernel void blend(__global uint *out, __global const uint *a, __global const uint *b, uint add)
 {

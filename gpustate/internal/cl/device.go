@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -18,10 +17,8 @@ import (
 // device is one OpenCL device with a context of its own.
 type device struct {
 	found
-	ctx      handle
-	samplers sync.Map // handle -> struct{}, of those that live
-	// pointersStick: a kernel argument that has held an SVM pointer takes nothing else.
-	pointersStick bool
+	ctx       handle
+	remembers bool // kernels remember their arguments
 
 	constants      sync.Once // what countsConstants found out
 	constantsCount bool
@@ -32,16 +29,15 @@ type device struct {
 
 // mem is a memory object: a cl_mem, or an SVM address when svm is set.
 type mem struct {
-	h        handle
-	svm      bool
-	shared   bool // SVM, or a buffer that the host maps
-	bytes    int64
-	pixel    int         // bytes of one of an image
-	parent   handle      // of a range: the buffer
-	off      int64       // of a range: where in it
-	room     int64       // bytes of the object that whole names
-	lines    bool        // an array of images of one dimension
-	released atomic.Bool // released
+	h      handle
+	svm    bool
+	shared bool // SVM, or a buffer that the host maps
+	bytes  int64
+	pixel  int    // bytes of one of an image
+	parent handle // of a range: the buffer
+	off    int64  // of a range: where in it
+	room   int64  // bytes of the object that whole names
+	lines  bool   // an array of images of one dimension
 
 	mu     sync.Mutex // held by a transfer while it maps an SVM object
 	mapped handle     // where the object is mapped, 0 when it is not
@@ -58,7 +54,7 @@ func openDevice(f found) (driver.Device, error) {
 
 // newDevice is a device in a context, of which Close gives back one reference.
 func newDevice(f found, ctx handle) driver.Device {
-	return &device{found: f, ctx: ctx, pointersStick: f.info.Platform == "NVIDIA CUDA", queues: map[handle]bool{}}
+	return &device{found: f, ctx: ctx, remembers: f.info.Platform == nvidia, queues: map[handle]bool{}}
 }
 
 // takeTurns lets calls take turns from now on if the platform is not thread-safe.
@@ -153,7 +149,6 @@ func (d *device) createShared(o *mem) (err error) {
 
 func (d *device) ReleaseMem(h driver.Handle) error {
 	m := h.(*mem)
-	m.released.Store(true)
 	if m.svm {
 		return d.freeShared(m)
 	}
@@ -226,13 +221,10 @@ func (d *device) CreateSampler(s driver.SamplerDesc) (driver.Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.samplers.Store(h, struct{}{})
 	return h, nil
 }
 
-// ReleaseSampler gives a sampler back.
 func (d *device) ReleaseSampler(h driver.Handle) error {
-	d.samplers.Delete(h)
 	return check("clReleaseSampler", C.hfcl_clReleaseSampler(h.(handle)))
 }
 

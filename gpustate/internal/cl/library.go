@@ -85,6 +85,9 @@ func (l *Library) load() error {
 	return l.err
 }
 
+// nvidia is the platform of NVIDIA's driver.
+const nvidia = "NVIDIA CUDA"
+
 // ourselves is the platform that libholdfast-opencl is: its devices are those that this
 // package lists, of a process that would load it again.
 const ourselves = "Holdfast"
@@ -168,7 +171,9 @@ func describe(p, d handle) found {
 	}}
 	i := &f.info
 	i.Arch = strings.Join([]string{i.Platform, i.Name, i.Version, text(d, deviceVersion)}, "/")
-	i.Shared = version >= 20 && property(d, deviceSVM)&1 != 0
+	// With NVIDIA's driver (580) an argument that has once held an SVM pointer takes no buffer any more: launches end
+	// with CL_INVALID_KERNEL_ARGS. A mapped buffer is as fast there, and read and written twice as fast.
+	i.Shared = version >= 20 && property(d, deviceSVM)&1 != 0 && i.Platform != nvidia
 	// Commands of Oclgrind's out-of-order queues overtake barriers.
 	i.OutOfOrder = property(d, deviceQueueProps)&1 != 0 && i.Platform != "Oclgrind"
 	switch t := property(d, deviceType); {
@@ -181,7 +186,7 @@ func describe(p, d handle) found {
 	}
 	// An event costs NVIDIA's driver a third of a launch. Other platforms are
 	// known by the events alone to tell which command failed.
-	i.Lazy = i.Platform == "NVIDIA CUDA"
+	i.Lazy = i.Platform == nvidia
 	i.HostMemory = i.Type == "cpu" || property(d, deviceHostUnified) != 0
 	if i.Images {
 		i.MaxImage2D = [2]int{int(property(d, deviceImage2DWidth)), int(property(d, deviceImage2DWidth+1))}
