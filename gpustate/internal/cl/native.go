@@ -57,7 +57,7 @@ func (d *device) Adopt(pointer uintptr, bytes int64) (driver.Handle, error) {
 	if err := check("clRetainMemObject", C.hfcl_clRetainMemObject(h)); err != nil {
 		return nil, err
 	}
-	return &mem{h: h, bytes: bytes}, nil
+	return &mem{h: h, bytes: bytes, room: bytes}, nil
 }
 
 // Properties of a cl_command_queue and of a cl_context.

@@ -17,7 +17,7 @@ func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool,
 	error) {
 	m := h.(*mem)
 	if m.needsMap() {
-		return d.throughMap(q, m, off, len(src), wait, func(b []byte) error { return copyAll(b, src) })
+		return d.throughMap(q, m, off, len(src), wait, func(b []byte) { copy(b, src) })
 	}
 	n, w := waitList(wait)
 	return eventBy("clEnqueueWriteBuffer", C.hfcl_write(q.(queue).h, m.h, cbool(blocking), C.size_t(off),
@@ -28,7 +28,7 @@ func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 	error) {
 	m := h.(*mem)
 	if m.needsMap() {
-		return d.throughMap(q, m, off, len(dst), wait, func(b []byte) error { return copyAll(dst, b) })
+		return d.throughMap(q, m, off, len(dst), wait, func(b []byte) { copy(dst, b) })
 	}
 	n, w := waitList(wait)
 	return eventBy("clEnqueueReadBuffer", C.hfcl_read(q.(queue).h, m.h, cbool(blocking), C.size_t(off),
@@ -50,7 +50,7 @@ func (m *mem) needsMap() bool {
 // when it returns. Transfers of one object take turns: the end of one mapping would end
 // the other's.
 func (d *device) throughMap(q driver.Handle, m *mem, off int64, n int, wait []driver.Event,
-	do func([]byte) error) (driver.Event, error) {
+	do func([]byte)) (driver.Event, error) {
 	if n == 0 || off < 0 || int64(n) > m.bytes-off {
 		return 0, &driver.CallError{Call: "copy of shared memory", Code: invalidValue,
 			Text: fmt.Sprintf("bytes %d+%d of %d", off, n, m.bytes)}
@@ -64,45 +64,31 @@ func (d *device) throughMap(q driver.Handle, m *mem, off int64, n int, wait []dr
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mapped != 0 { // the program has it mapped: these are the bytes
-		return 0, do(memory(m.mapped, m.bytes)[off : off+int64(n)])
+		do(memory(m.mapped, m.bytes)[off : off+int64(n)])
+		return 0, nil
 	}
 	if !m.svm { // it was mapped a moment ago
 		b, err := m.mapFor(q)
 		if err != nil {
 			return 0, err
 		}
-		return 0, firstError(do(b[off:off+int64(n)]), m.unmapFor(q))
+		do(b[off : off+int64(n)])
+		return 0, m.unmapFor(q)
 	}
 	at := m.h + handle(off)
 	if err := svmMap(q.(queue).h, at, int64(n)); err != nil {
 		return 0, err
 	}
-	err := do(memory(at, int64(n)))
+	do(memory(at, int64(n)))
 	// commands of other queues, and of this one out of order, see the bytes when
-	// the unmapping is complete
-	return 0, firstError(err, svmUnmap(q.(queue).h, at), finish(q.(queue).h))
-}
-
-// copyAll is copy that fails when dst is the shorter one.
-func copyAll(dst, src []byte) error {
-	if len(dst) < len(src) {
-		return &driver.CallError{Call: "copy of shared memory", Code: invalidValue,
-			Text: fmt.Sprintf("%d bytes into a range of %d", len(src), len(dst))}
-	}
-	copy(dst, src)
-	return nil
+	// the unmapping is complete, as it is then
+	return 0, svmUnmap(q.(queue).h, at)
 }
 
 func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
 	wait []driver.Event) (driver.Event, error) {
 	to, from := dst.(*mem), src.(*mem)
-	switch {
-	case from.svm && !to.svm:
-		return d.throughMap(q, from, srcOff, int(n), wait, func(b []byte) error {
-			_, err := d.Write(q, dst, dstOff, b, true, nil)
-			return err
-		})
-	case to.svm: // one after the other: two objects at a time could be another copy's in the other order
+	if from.svm || to.svm { // one after the other: two objects at a time could be another copy's in the other order
 		tmp := make([]byte, n)
 		if _, err := d.Read(q, src, srcOff, tmp, true, wait); err != nil {
 			return 0, err
@@ -189,7 +175,7 @@ func (d *device) FillImage(q, image driver.Handle, r driver.Region, c driver.Col
 func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
 	if m.needsMap() {
-		return d.throughMap(q, m, off, int(n), wait, func(b []byte) error { driver.Repeat(b, pattern); return nil })
+		return d.throughMap(q, m, off, int(n), wait, func(b []byte) { driver.Repeat(b, pattern) })
 	}
 	waits, w := waitList(wait)
 	return eventBy("clEnqueueFillBuffer", C.hfcl_fill(q.(queue).h, m.h, bytesOf(pattern), C.size_t(len(pattern)),
@@ -200,7 +186,7 @@ func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocki
 	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
 	if m.needsMap() {
-		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) error { r.CopyRows(b, src); return nil })
+		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) { r.CopyRows(b, src) })
 	}
 	fit := func(r driver.Rect) bool { return holds(r.To, r.Size, m.bytes) }
 	const call = "clEnqueueWriteBufferRect"
@@ -213,7 +199,7 @@ func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blockin
 	wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
 	if m.needsMap() {
-		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) error { r.CopyRows(dst, b); return nil })
+		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) { r.CopyRows(dst, b) })
 	}
 	fit := func(r driver.Rect) bool { return holds(r.From, r.Size, m.bytes) }
 	const call = "clEnqueueReadBufferRect"
