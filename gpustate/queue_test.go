@@ -253,8 +253,8 @@ func (d *told) Launch(q, _ driver.Handle, _ driver.Grid, wait []driver.Event) (d
 	return 0, nil
 }
 
-// TestTold: events to wait for reach the driver, and those that it gives are kept.
-func TestTold(t *testing.T) {
+// TestWaitLists: events to wait for reach the driver, and those that it gives are kept.
+func TestWaitLists(t *testing.T) {
 	d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
 	s := newSetup(t, d, 8)
 	s.fill(t)

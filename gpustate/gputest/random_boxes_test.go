@@ -172,7 +172,7 @@ func (m *model) imageCommand() {
 	case 1:
 		m.copyImage(x, pick(m, images), size)
 	case 2, 3:
-		m.copyBeside(x, m.place(x, size), m.r.IntN(2) == 0)
+		m.copyWithBuffer(x, m.place(x, size), m.r.IntN(2) == 0)
 	default:
 		r := m.place(x, size)
 		got, want := make([]byte, 4*size[0]*size[1]), []byte(nil)
@@ -225,8 +225,8 @@ func (m *model) copyImage(to, from *memory, size [3]int) {
 	to.pixels(dst, func(row []byte) { packed = packed[copy(row, packed):] })
 }
 
-// copyBeside copies a region of an image to a buffer or back.
-func (m *model) copyBeside(x *memory, r gpustate.Region, toBuffer bool) {
+// copyWithBuffer copies a region of an image to a buffer or back.
+func (m *model) copyWithBuffer(x *memory, r gpustate.Region, toBuffer bool) {
 	m.b.Helper()
 	b := pick(m, m.linears())
 	n := 4 * r.Size[0] * r.Size[1]

@@ -81,7 +81,7 @@ func (m *model) put(x *memory, off int, src []byte) {
 	q, after := m.anyQueue(x)
 	s, shared := x.linear.(*gpustate.Shared)
 	if shared && m.r.IntN(2) == 0 {
-		m.settle()
+		m.finish()
 		b, err := q.q.Map(s)
 		m.b.ok(err)
 		copy(b[off:], src)
@@ -200,8 +200,8 @@ func (m *model) copy() {
 	copy(to.want[4*at:4*(at+n)], from.want[4*off:])
 }
 
-// settle waits for all commands.
-func (m *model) settle() {
+// finish waits for all commands.
+func (m *model) finish() {
 	m.b.Helper()
 	for _, q := range find[*queue](m) {
 		m.b.ok(q.q.Finish())
@@ -223,7 +223,7 @@ func (m *model) wait() {
 // compare reads everything.
 func (m *model) compare() {
 	m.b.Helper()
-	m.settle()
+	m.finish()
 	for _, x := range find[*memory](m) {
 		got := make([]byte, x.bytes)
 		switch {

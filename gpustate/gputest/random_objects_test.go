@@ -379,7 +379,7 @@ func (m *model) foreign() {
 	}
 	code, err := foreign.For(i.Kind)
 	m.b.ok(err)
-	m.settle()
+	m.finish()
 	n := min(to.bytes, from.bytes)
 	m.b.ok(m.dev.Foreign(func(f *gpustate.Foreign) error {
 		dst, err := to.linear.(*gpustate.Buffer).Pointer(f)
@@ -394,7 +394,7 @@ func (m *model) foreign() {
 	if m.luck.IntN(2) == 0 {
 		m.save()
 	}
-	m.settle()
+	m.finish()
 }
 
 // hashed is what the hashes of a Device were of.

@@ -38,7 +38,7 @@ func (m *model) refused() {
 	case 5:
 		err = m.refusedRange(x)
 	case 6:
-		err = m.gone()
+		err = m.released()
 	default:
 		_, err = m.dev.Image("", gpustate.ImageDesc{Width: 1 << 17, Height: 1 << 17, Order: gpustate.ChannelR,
 			Type: gpustate.ChannelUint8})
@@ -64,8 +64,8 @@ func (m *model) refusedRange(x *memory) error {
 	return err
 }
 
-// gone uses an object that the program has released.
-func (m *model) gone() error {
+// released uses an object that the program has released.
+func (m *model) released() error {
 	for i := len(m.calls) - 1; i >= 0; i-- {
 		if !m.calls[i].release {
 			continue
@@ -175,8 +175,8 @@ type later struct {
 	got, want []byte
 }
 
-// readLater begins to read a part of an object. The next settle or capture finds the bytes there.
-func (m *model) readLater() {
+// readAsync begins to read a part of an object. The next finish or capture finds the bytes there.
+func (m *model) readAsync() {
 	m.b.Helper()
 	x := pick(m, m.linears())
 	off := 4 * m.luck.IntN(x.bytes/4)
@@ -248,7 +248,7 @@ func (m *model) pending() {
 	m.b.Helper()
 	switch m.luck.IntN(16) {
 	case 0, 1:
-		m.readLater()
+		m.readAsync()
 	case 2, 3:
 		m.recall()
 	}

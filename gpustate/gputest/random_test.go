@@ -239,7 +239,7 @@ func (m *model) end(o object) {
 		}
 	}
 	if m.luck.IntN(2) == 0 {
-		m.settle() // else commands that use it go on
+		m.finish() // else commands that use it go on
 	}
 	if q, ok := o.(*queue); ok && m.luck.IntN(2) == 0 {
 		m.b.ok(q.releaseBusy(m))

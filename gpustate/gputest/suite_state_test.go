@@ -172,13 +172,13 @@ func restores(t *testing.T, b *bench) {
 	}
 	b.ok(unread.Restore(context.Background(), c.Record(), read))
 	b.ok(b.world(unread).check(0))
-	restoresAgain(b, c, read)
+	restoresTwice(b, c, read)
 }
 
-// restoresAgain restores two captures in turn, as when another rank could not read
+// restoresTwice restores two captures in turn, as when another rank could not read
 // the newer one: nothing of it is left that the program has not asked for, neither
 // its bytes nor an object that the older one has in another size.
-func restoresAgain(b *bench, older *gpustate.Capture, read func(int, []byte, int64) error) {
+func restoresTwice(b *bench, older *gpustate.Capture, read func(int, []byte, int64) error) {
 	newer := b.open()
 	for name, n := range map[string]int{"x": 64, "later": 64, "": 64} {
 		_, err := newer.Buffer(name, n)

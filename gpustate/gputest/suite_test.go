@@ -21,7 +21,7 @@ func Suite(t *testing.T, sel gpustate.Select) {
 		name string
 		test func(*testing.T, *bench)
 	}{
-		{"names", names}, {"arguments", arguments}, {"null", nulls}, {"told", told}, {"transfers", transfers},
+		{"names", names}, {"arguments", arguments}, {"null", nulls}, {"queries", queries}, {"transfers", transfers},
 		{"events", events}, {"window", window}, {"ranges", ranges},
 		{"fills", fills}, {"boxes", boxes}, {"shares", shares}, {"barriers", barriers},
 		{"image commands", imageCommands},

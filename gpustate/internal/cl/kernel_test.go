@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// TestSetAgain: an argument that is set to what it is does not reach the driver, unless the driver has
+// TestSetTwice: an argument that is set to what it is does not reach the driver, unless the driver has
 // refused another one meanwhile and so forgotten it.
-func TestSetAgain(t *testing.T) {
+func TestSetTwice(t *testing.T) {
 	d, q := poclDevice(t)
 	d.remembers = true
 	ok := func(err error) {

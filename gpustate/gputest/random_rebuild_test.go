@@ -134,7 +134,7 @@ func (m *model) tried() {
 		if m.dev.Info().Kind != "fake" || m.dev.Info().Server != "" {
 			return
 		}
-		m.settle() // only the capture's own reads fail
+		m.finish() // only the capture's own reads fail
 		m.dev.LimitShadow(0)
 		fake.System.Faults.FailRead(1 + m.luck.IntN(4))
 		c, err := m.dev.Capture(context.Background(), nil)

@@ -70,8 +70,8 @@ func nulls(t *testing.T, b *bench) {
 	run(q, c, out, constant(7))
 }
 
-// told: what a device says about kernels and programs is right where it says something.
-func told(t *testing.T, b *bench) {
+// queries: what a device says about kernels and programs is right where it says something.
+func queries(t *testing.T, b *bench) {
 	d := b.open()
 	p, err := d.Program("ops", Sources, "-cl-kernel-arg-info")
 	b.ok(err)
