@@ -91,8 +91,8 @@
 // has given to be written. What a program keeps elsewhere outside of
 // memory objects is refused with ErrHidden when the program is made: memory that
 // kernels allocate, the variables of OpenCL C 2.0 at program scope, which
-// OpenCL neither reads nor writes, and those of a fatbin, whose images are compressed. Move such data to a Buffer, or give the option
-// Stateless if checkpoints do not need it.
+// OpenCL neither reads nor writes, and those of a fatbin, whose images are compressed.
+// Move such data to a Buffer, or give the option Stateless if checkpoints do not need it.
 //
 // # Other code on the device
 //
