@@ -99,11 +99,22 @@ func TestMigrateVerb(t *testing.T) {
 	}
 }
 
-// TestBalanceVerb compares servers.
-func TestBalanceVerb(t *testing.T) {
+// TestMigrateAll moves all programs of a server away; nothing is left to balance then.
+func TestMigrateAll(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
 	_, a := server(t, key)
 	_, b := server(t, key)
+	for range 2 {
+		d, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: a, KeyFile: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+	}
+	moved := outcome(t, cli.Good, "migrate", a, "all", b+",fake", "--key", key)
+	if strings.Count(moved, "moved to") != 2 {
+		t.Errorf("got %q, want two moves", moved)
+	}
 	outcome(t, cli.Good, "balance", a, b, "--key", key)
 	outcome(t, cli.NoLook, "balance", "unix:/nowhere/s", "--key", key)
 	// one that can be asked is enough

@@ -46,15 +46,23 @@ func newMigrate() *cobra.Command {
 
 func migrate(ctx context.Context, to saying, args []string, moveKey string) error {
 	return withServer(ctx, gpud.DialAdmin, args[0], moveKey, func(a *gpud.Admin, st gpud.Status) error {
-		c, err := findProgram(st.Clients, args[1])
-		if err != nil {
-			return err
+		clients := st.Clients
+		if args[1] != "all" {
+			c, err := findProgram(clients, args[1])
+			if err != nil {
+				return err
+			}
+			clients = []gpud.ClientStatus{c}
 		}
-		m, err := a.Move(ctx, c.ID, destination(args[2]))
-		if err != nil {
-			m = gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: destination(args[2]), Err: err.Error()}
+		var list []gpud.Moved
+		for _, c := range clients {
+			m, err := a.Move(ctx, c.ID, destination(args[2]))
+			if err != nil {
+				m = gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: destination(args[2]), Err: err.Error()}
+			}
+			list = append(list, m)
 		}
-		return to.moves(m)
+		return to.moves(list...)
 	})
 }
 
