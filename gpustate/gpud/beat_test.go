@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -16,7 +15,6 @@ import (
 // they chose, through either kind of connection, in calls that wait; nobody else
 // is.
 func TestStopped(t *testing.T) {
-	withWorkers(t)
 	p := serve(t, Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s"), "127.0.0.1:0"},
 		grace: 200 * time.Millisecond})
 	good := open(t, p.sel)
@@ -28,7 +26,7 @@ func TestStopped(t *testing.T) {
 	}
 	for _, cl := range p.list() {
 		if cl.ID > 1 {
-			ok(t, syscall.Kill(cl.backend.(*worker.Worker).PID(), syscall.SIGSTOP))
+			ok(t, syscall.Kill(cl.backend.PID(), syscall.SIGSTOP))
 		}
 	}
 	errs := make([]chan error, len(stopped))

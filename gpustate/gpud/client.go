@@ -11,36 +11,23 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// client is a client as its server sees it; a session serves it, in this process or in a
-// worker.
+// client is a client as its server sees it; a session serves it, in a worker.
 type client struct {
 	session.Identity
-	server  *Server
-	page    int // of its usage
-	usage   *usage.Usage
-	begun   time.Time
-	away    atomic.Bool      // its program has moved away and lets this one go
-	session *session.Session // in this process, nil in a worker's
+	server *Server
+	page   int // of its usage
+	usage  *usage.Usage
+	begun  time.Time
+	away   atomic.Bool // its program has moved away and lets this one go
 
 	// the server's mutex guards these
 	who     wire.Open
-	isOpen  bool    // has chosen its device
-	backend backend // nil until somebody serves it
-}
-
-// backend is how a server reaches a session: in this process, or through a worker.
-type backend interface {
-	// Dismiss tells the client why it is dropped, and drops it.
-	Dismiss(why string)
-	// Left says whether the client has gone, though the session may not have ended.
-	Left() bool
-	// Order asks the client to move.
-	Order(m *wire.Move) error
-	// Share takes memory of the client through a connection of its own.
-	Share(c *net.UnixConn)
+	isOpen  bool           // has chosen its device
+	backend *worker.Worker // nil until there is one
 }
 
 // reserve enters a client that has proven the key, nil when the server
@@ -87,9 +74,6 @@ func (cl *client) Opened(who wire.Open) error {
 		return wire.ErrRefused
 	}
 	cl.who, cl.isOpen = who, true
-	if cl.session != nil {
-		cl.backend = cl.session
-	}
 	s.opt.Logger.Info("client", "id", cl.ID, "program", who.Program, "host", who.Host, "pid", who.PID,
 		"label", who.Label, "device", s.service.Devices[who.Index].Info.String())
 	return nil
@@ -126,13 +110,13 @@ func (s *Server) listLocked() (list []*client) {
 }
 
 // serveBy notes who serves a client.
-func (s *Server) serveBy(cl *client, l backend) {
+func (s *Server) serveBy(cl *client, w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cl.backend = l
+	cl.backend = w
 }
 
-func (s *Server) backends() (list []backend) {
+func (s *Server) backends() (list []*worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, cl := range s.clients {
@@ -155,7 +139,7 @@ func (s *Server) serveMemory(conn net.Conn) {
 }
 
 // owner reads the token that a connection for memory begins with.
-func (s *Server) owner(u *net.UnixConn) backend {
+func (s *Server) owner(u *net.UnixConn) *worker.Worker {
 	var token [32]byte
 	if err := u.SetReadDeadline(time.Now().Add(wire.HandshakeTime)); err != nil {
 		return nil

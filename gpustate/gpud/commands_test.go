@@ -26,7 +26,7 @@ func TestLateError(t *testing.T) {
 		c := open(t, p.sel)
 		defer c.d.Close()
 		ok(t, c.q.Finish())
-		p.lib.Faults.FailLaunch(2)
+		c.fault(t, 'l', 2)
 		for range 3 {
 			ok(t, c.step())
 		}
@@ -41,7 +41,7 @@ func TestLateError(t *testing.T) {
 
 		// on a queue with an event for each command the event tells
 		loose := must(c.d.QueueWith("loose", gpustate.QueueOptions{OutOfOrder: true}))(t)
-		p.lib.Faults.FailLaunch(1)
+		c.fault(t, 'l', 1)
 		bad := must(loose.Launch(c.k, []int{1}, nil))(t)
 		if err := bad.Wait(); !errors.As(err, &command) {
 			t.Errorf("got %v, want a CommandError", err)
@@ -49,14 +49,14 @@ func TestLateError(t *testing.T) {
 		if _, err := loose.Launch(c.k, []int{1}, nil, bad); err == nil {
 			t.Error("a command that waits for a failed one was issued")
 		}
-		p.lib.Faults.FailRead(1)
+		c.fault(t, 'r', 1)
 		if err := c.q.Read(c.b, 0, make([]byte, 8)); !errors.As(err, &command) ||
 			!strings.Contains(err.Error(), "read of a buffer") {
 			t.Errorf("got %v, want a CommandError that names the read", err)
 		}
 		ok(t, c.check())
 		// in a capture the program's own error stays the program's
-		p.lib.Faults.FailLaunch(1)
+		c.fault(t, 'l', 1)
 		must(c.q.Launch(c.k, []int{1}, nil))(t)
 		capture := must(c.d.Capture(t.Context(), nil))(t)
 		ok(t, capture.Release())
@@ -101,7 +101,7 @@ func TestWriteAhead(t *testing.T) {
 			}
 			ok(t, q.Finish())
 
-			p.lib.Faults.FailWrite(1)
+			c.fault(t, 'w', 1)
 			err := q.Write(c.b, 0, src)
 			if err == nil && !opt.OutOfOrder {
 				if err := q.Read(c.b, 0, got); !strings.Contains(fmt.Sprint(err), "write of a buffer") {
@@ -175,13 +175,8 @@ func TestSharedMemory(t *testing.T) {
 	a := serve(t, Options{})
 	b := serve(t, Options{KeyFile: a.sel.KeyFile})
 	far := serve(t, Options{KeyFile: a.sel.KeyFile, Listen: []string{"127.0.0.1:0"}})
-	mapped := func(p *place) (n int) {
-		for _, g := range p.list() {
-			n += len(g.session.Regions())
-		}
-		return n
-	}
 	const n = 5<<20 + 7
+	mapped := func(p *place) int { return p.regions(t, n) }
 	d := must(gpustate.Open(a.sel))(t)
 	q := must(d.Queue("q"))(t)
 	x := must(d.Buffer("x", n))(t)

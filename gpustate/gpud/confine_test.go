@@ -132,7 +132,6 @@ func init() {
 // attackServer lets a client of a server with workers try them all.
 func attackServer(t *testing.T, o Options) string {
 	t.Helper()
-	withWorkers(t)
 	t.Setenv("HOLDFAST_TEST_PASSWORD", "secret")
 	home := t.TempDir()
 	for _, f := range []string{"secret", "victim"} {
@@ -214,7 +213,6 @@ func TestWorkerUser(t *testing.T) {
 		}
 		return
 	}
-	withWorkers(t)
 	p := serve(t, Options{User: "nobody", Unconfined: false})
 	d := must(gpustate.Open(p.sel))(t)
 	pid := must(exec.Command("pgrep", "-P", strconv.Itoa(os.Getpid()), "-u", "nobody").Output())(t)

@@ -140,7 +140,7 @@ func TestNoFiles(t *testing.T) {
 	ok(t, os.WriteFile(file, []byte("top secret words\n"), 0o600))
 	for _, trusts := range []bool{false, true} {
 		// unconfined: what the search lets through is to be seen
-		p := serveHere(t, Options{TrustSources: trusts, Unconfined: true, Offer: func(i driver.Info) bool {
+		p := serve(t, Options{TrustSources: trusts, Unconfined: true, Offer: func(i driver.Info) bool {
 			return i.Platform == "Portable Computing Language"
 		}})
 		d := must(gpustate.Open(gpustate.Select{Remote: p.addr, KeyFile: p.sel.KeyFile}))(t)
@@ -176,11 +176,4 @@ func TestNoFiles(t *testing.T) {
 		ok(t, err)
 		ok(t, d.Close())
 	}
-}
-
-// serveHere is serve with this machine's devices instead of fake ones.
-func serveHere(t *testing.T, o Options) *place {
-	t.Helper()
-	o.Worker = []string{"/proc/self/exe", workerArg}
-	return serve(t, o)
 }

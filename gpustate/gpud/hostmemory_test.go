@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,17 +22,32 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// regions is how many pieces of its clients' memory, of so many bytes, a server in
-// this process has mapped.
-func (p *place) regions(bytes int) (n int) {
-	for _, g := range p.list() {
-		for _, r := range g.session.Regions() {
-			if r == bytes {
-				n++
+// regions is how many pieces of its clients' memory, of so many bytes, a server's workers have mapped.
+func (p *place) regions(t testing.TB, bytes int) int {
+	t.Helper()
+	want := (bytes + os.Getpagesize() - 1) &^ (os.Getpagesize() - 1)
+	files := map[string]int{} // mappings of that size, by worker and file
+	for _, pid := range p.pids() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid)) // one that has just ended has none
+		all := map[string]int{}
+		for line := range strings.Lines(string(text)) {
+			var from, to int
+			var rights, off, dev, file string
+			if n, _ := fmt.Sscanf(line, "%x-%x %s %s %s %s", &from, &to, &rights, &off, &dev, &file); n < 6 ||
+				!strings.Contains(line, "memfd") {
+				continue
+			}
+			if all[file]++; to-from == want {
+				files[fmt.Sprint(pid, " ", file)]++
+			}
+		}
+		for file, n := range all { // the table of usages, which is mapped twice
+			if n > 1 {
+				delete(files, fmt.Sprint(pid, " ", file))
 			}
 		}
 	}
-	return n
+	return len(files)
 }
 
 // held is a kernel that waits for the gate, on the buffer of c.
@@ -98,7 +116,7 @@ func TestNoCopy(t *testing.T) {
 	}
 	ok(t, free())
 	ok(t, c.q.Finish()) // the server has the message
-	if r := p.regions(n); r != 1 {
+	if r := p.regions(t, n); r != 1 {
 		t.Errorf("%d pieces of memory are mapped after one of two was freed", r)
 	}
 }
@@ -106,66 +124,59 @@ func TestNoCopy(t *testing.T) {
 // TestHostMemoryMoves: host memory keeps its bytes and address while the program
 // moves between its own machine, shared memory and TCP, and works everywhere.
 func TestHostMemoryMoves(t *testing.T) {
-	for name, w := range map[string]bool{"in process": false, "workers": true} {
-		t.Run(name, func(t *testing.T) {
-			if w {
-				withWorkers(t)
+	a := serve(t, Options{})
+	b := serve(t, Options{KeyFile: a.sel.KeyFile})
+	far := serve(t, Options{KeyFile: a.sel.KeyFile, Listen: []string{"127.0.0.1:0"}})
+	home := gpustate.Select{Kind: "fake"}
+	deadline := time.Now().Add(5 * time.Minute)
+	for first, start := range map[string]gpustate.Select{"unix": a.sel, "tcp": far.sel, "local": home} {
+		d := must(gpustate.Open(start))(t)
+		const n = 5<<20 + 7
+		q := must(d.Queue("q"))(t)
+		x := must(d.Buffer("x", n))(t)
+		m, free := hostMemory(t, d, n)
+		for i, to := range []gpustate.Select{start, b.sel, far.sel, home, a.sel, home, b.sel} {
+			for k := range m {
+				m[k] = byte(k*11>>4 + i)
 			}
-			a := serve(t, Options{})
-			b := serve(t, Options{KeyFile: a.sel.KeyFile})
-			far := serve(t, Options{KeyFile: a.sel.KeyFile, Listen: []string{"127.0.0.1:0"}})
-			home := gpustate.Select{Kind: "fake"}
-			deadline := time.Now().Add(5 * time.Minute)
-			for first, start := range map[string]gpustate.Select{"unix": a.sel, "tcp": far.sel, "local": home} {
-				d := must(gpustate.Open(start))(t)
-				const n = 5<<20 + 7
-				q := must(d.Queue("q"))(t)
-				x := must(d.Buffer("x", n))(t)
-				m, free := hostMemory(t, d, n)
-				for i, to := range []gpustate.Select{start, b.sel, far.sel, home, a.sel, home, b.sel} {
-					for k := range m {
-						m[k] = byte(k*11>>4 + i)
-					}
-					want := bytes.Clone(m)
-					before := must(q.WriteAsync(x, 0, m))(t) // in flight when the device moves
-					ok(t, d.MigrateTo(t.Context(), to))
-					if !bytes.Equal(m, want) {
-						t.Fatalf("%s, move %d: the memory has other bytes", first, i)
-					}
-					ok(t, before.Wait())
-					clear(m)
-					e := must(q.ReadAsync(x, 3, m[1:n-5]))(t)
-					ok(t, e.Wait())
-					if !bytes.Equal(m[1:n-5], want[3:n-3]) {
-						t.Fatalf("%s, move %d: other bytes came back", first, i)
-					}
-					copy(m, want)
-					m[0]++
-					ok(t, q.Write(x, 0, m))
-					got := make([]byte, n)
-					ok(t, q.Read(x, 0, got))
-					if !bytes.Equal(got, m) {
-						t.Fatalf("%s, move %d: other bytes were written", first, i)
-					}
-					// where there is a server beside, it has the memory mapped, if it can be; the
-					// one before lets it go when it sees that the program has left
-					mapped := 0
-					if first != "local" && (to.Remote == a.addr || to.Remote == b.addr) {
-						mapped = 1
-					}
-					for !w && a.regions(n)+b.regions(n)+far.regions(n) != mapped {
-						if time.Now().After(deadline) {
-							t.Fatalf("%s, move %d: %d pieces of memory are mapped, want %d", first, i, a.regions(n)+
-								b.regions(n)+far.regions(n), mapped)
-						}
-						time.Sleep(time.Millisecond)
-					}
+			want := bytes.Clone(m)
+			before := must(q.WriteAsync(x, 0, m))(t) // in flight when the device moves
+			ok(t, d.MigrateTo(t.Context(), to))
+			if !bytes.Equal(m, want) {
+				t.Fatalf("%s, move %d: the memory has other bytes", first, i)
+			}
+			ok(t, before.Wait())
+			clear(m)
+			e := must(q.ReadAsync(x, 3, m[1:n-5]))(t)
+			ok(t, e.Wait())
+			if !bytes.Equal(m[1:n-5], want[3:n-3]) {
+				t.Fatalf("%s, move %d: other bytes came back", first, i)
+			}
+			copy(m, want)
+			m[0]++
+			ok(t, q.Write(x, 0, m))
+			got := make([]byte, n)
+			ok(t, q.Read(x, 0, got))
+			if !bytes.Equal(got, m) {
+				t.Fatalf("%s, move %d: other bytes were written", first, i)
+			}
+			// where there is a server beside, it has the memory mapped, if it can be; the
+			// one before lets it go when it sees that the program has left
+			mapped := 0
+			if first != "local" && (to.Remote == a.addr || to.Remote == b.addr) {
+				mapped = 1
+			}
+			for a.regions(t, n)+b.regions(t, n)+far.regions(t, n) != mapped {
+				if time.Now().After(deadline) {
+					t.Fatalf("%s, move %d: %d pieces of memory are mapped, want %d", first, i, a.regions(t, n)+
+						b.regions(t, n)+far.regions(t, n), mapped)
 				}
-				ok(t, d.Close())
-				m[n-1] = 9
-				ok(t, free())
+				time.Sleep(time.Millisecond)
 			}
-		})
+		}
+		ok(t, d.Close())
+		m[n-1] = 9
+		ok(t, free())
 	}
 }
 
@@ -210,7 +221,6 @@ func TestHostMemoryEvacuated(t *testing.T) {
 // TestWorkerKilledInDirect: the worker dies with a transfer of host memory in
 // flight: the program is told, its memory stays, and can be freed.
 func TestWorkerKilledInDirect(t *testing.T) {
-	withWorkers(t)
 	p := serve(t, Options{Offer: func(i driver.Info) bool { return i.Kind == "fake" }})
 	for round := range 4 {
 		d := must(gpustate.Open(p.sel))(t)
@@ -270,9 +280,11 @@ func TestManyPieces(t *testing.T) {
 		list, frees = append(list, m), append(frees, free)
 	}
 	ok(t, c.q.Finish()) // the server has the messages
-	if n := p.regions(4 * elements); n < 20 || n >= 300 {
+	ok(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files))
+	if n := p.regions(t, 4*elements); n < 20 || n >= 300 {
 		t.Errorf("%d of 300 pieces are mapped, want some", n)
 	}
+	ok(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
 	r := rand.New(rand.NewPCG(3, 3))
 	for range 50 {
 		from, to := list[r.IntN(300)], list[r.IntN(300)]
@@ -289,13 +301,13 @@ func TestManyPieces(t *testing.T) {
 		ok(t, free())
 	}
 	ok(t, c.q.Finish())
-	if n := p.regions(4 * elements); n != 0 {
+	if n := p.regions(t, 4*elements); n != 0 {
 		t.Errorf("%d pieces are mapped, all were freed", n)
 	}
 	m, free := hostMemory(t, c.d, 4*elements)
 	clear(m)
 	ok(t, c.q.Finish())
-	if n := p.regions(4 * elements); n != 1 {
+	if n := p.regions(t, 4*elements); n != 1 {
 		t.Errorf("%d pieces are mapped, want 1", n)
 	}
 	ok(t, free())
@@ -325,13 +337,16 @@ func TestUnshareInFlight(t *testing.T) {
 	ok(t, out.Now(&wire.CreateMem{Req: 1, ID: 1, Mem: driver.Mem{Kind: driver.MemBuffer, Bytes: n}}))
 	ok(t, out.Now(&wire.CreateQueue{Req: 2, ID: 2}))
 	ok(t, out.Now(&wire.Build{Req: 3, ID: 3, Desc: driver.ProgramDesc{OpenCL: "gated"}}))
-	for reply := (wire.Reply{}); reply.Req != 3; {
-		op, body, _, err := wire.ReadFrame(in, nil)
-		ok(t, err)
-		if op == wire.OpReply {
-			_ = wire.Decode(body, &reply)
+	answered := func(req uint64) {
+		for reply := (wire.Reply{}); reply.Req != req; {
+			op, body, _, err := wire.ReadFrame(in, nil)
+			ok(t, err)
+			if op == wire.OpReply {
+				_ = wire.Decode(body, &reply)
+			}
 		}
 	}
+	answered(3)
 	ok(t, out.Now(&wire.CreateKernel{Req: 4, ID: 4, Program: 3, Name: "gated"}))
 	ok(t, out.Now(&wire.SetArg{Kernel: 4, Arg: wire.Arg{Kind: driver.ArgMem, Object: 1}}))
 	ok(t, out.Now(&wire.Launch{Queue: 2, Kernel: 4, Event: 99, Grid: driver.Grid{Dims: 1, Global: [3]int{1, 1, 1}}}))
@@ -339,8 +354,10 @@ func TestUnshareInFlight(t *testing.T) {
 		ok(t, out.Now(&wire.Direct{Queue: 2, Mem: 1, Event: 100 + i, Region: 50, Bytes: n, Write: i%2 == 0}))
 	}
 	ok(t, out.Now(&wire.Unshare{Region: 50}))
-	for p.regions(n) != 0 { // the server has the message
-		time.Sleep(time.Millisecond)
+	ok(t, out.Now(&wire.Ask{Req: 5, What: wire.AskFree}))
+	answered(5) // the server has the message
+	if got := p.regions(t, n); got != 1 {
+		t.Errorf("%d pieces of memory are mapped, want the one that commands use", got)
 	}
 	for i := range host {
 		host[i] = 7

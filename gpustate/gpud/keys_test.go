@@ -79,7 +79,7 @@ func TestKeyFiles(t *testing.T) {
 		t.Error("a restart made another key")
 	}
 	fresh := func(name string) Options {
-		return Options{Listen: []string{"unix:" + filepath.Join(dir, name)}, KeyFile: key, InProcess: true}
+		return Options{Listen: []string{"unix:" + filepath.Join(dir, name)}, KeyFile: key, Worker: []string{"/nowhere"}}
 	}
 	ok(t, os.WriteFile(move, one, 0o600))
 	if _, err := New(fresh("equal")); err == nil || !strings.Contains(err.Error(), "same key") {

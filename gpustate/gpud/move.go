@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -28,9 +29,9 @@ func (s *Server) move(ctx context.Context, client uint64, to string) (Moved, err
 	s.mu.Lock()
 	cl := s.clients[client]
 	var who wire.Open
-	var l backend
+	var w *worker.Worker
 	if cl != nil && !cl.gone() {
-		who, l = cl.who, cl.backend
+		who, w = cl.who, cl.backend
 	}
 	s.next++
 	token := s.next
@@ -42,11 +43,11 @@ func (s *Server) move(ctx context.Context, client uint64, to string) (Moved, err
 		defer s.mu.Unlock()
 		delete(s.moves, token)
 	}()
-	if l == nil {
+	if w == nil {
 		return Moved{}, fmt.Errorf("no client has number %d", client)
 	}
 	m := Moved{Client: client, Program: who.Program, PID: who.PID, To: to}
-	if err := l.Order(&wire.Move{Token: token, To: to}); err != nil {
+	if err := w.Order(&wire.Move{Token: token, To: to}); err != nil {
 		return m, fmt.Errorf("the client disconnected (%w)", err)
 	}
 	for {

@@ -11,12 +11,10 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// Options say what to serve, where and how. Listen, KeyFile and one of Worker and
-// InProcess are required.
+// Options say what to serve, where and how. Listen, KeyFile and Worker are required.
 type Options struct {
 	// Listen are the addresses: "unix:PATH" or "HOST:PORT". Nothing else listens.
 	Listen []string
@@ -27,10 +25,6 @@ type Options struct {
 	// starts it for each client, so that no client's kernel can harm another
 	// client or the server. `holdfast gpud` starts itself.
 	Worker []string
-	// InProcess serves all clients in this process, without workers: for tests,
-	// and where clients trust each other. A kernel that writes out of bounds then
-	// ends the server, or spoils the device for all.
-	InProcess bool
 	// Offer chooses the devices. nil: all.
 	Offer func(driver.Info) bool
 	// Quota bounds the device memory of one client in bytes; 0 is no bound.
@@ -63,8 +57,7 @@ type Options struct {
 
 	patience, silence, frozen time.Duration // of clients that do not read, of their hosts, of those that are stopped
 
-	libs  []driver.Driver // nil: those of this machine
-	grace time.Duration   // that a worker has to end after its client has gone or the server is shutting down
+	grace time.Duration // that a worker has to end after its client has gone or the server is shutting down
 }
 
 func (o *Options) validate() error {
@@ -74,11 +67,11 @@ func (o *Options) validate() error {
 	if o.KeyFile == "" {
 		return errors.New("gpud: Options.KeyFile is empty")
 	}
-	if o.InProcess == (len(o.Worker) > 0) {
-		return errors.New("gpud: set either Options.Worker, the command line of a worker, or Options.InProcess")
+	if len(o.Worker) == 0 {
+		return errors.New("gpud: Options.Worker is empty: want the command line of a worker")
 	}
-	if o.User != "" && (o.InProcess || os.Geteuid() != 0) {
-		return errors.New("gpud: Options.User needs workers and a server that root started")
+	if o.User != "" && os.Geteuid() != 0 {
+		return errors.New("gpud: Options.User needs a server that root started")
 	}
 	if o.Quota < 0 || o.MaxClients < 0 {
 		return errors.New("gpud: Options.Quota and Options.MaxClients must not be negative")
@@ -93,9 +86,6 @@ func (o *Options) validate() error {
 	o.grace = cmp.Or(o.grace, 5*time.Second)
 	if o.Offer == nil {
 		o.Offer = func(driver.Info) bool { return true }
-	}
-	if o.libs == nil {
-		o.libs = drivers.All
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))

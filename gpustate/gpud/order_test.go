@@ -135,13 +135,14 @@ func TestReadsBefore(t *testing.T) {
 	})
 }
 
-// serveLate serves a device with lateReads.
-func serveLate(t *testing.T, o Options) *place {
-	if workers {
-		t.Skip("a driver of this process")
-	}
-	return serveWith(t, o, func(d driver.Driver) driver.Driver { return lateReads{d} })
+// late are drivers around that of the fake devices, for workers.
+var late = map[string]func(driver.Driver) driver.Driver{
+	"reads": func(d driver.Driver) driver.Driver { return lateReads{d} },
+	"fills": func(d driver.Driver) driver.Driver { return lateFills{d} },
 }
+
+// serveLate serves a device with lateReads.
+func serveLate(t *testing.T, o Options) *place { return serveWith(t, o, "reads") }
 
 // TestReadThenTransfer: a transfer that comes after a read from the same memory of the program
 // finds there what the read has brought, and what it brings itself stays.
@@ -242,9 +243,6 @@ func (d *lateFiller) Read(q, m driver.Handle, off int64, dst []byte, block bool,
 // TestToldInOrder: who knows that a command is complete finds those complete that it came after, whose times
 // it may ask for then.
 func TestToldInOrder(t *testing.T) {
-	if workers {
-		t.Skip("a driver of this process")
-	}
 	ordered := gpustate.QueueOptions{Profiling: true}
 	unordered := gpustate.QueueOptions{Profiling: true, OutOfOrder: true}
 	queues := map[string][2]gpustate.QueueOptions{ // of the fill, of what comes after it
@@ -280,7 +278,7 @@ func TestToldInOrder(t *testing.T) {
 		},
 	}
 	both(t, func(t *testing.T, o Options) {
-		p := serveWith(t, o, func(d driver.Driver) driver.Driver { return lateFills{d} })
+		p := serveWith(t, o, "fills")
 		c := open(t, p.sel)
 		defer c.d.Close()
 		behind := func(t *testing.T, e, last *gpustate.Event) {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -30,7 +31,7 @@ const (
 type Server struct {
 	opt             Options
 	service         *session.Service
-	workers         *worker.Launcher // nil: clients are served in this process
+	workers         *worker.Launcher
 	listeners       []net.Listener
 	listening       []string // addresses
 	counts          counts
@@ -74,12 +75,10 @@ func New(opt Options) (*Server, error) {
 	if err := s.discover(); err != nil {
 		return nil, err
 	}
-	if !opt.InProcess {
-		s.workers, err = worker.NewLauncher(s.service, worker.Options{Command: opt.Worker, Unconfined: opt.Unconfined,
-			Dirs: opt.WorkerDirs, User: opt.User, Grace: opt.grace})
-		if err != nil {
-			return nil, err
-		}
+	s.workers, err = worker.NewLauncher(s.service, worker.Options{Command: opt.Worker, Unconfined: opt.Unconfined,
+		Dirs: opt.WorkerDirs, User: opt.User, Grace: opt.grace})
+	if err != nil {
+		return nil, err
 	}
 	if s.service.Usages, err = usage.New(opt.MaxClients); err != nil {
 		return nil, err
@@ -99,14 +98,14 @@ func New(opt Options) (*Server, error) {
 // discover lists the devices that are offered.
 func (s *Server) discover() error {
 	var missing []error
-	for from, lib := range s.opt.libs {
+	for from, lib := range drivers.All {
 		infos, err := lib.Devices()
 		if err != nil {
 			missing = append(missing, err)
 		}
 		for _, i := range infos {
 			if s.opt.Offer(i) {
-				d := &session.Device{Info: i, Lib: lib, At: i.Index, From: from}
+				d := session.Device{Info: i, At: i.Index, From: from}
 				d.Info.Index = len(s.service.Devices)
 				s.service.Devices = append(s.service.Devices, d)
 			}
@@ -190,13 +189,8 @@ func (s *Server) serveConn(c net.Conn, proven func()) {
 	}
 }
 
-// serveClient serves a client to its end, here or in a worker.
+// serveClient has a worker serve a client to its end.
 func (s *Server) serveClient(c net.Conn, cl *client) {
-	if s.workers == nil {
-		cl.session = session.New(s.service, c, cl.Identity, cl.usage, cl)
-		cl.session.Run()
-		return
-	}
 	w, err := s.workers.Start(c, worker.Client{Identity: cl.Identity, Page: cl.page, Frontend: cl})
 	if err != nil {
 		s.opt.Logger.Error("cannot start a worker for a client", "id", cl.ID, "err", err)
@@ -275,8 +269,8 @@ func (s *Server) end(why string) {
 	s.draining = true
 	s.mu.Unlock()
 	var told sync.WaitGroup // one that does not read keeps no other from being told
-	for _, l := range s.backends() {
-		told.Go(func() { l.Dismiss(why) })
+	for _, w := range s.backends() {
+		told.Go(func() { w.Dismiss(why) })
 	}
 	told.Wait()
 	s.hangUp()

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
@@ -23,14 +23,33 @@ import (
 const workerArg = "gpud-worker"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == workerArg {
+	if len(os.Args) == 4 && os.Args[1] == workerArg {
+		gateDir = os.Args[2]
+		at, lib := fakes()
+		if around := late[os.Args[3]]; around != nil {
+			drivers.All[at] = around(lib)
+		}
 		if err := RunWorker(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(inGateDir(m.Run))
+}
+
+// inGateDir runs the tests with a directory for the gate.
+func inGateDir(run func() int) int {
+	var err error
+	if gateDir, err = os.MkdirTemp("", "gpud-gate-*"); err == nil {
+		err = os.Chmod(gateDir, 0o755)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(gateDir)
+	return run()
 }
 
 func init() {
@@ -40,27 +59,6 @@ func init() {
 			b[0] = 1 // nobody may
 		}
 	})
-}
-
-// workers makes serve start servers with workers.
-var workers bool
-
-func withWorkers(t *testing.T) {
-	workers = true
-	t.Cleanup(func() { workers = false })
-}
-
-// TestWithWorkers runs what other tests show within one process with a process
-// for each client.
-func TestWithWorkers(t *testing.T) {
-	withWorkers(t)
-	for name, test := range map[string]func(*testing.T){
-		"Moves": TestMoves, "MoveRefused": TestMoveRefused, "Evacuate": TestEvacuate, "Stream": TestStream,
-		"HostMemory": TestHostMemory, "Quota": TestQuota, "Refused": TestRefused, "Impossible": TestImpossible,
-		"ClientStopsReading": TestClientStopsReading,
-	} {
-		t.Run(name, test)
-	}
 }
 
 // lost checks that err says that the server is lost, and which one.
@@ -76,7 +74,6 @@ func lost(t *testing.T, err error, p *place, why string) {
 // TestWildKernel: a kernel that writes where it must not ends its own client; the
 // others and the server go on.
 func TestWildKernel(t *testing.T) {
-	withWorkers(t)
 	both(t, func(t *testing.T, o Options) {
 		p := serve(t, o)
 		good, bad := open(t, p.sel), open(t, p.sel)
@@ -121,7 +118,6 @@ func TestWildKernelPoCL(t *testing.T) {
 		ok(t, err)
 		ok(t, d.Close())
 	}
-	withWorkers(t)
 	p := serve(t, Options{Offer: func(i driver.Info) bool { return i.Kind == "opencl" }})
 	sel.Remote, sel.KeyFile = p.addr, p.sel.KeyFile
 	begin := func() (*gpustate.Device, *gpustate.Queue, *gpustate.Program, *gpustate.Buffer) {
@@ -161,7 +157,7 @@ func TestWildKernelPoCL(t *testing.T) {
 // pids are the processes of workers.
 func (p *place) pids() (list []int) {
 	for _, l := range p.backends() {
-		list = append(list, l.(*worker.Worker).PID())
+		list = append(list, l.PID())
 	}
 	return list
 }
@@ -182,7 +178,6 @@ func noWorkersLeft(t *testing.T) {
 // TestWorkerKilled: the client of a worker that is killed knows at once, in a call
 // that waits, and nobody else notices.
 func TestWorkerKilled(t *testing.T) {
-	withWorkers(t)
 	p := serve(t, Options{})
 	bad := open(t, p.sel)
 	pid := p.pids()[0]
@@ -206,7 +201,6 @@ func TestWorkerKilled(t *testing.T) {
 // TestWorkerStopped: a worker that is stopped does not outlive its client, nor
 // does it keep the server.
 func TestWorkerStopped(t *testing.T) {
-	withWorkers(t)
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}, grace: 200 * time.Millisecond})
 	gone := raw(t, p)
 	say(t, gone, &wire.Open{Index: 0})
@@ -227,7 +221,6 @@ func TestWorkerStopped(t *testing.T) {
 // TestLeftBehind: a client that has closed its device is not listed, nor moved, while its
 // worker has not ended.
 func TestLeftBehind(t *testing.T) {
-	withWorkers(t)
 	p := serve(t, Options{Peers: []string{"unix:/nowhere"}, Listen: []string{"127.0.0.1:0"}, grace: time.Minute})
 	gone := raw(t, p)
 	say(t, gone, &wire.Open{Index: 0})
@@ -272,14 +265,13 @@ func TestNoWorker(t *testing.T) {
 	}
 	noWorkersLeft(t)
 	if _, err := New(Options{Listen: []string{"unix:/x"}, KeyFile: p.sel.KeyFile}); err == nil ||
-		!strings.Contains(err.Error(), "InProcess") {
+		!strings.Contains(err.Error(), "Worker") {
 		t.Errorf("got %v, want what to choose", err)
 	}
 }
 
 // TestWorkerSignals: signals to a whole step or terminal are for the server.
 func TestWorkerSignals(t *testing.T) {
-	withWorkers(t)
 	p := serve(t, Options{})
 	c := open(t, p.sel)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1,
@@ -293,7 +285,6 @@ func TestWorkerSignals(t *testing.T) {
 
 // TestNoSecrets: neither the key nor a token stands where other users see it.
 func TestNoSecrets(t *testing.T) {
-	withWorkers(t)
 	p := serve(t, Options{})
 	c := open(t, p.sel)
 	defer c.d.Close()
@@ -311,7 +302,6 @@ func TestNoSecrets(t *testing.T) {
 // TestDrainWhileOpening: a client that had proven the key when the server was
 // drained, and had not chosen its device, is refused.
 func TestDrainWhileOpening(t *testing.T) {
-	withWorkers(t)
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	c := raw(t, p)
 	for len(p.backends()) == 0 {
@@ -327,20 +317,14 @@ func TestDrainWhileOpening(t *testing.T) {
 
 // BenchmarkOpen is what a client pays for its worker.
 func BenchmarkOpen(b *testing.B) {
-	for name, w := range map[string]bool{"worker": true, "in process": false} {
-		b.Run(name, func(b *testing.B) {
-			workers = w
-			defer func() { workers = false }()
-			p := serve(b, Options{})
-			for b.Loop() {
-				d, err := gpustate.Open(p.sel)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := d.Close(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+	p := serve(b, Options{})
+	for b.Loop() {
+		d, err := gpustate.Open(p.sel)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -5,21 +5,20 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 )
 
-// place is a server of fake devices in this process.
+// place is a server of fake devices, with a worker for each client.
 type place struct {
 	*Server
-	lib  *fake.Library
 	addr string
 	sel  gpustate.Select
 	stop func()
@@ -27,21 +26,16 @@ type place struct {
 
 // serve starts a server for the test. Its address is a Unix socket unless the
 // options say otherwise.
-func serve(t testing.TB, o Options) *place {
-	t.Helper()
-	return serveWith(t, o, func(d driver.Driver) driver.Driver { return d })
-}
+func serve(t testing.TB, o Options) *place { return serveWith(t, o, "") }
 
-// serveWith is serve with a driver around that of the fake devices.
-func serveWith(t testing.TB, o Options, around func(driver.Driver) driver.Driver) *place {
+// serveWith is serve with a driver around that of the fake devices, see late.
+func serveWith(t testing.TB, o Options, around string) *place {
 	t.Helper()
 	dir := t.TempDir()
-	p := &place{lib: &fake.Library{}}
-	if workers {
-		o.Worker = []string{"/proc/self/exe", workerArg}
-	}
+	p := &place{}
 	if len(o.Worker) == 0 {
-		o.libs, o.InProcess = []driver.Driver{around(p.lib)}, true
+		o.Worker = []string{"/proc/self/exe", workerArg, gateDir, around}
+		o.WorkerDirs = append(o.WorkerDirs, gateDir)
 	}
 	if o.Offer == nil {
 		o.Offer = func(i driver.Info) bool { return i.Kind == "fake" }
@@ -69,9 +63,6 @@ func serveWith(t testing.TB, o Options, around func(driver.Driver) driver.Driver
 	p.stop = func() { cancel(); <-ended }
 	t.Cleanup(func() {
 		p.stop()
-		if n := p.lib.Faults.Live(); n != 0 {
-			t.Errorf("%d memory objects are left on the server", n)
-		}
 		if n := len(s.clients); n != 0 {
 			t.Errorf("%d clients are left", n)
 		}
@@ -134,14 +125,53 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 const elements = 1 << 10
 
-// gate holds the kernel "gated" back.
-var gate atomic.Pointer[chan struct{}]
+// gateDir is a directory in which the file "closed" holds the kernel "gated" back.
+var gateDir string
+
+func gate() string { return filepath.Join(gateDir, "closed") }
 
 // closeGate holds kernels back until open.
 func closeGate() (open func()) {
-	c := make(chan struct{})
-	gate.Store(&c)
-	return sync.OnceFunc(func() { close(c) })
+	if err := os.WriteFile(gate(), nil, 0o644); err != nil {
+		panic(err)
+	}
+	return func() { _ = os.Remove(gate()) }
+}
+
+// waitForGate calls look again and again while the gate is closed.
+func waitForGate(look func()) {
+	for {
+		if _, err := os.Stat(gate()); err != nil {
+			return
+		}
+		look()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// faults are what the kernel "fault" makes fail in its worker: the nth command from then on.
+var faults = map[byte]func(*fake.Faults, int){
+	'l': (*fake.Faults).FailLaunch, 'r': (*fake.Faults).FailRead, 'w': (*fake.Faults).FailWrite,
+}
+
+// fault makes the nth launch, read or write of the program's worker fail.
+func (c *counter) fault(t testing.TB, of byte, n int) {
+	t.Helper()
+	k := must(must(c.d.Program("f", gpustate.Sources{OpenCL: "fault"}, ""))(t).NewKernel("fault"))(t)
+	ok(t, k.SetArgs(gpustate.Value{of, byte(n)}))
+	must(c.q.Launch(k, []int{1}, nil))(t)
+	ok(t, c.q.Finish())
+	ok(t, k.Release())
+}
+
+// fakes is the library of fake devices of this process.
+func fakes() (at int, lib *fake.Library) {
+	for i, d := range drivers.All {
+		if l, ok := d.(*fake.Library); ok {
+			return i, l
+		}
+	}
+	panic("no fake devices")
 }
 
 func init() {
@@ -151,7 +181,11 @@ func init() {
 			binary.NativeEndian.PutUint32(b, math.Float32bits(v+1))
 		}
 	})
-	fake.Register("gated", 1, func(l fake.Launch) { <-*gate.Load() })
+	fake.Register("gated", 1, func(fake.Launch) { waitForGate(func() {}) })
+	fake.Register("fault", 1, func(l fake.Launch) {
+		_, lib := fakes()
+		faults[l.Args[0].Bytes[0]](&lib.Faults, int(l.Args[0].Bytes[1]))
+	})
 }
 
 // counter is a program whose kernel adds 1 to every element.

@@ -62,8 +62,6 @@ func newGpud() *cobra.Command {
 	f.DurationVar(&o.opt.Timeout, "timeout", 0, "time after which to drop a program whose node does not answer, that "+
 		"does not read what it is sent, or that is stopped (default: 15s for its node, 30s to read, never if stopped)")
 	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "number of programs at a time (default: 256)")
-	f.BoolVar(&o.opt.InProcess, "in-process", false, "serve all programs in one process: a kernel that writes out of "+
-		"bounds then harms all of them")
 	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with any compiler options, and with any "+
 		"files of this node that they include, which their processes can read then")
 	f.StringVar(&o.opt.User, "user", "", "user that programs' processes run as; root must start the server then "+
@@ -154,10 +152,8 @@ func (o *gpudFlags) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)
 	o.opt.Logger = slog.New(slog.NewTextHandler(stderr, nil))
-	if !o.opt.InProcess {
-		// the binary that runs, whatever is at its path by now
-		o.opt.Worker = []string{"/proc/self/exe", workerVerb}
-	}
+	// the binary that runs, whatever is at its path by now
+	o.opt.Worker = []string{"/proc/self/exe", workerVerb}
 	var web net.Listener
 	if o.metrics != "" {
 		var err error

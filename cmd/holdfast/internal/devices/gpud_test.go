@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -25,12 +26,23 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return cli.Run(ctx, root, args, stdout, stderr)
 }
 
-// server starts a server of fake devices in this process.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == workerVerb {
+		if err := gpud.RunWorker(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// server starts a server of fake devices.
 func server(t *testing.T, key string) (s *gpud.Server, addr string) {
 	t.Helper()
 	s, err := gpud.New(gpud.Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s")}, KeyFile: key,
-		InProcess: true,
-		Offer:     func(i gpustate.Info) bool { return i.Kind == "fake" }})
+		Worker: []string{"/proc/self/exe", workerVerb},
+		Offer:  func(i gpustate.Info) bool { return i.Kind == "fake" }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func play(t *testing.T, all []byte, portions int, batches bool) (d *script, answ
 	infos, err := lib.Devices()
 	ok(t, err)
 	d = &script{Device: under}
-	s.dev, s.drv = &Device{Info: infos[1], Lib: lib, At: 1}, d
+	s.dev, s.drv = Device{Info: infos[1], At: 1}, d
 	if batches {
 		s.batch.driver = d
 	}

@@ -55,11 +55,11 @@ func (s *Session) dispatch(op wire.Op, body []byte) error {
 		return s.reply(m.Req, s.createSampler(m), nil)
 	case *wire.Build:
 		_ = s.building.Acquire(context.Background(), 1) // its next messages wait when very many are built
-		s.builds.Go(func() {
+		go func() {
 			defer s.building.Release(1)
 			passed, err := s.build(m)
 			_ = s.reply(m.Req, err, func(f *wire.Fields) { f.Str(&passed) })
-		})
+		}()
 		return nil
 	case *wire.CreateKernel:
 		args, exact, err := s.createKernel(m)

@@ -118,7 +118,7 @@ func newKeeper(t *testing.T) *keeper {
 	ok(t, err)
 	k.dev = &marks{Device: under, over: map[driver.Event]error{}}
 	k.dev.changed = sync.NewCond(&k.dev.mu)
-	k.Session.dev, k.drv, k.arena = &Device{Info: infos[1], Lib: lib, At: 1}, k.dev, shared
+	k.Session.dev, k.drv, k.arena = Device{Info: infos[1], At: 1}, k.dev, shared
 	ok(t, k.useRing())
 	k.ring.Waited(time.Hour, 0) // a short wait: it stays awake for the next one
 	for id := range uint64(2) {
@@ -144,10 +144,16 @@ func newKeeper(t *testing.T) *keeper {
 		for e := driver.Event(1); e <= last; e++ {
 			k.dev.complete(nil, e)
 		}
-		client.Release() // the session unmaps what both use
+		client.Release()
 		ok(t, ends[0].Close())
 		reader.Wait()
-		ok(t, errors.Join(k.close(), ends[1].Close()))
+		for _, o := range k.objects {
+			if q, is := o.(*queue); is {
+				ok(t, q.close())
+			}
+		}
+		k.ring.Release() // both sides' memory is unmapped
+		ok(t, errors.Join(under.Close(), shm.Free(shared), ends[1].Close()))
 	})
 	return k
 }

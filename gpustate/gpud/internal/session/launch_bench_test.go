@@ -18,26 +18,26 @@ import (
 func BenchmarkLaunch(b *testing.B) {
 	idle := &fake.Library{Idle: true}
 	infos, _ := idle.Devices()
-	benchLaunch(b, "", &Device{Info: infos[1], Lib: idle, At: 1})
+	benchLaunch(b, "", idle, Device{Info: infos[1], At: 1})
 	infos, _ = cl.System.Devices()
 	for n, i := range infos {
 		if i.Name == "Null" {
-			benchLaunch(b, "null OpenCL, ", &Device{Info: i, Lib: cl.System, At: n})
+			benchLaunch(b, "null OpenCL, ", cl.System, Device{Info: i, At: n})
 		}
 	}
 }
 
-func benchLaunch(b *testing.B, on string, dev *Device) {
+func benchLaunch(b *testing.B, on string, lib driver.Driver, dev Device) {
 	value := []byte("abcd")
 	for name, set := range map[string]*wire.SetArg{"arguments as they are": nil,
 		"one set": {Kernel: 3, Index: 1, Arg: wire.Arg{Kind: driver.ArgValue, Value: value}}} {
 		b.Run(on+name, func(b *testing.B) {
 			near, far := net.Pipe()
 			defer far.Close()
-			s := New(&Service{Devices: []*Device{dev}, Usages: &usage.Table{}}, near, Identity{}, &usage.Usage{}, nil)
+			s := New(&Service{Devices: []Device{dev}, Usages: &usage.Table{}}, near, Identity{}, &usage.Usage{}, nil)
 			s.dev = dev
 			var err error
-			if s.drv, err = dev.Lib.Open(dev.At); err != nil {
+			if s.drv, err = lib.Open(dev.At); err != nil {
 				b.Fatal(err)
 			}
 			p, err := s.drv.Build(driver.ProgramDesc{OpenCL: "busy"})

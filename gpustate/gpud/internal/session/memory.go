@@ -56,17 +56,11 @@ func (s *Session) Share(u *net.UnixConn) {
 func (s *Session) take(number uint64, b []byte) error {
 	r := &region{b: b}
 	s.mu.Lock()
-	if s.left { // it goes, and the device with it
-		s.mu.Unlock()
-		return errors.Join(net.ErrClosed, shm.Free(b))
-	}
 	if err := s.usage.AllowShared(int64(len(b))); err != nil {
 		s.mu.Unlock()
 		return errors.Join(err, shm.Free(b))
 	}
 	s.usage.Shared.Add(int64(len(b)))
-	s.builds.Add(1)
-	defer s.builds.Done()
 	s.mu.Unlock()
 	r.pinned = s.pin(b)
 	s.mu.Lock()
@@ -85,16 +79,6 @@ func (s *Session) pin(b []byte) (h driver.Handle) {
 		h, _ = s.drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: int64(len(b)), Host: b})
 	}
 	return h
-}
-
-// Regions are the sizes, in bytes, of the pieces of its memory that the client shares.
-func (s *Session) Regions() (bytes []int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.regions {
-		bytes = append(bytes, len(r.b))
-	}
-	return bytes
 }
 
 // unshare frees memory when no command uses it any more.
@@ -143,18 +127,6 @@ func (s *Session) let(r *region) {
 	if last {
 		s.unmap(r)
 	}
-}
-
-func (s *Session) unshareAll() error {
-	s.mu.Lock()
-	all := s.regions
-	s.regions = nil
-	s.mu.Unlock()
-	var errs []error
-	for _, r := range all {
-		errs = append(errs, s.freeRegion(r))
-	}
-	return errors.Join(errs...)
 }
 
 // doDirect moves bytes between an object and the client's memory.

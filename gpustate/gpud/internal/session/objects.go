@@ -283,10 +283,6 @@ func (k *kernel) refused() error {
 	return nil
 }
 
-func isKernel(o any) bool  { _, ok := o.(*kernel); return ok }
-func isProgram(o any) bool { _, ok := o.(*program); return ok }
-func isRange(o any) bool   { m, ok := o.(*mem); return ok && !m.counted() }
-
 // release releases an object that is no queue.
 func (s *Session) release(o any) error {
 	switch o := o.(type) {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
-	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
 // openTime bounds the time until a client has chosen its device.
@@ -31,12 +31,11 @@ func (s *Session) open() error {
 			return err
 		}
 		if number != 1 || len(s.arena) != wire.SharedBytes {
-			return errors.Join(fmt.Errorf("%w: slot size differs", wire.ErrProtocol), s.unstage())
+			return fmt.Errorf("%w: slot size differs", wire.ErrProtocol)
 		}
 	}
-	err := s.choose()
-	if err != nil {
-		return errors.Join(err, s.unstage())
+	if err := s.choose(); err != nil {
+		return err
 	}
 	return s.conn.SetReadDeadline(time.Time{})
 }
@@ -63,11 +62,11 @@ func (s *Session) openDevice() (err error) {
 		return fmt.Errorf("names of %d bytes: %w", n, wire.ErrProtocol)
 	}
 	s.dev = s.svc.Devices[s.who.Index]
-	if s.drv, err = s.dev.Lib.Open(s.dev.At); err != nil {
+	if s.drv, err = drivers.All[s.dev.From].Open(s.dev.At); err != nil {
 		return err
 	}
 	if err = s.stageSlots(); err != nil {
-		return errors.Join(err, s.drv.Close())
+		return err
 	}
 	if b, ok := s.drv.(driver.Batcher); ok {
 		s.batch.driver = b.NewBatch()
@@ -80,36 +79,21 @@ func (s *Session) openDevice() (err error) {
 const maxNames = 4096
 
 // stageSlots makes the memory that pieces of transfers pass through.
-func (s *Session) stageSlots() (err error) {
+func (s *Session) stageSlots() error {
 	if s.arena != nil {
 		s.stage = s.arena
-		s.host = s.pin(s.arena[:wire.ArenaBytes])
+		s.pin(s.arena[:wire.ArenaBytes])
 		return nil
 	}
 	if s.dev.Info.HostMemory {
 		s.stage = make([]byte, wire.ArenaBytes)
 		return nil
 	}
-	if s.pinned, err = s.drv.AllocPinned(wire.ArenaBytes); err == nil {
-		s.stage = s.pinned.Bytes()
+	pinned, err := s.drv.AllocPinned(wire.ArenaBytes)
+	if err == nil {
+		s.stage = pinned.Bytes()
 	}
 	return err
-}
-
-func (s *Session) unstage() error {
-	var errs []error
-	if s.host != nil {
-		errs = append(errs, s.drv.ReleaseMem(s.host))
-	}
-	if s.pinned != nil {
-		errs = append(errs, s.pinned.Free())
-	}
-	if s.ring != nil {
-		s.ring.Release()
-	}
-	errs = append(errs, shm.Free(s.arena))
-	s.host, s.pinned, s.stage, s.arena = nil, nil, nil, nil
-	return errors.Join(errs...)
 }
 
 // useRing has everything after the reply of Open go through the memory that the

@@ -13,23 +13,21 @@ import (
 // Device is one that is offered.
 type Device struct {
 	Info driver.Info // Index is the place among those that are offered
-	Lib  driver.Driver
-	At   int // index of the driver
-	From int // place of Lib in Options.libs
+	From int         // place of its driver in drivers.All
+	At   int         // index of the driver
 }
 
-// Service is what clients are served with. A server has one; so has each worker, for
-// its only client.
+// Service is what clients are served with. A server has one, and sends it to each worker,
+// for its only client.
 type Service struct {
 	Name     string
 	Quota    int64
 	Patience time.Duration
 	Frozen   time.Duration // a client that says nothing for so long is dropped, 0: never
 	Trusts   bool          // sources and options of programs
-	Devices  []*Device
-	Usages   *usage.Table
-	Log      *slog.Logger
-	Last     bool // the process ends with its client, and frees what is there
+	Devices  []Device
+	Usages   *usage.Table `json:"-"`
+	Log      *slog.Logger `json:"-"`
 }
 
 // Infos describes what is offered.

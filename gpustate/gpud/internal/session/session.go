@@ -1,5 +1,5 @@
 // Package session serves one client of a server: one opened device. It carries out what
-// the client says, in the server's process or in a worker, checks every number of it
+// the client says, in a worker, checks every number of it
 // before a driver sees it, and bounds what one client makes the server hold.
 package session
 
@@ -29,24 +29,20 @@ type Session struct {
 	in    *bufio.Reader
 	input wire.ActivityReader // behind in
 	out   *wire.Sender
-	dev   *Device
+	dev   Device
 	drv   driver.Device
 
-	arena  []byte     // shared with the client, or nil
-	ring   *wire.Ring // conn, when it is through that memory
-	stage  []byte     // the slots: the arena, or memory of the driver
-	pinned driver.Pinned
-	host   driver.Handle // the arena as the driver pinned it, or nil
+	arena []byte     // shared with the client, or nil
+	ring  *wire.Ring // conn, when it is through that memory
+	stage []byte     // the slots: the arena, or memory of the driver
 
 	mu      sync.Mutex
-	regions map[uint64]*region // nil when the client is gone
+	regions map[uint64]*region
 	objects map[uint64]any
 	events  map[driver.Event]*event
-	left    bool           // the client has gone
-	failed  int            // events that are kept because they failed
-	queues  int            // of objects
-	sources int64          // bytes of programs
-	builds  sync.WaitGroup // what goes on beside the reading goroutine
+	failed  int   // events that are kept because they failed
+	queues  int   // of objects
+	sources int64 // bytes of programs
 
 	turns
 
@@ -72,7 +68,8 @@ func New(h *Service, conn net.Conn, p Identity, own *usage.Usage, f Frontend) *S
 	return s
 }
 
-// Run serves the client from Welcome to the end.
+// Run serves the client from Welcome to the end. The process has to end then: that frees
+// more surely what is there.
 func (s *Session) Run() {
 	if err := s.open(); HungUp(err) {
 		return // it found nothing that it likes
@@ -99,12 +96,6 @@ func (s *Session) Run() {
 		s.svc.Log.Warn("client dropped", "id", s.ID, "err", err)
 	}
 	_ = s.conn.Close()
-	if s.svc.Last {
-		return // the process ends, and frees more surely what is there
-	}
-	if err := s.close(); err != nil {
-		s.svc.Log.Warn("client not freed completely", "id", s.ID, "err", err)
-	}
 }
 
 // HungUp is an end that the client chose, or that its own end chose for it.
@@ -122,49 +113,8 @@ func (s *Session) Dismiss(why string) {
 	}
 }
 
-// Left says whether the client has gone, though not all that it had may be released.
-func (s *Session) Left() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.left
-}
-
 // Order asks the client to move.
 func (s *Session) Order(m *wire.Move) error { return s.out.Now(m) }
-
-// close waits for the client's commands and releases all it had.
-func (s *Session) close() error {
-	s.mu.Lock()
-	s.left = true
-	s.mu.Unlock()
-	s.builds.Wait()
-	s.mu.Lock()
-	all := s.objects
-	s.objects = map[uint64]any{}
-	s.mu.Unlock()
-	var errs []error
-	for _, o := range all {
-		if q, ok := o.(*queue); ok {
-			errs = append(errs, q.close())
-		}
-	}
-	s.mu.Lock()
-	for id, e := range s.events {
-		e.release(s.drv)
-		delete(s.events, id)
-	}
-	s.mu.Unlock()
-	for _, kind := range []func(o any) bool{isKernel, isRange, isProgram, func(any) bool { return true }} {
-		for id, o := range all {
-			if _, queue := o.(*queue); !queue && kind(o) {
-				errs = append(errs, s.release(o))
-				delete(all, id)
-			}
-		}
-	}
-	errs = append(errs, s.unshareAll(), s.unstage(), s.drv.Close())
-	return errors.Join(errs...)
-}
 
 // beatFor is how long a client may be unheard of and still be told that the
 // server lives.

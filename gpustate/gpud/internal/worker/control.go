@@ -8,12 +8,10 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
@@ -43,21 +41,10 @@ type admission struct{ Refused bool }
 
 // start is all that a worker needs to know.
 type start struct {
-	Name     string
-	Quota    int64
-	Patience time.Duration
-	Frozen   time.Duration
-	Trusts   bool
-	Client   session.Identity
-	Usage    int
-	Usages   int
-	Devices  []offer
-}
-
-// offer is a device and its driver.
-type offer struct {
-	Info     driver.Info
-	From, At int
+	Service session.Service
+	Client  session.Identity
+	Usage   int // page of the client's
+	Usages  int
 }
 
 // newControl makes the two ends of a control socket.

@@ -83,11 +83,12 @@ func (l *Launcher) Start(c net.Conn, cl Client) (*Worker, error) {
 		return nil, err
 	}
 	conn := c.(syscall.Conn)
+	start := &start{Service: *l.svc, Client: cl.Identity, Usage: cl.Page, Usages: l.svc.Usages.Len()}
 	if err = withFiles([]syscall.Conn{conn}, nil, func(fds []int) (err error) {
 		w.conn, err = unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
 		return err
 	}); err == nil {
-		if err = ctl.send(message{Start: l.startMessage(&cl)}, l.svc.Usages.File(), conn); err == nil {
+		if err = ctl.send(message{Start: start}, l.svc.Usages.File(), conn); err == nil {
 			return w, nil
 		}
 		_ = unix.Close(w.conn)
@@ -103,17 +104,6 @@ func (l *Launcher) Start(c net.Conn, cl Client) (*Worker, error) {
 		err = fmt.Errorf("%w (%w)", ended, err)
 	}
 	return nil, err
-}
-
-// startMessage is what a worker is told about the server and its client.
-func (l *Launcher) startMessage(cl *Client) *start {
-	s := l.svc
-	m := &start{Name: s.Name, Quota: s.Quota, Patience: s.Patience, Frozen: s.Frozen, Trusts: s.Trusts,
-		Client: cl.Identity, Usage: cl.Page, Usages: s.Usages.Len()}
-	for _, d := range s.Devices {
-		m.Devices = append(m.Devices, offer{d.Info, d.From, d.At})
-	}
-	return m
 }
 
 // lookUpUser finds the user that workers run as.

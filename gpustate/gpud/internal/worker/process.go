@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/session"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
-	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
@@ -55,11 +54,8 @@ func (w *process) begin(m *start, usages, conn *os.File) error {
 	if err != nil {
 		return err
 	}
-	h := &session.Service{Name: m.Name, Quota: m.Quota, Patience: m.Patience, Frozen: m.Frozen,
-		Trusts: m.Trusts, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Last: true}
-	for _, o := range m.Devices {
-		h.Devices = append(h.Devices, &session.Device{Info: o.Info, Lib: drivers.All[o.From], At: o.At, From: o.From})
-	}
+	h := &m.Service
+	h.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	h.Usages, err = usage.Map(usages, m.Usages, m.Usage)
 	if err := errors.Join(err, usages.Close()); err != nil {
 		return err
