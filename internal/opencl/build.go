@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -250,4 +251,27 @@ func logOf(err error) string {
 		return strings.TrimRight(b.Log, "\x00")
 	}
 	return err.Error()
+}
+
+// functionOf asks about a kernel once; what is said stays when the program is moved.
+func (p *program) functionOf(name string, k *gpustate.Kernel) function {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, known := p.functions[name]
+	if known {
+		return f
+	}
+	for i := range k.Args() {
+		f.args = append(f.args, parameterOf(k, i))
+	}
+	if b, err := k.CLWorkGroupInfo(kernelFixedGroup); err == nil && len(b) == 24 {
+		for i := range f.fixed {
+			f.fixed[i] = int(binary.NativeEndian.Uint64(b[8*i:]))
+		}
+	}
+	if b, err := k.CLInfo(kernelAttributes); err == nil { // some platforms do not know the question
+		f.attributes = strings.TrimRight(string(b), "\x00")
+	}
+	p.functions[name] = f
+	return f
 }

@@ -186,23 +186,6 @@ func (d *devices) loseOne() {
 	}
 }
 
-// watchLoss tells the program when a device that it makes objects on is lost.
-func (s *Server) watchLoss(d *device, dev *gpustate.Device) {
-	d.watched.Do(func() {
-		s.devices.watchOne()
-		s.lanes.Go(func() {
-			select {
-			case <-dev.Lost():
-			case <-s.ended:
-				return
-			}
-			s.ring.beware(clDeviceNotAvailable)
-			s.devices.loseOne()
-			s.send(wire.OpLost, uint64(slices.Index(s.devices.all(), d)), 0, clDeviceNotAvailable, nil)
-		})
-	})
-}
-
 // own is what the device says of itself. At the first question all are asked.
 func (d *device) own(param uint32) ([]byte, error) {
 	d.mu.Lock()

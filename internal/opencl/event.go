@@ -2,21 +2,19 @@ package opencl
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // event is what a command comes to. It is issued when gpustate has its commands, or when
 // there is nothing to wait for any more.
 type event struct {
 	id     uint64
-	queue  *queue // nil of user events
+	dev    *device // of its queue, nil of user events
 	issued chan struct{}
 	once   sync.Once
 
@@ -30,8 +28,8 @@ type event struct {
 	awaited   atomic.Bool // a command or a call-back waits for it, also then
 }
 
-func newEvent(id uint64, q *queue) *event {
-	return &event{id: id, queue: q, issued: make(chan struct{})}
+func newEvent(id uint64, d *device) *event {
+	return &event{id: id, dev: d, issued: make(chan struct{})}
 }
 
 // always is a channel that is closed.
@@ -42,8 +40,8 @@ var always = func() chan struct{} {
 }()
 
 // issuedEvent is the event of a command that was issued, or failed to be.
-func issuedEvent(id uint64, q *queue, part *gpustate.Event, err error) *event {
-	e := &event{id: id, queue: q, issued: always, err: err}
+func issuedEvent(id uint64, d *device, part *gpustate.Event, err error) *event {
+	e := &event{id: id, dev: d, issued: always, err: err}
 	e.once.Do(func() {}) // nobody issues it again
 	if err == nil {
 		e.one[0] = part
@@ -104,19 +102,6 @@ func (e *event) wait(ended, lost <-chan struct{}) error {
 	return errors.Join(errs...)
 }
 
-// wait waits for an event. One that the program sets is given up when all its devices are lost: who
-// would set it may wait for them.
-func (s *Server) wait(e *event) error { return e.wait(s.ended, s.lossFor(e)) }
-
-// lossFor is closed when a wait for an event is to be given up. A command needs none: it is issued,
-// with an error, when its device is lost.
-func (s *Server) lossFor(e *event) <-chan struct{} {
-	if e.queue != nil {
-		return nil
-	}
-	return s.devices.allLost()
-}
-
 // done reports whether the command is complete, and the error that it failed with.
 func (e *event) done() (bool, error) {
 	if !e.isIssued() {
@@ -162,7 +147,7 @@ func (e *event) status() int32 {
 		return stateComplete
 	case e.isIssued() && slices.ContainsFunc(e.parts, (*gpustate.Event).Running):
 		return stateRunning
-	case e.isIssued() || e.queue == nil: // a user event is submitted when it is made
+	case e.isIssued() || e.dev == nil: // a user event is submitted when it is made
 		return stateSubmitted
 	}
 	return stateQueued
@@ -190,55 +175,6 @@ func (e *event) times() (t [4]uint64, err error) {
 	return t, nil
 }
 
-// maxEvents bounds the memory for events that a program never releases: some 5 GiB.
-const maxEvents = 1 << 24
-
-// addEvent enters the event of a command, none for number 0.
-func (s *Server) addEvent(e *event) error {
-	if e.id == 0 {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.events) >= maxEvents {
-		return fmt.Errorf("the program has %d events that it has not released", maxEvents)
-	}
-	if s.events[e.id] != nil {
-		return fmt.Errorf("%w: number %d of an event", wire.ErrProtocol, e.id)
-	}
-	s.events[e.id] = e
-	return nil
-}
-
-// eventsOf reads a list of numbers and finds the events.
-func (s *Server) eventsOf(m *wire.Request) (list []*event) {
-	numbers := m.Numbers()
-	if len(numbers) == 0 {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range numbers {
-		e := s.events[n]
-		if e == nil {
-			m.Check(false, "there is no such event")
-			return nil
-		}
-		list = append(list, e)
-	}
-	return list
-}
-
-// event reads a number and finds the event.
-func (s *Server) event(m *wire.Request) *event {
-	n := m.U64()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.events[n]
-	m.Check(e != nil, "there is no such event")
-	return e
-}
-
 // outbox are reads that do not block: their bytes go to the program when they are there.
 type outbox struct {
 	mu    sync.Mutex
@@ -250,46 +186,4 @@ type delivery struct {
 	once  sync.Once
 	event *event
 	bytes []byte
-}
-
-// deliver arranges that the program gets the bytes when the event is complete.
-func (s *Server) deliver(d *delivery) {
-	s.outbox.mu.Lock()
-	if s.outbox.reads == nil {
-		s.outbox.reads = map[*delivery]struct{}{}
-	}
-	s.outbox.reads[d] = struct{}{}
-	s.outbox.mu.Unlock()
-	go func() { s.dispatch(d, s.wait(d.event)) }()
-}
-
-// dispatch sends the bytes, or the error; it returns when that is done, by whomever.
-func (s *Server) dispatch(d *delivery, err error) {
-	d.once.Do(func() {
-		b := d.bytes
-		if err != nil {
-			b = nil
-		}
-		s.send(wire.OpDelivery, 0, d.event.id, codeOf(err), b)
-		s.outbox.mu.Lock()
-		delete(s.outbox.reads, d)
-		s.outbox.mu.Unlock()
-	})
-}
-
-// settle sends what is complete, and says how many deliveries the program has been sent: it
-// waits for these before a call returns that tells it of completed commands.
-func (s *Server) settle() uint64 {
-	s.outbox.mu.Lock()
-	var list []*delivery
-	for d := range s.outbox.reads {
-		list = append(list, d)
-	}
-	s.outbox.mu.Unlock()
-	for _, d := range list {
-		if done, err := d.event.done(); done {
-			s.dispatch(d, err)
-		}
-	}
-	return s.deliveries.Load()
 }

@@ -3,109 +3,9 @@ package opencl
 import (
 	"fmt"
 	"io"
-	"net"
 
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
-
-// lane is one connection for requests. Those of the ring have one of their own without a
-// connection.
-type lane struct {
-	*Server
-	conn    net.Conn
-	unasked bool // the program does not hear how a request went
-}
-
-// carryOut carries out one request and answers it. An error ends the service.
-func (l *lane) carryOut(m *wire.Request) error {
-	if err := l.drain(m.Last); err != nil {
-		return err
-	}
-	if m.Op == wire.OpForget {
-		return l.forget(m)
-	}
-	do := operations.of(m.Op)
-	if do == nil {
-		return fmt.Errorf("%w: operation %d", wire.ErrProtocol, m.Op)
-	}
-	if m.Bulk != 0 && !takesBulk[m.Op] {
-		return fmt.Errorf("%w: operation %d with bulk", wire.ErrProtocol, m.Op)
-	}
-	r, err := do(l, m)
-	if err != nil {
-		return err
-	}
-	if r.later != nil {
-		r.later(r)
-	}
-	var deliveries uint64
-	if r.settle {
-		deliveries = l.settle()
-	}
-	l.ring.beware(r.status)
-	parts := net.Buffers{wire.Header(len(r.body), uint32(r.status), len(r.bulk), deliveries), r.body}
-	if len(r.bulk) > 0 {
-		parts = append(parts, r.bulk)
-	}
-	_, err = parts.WriteTo(l.conn)
-	return err
-}
-
-// forget takes in that the program asks for an event no more.
-func (s *Server) forget(m *wire.Request) error {
-	id := m.U64()
-	s.mu.Lock()
-	if e := s.events[id]; e != nil {
-		e.forgotten.Store(true)
-		delete(s.events, id)
-	}
-	s.mu.Unlock()
-	return m.End()
-}
-
-// operations are those of lanes, ringOperations those that the ring may have: their replies
-// are a status alone.
-var operations, ringOperations table
-
-// table has what carries out an operation at its number.
-type table [wire.OpCloneKernel + 1]func(*lane, *wire.Request) (*reply, error)
-
-// of is nil for an operation that is not in the table.
-func (t *table) of(op uint32) func(*lane, *wire.Request) (*reply, error) {
-	if op >= uint32(len(t)) {
-		return nil
-	}
-	return t[op]
-}
-
-func init() {
-	operations = table{
-		wire.OpHello: (*lane).hello, wire.OpDevices: (*lane).listDevices, wire.OpDeviceInfo: (*lane).deviceInfo,
-		wire.OpCreateQueue: (*lane).createQueue, wire.OpCreateBuffer: (*lane).createBuffer,
-		wire.OpCreateSub: (*lane).createSub, wire.OpCreateImage: (*lane).createImage,
-		wire.OpCreateSampler: (*lane).createSampler, wire.OpRelease: (*lane).release, wire.OpBuild: (*lane).build,
-		wire.OpCreateKernel: (*lane).createKernel, wire.OpSetArg: (*lane).setArg, wire.OpWorkGroup: (*lane).workGroup,
-		wire.OpArgInfo: (*lane).argInfo, wire.OpFormats: (*lane).formats, wire.OpLaunch: (*lane).launch,
-		wire.OpRead: (*lane).read, wire.OpWrite: (*lane).write, wire.OpCopy: (*lane).copy, wire.OpFill: (*lane).fill,
-		wire.OpMarker: (*lane).marker, wire.OpFlush: (*lane).flush, wire.OpFinish: (*lane).finishQueue,
-		wire.OpUserEvent: (*lane).userEvent, wire.OpSetUserEvent: (*lane).setUserEvent,
-		wire.OpEventStatus: (*lane).eventStatus, wire.OpEventTimes: (*lane).eventTimes, wire.OpWait: (*lane).waitFor,
-		wire.OpWatch: (*lane).watch, wire.OpShare: (*lane).share, wire.OpUnshare: (*lane).unshare,
-		wire.OpSettle: (*lane).settleArea, wire.OpContext: (*lane).createContext, wire.OpCapture: (*lane).capture,
-		wire.OpState: (*lane).giveState, wire.OpRestore: (*lane).restore, wire.OpCloneKernel: (*lane).cloneKernel,
-	}
-	for _, op := range []uint32{
-		wire.OpRelease, wire.OpSetArg, wire.OpLaunch, wire.OpCopy, wire.OpFill, wire.OpMarker, wire.OpFlush,
-		wire.OpFinish, wire.OpUserEvent, wire.OpSetUserEvent, wire.OpWait, wire.OpWatch, wire.OpRead, wire.OpWrite,
-		wire.OpShare, wire.OpUnshare, wire.OpSettle,
-	} {
-		ringOperations[op] = operations[op]
-	}
-}
-
-// takesBulk are the operations that bytes may follow.
-var takesBulk = map[uint32]bool{wire.OpCreateBuffer: true, wire.OpCreateImage: true, wire.OpWrite: true,
-	wire.OpRestore: true}
 
 // bulk reads the bytes that follow a request. Their number has been checked.
 func (l *lane) bulk(n uint64) ([]byte, error) {
@@ -177,10 +77,11 @@ func (l *lane) commandOf(m *wire.Request) (q *queue, id uint64, deps []*event) {
 // command is commandOf with an event for the command, and flags.
 func (l *lane) command(m *wire.Request) (q *queue, e *event, deps []*event, flags uint32) {
 	q, id, deps := l.commandOf(m)
-	e = newEvent(id, q)
-	if !m.Bad() {
-		m.Fail(l.addEvent(e))
+	if m.Bad() {
+		return nil, nil, nil, 0
 	}
+	e = newEvent(id, q.dev)
+	m.Fail(l.addEvent(e))
 	return q, e, deps, m.U32()
 }
 
@@ -253,7 +154,7 @@ func (l *lane) userEvent(m *wire.Request) (*reply, error) {
 
 func (l *lane) setUserEvent(m *wire.Request) (*reply, error) {
 	e, status := l.event(m), int32(m.U32())
-	m.Check(e != nil && e.queue == nil && status <= 0, "the state of a user event")
+	m.Check(e != nil && e.dev == nil && status <= 0, "the state of a user event")
 	err := m.End()
 	if err != nil {
 		return nil, err

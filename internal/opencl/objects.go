@@ -1,48 +1,11 @@
 package opencl
 
 import (
-	"sync"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
-
-// held is an object that commands which are kept back still need.
-type held struct {
-	mu    sync.Mutex
-	users int
-	gone  bool // the program has released it
-	free  func() error
-}
-
-// hold keeps the object; letGo ends it.
-func (h *held) hold() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.users++
-}
-
-func (h *held) letGo() {
-	h.mu.Lock()
-	h.users--
-	free := h.gone && h.users == 0
-	h.mu.Unlock()
-	if free {
-		_ = h.free() // the program has been told that it is gone
-	}
-}
-
-// release releases the object, when nobody holds it any more.
-func (h *held) release() error {
-	h.mu.Lock()
-	h.gone = true
-	free := h.users == 0
-	h.mu.Unlock()
-	if free {
-		return h.free()
-	}
-	return nil
-}
 
 // sampler is a sampler on each device of its context.
 type sampler struct {
@@ -130,4 +93,36 @@ func (l *lane) release(m *wire.Request) (*reply, error) {
 		return failed(err)
 	}
 	return done, nil
+}
+
+func (l *lane) createContext(m *wire.Request) (*reply, error) {
+	id, numbers := m.U64(), m.Numbers()
+	m.Check(len(numbers) > 0 && len(numbers) <= maxDevices, "number of devices")
+	c := &clContext{}
+	for i := 0; i < len(numbers) && !m.Bad(); i++ {
+		d := l.devices.of(m, numbers[i])
+		m.Check(!slices.Contains(c.devices, d), "a device twice in a context")
+		c.devices = append(c.devices, d)
+	}
+	if err := m.End(); err != nil {
+		return nil, err
+	}
+	for _, d := range c.devices {
+		dev, err := l.devices.use(d)
+		if err != nil {
+			return failed(notOpened(err))
+		}
+		l.watchLoss(d, dev)
+		c.open = append(c.open, dev)
+	}
+	return done, l.add(id, c)
+}
+
+// notOpened is the error of a device that cannot be opened: a server that does not answer has no
+// code of OpenCL's.
+func notOpened(err error) error {
+	if codeOf(err) == clOutOfResources {
+		return coded(clDeviceNotAvailable, err.Error())
+	}
+	return err
 }

@@ -67,7 +67,7 @@ func (q *queue) enqueue(c *command) error {
 	q.last = c.event
 	ready := !q.issuing && !c.slow
 	for _, d := range c.deps {
-		ready = ready && d.isIssued() && (d.queue == nil || d.queue.dev == q.dev)
+		ready = ready && d.isIssued() && (d.dev == nil || d.dev == q.dev)
 	}
 	if ready {
 		return c.issue(q)
@@ -187,7 +187,7 @@ func (c *command) issue(q *queue) error {
 	}
 	var parts []*gpustate.Event
 	q.next(c.event)
-	if err = bringAll(c.uses, q, c.event); err == nil {
+	if err = bringAll(c.uses, q.dev, q.server, c.event); err == nil {
 		parts, err = c.run(after)
 	} else if c.refused != nil {
 		c.refused()
@@ -203,7 +203,7 @@ func (c *command) issue(q *queue) error {
 // cannot wait for it, or until the queue's device is lost.
 func (c *command) after(q *queue) (list []*gpustate.Event, err error) {
 	for _, d := range c.deps {
-		if d.queue != nil && d.queue.dev != q.dev {
+		if d.dev != nil && d.dev != q.dev {
 			err = d.wait(q.server.ended, q.lost)
 		} else if err = d.waitIssued(q.server.ended, q.lost); err == nil {
 			err = d.err
@@ -211,7 +211,7 @@ func (c *command) after(q *queue) (list []*gpustate.Event, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if d.queue != nil && d.queue.dev == q.dev {
+		if d.dev == q.dev {
 			list = append(list, d.parts...)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -47,15 +46,6 @@ func newRing(f *os.File) (*requestRing, error) {
 // ringLayout is where the ring is in its memory.
 var ringLayout = ring.Layout{Written: wire.RingWritten, Read: wire.RingRead, Asleep: wire.RingAsleep,
 	Data: wire.RingData, Bytes: wire.RingBytes}
-
-// mapSealed maps a whole file that no process can shrink.
-func mapSealed(f *os.File) ([]byte, error) {
-	b, err := shm.Map(f)
-	if errors.Is(err, shm.ErrSize) {
-		err = fmt.Errorf("%w: %w", wire.ErrProtocol, err)
-	}
-	return b, err
-}
 
 // wake is called for each waking of the library.
 func (r *requestRing) wake() {
@@ -121,29 +111,6 @@ const (
 	whileAsked = 10 * time.Millisecond
 )
 
-// serveRing carries out the requests of the ring.
-func (s *Server) serveRing() {
-	for {
-		if err := s.drainAll(); err != nil {
-			s.finish(err)
-			return
-		}
-		if s.ring.soon() || !s.ring.sleeps() {
-			continue
-		}
-		begin, expected := time.Now(), moment
-		if s.ring.asked() {
-			expected = whileAsked
-		}
-		select {
-		case <-s.ring.bell:
-		case <-s.ended:
-			return
-		}
-		s.ring.awake.Slept(expected, time.Since(begin))
-	}
-}
-
 // soon waits a moment for requests.
 func (r *requestRing) soon() bool {
 	r.mu.Lock()
@@ -165,97 +132,10 @@ func (r *requestRing) sleeps() bool {
 	return r.in.Sleep()
 }
 
-// drainAll carries out all that is in the ring.
-func (s *Server) drainAll() error {
-	s.ring.mu.Lock()
-	defer s.ring.mu.Unlock()
-	for {
-		if there, err := s.carryOutNext(); !there || err != nil {
-			return err
-		}
-	}
-}
-
-// drain carries out what was put into the ring before a position.
-func (s *Server) drain(to uint64) error {
-	r := s.ring
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	defer r.in.Tell()
-	for int64(to-r.in.Count()) > 0 {
-		there, err := s.carryOutNext()
-		if err == nil && !there {
-			err = fmt.Errorf("%w: a position beyond the ring", wire.ErrProtocol)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// carryOutNext carries out the next request, if there is one; the ring is held.
-func (s *Server) carryOutNext() (bool, error) {
-	select {
-	case <-s.ended:
-		return false, net.ErrClosed
-	default:
-	}
-	m, err := s.ring.take()
-	if m == nil || err != nil {
-		return false, err
-	}
-	return true, s.carryOutOfRing(m)
-}
-
 // beware lets the library ask about each command once a device is lost: it would hear of no
 // error otherwise.
 func (r *requestRing) beware(status int32) {
 	if status == clDeviceNotAvailable {
 		r.careful.Store(1)
 	}
-}
-
-// carryOutOfRing carries out one request.
-func (s *Server) carryOutOfRing(m *wire.Request) error {
-	if m.Op == wire.OpForget {
-		return s.forget(m)
-	}
-	do := ringOperations.of(m.Op)
-	if do == nil || m.Last >= wire.RingSlots {
-		return fmt.Errorf("%w: operation %d in the ring, slot %d", wire.ErrProtocol, m.Op, m.Last)
-	}
-	l := &s.asked
-	if m.Last == 0 {
-		l = &s.unasked
-	}
-	r, err := do(l, m)
-	if err != nil {
-		return err
-	}
-	if r.later == nil || m.Last == 0 {
-		s.answer(m.Last, r)
-		return nil
-	}
-	slot := m.Last
-	s.ring.awaited.Add(1)
-	s.lanes.Go(func() {
-		defer s.ring.awaited.Add(-1)
-		r.later(r)
-		s.answer(slot, r)
-	})
-	return nil
-}
-
-// answer fills the slot of a request, if it has one.
-func (s *Server) answer(slot uint64, r *reply) {
-	s.ring.beware(r.status)
-	if slot == 0 {
-		return
-	}
-	var deliveries uint64
-	if r.settle {
-		deliveries = s.settle()
-	}
-	s.ring.answer(slot, r.status, deliveries)
 }

@@ -1,20 +1,17 @@
 package opencl
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
-	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
 
@@ -59,31 +56,6 @@ type Server struct {
 	why            error
 }
 
-// endWithin is how long a server waits for the commands of a program that has ended.
-const endWithin = 5 * time.Second
-
-// Serve serves the program at the other end of the connection until it ends or says
-// something impossible, which is an error. It closes the connection, and the devices when they are idle. Where
-// they are not within five seconds, as in a kernel without end, Serve returns all the same, and the process
-// should end: that ends the commands.
-func Serve(ctx context.Context, control *net.UnixConn, opt Options) error {
-	s := newServer(control, opt)
-	stop := context.AfterFunc(ctx, func() { s.finish(ctx.Err()) })
-	defer stop()
-	s.finish(s.accept())
-	closed := make(chan struct{})
-	go func() {
-		s.close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(endWithin):
-		s.opt.Logger.Warn("the program has ended, its commands have not")
-	}
-	return s.why
-}
-
 func newServer(control *net.UnixConn, opt Options) *Server {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
@@ -92,16 +64,6 @@ func newServer(control *net.UnixConn, opt Options) *Server {
 		ended: make(chan struct{})}
 	s.asked, s.unasked = lane{Server: s}, lane{Server: s, unasked: true}
 	return s
-}
-
-// close releases what a server has that is finished.
-func (s *Server) close() {
-	s.lanes.Wait()
-	s.devices.close()
-	s.areas.forgetAll()
-	if s.ring != nil {
-		_ = unix.Munmap(s.ring.mem) // nobody uses it any more
-	}
 }
 
 // finish ends all connections; the first reason counts.
@@ -114,96 +76,6 @@ func (s *Server) finish(why error) {
 		close(s.ended)
 		_ = s.control.Close()
 	})
-}
-
-// accept takes the ring, lanes and wakings until the program ends.
-func (s *Server) accept() error {
-	oob := make([]byte, unix.CmsgSpace(4*4))
-	var b [1]byte
-	for {
-		n, oobn, flags, _, err := s.control.ReadMsgUnix(b[:], oob)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return io.EOF
-		}
-		files, err := shm.Files(oob[:oobn])
-		if err == nil && flags&unix.MSG_CTRUNC == 0 {
-			err = s.given(b[0], files)
-		} else {
-			err = fmt.Errorf("%w: on the control socket", wire.ErrProtocol)
-		}
-		for _, f := range files {
-			_ = f.Close()
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// given takes in one byte of the control socket with the files that came with it, which the
-// caller closes.
-func (s *Server) given(what byte, files []*os.File) error {
-	switch {
-	case what == 'R' && len(files) == 1 && s.ring == nil:
-		r, err := newRing(files[0])
-		if err != nil {
-			return err
-		}
-		s.ring = r
-		s.lanes.Go(s.serveRing)
-		return nil
-	case what == 'M' && len(files) == 1:
-		fd, err := unix.FcntlInt(files[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		return s.areas.give(os.NewFile(uintptr(fd), "area"))
-	case what == 'D' && len(files) == 0 && s.ring != nil:
-		s.ring.wake()
-		return nil
-	case what == 'L' && len(files) == 1 && s.ring != nil:
-		c, err := net.FileConn(files[0])
-		if err != nil {
-			return fmt.Errorf("%w: a lane that is no socket", wire.ErrProtocol)
-		}
-		if s.open++; s.open > wire.MaxLanes {
-			_ = c.Close()
-			return fmt.Errorf("%w: more than %d lanes", wire.ErrProtocol, wire.MaxLanes)
-		}
-		s.lanes.Go(func() { s.serve(c) })
-		return nil
-	}
-	return fmt.Errorf("%w: byte %q with %d files on the control socket", wire.ErrProtocol, what, len(files))
-}
-
-// serve carries out the requests of one lane.
-func (s *Server) serve(c net.Conn) {
-	stop := make(chan struct{})
-	go func() {
-		select {
-		case <-s.ended:
-		case <-stop:
-		}
-		_ = c.Close()
-	}()
-	defer close(stop)
-	l := &lane{Server: s, conn: c}
-	for {
-		m, err := wire.ReadRequest(c)
-		if err == nil {
-			err = l.carryOut(m)
-		}
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				err = nil
-			}
-			s.finish(err)
-			return
-		}
-	}
 }
 
 // add enters an object under a number that is free.
@@ -288,5 +160,170 @@ func (s *Server) send(op uint32, watch, event uint64, status int32, bulk []byte)
 	_, _ = parts.WriteTo(s.control) // a program that has gone is noticed where it is read from
 	if op == wire.OpDelivery {
 		s.deliveries.Add(1)
+	}
+}
+
+// lane is one connection for requests. Those of the ring have one of their own without a
+// connection.
+type lane struct {
+	*Server
+	conn    net.Conn
+	unasked bool // the program does not hear how a request went
+}
+
+// wait waits for an event. One that the program sets is given up when all its devices are lost: who
+// would set it may wait for them.
+func (s *Server) wait(e *event) error { return e.wait(s.ended, s.lossFor(e)) }
+
+// lossFor is closed when a wait for an event is to be given up. A command needs none: it is issued,
+// with an error, when its device is lost.
+func (s *Server) lossFor(e *event) <-chan struct{} {
+	if e.dev != nil {
+		return nil
+	}
+	return s.devices.allLost()
+}
+
+// maxEvents bounds the memory for events that a program never releases: some 5 GiB.
+const maxEvents = 1 << 24
+
+// addEvent enters the event of a command, none for number 0.
+func (s *Server) addEvent(e *event) error {
+	if e.id == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.events) >= maxEvents {
+		return fmt.Errorf("the program has %d events that it has not released", maxEvents)
+	}
+	if s.events[e.id] != nil {
+		return fmt.Errorf("%w: number %d of an event", wire.ErrProtocol, e.id)
+	}
+	s.events[e.id] = e
+	return nil
+}
+
+// eventsOf reads a list of numbers and finds the events.
+func (s *Server) eventsOf(m *wire.Request) (list []*event) {
+	numbers := m.Numbers()
+	if len(numbers) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range numbers {
+		e := s.events[n]
+		if e == nil {
+			m.Check(false, "there is no such event")
+			return nil
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// event reads a number and finds the event.
+func (s *Server) event(m *wire.Request) *event {
+	n := m.U64()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.events[n]
+	m.Check(e != nil, "there is no such event")
+	return e
+}
+
+// deliver arranges that the program gets the bytes when the event is complete.
+func (s *Server) deliver(d *delivery) {
+	s.outbox.mu.Lock()
+	if s.outbox.reads == nil {
+		s.outbox.reads = map[*delivery]struct{}{}
+	}
+	s.outbox.reads[d] = struct{}{}
+	s.outbox.mu.Unlock()
+	go func() { s.dispatch(d, s.wait(d.event)) }()
+}
+
+// dispatch sends the bytes, or the error; it returns when that is done, by whomever.
+func (s *Server) dispatch(d *delivery, err error) {
+	d.once.Do(func() {
+		b := d.bytes
+		if err != nil {
+			b = nil
+		}
+		s.send(wire.OpDelivery, 0, d.event.id, codeOf(err), b)
+		s.outbox.mu.Lock()
+		delete(s.outbox.reads, d)
+		s.outbox.mu.Unlock()
+	})
+}
+
+// settle sends what is complete, and says how many deliveries the program has been sent: it
+// waits for these before a call returns that tells it of completed commands.
+func (s *Server) settle() uint64 {
+	s.outbox.mu.Lock()
+	var list []*delivery
+	for d := range s.outbox.reads {
+		list = append(list, d)
+	}
+	s.outbox.mu.Unlock()
+	for _, d := range list {
+		if done, err := d.event.done(); done {
+			s.dispatch(d, err)
+		}
+	}
+	return s.deliveries.Load()
+}
+
+// watchLoss tells the program when a device that it makes objects on is lost.
+func (s *Server) watchLoss(d *device, dev *gpustate.Device) {
+	d.watched.Do(func() {
+		s.devices.watchOne()
+		s.lanes.Go(func() {
+			select {
+			case <-dev.Lost():
+			case <-s.ended:
+				return
+			}
+			s.ring.beware(clDeviceNotAvailable)
+			s.devices.loseOne()
+			s.send(wire.OpLost, uint64(slices.Index(s.devices.all(), d)), 0, clDeviceNotAvailable, nil)
+		})
+	})
+}
+
+// area is findArea for a request, which keeps the error.
+func (s *Server) area(m *wire.Request, number uint64) *area {
+	if m.Bad() {
+		return nil
+	}
+	a, err := s.findArea(number)
+	m.Fail(err)
+	return a
+}
+
+// findArea gives an area. The control socket, on which it comes, may be behind the request that
+// names it.
+func (s *Server) findArea(number uint64) (*area, error) {
+	a := &s.areas
+	for {
+		a.mu.Lock()
+		one, coming := a.list[number], number > a.last && number-a.last <= maxAreas
+		if coming && a.more == nil {
+			a.more = make(chan struct{})
+		}
+		more := a.more
+		a.mu.Unlock()
+		if one != nil {
+			return one, nil
+		}
+		if !coming {
+			return nil, fmt.Errorf("%w: area %d", wire.ErrProtocol, number)
+		}
+		select {
+		case <-more:
+		case <-s.ended:
+			return nil, fmt.Errorf("%w: area %d", wire.ErrProtocol, number)
+		}
 	}
 }

@@ -74,7 +74,7 @@ func (l *lane) completeAll() error {
 	}
 	unset := false
 	for _, e := range l.events {
-		unset = unset || e.queue == nil && !e.isIssued()
+		unset = unset || e.dev == nil && !e.isIssued()
 	}
 	l.mu.Unlock()
 	for _, q := range queues {
@@ -273,12 +273,4 @@ func (d *devices) inUse() (list []int) {
 		one.mu.Unlock()
 	}
 	return list
-}
-
-// restored says whether a restore gave the object its bytes: its first ones are not written then.
-func (m *mem) restored() bool {
-	if m.bufs != nil {
-		return m.bufs[0].Restored()
-	}
-	return m.imgs[0].Restored()
 }

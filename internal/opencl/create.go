@@ -1,0 +1,169 @@
+package opencl
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
+)
+
+func newBuffers(c *clContext, bufs []*gpustate.Buffer, root *mem, a gpustate.Access) *mem {
+	o := &mem{ctx: c, bufs: bufs, root: root, access: a}
+	if root == nil {
+		o.root = o
+	}
+	o.free = func() error { return releaseAll(bufs) }
+	return o
+}
+
+func (l *lane) createBuffer(m *wire.Request) (*reply, error) {
+	id, c, access, size := m.U64(), taken[*clContext](l, m), accessOf(m.U32()), m.Size()
+	if err := m.End(); err != nil {
+		return nil, err
+	}
+	bufs, err := each(c, func(d *gpustate.Device) (*gpustate.Buffer, error) { return d.BufferFor("", size, access) })
+	if err != nil {
+		return l.refuse(m, err)
+	}
+	return l.fillNew(m, id, newBuffers(c, bufs, nil, access))
+}
+
+// refuse fails a request whose bulk is not used.
+func (l *lane) refuse(m *wire.Request, err error) (*reply, error) {
+	if skip := l.skip(m.Bulk); skip != nil {
+		return nil, skip
+	}
+	return failed(err)
+}
+
+// fillNew enters a memory object, with its first bytes where the program gives some.
+func (l *lane) fillNew(m *wire.Request, id uint64, o *mem) (*reply, error) {
+	if m.Bulk != 0 {
+		if m.Bulk != uint64(o.bytes()) {
+			return nil, wire.ErrProtocol
+		}
+		b, err := l.bulk(m.Bulk)
+		if err != nil {
+			return nil, err
+		}
+		if o.restored() {
+			return done, l.add(id, o)
+		}
+		if err := o.initialize(b); err != nil {
+			_ = o.free() // the first error counts
+			return failed(err)
+		}
+	}
+	return done, l.add(id, o)
+}
+
+// buffer finds a buffer, or a range of one.
+func (l *lane) buffer(m *wire.Request, number uint64) *mem {
+	o := object[*mem](l.Server, m, number)
+	m.Check(o != nil && o.bufs != nil, "an object that is no buffer")
+	return o
+}
+
+func (l *lane) createSub(m *wire.Request) (*reply, error) {
+	id, parent := m.U64(), l.buffer(m, m.U64())
+	access, offset, size := accessOf(m.U32()), m.Size(), m.Size()
+	if err := m.End(); err != nil {
+		return nil, err
+	}
+	i := 0
+	bufs, err := each(parent.ctx, func(*gpustate.Device) (*gpustate.Buffer, error) {
+		i++
+		return parent.bufs[i-1].SubFor("", offset, size, access)
+	})
+	if err != nil {
+		if errors.Is(err, gpustate.ErrLimit) {
+			err = coded(clMisaligned, err.Error())
+		}
+		return failed(err)
+	}
+	return done, l.add(id, newBuffers(parent.ctx, bufs, parent.root, access))
+}
+
+func (l *lane) createImage(m *wire.Request) (*reply, error) {
+	id, c, access := m.U64(), taken[*clContext](l, m), accessOf(m.U32())
+	shape, order, kind := int(m.U32()), m.U32(), m.U32()
+	desc := gpustate.ImageDesc{Dims: shape, Width: m.Size(), Height: m.Size(), Depth: m.Size(), Order: order,
+		Type: kind, Access: access}
+	pixel, on := int(m.U32()), m.U64()
+	m.Check(isShape(shape) && (on == 0 || shape == 1 && m.Bulk == 0), "the shape of an image")
+	var b *mem // that the image is on
+	if on != 0 {
+		b = l.buffer(m, on)
+		m.Check(b == nil || b.ctx == c, "a buffer of another context")
+	}
+	if err := m.End(); err != nil {
+		return nil, err
+	}
+	switch shape {
+	case wire.Array + 1:
+		desc.Dims, desc.Layers, desc.Height = 1, desc.Height, 1
+	case wire.Array + 2:
+		desc.Dims, desc.Layers, desc.Depth = 2, desc.Depth, 1
+	}
+	o := &mem{ctx: c, pixel: pixel, access: desc.Access}
+	o.root = o
+	create := func(d *gpustate.Device) (*gpustate.Image, error) { return d.Image("", desc) }
+	if b != nil {
+		o.root = b.root
+		create = func(d *gpustate.Device) (*gpustate.Image, error) { return b.view(d, desc) }
+	}
+	var err error
+	o.imgs, err = each(c, create)
+	if err == nil && o.imgs[0].PixelBytes() != pixel {
+		err = errors.Join(coded(clInvalidOperation, "pixels of another size"), releaseAll(o.imgs))
+	}
+	if err != nil {
+		return l.refuse(m, imageError(err))
+	}
+	o.free = func() error { return releaseAll(o.imgs) }
+	return l.fillNew(m, id, o)
+}
+
+// isShape says whether a number stands for images of one to three dimensions, or for arrays of
+// images of one or two.
+func isShape(n int) bool { return n >= 1 && n <= wire.Array+2 && n != wire.Array }
+
+// imageError gives an error the code that OpenCL has for it where an image is made.
+func imageError(err error) error {
+	const formatNotSupported = -10
+	switch {
+	case errors.Is(err, gpustate.ErrLimit):
+		return coded(clInvalidImageSize, err.Error())
+	case errors.Is(err, gpustate.ErrUnsupported):
+		return coded(formatNotSupported, err.Error())
+	}
+	return err
+}
+
+func (l *lane) formats(m *wire.Request) (*reply, error) {
+	c, access, shape := taken[*clContext](l, m), accessOf(m.U32()), int(m.U32())
+	m.Check(isShape(shape), "the shape of an image")
+	if err := m.End(); err != nil {
+		return nil, err
+	}
+	var all [][2]uint32
+	for i, d := range c.open {
+		list, err := d.ImageFormats(access, shape)
+		if err != nil && !errors.Is(err, gpustate.ErrUnsupported) {
+			return failed(err)
+		}
+		if i == 0 {
+			all = list
+		} else {
+			all = slices.DeleteFunc(all, func(f [2]uint32) bool { return !slices.Contains(list, f) })
+		}
+	}
+	r := &reply{}
+	r.u32(uint32(len(all)))
+	for _, f := range all {
+		r.u32(f[0])
+		r.u32(f[1])
+	}
+	return r, nil
+}
