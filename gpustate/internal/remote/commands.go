@@ -110,24 +110,22 @@ func (d *Device) fill(qh driver.Handle, m wire.Fill) (driver.Event, error) {
 }
 
 // Barrier is Marker that later commands of the queue come after.
-func (d *Device) Barrier(qh driver.Handle, wait []driver.Event) (driver.Event, error) {
-	q := qh.(*queue)
-	if err := bounded(wait); err != nil {
-		return 0, err
-	}
-	m := &wire.Barrier{Queue: q.id, Wait: wait}
-	return d.issue(q, barrier, &m.Event, wait, m)
+func (d *Device) Barrier(q driver.Handle, wait []driver.Event) (driver.Event, error) {
+	return d.mark(q.(*queue), barrier, wait)
 }
 
 // Marker gives an event that completes after those in wait, or after all
 // commands of the queue.
-func (d *Device) Marker(qh driver.Handle, wait []driver.Event) (driver.Event, error) {
-	q := qh.(*queue)
+func (d *Device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {
+	return d.mark(q.(*queue), marker, wait)
+}
+
+func (d *Device) mark(q *queue, k kind, wait []driver.Event) (driver.Event, error) {
 	if err := bounded(wait); err != nil {
 		return 0, err
 	}
-	m := &wire.Marker{Queue: q.id, Wait: wait}
-	return d.issue(q, marker, &m.Event, wait, m)
+	m := &wire.Marker{Queue: q.id, Barrier: k == barrier, Wait: wait}
+	return d.issue(q, k, &m.Event, wait, m)
 }
 
 // WaitEvent waits until the server has told that the command is complete, and the bytes of

@@ -269,3 +269,16 @@ func (d *Device) ImageFormats(a driver.Access, shape int) (list [][2]uint32, err
 	err = d.ask(wire.AskFormats, uint64(a), shape, func(f *wire.Fields) { wire.Formats(f, &list) })
 	return list, err
 }
+
+// Query asks the server.
+func (d *Device) Query(q driver.Query) (answer []byte, err error) {
+	m := &wire.Query{Req: d.id(), Of: q.Of, Index: uint64(q.Index), Param: uint64(q.Param)}
+	switch o := q.Object.(type) {
+	case *kernel:
+		m.Object = o.id
+	case object:
+		m.Object = uint64(o)
+	}
+	err = d.request(m.Req, m, func(f *wire.Fields) { f.Bytes(&answer) })
+	return answer, err
+}

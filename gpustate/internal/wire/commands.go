@@ -235,25 +235,17 @@ func (m *Fill) fields(f *Fields) {
 	events(f, &m.Wait)
 }
 
-// Marker is a command that does nothing but complete.
+// Marker is a command that does nothing but complete. The commands of its queue behind
+// one with Barrier come after it.
 type Marker struct {
 	Queue, Event uint64
+	Barrier      bool
 	Wait         []driver.Event
 }
 
 func (m *Marker) fields(f *Fields) {
 	f.Uint(&m.Queue, &m.Event)
-	events(f, &m.Wait)
-}
-
-// Barrier is a Marker that the commands of its queue behind it come after.
-type Barrier struct {
-	Queue, Event uint64
-	Wait         []driver.Event
-}
-
-func (m *Barrier) fields(f *Fields) {
-	f.Uint(&m.Queue, &m.Event)
+	f.Bool(&m.Barrier)
 	events(f, &m.Wait)
 }
 
@@ -326,4 +318,22 @@ type Order struct {
 func (m *Order) fields(f *Fields) {
 	f.Uint(&m.Req)
 	f.Bytes(&m.JSON)
+}
+
+// Query asks about the device, a kernel or a program. The reply's body is the answer as
+// OpenCL lays it out.
+type Query struct {
+	Req    uint64
+	Of     driver.QueryOf
+	Object uint64 // 0: the device
+	Index  uint64
+	Param  uint64
+}
+
+func (m *Query) fields(f *Fields) {
+	of := uint64(m.Of)
+	f.Uint(&m.Req, &of, &m.Object, &m.Index, &m.Param)
+	f.Check(of <= uint64(driver.QueryProgram), "unknown kind of question")
+	f.Check(m.Index < MaxArgs && m.Param <= 1<<32-1, "a question out of range")
+	m.Of = driver.QueryOf(of)
 }

@@ -2,43 +2,31 @@ package wire
 
 import "reflect"
 
-// Op says what a frame holds. The numbers are part of the protocol.
+// Op says what a frame holds. The numbers are part of the protocol; they are below 64 from
+// a client, and from 64 on from a server. Those that others need have names.
 type Op byte
 
 // What a client sends.
 const (
-	OpOpen        Op = 1
-	opCreateMem   Op = 2
-	opCreateSampl Op = 3
-	OpBuild       Op = 4
-	opCreateKern  Op = 5
-	opCreateQueue Op = 6
-	opRelease     Op = 7
-	OpSetArg      Op = 8
-	OpLaunch      Op = 9
-	OpTransfer    Op = 10
-	OpCopy        Op = 11
-	OpMarker      Op = 12
-	opFlush       Op = 13
-	opFinish      Op = 14
-	opAsk         Op = 15
-	opMoved       Op = 18
-	opForget      Op = 19
-	OpOrder       Op = 20 // on an admin's connection
-	OpDirect      Op = 22
-	opUnshare     Op = 23
-	OpBeat        Op = 24 // from the server, too
-	OpFill        Op = 25
-	OpBarrier     Op = 26
+	OpOpen     Op = 1
+	OpBuild    Op = 4
+	OpSetArg   Op = 8
+	OpLaunch   Op = 9
+	OpTransfer Op = 10
+	OpCopy     Op = 11
+	OpMarker   Op = 12
+	OpOrder    Op = 20 // on an admin's connection
+	OpDirect   Op = 22
+	OpBeat     Op = 24 // from the server, too
+	OpFill     Op = 25
 )
 
 // What a server sends.
 const (
-	opWelcome Op = 64
-	OpReply   Op = 65
-	OpDone    Op = 66
-	OpMove    Op = 67
-	OpBye     Op = 68
+	OpReply Op = 65
+	OpDone  Op = 66
+	OpMove  Op = 67
+	OpBye   Op = 68
 )
 
 // Message is the body of a frame.
@@ -69,29 +57,29 @@ func New(op Op) Message {
 }
 
 func (*Open) op() Op          { return OpOpen }
-func (*CreateMem) op() Op     { return opCreateMem }
-func (*CreateSampler) op() Op { return opCreateSampl }
+func (*CreateMem) op() Op     { return 2 }
+func (*CreateSampler) op() Op { return 3 }
 func (*Build) op() Op         { return OpBuild }
-func (*CreateKernel) op() Op  { return opCreateKern }
-func (*CreateQueue) op() Op   { return opCreateQueue }
-func (*Release) op() Op       { return opRelease }
+func (*CreateKernel) op() Op  { return 5 }
+func (*CreateQueue) op() Op   { return 6 }
+func (*Release) op() Op       { return 7 }
 func (*SetArg) op() Op        { return OpSetArg }
 func (*Launch) op() Op        { return OpLaunch }
 func (*Transfer) op() Op      { return OpTransfer }
 func (*Copy) op() Op          { return OpCopy }
 func (*Marker) op() Op        { return OpMarker }
-func (*Flush) op() Op         { return opFlush }
-func (*Finish) op() Op        { return opFinish }
-func (*Ask) op() Op           { return opAsk }
-func (*Moved) op() Op         { return opMoved }
-func (*Forget) op() Op        { return opForget }
+func (*Flush) op() Op         { return 13 }
+func (*Finish) op() Op        { return 14 }
+func (*Ask) op() Op           { return 15 }
+func (*Moved) op() Op         { return 18 }
+func (*Forget) op() Op        { return 19 }
 func (*Order) op() Op         { return OpOrder }
 func (*Direct) op() Op        { return OpDirect }
-func (*Unshare) op() Op       { return opUnshare }
+func (*Unshare) op() Op       { return 23 }
 func (*Beat) op() Op          { return OpBeat }
 func (*Fill) op() Op          { return OpFill }
-func (*Barrier) op() Op       { return OpBarrier }
-func (*Welcome) op() Op       { return opWelcome }
+func (*Query) op() Op         { return 40 }
+func (*Welcome) op() Op       { return 64 }
 func (*Reply) op() Op         { return OpReply }
 func (*Done) op() Op          { return OpDone }
 func (*Move) op() Op          { return OpMove }
@@ -101,7 +89,7 @@ func (*Bye) op() Op           { return OpBye }
 var known = types(
 	&Open{}, &CreateMem{}, &CreateSampler{}, &Build{}, &CreateKernel{}, &CreateQueue{}, &Release{}, &SetArg{},
 	&Launch{}, &Transfer{}, &Copy{}, &Marker{}, &Flush{}, &Finish{}, &Ask{}, &Moved{},
-	&Forget{}, &Order{}, &Direct{}, &Unshare{}, &Beat{}, &Fill{}, &Barrier{}, &Query{},
+	&Forget{}, &Order{}, &Direct{}, &Unshare{}, &Beat{}, &Fill{}, &Query{},
 	&Welcome{}, &Reply{}, &Done{}, &Move{}, &Bye{},
 )
 

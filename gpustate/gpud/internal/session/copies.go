@@ -79,20 +79,6 @@ func (s *Session) doFill(m *wire.Fill) error {
 	})
 }
 
-func (s *Session) doBarrier(m *wire.Barrier) error {
-	q, err := object[*queue](s, m.Queue, "queue")
-	if err != nil {
-		return err
-	}
-	if m.Event == 0 {
-		return fmt.Errorf("%w: a barrier without an event", wire.ErrProtocol)
-	}
-	i := item{what: "barrier", ev: driver.Event(m.Event), marker: true, barrier: true}
-	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		return s.drv.Barrier(q.h, wait)
-	})
-}
-
 func (s *Session) doMarker(m *wire.Marker) error {
 	q, err := object[*queue](s, m.Queue, "queue")
 	if err != nil {
@@ -101,8 +87,11 @@ func (s *Session) doMarker(m *wire.Marker) error {
 	if m.Event == 0 {
 		return fmt.Errorf("%w: a marker without an event", wire.ErrProtocol)
 	}
-	i := item{what: "marker", ev: driver.Event(m.Event), marker: true}
+	i := item{what: "marker", ev: driver.Event(m.Event), marker: true, barrier: m.Barrier}
 	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
+		if m.Barrier {
+			return s.drv.Barrier(q.h, wait)
+		}
 		return s.drv.Marker(q.h, wait)
 	})
 }

@@ -47,8 +47,6 @@ func (s *Session) dispatch(op wire.Op, body []byte) error {
 		return s.doMarker(m)
 	case *wire.Fill:
 		return s.doFill(m)
-	case *wire.Barrier:
-		return s.doBarrier(m)
 	case *wire.CreateMem:
 		return s.reply(m.Req, s.createMem(m), nil)
 	case *wire.CreateSampler:

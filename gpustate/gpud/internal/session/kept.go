@@ -72,7 +72,7 @@ func (s *Session) before(m wire.Message) {
 		s.doBatch()
 	}
 	switch m.(type) {
-	case *wire.Launch, *wire.SetArg, *wire.Transfer, *wire.Direct, *wire.Copy, *wire.Fill, *wire.Marker, *wire.Barrier,
+	case *wire.Launch, *wire.SetArg, *wire.Transfer, *wire.Direct, *wire.Copy, *wire.Fill, *wire.Marker,
 		*wire.Flush, *wire.Forget, *wire.Beat:
 		if s.kept.looks++; s.kept.looks%messages == 0 {
 			s.look()

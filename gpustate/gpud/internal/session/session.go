@@ -64,7 +64,7 @@ func New(h *Service, conn net.Conn, p Identity, own *usage.Usage, f Frontend) *S
 	s.in = bufio.NewReaderSize(&s.input, 64<<10)
 	s.frequent = [32]wire.Message{wire.OpLaunch: &wire.Launch{}, wire.OpSetArg: &wire.SetArg{},
 		wire.OpTransfer: &wire.Transfer{}, wire.OpDirect: &wire.Direct{}, wire.OpCopy: &wire.Copy{},
-		wire.OpMarker: &wire.Marker{}, wire.OpFill: &wire.Fill{}, wire.OpBarrier: &wire.Barrier{}}
+		wire.OpMarker: &wire.Marker{}, wire.OpFill: &wire.Fill{}}
 	return s
 }
 
