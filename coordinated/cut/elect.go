@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -15,14 +16,8 @@ type Candidate struct {
 	Points uint64 // Points passed: those furthest behind go first
 }
 
-func (c Candidate) before(d Candidate) int {
-	if c.Points != d.Points {
-		if c.Points < d.Points {
-			return -1
-		}
-		return 1
-	}
-	return c.Rank - d.Rank
+func (c Candidate) compare(d Candidate) int {
+	return cmp.Or(cmp.Compare(c.Points, d.Points), c.Rank-d.Rank)
 }
 
 // question identifies an election: the blocked rank numbers those it asks for.
@@ -117,12 +112,7 @@ func (m *Machine) openPoll(msg Message, sent uint64, top bool) {
 }
 
 func (m *Machine) memberOf(comm string) bool {
-	for _, c := range m.colls {
-		if c.Comm == comm {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.colls, func(c Coll) bool { return c.Comm == comm })
 }
 
 // polled adds a child's subtree.
@@ -160,7 +150,7 @@ func (m *Machine) passPoll(key question, q *polling) {
 // furthestBehind keeps up to n of those with the fewest Points: to name others
 // as well would let them run ahead.
 func furthestBehind(cs []Candidate, n uint64) []Candidate {
-	slices.SortFunc(cs, Candidate.before)
+	slices.SortFunc(cs, Candidate.compare)
 	i := 0
 	for i < len(cs) && uint64(i) < n && cs[i].Points == cs[0].Points {
 		i++

@@ -1,6 +1,9 @@
 package cut
 
-import "sort"
+import (
+	"maps"
+	"slices"
+)
 
 // Gather collects one blob from every rank at rank 0, for a stage of an epoch:
 // the votes of a commit, the reports of a failure. Like Machine it is pure: the
@@ -44,7 +47,7 @@ func (g *Gather) Add(from int, epoch Epoch, name string, blobs []Blob) (Message,
 		return Message{}, false
 	}
 	delete(g.open, key)
-	sort.Slice(q.blobs, func(i, j int) bool { return q.blobs[i].Rank < q.blobs[j].Rank })
+	slices.SortStableFunc(q.blobs, func(a, b Blob) int { return a.Rank - b.Rank })
 	return Message{Kind: KindGather, Epoch: epoch, Stage: name, Blobs: q.blobs}, true
 }
 
@@ -62,9 +65,5 @@ func (g *Gather) Abandon(epoch Epoch, name string) []Blob {
 
 // Forget drops what was collected for epochs before e: those were given up.
 func (g *Gather) Forget(e Epoch) {
-	for key := range g.open {
-		if key.epoch < e {
-			delete(g.open, key)
-		}
-	}
+	maps.DeleteFunc(g.open, func(key stage, _ *gathering) bool { return key.epoch < e })
 }

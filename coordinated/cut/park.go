@@ -120,13 +120,7 @@ func (m *Machine) learn(fromAbove []Standing) {
 
 // hintFor lists those of ns that have members below the i-th child.
 func (m *Machine) hintFor(i int, ns []Standing) []Standing {
-	var out []Standing
-	for _, s := range ns {
-		if m.reaches(s.Comm, i) {
-			out = append(out, s)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(ns), func(s Standing) bool { return !m.reaches(s.Comm, i) })
 }
 
 // arrive is the main thread at a Point, waiting.
@@ -208,12 +202,7 @@ func (m *Machine) mustGo() bool {
 // behind is R1: another member of a communicator has entered a collective that
 // this rank has not, and may be inside it.
 func (m *Machine) behind() bool {
-	for _, c := range m.colls {
-		if m.max[c.Comm] > c.Entered {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.colls, func(c Coll) bool { return m.max[c.Comm] > c.Entered })
 }
 
 func (m *Machine) release() {

@@ -38,12 +38,7 @@ type readiness struct {
 }
 
 func (r *readying) all() bool {
-	for _, c := range r.children {
-		if !c.yes {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.children, func(c readiness) bool { return !c.yes })
 }
 
 // voting collects the subtree's votes of one round.

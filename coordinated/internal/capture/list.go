@@ -27,7 +27,7 @@ func List(ctx context.Context, sh *storage.Shard) (items []Item, err error) {
 		device, isDevice := deviceName(sec.Name)
 		switch {
 		case sec.Name == sectionVars:
-			more, err = listVars(ctx, sh, sec.Size)
+			more, err = listVars(ctx, sh)
 		case isDevice:
 			more, err = listDevice(ctx, sh, device, sec)
 		}
@@ -58,16 +58,11 @@ func List(ctx context.Context, sh *storage.Shard) (items []Item, err error) {
 }
 
 // listVars lists what the table of variables has: small values in the table itself, others in sections of their own.
-func listVars(ctx context.Context, sh *storage.Shard, size int64) ([]Item, error) {
-	b := make([]byte, size)
-	if err := sh.ReadAt(ctx, sectionVars, b, 0); err != nil {
-		return nil, err
-	}
-	entries, err := decodeVars(b)
+func listVars(ctx context.Context, sh *storage.Shard) ([]Item, error) {
+	entries, at, err := readVars(ctx, sh)
 	if err != nil {
 		return nil, err
 	}
-	at := size
 	for i := range entries {
 		at -= int64(len(entries[i].inline))
 	}
@@ -114,13 +109,7 @@ type Saved struct {
 
 // SavedIn lists what a shard holds of memory, by name. It reads the table alone.
 func SavedIn(ctx context.Context, sh *storage.Shard) (map[string]Saved, error) {
-	var size int64
-	for _, s := range sh.Sections() {
-		if s.Name == sectionVars {
-			size = s.Size
-		}
-	}
-	entries, err := table(ctx, sh, size)
+	entries, err := table(ctx, sh)
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func (a *Attempt) Open(ctx context.Context, sh *storage.Shard) error {
 		a.sizes[s.Name] = s.Size
 	}
 	var err error
-	if a.entries, err = table(ctx, sh, a.sizes[sectionVars]); err != nil {
+	if a.entries, err = table(ctx, sh); err != nil {
 		return err
 	}
 	if err := a.compare(); err != nil {
@@ -157,12 +157,8 @@ func (a *Attempt) ReadDevices(ctx context.Context) error {
 }
 
 // table reads the table of variables.
-func table(ctx context.Context, sh *storage.Shard, size int64) (map[string]entry, error) {
-	b := make([]byte, size)
-	if err := sh.ReadAt(ctx, sectionVars, b, 0); err != nil {
-		return nil, fmt.Errorf("restore: %w", err)
-	}
-	list, err := decodeVars(b)
+func table(ctx context.Context, sh *storage.Shard) (map[string]entry, error) {
+	list, _, err := readVars(ctx, sh)
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
@@ -171,6 +167,21 @@ func table(ctx context.Context, sh *storage.Shard, size int64) (map[string]entry
 		entries[e.name] = e
 	}
 	return entries, nil
+}
+
+// readVars reads the table of variables, and says how long it is.
+func readVars(ctx context.Context, sh *storage.Shard) (list []entry, size int64, err error) {
+	for _, s := range sh.Sections() {
+		if s.Name == sectionVars {
+			size = s.Size
+		}
+	}
+	b := make([]byte, size)
+	if err := sh.ReadAt(ctx, sectionVars, b, 0); err != nil {
+		return nil, 0, err
+	}
+	list, err = decodeVars(b)
+	return list, size, err
 }
 
 // compare checks that the program protects just what the checkpoint holds.

@@ -1,6 +1,8 @@
 package vote
 
 import (
+	"slices"
+
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -103,21 +105,10 @@ func Common(per [][]Candidate) []Candidate {
 			count[k]++
 		}
 	}
-	var out []Candidate
-	for _, k := range per[0] {
-		if count[k] == len(per) {
-			out = append(out, k)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(per[0]), func(k Candidate) bool { return count[k] < len(per) })
 }
 
 // Any says whether any rank has an epoch.
 func Any(per [][]Candidate) bool {
-	for _, list := range per {
-		if len(list) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(per, func(list []Candidate) bool { return len(list) > 0 })
 }

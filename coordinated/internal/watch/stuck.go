@@ -177,10 +177,8 @@ func ExplainStuck(all []ThreadState, waiting []int) string {
 
 // Culprit is the rank to name first: one that has gone, else the first that waits.
 func Culprit(all []ThreadState, waiting []int) int {
-	for r := range all {
-		if all[r].Closed || all[r].InFinalize {
-			return r
-		}
+	if r := slices.IndexFunc(all, func(d ThreadState) bool { return d.Closed || d.InFinalize }); r >= 0 {
+		return r
 	}
 	return waiting[0]
 }
