@@ -227,20 +227,7 @@ func (s *session) begin(m wire.Message) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			s.sayNotOpened(err)
-			if s.rank != nil && s.rank.group != nil {
-				s.rank.group.leave()
-			}
-			code := int32(wire.CodeFailed)
-			if errors.Is(err, errOrphaned) {
-				code = wire.CodeLost
-			}
-			_ = s.conn.write(wire.Error(code, err.Error())) // it may have gone
-			s.lastWord()
-			if code == wire.CodeLost {
-				time.Sleep(survivors)
-				s.conn.kill()
-			}
+			s.refuse(err)
 		}
 	}()
 	if m.Type != wire.TypeHello {
@@ -253,6 +240,35 @@ func (s *session) begin(m wire.Message) (err error) {
 	if m.Flags&wire.HelloGoesOn != 0 && m.Flags&wire.HelloAllHere == 0 {
 		return s.orphaned()
 	}
+	if err := s.newRank(m); err != nil {
+		return err
+	}
+	if err := s.welcome(m.Flags&wire.HelloShadows != 0); err != nil {
+		return err
+	}
+	return s.open()
+}
+
+// refuse tells a client why its checkpoints are not opened.
+func (s *session) refuse(err error) {
+	s.sayNotOpened(err)
+	if s.rank != nil && s.rank.group != nil {
+		s.rank.group.leave()
+	}
+	code := int32(wire.CodeFailed)
+	if errors.Is(err, errOrphaned) {
+		code = wire.CodeLost
+	}
+	_ = s.conn.write(wire.Error(code, err.Error())) // it may have gone
+	s.lastWord()
+	if code == wire.CodeLost {
+		time.Sleep(survivors)
+		s.conn.kill()
+	}
+}
+
+// newRank makes the rank that HELLO says the client is, and its options.
+func (s *session) newRank(m wire.Message) error {
 	p, err := newPages()
 	if err != nil {
 		return err
@@ -267,9 +283,8 @@ func (s *session) begin(m wire.Message) (err error) {
 	s.log = s.log.With("rank", m.Rank)
 	s.opt = s.d.opt.Checkpoints.OfStart(program.Start{Supervisor: m.Supervisor, Step: m.Step, Program: m.Text,
 		Fresh: m.Flags&wire.HelloFresh != 0, Elastic: m.Flags&wire.HelloElastic != 0})
-	check := signalsOf(s.opt.CheckpointSignals, unix.SIGUSR1)
-	stop := signalsOf(s.opt.StopSignals, unix.SIGUSR2, unix.SIGTERM)
-	s.opt.CheckpointSignals, s.opt.StopSignals = check, stop
+	s.opt.CheckpointSignals = signalsOf(s.opt.CheckpointSignals, unix.SIGUSR1)
+	s.opt.StopSignals = signalsOf(s.opt.StopSignals, unix.SIGUSR2, unix.SIGTERM)
 	if s.opt.Job == filepath.Base(os.Args[0]) {
 		s.opt.Job = cmp.Or(m.Text, s.opt.Job)
 	}
@@ -281,23 +296,31 @@ func (s *session) begin(m wire.Message) (err error) {
 	}
 	s.opt.OnLost = s.rankLost
 	s.opt.Logger = s.d.log
+	return nil
+}
+
+// welcome gives the client what it shares with its agent.
+func (s *session) welcome(shadows bool) error {
+	r := s.rank
 	var flags uint32
 	if r.fence {
 		flags = wire.WelcomeFence
 	}
-	if err := s.conn.write(wire.Welcome(mask(check), mask(stop), flags), int(p.flags.file.Fd()),
-		int(p.points.file.Fd())); err != nil {
+	if err := s.conn.write(wire.Welcome(mask(s.opt.CheckpointSignals), mask(s.opt.StopSignals), flags),
+		int(r.pages.flags.file.Fd()), int(r.pages.points.file.Fd())); err != nil {
 		return err
 	}
-	if m.Flags&wire.HelloShadows != 0 && s.opt.MaxShadow >= 0 {
+	if shadows && s.opt.MaxShadow >= 0 {
 		s.shadows = true
 		if err := s.conn.write(wire.Shadow(cmp.Or(uint64(s.opt.MaxShadow), math.MaxUint64))); err != nil {
 			return err
 		}
 	}
-	if err := r.arenas.tellAll(); err != nil { // it maps them while the Checkpointer opens
-		return err
-	}
+	return r.arenas.tellAll() // it maps them while the Checkpointer opens
+}
+
+// open opens the Checkpointer, with those of all ranks, and says so.
+func (s *session) open() (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go func() {
@@ -307,23 +330,23 @@ func (s *session) begin(m wire.Message) (err error) {
 		case <-ctx.Done():
 		}
 	}()
-	if s.ck, err = coordinated.OpenProxy(ctx, r, s.opt); err != nil {
+	if s.ck, err = coordinated.OpenProxy(ctx, s.rank, s.opt); err != nil {
 		return err
 	}
 	s.d.freeKept() // all ranks have come, and taken theirs
-	if err := r.arenas.tellAll(); err != nil {
+	if err := s.rank.arenas.tellAll(); err != nil {
 		return err
 	}
 	s.ending.Go(s.guard)
 	if s.goesOn {
 		s.ck.Begin()
-		if r.rank == 0 { // it has been without a checkpoint for long enough
+		if s.rank.rank == 0 { // it has been without a checkpoint for long enough
 			if err := s.ck.Request(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	return s.conn.write(wire.Done(s.d.here(r.rank)))
+	return s.conn.write(wire.Done(s.d.here(s.rank.rank)))
 }
 
 // sayNotOpened logs why the checkpoints cannot be opened, before any client here is told: the program may end the job
