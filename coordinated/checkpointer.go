@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/shared"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
@@ -211,7 +213,8 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	if err := c.useLevels(priv, last > 0); err != nil {
 		return err
 	}
-	if err := c.checkShared(ctx, priv); err != nil {
+	dirs := shared.Job{Ranks: priv, Topology: c.topo, Files: c.files, Log: c.log}
+	if err := c.checkShared(ctx, &dirs); err != nil {
 		return err
 	}
 	c.agent, err = c.newAgent(last)
@@ -221,7 +224,8 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	if first && c.opt.Supervisor != "" {
 		c.reportTo(ctx) // before the agent runs, which may want to report at once
 	}
-	writers, err := c.findWriters(priv)
+	own := slices.DeleteFunc(slices.Clone(c.levels.use), func(l string) bool { return storage.TraitsOf(l).Shared })
+	writers, err := dirs.Writers(own, c.levels.dirs)
 	if err != nil {
 		return err
 	}

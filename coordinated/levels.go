@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/shared"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -276,6 +277,23 @@ func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
 	c.levels.asked, c.levels.use = c.levels.use, use
 	c.levels.store.Use(use)
 	return nil
+}
+
+// checkShared makes sure that every node sees the same global directory. Epochs in directories of several nodes would
+// be in pieces that no later start could find together. Collective.
+func (c *Checkpointer) checkShared(ctx context.Context, dirs *shared.Job) error {
+	isShared := func(l string) bool { return storage.TraitsOf(l).Shared }
+	if !slices.ContainsFunc(c.levels.use, isShared) || storage.IsObjectStore(c.opt.Global) ||
+		len(connect.Distinct(c.topo.Nodes)) == 1 {
+		return nil
+	}
+	blind, err := dirs.Blind(ctx, c.opt.Global, cmp.Or(c.seam.ShareWait, shared.Wait))
+	if err != nil || len(blind) == 0 {
+		return err
+	}
+	return fmt.Errorf("the global directory %s is not shared: node(s) %s do not see what node %s writes there; name a "+
+		"directory of a file system that all nodes mount, or set none and use local with partner or parity",
+		c.opt.Global, names(blind), c.topo.Nodes[0])
 }
 
 // inUse is the level that stands for one that was asked for: itself, or the next one
