@@ -59,18 +59,9 @@ func (c *Comm) run(a *driver.Coll) error {
 	err = c.st.Driver.Collective(*a)
 	act.Leave()
 	if err != nil {
-		return c.ch.Wrap(op.String(), rootOf(a), NoTag, err)
+		return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
 	}
 	return nil
-}
-
-// rootOf returns the root of a collective that has one.
-func rootOf(a *driver.Coll) int {
-	switch a.Kind {
-	case driver.Bcast, driver.Gather, driver.Gatherv, driver.Scatter, driver.Scatterv, driver.Reduce:
-		return a.Root
-	}
-	return NoPeer
 }
 
 // launch starts a non-blocking collective.

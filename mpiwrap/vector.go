@@ -105,13 +105,16 @@ func scatteringv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root in
 		return a, c.badLength(call.Scatterv, "dest has %d elements, counts[%d] says %d", len(dest), c.rank,
 			counts[c.rank])
 	}
-	a.Send = bytesOf(src)
-	if sameMemory(a.Recv, bytesOf(src[a.SendDispls[c.rank]:])) {
-		a.InPlace = true
-	} else if driver.Overlap(a.Send, a.Recv) {
-		return a, c.ch.Fail("Scatterv", NoPeer, NoTag, ErrOverlap, "")
+	return a, c.placeAtRoot(&a, bytesOf(src), bytesOf(src[a.SendDispls[c.rank]:]))
+}
+
+// placeAtRoot decides whether the root of a scatter has its own part of src in place.
+func (c *Comm) placeAtRoot(a *driver.Coll, src, own []byte) error {
+	a.Send, a.InPlace = src, sameMemory(a.Recv, own)
+	if !a.InPlace && driver.Overlap(src, a.Recv) {
+		return c.ch.Fail(collOps[a.Kind].String(), NoPeer, NoTag, ErrOverlap, "")
 	}
-	return a, nil
+	return nil
 }
 
 // Scatterv deals counts[i] elements at displs[i] of root's src to rank i's dest.
@@ -257,13 +260,7 @@ func scattering[T Scalar](c *Comm, dest, src []T, root int) (driver.Coll, error)
 		return a, c.badLength(call.Scatter, "src has %d elements, want %d for each of %d ranks", len(src), len(dest),
 			c.size)
 	}
-	a.Send = bytesOf(src)
-	if sameMemory(a.Recv, bytesOf(blockOf(src, c.rank, c.size))) {
-		a.InPlace = true
-	} else if driver.Overlap(a.Send, a.Recv) {
-		return a, c.ch.Fail("Scatter", NoPeer, NoTag, ErrOverlap, "")
-	}
-	return a, nil
+	return a, c.placeAtRoot(&a, bytesOf(src), bytesOf(blockOf(src, c.rank, c.size)))
 }
 
 // Scatter deals root's src in equal parts to every rank's dest. Other ranks' src is

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -109,19 +110,17 @@ func choose(library string, env func(string) string) (int, error) {
 	if launcherOf(env) == "MPICH" {
 		first, second = second, first
 	}
-	names := append(append([]string(nil), first...), second...)
-	for _, n := range names {
-		if kind, err := open(n, true); err == nil {
-			return kind, nil
-		}
-	}
 	failed := driver.ErrNoLibrary
-	for _, n := range names {
-		kind, err := open(n, false)
-		if err == nil {
-			return kind, nil
+	for _, mappedOnly := range []bool{true, false} {
+		for _, n := range slices.Concat(first, second) {
+			kind, err := open(n, mappedOnly)
+			if err == nil {
+				return kind, nil
+			}
+			if !mappedOnly {
+				failed = fmt.Errorf("%w; %s: %w", failed, n, err)
+			}
 		}
-		failed = fmt.Errorf("%w; %s: %w", failed, n, err)
 	}
 	return 0, failed
 }

@@ -29,12 +29,18 @@ type Arrival struct {
 	err  error         // guarded by done
 }
 
-// incoming is a piece that MPI is receiving.
+// incoming is a piece that MPI is receiving: to slots, to Dest.Buf, or to memory of its own.
 type incoming struct {
+	span
 	h      driver.Handle
 	off, n int
 	b      []byte
-	pin    *runtime.Pinner // of a piece that has no room in Dest.Buf
+	pin    *runtime.Pinner // of memory of its own
+}
+
+func (in *incoming) ownMemory() {
+	in.b, in.pin = make([]byte, in.n), new(runtime.Pinner)
+	in.pin.Pin(unsafe.SliceData(in.b))
 }
 
 // Arrive begins to bring the message of an RTS while the program goes on. It returns nil for one that cannot come.
@@ -123,8 +129,7 @@ func (a *Arrival) post() error {
 		if in.off+in.n <= len(a.to.Buf) {
 			in.b = a.to.Buf[in.off : in.off+in.n]
 		} else {
-			in.b, in.pin = make([]byte, in.n), new(runtime.Pinner)
-			in.pin.Pin(unsafe.SliceData(in.b))
+			in.ownMemory()
 		}
 		var err error
 		if in.h, err = a.p.irecv(&a.Header, in.b); err != nil {

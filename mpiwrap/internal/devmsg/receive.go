@@ -172,53 +172,38 @@ func (p *Port) readSlab(h *Header, slab *Slab, to *Dest) error {
 }
 
 // receivePieces receives the pieces of a message over MPI: some ahead, while earlier ones go to
-// the device. Without room in the slabs a piece comes alone.
+// the device. They lie in the slabs, or where those have no room, in memory of their own.
 func (p *Port) receivePieces(h *Header, to *Dest) error {
-	type incoming struct {
-		span
-		h driver.Handle
-		b []byte
-	}
 	var ahead []incoming
 	f := flight{to: to}
 	for i, posted := 0, 0; i < h.Pieces(); i++ {
-		for posted < h.Pieces() && len(ahead) < atATime {
-			_, n := h.Piece(posted)
-			at := p.room(n)
-			if at.slab == nil {
-				break
+		for ; posted < h.Pieces() && len(ahead) < atATime; posted++ {
+			in := incoming{}
+			in.off, in.n = h.Piece(posted)
+			if in.span = p.room(in.n); in.slab == nil {
+				in.ownMemory()
+			} else if in.b = in.slab.Bytes(in.slot, in.n); to.Mem != nil {
+				in.slab.Pin(to.Mem)
 			}
-			if to.Mem != nil {
-				at.slab.Pin(to.Mem)
-			}
-			b := at.slab.Bytes(at.slot, n)
-			r, err := p.irecv(h, b)
-			if err != nil {
+			var err error
+			if in.h, err = p.irecv(h, in.b); err != nil {
 				return err
 			}
-			ahead = append(ahead, incoming{at, r, b})
-			posted++
+			ahead = append(ahead, in)
 		}
-		off, n := h.Piece(i)
-		var in incoming
-		var st driver.Status
-		var err error
-		if len(ahead) > 0 {
-			in, ahead = ahead[0], ahead[1:]
-			st, err = p.Driver.Wait(in.h)
-		} else {
-			in.b, posted = make([]byte, n), posted+1
-			st, err = p.Driver.Recv(in.b, h.Source, h.Tag, p.Private)
-		}
+		in := ahead[0]
+		ahead = ahead[1:]
+		st, err := p.Driver.Wait(in.h)
 		if err != nil {
 			return err
 		}
-		if int(st.Bytes) != n {
+		if int(st.Bytes) != in.n {
 			f.fail(errUnread(h.Source))
 		}
-		f.add(off, in.b, in.span)
-		if in.slab == nil {
+		f.add(in.off, in.b, in.span)
+		if in.pin != nil {
 			_ = f.end() // the last end returns the error
+			in.pin.Unpin()
 		}
 	}
 	return f.end()

@@ -52,28 +52,21 @@ func WaitAll(rs ...*Request) error {
 	if err := driveAll(rs); err != nil {
 		return err
 	}
-	var errs []error
-	for _, r := range rs {
-		if r.live() {
-			if _, err := r.consume(); err != nil {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return errors.Join(errs...)
+	return consumeAll(nil, rs)
 }
 
 // WaitAllStatus is mpiwrap.WaitAllStatus.
 func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
+	dest = emptyStatuses(dest, len(rs))
 	a, err := publishMany(call.WaitAll, rs, true)
 	if err != nil || a == nil {
-		return emptyStatuses(dest, len(rs)), err
+		return dest, err
 	}
 	defer a.done()
 	if err := driveAll(rs); err != nil {
 		return nil, err
 	}
-	return consumeAll(dest, rs)
+	return dest, consumeAll(dest, rs)
 }
 
 func emptyStatuses(dest []Status, n int) []Status {
@@ -87,19 +80,22 @@ func emptyStatuses(dest []Status, n int) []Status {
 	return dest
 }
 
-func consumeAll(dest []Status, rs []*Request) ([]Status, error) {
-	dest = emptyStatuses(dest, len(rs))
+// consumeAll consumes all requests, and notes their statuses unless dest is nil.
+func consumeAll(dest []Status, rs []*Request) error {
 	var errs []error
 	for i, r := range rs {
 		if !r.live() {
 			continue
 		}
-		var err error
-		if dest[i], err = r.consume(); err != nil {
+		st, err := r.consume()
+		if dest != nil {
+			dest[i] = st
+		}
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return dest, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // batch is how many requests one driver call waits for.
@@ -321,8 +317,7 @@ func TestAll(rs ...*Request) (bool, error) {
 		a.polledMany(rs)
 		return false, nil
 	}
-	_, err = consumeAll(nil, rs)
-	return true, err
+	return true, consumeAll(nil, rs)
 }
 
 // TestAny is mpiwrap.TestAny.
