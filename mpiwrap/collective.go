@@ -154,7 +154,7 @@ func Ibcast[T Scalar](c *Comm, buf []T, root int) (*Request, error) {
 // makes it smaller.
 var mostElements = math.MaxInt32 &^ 4095
 
-// splits says whether a is a reduction of more elements than MPI can count, which can be
+// splits reports whether a is a reduction of more elements than MPI can count, which can be
 // made in parts.
 func splits(a *driver.Coll) bool {
 	switch a.Kind {

@@ -62,7 +62,7 @@ func (c *Comm) adopt(how creation, h driver.Handle, n int, refuse func(child *Co
 		s.Lock()
 		reason := refuse(child)
 		s.Unlock()
-		if err := child.together(reason); err != nil {
+		if err := child.failAlike(reason); err != nil {
 			return nil, err
 		}
 	}
@@ -88,7 +88,7 @@ type intent struct {
 // Bits of intent.Fit.
 const (
 	otherCall  = 1 << iota // the child was made by another call, or with other arguments
-	otherPlace             // the child was made elsewhere
+	otherPlace             // the child was made at another place
 	mailWaits              // the record has messages for the child
 )
 
@@ -145,8 +145,8 @@ func hashText(s string) uint64 {
 	return h.Sum64()
 }
 
-// together makes all ranks of c fail if one has a reason.
-func (c *Comm) together(reason error) error {
+// failAlike makes all ranks of c fail if one has a reason.
+func (c *Comm) failAlike(reason error) error {
 	bad, all := []int64{0}, []int64{0}
 	if reason != nil {
 		bad[0] = int64(c.rank) + 1

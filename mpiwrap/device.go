@@ -82,15 +82,13 @@ func SsendDevice(c *Comm, src DeviceRange, dest, tag int) error {
 
 // RecvDevice receives one message into the range; see Recv. A shorter one fills its beginning.
 func RecvDevice(c *Comm, dest DeviceRange, source, tag int) (Status, error) {
-	st, err := c.channel().RecvDevice(dest, source, tag)
-	return Status(st), err
+	return c.channel().RecvDevice(dest, source, tag)
 }
 
 // SendrecvDevice sends src to rank to and receives into dest from rank from, both at once. The
 // ranges must not overlap.
 func SendrecvDevice(c *Comm, src DeviceRange, to, stag int, dest DeviceRange, from, rtag int) (Status, error) {
-	st, err := c.channel().SendrecvDevice(src, to, stag, dest, from, rtag)
-	return Status(st), err
+	return c.channel().SendrecvDevice(src, to, stag, dest, from, rtag)
 }
 
 // IsendDevice starts sending the range to rank dest. The call waits until the device has done

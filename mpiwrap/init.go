@@ -108,10 +108,12 @@ func Init(opt Options) (*Comm, error) {
 	var d driver.Driver
 	t := newThread()
 	if err == nil {
-		t.do(func() { d, err = abi.Open(opt.Library, level) })
+		opened := make(chan struct{})
+		t <- func() { defer close(opened); d, err = abi.Open(opt.Library, level) }
+		<-opened
 	}
 	if err != nil {
-		close(t.work)
+		close(t)
 		return nil, &Error{Call: "Init", Peer: NoPeer, Tag: NoTag, Err: err}
 	}
 	process.begun, process.limit = true, opt.FinalizeTimeout
@@ -217,29 +219,17 @@ func (s *state) freeWindows() error {
 	return errors.Join(errs...)
 }
 
-// thread is an OS thread that does what it is given and nothing else. MPI is begun
+// newThread starts an OS thread that does what it is given and nothing else. MPI is begun
 // and ended on one, as it demands: goroutines move between threads.
-type thread struct{ work chan func() }
-
-func newThread() *thread {
-	t := &thread{work: make(chan func())}
+func newThread() (work chan func()) {
+	work = make(chan func())
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		for f := range t.work {
+		for f := range work {
 			f()
 		}
 	}()
-	return t
-}
-
-// do runs f on the thread and returns when it has.
-func (t *thread) do(f func()) {
-	done := make(chan struct{})
-	t.work <- func() {
-		defer close(done)
-		f()
-	}
-	<-done
+	return work
 }
 
 // onThread starts f on the thread of Init, or on any where there is none.
@@ -248,7 +238,7 @@ func (s *state) onThread(f func()) {
 		go f()
 		return
 	}
-	s.thread.work <- f
+	s.thread <- f
 }
 
 // Linked C and Fortran code that calls MPI goes past this package. It cannot be

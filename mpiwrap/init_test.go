@@ -225,7 +225,9 @@ func TestFinalizeOnTheThreadOfInit(t *testing.T) {
 	d := &ending{Driver: sim.New(1, sim.Options{}).Rank(0)}
 	begin := 0
 	th := newThread()
-	th.do(func() { begin = unix.Gettid() })
+	begun := make(chan struct{})
+	th <- func() { defer close(begun); begin = unix.Gettid() }
+	<-begun
 	w, err := newWorld(d)
 	if err != nil {
 		t.Fatal(err)

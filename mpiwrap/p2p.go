@@ -10,12 +10,12 @@ import (
 
 // Status says what was received or found by a probe. Source is a rank of the
 // communicator; Bytes is the length of the payload.
-type Status struct {
-	Source    int
-	Tag       int
-	Bytes     int
-	Cancelled bool // the receive was withdrawn by Cancel; nothing was received
-}
+//
+//	Source    int
+//	Tag       int
+//	Bytes     int
+//	Cancelled bool // the receive was withdrawn by Cancel; nothing was received
+type Status = request.Status
 
 // StatusCount returns how many T the message holds, or -1 when its length is not a
 // multiple of T's size.
@@ -41,28 +41,24 @@ func Ssend[T Scalar](c *Comm, buf []T, dest, tag int) error {
 // the given tag, or any with AnyTag. A message shorter than buf fills its
 // beginning; a longer one is lost and the error matches ErrTruncate.
 func Recv[T Scalar](c *Comm, buf []T, source, tag int) (Status, error) {
-	st, err := c.channel().Recv(bytesOf(buf), source, tag)
-	return Status(st), err
+	return c.channel().Recv(bytesOf(buf), source, tag)
 }
 
 // Sendrecv sends sbuf to dest and receives into rbuf from source, in whichever
 // order succeeds first. The buffers must not overlap.
 func Sendrecv[S, R Scalar](c *Comm, sbuf []S, dest, stag int, rbuf []R, source, rtag int) (Status, error) {
-	st, err := c.channel().Sendrecv(bytesOf(sbuf), dest, stag, bytesOf(rbuf), source, rtag)
-	return Status(st), err
+	return c.channel().Sendrecv(bytesOf(sbuf), dest, stag, bytesOf(rbuf), source, rtag)
 }
 
 // Probe waits until a message from source with tag has arrived and describes it,
 // without receiving it. The next receive that matches gets that message.
 func (c *Comm) Probe(source, tag int) (Status, error) {
-	st, err := c.channel().Probe(source, tag)
-	return Status(st), err
+	return c.channel().Probe(source, tag)
 }
 
 // Iprobe reports whether a message from source with tag has arrived.
 func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
-	st, ok, err := c.channel().Iprobe(source, tag)
-	return Status(st), ok, err
+	return c.channel().Iprobe(source, tag)
 }
 
 // Message is a message matched by Mprobe or Improbe: no other receive can get
@@ -70,7 +66,7 @@ func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 type Message request.Message
 
 // Status says what the message is.
-func (m *Message) Status() Status { return Status((*request.Message)(m).Status()) }
+func (m *Message) Status() Status { return (*request.Message)(m).Status() }
 
 // Mprobe waits for a message from source with tag and matches it.
 func (c *Comm) Mprobe(source, tag int) (*Message, error) {
@@ -88,8 +84,7 @@ func (c *Comm) Improbe(source, tag int) (*Message, error) {
 // Mrecv receives a message that Mprobe or Improbe has matched. It can be received
 // once.
 func Mrecv[T Scalar](m *Message, buf []T) (Status, error) {
-	st, err := (*request.Message)(m).Recv(bytesOf(buf))
-	return Status(st), err
+	return (*request.Message)(m).Recv(bytesOf(buf))
 }
 
 // Request is a non-blocking call under way, or a prepared one. The buffer of an
@@ -179,15 +174,13 @@ func Start(rs ...*Request) error { return request.Start(inside(rs)...) }
 // ErrRequest; so is one that was pending at a checkpoint, was not protected and has
 // not been posted again after the restart. A nil request is complete.
 func (r *Request) Wait() (Status, error) {
-	st, err := r.in().Wait()
-	return Status(st), err
+	return r.in().Wait()
 }
 
 // Test reports whether the request is complete and if so returns what it received.
 // Its errors are those of Wait.
 func (r *Request) Test() (Status, bool, error) {
-	st, ok, err := r.in().Test()
-	return Status(st), ok, err
+	return r.in().Test()
 }
 
 // Cancel withdraws a receive that nothing has matched yet; its Wait then reports
@@ -232,28 +225,19 @@ func WaitAll(rs ...*Request) error { return request.WaitAll(inside(rs)...) }
 // WaitAllStatus is WaitAll that also returns each request's status, in dest when
 // that is long enough. A skipped request has an empty status.
 func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
-	in := unsafe.Slice((*request.Status)(unsafe.SliceData(dest)), cap(dest))[:len(dest)]
-	sts, err := request.WaitAllStatus(in, inside(rs)...)
-	return statuses(sts), err
-}
-
-// statuses are the same memory under its public type.
-func statuses(sts []request.Status) []Status {
-	return unsafe.Slice((*Status)(unsafe.SliceData(sts)), cap(sts))[:len(sts)]
+	return request.WaitAllStatus(dest, inside(rs)...)
 }
 
 // WaitAny waits until one of the requests is complete and returns its index, or
 // Undefined when none is active.
 func WaitAny(rs ...*Request) (int, Status, error) {
-	i, st, err := request.WaitAny(inside(rs)...)
-	return i, Status(st), err
+	return request.WaitAny(inside(rs)...)
 }
 
 // WaitSome waits until at least one of the requests is complete and returns the
 // indices of all that are, with their statuses. None active gives none.
 func WaitSome(rs ...*Request) ([]int, []Status, error) {
-	index, sts, err := request.WaitSome(inside(rs)...)
-	return index, statuses(sts), err
+	return request.WaitSome(inside(rs)...)
 }
 
 // TestAll reports whether all requests are complete. Only then does it consume them
@@ -263,13 +247,11 @@ func TestAll(rs ...*Request) (bool, error) { return request.TestAll(inside(rs)..
 // TestAny looks for a complete request and returns its index. With none active
 // it returns true and Undefined.
 func TestAny(rs ...*Request) (int, Status, bool, error) {
-	i, st, ok, err := request.TestAny(inside(rs)...)
-	return i, Status(st), ok, err
+	return request.TestAny(inside(rs)...)
 }
 
 // TestSome returns the indices and statuses of all requests that are complete
 // now, possibly none.
 func TestSome(rs ...*Request) ([]int, []Status, error) {
-	index, sts, err := request.TestSome(inside(rs)...)
-	return index, statuses(sts), err
+	return request.TestSome(inside(rs)...)
 }

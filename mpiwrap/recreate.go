@@ -128,7 +128,7 @@ func (k claim) key() uint64 {
 }
 
 // nextClaim returns the child of c whose turn it is: the first that is in the record and
-// not in this run, groups aside. One that was made elsewhere than how says is passed over unless
+// not in this run, groups aside. One that was made at another place than how says is passed over unless
 // messages wait for it: then the creation is refused. Ranks may differ; the first counts.
 func (c *Comm) nextClaim(how *creation) claim {
 	var best claim
@@ -242,7 +242,7 @@ func funcOf(entry string) string {
 	return entry[:slash] + strings.Join(parts, ".")
 }
 
-// isLiteral says whether part of a function's name is a number, or a word of the
+// isLiteral reports whether part of a function's name is a number, or a word of the
 // compiler's and a number: "func2", "gowrap1", "3".
 func isLiteral(part string) bool {
 	for _, word := range []string{"func", "gowrap", "deferwrap", ""} {
@@ -271,10 +271,10 @@ func (r *record) common(a, b *creation) int {
 
 func (r *record) ofThisBuild() bool { return r.Build != "" && r.Build == buildID() }
 
-// elsewhere says whether a communicator that is made as how says was made at another
+// atOtherPlace reports whether a communicator that is made as how says was made at another
 // place than k, or another one of k's parent fits better. Records of version 1 have no
 // paths, and say nothing.
-func (r *record) elsewhere(k *commRecord, how *creation) bool {
+func (r *record) atOtherPlace(k *commRecord, how *creation) bool {
 	if len(k.How.Path) == 0 || len(how.Path) == 0 {
 		return false
 	}
@@ -296,7 +296,7 @@ func (r *record) fit(k *commRecord, how *creation) (bits uint64) {
 	if k.How.print() != how.print() {
 		bits |= otherCall
 	}
-	if r.elsewhere(k, how) {
+	if r.atOtherPlace(k, how) {
 		bits |= otherPlace
 	}
 	if r.hasMail(k.Name) {
@@ -305,7 +305,7 @@ func (r *record) fit(k *commRecord, how *creation) (bits uint64) {
 	return bits
 }
 
-// hasMail says whether messages wait for a communicator or one made from it, or a
+// hasMail reports whether messages wait for a communicator or one made from it, or a
 // receive was pending there.
 func (r *record) hasMail(name string) bool {
 	for i := range r.Boxes {
@@ -323,7 +323,7 @@ func (r *record) hasMail(name string) bool {
 
 // misplaced refuses a communicator that would get messages of another.
 func (r *record) misplaced(c *Comm, before *commRecord) error {
-	if !r.hasMail(before.Name) || !r.elsewhere(before, &c.how) {
+	if !r.hasMail(before.Name) || !r.atOtherPlace(before, &c.how) {
 		return nil
 	}
 	return c.ch.Fail(c.how.Op, NoPeer, NoTag, ErrMismatch,

@@ -56,7 +56,7 @@ var kindTypes = map[reflect.Kind]driver.Type{
 	reflect.Complex64: driver.Complex64, reflect.Complex128: driver.Complex128,
 }
 
-// sameMemory says whether a and b start at the same address and are not empty.
+// sameMemory reports whether a and b start at the same address and are not empty.
 func sameMemory(a, b []byte) bool {
 	return len(a) > 0 && len(b) > 0 && unsafe.SliceData(a) == unsafe.SliceData(b)
 }

@@ -27,8 +27,8 @@ type state struct {
 	freed   []endpoint.Collective // those freed since the last Drain
 	windows []*window
 
-	restored *record // what a checkpoint said, until claimed
-	thread   *thread // that MPI was begun on; nil for simulated ranks
+	restored *record     // what a checkpoint said, until claimed
+	thread   chan func() // that MPI was begun on; nil for simulated ranks
 }
 
 // pinned holds every state whose library may write to the program's memory at any
@@ -218,7 +218,7 @@ func (e *rankEndpoint) PreferQuiet(prefer bool) { e.drain.PreferQuiet = prefer }
 
 func (e *rankEndpoint) Ended(ended bool) { e.drain.Ended = ended }
 
-// quiet says whether a record of the mailbox would have no message and no receive. A drain has just succeeded.
+// quiet reports whether a record of the mailbox would have no message and no receive. A drain has just succeeded.
 func (s *state) quiet() bool {
 	return s.Rank.Quiet(s.channels) && (s.restored == nil || len(s.restored.Boxes) == 0)
 }

@@ -98,7 +98,7 @@ func factors(n, k int) []int {
 	return parts
 }
 
-// atLeastRoot says whether d^k >= n.
+// atLeastRoot reports whether d^k >= n.
 func atLeastRoot(d, n, k int) bool {
 	p := 1
 	for range k {

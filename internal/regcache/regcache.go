@@ -62,7 +62,7 @@ type decision struct {
 	safe     func(value string) bool
 }
 
-// off says whether a switch has been put off.
+// off reports whether a switch has been put off.
 func off(value string) bool {
 	return slices.Contains([]string{"0", "n", "no", "off", "false"}, strings.ToLower(value))
 }
@@ -121,7 +121,7 @@ func (p Plan) Unsafe() []Setting {
 	return slices.DeleteFunc(slices.Clone(p.Settings), func(s Setting) bool { return !s.Unsafe })
 }
 
-// freesLazily says whether the runtime uses MADV_FREE. The last mention counts.
+// freesLazily reports whether the runtime uses MADV_FREE. The last mention counts.
 func freesLazily(s System) bool {
 	v, _ := s.Lookup("GODEBUG")
 	lazily := false
@@ -133,7 +133,7 @@ func freesLazily(s System) bool {
 	return lazily
 }
 
-// keepsPinned says whether the kernel keeps a page given back with MADV_FREE while
+// keepsPinned reports whether the kernel keeps a page given back with MADV_FREE while
 // a device has it pinned. Linux does since 5.18.
 func keepsPinned(release string) bool {
 	var major, minor int

@@ -41,7 +41,7 @@ func (m *Model) start(p *posting) (err error) {
 	return err
 }
 
-// protected says whether the receive is pending after a restart by itself.
+// protected reports whether the receive is pending after a restart by itself.
 func (p *posting) protected() bool { return p.kind == protectedRequest || p.kind == protectedOnDevice }
 
 // read returns the note that a receive has got.

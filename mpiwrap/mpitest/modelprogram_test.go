@@ -222,7 +222,7 @@ func (p *posting) fits(n note) bool {
 		(p.tag == mpiwrap.AnyTag || p.tag == n.tag)
 }
 
-// sure says whether a blocking receive of p must end: more messages that fit it
+// sure reports whether a blocking receive of p must end: more messages that fit it
 // are sent than the pending receives could take from it.
 func (m *Model) sure(p *posting) bool {
 	left := 0

@@ -57,7 +57,7 @@ func equalSlices[T comparable](what string, got, want []T) error {
 
 func clip[T any](s []T) []T { return s[:min(len(s), 16)] }
 
-// wantErr says whether err is of the kind that a bad argument must give.
+// wantErr reports whether err is of the kind that a bad argument must give.
 func wantErr(what string, err, want error) error {
 	if !errors.Is(err, want) {
 		return fmt.Errorf("%s: got error %v, want %v", what, err, want)

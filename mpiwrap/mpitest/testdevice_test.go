@@ -193,7 +193,7 @@ func (d *testDevice) Kind() string {
 
 var errHeld = errors.New("a receive waits for what was enqueued after it was posted")
 
-// clear says whether all that is enqueued can end without the program.
+// clear reports whether all that is enqueued can end without the program.
 func (d *testDevice) clear() (err error) {
 	d.locked(func() {
 		if d.held != nil {

@@ -71,7 +71,7 @@ var names = [count]string{"", "Send", "Ssend", "Recv", "Sendrecv", "Probe", "Mpr
 // String is the name of the call, as in an Error.
 func (o Op) String() string { return names[o] }
 
-// Collective says whether o counts as a collective of its communicator.
+// Collective reports whether o counts as a collective of its communicator.
 func (o Op) Collective() bool {
 	return o >= Barrier && o <= Fence && o != CreateGroup
 }

@@ -75,7 +75,7 @@ func (h *Header) Encode() []byte {
 	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// Parse says whether a message is a header, and which. A message of a program is none: it
+// Parse reports whether a message is a header, and which. A message of a program is none: it
 // would have to begin with 32 bytes that only headers begin with, and fit its checksum.
 func Parse(b []byte) (h Header, ok bool) {
 	if len(b) != HeaderBytes || !bytes.Equal(b[:32], magic[:]) {

@@ -111,7 +111,7 @@ func (b *Block) Free() {
 	b.area, b.Bytes = nil, nil
 }
 
-// Closed says whether a device of Memory is closed, as far as it tells.
+// Closed reports whether a device of Memory is closed, as far as it tells.
 func Closed(device any) bool {
 	d, ok := device.(interface{ Closed() bool })
 	return ok && d.Closed()

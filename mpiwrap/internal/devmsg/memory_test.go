@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// device is one of Memory that says whether it is closed.
+// device is one of Memory that reports whether it is closed.
 type device struct{ closed bool }
 
 func (d *device) Closed() bool { return d.closed }

@@ -167,7 +167,7 @@ func (s *Send) sendDirect() (sent bool, err error) {
 // announceMPI notes in the slab that the bytes come over MPI.
 func (s *Send) announceMPI() {
 	if s.h.Route == RendezvousMapped {
-		s.set(Elsewhere)
+		s.set(ViaMPI)
 	}
 }
 
@@ -218,7 +218,7 @@ func (p *Port) chosen(h *Header, slab *Slab) Route {
 		p.sweep()
 		pause(spins)
 	}
-	if slab.State(h.Slot) == Elsewhere {
+	if slab.State(h.Slot) == ViaMPI {
 		return OverMPI
 	}
 	return ByMapping

@@ -21,7 +21,7 @@ import (
 // page of who has mapped it and pages of the states of its slots; the slots follow.
 //
 // Only the sender takes slots. A slot of a message goes from free to filling, to ready when
-// the device has filled it, or to spoilt when it could not, or to elsewhere when the message is sent
+// the device has filled it, or to spoilt when it could not, or to viaMPI when the message is sent
 // from the device's memory; the receiver makes it free again.
 // So the states are all that the two sides tell each other, and a message that lies in a slab
 // needs nothing more of the sender: it may compute, or end.
@@ -70,7 +70,7 @@ const (
 	Filling
 	Ready
 	Spoilt
-	Elsewhere // the bytes come over MPI after all; the receiver makes the slots free
+	ViaMPI // the bytes come over MPI after all; the receiver makes the slots free
 )
 
 // Slab is one, mapped.
@@ -190,7 +190,7 @@ func (s *Slab) Announce(worldRank int) {
 	}
 }
 
-// MappedBy says whether a world rank has announced that it has mapped the slab.
+// MappedBy reports whether a world rank has announced that it has mapped the slab.
 func (s *Slab) MappedBy(worldRank int) bool {
 	for i := range maxMappers {
 		switch atomic.LoadUint32(s.word(4096 + 4*i)) {

@@ -32,7 +32,7 @@ type Drainer struct {
 	dangling []*request.Request // what a Run that gave up has left on the private communicator
 	broken   error              // why none can succeed any more
 
-	// For a large world: how many messages each rank has been told of, and how
+	// For a large world: how many messages of this rank each rank knows of, and how
 	// many each has said it has sent. See exchangeSparse.
 	announced, received []uint64
 }
@@ -70,9 +70,9 @@ func (d *run) run(late error) error {
 	if d.sparse() {
 		exchange = d.exchangeSparse
 	}
-	told := uint64(0)
+	before := uint64(0)
 	if invariants.Enabled {
-		told = d.sentSoFar()
+		before = d.sentSoFar()
 	}
 	expect := exchange(&late)
 	if late == nil {
@@ -80,7 +80,7 @@ func (d *run) run(late error) error {
 	}
 	if invariants.Enabled && late == nil {
 		n := d.sentSoFar()
-		invariants.Check(n == told, "mpiwrap: %d messages sent, but the ranks exchanged %d", n, told)
+		invariants.Check(n == before, "mpiwrap: %d messages sent, but the ranks exchanged %d", n, before)
 	}
 	late = d.agree(late)
 	if invariants.Enabled && late == nil {
@@ -303,7 +303,7 @@ func (d *run) incomplete(text string) error {
 // drainTag is the tag of counts on the private communicator.
 const drainTag = 32767 // the largest that every MPI allows
 
-// sparse says whether the world is so large that ranks tell each other of their
+// sparse reports whether the world is so large that ranks tell each other of their
 // messages one by one. Open MPI's non-blocking all-to-all sends a message to
 // every rank, and so connects every rank with every other.
 func (d *Drainer) sparse() bool { return len(d.Rank.Sent) > driver.DenseRanks }

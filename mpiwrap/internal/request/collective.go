@@ -110,7 +110,7 @@ func (c *Channel) OwnSend(buf []byte, peer, tag int) (*Request, error) {
 	return r, nil
 }
 
-// TestOwn says whether a request of the drain is complete, or has failed.
+// TestOwn reports whether a request of the drain is complete, or has failed.
 func (r *Request) TestOwn() (bool, error) {
 	_, ok, err := r.c.rank.Driver.Test(r.h)
 	if ok || err != nil {
@@ -121,7 +121,7 @@ func (r *Request) TestOwn() (bool, error) {
 	return ok || err != nil, err
 }
 
-// Active says whether MPI works on the request.
+// Active reports whether MPI works on the request.
 func (r *Request) Active() bool { return r.state == active }
 
 // Begin counts a drain: what requests and mailboxes say of themselves belongs to it.

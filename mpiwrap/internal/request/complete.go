@@ -7,12 +7,12 @@ import (
 )
 
 // conclude does what is to happen when MPI is done with a request, or a drained message has
-// been delivered. aside is the header of what a receive got aside, if that was one.
-func (r *Request) conclude(aside *devmsg.Header, m manner) {
+// been delivered. h is the header that a receive got in its bounce memory, if any.
+func (r *Request) conclude(h *devmsg.Header, m manner) {
 	r.leaveSlot()
 	if r.kind == recvRequest && r.err == nil && !r.st.Cancelled &&
-		(aside != nil || r.dev != nil || r.st.Bytes == devmsg.HeaderBytes) {
-		if later := r.land(aside, m); later {
+		(h != nil || r.dev != nil || r.st.Bytes == devmsg.HeaderBytes) {
+		if pending := r.land(h, m); pending {
 			r.state = active
 			return
 		}
@@ -50,7 +50,7 @@ func (r *Request) deactivate() {
 // completed records what the driver says of a request it has finished.
 func (r *Request) completed(st driver.Status, err error, m manner) {
 	r.deactivate()
-	var aside *devmsg.Header
+	var h *devmsg.Header
 	switch {
 	case err != nil && r.kind == recvRequest:
 		r.st, r.err = r.c.recvFailed(r.op, r.peer, r.tag, err)
@@ -63,10 +63,10 @@ func (r *Request) completed(st driver.Status, err error, m manner) {
 			r.st.Bytes = 0
 		} else {
 			r.c.countReceived(st.Source)
-			aside = r.fromAside()
+			h = r.fromBounce()
 		}
 	}
-	r.conclude(aside, m)
+	r.conclude(h, m)
 }
 
 // consume hands the result to the program and ends the request.

@@ -258,8 +258,8 @@ func (r *Request) abandon() {
 
 // land brings what a receive has got to where the program wants it: an RTS is replaced by
 // the bytes of its message, and those of device memory go there. It returns true when that
-// takes place later, in steps of an arrival.
-func (r *Request) land(h *devmsg.Header, m manner) (later bool) {
+// takes place afterwards, in steps of an arrival.
+func (r *Request) land(h *devmsg.Header, m manner) (pending bool) {
 	c := r.c
 	if h == nil && r.st.Bytes == devmsg.HeaderBytes && len(r.buf) >= devmsg.HeaderBytes {
 		if found, ok := devmsg.Parse(r.buf[:devmsg.HeaderBytes]); ok {
@@ -285,7 +285,7 @@ func (r *Request) land(h *devmsg.Header, m manner) (later bool) {
 }
 
 // arrive brings the bytes of the message of an RTS, or begins to and returns true.
-func (r *Request) arrive(h *devmsg.Header, m manner) (later bool) {
+func (r *Request) arrive(h *devmsg.Header, m manner) (pending bool) {
 	port, to := &r.c.rank.Device, devmsg.Dest{Buf: r.buf}
 	if r.dev != nil {
 		to.Mem, to.Mark = r.dev.mem, r.dev.mark

@@ -134,7 +134,7 @@ func (s *Site) Frames() []runtime.Frame {
 	}
 }
 
-// ofProgram says whether a frame is the program's, not mpiwrap's.
+// ofProgram reports whether a frame is the program's, not mpiwrap's.
 func ofProgram(f *runtime.Frame) bool {
 	return strings.HasSuffix(f.File, "_test.go") ||
 		!strings.Contains(f.Function, "/mpiwrap.") && !strings.Contains(f.Function, "/compat/mpi.") &&

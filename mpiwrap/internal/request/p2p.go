@@ -83,7 +83,7 @@ func (c *Channel) Recv(buf []byte, source, tag int) (Status, error) {
 		return emptyStatus, nil
 	}
 	if c.rank.unposted != nil {
-		c.postedAgain(source, tag)
+		c.notePosted(source, tag)
 	}
 	if m := c.takeDrained(source, tag); m != nil {
 		return c.deliver(call.Recv, m, buf)
@@ -132,7 +132,7 @@ func (c *Channel) Sendrecv(s []byte, dest, stag int, r []byte, source, rtag int)
 		c.countSent(dest)
 	}
 	if c.rank.unposted != nil {
-		c.postedAgain(source, rtag)
+		c.notePosted(source, rtag)
 	}
 	if c.peekDrained(source, rtag) != nil {
 		return c.sendThenTake(a, s, dest, stag, r, source, rtag)

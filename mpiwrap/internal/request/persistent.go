@@ -86,7 +86,7 @@ func startSome(rs []*Request) (int, error) {
 	return len(rs), b.startAll(s, k)
 }
 
-// prepareStart readies a request to be started and says whether MPI is to start
+// prepareStart readies a request to be started and reports whether MPI is to start
 // it: it is not needed for ProcNull and for a drained message.
 func (r *Request) prepareStart() (bool, error) {
 	if done := r.startHere(); done {

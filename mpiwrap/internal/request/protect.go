@@ -139,7 +139,7 @@ func (r *Request) become(rec *requestRecord) {
 	}
 }
 
-// accepts says whether the record belongs to a request like r.
+// accepts reports whether the record belongs to a request like r.
 func (r *Request) accepts(rec *requestRecord) error {
 	switch {
 	case rec.Version < 1 || rec.Version > requestVersion:

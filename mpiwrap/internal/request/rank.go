@@ -150,7 +150,7 @@ func (s *Rank) lockOwn() { s.own.Lock() }
 //go:noinline
 func (s *Rank) unlockOwn() { s.own.Unlock() }
 
-// Concurrent says whether the program may make several calls at a time.
+// Concurrent reports whether the program may make several calls at a time.
 func (s *Rank) Concurrent() bool { return s.slots != nil }
 
 // Count adds n to a counter that other goroutines read.

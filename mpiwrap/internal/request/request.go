@@ -50,7 +50,7 @@ type work struct {
 	err          error
 	order        uint64
 	slot         int32          // of a small message, 0 is none
-	bounce       []byte         // in place of a slot, where none was left; see aside
+	bounce       []byte         // in place of a slot, where none was left; see bounceMemory
 	pin          runtime.Pinner // holds buf in place while MPI has it
 	pinned       bool
 	listed       bool         // in a waitBatch; a list may name a request twice
@@ -252,7 +252,7 @@ func (r *Request) startHere() bool {
 		return false
 	}
 	if c.rank.unposted != nil {
-		c.postedAgain(r.peer, r.tag)
+		c.notePosted(r.peer, r.tag)
 	}
 	// A protected receive that is posted again after a restart had found nothing at
 	// the cut: what the mailbox holds is for others.

@@ -83,16 +83,16 @@ func (r *Request) leaveSlot() {
 	}
 }
 
-// aside is what MPI receives into in place of a buffer that is too short for a header: a slot,
+// bounceMemory is what MPI receives into in place of a buffer that is too short for a header: a slot,
 // or memory of its own when none is left.
-func (r *Request) aside() []byte {
+func (r *Request) bounceMemory() []byte {
 	if r.slot != 0 {
 		return r.c.rank.small.bytes(r.slot)
 	}
 	return r.bounce
 }
 
-// room is what a receive without a slot receives into: its buffer, or memory aside.
+// room is what a receive without a slot receives into: its buffer, or bounce memory.
 func (r *Request) room() []byte {
 	if len(r.buf) >= slotSize {
 		return r.buf
@@ -103,13 +103,13 @@ func (r *Request) room() []byte {
 	return r.bounce
 }
 
-// fromAside copies what was received aside to the program. It returns the header if that is
+// fromBounce copies what bounce memory has received to the program. It returns the header if that is
 // what it was: its message is longer than the buffer.
-func (r *Request) fromAside() *devmsg.Header {
+func (r *Request) fromBounce() *devmsg.Header {
 	if r.slot == 0 && r.bounce == nil { // most
 		return nil
 	}
-	b := r.aside()
+	b := r.bounceMemory()
 	n, room := r.st.Bytes, len(r.buf)
 	copy(r.buf, b[:n])
 	if n <= room {

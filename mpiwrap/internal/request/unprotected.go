@@ -119,7 +119,7 @@ func (s *Rank) Quiet(channels iter.Seq[*Channel]) bool {
 	return !slices.ContainsFunc(s.probed, func(m *Message) bool { return m.box != nil }) && !s.unposted.Waiting()
 }
 
-// isSaved says whether MarshalBinary has described the request for this cut.
+// isSaved reports whether MarshalBinary has described the request for this cut.
 func (r *Request) isSaved() bool { return r.saved != 0 && r.saved == r.c.rank.drains }
 
 // protectedReceives are those that a restart posts again by itself.
@@ -176,7 +176,7 @@ func (r *Request) refuse(protected []*Request) error {
 	return nil
 }
 
-// overlapping says whether one message can fit both receives.
+// overlapping reports whether one message can fit both receives.
 func overlapping(a, b *Request) bool {
 	return (a.peer == AnySource || b.peer == AnySource || a.peer == b.peer) &&
 		(a.tag == AnyTag || b.tag == AnyTag || a.tag == b.tag)
@@ -192,9 +192,9 @@ func (c *Channel) Deliver(r *mailbox.Mail) {
 	}
 }
 
-// postedAgain notes that the program has posted a receive which the checkpoint
+// notePosted notes that the program has posted a receive which the checkpoint
 // had pending.
-func (c *Channel) postedAgain(source, tag int) {
+func (c *Channel) notePosted(source, tag int) {
 	if c.Private {
 		return
 	}

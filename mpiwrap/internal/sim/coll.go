@@ -92,7 +92,7 @@ func (r *rank) join(a driver.Coll) (func() (bool, error), error) {
 	}, nil
 }
 
-// complete says whether what rank me needs has arrived: a root that only gives
+// complete reports whether what rank me needs has arrived: a root that only gives
 // and a leaf that only gives need nobody.
 func (s *slot) complete(a *driver.Coll, me int) bool {
 	switch a.Kind {

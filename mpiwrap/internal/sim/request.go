@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// ready says whether q is complete, finishing a collective if it can.
+// ready reports whether q is complete, finishing a collective if it can.
 func (q *request) ready() bool {
 	if !q.done && q.coll != nil {
 		if q.done, q.err = q.coll(); q.done {
@@ -56,7 +56,7 @@ func (r *rank) Wait(h driver.Handle) (driver.Status, error) {
 	return r.finish(q)
 }
 
-// Test says whether the request is complete.
+// Test reports whether the request is complete.
 func (r *rank) Test(h driver.Handle) (driver.Status, bool, error) {
 	err := r.enter()
 	defer r.w.mu.Unlock()

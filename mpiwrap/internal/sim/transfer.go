@@ -75,7 +75,7 @@ func (r *rank) pinnedOrEnd(what string, buffers ...[]byte) bool {
 	return true
 }
 
-// inSlots says whether b is memory of the message layer itself.
+// inSlots reports whether b is memory of the message layer itself.
 func (r *rank) inSlots(b []byte) bool {
 	if len(b) == 0 {
 		return true
@@ -97,7 +97,7 @@ type access struct {
 
 const everyTarget = -1
 
-// putOff says whether an access waits: by chance, and behind others to the same target.
+// putOff reports whether an access waits: by chance, and behind others to the same target.
 func (r *rank) putOff(q *access) bool {
 	for i := range r.accesses {
 		if o := &r.accesses[i]; o.h == q.h && o.Target == q.Target {

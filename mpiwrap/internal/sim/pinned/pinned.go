@@ -1,4 +1,4 @@
-// Package pinned says whether Go memory is pinned. It is for tests: simulated ranks
+// Package pinned reports whether Go memory is pinned. It is for tests: simulated ranks
 // check with it that memory which MPI may still touch is held in place.
 package pinned
 
@@ -19,7 +19,7 @@ var (
 	look = new(holder)
 )
 
-// Is says whether the memory of b is pinned, or not Go's. Empty memory is.
+// Is reports whether the memory of b is pinned, or not Go's. Empty memory is.
 func Is(b []byte) (ok bool) {
 	if len(b) == 0 {
 		return true
