@@ -12,38 +12,31 @@ func memoryAt(p uintptr, n int) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
 
-// inTurn has MPI work on pieces, some at a time, and waits for all that were started.
-func (p *Port) inTurn(h *Header, all []byte, start func(piece []byte) (driver.Handle, error),
+// eachPiece has MPI start on all pieces, runs meanwhile, and waits for those that were started.
+func (p *Port) eachPiece(h *Header, all []byte, start func(piece []byte) (driver.Handle, error), meanwhile func(),
 	ended func(i int, st driver.Status)) (failed error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(unsafe.SliceData(all))
-	const most = 64
 	handles := make([]driver.Handle, 0, h.Pieces())
-	wait := func(i int) {
-		if handles[i] == 0 {
-			return
+	for i := 0; i < h.Pieces() && failed == nil; i++ {
+		off, n := h.Piece(i)
+		var one driver.Handle
+		if one, failed = start(all[off : off+n]); failed == nil {
+			handles = append(handles, one)
 		}
-		st, err := p.Driver.Wait(handles[i])
+	}
+	meanwhile()
+	for i, one := range handles {
+		if one == 0 { // complete at once
+			continue
+		}
+		st, err := p.Driver.Wait(one)
 		if err == nil {
 			ended(i, st)
 		} else if failed == nil {
 			failed = err
 		}
-	}
-	for i := 0; i < h.Pieces() && failed == nil; i++ {
-		off, n := h.Piece(i)
-		one, err := start(all[off : off+n])
-		if err != nil {
-			failed = err
-			break
-		}
-		if handles = append(handles, one); i >= most {
-			wait(i - most)
-		}
-	}
-	for i := max(0, len(handles)-most); i < len(handles); i++ {
-		wait(i)
 	}
 	return failed
 }
@@ -71,9 +64,9 @@ func (p *Port) receiveDirect(h *Header, to *Dest) (received bool, err error) {
 
 func (p *Port) pull(h *Header, all []byte) error {
 	short := false
-	err := p.inTurn(h, all, func(piece []byte) (driver.Handle, error) {
+	err := p.eachPiece(h, all, func(piece []byte) (driver.Handle, error) {
 		return p.irecv(h, piece)
-	}, func(i int, st driver.Status) {
+	}, func() {}, func(i int, st driver.Status) {
 		_, n := h.Piece(i)
 		short = short || int(st.Bytes) != n
 	})

@@ -152,7 +152,7 @@ func (s *Send) sendDirect() (sent bool, err error) {
 		err = s.mem.Lend(nil, func(at uintptr) error {
 			sent = true
 			s.announceMPI()
-			return s.p.inTurn(&s.h, memoryAt(at, int(s.h.Bytes)), s.isend, func(int, driver.Status) {})
+			return s.sendPiecesFrom(at, func() {})
 		})
 	}
 	if sent {
@@ -183,32 +183,21 @@ func lendTogether(mem, partner Memory) bool {
 
 // exchange sends from the device while it takes the partner's message.
 func (s *Send) exchange(a *Arrival) (sent bool, err error) {
-	err = s.mem.LendWith(nil, a.to.Mem, a.to.Mark, func(at, to uintptr) (failed error) {
+	err = s.mem.LendWith(nil, a.to.Mem, a.to.Mark, func(at, to uintptr) error {
 		sent = true
 		s.announceMPI()
-		all := memoryAt(at, int(s.h.Bytes))
-		var pin runtime.Pinner
-		defer pin.Unpin()
-		pin.Pin(unsafe.SliceData(all))
-		var handles []driver.Handle
-		for i := 0; i < s.h.Pieces() && failed == nil; i++ {
-			off, n := s.h.Piece(i)
-			var h driver.Handle
-			if h, failed = s.isend(all[off : off+n]); h != 0 {
-				handles = append(handles, h)
-			}
-		}
-		a.to.lent = to
-		a.receiveAccepted()
-		a.to.lent = 0
-		for _, h := range handles {
-			if _, err := s.p.Driver.Wait(h); failed == nil {
-				failed = err
-			}
-		}
-		return failed
+		return s.sendPiecesFrom(at, func() {
+			a.to.lent = to
+			a.receiveAccepted()
+			a.to.lent = 0
+		})
 	})
 	return sent, err
+}
+
+// sendPiecesFrom sends all pieces from an address of the device, and runs meanwhile before it waits for them.
+func (s *Send) sendPiecesFrom(at uintptr, meanwhile func()) error {
+	return s.p.eachPiece(&s.h, memoryAt(at, int(s.h.Bytes)), s.isend, meanwhile, func(int, driver.Status) {})
 }
 
 // chosen waits until the sender of a rendezvous in a slab has chosen a way. Its choice needs MPI to
