@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -171,31 +172,19 @@ func (c *Comm) recvExactly(buf []byte, source int) error {
 
 // IallreduceFunc starts an AllreduceFunc.
 func IallreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
-	return gatherAndFold(c, call.Allreduce, dest, src, (*Comm).Size, f)
+	return gatherAndFold(c, &driver.Coll{Kind: driver.Allgather}, call.Allreduce, dest, src, (*Comm).Size, f)
 }
 
 // IscanFunc starts a ScanFunc.
 func IscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
-	return gatherAndFold(c, call.Scan, dest, src, func(c *Comm) int { return c.rank + 1 }, f)
+	return gatherAndFold(c, &driver.Coll{Kind: driver.Allgather}, call.Scan, dest, src, func(c *Comm) int {
+		return c.rank + 1
+	}, f)
 }
 
 // IexscanFunc starts an ExscanFunc.
 func IexscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
-	return gatherAndFold(c, call.Exscan, dest, src, (*Comm).Rank, f)
-}
-
-// gatherAndFold starts gathering the src of all ranks and folds those of the first n
-// into dest when it is complete.
-func gatherAndFold[T Scalar](c *Comm, op call.Op, dest, src []T, n func(*Comm) int, f Fold[T]) (*Request, error) {
-	if err := c.channel().Usable(op.String()); err != nil {
-		return nil, err
-	}
-	if len(dest) != len(src) {
-		return nil, c.badLength(op, "dest has %d elements, src %d", len(dest), len(src))
-	}
-	all := make([]T, len(src)*c.size)
-	return c.launchThen(&driver.Coll{Kind: driver.Allgather, Type: typeOf[T](), Count: len(src),
-		Send: bytesOf(append([]T(nil), src...)), Recv: bytesOf(all)}, op, foldAll(dest, all, c.size, n(c), f))
+	return gatherAndFold(c, &driver.Coll{Kind: driver.Allgather}, call.Exscan, dest, src, (*Comm).Rank, f)
 }
 
 // IreduceFunc starts a ReduceFunc.
@@ -203,30 +192,34 @@ func IreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) (*Reques
 	if err := c.checkRoot(call.Reduce, root); err != nil {
 		return nil, err
 	}
-	a := &driver.Coll{Kind: driver.Gather, Type: typeOf[T](), Count: len(src), Root: root,
-		Send: bytesOf(append([]T(nil), src...))}
+	a := &driver.Coll{Kind: driver.Gather, Root: root}
 	if c.rank != root {
+		a.Type, a.Count, a.Send = typeOf[T](), len(src), bytesOf(slices.Clone(src))
 		return c.launch(a)
 	}
-	if len(dest) != len(src) {
-		return nil, c.badLength(call.Reduce, "dest has %d elements, src %d", len(dest), len(src))
-	}
-	all := make([]T, len(src)*c.size)
-	a.Recv = bytesOf(all)
-	return c.launchThen(a, call.Reduce, foldAll(dest, all, c.size, c.size, f))
+	return gatherAndFold(c, a, call.Reduce, dest, src, (*Comm).Size, f)
 }
 
-// foldAll folds the first n of the parts that size ranks gave into dest; none leaves
-// it as it is.
-func foldAll[T Scalar](dest, all []T, size, n int, f Fold[T]) func() error {
-	return func() error {
-		if n == 0 {
-			return nil
-		}
-		copy(dest, blockOf(all, 0, size))
-		for i := 1; i < n; i++ {
-			f(dest, blockOf(all, i, size))
+// gatherAndFold starts gathering the src of all ranks by a, and folds those of the first n into dest when it is
+// complete; none leaves it as it is.
+func gatherAndFold[T Scalar](c *Comm, a *driver.Coll, op call.Op, dest, src []T, n func(*Comm) int,
+	f Fold[T]) (*Request, error) {
+	if err := c.channel().Usable(op.String()); err != nil {
+		return nil, err
+	}
+	if len(dest) != len(src) {
+		return nil, c.badLength(op, "dest has %d elements, src %d", len(dest), len(src))
+	}
+	all := make([]T, len(src)*c.size)
+	a.Type, a.Count, a.Send, a.Recv = typeOf[T](), len(src), bytesOf(slices.Clone(src)), bytesOf(all)
+	return c.launchThen(a, op, func() error {
+		for i := range n(c) {
+			if i == 0 {
+				copy(dest, blockOf(all, 0, c.size))
+			} else {
+				f(dest, blockOf(all, i, c.size))
+			}
 		}
 		return nil
-	}
+	})
 }

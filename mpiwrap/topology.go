@@ -2,6 +2,7 @@ package mpiwrap
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
@@ -87,7 +88,7 @@ func factors(n, k int) []int {
 	for ; k > 0; k-- {
 		best := n
 		for d := 1; d <= n; d++ {
-			if n%d == 0 && atLeastRoot(d, n, k) {
+			if n%d == 0 && math.Pow(float64(d), float64(k)) > float64(n)-0.5 { // at least the root
 				best = d
 				break
 			}
@@ -96,17 +97,6 @@ func factors(n, k int) []int {
 		n /= best
 	}
 	return parts
-}
-
-// atLeastRoot reports whether d^k >= n.
-func atLeastRoot(d, n, k int) bool {
-	p := 1
-	for range k {
-		if p *= d; p >= n {
-			return true
-		}
-	}
-	return p >= n
 }
 
 // Shape returns the grid's dimensions and which are periodic.
@@ -286,14 +276,14 @@ func exchange[T Scalar](n *Neighborhood, dest, src parts[T]) (*Request, error) {
 	if err != nil {
 		return nil, c.ch.Wrap(call.Neighbor.String(), NoPeer, NoTag, err)
 	}
-	recv, send := make([]request.Transfer, len(n.Sources)), make([]request.Transfer, len(n.Dests))
+	var all []request.Transfer
 	for i, from := range n.Sources {
-		recv[i] = request.Transfer{Buf: bytesOf(dest.slot(i)), Peer: from, Tag: n.rtags[i]}
+		all = append(all, request.Transfer{Buf: bytesOf(dest.slot(i)), Peer: from, Tag: n.rtags[i]})
 	}
 	for i, to := range n.Dests {
-		send[i] = request.Transfer{Buf: bytesOf(src.slot(i)), Peer: to, Tag: n.stags[i]}
+		all = append(all, request.Transfer{Send: true, Buf: bytesOf(src.slot(i)), Peer: to, Tag: n.stags[i]})
 	}
-	r, err := c.ch.Exchange(call.Neighbor, &side.ch, recv, send)
+	r, err := c.ch.Exchange(call.Neighbor, &side.ch, all)
 	return (*Request)(r), err
 }
 

@@ -81,14 +81,14 @@ func (b *Box) set(list []*Message) {
 	b.n.Store(int32(len(list)))
 }
 
-// fits reports whether a receive from source with tag can get a message.
-func fits(source, tag int, m *Message) bool {
-	return (source == driver.AnySource || source == m.Source) && (tag == driver.AnyTag || tag == m.Tag)
+// fits reports whether a receive from source with tag, or with wildcards, can get a message.
+func fits(source, tag, ofSource, ofTag int) bool {
+	return (source == driver.AnySource || source == ofSource) && (tag == driver.AnyTag || tag == ofTag)
 }
 
 // find returns the index of the first match, or -1.
 func (b *Box) find(source, tag int) int {
-	return slices.IndexFunc(b.list, func(m *Message) bool { return fits(source, tag, m) })
+	return slices.IndexFunc(b.list, func(m *Message) bool { return fits(source, tag, m.Source, m.Tag) })
 }
 
 // Peek returns the first message that matches, or nil.

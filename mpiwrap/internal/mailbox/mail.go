@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
 // Mail is the part of a checkpoint's record that holds messages.
@@ -36,10 +35,6 @@ type Held struct {
 	Record      BoxRecord
 }
 
-func (k *Held) fits(b *BoxRecord) bool {
-	return (k.Source == driver.AnySource || k.Source == b.Source) && (k.Tag == driver.AnyTag || k.Tag == b.Tag)
-}
-
 // Record describes a message of a communicator.
 func (r *Mail) Record(comm string, m *Message) BoxRecord {
 	return BoxRecord{Comm: comm, Source: m.Source, Tag: m.Tag, Cut: m.Cut, Data: m.Data,
@@ -58,7 +53,7 @@ func (r *Mail) AddBox(comm string, b *Box, held []Held) {
 		if k.Box != b {
 			continue
 		}
-		at := slices.IndexFunc(list, func(b BoxRecord) bool { return k.fits(&b) })
+		at := slices.IndexFunc(list, func(b BoxRecord) bool { return fits(k.Source, k.Tag, b.Source, b.Tag) })
 		if at < 0 {
 			at = len(list)
 		}

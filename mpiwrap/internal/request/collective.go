@@ -39,22 +39,25 @@ func (r *Request) begin(a *driver.Coll) (err error) {
 
 // Transfer is one part of an exchange.
 type Transfer struct {
+	Send      bool
 	Buf       []byte
 	Peer, Tag int
 }
 
 // Exchange starts transfers on side, as one request of c.
-func (c *Channel) Exchange(op call.Op, side *Channel, recv, send []Transfer) (*Request, error) {
+func (c *Channel) Exchange(op call.Op, side *Channel, list []Transfer) (*Request, error) {
 	r := c.newRequest(collRequest, op, NoPeer, NoTag, nil)
-	all := make(transfers, 0, len(recv)+len(send))
-	for i, list := range [][]Transfer{recv, send} {
-		for _, t := range list {
-			q := side.newRequest([]requestKind{recvRequest, sendRequest}[i], op, t.Peer, t.Tag, t.Buf)
-			if err := q.start(); err != nil {
-				return nil, err
-			}
-			all = append(all, q)
+	all := make(transfers, 0, len(list))
+	for _, t := range list {
+		kind := recvRequest
+		if t.Send {
+			kind = sendRequest
 		}
+		q := side.newRequest(kind, op, t.Peer, t.Tag, t.Buf)
+		if err := q.start(); err != nil {
+			return nil, err
+		}
+		all = append(all, q)
 	}
 	r.rest = all
 	r.activate()

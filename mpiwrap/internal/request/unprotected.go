@@ -20,10 +20,6 @@ import (
 //   - A non-blocking collective cannot be made again, as other ranks may have been
 //     told that it is complete. The checkpoint is refused.
 
-func (r *Request) describe() *endpoint.PendingReceive {
-	return &endpoint.PendingReceive{Comm: r.c.Name, Source: r.peer, Tag: r.tag, At: r.sites.String()}
-}
-
 // UnpostedReceives is that of endpoint.Endpoint.
 func (s *Rank) UnpostedReceives() []endpoint.PendingReceive {
 	return s.unposted.Receives()
@@ -75,9 +71,9 @@ func (s *Rank) held(r *mailbox.Mail) ([]mailbox.Held, error) {
 		if q.state == complete && q.st.Cancelled {
 			continue
 		}
-		rec := q.describe()
-		rec.Came = q.state == complete
-		r.Receives = append(r.Receives, *rec)
+		rec := endpoint.PendingReceive{Comm: q.c.Name, Source: q.peer, Tag: q.tag, At: q.sites.String(),
+			Came: q.state == complete}
+		r.Receives = append(r.Receives, rec)
 		if rec.Came {
 			b, err := q.message(len(r.Receives))
 			if err != nil {
