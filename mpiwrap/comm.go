@@ -51,6 +51,7 @@ type Comm struct {
 	entered  call.Published
 	groups   map[string]int // creations by groups
 	turns    int            // creations on it in this run, groups aside
+	uneven   [][]uint64     // see crossed
 	shadow   *Comm          // see side
 }
 

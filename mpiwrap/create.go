@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
@@ -79,10 +80,10 @@ func (c *Comm) adopt(how creation, h driver.Handle, n int, refuse func(child *Co
 }
 
 // intent is what one rank brings to a creation: its call, the number of
-// children so far, the key of the child that its record has next, and how this call fits
-// that child.
+// children so far, the key of the child that its record has next, how this call fits
+// that child, and the place of the call.
 type intent struct {
-	Call, Children, Claims, Fit uint64
+	Call, Children, Claims, Fit, Place uint64
 }
 
 // Bits of intent.Fit.
@@ -93,11 +94,12 @@ const (
 )
 
 // agree compares over c what each rank is about to make and returns the number
-// of the child. Ranks that disagree, or one that differs from the run before the restart, make all of them
-// fail alike.
+// of the child. Ranks that disagree, that make their communicators in different
+// orders, or one that differs from the run before the restart, make all of them fail alike.
 func (c *Comm) agree(how creation) (int, error) {
 	next := c.nextClaim(&how)
-	mine := intent{Call: hashText(how.Op), Children: uint64(c.childrenSoFar()), Claims: next.key()}
+	mine := intent{Call: hashText(how.Op), Children: uint64(c.childrenSoFar()), Claims: next.key(),
+		Place: hashText(how.place())}
 	if next.rec != nil {
 		c.st.Lock()
 		mine.Fit = c.st.restored.fit(next.rec, &how)
@@ -124,14 +126,14 @@ func (c *Comm) agree(how creation) (int, error) {
 	fit := uint64(0)
 	for _, v := range all {
 		if v.Call != mine.Call || v.Children != mine.Children {
-			return 0, c.differs(how, next)
+			return 0, c.explain(how, next)
 		}
 		if lowest > 0 && v.Claims == lowest {
 			fit |= v.Fit
 		}
 	}
-	if fit&otherCall != 0 || fit&otherPlace != 0 && fit&mailWaits != 0 {
-		return 0, c.differs(how, next)
+	if fit&otherCall != 0 || fit&otherPlace != 0 && fit&mailWaits != 0 || c.crossed(all) {
+		return 0, c.explain(how, next)
 	}
 	if lowest > 0 {
 		return int(uint32(lowest)), nil
@@ -143,6 +145,37 @@ func hashText(s string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(s))
 	return h.Sum64()
+}
+
+// crossed reports whether two ranks have made two communicators of c in different
+// orders: each was, at an earlier creation, where the other is now. Left alone, their
+// messages would wait for each other for ever. All ranks come to the same answer.
+func (c *Comm) crossed(all []intent) bool {
+	row := make([]uint64, len(all))
+	even := true
+	for i, v := range all {
+		row[i] = v.Place
+		even = even && v.Place == row[0]
+	}
+	if even {
+		return false
+	}
+	for _, old := range c.uneven {
+		seen := map[[2]uint64]bool{}
+		for i := range row {
+			seen[[2]uint64{old[i], row[i]}] = true
+		}
+		for k := range seen {
+			if k[0] != k[1] && seen[[2]uint64{k[1], k[0]}] {
+				return true
+			}
+		}
+	}
+	const most = 8
+	if c.uneven = append(c.uneven, row); len(c.uneven) > most {
+		c.uneven = c.uneven[1:]
+	}
+	return false
 }
 
 // failAlike makes all ranks of c fail if one has a reason.
@@ -190,9 +223,10 @@ func (c *Comm) allgather(in, out []byte) error {
 		Comm: c.ch.Handle})
 }
 
-// differs is the error of ranks that disagree about what they make, or of one that was made otherwise before the
-// restart. Each rank says what itself makes.
-func (c *Comm) differs(how creation, next claim) error {
+const explainBytes = 512
+
+// explain tells every rank what each of them was about to make.
+func (c *Comm) explain(how creation, next claim) error {
 	text := fmt.Sprintf("%s at %s (child %d)", how.Op, how.Creator, c.childrenSoFar()+1)
 	if next.rec != nil {
 		text = fmt.Sprintf("%s, but before the restart %s was made by %s",
@@ -201,7 +235,24 @@ func (c *Comm) differs(how creation, next claim) error {
 			text += ", and messages wait for it"
 		}
 	}
-	return c.ch.Fail(how.Op, NoPeer, NoTag, ErrMismatch, fmt.Sprintf("rank %d makes a communicator from %s by %s; all "+
-		"ranks must make communicators in the same order, and after a restart at the same places as before (see Comm)",
-		c.rank, c.ch.Name, text))
+	in := make([]byte, explainBytes)
+	copy(in, text)
+	out := make([]byte, explainBytes*c.size)
+	err := c.allgather(in, out)
+	if err != nil {
+		return c.ch.Wrap(how.Op, NoPeer, NoTag, err)
+	}
+	var parts []string
+	last := ""
+	for i := range c.size {
+		t := strings.TrimRight(string(out[i*explainBytes:(i+1)*explainBytes]), "\x00")
+		if t != last {
+			parts = append(parts, fmt.Sprintf("rank %d: %s", i, t))
+		}
+		last = t
+	}
+	return c.ch.Fail(how.Op, NoPeer, NoTag, ErrMismatch,
+		fmt.Sprintf("communicator made from %s: %s; all ranks must make communicators in the same order, and after "+
+			"a restart at the same places as before (see Comm)",
+			c.ch.Name, strings.Join(parts, "; ")))
 }

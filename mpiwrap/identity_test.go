@@ -353,6 +353,42 @@ func TestNewOrderStays(t *testing.T) {
 	}
 }
 
+// TestRanksMakeThemInDifferentOrders: each rank would wait for the other on another
+// communicator.
+func TestRanksMakeThemInDifferentOrders(t *testing.T) {
+	err := ranks(3, func(w *Comm) error {
+		order := []maker{dupHalo, dupControl}
+		if w.Rank() == 1 {
+			order = []maker{dupControl, dupHalo}
+		}
+		for _, mk := range order {
+			if _, err := mk(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, ErrMismatch) || strings.Count(err.Error(), "rank 1: Dup at identity_test.go") != 3 {
+		t.Errorf("got %v, want ErrMismatch on all ranks, with the places", err)
+	}
+	// Roles with calls of their own are no swap.
+	if err := ranks(3, func(w *Comm) error {
+		for range 20 {
+			mk := dupHalo
+			if w.Rank() == 1 {
+				mk = dupControl
+			}
+			if _, err := mk(w); err != nil {
+				return err
+			}
+		}
+		_, err := helpedHalo(w)
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGroupsHaveNamesOfTheirOwn: groups with the same leader and tag, of different
 // members or of the same members in another order, keep their messages apart.
 func TestGroupsHaveNamesOfTheirOwn(t *testing.T) {

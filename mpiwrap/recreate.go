@@ -224,6 +224,14 @@ func (how *creation) locate(parent *Comm, op call.Op) {
 	}
 }
 
+// place is the innermost function and line of the program.
+func (how *creation) place() string {
+	if len(how.Path) == 0 {
+		return ""
+	}
+	return how.Path[0]
+}
+
 // funcOf returns the function of an entry of Path, without line, type parameters and
 // the numbers that the compiler gives to function literals: these change when other
 // lines of the program do.
