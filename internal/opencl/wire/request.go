@@ -20,7 +20,8 @@ type Request struct {
 	at   int    // what of body was read
 	Bulk uint64 // bytes that follow it
 	Last uint64 // of a lane: how far the ring was written; of the ring: the reply slot, 0 for none
-	bad  error
+	bad  bool
+	why  error // it is bad; nil where it is too short, or has a number out of range
 }
 
 // ReadRequest reads a header and a body.
@@ -46,32 +47,37 @@ func (m *Request) Reuse(op uint32, n int) {
 	}
 	m.Op, m.at, m.Bulk = op, 0, 0
 	m.Body = m.Body[:n] // no pointer is written, which the garbage collector would have to see
-	if m.bad != nil {
-		m.bad = nil
+	m.bad = false
+	if m.why != nil {
+		m.why = nil
 	}
 }
 
 // Bad reports whether an error was found.
-func (m *Request) Bad() bool { return m.bad != nil }
+func (m *Request) Bad() bool { return m.bad }
 
 // Fail keeps an error, unless there is one; nil is none.
 func (m *Request) Fail(err error) {
-	if err != nil && m.bad == nil {
-		m.bad = err
+	if err != nil && !m.bad {
+		m.bad, m.why = true, err
 	}
 }
 
 // Check fails unless ok holds; what names what does not.
 func (m *Request) Check(ok bool, what string) {
-	if !ok && m.bad == nil {
-		m.bad = fmt.Errorf("%w: operation %d: %s", ErrProtocol, m.Op, what)
+	if !ok {
+		m.Fail(m.failure(what))
 	}
+}
+
+func (m *Request) failure(what string) error {
+	return fmt.Errorf("%w: operation %d: %s", ErrProtocol, m.Op, what)
 }
 
 // Take returns the next n bytes.
 func (m *Request) Take(n int) []byte {
-	if m.bad != nil || n > m.Left() {
-		m.Check(false, "too short")
+	if m.bad || n > m.Left() {
+		m.bad = true
 		return make([]byte, min(n, 8))
 	}
 	b := m.Body[m.at : m.at+n]
@@ -92,7 +98,7 @@ func (m *Request) U64() uint64 { return binary.LittleEndian.Uint64(m.Take(8)) }
 func (m *Request) Size() int {
 	v := m.U64()
 	if v > MaxNumber {
-		m.Check(false, "a number out of range")
+		m.bad = true
 		return 0
 	}
 	return int(v)
@@ -102,7 +108,7 @@ func (m *Request) Size() int {
 func (m *Request) Bytes() []byte {
 	n := m.U32()
 	if uint64(n) > uint64(m.Left()) {
-		m.Check(false, "too short")
+		m.bad = true
 		return nil
 	}
 	return m.Take(int(n))
@@ -112,7 +118,7 @@ func (m *Request) Bytes() []byte {
 func (m *Request) Numbers() []uint64 {
 	n := m.U32()
 	if uint64(n)*8 > uint64(m.Left()) {
-		m.Check(false, "too short")
+		m.bad = true
 		return nil
 	}
 	if n == 0 {
@@ -127,8 +133,15 @@ func (m *Request) Numbers() []uint64 {
 
 // End returns the first error, also if the message has more than its operation.
 func (m *Request) End() error {
-	m.Check(m.Left() == 0, "too long")
-	return m.bad
+	switch {
+	case m.why != nil:
+		return m.why
+	case m.bad:
+		return m.failure("too short, or a number out of range")
+	case m.Left() > 0:
+		return m.failure("too long")
+	}
+	return nil
 }
 
 // Header is that of a reply, or of what the server sends by itself.
