@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// Usage is what is counted of one client. Whoever serves the client writes it, in
-// the server's process or in a worker; the server reads it.
+// Usage is what is counted of one client. The worker that serves the client writes it;
+// the server reads it.
 type Usage struct {
 	device     atomic.Int64 // with 1 added; 0 until the client has chosen
 	Used       atomic.Int64 // bytes of device memory
