@@ -101,6 +101,18 @@ func decideTogether(all connect.Ranks, mine []storage.Sighting) (was storage.Sig
 	return was, begin, nil
 }
 
+// refuseNew refuses a new, empty directory of the level global beside others that hold epochs of a run: they would be
+// restored, and nobody has said that they should.
+func refuseNew(s *storage.Sighting, decided storage.Sighting) error {
+	here := ""
+	if decided.Newest > 0 {
+		here = fmt.Sprintf(", or set HOLDFAST_EPOCH=%d to continue it in this one", decided.Newest)
+	}
+	return fmt.Errorf("the %s directory %s is new, but nearer directories hold checkpoints of %s: to continue that run, "+
+		"name the directory that it used%s; to begin a new run, give it empty directories, or set HOLDFAST_FRESH=1",
+		s.Level, s.Dir, storage.RunText(decided.Run), here)
+}
+
 // refuseOthers says which of this rank's directories belongs to another run than the others.
 func (c *Checkpointer) refuseOthers(mine []storage.Sighting, decided storage.Sighting, run storage.Identity) error {
 	beside := ""
@@ -115,7 +127,7 @@ func (c *Checkpointer) refuseOthers(mine []storage.Sighting, decided storage.Sig
 		}
 		shared := storage.TraitsOf(s.Level).Shared
 		if shared && s.New && decided.Restorable && !c.opt.Fresh && c.opt.Epoch == 0 && c.opt.run.IsZero() {
-			return &storage.NewDirError{Level: s.Level, Dir: s.Dir, Run: decided.Run, Newest: decided.Newest}
+			return refuseNew(&s, decided)
 		}
 	}
 	return nil

@@ -308,8 +308,8 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 	return nil
 }
 
-// Fits returns a *TopologyError if the ranks on the given nodes, by rank, cannot
-// carry the level's redundancy: no epoch would ever be committed there.
+// Fits says why the ranks on the given nodes, by rank, cannot carry the level's redundancy: no epoch would ever be
+// committed there.
 func (c *LevelConfig) Fits(nodes []string) error {
 	switch c.Name {
 	case LevelPartner:

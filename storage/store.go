@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
-	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -98,12 +97,6 @@ type Bytes = shard.Bytes
 //	// caller closes it. An error ends the accepting.
 //	Accept(ctx context.Context) (conn net.Conn, from int, err error)
 type Transport = peer.Transport
-
-// TopologyError reports a job whose nodes cannot carry a level.
-//
-//	Level  string
-//	Reason string
-type TopologyError = redundancy.TopologyError
 
 // Store keeps one rank's shards on all levels of a job.
 type Store struct {

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -43,26 +42,6 @@ type RunError = level.RunError
 //
 //	func Replaced() bool
 type OtherRunError = level.OtherRunError
-
-// NewDirError reports a new, empty directory of the level global beside others that hold epochs of a run: they would be
-// restored, and nobody has said that they should.
-type NewDirError struct {
-	Level, Dir string
-	Run        Identity // that the others hold
-	Newest     Epoch    // of its epochs; 0: not known
-}
-
-// Error names the directory, the run and the ways out.
-func (e *NewDirError) Error() string {
-	here := ""
-	if e.Newest > 0 {
-		here = fmt.Sprintf(", or set HOLDFAST_EPOCH=%d to continue it in this one", e.Newest)
-	}
-	return fmt.Sprintf("the %s directory %s is new, but nearer directories hold checkpoints of %s: to continue "+
-		"that run, name the directory that it used%s; to begin a new run, give it empty directories, or set "+
-		"HOLDFAST_FRESH=1",
-		e.Level, e.Dir, RunText(e.Run), here)
-}
 
 // SightingBytes is the length of what Sighting.Encode makes.
 const SightingBytes = format.IdentityBytes + 9

@@ -20,19 +20,6 @@ type Copied struct {
 	Already bool  // it was there; nothing was written
 }
 
-// OtherEpochError reports a directory that has another epoch under the number of the one that was
-// to be copied there: of another run with the job's name, or of another attempt.
-type OtherEpochError struct {
-	Dir   string
-	Epoch Epoch
-}
-
-// Error names the directory, the epoch and the remedy.
-func (e *OtherEpochError) Error() string {
-	return fmt.Sprintf("%s has another epoch %d of this job, with other contents: copy to another directory, or "+
-		"remove that one first ('holdfast prune')", e.Dir, e.Epoch)
-}
-
 // Copy copies an epoch from directories of a job, of any levels, to another directory or object store, and commits
 // it there as the level global has it: complete, and without reference to other epochs. The directory is made if only
 // the last element of its path is missing. e is 0 for the newest epoch. At most jobs shards are copied at once; 0
@@ -40,8 +27,8 @@ func (e *OtherEpochError) Error() string {
 //
 // The shards are read from wherever from has them right, chunk by chunk, or are computed from parity. Each is read
 // back and verified before the epoch is committed. What an earlier call has left behind half done is completed. An
-// epoch that is there with the same contents is left alone; with other contents it is an *OtherEpochError, and when
-// it is damaged ErrCorrupt.
+// epoch that is there with the same contents is left alone; with other contents, or damaged
+// (ErrCorrupt), it is an error.
 //
 // from is not written to and not locked: files of an epoch never change. When the job prunes the epoch meanwhile,
 // the copy fails and nothing is committed (see Keep). No run of a job may use the directory to (*BusyError).
@@ -114,7 +101,8 @@ func (t *target) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, 
 	have, err := t.ReadManifest(e)
 	switch {
 	case err == nil && !slices.Contains(ids, have.ID()):
-		return done, &OtherEpochError{Dir: t.Path(), Epoch: e}
+		return done, fmt.Errorf("%s has another epoch %d of this job, with other contents: copy to another "+
+			"directory, or remove that one first ('holdfast prune')", t.Path(), e)
 	case err == nil:
 		done.Already, done.Bytes = true, bytesOf(have.Shards)
 		return done, damagedCopy(t, e, t.probeAll(ctx, have))

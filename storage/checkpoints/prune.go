@@ -82,7 +82,6 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 			whole[d.Name()] = wholeAt(looks, d.Name())
 		}
 	}
-	var left []level.Leftover
 	for i, d := range v.dirs {
 		if looks[i] == nil {
 			continue
@@ -96,16 +95,16 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 			Making: func(string) bool { return false }, // the lock is ours: nobody writes
 			DryRun: rules.DryRun, Stays: rules.staysIn(d.Path())},
 			func(e Epoch, err error) error { return fmt.Errorf("remove epoch %d from %s: %w", e, d.Path(), err) })
-		problems, left = append(problems, err), append(left, odd...)
+		problems = append(problems, err)
+		for _, left := range odd {
+			problems = append(problems, fmt.Errorf("not removed: %s: %w", left.Path, left.Err))
+		}
 		if len(gone) > 0 {
 			out[d.Path()] = gone
 		}
 		if !rules.DryRun {
 			problems = append(problems, level.Forget(d, gone))
 		}
-	}
-	if len(left) > 0 {
-		problems = append(problems, &level.LeftError{Left: left})
 	}
 	return out, errors.Join(problems...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -171,9 +172,8 @@ func TestBadManifestAtTheWidestLevel(t *testing.T) {
 	left := w.At(0, 0)
 	w.Stop()
 	dirs := []string{"/local0", "/local1", "/global"}
-	var odd *level.LeftError
 	_, err := checkpoints.Prune(vfs.With(t.Context(), w.FS), dirs, checkpoints.PruneRules{Keep: 1})
-	if !errors.As(err, &odd) {
+	if err == nil || !strings.Contains(err.Error(), "not removed: /global") {
 		t.Errorf("got %v, want the bad manifest to be named", err)
 	}
 	if epochs, err := left.Epochs(); err != nil || len(epochs) < 4 {

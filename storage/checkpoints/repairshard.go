@@ -94,7 +94,7 @@ func (r *repairer) restoreFile(ctx context.Context, d *viewDir, m *format.Manife
 		} else if err == nil {
 			err = c.Close()
 		}
-		if err != nil && !errors.Is(err, redundancy.ErrNoOtherWay) && !level.Absent(err) {
+		if err != nil && !errors.Is(err, shard.ErrNoOtherWay) && !level.Absent(err) {
 			problems = append(problems, err)
 		}
 	}

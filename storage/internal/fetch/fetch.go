@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
-	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -78,7 +77,7 @@ func (sh *Shard) nextCopy(ctx context.Context, n int) (*shard.Copy, error) {
 		if err == nil && len(sh.copies) > 0 && c.At.Info.Digest != sh.digest {
 			err = errors.Join(fmt.Errorf("the shard belongs to a different attempt at epoch %d", sh.epoch), c.Close())
 		}
-		if errors.Is(err, redundancy.ErrNoOtherWay) {
+		if errors.Is(err, shard.ErrNoOtherWay) {
 			continue
 		}
 		if err != nil {

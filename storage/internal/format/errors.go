@@ -41,17 +41,9 @@ func (e *VersionError) Error() string {
 		e.File, e.What, e.Have, e.Known)
 }
 
-// LimitError reports something larger than the format can hold. Nothing was
-// written.
-type LimitError struct {
-	What       string
-	Have, Most int64
-	Remedy     string
-}
-
-// Error gives the number, the limit and the remedy.
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s: %d exceeds the format's limit of %d: %s", e.What, e.Have, e.Most, e.Remedy)
+// TooLarge refuses something larger than the format can hold, before it is written.
+func TooLarge(what string, have, most int64, remedy string) error {
+	return fmt.Errorf("%s: %d exceeds the format's limit of %d: %s", what, have, most, remedy)
 }
 
 // MaxNameLen bounds the name of a section, a job, a node.

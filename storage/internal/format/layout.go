@@ -45,15 +45,15 @@ func (l *Layout) Encode() ([]byte, error) {
 	for i := range l.Arrays {
 		x := &l.Arrays[i]
 		if len(x.Name) > MaxNameLen || len(x.Type) > MaxNameLen || len(x.Section) > MaxNameLen {
-			return nil, &LimitError{What: "length of the name or type of an array",
-				Have: int64(max(len(x.Name), len(x.Type))), Most: MaxNameLen, Remedy: "give it a shorter name"}
+			return nil, TooLarge("length of the name or type of an array", int64(max(len(x.Name), len(x.Type))),
+				MaxNameLen, "give it a shorter name")
 		}
 		encodeArray(&e, &x.Array)
 		encodeLocal(&e, x)
 	}
 	if len(e.B) > MaxLayoutBytes {
-		return nil, &LimitError{What: "bytes of the layouts of a rank", Have: int64(len(e.B)), Most: MaxLayoutBytes,
-			Remedy: "declare fewer, larger blocks or items"}
+		return nil, TooLarge("bytes of the layouts of a rank", int64(len(e.B)), MaxLayoutBytes,
+			"declare fewer, larger blocks or items")
 	}
 	return e.B, nil
 }

@@ -131,15 +131,15 @@ func (m *Manifest) Readable() ([]byte, error) {
 	for i := range m.Shards {
 		for _, name := range append([]string{m.Shards[i].Node}, m.Shards[i].Holders...) {
 			if len(name) > MaxNameLen {
-				return nil, &LimitError{What: fmt.Sprintf("length of the name of rank %d's node", i),
-					Have: int64(len(name)), Most: MaxNameLen, Remedy: "give it a shorter name"}
+				return nil, TooLarge(fmt.Sprintf("length of the name of rank %d's node", i), int64(len(name)),
+					MaxNameLen, "give it a shorter name")
 			}
 		}
 	}
 	b := m.Encode()
 	if len(b) > MaxRecordLen {
-		return nil, &LimitError{What: fmt.Sprintf("bytes of the manifest of %d ranks", m.Size), Have: int64(len(b)),
-			Most: MaxRecordLen, Remedy: "use fewer ranks"}
+		return nil, TooLarge(fmt.Sprintf("bytes of the manifest of %d ranks", m.Size), int64(len(b)), MaxRecordLen,
+			"use fewer ranks")
 	}
 	if _, err := DecodeManifest(ManifestName, b); err != nil {
 		return nil, fmt.Errorf("the manifest could not be read back: %w", err)

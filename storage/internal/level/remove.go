@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -19,29 +18,6 @@ import (
 type Leftover struct {
 	Path string
 	Err  error // why
-}
-
-// LeftError reports what checkpoints.Prune could not remove, or could not read of an epoch
-// that it keeps.
-type LeftError struct{ Left []Leftover }
-
-// Error lists the files, each with the reason.
-func (e *LeftError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d file(s) not removed:", len(e.Left))
-	for _, l := range e.Left {
-		fmt.Fprintf(&b, "\n  %s: %v", l.Path, l.Err)
-	}
-	return b.String()
-}
-
-// Unwrap gives the reasons.
-func (e *LeftError) Unwrap() []error {
-	var out []error
-	for _, l := range e.Left {
-		out = append(out, l.Err)
-	}
-	return out
 }
 
 var (

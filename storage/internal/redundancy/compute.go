@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/klauspost/reedsolomon"
+
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
-	"github.com/klauspost/reedsolomon"
 )
 
 // Places is where the parts of parity groups are to be had.
@@ -57,7 +58,7 @@ func (p *paritySource) Locate(ctx context.Context, e format.Epoch, rank int) (*s
 		return nil, err
 	}
 	if p.skip == st.i || p.skip >= len(st.Group) {
-		return nil, ErrNoOtherWay
+		return nil, shard.ErrNoOtherWay
 	}
 	r := &rebuilt{from: p.from, m: m, own: st, skip: p.skip,
 		members: map[int]*shard.Extent{}, rows: map[RowID]*shard.Copy{}}
@@ -67,9 +68,6 @@ func (p *paritySource) Locate(ctx context.Context, e format.Epoch, rank int) (*s
 	return &shard.Extent{ReaderAt: r, Closer: r, N: info.ShardBytes, Info: info,
 		Name: fmt.Sprintf("parity group %v of epoch %d", st.Group, e)}, nil
 }
-
-// ErrNoOtherWay says that there is no such member to do without.
-var ErrNoOtherWay = errors.New("no other way to compute the shard")
 
 // rebuilt is a shard that is computed as it is read.
 type rebuilt struct {
@@ -164,10 +162,10 @@ func (r *rebuilt) compute(p []byte, d int, at, segment int64) error {
 	}
 	switch {
 	case have < st.K && r.skip >= 0: // the attempt with all parts says what is missing
-		return fmt.Errorf("%w without the parts of rank %d: %w", ErrNoOtherWay, r.own.Group[r.skip], format.ErrCorrupt)
+		return fmt.Errorf("%w without the parts of rank %d: %w", shard.ErrNoOtherWay, r.own.Group[r.skip],
+			format.ErrCorrupt)
 	case have < st.K:
-		return &MissingError{Epoch: r.m.Epoch, Rank: r.own.Group[r.own.i], Have: have, Need: st.K,
-			Parts: missing(r.m, st, d, func(i int) bool { return shards[i] != nil }), Err: format.ErrCorrupt}
+		return notComputable(r.m, st, d, format.ErrCorrupt, func(i int) bool { return shards[i] != nil })
 	}
 	required := make([]bool, len(shards))
 	required[d] = true
@@ -224,25 +222,20 @@ func Computable(m *format.Manifest, rank int, member func(rank int) bool, row fu
 	}
 	for d := range own.K {
 		st := own.Holding(d)
-		have := 0
-		for i := range st.K {
-			if i != d && member(st.Group[st.data(i)]) {
-				have++
+		has := func(i int) bool {
+			if i < st.K {
+				return member(st.Group[st.data(i)])
 			}
+			return row(RowID{st.Group[st.i], i - st.K})
 		}
-		for j := range st.M {
-			if row(RowID{st.Group[st.i], j}) {
+		have := 0
+		for i := range st.K + st.M {
+			if i != d && has(i) {
 				have++
 			}
 		}
 		if have < st.K {
-			return &MissingError{Epoch: m.Epoch, Rank: rank, Have: have, Need: st.K, Err: errNoPart,
-				Parts: missing(m, st, d, func(i int) bool {
-					if i < st.K {
-						return member(st.Group[st.data(i)])
-					}
-					return row(RowID{st.Group[st.i], i - st.K})
-				})}
+			return notComputable(m, st, d, errNoPart, has)
 		}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 )
 
 // Holding says what one rank's directory of a level has of an epoch.
@@ -57,7 +56,7 @@ func decodeHoldings(from int, b []byte) ([]Holding, error) {
 		out = append(out, h)
 	}
 	if !d.Done() {
-		return nil, fmt.Errorf("holdings of rank %d: %w", from, peer.ErrDamaged)
+		return nil, fmt.Errorf("holdings of rank %d are damaged", from)
 	}
 	return out, nil
 }

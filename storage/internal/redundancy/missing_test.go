@@ -1,7 +1,6 @@
 package redundancy
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -22,14 +21,8 @@ func TestMissingParts(t *testing.T) {
 		}
 		return !lost[st.Group[st.Row(id.J)]]
 	})
-	var e *MissingError
-	if !errors.As(err, &e) || e.Rank != 0 || e.Have != 1 || e.Need != 2 || len(e.Parts) != 2 {
-		t.Fatalf("got %+v", err)
-	}
-	for _, p := range e.Parts {
-		if !lost[p.Rank] || p.Node != m.Shards[p.Rank].Node || p.Rank == 0 {
-			t.Errorf("part %+v is not missing", p)
-		}
+	if err == nil || strings.Count(err.Error(), "on node") != 2 {
+		t.Fatalf("got %v, want two parts to be missing", err)
 	}
 	for _, want := range []string{"epoch 7 at level parity: the shard of rank 0", "1 of the 2 parts needed",
 		"on node c", "on node d", "start the job where 1 of them can be read"} {

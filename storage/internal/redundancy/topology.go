@@ -7,15 +7,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// TopologyError reports a job whose nodes cannot carry a level.
-type TopologyError struct {
-	Level  string
-	Reason string
-}
-
-// Error names the level and the reason.
-func (e *TopologyError) Error() string { return fmt.Sprintf("level %s: %s", e.Level, e.Reason) }
-
 // nodeRanks is a node, the failure domain of what lies on it, and the ranks
 // that run there, ascending.
 type nodeRanks struct {
@@ -44,9 +35,8 @@ func byNode(nodes []string) []nodeRanks {
 func Partners(nodes []string, rank, copies int) ([]int, error) {
 	list := byNode(nodes)
 	if len(list) < copies+1 {
-		return nil, &TopologyError{Level: format.LevelPartner, Reason: fmt.Sprintf(
-			"%d copies on other nodes need %d nodes, the job has %d: use more nodes or keep fewer copies",
-			copies, copies+1, len(list))}
+		return nil, fmt.Errorf("level partner: %d copies on other nodes need %d nodes, the job has %d: use more nodes "+
+			"or keep fewer copies", copies, copies+1, len(list))
 	}
 	own := slices.IndexFunc(list, func(n nodeRanks) bool { return slices.Contains(n.ranks, rank) })
 	place := slices.Index(list[own].ranks, rank)
@@ -65,9 +55,9 @@ func Partners(nodes []string, rank, copies int) ([]int, error) {
 func ParityGroups(nodes []string, data, parity int) ([][]int, error) {
 	list := byNode(nodes)
 	if len(list) < parity+1 {
-		return nil, &TopologyError{Level: format.LevelParity, Reason: fmt.Sprintf(
-			"parity that survives the loss of %d nodes needs %d nodes, the job has %d: use more nodes or less parity",
-			parity, parity+1, len(list))}
+		return nil,
+			fmt.Errorf("level parity: parity that survives the loss of %d nodes needs %d nodes, the job has %d: "+
+				"use more nodes or less parity", parity, parity+1, len(list))
 	}
 	want := min(data+parity, len(list))
 	var groups [][]int
@@ -114,9 +104,8 @@ func adopt(groups [][]int, rest []int, nodes []string) ([][]int, error) {
 			}
 		}
 		if best < 0 {
-			return nil, &TopologyError{Level: format.LevelParity, Reason: fmt.Sprintf(
-				"node %s has more ranks than the other nodes can protect: place the ranks evenly, or use redundancy "+
-					"partner:K, which allows any placement", nodes[r])}
+			return nil, fmt.Errorf("level parity: node %s has more ranks than the other nodes can protect: place the "+
+				"ranks evenly, or use redundancy partner:K, which allows any placement", nodes[r])
 		}
 		groups[best] = append(groups[best], r)
 	}

@@ -8,9 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/zeebo/xxh3"
 )
 
 // Source is a place from which shards can be had.
@@ -21,6 +22,9 @@ type Source interface {
 	// ErrNotCommitted when the epoch does not exist there.
 	Locate(ctx context.Context, e format.Epoch, rank int) (*Extent, error)
 }
+
+// ErrNoOtherWay marks a Source that would have to do without something which it does not have in the first place.
+var ErrNoOtherWay = errors.New("no other way to compute the shard")
 
 // Extent is a shard's run of bytes, wherever it lies.
 type Extent struct {

@@ -42,15 +42,15 @@ func (p *Spec) Fits() error {
 	for i := range p.Sections {
 		sec := &p.Sections[i]
 		if len(sec.Name) > format.MaxNameLen {
-			return &format.LimitError{What: "length of a section's name", Have: int64(len(sec.Name)),
-				Most: format.MaxNameLen, Remedy: "give it a shorter name"}
+			return format.TooLarge("length of a section's name", int64(len(sec.Name)), format.MaxNameLen,
+				"give it a shorter name")
 		}
 		if sec.Size < 0 {
 			return fmt.Errorf("section %q has %d bytes", sec.Name, sec.Size)
 		}
 		if bytes += sec.Size; bytes < 0 || sec.Size > maxShardBytes || bytes > maxShardBytes {
-			return &format.LimitError{What: fmt.Sprintf("bytes of a shard, with section %q", sec.Name), Have: sec.Size,
-				Most: maxShardBytes, Remedy: remedy}
+			return format.TooLarge(fmt.Sprintf("bytes of a shard, with section %q", sec.Name), sec.Size, maxShardBytes,
+				remedy)
 		}
 		chunks += format.ChunkCount(sec.Size, format.ChunkBytes)
 		index += 10 + int64(len(sec.Name))
@@ -58,11 +58,10 @@ func (p *Spec) Fits() error {
 	if index += chunks * format.ChunkEntryLen; index > format.MaxRecordLen {
 		most := (format.MaxRecordLen - (index - chunks*format.ChunkEntryLen)) / format.ChunkEntryLen * format.ChunkBytes
 		if most < 0 { // names alone are too much
-			return &format.LimitError{What: "bytes of the names of all sections",
-				Have: index - chunks*format.ChunkEntryLen, Most: format.MaxRecordLen,
-				Remedy: "protect fewer things with shorter names"}
+			return format.TooLarge("bytes of the names of all sections", index-chunks*format.ChunkEntryLen,
+				format.MaxRecordLen, "protect fewer things with shorter names")
 		}
-		return &format.LimitError{What: "bytes of a shard", Have: bytes, Most: most, Remedy: remedy}
+		return format.TooLarge("bytes of a shard", bytes, most, remedy)
 	}
 	return nil
 }

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/zeebo/xxh3"
 )
 
 // shardWriter writes the bytes of one shard, in one pass over the sections: it plans each, and follows the plan.
@@ -116,8 +117,8 @@ func (s *shardWriter) noteLayout(sec *Section) error {
 // layoutBytes reads a section of that many bytes, if it may be so long.
 func layoutBytes(size int64, read func(b []byte) error) ([]byte, error) {
 	if size > format.MaxLayoutBytes {
-		return nil, &format.LimitError{What: "bytes of section " + format.LayoutSection, Have: size,
-			Most: format.MaxLayoutBytes, Remedy: "declare fewer, larger blocks or items"}
+		return nil, format.TooLarge("bytes of section "+format.LayoutSection, size, format.MaxLayoutBytes,
+			"declare fewer, larger blocks or items")
 	}
 	b := make([]byte, size)
 	return b, read(b)
