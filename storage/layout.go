@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -29,41 +28,3 @@ func CheckLayouts(all []*Layout) error {
 	}
 	return m.Check()
 }
-
-// HoleError says that no rank owns the elements of a box. Commit returns it, and commits nothing.
-//
-//	Array string
-//	Box   layout.Region
-//	Near  []int // ranks that own elements beside the box, at most two
-type HoleError = layout.HoleError
-
-// OverlapError says that two ranks own the elements of a box, or one rank owns them twice. Commit returns it, and
-// commits nothing.
-//
-//	Array string
-//	Box   layout.Region
-//	Ranks [2]int
-type OverlapError = layout.OverlapError
-
-// DuplicateError says that two ranks have an item with the same key. Commit returns it, and commits nothing.
-//
-//	Array string
-//	Key   string // as people write it
-//	Ranks [2]int
-type DuplicateError = layout.DuplicateError
-
-// DiffersError says that two ranks describe an array in different ways, or have different bytes of one that is
-// replicated. Commit returns it, and commits nothing.
-//
-//	Array      string
-//	What       string // "type", "dimensions", ...
-//	Ranks      [2]int
-//	Have, Want string // of the second rank, of the first
-type DiffersError = layout.DiffersError
-
-// ShapeError says that what a rank declares cannot be. Commit returns it, and commits nothing.
-//
-//	Array string
-//	Rank  int // -1: not known
-//	Why   string
-type ShapeError = layout.ShapeError

@@ -183,27 +183,27 @@ func TestWrongLayoutsAreRefused(t *testing.T) {
 			if rank == 1 {
 				l.Arrays[0].Parts = l.Arrays[0].Parts[:1]
 			}
-		}, new(*storage.HoleError)},
+		}, new(*layout.HoleError)},
 		"shift": {func(l *storage.Layout, rank int) {
 			if rank == 2 {
 				l.Arrays[0].Parts[0].Spans[0] = []layout.Span{layout.Run(5, 4)}
 			}
-		}, new(*storage.OverlapError)},
+		}, new(*layout.OverlapError)},
 		"two shifts": {func(l *storage.Layout, rank int) {
 			if rank == 2 {
 				l.Arrays[0].Parts[0].Spans[0][0].Start-- // of both parts
 			}
-		}, new(*storage.HoleError)},
+		}, new(*layout.HoleError)},
 		"type": {func(l *storage.Layout, rank int) {
 			if rank == 1 {
 				l.Arrays[0].Type = "int64"
 			}
-		}, new(*storage.DiffersError)},
+		}, new(*layout.DiffersError)},
 		"key": {func(l *storage.Layout, rank int) {
 			l.Arrays[1] = layout.Local{Array: layout.Array{Name: "x", Type: "map[int]int8", Elem: 1,
 				Kind: layout.KeyedInt, Section: "array/step"},
 				Items: []layout.Item{{Key: layout.Key{Int: int64(rank % 2)}}}}
-		}, new(*storage.DuplicateError)},
+		}, new(*layout.DuplicateError)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c0 := jobtest.NewCluster(t, goldenNodes...)
