@@ -23,6 +23,7 @@ import (
 // consistent; package object says what else is asked of it, and what becomes of requests that get lost.
 type Bucket struct {
 	place
+	notes
 	b     object.Bucket
 	meter vfs.Meter // may be nil
 	lock  bucketLock
@@ -35,6 +36,7 @@ func newBucket(fsys vfs.FS, p place) *Bucket {
 		panic(err) // CheckPath was not asked
 	}
 	l := &Bucket{place: p, b: b}
+	l.notes = notes{l}
 	l.meter, _ = fsys.(vfs.Meter)
 	return l
 }
@@ -62,13 +64,6 @@ func (l *Bucket) Unusable(err error) error {
 	return &DirError{Level: l.name, Dir: l.path, Remedy: remedy, Err: err}
 }
 
-func (l *Bucket) unusableIf(err error) error {
-	if err == nil {
-		return nil
-	}
-	return l.Unusable(err)
-}
-
 // Prepare tries whether the store does what commits need. One rank does so for all: they have the same credentials.
 func (l *Bucket) Prepare(bool) error {
 	if l.owner != 0 {
@@ -89,9 +84,9 @@ func (l *Bucket) ClearTemps() error {
 	if err := l.unusableIf(l.b.AbortUploads(context.Background(), "")); err != nil {
 		return err
 	}
-	list, err := l.beside()
+	list, _, err := l.b.List(context.Background(), "", true, 0)
 	if err != nil {
-		return err
+		return l.Unusable(err)
 	}
 	for _, f := range list {
 		if l.ownTemp(f.Key) { // a probe
@@ -103,35 +98,10 @@ func (l *Bucket) ClearTemps() error {
 	return nil
 }
 
-// beside lists the objects that lie beside the epochs.
-func (l *Bucket) beside() ([]object.Info, error) {
+func (l *Bucket) entries() ([]vfs.Entry, error) {
 	list, _, err := l.b.List(context.Background(), "", true, 0)
-	return list, l.unusableIf(err)
+	return entriesOf(list), err
 }
-
-// Claim makes the prefix this job's, or refuses it. Of ranks that race one puts the marker, and all read it.
-func (l *Bucket) Claim(want format.Marker) error {
-	have, err := l.ReadMarker()
-	if errors.Is(err, fs.ErrNotExist) {
-		_, err = l.b.Put(context.Background(), format.MarkerName, want.Encode(), "")
-		if errors.Is(err, object.ErrChanged) {
-			err = nil
-		}
-		if err == nil {
-			have, err = l.ReadMarker()
-		}
-	}
-	if errors.Is(err, format.ErrCorrupt) && allOf(l, want) {
-		have, err = &want, l.replace(format.MarkerName, want.Encode())
-	}
-	if err != nil {
-		return l.Unusable(err)
-	}
-	return Fits(l, have, want)
-}
-
-// Remark makes the marker say another number of ranks: the job continues with it.
-func (l *Bucket) Remark(want format.Marker) error { return l.replace(format.MarkerName, want.Encode()) }
 
 // KeepMarked puts the job marker back where it has gone.
 func (l *Bucket) KeepMarked(want format.Marker) error {
@@ -142,28 +112,23 @@ func (l *Bucket) KeepMarked(want format.Marker) error {
 	return err
 }
 
-// ReadMarker reads whose checkpoints lie there.
-func (l *Bucket) ReadMarker() (*format.Marker, error) {
-	return readNote(l, format.MarkerName, format.DecodeMarker)
-}
-
 // Check looks at what lies beside the epochs.
 func (l *Bucket) Check(bad func(name string, err error)) error {
-	list, err := l.beside()
+	list, err := l.entries()
 	if err != nil {
-		return err
+		return l.Unusable(err)
 	}
 	for _, f := range list {
-		if _, epoch := format.ParseEpochName(f.Key); epoch {
-			bad(f.Key, fmt.Errorf("%s: an object has the name of an epoch: %w", l.b.URL(f.Key), format.ErrCorrupt))
+		if _, epoch := format.ParseEpochName(f.Name); epoch {
+			bad(f.Name, fmt.Errorf("%s: an object has the name of an epoch: %w", l.b.URL(f.Name), format.ErrCorrupt))
 			continue
 		}
-		if f.Key == format.LockName {
+		if f.Name == format.LockName {
 			_, _, err := l.readLock()
-			bad(f.Key, ignoreMissing(err))
+			bad(f.Name, ignoreMissing(err))
 			continue
 		}
-		checkNote(l, f.Key, bad)
+		checkNote(l, f.Name, bad)
 	}
 	return nil
 }
@@ -196,8 +161,8 @@ func (l *Bucket) readBy(ctx context.Context, key string, limit int64) (b []byte,
 }
 
 // replace gives a small object new contents in one step, unless it has them. Another one who does the same at the same
-// time comes first or last.
-func (l *Bucket) replace(name string, b []byte) error {
+// time comes first or last. What a store has is durable.
+func (l *Bucket) replace(name string, b []byte, _ bool) error {
 	var err error
 	for range smallTries {
 		have, info, rerr := l.b.Get(context.Background(), name, format.LedgerLimit)
@@ -219,72 +184,28 @@ func (l *Bucket) replace(name string, b []byte) error {
 	return err
 }
 
-// ReadBegun reads whether the job has begun.
-func (l *Bucket) ReadBegun() (*format.Begun, error) {
-	return readNote(l, format.BegunName, format.DecodeBegun)
-}
-
-// WriteBegun notes whether the job has begun.
-func (l *Bucket) WriteBegun(b *format.Begun) error {
-	return l.unusableIf(l.replace(format.BegunName, b.Encode()))
-}
-
-// NoteNoneBegun makes a place without epochs say that there is none yet.
-func (l *Bucket) NoteNoneBegun() error {
-	if _, err := l.ReadBegun(); !errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if epochs, err := l.Epochs(); err != nil || len(epochs) > 0 {
-		return l.unusableIf(err)
-	}
-	_, err := l.b.Put(context.Background(), format.BegunName, (&format.Begun{}).Encode(), "")
+func (l *Bucket) first(name string, b []byte) error {
+	_, err := l.b.Put(context.Background(), name, b, "")
 	if errors.Is(err, object.ErrChanged) { // by another rank
 		err = nil
 	}
-	return l.unusableIf(err)
+	return err
 }
 
-// WriteLedger replaces a rank's ledger.
-func (l *Bucket) WriteLedger(b *format.Ledger) error {
-	return l.replace(format.LedgerName(b.Rank), b.Encode())
-}
-
-// ReadLedger reads a rank's ledger.
-func (l *Bucket) ReadLedger(rank int) (*format.Ledger, error) {
-	return readNote(l, format.LedgerName(rank), format.DecodeLedger)
-}
-
-// ReadLedgers reads all ledgers.
-func (l *Bucket) ReadLedgers() (out []*format.Ledger, problems map[string]error, err error) {
-	list, err := l.beside()
-	if err != nil {
-		return nil, nil, err
-	}
-	out, problems = readLedgers(l, l.name, entriesOf(list))
-	return out, problems, nil
-}
-
-// WriteAttempts replaces a rank's attempts; none remove them.
-func (l *Bucket) WriteAttempts(t format.RestoreAttempts, rank int) error {
-	name := format.AttemptsName(rank)
-	if len(t) > 0 {
-		return l.unusableIf(l.replace(name, t.Encode()))
-	}
-	info, err := l.b.Head(context.Background(), name)
+func (l *Bucket) removeSmall(name string, _ bool) error {
+	ctx := object.Tidying(context.Background())
+	info, err := l.b.Head(ctx, name)
 	if err == nil {
-		err = l.b.Delete(context.Background(), info)
+		err = l.b.Delete(ctx, info)
 	}
-	return l.unusableIf(ignoreMissing(err))
+	return ignoreMissing(err)
 }
 
-// ReadAttempts reads a rank's attempts.
-func (l *Bucket) ReadAttempts(rank int) (format.RestoreAttempts, error) {
-	return readNote(l, format.AttemptsName(rank), format.DecodeRestoreAttempts)
-}
+func (l *Bucket) syncNotes() error { return nil }
 
 // PlaceAttempts puts the first attempts, which are durable at once.
 func (l *Bucket) PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() error, err error) {
-	return func() error { return nil }, l.unusableIf(l.replace(format.AttemptsName(rank), t.Encode()))
+	return func() error { return nil }, l.unusableIf(l.replace(format.AttemptsName(rank), t.Encode(), true))
 }
 
 // entriesOf describes objects as what they are in a folder: by the last element of their keys.

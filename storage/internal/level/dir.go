@@ -22,6 +22,7 @@ import (
 //	<dir>/epoch-0000000007/manifest         commits the epoch
 type Dir struct {
 	place
+	notes
 	fs     vfs.FS
 	remote func() bool // other machines may see it
 	kept   manifests   // where all ranks have one directory, and the manifests are the largest
@@ -35,7 +36,9 @@ func NewDir(fsys vfs.FS, name, path string, owner int) *Dir {
 }
 
 func newDir(fsys vfs.FS, p place) *Dir {
-	return &Dir{place: p, fs: fsys, remote: remoteAt(fsys, p.path)}
+	d := &Dir{place: p, fs: fsys, remote: remoteAt(fsys, p.path)}
+	d.notes = notes{d}
+	return d
 }
 
 // Only makes manifests that commit other contents damage there.
@@ -67,14 +70,6 @@ func (d *Dir) Unusable(err error) error {
 		remedy = "remove " + format.MarkerName + " if this is the right directory"
 	}
 	return &DirError{Level: d.name, Dir: d.path, Remedy: remedy, Err: err}
-}
-
-// unusableIf is Unusable for an error, and nil for none.
-func (d *Dir) unusableIf(err error) error {
-	if err == nil {
-		return nil
-	}
-	return d.Unusable(err)
 }
 
 // Prepare tries whether the directory is there and can be written.

@@ -123,21 +123,35 @@ func removeIfThere(fsys vfs.FS, name string) error {
 	return err
 }
 
-// replace gives a small file of the directory new contents in one step.
-func (d *Dir) replace(name string, b []byte) error {
-	temp := filepath.Join(d.path, TempName(name, d.owner))
-	if err := WriteFile(d.fs, temp, b); err != nil {
-		return err
-	}
-	return d.fs.Rename(temp, filepath.Join(d.path, name))
+func (d *Dir) readSmall(name string) (b []byte, file string, err error) {
+	file = filepath.Join(d.path, name)
+	b, err = ReadFile(d.fs, file, format.LedgerLimit)
+	return b, file, err
 }
 
-// replaceDurably is replace for what must survive the machine.
-func (d *Dir) replaceDurably(name string, b []byte) error {
-	if err := d.replace(name, b); err != nil {
-		return err
+func (d *Dir) entries() ([]vfs.Entry, error) { return d.fs.ReadDir(d.path) }
+
+func (d *Dir) syncNotes() error { return d.fs.SyncDir(d.path) }
+
+// replace gives a small file of the directory new contents in one step, durable ones for what must survive the machine.
+func (d *Dir) replace(name string, b []byte, durable bool) error {
+	temp := filepath.Join(d.path, TempName(name, d.owner))
+	err := WriteFile(d.fs, temp, b)
+	if err == nil {
+		err = d.fs.Rename(temp, filepath.Join(d.path, name))
 	}
-	return d.fs.SyncDir(d.path)
+	if err == nil && durable {
+		err = d.fs.SyncDir(d.path)
+	}
+	return err
+}
+
+func (d *Dir) removeSmall(name string, durable bool) error {
+	err := removeIfThere(d.fs, filepath.Join(d.path, name))
+	if durable {
+		err = errors.Join(err, d.fs.SyncDir(d.path))
+	}
+	return err
 }
 
 // first makes a small file that others may be making too: it is linked to its name whole, so the first one stays.

@@ -11,32 +11,32 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// Claim makes the directory this job's, or refuses it. Ranks race to be the
-// first: the marker is linked to its name whole, so the losers read the
+// Claim makes the place this job's, or refuses it. Ranks race to be the
+// first: the marker gets its name whole, so the losers read the
 // winner's and compare.
-func (d *Dir) Claim(want format.Marker) error {
-	have, err := d.ReadMarker()
+func (n notes) Claim(want format.Marker) error {
+	have, err := n.ReadMarker()
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = d.first(format.MarkerName, want.Encode()); err == nil {
-			have, err = d.ReadMarker()
+		if err = n.at.first(format.MarkerName, want.Encode()); err == nil {
+			have, err = n.ReadMarker()
 		}
 	}
-	if errors.Is(err, format.ErrCorrupt) && allOf(d, want) {
-		have, err = &want, d.replaceDurably(format.MarkerName, want.Encode())
+	if errors.Is(err, format.ErrCorrupt) && allOf(n.at, want) {
+		have, err = &want, n.at.replace(format.MarkerName, want.Encode(), true)
 	}
 	if err != nil {
-		return d.Unusable(err)
+		return n.at.Unusable(err)
 	}
-	if err := Fits(d, have, want); err != nil {
+	if err := Fits(n.at, have, want); err != nil {
 		return err
 	}
 	// The winner may not have synced the name yet when we saw it.
-	return d.unusableIf(d.fs.SyncDir(d.path))
+	return n.unusableIf(n.at.syncNotes())
 }
 
 // Remark makes the marker say another number of ranks: the job continues with it.
-func (d *Dir) Remark(want format.Marker) error {
-	return d.unusableIf(d.replaceDurably(format.MarkerName, want.Encode()))
+func (n notes) Remark(want format.Marker) error {
+	return n.unusableIf(n.at.replace(format.MarkerName, want.Encode(), true))
 }
 
 // MarkRun makes a place, which is locked, one of a run, unless it is already. Before that, take says why the run may
@@ -99,9 +99,9 @@ func (d *Dir) KeepMarked(want format.Marker) error {
 	return err
 }
 
-// ReadMarker reads whose checkpoints the directory holds.
-func (d *Dir) ReadMarker() (*format.Marker, error) {
-	return readNote(d, format.MarkerName, format.DecodeMarker)
+// ReadMarker reads whose checkpoints the place holds.
+func (n notes) ReadMarker() (*format.Marker, error) {
+	return readNote(n.at, format.MarkerName, format.DecodeMarker)
 }
 
 // Whose says which run a place belongs to.

@@ -1,7 +1,6 @@
 package level
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,79 +13,89 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// ReadBegun reads whether the job has begun.
-func (d *Dir) ReadBegun() (*format.Begun, error) {
-	return readNote(d, format.BegunName, format.DecodeBegun)
-}
-
-// noteReader is where small records lie.
-type noteReader interface {
-	// readSmall reads one and says where it is.
+// records is the place of a level's small records, beside its epochs: a directory, or the prefix of a bucket.
+type records interface {
+	Epochs
+	// readSmall reads a record and says where it is.
 	readSmall(name string) (b []byte, file string, err error)
+	// replace gives a record new contents in one step. If it is durable they are on the disk then.
+	replace(name string, b []byte, durable bool) error
+	// first makes a record that others may be making too: the first one stays.
+	first(name string, b []byte) error
+	// removeSmall removes a record, which may be gone. If it is durable the record cannot come back.
+	removeSmall(name string, durable bool) error
+	// syncNotes makes the names of all records durable.
+	syncNotes() error
+	// entries lists the records and the other files that lie there.
+	entries() ([]vfs.Entry, error)
 }
 
-func (d *Dir) readSmall(name string) (b []byte, file string, err error) {
-	file = filepath.Join(d.path, name)
-	b, err = ReadFile(d.fs, file, format.LedgerLimit)
-	return b, file, err
+// notes are the small records of a level, wherever it is.
+type notes struct{ at records }
+
+// unusableIf is Unusable for an error, and nil for none.
+func (n notes) unusableIf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return n.at.Unusable(err)
 }
 
 // readNote reads a small record.
-func readNote[T any](r noteReader, name string, decode func(file string, b []byte) (T, error)) (note T, err error) {
-	b, file, err := r.readSmall(name)
+func readNote[T any](at records, name string, decode func(file string, b []byte) (T, error)) (note T, err error) {
+	b, file, err := at.readSmall(name)
 	if err != nil {
 		return note, err
 	}
 	return decode(file, b)
 }
 
-// WriteBegun notes, durably, whether the job has begun.
-func (d *Dir) WriteBegun(b *format.Begun) error {
-	return d.unusableIf(d.replaceDurably(format.BegunName, b.Encode()))
+// ReadBegun reads whether the job has begun.
+func (n notes) ReadBegun() (*format.Begun, error) {
+	return readNote(n.at, format.BegunName, format.DecodeBegun)
 }
 
-// NoteNoneBegun makes a directory without epochs say that there is none yet. Others may
+// WriteBegun notes, durably, whether the job has begun.
+func (n notes) WriteBegun(b *format.Begun) error {
+	return n.unusableIf(n.at.replace(format.BegunName, b.Encode(), true))
+}
+
+// NoteNoneBegun makes a place without epochs say that there is none yet. Others may
 // be doing so; one that has seen an epoch meanwhile is not overwritten.
-func (d *Dir) NoteNoneBegun() error {
-	if _, err := d.ReadBegun(); !errors.Is(err, fs.ErrNotExist) {
+func (n notes) NoteNoneBegun() error {
+	if _, err := n.ReadBegun(); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if epochs, err := d.Epochs(); err != nil || len(epochs) > 0 {
-		return d.unusableIf(err)
+	if epochs, err := n.at.Epochs(); err != nil || len(epochs) > 0 {
+		return n.unusableIf(err)
 	}
-	return d.unusableIf(d.first(format.BegunName, (&format.Begun{}).Encode()))
+	return n.unusableIf(n.at.first(format.BegunName, (&format.Begun{}).Encode()))
 }
 
 // WriteLedger replaces a rank's ledger in one step.
-func (d *Dir) WriteLedger(l *format.Ledger) error {
-	return d.replace(format.LedgerName(l.Rank), l.Encode())
+func (n notes) WriteLedger(l *format.Ledger) error {
+	return n.at.replace(format.LedgerName(l.Rank), l.Encode(), false)
 }
 
 // ReadLedger reads a rank's ledger.
-func (d *Dir) ReadLedger(rank int) (*format.Ledger, error) {
-	return readNote(d, format.LedgerName(rank), format.DecodeLedger)
+func (n notes) ReadLedger(rank int) (*format.Ledger, error) {
+	return readNote(n.at, format.LedgerName(rank), format.DecodeLedger)
 }
 
-// ReadLedgers reads all ledgers of a directory. What is wrong with one comes back
+// ReadLedgers reads all ledgers of a place. What is wrong with one comes back
 // beside the others.
-func (d *Dir) ReadLedgers() (out []*format.Ledger, problems map[string]error, err error) {
-	list, err := d.fs.ReadDir(d.path)
+func (n notes) ReadLedgers() (out []*format.Ledger, problems map[string]error, err error) {
+	list, err := n.at.entries()
 	if err != nil {
-		return nil, nil, d.Unusable(err)
+		return nil, nil, n.at.Unusable(err)
 	}
-	out, problems = readLedgers(d, d.name, list)
-	return out, problems, nil
-}
-
-// readLedgers reads those among the entries of a level's place.
-func readLedgers(r noteReader, level string, list []vfs.Entry) (out []*format.Ledger, problems map[string]error) {
 	problems = map[string]error{}
 	for _, f := range list {
 		if !format.IsLedger(f.Name) {
 			continue
 		}
-		l, err := readNote(r, f.Name, format.DecodeLedger)
-		if err == nil && (format.LedgerName(l.Rank) != f.Name || !l.IsOf(level)) {
+		l, err := readNote(n.at, f.Name, format.DecodeLedger)
+		if err == nil && (format.LedgerName(l.Rank) != f.Name || l.At(n.at.Name()) == nil) {
 			err = &format.CorruptError{File: f.Name, Len: int64(len(l.Encode())),
 				Reason: "ledger of another rank or level"}
 		}
@@ -98,7 +107,7 @@ func readLedgers(r noteReader, level string, list []vfs.Entry) (out []*format.Le
 			out = append(out, l)
 		}
 	}
-	return out, problems
+	return out, problems, nil
 }
 
 // Forget takes epochs that are removed on purpose out of the ledgers of a
@@ -124,21 +133,20 @@ func Forget(l Level, epochs []format.Epoch) error {
 	return nil
 }
 
-// WriteAttempts replaces the record of a rank's restore attempts, durably; none remove the file.
-func (d *Dir) WriteAttempts(t format.RestoreAttempts, rank int) error {
-	final := filepath.Join(d.path, format.AttemptsName(rank))
+// WriteAttempts replaces the record of a rank's restore attempts, durably; none remove it.
+func (n notes) WriteAttempts(t format.RestoreAttempts, rank int) error {
 	if len(t) == 0 {
-		if _, err := d.fs.Stat(final); errors.Is(err, fs.ErrNotExist) {
+		if _, err := n.ReadAttempts(rank); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return d.unusableIf(removeIfThere(d.fs, final))
+		return n.unusableIf(n.at.removeSmall(format.AttemptsName(rank), false))
 	}
-	return d.unusableIf(d.replaceDurably(format.AttemptsName(rank), t.Encode()))
+	return n.unusableIf(n.at.replace(format.AttemptsName(rank), t.Encode(), true))
 }
 
 // ReadAttempts reads the record of a rank's restore attempts.
-func (d *Dir) ReadAttempts(rank int) (format.RestoreAttempts, error) {
-	return readNote(d, format.AttemptsName(rank), format.DecodeRestoreAttempts)
+func (n notes) ReadAttempts(rank int) (format.RestoreAttempts, error) {
+	return readNote(n.at, format.AttemptsName(rank), format.DecodeRestoreAttempts)
 }
 
 // PlaceAttempts gives the first record its name. They are durable when the function returned has returned nil; it is
@@ -165,20 +173,24 @@ type KeptEpoch struct {
 	Err error
 }
 
-// readKept reads the records among the names of a place.
-func readKept(r noteReader, names []string) map[format.Epoch]KeptEpoch {
+// ReadKept reads which epochs are to stay.
+func (n notes) ReadKept() (map[format.Epoch]KeptEpoch, error) {
+	list, err := n.at.entries()
+	if err != nil {
+		return nil, n.at.Unusable(err)
+	}
 	out := map[format.Epoch]KeptEpoch{}
-	for _, name := range names {
-		e, ok := format.ParseKeptName(name)
+	for _, f := range list {
+		e, ok := format.ParseKeptName(f.Name)
 		if !ok {
 			continue
 		}
-		k, err := readNote(r, name, format.DecodeKept)
+		k, err := readNote(n.at, f.Name, format.DecodeKept)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 			continue
 		case err == nil && k.Epoch != e:
-			err = &format.CorruptError{File: name, Reason: "record of another epoch"}
+			err = &format.CorruptError{File: f.Name, Reason: "record of another epoch"}
 		}
 		if err != nil {
 			k = &format.Kept{}
@@ -186,58 +198,17 @@ func readKept(r noteReader, names []string) map[format.Epoch]KeptEpoch {
 		k.Epoch = e
 		out[e] = KeptEpoch{*k, err}
 	}
-	return out
-}
-
-// ReadKept reads which epochs are to stay.
-func (d *Dir) ReadKept() (map[format.Epoch]KeptEpoch, error) {
-	list, err := d.fs.ReadDir(d.path)
-	if err != nil {
-		return nil, d.Unusable(err)
-	}
-	var names []string
-	for _, f := range list {
-		names = append(names, f.Name)
-	}
-	return readKept(d, names), nil
+	return out, nil
 }
 
 // WriteKept says, durably, that an epoch is to stay.
-func (d *Dir) WriteKept(k *format.Kept) error {
-	return d.unusableIf(d.replaceDurably(format.KeptName(k.Epoch), k.Encode()))
+func (n notes) WriteKept(k *format.Kept) error {
+	return n.unusableIf(n.at.replace(format.KeptName(k.Epoch), k.Encode(), true))
 }
 
 // RemoveKept removes, durably, the record of an epoch.
-func (d *Dir) RemoveKept(e format.Epoch) error {
-	err := d.fs.Remove(filepath.Join(d.path, format.KeptName(e)))
-	return d.unusableIf(errors.Join(ignoreMissing(err), d.fs.SyncDir(d.path)))
-}
-
-// ReadKept reads which epochs are to stay.
-func (l *Bucket) ReadKept() (map[format.Epoch]KeptEpoch, error) {
-	list, err := l.beside()
-	if err != nil {
-		return nil, l.Unusable(err)
-	}
-	var names []string
-	for _, f := range entriesOf(list) {
-		names = append(names, f.Name)
-	}
-	return readKept(l, names), nil
-}
-
-// WriteKept says that an epoch is to stay.
-func (l *Bucket) WriteKept(k *format.Kept) error {
-	return l.unusableIf(l.replace(format.KeptName(k.Epoch), k.Encode()))
-}
-
-// RemoveKept removes the record of an epoch.
-func (l *Bucket) RemoveKept(e format.Epoch) error {
-	info, err := l.b.Head(context.Background(), format.KeptName(e))
-	if err == nil {
-		err = l.b.Delete(context.Background(), info)
-	}
-	return l.unusableIf(ignoreMissing(err))
+func (n notes) RemoveKept(e format.Epoch) error {
+	return n.unusableIf(n.at.removeSmall(format.KeptName(e), true))
 }
 
 // KeptAt reads which epochs are to stay at a level that all ranks share; at other levels no record
@@ -282,18 +253,18 @@ func (d *Dir) Check(bad func(name string, err error)) error {
 }
 
 // checkNote reads a small record that lies beside the epochs. One that has just gone is no problem.
-func checkNote(r noteReader, name string, bad func(name string, err error)) {
+func checkNote(at records, name string, bad func(name string, err error)) {
 	_, kept := format.ParseKeptName(name)
 	switch {
 	case strings.HasSuffix(name, format.TempSuffix):
 	case kept:
-		_, err := readNote(r, name, format.DecodeKept)
+		_, err := readNote(at, name, format.DecodeKept)
 		bad(name, ignoreMissing(err))
 	case strings.HasPrefix(name, format.AttemptsPrefix):
-		_, err := readNote(r, name, format.DecodeRestoreAttempts)
+		_, err := readNote(at, name, format.DecodeRestoreAttempts)
 		bad(name, ignoreMissing(err))
 	case name == format.BegunName:
-		_, err := readNote(r, name, format.DecodeBegun)
+		_, err := readNote(at, name, format.DecodeBegun)
 		bad(name, ignoreMissing(err))
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
 // Leftover is something that was not removed, or that keeps its epoch.
@@ -119,12 +118,12 @@ func Announce(l Level, epochs []format.Epoch) (done func() error, err error) {
 	if err := l.putAnnouncement(name, b); err != nil {
 		return nil, err
 	}
-	return func() error { return l.dropAnnouncement(name) }, nil
+	return func() error { return l.removeSmall(name, false) }, nil
 }
 
 // Announced says whether any of the epochs is about to be removed. One that cannot be read may be of any.
 func Announced(l Level, epochs ...format.Epoch) (bool, error) {
-	names, err := l.announcements()
+	names, err := announcements(l)
 	if err != nil {
 		return false, err
 	}
@@ -153,19 +152,17 @@ func DropAnnouncements(l Level) error {
 	if !l.Traits().Shared {
 		return nil
 	}
-	names, err := l.announcements()
+	names, err := announcements(l)
 	for _, name := range names {
-		err = errors.Join(err, l.dropAnnouncement(name))
+		err = errors.Join(err, l.removeSmall(name, false))
 	}
 	return err
 }
 
 // announcer is what a level needs for it.
 type announcer interface {
-	noteReader
+	records
 	putAnnouncement(name string, b []byte) error
-	dropAnnouncement(name string) error
-	announcements() ([]string, error)
 }
 
 func isAnnouncement(name string) bool {
@@ -181,19 +178,15 @@ func (d *Dir) putAnnouncement(name string, b []byte) error {
 	}
 	_, err = f.WriteAt(b, 0)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(d.Unusable(err), d.dropAnnouncement(name))
+		return errors.Join(d.Unusable(err), d.removeSmall(name, false))
 	}
 	return nil
 }
 
-func (d *Dir) dropAnnouncement(name string) error {
-	return removeIfThere(d.fs, filepath.Join(d.path, name))
-}
-
-func (d *Dir) announcements() (out []string, err error) {
-	list, err := d.fs.ReadDir(d.path)
+func announcements(l Level) (out []string, err error) {
+	list, err := l.entries()
 	if err != nil {
-		return nil, d.Unusable(err)
+		return nil, l.Unusable(err)
 	}
 	for _, f := range list {
 		if isAnnouncement(f.Name) {
@@ -206,23 +199,4 @@ func (d *Dir) announcements() (out []string, err error) {
 func (l *Bucket) putAnnouncement(name string, b []byte) error {
 	_, err := l.b.Put(context.Background(), name, b, "")
 	return l.unusableIf(err)
-}
-
-func (l *Bucket) dropAnnouncement(name string) error {
-	ctx := object.Tidying(context.Background())
-	info, err := l.b.Head(ctx, name)
-	if err == nil {
-		err = l.b.Delete(ctx, info)
-	}
-	return l.unusableIf(ignoreMissing(err))
-}
-
-func (l *Bucket) announcements() (out []string, err error) {
-	list, err := l.beside()
-	for _, f := range entriesOf(list) {
-		if isAnnouncement(f.Name) {
-			out = append(out, f.Name)
-		}
-	}
-	return out, err
 }

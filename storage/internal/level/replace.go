@@ -140,7 +140,7 @@ func (d *Dir) RemoveFile(e format.Epoch, name string) error {
 func (d *Dir) ReplaceNote(name string, b []byte) error {
 	final := filepath.Join(d.path, name)
 	if b == nil {
-		return errors.Join(removeIfThere(d.fs, final), d.fs.SyncDir(d.path))
+		return d.removeSmall(name, true)
 	}
 	temp := filepath.Join(d.path, TempName(name, d.owner))
 	if err := WriteFile(d.fs, temp, b); err != nil {
@@ -245,15 +245,8 @@ func (l *Bucket) RemoveFile(e format.Epoch, name string) error {
 
 // ReplaceNote puts the new record over the old one.
 func (l *Bucket) ReplaceNote(name string, b []byte) error {
-	if b != nil {
-		return l.over(name, func(etag string) error {
-			_, err := l.b.Put(context.Background(), name, b, etag)
-			return err
-		})
+	if b == nil {
+		return l.removeSmall(name, true)
 	}
-	info, err := l.b.Head(context.Background(), name)
-	if err == nil {
-		err = l.b.Delete(context.Background(), info)
-	}
-	return ignoreMissing(err)
+	return l.replace(name, b, true)
 }
