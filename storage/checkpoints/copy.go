@@ -52,7 +52,8 @@ func Copy(ctx context.Context, from []string, to string, e Epoch, jobs int) (don
 		return done, err
 	}
 	// What is copied stays until somebody removes it: verify then misses each of the copies.
-	t, err := v.openTarget(ctx, to, target{run: "copy " + rand.Text(), jobs: jobs, create: true, keepEvery: 1})
+	t, err := v.openTarget(ctx, to, target{run: "copy " + rand.Text(), jobs: jobs, create: true, readsBack: true,
+		keepEvery: 1})
 	if err != nil {
 		return done, err
 	}
@@ -111,22 +112,28 @@ func (t *target) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, 
 	case !errors.Is(err, level.ErrNotCommitted):
 		return done, damagedCopy(t, e, err)
 	}
+	infos, err := t.copyAll(ctx, v, e)
+	if err == nil {
+		err = t.commit(ctx, e, infos)
+	}
+	if err == nil {
+		err = t.noteBegun(ctx, e)
+	}
+	done.Bytes = bytesOf(infos)
+	return done, err
+}
+
+// copyAll copies the shards of all ranks. Where directories hold different epochs under
+// the number it takes one that is there for all ranks.
+func (t *target) copyAll(ctx context.Context, v *View, e Epoch) (infos []ShardInfo, err error) {
 	var problems []error
-	for _, id := range ids {
-		infos, err := t.copyContents(ctx, v, e, id)
-		if err == nil {
-			if err = t.commit(ctx, e, infos); err == nil {
-				err = t.noteBegun(ctx, e)
-			}
-			done.Bytes = bytesOf(infos)
-			return done, err
-		}
-		if ctx.Err() != nil {
-			return done, ctx.Err()
+	for _, id := range v.contentsOf(e) {
+		if infos, err = t.copyContents(ctx, v, e, id); err == nil || ctx.Err() != nil {
+			return infos, err
 		}
 		problems = append(problems, err)
 	}
-	return done, fmt.Errorf("epoch %d: %w", e, errors.Join(problems...))
+	return nil, fmt.Errorf("epoch %d: %w", e, errors.Join(problems...))
 }
 
 func bytesOf(shards []ShardInfo) (n int64) {
@@ -152,13 +159,18 @@ func (t *target) probeAll(ctx context.Context, m *format.Manifest) error {
 	})
 }
 
-// copyContents copies the shards of all ranks, and reads back each.
+// copyContents is copyAll for one of the contents.
 func (t *target) copyContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
-	t.sizeOf(v, e, id)
+	if m := v.manifestWith(e, id); m != nil { // a job that changes its number of ranks has epochs of several
+		t.info.Size = m.Size
+	}
 	infos, from := make([]ShardInfo, t.info.Size), v.sources(e, id)
 	err := shard.Parallel(t.info.Size, t.jobs, func(r int, _ *shard.Scratch) (err error) {
 		for _, anew := range []bool{false, true} { // an earlier copy may have left a file that is damaged
 			if infos[r], err = t.bring(ctx, e, r, from, anew); err != nil {
+				break
+			}
+			if !t.readsBack {
 				break
 			}
 			if err = readBack(ctx, t, e, infos[r]); !errors.Is(err, format.ErrCorrupt) {

@@ -1,7 +1,6 @@
 package checkpoints
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
-	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Kind classifies a finding.
@@ -53,14 +51,12 @@ func (v *View) Expected() ([]Epoch, error) {
 		for e := range d.due {
 			set[e] = true
 		}
-		epochs, err := d.Epochs()
+		epochs, err := d.committed()
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range epochs {
-			if have, err := level.HasManifest(d, e); (have || err != nil) && !d.ofOther(e) {
-				set[e] = true
-			}
+			set[e] = true
 		}
 	}
 	out := format.SortedEpochs(set)
@@ -68,10 +64,16 @@ func (v *View) Expected() ([]Epoch, error) {
 	return out, nil
 }
 
-// ofOther reports whether an epoch here is of another run than the directory.
-func (d *viewDir) ofOther(e Epoch) bool {
-	_, err := d.ReadManifest(e)
-	return level.OfOtherRun(err)
+// committed lists the epochs of the directory's run that have a manifest here, readable or not, newest first.
+func (d *viewDir) committed() ([]Epoch, error) {
+	epochs, err := d.Epochs()
+	return slices.DeleteFunc(epochs, func(e Epoch) bool {
+		if have, err := level.HasManifest(d, e); !have && err == nil {
+			return true
+		}
+		_, err := d.ReadManifest(e)
+		return level.OfOtherRun(err)
+	}), err
 }
 
 // expectAll finds out what should be in each directory.
@@ -119,14 +121,12 @@ func (v *View) expect(d *viewDir) error {
 	for e := range d.due {
 		set[e] = true
 	}
-	epochs, err := d.Epochs()
+	epochs, err := d.committed()
 	if err != nil {
 		return err
 	}
 	for _, e := range epochs {
-		if have, err := level.HasManifest(d, e); err == nil && have && !d.ofOther(e) {
-			set[e] = true
-		}
+		set[e] = true
 	}
 	all := format.SortedEpochs(set)
 	slices.Reverse(all)
@@ -252,13 +252,6 @@ func (c *check) attempts() {
 	}
 }
 
-// viewSource is a directory of a view whose manifest may be had from another of
-// the same level.
-type viewSource struct {
-	*viewDir
-	v *View
-}
-
 // manifestAt reads the manifest of an epoch from the directory or from another one
 // of its level. That of the level parity describes the shards of the level local, too.
 func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
@@ -282,18 +275,6 @@ func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
 		}
 	}
 	return nil, err
-}
-
-// Locate makes it a source.
-func (s *viewSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	m, err := s.v.manifestAt(s.viewDir, e)
-	if err != nil {
-		return nil, err
-	}
-	return level.LocateIn(s, m, rank)
 }
 
 // Worst is the worst kind among findings, as holdfast verify answers; "" if nothing

@@ -200,14 +200,14 @@ func (t *target) flush(ctx context.Context, v *View) (Epoch, error) {
 	}
 	var problems []error
 	for _, e := range epochs {
-		infos, err := t.flushAll(ctx, v, e)
+		infos, err := t.copyAll(ctx, v, e)
 		if err == nil {
 			return e, t.commit(ctx, e, infos)
 		}
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		problems = append(problems, fmt.Errorf("epoch %d: %w", e, err))
+		problems = append(problems, err)
 	}
 	return 0, errors.Join(problems...)
 }
@@ -221,36 +221,18 @@ func (v *View) missingAt(to level.Epochs) ([]Epoch, error) {
 	}
 	set := map[Epoch]bool{}
 	for _, d := range v.dirs {
-		list, err := d.Epochs()
+		list, err := d.committed()
 		if err != nil {
 			return nil, err
 		}
 		for _, x := range list {
-			have, err := level.HasManifest(d, x)
-			if err != nil {
-				return nil, err
-			}
-			if have && x > newest && !d.ofOther(x) {
-				set[x] = true
-			}
+			set[x] = x > newest
 		}
 	}
+	maps.DeleteFunc(set, func(_ Epoch, newer bool) bool { return !newer })
 	out := format.SortedEpochs(set)
 	slices.Reverse(out)
 	return out, nil
-}
-
-// flushAll copies the shards of all ranks. Where directories hold different epochs under
-// the number it takes one that is there for all ranks.
-func (t *target) flushAll(ctx context.Context, v *View, e Epoch) (infos []ShardInfo, err error) {
-	var problems []error
-	for _, id := range v.contentsOf(e) {
-		if infos, err = t.flushContents(ctx, v, e, id); err == nil || ctx.Err() != nil {
-			return infos, err
-		}
-		problems = append(problems, err)
-	}
-	return nil, errors.Join(problems...)
 }
 
 // contentsOf lists what the manifests of an epoch commit, what most of them do first.
@@ -266,17 +248,4 @@ func (v *View) contentsOf(e Epoch) (ids [][16]byte) {
 	}
 	slices.SortStableFunc(ids, func(a, b [16]byte) int { return count[b] - count[a] })
 	return ids
-}
-
-// flushContents is flushAll for one of the contents, with so many shards at once.
-func (t *target) flushContents(ctx context.Context, v *View, e Epoch, id [16]byte) ([]ShardInfo, error) {
-	t.sizeOf(v, e, id)
-	infos, from := make([]ShardInfo, t.info.Size), v.sources(e, id)
-	err := shard.Parallel(t.info.Size, t.jobs, func(r int, _ *shard.Scratch) (err error) {
-		if infos[r], err = t.bring(ctx, e, r, from, false); err != nil {
-			return fmt.Errorf("rank %d: %w", r, v.whereItIs(e, id, r, err))
-		}
-		return nil
-	})
-	return infos, err
 }

@@ -75,13 +75,13 @@ func (v *View) sources(e Epoch, id [16]byte) (out []shard.Source) {
 	return out
 }
 
-// contents is a directory as a source of shards, as far as the manifest of the epoch has the ID. The manifest may be
+// contents is a directory as a source of shards, as far as the manifest of an epoch has the ID. The manifest may be
 // had from another directory of the level.
 type contents struct {
 	*viewDir
 	v     *View
-	epoch Epoch
-	id    [16]byte
+	epoch Epoch    // 0: epochs of whatever ID
+	id    [16]byte // of epoch
 }
 
 // Locate makes it a source.

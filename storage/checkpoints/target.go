@@ -22,6 +22,7 @@ type target struct {
 	jobs      int    // shards copied at once; 0: defaultJobs
 	create    bool   // if only the last element of the path is missing
 	shared    bool   // others work there, too, under the name of the same rank
+	readsBack bool   // each shard, before the epoch is committed
 	keepEvery int    // what verify is told of the epochs there
 	elastic   bool   // the job's number of ranks may change
 
@@ -139,14 +140,6 @@ func (t *target) close() error {
 		}
 	}
 	return errors.Join(t.pool.Close(), t.guard.Release())
-}
-
-// sizeOf makes what follows an epoch's of as many ranks as its manifest says: a job that changes its number of ranks
-// has epochs of several.
-func (t *target) sizeOf(v *View, e Epoch, id [16]byte) {
-	if m := v.manifestWith(e, id); m != nil {
-		t.info.Size = m.Size
-	}
 }
 
 // commit publishes an epoch of which the shards of all ranks are there.

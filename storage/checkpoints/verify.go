@@ -162,7 +162,7 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 		}
 		return nil
 	}
-	faults, err := shard.Verify(ctx, &viewSource{d, c.view}, c.epoch, rank)
+	faults, err := shard.Verify(ctx, &contents{viewDir: d, v: c.view}, c.epoch, rank)
 	if err != nil {
 		return err
 	}
