@@ -61,7 +61,7 @@ func Repair(ctx context.Context, dirs []string, rules RepairRules) (out []Repair
 		}
 	}
 	v.Complete = rules.Complete
-	r := &repairer{v: v, pool: poolFor(rules.Jobs), dry: rules.DryRun}
+	r := &repairer{v: v, dirs: dirs, pool: poolFor(rules.Jobs), dry: rules.DryRun}
 	defer func() { err = errors.Join(err, r.pool.Close()) }()
 	epochs, err := v.Expected()
 	if err != nil {
@@ -91,6 +91,7 @@ func Repair(ctx context.Context, dirs []string, rules RepairRules) (out []Repair
 // repairer is one Repair under way.
 type repairer struct {
 	v    *View
+	dirs []string // of the call
 	pool *shard.Pool
 	dry  bool
 }
@@ -107,21 +108,29 @@ func placeOfFinding(f *Finding) place {
 	return place{f.Epoch, f.Dir.Dir, f.Part, f.Dir.Level, f.Rank}
 }
 
-// rounds bounds how often an epoch is looked at again: a repair may let verify see more.
-const rounds = 4
+// mostRounds bounds how often an epoch is looked at again.
+const mostRounds = 4
 
 // epoch repairs what is wrong with an epoch.
-func (r *repairer) epoch(ctx context.Context, e Epoch) (out []Repaired, err error) {
+func (r *repairer) epoch(ctx context.Context, e Epoch) ([]Repaired, error) {
+	return r.rounds(ctx, func() ([]Finding, error) {
+		found, err := r.v.Verify(ctx, e)
+		return slices.DeleteFunc(found, func(f Finding) bool { return f.Kind == Elsewhere }), err
+	}, func(found []Finding) map[place]error { return r.once(ctx, e, found) })
+}
+
+// rounds repairs what is wrong until nothing is, or nothing more can be repaired: a repair may let find see more.
+func (r *repairer) rounds(ctx context.Context, find func() ([]Finding, error),
+	repair func(found []Finding) map[place]error) (out []Repaired, err error) {
 	var order []place
 	all := map[place]*Repaired{}
 	failed := map[place]error{}
 	before := 0
-	for range rounds {
-		found, err := r.v.Verify(ctx, e)
+	for range mostRounds {
+		found, err := find()
 		if err != nil {
 			return nil, err
 		}
-		found = slices.DeleteFunc(found, func(f Finding) bool { return f.Kind == Elsewhere })
 		for _, x := range all {
 			x.Done = true
 		}
@@ -138,7 +147,7 @@ func (r *repairer) epoch(ctx context.Context, e Epoch) (out []Repaired, err erro
 		if len(found) == 0 || !fresh {
 			break
 		}
-		for p, err := range r.once(ctx, e, found) {
+		for p, err := range repair(found) {
 			if err == nil && !r.dry {
 				err = errStillBad
 			}

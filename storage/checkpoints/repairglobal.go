@@ -218,42 +218,23 @@ func (r *repairer) removeUnnamed(d *viewDir, m *format.Manifest) error {
 }
 
 // notes repairs what lies beside the epochs, after these: what stood in the place of an epoch may have been set aside.
-func (r *repairer) notes(ctx context.Context) (out []Repaired, err error) {
-	before := r.v.VerifyDirs()
-	if len(before) == 0 {
-		return nil, ctx.Err()
-	}
-	tried := map[place]error{}
-	for i := range before {
-		tried[placeOfFinding(&before[i])] = r.note(&before[i])
-	}
-	var dirs []string
-	for _, d := range r.v.dirs {
-		dirs = append(dirs, d.Path())
-	}
-	left := map[place]bool{}
-	after := &View{}
-	if len(dirs) > 0 && !r.dry {
-		if after, err = Inspect(ctx, dirs...); err != nil {
-			return nil, err
+func (r *repairer) notes(ctx context.Context) ([]Repaired, error) {
+	v := r.v
+	return r.rounds(ctx, func() (found []Finding, err error) {
+		if v == nil {
+			if v, err = Inspect(ctx, r.dirs...); err != nil {
+				return nil, err
+			}
 		}
-	}
-	for _, f := range after.VerifyDirs() {
-		left[placeOfFinding(&f)] = true
-	}
-	for _, f := range before {
-		p := placeOfFinding(&f)
-		x := Repaired{Finding: f, Err: tried[p]}
-		switch {
-		case r.dry:
-		case r.v.dir(f.Dir.Dir) != nil && !left[p]:
-			x.Done, x.Err = true, nil
-		case x.Err == nil:
-			x.Err = errStillBad
+		found, v = v.VerifyDirs(), nil
+		return found, nil
+	}, func(found []Finding) map[place]error {
+		done := map[place]error{}
+		for i := range found {
+			done[placeOfFinding(&found[i])] = r.note(&found[i])
 		}
-		out = append(out, x)
-	}
-	return out, ctx.Err()
+		return done
+	})
 }
 
 // note repairs one of them.
