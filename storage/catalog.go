@@ -64,33 +64,25 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 // nearest first. Directories of other ranks count as far as Learn has been told of
 // them.
 func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return s.catalog.Survey(ctx, s.memory())
+	return entered(s, func() ([]LevelState, error) { return s.catalog.Survey(ctx, s.memory()) })
 }
 
 // Pending lists the epochs that are committed at from, as far as this rank can
 // tell, and newer than the newest at to, oldest first: a job that died in the
 // middle of a flush left them, and the next one can Flush and Commit those that all
 // ranks have with the same ID.
-func (s *Store) Pending(ctx context.Context, from, to string) (list []Candidate, err error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	last, err := s.at(to)
-	if err != nil {
-		return nil, err
-	}
-	first, err := s.at(from)
-	if err != nil {
-		return nil, err
-	}
-	return s.catalog.Pending(ctx, first.Level, last.Level)
+func (s *Store) Pending(ctx context.Context, from, to string) ([]Candidate, error) {
+	return entered(s, func() ([]Candidate, error) {
+		last, err := s.at(to)
+		if err != nil {
+			return nil, err
+		}
+		first, err := s.at(from)
+		if err != nil {
+			return nil, err
+		}
+		return s.catalog.Pending(ctx, first.Level, last.Level)
+	})
 }
 
 // Choose tells the store what an epoch contains, by the ID of a Candidate that all ranks
@@ -103,23 +95,13 @@ func (s *Store) Choose(e Epoch, id [16]byte) { s.catalog.Contents.Set(e, id) }
 // that of every rank. Numbers that no job counts up to are passed over: somebody made such
 // a directory by hand, and epochs that follow it would have names that are none.
 func (s *Store) Highest(ctx context.Context) (Epoch, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
-	return s.catalog.Highest(ctx)
+	return entered(s, func() (Epoch, error) { return s.catalog.Highest(ctx) })
 }
 
 // Holdings describes what this rank's directories have, for the other ranks to
 // Learn. Directories that all ranks see, of the level global, are left out.
 func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return s.catalog.Holdings(ctx)
+	return entered(s, func() ([]byte, error) { return s.catalog.Holdings(ctx) })
 }
 
 // Learn takes note of what another rank's directories have, so that Candidates and
@@ -202,16 +184,13 @@ func (s *Store) Agree(level string, epochs []Epoch) error {
 // Present lists the epochs whose manifests can be read in this rank's directory
 // of a level, newest first, and no more of them than the keep rules count.
 func (s *Store) Present(ctx context.Context, name string) ([]Epoch, error) {
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	l, err := s.at(name)
-	if err != nil {
-		return nil, err
-	}
-	return s.catalog.Present(ctx, l.Level)
+	return entered(s, func() ([]Epoch, error) {
+		l, err := s.at(name)
+		if err != nil {
+			return nil, err
+		}
+		return s.catalog.Present(ctx, l.Level)
+	})
 }
 
 // Retain keeps Prune away from an epoch, at all levels, and from the earlier ones
@@ -225,24 +204,14 @@ func (s *Store) Retain(ctx context.Context, e Epoch) (release func()) {
 // Begun collects what the levels of this rank say. It fails where none tells of an
 // epoch and one has no epochs and a damaged note (*DirError): it may have told of
 // some.
-func (s *Store) Begun(ctx context.Context) (all Begun, err error) {
-	leave, err := s.enter()
-	if err != nil {
-		return all, err
-	}
-	defer leave()
-	return s.catalog.Begun(ctx)
+func (s *Store) Begun(ctx context.Context) (Begun, error) {
+	return entered(s, func() (Begun, error) { return s.catalog.Begun(ctx) })
 }
 
 // NoteBegun records, at all levels, that all ranks have committed an epoch. At the
 // global level rank 0 does this for all. It succeeds if one level takes the record.
 func (s *Store) NoteBegun(ctx context.Context, e Epoch, level string) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return s.catalog.NoteBegun(ctx, e, level)
+	return s.within(func() error { return s.catalog.NoteBegun(ctx, e, level) })
 }
 
 // NoteRestore records that the program is about to restore an epoch. If the program
@@ -266,22 +235,12 @@ func (s *Store) NoteRestore(ctx context.Context, e Epoch) (durable func() error,
 // NoteSurvival records that the program survived its restore: it has run for a
 // while, has committed an epoch since, or ended by itself.
 func (s *Store) NoteSurvival(ctx context.Context) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return s.catalog.NoteSurvival(ctx)
+	return s.within(func() error { return s.catalog.NoteSurvival(ctx) })
 }
 
 // WithdrawRestore records that a restore was given up before the program had its
 // state, for example because of a damaged copy. Its end does not count against the
 // epoch.
 func (s *Store) WithdrawRestore(ctx context.Context, e Epoch) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return s.catalog.WithdrawRestore(ctx, e)
+	return s.within(func() error { return s.catalog.WithdrawRestore(ctx, e) })
 }

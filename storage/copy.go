@@ -97,7 +97,7 @@ func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardI
 		for i, sh := range f.shards {
 			secs := c.secs
 			if secs == nil {
-				secs = fetch.Sections(ctx, sh, s.opt.FlushCores)
+				secs = fetch.Sections(ctx, sh, flushCores)
 			}
 			specs[i] = s.copySpec(ctx, c.to, sh, secs)
 		}

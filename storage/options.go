@@ -84,27 +84,15 @@ type Options struct {
 	// reads first. nil: there is none.
 	Memory *MemoryShard
 
-	// FlushCores is how many goroutines read, check and encode while shards are
-	// copied between levels; the program has the other cores. 0 means 2.
-	FlushCores int
-
 	// Mapped and Unmapped, if set, hear of the memory that sources are read into:
 	// Mapped once, when it has been mapped, Unmapped once, before it goes. It is
 	// page-aligned and reused, so page-locking it for a device may pay.
 	Mapped   func(b []byte)
 	Unmapped func(b []byte) error
 
-	// Sharing says who besides this user may read what is written: "private"
-	// (nobody; "" is the same), "group" or "world". Nobody else may ever write.
-	Sharing string
-	// AllowForeign uses directories and files that belong to other users or that
-	// others may write to, and links that others may have made. Whoever can write
-	// there can make the job restore what he likes.
-	AllowForeign bool
-
 	Logger *slog.Logger // nil: silent. It should say the rank: Store does not
 
-	fs vfs.FS // by vfs.With, or the operating system's, with Sharing and AllowForeign
+	fs vfs.FS // by vfs.With, or the operating system's
 }
 
 // LevelConfig says where a level is and how it is used.
@@ -155,6 +143,10 @@ type LevelConfig struct {
 const (
 	defaultKeep      = 2
 	defaultPackBytes = 8 << 30
+
+	// flushCores is how many goroutines read, check and encode while shards are copied between levels; the program has
+	// the other cores.
+	flushCores = 2
 )
 
 // validate fills in defaults and names the first bad field.
@@ -171,19 +163,11 @@ func (o *Options) validate() error {
 		return bad("Size", "is %d, want at least 1", o.Size)
 	case o.Rank < 0 || o.Rank >= o.Size:
 		return bad("Rank", "is %d, want 0 to %d", o.Rank, o.Size-1)
-	case o.FlushCores < 0:
-		return bad("FlushCores", "is %d", o.FlushCores)
 	case len(o.Levels) == 0:
 		return bad("Levels", "is empty: give at least one level a directory")
 	}
-	if o.FlushCores == 0 {
-		o.FlushCores = 2
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if err := o.chooseFiles(); err != nil {
-		return err
 	}
 	o.Levels = append([]LevelConfig(nil), o.Levels...)
 	dirs := map[string]string{}
@@ -193,18 +177,6 @@ func (o *Options) validate() error {
 		}
 	}
 	return o.validateRedundancy()
-}
-
-// chooseFiles says how files are accessed, unless that is known.
-func (o *Options) chooseFiles() error {
-	sharing, err := vfs.ParseSharing(o.Sharing)
-	if err != nil {
-		return &OptionError{Field: "Sharing", Reason: err.Error()}
-	}
-	if o.fs == nil {
-		o.fs = vfs.OS{AllowForeign: o.AllowForeign, Sharing: sharing}
-	}
-	return nil
 }
 
 // validateRedundancy checks what the levels on other nodes need.

@@ -136,7 +136,7 @@ func (p *parityRows) encode(ctx context.Context, g *redundancy.Group, m *format.
 		return err
 	}
 	defer done()
-	return redundancy.Encode(ctx, p, m, g, p.s.opt.FlushCores, rows,
+	return redundancy.Encode(ctx, p, m, g, flushCores, rows,
 		func(ctx context.Context, j int, secs []Section) error { return p.writeRow(ctx, m.Epoch, g, j, secs) })
 }
 

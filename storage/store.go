@@ -138,9 +138,7 @@ const (
 // another number of ranks (*SizeError). It is local: ranks may open in any
 // order, unless Options.Together is set. The caller closes the Store.
 func Open(ctx context.Context, opt Options) (*Store, error) {
-	if opt.fs == nil {
-		opt.fs = vfs.From(ctx)
-	}
+	opt.fs = vfs.OrOS(vfs.From(ctx))
 	if err := opt.validate(); err != nil {
 		return nil, err
 	}
@@ -223,18 +221,34 @@ func (s *Store) enter() (leave func(), err error) {
 	return s.users.Done, nil
 }
 
-// on is the frame of an operation with this rank's part of an epoch at a level.
-func (s *Store) on(op string, e Epoch, level string, do func(l *levelState) error) error {
+// within is the frame of an operation.
+func (s *Store) within(do func() error) error {
 	leave, err := s.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
-	l, err := s.at(level)
-	if err != nil {
+	return do()
+}
+
+// entered is within for an operation with a result.
+func entered[T any](s *Store, do func() (T, error)) (out T, err error) {
+	err = s.within(func() error {
+		out, err = do()
 		return err
-	}
-	return s.fault(op, e, level, do(l))
+	})
+	return out, err
+}
+
+// on is the frame of an operation with this rank's part of an epoch at a level.
+func (s *Store) on(op string, e Epoch, level string, do func(l *levelState) error) error {
+	return s.within(func() error {
+		l, err := s.at(level)
+		if err != nil {
+			return err
+		}
+		return s.fault(op, e, level, do(l))
+	})
 }
 
 // fault wraps what went wrong with this rank's shard.

@@ -59,12 +59,7 @@ type Sighting struct {
 // Whose looks which runs the directories of a rank belong to, before Open. It writes nothing. Of a directory that all
 // ranks share rank 0 asks for all.
 func Whose(ctx context.Context, opt Options) ([]Sighting, error) {
-	if opt.fs == nil {
-		opt.fs = vfs.From(ctx)
-	}
-	if err := opt.chooseFiles(); err != nil {
-		return nil, err
-	}
+	opt.fs = vfs.OrOS(vfs.From(ctx))
 	var out []Sighting
 	for _, c := range opt.Levels {
 		if err := ctx.Err(); err != nil {
@@ -78,7 +73,7 @@ func Whose(ctx context.Context, opt Options) ([]Sighting, error) {
 	return out, nil
 }
 
-// sight looks at one place, whose files are chosen.
+// sight looks at one place.
 func (o *Options) sight(ctx context.Context, name, dir string) Sighting {
 	w := level.WhoseIs(level.Until(ctx, level.At(o.fs, name, dir, o.Rank, nil)))
 	return Sighting{name, dir, w.Run, w.New, w.Holds, w.Restorable, w.Newest}

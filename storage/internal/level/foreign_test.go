@@ -22,10 +22,16 @@ import (
 // diskJob is one rank's job on the disk, with an epoch at local and global.
 func diskJob(t *testing.T, change func(o *storage.Options)) (*storage.Store, error) {
 	t.Helper()
+	return diskJobBy(t, vfs.OS{}, change)
+}
+
+// diskJobBy is diskJob by the files that may be used.
+func diskJobBy(t *testing.T, files vfs.OS, change func(o *storage.Options)) (*storage.Store, error) {
+	t.Helper()
 	o := storage.Options{Job: "sun", Size: 1, Levels: []storage.LevelConfig{
 		{Name: storage.LevelLocal}, {Name: storage.LevelGlobal}}}
 	change(&o)
-	s, err := storage.Open(t.Context(), o)
+	s, err := storage.Open(vfs.With(t.Context(), files), o)
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}
@@ -73,13 +79,8 @@ func TestPlantedCheckpointIsRefused(t *testing.T) {
 			if err := errors.Join(os.Mkdir(local, 0o755), os.Mkdir(global, 0o755)); err != nil {
 				t.Fatal(err)
 			}
-			set := func(allow bool) func(o *storage.Options) {
-				return func(o *storage.Options) {
-					o.AllowForeign = allow
-					o.Levels[0].Dir, o.Levels[1].Dir = local, global
-				}
-			}
-			s, err := diskJob(t, set(false))
+			set := func(o *storage.Options) { o.Levels[0].Dir, o.Levels[1].Dir = local, global }
+			s, err := diskJob(t, set)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,14 +88,14 @@ func TestPlantedCheckpointIsRefused(t *testing.T) {
 			if err := errors.Join(s.Close(), plant(local)); err != nil {
 				t.Fatal(err)
 			}
-			if s, err := diskJob(t, set(false)); !errors.Is(err, vfs.ErrUnsafe) ||
+			if s, err := diskJob(t, set); !errors.Is(err, vfs.ErrUnsafe) ||
 				!strings.Contains(err.Error(), local) {
 				t.Errorf("got %v, %v, want a refusal that names %s", s, err, local)
 			}
 			if _, err := checkpoints.Open(context.Background(), local); !errors.Is(err, vfs.ErrUnsafe) {
 				t.Errorf("a view: got %v, want a refusal", err)
 			}
-			s, err = diskJob(t, set(true))
+			s, err = diskJobBy(t, vfs.OS{AllowForeign: true}, set)
 			if err != nil {
 				t.Fatal(err)
 			}
