@@ -45,7 +45,7 @@ func (s *Store) copyShards(ctx context.Context, c *copying) (infos []ShardInfo, 
 		files = divideIntoPacks(c.shards, c.to.cfg.PackBytes)
 	} else {
 		for _, sh := range c.shards {
-			files = append(files, copyFile{format.ShardName(fetch.RankOf(sh)), format.NoPack, []*Shard{sh}})
+			files = append(files, copyFile{format.ShardName(sh.Rank()), format.NoPack, []*Shard{sh}})
 		}
 	}
 	for i := range files {
@@ -71,11 +71,11 @@ func committedInfos(to level.Epochs, shards []*Shard) (infos []ShardInfo, ok boo
 		return nil, false, err
 	}
 	for _, sh := range shards {
-		info, err := m.Shard(fetch.RankOf(sh))
+		info, err := m.Shard(sh.Rank())
 		if err != nil {
 			return nil, false, err
 		}
-		if info.Digest != fetch.DigestOf(sh) {
+		if info.Digest != sh.Digest() {
 			return nil, false, ErrCommitted
 		}
 		infos = append(infos, info)
@@ -117,11 +117,11 @@ func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardI
 
 // copySpec is how a copy of a shard is to be written at a level.
 func (s *Store) copySpec(ctx context.Context, to *levelState, sh *Shard, secs []Section) *shard.Spec {
-	spec := s.spec(sh.Epoch(), fetch.RankOf(sh), secs)
+	spec := s.spec(sh.Epoch(), sh.Rank(), secs)
 	spec.Head.Node = fetch.CopyOf(sh).At.Info.Node
 	spec.Wanted = fetch.IndexOf(sh)
 	to.cfg.compression(spec)
-	spec.Base = s.lastShard(ctx, to, fetch.RankOf(sh), sh.Epoch())
+	spec.Base = s.lastShard(ctx, to, sh.Rank(), sh.Epoch())
 	return spec
 }
 
@@ -130,7 +130,7 @@ func (f *copyFile) write(ctx context.Context, w *shard.Writer, specs []*shard.Sp
 	idxs []*format.Index, err error) {
 	for i, spec := range specs {
 		base := w.Pos()
-		info, idx, err := shard.WriteCopy(ctx, w, spec, fetch.DigestOf(f.shards[i]))
+		info, idx, err := shard.WriteCopy(ctx, w, spec, f.shards[i].Digest())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -150,8 +150,8 @@ func (f *copyFile) existing(d level.Epochs, e Epoch) ([]ShardInfo, []*format.Ind
 	if f.pack != format.NoPack {
 		return f.openPack(d, e)
 	}
-	info, idx, err := level.Uncommitted(d, e, fetch.RankOf(f.shards[0]))
-	if err == nil && info.Digest != fetch.DigestOf(f.shards[0]) {
+	info, idx, err := level.Uncommitted(d, e, f.shards[0].Rank())
+	if err == nil && info.Digest != f.shards[0].Digest() {
 		err = errOtherShards
 	}
 	info.Node = fetch.CopyOf(f.shards[0]).At.Info.Node
@@ -170,7 +170,7 @@ func (f *copyFile) openPack(d level.Epochs, e Epoch) (infos []ShardInfo, idxs []
 		return nil, nil, errOtherShards
 	}
 	for i, sh := range f.shards {
-		if infos[i].Rank != fetch.RankOf(sh) || infos[i].Digest != fetch.DigestOf(sh) || infos[i].Pack != f.pack {
+		if infos[i].Rank != sh.Rank() || infos[i].Digest != sh.Digest() || infos[i].Pack != f.pack {
 			return nil, nil, errOtherShards
 		}
 		infos[i].Layout = sh.Layout()
@@ -178,7 +178,7 @@ func (f *copyFile) openPack(d level.Epochs, e Epoch) (infos []ShardInfo, idxs []
 		if err != nil {
 			return nil, nil, err
 		}
-		idx, err := x.Index(e, fetch.RankOf(sh))
+		idx, err := x.Index(e, sh.Rank())
 		if err := errors.Join(err, x.Close()); err != nil {
 			return nil, nil, err
 		}
@@ -191,14 +191,14 @@ func (f *copyFile) openPack(d level.Epochs, e Epoch) (infos []ShardInfo, idxs []
 // the last whole pack.
 func divideIntoPacks(shards []*Shard, limit int64) []copyFile {
 	sorted := slices.Clone(shards)
-	slices.SortFunc(sorted, func(a, b *Shard) int { return fetch.RankOf(a) - fetch.RankOf(b) })
+	slices.SortFunc(sorted, func(a, b *Shard) int { return a.Rank() - b.Rank() })
 	bytes := make([]int64, len(sorted))
 	for i, sh := range sorted {
 		bytes[i] = fetch.IndexOf(sh).Bytes()
 	}
 	var files []copyFile
 	for _, p := range packRuns(bytes, limit) {
-		first := fetch.RankOf(sorted[p.from])
+		first := sorted[p.from].Rank()
 		files = append(files, copyFile{format.PackName(first), first, sorted[p.from:p.to]})
 	}
 	return files

@@ -67,7 +67,7 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 			return err
 		}
 		p = &Part{store: s, to: l, epoch: e, spec: s.copySpec(ctx, l, sh, secs),
-			info: ShardInfo{Rank: fetch.RankOf(sh), Bytes: fetch.IndexOf(sh).Bytes(), Digest: fetch.DigestOf(sh)}}
+			info: ShardInfo{Rank: sh.Rank(), Bytes: fetch.IndexOf(sh).Bytes(), Digest: sh.Digest()}}
 		if err := sh.Close(); err != nil {
 			return err
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
-	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -187,7 +186,7 @@ func (r *repairer) writeNew(ctx context.Context, d *viewDir, m *format.Manifest,
 	}
 	err = d.Replace(m.Epoch, name, level.RoomOf(spec), func(to vfs.File) error {
 		return shard.WriteTo(ctx, to, r.pool, nil, func(w *shard.Writer) (err error) {
-			info, _, err = shard.WriteCopy(ctx, w, spec, fetch.DigestOf(sh))
+			info, _, err = shard.WriteCopy(ctx, w, spec, sh.Digest())
 			if err != nil || pack == format.NoPack {
 				return err
 			}
@@ -281,18 +280,4 @@ func (r *repairer) begun() *format.Begun {
 		}
 	}
 	return best
-}
-
-// SetAside lists what repairs have set aside in directories because something else belongs in its place, and have not
-// removed: directories that are not empty, or were refused.
-func SetAside(ctx context.Context, dirs ...string) (out []string, err error) {
-	for _, path := range distinct(dirs) {
-		if perr := level.CheckPath(path); perr != nil {
-			err = errors.Join(err, perr)
-			continue
-		}
-		list, lerr := level.Aside(levelOf(ctx, path, nil))
-		out, err = append(out, list...), errors.Join(err, lerr)
-	}
-	return out, err
 }

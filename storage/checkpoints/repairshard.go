@@ -192,7 +192,7 @@ func (r *repairer) open(ctx context.Context, e Epoch, rank int, id [16]byte) (*S
 
 // spec is how a shard that is read is to be written: whole, with nothing left out.
 func (r *repairer) spec(ctx context.Context, sh *Shard, node string, compress bool) *shard.Spec {
-	spec := specOf(&r.v.dirs[0].info, sh.Epoch(), fetch.RankOf(sh), node, fetch.Sections(ctx, sh, readers))
+	spec := specOf(&r.v.dirs[0].info, sh.Epoch(), sh.Rank(), node, fetch.Sections(ctx, sh, readers))
 	spec.Wanted = fetch.IndexOf(sh)
 	if compress {
 		spec.Compress = shard.CompressAlways

@@ -200,7 +200,7 @@ func (t *target) bring(ctx context.Context, e Epoch, rank int, from []shard.Sour
 
 // take makes a shard durable, and not yet committed. What is committed is left alone.
 func (t *target) take(ctx context.Context, sh *Shard, anew bool) (info ShardInfo, err error) {
-	e, rank, of := sh.Epoch(), fetch.RankOf(sh), fetch.CopyOf(sh).At.Info
+	e, rank, of := sh.Epoch(), sh.Rank(), fetch.CopyOf(sh).At.Info
 	m, err := t.ReadManifest(e)
 	if err == nil {
 		if info, err = m.Shard(rank); err == nil && info.Digest != of.Digest {

@@ -8,12 +8,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// RankOf is the rank whose shard it is.
-func RankOf(sh *Shard) int { return sh.rank }
-
-// DigestOf is that of the contents, as they were committed.
-func DigestOf(sh *Shard) [16]byte { return CopyOf(sh).At.Info.Digest }
-
 // IndexOf is the index of the copy that was opened first: names, sizes, hashes.
 func IndexOf(sh *Shard) *format.Index { return sh.shape }
 

@@ -23,7 +23,7 @@ import (
 // consistent; package object says what else is asked of it, and what becomes of requests that get lost.
 type Bucket struct {
 	place
-	notes
+	generic
 	b     object.Bucket
 	meter vfs.Meter // may be nil
 	lock  bucketLock
@@ -36,7 +36,7 @@ func newBucket(fsys vfs.FS, p place) *Bucket {
 		panic(err) // CheckPath was not asked
 	}
 	l := &Bucket{place: p, b: b}
-	l.notes = notes{l}
+	l.generic = generic{l}
 	l.meter, _ = fsys.(vfs.Meter)
 	return l
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
-	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // An epoch is committed in three steps:
@@ -114,18 +113,6 @@ func (l *Bucket) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 		return nil, err
 	}
 	return l.manifest(l.b.URL(key), b, e)
-}
-
-// Locate opens the object that the manifest names.
-func (l *Bucket) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	m, err := l.ReadManifest(e)
-	if err != nil {
-		return nil, err
-	}
-	return LocateIn(l, m, rank)
 }
 
 // Put makes an object of an epoch, in several parts at once if it is large. One that an earlier attempt has left is

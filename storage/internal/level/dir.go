@@ -1,7 +1,6 @@
 package level
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Dir is the directory of a level:
@@ -22,7 +20,7 @@ import (
 //	<dir>/epoch-0000000007/manifest         commits the epoch
 type Dir struct {
 	place
-	notes
+	generic
 	fs     vfs.FS
 	remote func() bool // other machines may see it
 	kept   manifests   // where all ranks have one directory, and the manifests are the largest
@@ -37,7 +35,7 @@ func NewDir(fsys vfs.FS, name, path string, owner int) *Dir {
 
 func newDir(fsys vfs.FS, p place) *Dir {
 	d := &Dir{place: p, fs: fsys, remote: remoteAt(fsys, p.path)}
-	d.notes = notes{d}
+	d.generic = generic{d}
 	return d
 }
 
@@ -266,18 +264,6 @@ func (d *Dir) clear(dir string, match func(name string) bool) error {
 		}
 	}
 	return nil
-}
-
-// Locate opens the file that the manifest names.
-func (d *Dir) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	m, err := d.ReadManifest(e)
-	if err != nil {
-		return nil, err
-	}
-	return LocateIn(d, m, rank)
 }
 
 // knownDirs are the directories of epochs that this process has made or looked at: no other user can have put others in

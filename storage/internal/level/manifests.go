@@ -1,8 +1,6 @@
 package level
 
 import (
-	"errors"
-	"io/fs"
 	"slices"
 	"sync"
 
@@ -29,54 +27,37 @@ type keptManifest struct {
 // read reads the manifest of an epoch, which is in file.
 func (k *manifests) read(d *Dir, file string, e format.Epoch) (*format.Manifest, error) {
 	entry, err := d.fs.Stat(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		k.drop(e)
-		return nil, ErrNotCommitted
-	}
 	if err != nil {
-		return nil, err
+		return nil, absent(err)
 	}
-	if m := k.find(e, entry); m != nil {
+	if m := k.use(e, entry, nil); m != nil {
 		return d.belongs(file, m, entry.Size, e)
 	}
 	m, err := d.readManifest(file, e)
 	if err == nil {
-		k.keep(keptManifest{m, entry})
+		k.use(e, entry, m)
 	}
 	return m, err
 }
 
-// find returns a manifest that was read from the file as it is now.
-func (k *manifests) find(e format.Epoch, entry vfs.Entry) *format.Manifest {
+// use makes a manifest the one that was used last: m, which was read from the file as entry describes it, or without m
+// the one that is kept of it; nil: none.
+func (k *manifests) use(e format.Epoch, entry vfs.Entry, m *format.Manifest) *format.Manifest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i := k.index(e)
-	if i < 0 || k.list[i].entry != entry {
+	i := slices.IndexFunc(k.list, func(x keptManifest) bool { return x.m.Epoch == e })
+	if m == nil && i >= 0 && k.list[i].entry == entry {
+		m = k.list[i].m
+	}
+	if m == nil {
 		return nil
 	}
-	x := k.list[i]
-	k.list = append(slices.Delete(k.list, i, i+1), x)
-	return x.m
-}
-
-func (k *manifests) keep(x keptManifest) {
-	k.drop(x.m.Epoch)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.list = append(k.list, x)
-	if len(k.list) > mostManifests {
-		k.list = slices.Delete(k.list, 0, 1)
+	if i < 0 && len(k.list) == mostManifests {
+		i = 0
 	}
-}
-
-func (k *manifests) drop(e format.Epoch) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if i := k.index(e); i >= 0 {
+	if i >= 0 {
 		k.list = slices.Delete(k.list, i, i+1)
 	}
-}
-
-func (k *manifests) index(e format.Epoch) int {
-	return slices.IndexFunc(k.list, func(x keptManifest) bool { return x.m.Epoch == e })
+	k.list = append(k.list, keptManifest{m, entry})
+	return m
 }

@@ -14,7 +14,7 @@ import (
 // Claim makes the place this job's, or refuses it. Ranks race to be the
 // first: the marker gets its name whole, so the losers read the
 // winner's and compare.
-func (n notes) Claim(want format.Marker) error {
+func (n generic) Claim(want format.Marker) error {
 	have, err := n.ReadMarker()
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = n.at.first(format.MarkerName, want.Encode()); err == nil {
@@ -35,7 +35,7 @@ func (n notes) Claim(want format.Marker) error {
 }
 
 // Remark makes the marker say another number of ranks: the job continues with it.
-func (n notes) Remark(want format.Marker) error {
+func (n generic) Remark(want format.Marker) error {
 	return n.unusableIf(n.at.replace(format.MarkerName, want.Encode(), true))
 }
 
@@ -100,7 +100,7 @@ func (d *Dir) KeepMarked(want format.Marker) error {
 }
 
 // ReadMarker reads whose checkpoints the place holds.
-func (n notes) ReadMarker() (*format.Marker, error) {
+func (n generic) ReadMarker() (*format.Marker, error) {
 	return readNote(n.at, format.MarkerName, format.DecodeMarker)
 }
 

@@ -30,11 +30,11 @@ type records interface {
 	entries() ([]vfs.Entry, error)
 }
 
-// notes are the small records of a level, wherever it is.
-type notes struct{ at records }
+// generic is what a level does in the same way wherever it is.
+type generic struct{ at records }
 
 // unusableIf is Unusable for an error, and nil for none.
-func (n notes) unusableIf(err error) error {
+func (n generic) unusableIf(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -51,18 +51,18 @@ func readNote[T any](at records, name string, decode func(file string, b []byte)
 }
 
 // ReadBegun reads whether the job has begun.
-func (n notes) ReadBegun() (*format.Begun, error) {
+func (n generic) ReadBegun() (*format.Begun, error) {
 	return readNote(n.at, format.BegunName, format.DecodeBegun)
 }
 
 // WriteBegun notes, durably, whether the job has begun.
-func (n notes) WriteBegun(b *format.Begun) error {
+func (n generic) WriteBegun(b *format.Begun) error {
 	return n.unusableIf(n.at.replace(format.BegunName, b.Encode(), true))
 }
 
 // NoteNoneBegun makes a place without epochs say that there is none yet. Others may
 // be doing so; one that has seen an epoch meanwhile is not overwritten.
-func (n notes) NoteNoneBegun() error {
+func (n generic) NoteNoneBegun() error {
 	if _, err := n.ReadBegun(); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -73,18 +73,18 @@ func (n notes) NoteNoneBegun() error {
 }
 
 // WriteLedger replaces a rank's ledger in one step.
-func (n notes) WriteLedger(l *format.Ledger) error {
+func (n generic) WriteLedger(l *format.Ledger) error {
 	return n.at.replace(format.LedgerName(l.Rank), l.Encode(), false)
 }
 
 // ReadLedger reads a rank's ledger.
-func (n notes) ReadLedger(rank int) (*format.Ledger, error) {
+func (n generic) ReadLedger(rank int) (*format.Ledger, error) {
 	return readNote(n.at, format.LedgerName(rank), format.DecodeLedger)
 }
 
 // ReadLedgers reads all ledgers of a place. What is wrong with one comes back
 // beside the others.
-func (n notes) ReadLedgers() (out []*format.Ledger, problems map[string]error, err error) {
+func (n generic) ReadLedgers() (out []*format.Ledger, problems map[string]error, err error) {
 	list, err := n.at.entries()
 	if err != nil {
 		return nil, nil, n.at.Unusable(err)
@@ -134,7 +134,7 @@ func Forget(l Level, epochs []format.Epoch) error {
 }
 
 // WriteAttempts replaces the record of a rank's restore attempts, durably; none remove it.
-func (n notes) WriteAttempts(t format.RestoreAttempts, rank int) error {
+func (n generic) WriteAttempts(t format.RestoreAttempts, rank int) error {
 	if len(t) == 0 {
 		if _, err := n.ReadAttempts(rank); errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -145,7 +145,7 @@ func (n notes) WriteAttempts(t format.RestoreAttempts, rank int) error {
 }
 
 // ReadAttempts reads the record of a rank's restore attempts.
-func (n notes) ReadAttempts(rank int) (format.RestoreAttempts, error) {
+func (n generic) ReadAttempts(rank int) (format.RestoreAttempts, error) {
 	return readNote(n.at, format.AttemptsName(rank), format.DecodeRestoreAttempts)
 }
 
@@ -174,7 +174,7 @@ type KeptEpoch struct {
 }
 
 // ReadKept reads which epochs are to stay.
-func (n notes) ReadKept() (map[format.Epoch]KeptEpoch, error) {
+func (n generic) ReadKept() (map[format.Epoch]KeptEpoch, error) {
 	list, err := n.at.entries()
 	if err != nil {
 		return nil, n.at.Unusable(err)
@@ -202,12 +202,12 @@ func (n notes) ReadKept() (map[format.Epoch]KeptEpoch, error) {
 }
 
 // WriteKept says, durably, that an epoch is to stay.
-func (n notes) WriteKept(k *format.Kept) error {
+func (n generic) WriteKept(k *format.Kept) error {
 	return n.unusableIf(n.at.replace(format.KeptName(k.Epoch), k.Encode(), true))
 }
 
 // RemoveKept removes, durably, the record of an epoch.
-func (n notes) RemoveKept(e format.Epoch) error {
+func (n generic) RemoveKept(e format.Epoch) error {
 	return n.unusableIf(n.at.removeSmall(format.KeptName(e), true))
 }
 

@@ -1,6 +1,7 @@
 package level
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -59,17 +60,25 @@ func OpenCommitted(l Epochs, e format.Epoch, info format.ShardInfo) (*shard.Exte
 	return x, nil
 }
 
+// Locate opens the file that the manifest names.
+func (n generic) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, err := n.at.ReadManifest(e)
+	if err != nil {
+		return nil, err
+	}
+	return LocateIn(n.at, m, rank)
+}
+
 // LocateIn opens the file that a manifest names.
 func LocateIn(l Epochs, m *format.Manifest, rank int) (*shard.Extent, error) {
 	info, err := m.Shard(rank)
 	if err != nil {
 		return nil, err
 	}
-	name := format.ShardName(rank)
-	if info.Pack != format.NoPack {
-		name = format.PackName(info.Pack)
-	}
-	return OpenExtent(l, m.Epoch, name, info)
+	return OpenExtent(l, m.Epoch, info.FileName(), info)
 }
 
 // OpenExtent opens a shard in a file of an epoch, whose length must be right.
