@@ -44,7 +44,7 @@ type RunError = level.RunError
 type OtherRunError = level.OtherRunError
 
 // SightingBytes is the length of what Sighting.Encode makes.
-const SightingBytes = format.IdentityBytes + 9
+const SightingBytes = format.IdentityBytes + 10
 
 // Sighting says which run a directory belongs to, or several by Decide.
 type Sighting struct {
@@ -144,28 +144,23 @@ func (s *Sighting) Fits(run Identity, startOver bool, beside string) error {
 			"them with HOLDFAST_FRESH=1"}
 }
 
+func (s *Sighting) fields(f format.Fields) {
+	s.Run.Fields(f)
+	f.Flag(&s.Holds)
+	f.Flag(&s.Restorable)
+	f.Epoch(&s.Newest)
+}
+
 // Encode writes it without its place, for other ranks.
 func (s *Sighting) Encode() []byte {
 	var e format.Encoder
-	e.Identity(s.Run)
-	flags := uint8(0)
-	if s.Holds {
-		flags |= 1
-	}
-	if s.Restorable {
-		flags |= 2
-	}
-	e.U8(flags)
-	e.U64(uint64(s.Newest))
+	s.fields(format.Appending(&e))
 	return e.B
 }
 
 // DecodeSighting reads what Encode made.
-func DecodeSighting(b []byte) Sighting {
-	d := format.Decoder{B: b}
-	s := Sighting{Run: d.AnyIdentity()}
-	flags := d.U8()
-	s.Holds, s.Restorable, s.Newest = flags&1 != 0, flags&2 != 0, Epoch(d.U64())
+func DecodeSighting(b []byte) (s Sighting) {
+	s.fields(format.Taking(&format.Decoder{B: b}))
 	return s
 }
 

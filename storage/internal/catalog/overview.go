@@ -60,10 +60,7 @@ func (c *Catalog) Overview(ctx context.Context) (common []byte, own func(rank in
 			return nil, nil, err
 		}
 		list.Str(l.Name())
-		list.U32(uint32(len(epochs)))
-		for i := range epochs {
-			epochs[i].encode(&list)
-		}
+		listedFields(format.Appending(&list), &epochs)
 		for _, m := range ms {
 			manifests, of = append(manifests, m), append(of, l.Name())
 		}
@@ -138,34 +135,32 @@ func (c *Catalog) fits(l *Level, m *format.Manifest) error {
 	return nil
 }
 
-func (x *listed) encode(e *format.Encoder) {
-	e.U64(uint64(x.epoch))
-	switch {
-	case x.err == nil:
-		e.U8(stateGood)
-		e.Sum(x.id)
-		e.U32(uint32(x.size))
-	case errors.Is(x.err, level.ErrNotCommitted):
-		e.U8(stateAbsent)
-	default:
-		e.U8(stateFaulty)
-		text := x.err.Error()
-		e.Str(text[:min(len(text), 1000)])
-	}
+func listedFields(f format.Fields, list *[]listed) {
+	format.List(f, list, 9, func(x *listed) { x.fields(f) })
 }
 
-func (x *listed) decode(d *format.Decoder) {
-	x.epoch = format.Epoch(d.U64())
-	switch state := d.U8(); state {
+func (x *listed) fields(f format.Fields) {
+	state, text := uint8(stateGood), ""
+	switch {
+	case errors.Is(x.err, level.ErrNotCommitted):
+		state = stateAbsent
+	case x.err != nil:
+		state, text = stateFaulty, x.err.Error()
+		text = text[:min(len(text), 1000)]
+	}
+	f.Epoch(&x.epoch)
+	f.U8(&state)
+	switch state {
 	case stateGood:
-		x.id = d.Sum()
-		x.size = int(d.U32())
+		f.Sum(&x.id)
+		f.Int(&x.size)
 	case stateAbsent:
 		x.err = level.ErrNotCommitted
 	case stateFaulty:
-		x.err = fmt.Errorf("rank 0 found: %s", d.Str())
+		f.Str(&text)
+		x.err = fmt.Errorf("rank 0 found: %s", text)
 	default:
-		d.Bad = true
+		f.Refuse(true)
 	}
 }
 
@@ -181,11 +176,7 @@ func ListingOf(t *Told, name string) (*Listing, error) {
 	for d := (&format.Decoder{B: t.Common}); len(d.B) > 0; {
 		l := &Listing{}
 		is := d.Str()
-		for range d.Count(9) {
-			var x listed
-			x.decode(d)
-			l.epochs = append(l.epochs, x)
-		}
+		listedFields(format.Taking(d), &l.epochs)
 		if d.Bad {
 			return bad()
 		}

@@ -28,17 +28,19 @@ type Header struct {
 	Node       string
 }
 
+func (h *Header) fields(f Fields) {
+	f.Epoch(&h.Epoch)
+	f.Int(&h.Rank)
+	f.Int(&h.Size)
+	f.Time(&h.Created)
+	f.Str(&h.Job)
+	f.Str(&h.Node)
+}
+
 // Encode returns the header page.
 func (h *Header) Encode() []byte {
-	var e Encoder
-	e.U64(uint64(h.Epoch))
-	e.U32(uint32(h.Rank))
-	e.U32(uint32(h.Size))
-	e.U64(uint64(h.Created))
-	e.Str(h.Job)
-	e.Str(h.Node)
 	page := make([]byte, HeaderLen)
-	copy(page, SealRecord(kindShardHeader, e.B))
+	copy(page, seal(kindShardHeader, h.fields, nil))
 	return page
 }
 
@@ -48,11 +50,8 @@ func DecodeHeader(file string, page []byte) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Decoder{B: payload}
-	h := &Header{Epoch: Epoch(d.U64()), Rank: int(d.U32()), Size: int(d.U32())}
-	h.Created = int64(d.U64())
-	h.Job, h.Node = d.Str(), d.Str()
-	if !d.Done() {
+	h, d := &Header{}, &Decoder{B: payload}
+	if h.fields(Taking(d)); !d.Done() {
 		return nil, &CorruptError{File: file, Len: int64(n), Reason: "shard header: fields do not fit the length"}
 	}
 	if i := NonZero(page[n:]); i >= 0 {

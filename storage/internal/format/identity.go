@@ -34,36 +34,10 @@ func (i Identity) Short() string {
 // IdentityBytes is the length of an Identity in records.
 const IdentityBytes = 41
 
-// Identity appends one.
-func (e *Encoder) Identity(i Identity) {
-	e.Sum(i.ID)
-	e.U64(uint64(i.Began))
-	e.Sum(i.Before)
-	e.flag(i.Adopted)
-}
-
-// Identity takes one, which is not zero.
-func (d *Decoder) Identity() Identity {
-	i := d.AnyIdentity()
-	d.Bad = d.Bad || i.IsZero()
-	return i
-}
-
-// AnyIdentity takes one, which may be zero.
-func (d *Decoder) AnyIdentity() Identity {
-	return Identity{ID: d.Sum(), Began: int64(d.U64()), Before: d.Sum(), Adopted: d.flag()}
-}
-
-func (e *Encoder) flag(v bool) {
-	n := uint8(0)
-	if v {
-		n = 1
-	}
-	e.U8(n)
-}
-
-func (d *Decoder) flag() bool {
-	n := d.U8()
-	d.Bad = d.Bad || n > 1
-	return n == 1
+// Fields passes over an identity, which may be zero.
+func (i *Identity) Fields(f Fields) {
+	f.Sum(&i.ID)
+	f.Time(&i.Began)
+	f.Sum(&i.Before)
+	f.Flag(&i.Adopted)
 }

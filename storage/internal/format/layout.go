@@ -48,8 +48,8 @@ func (l *Layout) Encode() ([]byte, error) {
 			return nil, TooLarge("length of the name or type of an array", int64(max(len(x.Name), len(x.Type))),
 				MaxNameLen, "give it a shorter name")
 		}
-		encodeArray(&e, &x.Array)
-		encodeLocal(&e, x)
+		arrayFields(Appending(&e), &x.Array)
+		localFields(Appending(&e), x)
 	}
 	if len(e.B) > MaxLayoutBytes {
 		return nil, TooLarge("bytes of the layouts of a rank", int64(len(e.B)), MaxLayoutBytes,
@@ -89,7 +89,8 @@ func DecodeLayout(file string, rank int, b []byte) (*Layout, error) {
 	}
 	l, ok := fromFlags(d.U8())
 	for range d.Count(arrayMin + localMin) {
-		x := layout.Local{Array: decodeArray(d)}
+		var x layout.Local
+		arrayFields(Taking(d), &x.Array)
 		if err := decodeLocal(d, &x, rank); err != nil {
 			return bad(err.Error())
 		}
@@ -113,72 +114,49 @@ func (l *Layout) distinct(file string) error {
 	return nil
 }
 
-func encodeArray(e *Encoder, a *layout.Array) {
-	e.Str(a.Name)
-	e.Str(a.Type)
-	e.Str(a.Section)
-	e.U32(uint32(a.Elem))
-	e.U8(uint8(a.Kind))
-	e.U8(uint8(len(a.Dims)))
-	for _, d := range a.Dims {
-		e.U64(uint64(d))
+func arrayFields(f Fields, a *layout.Array) {
+	f.Str(&a.Name)
+	f.Str(&a.Type)
+	f.Str(&a.Section)
+	pass(f, &a.Elem, func(e *Encoder, v int64) { e.U32(uint32(v)) }, func(d *Decoder) int64 { return int64(d.U32()) })
+	f.U8((*uint8)(&a.Kind))
+	dims := uint8(len(a.Dims))
+	f.U8(&dims)
+	if f.d != nil && dims > 0 {
+		a.Dims = make([]int64, dims)
+	}
+	for i := range a.Dims {
+		f.I64(&a.Dims[i])
 	}
 }
 
-func decodeArray(d *Decoder) layout.Array {
-	a := layout.Array{Name: d.Str(), Type: d.Str(), Section: d.Str(), Elem: int64(d.U32()), Kind: layout.Kind(d.U8())}
-	for range d.U8() {
-		a.Dims = append(a.Dims, d.I64())
-		if d.Bad {
-			break
-		}
-	}
-	return a
-}
-
-func encodeLocal(e *Encoder, l *layout.Local) {
-	e.Sum(l.Sum)
+func localFields(f Fields, l *layout.Local) {
+	f.Sum(&l.Sum)
 	if l.Keyed() {
-		encodeItems(e, l)
+		itemFields(f, l)
 		return
 	}
-	e.U32(uint32(len(l.Parts)))
-	for i := range l.Parts {
-		for _, list := range l.Parts[i].Spans {
-			e.U32(uint32(len(list)))
-			for _, s := range list {
-				e.U64(uint64(s.Start))
-				e.U64(uint64(s.Count))
-				e.U64(uint64(s.Stride))
-				e.U64(uint64(s.Times))
-			}
+	List(f, &l.Parts, len(l.Dims)*(4+spanLen), func(p *layout.Part) {
+		if f.d != nil {
+			p.Spans = make([][]layout.Span, len(l.Dims))
 		}
-	}
+		for k := range p.Spans {
+			List(f, &p.Spans[k], spanLen, func(s *layout.Span) {
+				f.I64(&s.Start)
+				f.I64(&s.Count)
+				f.I64(&s.Stride)
+				f.I64(&s.Times)
+			})
+		}
+	})
 }
 
 // decodeLocal reads the parts of an array that is known, and makes sure that they can be.
 func decodeLocal(d *Decoder, l *layout.Local, rank int) error {
-	l.Sum = d.Sum()
 	if err := l.Array.Fits(); err != nil {
 		return err
 	}
-	if l.Keyed() {
-		if err := decodeItems(d, l); err != nil || d.Bad {
-			return err
-		}
-		return l.Fits(rank)
-	}
-	for range d.Count(len(l.Dims) * (4 + spanLen)) {
-		p := layout.Part{Spans: make([][]layout.Span, len(l.Dims))}
-		for k := range p.Spans {
-			for range d.Count(spanLen) {
-				p.Spans[k] = append(p.Spans[k], layout.Span{Start: d.I64(), Count: d.I64(), Stride: d.I64(),
-					Times: d.I64()})
-			}
-		}
-		l.Parts = append(l.Parts, p)
-	}
-	if d.Bad {
+	if localFields(Taking(d), l); d.Bad {
 		return nil // the caller says so
 	}
 	return l.Fits(rank)
@@ -208,7 +186,7 @@ func (m *Manifest) encodeLayouts(e *Encoder) {
 	}
 	e.U32(uint32(len(arrays)))
 	for _, a := range arrays {
-		encodeArray(e, a)
+		arrayFields(Appending(e), a)
 	}
 	for r := range m.Shards {
 		l := m.Shards[r].Layout
@@ -224,7 +202,7 @@ func (m *Manifest) encodeLayouts(e *Encoder) {
 				k = index(&l.Arrays[i].Array)
 			}
 			e.U32(uint32(k))
-			encodeLocal(e, &l.Arrays[i])
+			localFields(Appending(e), &l.Arrays[i])
 		}
 	}
 }
@@ -239,7 +217,7 @@ func (m *Manifest) decodeLayouts(d *Decoder) error {
 	arrays := make([]layout.Array, d.Count(arrayMin))
 	named := map[string]bool{}
 	for i := range arrays {
-		if arrays[i] = decodeArray(d); named[arrays[i].Name] {
+		if arrayFields(Taking(d), &arrays[i]); named[arrays[i].Name] {
 			return fmt.Errorf("two arrays are named %q", arrays[i].Name)
 		}
 		named[arrays[i].Name] = true

@@ -25,12 +25,12 @@ func (m *Manifest) Encode() []byte {
 	e.u16(uint16(m.Data))
 	e.u16(uint16(m.Parity))
 	for i := range m.Shards {
-		m.Shards[i].encode(&e)
+		m.Shards[i].fields(Appending(&e))
 	}
 	version := uint16(Version)
 	if !m.Run.IsZero() {
 		version = versionOwnedAll
-		e.Identity(m.Run)
+		m.Run.Fields(Appending(&e))
 	}
 	if m.HasLayouts() {
 		version = max(version, versionLayouts)
@@ -62,13 +62,14 @@ func DecodeManifest(file string, b []byte) (*Manifest, error) {
 	m.Size = int(size)
 	m.Shards = make([]ShardInfo, m.Size)
 	for r := range m.Shards {
-		m.Shards[r].decode(d)
+		m.Shards[r].fields(Taking(d))
 		if m.Shards[r].Rank != r {
 			return bad(fmt.Sprintf("shard %d is of rank %d", r, m.Shards[r].Rank))
 		}
 	}
 	if version == versionOwnedAll {
-		m.Run = d.Identity()
+		m.Run.Fields(Taking(d))
+		d.Bad = d.Bad || m.Run.IsZero()
 	}
 	if version == versionLayouts || version == versionOwnedAll && len(d.B) > 0 {
 		if err := m.decodeLayouts(d); err != nil {
@@ -172,16 +173,15 @@ type GroupMember struct {
 
 // Encode returns the sealed record.
 func (g *Group) Encode() []byte {
-	var e Encoder
-	e.U32(uint32(g.K))
-	e.U32(uint32(g.M))
-	e.U32(uint32(g.I))
-	e.U64(uint64(g.Segment))
-	e.U32(uint32(len(g.Members)))
-	for _, m := range g.Members {
-		e.U32(uint32(m.Rank))
-		e.U64(uint64(m.Bytes))
-		e.Sum(m.Index)
-	}
-	return SealRecord(kindParityGroup, e.B)
+	return seal(kindParityGroup, func(f Fields) {
+		f.Int(&g.K)
+		f.Int(&g.M)
+		f.Int(&g.I)
+		f.I64(&g.Segment)
+		List(f, &g.Members, 28, func(m *GroupMember) {
+			f.Int(&m.Rank)
+			f.I64(&m.Bytes)
+			f.Sum(&m.Index)
+		})
+	}, nil)
 }

@@ -1,6 +1,10 @@
 package format
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Begun is what one level says: an epoch that all ranks had committed, 0 for none, where, and the nodes of the
 // run that did.
@@ -11,29 +15,19 @@ type Begun struct {
 	Run   Identity // that it belongs to; zero in records of older releases
 }
 
-// Encode returns the sealed record.
-func (b *Begun) Encode() []byte {
-	var e Encoder
-	e.U64(uint64(b.Epoch))
-	e.Str(b.Level)
-	e.U32(uint32(len(b.Nodes)))
-	for _, n := range b.Nodes {
-		e.Str(n)
-	}
-	return sealOwned(kindBegun, &e, b.Run)
+func (b *Begun) fields(f Fields) {
+	f.Epoch(&b.Epoch)
+	f.Str(&b.Level)
+	List(f, &b.Nodes, 2, f.Str)
 }
+
+// Encode returns the sealed record.
+func (b *Begun) Encode() []byte { return seal(kindBegun, b.fields, &b.Run) }
 
 // DecodeBegun opens what Begun.Encode made.
 func DecodeBegun(file string, raw []byte) (*Begun, error) {
 	b := &Begun{}
-	var err error
-	b.Run, err = decodeOwned(file, raw, kindBegun, func(d *Decoder) {
-		b.Epoch, b.Level = Epoch(d.U64()), d.Str()
-		for range d.Count(2) {
-			b.Nodes = append(b.Nodes, d.Str())
-		}
-	})
-	return b, err
+	return b, unseal(file, raw, kindBegun, b.fields, &b.Run)
 }
 
 // Marker says whose checkpoints a directory holds.
@@ -44,24 +38,20 @@ type Marker struct {
 	Run   Identity // that it belongs to; zero in records of older releases
 }
 
-// Encode returns the sealed record.
-func (m *Marker) Encode() []byte {
-	var e Encoder
-	e.Str(m.Job)
-	e.U32(uint32(m.Size))
-	e.Str(m.Level)
-	return sealOwned(kindMarker, &e, m.Run)
+func (m *Marker) fields(f Fields) {
+	f.Str(&m.Job)
+	f.Int(&m.Size)
+	f.Str(&m.Level)
+	f.Refuse(m.Size == 0)
 }
+
+// Encode returns the sealed record.
+func (m *Marker) Encode() []byte { return seal(kindMarker, m.fields, &m.Run) }
 
 // DecodeMarker opens what Marker.Encode made.
 func DecodeMarker(file string, b []byte) (*Marker, error) {
 	m := &Marker{}
-	var err error
-	m.Run, err = decodeOwned(file, b, kindMarker, func(d *Decoder) {
-		m.Job, m.Size, m.Level = d.Str(), int(d.U32()), d.Str()
-		d.Bad = d.Bad || m.Size == 0
-	})
-	return m, err
+	return m, unseal(file, b, kindMarker, m.fields, &m.Run)
 }
 
 // Process names a process among all machines and times.
@@ -79,55 +69,60 @@ type Lock struct {
 	Beat  uint64 // grows
 }
 
-// Encode returns the sealed record.
-func (l *Lock) Encode() []byte {
-	var e Encoder
-	e.Str(l.Run)
-	e.Str(l.Owner.Node)
-	e.Str(l.Owner.Machine)
-	e.U32(uint32(l.Owner.PID))
-	e.U64(l.Owner.Started)
-	e.U64(l.Beat)
-	return SealRecord(kindRunLock, e.B)
+func (l *Lock) fields(f Fields) {
+	f.Str(&l.Run)
+	f.Str(&l.Owner.Node)
+	f.Str(&l.Owner.Machine)
+	f.Int(&l.Owner.PID)
+	f.U64(&l.Owner.Started)
+	f.U64(&l.Beat)
 }
+
+// Encode returns the sealed record.
+func (l *Lock) Encode() []byte { return seal(kindRunLock, l.fields, nil) }
 
 // DecodeLock opens what Lock.Encode made.
 func DecodeLock(file string, b []byte) (*Lock, error) {
 	l := &Lock{}
-	return l, decode(file, b, kindRunLock, func(d *Decoder) {
-		l.Run = d.Str()
-		l.Owner = Process{Node: d.Str(), Machine: d.Str(), PID: int(d.U32()), Started: d.U64()}
-		l.Beat = d.U64()
-	})
+	return l, unseal(file, b, kindRunLock, l.fields, nil)
 }
 
 // RestoreAttempts counts, per epoch, restores that were begun and never survived.
 type RestoreAttempts map[Epoch]int
 
+// attempt is one of them, as it is recorded.
+type attempt struct {
+	epoch Epoch
+	n     int
+}
+
+func attempts(list *[]attempt) func(f Fields) {
+	return func(f Fields) {
+		List(f, list, 12, func(a *attempt) {
+			f.Epoch(&a.epoch)
+			f.Int(&a.n)
+		})
+	}
+}
+
 // Encode returns the sealed record.
 func (t RestoreAttempts) Encode() []byte {
-	var e Encoder
-	set := map[Epoch]bool{}
-	for epoch := range t {
-		set[epoch] = true
+	var list []attempt
+	for _, e := range slices.Sorted(maps.Keys(t)) {
+		list = append(list, attempt{e, t[e]})
 	}
-	e.U32(uint32(len(t)))
-	for _, epoch := range SortedEpochs(set) {
-		e.U64(uint64(epoch))
-		e.U32(uint32(t[epoch]))
-	}
-	return SealRecord(kindAttempts, e.B)
+	return seal(kindAttempts, attempts(&list), nil)
 }
 
 // DecodeRestoreAttempts opens what RestoreAttempts.Encode made.
 func DecodeRestoreAttempts(file string, b []byte) (RestoreAttempts, error) {
+	var list []attempt
+	err := unseal(file, b, kindAttempts, attempts(&list), nil)
 	t := RestoreAttempts{}
-	return t, decode(file, b, kindAttempts, func(d *Decoder) {
-		for range d.Count(12) {
-			e := Epoch(d.U64())
-			t[e] = int(d.U32())
-		}
-	})
+	for _, a := range list {
+		t[a.epoch] = a.n
+	}
+	return t, err
 }
 
 // Kept says that an epoch is to stay at a level until somebody removes the record. The name of
@@ -153,27 +148,20 @@ func ParseKeptName(name string) (Epoch, bool) {
 	return ParseEpochName(epochPrefix + digits)
 }
 
-// Encode returns the sealed record.
-func (k *Kept) Encode() []byte {
-	var e Encoder
-	e.U64(uint64(k.Epoch))
-	e.Str(k.Name)
-	e.U8(map[bool]uint8{true: 1}[k.Auto])
-	e.U64(uint64(k.Time))
-	return SealRecord(kindKept, e.B)
+func (k *Kept) fields(f Fields) {
+	f.Epoch(&k.Epoch)
+	f.Str(&k.Name)
+	f.Flag(&k.Auto)
+	f.Time(&k.Time)
 }
 
+// Encode returns the sealed record.
+func (k *Kept) Encode() []byte { return seal(kindKept, k.fields, nil) }
+
 // DecodeKept opens what Kept.Encode made.
-func DecodeKept(file string, raw []byte) (*Kept, error) {
+func DecodeKept(file string, b []byte) (*Kept, error) {
 	k := &Kept{}
-	return k, decode(file, raw, kindKept, func(d *Decoder) {
-		k.Epoch, k.Name = Epoch(d.U64()), d.Str()
-		auto := d.U8()
-		k.Auto, k.Time = auto == 1, int64(d.U64())
-		if auto > 1 {
-			d.Bad = true
-		}
-	})
+	return k, unseal(file, b, kindKept, k.fields, nil)
 }
 
 // Ledger is what a rank knows should be in its directory of a level, and which
@@ -200,51 +188,28 @@ type LedgerEpoch struct {
 	Files []string
 }
 
-// Encode returns the sealed record.
-func (l *Ledger) Encode() []byte {
-	var e Encoder
-	e.U32(uint32(l.Rank))
-	e.Str(l.Node)
-	e.U32(uint32(len(l.Levels)))
-	for _, v := range l.Levels {
-		e.Str(v.Name)
-		e.U32(uint32(v.Keep))
-		e.U32(uint32(v.KeepEvery))
-		e.U32(uint32(len(v.Epochs)))
-		for _, p := range v.Epochs {
-			e.U64(uint64(p.Epoch))
-			e.U32(uint32(len(p.Files)))
-			for _, f := range p.Files {
-				e.Str(f)
-			}
-		}
-	}
-	return sealOwned(kindLedger, &e, l.Run)
+func (l *Ledger) fields(f Fields) {
+	f.Int(&l.Rank)
+	f.Str(&l.Node)
+	List(f, &l.Levels, 14, func(v *LedgerLevel) {
+		f.Str(&v.Name)
+		f.Int(&v.Keep)
+		f.Int(&v.KeepEvery)
+		List(f, &v.Epochs, 12, func(p *LedgerEpoch) {
+			f.Epoch(&p.Epoch)
+			List(f, &p.Files, 2, f.Str)
+		})
+	})
 }
+
+// Encode returns the sealed record.
+func (l *Ledger) Encode() []byte { return seal(kindLedger, l.fields, &l.Run) }
 
 // DecodeLedger opens what Ledger.Encode made.
 func DecodeLedger(file string, b []byte) (*Ledger, error) {
 	l := &Ledger{}
-	var err error
-	l.Run, err = decodeOwned(file, b, kindLedger, func(d *Decoder) {
-		l.Rank, l.Node = int(d.U32()), d.Str()
-		for range d.Count(14) {
-			v := LedgerLevel{Name: d.Str(), Keep: int(d.U32()), KeepEvery: int(d.U32())}
-			for range d.Count(12) {
-				p := LedgerEpoch{Epoch: Epoch(d.U64())}
-				for range d.Count(2) {
-					p.Files = append(p.Files, d.Str())
-				}
-				v.Epochs = append(v.Epochs, p)
-			}
-			l.Levels = append(l.Levels, v)
-		}
-	})
-	return l, err
+	return l, unseal(file, b, kindLedger, l.fields, &l.Run)
 }
-
-// IsOf says whether the ledger was written to a directory of the level.
-func (l *Ledger) IsOf(level string) bool { return l.At(level) != nil }
 
 // At finds a level; nil if the rank did not use it.
 func (l *Ledger) At(level string) *LedgerLevel {

@@ -151,36 +151,33 @@ func RecordLen(b []byte) (n int64, ok bool) {
 	return int64(binary.LittleEndian.Uint32(b[12:])) + RecordExtra, string(b[:8]) == recordMagic
 }
 
-// decode takes the fields off a file that is one record. They must fill it.
-func decode(file string, b []byte, kind RecordKind, fields func(d *Decoder)) error {
-	_, err := decodeOwned(file, b, kind, fields)
-	return err
-}
-
-// sealOwned wraps payload and the identity of the run that it belongs to, if there is one.
-func sealOwned(kind RecordKind, e *Encoder, i Identity) []byte {
-	if i.IsZero() {
+// seal makes a file that is one record. run is the identity of the run that it belongs to; nil: the kind has none.
+func seal(kind RecordKind, fields func(f Fields), run *Identity) []byte {
+	var e Encoder
+	fields(Appending(&e))
+	if run == nil || run.IsZero() {
 		return SealRecord(kind, e.B)
 	}
-	e.Identity(i)
+	run.Fields(Appending(&e))
 	return sealVersion(kind, versionOwned, e.B)
 }
 
-// decodeOwned is decode of what sealOwned made.
-func decodeOwned(file string, b []byte, kind RecordKind, fields func(d *Decoder)) (i Identity, err error) {
+// unseal takes the fields off what seal made. They must fill it.
+func unseal(file string, b []byte, kind RecordKind, fields func(f Fields), run *Identity) error {
 	payload, version, n, err := openVersion(file, b, kind)
 	if err != nil {
-		return i, err
+		return err
 	}
 	d := &Decoder{B: payload}
-	fields(d)
+	fields(Taking(d))
 	if version == versionOwned {
-		i = d.Identity()
+		run.Fields(Taking(d))
+		d.Bad = d.Bad || run.IsZero()
 	}
 	if !d.Done() || n != len(b) {
-		return i, &CorruptError{File: file, Len: int64(len(b)), Reason: kind.String() + ": fields do not fit"}
+		return &CorruptError{File: file, Len: int64(len(b)), Reason: kind.String() + ": fields do not fit"}
 	}
-	return i, nil
+	return nil
 }
 
 // Encoder appends little-endian fields.
@@ -201,12 +198,8 @@ func (e *Encoder) Sum(v [16]byte) { e.B = append(e.B, v[:]...) }
 
 // Str appends a string of at most 65,535 bytes after its length.
 func (e *Encoder) Str(s string) { e.u16(uint16(len(s))); e.B = append(e.B, s...) }
-func (e *Encoder) epochs(l []Epoch) {
-	e.U32(uint32(len(l)))
-	for _, v := range l {
-		e.U64(uint64(v))
-	}
-}
+
+func (e *Encoder) flag(v bool) { e.U8(map[bool]uint8{true: 1}[v]) }
 
 // Decoder takes fields off a payload. After the first field that does not fit
 // it yields zeros and remembers that it failed.
@@ -286,13 +279,10 @@ func (d *Decoder) Count(itemBytes int) int {
 	return int(n)
 }
 
-func (d *Decoder) epochs() []Epoch {
-	n := d.Count(8)
-	var out []Epoch
-	for range n {
-		out = append(out, Epoch(d.U64()))
-	}
-	return out
+func (d *Decoder) flag() bool {
+	n := d.U8()
+	d.Bad = d.Bad || n > 1
+	return n == 1
 }
 
 // Done reports whether everything was taken and everything fitted.

@@ -27,44 +27,25 @@ type ShardInfo struct {
 
 const shardInfoMin = 4 + 2 + 8*3 + 16*2 + 4 + 8 + 4 + 4
 
-func (i *ShardInfo) encode(e *Encoder) {
-	e.U32(uint32(i.Rank))
-	e.Str(i.Node)
-	e.U64(uint64(i.Bytes))
-	e.U64(uint64(i.Stored))
-	e.U64(uint64(i.ShardBytes))
-	e.Sum(i.Digest)
-	e.Sum(i.Index)
-	e.U32(uint32(i.Pack))
-	e.U64(uint64(i.Base))
-	e.epochs(i.Origins)
-	e.U32(uint32(len(i.Holders)))
-	for _, h := range i.Holders {
-		e.Str(h)
-	}
-}
-
-func (i *ShardInfo) decode(d *Decoder) {
-	i.Rank = int(d.U32())
-	i.Node = d.Str()
-	i.Bytes, i.Stored, i.ShardBytes = d.I64(), d.I64(), d.I64()
-	i.Digest, i.Index = d.Sum(), d.Sum()
-	i.Pack = int(int32(d.U32()))
-	i.Base = d.I64()
-	i.Origins = d.epochs()
-	i.Holders = nil
-	for range d.Count(2) {
-		i.Holders = append(i.Holders, d.Str())
-	}
-	if i.Pack < NoPack || i.Base+i.ShardBytes < 0 || i.Base+i.ShardBytes > 1<<62 {
-		d.Bad = true
-	}
+func (i *ShardInfo) fields(f Fields) {
+	f.Int(&i.Rank)
+	f.Str(&i.Node)
+	f.I64(&i.Bytes)
+	f.I64(&i.Stored)
+	f.I64(&i.ShardBytes)
+	f.Sum(&i.Digest)
+	f.Sum(&i.Index)
+	pass(f, &i.Pack, func(e *Encoder, v int) { e.U32(uint32(v)) }, func(d *Decoder) int { return int(int32(d.U32())) })
+	f.I64(&i.Base)
+	List(f, &i.Origins, 8, f.Epoch)
+	List(f, &i.Holders, 2, f.Str)
+	f.Refuse(i.Pack < NoPack || i.Base+i.ShardBytes < 0 || i.Base+i.ShardBytes > 1<<62)
 }
 
 // MarshalBinary encodes i to be sent to other ranks.
 func (i *ShardInfo) MarshalBinary() ([]byte, error) {
 	var e Encoder
-	i.encode(&e)
+	i.fields(Appending(&e))
 	if i.Layout == nil {
 		return e.B, nil
 	}
@@ -75,7 +56,7 @@ func (i *ShardInfo) MarshalBinary() ([]byte, error) {
 // UnmarshalBinary decodes what MarshalBinary made.
 func (i *ShardInfo) UnmarshalBinary(b []byte) error {
 	d := &Decoder{B: b}
-	i.decode(d)
+	i.fields(Taking(d))
 	if i.Layout = nil; !d.Bad && len(d.B) > 0 {
 		l, err := DecodeLayout("shard info", i.Rank, d.B)
 		if err != nil {
@@ -91,29 +72,17 @@ func (i *ShardInfo) UnmarshalBinary(b []byte) error {
 
 // EncodePackIndex returns the sealed record that lists the shards of a pack.
 func EncodePackIndex(infos []ShardInfo) []byte {
-	var e Encoder
-	e.U32(uint32(len(infos)))
-	for i := range infos {
-		infos[i].encode(&e)
-	}
-	return SealRecord(kindPackIndex, e.B)
+	return seal(kindPackIndex, packIndex(&infos), nil)
 }
 
 // DecodePackIndex opens what EncodePackIndex made.
-func DecodePackIndex(file string, b []byte) ([]ShardInfo, error) {
-	payload, _, err := openRecord(file, b, kindPackIndex)
-	if err != nil {
-		return nil, err
-	}
-	d := &Decoder{B: payload}
-	infos := make([]ShardInfo, d.Count(shardInfoMin))
-	for i := range infos {
-		infos[i].decode(d)
-	}
-	if !d.Done() {
-		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "pack index: fields do not fit the length"}
-	}
-	return infos, nil
+func DecodePackIndex(file string, b []byte) (infos []ShardInfo, err error) {
+	err = unseal(file, b, kindPackIndex, packIndex(&infos), nil)
+	return infos, err
+}
+
+func packIndex(infos *[]ShardInfo) func(f Fields) {
+	return func(f Fields) { List(f, infos, shardInfoMin, func(i *ShardInfo) { i.fields(f) }) }
 }
 
 // FileName is the file that holds the shard.

@@ -195,9 +195,7 @@ func (f *FS) ReadDir(name string) ([]vfs.Entry, error) {
 		return nil, err
 	}
 	var out []vfs.Entry
-	for range d.Count(19) {
-		out = append(out, decodeEntry(d))
-	}
+	entriesFields(format.Taking(d), &out)
 	return out, atEnd(d)
 }
 
@@ -207,7 +205,9 @@ func (f *FS) Stat(name string) (vfs.Entry, error) {
 	if err != nil {
 		return vfs.Entry{}, err
 	}
-	return decodeEntry(d), atEnd(d)
+	var entry vfs.Entry
+	entryFields(format.Taking(d), &entry)
+	return entry, atEnd(d)
 }
 
 // Free is how many bytes the file system has left.
@@ -217,10 +217,6 @@ func (f *FS) Free(name string) (int64, error) {
 		return 0, err
 	}
 	return d.I64(), atEnd(d)
-}
-
-func decodeEntry(d *format.Decoder) vfs.Entry {
-	return vfs.Entry{Name: d.Str(), Size: d.I64(), Dir: d.U8() == 1, ModTime: time.Unix(0, int64(d.U64()))}
 }
 
 // atEnd says whether a reply was what it should be.

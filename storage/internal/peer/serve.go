@@ -237,7 +237,7 @@ func (h *session) named(op wireOp, l Dir, name string, d *format.Decoder, reply 
 		return l.FS.Rename(name, to)
 	case wireStat:
 		entry, err := l.FS.Stat(name)
-		encodeEntry(reply, entry)
+		entryFields(format.Appending(reply), &entry)
 		return err
 	case wireFree:
 		n, err := l.FS.Free(name)
@@ -245,10 +245,7 @@ func (h *session) named(op wireOp, l Dir, name string, d *format.Decoder, reply 
 		return err
 	case wireReadDir:
 		list, err := l.FS.ReadDir(name)
-		reply.U32(uint32(len(list)))
-		for _, entry := range list {
-			encodeEntry(reply, entry)
-		}
+		entriesFields(format.Appending(reply), &list)
 		return err
 	}
 	return fmt.Errorf("request %d: %w", op, ErrDamaged)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"syscall"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -151,13 +152,15 @@ func errorOf(rank int, status uint8, text string) error {
 	return e
 }
 
-func encodeEntry(e *format.Encoder, v vfs.Entry) {
-	e.Str(v.Name)
-	e.U64(uint64(v.Size))
-	if v.Dir {
-		e.U8(1)
-	} else {
-		e.U8(0)
-	}
-	e.U64(uint64(v.ModTime.UnixNano()))
+func entryFields(f format.Fields, v *vfs.Entry) {
+	f.Str(&v.Name)
+	f.I64(&v.Size)
+	f.Flag(&v.Dir)
+	at := v.ModTime.UnixNano()
+	f.Time(&at)
+	v.ModTime = time.Unix(0, at)
+}
+
+func entriesFields(f format.Fields, list *[]vfs.Entry) {
+	format.List(f, list, 19, func(v *vfs.Entry) { entryFields(f, v) })
 }

@@ -21,44 +21,36 @@ type Holding struct {
 // RowID names row j of the parity that a rank encoded.
 type RowID struct{ Rank, J int }
 
+func holdingsFields(f format.Fields, list *[]Holding) {
+	format.List(f, list, 34, func(h *Holding) {
+		f.Str(&h.Level)
+		f.Epoch(&h.Epoch)
+		f.Sum(&h.Id)
+		format.List(f, &h.Shards, 4, f.Int)
+		format.List(f, &h.Rows, 8, func(r *RowID) {
+			f.Int(&r.Rank)
+			f.Int(&r.J)
+		})
+	})
+}
+
 // EncodeHoldings makes of them what other ranks learn.
 func EncodeHoldings(list []Holding) []byte {
 	var e format.Encoder
-	e.U32(uint32(len(list)))
-	for _, h := range list {
-		e.Str(h.Level)
-		e.U64(uint64(h.Epoch))
-		e.Sum(h.Id)
-		e.U32(uint32(len(h.Shards)))
-		for _, r := range h.Shards {
-			e.U32(uint32(r))
-		}
-		e.U32(uint32(len(h.Rows)))
-		for _, r := range h.Rows {
-			e.U32(uint32(r.Rank))
-			e.U32(uint32(r.J))
-		}
-	}
+	holdingsFields(format.Appending(&e), &list)
 	return e.B
 }
 
-func decodeHoldings(from int, b []byte) ([]Holding, error) {
+func decodeHoldings(from int, b []byte) (list []Holding, err error) {
 	d := &format.Decoder{B: b}
-	var out []Holding
-	for range d.Count(34) {
-		h := Holding{From: from, Level: d.Str(), Epoch: format.Epoch(d.U64()), Id: d.Sum()}
-		for range d.Count(4) {
-			h.Shards = append(h.Shards, int(d.U32()))
-		}
-		for range d.Count(8) {
-			h.Rows = append(h.Rows, RowID{int(d.U32()), int(d.U32())})
-		}
-		out = append(out, h)
-	}
+	holdingsFields(format.Taking(d), &list)
 	if !d.Done() {
 		return nil, fmt.Errorf("holdings of rank %d are damaged", from)
 	}
-	return out, nil
+	for i := range list {
+		list[i].From = from
+	}
+	return list, nil
 }
 
 // Known is what other ranks' directories have, as they have told.
