@@ -117,10 +117,17 @@ func (l *Bucket) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 
 // Put makes an object of an epoch, in several parts at once if it is large. One that an earlier attempt has left is
 // replaced, when nothing can commit that any more.
-func (l *Bucket) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) error) (err error) {
+func (l *Bucket) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error {
+	return l.upload(e, name, room, fill, func(u *bucketUpload) error { return l.finish(e, name, u) })
+}
+
+// upload makes an object of an epoch, which fill writes and place gives its name.
+func (l *Bucket) upload(e format.Epoch, name string, room Room, fill func(f vfs.File) error,
+	place func(u *bucketUpload) error) error {
 	u := &bucketUpload{l: l, Upload: l.b.NewUpload(context.Background(), l.key(e, name), room.Most)}
-	if err = fill(u); err == nil {
-		err = l.finish(e, name, u)
+	err := fill(u)
+	if err == nil {
+		err = place(u)
 	}
 	if err != nil {
 		err = errors.Join(err, u.Abort())

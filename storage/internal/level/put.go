@@ -18,6 +18,22 @@ func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) 
 	if _, err := d.Begin(e, room.Sure); err != nil {
 		return err
 	}
+	return d.make(e, name, room, fill, func(temp string) error {
+		if err := d.fs.SyncDir(d.path); err != nil {
+			return err
+		}
+		if _, pack := format.ParsePackName(name); pack {
+			if err := d.stillOurs(); err != nil { // another run's pack of that name may have other ranks' shards
+				return err
+			}
+		}
+		return d.publish(e, temp, name)
+	})
+}
+
+// make makes a file of an epoch under a temporary name, which fill writes. It is synced, and place gives it its name.
+func (d *Dir) make(e format.Epoch, name string, room Room, fill func(f vfs.File) error,
+	place func(temp string) error) error {
 	temp := TempName(name, d.owner)
 	path := filepath.Join(d.epochPath(e), temp)
 	f, err := d.fs.Create(path, true)
@@ -25,13 +41,7 @@ func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) 
 		return d.Full(d.Unusable(err), room.Most)
 	}
 	if err = complete(f, fill); err == nil {
-		err = d.fs.SyncDir(d.path)
-	}
-	if _, pack := format.ParsePackName(name); err == nil && pack {
-		err = d.stillOurs() // another run's pack of that name may have other ranks' shards
-	}
-	if err == nil {
-		err = d.publish(e, temp, name)
+		err = place(temp)
 	}
 	if err != nil {
 		err = errors.Join(err, removeIfThere(d.fs, path))

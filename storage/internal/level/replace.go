@@ -47,18 +47,7 @@ func (d *Dir) Replace(e format.Epoch, name string, room Room, fill func(f vfs.Fi
 	if err != nil {
 		return err
 	}
-	temp := filepath.Join(d.epochPath(e), TempName(name, d.owner))
-	f, err := d.fs.Create(temp, true)
-	if err != nil {
-		return d.Full(d.Unusable(err), room.Most)
-	}
-	if err = complete(f, fill); err == nil {
-		err = d.supersede(temp, filepath.Join(d.epochPath(e), name))
-	}
-	if err != nil {
-		err = errors.Join(err, removeIfThere(d.fs, temp))
-	}
-	return d.Full(err, room.Most)
+	return d.make(e, name, room, fill, func(temp string) error { return d.supersede(d.epochPath(e), temp, name) })
 }
 
 // refuseOtherRun is the *OtherRunError of an epoch that another run has committed there.
@@ -86,20 +75,20 @@ func (d *Dir) placeFor(e format.Epoch) error {
 	return d.fs.SyncDir(d.path)
 }
 
-// supersede gives a complete, synced file the name of another one. A directory in its place is set aside, and removed
-// if it is empty.
-func (d *Dir) supersede(temp, final string) error {
-	aside := ""
+// supersede gives a complete, synced file in a directory the name of another one. A directory in its place is set aside,
+// and removed if it is empty.
+func (d *Dir) supersede(dir, temp, name string) error {
+	final, aside := filepath.Join(dir, name), ""
 	if entry, err := d.fs.Stat(final); err == nil && entry.Dir {
 		aside = asideName(final)
 		if err := d.fs.Rename(final, aside); err != nil {
 			return err
 		}
 	}
-	if err := d.fs.Rename(temp, final); err != nil {
+	if err := d.fs.Rename(filepath.Join(dir, temp), final); err != nil {
 		return err
 	}
-	err := d.fs.SyncDir(filepath.Dir(final))
+	err := d.fs.SyncDir(dir)
 	if aside != "" && err == nil {
 		_ = d.fs.Remove(aside) // what is in it stays
 	}
@@ -118,15 +107,19 @@ func (d *Dir) Recommit(m *format.Manifest) error {
 	if err != nil {
 		return err
 	}
-	dir := d.epochPath(m.Epoch)
-	temp := filepath.Join(dir, TempName(format.ManifestName, d.owner))
-	if err := WriteFile(d.fs, temp, b); err != nil {
-		return d.Full(err, int64(len(b)))
+	return d.Full(d.writeOver(d.epochPath(m.Epoch), format.ManifestName, b), int64(len(b)))
+}
+
+// writeOver writes a small file and gives it the name of another one.
+func (d *Dir) writeOver(dir, name string, b []byte) error {
+	temp := TempName(name, d.owner)
+	err := WriteFile(d.fs, filepath.Join(dir, temp), b)
+	if err == nil {
+		if err = d.supersede(dir, temp, name); err != nil {
+			err = errors.Join(err, removeIfThere(d.fs, filepath.Join(dir, temp)))
+		}
 	}
-	if err := d.supersede(temp, filepath.Join(dir, format.ManifestName)); err != nil {
-		return errors.Join(err, removeIfThere(d.fs, temp))
-	}
-	return nil
+	return err
 }
 
 // RemoveFile removes a file of an epoch.
@@ -137,33 +130,18 @@ func (d *Dir) RemoveFile(e format.Epoch, name string) error {
 
 // ReplaceNote renames the new record over the old one.
 func (d *Dir) ReplaceNote(name string, b []byte) error {
-	final := filepath.Join(d.path, name)
 	if b == nil {
 		return d.removeSmall(name, true)
 	}
-	temp := filepath.Join(d.path, TempName(name, d.owner))
-	if err := WriteFile(d.fs, temp, b); err != nil {
-		return err
-	}
-	if err := d.supersede(temp, final); err != nil {
-		return errors.Join(err, removeIfThere(d.fs, temp))
-	}
-	return nil
+	return d.writeOver(d.path, name, b)
 }
 
 // Replace puts the object over the other one.
-func (l *Bucket) Replace(e format.Epoch, name string, room Room, fill func(f vfs.File) error) (err error) {
+func (l *Bucket) Replace(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error {
 	if err := refuseOtherRun(l, e); err != nil {
 		return err
 	}
-	u := &bucketUpload{l: l, Upload: l.b.NewUpload(context.Background(), l.key(e, name), room.Most)}
-	if err = fill(u); err == nil {
-		err = l.over(l.key(e, name), u.Done)
-	}
-	if err != nil {
-		err = errors.Join(err, u.Abort())
-	}
-	return l.Full(err, room.Most)
+	return l.upload(e, name, room, fill, func(u *bucketUpload) error { return l.over(l.key(e, name), u.Done) })
 }
 
 // over has put replace what has a key, or make it.
