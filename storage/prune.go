@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
@@ -60,7 +62,7 @@ func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, e
 			all[e] = true
 		}
 	}
-	return format.SortedEpochs(all), errors.Join(problems...)
+	return slices.Sorted(maps.Keys(all)), errors.Join(problems...)
 }
 
 // writing lists the epochs of which shards were put at the level that are not committed yet.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
@@ -71,7 +72,7 @@ func (v *View) newest() (Epoch, error) {
 		}
 		set[e] = true
 	}
-	all := format.SortedEpochs(set)
+	all := slices.Sorted(maps.Keys(set))
 	if e := all[len(all)-1]; e > 0 {
 		return e, nil
 	}

@@ -59,7 +59,7 @@ func (v *View) Expected() ([]Epoch, error) {
 			set[e] = true
 		}
 	}
-	out := format.SortedEpochs(set)
+	out := slices.Sorted(maps.Keys(set))
 	slices.Reverse(out)
 	return out, nil
 }
@@ -128,7 +128,7 @@ func (v *View) expect(d *viewDir) error {
 	for _, e := range epochs {
 		set[e] = true
 	}
-	all := format.SortedEpochs(set)
+	all := slices.Sorted(maps.Keys(set))
 	slices.Reverse(all)
 	for i, e := range all {
 		if i >= keep && (every == 0 || e%every != 0) {

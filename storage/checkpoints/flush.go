@@ -230,7 +230,7 @@ func (v *View) missingAt(to level.Epochs) ([]Epoch, error) {
 		}
 	}
 	maps.DeleteFunc(set, func(_ Epoch, newer bool) bool { return !newer })
-	out := format.SortedEpochs(set)
+	out := slices.Sorted(maps.Keys(set))
 	slices.Reverse(out)
 	return out, nil
 }

@@ -30,8 +30,7 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Kind: Damaged, Err: err})
 			continue
 		}
-		var none *noMarkerError
-		if err := d.identify(ctx); errors.As(err, &none) && none.empty {
+		if err := d.identify(ctx); errors.Is(err, errNoMarker) {
 			refused = errors.Join(refused, err)
 			v.found = append(v.found, Finding{Dir: DirInfo{Dir: path}, Rank: -1, Kind: Missing, Err: err})
 			continue
@@ -66,7 +65,7 @@ func (d *viewDir) identify(ctx context.Context) error {
 			return d.Unusable(err)
 		}
 		if m = d.markerByManifest(); m == nil && errors.Is(err, fs.ErrNotExist) {
-			return d.noJob(err)
+			return d.noJob()
 		} else if m == nil {
 			return d.Unusable(err)
 		}
@@ -75,7 +74,8 @@ func (d *viewDir) identify(ctx context.Context) error {
 	d.begun = level.WhoseIs(d.Level).Holds
 	d.info = DirInfo{Dir: d.Path(), Level: m.Level, Job: m.Job, Size: m.Size, Run: m.Run}
 	if d.markerErr != nil {
-		d.info.Fault = &markerError{Dir: d.Path(), Err: d.markerErr}
+		d.info.Fault = fmt.Errorf("directory %s: %s cannot be used (%w); the manifests name the job, and its next run "+
+			"rewrites the file", d.Path(), format.MarkerName, d.markerErr)
 	}
 	d.Level = levelOf(ctx, d.Path(), m)
 	return nil
@@ -132,21 +132,6 @@ func (v *View) look(d *viewDir) error {
 // VerifyDirs reports what is wrong with the directories themselves: job files,
 // ledgers, what stands in the place of an epoch. Epoch is 0 in these findings.
 func (v *View) VerifyDirs() []Finding { return append([]Finding(nil), v.found...) }
-
-// markerError says that the file which names a directory's job is damaged or
-// missing, and that the manifests there say the same of it. The next run of the
-// job writes it again.
-type markerError struct {
-	Dir string
-	Err error
-}
-
-func (e *markerError) Error() string {
-	return fmt.Sprintf("directory %s: %s cannot be used (%v); the manifests name the job, and its next run rewrites "+
-		"the file", e.Dir, format.MarkerName, e.Err)
-}
-
-func (e *markerError) Unwrap() error { return e.Err }
 
 // Counts says what stands in the way of restoring an epoch by another number of ranks than it was written by, as far
 // as its manifest says. Ranks ascend.

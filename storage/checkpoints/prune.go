@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"syscall"
 	"time"
 
@@ -264,11 +266,7 @@ func KeptEpochs(ctx context.Context, dir string) (list []Kept, err error) {
 	if err != nil {
 		return nil, err
 	}
-	set := map[Epoch]bool{}
-	for e := range kept {
-		set[e] = true
-	}
-	for _, e := range format.SortedEpochs(set) {
+	for _, e := range slices.Sorted(maps.Keys(kept)) {
 		list = append(list, kept[e].Kept)
 		err = errors.Join(err, kept[e].Err)
 	}

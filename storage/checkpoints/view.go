@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -129,32 +130,25 @@ func placeOf(dir string) string {
 	return filepath.Clean(dir)
 }
 
+// errNoMarker marks a directory that is there and holds no checkpoints.
+var errNoMarker = errors.New("it is not a checkpoint directory: it has no " + format.MarkerName)
+
 // noJob says why a directory has no marker.
-func (d *viewDir) noJob(err error) error {
-	why, there := "it is not a checkpoint directory: it has no "+format.MarkerName, true
-	if _, lerr := d.Epochs(); errors.Is(lerr, fs.ErrNotExist) {
-		why, there = "it does not exist", false
-	} else if lerr != nil && level.IsStore(d.Path()) { // there is no bucket, say
-		return lerr
-	}
+func (d *viewDir) noJob() error {
+	why := errNoMarker
 	remedy := "give a directory that was the HOLDFAST_GLOBAL or HOLDFAST_LOCAL of a job"
-	switch _, number := strconv.ParseUint(d.Path(), 10, 64); {
-	case !there && number == nil:
-		remedy = "an epoch is named by -e " + d.Path()
-	case !there && strings.HasPrefix(d.Path(), "~"):
-		remedy = "only the shell knows ~, and not within quotes: write the path in full"
+	if _, err := d.Epochs(); errors.Is(err, fs.ErrNotExist) {
+		why = errors.New("it does not exist")
+		if _, number := strconv.ParseUint(d.Path(), 10, 64); number == nil {
+			remedy = "an epoch is named by -e " + d.Path()
+		} else if strings.HasPrefix(d.Path(), "~") {
+			remedy = "only the shell knows ~, and not within quotes: write the path in full"
+		}
+	} else if err != nil && level.IsStore(d.Path()) { // there is no bucket, say
+		return err
 	}
-	return &level.DirError{Dir: d.Path(), Err: &noMarkerError{why, there, err}, Remedy: remedy}
+	return &level.DirError{Dir: d.Path(), Err: why, Remedy: remedy}
 }
-
-type noMarkerError struct {
-	why   string
-	empty bool // the directory is there
-	err   error
-}
-
-func (e *noMarkerError) Error() string { return e.why }
-func (e *noMarkerError) Unwrap() error { return e.err }
 
 func (v *View) add(d *viewDir) error {
 	if len(v.dirs) > 0 {
@@ -235,15 +229,7 @@ func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 			out = append(out, info)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b EpochInfo) int {
-		switch {
-		case a.Epoch > b.Epoch:
-			return -1
-		case a.Epoch < b.Epoch:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(out, func(a, b EpochInfo) int { return cmp.Compare(b.Epoch, a.Epoch) })
 	return out, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -223,7 +224,7 @@ func originsOf(l level.Epochs, e format.Epoch) ([]format.Epoch, error) {
 			set[o] = true
 		}
 	}
-	return format.SortedEpochs(set), err
+	return slices.Sorted(maps.Keys(set)), err
 }
 
 // originsIn reads them from a shard or pack; none if it cannot be read.

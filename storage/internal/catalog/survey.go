@@ -85,9 +85,9 @@ func (c *Catalog) Candidates(ctx context.Context, memory Memory) (list []Candida
 	}
 	if len(elsewhere) > 0 {
 		c.Log.Info("holdfast: this node lacks epochs of this rank at a level; other levels and nodes are read instead",
-			"epochs", format.SortedEpochs(elsewhere))
+			"epochs", slices.Sorted(maps.Keys(elsewhere)))
 	}
-	unreadable = format.SortedEpochs(bad)
+	unreadable = slices.Sorted(maps.Keys(bad))
 	slices.Reverse(unreadable)
 	return list, unreadable, newerRelease(states, list)
 }
@@ -208,7 +208,7 @@ func (c *Catalog) epochsAt(l *Level) ([]format.Epoch, error) {
 	for _, e := range c.Others.Epochs(l.Name()) {
 		set[e] = true
 	}
-	return format.SortedEpochs(set), nil
+	return slices.Sorted(maps.Keys(set)), nil
 }
 
 // stateAt looks at one epoch of one level.

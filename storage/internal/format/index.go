@@ -2,6 +2,8 @@ package format
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 )
@@ -94,7 +96,7 @@ func (x *Index) Origins() []Epoch {
 			seen[o] = true
 		}
 	}
-	return SortedEpochs(seen)
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // Section finds a section by name.

@@ -1,6 +1,10 @@
 package format
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Manifest is the record whose presence commits an epoch at a level.
 type Manifest struct {
@@ -124,7 +128,7 @@ func (m *Manifest) Origins() []Epoch {
 			seen[o] = true
 		}
 	}
-	return SortedEpochs(seen)
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // Readable makes sure that a manifest can be read back: it decodes it.

@@ -2,7 +2,6 @@ package format
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,16 +10,6 @@ import (
 // committed anywhere. Without it nobody could tell a job that has lost all its
 // checkpoints from one that has not begun.
 const BegunName = "holdfast.begun"
-
-// SortedEpochs lists a set, ascending.
-func SortedEpochs(set map[Epoch]bool) []Epoch {
-	out := make([]Epoch, 0, len(set))
-	for e := range set {
-		out = append(out, e)
-	}
-	slices.Sort(out)
-	return out
-}
 
 // Epoch is the number of one global checkpoint. Numbers grow from one epoch to
 // the next and are never used twice; 0 is no epoch.

@@ -1,11 +1,11 @@
 package object
 
 import (
-	"cmp"
 	"context"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Scheme begins the URL of a bucket.
@@ -133,12 +133,10 @@ const AtOnce = 16
 
 // Each does n things, several at once. It returns the first error, when all have ended.
 func Each(n int, do func(i int) error) error {
-	var wg sync.WaitGroup
-	errs, free := make([]error, n), make(chan struct{}, AtOnce)
+	var g errgroup.Group
+	g.SetLimit(AtOnce)
 	for i := range n {
-		free <- struct{}{}
-		wg.Go(func() { errs[i] = do(i); <-free })
+		g.Go(func() error { return do(i) })
 	}
-	wg.Wait()
-	return cmp.Or(errs...)
+	return g.Wait()
 }

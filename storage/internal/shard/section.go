@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"errors"
 	"io"
 
@@ -49,16 +50,7 @@ var ErrClaim = errors.New("a chunk that is said to be unchanged has changed")
 type Bytes []byte
 
 // ReadAt copies from b.
-func (b Bytes) ReadAt(p []byte, off int64) (int, error) {
-	if off < 0 || off >= int64(len(b)) {
-		return 0, io.EOF
-	}
-	n := copy(p, b[off:])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
-}
+func (b Bytes) ReadAt(p []byte, off int64) (int, error) { return bytes.NewReader(b).ReadAt(p, off) }
 
 // Slice returns a part of b.
 func (b Bytes) Slice(off int64, n int) []byte { return b[off : off+int64(n)] }

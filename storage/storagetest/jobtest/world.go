@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
@@ -333,7 +333,7 @@ func Counted(count map[storage.Epoch]int) []storage.Epoch {
 	for e := range count {
 		set[e] = true
 	}
-	return format.SortedEpochs(set)
+	return slices.Sorted(maps.Keys(set))
 }
 
 // Prune prunes on all ranks.
