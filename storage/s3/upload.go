@@ -157,8 +157,6 @@ func (u *upload) part(ctx context.Context, c *s3.Client, p []byte, number int32)
 	return nil
 }
 
-func (u *upload) Flush() error { return u.g.Wait() }
-
 func (u *upload) Done(match string) error {
 	if u.id == "" && u.next == 1 {
 		_, err := u.b.Put(u.ctx, u.key, u.fill, match)

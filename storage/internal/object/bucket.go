@@ -68,8 +68,6 @@ type Upload interface {
 	Write(p []byte) (n int, err error)
 	// Bytes is how many were written.
 	Bytes() int64
-	// Flush waits until the store has all whole parts.
-	Flush() error
 	// Done makes the object, in place of the one with the ETag match, or where there must be none. See Bucket.Put for
 	// what errors mean; after ErrChanged it may be called again with another match.
 	Done(match string) error
