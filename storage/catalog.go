@@ -57,14 +57,14 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 		return nil, nil, err
 	}
 	defer leave()
-	return s.catalog.Candidates(ctx, s.memory())
+	return s.catalog.Candidates(ctx, s.opt.Memory.holds)
 }
 
 // Survey describes every epoch found at any level, newest epoch first and levels
 // nearest first. Directories of other ranks count as far as Learn has been told of
 // them.
 func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
-	return entered(s, func() ([]LevelState, error) { return s.catalog.Survey(ctx, s.memory()) })
+	return entered(s, func() ([]LevelState, error) { return s.catalog.Survey(ctx, s.opt.Memory.holds) })
 }
 
 // Pending lists the epochs that are committed at from, as far as this rank can

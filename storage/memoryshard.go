@@ -167,13 +167,8 @@ func (m *MemoryShard) holds(e Epoch, info *ShardInfo) bool {
 // memorySource is a MemoryShard as a source of shards.
 type memorySource struct {
 	s *Store
-	m *MemoryShard // may be nil
+	m *MemoryShard
 }
-
-func (s *Store) memory() *memorySource { return &memorySource{s, s.opt.Memory} }
-
-// Holds makes it a catalog.Memory.
-func (f *memorySource) Holds(e Epoch, info *ShardInfo) bool { return f.m.holds(e, info) }
 
 func (f *memorySource) Name() string { return SourceMemory }
 
@@ -185,7 +180,8 @@ func (f *memorySource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Ex
 			return nil, ctx.Err()
 		}
 		if err == nil && f.m.holds(e, &info) && f.s.catalog.Contents.Allows(e, id) {
-			return &shard.Extent{ReaderAt: f.m, Closer: f.m, Name: SourceMemory, N: info.Bytes, Info: info}, nil
+			return &shard.Extent{ReaderAt: f.m, Closer: f.m, Name: SourceMemory, N: info.Bytes, Info: info,
+				Known: f.m.index}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: no level has committed what is in memory", ErrNotCommitted)
@@ -207,20 +203,11 @@ func (f *memorySource) committed(ctx context.Context, l *levelState, e Epoch, ra
 	return m.Shards[rank], m.ID, nil
 }
 
-// Open makes it a shard.Opener.
-func (f *memorySource) Open(ctx context.Context, e Epoch, rank int) (*shard.Copy, error) {
-	x, err := f.Locate(ctx, e, rank)
-	if err != nil {
-		return nil, err
-	}
-	return shard.OpenWith(f, x, f.m.index), nil
-}
-
 // nearest is sources for Fetch: memory comes first.
 func (s *Store) nearest(e Epoch) []shard.Source {
 	list := s.sources(e, s.opt.Rank, "")
 	if s.opt.Memory.Epoch() == e && e != 0 {
-		list = append([]shard.Source{s.memory()}, list...)
+		list = append([]shard.Source{&memorySource{s, s.opt.Memory}}, list...)
 	}
 	return list
 }

@@ -192,11 +192,10 @@ func readBack(ctx context.Context, l level.Epochs, e Epoch, info ShardInfo) erro
 	if err != nil {
 		return err
 	}
-	idx, err := x.Index(e, info.Rank)
+	c, err := x.Open(l, e, info.Rank)
 	if err != nil {
-		return errors.Join(err, x.Close())
+		return err
 	}
-	c := &shard.Copy{From: l, At: x, Index: idx, Other: map[Epoch]*shard.Extent{}}
 	faults, err := c.Verify(ctx)
 	return errors.Join(append(faults, err, c.Close())...)
 }

@@ -111,11 +111,10 @@ func openGood(ctx context.Context, d level.Epochs, e Epoch, want ShardInfo) (*sh
 	if err != nil {
 		return nil, err
 	}
-	idx, err := x.Index(e, want.Rank)
+	c, err := x.Open(d, e, want.Rank)
 	if err != nil {
-		return nil, errors.Join(err, x.Close())
+		return nil, err
 	}
-	c := &shard.Copy{From: d, At: x, Index: idx, Other: map[Epoch]*shard.Extent{}}
 	if err := c.VerifyAlone(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

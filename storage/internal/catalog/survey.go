@@ -34,15 +34,10 @@ type LevelState struct {
 	missing map[int]bool // of an epoch of another number of ranks: those whose shards this rank looked for in vain
 }
 
-// Memory may have a shard that need not be looked for in files.
-type Memory interface {
-	Holds(e format.Epoch, info *format.ShardInfo) bool
-}
+// A Memory reports whether a shard lies in memory, so that it need not be looked for in files.
+type Memory func(e format.Epoch, info *format.ShardInfo) bool
 
-// inFiles is no Memory.
-type inFiles struct{}
-
-func (inFiles) Holds(format.Epoch, *format.ShardInfo) bool { return false }
+func inFiles(format.Epoch, *format.ShardInfo) bool { return false }
 
 // Candidates lists the epochs that this rank can restore, and those that it can read from no level; see
 // storage.Store.Candidates.
@@ -176,7 +171,7 @@ func (c *Catalog) Pending(ctx context.Context, from, to *Level) (list []Candidat
 		newest = max(to.Listed.newest(), to.agreed.newest)
 		to.mu.Unlock()
 	}
-	states, err := c.survey(ctx, from, inFiles{})
+	states, err := c.survey(ctx, from, inFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +222,7 @@ func (c *Catalog) stateAt(ctx context.Context, l *Level, e format.Epoch, memory 
 			st.Shard = m.Shards[c.Rank]
 		}
 		for _, r := range c.lookedAt(m.Size) {
-			if memory.Holds(e, &m.Shards[r]) {
+			if memory(e, &m.Shards[r]) {
 				continue
 			}
 			rerr := l.Reachable(ctx, m, r)
@@ -266,7 +261,7 @@ func (c *Catalog) Highest(ctx context.Context) (format.Epoch, error) {
 		for _, e := range epochs {
 			if e <= format.MaxCounted {
 				highest = max(highest, e)
-			} else if c.stateAt(ctx, l, e, inFiles{}).Err == nil {
+			} else if c.stateAt(ctx, l, e, inFiles).Err == nil {
 				return 0, fmt.Errorf("epoch %d at level %s leaves no numbers for new epochs: remove %s there", e,
 					l.Name(), format.EpochName(e))
 			}
@@ -285,7 +280,7 @@ func listedState(l *Level, e format.Epoch, memory Memory) LevelState {
 	st.ID, st.Size, st.Err = x.id, x.size, x.err
 	if x.err == nil && x.shard != nil {
 		st.Shard = *x.shard
-		if !memory.Holds(e, x.shard) {
+		if !memory(e, x.shard) {
 			st.Err = level.ProbeShard(l, e, *x.shard)
 		}
 	}

@@ -34,6 +34,7 @@ type Extent struct {
 	N           int64
 	Base        int64 // offset of the shard in the file called name
 	Info        format.ShardInfo
+	Known       *format.Index // of bytes that lie there in another form than in a file; else nil
 }
 
 // Copy is one copy of a shard, open for verified reading.
@@ -45,31 +46,25 @@ type Copy struct {
 	Other map[format.Epoch]*Extent // guarded by mu: earlier shards that chunks refer to
 }
 
-// Opener is a Source that knows the index of its shards, which lie there in another form.
-type Opener interface {
-	Open(ctx context.Context, e format.Epoch, rank int) (*Copy, error)
-}
-
-// OpenWith makes a Copy of bytes that idx describes. The caller has checked that it is the
-// committed one.
-func OpenWith(from Source, x *Extent, idx *format.Index) *Copy {
-	return &Copy{From: from, At: x, Index: idx, Other: map[format.Epoch]*Extent{}}
-}
-
 // Open opens a shard and checks that its index is the committed one.
 func Open(ctx context.Context, from Source, e format.Epoch, rank int) (*Copy, error) {
-	if o, ok := from.(Opener); ok {
-		return o.Open(ctx, e, rank)
-	}
 	x, err := from.Locate(ctx, e, rank)
 	if err != nil {
 		return nil, err
 	}
-	idx, err := x.Index(e, rank)
-	if err != nil {
-		return nil, errors.Join(err, x.Close())
+	return x.Open(from, e, rank)
+}
+
+// Open makes a Copy of the shard, whose index must be the committed one. After an error the Extent is closed.
+func (x *Extent) Open(from Source, e format.Epoch, rank int) (*Copy, error) {
+	idx := x.Known
+	if idx == nil {
+		var err error
+		if idx, err = x.Index(e, rank); err != nil {
+			return nil, errors.Join(err, x.Close())
+		}
 	}
-	return OpenWith(from, x, idx), nil
+	return &Copy{From: from, At: x, Index: idx, Other: map[format.Epoch]*Extent{}}, nil
 }
 
 // Footer reads the footer and compares it with the manifest.
