@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"sync"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
@@ -14,20 +15,15 @@ func (c *Catalog) Hold(epochs ...format.Epoch) (release func()) {
 	for _, e := range epochs {
 		c.inUse[e]++
 	}
-	done := false
-	return func() {
+	return sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if done {
-			return
-		}
-		done = true
 		for _, e := range epochs {
 			if c.inUse[e]--; c.inUse[e] == 0 {
 				delete(c.inUse, e)
 			}
 		}
-	}
+	})
 }
 
 // Retain is Hold for an epoch, at all levels, and for the earlier ones that hold chunks of it.

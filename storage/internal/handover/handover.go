@@ -13,7 +13,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -35,10 +34,8 @@ const (
 type Server struct {
 	l    *net.UnixListener
 	open func(key uint32) (syscall.Conn, error)
-
-	mu     sync.Mutex
-	closed bool                   // guarded by mu
-	conns  map[*net.UnixConn]bool // guarded by mu
+	ctx  context.Context // until Close
+	end  context.CancelFunc
 }
 
 // Serve starts to give away what open returns for a key. open is called for every
@@ -53,7 +50,8 @@ func Serve(open func(key uint32) (syscall.Conn, error)) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the processes of the node: %w", err)
 	}
-	s := &Server{l: l, open: open, conns: map[*net.UnixConn]bool{}}
+	s := &Server{l: l, open: open}
+	s.ctx, s.end = context.WithCancel(context.Background())
 	go s.accept()
 	return s, nil
 }
@@ -67,24 +65,15 @@ func (s *Server) accept() {
 		if err != nil {
 			return // Close
 		}
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			_ = c.Close() // nothing was sent
-			return
-		}
-		s.conns[c] = true
-		s.mu.Unlock()
 		go s.answer(c)
 	}
 }
 
 // answer gives one file away, or closes the connection without a word.
 func (s *Server) answer(c *net.UnixConn) {
+	stop := context.AfterFunc(s.ctx, func() { _ = c.Close() })
 	defer func() {
-		s.mu.Lock()
-		delete(s.conns, c)
-		s.mu.Unlock()
+		stop()
 		_ = c.Close() // the other end has what it needs, or sees that it has not
 	}()
 	var key [4]byte
@@ -113,17 +102,11 @@ func (s *Server) answer(c *net.UnixConn) {
 // Close ends all conversations. It does not wait for open, which may hang on a file system; its result goes nowhere
 // then. Further calls do nothing.
 func (s *Server) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if s.ctx.Err() != nil {
 		return nil
 	}
-	s.closed = true
-	err := s.l.Close()
-	for c := range s.conns {
-		_ = c.Close() // answer may have done so
-	}
-	return err
+	s.end()
+	return s.l.Close()
 }
 
 // ErrRefused says that the other process has no such file to give, or has ended.
