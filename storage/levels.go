@@ -100,7 +100,7 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	if err := s.identify(ctx, l); err != nil {
 		return l, err
 	}
-	return l, errors.Join(l.ClearTemps(), l.NoteNoneBegun())
+	return l, errors.Join(l.ClearTemps(), level.NoteNoneBegun(l))
 }
 
 // openListed opens a level that rank 0 has opened for all. The first rank of each node tries
@@ -115,7 +115,7 @@ func (s *Store) openListed(l *levelState, found *catalog.Listing) error {
 
 // claim makes the level's directory this job's. An elastic job takes over one of another number of ranks.
 func (s *Store) claim(l *levelState) error {
-	err := l.Claim(s.markerOf(l.Name()))
+	err := level.Claim(l, s.markerOf(l.Name()))
 	var size *SizeError
 	if s.opt.Elastic && errors.As(err, &size) {
 		l.resized.Store(true)
@@ -127,7 +127,7 @@ func (s *Store) claim(l *levelState) error {
 // mark makes the directory of a level one of this job's number of ranks, and puts a lost marker back.
 func (s *Store) mark(l *levelState) error {
 	if l.resized.Load() {
-		if err := l.Remark(s.markerOf(l.Name())); err != nil {
+		if err := level.Remark(l, s.markerOf(l.Name())); err != nil {
 			return err
 		}
 		l.resized.Store(false)
@@ -180,7 +180,7 @@ func degradable(err error) bool {
 // there may be another job's, or another run of this job may be using it.
 func (s *Store) setOut(ctx context.Context, l *levelState, why error) error {
 	l.Out = why
-	have, err := l.ReadMarker()
+	have, err := level.ReadMarker(l)
 	if err != nil {
 		return nil // nothing to be had from it, then
 	}

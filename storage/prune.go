@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // Prune removes from the named levels, or with no name from all, the epochs that the
@@ -79,12 +80,12 @@ func (l *levelState) writing() map[Epoch]bool {
 // KeepByRule keeps an epoch that has just been committed at a level if it is at least so many
 // epochs, or was committed so long, after the last one that was kept by the rule. A crash before it
 // makes the next epoch the kept one. One rank calls it for all.
-func (s *Store) KeepByRule(ctx context.Context, e Epoch, level string, every int, apart time.Duration) error {
+func (s *Store) KeepByRule(ctx context.Context, e Epoch, at string, every int, apart time.Duration) error {
 	if every <= 0 && apart <= 0 {
 		return nil
 	}
-	return s.on("keep", e, level, func(l *levelState) error {
-		kept, err := l.ReadKept()
+	return s.on("keep", e, at, func(l *levelState) error {
+		kept, err := level.ReadKept(l)
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
@@ -100,6 +101,6 @@ func (s *Store) KeepByRule(ctx context.Context, e Epoch, level string, every int
 		if _, user := kept[e]; user || !due {
 			return nil
 		}
-		return l.WriteKept(&format.Kept{Epoch: e, Auto: true, Time: now.UnixNano()})
+		return level.WriteKept(l, &format.Kept{Epoch: e, Auto: true, Time: now.UnixNano()})
 	})
 }

@@ -171,6 +171,6 @@ func (s *Store) identify(ctx context.Context, l *levelState) error {
 		if err := at.Fits(s.opt.Identity, s.opt.StartOver, ""); err != nil {
 			return err
 		}
-		return l.WriteAttempts(nil, 0) // attempts at the epochs of another run say nothing
+		return level.WriteAttempts(l, nil, 0) // attempts at the epochs of another run say nothing
 	})
 }

@@ -58,7 +58,7 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 // identify finds out whose the directory is: from the job file, or else from the
 // newest manifest that can be read.
 func (d *viewDir) identify(ctx context.Context) error {
-	m, err := d.ReadMarker()
+	m, err := level.ReadMarker(d)
 	if err != nil {
 		var newer *format.VersionError
 		if errors.Is(err, fs.ErrPermission) || errors.As(err, &newer) {
@@ -118,7 +118,7 @@ func (v *View) look(d *viewDir) error {
 			bad(format.EpochName(e), err)
 		}
 	}
-	books, problems, err := d.ReadLedgers()
+	books, problems, err := level.ReadLedgers(d)
 	if err != nil {
 		return err
 	}

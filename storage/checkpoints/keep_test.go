@@ -95,7 +95,7 @@ func TestKeepWhilePruning(t *testing.T) {
 	if same, err := level.Unchanged(global, kept); err != nil || !same {
 		t.Errorf("nothing changed: got %v, %v", same, err)
 	}
-	if err := global.WriteKept(&checkpoints.Kept{Epoch: 6, Name: "x"}); err != nil {
+	if err := level.WriteKept(global, &checkpoints.Kept{Epoch: 6, Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if same, err := level.Unchanged(global, kept); err != nil || same {
@@ -194,7 +194,7 @@ func keepAgainstPrune(t *testing.T) {
 			close(p.resume)
 			both.Wait()
 			d := level.NewDir(f, storage.LevelGlobal, "/global", 0)
-			kept, err := d.ReadKept()
+			kept, err := level.ReadKept(d)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -260,20 +260,20 @@ func TestKeepByRule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept, err := w.At(0, 1).ReadKept()
+	kept, err := level.ReadKept(w.At(0, 1))
 	if err != nil || len(kept) != 3 || !kept[5].Auto || !kept[11].Auto || !kept[16].Auto {
 		t.Errorf("got %v, %v, want 5, 11 and 16", kept, err)
 	}
 	if err := s.KeepByRule(t.Context(), 17, storage.LevelGlobal, 0, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err = w.At(0, 1).ReadKept(); err != nil || len(kept) != 3 {
+	if kept, err = level.ReadKept(w.At(0, 1)); err != nil || len(kept) != 3 {
 		t.Errorf("within the hour: got %v, %v", kept, err)
 	}
 	if err := s.KeepByRule(t.Context(), 18, storage.LevelGlobal, 0, time.Nanosecond); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err = w.At(0, 1).ReadKept(); err != nil || len(kept) != 4 {
+	if kept, err = level.ReadKept(w.At(0, 1)); err != nil || len(kept) != 4 {
 		t.Errorf("after it: got %v, %v", kept, err)
 	}
 }

@@ -193,11 +193,11 @@ func Keep(ctx context.Context, dir string, e Epoch, name string) error {
 	if err := wholeEpoch(d, e); err != nil {
 		return err
 	}
-	if err := d.WriteKept(&format.Kept{Epoch: e, Name: name, Time: time.Now().UnixNano()}); err != nil {
+	if err := level.WriteKept(d, &format.Kept{Epoch: e, Name: name, Time: time.Now().UnixNano()}); err != nil {
 		return err
 	}
 	if err := staysWhole(ctx, d, e); err != nil {
-		return errors.Join(err, d.RemoveKept(e))
+		return errors.Join(err, level.RemoveKept(d, e))
 	}
 	return nil
 }
@@ -245,14 +245,14 @@ func Unkeep(ctx context.Context, dir string, e Epoch) error {
 	if err != nil {
 		return err
 	}
-	kept, err := d.ReadKept()
+	kept, err := level.ReadKept(d)
 	if err != nil {
 		return err
 	}
 	if _, ok := kept[e]; !ok {
 		return fmt.Errorf("epoch %d in %s is not kept: %w", e, dir, fs.ErrNotExist)
 	}
-	return d.RemoveKept(e)
+	return level.RemoveKept(d, e)
 }
 
 // KeptEpochs lists the records of a directory of the level global. A damaged one keeps its
@@ -262,7 +262,7 @@ func KeptEpochs(ctx context.Context, dir string) (list []Kept, err error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := d.ReadKept()
+	kept, err := level.ReadKept(d)
 	if err != nil {
 		return nil, err
 	}

@@ -270,7 +270,7 @@ func (r *repairer) note(f *Finding) error {
 func (r *repairer) begun() *format.Begun {
 	best := &format.Begun{}
 	for _, d := range r.v.dirs {
-		if b, err := d.ReadBegun(); err == nil && b.Epoch >= best.Epoch {
+		if b, err := level.ReadBegun(d); err == nil && b.Epoch >= best.Epoch {
 			best = b
 		}
 	}

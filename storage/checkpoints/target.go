@@ -88,7 +88,7 @@ func (t *target) claim(ctx context.Context) error {
 	if err := t.Prepare(t.create); err != nil {
 		return err
 	}
-	err := t.Claim(t.marker())
+	err := level.Claim(t, t.marker())
 	var size *level.SizeError
 	var other *level.JobError
 	switch isSize := errors.As(err, &size); {
@@ -110,9 +110,9 @@ func (t *target) claim(ctx context.Context) error {
 		return err
 	}
 	if t.shared {
-		return t.NoteNoneBegun()
+		return level.NoteNoneBegun(t)
 	}
-	return errors.Join(t.ClearTemps(), t.NoteNoneBegun())
+	return errors.Join(t.ClearTemps(), level.NoteNoneBegun(t))
 }
 
 // identify makes the directory one of the run whose epochs are copied there, if it has none of another run.
@@ -135,7 +135,7 @@ func (t *target) marker() format.Marker {
 func (t *target) close() error {
 	if t.last > 0 {
 		if epochs, err := catalog.Inventory(t); err == nil {
-			_ = t.WriteLedger(&format.Ledger{Run: t.info.Run, Levels: []format.LedgerLevel{{Name: t.Name(),
+			_ = level.WriteLedger(t, &format.Ledger{Run: t.info.Run, Levels: []format.LedgerLevel{{Name: t.Name(),
 				Keep: keepTold, KeepEvery: t.keepEvery, Epochs: epochs}}})
 		}
 	}
@@ -169,8 +169,8 @@ func (t *target) commit(ctx context.Context, e Epoch, shards []ShardInfo) error 
 // mark makes the directory one of as many ranks as the epoch has that is about to be committed, and puts a lost marker
 // back.
 func (t *target) mark() error {
-	if have, err := t.ReadMarker(); err == nil && have.Size != t.info.Size {
-		return t.Remark(t.marker())
+	if have, err := level.ReadMarker(t); err == nil && have.Size != t.info.Size {
+		return level.Remark(t, t.marker())
 	}
 	return t.KeepMarked(t.marker())
 }
@@ -180,7 +180,7 @@ func (t *target) noteBegun(ctx context.Context, e Epoch) error {
 	if err := errors.Join(t.guard.Err(), ctx.Err()); err != nil {
 		return err
 	}
-	return t.WriteBegun(&format.Begun{Epoch: e, Level: t.Name(), Run: t.info.Run})
+	return level.WriteBegun(t, &format.Begun{Epoch: e, Level: t.Name(), Run: t.info.Run})
 }
 
 // bring copies a rank's shard from directories of the job; anew also where an earlier attempt has left a file that

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // NoteRestore records that the program is about to restore an epoch; see storage.Store.NoteRestore. done is called when
@@ -93,7 +94,7 @@ func (c *Catalog) writeAttempts(ctx context.Context, t format.RestoreAttempts) (
 		if ctx.Err() != nil {
 			return n, errors.Join(err, ctx.Err())
 		}
-		if werr := l.WriteAttempts(t, c.Rank); werr != nil {
+		if werr := level.WriteAttempts(l, t, c.Rank); werr != nil {
 			err = errors.Join(err, werr)
 			continue
 		}
@@ -111,7 +112,7 @@ func (c *Catalog) attempts() format.RestoreAttempts {
 		if l.Listed != nil {
 			continue // rank 0 notes the attempts of all
 		}
-		one, err := l.ReadAttempts(c.Rank)
+		one, err := level.ReadAttempts(l, c.Rank)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

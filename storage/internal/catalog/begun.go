@@ -28,7 +28,7 @@ func (c *Catalog) Begun(ctx context.Context) (all Begun, err error) {
 		if ctx.Err() != nil {
 			return all, ctx.Err()
 		}
-		b, err := l.ReadBegun()
+		b, err := level.ReadBegun(l)
 		switch {
 		case err != nil:
 			epochs, lerr := l.Epochs()
@@ -61,7 +61,7 @@ func (c *Catalog) NoteBegun(ctx context.Context, e format.Epoch, at string) (err
 		if ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
-		if werr := l.WriteBegun(&b); werr != nil {
+		if werr := level.WriteBegun(l, &b); werr != nil {
 			err = errors.Join(err, werr)
 		}
 	}

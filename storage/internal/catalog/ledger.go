@@ -30,7 +30,7 @@ func (c *Catalog) writeLedger(l *Level, look *Look) error {
 	l.mu.Unlock()
 	if old == nil {
 		var err error
-		if old, err = l.ReadLedger(c.Rank); err != nil {
+		if old, err = level.ReadLedger(l, c.Rank); err != nil {
 			old = &format.Ledger{}
 		}
 		if !c.Owns(old.Run) {
@@ -39,7 +39,7 @@ func (c *Catalog) writeLedger(l *Level, look *Look) error {
 	}
 	book, err := c.ledgerOf(l, look, old)
 	if err == nil && !bytes.Equal(book.Encode(), old.Encode()) {
-		err = l.WriteLedger(book)
+		err = level.WriteLedger(l, book)
 	}
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func TestNewerVersionsAreRefused(t *testing.T) {
 		}
 		d := w.At(0, 0)
 		if name == format.MarkerName {
-			_, err = d.ReadMarker()
+			_, err = level.ReadMarker(d)
 		} else {
 			_, err = d.ReadManifest(1)
 			if err := w.Check(1); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Bucket is a level in an object store, reached by the S3 protocol. Objects have the names that files have in a Dir:
@@ -23,7 +24,6 @@ import (
 // consistent; package object says what else is asked of it, and what becomes of requests that get lost.
 type Bucket struct {
 	place
-	generic
 	b     object.Bucket
 	meter vfs.Meter // may be nil
 	lock  bucketLock
@@ -36,7 +36,6 @@ func newBucket(fsys vfs.FS, p place) *Bucket {
 		panic(err) // CheckPath was not asked
 	}
 	l := &Bucket{place: p, b: b}
-	l.generic = generic{l}
 	l.meter, _ = fsys.(vfs.Meter)
 	return l
 }
@@ -46,6 +45,11 @@ func (l *Bucket) Traits() Traits {
 	t := l.place.Traits()
 	t.Single = true
 	return t
+}
+
+// Locate makes it a source of shards.
+func (l *Bucket) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
+	return locate(ctx, l, e, rank)
 }
 
 // Unusable wraps what the store said. The error has the remedy.
@@ -69,7 +73,7 @@ func (l *Bucket) Prepare(bool) error {
 	if l.owner != 0 {
 		return nil
 	}
-	return l.unusableIf(l.b.Try(context.Background(), TempName("probe", l.owner)))
+	return unusableIf(l, l.b.Try(context.Background(), TempName("probe", l.owner)))
 }
 
 // Trusted is for the bucket's policy to say.
@@ -81,7 +85,7 @@ func (l *Bucket) ClearTemps() error {
 	if l.owner != 0 {
 		return nil
 	}
-	if err := l.unusableIf(l.b.AbortUploads(context.Background(), "")); err != nil {
+	if err := unusableIf(l, l.b.AbortUploads(context.Background(), "")); err != nil {
 		return err
 	}
 	list, _, err := l.b.List(context.Background(), "", true, 0)
@@ -107,7 +111,7 @@ func (l *Bucket) entries() ([]vfs.Entry, error) {
 func (l *Bucket) KeepMarked(want format.Marker) error {
 	_, err := l.b.Head(context.Background(), format.MarkerName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return l.Claim(want)
+		return Claim(l, want)
 	}
 	return err
 }
@@ -205,7 +209,7 @@ func (l *Bucket) syncNotes() error { return nil }
 
 // PlaceAttempts puts the first attempts, which are durable at once.
 func (l *Bucket) PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() error, err error) {
-	return func() error { return nil }, l.unusableIf(l.replace(format.AttemptsName(rank), t.Encode(), true))
+	return func() error { return nil }, unusableIf(l, l.replace(format.AttemptsName(rank), t.Encode(), true))
 }
 
 // entriesOf describes objects as what they are in a folder: by the last element of their keys.

@@ -1,6 +1,7 @@
 package level
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Dir is the directory of a level:
@@ -20,7 +22,6 @@ import (
 //	<dir>/epoch-0000000007/manifest         commits the epoch
 type Dir struct {
 	place
-	generic
 	fs     vfs.FS
 	remote func() bool // other machines may see it
 	kept   manifests   // where all ranks have one directory, and the manifests are the largest
@@ -34,15 +35,18 @@ func NewDir(fsys vfs.FS, name, path string, owner int) *Dir {
 }
 
 func newDir(fsys vfs.FS, p place) *Dir {
-	d := &Dir{place: p, fs: fsys, remote: remoteAt(fsys, p.path)}
-	d.generic = generic{d}
-	return d
+	return &Dir{place: p, fs: fsys, remote: remoteAt(fsys, p.path)}
 }
 
 // Only makes manifests that commit other contents damage there.
 func (d *Dir) Only(c *Contents) *Dir {
 	d.only = c
 	return d
+}
+
+// Locate makes it a source of shards.
+func (d *Dir) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
+	return locate(ctx, d, e, rank)
 }
 
 // Unusable wraps what the system said about the directory with the remedy.
@@ -84,7 +88,7 @@ func (d *Dir) Prepare(create bool) error {
 			err = d.fs.Remove(probe)
 		}
 	}
-	return d.unusableIf(err)
+	return unusableIf(d, err)
 }
 
 // Trusted says why what lies in the directory must not be believed.
@@ -164,7 +168,7 @@ func (d *Dir) ensureEpoch(e format.Epoch) error {
 	if err == nil && d.Traits().Shared {
 		err = d.fs.SyncDir(d.epochPath(e))
 	}
-	return d.unusableIf(err)
+	return unusableIf(d, err)
 }
 
 // Epochs lists the epoch directories, newest first, committed or not.

@@ -84,7 +84,7 @@ func TestDamagedMarkerIsReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m, err := level.NewDir(f, storage.LevelLocal, "/l", 0).ReadMarker(); err != nil || m.Job != "j" {
+		if m, err := level.ReadMarker(level.NewDir(f, storage.LevelLocal, "/l", 0)); err != nil || m.Job != "j" {
 			t.Errorf("marker %v, %v", m, err)
 		}
 		if err := s.Close(); err != nil {

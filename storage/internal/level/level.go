@@ -17,9 +17,8 @@ import (
 // calls alone, like Prunable, is a function.
 type Level interface {
 	Epochs
-	Notes
+	records
 	Repairs
-	announcer
 
 	// Prepare tries whether the place is there and can be written to. create makes it if only the last element of its
 	// path is missing.
@@ -28,14 +27,11 @@ type Level interface {
 	ForAll()
 	// ClearTemps removes what an earlier run of the owner left unfinished.
 	ClearTemps() error
-	// Claim makes the place this job's, or refuses it (*JobError, *SizeError, *DirError). Ranks race to be the first.
-	Claim(want format.Marker) error
-	// Remark makes the marker say another number of ranks: the job continues with it.
-	Remark(want format.Marker) error
 	// KeepMarked is Claim for a place that has lost its marker, and only then.
 	KeepMarked(want format.Marker) error
-	// ReadMarker reads whose checkpoints lie there.
-	ReadMarker() (*format.Marker, error)
+	// PlaceAttempts gives the first record of a rank's restore attempts its name. They are durable when the function
+	// returned has returned nil; it is to be called once.
+	PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() error, err error)
 	// Lock makes sure that no other run uses the place: it takes the lock, or finds it with a rank of the same run.
 	// owned says that beating is up to us. An owner that is dead is replaced, a live one is a *BusyError.
 	Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error)
@@ -101,33 +97,6 @@ type Epochs interface {
 	Seal(e format.Epoch, f vfs.File, temp, name string, fill func(f vfs.File) error) error
 	// Drop removes a file in the making.
 	Drop(e format.Epoch, temp string) error
-}
-
-// Notes are the small records that ranks keep beside the epochs, each replaced in one step. Those of attempts and of
-// the job's beginning are durable when their call returns.
-type Notes interface {
-	ReadBegun() (*format.Begun, error)
-	WriteBegun(b *format.Begun) error
-	// NoteNoneBegun makes a place without epochs say that there is none yet, unless it says something already.
-	NoteNoneBegun() error
-
-	// ReadKept reads which epochs are to stay until somebody says otherwise. A record that is damaged counts.
-	ReadKept() (map[format.Epoch]KeptEpoch, error)
-	// WriteKept says, durably, that an epoch is to stay, and RemoveKept takes that back.
-	WriteKept(k *format.Kept) error
-	RemoveKept(e format.Epoch) error
-
-	ReadLedger(rank int) (*format.Ledger, error)
-	// ReadLedgers reads those of all ranks. What is wrong with one comes back beside the others.
-	ReadLedgers() (out []*format.Ledger, problems map[string]error, err error)
-	WriteLedger(l *format.Ledger) error
-
-	ReadAttempts(rank int) (format.RestoreAttempts, error)
-	// WriteAttempts with none removes the record.
-	WriteAttempts(t format.RestoreAttempts, rank int) error
-	// PlaceAttempts gives the first record its name. They are durable when the function returned has returned nil; it
-	// is to be called once.
-	PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() error, err error)
 }
 
 // Traits set levels apart.

@@ -14,29 +14,29 @@ import (
 // Claim makes the place this job's, or refuses it. Ranks race to be the
 // first: the marker gets its name whole, so the losers read the
 // winner's and compare.
-func (n generic) Claim(want format.Marker) error {
-	have, err := n.ReadMarker()
+func Claim(l Level, want format.Marker) error {
+	have, err := ReadMarker(l)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = n.at.first(format.MarkerName, want.Encode()); err == nil {
-			have, err = n.ReadMarker()
+		if err = l.first(format.MarkerName, want.Encode()); err == nil {
+			have, err = ReadMarker(l)
 		}
 	}
-	if errors.Is(err, format.ErrCorrupt) && allOf(n.at, want) {
-		have, err = &want, n.at.replace(format.MarkerName, want.Encode(), true)
+	if errors.Is(err, format.ErrCorrupt) && allOf(l, want) {
+		have, err = &want, l.replace(format.MarkerName, want.Encode(), true)
 	}
 	if err != nil {
-		return n.at.Unusable(err)
+		return l.Unusable(err)
 	}
-	if err := Fits(n.at, have, want); err != nil {
+	if err := Fits(l, have, want); err != nil {
 		return err
 	}
 	// The winner may not have synced the name yet when we saw it.
-	return n.unusableIf(n.at.syncNotes())
+	return unusableIf(l, l.syncNotes())
 }
 
 // Remark makes the marker say another number of ranks: the job continues with it.
-func (n generic) Remark(want format.Marker) error {
-	return n.unusableIf(n.at.replace(format.MarkerName, want.Encode(), true))
+func Remark(l Level, want format.Marker) error {
+	return unusableIf(l, l.replace(format.MarkerName, want.Encode(), true))
 }
 
 // MarkRun makes a place, which is locked, one of a run, unless it is already. Before that, take says why the run may
@@ -45,7 +45,7 @@ func MarkRun(l Level, run format.Identity, take func() error) error {
 	if run.IsZero() {
 		return nil
 	}
-	have, err := l.ReadMarker()
+	have, err := ReadMarker(l)
 	if err != nil {
 		return l.Unusable(err)
 	}
@@ -56,7 +56,7 @@ func MarkRun(l Level, run format.Identity, take func() error) error {
 		return err
 	}
 	have.Run = run
-	return l.Remark(*have)
+	return Remark(l, *have)
 }
 
 // allOf says whether the epochs in a place whose marker is damaged are all of the job and level, and there is one.
@@ -94,14 +94,14 @@ func Fits(l Epochs, have *format.Marker, want format.Marker) error {
 func (d *Dir) KeepMarked(want format.Marker) error {
 	_, err := d.fs.Stat(filepath.Join(d.path, format.MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return d.Claim(want)
+		return Claim(d, want)
 	}
 	return err
 }
 
 // ReadMarker reads whose checkpoints the place holds.
-func (n generic) ReadMarker() (*format.Marker, error) {
-	return readNote(n.at, format.MarkerName, format.DecodeMarker)
+func ReadMarker(l Level) (*format.Marker, error) {
+	return readNote(l, format.MarkerName, format.DecodeMarker)
 }
 
 // Whose says which run a place belongs to.
@@ -132,7 +132,7 @@ func WhoseIs(l Level) Whose {
 	if err != nil {
 		return Whose{}
 	}
-	marker, merr := l.ReadMarker()
+	marker, merr := ReadMarker(l)
 	w := Whose{New: errors.Is(merr, fs.ErrNotExist)}
 	if merr == nil {
 		w.Run = marker.Run
@@ -151,7 +151,7 @@ func WhoseIs(l Level) Whose {
 			break
 		}
 	}
-	if b, err := l.ReadBegun(); err == nil && b.Epoch > 0 {
+	if b, err := ReadBegun(l); err == nil && b.Epoch > 0 {
 		if w.New = false; !known {
 			w.Run = b.Run
 		}

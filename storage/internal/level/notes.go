@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// records is the place of a level's small records, beside its epochs: a directory, or the prefix of a bucket.
+// records are the small records that ranks keep beside the epochs of a level, each replaced in one step. What they say
+// is the same in a directory and in a bucket, and what is done with them.
 type records interface {
-	Epochs
 	// readSmall reads a record and says where it is.
 	readSmall(name string) (b []byte, file string, err error)
 	// replace gives a record new contents in one step. If it is durable they are on the disk then.
@@ -28,17 +28,16 @@ type records interface {
 	syncNotes() error
 	// entries lists the records and the other files that lie there.
 	entries() ([]vfs.Entry, error)
+	// putAnnouncement makes one; see Announce.
+	putAnnouncement(name string, b []byte) error
 }
 
-// generic is what a level does in the same way wherever it is.
-type generic struct{ at records }
-
 // unusableIf is Unusable for an error, and nil for none.
-func (n generic) unusableIf(err error) error {
+func unusableIf(l Epochs, err error) error {
 	if err == nil {
 		return nil
 	}
-	return n.at.Unusable(err)
+	return l.Unusable(err)
 }
 
 // readNote reads a small record.
@@ -51,52 +50,52 @@ func readNote[T any](at records, name string, decode func(file string, b []byte)
 }
 
 // ReadBegun reads whether the job has begun.
-func (n generic) ReadBegun() (*format.Begun, error) {
-	return readNote(n.at, format.BegunName, format.DecodeBegun)
+func ReadBegun(l Level) (*format.Begun, error) {
+	return readNote(l, format.BegunName, format.DecodeBegun)
 }
 
 // WriteBegun notes, durably, whether the job has begun.
-func (n generic) WriteBegun(b *format.Begun) error {
-	return n.unusableIf(n.at.replace(format.BegunName, b.Encode(), true))
+func WriteBegun(l Level, b *format.Begun) error {
+	return unusableIf(l, l.replace(format.BegunName, b.Encode(), true))
 }
 
 // NoteNoneBegun makes a place without epochs say that there is none yet. Others may
 // be doing so; one that has seen an epoch meanwhile is not overwritten.
-func (n generic) NoteNoneBegun() error {
-	if _, err := n.ReadBegun(); !errors.Is(err, fs.ErrNotExist) {
+func NoteNoneBegun(l Level) error {
+	if _, err := ReadBegun(l); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if epochs, err := n.at.Epochs(); err != nil || len(epochs) > 0 {
-		return n.unusableIf(err)
+	if epochs, err := l.Epochs(); err != nil || len(epochs) > 0 {
+		return unusableIf(l, err)
 	}
-	return n.unusableIf(n.at.first(format.BegunName, (&format.Begun{}).Encode()))
+	return unusableIf(l, l.first(format.BegunName, (&format.Begun{}).Encode()))
 }
 
 // WriteLedger replaces a rank's ledger in one step.
-func (n generic) WriteLedger(l *format.Ledger) error {
-	return n.at.replace(format.LedgerName(l.Rank), l.Encode(), false)
+func WriteLedger(l Level, b *format.Ledger) error {
+	return l.replace(format.LedgerName(b.Rank), b.Encode(), false)
 }
 
 // ReadLedger reads a rank's ledger.
-func (n generic) ReadLedger(rank int) (*format.Ledger, error) {
-	return readNote(n.at, format.LedgerName(rank), format.DecodeLedger)
+func ReadLedger(l Level, rank int) (*format.Ledger, error) {
+	return readNote(l, format.LedgerName(rank), format.DecodeLedger)
 }
 
 // ReadLedgers reads all ledgers of a place. What is wrong with one comes back
 // beside the others.
-func (n generic) ReadLedgers() (out []*format.Ledger, problems map[string]error, err error) {
-	list, err := n.at.entries()
+func ReadLedgers(l Level) (out []*format.Ledger, problems map[string]error, err error) {
+	list, err := l.entries()
 	if err != nil {
-		return nil, nil, n.at.Unusable(err)
+		return nil, nil, l.Unusable(err)
 	}
 	problems = map[string]error{}
 	for _, f := range list {
 		if !format.IsLedger(f.Name) {
 			continue
 		}
-		l, err := readNote(n.at, f.Name, format.DecodeLedger)
-		if err == nil && (format.LedgerName(l.Rank) != f.Name || l.At(n.at.Name()) == nil) {
-			err = &format.CorruptError{File: f.Name, Len: int64(len(l.Encode())),
+		b, err := readNote(l, f.Name, format.DecodeLedger)
+		if err == nil && (format.LedgerName(b.Rank) != f.Name || b.At(l.Name()) == nil) {
+			err = &format.CorruptError{File: f.Name, Len: int64(len(b.Encode())),
 				Reason: "ledger of another rank or level"}
 		}
 		switch {
@@ -104,7 +103,7 @@ func (n generic) ReadLedgers() (out []*format.Ledger, problems map[string]error,
 		case err != nil:
 			problems[f.Name] = err
 		default:
-			out = append(out, l)
+			out = append(out, b)
 		}
 	}
 	return out, problems, nil
@@ -113,7 +112,7 @@ func (n generic) ReadLedgers() (out []*format.Ledger, problems map[string]error,
 // Forget takes epochs that are removed on purpose out of the ledgers of a
 // directory.
 func Forget(l Level, epochs []format.Epoch) error {
-	books, _, err := l.ReadLedgers()
+	books, _, err := ReadLedgers(l)
 	if err != nil || len(epochs) == 0 {
 		return err
 	}
@@ -126,7 +125,7 @@ func Forget(l Level, epochs []format.Epoch) error {
 		if len(v.Epochs) == before {
 			continue
 		}
-		if err := l.WriteLedger(b); err != nil {
+		if err := WriteLedger(l, b); err != nil {
 			return err
 		}
 	}
@@ -134,19 +133,19 @@ func Forget(l Level, epochs []format.Epoch) error {
 }
 
 // WriteAttempts replaces the record of a rank's restore attempts, durably; none remove it.
-func (n generic) WriteAttempts(t format.RestoreAttempts, rank int) error {
+func WriteAttempts(l Level, t format.RestoreAttempts, rank int) error {
 	if len(t) == 0 {
-		if _, err := n.ReadAttempts(rank); errors.Is(err, fs.ErrNotExist) {
+		if _, err := ReadAttempts(l, rank); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return n.unusableIf(n.at.removeSmall(format.AttemptsName(rank), false))
+		return unusableIf(l, l.removeSmall(format.AttemptsName(rank), false))
 	}
-	return n.unusableIf(n.at.replace(format.AttemptsName(rank), t.Encode(), true))
+	return unusableIf(l, l.replace(format.AttemptsName(rank), t.Encode(), true))
 }
 
 // ReadAttempts reads the record of a rank's restore attempts.
-func (n generic) ReadAttempts(rank int) (format.RestoreAttempts, error) {
-	return readNote(n.at, format.AttemptsName(rank), format.DecodeRestoreAttempts)
+func ReadAttempts(l Level, rank int) (format.RestoreAttempts, error) {
+	return readNote(l, format.AttemptsName(rank), format.DecodeRestoreAttempts)
 }
 
 // PlaceAttempts gives the first record its name. They are durable when the function returned has returned nil; it is
@@ -163,7 +162,7 @@ func (d *Dir) PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() 
 	if err != nil {
 		return nil, d.Unusable(errors.Join(err, f.Close(), removeIfThere(d.fs, temp)))
 	}
-	return func() error { return d.unusableIf(errors.Join(f.Sync(), f.Close(), d.fs.SyncDir(d.path))) }, nil
+	return func() error { return unusableIf(d, errors.Join(f.Sync(), f.Close(), d.fs.SyncDir(d.path))) }, nil
 }
 
 // KeptEpoch is an epoch that is to stay. Err says why its record cannot be read: it stays all
@@ -174,10 +173,10 @@ type KeptEpoch struct {
 }
 
 // ReadKept reads which epochs are to stay.
-func (n generic) ReadKept() (map[format.Epoch]KeptEpoch, error) {
-	list, err := n.at.entries()
+func ReadKept(l Level) (map[format.Epoch]KeptEpoch, error) {
+	list, err := l.entries()
 	if err != nil {
-		return nil, n.at.Unusable(err)
+		return nil, l.Unusable(err)
 	}
 	out := map[format.Epoch]KeptEpoch{}
 	for _, f := range list {
@@ -185,7 +184,7 @@ func (n generic) ReadKept() (map[format.Epoch]KeptEpoch, error) {
 		if !ok {
 			continue
 		}
-		k, err := readNote(n.at, f.Name, format.DecodeKept)
+		k, err := readNote(l, f.Name, format.DecodeKept)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 			continue
@@ -202,13 +201,13 @@ func (n generic) ReadKept() (map[format.Epoch]KeptEpoch, error) {
 }
 
 // WriteKept says, durably, that an epoch is to stay.
-func (n generic) WriteKept(k *format.Kept) error {
-	return n.unusableIf(n.at.replace(format.KeptName(k.Epoch), k.Encode(), true))
+func WriteKept(l Level, k *format.Kept) error {
+	return unusableIf(l, l.replace(format.KeptName(k.Epoch), k.Encode(), true))
 }
 
 // RemoveKept removes, durably, the record of an epoch.
-func (n generic) RemoveKept(e format.Epoch) error {
-	return n.unusableIf(n.at.removeSmall(format.KeptName(e), true))
+func RemoveKept(l Level, e format.Epoch) error {
+	return unusableIf(l, l.removeSmall(format.KeptName(e), true))
 }
 
 // KeptAt reads which epochs are to stay at a level that all ranks share; at other levels no record
@@ -217,7 +216,7 @@ func KeptAt(l Level) (map[format.Epoch]KeptEpoch, error) {
 	if !l.Traits().Shared {
 		return nil, nil
 	}
-	return l.ReadKept()
+	return ReadKept(l)
 }
 
 // Unchanged says whether the same epochs are to stay as before: a user may have added one, and with

@@ -159,12 +159,6 @@ func DropAnnouncements(l Level) error {
 	return err
 }
 
-// announcer is what a level needs for it.
-type announcer interface {
-	records
-	putAnnouncement(name string, b []byte) error
-}
-
 func isAnnouncement(name string) bool {
 	_, temp := TempRank(name)
 	return temp && strings.HasPrefix(name, announcement+".r")
@@ -198,5 +192,5 @@ func announcements(l Level) (out []string, err error) {
 
 func (l *Bucket) putAnnouncement(name string, b []byte) error {
 	_, err := l.b.Put(context.Background(), name, b, "")
-	return l.unusableIf(err)
+	return unusableIf(l, err)
 }

@@ -60,16 +60,16 @@ func OpenCommitted(l Epochs, e format.Epoch, info format.ShardInfo) (*shard.Exte
 	return x, nil
 }
 
-// Locate opens the file that the manifest names.
-func (n generic) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
+// locate opens the file that the manifest names.
+func locate(ctx context.Context, l Epochs, e format.Epoch, rank int) (*shard.Extent, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	m, err := n.at.ReadManifest(e)
+	m, err := l.ReadManifest(e)
 	if err != nil {
 		return nil, err
 	}
-	return LocateIn(n.at, m, rank)
+	return LocateIn(l, m, rank)
 }
 
 // LocateIn opens the file that a manifest names.
