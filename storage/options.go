@@ -249,19 +249,16 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 		}
 	}
 	dirs[l.Dir] = l.Name
+	for _, v := range []struct {
+		name string
+		n    int64
+	}{{"Keep", int64(l.Keep)}, {"FullEvery", int64(l.FullEvery)}, {"KeepEvery", int64(l.KeepEvery)},
+		{"BytesPerSec", l.BytesPerSec}, {"PackBytes", l.PackBytes}, {"Copies", int64(l.Copies)}} {
+		if v.n < 0 {
+			return bad(v.name, "is %d", v.n)
+		}
+	}
 	switch {
-	case l.Keep < 0:
-		return bad("Keep", "is %d", l.Keep)
-	case l.FullEvery < 0:
-		return bad("FullEvery", "is %d", l.FullEvery)
-	case l.KeepEvery < 0:
-		return bad("KeepEvery", "is %d", l.KeepEvery)
-	case l.BytesPerSec < 0:
-		return bad("BytesPerSec", "is %d", l.BytesPerSec)
-	case l.PackBytes < 0:
-		return bad("PackBytes", "is %d", l.PackBytes)
-	case l.Copies < 0:
-		return bad("Copies", "is %d", l.Copies)
 	case l.Data < 0 || l.Parity < 0 || (l.Data == 0) != (l.Parity == 0) || l.Data+l.Parity > format.MaxGroup:
 		return bad("Data, Parity", "are %d and %d: both at least 1, together at most 256", l.Data, l.Parity)
 	}

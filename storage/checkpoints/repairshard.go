@@ -159,9 +159,9 @@ func (r *repairer) writeAgain(ctx context.Context, d *viewDir, m *format.Manifes
 		return err
 	}
 	for _, base := range r.bases(d, &want, m.Epoch) {
-		for way := range 4 {
-			spec := r.spec(ctx, sh, want.Node, way&1 != 0)
-			spec.Base, spec.Room, spec.Little = base, want.ShardBytes, way&2 != 0
+		for _, compress := range []bool{false, true} {
+			spec := r.spec(ctx, sh, want.Node, compress)
+			spec.Base, spec.Room = base, want.ShardBytes
 			room := level.Room{Most: want.ShardBytes}
 			err := d.Replace(m.Epoch, format.ShardName(rank), room, func(f vfs.File) error {
 				err := shard.WriteTo(ctx, f, r.pool, nil, func(w *shard.Writer) error {

@@ -12,28 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// newestCommitted is 0 when nothing is committed. Epochs of other runs do not count.
-func newestCommitted(l level.Epochs) (format.Epoch, error) {
-	epochs, err := l.Epochs()
-	if err != nil {
-		return 0, err
-	}
-	for _, e := range epochs {
-		have, err := level.HasManifest(l, e)
-		if have {
-			if _, merr := l.ReadManifest(e); level.OfOtherRun(merr) {
-				continue
-			}
-		}
-		if have || err != nil {
-			return e, err
-		}
-	}
-	return 0, nil
-}
-
-// NewestReadable is newestCommitted but for epochs whose manifests cannot be
-// read: what was to be copied there is not there.
+// NewestReadable is the newest epoch whose manifest can be read; 0: there is none. Epochs of other runs do not count.
 func NewestReadable(l level.Epochs) (format.Epoch, error) {
 	epochs, err := l.Epochs()
 	if err != nil {

@@ -163,7 +163,7 @@ func (c *Catalog) survey(ctx context.Context, l *Level, memory Memory) (out []Le
 func (c *Catalog) Pending(ctx context.Context, from, to *Level) (list []Candidate, err error) {
 	var newest format.Epoch
 	if to.Listed == nil {
-		if newest, err = newestCommitted(to); err != nil {
+		if newest, err = NewestReadable(to); err != nil {
 			return nil, err
 		}
 	} else {

@@ -1,3 +1,5 @@
+// Package fetch reads the shard of one rank from whatever place has each of its chunks right: a directory, another
+// rank, or what parity can be made to say.
 package fetch
 
 import (
@@ -266,4 +268,53 @@ func (sh *Shard) Close() error {
 		err = errors.Join(err, c.Close())
 	}
 	return err
+}
+
+// ShardError reports what failed on which shard.
+type ShardError struct {
+	Op    string // "put", "commit", "fetch", "flush", "discard" or "verify"
+	Epoch format.Epoch
+	Rank  int
+	Level string
+	Err   error
+}
+
+// Error names the operation, the epoch, the rank, the level and the cause.
+func (e *ShardError) Error() string {
+	return fmt.Sprintf("%s shard epoch=%d rank=%d level=%s: %v", e.Op, e.Epoch, e.Rank, e.Level, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ShardError) Unwrap() error { return e.Err }
+
+// InPlace is a shard.Source whose shards lie in memory.
+type InPlace interface {
+	// VerifyMemory checks every byte, or says what came of that when it was done before.
+	VerifyMemory() error
+	// Section is where a section lies; nil: there is none.
+	Section(name string) []byte
+}
+
+// VerifyMemory checks every byte of a shard that is read from memory, where it lies, unless
+// MemoryShard.Verify has. The error names what is damaged.
+func (sh *Shard) VerifyMemory() error {
+	c := sh.copies[0]
+	m, is := c.From.(InPlace)
+	if !is {
+		return fmt.Errorf("epoch %d is not read from memory", sh.epoch)
+	}
+	if err := m.VerifyMemory(); err != nil {
+		return sh.fault(c.From, err)
+	}
+	sh.verified = true
+	return nil
+}
+
+// View returns a section where it lies in memory, after VerifyMemory; nil if it has to be read. It
+// stays until the memory goes.
+func (sh *Shard) View(name string) []byte {
+	if !sh.verified {
+		return nil
+	}
+	return sh.copies[0].From.(InPlace).Section(name)
 }

@@ -1,6 +1,10 @@
+// Package format is what lies on the disk, as docs/FORMAT.md describes it: records, shards with their index and
+// chunks, manifests, packs, parity groups, and the small files of a job. It turns values into bytes and bytes back into
+// values, which it has then checked; it opens no file and reads no clock.
 package format
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
 )
@@ -38,34 +42,15 @@ const (
 	kindKept        RecordKind = 11
 )
 
-// String names the kind, as messages about damage do.
-func (k RecordKind) String() string {
-	switch k {
-	case kindMarker:
-		return "job marker"
-	case kindShardHeader:
-		return "shard header"
-	case KindShardIndex:
-		return "shard index"
-	case KindManifest:
-		return "manifest"
-	case kindPackIndex:
-		return "pack index"
-	case kindParityGroup:
-		return "parity group"
-	case kindAttempts:
-		return "restore attempts"
-	case kindRunLock:
-		return "run lock"
-	case kindLedger:
-		return "ledger"
-	case kindBegun:
-		return "note that the job has begun"
-	case kindKept:
-		return "note that an epoch is to stay"
-	}
-	return "unknown record"
+var kindNames = map[RecordKind]string{
+	kindMarker: "job marker", kindShardHeader: "shard header", KindShardIndex: "shard index", KindManifest: "manifest",
+	kindPackIndex: "pack index", kindParityGroup: "parity group", kindAttempts: "restore attempts",
+	kindRunLock: "run lock", kindLedger: "ledger", kindBegun: "note that the job has begun",
+	kindKept: "note that an epoch is to stay",
 }
+
+// String names the kind, as messages about damage do.
+func (k RecordKind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 
 // Version is the version of records of which there is only one. The others say for themselves.
 const (

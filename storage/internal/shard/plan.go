@@ -31,7 +31,7 @@ func (p *Spec) reuse() reuse {
 	if p.Whole {
 		r.tooOld = math.MaxUint64
 	}
-	if p.Base == nil || p.Whole || p.Little {
+	if p.Base == nil || p.Whole {
 		return r
 	}
 	held, total := map[format.Epoch]int64{}, int64(0)

@@ -1,3 +1,6 @@
+// Package shard writes the shard of one rank and reads it back. It is written in one pass through page-aligned buffers,
+// at the pace that is allowed; what is read is verified chunk by chunk before anybody sees it. Whose file it is and how
+// it gets its name is the business of others.
 package shard
 
 import (
@@ -17,7 +20,6 @@ type Spec struct {
 	Sections []Section
 	Base     *format.Index // an earlier shard of the rank at this place; may be nil
 	Whole    bool          // nothing is referred to; what a source says of Base is checked
-	Little   bool          // epochs that have little of it are referred to, too: earlier builds did
 	Wanted   *format.Index // what is expected to be written; may be nil
 	Compress compression
 	Name     string // of the file, if it is not the rank's shard
