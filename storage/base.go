@@ -77,7 +77,7 @@ func (s *Store) baseAt(l *levelState, rank int, e Epoch) *format.Index {
 }
 
 // keepBase remembers the shards put for an epoch that is committed at l now.
-func (s *Store) keepBase(l *levelState, idxs []*format.Index) {
+func (s *Store) keepBase(l *levelState, e Epoch) {
 	r := s.rowsOf(l)
 	if r == nil {
 		return
@@ -85,19 +85,10 @@ func (s *Store) keepBase(l *levelState, idxs []*format.Index) {
 	newest := s.catalog.NewestAgreed(r.Level)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, idx := range idxs {
+	for _, idx := range l.puts[e] {
 		if idx.Rank == s.opt.Rank {
 			l.bases.keep(idx, newest)
 		}
-	}
-}
-
-// sending says that rows of an epoch are being computed, so it may be the next base.
-func (s *Store) sending(data *levelState, e Epoch) {
-	data.mu.Lock()
-	defer data.mu.Unlock()
-	if data.bases.indices[e] != nil {
-		data.bases.sent[e] = true
 	}
 }
 

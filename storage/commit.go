@@ -84,7 +84,7 @@ func (s *Store) markerOf(level string) format.Marker {
 
 // committed makes the shard put for e the one that later ones refer to.
 func (s *Store) committed(l *levelState, e Epoch) {
-	s.keepBase(l, l.putFor(e))
+	s.keepBase(l, e)
 	l.mu.Lock()
 	release := l.disown(e)
 	defer release()
@@ -100,13 +100,6 @@ func (s *Store) committed(l *levelState, e Epoch) {
 			delete(l.puts, old)
 		}
 	}
-}
-
-// putFor lists the shards that were put for an epoch that was not committed before.
-func (l *levelState) putFor(e Epoch) []*format.Index {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.puts[e]
 }
 
 // Discard removes this rank's part of an epoch that was given up, including its

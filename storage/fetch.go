@@ -45,7 +45,11 @@ type SectionInfo = fetch.SectionInfo
 // it cannot be used; it matches ErrNotCommitted when the epoch exists at none. The
 // caller closes the Shard.
 func (s *Store) Fetch(ctx context.Context, e Epoch) (*Shard, error) {
-	return s.fetch(ctx, e, s.opt.Rank, s.nearest(e))
+	list := s.sources(e, s.opt.Rank, "")
+	if m := s.opt.Memory; m.Epoch() == e && e != 0 {
+		list = append([]shard.Source{&memorySource{s, m}}, list...)
+	}
+	return s.fetch(ctx, e, s.opt.Rank, list)
 }
 
 func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []shard.Source) (*Shard, error) {

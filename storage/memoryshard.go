@@ -128,12 +128,6 @@ func (m *MemoryShard) Forget() {
 	m.gone, m.secs = true, nil
 }
 
-func (m *MemoryShard) forgotten() bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.gone
-}
-
 var errForgotten = errors.New("the memory of the earlier start was given back")
 
 // ReadAt reads the sections as if they lay one after the other.
@@ -160,8 +154,12 @@ func (m *MemoryShard) Close() error { return nil }
 
 // holds says whether what a manifest says of a shard of an epoch is just what lies there.
 func (m *MemoryShard) holds(e Epoch, info *ShardInfo) bool {
-	return m != nil && !m.forgotten() && m.index.Epoch == e && m.index.Rank == info.Rank &&
-		m.index.Content() == info.Digest
+	if m == nil {
+		return false
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return !m.gone && m.index.Epoch == e && m.index.Rank == info.Rank && m.index.Content() == info.Digest
 }
 
 // memorySource is a MemoryShard as a source of shards.
@@ -201,15 +199,6 @@ func (f *memorySource) committed(ctx context.Context, l *levelState, e Epoch, ra
 		return info, nil, err
 	}
 	return m.Shards[rank], m.ID, nil
-}
-
-// nearest is sources for Fetch: memory comes first.
-func (s *Store) nearest(e Epoch) []shard.Source {
-	list := s.sources(e, s.opt.Rank, "")
-	if s.opt.Memory.Epoch() == e && e != 0 {
-		list = append([]shard.Source{&memorySource{s, s.opt.Memory}}, list...)
-	}
-	return list
 }
 
 // VerifyMemory makes it a fetch.InPlace.

@@ -102,11 +102,16 @@ func (p *parityRows) stripe() (redundancy.Stripe, error) {
 // local shards of all ranks are committed.
 func (p *parityRows) flush(ctx context.Context, e Epoch, _ string, _ []Section) (info ShardInfo, err error) {
 	nodes, own := p.s.opt.Nodes, p.s.opt.Rank
-	m, err := p.s.catalog.Manifest(ctx, p.data().Level, e)
+	data := p.data()
+	m, err := p.s.catalog.Manifest(ctx, data.Level, e)
 	if err != nil {
 		return info, err
 	}
-	p.s.sending(p.data(), e)
+	data.mu.Lock()
+	if data.bases.indices[e] != nil {
+		data.bases.sent[e] = true // it may be the next base
+	}
+	data.mu.Unlock()
 	st, err := p.stripe()
 	if err != nil {
 		return info, err

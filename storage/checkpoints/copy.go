@@ -107,7 +107,9 @@ func (t *target) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, 
 			"directory, or remove that one first ('holdfast prune')", t.Path(), e)
 	case err == nil:
 		done.Already, done.Bytes = true, bytesOf(have.Shards)
-		return done, damagedCopy(t, e, t.probeAll(ctx, have))
+		return done, damagedCopy(t, e, shard.Parallel(have.Size, t.jobs, func(r int, _ *shard.Scratch) error {
+			return errors.Join(ctx.Err(), level.Probe(t, have, r)) // looks at length and footer
+		}))
 	case level.OfOtherRun(err):
 		return done, err
 	case !errors.Is(err, level.ErrNotCommitted):
@@ -118,7 +120,7 @@ func (t *target) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, 
 		err = t.commit(ctx, e, infos)
 	}
 	if err == nil {
-		err = t.noteBegun(ctx, e)
+		err = level.WriteBegun(t, &format.Begun{Epoch: e, Level: t.Name(), Run: t.info.Run})
 	}
 	done.Bytes = bytesOf(infos)
 	return done, err
@@ -151,13 +153,6 @@ func damagedCopy(to level.Epochs, e Epoch, err error) error {
 	}
 	return fmt.Errorf("epoch %d is in %s already and is damaged there: %w (run 'holdfast repair' with both "+
 		"directories)", e, to.Path(), err)
-}
-
-// probeAll looks at the length and the footer of each shard.
-func (t *target) probeAll(ctx context.Context, m *format.Manifest) error {
-	return shard.Parallel(m.Size, t.jobs, func(r int, _ *shard.Scratch) error {
-		return errors.Join(ctx.Err(), level.Probe(t, m, r))
-	})
 }
 
 // copyContents is copyAll for one of the contents.

@@ -76,16 +76,6 @@ func (d *viewDir) committed() ([]Epoch, error) {
 	}), err
 }
 
-// expectAll finds out what should be in each directory.
-func (v *View) expectAll() error {
-	for _, d := range v.dirs {
-		if err := v.expect(d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // expect finds what the keep rules leave of the epochs that the ledgers list for a
 // directory. The ledgers of other directories know what is at global, which all
 // ranks share; at the other levels each directory has its own.
@@ -158,12 +148,6 @@ func (c *check) agedIn(dirs []*viewDir) bool {
 		}
 	}
 	return known
-}
-
-// letGo says that a fault in a directory is none: an epoch that is there for some of its chunks has others in epochs
-// that retention has removed.
-func (c *check) letGo(d *viewDir, fault error) bool {
-	return errors.Is(fault, level.ErrNotCommitted) && c.agedAt(d.Name())
 }
 
 // missed reports what should be in a directory and is not.

@@ -143,9 +143,13 @@ func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool,
 	if have, err := level.HasManifest(t, e); have || err != nil {
 		return have && err == nil, err
 	}
-	m := v.anyManifest(e)
-	if m == nil {
+	ids := v.contentsOf(e)
+	if len(ids) == 0 {
 		return false, nil // nobody knows here whose shards those are
+	}
+	m := v.manifestWith(e, ids[0])
+	if m == nil {
+		return false, level.ErrNotCommitted // it has gone meanwhile
 	}
 	t.info.Size = m.Size
 	var infos []ShardInfo
@@ -163,17 +167,6 @@ func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool,
 	}
 	err = t.commit(ctx, e, infos)
 	return err == nil, err
-}
-
-// anyManifest reads the manifest of an epoch from the first directory that has it.
-// What it says of the contents of shards is the same at all levels.
-func (v *View) anyManifest(e Epoch) *format.Manifest {
-	for _, d := range v.dirs {
-		if m, err := d.ReadManifest(e); err == nil {
-			return m
-		}
-	}
-	return nil
 }
 
 // Flush copies the newest epoch that is whole in the directories from, those of

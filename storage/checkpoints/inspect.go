@@ -52,7 +52,12 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 	if len(v.dirs) == 0 && refused != nil {
 		return nil, refused
 	}
-	return v, v.expectAll()
+	for _, d := range v.dirs {
+		if err := v.expect(d); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
 }
 
 // identify finds out whose the directory is: from the job file, or else from the

@@ -69,7 +69,12 @@ var errNoDirs = &level.OptionError{Field: "Levels", Reason: "no directory given"
 
 func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch, error) {
 	out := map[string][]Epoch{}
-	looks, problems := v.lookAll()
+	var looks []*catalog.Look // before anything is removed; nil: the directory cannot be looked at
+	var problems []error
+	for _, d := range v.dirs {
+		k, err := catalog.NewLook(d.Level)
+		looks, problems = append(looks, k), append(problems, err)
+	}
 	widest := Epoch(0)
 	if last := looks[len(looks)-1]; last != nil {
 		var err error
@@ -107,15 +112,6 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 		}
 	}
 	return out, errors.Join(problems...)
-}
-
-// lookAll looks at each directory once, before anything is removed; nil: it cannot be looked at, and a problem says so.
-func (v *View) lookAll() (looks []*catalog.Look, problems []error) {
-	for _, d := range v.dirs {
-		k, err := catalog.NewLook(d.Level)
-		looks, problems = append(looks, k), append(problems, err)
-	}
-	return looks, problems
 }
 
 // wholeAt finds the epochs of which the directories of a level have parts of as

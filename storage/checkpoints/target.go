@@ -175,14 +175,6 @@ func (t *target) mark() error {
 	return t.KeepMarked(t.marker())
 }
 
-// noteBegun records that the job has an epoch there.
-func (t *target) noteBegun(ctx context.Context, e Epoch) error {
-	if err := errors.Join(t.guard.Err(), ctx.Err()); err != nil {
-		return err
-	}
-	return level.WriteBegun(t, &format.Begun{Epoch: e, Level: t.Name(), Run: t.info.Run})
-}
-
 // bring copies a rank's shard from directories of the job; anew also where an earlier attempt has left a file that
 // looks complete.
 func (t *target) bring(ctx context.Context, e Epoch, rank int, from []shard.Source, anew bool) (info ShardInfo,

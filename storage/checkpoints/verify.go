@@ -167,7 +167,10 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 		return err
 	}
 	all := len(faults)
-	faults = slices.DeleteFunc(faults, func(f error) bool { return c.letGo(d, f) })
+	faults = slices.DeleteFunc(faults, func(f error) bool {
+		// An epoch that is there for some of its chunks has others in epochs that retention has removed.
+		return errors.Is(f, level.ErrNotCommitted) && c.agedAt(d.Name())
+	})
 	for _, f := range faults {
 		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: f})
 	}
@@ -185,9 +188,10 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 // goodAt lists where a good copy of a rank's shard is; the level with the rows if the
 // good parts of its group are enough to compute it.
 func (c *check) goodAt(rank int) []string {
-	good := c.good[rank]
-	if len(good) == 0 && c.parity.computable(rank) {
-		good = []string{c.parity.manifest.Level}
+	good, p := c.good[rank], &c.parity
+	if len(good) == 0 && p.manifest != nil && redundancy.Computable(p.manifest, rank,
+		func(r int) bool { return p.members[r] }, func(id redundancy.RowID) bool { return p.rows[id] }) == nil {
+		good = []string{p.manifest.Level}
 	}
 	return good
 }
@@ -198,12 +202,6 @@ type parityParts struct {
 	members  map[int]bool     // at the level data
 	data     string
 	rows     map[redundancy.RowID]bool
-}
-
-// computable says whether every segment of a rank's shard can be computed.
-func (p *parityParts) computable(rank int) bool {
-	return p.manifest != nil && redundancy.Computable(p.manifest, rank, func(r int) bool { return p.members[r] },
-		func(id redundancy.RowID) bool { return p.rows[id] }) == nil
 }
 
 // encodable names the level from which a rank's rows can be encoded again, if

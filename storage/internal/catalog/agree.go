@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"errors"
-	"maps"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -31,10 +30,6 @@ type agreement struct {
 	newest format.Epoch          // that all have said yes to
 }
 
-func newAgreement() agreement {
-	return agreement{unsure: map[format.Epoch]bool{}, failed: map[format.Epoch]bool{}}
-}
-
 // committed notes the yes of all ranks.
 func (a *agreement) committed(e format.Epoch) {
 	a.newest = max(a.newest, e)
@@ -51,11 +46,6 @@ func (a *agreement) committed(e format.Epoch) {
 			a.failed[x] = true
 		}
 	}
-}
-
-func (a *agreement) clone() agreement {
-	return agreement{all: maps.Clone(a.all), unsure: maps.Clone(a.unsure), failed: maps.Clone(a.failed),
-		newest: a.newest}
 }
 
 // unknown says that nothing is known of what the others have.

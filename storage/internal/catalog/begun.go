@@ -32,7 +32,10 @@ func (c *Catalog) Begun(ctx context.Context) (all Begun, err error) {
 		switch {
 		case err != nil:
 			epochs, lerr := l.Epochs()
-			all.NoRecord = all.NoRecord || lerr == nil && c.anyOwn(l, epochs)
+			all.NoRecord = all.NoRecord || lerr == nil && slices.ContainsFunc(epochs, func(e format.Epoch) bool {
+				_, err := l.ReadManifest(e)
+				return !level.OfOtherRun(err)
+			})
 			if lerr == nil && (errors.Is(err, format.ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
 				unclear = errors.Join(unclear, &level.DirError{Level: l.Name(), Dir: l.Path(), Err: err,
 					Remedy: "give the directories that hold the job's checkpoints, " +
@@ -66,12 +69,4 @@ func (c *Catalog) NoteBegun(ctx context.Context, e format.Epoch, at string) (err
 		}
 	}
 	return err
-}
-
-// anyOwn reports whether any of the epochs at a level may be of this run.
-func (c *Catalog) anyOwn(l *Level, epochs []format.Epoch) bool {
-	return slices.ContainsFunc(epochs, func(e format.Epoch) bool {
-		_, err := l.ReadManifest(e)
-		return !level.OfOtherRun(err)
-	})
 }

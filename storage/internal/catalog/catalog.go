@@ -72,7 +72,7 @@ func New(job Job) *Catalog {
 
 // Add appends a level; the nearest comes first.
 func (c *Catalog) Add(l *Level) {
-	l.agreed = newAgreement()
+	l.agreed = agreement{unsure: map[format.Epoch]bool{}, failed: map[format.Epoch]bool{}}
 	c.levels = append(c.levels, l)
 }
 

@@ -257,7 +257,8 @@ func RanksWithManifest(l level.Epochs, e format.Epoch) []int {
 func (c *Catalog) keepRules(l *Level, writing map[format.Epoch]bool) *KeepRules {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	agreed := l.agreed.clone()
+	agreed := agreement{all: maps.Clone(l.agreed.all), unsure: maps.Clone(l.agreed.unsure),
+		failed: maps.Clone(l.agreed.failed), newest: l.agreed.newest}
 	nothing := c.voted.Load() && agreed.unknown() && !l.Traits().Shared
 	return &KeepRules{Keep: l.Keep, Every: l.KeepEvery, Widest: format.MaxCounted,
 		Counts: func(e format.Epoch) bool { return !nothing && agreed.counts(e) },

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -35,7 +34,10 @@ func NewDir(fsys vfs.FS, name, path string, owner int) *Dir {
 }
 
 func newDir(fsys vfs.FS, p place) *Dir {
-	return &Dir{place: p, fs: fsys, remote: remoteAt(fsys, p.path)}
+	return &Dir{place: p, fs: fsys, remote: sync.OnceValue(func() bool {
+		r, ok := fsys.(interface{ Remote(dir string) bool })
+		return ok && r.Remote(p.path)
+	})}
 }
 
 // Only makes manifests that commit other contents damage there.
@@ -77,7 +79,11 @@ func (d *Dir) Unusable(err error) error {
 // Prepare tries whether the directory is there and can be written.
 func (d *Dir) Prepare(create bool) error {
 	if create {
-		if err := d.makeDir(d.path, filepath.Dir(d.path)); err != nil {
+		_, err := d.findDir(d.path)
+		if err == nil { // also where it was found: its maker may not have got that far
+			err = d.fs.SyncDir(filepath.Dir(d.path))
+		}
+		if err != nil {
 			return d.Unusable(err)
 		}
 	}
@@ -94,17 +100,7 @@ func (d *Dir) Prepare(create bool) error {
 // Trusted says why what lies in the directory must not be believed.
 func (d *Dir) Trusted() error { return d.fs.CheckDir(d.path, true) }
 
-// makeDir makes a directory that other ranks may be making too, and makes its
-// name durable in parent. Who finds it made syncs as well: its maker may not
-// have got that far.
-func (d *Dir) makeDir(path, parent string) error {
-	if _, err := d.findDir(path); err != nil {
-		return err
-	}
-	return d.fs.SyncDir(parent)
-}
-
-// findDir is makeDir without making the name durable. fresh says that it was not there.
+// findDir makes a directory that other ranks may be making too. fresh says that it was not there.
 func (d *Dir) findDir(path string) (fresh bool, err error) {
 	err = d.fs.Mkdir(path)
 	if errors.Is(err, fs.ErrExist) {
@@ -241,13 +237,6 @@ func (d *Dir) ClearTemps() error {
 		}
 	}
 	return nil
-}
-
-// clearTempsOf removes what was to become a file.
-func (d *Dir) clearTempsOf(dir, final string) error {
-	return d.clear(dir, func(name string) bool {
-		return strings.HasPrefix(name, final+".r") && strings.HasSuffix(name, format.TempSuffix)
-	})
 }
 
 // clear removes the files that match.

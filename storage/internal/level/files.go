@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -177,9 +176,4 @@ func TempName(final string, rank int) string {
 	var b [6]byte
 	rand.Read(b[:])
 	return fmt.Sprintf("%s.r%06d.%s%s", final, rank, hex.EncodeToString(b[:]), format.TempSuffix)
-}
-
-// isTempOf says whether name is a temporary file of rank.
-func isTempOf(name string, rank int) bool {
-	return strings.HasSuffix(name, format.TempSuffix) && strings.Contains(name, fmt.Sprintf(".r%06d.", rank))
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
@@ -41,14 +40,6 @@ func BeatOf(l Level) time.Duration {
 // SlowLock reports whether other machines may see the directory, which makes the lock one that is
 // rewritten seldom and taken over late.
 func (d *Dir) SlowLock() bool { return d.remote() }
-
-// remoteAt asks a file system once whether other machines may see a directory.
-func remoteAt(fsys vfs.FS, path string) func() bool {
-	return sync.OnceValue(func() bool {
-		r, ok := fsys.(interface{ Remote(dir string) bool })
-		return ok && r.Remote(path)
-	})
-}
 
 // lockWatch finds out whether the owner of a lock lives, by what is read of it.
 type lockWatch struct {

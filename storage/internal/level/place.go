@@ -26,8 +26,8 @@ func (p *place) ForAll() { p.all = true }
 
 // ownTemp says whether a name is that of a file in the making that is the owner's to clear away.
 func (p *place) ownTemp(name string) bool {
-	_, temp := TempRank(name)
-	return p.all && temp || isTempOf(name, p.owner)
+	rank, temp := TempRank(name)
+	return temp && (p.all || rank == p.owner)
 }
 
 // IsStore says whether a path is the URL of an object store.

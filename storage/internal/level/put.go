@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -217,7 +218,10 @@ func (d *Dir) Discard(e format.Epoch, name string) error {
 		return err
 	}
 	dir := d.epochPath(e)
-	if err := d.clearTempsOf(dir, name); err != nil {
+	err := d.clear(dir, func(temp string) bool {
+		return strings.HasPrefix(temp, name+".r") && strings.HasSuffix(temp, format.TempSuffix)
+	})
+	if err != nil {
 		return err
 	}
 	if err := removeIfThere(d.fs, filepath.Join(dir, name)); err != nil {

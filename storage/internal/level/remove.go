@@ -159,11 +159,6 @@ func DropAnnouncements(l Level) error {
 	return err
 }
 
-func isAnnouncement(name string) bool {
-	_, temp := TempRank(name)
-	return temp && strings.HasPrefix(name, announcement+".r")
-}
-
 // putAnnouncement need not make it durable: it concerns those who live.
 func (d *Dir) putAnnouncement(name string, b []byte) error {
 	f, err := d.fs.Create(filepath.Join(d.path, name), false)
@@ -183,7 +178,7 @@ func announcements(l Level) (out []string, err error) {
 		return nil, l.Unusable(err)
 	}
 	for _, f := range list {
-		if isAnnouncement(f.Name) {
+		if _, temp := TempRank(f.Name); temp && strings.HasPrefix(f.Name, announcement+".r") {
 			out = append(out, f.Name)
 		}
 	}

@@ -107,18 +107,12 @@ func (p *Pace) wait(ctx context.Context, n int) error {
 		return ctx.Err()
 	}
 	err := sleep.For(ctx, d)
-	if err != nil {
-		p.refund(n)
+	if err != nil { // they did not go: whoever is copied in their place does not wait for them
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.next = p.next.Add(-p.time(n))
 	}
 	return err
-}
-
-// refund takes back the booking of n bytes that did not go. Whoever is copied in their place
-// does not wait for them.
-func (p *Pace) refund(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.next = p.next.Add(-p.time(n))
 }
 
 func (p *Pace) time(n int) time.Duration {

@@ -104,9 +104,12 @@ func (p *planner) plan(sec *Section) *plan {
 	n := int(format.ChunkCount(sec.Size, format.ChunkBytes))
 	x := &plan{
 		old:    format.PadChunks(p.spec.earlier(sec.Name), n),
-		known:  format.PadChunks(knownChunks(sec), n),
 		wanted: format.PadChunks(format.ChunksIn(p.spec.Wanted, sec.Name), n),
 	}
+	if k, ok := sec.Source.(chunkSource); ok {
+		x.known = k.KnownChunks()
+	}
+	x.known = format.PadChunks(x.known, n)
 	x.claimed = p.claims(sec, x.old)
 	for i := range n {
 		do := p.action(&x.known[i], &x.old[i])
@@ -170,11 +173,4 @@ func (p *planner) claims(sec *Section, old []format.Chunk) []bool {
 // cut like ours, so that they need not be hashed again.
 type chunkSource interface {
 	KnownChunks() []format.Chunk
-}
-
-func knownChunks(sec *Section) []format.Chunk {
-	if k, ok := sec.Source.(chunkSource); ok {
-		return k.KnownChunks()
-	}
-	return nil
 }

@@ -99,14 +99,10 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 	if err := s.put(ctx, sec); err != nil {
 		return fmt.Errorf("section %q: %w", sec.Name, err)
 	}
-	if sec.Name == format.LayoutSection {
-		return s.noteLayout(sec)
+	if sec.Name != format.LayoutSection {
+		return nil
 	}
-	return nil
-}
-
-// noteLayout reads the section that says what the shard has of global arrays, for the manifest.
-func (s *shardWriter) noteLayout(sec *Section) error {
+	// The manifest repeats what the shard has of global arrays.
 	b, err := layoutBytes(sec.Size, func(b []byte) error { return readSource(sec.Source, b, 0) })
 	if err == nil {
 		s.layout, err = format.DecodeLayout(s.spec.FileName(), s.idx.Rank, b)

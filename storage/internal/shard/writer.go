@@ -124,15 +124,6 @@ func (w *Writer) done(n int) {
 	}
 }
 
-func (w *Writer) busyFor() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.going > 0 {
-		return w.busy + time.Since(w.since)
-	}
-	return w.busy
-}
-
 // reservable is a file whose room on the disk can be taken ahead. Writes past the end of a file wait for
 // each other in most file systems, writes into room that it has do not.
 type reservable interface {
@@ -152,14 +143,6 @@ func (w *Writer) reserve(n int64) {
 	}
 	f.Reserve(w.Pos(), n)
 	w.reserved = max(w.reserved, w.Pos()+n)
-}
-
-// trim cuts off what was reserved for nothing.
-func (w *Writer) trim() error {
-	if f, ok := w.f.(reservable); ok && w.End == 0 && w.reserved > w.Pos() {
-		return f.Truncate(w.Pos())
-	}
-	return nil
 }
 
 func (w *Writer) failed() error {
@@ -183,7 +166,13 @@ func (w *Writer) fail(err error) {
 // 0 when that is not known yet.
 func (w *Writer) rate() float64 {
 	limit := w.pace.limit()
-	written, busy := w.written.Load(), w.busyFor()
+	w.mu.Lock()
+	busy := w.busy
+	if w.going > 0 {
+		busy += time.Since(w.since)
+	}
+	w.mu.Unlock()
+	written := w.written.Load()
 	if written == 0 || busy == 0 {
 		return limit
 	}
@@ -218,8 +207,12 @@ func (w *Writer) submit(b Block) error {
 // CopyIn appends bytes that the caller may reuse at once.
 func (w *Writer) CopyIn(p []byte) error {
 	for len(p) > 0 {
-		if err := w.needStage(); err != nil {
-			return err
+		if w.stage == nil {
+			l, err := w.pool.Lease(w.ctx)
+			if err != nil {
+				return err
+			}
+			w.stage = l
 		}
 		m := copy(w.stage.Buf[w.n:], p)
 		w.n += m
@@ -231,16 +224,6 @@ func (w *Writer) CopyIn(p []byte) error {
 		}
 	}
 	return nil
-}
-
-// needStage makes sure that there is a staging buffer.
-func (w *Writer) needStage() error {
-	if w.stage != nil {
-		return nil
-	}
-	l, err := w.pool.Lease(w.ctx)
-	w.stage = l
-	return err
 }
 
 // flushStage submits the staged bytes, which must be whole pages.
@@ -257,7 +240,8 @@ func (w *Writer) flushStage() error {
 // holder of from lets go if from is set.
 func (w *Writer) Append(p []byte, from *lease) error {
 	const worthIt = 64 << 10
-	if w.n%vfs.Align != 0 || len(p) < worthIt || (w.f.Direct() && !aligned(p)) {
+	aligned := uintptr(unsafe.Pointer(unsafe.SliceData(p)))%vfs.Align == 0
+	if w.n%vfs.Align != 0 || len(p) < worthIt || (w.f.Direct() && !aligned) {
 		return w.CopyIn(p)
 	}
 	if err := w.flushStage(); err != nil {
@@ -273,10 +257,6 @@ func (w *Writer) Append(p []byte, from *lease) error {
 		pages = pages[m:]
 	}
 	return w.CopyIn(p[len(p)&^(vfs.Align-1):])
-}
-
-func aligned(p []byte) bool {
-	return uintptr(unsafe.Pointer(unsafe.SliceData(p)))%vfs.Align == 0
 }
 
 // AlignTo appends zeros until the position is a multiple of n less short bytes.
@@ -314,8 +294,8 @@ func (w *Writer) Finish() error {
 	if err == nil {
 		err = w.failed()
 	}
-	if err == nil {
-		err = w.trim()
+	if f, ok := w.f.(reservable); err == nil && ok && w.End == 0 && w.reserved > w.Pos() {
+		err = f.Truncate(w.Pos()) // what was reserved for nothing
 	}
 	return err
 }
