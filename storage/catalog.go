@@ -133,8 +133,7 @@ func (s *Store) Committed(e Epoch, level string) error {
 		return err
 	}
 	s.catalog.Vote()
-	s.committed(l, e)
-	l.Agreed(e)
+	s.committed(l, e, true)
 	return nil
 }
 

@@ -35,8 +35,7 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		if err := l.Commit(m, origins); err != nil {
 			return err
 		}
-		s.committed(l, e)
-		l.Unsure(e)
+		s.committed(l, e, false)
 		s.log.Debug("holdfast: epoch committed", "epoch", e, "level", level)
 		return nil
 	})
@@ -83,13 +82,13 @@ func (s *Store) markerOf(level string) format.Marker {
 }
 
 // committed makes the shard put for e the one that later ones refer to.
-func (s *Store) committed(l *levelState, e Epoch) {
+func (s *Store) committed(l *levelState, e Epoch, byAll bool) {
 	s.keepBase(l, e)
 	l.mu.Lock()
 	release := l.disown(e)
 	defer release()
 	defer l.mu.Unlock()
-	l.Advance(e)
+	l.Committed(e, byAll)
 	for _, idx := range l.puts[e] {
 		if b := l.base[idx.Rank]; b == nil || b.Epoch < e {
 			l.base[idx.Rank] = idx

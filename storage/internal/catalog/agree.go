@@ -60,20 +60,17 @@ func (a *agreement) counts(e format.Epoch) bool {
 // Vote notes that the program tells what all ranks have.
 func (c *Catalog) Vote() { c.voted.Store(true) }
 
-// Unsure notes that this rank has committed an epoch, and that not all have said so yet.
-func (l *Level) Unsure(e format.Epoch) {
+// Committed notes that an epoch was committed at the level, by this rank or, as all have said, by all.
+func (l *Level) Committed(e format.Epoch, byAll bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e > l.agreed.newest {
+	l.newest = max(l.newest, e)
+	switch {
+	case byAll:
+		l.agreed.committed(e)
+	case e > l.agreed.newest:
 		l.agreed.unsure[e] = true
 	}
-}
-
-// Agreed notes that all ranks have committed an epoch.
-func (l *Level) Agreed(e format.Epoch) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.agreed.committed(e)
 }
 
 // Withdraw notes that a vote has failed an epoch: it does not count. The next shard refers to nothing if that one was

@@ -121,13 +121,6 @@ func (l *Level) Newest() format.Epoch {
 	return l.newest
 }
 
-// Advance notes that an epoch was committed at the level.
-func (l *Level) Advance(e format.Epoch) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.newest = max(l.newest, e)
-}
-
 // Forget makes the next shard of the level refer to nothing.
 func (l *Level) Forget() {
 	l.mu.Lock()

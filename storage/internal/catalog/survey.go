@@ -208,10 +208,21 @@ func (c *Catalog) epochsAt(l *Level) ([]format.Epoch, error) {
 
 // stateAt looks at one epoch of one level.
 func (c *Catalog) stateAt(ctx context.Context, l *Level, e format.Epoch, memory Memory) LevelState {
-	if l.Listed != nil {
-		return listedState(l, e, memory)
+	st := LevelState{Epoch: e, Level: l.Name(), Err: level.ErrNotCommitted}
+	if l.Listed != nil { // rank 0 has looked
+		x := l.Listed.find(e)
+		if x == nil {
+			return st
+		}
+		st.ID, st.Size, st.Err = x.id, x.size, x.err
+		if x.err == nil && x.shard != nil {
+			st.Shard = *x.shard
+			if !memory(e, x.shard) {
+				st.Err = level.ProbeShard(l, e, *x.shard)
+			}
+		}
+		return st
 	}
-	st := LevelState{Epoch: e, Level: l.Name()}
 	m, err := c.Manifest(ctx, l, e)
 	if err == nil {
 		err = c.fits(l, m)
@@ -268,21 +279,4 @@ func (c *Catalog) Highest(ctx context.Context) (format.Epoch, error) {
 		}
 	}
 	return highest, ctx.Err()
-}
-
-// listedState is stateAt by what rank 0 found.
-func listedState(l *Level, e format.Epoch, memory Memory) LevelState {
-	st := LevelState{Epoch: e, Level: l.Name(), Err: level.ErrNotCommitted}
-	x := l.Listed.find(e)
-	if x == nil {
-		return st
-	}
-	st.ID, st.Size, st.Err = x.id, x.size, x.err
-	if x.err == nil && x.shard != nil {
-		st.Shard = *x.shard
-		if !memory(e, x.shard) {
-			st.Err = level.ProbeShard(l, e, *x.shard)
-		}
-	}
-	return st
 }

@@ -13,18 +13,16 @@ import (
 )
 
 // Probe checks length and footer of a shard.
-func Probe(l Epochs, m *format.Manifest, rank int) (err error) {
-	x, err := LocateIn(l, m, rank)
+func Probe(l Epochs, m *format.Manifest, rank int) error {
+	info, err := m.Shard(rank)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, x.Close()) }()
-	_, err = x.Footer(m.Epoch, rank)
-	return err
+	return ProbeShard(l, m.Epoch, info)
 }
 
 // ProbeShard is Probe by the manifest's entry alone.
-func ProbeShard(l Epochs, e format.Epoch, info format.ShardInfo) (err error) {
+func ProbeShard(l Epochs, e format.Epoch, info format.ShardInfo) error {
 	x, err := OpenExtent(l, e, info.FileName(), info)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package redundancy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -111,24 +110,6 @@ func (r *rebuilt) prepare(ctx context.Context) (err error) {
 	}
 	return ctx.Err()
 }
-
-// IsRow compares what the row was computed from.
-func IsRow(c *shard.Copy, want []byte) error {
-	sec, ok := c.Index.Section(rowGroup)
-	if !ok || sec.Size != int64(len(want)) {
-		return fmt.Errorf("%s: %w", c.At.Name, errOtherGroup)
-	}
-	got := make([]byte, len(want))
-	if err := c.ReadSection(rowGroup, got, 0); err != nil {
-		return err
-	}
-	if !bytes.Equal(got, want) {
-		return fmt.Errorf("%s: %w", c.At.Name, errOtherGroup)
-	}
-	return nil
-}
-
-var errOtherGroup = errors.New("parity belongs to shards other than the committed ones")
 
 // ReadAt computes bytes of the shard, segment by segment.
 func (r *rebuilt) ReadAt(p []byte, off int64) (int, error) {
