@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
@@ -182,7 +183,7 @@ func wantStray(t *testing.T, f *jobtest.LargeFS) {
 			t.Fatal(err)
 		}
 		found, err := v.Verify(t.Context(), 1)
-		bad := checkpoints.Worst(found) == checkpoints.Damaged
+		bad := storagetest.Worst(found) == checkpoints.Damaged
 		if err != nil || bad != (stray != 0) {
 			t.Errorf("with byte %d at %d: %v, %v", stray, far-4095, found, err)
 		}

@@ -282,7 +282,11 @@ func (p *Part) sealPack(ctx context.Context, n *NodePack, k *nodePackFile,
 	if err != nil {
 		return nil, err
 	}
-	defer p.packs.forget(k.first())
+	defer func() {
+		p.packs.mu.Lock()
+		defer p.packs.mu.Unlock()
+		delete(p.packs.files, k.first())
+	}()
 	err = to.Seal(n.Epoch, f, name, format.PackName(k.first()), func(f vfs.File) (err error) {
 		if infos, idxs, err = readParts(f, name, k, m); err != nil {
 			return err

@@ -100,13 +100,6 @@ func (p *Part) open(first int, forAll bool, name string) (vfs.File, error) {
 	return x.file, x.err
 }
 
-// forget lets go of a pack that has been closed.
-func (o *openPacks) forget(first int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.files, first)
-}
-
 // Close ends the part: no rank of the node writes or seals the packs any more. It waits for no file system.
 // Further calls do nothing.
 func (p *Part) Close() error {

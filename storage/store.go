@@ -179,7 +179,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	}
 	s.guard.KeepAlive()
 	if opt.Transport != nil {
-		s.serving = peer.Serve(&hosted{s}, opt.Transport, s.pools.Inbound, s.log)
+		s.serving = peer.Serve(peer.Host{Served: s.served, InUse: s.catalog.Hold}, opt.Transport, s.pools.Inbound,
+			s.log)
 	}
 	return s, nil
 }
@@ -270,13 +271,9 @@ func (s *Store) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// hosted is a store as other ranks use it.
-type hosted struct{ s *Store }
-
-func (h *hosted) InUse(e Epoch) (release func()) { return h.s.catalog.Hold(e) }
-
-func (h *hosted) Served(level string) (peer.Dir, error) {
-	l, err := h.s.at(level)
+// served is the directory of a level as other ranks see it.
+func (s *Store) served(level string) (peer.Dir, error) {
+	l, err := s.at(level)
 	if err != nil {
 		return peer.Dir{}, err
 	}

@@ -134,7 +134,7 @@ func worstOf(ctx context.Context, dirs []string) (checkpoints.Kind, error) {
 	if len(epochs) == 0 {
 		return checkpoints.Missing, err
 	}
-	return checkpoints.Worst(found), err
+	return storagetest.Worst(found), err
 }
 
 // TestDamagedRestarts damages the directories of a job that was stopped and starts

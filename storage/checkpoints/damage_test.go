@@ -39,7 +39,7 @@ func judge(o *outcome, sorts []storagetest.Sort) string {
 	only := func(s storagetest.Sort) bool {
 		return !slices.ContainsFunc(sorts, func(x storagetest.Sort) bool { return x != s })
 	}
-	worst := checkpoints.Worst(o.found)
+	worst := storagetest.Worst(o.found)
 	whole := o.err == nil && o.epoch == siteEpochs
 	switch {
 	case errors.Is(o.err, errWrongBytes):
@@ -72,7 +72,7 @@ func (s *site) outcome(ctx context.Context) *outcome {
 	o := &outcome{}
 	o.found, o.could = s.verify(ctx, true, s.dirs()...)
 	if found, err := s.verify(ctx, false, s.dirs()...); err == nil {
-		o.plain = checkpoints.Worst(found)
+		o.plain = storagetest.Worst(found)
 	}
 	o.epoch, o.around, o.err = s.restore(ctx)
 	if s.open(ctx) == nil {
@@ -130,7 +130,7 @@ func TestDamages(t *testing.T) {
 		go func() { done <- s.outcome(t.Context()) }()
 		select {
 		case o := <-done:
-			count[checkpoints.Worst(o.found)]++
+			count[storagetest.Worst(o.found)]++
 			if o.err == nil {
 				restored++
 			}

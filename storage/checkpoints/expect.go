@@ -260,14 +260,3 @@ func (v *View) manifestAt(d *viewDir, e Epoch) (*format.Manifest, error) {
 	}
 	return nil, err
 }
-
-// Worst is the worst kind among findings, as holdfast verify answers; "" if nothing
-// is wrong.
-func Worst(found []Finding) Kind {
-	for _, k := range []Kind{Damaged, Missing, NotRedundant} {
-		if slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == k }) {
-			return k
-		}
-	}
-	return ""
-}

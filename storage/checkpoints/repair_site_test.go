@@ -110,7 +110,7 @@ func TestRepairEachLevel(t *testing.T) {
 			}
 			name := c.file + " " + how
 			before, err := s.verify(t.Context(), true, s.dirs()...)
-			if err != nil || checkpoints.Worst(before) == "" && !strings.Contains(c.file, "holdfast.begun") {
+			if err != nil || storagetest.Worst(before) == "" && !strings.Contains(c.file, "holdfast.begun") {
 				t.Errorf("%s: the damage does none: %v, %v", name, before, err)
 			}
 			rules := checkpoints.RepairRules{Complete: true}
@@ -122,7 +122,7 @@ func TestRepairEachLevel(t *testing.T) {
 			rules.DryRun = false
 			list, err := checkpoints.Repair(t.Context(), s.dirs(), rules)
 			after, verr := s.verify(t.Context(), true, s.dirs()...)
-			if err != nil || verr != nil || checkpoints.Worst(after) != "" {
+			if err != nil || verr != nil || storagetest.Worst(after) != "" {
 				t.Errorf("%s: got %v, %v, %v:%s", name, err, verr, after, describe(list))
 			}
 			if slices.ContainsFunc(list, func(r checkpoints.Repaired) bool { return !r.Done || r.Err != nil }) ||
@@ -285,7 +285,7 @@ func (s *site) repaired(ctx context.Context) (why string, clean bool) {
 	if slices.ContainsFunc(list, func(r checkpoints.Repaired) bool { return r.Done == (r.Err != nil) }) {
 		return "neither done nor with a reason:" + describe(list), false
 	}
-	if worst := checkpoints.Worst(found); worst != "" && !undone {
+	if worst := storagetest.Worst(found); worst != "" && !undone {
 		return fmt.Sprintf("repair says that all is done, and verify finds %v:%s", found, describe(list)), false
 	}
 	can, err := s.held(ctx)
@@ -297,7 +297,7 @@ func (s *site) repaired(ctx context.Context) (why string, clean bool) {
 			return fmt.Sprintf("epoch %d could be restored before the repair:%s", i+1, describe(list)), false
 		}
 	}
-	return "", len(found) == 0 || checkpoints.Worst(found) == ""
+	return "", len(found) == 0 || storagetest.Worst(found) == ""
 }
 
 // asIs copies the site with links, owners and all.

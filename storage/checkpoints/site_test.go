@@ -388,7 +388,7 @@ func TestVerifyKnowsWhatShouldBeThere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := checkpoints.Worst(found); got != c.want {
+			if got := storagetest.Worst(found); got != c.want {
 				t.Errorf("got %q, want %q:", got, c.want)
 				for _, f := range found {
 					t.Logf("epoch %d %s rank %d %s: %s: %v, good at %v", f.Epoch, f.Dir.Dir, f.Rank, f.Part, f.Kind,

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
 // act is one thing to do to a file or directory. It returns an error where it
@@ -192,4 +195,15 @@ var levelActs = []act{
 		}
 		return errors.Join(os.Rename(p, p+".x"), os.Rename(other, p), os.Rename(p+".x", other))
 	}},
+}
+
+// Worst is the worst kind among findings, as holdfast verify answers; "" if nothing
+// is wrong.
+func Worst(found []checkpoints.Finding) checkpoints.Kind {
+	for _, k := range []checkpoints.Kind{checkpoints.Damaged, checkpoints.Missing, checkpoints.NotRedundant} {
+		if slices.ContainsFunc(found, func(f checkpoints.Finding) bool { return f.Kind == k }) {
+			return k
+		}
+	}
+	return ""
 }

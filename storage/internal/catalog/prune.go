@@ -132,9 +132,12 @@ func keptOf(l level.Epochs, committed []format.Epoch, r *KeepRules) (kept map[fo
 			kept[e] = true
 			continue
 		}
+		var other *level.OtherRunError
+		_, err := l.ReadManifest(e)
 		due := counted < r.Keep || e > r.Widest && counted < maxPending
 		switch {
-		case isStray(l, e): // nobody but a person may remove it
+		case errors.As(err, &other) && !other.Replaced(): // neither of this run nor of the one that it has replaced:
+			// nobody but a person may remove it
 		case r.Held(e) || r.kept[e].Epoch == e || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
 		case !due, r.Failed(e) && counted > 0:
 			continue
@@ -168,13 +171,6 @@ func keptOf(l level.Epochs, committed []format.Epoch, r *KeepRules) (kept map[fo
 		}
 	}
 	return kept, left
-}
-
-// isStray reports whether an epoch was written neither by this run nor by the one that it has replaced.
-func isStray(l level.Epochs, e format.Epoch) bool {
-	_, err := l.ReadManifest(e)
-	var other *level.OtherRunError
-	return errors.As(err, &other) && !other.Replaced()
 }
 
 // originsOf lists the epochs that an epoch here refers to. When its manifest

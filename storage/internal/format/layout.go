@@ -303,8 +303,8 @@ func missing(all []layout.Owned) int {
 	return len(all)
 }
 
-// agrees says whether a shard's index has the layout that its entry in a manifest says.
-func (l *Layout) agrees(x *Index) bool {
+// Agrees says whether a shard's index has the layout that its entry in a manifest says.
+func (l *Layout) Agrees(x *Index) bool {
 	sec, ok := x.Section(LayoutSection)
 	if l == nil || !ok {
 		return l == nil && !ok
@@ -322,6 +322,3 @@ func (l *Layout) agrees(x *Index) bool {
 	}
 	return true
 }
-
-// Agrees says whether the index of a shard has the layout that its entry says.
-func Agrees(i *ShardInfo, x *Index) bool { return i.Layout.agrees(x) }

@@ -197,7 +197,11 @@ func (l *Bucket) commit(m *format.Manifest, b []byte) error {
 	intent, err := l.fence(m.Epoch)
 	switch {
 	case errors.Is(err, ErrCommitted):
-		return l.sameManifest(m.Epoch, b)
+		have, _, err := l.read(l.key(m.Epoch, format.ManifestName), format.MaxRecordLen)
+		if err == nil && !bytes.Equal(have, b) {
+			err = ErrCommitted
+		}
+		return err
 	case err != nil:
 		return err
 	}
@@ -205,15 +209,6 @@ func (l *Bucket) commit(m *format.Manifest, b []byte) error {
 		return errors.Join(err, l.b.Delete(context.Background(), intent))
 	}
 	_, err = l.b.Put(context.Background(), intent.Key, b, intent.ETag)
-	return err
-}
-
-// sameManifest says whether what is committed is what was to be.
-func (l *Bucket) sameManifest(e format.Epoch, want []byte) error {
-	have, _, err := l.read(l.key(e, format.ManifestName), format.MaxRecordLen)
-	if err == nil && !bytes.Equal(have, want) {
-		return ErrCommitted
-	}
 	return err
 }
 

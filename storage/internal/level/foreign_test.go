@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
@@ -274,7 +275,7 @@ func TestHolesTakeNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, err := v.Verify(t.Context(), 1)
-	if err != nil || checkpoints.Worst(found) != checkpoints.Damaged {
+	if err != nil || storagetest.Worst(found) != checkpoints.Damaged {
 		t.Errorf("got %v, %v, want damage", found, err)
 	}
 	runtime.ReadMemStats(&after)

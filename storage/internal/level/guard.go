@@ -81,24 +81,19 @@ func (g *Guard) KeepAlive() {
 			for {
 				select {
 				case <-tick.C:
-					g.note(h.beatOnce())
+					h.mu.Lock()
+					if !h.gone {
+						err := h.at.Beat(h.lock)
+						h.gone = errors.Is(err, fs.ErrNotExist)
+						g.note(err)
+					}
+					h.mu.Unlock()
 				case <-g.stop:
 					return
 				}
 			}
 		})
 	}
-}
-
-func (h *heldLock) beatOnce() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.gone {
-		return nil
-	}
-	err := h.at.Beat(h.lock)
-	h.gone = errors.Is(err, fs.ErrNotExist)
-	return err
 }
 
 // Again takes the lock of a place once more that somebody has removed. It is called where the run writes there anyway,

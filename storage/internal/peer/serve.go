@@ -17,12 +17,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Host is the store whose directories are served.
-type Host interface {
-	// served finds a level's directory and says whether other ranks may write to it.
-	Served(level string) (d Dir, err error)
-	// inUse keeps an epoch from being removed until release is called.
-	InUse(e format.Epoch) (release func())
+// Host is the store whose directories are served: Served finds that of a level, and InUse keeps an epoch from being
+// removed until release is called.
+type Host struct {
+	Served func(level string) (Dir, error)
+	InUse  func(epochs ...format.Epoch) (release func())
 }
 
 // Dir is a directory of the host.

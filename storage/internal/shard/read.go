@@ -94,7 +94,7 @@ func (x *Extent) Index(e format.Epoch, rank int) (*format.Index, error) {
 		return nil, &format.CorruptError{File: x.Name, Off: x.Base + f.IndexOff, Len: f.IndexLen,
 			Reason: "content is not what was committed"}
 	}
-	if !format.Agrees(&x.Info, idx) {
+	if !x.Info.Layout.Agrees(idx) {
 		return nil, &format.CorruptError{File: x.Name, Off: x.Base + f.IndexOff, Len: f.IndexLen,
 			Reason: "the layout of its arrays is not that of the manifest"}
 	}
