@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 
@@ -192,27 +193,21 @@ func (e *stripeEncoder) block(ctx context.Context, data [][]byte, n int) error {
 	if err := e.rs.Encode(shards); err != nil {
 		return err
 	}
-	left := newCountdown(e.g.M, func() { e.free <- set })
+	var left atomic.Int64
+	left.Store(int64(e.g.M))
+	done := func() {
+		if left.Add(-1) == 0 {
+			e.free <- set
+		}
+	}
 	for j, c := range e.rows {
 		select {
-		case c <- rowBlock{shards[e.g.K+j], left}:
+		case c <- rowBlock{shards[e.g.K+j], done}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	return nil
-}
-
-// newCountdown returns a function whose n-th call calls then.
-func newCountdown(n int, then func()) func() {
-	var mu sync.Mutex
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if n--; n == 0 {
-			then()
-		}
-	}
 }
 
 // drop takes the blocks of a row that nobody writes.

@@ -79,18 +79,12 @@ func ParityGroups(nodes []string, data, parity int) ([][]int, error) {
 			rest = append(rest, layer...)
 			continue
 		}
-		groups = append(groups, divide(layer, len(layer)/want)...)
+		n := len(layer) / want
+		for i := range n { // their lengths differ by at most one
+			groups = append(groups, layer[i*len(layer)/n:(i+1)*len(layer)/n])
+		}
 	}
 	return adopt(groups, rest, nodes)
-}
-
-// divide cuts list into n parts whose lengths differ by at most one.
-func divide(list []int, n int) [][]int {
-	var out [][]int
-	for i := range n {
-		out = append(out, list[i*len(list)/n:(i+1)*len(list)/n])
-	}
-	return out
 }
 
 // adopt adds each rank that is left to the smallest group without its node.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -266,29 +267,24 @@ const Readers = 8
 // Parallel calls do for 0..n-1 from at most so many goroutines and returns the
 // first error.
 func Parallel(n, workers int, do func(i int, mem *Scratch) error) error {
-	workers = min(n, workers)
 	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
+	var g errgroup.Group
+	for range min(n, workers) {
+		g.Go(func() error {
 			var mem Scratch
-			for failed.Load() == nil {
+			for {
 				i := int(next.Add(1)) - 1
 				if i >= n {
-					return
+					return nil
 				}
 				if err := do(i, &mem); err != nil {
-					failed.CompareAndSwap(nil, &err)
+					next.Store(int64(n)) // the others end
+					return err
 				}
 			}
 		})
 	}
-	wg.Wait()
-	if p := failed.Load(); p != nil {
-		return *p
-	}
-	return nil
+	return g.Wait()
 }
 
 // OpenFile opens a file in the form of a shard without a manifest that says
