@@ -108,8 +108,9 @@ func refuseNew(s *storage.Sighting, decided storage.Sighting) error {
 	if decided.Newest > 0 {
 		here = fmt.Sprintf(", or set HOLDFAST_EPOCH=%d to continue it in this one", decided.Newest)
 	}
-	return fmt.Errorf("the %s directory %s is new, but nearer directories hold checkpoints of %s: to continue that run, "+
-		"name the directory that it used%s; to begin a new run, give it empty directories, or set HOLDFAST_FRESH=1",
+	return fmt.Errorf("the %s directory %s is new, but nearer directories hold checkpoints of %s: to continue "+
+		"that run, name the directory that it used%s; to begin a new run, give it empty directories, or "+
+		"set HOLDFAST_FRESH=1",
 		s.Level, s.Dir, storage.RunText(decided.Run), here)
 }
 

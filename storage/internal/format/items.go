@@ -9,8 +9,8 @@ import (
 // leastItem is the length of the shortest item: a key, and how many elements it has.
 const leastItem = 2
 
-// varint passes over a number in groups of seven bits, the lowest first; all bytes but the last have the highest bit set.
-// No longer form of it is taken.
+// varint passes over a number in groups of seven bits, the lowest first; all bytes but the last have the highest bit
+// set. No longer form of it is taken.
 func (f Fields) varint(v *uint64) {
 	pass(f, v, func(e *Encoder, v uint64) { e.B = binary.AppendUvarint(e.B, v) }, func(d *Decoder) uint64 {
 		v, n := binary.Uvarint(d.B)
@@ -27,7 +27,8 @@ func (f Fields) varint(v *uint64) {
 func zigzag(v int64) uint64   { return uint64(v)<<1 ^ uint64(v>>63) }
 func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 
-// itemFields passes over the items of a set, whose keys ascend. The caller makes sure that those that were taken can be.
+// itemFields passes over the items of a set, whose keys ascend. The caller makes sure that those that were taken can
+// be.
 func itemFields(f Fields, l *layout.Local) {
 	before, first := int64(0), true
 	List(f, &l.Items, leastItem, func(v *layout.Item) {

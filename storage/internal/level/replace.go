@@ -75,8 +75,8 @@ func (d *Dir) placeFor(e format.Epoch) error {
 	return d.fs.SyncDir(d.path)
 }
 
-// supersede gives a complete, synced file in a directory the name of another one. A directory in its place is set aside,
-// and removed if it is empty.
+// supersede gives a complete, synced file in a directory the name of another one. A directory in its place is set
+// aside, and removed if it is empty.
 func (d *Dir) supersede(dir, temp, name string) error {
 	final, aside := filepath.Join(dir, name), ""
 	if entry, err := d.fs.Stat(final); err == nil && entry.Dir {

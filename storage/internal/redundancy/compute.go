@@ -223,8 +223,8 @@ func Computable(m *format.Manifest, rank int, member func(rank int) bool, row fu
 	return nil
 }
 
-// notComputable names the parts of a stripe that are not to be had, so that its segment d cannot be computed; has reports
-// for the others that they are. The error wraps kind.
+// notComputable names the parts of a stripe that are not to be had, so that its segment d cannot be computed. has
+// reports for the others that they are. The error wraps kind.
 func notComputable(m *format.Manifest, st Stripe, d int, kind error, has func(i int) bool) error {
 	have := 0
 	var parts []string
