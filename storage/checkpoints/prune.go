@@ -21,6 +21,8 @@ import (
 type PruneRules struct {
 	Keep, KeepEvery int
 	DryRun          bool // only say what would go
+	// Stays, if set, hears why an epoch stays in a directory though Keep does not cover it.
+	Stays func(e Epoch, dir, why string)
 }
 
 func (r *PruneRules) validate() error {
@@ -98,7 +100,7 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 		gone, odd, err := looks[i].Prune(ctx, &catalog.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery,
 			Widest: widest, Counts: func(e Epoch) bool { return whole[d.Name()][e] }, Failed: no, Held: no,
 			Making: func(string) bool { return false }, // the lock is ours: nobody writes
-			DryRun: rules.DryRun},
+			DryRun: rules.DryRun, Stays: rules.staysIn(d.Path())},
 			func(e Epoch, err error) error { return fmt.Errorf("remove epoch %d from %s: %w", e, d.Path(), err) })
 		problems = append(problems, err)
 		for _, left := range odd {
@@ -112,6 +114,14 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 		}
 	}
 	return out, errors.Join(problems...)
+}
+
+// staysIn is Stays for a directory; nil: nobody asks.
+func (r *PruneRules) staysIn(dir string) func(e Epoch, why string) {
+	if r.Stays == nil {
+		return nil
+	}
+	return func(e Epoch, why string) { r.Stays(e, dir, why) }
 }
 
 // wholeAt finds the epochs of which the directories of a level have parts of as

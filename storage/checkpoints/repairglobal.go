@@ -281,3 +281,17 @@ func (r *repairer) begun() *format.Begun {
 	}
 	return best
 }
+
+// SetAside lists what repairs have set aside in directories because something else belongs in its place, and have not
+// removed: directories that are not empty, or were refused.
+func SetAside(ctx context.Context, dirs ...string) (out []string, err error) {
+	for _, path := range distinct(dirs) {
+		if perr := level.CheckPath(path); perr != nil {
+			err = errors.Join(err, perr)
+			continue
+		}
+		list, lerr := level.Aside(levelOf(ctx, path, nil))
+		out, err = append(out, list...), errors.Join(err, lerr)
+	}
+	return out, err
+}

@@ -64,16 +64,17 @@ func TestNoBucket(t *testing.T) {
 	const url = "s3://"
 	from, to := []string{url}, t.TempDir()
 	for name, f := range map[string]func(ctx context.Context) error{
-		"open":    func(ctx context.Context) error { _, err := Open(ctx, url); return err },
-		"inspect": func(ctx context.Context) error { _, err := Inspect(ctx, url); return err },
-		"keep":    func(ctx context.Context) error { return Keep(ctx, url, 1, "x") },
-		"unkeep":  func(ctx context.Context) error { return Unkeep(ctx, url, 1) },
-		"kept":    func(ctx context.Context) error { _, err := KeptEpochs(ctx, url); return err },
-		"prune":   func(ctx context.Context) error { _, err := Prune(ctx, from, PruneRules{Keep: 1}); return err },
-		"flush":   func(ctx context.Context) error { _, err := Flush(ctx, from, to, 0); return err },
-		"salvage": func(ctx context.Context) error { _, err := Salvage(ctx, "run", from, to, 0); return err },
-		"copy":    func(ctx context.Context) error { _, err := Copy(ctx, from, to, 0, 0); return err },
-		"repair":  func(ctx context.Context) error { _, err := Repair(ctx, from, RepairRules{}); return err },
+		"open":      func(ctx context.Context) error { _, err := Open(ctx, url); return err },
+		"inspect":   func(ctx context.Context) error { _, err := Inspect(ctx, url); return err },
+		"set aside": func(ctx context.Context) error { _, err := SetAside(ctx, url); return err },
+		"keep":      func(ctx context.Context) error { return Keep(ctx, url, 1, "x") },
+		"unkeep":    func(ctx context.Context) error { return Unkeep(ctx, url, 1) },
+		"kept":      func(ctx context.Context) error { _, err := KeptEpochs(ctx, url); return err },
+		"prune":     func(ctx context.Context) error { _, err := Prune(ctx, from, PruneRules{Keep: 1}); return err },
+		"flush":     func(ctx context.Context) error { _, err := Flush(ctx, from, to, 0); return err },
+		"salvage":   func(ctx context.Context) error { _, err := Salvage(ctx, "run", from, to, 0); return err },
+		"copy":      func(ctx context.Context) error { _, err := Copy(ctx, from, to, 0, 0); return err },
+		"repair":    func(ctx context.Context) error { _, err := Repair(ctx, from, RepairRules{}); return err },
 	} {
 		if err := f(t.Context()); err == nil || !strings.Contains(err.Error(), "s3://bucket/prefix") {
 			t.Errorf("%s: got %v, want an error that shows how to write it", name, err)

@@ -35,6 +35,8 @@ type KeepRules struct {
 	Held        func(e format.Epoch) bool // it is in use
 	Making      func(name string) bool    // a file that will get its final name
 	DryRun      bool                      // nothing is removed
+	// Stays hears why an epoch is not removed though Keep does not cover it; nil: nobody asks.
+	Stays func(e format.Epoch, why string)
 
 	kept map[format.Epoch]level.KeptEpoch // that are to stay
 }
@@ -92,6 +94,7 @@ func (k *Look) prunable(r *KeepRules) (dead []format.Epoch, left []level.Leftove
 		}
 	}
 	kept, left := keptOf(k, committed, r)
+	k.explain(r, committed, kept)
 	for _, e := range committed {
 		if !kept[e] {
 			dead = append(dead, e)
@@ -103,6 +106,33 @@ func (k *Look) prunable(r *KeepRules) (dead []format.Epoch, left []level.Leftove
 		}
 	}
 	return dead, left, nil
+}
+
+// explain tells r.Stays why committed epochs are kept that are older than the newest Keep of all.
+func (k *Look) explain(r *KeepRules, committed []format.Epoch, kept map[format.Epoch]bool) {
+	if r.Stays == nil {
+		return
+	}
+	by := map[format.Epoch]format.Epoch{} // the newest that refers to an epoch
+	for _, e := range committed {
+		m, err := k.ReadManifest(e)
+		if !kept[e] || level.OfOtherRun(err) {
+			continue
+		}
+		if older := slices.Index(k.epochs, e) >= r.Keep; older && r.kept[e].Epoch == e {
+			r.Stays(e, "it is kept (holdfast keep)")
+		} else if older && by[e] != 0 {
+			r.Stays(e, fmt.Sprintf("epoch %d refers to it", by[e]))
+		}
+		if err != nil {
+			continue
+		}
+		for _, o := range m.Origins() {
+			if by[o] == 0 {
+				by[o] = e
+			}
+		}
+	}
 }
 
 // hasTemp says whether a file of the epoch is in the making. An epoch that

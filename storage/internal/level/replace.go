@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -134,6 +135,33 @@ func (d *Dir) ReplaceNote(name string, b []byte) error {
 		return d.removeSmall(name, true)
 	}
 	return d.writeOver(d.path, name, b)
+}
+
+// Aside lists what repairs have set aside in a place and have not removed.
+func Aside(l Level) (out []string, err error) {
+	d, ok := l.(*Dir)
+	if !ok {
+		return nil, nil
+	}
+	return d.setAside()
+}
+
+func (d *Dir) setAside() (found []string, err error) {
+	dirs := []string{d.path}
+	epochs, err := d.Epochs()
+	for _, e := range epochs {
+		dirs = append(dirs, d.epochPath(e))
+	}
+	for _, dir := range dirs {
+		list, lerr := d.fs.ReadDir(dir)
+		err = errors.Join(err, ignoreMissing(lerr))
+		for _, f := range list {
+			if strings.Contains(f.Name, asideMark) {
+				found = append(found, filepath.Join(dir, f.Name))
+			}
+		}
+	}
+	return found, err
 }
 
 // Replace puts the object over the other one.

@@ -1,6 +1,7 @@
 package epochs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
@@ -16,6 +18,12 @@ type pruneRow struct {
 	Epoch   uint64 `json:"epoch"`
 	Dir     string `json:"dir"`
 	Removed bool   `json:"removed"`
+}
+
+// pruneStay is an epoch that stays though --keep does not cover it.
+type pruneStay struct {
+	epoch    storage.Epoch
+	dir, why string
 }
 
 func newPrune() *cobra.Command {
@@ -27,6 +35,8 @@ func newPrune() *cobra.Command {
 		Long:  help("prune"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			var stays []pruneStay
+			rules.Stays = func(e storage.Epoch, dir, why string) { stays = append(stays, pruneStay{e, dir, why}) }
 			_, _ = openView(cmd.Context(), cmd, dirs) // Prune says what is wrong
 			gone, err := checkpoints.Prune(cmd.Context(), dirs, rules)
 			var rows []pruneRow
@@ -38,6 +48,10 @@ func newPrune() *cobra.Command {
 			slices.SortStableFunc(rows, func(a, b pruneRow) int { return int(a.Epoch) - int(b.Epoch) })
 			if gone == nil && err != nil {
 				return err
+			}
+			slices.SortStableFunc(stays, func(a, b pruneStay) int { return cmp.Compare(b.epoch, a.epoch) })
+			for _, s := range stays {
+				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: epoch %d stays in %s: %s\n", s.epoch, s.dir, s.why)
 			}
 			if werr := cli.Rows(cmd, asJSON, rows, pruneTable); werr != nil {
 				return errors.Join(err, werr)

@@ -62,6 +62,15 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoi
 	stop := cli.ShowBar(cmd, "repairing", s.bytes, seen.read.Load)
 	defer stop()
 	out, err := checkpoints.Repair(ctx, dirs, *rules)
+	stop()
+	aside, aerr := checkpoints.SetAside(cmd.Context(), dirs...)
+	for _, path := range aside {
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: %s was set aside by a repair; remove it when you have looked at it\n",
+			path)
+	}
+	if err == nil {
+		err = aerr
+	}
 	return out, err
 }
 

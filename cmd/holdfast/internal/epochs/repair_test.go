@@ -77,7 +77,7 @@ func TestRepairVerbRefuses(t *testing.T) {
 	}
 }
 
-// TestRepairVerbSetsAside: a directory where a shard should be makes room, and stays if something is in it.
+// TestRepairVerbSetsAside: a directory where a shard should be makes room, and is named if something is in it.
 func TestRepairVerbSetsAside(t *testing.T) {
 	local, global := jobDirs(t)
 	url := fakes3.Start(t, &fakes3.Server{})
@@ -92,7 +92,7 @@ func TestRepairVerbSetsAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := run(t, "repair", local, global, url)
-	if code != cli.Good || !strings.Contains(out, "repaired") {
+	if code != cli.Good || !strings.Contains(errs, ".damaged.") || !strings.Contains(out, "repaired") {
 		t.Errorf("got exit code %d, %q, %q", code, out, errs)
 	}
 	if left, _ := filepath.Glob(shard + ".damaged.*/mine"); len(left) != 1 {

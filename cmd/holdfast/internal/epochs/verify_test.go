@@ -54,8 +54,10 @@ func TestInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"prune", "-n", "--keep", "1", dir}, {"prune", "--keep", "1", dir}} {
-		if code, out, errs := run(t, args...); code != cli.Good || errs != "" || strings.Contains(out, dir) {
-			t.Errorf("%v: exit code %d, %q, %q, want nothing to go", args, code, out, errs)
+		code, out, errs := run(t, args...)
+		if want := "epoch 4 stays in " + dir + ": epoch 5 refers to it\nholdfast: epoch 3 stays in " + dir +
+			": epoch 5 refers to it\n"; code != cli.Good || errs != "holdfast: "+want {
+			t.Errorf("%v: exit code %d, %q, %q, want %q", args, code, out, errs, want)
 		}
 	}
 }
