@@ -145,7 +145,7 @@ func (s *Sighting) Fits(run Identity, startOver bool, beside string) error {
 }
 
 func (s *Sighting) fields(f format.Fields) {
-	s.Run.Fields(f)
+	format.IdentityFields(f, &s.Run)
 	f.Flag(&s.Holds)
 	f.Flag(&s.Restorable)
 	f.Epoch(&s.Newest)

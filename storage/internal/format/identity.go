@@ -34,8 +34,8 @@ func (i Identity) Short() string {
 // IdentityBytes is the length of an Identity in records.
 const IdentityBytes = 41
 
-// Fields passes over an identity, which may be zero.
-func (i *Identity) Fields(f Fields) {
+// IdentityFields passes over an identity, which may be zero.
+func IdentityFields(f Fields, i *Identity) {
 	f.Sum(&i.ID)
 	f.Time(&i.Began)
 	f.Sum(&i.Before)

@@ -304,7 +304,7 @@ func missing(all []layout.Owned) int {
 }
 
 // Agrees says whether a shard's index has the layout that its entry in a manifest says.
-func (l *Layout) Agrees(x *Index) bool {
+func Agrees(l *Layout, x *Index) bool {
 	sec, ok := x.Section(LayoutSection)
 	if l == nil || !ok {
 		return l == nil && !ok

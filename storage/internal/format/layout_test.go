@@ -138,15 +138,15 @@ func TestShardInfoCarriesLayout(t *testing.T) {
 	sec := encoded(t, in.Layout)
 	x := &Index{ChunkBytes: ChunkBytes, Sections: []Section{{Name: LayoutSection, Size: int64(len(sec))}},
 		Chunks: []Chunk{{Length: uint32(len(sec)), Hash: Hash(sec)}}}
-	if !out.Layout.Agrees(x) {
+	if !Agrees(out.Layout, x) {
 		t.Error("the entry does not agree with its shard")
 	}
 	out.Layout.Arrays[1].Dims[0] = 9
-	if out.Layout.Agrees(x) {
+	if Agrees(out.Layout, x) {
 		t.Error("an entry with other dimensions agrees with the shard")
 	}
 	out.Layout = nil
-	if out.Layout.Agrees(x) {
+	if Agrees(out.Layout, x) {
 		t.Error("an entry without a layout agrees with a shard that has one")
 	}
 }

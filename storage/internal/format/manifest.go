@@ -34,7 +34,7 @@ func (m *Manifest) Encode() []byte {
 	version := uint16(Version)
 	if !m.Run.IsZero() {
 		version = versionOwnedAll
-		m.Run.Fields(Appending(&e))
+		IdentityFields(Appending(&e), &m.Run)
 	}
 	if m.HasLayouts() {
 		version = max(version, versionLayouts)
@@ -72,7 +72,7 @@ func DecodeManifest(file string, b []byte) (*Manifest, error) {
 		}
 	}
 	if version == versionOwnedAll {
-		m.Run.Fields(Taking(d))
+		IdentityFields(Taking(d), &m.Run)
 		d.Bad = d.Bad || m.Run.IsZero()
 	}
 	if version == versionLayouts || version == versionOwnedAll && len(d.B) > 0 {

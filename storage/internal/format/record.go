@@ -143,7 +143,7 @@ func seal(kind RecordKind, fields func(f Fields), run *Identity) []byte {
 	if run == nil || run.IsZero() {
 		return SealRecord(kind, e.B)
 	}
-	run.Fields(Appending(&e))
+	IdentityFields(Appending(&e), run)
 	return sealVersion(kind, versionOwned, e.B)
 }
 
@@ -156,7 +156,7 @@ func unseal(file string, b []byte, kind RecordKind, fields func(f Fields), run *
 	d := &Decoder{B: payload}
 	fields(Taking(d))
 	if version == versionOwned {
-		run.Fields(Taking(d))
+		IdentityFields(Taking(d), run)
 		d.Bad = d.Bad || run.IsZero()
 	}
 	if !d.Done() || n != len(b) {

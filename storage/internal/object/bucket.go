@@ -1,11 +1,11 @@
 package object
 
 import (
+	"cmp"
 	"context"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Scheme begins the URL of a bucket.
@@ -131,10 +131,12 @@ const AtOnce = 16
 
 // Each does n things, several at once. It returns the first error, when all have ended.
 func Each(n int, do func(i int) error) error {
-	var g errgroup.Group
-	g.SetLimit(AtOnce)
+	var wg sync.WaitGroup
+	errs, free := make([]error, n), make(chan struct{}, AtOnce)
 	for i := range n {
-		g.Go(func() error { return do(i) })
+		free <- struct{}{}
+		wg.Go(func() { errs[i] = do(i); <-free })
 	}
-	return g.Wait()
+	wg.Wait()
+	return cmp.Or(errs...)
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -319,7 +317,7 @@ func (h *session) write(head frameHead) error {
 	if h.w == nil {
 		h.w = newBlockQueue(h.f)
 	}
-	h.w.jobs <- shard.Block{P: data, Off: off, From: p}
+	h.w.put(shard.Block{P: data, Off: off, From: p})
 	return nil
 }
 
@@ -327,8 +325,7 @@ func (h *session) endWrites() error {
 	if h.w == nil {
 		return nil
 	}
-	close(h.w.jobs)
-	err := h.w.writer.Wait() // the first
+	err := h.w.end()
 	h.w = nil
 	return err
 }
@@ -346,20 +343,30 @@ func (h *session) sync() error {
 
 // blockQueue writes blocks to a file in a goroutine of its own.
 type blockQueue struct {
-	jobs   chan shard.Block
-	writer errgroup.Group
+	jobs chan shard.Block
+	done chan struct{}
+	err  error // the goroutine's until done is closed
 }
 
 func newBlockQueue(f vfs.File) *blockQueue {
-	q := &blockQueue{jobs: make(chan shard.Block, 1)}
-	q.writer.Go(func() (err error) {
+	q := &blockQueue{jobs: make(chan shard.Block, 1), done: make(chan struct{})}
+	go func() {
+		defer close(q.done)
 		for b := range q.jobs {
-			if err == nil {
-				_, err = f.WriteAt(b.P, b.Off)
+			if q.err == nil {
+				_, q.err = f.WriteAt(b.P, b.Off)
 			}
 			b.From.Drop()
 		}
-		return err
-	})
+	}()
 	return q
+}
+
+func (q *blockQueue) put(b shard.Block) { q.jobs <- b }
+
+// end waits for the writes and returns the first error.
+func (q *blockQueue) end() error {
+	close(q.jobs)
+	<-q.done
+	return q.err
 }

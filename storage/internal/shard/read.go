@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -95,7 +94,7 @@ func (x *Extent) Index(e format.Epoch, rank int) (*format.Index, error) {
 		return nil, &format.CorruptError{File: x.Name, Off: x.Base + f.IndexOff, Len: f.IndexLen,
 			Reason: "content is not what was committed"}
 	}
-	if !x.Info.Layout.Agrees(idx) {
+	if !format.Agrees(x.Info.Layout, idx) {
 		return nil, &format.CorruptError{File: x.Name, Off: x.Base + f.IndexOff, Len: f.IndexLen,
 			Reason: "the layout of its arrays is not that of the manifest"}
 	}
@@ -267,24 +266,29 @@ const Readers = 8
 // Parallel calls do for 0..n-1 from at most so many goroutines and returns the
 // first error.
 func Parallel(n, workers int, do func(i int, mem *Scratch) error) error {
+	workers = min(n, workers)
 	var next atomic.Int64
-	var g errgroup.Group
-	for range min(n, workers) {
-		g.Go(func() error {
+	var failed atomic.Pointer[error]
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
 			var mem Scratch
-			for {
+			for failed.Load() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= n {
-					return nil
+					return
 				}
 				if err := do(i, &mem); err != nil {
-					next.Store(int64(n)) // the others end
-					return err
+					failed.CompareAndSwap(nil, &err)
 				}
 			}
 		})
 	}
-	return g.Wait()
+	wg.Wait()
+	if p := failed.Load(); p != nil {
+		return *p
+	}
+	return nil
 }
 
 // OpenFile opens a file in the form of a shard without a manifest that says
