@@ -93,11 +93,17 @@ func (c *Client) RunOn(ctx context.Context, node string, command ...string) erro
 // RunOnAll runs a command once on each of some nodes, as one step of this job. It fails when
 // it fails on any.
 func (c *Client) RunOnAll(ctx context.Context, nodes []string, command ...string) error {
+	_, err := c.OutputOfAll(ctx, nodes, command...)
+	return err
+}
+
+// OutputOfAll is RunOnAll, and returns what the command wrote to standard output on all nodes,
+// line by line in no order.
+func (c *Client) OutputOfAll(ctx context.Context, nodes []string, command ...string) (string, error) {
 	n := strconv.Itoa(len(nodes))
 	args := []string{"srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-K0", "-N" + n, "-n" + n,
 		"--ntasks-per-node=1", "-w", FoldNodes(nodes)}
-	_, err := c.output(ctx, append(args, command...)...)
-	return err
+	return c.output(ctx, append(args, command...)...)
 }
 
 // NodeAddrs returns the addresses that Slurm uses for nodes.

@@ -16,14 +16,14 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var asJSON, quiet bool
+	var asJSON, quiet, allNodes bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check that this machine has what a job needs",
 		Long:  help("doctor"),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings, err := examineHere(cmd)
+			findings, err := examineHere(cmd, allNodes)
 			if err := cmp.Or(err, cmd.Context().Err()); err != nil {
 				return err
 			}
@@ -45,23 +45,33 @@ func newDoctor() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per check")
+	cmd.Flags().BoolVar(&allNodes, "nodes", false, "check only the checkpoint directories, on all nodes of this "+
+		"Slurm job")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only warnings and what failed")
 	return cmd
 }
 
-// examineHere looks at this machine.
-func examineHere(cmd *cobra.Command) ([]doctor.Finding, error) {
+// examineHere looks at this machine, or at the nodes of the job.
+func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
+	part := map[bool]string{false: "doctor-rank", true: "doctor-node"}[allNodes]
 	own, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := coordinated.ReadConfig("")
 	o := c.Options()
-	d := doctor.Options{Self: []string{own, "doctor-rank"},
+	d := doctor.Options{Self: []string{own, part},
 		Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
 		Off:   o.Off(),
 		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: verb.Value(c, "device"),
 		Nodes: doctor.NodesOfJob()}
+	if allNodes {
+		nodes, err := doctor.JobNodes()
+		if err != nil {
+			return nil, err
+		}
+		return doctor.Nodes(cmd.Context(), d, nodes), nil
+	}
 	d.Note = func(what string) { // some checks take seconds
 		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: looking at", what)
 	}
@@ -90,5 +100,15 @@ func newDoctorRank() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor-rank", Short: "one rank of doctor", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return doctor.Rank(cmd.OutOrStdout()) },
+	}
+}
+
+// newDoctorNode is what doctor starts on each node of a job.
+func newDoctorNode() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor-node PART DIR TOKEN NODES", Short: "one node of doctor", Hidden: true, Args: cobra.ExactArgs(4),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return doctor.NodePart(cmd.OutOrStdout(), os.Getenv("SLURMD_NODENAME"), args[0], args[1], args[2], args[3])
+		},
 	}
 }

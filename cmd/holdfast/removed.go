@@ -13,7 +13,6 @@ import (
 // removedFlags has the flags of earlier releases by verb and name, each with what stands in its place.
 var removedFlags = map[string]string{
 	"doctor --bytes":   "divide what a node writes in an epoch by the rate that doctor measures",
-	"doctor --nodes":   "each start checks that all nodes see the global directory, and names those that do not",
 	"doctor --ranks":   "doctor no longer estimates how long an epoch takes",
 	"export --box":     "export the whole array; numpy.load(FILE, mmap_mode=\"r\") reads a part of it",
 	"prune --every":    "use --keep-every",

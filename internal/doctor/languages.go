@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ func lookLanguages(ctx context.Context, r *report) {
 		return
 	}
 	r.lookCommand(self)
+	r.lookLibrary(ctx, self)
 	r.lookPython(ctx)
 }
 
@@ -56,6 +58,37 @@ func same(a, b string) bool {
 	return err == nil && otherErr == nil && os.SameFile(one, other)
 }
 
+// lookLibrary looks for libholdfast where the dynamic linker does, and beside the command.
+func (r *report) lookLibrary(ctx context.Context, self string) {
+	const check, name = "libholdfast", "libholdfast.so.0"
+	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
+		if path := filepath.Join(dir, name); exists(path) {
+			r.add(languages, check, OK, path+", by LD_LIBRARY_PATH", "")
+			return
+		}
+	}
+	known, _ := exec.CommandContext(ctx, "/sbin/ldconfig", "-p").Output() // without it nothing is known
+	for line := range strings.Lines(string(known)) {
+		if strings.HasPrefix(strings.TrimSpace(line), name+" ") {
+			_, path, _ := strings.Cut(strings.TrimSpace(line), "=> ")
+			r.add(languages, check, OK, path+", by the dynamic linker", "")
+			return
+		}
+	}
+	if path := filepath.Join(filepath.Dir(self), "../lib", name); exists(path) {
+		r.add(languages, check, OK, path+"; programs built by CMake or pkg-config find it there, others need "+
+			"LD_LIBRARY_PATH", "")
+		return
+	}
+	r.add(languages, check, Note, "not found: programs in C, C++, Fortran and Python need it", "make install, then "+
+		"module load holdfast, or set LD_LIBRARY_PATH")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // pythonTime bounds a check of Python: importing is slow on shared file systems.
 const pythonTime = 30 * time.Second
 
@@ -70,6 +103,13 @@ func (r *report) lookPython(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pythonTime)
 	defer cancel()
+	loads := exec.CommandContext(ctx, python, "-c", "from holdfast import _library; _library.load()")
+	if out, err := loads.CombinedOutput(); err != nil {
+		r.add(languages, "Python", Note, "python3 cannot import holdfast: "+lastLine(string(out)),
+			"module load holdfast, or set PYTHONPATH to lib/holdfast/python of the installation")
+	} else {
+		r.add(languages, "Python", OK, "python3 imports holdfast and its library", "")
+	}
 	if err := exec.CommandContext(ctx, python, "-c", "import mpi4py").Run(); err != nil {
 		r.add(languages, "mpi4py", Skipped, "python3 has none: programs in Python have one process", "")
 		return

@@ -4,33 +4,46 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// TestCommand finds the command where it is, and says what to do where it is not. Only a HOLDFAST_BIN that leads
-// nowhere fails a job.
-func TestCommand(t *testing.T) {
+// TestLanguages finds the command, the library and Python's package where they are, and says what to do where they are
+// not. Only a HOLDFAST_BIN that leads nowhere fails a job.
+func TestLanguages(t *testing.T) {
 	dir := t.TempDir()
-	command := filepath.Join(dir, "holdfast")
-	if err := os.WriteFile(command, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
-		t.Fatal(err)
+	command, library := filepath.Join(dir, "holdfast"), filepath.Join(dir, "libholdfast.so.0")
+	for _, name := range []string{command, library} {
+		if err := os.WriteFile(name, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range []struct {
-		name, path, bin string
-		want            State
+		name, path, bin, libraries string
+		command, library           State
 	}{
-		{"nothing", t.TempDir(), "", Note},
-		{"another", dir, "", Note}, // the command is not the one that looks
-		{"named", t.TempDir(), command, OK},
-		{"named wrongly", dir, filepath.Join(dir, "none"), Failed},
+		{"nothing", t.TempDir(), "", "", Note, Note},
+		{"paths", dir, "", dir, Note, OK}, // the command is not the one that looks
+		{"named", t.TempDir(), command, dir, OK, OK},
+		{"named wrongly", dir, filepath.Join(dir, "none"), dir, Failed, OK},
 	} {
-		t.Setenv("PATH", c.path)
-		t.Setenv("HOLDFAST_BIN", c.bin)
-		r := &report{}
-		r.lookCommand("/nonexistent/bin/holdfast")
-		if f := states(r)["command"]; f.State != c.want || c.want != OK && f.Remedy == "" {
-			t.Errorf("%s: got %+v, want %s", c.name, f, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("PATH", c.path)
+			t.Setenv("HOLDFAST_BIN", c.bin)
+			t.Setenv("LD_LIBRARY_PATH", c.libraries)
+			r := &report{}
+			r.lookCommand("/nonexistent/bin/holdfast")
+			r.lookLibrary(t.Context(), "/nonexistent/bin/holdfast")
+			for check, want := range map[string]State{"command": c.command, "libholdfast": c.library} {
+				f := states(r)[check]
+				if strings.HasSuffix(f.Detail, "by the dynamic linker") {
+					continue // this machine has one
+				}
+				if f.State != want || want != OK && f.Remedy == "" {
+					t.Errorf("got %+v, want %s", f, want)
+				}
+			}
+		})
 	}
 }
 

@@ -96,12 +96,6 @@ func locksMemory() bool {
 	return false
 }
 
-// NodesOfJob is how many nodes the Slurm job has that this process is in; 0 outside of a job.
-func NodesOfJob() int {
-	job, _, _ := slurm.FromEnv(os.Getenv) // lookSlurm says what is wrong
-	return len(job.Nodes)
-}
-
 func lookSlurm(ctx context.Context, r *report) {
 	if _, err := exec.LookPath("scontrol"); err != nil {
 		r.add("Slurm", "commands", Skipped, "no scontrol in PATH: no requeue, no deadline from Slurm", "")

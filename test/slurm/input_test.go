@@ -17,6 +17,7 @@ func TestBadInput(t *testing.T) {
 	}
 	preload := func(library string) string { return "--export=ALL,LD_PRELOAD=" + library }
 	program := b.bin + "/testprog"
+	nodes := []string{"salloc", "-Q", "-N2", "-n2", b.bin + "/holdfast", "doctor", "--nodes"}
 	for _, c := range []struct {
 		name string
 		line []string
@@ -35,7 +36,10 @@ func TestBadInput(t *testing.T) {
 		{"MPICH under pmix", holdfast("--", "srun", "--mpi=pmix", "-n2", preload("libmpich.so.12"), program), 1,
 			"with MPICH every rank is alone; start the program with MPICH's own mpirun or with srun --mpi=pmi2"},
 		{"Open MPI under pmi2", holdfast("--", "srun", "--mpi=pmi2", "-n2", preload("libmpi.so.40"), program), 1,
-			"Open MPI needs --mpi=pmix and MPICH --mpi=pmi2"},
+			"Open MPI with --mpi=pmix, MPICH with --mpi=pmi2"},
+		{"directory that is each node's own", nodes, 2, "/tmp is not shared: n1 does not see what n2 wrote; n2 does"},
+		{"shared directory", append([]string{"env", "HOLDFAST_GLOBAL=" + cluster.Shared}, nodes...), 0,
+			"each of 2 nodes sees what the others write to " + cluster.Shared},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := b.start(t, []string{patient, "HOLDFAST_GLOBAL=/tmp"}, c.line...)
@@ -49,7 +53,7 @@ func TestBadInput(t *testing.T) {
 		j.says(t, "computing on 2 ranks", 1)
 		j.held(t, "was submitted with --no-requeue, or the site does not requeue")
 		b.Run(t, "scancel", "--batch", "--signal=USR2", j.id)
-		j.says(t, "it was submitted with --no-requeue, or the site does not requeue; submit the script again", 1)
+		j.says(t, "it was submitted with --no-requeue, or the site does not requeue: submit the script again", 1)
 		j.held(t, "stopped after the final checkpoint, epoch 1 at global")
 	})
 	t.Run("signal too late", func(t *testing.T) {
