@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full lint build install clean
+.PHONY: help setup lib veloc opencl demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full man lint build install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -251,6 +251,9 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 	$(BIN)/holdfast bench c --dir . --plot $(BENCH_OUT)
 	$(BIN)/holdfast bench opencl --plot $(BENCH_OUT)
 	$(GO) test -run '^$$' -bench . -skip AgainstC -p 1 -timeout 0 ./...
+
+man: build ## write the manual pages to bin/man
+	$(BIN)/holdfast man $(BIN)/man
 
 lint: ## gofmt, clang-format, go vet, staticcheck, doc comments, shellcheck
 	@sh scripts/lint.sh $(GO)

@@ -103,6 +103,7 @@ for page in man/*.3; do
 		[ "$name.3" = "$(basename "$page")" ] || ln -sf "$(basename "$page")" "$DESTDIR$MANDIR/man3/$name.3"
 	done
 done
+"$DESTDIR$BINDIR/holdfast" man "$DESTDIR$MANDIR" >/dev/null
 
 # Documents find examples and scripts by the same links as in the sources.
 find README.md CHANGELOG.md LICENSE docs examples -type f ! -name '*_test.go' | while read -r file; do

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -59,4 +62,21 @@ func forBench(args []string) []string {
 		return append([]string{"bench", args[0]}, args[2:]...)
 	}
 	return args
+}
+
+// benchPages has holdfast-bench write its manual pages, and returns their files.
+func benchPages(ctx context.Context, program, dir string) (files []string, err error) {
+	out, err := exec.CommandContext(ctx, program, "man", dir).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil, fmt.Errorf("%s: %w: %s", program, err, exit.Stderr)
+	}
+	for line := range strings.Lines(string(out)) {
+		var file string
+		if err := json.Unmarshal([]byte(line), &file); err != nil {
+			return nil, fmt.Errorf("%s: %w in %q", program, err, line)
+		}
+		files = append(files, file)
+	}
+	return files, err
 }

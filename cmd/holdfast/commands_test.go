@@ -1,9 +1,12 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/spf13/cobra"
 )
@@ -42,6 +45,38 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
+func TestMan(t *testing.T) {
+	dir := t.TempDir()
+	if code, out, errs := run(t, "man", dir); code != cli.Good || !strings.Contains(out, "pages in") {
+		t.Fatalf("exit code %d: %s%s", code, out, errs)
+	}
+	each(newRoot(), func(c *cobra.Command) {
+		page := filepath.Join(dir, "man1", strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
+		text, err := os.ReadFile(page)
+		if err != nil || !strings.Contains(string(text), "EXIT STATUS") {
+			t.Errorf("%s: %v, or no exit codes in it", page, err)
+		}
+	})
+	// What is to be copied keeps its lines.
+	text, err := os.ReadFile(filepath.Join(dir, "man1", "holdfast-config.1"))
+	if err != nil || !strings.Contains(string(text), ".EX\nlocal: /scratch/me/ckpt\nglobal: ") {
+		t.Errorf("the example of config is not set as one: %v, %s", err, text)
+	}
+	text, err = os.ReadFile(filepath.Join(dir, "man1", "holdfast.1"))
+	for _, want := range []string{".SH SYNOPSIS\n\\fBholdfast\\fR \\fIcommand", ".TP\n\\fBholdfast\\-ls\\fR(1)",
+		".SH ENVIRONMENT", ".TP\n\\fBHOLDFAST_BIN"} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("holdfast.1 has no %q (%v): %s", want, err, text)
+		}
+	}
+	text, err = os.ReadFile(filepath.Join(dir, "man5", "holdfast.yaml.5"))
+	for _, v := range coordinated.ReadConfig("").Values() {
+		if err != nil || !strings.Contains(string(text), ".TP\n\\fB"+v.Key+"\\fR\n") {
+			t.Errorf("holdfast.yaml.5 has no %s: %v", v.Key, err)
+		}
+	}
+}
+
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if code, out, _ := run(t, "completion", shell); code != cli.Good || !strings.Contains(out, "holdfast") {
@@ -76,6 +111,7 @@ func TestMistakes(t *testing.T) {
 		{"show 8", "an epoch is named by -e 8"},
 		{"ls ~/ckpt", "only the shell knows ~"},
 		{"doctor now", "holdfast doctor does not take 1 argument(s)"},
+		{"man", "usage: holdfast man DIR"},
 		{"node", "which job is this daemon for? set HOLDFAST_NODE_KEY to a name"},
 		{"repair", "holdfast repair needs an argument; usage: holdfast repair DIR..."},
 		{"flush a b", "holdfast flush needs --to; usage: holdfast flush DIR... --to GLOBAL"},

@@ -44,7 +44,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(epochs.Commands()...)
 	root.AddCommand(jobs.Commands()...)
 	root.AddCommand(devices.Commands()...)
-	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode())
+	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan())
 	root.SetFlagErrorFunc(removedFlag)
 	return root
 }

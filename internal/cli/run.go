@@ -1,5 +1,5 @@
 // Package cli is what the commands of this module have in common: exit codes, errors in one form, flags that are
-// checked, tables and files, and progress on a terminal.
+// checked, tables and files, bars on a terminal, and manual pages.
 package cli
 
 import (

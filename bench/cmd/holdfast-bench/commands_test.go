@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,8 +11,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
 
-// TestEverySuite: each says what it does, what its exit codes mean, and writes JSON on demand.
+// TestEverySuite: each says what it does, what its exit codes mean, and writes JSON on demand; so do the manual pages.
 func TestEverySuite(t *testing.T) {
+	dir := t.TempDir()
+	code, pages, errs := run(t, "man", dir)
+	if code != cli.Good || !strings.Contains(pages, "holdfast-bench.1") {
+		t.Fatalf("exit code %d, %q, %s", code, pages, errs)
+	}
 	seen := 0
 	for _, c := range newRoot().Commands() {
 		if c.Hidden {
@@ -25,6 +32,11 @@ func TestEverySuite(t *testing.T) {
 		}
 		if c.Args == nil {
 			t.Errorf("%s does not say how many arguments it takes", c.CommandPath())
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "man1", "holdfast-bench-"+c.Name()+".1"))
+		if err != nil || !strings.Contains(string(text), "EXIT STATUS") ||
+			!strings.Contains(string(text), "holdfast\\-bench\\fR(1)") {
+			t.Errorf("%s: %v, or no exit codes or no page above in its page", c.CommandPath(), err)
 		}
 	}
 	if seen < 10 {

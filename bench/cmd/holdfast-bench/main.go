@@ -36,7 +36,7 @@ range over the RUNS, divided by the median. The same columns are keys of --json.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	cmd.AddCommand(newBenchStorage(), newBenchCut(), newBenchMPI(), newBenchGPU(), newBenchRemote(), newBenchApps(),
-		newBenchPeers(), newBenchC(), newBenchOpenCL(), newBenchPlot(), newBenchWorker())
+		newBenchPeers(), newBenchC(), newBenchOpenCL(), newBenchPlot(), newBenchWorker(), newMan())
 	cmd.SetHelpCommand(&cobra.Command{Hidden: true}) // holdfast help bench has come here
 	return cmd
 }
@@ -73,6 +73,22 @@ func newBenchWorker() *cobra.Command {
 				return fmt.Errorf("suite %q has no workers", args[0])
 			}
 			return work(cmd.Context(), args[1], cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// newMan writes the pages of the suites: for holdfast man.
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use: "man DIR", Short: "write the manual pages", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pages := map[string]string{}
+			cli.AddPages(pages, cmd.Root(), func(*cli.Page) {})
+			files, err := cli.WritePages(args[0], pages)
+			if err != nil {
+				return err
+			}
+			return cli.JSONLines(cmd.OutOrStdout(), files)
 		},
 	}
 }
