@@ -78,12 +78,19 @@ func TestConfigRefuses(t *testing.T) {
 		file string
 		want []string
 	}{
-		{"intervall: 5m", []string{"intervall", config.File, "'holdfast config --all' lists them"}},
-		{"controll:\n  interface: ib0", []string{"controll.interface"}},
+		{"intervall: 5m", []string{"intervall", config.File, "do you mean interval?"}},
+		{"controll:\n  interface: ib0", []string{"controll.interface", "do you mean control.interface?"}},
+		{"peer_timeout: 1s", []string{"peer_timeout", "do you mean control.peer_timeout?"}},
+		{"checkpoint_interval: 5m", []string{"do you mean interval?"}},
+		{"redundency: partner:1", []string{"do you mean redundancy?"}},
+		{"lokal: /x", []string{"do you mean local?"}},
+		{"mtfb: 5m", []string{"do you mean mtbf?"}},
+		{"peer_timeot: 1s", []string{"do you mean control.peer_timeout?"}},
 		{"stripes: 4", []string{"stripes: holdfast.yaml: this setting is gone: run lfs setstripe"}},
 		{"metrics:\n  dir: /x", []string{"metrics.dir", "this setting is gone: use metrics, with the directory"}},
 		{"metrics: here", []string{"metrics", "an absolute directory, or an address"}},
 		{"events: /x", []string{"events", "on or off"}},
+		{"zzz: 1", []string{"zzz", "'holdfast config --all' lists them"}},
 		{"interval: 300", []string{"interval", "no unit", "a duration such as 90s"}},
 		{"interval: -5m", []string{"interval", "negative"}},
 		{"compress: maybe", []string{"compress", `"maybe"`, "true or false"}},
@@ -118,20 +125,20 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestConfigOrder: unknown keys come first, and a missing directory comes with the variable that was probably meant for
-// it.
+// TestConfigOrder: of several mistakes those with a remedy come first, and a missing directory comes with the variable
+// that was probably meant for it.
 func TestConfigOrder(t *testing.T) {
 	clean(t)
 	write(t, config.File, "aaa: 1\nintervall: 5m\nkeep: many\n")
 	err := ReadConfig("").Err()
-	if got := strings.Split(err.Error(), "\n"); len(got) != 3 || !strings.Contains(got[0], "aaa") ||
-		!strings.Contains(got[1], "intervall") || !strings.Contains(got[2], "keep") {
+	if got := strings.Split(err.Error(), "\n"); len(got) != 3 || !strings.Contains(got[0], "do you mean interval?") ||
+		!strings.Contains(got[1], "keep") || !strings.Contains(got[2], "aaa") {
 		t.Errorf("got %q", got)
 	}
 	clean(t)
 	t.Setenv("HOLDFAST_GLOBEL", "/x")
 	o := FromEnv()
-	const want = "checkpoints; HOLDFAST_GLOBEL is set, but Holdfast has no such variable"
+	const want = "checkpoints; HOLDFAST_GLOBEL is set, but Holdfast has no such variable, do you mean HOLDFAST_GLOBAL?"
 	if err := o.validate(); err == nil || !strings.HasPrefix(err.Error(), "no directory for checkpoints") ||
 		!strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want it to end with %q", err, want)
@@ -152,9 +159,9 @@ func TestStray(t *testing.T) {
 	got := ReadConfig("").Stray([]string{"HOLDFAST_INTERVALL=5m", "HOLDFAST_GLOBAL=/x", "HOLDFAST_DEVICE=pocl",
 		"HOLDFAST_GPUD_KEY=/k",
 		"HOLDFAST_METRICS_DIR=/m", "HOLDFAST_XYZZY=1", "HOME=/root", "HOLDFAST_PEER_TIMEOUT=3s"})
-	want := []string{"HOLDFAST_INTERVALL is set, but Holdfast has no such variable",
+	want := []string{"HOLDFAST_INTERVALL is set, but Holdfast has no such variable, do you mean HOLDFAST_INTERVAL?",
 		"HOLDFAST_METRICS_DIR is set, but this setting is gone: use metrics, with the directory",
-		"HOLDFAST_PEER_TIMEOUT is set, but Holdfast has no such variable",
+		"HOLDFAST_PEER_TIMEOUT is set, but Holdfast has no such variable, do you mean HOLDFAST_CONTROL_PEER_TIMEOUT?",
 		"HOLDFAST_XYZZY is set, but Holdfast has no such variable"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

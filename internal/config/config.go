@@ -50,6 +50,7 @@ type Config[T any] struct {
 	rows   []Row[T]
 	values []Value // of rows, in their order
 	errs   []error
+	unlike []error  // keys that are like no other
 	server []string // keys of the file that were settings of holdfast gpud: no job needs them
 }
 
@@ -105,11 +106,16 @@ func (c *Config[T]) takeFile(texts map[string]string) {
 		if c.set(key, text, c.File) {
 			continue
 		}
-		if gone := Removed(key); gone != "" && strings.HasPrefix(key, "gpud.") {
+		gone := Removed(key)
+		err := fmt.Errorf("configuration: %s: %s: %s", key, c.File, c.unknown(key))
+		switch {
+		case gone != "" && strings.HasPrefix(key, "gpud."):
 			c.server = append(c.server, fmt.Sprintf("%s has %s, but %s", c.File, key, gone))
-			continue
+		case gone != "" || c.closest(key) != nil:
+			c.errs = append(c.errs, err)
+		default:
+			c.unlike = append(c.unlike, err)
 		}
-		c.errs = append(c.errs, fmt.Errorf("configuration: %s: %s: %s", key, c.File, unknown(key)))
 	}
 }
 
@@ -118,7 +124,7 @@ func (c *Config[T]) takeFile(texts map[string]string) {
 // that is not allowed is one of Err.
 func (c *Config[T]) Set(key, text, source string) error {
 	if !c.set(key, text, source) {
-		return fmt.Errorf("configuration: %s: %s", key, unknown(key))
+		return fmt.Errorf("configuration: %s: %s", key, c.unknown(key))
 	}
 	return nil
 }
@@ -139,8 +145,9 @@ func (c *Config[T]) set(key, text, source string) bool {
 // Values returns what is in force, in the order of the rows.
 func (c *Config[T]) Values() []Value { return slices.Clone(c.values) }
 
-// Err returns what is wrong: a file that cannot be read, unknown keys, and values
-// that are not allowed. Each error names the key and what it may be.
+// Err returns what is wrong: a file that cannot be read, unknown keys, values
+// that are not allowed, and last the unknown keys that are like no other. Each error
+// names the key and what it may be.
 func (c *Config[T]) Err() error {
 	errs := slices.Clone(c.errs)
 	for _, v := range c.values {
@@ -148,7 +155,7 @@ func (c *Config[T]) Err() error {
 			errs = append(errs, errors.New(v.Error))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.unlike...)...)
 }
 
 // Apply sets in o what is in force and allowed, in the order of the rows.
