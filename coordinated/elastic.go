@@ -22,6 +22,45 @@ type CountError struct {
 	PerRank    []string // what is protected per rank, in the epoch or now
 	NotQuiet   []int    // ranks of the epoch with messages in flight to them, or receives pending
 	Undeclared []int    // ranks of the epoch that say nothing of arrays
+
+	program language
+}
+
+// language is that of the program that reads an error; the zero value is for tools, which do not know it.
+type language int
+
+const (
+	unknown language = iota
+	inGo
+	inOther
+)
+
+func (c *Checkpointer) language() language {
+	if c.main.foreign != nil {
+		return inOther
+	}
+	return inGo
+}
+
+// elastic says how a program declares that it is elastic.
+func (l language) elastic() string {
+	return [...]string{"hf_elastic, elastic=True in Python, Options.Elastic in Go", "Options.Elastic",
+		"hf_elastic, in Python Session(elastic=True)"}[l]
+}
+
+// protect says what protects data for any number of ranks.
+func (l language) protect() string {
+	return [...]string{"a call for a global array, a list, a set of items or a replicated value",
+		"ProtectGlobal, ProtectList or ProtectReplicated",
+		"hf_protect_global or hf_protect_replicated (Python: protect_global, protect_replicated)"}[l]
+}
+
+// quiet names the setting that waits for a cut with nothing in flight.
+func (l language) quiet() string {
+	if l == inGo {
+		return "Options.Quiet (HOLDFAST_QUIET)"
+	}
+	return "HOLDFAST_QUIET"
 }
 
 // Error gives both numbers, what stands in the way, and the remedy.
@@ -29,14 +68,14 @@ func (e *CountError) Error() string {
 	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
 	switch {
 	case len(e.Undeclared) > 0:
-		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (hf_elastic, elastic=True in Python, "+
-			"Options.Elastic in Go)", vote.Ranks(e.Undeclared))
+		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (%s)", vote.Ranks(e.Undeclared),
+			e.program.elastic())
 	case len(e.PerRank) > 0:
-		s += are(e.PerRank) + " protected per rank; protect what any number of ranks is to restore as a global " +
-			"array, a list, a set of items or a replicated value"
+		s += are(e.PerRank) + " protected per rank; use " + e.program.protect() +
+			" for what any number of ranks is to restore"
 	default:
 		s += fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending; take checkpoints where "+
-			"none are, or set quiet (HOLDFAST_QUIET), which waits for that", vote.Ranks(e.NotQuiet))
+			"none are, or set %s, which waits for that", vote.Ranks(e.NotQuiet), e.program.quiet())
 	}
 	return s + fmt.Sprintf(", or start %d ranks", e.Have)
 }
@@ -63,7 +102,8 @@ func (c *Checkpointer) resizable(ctx context.Context, src *shards, size int) err
 	if err != nil {
 		return err
 	}
-	bad := &CountError{Epoch: src.epoch, Have: size, Want: c.topo.Size(), PerRank: c.state.PerRank()}
+	bad := &CountError{Epoch: src.epoch, Have: size, Want: c.topo.Size(), PerRank: c.state.PerRank(),
+		program: c.language()}
 	for r := range infos {
 		switch l := infos[r].Layout; {
 		case l == nil:

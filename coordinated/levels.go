@@ -147,7 +147,11 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 	if err := c.identify(ctx, all, &opt, err); err != nil {
 		return err
 	}
-	return connect.Agree(all, "open checkpoint directories", c.openTogether(ctx, opt))
+	err = c.openTogether(ctx, opt)
+	if size, ok := errors.AsType[*storage.SizeError](err); ok {
+		size.Elastic = c.language().elastic()
+	}
+	return connect.Agree(all, "open checkpoint directories", err)
 }
 
 // runName is a name for this run that does not give the key away.

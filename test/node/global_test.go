@@ -57,7 +57,7 @@ func TestOtherCountRefused(t *testing.T) {
 		j := launchRanks(t, 1, global, env, "100")
 		codes := j.wait()
 		if s := j.out.String(); !slices.Equal(codes, []int{3}) || !strings.Contains(s, `"own" is protected per rank`) ||
-			!strings.Contains(s, "start 2 ranks") || !strings.Contains(s, "as a global array") ||
+			!strings.Contains(s, "start 2 ranks") || !strings.Contains(s, "use hf_protect_global ") ||
 			strings.Contains(s, "ProtectList") || strings.Contains(s, "start the program that wrote them") {
 			t.Errorf("codes %v:\n%s", codes, s)
 		}

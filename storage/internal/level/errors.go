@@ -1,6 +1,7 @@
 package level
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -139,6 +140,7 @@ type SizeError struct {
 	Dir        string
 	Have, Want int    // ranks: of the checkpoints, and of this job
 	Beside     string // what has Want, where no job is started: another directory
+	Elastic    string // how a program says that it is elastic, in its language; empty: in each
 }
 
 // Error gives both numbers of ranks.
@@ -148,8 +150,8 @@ func (e *SizeError) Error() string {
 			kindOf(e.Dir), ranks(e.Have), e.Beside, ranks(e.Want))
 	}
 	return fmt.Sprintf("level %s %s holds checkpoints of %s, this job has %d: start it with %s, or any number if it "+
-		"is elastic (hf_elastic, elastic=True in Python, Options.Elastic in Go), or give it an empty directory to "+
-		"start over", e.Level, kindOf(e.Dir), ranks(e.Have), e.Want, ranks(e.Have))
+		"is elastic (%s), or give it an empty directory to start over", e.Level, kindOf(e.Dir), ranks(e.Have), e.Want,
+		ranks(e.Have), cmp.Or(e.Elastic, "hf_elastic, elastic=True in Python, Options.Elastic in Go"))
 }
 
 // ranks is a number of them.

@@ -29,7 +29,8 @@ func TestShowArrays(t *testing.T) {
 		{[]string{"show", dir}, []string{"u      int32        6 x 5       divided     0-2     120 B",
 			"n      value int64  -           replicated  0       8 B",
 			"Epoch 5, of 3 rank(s), can be restored by any number of ranks."}},
-		{[]string{"show", "--json", dir}, []string{`"array":"u","kind":"divided","type":"int32","dims":[6,5],"bytes":120,"owners":[0,1,2]`,
+		{[]string{"show", "--json", dir}, []string{
+			`"array":"u","kind":"divided","type":"int32","dims":[6,5],"bytes":120,"owners":[0,1,2]`,
 			`{"epoch":5,"any_count":true,"size":3}`}},
 		{[]string{"show", local}, []string{"rank(s) 0-1 wrote it without being elastic (hf_elastic, "}},
 	} {
