@@ -45,7 +45,7 @@ type Endpoint interface {
 	Concurrent() bool
 
 	// LimitMailbox bounds the bytes of drained messages that wait for the program; 0
-	// means no bound. The message that goes beyond is the last that is received: Drain and
+	// means no bound. A message that would go beyond stays in the network: Drain and
 	// DrainSome return an error that matches ErrMailboxFull, and the program may go on.
 	LimitMailbox(bytes int64)
 

@@ -67,7 +67,7 @@ func (c *Channel) progressBox() error {
 // Fetch takes every message that MPI shows on c and no posted receive wants.
 func (c *Channel) Fetch(channels iter.Seq[*Channel]) (int, error) {
 	for n := 0; ; n++ {
-		if err := c.full(channels); err != nil {
+		if err := c.room(channels); err != nil {
 			return n, err
 		}
 		h, st, ok, err := c.rank.Driver.Improbe(AnySource, AnyTag, c.Handle)
@@ -85,7 +85,23 @@ func (c *Channel) Fetch(channels iter.Seq[*Channel]) (int, error) {
 		if err := c.fetched(m); err != nil {
 			return n, err
 		}
+		if len(m.Data) > int(st.Bytes) { // it was an RTS, which has been replaced
+			if err := c.within(channels, m); err != nil {
+				return n + 1, err
+			}
+		}
 	}
+}
+
+// within returns an error if the mailboxes are beyond the budget with m. The program gets m all
+// the same; the checkpoint fails.
+func (c *Channel) within(channels iter.Seq[*Channel], m *mailbox.Message) error {
+	budget := c.rank.budget.Load()
+	_, have, _ := MailboxSize(channels)
+	if budget <= 0 || have <= budget {
+		return nil
+	}
+	return c.mailboxFull(m.Source, m.Tag, have-int64(len(m.Data)), int64(len(m.Data)))
 }
 
 // fetched tests a transfer: most are complete at once.
@@ -155,18 +171,30 @@ func MailboxSize(channels iter.Seq[*Channel]) (messages int, bytes int64, arrivi
 // LimitMailbox is that of endpoint.Endpoint.
 func (s *Rank) LimitMailbox(bytes int64) { s.budget.Store(bytes) }
 
-// full returns an error if the mailboxes are beyond their budget.
-func (c *Channel) full(channels iter.Seq[*Channel]) error {
+// room returns an error if the next message on c goes beyond the budget.
+func (c *Channel) room(channels iter.Seq[*Channel]) error {
 	budget := c.rank.budget.Load()
 	if budget <= 0 {
 		return nil
 	}
-	_, have, _ := MailboxSize(channels)
-	if have <= budget {
+	st, ok, err := c.rank.Driver.Iprobe(AnySource, AnyTag, c.Handle)
+	if err != nil {
+		return c.Wrap("Drain", AnySource, AnyTag, err)
+	}
+	if !ok {
 		return nil
 	}
-	return c.Fail("Drain", NoPeer, NoTag, ErrMailboxFull, fmt.Sprintf("the mailbox holds %d bytes, and the limit is "+
-		"%d: place Points where less is in flight, or raise max_mailbox", have, budget))
+	_, have, _ := MailboxSize(channels)
+	if have+int64(st.Bytes) <= budget {
+		return nil
+	}
+	return c.mailboxFull(int(st.Source), int(st.Tag), have, st.Bytes)
+}
+
+func (c *Channel) mailboxFull(source, tag int, have, more int64) error {
+	return &Error{Call: "Drain", Comm: c.Name, Peer: source, Tag: tag, Err: ErrMailboxFull,
+		Text: fmt.Sprintf("the mailbox holds %d bytes, this message has %d, and the limit is %d: place Points where "+
+			"less is in flight, or raise max_mailbox", have, more, c.rank.budget.Load())}
 }
 
 // takeDrained removes the first drained message that matches, or returns nil.
