@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full man lint build install clean
+.PHONY: help setup lib veloc opencl demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,10 +24,16 @@ setup: ## install all Debian packages that demo, tests and pages need (as root)
 # The OpenCL vendor library is built where the headers of the API are.
 OPENCL := $(if $(shell printf '\#include <CL/cl_icd.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes),opencl)
 
-build: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) ## build tool and applications into bin/, the libraries into lib/
+libraries: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL)
+
+build: libraries ## build tool and applications into bin/, the libraries into lib/
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./...
 	$(GO) -C bench build -o $(abspath $(BIN))/ ./...
+
+tool: ## build only the command holdfast into bin/
+	@mkdir -p $(BIN)
+	$(GO) build -o $(BIN)/ ./cmd/holdfast
 
 LIB      ?= lib
 COMMON_OBJECTS = $(patsubst lib/common/%.c,$(LIB)/common-%.o,$(wildcard lib/common/*.c))
@@ -88,7 +94,7 @@ DATADIR    ?= $(PREFIX)/share
 MANDIR     ?= $(DATADIR)/man
 PYTHONDIR  ?= $(LIBDIR)/holdfast/python
 
-install: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
+install: libraries $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/ ./cmd/holdfast
 	$(GO) -C bench build -o $(abspath $(BIN))/ ./cmd/holdfast-bench
@@ -125,21 +131,24 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
 	$(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call but,$(RANKS)) | sort -r)
 	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call of,$(RANKS)))
+	$(TEST) -p $(TEST_P) -run "$$(sh scripts/shortened.sh tests '$(PLAIN)')" \
+		$$(sh scripts/shortened.sh packages '$(PLAIN)')
 	cd bench && $(TEST) -p 1 ./cmd/...
 	@$(MAKE) --no-print-directory race
 
-# Each package is tested once: with the race detector and invariants, or without where those are
-# of no use (NO_RACE), because its tests start programs that were built without them, or do one
-# thing at a time. What -short cuts to a part of its seeds is tested whole besides, and so is
-# what is compiled otherwise for the detector (TWICE). lint has vetted all. sort has the packages
-# that take longest come first.
+# Each test runs once: with the race detector and invariants, or without where those are of no use
+# (NO_RACE), because its package starts programs that were built without them, or does one thing at
+# a time. Under the detector it is -short; a test that then does a part of its work does all of it
+# without the detector besides. What is compiled otherwise for the
+# detector (OTHERWISE) is tested both ways. lint has vetted all. sort has the packages that take longest
+# come first.
 TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
-PLAIN = $(NO_RACE)|$(TWICE)
-NO_RACE = $(JOBS)|$(PROGRAMS)|apps/smithwaterman/align|coordinated/cut|test/(imports|readme)
+PLAIN = $(NO_RACE)|$(OTHERWISE)
+NO_RACE = $(JOBS)|$(PROGRAMS)|cmd/holdfast|apps/smithwaterman/align|coordinated/cut|test/(imports|readme)
 JOBS = test/(cluster|e2e|examples|messages|node|opencl|remote|slurm|veloc|yield)
 PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
-TWICE = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(shell \
-	grep -rlE 'Crash(Step|Everywhere)|testing\.Short\(\)|^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/)))))
+OTHERWISE = $(call any,$(shell grep -rlE '^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/))
+any = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(1)))))
 
 # These put more ranks or nodes on a small machine than it has cores.
 RANKS = test/(cluster|e2e|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi

@@ -183,7 +183,7 @@ func daemonOf(t *testing.T, dir string) string {
 func TestDaemonEnvironment(t *testing.T) {
 	walk := compile(t, "gcc", "testdata/walk.c")
 	env := append(environ(t, t.TempDir()), "LD_PRELOAD=libm.so.6", "DMTCP_GZIP=0")
-	j := launch(t, walk, env, long, filepath.Join(t.TempDir(), "got"), "20")
+	j := launchJob(t, walk, env, long, filepath.Join(t.TempDir(), "got"), "20")
 	j.await("begins at step 0")
 	d := &life{job: j, key: keyOf(env)}
 	got, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", d.daemon(0)))

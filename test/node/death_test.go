@@ -147,7 +147,7 @@ func TestDaemonKilledAnywhere(t *testing.T) {
 	guard := compile(t, "gcc", "testdata/guard.c")
 	steps := fmt.Sprint(2000 * *deaths)
 	dir := t.TempDir()
-	launch(t, guard, environ(t, t.TempDir()), steps, filepath.Join(dir, "want"), "0", dir).mustEnd()
+	launchJob(t, guard, environ(t, t.TempDir()), steps, filepath.Join(dir, "want"), "0", dir).mustEnd()
 	rng := rand.New(rand.NewPCG(*killSeed, 3))
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
 	env = append(env, "HOLDFAST_INTERVAL=40ms", "HOLDFAST_LOCAL="+t.TempDir())
@@ -156,7 +156,7 @@ func TestDaemonKilledAnywhere(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(l.dir, "slow"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		l.job = launch(t, guard, env, steps, name, "2000", l.dir)
+		l.job = launchJob(t, guard, env, steps, name, "2000", l.dir)
 		return l
 	}
 	moment := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }

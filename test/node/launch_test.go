@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/test/launch"
 	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
@@ -31,16 +32,10 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	built.dir, built.holdfast, built.lib = dir, filepath.Join(dir, "holdfast"), filepath.Join(dir, "lib")
-	for _, line := range [][]string{
-		{"mkdir", built.lib},
-		{"make", "-s", "-C", "../..", "lib", "LIB=" + built.lib},
-		{"go", "build", "-o", built.holdfast, "../../cmd/holdfast"},
-	} {
-		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%v: %v\n%s", line, err, out)
-			return 1
-		}
+	built.dir, built.holdfast, built.lib = dir, filepath.Join(dir, "holdfast"), dir
+	if err := launch.Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	return m.Run()
 }
@@ -81,13 +76,13 @@ type job struct {
 
 const ranks = 3
 
-// launch starts the ranks, whose standard error the daemon holds too: wait waits for both.
-func launch(t *testing.T, program string, env []string, args ...string) *job {
+// launchJob starts the ranks, whose standard error the daemon holds too: wait waits for both.
+func launchJob(t *testing.T, program string, env []string, args ...string) *job {
 	t.Helper()
 	return launchRanks(t, ranks, program, env, args...)
 }
 
-// launchRanks is launch with a number of ranks.
+// launchRanks is launchJob with a number of ranks.
 func launchRanks(t *testing.T, n int, program string, env []string, args ...string) *job {
 	t.Helper()
 	j := &job{t: t, out: &testbuf.Buffer{}, lines: make(chan string, 100), done: make(chan struct{})}

@@ -267,7 +267,7 @@ func TestKilledAnywhereInOneDaemon(t *testing.T) {
 	steps := fmt.Sprint(1500 * *kills) // as there
 	walk := compile(t, "gcc", "testdata/walk.c")
 	dir := t.TempDir()
-	launch(t, walk, environ(t, t.TempDir()), steps, filepath.Join(dir, "want"), "0").mustEnd()
+	launchJob(t, walk, environ(t, t.TempDir()), steps, filepath.Join(dir, "want"), "0").mustEnd()
 	rng := rand.New(rand.NewPCG(*killSeed, 2))
 	t.Logf("seed %d", *killSeed)
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
@@ -276,7 +276,7 @@ func TestKilledAnywhereInOneDaemon(t *testing.T) {
 	last := 0 // where the newest start began
 	for i := range *kills / 2 {
 		committed := strings.Count(said.String(), "committed")
-		j := launch(t, walk, env, steps, name, "2")
+		j := launchJob(t, walk, env, steps, name, "2")
 		for range ranks {
 			j.await("begins at step")
 		}
@@ -298,7 +298,7 @@ func TestKilledAnywhereInOneDaemon(t *testing.T) {
 		}
 		last = at
 	}
-	launch(t, walk, append(env, "HOLDFAST_INTERVAL=1h"), steps, name, "0").mustEnd()
+	launchJob(t, walk, append(env, "HOLDFAST_INTERVAL=1h"), steps, name, "0").mustEnd()
 	if err := end(); err != nil {
 		t.Error(err)
 	}
@@ -319,14 +319,14 @@ func TestNamedFromMemory(t *testing.T) {
 	dir := t.TempDir()
 	env := append(environ(t, filepath.Join(dir, "ckpt")), "HOLDFAST_LOCAL="+t.TempDir())
 	said, end := staying(t, env)
-	j := launch(t, named, env, "write", dir)
+	j := launchJob(t, named, env, "write", dir)
 	for range ranks {
 		j.await("has written")
 	}
 	j.kill()
 	j.wait()
 	before := said.String()
-	launch(t, named, env, "read", dir).mustEnd()
+	launchJob(t, named, env, "read", dir).mustEnd()
 	if err := end(); err != nil {
 		t.Error(err)
 	}

@@ -30,7 +30,7 @@ var (
 func uncut(t *testing.T, program string) []byte {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "want")
-	launch(t, program, environ(t, t.TempDir()), long, name, "0").mustEnd()
+	launchJob(t, program, environ(t, t.TempDir()), long, name, "0").mustEnd()
 	return result(t, name)
 }
 
@@ -41,7 +41,7 @@ func TestSignalKillRestart(t *testing.T) {
 	want := uncut(t, walk)
 	dir := t.TempDir()
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
-	j := launch(t, walk, env, long, name, "50")
+	j := launchJob(t, walk, env, long, name, "50")
 	j.await("begins at step 0")
 	if err := j.ranks[1].Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestSignalKillRestart(t *testing.T) {
 	j.await("committed")
 	j.kill()
 	j.wait()
-	again := launch(t, walk, env, long, name, "0")
+	again := launchJob(t, walk, env, long, name, "0")
 	again.mustEnd()
 	if strings.Contains(again.out.String(), "begins at step 0") {
 		t.Fatalf("the restart began at the beginning:\n%s", again.out)
@@ -65,14 +65,14 @@ func TestKilledAnywhere(t *testing.T) {
 	steps := fmt.Sprint(1500 * *kills) // more than the starts that are killed get to
 	walk := compile(t, "gcc", "testdata/walk.c")
 	dir := t.TempDir()
-	launch(t, walk, environ(t, t.TempDir()), steps, filepath.Join(dir, "want"), "0").mustEnd()
+	launchJob(t, walk, environ(t, t.TempDir()), steps, filepath.Join(dir, "want"), "0").mustEnd()
 	rng := rand.New(rand.NewPCG(*killSeed, 0))
 	t.Logf("seed %d", *killSeed)
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
 	env = append(env, "HOLDFAST_INTERVAL=1ms", "HOLDFAST_LOCAL="+t.TempDir())
 	last := 0 // where the newest start began
 	for i := range *kills {
-		j := launch(t, walk, env, steps, name, "2")
+		j := launchJob(t, walk, env, steps, name, "2")
 		j.await("begins at step")
 		if i%2 == 0 { // of an epoch that two starts in a row got no further than there would be no third
 			j.await("committed")
@@ -99,7 +99,7 @@ func TestKilledAnywhere(t *testing.T) {
 			t.Fatalf("kill %d: the daemon crashed:\n%s", i, said)
 		}
 	}
-	launch(t, walk, append(env, "HOLDFAST_INTERVAL=1h"), steps, name, "0").mustEnd()
+	launchJob(t, walk, append(env, "HOLDFAST_INTERVAL=1h"), steps, name, "0").mustEnd()
 	if !bytes.Equal(result(t, name), result(t, filepath.Join(dir, "want"))) {
 		t.Error("the restarted program computed something else")
 	}
@@ -116,7 +116,7 @@ func TestKilledAtInstruction(t *testing.T) {
 	few := "CELLS=2000" // to be copied in few instructions
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
 	env = append(env, "HOLDFAST_LOCAL="+t.TempDir(), few)
-	launch(t, walk, append(environ(t, t.TempDir()), few), total, filepath.Join(dir, "want"), "0").mustEnd()
+	launchJob(t, walk, append(environ(t, t.TempDir()), few), total, filepath.Join(dir, "want"), "0").mustEnd()
 
 	script := filepath.Join(dir, "last.sh") // the last rank runs under stepkill
 	text := fmt.Sprintf("#!/bin/sh\n[ $PMI_RANK = %d ] || exec %[2]s \"$@\"\nTRAP=1 exec %[3]s $STEPS %[2]s \"$@\"\n",
@@ -126,7 +126,7 @@ func TestKilledAtInstruction(t *testing.T) {
 	}
 	last := 0 // where the newest start began
 	start := func(phase string, before int) (said string) {
-		j := launch(t, script, append(env, fmt.Sprint("STEPS=", before)), total, name, "0", phase, "2")
+		j := launchJob(t, script, append(env, fmt.Sprint("STEPS=", before)), total, name, "0", phase, "2")
 		j.wait()
 		said = j.out.String()
 		if strings.Contains(said, "panic") || strings.Contains(said, "fatal error") {
@@ -162,7 +162,7 @@ func TestKilledAtInstruction(t *testing.T) {
 		phase := phases[rng.IntN(len(phases))]
 		start(phase, rng.IntN(length[phase]))
 	}
-	launch(t, walk, env, total, name, "0").mustEnd()
+	launchJob(t, walk, env, total, name, "0").mustEnd()
 	if !bytes.Equal(result(t, name), result(t, filepath.Join(dir, "want"))) {
 		t.Error("the restarted program computed something else")
 	}
@@ -176,7 +176,7 @@ func TestCheckpointStop(t *testing.T) {
 	dir := t.TempDir()
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
 	env = append(env, "HOLDFAST_LOCAL="+t.TempDir())
-	j := launch(t, walk, env, long, name, "0", "checkpoint-at", "11")
+	j := launchJob(t, walk, env, long, name, "0", "checkpoint-at", "11")
 	j.mustEnd()
 	if n := strings.Count(j.out.String(), "is durable"); n != ranks {
 		t.Fatalf("%d ranks had a durable checkpoint, want %d:\n%s", n, ranks, j.out)
@@ -184,12 +184,12 @@ func TestCheckpointStop(t *testing.T) {
 	if !bytes.Equal(result(t, name), want) {
 		t.Error("a checkpoint changed the result")
 	}
-	j = launch(t, walk, env, long, name, "20", "stop-at", "20")
+	j = launchJob(t, walk, env, long, name, "20", "stop-at", "20")
 	j.await("begins at step 11")
 	if codes := j.wait(); !slices.Equal(codes, []int{75, 75, 75}) {
 		t.Fatalf("exit codes %v, want 75\n%s", codes, j.out)
 	}
-	j = launch(t, walk, env, long, name, "0")
+	j = launchJob(t, walk, env, long, name, "0")
 	j.mustEnd()
 	if s := j.out.String(); strings.Contains(s, "begins at step 11") || strings.Contains(s, "begins at step 0") {
 		t.Errorf("the restart did not begin at the final checkpoint:\n%s", s)
@@ -205,7 +205,7 @@ func TestNamed(t *testing.T) {
 	named := compile(t, "gcc", "testdata/named.c")
 	dir := t.TempDir()
 	env := append(environ(t, filepath.Join(dir, "ckpt")), "HOLDFAST_LOCAL="+t.TempDir())
-	j := launch(t, named, env, "write", dir)
+	j := launchJob(t, named, env, "write", dir)
 	for range ranks {
 		j.await("has written")
 	}
@@ -214,7 +214,7 @@ func TestNamed(t *testing.T) {
 	if s := j.out.String(); strings.Contains(s, "named: ") {
 		t.Fatal(s)
 	}
-	j = launch(t, named, env, "read", dir)
+	j = launchJob(t, named, env, "read", dir)
 	j.mustEnd()
 	out, err := exec.Command(built.holdfast, "verify", filepath.Join(dir, "ckpt/name.main")).CombinedOutput()
 	if err != nil {
@@ -229,7 +229,7 @@ func TestPrograms(t *testing.T) {
 	t.Run("own handler", func(t *testing.T) {
 		slow, on := slowly(t)
 		env := append(environ(t, t.TempDir()), slow)
-		j := launch(t, walk, env, long, filepath.Join(t.TempDir(), "got"), "20", "own-handler")
+		j := launchJob(t, walk, env, long, filepath.Join(t.TempDir(), "got"), "20", "own-handler")
 		j.await("begins at step 0")
 		if err := j.ranks[2].Process.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
@@ -255,11 +255,11 @@ func TestPrograms(t *testing.T) {
 		}
 	})
 	t.Run("fork", func(t *testing.T) {
-		launch(t, walk, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0", "fork").mustEnd()
+		launchJob(t, walk, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0", "fork").mustEnd()
 	})
 	t.Run("traps SIGFPE", func(t *testing.T) {
 		env := append(environ(t, t.TempDir()), "HOLDFAST_LOCAL="+t.TempDir())
-		launch(t, walk, env, "30", filepath.Join(t.TempDir(), "got"), "0", "trap-fpe", "5").mustEnd()
+		launchJob(t, walk, env, "30", filepath.Join(t.TempDir(), "got"), "0", "trap-fpe", "5").mustEnd()
 	})
 	t.Run("address space", func(t *testing.T) {
 		// Too little for the daemon, which the program starts: the library says so, and nobody else anything.
@@ -269,7 +269,7 @@ func TestPrograms(t *testing.T) {
 			if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			j := launch(t, script, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0")
+			j := launchJob(t, script, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0")
 			codes, said := j.wait(), strings.TrimSpace(j.out.String())
 			if !slices.Equal(codes, []int{3, 3, 3}) || strings.Count(said, "ulimit -v") != ranks ||
 				strings.Count(said, "\n") != ranks-1 {
@@ -280,14 +280,14 @@ func TestPrograms(t *testing.T) {
 	t.Run("dlclose", func(t *testing.T) {
 		loads := compile(t, "gcc", "testdata/loads.c", "-ldl")
 		env := append(environ(t, t.TempDir()), "HOLDFAST_LOCAL="+t.TempDir())
-		j := launch(t, loads, env, filepath.Join(built.lib, "libholdfast.so"))
+		j := launchJob(t, loads, env, filepath.Join(built.lib, "libholdfast.so"))
 		j.mustEnd()
 		if n := strings.Count(j.out.String(), "computes on"); n != ranks {
 			t.Errorf("%d ranks went on after dlclose, want %d:\n%s", n, ranks, j.out)
 		}
 	})
 	t.Run("no finalize", func(t *testing.T) {
-		j := launch(t, walk, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0", "no-finalize")
+		j := launchJob(t, walk, environ(t, t.TempDir()), "10", filepath.Join(t.TempDir(), "got"), "0", "no-finalize")
 		j.wait()
 		if s := j.out.String(); !strings.Contains(s, "without hf_finalize") {
 			t.Errorf("nobody says that the ranks did not finalize:\n%s", s)
@@ -295,7 +295,7 @@ func TestPrograms(t *testing.T) {
 	})
 	t.Run("no daemon", func(t *testing.T) {
 		env := append(environ(t, t.TempDir()), "HOLDFAST_BIN=/nonexistent/holdfast")
-		j := launch(t, walk, env, "10", filepath.Join(t.TempDir(), "got"), "0")
+		j := launchJob(t, walk, env, "10", filepath.Join(t.TempDir(), "got"), "0")
 		codes := j.wait()
 		if !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "HOLDFAST_BIN") {
 			t.Errorf("codes %v, want 3 and a remedy:\n%s", codes, j.out)
@@ -303,7 +303,7 @@ func TestPrograms(t *testing.T) {
 	})
 	t.Run("no directory", func(t *testing.T) {
 		env := append(environ(t, t.TempDir()), "HOLDFAST_GLOBAL=")
-		j := launch(t, walk, env, "10", filepath.Join(t.TempDir(), "got"), "0")
+		j := launchJob(t, walk, env, "10", filepath.Join(t.TempDir(), "got"), "0")
 		codes := j.wait()
 		if !slices.Equal(codes, []int{3, 3, 3}) || !strings.Contains(j.out.String(), "HOLDFAST_LOCAL") {
 			t.Errorf("codes %v, want 3 and a remedy:\n%s", codes, j.out)
@@ -320,7 +320,7 @@ func TestSanitized(t *testing.T) {
 	dir := t.TempDir()
 	run := func(t *testing.T, program, form string) {
 		env := append(environ(t, filepath.Join(dir, form)), "HOLDFAST_LOCAL="+t.TempDir())
-		j := launch(t, program, env, "20", filepath.Join(dir, "got"), "0",
+		j := launchJob(t, program, env, "20", filepath.Join(dir, "got"), "0",
 			"checkpoint-at", "7")
 		j.mustEnd()
 		if s := j.out.String(); strings.Contains(s, "Sanitizer") || strings.Contains(s, "runtime error") {

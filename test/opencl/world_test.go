@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 // built is what TestMain has built: the command, the library, the programs.
@@ -90,10 +92,11 @@ func buildAndRun(m *testing.M) int {
 			return m.Run()
 		}
 	}
-	commands := [][]string{
-		{"go", "build", "-o", dir + "/", "../../cmd/holdfast"},
-		{"make", "-s", "-C", "../..", "lib", "opencl", "LIB=" + dir},
+	if err := launch.Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
+	var commands [][]string
 	programs, err := filepath.Glob("testdata/*.c")
 	for _, file := range programs {
 		out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(file), ".c"))

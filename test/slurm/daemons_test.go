@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/test/cluster"
+	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 // TestDaemons runs the C example on two nodes. holdfast run starts a daemon on each, in a step of its
@@ -17,8 +18,8 @@ func TestDaemons(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
 	lib := t.TempDir()
-	if out, err := exec.Command("make", "-s", "-C", "../..", "lib", "LIB="+lib).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := launch.Build(lib); err != nil {
+		t.Fatal(err)
 	}
 	for i, l := range mpirun.Launchers() {
 		t.Run(mpis[i].name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 // built are what the tests run, made once.
@@ -31,16 +32,10 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	built.dir, built.holdfast, built.lib = dir, filepath.Join(dir, "bin", "holdfast"), filepath.Join(dir, "lib")
-	for _, line := range [][]string{
-		{"mkdir", built.lib},
-		{"make", "-s", "-C", "../..", "veloc", "LIB=" + built.lib},
-		{"go", "build", "-o", built.holdfast, "../../cmd/holdfast"},
-	} {
-		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%v: %v\n%s", line, err, out)
-			return 1
-		}
+	built.dir, built.holdfast, built.lib = dir, filepath.Join(dir, "holdfast"), dir
+	if err := launch.Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	return m.Run()
 }

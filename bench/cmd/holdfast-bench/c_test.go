@@ -2,12 +2,12 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 // TestBenchC runs the benchmark on a little data: every figure is there, the restarts come from
@@ -22,8 +22,8 @@ func TestBenchC(t *testing.T) {
 	if err := os.Mkdir(lib, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := exec.Command("make", "-s", "-C", "../../..", "lib", "LIB="+lib).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
+	if err := launch.Build(lib); err != nil {
+		t.Fatal(err)
 	}
 	header, err := os.ReadFile("../../../lib/holdfast.h")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestBenchC(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(lib, "holdfast.h"), header, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	build(t, lib, "./cmd/holdfast")
+	build(t, lib)
 	t.Setenv("PATH", lib+":"+os.Getenv("PATH"))
 	code, out, errs = run(t, "c", "--json", "--mib", "4", "--runs", "1", "--lib", lib, "--dir", t.TempDir())
 	if code != cli.Good {

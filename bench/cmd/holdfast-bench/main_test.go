@@ -29,9 +29,13 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 // build compiles packages of Holdfast, and holdfast-bench, into a directory.
 func build(t *testing.T, dir string, packages ...string) {
 	t.Helper()
-	product := exec.Command("go", append([]string{"build", "-o", dir + "/"}, packages...)...)
-	product.Dir = "../../.."
-	for _, cmd := range []*exec.Cmd{product, exec.Command("go", "build", "-o", dir+"/", ".")} {
+	commands := []*exec.Cmd{exec.Command("go", "build", "-o", dir+"/", ".")}
+	if len(packages) > 0 {
+		product := exec.Command("go", append([]string{"build", "-o", dir + "/"}, packages...)...)
+		product.Dir = "../../.."
+		commands = append(commands, product)
+	}
+	for _, cmd := range commands {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

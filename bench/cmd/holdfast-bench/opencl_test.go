@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 // TestBenchOpenCL measures a little on PoCL: every figure is there. Without the library it says
@@ -32,10 +33,10 @@ func TestBenchOpenCL(t *testing.T) {
 	if err := os.Mkdir(lib, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := exec.Command("make", "-s", "-C", "../../..", "opencl", "LIB="+lib).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
+	if err := launch.Build(lib); err != nil {
+		t.Fatal(err)
 	}
-	build(t, lib, "./cmd/holdfast")
+	build(t, lib)
 	cmd := exec.Command(lib+"/holdfast-bench", args...)
 	var said strings.Builder
 	cmd.Stderr = &said
