@@ -287,7 +287,8 @@ func (s *setup) save(m decide.Memory) {
 // up under srun.
 func (s *setup) adviseMPI() {
 	if s.cmd.kind == launchSrun {
-		s.log.say("the program did not reach Open under srun --mpi=%s; Open MPI needs --mpi=pmix and MPICH --mpi=pmi2, "+
-			"if 'srun --mpi=list' has them", cmp.Or(s.cmd.plugin, os.Getenv("SLURM_MPI_TYPE"), "the site's default"))
+		s.log.say("the program did not reach Open under srun --mpi=%s; Open MPI needs --mpi=pmix and MPICH "+
+			"--mpi=pmi2, if 'srun --mpi=list' has them",
+			cmp.Or(s.cmd.plugin, os.Getenv("SLURM_MPI_TYPE"), "the site's default"))
 	}
 }
