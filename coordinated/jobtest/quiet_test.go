@@ -79,7 +79,7 @@ type halves struct {
 	until int  // steps; 0: until there is a checkpoint
 	final bool // the checkpoint is a final one
 	askAt int  // step at which rank 0 asks for it
-	leave bool // what is under way never ends: the program closes with it
+	leave bool // what is under way never ends: the program closes with it, and rank 0 asks before
 
 	mu       sync.Mutex
 	restored int // step that it continued from
@@ -148,10 +148,17 @@ func (p *halves) body(ctx context.Context, world *mpiwrap.Comm, ck *coordinated.
 			return err
 		}
 	}
-	if p.leave && world.Rank() == 1 {
-		return jobtest.UntilTaken(ctx, ck) // rank 0 is in Close, but not all ranks are
+	if !p.leave {
+		return nil
 	}
-	return nil
+	// Nothing has held the ranks together: they must be at the same step when the checkpoint is asked for.
+	if err := world.Barrier(); err != nil {
+		return err
+	}
+	if world.Rank() == 0 {
+		return ck.Request(ctx)
+	}
+	return jobtest.UntilTaken(ctx, ck) // rank 0 is in Close, but not all ranks are
 }
 
 // step is a Point, with something under way or not.
@@ -305,7 +312,7 @@ func TestQuietNever(t *testing.T) {
 func TestQuietAtClose(t *testing.T) {
 	opt := jobtest.Options(t)
 	opt.Elastic, opt.Quiet = true, time.Hour
-	p := &halves{under: underways["a message"], busy: 8, until: 8, askAt: 7, leave: true}
+	p := &halves{under: underways["a message"], busy: 8, until: 8, askAt: -1, leave: true}
 	if err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 		return p.run(w, opt)
 	}); err != nil {
