@@ -57,6 +57,7 @@ type JobError = level.JobError
 //	Dir        string
 //	Have, Want int    // ranks: of the checkpoints, and of this job
 //	Beside     string // what has Want, where no job is started: another directory
+//	Elastic    string // how a program says that it is elastic, in its language; empty: in each
 type SizeError = level.SizeError
 
 // SpaceError reports a level without room. It fails one epoch and no other.
