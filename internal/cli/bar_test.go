@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/test/testbuf"
 	"github.com/spf13/cobra"
 )
 
@@ -31,11 +32,11 @@ func TestProgress(t *testing.T) {
 // TestRedraw: a line that is redrawn from half a second on, fits a terminal, and goes at the end.
 func TestRedraw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out testbuf.Buffer
 		stop := Redraw(&out, func() string { return strings.Repeat("x ", 100) })
 		time.Sleep(400 * time.Millisecond)
 		synctest.Wait()
-		if out.Len() > 0 {
+		if out.String() != "" {
 			t.Errorf("got %q after less than half a second", out.String())
 		}
 		time.Sleep(400 * time.Millisecond)
