@@ -184,7 +184,7 @@ func read(t *testing.T, file, output string) string {
 	return strings.TrimSpace(string(b))
 }
 
-var committed = regexp.MustCompile(`holdfast: committed".* epoch=(\d+) level=(\w+)`)
+var committed = regexp.MustCompile(`holdfast: committed"?.* epoch=(\d+) level=(\w+)`)
 
 // newest returns the highest epoch that the log calls committed at a level.
 func newest(output, level string) int {

@@ -53,7 +53,7 @@ func TestBadInput(t *testing.T) {
 		j.says(t, "computing on 2 ranks", 1)
 		j.held(t, "was submitted with --no-requeue, or the site does not requeue")
 		b.Run(t, "scancel", "--batch", "--signal=USR2", j.id)
-		j.says(t, "it was submitted with --no-requeue, or the site does not requeue: submit the script again", 1)
+		j.says(t, "it was submitted with --no-requeue, or the site does not requeue; submit the script again", 1)
 		j.held(t, "stopped after the final checkpoint, epoch 1 at global")
 	})
 	t.Run("signal too late", func(t *testing.T) {
