@@ -36,7 +36,7 @@ func TestBadInput(t *testing.T) {
 		{"MPICH under pmix", holdfast("--", "srun", "--mpi=pmix", "-n2", preload("libmpich.so.12"), program), 1,
 			"with MPICH every rank is alone; start the program with MPICH's own mpirun or with srun --mpi=pmi2"},
 		{"Open MPI under pmi2", holdfast("--", "srun", "--mpi=pmi2", "-n2", preload("libmpi.so.40"), program), 1,
-			"Open MPI with --mpi=pmix, MPICH with --mpi=pmi2"},
+			"Open MPI needs --mpi=pmix and MPICH --mpi=pmi2"},
 		{"directory that is each node's own", nodes, 2, "/tmp is not shared: n1 does not see what n2 wrote; n2 does"},
 		{"shared directory", append([]string{"env", "HOLDFAST_GLOBAL=" + cluster.Shared}, nodes...), 0,
 			"each of 2 nodes sees what the others write to " + cluster.Shared},
