@@ -94,9 +94,7 @@ DATADIR    ?= $(PREFIX)/share
 MANDIR     ?= $(DATADIR)/man
 PYTHONDIR  ?= $(LIBDIR)/holdfast/python
 
-install: libraries $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
-	@mkdir -p $(BIN)
-	$(GO) build -o $(BIN)/ ./cmd/holdfast
+install: libraries tool $(if $(FC),$(LIB)/libholdfast_fortran.a) ## install command, libraries, pages and modules below PREFIX=/usr/local; DESTDIR= for packages
 	$(GO) -C bench build -o $(abspath $(BIN))/ ./cmd/holdfast-bench
 	PREFIX='$(PREFIX)' BINDIR='$(BINDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DATADIR='$(DATADIR)' \
 		MANDIR='$(MANDIR)' PYTHONDIR='$(PYTHONDIR)' DESTDIR='$(DESTDIR)' sh scripts/install.sh $(BIN) $(LIB)
@@ -139,9 +137,8 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 # Each test runs once: with the race detector and invariants, or without where those are of no use
 # (NO_RACE), because its package starts programs that were built without them, or does one thing at
 # a time. Under the detector it is -short; a test that then does a part of its work does all of it
-# without the detector besides. What is compiled otherwise for the
-# detector (OTHERWISE) is tested both ways. lint has vetted all. sort has the packages that take longest
-# come first.
+# without the detector besides. What is compiled otherwise for the detector (OTHERWISE) is tested both
+# ways. lint has vetted all. sort has the packages that take longest come first.
 TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
 PLAIN = $(NO_RACE)|$(OTHERWISE)
 NO_RACE = $(JOBS)|$(PROGRAMS)|cmd/holdfast|apps/smithwaterman/align|coordinated/cut|test/(imports|readme)
