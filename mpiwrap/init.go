@@ -2,7 +2,6 @@ package mpiwrap
 
 import (
 	"bufio"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/elf"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/abi"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
@@ -284,11 +284,15 @@ func usesMPI(file string) bool {
 			return false
 		}
 	}
-	f, err := elf.Open(file)
+	f, err := os.Open(file)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	needed, err := f.ImportedLibraries()
+	object, err := elf.Read(f)
+	if err != nil {
+		return false
+	}
+	needed, err := object.Needed()
 	return err == nil && slices.ContainsFunc(needed, func(l string) bool { return strings.HasPrefix(l, "libmpi") })
 }

@@ -2,15 +2,16 @@ package mpiwrap
 
 import (
 	"cmp"
-	"debug/elf"
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/holdfast-hpc/holdfast/internal/elf"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
@@ -356,14 +357,18 @@ func (r *record) twice() string {
 // buildID returns what the linker has put into the executable to tell builds apart,
 // or "".
 var buildID = sync.OnceValue(func() string {
-	f, err := elf.Open("/proc/self/exe")
+	f, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
+	exe, err := elf.Read(f)
+	if err != nil {
+		return ""
+	}
 	for _, name := range []string{".note.go.buildid", ".note.gnu.build-id"} {
-		if s := f.Section(name); s != nil && s.Size < 4096 {
-			if b, err := s.Data(); err == nil && len(b) > 16 {
+		if s := exe.Section(name); s != nil {
+			if b, err := exe.Data(s); err == nil && len(b) > 16 && len(b) < 4096 {
 				return hex.EncodeToString(b[16:])
 			}
 		}

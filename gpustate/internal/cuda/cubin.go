@@ -2,16 +2,17 @@ package cuda
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/elf"
 )
 
 // cubin reads a linked module: an ELF file. Variables that kernels can write are
 // the symbols of the sections .nv.global and .nv.global.init; each kernel has a
 // section .nv.info.NAME with its parameters.
 func (in *inside) cubin(image []byte) {
-	f, err := elf.NewFile(bytes.NewReader(image))
+	f, err := elf.Read(bytes.NewReader(image))
 	if err != nil {
 		in.sealed = true
 		return
@@ -22,19 +23,19 @@ func (in *inside) cubin(image []byte) {
 		return
 	}
 	for _, s := range symbols {
-		if s.Section == elf.SHN_UNDEF && (s.Name == "malloc" || s.Name == "cudaMalloc") {
+		if s.Section == 0 && (s.Name == "malloc" || s.Name == "cudaMalloc") {
 			in.heap = true
 		}
-		if int(s.Section) >= len(f.Sections) || elf.ST_TYPE(s.Info) == elf.STT_SECTION {
+		if s.Section >= len(f.Sections) || s.IsSection {
 			continue
 		}
 		if strings.HasPrefix(f.Sections[s.Section].Name, ".nv.global") && ours(s.Name) {
 			in.variables = append(in.variables, s.Name)
 		}
 	}
-	for _, s := range f.Sections {
-		if name, ok := strings.CutPrefix(s.Name, ".nv.info."); ok {
-			if b, err := s.Data(); err == nil {
+	for i := range f.Sections {
+		if name, ok := strings.CutPrefix(f.Sections[i].Name, ".nv.info."); ok {
+			if b, err := f.Data(&f.Sections[i]); err == nil {
 				in.params[name] = cubinParams(b)
 			}
 		}

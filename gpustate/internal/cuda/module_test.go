@@ -113,7 +113,7 @@ type symbol struct {
 	section int // 0: undefined
 }
 
-// elfWith writes an ELF file as small as debug/elf takes it: sections with names
+// elfWith writes an ELF file as small as can be: sections with names
 // and bytes, from 1 on, and a table of symbols.
 func elfWith(sections []string, contents [][]byte, symbols []symbol) []byte {
 	le := binary.LittleEndian
