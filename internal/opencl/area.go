@@ -33,8 +33,8 @@ type areas struct {
 	more chan struct{} // closed when one is added
 }
 
-// give takes in the next area; the file is the area's.
-func (a *areas) give(f *os.File) error {
+// add takes in the next area; the file is the area's.
+func (a *areas) add(f *os.File) error {
 	b, err := mapSealed(f)
 	if err != nil {
 		return errors.Join(err, f.Close())

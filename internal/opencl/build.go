@@ -3,6 +3,7 @@ package opencl
 import (
 	"encoding/binary"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ const (
 	programBuildLog    = 0x1183
 )
 
-// argInfo lets platforms keep what clGetKernelArgInfo tells, by which the library knows
+// argInfo makes platforms keep what clGetKernelArgInfo returns, by which the library knows
 // handles from numbers.
 const argInfo = "-cl-kernel-arg-info"
 
@@ -70,7 +71,7 @@ func (b *building) source() (text, options string, err error) {
 	switch {
 	case b.form == wire.Program || b.form == wire.Linked && len(b.units) == 1 && b.options == "":
 		return b.units[0].Source, b.units[0].Options, nil
-	case b.form == wire.Object: // a library takes what no program may have: names that are defined elsewhere
+	case b.form == wire.Object: // a library takes what no program may have: undefined names
 		options = "-create-library"
 	default:
 		options = b.options
@@ -94,7 +95,7 @@ func (b *building) failure(err error) int32 {
 	return [...]int32{wire.Program: clBuildFailure, wire.Object: clCompileFailure, wire.Linked: clLinkFailure}[b.form]
 }
 
-// badOptions says whether the platform refused the options of a build. A server's error has the
+// badOptions reports whether the platform refused the options of a build. A server's error has the
 // name of the platform's code, not its number.
 func badOptions(err error) bool {
 	var build *gpustate.BuildError
@@ -109,16 +110,16 @@ func badOptions(err error) bool {
 	return false
 }
 
-func (l *lane) build(m *wire.Request) (*reply, error) {
-	id, c := m.U64(), taken[*clContext](l, m)
-	kept := l.keptBuilds(m, c)
+func (h *handler) build(m *wire.Request) (*reply, error) {
+	id, c := m.U64(), next[*clContext](h, m)
+	kept := h.keptBuilds(m, c)
 	b := readBuilding(m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
 	wanted := make([]bool, len(c.devices))
 	for _, n := range b.devices {
-		if at := c.place(m, l.devices.of(m, n)); at >= 0 {
+		if at := c.place(m, h.devices.of(m, n)); at >= 0 {
 			wanted[at] = true
 		}
 	}
@@ -127,12 +128,12 @@ func (l *lane) build(m *wire.Request) (*reply, error) {
 	}
 	if kept != nil {
 		if err := kept.drop(wanted); err != nil { // the device is lost, which the build finds out, too
-			l.opt.Logger.Debug("release of a build", "err", err)
+			h.opt.Logger.Debug("release of a build", "err", err)
 		}
 	}
 	text, options, err := b.source()
 	if err != nil {
-		l.opt.Logger.Debug("no program", "err", err)
+		h.opt.Logger.Debug("no program", "err", err)
 		r := &reply{status: clInvalidProgram}
 		r.u32(0) // no device was built for
 		return r, nil
@@ -150,7 +151,7 @@ func (l *lane) build(m *wire.Request) (*reply, error) {
 			o.on[i], log, err = buildOn(dev, text, options)
 			if err != nil {
 				status = b.failure(err)
-				l.opt.Logger.Debug("build failed", "err", err)
+				h.opt.Logger.Debug("build failed", "err", err)
 			}
 		}
 		r.u32(uint32(status))
@@ -168,16 +169,16 @@ func (l *lane) build(m *wire.Request) (*reply, error) {
 	names := o.names()
 	r.u32(uint32(len(names)))
 	r.text(strings.Join(names, ";"))
-	return r, l.add(id, o)
+	return r, h.add(id, o)
 }
 
 // keptBuilds is the program whose builds for other devices another one is to have, nil for none.
-func (l *lane) keptBuilds(m *wire.Request, c *clContext) *program {
+func (h *handler) keptBuilds(m *wire.Request, c *clContext) *program {
 	number := m.U64()
 	if number == 0 {
 		return nil
 	}
-	p := object[*program](l.Server, m, number)
+	p := object[*program](h.Server, m, number)
 	m.Check(p == nil || p.ctx == c, "a program of another context")
 	return p
 }
@@ -253,7 +254,7 @@ func logOf(err error) string {
 	return err.Error()
 }
 
-// functionOf asks about a kernel once; what is said stays when the program is moved.
+// functionOf asks about a kernel once; the answers stay when the program is moved.
 func (p *program) functionOf(name string, k *gpustate.Kernel) function {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,4 +275,88 @@ func (p *program) functionOf(name string, k *gpustate.Kernel) function {
 	}
 	p.functions[name] = f
 	return f
+}
+
+// Questions and answers in OpenCL's numbers.
+const (
+	kernelAttributes = 0x1195
+	argAddress       = 0x1196
+	argAccess        = 0x1197
+	argType          = 0x1198
+	kernelGroupSize  = 0x11B0
+	kernelFixedGroup = 0x11B1
+	kernelMultiple   = 0x11B3
+
+	addressGlobal   = 0x119B
+	addressConstant = 0x119D
+	addressPrivate  = 0x119E
+	accessReadOnly  = 0x11A0
+	accessWriteOnly = 0x11A1
+)
+
+// function is what a program says of a kernel in it.
+type function struct {
+	args       []parameter
+	attributes string // as the device returns them
+	fixed      [3]int // the work-group that it was compiled for; 0: none
+}
+
+// parameter is what the source says of an argument.
+type parameter struct {
+	address uint32 // space, 0 where it is not known
+	takes   uint32 // what handles
+	bytes   uint32 // of a number or a vector, 0 for all else
+}
+
+// imageType is what OpenCL C calls images.
+var imageType = regexp.MustCompile(`^image[123]d(_[a-z]+)*_t$`)
+
+// numberType is a number or a vector of OpenCL C.
+var numberType = regexp.MustCompile(`^(char|uchar|short|ushort|half|int|uint|float|long|ulong|double)(2|3|4|8|16)?$`)
+
+// numberBytes is the size of a number or a vector, which devices ask of its argument, 0 for other types.
+func numberBytes(name string) uint32 {
+	m := numberType.FindStringSubmatch(name)
+	if m == nil {
+		return 0
+	}
+	of := map[string]uint32{"char": 1, "short": 2, "half": 2, "int": 4, "float": 4, "long": 8, "double": 8}
+	items := map[string]uint32{"": 1, "2": 2, "3": 4, "4": 4, "8": 8, "16": 16}
+	return of[strings.TrimPrefix(m[1], "u")] * items[m[2]]
+}
+
+// parameterOf asks about an argument.
+func parameterOf(k *gpustate.Kernel, i int) (p parameter) {
+	word := func(question uint32) uint32 {
+		b, err := k.CLArgInfo(i, question)
+		if err != nil || len(b) != 4 {
+			return 0
+		}
+		return binary.NativeEndian.Uint32(b)
+	}
+	p.address = word(argAddress)
+	b, err := k.CLArgInfo(i, argType)
+	words := strings.Fields(strings.TrimRight(string(b), "\x00"))
+	if err != nil || len(words) == 0 {
+		if p.address == addressPrivate { // it may be a sampler
+			p.address = 0
+		}
+		return p
+	}
+	switch name := words[len(words)-1]; { // a qualifier may be before it
+	case name == "sampler_t":
+		p.takes = wire.TakesSampler
+	case strings.HasSuffix(name, "*") && (p.address == addressGlobal || p.address == addressConstant):
+		p.takes = wire.TakesBuffer
+	case imageType.MatchString(name):
+		p.takes = wire.TakesImage
+		if access := word(argAccess); access == accessReadOnly {
+			p.takes = wire.TakesImageRead
+		} else if access == accessWriteOnly {
+			p.takes = wire.TakesImageWrite
+		}
+	case len(words) == 1 && p.address == addressPrivate: // not "unsigned int" and the like
+		p.bytes = numberBytes(name)
+	}
+	return p
 }

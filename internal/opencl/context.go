@@ -67,30 +67,30 @@ type held struct {
 }
 
 // hold keeps the object; letGo ends it.
-func (h *held) hold() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.users++
+func (o *held) hold() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.users++
 }
 
-func (h *held) letGo() {
-	h.mu.Lock()
-	h.users--
-	free := h.gone && h.users == 0
-	h.mu.Unlock()
+func (o *held) letGo() {
+	o.mu.Lock()
+	o.users--
+	free := o.gone && o.users == 0
+	o.mu.Unlock()
 	if free {
-		_ = h.free() // the program has been told that it is gone
+		_ = o.free() // the program's release has returned
 	}
 }
 
-// release releases the object, when nobody holds it any more.
-func (h *held) release() error {
-	h.mu.Lock()
-	h.gone = true
-	free := h.users == 0
-	h.mu.Unlock()
+// release releases the object, when no command holds it any more.
+func (o *held) release() error {
+	o.mu.Lock()
+	o.gone = true
+	free := o.users == 0
+	o.mu.Unlock()
 	if free {
-		return h.free()
+		return o.free()
 	}
 	return nil
 }

@@ -17,56 +17,56 @@ func newBuffers(c *clContext, bufs []*gpustate.Buffer, root *mem, a gpustate.Acc
 	return o
 }
 
-func (l *lane) createBuffer(m *wire.Request) (*reply, error) {
-	id, c, access, size := m.U64(), taken[*clContext](l, m), accessOf(m.U32()), m.Size()
+func (h *handler) createBuffer(m *wire.Request) (*reply, error) {
+	id, c, access, size := m.U64(), next[*clContext](h, m), accessOf(m.U32()), m.Size()
 	if err := m.End(); err != nil {
 		return nil, err
 	}
 	bufs, err := each(c, func(d *gpustate.Device) (*gpustate.Buffer, error) { return d.BufferFor("", size, access) })
 	if err != nil {
-		return l.refuse(m, err)
+		return h.refuse(m, err)
 	}
-	return l.fillNew(m, id, newBuffers(c, bufs, nil, access))
+	return h.fillNew(m, id, newBuffers(c, bufs, nil, access))
 }
 
 // refuse fails a request whose bulk is not used.
-func (l *lane) refuse(m *wire.Request, err error) (*reply, error) {
-	if skip := l.skip(m.Bulk); skip != nil {
+func (h *handler) refuse(m *wire.Request, err error) (*reply, error) {
+	if skip := h.skip(m.Bulk); skip != nil {
 		return nil, skip
 	}
 	return failed(err)
 }
 
 // fillNew enters a memory object, with its first bytes where the program gives some.
-func (l *lane) fillNew(m *wire.Request, id uint64, o *mem) (*reply, error) {
+func (h *handler) fillNew(m *wire.Request, id uint64, o *mem) (*reply, error) {
 	if m.Bulk != 0 {
 		if m.Bulk != uint64(o.bytes()) {
 			return nil, wire.ErrProtocol
 		}
-		b, err := l.bulk(m.Bulk)
+		b, err := h.bulk(m.Bulk)
 		if err != nil {
 			return nil, err
 		}
 		if o.restored() {
-			return done, l.add(id, o)
+			return done, h.add(id, o)
 		}
 		if err := o.initialize(b); err != nil {
 			_ = o.free() // the first error counts
 			return failed(err)
 		}
 	}
-	return done, l.add(id, o)
+	return done, h.add(id, o)
 }
 
 // buffer finds a buffer, or a range of one.
-func (l *lane) buffer(m *wire.Request, number uint64) *mem {
-	o := object[*mem](l.Server, m, number)
+func (h *handler) buffer(m *wire.Request, number uint64) *mem {
+	o := object[*mem](h.Server, m, number)
 	m.Check(o != nil && o.bufs != nil, "an object that is no buffer")
 	return o
 }
 
-func (l *lane) createSub(m *wire.Request) (*reply, error) {
-	id, parent := m.U64(), l.buffer(m, m.U64())
+func (h *handler) createSub(m *wire.Request) (*reply, error) {
+	id, parent := m.U64(), h.buffer(m, m.U64())
 	access, offset, size := accessOf(m.U32()), m.Size(), m.Size()
 	if err := m.End(); err != nil {
 		return nil, err
@@ -82,11 +82,11 @@ func (l *lane) createSub(m *wire.Request) (*reply, error) {
 		}
 		return failed(err)
 	}
-	return done, l.add(id, newBuffers(parent.ctx, bufs, parent.root, access))
+	return done, h.add(id, newBuffers(parent.ctx, bufs, parent.root, access))
 }
 
-func (l *lane) createImage(m *wire.Request) (*reply, error) {
-	id, c, access := m.U64(), taken[*clContext](l, m), accessOf(m.U32())
+func (h *handler) createImage(m *wire.Request) (*reply, error) {
+	id, c, access := m.U64(), next[*clContext](h, m), accessOf(m.U32())
 	shape, order, kind := int(m.U32()), m.U32(), m.U32()
 	desc := gpustate.ImageDesc{Dims: shape, Width: m.Size(), Height: m.Size(), Depth: m.Size(), Order: order,
 		Type: kind, Access: access}
@@ -94,7 +94,7 @@ func (l *lane) createImage(m *wire.Request) (*reply, error) {
 	m.Check(isShape(shape) && (on == 0 || shape == 1 && m.Bulk == 0), "the shape of an image")
 	var b *mem // that the image is on
 	if on != 0 {
-		b = l.buffer(m, on)
+		b = h.buffer(m, on)
 		m.Check(b == nil || b.ctx == c, "a buffer of another context")
 	}
 	if err := m.End(); err != nil {
@@ -119,13 +119,13 @@ func (l *lane) createImage(m *wire.Request) (*reply, error) {
 		err = errors.Join(coded(clInvalidOperation, "pixels of another size"), releaseAll(o.imgs))
 	}
 	if err != nil {
-		return l.refuse(m, imageError(err))
+		return h.refuse(m, imageError(err))
 	}
 	o.free = func() error { return releaseAll(o.imgs) }
-	return l.fillNew(m, id, o)
+	return h.fillNew(m, id, o)
 }
 
-// isShape says whether a number stands for images of one to three dimensions, or for arrays of
+// isShape reports whether a number stands for images of one to three dimensions, or for arrays of
 // images of one or two.
 func isShape(n int) bool { return n >= 1 && n <= wire.Array+2 && n != wire.Array }
 
@@ -141,8 +141,8 @@ func imageError(err error) error {
 	return err
 }
 
-func (l *lane) formats(m *wire.Request) (*reply, error) {
-	c, access, shape := taken[*clContext](l, m), accessOf(m.U32()), int(m.U32())
+func (h *handler) formats(m *wire.Request) (*reply, error) {
+	c, access, shape := next[*clContext](h, m), accessOf(m.U32()), int(m.U32())
 	m.Check(isShape(shape), "the shape of an image")
 	if err := m.End(); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ type devices struct {
 	list []*device
 
 	watched, lost int           // that the program makes objects on; of those, that are lost
-	over          chan struct{} // closed when all of them are lost; nil until somebody asks
+	over          chan struct{} // closed when all of them are lost; nil until a wait needs it
 }
 
 // device is one of them.
@@ -35,20 +35,19 @@ type device struct {
 	watched sync.Once
 }
 
-// answer is what a device has said of itself, as it was when the program asked first.
+// answer is a device's answer about itself, from when the program asked first.
 type answer struct {
 	bytes []byte
 	err   error
 }
 
 // begin lists the devices of a program.
-func (d *devices) begin(opt Options, program string, pid int) error {
+func (d *devices) begin(only gpustate.Select, one bool, program string, pid int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.list != nil {
 		return fmt.Errorf("%w: a second greeting", wire.ErrProtocol)
 	}
-	only := opt.Select
 	only.OpenCL = true // also of moves
 	infos, sels, err := gpustate.Matching(only)
 	if err != nil {
@@ -59,8 +58,8 @@ func (d *devices) begin(opt Options, program string, pid int) error {
 		sel.Program, sel.PID = program, pid
 		d.list = append(d.list, &device{info: info, sel: sel})
 	}
-	if opt.One {
-		n := opt.Select.Index
+	if one {
+		n := only.Index
 		if n < 0 || n >= len(d.list) {
 			d.list = nil
 			return &gpustate.NoDeviceError{Select: only, Found: infos}

@@ -15,19 +15,19 @@ type host struct {
 }
 
 // share lets a device know an area, so that it moves bytes without a copy.
-func (l *lane) share(m *wire.Request) (*reply, error) {
+func (h *handler) share(m *wire.Request) (*reply, error) {
 	number := m.U64()
-	a, d := l.area(m, number), l.devices.next(m)
+	a, d := h.area(m, number), h.devices.next(m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	dev, err := l.devices.use(d)
+	dev, err := h.devices.use(d)
 	if err != nil {
 		return failed(err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.bytes == nil || len(a.ends) >= wire.MaxLanes {
+	if a.bytes == nil || len(a.ends) >= wire.MaxConnections {
 		return nil, fmt.Errorf("%w: area %d", wire.ErrProtocol, number)
 	}
 	end, err := dev.ShareMemory(a.file, a.bytes)
@@ -39,22 +39,22 @@ func (l *lane) share(m *wire.Request) (*reply, error) {
 }
 
 // unshare ends an area when the commands that use it are complete.
-func (l *lane) unshare(m *wire.Request) (*reply, error) {
+func (h *handler) unshare(m *wire.Request) (*reply, error) {
 	number := m.U64()
-	a := l.area(m, number)
+	a := h.area(m, number)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	l.areas.mu.Lock()
-	delete(l.areas.list, number)
-	l.areas.mu.Unlock()
-	l.lanes.Go(func() {
-		a.settle(l.Server)
+	h.areas.mu.Lock()
+	delete(h.areas.list, number)
+	h.areas.mu.Unlock()
+	h.tasks.Go(func() {
+		a.waitUsers(h.Server)
 		select {
-		case <-l.ended: // the device is closed before its memory goes
-			l.areas.mu.Lock()
-			l.areas.list[number] = a
-			l.areas.mu.Unlock()
+		case <-h.ended: // the device is closed before its memory goes
+			h.areas.mu.Lock()
+			h.areas.list[number] = a
+			h.areas.mu.Unlock()
 		default:
 			a.forget()
 		}
@@ -62,17 +62,17 @@ func (l *lane) unshare(m *wire.Request) (*reply, error) {
 	return done, nil
 }
 
-// settleArea answers when the commands that use an area are complete.
-func (l *lane) settleArea(m *wire.Request) (*reply, error) {
-	a := l.area(m, m.U64())
+// areaWait answers when the commands that use an area are complete.
+func (h *handler) areaWait(m *wire.Request) (*reply, error) {
+	a := h.area(m, m.U64())
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	return &reply{later: func(*reply) { a.settle(l.Server) }}, nil
+	return &reply{wait: func(*reply) { a.waitUsers(h.Server) }}, nil
 }
 
-// settle returns when the commands that use the area are complete.
-func (a *area) settle(s *Server) {
+// waitUsers returns when the commands that use the area are complete.
+func (a *area) waitUsers(s *Server) {
 	a.mu.Lock()
 	list := a.users
 	a.mu.Unlock()
@@ -82,66 +82,66 @@ func (a *area) settle(s *Server) {
 }
 
 // host reads one and checks that the bytes of a place lie within it.
-func (l *lane) host(m *wire.Request, p *place) (h host) {
+func (h *handler) host(m *wire.Request, p *place) (b host) {
 	number := m.U64()
-	h.off, h.row, h.slice = m.Size(), m.Size(), m.Size()
-	if h.area = l.area(m, number); h.area == nil {
-		return h
+	b.off, b.row, b.slice = m.Size(), m.Size(), m.Size()
+	if b.area = h.area(m, number); b.area == nil {
+		return b
 	}
-	size := len(h.area.bytes)
-	if h.row == 0 && h.slice == 0 {
-		m.Check(h.off <= size && p.bytes() <= size-h.off, "a transfer outside of its area")
-		return h
+	size := len(b.area.bytes)
+	if b.row == 0 && b.slice == 0 {
+		m.Check(b.off <= size && p.bytes() <= size-b.off, "a transfer outside of its area")
+		return b
 	}
-	box := place{form: wire.Rect, region: p.region, row: h.row, slice: h.slice, m: p.m}
-	box.origin[0] = h.off
+	box := place{form: wire.Rect, region: p.region, row: b.row, slice: b.slice, m: p.m}
+	box.origin[0] = b.off
 	m.Check(p.form == wire.Rect && box.insideBox(size), "a box outside of its area")
-	return h
+	return b
 }
 
 // moveDirect issues the transfer between a place and an area.
-func (p *place) moveDirect(q *queue, h host, write bool, after []*gpustate.Event) (*gpustate.Event, error) {
-	if h.row == 0 && h.slice == 0 {
-		return p.move(q, h.area.bytes[h.off:h.off+p.bytes()], write, after)
+func (p *place) moveDirect(q *queue, b host, write bool, after []*gpustate.Event) (*gpustate.Event, error) {
+	if b.row == 0 && b.slice == 0 {
+		return p.move(q, b.area.bytes[b.off:b.off+p.bytes()], write, after)
 	}
-	at := gpustate.Layout{Off: h.off, Row: h.row, Slice: h.slice}
+	at := gpustate.Layout{Off: b.off, Row: b.row, Slice: b.slice}
 	if write {
-		return q.q.WriteRectAsync(p.m.bufs[q.at], p.layout(), p.box(), h.area.bytes, at, after...)
+		return q.q.WriteRectAsync(p.m.bufs[q.at], p.layout(), p.box(), b.area.bytes, at, after...)
 	}
-	return q.q.ReadRectAsync(p.m.bufs[q.at], p.layout(), p.box(), h.area.bytes, at, after...)
+	return q.q.ReadRectAsync(p.m.bufs[q.at], p.layout(), p.box(), b.area.bytes, at, after...)
 }
 
 // direct carries out a READ or WRITE between an object and an area.
-func (l *lane) direct(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
+func (h *handler) direct(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
 	p place) (*reply, error) {
-	h := l.host(m, &p)
-	m.Check(flags&wire.Tell == 0 || flags&wire.Blocking == 0 && e.id != 0, "flags of a transfer")
+	b := h.host(m, &p)
+	m.Check(flags&wire.Deliver == 0 || flags&wire.Blocking == 0 && e.id != 0, "flags of a transfer")
 	if err := m.End(); err != nil {
 		return nil, err
 	}
 	c := &command{event: e, deps: deps}
 	c.holding(use{p.m, write})
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
-		return parts(p.moveDirect(q, h, write, after))
+		return parts(p.moveDirect(q, b, write, after))
 	}
-	h.area.use(e)
+	b.area.use(e)
 	err := q.enqueue(c)
-	if flags&wire.Tell != 0 && (err == nil || l.unasked) {
-		l.deliver(&delivery{event: e})
+	if flags&wire.Deliver != 0 && (err == nil || h.unasked) {
+		h.deliver(&delivery{event: e})
 	}
 	if err != nil {
-		if l.unasked && flags&wire.Unseen != 0 {
+		if h.unasked && flags&wire.NoEvent != 0 {
 			q.fail(err)
 		}
-		return l.outcome(q, e.id, err)
+		return h.outcome(q, e.id, err)
 	}
 	if flags&wire.Blocking == 0 {
 		return done, nil
 	}
-	return l.whenComplete(e), nil
+	return h.whenComplete(e), nil
 }
 
 // whenComplete is the reply of a call that waits for its command.
-func (l *lane) whenComplete(e *event) *reply {
-	return &reply{settle: true, later: func(r *reply) { r.status = codeOf(l.wait(e)) }}
+func (h *handler) whenComplete(e *event) *reply {
+	return &reply{deliver: true, wait: func(r *reply) { r.status = codeOf(h.wait(e)) }}
 }

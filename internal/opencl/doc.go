@@ -5,10 +5,11 @@
 //
 // # Terms
 //
-// The program's process has a control connection, for what the server sends by itself, and
-// lanes: each of its calls takes one for a request and its reply. A lane's requests are
-// carried out one after the other, those of different lanes at the same time. Commands of a
-// queue are issued to gpustate at once, or kept back while they wait for a user event.
+// The program's process has a control connection, on which the server sends unsolicited messages, and
+// request connections: each call takes one for a request and its reply. Requests of one connection run
+// in order, those of several connections concurrently. Requests that need no reply pass through a ring in
+// shared memory. Commands of a queue are issued to gpustate at once, or kept back while they wait for a
+// user event.
 //
 // # Promises
 //

@@ -42,7 +42,7 @@ var always = func() chan struct{} {
 // issuedEvent is the event of a command that was issued, or failed to be.
 func issuedEvent(id uint64, d *device, part *gpustate.Event, err error) *event {
 	e := &event{id: id, dev: d, issued: always, err: err}
-	e.once.Do(func() {}) // nobody issues it again
+	e.once.Do(func() {}) // it is not issued again
 	if err == nil {
 		e.one[0] = part
 		e.parts = e.one[:]
@@ -73,7 +73,7 @@ func (e *event) isIssued() bool {
 	}
 }
 
-// waitIssued returns when the command is issued, or when nobody will issue it: the program has
+// waitIssued returns when the command is issued, or when it never will be: the program has
 // ended, or a device is lost.
 func (e *event) waitIssued(ended, lost <-chan struct{}) error {
 	select {
@@ -162,7 +162,7 @@ func (e *event) times() (t [4]uint64, err error) {
 	for i, p := range e.parts {
 		queued, submit, start, end, err := p.Times()
 		if errors.Is(err, gpustate.ErrUnsupported) {
-			err = coded(clNoProfiling, "the device tells no times")
+			err = coded(clNoProfiling, "the device has no times")
 		}
 		if err != nil {
 			return t, err

@@ -23,7 +23,7 @@ import (
 type hostile struct {
 	t       *testing.T
 	control *net.UnixConn
-	lane    net.Conn
+	conn    net.Conn
 	ring    []byte // that it shares
 	served  chan error
 }
@@ -66,7 +66,7 @@ func newHostile(t *testing.T) *hostile {
 	t.Cleanup(func() { _ = unix.Munmap(h.ring) })
 	h.give('R', f)
 	near, far := pair(t)
-	h.lane = near
+	h.conn = near
 	file, err := far.File()
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func (h *hostile) put(b []byte) {
 
 func (h *hostile) send(op uint32, body []byte, bulk []byte) error {
 	parts := net.Buffers{wire.Header(len(body), op, len(bulk), 0), body, bulk}
-	_, err := parts.WriteTo(h.lane)
+	_, err := parts.WriteTo(h.conn)
 	return err
 }
 
@@ -135,11 +135,11 @@ func (h *hostile) ask(op uint32, fields ...any) int32 {
 
 func (h *hostile) reply() (int32, error) {
 	var head [wire.HeaderBytes]byte
-	if _, err := io.ReadFull(h.lane, head[:]); err != nil {
+	if _, err := io.ReadFull(h.conn, head[:]); err != nil {
 		return 0, err
 	}
 	n := int64(binary.LittleEndian.Uint32(head[:])) + int64(binary.LittleEndian.Uint64(head[8:]))
-	_, err := io.CopyN(io.Discard, h.lane, n)
+	_, err := io.CopyN(io.Discard, h.conn, n)
 	return int32(binary.LittleEndian.Uint32(head[4:])), err
 }
 
@@ -270,7 +270,7 @@ func TestRandomMessages(t *testing.T) {
 			if h.send(uint32(r.IntN(33)), body, nil) != nil {
 				break
 			}
-			if err := h.lane.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			if err := h.conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := h.reply(); err != nil {
@@ -300,7 +300,7 @@ func inRing(op uint32, slot uint64, body []byte) []byte {
 	return append(b, make([]byte, -len(b)&7)...)
 }
 
-// TestRing: requests of the ring are carried out in order, before a lane's that comes after
+// TestRing: requests of the ring are carried out in order, before one of a connection that comes after
 // them, and answered in their slots.
 func TestRing(t *testing.T) {
 	h := newHostile(t)
@@ -346,7 +346,7 @@ func TestRingOfGarbage(t *testing.T) {
 					b[i] = byte(r.Uint32())
 				}
 			case 1: // a number that lies
-				at := []int{wire.RingWritten, wire.RingRead, wire.RingAsleep, wire.RingCareful,
+				at := []int{wire.RingWritten, wire.RingRead, wire.RingAsleep, wire.RingLost,
 					wire.RingReplies + 64*r.IntN(64)}[r.IntN(5)]
 				binary.LittleEndian.PutUint64(h.ring[at:], r.Uint64())
 			case 2: // a request that is cut

@@ -21,7 +21,7 @@ type kernel struct {
 
 	mu      sync.Mutex // held while arguments are set and the kernel is launched
 	args    []argument // as they were set last
-	refused []error    // why they were not taken, where the program was not told
+	refused []error    // why they were refused, if no reply carried that
 	version int        // how often one was set
 }
 
@@ -54,8 +54,8 @@ func (a argument) held() *held {
 	return nil
 }
 
-func (l *lane) createKernel(m *wire.Request) (*reply, error) {
-	id, p, name := m.U64(), taken[*program](l, m), string(m.Bytes())
+func (h *handler) createKernel(m *wire.Request) (*reply, error) {
+	id, p, name := m.U64(), next[*program](h, m), string(m.Bytes())
 	if err := m.End(); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (l *lane) createKernel(m *wire.Request) (*reply, error) {
 	o.args, o.refused = make([]argument, o.count), make([]error, o.count)
 	f := p.functionOf(name, o.on[o.first()])
 	o.fixed = f.fixed
-	if err := l.add(id, o); err != nil {
+	if err := h.add(id, o); err != nil {
 		return nil, err
 	}
 	r := &reply{}
@@ -107,8 +107,8 @@ func (k *kernel) releaseKernels() error {
 }
 
 // cloneKernel makes a kernel with the arguments that another one has.
-func (l *lane) cloneKernel(m *wire.Request) (*reply, error) {
-	id, from := m.U64(), taken[*kernel](l, m)
+func (h *handler) cloneKernel(m *wire.Request) (*reply, error) {
+	id, from := m.U64(), next[*kernel](h, m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
@@ -127,12 +127,12 @@ func (l *lane) cloneKernel(m *wire.Request) (*reply, error) {
 			return failed(errors.Join(err, o.free()))
 		}
 	}
-	return done, l.add(id, o)
+	return done, h.add(id, o)
 }
 
-func (l *lane) setArg(m *wire.Request) (*reply, error) {
-	k, index := taken[*kernel](l, m), m.U32()
-	arg := l.argument(m)
+func (h *handler) setArg(m *wire.Request) (*reply, error) {
+	k, index := next[*kernel](h, m), m.U32()
+	arg := h.argument(m)
 	if !m.Bad() {
 		m.Check(index < uint32(k.count), "no such argument")
 		m.Check((arg.m == nil || arg.m.ctx == k.program.ctx) &&
@@ -151,7 +151,7 @@ func (l *lane) setArg(m *wire.Request) (*reply, error) {
 			if codeOf(err) == clInvalidValue || codeOf(err) == clOutOfResources {
 				err = coded(clInvalidArgValue, err.Error())
 			}
-			if l.unasked { // a launch with the value before it would be wrong
+			if h.unasked { // a launch with the value before it would be wrong
 				k.refused[index] = err
 			}
 			return failed(err)
@@ -163,12 +163,12 @@ func (l *lane) setArg(m *wire.Request) (*reply, error) {
 }
 
 // argument reads what an argument of a kernel is to be.
-func (l *lane) argument(m *wire.Request) (a argument) {
+func (h *handler) argument(m *wire.Request) (a argument) {
 	switch kind, number, value := m.U32(), m.U64(), m.Bytes(); kind {
 	case wire.ArgMem:
-		a.m = object[*mem](l.Server, m, number)
+		a.m = object[*mem](h.Server, m, number)
 	case wire.ArgSampler:
-		a.sampler = object[*sampler](l.Server, m, number)
+		a.sampler = object[*sampler](h.Server, m, number)
 	case wire.ArgLocal:
 		a.value = gpustate.Local(min(number, 1<<40))
 	case wire.ArgValue:
@@ -181,8 +181,8 @@ func (l *lane) argument(m *wire.Request) (a argument) {
 	return a
 }
 
-func (l *lane) workGroup(m *wire.Request) (*reply, error) {
-	o, d, param := taken[*kernel](l, m), l.devices.next(m), m.U32()
+func (h *handler) workGroup(m *wire.Request) (*reply, error) {
+	o, d, param := next[*kernel](h, m), h.devices.next(m), m.U32()
 	if err := m.End(); err != nil {
 		return nil, err
 	}
@@ -208,8 +208,8 @@ func (l *lane) workGroup(m *wire.Request) (*reply, error) {
 	return answered(k.CLWorkGroupInfo(param))
 }
 
-func (l *lane) argInfo(m *wire.Request) (*reply, error) {
-	k, index, param := taken[*kernel](l, m), m.U32(), m.U32()
+func (h *handler) argInfo(m *wire.Request) (*reply, error) {
+	k, index, param := next[*kernel](h, m), m.U32(), m.U32()
 	m.Check(k != nil && index < uint32(k.count), "no such argument")
 	if err := m.End(); err != nil {
 		return nil, err
@@ -267,9 +267,9 @@ func (w *workItems) launch(q *gpustate.Queue, k *gpustate.Kernel, after []*gpust
 }
 
 // launch enqueues a kernel with the arguments that it has now.
-func (l *lane) launch(m *wire.Request) (*reply, error) {
-	q, id, deps := l.commandOf(m)
-	k := taken[*kernel](l, m)
+func (h *handler) launch(m *wire.Request) (*reply, error) {
+	q, id, deps := h.commandOf(m)
+	k := next[*kernel](h, m)
 	var w workItems
 	w.read(m)
 	m.Check(m.Bad() || k.program.ctx == q.ctx, "a kernel of another context")
@@ -288,24 +288,24 @@ func (l *lane) launch(m *wire.Request) (*reply, error) {
 		e := q.newest
 		q.mu.Unlock()
 		if e != nil {
-			if bad := l.addEvent(e); bad != nil {
+			if bad := h.addEvent(e); bad != nil {
 				return nil, bad
 			}
 		}
-		return l.outcome(q, id, err)
+		return h.outcome(q, id, err)
 	}
 	e := newEvent(id, q.dev)
-	if bad := l.addEvent(e); bad != nil {
+	if bad := h.addEvent(e); bad != nil {
 		return nil, bad
 	}
 	if err != nil {
 		e.issue(nil, err)
-		return l.outcome(q, id, err)
+		return h.outcome(q, id, err)
 	}
-	return l.launchOf(q, k, w, &command{event: e, deps: deps})
+	return h.launchOf(q, k, w, &command{event: e, deps: deps})
 }
 
-// takes says whether the kernel can be launched on the device of a queue.
+// takes reports whether the kernel can be launched on the device of a queue.
 func (k *kernel) takes(q *queue, w *workItems) error {
 	if k.on[q.at] == nil {
 		return coded(clInvalidExecutable, "the program is not built for this device")
@@ -338,40 +338,40 @@ func (k *kernel) launchAtOnce(q *queue, w *workItems) (*gpustate.Event, error) {
 
 // launchOf makes a command a launch and enqueues it. It may be kept back: then it keeps the arguments
 // and their objects.
-func (l *lane) launchOf(q *queue, k *kernel, w workItems, c *command) (*reply, error) {
+func (h *handler) launchOf(q *queue, k *kernel, w workItems, c *command) (*reply, error) {
 	k.mu.Lock()
 	args, version := slices.Clone(k.args), k.version
 	err := errors.Join(k.refused...)
 	k.mu.Unlock()
 	if err != nil {
 		c.event.issue(nil, err)
-		return l.outcome(q, c.event.id, err)
+		return h.outcome(q, c.event.id, err)
 	}
 	c.uses = k.uses(args)
 	using := []*held{&k.held}
 	for _, a := range args {
-		if h := a.held(); h != nil {
-			using = append(using, h)
+		if o := a.held(); o != nil {
+			using = append(using, o)
 		}
 	}
-	for _, h := range using {
-		h.hold()
+	for _, o := range using {
+		o.hold()
 	}
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
 		return k.launchWith(q.at, args, version, func() (*gpustate.Event, error) {
 			return w.launch(q.q, k.on[q.at], after)
 		})
 	}
-	c.over = func() {
-		for _, h := range using {
-			h.letGo()
+	c.release = func() {
+		for _, o := range using {
+			o.letGo()
 		}
 	}
-	return l.enqueue(q, c)
+	return h.enqueue(q, c)
 }
 
-// uses are the memory objects of a launch. Where the source does not say that the kernel only
-// reads one, it counts as written. In a context of one device nobody asks.
+// uses are the memory objects of a launch. Unless the source declares it read-only, it
+// counts as written. A context of one device needs none.
 func (k *kernel) uses(args []argument) (list []use) {
 	if len(k.on) == 1 {
 		return nil
@@ -384,7 +384,7 @@ func (k *kernel) uses(args []argument) (list []use) {
 	return list
 }
 
-// onlyReads says whether an argument is constant memory or an image to read from.
+// onlyReads reports whether an argument is constant memory or an image to read from.
 func (k *kernel) onlyReads(i int) bool {
 	at := k.on[k.first()]
 	is := func(question uint32, answer uint32) bool {

@@ -66,10 +66,10 @@ func newBenched(b testing.TB, device string) *benched {
 	return s
 }
 
-// do carries out one request as that of a lane.
+// do carries out one request as one of a connection.
 func (s *benched) do(op uint32, fields ...any) {
 	s.b.Helper()
-	r, err := operations[op](&lane{Server: s.Server}, &wire.Request{Op: op, Body: pack(fields...)})
+	r, err := operations[op](&handler{Server: s.Server}, &wire.Request{Op: op, Body: pack(fields...)})
 	if err != nil || r.status != 0 {
 		s.b.Fatalf("operation %d: %v %+v", op, err, r)
 	}

@@ -32,9 +32,9 @@ func TestLaunchKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestRingTold: the library hears of the room in the ring in time, also where a lane has taken out what
+// TestRingRoom: the library sees the room in the ring in time, even if a connection has taken out what
 // was in it, and the last request is taken out.
-func TestRingTold(t *testing.T) {
+func TestRingRoom(t *testing.T) {
 	s := newBenched(t, "fake:1")
 	launch := launchOf(benchQueue)
 	room := func(when string, least uint64) {
@@ -52,7 +52,7 @@ func TestRingTold(t *testing.T) {
 		if err := s.drain(written - uint64(len(launch))); err != nil {
 			t.Fatal(err)
 		}
-		room("after a lane", wire.RingBytes-uint64(len(launch)))
+		room("after a connection's request", wire.RingBytes-uint64(len(launch)))
 		s.ring.mu.Lock()
 		for there := true; there; {
 			var err error

@@ -78,8 +78,8 @@ type use struct {
 	writes bool
 }
 
-// bring brings the bytes of what a command uses to its device.
-func (u use) bring(on *device, srv *Server, e *event) error {
+// makeCurrent copies the bytes of what a command uses to its device, if another one has written them.
+func (u use) makeCurrent(on *device, srv *Server, e *event) error {
 	root, c := u.m.root, u.m.ctx
 	if len(c.devices) == 1 {
 		return nil
@@ -101,10 +101,10 @@ func (u use) bring(on *device, srv *Server, e *event) error {
 	return nil
 }
 
-// bringAll brings the bytes of all that a command uses.
-func bringAll(uses []use, on *device, srv *Server, e *event) error {
+// makeAllCurrent is makeCurrent of all that a command uses.
+func makeAllCurrent(uses []use, on *device, srv *Server, e *event) error {
 	for _, u := range uses {
-		if err := u.bring(on, srv, e); err != nil {
+		if err := u.makeCurrent(on, srv, e); err != nil {
 			return err
 		}
 	}
@@ -137,8 +137,8 @@ func (m *mem) copyTo(to, from int, s *Server) error {
 	return dst.WriteImage(m.imgs[to], m.imgs[to].Whole(), b)
 }
 
-// level brings the bytes of an object to all devices, so that each one's capture has them.
-func (m *mem) level(s *Server) error {
+// makeCurrentOnAll copies the bytes of an object to all devices, so that each one's capture has them.
+func (m *mem) makeCurrentOnAll(s *Server) error {
 	if m.root != m || len(m.ctx.devices) == 1 {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (m *mem) level(s *Server) error {
 	return nil
 }
 
-// restored says whether a restore gave the object its bytes: its first ones are not written then.
+// restored reports whether a restore gave the object its bytes: its first ones are not written then.
 func (m *mem) restored() bool {
 	if m.bufs != nil {
 		return m.bufs[0].Restored()

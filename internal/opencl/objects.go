@@ -23,25 +23,25 @@ func accessOf(n uint32) gpustate.Access {
 	return gpustate.ReadWrite
 }
 
-func (l *lane) createQueue(m *wire.Request) (*reply, error) {
-	id, c, d, properties := m.U64(), taken[*clContext](l, m), l.devices.next(m), m.U32()
+func (h *handler) createQueue(m *wire.Request) (*reply, error) {
+	id, c, d, properties := m.U64(), next[*clContext](h, m), h.devices.next(m), m.U32()
 	at := c.place(m, d)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
 	const outOfOrder, profiling = 1, 2
-	q := &queue{server: l.Server, ctx: c, dev: d, at: at, ordered: properties&outOfOrder == 0,
+	q := &queue{server: h.Server, ctx: c, dev: d, at: at, ordered: properties&outOfOrder == 0,
 		timed: properties&profiling != 0, lost: c.open[at].Lost()}
 	var err error
 	q.q, err = c.open[at].QueueWith("", gpustate.QueueOptions{OutOfOrder: !q.ordered, Profiling: q.timed})
 	if err != nil {
 		return failed(err)
 	}
-	return done, l.add(id, q)
+	return done, h.add(id, q)
 }
 
-func (l *lane) createSampler(m *wire.Request) (*reply, error) {
-	id, c := m.U64(), taken[*clContext](l, m)
+func (h *handler) createSampler(m *wire.Request) (*reply, error) {
+	id, c := m.U64(), next[*clContext](h, m)
 	desc := gpustate.SamplerDesc{Normalized: m.U32() != 0, Addressing: m.U32(), Filter: m.U32()}
 	if err := m.End(); err != nil {
 		return nil, err
@@ -52,35 +52,35 @@ func (l *lane) createSampler(m *wire.Request) (*reply, error) {
 	}
 	o := &sampler{on: on}
 	o.free = func() error { return releaseAll(on) }
-	return done, l.add(id, o)
+	return done, h.add(id, o)
 }
 
-// leave releases a queue when its commands are complete. One may wait for a user event that the
+// releaseQueue releases a queue when its commands are complete. One may wait for a user event that the
 // program sets later, so the program does not wait for this.
-func (s *Server) leave(id uint64, q *queue) {
+func (s *Server) releaseQueue(id uint64, q *queue) {
 	defer close(q.left)
 	_ = q.finish()    // its commands' events have the errors
-	_ = q.q.Release() // the program has been told that it is gone
+	_ = q.q.Release() // the program's release has returned
 	s.mu.Lock()
 	s.remove(id)
 	s.mu.Unlock()
 }
 
 // release releases an object of any kind.
-func (l *lane) release(m *wire.Request) (*reply, error) {
+func (h *handler) release(m *wire.Request) (*reply, error) {
 	id := m.U64()
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	o := l.objects[id]
+	h.mu.Lock()
+	o := h.objects[id]
 	if q, ok := o.(*queue); ok && q.left == nil {
 		q.left = make(chan struct{})
-		l.lanes.Go(func() { l.leave(id, q) })
+		h.tasks.Go(func() { h.releaseQueue(id, q) })
 	} else {
-		l.remove(id)
+		h.remove(id)
 	}
-	l.mu.Unlock()
+	h.mu.Unlock()
 	var err error
 	switch o := o.(type) {
 	case *queue:
@@ -95,12 +95,12 @@ func (l *lane) release(m *wire.Request) (*reply, error) {
 	return done, nil
 }
 
-func (l *lane) createContext(m *wire.Request) (*reply, error) {
+func (h *handler) createContext(m *wire.Request) (*reply, error) {
 	id, numbers := m.U64(), m.Numbers()
 	m.Check(len(numbers) > 0 && len(numbers) <= maxDevices, "number of devices")
 	c := &clContext{}
 	for i := 0; i < len(numbers) && !m.Bad(); i++ {
-		d := l.devices.of(m, numbers[i])
+		d := h.devices.of(m, numbers[i])
 		m.Check(!slices.Contains(c.devices, d), "a device twice in a context")
 		c.devices = append(c.devices, d)
 	}
@@ -108,14 +108,14 @@ func (l *lane) createContext(m *wire.Request) (*reply, error) {
 		return nil, err
 	}
 	for _, d := range c.devices {
-		dev, err := l.devices.use(d)
+		dev, err := h.devices.use(d)
 		if err != nil {
 			return failed(notOpened(err))
 		}
-		l.watchLoss(d, dev)
+		h.watchLoss(d, dev)
 		c.open = append(c.open, dev)
 	}
-	return done, l.add(id, c)
+	return done, h.add(id, c)
 }
 
 // notOpened is the error of a device that cannot be opened: a server that does not answer has no

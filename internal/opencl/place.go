@@ -14,8 +14,8 @@ type place struct {
 }
 
 // place reads one and checks that it lies within its object.
-func (l *lane) place(m *wire.Request) (p place) {
-	p.m, p.form = taken[*mem](l, m), m.U32()
+func (h *handler) place(m *wire.Request) (p place) {
+	p.m, p.form = next[*mem](h, m), m.U32()
 	for i := range p.origin {
 		p.origin[i] = m.Size()
 	}
@@ -27,7 +27,7 @@ func (l *lane) place(m *wire.Request) (p place) {
 	return p
 }
 
-// inside says whether the place lies within the object. Each number is at most 1<<62.
+// inside reports whether the place lies within the object. Each number is at most 1<<62.
 func (p *place) inside() bool {
 	for i := range p.origin {
 		if p.region[i] < 1 {
@@ -56,7 +56,7 @@ func (p *place) inside() bool {
 	return p.form == wire.Rect && p.insideBox(size)
 }
 
-// insideBox says whether rows lie within so many bytes.
+// insideBox reports whether rows lie within so many bytes.
 func (p *place) insideBox(size int) bool {
 	if p.row < p.region[0] || p.region[1] > size || p.region[2] > size {
 		return false
@@ -128,7 +128,7 @@ func (c *command) holding(list ...use) {
 	for _, u := range list {
 		u.m.hold()
 	}
-	c.over = func() {
+	c.release = func() {
 		for _, u := range list {
 			u.m.letGo()
 		}

@@ -28,7 +28,7 @@ type queue struct {
 	barrier *event              // as above: what later commands wait for
 	last    *event              // the newest command that may not be issued
 	newest  *event              // of an ordered queue: of the command issued last, nil if the program has none
-	failed  error               // of a command whose error the program could not be told
+	failed  error               // of a command whose error no reply carried
 }
 
 // fail keeps the error of a command that has no event, for the next finish.
@@ -49,9 +49,9 @@ type command struct {
 	run func(after []*gpustate.Event) ([]*gpustate.Event, error)
 	// refused is called instead of run where it is not to be issued; may be nil.
 	refused func()
-	// over is called when run will not be called again; may be nil.
-	over func()
-	// slow says that run waits for the program.
+	// release is called when run will not be called again; may be nil.
+	release func()
+	// slow: run waits for the program.
 	slow bool
 	kept time.Time // since when it is kept back
 }
@@ -165,8 +165,8 @@ func (q *queue) issueBacklog() {
 
 // issue issues a command when what it waits for is issued.
 func (c *command) issue(q *queue) error {
-	if c.over != nil {
-		defer c.over()
+	if c.release != nil {
+		defer c.release()
 	}
 	after, err := c.after(q)
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *command) issue(q *queue) error {
 			err = coded(clWaitListFailure, fmt.Sprintf("a command that it waits for failed: %v", err))
 		}
 		c.event.issue(nil, err)
-		return nil // the command was taken; its event tells
+		return nil // the command was taken; its event has the error
 	}
 	var held time.Duration
 	if !c.kept.IsZero() {
@@ -187,7 +187,7 @@ func (c *command) issue(q *queue) error {
 	}
 	var parts []*gpustate.Event
 	q.next(c.event)
-	if err = bringAll(c.uses, q.dev, q.server, c.event); err == nil {
+	if err = makeAllCurrent(c.uses, q.dev, q.server, c.event); err == nil {
 		parts, err = c.run(after)
 	} else if c.refused != nil {
 		c.refused()

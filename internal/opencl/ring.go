@@ -19,8 +19,8 @@ import (
 // requestRing takes requests out of memory that the library writes: it copies a request out before it looks at it.
 type requestRing struct {
 	mem     []byte
-	careful *atomic.Uint32
-	bell    chan struct{}
+	lost    *atomic.Uint32
+	wakeups chan struct{}
 	awake   ring.Awake
 	awaited atomic.Int32 // answers that the program waits for
 
@@ -39,18 +39,18 @@ func newRing(f *os.File) (*requestRing, error) {
 		_ = shm.Free(b) // it was mapped just now
 		return nil, fmt.Errorf("%w: a ring of %d bytes", wire.ErrProtocol, len(b))
 	}
-	return &requestRing{mem: b, careful: (*atomic.Uint32)(unsafe.Pointer(&b[wire.RingCareful])),
-		in: ring.NewReader(b, ringLayout), bell: make(chan struct{}, 1), awake: ring.Awake{Spare: ring.Spare()}}, nil
+	return &requestRing{mem: b, lost: (*atomic.Uint32)(unsafe.Pointer(&b[wire.RingLost])),
+		in: ring.NewReader(b, ringLayout), wakeups: make(chan struct{}, 1), awake: ring.Awake{Spare: ring.Spare()}}, nil
 }
 
 // ringLayout is where the ring is in its memory.
 var ringLayout = ring.Layout{Written: wire.RingWritten, Read: wire.RingRead, Asleep: wire.RingAsleep,
 	Data: wire.RingData, Bytes: wire.RingBytes}
 
-// wake is called for each waking of the library.
+// wake is called for each wake-up byte of the library.
 func (r *requestRing) wake() {
 	select {
-	case r.bell <- struct{}{}:
+	case r.wakeups <- struct{}{}:
 	default:
 	}
 }
@@ -114,7 +114,7 @@ const (
 // soon waits a moment for requests.
 func (r *requestRing) soon() bool {
 	r.mu.Lock()
-	taken := r.in.Count() // a lane may take more, which only ends this earlier
+	taken := r.in.Count() // a connection's request may take more, which only ends this earlier
 	r.mu.Unlock()
 	if r.asked() {
 		runtime.Gosched() // to who answers
@@ -132,10 +132,10 @@ func (r *requestRing) sleeps() bool {
 	return r.in.Sleep()
 }
 
-// beware lets the library ask about each command once a device is lost: it would hear of no
-// error otherwise.
-func (r *requestRing) beware(status int32) {
+// noteLoss makes the library wait for the reply of each command once a device is lost: otherwise
+// it would miss the errors.
+func (r *requestRing) noteLoss(status int32) {
 	if status == clDeviceNotAvailable {
-		r.careful.Store(1)
+		r.lost.Store(1)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
-	"golang.org/x/sys/unix"
 )
 
 // endWithin is how long a server waits for the commands of a program that has ended.
@@ -41,15 +42,15 @@ func Serve(ctx context.Context, control *net.UnixConn, opt Options) error {
 
 // close releases what a server has that is finished.
 func (s *Server) close() {
-	s.lanes.Wait()
+	s.tasks.Wait()
 	s.devices.close()
 	s.areas.forgetAll()
 	if s.ring != nil {
-		_ = unix.Munmap(s.ring.mem) // nobody uses it any more
+		_ = unix.Munmap(s.ring.mem) // no goroutine uses it any more
 	}
 }
 
-// accept takes the ring, lanes and wakings until the program ends.
+// accept takes the ring, connections, areas and wake-ups until the program ends.
 func (s *Server) accept() error {
 	oob := make([]byte, unix.CmsgSpace(4*4))
 	var b [1]byte
@@ -63,7 +64,7 @@ func (s *Server) accept() error {
 		}
 		files, err := shm.Files(oob[:oobn])
 		if err == nil && flags&unix.MSG_CTRUNC == 0 {
-			err = s.given(b[0], files)
+			err = s.received(b[0], files)
 		} else {
 			err = fmt.Errorf("%w: on the control socket", wire.ErrProtocol)
 		}
@@ -76,9 +77,9 @@ func (s *Server) accept() error {
 	}
 }
 
-// given takes in one byte of the control socket with the files that came with it, which the
+// received handles one byte of the control socket with the files that came with it, which the
 // caller closes.
-func (s *Server) given(what byte, files []*os.File) error {
+func (s *Server) received(what byte, files []*os.File) error {
 	switch {
 	case what == 'R' && len(files) == 1 && s.ring == nil:
 		r, err := newRing(files[0])
@@ -86,33 +87,33 @@ func (s *Server) given(what byte, files []*os.File) error {
 			return err
 		}
 		s.ring = r
-		s.lanes.Go(s.serveRing)
+		s.tasks.Go(s.serveRing)
 		return nil
 	case what == 'M' && len(files) == 1:
 		fd, err := unix.FcntlInt(files[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
-		return s.areas.give(os.NewFile(uintptr(fd), "area"))
+		return s.areas.add(os.NewFile(uintptr(fd), "area"))
 	case what == 'D' && len(files) == 0 && s.ring != nil:
 		s.ring.wake()
 		return nil
 	case what == 'L' && len(files) == 1 && s.ring != nil:
 		c, err := net.FileConn(files[0])
 		if err != nil {
-			return fmt.Errorf("%w: a lane that is no socket", wire.ErrProtocol)
+			return fmt.Errorf("%w: a connection that is no socket", wire.ErrProtocol)
 		}
-		if s.open++; s.open > wire.MaxLanes {
+		if s.connections++; s.connections > wire.MaxConnections {
 			_ = c.Close()
-			return fmt.Errorf("%w: more than %d lanes", wire.ErrProtocol, wire.MaxLanes)
+			return fmt.Errorf("%w: more than %d connections", wire.ErrProtocol, wire.MaxConnections)
 		}
-		s.lanes.Go(func() { s.serve(c) })
+		s.tasks.Go(func() { s.serve(c) })
 		return nil
 	}
 	return fmt.Errorf("%w: byte %q with %d files on the control socket", wire.ErrProtocol, what, len(files))
 }
 
-// serve carries out the requests of one lane.
+// serve carries out the requests of one connection.
 func (s *Server) serve(c net.Conn) {
 	stop := make(chan struct{})
 	go func() {
@@ -123,11 +124,11 @@ func (s *Server) serve(c net.Conn) {
 		_ = c.Close()
 	}()
 	defer close(stop)
-	l := &lane{Server: s, conn: c}
+	h := &handler{Server: s, conn: c}
 	for {
 		m, err := wire.ReadRequest(c)
 		if err == nil {
-			err = l.carryOut(m)
+			err = h.carryOut(m)
 		}
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
@@ -137,4 +138,209 @@ func (s *Server) serve(c net.Conn) {
 			return
 		}
 	}
+}
+
+// carryOut carries out one request and answers it. An error ends the service.
+func (h *handler) carryOut(m *wire.Request) error {
+	if err := h.drain(m.Last); err != nil {
+		return err
+	}
+	if m.Op == wire.OpForget {
+		return h.forget(m)
+	}
+	do := operations.of(m.Op)
+	if do == nil {
+		return fmt.Errorf("%w: operation %d", wire.ErrProtocol, m.Op)
+	}
+	if m.Bulk != 0 && !takesBulk[m.Op] {
+		return fmt.Errorf("%w: operation %d with bulk", wire.ErrProtocol, m.Op)
+	}
+	r, err := do(h, m)
+	if err != nil {
+		return err
+	}
+	if r.wait != nil {
+		r.wait(r)
+	}
+	var deliveries uint64
+	if r.deliver {
+		deliveries = h.deliverComplete()
+	}
+	h.ring.noteLoss(r.status)
+	parts := net.Buffers{wire.Header(len(r.body), uint32(r.status), len(r.bulk), deliveries), r.body}
+	if len(r.bulk) > 0 {
+		parts = append(parts, r.bulk)
+	}
+	_, err = parts.WriteTo(h.conn)
+	return err
+}
+
+// forget records that the program asks for an event no more.
+func (s *Server) forget(m *wire.Request) error {
+	id := m.U64()
+	s.mu.Lock()
+	if e := s.events[id]; e != nil {
+		e.forgotten.Store(true)
+		delete(s.events, id)
+	}
+	s.mu.Unlock()
+	return m.End()
+}
+
+// operations are those of connections, ringOperations those that the ring may have: their replies
+// are only a status.
+var operations, ringOperations table
+
+// table has what carries out an operation at its number.
+type table [wire.OpCloneKernel + 1]func(*handler, *wire.Request) (*reply, error)
+
+// of is nil for an operation that is not in the table.
+func (t *table) of(op uint32) func(*handler, *wire.Request) (*reply, error) {
+	if op >= uint32(len(t)) {
+		return nil
+	}
+	return t[op]
+}
+
+func init() {
+	operations = table{
+		wire.OpHello: (*handler).hello, wire.OpDevices: (*handler).listDevices,
+		wire.OpDeviceInfo: (*handler).deviceInfo, wire.OpCreateQueue: (*handler).createQueue,
+		wire.OpCreateBuffer: (*handler).createBuffer, wire.OpCreateSub: (*handler).createSub,
+		wire.OpCreateImage: (*handler).createImage, wire.OpCreateSampler: (*handler).createSampler,
+		wire.OpRelease: (*handler).release, wire.OpBuild: (*handler).build,
+		wire.OpCreateKernel: (*handler).createKernel, wire.OpSetArg: (*handler).setArg,
+		wire.OpWorkGroup: (*handler).workGroup, wire.OpArgInfo: (*handler).argInfo,
+		wire.OpFormats: (*handler).formats, wire.OpLaunch: (*handler).launch, wire.OpRead: (*handler).read,
+		wire.OpWrite: (*handler).write, wire.OpCopy: (*handler).copy, wire.OpFill: (*handler).fill,
+		wire.OpMarker: (*handler).marker, wire.OpFlush: (*handler).flush, wire.OpFinish: (*handler).finishQueue,
+		wire.OpUserEvent: (*handler).userEvent, wire.OpSetUserEvent: (*handler).setUserEvent,
+		wire.OpEventStatus: (*handler).eventStatus, wire.OpEventTimes: (*handler).eventTimes,
+		wire.OpWait: (*handler).waitFor, wire.OpWatch: (*handler).watch, wire.OpShare: (*handler).share,
+		wire.OpUnshare: (*handler).unshare, wire.OpAreaWait: (*handler).areaWait,
+		wire.OpContext: (*handler).createContext, wire.OpCapture: (*handler).capture,
+		wire.OpState: (*handler).giveState, wire.OpRestore: (*handler).restore,
+		wire.OpCloneKernel: (*handler).cloneKernel,
+	}
+	for _, op := range []uint32{
+		wire.OpRelease, wire.OpSetArg, wire.OpLaunch, wire.OpCopy, wire.OpFill, wire.OpMarker, wire.OpFlush,
+		wire.OpFinish, wire.OpUserEvent, wire.OpSetUserEvent, wire.OpWait, wire.OpWatch, wire.OpRead, wire.OpWrite,
+		wire.OpShare, wire.OpUnshare, wire.OpAreaWait,
+	} {
+		ringOperations[op] = operations[op]
+	}
+}
+
+// takesBulk are the operations that bytes may follow.
+var takesBulk = map[uint32]bool{wire.OpCreateBuffer: true, wire.OpCreateImage: true, wire.OpWrite: true,
+	wire.OpRestore: true}
+
+// serveRing carries out the requests of the ring.
+func (s *Server) serveRing() {
+	for {
+		if err := s.drainAll(); err != nil {
+			s.finish(err)
+			return
+		}
+		if s.ring.soon() || !s.ring.sleeps() {
+			continue
+		}
+		begin, expected := time.Now(), moment
+		if s.ring.asked() {
+			expected = whileAsked
+		}
+		select {
+		case <-s.ring.wakeups:
+		case <-s.ended:
+			return
+		}
+		s.ring.awake.Slept(expected, time.Since(begin))
+	}
+}
+
+// drainAll carries out all that is in the ring.
+func (s *Server) drainAll() error {
+	s.ring.mu.Lock()
+	defer s.ring.mu.Unlock()
+	for {
+		if there, err := s.carryOutNext(); !there || err != nil {
+			return err
+		}
+	}
+}
+
+// drain carries out what was put into the ring before a position.
+func (s *Server) drain(to uint64) error {
+	r := s.ring
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.in.Publish()
+	for int64(to-r.in.Count()) > 0 {
+		there, err := s.carryOutNext()
+		if err == nil && !there {
+			err = fmt.Errorf("%w: a position beyond the ring", wire.ErrProtocol)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carryOutNext carries out the next request, if there is one; the ring is held.
+func (s *Server) carryOutNext() (bool, error) {
+	select {
+	case <-s.ended:
+		return false, net.ErrClosed
+	default:
+	}
+	m, err := s.ring.take()
+	if m == nil || err != nil {
+		return false, err
+	}
+	return true, s.carryOutOfRing(m)
+}
+
+// carryOutOfRing carries out one request.
+func (s *Server) carryOutOfRing(m *wire.Request) error {
+	if m.Op == wire.OpForget {
+		return s.forget(m)
+	}
+	do := ringOperations.of(m.Op)
+	if do == nil || m.Last >= wire.RingSlots {
+		return fmt.Errorf("%w: operation %d in the ring, slot %d", wire.ErrProtocol, m.Op, m.Last)
+	}
+	h := &s.asked
+	if m.Last == 0 {
+		h = &s.unasked
+	}
+	r, err := do(h, m)
+	if err != nil {
+		return err
+	}
+	if r.wait == nil || m.Last == 0 {
+		s.answer(m.Last, r)
+		return nil
+	}
+	slot := m.Last
+	s.ring.awaited.Add(1)
+	s.tasks.Go(func() {
+		defer s.ring.awaited.Add(-1)
+		r.wait(r)
+		s.answer(slot, r)
+	})
+	return nil
+}
+
+// answer fills the slot of a request, if it has one.
+func (s *Server) answer(slot uint64, r *reply) {
+	s.ring.noteLoss(r.status)
+	if slot == 0 {
+		return
+	}
+	var deliveries uint64
+	if r.deliver {
+		deliveries = s.deliverComplete()
+	}
+	s.ring.answer(slot, r.status, deliveries)
 }

@@ -47,10 +47,10 @@ type Server struct {
 	outbox     outbox
 
 	areas          areas
-	open           int          // lanes
+	connections    int          // for requests
 	ring           *requestRing // nil until the library has given it
-	asked, unasked lane         // of the ring's requests
-	lanes          sync.WaitGroup
+	asked, unasked handler      // of the ring's requests
+	tasks          sync.WaitGroup
 	ended          chan struct{}
 	end            sync.Once
 	why            error
@@ -62,7 +62,7 @@ func newServer(control *net.UnixConn, opt Options) *Server {
 	}
 	s := &Server{opt: opt, control: control, objects: map[uint64]any{}, events: map[uint64]*event{},
 		ended: make(chan struct{})}
-	s.asked, s.unasked = lane{Server: s}, lane{Server: s, unasked: true}
+	s.asked, s.unasked = handler{Server: s}, handler{Server: s, unasked: true}
 	return s
 }
 
@@ -98,7 +98,7 @@ func find[T any](s *Server, id uint64) (o T, err error) {
 	place := s.place(id)
 	n := place.Load()
 	if n == nil || n.id != id {
-		n = s.look(id, place)
+		n = s.lookUp(id, place)
 	}
 	o, ok := n.object.(T)
 	if !ok {
@@ -114,8 +114,8 @@ func object[T any](s *Server, m *wire.Request, id uint64) T {
 	return o
 }
 
-// taken is the object whose number is next in a request.
-func taken[T any](l *lane, m *wire.Request) T { return object[T](l.Server, m, m.U64()) }
+// next is the object whose number is next in a request.
+func next[T any](h *handler, m *wire.Request) T { return object[T](h.Server, m, m.U64()) }
 
 // numbered is an object with its number.
 type numbered struct {
@@ -126,8 +126,8 @@ type numbered struct {
 // place is where an object of that number is remembered, if another one is not.
 func (s *Server) place(id uint64) *atomic.Pointer[numbered] { return &s.found[id%uint64(len(s.found))] }
 
-// look looks an object up, and remembers it where there is room.
-func (s *Server) look(id uint64, place *atomic.Pointer[numbered]) *numbered {
+// lookUp looks an object up, and remembers it where there is room.
+func (s *Server) lookUp(id uint64, place *atomic.Pointer[numbered]) *numbered {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := &numbered{id, s.objects[id]}
@@ -163,12 +163,11 @@ func (s *Server) send(op uint32, watch, event uint64, status int32, bulk []byte)
 	}
 }
 
-// lane is one connection for requests. Those of the ring have one of their own without a
-// connection.
-type lane struct {
+// handler carries out requests: of one connection, or, without one, of the ring.
+type handler struct {
 	*Server
 	conn    net.Conn
-	unasked bool // the program does not hear how a request went
+	unasked bool // the program does not wait for the replies
 }
 
 // wait waits for an event. One that the program sets is given up when all its devices are lost: who
@@ -258,9 +257,9 @@ func (s *Server) dispatch(d *delivery, err error) {
 	})
 }
 
-// settle sends what is complete, and says how many deliveries the program has been sent: it
-// waits for these before a call returns that tells it of completed commands.
-func (s *Server) settle() uint64 {
+// deliverComplete sends the bytes of the reads that are complete, and returns the number of deliveries
+// sent so far: the program waits for these before a call returns that reports completed commands.
+func (s *Server) deliverComplete() uint64 {
 	s.outbox.mu.Lock()
 	var list []*delivery
 	for d := range s.outbox.reads {
@@ -275,17 +274,17 @@ func (s *Server) settle() uint64 {
 	return s.deliveries.Load()
 }
 
-// watchLoss tells the program when a device that it makes objects on is lost.
+// watchLoss sends LOST when a device that the program makes objects on is lost.
 func (s *Server) watchLoss(d *device, dev *gpustate.Device) {
 	d.watched.Do(func() {
 		s.devices.watchOne()
-		s.lanes.Go(func() {
+		s.tasks.Go(func() {
 			select {
 			case <-dev.Lost():
 			case <-s.ended:
 				return
 			}
-			s.ring.beware(clDeviceNotAvailable)
+			s.ring.noteLoss(clDeviceNotAvailable)
 			s.devices.loseOne()
 			s.send(wire.OpLost, uint64(slices.Index(s.devices.all(), d)), 0, clDeviceNotAvailable, nil)
 		})
@@ -308,8 +307,8 @@ func (s *Server) findArea(number uint64) (*area, error) {
 	a := &s.areas
 	for {
 		a.mu.Lock()
-		one, coming := a.list[number], number > a.last && number-a.last <= maxAreas
-		if coming && a.more == nil {
+		one, announced := a.list[number], number > a.last && number-a.last <= maxAreas
+		if announced && a.more == nil {
 			a.more = make(chan struct{})
 		}
 		more := a.more
@@ -317,7 +316,7 @@ func (s *Server) findArea(number uint64) (*area, error) {
 		if one != nil {
 			return one, nil
 		}
-		if !coming {
+		if !announced {
 			return nil, fmt.Errorf("%w: area %d", wire.ErrProtocol, number)
 		}
 		select {

@@ -21,8 +21,8 @@ type slot struct {
 }
 
 // slots reads the slots of a transfer.
-func (l *lane) slots(m *wire.Request) (a *area, list []slot) {
-	a = l.area(m, m.U64())
+func (h *handler) slots(m *wire.Request) (a *area, list []slot) {
+	a = h.area(m, m.U64())
 	numbers := m.Numbers()
 	m.Check(a != nil && len(a.bytes) == wire.Slots*wire.SlotBytes && len(numbers) > 0 && len(numbers) <= wire.Slots &&
 		slices.Max(numbers) < wire.Slots, "slots of a transfer")
@@ -32,7 +32,7 @@ func (l *lane) slots(m *wire.Request) (a *area, list []slot) {
 	for _, n := range numbers {
 		word := wire.RingWords + int(n)*wire.RingSlot
 		list = append(list, slot{a.bytes[n*wire.SlotBytes : (n+1)*wire.SlotBytes],
-			l.ring.word(word), l.ring.word(word + 4), l.ring.word(word + 8)})
+			h.ring.word(word), h.ring.word(word + 4), h.ring.word(word + 8)})
 	}
 	return a, list
 }
@@ -100,7 +100,7 @@ func (p *pieces) slot(number int) *slot { return &p.slots[number%len(p.slots)] }
 // run issues the pieces one after the other, each when its slot is ready.
 func (p *pieces) run(after []*gpustate.Event) (list []*gpustate.Event, err error) {
 	going := make(chan issued, p.count())
-	p.server.lanes.Go(func() { p.follow(going) })
+	p.server.tasks.Go(func() { p.follow(going) })
 	defer close(going)
 	ready := uint32(wire.Empty)
 	if p.write {
@@ -161,14 +161,14 @@ func (p *pieces) refuse() {
 }
 
 // throughSlots carries out a READ or WRITE of a range of a buffer by way of slots.
-func (l *lane) throughSlots(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
+func (h *handler) throughSlots(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
 	p place) (*reply, error) {
-	a, list := l.slots(m)
+	a, list := h.slots(m)
 	m.Check(p.form == wire.Linear, "a box through slots")
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	t := &pieces{server: l.Server, queue: q, place: p, slots: list, write: write, over: make(chan struct{})}
+	t := &pieces{server: h.Server, queue: q, place: p, slots: list, write: write, over: make(chan struct{})}
 	c := &command{event: e, deps: deps, refused: t.refuse}
 	c.slow = t.count() > len(list)
 	c.holding(use{p.m, write})
@@ -177,21 +177,21 @@ func (l *lane) throughSlots(m *wire.Request, write bool, flags uint32, q *queue,
 	left := func() { // the slots
 		select {
 		case <-t.over:
-		case <-l.ended:
+		case <-h.ended:
 		}
 	}
 	if err := q.enqueue(c); err != nil {
-		r, err := l.outcome(q, e.id, err)
+		r, err := h.outcome(q, e.id, err)
 		if r != nil {
-			r.later = func(*reply) { left() }
+			r.wait = func(*reply) { left() }
 		}
 		return r, err
 	}
 	if flags&wire.Blocking == 0 {
 		return done, nil
 	}
-	return &reply{settle: true, later: func(r *reply) {
-		r.status = codeOf(l.wait(e))
+	return &reply{deliver: true, wait: func(r *reply) {
+		r.status = codeOf(h.wait(e))
 		left()
 	}}, nil
 }

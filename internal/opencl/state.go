@@ -26,34 +26,34 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // capture drains the program's commands and takes the state of all devices; the library gets
 // it by STATE.
-func (l *lane) capture(m *wire.Request) (*reply, error) {
+func (h *handler) capture(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	if err := l.completeAll(); err != nil {
+	if err := h.completeAll(); err != nil {
 		return failed(err)
 	}
-	state, err := l.takeState()
+	state, err := h.takeState()
 	if err != nil {
 		return failed(err)
 	}
-	l.mu.Lock()
-	l.state = state
-	l.mu.Unlock()
-	r := &reply{settle: true}
+	h.mu.Lock()
+	h.state = state
+	h.mu.Unlock()
+	r := &reply{deliver: true}
 	r.u64(uint64(len(state)))
 	return r, nil
 }
 
 // giveState is the answer to STATE: what CAPTURE took, once.
-func (l *lane) giveState(m *wire.Request) (*reply, error) {
+func (h *handler) giveState(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	r := &reply{bulk: l.state}
-	l.state = nil
-	l.mu.Unlock()
+	h.mu.Lock()
+	r := &reply{bulk: h.state}
+	h.state = nil
+	h.mu.Unlock()
 	if r.bulk == nil {
 		return nil, fmt.Errorf("%w: no state was captured", wire.ErrProtocol)
 	}
@@ -62,21 +62,21 @@ func (l *lane) giveState(m *wire.Request) (*reply, error) {
 
 // completeAll completes all commands. One that waits for a user event which is not set would wait
 // for ever: the program stands in its call.
-func (l *lane) completeAll() error {
-	l.mu.Lock()
+func (h *handler) completeAll() error {
+	h.mu.Lock()
 	var queues []*queue
 	var leaving []chan struct{}
-	for _, o := range l.objects {
+	for _, o := range h.objects {
 		if q, ok := o.(*queue); ok {
 			queues = append(queues, q)
 			leaving = append(leaving, q.left)
 		}
 	}
 	unset := false
-	for _, e := range l.events {
+	for _, e := range h.events {
 		unset = unset || e.dev == nil && !e.isIssued()
 	}
-	l.mu.Unlock()
+	h.mu.Unlock()
 	for _, q := range queues {
 		if unset && q.keepsBack() {
 			return coded(clInvalidOperation, "commands wait for a user event that is not set: no capture")
@@ -92,7 +92,7 @@ func (l *lane) completeAll() error {
 	return errors.Join(errs...)
 }
 
-// keepsBack says whether a command waits to be issued.
+// keepsBack reports whether a command waits to be issued.
 func (q *queue) keepsBack() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,9 +105,9 @@ func (q *queue) keepsBack() bool {
 }
 
 // takeState captures the devices that the program uses, one after the other. No command runs.
-func (l *lane) takeState() ([]byte, error) {
-	for _, m := range l.memory() {
-		if err := m.level(l.Server); err != nil {
+func (h *handler) takeState() ([]byte, error) {
+	for _, m := range h.memory() {
+		if err := m.makeCurrentOnAll(h.Server); err != nil {
 			return nil, err
 		}
 	}
@@ -115,11 +115,11 @@ func (l *lane) takeState() ([]byte, error) {
 	put := func(v any) { _ = binary.Write(&b, binary.LittleEndian, v) } // memory takes all
 	b.WriteString(stateMagic)
 	put(uint32(stateVersion))
-	used := l.devices.inUse()
+	used := h.devices.inUse()
 	put(uint32(len(used)))
 	for _, n := range used {
 		put(uint32(n))
-		if err := l.captureDevice(n, &b, put); err != nil {
+		if err := h.captureDevice(n, &b, put); err != nil {
 			return nil, err
 		}
 	}
@@ -127,8 +127,8 @@ func (l *lane) takeState() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func (l *lane) captureDevice(n int, b *bytes.Buffer, put func(any)) (err error) {
-	d, err := l.devices.at(uint64(n))
+func (h *handler) captureDevice(n int, b *bytes.Buffer, put func(any)) (err error) {
+	d, err := h.devices.at(uint64(n))
 	if err != nil {
 		return err
 	}
@@ -214,43 +214,43 @@ func readState(b []byte) (list []saved, err error) {
 
 // restore brings a state to the devices of the same numbers: into the objects that the program
 // has made, and into those that it makes in the same order later.
-func (l *lane) restore(m *wire.Request) (*reply, error) {
+func (h *handler) restore(m *wire.Request) (*reply, error) {
 	const maxState = 1 << 40
 	n := m.Bulk
 	if err := m.End(); err != nil || n > maxState {
 		return nil, errors.Join(err, wire.ErrProtocol)
 	}
-	b, err := l.bulk(n)
+	b, err := h.bulk(n)
 	if err != nil {
 		return nil, err
 	}
 	list, err := readState(b)
 	if err == nil {
-		err = l.completeAll()
+		err = h.completeAll()
 	}
 	if err != nil {
 		return failed(err)
 	}
 	for _, s := range list {
-		if err := l.restoreDevice(s); err != nil {
+		if err := h.restoreDevice(s); err != nil {
 			return failed(err)
 		}
 	}
-	for _, m := range l.memory() { // each device has the bytes
+	for _, m := range h.memory() { // each device has the bytes
 		m.shared.mu.Lock()
 		m.shared.current, m.shared.writer = nil, nil
 		m.shared.mu.Unlock()
 	}
-	return &reply{settle: true}, nil
+	return &reply{deliver: true}, nil
 }
 
-func (l *lane) restoreDevice(s saved) error {
-	all := l.devices.all()
+func (h *handler) restoreDevice(s saved) error {
+	all := h.devices.all()
 	if s.device >= len(all) {
 		return coded(clInvalidValue, fmt.Sprintf("the state has %d devices or more, the program has %d", s.device+1,
 			len(all)))
 	}
-	dev, err := l.devices.use(all[s.device])
+	dev, err := h.devices.use(all[s.device])
 	if err != nil {
 		return err
 	}

@@ -7,30 +7,30 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
-// errBulk says that a request of the ring has bytes behind it, which only a lane can have.
+// errBulk: a request of the ring is followed by bytes, which only one of a connection may be.
 var errBulk = fmt.Errorf("%w: bytes behind a request of the ring", wire.ErrProtocol)
 
 // shared carries out a transfer whose bytes lie in shared memory; false: they do not.
-func (l *lane) shared(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event, p place) (*reply,
+func (h *handler) shared(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event, p place) (*reply,
 	bool,
 	error) {
 	switch {
-	case m.Bad() || flags&(wire.InArea|wire.InSlots) == 0 && l.conn != nil:
+	case m.Bad() || flags&(wire.InArea|wire.InSlots) == 0 && h.conn != nil:
 		return nil, false, nil
 	case flags&wire.InArea != 0 && m.Bulk == 0:
-		r, err := l.direct(m, write, flags, q, e, deps, p)
+		r, err := h.direct(m, write, flags, q, e, deps, p)
 		return r, true, err
 	case flags&wire.InSlots != 0 && m.Bulk == 0:
-		r, err := l.throughSlots(m, write, flags, q, e, deps, p)
+		r, err := h.throughSlots(m, write, flags, q, e, deps, p)
 		return r, true, err
 	}
 	return nil, true, errBulk
 }
 
-func (l *lane) read(m *wire.Request) (*reply, error) {
-	q, e, deps, flags := l.command(m)
-	p := l.place(m)
-	if r, shared, err := l.shared(m, false, flags, q, e, deps, p); shared {
+func (h *handler) read(m *wire.Request) (*reply, error) {
+	q, e, deps, flags := h.command(m)
+	p := h.place(m)
+	if r, shared, err := h.shared(m, false, flags, q, e, deps, p); shared {
 		return r, err
 	}
 	if err := m.End(); err != nil {
@@ -44,11 +44,11 @@ func (l *lane) read(m *wire.Request) (*reply, error) {
 		return failed(err)
 	}
 	if flags&wire.Blocking == 0 {
-		l.deliver(&delivery{event: e, bytes: b})
+		h.deliver(&delivery{event: e, bytes: b})
 		return done, nil
 	}
-	r := &reply{settle: true}
-	if err := l.wait(e); err != nil {
+	r := &reply{deliver: true}
+	if err := h.wait(e); err != nil {
 		r.status = codeOf(err)
 		return r, nil
 	}
@@ -56,17 +56,17 @@ func (l *lane) read(m *wire.Request) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) write(m *wire.Request) (*reply, error) {
-	q, e, deps, flags := l.command(m)
-	p := l.place(m)
-	if r, shared, err := l.shared(m, true, flags, q, e, deps, p); shared {
+func (h *handler) write(m *wire.Request) (*reply, error) {
+	q, e, deps, flags := h.command(m)
+	p := h.place(m)
+	if r, shared, err := h.shared(m, true, flags, q, e, deps, p); shared {
 		return r, err
 	}
 	m.Check(m.Bad() || m.Bulk == uint64(p.bytes()), "the bytes of a write")
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	b, err := l.bulk(m.Bulk)
+	b, err := h.bulk(m.Bulk)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +79,12 @@ func (l *lane) write(m *wire.Request) (*reply, error) {
 	if flags&wire.Blocking == 0 {
 		return done, nil
 	}
-	return l.whenComplete(e), nil
+	return h.whenComplete(e), nil
 }
 
-func (l *lane) copy(m *wire.Request) (*reply, error) {
-	q, e, deps, _ := l.command(m)
-	from, to := l.place(m), l.place(m)
+func (h *handler) copy(m *wire.Request) (*reply, error) {
+	q, e, deps, _ := h.command(m)
+	from, to := h.place(m), h.place(m)
 	m.Check(m.Bad() || from.bytes() == to.bytes() && (from.form != to.form || from.region == to.region) &&
 		(from.form == to.form || from.form != wire.Rect && to.form != wire.Rect), "places of a copy")
 	if err := m.End(); err != nil {
@@ -95,7 +95,7 @@ func (l *lane) copy(m *wire.Request) (*reply, error) {
 	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
 		return parts(copyPlace(q, &from, &to, after))
 	}
-	return l.enqueue(q, c)
+	return h.enqueue(q, c)
 }
 
 // copyPlace copies within the device. A range is packed pixels where the other side has
@@ -115,9 +115,9 @@ func copyPlace(on *queue, from, to *place, after []*gpustate.Event) (*gpustate.E
 	return q.Copy(to.m.bufs[i], to.origin[0], from.m.bufs[i], from.origin[0], from.region[0], after...)
 }
 
-func (l *lane) fill(m *wire.Request) (*reply, error) {
-	q, e, deps, _ := l.command(m)
-	p, pattern := l.place(m), m.Bytes()
+func (h *handler) fill(m *wire.Request) (*reply, error) {
+	q, e, deps, _ := h.command(m)
+	p, pattern := h.place(m), m.Bytes()
 	var color gpustate.Color
 	m.Check(p.form == wire.Pixels && len(pattern) == len(color) || fits(pattern, &p), "the pattern of a fill")
 	if err := m.End(); err != nil {
@@ -132,10 +132,10 @@ func (l *lane) fill(m *wire.Request) (*reply, error) {
 		}
 		return parts(q.q.Fill(p.m.bufs[q.at], p.origin[0], p.region[0], pattern, after...))
 	}
-	return l.enqueue(q, c)
+	return h.enqueue(q, c)
 }
 
-// fits says whether a range can be filled with a pattern.
+// fits reports whether a range can be filled with a pattern.
 func fits(pattern []byte, p *place) bool {
 	n := len(pattern)
 	return p.form == wire.Linear && n > 0 && n <= 128 && n&(n-1) == 0 && p.origin[0]%n == 0 && p.region[0]%n == 0

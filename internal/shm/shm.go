@@ -1,5 +1,5 @@
 // Package shm makes memory at page boundaries outside of the Go heap: memory that processes of one
-// machine share, which is a file without a name whose size nobody can change, and private memory. It
+// machine share, which is a file without a name of a fixed size, and private memory. It
 // passes the files of the former to other processes, and says how much memory the machine has.
 package shm
 
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrSize reports that shared memory can change its size, or has another one than its owner says:
+// ErrSize reports that shared memory can change its size, or has another one than announced:
 // reading it could end the process.
 var ErrSize = errors.New("shared memory whose size is not fixed")
 

@@ -5,11 +5,11 @@ const Version = 5
 
 // Sizes and limits.
 const (
-	HeaderBytes = 24
-	MaxBody     = 64 << 20
-	MaxList     = 65536   // devices, arguments of a kernel
-	MaxNumber   = 1 << 62 // places and sizes
-	MaxLanes    = 1024    // calls of a program that are carried out at a time
+	HeaderBytes    = 24
+	MaxBody        = 64 << 20
+	MaxList        = 65536   // devices, arguments of a kernel
+	MaxNumber      = 1 << 62 // places and sizes
+	MaxConnections = 1024    // for requests: calls that run at the same time
 )
 
 // The shared memory of the ring: numbers in cache lines of their own, reply slots, words of the slots of
@@ -18,7 +18,7 @@ const (
 	RingWritten = 0
 	RingAsleep  = 64
 	RingRead    = 128
-	RingCareful = 192
+	RingLost    = 192
 	RingReplies = 4096
 	RingSlots   = 64
 	RingSlot    = 64
@@ -84,7 +84,7 @@ const (
 	OpForget        = 30
 	OpShare         = 31
 	OpUnshare       = 32
-	OpSettle        = 33
+	OpAreaWait      = 33
 	OpContext       = 34
 	OpCapture       = 35
 	OpState         = 36
@@ -101,8 +101,8 @@ const (
 	Barrier  = 2
 	InArea   = 4  // the host's bytes lie in an area
 	InSlots  = 8  // they pass through slots
-	Tell     = 16 // a DELIVERY without bytes says when it is complete
-	Unseen   = 32 // the program does not see its event: an error is the queue's
+	Deliver  = 16 // a DELIVERY without bytes reports its completion
+	NoEvent  = 32 // the program has no event of it: an error is the queue's
 )
 
 // Alone is the flag of a MARKER that does not wait for its queue.

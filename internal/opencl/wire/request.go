@@ -19,7 +19,7 @@ type Request struct {
 	Body []byte
 	at   int    // what of body was read
 	Bulk uint64 // bytes that follow it
-	Last uint64 // of a lane: how far the ring was written; of the ring: the reply slot, 0 for none
+	Last uint64 // of a connection: how far the ring was written; of the ring: the reply slot, 0 for none
 	bad  bool
 	why  error // it is bad; nil where it is too short, or has a number out of range
 }

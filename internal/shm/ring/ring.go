@@ -1,9 +1,9 @@
-// Package ring passes bytes from one process of a machine to another through memory that both have mapped, and says
-// when the reader has to be woken.
+// Package ring passes bytes from one process of a machine to another through memory that both have mapped, and
+// reports when the reader has to be woken.
 //
 // # Terms
 //
-// A ring has one writer and one reader. Beside its bytes it has three numbers, each in a cache line of its own: how
+// A ring has one writer and one reader. Next to its bytes it has three numbers, each in a cache line of its own: how
 // many bytes were ever written, how many were ever read, and whether the reader wants to be woken. The program in C at
 // the other end of a ring has the same: lib/opencl/wire/ring.c.
 //
@@ -15,9 +15,9 @@
 // # Waking
 //
 // A reader that finds nothing stays awake for a moment (Awake), then asks to be woken (Sleep) and sleeps. A writer that
-// has written asks whether it has to wake the reader (Wakes), and is told so once. No waking is lost. The way to wake
-// is the user's, such as a byte through a socket. Nobody wakes a writer that waits for room: whoever reads so slowly
-// does not gain from it.
+// has written asks whether it has to wake the reader (Wakes), which is true once. No wake-up is lost. The caller wakes
+// the reader in its own way, such as a byte through a socket. A writer that waits for room polls: waking
+// would gain nothing with a reader so slow.
 package ring
 
 import (
@@ -53,7 +53,7 @@ func newHalf(b []byte, l Layout) half {
 		asleep: (*atomic.Uint32)(unsafe.Pointer(&b[l.Asleep]))}
 }
 
-// Over reports that there is no ring, or none any more.
+// Over reports whether there is no ring, or none any more.
 func (h *half) Over() bool { return h.data == nil }
 
 // Count returns how many bytes this side has written, or read.
@@ -67,17 +67,17 @@ func (h *half) impossible(n uint64) error {
 // Reader is the reader's side. It belongs to one goroutine at a time.
 type Reader struct {
 	half
-	there uint64 // bytes written when this side looked last
-	told  uint64 // count as the writer knows it
+	there     uint64 // bytes written when this side looked last
+	published uint64 // count as it was published
 }
 
 // NewReader makes the reader's side of a ring in memory that begins as zeros.
 func NewReader(b []byte, l Layout) Reader { return Reader{half: newHalf(b, l)} }
 
-// Waiting returns how many bytes there are to read. Where there are none the writer gets to know what was read.
+// Waiting returns how many bytes there are to read. If there are none, it publishes what was read.
 func (r *Reader) Waiting() (int, error) {
 	if r.there == r.count {
-		r.Tell()
+		r.Publish()
 		r.there = r.written.Load()
 	}
 	n := r.there - r.count
@@ -94,21 +94,21 @@ func (r *Reader) Peek(b []byte, skip int) {
 	copy(b[n:], r.data)
 }
 
-// tellEvery is how much of a ring is read before the writer gets to know, unless nothing is left: the number passes
+// tellEvery is how much of a ring is read before it is published, unless nothing is left: the number passes
 // between two cores each time.
-const tellEvery = 16
+const publishEvery = 16
 
 // Take takes bytes that Waiting has counted.
 func (r *Reader) Take(n int) {
-	if r.count += uint64(n); r.count-r.told >= uint64(len(r.data)/tellEvery) {
-		r.Tell()
+	if r.count += uint64(n); r.count-r.published >= uint64(len(r.data)/publishEvery) {
+		r.Publish()
 	}
 }
 
-// Tell lets the writer know what was read.
-func (r *Reader) Tell() {
-	if r.told != r.count {
-		r.told = r.count
+// Publish makes the room of what was read available to the writer.
+func (r *Reader) Publish() {
+	if r.published != r.count {
+		r.published = r.count
 		r.read.Store(r.count)
 	}
 }
@@ -139,7 +139,7 @@ func (r *Reader) Sleep() bool {
 	return false
 }
 
-// Watch says that the reader looks at the ring, so that it needs no waking.
+// Watch withdraws Sleep: the reader looks at the ring again.
 func (r *Reader) Watch() { r.asleep.Store(0) }
 
 // Writer is the writer's side. It belongs to one goroutine at a time.

@@ -84,10 +84,10 @@ func TestRoom(t *testing.T) {
 	write(0)
 	read(1)
 	write(0)
-	read(small.Bytes/tellEvery - 1)
-	write(small.Bytes / tellEvery)
-	read(small.Bytes - small.Bytes/tellEvery) // what was there when it looked last
-	read(small.Bytes / tellEvery)
+	read(small.Bytes/publishEvery - 1)
+	write(small.Bytes / publishEvery)
+	read(small.Bytes - small.Bytes/publishEvery) // what was there when it looked last
+	read(small.Bytes / publishEvery)
 	if n, err := r.Waiting(); n != 0 || err != nil {
 		t.Errorf("got %d bytes of an empty ring, %v", n, err)
 	}

@@ -10,7 +10,7 @@ enum { BINARY_VERSION = 2, MAX_UNITS = 4096 };
 
 static size_t text_size(const char *text) { return 4 + (text == NULL ? 0 : strlen(text)); }
 
-/* has tells whether a device has something to give. */
+/* has reports whether a device has something to give. */
 static bool has(const struct _cl_program *p, cl_uint device) {
 	return p->builds[device].type != CL_PROGRAM_BINARY_TYPE_NONE && p->builds[device].recipe != NULL;
 }
@@ -115,7 +115,7 @@ static cl_int fill(struct recipe *to, const unsigned char *b, size_t size, cl_pr
 	return r.bad || r.at != r.end ? CL_INVALID_BINARY : CL_SUCCESS;
 }
 
-/* same tells whether two recipes are alike. */
+/* same reports whether two recipes are alike. */
 static bool same(const struct recipe *a, const struct recipe *b) {
 	if (a == b || a->count != b->count || strcmp(a->link, b->link) != 0) {
 		return a == b;

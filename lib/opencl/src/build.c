@@ -26,7 +26,7 @@ static cl_int ask(cl_program p, struct call *c, uint64_t number, uint64_t kept, 
 	return hfcl_run(c, NULL, NULL);
 }
 
-/* wanted tells whether a build is for a device. */
+/* wanted reports whether a build is for a device. */
 static bool wanted(cl_device_id d, cl_uint n, const cl_device_id *list) {
 	for (cl_uint i = 0; i < n; i++) {
 		if (list[i] == d) {
@@ -36,7 +36,7 @@ static bool wanted(cl_device_id d, cl_uint n, const cl_device_id *list) {
 	return false;
 }
 
-/* begin lets the devices of a build have what it is of and nothing else, and tells whether others have kernels. */
+/* begin lets the devices of a build have what it is of and nothing else, and reports whether others have kernels. */
 static bool begin(cl_program p, struct recipe *r, cl_uint n, const cl_device_id *list) {
 	bool others = false;
 	for (cl_uint i = 0; i < p->context->count; i++) {
@@ -144,7 +144,7 @@ static cl_int build_again(cl_program p, const char *options, cl_uint n, const cl
 										  : rc;
 }
 
-/* has_binary tells whether some device has one. */
+/* has_binary reports whether some device has one. */
 static bool has_binary(cl_program p, cl_uint n, const cl_device_id *list) {
 	for (cl_uint i = 0; i < n; i++) {
 		if (recipe_of(p, list[i]) != NULL) {

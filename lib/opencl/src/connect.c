@@ -71,14 +71,14 @@ static void limits(char *to, size_t room) {
 	}
 }
 
-/* say_ended says that the server is no more, before it has served anything. */
+/* say_ended reports that the server is no more, before it has served anything. */
 static void say_ended(void) {
 	char why[200];
 	limits(why, sizeof why);
 	say("its server has ended", why);
 }
 
-/* greet says who this is, on the first lane. */
+/* greet says who this is, on the first connection. */
 static bool greet(void) {
 	struct call c;
 	hfcl_begin(&c, HFCL_HELLO);

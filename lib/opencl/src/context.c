@@ -141,7 +141,7 @@ static void notify_once(cl_context c) {
 	}
 }
 
-void hfcl_tell_contexts(void) {
+void hfcl_report_loss(void) {
 	pthread_mutex_lock(&listeners.lock);
 	for (cl_context c = listeners.first; c != NULL; c = c->next) {
 		notify_once(c);

@@ -1,7 +1,7 @@
 /* Commands that copy among buffers, and fill them. */
 #include "hfcl.h"
 
-/* overlap tells whether two ranges of one object, or of two that lie in the same one, share bytes. */
+/* overlap reports whether two ranges of one object, or of two that lie in the same one, share bytes. */
 static bool overlap(cl_mem a, size_t a_at, size_t a_size, cl_mem b, size_t b_at, size_t b_size) {
 	cl_mem a_root = a->parent != NULL ? a->parent : a, b_root = b->parent != NULL ? b->parent : b;
 	a_at += a->offset;
@@ -50,7 +50,7 @@ static size_t begin_of(cl_mem m, const struct place *p) {
 	return m->offset + p->origin[2] * p->slice_pitch + p->origin[1] * p->row_pitch + p->origin[0];
 }
 
-/* meets tells whether so many bytes, no more than a row has, share some with a box that begins at 0. They meet the
+/* meets reports whether so many bytes, no more than a row has, share some with a box that begins at 0. They meet the
    slice that begins before them or the one after it, and there such a row. */
 static bool meets(int64_t at, int64_t size, const struct place *b) {
 	const int64_t slice = (int64_t)b->slice_pitch, row = (int64_t)b->row_pitch;

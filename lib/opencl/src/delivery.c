@@ -76,7 +76,7 @@ static bool take_one(int fd) {
 	}
 	if (op == HFCL_LOST && bulk == 0) {
 		hfcl_lose_device(watch);
-		hfcl_tell_contexts();
+		hfcl_report_loss();
 		return true;
 	}
 	if (op != HFCL_NOTE || bulk != 0) {
@@ -90,7 +90,7 @@ void *hfcl_receive_all(void *arg) {
 	int fd = *(int *)arg;
 	while (take_one(fd)) {
 	}
-	/* nothing comes any more: whoever waits gets an error, from its own lane or here */
+	/* nothing comes any more: whoever waits gets an error, from its own connection or here */
 	hfcl_lose();
 	hfcl_ring_end();
 	hfcl_end_deliveries();
@@ -103,6 +103,6 @@ void *hfcl_receive_all(void *arg) {
 		left = next;
 	}
 	hfcl_noted(0, 0, CL_DEVICE_NOT_AVAILABLE);
-	hfcl_tell_contexts();
+	hfcl_report_loss();
 	return NULL;
 }

@@ -83,7 +83,7 @@ static cl_int ask_status(cl_event e, cl_int *status) {
 	return rc;
 }
 
-/* look_until_complete waits for events without a lane. */
+/* look_until_complete waits for events without a connection. */
 static cl_int look_until_complete(cl_uint n, const cl_event *list) {
 	cl_int rc = CL_SUCCESS;
 	long pause = 20000;
@@ -111,8 +111,9 @@ static cl_int look_until_complete(cl_uint n, const cl_event *list) {
 static cl_int wait_for(struct call *c, cl_uint n, const cl_event *list) {
 	int slot = c->failed || c->n > HFCL_RING_MESSAGE ? -1 : hfcl_ring_ask();
 	if (slot < 0) {
-		/* in a child of fork the lock of the lanes may be taken for ever */
-		return !c->failed && !hfcl_lost() && hfcl_few_lanes() ? look_until_complete(n, list) : hfcl_run(c, NULL, NULL);
+		/* in a child of fork the lock of the connections may be taken for ever */
+		return !c->failed && !hfcl_lost() && hfcl_few_connections() ? look_until_complete(n, list)
+																	: hfcl_run(c, NULL, NULL);
 	}
 	cl_int rc = hfcl_ask_in(c, slot);
 	return rc == CL_SUCCESS ? hfcl_answer_in(slot) : rc;

@@ -228,9 +228,9 @@ extern void *(*hfcl_receiver)(
 void hfcl_expect(cl_event);
 bool hfcl_unexpect(cl_event); /* true: the reference of the list is the caller's now */
 cl_event hfcl_expected(uint64_t number);
-cl_event hfcl_expect_no_more(void);       /* all that were expected, each with its reference */
-bool hfcl_unsettled(const struct rows *); /* a read that does not block is on its way into this memory */
-void hfcl_settle(const struct rows *);    /* waits until nothing is on its way into this memory */
+cl_event hfcl_expect_no_more(void);            /* all that were expected, each with its reference */
+bool hfcl_reads_pending(const struct rows *);  /* a read that does not block is on its way into this memory */
+void hfcl_wait_for_reads(const struct rows *); /* waits until nothing is on its way into this memory */
 
 /* delivery.c: what the server sends by itself */
 void *hfcl_receive_all(void *control);
@@ -250,7 +250,7 @@ cl_uint hfcl_device_index(cl_context, cl_device_id); /* count where the context 
 cl_int hfcl_check_devices(cl_context, cl_uint n, const cl_device_id *);
 bool hfcl_goodbye(pthread_mutex_t *, struct goodbye **, void(CL_CALLBACK *)(void *, void *), void *data);
 void hfcl_say_goodbye(struct goodbye *, void *handle);
-void hfcl_tell_contexts(void); /* some device, or the server, is lost */
+void hfcl_report_loss(void); /* some device, or the server, is lost */
 
 /* memory.c */
 cl_int hfcl_check_flags(cl_mem_flags, const void *host);

@@ -91,7 +91,7 @@ uint32_t hfcl_shape(cl_mem_object_type type) {
 	}
 }
 
-/* slices says whether the images or planes of one lie a slice pitch apart. */
+/* slices reports whether the images or planes of one lie a slice pitch apart. */
 static bool slices(const struct _cl_mem *m) { return hfcl_shape(m->type) >= 3; }
 
 struct rows hfcl_pixel_rows(
@@ -147,7 +147,7 @@ static cl_int check_on(const struct _cl_mem *m, cl_mem_flags flags, const void *
 	return m->desc.image_width > b->size / m->pixel ? CL_INVALID_IMAGE_SIZE : CL_SUCCESS;
 }
 
-/* exceeds tells whether a number is larger than what each device of the context allows. */
+/* exceeds reports whether a number is larger than what each device of the context allows. */
 static bool exceeds(cl_context c, cl_device_info limit, size_t n) {
 	for (cl_uint i = 0; i < c->count; i++) {
 		size_t most = 0;

@@ -332,7 +332,7 @@ static void kind_of(const struct value *v, cl_mem_object_type *type, cl_mem_flag
 	*access = m == NULL ? 0 : m->flags & ACCESS;
 }
 
-/* known tells that the device has taken such a value for the argument before, so that it takes this one. */
+/* known reports that the device has taken such a value for the argument before, so that it takes this one. */
 static bool known(cl_kernel k, cl_uint i, const struct value *v, size_t size) {
 	cl_mem_object_type type;
 	cl_mem_flags access;
@@ -377,7 +377,7 @@ CL_API_ENTRY cl_int CL_API_CALL clSetKernelArg(cl_kernel k, cl_uint i, size_t si
 	} else {
 		hfcl_put_bytes(&c, NULL, 0);
 	}
-	if (known(k, i, &v, size) && !hfcl_ring_careful()) {
+	if (known(k, i, &v, size) && !hfcl_ring_device_lost()) {
 		return hfcl_post(&c);
 	}
 	cl_int rc = hfcl_ask(&c);
@@ -398,7 +398,7 @@ static bool all_set(cl_kernel k) {
 	return all;
 }
 
-/* taken_before tells that the device has launched the kernel with these work-groups. */
+/* taken_before reports that the device has launched the kernel with these work-groups. */
 static bool taken_before(cl_kernel k, const struct shape *s) {
 	pthread_mutex_lock(&k->lock);
 	bool is = false;

@@ -65,7 +65,7 @@ static cl_uint included(const struct headers *h, const char *line, size_t size) 
 	return h->n;
 }
 
-/* once tells whether a line says `#pragma once`. */
+/* once reports whether a line says `#pragma once`. */
 static bool once(const char *line, size_t size) {
 	char b[64], hash, word[8], what[8], more;
 	if (size >= sizeof b) {
@@ -174,7 +174,7 @@ CL_API_ENTRY cl_int CL_API_CALL clCompileProgram(cl_program p, cl_uint n, const 
 	return rc;
 }
 
-/* has_word tells whether options have one. */
+/* has_word reports whether options have one. */
 static bool has_word(const char *options, const char *word) {
 	size_t n = strlen(word);
 	for (const char *at = strstr(options, word); at != NULL; at = strstr(at + n, word)) {
@@ -204,7 +204,7 @@ struct inputs {
 	const cl_program *list;
 };
 
-/* has_object tells whether a device has a program to link. */
+/* has_object reports whether a device has a program to link. */
 static bool has_object(cl_program p, cl_uint device) {
 	pthread_mutex_lock(&p->lock);
 	cl_program_binary_type type = p->builds[device].type;
@@ -212,7 +212,7 @@ static bool has_object(cl_program p, cl_uint device) {
 	return type == CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT || type == CL_PROGRAM_BINARY_TYPE_LIBRARY;
 }
 
-/* linkable tells whether a device has all inputs; *rc is an error where it has only some of them. */
+/* linkable reports whether a device has all inputs; *rc is an error where it has only some of them. */
 static bool linkable(const struct inputs *in, cl_uint device, cl_int *rc) {
 	cl_uint has = 0;
 	for (cl_uint i = 0; i < in->n; i++) {
@@ -224,7 +224,7 @@ static bool linkable(const struct inputs *in, cl_uint device, cl_int *rc) {
 	return has == in->n;
 }
 
-/* alike tells whether two devices have the same of all inputs. */
+/* alike reports whether two devices have the same of all inputs. */
 static bool alike(const struct inputs *in, cl_uint a, cl_uint b) {
 	for (cl_uint i = 0; i < in->n; i++) {
 		pthread_mutex_lock(&in->list[i]->lock);

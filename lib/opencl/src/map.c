@@ -107,7 +107,7 @@ static void image_rows(cl_mem m, const size_t *origin, const size_t *region, str
 /* move moves the bytes of a mapping, or only gives an event where none are to be moved: nothing where nobody asks. */
 static cl_int move(cl_command_queue q, cl_mem m, cl_command_type type, bool write, bool bytes, cl_bool blocking,
 	const struct mapping *p, cl_uint n, const cl_event *waits, cl_event *event) {
-	if (!bytes && !blocking && event == NULL && n == 0 && waits == NULL && !hfcl_ring_careful() && !hfcl_lost()) {
+	if (!bytes && !blocking && event == NULL && n == 0 && waits == NULL && !hfcl_ring_device_lost() && !hfcl_lost()) {
 		return CL_SUCCESS;
 	}
 	if (!bytes) {

@@ -46,7 +46,7 @@ cl_mem hfcl_new_mem(cl_context context, cl_mem_object_type type, cl_mem_flags fl
 /* hfcl_made_mem finishes the creation of an object whose message is c. */
 cl_mem hfcl_made_mem(cl_mem m, struct call *c, const struct rows *out, cl_int *rc) {
 	if (out != NULL) {
-		hfcl_settle(out);
+		hfcl_wait_for_reads(out);
 	}
 	*rc = hfcl_run(c, out, NULL);
 	hfcl_end(c);
@@ -125,7 +125,7 @@ static cl_int check_alignment(cl_context context, size_t origin) {
 	return CL_SUCCESS;
 }
 
-/* host_allows tells whether a range may give the host so much, where the whole gives it what it gives. */
+/* host_allows reports whether a range may give the host so much, where the whole gives it what it gives. */
 static bool host_allows(cl_mem_flags whole, cl_mem_flags range) {
 	return whole == 0 || range == 0 || range == whole || range == CL_MEM_HOST_NO_ACCESS;
 }

@@ -10,7 +10,7 @@ static const char *directory(const char *option) {
 	return strncmp(option, "-I", 2) == 0 ? option + 2 + strspn(option + 2, " \t\n") : NULL;
 }
 
-/* includes_own tells whether a source includes something else than <a header of the compiler>. */
+/* includes_own reports whether a source includes something else than <a header of the compiler>. */
 static bool includes_own(const char *source) {
 	for (const char *at = source == NULL ? NULL : strchr(source, '#'); at != NULL; at = strchr(at, '#')) {
 		at++;

@@ -65,14 +65,14 @@ static cl_event on_its_way(const struct rows *r) {
 	return e;
 }
 
-bool hfcl_unsettled(const struct rows *r) {
+bool hfcl_reads_pending(const struct rows *r) {
 	pthread_mutex_lock(&pending.lock);
 	bool is = on_its_way(r) != NULL && !pending.ended;
 	pthread_mutex_unlock(&pending.lock);
 	return is;
 }
 
-void hfcl_settle(const struct rows *r) {
+void hfcl_wait_for_reads(const struct rows *r) {
 	int before = hfcl_no_cancel();
 	pthread_mutex_lock(&pending.lock);
 	while (on_its_way(r) != NULL && !pending.ended) {

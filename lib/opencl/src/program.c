@@ -68,7 +68,7 @@ void hfcl_drop_recipe(struct recipe *r) {
 	free(r);
 }
 
-/* hfcl_built tells whether some device has a program to make kernels of. */
+/* hfcl_built reports whether some device has a program to make kernels of. */
 bool hfcl_built(const struct _cl_program *p) {
 	for (cl_uint i = 0; i < p->context->count; i++) {
 		const struct build *b = &p->builds[i];

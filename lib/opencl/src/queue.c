@@ -166,7 +166,7 @@ cl_int hfcl_issue(struct command *m, const struct rows *out, const struct rows *
 }
 
 cl_int hfcl_submit(struct command *m) {
-	return hfcl_ring_careful() ? hfcl_issue(m, NULL, NULL) : hfcl_answered(m, hfcl_post(&m->call));
+	return hfcl_ring_device_lost() ? hfcl_issue(m, NULL, NULL) : hfcl_answered(m, hfcl_post(&m->call));
 }
 
 static cl_int plain(cl_command_queue q, uint32_t op) {
@@ -177,7 +177,7 @@ static cl_int plain(cl_command_queue q, uint32_t op) {
 	struct call c;
 	hfcl_begin(&c, op);
 	hfcl_put64(&c, q->o.id);
-	if (op == HFCL_FLUSH && !hfcl_ring_careful()) {
+	if (op == HFCL_FLUSH && !hfcl_ring_device_lost()) {
 		return hfcl_post(&c);
 	}
 	rc = hfcl_ask(&c);

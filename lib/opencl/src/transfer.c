@@ -8,11 +8,11 @@ static struct rows rows_of(const struct place *p, void *host) {
 
 /* begin begins the request of a transfer. */
 static cl_int begin(struct transfer *t, struct command *m, uint32_t flags) {
-	bool delivered = (flags & HFCL_TELL) != 0 || (!t->write && !t->blocking && flags == 0);
+	bool delivered = (flags & HFCL_DELIVER) != 0 || (!t->write && !t->blocking && flags == 0);
 	cl_int rc = hfcl_command(m, t->write ? HFCL_WRITE : HFCL_READ, t->type, t->q, t->n, t->waits, t->event, delivered);
 	if (rc == CL_SUCCESS) {
 		m->rings = flags != 0;
-		hfcl_put32(&m->call, flags | (t->blocking && (flags & HFCL_TELL) == 0 ? HFCL_BLOCKING : 0));
+		hfcl_put32(&m->call, flags | (t->blocking && (flags & HFCL_DELIVER) == 0 ? HFCL_BLOCKING : 0));
 		hfcl_put_place(&m->call, t->m, &t->place);
 	}
 	return rc;
@@ -37,7 +37,7 @@ static bool direct(struct transfer *t, cl_int *rc) {
 	bool rows = !packed(&t->host);
 	if (rows && t->place.form == HFCL_PIXELS) { /* goes the other way when reads into the area are over */
 		struct call c;
-		hfcl_begin(&c, HFCL_SETTLE);
+		hfcl_begin(&c, HFCL_AREA_WAIT);
 		hfcl_put64(&c, area);
 		hfcl_ask(&c);
 		hfcl_end(&c);
@@ -85,7 +85,8 @@ static void follow(const struct slots *s, const struct transfer *t, size_t piece
 static bool through_slots(struct transfer *t, cl_int *rc) {
 	size_t pieces = (t->host.row + HFCL_SLOT_BYTES - 1) / HFCL_SLOT_BYTES;
 	bool one_go = t->write && (!t->blocking || (pieces <= HFCL_SLOTS / 4 && t->n == 0));
-	if (t->place.form != HFCL_LINEAR || (!t->blocking && (!t->write || pieces > HFCL_SLOTS)) || hfcl_ring_careful()) {
+	if (t->place.form != HFCL_LINEAR || (!t->blocking && (!t->write || pieces > HFCL_SLOTS)) ||
+		hfcl_ring_device_lost()) {
 		return false;
 	}
 	struct slots s;
@@ -178,7 +179,7 @@ static bool by_bounce(struct transfer *t, cl_int *rc) {
 	size_t size = hfcl_rows_size(&t->host);
 	bool waits = t->blocking && !(t->write && size <= HFCL_SLOTS / 4 * HFCL_SLOT_BYTES && t->n == 0);
 	bool for_slots = t->place.form == HFCL_LINEAR && (t->write ? size <= HFCL_SLOTS * HFCL_SLOT_BYTES : t->blocking);
-	if (for_slots || hfcl_ring_careful()) { /* those were just not free: a write that waits for that is faster */
+	if (for_slots || hfcl_ring_device_lost()) { /* those were just not free: a write that waits for that is faster */
 		return false;
 	}
 	struct bounce *b = hfcl_take_bounce(t->q->device->o.id, size, false);
@@ -189,7 +190,7 @@ static bool by_bounce(struct transfer *t, cl_int *rc) {
 		hfcl_copy_rows(&t->host, b->at, true);
 	}
 	struct command m;
-	*rc = begin(t, &m, HFCL_IN_AREA | (waits ? 0 : HFCL_TELL | (t->event == NULL ? HFCL_UNSEEN : 0)));
+	*rc = begin(t, &m, HFCL_IN_AREA | (waits ? 0 : HFCL_DELIVER | (t->event == NULL ? HFCL_NO_EVENT : 0)));
 	if (*rc != CL_SUCCESS) {
 		hfcl_give_bounce(b);
 		return true;
@@ -230,8 +231,8 @@ static void end_late(void *data) {
    device is lost the program may have given its memory back. */
 static void *fill_later(void *data) {
 	struct late *l = data;
-	hfcl_settle(&l->from);
-	bool lost = hfcl_lost() || hfcl_ring_careful();
+	hfcl_wait_for_reads(&l->from);
+	bool lost = hfcl_lost() || hfcl_ring_device_lost();
 	if (!lost) {
 		hfcl_copy_rows(&l->from, l->to->at, true);
 	}
@@ -254,7 +255,7 @@ static cl_int send_late(const struct transfer *t, struct late *l) {
 	gated.n = t->n + 1;
 	gated.event = &l->done;
 	struct command m;
-	cl_int rc = begin(&gated, &m, HFCL_IN_AREA | (t->event == NULL ? HFCL_UNSEEN : 0));
+	cl_int rc = begin(&gated, &m, HFCL_IN_AREA | (t->event == NULL ? HFCL_NO_EVENT : 0));
 	if (rc != CL_SUCCESS) {
 		return rc;
 	}
@@ -303,10 +304,10 @@ cl_int hfcl_transfer(struct transfer *t) {
 	if (rc != CL_SUCCESS) {
 		return rc;
 	}
-	if (t->write && !t->blocking && !hfcl_ring_careful() && hfcl_unsettled(&t->host) && later(t, &rc)) {
+	if (t->write && !t->blocking && !hfcl_ring_device_lost() && hfcl_reads_pending(&t->host) && later(t, &rc)) {
 		return rc;
 	}
-	hfcl_settle(&t->host);
+	hfcl_wait_for_reads(&t->host);
 	if (direct(t, &rc) || through_slots(t, &rc) || by_bounce(t, &rc)) {
 		return rc;
 	}

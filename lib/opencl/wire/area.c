@@ -174,7 +174,7 @@ static bool prepare(uint64_t device) {
 	return ok;
 }
 
-/* free_slot tells that no transfer uses a slot; the lock is held. */
+/* free_slot reports that no transfer uses a slot; the lock is held. */
 static bool free_slot(int i) {
 	if ((slots.mine >> i & 1) != 0) {
 		return false;

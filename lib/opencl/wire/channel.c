@@ -1,6 +1,6 @@
-/* The sockets to the process that serves this program: one for what it sends by itself, and lanes, of which each call
-   takes one for its request and its reply. A program's threads so wait for each other no more than they would
-   without. */
+/* The sockets to the process that serves this program: the control connection, for what it sends by itself, and
+   connections for requests, of which each call takes one for its request and its reply: threads of the program do not
+   wait for each other. */
 #define _GNU_SOURCE
 #include "../../common/shm.h"
 #include "wire.h"
@@ -17,10 +17,10 @@ static struct {
 	bool open;
 	pid_t owner; /* a child of fork has no server */
 	int control;
-	struct lane *idle;
-	unsigned lanes;       /* that there are */
-	unsigned files;       /* that the server may have of each kind: lanes, areas */
-	pthread_cond_t freed; /* a lane is */
+	struct connection *idle;
+	unsigned connections; /* that there are */
+	unsigned files;       /* that the server may have of each kind: connections, areas */
+	pthread_cond_t freed; /* a connection is */
 	_Atomic bool lost;
 } channel = { .lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER };
 
@@ -58,10 +58,10 @@ bool hfcl_pass(int control, char what, int fd) {
 
 bool hfcl_pass_area(int fd) { return !hfcl_lost() && hfcl_pass(channel.control, 'M', fd); }
 
-/* open_lane makes a connection and hands its other end over. */
-static struct lane *open_lane(int control) {
+/* open_connection makes a connection and hands its other end over. */
+static struct connection *open_connection(int control) {
 	int ends[2];
-	struct lane *l = malloc(sizeof *l);
+	struct connection *l = malloc(sizeof *l);
 	if (l == NULL || !hfcl_pair(ends)) {
 		free(l);
 		return NULL;
@@ -95,13 +95,13 @@ bool hfcl_open_channel(int control) {
 	channel.control = control;
 	channel.files = share_of_files();
 	pthread_atfork(NULL, NULL, forget);
-	struct lane *l = open_lane(control);
+	struct connection *l = open_connection(control);
 	if (l == NULL) {
 		return false;
 	}
 	pthread_mutex_lock(&channel.lock);
 	channel.idle = l;
-	channel.lanes = 1;
+	channel.connections = 1;
 	channel.owner = getpid();
 	channel.open = true;
 	pthread_mutex_unlock(&channel.lock);
@@ -119,49 +119,49 @@ bool hfcl_lost(void) { return atomic_load_explicit(&channel.lost, memory_order_r
 
 void hfcl_lose(void) { atomic_store(&channel.lost, true); }
 
-/* wait_for_lane waits until some lane may be free, a second at most; the lock is held. */
-static void wait_for_lane(void) {
+/* wait_for_connection waits until a connection may be free, a second at most; the lock is held. */
+static void wait_for_connection(void) {
 	struct timespec end;
 	clock_gettime(CLOCK_REALTIME, &end);
 	end.tv_sec++;
 	pthread_cond_timedwait(&channel.freed, &channel.lock, &end);
 }
 
-struct lane *hfcl_take_lane(void) {
+struct connection *hfcl_take_connection(void) {
 	if (hfcl_lost()) { /* also in a child of fork, whose lock may be taken for ever */
 		return NULL;
 	}
 	int before = hfcl_no_cancel();
 	pthread_mutex_lock(&channel.lock);
-	struct lane *l = NULL;
+	struct connection *l = NULL;
 	while (channel.open && !atomic_load(&channel.lost) && channel.owner == getpid()) {
 		l = channel.idle;
 		if (l != NULL) {
 			channel.idle = l->next;
 			break;
 		}
-		bool more = channel.lanes < channel.files && channel.lanes < HFCL_MAX_LANES;
-		if (more && (l = open_lane(channel.control)) != NULL) {
-			channel.lanes++;
+		bool more = channel.connections < channel.files && channel.connections < HFCL_MAX_CONNECTIONS;
+		if (more && (l = open_connection(channel.control)) != NULL) {
+			channel.connections++;
 			break;
 		}
-		wait_for_lane(); /* this process or its server has no more files */
+		wait_for_connection(); /* this process or its server has no more files */
 	}
 	pthread_mutex_unlock(&channel.lock);
 	hfcl_cancel_again(before);
 	return l;
 }
 
-bool hfcl_few_lanes(void) {
+bool hfcl_few_connections(void) {
 	pthread_mutex_lock(&channel.lock);
-	bool few = 2 * channel.lanes >= (channel.files < HFCL_MAX_LANES ? channel.files : HFCL_MAX_LANES);
+	bool few = 2 * channel.connections >= (channel.files < HFCL_MAX_CONNECTIONS ? channel.files : HFCL_MAX_CONNECTIONS);
 	pthread_mutex_unlock(&channel.lock);
 	return few;
 }
 
-/* hfcl_give_lane puts a lane back. A broken one ends the connection: a server that does not answer one
+/* hfcl_give_connection puts a connection back. A broken one ends them all: a server that does not answer one
    thread's call is gone, or is not what it says. */
-void hfcl_give_lane(struct lane *l, bool broken) {
+void hfcl_give_connection(struct connection *l, bool broken) {
 	if (broken) {
 		atomic_store(&channel.lost, true);
 		shutdown(channel.control, SHUT_RDWR);

@@ -142,7 +142,7 @@ cl_int hfcl_run(struct call *c, const struct rows *out, const struct rows *in) {
 	if (c->failed) {
 		return CL_OUT_OF_HOST_MEMORY;
 	}
-	struct lane *l = hfcl_take_lane();
+	struct connection *l = hfcl_take_connection();
 	if (l == NULL) {
 		c->failed = true;
 		return CL_DEVICE_NOT_AVAILABLE;
@@ -151,7 +151,7 @@ cl_int hfcl_run(struct call *c, const struct rows *out, const struct rows *in) {
 	cl_int status = CL_DEVICE_NOT_AVAILABLE;
 	uint64_t count = 0;
 	bool ok = hfcl_send(l->fd, c->b, c->n, NULL, 0, out) && take_reply(c, l->fd, in, &status, &count);
-	hfcl_give_lane(l, !ok);
+	hfcl_give_connection(l, !ok);
 	if (!ok) {
 		c->failed = true;
 		return CL_DEVICE_NOT_AVAILABLE;

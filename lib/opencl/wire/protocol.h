@@ -5,19 +5,19 @@
 
 #define HFCL_VERSION 5
 
-/* A header is this many bytes: u32 body, u32 operation or i32 status, u64 bulk, and u64: on a lane how far the ring
-   was written, in the ring the reply slot, in a reply the deliveries. */
+/* A header is this many bytes: u32 body, u32 operation or i32 status, u64 bulk, and u64: on a connection how far
+   the ring was written, in the ring the reply slot, in a reply the deliveries. */
 #define HFCL_HEADER_BYTES 24
 #define HFCL_MAX_BODY (64u << 20)
 #define HFCL_MAX_LIST 65536u              /* devices, arguments of a kernel */
 #define HFCL_MAX_NUMBER ((size_t)1 << 62) /* places and sizes */
-#define HFCL_MAX_LANES 1024
+#define HFCL_MAX_CONNECTIONS 1024
 
 /* The shared memory of the ring: numbers in cache lines of their own, reply slots, the bytes of the ring. */
 #define HFCL_RING_WRITTEN 0    /* u64, bytes ever written; the library's */
 #define HFCL_RING_ASLEEP 64    /* u32, 1: the server wants to be woken */
 #define HFCL_RING_READ 128     /* u64, bytes ever read; the server's */
-#define HFCL_RING_CAREFUL 192  /* u32, 1: a device is lost, commands are to be asked about; the server's */
+#define HFCL_RING_LOST 192     /* u32, 1: a device is lost, the library waits for each reply; the server's */
 #define HFCL_RING_REPLIES 4096 /* from here on 64 slots of 64 bytes */
 #define HFCL_RING_SLOTS 64
 #define HFCL_RING_SLOT 64    /* u32 state, i32 status, u64 deliveries */
@@ -69,7 +69,7 @@ enum {
 	HFCL_FORGET = 30, /* no reply */
 	HFCL_SHARE = 31,
 	HFCL_UNSHARE = 32,
-	HFCL_SETTLE = 33,
+	HFCL_AREA_WAIT = 33,
 	HFCL_CONTEXT = 34,
 	HFCL_CAPTURE = 35,
 	HFCL_STATE = 36,
@@ -81,7 +81,14 @@ enum {
 };
 
 /* Flags of READ, WRITE, COPY, FILL and MARKER. */
-enum { HFCL_BLOCKING = 1, HFCL_BARRIER = 2, HFCL_IN_AREA = 4, HFCL_IN_SLOTS = 8, HFCL_TELL = 16, HFCL_UNSEEN = 32 };
+enum {
+	HFCL_BLOCKING = 1,
+	HFCL_BARRIER = 2,
+	HFCL_IN_AREA = 4,
+	HFCL_IN_SLOTS = 8,
+	HFCL_DELIVER = 16,
+	HFCL_NO_EVENT = 32
+};
 /* A MARKER that does not wait for its queue. */
 enum { HFCL_ALONE = 4 };
 

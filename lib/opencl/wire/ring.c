@@ -46,9 +46,9 @@ bool hfcl_ring_open(int control) {
 
 uint64_t hfcl_ring_position(void) { return atomic_load(word64(HFCL_RING_WRITTEN)); }
 
-bool hfcl_ring_careful(void) { return atomic_load_explicit(word32(HFCL_RING_CAREFUL), memory_order_relaxed) != 0; }
+bool hfcl_ring_device_lost(void) { return atomic_load_explicit(word32(HFCL_RING_LOST), memory_order_relaxed) != 0; }
 
-/* has_room tells that n bytes have room by what was read before; the lock is held. */
+/* has_room reports that n bytes have room by what was read before; the lock is held. */
 static bool has_room(size_t n) {
 	uint64_t used = ring.count - ring.read;
 	return used <= HFCL_RING_BYTES && used + n <= HFCL_RING_BYTES;

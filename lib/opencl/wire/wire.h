@@ -58,8 +58,8 @@ bool hfcl_run_later(void);                          /* starts the thread of hfcl
 void hfcl_call_later(void (*call)(void *), void *data);
 
 /* channel.c: the sockets to the server */
-struct lane {
-	struct lane *next;
+struct connection {
+	struct connection *next;
 	int fd;
 };
 bool hfcl_pair(int ends[2]);
@@ -70,15 +70,16 @@ void hfcl_lose(void); /* the server is gone */
 bool hfcl_pass_area(int fd);
 unsigned hfcl_max_areas(void);
 bool hfcl_pass(int control, char what, int fd); /* sends a byte with a descriptor, -1: without */
-struct lane *hfcl_take_lane(void);
-void hfcl_give_lane(struct lane *, bool broken);
-bool hfcl_few_lanes(void); /* a call that may last takes none of them: who ends that may need one */
+struct connection *hfcl_take_connection(void);
+void hfcl_give_connection(struct connection *, bool broken);
+bool hfcl_few_connections(
+	void); /* a call that may last takes none of the last ones: the call that ends it may need one */
 
 /* ring.c: requests that nobody answers, or with a status alone, in memory that the server maps */
 bool hfcl_ring_open(int control);
 bool hfcl_ring_put(const uint8_t *message, size_t n); /* false: the server is gone */
 uint64_t hfcl_ring_position(void); /* what was put before this call is carried out before what waits for it */
-bool hfcl_ring_careful(void);
+bool hfcl_ring_device_lost(void);
 void hfcl_ring_unask(int slot);
 int hfcl_ring_ask(void);                                 /* a reply slot, -1: none is free */
 cl_int hfcl_ring_answer(int slot, uint64_t *deliveries); /* waits; the slot is free then */

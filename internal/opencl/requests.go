@@ -8,22 +8,22 @@ import (
 )
 
 // bulk reads the bytes that follow a request. Their number has been checked.
-func (l *lane) bulk(n uint64) ([]byte, error) {
+func (h *handler) bulk(n uint64) ([]byte, error) {
 	b := make([]byte, n)
-	_, err := io.ReadFull(l.conn, b)
+	_, err := io.ReadFull(h.conn, b)
 	return b, err
 }
 
 // skip reads past bytes that are of no use.
-func (l *lane) skip(n uint64) error {
+func (h *handler) skip(n uint64) error {
 	if n > 1<<62 {
 		return wire.ErrProtocol
 	}
-	_, err := io.CopyN(io.Discard, l.conn, int64(n))
+	_, err := io.CopyN(io.Discard, h.conn, int64(n))
 	return err
 }
 
-func (l *lane) hello(m *wire.Request) (*reply, error) {
+func (h *handler) hello(m *wire.Request) (*reply, error) {
 	version, pid, name := m.U32(), m.U32(), string(m.Bytes())
 	if err := m.End(); err != nil {
 		return nil, err
@@ -34,18 +34,18 @@ func (l *lane) hello(m *wire.Request) (*reply, error) {
 			"both from one release", version, wire.Version))
 		return r, nil
 	}
-	if err := l.devices.begin(l.opt, name, int(pid)); err != nil {
+	if err := h.devices.begin(h.opt.Select, h.opt.One, name, int(pid)); err != nil {
 		return failed(err)
 	}
 	return done, nil
 }
 
-func (l *lane) listDevices(m *wire.Request) (*reply, error) {
+func (h *handler) listDevices(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
 	r := &reply{}
-	list := l.devices.all()
+	list := h.devices.all()
 	r.u32(uint32(len(list)))
 	for _, d := range list {
 		r.u64(d.typeNumber())
@@ -53,12 +53,12 @@ func (l *lane) listDevices(m *wire.Request) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) deviceInfo(m *wire.Request) (*reply, error) {
+func (h *handler) deviceInfo(m *wire.Request) (*reply, error) {
 	number, param := m.U32(), m.U32()
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	d, err := l.devices.at(uint64(number))
+	d, err := h.devices.at(uint64(number))
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +66,8 @@ func (l *lane) deviceInfo(m *wire.Request) (*reply, error) {
 }
 
 // commandOf reads what all commands begin with.
-func (l *lane) commandOf(m *wire.Request) (q *queue, id uint64, deps []*event) {
-	q, id, deps = taken[*queue](l, m), m.U64(), l.eventsOf(m)
+func (h *handler) commandOf(m *wire.Request) (q *queue, id uint64, deps []*event) {
+	q, id, deps = next[*queue](h, m), m.U64(), h.eventsOf(m)
 	for _, d := range deps {
 		d.awaited.Store(true)
 	}
@@ -75,35 +75,35 @@ func (l *lane) commandOf(m *wire.Request) (q *queue, id uint64, deps []*event) {
 }
 
 // command is commandOf with an event for the command, and flags.
-func (l *lane) command(m *wire.Request) (q *queue, e *event, deps []*event, flags uint32) {
-	q, id, deps := l.commandOf(m)
+func (h *handler) command(m *wire.Request) (q *queue, e *event, deps []*event, flags uint32) {
+	q, id, deps := h.commandOf(m)
 	if m.Bad() {
 		return nil, nil, nil, 0
 	}
 	e = newEvent(id, q.dev)
-	m.Fail(l.addEvent(e))
+	m.Fail(h.addEvent(e))
 	return q, e, deps, m.U32()
 }
 
 // enqueue gives a command to its queue.
-func (l *lane) enqueue(q *queue, c *command) (*reply, error) {
-	return l.outcome(q, c.event.id, q.enqueue(c))
+func (h *handler) enqueue(q *queue, c *command) (*reply, error) {
+	return h.outcome(q, c.event.id, q.enqueue(c))
 }
 
 // outcome is the reply for a command that was issued, or failed when it was to be. Where the
 // program does not hear of an error, the event has it, and without one the queue.
-func (l *lane) outcome(q *queue, id uint64, err error) (*reply, error) {
+func (h *handler) outcome(q *queue, id uint64, err error) (*reply, error) {
 	if err == nil {
 		return done, nil
 	}
-	if l.unasked && id == 0 {
+	if h.unasked && id == 0 {
 		q.fail(err)
 	}
 	return failed(err)
 }
 
-func (l *lane) marker(m *wire.Request) (*reply, error) {
-	q, e, deps, flags := l.command(m)
+func (h *handler) marker(m *wire.Request) (*reply, error) {
+	q, e, deps, flags := h.command(m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
@@ -111,18 +111,18 @@ func (l *lane) marker(m *wire.Request) (*reply, error) {
 		deps = q.before()
 	}
 	if err := q.mark(e, deps, flags&wire.Barrier != 0); err != nil {
-		return l.outcome(q, e.id, err)
+		return h.outcome(q, e.id, err)
 	}
 	return done, nil
 }
 
-func (l *lane) flush(m *wire.Request) (*reply, error) {
-	q := taken[*queue](l, m)
+func (h *handler) flush(m *wire.Request) (*reply, error) {
+	q := next[*queue](h, m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
 	if err := q.q.Flush(); err != nil {
-		if l.unasked {
+		if h.unasked {
 			q.fail(err)
 		}
 		return failed(err)
@@ -130,30 +130,30 @@ func (l *lane) flush(m *wire.Request) (*reply, error) {
 	return done, nil
 }
 
-func (l *lane) finishQueue(m *wire.Request) (*reply, error) {
-	q := taken[*queue](l, m)
+func (h *handler) finishQueue(m *wire.Request) (*reply, error) {
+	q := next[*queue](h, m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	return &reply{settle: true, later: func(r *reply) {
+	return &reply{deliver: true, wait: func(r *reply) {
 		if err := q.finish(); err != nil {
-			l.opt.Logger.Debug("finish", "err", err)
+			h.opt.Logger.Debug("finish", "err", err)
 			r.status = codeOf(err)
 		}
 	}}, nil
 }
 
-func (l *lane) userEvent(m *wire.Request) (*reply, error) {
+func (h *handler) userEvent(m *wire.Request) (*reply, error) {
 	e := newEvent(m.U64(), nil)
 	m.Check(e.id != 0, "a user event without a number")
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	return done, l.addEvent(e)
+	return done, h.addEvent(e)
 }
 
-func (l *lane) setUserEvent(m *wire.Request) (*reply, error) {
-	e, status := l.event(m), int32(m.U32())
+func (h *handler) setUserEvent(m *wire.Request) (*reply, error) {
+	e, status := h.event(m), int32(m.U32())
 	m.Check(e != nil && e.dev == nil && status <= 0, "the state of a user event")
 	err := m.End()
 	if err != nil {
@@ -168,18 +168,18 @@ func (l *lane) setUserEvent(m *wire.Request) (*reply, error) {
 	return done, nil
 }
 
-func (l *lane) eventStatus(m *wire.Request) (*reply, error) {
-	e := l.event(m)
+func (h *handler) eventStatus(m *wire.Request) (*reply, error) {
+	e := h.event(m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	r := &reply{settle: true}
+	r := &reply{deliver: true}
 	r.u32(uint32(e.status()))
 	return r, nil
 }
 
-func (l *lane) eventTimes(m *wire.Request) (*reply, error) {
-	e := l.event(m)
+func (h *handler) eventTimes(m *wire.Request) (*reply, error) {
+	e := h.event(m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
@@ -197,14 +197,14 @@ func (l *lane) eventTimes(m *wire.Request) (*reply, error) {
 	return r, nil
 }
 
-func (l *lane) waitFor(m *wire.Request) (*reply, error) {
-	list := l.eventsOf(m)
+func (h *handler) waitFor(m *wire.Request) (*reply, error) {
+	list := h.eventsOf(m)
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	return &reply{settle: true, later: func(r *reply) {
+	return &reply{deliver: true, wait: func(r *reply) {
 		for _, e := range list {
-			if err := l.wait(e); err != nil {
+			if err := h.wait(e); err != nil {
 				r.status = clWaitListFailure
 				if codeOf(err) == clDeviceNotAvailable {
 					r.status = clDeviceNotAvailable
@@ -214,9 +214,9 @@ func (l *lane) waitFor(m *wire.Request) (*reply, error) {
 	}}, nil
 }
 
-// watch tells the program when an event has come to a state.
-func (l *lane) watch(m *wire.Request) (*reply, error) {
-	number, e, state := m.U64(), l.event(m), m.U32()
+// watch sends a NOTE when an event has reached a state.
+func (h *handler) watch(m *wire.Request) (*reply, error) {
+	number, e, state := m.U64(), h.event(m), m.U32()
 	if err := m.End(); err != nil {
 		return nil, err
 	}
@@ -224,18 +224,18 @@ func (l *lane) watch(m *wire.Request) (*reply, error) {
 	go func() {
 		var err error
 		if state == stateSubmitted {
-			if err = e.waitIssued(l.ended, l.lossFor(e)); err == nil {
+			if err = e.waitIssued(h.ended, h.lossFor(e)); err == nil {
 				err = e.err
 			}
 		} else {
-			err = l.wait(e)
+			err = h.wait(e)
 		}
-		l.settle()
+		h.deliverComplete()
 		status := codeOf(err)
 		if err == nil {
 			status = int32(state)
 		}
-		l.send(wire.OpNote, number, e.id, status, nil)
+		h.send(wire.OpNote, number, e.id, status, nil)
 	}()
 	return done, nil
 }

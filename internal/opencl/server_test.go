@@ -41,7 +41,7 @@ func TestFindAgain(t *testing.T) {
 	}
 }
 
-// TestFindBesides: what one lane removes no lane finds later, however they look meanwhile.
+// TestFindBesides: no request finds what another one has removed, whatever lookups run meanwhile.
 func TestFindBesides(t *testing.T) {
 	s := &Server{objects: map[uint64]any{}}
 	const rounds = 2000
