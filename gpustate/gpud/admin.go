@@ -26,7 +26,7 @@ const maxOrder = 1 << 20
 // orderTime is how long a connection with orders may say nothing.
 const orderTime = 5 * time.Minute
 
-// serveAdmin answers one order after the other, of those who may not move programs
+// serveAdmin answers one order after the other, of clients that may not move programs
 // questions alone.
 func (s *Server) serveAdmin(conn net.Conn, moves bool) {
 	in, out := bufio.NewReader(conn), wire.NewSender(conn, s.opt.patience)
@@ -84,7 +84,7 @@ type Admin struct {
 	out  *wire.Sender
 }
 
-// errMoveKey answers who knows the clients' key alone and wants programs moved.
+// errMoveKey answers a client that orders moves with the clients' key.
 var errMoveKey = errors.New("moving programs needs the server's other key, gpud-move.key")
 
 // DialAdmin connects to the server at addr to ask it and to have programs moved.

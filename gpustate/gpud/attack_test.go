@@ -17,11 +17,11 @@ import (
 // recorded is a connection that keeps what is written to it.
 type recorded struct {
 	net.Conn
-	said []byte
+	sent []byte
 }
 
 func (c *recorded) Write(b []byte) (int, error) {
-	c.said = append(c.said, b...)
+	c.sent = append(c.sent, b...)
 	return c.Conn.Write(b)
 }
 
@@ -53,11 +53,11 @@ func TestOverheard(t *testing.T) {
 	ok(t, wire.Greet(c, key, wire.ForStatus))
 	ok(t, c.Close())
 	before := p.status().Counts.HandshakeFailures
-	reflected := make([]byte, len(c.said)) // with the server's nonce and no proof of ours
-	copy(reflected, c.said[:5])
-	other := append([]byte(nil), c.said...)
+	reflected := make([]byte, len(c.sent)) // with the server's nonce and no proof of ours
+	copy(reflected, c.sent[:5])
+	other := append([]byte(nil), c.sent...)
 	other[4] = byte(wire.ForDevice)
-	for name, say := range map[string][]byte{"replayed": c.said, "empty": reflected, "other purpose": other} {
+	for name, say := range map[string][]byte{"replayed": c.sent, "empty": reflected, "other purpose": other} {
 		answer := answerTo(t, p, say)
 		if answer[0] != 1 {
 			t.Errorf("%s: the answer is %d, want 1, wrong key", name, answer[0])

@@ -48,8 +48,8 @@ type Window struct {
 	// Confirm is how many decisions in a row must agree. 0 is 2.
 	Confirm int
 
-	agreed  map[string]int       // by pair of devices
-	settled map[string]time.Time // by program: until when it stays
+	agreed map[string]int       // by pair of devices
+	pinned map[string]time.Time // by program: until when it stays
 }
 
 // stays is how long a program is not moved after it has moved.
@@ -62,7 +62,7 @@ func (c *ClientStatus) key() string { return fmt.Sprintf("%s %d %s", c.Host, c.P
 // Decide orders at most one move: what it changes is seen before the next one.
 func (w *Window) Decide(now time.Time, loads []Load) []Order {
 	if w.agreed == nil {
-		w.agreed, w.settled = map[string]int{}, map[string]time.Time{}
+		w.agreed, w.pinned = map[string]int{}, map[string]time.Time{}
 	}
 	order, pair := w.propose(now, loads)
 	count := w.agreed[pair] + 1
@@ -74,12 +74,12 @@ func (w *Window) Decide(now time.Time, loads []Load) []Order {
 		w.agreed[pair] = count
 		return nil
 	}
-	for k, until := range w.settled {
+	for k, until := range w.pinned {
 		if now.After(until) {
-			delete(w.settled, k)
+			delete(w.pinned, k)
 		}
 	}
-	w.settled[order.key] = now.Add(stays)
+	w.pinned[order.key] = now.Add(stays)
 	return []Order{order.Order}
 }
 
@@ -127,7 +127,7 @@ func (w *Window) candidate(now time.Time, from, to *Load, diff int64) *ClientSta
 		if to.Quota > 0 {
 			room = min(room, to.Quota)
 		}
-		if c.Unfinished == 0 || c.Unfinished >= diff || c.UsedBytes > room || now.Before(w.settled[c.key()]) {
+		if c.Unfinished == 0 || c.Unfinished >= diff || c.UsedBytes > room || now.Before(w.pinned[c.key()]) {
 			continue
 		}
 		after := diff - 2*c.Unfinished // how the difference will be
@@ -154,7 +154,7 @@ const (
 	pause = 20 * time.Millisecond // between two of them
 )
 
-// How long a server that was reached may take to tell its load, and a program to
+// How long a server that was reached may take to report its load, and a program to
 // move: either may be stopped, and others wait to be balanced.
 const (
 	askTime  = wire.HandshakeTime
@@ -163,7 +163,7 @@ const (
 
 // Once takes the load, decides and moves. It returns the orders, which are nil only
 // when no server could be asked, with how they went; errors of servers that cannot
-// be asked come beside the rest.
+// be asked are appended.
 func (b *Balancer) Once(ctx context.Context) ([]Order, []error, error) {
 	loads, err := b.loads(ctx)
 	if loads == nil {

@@ -21,7 +21,7 @@ type client struct {
 	server *Server
 	page   int // of its usage
 	usage  *usage.Usage
-	begun  time.Time
+	since  time.Time
 	away   atomic.Bool // its program has moved away and lets this one go
 
 	// the server's mutex guards these
@@ -42,7 +42,7 @@ func (s *Server) reserve() *client {
 	n := s.free[len(s.free)-1]
 	s.free = s.free[:len(s.free)-1]
 	cl := &client{Identity: session.NewIdentity(s.next), server: s, page: n, usage: s.service.Usages.At(n),
-		begun: time.Now()}
+		since: time.Now()}
 	s.clients[cl.ID] = cl
 	return cl
 }
@@ -79,9 +79,9 @@ func (cl *client) Opened(who wire.Open) error {
 	return nil
 }
 
-// gone says whether the client has moved away or closed its connection: its device may not be
+// departed reports whether the client has moved away or closed its connection: its device may not be
 // closed yet, which takes some drivers a while. The server's mutex is held.
-func (cl *client) gone() bool { return cl.away.Load() || cl.backend != nil && cl.backend.Left() }
+func (cl *client) departed() bool { return cl.away.Load() || cl.backend != nil && cl.backend.Left() }
 
 // Moved takes in how a move went that the server asked for.
 func (cl *client) Moved(m wire.Moved) {
@@ -95,7 +95,7 @@ func (cl *client) Moved(m wire.Moved) {
 func (s *Server) present() []*client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(s.listLocked(), (*client).gone)
+	return slices.DeleteFunc(s.listLocked(), (*client).departed)
 }
 
 // listLocked are the clients that have a device, by number; mu is held.
@@ -109,7 +109,7 @@ func (s *Server) listLocked() (list []*client) {
 	return list
 }
 
-// serveBy notes who serves a client.
+// serveBy notes which worker serves a client.
 func (s *Server) serveBy(cl *client, w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

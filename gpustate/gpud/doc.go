@@ -18,7 +18,7 @@
 // # Promises
 //
 // No client's kernel harms another client or the server: the worker that it ends is
-// the client's own, and the client is told at once. A
+// the client's own, and the client is informed at once. A
 // worker ends with its client, with its server, and some seconds after either if
 // it is stopped or in a kernel without end.
 //

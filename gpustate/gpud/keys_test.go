@@ -15,7 +15,7 @@ import (
 
 // TestUseKeyMovesNobody: who has the clients' key alone can ask, and moves no
 // client, whatever it says.
-func TestUseKeyMovesNobody(t *testing.T) {
+func TestUseKeyCannotMove(t *testing.T) {
 	a, b := serve(t, Options{}), serve(t, Options{})
 	c := open(t, a.sel)
 	id := a.list()[0].ID

@@ -47,7 +47,7 @@ func (s *Server) listen(addr string) error {
 func ofInterface(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return address // Listen says what is wrong with it
+		return address // Listen reports what is wrong with it
 	}
 	i, err := net.InterfaceByName(host)
 	if err != nil {
@@ -77,7 +77,7 @@ func preferred(addrs []net.Addr) (ip net.IP) {
 }
 
 // SocketDir makes the directory of a socket in a place where everybody can make files,
-// or looks at one that is there: it is this user's, and nobody else can enter it.
+// or looks at one that is there: it is this user's, and no other user can enter it.
 func SocketDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("gpud: %w", err)
@@ -89,7 +89,7 @@ func SocketDir(dir string) error {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return fmt.Errorf("gpud: %s is not a directory, and may be somebody else's: give another address with "+
+		return fmt.Errorf("gpud: %s is not a directory, and may belong to another user: give another address with "+
 			"--listen", dir)
 	case ok && int(s.Uid) != os.Geteuid():
 		return fmt.Errorf("gpud: directory %s belongs to user %d: give another address with --listen", dir, s.Uid)
@@ -103,7 +103,7 @@ func SocketDir(dir string) error {
 func clearSocket(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return nil // Listen says what is wrong with the path
+		return nil // Listen reports what is wrong with the path
 	}
 	if info.Mode().Type() != os.ModeSocket {
 		return fmt.Errorf("gpud: %s exists and is not a socket", path)
@@ -113,7 +113,7 @@ func clearSocket(path string) error {
 	case err == nil:
 		_ = c.Close()
 		return fmt.Errorf("gpud: another server listens at %s", path)
-	case !errors.Is(err, syscall.ECONNREFUSED): // nobody listens
+	case !errors.Is(err, syscall.ECONNREFUSED): // no server listens
 		return fmt.Errorf("gpud: is another server at %s? %w", path, err)
 	}
 	return os.Remove(path)
@@ -163,7 +163,7 @@ func newUnauthenticated(most int) *unauthenticated {
 }
 
 // add takes a connection in; leave is called when it has proven the key, or ended.
-// dropped says whether another one had to go.
+// dropped reports whether another one had to go.
 func (l *unauthenticated) add(c net.Conn) (leave func(), dropped bool) {
 	host := ""
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {

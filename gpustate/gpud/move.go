@@ -30,7 +30,7 @@ func (s *Server) move(ctx context.Context, client uint64, to string) (Moved, err
 	cl := s.clients[client]
 	var who wire.Open
 	var w *worker.Worker
-	if cl != nil && !cl.gone() {
+	if cl != nil && !cl.departed() {
 		who, w = cl.who, cl.backend
 	}
 	s.next++

@@ -16,7 +16,7 @@ import (
 type lateReads struct{ driver.Driver }
 
 // telling is how late.
-const telling = 30 * time.Millisecond
+const reportDelay = 30 * time.Millisecond
 
 func (l lateReads) Open(index int) (driver.Device, error) {
 	d, err := l.Driver.Open(index)
@@ -47,7 +47,7 @@ func (d *lateDevice) EventDone(e driver.Event) (bool, error) {
 func (d *lateDevice) WaitEvent(e driver.Event) error {
 	err := d.Device.WaitEvent(e)
 	if _, late := d.reads.LoadAndDelete(e); late {
-		time.Sleep(telling)
+		time.Sleep(reportDelay)
 	}
 	return err
 }
@@ -240,9 +240,9 @@ func (d *lateFiller) Read(q, m driver.Handle, off int64, dst []byte, block bool,
 	return d.Device.Read(q, m, off, dst, block, wait)
 }
 
-// TestToldInOrder: who knows that a command is complete finds those complete that it came after, whose times
-// it may ask for then.
-func TestToldInOrder(t *testing.T) {
+// TestReportedInOrder: a client that knows a command to be complete finds those complete that it came after, and may
+// ask for their times.
+func TestReportedInOrder(t *testing.T) {
 	ordered := gpustate.QueueOptions{Profiling: true}
 	unordered := gpustate.QueueOptions{Profiling: true, OutOfOrder: true}
 	queues := map[string][2]gpustate.QueueOptions{ // of the fill, of what comes after it

@@ -80,12 +80,12 @@ func (s *Server) status() Status {
 		k := ClientStatus{ID: cl.ID, Device: cl.who.Index, Program: cl.who.Program,
 			Host: cl.who.Host, PID: cl.who.PID, Label: cl.who.Label, UsedBytes: cl.usage.Used.Load(),
 			Unfinished: cl.usage.Unfinished.Load(), Commands: cl.usage.Commands.Load(),
-			Seconds: time.Since(cl.begun).Seconds()}
+			Seconds: time.Since(cl.since).Seconds()}
 		d := &st.Devices[cl.who.Index]
 		d.UsedBytes += k.UsedBytes
 		d.Unfinished += k.Unfinished
 		d.Clients++
-		if !cl.gone() {
+		if !cl.departed() {
 			st.Clients = append(st.Clients, k)
 		}
 	}

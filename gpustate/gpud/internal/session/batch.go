@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// batch are launches that nothing is to be told of, and arguments, which the client has sent one after the other. While
+// batch are launches without an event, and arguments, which the client has sent one after the other. While
 // its messages come faster than the driver takes them, they are given to the driver several at a time.
 //
 // They belong to the reading goroutine, which does them before it waits for a message, and before it does another one.
@@ -32,7 +32,7 @@ func (s *Session) launchLater(q *queue, k *kernel, g *driver.Grid) bool {
 	if s.batch.driver == nil || !q.lazy || q.desc.OutOfOrder || len(k.bad) > 0 {
 		return false
 	}
-	s.later(driver.Step{Queue: q.h, Kernel: k.h, Grid: *g}, batched{q, k})
+	s.addStep(driver.Step{Queue: q.h, Kernel: k.h, Grid: *g}, batched{q, k})
 	return true
 }
 
@@ -45,11 +45,11 @@ func (s *Session) setLater(k *kernel, i int, a driver.Arg) bool {
 	at := len(b.values)
 	b.values = append(b.values, a.Value...)
 	a.Value = b.values[at:len(b.values):len(b.values)]
-	s.later(driver.Step{Kernel: k.h, Index: i, Arg: a}, batched{nil, k})
+	s.addStep(driver.Step{Kernel: k.h, Index: i, Arg: a}, batched{nil, k})
 	return true
 }
 
-func (s *Session) later(step driver.Step, of batched) {
+func (s *Session) addStep(step driver.Step, of batched) {
 	b := &s.batch
 	b.steps, b.of = append(b.steps, step), append(b.of, of)
 	switch n := len(b.steps); {

@@ -16,11 +16,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// script is a device that writes down what it is told. Arguments that begin with 0xBAD and launches of 13 items it
+// script is a device that records its calls. Arguments that begin with 0xBAD and launches of 13 items it
 // refuses.
 type script struct {
 	driver.Device
-	said    []string
+	calls   []string
 	batches []int // how many steps each had
 }
 
@@ -29,7 +29,7 @@ func (d *script) SetArg(k driver.Handle, i int, a driver.Arg) error {
 	if bytes.HasPrefix(a.Value, []byte{0xBA, 0xD0}) {
 		err = fmt.Errorf("value % x", a.Value)
 	}
-	d.said = append(d.said, fmt.Sprintf("argument %d of %v: %x %v", i, k, a.Value, err))
+	d.calls = append(d.calls, fmt.Sprintf("argument %d of %v: %x %v", i, k, a.Value, err))
 	return err
 }
 
@@ -38,12 +38,12 @@ func (d *script) Launch(q, k driver.Handle, g driver.Grid, wait []driver.Event) 
 	if g.Global[0] == 13 {
 		err = fmt.Errorf("%d items", g.Global[0])
 	}
-	d.said = append(d.said, fmt.Sprintf("launch of %v: %d %v", k, g.Global[0], err))
+	d.calls = append(d.calls, fmt.Sprintf("launch of %v: %d %v", k, g.Global[0], err))
 	return 0, err
 }
 
 func (d *script) Marker(driver.Handle, []driver.Event) (driver.Event, error) {
-	d.said = append(d.said, "marker")
+	d.calls = append(d.calls, "marker")
 	return 1, nil
 }
 
@@ -85,7 +85,7 @@ func (a *arriving) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// play serves a client that says all, and returns what the device was told and what the client was answered.
+// play serves a client that sends all, and returns the calls of the device and the answers to the client.
 func play(t *testing.T, all []byte, portions int, batches bool) (d *script, answers []string, commands int64) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -182,9 +182,9 @@ func TestBatches(t *testing.T) {
 		plain, want, commands := play(t, all, 1<<20, false)
 		for _, portions := range []int{1, 40, 200, 1 << 20} {
 			d, answers, counted := play(t, all, portions, true)
-			if !slices.Equal(d.said, plain.said) {
-				t.Fatalf("seed %d, portions of %d: the device was told\n%q\none by one\n%q", seed, portions, d.said,
-					plain.said)
+			if !slices.Equal(d.calls, plain.calls) {
+				t.Fatalf("seed %d, portions of %d: the device got\n%q\none by one\n%q", seed, portions, d.calls,
+					plain.calls)
 			}
 			if !slices.Equal(answers, want) || counted != commands {
 				t.Fatalf("seed %d, portions of %d: %d commands, answers\n%q\none by one %d\n%q", seed, portions,

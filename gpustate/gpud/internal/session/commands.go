@@ -137,15 +137,15 @@ func word(o *mem) string {
 
 func (o *mem) isImage() bool { return o.kind.IsImage() }
 
-// has says whether a region lies within the image.
+// has reports whether a region lies within the image.
 func (o *mem) has(r driver.Region) bool { return o.isImage() && r.Within(o.image.Extents()) }
 
-// holds says whether n bytes from off on lie within the buffer.
+// holds reports whether n bytes from off on lie within the buffer.
 func (o *mem) holds(off, n int64) bool {
 	return !o.isImage() && off >= 0 && off <= o.bytes && n <= o.bytes-off
 }
 
-// reach says whether a piece lies within the object.
+// reach reports whether a piece lies within the object.
 func (o *mem) reach(m *wire.Transfer) error {
 	ok := false
 	switch m.Form {

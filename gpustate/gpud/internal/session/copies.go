@@ -39,7 +39,7 @@ func (s *Session) doCopy(m *wire.Copy) error {
 	})
 }
 
-// fits says whether a copy lies within its objects.
+// fits reports whether a copy lies within its objects.
 func fits(m *wire.Copy, dst, src *mem) bool {
 	switch m.Kind {
 	case wire.CopyImageToBuffer:

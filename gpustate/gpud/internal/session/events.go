@@ -7,24 +7,24 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// event is a client's event whose command is not complete, or of which the client
-// was not told, or that failed. The client's mutex guards it.
+// event is a client's event whose command is not complete, or was not reported to the client, or that failed. The
+// session's mutex guards it.
 type event struct {
-	queue     *queue
-	natives   []driver.Event // of its pieces
-	left      int            // pieces that are not complete
-	untold    int            // pieces whose end the client has not been told
-	told      chan struct{}  // closed when it has been told of all; nil while nothing that comes after asks
-	last      bool           // all pieces are known
-	users     int            // calls that wait for natives
-	err       error
-	forgotten bool
+	queue      *queue
+	natives    []driver.Event // of its pieces
+	left       int            // pieces that are not complete
+	unreported int            // pieces whose completion was not sent to the client
+	reported   chan struct{}  // closed when all were; nil while no later command waits for it
+	last       bool           // all pieces are known
+	users      int            // calls that wait for natives
+	err        error
+	forgotten  bool
 }
 
 func (e *event) over() bool { return e.last && e.left == 0 }
 
-// isTold says whether the client knows that the command is complete.
-func (e *event) isTold() bool { return e.last && e.untold == 0 }
+// isReported reports whether the client knows that the command is complete.
+func (e *event) isReported() bool { return e.last && e.unreported == 0 }
 
 func (e *event) release(drv driver.Device) {
 	for _, n := range e.natives {
@@ -54,14 +54,14 @@ func (s *Session) begin(q *queue, id driver.Event, last, unawaited bool) error {
 	case e == nil:
 		e = &event{queue: q, forgotten: unawaited}
 		s.events[id] = e
-		if q.untold != nil {
-			q.untold[e] = struct{}{}
+		if q.unreported != nil {
+			q.unreported[e] = struct{}{}
 		}
 	case e.last:
 		return fmt.Errorf("%w: event %d is in use", wire.ErrProtocol, id)
 	}
 	e.left++
-	e.untold++
+	e.unreported++
 	e.last = last
 	return nil
 }
@@ -76,7 +76,7 @@ func (s *Session) issued(id, native driver.Event) {
 	e.natives = append(e.natives, native)
 }
 
-// complete takes in that a piece is complete. said must follow.
+// complete records that a piece is complete. markReported must follow.
 func (s *Session) complete(id driver.Event, err error) *event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Session) complete(id driver.Event, err error) *event {
 	e.left--
 	if e.err == nil && err != nil {
 		if e.err = err; e.forgotten {
-			// nobody asks
+			// no command waits for it
 		} else if s.failed < maxFailed {
 			s.failed++
 		} else {
@@ -95,51 +95,51 @@ func (s *Session) complete(id driver.Event, err error) *event {
 	return e
 }
 
-// said takes in that the client has been told of the end of a piece.
-func (s *Session) said(id driver.Event, e *event) {
+// markReported records that the completion of a piece was sent to the client.
+func (s *Session) markReported(id driver.Event, e *event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.untold--; !e.isTold() {
+	if e.unreported--; !e.isReported() {
 		return
 	}
-	if e.told != nil {
-		close(e.told)
+	if e.reported != nil {
+		close(e.reported)
 	}
-	delete(e.queue.untold, e)
+	delete(e.queue.unreported, e)
 	s.dropEvent(id, e)
 }
 
-// after gives what is closed when the client has been told of all that a command comes after, but for what
-// its queue tells before it anyway. Queues are followed each by itself, so the server learns of the end of
-// commands in any order; a client that knows of one asks for the times of those before it.
+// after returns channels that are closed when the completion of each command before this one has been sent, except
+// those that its own queue reports earlier anyway. Each queue is followed separately, so completions arrive in any
+// order, but a client that sees one may ask for the times of those before it.
 func (s *Session) after(q *queue, i *item, wait []driver.Event) (list []<-chan struct{}) {
-	if q.untold == nil && len(wait) == 0 || q.untold != nil && i.ev == 0 {
+	if q.unreported == nil && len(wait) == 0 || q.unreported != nil && i.ev == 0 {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.events[i.ev]
 	add := func(e *event) {
-		if e == nil || e == own || e.isTold() || e.queue == q && q.untold == nil {
+		if e == nil || e == own || e.isReported() || e.queue == q && q.unreported == nil {
 			return
 		}
 		if !e.last { // no program has the event yet
 			return
 		}
-		if e.told == nil {
-			e.told = make(chan struct{})
+		if e.reported == nil {
+			e.reported = make(chan struct{})
 		}
-		list = append(list, e.told)
+		list = append(list, e.reported)
 	}
 	for _, id := range wait {
 		add(s.events[id])
 	}
-	if q.untold == nil {
+	if q.unreported == nil {
 		return list
 	}
 	add(q.barrier)
 	if i.marker && len(wait) == 0 {
-		for e := range q.untold {
+		for e := range q.unreported {
 			add(e)
 		}
 	}
@@ -149,13 +149,13 @@ func (s *Session) after(q *queue, i *item, wait []driver.Event) (list []<-chan s
 	return list
 }
 
-// dropEvent lets go of what nobody needs; mu is held.
+// dropEvent releases what is no longer needed; mu is held.
 func (s *Session) dropEvent(id driver.Event, e *event) {
 	if !e.over() || e.users > 0 {
 		return
 	}
 	e.release(s.drv)
-	if e.untold == 0 && (e.err == nil || e.forgotten) {
+	if e.unreported == 0 && (e.err == nil || e.forgotten) {
 		delete(s.events, id)
 	}
 }

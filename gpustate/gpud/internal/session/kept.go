@@ -8,8 +8,8 @@ import (
 
 // kept are commands of one in-order queue, oldest first, whose end the reading goroutine finds out itself. Each
 // queue has a goroutine that waits in the driver; to wake that one, and to come back from such a wait, takes several
-// us, which is much beside a transfer of 1 MiB. So the reading goroutine asks the driver instead, between messages
-// and while it is awake for the next one. The queue's goroutine gets the commands before the reading goroutine
+// us, which is much compared with a transfer of 1 MiB. So the reading goroutine asks the driver instead, between
+// messages and while it is awake for the next one. The queue's goroutine gets the commands before the reading goroutine
 // sleeps, or does what may take long.
 //
 // They belong to the reading goroutine.
@@ -31,7 +31,7 @@ func (s *Session) keep(q *queue, i item) bool {
 		s.handOver()
 	}
 	if s.ring == nil || !s.ring.StaysAwake() || q.desc.OutOfOrder || i.ev == 0 || i.native == 0 || i.err != nil ||
-		len(i.after) > 0 || q.followed.Load() > 0 { // those before it are to be told first
+		len(i.after) > 0 || q.followed.Load() > 0 { // those before it are reported first
 		s.handOver() // those before it, too
 		return false
 	}

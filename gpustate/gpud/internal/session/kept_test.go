@@ -89,8 +89,8 @@ func (d *marks) waited(n int) {
 // keeper is a session with two in-order queues, 2 and 3, whose client has a ring.
 type keeper struct {
 	*Session
-	dev  *marks
-	told chan wire.Done
+	dev     *marks
+	reports chan wire.Done
 }
 
 func newKeeper(t *testing.T) *keeper {
@@ -111,7 +111,7 @@ func newKeeper(t *testing.T) *keeper {
 	ok(t, err)
 	lib := &fake.Library{}
 	k := &keeper{Session: New(&Service{Usages: &usage.Table{}}, ends[1], Identity{}, &usage.Usage{}, nil),
-		told: make(chan wire.Done, 1000)}
+		reports: make(chan wire.Done, 1000)}
 	under, err := lib.Open(1)
 	ok(t, err)
 	infos, err := lib.Devices()
@@ -132,7 +132,7 @@ func newKeeper(t *testing.T) *keeper {
 				return nil
 			}
 			err := wire.Decode(body, &m)
-			k.told <- m
+			k.reports <- m
 			return err
 		})
 	})
@@ -173,16 +173,16 @@ func (k *keeper) mark(t *testing.T, queue uint64, events ...uint64) {
 	}
 }
 
-// hears checks of which events the client is told next, and in which order.
+// hears checks which events are reported to the client next, and in which order.
 func (k *keeper) hears(t *testing.T, events ...uint64) {
 	t.Helper()
 	var got []uint64
 	for range events {
-		m := <-k.told
+		m := <-k.reports
 		got = append(got, m.Event)
 	}
 	if !slices.Equal(got, events) {
-		t.Fatalf("the client is told of events %d, want %d", got, events)
+		t.Fatalf("the client gets the report of events %d, want %d", got, events)
 	}
 }
 
@@ -205,8 +205,8 @@ func TestKept(t *testing.T) {
 	failure := errors.New("a failure")
 	k.dev.complete(failure, 2)
 	k.onWait(false)
-	if m := <-k.told; m.Event != 12 || m.Err == nil {
-		t.Fatalf("the client is told of event %d, error %v; want event 12 and an error", m.Event, m.Err)
+	if m := <-k.reports; m.Event != 12 || m.Err == nil {
+		t.Fatalf("the client gets the report of event %d, error %v; want event 12 and an error", m.Event, m.Err)
 	}
 	k.hears(t, 13)
 	k.keeps(t, 0)
@@ -228,7 +228,7 @@ func TestKeptBetweenMessages(t *testing.T) {
 
 // TestHandedOver: before the reading goroutine sleeps or does what may take long, and when a command of another
 // queue comes, the queue's goroutine gets the commands. What comes behind them goes the same way, so that
-// the client is told in order.
+// the client gets the reports in order.
 func TestHandedOver(t *testing.T) {
 	for name, handOver := range map[string]func(k *keeper){
 		"it sleeps":         func(k *keeper) { k.onWait(true) },
@@ -251,8 +251,8 @@ func TestHandedOver(t *testing.T) {
 			k.dev.complete(nil, issued)
 			k.onWait(false)
 			select {
-			case m := <-k.told:
-				t.Fatalf("the client is told of event %d before those in front of it", m.Event)
+			case m := <-k.reports:
+				t.Fatalf("the client gets the report of event %d before those in front of it", m.Event)
 			default:
 			}
 			k.dev.complete(nil, 1, 2)

@@ -44,7 +44,7 @@ func tooMany(most int, what string) error {
 	return fmt.Errorf("%w: at most %d %s", errTooMany, most, what)
 }
 
-// admit says whether the client may have one more object.
+// admit reports whether the client may have one more object.
 func (s *Session) admit(queue bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,7 +60,7 @@ func (s *Session) add(id uint64, o any) error {
 	if id == 0 || s.objects[id] != nil {
 		return fmt.Errorf("%w: object number %d is in use", wire.ErrProtocol, id)
 	}
-	if len(s.objects) >= maxObjects { // builds end beside each other
+	if len(s.objects) >= maxObjects { // builds end concurrently
 		return tooMany(maxObjects, "objects")
 	}
 	s.objects[id] = o
@@ -96,7 +96,7 @@ func (s *Session) createMem(m *wire.CreateMem) error {
 	return s.enter(m.ID, o)
 }
 
-// counted says whether the object takes memory of its own.
+// counted reports whether the object takes memory of its own.
 func (o *mem) counted() bool { return !o.kind.OfBuffer() && o.kind != driver.MemGlobal }
 
 // enter adds an object, or releases it when the number is in use.
@@ -164,7 +164,7 @@ func (s *Session) createSampler(m *wire.CreateSampler) error {
 	return s.enter(m.ID, &sampler{h})
 }
 
-// build runs beside other messages: compilers take long. passed says why the device did
+// build runs concurrently with other messages: compilers take long. passed says why the device did
 // not load the program's binary form.
 func (s *Session) build(m *wire.Build) (passed string, err error) {
 	if err := s.admit(false); err != nil {

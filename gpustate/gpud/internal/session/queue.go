@@ -29,8 +29,8 @@ type queue struct {
 	failed error // of the first command without an event that failed since Finish
 
 	// out of order only, guarded by the session's mu
-	untold  map[*event]struct{} // the client was not told that they are complete
-	barrier *event              // the newest; nil for none
+	unreported map[*event]struct{} // whose completion was not sent
+	barrier    *event              // the newest; nil for none
 }
 
 // ahead bounds the commands of a queue that the server follows: the client's
@@ -49,8 +49,8 @@ type item struct {
 	finish    uint64       // a request of Finish, with 1 added
 	marker    bool
 	barrier   bool
-	after     []<-chan struct{} // closed when the client has been told of what this one comes after
-	unawaited bool              // a failure is told to who waits next
+	after     []<-chan struct{} // closed when the completion of those before it was sent
+	unawaited bool              // the next call that waits reports a failure
 	waited    bool              // for native, err is how that ended
 	followed  bool              // the queue's goroutine has it
 	before    int64             // quiet commands before it
@@ -68,7 +68,7 @@ func (s *Session) createQueue(m *wire.CreateQueue) error {
 	}
 	q := &queue{s: s, desc: m.Desc, items: make(chan item, ahead), ended: make(chan struct{})}
 	if m.Desc.OutOfOrder {
-		q.untold = map[*event]struct{}{}
+		q.unreported = map[*event]struct{}{}
 	}
 	d := m.Desc
 	d.OutOfOrder = d.OutOfOrder && s.dev.Info.OutOfOrder
@@ -128,7 +128,7 @@ func (q *queue) follow(i item) {
 	q.items <- i
 }
 
-// over takes in that commands are complete.
+// over records that commands are complete.
 func (q *queue) over(n int64) { q.count(-n) }
 
 // count counts commands that are issued, or complete, as unfinished: with many short ones a queue has no
@@ -147,7 +147,7 @@ func (q *queue) count(n int64) {
 }
 
 // run follows the commands. Those of an in-order queue complete in order, so
-// waiting for one that somebody has an event of tells about all before it.
+// waiting for one with an event completes all before it.
 func (q *queue) run() {
 	defer close(q.ended)
 	var eventless []item // commands without an event that were not looked at yet
@@ -175,7 +175,7 @@ func (q *queue) run() {
 			others.Wait()
 			q.followed.Add(-1)
 			q.answer(i.finish-1, err)
-		case q.desc.OutOfOrder && i.ev != 0 && (i.err != nil || i.native == 0 && i.mayBeTold()):
+		case q.desc.OutOfOrder && i.ev != 0 && (i.err != nil || i.native == 0 && i.mayBeReported()):
 			q.complete(i)
 		case q.desc.OutOfOrder && i.ev != 0 && q.s.waiters.TryAcquire(1):
 			others.Go(func() {
@@ -225,7 +225,7 @@ func (q *queue) next(untimed *[]item) (i item, more bool) {
 	}
 }
 
-// sweep completes the commands that are complete and says whether there were any.
+// sweep completes the commands that are complete and reports whether there were any.
 func (q *queue) sweep(untimed *[]item) bool {
 	left := (*untimed)[:0]
 	for _, i := range *untimed {
@@ -233,7 +233,7 @@ func (q *queue) sweep(untimed *[]item) bool {
 		if !done {
 			done, err = q.s.drv.EventDone(i.native)
 		}
-		if err == nil && !(done && i.mayBeTold()) {
+		if err == nil && !(done && i.mayBeReported()) {
 			left = append(left, i)
 			continue
 		}
@@ -263,12 +263,12 @@ func (q *queue) wait(native driver.Event) error {
 	return q.s.drv.WaitEvent(native)
 }
 
-// mayBeTold says whether the client has been told of all that the command comes after.
-func (i *item) mayBeTold() bool {
+// mayBeReported reports whether the completion of all commands before this one was sent.
+func (i *item) mayBeReported() bool {
 	for len(i.after) > 0 {
 		select {
 		case <-i.after[0]:
-			i.after = i.after[1:] // who asks again goes on here
+			i.after = i.after[1:] // the next call continues here
 		default:
 			return false
 		}
@@ -276,15 +276,15 @@ func (i *item) mayBeTold() bool {
 	return true
 }
 
-// complete takes in the end of one command.
+// complete handles the end of one command.
 func (q *queue) complete(i item) {
 	q.end(i)
-	if i.followed { // whoever is to be told is
+	if i.followed { // its completion was sent
 		q.followed.Add(-1)
 	}
 }
 
-// end tells whom it concerns.
+// end reports the end of a command: to the client, or for one without an event to its queue.
 func (q *queue) end(i item) {
 	err := i.err
 	if err == nil && i.native != 0 && !i.waited {
@@ -323,8 +323,8 @@ func (q *queue) end(i item) {
 		}
 	}
 	e := q.s.complete(i.ev, done.Err)
-	q.tell(done, i.piece)
-	q.s.said(i.ev, e)
+	q.report(done, i.piece)
+	q.s.markReported(i.ev, e)
 }
 
 func quoted(name string) string {
@@ -344,9 +344,8 @@ func (q *queue) note(err error) error {
 	return q.failed
 }
 
-// tell sends the end of a command; a connection that is gone is for its reader
-// to notice.
-func (q *queue) tell(done *wire.Done, p *piece) {
+// report sends the end of a command. The reader of a broken connection notices that.
+func (q *queue) report(done *wire.Done, p *piece) {
 	if p == nil {
 		_ = q.s.out.Now(done)
 		return

@@ -107,7 +107,7 @@ func HungUp(err error) bool {
 // Dismiss tells the client why it is dropped, if it still listens, and drops it.
 func (s *Session) Dismiss(why string) {
 	_ = s.out.Now(&wire.Bye{Why: why})
-	_ = s.out.Finish() // somebody else who is sending takes it along: wait for him
+	_ = s.out.Finish() // another sender takes it along: wait for it
 	if u, ok := s.conn.(interface{ CloseRead() error }); ok {
 		_ = u.CloseRead() // ends the reading goroutine, which closes the rest
 	}

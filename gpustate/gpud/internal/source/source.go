@@ -170,7 +170,7 @@ func checkJoined(p *driver.ProgramDesc, cpu bool) error {
 	return nil
 }
 
-// joins says whether whole is several of words, one behind the other.
+// joins reports whether whole is several of words, one behind the other.
 func joins(words map[string]bool, whole string) bool {
 	to := make([]bool, len(whole)+1)
 	to[0] = true

@@ -48,7 +48,7 @@ func (e *QuotaError) Is(target error) bool {
 	return target == wire.ErrQuota || target == driver.ErrOutOfMemory
 }
 
-// Allow says whether the client may make a memory object of n bytes. What it makes it
+// Allow reports whether the client may make a memory object of n bytes. What it makes it
 // adds to Used.
 func (s *Share) Allow(n int64) error {
 	if used := s.Used.Load(); s.quota > 0 && n > s.quota-used {
@@ -60,7 +60,7 @@ func (s *Share) Allow(n int64) error {
 // checkBytes is how much a client can have made before a server checks the room once more.
 const checkBytes = 16 << 20
 
-// roomFor says whether a device whose memory is the machine's has room: what would
+// roomFor reports whether a device whose memory is the machine's has room: what would
 // make the machine swap, or kill processes, is out of memory.
 //
 // To look takes as long as to make a small object, so small ones are looked at
@@ -105,7 +105,7 @@ func (s *Share) Free(free int64, known bool) int64 {
 	return max(free, 0)
 }
 
-// AllowShared says whether the client may share n bytes of its memory more. Pages of
+// AllowShared reports whether the client may share n bytes of its memory more. Pages of
 // shared memory are the machine's: one client has at most half of it, all together three
 // quarters. What it shares it adds to Shared, before the next question.
 func (s *Share) AllowShared(n int64) error {

@@ -95,7 +95,7 @@ func (w *Worker) watch(shutdown, ended <-chan struct{}) {
 	}
 }
 
-// Left says whether the client has closed its connection, though the worker may be there still.
+// Left reports whether the client has closed its connection, though the worker may be there still.
 func (w *Worker) Left() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
