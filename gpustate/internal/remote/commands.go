@@ -133,7 +133,7 @@ func (d *Device) mark(q *queue, k kind, wait []driver.Event) (driver.Event, erro
 func (d *Device) WaitEvent(e driver.Event) error {
 	d.mu.Lock()
 	p := d.events[e]
-	if p == nil || p.kept.Load() {
+	if p == nil || p.finished.Load() {
 		d.mu.Unlock()
 		if p == nil {
 			return nil
@@ -144,7 +144,7 @@ func (d *Device) WaitEvent(e driver.Event) error {
 	if err := d.out.Flush(); err != nil {
 		return d.failing(err)
 	}
-	if err := d.await(&p.promise); err != nil {
+	if err := d.await(&p.completion); err != nil {
 		return err
 	}
 	return p.err
@@ -158,7 +158,7 @@ func (d *Device) EventDone(e driver.Event) (bool, error) {
 	switch {
 	case p == nil:
 		return true, nil
-	case p.kept.Load():
+	case p.finished.Load():
 		return true, p.err
 	}
 	select {
@@ -184,7 +184,7 @@ func (d *Device) EventTimes(e driver.Event) (driver.Times, error) {
 func (d *Device) ReleaseEvent(e driver.Event) {
 	d.mu.Lock()
 	p := d.events[e]
-	over := p == nil || p.kept.Load()
+	over := p == nil || p.finished.Load()
 	if over || p.order == nil {
 		delete(d.events, e)
 	} else {

@@ -28,7 +28,7 @@ type Device struct {
 
 	silence time.Duration // that the server may keep
 
-	memory memory // that is shared beside the slots
+	memory memory // that is shared in addition to the slots
 
 	// A core copies slower than a device does: where there are many, some pieces
 	// are copied at the same time.
@@ -67,29 +67,29 @@ type link struct {
 	arena []byte     // that is shared; nil: data goes through the connection
 }
 
-// promise is what the server will tell.
-type promise struct {
-	kept atomic.Bool
-	done chan struct{} // nil until somebody sleeps; the device's mu guards it
+// completion is reached when the server reports it.
+type completion struct {
+	finished atomic.Bool
+	done     chan struct{} // nil until a goroutine sleeps; the device's mu guards it
 }
 
-// keep wakes who waits; the device's mu is held.
-func (p *promise) keep() {
-	p.kept.Store(true)
+// finish wakes the waiters; the device's mu is held.
+func (p *completion) finish() {
+	p.finished.Store(true)
 	if p.done != nil {
 		close(p.done)
 	}
 }
 
-// call is a request; reply is set when it is kept.
+// call is a request; reply is set when it is finished.
 type call struct {
-	promise
+	completion
 	reply *wire.Reply
 }
 
 // pending is an event whose command is not known to be complete, or that failed.
 type pending struct {
-	promise
+	completion
 	left      int // pieces
 	unawaited bool
 	err       error
@@ -182,7 +182,7 @@ func (d *Device) request(req uint64, m wire.Message, answer func(*wire.Fields)) 
 	if err := d.out.Now(m); err != nil {
 		return d.failing(err)
 	}
-	if err := d.await(&c.promise); err != nil {
+	if err := d.await(&c.completion); err != nil {
 		return err
 	}
 	if c.reply.Err != nil || answer == nil {

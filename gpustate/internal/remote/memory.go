@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// memory is what this process and the server have mapped both, beside the slots:
+// memory is what this process and the server have mapped both, in addition to the slots:
 // host buffers and pinned memory. Transfers to and from it are not copied on the
 // way. It is passed through a connection of its own.
 type memory struct {
@@ -66,7 +66,7 @@ func (d *Device) share(f *os.File, host []byte) (id uint64, ok bool) {
 		}
 	}
 	if err != nil {
-		_ = m.conn.Close() // the server has told what it has to say
+		_ = m.conn.Close() // the server has sent its answer
 		m.conn = nil
 		return 0, false
 	}

@@ -104,7 +104,7 @@ func (d *Device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 	return object(id), nil
 }
 
-// FallbackReason is what the server told when the program was built.
+// FallbackReason is what the server reported when the program was built.
 func (d *Device) FallbackReason(h driver.Handle) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,7 +136,7 @@ func (d *Device) CreateKernel(p driver.Handle, name string) (driver.Handle, erro
 // ReleaseKernel releases a kernel.
 func (d *Device) ReleaseKernel(h driver.Handle) error { return d.release(h.(*kernel).id) }
 
-// Args is what the server told when the kernel was made.
+// Args is what the server reported when the kernel was made.
 func (d *Device) Args(h driver.Handle) (int, bool) {
 	k := h.(*kernel)
 	return k.args, k.exact
@@ -180,7 +180,7 @@ func (d *Device) Flush(h driver.Handle) error {
 // Finish waits on the server, and for the bytes of reads that the commands come after.
 func (d *Device) Finish(h driver.Handle) error {
 	id, q := d.id(), h.(*queue)
-	list := d.unsettled(q)
+	list := d.unfinished(q)
 	err := d.request(id, &wire.Finish{Req: id, Queue: q.id}, nil)
-	return cmp.Or(err, d.settle(list))
+	return cmp.Or(err, d.awaitAll(list))
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// A server follows each queue by itself, and tells of a marker, say, before it tells of a
-// read on another queue that the marker waited for, and gives the bytes. Of a read with many
-// pieces some may still be copied out of the arena when the server tells of what comes after
-// it. Whatever the server has told, a command that comes after a read, by its queue or by
-// what it waits for, is complete here when the bytes of the read are in the program's memory.
+// A server follows each queue separately: it may report a marker before the read on another
+// queue that the marker waited for, and its bytes. Pieces of a read may still be copied out of
+// the arena when the server reports a later command. So a command that comes after a read, by
+// its queue or by its wait list, is complete here only when the read's bytes are in the
+// program's memory.
 
 // kind is how a command lies between others.
 type kind uint8
@@ -30,7 +30,7 @@ type order struct {
 	fills    filling
 	before   int        // commands with an order that must be complete first
 	behind   []*pending // those that count this one
-	released bool       // nobody asks for the event any more
+	released bool       // the program has released the event
 }
 
 // filling is the program's memory that a read fills.
@@ -64,7 +64,7 @@ func (d *Device) enter(q *queue, k kind, pieces int, wait []driver.Event, fills 
 func (d *Device) place(q *queue, k kind, e driver.Event, p *pending, wait []driver.Event, fills filling) {
 	var first []*pending
 	add := func(o *pending) {
-		if o != nil && o.order != nil && !o.kept.Load() {
+		if o != nil && o.order != nil && !o.finished.Load() {
 			first = append(first, o)
 		}
 	}
@@ -95,15 +95,15 @@ func (d *Device) place(q *queue, k kind, e driver.Event, p *pending, wait []driv
 	if k == read {
 		d.reads = append(d.reads, p)
 	}
-	q.orders = slices.DeleteFunc(q.orders, func(o *pending) bool { return q.ordered || o.kept.Load() })
+	q.orders = slices.DeleteFunc(q.orders, func(o *pending) bool { return q.ordered || o.finished.Load() })
 	q.orders = append(q.orders, p) // what is taken out is complete, or before it
 	if k == barrier {
 		q.barrier = p
 	}
 }
 
-// told takes in that the server has told of all pieces of an event; mu is held.
-func (d *Device) told(e driver.Event, p *pending) {
+// piecesReported records that the server has reported all pieces of an event; mu is held.
+func (d *Device) piecesReported(e driver.Event, p *pending) {
 	o := p.order
 	if o == nil {
 		d.end(e, p)
@@ -128,7 +128,7 @@ func (d *Device) told(e driver.Event, p *pending) {
 
 // end completes an event; mu is held.
 func (d *Device) end(e driver.Event, p *pending) {
-	p.keep()
+	p.finish()
 	if p.unawaited {
 		d.removeUnawaited(e)
 		delete(d.events, e)
@@ -146,18 +146,18 @@ func (d *Device) end(e driver.Event, p *pending) {
 	}
 }
 
-// settle waits for the commands of a queue that come after reads.
-func (d *Device) settle(list []*pending) error {
+// awaitAll waits for the commands of a queue that come after reads.
+func (d *Device) awaitAll(list []*pending) error {
 	for _, p := range list {
-		if err := d.await(&p.promise); err != nil {
+		if err := d.await(&p.completion); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unsettled are the commands of a queue that are complete after reads, and the reads.
-func (d *Device) unsettled(q *queue) []*pending {
+// unfinished are the commands of a queue that are complete after reads, and the reads.
+func (d *Device) unfinished(q *queue) []*pending {
 	if d.orders.Load() == 0 {
 		return nil
 	}
@@ -167,8 +167,8 @@ func (d *Device) unsettled(q *queue) []*pending {
 }
 
 // filled waits for the reads that are to fill memory which a transfer of q writes to the
-// server, or fills itself, and which nobody else orders: bytes pass between the program's
-// memory and a slot when this process is told to move them, not when the device does.
+// server, or fills itself, and which no wait list orders: bytes pass between the program's
+// memory and a slot when this process handles the message, not when the device does.
 func (d *Device) filled(q *queue, k kind, host []byte, direct bool) error {
 	if d.orders.Load() == 0 {
 		return nil
@@ -178,13 +178,13 @@ func (d *Device) filled(q *queue, k kind, host []byte, direct bool) error {
 	for _, p := range d.reads {
 		f := &p.order.fills
 		device := direct && f.direct // moves the bytes of both
-		told := k == read && q.ordered && p.order.q == q && !direct && !f.direct && (d.emptied == nil || p.left == 1)
-		if overlap(host, f.host) && !device && !told {
+		ordered := k == read && q.ordered && p.order.q == q && !direct && !f.direct && (d.emptied == nil || p.left == 1)
+		if overlap(host, f.host) && !device && !ordered {
 			list = append(list, p)
 		}
 	}
 	d.mu.Unlock()
-	return d.settle(list)
+	return d.awaitAll(list)
 }
 
 func overlap(a, b []byte) bool {

@@ -56,7 +56,7 @@ func (d *Device) receive() {
 	close(d.dead)
 }
 
-// watch takes messages out of the ring when nobody else does: who waits takes
+// watch takes messages out of the ring when no other goroutine does: a waiter takes
 // them out himself for a moment, which saves waking a goroutine.
 func (d *Device) watch() error {
 	for {
@@ -136,7 +136,7 @@ func (d *Device) help() bool {
 }
 
 // collect takes messages out of the ring until over is true. It returns false
-// when that takes long, or somebody else is at it.
+// when that takes long, or another goroutine does it.
 func (d *Device) collect(over func() bool) bool {
 	if !d.taking.TryLock() {
 		return false
@@ -173,20 +173,20 @@ func (d *Device) abandon(err error) {
 	_ = d.conn.Close()
 }
 
-// await waits for a promise. The error is the one of a lost server.
-func (d *Device) await(p *promise) error {
-	if p.kept.Load() {
+// await waits for a completion. The error is the one of a lost server.
+func (d *Device) await(p *completion) error {
+	if p.finished.Load() {
 		return nil
 	}
 	begin := time.Now()
 	if d.ring != nil {
-		if d.collect(p.kept.Load) {
+		if d.collect(p.finished.Load) {
 			return nil
 		}
 		defer func() { d.ring.Waited(patience, time.Since(begin)) }()
 	}
 	d.mu.Lock()
-	if p.kept.Load() {
+	if p.finished.Load() {
 		d.mu.Unlock()
 		return nil
 	}
@@ -200,7 +200,7 @@ func (d *Device) await(p *promise) error {
 		return nil
 	case <-d.dead:
 	}
-	if p.kept.Load() { // it may have been the last word
+	if p.finished.Load() { // it may have been the last word
 		return nil
 	}
 	return d.deadErr
@@ -245,16 +245,16 @@ func (d *Device) answer(m *wire.Reply) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.requests[m.Req]
-	if c == nil { // who asked would wait for ever
+	if c == nil { // the caller would wait for ever
 		return fmt.Errorf("%w: reply to an unknown request", wire.ErrProtocol)
 	}
 	delete(d.requests, m.Req)
 	c.reply = m
-	c.keep()
+	c.finish()
 	return nil
 }
 
-// complete takes in that a command or a piece is done.
+// complete records that a command or a piece is done.
 func (d *Device) complete(m *wire.Done) error {
 	if m.Slot == 0 {
 		if m.Bytes > 0 {
@@ -324,11 +324,11 @@ func (d *Device) finish(m *wire.Done) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e := driver.Event(m.Event); d.events[e] != nil && d.events[e].step(m) {
-		d.told(e, d.events[e])
+		d.piecesReported(e, d.events[e])
 	}
 }
 
-// step counts a piece of an event down and tells whether it was the last; the
+// step counts a piece of an event down and reports whether it was the last; the
 // device's mu is held.
 func (p *pending) step(m *wire.Done) bool {
 	if p.left == 0 {
@@ -355,7 +355,7 @@ func (d *Device) move(m wire.Move) {
 	d.mu.Lock()
 	do := d.moving
 	d.mu.Unlock()
-	tell := func(steps string, err error) {
+	report := func(steps string, err error) {
 		moved := &wire.Moved{Token: m.Token, Steps: steps}
 		if err != nil {
 			moved.Err = err.Error()
@@ -363,10 +363,10 @@ func (d *Device) move(m wire.Move) {
 		_ = d.out.Now(moved) // a server that is gone needs no answer
 	}
 	if do == nil {
-		go tell("", errors.New("the program cannot move to another device"))
+		go report("", errors.New("the program cannot move to another device"))
 		return
 	}
-	go do(context.Background(), m.To, tell)
+	go do(context.Background(), m.To, report)
 }
 
 // beat tells the server every now and then that this program lives, and gives the

@@ -98,7 +98,7 @@ func (d *Device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, bloc
 
 // transfer sends the pieces, each when a slot is free. A write that blocks returns
 // when its bytes are on their way: what is issued later comes after it, on every
-// queue, and its failure is told to who waits next.
+// queue, and the next call that waits reports its failure.
 func (d *Device) transfer(qh, h driver.Handle, list []piece, host []byte, write, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
 	q := qh.(*queue)

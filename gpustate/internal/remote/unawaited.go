@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// unawaited is a write that returned to the program before the server told of its
-// end. The program takes it for complete: commands that the queue does not put
+// unawaited is a write that returned to the program before the server reported
+// its end. The program takes it for complete: commands that the queue does not put
 // behind it wait for it.
 type unawaited struct {
 	q  *queue

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Beat says that the sender lives. Each side of a device's connection sends one
+// Beat is a sign of life of its sender. Each side of a device's connection sends one
 // every BeatEvery; the server only while it hears of the client, so that nothing
 // piles up for one that is stopped.
 type Beat struct{}
@@ -42,7 +42,7 @@ func SendBeats(out *Sender, stop <-chan struct{}, look func() (send, over bool))
 		}
 		if send && sending.CompareAndSwap(false, true) {
 			go func() {
-				_ = out.Now(&Beat{}) // who reads from the other side learns of errors
+				_ = out.Now(&Beat{}) // the reader of the other side sees errors
 				sending.Store(false)
 			}()
 		}
@@ -68,7 +68,7 @@ func (e *ActivityReader) Read(b []byte) (int, error) {
 // NoteActivity notes that something came another way.
 func (e *ActivityReader) NoteActivity() { e.activity.Add(1) }
 
-// Waiting tells that somebody waits in Read.
+// Waiting notes that a goroutine waits in Read.
 func (e *ActivityReader) Waiting() bool { return e.waiting.Load() }
 
 // SilenceTimer counts for how many looks, a beat apart, an ActivityReader has read nothing. Time

@@ -94,7 +94,7 @@ type Transfer struct {
 	Size              driver.Box    // of FormRect, instead of Off; packed in the slot
 	At                driver.Layout // of FormRect: where the box is in the object
 	Inline            bool          // the bytes of a write follow the frame
-	Unawaited         bool          // nobody waits for the event: a failure is told to who waits next
+	Unawaited         bool          // no call waits for the event: the next one that waits reports a failure
 	Wait              []driver.Event
 }
 
@@ -173,7 +173,7 @@ type Copy struct {
 	Queue, Event          uint64
 	Kind                  int
 	Dst, Src              uint64
-	DstOff, SrcOff, Bytes int64         // of CopyBytes; the offsets also beside an image
+	DstOff, SrcOff, Bytes int64         // of CopyBytes; the offsets also with an image
 	Region                driver.Region // of the image; of CopyImage: in Src
 	To                    [3]int        // of CopyImage: where in Dst
 	Rect                  driver.Rect   // of CopyRect
@@ -260,7 +260,7 @@ type Finish struct{ Req, Queue uint64 }
 
 func (m *Finish) fields(f *Fields) { f.Uint(&m.Req, &m.Queue) }
 
-// Forget says that nobody will ask for an event any more.
+// Forget releases an event of the client.
 type Forget struct{ Event uint64 }
 
 func (m *Forget) fields(f *Fields) { f.Uint(&m.Event) }

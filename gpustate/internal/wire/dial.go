@@ -109,8 +109,8 @@ func Dial(ctx context.Context, addr string, k Key, p Purpose) (net.Conn, error) 
 	return c, nil
 }
 
-// trusted says whether who listens at a Unix socket is this user or root: in a directory
-// where everybody can make files somebody else may have been quicker.
+// trusted reports whether the server of a Unix socket runs as this user or root: in a directory
+// where all users can make files another one may have been quicker.
 func trusted(c net.Conn) error {
 	u, ok := c.(*net.UnixConn)
 	if !ok || os.Geteuid() == 0 {

@@ -73,7 +73,7 @@ func ReadFrames(r *bufio.Reader, take func(op Op, body []byte) error) error {
 	}
 }
 
-// FrameBuffered says whether a whole frame has been read from the connection.
+// FrameBuffered reports whether a whole frame has been read from the connection.
 func FrameBuffered(r *bufio.Reader) bool {
 	if r.Buffered() < frameHeader {
 		return false

@@ -14,7 +14,7 @@ import (
 )
 
 // MoveKeyFile is where the key for moving programs lies that goes with a key file
-// for using devices: beside it, gpud-move.key for gpud.key.
+// for using devices: next to it, gpud-move.key for gpud.key.
 func MoveKeyFile(keyFile string) string {
 	ext := filepath.Ext(keyFile)
 	return strings.TrimSuffix(keyFile, ext) + "-move" + ext
@@ -23,7 +23,7 @@ func MoveKeyFile(keyFile string) string {
 // ReadKey reads a key file: 64 hexadecimal digits. It belongs to the user of this
 // process, or to root, and others are not able to read it.
 func ReadKey(file string) (k Key, err error) {
-	// a pipe in its place holds nobody up
+	// a pipe in its place blocks no call
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return k, fmt.Errorf("key of the GPU server: %w (`holdfast gpud` makes it; copy it to this machine)", err)
@@ -40,7 +40,7 @@ func ReadKey(file string) (k Key, err error) {
 	return parseKey(file, b)
 }
 
-// private says whether a key file is its owner's alone, and the owner one that this
+// private reports whether a key file is its owner's alone, and the owner one that this
 // process trusts.
 func private(f *os.File) error {
 	info, err := f.Stat()
@@ -85,7 +85,7 @@ func EnsureKey(file string) (Key, error) {
 	return k, nil
 }
 
-// publish writes a key so that nobody sees half of it, unless there is one.
+// publish writes a key so that no process sees half of it, unless there is one.
 func publish(file string, k Key) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".key-*") // mode 0600
 	if err != nil {

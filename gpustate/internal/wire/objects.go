@@ -20,7 +20,7 @@ func (m *Welcome) fields(f *Fields) {
 	codec.List(f, &m.Devices, math.MaxInt, func(i *driver.Info) { info(f, i) })
 }
 
-// Open asks for a device and says who asks.
+// Open asks for a device and names the program that asks.
 type Open struct {
 	Req     uint64
 	Index   int // in Welcome.Devices
@@ -78,7 +78,7 @@ func (m *Build) fields(f *Fields) {
 }
 
 // CreateKernel makes a kernel of a program. The reply has the number of its
-// arguments plus one, 0 where the API does not tell.
+// arguments plus one, 0 where the API does not know.
 type CreateKernel struct {
 	Req, ID, Program uint64
 	Name             string
@@ -120,7 +120,7 @@ func (m *Reply) fields(f *Fields) {
 	f.Bytes(&m.Body)
 }
 
-// Done says that a command, or one piece of a transfer, is complete.
+// Done reports that a command, or one piece of a transfer, is complete.
 type Done struct {
 	Event uint64
 	Slot  int   // plus one; 0: no slot

@@ -35,8 +35,8 @@ const (
 var ringLayout = ring.Layout{Written: 0, Read: 64, Asleep: 128, Data: ringHead, Bytes: ringBytes}
 
 // Ring is a connection of two processes of one machine through memory that both
-// map. The Unix socket beside it carries one byte to wake a side that sleeps, and
-// tells when the other side is gone.
+// map. The Unix socket next to it carries one byte to wake a side that sleeps, and
+// ends when the other side does.
 //
 // One goroutine at a time reads, and one writes.
 type Ring struct {
@@ -129,7 +129,7 @@ func (r *Ring) meanwhile() bool {
 	return false
 }
 
-// StaysAwake tells that Read stays awake for a moment when there is nothing to read.
+// StaysAwake reports whether Read stays awake for a moment when there is nothing to read.
 func (r *Ring) StaysAwake() bool { return r.awake.Stays() }
 
 // Poll gives the bytes that are there, if any.
@@ -142,7 +142,7 @@ func (r *Ring) Poll(b []byte) (int, error) {
 	if r.in.Over() {
 		return 0, net.ErrClosed
 	}
-	if r.polls++; r.polls%256 == 0 { // who never sleeps does not hear of the end
+	if r.polls++; r.polls%256 == 0 { // a reader that never sleeps does not see the end
 		if err := r.raw.Control(func(uintptr) {}); err != nil {
 			return 0, err
 		}
@@ -221,14 +221,14 @@ func (r *Ring) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// peerAwake tells that the other side looks at the ring.
+// peerAwake reports whether the other side looks at the ring.
 func (r *Ring) peerAwake() bool {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	return !r.out.Over() && !r.out.Sleeps()
 }
 
-// Watch says that somebody looks at the ring, so that nobody needs waking.
+// Watch notes that a goroutine looks at the ring, so that none needs waking.
 func (r *Ring) Watch() {
 	r.reading.Lock()
 	defer r.reading.Unlock()
@@ -241,11 +241,11 @@ func (r *Ring) Watch() {
 func (r *Ring) PrepareSleep() bool {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	return r.in.Over() || r.in.Sleep() // Ring.Sleep tells of the end
+	return r.in.Over() || r.in.Sleep() // Ring.Sleep reports the end
 }
 
 // Sleep returns when it was woken after PrepareSleep; the error says that the other side
-// is gone, and why if somebody has told so in its place.
+// is gone, and why if a message in its place said so.
 func (r *Ring) Sleep() error {
 	var b [64]byte
 	n, err := r.UnixConn.Read(b[:])
@@ -289,7 +289,7 @@ func (r *Ring) Spin(most time.Duration, over func() bool) bool {
 	return r.awake.Wait(most, func() bool { return r.there() || over != nil && over() }, nil)
 }
 
-// there tells that Poll has something to say.
+// there reports whether Poll has a result.
 func (r *Ring) there() bool {
 	r.reading.Lock()
 	defer r.reading.Unlock()

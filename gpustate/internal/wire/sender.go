@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxOut bounds the frames that wait to be sent: who adds to them waits too.
+// maxOut bounds the frames that wait to be sent: a call that adds to them waits too.
 const maxOut = 256 << 10
 
 // Sender sends frames in order. Goroutines that send at the same time share
@@ -84,12 +84,12 @@ func (s *Sender) Now(m Message) error {
 	}
 	s.out = Append(s.out, m)
 	if s.sending {
-		return nil // who sends takes it along
+		return nil // the current sender takes it along
 	}
 	return s.drain()
 }
 
-// Flush sends what waits, or leaves it to who is sending.
+// Flush sends what waits, or leaves it to the current sender.
 func (s *Sender) Flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *Sender) room() error {
 	return s.err
 }
 
-// drain sends until nothing waits; mu is held and nobody is sending.
+// drain sends until nothing waits; mu is held and no call is sending.
 func (s *Sender) drain() error {
 	for len(s.out) > 0 && s.err == nil {
 		s.write(nil)

@@ -210,18 +210,18 @@ func TestDocument(t *testing.T) {
 	if want := fmt.Sprintf("\nVersion %d. ", Version); !bytes.Contains(text, []byte(want)) {
 		t.Errorf("it does not say %q", want)
 	}
-	told := map[Op]string{}
+	document := map[Op]string{}
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([A-Z]\w+) \|`).FindAllSubmatch(text, -1) {
 		n, _ := strconv.Atoi(string(row[1]))
-		told[Op(n)] = string(row[2])
+		document[Op(n)] = string(row[2])
 	}
 	for op := range Op(255) {
 		name := ""
 		if m := New(op); m != nil {
 			name = reflect.TypeOf(m).Elem().Name()
 		}
-		if told[op] != name {
-			t.Errorf("operation %d is %q, the document says %q", op, name, told[op])
+		if document[op] != name {
+			t.Errorf("operation %d is %q, the document says %q", op, name, document[op])
 		}
 	}
 }
