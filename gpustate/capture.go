@@ -119,7 +119,7 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 	return m, err
 }
 
-// untouched says that nothing has written to the device's memory: no command was
+// untouched reports whether nothing has written to the device's memory: no command was
 // given to it, nothing was restored, and nothing that might have had a command was
 // released. The device is stopped.
 func (d *Device) untouched() bool {

@@ -29,7 +29,7 @@ type Device struct {
 
 	// mu is held for reading by every call that uses a handle, for writing
 	// while handles change or the contents must stand still. Setting arguments
-	// and launching, which programs do most, go without it: who holds it for
+	// and launching, which programs do most, go without it: a call that holds it for
 	// writing holds all kernels and queues too.
 	mu     sync.RWMutex
 	closed atomic.Bool
@@ -225,7 +225,7 @@ func obtain[T any](d *Device, o record.Object, parent *object.Entry, same func(h
 	return owner, err
 }
 
-// equal says whether what exists is what the caller asks for.
+// equal reports whether what exists is what the caller asks for.
 func equal(same bool) error {
 	if !same {
 		return ErrConflict
@@ -329,7 +329,7 @@ func (d *Device) letAll() {
 
 // finishQueues completes all commands of the program; the device is locked. A
 // command that failed is reported to the program by its own event and by
-// Finish, not here. What foreign code enqueued elsewhere is waited for where the API can.
+// Finish, not here. Commands that foreign code enqueued on other queues are waited for if the API can.
 func (d *Device) finishQueues() error {
 	var errs []error
 	if l, ok := d.state.Session.Device.(driver.Lender); ok && d.lent.Load() {

@@ -13,7 +13,7 @@ import (
 // complete; they stay valid over restore and migration.
 //
 // In-order queues of CUDA, of NVIDIA's OpenCL and of servers only count most commands. There
-// Wait and Done tell that all is complete which was issued before the first call of either;
+// Wait and Done report the completion of all that was issued before the first call of either;
 // see Follow.
 type Event struct {
 	from *tracker
@@ -22,7 +22,7 @@ type Event struct {
 	users int32 // calls that use h
 	done  bool
 	lazy  bool         // its command is one that a lazy queue only counts
-	h     driver.Event // 0 when complete, or when nobody has asked on a lazy queue
+	h     driver.Event // 0 when complete, or on a lazy queue that no call has asked
 	seq   uint64       // of the commands that a lazy queue only counts the last that is complete with it
 	rare  *rare
 }
@@ -85,7 +85,7 @@ func (e *Event) closed(err error) error {
 	return err
 }
 
-// past tells that the command of a lazy queue is known to be complete.
+// past reports whether the command of a lazy queue is known to be complete.
 func (e *Event) past() bool { return e.lazy && e.seq <= e.from.complete.Load() }
 
 // wait is Wait with the device entered.
@@ -107,7 +107,7 @@ func (e *Event) Done() (bool, error) {
 	}
 	defer d.leave()
 	done, err := e.poll()
-	if !done && err == nil { // whoever asks again and again must see it complete
+	if !done && err == nil { // a caller that polls must see it complete
 		err = e.from.push()
 	}
 	return done, err
@@ -166,7 +166,7 @@ func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
 	return t.Queued, t.Submit, t.Start, t.End, nil
 }
 
-// Follow lets Wait and Done tell of this command alone, if it is called before the queue's next
+// Follow makes Wait and Done report on this command alone, if it is called before the queue's next
 // command is issued. It costs at most a marker.
 func (e *Event) Follow() {
 	d := e.from.dev

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// ErrNotForeign says that a pointer or handle was asked for outside of Device.Foreign, or after the call
+// ErrNotForeign reports that a pointer or handle was asked for outside of Device.Foreign, or after the call
 // that lent it had returned.
 var ErrNotForeign = errors.New("device handles are lent only while Device.Foreign runs")
 
@@ -91,7 +91,7 @@ func (f *Foreign) end() {
 	f.mu.Unlock()
 	for _, e := range lent {
 		e.Children--
-		_ = f.d.state.Forget(e, f.d.free) // the program's Release has returned: nobody is left to tell
+		_ = f.d.state.Forget(e, f.d.free) // the program's Release has returned: no caller is left
 	}
 }
 
@@ -197,7 +197,7 @@ func (d *Device) Native(f *Foreign) (Native, error) {
 	return n, nil
 }
 
-// ErrInForeign says that what stops a device was called by the function that Device.Foreign runs, for
+// ErrInForeign reports that what stops a device was called by the function that Device.Foreign runs, for
 // which it would wait.
 var ErrInForeign = errors.New("called within Device.Foreign of this device, for whose end it would wait: " +
 	"call it when Foreign has returned")
@@ -211,7 +211,7 @@ type lending struct {
 	threads map[int]struct{} // those that functions of Foreign run on, by their ID
 }
 
-// held says whether the calling goroutine is one that Foreign runs: it alone is on that thread.
+// held reports whether the calling goroutine is one that Foreign runs: it alone is on that thread.
 func (l *lending) held() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,7 +252,7 @@ func (l *lending) RUnlock() {
 	}
 }
 
-// ErrAdopted says that an object of other code cannot move with the device.
+// ErrAdopted reports that an object of other code cannot move with the device.
 var ErrAdopted = object.ErrAdopted
 
 // Adopt makes a buffer of memory that other code has allocated on this device, so that captures
@@ -322,7 +322,7 @@ func (d *Device) adopting() (driver.Lender, error) {
 }
 
 // AdoptQueue makes a queue of one that other code has made on this device: native is a CUstream of
-// the device's context (CU_STREAM_LEGACY too, no other stream that nobody creates), or a
+// the device's context (CU_STREAM_LEGACY too, no other predefined stream), or a
 // cl_command_queue of the context that Native gives. Commands of this package and of that code then
 // come one after the other on it, and captures wait for all of them. The queue stays the other
 // code's: Release waits for its commands and forgets it, and it must live until then.

@@ -55,7 +55,7 @@ func (d *Device) watched(ctx context.Context, drv driver.Device, w *checkpoint.S
 		return errors.Join(err, to.Release())
 	}
 	if r, ok := old.Device.(driver.Movable); ok {
-		r.OnMove(nil) // what it has to say concerns us no more
+		r.OnMove(nil) // its orders concern this device no more
 	}
 	d.show()
 	for p := range d.pinned {
@@ -106,7 +106,7 @@ func (s *Select) inherit(d *Device) {
 	s.OpenCL = s.OpenCL || was.OpenCL || d.hasOpenCLAlone()
 }
 
-// hasOpenCLAlone tells whether the device's programs have no form for CUDA.
+// hasOpenCLAlone reports whether the device's programs have no form for CUDA.
 func (d *Device) hasOpenCLAlone() bool {
 	d.making.Lock()
 	defer d.making.Unlock()
@@ -122,7 +122,7 @@ func (d *Device) hasOpenCLAlone() bool {
 
 // moveAway moves the device because its server asks for it: for maintenance, or
 // to balance the load.
-func (d *Device) moveAway(ctx context.Context, to string, tell func(steps string, err error)) {
+func (d *Device) moveAway(ctx context.Context, to string, report func(steps string, err error)) {
 	d.mu.RLock()
 	old, closed := d.state.Session, d.closed.Load()
 	if !closed {
@@ -130,7 +130,7 @@ func (d *Device) moveAway(ctx context.Context, to string, tell func(steps string
 	}
 	d.mu.RUnlock()
 	if closed {
-		tell("", ErrClosed)
+		report("", ErrClosed)
 		return
 	}
 	sel, err := ParseSelect(to)
@@ -139,6 +139,6 @@ func (d *Device) moveAway(ctx context.Context, to string, tell func(steps string
 		m, err = d.Migrate(ctx, sel)
 	}
 	steps, _ := json.Marshal(m)
-	tell(string(steps), err)
+	report(string(steps), err)
 	_ = old.Release() // a server that has gone meanwhile has released all
 }

@@ -75,7 +75,7 @@ func openDriver(sel Select) (driver.Device, error) {
 }
 
 // Matching lists the devices that a selection describes, without regard to its Index and
-// Rank, and beside each the selection of it alone. Of several servers each lists its own. When nothing
+// Rank, and for each the selection of only that one. Of several servers each lists its own. When nothing
 // matches, the error is a *NoDeviceError that lists what there is.
 func Matching(sel Select) (list []Info, alone []Select, err error) {
 	if sel.err != nil {
@@ -138,7 +138,7 @@ func DefaultKeyFile() (string, error) {
 }
 
 // openRemote opens a device of the first server that answers and has it. The
-// error says for each why not.
+// error gives the reason for each.
 func openRemote(ctx context.Context, sel Select) (driver.Device, error) {
 	file := sel.KeyFile
 	var err error
@@ -171,7 +171,7 @@ func openRemote(ctx context.Context, sel Select) (driver.Device, error) {
 	return nil, errors.Join(errs...)
 }
 
-// label tells people which job and rank a client is.
+// label describes the job and rank of a client, for people.
 func label(sel Select) string {
 	if sel.Label != "" {
 		return sel.Label
@@ -364,7 +364,7 @@ func parseLocal(text string) (Select, error) {
 	return s, nil
 }
 
-// Matches says whether a device is one that s describes, without regard to Index,
+// Matches reports whether a device is one that s describes, without regard to Index,
 // Rank and Remote.
 func (s Select) Matches(i Info) bool { return s.matches(i) }
 

@@ -13,7 +13,7 @@ import (
 
 // Sources are the forms of one program. A device takes the forms of its API;
 // give both texts to restore across APIs. Where the device does not load a binary form
-// it builds the text for its API, and BuiltFromSource tells why.
+// it builds the text for its API, and BuiltFromSource reports why.
 type Sources struct {
 	OpenCL string // OpenCL C
 	CUDA   string // CUDA C++, needs NVRTC where it is built; kernels are extern "C"
@@ -81,7 +81,7 @@ func (p *Program) kernel(name, function string) (*Kernel, error) {
 // buffers, and a program with others is refused with ErrHidden.
 const Stateless = object.Stateless
 
-// ErrNoVariable says that a program has no such variable, or that the device cannot find it.
+// ErrNoVariable reports that a program has no such variable, or that the device cannot find it.
 var ErrNoVariable = errors.New("no such variable of the program")
 
 // Variable gives a variable at program scope as a buffer that commands read and write and
@@ -127,7 +127,7 @@ func (p *Program) Variable(name string) (*Buffer, error) {
 //
 //	Program string   // its name, or "#n" for program n without one
 //	Kernels []string // functions of the kernels that live, sorted
-//	Why     string   // what the device or its driver said of the binary form
+//	Why     string   // what the device or its driver reported about the binary form
 type SourceBuild = checkpoint.SourceBuild
 
 // BuiltFromSource lists the programs that the device runs from their sources although

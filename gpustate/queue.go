@@ -29,7 +29,7 @@ type QueueOptions struct {
 	// Priority below 0 goes before other queues, above 0 after them, where the
 	// device knows priorities.
 	Priority int
-	// Profiling lets Event.Times tell when commands ran.
+	// Profiling makes Event.Times report when commands ran.
 	Profiling bool
 	// Window bounds the number of commands that are not complete: a command
 	// beyond it waits for the oldest ones. It bounds how long a capture or a
@@ -218,7 +218,7 @@ func (q *Queue) marker(wait []driver.Event) (driver.Event, error) {
 // after the commands in after.
 func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (e *Event, err error) {
 	// A driver's launch leaves little of this code, and of what it reads, in the processor's caches. So what
-	// happens rarely is elsewhere: a kernel is checked only when something may have changed since it was
+	// happens rarely is in other functions: a kernel is checked only when something may have changed since it was
 	// found fit, and a queue only at the command of number due.
 	var g driver.Grid
 	if !fill(&g, global, local) {
@@ -339,7 +339,7 @@ func (q *Queue) launchChecked(k *Kernel, g *driver.Grid, after []*Event) (*Event
 	return q.launched(k, g, h, err)
 }
 
-// launched takes in what the driver said of a launch.
+// launched handles the driver's result of a launch.
 //
 //go:noinline
 func (q *Queue) launched(k *Kernel, g *driver.Grid, h driver.Event, err error) (*Event, error) {

@@ -132,7 +132,7 @@ func TestManyCommands(t *testing.T) {
 	s.expect(t, 20*sweepEvery)
 }
 
-// plain says whether the next launch would go without checks.
+// plain reports whether the next launch would go without checks.
 func (s *setup) plain() bool {
 	t := &s.q.commands
 	return s.k.k.Fit == s.q.dev.state.Changes.Load() && t.issued+1 < t.due
@@ -239,13 +239,13 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// told notes what launches wait for, and gives an event with every third one.
-type told struct {
+// waitCounter notes what launches wait for, and gives an event with every third one.
+type waitCounter struct {
 	driver.Device
 	launches, waits int
 }
 
-func (d *told) Launch(q, _ driver.Handle, _ driver.Grid, wait []driver.Event) (driver.Event, error) {
+func (d *waitCounter) Launch(q, _ driver.Handle, _ driver.Grid, wait []driver.Event) (driver.Event, error) {
 	d.waits += len(wait)
 	if d.launches++; d.launches%3 == 0 {
 		return d.Marker(q, nil)
@@ -258,7 +258,7 @@ func TestWaitLists(t *testing.T) {
 	d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
 	s := newSetup(t, d, 8)
 	s.fill(t)
-	drv := &told{Device: d.state.Session.Device}
+	drv := &waitCounter{Device: d.state.Session.Device}
 	d.state.Session.Device = drv
 	s.step(t)
 	if !s.plain() {

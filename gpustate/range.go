@@ -131,7 +131,7 @@ func (r *Range) ReadPieces(off int, dst [][]byte) (waits []func() error, err err
 // aboutToEnd is for how long waitPolling asks: a piece of a message takes a tenth of it.
 const aboutToEnd = 300 * time.Microsecond
 
-// waitPolling is Wait for a command that is about to end, beside another thread that issues commands: to ask leaves
+// waitPolling is Wait for a command that is about to end, while another thread issues commands: to ask leaves
 // the driver to that one meanwhile.
 func (e *Event) waitPolling() error {
 	for until := time.Now().Add(aboutToEnd); time.Now().Before(until); runtime.Gosched() {

@@ -38,7 +38,7 @@ type tracker struct {
 	freed bool         // h is released; guarded by alive
 
 	askedMu sync.Mutex // taken before an event's
-	asked   []*Event   // that have a handle because somebody asked for them, oldest first
+	asked   []*Event   // that have a handle because a caller asked for them, oldest first
 }
 
 // marker is one behind a number of commands.
@@ -95,7 +95,7 @@ func (t *tracker) drain() error {
 	return nil
 }
 
-// end frees the driver's queue. Nobody waits for one of its commands meanwhile.
+// end frees the driver's queue. No call waits for one of its commands meanwhile.
 func (t *tracker) end(free func() error) error {
 	t.alive.Lock()
 	defer t.alive.Unlock()
@@ -111,7 +111,7 @@ func (t *tracker) reach(seq uint64) {
 	}
 }
 
-// push hands the commands to the device for somebody who waits for one of them. A
+// push hands the commands to the device for a call that waits for one of them. A
 // queue that is released has none that are not complete.
 func (t *tracker) push() error {
 	t.alive.RLock()
@@ -143,18 +143,18 @@ func (t *tracker) retireAll() {
 	t.retireAsked()
 }
 
-// retireAsked waits for the commands that somebody asked for.
+// retireAsked waits for the commands that callers asked for.
 func (t *tracker) retireAsked() {
 	t.askedMu.Lock()
 	defer t.askedMu.Unlock()
 	for _, e := range t.asked {
-		_ = e.wait() // the queue has told how its commands went
+		_ = e.wait() // the queue has reported the results of its commands
 	}
 	t.asked = nil
 }
 
 // remember keeps an event that got its handle after its command was issued, so
-// that the queue can give it back although nobody waits for the event.
+// that the queue can give it back although no call waits for the event.
 func (t *tracker) remember(e *Event) {
 	t.askedMu.Lock()
 	defer t.askedMu.Unlock()
@@ -242,7 +242,7 @@ func (t *tracker) makeEvents() {
 	}
 }
 
-// watch makes sure that somebody learns when the command is complete although
+// watch makes sure that the completion of the command is noticed although
 // the queue is lazy: it holds memory. mu is held.
 func (t *tracker) watch(e *Event) {
 	if !e.lazy {

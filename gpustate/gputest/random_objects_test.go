@@ -121,15 +121,15 @@ type axpyArgs struct {
 	a    float32
 	n    int32
 	null bool // y and x are null pointers, and n is 0
-	// kept says that the device has them although the program may have released them:
+	// kept reports that the device has them although the program may have released them:
 	// a rollback brought them back.
 	kept bool
-	// unsure says that after a restart nobody knows: what is released before the restore comes back
+	// unsure reports that after a restart nobody knows: what is released before the restore comes back
 	// with it, what is released after it does not.
 	unsure bool
 }
 
-// usable says whether a kernel can be launched with them.
+// usable reports whether a kernel can be launched with them.
 func (a *axpyArgs) usable() bool { return a.y != nil && (a.kept || a.y.alive && a.x.alive) }
 
 func (k *kernel) make(*model) (err error) {
@@ -322,7 +322,7 @@ func (m *model) newRange() *memory {
 	return nil
 }
 
-// fatal tells whether a range would end the program on NVIDIA's OpenCL (580.159), also without this library: where
+// fatal reports whether a range would end the program on NVIDIA's OpenCL (580.159), also without this library: where
 // commands have used two ranges that share bytes, it does not survive the release of the first.
 func (m *model) fatal(x *memory) bool {
 	return m.dev.Info().Platform == "NVIDIA CUDA" && slices.ContainsFunc(find[*memory](m), func(y *memory) bool {

@@ -81,7 +81,7 @@ func (m *model) unmix() {
 	}
 }
 
-// forgotten says whether a restarted program has no reason to make an object: it belongs to a
+// forgotten reports whether a restarted program has no reason to make an object: it belongs to a
 // program whose name went to another one.
 func (m *model) forgotten(o object) bool {
 	p, ok := o.(*program)
@@ -99,7 +99,7 @@ func (m *model) forgotten(o object) bool {
 	return true
 }
 
-// outdated says whether a program of the capture has gone since whose name may be taken more than
+// outdated reports whether a program of the capture has gone since whose name may be taken more than
 // once: its name would bring it back.
 func (m *model) outdated(s *saved) bool {
 	for _, p := range s.again {

@@ -247,9 +247,9 @@ func (m *model) hidden() {
 // ones it built from source.
 func (m *model) runStamps() {
 	m.b.Helper()
-	var told []string
+	var names []string
 	for _, s := range m.dev.BuiltFromSource() {
-		told = append(told, s.Program)
+		names = append(names, s.Program)
 	}
 	for _, s := range find[*stamp](m) {
 		_, err := m.q.q.Launch(s.k, []int{1}, []int{1})
@@ -266,14 +266,14 @@ func (m *model) runStamps() {
 		}
 		s.launches++
 		fromSource := s.form.name != "source" && (!s.form.loads || m.dev.Info().Kind != m.b.sel.Kind)
-		if s.name != "" && slices.Contains(told, s.name) != fromSource {
+		if s.name != "" && slices.Contains(names, s.name) != fromSource {
 			m.b.Fatalf("stamp %d, made from %s: built from source %v, the device tells of %q", s.number, s.form.name,
-				fromSource, told)
+				fromSource, names)
 		}
 	}
 }
 
-// stays says whether a move to the fake is refused as it should be: some stamp has nothing
+// stays reports whether a move to the fake is refused as it should be: some stamp has nothing
 // that the fake takes.
 func (m *model) stays(to gpustate.Select, err error) bool {
 	m.b.Helper()

@@ -321,7 +321,7 @@ func (m *model) note(c *gpustate.Capture) *saved {
 	return s
 }
 
-// bare says whether a program of the capture has no source.
+// bare reports whether a program of the capture has no source.
 func (s *saved) bare() bool {
 	for x := range s.stamps {
 		if x.form.bare {

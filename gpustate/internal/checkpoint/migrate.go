@@ -203,12 +203,12 @@ type Migration struct {
 type SourceBuild struct {
 	Program string   // its name, or "#n" for program n without one
 	Kernels []string // functions of the kernels that live, sorted
-	Why     string   // what the device or its driver said of the binary form
+	Why     string   // what the device or its driver reported about the binary form
 }
 
 // SourceBuilds lists the programs that the device runs from their sources although they have a binary form for its API.
 func (d *State) SourceBuilds() []SourceBuild {
-	teller, ok := d.Session.Device.(driver.FallbackReporter)
+	reporter, ok := d.Session.Device.(driver.FallbackReporter)
 	if !ok {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (d *State) SourceBuilds() []SourceBuild {
 		if e.Record.Program == nil {
 			continue
 		}
-		if why := teller.FallbackReason(e.Handle); why != "" {
+		if why := reporter.FallbackReason(e.Handle); why != "" {
 			list = append(list, SourceBuild{Program: e.Name(), Kernels: d.functions(e), Why: why})
 		}
 	}

@@ -260,7 +260,7 @@ func (p *restoration) number(o *record.Object, e *object.Entry) {
 	e.Record.Ordinal = p.next[k]
 }
 
-// alike says whether an object that exists can take the place of o.
+// alike reports whether an object that exists can take the place of o.
 func (p *restoration) alike(o *record.Object, e *object.Entry) error {
 	switch {
 	case o.Mem != nil:
@@ -291,7 +291,7 @@ func (p *restoration) alike(o *record.Object, e *object.Entry) error {
 	return nil
 }
 
-// sameArgs says whether a kernel of n arguments can be the recorded one. One of which not
+// sameArgs reports whether a kernel of n arguments can be the recorded one. One of which not
 // all arguments were set may have more than the record: CUDA does not tell how many.
 func sameArgs(r *record.Kernel, n int, exact bool) error {
 	unset := func(a record.Arg) bool { return a.Kind == driver.ArgNone }

@@ -1,4 +1,4 @@
-// Package chunkhash tells whether a chunk of device memory has the bytes that it had before: by a
+// Package chunkhash reports whether a chunk of device memory has the bytes that it had before: by a
 // hash of 128 bits that a device computes at the speed of its memory, and the host too, so that
 // either can check the other.
 //

@@ -61,7 +61,7 @@ var kinds = map[int]error{
 	-59: driver.ErrUnsupported,
 }
 
-// makes says whether a call takes memory. From others CL_OUT_OF_RESOURCES is how
+// makes reports whether a call takes memory. From others CL_OUT_OF_RESOURCES is how
 // NVIDIA and others tell that a kernel has failed, there and in all later calls.
 func makes(call string) bool {
 	return strings.HasPrefix(call, "clCreate") || strings.HasPrefix(call, "clEnqueueMap") || call == "clBuildProgram" ||

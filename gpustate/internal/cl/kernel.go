@@ -78,7 +78,7 @@ func (k *kernel) hold(i int, a *driver.Arg, set bool) {
 	}
 }
 
-// holds says whether an argument is set already. A sampler is never: another one may have its
+// holds reports whether an argument is set already. A sampler is never: another one may have its
 // handle when it is released.
 func (k *kernel) holds(i int, a *driver.Arg) bool {
 	if i >= len(k.held) || k.held[i].Kind != a.Kind {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// strictly says whether NVIDIA's OpenCL takes a box.
+// strictly reports whether NVIDIA's OpenCL takes a box.
 func strictly(l driver.Layout, b driver.Box, bytes int64) bool {
 	o := l.Origin()
 	ok := l.Row >= b[0] && l.Slice >= b[1]*l.Row && l.Slice%l.Row == 0 && (o[2]+b[2])*l.Slice <= bytes

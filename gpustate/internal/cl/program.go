@@ -52,7 +52,7 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	return nil, nil
 }
 
-// countsConstants says whether the platform counts what no kernel can write as variables, too, as oclgrind
+// countsConstants reports whether the platform counts what no kernel can write as variables, too, as oclgrind
 // does with tables and with the texts of printf: the count then says nothing.
 func (d *device) countsConstants() bool {
 	d.constants.Do(func() {

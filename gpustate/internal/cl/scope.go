@@ -190,7 +190,7 @@ func (s *scanner) declaration(words []string, outer bool) {
 	s.names = append(s.names, name)
 }
 
-// isFunction says whether a declaration is a function's, not a variable's as in
+// isFunction reports whether a declaration is a function's, not a variable's as in
 // "int (*rows)[4]" or, in C++, "int n(3)".
 func isFunction(words []string) bool {
 	i := slices.Index(words, "(")

@@ -35,7 +35,7 @@ func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 		C.size_t(len(dst)), bytesOf(dst), n, w))
 }
 
-// needsMap says whether no read or write command reaches the object: one of SVM, and one
+// needsMap reports whether no read or write command reaches the object: one of SVM, and one
 // that the program has mapped, whose bytes are the host's.
 func (m *mem) needsMap() bool {
 	if m.svm || !m.shared {

@@ -40,7 +40,7 @@ func openCache() cache {
 	return cache{filepath.Join(user, "holdfast", "nvrtc")}
 }
 
-// cacheable tells that the code depends on the source alone and not on files
+// cacheable reports that the code depends on the source alone and not on files
 // that it includes, on whatever line.
 func cacheable(source string) bool {
 	return !strings.Contains(strings.ReplaceAll(source, "\\\n", ""), "include")

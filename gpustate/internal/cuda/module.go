@@ -44,7 +44,7 @@ const fatMagic = 0xBA55ED50
 // added are the names that compilers give constants of their own, such as the texts of printf.
 var added = regexp.MustCompile(`^(\$str\d*|__unnamed_\d+)$`)
 
-// ours says whether a variable is one of the program.
+// ours reports whether a variable is one of the program.
 func ours(name string) bool { return name != "" && !added.MatchString(name) }
 
 // Globals lists the module's variables that kernels can write: __device__ and

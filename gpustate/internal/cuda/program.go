@@ -68,7 +68,7 @@ func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
 	return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
 }
 
-// anotherForm says whether another form of a program may load where this one did
+// anotherForm reports whether another form of a program may load where this one did
 // not: not when the device has no memory or is lost.
 func anotherForm(err error) bool {
 	return !errors.Is(err, driver.ErrOutOfMemory) && !errors.Is(err, driver.ErrDeviceLost)

@@ -47,10 +47,10 @@ const (
 	MemView   MemKind = 7 // an image of one dimension whose pixels are a buffer's bytes
 )
 
-// OfBuffer says whether the bytes are those of a buffer.
+// OfBuffer reports whether the bytes are those of a buffer.
 func (k MemKind) OfBuffer() bool { return k == MemSub || k == MemView }
 
-// IsImage says whether the object has pixels.
+// IsImage reports whether the object has pixels.
 func (k MemKind) IsImage() bool { return k == MemImage || k == MemView }
 
 // Access says what kernels do with a memory object. The numbers are part of the
@@ -285,7 +285,7 @@ type Region struct {
 // Pixels is how many pixels the region has.
 func (r Region) Pixels() int { return r.Size[0] * r.Size[1] * r.Size[2] }
 
-// Within says whether the region has pixels and lies in an image of these extents.
+// Within reports whether the region has pixels and lies in an image of these extents.
 func (r Region) Within(extents [3]int) bool {
 	for d, n := range extents {
 		if r.Size[d] < 1 || r.Origin[d] < 0 || r.Origin[d] > n || r.Size[d] > n-r.Origin[d] {
@@ -350,7 +350,7 @@ type GlobalFinder interface {
 
 // A Mover moves the program to where text says and tells how that went, with the
 // time that each step took.
-type Mover func(ctx context.Context, to string, tell func(steps string, err error))
+type Mover func(ctx context.Context, to string, report func(steps string, err error))
 
 // Movable is implemented by devices of a server.
 type Movable interface {

@@ -31,12 +31,12 @@ func (b Box) Bytes() int64 {
 // Packed is the layout of a box without gaps.
 func (b Box) Packed() Layout { return Layout{Row: b[0], Slice: b[0] * b[1]} }
 
-// IsPacked says whether a box in this layout is one range of bytes.
+// IsPacked reports whether a box in this layout is one range of bytes.
 func (l Layout) IsPacked(b Box) bool {
 	return (b[1] == 1 || l.Row == b[0]) && (b[2] == 1 || l.Slice == b[0]*b[1])
 }
 
-// Fits says whether a box lies in this layout within so many bytes: rows and slices do
+// Fits reports whether a box lies in this layout within so many bytes: rows and slices do
 // not overlap, slices are whole rows apart, and nothing is outside.
 func (l Layout) Fits(b Box, bytes int64) bool {
 	if b.Bytes() < 0 || l.Off < 0 || l.Row < b[0] || b[1] > math.MaxInt64/l.Row || l.Slice < b[1]*l.Row ||

@@ -80,7 +80,7 @@ const patience = 2 * time.Millisecond
 // for ever.
 const stuck = 20 * time.Second
 
-// ready says whether a command may begin.
+// ready reports whether a command may begin.
 func (c *command) ready(q *queue) bool {
 	if c.running || c.number > q.flushed || slices.ContainsFunc(c.wait, func(e *event) bool { return !e.done }) {
 		return false

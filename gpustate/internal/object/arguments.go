@@ -128,7 +128,7 @@ func (a *Argument) Driver() driver.Arg {
 	return arg
 }
 
-// Ready says whether all arguments are set and alive.
+// Ready reports whether all arguments are set and alive.
 func (k *Kernel) Ready() error {
 	for i := range k.Args {
 		a := &k.Args[i]

@@ -72,7 +72,7 @@ func (e *Entry) End() bool {
 	return !was
 }
 
-// Usable says whether the object can be used on the device of t.
+// Usable reports whether the object can be used on the device of t.
 func (e *Entry) Usable(t *Table) error {
 	switch {
 	case e.Released.Load():
@@ -129,7 +129,7 @@ func (e *Entry) realizeHost(drv driver.Device) (driver.Handle, error) {
 	return h, err
 }
 
-// CanBeLazy tells whether a queue can do without an event for each command: its
+// CanBeLazy reports whether a queue can do without an event for each command: its
 // commands complete in the order they were issued, and nobody asks when.
 func CanBeLazy(q *record.Queue) bool { return !q.OutOfOrder && !q.Profiling }
 

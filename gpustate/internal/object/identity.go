@@ -46,7 +46,7 @@ func (t *Table) Find(o *record.Object) *Entry {
 	return nil
 }
 
-// Distinct says whether a restart could tell all objects apart, and whether the
+// Distinct reports whether a restart could tell all objects apart, and whether the
 // program has asked for what the last restore brought in the order of before. The
 // device is stopped.
 func (t *Table) Distinct() error {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// Check says whether a device can have an object, as far as it tells before it makes it.
+// Check reports whether a device can have an object, as far as it tells before it makes it.
 func Check(drv driver.Device, o *record.Object) error {
 	i := drv.Info()
 	if err := CheckObject(o, i); err != nil {
@@ -31,7 +31,7 @@ func Check(drv driver.Device, o *record.Object) error {
 	return nil
 }
 
-// CheckGroup says whether a device can run a kernel with the work-group that it was launched with last.
+// CheckGroup reports whether a device can run a kernel with the work-group that it was launched with last.
 func CheckGroup(drv driver.Device, k *Kernel) error {
 	if limit := drv.Info().MaxGroup; limit > 0 && k.group > limit {
 		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d: %w", k.group, limit, ErrLimit)
@@ -162,7 +162,7 @@ var (
 	guards    = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*(if|elif)[^\n]*(cl_khr_fp64|__opencl_c_fp64)`)
 )
 
-// needsFP64 tells whether OpenCL C uses double precision without asking first
+// needsFP64 reports whether OpenCL C uses double precision without asking first
 // whether the device has it. Of what depends on conditions of the preprocessor, and
 // of its macros, the compiler knows whether it counts.
 func needsFP64(source string) bool {
@@ -187,7 +187,7 @@ func unconditional(source string) string {
 	return b.String()
 }
 
-// CheckTotal says whether a device can hold all of them together.
+// CheckTotal reports whether a device can hold all of them together.
 func CheckTotal(objects []*record.Object, i driver.Info) error {
 	var sum int64
 	for _, o := range objects {

@@ -27,7 +27,7 @@ func CompilerOptions(p *record.Program) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(p.Options), ours), " ")
 }
 
-// IsVariable says whether an object is a program's variable, which comes and goes
+// IsVariable reports whether an object is a program's variable, which comes and goes
 // with the program.
 func IsVariable(o *record.Object) bool { return o.Mem != nil && o.Mem.Kind == driver.MemGlobal }
 

@@ -31,7 +31,7 @@ type Object struct {
 	// program or buffer, the program had made when it made this one, itself and those
 	// that it has released included. 0 for objects with a name and in version 1.
 	Ordinal uint64
-	// Released says that the program has released it while others that are made from
+	// Released reports that the program has released it while others that are made from
 	// it are in use.
 	Released bool
 
