@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/shared"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
@@ -213,7 +212,7 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	if err := c.useLevels(priv, last > 0); err != nil {
 		return err
 	}
-	dirs := shared.Job{Ranks: priv, Topology: c.topo, Files: c.files, Log: c.log}
+	dirs := connect.Directories{Ranks: priv, Topology: c.topo, Files: c.files, Log: c.log}
 	if err := c.checkShared(ctx, &dirs); err != nil {
 		return err
 	}

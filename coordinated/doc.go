@@ -29,11 +29,11 @@
 //
 // What a program calls is here, in the order of an epoch's life: checkpointer.go (Open), protect.go, restore.go,
 // request.go, point.go, status.go, close.go. The rest is in rooms that do not know this package: internal/connect
-// (the ranks find each other), internal/shared (which directories they share), internal/trigger (what wants a
-// checkpoint), internal/agent (speaks for this rank), internal/watch (what main threads do and wait for),
-// internal/capture (what is protected per rank, and the memory that it is captured to), internal/arrays (what any
-// number of ranks can restore), internal/vote (what ranks say, and what follows), internal/persist (operations at
-// levels, turns, the time left), internal/supervisor and internal/service (those outside the job). A room tells what
+// (the ranks find each other, and which directories they share), internal/trigger (what wants a checkpoint),
+// internal/agent (speaks for this rank), internal/watch (what main threads do and wait for), internal/capture (what is
+// protected per rank, and the memory that it is captured to), internal/arrays (what any number of ranks can restore),
+// internal/vote (what ranks say, and what follows), internal/persist (operations at levels, turns, the time left),
+// internal/supervisor and internal/service (those outside the job). A room tells what
 // it notices by functions that job.go, persist.go and status.go hand in.
 //
 // # Dead ranks

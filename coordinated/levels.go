@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/shared"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -285,13 +284,13 @@ func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
 
 // checkShared makes sure that every node sees the same global directory. Epochs in directories of several nodes would
 // be in pieces that no later start could find together. Collective.
-func (c *Checkpointer) checkShared(ctx context.Context, dirs *shared.Job) error {
+func (c *Checkpointer) checkShared(ctx context.Context, dirs *connect.Directories) error {
 	isShared := func(l string) bool { return storage.TraitsOf(l).Shared }
 	if !slices.ContainsFunc(c.levels.use, isShared) || storage.IsObjectStore(c.opt.Global) ||
 		len(connect.Distinct(c.topo.Nodes)) == 1 {
 		return nil
 	}
-	blind, err := dirs.Blind(ctx, c.opt.Global, cmp.Or(c.seam.ShareWait, shared.Wait))
+	blind, err := dirs.Blind(ctx, c.opt.Global, cmp.Or(c.seam.ShareWait, connect.ShareWait))
 	if err != nil || len(blind) == 0 {
 		return err
 	}

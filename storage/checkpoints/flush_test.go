@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
-	"github.com/holdfast-hpc/holdfast/storage/internal/process"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
@@ -56,14 +55,14 @@ func TestFlushDirsPastDamage(t *testing.T) {
 func TestFlushDirsLeavesLiveRunsAlone(t *testing.T) {
 	w := jobtest.Unflushed(t)
 	d := level.NewDir(w.FS, storage.LevelGlobal, "/global", 0)
-	live := &format.Lock{Run: "live", Owner: process.This()}
+	live := &format.Lock{Run: "live", Owner: level.ThisProcess()}
 	if ok, err := d.Lock(t.Context(), live, level.LockBeat); !ok || err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		quit := make(chan struct{})
 		go func() {
-			l := &format.Lock{Run: "live", Owner: process.This()}
+			l := &format.Lock{Run: "live", Owner: level.ThisProcess()}
 			for {
 				select {
 				case <-quit:

@@ -85,8 +85,6 @@ var rules = []rule{
 	{"coordinated/internal/connect", []string{"gpustate", "storage", "coordinated/events", "coordinated/internal/agent",
 		"coordinated/internal/trigger", "coordinated/internal/watch"}, false,
 		"it brings the ranks together, before there is anything to checkpoint"},
-	{"coordinated/internal/shared", []string{"mpiwrap", "gpustate", "storage", "coordinated/control", "coordinated/cut",
-		"coordinated/events", "coordinated/internal/agent"}, false, "it asks the file system, and knows no epoch"},
 	{"coordinated/internal/trigger",
 		[]string{"mpiwrap", "gpustate", "coordinated/cut", "coordinated/events", "coordinated/internal"}, true,
 		"what wants a checkpoint tells whoever holds it, and nobody else"},

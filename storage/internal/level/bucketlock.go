@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
-	"github.com/holdfast-hpc/holdfast/storage/internal/process"
 )
 
 // An owner whose lock is the same in storeReads completed reads in a row, a beat apart, is dead; one that was seen to
@@ -87,7 +86,7 @@ func (l *Bucket) Lock(ctx context.Context, want *format.Lock, beat time.Duration
 		default:
 			w.saw(info.ETag)
 		}
-		if info.ETag == "" || have != nil && process.Ended(&have.Owner) || w.same >= storeReads {
+		if info.ETag == "" || have != nil && ended(&have.Owner) || w.same >= storeReads {
 			switch err := l.putLock(want, info.ETag); {
 			case err == nil:
 				return true, nil
@@ -110,7 +109,7 @@ func (l *Bucket) Unused(ctx context.Context, run string, beat time.Duration) err
 	var w watch
 	for {
 		have, info, err := l.readLock()
-		if err != nil || have != nil && (have.Run == run || process.Ended(&have.Owner)) {
+		if err != nil || have != nil && (have.Run == run || ended(&have.Owner)) {
 			return nil // no lock, ours, or one that tells nothing any more
 		}
 		switch w.saw(info.ETag); {

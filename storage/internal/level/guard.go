@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/process"
 )
 
 // Guard holds the locks of places for one run of a job, and keeps them alive.
@@ -53,7 +52,7 @@ func (g *Guard) Take(ctx context.Context, l Level) error {
 	if g.run == "" {
 		return nil
 	}
-	want := &format.Lock{Run: g.run, Owner: process.This()}
+	want := &format.Lock{Run: g.run, Owner: ThisProcess()}
 	owned, err := l.Lock(ctx, want, g.beatOf(l))
 	if err == nil && owned {
 		g.held = append(g.held, &heldLock{at: l, lock: want})

@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/process"
 )
 
 // LockBeat is how often a lock is rewritten, on a disk of this machine and on a file system
@@ -101,7 +100,7 @@ func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error 
 	for w := d.watchLock(beat); ; {
 		have, _, err := w.read()
 		switch {
-		case err != nil || have != nil && (have.Run == run || process.Ended(&have.Owner)):
+		case err != nil || have != nil && (have.Run == run || ended(&have.Owner)):
 			return nil // no lock, ours, or one that tells nothing any more
 		case w.stale():
 			return nil
@@ -202,7 +201,7 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 			return string(raw) == string(want.Encode()), nil
 		}
 		switch {
-		case have != nil && process.Ended(&have.Owner), w.stale():
+		case have != nil && ended(&have.Owner), w.stale():
 			taken, err := d.takeOver(raw, want)
 			switch {
 			case err != nil:

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
-	"github.com/holdfast-hpc/holdfast/storage/internal/process"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
@@ -69,7 +68,7 @@ func TestSecondRunIsRefused(t *testing.T) {
 		}
 		var busy *storage.BusyError
 		_, err := openRun(t, f, "b", 1)
-		if !errors.As(err, &busy) || busy.PID != process.This().PID ||
+		if !errors.As(err, &busy) || busy.PID != level.ThisProcess().PID ||
 			!strings.Contains(err.Error(), "end that run first") {
 			t.Errorf("got %v, want a *BusyError with this process and what to do", err)
 		}
@@ -94,7 +93,7 @@ func TestSecondRunIsRefused(t *testing.T) {
 
 // TestRestartAfterDeath opens a directory whose last run did not close it.
 func TestRestartAfterDeath(t *testing.T) {
-	dead := process.This()
+	dead := level.ThisProcess()
 	dead.Started++ // another process had this PID
 	for _, c := range []struct {
 		name  string

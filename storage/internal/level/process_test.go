@@ -1,4 +1,4 @@
-package process
+package level
 
 import (
 	"os/exec"
@@ -10,27 +10,27 @@ func TestProcessGone(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Skipf("no process to look at: %v", err)
 	}
-	p := This()
-	if p.Machine == "" || Ended(&p) {
-		t.Fatalf("this process is %+v, gone %v", p, Ended(&p))
+	p := ThisProcess()
+	if p.Machine == "" || ended(&p) {
+		t.Fatalf("this process is %+v, gone %v", p, ended(&p))
 	}
 	p.PID = cmd.Process.Pid
 	started, err := startOf(p.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Started = started; Ended(&p) {
+	if p.Started = started; ended(&p) {
 		t.Error("a live process is gone")
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	if !Ended(&p) {
+	if !ended(&p) {
 		t.Error("a dead process is not gone")
 	}
 	p.Machine = "another"
-	if Ended(&p) {
+	if ended(&p) {
 		t.Error("a process of another machine is known to be gone")
 	}
 }

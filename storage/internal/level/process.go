@@ -1,5 +1,4 @@
-// Package process names the process that holds a lock, so that others can tell whether it still runs.
-package process
+package level
 
 import (
 	"bytes"
@@ -13,8 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// This names the calling process.
-var This = sync.OnceValue(func() format.Process {
+// ThisProcess names the calling process in locks, so that others can tell whether it still runs.
+var ThisProcess = sync.OnceValue(func() format.Process {
 	p := format.Process{PID: os.Getpid()}
 	p.Node, _ = os.Hostname()
 	p.Started, _ = startOf(p.PID)
@@ -26,10 +25,10 @@ var This = sync.OnceValue(func() format.Process {
 	return p
 })
 
-// Ended reports whether a process has ended for sure: it ran here and is not there any more. False also means "cannot
+// ended reports whether a process has ended for sure: it ran here and is not there any more. False also means "cannot
 // be known from here".
-func Ended(p *format.Process) bool {
-	if p.Machine == "" || p.Machine != This().Machine {
+func ended(p *format.Process) bool {
+	if p.Machine == "" || p.Machine != ThisProcess().Machine {
 		return false
 	}
 	started, err := startOf(p.PID)

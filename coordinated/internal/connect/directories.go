@@ -1,7 +1,4 @@
-// Package shared finds out which directories the ranks of a job share: whether all nodes see what one writes to the
-// global directory, and which rank writes the manifests of a directory that several have. It asks the file system, not
-// the settings.
-package shared
+package connect
 
 import (
 	"context"
@@ -15,69 +12,68 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// Wait is how long a node may take to see what another one has written: file
+// ShareWait is how long a node may take to see what another one has written: file
 // systems keep what they know of a directory for a while.
-const Wait = 30 * time.Second
+const ShareWait = 30 * time.Second
 
-// Job is the ranks and their files.
-type Job struct {
-	Ranks    connect.Ranks
-	Topology *connect.Topology
+// Directories finds out which directories the ranks share. It asks the file system, not the settings.
+type Directories struct {
+	Ranks    Ranks
+	Topology *Topology
 	Files    vfs.FS
 	Log      *slog.Logger
 }
 
 // Blind lists the nodes that do not see within wait what another one writes to a directory: rank 0 writes a file of a
 // random name, and one rank of each other node looks for it. Collective.
-func (j *Job) Blind(ctx context.Context, dir string, wait time.Duration) (nodes []string, err error) {
-	me := j.Topology.Rank
+func (d *Directories) Blind(ctx context.Context, dir string, wait time.Duration) (nodes []string, err error) {
+	me := d.Topology.Rank
 	nonce := make([]byte, 6)
 	if me == 0 {
 		_, err = rand.Read(nonce)
 	}
-	if err := connect.Agree(j.Ranks, "check the global directory", err); err != nil {
+	if err := Agree(d.Ranks, "check the global directory", err); err != nil {
 		return nil, err
 	}
-	if err := connect.Broadcast(j.Ranks, nonce); err != nil {
+	if err := Broadcast(d.Ranks, nonce); err != nil {
 		return nil, fmt.Errorf("check the global directory: %w", err)
 	}
 	// The name is that of a file in the making: a later start clears it away.
 	file := filepath.Join(dir, "holdfast.shared.r000000."+hex.EncodeToString(nonce)+".tmp")
 	if me == 0 {
-		err = touch(j.Files, file)
+		err = touch(d.Files, file)
 	}
-	if err := connect.Agree(j.Ranks, "write to the global directory", err); err != nil {
+	if err := Agree(d.Ranks, "write to the global directory", err); err != nil {
 		return nil, err
 	}
 	blind := ""
-	if j.Topology.First() && !j.sees(ctx, file, wait) {
-		blind = j.Topology.Node()
+	if d.Topology.First() && !d.sees(ctx, file, wait) {
+		blind = d.Topology.Node()
 	}
-	all, err := connect.Exchange(j.Ranks, blind)
+	all, err := Exchange(d.Ranks, blind)
 	if me == 0 {
-		if rerr := j.Files.Remove(file); rerr != nil {
-			j.Log.Warn("holdfast: cannot remove the test file from the global directory", "error", rerr)
+		if rerr := d.Files.Remove(file); rerr != nil {
+			d.Log.Warn("holdfast: cannot remove the test file from the global directory", "error", rerr)
 		}
 	}
 	return slices.DeleteFunc(all, func(n string) bool { return n == "" }), err
 }
 
 // sees looks for a file until it is there.
-func (j *Job) sees(ctx context.Context, file string, wait time.Duration) bool {
+func (d *Directories) sees(ctx context.Context, file string, wait time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		// A listing makes a network file system look again.
-		if _, err := j.Files.Stat(file); err == nil {
+		if _, err := d.Files.Stat(file); err == nil {
 			return true
 		}
-		_, _ = j.Files.ReadDir(filepath.Dir(file)) // only for its effect
+		_, _ = d.Files.ReadDir(filepath.Dir(file)) // only for its effect
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -100,25 +96,25 @@ const dirMark = 16
 // Writers finds which rank writes the manifests of each rank's directory of a level, by level and rank: the first
 // of those ranks of a node that have the same directory. A manifest describes all ranks, so who writes none need not
 // hear of all. dirs are this rank's, by level; each rank names the same levels. Collective.
-func (j *Job) Writers(levels []string, dirs map[string]string) (map[string][]int, error) {
+func (d *Directories) Writers(levels []string, dirs map[string]string) (map[string][]int, error) {
 	if len(levels) == 0 {
 		return nil, nil
 	}
 	var mine []byte
 	for _, level := range levels {
-		mine = append(mine, markOf(vfs.Identity(j.Files, dirs[level]))...)
+		mine = append(mine, markOf(vfs.Identity(d.Files, dirs[level]))...)
 	}
-	all := make([]byte, len(mine)*j.Ranks.Size())
-	if err := j.Ranks.Allgather(all, mine); err != nil {
+	all := make([]byte, len(mine)*d.Ranks.Size())
+	if err := d.Ranks.Allgather(all, mine); err != nil {
 		return nil, fmt.Errorf("find the ranks that share directories: %w", err)
 	}
 	out := map[string][]int{}
 	for i, level := range levels {
-		marks := make([][dirMark]byte, j.Ranks.Size())
+		marks := make([][dirMark]byte, d.Ranks.Size())
 		for r := range marks {
 			copy(marks[r][:], all[r*len(mine)+i*dirMark:])
 		}
-		out[level] = firstOfEach(j.Topology.Nodes, marks)
+		out[level] = firstOfEach(d.Topology.Nodes, marks)
 	}
 	return out, nil
 }
