@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
+.PHONY: help setup lib veloc opencl cuda demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,10 @@ setup: ## install all Debian packages that demo, tests and pages need (as root)
 # The OpenCL vendor library is built where the headers of the API are.
 OPENCL := $(if $(shell printf '\#include <CL/cl_icd.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes),opencl)
 
-libraries: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL)
+# The library in front of CUDA's driver has stubs for this processor.
+CUDA := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),cuda)
+
+libraries: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) $(CUDA)
 
 build: libraries ## build tool and applications into bin/, the libraries into lib/
 	@mkdir -p $(BIN)
@@ -76,6 +79,33 @@ $(LIB)/opencl-%.o: lib/opencl/wire/%.c $(HFCL_HEADERS)
 $(LIB)/libholdfast-opencl.so: $(HFCL_OBJECTS)
 	$(CC) $(CFLAGS) $(HFCL_LINK) -pthread $(HFCL_OBJECTS) -o $@.0
 	ln -sf libholdfast-opencl.so.0 $@
+
+# The library in front of CUDA's driver. Its table of names becomes stubs, a header and hooks.
+HFCUDA_OBJECTS = $(patsubst lib/cuda/src/%,$(LIB)/cuda-%.o,$(basename $(wildcard lib/cuda/src/*.c lib/cuda/src/*.S))) \
+	$(LIB)/cuda-stubs.o $(LIB)/cuda-submits.o
+HFCUDA_HEADERS = $(wildcard lib/cuda/src/*.h) $(LIB)/cuda-names.h
+HFCUDA_LINK = -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,-z,defs
+
+cuda: $(LIB)/libholdfast-cuda.so ## build libholdfast-cuda, for CUDA programs as they are
+
+$(LIB)/cuda-names.h $(LIB)/cuda-stubs.S $(LIB)/cuda-submits.c: lib/cuda/stubs.awk lib/cuda/names.txt
+	awk -v WHAT=$(basename $(patsubst cuda-%,%,$(notdir $@))) -f lib/cuda/stubs.awk lib/cuda/names.txt >$@.new
+	mv $@.new $@
+
+$(LIB)/cuda-%.o: lib/cuda/src/%.c $(HFCUDA_HEADERS)
+	$(CC) $(HF_CFLAGS) $(CFLAGS) -I$(LIB) -c $< -o $@
+
+$(LIB)/cuda-%.o: lib/cuda/src/%.S
+	$(CC) $(CFLAGS) -c $< -o $@
+
+$(LIB)/cuda-submits.o: $(LIB)/cuda-submits.c $(HFCUDA_HEADERS)
+	$(CC) $(HF_CFLAGS) $(CFLAGS) -I$(LIB) -Ilib/cuda/src -c $< -o $@
+
+$(LIB)/cuda-stubs.o: $(LIB)/cuda-stubs.S
+	$(CC) $(CFLAGS) -c $< -o $@
+
+$(LIB)/libholdfast-cuda.so: $(HFCUDA_OBJECTS)
+	$(CC) $(CFLAGS) $(HFCUDA_LINK) $(HFCUDA_OBJECTS) -o $@
 
 # The module for Fortran, for programs of this compiler; others compile the source.
 FC := $(if $(filter default undefined,$(origin FC)),$(shell command -v gfortran),$(FC))
@@ -142,7 +172,7 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
 PLAIN = $(NO_RACE)|$(OTHERWISE)
 NO_RACE = $(JOBS)|$(PROGRAMS)|cmd/holdfast|apps/smithwaterman/align|coordinated/cut|test/(imports|readme)
-JOBS = test/(cluster|e2e|examples|messages|node|opencl|remote|slurm|veloc|yield)
+JOBS = test/(cluster|cuda|e2e|examples|messages|node|opencl|remote|slurm|veloc|yield)
 PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
 OTHERWISE = $(call any,$(shell grep -rlE '^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/))
 any = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(1)))))
@@ -265,5 +295,6 @@ lint: ## gofmt, clang-format, go vet, staticcheck, doc comments, shellcheck
 	@sh scripts/lint.sh $(GO)
 
 clean: ## remove what the build and the demo left
-	rm -rf $(BIN) holdfast-demo $(BENCH_OUT) lib/*.o lib/*.a lib/*.so lib/*.so.0 lib/*.mod lib/veloc-backend
+	rm -rf $(BIN) holdfast-demo $(BENCH_OUT) lib/*.o lib/*.a lib/*.so lib/*.so.0 lib/*.mod lib/veloc-backend \
+		lib/cuda-*
 	$(GO) clean

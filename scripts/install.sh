@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what `make install` has built: the command and its benchmarks, libholdfast and its headers, libveloc-client,
-# libholdfast-opencl, Fortran modules, the package for Python, files for CMake and pkg-config, manual pages,
-# completions, a module file, and in DATADIR/holdfast documents, examples, scripts for Slurm and a first holdfast.yaml.
+# libholdfast-opencl, libholdfast-cuda, Fortran modules, the package for Python, files for CMake and pkg-config, manual
+# pages, completions, a module file, and in DATADIR/holdfast documents, examples, scripts for Slurm and a first
+# holdfast.yaml.
 #
 # Directories come from the environment, as from `make install`: PREFIX, and BINDIR, LIBDIR, INCLUDEDIR, DATADIR,
 # MANDIR, PYTHONDIR below it. DESTDIR is put before each, and remembered nowhere: for packages.
@@ -92,6 +93,12 @@ if [ -f "$lib/libholdfast-opencl.so.0" ]; then
 	# the tree can be moved.
 	install -d "$DESTDIR$DATADIR/holdfast/opencl"
 	echo libholdfast-opencl.so.0 >"$DESTDIR$DATADIR/holdfast/opencl/holdfast.icd"
+fi
+
+if [ -f "$lib/libholdfast-cuda.so" ]; then
+	# In LIBDIR itself ldconfig would make it the libcuda.so.1 of all programs: that is its soname.
+	put 755 "$LIBDIR/holdfast/cuda" "$lib/libholdfast-cuda.so"
+	ln -sf libholdfast-cuda.so "$DESTDIR$LIBDIR/holdfast/cuda/libcuda.so.1"
 fi
 
 fill packaging/modulefiles/holdfast.tcl.in "$DATADIR/modulefiles/holdfast" "$version"

@@ -28,6 +28,13 @@ var Variables = []Variable{
 		"~/.cache/holdfast"},
 	{OpenCLLogVar, "1: the command that serves an OpenCL program says which calls fail, and why"},
 	{OpenCLVendorsVar, "OCL_ICD_VENDORS of that command"},
+	{"HOLDFAST_CUDA_DRIVER", "libcuda.so.1 of CUDA's driver, for libholdfast-cuda; by default the one in " +
+		"LD_LIBRARY_PATH or where distributions have it"},
+	{"HOLDFAST_CUDA_CHECK", "how often libholdfast-cuda rolls a program's device memory back in place, to test it"},
+	{"HOLDFAST_CUDA_SEED", "draws the moments of those roll backs; by default 1"},
+	{"HOLDFAST_CUDA_CALLS", "the launches and copies that they are among, from the first; by default 1000"},
+	{"HOLDFAST_CUDA_WAIT", "seconds that one waits for the device and other threads; by default 60"},
+	{"HOLDFAST_CUDA_LIST", "file for the device memory that libholdfast-cuda knows of when the program ends"},
 	{SupervisorVar, "how a job reaches the holdfast run that started it, which sets it"},
 }
 

@@ -1,0 +1,159 @@
+/* context.c - contexts, streams and captures: where work can be under way, and what ends with a context. */
+#include "library.h"
+
+#define OWN(name)               \
+	__typeof__(name) hf_##name; \
+	CUresult hf_##name
+
+static CUresult created(CUresult e, const CUcontext *context) {
+	if (e == CUDA_SUCCESS) {
+		hf_ledger_context(*context);
+	}
+	return e;
+}
+
+OWN(cuCtxCreate_v2)(CUcontext *context, unsigned flags, CUdevice device) {
+	return created(REAL(cuCtxCreate_v2)(context, flags, device), context);
+}
+
+OWN(cuCtxCreate_v3)(CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device) {
+	return created(REAL(cuCtxCreate_v3)(context, affinity, count, flags, device), context);
+}
+
+OWN(cuCtxCreate_v4)(CUcontext *context, void *params, unsigned flags, CUdevice device) {
+	return created(REAL(cuCtxCreate_v4)(context, params, flags, device), context);
+}
+
+OWN(cuDevicePrimaryCtxRetain)(CUcontext *context, CUdevice device) {
+	return created(REAL(cuDevicePrimaryCtxRetain)(context, device), context);
+}
+
+static void ended(CUcontext context) {
+	hf_ledger_end(context);
+	hf_check_stream_ends(context, NULL);
+}
+
+OWN(cuCtxDestroy_v2)(CUcontext context) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuCtxDestroy_v2);
+	if ((e = REAL(cuCtxDestroy_v2)(context)) == CUDA_SUCCESS) {
+		ended(context);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+static bool active(CUdevice device) {
+	unsigned flags;
+	int is = 0;
+
+	return REAL(cuDevicePrimaryCtxGetState)(device, &flags, &is) == CUDA_SUCCESS && is;
+}
+
+/* The primary context of a device ends with its last user, or when it is reset. */
+static CUresult primary(unsigned call, CUdevice device, __typeof__(cuDevicePrimaryCtxReset) *real) {
+	CUcontext context = NULL;
+	CUresult e;
+
+	hf_gate_enter(call);
+	if (active(device) && REAL(cuDevicePrimaryCtxRetain)(&context, device) == CUDA_SUCCESS) {
+		REAL(cuDevicePrimaryCtxRelease_v2)(device);
+	}
+	if ((e = real(device)) == CUDA_SUCCESS && context != NULL &&
+		(call == HF_cuDevicePrimaryCtxReset || call == HF_cuDevicePrimaryCtxReset_v2 || !active(device))) {
+		ended(context);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuDevicePrimaryCtxRelease)(CUdevice device) {
+	return primary(HF_cuDevicePrimaryCtxRelease, device, REAL(cuDevicePrimaryCtxRelease));
+}
+
+OWN(cuDevicePrimaryCtxRelease_v2)(CUdevice device) {
+	return primary(HF_cuDevicePrimaryCtxRelease_v2, device, REAL(cuDevicePrimaryCtxRelease_v2));
+}
+
+OWN(cuDevicePrimaryCtxReset)(CUdevice device) {
+	return primary(HF_cuDevicePrimaryCtxReset, device, REAL(cuDevicePrimaryCtxReset));
+}
+
+OWN(cuDevicePrimaryCtxReset_v2)(CUdevice device) {
+	return primary(HF_cuDevicePrimaryCtxReset_v2, device, REAL(cuDevicePrimaryCtxReset_v2));
+}
+
+OWN(cuStreamDestroy_v2)(CUstream stream) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuStreamDestroy_v2);
+	hf_check_stream_ends(NULL, stream);
+	e = REAL(cuStreamDestroy_v2)(stream);
+	hf_gate_leave();
+	return e;
+}
+
+/* While a capture is open the driver must not be asked to wait for anything. */
+static CUresult begun(CUresult e, CUstream stream) {
+	if (e == CUDA_SUCCESS) {
+		atomic_fetch_add(&hf_captures, 1);
+		hf_check_captures(stream);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuStreamBeginCapture)(CUstream stream) {
+	hf_gate_enter(HF_cuStreamBeginCapture);
+	return begun(REAL(cuStreamBeginCapture)(stream), stream);
+}
+
+OWN(cuStreamBeginCapture_ptsz)(CUstream stream) {
+	hf_gate_enter(HF_cuStreamBeginCapture_ptsz);
+	return begun(REAL(cuStreamBeginCapture_ptsz)(stream), stream);
+}
+
+OWN(cuStreamBeginCapture_v2)(CUstream stream, int mode) {
+	hf_gate_enter(HF_cuStreamBeginCapture_v2);
+	return begun(REAL(cuStreamBeginCapture_v2)(stream, mode), stream);
+}
+
+OWN(cuStreamBeginCapture_v2_ptsz)(CUstream stream, int mode) {
+	hf_gate_enter(HF_cuStreamBeginCapture_v2_ptsz);
+	return begun(REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode), stream);
+}
+
+OWN(cuStreamBeginCaptureToGraph)
+(CUstream stream, CUgraph graph, const void *dependencies, const void *edges, size_t count, int mode) {
+	hf_gate_enter(HF_cuStreamBeginCaptureToGraph);
+	return begun(REAL(cuStreamBeginCaptureToGraph)(stream, graph, dependencies, edges, count, mode), stream);
+}
+
+OWN(cuStreamBeginCaptureToGraph_ptsz)
+(CUstream stream, CUgraph graph, const void *dependencies, const void *edges, size_t count, int mode) {
+	hf_gate_enter(HF_cuStreamBeginCaptureToGraph_ptsz);
+	return begun(REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, dependencies, edges, count, mode), stream);
+}
+
+/* The end of a capture that has become invalid reports that, and is its end. A stream that is not captured keeps the
+ * count as it is. */
+static CUresult end(CUstream stream, CUstream own, CUgraph *graph, __typeof__(cuStreamEndCapture) *real) {
+	int status = 0;
+	bool open = REAL(cuStreamIsCapturing)(own, &status) == CUDA_SUCCESS && status != 0;
+	CUresult e = real(stream, graph);
+
+	if (open && (REAL(cuStreamIsCapturing)(own, &status) != CUDA_SUCCESS || status == 0)) {
+		atomic_fetch_sub(&hf_captures, 1);
+	}
+	return e;
+}
+
+OWN(cuStreamEndCapture)(CUstream stream, CUgraph *graph) {
+	return end(stream, stream, graph, REAL(cuStreamEndCapture));
+}
+
+OWN(cuStreamEndCapture_ptsz)(CUstream stream, CUgraph *graph) {
+	return end(stream, stream == NULL ? (CUstream)(hf_word)CU_STREAM_PER_THREAD : stream, graph,
+		REAL(cuStreamEndCapture_ptsz));
+}

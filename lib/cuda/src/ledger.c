@@ -1,0 +1,276 @@
+/* ledger.c - what device memory there is, how it came to be, and who asked for it. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "library.h"
+
+struct hf_ledger hf_ledger;
+const char *const hf_kinds[HF_KINDS] = { "device", "pitched", "pool", "mapped", "array", "variable", "managed", "host",
+	"graph", "foreign", "mipmapped" };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hf_asker *askers;
+
+/* Libraries whose buffers have partners outside of this process, by how their files' names begin. */
+static const char *const transports[] = { "libnccl", "libnvshmem", "libucp", "libuct", "libucs", "libucm", "libmpi",
+	"libopen-pal", "libfabric" };
+
+void hf_ledger_lock(void) { pthread_mutex_lock(&lock); }
+
+void hf_ledger_unlock(void) { pthread_mutex_unlock(&lock); }
+
+/* Room for one more item; false: there is no memory, and the ledger is not to be trusted any more. */
+static bool grown(void *list, size_t *room, size_t count, size_t item) {
+	void *old, *more;
+	size_t n = *room == 0 ? 64 : *room * 2;
+
+	if (count < *room) {
+		return true;
+	}
+	memcpy(&old, list, sizeof old);
+	if ((more = realloc(old, n * item)) == NULL) {
+		hf_ledger.lost = true;
+		return false;
+	}
+	memcpy(list, &more, sizeof more);
+	*room = n;
+	return true;
+}
+
+/* The first block at or after an address. */
+static size_t first(CUdeviceptr at) {
+	size_t low = 0, high = hf_ledger.count, middle;
+
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if (hf_ledger.blocks[middle]->at < at) {
+			low = middle + 1;
+		} else {
+			high = middle;
+		}
+	}
+	return low;
+}
+
+static void insert(const struct hf_block *b) {
+	size_t i = first(b->at);
+	struct hf_block *own;
+
+	if (i < hf_ledger.count && hf_ledger.blocks[i]->at == b->at) {
+		*hf_ledger.blocks[i] = *b;
+		return;
+	}
+	if (!grown(&hf_ledger.blocks, &hf_ledger.room, hf_ledger.count, sizeof *hf_ledger.blocks) ||
+		(own = malloc(sizeof *own)) == NULL) {
+		hf_ledger.lost = true;
+		return;
+	}
+	*own = *b;
+	memmove(&hf_ledger.blocks[i + 1], &hf_ledger.blocks[i], (hf_ledger.count - i) * sizeof *hf_ledger.blocks);
+	hf_ledger.blocks[i] = own;
+	hf_ledger.count++;
+}
+
+static void erase(size_t i) {
+	free(hf_ledger.blocks[i]);
+	hf_ledger.count--;
+	memmove(&hf_ledger.blocks[i], &hf_ledger.blocks[i + 1], (hf_ledger.count - i) * sizeof *hf_ledger.blocks);
+}
+
+/* Each place that calls is looked up once: dladdr reads all symbols of a file. */
+static const struct hf_asker *asker(const void *at) {
+	const char *name;
+	struct hf_asker *a;
+	Dl_info info;
+	size_t i;
+
+	for (a = askers; a != NULL; a = a->next) {
+		if (a->at == at) {
+			return a;
+		}
+	}
+	if ((a = calloc(1, sizeof *a)) == NULL) {
+		return NULL;
+	}
+	a->at = at;
+	a->next = askers;
+	askers = a;
+	if (dladdr(at, &info) == 0 || info.dli_fname == NULL) {
+		return a;
+	}
+	a->file = strdup(info.dli_fname);
+	a->offset = (size_t)((const char *)at - (const char *)info.dli_fbase);
+	name = strrchr(info.dli_fname, '/');
+	name = name == NULL ? info.dli_fname : name + 1;
+	for (i = 0; i < sizeof transports / sizeof *transports; i++) {
+		a->transport = a->transport || strncmp(name, transports[i], strlen(transports[i])) == 0;
+	}
+	return a;
+}
+
+static void uses(CUcontext context) {
+	size_t i;
+
+	for (i = 0; i < hf_ledger.context_count; i++) {
+		if (hf_ledger.contexts[i] == context) {
+			return;
+		}
+	}
+	if (context != NULL &&
+		grown(&hf_ledger.contexts, &hf_ledger.context_room, hf_ledger.context_count, sizeof *hf_ledger.contexts)) {
+		hf_ledger.contexts[hf_ledger.context_count++] = context;
+	}
+}
+
+void hf_ledger_context(CUcontext context) {
+	hf_ledger_lock();
+	uses(context);
+	hf_ledger_unlock();
+}
+
+void hf_ledger_add(struct hf_block block, const void *caller) {
+	if (block.at == 0) {
+		return;
+	}
+	if (REAL(cuCtxGetCurrent) == NULL || REAL(cuCtxGetCurrent)(&block.context) != CUDA_SUCCESS) {
+		block.context = NULL;
+	}
+	hf_ledger_lock();
+	uses(block.context);
+	block.order = ++hf_ledger.order;
+	block.asker = asker(caller);
+	insert(&block);
+	hf_ledger_unlock();
+}
+
+bool hf_ledger_take(CUdeviceptr at, struct hf_block *old) {
+	bool found;
+	size_t i;
+
+	hf_ledger_lock();
+	i = first(at);
+	if ((found = i < hf_ledger.count && hf_ledger.blocks[i]->at == at)) {
+		*old = *hf_ledger.blocks[i];
+		erase(i);
+	}
+	hf_ledger_unlock();
+	return found;
+}
+
+void hf_ledger_put(const struct hf_block *old) {
+	hf_ledger_lock();
+	insert(old);
+	hf_ledger_unlock();
+}
+
+void hf_ledger_unmap(CUdeviceptr at, size_t bytes) {
+	size_t i;
+
+	hf_ledger_lock();
+	for (i = first(at); i < hf_ledger.count && hf_ledger.blocks[i]->at < at + bytes;) {
+		erase(i);
+	}
+	hf_ledger_unlock();
+}
+
+void hf_ledger_unload(const void *owner) {
+	size_t i;
+
+	hf_ledger_lock();
+	for (i = hf_ledger.count; i-- > 0;) {
+		if (owner != NULL && hf_ledger.blocks[i]->owner == owner) {
+			erase(i);
+		}
+	}
+	hf_ledger_unlock();
+}
+
+/* Mappings belong to the process, and outlive the context. */
+void hf_ledger_end(CUcontext context) {
+	size_t i;
+
+	hf_ledger_lock();
+	for (i = hf_ledger.count; i-- > 0;) {
+		if (hf_ledger.blocks[i]->context != context) {
+			continue;
+		}
+		if (hf_ledger.blocks[i]->kind == HF_MAPPED || hf_ledger.blocks[i]->kind == HF_FOREIGN) {
+			hf_ledger.blocks[i]->context = NULL;
+		} else {
+			erase(i);
+		}
+	}
+	for (i = 0; i < hf_ledger.context_count; i++) {
+		if (hf_ledger.contexts[i] == context) {
+			hf_ledger.contexts[i] = hf_ledger.contexts[--hf_ledger.context_count];
+			break;
+		}
+	}
+	hf_ledger_unlock();
+}
+
+void hf_ledger_reach(CUdeviceptr at, size_t bytes, int device) {
+	struct hf_block *b;
+	size_t i;
+
+	hf_ledger_lock();
+	for (i = first(at); i < hf_ledger.count && hf_ledger.blocks[i]->at < at + bytes; i++) {
+		b = hf_ledger.blocks[i];
+		if (b->kind == HF_MAPPED && b->bytes <= at + bytes - b->at) {
+			b->reachable = device >= 0;
+			b->device = device;
+		}
+	}
+	hf_ledger_unlock();
+}
+
+void hf_ledger_graph(CUdeviceptr at) {
+	size_t i;
+
+	hf_ledger_lock();
+	i = first(at);
+	if (i < hf_ledger.count && hf_ledger.blocks[i]->at == at) {
+		hf_ledger.blocks[i]->kind = HF_GRAPH;
+	}
+	hf_ledger_unlock();
+}
+
+bool hf_ledger_covers(CUdeviceptr at) {
+	const struct hf_block *b;
+	bool covers = false;
+	size_t i;
+
+	hf_ledger_lock();
+	i = first(at + 1);
+	if (i > 0) {
+		b = hf_ledger.blocks[i - 1];
+		covers = at - b->at < b->bytes && b->kind != HF_ARRAY && b->kind != HF_MIPMAPPED;
+	}
+	hf_ledger_unlock();
+	return covers;
+}
+
+/* Writes what is left at the end of the program, for people. */
+__attribute__((destructor)) static void list(void) {
+	const struct hf_block *b;
+	FILE *out;
+	size_t i;
+
+	if (hf_settings.list == NULL || (out = fopen(hf_settings.list, "w")) == NULL) {
+		return;
+	}
+	fprintf(out, "%-6s %-10s %-18s %12s %-18s %s\n", "order", "kind", "address", "bytes", "context", "asked by");
+	hf_ledger_lock();
+	for (i = 0; i < hf_ledger.count; i++) {
+		b = hf_ledger.blocks[i];
+		fprintf(out, "%-6llu %-10s %#-18llx %12zu %-18p %s+%#zx\n", (unsigned long long)b->order, hf_kinds[b->kind],
+			b->at, b->bytes, (void *)b->context, b->asker != NULL && b->asker->file != NULL ? b->asker->file : "?",
+			b->asker != NULL ? b->asker->offset : 0);
+	}
+	hf_ledger_unlock();
+	fclose(out);
+}

@@ -1,0 +1,452 @@
+/* memory.c - the calls that make and free memory: the driver does them, the ledger notes them. Whatever is freed leaves
+ * the ledger first, since another thread can be given its address before the driver's call returns. */
+#include <string.h>
+
+#include "library.h"
+
+/* The library's own function of a name has the driver's type. */
+#define OWN(name)               \
+	__typeof__(name) hf_##name; \
+	CUresult hf_##name
+
+#define CALLER __builtin_return_address(0)
+
+static void note(CUresult e, enum hf_kind kind, CUdeviceptr at, size_t bytes, const void *caller) {
+	if (e == CUDA_SUCCESS) {
+		hf_ledger_add((struct hf_block){ .kind = kind, .at = at, .bytes = bytes }, caller);
+	}
+}
+
+/* Takes a block out before the driver frees it, and puts it back if that fails. */
+struct freeing {
+	struct hf_block block;
+	bool known;
+};
+
+static struct freeing begin_free(unsigned call, CUdeviceptr at) {
+	struct freeing f;
+
+	hf_gate_enter(call);
+	f.known = hf_ledger_take(at, &f.block);
+	if (!f.known && at != 0 && hf_settings.moments != 0) {
+		hf_check_lacks(call, at);
+	}
+	return f;
+}
+
+static CUresult end_free(CUresult e, const struct freeing *f) {
+	if (e != CUDA_SUCCESS && f->known) {
+		hf_ledger_put(&f->block);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemAlloc_v2)(CUdeviceptr *at, size_t bytes) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemAlloc_v2);
+	e = REAL(cuMemAlloc_v2)(at, bytes);
+	note(e, HF_DEVICE, e == CUDA_SUCCESS ? *at : 0, bytes, CALLER);
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemAllocPitch_v2)(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemAllocPitch_v2);
+	e = REAL(cuMemAllocPitch_v2)(at, pitch, width, height, element);
+	note(e, HF_PITCHED, e == CUDA_SUCCESS ? *at : 0, e == CUDA_SUCCESS ? *pitch * height : 0, CALLER);
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemAllocManaged)(CUdeviceptr *at, size_t bytes, unsigned flags) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemAllocManaged);
+	e = REAL(cuMemAllocManaged)(at, bytes, flags);
+	note(e, HF_MANAGED, e == CUDA_SUCCESS ? *at : 0, bytes, CALLER);
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemFree_v2)(CUdeviceptr at) {
+	struct freeing f = begin_free(HF_cuMemFree_v2, at);
+
+	return end_free(REAL(cuMemFree_v2)(at), &f);
+}
+
+/* A stream that is being captured makes a node of a graph instead. */
+static bool captured(CUstream stream) {
+	int status = 0;
+
+	return atomic_load(&hf_captures) > 0 && REAL(cuStreamIsCapturing) != NULL &&
+		REAL(cuStreamIsCapturing)(stream, &status) == CUDA_SUCCESS && status != 0;
+}
+
+static CUresult pooled(CUresult e, const CUdeviceptr *at, size_t bytes, CUstream stream, const void *caller) {
+	if (e == CUDA_SUCCESS) {
+		note(e, captured(stream) ? HF_GRAPH : HF_POOL, *at, bytes, caller);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemAllocAsync)(CUdeviceptr *at, size_t bytes, CUstream stream) {
+	hf_gate_enter(HF_cuMemAllocAsync);
+	return pooled(REAL(cuMemAllocAsync)(at, bytes, stream), at, bytes, stream, CALLER);
+}
+
+/* The twins for per-thread default streams mean that one by 0. */
+static CUstream own_stream(CUstream stream) {
+	return stream == NULL ? (CUstream)(hf_word)CU_STREAM_PER_THREAD : stream;
+}
+
+OWN(cuMemAllocAsync_ptsz)(CUdeviceptr *at, size_t bytes, CUstream stream) {
+	hf_gate_enter(HF_cuMemAllocAsync_ptsz);
+	return pooled(REAL(cuMemAllocAsync_ptsz)(at, bytes, stream), at, bytes, own_stream(stream), CALLER);
+}
+
+OWN(cuMemAllocFromPoolAsync)(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
+	hf_gate_enter(HF_cuMemAllocFromPoolAsync);
+	return pooled(REAL(cuMemAllocFromPoolAsync)(at, bytes, pool, stream), at, bytes, stream, CALLER);
+}
+
+OWN(cuMemAllocFromPoolAsync_ptsz)(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
+	hf_gate_enter(HF_cuMemAllocFromPoolAsync_ptsz);
+	return pooled(REAL(cuMemAllocFromPoolAsync_ptsz)(at, bytes, pool, stream), at, bytes, own_stream(stream), CALLER);
+}
+
+/* A captured free belongs to a graph: the memory is there until the graph runs. */
+static CUresult free_async(unsigned call, CUdeviceptr at, CUstream stream, __typeof__(cuMemFreeAsync) *real) {
+	struct freeing f;
+	CUresult e;
+
+	if (captured(stream)) {
+		hf_gate_enter(call);
+		if ((e = real(at, stream)) == CUDA_SUCCESS) {
+			hf_ledger_graph(at);
+		}
+		hf_gate_leave();
+		return e;
+	}
+	f = begin_free(call, at);
+	return end_free(real(at, stream), &f);
+}
+
+OWN(cuMemFreeAsync)(CUdeviceptr at, CUstream stream) {
+	return free_async(HF_cuMemFreeAsync, at, stream, REAL(cuMemFreeAsync));
+}
+
+OWN(cuMemFreeAsync_ptsz)(CUdeviceptr at, CUstream stream) {
+	return free_async(HF_cuMemFreeAsync_ptsz, at, own_stream(stream), REAL(cuMemFreeAsync_ptsz));
+}
+
+static CUdeviceptr host(const void *at) { return (CUdeviceptr)(hf_word)at; }
+
+OWN(cuMemHostAlloc)(void **at, size_t bytes, unsigned flags) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemHostAlloc);
+	e = REAL(cuMemHostAlloc)(at, bytes, flags);
+	note(e, HF_HOST, e == CUDA_SUCCESS ? host(*at) : 0, bytes, CALLER);
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemAllocHost_v2)(void **at, size_t bytes) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemAllocHost_v2);
+	e = REAL(cuMemAllocHost_v2)(at, bytes);
+	note(e, HF_HOST, e == CUDA_SUCCESS ? host(*at) : 0, bytes, CALLER);
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemHostRegister_v2)(void *at, size_t bytes, unsigned flags) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemHostRegister_v2);
+	e = REAL(cuMemHostRegister_v2)(at, bytes, flags);
+	note(e, HF_HOST, host(at), bytes, CALLER);
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemFreeHost)(void *at) {
+	struct freeing f = begin_free(HF_cuMemFreeHost, host(at));
+
+	return end_free(REAL(cuMemFreeHost)(at), &f);
+}
+
+OWN(cuMemHostUnregister)(void *at) {
+	struct freeing f = begin_free(HF_cuMemHostUnregister, host(at));
+
+	return end_free(REAL(cuMemHostUnregister)(at), &f);
+}
+
+/* Handles that other processes have exported, so that their memory is told from this process's own. */
+static struct {
+	CUmemGenericAllocationHandle handle[1024];
+	size_t count;
+} imported; /* the ledger's lock guards it */
+
+static void import(CUmemGenericAllocationHandle handle) {
+	hf_ledger_lock();
+	if (imported.count < sizeof imported.handle / sizeof *imported.handle) {
+		imported.handle[imported.count++] = handle;
+	} else {
+		hf_ledger.lost = true;
+	}
+	hf_ledger_unlock();
+}
+
+static bool is_imported(CUmemGenericAllocationHandle handle, bool release) {
+	bool found = false;
+	size_t i;
+
+	hf_ledger_lock();
+	for (i = 0; i < imported.count && !found; i++) {
+		if ((found = imported.handle[i] == handle) && release) {
+			imported.handle[i] = imported.handle[--imported.count];
+		}
+	}
+	hf_ledger_unlock();
+	return found;
+}
+
+OWN(cuMemImportFromShareableHandle)(CUmemGenericAllocationHandle *handle, void *shared, int type) {
+	CUresult e = REAL(cuMemImportFromShareableHandle)(handle, shared, type);
+
+	if (e == CUDA_SUCCESS) {
+		import(*handle);
+	}
+	return e;
+}
+
+OWN(cuMemRelease)(CUmemGenericAllocationHandle handle) {
+	(void)is_imported(handle, true);
+	return REAL(cuMemRelease)(handle);
+}
+
+OWN(cuMemMap)
+(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemMap);
+	e = REAL(cuMemMap)(at, bytes, offset, handle, flags);
+	note(e, is_imported(handle, false) ? HF_FOREIGN : HF_MAPPED, at, bytes, CALLER);
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemSetAccess)(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t count) {
+	int device = -1;
+	CUresult e;
+	size_t i;
+
+	hf_gate_enter(HF_cuMemSetAccess);
+	e = REAL(cuMemSetAccess)(at, bytes, access, count);
+	if (e == CUDA_SUCCESS) {
+		for (i = count; i-- > 0;) {
+			if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
+				access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+				device = access[i].location.id;
+			}
+		}
+		hf_ledger_reach(at, bytes, device);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemUnmap)(CUdeviceptr at, size_t bytes) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemUnmap);
+	/* The addresses stay reserved, so that nothing else can come there in the meantime. */
+	if ((e = REAL(cuMemUnmap)(at, bytes)) == CUDA_SUCCESS) {
+		hf_ledger_unmap(at, bytes);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+static CUresult foreign(CUresult e, const CUdeviceptr *at, const void *caller) {
+	size_t bytes = 0;
+
+	if (e == CUDA_SUCCESS) {
+		if (REAL(cuMemGetAddressRange_v2) == NULL || REAL(cuMemGetAddressRange_v2)(NULL, &bytes, *at) != CUDA_SUCCESS ||
+			bytes == 0) {
+			bytes = 1;
+		}
+		note(e, HF_FOREIGN, *at, bytes, caller);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuIpcOpenMemHandle)(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
+	hf_gate_enter(HF_cuIpcOpenMemHandle);
+	return foreign(REAL(cuIpcOpenMemHandle)(at, handle, flags), at, CALLER);
+}
+
+OWN(cuIpcOpenMemHandle_v2)(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
+	hf_gate_enter(HF_cuIpcOpenMemHandle_v2);
+	return foreign(REAL(cuIpcOpenMemHandle_v2)(at, handle, flags), at, CALLER);
+}
+
+OWN(cuIpcCloseMemHandle)(CUdeviceptr at) {
+	struct freeing f = begin_free(HF_cuIpcCloseMemHandle, at);
+
+	return end_free(REAL(cuIpcCloseMemHandle)(at), &f);
+}
+
+OWN(cuMemPoolImportPointer)(CUdeviceptr *at, CUmemoryPool pool, void *data) {
+	hf_gate_enter(HF_cuMemPoolImportPointer);
+	return foreign(REAL(cuMemPoolImportPointer)(at, pool, data), at, CALLER);
+}
+
+OWN(cuExternalMemoryGetMappedBuffer)(CUdeviceptr *at, CUexternalMemory memory, const void *buffer) {
+	hf_gate_enter(HF_cuExternalMemoryGetMappedBuffer);
+	return foreign(REAL(cuExternalMemoryGetMappedBuffer)(at, memory, buffer), at, CALLER);
+}
+
+/* Bytes of an element of an array; 0: of a format that is not copied as bytes. */
+static size_t element(int format) {
+	switch (format) {
+	case 0x01: /* unsigned and signed of 8 bits */
+	case 0x08:
+		return 1;
+	case 0x02: /* of 16 bits, half */
+	case 0x09:
+	case 0x10:
+		return 2;
+	case 0x03: /* of 32 bits, float */
+	case 0x0a:
+	case 0x20:
+		return 4;
+	}
+	return 0;
+}
+
+static void note_array(CUarray array, const CUDA_ARRAY3D_DESCRIPTOR *d, const void *caller) {
+	struct hf_block b = { .kind = HF_ARRAY, .at = host(array), .array = *d };
+
+	b.array.Height += b.array.Height == 0;
+	b.array.Depth += b.array.Depth == 0;
+	if ((d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) == 0) {
+		b.bytes = b.array.Width * b.array.Height * b.array.Depth * d->NumChannels * element(d->Format);
+	}
+	hf_ledger_add(b, caller);
+}
+
+OWN(cuArrayCreate_v2)(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuArrayCreate_v2);
+	if ((e = REAL(cuArrayCreate_v2)(array, d)) == CUDA_SUCCESS) {
+		note_array(*array,
+			&(CUDA_ARRAY3D_DESCRIPTOR){
+				.Width = d->Width, .Height = d->Height, .Format = d->Format, .NumChannels = d->NumChannels },
+			CALLER);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuArray3DCreate_v2)(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuArray3DCreate_v2);
+	if ((e = REAL(cuArray3DCreate_v2)(array, d)) == CUDA_SUCCESS) {
+		note_array(*array, d, CALLER);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuArrayDestroy)(CUarray array) {
+	struct freeing f = begin_free(HF_cuArrayDestroy, host(array));
+
+	return end_free(REAL(cuArrayDestroy)(array), &f);
+}
+
+OWN(cuMipmappedArrayCreate)(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMipmappedArrayCreate);
+	e = REAL(cuMipmappedArrayCreate)(array, d, levels);
+	note(e, HF_MIPMAPPED, e == CUDA_SUCCESS ? host(*array) : 0, 1, CALLER);
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMipmappedArrayDestroy)(CUmipmappedArray array) {
+	struct freeing f = begin_free(HF_cuMipmappedArrayDestroy, host(array));
+
+	return end_free(REAL(cuMipmappedArrayDestroy)(array), &f);
+}
+
+/* Both results are optional in the interface. */
+static CUresult variable(
+	CUresult e, enum hf_kind kind, const CUdeviceptr *at, const size_t *bytes, const void *owner, const void *caller) {
+	if (e == CUDA_SUCCESS) {
+		hf_ledger_add((struct hf_block){ .kind = kind, .at = *at, .bytes = *bytes, .owner = owner }, caller);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuModuleGetGlobal_v2)(CUdeviceptr *at, size_t *bytes, CUmodule module, const char *name) {
+	CUdeviceptr own_at;
+	size_t own_bytes;
+
+	at = at == NULL ? &own_at : at;
+	bytes = bytes == NULL ? &own_bytes : bytes;
+	hf_gate_enter(HF_cuModuleGetGlobal_v2);
+	return variable(REAL(cuModuleGetGlobal_v2)(at, bytes, module, name), HF_VARIABLE, at, bytes, module, CALLER);
+}
+
+OWN(cuLibraryGetGlobal)(CUdeviceptr *at, size_t *bytes, CUlibrary library, const char *name) {
+	CUdeviceptr own_at;
+	size_t own_bytes;
+
+	at = at == NULL ? &own_at : at;
+	bytes = bytes == NULL ? &own_bytes : bytes;
+	hf_gate_enter(HF_cuLibraryGetGlobal);
+	return variable(REAL(cuLibraryGetGlobal)(at, bytes, library, name), HF_VARIABLE, at, bytes, library, CALLER);
+}
+
+OWN(cuLibraryGetManaged)(CUdeviceptr *at, size_t *bytes, CUlibrary library, const char *name) {
+	CUdeviceptr own_at;
+	size_t own_bytes;
+
+	at = at == NULL ? &own_at : at;
+	bytes = bytes == NULL ? &own_bytes : bytes;
+	hf_gate_enter(HF_cuLibraryGetManaged);
+	return variable(REAL(cuLibraryGetManaged)(at, bytes, library, name), HF_MANAGED, at, bytes, library, CALLER);
+}
+
+OWN(cuModuleUnload)(CUmodule module) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuModuleUnload);
+	hf_ledger_unload(module);
+	e = REAL(cuModuleUnload)(module);
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuLibraryUnload)(CUlibrary library) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuLibraryUnload);
+	hf_ledger_unload(library);
+	e = REAL(cuLibraryUnload)(library);
+	hf_gate_leave();
+	return e;
+}
