@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl cuda demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
+.PHONY: help setup lib veloc opencl cuda mpi demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,31 @@ $(LIB)/cuda-stubs.o: $(LIB)/cuda-stubs.S
 $(LIB)/libholdfast-cuda.so: $(HFCUDA_OBJECTS)
 	$(CC) $(CFLAGS) $(HFCUDA_LINK) $(HFCUDA_OBJECTS) -o $@
 
+# The MPI layer: one file for Open MPI, MPICH and MPI 5's ABI.
+HFM_ABIS = openmpi mpich standard
+HFM_MADE = $(LIB)/mpi-api.gen.h $(LIB)/mpi-classes.gen.h $(LIB)/mpi-entries.gen.c
+HFM_OBJECTS = $(LIB)/mpi-layer.o $(LIB)/mpi-entries.o $(HFM_ABIS:%=$(LIB)/mpi-body-%.o)
+HFM_CFLAGS = $(HF_CFLAGS) -Ilib/mpi/src -I$(LIB)
+HFM_LINK = -shared -pthread -Wl,-soname,libholdfast-mpi.so.0 -Wl,-z,nodelete -Wl,-z,defs
+
+mpi: $(LIB)/libholdfast-mpi.so ## build libholdfast-mpi, which stands between programs and their MPI
+
+$(HFM_MADE) &: lib/mpi/api.txt lib/mpi/gen.go
+	$(GO) run lib/mpi/gen.go lib/mpi/api.txt $(LIB)
+
+$(LIB)/mpi-layer.o: lib/mpi/src/layer.c lib/mpi/src/layer.h $(HFM_MADE)
+	$(CC) $(HFM_CFLAGS) $(CFLAGS) -c $< -o $@
+
+$(LIB)/mpi-entries.o: $(LIB)/mpi-entries.gen.c lib/mpi/src/layer.h $(HFM_MADE)
+	$(CC) $(HFM_CFLAGS) $(CFLAGS) -c $< -o $@
+
+$(LIB)/mpi-body-%.o: lib/mpi/src/body.c $(wildcard lib/mpi/src/*.h) $(HFM_MADE)
+	$(CC) $(HFM_CFLAGS) $(CFLAGS) -DHFM_ABI='"abi-$*.h"' -c $< -o $@
+
+$(LIB)/libholdfast-mpi.so: $(HFM_OBJECTS)
+	$(CC) $(CFLAGS) $(HFM_LINK) $(HFM_OBJECTS) -ldl -o $@.0
+	ln -sf libholdfast-mpi.so.0 $@
+
 # The module for Fortran, for programs of this compiler; others compile the source.
 FC := $(if $(filter default undefined,$(origin FC)),$(shell command -v gfortran),$(FC))
 FFLAGS ?= -O2 -g
@@ -172,13 +197,13 @@ test: wanted lint ## install what is missing (as root), lint, all tests
 TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
 PLAIN = $(NO_RACE)|$(OTHERWISE)
 NO_RACE = $(JOBS)|$(PROGRAMS)|cmd/holdfast|apps/smithwaterman/align|coordinated/cut|test/(imports|readme)
-JOBS = test/(cluster|cuda|e2e|examples|messages|node|opencl|remote|slurm|veloc|yield)
+JOBS = test/(cluster|cuda|e2e|examples|messages|mpilayer|node|opencl|remote|slurm|veloc|yield)
 PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
 OTHERWISE = $(call any,$(shell grep -rlE '^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/))
 any = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(1)))))
 
 # These put more ranks or nodes on a small machine than it has cores.
-RANKS = test/(cluster|e2e|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi
+RANKS = test/(cluster|e2e|mpilayer|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi
 
 PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'
@@ -296,5 +321,5 @@ lint: ## gofmt, clang-format, go vet, staticcheck, doc comments, shellcheck
 
 clean: ## remove what the build and the demo left
 	rm -rf $(BIN) holdfast-demo $(BENCH_OUT) lib/*.o lib/*.a lib/*.so lib/*.so.0 lib/*.mod lib/veloc-backend \
-		lib/cuda-*
+		lib/cuda-* lib/*.gen.[ch]
 	$(GO) clean

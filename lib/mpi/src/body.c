@@ -1,0 +1,135 @@
+/* body.c - what the layer does in the calls of the program, for one ABI: compiled once for each, with HFM_ABI as the
+ * name of its header. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HFM_BODY
+typedef intptr_t MPI_Aint;
+typedef int64_t MPI_Count, MPI_Offset;
+typedef int MPI_Datarep_extent_function(void *, MPI_Aint *, void *);
+typedef void MPI_Datarep_conversion_function(void *);
+typedef void MPI_Datarep_conversion_function_c(void *);
+typedef void MPI_Win_errhandler_function(void *);
+typedef void MPI_Win_delete_attr_function(void *);
+typedef void MPI_Win_copy_attr_function(void *);
+typedef void MPI_Session_errhandler_function(void *);
+typedef void MPI_File_errhandler_function(void *);
+#include HFM_ABI
+#include "layer.h"
+
+#define REAL(name) REAL_OF(name)
+#define REAL_OF(name) ((hfm_##name##_fn *)hfm_real[HFM_##name])
+#define HFM_BODIES HFM_NAME(hfm_bodies)
+#define WORD(handle) ((uint64_t)(uintptr_t)(handle))
+#define HANDLE(type, word) ((type)(uintptr_t)(word))
+#define MPI_SUCCESS 0
+
+_Static_assert(sizeof(MPI_Status) <= sizeof((struct hfm_request){ 0 }.status), "room for a status");
+
+/* Of this rank alone: a message from the mailbox comes to the program's receive by way of it, so that the library makes
+ * status, request and error as for any other. */
+static MPI_Comm loop;
+
+static inline struct hfm_comm *comm_of(MPI_Comm comm) { return hfm_get(&hfm_comms, WORD(comm)); }
+
+/* peer is where the count of a member is, or a place that nobody reads. */
+static inline uint64_t *peer(uint64_t *counts, const struct hfm_comm *c, int rank) {
+	static uint64_t nowhere;
+	return c != NULL && rank >= 0 && rank < c->size ? &counts[c->world[rank]] : &nowhere;
+}
+
+static inline void count(uint64_t *n, uint64_t by) { __atomic_fetch_add(n, by, __ATOMIC_RELAXED); }
+
+/* consumed says whether a receive that ended with rc took a message out of the network. */
+static bool consumed(int rc) {
+	int class = MPI_SUCCESS;
+	return rc == MPI_SUCCESS || (REAL(Error_class)(rc, &class) == MPI_SUCCESS && class == MPI_ERR_TRUNCATE);
+}
+
+static void count_received(const struct hfm_comm *c, const MPI_Status *st, int rc) {
+	if (c != NULL && st->MPI_SOURCE != MPI_PROC_NULL && consumed(rc)) {
+		count(peer(hfm_received, c, st->MPI_SOURCE), 1);
+	}
+}
+
+static struct hfm_mail *mail_for(MPI_Comm comm, int source, int tag, bool take) {
+	struct hfm_comm *c = comm_of(comm);
+	if (c == NULL || __atomic_load_n(&c->mails, __ATOMIC_RELAXED) == 0) {
+		return NULL;
+	}
+	return hfm_find_mail(c, source, tag, MPI_ANY_SOURCE, MPI_ANY_TAG, take);
+}
+
+/* raise has the error handler of a communicator called for an error that the loop returned. */
+static int raise_on(MPI_Comm comm, int rc) {
+	if (rc != MPI_SUCCESS) {
+		REAL(Comm_call_errhandler)(comm, rc);
+	}
+	return rc;
+}
+
+/* send_mail sends a drained message on the loop, to a receive that is posted there. */
+static void send_mail(const struct hfm_mail *m) {
+	MPI_Request out;
+	if (REAL(Isend)(m->data, (int)m->bytes, MPI_PACKED, 0, 0, loop, &out) == MPI_SUCCESS) {
+		REAL(Wait)(&out, MPI_STATUS_IGNORE);
+	}
+}
+
+static void set_status(MPI_Status *st, const struct hfm_mail *m) {
+	if (st != MPI_STATUS_IGNORE) {
+		REAL(Status_set_elements)(st, MPI_PACKED, (int)m->bytes);
+		REAL(Status_set_cancelled)(st, 0);
+		st->MPI_SOURCE = m->source;
+		st->MPI_TAG = m->tag;
+	}
+}
+
+static inline struct hfm_request *request_of(MPI_Request request) { return hfm_get(&hfm_requests, WORD(request)); }
+
+static struct hfm_request *track(enum hfm_kind kind, struct hfm_comm *c, MPI_Request request) {
+	struct hfm_request *r = hfm_new_request(kind, c, WORD(request));
+	hfm_put(&hfm_requests, r->handle, r);
+	return r;
+}
+
+static struct hfm_comm *hfm_begin_collective(enum hfm_call call, uint64_t comm) {
+	(void)call;
+	struct hfm_comm *c = hfm_get(&hfm_comms, comm);
+	if (c != NULL) {
+		count(&c->entered, 1);
+	}
+	return c;
+}
+
+static void hfm_end_collective(struct hfm_comm *c, int rc) {
+	if (c != NULL && rc != MPI_SUCCESS) { /* refused by the library, as far as one can tell */
+		count(&c->entered, (uint64_t)-1);
+	}
+	hfm_leave();
+}
+
+static void hfm_started_collective(enum hfm_kind kind, uint64_t comm, int rc, MPI_Request *request) {
+	struct hfm_comm *c = rc == MPI_SUCCESS ? hfm_get(&hfm_comms, comm) : NULL;
+	if (c != NULL && *request != MPI_REQUEST_NULL) {
+		track(kind, c, *request)->active = kind == HFM_COLLECTIVE;
+		count(&c->entered, kind == HFM_COLLECTIVE);
+	}
+	hfm_leave();
+}
+
+#define COUNT int
+#define C(name) name
+#include "counts.inc.h"
+#undef COUNT
+#undef C
+#define COUNT MPI_Count
+#define C(name) name##_c
+#include "counts.inc.h"
+
+#include "complete.inc.h"
+#include "drain.inc.h"
+#include "comms.inc.h"
+#include "mpi-classes.gen.h"

@@ -1,0 +1,526 @@
+/* complete.inc.h - the calls that start requests and learn how they end. */
+
+/* restart_mail serves a persistent receive from the mailbox: the native one is not started. */
+static bool restart_mail(struct hfm_request *r) {
+	struct hfm_comm *c = r->comm;
+	struct hfm_mail *m =
+		c->mails == 0 || c->freed ? NULL : hfm_find_mail(c, r->source, r->tag, MPI_ANY_SOURCE, MPI_ANY_TAG, true);
+	if (m == NULL) {
+		return false;
+	}
+	MPI_Request in;
+	MPI_Status st;
+	r->error = REAL(Irecv)(r->buffer, (int)r->count, HANDLE(MPI_Datatype, r->datatype), 0, 0, loop, &in);
+	if (r->error == MPI_SUCCESS) {
+		send_mail(m);
+		r->error = REAL(Wait)(&in, &st);
+	}
+	st.MPI_SOURCE = m->source;
+	st.MPI_TAG = m->tag;
+	memcpy(r->status, &st, sizeof st);
+	r->complete = r->active = r->counted = true;
+	free(m);
+	return true;
+}
+
+static int start(MPI_Request *request) {
+	struct hfm_request *r = request_of(*request);
+	if (r != NULL && r->kind == HFM_PERSISTENT_RECEIVE && !r->active && restart_mail(r)) {
+		return MPI_SUCCESS;
+	}
+	uint64_t *sent = r != NULL && r->kind == HFM_PERSISTENT_SEND ? peer(hfm_sent, r->comm, r->source) : NULL;
+	if (sent != NULL) {
+		count(sent, 1);
+	}
+	int rc = REAL(Start)(request);
+	if (rc != MPI_SUCCESS) {
+		if (sent != NULL) {
+			count(sent, (uint64_t)-1);
+		}
+	} else if (r != NULL) {
+		r->active = true;
+		r->counted = false;
+		count(&r->comm->entered, r->kind == HFM_PERSISTENT_COLLECTIVE);
+	}
+	return rc;
+}
+
+static int hfm_Start(MPI_Request *request) {
+	if (!hfm_enter(HFM_Start)) {
+		return REAL(Start)(request);
+	}
+	int rc = start(request);
+	hfm_leave();
+	return rc;
+}
+
+static int hfm_Startall(int n, MPI_Request requests[]) {
+	if (!hfm_enter(HFM_Startall)) {
+		return REAL(Startall)(n, requests);
+	}
+	int rc = MPI_SUCCESS;
+	if (hfm_requests.used == 0) {
+		rc = REAL(Startall)(n, requests);
+	} else {
+		for (int i = 0; i < n && rc == MPI_SUCCESS; i++) {
+			rc = start(&requests[i]);
+		}
+	}
+	hfm_leave();
+	return rc;
+}
+
+static void adopt(struct hfm_comm *parent, MPI_Comm comm, uint64_t number, const int *tag);
+
+/* ended notes that the program has been told the end of a request, and puts source and tag of the mailbox into the
+ * status. The program's handle is void, unless the request is persistent. */
+static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
+	int cancelled = 0;
+	switch (r->kind) {
+	case HFM_RECEIVE:
+	case HFM_PERSISTENT_RECEIVE:
+		if (!r->counted && r->active) {
+			REAL(Test_cancelled)(st, &cancelled);
+			if (!cancelled) {
+				count_received(r->comm, st, rc);
+			}
+		}
+		if (r->mail) {
+			st->MPI_SOURCE = r->mail_source;
+			st->MPI_TAG = r->mail_tag;
+		}
+		break;
+	case HFM_IDUP:
+		if (rc == MPI_SUCCESS) {
+			adopt(r->comm, *(MPI_Comm *)r->newcomm, (uint64_t)r->count, NULL);
+		}
+		break;
+	default:
+		break;
+	}
+	r->active = r->complete = r->counted = false;
+	if (r->kind == HFM_RECEIVE || r->kind == HFM_COLLECTIVE || r->kind == HFM_IDUP) {
+		hfm_remove(&hfm_requests, r->handle);
+		hfm_free_request(r);
+	}
+}
+
+/* handed gives the program the end of a persistent receive that the mailbox served. */
+static int handed(struct hfm_request *r, MPI_Status *st) {
+	int error = st->MPI_ERROR, rc = r->error;
+	memcpy(st, r->status, sizeof *st);
+	st->MPI_ERROR = error;
+	r->active = r->complete = r->counted = false;
+	return raise_on(HANDLE(MPI_Comm, r->comm->handle), rc);
+}
+
+/* The requests of one call: those that the layer knows, and statuses even where the program wants none. */
+struct batch {
+	int n;
+	struct hfm_request **known; /* NULL: none is */
+	MPI_Status *statuses;
+	struct hfm_request *few[32];
+	MPI_Status few_statuses[32];
+};
+
+/* look fills a batch. n is that of the program, which may be nonsense. */
+static bool look(struct batch *b, int n, const MPI_Request requests[], MPI_Status *statuses) {
+	b->n = n;
+	b->known = NULL;
+	b->statuses = statuses;
+	if (n <= 0 || hfm_requests.used == 0) {
+		return false;
+	}
+	struct hfm_request **known = n <= 32 ? b->few : malloc((size_t)n * sizeof *known);
+	for (int i = 0; i < n; i++) {
+		known[i] = request_of(requests[i]);
+		if (known[i] != NULL) {
+			b->known = known;
+		}
+	}
+	if (b->known == NULL) {
+		if (known != b->few) {
+			free(known);
+		}
+		return false;
+	}
+	if (statuses == MPI_STATUSES_IGNORE) {
+		b->statuses = n <= 32 ? b->few_statuses : calloc((size_t)n, sizeof *b->statuses);
+	}
+	return true;
+}
+
+static void drop(struct batch *b, const MPI_Status *statuses) {
+	if (b->known != NULL && b->known != b->few) {
+		free(b->known);
+	}
+	if (b->known != NULL && statuses == MPI_STATUSES_IGNORE && b->statuses != b->few_statuses) {
+		free(b->statuses);
+	}
+}
+
+/* served returns the first persistent receive that the mailbox has completed, or -1. */
+static int served(const struct batch *b) {
+	for (int i = 0; i < b->n; i++) {
+		if (b->known[i] != NULL && b->known[i]->complete) {
+			return i;
+		}
+	}
+	return -1;
+}
+
+static int wait_or_test(enum hfm_call call, MPI_Request *request, int *flag, MPI_Status *status) {
+	if (!hfm_enter(call)) {
+		return flag ? REAL(Test)(request, flag, status) : REAL(Wait)(request, status);
+	}
+	struct hfm_request *r = hfm_requests.used == 0 ? NULL : request_of(*request);
+	MPI_Status own, *st = r != NULL && status == MPI_STATUS_IGNORE ? &own : status;
+	int rc, done = 1;
+	if (r != NULL && r->complete) {
+		rc = handed(r, st);
+		if (flag) {
+			*flag = 1;
+		}
+	} else {
+		bool mail = r != NULL && r->mail;
+		MPI_Comm comm = r != NULL ? HANDLE(MPI_Comm, r->comm->handle) : MPI_COMM_NULL;
+		rc = flag ? REAL(Test)(request, flag, st) : REAL(Wait)(request, st);
+		done = rc != MPI_SUCCESS || !flag || *flag;
+		if (r != NULL && done) {
+			ended(r, st, rc);
+		}
+		rc = mail ? raise_on(comm, rc) : rc;
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int hfm_Wait(MPI_Request *request, MPI_Status *status) { return wait_or_test(HFM_Wait, request, NULL, status); }
+
+static int hfm_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+	return wait_or_test(HFM_Test, request, flag, status);
+}
+
+static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, MPI_Status *statuses) {
+	if (!hfm_enter(call)) {
+		return flag ? REAL(Testall)(n, requests, flag, statuses) : REAL(Waitall)(n, requests, statuses);
+	}
+	struct batch b;
+	bool any = look(&b, n, requests, statuses);
+	int rc = flag ? REAL(Testall)(n, requests, flag, b.statuses) : REAL(Waitall)(n, requests, b.statuses);
+	if (any && (rc != MPI_SUCCESS || !flag || *flag)) {
+		int class = MPI_SUCCESS;
+		if (rc != MPI_SUCCESS) {
+			REAL(Error_class)(rc, &class);
+		}
+		for (int i = 0; i < n; i++) {
+			struct hfm_request *r = b.known[i];
+			int error = class == MPI_ERR_IN_STATUS ? b.statuses[i].MPI_ERROR : MPI_SUCCESS, pending = MPI_SUCCESS;
+			if (error != MPI_SUCCESS) {
+				REAL(Error_class)(error, &pending);
+			}
+			if (r == NULL || pending == MPI_ERR_PENDING || (class != MPI_SUCCESS && class != MPI_ERR_IN_STATUS)) {
+				continue;
+			}
+			if (r->complete) {
+				handed(r, &b.statuses[i]);
+			} else {
+				ended(r, &b.statuses[i], error);
+			}
+		}
+	}
+	drop(&b, statuses);
+	hfm_leave();
+	return rc;
+}
+
+static int hfm_Waitall(int n, MPI_Request requests[], MPI_Status statuses[]) {
+	return all_of(HFM_Waitall, n, requests, NULL, statuses);
+}
+
+static int hfm_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
+	return all_of(HFM_Testall, n, requests, flag, statuses);
+}
+
+static int any_of(enum hfm_call call, int n, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+	if (!hfm_enter(call)) {
+		return flag ? REAL(Testany)(n, requests, index, flag, status) : REAL(Waitany)(n, requests, index, status);
+	}
+	struct batch b;
+	MPI_Status own;
+	bool any = look(&b, n, requests, status == MPI_STATUS_IGNORE ? &own : status);
+	MPI_Status *st = any && status == MPI_STATUS_IGNORE ? &own : status;
+	int rc, first = any ? served(&b) : -1;
+	if (first >= 0) {
+		*index = first;
+		if (flag) {
+			*flag = 1;
+		}
+		rc = handed(b.known[first], st);
+	} else {
+		rc = flag ? REAL(Testany)(n, requests, index, flag, st) : REAL(Waitany)(n, requests, index, st);
+		bool done = !flag || *flag || rc != MPI_SUCCESS;
+		if (any && done && *index >= 0 && *index < n && b.known[*index] != NULL) {
+			bool mail = b.known[*index]->mail;
+			MPI_Comm comm = HANDLE(MPI_Comm, b.known[*index]->comm->handle);
+			ended(b.known[*index], st, rc);
+			rc = mail ? raise_on(comm, rc) : rc;
+		}
+	}
+	if (b.known != NULL && b.known != b.few) {
+		free(b.known);
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int hfm_Waitany(int n, MPI_Request requests[], int *index, MPI_Status *status) {
+	return any_of(HFM_Waitany, n, requests, index, NULL, status);
+}
+
+static int hfm_Testany(int n, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+	return any_of(HFM_Testany, n, requests, index, flag, status);
+}
+
+static int some_of(
+	enum hfm_call call, int n, MPI_Request requests[], int *outcount, int indices[], MPI_Status *statuses) {
+	bool wait = call == HFM_Waitsome;
+	if (!hfm_enter(call)) {
+		return wait ? REAL(Waitsome)(n, requests, outcount, indices, statuses)
+					: REAL(Testsome)(n, requests, outcount, indices, statuses);
+	}
+	struct batch b;
+	bool any = look(&b, n, requests, statuses), ready = any && served(&b) >= 0;
+	/* With some ready already, the others are only asked. */
+	int rc = wait && !ready ? REAL(Waitsome)(n, requests, outcount, indices, b.statuses)
+							: REAL(Testsome)(n, requests, outcount, indices, b.statuses);
+	if (any && (rc == MPI_SUCCESS || *outcount > 0)) {
+		int class = MPI_SUCCESS, out = *outcount == MPI_UNDEFINED ? 0 : *outcount;
+		if (rc != MPI_SUCCESS) {
+			REAL(Error_class)(rc, &class);
+		}
+		for (int i = 0; i < out; i++) {
+			struct hfm_request *r = b.known[indices[i]];
+			if (r != NULL) {
+				ended(r, &b.statuses[i], class == MPI_ERR_IN_STATUS ? b.statuses[i].MPI_ERROR : MPI_SUCCESS);
+			}
+		}
+		for (int i = 0; i < n && ready; i++) {
+			if (b.known[i] != NULL && b.known[i]->complete) {
+				indices[out] = i;
+				handed(b.known[i], &b.statuses[out]);
+				out++;
+			}
+		}
+		*outcount = out > 0 || *outcount != MPI_UNDEFINED ? out : MPI_UNDEFINED;
+	}
+	drop(&b, statuses);
+	hfm_leave();
+	return rc;
+}
+
+static int hfm_Waitsome(int n, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]) {
+	return some_of(HFM_Waitsome, n, requests, outcount, indices, statuses);
+}
+
+static int hfm_Testsome(int n, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]) {
+	return some_of(HFM_Testsome, n, requests, outcount, indices, statuses);
+}
+
+static int hfm_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
+	if (!hfm_enter(HFM_Request_get_status)) {
+		return REAL(Request_get_status)(request, flag, status);
+	}
+	struct hfm_request *r = hfm_requests.used == 0 ? NULL : request_of(request);
+	int rc = MPI_SUCCESS;
+	if (r != NULL && r->complete) {
+		*flag = 1;
+		if (status != MPI_STATUS_IGNORE) {
+			int error = status->MPI_ERROR;
+			memcpy(status, r->status, sizeof *status);
+			status->MPI_ERROR = error;
+		}
+	} else {
+		rc = REAL(Request_get_status)(request, flag, status);
+		if (r != NULL && r->mail && *flag && status != MPI_STATUS_IGNORE) {
+			status->MPI_SOURCE = r->mail_source;
+			status->MPI_TAG = r->mail_tag;
+		}
+	}
+	hfm_leave();
+	return rc;
+}
+
+/* Those of MPI 4.1 look at several requests: one after the other, as the standard describes them. */
+static int hfm_Request_get_status_all(int n, const MPI_Request requests[], int *flag, MPI_Status statuses[]) {
+	return REAL(Request_get_status_all)(n, requests, flag, statuses);
+}
+
+static int hfm_Request_get_status_any(int n, const MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+	return REAL(Request_get_status_any)(n, requests, index, flag, status);
+}
+
+static int hfm_Request_get_status_some(
+	int n, const MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]) {
+	return REAL(Request_get_status_some)(n, requests, outcount, indices, statuses);
+}
+
+static int hfm_Request_free(MPI_Request *request) {
+	if (!hfm_enter(HFM_Request_free)) {
+		return REAL(Request_free)(request);
+	}
+	struct hfm_request *r = request_of(*request);
+	int rc = MPI_SUCCESS;
+	bool receive = r != NULL && (r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE);
+	if (receive && r->active && !r->complete && !r->mail) {
+		/* Its message is still to come and to be counted: the request stays, the program's handle goes. */
+		hfm_remove(&hfm_requests, r->handle);
+		hfm_lock();
+		r->next = hfm_orphans;
+		hfm_orphans = r;
+		hfm_unlock();
+		*request = MPI_REQUEST_NULL;
+	} else {
+		rc = REAL(Request_free)(request);
+		if (r != NULL && rc == MPI_SUCCESS) {
+			hfm_remove(&hfm_requests, r->handle);
+			hfm_free_request(r);
+		}
+	}
+	hfm_leave();
+	return rc;
+}
+
+/* reap looks whether receives that the program has freed have got their messages; at the end all go. */
+static void reap(bool end) {
+	for (struct hfm_request **at = &hfm_orphans, *r; (r = *at) != NULL;) {
+		MPI_Request request = HANDLE(MPI_Request, r->handle);
+		MPI_Status st;
+		int flag = 0, rc = REAL(Test)(&request, &flag, &st);
+		if (flag || rc != MPI_SUCCESS) {
+			count_received(r->comm, &st, rc);
+		}
+		if (flag || rc != MPI_SUCCESS || end) {
+			if (request != MPI_REQUEST_NULL) {
+				REAL(Request_free)(&request);
+			}
+			*at = r->next;
+			hfm_free_request(r);
+		} else {
+			at = &r->next;
+		}
+	}
+}
+
+static int hfm_Cancel(MPI_Request *request) {
+	if (!hfm_enter(HFM_Cancel)) {
+		return REAL(Cancel)(request);
+	}
+	struct hfm_request *r = request_of(*request);
+	int rc = MPI_SUCCESS;
+	if (r == NULL || r->kind == HFM_PERSISTENT_SEND) {
+		hfm_refuse("sends that may be cancelled", "MPI_Cancel");
+	}
+	if (r == NULL || !r->complete) { /* else it is complete: too late */
+		rc = REAL(Cancel)(request);
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int hfm_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
+	if (!hfm_enter(HFM_Probe)) {
+		return REAL(Probe)(source, tag, comm, status);
+	}
+	const struct hfm_mail *m = mail_for(comm, source, tag, false);
+	int rc = MPI_SUCCESS;
+	if (m != NULL) {
+		set_status(status, m);
+	} else {
+		rc = REAL(Probe)(source, tag, comm, status);
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int hfm_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
+	if (!hfm_enter(HFM_Iprobe)) {
+		return REAL(Iprobe)(source, tag, comm, flag, status);
+	}
+	const struct hfm_mail *m = mail_for(comm, source, tag, false);
+	int rc = MPI_SUCCESS;
+	if (m != NULL) {
+		set_status(status, m);
+		*flag = 1;
+	} else {
+		rc = REAL(Iprobe)(source, tag, comm, flag, status);
+	}
+	hfm_leave();
+	return rc;
+}
+
+/* matched notes a message that the program has matched and will receive. */
+static struct hfm_request *matched(MPI_Message message, struct hfm_comm *c, int source, int tag) {
+	struct hfm_request *r = hfm_new_request(HFM_RECEIVE, c, WORD(message));
+	r->source = source;
+	r->tag = tag;
+	hfm_put(&hfm_messages, r->handle, r);
+	return r;
+}
+
+/* match_mail gives the program a message of the mailbox as one that it has matched: it stands on the loop. */
+static int match_mail(
+	struct hfm_mail *m, struct hfm_comm *c, int source, int tag, MPI_Message *message, MPI_Status *st) {
+	MPI_Request out;
+	MPI_Status own;
+	int rc = REAL(Isend)(m->data, (int)m->bytes, MPI_PACKED, 0, 1, loop, &out);
+	if (rc == MPI_SUCCESS) {
+		rc = REAL(Mprobe)(0, 1, loop, message, &own);
+	}
+	if (rc == MPI_SUCCESS) {
+		struct hfm_request *r = matched(*message, c, source, tag);
+		r->mail = true;
+		r->mail_source = m->source;
+		r->mail_tag = m->tag;
+		r->out = WORD(out);
+		r->held = m;
+		set_status(st, m);
+	}
+	return rc;
+}
+
+static int probe_match(
+	enum hfm_call call, int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
+	if (!hfm_enter(call)) {
+		return flag ? REAL(Improbe)(source, tag, comm, flag, message, status)
+					: REAL(Mprobe)(source, tag, comm, message, status);
+	}
+	struct hfm_comm *c = comm_of(comm);
+	struct hfm_mail *m = mail_for(comm, source, tag, true);
+	int rc;
+	if (m != NULL) {
+		if (flag) {
+			*flag = 1;
+		}
+		rc = match_mail(m, c, source, tag, message, status);
+	} else {
+		MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
+		rc = flag ? REAL(Improbe)(source, tag, comm, flag, message, st) : REAL(Mprobe)(source, tag, comm, message, st);
+		if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL && (!flag || *flag)) {
+			count_received(c, st, rc);
+			struct hfm_request *r = matched(*message, c, source, tag);
+			r->mail_source = st->MPI_SOURCE;
+			r->mail_tag = st->MPI_TAG;
+		}
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int hfm_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
+	return probe_match(HFM_Mprobe, source, tag, comm, NULL, message, status);
+}
+
+static int hfm_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
+	return probe_match(HFM_Improbe, source, tag, comm, flag, message, status);
+}

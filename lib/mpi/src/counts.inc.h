@@ -1,0 +1,285 @@
+/* counts.inc.h - the calls that have a count, which is an int or, in the functions of MPI 4 with _c, an MPI_Count. */
+
+#define SEND(name)                                                                                            \
+	static int C(hfm_##name)(const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm) { \
+		if (!hfm_enter(HFM_##name)) {                                                                         \
+			return REAL(C(name))(buf, n, type, dest, tag, comm);                                              \
+		}                                                                                                     \
+		uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);                                                 \
+		count(sent, 1);                                                                                       \
+		int rc = REAL(C(name))(buf, n, type, dest, tag, comm);                                                \
+		if (rc != MPI_SUCCESS) {                                                                              \
+			count(sent, (uint64_t)-1);                                                                        \
+		}                                                                                                     \
+		hfm_leave();                                                                                          \
+		return rc;                                                                                            \
+	}
+
+SEND(Send)
+SEND(Bsend)
+SEND(Ssend)
+SEND(Rsend)
+#undef SEND
+
+#define ISEND(name)                                                                                            \
+	static int C(hfm_##name)(                                                                                  \
+		const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request) { \
+		if (!hfm_enter(HFM_##name)) {                                                                          \
+			return REAL(C(name))(buf, n, type, dest, tag, comm, request);                                      \
+		}                                                                                                      \
+		uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);                                                  \
+		count(sent, 1);                                                                                        \
+		int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                        \
+		if (rc != MPI_SUCCESS) {                                                                               \
+			count(sent, (uint64_t)-1);                                                                         \
+		}                                                                                                      \
+		hfm_leave();                                                                                           \
+		return rc;                                                                                             \
+	}
+
+ISEND(Isend)
+ISEND(Ibsend)
+ISEND(Issend)
+ISEND(Irsend)
+#undef ISEND
+
+#define SEND_INIT(name)                                                                                        \
+	static int C(hfm_##name)(                                                                                  \
+		const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request) { \
+		if (!hfm_enter(HFM_##name)) {                                                                          \
+			return REAL(C(name))(buf, n, type, dest, tag, comm, request);                                      \
+		}                                                                                                      \
+		int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                        \
+		struct hfm_comm *c = comm_of(comm);                                                                    \
+		if (rc == MPI_SUCCESS && c != NULL && dest != MPI_PROC_NULL) {                                         \
+			track(HFM_PERSISTENT_SEND, c, *request)->source = dest;                                            \
+		}                                                                                                      \
+		hfm_leave();                                                                                           \
+		return rc;                                                                                             \
+	}
+
+SEND_INIT(Send_init)
+SEND_INIT(Bsend_init)
+SEND_INIT(Ssend_init)
+SEND_INIT(Rsend_init)
+#undef SEND_INIT
+
+/* receive_mail receives a message of the mailbox by way of the loop. */
+static int C(receive_mail)(
+	struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, MPI_Comm comm, MPI_Status *status) {
+	MPI_Request out;
+	int rc = REAL(Isend)(m->data, (int)m->bytes, MPI_PACKED, 0, 0, loop, &out);
+	if (rc == MPI_SUCCESS) {
+		rc = REAL(C(Recv))(buf, n, type, 0, 0, loop, status);
+		REAL(Wait)(&out, MPI_STATUS_IGNORE);
+	}
+	if (status != MPI_STATUS_IGNORE) {
+		status->MPI_SOURCE = m->source;
+		status->MPI_TAG = m->tag;
+	}
+	free(m);
+	return raise_on(comm, rc);
+}
+
+static int C(hfm_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status) {
+	if (!hfm_enter(HFM_Recv)) {
+		return REAL(C(Recv))(buf, n, type, source, tag, comm, status);
+	}
+	MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
+	struct hfm_mail *m = mail_for(comm, source, tag, true);
+	int rc;
+	if (m != NULL) {
+		rc = C(receive_mail)(m, buf, n, type, comm, st);
+	} else {
+		rc = REAL(C(Recv))(buf, n, type, source, tag, comm, st);
+		if (source != MPI_PROC_NULL) {
+			count_received(comm_of(comm), st, rc);
+		}
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int C(hfm_Irecv)(
+	void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
+	if (!hfm_enter(HFM_Irecv)) {
+		return REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
+	}
+	struct hfm_mail *m = mail_for(comm, source, tag, true);
+	int rc = m != NULL ? REAL(C(Irecv))(buf, n, type, 0, 0, loop, request)
+					   : REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
+	struct hfm_comm *c = comm_of(comm);
+	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
+		struct hfm_request *r = track(HFM_RECEIVE, c, *request);
+		r->source = source;
+		r->tag = tag;
+		r->active = true;
+		if (m != NULL) {
+			r->counted = r->mail = true;
+			r->mail_source = m->source;
+			r->mail_tag = m->tag;
+			send_mail(m);
+		}
+	}
+	free(m);
+	hfm_leave();
+	return m != NULL ? raise_on(comm, rc) : rc;
+}
+
+static int C(hfm_Recv_init)(
+	void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
+	if (!hfm_enter(HFM_Recv_init)) {
+		return REAL(C(Recv_init))(buf, n, type, source, tag, comm, request);
+	}
+	int rc = REAL(C(Recv_init))(buf, n, type, source, tag, comm, request);
+	struct hfm_comm *c = comm_of(comm);
+	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
+		struct hfm_request *r = track(HFM_PERSISTENT_RECEIVE, c, *request);
+		r->source = source;
+		r->tag = tag;
+		r->buffer = buf;
+		r->count = (long)n;
+		r->datatype = WORD(type);
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendtype, int dest, int sendtag,
+	void *recvbuf, COUNT receives, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) {
+	if (!hfm_enter(HFM_Sendrecv)) {
+		return REAL(C(Sendrecv))(
+			sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm, status);
+	}
+	MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
+	struct hfm_comm *c = comm_of(comm);
+	uint64_t *sent = peer(hfm_sent, c, dest);
+	count(sent, 1);
+	struct hfm_mail *m = mail_for(comm, source, recvtag, true);
+	int rc;
+	if (m == NULL) {
+		rc = REAL(C(Sendrecv))(
+			sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm, st);
+		if (source != MPI_PROC_NULL) {
+			count_received(c, st, rc);
+		}
+	} else {
+		MPI_Request out;
+		rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
+		if (rc == MPI_SUCCESS) {
+			rc = C(receive_mail)(m, recvbuf, receives, recvtype, comm, st);
+			int late = REAL(Wait)(&out, MPI_STATUS_IGNORE);
+			rc = rc == MPI_SUCCESS ? late : rc;
+		} else {
+			hfm_add_mail(c, m);
+		}
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int dest, int sendtag, int source,
+	int recvtag, MPI_Comm comm, MPI_Status *status) {
+	if (!hfm_enter(HFM_Sendrecv_replace)) {
+		return REAL(C(Sendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, status);
+	}
+	MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
+	struct hfm_comm *c = comm_of(comm);
+	count(peer(hfm_sent, c, dest), 1);
+	struct hfm_mail *m = mail_for(comm, source, recvtag, true);
+	int rc, room = 0, at = 0;
+	if (m == NULL) {
+		rc = REAL(C(Sendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, st);
+		if (source != MPI_PROC_NULL) {
+			count_received(c, st, rc);
+		}
+	} else if ((rc = REAL(Pack_size)((int)n, type, comm, &room)) == MPI_SUCCESS) {
+		char *packed = malloc((size_t)room + 1);
+		MPI_Request out;
+		rc = REAL(Pack)(buf, (int)n, type, packed, room, &at, comm);
+		if (rc == MPI_SUCCESS) {
+			rc = REAL(Isend)(packed, at, MPI_PACKED, dest, sendtag, comm, &out);
+		}
+		if (rc == MPI_SUCCESS) {
+			rc = C(receive_mail)(m, buf, n, type, comm, st);
+			int late = REAL(Wait)(&out, MPI_STATUS_IGNORE);
+			rc = rc == MPI_SUCCESS ? late : rc;
+		}
+		free(packed);
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int C(hfm_Isendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendtype, int dest, int sendtag,
+	void *recvbuf, COUNT receives, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+	MPI_Request *request) {
+	hfm_refuse("non-blocking send and receive in one", "MPI_Isendrecv");
+	hfm_depth++;
+	int rc = REAL(C(Isendrecv))(
+		sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm, request);
+	hfm_depth--;
+	return rc;
+}
+
+static int C(hfm_Isendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int dest, int sendtag, int source,
+	int recvtag, MPI_Comm comm, MPI_Request *request) {
+	hfm_refuse("non-blocking send and receive in one", "MPI_Isendrecv_replace");
+	hfm_depth++;
+	int rc = REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, request);
+	hfm_depth--;
+	return rc;
+}
+
+/* message_of takes a matched message out of the table; NULL: one that the layer does not know. */
+static struct hfm_request *C(message_of)(MPI_Message message) { return hfm_remove(&hfm_messages, WORD(message)); }
+
+/* delivered ends the send of the loop that brought a message of the mailbox. */
+static void C(delivered)(struct hfm_request *m) {
+	if (m->mail) {
+		MPI_Request out = HANDLE(MPI_Request, m->out);
+		REAL(Wait)(&out, MPI_STATUS_IGNORE);
+	}
+}
+
+static int C(hfm_Mrecv)(void *buf, COUNT n, MPI_Datatype type, MPI_Message *message, MPI_Status *status) {
+	if (!hfm_enter(HFM_Mrecv)) {
+		return REAL(C(Mrecv))(buf, n, type, message, status);
+	}
+	struct hfm_request *m = C(message_of)(*message);
+	int rc = REAL(C(Mrecv))(buf, n, type, message, status);
+	if (m != NULL) {
+		C(delivered)(m);
+		if (m->mail && status != MPI_STATUS_IGNORE) {
+			status->MPI_SOURCE = m->mail_source;
+			status->MPI_TAG = m->mail_tag;
+		}
+		rc = m->mail ? raise_on(HANDLE(MPI_Comm, m->comm->handle), rc) : rc;
+		hfm_free_request(m);
+	}
+	hfm_leave();
+	return rc;
+}
+
+static int C(hfm_Imrecv)(void *buf, COUNT n, MPI_Datatype type, MPI_Message *message, MPI_Request *request) {
+	if (!hfm_enter(HFM_Imrecv)) {
+		return REAL(C(Imrecv))(buf, n, type, message, request);
+	}
+	struct hfm_request *m = C(message_of)(*message);
+	int rc = REAL(C(Imrecv))(buf, n, type, message, request);
+	if (m != NULL && rc == MPI_SUCCESS) {
+		C(delivered)(m);
+		struct hfm_request *r = track(HFM_RECEIVE, m->comm, *request);
+		r->source = m->source;
+		r->tag = m->tag;
+		r->active = r->counted = true;
+		r->mail = m->mail;
+		r->mail_source = m->mail_source;
+		r->mail_tag = m->mail_tag;
+	}
+	if (m != NULL) {
+		hfm_free_request(m);
+	}
+	hfm_leave();
+	return rc;
+}

@@ -1,0 +1,341 @@
+/* layer.c - the tables of a rank, and how the library of the program's MPI is found. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "layer.h"
+
+hfm_function *hfm_real[HFM_CALLS], *hfm_inner[HFM_CALLS], *hfm_outer[HFM_CALLS];
+void *hfm_symbols[8];
+
+struct hfm_map hfm_comms, hfm_requests, hfm_messages;
+struct hfm_comm *hfm_first_comm;
+static struct hfm_comm **last_comm = &hfm_first_comm;
+struct hfm_request *hfm_orphans;
+static struct hfm_request *free_requests;
+int hfm_rank, hfm_size;
+uint64_t *hfm_sent, *hfm_received;
+__thread int hfm_depth;
+bool hfm_on, hfm_threads;
+pthread_mutex_t hfm_mutex = PTHREAD_MUTEX_INITIALIZER;
+uint64_t hfm_cut_every;
+static bool cut_random;
+static uint64_t cut_state;
+void (*hfm_drain)(void);
+
+/* fatal ends the program as the loader would for a symbol that is missing. */
+static _Noreturn void fatal(const char *why, const char *name) {
+	fprintf(stderr, "libholdfast-mpi: %s%s\n", why, name);
+	_exit(127);
+}
+
+static void *need_memory(void *p) {
+	if (p == NULL) {
+		fatal("out of memory", "");
+	}
+	return p;
+}
+
+/* The library of MPI among the loaded objects: its name, and a handle on it. */
+struct library {
+	char names[256][512];
+	int n;
+};
+
+static int note_object(struct dl_phdr_info *info, size_t size, void *to) {
+	(void)size;
+	struct library *l = to;
+	const char *base = strrchr(info->dlpi_name, '/');
+	if (strncmp(base ? base + 1 : info->dlpi_name, "libmpi", 6) == 0 && l->n < 256 &&
+		strlen(info->dlpi_name) < sizeof l->names[0]) {
+		strcpy(l->names[l->n++], info->dlpi_name);
+	}
+	return 0;
+}
+
+/* open_library finds the object that has MPI_Init itself, not only among those that it depends on. */
+static void *open_library(const char **name) {
+	static struct library l;
+	dl_iterate_phdr(note_object, &l);
+	for (int i = 0; i < l.n; i++) {
+		void *handle = dlopen(l.names[i], RTLD_LAZY | RTLD_NOLOAD);
+		void *init = handle ? dlsym(handle, "PMPI_Init") : NULL;
+		Dl_info from;
+		if (init != NULL && dladdr(init, &from) != 0 && strcmp(from.dli_fname, l.names[i]) == 0) {
+			*name = l.names[i];
+			return handle;
+		}
+	}
+	return NULL;
+}
+
+static void find_all(void) {
+	const char *name = NULL;
+	void *library = open_library(&name);
+	if (library == NULL) {
+		return;
+	}
+	const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+	hfm_function *const *bodies = strncmp(base, "libmpi_abi", 10) == 0 ? hfm_bodies_standard : hfm_bodies_mpich;
+	if (dlsym(library, "ompi_mpi_comm_world") != NULL) {
+		bodies = hfm_bodies_openmpi;
+		const char *const symbols[8] = { "ompi_mpi_comm_world", "ompi_mpi_comm_self", "ompi_mpi_comm_null",
+			"ompi_request_null", "ompi_message_null", "ompi_message_no_proc", "ompi_mpi_packed",
+			"ompi_mpi_errors_return" };
+		for (int i = 0; i < 8; i++) {
+			/* A program that is linked with the library may have them itself, as copies that stand for the library's. */
+			void *own = dlsym(RTLD_DEFAULT, symbols[i]);
+			hfm_symbols[i] = own ? own : dlsym(library, symbols[i]);
+		}
+	}
+	for (int i = 0; i < HFM_CALLS; i++) {
+		char full[80];
+		snprintf(full, sizeof full, "PMPI_%s", hfm_names[i]);
+		void *real = dlsym(library, full);
+		void *weak = dlsym(library, full + 1);
+		void *next = dlsym(RTLD_NEXT, full + 1);
+		if (real == NULL) {
+			continue;
+		}
+		memcpy(&hfm_real[i], &real, sizeof real);
+		hfm_function *inner = bodies[i] ? bodies[i] : hfm_real[i], *outer = inner;
+		if (next != NULL && next != weak && next != real) { /* a tool stands behind: it calls the PMPI_ name */
+			memcpy(&outer, &next, sizeof next);
+		}
+		__atomic_store_n(&hfm_inner[i], inner, __ATOMIC_RELEASE);
+		__atomic_store_n(&hfm_outer[i], outer, __ATOMIC_RELEASE);
+	}
+}
+
+hfm_function *hfm_resolve(hfm_function **table, enum hfm_call call) {
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	static bool found;
+	pthread_mutex_lock(&once);
+	if (!found) {
+		find_all();
+		found = hfm_real[HFM_Init] != NULL;
+	}
+	pthread_mutex_unlock(&once);
+	if (!found) {
+		fatal("no library of MPI is loaded, but the program calls MPI_", hfm_names[call]);
+	}
+	if (table[call] == NULL) {
+		fatal("the MPI of this program has no MPI_", hfm_names[call]);
+	}
+	return table[call];
+}
+
+static size_t place(const struct hfm_map *map, uint64_t key) {
+	return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (map->room - 1);
+}
+
+/* seek returns where key is, or the free place where it would be. */
+static size_t seek(const struct hfm_map *map, uint64_t key) {
+	size_t i = place(map, key);
+	while (map->values[i] != NULL && map->keys[i] != key) {
+		i = (i + 1) & (map->room - 1);
+	}
+	return i;
+}
+
+void *hfm_get(const struct hfm_map *map, uint64_t key) {
+	hfm_lock();
+	void *value = map->used == 0 ? NULL : map->values[seek(map, key)];
+	hfm_unlock();
+	return value;
+}
+
+static void grow(struct hfm_map *map) {
+	struct hfm_map old = *map;
+	map->room = old.room == 0 ? 64 : 2 * old.room;
+	map->keys = need_memory(calloc(map->room, sizeof *map->keys));
+	map->values = need_memory(calloc(map->room, sizeof *map->values));
+	for (size_t i = 0; i < old.room; i++) {
+		if (old.values[i] != NULL) {
+			size_t to = seek(map, old.keys[i]);
+			map->keys[to] = old.keys[i];
+			map->values[to] = old.values[i];
+		}
+	}
+	free(old.keys);
+	free(old.values);
+}
+
+void hfm_put(struct hfm_map *map, uint64_t key, void *value) {
+	hfm_lock();
+	if (2 * map->used >= map->room) {
+		grow(map);
+	}
+	size_t i = seek(map, key);
+	map->used += map->values[i] == NULL;
+	map->keys[i] = key;
+	map->values[i] = value;
+	hfm_unlock();
+}
+
+void *hfm_remove(struct hfm_map *map, uint64_t key) {
+	hfm_lock();
+	size_t i = map->used == 0 ? 0 : seek(map, key);
+	void *value = map->used == 0 ? NULL : map->values[i];
+	if (value != NULL) {
+		map->used--;
+		map->values[i] = NULL;
+		/* What stood behind moves up, so that no search ends at the gap. */
+		for (size_t j = (i + 1) & (map->room - 1); map->values[j] != NULL; j = (j + 1) & (map->room - 1)) {
+			size_t home = place(map, map->keys[j]);
+			if (((j - home) & (map->room - 1)) >= ((j - i) & (map->room - 1))) {
+				map->keys[i] = map->keys[j];
+				map->values[i] = map->values[j];
+				map->values[j] = NULL;
+				i = j;
+			}
+		}
+	}
+	hfm_unlock();
+	return value;
+}
+
+struct hfm_comm *hfm_new_comm(const char *name, uint64_t handle, int rank, int size, int *world) {
+	struct hfm_comm *c = need_memory(calloc(1, sizeof *c));
+	c->name = need_memory(strdup(name));
+	c->handle = handle;
+	c->rank = rank;
+	c->size = size;
+	c->world = world;
+	hfm_lock();
+	*last_comm = c;
+	last_comm = &c->next;
+	hfm_unlock();
+	hfm_put(&hfm_comms, handle, c);
+	return c;
+}
+
+static void forget_comm(struct hfm_comm *c) {
+	for (struct hfm_mail *m = c->first, *next; m != NULL; m = next) {
+		next = m->next;
+		free(m);
+	}
+	if (c->world != hfm_first_comm->world) {
+		free(c->world);
+	}
+	free(c->name);
+	free(c);
+}
+
+void hfm_free_comm(struct hfm_comm *c) {
+	hfm_remove(&hfm_comms, c->handle);
+	hfm_lock();
+	struct hfm_comm **at = &hfm_first_comm;
+	while (*at != c) {
+		at = &(*at)->next;
+	}
+	*at = c->next;
+	if (last_comm == &c->next) {
+		last_comm = at;
+	}
+	c->freed = true;
+	bool last = c->requests == 0;
+	hfm_unlock();
+	if (last) {
+		forget_comm(c);
+	}
+}
+
+struct hfm_request *hfm_new_request(enum hfm_kind kind, struct hfm_comm *c, uint64_t handle) {
+	hfm_lock();
+	struct hfm_request *r = free_requests;
+	if (r != NULL) {
+		free_requests = r->next;
+	} else {
+		r = need_memory(malloc(sizeof *r));
+	}
+	c->requests++;
+	hfm_unlock();
+	memset(r, 0, offsetof(struct hfm_request, status));
+	r->kind = kind;
+	r->comm = c;
+	r->handle = handle;
+	r->next = NULL;
+	return r;
+}
+
+void hfm_free_request(struct hfm_request *r) {
+	struct hfm_comm *c = r->comm;
+	free(r->held);
+	hfm_lock();
+	r->next = free_requests;
+	free_requests = r;
+	bool last = --c->requests == 0 && c->freed;
+	hfm_unlock();
+	if (last) {
+		forget_comm(c);
+	}
+}
+
+void hfm_add_mail(struct hfm_comm *c, struct hfm_mail *m) {
+	hfm_lock();
+	m->next = NULL;
+	if (c->first == NULL) {
+		c->first = m;
+	} else {
+		c->last->next = m;
+	}
+	c->last = m;
+	c->mails++;
+	hfm_unlock();
+}
+
+struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_source, int any_tag, bool take) {
+	hfm_lock();
+	struct hfm_mail *before = NULL, *m = c->first;
+	while (m != NULL && !((source == any_source || source == m->source) && (tag == any_tag || tag == m->tag))) {
+		before = m;
+		m = m->next;
+	}
+	if (m != NULL && take) {
+		if (before == NULL) {
+			c->first = m->next;
+		} else {
+			before->next = m->next;
+		}
+		if (c->last == m) {
+			c->last = before;
+		}
+		c->mails--;
+	}
+	hfm_unlock();
+	return m;
+}
+
+static const char *refused_what, *refused_call;
+
+void hfm_refuse(const char *what, const char *call) {
+	if (refused_what == NULL) {
+		refused_call = call;
+		refused_what = what;
+	}
+}
+
+void hfm_cut_setup(void) {
+	const char *text = getenv("HOLDFAST_MPI_CUT");
+	if (text == NULL || *text == 0) {
+		return;
+	}
+	cut_random = *text == 'r';
+	hfm_cut_every = strtoull(text + cut_random, NULL, 10);
+	cut_state = (uint64_t)hfm_rank * 0x9e3779b97f4a7c15u + 1;
+}
+
+bool hfm_cut_now(void) {
+	if (!cut_random) {
+		return ++cut_state % hfm_cut_every == 0;
+	}
+	cut_state ^= cut_state << 13;
+	cut_state ^= cut_state >> 7;
+	cut_state ^= cut_state << 17;
+	return cut_state % hfm_cut_every == 0;
+}

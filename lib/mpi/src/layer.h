@@ -1,0 +1,188 @@
+/* layer.h - what the layer knows of a rank: its communicators, requests and mailboxes, and what it has sent and
+ * received. Nothing here depends on which MPI the program has: handles are words. */
+#ifndef HFM_LAYER_H
+#define HFM_LAYER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mpi-api.gen.h"
+
+#define HFM_EXPORT __attribute__((visibility("default")))
+#define HFM_LIKELY(x) __builtin_expect(!!(x), 1)
+
+/* A function of any type; it is called as its own type. */
+typedef void hfm_function(void);
+
+/* The functions of the MPI library, and what the program's calls of MPI_ and PMPI_ names go to: the layer's body or the
+ * library itself. NULL until the first call, and where the library has no such function. */
+extern hfm_function *hfm_real[HFM_CALLS], *hfm_inner[HFM_CALLS], *hfm_outer[HFM_CALLS];
+extern const char *const hfm_names[HFM_CALLS];
+extern void *hfm_symbols[8]; /* see HFM_SYMBOLS of the ABI */
+hfm_function *hfm_resolve(hfm_function **table, enum hfm_call call);
+
+/* One body for each ABI. */
+extern hfm_function *const hfm_bodies_openmpi[HFM_CALLS], *const hfm_bodies_mpich[HFM_CALLS],
+															  *const hfm_bodies_standard[HFM_CALLS];
+
+static inline hfm_function *hfm_entry(hfm_function **table, enum hfm_call call) {
+	hfm_function *f = __atomic_load_n(&table[call], __ATOMIC_ACQUIRE);
+	return HFM_LIKELY(f) ? f : hfm_resolve(table, call);
+}
+
+/* The exported functions. Arguments pass as words, whatever their types are: a body or the library takes them as what
+ * they are. */
+#define HFM_ENTRY(name, params, types, args)                                                 \
+	HFM_EXPORT long MPI_##name params;                                                       \
+	HFM_EXPORT long PMPI_##name params;                                                      \
+	long MPI_##name params { return ((long(*) types)hfm_entry(hfm_outer, HFM_##name))args; } \
+	long PMPI_##name params { return ((long(*) types)hfm_entry(hfm_inner, HFM_##name))args; }
+#define HFM_W1 long a
+#define HFM_W2 HFM_W1, long b
+#define HFM_W3 HFM_W2, long c
+#define HFM_W4 HFM_W3, long d
+#define HFM_W5 HFM_W4, long e
+#define HFM_W6 HFM_W5, long f
+#define HFM_W7 HFM_W6, long g
+#define HFM_W8 HFM_W7, long h
+#define HFM_W9 HFM_W8, long i
+#define HFM_W10 HFM_W9, long j
+#define HFM_W11 HFM_W10, long k
+#define HFM_W12 HFM_W11, long l
+#define HFM_W13 HFM_W12, long m
+#define HFM_ENTRY_0(name) HFM_ENTRY(name, (void), (void), ())
+#define HFM_ENTRY_1(name) HFM_ENTRY(name, (HFM_W1), (HFM_W1), (a))
+#define HFM_ENTRY_2(name) HFM_ENTRY(name, (HFM_W2), (HFM_W2), (a, b))
+#define HFM_ENTRY_3(name) HFM_ENTRY(name, (HFM_W3), (HFM_W3), (a, b, c))
+#define HFM_ENTRY_4(name) HFM_ENTRY(name, (HFM_W4), (HFM_W4), (a, b, c, d))
+#define HFM_ENTRY_5(name) HFM_ENTRY(name, (HFM_W5), (HFM_W5), (a, b, c, d, e))
+#define HFM_ENTRY_6(name) HFM_ENTRY(name, (HFM_W6), (HFM_W6), (a, b, c, d, e, f))
+#define HFM_ENTRY_7(name) HFM_ENTRY(name, (HFM_W7), (HFM_W7), (a, b, c, d, e, f, g))
+#define HFM_ENTRY_8(name) HFM_ENTRY(name, (HFM_W8), (HFM_W8), (a, b, c, d, e, f, g, h))
+#define HFM_ENTRY_9(name) HFM_ENTRY(name, (HFM_W9), (HFM_W9), (a, b, c, d, e, f, g, h, i))
+#define HFM_ENTRY_10(name) HFM_ENTRY(name, (HFM_W10), (HFM_W10), (a, b, c, d, e, f, g, h, i, j))
+#define HFM_ENTRY_11(name) HFM_ENTRY(name, (HFM_W11), (HFM_W11), (a, b, c, d, e, f, g, h, i, j, k))
+#define HFM_ENTRY_12(name) HFM_ENTRY(name, (HFM_W12), (HFM_W12), (a, b, c, d, e, f, g, h, i, j, k, l))
+#define HFM_ENTRY_13(name) HFM_ENTRY(name, (HFM_W13), (HFM_W13), (a, b, c, d, e, f, g, h, i, j, k, l, m))
+
+/* A drained message, of packed bytes. */
+struct hfm_mail {
+	struct hfm_mail *next;
+	int source, tag;
+	size_t bytes;
+	char data[];
+};
+
+/* A communicator whose messages are counted and drained. */
+struct hfm_comm {
+	struct hfm_comm *next; /* in order of creation */
+	uint64_t handle;
+	char *name;
+	int rank, size;
+	int *world; /* world ranks of the members */
+	uint64_t entered, children;
+	uint32_t requests; /* that it has; a freed one lives as long as they do */
+	bool freed;
+	uint32_t mails;
+	struct hfm_mail *first, *last;
+};
+
+enum hfm_kind {
+	HFM_RECEIVE,
+	HFM_PERSISTENT_RECEIVE,
+	HFM_PERSISTENT_SEND,
+	HFM_COLLECTIVE,
+	HFM_PERSISTENT_COLLECTIVE,
+	HFM_IDUP
+};
+
+/* A request of the program, or a message of its Mprobe. Sends are not among them, unless persistent. */
+struct hfm_request {
+	uint64_t handle;
+	enum hfm_kind kind;
+	struct hfm_comm *comm;
+	int source, tag; /* as the program posted it; the destination of a send */
+	bool active, counted;
+	bool mail;     /* its message was in the mailbox, came by way of the loop, and has this source and tag */
+	bool complete; /* a persistent receive whose message was in the mailbox: status has how it ended */
+	int mail_source, mail_tag, error;
+	void *buffer;           /* of a persistent receive */
+	long count;             /* of its elements; of a duplicate, its number on the parent */
+	uint64_t datatype, out; /* out: the send of the loop that a message of Mprobe comes by */
+	struct hfm_mail *held;
+	void *newcomm;
+	uint64_t status[5];
+	struct hfm_request *next;
+};
+
+/* A table from handles to what they are. */
+struct hfm_map {
+	uint64_t *keys;
+	void **values;
+	size_t room, used; /* room is a power of 2, or 0 */
+};
+
+void *hfm_get(const struct hfm_map *map, uint64_t key);
+void hfm_put(struct hfm_map *map, uint64_t key, void *value);
+void *hfm_remove(struct hfm_map *map, uint64_t key);
+
+extern struct hfm_map hfm_comms, hfm_requests, hfm_messages;
+extern struct hfm_comm *hfm_first_comm;
+extern struct hfm_request *hfm_orphans; /* receives that the program has freed while they were pending */
+extern int hfm_rank, hfm_size;          /* of the world */
+extern uint64_t *hfm_sent, *hfm_received;
+
+/* hfm_new_comm lists a communicator; name is copied. */
+struct hfm_comm *hfm_new_comm(const char *name, uint64_t handle, int rank, int size, int *world);
+void hfm_free_comm(struct hfm_comm *c);
+struct hfm_request *hfm_new_request(enum hfm_kind kind, struct hfm_comm *c, uint64_t handle);
+void hfm_free_request(struct hfm_request *r);
+void hfm_add_mail(struct hfm_comm *c, struct hfm_mail *m);
+struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_source, int any_tag, bool take);
+
+/* hfm_refuse notes why no checkpoint can be taken any more: what the program uses, and the call. */
+void hfm_refuse(const char *what, const char *call);
+
+/* Calls that MPI makes by itself have a depth above 0: they are not the program's. */
+extern __thread int hfm_depth __attribute__((tls_model("initial-exec")));
+extern bool hfm_on;      /* between Init and Finalize */
+extern bool hfm_threads; /* MPI_THREAD_MULTIPLE */
+extern pthread_mutex_t hfm_mutex;
+
+static inline void hfm_lock(void) {
+	if (hfm_threads) {
+		pthread_mutex_lock(&hfm_mutex);
+	}
+}
+
+static inline void hfm_unlock(void) {
+	if (hfm_threads) {
+		pthread_mutex_unlock(&hfm_mutex);
+	}
+}
+
+/* For tests: HOLDFAST_MPI_CUT=N drains before each Nth call, =rN before a call with a chance of 1 in N. */
+extern uint64_t hfm_cut_every;
+extern void (*hfm_drain)(void);
+bool hfm_cut_now(void);
+void hfm_cut_setup(void);
+
+/* hfm_enter begins a call of the program, and hfm_leave ends it. It is false for calls that the layer has no business
+ * with. */
+static inline bool hfm_enter(enum hfm_call call) {
+	(void)call;
+	if (hfm_depth > 0 || !hfm_on) {
+		return false;
+	}
+	hfm_depth = 1;
+	if (!HFM_LIKELY(hfm_cut_every == 0) && hfm_cut_now()) {
+		hfm_drain();
+	}
+	return true;
+}
+
+static inline void hfm_leave(void) { hfm_depth = 0; }
+
+#endif

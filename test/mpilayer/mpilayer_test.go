@@ -1,0 +1,101 @@
+package mpilayer
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+)
+
+// library builds the layer.
+func library(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("make", "-s", "-C", "../..", "mpi", "LIB="+dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return filepath.Join(dir, "libholdfast-mpi.so")
+}
+
+// TestDrainAtEveryCall drains before each call of a program, before every third and before random ones: the program
+// goes on from the mailbox and sees no difference.
+func TestDrainAtEveryCall(t *testing.T) {
+	layer := library(t)
+	for _, l := range mpirun.Launchers() {
+		program := filepath.Join(t.TempDir(), "inflight")
+		if out, err := exec.Command(l.Compiler(), "-std=c11", "-O1", "-Wall", "-o", program,
+			"testdata/inflight.c").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, cut := range []string{"", "1", "3", "r5"} {
+			t.Run(l.Name+" cut "+cut, func(t *testing.T) {
+				out, err := l.Job(3, 5*time.Minute, "env", "LD_PRELOAD="+layer, "HOLDFAST_MPI_CUT="+cut, program,
+					"3").CombinedOutput(t.Context())
+				if err != nil || !strings.Contains(out, "failed checks: 0\n") {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		}
+	}
+}
+
+// TestEveryFunctionHasAClass compares api.txt with what the installed libraries export: a function that is in neither
+// part of it would pass the layer unseen.
+func TestEveryFunctionHasAClass(t *testing.T) {
+	text, err := os.ReadFile("../../lib/mpi/api.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, passed, _ := strings.Cut(string(text), "\npassed\n")
+	known := strings.Fields(passed)
+	for _, m := range regexp.MustCompile(`(?m)^[a-z:-]+ +\S+ MPI_(\w+)\(`).FindAllStringSubmatch(rows, -1) {
+		known = append(known, m[1])
+	}
+	slices.Sort(known)
+	libraries := 0
+	for _, pattern := range []string{"libmpi.so.40", "libmpich.so.12"} {
+		files, _ := filepath.Glob("/usr/lib/*/" + pattern)
+		for _, file := range files {
+			libraries++
+			for _, name := range exported(t, file) {
+				if _, ok := slices.BinarySearch(known, name); !ok {
+					t.Errorf("%s exports MPI_%s, which api.txt does not have", file, name)
+				}
+			}
+		}
+	}
+	if libraries == 0 {
+		t.Skip("no MPI library is installed (make setup)")
+	}
+}
+
+// exported lists the names of a library behind MPI_ and PMPI_.
+func exported(t *testing.T, file string) (names []string) {
+	t.Helper()
+	f, err := elf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if name, ok := strings.CutPrefix(strings.TrimPrefix(s.Name, "P"), "MPI_"); ok && s.Section != elf.SHN_UNDEF {
+			names = append(names, name)
+		}
+	}
+	if len(names) < 400 {
+		t.Errorf("%s: only %d names: %v", file, len(names), fmt.Sprint(names))
+	}
+	return names
+}
