@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl cuda mpi demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
+.PHONY: help setup lib veloc opencl cuda mpi demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ OPENCL := $(if $(shell printf '\#include <CL/cl_icd.h>' | $(CC) -E - >/dev/null 
 # The library in front of CUDA's driver has stubs for this processor.
 CUDA := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),cuda)
 
-libraries: lib $(if $(shell command -v $(CXX)),veloc) $(OPENCL) $(CUDA)
+libraries: lib mpi $(if $(shell command -v $(CXX)),veloc) $(OPENCL) $(CUDA)
 
 build: libraries ## build tool and applications into bin/, the libraries into lib/
 	@mkdir -p $(BIN)
@@ -110,7 +110,7 @@ $(LIB)/libholdfast-cuda.so: $(HFCUDA_OBJECTS)
 # The MPI layer: one file for Open MPI, MPICH and MPI 5's ABI.
 HFM_ABIS = openmpi mpich standard
 HFM_MADE = $(LIB)/mpi-api.gen.h $(LIB)/mpi-classes.gen.h $(LIB)/mpi-entries.gen.c
-HFM_OBJECTS = $(LIB)/mpi-layer.o $(LIB)/mpi-entries.o $(HFM_ABIS:%=$(LIB)/mpi-body-%.o)
+HFM_OBJECTS = $(LIB)/mpi-layer.o $(LIB)/mpi-page.o $(LIB)/mpi-entries.o $(HFM_ABIS:%=$(LIB)/mpi-body-%.o)
 HFM_CFLAGS = $(HF_CFLAGS) -Ilib/mpi/src -I$(LIB)
 HFM_LINK = -shared -pthread -Wl,-soname,libholdfast-mpi.so.0 -Wl,-z,nodelete -Wl,-z,defs
 
@@ -119,13 +119,13 @@ mpi: $(LIB)/libholdfast-mpi.so ## build libholdfast-mpi, which stands between pr
 $(HFM_MADE) &: lib/mpi/api.txt lib/mpi/gen.go
 	$(GO) run lib/mpi/gen.go lib/mpi/api.txt $(LIB)
 
-$(LIB)/mpi-layer.o: lib/mpi/src/layer.c lib/mpi/src/layer.h $(HFM_MADE)
+$(LIB)/mpi-layer.o $(LIB)/mpi-page.o: $(LIB)/mpi-%.o: lib/mpi/src/%.c lib/mpi/src/layer.h lib/common/messages.h $(HFM_MADE)
 	$(CC) $(HFM_CFLAGS) $(CFLAGS) -c $< -o $@
 
-$(LIB)/mpi-entries.o: $(LIB)/mpi-entries.gen.c lib/mpi/src/layer.h $(HFM_MADE)
+$(LIB)/mpi-entries.o: $(LIB)/mpi-entries.gen.c lib/mpi/src/layer.h lib/common/messages.h $(HFM_MADE)
 	$(CC) $(HFM_CFLAGS) $(CFLAGS) -c $< -o $@
 
-$(LIB)/mpi-body-%.o: lib/mpi/src/body.c $(wildcard lib/mpi/src/*.h) $(HFM_MADE)
+$(LIB)/mpi-body-%.o: lib/mpi/src/body.c $(wildcard lib/mpi/src/*.h) lib/common/messages.h $(HFM_MADE)
 	$(CC) $(HFM_CFLAGS) $(CFLAGS) -DHFM_ABI='"abi-$*.h"' -c $< -o $@
 
 $(LIB)/libholdfast-mpi.so: $(HFM_OBJECTS)
@@ -263,6 +263,10 @@ soak-node: ## KILLS deaths of a daemon, and of a rank of a C program before rand
 	$(GO) test -count=1 -timeout 0 ./internal/node/wire -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZ)
 
 MOVES ?= 300
+soak-layer: N = 1000
+soak-layer: ## N random programs in C with messages in flight: cut, kill -9, restart under the other MPI
+	$(GO) test -count=1 -timeout 0 ./test/mpilayer -run 'RandomPrograms$$' -v -args -programs $(N) -seed $(or $(SEED),$$(date +%s))
+
 soak-opencl: KILLS = 40
 soak-opencl: ## OpenCL programs in C at random moments: MOVES moves between PoCL and rusticl and two servers, KILLS kills of each process
 	$(GO) test -count=1 -timeout 0 ./test/opencl -run TestMovedAtRandom -v -args -moves $(MOVES) -move-seed $(or $(SEED),$$(date +%s))

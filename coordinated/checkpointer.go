@@ -70,6 +70,7 @@ type mainThread struct {
 	endpoint   endpoint.Endpoint
 	private    string          // name of the communicator that the program does not see
 	foreign    program.Program // of a program in another process; nil: it is in this one
+	counted    bool            // the messages of that program are
 	said       map[string]bool // programs built from source that were logged; of the main thread
 
 	warnedOfEnded bool // once in a run

@@ -35,9 +35,11 @@ func (c *Checkpointer) newAgent(last cut.Epoch) (*agent.Agent, error) {
 		Status: c.rankStatus}
 	if c.main.foreign != nil {
 		asks.Foreign = c.main.foreign.Signals()
-		// Ranks whose messages nobody knows are always stopped at one Point: one that stopped
-		// sooner might keep another from its Point.
-		opt.HintSpan = math.MaxUint64
+		if !c.main.counted {
+			// Ranks whose messages nobody knows are always stopped at one Point: one that stopped
+			// sooner might keep another from its Point.
+			opt.HintSpan = math.MaxUint64
+		}
 	}
 	opt.Triggers = trigger.New(asks)
 	return agent.New(c.life.ctx, opt)

@@ -21,20 +21,36 @@ import (
 
 // A Proxy is the Checkpointer of a rank whose program is another process, and speaks another language:
 // holdfast node calls it in the program's place. What is protected is a *program.Array, signals come from the
-// program.Program, and all ranks stop at the same Point, which they come to equally often. Programs in Go have no
-// use for it.
+// program.Program, and all ranks stop at the same Point, which they come to equally often, unless the program's
+// messages are counted. Programs in Go have no use for it.
 type Proxy struct{ *Checkpointer }
 
 // OpenProxy is Open for such a rank. Collective.
 func OpenProxy(ctx context.Context, p program.Program, opt Options) (*Proxy, error) {
 	c := &Checkpointer{opt: opt}
-	c.main.endpoint, c.main.foreign = program.NoMessages(p.Rank(), p.Size()), p
+	c.main.endpoint, c.main.foreign = p.Messages(c.exchanges()), p
+	if c.main.counted = c.main.endpoint != nil; !c.main.counted {
+		c.main.endpoint = program.NoMessages(p.Rank(), p.Size())
+	}
 	c.main.Points.Foreign = p.Points
 	c, err := c.connected(ctx, connect.OverProgram{Program: p})
 	if err != nil {
 		return nil, err
 	}
 	return &Proxy{c}, nil
+}
+
+// exchanges is how the drains of the ranks reach each other.
+func (c *Checkpointer) exchanges() program.Exchange {
+	n := 0
+	return func(ctx context.Context, mine []byte) (all [][]byte, err error) {
+		n++
+		blobs, err := c.agent.Allgather(ctx, 0, fmt.Sprint("drain ", n), mine)
+		for _, b := range blobs {
+			all = append(all, b.Data)
+		}
+		return all, err
+	}
 }
 
 // memory is where captures go: nil for that of this process.

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what `make install` has built: the command and its benchmarks, libholdfast and its headers, libveloc-client,
-# libholdfast-opencl, libholdfast-cuda, Fortran modules, the package for Python, files for CMake and pkg-config, manual
-# pages, completions, a module file, and in DATADIR/holdfast documents, examples, scripts for Slurm and a first
-# holdfast.yaml.
+# libholdfast-opencl, libholdfast-cuda, libholdfast-mpi, Fortran modules, the package for Python, files for CMake and
+# pkg-config, manual pages, completions, a module file, and in DATADIR/holdfast documents, examples, scripts for Slurm
+# and a first holdfast.yaml.
 #
 # Directories come from the environment, as from `make install`: PREFIX, and BINDIR, LIBDIR, INCLUDEDIR, DATADIR,
 # MANDIR, PYTHONDIR below it. DESTDIR is put before each, and remembered nowhere: for packages.
@@ -63,6 +63,9 @@ put 644 "$LIBDIR" "$lib/libholdfast.a"
 install -m 755 "$lib/libholdfast.so.$major" "$DESTDIR$LIBDIR/libholdfast.so.$version"
 ln -sf "libholdfast.so.$version" "$DESTDIR$LIBDIR/libholdfast.so.$major"
 ln -sf "libholdfast.so.$major" "$DESTDIR$LIBDIR/libholdfast.so"
+
+install -m 755 "$lib/libholdfast-mpi.so.0" "$DESTDIR$LIBDIR/libholdfast-mpi.so.0"
+ln -sf libholdfast-mpi.so.0 "$DESTDIR$LIBDIR/libholdfast-mpi.so"
 
 put 644 "$sources" lib/holdfast.F90 lib/holdfast_mpi.F90
 if [ -f "$lib/libholdfast_fortran.a" ]; then

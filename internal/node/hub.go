@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 )
 
@@ -57,8 +56,8 @@ func (h *hub) meet(ctx context.Context, r *rank) (g *group, missing []int, err e
 	}
 	select {
 	case err := <-c.done:
-		if err == nil && slices.ContainsFunc(c.all, func(k byte) bool { return k != r.kind }) {
-			err = errMixed
+		if err == nil {
+			err = r.unlike(c.all)
 		}
 		return g, nil, err
 	case <-ctx.Done():

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -58,6 +59,9 @@ func (n *named) Rank() int                 { return n.r.rank }
 func (n *named) Size() int                 { return n.r.size }
 func (n *named) Points() uint64            { return n.points.Load() }
 func (n *named) Signals() <-chan os.Signal { return n.signals }
+
+// Messages is nil: a checkpoint with a name has no message in flight, or so the program promises.
+func (n *named) Messages(program.Exchange) endpoint.Endpoint { return nil }
 
 // Arm tells the call that waits.
 func (n *named) Arm(armed bool) {

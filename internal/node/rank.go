@@ -35,6 +35,7 @@ type rank struct {
 	group      *group // if it does not, after Meet
 	fence      bool   // there is no membarrier
 	pages      *pages
+	counts     *counts // of its messages; nil: nobody counts them
 	signals    chan os.Signal
 	armed      chan struct{} // told when a flag has changed
 	*arenas
@@ -65,10 +66,13 @@ func (r *rank) Arm(armed bool) {
 func (r *rank) Meet(ctx context.Context) (missing []int, err error) {
 	if r.gathers {
 		all := make([]byte, r.size)
-		err := r.gather(ctx, all, []byte{0})
+		err := r.gather(ctx, all, []byte{r.kind &^ wire.HelloGoesOn})
 		if other := slices.Index(all, wire.MeetsOff); err == nil && other >= 0 {
 			err = fmt.Errorf("rank %d runs without checkpoints (HOLDFAST_GLOBAL=off or HOLDFAST_LOCAL=off), and rank "+
 				"%d with them; give all ranks the same settings (mpirun -x for the variables)", other, r.rank)
+		}
+		if err == nil && r.kind&wire.HelloGoesOn == 0 {
+			err = r.unlike(all)
 		}
 		return nil, err
 	}
@@ -77,6 +81,24 @@ func (r *rank) Meet(ctx context.Context) (missing []int, err error) {
 	}
 	r.group, missing, err = r.s.d.hub.meet(ctx, r)
 	return missing, err
+}
+
+// unlike returns an error if the kinds of the ranks differ: some go on after their daemon has died, or have
+// libholdfast-mpi, and others do not.
+func (r *rank) unlike(kinds []byte) error {
+	other := slices.IndexFunc(kinds, func(k byte) bool { return k != r.kind })
+	switch {
+	case other < 0:
+		return nil
+	case (kinds[other]^r.kind)&wire.HelloGoesOn != 0:
+		return errMixed
+	}
+	with, without := other, r.rank
+	if r.counts != nil {
+		with, without = r.rank, other
+	}
+	return fmt.Errorf("rank %d runs with libholdfast-mpi, and rank %d without; give it to all ranks, or to none", with,
+		without)
 }
 
 // Allgather is by way of the program, or of this daemon.
@@ -104,4 +126,4 @@ func (r *rank) gather(ctx context.Context, all, mine []byte) error {
 }
 
 // close frees what is left. The Checkpointer is closed.
-func (r *rank) close() error { return errors.Join(r.pages.close(), r.arenas.close()) }
+func (r *rank) close() error { return errors.Join(r.pages.close(), r.arenas.close(), r.counts.close()) }

@@ -275,8 +275,13 @@ func (s *session) newRank(m wire.Message) error {
 	}
 	r := &rank{s: s, rank: int(m.Rank), size: int(m.Size), gathers: m.Flags&wire.HelloGathers != 0, pages: p,
 		fence:   m.Flags&wire.HelloMembarrier == 0 || membarrier() != nil,
-		kind:    byte(m.Flags & wire.HelloGoesOn),
+		kind:    byte(m.Flags & (wire.HelloGoesOn | wire.HelloMessages)),
 		signals: make(chan os.Signal, 8), armed: make(chan struct{}, 1), arenas: newArenas(s, nil)}
+	if m.Flags&wire.HelloMessages != 0 {
+		if r.counts, err = newCounts(r.size); err != nil {
+			return errors.Join(err, r.close())
+		}
+	}
 	s.mu.Lock()
 	s.rank = r
 	s.mu.Unlock()
@@ -309,6 +314,11 @@ func (s *session) welcome(shadows bool) error {
 	if err := s.conn.write(wire.Welcome(mask(s.opt.CheckpointSignals), mask(s.opt.StopSignals), flags),
 		int(r.pages.flags.file.Fd()), int(r.pages.points.file.Fd())); err != nil {
 		return err
+	}
+	if r.counts != nil {
+		if err := s.conn.write(wire.Messages(uint64(len(r.counts.b))), int(r.counts.file.Fd())); err != nil {
+			return err
+		}
 	}
 	if shadows && s.opt.MaxShadow >= 0 {
 		s.shadows = true

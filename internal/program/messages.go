@@ -2,8 +2,6 @@ package program
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
@@ -14,14 +12,6 @@ import (
 func NoMessages(rank, size int) endpoint.Endpoint { return noMessages{rank, size} }
 
 type noMessages struct{ rank, size int }
-
-// record is what FORMAT.md calls the description of a mailbox.
-type record struct {
-	Version, Rank, Size int
-	Comms, Boxes        []json.RawMessage
-}
-
-const recordVersion = 2
 
 func (noMessages) Activity() endpoint.Activity                 { return endpoint.Activity{} }
 func (noMessages) Sent(int) uint64                             { return 0 }
@@ -47,34 +37,16 @@ func (noMessages) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 
 // SaveMailbox returns a record of no message.
 func (m noMessages) SaveMailbox() ([]byte, error) {
-	head, err := json.Marshal(record{Version: recordVersion, Rank: m.rank, Size: m.size})
-	if err != nil {
-		return nil, err
-	}
-	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head...), nil
+	return (&endpoint.Record{Version: endpoint.RecordVersion, Rank: m.rank, Size: m.size}).Encode()
 }
 
 // StageMailbox refuses a record of another rank or world, and one with messages: this
 // program could not receive them.
 func (m noMessages) StageMailbox(b []byte) (apply func(), err error) {
-	var r record
-	n := len(b) - 8
-	if n < 0 || binary.LittleEndian.Uint64(b) > uint64(n) {
-		return nil, fmt.Errorf("messages of the checkpoint: truncated record of %d bytes", len(b))
+	r, err := endpoint.DecodeRecord(b, m.rank, m.size)
+	if err == nil && len(r.Boxes) > 0 {
+		err = fmt.Errorf("the checkpoint holds %d messages in flight, and this program has no way to receive them; "+
+			"restart the program that wrote it, with libholdfast-mpi if it had that", len(r.Boxes))
 	}
-	if err := json.Unmarshal(b[8:8+binary.LittleEndian.Uint64(b)], &r); err != nil {
-		return nil, fmt.Errorf("messages of the checkpoint: %w", err)
-	}
-	switch {
-	case r.Version < 1 || r.Version > recordVersion:
-		return nil, fmt.Errorf("messages of the checkpoint have version %d, this holdfast reads up to %d; use a newer "+
-			"one", r.Version, recordVersion)
-	case r.Rank != m.rank || r.Size != m.size:
-		return nil, fmt.Errorf("the checkpoint is of rank %d of %d, this is rank %d of %d; start as many ranks as then",
-			r.Rank, r.Size, m.rank, m.size)
-	case len(r.Boxes) > 0:
-		return nil, fmt.Errorf("the checkpoint holds %d messages in flight, and this program has no way to receive "+
-			"them; restart the program that wrote it", len(r.Boxes))
-	}
-	return func() {}, nil
+	return func() {}, err
 }

@@ -3,7 +3,8 @@
 // another process.
 //
 // Such a program promises that at a point no message of its own is in flight, and that
-// all its ranks come to their points equally often. So all ranks stop at the same one.
+// all its ranks come to their points equally often: so all ranks stop at the same one. A program whose messages
+// are counted, by libholdfast-mpi, promises nothing.
 package program
 
 import (
@@ -11,6 +12,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -35,6 +37,9 @@ type Program interface {
 	// Points is how many points the rank has come to.
 	Points() uint64
 
+	// Messages is its message layer, or nil if nothing counts its messages. An Exchange is collective over the ranks.
+	Messages(exchange Exchange) endpoint.Endpoint
+
 	// Signals are those that the program has been sent and that ask for a checkpoint.
 	Signals() <-chan os.Signal
 
@@ -46,6 +51,9 @@ type Program interface {
 
 	Memory
 }
+
+// An Exchange gives every rank's bytes to all, in order of rank. It is collective, in the same order on all ranks.
+type Exchange func(ctx context.Context, mine []byte) ([][]byte, error)
 
 // Memory is what the agent and its program share.
 type Memory interface {

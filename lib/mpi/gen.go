@@ -117,12 +117,14 @@ func classes(out *bytes.Buffer, all []function) {
 		case "coll":
 			fmt.Fprintf(out, "\nstatic int hfm_%s(%s) {\n\tif (!hfm_enter(HFM_%s)) {\n\t\treturn REAL(%s)(%s);\n\t}\n"+
 				"\tstruct hfm_comm *at = hfm_begin_collective(HFM_%s, WORD(comm));\n\tint rc = REAL(%s)(%s);\n"+
-				"\thfm_end_collective(at, rc);\n\treturn rc;\n}\n", f.name, f.list(), f.name, f.name, f.call(), f.name, f.name, f.call())
+				"\thfm_end_collective(at, rc);\n\treturn rc;\n}\n",
+				f.name, f.list(), f.name, f.name, f.call(), f.name, f.name, f.call())
 		case "icoll", "pcoll":
 			kind := map[string]string{"icoll": "HFM_COLLECTIVE", "pcoll": "HFM_PERSISTENT_COLLECTIVE"}[f.class]
 			fmt.Fprintf(out, "\nstatic int hfm_%s(%s) {\n\tif (!hfm_enter(HFM_%s)) {\n\t\treturn REAL(%s)(%s);\n\t}\n"+
-				"\tint rc = REAL(%s)(%s);\n\thfm_started_collective(%s, WORD(comm), rc, request);\n\treturn rc;\n}\n",
-				f.name, f.list(), f.name, f.name, f.call(), f.name, f.call(), kind)
+				"\tint rc = REAL(%s)(%s);\n\thfm_started_collective(%s, HFM_%s, WORD(comm), rc, request);\n"+
+				"\treturn rc;\n}\n",
+				f.name, f.list(), f.name, f.name, f.call(), f.name, f.call(), kind, f.name)
 		case "inner", "refused":
 			note := ""
 			if f.why != "" {

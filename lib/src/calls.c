@@ -196,6 +196,10 @@ API int hf_init(const hf_config *config) {
 	if (d.allgather != NULL) {
 		hello->flags |= HFP_HELLO_GATHERS;
 	}
+	hf_find_layer(c);
+	if (c->layer != NULL) {
+		hello->flags |= HFP_HELLO_MESSAGES;
+	}
 	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0) {
 		hello->flags |= HFP_HELLO_MEMBARRIER;
 	}

@@ -13,6 +13,8 @@
 #include "../holdfast.h"
 #include "protocol.h"
 
+struct hf_message_layer;
+
 enum hf_kind { HF_ARRAY, HF_FILE, HF_STREAM, HF_GLOBAL, HF_REPLICATED };
 
 /* Where memory lies: at a GPU if device is not NULL. */
@@ -98,10 +100,12 @@ struct hf_client {
 	size_t narenas;
 	struct hf_kept *kept;
 	size_t nkept;
-	const struct hf_array *failed; /* what could not be copied in this call */
-	uint64_t shadow_limit;         /* bytes of each device; UINT64_MAX: what seems right, 0: none */
-	struct hf_shadow *shadow;      /* on its way to the arenas, by a thread */
-	bool restarting;               /* between hf_restart_begin and hf_restart_end */
+	const struct hf_array *failed;        /* what could not be copied in this call */
+	uint64_t shadow_limit;                /* bytes of each device; UINT64_MAX: what seems right, 0: none */
+	const struct hf_message_layer *layer; /* that counts the program's messages; NULL: there is none */
+	bool drains;                          /* the request under way leaves messages to the layer */
+	struct hf_shadow *shadow;             /* on its way to the arenas, by a thread */
+	bool restarting;                      /* between hf_restart_begin and hf_restart_end */
 
 	/* For the time after the daemon has died: heir.c. */
 	enum hf_link link;
@@ -157,6 +161,13 @@ bool hf_is_empty(const hf_box *b, int dims);
 void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool save, bool once);
 int hf_copy_device_boxes(const struct hf_array *a, char *packed, size_t bytes, bool save);
 struct hf_layout *hf_copy_layout(const struct hf_layout *l);
+
+/* messages.c: the layer between the program and its MPI. hf_find_layer looks for it, hf_messages and hf_mail serve the
+ * daemon; hf_drain_until waits until the daemon has said something, and receives messages meanwhile. */
+void hf_find_layer(struct hf_client *c);
+int hf_messages(struct hf_client *c, int fd, uint64_t bytes);
+const char *hf_mail(struct hf_client *c, uint32_t what, int fd, uint64_t *bytes);
+void hf_drain_until(struct hf_client *c);
 
 /* copies.c. hf_copy is memcpy; once: from is page-aligned memory of a sealed arena, of which this is the only copy,
  * most likely. hf_copy_pieces calls move for pieces of so many bytes, by several threads if there are many; memory at

@@ -47,6 +47,7 @@
 #define HFP_END 17
 #define HFP_DECLARE 18
 #define HFP_ARRIVED 19
+#define HFP_MAILED 20
 #define HFP_WELCOME 32
 #define HFP_EXCHANGE 33
 #define HFP_ARENA 34
@@ -55,6 +56,8 @@
 #define HFP_DONE 37
 #define HFP_ERROR 38
 #define HFP_SHADOW 39
+#define HFP_MESSAGES 40
+#define HFP_MAIL 41
 
 #define HFP_HELLO_GATHERS 1u
 #define HFP_HELLO_MEMBARRIER 2u
@@ -63,6 +66,7 @@
 #define HFP_HELLO_SHADOWS 16u
 #define HFP_HELLO_GOES_ON 32u
 #define HFP_HELLO_ALL_HERE 64u
+#define HFP_HELLO_MESSAGES 128u
 #define HFP_MEETS_OFF 1u
 #define HFP_WELCOME_FENCE 1u
 #define HFP_ARENA_SEALED 1u
@@ -82,6 +86,10 @@
 #define HFP_CODE_STOP 1
 #define HFP_CODE_AGAIN 2
 #define HFP_VALUE_CUT 1
+#define HFP_MAIL_CUT 0
+#define HFP_MAIL_SAVE 1
+#define HFP_MAIL_TAKE 2
+#define HFP_MAIL_LOAD 3
 
 struct hfp_header {
 	uint32_t magic;
@@ -131,7 +139,7 @@ struct hfp_picked { /* RECOVER */
 	uint32_t array[HFP_MOST_PICKED];
 };
 
-struct hfp_number { /* POINT, EXCHANGE, SHADOW */
+struct hfp_number { /* POINT, EXCHANGE, SHADOW, MESSAGES */
 	struct hfp_header h;
 	uint64_t value;
 };
@@ -165,6 +173,19 @@ struct hfp_copy {
 	struct hfp_item items[];
 };
 
+struct hfp_mail {
+	struct hfp_header h;
+	uint32_t what, zero;
+	uint64_t bytes;
+};
+
+struct hfp_mailed {
+	struct hfp_header h;
+	uint64_t bytes;
+	uint32_t n; /* of the text that says what has gone wrong; 0: nothing */
+	char text[HFP_VALUE_BYTES];
+};
+
 struct hfp_done {
 	struct hfp_header h;
 	int32_t code;
@@ -190,6 +211,8 @@ static_assert(offsetof(struct hfp_number, value) == 16 && sizeof(struct hfp_numb
 static_assert(offsetof(struct hfp_word, value) == 16 && sizeof(struct hfp_word) == 24, "SIGNAL");
 static_assert(offsetof(struct hfp_welcome, flags) == 32 && sizeof(struct hfp_welcome) == 40, "WELCOME");
 static_assert(offsetof(struct hfp_arena, bytes) == 24 && sizeof(struct hfp_arena) == 32, "ARENA");
+static_assert(offsetof(struct hfp_mail, bytes) == 24 && sizeof(struct hfp_mail) == 32, "MAIL");
+static_assert(offsetof(struct hfp_mailed, n) == 24 && offsetof(struct hfp_mailed, text) == 28, "MAILED");
 static_assert(sizeof(struct hfp_item) == 24 && offsetof(struct hfp_copy, items) == 24, "COPY");
 static_assert(offsetof(struct hfp_done, value) == 24 && sizeof(struct hfp_done) == 32, "DONE");
 static_assert(offsetof(struct hfp_error, text) == 24, "ERROR");

@@ -331,6 +331,32 @@ static bool final(const struct hf_client *c, struct received *r, int *code, uint
 	return true;
 }
 
+static int messages(struct hf_client *c, struct received *r) {
+	if (AS(header, r)->length != sizeof *AS(number, r) || r->nfds != 1 || c->layer == NULL ||
+		!hf_fd_holds(r->fds[0], AS(number, r)->value)) {
+		return malformed("MESSAGES");
+	}
+	return hf_messages(c, r->fds[0], AS(number, r)->value);
+}
+
+static int mail(struct hf_client *c, struct received *r) {
+	const struct hfp_mail *m = AS(mail, r);
+	struct hfp_mailed answer = { .n = 0 };
+	const char *why;
+
+	if (m->h.length != sizeof *m || c->layer == NULL || m->what > HFP_MAIL_LOAD ||
+		r->nfds != (m->what >= HFP_MAIL_TAKE) || (r->nfds == 1 && !hf_fd_holds(r->fds[0], m->bytes))) {
+		return malformed("MAIL");
+	}
+	answer.bytes = m->bytes;
+	why = hf_mail(c, m->what, r->fds[0], &answer.bytes);
+	if (why != NULL) {
+		answer.n = (uint32_t)strnlen(why, sizeof answer.text);
+		memcpy(answer.text, why, answer.n);
+	}
+	return put(c, &answer, HFP_MAILED, offsetof(struct hfp_mailed, text) + answer.n);
+}
+
 static int serve(struct hf_client *c, struct received *r) {
 	switch (AS(header, r)->type) {
 	case HFP_WELCOME:
@@ -345,6 +371,10 @@ static int serve(struct hf_client *c, struct received *r) {
 		return copy(c, r);
 	case HFP_SHADOW:
 		return may_shadow(c, r);
+	case HFP_MESSAGES:
+		return messages(c, r);
+	case HFP_MAIL:
+		return mail(c, r);
 	}
 	return malformed("a type that is not known");
 }
@@ -364,6 +394,9 @@ static int listen_to(struct hf_client *c, enum until until, bool *over, uint64_t
 		struct pollfd some = { .fd = c->sock, .events = POLLIN };
 		if (until == READ && poll(&some, 1, 0) <= 0) {
 			break;
+		}
+		if (c->drains && c->layer != NULL) {
+			hf_drain_until(c);
 		}
 		code = get(c, r);
 		c->heard = c->heard || code == HF_OK;
@@ -425,7 +458,9 @@ int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uin
 	}
 	code = put(c, message, type, bytes);
 	if (code == HF_OK) {
+		c->drains = type == HFP_POINT || type == HFP_CHECKPOINT || type == HFP_FINALIZE;
 		code = listen_to(c, ANSWERED, &over, value);
+		c->drains = false;
 	}
 	if (code >= 0 && (type == HFP_POINT || type == HFP_CHECKPOINT || type == HFP_SAVE)) {
 		c->pause = 0;

@@ -15,20 +15,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// library builds the layer.
-func library(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.Command("make", "-s", "-C", "../..", "mpi", "LIB="+dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return filepath.Join(dir, "libholdfast-mpi.so")
-}
-
 // TestDrainAtEveryCall drains before each call of a program, before every third and before random ones: the program
 // goes on from the mailbox and sees no difference.
 func TestDrainAtEveryCall(t *testing.T) {
-	layer := library(t)
+	layer := filepath.Join(installed(t), "libholdfast-mpi.so")
 	for _, l := range mpirun.Launchers() {
 		program := filepath.Join(t.TempDir(), "inflight")
 		if out, err := exec.Command(l.Compiler(), "-std=c11", "-O1", "-Wall", "-o", program,

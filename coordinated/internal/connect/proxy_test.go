@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -48,6 +49,9 @@ func (r *farRank) Map(n int) ([]byte, error) { return make([]byte, n), nil }
 func (r *farRank) Unmap([]byte) error        { return nil }
 func (r *farRank) Load(m program.Move)       { copy(r.data, m.Shared) }
 func (r *farRank) Forget()                   {}
+func (r *farRank) Messages(program.Exchange) endpoint.Endpoint {
+	return nil
+}
 func (r *farRank) Left() *storage.MemoryShard {
 	return nil
 }

@@ -45,6 +45,8 @@ func Bytes(m *wire.Message) []byte {
 		b = picked(text(le.AppendUint32(b, howMany(m))))
 	case wire.TypeRecover:
 		b = picked(le.AppendUint32(le.AppendUint32(b, howMany(m)), 0))
+	case wire.TypeMailed:
+		b = text(le.AppendUint64(b, m.Count))
 	case wire.TypeSignal:
 		b = le.AppendUint32(le.AppendUint32(b, uint32(m.Signal)), 0)
 	case wire.TypeExchanged, wire.TypeCopied, wire.TypeArrived:

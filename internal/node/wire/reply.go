@@ -19,6 +19,18 @@ func Shadow(bytes uint64) []byte {
 	return end(binary.LittleEndian.AppendUint64(begin(TypeShadow), bytes))
 }
 
+// Messages goes with the descriptor of so many bytes, for the page in which the client counts its messages.
+func Messages(bytes uint64) []byte {
+	return end(binary.LittleEndian.AppendUint64(begin(TypeMessages), bytes))
+}
+
+// Mail asks for what one of MailCut, MailSave, MailTake and MailLoad says; the last two go with the descriptor of so
+// many bytes.
+func Mail(what uint32, bytes uint64) []byte {
+	le := binary.LittleEndian
+	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(TypeMail), what), 0), bytes))
+}
+
 // Exchange goes with the descriptor of (size+1)*n bytes.
 func Exchange(n uint64) []byte {
 	return end(binary.LittleEndian.AppendUint64(begin(TypeExchange), n))

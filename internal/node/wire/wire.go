@@ -57,6 +57,7 @@ const (
 	TypeEnd        Type = 17
 	TypeDeclare    Type = 18
 	TypeArrived    Type = 19
+	TypeMailed     Type = 20
 
 	TypeWelcome  Type = 32
 	TypeExchange Type = 33
@@ -66,6 +67,8 @@ const (
 	TypeDone     Type = 37
 	TypeError    Type = 38
 	TypeShadow   Type = 39
+	TypeMessages Type = 40
+	TypeMail     Type = 41
 )
 
 // ReadyLine begins the line that a daemon with --stay writes when ranks can connect; the name of
@@ -84,6 +87,7 @@ const (
 	HelloShadows    = 1 << 4
 	HelloGoesOn     = 1 << 5
 	HelloAllHere    = 1 << 6
+	HelloMessages   = 1 << 7
 	MeetsOff        = 1 // gathered by a rank without checkpoints and without a daemon, where the others gather 0
 	WelcomeFence    = 1 << 0
 	ArenaSealed     = 1 << 0
@@ -118,6 +122,14 @@ const (
 	CodeFailed = -7
 )
 
+// What MAIL asks of a client whose messages are counted.
+const (
+	MailCut  = 0 // all ranks have stopped
+	MailSave = 1 // make a record of what is in flight
+	MailTake = 2 // copy that to the memory which comes with the message
+	MailLoad = 3 // take one from there
+)
+
 // ErrMalformed marks what is no message of this protocol.
 var ErrMalformed = errors.New("malformed message")
 
@@ -129,7 +141,7 @@ type Message struct {
 	Array      uint32
 	Elem       uint32
 	Item       uint32 // elements that make up one of the program's, where that is not one; else 0
-	Count      uint64 // of elements, or of points
+	Count      uint64 // of elements, of points, or of bytes
 	Again      bool
 	Version    int64    // of a named checkpoint
 	Keep       uint32   // how many of its name stay; 0: as the settings say
@@ -139,7 +151,7 @@ type Message struct {
 	Supervisor string // as the program's environment has it
 	Step       string // of Slurm, that the program is
 	Code       int32
-	Text       string // name of the program, array, level or checkpoint
+	Text       string // name of the program, array, level or checkpoint; of MAILED what has gone wrong
 	Kind       uint32
 	Dims       []int64
 	Boxes      []Box
@@ -204,6 +216,8 @@ func Decode(b []byte) (m Message, err error) {
 			m.Flags, m.Array = m.Flags&CopiedLater, m.Flags>>1
 		}
 		d.want(m.Array <= MostArrays && (m.Flags == 0 || m.Type == TypeCopied && m.Flags == CopiedLater && m.Code == 0))
+	case TypeMailed:
+		m.Count, m.Text = d.u64(), d.value(ValueBytes)
 	case TypeRestore, TypeFinalize, TypeEnd:
 	default:
 		return m, fmt.Errorf("%w: type %d is not for clients to send", ErrMalformed, m.Type)

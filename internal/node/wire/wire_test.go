@@ -49,6 +49,8 @@ var samples = []wire.Message{
 	{Type: wire.TypeArrived},
 	{Type: wire.TypeArrived, Code: 5},
 	{Type: wire.TypeExchanged, Code: -5},
+	{Type: wire.TypeMailed, Count: 1 << 33},
+	{Type: wire.TypeMailed, Text: "no memory"},
 }
 
 func TestRoundTrip(t *testing.T) {

@@ -1,5 +1,7 @@
 /* body.c - what the layer does in the calls of the program, for one ABI: compiled once for each, with HFM_ABI as the
  * name of its header. */
+#define _GNU_SOURCE
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,35 +91,55 @@ static void set_status(MPI_Status *st, const struct hfm_mail *m) {
 
 static inline struct hfm_request *request_of(MPI_Request request) { return hfm_get(&hfm_requests, WORD(request)); }
 
-static struct hfm_request *track(enum hfm_kind kind, struct hfm_comm *c, MPI_Request request) {
-	struct hfm_request *r = hfm_new_request(kind, c, WORD(request));
+static struct hfm_request *track(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, MPI_Request request) {
+	struct hfm_request *r = hfm_new_request(kind, call, c, WORD(request));
 	hfm_put(&hfm_requests, r->handle, r);
 	return r;
 }
 
 static struct hfm_comm *hfm_begin_collective(enum hfm_call call, uint64_t comm) {
-	(void)call;
 	struct hfm_comm *c = hfm_get(&hfm_comms, comm);
 	if (c != NULL) {
-		count(&c->entered, 1);
+		count(hfm_entered(c), 1);
+		hfm_blocks(call, c, HFM_CALL_COLLECTIVE);
+		hfm_wait_begins();
 	}
 	return c;
 }
 
 static void hfm_end_collective(struct hfm_comm *c, int rc) {
 	if (c != NULL && rc != MPI_SUCCESS) { /* refused by the library, as far as one can tell */
-		count(&c->entered, (uint64_t)-1);
+		count(hfm_entered(c), (uint64_t)-1);
 	}
 	hfm_leave();
 }
 
-static void hfm_started_collective(enum hfm_kind kind, uint64_t comm, int rc, MPI_Request *request) {
+static void hfm_started_collective(
+	enum hfm_kind kind, enum hfm_call call, uint64_t comm, int rc, MPI_Request *request) {
 	struct hfm_comm *c = rc == MPI_SUCCESS ? hfm_get(&hfm_comms, comm) : NULL;
 	if (c != NULL && *request != MPI_REQUEST_NULL) {
-		track(kind, c, *request)->active = kind == HFM_COLLECTIVE;
-		count(&c->entered, kind == HFM_COLLECTIVE);
+		track(kind, call, c, *request)->active = kind == HFM_COLLECTIVE;
+		count(hfm_entered(c), kind == HFM_COLLECTIVE);
 	}
 	hfm_leave();
+}
+
+/* Wildcards as the page has them. */
+static inline int any_source(int source) { return source == MPI_ANY_SOURCE ? -1 : source; }
+static inline int any_tag(int tag) { return tag == MPI_ANY_TAG ? -1 : tag; }
+
+/* blocks_on publishes a call that waits for one message, or for the taker of one. */
+static inline void blocks_on(enum hfm_call call, const struct hfm_comm *c, int rank, int tag, unsigned flags) {
+	hfm_blocks(call, c, 0);
+	hfm_waits(c, rank, tag, flags);
+	hfm_wait_begins();
+}
+
+/* posted notes a receive that a checkpoint may have had pending. */
+static inline void posted(const struct hfm_comm *c, int source, int tag) {
+	if (hfm_unposted != NULL && c != NULL) {
+		hfm_posted(c->name, any_source(source), any_tag(tag));
+	}
 }
 
 #define COUNT int
@@ -131,5 +153,6 @@ static void hfm_started_collective(enum hfm_kind kind, uint64_t comm, int rc, MP
 
 #include "complete.inc.h"
 #include "drain.inc.h"
+#include "save.inc.h"
 #include "comms.inc.h"
 #include "mpi-classes.gen.h"

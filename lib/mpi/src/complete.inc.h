@@ -40,7 +40,10 @@ static int start(MPI_Request *request) {
 	} else if (r != NULL) {
 		r->active = true;
 		r->counted = false;
-		count(&r->comm->entered, r->kind == HFM_PERSISTENT_COLLECTIVE);
+		count(hfm_entered(r->comm), r->kind == HFM_PERSISTENT_COLLECTIVE);
+		if (r->kind == HFM_PERSISTENT_RECEIVE) {
+			posted(r->comm, r->source, r->tag);
+		}
 	}
 	return rc;
 }
@@ -70,7 +73,59 @@ static int hfm_Startall(int n, MPI_Request requests[]) {
 	return rc;
 }
 
-static void adopt(struct hfm_comm *parent, MPI_Comm comm, uint64_t number, const int *tag);
+static void adopt(struct hfm_comm *parent, MPI_Comm comm, enum hfm_call how, uint64_t number, const int *tag);
+
+/* free_type frees a copy of the program's datatype. */
+static void free_type(struct hfm_request *r) {
+	if (r->own_type) {
+		MPI_Datatype type = HANDLE(MPI_Datatype, r->datatype);
+		REAL(Type_free)(&type);
+		r->own_type = false;
+	}
+}
+
+/* A receive that is under way needs its datatype until the program has been told its end: a checkpoint packs what it
+ * has got. */
+static int hfm_Type_free(MPI_Datatype *datatype) {
+	if (!hfm_enter(HFM_Type_free)) {
+		return REAL(Type_free)(datatype);
+	}
+	for (size_t i = 0; i < hfm_requests.room; i++) {
+		struct hfm_request *r = hfm_requests.values[i];
+		MPI_Datatype copy;
+		if (r != NULL && r->datatype == WORD(*datatype) && !r->own_type &&
+			(r->kind == HFM_PERSISTENT_RECEIVE || (r->kind == HFM_RECEIVE && r->active)) &&
+			REAL(Type_dup)(*datatype, &copy) == MPI_SUCCESS) {
+			r->datatype = WORD(copy);
+			r->own_type = true;
+		}
+	}
+	int rc = REAL(Type_free)(datatype);
+	hfm_leave();
+	return rc;
+}
+
+/* waits_of publishes what a request waits for; that of a send or of a collective needs nobody who is parked. */
+static void waits_of(const struct hfm_request *r) {
+	if (r != NULL && r->active && !r->mail && !r->counted &&
+		(r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE)) {
+		hfm_waits(r->comm, any_source(r->source), any_tag(r->tag), 0);
+	}
+}
+
+/* blocks_in publishes a call that waits for requests. */
+static void blocks_in(enum hfm_call call, const struct hfm_request *r, unsigned flags) {
+	hfm_blocks(call, r != NULL ? r->comm : NULL, flags);
+	waits_of(r);
+	hfm_wait_begins();
+}
+
+/* poll_of notes a test that has found a receive pending. */
+static void poll_of(const struct hfm_request *r) {
+	if (r != NULL && r->active && (r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE)) {
+		hfm_polled(r->comm, any_source(r->source), any_tag(r->tag));
+	}
+}
 
 /* ended notes that the program has been told the end of a request, and puts source and tag of the mailbox into the
  * status. The program's handle is void, unless the request is persistent. */
@@ -92,7 +147,7 @@ static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
 		break;
 	case HFM_IDUP:
 		if (rc == MPI_SUCCESS) {
-			adopt(r->comm, *(MPI_Comm *)r->newcomm, (uint64_t)r->count, NULL);
+			adopt(r->comm, *(MPI_Comm *)r->newcomm, r->call, (uint64_t)r->count, NULL);
 		}
 		break;
 	default:
@@ -100,6 +155,7 @@ static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
 	}
 	r->active = r->complete = r->counted = false;
 	if (r->kind == HFM_RECEIVE || r->kind == HFM_COLLECTIVE || r->kind == HFM_IDUP) {
+		free_type(r);
 		hfm_remove(&hfm_requests, r->handle);
 		hfm_free_request(r);
 	}
@@ -159,6 +215,23 @@ static void drop(struct batch *b, const MPI_Status *statuses) {
 	}
 }
 
+/* blocks_on_all publishes a call that waits for one of the requests of a batch, or for all. */
+static void blocks_on_all(enum hfm_call call, const struct batch *b, unsigned flags) {
+	hfm_blocks(call, NULL, flags);
+	for (int i = 0; b->known != NULL && i < b->n; i++) {
+		waits_of(b->known[i]);
+	}
+	hfm_wait_begins();
+}
+
+/* poll_of_batch notes a test of several that has found nothing: it names them in turn. */
+static void poll_of_batch(const struct batch *b) {
+	if (b->known != NULL) {
+		poll_of(b->known[hfm_page->polls % (uint64_t)b->n]);
+		hfm_page->polls += b->known[hfm_page->polls % (uint64_t)b->n] == NULL;
+	}
+}
+
 /* served returns the first persistent receive that the mailbox has completed, or -1. */
 static int served(const struct batch *b) {
 	for (int i = 0; i < b->n; i++) {
@@ -184,7 +257,13 @@ static int wait_or_test(enum hfm_call call, MPI_Request *request, int *flag, MPI
 	} else {
 		bool mail = r != NULL && r->mail;
 		MPI_Comm comm = r != NULL ? HANDLE(MPI_Comm, r->comm->handle) : MPI_COMM_NULL;
+		if (!flag) {
+			blocks_in(call, r, 0);
+		}
 		rc = flag ? REAL(Test)(request, flag, st) : REAL(Wait)(request, st);
+		if (flag && !*flag) {
+			poll_of(r);
+		}
 		done = rc != MPI_SUCCESS || !flag || *flag;
 		if (r != NULL && done) {
 			ended(r, st, rc);
@@ -207,7 +286,13 @@ static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, 
 	}
 	struct batch b;
 	bool any = look(&b, n, requests, statuses);
+	if (!flag) {
+		blocks_on_all(call, &b, HFM_CALL_ALL);
+	}
 	int rc = flag ? REAL(Testall)(n, requests, flag, b.statuses) : REAL(Waitall)(n, requests, b.statuses);
+	if (flag && !*flag) {
+		poll_of_batch(&b);
+	}
 	if (any && (rc != MPI_SUCCESS || !flag || *flag)) {
 		int class = MPI_SUCCESS;
 		if (rc != MPI_SUCCESS) {
@@ -258,7 +343,13 @@ static int any_of(enum hfm_call call, int n, MPI_Request requests[], int *index,
 		}
 		rc = handed(b.known[first], st);
 	} else {
+		if (!flag) {
+			blocks_on_all(call, &b, 0);
+		}
 		rc = flag ? REAL(Testany)(n, requests, index, flag, st) : REAL(Waitany)(n, requests, index, st);
+		if (flag && !*flag) {
+			poll_of_batch(&b);
+		}
 		bool done = !flag || *flag || rc != MPI_SUCCESS;
 		if (any && done && *index >= 0 && *index < n && b.known[*index] != NULL) {
 			bool mail = b.known[*index]->mail;
@@ -291,9 +382,15 @@ static int some_of(
 	}
 	struct batch b;
 	bool any = look(&b, n, requests, statuses), ready = any && served(&b) >= 0;
+	if (wait && !ready) {
+		blocks_on_all(call, &b, 0);
+	}
 	/* With some ready already, the others are only asked. */
 	int rc = wait && !ready ? REAL(Waitsome)(n, requests, outcount, indices, b.statuses)
 							: REAL(Testsome)(n, requests, outcount, indices, b.statuses);
+	if (!wait && rc == MPI_SUCCESS && *outcount == 0) {
+		poll_of_batch(&b);
+	}
 	if (any && (rc == MPI_SUCCESS || *outcount > 0)) {
 		int class = MPI_SUCCESS, out = *outcount == MPI_UNDEFINED ? 0 : *outcount;
 		if (rc != MPI_SUCCESS) {
@@ -383,6 +480,7 @@ static int hfm_Request_free(MPI_Request *request) {
 	} else {
 		rc = REAL(Request_free)(request);
 		if (r != NULL && rc == MPI_SUCCESS) {
+			free_type(r);
 			hfm_remove(&hfm_requests, r->handle);
 			hfm_free_request(r);
 		}
@@ -405,6 +503,7 @@ static void reap(bool end) {
 				REAL(Request_free)(&request);
 			}
 			*at = r->next;
+			free_type(r);
 			hfm_free_request(r);
 		} else {
 			at = &r->next;
@@ -437,6 +536,7 @@ static int hfm_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
 	if (m != NULL) {
 		set_status(status, m);
 	} else {
+		blocks_on(HFM_Probe, source != MPI_PROC_NULL ? comm_of(comm) : NULL, any_source(source), any_tag(tag), 0);
 		rc = REAL(Probe)(source, tag, comm, status);
 	}
 	hfm_leave();
@@ -454,6 +554,9 @@ static int hfm_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status 
 		*flag = 1;
 	} else {
 		rc = REAL(Iprobe)(source, tag, comm, flag, status);
+		if (rc == MPI_SUCCESS && !*flag) {
+			hfm_polled(comm_of(comm), any_source(source), any_tag(tag));
+		}
 	}
 	hfm_leave();
 	return rc;
@@ -461,7 +564,7 @@ static int hfm_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status 
 
 /* matched notes a message that the program has matched and will receive. */
 static struct hfm_request *matched(MPI_Message message, struct hfm_comm *c, int source, int tag) {
-	struct hfm_request *r = hfm_new_request(HFM_RECEIVE, c, WORD(message));
+	struct hfm_request *r = hfm_new_request(HFM_RECEIVE, HFM_Mprobe, c, WORD(message));
 	r->source = source;
 	r->tag = tag;
 	hfm_put(&hfm_messages, r->handle, r);
@@ -505,7 +608,13 @@ static int probe_match(
 		rc = match_mail(m, c, source, tag, message, status);
 	} else {
 		MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
+		if (!flag) {
+			blocks_on(call, source != MPI_PROC_NULL ? c : NULL, any_source(source), any_tag(tag), 0);
+		}
 		rc = flag ? REAL(Improbe)(source, tag, comm, flag, message, st) : REAL(Mprobe)(source, tag, comm, message, st);
+		if (flag && rc == MPI_SUCCESS && !*flag) {
+			hfm_polled(c, any_source(source), any_tag(tag));
+		}
 		if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL && (!flag || *flag)) {
 			count_received(c, st, rc);
 			struct hfm_request *r = matched(*message, c, source, tag);

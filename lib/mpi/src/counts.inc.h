@@ -5,8 +5,10 @@
 		if (!hfm_enter(HFM_##name)) {                                                                         \
 			return REAL(C(name))(buf, n, type, dest, tag, comm);                                              \
 		}                                                                                                     \
-		uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);                                                 \
+		const struct hfm_comm *c = comm_of(comm);                                                             \
+		uint64_t *sent = peer(hfm_sent, c, dest);                                                             \
 		count(sent, 1);                                                                                       \
+		blocks_on(HFM_##name, c, dest, tag, HFM_WAIT_SEND);                                                   \
 		int rc = REAL(C(name))(buf, n, type, dest, tag, comm);                                                \
 		if (rc != MPI_SUCCESS) {                                                                              \
 			count(sent, (uint64_t)-1);                                                                        \
@@ -52,7 +54,7 @@ ISEND(Irsend)
 		int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                        \
 		struct hfm_comm *c = comm_of(comm);                                                                    \
 		if (rc == MPI_SUCCESS && c != NULL && dest != MPI_PROC_NULL) {                                         \
-			track(HFM_PERSISTENT_SEND, c, *request)->source = dest;                                            \
+			track(HFM_PERSISTENT_SEND, HFM_##name, c, *request)->source = dest;                                \
 		}                                                                                                      \
 		hfm_leave();                                                                                           \
 		return rc;                                                                                             \
@@ -91,10 +93,11 @@ static int C(hfm_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int ta
 	if (m != NULL) {
 		rc = C(receive_mail)(m, buf, n, type, comm, st);
 	} else {
+		const struct hfm_comm *c = source != MPI_PROC_NULL ? comm_of(comm) : NULL;
+		posted(c, source, tag);
+		blocks_on(HFM_Recv, c, any_source(source), any_tag(tag), 0);
 		rc = REAL(C(Recv))(buf, n, type, source, tag, comm, st);
-		if (source != MPI_PROC_NULL) {
-			count_received(comm_of(comm), st, rc);
-		}
+		count_received(c, st, rc);
 	}
 	hfm_leave();
 	return rc;
@@ -110,10 +113,14 @@ static int C(hfm_Irecv)(
 					   : REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
 	struct hfm_comm *c = comm_of(comm);
 	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
-		struct hfm_request *r = track(HFM_RECEIVE, c, *request);
+		struct hfm_request *r = track(HFM_RECEIVE, HFM_Irecv, c, *request);
 		r->source = source;
 		r->tag = tag;
 		r->active = true;
+		r->buffer = buf;
+		r->count = (long)n;
+		r->datatype = WORD(type);
+		posted(c, source, tag);
 		if (m != NULL) {
 			r->counted = r->mail = true;
 			r->mail_source = m->source;
@@ -134,7 +141,7 @@ static int C(hfm_Recv_init)(
 	int rc = REAL(C(Recv_init))(buf, n, type, source, tag, comm, request);
 	struct hfm_comm *c = comm_of(comm);
 	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
-		struct hfm_request *r = track(HFM_PERSISTENT_RECEIVE, c, *request);
+		struct hfm_request *r = track(HFM_PERSISTENT_RECEIVE, HFM_Recv_init, c, *request);
 		r->source = source;
 		r->tag = tag;
 		r->buffer = buf;
@@ -157,13 +164,22 @@ static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendty
 	count(sent, 1);
 	struct hfm_mail *m = mail_for(comm, source, recvtag, true);
 	int rc;
+	hfm_blocks(HFM_Sendrecv, c, HFM_CALL_ALL);
 	if (m == NULL) {
+		if (source != MPI_PROC_NULL) {
+			posted(c, source, recvtag);
+			hfm_waits(c, any_source(source), any_tag(recvtag), 0);
+		}
+		hfm_waits(c, dest, sendtag, HFM_WAIT_SEND);
+		hfm_wait_begins();
 		rc = REAL(C(Sendrecv))(
 			sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm, st);
 		if (source != MPI_PROC_NULL) {
 			count_received(c, st, rc);
 		}
 	} else {
+		hfm_waits(c, dest, sendtag, HFM_WAIT_SEND);
+		hfm_wait_begins();
 		MPI_Request out;
 		rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
 		if (rc == MPI_SUCCESS) {
@@ -171,7 +187,8 @@ static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendty
 			int late = REAL(Wait)(&out, MPI_STATUS_IGNORE);
 			rc = rc == MPI_SUCCESS ? late : rc;
 		} else {
-			hfm_add_mail(c, m);
+			count(sent, (uint64_t)-1);
+			hfm_return_mail(c, m);
 		}
 	}
 	hfm_leave();
@@ -185,28 +202,43 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 	}
 	MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
 	struct hfm_comm *c = comm_of(comm);
-	count(peer(hfm_sent, c, dest), 1);
 	struct hfm_mail *m = mail_for(comm, source, recvtag, true);
 	int rc, room = 0, at = 0;
+	hfm_blocks(HFM_Sendrecv_replace, c, HFM_CALL_ALL);
+	if (m == NULL && source != MPI_PROC_NULL) {
+		posted(c, source, recvtag);
+		hfm_waits(c, any_source(source), any_tag(recvtag), 0);
+	}
+	hfm_waits(c, dest, sendtag, HFM_WAIT_SEND);
+	uint64_t *sent = peer(hfm_sent, c, dest);
+	count(sent, 1);
+	hfm_wait_begins();
 	if (m == NULL) {
 		rc = REAL(C(Sendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, st);
 		if (source != MPI_PROC_NULL) {
 			count_received(c, st, rc);
 		}
-	} else if ((rc = REAL(Pack_size)((int)n, type, comm, &room)) == MPI_SUCCESS) {
-		char *packed = malloc((size_t)room + 1);
-		MPI_Request out;
-		rc = REAL(Pack)(buf, (int)n, type, packed, room, &at, comm);
-		if (rc == MPI_SUCCESS) {
-			rc = REAL(Isend)(packed, at, MPI_PACKED, dest, sendtag, comm, &out);
-		}
-		if (rc == MPI_SUCCESS) {
-			rc = C(receive_mail)(m, buf, n, type, comm, st);
-			int late = REAL(Wait)(&out, MPI_STATUS_IGNORE);
-			rc = rc == MPI_SUCCESS ? late : rc;
-		}
-		free(packed);
+		hfm_leave();
+		return rc;
 	}
+	rc = REAL(Pack_size)((int)n, type, comm, &room);
+	char *packed = rc == MPI_SUCCESS ? malloc((size_t)room + 1) : NULL;
+	MPI_Request out;
+	if (packed != NULL) {
+		rc = REAL(Pack)(buf, (int)n, type, packed, room, &at, comm);
+	}
+	if (packed != NULL && rc == MPI_SUCCESS) {
+		rc = REAL(Isend)(packed, at, MPI_PACKED, dest, sendtag, comm, &out);
+	}
+	if (packed != NULL && rc == MPI_SUCCESS) {
+		rc = C(receive_mail)(m, buf, n, type, comm, st);
+		int late = REAL(Wait)(&out, MPI_STATUS_IGNORE);
+		rc = rc == MPI_SUCCESS ? late : rc;
+	} else { /* nothing was sent or received */
+		count(sent, (uint64_t)-1);
+		hfm_return_mail(c, m);
+	}
+	free(packed);
 	hfm_leave();
 	return rc;
 }
@@ -269,7 +301,10 @@ static int C(hfm_Imrecv)(void *buf, COUNT n, MPI_Datatype type, MPI_Message *mes
 	int rc = REAL(C(Imrecv))(buf, n, type, message, request);
 	if (m != NULL && rc == MPI_SUCCESS) {
 		C(delivered)(m);
-		struct hfm_request *r = track(HFM_RECEIVE, m->comm, *request);
+		struct hfm_request *r = track(HFM_RECEIVE, HFM_Imrecv, m->comm, *request);
+		r->buffer = buf;
+		r->count = (long)n;
+		r->datatype = WORD(type);
 		r->source = m->source;
 		r->tag = m->tag;
 		r->active = r->counted = true;

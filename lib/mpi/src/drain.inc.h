@@ -20,15 +20,22 @@ static void note_complete(void) {
 	}
 }
 
-/* take_one receives a message of a communicator into its mailbox, and reports whether there was one. */
-static bool take_one(struct hfm_comm *c) {
+/* take_one receives a message of a communicator into its mailbox, and reports whether there was one that had room. */
+static bool take_one(struct hfm_comm *c, uint64_t *bytes) {
 	MPI_Comm comm = HANDLE(MPI_Comm, c->handle);
 	MPI_Message message;
 	MPI_Status st;
 	int flag = 0, n = 0;
 	if (REAL(Iprobe)(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &st) != MPI_SUCCESS || !flag ||
-		REAL(Get_count)(&st, MPI_PACKED, &n) != MPI_SUCCESS || n == MPI_UNDEFINED ||
-		REAL(Improbe)(st.MPI_SOURCE, st.MPI_TAG, comm, &flag, &message, &st) != MPI_SUCCESS || !flag) {
+		REAL(Get_count)(&st, MPI_PACKED, &n) != MPI_SUCCESS || n == MPI_UNDEFINED) {
+		return false;
+	}
+	uint64_t limit = __atomic_load_n(&hfm_page->limit, __ATOMIC_RELAXED);
+	if (limit > 0 && *bytes + (uint64_t)n > limit) {
+		hfm_page->full = 1;
+		return false;
+	}
+	if (REAL(Improbe)(st.MPI_SOURCE, st.MPI_TAG, comm, &flag, &message, &st) != MPI_SUCCESS || !flag) {
 		return false;
 	}
 	struct hfm_mail *m = malloc(sizeof *m + (size_t)n);
@@ -38,14 +45,52 @@ static bool take_one(struct hfm_comm *c) {
 	REAL(Mrecv)(m->data, n, MPI_PACKED, &message, &st);
 	count_received(c, &st, MPI_SUCCESS);
 	hfm_add_mail(c, m);
+	*bytes += (uint64_t)n;
 	return true;
 }
 
+/* mailbox_size counts the messages that wait for the program. */
+static uint64_t mailbox_size(uint64_t *mails) {
+	uint64_t bytes = 0;
+	*mails = 0;
+	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
+		for (const struct hfm_mail *m = c->first; m != NULL; m = m->next) {
+			bytes += m->bytes;
+			++*mails;
+		}
+	}
+	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
+		for (const struct hfm_mail *m = r->first; m != NULL; m = m->next) {
+			bytes += m->bytes;
+			++*mails;
+		}
+	}
+	return bytes;
+}
+
+/* drain_some receives what has come, and says so in the page. */
 static void drain_some(void) {
+	uint64_t mails, bytes = mailbox_size(&mails), pending = 0;
 	reap(false);
 	note_complete();
 	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
-		while (take_one(c)) {
+		while (take_one(c, &bytes)) {
 		}
+	}
+	for (size_t i = 0; i < hfm_requests.room; i++) {
+		const struct hfm_request *r = hfm_requests.values[i];
+		pending += r != NULL && r->active && r->kind != HFM_PERSISTENT_SEND;
+	}
+	hfm_page->mail_bytes = mailbox_size(&mails);
+	hfm_page->mails = mails;
+	hfm_page->pending = pending + hfm_messages.used;
+	__atomic_store_n(&hfm_page->turns, hfm_page->turns + 1, __ATOMIC_RELEASE);
+}
+
+static void turn(void) {
+	if (hfm_on && hfm_depth == 0) {
+		hfm_depth = 1;
+		drain_some();
+		hfm_depth = 0;
 	}
 }

@@ -18,7 +18,6 @@ static struct hfm_comm **last_comm = &hfm_first_comm;
 struct hfm_request *hfm_orphans;
 static struct hfm_request *free_requests;
 int hfm_rank, hfm_size;
-uint64_t *hfm_sent, *hfm_received;
 __thread int hfm_depth;
 bool hfm_on, hfm_threads;
 pthread_mutex_t hfm_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -87,7 +86,7 @@ static void find_all(void) {
 			"ompi_request_null", "ompi_message_null", "ompi_message_no_proc", "ompi_mpi_packed",
 			"ompi_mpi_errors_return" };
 		for (int i = 0; i < 8; i++) {
-			/* A program that is linked with the library may have them itself, as copies that stand for the library's. */
+			/* A program that is linked with the library may have copies, which stand for the library's. */
 			void *own = dlsym(RTLD_DEFAULT, symbols[i]);
 			hfm_symbols[i] = own ? own : dlsym(library, symbols[i]);
 		}
@@ -199,9 +198,12 @@ void *hfm_remove(struct hfm_map *map, uint64_t key) {
 	return value;
 }
 
-struct hfm_comm *hfm_new_comm(const char *name, uint64_t handle, int rank, int size, int *world) {
+struct hfm_comm *hfm_new_comm(const char *name, const struct hfm_comm *parent, enum hfm_call how, uint64_t handle,
+	int rank, int size, int *world, const char **lost) {
 	struct hfm_comm *c = need_memory(calloc(1, sizeof *c));
 	c->name = need_memory(strdup(name));
+	c->parent = need_memory(strdup(parent != NULL ? parent->name : ""));
+	c->how = how;
 	c->handle = handle;
 	c->rank = rank;
 	c->size = size;
@@ -209,8 +211,10 @@ struct hfm_comm *hfm_new_comm(const char *name, uint64_t handle, int rank, int s
 	hfm_lock();
 	*last_comm = c;
 	last_comm = &c->next;
+	hfm_place_comm(c);
 	hfm_unlock();
 	hfm_put(&hfm_comms, handle, c);
+	*lost = hfm_deliver(c);
 	return c;
 }
 
@@ -219,9 +223,15 @@ static void forget_comm(struct hfm_comm *c) {
 		next = m->next;
 		free(m);
 	}
+	for (struct hfm_group *g = c->groups, *next; g != NULL; g = next) {
+		next = g->next;
+		free(g->name);
+		free(g);
+	}
 	if (c->world != hfm_first_comm->world) {
 		free(c->world);
 	}
+	free((char *)c->parent);
 	free(c->name);
 	free(c);
 }
@@ -238,6 +248,7 @@ void hfm_free_comm(struct hfm_comm *c) {
 		last_comm = at;
 	}
 	c->freed = true;
+	hfm_leave_slot(c);
 	bool last = c->requests == 0;
 	hfm_unlock();
 	if (last) {
@@ -245,7 +256,8 @@ void hfm_free_comm(struct hfm_comm *c) {
 	}
 }
 
-struct hfm_request *hfm_new_request(enum hfm_kind kind, struct hfm_comm *c, uint64_t handle) {
+struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, uint64_t handle) {
+	static uint64_t order;
 	hfm_lock();
 	struct hfm_request *r = free_requests;
 	if (r != NULL) {
@@ -257,6 +269,8 @@ struct hfm_request *hfm_new_request(enum hfm_kind kind, struct hfm_comm *c, uint
 	hfm_unlock();
 	memset(r, 0, offsetof(struct hfm_request, status));
 	r->kind = kind;
+	r->call = call;
+	r->order = __atomic_add_fetch(&order, 1, __ATOMIC_RELAXED);
 	r->comm = c;
 	r->handle = handle;
 	r->next = NULL;
@@ -289,6 +303,17 @@ void hfm_add_mail(struct hfm_comm *c, struct hfm_mail *m) {
 	hfm_unlock();
 }
 
+void hfm_return_mail(struct hfm_comm *c, struct hfm_mail *m) {
+	hfm_lock();
+	m->next = c->first;
+	c->first = m;
+	if (c->last == NULL) {
+		c->last = m;
+	}
+	c->mails++;
+	hfm_unlock();
+}
+
 struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_source, int any_tag, bool take) {
 	hfm_lock();
 	struct hfm_mail *before = NULL, *m = c->first;
@@ -311,12 +336,12 @@ struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_
 	return m;
 }
 
-static const char *refused_what, *refused_call;
+const char *hfm_refused_what, *hfm_refused_call;
 
 void hfm_refuse(const char *what, const char *call) {
-	if (refused_what == NULL) {
-		refused_call = call;
-		refused_what = what;
+	if (hfm_refused_what == NULL) {
+		hfm_refused_call = call;
+		hfm_refused_what = what;
 	}
 }
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../common/messages.h"
 #include "mpi-api.gen.h"
 
 #define HFM_EXPORT __attribute__((visibility("default")))
@@ -82,11 +83,22 @@ struct hfm_comm {
 	char *name;
 	int rank, size;
 	int *world; /* world ranks of the members */
-	uint64_t entered, children;
-	uint32_t requests; /* that it has; a freed one lives as long as they do */
+	int slot;   /* in the page; -1: it has no room for it */
+	const char *parent;
+	enum hfm_call how; /* it was made */
+	uint64_t children;
+	struct hfm_group *groups; /* made on it */
+	uint32_t requests;        /* that it has; a freed one lives as long as they do */
 	bool freed;
 	uint32_t mails;
 	struct hfm_mail *first, *last;
+};
+
+/* How many communicators some members have made on another, under a tag. */
+struct hfm_group {
+	struct hfm_group *next;
+	char *name;
+	uint64_t children;
 };
 
 enum hfm_kind {
@@ -102,15 +114,18 @@ enum hfm_kind {
 struct hfm_request {
 	uint64_t handle;
 	enum hfm_kind kind;
+	enum hfm_call call;
+	uint64_t order; /* of posting */
 	struct hfm_comm *comm;
 	int source, tag; /* as the program posted it; the destination of a send */
 	bool active, counted;
 	bool mail;     /* its message was in the mailbox, came by way of the loop, and has this source and tag */
 	bool complete; /* a persistent receive whose message was in the mailbox: status has how it ended */
 	int mail_source, mail_tag, error;
-	void *buffer;           /* of a persistent receive */
+	void *buffer;
 	long count;             /* of its elements; of a duplicate, its number on the parent */
 	uint64_t datatype, out; /* out: the send of the loop that a message of Mprobe comes by */
+	bool own_type;          /* the datatype is a copy: the program has freed its own */
 	struct hfm_mail *held;
 	void *newcomm;
 	uint64_t status[5];
@@ -133,14 +148,62 @@ extern struct hfm_comm *hfm_first_comm;
 extern struct hfm_request *hfm_orphans; /* receives that the program has freed while they were pending */
 extern int hfm_rank, hfm_size;          /* of the world */
 extern uint64_t *hfm_sent, *hfm_received;
+extern struct hfm_page *hfm_page; /* the rank's own until it is shared */
 
-/* hfm_new_comm lists a communicator; name is copied. */
-struct hfm_comm *hfm_new_comm(const char *name, uint64_t handle, int rank, int size, int *world);
+/* hfm_new_comm lists a communicator; name is copied. *lost says why messages of a restart cannot be delivered to it. */
+struct hfm_comm *hfm_new_comm(const char *name, const struct hfm_comm *parent, enum hfm_call how, uint64_t handle,
+	int rank, int size, int *world, const char **lost);
 void hfm_free_comm(struct hfm_comm *c);
-struct hfm_request *hfm_new_request(enum hfm_kind kind, struct hfm_comm *c, uint64_t handle);
+struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, uint64_t handle);
 void hfm_free_request(struct hfm_request *r);
 void hfm_add_mail(struct hfm_comm *c, struct hfm_mail *m);
+void hfm_return_mail(struct hfm_comm *c, struct hfm_mail *m); /* as the first: it was taken, and not received */
 struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_source, int any_tag, bool take);
+
+/* page.c. */
+void hfm_new_page(void);
+void hfm_place_comm(struct hfm_comm *c);   /* gives it a slot */
+void hfm_leave_slot(struct hfm_comm *c);   /* it is freed */
+void hfm_forget_slots(const char *parent); /* those freed on a communicator; NULL: all */
+
+/* A record as it is written. */
+struct hfm_text {
+	char *at;
+	size_t bytes, room;
+};
+
+/* What a restart has brought for a communicator that is not made yet. In order of creation. */
+struct hfm_restored {
+	struct hfm_restored *next;
+	char *name, *parent, *how;
+	uint64_t children;
+	int *world, size;
+	struct hfm_mail *first;
+};
+
+/* A receive that a checkpoint had pending, until the program posts it again. */
+struct hfm_unposted {
+	struct hfm_unposted *next;
+	char *comm;
+	int source, tag;
+	bool came;
+};
+
+extern struct hfm_restored *hfm_restored;
+extern struct hfm_unposted *hfm_unposted;
+void hfm_add(struct hfm_text *t, const void *from, size_t bytes);
+void hfm_add_u32(struct hfm_text *t, uint32_t v);
+void hfm_add_text(struct hfm_text *t, const char *text);
+void hfm_posted(const char *comm, int source, int tag); /* the program has posted such a receive; -1 for any */
+const char *hfm_load(const void *record, size_t bytes);
+const char *hfm_deliver(struct hfm_comm *c); /* why not, or NULL */
+uint64_t hfm_claim(const char *parent);      /* the number of the child of a restart to be made next; 0: none */
+extern bool hfm_restarted;
+extern const char *hfm_refused_what, *hfm_refused_call;
+
+/* What the layer's body does for libholdfast. */
+extern void (*hfm_turn)(void);
+extern const char *(*hfm_save)(const void **record, size_t *bytes);
 
 /* hfm_refuse notes why no checkpoint can be taken any more: what the program uses, and the call. */
 void hfm_refuse(const char *what, const char *call);
@@ -183,6 +246,54 @@ static inline bool hfm_enter(enum hfm_call call) {
 	return true;
 }
 
-static inline void hfm_leave(void) { hfm_depth = 0; }
+/* hfm_leave ends what hfm_wait_begins began, too. */
+static inline void hfm_leave(void) {
+	if ((hfm_page->seq & 1) != 0 && !hfm_threads) {
+		__atomic_store_n(&hfm_page->seq, hfm_page->seq + 1, __ATOMIC_RELEASE);
+	}
+	hfm_depth = 0;
+}
+
+static inline uint64_t *hfm_entered(const struct hfm_comm *c) {
+	static uint64_t nowhere;
+	return c->slot >= 0 ? &hfm_page->comms[c->slot].entered : &nowhere;
+}
+
+/* The page says of a call that may block what it is, what it waits for, and that it has begun. With several threads it
+ * says nothing. Ranks and tags are those of the communicator, -1 for any. */
+static inline void hfm_blocks(enum hfm_call call, const struct hfm_comm *c, unsigned flags) {
+	struct hfm_page *p = hfm_page;
+	p->call = call;
+	p->call_flags = flags;
+	p->call_comm = c != NULL ? c->slot : -1;
+	p->waits_n = 0;
+}
+
+static inline struct hfm_wait hfm_wait_for(const struct hfm_comm *c, int rank, int tag, unsigned flags) {
+	int at = c != NULL && rank >= 0 && rank < c->size ? c->world[rank] : -1;
+	return (struct hfm_wait){ at, tag, c != NULL ? c->slot : -1, flags };
+}
+
+static inline void hfm_waits(const struct hfm_comm *c, int rank, int tag, unsigned flags) {
+	struct hfm_page *p = hfm_page;
+	if (p->waits_n < HFM_MOST_WAITS && c != NULL) {
+		p->waits[p->waits_n++] = hfm_wait_for(c, rank, tag, flags);
+	}
+}
+
+static inline void hfm_wait_begins(void) {
+	if (!hfm_threads) {
+		__atomic_store_n(&hfm_page->seq, hfm_page->seq + 1, __ATOMIC_RELEASE);
+	}
+}
+
+/* hfm_polled notes a test or probe that has found nothing. */
+static inline void hfm_polled(const struct hfm_comm *c, int rank, int tag) {
+	struct hfm_page *p = hfm_page;
+	if (c != NULL) {
+		p->polled = hfm_wait_for(c, rank, tag, 0);
+		__atomic_store_n(&p->polls, p->polls + 1, __ATOMIC_RELEASE);
+	}
+}
 
 #endif

@@ -1,0 +1,188 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/program"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+)
+
+// Client is the program of the rank, while it waits in a call of libholdfast.
+type Client interface {
+	// Cut tells it that all ranks have stopped.
+	Cut() error
+	// Save returns what is in flight to it, as a record of the layer.
+	Save() ([]byte, error)
+	// Load hands it such a record.
+	Load(record []byte) error
+	// Failed gives the program up.
+	Failed(err error)
+}
+
+// New is the message layer of a rank whose program counts its messages in a page.
+func New(p *Page, rank int, c Client, exchange program.Exchange) endpoint.Endpoint {
+	return &layer{Page: p, client: c, exchange: exchange, rank: rank}
+}
+
+type layer struct {
+	*Page
+	client   Client
+	exchange program.Exchange
+	rank     int
+
+	quiet, ended bool
+	unposted     []endpoint.PendingReceive // of the checkpoint that was restored
+}
+
+var _ endpoint.Endpoint = (*layer)(nil)
+
+func (e *layer) Sent(rank int) uint64     { return e.sent(rank) }
+func (e *layer) Received(rank int) uint64 { return e.received(rank) }
+func (e *layer) Concurrent() bool         { return e.u32(atThreads) != 0 }
+func (e *layer) GPUAware(bool)            {}
+func (e *layer) NoteSites()               {}
+func (e *layer) Hold() (resume func())    { return func() {} }
+func (e *layer) OpenEpochs() error        { return nil } // one-sided communication is refused when it is saved
+func (e *layer) PreferQuiet(prefer bool)  { e.quiet = prefer }
+func (e *layer) Ended(ended bool)         { e.ended = ended }
+
+// LimitMailbox is heeded by the program.
+func (e *layer) LimitMailbox(n int64) { atomic.StoreUint64(e.word(atLimit), uint64(max(n, 0))) }
+
+// Mailbox is what the program has said when it drained last.
+func (e *layer) Mailbox() (messages int, bytes int64) {
+	return int(e.load(atMails)), int64(e.load(atBytes))
+}
+
+// DrainSome does nothing: the program drains as long as it waits.
+func (e *layer) DrainSome() (int, error) { return 0, nil }
+
+// UnpostedReceives are those of the checkpoint that was restored, until the next one says better.
+func (e *layer) UnpostedReceives() []endpoint.PendingReceive { return e.unposted }
+
+// What the ranks tell each other at the end of a drain.
+const (
+	saysDrained = 1 << iota
+	saysInFlight
+	saysQuiet // it would rather have nothing in flight
+	saysEnded
+)
+
+// Drain exchanges twice, whatever goes wrong: ranks stay in step.
+func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
+	atomic.StoreUint64(e.word(atFull), 0)
+	err := e.client.Cut()
+	before := e.load(atMails)
+	all, xerr := e.exchange(ctx, e.sentTo())
+	if err == nil {
+		err = xerr
+	}
+	if err == nil {
+		err = e.collect(ctx, all)
+	}
+	stats := endpoint.DrainStats{Messages: int(max(e.load(atMails), before) - before), Bytes: int64(e.load(atBytes))}
+	said := byte(0)
+	for bit, is := range map[byte]bool{saysDrained: err == nil, saysInFlight: e.load(atMails)+e.load(atPending) > 0,
+		saysQuiet: e.quiet, saysEnded: e.ended} {
+		if is {
+			said |= bit
+		}
+	}
+	all, xerr = e.exchange(ctx, []byte{said})
+	if err == nil && xerr != nil {
+		err = fmt.Errorf("%w: %w", mpiwrap.ErrDrainIncomplete, xerr)
+	}
+	quiet := false
+	stats.AllEnded = true
+	for r, b := range all {
+		if len(b) != 1 {
+			return stats, errors.Join(err, fmt.Errorf("rank %d says nothing of its drain", r))
+		}
+		if b[0]&saysDrained == 0 && err == nil {
+			err = fmt.Errorf("%w: rank %d gave up", mpiwrap.ErrDrainIncomplete, r)
+		}
+		stats.InFlight = stats.InFlight || b[0]&saysInFlight != 0
+		quiet = quiet || b[0]&saysQuiet != 0
+		stats.SomeEnded = stats.SomeEnded || b[0]&saysEnded != 0
+		stats.AllEnded = stats.AllEnded && b[0]&saysEnded != 0
+	}
+	stats.PutOff = stats.InFlight && quiet
+	return stats, err
+}
+
+// collect waits until the program has received what all ranks have sent to it, and has counted what that leaves.
+func (e *layer) collect(ctx context.Context, all [][]byte) error {
+	want := make([]uint64, len(all))
+	for r, b := range all {
+		n, err := sentBy(b, e.rank)
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+		want[r] = n
+	}
+	missing := func() (rank int, n uint64) {
+		for r := range want {
+			if got := e.received(r); got < want[r] {
+				return r, want[r] - got
+			}
+		}
+		return -1, 0
+	}
+	pause := sleep.Backoff{First: 20 * time.Microsecond, Longest: time.Millisecond}
+	turns, complete := uint64(0), false
+	for {
+		rank, n := missing()
+		switch now := e.load(atTurns); {
+		case rank < 0 && !complete:
+			turns, complete = now, true
+		case complete && now > turns+1:
+			return nil
+		}
+		if e.load(atFull) != 0 {
+			return fmt.Errorf("%w: the messages in flight to rank %d do not fit: raise max_mailbox, or take the "+
+				"checkpoint where fewer are in flight", mpiwrap.ErrMailboxFull, e.rank)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %d messages from rank %d have not arrived: %w", mpiwrap.ErrDrainIncomplete, n, rank,
+				context.Cause(ctx))
+		}
+		time.Sleep(pause.Next())
+	}
+}
+
+// SaveMailbox returns what is in flight to the rank.
+func (e *layer) SaveMailbox() ([]byte, error) {
+	b, err := e.client.Save()
+	if err != nil {
+		return nil, err
+	}
+	r, err := decode(b, e.rank, e.size)
+	if err != nil {
+		return nil, err
+	}
+	return r.Encode()
+}
+
+// StageMailbox refuses a record of another rank or world, and any while the program has a receive posted.
+func (e *layer) StageMailbox(b []byte) (apply func(), err error) {
+	r, err := endpoint.DecodeRecord(b, e.rank, e.size)
+	if err != nil {
+		return nil, err
+	}
+	if n := e.load(atPending); n > 0 {
+		return nil, fmt.Errorf("%w: %d receives or collectives were started before hf_restore; start them afterwards, "+
+			"as the checkpoint may have an earlier message for them", mpiwrap.ErrPending, n)
+	}
+	return func() {
+		e.unposted = r.Receives
+		if err := e.client.Load(encode(r)); err != nil {
+			e.client.Failed(fmt.Errorf("hand the messages of the checkpoint to the program: %w", err))
+		}
+	}, nil
+}

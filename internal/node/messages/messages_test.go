@@ -1,0 +1,230 @@
+package messages
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/program"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/test/cheader"
+)
+
+// TestHeader compares the numbers with those that C has.
+func TestHeader(t *testing.T) { cheader.Check(t, "../../../lib/common/messages.h", "HFM_", ".", "") }
+
+// newPage is a page as the layer begins it.
+func newPage(size int) *Page {
+	words := make([]uint64, Bytes(size)/8+1) // aligned as a mapping is
+	p := NewPage(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), size)
+	binary.LittleEndian.PutUint32(p.b, PageMagic)
+	binary.LittleEndian.PutUint32(p.b[atSize:], uint32(size))
+	return p
+}
+
+func (p *Page) setU32(at int, v uint32) { binary.LittleEndian.PutUint32(p.b[at:], v) }
+func (p *Page) setU64(at int, v uint64) { atomic.StoreUint64(p.word(at), v) }
+
+// TestPage reads what the layer writes of a call and of communicators.
+func TestPage(t *testing.T) {
+	p := newPage(4)
+	copy(p.b[CallsAt+3*CallBytes:], "MPI_Waitall\x00")
+	for i, name := range []string{"world.1", "world"} {
+		at := CommsAt + i*SlotBytes
+		p.setU64(at, uint64(10+i))
+		p.setU32(at+8, SlotLive)
+		p.setU32(at+16, uint32(2+2*i))
+		p.setU32(at+20, uint32(2-i)) // made the other way round
+		copy(p.b[at+24:], name+"\x00")
+	}
+	p.setU32(CountsAt+16*4+4, 3) // the second member of the first
+	p.setU32(atComms, 2)
+	p.setU32(atCall, 3)
+	p.setU32(atFlags, CallAll)
+	p.setU32(atComm, ^uint32(0))
+	p.setU32(atWaits, 2)
+	p.setU32(WaitsAt, ^uint32(0))
+	p.setU32(WaitsAt+4, 9)
+	p.setU32(WaitsAt+16, 2)
+	p.setU32(WaitsAt+20, ^uint32(0))
+	p.setU32(WaitsAt+24, 1)
+	p.setU32(WaitsAt+28, WaitSend)
+	p.setU64(atSeq, 7)
+	want := endpoint.Activity{Seq: 4, Blocked: true, Op: "MPI_Waitall", All: true, Waits: []endpoint.Wait{
+		{Comm: "world.1", Source: -1, Tag: 9, Members: []int{0, 3}},
+		{Comm: "world", Source: 2, Tag: -1, Send: true, Peer: 2},
+	}}
+	if got := p.Activity(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	p.setU64(atSeq, 8)
+	if got := p.Activity(); got.Blocked || got.Seq != 4 {
+		t.Errorf("after the call: %+v", got)
+	}
+	colls := []endpoint.Collective{{Comm: "world", Size: 4, Entered: 11}, {Comm: "world.1", Size: 2, Entered: 10}}
+	if got := p.Collectives(); !reflect.DeepEqual(got, colls) {
+		t.Errorf("got %+v, want %+v", got, colls)
+	}
+	p.setU64(CountsAt+16, 5)
+	p.setU64(CountsAt+8*(4+3), 6)
+	if p.sent(2) != 5 || p.received(3) != 6 {
+		t.Errorf("sent %d, received %d", p.sent(2), p.received(3))
+	}
+	for r, n := range []uint64{0, 0, 5, 0} {
+		if got, err := sentBy(p.sentTo(), r); got != n || err != nil {
+			t.Errorf("sent to rank %d: %d, %v", r, got, err)
+		}
+	}
+}
+
+// TestPageOfNonsense: a program may write anything to its page.
+func TestPageOfNonsense(t *testing.T) {
+	p := newPage(3)
+	for i := range CountsAt {
+		p.b[i] = 0xff
+	}
+	p.Activity()
+	p.Polling()
+	p.Collectives()
+	for i := range p.b {
+		p.b[i] = 0x01
+	}
+	p.Activity()
+	p.Polling()
+	p.Collectives()
+}
+
+func sample() *endpoint.Record {
+	return &endpoint.Record{Version: endpoint.RecordVersion, Rank: 1, Size: 3, Comms: []endpoint.RecordComm{
+		{Name: "world", How: endpoint.RecordCreation{Op: "Init"}, Members: []int{0, 1, 2}, Children: 1},
+		{Name: "world.1[1]", How: endpoint.RecordCreation{Parent: "world", Op: "Comm_split"}, Members: []int{1, 2}},
+	}, Boxes: []endpoint.RecordMessage{
+		{Comm: "world", Source: 2, Tag: 7, Data: []byte("one"), Receive: 1}, {Comm: "world.1[1]", Source: 0, Tag: 0,
+			Data: []byte{}},
+	}, Receives: []endpoint.PendingReceive{{Comm: "world", Source: -1, Tag: 7, Came: true}, {Comm: "world", Source: 0,
+		Tag: -1}}}
+}
+
+// TestRecord: a record of the layer, and one of a checkpoint, come back as they were; any that is cut short, and one of
+// another rank, is refused.
+func TestRecord(t *testing.T) {
+	b := encode(sample())
+	got, err := decode(b, 1, 3)
+	if err != nil || !reflect.DeepEqual(got, sample()) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for n := range b {
+		if _, err := decode(b[:n], 1, 3); !errors.Is(err, errBroken) {
+			t.Errorf("cut to %d bytes: %v", n, err)
+		}
+	}
+	if _, err := decode(b, 0, 3); err == nil {
+		t.Error("the record of another rank was read")
+	}
+	saved, err := got.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := endpoint.DecodeRecord(saved, 1, 3)
+	for i := range got.Boxes {
+		got.Boxes[i].Bytes = len(got.Boxes[i].Data)
+	}
+	if err != nil || len(again.Boxes) != 2 || string(again.Boxes[0].Data) != "one" {
+		t.Errorf("got %+v, %v", again, err)
+	}
+	for n := range saved {
+		if _, err := endpoint.DecodeRecord(saved[:n], 1, 3); err == nil {
+			t.Errorf("cut to %d bytes it was read", n)
+		}
+	}
+	if _, err := endpoint.DecodeRecord(saved, 2, 3); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") {
+		t.Errorf("the record of another rank: %v", err)
+	}
+}
+
+// standing is a client without a process.
+type standing struct {
+	record []byte
+	loaded []byte
+}
+
+func (s *standing) Cut() error               { return nil }
+func (s *standing) Save() ([]byte, error)    { return s.record, nil }
+func (s *standing) Load(record []byte) error { s.loaded = record; return nil }
+func (s *standing) Failed(error)             {}
+
+// TestDrain: a rank that has not received all that was sent to it fails on all ranks, and one whose mailbox is full.
+func TestDrain(t *testing.T) {
+	alone := func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
+	p := newPage(1)
+	e := New(p, 0, &standing{}, alone)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.setU64(CountsAt, 2)
+	p.setU64(CountsAt+8, 1)
+	if _, err := e.Drain(ctx); !errors.Is(err, mpiwrap.ErrDrainIncomplete) ||
+		!strings.Contains(err.Error(), "1 messages from rank 0") {
+		t.Errorf("got %v", err)
+	}
+	given := func(_ context.Context, mine []byte) ([][]byte, error) {
+		if len(mine) == 1 { // what it says at the end
+			return [][]byte{{0}}, nil
+		}
+		return [][]byte{mine}, nil
+	}
+	p.setU64(CountsAt+8, 2)
+	e = New(p, 0, &standing{}, program.Exchange(given))
+	go func() {
+		for ctx := t.Context(); ctx.Err() == nil; {
+			p.setU64(atTurns, p.load(atTurns)+1)
+		}
+	}()
+	if _, err := e.Drain(t.Context()); !errors.Is(err, mpiwrap.ErrDrainIncomplete) ||
+		!strings.Contains(err.Error(), "rank 0 gave up") {
+		t.Errorf("got %v", err)
+	}
+	e = New(p, 0, &standing{}, alone)
+	if s, err := e.Drain(t.Context()); err != nil || s.InFlight || s.AllEnded {
+		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
+// TestRefused: what no checkpoint can keep is refused by name, and a record while receives are posted.
+func TestRefused(t *testing.T) {
+	r := sample()
+	b := encode(r)
+	binary.LittleEndian.PutUint32(b[28:], 1)
+	end := binary.LittleEndian.Uint32(b[32:])
+	text := append(binary.LittleEndian.AppendUint32(nil, 4), "what"...)
+	b = append(append(append([]byte(nil), b[:end]...), text...), b[end:]...)
+	binary.LittleEndian.PutUint32(b[32:], end+uint32(len(text)))
+	p := newPage(3)
+	c := &standing{record: b}
+	e := New(p, 1, c, nil)
+	if _, err := e.SaveMailbox(); !errors.Is(err, mpiwrap.ErrPending) || !strings.Contains(err.Error(), ": what") {
+		t.Errorf("got %v", err)
+	}
+	saved, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.setU64(atPending, 1)
+	if _, err := e.StageMailbox(saved); !errors.Is(err, mpiwrap.ErrPending) {
+		t.Errorf("got %v", err)
+	}
+	p.setU64(atPending, 0)
+	apply, err := e.StageMailbox(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply()
+	if got, err := decode(c.loaded, 1, 3); err != nil || len(got.Boxes) != 2 || len(e.UnpostedReceives()) != 2 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}

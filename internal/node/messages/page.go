@@ -1,0 +1,219 @@
+// Package messages is what the node daemon knows of the messages of a program in another process: libholdfast-mpi,
+// between the program and its MPI, counts them in a page of shared memory, drains them at a cut, and takes those of a
+// checkpoint. docs/MESSAGES.md describes both; lib/common/messages.h has the same for C.
+package messages
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+)
+
+// Numbers of the page and of the record.
+const (
+	PageMagic     = 0x504d4648
+	PageVersion   = 1
+	RecordMagic   = 0x524d4648
+	RecordVersion = 1
+	MostWaits     = 1024
+	MostCalls     = 640
+	MostComms     = 1024
+	CallBytes     = 32
+	CommBytes     = 104
+	WaitsAt       = 192
+	CallsAt       = 16576
+	CommsAt       = 37056
+	CountsAt      = 168128
+	SlotBytes     = 128
+	WaitBytes     = 16
+
+	WaitSend       = 1
+	CallAll        = 1
+	CallCollective = 2
+	SlotLive       = 1
+	SlotFreed      = 2
+)
+
+// Where the fields of the page are.
+const (
+	atSize    = 8
+	atTurns   = 16
+	atMails   = 24
+	atBytes   = 32
+	atPending = 40
+	atLimit   = 48
+	atFull    = 56
+	atPolls   = 64
+	atPolled  = 72
+	atSeq     = 88
+	atCall    = 96
+	atFlags   = 100
+	atWaits   = 104
+	atComm    = 108
+	atChanges = 112
+	atComms   = 120
+	atThreads = 124
+)
+
+// Bytes is the size of the page of a rank in a world of size ranks.
+func Bytes(size int) int { return CountsAt + 16*size + 4*MostComms*size }
+
+// Page is that of one rank. The program writes it at any time: nothing in it is trusted. All methods may be called by
+// any goroutine.
+type Page struct {
+	b    []byte
+	size int
+}
+
+// NewPage is the page in b, of Bytes(size) bytes.
+func NewPage(b []byte, size int) *Page { return &Page{b[:Bytes(size)], size} }
+
+func (p *Page) word(at int) *uint64 { return (*uint64)(unsafe.Pointer(&p.b[at])) }
+func (p *Page) load(at int) uint64  { return atomic.LoadUint64(p.word(at)) }
+func (p *Page) u32(at int) uint32   { return atomic.LoadUint32((*uint32)(unsafe.Pointer(&p.b[at]))) }
+func (p *Page) i32(at int) int      { return int(int32(p.u32(at))) }
+
+// ready says whether the program has begun to write.
+func (p *Page) ready() bool { return p.u32(0) == PageMagic && int(p.u32(atSize)) == p.size }
+
+// sent and received are those to and from a rank of the world.
+func (p *Page) sent(rank int) uint64     { return p.load(CountsAt + 8*rank) }
+func (p *Page) received(rank int) uint64 { return p.load(CountsAt + 8*(p.size+rank)) }
+
+// name is text in n bytes.
+func (p *Page) name(at, n int) string {
+	b := bytes.Clone(p.b[at : at+n])
+	if end := bytes.IndexByte(b, 0); end >= 0 {
+		b = b[:end]
+	}
+	return string(b)
+}
+
+// settled reads what the program changes between two values of the counter at, and says whether it was whole; odd is
+// whether the counter may be odd.
+func (p *Page) settled(at int, odd bool, read func(count uint64)) bool {
+	for range 100 {
+		n := p.load(at)
+		if n%2 == 1 && !odd {
+			continue
+		}
+		read(n)
+		if p.load(at) == n {
+			return true
+		}
+	}
+	return false
+}
+
+// comm is the name of a communicator by its number, and its members if they are not the world.
+func (p *Page) comm(slot int) (name string, members []int) {
+	if slot < 0 || slot >= MostComms {
+		return "", nil
+	}
+	at := CommsAt + slot*SlotBytes
+	n := min(int(p.u32(at+16)), p.size)
+	for i := range n {
+		members = append(members, min(int(p.u32(CountsAt+16*p.size+4*(slot*p.size+i))), p.size-1))
+	}
+	return p.name(at+24, CommBytes), members
+}
+
+// wait is one thing that a call waits for.
+func (p *Page) wait(at int) endpoint.Wait {
+	w := endpoint.Wait{Source: p.i32(at), Tag: p.i32(at + 4), Send: p.u32(at+12)&WaitSend != 0}
+	var members []int
+	w.Comm, members = p.comm(p.i32(at + 8))
+	if w.Source >= p.size || w.Source < -1 {
+		w.Source = -1
+	}
+	if w.Send {
+		w.Peer = w.Source
+	} else if w.Source < 0 {
+		w.Members = members
+	}
+	return w
+}
+
+// Activity is what the rank is doing.
+func (p *Page) Activity() (a endpoint.Activity) {
+	ok := p.settled(atSeq, true, func(seq uint64) {
+		a = endpoint.Activity{Seq: seq/2 + seq%2, Blocked: seq%2 == 1}
+		if !a.Blocked {
+			return
+		}
+		if call := int(p.u32(atCall)); call < MostCalls {
+			a.Op = p.name(CallsAt+call*CallBytes, CallBytes)
+		}
+		a.All, a.Collective = p.u32(atFlags)&CallAll != 0, p.u32(atFlags)&CallCollective != 0
+		a.Comm, _ = p.comm(p.i32(atComm))
+		for i := range min(int(p.u32(atWaits)), MostWaits) {
+			a.Waits = append(a.Waits, p.wait(WaitsAt+i*WaitBytes))
+		}
+	})
+	if !ok { // it goes from call to call
+		return endpoint.Activity{Seq: p.load(atSeq)/2 + 1}
+	}
+	return a
+}
+
+// Polling is what the latest test or probe that found nothing was about, and how many there have been.
+func (p *Page) Polling() (last endpoint.Wait, polls uint64) {
+	p.settled(atPolls, true, func(n uint64) { last, polls = p.wait(atPolled), n })
+	return last, polls
+}
+
+// Collectives lists the communicators in order of creation.
+func (p *Page) Collectives() []endpoint.Collective {
+	type entry struct {
+		order uint32
+		endpoint.Collective
+	}
+	var list []entry
+	p.settled(atChanges, false, func(uint64) {
+		list = list[:0]
+		for i := range min(int(p.u32(atComms)), MostComms) {
+			at := CommsAt + i*SlotBytes
+			if state := p.u32(at + 8); state == SlotLive || state == SlotFreed {
+				list = append(list, entry{p.u32(at + 20), endpoint.Collective{Comm: p.name(at+24, CommBytes),
+					Leader: min(int(p.u32(at+12)), p.size-1), Size: int(p.u32(at + 16)), Entered: p.load(at)}})
+			}
+		}
+	})
+	slices.SortFunc(list, func(a, b entry) int { return int(a.order) - int(b.order) })
+	out := make([]endpoint.Collective, len(list))
+	for i := range list {
+		out[i] = list[i].Collective
+	}
+	return out
+}
+
+// sentTo writes how many messages the rank has sent to each that it has sent any, for the ranks that drain.
+func (p *Page) sentTo() (b []byte) {
+	for r := range p.size {
+		if n := p.sent(r); n > 0 {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r)), n)
+		}
+	}
+	return b
+}
+
+// sentBy finds in what sentTo wrote how many are for a rank.
+func sentBy(b []byte, rank int) (n uint64, err error) {
+	for len(b) > 0 {
+		r, k := binary.Uvarint(b)
+		v, l := binary.Uvarint(b[max(k, 0):])
+		if k <= 0 || l <= 0 {
+			return 0, fmt.Errorf("the numbers of messages that a rank has sent are broken")
+		}
+		if int(r) == rank {
+			return v, nil
+		}
+		b = b[k+l:]
+	}
+	return 0, nil
+}

@@ -1,0 +1,101 @@
+/* messages.h - what libholdfast-mpi tells libholdfast and the node daemon of a rank's messages: docs/MESSAGES.md. The
+ * package internal/node/messages has the same for Go, and a test that compares the two. */
+#ifndef HF_MESSAGES_H
+#define HF_MESSAGES_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HFM_PAGE_MAGIC 0x504d4648u
+#define HFM_PAGE_VERSION 1
+#define HFM_RECORD_MAGIC 0x524d4648u
+#define HFM_RECORD_VERSION 1
+#define HFM_MOST_WAITS 1024
+#define HFM_MOST_CALLS 640
+#define HFM_MOST_COMMS 1024
+#define HFM_CALL_BYTES 32
+#define HFM_COMM_BYTES 104
+#define HFM_WAITS_AT 192
+#define HFM_CALLS_AT 16576
+#define HFM_COMMS_AT 37056
+#define HFM_COUNTS_AT 168128
+#define HFM_SLOT_BYTES 128
+#define HFM_WAIT_BYTES 16
+
+/* Flags of what a rank waits for, of a call, and states of a communicator. */
+#define HFM_WAIT_SEND 1u
+#define HFM_CALL_ALL 1u
+#define HFM_CALL_COLLECTIVE 2u
+#define HFM_SLOT_LIVE 1u
+#define HFM_SLOT_FREED 2u
+
+/* One thing that a call waits for. */
+struct hfm_wait {
+	int32_t source; /* world rank; -1: any of the communicator's; of a send the destination */
+	int32_t tag;    /* -1: any */
+	int32_t comm;   /* its number; -1: none */
+	uint32_t flags;
+};
+
+/* A communicator. Its members are world ranks. */
+struct hfm_slot {
+	uint64_t entered; /* collectives that the rank has entered */
+	uint32_t state, leader, size;
+	uint32_t order; /* of creation */
+	char name[HFM_COMM_BYTES];
+};
+
+/* The page of a rank. The program writes it, but for limit. Numbers are little-endian. */
+struct hfm_page {
+	uint32_t magic, version, size, rank;
+	uint64_t turns;                     /* that the rank has received what had come */
+	uint64_t mails, mail_bytes;         /* in its mailbox, after that */
+	uint64_t pending;                   /* receives and collectives whose end the program has not been told */
+	uint64_t limit;                     /* bytes of the mailbox; 0: none */
+	uint64_t full;                      /* a message has been left in the network, for the limit */
+	uint64_t polls;                     /* that have found nothing */
+	struct hfm_wait polled;             /* what the last of them was for */
+	uint64_t seq;                       /* odd: in a call that may block, described by what follows */
+	uint32_t call, call_flags, waits_n; /* the call's number in calls */
+	int32_t call_comm;
+	uint64_t changes; /* of the communicators; odd: one is under way */
+	uint32_t comms_n, concurrent;
+	uint64_t spare[8];
+	struct hfm_wait waits[HFM_MOST_WAITS];
+	char calls[HFM_MOST_CALLS][HFM_CALL_BYTES];
+	struct hfm_slot comms[HFM_MOST_COMMS];
+	uint64_t counts[]; /* sent to each world rank, then received from each; then members of each communicator, u32 */
+};
+
+static_assert(sizeof(struct hfm_wait) == HFM_WAIT_BYTES, "wait");
+static_assert(sizeof(struct hfm_slot) == HFM_SLOT_BYTES, "communicator");
+static_assert(offsetof(struct hfm_page, waits) == HFM_WAITS_AT, "waits");
+static_assert(offsetof(struct hfm_page, calls) == HFM_CALLS_AT, "calls");
+static_assert(offsetof(struct hfm_page, comms) == HFM_COMMS_AT, "communicators");
+static_assert(offsetof(struct hfm_page, counts) == HFM_COUNTS_AT, "counts");
+static_assert(offsetof(struct hfm_page, polled) == 72 && offsetof(struct hfm_page, seq) == 88, "calls");
+static_assert(offsetof(struct hfm_page, changes) == 112, "changes");
+
+/* Bytes of the page of a rank in a world of so many. */
+static inline size_t hfm_page_bytes(size_t size) {
+	return sizeof(struct hfm_page) + 2 * size * sizeof(uint64_t) + HFM_MOST_COMMS * size * sizeof(uint32_t);
+}
+
+/* What libholdfast asks of the layer. Its function hf_message_layer returns it, or NULL where MPI is not in use. The
+ * rank's own thread calls, between calls of MPI. A text that is returned says what has gone wrong; NULL: nothing. */
+struct hf_message_layer {
+	uint32_t version; /* HFM_PAGE_VERSION */
+	/* From now on counts and state live in this memory, which has zeros and stays. */
+	const char *(*share)(void *page, size_t bytes);
+	/* Receives what has come. */
+	void (*turn)(void);
+	/* All ranks have stopped: communicators that were freed are forgotten. */
+	void (*cut)(void);
+	/* The mailbox, and what is pending, as a record that the layer keeps until the next call. */
+	const char *(*save)(const void **record, size_t *bytes);
+	/* Takes messages of a record for the communicators that there are, and for those to come. */
+	const char *(*load)(const void *record, size_t bytes);
+};
+
+#endif

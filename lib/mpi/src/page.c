@@ -1,0 +1,359 @@
+/* page.c - what the node daemon sees of a rank's messages, and what a restart has brought. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "layer.h"
+
+struct hfm_page *hfm_page;
+uint64_t *hfm_sent, *hfm_received;
+struct hfm_restored *hfm_restored;
+struct hfm_unposted *hfm_unposted;
+void (*hfm_turn)(void);
+const char *(*hfm_save)(const void **record, size_t *bytes);
+bool hfm_restarted;
+static bool shared;
+
+/* use makes a page that of the rank. */
+static void use(struct hfm_page *p) {
+	hfm_page = p;
+	hfm_sent = p->counts;
+	hfm_received = p->counts + hfm_size;
+}
+
+static void *need(void *p) {
+	if (p == NULL) {
+		fprintf(stderr, "libholdfast-mpi: out of memory\n");
+		abort();
+	}
+	return p;
+}
+
+/* hfm_new_page is called when MPI has begun. The page has no members of communicators until it is shared. */
+void hfm_new_page(void) {
+	struct hfm_page *p = need(calloc(1, sizeof *p + 2 * (size_t)hfm_size * sizeof p->counts[0]));
+	p->magic = HFM_PAGE_MAGIC;
+	p->version = HFM_PAGE_VERSION;
+	p->size = (uint32_t)hfm_size;
+	p->rank = (uint32_t)hfm_rank;
+	p->concurrent = hfm_threads;
+	for (int i = 0; i < HFM_CALLS; i++) {
+		snprintf(p->calls[i], sizeof p->calls[i], "MPI_%s", hfm_names[i]);
+	}
+	use(p);
+}
+
+/* members is where a slot has those of its communicator. */
+static uint32_t *members(int slot) {
+	return (uint32_t *)(void *)(hfm_page->counts + 2 * (size_t)hfm_size) + (size_t)slot * (size_t)hfm_size;
+}
+
+static void write_members(const struct hfm_comm *c) {
+	if (shared && c->slot >= 0) {
+		memcpy(members(c->slot), c->world, (size_t)c->size * sizeof *c->world);
+	}
+}
+
+static void changing(void) { __atomic_add_fetch(&hfm_page->changes, 1, __ATOMIC_SEQ_CST); }
+
+void hfm_place_comm(struct hfm_comm *c) {
+	static uint32_t order;
+	struct hfm_page *p = hfm_page;
+	int i = 0;
+	while (i < HFM_MOST_COMMS && p->comms[i].state != 0) {
+		i++;
+	}
+	c->slot = i < HFM_MOST_COMMS && strlen(c->name) < HFM_COMM_BYTES ? i : -1;
+	if (c->slot < 0) {
+		hfm_refuse(i < HFM_MOST_COMMS ? "communicators made on each other too deeply" : "1024 communicators at a time",
+			hfm_names[c->how]);
+		return;
+	}
+	changing();
+	struct hfm_slot *s = &p->comms[i];
+	s->entered = 0;
+	s->leader = (uint32_t)c->world[0];
+	s->size = (uint32_t)c->size;
+	s->order = ++order;
+	strcpy(s->name, c->name);
+	write_members(c);
+	s->state = HFM_SLOT_LIVE;
+	p->comms_n = p->comms_n > (uint32_t)i ? p->comms_n : (uint32_t)i + 1;
+	changing();
+}
+
+/* Freeing is a collective that a rank can be behind with, so the slot stays. */
+void hfm_leave_slot(struct hfm_comm *c) {
+	if (c->slot >= 0) {
+		changing();
+		hfm_page->comms[c->slot].entered++;
+		hfm_page->comms[c->slot].state = HFM_SLOT_FREED;
+		changing();
+	}
+}
+
+void hfm_forget_slots(const char *parent) {
+	const size_t n = parent != NULL ? strlen(parent) : 0;
+	for (uint32_t i = 0; i < hfm_page->comms_n; i++) {
+		struct hfm_slot *s = &hfm_page->comms[i];
+		if (s->state == HFM_SLOT_FREED && (parent == NULL || (strncmp(s->name, parent, n) == 0 && s->name[n] == '.'))) {
+			changing();
+			s->state = 0;
+			changing();
+		}
+	}
+}
+
+static const char *share(void *page, size_t bytes) {
+	static char text[200];
+	if (!hfm_on) {
+		return "MPI is not in use";
+	}
+	if (bytes < hfm_page_bytes((size_t)hfm_size)) {
+		snprintf(text, sizeof text, "%zu bytes for the page of messages, %zu are needed", bytes,
+			hfm_page_bytes((size_t)hfm_size));
+		return text;
+	}
+	memcpy(page, hfm_page, sizeof *hfm_page + 2 * (size_t)hfm_size * sizeof hfm_page->counts[0]);
+	if (!shared) {
+		free(hfm_page);
+	}
+	use(page);
+	shared = true;
+	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
+		write_members(c);
+	}
+	return NULL;
+}
+
+void hfm_add(struct hfm_text *t, const void *from, size_t bytes) {
+	if (t->room - t->bytes < bytes) {
+		t->room = 2 * (t->bytes + bytes) + 64;
+		t->at = need(realloc(t->at, t->room));
+	}
+	if (bytes > 0) {
+		memcpy(t->at + t->bytes, from, bytes);
+		t->bytes += bytes;
+	}
+}
+
+void hfm_add_u32(struct hfm_text *t, uint32_t v) { hfm_add(t, &v, sizeof v); }
+
+void hfm_add_text(struct hfm_text *t, const char *text) {
+	hfm_add_u32(t, (uint32_t)strlen(text));
+	hfm_add(t, text, strlen(text));
+}
+
+/* A record as it is read. It trusts no length. */
+struct reading {
+	const char *at, *end;
+	bool bad;
+};
+
+static const char *take(struct reading *r, size_t bytes) {
+	const char *at = r->at;
+	if (r->bad || (size_t)(r->end - r->at) < bytes) {
+		r->bad = true;
+		return NULL;
+	}
+	r->at += bytes;
+	return at;
+}
+
+static uint32_t take_u32(struct reading *r) {
+	uint32_t v = 0;
+	const char *at = take(r, sizeof v);
+	if (at != NULL) {
+		memcpy(&v, at, sizeof v);
+	}
+	return v;
+}
+
+static char *take_text(struct reading *r) {
+	const uint32_t n = take_u32(r);
+	const char *at = take(r, n);
+	return at != NULL ? need(strndup(at, n)) : NULL;
+}
+
+static struct hfm_restored *restored_named(const char *name) {
+	struct hfm_restored *r = hfm_restored;
+	while (r != NULL && strcmp(r->name, name) != 0) {
+		r = r->next;
+	}
+	return r;
+}
+
+static void forget_restored(struct hfm_restored *r) {
+	free(r->name);
+	free(r->parent);
+	free(r->how);
+	free(r->world);
+	free(r);
+}
+
+uint64_t hfm_claim(const char *parent) {
+	const size_t n = strlen(parent);
+	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
+		if (strcmp(r->parent, parent) == 0 && r->name[n] == '.' && r->name[n + 1] != 'g') {
+			return strtoull(r->name + n + 1, NULL, 10);
+		}
+	}
+	return 0;
+}
+
+static void read_comm(struct reading *r) {
+	struct hfm_restored *c = need(calloc(1, sizeof *c)), **last = &hfm_restored;
+	c->name = take_text(r);
+	c->parent = take_text(r);
+	c->how = take_text(r);
+	c->children = take_u32(r);
+	const uint32_t n = take_u32(r);
+	const char *at = take(r, (size_t)n * sizeof(int));
+	if (at == NULL) {
+		forget_restored(c);
+		return;
+	}
+	c->size = (int)n;
+	c->world = need(malloc((size_t)n * sizeof(int) + 1));
+	memcpy(c->world, at, (size_t)n * sizeof(int));
+	while (*last != NULL) {
+		last = &(*last)->next;
+	}
+	*last = c;
+}
+
+/* read_box makes a message whose bytes follow later in the record. */
+static void read_box(struct reading *r, struct reading *data) {
+	char *name = take_text(r);
+	const int source = (int)take_u32(r), tag = (int)take_u32(r);
+	(void)take_u32(r);
+	uint64_t bytes = 0;
+	const char *at = take(r, sizeof bytes);
+	if (at != NULL) {
+		memcpy(&bytes, at, sizeof bytes);
+	}
+	at = take(data, bytes);
+	struct hfm_restored *c = name != NULL ? restored_named(name) : NULL;
+	free(name);
+	if (at == NULL || c == NULL) {
+		r->bad = true;
+		return;
+	}
+	struct hfm_mail *m = need(malloc(sizeof *m + bytes)), **last = &c->first;
+	m->next = NULL;
+	m->source = source;
+	m->tag = tag;
+	m->bytes = bytes;
+	memcpy(m->data, at, bytes);
+	while (*last != NULL) {
+		last = &(*last)->next;
+	}
+	*last = m;
+}
+
+static void read_receive(struct reading *r) {
+	struct hfm_unposted *u = need(calloc(1, sizeof *u));
+	u->comm = take_text(r);
+	u->source = (int)take_u32(r);
+	u->tag = (int)take_u32(r);
+	u->came = take_u32(r) != 0;
+	u->next = hfm_unposted;
+	hfm_unposted = u;
+}
+
+void hfm_posted(const char *comm, int source, int tag) {
+	for (struct hfm_unposted **at = &hfm_unposted, *u; (u = *at) != NULL; at = &u->next) {
+		if (u->source == source && u->tag == tag && strcmp(u->comm, comm) == 0) {
+			*at = u->next;
+			free(u->comm);
+			free(u);
+			return;
+		}
+	}
+}
+
+/* The record has the bytes of its messages at its end. */
+const char *hfm_load(const void *record, size_t bytes) {
+	static const char broken[] = "the record of the checkpoint's messages is broken";
+	struct reading r = { record, (const char *)record + bytes, false };
+	const uint32_t magic = take_u32(&r), version = take_u32(&r), rank = take_u32(&r), size = take_u32(&r);
+	const uint32_t comms = take_u32(&r), boxes = take_u32(&r), receives = take_u32(&r), refused = take_u32(&r);
+	const uint32_t text = take_u32(&r); /* bytes up to the messages */
+	if (r.bad || magic != HFM_RECORD_MAGIC || version != HFM_RECORD_VERSION || (int)rank != hfm_rank ||
+		(int)size != hfm_size || refused != 0 || text > bytes) {
+		return broken;
+	}
+	struct reading data = { (const char *)record + text, r.end, false };
+	hfm_restarted = true;
+	for (uint32_t i = 0; i < comms && !r.bad; i++) {
+		read_comm(&r);
+	}
+	for (uint32_t i = 0; i < boxes && !r.bad; i++) {
+		read_box(&r, &data);
+	}
+	for (uint32_t i = 0; i < receives && !r.bad; i++) {
+		read_receive(&r);
+	}
+	if (r.bad) {
+		return broken;
+	}
+	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
+		const char *why = hfm_deliver(c);
+		if (why != NULL) {
+			return why;
+		}
+	}
+	return NULL;
+}
+
+const char *hfm_deliver(struct hfm_comm *c) {
+	static char text[300];
+	struct hfm_restored **at = &hfm_restored;
+	while (*at != NULL && strcmp((*at)->name, c->name) != 0) {
+		at = &(*at)->next;
+	}
+	struct hfm_restored *r = *at;
+	if (r == NULL) {
+		return NULL;
+	}
+	if (r->first != NULL &&
+		(r->size != c->size || memcmp(r->world, c->world, (size_t)c->size * sizeof *c->world) != 0)) {
+		snprintf(text, sizeof text,
+			"the checkpoint has messages for the communicator %s, which has other members now: make communicators "
+			"in the same order as before the restart",
+			c->name);
+		return text;
+	}
+	*at = r->next;
+	c->children = c->children > r->children ? c->children : r->children;
+	struct hfm_mail *first = r->first, *last = first;
+	for (; last != NULL; last = last->next) {
+		c->mails++;
+		if (last->next == NULL) {
+			last->next = c->first;
+			c->last = c->last != NULL ? c->last : last;
+			c->first = first;
+			break;
+		}
+	}
+	forget_restored(r);
+	return NULL;
+}
+
+static void turn(void) {
+	if (hfm_turn != NULL) {
+		hfm_turn();
+	}
+}
+
+static void cut(void) { hfm_forget_slots(NULL); }
+
+static const char *save(const void **record, size_t *bytes) { return hfm_save(record, bytes); }
+
+/* hf_message_layer is what libholdfast looks for. */
+HFM_EXPORT const struct hf_message_layer *hf_message_layer(void);
+const struct hf_message_layer *hf_message_layer(void) {
+	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, share, turn, cut, save, hfm_load };
+	return hfm_on ? &layer : NULL;
+}

@@ -1,0 +1,243 @@
+/* save.inc.h - the record of what a checkpoint keeps of messages: docs/MESSAGES.md. */
+
+/* A message that a receive of the program has got, of which the program has not been told. */
+struct got {
+	const struct hfm_request *request;
+	struct hfm_mail *mail;
+	uint32_t receive; /* its number among the receives */
+};
+
+/* What is being saved. */
+struct saving {
+	struct hfm_text head, data, boxes, receives, refused;
+	uint32_t boxes_n, receives_n, refused_n, comms_n;
+	struct got *got;
+	size_t got_n;
+};
+
+__attribute__((format(printf, 2, 3))) static void refuse(struct saving *s, const char *format, ...) {
+	char text[400];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	hfm_add_text(&s->refused, text);
+	s->refused_n++;
+}
+
+static void save_box(struct saving *s, const char *comm, const struct hfm_mail *m, uint32_t receive) {
+	uint64_t bytes = m->bytes;
+	hfm_add_text(&s->boxes, comm);
+	hfm_add_u32(&s->boxes, (uint32_t)m->source);
+	hfm_add_u32(&s->boxes, (uint32_t)m->tag);
+	hfm_add_u32(&s->boxes, receive);
+	hfm_add(&s->boxes, &bytes, sizeof bytes);
+	hfm_add(&s->data, m->data, m->bytes);
+	s->boxes_n++;
+}
+
+static uint32_t save_receive(struct saving *s, const char *comm, int source, int tag, bool came) {
+	hfm_add_text(&s->receives, comm);
+	hfm_add_u32(&s->receives, (uint32_t)source);
+	hfm_add_u32(&s->receives, (uint32_t)tag);
+	hfm_add_u32(&s->receives, came);
+	return ++s->receives_n;
+}
+
+/* pack_got packs what a receive has got; NULL and a refusal: that cannot be. */
+static struct hfm_mail *pack_got(struct saving *s, const struct hfm_request *r) {
+	MPI_Status st;
+	MPI_Comm comm = HANDLE(MPI_Comm, r->comm->handle);
+	MPI_Datatype type = HANDLE(MPI_Datatype, r->datatype);
+	int flag = 1, n = 0, room = 0, at = 0, rc = MPI_SUCCESS;
+	if (r->complete) {
+		memcpy(&st, r->status, sizeof st);
+		rc = r->error;
+	} else {
+		rc = REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st);
+	}
+	if (rc != MPI_SUCCESS || !flag) {
+		refuse(s, "the receive posted by MPI_%s on %s has failed, and no wait has returned its error",
+			hfm_names[r->call], r->comm->name);
+		return NULL;
+	}
+	if (REAL(Get_count)(&st, type, &n) != MPI_SUCCESS || n == MPI_UNDEFINED || n > r->count ||
+		REAL(Pack_size)(n, type, comm, &room) != MPI_SUCCESS) {
+		refuse(s, "the receive posted by MPI_%s on %s has got a part of an element; wait for it before the point",
+			hfm_names[r->call], r->comm->name);
+		return NULL;
+	}
+	struct hfm_mail *m = malloc(sizeof *m + (size_t)room + 1);
+	if (m == NULL || REAL(Pack)(r->buffer, n, type, m->data, room, &at, comm) != MPI_SUCCESS) {
+		refuse(s, "the message that MPI_%s on %s has got cannot be packed", hfm_names[r->call], r->comm->name);
+		free(m);
+		return NULL;
+	}
+	m->source = r->mail ? r->mail_source : st.MPI_SOURCE;
+	m->tag = r->mail ? r->mail_tag : st.MPI_TAG;
+	m->bytes = (size_t)at;
+	return m;
+}
+
+/* save_request describes what is under way, and refuses what a restart could not do again. */
+static void save_request(struct saving *s, const struct hfm_request *r) {
+	MPI_Status st;
+	int flag = 0, cancelled = 0;
+	switch (r->kind) {
+	case HFM_PERSISTENT_SEND:
+		return; /* its message is in the mailbox of its receiver */
+	case HFM_COLLECTIVE:
+	case HFM_PERSISTENT_COLLECTIVE:
+	case HFM_IDUP:
+		refuse(s,
+			"the collective that MPI_%s has started on %s is pending; wait for it before the point, as restarted "
+			"ranks cannot start it again together",
+			hfm_names[r->call], r->comm->name);
+		return;
+	case HFM_RECEIVE:
+	case HFM_PERSISTENT_RECEIVE:
+		break;
+	}
+	if (r->comm->freed) {
+		refuse(
+			s, "the communicator %s was freed with a receive pending; wait for it before MPI_Comm_free", r->comm->name);
+		return;
+	}
+	if (!r->complete && REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st) == MPI_SUCCESS && flag) {
+		REAL(Test_cancelled)(&st, &cancelled);
+	}
+	if (cancelled) {
+		return;
+	}
+	bool came = r->complete || flag;
+	uint32_t number = save_receive(s, r->comm->name, any_source(r->source), any_tag(r->tag), came);
+	struct hfm_mail *m = came ? pack_got(s, r) : NULL;
+	if (m != NULL) {
+		s->got[s->got_n++] = (struct got){ r, m, number };
+	}
+}
+
+static int by_order(const void *a, const void *b) {
+	uint64_t x = (*(struct hfm_request *const *)a)->order, y = (*(struct hfm_request *const *)b)->order;
+	return (x > y) - (x < y);
+}
+
+/* save_requests saves what is under way in the order in which the program began it. */
+static void save_requests(struct saving *s) {
+	size_t n = 0;
+	struct hfm_request **all = calloc(hfm_requests.used + 1, sizeof *all);
+	s->got = calloc(hfm_requests.used + 1, sizeof *s->got);
+	for (size_t i = 0; i < hfm_requests.room; i++) {
+		struct hfm_request *r = hfm_requests.values[i];
+		if (r != NULL && r->active) {
+			all[n++] = r;
+		}
+	}
+	qsort(all, n, sizeof *all, by_order);
+	for (size_t i = 0; i < n; i++) {
+		save_request(s, all[i]);
+	}
+	free(all);
+	for (const struct hfm_request *r = hfm_orphans; r != NULL; r = r->next) {
+		refuse(s, "a receive on %s was freed while it was pending; wait for it instead", r->comm->name);
+	}
+	if (hfm_messages.used > 0) {
+		refuse(s, "a message that MPI_Mprobe or MPI_Improbe has matched is not received; receive it before the point");
+	}
+	if (hfm_refused_what != NULL) {
+		refuse(s, "the program uses %s (%s%s), which no checkpoint can keep", hfm_refused_what,
+			strncmp(hfm_refused_call, "MPI_", 4) == 0 ? "" : "MPI_", hfm_refused_call);
+	}
+}
+
+/* save_comm writes the messages of a communicator. Those that receives have got stand each before the first that the
+ * same receive could take: so it finds its own when it is posted again, in the order of posting. */
+static void save_comm(struct saving *s, const struct hfm_comm *c) {
+	size_t n = 0;
+	struct entry {
+		const struct hfm_mail *mail;
+		uint32_t receive;
+	} *list = calloc(c->mails + s->got_n + 1, sizeof *list);
+	for (const struct hfm_mail *m = c->first; m != NULL; m = m->next) {
+		list[n++] = (struct entry){ m, 0 };
+	}
+	for (size_t i = s->got_n; i-- > 0;) {
+		const struct got *g = &s->got[i];
+		size_t at = 0;
+		if (g->request->comm != c) {
+			continue;
+		}
+		while (at < n &&
+			!((g->request->source == MPI_ANY_SOURCE || g->request->source == list[at].mail->source) &&
+				(g->request->tag == MPI_ANY_TAG || g->request->tag == list[at].mail->tag))) {
+			at++;
+		}
+		memmove(&list[at + 1], &list[at], (n++ - at) * sizeof *list);
+		list[at] = (struct entry){ g->mail, g->receive };
+	}
+	for (size_t i = 0; i < n; i++) {
+		save_box(s, c->name, list[i].mail, list[i].receive);
+	}
+	free(list);
+	hfm_add_text(&s->head, c->name);
+	hfm_add_text(&s->head, c->parent);
+	hfm_add_text(&s->head, hfm_names[c->how]);
+	hfm_add_u32(&s->head, (uint32_t)c->children);
+	hfm_add_u32(&s->head, (uint32_t)c->size);
+	hfm_add(&s->head, c->world, (size_t)c->size * sizeof *c->world);
+	s->comms_n++;
+}
+
+/* save_rest carries over what a restart has brought and the program has not come to yet. */
+static void save_rest(struct saving *s) {
+	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
+		for (const struct hfm_mail *m = r->first; m != NULL; m = m->next) {
+			save_box(s, r->name, m, 0);
+		}
+		hfm_add_text(&s->head, r->name);
+		hfm_add_text(&s->head, r->parent);
+		hfm_add_text(&s->head, r->how);
+		hfm_add_u32(&s->head, (uint32_t)r->children);
+		hfm_add_u32(&s->head, (uint32_t)r->size);
+		hfm_add(&s->head, r->world, (size_t)r->size * sizeof *r->world);
+		s->comms_n++;
+	}
+	for (const struct hfm_unposted *u = hfm_unposted; u != NULL; u = u->next) {
+		if (!u->came) {
+			save_receive(s, u->comm, u->source, u->tag, false);
+		}
+	}
+}
+
+static const char *save(const void **record, size_t *bytes) {
+	static struct hfm_text whole;
+	struct saving s;
+	memset(&s, 0, sizeof s);
+	if (!hfm_on || hfm_depth != 0) {
+		return "MPI is not in use, or the call comes from within it";
+	}
+	hfm_depth = 1;
+	save_requests(&s);
+	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
+		save_comm(&s, c);
+	}
+	save_rest(&s);
+	struct hfm_text *const parts[] = { &s.head, &s.boxes, &s.receives, &s.refused, &s.data };
+	uint32_t head[] = { HFM_RECORD_MAGIC, HFM_RECORD_VERSION, (uint32_t)hfm_rank, (uint32_t)hfm_size, s.comms_n,
+		s.boxes_n, s.receives_n, s.refused_n, 0 };
+	head[8] = (uint32_t)(sizeof head + s.head.bytes + s.boxes.bytes + s.receives.bytes + s.refused.bytes);
+	whole.bytes = 0;
+	hfm_add(&whole, head, sizeof head);
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		hfm_add(&whole, parts[i]->at, parts[i]->bytes);
+		free(parts[i]->at);
+	}
+	for (size_t i = 0; i < s.got_n; i++) {
+		free(s.got[i].mail);
+	}
+	free(s.got);
+	hfm_depth = 0;
+	*record = whole.at;
+	*bytes = whole.bytes;
+	return NULL;
+}

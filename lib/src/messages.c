@@ -1,0 +1,78 @@
+/* messages.c - what the daemon asks of libholdfast-mpi, if the program has it. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "../common/messages.h"
+#include "../common/shm.h"
+#include "client.h"
+
+void hf_find_layer(struct hf_client *c) {
+	const struct hf_message_layer *(*find)(void) = NULL;
+	void *at = dlsym(RTLD_DEFAULT, "hf_message_layer");
+	memcpy(&find, &at, sizeof find);
+	c->layer = at != NULL ? find() : NULL;
+	if (c->layer != NULL && c->layer->version != HFM_PAGE_VERSION) {
+		c->layer = NULL;
+	}
+}
+
+/* The page stays mapped when its daemon dies: the layer goes on writing to it. */
+int hf_messages(struct hf_client *c, int fd, uint64_t bytes) {
+	void *page = hf_map(fd, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED);
+	const char *why = page == NULL ? strerror(errno) : c->layer->share(page, (size_t)bytes);
+
+	return why == NULL ? HF_OK : hf_fail(HF_E_MEMORY, "share the counts of messages with the node daemon: %s", why);
+}
+
+/* Returns what has gone wrong; NULL: nothing. The record that is taken is the one that was saved last. */
+const char *hf_mail(struct hf_client *c, uint32_t what, int fd, uint64_t *bytes) {
+	static const void *record;
+	static size_t saved;
+	const char *why = NULL;
+	size_t n = (size_t)*bytes;
+	void *at = NULL;
+
+	if (what == HFP_MAIL_CUT) {
+		c->layer->cut();
+		return NULL;
+	}
+	if (what == HFP_MAIL_SAVE) {
+		why = c->layer->save(&record, &saved);
+		*bytes = why == NULL ? saved : 0;
+		return why;
+	}
+	at = hf_map(fd, n, PROT_READ | PROT_WRITE, MAP_SHARED);
+	if (at == NULL) {
+		return strerror(errno);
+	}
+	if (what == HFP_MAIL_LOAD) {
+		why = c->layer->load(at, n);
+	} else if (n == saved) {
+		memcpy(at, record, n);
+	} else {
+		why = "the record is not the one that was saved";
+	}
+	munmap(at, n);
+	return why;
+}
+
+/* A rank that waits for the others receives whatever comes, so that no sender is blocked on it. */
+void hf_drain_until(struct hf_client *c) {
+	struct pollfd some = { .fd = c->sock, .events = POLLIN };
+	struct timespec pause = { .tv_nsec = 20000 };
+
+	for (;;) {
+		c->layer->turn();
+		if (ppoll(&some, 1, &pause, NULL) != 0) { /* a signal's handler may have something to say to the daemon */
+			return;
+		}
+		if (pause.tv_nsec < 500000) {
+			pause.tv_nsec *= 2;
+		}
+	}
+}

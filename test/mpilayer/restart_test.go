@@ -1,0 +1,208 @@
+package mpilayer
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/test/launch"
+)
+
+var (
+	programs = flag.Int("programs", 12, "how many programs TestRandomPrograms restarts")
+	seed     = flag.Uint64("seed", 1, "seed of the first one")
+)
+
+// installed builds what users install, and returns where.
+func installed(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := launch.Build(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// compile builds a program with the libraries in dir, for each MPI.
+func compile(t *testing.T, dir, source string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, l := range mpirun.Launchers() {
+		if err := l.Available(); err != nil {
+			t.Skip(err)
+		}
+		out[l.Name] = filepath.Join(t.TempDir(), l.Name)
+		text, err := exec.Command(l.Compiler(), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I../../lib", "-o",
+			out[l.Name], source, "-L"+dir, "-Wl,--no-as-needed", "-lholdfast-mpi", "-lholdfast",
+			"-Wl,-rpath,"+dir).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	return out
+}
+
+// start runs a program with checkpoints in a directory.
+func start(t *testing.T, l mpirun.Launcher, dir, checkpoints string, ranks int, command ...string) (string, error) {
+	t.Helper()
+	env := []string{"env", "HOLDFAST_BIN=" + filepath.Join(dir, "holdfast"), "HOLDFAST_GLOBAL=" + checkpoints,
+		"HOLDFAST_JOB=layer", fmt.Sprintf("HOLDFAST_NODE_KEY=layer-%d-%d", os.Getpid(), time.Now().UnixNano())}
+	return l.Yielding().Job(ranks, 2*time.Minute, append(env, command...)...).CombinedOutput(t.Context())
+}
+
+// TestRestartUnderOtherMPI: messages of a vector type that are in flight at the points of a program reach wildcard
+// receives of the same program under the other MPI.
+func TestRestartUnderOtherMPI(t *testing.T) {
+	const ranks, steps = 3, "3000"
+	dir := installed(t)
+	program := compile(t, dir, "testdata/ring.c")
+	both := mpirun.Launchers()
+	for i, l := range both {
+		t.Run(l.Name, func(t *testing.T) {
+			checkpoints := t.TempDir()
+			out, err := start(t, l, dir, checkpoints, ranks, program[l.Name], steps)
+			if err == nil || strings.Contains(out, "sum") || !strings.Contains(out, "holdfast: committed") {
+				t.Fatalf("the first start was not stopped: %v\n%s", err, out)
+			}
+			other := both[1-i]
+			out, err = start(t, other, dir, checkpoints, ranks, program[other.Name], steps)
+			if err != nil || strings.Contains(out, "begins at step 0\n") {
+				t.Fatalf("the restart: %v\n%s", err, out)
+			}
+			if got := sums(out); !slices.Equal(got, ringSums(ranks, 3000)) {
+				t.Errorf("got %v, want %v\n%s", got, ringSums(ranks, 3000), out)
+			}
+		})
+	}
+}
+
+// sums are the lines of a program with results of the ranks, in order.
+func sums(out string) (lines []string) {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, " sum ") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// ringSums are what ring.c computes.
+func ringSums(ranks, steps int) (lines []string) {
+	for r := range ranks {
+		left, sum := (r+ranks-1)%ranks, uint64(0)
+		for step := range steps {
+			for i := range 60 {
+				v := -1
+				if i%5 < 2 {
+					v = left + i + step
+				}
+				sum = sum*31 + uint64(v+1)
+			}
+		}
+		lines = append(lines, fmt.Sprintf("rank %d sum %d", r, sum))
+	}
+	return lines
+}
+
+// TestRandomPrograms cuts programs that follow from a seed before a random operation of a random rank, kills them, and
+// restarts them under the other MPI. They check each message that they get.
+func TestRandomPrograms(t *testing.T) {
+	n := *programs
+	if testing.Short() {
+		n = min(n, 4)
+	}
+	dir := installed(t)
+	program := compile(t, dir, "testdata/random.c")
+	cuts := 0
+	for k := range uint64(n) {
+		restarted, err := randomProgram(t, dir, program, *seed+k)
+		if err != nil {
+			t.Fatalf("seed %d: %v", *seed+k, err)
+		}
+		if restarted {
+			cuts++
+		}
+	}
+	if cuts < n/2 {
+		t.Errorf("of %d programs only %d were cut", n, cuts)
+	}
+}
+
+// randomProgram runs one, and says whether it was restarted.
+func randomProgram(t *testing.T, dir string, program map[string]string, seed uint64) (restarted bool, err error) {
+	t.Helper()
+	const steps = 30
+	rng := rand.New(rand.NewPCG(seed, 0))
+	both, checkpoints := mpirun.Launchers(), t.TempDir()
+	defer os.RemoveAll(checkpoints)
+	ranks, first := 2+rng.IntN(3), rng.IntN(2)
+	cut := fmt.Sprintf("CUT=%d:%d", rng.IntN(ranks), rng.IntN(2*steps))
+	var said strings.Builder
+	for i := range 2 {
+		l := both[(first+i)%2]
+		out, err := start(t, l, dir, checkpoints, ranks, "env", cut, program[l.Name], fmt.Sprint(seed),
+			fmt.Sprint(steps))
+		fmt.Fprintf(&said, "%d ranks, %s, %s: %v\n%s", ranks, l.Title, cut, err, out)
+		if err == nil && strings.Count(out, ": right,") == ranks {
+			return i > 0, nil
+		}
+		if !strings.Contains(out, "holdfast: committed") || strings.Contains(out, ": operation ") {
+			break
+		}
+	}
+	return false, fmt.Errorf("no right end:\n%s", said.String())
+}
+
+// TestRandomProgramsFindBugs plants bugs in the layer: each is found by few programs.
+func TestRandomProgramsFindBugs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the layer twice")
+	}
+	dir := installed(t)
+	for _, bug := range []struct{ name, file, from, to string }{
+		{"mail in wrong order", "drain.inc.h", "hfm_add_mail(c, m);", "hfm_return_mail(c, m);"},
+		{"receives in wrong order", "save.inc.h", "return (x > y) - (x < y);", "return (x < y) - (x > y);"},
+	} {
+		t.Run(bug.name, func(t *testing.T) {
+			broken := t.TempDir()
+			if out, err := exec.Command("sh", "-c", `cp -a "$0"/. "$1" && cp -r ../../Makefile ../../lib "$1"`, dir,
+				broken).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			path := filepath.Join(broken, "lib", "mpi", "src", bug.file)
+			text, err := os.ReadFile(path)
+			if err != nil || strings.Count(string(text), bug.from) != 1 {
+				t.Fatalf("%s: %v, or not once %q", path, err, bug.from)
+			}
+			text = []byte(strings.Replace(string(text), bug.from, bug.to, 1))
+			if err := os.WriteFile(path, text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("make", "-s", "-C", broken, "mpi", "LIB="+broken, "CFLAGS=-O0").
+				CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			program := compile(t, broken, "testdata/random.c")
+			for k := range uint64(40) {
+				_, err := randomProgram(t, broken, program, k)
+				if err != nil && !strings.Contains(err.Error(), ": operation ") {
+					t.Fatal(err)
+				}
+				if err != nil {
+					t.Logf("found by seed %d", k)
+					return
+				}
+			}
+			t.Error("no program has found it")
+		})
+	}
+}

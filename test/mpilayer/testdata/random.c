@@ -1,0 +1,421 @@
+/* random.c SEED STEPS - messages, communicators and collectives that follow from the seed alone: every rank works out
+ * the list of all, does its part, and checks what it gets. Points lie anywhere between. A rank whose environment has
+ * CUT=RANK:N asks for a final checkpoint before its Nth operation; all ranks kill themselves behind it. Started again
+ * it goes on from there. At the end each rank says whether it has got all messages, each once and in order. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "holdfast_mpi.h"
+
+enum { COMMS = 5, TAGS = 4, MOST = 4000, LARGE = 20000, RANKS = 8 };
+enum { NEW, POST, SEND, RECEIVE, WAIT_SEND, COLLECTIVE, FREE };
+enum { PLAIN, ISEND, ISSEND, BSEND, PERSISTENT, SEND_KINDS };
+enum { RECV, IRECV, PROBE, MPROBE, RECV_INIT, POLL, WAITANY, RECV_KINDS };
+
+struct message {
+	int from, to, comm, tag, count, type, send_kind, recv_kind;
+	int send_step, post_step, recv_step;
+	double *out, *in;
+	MPI_Request sent, posted;
+};
+
+struct operation {
+	int what, k;
+};
+
+static struct message m[MOST];
+static struct operation ops[3 * MOST];
+static int messages, operations, rank, size, restored;
+static MPI_Comm comms[COMMS];
+static int born[COMMS] = { 0, 0, 0, 0, 0 }, gone[COMMS];
+static MPI_Datatype pair, gaps;
+static uint64_t state, sum;
+static int32_t pc, last[RANKS * COMMS * TAGS];
+
+static uint64_t next(void) {
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state * 0x2545f4914f6cdd1du >> 20;
+}
+
+static int below(int n) { return (int)(next() % (uint64_t)n); }
+
+static _Noreturn void fail(const char *what, int k) {
+	printf("rank %d: operation %d, message %d: %s (%s)\n", rank, pc, k, what, hf_error());
+	fflush(stdout);
+	MPI_Abort(MPI_COMM_WORLD, 1);
+	exit(1);
+}
+
+/* Ranks of the world in a communicator: those of the third and of what is made of it have the same parity. */
+static int in_comm(int comm, int world) {
+	return comm == 2 || comm == 3 ? (size - 1 - world) / 2 : world;
+}
+
+static int is_wild(int comm, int tag) { return comm == 4 || tag == 3; }
+
+static void plan(uint64_t seed, int steps) {
+	int recv_at[RANKS][COMMS][TAGS], post_at[RANKS][COMMS][TAGS];
+	memset(recv_at, 0, sizeof recv_at);
+	memset(post_at, 0, sizeof post_at);
+	state = seed * 0x9e3779b97f4a7c15u + 1;
+	for (int c = 0; c < COMMS; c++) {
+		gone[c] = steps + 1;
+	}
+	born[3] = steps / 4;
+	gone[3] = steps / 2;
+	born[4] = steps / 2;
+	for (int s = 0; s < steps; s++) {
+		for (int n = 1 + below(2 * size); n > 0 && messages < MOST; n--) {
+			struct message *x = &m[messages];
+			x->from = below(size);
+			x->to = below(size);
+			x->comm = below(COMMS);
+			x->tag = below(TAGS);
+			x->type = below(3);
+			x->count = 2 * (1 + (below(8) == 0 ? below(LARGE / 2) : below(20)));
+			x->send_kind = below(SEND_KINDS);
+			x->recv_kind = below(RECV_KINDS);
+			x->send_step = s;
+			x->recv_step = s + below(4);
+			x->post_step = x->recv_step - below(4);
+			if (s < born[x->comm] || x->recv_step >= gone[x->comm] || x->recv_step >= steps ||
+				((x->comm == 2 || x->comm == 3) && x->from % 2 != x->to % 2)) {
+				continue;
+			}
+			const int tag = x->comm == 4 ? 0 : x->tag;
+			int *recv = &recv_at[x->to][x->comm][tag], *post = &post_at[x->to][x->comm][tag];
+			x->recv_step = x->recv_step > *recv ? x->recv_step : *recv;
+			if (x->recv_step >= gone[x->comm]) {
+				continue;
+			}
+			const int early = x->recv_kind == IRECV || x->recv_kind == RECV_INIT || x->recv_kind == POLL ||
+				x->recv_kind == WAITANY;
+			x->post_step = early ? x->post_step : x->recv_step;
+			x->post_step = x->post_step > *post ? x->post_step : *post;
+			x->post_step = x->post_step < born[x->comm] ? born[x->comm] : x->post_step;
+			if (x->post_step > x->recv_step) {
+				x->post_step = x->recv_step;
+			}
+			*recv = x->recv_step;
+			*post = x->post_step < x->recv_step ? x->post_step : x->recv_step + 1; /* receives get messages in order */
+			if (x->send_kind == PLAIN && (x->count > 60 || x->from == x->to)) { /* it need not wait for its receiver */
+				x->send_kind = ISEND;
+			}
+			if (x->send_kind == BSEND && x->count > 60) {
+				x->send_kind = ISSEND;
+			}
+			x->sent = x->posted = MPI_REQUEST_NULL;
+			messages++;
+		}
+	}
+}
+
+static void add(int what, int k) { ops[operations++] = (struct operation){ what, k }; }
+
+/* What this rank does, in order. */
+static void list(int steps) {
+	for (int s = 0; s <= steps; s++) {
+		for (int c = 3; c < COMMS; c++) {
+			if (born[c] == s) {
+				add(NEW, c);
+			}
+		}
+		for (int k = 0; k < messages; k++) {
+			if (m[k].to == rank && m[k].post_step == s && m[k].post_step < m[k].recv_step) {
+				add(POST, k);
+			}
+		}
+		for (int k = 0; k < messages; k++) {
+			if (m[k].from == rank && m[k].send_step == s) {
+				add(SEND, k);
+			}
+		}
+		for (int k = 0; k < messages; k++) {
+			if (m[k].to == rank && m[k].recv_step == s) {
+				add(RECEIVE, k);
+			}
+		}
+		for (int k = 0; k < messages; k++) {
+			if (m[k].from == rank && m[k].recv_step + 1 == s) {
+				add(WAIT_SEND, k);
+			}
+		}
+		if (s % 3 == 2) {
+			add(COLLECTIVE, s);
+		}
+		for (int c = 3; c < COMMS; c++) {
+			if (gone[c] == s) {
+				add(FREE, c);
+			}
+		}
+	}
+}
+
+static void make_comm(int c) {
+	if (c == 3) {
+		MPI_Comm_dup(comms[2], &comms[3]);
+	} else {
+		MPI_Comm_split(comms[1], 7, rank, &comms[4]);
+	}
+}
+
+static MPI_Datatype type_of(const struct message *x) { return x->type == 0 ? MPI_DOUBLE : x->type == 1 ? pair : gaps; }
+
+static int items(const struct message *x) { return x->type == 0 ? x->count : x->count / 2; }
+
+/* Doubles between the elements of a message in memory. */
+static int stride(const struct message *x) { return x->type == 2 ? 2 : 1; }
+
+static double value(int k, int i) { return i == 0 ? k : (double)(k * 1000 + i % 997); }
+
+static void send(struct message *x) {
+	const int k = (int)(x - m), to = in_comm(x->comm, x->to), n = items(x);
+	const MPI_Datatype type = type_of(x);
+	const MPI_Comm comm = comms[x->comm];
+	x->out = calloc((size_t)(stride(x) * x->count), sizeof(double));
+	for (int i = 0; i < x->count; i++) {
+		x->out[stride(x) * i] = value(k, i);
+	}
+	switch (x->send_kind) {
+	case PLAIN:
+		MPI_Send(x->out, n, type, to, x->tag, comm);
+		break;
+	case BSEND:
+		MPI_Bsend(x->out, n, type, to, x->tag, comm);
+		break;
+	case ISEND:
+		MPI_Isend(x->out, n, type, to, x->tag, comm, &x->sent);
+		break;
+	case ISSEND:
+		MPI_Issend(x->out, n, type, to, x->tag, comm, &x->sent);
+		break;
+	default:
+		MPI_Send_init(x->out, n, type, to, x->tag, comm, &x->sent);
+		MPI_Start(&x->sent);
+	}
+}
+
+static int source_of(const struct message *x) {
+	return is_wild(x->comm, x->tag) ? MPI_ANY_SOURCE : in_comm(x->comm, x->from);
+}
+
+static int tag_of(const struct message *x) { return x->comm == 4 ? MPI_ANY_TAG : x->tag; }
+
+static void post(struct message *x) {
+	x->in = malloc(LARGE * 2 * sizeof(double));
+	memset(x->in, 0xff, LARGE * 2 * sizeof(double));
+	if (x->recv_kind == RECV_INIT) {
+		MPI_Recv_init(x->in, LARGE, MPI_DOUBLE, source_of(x), tag_of(x), comms[x->comm], &x->posted);
+		MPI_Start(&x->posted);
+	} else {
+		MPI_Irecv(x->in, LARGE, MPI_DOUBLE, source_of(x), tag_of(x), comms[x->comm], &x->posted);
+	}
+}
+
+/* check finds out which message has come, and whether it is right and in order. */
+static void check(const struct message *x, const double *in, const MPI_Status *st) {
+	int n, k = (int)in[0];
+	MPI_Get_count(st, MPI_DOUBLE, &n);
+	if (k < 0 || k >= messages || m[k].to != rank || m[k].comm != x->comm) {
+		fail("a message that is none of this receive", (int)(x - m));
+	}
+	const struct message *y = &m[k];
+	if (!is_wild(x->comm, x->tag) && k != (int)(x - m)) {
+		fail("another message", k);
+	}
+	if (n != y->count || st->MPI_SOURCE != in_comm(y->comm, y->from) || st->MPI_TAG != y->tag) {
+		fail("source, tag or count", k);
+	}
+	for (int i = 0; i < n; i++) {
+		if (in[i] != value(k, i)) {
+			fail("contents", k);
+		}
+	}
+	int32_t *before = &last[(y->from * COMMS + y->comm) * TAGS + y->tag];
+	if (*before > k) {
+		fail("overtaken", k);
+	}
+	*before = k + 1;
+	sum += (uint64_t)(k + 1) * 0x9e3779b97f4a7c15u >> 7;
+}
+
+static void receive(struct message *x) {
+	const int source = source_of(x), tag = tag_of(x);
+	const MPI_Comm comm = comms[x->comm];
+	MPI_Status st;
+	MPI_Message message;
+	int flag = 0, n = 0;
+	double *in = x->in;
+	if (in == NULL) {
+		in = malloc(LARGE * 2 * sizeof *in);
+	}
+	if (x->posted != MPI_REQUEST_NULL) {
+		MPI_Request two[2] = { MPI_REQUEST_NULL, x->posted };
+		while (x->recv_kind == POLL && !flag) {
+			MPI_Test(&x->posted, &flag, &st);
+		}
+		if (x->recv_kind == WAITANY) {
+			MPI_Waitany(2, two, &n, &st);
+			x->posted = two[1];
+			if (n != 1) {
+				fail("Waitany", (int)(x - m));
+			}
+		} else if (!flag) {
+			MPI_Wait(&x->posted, &st);
+		}
+		if (x->posted != MPI_REQUEST_NULL) {
+			MPI_Request_free(&x->posted);
+		}
+	} else if (x->recv_kind == PROBE) {
+		MPI_Probe(source, tag, comm, &st);
+		MPI_Get_count(&st, MPI_DOUBLE, &n);
+		MPI_Recv(in, n, MPI_DOUBLE, st.MPI_SOURCE, st.MPI_TAG, comm, &st);
+	} else if (x->recv_kind == MPROBE) {
+		MPI_Mprobe(source, tag, comm, &message, &st);
+		MPI_Mrecv(in, LARGE, MPI_DOUBLE, &message, &st);
+	} else if (x->recv_kind == POLL) {
+		while (!flag) {
+			MPI_Improbe(source, tag, comm, &flag, &message, &st);
+		}
+		MPI_Mrecv(in, LARGE, MPI_DOUBLE, &message, &st);
+	} else {
+		MPI_Recv(in, LARGE, MPI_DOUBLE, source, tag, comm, &st);
+	}
+	check(x, in, &st);
+	free(in);
+	x->in = NULL;
+}
+
+static void collective(int s) {
+	uint64_t mine = sum, all[RANKS], most = 0;
+	if (s % 2 == 0) {
+		MPI_Allgather(&mine, 8, MPI_BYTE, all, 8, MPI_BYTE, comms[1]);
+		most = all[rank];
+	} else {
+		MPI_Request r;
+		MPI_Iallreduce(&mine, &most, 1, MPI_UINT64_T, MPI_MAX, comms[1], &r);
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+	}
+	if (most < sum) {
+		fail("collective", s);
+	}
+}
+
+static void run(const struct operation *o) {
+	struct message *x = &m[o->k];
+	switch (o->what) {
+	case NEW:
+		make_comm(o->k);
+		break;
+	case FREE:
+		MPI_Comm_free(&comms[o->k]);
+		break;
+	case POST:
+		post(x);
+		break;
+	case SEND:
+		send(x);
+		break;
+	case RECEIVE:
+		receive(x);
+		break;
+	case COLLECTIVE:
+		collective(o->k);
+		break;
+	default:
+		MPI_Wait(&x->sent, MPI_STATUS_IGNORE);
+		if (x->sent != MPI_REQUEST_NULL) {
+			MPI_Request_free(&x->sent);
+		}
+		free(x->out);
+		x->out = NULL;
+	}
+}
+
+/* redo makes again what a restart has to: communicators that lived, and receives that were pending. */
+static void redo(void) {
+	for (int i = 0; i < pc; i++) {
+		int freed = 0, received = 0;
+		for (int j = i; j < pc; j++) {
+			freed |= ops[j].what == FREE && ops[j].k == ops[i].k;
+			received |= ops[j].what == RECEIVE && ops[j].k == ops[i].k;
+		}
+		if (ops[i].what == NEW && !freed) {
+			make_comm(ops[i].k);
+		} else if (ops[i].what == POST && !received) {
+			post(&m[ops[i].k]);
+		}
+	}
+}
+
+int main(int argc, char **argv) {
+	const uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+	const int steps = argc > 2 ? atoi(argv[2]) : 12;
+	int cut_rank = -1, cut_at = 0;
+	static char room[1 << 20];
+	void *at;
+	int n;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	MPI_Buffer_attach(room, sizeof room);
+	comms[0] = MPI_COMM_WORLD;
+	MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+	MPI_Comm_split(comms[1], rank % 2, -rank, &comms[2]);
+	MPI_Type_contiguous(2, MPI_DOUBLE, &pair);
+	MPI_Type_vector(2, 1, 2, MPI_DOUBLE, &gaps);
+	MPI_Type_create_resized(gaps, 0, 4 * sizeof(double), &gaps);
+	MPI_Type_commit(&pair);
+	MPI_Type_commit(&gaps);
+	if (getenv("CUT") != NULL) {
+		sscanf(getenv("CUT"), "%d:%d", &cut_rank, &cut_at);
+	}
+	plan(seed, steps);
+	list(steps);
+	if (hf_init_mpi(MPI_COMM_WORLD) != HF_OK || hf_protect("sum", &sum, 1, HF_UINT64) != HF_OK ||
+		hf_protect("pc", &pc, 1, HF_INT32) != HF_OK ||
+		hf_protect("last", last, sizeof last / sizeof *last, HF_INT32) != HF_OK) {
+		fail("begin", 0);
+	}
+	restored = hf_restore();
+	if (restored < 0) {
+		fail("hf_restore", 0);
+	}
+	redo();
+	for (; pc < operations; pc++) {
+		if (restored == 0 && rank == cut_rank && pc == cut_at && hf_request(1) != HF_OK) {
+			fail("hf_request", 0);
+		}
+		state = seed * 77 + (uint64_t)(rank * 100000 + pc) * 0x9e3779b97f4a7c15u + 1;
+		if (below(3) == 0) {
+			const int code = hf_point();
+			if (code == HF_STOP) {
+				raise(SIGKILL);
+			}
+			if (code < 0) {
+				fail("hf_point", 0);
+			}
+		}
+		run(&ops[pc]);
+	}
+	uint64_t want = 0;
+	for (int k = 0; k < messages; k++) {
+		if (m[k].to == rank) {
+			want += (uint64_t)(k + 1) * 0x9e3779b97f4a7c15u >> 7;
+		}
+	}
+	printf("rank %d of %d: %s, %d messages, %d operations, began at %d\n", rank, size, sum == want ? "right" : "WRONG",
+		messages, operations, restored);
+	if (hf_finalize() != HF_OK) {
+		fail("hf_finalize", 0);
+	}
+	MPI_Buffer_detach(&at, &n);
+	MPI_Finalize();
+	return 0;
+}
