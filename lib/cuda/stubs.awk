@@ -54,6 +54,7 @@ function list(count, prefix, empty, i, s) {
 
 # An argument that the table gives no number of is 0.
 function nth(which, i, at) {
+	sub(/^k/, "", which)
 	split(which, at, ",")
 	return at[i] ~ /^[1-9]/ ? "a" at[i] : "0"
 }
@@ -64,12 +65,13 @@ function submits(i, name, s) {
 	for (i = 0; i < n; i++) {
 		name = names[i]
 		if (kind[name] != "submit") continue
-		s = nth(stream[name], 1)
+		s = stream[name] ~ /^c/ ? "hf_stream_of(a" substr(stream[name], 2) ")" : nth(stream[name], 1)
 		if (name ~ /_pt[ds][sz]$/) s = s == "0" ? "2" : s " == 0 ? 2 : " s
 		print "CUresult hf_" name "(" list(args[name], "hf_word a") ");"
 		print "CUresult hf_" name "(" list(args[name], "hf_word a") ") {"
 		print "\tCUresult e;\n"
-		print "\thf_submit(HF_" name ", " s ", " nth(pointers[name], 1) ", " nth(pointers[name], 2) ");"
+		print "\thf_" (pointers[name] ~ /^k/ ? "launch" : "submit") "(HF_" name ", " s ", " \
+			nth(pointers[name], 1) ", " nth(pointers[name], 2) ");"
 		print "\te = ((CUresult(*)(" list(args[name], "hf_word a") "))hf_real[HF_" name "])(" list(args[name], "a") ");"
 		print "\thf_gate_leave();\n\treturn e;\n}\n"
 	}

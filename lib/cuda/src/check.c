@@ -470,7 +470,7 @@ void hf_check_unknown(const char *name, int version) {
 	hf_say("the driver's %s of version %d is none that it exports: the library does not see its calls", name, version);
 }
 
-static void look_at(unsigned call, CUdeviceptr at) {
+void hf_check_address(unsigned call, CUdeviceptr at) {
 	if (at != 0 && atomic_load(&hf_captures) == 0 && !hf_ledger_covers(at) && on_device(at)) {
 		hf_check_lacks(call, at);
 	}
@@ -486,8 +486,8 @@ void hf_check_look(unsigned call, hf_word stream, CUdeviceptr first, CUdeviceptr
 	if (number >= atomic_load(&check.next)) {
 		moment(number);
 	}
-	look_at(call, first);
-	look_at(call, second);
+	hf_check_address(call, first);
+	hf_check_address(call, second);
 	saw(call, stream, number);
 }
 
@@ -506,9 +506,10 @@ __attribute__((destructor)) static void report(void) {
 	}
 	hf_say(
 		"%u of %u roll backs in %.3f s, %u failed, during %llu calls; the last one of %zu blocks, %zu bytes; left as "
-		"they were: %s; not in the ledger: %u; calls not seen: %u functions",
+		"they were: %s; not in the ledger: %u; calls not seen: %u functions; "
+		"launches not looked at: %llu",
 		check.made, hf_settings.moments, check.seconds, check.failed, (unsigned long long)atomic_load(&check.calls),
-		check.blocks, check.bytes, left, check.lack_count, check.unknown);
+		check.blocks, check.bytes, left, check.lack_count, check.unknown, (unsigned long long)hf_kernel_unknown());
 	if (check.at < hf_settings.moments && check.postponed > 0) {
 		hf_say("%u calls came while a stream was being captured, the last was %p", check.postponed,
 			(void *)check.captured);

@@ -1,10 +1,6 @@
 /* context.c - contexts, streams and captures: where work can be under way, and what ends with a context. */
 #include "library.h"
 
-#define OWN(name)               \
-	__typeof__(name) hf_##name; \
-	CUresult hf_##name
-
 static CUresult created(CUresult e, const CUcontext *context) {
 	if (e == CUDA_SUCCESS) {
 		hf_ledger_context(*context);

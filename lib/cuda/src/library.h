@@ -23,6 +23,11 @@ extern const char *const hf_names[HF_COUNT];
 /* The driver's function. The library calls no other. */
 #define REAL(name) ((__typeof__(&name))hf_real[HF_##name])
 
+/* The library's own function of a name has the driver's type. */
+#define OWN(name)               \
+	__typeof__(name) hf_##name; \
+	CUresult hf_##name
+
 /* What the environment says; read once, by the first call of a program. */
 struct hf_settings {
 	bool gate;        /* HOLDFAST_CUDA_CHECK is set: calls that submit work pass the gate */
@@ -180,8 +185,24 @@ void hf_check_start(void);
 /* Looks at a call that is about to submit work: it counts, and may be the moment of a roll back. */
 void hf_check_look(unsigned call, hf_word stream, CUdeviceptr first, CUdeviceptr second);
 
+/* kernels.c */
+
+/* A kernel's handle: of a library, or else a function. Its module or library is NULL where that is not known. */
+void hf_kernel_add(hf_word handle, bool of_library, const void *owner);
+void hf_kernel_copy(hf_word function, hf_word kernel);
+void hf_kernel_unload(const void *owner);
+
+/* Looks at the arguments of a launch: whatever is an address of device memory should be in the ledger. */
+void hf_kernel_look(unsigned call, hf_word handle, void *const *arguments);
+
+/* How many launches it could not look at, since it does not know the kernel. */
+uint64_t hf_kernel_unknown(void);
+
 /* Says once for a block that the ledger lacks it. */
 void hf_check_lacks(unsigned call, CUdeviceptr at);
+
+/* Says so if an address is one of device memory that the ledger lacks. */
+void hf_check_address(unsigned call, CUdeviceptr at);
 
 /* The driver has handed out a function that the library cannot recognise. */
 void hf_check_unknown(const char *name, int version);
@@ -197,6 +218,16 @@ static inline void hf_submit(unsigned call, hf_word stream, hf_word first, hf_wo
 		hf_check_look(call, stream, first, second);
 	}
 	hf_gate_enter(call);
+}
+
+/* The stream in what cuLaunchKernelEx is given: behind seven numbers of 32 bits. */
+static inline hf_word hf_stream_of(hf_word config) { return config == 0 ? 0 : ((const hf_word *)config)[4]; }
+
+static inline void hf_launch(unsigned call, hf_word stream, hf_word kernel, hf_word arguments) {
+	hf_submit(call, stream, 0, 0);
+	if (hf_settings.moments != 0 && atomic_load_explicit(&hf_self->inside, memory_order_relaxed) == 1) {
+		hf_kernel_look(call, kernel, (void *const *)arguments);
+	}
 }
 
 #endif

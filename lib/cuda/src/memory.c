@@ -4,11 +4,6 @@
 
 #include "library.h"
 
-/* The library's own function of a name has the driver's type. */
-#define OWN(name)               \
-	__typeof__(name) hf_##name; \
-	CUresult hf_##name
-
 #define CALLER __builtin_return_address(0)
 
 static void note(CUresult e, enum hf_kind kind, CUdeviceptr at, size_t bytes, const void *caller) {
@@ -436,6 +431,7 @@ OWN(cuModuleUnload)(CUmodule module) {
 
 	hf_gate_enter(HF_cuModuleUnload);
 	hf_ledger_unload(module);
+	hf_kernel_unload(module);
 	e = REAL(cuModuleUnload)(module);
 	hf_gate_leave();
 	return e;
@@ -446,6 +442,7 @@ OWN(cuLibraryUnload)(CUlibrary library) {
 
 	hf_gate_enter(HF_cuLibraryUnload);
 	hf_ledger_unload(library);
+	hf_kernel_unload(library);
 	e = REAL(cuLibraryUnload)(library);
 	hf_gate_leave();
 	return e;

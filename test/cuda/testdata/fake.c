@@ -16,59 +16,55 @@
 
 #include "driver.h"
 
-enum {
-  STREAM_CAPTURE_UNSUPPORTED = 900,
-  STREAM_CAPTURE_INVALIDATED = 901,
-  PAGE = 4096
-};
+enum { STREAM_CAPTURE_UNSUPPORTED = 900, STREAM_CAPTURE_INVALIDATED = 901, PAGE = 4096 };
 
 struct work {
-  void (*run)(const struct work *);
-  bool (*ready)(const struct work *); /* NULL: always */
-  uint64_t a[6];
-  struct work *next;
+	void (*run)(const struct work *);
+	bool (*ready)(const struct work *); /* NULL: always */
+	uint64_t a[6];
+	struct work *next;
 };
 
 struct CUgraph_st {
-  struct work *first, **last;
+	struct work *first, **last;
 };
 
 struct CUstream_st {
-  CUcontext context;
-  struct CUgraph_st todo, *capture;
-  bool invalid; /* the capture */
-  struct CUstream_st *next;
+	CUcontext context;
+	struct CUgraph_st todo, *capture;
+	bool invalid; /* the capture */
+	struct CUstream_st *next;
 };
 
 struct CUevent_st {
-  struct CUstream_st *stream;
-  bool done;
+	struct CUstream_st *stream;
+	bool done;
 };
 
 struct CUctx_st {
-  int device;
-  bool ended;
+	int device;
+	bool ended;
 };
 
 struct CUfunc_st {
-  const char *name;
-  unsigned params;
-  void (*run)(const struct work *);
-  bool (*ready)(const struct work *);
+	const char *name;
+	unsigned params, bytes[3];
+	void (*run)(const struct work *);
+	bool (*ready)(const struct work *);
 };
 
 struct CUarray_st {
-  CUDA_ARRAY3D_DESCRIPTOR d;
-  size_t element;
-  char *bytes;
+	CUDA_ARRAY3D_DESCRIPTOR d;
+	size_t element;
+	char *bytes;
 };
 
 struct block {
-  char *at;
-  size_t bytes;
-  CUcontext context;
-  bool host, managed;
-  struct block *next;
+	char *at;
+	size_t bytes;
+	CUcontext context;
+	bool host, managed;
+	struct block *next;
 };
 
 static pthread_mutex_t lock;
@@ -81,11 +77,11 @@ static __thread CUcontext stack[16];
 static __thread int depth;
 
 __attribute__((constructor)) static void start(void) {
-  pthread_mutexattr_t recursive;
+	pthread_mutexattr_t recursive;
 
-  pthread_mutexattr_init(&recursive);
-  pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-  pthread_mutex_init(&lock, &recursive);
+	pthread_mutexattr_init(&recursive);
+	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&lock, &recursive);
 }
 
 static CUcontext current(void) { return depth > 0 ? stack[depth - 1] : NULL; }
@@ -93,792 +89,745 @@ static CUcontext current(void) { return depth > 0 ? stack[depth - 1] : NULL; }
 /* Work */
 
 static void append(struct CUgraph_st *g, const struct work *w) {
-  struct work *own = malloc(sizeof *own);
+	struct work *own = malloc(sizeof *own);
 
-  *own = *w;
-  own->next = NULL;
-  if (g->first == NULL) {
-    g->last = &g->first;
-  }
-  *g->last = own;
-  g->last = &own->next;
+	*own = *w;
+	own->next = NULL;
+	if (g->first == NULL) {
+		g->last = &g->first;
+	}
+	*g->last = own;
+	g->last = &own->next;
 }
 
 /* Does what can be done; whether that is all. */
 static bool advance(struct CUstream_st *s) {
-  struct work *w;
+	struct work *w;
 
-  while ((w = s->todo.first) != NULL && (w->ready == NULL || w->ready(w))) {
-    w->run(w);
-    s->todo.first = w->next;
-    free(w);
-  }
-  return s->todo.first == NULL;
+	while ((w = s->todo.first) != NULL && (w->ready == NULL || w->ready(w))) {
+		w->run(w);
+		s->todo.first = w->next;
+		free(w);
+	}
+	return s->todo.first == NULL;
 }
 
 static bool advance_all(void) {
-  struct CUstream_st *s;
-  bool all = true;
+	struct CUstream_st *s;
+	bool all = true;
 
-  for (s = streams; s != NULL; s = s->next) {
-    all = advance(s) && all;
-  }
-  return all;
+	for (s = streams; s != NULL; s = s->next) {
+		all = advance(s) && all;
+	}
+	return all;
 }
 
 static CUresult drained(struct CUstream_st *s) {
-  bool all;
+	bool all;
 
-  for (;;) {
-    pthread_mutex_lock(&lock);
-    all = s == NULL ? advance_all() : advance(s);
-    pthread_mutex_unlock(&lock);
-    if (all) {
-      return CUDA_SUCCESS;
-    }
-    usleep(100);
-  }
+	for (;;) {
+		pthread_mutex_lock(&lock);
+		all = s == NULL ? advance_all() : advance(s);
+		pthread_mutex_unlock(&lock);
+		if (all) {
+			return CUDA_SUCCESS;
+		}
+		usleep(100);
+	}
 }
 
 /* Whoever waits for the device while a stream is captured spoils the capture.
  */
 static CUresult spoils(struct CUstream_st *only) {
-  struct CUstream_st *s;
-  CUresult e = CUDA_SUCCESS;
+	struct CUstream_st *s;
+	CUresult e = CUDA_SUCCESS;
 
-  pthread_mutex_lock(&lock);
-  for (s = streams; s != NULL; s = s->next) {
-    if (s->capture != NULL && (only == NULL || s == only)) {
-      s->invalid = true;
-      e = STREAM_CAPTURE_UNSUPPORTED;
-    }
-  }
-  pthread_mutex_unlock(&lock);
-  return e;
+	pthread_mutex_lock(&lock);
+	for (s = streams; s != NULL; s = s->next) {
+		if (s->capture != NULL && (only == NULL || s == only)) {
+			s->invalid = true;
+			e = STREAM_CAPTURE_UNSUPPORTED;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return e;
 }
 
-static struct CUstream_st *stream_of(CUstream s) {
-  return (uintptr_t)s <= CU_STREAM_PER_THREAD ? NULL : s;
-}
+static struct CUstream_st *stream_of(CUstream s) { return (uintptr_t)s <= CU_STREAM_PER_THREAD ? NULL : s; }
 
 /* The default stream waits for all others. */
 static CUresult submit(CUstream stream, struct work w) {
-  struct CUstream_st *s = stream_of(stream);
-  CUresult e;
+	struct CUstream_st *s = stream_of(stream);
+	CUresult e;
 
-  if (current() == NULL) {
-    return CUDA_ERROR_INVALID_CONTEXT;
-  }
-  if (s == NULL) {
-    if ((e = spoils(NULL)) != CUDA_SUCCESS) {
-      return e;
-    }
-    drained(NULL);
-  }
-  pthread_mutex_lock(&lock);
-  if (s == NULL) {
-    w.run(&w);
-  } else {
-    append(s->capture != NULL ? s->capture : &s->todo, &w);
-  }
-  pthread_mutex_unlock(&lock);
-  return CUDA_SUCCESS;
+	if (current() == NULL) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (s == NULL) {
+		if ((e = spoils(NULL)) != CUDA_SUCCESS) {
+			return e;
+		}
+		drained(NULL);
+	}
+	pthread_mutex_lock(&lock);
+	if (s == NULL) {
+		w.run(&w);
+	} else {
+		append(s->capture != NULL ? s->capture : &s->todo, &w);
+	}
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
 }
 
 static void *address(uint64_t at) { return (void *)(uintptr_t)at; }
 
-static void run_copy(const struct work *w) {
-  memmove(address(w->a[0]), address(w->a[1]), w->a[2]);
-}
+static void run_copy(const struct work *w) { memmove(address(w->a[0]), address(w->a[1]), w->a[2]); }
 
 static void run_set(const struct work *w) {
-  uint64_t i;
+	uint64_t i;
 
-  for (i = 0; i < w->a[2]; i++) {
-    memcpy((char *)address(w->a[0]) + i * w->a[3], &w->a[1], w->a[3]);
-  }
+	for (i = 0; i < w->a[2]; i++) {
+		memcpy((char *)address(w->a[0]) + i * w->a[3], &w->a[1], w->a[3]);
+	}
 }
 
-static void run_record(const struct work *w) {
-  ((CUevent)address(w->a[0]))->done = true;
-}
+static void run_record(const struct work *w) { ((CUevent)address(w->a[0]))->done = true; }
 
 static void run_nothing(const struct work *w) { (void)w; }
 
 static bool event_done(const struct work *w) {
-  CUevent e = address(w->a[0]);
+	CUevent e = address(w->a[0]);
 
-  if (!e->done && e->stream != NULL) {
-    advance(e->stream);
-  }
-  return e->done;
+	if (!e->done && e->stream != NULL) {
+		advance(e->stream);
+	}
+	return e->done;
 }
 
 /* Kernels */
 
 static void run_axpy(const struct work *w) {
-  double *y = address(w->a[0]);
-  const double *x = address(w->a[1]);
-  uint64_t i;
+	double *y = address(w->a[0]);
+	const double *x = address(w->a[1]);
+	uint64_t i;
 
-  for (i = 0; i < (unsigned)w->a[2]; i++) {
-    y[i] += *factor * x[i];
-  }
+	for (i = 0; i < (unsigned)w->a[2]; i++) {
+		y[i] += *factor * x[i];
+	}
 }
 
 static void run_mix(const struct work *w) {
-  unsigned char *p = address(w->a[0]);
-  uint64_t i, z = 1;
+	unsigned char *p = address(w->a[0]);
+	uint64_t i, z = 1;
 
-  for (i = 0; i < (unsigned)w->a[1]; i++) {
-    z = (z ^ p[i]) * 0x100000001b3u;
-    p[i] = (unsigned char)(z >> 32);
-  }
+	for (i = 0; i < (unsigned)w->a[1]; i++) {
+		z = (z ^ p[i]) * 0x100000001b3u;
+		p[i] = (unsigned char)(z >> 32);
+	}
 }
 
-static bool flag_set(const struct work *w) {
-  return *(volatile int *)address(w->a[0]) != 0;
+static void run_fill(const struct work *w) { memset(address(w->a[0]), 9, (unsigned)w->a[1]); }
+
+static bool flag_set(const struct work *w) { return *(volatile int *)address(w->a[0]) != 0; }
+
+static struct CUfunc_st kernels[] = {
+	{ "axpy", 3, { 8, 8, 4 }, run_axpy, NULL },
+	{ "mix", 2, { 8, 4 }, run_mix, NULL },
+	{ "fill", 2, { 8, 4 }, run_fill, NULL },
+	{ "spin", 1, { 8 }, run_nothing, flag_set },
+};
+
+CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *bytes) {
+	if (index >= f->params) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*offset = 8 * index;
+	*bytes = f->bytes[index];
+	return CUDA_SUCCESS;
 }
 
-static struct CUfunc_st kernels[] = {{"axpy", 3, run_axpy, NULL},
-                                     {"mix", 2, run_mix, NULL},
-                                     {"spin", 1, run_nothing, flag_set}};
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+	unsigned shared, CUstream stream, void **params, void **extra) {
+	struct work w = { .run = f->run, .ready = f->ready };
+	unsigned i;
 
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
-                        unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                        CUstream stream, void **params, void **extra) {
-  struct work w = {.run = f->run, .ready = f->ready};
-  unsigned i;
-
-  /* The last argument tells whether those on the stack arrive. */
-  if (gx * gy * gz * bx * by * bz == 0 || shared != 0 || extra != NULL) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (i = 0; i < f->params; i++) {
-    memcpy(&w.a[i], params[i], i == 0 || (f->params == 3 && i == 1) ? 8 : 4);
-  }
-  return submit(stream, w);
+	/* The last argument tells whether those on the stack arrive. */
+	if (gx * gy * gz * bx * by * bz == 0 || shared != 0 || extra != NULL) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (i = 0; i < f->params; i++) {
+		memcpy(&w.a[i], params[i], f->bytes[i]);
+	}
+	return submit(stream, w);
 }
 
 /* The machine */
 
-CUresult cuInit(unsigned flags) {
-  return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
+CUresult cuInit(unsigned flags) { return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
 
 CUresult cuDriverGetVersion(int *version) {
-  *version = 13000;
-  return CUDA_SUCCESS;
+	*version = 13000;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorName(CUresult error, const char **name) {
-  *name = error == CUDA_SUCCESS ? "CUDA_SUCCESS" : "FAKE_ERROR";
-  return CUDA_SUCCESS;
+	*name = error == CUDA_SUCCESS ? "CUDA_SUCCESS" : "FAKE_ERROR";
+	return CUDA_SUCCESS;
 }
 
 /* Handed to those who know its identifier, as it is. */
 CUresult cuGetExportTable(const void **table, const void *id) {
-  static const void *const hidden[2] = {(const void *)sizeof hidden, "hidden"};
+	static const void *const hidden[2] = { (const void *)sizeof hidden, "hidden" };
 
-  *table = hidden;
-  return memcmp(id, "0123456789abcdef", 16) == 0 ? CUDA_SUCCESS
-                                                 : CUDA_ERROR_NOT_FOUND;
+	*table = hidden;
+	return memcmp(id, "0123456789abcdef", 16) == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 /* The newest version that the caller knows of; of what came with 3.2, the
  * second. */
-CUresult cuGetProcAddress_v2(const char *name, void **at, int version,
-                             uint64_t flags, int *status) {
-  static const char *const endings[] = {"_v2", ""};
-  char full[128];
-  Dl_info self;
-  void *handle;
-  size_t i;
+CUresult cuGetProcAddress_v2(const char *name, void **at, int version, uint64_t flags, int *status) {
+	static const char *const endings[] = { "_v2", "" };
+	char full[128];
+	Dl_info self;
+	void *handle;
+	size_t i;
 
-  (void)flags;
-  dladdr((void *)(uintptr_t)&primary, &self);
-  handle = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  *at = NULL;
-  for (i = version >= 3020 ? 0 : 1; i < 2 && *at == NULL; i++) {
-    snprintf(full, sizeof full, "%s%s", name, endings[i]);
-    *at = dlsym(handle, full);
-  }
-  dlclose(handle);
-  if (status != NULL) {
-    *status = *at == NULL;
-  }
-  return *at == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+	(void)flags;
+	dladdr((void *)(uintptr_t)&primary, &self);
+	handle = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	*at = NULL;
+	for (i = version >= 3020 ? 0 : 1; i < 2 && *at == NULL; i++) {
+		snprintf(full, sizeof full, "%s%s", name, endings[i]);
+		*at = dlsym(handle, full);
+	}
+	dlclose(handle);
+	if (status != NULL) {
+		*status = *at == NULL;
+	}
+	return *at == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
-  *device = ordinal;
-  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	*device = ordinal;
+	return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuDeviceGetCount(int *count) {
-  *count = 1;
-  return CUDA_SUCCESS;
+	*count = 1;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
-  (void)device;
-  snprintf(name, (size_t)length, "fake GPU on host memory");
-  return CUDA_SUCCESS;
+	(void)device;
+	snprintf(name, (size_t)length, "fake GPU on host memory");
+	return CUDA_SUCCESS;
 }
 
 /* Contexts */
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
-  (void)flags;
-  *context = calloc(1, sizeof **context);
-  (*context)->device = device;
-  stack[depth++] = *context;
-  return CUDA_SUCCESS;
+	(void)flags;
+	*context = calloc(1, sizeof **context);
+	(*context)->device = device;
+	stack[depth++] = *context;
+	return CUDA_SUCCESS;
 }
 
 static void end_context(CUcontext context) {
-  struct block **b = &blocks, *old;
-  struct CUstream_st **s = &streams;
+	struct block **b = &blocks, *old;
+	struct CUstream_st **s = &streams;
 
-  pthread_mutex_lock(&lock);
-  while (*b != NULL) {
-    if ((*b)->context == context) {
-      old = *b;
-      *b = old->next;
-      munmap(old->at, old->bytes);
-      free(old);
-    } else {
-      b = &(*b)->next;
-    }
-  }
-  while (*s != NULL) {
-    if ((*s)->context == context) {
-      *s = (*s)->next;
-    } else {
-      s = &(*s)->next;
-    }
-  }
-  context->ended = true;
-  pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&lock);
+	while (*b != NULL) {
+		if ((*b)->context == context) {
+			old = *b;
+			*b = old->next;
+			munmap(old->at, old->bytes);
+			free(old);
+		} else {
+			b = &(*b)->next;
+		}
+	}
+	while (*s != NULL) {
+		if ((*s)->context == context) {
+			*s = (*s)->next;
+		} else {
+			s = &(*s)->next;
+		}
+	}
+	context->ended = true;
+	pthread_mutex_unlock(&lock);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context) {
-  end_context(context);
-  if (current() == context) {
-    depth--;
-  }
-  return CUDA_SUCCESS;
+	end_context(context);
+	if (current() == context) {
+		depth--;
+	}
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-  (void)device;
-  retained++;
-  primary.ended = false;
-  *context = &primary;
-  return CUDA_SUCCESS;
+	(void)device;
+	retained++;
+	primary.ended = false;
+	*context = &primary;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  (void)device;
-  if (retained > 0 && --retained == 0) {
-    end_context(&primary);
-  }
-  return CUDA_SUCCESS;
+	(void)device;
+	if (retained > 0 && --retained == 0) {
+		end_context(&primary);
+	}
+	return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags,
-                                    int *active) {
-  (void)device;
-  *flags = 0;
-  *active = retained > 0;
-  return CUDA_SUCCESS;
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
+	(void)device;
+	*flags = 0;
+	*active = retained > 0;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetCurrent(CUcontext *context) {
-  *context = current();
-  return CUDA_SUCCESS;
+	*context = current();
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
-  if (context == NULL || context->ended) {
-    return CUDA_ERROR_INVALID_CONTEXT;
-  }
-  stack[depth++] = context;
-  return CUDA_SUCCESS;
+	if (context == NULL || context->ended) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	stack[depth++] = context;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext *context) {
-  *context = stack[--depth];
-  return CUDA_SUCCESS;
+	*context = stack[--depth];
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetDevice(CUdevice *device) {
-  *device = current() != NULL ? current()->device : -1;
-  return current() != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	*device = current() != NULL ? current()->device : -1;
+	return current() != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuCtxSynchronize(void) {
-  CUresult e = current() == NULL ? CUDA_ERROR_INVALID_CONTEXT : spoils(NULL);
+	CUresult e = current() == NULL ? CUDA_ERROR_INVALID_CONTEXT : spoils(NULL);
 
-  return e != CUDA_SUCCESS ? e : drained(NULL);
+	return e != CUDA_SUCCESS ? e : drained(NULL);
 }
 
 /* Memory */
 
 static struct block *block_of(CUdeviceptr at) {
-  struct block *b;
+	struct block *b;
 
-  for (b = blocks; b != NULL; b = b->next) {
-    if (at - (uintptr_t)b->at < b->bytes) {
-      return b;
-    }
-  }
-  return NULL;
+	for (b = blocks; b != NULL; b = b->next) {
+		if (at - (uintptr_t)b->at < b->bytes) {
+			return b;
+		}
+	}
+	return NULL;
 }
 
-static CUresult allocate(CUdeviceptr *at, size_t bytes, bool host,
-                         bool managed) {
-  static uintptr_t hint = 0x600000000000;
-  struct block *b = calloc(1, sizeof *b);
-  void *p;
+static CUresult allocate(CUdeviceptr *at, size_t bytes, bool host, bool managed) {
+	static uintptr_t hint = 0x600000000000;
+	struct block *b = calloc(1, sizeof *b);
+	void *p;
 
-  if (current() == NULL) {
-    return CUDA_ERROR_INVALID_CONTEXT;
-  }
-  pthread_mutex_lock(&lock);
-  p = mmap((void *)hint, bytes, PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  hint += (bytes + 2 * PAGE) & ~(uintptr_t)(PAGE - 1);
-  *b = (struct block){.at = p,
-                      .bytes = bytes,
-                      .context = current(),
-                      .host = host,
-                      .managed = managed,
-                      .next = blocks};
-  blocks = b;
-  pthread_mutex_unlock(&lock);
-  *at = (uintptr_t)p;
-  return CUDA_SUCCESS;
+	if (current() == NULL) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	pthread_mutex_lock(&lock);
+	p = mmap((void *)hint, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	hint += (bytes + 2 * PAGE) & ~(uintptr_t)(PAGE - 1);
+	*b = (struct block){
+		.at = p, .bytes = bytes, .context = current(), .host = host, .managed = managed, .next = blocks
+	};
+	blocks = b;
+	pthread_mutex_unlock(&lock);
+	*at = (uintptr_t)p;
+	return CUDA_SUCCESS;
 }
 
 static CUresult release(CUdeviceptr at) {
-  struct block **b, *old;
-  CUresult e = CUDA_ERROR_INVALID_VALUE;
+	struct block **b, *old;
+	CUresult e = CUDA_ERROR_INVALID_VALUE;
 
-  pthread_mutex_lock(&lock);
-  for (b = &blocks; *b != NULL; b = &(*b)->next) {
-    if ((uintptr_t)(*b)->at == at) {
-      old = *b;
-      *b = old->next;
-      munmap(old->at, old->bytes);
-      free(old);
-      e = CUDA_SUCCESS;
-      break;
-    }
-  }
-  pthread_mutex_unlock(&lock);
-  return e;
+	pthread_mutex_lock(&lock);
+	for (b = &blocks; *b != NULL; b = &(*b)->next) {
+		if ((uintptr_t)(*b)->at == at) {
+			old = *b;
+			*b = old->next;
+			munmap(old->at, old->bytes);
+			free(old);
+			e = CUDA_SUCCESS;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return e;
 }
 
-CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
-  return allocate(at, bytes, false, false);
-}
+CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) { return allocate(at, bytes, false, false); }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width,
-                            size_t height, unsigned element) {
-  (void)element;
-  *pitch = (width + 511) & ~(size_t)511;
-  return allocate(at, *pitch * height, false, false);
+CUresult cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element) {
+	(void)element;
+	*pitch = (width + 511) & ~(size_t)511;
+	return allocate(at, *pitch * height, false, false);
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned flags) {
-  (void)flags;
-  return allocate(at, bytes, false, true);
+	(void)flags;
+	return allocate(at, bytes, false, true);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr at) {
-  drained(NULL);
-  return release(at);
+	drained(NULL);
+	return release(at);
 }
 
 CUresult cuMemHostAlloc(void **at, size_t bytes, unsigned flags) {
-  CUdeviceptr p = 0;
-  CUresult e = allocate(&p, bytes, true, false);
+	CUdeviceptr p = 0;
+	CUresult e = allocate(&p, bytes, true, false);
 
-  (void)flags;
-  *at = address(p);
-  return e;
+	(void)flags;
+	*at = address(p);
+	return e;
 }
 
 CUresult cuMemFreeHost(void *at) { return release((uintptr_t)at); }
 
 CUresult cuMemAllocAsync(CUdeviceptr *at, size_t bytes, CUstream stream) {
-  (void)stream;
-  return allocate(at, bytes, false, false);
+	(void)stream;
+	return allocate(at, bytes, false, false);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
+	(void)pool;
+	(void)stream;
+	return allocate(at, bytes, false, false);
 }
 
 static void run_free(const struct work *w) { release(w->a[0]); }
 
 CUresult cuMemFreeAsync(CUdeviceptr at, CUstream stream) {
-  return block_of(at) == NULL
-             ? CUDA_ERROR_INVALID_VALUE
-             : submit(stream, (struct work){.run = run_free, .a = {at}});
+	return block_of(at) == NULL ? CUDA_ERROR_INVALID_VALUE
+								: submit(stream, (struct work){ .run = run_free, .a = { at } });
 }
 
-CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes,
-                                 CUdeviceptr at) {
-  const struct block *b = block_of(at);
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr at) {
+	const struct block *b = block_of(at);
 
-  if (b == NULL) {
-    return CUDA_ERROR_NOT_FOUND;
-  }
-  if (base != NULL) {
-    *base = (uintptr_t)b->at;
-  }
-  if (bytes != NULL) {
-    *bytes = b->bytes;
-  }
-  return CUDA_SUCCESS;
+	if (b == NULL) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	if (base != NULL) {
+		*base = (uintptr_t)b->at;
+	}
+	if (bytes != NULL) {
+		*bytes = b->bytes;
+	}
+	return CUDA_SUCCESS;
 }
 
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr at) {
-  const struct block *b = block_of(at);
+	const struct block *b = block_of(at);
 
-  if (b == NULL) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  *(int *)value = attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED ? b->managed
-                  : b->host ? CU_MEMORYTYPE_HOST
-                            : CU_MEMORYTYPE_DEVICE;
-  return CUDA_SUCCESS;
+	if (b == NULL) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*(int *)value = attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED ? b->managed
+		: b->host                                                ? CU_MEMORYTYPE_HOST
+																 : CU_MEMORYTYPE_DEVICE;
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *at, size_t bytes, size_t alignment,
-                             CUdeviceptr hint, unsigned long long flags) {
-  (void)alignment;
-  (void)flags;
-  *at = (uintptr_t)mmap(address(hint), bytes, PROT_NONE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return CUDA_SUCCESS;
+CUresult cuMemAddressReserve(
+	CUdeviceptr *at, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags) {
+	(void)alignment;
+	(void)flags;
+	*at = (uintptr_t)mmap(address(hint), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes) {
-  return munmap(address(at), bytes) != 0;
+CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes) { return munmap(address(at), bytes) != 0; }
+
+CUresult cuMemCreate(
+	CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags) {
+	int fd = memfd_create("fake", 0);
+
+	(void)prop;
+	(void)flags;
+	*handle = (unsigned)fd;
+	return ftruncate(fd, (off_t)bytes) != 0;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
-                     const CUmemAllocationProp *prop,
-                     unsigned long long flags) {
-  int fd = memfd_create("fake", 0);
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) { return close((int)handle) != 0; }
 
-  (void)prop;
-  (void)flags;
-  *handle = (unsigned)fd;
-  return ftruncate(fd, (off_t)bytes) != 0;
+CUresult cuMemMap(
+	CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+	struct block *b = calloc(1, sizeof *b);
+
+	(void)flags;
+	if (mmap(address(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, (off_t)offset) == MAP_FAILED) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&lock);
+	*b = (struct block){ .at = address(at), .bytes = bytes, .next = blocks };
+	blocks = b;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  return close((int)handle) != 0;
-}
-
-CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset,
-                  CUmemGenericAllocationHandle handle,
-                  unsigned long long flags) {
-  struct block *b = calloc(1, sizeof *b);
-
-  (void)flags;
-  if (mmap(address(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle,
-           (off_t)offset) == MAP_FAILED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  pthread_mutex_lock(&lock);
-  *b = (struct block){.at = address(at), .bytes = bytes, .next = blocks};
-  blocks = b;
-  pthread_mutex_unlock(&lock);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes,
-                        const CUmemAccessDesc *access, size_t count) {
-  (void)count;
-  return mprotect(address(at), bytes,
-                  access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                      ? PROT_READ | PROT_WRITE
-                      : PROT_NONE) != 0;
+CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t count) {
+	(void)count;
+	return mprotect(address(at), bytes,
+			   access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE : PROT_NONE) != 0;
 }
 
 CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
-  CUresult e = release(at);
+	CUresult e = release(at);
 
-  mmap(address(at), bytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-  return e;
+	mmap(address(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+	return e;
 }
 
 /* Arrays */
 
 CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d) {
-  struct CUarray_st *a = calloc(1, sizeof *a);
+	struct CUarray_st *a = calloc(1, sizeof *a);
 
-  a->d = *d;
-  a->element = d->NumChannels * (d->Format == 0x01 ? 1 : 4);
-  a->bytes = calloc(d->Width * (d->Height == 0 ? 1 : d->Height) *
-                        (d->Depth == 0 ? 1 : d->Depth),
-                    a->element);
-  *array = a;
-  return CUDA_SUCCESS;
+	a->d = *d;
+	a->element = d->NumChannels * (d->Format == 0x01 ? 1 : 4);
+	a->bytes = calloc(d->Width * (d->Height == 0 ? 1 : d->Height) * (d->Depth == 0 ? 1 : d->Depth), a->element);
+	*array = a;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d) {
-  CUDA_ARRAY3D_DESCRIPTOR all = {.Width = d->Width,
-                                 .Height = d->Height,
-                                 .Format = d->Format,
-                                 .NumChannels = d->NumChannels};
+	CUDA_ARRAY3D_DESCRIPTOR all = {
+		.Width = d->Width, .Height = d->Height, .Format = d->Format, .NumChannels = d->NumChannels
+	};
 
-  return cuArray3DCreate_v2(array, &all);
+	return cuArray3DCreate_v2(array, &all);
 }
 
 CUresult cuArrayDestroy(CUarray array) {
-  free(array->bytes);
-  free(array);
-  return CUDA_SUCCESS;
+	free(array->bytes);
+	free(array);
+	return CUDA_SUCCESS;
 }
 
 /* One side of a copy: where a row begins. */
-static char *row(int type, const void *host, CUdeviceptr device, CUarray array,
-                 size_t pitch, size_t height, size_t y, size_t z) {
-  if (type == CU_MEMORYTYPE_ARRAY) {
-    return array->bytes +
-           (z * (array->d.Height == 0 ? 1 : array->d.Height) + y) *
-               array->d.Width * array->element;
-  }
-  return (char *)(uintptr_t)(type == CU_MEMORYTYPE_HOST ? (uintptr_t)host
-                                                        : device) +
-         (z * height + y) * pitch;
+static char *row(
+	int type, const void *host, CUdeviceptr device, CUarray array, size_t pitch, size_t height, size_t y, size_t z) {
+	if (type == CU_MEMORYTYPE_ARRAY) {
+		return array->bytes + (z * (array->d.Height == 0 ? 1 : array->d.Height) + y) * array->d.Width * array->element;
+	}
+	return (char *)(uintptr_t)(type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device) + (z * height + y) * pitch;
 }
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *c) {
-  size_t y, z;
+	size_t y, z;
 
-  drained(NULL);
-  for (z = 0; z < c->Depth; z++) {
-    for (y = 0; y < c->Height; y++) {
-      memcpy(row(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray,
-                 c->dstPitch, c->dstHeight, y + c->dstY, z + c->dstZ) +
-                 c->dstXInBytes,
-             row(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray,
-                 c->srcPitch, c->srcHeight, y + c->srcY, z + c->srcZ) +
-                 c->srcXInBytes,
-             c->WidthInBytes);
-    }
-  }
-  return CUDA_SUCCESS;
+	drained(NULL);
+	for (z = 0; z < c->Depth; z++) {
+		for (y = 0; y < c->Height; y++) {
+			memcpy(row(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstPitch, c->dstHeight, y + c->dstY,
+					   z + c->dstZ) +
+					c->dstXInBytes,
+				row(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcPitch, c->srcHeight, y + c->srcY,
+					z + c->srcZ) +
+					c->srcXInBytes,
+				c->WidthInBytes);
+		}
+	}
+	return CUDA_SUCCESS;
 }
 
 /* Copies */
 
-static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                     CUstream stream) {
-  return submit(stream, (struct work){.run = run_copy, .a = {to, from, bytes}});
+static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+	return submit(stream, (struct work){ .run = run_copy, .a = { to, from, bytes } });
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
-  static int copies;
-  const char *drops = getenv("FAKE_DROPS");
+	static int copies;
+	const char *drops = getenv("FAKE_DROPS");
 
-  if (drops != NULL && ++copies == atoi(drops)) {
-    return CUDA_SUCCESS;
-  }
-  return copy(to, (uintptr_t)from, bytes, NULL);
+	if (drops != NULL && ++copies == atoi(drops)) {
+		return CUDA_SUCCESS;
+	}
+	return copy(to, (uintptr_t)from, bytes, NULL);
 }
 
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
-  return copy((uintptr_t)to, from, bytes, NULL);
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) { return copy((uintptr_t)to, from, bytes, NULL); }
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) { return copy(to, from, bytes, NULL); }
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
+	return copy(to, (uintptr_t)from, bytes, stream);
 }
 
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return copy(to, from, bytes, NULL);
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
+	return copy((uintptr_t)to, from, bytes, stream);
 }
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
-                              CUstream stream) {
-  return copy(to, (uintptr_t)from, bytes, stream);
+static CUresult set(CUdeviceptr at, uint64_t value, size_t count, size_t width, CUstream stream) {
+	return submit(stream, (struct work){ .run = run_set, .a = { at, value, count, width } });
 }
 
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes,
-                              CUstream stream) {
-  return copy((uintptr_t)to, from, bytes, stream);
-}
+CUresult cuMemsetD8_v2(CUdeviceptr at, unsigned char value, size_t bytes) { return set(at, value, bytes, 1, NULL); }
 
-static CUresult set(CUdeviceptr at, uint64_t value, size_t count, size_t width,
-                    CUstream stream) {
-  return submit(stream,
-                (struct work){.run = run_set, .a = {at, value, count, width}});
-}
+CUresult cuMemsetD32_v2(CUdeviceptr at, unsigned value, size_t words) { return set(at, value, words, 4, NULL); }
 
-CUresult cuMemsetD8_v2(CUdeviceptr at, unsigned char value, size_t bytes) {
-  return set(at, value, bytes, 1, NULL);
-}
-
-CUresult cuMemsetD32_v2(CUdeviceptr at, unsigned value, size_t words) {
-  return set(at, value, words, 4, NULL);
-}
-
-CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes,
-                         CUstream stream) {
-  return set(at, value, bytes, 1, stream);
+CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
+	return set(at, value, bytes, 1, stream);
 }
 
 /* Modules */
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image) {
-  CUdeviceptr at = 0;
-  CUresult e;
+	CUdeviceptr at = 0;
+	CUresult e;
 
-  if (strcmp(image, "fake module") != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if ((e = allocate(&at, sizeof *factor, false, false)) == CUDA_SUCCESS) {
-    factor = address(at);
-    *factor = 0.5;
-    *module = (CUmodule)(uintptr_t)at;
-  }
-  return e;
+	if (strcmp(image, "fake module") != 0) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if ((e = allocate(&at, sizeof *factor, false, false)) == CUDA_SUCCESS) {
+		factor = address(at);
+		*factor = 0.5;
+		*module = (CUmodule)(uintptr_t)at;
+	}
+	return e;
 }
 
 CUresult cuModuleUnload(CUmodule module) { return release((uintptr_t)module); }
 
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
-                             const char *name) {
-  size_t i;
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+	size_t i;
 
-  (void)module;
-  for (i = 0; i < sizeof kernels / sizeof *kernels; i++) {
-    if (strcmp(name, kernels[i].name) == 0) {
-      *function = &kernels[i];
-      return CUDA_SUCCESS;
-    }
-  }
-  return CUDA_ERROR_NOT_FOUND;
+	(void)module;
+	for (i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+		if (strcmp(name, kernels[i].name) == 0) {
+			*function = &kernels[i];
+			return CUDA_SUCCESS;
+		}
+	}
+	return CUDA_ERROR_NOT_FOUND;
 }
 
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *bytes, CUmodule module,
-                              const char *name) {
-  *at = (uintptr_t)module;
-  *bytes = sizeof *factor;
-  return strcmp(name, "factor") == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *bytes, CUmodule module, const char *name) {
+	*at = (uintptr_t)module;
+	*bytes = sizeof *factor;
+	return strcmp(name, "factor") == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 /* Streams and events */
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
-  struct CUstream_st *s = calloc(1, sizeof *s);
+	struct CUstream_st *s = calloc(1, sizeof *s);
 
-  (void)flags;
-  s->context = current();
-  pthread_mutex_lock(&lock);
-  s->next = streams;
-  streams = s;
-  pthread_mutex_unlock(&lock);
-  *stream = s;
-  return CUDA_SUCCESS;
+	(void)flags;
+	s->context = current();
+	pthread_mutex_lock(&lock);
+	s->next = streams;
+	streams = s;
+	pthread_mutex_unlock(&lock);
+	*stream = s;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
-  struct CUstream_st **s;
+	struct CUstream_st **s;
 
-  drained(stream);
-  pthread_mutex_lock(&lock);
-  for (s = &streams; *s != stream; s = &(*s)->next) {
-  }
-  *s = stream->next;
-  pthread_mutex_unlock(&lock);
-  return CUDA_SUCCESS;
+	drained(stream);
+	pthread_mutex_lock(&lock);
+	for (s = &streams; *s != stream; s = &(*s)->next) {
+	}
+	*s = stream->next;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream stream) {
-  struct CUstream_st *s = stream_of(stream);
-  CUresult e = spoils(s);
+	struct CUstream_st *s = stream_of(stream);
+	CUresult e = spoils(s);
 
-  if (e == CUDA_SUCCESS) {
-    pthread_mutex_lock(&lock);
-    e = (s == NULL ? advance_all() : advance(s)) ? CUDA_SUCCESS
-                                                 : CUDA_ERROR_NOT_READY;
-    pthread_mutex_unlock(&lock);
-  }
-  return e;
+	if (e == CUDA_SUCCESS) {
+		pthread_mutex_lock(&lock);
+		e = (s == NULL ? advance_all() : advance(s)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+		pthread_mutex_unlock(&lock);
+	}
+	return e;
 }
 
 CUresult cuStreamSynchronize(CUstream stream) {
-  CUresult e = spoils(stream_of(stream));
+	CUresult e = spoils(stream_of(stream));
 
-  return e != CUDA_SUCCESS ? e : drained(stream_of(stream));
+	return e != CUDA_SUCCESS ? e : drained(stream_of(stream));
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
-  (void)flags;
-  *event = calloc(1, sizeof **event);
-  (*event)->done = true;
-  return CUDA_SUCCESS;
+	(void)flags;
+	*event = calloc(1, sizeof **event);
+	(*event)->done = true;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
-  event->done = false;
-  event->stream = stream_of(stream);
-  return submit(stream,
-                (struct work){.run = run_record, .a = {(uintptr_t)event}});
+	event->done = false;
+	event->stream = stream_of(stream);
+	return submit(stream, (struct work){ .run = run_record, .a = { (uintptr_t)event } });
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
-  (void)flags;
-  return submit(stream, (struct work){.run = run_nothing,
-                                      .ready = event_done,
-                                      .a = {(uintptr_t)event}});
+	(void)flags;
+	return submit(stream, (struct work){ .run = run_nothing, .ready = event_done, .a = { (uintptr_t)event } });
 }
 
-CUresult cuEventSynchronize(CUevent event) {
-  return event->done ? CUDA_SUCCESS : drained(event->stream);
-}
+CUresult cuEventSynchronize(CUevent event) { return event->done ? CUDA_SUCCESS : drained(event->stream); }
 
 CUresult cuEventDestroy_v2(CUevent event) {
-  free(event);
-  return CUDA_SUCCESS;
+	free(event);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
-  (void)mode;
-  stream->capture = calloc(1, sizeof *stream->capture);
-  stream->invalid = false;
-  return CUDA_SUCCESS;
+	(void)mode;
+	stream->capture = calloc(1, sizeof *stream->capture);
+	stream->invalid = false;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-  *graph = stream->invalid ? NULL : stream->capture;
-  stream->capture = NULL;
-  return stream->invalid ? STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+	*graph = stream->invalid ? NULL : stream->capture;
+	stream->capture = NULL;
+	return stream->invalid ? STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, int *status) {
-  struct CUstream_st *s = stream_of(stream);
+	struct CUstream_st *s = stream_of(stream);
 
-  *status = s == NULL || s->capture == NULL ? 0 : s->invalid ? 2 : 1;
-  return CUDA_SUCCESS;
+	*status = s == NULL || s->capture == NULL ? 0 : s->invalid ? 2 : 1;
+	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
-                                     unsigned long long flags) {
-  (void)flags;
-  *exec = (CUgraphExec)(void *)graph;
-  return CUDA_SUCCESS;
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
+	(void)flags;
+	*exec = (CUgraphExec)(void *)graph;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-  const struct work *w;
-  CUresult e = CUDA_SUCCESS;
+	const struct work *w;
+	CUresult e = CUDA_SUCCESS;
 
-  for (w = ((struct CUgraph_st *)(void *)exec)->first;
-       w != NULL && e == CUDA_SUCCESS; w = w->next) {
-    e = submit(stream, *w);
-  }
-  return e;
+	for (w = ((struct CUgraph_st *)(void *)exec)->first; w != NULL && e == CUDA_SUCCESS; w = w->next) {
+		e = submit(stream, *w);
+	}
+	return e;
 }

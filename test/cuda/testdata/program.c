@@ -14,78 +14,73 @@
 #include "driver.h"
 
 #ifdef RESOLVED
-#define ALL(F)                                                                 \
-  F(cuInit, "cuInit")                                                          \
-  F(cuDeviceGet, "cuDeviceGet")                                                \
-  F(cuDeviceGetName, "cuDeviceGetName")                                        \
-  F(cuGetExportTable, "cuGetExportTable")                                      \
-  F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")                      \
-  F(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease")                 \
-  F(cuCtxPushCurrent_v2, "cuCtxPushCurrent")                                   \
-  F(cuCtxSynchronize, "cuCtxSynchronize")                                      \
-  F(cuMemAlloc_v2, "cuMemAlloc")                                               \
-  F(cuMemAllocPitch_v2, "cuMemAllocPitch")                                     \
-  F(cuMemAllocManaged, "cuMemAllocManaged")                                    \
-  F(cuMemAllocAsync, "cuMemAllocAsync")                                        \
-  F(cuMemHostAlloc, "cuMemHostAlloc")                                          \
-  F(cuMemFree_v2, "cuMemFree")                                                 \
-  F(cuMemFreeAsync, "cuMemFreeAsync")                                          \
-  F(cuMemFreeHost, "cuMemFreeHost")                                            \
-  F(cuMemAddressReserve, "cuMemAddressReserve")                                \
-  F(cuMemAddressFree, "cuMemAddressFree")                                      \
-  F(cuMemCreate, "cuMemCreate")                                                \
-  F(cuMemRelease, "cuMemRelease")                                              \
-  F(cuMemMap, "cuMemMap")                                                      \
-  F(cuMemSetAccess, "cuMemSetAccess")                                          \
-  F(cuMemUnmap, "cuMemUnmap")                                                  \
-  F(cuArray3DCreate_v2, "cuArray3DCreate")                                     \
-  F(cuArrayDestroy, "cuArrayDestroy")                                          \
-  F(cuMemcpy3D_v2, "cuMemcpy3D")                                               \
-  F(cuMemcpyHtoD_v2, "cuMemcpyHtoD")                                           \
-  F(cuMemcpyDtoH_v2, "cuMemcpyDtoH")                                           \
-  F(cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync")                                 \
-  F(cuMemsetD8_v2, "cuMemsetD8")                                               \
-  F(cuMemsetD8Async, "cuMemsetD8Async")                                        \
-  F(cuModuleLoadData, "cuModuleLoadData")                                      \
-  F(cuModuleUnload, "cuModuleUnload")                                          \
-  F(cuModuleGetFunction, "cuModuleGetFunction")                                \
-  F(cuModuleGetGlobal_v2, "cuModuleGetGlobal")                                 \
-  F(cuLaunchKernel, "cuLaunchKernel")                                          \
-  F(cuStreamCreate, "cuStreamCreate")                                          \
-  F(cuStreamDestroy_v2, "cuStreamDestroy")                                     \
-  F(cuStreamSynchronize, "cuStreamSynchronize")                                \
-  F(cuStreamWaitEvent, "cuStreamWaitEvent")                                    \
-  F(cuStreamBeginCapture_v2, "cuStreamBeginCapture")                           \
-  F(cuStreamEndCapture, "cuStreamEndCapture")                                  \
-  F(cuEventCreate, "cuEventCreate")                                            \
-  F(cuEventRecord, "cuEventRecord")                                            \
-  F(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags")                \
-  F(cuGraphLaunch, "cuGraphLaunch")
+#define ALL(F)                                                    \
+	F(cuInit, "cuInit")                                           \
+	F(cuDeviceGet, "cuDeviceGet")                                 \
+	F(cuDeviceGetName, "cuDeviceGetName")                         \
+	F(cuGetExportTable, "cuGetExportTable")                       \
+	F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")       \
+	F(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease")  \
+	F(cuCtxPushCurrent_v2, "cuCtxPushCurrent")                    \
+	F(cuCtxSynchronize, "cuCtxSynchronize")                       \
+	F(cuMemAlloc_v2, "cuMemAlloc")                                \
+	F(cuMemAllocPitch_v2, "cuMemAllocPitch")                      \
+	F(cuMemAllocManaged, "cuMemAllocManaged")                     \
+	F(cuMemAllocAsync, "cuMemAllocAsync")                         \
+	F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync")         \
+	F(cuMemHostAlloc, "cuMemHostAlloc")                           \
+	F(cuMemFree_v2, "cuMemFree")                                  \
+	F(cuMemFreeAsync, "cuMemFreeAsync")                           \
+	F(cuMemFreeHost, "cuMemFreeHost")                             \
+	F(cuMemAddressReserve, "cuMemAddressReserve")                 \
+	F(cuMemAddressFree, "cuMemAddressFree")                       \
+	F(cuMemCreate, "cuMemCreate")                                 \
+	F(cuMemRelease, "cuMemRelease")                               \
+	F(cuMemMap, "cuMemMap")                                       \
+	F(cuMemSetAccess, "cuMemSetAccess")                           \
+	F(cuMemUnmap, "cuMemUnmap")                                   \
+	F(cuArray3DCreate_v2, "cuArray3DCreate")                      \
+	F(cuArrayDestroy, "cuArrayDestroy")                           \
+	F(cuMemcpy3D_v2, "cuMemcpy3D")                                \
+	F(cuMemcpyHtoD_v2, "cuMemcpyHtoD")                            \
+	F(cuMemcpyDtoH_v2, "cuMemcpyDtoH")                            \
+	F(cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync")                  \
+	F(cuMemsetD8_v2, "cuMemsetD8")                                \
+	F(cuMemsetD8Async, "cuMemsetD8Async")                         \
+	F(cuModuleLoadData, "cuModuleLoadData")                       \
+	F(cuModuleUnload, "cuModuleUnload")                           \
+	F(cuModuleGetFunction, "cuModuleGetFunction")                 \
+	F(cuModuleGetGlobal_v2, "cuModuleGetGlobal")                  \
+	F(cuLaunchKernel, "cuLaunchKernel")                           \
+	F(cuStreamCreate, "cuStreamCreate")                           \
+	F(cuStreamDestroy_v2, "cuStreamDestroy")                      \
+	F(cuStreamSynchronize, "cuStreamSynchronize")                 \
+	F(cuStreamWaitEvent, "cuStreamWaitEvent")                     \
+	F(cuStreamBeginCapture_v2, "cuStreamBeginCapture")            \
+	F(cuStreamEndCapture, "cuStreamEndCapture")                   \
+	F(cuEventCreate, "cuEventCreate")                             \
+	F(cuEventRecord, "cuEventRecord")                             \
+	F(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags") \
+	F(cuGraphLaunch, "cuGraphLaunch")
 #define DECLARE(f, name) static __typeof__(&f) p_##f;
 ALL(DECLARE)
-#define FIND(f, name)                                                          \
-  found += resolve(name, (void **)&p_##f, 13000, 0, NULL) == CUDA_SUCCESS &&   \
-           p_##f != NULL,                                                      \
-      all++;
+#define FIND(f, name) found += resolve(name, (void **)&p_##f, 13000, 0, NULL) == CUDA_SUCCESS && p_##f != NULL, all++;
 
 static void start(void) {
-  void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-  __typeof__(&cuGetProcAddress_v2) resolve;
-  int found = 0, all = 0;
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	__typeof__(&cuGetProcAddress_v2) resolve;
+	int found = 0, all = 0;
 
-  if (driver == NULL ||
-      (resolve = (__typeof__(resolve))dlsym(driver, "cuGetProcAddress_v2")) ==
-          NULL ||
-      resolve("cuGetProcAddress", (void **)&resolve, 13000, 0, NULL) !=
-          CUDA_SUCCESS) {
-    printf("no driver\n");
-    exit(1);
-  }
-  ALL(FIND)
-  if (found != all) {
-    printf("%d of %d functions\n", found, all);
-    exit(1);
-  }
+	if (driver == NULL || (resolve = (__typeof__(resolve))dlsym(driver, "cuGetProcAddress_v2")) == NULL ||
+		resolve("cuGetProcAddress", (void **)&resolve, 13000, 0, NULL) != CUDA_SUCCESS) {
+		printf("no driver\n");
+		exit(1);
+	}
+	ALL(FIND)
+	if (found != all) {
+		printf("%d of %d functions\n", found, all);
+		exit(1);
+	}
 }
 #define cuInit (*p_cuInit)
 #define cuDeviceGet (*p_cuDeviceGet)
@@ -99,6 +94,7 @@ static void start(void) {
 #define cuMemAllocPitch_v2 (*p_cuMemAllocPitch_v2)
 #define cuMemAllocManaged (*p_cuMemAllocManaged)
 #define cuMemAllocAsync (*p_cuMemAllocAsync)
+#define cuMemAllocFromPoolAsync (*p_cuMemAllocFromPoolAsync)
 #define cuMemHostAlloc (*p_cuMemHostAlloc)
 #define cuMemFree_v2 (*p_cuMemFree_v2)
 #define cuMemFreeAsync (*p_cuMemFreeAsync)
@@ -140,253 +136,262 @@ static void start(void) {}
 #define CHECK(call) checked(call, #call)
 
 static void checked(CUresult e, const char *call) {
-  if (e != CUDA_SUCCESS) {
-    printf("%s: error %d\n", call, e);
-    fflush(stdout);
-    _exit(1);
-  }
+	if (e != CUDA_SUCCESS) {
+		printf("%s: error %d\n", call, e);
+		fflush(stdout);
+		_exit(1);
+	}
 }
 
 enum { N = 5000, THREADS = 3 };
 static CUcontext context;
-static CUfunction axpy, mix, spin;
+static CUfunction axpy, mix, fill, spin;
 
 static unsigned long long sum(const void *bytes, size_t n) {
-  const unsigned char *p = bytes;
-  unsigned long long z = 14695981039346656037u;
+	const unsigned char *p = bytes;
+	unsigned long long z = 14695981039346656037u;
 
-  while (n-- > 0) {
-    z = (z ^ *p++) * 1099511628211u;
-  }
-  return z;
+	while (n-- > 0) {
+		z = (z ^ *p++) * 1099511628211u;
+	}
+	return z;
 }
 
 static void launch_axpy(CUdeviceptr y, CUdeviceptr x, unsigned n, CUstream s) {
-  void *params[] = {&y, &x, &n};
+	void *params[] = { &y, &x, &n };
 
-  CHECK(cuLaunchKernel(axpy, (n + 255) / 256, 1, 1, 256, 1, 1, 0, s, params,
-                       NULL));
+	CHECK(cuLaunchKernel(axpy, (n + 255) / 256, 1, 1, 256, 1, 1, 0, s, params, NULL));
+}
+
+/* Memory that nothing but kernels uses. */
+static void by_kernels(CUdeviceptr sum_at, CUstream s) {
+	unsigned n = 64;
+	CUdeviceptr p;
+	void *params[] = { &p, &n };
+
+	CHECK(cuMemAllocFromPoolAsync(&p, n * sizeof(double), NULL, s));
+	CHECK(cuLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, s, params, NULL));
+	launch_axpy(sum_at, p, n / 8, s);
+	CHECK(cuMemFreeAsync(p, s));
 }
 
 static void launch_mix(CUdeviceptr p, unsigned n, CUstream s) {
-  void *params[] = {&p, &n};
+	void *params[] = { &p, &n };
 
-  CHECK(cuLaunchKernel(mix, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
+	CHECK(cuLaunchKernel(mix, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
 }
 
 static void copy_array(CUarray array, void *bytes, int in) {
-  CUDA_MEMCPY3D c = {.WidthInBytes = 40, .Height = 7, .Depth = 3};
+	CUDA_MEMCPY3D c = { .WidthInBytes = 40, .Height = 7, .Depth = 3 };
 
-  c.srcMemoryType = in ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_ARRAY;
-  c.dstMemoryType = in ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_HOST;
-  c.srcHost = c.dstHost = bytes;
-  c.srcArray = c.dstArray = array;
-  c.srcPitch = c.dstPitch = 40;
-  c.srcHeight = c.dstHeight = 7;
-  CHECK(cuMemcpy3D_v2(&c));
+	c.srcMemoryType = in ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_ARRAY;
+	c.dstMemoryType = in ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_HOST;
+	c.srcHost = c.dstHost = bytes;
+	c.srcArray = c.dstArray = array;
+	c.srcPitch = c.dstPitch = 40;
+	c.srcHeight = c.dstHeight = 7;
+	CHECK(cuMemcpy3D_v2(&c));
 }
 
 /* Each thread has a stream and memory that comes and goes. */
 static void *thread(void *arg) {
-  int seed = *(int *)arg, rounds = 40, i;
-  unsigned char out[256];
-  unsigned long long *result = arg;
-  CUdeviceptr p, q;
-  CUstream s;
+	int seed = *(int *)arg, rounds = 40, i;
+	unsigned char out[256];
+	unsigned long long *result = arg;
+	CUdeviceptr p, q;
+	CUstream s;
 
-  *result = 0;
-  CHECK(cuCtxPushCurrent_v2(context));
-  CHECK(cuStreamCreate(&s, 1));
-  CHECK(cuMemAlloc_v2(&p, 4096));
-  CHECK(cuMemsetD8Async(p, (unsigned char)seed, 4096, s));
-  for (i = 0; i < rounds; i++) {
-    CHECK(cuMemAllocAsync(&q, 1024, s));
-    CHECK(cuMemsetD8Async(q, (unsigned char)i, 1024, s));
-    launch_mix(p, 4096, s);
-    launch_mix(q, 1024, s);
-    CHECK(cuMemcpyDtoHAsync_v2(out, q, sizeof out, s));
-    CHECK(cuStreamSynchronize(s));
-    *result = *result * 31 + sum(out, sizeof out);
-    CHECK(cuMemcpyDtoHAsync_v2(out, p, sizeof out, s));
-    CHECK(cuMemFreeAsync(q, s));
-    CHECK(cuStreamSynchronize(s));
-    *result = *result * 31 + sum(out, sizeof out);
-  }
-  CHECK(cuMemFree_v2(p));
-  CHECK(cuStreamDestroy_v2(s));
-  return NULL;
+	*result = 0;
+	CHECK(cuCtxPushCurrent_v2(context));
+	CHECK(cuStreamCreate(&s, 1));
+	CHECK(cuMemAlloc_v2(&p, 4096));
+	CHECK(cuMemsetD8Async(p, (unsigned char)seed, 4096, s));
+	for (i = 0; i < rounds; i++) {
+		CHECK(cuMemAllocAsync(&q, 1024, s));
+		CHECK(cuMemsetD8Async(q, (unsigned char)i, 1024, s));
+		launch_mix(p, 4096, s);
+		launch_mix(q, 1024, s);
+		CHECK(cuMemcpyDtoHAsync_v2(out, q, sizeof out, s));
+		CHECK(cuStreamSynchronize(s));
+		*result = *result * 31 + sum(out, sizeof out);
+		CHECK(cuMemcpyDtoHAsync_v2(out, p, sizeof out, s));
+		CHECK(cuMemFreeAsync(q, s));
+		CHECK(cuStreamSynchronize(s));
+		*result = *result * 31 + sum(out, sizeof out);
+	}
+	CHECK(cuMemFree_v2(p));
+	CHECK(cuStreamDestroy_v2(s));
+	return NULL;
 }
 
 /* A kernel waits for the host, which wants to launch another one. */
 static void spins(void) {
-  unsigned char out[16];
-  CUdeviceptr p, at;
-  CUstream s, t;
-  int *flag;
-  void *params[] = {&at};
+	unsigned char out[16];
+	CUdeviceptr p, at;
+	CUstream s, t;
+	int *flag;
+	void *params[] = { &at };
 
-  CHECK(cuMemHostAlloc((void **)&flag, sizeof *flag, 0));
-  *flag = 0;
-  CHECK(cuMemAlloc_v2(&p, sizeof out));
-  CHECK(cuStreamCreate(&s, 1));
-  CHECK(cuStreamCreate(&t, 1));
-  at = (CUdeviceptr)flag;
-  CHECK(cuMemsetD8Async(p, 1, sizeof out, s));
-  CHECK(cuStreamSynchronize(s));
-  CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
-  launch_mix(p, sizeof out, t);
-  launch_mix(p, sizeof out, t);
-  *flag = 1;
-  CHECK(cuStreamSynchronize(s));
-  CHECK(cuStreamSynchronize(t));
-  CHECK(cuMemcpyDtoH_v2(out, p, sizeof out));
-  printf("spun %016llx\n", sum(out, sizeof out));
+	CHECK(cuMemHostAlloc((void **)&flag, sizeof *flag, 0));
+	*flag = 0;
+	CHECK(cuMemAlloc_v2(&p, sizeof out));
+	CHECK(cuStreamCreate(&s, 1));
+	CHECK(cuStreamCreate(&t, 1));
+	at = (CUdeviceptr)flag;
+	CHECK(cuMemsetD8Async(p, 1, sizeof out, s));
+	CHECK(cuStreamSynchronize(s));
+	CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
+	launch_mix(p, sizeof out, t);
+	launch_mix(p, sizeof out, t);
+	*flag = 1;
+	CHECK(cuStreamSynchronize(s));
+	CHECK(cuStreamSynchronize(t));
+	CHECK(cuMemcpyDtoH_v2(out, p, sizeof out));
+	printf("spun %016llx\n", sum(out, sizeof out));
 }
 
 static void threads(void) {
-  unsigned long long results[THREADS], all = 0;
-  pthread_t t[THREADS];
-  int i;
+	unsigned long long results[THREADS], all = 0;
+	pthread_t t[THREADS];
+	int i;
 
-  for (i = 0; i < THREADS; i++) {
-    results[i] = (unsigned long long)i + 1;
-    pthread_create(&t[i], NULL, thread, &results[i]);
-  }
-  for (i = 0; i < THREADS; i++) {
-    pthread_join(t[i], NULL);
-    all = all * 31 + results[i];
-  }
-  printf("threads %016llx\n", all);
+	for (i = 0; i < THREADS; i++) {
+		results[i] = (unsigned long long)i + 1;
+		pthread_create(&t[i], NULL, thread, &results[i]);
+	}
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(t[i], NULL);
+		all = all * 31 + results[i];
+	}
+	printf("threads %016llx\n", all);
 }
 
 /* The same range is mapped again and again. */
 static void mapped(int round) {
-  static const size_t bytes = 2 << 20;
-  CUmemAllocationProp prop = {.type = 1,
-                              .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-  CUmemAccessDesc access = {.location = prop.location,
-                            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  CUmemGenericAllocationHandle handle;
-  unsigned char out[512];
-  CUdeviceptr at;
+	static const size_t bytes = 2 << 20;
+	CUmemAllocationProp prop = { .type = 1, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAccessDesc access = { .location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle handle;
+	unsigned char out[512];
+	CUdeviceptr at;
 
-  CHECK(cuMemAddressReserve(&at, 2 * bytes, 0, 0, 0));
-  CHECK(cuMemCreate(&handle, bytes, &prop, 0));
-  CHECK(cuMemMap(at, bytes, 0, handle, 0));
-  CHECK(cuMemSetAccess(at, bytes, &access, 1));
-  CHECK(cuMemRelease(handle));
-  CHECK(cuMemsetD8_v2(at, (unsigned char)round, bytes));
-  launch_mix(at, 4096, NULL);
-  launch_mix(at, 4096, NULL);
-  CHECK(cuMemcpyDtoH_v2(out, at, sizeof out));
-  printf("mapped %016llx\n", sum(out, sizeof out));
-  CHECK(cuMemUnmap(at, bytes));
-  CHECK(cuMemAddressFree(at, 2 * bytes));
+	CHECK(cuMemAddressReserve(&at, 2 * bytes, 0, 0, 0));
+	CHECK(cuMemCreate(&handle, bytes, &prop, 0));
+	CHECK(cuMemMap(at, bytes, 0, handle, 0));
+	CHECK(cuMemSetAccess(at, bytes, &access, 1));
+	CHECK(cuMemRelease(handle));
+	CHECK(cuMemsetD8_v2(at, (unsigned char)round, bytes));
+	launch_mix(at, 4096, NULL);
+	launch_mix(at, 4096, NULL);
+	CHECK(cuMemcpyDtoH_v2(out, at, sizeof out));
+	printf("mapped %016llx\n", sum(out, sizeof out));
+	CHECK(cuMemUnmap(at, bytes));
+	CHECK(cuMemAddressFree(at, 2 * bytes));
 }
 
 static void table(void) {
-  const void *const *t;
+	const void *const *t;
 
-  CHECK(cuGetExportTable((const void **)&t, "0123456789abcdef"));
-  printf("table %s\n", (const char *)t[1]);
+	CHECK(cuGetExportTable((const void **)&t, "0123456789abcdef"));
+	printf("table %s\n", (const char *)t[1]);
 }
 
 int main(int argc, char **argv) {
-  int rounds = argc > 1 ? atoi(argv[1]) : 6, i, device;
-  unsigned char line[840], *image = line;
-  CUDA_ARRAY3D_DESCRIPTOR d = {
-      .Width = 10, .Height = 7, .Depth = 3, .Format = 0x20, .NumChannels = 1};
-  CUdeviceptr x, y, pitched, managed, factor;
-  size_t pitch, factor_bytes;
-  double host[N], half = 0.5;
-  CUstream s, t;
-  CUgraphExec exec;
-  CUmodule module;
-  CUevent event;
-  CUarray array;
-  CUgraph graph;
-  char name[64];
-  void *pinned;
+	int rounds = argc > 1 ? atoi(argv[1]) : 6, i, device;
+	unsigned char line[840], *image = line;
+	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 10, .Height = 7, .Depth = 3, .Format = 0x20, .NumChannels = 1 };
+	CUdeviceptr x, y, pitched, managed, factor;
+	size_t pitch, factor_bytes;
+	double host[N], half = 0.5;
+	CUstream s, t;
+	CUgraphExec exec;
+	CUmodule module;
+	CUevent event;
+	CUarray array;
+	CUgraph graph;
+	char name[64];
+	void *pinned;
 
-  start();
-  if (argc > 1 && strcmp(argv[1], "init") == 0) {
-    printf("init %d\n", cuInit(0));
-    return 0;
-  }
-  CHECK(cuInit(0));
-  CHECK(cuDeviceGet(&device, 0));
-  CHECK(cuDeviceGetName(name, sizeof name, device));
-  printf("%s\n", name);
-  CHECK(cuDevicePrimaryCtxRetain(&context, device));
-  CHECK(cuCtxPushCurrent_v2(context));
-  CHECK(cuModuleLoadData(&module, "fake module"));
-  CHECK(cuModuleGetFunction(&axpy, module, "axpy"));
-  CHECK(cuModuleGetFunction(&mix, module, "mix"));
-  CHECK(cuModuleGetFunction(&spin, module, "spin"));
-  if (argc > 1 && strcmp(argv[1], "spin") == 0) {
-    spins();
-    return 0;
-  }
-  if (argc > 1 && strcmp(argv[1], "table") == 0) {
-    table();
-    return 0;
-  }
-  CHECK(cuModuleGetGlobal_v2(&factor, &factor_bytes, module, "factor"));
-  CHECK(cuMemcpyHtoD_v2(factor, &half, sizeof half));
-  CHECK(cuMemAlloc_v2(&x, sizeof host));
-  CHECK(cuMemAlloc_v2(&y, sizeof host));
-  CHECK(cuMemAllocPitch_v2(&pitched, &pitch, 100, 20, 4));
-  CHECK(cuMemAllocManaged(&managed, 4096, 1));
-  CHECK(cuMemHostAlloc(&pinned, sizeof host, 0));
-  CHECK(cuArray3DCreate_v2(&array, &d));
-  CHECK(cuStreamCreate(&s, 1));
-  CHECK(cuStreamCreate(&t, 1));
-  CHECK(cuEventCreate(&event, 0));
-  for (i = 0; i < N; i++) {
-    host[i] = i % 97;
-  }
-  memset(line, 7, sizeof line);
-  copy_array(array, image, 1);
-  CHECK(cuMemcpyHtoD_v2(x, host, sizeof host));
-  CHECK(cuMemsetD8_v2(y, 0, sizeof host));
-  CHECK(cuMemsetD8_v2(pitched, 3, pitch * 20));
-  CHECK(cuMemsetD8_v2(managed, 5, 4096));
-  CHECK(cuStreamBeginCapture_v2(s, 0));
-  launch_axpy(y, x, N, s);
-  launch_mix(pitched, (unsigned)(pitch * 20), s);
-  CHECK(cuStreamEndCapture(s, &graph));
-  CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-  for (i = 0; i < rounds; i++) {
-    launch_axpy(y, x, N, s);
-    launch_axpy(x, y, N / 2, s);
-    CHECK(cuEventRecord(event, s));
-    CHECK(cuStreamWaitEvent(t, event, 0));
-    launch_mix(managed, 4096, t);
-    CHECK(cuGraphLaunch(exec, s));
-    CHECK(cuMemcpyDtoHAsync_v2(pinned, y, sizeof host, s));
-    CHECK(cuStreamSynchronize(s));
-    printf("round %016llx", sum(pinned, sizeof host));
-    copy_array(array, image, 0);
-    image[i] ^= (unsigned char)(i + 1);
-    copy_array(array, image, 1);
-    printf(" array %016llx\n", sum(image, sizeof line));
-    mapped(i);
-    threads();
-  }
-  CHECK(cuMemcpyDtoH_v2(host, pitched, pitch * 20));
-  CHECK(cuCtxSynchronize());
-  printf("pitched %016llx managed %016llx\n", sum(host, pitch * 20),
-         sum((void *)managed, 4096));
-  if (argc > 2) {
-    return 0; /* leaves its memory to the ledger's list */
-  }
-  CHECK(cuMemFree_v2(x));
-  CHECK(cuMemFree_v2(y));
-  CHECK(cuMemFree_v2(pitched));
-  CHECK(cuMemFree_v2(managed));
-  CHECK(cuMemFreeHost(pinned));
-  CHECK(cuArrayDestroy(array));
-  CHECK(cuModuleUnload(module));
-  CHECK(cuDevicePrimaryCtxRelease_v2(device));
-  return 0;
+	start();
+	if (argc > 1 && strcmp(argv[1], "init") == 0) {
+		printf("init %d\n", cuInit(0));
+		return 0;
+	}
+	CHECK(cuInit(0));
+	CHECK(cuDeviceGet(&device, 0));
+	CHECK(cuDeviceGetName(name, sizeof name, device));
+	printf("%s\n", name);
+	CHECK(cuDevicePrimaryCtxRetain(&context, device));
+	CHECK(cuCtxPushCurrent_v2(context));
+	CHECK(cuModuleLoadData(&module, "fake module"));
+	CHECK(cuModuleGetFunction(&axpy, module, "axpy"));
+	CHECK(cuModuleGetFunction(&mix, module, "mix"));
+	CHECK(cuModuleGetFunction(&fill, module, "fill"));
+	CHECK(cuModuleGetFunction(&spin, module, "spin"));
+	if (argc > 1 && strcmp(argv[1], "spin") == 0) {
+		spins();
+		return 0;
+	}
+	if (argc > 1 && strcmp(argv[1], "table") == 0) {
+		table();
+		return 0;
+	}
+	CHECK(cuModuleGetGlobal_v2(&factor, &factor_bytes, module, "factor"));
+	CHECK(cuMemcpyHtoD_v2(factor, &half, sizeof half));
+	CHECK(cuMemAlloc_v2(&x, sizeof host));
+	CHECK(cuMemAlloc_v2(&y, sizeof host));
+	CHECK(cuMemAllocPitch_v2(&pitched, &pitch, 100, 20, 4));
+	CHECK(cuMemAllocManaged(&managed, 4096, 1));
+	CHECK(cuMemHostAlloc(&pinned, sizeof host, 0));
+	CHECK(cuArray3DCreate_v2(&array, &d));
+	CHECK(cuStreamCreate(&s, 1));
+	CHECK(cuStreamCreate(&t, 1));
+	CHECK(cuEventCreate(&event, 0));
+	for (i = 0; i < N; i++) {
+		host[i] = i % 97;
+	}
+	memset(line, 7, sizeof line);
+	copy_array(array, image, 1);
+	CHECK(cuMemcpyHtoD_v2(x, host, sizeof host));
+	CHECK(cuMemsetD8_v2(y, 0, sizeof host));
+	CHECK(cuMemsetD8_v2(pitched, 3, pitch * 20));
+	CHECK(cuMemsetD8_v2(managed, 5, 4096));
+	CHECK(cuStreamBeginCapture_v2(s, 0));
+	launch_axpy(y, x, N, s);
+	launch_mix(pitched, (unsigned)(pitch * 20), s);
+	CHECK(cuStreamEndCapture(s, &graph));
+	CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (i = 0; i < rounds; i++) {
+		launch_axpy(y, x, N, s);
+		launch_axpy(x, y, N / 2, s);
+		by_kernels(y, s);
+		CHECK(cuEventRecord(event, s));
+		CHECK(cuStreamWaitEvent(t, event, 0));
+		launch_mix(managed, 4096, t);
+		CHECK(cuGraphLaunch(exec, s));
+		CHECK(cuMemcpyDtoHAsync_v2(pinned, y, sizeof host, s));
+		CHECK(cuStreamSynchronize(s));
+		printf("round %016llx", sum(pinned, sizeof host));
+		copy_array(array, image, 0);
+		image[i] ^= (unsigned char)(i + 1);
+		copy_array(array, image, 1);
+		printf(" array %016llx\n", sum(image, sizeof line));
+		mapped(i);
+		threads();
+	}
+	CHECK(cuMemcpyDtoH_v2(host, pitched, pitch * 20));
+	CHECK(cuCtxSynchronize());
+	printf("pitched %016llx managed %016llx\n", sum(host, pitch * 20), sum((void *)managed, 4096));
+	if (argc > 2) {
+		return 0; /* leaves its memory to the ledger's list */
+	}
+	CHECK(cuMemFree_v2(x));
+	CHECK(cuMemFree_v2(y));
+	CHECK(cuMemFree_v2(pitched));
+	CHECK(cuMemFree_v2(managed));
+	CHECK(cuMemFreeHost(pinned));
+	CHECK(cuArrayDestroy(array));
+	CHECK(cuModuleUnload(module));
+	CHECK(cuDevicePrimaryCtxRelease_v2(device));
+	return 0;
 }
