@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
@@ -31,7 +33,11 @@ func (c *Comm) create(op call.Op, how creation, build func() (driver.Handle, err
 	c.children = max(c.children, n)
 	c.turns++
 	how.Turn = c.turns
-	c.st.forgetFreedChildren(c)
+	c.st.mu.Lock() // all ranks of c have come to a creation after those of the children that are freed
+	c.st.freed = slices.DeleteFunc(c.st.freed, func(f endpoint.Collective) bool {
+		return strings.HasPrefix(f.Comm, c.ch.Name+".")
+	})
+	c.st.mu.Unlock()
 	h, err := build()
 	if err != nil {
 		return nil, c.ch.Wrap(how.Op, NoPeer, NoTag, err)

@@ -38,21 +38,16 @@ func ReduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) error {
 		if err := foldUp(s, acc, f); err != nil {
 			return err
 		}
-		return moveToRoot(s, dest, acc, root)
+		switch {
+		case root == 0 && s.rank == 0:
+			copy(dest, acc)
+		case s.rank == 0: // the result moves to root
+			return s.st.Driver.Send(driver.Standard, bytesOf(acc), root, foldTag, s.ch.Handle)
+		case s.rank == root:
+			return s.recvExactly(bytesOf(dest), 0)
+		}
+		return nil
 	})
-}
-
-// moveToRoot carries the result from rank 0 to root.
-func moveToRoot[T Scalar](s *Comm, dest, acc []T, root int) error {
-	switch {
-	case root == 0 && s.rank == 0:
-		copy(dest, acc)
-	case s.rank == 0:
-		return s.st.Driver.Send(driver.Standard, bytesOf(acc), root, foldTag, s.ch.Handle)
-	case s.rank == root:
-		return s.recvExactly(bytesOf(dest), 0)
-	}
-	return nil
 }
 
 // AllreduceFunc combines the src of all ranks with f into every rank's dest, which

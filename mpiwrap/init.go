@@ -185,7 +185,12 @@ func (c *Comm) finalize(limit time.Duration) error {
 		limit = defaultFinalizeTimeout
 	}
 	done := make(chan error, 1)
-	s.onThread(func() { done <- errors.Join(s.freeWindows(), s.Driver.Finalize()) })
+	end := func() { done <- errors.Join(s.freeWindows(), s.Driver.Finalize()) }
+	if s.thread != nil {
+		s.thread <- end
+	} else {
+		go end()
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -230,15 +235,6 @@ func newThread() (work chan func()) {
 		}
 	}()
 	return work
-}
-
-// onThread starts f on the thread of Init, or on any where there is none.
-func (s *state) onThread(f func()) {
-	if s.thread == nil {
-		go f()
-		return
-	}
-	s.thread <- f
 }
 
 // Linked C and Fortran code that calls MPI goes past this package. It cannot be

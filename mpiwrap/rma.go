@@ -96,7 +96,12 @@ func (w *window) access(name string, a driver.Rma) error {
 	w.c.st.Lock()
 	for _, b := range [][]byte{a.Origin, a.Result, a.Compare} {
 		if len(b) > 0 && w.c.st.Info.Pin {
-			w.pinFor(a.Target).Pin(unsafe.SliceData(b))
+			p := w.pinned[a.Target] // holds buffers in place until unpin
+			if p == nil {
+				p = &runtime.Pinner{}
+				w.pinned[a.Target] = p
+			}
+			p.Pin(unsafe.SliceData(b))
 		}
 	}
 	if !w.all && len(w.locks) == 0 {
@@ -227,16 +232,6 @@ func (w *window) flush(name string, k driver.WinSyncKind, target int) error {
 		w.unpin(target)
 	}
 	return err
-}
-
-// pinFor holds buffers of accesses to target in place until unpin.
-func (w *window) pinFor(target int) *runtime.Pinner {
-	p := w.pinned[target] // the caller holds state.own
-	if p == nil {
-		p = &runtime.Pinner{}
-		w.pinned[target] = p
-	}
-	return p
 }
 
 func (w *window) unpin(target int) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
@@ -62,7 +61,10 @@ func newWorld(d driver.Driver) (*Comm, error) {
 	s.register(s.private)
 	s.Device.Self, s.Device.Private = rank, p
 	s.endpoint.drain = drain.Drainer{Rank: &s.Rank, Self: rank, Private: &s.private.ch, Channels: s.channels,
-		Windows: func() (bool, error) { return len(s.windows) > 0, s.endpoint.OpenEpochs() }, Quiet: s.quiet}
+		Windows: func() (bool, error) { return len(s.windows) > 0, s.endpoint.OpenEpochs() },
+		Quiet: func() bool { // a record of the mailbox would have no message and no receive
+			return s.Rank.Quiet(s.channels) && (s.restored == nil || len(s.restored.Boxes) == 0)
+		}}
 	return s.world, nil
 }
 
@@ -84,16 +86,6 @@ func (s *state) forget(c *Comm) {
 		s.live = slices.Concat(s.live[:i], s.live[i+1:]) // communicators has given the old one away
 		s.freed = append(s.freed, c.count())
 	}
-}
-
-// forgetFreedChildren drops freed children of c: all its ranks have come to a creation
-// after them.
-func (s *state) forgetFreedChildren(c *Comm) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.freed = slices.DeleteFunc(s.freed, func(f endpoint.Collective) bool {
-		return strings.HasPrefix(f.Comm, c.ch.Name+".")
-	})
 }
 
 // communicators returns the living ones, for the main thread.
@@ -207,7 +199,9 @@ func (e *rankEndpoint) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	defer a.Leave()
 	resume, busy := e.s.HoldAndWait(ctx, a)
 	defer resume()
-	e.s.forgetFreed() // also if the drain fails: at the cut all members have freed it
+	e.s.mu.Lock() // all ranks have freed them by now, even if the drain fails, and must forget them alike
+	e.s.freed = nil
+	e.s.mu.Unlock()
 	e.s.Begin()
 	return e.drain.Run(ctx, busy)
 }
@@ -217,19 +211,6 @@ func (e *rankEndpoint) GPUAware(on bool) { e.s.Device.HostOnly.Store(!on) }
 func (e *rankEndpoint) PreferQuiet(prefer bool) { e.drain.PreferQuiet = prefer }
 
 func (e *rankEndpoint) Ended(ended bool) { e.drain.Ended = ended }
-
-// quiet reports whether a record of the mailbox would have no message and no receive. A drain has just succeeded.
-func (s *state) quiet() bool {
-	return s.Rank.Quiet(s.channels) && (s.restored == nil || len(s.restored.Boxes) == 0)
-}
-
-// forgetFreed forgets freed communicators: all ranks have freed them by now, and must
-// forget them alike, or their counts would never agree again.
-func (s *state) forgetFreed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.freed = nil
-}
 
 func (e *rankEndpoint) DrainSome() (received int, err error) {
 	a, err := e.guard()

@@ -78,8 +78,9 @@ const slowReply = 300 * time.Millisecond
 
 // probed is what is known of a directory.
 type probed struct {
-	kind   vfs.Kind
-	device uint64
+	kind        vfs.Kind
+	device      uint64
+	free, total float64 // bytes
 }
 
 // directory looks at one directory; nil if there is nothing to compare.
@@ -88,6 +89,41 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 		r.add("directories", level, Skipped, "not set", "")
 		return nil
 	}
+	p := r.usable(level, dir)
+	if p == nil {
+		return nil
+	}
+	if r.Note != nil {
+		r.Note("directories: the rates of " + level)
+	}
+	rate, err := measure(dir)
+	if err != nil {
+		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err),
+			"the directory must be writable, with some space")
+		return nil
+	}
+	r.add("directories", level, OK, fmt.Sprintf("%s on %s: writes %.2f GB/s, synced; reads %.2f GB/s", dir, p.kind.Name,
+		rate.Write/1e9, rate.Read/1e9), "")
+	if p.kind.Name == vfs.Lustre {
+		r.lustre(ctx, level, dir)
+	}
+	r.space(level, p.free, p.total)
+	switch {
+	case p.kind.Memory:
+		r.add("directories", level, Warning, "it is in memory: checkpoints are lost when the node restarts, and take "+
+			"its memory",
+			"use a disk, or protect the shards on other nodes (redundancy)")
+	case rate.Direct:
+		r.add("directories", level+": O_DIRECT", OK, "writes bypass the page cache", "")
+	default:
+		r.add("directories", level+": O_DIRECT", Note, "refused: writes go through the page cache, which is slower",
+			"ext4, xfs and Lustre would allow it")
+	}
+	return p
+}
+
+// usable finds out whether a level can be in a directory, and what is known of that; nil if not.
+func (r *report) usable(level, dir string) *probed {
 	if err := storage.CheckDir(dir); err != nil {
 		r.add("directories", level, Failed, err.Error(), "correct the "+level+" directory of the configuration")
 		return nil
@@ -114,7 +150,8 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 		r.add("directories", level+": owner", Failed, err.Error(), "use a directory of your own that nobody else can "+
 			"write to")
 	}
-	p := &probed{device: uint64(st.Dev)}
+	p := &probed{device: uint64(st.Dev), free: float64(fs.Bavail) * float64(fs.Bsize),
+		total: float64(fs.Blocks) * float64(fs.Bsize)}
 	kindOf := r.kindOf
 	if kindOf == nil {
 		kindOf = vfs.KindOf
@@ -122,33 +159,6 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 	if p.kind, err = kindOf(dir); err != nil {
 		r.add("directories", level, Failed, err.Error(), "name a directory of a file system that answers")
 		return nil
-	}
-	free := float64(fs.Bavail) * float64(fs.Bsize)
-	if r.Note != nil {
-		r.Note("directories: the rates of " + level)
-	}
-	rate, err := measure(dir)
-	if err != nil {
-		r.add("directories", level, Failed, fmt.Sprintf("%s: %v", dir, err),
-			"the directory must be writable, with some space")
-		return nil
-	}
-	r.add("directories", level, OK, fmt.Sprintf("%s on %s: writes %.2f GB/s, synced; reads %.2f GB/s", dir, p.kind.Name,
-		rate.Write/1e9, rate.Read/1e9), "")
-	if p.kind.Name == vfs.Lustre {
-		r.lustre(ctx, level, dir)
-	}
-	r.space(level, free, float64(fs.Blocks)*float64(fs.Bsize))
-	switch {
-	case p.kind.Memory:
-		r.add("directories", level, Warning, "it is in memory: checkpoints are lost when the node restarts, and take "+
-			"its memory",
-			"use a disk, or protect the shards on other nodes (redundancy)")
-	case rate.Direct:
-		r.add("directories", level+": O_DIRECT", OK, "writes bypass the page cache", "")
-	default:
-		r.add("directories", level+": O_DIRECT", Note, "refused: writes go through the page cache, which is slower",
-			"ext4, xfs and Lustre would allow it")
 	}
 	return p
 }

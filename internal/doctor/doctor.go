@@ -105,13 +105,9 @@ func Run(ctx context.Context, o Options) []Finding {
 }
 
 func (r *report) add(area, check string, s State, detail, remedy string) {
-	r.put(Finding{Area: area, Check: check, State: s, Detail: detail, Remedy: remedy})
-}
-
-func (r *report) put(f Finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.findings = append(r.findings, f)
+	r.findings = append(r.findings, Finding{Area: area, Check: check, State: s, Detail: detail, Remedy: remedy})
 }
 
 // Worst is the worst state there is.

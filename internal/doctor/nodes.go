@@ -128,7 +128,8 @@ func (r *report) broken(level, dir string, nodes []string, wrote map[string][]st
 func (r *report) judgeGlobal(dir string, nodes []string, saw map[string][]string) {
 	var blind []string
 	for _, n := range nodes {
-		if missing := without(nodes, saw[n]); len(missing) > 0 {
+		seen := func(other string) bool { return slices.Contains(saw[n], other) }
+		if missing := slices.DeleteFunc(slices.Clone(nodes), seen); len(missing) > 0 {
 			blind = append(blind, fmt.Sprintf("%s does not see what %s wrote", n, strings.Join(missing, ", ")))
 		}
 	}
@@ -155,9 +156,4 @@ func (r *report) judgeLocal(dir string, nodes []string, saw map[string][]string)
 		}
 	}
 	r.add(nodesArea, "local", OK, fmt.Sprintf("each of %d nodes can write to a %s of its own", len(nodes), dir), "")
-}
-
-// without returns the names of list that are not in some.
-func without(list, some []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(n string) bool { return slices.Contains(some, n) })
 }

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/npy"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -68,7 +71,11 @@ func Run(ctx context.Context, v *checkpoints.View, list []checkpoints.EpochInfo,
 	case all != nil && strings.HasSuffix(o.File, npy.ManySuffix):
 		return x.items(all)
 	}
-	ranks, err := x.ranks(sizeOf(list, e, v.Dirs()[0].Size), all)
+	size := v.Dirs()[0].Size
+	if i := slices.IndexFunc(list, func(i checkpoints.EpochInfo) bool { return i.Epoch == e && i.Size > 0 }); i >= 0 {
+		size = list[i].Size // the manifest says it
+	}
+	ranks, err := x.ranks(size, all)
 	if err != nil {
 		return nil, err
 	}
@@ -80,16 +87,6 @@ func Run(ctx context.Context, v *checkpoints.View, list []checkpoints.EpochInfo,
 		rows = append(rows, more...)
 	}
 	return rows, nil
-}
-
-// sizeOf is of how many ranks an epoch is; size where no manifest says it.
-func sizeOf(list []checkpoints.EpochInfo, e storage.Epoch, size int) int {
-	for i := range list {
-		if list[i].Epoch == e && list[i].Size > 0 {
-			return list[i].Size
-		}
-	}
-	return size
 }
 
 // ranks says whose regions are meant. array is what ranks have of the region, if it is a global array or a replicated
@@ -154,7 +151,10 @@ func (x *export) rankOf(rank int) (rows []Row, err error) {
 		_, err = io.CopyBuffer(struct{ io.Writer }{x.Stdout}, read, make([]byte, pieceBytes))
 	} else {
 		row.File = strings.ReplaceAll(x.File, RankPattern, strconv.Itoa(rank))
-		err = writeWhole(row.File, x.Force, read)
+		err = cli.WriteFile(row.File, x.Force, func(f *os.File) error {
+			_, err := io.CopyBuffer(struct{ io.Writer }{f}, read, make([]byte, pieceBytes))
+			return err
+		})
 	}
 	x.warn(sh)
 	return []Row{row}, err

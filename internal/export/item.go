@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -69,13 +67,4 @@ func (r *itemReader) Read(p []byte) (int, error) {
 	r.at += n
 	r.copied.Add(n)
 	return int(n), nil
-}
-
-// writeWhole makes a file that gets its name when it is complete and on the disk. One that is there is replaced only
-// by force.
-func writeWhole(name string, force bool, from io.Reader) error {
-	return cli.WriteFile(name, force, func(f *os.File) error {
-		_, err := io.CopyBuffer(struct{ io.Writer }{f}, from, make([]byte, pieceBytes))
-		return err
-	})
 }

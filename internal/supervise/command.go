@@ -212,12 +212,6 @@ func (c *command) onNodes(nodes, out []string, tasks, allocated int) []string {
 // program is the program with what stands before it.
 func (c *command) program() []string { return append(slices.Clone(c.before), c.prog...) }
 
-// asItIs is the srun command line as the user gave it, but for what stands before the
-// program.
-func (c *command) asItIs() []string {
-	return append(append([]string{c.name}, c.opts...), c.program()...)
-}
-
 // parseMpirun takes the options that name machines out of the command line.
 func (c *command) parseMpirun(args []string) error {
 	for i := 0; i < len(args); i++ {

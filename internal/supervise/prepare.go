@@ -244,21 +244,16 @@ const memoryTime = 20 * time.Second
 // inStore is the memory where global is an object store.
 func (s *setup) inStore() storage.Beside { return storage.Beside{Dir: s.prog.Global, Name: memoryName} }
 
-// readMemory reads it.
-func (s *setup) readMemory() ([]byte, error) {
-	if !storage.IsObjectStore(s.prog.Global) {
-		return os.ReadFile(s.memoryFile())
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), memoryTime)
-	defer cancel()
-	return s.inStore().Read(ctx)
-}
-
 // recall reads what an earlier run has left at global.
 func (s *setup) recall() (m decide.Memory) {
 	if s.prog.Global != "" {
-		b, err := s.readMemory()
-		if err != nil || json.Unmarshal(b, &m) != nil {
+		read := func() ([]byte, error) { return os.ReadFile(s.memoryFile()) }
+		if storage.IsObjectStore(s.prog.Global) {
+			ctx, cancel := context.WithTimeout(context.Background(), memoryTime)
+			defer cancel()
+			read = func() ([]byte, error) { return s.inStore().Read(ctx) }
+		}
+		if b, err := read(); err != nil || json.Unmarshal(b, &m) != nil {
 			m = decide.Memory{}
 		}
 	}

@@ -50,11 +50,6 @@ func faultsOf(nodes []string, probe func(node string) string) map[string]string 
 	return faults
 }
 
-// peek connects to nodes.
-func (s *setup) peek(ctx context.Context, a decide.Peek) map[string]string {
-	return faultsOf(a.Nodes, func(n string) string { return s.probe(ctx, n, false, limits{connect: a.Patience}) })
-}
-
 // examine finds out which nodes are dead, and why.
 func (s *setup) examine(ctx context.Context, a decide.Examine) map[string]string {
 	lim := limitsOf(&s.cfg, a.Patient)

@@ -148,7 +148,8 @@ func (r *run) carryOut(ctx context.Context, a decide.Action) (answer decide.Even
 		r.start.tell(a.Within)
 	case decide.Peek:
 		s := r.start
-		s.hand(func() { r.post(s.ctx, decide.Peeked{Faults: r.peek(s.ctx, a)}) })
+		connects := func(n string) string { return r.probe(s.ctx, n, false, limits{connect: a.Patience}) }
+		s.hand(func() { r.post(s.ctx, decide.Peeked{Faults: faultsOf(a.Nodes, connects)}) })
 	case decide.Examine:
 		r.looks.Go(func() { r.post(ctx, decide.Examined{Faults: r.examine(ctx, a)}) })
 	case decide.Exclude:

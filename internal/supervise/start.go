@@ -272,7 +272,7 @@ func (s *setup) line(a decide.Start, env []string) []string {
 	switch {
 	case s.cmd.kind == launchSrun && s.cfg.Job != nil:
 		if s.asGiven(a) || len(a.Nodes) == 0 {
-			return s.cmd.asItIs()
+			return append(append([]string{s.cmd.name}, s.cmd.opts...), s.cmd.program()...) // as the user gave it
 		}
 		cpus := 0
 		if each := s.cfg.Job.CPUsPerNode; len(each) > 0 {

@@ -43,14 +43,18 @@ const safeFlags = unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
 func (o OS) openRegular(name string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(name, flags|safeFlags, o.Sharing.file())
 	if err != nil {
-		if why := notRegular(name); why != "" {
-			return nil, &UnsafeError{Path: name, Why: why}
+		if info, lerr := os.Lstat(name); lerr == nil && !info.Mode().IsRegular() {
+			return nil, notRegular(name, info)
 		}
 		return nil, err
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = o.checkFile(name, info)
+		if !info.Mode().IsRegular() {
+			err = notRegular(name, info)
+		} else {
+			err = o.checkOwner(name, info)
+		}
 	}
 	if err == nil {
 		// Reads of a regular file may wait, as for a file that has to come from tape.
@@ -62,14 +66,8 @@ func (o OS) openRegular(name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// notRegular says what a name is that could not be opened; "" for a regular file
-// and for what is not there.
-func notRegular(name string) string {
-	info, err := os.Lstat(name)
-	if err != nil || info.Mode().IsRegular() {
-		return ""
-	}
-	return kindText(info.Mode()) + " is where a file should be"
+func notRegular(name string, info fs.FileInfo) error {
+	return &UnsafeError{Path: name, Why: kindText(info.Mode()) + " is where a file should be"}
 }
 
 // kindText names a kind of file.
@@ -87,13 +85,6 @@ func kindText(m fs.FileMode) string {
 		return "a file"
 	}
 	return "a device"
-}
-
-func (o OS) checkFile(name string, info fs.FileInfo) error {
-	if !info.Mode().IsRegular() {
-		return &UnsafeError{Path: name, Why: kindText(info.Mode()) + " is where a file should be"}
-	}
-	return o.checkOwner(name, info)
 }
 
 // checkOwner refuses what somebody else could have written. Root could have

@@ -122,17 +122,13 @@ func (OS) Stat(name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	return entryOf(info), nil
-}
-
-func entryOf(info fs.FileInfo) Entry {
 	return Entry{
 		Name:    filepath.Base(info.Name()),
 		Size:    info.Size(),
 		Dir:     info.IsDir(),
 		Other:   !info.IsDir() && !info.Mode().IsRegular(),
 		ModTime: info.ModTime(),
-	}
+	}, nil
 }
 
 // Rename renames a file.

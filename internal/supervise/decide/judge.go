@@ -57,6 +57,9 @@ func (m *Machine) safe() {
 func (m *Machine) judge() {
 	t := m.try
 	rep, stopping := t.last, m.limit.stopping
+	// Open MPI's mpirun --enable-recovery ends with 0 although a rank was lost. Where that loses rank 0 nobody tells,
+	// but it has not closed.
+	lost := rep.Lost != nil || t.progress.opened && !rep.Ended && m.cfg.Recovers
 	if !t.daemonAt.IsZero() {
 		m.say("nothing was saved for %v before the start ended: its node daemon had died; %s",
 			m.now.Sub(t.daemonAt).Round(time.Second), newestOf(rep))
@@ -74,7 +77,7 @@ func (m *Machine) judge() {
 		m.leave(ExitStopped)
 	case rep.Unrestorable != "" && !stopping: // whatever the program made of it
 		m.retry()
-	case t.code == 0 && !t.killed && !m.lostRank():
+	case t.code == 0 && !t.killed && !lost:
 		m.say("the program has ended")
 		m.exit(ExitGood)
 	case rep.Ended:
@@ -87,13 +90,6 @@ func (m *Machine) judge() {
 	default:
 		m.retry()
 	}
-}
-
-// lostRank reports that a rank was lost, whatever the launcher's code: Open MPI's mpirun
-// --enable-recovery ends with 0 then. Where that loses rank 0 nobody tells, but it has not closed.
-func (m *Machine) lostRank() bool {
-	t := m.try
-	return t.last.Lost != nil || t.progress.opened && !t.last.Ended && m.cfg.Recovers
 }
 
 // knows reports whether the nodes have been examined after the start; else it is judged when they

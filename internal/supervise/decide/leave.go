@@ -109,7 +109,9 @@ func (m *Machine) ours(pause sleep.Backoff, yes, no func()) {
 		case err == nil && info.Restarts > m.cfg.Job.Restarts:
 			m.say("job %s was requeued meanwhile: this run of it ends here", id)
 			no()
-		case err == nil && jobOver(info.State):
+		case err == nil && slices.ContainsFunc(overStates, func(s string) bool {
+			return strings.HasPrefix(info.State, s)
+		}):
 			m.say("job %s is %s: this run of it ends here", id, info.State)
 			no()
 		case err == nil:
@@ -132,12 +134,9 @@ func (m *Machine) ours(pause sleep.Backoff, yes, no func()) {
 	})
 }
 
-// jobOver reports whether a job in a state will not run on, or not as it did.
-func jobOver(state string) bool {
-	return slices.ContainsFunc([]string{"PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "PREEMPTED", "REQUEUE",
-		"TIMEOUT", "FAILED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_ME"},
-		func(s string) bool { return strings.HasPrefix(state, s) })
-}
+// overStates begin the states of a job that will not run on, or not as it did.
+var overStates = []string{"PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "PREEMPTED", "REQUEUE", "TIMEOUT",
+	"FAILED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_ME"}
 
 // salvageTime bounds bringing checkpoints from the nodes to global where the job has no time
 // limit; salvageLeast is what there must be.

@@ -162,15 +162,6 @@ func (m *Machine) stale() bool {
 	return over
 }
 
-// advance notes that a start took a checkpoint.
-func (m *Machine) advance() {
-	m.past.advanced = true
-	if m.mem.Stale > 0 || !m.mem.Took {
-		m.mem.Stale, m.mem.Took = 0, true
-		m.remember()
-	}
-}
-
 // timeToGoOn reports whether a run that lost a rank in its final checkpoint is started again:
 // before a time limit that leaves time for more than a start and another final checkpoint.
 func (m *Machine) timeToGoOn() bool {

@@ -3,6 +3,7 @@ package decide
 import (
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/slurm"
@@ -152,7 +153,8 @@ func (m *Machine) launch() {
 	m.nodes.used = nodes
 	m.try = &try{nodes: nodes, clock: clock{startedAt: m.now}}
 	m.due = time.Time{}
-	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: m.excluded(), Ranks: ranks, Fresh: m.past.fresh,
+	out := slices.DeleteFunc(slices.Clone(m.cfg.Nodes), m.nodes.usable)
+	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: out, Ranks: ranks, Fresh: m.past.fresh,
 		NodeLost: m.past.death.node, Continues: m.mem.Took && !m.past.fresh})
 }
 

@@ -33,10 +33,6 @@ const (
 
 func (n *nodes) usable(node string) bool { return n.dead[node] == "" && n.unfit[node] == "" }
 
-func (m *Machine) excluded() []string {
-	return slices.DeleteFunc(slices.Clone(m.cfg.Nodes), m.nodes.usable)
-}
-
 // choose picks the nodes of the next start: those of the last one that are alive, whose disks hold
 // shards, then spare ones; in the order of the allocation. It also says how many ranks these get: 0
 // leaves that to the command line.

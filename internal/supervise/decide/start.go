@@ -150,7 +150,8 @@ func (m *Machine) lost(silent time.Duration) {
 	if len(t.progress.ranks) > 0 {
 		node = t.progress.ranks[0]
 	}
-	if t.last.Daemon && silent == 0 && t.oneNode() { // those of other nodes end the job
+	otherNode := func(n string) bool { return n != node }
+	if t.last.Daemon && silent == 0 && !slices.ContainsFunc(t.progress.ranks, otherNode) { // these end the job
 		t.daemonAt = m.now
 		m.say("the node daemon on node %s has died; the program goes on, without checkpoints until another daemon "+
 			"takes its place", node)
@@ -158,11 +159,6 @@ func (m *Machine) lost(silent time.Duration) {
 	}
 	m.died(m.now, silent, node)
 	m.say("rank 0 on node %s is lost: it %s", node, what)
-}
-
-// oneNode reports whether all ranks are on one node.
-func (t *try) oneNode() bool {
-	return !slices.ContainsFunc(t.progress.ranks, func(n string) bool { return n != t.progress.ranks[0] })
 }
 
 // report takes what rank 0 says.
@@ -214,18 +210,26 @@ func (m *Machine) report(rep job.Report) {
 	if rep.Ended && !t.last.Ended {
 		t.clock.movedAt = m.now // from now on the launcher has to end
 	}
-	for level, e := range rep.Committed {
-		m.committed(level, e)
-	}
 	if len(rep.Committed) > 0 {
-		m.past.fresh = false // there is something to continue from
-		m.advance()
-	}
-	if rep.Committed[storage.LevelGlobal] > 0 {
-		m.safe()
+		m.advance(rep.Committed)
 	}
 	m.measure(rep.Newest)
 	t.last = rep
+}
+
+// advance notes the newest epochs that a start has taken, by level.
+func (m *Machine) advance(newest map[string]storage.Epoch) {
+	for level, e := range newest {
+		m.committed(level, e)
+	}
+	m.past.fresh, m.past.advanced = false, true // there is something to continue from
+	if m.mem.Stale > 0 || !m.mem.Took {
+		m.mem.Stale, m.mem.Took = 0, true
+		m.remember()
+	}
+	if newest[storage.LevelGlobal] > 0 {
+		m.safe()
+	}
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -8,8 +8,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/slurm"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
 // isStop reports whether a signal means a final checkpoint by itself.
@@ -93,7 +94,8 @@ func (m *Machine) announces(s os.Signal, follow func(within time.Duration, why s
 		if m.cfg.Warning.Signal == "" {
 			lead = l.lead
 		}
-		if why == "" && (m.cfg.Warning.Signal == "" || signalName(s) == m.cfg.Warning.Signal) && lead > 0 &&
+		name := strings.TrimPrefix(unix.SignalName(s.(syscall.Signal)), "SIG") // as sbatch --signal has it
+		if why == "" && (m.cfg.Warning.Signal == "" || name == m.cfg.Warning.Signal) && lead > 0 &&
 			!info.End.IsZero() && info.End.Sub(m.now) < lead+slack {
 			l.deadline, l.near = info.End, true
 			within, why = m.toKill(), limitNear
@@ -131,11 +133,6 @@ func (m *Machine) terminated() {
 			m.stop("terminated, "+why, within, nil)
 		}
 	})
-}
-
-// signalName is a signal as sbatch --signal names it.
-func signalName(s os.Signal) string {
-	return strings.TrimPrefix(unix.SignalName(s.(syscall.Signal)), "SIG")
 }
 
 // stop asks for the final checkpoint.

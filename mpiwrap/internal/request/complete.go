@@ -99,7 +99,11 @@ func (r *Request) Wait() (Status, error) {
 	if r.kind == sendRequest {
 		flags |= flagSend
 	}
-	a, err := r.publishWait(flags)
+	op, peer, tag := call.Wait, r.peer, r.tag
+	if r.kind == collRequest {
+		op, peer, tag = r.op, NoPeer, NoTag
+	}
+	a, err := r.c.Publish(op, peer, tag, flags)
 	if err != nil {
 		return Status{}, err
 	}
@@ -123,15 +127,6 @@ func (r *Request) Wait() (Status, error) {
 	}
 	r.completed(st, err, waiting)
 	return r.consume()
-}
-
-// publishWait says what the wait is for: a collective is published under its
-// own name.
-func (r *Request) publishWait(flags uint64) (*Activity, error) {
-	if r.kind == collRequest {
-		return r.c.Publish(r.op, NoPeer, NoTag, flags)
-	}
-	return r.c.Publish(call.Wait, r.peer, r.tag, flags)
 }
 
 // Test is that of mpiwrap.Request.

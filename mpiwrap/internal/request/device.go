@@ -248,14 +248,6 @@ func (r *Request) unload() {
 	}
 }
 
-// abandon drops what load has begun for a send that MPI refused.
-func (r *Request) abandon() {
-	if r.dev != nil && r.dev.send != nil {
-		r.dev.send.Abandon()
-	}
-	r.unload()
-}
-
 // land brings what a receive has got to where the program wants it: an RTS is replaced by
 // the bytes of its message, and those of device memory go there. It returns true when that
 // takes place afterwards, in steps of an arrival.

@@ -47,21 +47,13 @@ func (s *Rank) Progress(channels iter.Seq[*Channel]) (int, error) {
 		r = next
 	}
 	for c := range channels {
-		if err := c.progressBox(); err != nil {
-			return n, err
+		for _, m := range c.box.All() {
+			if err := c.fetched(m); err != nil {
+				return n, err
+			}
 		}
 	}
 	return n, s.fetchProbed()
-}
-
-// progressBox tests the transfers of drained messages.
-func (c *Channel) progressBox() error {
-	for _, m := range c.box.All() {
-		if err := c.fetched(m); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Fetch takes every message that MPI shows on c and no posted receive wants.

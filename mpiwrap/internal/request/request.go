@@ -212,7 +212,10 @@ func (r *Request) start() (err error) {
 		c.countSent(r.peer)
 	}
 	if err = r.post(); err != nil {
-		r.abandon()
+		if r.dev != nil && r.dev.send != nil {
+			r.dev.send.Abandon()
+		}
+		r.unload()
 		r.release()
 		r.leaveSlot()
 		if r.kind == sendRequest {

@@ -16,13 +16,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/units"
-	"github.com/spf13/cobra"
 )
 
 // gpudFlags are what the flags of gpud say beside gpud.Options.
@@ -281,15 +282,11 @@ func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return cli.Table(w, clientRows(st.Clients))
-}
-
-func clientRows(list []gpud.ClientStatus) [][]string {
-	rows := [][]string{{"PROGRAM", "NAME", "HOST", "PID", "DEVICE", "USED", "UNFINISHED", "COMMANDS", "LABEL"}}
-	for _, c := range list {
+	rows = [][]string{{"PROGRAM", "NAME", "HOST", "PID", "DEVICE", "USED", "UNFINISHED", "COMMANDS", "LABEL"}}
+	for _, c := range st.Clients {
 		rows = append(rows, []string{strconv.FormatUint(c.ID, 10), c.Program, c.Host, strconv.Itoa(c.PID),
 			strconv.Itoa(c.Device),
 			units.Bytes(c.UsedBytes), strconv.FormatInt(c.Unfinished, 10), strconv.FormatInt(c.Commands, 10), c.Label})
 	}
-	return rows
+	return cli.Table(w, rows)
 }

@@ -17,12 +17,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
-	"github.com/spf13/cobra"
 )
 
 func newOpenCL() *cobra.Command {
@@ -53,19 +54,8 @@ func openclInBackground() error {
 	if control == nil {
 		return errors.New("opencl: there is no program: libholdfast-opencl starts this command")
 	}
-	if err := closeOnExec(); err != nil {
-		return err
-	}
-	cmd := exec.Command("/proc/self/exe", "opencl")
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{control}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	_, err := child.Start(cmd)
-	return err
-}
-
-// closeOnExec lets no process that this one starts have the program's open files: a server that
-// stays would keep their locks, and the ends of their pipes.
-func closeOnExec() error {
+	// No process that this one starts may have the program's open files: a server that stays would keep their
+	// locks, and the ends of their pipes.
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return err
@@ -75,7 +65,11 @@ func closeOnExec() error {
 			syscall.CloseOnExec(fd)
 		}
 	}
-	return nil
+	cmd := exec.Command("/proc/self/exe", "opencl")
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{control}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	_, err = child.Start(cmd)
+	return err
 }
 
 // indexed is a selection that names one device by a number.
@@ -96,7 +90,10 @@ func serveOpenCL(ctx context.Context) error {
 	for _, v := range []string{"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OPENCL_LAYERS"} {
 		_ = os.Unsetenv(v) // the name is valid
 	}
-	others := otherLibraries(os.Getenv("OCL_ICD_FILENAMES"))
+	// Some systems list there what they have.
+	ours := func(file string) bool { return strings.HasPrefix(filepath.Base(file), "libholdfast-opencl") }
+	others := strings.Join(slices.DeleteFunc(filepath.SplitList(os.Getenv("OCL_ICD_FILENAMES")), ours),
+		string(filepath.ListSeparator))
 	_ = os.Unsetenv("OCL_ICD_FILENAMES") // as above
 	if others != "" {
 		_ = os.Setenv("OCL_ICD_FILENAMES", others)
@@ -119,13 +116,6 @@ func serveOpenCL(ctx context.Context) error {
 	}
 	opt.One = indexed.MatchString(text)
 	return opencl.Serve(ctx, u, opt)
-}
-
-// otherLibraries is a list of vendor libraries without ours. Some systems list there what they have.
-func otherLibraries(list string) string {
-	return strings.Join(slices.DeleteFunc(filepath.SplitList(list), func(file string) bool {
-		return strings.HasPrefix(filepath.Base(file), "libholdfast-opencl")
-	}), string(filepath.ListSeparator))
 }
 
 // defaultServer is the selection of this user's server on this node, which it starts when

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/spf13/cobra"
+
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/spf13/cobra"
 )
 
 // copyRow is what copy did.
@@ -40,7 +41,17 @@ func newCopy() *cobra.Command {
 			if err != nil {
 				return badIfCorrupt(cmd, err, asJSON)
 			}
-			return printCopy(cmd, copyRow{uint64(done.Epoch), to, done.Bytes, done.Already}, asJSON)
+			out := cmd.OutOrStdout()
+			switch {
+			case asJSON:
+				return cli.JSONLines(out, []copyRow{{uint64(done.Epoch), to, done.Bytes, done.Already}})
+			case done.Already:
+				_, err = fmt.Fprintf(out, "%s has epoch %d already\n", to, done.Epoch)
+			default:
+				_, err = fmt.Fprintf(out, "epoch %d (%s) is now committed in %s\n", done.Epoch,
+					units.Bytes(done.Bytes), to)
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -93,17 +104,4 @@ func badIfCorrupt(cmd *cobra.Command, err error, asJSON bool) error {
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
 	return cli.ErrBad
-}
-
-func printCopy(cmd *cobra.Command, r copyRow, asJSON bool) (err error) {
-	switch {
-	case asJSON:
-		return cli.JSONLines(cmd.OutOrStdout(), []copyRow{r})
-	case r.Already:
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has epoch %d already\n", r.To, r.Epoch)
-	default:
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "epoch %d (%s) is now committed in %s\n", r.Epoch, units.Bytes(r.Bytes),
-			r.To)
-	}
-	return err
 }

@@ -11,10 +11,11 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/spf13/cobra"
+
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/spf13/cobra"
 )
 
 // openView opens checkpoint directories and warns of those whose job is known
@@ -69,7 +70,11 @@ func inspectAll(ctx context.Context, dirs []string, epoch string) (*inspected, e
 	}
 	for _, info := range s.list {
 		if slices.Contains(s.expected, info.Epoch) {
-			s.bytes += hereBytes(info)
+			for _, r := range info.Here {
+				if r < len(info.Shards) {
+					s.bytes += info.Shards[r].ShardBytes
+				}
+			}
 		}
 	}
 	return s, nil
@@ -198,15 +203,4 @@ func pickExpected(arg string, list []checkpoints.EpochInfo, expected []storage.E
 		return storage.Epoch(n), nil
 	}
 	return pickEpoch(arg, list)
-}
-
-// hereBytes is how long the shards of an epoch are in one directory.
-func hereBytes(info checkpoints.EpochInfo) int64 {
-	var n int64
-	for _, r := range info.Here {
-		if r < len(info.Shards) {
-			n += info.Shards[r].ShardBytes
-		}
-	}
-	return n
 }

@@ -77,7 +77,12 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoi
 func printRepairs(cmd *cobra.Command, list []checkpoints.Repaired, dry, asJSON bool) error {
 	rows := make([]repairRow, 0, len(list))
 	for i := range list {
-		rows = append(rows, repairRowOf(&list[i], dry))
+		r := &list[i]
+		row := repairRow{faultRow: faultRowOf(&r.Finding), Repaired: r.Done, Can: dry && r.Err == nil}
+		if r.Err != nil {
+			row.Why = r.Err.Error()
+		}
+		rows = append(rows, row)
 	}
 	if len(rows) == 0 && !asJSON {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is damaged or missing")
@@ -91,14 +96,6 @@ func printRepairs(cmd *cobra.Command, list []checkpoints.Repaired, dry, asJSON b
 		return cli.ErrBad
 	}
 	return nil
-}
-
-func repairRowOf(r *checkpoints.Repaired, dry bool) repairRow {
-	row := repairRow{faultRow: faultRowOf(&r.Finding), Repaired: r.Done, Can: dry && r.Err == nil}
-	if r.Err != nil {
-		row.Why = r.Err.Error()
-	}
-	return row
 }
 
 func repairTable(rows []repairRow, dry bool) [][]string {

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
-	"github.com/spf13/cobra"
 )
 
 // faultRow is something that is wrong, as verify and repair print it.
@@ -86,7 +87,10 @@ func newVerify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printVerify(cmd, rows, asJSON)
+			if err := cli.Rows(cmd, asJSON, rows, verifyTable); err != nil {
+				return err
+			}
+			return verdict(rows)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
@@ -173,13 +177,6 @@ func verifyRows(e storage.Epoch, found []checkpoints.Finding, levels map[string]
 		rows = append(rows, r)
 	}
 	return rows
-}
-
-func printVerify(cmd *cobra.Command, rows []verifyRow, asJSON bool) error {
-	if err := cli.Rows(cmd, asJSON, rows, verifyTable); err != nil {
-		return err
-	}
-	return verdict(rows)
 }
 
 // verdict is the exit code of what was found, the worst first.

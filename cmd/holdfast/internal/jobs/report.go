@@ -3,14 +3,14 @@ package jobs
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/report"
-	"github.com/spf13/cobra"
 )
 
 func newReport() *cobra.Command {
@@ -37,7 +37,14 @@ func newReport() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 			}
-			return toFile(cmd, out, r.WriteHTML)
+			if out == "-" {
+				return r.WriteHTML(cmd.OutOrStdout())
+			}
+			if err := cli.WriteFile(out, true, func(f *os.File) error { return r.WriteHTML(f) }); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.ErrOrStderr(), "wrote", out)
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -45,16 +52,4 @@ func newReport() *cobra.Command {
 	f.IntVar(&starts, "starts", 0, "number of the newest starts to show; 0: all")
 	f.BoolVar(&asJSON, "json", false, "write the figures as one JSON object to standard output, and no page")
 	return cmd
-}
-
-// toFile writes a file, whole or not at all, and says so.
-func toFile(cmd *cobra.Command, name string, write func(io.Writer) error) error {
-	if name == "-" {
-		return write(cmd.OutOrStdout())
-	}
-	if err := cli.WriteFile(name, true, func(f *os.File) error { return write(f) }); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(cmd.ErrOrStderr(), "wrote", name)
-	return err
 }

@@ -134,10 +134,15 @@ func printEpochs(w io.Writer, st *job.Status) error {
 		_, err := fmt.Fprintln(w, "no checkpoint yet in this run")
 		return err
 	}
+	return epochTable(w, st.Epochs)
+}
+
+// epochTable lists the newest epochs, and why some of them failed.
+func epochTable(w io.Writer, epochs []job.EpochStatus) error {
 	out := [][]string{{"EPOCH", "RANK 0 SAVED", "BLOCKED", "DURABLE"}}
 	var failed []string
 	const most = 8
-	for _, e := range st.Epochs[max(0, len(st.Epochs)-most):] {
+	for _, e := range epochs[max(0, len(epochs)-most):] {
 		durable := ""
 		if e.Error != "" {
 			durable = "failed, see below"
