@@ -57,12 +57,13 @@ func (d *Device) Buffer(name string, bytes int) (*Buffer, error) {
 
 // BufferFor is Buffer with an access mode.
 func (d *Device) BufferFor(name string, bytes int, a Access) (*Buffer, error) {
-	return obtainBytes[*Buffer](d, name, driver.MemBuffer, bytes, a)
+	return obtainBytes(d, name, record.Mem{Kind: driver.MemBuffer, Bytes: int64(bytes), Access: a}, newBuffer)
 }
 
-func obtainBytes[T any](d *Device, name string, k driver.MemKind, bytes int, a Access) (T, error) {
-	want := record.Mem{Kind: k, Bytes: int64(bytes), Access: a}
-	return obtain[T](d, record.Object{Name: name, Mem: &want}, nil, func(have *record.Object) error {
+func newBuffer(i item) *Buffer { return &Buffer{memory{i}} }
+
+func obtainBytes[T any](d *Device, name string, want record.Mem, wrap func(item) T) (T, error) {
+	return obtain(d, record.Object{Name: name, Mem: &want}, nil, wrap, func(have *record.Object) error {
 		if have.Mem.Bytes != want.Bytes {
 			return object.OtherSize(have.Mem.Bytes, want.Bytes)
 		}
@@ -102,7 +103,7 @@ func (b *Buffer) SubFor(name string, off, bytes int, a Access) (*Buffer, error) 
 	}
 	want := record.Mem{Kind: driver.MemSub, Bytes: int64(bytes), Access: a,
 		Parent: b.e.Record.ID, Offset: int64(off)}
-	return obtain[*Buffer](b.dev, record.Object{Name: name, Mem: &want}, b.e,
+	return obtain(b.dev, record.Object{Name: name, Mem: &want}, b.e, newBuffer,
 		func(have *record.Object) error { return equal(*have.Mem == want) })
 }
 
@@ -119,7 +120,8 @@ func (s *Shared) linear() item { return s.item }
 
 // Shared gives the shared buffer of this name, or makes it.
 func (d *Device) Shared(name string, bytes int) (*Shared, error) {
-	return obtainBytes[*Shared](d, name, driver.MemShared, bytes, ReadWrite)
+	return obtainBytes(d, name, record.Mem{Kind: driver.MemShared, Bytes: int64(bytes)},
+		func(i item) *Shared { return &Shared{memory: memory{i}} })
 }
 
 // Map waits for the queue and gives the host the bytes of s. Until Unmap no kernel and
@@ -180,7 +182,8 @@ type HostBuffer struct {
 
 // HostBuffer gives the host buffer of this name, or makes it, zeroed.
 func (d *Device) HostBuffer(name string, bytes int) (*HostBuffer, error) {
-	return obtainBytes[*HostBuffer](d, name, driver.MemHost, bytes, ReadWrite)
+	return obtainBytes(d, name, record.Mem{Kind: driver.MemHost, Bytes: int64(bytes)},
+		func(i item) *HostBuffer { return &HostBuffer{memory{i}} })
 }
 
 // Host is the memory of the buffer. It must not be used after Release.

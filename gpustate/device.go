@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
+	"golang.org/x/sys/unix"
 )
 
 // Device is an open device and the objects a program made on it.
@@ -46,6 +47,56 @@ func newDevice(drv driver.Device) *Device {
 	d.state.Init(drv)
 	d.show()
 	return d
+}
+
+// lending is the lock that is held for reading while foreign code has handles, for writing by what stops
+// the device. It knows the threads of foreign code, on which it is held already: a second RLock there would
+// wait for a writer that waits for the first.
+type lending struct {
+	sync.RWMutex
+	mu      sync.Mutex       // taken after all other locks
+	threads map[int]struct{} // those that functions of Foreign run on, by their ID
+}
+
+// held reports whether the calling goroutine is one that Foreign runs: it alone is on that thread.
+func (l *lending) held() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.threads) == 0 {
+		return false
+	}
+	_, ok := l.threads[unix.Gettid()]
+	return ok
+}
+
+// enter begins a function of Foreign on this thread, to which its goroutine is locked; exit ends it.
+func (l *lending) enter() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.threads == nil {
+		l.threads = map[int]struct{}{}
+	}
+	l.threads[unix.Gettid()] = struct{}{}
+}
+
+func (l *lending) exit() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.threads, unix.Gettid())
+}
+
+// RLock and RUnlock do nothing where the lock is held by a function of Foreign that goes on after them.
+func (l *lending) RLock() {
+	if !l.held() {
+		l.RWMutex.RLock()
+	}
+}
+
+// RUnlock is the end of RLock, on the same goroutine.
+func (l *lending) RUnlock() {
+	if !l.held() {
+		l.RWMutex.RUnlock()
+	}
 }
 
 // Info describes the device as it is now; MigrateTo changes it.
@@ -137,42 +188,34 @@ func (i item) fail(op string, err error) error { return i.e.Fail(op, err) }
 
 func (i item) usable(d *Device) error { return i.e.Usable(&d.state.Table) }
 
-// public gives the program's object around an entry; making is held.
-func (d *Device) public(e *object.Entry) any {
-	if e.Public != nil {
-		return e.Public
+// own returns the program's object around an entry, which wrap makes once; making is held.
+func own[T any](d *Device, e *object.Entry, wrap func(item) T) T {
+	if e.Public == nil {
+		e.Public = wrap(item{d, e})
 	}
-	i := item{d, e}
-	switch o := &e.Record; {
-	case o.Mem != nil && o.Mem.Kind.IsImage():
-		e.Public = &Image{memory{i}}
-	case o.Mem != nil && o.Mem.Kind == driver.MemShared:
-		e.Public = &Shared{memory: memory{i}}
-	case o.Mem != nil && o.Mem.Kind == driver.MemHost:
-		e.Public = &HostBuffer{memory{i}}
-	case o.Mem != nil:
-		e.Public = &Buffer{memory{i}}
-	case o.Sampler != nil:
-		e.Public = &Sampler{i}
-	case o.Program != nil:
-		e.Public = &Program{i}
-	case o.Kernel != nil:
-		e.Public = &Kernel{i, e.Kernel}
-	case o.Queue != nil:
-		e.Public = &Queue{item: i, commands: tracker{item: i, window: o.Queue.Window}}
-	}
-	return e.Public
+	return e.Public.(T)
 }
 
-// getOrMake hands out the object that o describes, or makes it. same decides
+// obtain returns the program's object that o describes, or makes it. same decides
 // whether an object that exists is what the caller asks for.
-func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have *record.Object) error) (any, error) {
+func obtain[T any](d *Device, o record.Object, parent *object.Entry, wrap func(item) T,
+	same func(have *record.Object) error) (t T, err error) {
 	d.making.Lock()
 	defer d.making.Unlock()
 	if err := d.enter(); err != nil {
-		return nil, err
+		return t, err
 	}
 	defer d.leave()
+	e, err := d.getOrMake(o, parent, same)
+	if err != nil {
+		return t, err
+	}
+	return own(d, e, wrap), nil
+}
+
+// getOrMake returns the entry of the object that o describes, or makes it; making is held.
+func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have *record.Object) error) (*object.Entry,
+	error) {
 	if parent != nil && parent.Released.Load() {
 		return nil, parent.Fail("use", ErrReleased)
 	}
@@ -185,7 +228,7 @@ func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have
 			return nil, e.Fail("open", err)
 		}
 		d.state.Claim(e)
-		return d.public(e), nil
+		return e, nil
 	}
 	if err := object.Check(d.state.Session.Device, &fresh.Record); err != nil {
 		return nil, fresh.Fail("create", err)
@@ -212,17 +255,7 @@ func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have
 	for _, v := range variables {
 		d.state.AddVariable(fresh, v)
 	}
-	return d.public(fresh), nil
-}
-
-// obtain is getOrMake that gives the object around the entry.
-func obtain[T any](d *Device, o record.Object, parent *object.Entry, same func(have *record.Object) error) (owner T,
-	err error) {
-	given, err := d.getOrMake(o, parent, same)
-	if err == nil {
-		owner = given.(T)
-	}
-	return owner, err
+	return fresh, nil
 }
 
 // equal reports whether what exists is what the caller asks for.
@@ -343,51 +376,4 @@ func (d *Device) finishQueues() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// CLInfo is what clGetDeviceInfo says of the device that there is now, as OpenCL lays it
-// out. An API other than OpenCL, a question that the platform does not know and one whose
-// answer is a handle are errors; the first matches ErrUnsupported.
-func (d *Device) CLInfo(param uint32) ([]byte, error) {
-	if err := d.enter(); err != nil {
-		return nil, err
-	}
-	defer d.leave()
-	asker, ok := d.state.Session.Device.(driver.Querier)
-	if !ok {
-		return nil, ErrUnsupported
-	}
-	return asker.Query(driver.Query{Of: driver.QueryDevice, Param: param})
-}
-
-// query asks about the object; what is released is an error that matches ErrReleased.
-func (i item) query(q driver.Query) (b []byte, err error) {
-	err = ask(i, func(a driver.Querier) (err error) {
-		q.Object = i.e.Handle
-		b, err = a.Query(q)
-		return err
-	})
-	return b, err
-}
-
-// ask asks the driver about the object, which no other call changes meanwhile.
-func ask[T any](i item, do func(T) error) error {
-	if err := i.dev.enter(); err != nil {
-		return err
-	}
-	defer i.dev.leave()
-	if k := i.e.Kernel; k != nil {
-		k.Mu.Lock()
-		defer k.Mu.Unlock()
-	}
-	i.e.Use.RLock()
-	defer i.e.Use.RUnlock()
-	if err := i.usable(i.dev); err != nil {
-		return i.fail("ask about", err)
-	}
-	asked, ok := i.dev.state.Session.Device.(T)
-	if !ok {
-		return i.fail("ask about", ErrUnsupported)
-	}
-	return i.fail("ask about", do(asked))
 }

@@ -2,8 +2,6 @@ package gpustate
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
@@ -38,6 +36,11 @@ var (
 	ErrIdentity = object.ErrIdentity
 	// ErrRecord: a record is damaged or not a record.
 	ErrRecord = record.ErrCorrupt
+
+	// ErrInForeign: what stops a device was called by the function that Device.Foreign runs, for
+	// which it would wait.
+	ErrInForeign = errors.New("called within Device.Foreign of this device, for whose end it would wait: " +
+		"call it when Foreign has returned")
 
 	// ErrOutOfMemory: the device has no memory left for the object.
 	ErrOutOfMemory = driver.ErrOutOfMemory
@@ -115,30 +118,3 @@ type CallError = driver.CallError
 //	From   *Info  // restore and migrate: the device it comes from
 //	Err    error
 type ObjectError = object.Error
-
-// NoDeviceError is a selection that no device matches. It lists the devices found
-// and the APIs missing on the machine.
-type NoDeviceError struct {
-	Select  Select
-	Found   []Info
-	Missing []error
-}
-
-// Error lists the devices that there are.
-func (e *NoDeviceError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "no device matches %s; there are:", e.Select)
-	for _, i := range e.Found {
-		fmt.Fprintf(&b, "\n  %s", i)
-	}
-	if len(e.Found) == 0 {
-		b.WriteString(" none")
-	}
-	for _, err := range e.Missing {
-		fmt.Fprintf(&b, "\n  %v", err)
-	}
-	return b.String()
-}
-
-// Unwrap gives the errors of the APIs that could not be used.
-func (e *NoDeviceError) Unwrap() []error { return e.Missing }

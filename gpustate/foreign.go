@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
@@ -197,61 +195,6 @@ func (d *Device) Native(f *Foreign) (Native, error) {
 	return n, nil
 }
 
-// ErrInForeign reports that what stops a device was called by the function that Device.Foreign runs, for
-// which it would wait.
-var ErrInForeign = errors.New("called within Device.Foreign of this device, for whose end it would wait: " +
-	"call it when Foreign has returned")
-
-// lending is the lock that is held for reading while foreign code has handles, for writing by what stops
-// the device. It knows the threads of foreign code, on which it is held already: a second RLock there would
-// wait for a writer that waits for the first.
-type lending struct {
-	sync.RWMutex
-	mu      sync.Mutex       // taken after all other locks
-	threads map[int]struct{} // those that functions of Foreign run on, by their ID
-}
-
-// held reports whether the calling goroutine is one that Foreign runs: it alone is on that thread.
-func (l *lending) held() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.threads) == 0 {
-		return false
-	}
-	_, ok := l.threads[unix.Gettid()]
-	return ok
-}
-
-// enter begins a function of Foreign on this thread, to which its goroutine is locked; exit ends it.
-func (l *lending) enter() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.threads == nil {
-		l.threads = map[int]struct{}{}
-	}
-	l.threads[unix.Gettid()] = struct{}{}
-}
-
-func (l *lending) exit() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.threads, unix.Gettid())
-}
-
-// RLock and RUnlock do nothing where the lock is held by a function of Foreign that goes on after them.
-func (l *lending) RLock() {
-	if !l.held() {
-		l.RWMutex.RLock()
-	}
-}
-
-// RUnlock is the end of RLock, on the same goroutine.
-func (l *lending) RUnlock() {
-	if !l.held() {
-		l.RWMutex.RUnlock()
-	}
-}
-
 // ErrAdopted reports that an object of other code cannot move with the device.
 var ErrAdopted = object.ErrAdopted
 
@@ -287,7 +230,7 @@ func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error)
 	case have != nil && have.Record.Mem.Bytes != int64(bytes):
 		return nil, have.Fail("adopt", object.OtherSize(have.Record.Mem.Bytes, int64(bytes)))
 	case have != nil && have.Adopted == pointer:
-		return d.public(have).(*Buffer), nil
+		return own(d, have, newBuffer), nil
 	case have != nil && have.Claimed:
 		return nil, have.Fail("adopt", ErrConflict)
 	}
@@ -298,14 +241,14 @@ func (d *Device) Adopt(name string, pointer uintptr, bytes int) (*Buffer, error)
 	if have == nil {
 		fresh.Handle, fresh.Adopted, fresh.Claimed = h, pointer, true
 		d.state.Add(fresh, nil)
-		return d.public(fresh).(*Buffer), nil
+		return own(d, fresh, newBuffer), nil
 	}
 	if err := d.state.Replace(have, h); err != nil {
 		return nil, have.Fail("adopt", err)
 	}
 	have.Adopted = pointer
 	d.state.Claim(have)
-	return d.public(have).(*Buffer), nil
+	return own(d, have, newBuffer), nil
 }
 
 // adopting stops the device; the caller starts it unless there is an error.
@@ -354,7 +297,7 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 		if e != have || e.Adopted == 0 {
 			return nil, fresh.Fail("adopt", fmt.Errorf("it is the queue %q: %w", e.Name(), ErrConflict))
 		}
-		return d.public(e).(*Queue), nil
+		return own(d, e, newQueue), nil
 	}
 	if have != nil && have.Claimed {
 		return nil, have.Fail("adopt", ErrConflict)
@@ -369,7 +312,7 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 	case have == nil:
 		fresh.Handle, fresh.Adopted, fresh.Claimed = h, native, true
 		d.state.Add(fresh, nil)
-		return d.public(fresh).(*Queue), nil
+		return own(d, fresh, newQueue), nil
 	case *have.Record.Queue != opt:
 		err := fmt.Errorf("in the checkpoint it is %+v, now %+v: %w", *have.Record.Queue, opt, ErrConflict)
 		return nil, errors.Join(have.Fail("adopt", err), d.state.Session.ReleaseQueue(h))
@@ -377,7 +320,7 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 	err = d.state.Session.ReleaseQueue(have.Handle) // its commands are complete: the device is stopped
 	have.Handle, have.Adopted = h, native
 	d.state.Claim(have)
-	return d.public(have).(*Queue), have.Fail("adopt", err)
+	return own(d, have, newQueue), have.Fail("adopt", err)
 }
 
 // AdoptContext opens a device in a context that other code has made, instead of one of its own:

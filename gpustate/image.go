@@ -43,6 +43,8 @@ type ImageDesc struct {
 // the device knows.
 type Image struct{ memory }
 
+func newImage(i item) *Image { return &Image{memory{i}} }
+
 // Sampler says how kernels read between and beyond the pixels of an image.
 type Sampler struct{ item }
 
@@ -54,7 +56,7 @@ func (d *Device) Image(name string, i ImageDesc) (*Image, error) {
 		return nil, &ObjectError{Op: "create", Kind: "image", Name: name, Device: d.Info(),
 			Err: fmt.Errorf("%w: %w", err, ErrUnsupported)}
 	}
-	return obtain[*Image](d, record.Object{Name: name, Mem: m}, nil,
+	return obtain(d, record.Object{Name: name, Mem: m}, nil, newImage,
 		func(have *record.Object) error { return equal(*have.Mem == *m) })
 }
 
@@ -73,7 +75,7 @@ func (b *Buffer) View(name string, i ImageDesc) (*Image, error) {
 	if b.e.Released.Load() {
 		return nil, b.fail("view", ErrReleased)
 	}
-	return obtain[*Image](b.dev, record.Object{Name: name, Mem: &m}, b.e,
+	return obtain(b.dev, record.Object{Name: name, Mem: &m}, b.e, newImage,
 		func(have *record.Object) error { return equal(*have.Mem == m) })
 }
 
@@ -140,7 +142,7 @@ type SamplerDesc struct {
 func (d *Device) Sampler(name string, s SamplerDesc) (*Sampler, error) {
 	want := driver.SamplerDesc{Normalized: s.Normalized, Addressing: cmp.Or(s.Addressing, AddressNone),
 		Filter: cmp.Or(s.Filter, FilterNearest)}
-	return obtain[*Sampler](d, record.Object{Name: name, Sampler: &want}, nil,
+	return obtain(d, record.Object{Name: name, Sampler: &want}, nil, func(i item) *Sampler { return &Sampler{i} },
 		func(have *record.Object) error { return equal(*have.Sampler == want) })
 }
 

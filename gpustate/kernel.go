@@ -14,6 +14,8 @@ type Kernel struct {
 	k *object.Kernel
 }
 
+func newKernel(i item) *Kernel { return &Kernel{i, i.e.Kernel} }
+
 // Local is a kernel argument: so many bytes of memory that a work-group shares.
 // In OpenCL it is the size of a __local pointer argument. CUDA has no such
 // parameters: all Local arguments of a launch together, each rounded up to 16
@@ -132,7 +134,7 @@ func (k *Kernel) WorkGroup() (size, multiple int, err error) {
 // now. Like all objects without a name it is identified by the order of creation.
 func (k *Kernel) Clone() (*Kernel, error) {
 	o := record.Object{Kernel: &record.Kernel{Program: k.e.Record.Kernel.Program, Function: k.e.Record.Kernel.Function}}
-	c, err := obtain[*Kernel](k.dev, o, k.e.Parent, func(have *record.Object) error {
+	c, err := obtain(k.dev, o, k.e.Parent, newKernel, func(have *record.Object) error {
 		return equal(have.Kernel.Function == k.e.Record.Kernel.Function)
 	})
 	if err != nil {

@@ -39,7 +39,7 @@ type Program struct{ item }
 // name with other sources is an error that matches ErrConflict.
 func (d *Device) Program(name string, src Sources, options string) (*Program, error) {
 	want := record.Program{OpenCL: src.OpenCL, CUDA: src.CUDA, PTX: src.PTX, IL: src.IL, Options: options}
-	return obtain[*Program](d, record.Object{Name: name, Program: &want}, nil,
+	return obtain(d, record.Object{Name: name, Program: &want}, nil, func(i item) *Program { return &Program{i} },
 		func(have *record.Object) error { return equal(sameProgram(have.Program, &want)) })
 }
 
@@ -68,7 +68,7 @@ func (p *Program) kernel(name, function string) (*Kernel, error) {
 		return nil, p.fail("create kernel "+function+" of", ErrReleased)
 	}
 	o := record.Object{Name: name, Kernel: &record.Kernel{Program: p.e.Record.ID, Function: function}}
-	return obtain[*Kernel](p.dev, o, p.e,
+	return obtain(p.dev, o, p.e, newKernel,
 		func(have *record.Object) error { return equal(have.Kernel.Function == function) })
 }
 
@@ -105,7 +105,7 @@ func (p *Program) Variable(name string) (*Buffer, error) {
 	}
 	for _, v := range p.e.Variables {
 		if v.Record.Name == name {
-			return p.dev.public(v).(*Buffer), nil
+			return own(p.dev, v, newBuffer), nil
 		}
 	}
 	v, err := p.dev.state.Session.FindVariable(p.e, p.e.Handle, name)
@@ -118,7 +118,7 @@ func (p *Program) Variable(name string) (*Buffer, error) {
 		return nil, p.fail(op, fmt.Errorf("this device finds none of that name: %w", ErrNoVariable))
 	}
 	p.dev.state.AddVariable(p.e, v)
-	return p.dev.public(v).(*Buffer), nil
+	return own(p.dev, v, newBuffer), nil
 }
 
 // SourceBuild is a program that a device runs from its source, because it did not load

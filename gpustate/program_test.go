@@ -344,7 +344,7 @@ func TestBuiltFromSource(t *testing.T) {
 	ok(t, p.Release())
 	for _, k := range d.state.List {
 		if k := k.Kernel; k != nil {
-			defer d.public(&k.Entry).(*Kernel).Release()
+			defer own(d, &k.Entry, newKernel).Release()
 		}
 	}
 	wantFromSource(t, "with a kernel that is left", d.BuiltFromSource(), "both[axpy]", "#1[]")
@@ -453,7 +453,7 @@ func TestNewKernelInCapture(t *testing.T) {
 		d := open()
 		p := must(d.Program("put", Sources{OpenCL: putSource}, ""))(t)
 		o := record.Object{Name: "put", Kernel: &record.Kernel{Program: p.e.Record.ID, Function: "put"}}
-		must(d.getOrMake(o, p.e, nil))(t) // what Program.Kernel begins with
+		must(obtain(d, o, p.e, newKernel, nil))(t) // what Program.Kernel begins with
 		rec, contents := capture(t, d, nil)
 		r := must(record.Decode(rec))(t)
 		if n := len(r.Objects[len(r.Objects)-1].Kernel.Args); n != 3 {

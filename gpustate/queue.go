@@ -20,6 +20,10 @@ type Queue struct {
 	commands tracker
 }
 
+func newQueue(i item) *Queue {
+	return &Queue{item: i, commands: tracker{item: i, window: i.e.Record.Queue.Window}}
+}
+
 // QueueOptions say how a queue works. The zero value is an in-order queue with
 // the default window.
 type QueueOptions struct {
@@ -37,13 +41,6 @@ type QueueOptions struct {
 	Window int
 }
 
-// DefaultWindow is the window of queues that do not choose one. Programs of long
-// kernels notice no window; one of kernels of 4 us on an H200 notices those of
-// 20 and below. See docs/PERFORMANCE.md. While commands are short, so that they are
-// complete within a few milliseconds, an in-order queue with this window may have up
-// to 256 in flight: to follow them takes as long as a launch or two each time.
-const DefaultWindow = 50
-
 // record resolves the window: in a record 0 is none.
 func (o QueueOptions) record() record.Queue {
 	w := o.Window
@@ -59,7 +56,7 @@ func (o QueueOptions) record() record.Queue {
 // Queue gives the queue of this name, or makes an in-order one.
 func (d *Device) Queue(name string) (*Queue, error) {
 	opt := QueueOptions{}.record()
-	return obtain[*Queue](d, record.Object{Name: name, Queue: &opt}, nil,
+	return obtain(d, record.Object{Name: name, Queue: &opt}, nil, newQueue,
 		func(*record.Object) error { return nil })
 }
 
@@ -67,7 +64,7 @@ func (d *Device) Queue(name string) (*Queue, error) {
 // that exists with others is an error that matches ErrConflict.
 func (d *Device) QueueWith(name string, opt QueueOptions) (*Queue, error) {
 	want := opt.record()
-	return obtain[*Queue](d, record.Object{Name: name, Queue: &want}, nil,
+	return obtain(d, record.Object{Name: name, Queue: &want}, nil, newQueue,
 		func(have *record.Object) error { return equal(*have.Queue == want) })
 }
 

@@ -253,7 +253,7 @@ func fillWith(t *testing.T, q *Queue, b Linear, v byte) {
 func (i item) check(t *testing.T, q *Queue, v byte) {
 	t.Helper()
 	got := make([]byte, i.e.Record.Mem.Bytes)
-	ok(t, q.Read(i.dev.public(i.e).(Linear), 0, got))
+	ok(t, q.Read(i.e.Public.(Linear), 0, got))
 	if !bytes.Equal(got, bytes.Repeat([]byte{v}, len(got))) {
 		t.Errorf("%s %s holds %d..., want %d", i.e.Record.Kind(), i.e.Name(), got[0], v)
 	}
@@ -380,7 +380,7 @@ func TestReleasedBetween(t *testing.T) {
 func (i item) checkBut(t *testing.T, q *Queue) {
 	t.Helper()
 	got := make([]byte, i.e.Record.Mem.Bytes)
-	ok(t, q.Read(i.dev.public(i.e).(Linear), 0, got))
+	ok(t, q.Read(i.e.Public.(Linear), 0, got))
 	clear(got[SubAlign : SubAlign+64])
 	if !bytes.Equal(got, make([]byte, len(got))) {
 		t.Error("the buffer holds other bytes")

@@ -12,6 +12,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
+// DefaultWindow is the window of queues that do not choose one. Programs of long
+// kernels notice no window; one of kernels of 4 us on an H200 notices those of
+// 20 and below. See docs/PERFORMANCE.md. While commands are short, so that they are
+// complete within a few milliseconds, an in-order queue with this window may have up
+// to 256 in flight: to follow them takes as long as a launch or two each time.
+const DefaultWindow = 50
+
 // tracker follows the commands of a queue until they are known to be complete. Its
 // methods are called with Queue.mu held, or with the device stopped, unless they say
 // otherwise.
