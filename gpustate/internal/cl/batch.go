@@ -31,7 +31,8 @@ func (b *batch) Do(steps []driver.Step) (done int, err error) {
 		k := s.Kernel.(*kernel)
 		switch {
 		case s.Queue != nil:
-			b.launch(i, s.Queue.(queue).h, k.h, &s.Grid)
+			b.c = append(b.c, C.hfcl_step{q: s.Queue.(queue).h, k: k.h, g: gridOf(&s.Grid)})
+			b.from = append(b.from, i)
 		case !b.argument(i, k, s):
 			if done, err = b.run(steps); err == nil {
 				done, err = i, b.d.SetArg(k, s.Index, s.Arg)
@@ -45,11 +46,6 @@ func (b *batch) Do(steps []driver.Step) (done int, err error) {
 		return done, err
 	}
 	return len(steps), nil
-}
-
-func (b *batch) launch(i int, q, k handle, g *driver.Grid) {
-	b.c = append(b.c, C.hfcl_step{q: q, k: k, g: gridOf(g)})
-	b.from = append(b.from, i)
 }
 
 // argument enters an argument that C can set: bytes, or a memory object's handle. Others are left to SetArg.

@@ -7,6 +7,7 @@ package cl
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -71,16 +72,15 @@ func (d *device) Build(p driver.ProgramDesc) (h driver.Handle, err error) {
 	if p.OpenCL == "" && len(p.IL) == 0 {
 		return nil, fmt.Errorf("program %q for OpenCL: %w", p.Name, driver.ErrNoSource)
 	}
-	err = sigguard.Around(func() error { h, err = d.build(p); return err })
+	err = sigguard.Around(func() error {
+		made, log, err := d.make(p)
+		if err != nil {
+			return &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
+		}
+		h = made
+		return nil
+	})
 	return h, err
-}
-
-func (d *device) build(p driver.ProgramDesc) (driver.Handle, error) {
-	made, log, err := d.make(p)
-	if err != nil {
-		return nil, &driver.BuildError{Program: p.Name, Device: d.info, Options: p.Options, Log: log, Err: err}
-	}
-	return made, nil
 }
 
 // make builds SPIR-V, and the source where there is none or the platform does not
@@ -91,7 +91,7 @@ func (d *device) make(p driver.ProgramDesc) (made *program, log string, err erro
 		h, err := madeBy("clCreateProgramWithIL",
 			C.hfcl_il(d.ctx, unsafe.Pointer(unsafe.SliceData(p.IL)), C.size_t(len(p.IL))))
 		if err == nil {
-			log, err = d.finishBuild(h, p.Options)
+			log, err = d.finishBuild(h, p.Options, false)
 		}
 		if err == nil || p.OpenCL == "" {
 			return &program{h: h, desc: p, il: true}, log, err
@@ -105,20 +105,24 @@ func (d *device) make(p driver.ProgramDesc) (made *program, log string, err erro
 	h, err := programFromSource(d.ctx, p.OpenCL)
 	if err == nil {
 		var words string
-		words, err = d.finishBuild(h, p.Options)
+		words, err = d.finishBuild(h, p.Options, false)
 		log += words
 	}
 	return &program{h: h, desc: p, fallback: passed}, log, err
 }
 
-// finishBuild builds a program that was created; one that does not build is gone.
-func (d *device) finishBuild(h handle, options string) (log string, err error) {
+// finishBuild builds, or only compiles, a program that was created; one that does not build is released.
+func (d *device) finishBuild(h handle, options string, compile bool) (log string, err error) {
 	o := C.CString(options)
 	defer C.free(unsafe.Pointer(o))
-	err = check("clBuildProgram", C.hfcl_build(h, d.device, o))
+	if compile {
+		err = check("clCompileProgram", C.hfcl_compile(h, d.device, o))
+	} else {
+		err = check("clBuildProgram", C.hfcl_build(h, d.device, o))
+	}
 	log = d.log(h)
 	if err != nil {
-		err = firstError(err, releaseProgram(h))
+		err = cmp.Or(err, releaseProgram(h))
 	}
 	return log, err
 }
@@ -206,22 +210,15 @@ func (d *device) link(units []driver.Unit, options string) (h handle, log string
 		log += d.log(h)
 	}
 	if err != nil && h != 0 {
-		err = firstError(err, releaseProgram(h))
+		err = cmp.Or(err, releaseProgram(h))
 	}
 	return h, log, err
 }
 
 // compile gives an object; a source that does not compile leaves none.
 func (d *device) compile(u driver.Unit) (h handle, log string, err error) {
-	if h, err = programFromSource(d.ctx, u.Source); err != nil {
-		return 0, "", err
-	}
-	o := C.CString(u.Options)
-	defer C.free(unsafe.Pointer(o))
-	err = check("clCompileProgram", C.hfcl_compile(h, d.device, o))
-	log = d.log(h)
-	if err != nil {
-		err = firstError(err, releaseProgram(h))
+	if h, err = programFromSource(d.ctx, u.Source); err == nil {
+		log, err = d.finishBuild(h, u.Options, true)
 	}
 	return h, log, err
 }

@@ -6,6 +6,7 @@ package cl
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 	"unsafe"
@@ -312,10 +313,10 @@ func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
 	}
 	p := &pinned{q: q, bytes: bytes}
 	if p.buf, err = createBuffer(d.ctx, memReadWrite|memAllocHost, int64(bytes), nil); err != nil {
-		return nil, firstError(err, releaseQueue(q))
+		return nil, cmp.Or(err, releaseQueue(q))
 	}
 	if p.p, err = mapBuffer(q, p.buf, int64(bytes)); err != nil {
-		return nil, firstError(err, releaseMem(p.buf), releaseQueue(q))
+		return nil, cmp.Or(err, releaseMem(p.buf), releaseQueue(q))
 	}
 	return p, nil
 }
@@ -323,16 +324,7 @@ func (d *device) AllocPinned(bytes int) (driver.Pinned, error) {
 func (p *pinned) Bytes() []byte { return memory(p.p, int64(p.bytes)) }
 
 func (p *pinned) Free() error {
-	return firstError(unmap(p.q, p.buf, p.p), releaseMem(p.buf), releaseQueue(p.q))
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(unmap(p.q, p.buf, p.p), releaseMem(p.buf), releaseQueue(p.q))
 }
 
 func waitAll(wait []driver.Event) error {

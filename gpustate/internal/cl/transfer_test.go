@@ -2,6 +2,7 @@ package cl
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"testing"
 
@@ -28,7 +29,7 @@ func poclDevice(t *testing.T) (*device, driver.Handle) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := firstError(d.ReleaseQueue(q), d.Close()); err != nil {
+			if err := cmp.Or(d.ReleaseQueue(q), d.Close()); err != nil {
 				t.Error(err)
 			}
 		})
