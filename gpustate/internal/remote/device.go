@@ -156,12 +156,6 @@ func (d *Device) Info() driver.Info { return d.info }
 
 func (d *Device) id() uint64 { return d.ids.Add(1) }
 
-// lost is the error of calls after the connection ended.
-func (d *Device) lost() error {
-	<-d.dead
-	return d.deadErr
-}
-
 // Lost is closed when the connection is over.
 func (d *Device) Lost() <-chan struct{} { return d.dead }
 
@@ -170,7 +164,8 @@ func (d *Device) failing(err error) error {
 	if err == nil {
 		return nil
 	}
-	return d.lost()
+	<-d.dead
+	return d.deadErr
 }
 
 // request sends a message and waits for the reply, which answer, if it is not nil, takes in.

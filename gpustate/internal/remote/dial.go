@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
@@ -38,17 +37,9 @@ type NoDeviceError struct {
 	Found  []driver.Info
 }
 
-// Error lists the devices that the server has.
+// Error names the server. gpustate lists the devices of all servers that were asked.
 func (e *NoDeviceError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "GPU server %s has no such device. It has:", e.Server)
-	for _, i := range e.Found {
-		fmt.Fprintf(&b, "\n  %s", i)
-	}
-	if len(e.Found) == 0 {
-		b.WriteString(" none")
-	}
-	return b.String()
+	return fmt.Sprintf("GPU server %s has no such device", e.Server)
 }
 
 // Open connects to a server and opens one of its devices.

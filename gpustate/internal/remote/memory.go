@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,12 +101,7 @@ func (d *Device) unshare(id uint64) {
 	m := &d.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var list []region
-	for _, r := range *m.list.Load() {
-		if r.id != id {
-			list = append(list, r)
-		}
-	}
+	list := slices.DeleteFunc(slices.Clone(*m.list.Load()), func(r region) bool { return r.id == id })
 	m.list.Store(&list)
 	_ = d.send(&wire.Unshare{Region: id}) // a lost server has unmapped it
 }

@@ -93,7 +93,10 @@ func Dial(ctx context.Context, addr string, k Key, p Purpose) (net.Conn, error) 
 	d := net.Dialer{Timeout: HandshakeTime, KeepAliveConfig: KeepAlive}
 	c, err := d.DialContext(ctx, network, address)
 	if err != nil {
-		return fail(remedy(err))
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w (is `holdfast gpud` running there?)", err)
+		}
+		return fail(err)
 	}
 	err = errors.Join(trusted(c), LimitSilence(c, Silence), c.SetDeadline(time.Now().Add(HandshakeTime)))
 	if err == nil {
@@ -128,13 +131,4 @@ func trustedUser(theirs, ours int) error {
 		return fmt.Errorf("the socket belongs to user %d, who is neither this user nor root", theirs)
 	}
 	return nil
-}
-
-// remedy says what to do about common errors.
-func remedy(err error) error {
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w (is `holdfast gpud` running there?)", err)
-	}
-	return err
 }

@@ -37,7 +37,10 @@ func ReadKey(file string) (k Key, err error) {
 	if b = b[:n]; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return k, fmt.Errorf("key of the GPU server: %w", err)
 	}
-	return parseKey(file, b)
+	if n, err := hex.Decode(k[:], []byte(strings.TrimSpace(string(b)))); err != nil || n != handshake.KeyBytes {
+		return k, fmt.Errorf("key file %s: want %d hexadecimal digits", file, 2*handshake.KeyBytes)
+	}
+	return k, nil
 }
 
 // private reports whether a key file is its owner's alone, and the owner one that this
@@ -57,14 +60,6 @@ func private(f *os.File) error {
 			f.Name(), s.Uid)
 	}
 	return nil
-}
-
-func parseKey(file string, b []byte) (k Key, err error) {
-	n, err := hex.Decode(k[:], []byte(strings.TrimSpace(string(b))))
-	if err != nil || n != handshake.KeyBytes {
-		return k, fmt.Errorf("key file %s: want %d hexadecimal digits", file, 2*handshake.KeyBytes)
-	}
-	return k, nil
 }
 
 // EnsureKey is ReadKey of a file that is made when it is not there.
