@@ -21,9 +21,6 @@ type Load struct {
 	Clients []ClientStatus
 }
 
-// unfinished is the number of commands that wait or run on the device.
-func (l *Load) unfinished() int64 { return l.Device.Unfinished }
-
 // Order is a program to move.
 type Order struct {
 	From   string
@@ -92,12 +89,14 @@ type proposal struct {
 func (w *Window) propose(now time.Time, loads []Load) (*proposal, string) {
 	half := int64(cmp.Or(w.N, gpustate.DefaultWindow)) / 2
 	sorted := slices.Clone(loads)
-	slices.SortStableFunc(sorted, func(a, b Load) int { return cmp.Compare(b.unfinished(), a.unfinished()) })
+	slices.SortStableFunc(sorted, func(a, b Load) int {
+		return cmp.Compare(b.Device.Unfinished, a.Device.Unfinished)
+	})
 	for i := range sorted {
 		from := &sorted[i]
 		for j := len(sorted) - 1; j > i; j-- {
 			to := &sorted[j]
-			diff := from.unfinished() - to.unfinished()
+			diff := from.Device.Unfinished - to.Device.Unfinished
 			if diff <= half {
 				break // the others are fuller still
 			}
@@ -107,8 +106,8 @@ func (w *Window) propose(now time.Time, loads []Load) (*proposal, string) {
 			if c := w.candidate(now, from, to, diff); c != nil {
 				return &proposal{key: c.key(), Order: Order{From: from.Server, Client: c.ID, To: to.Server,
 						Device: to.Device.Index,
-						Why: fmt.Sprintf("%d commands wait on %s, %d on %s", from.unfinished(), from.key(),
-							to.unfinished(), to.key())}},
+						Why: fmt.Sprintf("%d commands wait on %s, %d on %s", from.Device.Unfinished, from.key(),
+							to.Device.Unfinished, to.key())}},
 					from.key() + " > " + to.key() + " > " + c.key()
 			}
 		}
@@ -130,10 +129,7 @@ func (w *Window) candidate(now time.Time, from, to *Load, diff int64) *ClientSta
 		if c.Unfinished == 0 || c.Unfinished >= diff || c.UsedBytes > room || now.Before(w.pinned[c.key()]) {
 			continue
 		}
-		after := diff - 2*c.Unfinished // how the difference will be
-		if after < 0 {
-			after = -after
-		}
+		after := max(diff-2*c.Unfinished, 2*c.Unfinished-diff) // how far apart they will be
 		if best == nil || after < rest {
 			best, rest = c, after
 		}

@@ -83,12 +83,19 @@ func (cl *client) Opened(who wire.Open) error {
 // closed yet, which takes some drivers a while. The server's mutex is held.
 func (cl *client) departed() bool { return cl.away.Load() || cl.backend != nil && cl.backend.Left() }
 
-// Moved takes in how a move went that the server asked for.
+// Moved hands the result of a move that the server ordered to the call that waits for it.
 func (cl *client) Moved(m wire.Moved) {
 	if m.Err == "" {
 		cl.away.Store(true)
 	}
-	cl.server.moved(m)
+	s := cl.server
+	s.mu.Lock()
+	answer := s.moves[m.Token]
+	delete(s.moves, m.Token)
+	s.mu.Unlock()
+	if answer != nil {
+		answer <- m
+	}
 }
 
 // present are the clients that have a device and have not gone, by number.
@@ -109,13 +116,6 @@ func (s *Server) listLocked() (list []*client) {
 	return list
 }
 
-// serveBy notes which worker serves a client.
-func (s *Server) serveBy(cl *client, w *worker.Worker) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	cl.backend = w
-}
-
 func (s *Server) backends() (list []*worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,17 +125,6 @@ func (s *Server) backends() (list []*worker.Worker) {
 		}
 	}
 	return list
-}
-
-// serveMemory takes memory of the client whose token the connection begins with.
-func (s *Server) serveMemory(conn net.Conn) {
-	u, ok := conn.(*net.UnixConn)
-	if !ok {
-		return
-	}
-	if l := s.owner(u); l != nil {
-		l.Share(u)
-	}
 }
 
 // owner reads the token that a connection for memory begins with.

@@ -83,16 +83,6 @@ func (s *Server) took(m Moved, r wire.Moved) (Moved, error) {
 	return m, nil
 }
 
-func (s *Server) moved(m wire.Moved) {
-	s.mu.Lock()
-	answer := s.moves[m.Token]
-	delete(s.moves, m.Token)
-	s.mu.Unlock()
-	if answer != nil {
-		answer <- m
-	}
-}
-
 // Evacuate refuses new clients and moves all at the same time to Options.Peers, in turn.
 // One that cannot be moved to a server is moved to the next; one that is stopped, or in a
 // long command, holds up no other. The result says for each client where it went or why not.

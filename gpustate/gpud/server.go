@@ -185,7 +185,11 @@ func (s *Server) serveConn(c net.Conn, proven func()) {
 	case wire.ForStatus:
 		s.serveAdmin(c, false)
 	case wire.ForMemory:
-		s.serveMemory(c)
+		if u, ok := c.(*net.UnixConn); ok {
+			if w := s.owner(u); w != nil {
+				w.Share(u)
+			}
+		}
 	}
 }
 
@@ -199,7 +203,9 @@ func (s *Server) serveClient(c net.Conn, cl *client) {
 		return
 	}
 	_ = c.Close() // the worker has it
-	s.serveBy(cl, w)
+	s.mu.Lock()
+	cl.backend = w
+	s.mu.Unlock()
 	w.Serve(s.closed)
 }
 
@@ -238,7 +244,7 @@ func (s *Server) Drain() {
 }
 
 // Leave refuses new clients, waits until all have gone or ctx ends, and makes
-// Serve return. Clients that are still there are told.
+// Serve return. Clients that are still there are informed.
 func (s *Server) Leave(ctx context.Context) {
 	s.Drain()
 	for ctx.Err() == nil {
@@ -268,11 +274,11 @@ func (s *Server) end(why string) {
 	close(s.closed)
 	s.draining = true
 	s.mu.Unlock()
-	var told sync.WaitGroup // one that does not read keeps no other from being told
+	var goodbyes sync.WaitGroup // a client that does not read delays no other
 	for _, w := range s.backends() {
-		told.Go(func() { w.Dismiss(why) })
+		goodbyes.Go(func() { w.Dismiss(why) })
 	}
-	told.Wait()
+	goodbyes.Wait()
 	s.hangUp()
 }
 

@@ -62,7 +62,7 @@ func sourceBytes(d *driver.ProgramDesc) int64 {
 	return int64(len(d.Name) + len(d.OpenCL) + len(d.CUDA) + len(d.PTX) + len(d.IL) + len(d.Options))
 }
 
-// addSource counts a program's bytes; the sum goes down when the program goes.
+// addSource counts a program's bytes, below 0 when it is released.
 func (s *Session) addSource(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,12 +71,6 @@ func (s *Session) addSource(n int64) error {
 	}
 	s.sources += n
 	return nil
-}
-
-func (s *Session) dropSource(n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sources -= n
 }
 
 // shortLog cuts what a compiler says to a length for people.

@@ -181,7 +181,7 @@ func (s *Session) build(m *wire.Build) (passed string, err error) {
 	}
 	h, err := s.drv.Build(m.Desc)
 	if err != nil {
-		s.dropSource(n)
+		_ = s.addSource(-n)
 		return "", shortLog(err)
 	}
 	if t, ok := s.drv.(driver.FallbackReporter); ok {
@@ -294,7 +294,7 @@ func (s *Session) release(o any) error {
 	case *sampler:
 		return s.drv.ReleaseSampler(o.h)
 	case *program:
-		s.dropSource(o.bytes)
+		_ = s.addSource(-o.bytes)
 		return s.drv.ReleaseProgram(o.h)
 	case *kernel:
 		return s.drv.ReleaseKernel(o.h)

@@ -76,18 +76,13 @@ func (t *Table) At(i int) *Usage { return (*Usage)(unsafe.Pointer(&t.mem[i*pageB
 // Mine is the usage that a worker writes.
 func (t *Table) Mine() *Usage { return (*Usage)(unsafe.Pointer(&t.own[0])) }
 
-// on calls do for the usage of each client of a device.
-func (t *Table) on(device int, do func(*Usage)) {
-	for i := range t.n {
-		if s := t.At(i); s.device.Load() == int64(device)+1 {
-			do(s)
-		}
-	}
-}
-
 // used is the memory of all clients of a device.
 func (t *Table) used(device int) (bytes int64) {
-	t.on(device, func(s *Usage) { bytes += s.Used.Load() })
+	for i := range t.n {
+		if s := t.At(i); s.device.Load() == int64(device)+1 {
+			bytes += s.Used.Load()
+		}
+	}
 	return bytes
 }
 
