@@ -233,9 +233,12 @@ func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have
 	if err := object.Check(d.state.Session.Device, &fresh.Record); err != nil {
 		return nil, fresh.Fail("create", err)
 	}
-	var h driver.Handle
+	var h, from driver.Handle
+	if parent != nil {
+		from = parent.Handle
+	}
 	err := d.state.WithRoom(func() (err error) {
-		h, err = fresh.Realize(d.state.Session, d.state.HandleOf)
+		h, err = fresh.Realize(d.state.Session, from)
 		return err
 	})
 	if err != nil {

@@ -176,5 +176,3 @@ func (k *Kernel) CLWorkGroupInfo(param uint32) ([]byte, error) {
 func (k *Kernel) CLArgInfo(i int, param uint32) ([]byte, error) {
 	return k.query(driver.Query{Of: driver.QueryArgument, Index: i, Param: param})
 }
-
-func (k *Kernel) query(q driver.Query) ([]byte, error) { return k.item.query(q) }

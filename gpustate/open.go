@@ -86,7 +86,7 @@ func Matching(sel Select) (list []Info, alone []Select, err error) {
 	place := map[string]int{}
 	for _, i := range found {
 		place[i.Server]++
-		if sel.Place > 0 && place[i.Server] != sel.Place || sel.Place == 0 && !sel.matches(i) ||
+		if sel.Place > 0 && place[i.Server] != sel.Place || sel.Place == 0 && !sel.Matches(i) ||
 			sel.OpenCL && !driver.Can(i).TakesOpenCL {
 			continue
 		}

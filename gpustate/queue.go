@@ -83,8 +83,13 @@ func (q *Queue) Release() error {
 func (q *Queue) free() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	err := q.commands.drain()
-	return errors.Join(err, q.commands.end(func() error { return q.e.Discard(q.dev.state.Session, q.e.Handle) }))
+	t := &q.commands
+	err := t.drain()
+	t.alive.Lock() // no call waits for one of its commands meanwhile
+	defer t.alive.Unlock()
+	t.retireAsked() // what was marked since
+	t.freed = true
+	return errors.Join(err, q.e.Discard(q.dev.state.Session, q.e.Handle))
 }
 
 // begin enters the device and takes the queue for one command; end gives both
@@ -176,32 +181,24 @@ func letAll(held []*Event) {
 
 // Marker gives an event that completes after those in after, or, without any,
 // after all commands issued before it.
-func (q *Queue) Marker(after ...*Event) (*Event, error) {
-	if err := q.begin(); err != nil {
-		return nil, err
-	}
-	defer q.end()
-	ev, err := q.issue(false, after, q.marker)
-	if err != nil {
-		return nil, q.fail("mark", err)
-	}
-	return ev, nil
-}
+func (q *Queue) Marker(after ...*Event) (*Event, error) { return q.wait("mark", after, q.marker) }
 
 // Barrier is Marker; what is issued to the queue after it also waits until its event is
 // complete. Between commands of an in-order queue it changes nothing.
 func (q *Queue) Barrier(after ...*Event) (*Event, error) {
+	return q.wait("order", after, func(wait []driver.Event) (driver.Event, error) {
+		return q.dev.state.Session.Barrier(q.e.Handle, wait)
+	})
+}
+
+// wait issues a command that only waits.
+func (q *Queue) wait(op string, after []*Event, do func(wait []driver.Event) (driver.Event, error)) (*Event, error) {
 	if err := q.begin(); err != nil {
 		return nil, err
 	}
 	defer q.end()
-	ev, err := q.issue(false, after, func(wait []driver.Event) (driver.Event, error) {
-		return q.dev.state.Session.Barrier(q.e.Handle, wait)
-	})
-	if err != nil {
-		return nil, q.fail("order", err)
-	}
-	return ev, nil
+	ev, err := q.issue(false, after, do)
+	return ev, q.fail(op, err)
 }
 
 func (q *Queue) marker(wait []driver.Event) (driver.Event, error) {

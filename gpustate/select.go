@@ -195,9 +195,7 @@ func parseLocal(text string) (Select, error) {
 
 // Matches reports whether a device is one that s describes, without regard to Index,
 // Rank and Remote.
-func (s Select) Matches(i Info) bool { return s.matches(i) }
-
-func (s Select) matches(i Info) bool {
+func (s Select) Matches(i Info) bool {
 	for _, p := range [][2]string{
 		{i.Vendor, s.Vendor}, {i.Platform, s.Platform}, {i.Name, s.Name},
 		{i.Type, s.Type}, {i.PCI, s.PCI},
@@ -240,7 +238,7 @@ func (s Select) pick(infos []Info) int {
 		if s.Place > 0 && n == s.Place-1 && (!s.OpenCL || driver.Can(i).TakesOpenCL) {
 			return n // whatever it is
 		}
-		if s.Place > 0 || !s.matches(i) {
+		if s.Place > 0 || !s.Matches(i) {
 			continue
 		}
 		if c := class(i); c < best {

@@ -102,15 +102,6 @@ func (t *tracker) drain() error {
 	return nil
 }
 
-// end frees the driver's queue. No call waits for one of its commands meanwhile.
-func (t *tracker) end(free func() error) error {
-	t.alive.Lock()
-	defer t.alive.Unlock()
-	t.retireAsked() // what was marked since
-	t.freed = true
-	return free()
-}
-
 // reach notes that the commands that are only counted are complete up to a number. Anybody may call it.
 func (t *tracker) reach(seq uint64) {
 	for have := t.complete.Load(); have < seq && !t.complete.CompareAndSwap(have, seq); {

@@ -86,11 +86,7 @@ func (cp *copier) direct(ctx context.Context, mem driver.Handle, off int64, dst 
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
-		ev, err := cp.drv.Read(cp.q, mem, off+int64(n), dst[n:n+k], false, nil)
-		if err == nil {
-			err = cp.await(&ev)
-		}
-		if err != nil {
+		if err := cp.done(cp.drv.Read(cp.q, mem, off+int64(n), dst[n:n+k], false, nil)); err != nil {
 			return n, errors.Join(err, cp.drv.Finish(cp.q))
 		}
 		n += k
@@ -174,15 +170,22 @@ func (cp *copier) up(ctx context.Context, u upload, unpinned bool) (err error) {
 // issue gives the device a command, and again with less in the shadows of captures of d as long as there is too little
 // memory there: some drivers take an object's memory at its first use. The device is stopped.
 func (cp *copier) issue(d *State, command func() (driver.Event, error)) (ev driver.Event, err error) {
-	do := func() (err error) {
-		ev, err = command()
-		return err
-	}
 	if cp.drv != d.Session.Device { // a migration's target, which has no shadows
 		return command()
 	}
-	err = d.WithRoom(do)
+	err = d.WithRoom(func() (err error) {
+		ev, err = command()
+		return err
+	})
 	return ev, err
+}
+
+// done waits for a command that was issued, or failed to be.
+func (cp *copier) done(ev driver.Event, err error) error {
+	if err == nil {
+		err = cp.await(&ev)
+	}
+	return err
 }
 
 // await waits for an event and lets it go.

@@ -93,8 +93,8 @@ func (s *Session) serve(ctx context.Context, next func() job) error {
 }
 
 // downloads are the jobs that bring len(dst) bytes of an object from off on to
-// the host.
-func downloads(e *object.Entry, off int64, dst []byte) []job {
+// the host; an image whole, in slabs of rows or slices.
+func downloads(e *object.Entry, off int64, dst []byte) (jobs []job) {
 	switch {
 	case e.Host != nil: // the bytes are here already
 		return []job{func(context.Context, *copier) error {
@@ -102,27 +102,20 @@ func downloads(e *object.Entry, off int64, dst []byte) []job {
 			return nil
 		}}
 	case e.Record.Mem.Kind.IsImage():
-		return imageDownloads(e, dst)
+		for _, s := range slabs(e.Record.Mem, jobBytes) {
+			jobs = append(jobs, func(_ context.Context, cp *copier) error {
+				_, err := cp.drv.ReadImage(cp.q, e.Handle, s.region, dst[s.off:s.off+s.bytes], true, nil)
+				return e.Fail("capture", err)
+			})
+		}
+		return jobs
 	}
-	var jobs []job
 	for len(dst) > 0 {
 		piece, at := dst[:min(len(dst), jobBytes)], off
 		jobs = append(jobs, func(ctx context.Context, cp *copier) error {
 			return e.Fail("capture", cp.down(ctx, e.Handle, at, piece))
 		})
 		dst, off = dst[len(piece):], off+int64(len(piece))
-	}
-	return jobs
-}
-
-// imageDownloads brings a whole image to the host, in slabs of rows or slices.
-func imageDownloads(e *object.Entry, dst []byte) []job {
-	var jobs []job
-	for _, s := range slabs(e.Record.Mem, jobBytes) {
-		jobs = append(jobs, func(_ context.Context, cp *copier) error {
-			_, err := cp.drv.ReadImage(cp.q, e.Handle, s.region, dst[s.off:s.off+s.bytes], true, nil)
-			return e.Fail("capture", err)
-		})
 	}
 	return jobs
 }
@@ -134,7 +127,7 @@ const pinFrom = 64 << 20
 
 // uploads are the jobs that write an object's bytes, which fill provides, unpinned
 // through plain memory.
-func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error, unpinned bool) []job {
+func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error, unpinned bool) (jobs []job) {
 	switch {
 	case e.Host != nil:
 		return []job{func(context.Context, *copier) error {
@@ -146,7 +139,19 @@ func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error,
 			return nil
 		}}
 	case e.Record.Mem.Kind.IsImage():
-		return d.imageUploads(e, fill)
+		for _, s := range slabs(e.Record.Mem, PieceBytes) {
+			jobs = append(jobs, func(_ context.Context, cp *copier) error {
+				host := make([]byte, s.bytes)
+				if err := fill(host, s.off); err != nil {
+					return err
+				}
+				_, err := cp.issue(d, func() (driver.Event, error) {
+					return cp.drv.WriteImage(cp.q, e.Handle, s.region, host, true, nil)
+				})
+				return e.Fail("write contents of", err)
+			})
+		}
+		return jobs
 	}
 	write := func(cp *copier, off int64, src []byte, block bool) (driver.Event, error) {
 		ev, err := cp.issue(d, func() (driver.Event, error) {
@@ -154,29 +159,10 @@ func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error,
 		})
 		return ev, e.Fail("write contents of", err)
 	}
-	var jobs []job
 	for off := int64(0); off < e.Record.Mem.Bytes; off += jobBytes {
 		u := upload{off, min(jobBytes, e.Record.Mem.Bytes-off), fill, write}
 		jobs = append(jobs, func(ctx context.Context, cp *copier) error {
 			return cp.up(ctx, u, unpinned)
-		})
-	}
-	return jobs
-}
-
-// imageUploads writes an image slab by slab.
-func (d *State) imageUploads(e *object.Entry, fill func(dst []byte, off int64) error) []job {
-	var jobs []job
-	for _, s := range slabs(e.Record.Mem, PieceBytes) {
-		jobs = append(jobs, func(_ context.Context, cp *copier) error {
-			host := make([]byte, s.bytes)
-			if err := fill(host, s.off); err != nil {
-				return err
-			}
-			_, err := cp.issue(d, func() (driver.Event, error) {
-				return cp.drv.WriteImage(cp.q, e.Handle, s.region, host, true, nil)
-			})
-			return e.Fail("write contents of", err)
 		})
 	}
 	return jobs

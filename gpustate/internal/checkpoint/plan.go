@@ -98,23 +98,20 @@ func (p *plan) carryOut(ctx context.Context) error {
 
 // create makes the object behind an entry.
 func (p *plan) create(o *record.Object, e *object.Entry) error {
-	look := func(uint64) driver.Handle { // what it is made from, by its recorded ID
-		return p.to[o.Parent()].Handle
+	var parent driver.Handle
+	if made := p.to[o.Parent()]; made != nil {
+		parent = made.Handle
 	}
 	do := func() (err error) {
-		e.Handle, err = e.Realize(p.s.Device, look)
+		if e.Handle, err = e.Realize(p.s.Device, parent); err != nil {
+			err = p.fail(o, err)
+		}
 		return err
 	}
-	var err error
 	if p.s == p.d.Session && o.Program == nil {
-		err = p.d.WithRoom(do)
-	} else {
-		err = do()
+		return p.d.WithRoom(do)
 	}
-	if err != nil {
-		return p.fail(o, err)
-	}
-	return nil
+	return do()
 }
 
 // variables are the jobs that bring the contents of variables.

@@ -62,9 +62,6 @@ func (d *State) dropUnclaimed() error {
 			old.fresh = append(old.fresh, e)
 		}
 	}
-	if len(old.fresh) == 0 {
-		return nil
-	}
 	return old.undo()
 }
 
@@ -107,7 +104,11 @@ func (p *restoration) enter(o *record.Object, e *object.Entry) {
 		parent = p.to[o.Kernel.Program]
 		e.Record.Kernel.Program = parent.Record.ID
 	}
-	p.number(o, e)
+	if o.Name == "" && o.Ordinal == 0 { // of a record without numbers: it gets the next one
+		k := e.Key()
+		p.next[k] = max(p.next[k], p.d.Made[k]) + 1
+		e.Record.Ordinal = p.next[k]
+	}
 	e.Kept = o.Released
 	p.d.Add(e, parent)
 }
@@ -248,16 +249,6 @@ func (p *restoration) existing(o *record.Object) *object.Entry {
 		}
 	}
 	return found
-}
-
-// number gives an object of a record without numbers the next one.
-func (p *restoration) number(o *record.Object, e *object.Entry) {
-	if o.Name != "" || o.Ordinal != 0 {
-		return
-	}
-	k := e.Key()
-	p.next[k] = max(p.next[k], p.d.Made[k]) + 1
-	e.Record.Ordinal = p.next[k]
 }
 
 // alike reports whether an object that exists can take the place of o.

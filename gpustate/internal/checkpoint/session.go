@@ -148,7 +148,9 @@ func (p *Pin) Lock(s *Session) error {
 		return err
 	}
 	s.Retain()
-	s.pinned.add(p.Host)
+	s.pinned.mu.Lock()
+	s.pinned.list = append(s.pinned.list, p.Host)
+	s.pinned.mu.Unlock()
 	p.s, p.h = s, h
 	return nil
 }
@@ -160,7 +162,11 @@ func (p *Pin) Unlock() error {
 	}
 	s := p.s
 	p.s = nil
-	s.pinned.remove(p.Host)
+	s.pinned.mu.Lock()
+	if i := slices.IndexFunc(s.pinned.list, func(b []byte) bool { return &b[0] == &p.Host[0] }); i >= 0 {
+		s.pinned.list = slices.Delete(s.pinned.list, i, i+1)
+	}
+	s.pinned.mu.Unlock()
 	return errors.Join(s.ReleaseMem(p.h), s.Release())
 }
 
@@ -179,20 +185,6 @@ func (p *Pin) Move(to *Session) error {
 type pinnedMemory struct {
 	mu   sync.RWMutex
 	list [][]byte
-}
-
-func (p *pinnedMemory) add(b []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.list = append(p.list, b)
-}
-
-func (p *pinnedMemory) remove(b []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.IndexFunc(p.list, func(have []byte) bool { return &have[0] == &b[0] }); i >= 0 {
-		p.list = slices.Delete(p.list, i, i+1)
-	}
 }
 
 // covered is how many bytes of b, from its first on, lie in one piece of pinned

@@ -134,17 +134,11 @@ func (s *source) place(a *arena, alloc func(int) []byte) (parts []part) {
 
 // duplicate copies within the device and waits.
 func (cp *copier) duplicate(e *object.Entry, p part) error {
-	var ev driver.Event
-	var err error
 	if m := e.Record.Mem; m.Kind == driver.MemImage {
-		ev, err = cp.drv.CopyImageToBuffer(cp.q, p.mem, p.memOff, e.Handle, driver.Region{Size: m.Image.Extents()}, nil)
-	} else {
-		ev, err = cp.drv.Copy(cp.q, p.mem, p.memOff, e.Handle, p.off, p.bytes, nil)
+		whole := driver.Region{Size: m.Image.Extents()}
+		return cp.done(cp.drv.CopyImageToBuffer(cp.q, p.mem, p.memOff, e.Handle, whole, nil))
 	}
-	if err != nil {
-		return err
-	}
-	return cp.await(&ev)
+	return cp.done(cp.drv.Copy(cp.q, p.mem, p.memOff, e.Handle, p.off, p.bytes, nil))
 }
 
 // take fills the capture; the device is stopped.

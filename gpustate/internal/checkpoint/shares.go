@@ -64,11 +64,7 @@ func (cp *copier) pack(ctx context.Context, a object.Area, to part, off int64) e
 		return err
 	}
 	r.To.Off += to.memOff
-	ev, err := cp.drv.CopyRect(cp.q, to.mem, a.Handle, r, nil)
-	if err != nil {
-		return err
-	}
-	return cp.await(&ev)
+	return cp.done(cp.drv.CopyRect(cp.q, to.mem, a.Handle, r, nil))
 }
 
 // Writer writes to areas of a device that is stopped.

@@ -52,13 +52,9 @@ func (d *State) HashKey() *chunkhash.Key {
 func (d *State) Replace(e *object.Entry, h driver.Handle) error {
 	s := d.Session
 	copied := s.run(context.Background(), []job{func(_ context.Context, cp *copier) error {
-		ev, err := cp.issue(d, func() (driver.Event, error) {
+		return cp.done(cp.issue(d, func() (driver.Event, error) {
 			return cp.drv.Copy(cp.q, h, 0, e.Handle, 0, e.Record.Mem.Bytes, nil)
-		})
-		if err != nil {
-			return err
-		}
-		return cp.await(&ev)
+		}))
 	}})
 	ranges, err := d.rangesOn(e, h)
 	if err = errors.Join(copied, err); err != nil {

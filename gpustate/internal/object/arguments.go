@@ -165,16 +165,12 @@ func (k *Kernel) recorded() *record.Kernel {
 
 // CopyArgs sets the arguments that another kernel of the same function has. Mu is held.
 func (k *Kernel) CopyArgs(drv driver.Device, args []Argument) error {
+	k.Args, k.Fit = args, 0
 	for i := range args {
-		a := &args[i]
-		if a.Kind == driver.ArgNone || a.Object != nil && a.Object.Released.Load() {
-			continue
-		}
-		if err := drv.SetArg(k.Handle, i, a.Driver()); err != nil {
+		if err := k.RestoreArg(drv, i); err != nil {
 			return k.Fail("set arguments of", err)
 		}
 	}
-	k.Args, k.Fit = args, 0
 	return nil
 }
 
@@ -224,23 +220,17 @@ func (a *Argument) From(value any) error {
 	case float64:
 		a.Value = le.AppendUint64(a.Value, math.Float64bits(v))
 	default:
-		return a.fromValue(value)
+		r := reflect.ValueOf(value) // other numbers, arrays and structs
+		if !r.IsValid() {
+			return fmt.Errorf("nil: %w", ErrArgType)
+		}
+		if why := unfit(r.Type()); why != "" {
+			return fmt.Errorf("%s %s: %w", r.Type(), why, ErrArgType)
+		}
+		p := reflect.New(r.Type())
+		p.Elem().Set(r)
+		a.Value = append(a.Value, unsafe.Slice((*byte)(p.UnsafePointer()), r.Type().Size())...)
 	}
-	return nil
-}
-
-// fromValue takes other numbers, arrays and structs.
-func (a *Argument) fromValue(value any) error {
-	v := reflect.ValueOf(value)
-	if !v.IsValid() {
-		return fmt.Errorf("nil: %w", ErrArgType)
-	}
-	if why := unfit(v.Type()); why != "" {
-		return fmt.Errorf("%s %s: %w", v.Type(), why, ErrArgType)
-	}
-	p := reflect.New(v.Type())
-	p.Elem().Set(v)
-	a.Value = append(a.Value, unsafe.Slice((*byte)(p.UnsafePointer()), v.Type().Size())...)
 	return nil
 }
 

@@ -83,9 +83,8 @@ func (e *Entry) Usable(t *Table) error {
 	return nil
 }
 
-// Realize makes the object on a device; look finds the handles of the objects
-// it is made from.
-func (e *Entry) Realize(drv driver.Device, look func(id uint64) driver.Handle) (driver.Handle, error) {
+// Realize makes the object on a device, from the object behind parent if it is made from one.
+func (e *Entry) Realize(drv driver.Device, parent driver.Handle) (driver.Handle, error) {
 	o := &e.Record
 	switch {
 	case e.Host != nil:
@@ -94,7 +93,7 @@ func (e *Entry) Realize(drv driver.Device, look func(id uint64) driver.Handle) (
 		m := driver.MemDesc{Kind: o.Mem.Kind, Bytes: o.Mem.Bytes, Access: o.Mem.Access,
 			Offset: o.Mem.Offset, Image: o.Mem.Image}
 		if m.Kind.OfBuffer() {
-			m.Parent = look(o.Mem.Parent)
+			m.Parent = parent
 		}
 		return drv.CreateMem(m)
 	case o.Sampler != nil:
@@ -104,7 +103,7 @@ func (e *Entry) Realize(drv driver.Device, look func(id uint64) driver.Handle) (
 		return drv.Build(driver.ProgramDesc{Name: o.Name, OpenCL: p.OpenCL, CUDA: p.CUDA, PTX: p.PTX, IL: p.IL,
 			Options: CompilerOptions(p)})
 	case o.Kernel != nil:
-		return drv.CreateKernel(look(o.Kernel.Program), o.Kernel.Function)
+		return drv.CreateKernel(parent, o.Kernel.Function)
 	}
 	return drv.CreateQueue(driver.QueueDesc{OutOfOrder: o.Queue.OutOfOrder,
 		Priority: o.Queue.Priority, Profiling: o.Queue.Profiling,

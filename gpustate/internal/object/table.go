@@ -87,14 +87,6 @@ func (t *Table) Add(e *Entry, parent *Entry) {
 	}
 }
 
-// HandleOf finds the handle of an object by its ID.
-func (t *Table) HandleOf(id uint64) driver.Handle {
-	if e := t.ByID(id); e != nil {
-		return e.Handle
-	}
-	return nil
-}
-
 // ByID finds an object, nil if there is none of that ID.
 func (t *Table) ByID(id uint64) *Entry {
 	if i, ok := t.place(id); ok {
@@ -130,7 +122,13 @@ func (t *Table) Forget(e *Entry, free func(*Entry) error) error {
 	if i, ok := t.place(e.Record.ID); ok {
 		t.List = slices.Delete(t.List, i, i+1)
 	}
-	t.resetCount(e)
+	switch { // how many objects were made from it
+	case e.Record.Program != nil:
+		delete(t.Made, Key{Kind: "kernel", Parent: e.Record.ID})
+	case e.Record.Mem != nil && e.Record.Mem.Kind == driver.MemBuffer:
+		delete(t.Made, Key{Kind: record.MemKindName(driver.MemSub), Parent: e.Record.ID})
+		delete(t.Made, Key{Kind: record.MemKindName(driver.MemView), Parent: e.Record.ID})
+	}
 	errs = append(errs, e.Fail("release", free(e)))
 	if e.Parent != nil {
 		e.Parent.Children--
@@ -153,17 +151,6 @@ func (t *Table) Unlist(e *Entry) {
 func (t *Table) Unname(e *Entry) {
 	if t.Names[e.Key()] == e {
 		delete(t.Names, e.Key())
-	}
-}
-
-// resetCount forgets how many objects were made from one that was released.
-func (t *Table) resetCount(e *Entry) {
-	switch {
-	case e.Record.Program != nil:
-		delete(t.Made, Key{Kind: "kernel", Parent: e.Record.ID})
-	case e.Record.Mem != nil && e.Record.Mem.Kind == driver.MemBuffer:
-		delete(t.Made, Key{Kind: record.MemKindName(driver.MemSub), Parent: e.Record.ID})
-		delete(t.Made, Key{Kind: record.MemKindName(driver.MemView), Parent: e.Record.ID})
 	}
 }
 
