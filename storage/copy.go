@@ -101,7 +101,7 @@ func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardI
 			}
 			specs[i] = s.copySpec(ctx, c.to, sh, secs)
 		}
-		err = c.dir.Put(e, f.name, level.RoomOf(specs...), func(to vfs.File) error {
+		err = c.dir.Put(e, f.name, fetch.RoomOf(specs...), func(to vfs.File) error {
 			return shard.WriteTo(ctx, to, s.pools.Own, s.throttle(c.to), func(w *shard.Writer) (err error) {
 				infos, idxs, err = f.write(ctx, w, specs)
 				return err
@@ -150,7 +150,7 @@ func (f *copyFile) existing(d level.Epochs, e Epoch) ([]ShardInfo, []*format.Ind
 	if f.pack != format.NoPack {
 		return f.openPack(d, e)
 	}
-	info, idx, err := level.Uncommitted(d, e, f.shards[0].Rank())
+	info, idx, err := fetch.Uncommitted(d, e, f.shards[0].Rank())
 	if err == nil && info.Digest != f.shards[0].Digest() {
 		err = errOtherShards
 	}
@@ -174,11 +174,11 @@ func (f *copyFile) openPack(d level.Epochs, e Epoch) (infos []ShardInfo, idxs []
 			return nil, nil, errOtherShards
 		}
 		infos[i].Layout = sh.Layout()
-		x, err := level.OpenExtent(d, e, f.name, infos[i])
+		x, err := fetch.OpenExtent(d, e, f.name, infos[i])
 		if err != nil {
 			return nil, nil, err
 		}
-		idx, err := x.Index(e, sh.Rank())
+		idx, err := x.Index(e)
 		if err := errors.Join(err, x.Close()); err != nil {
 			return nil, nil, err
 		}

@@ -112,13 +112,13 @@ func (o *ownSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Exten
 		if !o.s.catalog.Contents.Allows(e, func() [16]byte { return id }) {
 			return nil, &level.OtherContentsError{File: level.FileOf(o.l, e, format.ManifestName), Epoch: e}
 		}
-		return level.OpenExtent(o.l, e, info.FileName(), *info)
+		return fetch.OpenExtent(o.l, e, info.FileName(), *info)
 	}
 	m, err := o.s.catalog.Manifest(ctx, o.l.Level, e)
 	if err != nil {
 		return nil, err
 	}
-	return level.LocateIn(o.l, m, rank)
+	return fetch.LocateIn(o.l, m, rank)
 }
 
 // peerSource is a level's directory at another rank.
@@ -131,7 +131,7 @@ type peerSource struct {
 func (p *peerSource) Name() string { return p.l.Name() }
 
 func (p *peerSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent, error) {
-	x, err := p.with(ctx, func(d level.Epochs) (*shard.Extent, error) { return d.Locate(ctx, e, rank) })
+	x, err := p.with(ctx, func(d level.Epochs) (*shard.Extent, error) { return fetch.At(d).Locate(ctx, e, rank) })
 	if err == nil || ctx.Err() != nil {
 		return x, err
 	}
@@ -140,7 +140,7 @@ func (p *peerSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Exte
 	if merr != nil {
 		return nil, err
 	}
-	return p.with(ctx, func(d level.Epochs) (*shard.Extent, error) { return level.LocateIn(d, m, rank) })
+	return p.with(ctx, func(d level.Epochs) (*shard.Extent, error) { return fetch.LocateIn(d, m, rank) })
 }
 
 // with uses the directory through a connection that ends with the call; files

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -93,7 +94,7 @@ func (s *Store) ServeFromMemory(ctx context.Context, e Epoch, level string, secs
 		if l.memory == nil {
 			return &OptionError{Field: "Levels", Reason: "level " + level + " is not read by other ranks"}
 		}
-		c, err := shard.Open(ctx, l, e, s.opt.Rank)
+		c, err := shard.Open(ctx, fetch.At(l), e, s.opt.Rank)
 		if err != nil {
 			return err
 		}

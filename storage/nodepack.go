@@ -260,7 +260,7 @@ func sealedParts(k *nodePackFile, m *format.Manifest, to *levelState) (infos []S
 		if err != nil {
 			return nil, err
 		}
-		info, idx, err := level.Uncommitted(to, m.Epoch, r)
+		info, idx, err := fetch.Uncommitted(to, m.Epoch, r)
 		if err != nil {
 			return nil, err
 		}
@@ -320,11 +320,7 @@ func readParts(f vfs.File, name string, k *nodePackFile, m *format.Manifest) (in
 		}
 		room := k.rooms[i]
 		at := io.NewSectionReader(f, k.base[i], room)
-		foot, err := format.ReadFooter(name, at, room)
-		if err != nil {
-			return nil, nil, err
-		}
-		idx, err := format.ReadIndex(name, at, foot)
+		foot, idx, err := format.ReadShardIndex(name, at, room)
 		if err != nil {
 			return nil, nil, err
 		}

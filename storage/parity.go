@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
@@ -32,17 +34,17 @@ func (p *parityRows) Manifest(ctx context.Context, e Epoch) (*format.Manifest, e
 // Member opens the shard of a member of a group: here, at the rank itself, or at who is known to have it.
 func (p *parityRows) Member(ctx context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
 	return eachDir(ctx, p.s, p.data(), e,
-		func(h *redundancy.Holding) bool { return h.HasShard(info.Rank) },
-		func(d level.Epochs) (*shard.Extent, error) { return level.OpenCommitted(d, e, info) }, info.Rank)
+		func(h *catalog.Holding) bool { return h.HasShard(info.Rank) },
+		func(d level.Epochs) (*shard.Extent, error) { return fetch.OpenCommitted(d, e, info) }, info.Rank)
 }
 
 // Row opens a row of the committed stripe wherever it lies.
-func (p *parityRows) Row(ctx context.Context, e Epoch, id redundancy.RowID, record []byte) (*shard.Copy, error) {
-	return p.row(ctx, e, id, record, func(h *redundancy.Holding) bool { return slices.Contains(h.Rows, id) })
+func (p *parityRows) Row(ctx context.Context, e Epoch, id format.RowID, record []byte) (*shard.Copy, error) {
+	return p.row(ctx, e, id, record, func(h *catalog.Holding) bool { return slices.Contains(h.Rows, id) })
 }
 
-func (p *parityRows) row(ctx context.Context, e Epoch, id redundancy.RowID, record []byte,
-	match func(h *redundancy.Holding) bool, also ...int) (*shard.Copy, error) {
+func (p *parityRows) row(ctx context.Context, e Epoch, id format.RowID, record []byte,
+	match func(h *catalog.Holding) bool, also ...int) (*shard.Copy, error) {
 	return eachDir(ctx, p.s, p.l, e, match,
 		func(d level.Epochs) (*shard.Copy, error) { return redundancy.OpenRow(d, e, id, record) }, also...)
 }
@@ -53,14 +55,14 @@ func (p *parityRows) sources(Epoch, int) []shard.Source {
 
 // reachable looks at what is there, not at whether it is good.
 func (p *parityRows) reachable(_ context.Context, m *format.Manifest, own int) error {
-	there := func(l *levelState, name string, match func(h *redundancy.Holding) bool) bool {
+	there := func(l *levelState, name string, match func(h *catalog.Holding) bool) bool {
 		_, err := l.Stat(m.Epoch, name)
 		return err == nil || len(p.s.catalog.Holders(l.Level, m.Epoch, match)) > 0
 	}
 	return redundancy.Computable(m, own, func(rank int) bool {
-		return there(p.data(), format.ShardName(rank), func(h *redundancy.Holding) bool { return h.HasShard(rank) })
-	}, func(id redundancy.RowID) bool {
-		return there(p.l, format.RowName(id.Rank, id.J), func(h *redundancy.Holding) bool {
+		return there(p.data(), format.ShardName(rank), func(h *catalog.Holding) bool { return h.HasShard(rank) })
+	}, func(id format.RowID) bool {
+		return there(p.l, format.RowName(id.Rank, id.J), func(h *catalog.Holding) bool {
 			return slices.Contains(h.Rows, id)
 		})
 	})
@@ -68,7 +70,7 @@ func (p *parityRows) reachable(_ context.Context, m *format.Manifest, own int) e
 
 // eachDir tries the own directory of a level, then those of the ranks in also,
 // then those that are known to match, until one opens.
-func eachDir[T any](ctx context.Context, s *Store, l *levelState, e Epoch, match func(h *redundancy.Holding) bool,
+func eachDir[T any](ctx context.Context, s *Store, l *levelState, e Epoch, match func(h *catalog.Holding) bool,
 	open func(d level.Epochs) (T, error), also ...int) (T, error) {
 	x, err := open(l)
 	if err == nil || s.opt.Transport == nil {
@@ -186,8 +188,8 @@ func (p *parityRows) rebuildStripe(ctx context.Context, m *format.Manifest) erro
 	g := redundancy.NewGroup(m, st)
 	var missing []int
 	for j := range g.M {
-		c, err := p.row(ctx, m.Epoch, redundancy.RowID{Rank: own, J: j}, g.Record,
-			func(*redundancy.Holding) bool { return false }, g.Group[g.Row(j)])
+		c, err := p.row(ctx, m.Epoch, format.RowID{Rank: own, J: j}, g.Record,
+			func(*catalog.Holding) bool { return false }, g.Group[g.Row(j)])
 		if err != nil {
 			missing = append(missing, j)
 		} else if err := c.Close(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -57,7 +58,7 @@ func (s *Store) put(ctx context.Context, l *levelState, spec *shard.Spec) (info 
 // writeOut makes the file of a shard in d, which may be at another rank.
 func (s *Store) writeOut(ctx context.Context, d level.Epochs, spec *shard.Spec, t *shard.Throttle) (info ShardInfo,
 	idx *format.Index, err error) {
-	err = d.Put(spec.Head.Epoch, spec.FileName(), level.RoomOf(spec), func(f vfs.File) error {
+	err = d.Put(spec.Head.Epoch, spec.FileName(), fetch.RoomOf(spec), func(f vfs.File) error {
 		return shard.WriteTo(ctx, f, s.pools.Own, t, func(w *shard.Writer) (err error) {
 			info, idx, err = shard.Write(ctx, w, spec)
 			return err
@@ -134,7 +135,7 @@ func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch)
 	if last == 0 || last >= e || !l.Traits().Shared {
 		return nil
 	}
-	c, err := shard.Open(ctx, l, last, rank)
+	c, err := shard.Open(ctx, fetch.At(l), last, rank)
 	if err != nil {
 		s.log.Debug("holdfast: shard written in full: there is no earlier one to refer to", "epoch", last, "rank",
 			rank, "level", l.Name(), "err", err)

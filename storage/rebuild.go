@@ -53,7 +53,7 @@ func (s *Store) rebuildOne(ctx context.Context, m *format.Manifest, d level.Epoc
 	if _, err := d.ReadManifest(m.Epoch); errors.As(err, &other) || level.OfOtherRun(err) {
 		return err // its shards are none of ours to replace
 	}
-	x, err := level.OpenCommitted(d, m.Epoch, m.Shards[rank])
+	x, err := fetch.OpenCommitted(d, m.Epoch, m.Shards[rank])
 	if err == nil {
 		err = x.Close()
 	} else {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
@@ -59,7 +60,7 @@ func (o *ownFiles) sources(e Epoch, rank int) []shard.Source {
 	if t := o.l.Traits(); another && !t.Shared && !t.WrittenByOthers && o.s.opt.Transport != nil {
 		out = append(out, &peerSource{o.s, o.l, rank})
 	}
-	for _, r := range o.s.catalog.Holders(o.l.Level, e, func(h *redundancy.Holding) bool { return h.HasShard(rank) }) {
+	for _, r := range o.s.catalog.Holders(o.l.Level, e, func(h *catalog.Holding) bool { return h.HasShard(rank) }) {
 		out = append(out, &peerSource{o.s, o.l, r})
 	}
 	return out
@@ -68,11 +69,11 @@ func (o *ownFiles) sources(e Epoch, rank int) []shard.Source {
 func (o *ownFiles) reachable(ctx context.Context, m *format.Manifest, own int) error {
 	id := m.ID()
 	err := level.Probe(o.l, m, own)
-	at := func(h *redundancy.Holding) bool { return h.Id == id && h.HasShard(own) }
+	at := func(h *catalog.Holding) bool { return h.Id == id && h.HasShard(own) }
 	if err == nil || len(o.s.catalog.Holders(o.l.Level, m.Epoch, at)) > 0 {
 		return nil
 	}
-	unvoted := func(h *redundancy.Holding) bool { return h.Id == [16]byte{} && h.HasShard(own) }
+	unvoted := func(h *catalog.Holding) bool { return h.Id == [16]byte{} && h.HasShard(own) }
 	for _, r := range o.s.catalog.Holders(o.l.Level, m.Epoch, unvoted) {
 		d, f := o.s.catalog.PeerDir(ctx, r, o.l.Level)
 		if errors.Join(level.Probe(d, m, own), f.Close()) == nil {

@@ -148,8 +148,12 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		guard: level.NewGuard(ctx, opt.Run),
 		turns: make(chan struct{}, maxWriters),
 		catalog: catalog.New(catalog.Job{Name: opt.Job, Rank: opt.Rank, Size: opt.Size, Elastic: opt.Elastic,
-			Together: opt.Together, Node: opt.Node, Nodes: opt.Nodes, Identity: opt.Identity,
-			Transport: opt.Transport, Log: opt.Logger}),
+			Together: opt.Together, Node: opt.Node, Nodes: opt.Nodes, Identity: opt.Identity, Log: opt.Logger}),
+	}
+	if opt.Transport != nil {
+		s.catalog.Peer = func(ctx context.Context, rank int, level string) catalog.PeerFiles {
+			return peer.NewFS(ctx, opt.Transport, rank, level)
+		}
 	}
 	if s.pools, s.lent = shard.PoolsFrom(ctx); !s.lent {
 		s.pools.Own, s.pools.Inbound = shard.NewPool(maxWriters*shard.WriterBuffers), shard.NewPool(inboundBuffers)

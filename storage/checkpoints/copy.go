@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -183,11 +184,11 @@ func (t *target) copyContents(ctx context.Context, v *View, e Epoch, id [16]byte
 
 // readBack verifies a whole shard that was written and is not committed yet.
 func readBack(ctx context.Context, l level.Epochs, e Epoch, info ShardInfo) error {
-	x, err := level.OpenExtent(l, e, info.FileName(), info)
+	x, err := fetch.OpenExtent(l, e, info.FileName(), info)
 	if err != nil {
 		return err
 	}
-	c, err := x.Open(l, e, info.Rank)
+	c, err := x.Open(fetch.At(l), e)
 	if err != nil {
 		return err
 	}

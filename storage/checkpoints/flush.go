@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -119,7 +120,7 @@ func (t *target) salvageShards(ctx context.Context, v *View, e Epoch) error {
 		for _, r := range ranks {
 			have[r] = true
 		}
-		from = append(from, d)
+		from = append(from, fetch.At(d))
 	}
 	ranks := slices.Sorted(maps.Keys(have))
 	problems := make([]error, len(ranks))
@@ -154,7 +155,7 @@ func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool,
 	t.info.Size = m.Size
 	var infos []ShardInfo
 	for r := range t.info.Size {
-		info, _, err := level.Uncommitted(t, e, r)
+		info, _, err := fetch.Uncommitted(t, e, r)
 		if err != nil {
 			return false, nil // another node has it, or nobody
 		}

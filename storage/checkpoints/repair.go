@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -349,7 +350,7 @@ func (r *repairer) lying(ctx context.Context, name string, e Epoch, want *ShardI
 			continue
 		}
 		var infos []ShardInfo
-		if info, _, uerr := level.Uncommitted(d, e, want.Rank); uerr == nil {
+		if info, _, uerr := fetch.Uncommitted(d, e, want.Rank); uerr == nil {
 			infos = append(infos, info)
 		}
 		files, _ := d.Files(e)

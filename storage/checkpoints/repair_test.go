@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -65,7 +66,7 @@ func putFar(ctx context.Context, w *jobtest.World, rank int, e storage.Epoch) (i
 	pool := shard.NewPool(shard.WriterBuffers)
 	spec := &shard.Spec{Sections: jobtest.SmallSections(rank, e/2), Hole: 8192,
 		Head: format.Header{Epoch: e, Rank: rank, Size: jobtest.WorldSize, Job: "crash"}}
-	err = w.At(rank, 1).Put(e, spec.FileName(), level.RoomOf(spec), func(f vfs.File) error {
+	err = w.At(rank, 1).Put(e, spec.FileName(), fetch.RoomOf(spec), func(f vfs.File) error {
 		return shard.WriteTo(ctx, f, pool, nil, func(to *shard.Writer) (err error) {
 			info, _, err = shard.Write(ctx, to, spec)
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -184,7 +185,7 @@ func (r *repairer) writeNew(ctx context.Context, d *viewDir, m *format.Manifest,
 	if want.Pack == format.NoPack && there {
 		name, pack = format.PackName(rank), rank
 	}
-	err = d.Replace(m.Epoch, name, level.RoomOf(spec), func(to vfs.File) error {
+	err = d.Replace(m.Epoch, name, fetch.RoomOf(spec), func(to vfs.File) error {
 		return shard.WriteTo(ctx, to, r.pool, nil, func(w *shard.Writer) (err error) {
 			info, _, err = shard.WriteCopy(ctx, w, spec, sh.Digest())
 			if err != nil || pack == format.NoPack {

@@ -107,11 +107,11 @@ func (r *repairer) restoreFile(ctx context.Context, d *viewDir, m *format.Manife
 
 // openGood opens the file of a committed shard if all that it holds itself is right.
 func openGood(ctx context.Context, d level.Epochs, e Epoch, want ShardInfo) (*shard.Copy, error) {
-	x, err := level.OpenCommitted(d, e, want)
+	x, err := fetch.OpenCommitted(d, e, want)
 	if err != nil {
 		return nil, err
 	}
-	c, err := x.Open(d, e, want.Rank)
+	c, err := x.Open(fetch.At(d), e)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (r *repairer) bases(d *viewDir, want *ShardInfo, e Epoch) []*format.Index {
 	}
 	var out []*format.Index
 	for _, o := range list {
-		if _, idx, err := level.Uncommitted(d, o, want.Rank); err == nil {
+		if _, idx, err := fetch.Uncommitted(d, o, want.Rank); err == nil {
 			out = append(out, idx)
 		}
 	}
@@ -276,7 +276,7 @@ func (r *repairer) encode(ctx context.Context, e Epoch, rank int, rows []int, ho
 			spec := specOf(&r.v.dirs[0].info, e, rank, m.Shards[rank].Node, secs)
 			spec.Name = format.RowName(rank, j)
 			d := homes[j]
-			return d.Replace(e, spec.Name, level.RoomOf(spec), func(f vfs.File) error {
+			return d.Replace(e, spec.Name, fetch.RoomOf(spec), func(f vfs.File) error {
 				return shard.WriteTo(ctx, f, r.pool, nil, func(w *shard.Writer) error {
 					_, _, err := shard.Write(ctx, w, spec)
 					return err

@@ -96,7 +96,7 @@ func (c *contents) Locate(ctx context.Context, e Epoch, rank int) (*shard.Extent
 	if e == c.epoch && m.ID() != c.id {
 		return nil, level.ErrNotCommitted
 	}
-	return level.LocateIn(c, m, rank)
+	return fetch.LocateIn(c, m, rank)
 }
 
 // viewParity is the directories as a place of parity groups.
@@ -125,11 +125,11 @@ func (p *viewParity) Manifest(ctx context.Context, e Epoch) (*format.Manifest, e
 // Member opens the shard of a member of a group.
 func (p *viewParity) Member(_ context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
 	return eachOf(p.v, func(t level.Traits) bool { return t.Data },
-		func(d level.Epochs) (*shard.Extent, error) { return level.OpenCommitted(d, e, info) })
+		func(d level.Epochs) (*shard.Extent, error) { return fetch.OpenCommitted(d, e, info) })
 }
 
 // Row opens a row of a group.
-func (p *viewParity) Row(_ context.Context, e Epoch, id redundancy.RowID, record []byte) (*shard.Copy, error) {
+func (p *viewParity) Row(_ context.Context, e Epoch, id format.RowID, record []byte) (*shard.Copy, error) {
 	return eachOf(p.v, func(t level.Traits) bool { return t.Rows },
 		func(d level.Epochs) (*shard.Copy, error) { return redundancy.OpenRow(d, e, id, record) })
 }

@@ -203,14 +203,14 @@ func (t *target) take(ctx context.Context, sh *Shard, anew bool) (info ShardInfo
 	if !errors.Is(err, level.ErrNotCommitted) {
 		return info, err
 	}
-	info, _, err = level.Uncommitted(t, e, rank)
+	info, _, err = fetch.Uncommitted(t, e, rank)
 	if err == nil && info.Digest == of.Digest && !anew {
 		info.Node = of.Node
 		return info, t.SyncEpoch(e)
 	}
 	spec := specOf(&t.info, e, rank, of.Node, fetch.Sections(ctx, sh, readers))
 	spec.Wanted = fetch.IndexOf(sh)
-	err = t.Put(e, spec.FileName(), level.RoomOf(spec), func(f vfs.File) error {
+	err = t.Put(e, spec.FileName(), fetch.RoomOf(spec), func(f vfs.File) error {
 		return shard.WriteTo(ctx, f, t.pool, nil, func(w *shard.Writer) (err error) {
 			info, _, err = shard.WriteCopy(ctx, w, spec, of.Digest)
 			return err

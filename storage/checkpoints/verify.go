@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
@@ -38,7 +39,7 @@ type Finding struct {
 func (v *View) Verify(ctx context.Context, e Epoch) ([]Finding, error) {
 	c := &check{view: v, epoch: e, good: map[int][]string{}, at: map[string]*format.Manifest{},
 		ids: map[[16]byte][]DirInfo{}, there: map[placed]int{}, reported: map[placed]bool{},
-		parity: parityParts{members: map[int]bool{}, rows: map[redundancy.RowID]bool{}}}
+		parity: parityParts{members: map[int]bool{}, rows: map[format.RowID]bool{}}}
 	for _, d := range v.dirs {
 		if err := c.dir(ctx, d); err != nil {
 			return nil, err
@@ -139,10 +140,10 @@ func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) erro
 		var faults []error
 		rank, j, ok := format.ParseName(f.Name)
 		if ok && j >= 0 {
-			faults, err = redundancy.VerifyRow(ctx, d, m, redundancy.RowID{Rank: rank, J: j})
-			c.parity.rows[redundancy.RowID{Rank: rank, J: j}] = len(faults) == 0
+			faults, err = redundancy.VerifyRow(ctx, d, m, format.RowID{Rank: rank, J: j})
+			c.parity.rows[format.RowID{Rank: rank, J: j}] = len(faults) == 0
 		} else if rank, ok = format.ParsePackName(f.Name); ok {
-			faults = level.VerifyPack(d, m, f.Name)
+			faults = fetch.VerifyPack(d, m, f.Name)
 		}
 		if err != nil {
 			return err
@@ -190,7 +191,7 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 func (c *check) goodAt(rank int) []string {
 	good, p := c.good[rank], &c.parity
 	if len(good) == 0 && p.manifest != nil && redundancy.Computable(p.manifest, rank,
-		func(r int) bool { return p.members[r] }, func(id redundancy.RowID) bool { return p.rows[id] }) == nil {
+		func(r int) bool { return p.members[r] }, func(id format.RowID) bool { return p.rows[id] }) == nil {
 		good = []string{p.manifest.Level}
 	}
 	return good
@@ -201,7 +202,7 @@ type parityParts struct {
 	manifest *format.Manifest // nil: no directory of the level was given
 	members  map[int]bool     // at the level data
 	data     string
-	rows     map[redundancy.RowID]bool
+	rows     map[format.RowID]bool
 }
 
 // encodable names the level from which a rank's rows can be encoded again, if

@@ -47,6 +47,8 @@ var rules = []rule{
 		"it asks Places for what lies in directories"},
 	{"storage/internal/level", []string{"storage/internal/catalog", "storage/internal/peer",
 		"storage/internal/redundancy"}, true, "a level is one directory: it knows nothing of other ranks"},
+	{"storage/internal/level", []string{"storage/internal/shard"}, true, "a level has files: fetch finds shards in them"},
+	{"storage/internal/catalog", []string{"storage/internal/shard"}, true, "a catalogue reads no shard"},
 	{"mpiwrap/internal", []string{"mpiwrap/."}, true,
 		"the root joins the rooms, which do not know it"},
 	{"mpiwrap/internal/devmsg", []string{"mpiwrap/internal/request", "mpiwrap/internal/mailbox"}, true,

@@ -11,14 +11,14 @@ package catalog
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
-	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
-	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 )
 
 // Job is whose epochs a Catalog lists.
@@ -30,15 +30,22 @@ type Job struct {
 	Node       string
 	Nodes      []string        // of each rank
 	Identity   format.Identity // of the run; zero: epochs of any run count
-	Transport  peer.Transport  // to the directories of other ranks; nil: none
-	Log        *slog.Logger
+	// Peer reaches a level's directory at another rank, by names relative to it; nil: there is no way to other ranks.
+	Peer func(ctx context.Context, rank int, level string) PeerFiles
+	Log  *slog.Logger
+}
+
+// PeerFiles are the files of a directory at another rank. Close ends the connection to it.
+type PeerFiles interface {
+	vfs.FS
+	io.Closer
 }
 
 // Catalog is what a rank knows of the epochs of its job.
 type Catalog struct {
 	Job
 	Contents level.Contents // of epochs, by Choose
-	Others   redundancy.Known
+	Others   Known
 
 	levels []*Level
 	voted  atomic.Bool // the program tells what all ranks have
@@ -129,16 +136,16 @@ func (l *Level) Forget() {
 }
 
 // Holders lists the other ranks that have what match wants, of e at a level.
-func (c *Catalog) Holders(l *Level, e format.Epoch, match func(h *redundancy.Holding) bool) []int {
-	if c.Transport == nil {
+func (c *Catalog) Holders(l *Level, e format.Epoch, match func(h *Holding) bool) []int {
+	if c.Peer == nil {
 		return nil
 	}
 	return c.Others.Holders(l.Name(), e, match)
 }
 
 // PeerDir is a level's directory at another rank. Its close ends the connection.
-func (c *Catalog) PeerDir(ctx context.Context, rank int, l *Level) (level.Epochs, *peer.FS) {
-	f := peer.NewFS(ctx, c.Transport, rank, l.Name())
+func (c *Catalog) PeerDir(ctx context.Context, rank int, l *Level) (level.Epochs, io.Closer) {
+	f := c.Peer(ctx, rank, l.Name())
 	return level.NewDir(f, l.Name(), "", rank).Only(&c.Contents), f
 }
 
@@ -166,7 +173,7 @@ func (c *Catalog) manifestAt(ctx context.Context, l *Level, e format.Epoch) (*fo
 	if err == nil {
 		return m, nil
 	}
-	for _, r := range c.Holders(l, e, func(h *redundancy.Holding) bool { return h.Id != [16]byte{} }) {
+	for _, r := range c.Holders(l, e, func(h *Holding) bool { return h.Id != [16]byte{} }) {
 		d, f := c.PeerDir(ctx, r, l)
 		m, merr := d.ReadManifest(e)
 		f.Close()

@@ -244,15 +244,10 @@ func originsIn(l level.Epochs, e format.Epoch, name string) (out []format.Epoch)
 		}
 		return out
 	}
-	rank, row, ok := format.ParseName(name)
-	if !ok || row >= 0 {
+	if _, row, ok := format.ParseName(name); !ok || row >= 0 {
 		return nil
 	}
-	info, _, err := level.Uncommitted(l, e, rank)
-	if err != nil {
-		return nil
-	}
-	return slices.Clone(info.Origins)
+	return level.OriginsIn(l, e, name)
 }
 
 // RanksWithManifest lists the ranks of which shards or parity rows lie beside a

@@ -218,7 +218,7 @@ func (c *Catalog) stateAt(ctx context.Context, l *Level, e format.Epoch, memory 
 		if x.err == nil && x.shard != nil {
 			st.Shard = *x.shard
 			if !memory(e, x.shard) {
-				st.Err = level.ProbeShard(l, e, *x.shard)
+				st.Err = level.ProbeShard(l, e, x.shard)
 			}
 		}
 		return st

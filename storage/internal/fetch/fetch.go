@@ -1,5 +1,5 @@
-// Package fetch reads the shard of one rank from whatever place has each of its chunks right: a directory, another
-// rank, or what parity can be made to say.
+// Package fetch finds shards at levels, and reads the shard of one rank from whatever place has each of its chunks
+// right: a directory, another rank, or what is computed from parity.
 package fetch
 
 import (

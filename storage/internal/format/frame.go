@@ -90,6 +90,16 @@ func ReadFooter(file string, r io.ReaderAt, n int64) (*Footer, error) {
 	return ReadFooterOf(FooterMagic, file, r, n)
 }
 
+// ReadCommitted reads the footer of the shard in r, and compares it with its entry in the manifest of an epoch.
+func ReadCommitted(file string, r io.ReaderAt, e Epoch, i *ShardInfo) (*Footer, error) {
+	f, err := ReadFooter(file, r, i.ShardBytes)
+	if err == nil && (f.Epoch != e || f.Rank != i.Rank || f.IndexHash != i.Index) {
+		return nil, &CorruptError{File: file, Off: i.Base + i.ShardBytes - FooterLen, Len: FooterLen,
+			Reason: "is not the shard that was committed"}
+	}
+	return f, err
+}
+
 // ReadFooterOf reads the footer of a file that ends in one with this magic.
 func ReadFooterOf(magic, file string, r io.ReaderAt, n int64) (*Footer, error) {
 	bad := func(reason string) (*Footer, error) {
@@ -138,6 +148,16 @@ func ReadIndex(file string, r io.ReaderAt, f *Footer) (*Index, error) {
 			Reason: "shard index: belongs to another shard"}
 	}
 	return x, nil
+}
+
+// ReadShardIndex reads the footer of a shard of n bytes, and the index that it points at.
+func ReadShardIndex(file string, r io.ReaderAt, n int64) (*Footer, *Index, error) {
+	f, err := ReadFooter(file, r, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := ReadIndex(file, r, f)
+	return f, x, err
 }
 
 // ReadIndexed reads what the footer points at; nil if its hash is another one. Memory for

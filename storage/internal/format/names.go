@@ -56,6 +56,9 @@ func ShardName(rank int) string { return fmt.Sprintf("%s%06d%s", shardPrefix, ra
 // RowName is the file with row j of the parity that rank encoded.
 func RowName(rank, j int) string { return fmt.Sprintf("%s%06d.parity-%d", shardPrefix, rank, j) }
 
+// RowID names row j of the parity that a rank encoded.
+type RowID struct{ Rank, J int }
+
 // ParseName reads rank and row back from the name of a shard (row -1) or of a
 // parity row.
 func ParseName(name string) (rank, row int, ok bool) {

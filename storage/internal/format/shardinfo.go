@@ -1,8 +1,6 @@
 package format
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // NoPack says that a shard is a file of its own.
 const NoPack = -1

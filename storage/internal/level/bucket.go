@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
-	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Bucket is a level in an object store, reached by the S3 protocol. Objects have the names that files have in a Dir:
@@ -45,11 +44,6 @@ func (l *Bucket) Traits() Traits {
 	t := l.place.Traits()
 	t.Single = true
 	return t
-}
-
-// Locate makes it a source of shards.
-func (l *Bucket) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
-	return locate(ctx, l, e, rank)
 }
 
 // Unusable wraps what the store said. The error has the remedy.

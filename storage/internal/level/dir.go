@@ -1,7 +1,6 @@
 package level
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Dir is the directory of a level:
@@ -44,11 +42,6 @@ func newDir(fsys vfs.FS, p place) *Dir {
 func (d *Dir) Only(c *Contents) *Dir {
 	d.only = c
 	return d
-}
-
-// Locate makes it a source of shards.
-func (d *Dir) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
-	return locate(ctx, d, e, rank)
 }
 
 // Unusable wraps what the system said about the directory with the remedy.

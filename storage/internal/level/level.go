@@ -1,6 +1,7 @@
-// Package level says what a place for epochs can do (Level), and has the one on a POSIX file system (Dir): shards and
-// packs that appear whole or not at all, manifests that commit epochs, the small files of the job, and the lock by
-// which one run has a directory for itself. It knows one place at a time and nothing of other ranks.
+// Package level says what a place for epochs can do (Level), and has the one on a POSIX file system (Dir) and the one in
+// an object store (Bucket): files that appear whole or not at all, manifests that commit epochs, the small files of the
+// job, and the lock by which one run has a directory for itself. It knows one place at a time and nothing of other
+// ranks, and of a shard its file, its length and its footer.
 package level
 
 import (
@@ -9,7 +10,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // Level is a place to keep epochs: what their life needs, and what keeps the place for one job and one run of it.
@@ -48,9 +48,9 @@ type Level interface {
 }
 
 // Epochs is what an epoch's life needs of a level. Files appear whole and durable or not at all, except by Make; an
-// epoch is committed by its manifest. As a shard.Source it has the shards of the epochs that are committed there.
+// epoch is committed by its manifest.
 type Epochs interface {
-	shard.Source
+	Name() string   // of the level; empty if it is not known
 	Path() string   // where it is, for people
 	Traits() Traits // what sets it apart from other levels
 	// Unusable wraps what the system said about the place with the remedy (*DirError).
@@ -131,15 +131,4 @@ func TraitsOf(name string) Traits {
 type Room struct {
 	Sure int64 // without which it is not begun
 	Most int64
-}
-
-// RoomOf is what shards take. How much of one that refers to an earlier one is new shows only while it is written.
-func RoomOf(specs ...*shard.Spec) (r Room) {
-	for _, spec := range specs {
-		n := spec.Need()
-		if r.Most += n; spec.Base == nil {
-			r.Sure += n
-		}
-	}
-	return r
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestProcessGone(t *testing.T) {
+func TestProcessEnded(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	if err := cmd.Start(); err != nil {
 		t.Skipf("no process to look at: %v", err)

@@ -20,7 +20,7 @@ type Places interface {
 	// member opens the shard of a member at the level local.
 	Member(ctx context.Context, e format.Epoch, info format.ShardInfo) (*shard.Extent, error)
 	// row opens a row that was computed from what record says.
-	Row(ctx context.Context, e format.Epoch, id RowID, record []byte) (*shard.Copy, error)
+	Row(ctx context.Context, e format.Epoch, id format.RowID, record []byte) (*shard.Copy, error)
 }
 
 // paritySource yields shards computed from the other members of their groups.
@@ -61,7 +61,7 @@ func (p *paritySource) Locate(ctx context.Context, e format.Epoch, rank int) (*s
 		return nil, shard.ErrNoOtherWay
 	}
 	r := &rebuilt{from: p.from, m: m, own: st, skip: p.skip,
-		members: map[int]*shard.Extent{}, rows: map[RowID]*shard.Copy{}}
+		members: map[int]*shard.Extent{}, rows: map[format.RowID]*shard.Copy{}}
 	if err := r.prepare(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -78,8 +78,8 @@ type rebuilt struct {
 	rs   reedsolomon.Encoder
 
 	mu      sync.Mutex
-	members map[int]*shard.Extent // guarded by mu: local shards of members, by place; nil: not to be had
-	rows    map[RowID]*shard.Copy // guarded by mu: likewise
+	members map[int]*shard.Extent        // guarded by mu: local shards of members, by place; nil: not to be had
+	rows    map[format.RowID]*shard.Copy // guarded by mu: likewise
 }
 
 // prepare opens everything there is of the group.
@@ -102,9 +102,9 @@ func (r *rebuilt) prepare(ctx context.Context) (err error) {
 			if st.Row(j) == r.skip {
 				continue
 			}
-			id := RowID{st.Group[i], j}
+			id := format.RowID{Rank: st.Group[i], J: j}
 			if c, err := r.from.Row(ctx, r.m.Epoch, id, NewGroup(r.m, st).Record); err == nil {
-				r.rows[RowID{i, j}] = c
+				r.rows[format.RowID{Rank: i, J: j}] = c
 			}
 		}
 	}
@@ -168,7 +168,7 @@ func (r *rebuilt) part(st Stripe, i int, buf []byte, at, segment int64) error {
 	if i < st.K {
 		member = r.members[st.data(i)]
 	} else {
-		row = r.rows[RowID{st.i, i - st.K}]
+		row = r.rows[format.RowID{Rank: st.i, J: i - st.K}]
 	}
 	r.mu.Unlock()
 	switch {
@@ -197,7 +197,7 @@ func (r *rebuilt) Close() error {
 }
 
 // Computable says why rank's shard of a committed epoch cannot be computed, by the members and rows that are to be had.
-func Computable(m *format.Manifest, rank int, member func(rank int) bool, row func(id RowID) bool) error {
+func Computable(m *format.Manifest, rank int, member func(rank int) bool, row func(id format.RowID) bool) error {
 	own, err := StripeIn(m, rank)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func Computable(m *format.Manifest, rank int, member func(rank int) bool, row fu
 			if i < st.K {
 				return member(st.Group[st.data(i)])
 			}
-			return row(RowID{st.Group[st.i], i - st.K})
+			return row(format.RowID{Rank: st.Group[st.i], J: i - st.K})
 		}
 		have := 0
 		for i := range st.K + st.M {

@@ -260,7 +260,7 @@ type Files interface {
 }
 
 // OpenRow opens a row of a committed stripe; want is the record of its group.
-func OpenRow(d Files, e format.Epoch, id RowID, want []byte) (*shard.Copy, error) {
+func OpenRow(d Files, e format.Epoch, id format.RowID, want []byte) (*shard.Copy, error) {
 	f, file, err := d.Open(e, format.RowName(id.Rank, id.J))
 	if err != nil {
 		return nil, err
@@ -284,7 +284,7 @@ func OpenRow(d Files, e format.Epoch, id RowID, want []byte) (*shard.Copy, error
 }
 
 // VerifyRow reads a whole file with a parity row.
-func VerifyRow(ctx context.Context, d Files, m *format.Manifest, id RowID) (faults []error,
+func VerifyRow(ctx context.Context, d Files, m *format.Manifest, id format.RowID) (faults []error,
 	err error) {
 	st, err := StripeIn(m, id.Rank)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestMissingParts(t *testing.T) {
 		m.Shards = append(m.Shards, format.ShardInfo{Rank: r, Node: node})
 	}
 	lost := map[int]bool{0: true, 2: true, 3: true} // ranks whose nodes are gone, with the rows there
-	err := Computable(m, 0, func(rank int) bool { return !lost[rank] }, func(id RowID) bool {
+	err := Computable(m, 0, func(rank int) bool { return !lost[rank] }, func(id format.RowID) bool {
 		st, err := StripeIn(m, id.Rank)
 		if err != nil {
 			t.Fatal(err)

@@ -52,37 +52,24 @@ func Open(ctx context.Context, from Source, e format.Epoch, rank int) (*Copy, er
 	if err != nil {
 		return nil, err
 	}
-	return x.Open(from, e, rank)
+	return x.Open(from, e)
 }
 
 // Open makes a Copy of the shard, whose index must be the committed one. After an error the Extent is closed.
-func (x *Extent) Open(from Source, e format.Epoch, rank int) (*Copy, error) {
+func (x *Extent) Open(from Source, e format.Epoch) (*Copy, error) {
 	idx := x.Known
 	if idx == nil {
 		var err error
-		if idx, err = x.Index(e, rank); err != nil {
+		if idx, err = x.Index(e); err != nil {
 			return nil, errors.Join(err, x.Close())
 		}
 	}
 	return &Copy{From: from, At: x, Index: idx, Other: map[format.Epoch]*Extent{}}, nil
 }
 
-// Footer reads the footer and compares it with the manifest.
-func (x *Extent) Footer(e format.Epoch, rank int) (*format.Footer, error) {
-	f, err := format.ReadFooter(x.Name, x, x.N)
-	if err != nil {
-		return nil, err
-	}
-	if f.Epoch != e || f.Rank != rank || f.IndexHash != x.Info.Index {
-		return nil, &format.CorruptError{File: x.Name, Off: x.Base + x.N - format.FooterLen, Len: format.FooterLen,
-			Reason: "is not the shard that was committed"}
-	}
-	return f, nil
-}
-
 // Index reads the index and compares it with the manifest.
-func (x *Extent) Index(e format.Epoch, rank int) (*format.Index, error) {
-	f, err := x.Footer(e, rank)
+func (x *Extent) Index(e format.Epoch) (*format.Index, error) {
+	f, err := format.ReadCommitted(x.Name, x, e, &x.Info)
 	if err != nil {
 		return nil, err
 	}
@@ -298,11 +285,7 @@ func OpenFile(file string, f vfs.File) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	foot, err := format.ReadFooter(file, f, n)
-	if err != nil {
-		return nil, err
-	}
-	idx, err := format.ReadIndex(file, f, foot)
+	foot, idx, err := format.ReadShardIndex(file, f, n)
 	if err != nil {
 		return nil, err
 	}
