@@ -19,7 +19,7 @@ import (
 // why this rank cannot look. Collective: it succeeds or fails on all ranks alike.
 func (c *Checkpointer) identify(ctx context.Context, all connect.Ranks, opt *storage.Options, bad error) error {
 	opt.StartOver = c.opt.Fresh
-	mine, err := storage.Whose(ctx, *opt)
+	mine, err := storage.FindOwners(ctx, *opt)
 	bad = errors.Join(bad, err)
 	decided, begin, err := decideTogether(all, mine)
 	if err != nil {
@@ -58,7 +58,7 @@ func (o *Options) goOn() (dropped string) {
 
 // again is an error for a job that Slurm has put back into the queue and that is told to start over, or to go back:
 // nobody knows whether its earlier start did so and computed on. A supervisor knows.
-func (o *Options) again(decided storage.Sighting) error {
+func (o *Options) again(decided storage.Owner) error {
 	const why = "Slurm has put this job back into the queue, and the directories hold checkpoints that its earlier " +
 		"start may have taken: unset it to continue from the newest, or submit the job anew; holdfast run --requeue " +
 		"sees to this by itself"
@@ -76,9 +76,9 @@ func (o *Options) again(decided storage.Sighting) error {
 
 // decideTogether is storage.Decide of what all ranks have seen; begin makes a new run, with the time and the random
 // number of rank 0. Collective.
-func decideTogether(all connect.Ranks, mine []storage.Sighting) (was storage.Sighting,
+func decideTogether(all connect.Ranks, mine []storage.Owner) (was storage.Owner,
 	begin func(startOver bool) storage.Identity, err error) {
-	const each = storage.SightingBytes + 16 + 8
+	const each = storage.OwnerBytes + 16 + 8
 	was = storage.Decide(mine)
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
@@ -89,13 +89,13 @@ func decideTogether(all connect.Ranks, mine []storage.Sighting) (was storage.Sig
 	if err := all.Allgather(every, b); err != nil {
 		return was, nil, fmt.Errorf("compare whose the checkpoint directories are: %w", err)
 	}
-	first := every[storage.SightingBytes:]
+	first := every[storage.OwnerBytes:]
 	begin = func(startOver bool) storage.Identity {
 		return storage.Begin([16]byte(first[:16]), int64(binary.LittleEndian.Uint64(first[16:])), was, startOver)
 	}
-	var seen []storage.Sighting
+	var seen []storage.Owner
 	for b := range slices.Chunk(every, each) {
-		seen = append(seen, storage.DecodeSighting(b))
+		seen = append(seen, storage.DecodeOwner(b))
 	}
 	was = storage.Decide(seen)
 	return was, begin, nil
@@ -103,7 +103,7 @@ func decideTogether(all connect.Ranks, mine []storage.Sighting) (was storage.Sig
 
 // refuseNew refuses a new, empty directory of the level global beside others that hold epochs of a run: they would be
 // restored, and nobody has said that they should.
-func refuseNew(s *storage.Sighting, decided storage.Sighting) error {
+func refuseNew(s *storage.Owner, decided storage.Owner) error {
 	here := ""
 	if decided.Newest > 0 {
 		here = fmt.Sprintf(", or set HOLDFAST_EPOCH=%d to continue it in this one", decided.Newest)
@@ -115,7 +115,7 @@ func refuseNew(s *storage.Sighting, decided storage.Sighting) error {
 }
 
 // refuseOthers says which of this rank's directories belongs to another run than the others.
-func (c *Checkpointer) refuseOthers(mine []storage.Sighting, decided storage.Sighting, run storage.Identity) error {
+func (c *Checkpointer) refuseOthers(mine []storage.Owner, decided storage.Owner, run storage.Identity) error {
 	beside := ""
 	for _, s := range mine {
 		if s.Run == run {

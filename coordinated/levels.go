@@ -136,7 +136,7 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 	opt := storage.Options{Job: c.opt.Job, Rank: c.topo.Rank, Size: c.topo.Size(),
 		Node:  c.topo.Nodes[c.topo.Rank],
 		Nodes: c.topo.Nodes, Levels: levels, Logger: c.log,
-		Degrade: true, Elastic: c.opt.Elastic, Together: true, Memory: left,
+		Degrade: true, Elastic: c.opt.Elastic, Collective: true, Memory: left,
 		Mapped: c.state.Pin, Unmapped: c.state.Unpin}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
@@ -239,7 +239,7 @@ func misplaced(err error) bool {
 // the job has been here before: only then may a directory be missing, or not be this
 // user's; on a first start that is a mistake, which is refused. Collective.
 func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
-	out := c.levels.store.Out()
+	out := c.levels.store.Unwritable()
 	var use []string
 	var why error
 	refuse := false

@@ -63,7 +63,7 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 
 // ownHistory is what this rank's levels know.
 func (c *Checkpointer) ownHistory(ctx context.Context) (history, error) {
-	b, err := c.levels.store.Begun(ctx)
+	b, err := c.levels.store.History(ctx)
 	if err != nil {
 		return history{}, err
 	}
@@ -242,7 +242,7 @@ func (c *Checkpointer) openTogether(ctx context.Context, opt storage.Options) (e
 	if err = errors.Join(err, o.tell(c.plane, c.topo)); err != nil || !o.found {
 		return err
 	}
-	opt.Told = &storage.Told{Common: o.common, Own: o.own[opt.Rank]}
+	opt.Overview = &storage.Overview{Common: o.common, Own: o.own[opt.Rank]}
 	c.levels.store, err = storage.Open(ctx, opt)
 	return err
 }

@@ -230,8 +230,8 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	start = time.Now()
 	c.main.Now(watch.StateCapturing)
 	end = c.record.events.Span(events.Event{Name: events.Capture, Epoch: uint64(es.Epoch)})
-	release := c.levels.store.Hold() // the memory and the cores are the program's now
-	c.fromSource()                   // programs that were made, and devices that were moved, since the last time
+	release := c.levels.store.PauseCopies() // the memory and the cores are the program's now
+	c.fromSource()                          // programs that were made, and devices that were moved, since the last time
 	var s *capture.Snapshot
 	if err = c.divided(bounded, es, nil); err == nil {
 		s, err = c.state.Capture(ctx, c.main.endpoint.SaveMailbox)

@@ -50,7 +50,7 @@ func (s *Store) rowsOf(l *levelState) *levelState {
 		return nil
 	}
 	r := s.withTraits(func(t level.Traits) bool { return t.Rows })
-	if r == nil || r.Out != nil || r.cfg.Unused {
+	if r == nil || r.Unwritable != nil || r.cfg.Unused {
 		return nil
 	}
 	return r
@@ -101,7 +101,7 @@ type adopted struct {
 }
 
 // Adopt lets the next shard of this rank refer to the one that was restored: what has not changed since
-// need not be written again. It says whether that will be so; if not, the next shard is written whole, as
+// need not be written again. It reports whether that will be so; if not, the next shard is written whole, as
 // the first one of a directory is. sh is open still, and all ranks have restored the epoch.
 //
 // It is adopted at the level that it was read from, if it lies in this rank's own directory there, and each
@@ -128,7 +128,7 @@ func (s *Store) Adopt(sh *Shard) bool {
 	if t := l.Traits(); t.Shared || t.WrittenByOthers || t.Copies || t.Rows || s.rowsOf(l) != nil {
 		return false
 	}
-	a := &adopted{idx: idx, release: s.catalog.Hold(append(idx.Origins(), idx.Epoch)...)}
+	a := &adopted{idx: idx, release: s.catalog.Use(append(idx.Origins(), idx.Epoch)...)}
 	l.mu.Lock()
 	if l.Newest() != 0 || l.adopted != nil {
 		l.mu.Unlock()

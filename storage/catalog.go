@@ -25,20 +25,20 @@ type Candidate = catalog.Candidate
 //	Err   error     // why the level does not serve; ErrNotCommitted: no manifest
 type LevelState = catalog.LevelState
 
-// Told is what rank 0 found in the directories that all ranks share, for one rank; see Options.Together. It holds for
-// as long as no rank has committed an epoch since.
+// Overview is what rank 0 found in the directories that all ranks share, for one rank; see Options.Collective. It holds
+// for as long as no rank has committed an epoch since.
 //
 //	Common []byte // the same for all ranks
 //	Own    []byte // this rank's
-type Told = catalog.Told
+type Overview = catalog.Overview
 
-// Begun is what the levels say of the job's past.
+// History is what the levels say of the job's past.
 //
 //	Epoch    Epoch    // one that all ranks had committed; 0: none yet
 //	Level    string   // where
 //	Nodes    []string // of the run that did
 //	NoRecord bool     // a directory has epochs and no record of them: an older build wrote them
-type Begun = catalog.Begun
+type History = catalog.History
 
 // Candidates lists the committed epochs whose shard of this rank is readable,
 // newest first, by cheap checks: the manifest, the length of the shard and its
@@ -57,14 +57,14 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 		return nil, nil, err
 	}
 	defer leave()
-	return s.catalog.Candidates(ctx, s.opt.Memory.holds)
+	return s.catalog.Candidates(ctx, s.opt.Memory.matches)
 }
 
 // Survey describes every epoch found at any level, newest epoch first and levels
 // nearest first. Directories of other ranks count as far as Learn has been told of
 // them.
 func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
-	return entered(s, func() ([]LevelState, error) { return s.catalog.Survey(ctx, s.opt.Memory.holds) })
+	return entered(s, func() ([]LevelState, error) { return s.catalog.Survey(ctx, s.opt.Memory.matches) })
 }
 
 // Pending lists the epochs that are committed at from, as far as this rank can
@@ -114,7 +114,7 @@ func (s *Store) Learn(from int, holdings []byte) error {
 }
 
 // Overview looks once at the directories that all ranks share. Rank 0 calls it after Open and
-// gives every rank its Told: common is for all, own makes the part of one rank.
+// gives every rank its Overview: common is for all, own makes the part of one rank.
 func (s *Store) Overview(ctx context.Context) (common []byte, own func(rank int) []byte, err error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -155,15 +155,15 @@ func (s *Store) Withdraw(e Epoch, level string) error {
 	}
 	delete(l.puts, e)
 	delete(l.bases.indices, e)
-	s.forgetUnseen(l)
+	s.refreshBases(l)
 	return nil
 }
 
-// forgetUnseen makes the next shard whole after an epoch has failed at a level where not
+// refreshBases makes the next shard whole after an epoch has failed at a level where not
 // all ranks look whether the epochs that they refer to are still there: they may have gone.
 // The caller holds l.mu.
-func (s *Store) forgetUnseen(l *levelState) {
-	if s.opt.Together && l.Traits().Shared {
+func (s *Store) refreshBases(l *levelState) {
+	if s.opt.Collective && l.Traits().Shared {
 		l.Forget()
 		clear(l.base)
 	}
@@ -200,17 +200,17 @@ func (s *Store) Retain(ctx context.Context, e Epoch) (release func()) {
 	return s.catalog.Retain(ctx, e)
 }
 
-// Begun collects what the levels of this rank say. It fails where none tells of an
+// History collects what the levels of this rank say. It fails where none tells of an
 // epoch and one has no epochs and a damaged note (*DirError): it may have told of
 // some.
-func (s *Store) Begun(ctx context.Context) (Begun, error) {
-	return entered(s, func() (Begun, error) { return s.catalog.Begun(ctx) })
+func (s *Store) History(ctx context.Context) (History, error) {
+	return entered(s, func() (History, error) { return s.catalog.History(ctx) })
 }
 
-// NoteBegun records, at all levels, that all ranks have committed an epoch. At the
+// RecordHistory records, at all levels, that all ranks have committed an epoch. At the
 // global level rank 0 does this for all. It succeeds if one level takes the record.
-func (s *Store) NoteBegun(ctx context.Context, e Epoch, level string) error {
-	return s.within(func() error { return s.catalog.NoteBegun(ctx, e, level) })
+func (s *Store) RecordHistory(ctx context.Context, e Epoch, level string) error {
+	return s.within(func() error { return s.catalog.RecordHistory(ctx, e, level) })
 }
 
 // NoteRestore records that the program is about to restore an epoch. If the program

@@ -22,7 +22,7 @@ func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []Shar
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
-		if err := s.mark(l); err != nil {
+		if err := s.updateMarker(l); err != nil {
 			return err
 		}
 		origins := m.Shards[s.opt.Rank].Origins
@@ -107,7 +107,7 @@ func (s *Store) committed(l *levelState, e Epoch, byAll bool) {
 func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 	return s.on("discard", e, level, func(l *levelState) error {
 		l.mu.Lock()
-		s.forgetUnseen(l)
+		s.refreshBases(l)
 		l.mu.Unlock()
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -43,7 +43,7 @@
 // A Store writes at most two shards at a time, each through four buffers of
 // 4 MiB, and serves other ranks through eight more. Copying between levels uses
 // two goroutines, keeps each level's limit of bytes per second, and
-// waits while a Hold is on. A run lock is rewritten once a second by one process
+// waits while a capture pauses it (PauseCopies). A run lock is rewritten once a second by one process
 // per directory.
 //
 // # Concurrency

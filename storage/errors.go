@@ -48,7 +48,7 @@ type DirError = level.DirError
 //	Level      string
 //	Dir        string
 //	Have, Want string // job names: in the directory, and of this job
-//	Beside     string // what has Want, where no job is started: another directory
+//	Other      string // what has Want, where no job is started: another directory
 type JobError = level.JobError
 
 // SizeError reports checkpoints that were written by another number of ranks.
@@ -56,7 +56,7 @@ type JobError = level.JobError
 //	Level      string
 //	Dir        string
 //	Have, Want int    // ranks: of the checkpoints, and of this job
-//	Beside     string // what has Want, where no job is started: another directory
+//	Other      string // what has Want, where no job is started: another directory
 //	Elastic    string // how a program says that it is elastic, in its language; empty: in each
 type SizeError = level.SizeError
 
@@ -91,7 +91,7 @@ type ShardError = fetch.ShardError
 // OptionError reports a field of Options that cannot be used: Field, and the Reason.
 type OptionError = level.OptionError
 
-// IsDamage says whether an error comes of checkpoints that are damaged or not all there: ErrCorrupt, a shard that no
+// IsDamage reports whether an error comes of checkpoints that are damaged or not all there: ErrCorrupt, a shard that no
 // directory has. Otherwise it says why nothing could be looked at, or written.
 func IsDamage(err error) bool {
 	var s *ShardError

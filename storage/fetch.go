@@ -57,14 +57,14 @@ func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []shard.Sourc
 	if err != nil {
 		return nil, err
 	}
-	release := s.catalog.Hold(e)
+	release := s.catalog.Use(e)
 	sh, err := fetch.Open(ctx, s.log, e, rank, from)
 	if err != nil {
 		release()
 		leave()
 		return nil, err
 	}
-	origins := s.catalog.Hold(fetch.IndexOf(sh).Origins()...)
+	origins := s.catalog.Use(fetch.IndexOf(sh).Origins()...)
 	fetch.OnClose(sh, func() { release(); origins(); leave() })
 	return sh, nil
 }
@@ -82,7 +82,7 @@ func (s *Store) Entries(ctx context.Context, e Epoch) ([]ShardInfo, error) {
 		return nil, err
 	}
 	defer leave()
-	defer s.catalog.Hold(e)()
+	defer s.catalog.Use(e)()
 	var failed []error
 	for _, l := range s.levels {
 		m, err := s.catalog.Manifest(ctx, l.Level, e)
@@ -135,7 +135,7 @@ func (p *peerSource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Exte
 	if err == nil || ctx.Err() != nil {
 		return x, err
 	}
-	// The shard may be there all the same, and the manifest elsewhere.
+	// The shard may be there all the same, and the manifest at another rank.
 	m, merr := p.s.catalog.Manifest(ctx, p.l.Level, e)
 	if merr != nil {
 		return nil, err

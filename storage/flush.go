@@ -60,7 +60,7 @@ func (s *Store) flushTo(e Epoch, from, to string, do func(from, to *levelState) 
 		if err != nil {
 			return err
 		}
-		defer s.catalog.Hold(e)()
+		defer s.catalog.Use(e)()
 		return do(first, l)
 	})
 }
@@ -117,9 +117,9 @@ func (s *Store) CopiedTo(level string) int64 {
 	return l.copied.Load()
 }
 
-// Hold stops copying between levels from starting further writes until release is
+// PauseCopies stops copying between levels from starting further writes until release is
 // called, so that a capture has the memory and the cores. It does not affect Put.
-func (s *Store) Hold() (release func()) { return s.pause.Hold() }
+func (s *Store) PauseCopies() (release func()) { return s.pause.Begin() }
 
 func (s *Store) throttle(to *levelState) *shard.Throttle {
 	return &shard.Throttle{Pace: to.pace, Pause: &s.pause, Copied: &to.copied}

@@ -30,7 +30,7 @@ func RunText(i Identity) string { return level.RunText(i) }
 //	Level, Dir string
 //	Have       Identity // of the directory
 //	Want       Identity // of the others
-//	Beside     string   // the first of these; empty: it is not known
+//	Other      string   // the first of these; empty: it is not known
 //	Remedy     string
 type RunError = level.RunError
 
@@ -43,24 +43,24 @@ type RunError = level.RunError
 //	func Replaced() bool
 type OtherRunError = level.OtherRunError
 
-// SightingBytes is the length of what Sighting.Encode makes.
-const SightingBytes = format.IdentityBytes + 10
+// OwnerBytes is the length of what Owner.Encode makes.
+const OwnerBytes = format.IdentityBytes + 10
 
-// Sighting says which run a directory belongs to, or several by Decide.
-type Sighting struct {
+// Owner says which run a directory belongs to, or several by Decide.
+type Owner struct {
 	Level, Dir string   // of one directory
 	Run        Identity // zero: nothing is there, or an older release has written it
 	New        bool     // nothing is there
-	Holds      bool     // epochs of the run are or were committed there
+	HasEpochs  bool     // epochs of the run are or were committed there
 	Restorable bool     // some are there, perhaps under names of their own
 	Newest     Epoch    // of those without a name; 0: none
 }
 
-// Whose looks which runs the directories of a rank belong to, before Open. It writes nothing. Of a directory that all
-// ranks share rank 0 asks for all.
-func Whose(ctx context.Context, opt Options) ([]Sighting, error) {
+// FindOwners looks which runs the directories of a rank belong to, before Open. It writes nothing. Of a directory that
+// all ranks share rank 0 asks for all.
+func FindOwners(ctx context.Context, opt Options) ([]Owner, error) {
 	opt.fs = vfs.OrOS(vfs.From(ctx))
-	var out []Sighting
+	var out []Owner
 	for _, c := range opt.Levels {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -68,22 +68,22 @@ func Whose(ctx context.Context, opt Options) ([]Sighting, error) {
 		if TraitsOf(c.Name).Shared && opt.Rank != 0 || level.CheckPath(c.Dir) != nil { // Open says why
 			continue
 		}
-		out = append(out, opt.sight(ctx, c.Name, c.Dir))
+		out = append(out, opt.owner(ctx, c.Name, c.Dir))
 	}
 	return out, nil
 }
 
-// sight looks at one place.
-func (o *Options) sight(ctx context.Context, name, dir string) Sighting {
-	w := level.WhoseIs(level.Until(ctx, level.At(o.fs, name, dir, o.Rank, nil)))
-	return Sighting{name, dir, w.Run, w.New, w.Holds, w.Restorable, w.Newest}
+// owner looks at one place.
+func (o *Options) owner(ctx context.Context, name, dir string) Owner {
+	w := level.OwnerOf(level.Until(ctx, level.At(o.fs, name, dir, o.Rank, nil)))
+	return Owner{name, dir, w.Run, w.New, w.HasEpochs, w.Restorable, w.Newest}
 }
 
-// Decide finds the run that directories belong to together; of some it finds the same alone or with others. A run that
-// started over in another one's directories comes before that, one with epochs before one without, the first before
-// later ones. Fits says which directories disagree. A zero Run with Holds is one of an older release; without, it is
-// for the caller to begin a new run.
-func Decide(seen []Sighting) Sighting {
+// Decide finds the run that all of several directories belong to; of some it finds the same alone or with others. A run
+// that started over in another one's directories comes before that, one with epochs before one without, the first
+// before later ones. Fits says which directories disagree. A zero Run with HasEpochs is one of an older release; without,
+// it is for the caller to begin a new run.
+func Decide(seen []Owner) Owner {
 	by := func(x Identity) Identity {
 		for _, s := range seen {
 			if s.Run.Replaced(x) {
@@ -92,14 +92,14 @@ func Decide(seen []Sighting) Sighting {
 		}
 		return x
 	}
-	var best Sighting
-	rank := func(s *Sighting) int {
+	var best Owner
+	rank := func(s *Owner) int {
 		switch {
-		case s.Holds && !s.Run.IsZero() && by(s.Run) == s.Run:
+		case s.HasEpochs && !s.Run.IsZero() && by(s.Run) == s.Run:
 			return 4
-		case s.Holds && !s.Run.IsZero():
+		case s.HasEpochs && !s.Run.IsZero():
 			return 3
-		case s.Holds:
+		case s.HasEpochs:
 			return 2
 		case !s.Run.IsZero():
 			return 1
@@ -113,7 +113,7 @@ func Decide(seen []Sighting) Sighting {
 	}
 	best.Run, best.New, best.Newest, best.Restorable = by(best.Run), false, 0, false
 	for _, s := range seen {
-		if s.Holds && best.Run.Owns(s.Run) {
+		if s.HasEpochs && best.Run.Owns(s.Run) {
 			best.Newest, best.Restorable = max(best.Newest, s.Newest), best.Restorable || s.Restorable
 		}
 	}
@@ -121,53 +121,53 @@ func Decide(seen []Sighting) Sighting {
 }
 
 // Begin makes the identity of a new run that began now, random, in directories of which Decide has said was.
-func Begin(id [16]byte, now int64, was Sighting, startOver bool) Identity {
+func Begin(id [16]byte, now int64, was Owner, startOver bool) Identity {
 	i := Identity{ID: id, Began: now}
 	switch {
-	case startOver && was.Holds:
+	case startOver && was.HasEpochs:
 		i.Before = was.Run.ID
 	case startOver: // what is there belongs to the run that this one took over
 		i.Before = was.Run.Before
 	default:
-		i.Adopted = was.Holds
+		i.Adopted = was.HasEpochs
 	}
 	return i
 }
 
-// Fits is a *RunError for a directory with epochs of another run than run, beside another one.
-func (s *Sighting) Fits(run Identity, startOver bool, beside string) error {
-	if !s.Holds || startOver || run.Owns(s.Run) || run.Replaced(s.Run) {
+// Fits is a *RunError for a directory with epochs of another run than run; other names the directory with that run.
+func (s *Owner) Fits(run Identity, startOver bool, other string) error {
+	if !s.HasEpochs || startOver || run.Owns(s.Run) || run.Replaced(s.Run) {
 		return nil
 	}
-	return &RunError{Level: s.Level, Dir: s.Dir, Have: s.Run, Want: run, Beside: beside,
+	return &RunError{Level: s.Level, Dir: s.Dir, Have: s.Run, Want: run, Other: other,
 		Remedy: "name the directories of one run (HOLDFAST_GLOBAL, HOLDFAST_LOCAL), or begin a new run in all of " +
 			"them with HOLDFAST_FRESH=1"}
 }
 
-func (s *Sighting) fields(f format.Fields) {
+func (s *Owner) fields(f format.Fields) {
 	format.IdentityFields(f, &s.Run)
-	f.Flag(&s.Holds)
+	f.Flag(&s.HasEpochs)
 	f.Flag(&s.Restorable)
 	f.Epoch(&s.Newest)
 }
 
 // Encode writes it without its place, for other ranks.
-func (s *Sighting) Encode() []byte {
+func (s *Owner) Encode() []byte {
 	var e format.Encoder
 	s.fields(format.Appending(&e))
 	return e.B
 }
 
-// DecodeSighting reads what Encode made.
-func DecodeSighting(b []byte) (s Sighting) {
+// DecodeOwner reads what Encode made.
+func DecodeOwner(b []byte) (s Owner) {
 	s.fields(format.Taking(&format.Decoder{B: b}))
 	return s
 }
 
-// identify makes a directory that has been locked one of this run. What Whose saw may have changed before that.
+// identify makes a directory that has been locked one of this run. What FindOwners saw may have changed before that.
 func (s *Store) identify(ctx context.Context, l *levelState) error {
-	return level.MarkRun(l, s.opt.Identity, func() error {
-		at := s.opt.sight(ctx, l.Name(), l.Path())
+	return level.ClaimRun(l, s.opt.Identity, func() error {
+		at := s.opt.owner(ctx, l.Name(), l.Path())
 		if err := at.Fits(s.opt.Identity, s.opt.StartOver, ""); err != nil {
 			return err
 		}

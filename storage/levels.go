@@ -48,7 +48,7 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 	}
 	at := level.At(fsys, cfg.Name, cfg.Dir, s.opt.Rank, &s.catalog.Contents)
 	level.ForRun(at, s.opt.Run)
-	if s.opt.Together && traits.Shared && s.opt.Rank == 0 {
+	if s.opt.Collective && traits.Shared && s.opt.Rank == 0 {
 		at.ForAll()
 	}
 	l.served = peer.Dir{FS: fsys, Path: cfg.Dir, Writable: traits.WrittenByOthers}
@@ -79,7 +79,7 @@ func (s *Store) withTraits(has func(t level.Traits) bool) *levelState {
 func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, error) {
 	l := s.chooseLevel(cfg)
 	if !s.catalog.Looks(l.Level) {
-		found, err := catalog.ListingOf(s.opt.Told, cfg.Name)
+		found, err := catalog.ListingOf(s.opt.Overview, cfg.Name)
 		if err != nil {
 			return l, err
 		}
@@ -100,7 +100,7 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	if err := s.identify(ctx, l); err != nil {
 		return l, err
 	}
-	return l, errors.Join(l.ClearTemps(), level.NoteNoneBegun(l))
+	return l, errors.Join(l.ClearTemps(), level.BeginHistory(l))
 }
 
 // openListed opens a level that rank 0 has opened for all. The first rank of each node tries
@@ -124,15 +124,15 @@ func (s *Store) claim(l *levelState) error {
 	return err
 }
 
-// mark makes the directory of a level one of this job's number of ranks, and puts a lost marker back.
-func (s *Store) mark(l *levelState) error {
+// updateMarker makes the directory of a level one of this job's number of ranks, and puts a lost marker back.
+func (s *Store) updateMarker(l *levelState) error {
 	if l.resized.Load() {
-		if err := level.Remark(l, s.markerOf(l.Name())); err != nil {
+		if err := level.RewriteMarker(l, s.markerOf(l.Name())); err != nil {
 			return err
 		}
 		l.resized.Store(false)
 	}
-	return l.KeepMarked(s.markerOf(l.Name()))
+	return l.RestoreMarker(s.markerOf(l.Name()))
 }
 
 // at finds a level by name.
@@ -145,13 +145,13 @@ func (s *Store) at(name string) (*levelState, error) {
 	return nil, &OptionError{Field: "Levels", Reason: fmt.Sprintf("level %q has no directory", name)}
 }
 
-// Out says which levels this rank cannot write to, and why, with Options.Degrade.
+// Unwritable says which levels this rank cannot write to, and why, with Options.Degrade.
 // Their epochs are still read where that is possible.
-func (s *Store) Out() map[string]error {
+func (s *Store) Unwritable() map[string]error {
 	out := map[string]error{}
 	for _, l := range s.levels {
-		if l.Out != nil {
-			out[l.Name()] = l.Out
+		if l.Unwritable != nil {
+			out[l.Name()] = l.Unwritable
 		}
 	}
 	return out
@@ -161,8 +161,8 @@ func (s *Store) Out() map[string]error {
 // read. It is called once, after Open, with at least one.
 func (s *Store) Use(levels []string) {
 	for _, l := range s.levels {
-		if l.Out == nil && !slices.Contains(levels, l.Name()) {
-			l.Out = errNotUsed
+		if l.Unwritable == nil && !slices.Contains(levels, l.Name()) {
+			l.Unwritable = errNotUsed
 		}
 	}
 }
@@ -176,10 +176,10 @@ func degradable(err error) bool {
 	return errors.As(err, &dir) && !errors.Is(err, level.ErrOtherLevel) && !errors.Is(err, vfs.ErrUnsafe)
 }
 
-// setOut continues with a level that cannot be written to because of why. What lies
+// setUnwritable continues with a level that cannot be written to because of why. What lies
 // there may be another job's, or another run of this job may be using it.
-func (s *Store) setOut(ctx context.Context, l *levelState, why error) error {
-	l.Out = why
+func (s *Store) setUnwritable(ctx context.Context, l *levelState, why error) error {
+	l.Unwritable = why
 	have, err := level.ReadMarker(l)
 	if err != nil {
 		return nil // nothing to be had from it, then
@@ -193,7 +193,7 @@ func (s *Store) setOut(ctx context.Context, l *levelState, why error) error {
 // working lists the levels that this rank can write to.
 func (s *Store) working() (list []*levelState) {
 	for _, l := range s.levels {
-		if l.Out == nil {
+		if l.Unwritable == nil {
 			list = append(list, l)
 		}
 	}

@@ -80,7 +80,7 @@ func (m *MemoryShard) Epoch() Epoch {
 	return m.index.Epoch
 }
 
-// LiesIn says whether any of the sections does, of this piece of memory.
+// LiesIn reports whether any of the sections does, of this piece of memory.
 func (m *MemoryShard) LiesIn(b []byte) bool {
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	return slices.ContainsFunc(m.secs, func(sec Section) bool {
@@ -152,8 +152,8 @@ func (m *MemoryShard) ReadAt(p []byte, off int64) (n int, err error) {
 // Close does nothing: whoever has made the memory frees it, after Forget.
 func (m *MemoryShard) Close() error { return nil }
 
-// holds says whether what a manifest says of a shard of an epoch is just what lies there.
-func (m *MemoryShard) holds(e Epoch, info *ShardInfo) bool {
+// matches reports whether what a manifest says of a shard of an epoch is just what lies there.
+func (m *MemoryShard) matches(e Epoch, info *ShardInfo) bool {
 	if m == nil {
 		return false
 	}
@@ -177,7 +177,7 @@ func (f *memorySource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Ex
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err == nil && f.m.holds(e, &info) && f.s.catalog.Contents.Allows(e, id) {
+		if err == nil && f.m.matches(e, &info) && f.s.catalog.Contents.Allows(e, id) {
 			return &shard.Extent{ReaderAt: f.m, Closer: f.m, Name: SourceMemory, N: info.Bytes, Info: info,
 				Known: f.m.index}, nil
 		}
@@ -185,7 +185,7 @@ func (f *memorySource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Ex
 	return nil, fmt.Errorf("%w: no level has committed what is in memory", ErrNotCommitted)
 }
 
-// committed is what a level says of this rank's shard: rank 0 has told it, or the manifest says it.
+// committed is what a level says of this rank's shard: rank 0 has sent it, or the manifest says it.
 func (f *memorySource) committed(ctx context.Context, l *levelState, e Epoch, rank int) (info ShardInfo,
 	id func() [16]byte, err error) {
 	if info, id := l.Listed.Shard(e); info != nil && rank == f.s.opt.Rank {

@@ -55,7 +55,7 @@ type Part struct {
 
 // NewPart prepares to write this rank's shard of an epoch that is committed at
 // from. secs are what was put there; they must not change until Write returns.
-// An epoch that is committed at to is ErrCommitted. With Options.Together only rank 0 looks
+// An epoch that is committed at to is ErrCommitted. With Options.Collective only rank 0 looks
 // whether it is, and makes the place for all: no rank writes before rank 0 has its Part.
 func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Section) (p *Part, err error) {
 	err = s.flushTo(e, from, to, func(_, l *levelState) error {
@@ -82,27 +82,27 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 	return p, err
 }
 
-// Size is to be told to the other ranks of the node: how many bytes the part has and takes, and after Lead
+// Size is for the other ranks of the node: how many bytes the part has and takes, and after Lead
 // where the packs are handed over.
 func (p *Part) Size() []byte {
 	size := partSize(p.info.Bytes, p.spec.Room)
-	if p.store.apart.Load() {
-		return append(size, openedApart)
+	if p.store.noHandover.Load() {
+		return append(size, withoutHandover)
 	}
 	return append(size, p.packs.address()...)
 }
 
 const (
-	sizeBytes   = 16
-	openedApart = '-' // in place of an address: this rank cannot be handed a file, and hands none over
+	sizeBytes       = 16
+	withoutHandover = '-' // in place of an address: this rank cannot be handed a file, and hands none over
 )
 
-// byFlusher says whether the flusher alone opens the packs by their names.
+// byFlusher reports whether the flusher alone opens the packs by their names.
 func (n *NodePack) byFlusher() bool {
 	for i, z := range n.Sizes {
 		address := string(z[sizeBytes:])
 		switch {
-		case address == string(openedApart), i == 0 && address == "" && len(n.Sizes) > 1:
+		case address == string(withoutHandover), i == 0 && address == "" && len(n.Sizes) > 1:
 			return false
 		}
 	}

@@ -12,37 +12,37 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
-// IsObjectStore says whether the directory of a level is the URL of an object store.
+// IsObjectStore reports whether the directory of a level is the URL of an object store.
 func IsObjectStore(dir string) bool { return level.IsStore(dir) }
 
 // CheckDir says why what is given as the directory of a level names neither a directory nor an object store.
 func CheckDir(dir string) error { return level.CheckPath(dir) }
 
-// Beside is a small record of another package beside the epochs in an object store, where a level in a directory has
-// a file. It is replaced in one step. Its methods may be called by anybody, several at once.
-type Beside struct {
+// ObjectRecord is a small record of another package next to the epochs in an object store, where a level in a directory
+// has a file. It is replaced in one step. Its methods may be called by anybody, several at once.
+type ObjectRecord struct {
 	Dir  string // URL of the level
 	Name string
 }
 
-// besideLimit bounds such a record.
-const besideLimit = 1 << 20
+// recordLimit bounds such a record.
+const recordLimit = 1 << 20
 
 // Read reads the record. An absent one is fs.ErrNotExist.
-func (r Beside) Read(ctx context.Context) ([]byte, error) {
+func (r ObjectRecord) Read(ctx context.Context) ([]byte, error) {
 	o, err := object.New(r.Dir)
 	if err != nil {
 		return nil, err
 	}
-	b, info, err := o.Get(ctx, r.Name, besideLimit)
-	if err == nil && info.Size > besideLimit {
-		err = fmt.Errorf("%s/%s is longer than %d bytes: %w", r.Dir, r.Name, besideLimit, ErrCorrupt)
+	b, info, err := o.Get(ctx, r.Name, recordLimit)
+	if err == nil && info.Size > recordLimit {
+		err = fmt.Errorf("%s/%s is longer than %d bytes: %w", r.Dir, r.Name, recordLimit, ErrCorrupt)
 	}
 	return b, err
 }
 
 // Write replaces the record. Of several who do so at once one is the last.
-func (r Beside) Write(ctx context.Context, b []byte) error {
+func (r ObjectRecord) Write(ctx context.Context, b []byte) error {
 	o, err := object.New(r.Dir)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (r Beside) Write(ctx context.Context, b []byte) error {
 }
 
 // Remove removes the record, which may be gone.
-func (r Beside) Remove(ctx context.Context) error {
+func (r ObjectRecord) Remove(ctx context.Context) error {
 	o, err := object.New(r.Dir)
 	if err != nil {
 		return err

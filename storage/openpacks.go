@@ -31,7 +31,7 @@ type openPack struct {
 // Without it, or after an error, each opens them by itself, which takes longer on a parallel file system and is
 // right as well. So it is from the next time on where a rank could not be handed a file; then its Write is an error.
 func (p *Part) Lead() error {
-	if p.to.Traits().Single || p.store.apart.Load() {
+	if p.to.Traits().Single || p.store.noHandover.Load() {
 		return nil // no pack has two writers, or no file is handed over
 	}
 	server, err := handover.Serve(func(first uint32) (syscall.Conn, error) {
@@ -163,7 +163,7 @@ func (p *Part) packFile(ctx context.Context, n *NodePack, k *nodePackFile) (f vf
 		f, err = p.to.Join(n.Epoch, name, p.spec.Room)
 		return f, false, err
 	case err != nil && ctx.Err() == nil && !errors.Is(err, handover.ErrRefused):
-		p.store.apart.Store(true)
+		p.store.noHandover.Store(true)
 		p.store.log.Debug("holdfast: the ranks of this node will open its packs by themselves", "epoch", n.Epoch,
 			"why", err)
 	}

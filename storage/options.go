@@ -48,8 +48,8 @@ type Options struct {
 	// directory then serves one run at a time. Empty: it is not guarded.
 	Run string
 
-	// Identity is that of the run which this start begins or continues; see Whose and Decide. Epochs of other runs do
-	// not exist for the Store. Zero: the Store does not ask whose they are.
+	// Identity is that of the run which this start begins or continues; see FindOwners and Decide. Epochs of other runs
+	// do not exist for the Store. Zero: the Store does not ask whose they are.
 	Identity Identity
 	// StartOver makes the directories of any run those of this one.
 	StartOver bool
@@ -62,14 +62,14 @@ type Options struct {
 	// the levels that they use.
 	Degrade bool
 
-	// Together says that the ranks open their stores together, rank 0 first, and vote on each
+	// Collective says that the ranks open their stores together, rank 0 first, and vote on each
 	// epoch. Rank 0 then looks after the directories that all ranks share, of the level global:
 	// it clears away what dead ranks left, prunes, and says what is there (see Overview). The
-	// others get that as Told, write their shards and do not look, so what an epoch or a
+	// others get that as Overview, write their shards and do not look, so what an epoch or a
 	// restart asks of the file system does not grow with the square of the number of ranks.
-	// A rank that is told nothing of a level looks for itself.
-	Together bool
-	Told     *Told
+	// A rank that gets nothing of a level looks for itself.
+	Collective bool
+	Overview   *Overview
 
 	// Elastic opens directories whose epochs were written by another number of ranks, too; Candidates says of
 	// how many each is. The first epoch that is committed at a level makes its directory one of this number.

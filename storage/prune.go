@@ -17,9 +17,9 @@ import (
 //
 //   - the newest Keep committed epochs that all ranks have (see Agree), and
 //     every KeepEvery-th;
-//   - at a level that all ranks share, those that are to stay (see checkpoints.Keep);
+//   - at a level that all ranks share, those that are pinned (see checkpoints.PinEpoch);
 //   - all that hold chunks of an epoch that is kept;
-//   - what is in use: held (see Retain), being put, read or rebuilt;
+//   - what is in use: retained (see Retain), being put, read or rebuilt;
 //   - everything newer than the newest committed epoch: it may be in the making.
 //
 // An epoch that only some ranks have, or whose manifest cannot be read, does not
@@ -28,7 +28,7 @@ import (
 // manifest that are older than the newest committed one are garbage; Prune removes
 // them too.
 //
-// With Options.Together rank 0 alone removes epochs from a level that all ranks share: what
+// With Options.Collective rank 0 alone removes epochs from a level that all ranks share: what
 // its vote listed, all have agreed on (see Agree). The other ranks do not look there.
 //
 // Prune continues when it cannot remove something or finds a file that is not part
@@ -49,7 +49,7 @@ func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, e
 		if !s.catalog.Looks(l.Level) || !catalog.Named(levels, l.Name()) {
 			continue
 		}
-		if err := s.guard.Again(ctx, l); err != nil {
+		if err := s.guard.Retake(ctx, l); err != nil {
 			problems = append(problems, err)
 			continue
 		}
@@ -77,30 +77,30 @@ func (l *levelState) writing() map[Epoch]bool {
 	return out
 }
 
-// KeepByRule keeps an epoch that has just been committed at a level if it is at least so many
-// epochs, or was committed so long, after the last one that was kept by the rule. A crash before it
-// makes the next epoch the kept one. One rank calls it for all.
-func (s *Store) KeepByRule(ctx context.Context, e Epoch, at string, every int, apart time.Duration) error {
+// PinByRule pins an epoch that has just been committed at a level if it is at least so many
+// epochs, or was committed so long, after the last one that the rule has pinned. A crash before it
+// makes the next epoch the pinned one. One rank calls it for all.
+func (s *Store) PinByRule(ctx context.Context, e Epoch, at string, every int, apart time.Duration) error {
 	if every <= 0 && apart <= 0 {
 		return nil
 	}
 	return s.on("keep", e, at, func(l *levelState) error {
-		kept, err := level.ReadKept(l)
+		pins, err := level.ReadPins(l)
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
-		var last format.Kept
-		for _, k := range kept {
+		var last format.Pin
+		for _, k := range pins {
 			if k.Auto && k.Epoch > last.Epoch {
-				last = k.Kept
+				last = k.Pin
 			}
 		}
 		now := time.Now()
 		due := every > 0 && e >= last.Epoch+Epoch(every) ||
 			apart > 0 && now.Sub(time.Unix(0, last.Time)) >= apart
-		if _, user := kept[e]; user || !due {
+		if _, user := pins[e]; user || !due {
 			return nil
 		}
-		return level.WriteKept(l, &format.Kept{Epoch: e, Auto: true, Time: now.UnixNano()})
+		return level.WritePin(l, &format.Pin{Epoch: e, Auto: true, Time: now.UnixNano()})
 	})
 }

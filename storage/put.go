@@ -39,7 +39,7 @@ func (s *Store) put(ctx context.Context, l *levelState, spec *shard.Spec) (info 
 		return info, err
 	}
 	defer done()
-	defer s.catalog.Hold(e)()
+	defer s.catalog.Use(e)()
 	if err := level.RefuseCommitted(l, e); err != nil {
 		return info, err
 	}
@@ -100,8 +100,8 @@ func (l *levelState) writesAll(e Epoch) bool {
 // present returns base if all that a shard may refer to through it is still
 // there: people remove epochs by hand, and file systems come back empty.
 func (s *Store) present(l *levelState, base *format.Index) *format.Index {
-	if base == nil || s.opt.Together && l.Traits().Shared {
-		return base // rank 0 finds a missing one when it commits: see forgetUnseen
+	if base == nil || s.opt.Collective && l.Traits().Shared {
+		return base // rank 0 finds a missing one when it commits: see refreshBases
 	}
 	if err := level.CheckOrigins(l, append(base.Origins(), base.Epoch)); err != nil {
 		s.log.Warn("holdfast: epoch written in full: an earlier epoch that it would refer to is missing", "level",

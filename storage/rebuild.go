@@ -23,7 +23,7 @@ func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 		if err != nil {
 			return err
 		}
-		defer s.catalog.Hold(append(m.Origins(), e)...)()
+		defer s.catalog.Use(append(m.Origins(), e)...)()
 		return l.rebuild(ctx, m)
 	})
 }

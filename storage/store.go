@@ -119,7 +119,7 @@ type Store struct {
 	closed bool           // guarded by mu
 	users  sync.WaitGroup // operations under way
 
-	apart atomic.Bool // this rank could not be handed a file of its node's flusher
+	noHandover atomic.Bool // this rank could not be handed a file of its node's flusher
 }
 
 // There are as many writers as a rank may have to do with at once: one for the epoch that is put, and one for each of
@@ -136,7 +136,7 @@ const (
 // missing or not writable (*DirError), of another job (*JobError), in use by
 // another run of the job (*BusyError, if Options.Run is set), or written by
 // another number of ranks (*SizeError). It is local: ranks may open in any
-// order, unless Options.Together is set. The caller closes the Store.
+// order, unless Options.Collective is set. The caller closes the Store.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.fs = vfs.OrOS(vfs.From(ctx))
 	if err := opt.validate(); err != nil {
@@ -148,7 +148,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		guard: level.NewGuard(ctx, opt.Run),
 		turns: make(chan struct{}, maxWriters),
 		catalog: catalog.New(catalog.Job{Name: opt.Job, Rank: opt.Rank, Size: opt.Size, Elastic: opt.Elastic,
-			Together: opt.Together, Node: opt.Node, Nodes: opt.Nodes, Identity: opt.Identity, Log: opt.Logger}),
+			Collective: opt.Collective, Node: opt.Node, Nodes: opt.Nodes, Identity: opt.Identity, Log: opt.Logger}),
 	}
 	if opt.Transport != nil {
 		s.catalog.Peer = func(ctx context.Context, rank int, level string) catalog.PeerFiles {
@@ -168,7 +168,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		l, err := s.openLevel(ctx, cfg)
 		s.levels = append(s.levels, l)
 		if err != nil && opt.Degrade && degradable(err) {
-			err = s.setOut(ctx, l, err)
+			err = s.setUnwritable(ctx, l, err)
 		}
 		if err != nil {
 			return nil, errors.Join(err, s.guard.Release())
@@ -177,13 +177,13 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if len(s.working()) == 0 {
 		var err error
 		for _, l := range s.levels {
-			err = errors.Join(err, l.Out)
+			err = errors.Join(err, l.Unwritable)
 		}
 		return nil, errors.Join(err, s.guard.Release())
 	}
 	s.guard.KeepAlive()
 	if opt.Transport != nil {
-		s.serving = peer.Serve(peer.Host{Served: s.served, InUse: s.catalog.Hold}, opt.Transport, s.pools.Inbound,
+		s.serving = peer.Serve(peer.Host{Served: s.served, InUse: s.catalog.Use}, opt.Transport, s.pools.Inbound,
 			s.log)
 	}
 	return s, nil

@@ -242,7 +242,9 @@ func (s *setup) memoryFile() string { return filepath.Join(s.prog.Global, memory
 const memoryTime = 20 * time.Second
 
 // inStore is the memory where global is an object store.
-func (s *setup) inStore() storage.Beside { return storage.Beside{Dir: s.prog.Global, Name: memoryName} }
+func (s *setup) inStore() storage.ObjectRecord {
+	return storage.ObjectRecord{Dir: s.prog.Global, Name: memoryName}
+}
 
 // recall reads what an earlier run has left at global.
 func (s *setup) recall() (m decide.Memory) {

@@ -33,7 +33,7 @@ type Copied struct {
 // (ErrCorrupt), it is an error.
 //
 // from is not written to and not locked: files of an epoch never change. When the job prunes the epoch meanwhile,
-// the copy fails and nothing is committed (see Keep). No run of a job may use the directory to (*BusyError).
+// the copy fails and nothing is committed (see PinEpoch). No run of a job may use the directory to (*BusyError).
 func Copy(ctx context.Context, from []string, to string, e Epoch, jobs int) (done Copied, err error) {
 	v, err := Open(ctx, from...)
 	if err != nil {
@@ -121,7 +121,7 @@ func (t *target) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, 
 		err = t.commit(ctx, e, infos)
 	}
 	if err == nil {
-		err = level.WriteBegun(t, &format.Begun{Epoch: e, Level: t.Name(), Run: t.info.Run})
+		err = level.WriteHistory(t, &format.History{Epoch: e, Level: t.Name(), Run: t.info.Run})
 	}
 	done.Bytes = bytesOf(infos)
 	return done, err
@@ -163,8 +163,8 @@ func (t *target) copyContents(ctx context.Context, v *View, e Epoch, id [16]byte
 	}
 	infos, from := make([]ShardInfo, t.info.Size), v.sources(e, id)
 	err := shard.Parallel(t.info.Size, t.jobs, func(r int, _ *shard.Scratch) (err error) {
-		for _, anew := range []bool{false, true} { // an earlier copy may have left a file that is damaged
-			if infos[r], err = t.bring(ctx, e, r, from, anew); err != nil {
+		for _, again := range []bool{false, true} { // an earlier copy may have left a file that is damaged
+			if infos[r], err = t.bring(ctx, e, r, from, again); err != nil {
 				break
 			}
 			if !t.readsBack {

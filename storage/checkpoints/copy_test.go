@@ -57,7 +57,7 @@ func clean(damage []error) error {
 	return nil
 }
 
-// intact says whether verify finds nothing wrong with an epoch in the directories.
+// intact reports whether verify finds nothing wrong with an epoch in the directories.
 func intact(ctx context.Context, e storage.Epoch, dirs ...string) error {
 	v, err := checkpoints.Inspect(ctx, dirs...)
 	if err != nil {

@@ -1,11 +1,12 @@
 // Package checkpoints works on the directories and object stores of a job that need not run: it lists and verifies
-// what they hold, reads it, copies, flushes, prunes and repairs it, and keeps epochs. The verbs of the tool holdfast
+// what they hold, reads it, copies, flushes, prunes and repairs it, and pins epochs. The verbs of the tool holdfast
 // are these calls. A program uses package storage.
 //
 // # Promises
 //
 // A View never writes. What only reads may be done beside a running job. What writes takes the run lock of the
-// directories first, and while the job runs it is refused (*storage.BusyError); Keep and Unkeep alone work beside it.
+// directories first, and while the job runs it is refused (*storage.BusyError); only PinEpoch and UnpinEpoch work
+// beside it.
 //
 // A byte is handed out or copied only when it is the one that was committed. Of several directories each chunk comes
 // from one that has it right, or is computed from parity. Whatever a crash leaves half done is not committed, and the

@@ -76,7 +76,7 @@ func (d *viewDir) identify(ctx context.Context) error {
 		}
 		d.markerErr = err
 	}
-	d.begun = level.WhoseIs(d.Level).Holds
+	d.used = level.OwnerOf(d.Level).HasEpochs
 	d.info = DirInfo{Dir: d.Path(), Level: m.Level, Job: m.Job, Size: m.Size, Run: m.Run}
 	if d.markerErr != nil {
 		d.info.Fault = fmt.Errorf("directory %s: %s cannot be used (%w); the manifests name the job, and its next run "+
@@ -164,7 +164,7 @@ func (i *EpochInfo) Counts() (c Counts) {
 	return c
 }
 
-// Any says whether any number of ranks can restore the epoch.
+// Any reports whether any number of ranks can restore the epoch.
 func (c *Counts) Any() bool { return len(c.Undeclared)+len(c.PerRank)+len(c.NotQuiet) == 0 }
 
 // Short names what stands in the way in a few words; empty: nothing does.

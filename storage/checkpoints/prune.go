@@ -98,7 +98,7 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 		}
 		no := func(Epoch) bool { return false }
 		gone, odd, err := looks[i].Prune(ctx, &catalog.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery,
-			Widest: widest, Counts: func(e Epoch) bool { return whole[d.Name()][e] }, Failed: no, Held: no,
+			Widest: widest, Counts: func(e Epoch) bool { return whole[d.Name()][e] }, Failed: no, InUse: no,
 			Making: func(string) bool { return false }, // the lock is ours: nobody writes
 			DryRun: rules.DryRun, Stays: rules.staysIn(d.Path())},
 			func(e Epoch, err error) error { return fmt.Errorf("remove epoch %d from %s: %w", e, d.Path(), err) })
@@ -173,37 +173,37 @@ func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release fun
 	return g.Release, nil
 }
 
-// Kept says that an epoch stays at a level until Unkeep.
+// Pin says that an epoch stays at a level until UnpinEpoch.
 //
 //	Epoch Epoch
 //	Name  string // given by the user; may be empty
 //	Auto  bool   // made by the rule of a job, not by a user
 //	Time  int64  // when it was made, in nanoseconds since 1970 UTC
-type Kept = format.Kept
+type Pin = format.Pin
 
-// Keep waits keepWaits, and looks every keepLooks, for a Prune that is about to remove the epoch.
+// PinEpoch waits keepWaits, and looks every keepLooks, for a Prune that is about to remove the epoch.
 const (
-	keepWaits = 10 * time.Second
-	keepLooks = 50 * time.Millisecond
+	pinWaits = 10 * time.Second
+	pinLooks = 50 * time.Millisecond
 )
 
-// Keep says that an epoch stays in a directory of the level global, and with it those that
-// it refers to, until Unkeep; name is for people and may be empty. A running job sees
+// PinEpoch says that an epoch stays in a directory of the level global, and with it those that
+// it refers to, until UnpinEpoch; name is for people and may be empty. A running job sees
 // it: its Prune either sees the record before it removes anything, or is waited for. An epoch that is not committed
 // there is ErrNotCommitted; so is one that Prune was removing already, and then no record is left.
-func Keep(ctx context.Context, dir string, e Epoch, name string) error {
-	d, err := keepDir(ctx, dir)
+func PinEpoch(ctx context.Context, dir string, e Epoch, name string) error {
+	d, err := pinDir(ctx, dir)
 	if err != nil {
 		return err
 	}
 	if err := wholeEpoch(d, e); err != nil {
 		return err
 	}
-	if err := level.WriteKept(d, &format.Kept{Epoch: e, Name: name, Time: time.Now().UnixNano()}); err != nil {
+	if err := level.WritePin(d, &format.Pin{Epoch: e, Name: name, Time: time.Now().UnixNano()}); err != nil {
 		return err
 	}
 	if err := staysWhole(ctx, d, e); err != nil {
-		return errors.Join(err, level.RemoveKept(d, e))
+		return errors.Join(err, level.RemovePin(d, e))
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func Keep(ctx context.Context, dir string, e Epoch, name string) error {
 // staysWhole waits until nobody is about to remove an epoch that is to stay, or what it refers to, and looks whether
 // all of it is there.
 func staysWhole(ctx context.Context, d *viewDir, e Epoch) error {
-	for begun := time.Now(); ; {
+	for start := time.Now(); ; {
 		m, err := d.ReadManifest(e)
 		if err != nil {
 			return fmt.Errorf("epoch %d in %s: %w", e, d.Path(), err)
@@ -222,17 +222,17 @@ func staysWhole(ctx context.Context, d *viewDir, e Epoch) error {
 			return err
 		case !removing:
 			return wholeEpoch(d, e)
-		case time.Since(begun) >= keepWaits:
+		case time.Since(start) >= pinWaits:
 			return fmt.Errorf("epoch %d in %s is about to be removed, and is not kept: try again; if whoever was to "+
 				"remove it has died, the next start of the job or 'holdfast prune' clears its note away", e, d.Path())
 		}
-		if err := sleep.For(ctx, keepLooks); err != nil {
+		if err := sleep.For(ctx, pinLooks); err != nil {
 			return err
 		}
 	}
 }
 
-// wholeEpoch says why an epoch cannot be kept: it is not committed, or what it refers to is not.
+// wholeEpoch says why an epoch cannot be pinned: it is not committed, or what it refers to is not.
 func wholeEpoch(l level.Epochs, e Epoch) error {
 	m, err := l.ReadManifest(e)
 	if err == nil {
@@ -244,43 +244,43 @@ func wholeEpoch(l level.Epochs, e Epoch) error {
 	return nil
 }
 
-// Unkeep takes Keep back: the epoch goes when the keep rules say so. Without a record the
+// UnpinEpoch takes PinEpoch back: the epoch goes when the keep rules say so. Without a record the
 // error matches fs.ErrNotExist.
-func Unkeep(ctx context.Context, dir string, e Epoch) error {
-	d, err := keepDir(ctx, dir)
+func UnpinEpoch(ctx context.Context, dir string, e Epoch) error {
+	d, err := pinDir(ctx, dir)
 	if err != nil {
 		return err
 	}
-	kept, err := level.ReadKept(d)
+	pins, err := level.ReadPins(d)
 	if err != nil {
 		return err
 	}
-	if _, ok := kept[e]; !ok {
+	if _, ok := pins[e]; !ok {
 		return fmt.Errorf("epoch %d in %s is not kept: %w", e, dir, fs.ErrNotExist)
 	}
-	return level.RemoveKept(d, e)
+	return level.RemovePin(d, e)
 }
 
-// KeptEpochs lists the records of a directory of the level global. A damaged one keeps its
-// epoch, too, and joins the error, beside the list.
-func KeptEpochs(ctx context.Context, dir string) (list []Kept, err error) {
-	d, err := keepDir(ctx, dir)
+// Pins lists the records of a directory of the level global. A damaged one pins its
+// epoch, too, and its error joins the list.
+func Pins(ctx context.Context, dir string) (list []Pin, err error) {
+	d, err := pinDir(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := level.ReadKept(d)
+	pins, err := level.ReadPins(d)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range slices.Sorted(maps.Keys(kept)) {
-		list = append(list, kept[e].Kept)
-		err = errors.Join(err, kept[e].Err)
+	for _, e := range slices.Sorted(maps.Keys(pins)) {
+		list = append(list, pins[e].Pin)
+		err = errors.Join(err, pins[e].Err)
 	}
 	return list, err
 }
 
-// keepDir opens a directory whose epochs can be kept.
-func keepDir(ctx context.Context, dir string) (*viewDir, error) {
+// pinDir opens a directory whose epochs can be pinned.
+func pinDir(ctx context.Context, dir string) (*viewDir, error) {
 	v, err := Open(ctx, dir)
 	if err != nil {
 		return nil, err

@@ -255,7 +255,7 @@ func (v *View) homeOf(f *Finding, name string) (*viewDir, error) {
 	}
 	var homes []*viewDir
 	for _, d := range v.dirs {
-		if d.Name() == f.Dir.Level && d.keeps(name) && !d.holds(f.Epoch, name) {
+		if d.Name() == f.Dir.Level && d.hadFile(name) && !d.hasFile(f.Epoch, name) {
 			homes = append(homes, d)
 		}
 	}
@@ -266,8 +266,8 @@ func (v *View) homeOf(f *Finding, name string) (*viewDir, error) {
 	return homes[0], nil
 }
 
-// keeps says whether a directory has had files of the name.
-func (d *viewDir) keeps(name string) bool {
+// hadFile reports whether a directory has had files of the name.
+func (d *viewDir) hadFile(name string) bool {
 	for _, l := range d.ledgers {
 		if at := l.At(d.Name()); at != nil {
 			for _, e := range at.Epochs {
@@ -278,10 +278,10 @@ func (d *viewDir) keeps(name string) bool {
 		}
 	}
 	epochs, err := d.Epochs()
-	return err == nil && slices.ContainsFunc(epochs, func(e Epoch) bool { return d.holds(e, name) })
+	return err == nil && slices.ContainsFunc(epochs, func(e Epoch) bool { return d.hasFile(e, name) })
 }
 
-func (d *viewDir) holds(e Epoch, name string) bool {
+func (d *viewDir) hasFile(e Epoch, name string) bool {
 	names, err := level.NamesOf(d, e)
 	return err == nil && names[name]
 }

@@ -77,7 +77,7 @@ func (r *repairer) rewriteShared(ctx context.Context, d *viewDir, was *format.Ma
 }
 
 // detach makes the later epochs of a directory that refer to chunks of a rank's shard whole, the newest first: the
-// chunks are about to lie elsewhere.
+// chunks are about to move.
 func (r *repairer) detach(ctx context.Context, d *viewDir, e Epoch, rank int) error {
 	epochs, err := d.Epochs()
 	if err != nil {
@@ -241,7 +241,7 @@ func (r *repairer) notes(ctx context.Context) ([]Repaired, error) {
 func (r *repairer) note(f *Finding) error {
 	d := r.v.dir(f.Dir.Dir)
 	_, isEpoch := format.ParseEpochName(f.Part)
-	kept, isKept := format.ParseKeptName(f.Part)
+	pinned, isPin := format.ParsePinName(f.Part)
 	var b []byte
 	switch {
 	case f.Kind == Newer:
@@ -253,10 +253,10 @@ func (r *repairer) note(f *Finding) error {
 		return fmt.Errorf("%w; remove it if nobody needs it", f.Err)
 	case f.Part == format.MarkerName:
 		b = (&format.Marker{Job: d.info.Job, Size: d.info.Size, Level: d.Name(), Run: d.info.Run}).Encode()
-	case f.Part == format.BegunName:
-		b = r.begun().Encode()
-	case isKept: // its name is lost; that it stays is what matters
-		b = (&format.Kept{Epoch: kept, Time: time.Now().UnixNano()}).Encode()
+	case f.Part == format.HistoryName:
+		b = r.history().Encode()
+	case isPin: // its name is lost; that it stays is what matters
+		b = (&format.Pin{Epoch: pinned, Time: time.Now().UnixNano()}).Encode()
 	case format.IsLedger(f.Part), strings.HasPrefix(f.Part, format.AttemptsPrefix): // the job writes it again
 	default:
 		return f.Err
@@ -267,17 +267,17 @@ func (r *repairer) note(f *Finding) error {
 	return d.ReplaceNote(f.Part, b)
 }
 
-// begun is the newest that the directories say of the job's past, by their notes or by what is committed there.
-func (r *repairer) begun() *format.Begun {
-	best := &format.Begun{}
+// history is the newest that the directories say of the job's past, by their notes or by what is committed there.
+func (r *repairer) history() *format.History {
+	best := &format.History{}
 	for _, d := range r.v.dirs {
-		if b, err := level.ReadBegun(d); err == nil && b.Epoch >= best.Epoch {
+		if b, err := level.ReadHistory(d); err == nil && b.Epoch >= best.Epoch {
 			best = b
 		}
 	}
 	for _, d := range r.v.dirs {
 		if e, err := catalog.NewestReadable(d); err == nil && e > best.Epoch {
-			best = &format.Begun{Epoch: e, Level: d.Name(), Run: d.info.Run}
+			best = &format.History{Epoch: e, Level: d.Name(), Run: d.info.Run}
 		}
 	}
 	return best

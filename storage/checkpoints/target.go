@@ -36,7 +36,7 @@ type target struct {
 const (
 	defaultJobs = 4 // shards that a tool copies at once
 	readers     = 2 // goroutines that read one of them
-	keepTold    = 2 // epochs that verify expects of those there, as if a job had written them
+	ledgerKeep  = 2 // epochs that verify expects of those there, as if a job had written them
 )
 
 // poolFor is the memory for so many jobs; 0 means defaultJobs.
@@ -95,9 +95,9 @@ func (t *target) claim(ctx context.Context) error {
 	case isSize && t.elastic:
 		err = nil
 	case isSize:
-		size.Beside = fromDirs
+		size.Other = fromDirs
 	case errors.As(err, &other):
-		other.Beside = fromDirs
+		other.Other = fromDirs
 	}
 	if err != nil {
 		return err
@@ -110,18 +110,18 @@ func (t *target) claim(ctx context.Context) error {
 		return err
 	}
 	if t.shared {
-		return level.NoteNoneBegun(t)
+		return level.BeginHistory(t)
 	}
-	return errors.Join(t.ClearTemps(), level.NoteNoneBegun(t))
+	return errors.Join(t.ClearTemps(), level.BeginHistory(t))
 }
 
 // identify makes the directory one of the run whose epochs are copied there, if it has none of another run.
 func (t *target) identify(ctx context.Context) error {
-	return level.MarkRun(t, t.info.Run, func() error {
-		w := level.WhoseIs(levelOf(ctx, t.Path(), nil))
-		if w.Holds && !t.info.Run.Owns(w.Run) {
+	return level.ClaimRun(t, t.info.Run, func() error {
+		w := level.OwnerOf(levelOf(ctx, t.Path(), nil))
+		if w.HasEpochs && !t.info.Run.Owns(w.Run) {
 			return &level.RunError{Level: t.Name(), Dir: t.Path(), Have: w.Run, Want: t.info.Run,
-				Beside: "what is to be copied", Remedy: "copy to a directory of that run, or to a new one"}
+				Other: "what is to be copied", Remedy: "copy to a directory of that run, or to a new one"}
 		}
 		return nil
 	})
@@ -136,7 +136,7 @@ func (t *target) close() error {
 	if t.last > 0 {
 		if epochs, err := catalog.Inventory(t); err == nil {
 			_ = level.WriteLedger(t, &format.Ledger{Run: t.info.Run, Levels: []format.LedgerLevel{{Name: t.Name(),
-				Keep: keepTold, KeepEvery: t.keepEvery, Epochs: epochs}}})
+				Keep: ledgerKeep, KeepEvery: t.keepEvery, Epochs: epochs}}})
 		}
 	}
 	return errors.Join(t.pool.Close(), t.guard.Release())
@@ -151,10 +151,10 @@ func (t *target) commit(ctx context.Context, e Epoch, shards []ShardInfo) error 
 		Run: t.info.Run}
 	err := ctx.Err()
 	if err == nil {
-		err = t.guard.Again(ctx, t.Level)
+		err = t.guard.Retake(ctx, t.Level)
 	}
 	if err == nil {
-		err = t.mark()
+		err = t.updateMarker()
 	}
 	if err == nil {
 		err = t.Commit(m, m.Origins())
@@ -166,18 +166,18 @@ func (t *target) commit(ctx context.Context, e Epoch, shards []ShardInfo) error 
 	return nil
 }
 
-// mark makes the directory one of as many ranks as the epoch has that is about to be committed, and puts a lost marker
-// back.
-func (t *target) mark() error {
+// updateMarker makes the directory one of as many ranks as the epoch has that is about to be committed, and puts a lost
+// marker back.
+func (t *target) updateMarker() error {
 	if have, err := level.ReadMarker(t); err == nil && have.Size != t.info.Size {
-		return level.Remark(t, t.marker())
+		return level.RewriteMarker(t, t.marker())
 	}
-	return t.KeepMarked(t.marker())
+	return t.RestoreMarker(t.marker())
 }
 
-// bring copies a rank's shard from directories of the job; anew also where an earlier attempt has left a file that
+// bring copies a rank's shard from directories of the job; again also where an earlier attempt has left a file that
 // looks complete.
-func (t *target) bring(ctx context.Context, e Epoch, rank int, from []shard.Source, anew bool) (info ShardInfo,
+func (t *target) bring(ctx context.Context, e Epoch, rank int, from []shard.Source, again bool) (info ShardInfo,
 	err error) {
 	if err := t.guard.Err(); err != nil {
 		return info, err
@@ -187,11 +187,11 @@ func (t *target) bring(ctx context.Context, e Epoch, rank int, from []shard.Sour
 		return info, err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
-	return t.take(ctx, sh, anew)
+	return t.take(ctx, sh, again)
 }
 
 // take makes a shard durable, and not yet committed. What is committed is left alone.
-func (t *target) take(ctx context.Context, sh *Shard, anew bool) (info ShardInfo, err error) {
+func (t *target) take(ctx context.Context, sh *Shard, again bool) (info ShardInfo, err error) {
 	e, rank, of := sh.Epoch(), sh.Rank(), fetch.CopyOf(sh).At.Info
 	m, err := t.ReadManifest(e)
 	if err == nil {
@@ -204,7 +204,7 @@ func (t *target) take(ctx context.Context, sh *Shard, anew bool) (info ShardInfo
 		return info, err
 	}
 	info, _, err = fetch.Uncommitted(t, e, rank)
-	if err == nil && info.Digest == of.Digest && !anew {
+	if err == nil && info.Digest == of.Digest && !again {
 		info.Node = of.Node
 		return info, t.SyncEpoch(e)
 	}

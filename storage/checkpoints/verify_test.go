@@ -104,7 +104,7 @@ func TestVerifyOddities(t *testing.T) {
 	}
 }
 
-// told says whether a finding speaks of a place and names a good copy.
+// told reports whether a finding speaks of a place and names a good copy.
 func told(found []checkpoints.Finding, where, good string) bool {
 	for _, f := range found {
 		at := fmt.Sprint("rank ", f.Rank)

@@ -42,7 +42,7 @@ type Identity = format.Identity
 type viewDir struct {
 	level.Level
 	info      DirInfo
-	begun     bool // epochs of its run are or were there
+	used      bool // epochs of its run are or were there
 	markerErr error
 	ledgers   []*format.Ledger
 	due       map[Epoch][]string // epochs that should be here, with files that should; by Inspect
@@ -60,7 +60,7 @@ type EpochInfo struct {
 	Here      []int       // ranks whose shards lie in this directory, ascending
 	Disk      int64       // bytes of the epoch's files in this directory
 	InPart    bool        // it is here for chunks that later epochs refer to; others that it had are gone
-	Kept      *Kept       // that it stays here; nil: no more than the keep rules say
+	Pin       *Pin        // that it stays here; nil: no more than the keep rules say
 	OtherRun  bool        // it belongs to another run than the directory, and counts as none of its epochs
 	Run       Identity    // that it belongs to
 	Err       error       // why the manifest cannot be read
@@ -155,14 +155,14 @@ func (v *View) add(d *viewDir) error {
 		first := v.dirs[0].info
 		if d.info.Job != first.Job {
 			return &level.JobError{Level: d.Name(), Dir: d.Path(), Have: d.info.Job, Want: first.Job,
-				Beside: "directory " + first.Dir}
+				Other: "directory " + first.Dir}
 		}
 		if err := v.sameRun(d); err != nil {
 			return err
 		}
 		if d.info.Size != first.Size && !d.resizable() && !slices.ContainsFunc(v.dirs, (*viewDir).resizable) {
 			return &level.SizeError{Level: d.Name(), Dir: d.Path(), Have: d.info.Size, Want: first.Size,
-				Beside: "directory " + first.Dir}
+				Other: "directory " + first.Dir}
 		}
 	}
 	v.dirs = append(v.dirs, d)
@@ -173,16 +173,16 @@ func (v *View) add(d *viewDir) error {
 func (v *View) sameRun(d *viewDir) error {
 	for _, o := range v.dirs {
 		switch a, b := o.info.Run, d.info.Run; {
-		case a.Owns(b), b.Owns(a), !o.begun, !d.begun:
+		case a.Owns(b), b.Owns(a), !o.used, !d.used:
 			continue
 		}
 		return &level.RunError{Level: d.Name(), Dir: d.Path(), Have: d.info.Run, Want: o.info.Run,
-			Beside: "level " + o.Name() + " in " + o.Path(), Remedy: "give the directories of one run"}
+			Other: "level " + o.Name() + " in " + o.Path(), Remedy: "give the directories of one run"}
 	}
 	return nil
 }
 
-// resizable says whether the directory has an epoch of a job whose number of ranks may change.
+// resizable reports whether the directory has an epoch of a job whose number of ranks may change.
 func (d *viewDir) resizable() bool {
 	epochs, err := d.Epochs()
 	return err == nil && slices.ContainsFunc(epochs, func(e Epoch) bool {
@@ -208,7 +208,7 @@ func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		kept, err := level.KeptAt(d)
+		pins, err := level.PinsAt(d)
 		if err != nil {
 			return nil, err
 		}
@@ -223,8 +223,8 @@ func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 			if err != nil {
 				return nil, err
 			}
-			if k, ok := kept[e]; ok {
-				info.Kept = &k.Kept
+			if k, ok := pins[e]; ok {
+				info.Pin = &k.Pin
 			}
 			out = append(out, info)
 		}

@@ -238,7 +238,7 @@ func (b *bucket) List(ctx context.Context, prefix string, delimited bool, most i
 // pageWalk takes care that a listing in pages comes to an end, whatever the store answers.
 type pageWalk struct{ token, last string }
 
-// next says whether a page is followed by another one, which is at token; last is the last key of the page. A store
+// next reports whether a page is followed by another one, which is at token; last is the last key of the page. A store
 // that says so and gives no token, or repeats itself, has lost the rest: part of a list must not be taken for all.
 func (w *pageWalk) next(truncated bool, token, last string) (more bool, err error) {
 	if !truncated { // some stores give a token all the same, or an empty one

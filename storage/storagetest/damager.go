@@ -60,7 +60,7 @@ func read(p string) ([]byte, error) {
 	return os.ReadFile(p)
 }
 
-// large says whether a directory has a file that was made large before.
+// large reports whether a directory has a file that was made large before.
 func large(dir string) (found bool) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -104,7 +104,7 @@ func (v *Damager) another(p string, dir bool) (string, error) {
 	return list[v.Rnd.IntN(len(list))], nil
 }
 
-// copies says whether two files hold the same shard: then either may stand for the
+// copies reports whether two files hold the same shard: then either may stand for the
 // other.
 func copies(p, q string) bool {
 	epoch := func(p string) string { return filepath.Base(filepath.Dir(p)) }
@@ -131,7 +131,7 @@ func part(p string) string {
 	return name
 }
 
-// kept says whether retention keeps the epoch that a file belongs to for itself,
+// kept reports whether retention keeps the epoch that a file belongs to for itself,
 // not for what later ones refer to.
 func (v *Damager) kept(p string) bool {
 	return strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest)) ||

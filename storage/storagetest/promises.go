@@ -140,7 +140,7 @@ func (s *suite) kept() {
 	for e := storage.Epoch(1); e <= epochs; e++ {
 		s.take(e)
 		if e == 1 {
-			if err := checkpoints.Keep(s.Context(), dir, e, "first"); err != nil {
+			if err := checkpoints.PinEpoch(s.Context(), dir, e, "first"); err != nil {
 				s.Fatal(err)
 			}
 		}
@@ -150,13 +150,13 @@ func (s *suite) kept() {
 			}
 		}
 	}
-	if list, err := checkpoints.KeptEpochs(s.Context(), dir); err != nil || len(list) != 1 || list[0].Name != "first" {
+	if list, err := checkpoints.Pins(s.Context(), dir); err != nil || len(list) != 1 || list[0].Name != "first" {
 		s.Errorf("got %v, %v, want epoch 1 by its name", list, err)
 	}
 	if err := s.restore(1); err != nil {
 		s.Errorf("the kept epoch: %v", err)
 	}
-	if err := checkpoints.Unkeep(s.Context(), dir, 1); err != nil {
+	if err := checkpoints.UnpinEpoch(s.Context(), dir, 1); err != nil {
 		s.Fatal(err)
 	}
 	for _, st := range s.stores {

@@ -172,7 +172,7 @@ func (s *suite) learn() error {
 	return nil
 }
 
-// offers says whether every rank is offered e from the level under test.
+// offers reports whether every rank is offered e from the level under test.
 func (s *suite) offers(e storage.Epoch) bool {
 	s.Helper()
 	for _, st := range s.stores {

@@ -243,7 +243,7 @@ func (x *Epoch) committed(level string, waited time.Duration) {
 	p.Committed(x.c.Epoch, level, time.Since(x.start), waited)
 	if !p.begun.Swap(true) {
 		// It is committed, though a rank may have been lost meanwhile, which ends p.ctx.
-		err := p.Store.NoteBegun(context.WithoutCancel(p.ctx), x.c.Epoch, level)
+		err := p.Store.RecordHistory(context.WithoutCancel(p.ctx), x.c.Epoch, level)
 		if err != nil && !errors.Is(err, storage.ErrClosed) { // if it is closed, the next start of the job records it
 			p.Log.Warn("holdfast: cannot record that the job has checkpoints", "error", err)
 		}
@@ -253,7 +253,7 @@ func (x *Epoch) committed(level string, waited time.Duration) {
 	}
 	if p.Rank == 0 && p.Keep != (Every{}) && storage.TraitsOf(level).Shared {
 		err := p.Operations.Run(p.ctx, "keep", level, func(ctx context.Context) error {
-			return p.Store.KeepByRule(ctx, x.c.Epoch, level, p.Keep.Epochs, p.Keep.Time)
+			return p.Store.PinByRule(ctx, x.c.Epoch, level, p.Keep.Epochs, p.Keep.Time)
 		})
 		if err != nil {
 			p.Log.Warn("holdfast: cannot mark an epoch for keep_every", "epoch", x.c.Epoch, "error", err)

@@ -87,7 +87,7 @@ func TestNotedAtTheEnd(t *testing.T) {
 	all := make(chan error, 1)
 	all <- nil
 	<-p.Persist(Captured{Epoch: 1, Snapshot: s, All: all}).Over
-	if b, err := p.Store.Begun(t.Context()); err != nil || b.Epoch != 1 {
+	if b, err := p.Store.History(t.Context()); err != nil || b.Epoch != 1 {
 		t.Errorf("got %+v, %v, want epoch 1", b, err)
 	}
 }

@@ -99,9 +99,9 @@ func (n *Note) end(e storage.Epoch) {
 const storeTime = 20 * time.Second
 
 // inStore finds the note in an object store; not ok if the level is a directory.
-func (n *Note) inStore() (at storage.Beside, ctx context.Context, cancel context.CancelFunc, ok bool) {
+func (n *Note) inStore() (at storage.ObjectRecord, ctx context.Context, cancel context.CancelFunc, ok bool) {
 	ctx, cancel = context.WithTimeout(context.Background(), storeTime)
-	return storage.Beside{Dir: n.Dir, Name: noteName}, ctx, cancel, storage.IsObjectStore(n.Dir)
+	return storage.ObjectRecord{Dir: n.Dir, Name: noteName}, ctx, cancel, storage.IsObjectStore(n.Dir)
 }
 
 func (n *Note) put(b []byte) error {

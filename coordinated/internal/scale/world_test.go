@@ -121,18 +121,18 @@ func (w *world) start(ctx context.Context, run string) error {
 		if r.n == 0 {
 			return nil
 		}
-		return r.start(ctx, run, &storage.Told{Common: common, Own: own(r.n)})
+		return r.start(ctx, run, &storage.Overview{Common: common, Own: own(r.n)})
 	})
 }
 
-func (r *rank) start(ctx context.Context, run string, told *storage.Told) (err error) {
+func (r *rank) start(ctx context.Context, run string, told *storage.Overview) (err error) {
 	w, node := r.w, r.n/r.w.PerNode
 	ctx, r.ended = context.WithCancel(ctx)
 	log := slog.New(slog.DiscardHandler)
 	files := &countingFS{FS: vfs.OS{}, dir: w.global(), m: &r.m, removed: &w.removed}
 	levels := []string{storage.LevelLocal, storage.LevelGlobal}
 	r.store, err = storage.Open(vfs.With(ctx, files), storage.Options{Job: "scale", Rank: r.n, Size: w.Ranks,
-		Node: w.names[r.n], Nodes: w.names, Run: run, Together: true, Told: told, Logger: log,
+		Node: w.names[r.n], Nodes: w.names, Run: run, Collective: true, Overview: told, Logger: log,
 		Levels: []storage.LevelConfig{
 			{Name: levels[0], Dir: w.local(node)}, {Name: levels[1], Dir: w.global()}}})
 	if err != nil {

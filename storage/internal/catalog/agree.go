@@ -51,7 +51,7 @@ func (a *agreement) committed(e format.Epoch) {
 // unknown says that nothing is known of what the others have.
 func (a *agreement) unknown() bool { return a.all == nil && a.newest == 0 }
 
-// counts says whether all ranks have an epoch, as far as this one knows.
+// counts reports whether all ranks have an epoch, as far as this one knows.
 func (a *agreement) counts(e format.Epoch) bool {
 	voting := a.newest > 0
 	return !a.failed[e] && !(voting && a.unsure[e]) && (a.all == nil || a.all[e])

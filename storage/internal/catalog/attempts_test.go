@@ -161,17 +161,17 @@ func TestDamagedNoteIsNoBeginning(t *testing.T) {
 		return w.Stores[0]
 	}
 	s := open()
-	if b, err := s.Begun(t.Context()); err != nil || b.Epoch != 0 || b.NoRecord {
+	if b, err := s.History(t.Context()); err != nil || b.Epoch != 0 || b.NoRecord {
 		t.Errorf("a new job: got %+v, %v", b, err)
 	}
-	if err := s.NoteBegun(t.Context(), 5, storage.LevelLocal); err != nil {
+	if err := s.RecordHistory(t.Context(), 5, storage.LevelLocal); err != nil {
 		t.Fatal(err)
 	}
-	for i, file := range []string{"/local0/" + format.BegunName, "/global/" + format.BegunName} {
+	for i, file := range []string{"/local0/" + format.HistoryName, "/global/" + format.HistoryName} {
 		if err := f.Flip(file, 20, 1); err != nil {
 			t.Fatal(err)
 		}
-		b, err := s.Begun(t.Context())
+		b, err := s.History(t.Context())
 		var where *storage.DirError
 		if told := i == 0; told && (err != nil || b.Epoch != 5) || !told &&
 			(!errors.As(err, &where) || !errors.Is(err, storage.ErrCorrupt)) {
@@ -179,7 +179,7 @@ func TestDamagedNoteIsNoBeginning(t *testing.T) {
 		}
 	}
 	f.MkdirAll("/local0/" + format.EpochName(4))
-	if b, err := s.Begun(t.Context()); err != nil || !b.NoRecord {
+	if b, err := s.History(t.Context()); err != nil || !b.NoRecord {
 		t.Errorf("with the directory of an epoch: got %+v, %v", b, err)
 	}
 }

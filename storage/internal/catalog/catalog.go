@@ -26,7 +26,7 @@ type Job struct {
 	Name       string
 	Rank, Size int
 	Elastic    bool // epochs of other numbers of ranks count
-	Together   bool // rank 0 alone looks into directories that all ranks share
+	Collective bool // rank 0 alone looks into directories that all ranks share
 	Node       string
 	Nodes      []string        // of each rank
 	Identity   format.Identity // of the run; zero: epochs of any run count
@@ -59,7 +59,7 @@ type Catalog struct {
 type Level struct {
 	level.Level
 	Keep, KeepEvery int
-	Out             error    // why it cannot be written to; nil: it can
+	Unwritable      error    // why it cannot be written to; nil: it can
 	Listed          *Listing // what rank 0 found there; nil: this rank looks
 	// Reachable says, after a cheap look, why a rank's shard of a committed epoch is not to be had.
 	Reachable func(ctx context.Context, m *format.Manifest, rank int) error
@@ -84,10 +84,10 @@ func (c *Catalog) Add(l *Level) {
 }
 
 // Looks reports whether this rank looks into the level's directory at all.
-func (c *Catalog) Looks(l *Level) bool { return !c.Together || !l.Traits().Shared || c.Rank == 0 }
+func (c *Catalog) Looks(l *Level) bool { return !c.Collective || !l.Traits().Shared || c.Rank == 0 }
 
 // looksAlone reports whether this rank looks into the level's directory, and no other removes anything there.
-func (c *Catalog) looksAlone(l *Level) bool { return c.Together && l.Traits().Shared && c.Rank == 0 }
+func (c *Catalog) looksAlone(l *Level) bool { return c.Collective && l.Traits().Shared && c.Rank == 0 }
 
 // Owns reports whether what carries the identity x belongs to this run.
 func (c *Catalog) Owns(x format.Identity) bool { return c.Identity.IsZero() || c.Identity.Owns(x) }
@@ -114,7 +114,7 @@ func (c *Catalog) warnOther(e format.Epoch, at string, err error) {
 // working lists the levels that this rank can write to.
 func (c *Catalog) working() (list []*Level) {
 	for _, l := range c.levels {
-		if l.Out == nil {
+		if l.Unwritable == nil {
 			list = append(list, l)
 		}
 	}

@@ -98,7 +98,7 @@ func (k *Known) Epochs(level string) (out []format.Epoch) {
 	return out
 }
 
-// HasShard says whether a rank's shard lies there.
+// HasShard reports whether a rank's shard lies there.
 func (h *Holding) HasShard(rank int) bool { return slices.Contains(h.Shards, rank) }
 
 // Holdings describes what this rank's directories have, for Learn of the
@@ -110,7 +110,7 @@ func (c *Catalog) Holdings(ctx context.Context) ([]byte, error) {
 			continue
 		}
 		epochs, err := l.Epochs()
-		if err != nil && l.Out == nil {
+		if err != nil && l.Unwritable == nil {
 			return nil, err
 		}
 		for _, e := range epochs {

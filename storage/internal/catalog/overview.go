@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Told is what rank 0 found in the directories that all ranks share, for one rank. It holds for as long as no rank has
-// committed an epoch since.
-type Told struct {
+// Overview is what rank 0 found in the directories that all ranks share, for one rank. It holds for as long as no rank
+// has committed an epoch since.
+type Overview struct {
 	Common []byte // the same for all ranks
 	Own    []byte // this rank's
 }
@@ -45,14 +45,14 @@ type listed struct {
 	shard *format.ShardInfo // of this rank; nil: the manifest says
 }
 
-// Overview looks once at the directories that all ranks share. Rank 0 calls it and gives every rank its Told: common is
+// Overview looks once at the directories that all ranks share. Rank 0 calls it and gives every rank its Overview: common is
 // for all, own makes the part of one rank.
 func (c *Catalog) Overview(ctx context.Context) (common []byte, own func(rank int) []byte, err error) {
 	var list format.Encoder
 	var manifests []*format.Manifest
 	var of []string // levels of the manifests
 	for _, l := range c.levels {
-		if !l.Traits().Shared || l.Out != nil {
+		if !l.Traits().Shared || l.Unwritable != nil {
 			continue // each rank looks for itself
 		}
 		epochs, ms, err := c.list(ctx, l)
@@ -165,12 +165,12 @@ func (x *listed) fields(f format.Fields) {
 }
 
 // ListingOf decodes what rank 0 found at a level; nil: nothing, so this rank looks for itself.
-func ListingOf(t *Told, name string) (*Listing, error) {
+func ListingOf(t *Overview, name string) (*Listing, error) {
 	if t == nil {
 		return nil, nil
 	}
 	bad := func() (*Listing, error) {
-		return nil, &level.OptionError{Field: "Told", Reason: "is not what Overview made"}
+		return nil, &level.OptionError{Field: "Overview", Reason: "is not what Overview made"}
 	}
 	var found *Listing
 	for d := (&format.Decoder{B: t.Common}); len(d.B) > 0; {

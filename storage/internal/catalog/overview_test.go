@@ -20,10 +20,10 @@ import (
 // the other.
 func openTogether(f *crashfs.FS) (*jobtest.World, error) {
 	w := &jobtest.World{FS: f}
-	var told *storage.Told
+	var told *storage.Overview
 	for r := range jobtest.WorldSize {
 		s, err := storage.Open(jobtest.WithPools(vfs.With(context.Background(), f)),
-			storage.Options{Job: "crash", Rank: r, Size: jobtest.WorldSize, Together: true, Told: told,
+			storage.Options{Job: "crash", Rank: r, Size: jobtest.WorldSize, Collective: true, Overview: told,
 				Nodes: []string{"n0", "n1"},
 				Levels: []storage.LevelConfig{
 					{Name: storage.LevelLocal, Dir: fmt.Sprintf("/local%d", r), Keep: 1},
@@ -38,7 +38,7 @@ func openTogether(f *crashfs.FS) (*jobtest.World, error) {
 			if err != nil {
 				return w, err
 			}
-			told = &storage.Told{Common: common, Own: own(1)}
+			told = &storage.Overview{Common: common, Own: own(1)}
 		}
 	}
 	return w, nil
@@ -239,10 +239,10 @@ func TestToldRestores(t *testing.T) {
 
 // TestToldIsChecked: what is none of Overview's making is refused.
 func TestToldIsChecked(t *testing.T) {
-	for _, told := range []*storage.Told{{Common: []byte("x")}, {Own: []byte("xyz")},
+	for _, told := range []*storage.Overview{{Common: []byte("x")}, {Own: []byte("xyz")},
 		{Common: []byte{0, 0, 255, 255, 255, 255}}} {
 		_, err := storage.Open(vfs.With(t.Context(), jobtest.NewWorldFS()),
-			storage.Options{Job: "j", Rank: 1, Size: 2, Together: true, Told: told,
+			storage.Options{Job: "j", Rank: 1, Size: 2, Collective: true, Overview: told,
 				Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: "/global"}}})
 		var opt *storage.OptionError
 		if !errors.As(err, &opt) {

@@ -32,13 +32,13 @@ type KeepRules struct {
 	Widest      format.Epoch              // newest epoch committed at the last level
 	Counts      func(e format.Epoch) bool // all ranks have it
 	Failed      func(e format.Epoch) bool // a vote gave it up
-	Held        func(e format.Epoch) bool // it is in use
+	InUse       func(e format.Epoch) bool // it is in use
 	Making      func(name string) bool    // a file that will get its final name
 	DryRun      bool                      // nothing is removed
 	// Stays hears why an epoch is not removed though Keep does not cover it; nil: nobody asks.
 	Stays func(e format.Epoch, why string)
 
-	kept map[format.Epoch]level.KeptEpoch // that are to stay
+	pins map[format.Epoch]level.Pin // that are to stay
 }
 
 // maxPending is how many epochs are kept at a level for the last one, which does not have them.
@@ -48,7 +48,7 @@ const maxPending = 8
 // the others; left is what it has not removed, and what is odd about the epochs that stay.
 func (k *Look) Prune(ctx context.Context, r *KeepRules, failed func(e format.Epoch, err error) error) (
 	removed []format.Epoch, left []level.Leftover, err error) {
-	if r.kept, err = level.KeptAt(k); err != nil {
+	if r.pins, err = level.PinsAt(k); err != nil {
 		return nil, nil, err // what is to stay is not known
 	}
 	dead, left, err := k.prunable(r)
@@ -64,7 +64,7 @@ func (k *Look) Prune(ctx context.Context, r *KeepRules, failed func(e format.Epo
 			problems = append(problems, ctx.Err())
 			break
 		}
-		if same, err := level.Unchanged(k, r.kept); !same {
+		if same, err := level.SamePins(k, r.pins); !same {
 			problems = append(problems, err)
 			break // the next call decides anew
 		}
@@ -101,7 +101,7 @@ func (k *Look) prunable(r *KeepRules) (dead []format.Epoch, left []level.Leftove
 		}
 	}
 	for _, e := range garbage {
-		if !kept[e] && !r.Held(e) && !hasTemp(k, e, r.Making) {
+		if !kept[e] && !r.InUse(e) && !hasTemp(k, e, r.Making) {
 			dead = append(dead, e)
 		}
 	}
@@ -119,7 +119,7 @@ func (k *Look) explain(r *KeepRules, committed []format.Epoch, kept map[format.E
 		if !kept[e] || level.OfOtherRun(err) {
 			continue
 		}
-		if older := slices.Index(k.epochs, e) >= r.Keep; older && r.kept[e].Epoch == e {
+		if older := slices.Index(k.epochs, e) >= r.Keep; older && r.pins[e].Epoch == e {
 			r.Stays(e, "it is kept (holdfast keep)")
 		} else if older && by[e] != 0 {
 			r.Stays(e, fmt.Sprintf("epoch %d refers to it", by[e]))
@@ -135,7 +135,7 @@ func (k *Look) explain(r *KeepRules, committed []format.Epoch, kept map[format.E
 	}
 }
 
-// hasTemp says whether a file of the epoch is in the making. An epoch that
+// hasTemp reports whether a file of the epoch is in the making. An epoch that
 // cannot be looked at has one.
 func hasTemp(l level.Epochs, e format.Epoch, making func(name string) bool) bool {
 	files, err := l.Files(e)
@@ -168,7 +168,7 @@ func keptOf(l level.Epochs, committed []format.Epoch, r *KeepRules) (kept map[fo
 		switch {
 		case errors.As(err, &other) && !other.Replaced(): // neither of this run nor of the one that it has replaced:
 			// nobody but a person may remove it
-		case r.Held(e) || r.kept[e].Epoch == e || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
+		case r.InUse(e) || r.pins[e].Epoch == e || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
 		case !due, r.Failed(e) && counted > 0:
 			continue
 		case r.Failed(e):
@@ -284,12 +284,12 @@ func (c *Catalog) keepRules(l *Level, writing map[format.Epoch]bool) *KeepRules 
 	return &KeepRules{Keep: l.Keep, Every: l.KeepEvery, Widest: format.MaxCounted,
 		Counts: func(e format.Epoch) bool { return !nothing && agreed.counts(e) },
 		Failed: func(e format.Epoch) bool { return agreed.failed[e] },
-		Held:   func(e format.Epoch) bool { return writing[e] || c.held(e) },
+		InUse:  func(e format.Epoch) bool { return writing[e] || c.used(e) },
 		Making: func(name string) bool { return c.making(l, name) },
 	}
 }
 
-// making says whether a name is that of a file in the making. Every rank clears away its own at its start, in the
+// making reports whether a name is that of a file in the making. Every rank clears away its own at its start, in the
 // directories that it sees; those of ranks that now run elsewhere are left over.
 func (c *Catalog) making(l *Level, name string) bool {
 	rank, ok := level.TempRank(name)

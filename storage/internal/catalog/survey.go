@@ -48,7 +48,7 @@ func (c *Catalog) Candidates(ctx context.Context, memory Memory) (list []Candida
 		return nil, nil, err
 	}
 	deaths := c.attempts()
-	elsewhere, bad := map[format.Epoch]bool{}, map[format.Epoch]bool{}
+	notHere, bad := map[format.Epoch]bool{}, map[format.Epoch]bool{}
 	for _, st := range joinLevels(states) {
 		if st.Err != nil {
 			if errors.Is(st.Err, level.ErrNotCommitted) {
@@ -60,7 +60,7 @@ func (c *Catalog) Candidates(ctx context.Context, memory Memory) (list []Candida
 			}
 			bad[st.Epoch] = true
 			if errors.Is(st.Err, fs.ErrNotExist) { // ranks were placed elsewhere, most likely
-				elsewhere[st.Epoch] = true
+				notHere[st.Epoch] = true
 			} else {
 				c.Log.Warn("holdfast: level cannot supply an epoch", "epoch", st.Epoch, "level", st.Level, "err",
 					st.Err)
@@ -78,9 +78,9 @@ func (c *Catalog) Candidates(ctx context.Context, memory Memory) (list []Candida
 	for i := range list {
 		delete(bad, list[i].Epoch)
 	}
-	if len(elsewhere) > 0 {
+	if len(notHere) > 0 {
 		c.Log.Info("holdfast: this node lacks epochs of this rank at a level; other levels and nodes are read instead",
-			"epochs", slices.Sorted(maps.Keys(elsewhere)))
+			"epochs", slices.Sorted(maps.Keys(notHere)))
 	}
 	unreadable = slices.Sorted(maps.Keys(bad))
 	slices.Reverse(unreadable)
@@ -193,7 +193,7 @@ func (c *Catalog) epochsAt(l *Level) ([]format.Epoch, error) {
 		}
 	} else {
 		var err error
-		if own, err = l.Epochs(); err != nil && l.Out == nil {
+		if own, err = l.Epochs(); err != nil && l.Unwritable == nil {
 			return nil, err
 		}
 	}

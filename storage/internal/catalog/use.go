@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// Hold keeps epochs from being removed until release is called: they are written, rebuilt, copied or read, by this
+// Use keeps epochs from being removed until release is called: they are written, rebuilt, copied or read, by this
 // rank or by another one through its connection to this rank's store. release may be called again.
-func (c *Catalog) Hold(epochs ...format.Epoch) (release func()) {
+func (c *Catalog) Use(epochs ...format.Epoch) (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range epochs {
@@ -40,10 +40,10 @@ func (c *Catalog) Retain(ctx context.Context, e format.Epoch) (release func()) {
 			list = append(list, m.Origins()...)
 		}
 	}
-	return c.Hold(list...)
+	return c.Use(list...)
 }
 
-func (c *Catalog) held(e format.Epoch) bool {
+func (c *Catalog) used(e format.Epoch) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inUse[e] > 0

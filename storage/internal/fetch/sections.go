@@ -18,9 +18,9 @@ func CopyOf(sh *Shard) *shard.Copy {
 	return sh.copies[0]
 }
 
-// Proven says whether the place from which the shard is read first has every chunk right, because each was read there
-// and nothing was found damaged: then what is written later may refer to it. The section that no shard refers to need
-// not have been read.
+// Proven reports whether the place from which the shard is read first has every chunk right, because each was read
+// there and nothing was found damaged: then what is written later may refer to it. The section that no shard refers to
+// need not have been read.
 func Proven(sh *Shard) bool {
 	sh.mu.Lock()
 	damaged := len(sh.damage) > 0

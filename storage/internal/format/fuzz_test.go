@@ -19,8 +19,8 @@ func FuzzDecoders(f *testing.F) {
 	f.Add(append(make([]byte, RecordHead), append(encoded(f, exampleLayout(0)), 0, 0, 0, 0)...))
 	f.Add((&Ledger{Rank: 1, Node: "n", Levels: []LedgerLevel{{Name: LevelLocal, Keep: 2, KeepEvery: 10,
 		Epochs: []LedgerEpoch{{Epoch: 7, Files: []string{ShardName(1)}}, {Epoch: 8}}}, {Name: LevelGlobal}}}).Encode())
-	f.Add((&Kept{Epoch: 7, Name: "steady", Time: 1}).Encode())
-	f.Add((&Begun{Epoch: 7, Level: LevelLocal, Nodes: []string{"n0", "n1"}}).Encode())
+	f.Add((&Pin{Epoch: 7, Name: "steady", Time: 1}).Encode())
+	f.Add((&History{Epoch: 7, Level: LevelLocal, Nodes: []string{"n0", "n1"}}).Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// Sealed again, so that the fields behind the checksum are reached.
 		for _, kind := range []RecordKind{kindMarker, kindShardHeader, KindShardIndex, KindManifest} {
@@ -70,12 +70,12 @@ func FuzzDecoders(f *testing.F) {
 				!bytes.Equal(l.Encode(), SealRecord(kindLedger, payload)) {
 				t.Error("ledger does not encode to itself")
 			}
-			if k, err := DecodeKept("f", SealRecord(kindKept, payload)); err == nil &&
-				!bytes.Equal(k.Encode(), SealRecord(kindKept, payload)) {
+			if k, err := DecodePin("f", SealRecord(kindPin, payload)); err == nil &&
+				!bytes.Equal(k.Encode(), SealRecord(kindPin, payload)) {
 				t.Error("note that an epoch is to stay does not encode to itself")
 			}
-			if b, err := DecodeBegun("f", SealRecord(kindBegun, payload)); err == nil &&
-				!bytes.Equal(b.Encode(), SealRecord(kindBegun, payload)) {
+			if b, err := DecodeHistory("f", SealRecord(kindHistory, payload)); err == nil &&
+				!bytes.Equal(b.Encode(), SealRecord(kindHistory, payload)) {
 				t.Error("note that the job has begun does not encode to itself")
 			}
 			ReadFooter("f", bytes.NewReader(b), int64(len(b)))

@@ -29,9 +29,9 @@ func TestIdentityInRecords(t *testing.T) {
 			}},
 		"ledger": {(&Ledger{Rank: 1, Node: "n", Run: run}).Encode(), (&Ledger{Rank: 1, Node: "n"}).Encode(),
 			func(b []byte) (Identity, error) { l, err := DecodeLedger("f", b); return l.Run, err }},
-		"begun": {(&Begun{Epoch: 7, Level: LevelLocal, Run: run}).Encode(),
-			(&Begun{Epoch: 7, Level: LevelLocal}).Encode(),
-			func(b []byte) (Identity, error) { n, err := DecodeBegun("f", b); return n.Run, err }},
+		"begun": {(&History{Epoch: 7, Level: LevelLocal, Run: run}).Encode(),
+			(&History{Epoch: 7, Level: LevelLocal}).Encode(),
+			func(b []byte) (Identity, error) { n, err := DecodeHistory("f", b); return n.Run, err }},
 	} {
 		if got, err := c.back(c.owned); err != nil || got != run {
 			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, run)

@@ -297,9 +297,9 @@ func PadChunks(list []Chunk, n int) []Chunk {
 	return list[:n]
 }
 
-// Holds says whether c has the bytes of another chunk on the disk, in an epoch
+// Has reports whether c has the bytes of another chunk on the disk, in an epoch
 // later than tooOld.
-func (c *Chunk) Holds(hash [16]byte, length uint32, tooOld Epoch) bool {
+func (c *Chunk) Has(hash [16]byte, length uint32, tooOld Epoch) bool {
 	return c.Length == length && c.Codec != CodecZero && c.Hash == hash && c.Origin > tooOld
 }
 

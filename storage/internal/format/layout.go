@@ -257,7 +257,7 @@ func (m *Manifest) decodeLayouts(d *Decoder) error {
 	return nil
 }
 
-// HasLayouts says whether any rank has a layout.
+// HasLayouts reports whether any rank has a layout.
 func (m *Manifest) HasLayouts() bool {
 	return slices.ContainsFunc(m.Shards, func(i ShardInfo) bool { return i.Layout != nil })
 }
@@ -303,7 +303,7 @@ func missing(all []layout.Owned) int {
 	return len(all)
 }
 
-// Agrees says whether a shard's index has the layout that its entry in a manifest says.
+// Agrees reports whether a shard's index has the layout that its entry in a manifest says.
 func Agrees(l *Layout, x *Index) bool {
 	sec, ok := x.Section(LayoutSection)
 	if l == nil || !ok {

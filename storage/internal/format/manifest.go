@@ -93,7 +93,7 @@ func DecodeManifest(file string, b []byte) (*Manifest, error) {
 // GF(2^8) has no more.
 const MaxGroup = 256
 
-// ShapeFits says whether groups can have the shape that the manifest gives.
+// ShapeFits reports whether groups can have the shape that the manifest gives.
 func (m *Manifest) ShapeFits() bool {
 	if m.Level != LevelParity {
 		return m.Data == 0 && m.Parity == 0

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// BegunName is the file that says, at each level of a job, whether an epoch was ever
+// HistoryName is the file that says, at each level of a job, whether an epoch was ever
 // committed anywhere. Without it nobody could tell a job that has lost all its
 // checkpoints from one that has not begun.
-const BegunName = "holdfast.begun"
+const HistoryName = "holdfast.begun"
 
 // Epoch is the number of one global checkpoint. Numbers grow from one epoch to
 // the next and are never used twice; 0 is no epoch.
@@ -96,7 +96,7 @@ const (
 // LedgerName is the file of a rank's ledger.
 func LedgerName(rank int) string { return fmt.Sprintf("%s%06d", ledgerPrefix, rank) }
 
-// IsLedger says whether LedgerName makes the name.
+// IsLedger reports whether LedgerName makes the name.
 func IsLedger(name string) bool {
 	v, err := strconv.ParseUint(strings.TrimPrefix(name, ledgerPrefix), 10, 31)
 	return err == nil && LedgerName(int(v)) == name

@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// Begun is what one level says: an epoch that all ranks had committed, 0 for none, where, and the nodes of the
+// History is what one level says: an epoch that all ranks had committed, 0 for none, where, and the nodes of the
 // run that did.
-type Begun struct {
+type History struct {
 	Epoch Epoch
 	Level string
 	Nodes []string
 	Run   Identity // that it belongs to; zero in records of older releases
 }
 
-func (b *Begun) fields(f Fields) {
+func (b *History) fields(f Fields) {
 	f.Epoch(&b.Epoch)
 	f.Str(&b.Level)
 	List(f, &b.Nodes, 2, f.Str)
 }
 
 // Encode returns the sealed record.
-func (b *Begun) Encode() []byte { return seal(kindBegun, b.fields, &b.Run) }
+func (b *History) Encode() []byte { return seal(kindHistory, b.fields, &b.Run) }
 
-// DecodeBegun opens what Begun.Encode made.
-func DecodeBegun(file string, raw []byte) (*Begun, error) {
-	b := &Begun{}
-	return b, unseal(file, raw, kindBegun, b.fields, &b.Run)
+// DecodeHistory opens what History.Encode made.
+func DecodeHistory(file string, raw []byte) (*History, error) {
+	b := &History{}
+	return b, unseal(file, raw, kindHistory, b.fields, &b.Run)
 }
 
 // Marker says whose checkpoints a directory holds.
@@ -125,30 +125,30 @@ func DecodeRestoreAttempts(file string, b []byte) (RestoreAttempts, error) {
 	return t, err
 }
 
-// Kept says that an epoch is to stay at a level until somebody removes the record. The name of
+// Pin says that an epoch is to stay at a level until somebody removes the record. The name of
 // its file is enough for that; what it holds is for people.
-type Kept struct {
+type Pin struct {
 	Epoch Epoch
 	Name  string // given by the user; may be empty
 	Auto  bool   // made by the rule of a job, not by a user
 	Time  int64  // when it was made, in nanoseconds since 1970 UTC
 }
 
-const keptPrefix = "kept-"
+const pinPrefix = "kept-"
 
-// KeptName is the file of the record of an epoch.
-func KeptName(e Epoch) string { return keptPrefix + strings.TrimPrefix(EpochName(e), epochPrefix) }
+// PinName is the file of the record of an epoch.
+func PinName(e Epoch) string { return pinPrefix + strings.TrimPrefix(EpochName(e), epochPrefix) }
 
-// ParseKeptName reads the epoch back from the name of a record.
-func ParseKeptName(name string) (Epoch, bool) {
-	digits, ok := strings.CutPrefix(name, keptPrefix)
+// ParsePinName reads the epoch back from the name of a record.
+func ParsePinName(name string) (Epoch, bool) {
+	digits, ok := strings.CutPrefix(name, pinPrefix)
 	if !ok {
 		return 0, false
 	}
 	return ParseEpochName(epochPrefix + digits)
 }
 
-func (k *Kept) fields(f Fields) {
+func (k *Pin) fields(f Fields) {
 	f.Epoch(&k.Epoch)
 	f.Str(&k.Name)
 	f.Flag(&k.Auto)
@@ -156,12 +156,12 @@ func (k *Kept) fields(f Fields) {
 }
 
 // Encode returns the sealed record.
-func (k *Kept) Encode() []byte { return seal(kindKept, k.fields, nil) }
+func (k *Pin) Encode() []byte { return seal(kindPin, k.fields, nil) }
 
-// DecodeKept opens what Kept.Encode made.
-func DecodeKept(file string, b []byte) (*Kept, error) {
-	k := &Kept{}
-	return k, unseal(file, b, kindKept, k.fields, nil)
+// DecodePin opens what Pin.Encode made.
+func DecodePin(file string, b []byte) (*Pin, error) {
+	k := &Pin{}
+	return k, unseal(file, b, kindPin, k.fields, nil)
 }
 
 // Ledger is what a rank knows should be in its directory of a level, and which

@@ -38,15 +38,15 @@ const (
 	kindAttempts    RecordKind = 7
 	kindRunLock     RecordKind = 8
 	kindLedger      RecordKind = 9
-	kindBegun       RecordKind = 10
-	kindKept        RecordKind = 11
+	kindHistory     RecordKind = 10
+	kindPin         RecordKind = 11
 )
 
 var kindNames = map[RecordKind]string{
 	kindMarker: "job marker", kindShardHeader: "shard header", KindShardIndex: "shard index", KindManifest: "manifest",
 	kindPackIndex: "pack index", kindParityGroup: "parity group", kindAttempts: "restore attempts",
-	kindRunLock: "run lock", kindLedger: "ledger", kindBegun: "note that the job has begun",
-	kindKept: "note that an epoch is to stay",
+	kindRunLock: "run lock", kindLedger: "ledger", kindHistory: "note that the job has begun",
+	kindPin: "note that an epoch is to stay",
 }
 
 // String names the kind, as messages about damage do.
@@ -65,7 +65,7 @@ func (k RecordKind) newest() uint16 {
 	switch k {
 	case KindManifest:
 		return versionOwnedAll
-	case kindMarker, kindLedger, kindBegun:
+	case kindMarker, kindLedger, kindHistory:
 		return versionOwned
 	}
 	return Version

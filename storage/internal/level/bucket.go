@@ -101,8 +101,8 @@ func (l *Bucket) entries() ([]vfs.Entry, error) {
 	return entriesOf(list), err
 }
 
-// KeepMarked puts the job marker back where it has gone.
-func (l *Bucket) KeepMarked(want format.Marker) error {
+// RestoreMarker puts the job marker back where it has gone.
+func (l *Bucket) RestoreMarker(want format.Marker) error {
 	_, err := l.b.Head(context.Background(), format.MarkerName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Claim(l, want)

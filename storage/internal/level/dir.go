@@ -189,8 +189,8 @@ func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	return d.readManifest(file, e)
 }
 
-// ReadAnew is ReadManifest for a Look: past what is kept, and without another look at who owns the epoch's directory.
-func (d *Dir) ReadAnew(e format.Epoch) (*format.Manifest, error) {
+// ReadFresh is ReadManifest for a Look: past what is kept, and without another look at who owns the epoch's directory.
+func (d *Dir) ReadFresh(e format.Epoch) (*format.Manifest, error) {
 	if !d.known.has(e) {
 		if _, err := d.epochFile(e, format.ManifestName); err != nil {
 			return nil, absent(err)

@@ -67,17 +67,17 @@ type RunError struct {
 	Level, Dir string
 	Have       format.Identity // of the directory
 	Want       format.Identity // of the others
-	Beside     string          // the first of these; empty: it is not known
+	Other      string          // the first of these; empty: it is not known
 	Remedy     string
 }
 
 // Error names the directories, both runs and the remedy.
 func (e *RunError) Error() string {
-	beside := "the other directories belong"
-	if e.Beside != "" {
-		beside = e.Beside + " belongs"
+	other := "the other directories belong"
+	if e.Other != "" {
+		other = e.Other + " belongs"
 	}
-	return fmt.Sprintf("level %s %s belongs to %s, and %s to %s: %s", e.Level, kindOf(e.Dir), RunText(e.Have), beside,
+	return fmt.Sprintf("level %s %s belongs to %s, and %s to %s: %s", e.Level, kindOf(e.Dir), RunText(e.Have), other,
 		RunText(e.Want), e.Remedy)
 }
 
@@ -120,14 +120,14 @@ type JobError struct {
 	Level      string
 	Dir        string
 	Have, Want string // job names: in the directory, and of this job
-	Beside     string // what has Want, where no job is started: another directory
+	Other      string // what has Want, where no job is started: another directory
 }
 
 // Error names the directory and both jobs.
 func (e *JobError) Error() string {
-	if e.Beside != "" {
+	if e.Other != "" {
 		return fmt.Sprintf("level %s %s holds checkpoints of job %q, %s of job %q: give the directories of one job",
-			e.Level, kindOf(e.Dir), e.Have, e.Beside, e.Want)
+			e.Level, kindOf(e.Dir), e.Have, e.Other, e.Want)
 	}
 	return fmt.Sprintf("level %s %s holds checkpoints of job %q, this job is %q: "+
 		"give each job its own directory, or use that job name (HOLDFAST_JOB) to continue from it",
@@ -139,15 +139,15 @@ type SizeError struct {
 	Level      string
 	Dir        string
 	Have, Want int    // ranks: of the checkpoints, and of this job
-	Beside     string // what has Want, where no job is started: another directory
+	Other      string // what has Want, where no job is started: another directory
 	Elastic    string // how a program says that it is elastic, in its language; empty: in each
 }
 
 // Error gives both numbers of ranks.
 func (e *SizeError) Error() string {
-	if e.Beside != "" {
+	if e.Other != "" {
 		return fmt.Sprintf("level %s %s holds checkpoints of %s, %s of %s: give the directories of one job", e.Level,
-			kindOf(e.Dir), ranks(e.Have), e.Beside, ranks(e.Want))
+			kindOf(e.Dir), ranks(e.Have), e.Other, ranks(e.Want))
 	}
 	return fmt.Sprintf("level %s %s holds checkpoints of %s, this job has %d: start it with %s, or any number if it "+
 		"is elastic (%s), or give it an empty directory to start over", e.Level, kindOf(e.Dir), ranks(e.Have), e.Want,

@@ -13,18 +13,18 @@ import (
 
 // Guard holds the locks of places for one run of a job, and keeps them alive.
 type Guard struct {
-	run  string
-	beat time.Duration // 0: that of each place
-	held []*heldLock
-	stop chan struct{}
-	done sync.WaitGroup
+	run   string
+	beat  time.Duration // 0: that of each place
+	locks []*ownLock
+	stop  chan struct{}
+	done  sync.WaitGroup
 
 	mu   sync.Mutex
 	lost error // guarded by mu: a place has gone to another run
 }
 
-// heldLock is the lock of a place.
-type heldLock struct {
+// ownLock is the lock of a place.
+type ownLock struct {
 	at Level
 
 	mu     sync.Mutex   // guards what follows from KeepAlive on
@@ -55,7 +55,7 @@ func (g *Guard) Take(ctx context.Context, l Level) error {
 	want := &format.Lock{Run: g.run, Owner: ThisProcess()}
 	owned, err := l.Lock(ctx, want, g.beatOf(l))
 	if err == nil && owned {
-		g.held = append(g.held, &heldLock{at: l, lock: want})
+		g.locks = append(g.locks, &ownLock{at: l, lock: want})
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func (g *Guard) beatOf(l Level) time.Duration { return cmp.Or(g.beat, BeatOf(l))
 // KeepAlive starts beating for what was taken. It is called once, and Release after it.
 func (g *Guard) KeepAlive() {
 	g.stop = make(chan struct{})
-	for _, h := range g.held {
+	for _, h := range g.locks {
 		g.done.Go(func() {
 			tick := time.NewTicker(g.beatOf(h.at))
 			defer tick.Stop()
@@ -95,12 +95,12 @@ func (g *Guard) KeepAlive() {
 	}
 }
 
-// Again takes the lock of a place once more that somebody has removed. It is called where the run writes there anyway,
+// Retake takes the lock of a place once more that somebody has removed. It is called where the run writes there anyway,
 // since the program may remove and make its directories while nothing is under way.
-func (g *Guard) Again(ctx context.Context, at Level) error {
-	for _, h := range g.held {
+func (g *Guard) Retake(ctx context.Context, at Level) error {
+	for _, h := range g.locks {
 		if h.at.Path() == at.Path() {
-			err := h.again(ctx, g.beatOf(at))
+			err := h.retake(ctx, g.beatOf(at))
 			g.note(err)
 			return err
 		}
@@ -108,7 +108,7 @@ func (g *Guard) Again(ctx context.Context, at Level) error {
 	return nil
 }
 
-func (h *heldLock) again(ctx context.Context, beat time.Duration) error {
+func (h *ownLock) retake(ctx context.Context, beat time.Duration) error {
 	h.mu.Lock()
 	take := h.gone && !h.taking
 	h.taking = h.taking || take
@@ -150,9 +150,9 @@ func (g *Guard) Release() error {
 		g.stop = nil
 	}
 	var err error
-	for _, h := range g.held {
+	for _, h := range g.locks {
 		err = errors.Join(err, h.at.Unlock(h.lock))
 	}
-	g.held = nil
+	g.locks = nil
 	return err
 }

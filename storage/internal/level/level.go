@@ -1,6 +1,6 @@
-// Package level says what a place for epochs can do (Level), and has the one on a POSIX file system (Dir) and the one in
-// an object store (Bucket): files that appear whole or not at all, manifests that commit epochs, the small files of the
-// job, and the lock by which one run has a directory for itself. It knows one place at a time and nothing of other
+// Package level says what a place for epochs can do (Level), and has the one on a POSIX file system (Dir) and the one
+// in an object store (Bucket): files that appear whole or not at all, manifests that commit epochs, the small files of
+// the job, and the lock by which one run has a directory for itself. It knows one place at a time and nothing of other
 // ranks, and of a shard its file, its length and its footer.
 package level
 
@@ -27,8 +27,8 @@ type Level interface {
 	ForAll()
 	// ClearTemps removes what an earlier run of the owner left unfinished.
 	ClearTemps() error
-	// KeepMarked is Claim for a place that has lost its marker, and only then.
-	KeepMarked(want format.Marker) error
+	// RestoreMarker is Claim for a place that has lost its marker, and only then.
+	RestoreMarker(want format.Marker) error
 	// PlaceAttempts gives the first record of a rank's restore attempts its name. They are durable when the function
 	// returned has returned nil; it is to be called once.
 	PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() error, err error)

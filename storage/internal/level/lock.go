@@ -121,8 +121,8 @@ func ForRun(l Level, run string) {
 	}
 }
 
-// stillOurs says whether another run has the directory (*BusyError). It is asked before files of an epoch that is not
-// committed are removed or replaced by their names, which none does that goes well.
+// stillOurs reports whether another run has the directory (*BusyError). It is asked before files of an epoch that is
+// not committed are removed or replaced by their names, which none does that goes well.
 func (d *Dir) stillOurs() error {
 	if d.run == "" {
 		return nil
@@ -267,7 +267,7 @@ func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
 	err = d.fs.Link(temp, claim)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported): // see takeLock
-	case errors.Is(err, fs.ErrExist) && d.holds(claim, want): // done, and its answer was lost
+	case errors.Is(err, fs.ErrExist) && d.isLock(claim, want): // done, and its answer was lost
 		defer func() { err = errors.Join(err, removeIfThere(d.fs, claim)) }()
 	case errors.Is(err, fs.ErrExist),
 		errors.Is(err, fs.ErrNotExist): // a rival is at it, or is done and has cleared temp away
@@ -283,13 +283,13 @@ func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
 		taken = err == nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return d.holds(d.LockPath(), want), nil // renamed, and the answer was lost; or cleared away
+		return d.isLock(d.LockPath(), want), nil // renamed, and the answer was lost; or cleared away
 	}
 	return taken, err
 }
 
-// holds reports whether a file is the lock that we want, to the last byte.
-func (d *Dir) holds(name string, want *format.Lock) bool {
+// isLock reports whether a file is the lock that we want, to the last byte.
+func (d *Dir) isLock(name string, want *format.Lock) bool {
 	b, err := ReadFile(d.fs, name, maxLock)
 	return err == nil && string(b) == string(want.Encode())
 }

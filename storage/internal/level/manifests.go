@@ -12,7 +12,7 @@ import (
 const mostManifests = 6
 
 // manifests keeps the manifests that were read last: a restart asks for the same few again and again, and they do not
-// change. A look at length and time of the file says whether what was read is still there. It does not show that the
+// change. A look at length and time of the file reports whether what was read is still there. It does not show that the
 // file has rotted: who decides what is removed takes a Look.
 type manifests struct {
 	mu   sync.Mutex

@@ -34,14 +34,14 @@ func Claim(l Level, want format.Marker) error {
 	return unusableIf(l, l.syncNotes())
 }
 
-// Remark makes the marker say another number of ranks: the job continues with it.
-func Remark(l Level, want format.Marker) error {
+// RewriteMarker makes the marker say another number of ranks: the job continues with it.
+func RewriteMarker(l Level, want format.Marker) error {
 	return unusableIf(l, l.replace(format.MarkerName, want.Encode(), true))
 }
 
-// MarkRun makes a place, which is locked, one of a run, unless it is already. Before that, take says why the run may
+// ClaimRun makes a place, which is locked, one of a run, unless it is already. Before that, take says why the run may
 // not have it, and removes what says nothing to it.
-func MarkRun(l Level, run format.Identity, take func() error) error {
+func ClaimRun(l Level, run format.Identity, take func() error) error {
 	if run.IsZero() {
 		return nil
 	}
@@ -56,10 +56,10 @@ func MarkRun(l Level, run format.Identity, take func() error) error {
 		return err
 	}
 	have.Run = run
-	return Remark(l, *have)
+	return RewriteMarker(l, *have)
 }
 
-// allOf says whether the epochs in a place whose marker is damaged are all of the job and level, and there is one.
+// allOf reports whether the epochs in a place whose marker is damaged are all of the job and level, and there is one.
 func allOf(l Epochs, want format.Marker) bool {
 	epochs, err := l.Epochs()
 	found := false
@@ -76,7 +76,7 @@ func allOf(l Epochs, want format.Marker) bool {
 	return err == nil && found
 }
 
-// Fits says whether the place is that of the job and level, by its marker.
+// Fits reports whether the place is that of the job and level, by its marker.
 func Fits(l Epochs, have *format.Marker, want format.Marker) error {
 	switch {
 	case have.Job != want.Job:
@@ -90,8 +90,8 @@ func Fits(l Epochs, have *format.Marker, want format.Marker) error {
 	return nil
 }
 
-// KeepMarked puts the job marker back into a directory that came back empty.
-func (d *Dir) KeepMarked(want format.Marker) error {
+// RestoreMarker puts the job marker back into a directory that came back empty.
+func (d *Dir) RestoreMarker(want format.Marker) error {
 	_, err := d.fs.Stat(filepath.Join(d.path, format.MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Claim(d, want)
@@ -104,11 +104,11 @@ func ReadMarker(l Level) (*format.Marker, error) {
 	return readNote(l, format.MarkerName, format.DecodeMarker)
 }
 
-// Whose says which run a place belongs to.
-type Whose struct {
+// Owner says which run a place belongs to.
+type Owner struct {
 	Run        format.Identity // zero: nothing is there, or an older release has written it
 	New        bool            // there is a place without anything
-	Holds      bool            // an epoch of that run is or was committed there
+	HasEpochs  bool            // an epoch of that run is or was committed there
 	Restorable bool            // one is committed there, perhaps under a name of its own
 	Newest     format.Epoch    // of those without a name
 }
@@ -125,15 +125,15 @@ func RunText(i format.Identity) string {
 	return "the run that began " + time.Unix(0, i.Began).Format(time.DateTime) + " (" + i.Short() + ")"
 }
 
-// WhoseIs looks which run a place belongs to: by its job marker, or else by its newest manifest. l must not know whose
+// OwnerOf looks which run a place belongs to: by its job marker, or else by its newest manifest. l must not know whose
 // it is, so that it reads all manifests. A place that cannot be looked at says nothing: opening it says why.
-func WhoseIs(l Level) Whose {
+func OwnerOf(l Level) Owner {
 	epochs, err := l.Epochs()
 	if err != nil {
-		return Whose{}
+		return Owner{}
 	}
 	marker, merr := ReadMarker(l)
-	w := Whose{New: errors.Is(merr, fs.ErrNotExist)}
+	w := Owner{New: errors.Is(merr, fs.ErrNotExist)}
 	if merr == nil {
 		w.Run = marker.Run
 	}
@@ -147,24 +147,24 @@ func WhoseIs(l Level) Whose {
 			w.Run, known = m.Run, true
 		}
 		if w.Run.Owns(m.Run) {
-			w.Holds, w.Restorable, w.Newest = true, true, e
+			w.HasEpochs, w.Restorable, w.Newest = true, true, e
 			break
 		}
 	}
-	if b, err := ReadBegun(l); err == nil && b.Epoch > 0 {
+	if b, err := ReadHistory(l); err == nil && b.Epoch > 0 {
 		if w.New = false; !known {
 			w.Run = b.Run
 		}
-		w.Holds = w.Holds || w.Run.Owns(b.Run)
+		w.HasEpochs = w.HasEpochs || w.Run.Owns(b.Run)
 	}
-	if !w.Restorable && holdsNamed(l, w.Run) {
-		w.Holds, w.Restorable = true, true
+	if !w.Restorable && hasNamed(l, w.Run) {
+		w.HasEpochs, w.Restorable = true, true
 	}
 	return w
 }
 
-// holdsNamed reports whether a run has checkpoints with names below a directory.
-func holdsNamed(l Level, run format.Identity) bool {
+// hasNamed reports whether a run has checkpoints with names below a directory.
+func hasNamed(l Level, run format.Identity) bool {
 	d, ok := l.(*Dir)
 	if !ok {
 		return false
@@ -175,7 +175,7 @@ func holdsNamed(l Level, run format.Identity) bool {
 	}
 	for _, entry := range list {
 		if entry.Dir && strings.HasPrefix(entry.Name, NamePrefix) {
-			below := WhoseIs(newDir(d.fs, place{path: filepath.Join(d.path, entry.Name), name: d.name}))
+			below := OwnerOf(newDir(d.fs, place{path: filepath.Join(d.path, entry.Name), name: d.name}))
 			if below.Restorable && run.Owns(below.Run) {
 				return true
 			}

@@ -49,26 +49,26 @@ func readNote[T any](at records, name string, decode func(file string, b []byte)
 	return decode(file, b)
 }
 
-// ReadBegun reads whether the job has begun.
-func ReadBegun(l Level) (*format.Begun, error) {
-	return readNote(l, format.BegunName, format.DecodeBegun)
+// ReadHistory reads what a place says of the job's past.
+func ReadHistory(l Level) (*format.History, error) {
+	return readNote(l, format.HistoryName, format.DecodeHistory)
 }
 
-// WriteBegun notes, durably, whether the job has begun.
-func WriteBegun(l Level, b *format.Begun) error {
-	return unusableIf(l, l.replace(format.BegunName, b.Encode(), true))
+// WriteHistory writes, durably, what a place says of the job's past.
+func WriteHistory(l Level, b *format.History) error {
+	return unusableIf(l, l.replace(format.HistoryName, b.Encode(), true))
 }
 
-// NoteNoneBegun makes a place without epochs say that there is none yet. Others may
+// BeginHistory makes a place without epochs say that there is none yet. Others may
 // be doing so; one that has seen an epoch meanwhile is not overwritten.
-func NoteNoneBegun(l Level) error {
-	if _, err := ReadBegun(l); !errors.Is(err, fs.ErrNotExist) {
+func BeginHistory(l Level) error {
+	if _, err := ReadHistory(l); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if epochs, err := l.Epochs(); err != nil || len(epochs) > 0 {
 		return unusableIf(l, err)
 	}
-	return unusableIf(l, l.first(format.BegunName, (&format.Begun{}).Encode()))
+	return unusableIf(l, l.first(format.HistoryName, (&format.History{}).Encode()))
 }
 
 // WriteLedger replaces a rank's ledger in one step.
@@ -165,26 +165,26 @@ func (d *Dir) PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() 
 	return func() error { return unusableIf(d, errors.Join(f.Sync(), f.Close(), d.fs.SyncDir(d.path))) }, nil
 }
 
-// KeptEpoch is an epoch that is to stay. Err says why its record cannot be read: it stays all
+// Pin is an epoch that is to stay. Err says why its record cannot be read: it stays all
 // the same.
-type KeptEpoch struct {
-	format.Kept
+type Pin struct {
+	format.Pin
 	Err error
 }
 
-// ReadKept reads which epochs are to stay.
-func ReadKept(l Level) (map[format.Epoch]KeptEpoch, error) {
+// ReadPins reads which epochs are to stay.
+func ReadPins(l Level) (map[format.Epoch]Pin, error) {
 	list, err := l.entries()
 	if err != nil {
 		return nil, l.Unusable(err)
 	}
-	out := map[format.Epoch]KeptEpoch{}
+	out := map[format.Epoch]Pin{}
 	for _, f := range list {
-		e, ok := format.ParseKeptName(f.Name)
+		e, ok := format.ParsePinName(f.Name)
 		if !ok {
 			continue
 		}
-		k, err := readNote(l, f.Name, format.DecodeKept)
+		k, err := readNote(l, f.Name, format.DecodePin)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 			continue
@@ -192,38 +192,38 @@ func ReadKept(l Level) (map[format.Epoch]KeptEpoch, error) {
 			err = &format.CorruptError{File: f.Name, Reason: "record of another epoch"}
 		}
 		if err != nil {
-			k = &format.Kept{}
+			k = &format.Pin{}
 		}
 		k.Epoch = e
-		out[e] = KeptEpoch{*k, err}
+		out[e] = Pin{*k, err}
 	}
 	return out, nil
 }
 
-// WriteKept says, durably, that an epoch is to stay.
-func WriteKept(l Level, k *format.Kept) error {
-	return unusableIf(l, l.replace(format.KeptName(k.Epoch), k.Encode(), true))
+// WritePin says, durably, that an epoch is to stay.
+func WritePin(l Level, k *format.Pin) error {
+	return unusableIf(l, l.replace(format.PinName(k.Epoch), k.Encode(), true))
 }
 
-// RemoveKept removes, durably, the record of an epoch.
-func RemoveKept(l Level, e format.Epoch) error {
-	return unusableIf(l, l.removeSmall(format.KeptName(e), true))
+// RemovePin removes, durably, the record of an epoch.
+func RemovePin(l Level, e format.Epoch) error {
+	return unusableIf(l, l.removeSmall(format.PinName(e), true))
 }
 
-// KeptAt reads which epochs are to stay at a level that all ranks share; at other levels no record
+// PinsAt reads which epochs are to stay at a level that all ranks share; at other levels no record
 // is looked for.
-func KeptAt(l Level) (map[format.Epoch]KeptEpoch, error) {
+func PinsAt(l Level) (map[format.Epoch]Pin, error) {
 	if !l.Traits().Shared {
 		return nil, nil
 	}
-	return ReadKept(l)
+	return ReadPins(l)
 }
 
-// Unchanged says whether the same epochs are to stay as before: a user may have added one, and with
+// SamePins reports whether the same epochs are to stay as before: a user may have added one, and with
 // it those that it refers to, since it was decided what goes.
-func Unchanged(l Level, before map[format.Epoch]KeptEpoch) (bool, error) {
-	now, err := KeptAt(l)
-	return err == nil && maps.EqualFunc(now, before, func(a, b KeptEpoch) bool { return a.Kept == b.Kept }), err
+func SamePins(l Level, before map[format.Epoch]Pin) (bool, error) {
+	now, err := PinsAt(l)
+	return err == nil && maps.EqualFunc(now, before, func(a, b Pin) bool { return a.Pin == b.Pin }), err
 }
 
 // Check tells bad what is wrong with each thing that lies in the directory beside the epochs, or in the place of one;
@@ -253,17 +253,17 @@ func (d *Dir) Check(bad func(name string, err error)) error {
 
 // checkNote reads a small record that lies beside the epochs. One that has just gone is no problem.
 func checkNote(at records, name string, bad func(name string, err error)) {
-	_, kept := format.ParseKeptName(name)
+	_, pin := format.ParsePinName(name)
 	switch {
 	case strings.HasSuffix(name, format.TempSuffix):
-	case kept:
-		_, err := readNote(at, name, format.DecodeKept)
+	case pin:
+		_, err := readNote(at, name, format.DecodePin)
 		bad(name, ignoreMissing(err))
 	case strings.HasPrefix(name, format.AttemptsPrefix):
 		_, err := readNote(at, name, format.DecodeRestoreAttempts)
 		bad(name, ignoreMissing(err))
-	case name == format.BegunName:
-		_, err := readNote(at, name, format.DecodeBegun)
+	case name == format.HistoryName:
+		_, err := readNote(at, name, format.DecodeHistory)
 		bad(name, ignoreMissing(err))
 	}
 }

@@ -24,13 +24,13 @@ type place struct {
 // ForAll makes the owner clear away the temporary files of all ranks.
 func (p *place) ForAll() { p.all = true }
 
-// ownTemp says whether a name is that of a file in the making that is the owner's to clear away.
+// ownTemp reports whether a name is that of a file in the making that is the owner's to clear away.
 func (p *place) ownTemp(name string) bool {
 	rank, temp := TempRank(name)
 	return temp && (p.all || rank == p.owner)
 }
 
-// IsStore says whether a path is the URL of an object store.
+// IsStore reports whether a path is the URL of an object store.
 func IsStore(path string) bool { return strings.HasPrefix(path, object.Scheme) }
 
 // At is the level at a path that CheckPath has found right, which belongs to the store of a rank. Manifests that
@@ -151,12 +151,12 @@ func (c *Contents) Set(e format.Epoch, id [16]byte) {
 	c.ids[e] = id
 }
 
-// allows says whether a manifest is of what was agreed on, if anything was.
+// allows reports whether a manifest is of what was agreed on, if anything was.
 func (c *Contents) allows(m *format.Manifest) bool {
 	return c == nil || c.Allows(m.Epoch, m.ID)
 }
 
-// Allows says whether an epoch may contain what it does; is asked only where something was
+// Allows reports whether an epoch may contain what it does; is asked only where something was
 // agreed on.
 func (c *Contents) Allows(e format.Epoch, is func() [16]byte) bool {
 	c.mu.Lock()

@@ -242,7 +242,7 @@ func FileOf(l Epochs, e format.Epoch, name string) string {
 	return filepath.Join(l.Path(), format.EpochName(e), name)
 }
 
-// HasManifest says whether an epoch is committed here, readable or not.
+// HasManifest reports whether an epoch is committed here, readable or not.
 func HasManifest(l Epochs, e format.Epoch) (bool, error) {
 	_, err := l.Stat(e, format.ManifestName)
 	if errors.Is(err, fs.ErrNotExist) {

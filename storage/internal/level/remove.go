@@ -62,7 +62,7 @@ func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	return nil, nil
 }
 
-// ours says whether a name in an epoch's directory is one that a store gives.
+// ours reports whether a name in an epoch's directory is one that a store gives.
 func ours(name string) bool {
 	if _, ok := TempRank(name); ok {
 		name, _, _ = strings.Cut(name, ".r")
@@ -121,7 +121,7 @@ func Announce(l Level, epochs []format.Epoch) (done func() error, err error) {
 	return func() error { return l.removeSmall(name, false) }, nil
 }
 
-// Announced says whether any of the epochs is about to be removed. One that cannot be read may be of any.
+// Announced reports whether any of the epochs is about to be removed. One that cannot be read may be of any.
 func Announced(l Level, epochs ...format.Epoch) (bool, error) {
 	names, err := announcements(l)
 	if err != nil {

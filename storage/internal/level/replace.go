@@ -27,13 +27,13 @@ type Repairs interface {
 	ReplaceNote(name string, b []byte) error
 }
 
-// asideMark is in the name of a directory, or of what stood in the place of one, that a repair has set aside.
-const asideMark = ".damaged."
+// asideInfix is in the name of a directory, or of what stood in the place of one, that a repair has set aside.
+const asideInfix = ".damaged."
 
 func asideName(name string) string {
 	var b [4]byte
 	rand.Read(b[:])
-	return name + asideMark + hex.EncodeToString(b[:])
+	return name + asideInfix + hex.EncodeToString(b[:])
 }
 
 // Replace makes the file under a temporary name and renames it over the other one.
@@ -156,7 +156,7 @@ func (d *Dir) setAside() (found []string, err error) {
 		list, lerr := d.fs.ReadDir(dir)
 		err = errors.Join(err, ignoreMissing(lerr))
 		for _, f := range list {
-			if strings.Contains(f.Name, asideMark) {
+			if strings.Contains(f.Name, asideInfix) {
 				found = append(found, filepath.Join(dir, f.Name))
 			}
 		}

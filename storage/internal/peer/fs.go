@@ -222,7 +222,7 @@ func (f *FS) Free(name string) (int64, error) {
 	return d.I64(), atEnd(d)
 }
 
-// atEnd says whether a reply was what it should be.
+// atEnd reports whether a reply was what it should be.
 func atEnd(d *format.Decoder) error {
 	if !d.Done() {
 		return fmt.Errorf("malformed reply: %w", ErrDamaged)

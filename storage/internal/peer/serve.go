@@ -73,9 +73,9 @@ func (v *Server) accept() {
 func (v *Server) handle(c net.Conn, from int) {
 	defer c.Close()
 	defer context.AfterFunc(v.ctx, func() { c.Close() })()
-	h := &session{v: v, c: c, holds: map[format.Epoch]func(){}}
+	h := &session{v: v, c: c, uses: map[format.Epoch]func(){}}
 	err := h.run()
-	for _, release := range h.holds {
+	for _, release := range h.uses {
 		release()
 	}
 	if h.f != nil {
@@ -94,7 +94,7 @@ type session struct {
 	f   vfs.File
 	buf []byte
 
-	holds map[format.Epoch]func() // the epochs that it has named, until it ends
+	uses map[format.Epoch]func() // the epochs that it has named, until it ends
 
 	w *blockQueue
 }
@@ -172,15 +172,15 @@ func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) err
 	if err != nil {
 		return err
 	}
-	h.hold(rel)
+	h.use(rel)
 	return h.named(op, l, name, d, reply)
 }
 
-// hold keeps Prune away from the epoch that a name lies in.
-func (h *session) hold(name string) {
+// use keeps Prune away from the epoch that a name lies in.
+func (h *session) use(name string) {
 	first, _, _ := strings.Cut(name, "/")
-	if e, ok := format.ParseEpochName(first); ok && h.holds[e] == nil {
-		h.holds[e] = h.v.host.InUse(e)
+	if e, ok := format.ParseEpochName(first); ok && h.uses[e] == nil {
+		h.uses[e] = h.v.host.InUse(e)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestBytesFlippedOnTheWire(t *testing.T) {
 	t.Logf("%d bytes, %d of %d flips refused", probe.sent, failed, probe.sent/97+1)
 }
 
-// flushPair copies a shard of rank 0 to rank 1 and says whether that was
+// flushPair copies a shard of rank 0 to rank 1 and reports whether that was
 // reported to have worked; then the copy must be right.
 func flushPair(t *testing.T, p *pipes) bool {
 	t.Helper()

@@ -1,6 +1,6 @@
 // Package redundancy knows who holds what of an epoch besides the rank that wrote it, and how it comes back: which
-// ranks keep copies of a shard, which form a parity group, how rows are computed from shards and shards from rows. Where
-// files lie and how they are opened it asks Places.
+// ranks keep copies of a shard, which form a parity group, how rows are computed from shards and shards from rows.
+// Where files lie and how they are opened it asks Places.
 package redundancy
 
 import (

@@ -131,7 +131,7 @@ func (b *Pool) Lease(ctx context.Context) (*lease, error) {
 	return l, nil
 }
 
-func (l *lease) hold() {
+func (l *lease) retain() {
 	if l != nil {
 		l.refs.Add(1)
 	}

@@ -30,7 +30,7 @@ type compressTrial struct {
 	left int // chunks until the next sample
 }
 
-// next says whether the next chunk is to be a sample.
+// next reports whether the next chunk is to be a sample.
 func (t *compressTrial) next() (sample bool) {
 	if t.left > 0 {
 		t.left--
@@ -47,7 +47,7 @@ func (t *compressTrial) judge(n, stored int, took time.Duration, rate float64) {
 	t.on = float64(stored) <= worthRatio*float64(n) && speed > rate
 }
 
-// tryCompress says whether a chunk is to be compressed.
+// tryCompress reports whether a chunk is to be compressed.
 func (s *shardWriter) tryCompress(p []byte) bool {
 	switch s.spec.Compress {
 	case compressNever:

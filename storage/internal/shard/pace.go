@@ -57,25 +57,25 @@ func (t *Throttle) limit() float64 {
 	return t.Pace.bytesPerSec / float64(max(t.Share, 1))
 }
 
-// Pause holds copying back as long as anybody asks for it. Its zero value holds nothing back.
+// Pause holds copying back as long as anybody asks for it. Its zero value is no pause.
 type Pause struct {
 	mu    sync.Mutex
-	holds int           // guarded by mu
+	count int           // guarded by mu
 	over  chan struct{} // guarded by mu: closed when the last holder lets go; nil while there is none
 }
 
-// Hold begins a pause, which lasts until release is called.
-func (p *Pause) Hold() (release func()) {
+// Begin begins a pause, which lasts until release is called.
+func (p *Pause) Begin() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.holds == 0 {
+	if p.count == 0 {
 		p.over = make(chan struct{})
 	}
-	p.holds++
+	p.count++
 	return sync.OnceFunc(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.holds--; p.holds == 0 {
+		if p.count--; p.count == 0 {
 			close(p.over)
 			p.over = nil
 		}

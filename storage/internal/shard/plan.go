@@ -34,24 +34,24 @@ func (p *Spec) reuse() reuse {
 	if p.Base == nil || p.Whole {
 		return r
 	}
-	held, total := map[format.Epoch]int64{}, int64(0)
+	lies, total := map[format.Epoch]int64{}, int64(0)
 	for i := range p.Base.Chunks {
 		c := &p.Base.Chunks[i]
 		total += int64(c.Length)
 		if c.Codec != format.CodecZero {
-			held[c.Origin] += int64(c.Length)
+			lies[c.Origin] += int64(c.Length)
 		}
 	}
 	r.little = map[format.Epoch]bool{}
-	for e, n := range held {
+	for e, n := range lies {
 		r.little[e] = n <= max(littlePage, total/littlePart)
 	}
 	return r
 }
 
-// holds says whether an earlier chunk has the bytes, in an epoch that may be referred to.
-func (r *reuse) holds(old *format.Chunk, hash [16]byte, length uint32) bool {
-	return old.Holds(hash, length, r.tooOld) && !r.little[old.Origin]
+// has reports whether an earlier chunk has the bytes, in an epoch that may be referred to.
+func (r *reuse) has(old *format.Chunk, hash [16]byte, length uint32) bool {
+	return old.Has(hash, length, r.tooOld) && !r.little[old.Origin]
 }
 
 // oldestUseful is the newest epoch that a shard after base may no longer refer
@@ -71,7 +71,7 @@ func oldestUseful(base *format.Index) format.Epoch {
 type action int
 
 const (
-	store action = iota // its bytes are read, and say whether it is stored
+	store action = iota // its bytes are read, and report whether it is stored
 	refer               // the shard refers to the earlier one, which has it
 	omit                // it is zeros, of which nothing is stored
 )
@@ -142,7 +142,7 @@ func (p *planner) action(known, old *format.Chunk) action {
 		return store
 	case known.Codec == format.CodecZero:
 		return omit
-	case p.reuse.holds(old, known.Hash, known.Length):
+	case p.reuse.has(old, known.Hash, known.Length):
 		return refer
 	}
 	return store

@@ -141,7 +141,7 @@ func (s *Copy) ReadChunk(ctx context.Context, i int, dst []byte, k *Scratch) err
 }
 
 // ReadTogether reads chunks that are stored as they are, one after the other in
-// one shard, with a single read. It says whether all came out right.
+// one shard, with a single read. It reports whether all came out right.
 func (s *Copy) ReadTogether(ctx context.Context, i, n int, dst []byte) bool {
 	list := s.Index.Chunks[i : i+n]
 	end := list[0].Off

@@ -91,7 +91,7 @@ func (p *Spec) RoomNeeded() (int64, error) {
 		}
 		old := format.PadChunks(p.earlier(sec.Name), len(want))
 		for k := range want {
-			if c := &want[k]; c.Codec != format.CodecZero && !reuse.holds(&old[k], c.Hash, c.Length) {
+			if c := &want[k]; c.Codec != format.CodecZero && !reuse.has(&old[k], c.Hash, c.Length) {
 				at += int64(c.Length)
 			}
 		}

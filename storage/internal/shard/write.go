@@ -222,7 +222,7 @@ func (s *shardWriter) encode(c *format.Chunk, p []byte, old, known, wanted *form
 		c.Codec = format.CodecZero
 		return nil
 	}
-	if s.reuse.holds(old, c.Hash, c.Length) {
+	if s.reuse.has(old, c.Hash, c.Length) {
 		*c = *old
 		return nil
 	}

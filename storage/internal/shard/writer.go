@@ -31,7 +31,7 @@ type Writer struct {
 	n     int       // bytes staged
 
 	jobs     chan Block
-	lanes    sync.WaitGroup
+	workers  sync.WaitGroup
 	written  atomic.Int64 // bytes
 	reserved int64        // end of what was reserved for the caller's shards, which Finish cuts off
 
@@ -76,7 +76,7 @@ func NewWriter(ctx context.Context, f vfs.File, pool *Pool, p *Throttle) *Writer
 		lanes = requestsInFlight
 	}
 	for range lanes {
-		w.lanes.Go(w.run)
+		w.workers.Go(w.run)
 	}
 	return w
 }
@@ -250,7 +250,7 @@ func (w *Writer) Append(p []byte, from *lease) error {
 	pages := p[:len(p)&^(vfs.Align-1)]
 	for len(pages) > 0 {
 		m := min(len(pages), BlockBytes)
-		from.hold()
+		from.retain()
 		if err := w.submit(Block{P: pages[:m], Off: w.Off, From: from}); err != nil {
 			return err
 		}
@@ -305,5 +305,5 @@ func (w *Writer) Abort() {
 	w.stage.Drop()
 	w.stage, w.n = nil, 0
 	close(w.jobs)
-	w.lanes.Wait()
+	w.workers.Wait()
 }

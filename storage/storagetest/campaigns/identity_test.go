@@ -18,36 +18,37 @@ func TestDecide(t *testing.T) {
 	x := storage.Identity{ID: [16]byte{1}, Began: 1}
 	y := storage.Identity{ID: [16]byte{2}, Began: 2, Before: x.ID} // has started over in the directories of x
 	z := storage.Identity{ID: [16]byte{3}, Began: 3}
-	holds := func(run storage.Identity, e storage.Epoch) storage.Sighting {
-		return storage.Sighting{Run: run, Holds: true, Restorable: true, Newest: e}
+	holds := func(run storage.Identity, e storage.Epoch) storage.Owner {
+		return storage.Owner{Run: run, HasEpochs: true, Restorable: true, Newest: e}
 	}
-	idle := func(run storage.Identity) storage.Sighting { return storage.Sighting{Run: run} }
-	none, older := storage.Sighting{New: true}, holds(storage.Identity{}, 4)
+	idle := func(run storage.Identity) storage.Owner { return storage.Owner{Run: run} }
+	none, older := storage.Owner{New: true}, holds(storage.Identity{}, 4)
 	for name, c := range map[string]struct {
-		seen     []storage.Sighting
-		want     storage.Sighting
+		seen     []storage.Owner
+		want     storage.Owner
 		conflict bool
 	}{
-		"nothing":                        {[]storage.Sighting{none, none}, storage.Sighting{}, false},
-		"a first start without an epoch": {[]storage.Sighting{none, idle(x), none}, idle(x), false},
-		"one run": {[]storage.Sighting{none, holds(x, 3), holds(x, 5), idle(z)},
+		"nothing":                        {[]storage.Owner{none, none}, storage.Owner{}, false},
+		"a first start without an epoch": {[]storage.Owner{none, idle(x), none}, idle(x), false},
+		"one run": {[]storage.Owner{none, holds(x, 3), holds(x, 5), idle(z)},
 			holds(x, 5), false},
-		"two runs":                            {[]storage.Sighting{holds(z, 2), holds(x, 5)}, holds(z, 2), true},
-		"an older release":                    {[]storage.Sighting{none, older}, older, false},
-		"an older release beside a run":       {[]storage.Sighting{older, holds(x, 3)}, holds(x, 3), true},
-		"an older release, a start before it": {[]storage.Sighting{idle(x), older}, older, false},
-		"started over, died while it began":   {[]storage.Sighting{idle(y), holds(x, 5)}, holds(y, 0), false},
-		"started over, a node was away":       {[]storage.Sighting{holds(x, 5), holds(y, 6)}, holds(y, 6), false},
-		"started over, the other way round":   {[]storage.Sighting{holds(y, 6), holds(x, 5)}, holds(y, 6), false},
-		"started over, and yet another run": {[]storage.Sighting{holds(x, 5), holds(z, 1), idle(y)},
+		"two runs":                            {[]storage.Owner{holds(z, 2), holds(x, 5)}, holds(z, 2), true},
+		"an older release":                    {[]storage.Owner{none, older}, older, false},
+		"an older release beside a run":       {[]storage.Owner{older, holds(x, 3)}, holds(x, 3), true},
+		"an older release, a start before it": {[]storage.Owner{idle(x), older}, older, false},
+		"started over, died while it began":   {[]storage.Owner{idle(y), holds(x, 5)}, holds(y, 0), false},
+		"started over, a node was away":       {[]storage.Owner{holds(x, 5), holds(y, 6)}, holds(y, 6), false},
+		"started over, the other way round":   {[]storage.Owner{holds(y, 6), holds(x, 5)}, holds(y, 6), false},
+		"started over, and yet another run": {[]storage.Owner{holds(x, 5), holds(z, 1), idle(y)},
 			holds(z, 1), true},
-		"a run without epochs beside one with": {[]storage.Sighting{idle(z), holds(x, 1)}, holds(x, 1), false},
+		"a run without epochs beside one with": {[]storage.Owner{idle(z), holds(x, 1)}, holds(x, 1), false},
 	} {
 		got := storage.Decide(c.seen)
-		if got.Run != c.want.Run || got.Holds != c.want.Holds || got.Run == c.want.Run && got.Newest != c.want.Newest {
+		if got.Run != c.want.Run || got.HasEpochs != c.want.HasEpochs ||
+			got.Run == c.want.Run && got.Newest != c.want.Newest {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
-		back := storage.DecodeSighting(got.Encode())
+		back := storage.DecodeOwner(got.Encode())
 		if back != got {
 			t.Errorf("%s: %+v came to other ranks as %+v", name, got, back)
 		}
@@ -57,7 +58,8 @@ func TestDecide(t *testing.T) {
 				break
 			}
 			one, two := storage.Decide(c.seen[:cut]), storage.Decide(c.seen[cut:])
-			if parts := storage.Decide([]storage.Sighting{one, two}); parts.Run != got.Run || parts.Holds != got.Holds {
+			if parts := storage.Decide([]storage.Owner{one, two}); parts.Run != got.Run ||
+				parts.HasEpochs != got.HasEpochs {
 				t.Errorf("%s: cut at %d got %+v, and %+v at once", name, cut, parts, got)
 			}
 		}

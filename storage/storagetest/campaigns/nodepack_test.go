@@ -214,7 +214,7 @@ func TestPartGivesWay(t *testing.T) {
 		defer p.Close()
 		parts, n.Sizes = append(parts, p), append(n.Sizes, p.Size())
 	}
-	release := stores[2].Hold()
+	release := stores[2].PauseCopies()
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	held := make(chan error)

@@ -127,7 +127,7 @@ func (j *storeJob) sections(rank int, e storage.Epoch) []storage.Section {
 		{Name: "fast", Size: int64(len(fast)), Source: fast}}
 }
 
-// epoch takes one as the ranks of a job do, and says whether it was committed.
+// epoch takes one as the ranks of a job do, and reports whether it was committed.
 func (j *storeJob) epoch() error {
 	ctx := context.Background()
 	e := j.next

@@ -279,7 +279,7 @@ func testDegrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if out := s.Out(); len(out) != 1 || !errors.Is(out[storage.LevelLocal], syscall.EROFS) ||
+	if out := s.Unwritable(); len(out) != 1 || !errors.Is(out[storage.LevelLocal], syscall.EROFS) ||
 		errors.Is(out[storage.LevelLocal], fs.ErrNotExist) || errors.Is(out[storage.LevelLocal], fs.ErrPermission) {
 		t.Errorf("out: %v", out)
 	}

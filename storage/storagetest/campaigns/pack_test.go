@@ -153,7 +153,7 @@ func TestThrottle(t *testing.T) {
 	defer s.Close()
 	jobtest.Take(t, []*storage.Store{s}, 1, storage.LevelLocal,
 		func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
-	release := s.Hold()
+	release := s.PauseCopies()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {

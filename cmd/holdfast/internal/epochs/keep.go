@@ -101,11 +101,11 @@ func namesAnother(name string) bool {
 // keepOne keeps an epoch, or takes that back.
 func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keepRow, err error) {
 	ctx := cmd.Context()
-	kept, err := checkpoints.KeptEpochs(ctx, dir)
+	kept, err := checkpoints.Pins(ctx, dir)
 	if err != nil && kept == nil {
 		return row, err
 	}
-	var k checkpoints.Kept
+	var k checkpoints.Pin
 	for _, one := range kept {
 		if one.Name != "" && one.Name == name && fmt.Sprint(one.Epoch) != epoch {
 			return row, fmt.Errorf("epoch %d has the name %q already; choose another one", one.Epoch, name)
@@ -118,7 +118,7 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 		return row, fmt.Errorf("%s in %s is not kept: %w", epoch, dir, fs.ErrNotExist)
 	}
 	if remove {
-		return keepRowOf(&k, dir, true), checkpoints.Unkeep(ctx, dir, k.Epoch)
+		return keepRowOf(&k, dir, true), checkpoints.UnpinEpoch(ctx, dir, k.Epoch)
 	}
 	e := k.Epoch
 	if e == 0 {
@@ -130,13 +130,13 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 			return row, err
 		}
 	}
-	k = checkpoints.Kept{Epoch: e, Name: cmp.Or(name, k.Name), Time: time.Now().UnixNano()}
-	return keepRowOf(&k, dir, false), checkpoints.Keep(ctx, dir, e, k.Name)
+	k = checkpoints.Pin{Epoch: e, Name: cmp.Or(name, k.Name), Time: time.Now().UnixNano()}
+	return keepRowOf(&k, dir, false), checkpoints.PinEpoch(ctx, dir, e, k.Name)
 }
 
 // listKept lists what stays in a directory.
 func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
-	kept, err := checkpoints.KeptEpochs(cmd.Context(), dir)
+	kept, err := checkpoints.Pins(cmd.Context(), dir)
 	if err != nil && kept == nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
 	return cli.ErrBad
 }
 
-func keepRowOf(k *checkpoints.Kept, dir string, removed bool) keepRow {
+func keepRowOf(k *checkpoints.Pin, dir string, removed bool) keepRow {
 	return keepRow{Epoch: uint64(k.Epoch), Name: k.Name, ByRule: k.Auto, Time: time.Unix(0, k.Time), Dir: dir,
 		Removed: removed}
 }

@@ -105,8 +105,8 @@ func lsRows(list []checkpoints.EpochInfo) []lsRow {
 			any := c.Any()
 			r.AnyCount, r.WhyNot = &any, c.Short()
 		}
-		if e.Kept != nil {
-			r.Kept, r.Name = true, e.Kept.Name
+		if e.Pin != nil {
+			r.Kept, r.Name = true, e.Pin.Name
 		}
 		if e.Err != nil {
 			r.Error = e.Err.Error()

@@ -265,20 +265,20 @@ func keepingJob(f *crashfs.FS) (kept []storage.Epoch, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = checkpoints.Keep(ctx, "/global", 2, "good"); err != nil {
+	if err = checkpoints.PinEpoch(ctx, "/global", 2, "good"); err != nil {
 		return nil, err
 	}
 	kept = []storage.Epoch{2}
 	take(3, 4)
 	if err == nil {
-		if err = w.Stores[0].KeepByRule(ctx, 4, storage.LevelGlobal, 4, 0); err == nil {
+		if err = w.Stores[0].PinByRule(ctx, 4, storage.LevelGlobal, 4, 0); err == nil {
 			kept = append(kept, 4)
 		}
 	}
 	take(5)
 	if err == nil {
 		kept = []storage.Epoch{4}
-		err = checkpoints.Unkeep(ctx, "/global", 2)
+		err = checkpoints.UnpinEpoch(ctx, "/global", 2)
 	}
 	take(6)
 	return kept, err

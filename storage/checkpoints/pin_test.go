@@ -37,13 +37,13 @@ func TestKeepSparesOrigins(t *testing.T) {
 	}
 	before := have()
 	oldest := before[0]
-	if err := checkpoints.Keep(ctx, "/global", oldest, "first"); err != nil {
+	if err := checkpoints.PinEpoch(ctx, "/global", oldest, "first"); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkpoints.Keep(ctx, "/global", 77, ""); !errors.Is(err, storage.ErrNotCommitted) {
+	if err := checkpoints.PinEpoch(ctx, "/global", 77, ""); !errors.Is(err, storage.ErrNotCommitted) {
 		t.Errorf("no such epoch: got %v", err)
 	}
-	err := checkpoints.Keep(ctx, "/local0", oldest, "")
+	err := checkpoints.PinEpoch(ctx, "/local0", oldest, "")
 	if err == nil || !strings.Contains(err.Error(), "only level global") {
 		t.Errorf("a local directory: got %v", err)
 	}
@@ -54,7 +54,7 @@ func TestKeepSparesOrigins(t *testing.T) {
 	if got := have(); got[0] != oldest || jobtest.WholeEpoch(global, oldest) != nil {
 		t.Errorf("after prune: %v, want %d among them", got, oldest)
 	}
-	name := "/global/" + format.KeptName(oldest)
+	name := "/global/" + format.PinName(oldest)
 	if err := w.FS.Flip(name, 30, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -64,14 +64,14 @@ func TestKeepSparesOrigins(t *testing.T) {
 	if got := have(); got[0] != oldest {
 		t.Errorf("with a damaged record: %v", got)
 	}
-	list, err := checkpoints.KeptEpochs(ctx, "/global")
+	list, err := checkpoints.Pins(ctx, "/global")
 	if !errors.Is(err, storage.ErrCorrupt) || len(list) != 1 || list[0].Epoch != oldest {
 		t.Errorf("got %v, %v, want the epoch and what is wrong with its record", list, err)
 	}
-	if err := checkpoints.Unkeep(ctx, "/global", oldest); err != nil {
+	if err := checkpoints.UnpinEpoch(ctx, "/global", oldest); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkpoints.Unkeep(ctx, "/global", oldest); !errors.Is(err, fs.ErrNotExist) {
+	if err := checkpoints.UnpinEpoch(ctx, "/global", oldest); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("again: got %v", err)
 	}
 	if _, err := checkpoints.Prune(ctx, []string{"/global"}, checkpoints.PruneRules{Keep: 1}); err != nil {
@@ -88,17 +88,17 @@ func TestKeepWhilePruning(t *testing.T) {
 	w := jobtest.FullWorld(t, 6)
 	defer w.Stop()
 	global := w.At(0, 1)
-	kept, err := level.KeptAt(global)
+	kept, err := level.PinsAt(global)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if same, err := level.Unchanged(global, kept); err != nil || !same {
+	if same, err := level.SamePins(global, kept); err != nil || !same {
 		t.Errorf("nothing changed: got %v, %v", same, err)
 	}
-	if err := level.WriteKept(global, &checkpoints.Kept{Epoch: 6, Name: "x"}); err != nil {
+	if err := level.WritePin(global, &checkpoints.Pin{Epoch: 6, Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	if same, err := level.Unchanged(global, kept); err != nil || same {
+	if same, err := level.SamePins(global, kept); err != nil || same {
 		t.Errorf("a record was added: got %v, %v", same, err)
 	}
 }
@@ -174,7 +174,7 @@ func keepAgainstPrune(t *testing.T) {
 				}
 			}
 			keep := func(fsys vfs.FS) {
-				kerr = checkpoints.Keep(vfs.With(context.Background(), fsys), "/global", 1, "x")
+				kerr = checkpoints.PinEpoch(vfs.With(context.Background(), fsys), "/global", 1, "x")
 			}
 			one, two := prune, keep
 			if first == "keep" {
@@ -194,7 +194,7 @@ func keepAgainstPrune(t *testing.T) {
 			close(p.resume)
 			both.Wait()
 			d := level.NewDir(f, storage.LevelGlobal, "/global", 0)
-			kept, err := level.ReadKept(d)
+			kept, err := level.ReadPins(d)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,16 +233,17 @@ func keepAfterADeadPrune(t *testing.T) {
 	if _, err := level.Announce(l, []storage.Epoch{1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkpoints.Keep(ctx, "/global", 3, ""); err != nil { // which does not refer to 1 any more
+	if err := checkpoints.PinEpoch(ctx, "/global", 3, ""); err != nil { // which does not refer to 1 any more
 		t.Errorf("another epoch: %v", err)
 	}
-	if err := checkpoints.Keep(ctx, "/global", 1, ""); err == nil || !strings.Contains(err.Error(), "holdfast prune") {
+	err = checkpoints.PinEpoch(ctx, "/global", 1, "")
+	if err == nil || !strings.Contains(err.Error(), "holdfast prune") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := checkpoints.Prune(ctx, []string{"/global"}, checkpoints.PruneRules{Keep: 9}); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkpoints.Keep(ctx, "/global", 1, ""); err != nil {
+	if err := checkpoints.PinEpoch(ctx, "/global", 1, ""); err != nil {
 		t.Errorf("after prune: %v", err)
 	}
 }
@@ -256,24 +257,24 @@ func TestKeepByRule(t *testing.T) {
 	defer w.Stop()
 	s := w.Stores[0]
 	for _, e := range []storage.Epoch{1, 4, 5, 6, 11, 12, 15, 16} {
-		if err := s.KeepByRule(t.Context(), e, storage.LevelGlobal, 5, 0); err != nil {
+		if err := s.PinByRule(t.Context(), e, storage.LevelGlobal, 5, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kept, err := level.ReadKept(w.At(0, 1))
+	kept, err := level.ReadPins(w.At(0, 1))
 	if err != nil || len(kept) != 3 || !kept[5].Auto || !kept[11].Auto || !kept[16].Auto {
 		t.Errorf("got %v, %v, want 5, 11 and 16", kept, err)
 	}
-	if err := s.KeepByRule(t.Context(), 17, storage.LevelGlobal, 0, time.Hour); err != nil {
+	if err := s.PinByRule(t.Context(), 17, storage.LevelGlobal, 0, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err = level.ReadKept(w.At(0, 1)); err != nil || len(kept) != 3 {
+	if kept, err = level.ReadPins(w.At(0, 1)); err != nil || len(kept) != 3 {
 		t.Errorf("within the hour: got %v, %v", kept, err)
 	}
-	if err := s.KeepByRule(t.Context(), 18, storage.LevelGlobal, 0, time.Nanosecond); err != nil {
+	if err := s.PinByRule(t.Context(), 18, storage.LevelGlobal, 0, time.Nanosecond); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err = level.ReadKept(w.At(0, 1)); err != nil || len(kept) != 4 {
+	if kept, err = level.ReadPins(w.At(0, 1)); err != nil || len(kept) != 4 {
 		t.Errorf("after it: got %v, %v", kept, err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Begun is what the levels say of the job's past.
-type Begun struct {
+// History is what the levels say of the job's past.
+type History struct {
 	Epoch format.Epoch // one that all ranks had committed; 0: none yet
 	Level string       // where
 	Nodes []string     // of the run that did
@@ -20,15 +20,15 @@ type Begun struct {
 	NoRecord bool
 }
 
-// Begun collects what the levels say of the job's past. It fails where none tells of an epoch and one has no epochs and
-// a damaged note (*level.DirError): it may have told of some.
-func (c *Catalog) Begun(ctx context.Context) (all Begun, err error) {
+// History collects what the levels say of the job's past. It fails where none tells of an epoch and one has no epochs
+// and a damaged note (*level.DirError): it may have told of some.
+func (c *Catalog) History(ctx context.Context) (all History, err error) {
 	var unclear error
 	for _, l := range c.levels {
 		if ctx.Err() != nil {
 			return all, ctx.Err()
 		}
-		b, err := level.ReadBegun(l)
+		b, err := level.ReadHistory(l)
 		switch {
 		case err != nil:
 			epochs, lerr := l.Epochs()
@@ -39,7 +39,7 @@ func (c *Catalog) Begun(ctx context.Context) (all Begun, err error) {
 			if lerr == nil && (errors.Is(err, format.ErrCorrupt) || errors.Is(err, vfs.ErrUnsafe)) {
 				unclear = errors.Join(unclear, &level.DirError{Level: l.Name(), Dir: l.Path(), Err: err,
 					Remedy: "give the directories that hold the job's checkpoints, " +
-						"or remove " + format.BegunName + " there if the job never had any"})
+						"or remove " + format.HistoryName + " there if the job never had any"})
 			}
 		case !c.Owns(b.Run): // a run that this one has replaced had begun
 		case b.Epoch >= all.Epoch:
@@ -52,11 +52,11 @@ func (c *Catalog) Begun(ctx context.Context) (all Begun, err error) {
 	return all, unclear
 }
 
-// NoteBegun records, at all levels, that all ranks have committed an epoch. At the
+// RecordHistory records, at all levels, that all ranks have committed an epoch. At the
 // global level rank 0 does this for all. It succeeds if one level takes the record.
-func (c *Catalog) NoteBegun(ctx context.Context, e format.Epoch, at string) (err error) {
+func (c *Catalog) RecordHistory(ctx context.Context, e format.Epoch, at string) (err error) {
 	nodes := slices.Compact(slices.Sorted(slices.Values(c.Nodes)))
-	b := format.Begun{Epoch: e, Level: at, Nodes: nodes, Run: c.Identity}
+	b := format.History{Epoch: e, Level: at, Nodes: nodes, Run: c.Identity}
 	for _, l := range c.working() {
 		if l.Traits().Shared && c.Rank != 0 {
 			continue
@@ -64,7 +64,7 @@ func (c *Catalog) NoteBegun(ctx context.Context, e format.Epoch, at string) (err
 		if ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
-		if werr := level.WriteBegun(l, &b); werr != nil {
+		if werr := level.WriteHistory(l, &b); werr != nil {
 			err = errors.Join(err, werr)
 		}
 	}
