@@ -98,24 +98,17 @@ func (m *MemShard) copyAt(p []byte, off int64) (n, gap int) {
 // MemFS serves reads of some files from memory.
 type MemFS struct {
 	vfs.FS
-	mu     sync.Mutex
-	served map[string]*MemShard // guarded by mu; by path
+	served sync.Map // of paths: *MemShard
 }
 
 // NewMemFS lends nothing yet.
-func NewMemFS(fsys vfs.FS) *MemFS { return &MemFS{FS: fsys, served: map[string]*MemShard{}} }
+func NewMemFS(fsys vfs.FS) *MemFS { return &MemFS{FS: fsys} }
 
 // Serve serves reads of a file from memory until release is called, which waits for reads under way.
 func (f *MemFS) Serve(path string, m *MemShard) (release func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.served[path] = m
+	f.served.Store(path, m)
 	return func() {
-		f.mu.Lock()
-		if f.served[path] == m {
-			delete(f.served, path)
-		}
-		f.mu.Unlock()
+		f.served.CompareAndDelete(path, m)
 		m.mu.Lock()
 		m.spans = nil
 		m.mu.Unlock()
@@ -128,10 +121,8 @@ func (f *MemFS) Open(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if m := f.served[name]; m != nil {
-		return &memFile{file, m}, nil
+	if m, served := f.served.Load(name); served {
+		return &memFile{file, m.(*MemShard)}, nil
 	}
 	return file, nil
 }

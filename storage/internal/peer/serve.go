@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
@@ -96,8 +98,11 @@ type session struct {
 
 	uses map[format.Epoch]func() // the epochs that it has named, until it ends
 
-	w *blockQueue
+	writing *errgroup.Group // blocks on their way to f; nil: none
 }
+
+// writesAtOnce is how many blocks of a connection are on their way to the disk.
+const writesAtOnce = 2
 
 func (h *session) run() error {
 	for {
@@ -314,19 +319,25 @@ func (h *session) write(head frameHead) error {
 		p.Drop()
 		return err
 	}
-	if h.w == nil {
-		h.w = newBlockQueue(h.f)
+	if h.writing == nil {
+		h.writing = &errgroup.Group{}
+		h.writing.SetLimit(writesAtOnce)
 	}
-	h.w.put(shard.Block{P: data, Off: off, From: p})
+	h.writing.Go(func() error {
+		defer p.Drop()
+		_, err := h.f.WriteAt(data, off)
+		return err
+	})
 	return nil
 }
 
+// endWrites waits for the writes and returns the first error.
 func (h *session) endWrites() error {
-	if h.w == nil {
+	if h.writing == nil {
 		return nil
 	}
-	err := h.w.end()
-	h.w = nil
+	err := h.writing.Wait()
+	h.writing = nil
 	return err
 }
 
@@ -339,34 +350,4 @@ func (h *session) sync() error {
 		return err
 	}
 	return h.f.Sync()
-}
-
-// blockQueue writes blocks to a file in a goroutine of its own.
-type blockQueue struct {
-	jobs chan shard.Block
-	done chan struct{}
-	err  error // the goroutine's until done is closed
-}
-
-func newBlockQueue(f vfs.File) *blockQueue {
-	q := &blockQueue{jobs: make(chan shard.Block, 1), done: make(chan struct{})}
-	go func() {
-		defer close(q.done)
-		for b := range q.jobs {
-			if q.err == nil {
-				_, q.err = f.WriteAt(b.P, b.Off)
-			}
-			b.From.Drop()
-		}
-	}()
-	return q
-}
-
-func (q *blockQueue) put(b shard.Block) { q.jobs <- b }
-
-// end waits for the writes and returns the first error.
-func (q *blockQueue) end() error {
-	close(q.jobs)
-	<-q.done
-	return q.err
 }
