@@ -65,6 +65,9 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 	return l
 }
 
+// packs is the level as one that is not Single.
+func (l *levelState) packs() level.Packs { return l.Level.Level.(level.Packs) }
+
 // withTraits finds the level that has what is asked for; nil: there is none.
 func (s *Store) withTraits(has func(t level.Traits) bool) *levelState {
 	for _, l := range s.levels {

@@ -287,7 +287,7 @@ func (p *Part) sealPack(ctx context.Context, n *NodePack, k *nodePackFile,
 		defer p.packs.mu.Unlock()
 		delete(p.packs.files, k.first())
 	}()
-	err = to.Seal(n.Epoch, f, name, format.PackName(k.first()), func(f vfs.File) (err error) {
+	err = to.packs().Seal(n.Epoch, f, name, format.PackName(k.first()), func(f vfs.File) (err error) {
 		if infos, idxs, err = readParts(f, name, k, m); err != nil {
 			return err
 		}
@@ -348,7 +348,7 @@ func (s *Store) DropPacks(n NodePack) error {
 				err = errors.Join(err, to.Discard(n.Epoch, n.nameOf(&files[i], s.opt.Run)))
 				continue
 			default:
-				err = errors.Join(err, to.Drop(n.Epoch, n.nameOf(&files[i], s.opt.Run)))
+				err = errors.Join(err, to.packs().Drop(n.Epoch, n.nameOf(&files[i], s.opt.Run)))
 				continue
 			}
 			for _, r := range files[i].ranks {

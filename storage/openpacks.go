@@ -87,9 +87,9 @@ func (p *Part) open(first int, forAll bool, name string) (vfs.File, error) {
 		return x.file, x.err
 	}
 	if forAll {
-		x.file, x.err = p.to.Make(p.epoch, name, p.spec.Room)
+		x.file, x.err = p.to.packs().Make(p.epoch, name, p.spec.Room)
 	} else {
-		x.file, x.err = p.to.Join(p.epoch, name, p.spec.Room)
+		x.file, x.err = p.to.packs().Join(p.epoch, name, p.spec.Room)
 	}
 	close(x.ready)
 	o.mu.Lock()
@@ -151,7 +151,7 @@ func (p *Part) packFile(ctx context.Context, n *NodePack, k *nodePackFile) (f vf
 		f, err = p.open(k.first(), shared, name)
 		return f, shared, err
 	case !shared:
-		f, err = p.to.Join(n.Epoch, name, p.spec.Room)
+		f, err = p.to.packs().Join(n.Epoch, name, p.spec.Room)
 		return f, false, err
 	}
 	file, err := handover.Ask(ctx, string(n.Sizes[0][sizeBytes:]), uint32(k.first()))
@@ -160,7 +160,7 @@ func (p *Part) packFile(ctx context.Context, n *NodePack, k *nodePackFile) (f vf
 	}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported): // it is open there, so it has been made
-		f, err = p.to.Join(n.Epoch, name, p.spec.Room)
+		f, err = p.to.packs().Join(n.Epoch, name, p.spec.Room)
 		return f, false, err
 	case err != nil && ctx.Err() == nil && !errors.Is(err, handover.ErrRefused):
 		p.store.noHandover.Store(true)

@@ -122,7 +122,7 @@ func (l *Bucket) Check(bad func(name string, err error)) error {
 			continue
 		}
 		if f.Name == format.LockName {
-			_, _, err := l.readLock()
+			_, _, err := l.readLock(context.Background())
 			bad(f.Name, ignoreMissing(err))
 			continue
 		}
@@ -131,26 +131,36 @@ func (l *Bucket) Check(bad func(name string, err error)) error {
 	return nil
 }
 
-// smallTries is how often a small object is read that is replaced meanwhile.
-const smallTries = 8
+// tries is how often something is done while other processes change the object.
+const tries = 8
+
+// whileChanged has do done again as long as another process has changed the object meanwhile.
+func whileChanged(do func() error) (err error) {
+	for range tries {
+		if err = do(); !errors.Is(err, object.ErrChanged) {
+			break
+		}
+	}
+	return err
+}
+
+// find describes an object; one that is not there has no ETag, so that a put in its place makes it.
+func (l *Bucket) find(key string) (object.Info, error) {
+	info, err := l.b.Head(context.Background(), key)
+	return info, ignoreMissing(err)
+}
 
 func (l *Bucket) readSmall(name string) (b []byte, file string, err error) {
-	b, _, err = l.read(name, format.LedgerLimit)
+	b, _, err = l.read(context.Background(), name, format.LedgerLimit)
 	return b, l.b.URL(name), err
 }
 
 // read reads a small object whole, as it was at one moment.
-func (l *Bucket) read(key string, limit int64) (b []byte, info object.Info, err error) {
-	return l.readBy(context.Background(), key, limit)
-}
-
-func (l *Bucket) readBy(ctx context.Context, key string, limit int64) (b []byte, info object.Info, err error) {
-	for range smallTries {
+func (l *Bucket) read(ctx context.Context, key string, limit int64) (b []byte, info object.Info, err error) {
+	err = whileChanged(func() error {
 		b, info, err = l.b.Get(ctx, key, limit)
-		if !errors.Is(err, object.ErrChanged) {
-			break
-		}
-	}
+		return err
+	})
 	if err == nil && info.Size > limit {
 		err = &format.CorruptError{File: l.b.URL(key), Len: info.Size,
 			Reason: fmt.Sprintf("longer than %d bytes", limit)}
@@ -161,25 +171,16 @@ func (l *Bucket) readBy(ctx context.Context, key string, limit int64) (b []byte,
 // replace gives a small object new contents in one step, unless it has them. Another one who does the same at the same
 // time comes first or last. What a store has is durable.
 func (l *Bucket) replace(name string, b []byte, _ bool) error {
-	var err error
-	for range smallTries {
-		have, info, rerr := l.b.Get(context.Background(), name, format.LedgerLimit)
-		switch {
-		case errors.Is(rerr, object.ErrChanged):
-			err = rerr
-			continue
-		case errors.Is(rerr, fs.ErrNotExist):
-			info = object.Info{}
-		case rerr != nil:
-			return rerr
-		case string(have) == string(b):
+	return whileChanged(func() error {
+		have, info, err := l.b.Get(context.Background(), name, format.LedgerLimit)
+		if err == nil && string(have) == string(b) {
 			return nil
 		}
-		if _, err = l.b.Put(context.Background(), name, b, info.ETag); !errors.Is(err, object.ErrChanged) {
-			return err
+		if err = ignoreMissing(err); err == nil {
+			_, err = l.b.Put(context.Background(), name, b, info.ETag)
 		}
-	}
-	return err
+		return err
+	})
 }
 
 func (l *Bucket) first(name string, b []byte) error {

@@ -105,7 +105,7 @@ func (l *Bucket) Epochs() ([]format.Epoch, error) {
 // ReadManifest reads an epoch's manifest. An absent one is ErrNotCommitted.
 func (l *Bucket) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	key := l.key(e, format.ManifestName)
-	b, info, err := l.read(key, format.MaxRecordLen)
+	b, info, err := l.read(context.Background(), key, format.MaxRecordLen)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && isIntent(key, info.Size) {
 		return nil, ErrNotCommitted
 	}
@@ -138,40 +138,36 @@ func (l *Bucket) upload(e format.Epoch, name string, room Room, fill func(f vfs.
 // finish gives an upload its name.
 func (l *Bucket) finish(e format.Epoch, name string, u *bucketUpload) error {
 	err := u.Done("")
-	for try := 0; errors.Is(err, object.ErrChanged) && try < smallTries; try++ {
-		if _, ferr := l.fence(e); ferr != nil {
-			return ferr
-		}
-		old, herr := l.b.Head(context.Background(), l.key(e, name))
-		if herr != nil && !errors.Is(herr, fs.ErrNotExist) {
-			return herr
-		}
-		err = u.Done(old.ETag)
+	if !errors.Is(err, object.ErrChanged) {
+		return err
 	}
-	return err
+	return whileChanged(func() error {
+		if _, err := l.fence(e); err != nil {
+			return err
+		}
+		old, err := l.find(l.key(e, name))
+		if err != nil {
+			return err
+		}
+		return u.Done(old.ETag)
+	})
 }
 
 // fence makes sure that no commit which has begun can end: it replaces the intent. A committed epoch is ErrCommitted.
 func (l *Bucket) fence(e format.Epoch) (intent object.Info, err error) {
 	key := l.key(e, format.ManifestName)
-	for range smallTries {
-		have, herr := l.b.Head(context.Background(), key)
-		switch {
-		case errors.Is(herr, fs.ErrNotExist):
-			have = object.Info{}
-		case herr != nil:
-			return intent, herr
-		case !isIntent(key, have.Size):
-			return have, ErrCommitted
+	err = whileChanged(func() error {
+		have, err := l.find(key)
+		if err == nil && have.ETag != "" && !isIntent(key, have.Size) {
+			intent, err = have, ErrCommitted
+		}
+		if err != nil {
+			return err
 		}
 		intent = object.Info{Key: key, Size: intentLen}
-		if intent.ETag, err = l.b.Put(context.Background(), key, newIntent(), have.ETag); err == nil {
-			return intent, nil
-		}
-		if !errors.Is(err, object.ErrChanged) {
-			return intent, err
-		}
-	}
+		intent.ETag, err = l.b.Put(context.Background(), key, newIntent(), have.ETag)
+		return err
+	})
 	return intent, err
 }
 
@@ -184,12 +180,8 @@ func (l *Bucket) Commit(m *format.Manifest, origins []format.Epoch) error {
 	if err != nil {
 		return err
 	}
-	for range smallTries {
-		if err = l.commit(m, b); !errors.Is(err, object.ErrChanged) {
-			break
-		} // several commit it at once, and took each other's intent
-	}
-	return l.Full(err, int64(len(b)))
+	// Several may commit it at once, and take each other's intent.
+	return l.Full(whileChanged(func() error { return l.commit(m, b) }), int64(len(b)))
 }
 
 // commit is one attempt to put the manifest b. ErrChanged says that another process has replaced the intent.
@@ -197,7 +189,7 @@ func (l *Bucket) commit(m *format.Manifest, b []byte) error {
 	intent, err := l.fence(m.Epoch)
 	switch {
 	case errors.Is(err, ErrCommitted):
-		have, _, err := l.read(l.key(m.Epoch, format.ManifestName), format.MaxRecordLen)
+		have, _, err := l.read(context.Background(), l.key(m.Epoch, format.ManifestName), format.MaxRecordLen)
 		if err == nil && !bytes.Equal(have, b) {
 			err = ErrCommitted
 		}
@@ -251,7 +243,7 @@ func (l *Bucket) Discard(e format.Epoch, name string) error {
 // RemoveEpoch removes the manifest for good before anything it names, or takes care that none comes into being.
 func (l *Bucket) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	intent, err := l.fence(e)
-	for try := 0; errors.Is(err, ErrCommitted) && try < smallTries; try++ {
+	for try := 0; errors.Is(err, ErrCommitted) && try < tries; try++ {
 		// In its place an intent: of an epoch that is half removed nobody can say that it was committed.
 		intent.ETag, err = l.b.Put(context.Background(), intent.Key, newIntent(), intent.ETag)
 		if errors.Is(err, object.ErrChanged) {
@@ -285,24 +277,6 @@ func (l *Bucket) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 
 // Begin has nothing to make: a bucket has no directories, and tells no room.
 func (l *Bucket) Begin(format.Epoch, int64) (fresh bool, err error) { return false, nil }
-
-// Make is for files with several writers.
-func (l *Bucket) Make(format.Epoch, string, int64) (vfs.File, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// Join is for files with several writers.
-func (l *Bucket) Join(format.Epoch, string, int64) (vfs.File, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// Seal is for files with several writers.
-func (l *Bucket) Seal(format.Epoch, vfs.File, string, string, func(f vfs.File) error) error {
-	return errors.ErrUnsupported
-}
-
-// Drop is for files with several writers.
-func (l *Bucket) Drop(format.Epoch, string) error { return errors.ErrUnsupported }
 
 // Full turns the store's word for a quota into ours.
 func (l *Bucket) Full(err error, need int64) error {

@@ -30,12 +30,8 @@ type bucketLock struct {
 }
 
 // readLock returns nil without an error for a lock that is damaged: who watches it sees whether it changes.
-func (l *Bucket) readLock() (*format.Lock, object.Info, error) {
-	return l.lockBy(context.Background())
-}
-
-func (l *Bucket) lockBy(ctx context.Context) (*format.Lock, object.Info, error) {
-	b, info, err := l.readBy(ctx, format.LockName, 1<<16)
+func (l *Bucket) readLock(ctx context.Context) (*format.Lock, object.Info, error) {
+	b, info, err := l.read(ctx, format.LockName, maxLock)
 	if errors.Is(err, format.ErrCorrupt) { // too long for a lock
 		return nil, info, nil
 	}
@@ -47,10 +43,6 @@ func (l *Bucket) lockBy(ctx context.Context) (*format.Lock, object.Info, error) 
 		return nil, info, nil
 	}
 	return have, info, nil
-}
-
-func (l *Bucket) busy(have *format.Lock) error {
-	return &BusyError{Level: l.name, Dir: l.path, Node: have.Owner.Node, PID: have.Owner.PID}
 }
 
 // watch is what one who waits for a lock has seen of it.
@@ -75,7 +67,7 @@ func (w *watch) saw(etag string) {
 func (l *Bucket) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error) {
 	var w watch
 	for {
-		have, info, err := l.readLock()
+		have, info, err := l.readLock(context.Background())
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			info.ETag = ""
@@ -108,7 +100,7 @@ func (l *Bucket) Lock(ctx context.Context, want *format.Lock, beat time.Duration
 func (l *Bucket) Unused(ctx context.Context, run string, beat time.Duration) error {
 	var w watch
 	for {
-		have, info, err := l.readLock()
+		have, info, err := l.readLock(context.Background())
 		if err != nil || have != nil && (have.Run == run || ended(&have.Owner)) {
 			return nil // no lock, ours, or one that tells nothing any more
 		}
@@ -146,7 +138,7 @@ func (l *Bucket) Beat(want *format.Lock) error {
 	if !errors.Is(err, object.ErrChanged) {
 		return err
 	}
-	have, info, err := l.readLock()
+	have, info, err := l.readLock(context.Background())
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // somebody tidied up
 		info.ETag = ""
@@ -164,7 +156,7 @@ func (l *Bucket) Beat(want *format.Lock) error {
 // Unlock removes an own lock.
 func (l *Bucket) Unlock(want *format.Lock) error {
 	ctx := object.Tidying(context.Background())
-	have, info, err := l.lockBy(ctx)
+	have, info, err := l.readLock(ctx)
 	if err != nil || have == nil || have.Run != want.Run || have.Owner != want.Owner {
 		return ignoreMissing(err)
 	}

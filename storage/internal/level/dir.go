@@ -22,8 +22,10 @@ type Dir struct {
 	fs     vfs.FS
 	remote func() bool // other machines may see it
 	kept   manifests   // where all ranks have one directory, and the manifests are the largest
-	known  knownDirs   // of epochs
-	run    string      // that has the directory, which all ranks share; empty: nobody asks
+	// known has the epochs whose directories this process has made or looked at: no other user can have put others in
+	// their place, since no other may write to the directory that they are in. Who reads data there looks again.
+	known sync.Map
+	run   string // that has the directory, which all ranks share; empty: nobody asks
 }
 
 // NewDir is the directory of a level at path, which belongs to the store of a rank.
@@ -112,7 +114,7 @@ func (d *Dir) epochFile(e format.Epoch, name string) (string, error) {
 	if err := d.fs.CheckDir(dir, false); err != nil {
 		return "", err
 	}
-	d.known.add(e)
+	d.known.Store(e, true)
 	return filepath.Join(dir, name), nil
 }
 
@@ -141,14 +143,14 @@ func (d *Dir) findEpoch(e format.Epoch) (fresh bool, err error) {
 	if fresh, err = d.findDir(d.epochPath(e)); err != nil {
 		return false, d.Unusable(err)
 	}
-	d.known.add(e)
+	d.known.Store(e, true)
 	return fresh, nil
 }
 
 // ensureEpoch makes the directory of an epoch durable, and where ranks on other nodes have made files in it, their
 // names.
 func (d *Dir) ensureEpoch(e format.Epoch) error {
-	if !d.known.has(e) {
+	if _, known := d.known.Load(e); !known {
 		if _, err := d.findEpoch(e); err != nil {
 			return err
 		}
@@ -191,7 +193,7 @@ func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 
 // ReadFresh is ReadManifest for a Look: past what is kept, and without another look at who owns the epoch's directory.
 func (d *Dir) ReadFresh(e format.Epoch) (*format.Manifest, error) {
-	if !d.known.has(e) {
+	if _, known := d.known.Load(e); !known {
 		if _, err := d.epochFile(e, format.ManifestName); err != nil {
 			return nil, absent(err)
 		}
@@ -250,32 +252,4 @@ func (d *Dir) clear(dir string, match func(name string) bool) error {
 		}
 	}
 	return nil
-}
-
-// knownDirs are the directories of epochs that this process has made or looked at: no other user can have put others in
-// their place, since no other may write to the directory that they are in. Who reads data there looks again.
-type knownDirs struct {
-	mu   sync.Mutex
-	dirs map[format.Epoch]bool // guarded by mu
-}
-
-func (k *knownDirs) has(e format.Epoch) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.dirs[e]
-}
-
-func (k *knownDirs) add(e format.Epoch) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.dirs == nil {
-		k.dirs = map[format.Epoch]bool{}
-	}
-	k.dirs[e] = true
-}
-
-func (k *knownDirs) drop(e format.Epoch) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.dirs, e)
 }

@@ -85,6 +85,10 @@ type Epochs interface {
 	// Begin makes the place for the files of an epoch that is to get so many bytes, and refuses early what would not
 	// fit. Its name is durable when Commit returns. fresh says that nothing of the epoch was there before.
 	Begin(e format.Epoch, need int64) (fresh bool, err error)
+}
+
+// Packs is what files with several writers need. A level has it unless it is Single.
+type Packs interface {
 	// Make makes a file under its final name, which the caller alone opens by name; room is what it will take at least.
 	// One of that name which an attempt at the epoch has left is replaced, unless the epoch is committed. It is ended
 	// by Seal, and its name is durable when Commit returns.
@@ -102,7 +106,7 @@ type Epochs interface {
 // Traits set levels apart.
 type Traits struct {
 	Shared          bool // all ranks see one place, which has the shards of all
-	Single          bool // a file has one writer: no Join, Seal and Drop
+	Single          bool // a file has one writer: it is no Packs
 	WrittenByOthers bool // its files are written by other ranks than its owner
 	Rows            bool // its files are parity rows; its manifests describe the shards that these were computed from
 	Data            bool // its shards are what parity rows are computed from

@@ -134,8 +134,8 @@ func (d *Dir) stillOurs() error {
 	return d.busy(have)
 }
 
-func (d *Dir) busy(have *format.Lock) error {
-	return &BusyError{Level: d.name, Dir: d.path, Node: have.Owner.Node, PID: have.Owner.PID}
+func (p *place) busy(have *format.Lock) error {
+	return &BusyError{Level: p.name, Dir: p.path, Node: have.Owner.Node, PID: have.Owner.PID}
 }
 
 // LockPath is the lock's file.

@@ -36,8 +36,11 @@ func IsStore(path string) bool { return strings.HasPrefix(path, object.Scheme) }
 // At is the level at a path that CheckPath has found right, which belongs to the store of a rank. Manifests that
 // commit other contents than only says are damage there.
 func At(fsys vfs.FS, name, path string, owner int, only *Contents) Level {
-	p := place{name: name, path: path, owner: owner, only: only}
-	if IsStore(path) {
+	return at(fsys, place{name: name, path: path, owner: owner, only: only})
+}
+
+func at(fsys vfs.FS, p place) Level {
+	if IsStore(p.path) {
 		return newBucket(fsys, p)
 	}
 	return newDir(fsys, p)
@@ -50,10 +53,7 @@ func Of(fsys vfs.FS, path string, m *format.Marker) Level {
 	if m != nil {
 		p.name = m.Level
 	}
-	if IsStore(path) {
-		return newBucket(fsys, p)
-	}
-	return newDir(fsys, p)
+	return at(fsys, p)
 }
 
 // Until makes the requests of a level end with ctx, but those that tidy up. It is called before the level is used. A
@@ -137,19 +137,11 @@ func (p *place) run() format.Identity {
 type Contents struct {
 	Run format.Identity // zero: epochs of any run count. Set before the first use
 
-	mu  sync.Mutex
-	ids map[format.Epoch][16]byte // guarded by mu
+	ids sync.Map // of epochs: [16]byte
 }
 
 // Set says what an epoch contains.
-func (c *Contents) Set(e format.Epoch, id [16]byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ids == nil {
-		c.ids = map[format.Epoch][16]byte{}
-	}
-	c.ids[e] = id
-}
+func (c *Contents) Set(e format.Epoch, id [16]byte) { c.ids.Store(e, id) }
 
 // allows reports whether a manifest is of what was agreed on, if anything was.
 func (c *Contents) allows(m *format.Manifest) bool {
@@ -159,8 +151,6 @@ func (c *Contents) allows(m *format.Manifest) bool {
 // Allows reports whether an epoch may contain what it does; is asked only where something was
 // agreed on.
 func (c *Contents) Allows(e format.Epoch, is func() [16]byte) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id, ok := c.ids[e]
-	return !ok || id == is()
+	id, agreed := c.ids.Load(e)
+	return !agreed || id == is()
 }

@@ -229,7 +229,7 @@ func (d *Dir) Discard(e format.Epoch, name string) error {
 	}
 	// The last to discard removes the directory; for the others it is not empty
 	// yet, or gone.
-	d.known.drop(e)
+	d.known.Delete(e)
 	_ = d.fs.Remove(dir)
 	return nil
 }

@@ -52,7 +52,7 @@ func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	if err != nil || len(left) > 0 {
 		return left, err
 	}
-	d.known.drop(e)
+	d.known.Delete(e)
 	if err := removeIfThere(d.fs, dir); err != nil {
 		if list, rerr := d.fs.ReadDir(dir); rerr == nil && len(list) > 0 {
 			return []Leftover{{dir, errNotEmpty}}, nil

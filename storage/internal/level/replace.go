@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
 // Repairs change what is committed. The caller has the lock and knows that the new is right; the old stays until the
@@ -69,7 +68,7 @@ func (d *Dir) placeFor(e format.Epoch) error {
 	if _, serr := d.fs.Stat(dir); serr != nil {
 		return errors.Join(err, serr)
 	}
-	d.known.drop(e)
+	d.known.Delete(e)
 	if rerr := d.fs.Rename(dir, asideName(dir)); rerr != nil {
 		return errors.Join(err, rerr)
 	}
@@ -174,16 +173,13 @@ func (l *Bucket) Replace(e format.Epoch, name string, room Room, fill func(f vfs
 
 // over has put replace what has a key, or make it.
 func (l *Bucket) over(key string, put func(etag string) error) (err error) {
-	for range smallTries {
-		old, herr := l.b.Head(context.Background(), key)
-		if herr != nil && !errors.Is(herr, fs.ErrNotExist) {
-			return herr
+	return whileChanged(func() error {
+		old, err := l.find(key)
+		if err != nil {
+			return err
 		}
-		if err = put(old.ETag); !errors.Is(err, object.ErrChanged) {
-			break
-		}
-	}
-	return err
+		return put(old.ETag)
+	})
 }
 
 // Recommit puts the new manifest over the old one.
