@@ -159,11 +159,11 @@ func (c *check) missed(d *viewDir, have map[string]bool) {
 		if !ok || have[name] {
 			continue
 		}
-		f := Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: fmt.Errorf("%s %w", name, errMissing)}
-		if row >= 0 {
-			f.Part = name
+		part := name
+		if row < 0 {
+			part = ""
 		}
-		c.found = append(c.found, f)
+		c.add(d.info, rank, part, fmt.Errorf("%s %w", name, errMissing))
 		c.reported[placed{d.Name(), name}] = true
 	}
 }
@@ -185,8 +185,7 @@ func (c *check) incomplete() {
 			}
 			name := placed{l, format.ShardName(r)}
 			if c.there[name] < copies && !c.reported[name] && len(c.good[r]) > 0 {
-				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(l), Rank: r,
-					Err: fmt.Errorf("%d of %d at level %s: %w", c.there[name], copies, l, errMissing)})
+				c.add(c.dirOf(l), r, "", fmt.Errorf("%d of %d at level %s: %w", c.there[name], copies, l, errMissing))
 			}
 		}
 	}
@@ -195,9 +194,7 @@ func (c *check) incomplete() {
 			for j := range m.Parity {
 				name := placed{m.Level, format.RowName(r, j)}
 				if c.there[name] == 0 && !c.reported[name] {
-					c.found = append(c.found, Finding{Epoch: c.epoch, Dir: c.dirOf(m.Level), Rank: r,
-						Part: name.name,
-						Err:  fmt.Errorf("%s %w", name.name, errMissing)})
+					c.add(c.dirOf(m.Level), r, name.name, fmt.Errorf("%s %w", name.name, errMissing))
 				}
 			}
 		}
@@ -227,10 +224,9 @@ func (c *check) attempts() {
 	for id, dirs := range c.ids {
 		for _, d := range dirs {
 			if id != most {
-				c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d, Rank: -1,
-					Err: &format.CorruptError{
-						File:   filepath.Join(d.Dir, format.EpochName(c.epoch), format.ManifestName),
-						Reason: "differs from the manifests in the other directories"}})
+				c.add(d, -1, "", &format.CorruptError{
+					File:   filepath.Join(d.Dir, format.EpochName(c.epoch), format.ManifestName),
+					Reason: "differs from the manifests in the other directories"})
 			}
 		}
 	}

@@ -236,7 +236,7 @@ func keepAfterADeadPrune(t *testing.T) {
 	if err := checkpoints.PinEpoch(ctx, "/global", 3, ""); err != nil { // which does not refer to 1 any more
 		t.Errorf("another epoch: %v", err)
 	}
-	err = checkpoints.PinEpoch(ctx, "/global", 1, "")
+	err := checkpoints.PinEpoch(ctx, "/global", 1, "")
 	if err == nil || !strings.Contains(err.Error(), "holdfast prune") {
 		t.Errorf("got %v", err)
 	}

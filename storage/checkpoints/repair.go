@@ -311,15 +311,14 @@ var errOtherAttempt = errors.New("it is good and commits something else than the
 // fromShards makes a manifest of a level again, of which all are damaged, from the shards that lie there: they must be
 // those that the manifest of another level names.
 func (r *repairer) fromShards(ctx context.Context, name string, e Epoch) (*format.Manifest, error) {
-	ids := r.v.contentsOf(e)
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("no directory has a manifest of epoch %d that can be read", e)
+	ref, err := r.v.reference(e)
+	if err != nil {
+		return nil, err
 	}
 	if t := level.TraitsOf(name); t.Copies || t.Rows {
 		return nil, fmt.Errorf("no directory of the level %s has its manifest of epoch %d: start the job, which "+
 			"copies the newest epoch there again", name, e)
 	}
-	ref := r.v.manifestWith(e, ids[0])
 	m := &format.Manifest{Epoch: e, Size: ref.Size, Job: ref.Job, Level: name, Run: ref.Run}
 	for rank := range ref.Shards {
 		info, err := r.lying(ctx, name, e, &ref.Shards[rank])
@@ -329,6 +328,16 @@ func (r *repairer) fromShards(ctx context.Context, name string, e Epoch) (*forma
 		m.Shards = append(m.Shards, info)
 	}
 	return m, nil
+}
+
+// reference is a manifest with what most directories commit as the epoch.
+func (v *View) reference(e Epoch) (*format.Manifest, error) {
+	for _, id := range v.contentsOf(e) {
+		if m := v.manifestWith(e, id); m != nil { // else it was removed meanwhile
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("no directory has a manifest of epoch %d that can be read: %w", e, level.ErrNotCommitted)
 }
 
 // manifestWith reads a manifest with the contents.

@@ -112,13 +112,9 @@ func withPack(m *format.Manifest, rank int) (ranks []int) {
 // plan is a manifest for a directory whose own cannot be read: what lies there if it is good, and the rest as another
 // level's manifest has it, to be written.
 func (r *repairer) plan(ctx context.Context, d *viewDir, e Epoch) (*format.Manifest, error) {
-	ids := r.v.contentsOf(e)
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("no directory has a manifest of epoch %d that can be read", e)
-	}
-	ref := r.v.manifestWith(e, ids[0])
-	if ref == nil {
-		return nil, level.ErrNotCommitted
+	ref, err := r.v.reference(e)
+	if err != nil {
+		return nil, err
 	}
 	m := &format.Manifest{Epoch: e, Size: ref.Size, Job: ref.Job, Level: d.Name(), Shards: slices.Clone(ref.Shards),
 		Run: ref.Run}

@@ -250,11 +250,14 @@ func (r *repairer) stripe(ctx context.Context, e Epoch, rank int, list []Finding
 }
 
 func (r *repairer) encode(ctx context.Context, e Epoch, rank int, rows []int, homes map[int]*viewDir) error {
-	ids := r.v.contentsOf(e)
-	if len(ids) == 0 || len(rows) == 0 {
-		return level.ErrNotCommitted
+	if len(rows) == 0 {
+		return nil // none has a home
 	}
-	from := &goodParity{viewParity{r.v, e, ids[0]}}
+	ref, err := r.v.reference(e)
+	if err != nil {
+		return err
+	}
+	from := &goodParity{viewParity{r.v, e, ref.ID()}}
 	m, err := from.Manifest(ctx, e)
 	if err != nil {
 		return err
@@ -265,7 +268,7 @@ func (r *repairer) encode(ctx context.Context, e Epoch, rank int, rows []int, ho
 	}
 	if r.dry {
 		for _, member := range st.Group {
-			if err := r.canRead(ctx, e, member, ids[0]); err != nil {
+			if err := r.canRead(ctx, e, member, ref.ID()); err != nil {
 				return err
 			}
 		}

@@ -22,19 +22,15 @@ func (v *View) Fetch(ctx context.Context, e Epoch, rank int) (*Shard, error) {
 	if err := v.readable(e); err != nil {
 		return nil, err
 	}
-	ids := v.contentsOf(e)
-	if len(ids) == 0 { // removed meanwhile
-		return nil, fmt.Errorf("epoch %d: %w", e, level.ErrNotCommitted)
+	m, err := v.reference(e)
+	if err != nil {
+		return nil, err
 	}
-	size := v.dirs[0].info.Size
-	if m := v.manifestWith(e, ids[0]); m != nil {
-		size = m.Size
+	if rank < 0 || rank >= m.Size {
+		return nil, fmt.Errorf("rank %d: the job has the ranks 0 to %d", rank, m.Size-1)
 	}
-	if rank < 0 || rank >= size {
-		return nil, fmt.Errorf("rank %d: the job has the ranks 0 to %d", rank, size-1)
-	}
-	sh, err := fetch.Open(ctx, quiet, e, rank, v.sources(e, ids[0]))
-	return sh, v.whereItIs(e, ids[0], rank, err)
+	sh, err := fetch.Open(ctx, quiet, e, rank, v.sources(e, m.ID()))
+	return sh, v.whereItIs(e, m.ID(), rank, err)
 }
 
 // whereItIs adds to the error of a shard that none of the directories has on which node its rank has put it.

@@ -64,6 +64,11 @@ type check struct {
 	found     []Finding
 }
 
+// add reports what is wrong with a rank's shard, or with another part.
+func (c *check) add(dir DirInfo, rank int, part string, err error) {
+	c.found = append(c.found, Finding{Epoch: c.epoch, Dir: dir, Rank: rank, Part: part, Err: err})
+}
+
 func (c *check) dir(ctx context.Context, d *viewDir) error {
 	have, err := level.HasManifest(d, c.epoch)
 	_, due := d.due[c.epoch]
@@ -91,7 +96,7 @@ func (c *check) dir(ctx context.Context, d *viewDir) error {
 		c.committed = append(c.committed, d.info)
 	}
 	if err != nil {
-		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: -1, Err: err})
+		c.add(d.info, -1, "", err)
 		if m, err = c.view.manifestAt(d, c.epoch); err != nil {
 			names, err := level.NamesOf(d, c.epoch)
 			c.missed(d, names)
@@ -149,7 +154,7 @@ func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) erro
 			return err
 		}
 		for _, fault := range faults {
-			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Part: f.Name, Err: fault})
+			c.add(d.info, rank, f.Name, fault)
 		}
 	}
 	return nil
@@ -158,8 +163,7 @@ func (c *check) others(ctx context.Context, d *viewDir, m *format.Manifest) erro
 func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) error {
 	if !here {
 		if d.Traits().Shared {
-			c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank,
-				Err: fmt.Errorf("shard is missing: %w", fs.ErrNotExist)})
+			c.add(d.info, rank, "", fmt.Errorf("shard is missing: %w", fs.ErrNotExist))
 		}
 		return nil
 	}
@@ -173,7 +177,7 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 		return errors.Is(f, level.ErrNotCommitted) && c.agedAt(d.Name())
 	})
 	for _, f := range faults {
-		c.found = append(c.found, Finding{Epoch: c.epoch, Dir: d.info, Rank: rank, Err: f})
+		c.add(d.info, rank, "", f)
 	}
 	if len(faults) == 0 {
 		if all == 0 || c.aged() { // else another level has it whole
