@@ -50,9 +50,9 @@ type Catalog struct {
 	levels []*Level
 	voted  atomic.Bool // the program tells what all ranks have
 
+	warned sync.Map             // files that a warning named
 	mu     sync.Mutex
-	inUse  map[format.Epoch]int // guarded by mu: how often each epoch is held
-	warned map[string]bool      // guarded by mu: files that a warning named
+	inUse  map[format.Epoch]int // guarded by mu: how often each epoch is in use
 }
 
 // Level is a level with what the catalogue knows of its epochs.
@@ -73,8 +73,7 @@ type Level struct {
 
 // New returns the catalogue of a job without levels.
 func New(job Job) *Catalog {
-	return &Catalog{Job: job, Contents: level.Contents{Run: job.Identity}, inUse: map[format.Epoch]int{},
-		warned: map[string]bool{}}
+	return &Catalog{Job: job, Contents: level.Contents{Run: job.Identity}, inUse: map[format.Epoch]int{}}
 }
 
 // Add appends a level; the nearest comes first.
@@ -94,10 +93,7 @@ func (c *Catalog) Owns(x format.Identity) bool { return c.Identity.IsZero() || c
 
 // FirstTime reports whether no warning has named a file yet; from now on one has.
 func (c *Catalog) FirstTime(file string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.warned[file]
-	c.warned[file] = true
+	_, before := c.warned.LoadOrStore(file, true)
 	return !before
 }
 

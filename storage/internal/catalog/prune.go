@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
@@ -142,12 +143,7 @@ func hasTemp(l level.Epochs, e format.Epoch, making func(name string) bool) bool
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	for _, f := range files {
-		if making(f.Name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(files, func(f vfs.Entry) bool { return making(f.Name) })
 }
 
 // keptOf applies the keep rules to the committed epochs, newest first.

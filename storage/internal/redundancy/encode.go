@@ -52,8 +52,8 @@ func NewGroup(m *format.Manifest, st Stripe) *Group {
 // file of its own.
 func Encode(ctx context.Context, from Places, m *format.Manifest, g *Group, cores int, rows []int,
 	write func(ctx context.Context, j int, secs []shard.Section) error) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx) // with the first error
+	defer cancel(nil)
 	enc, err := newStripeEncoder(g, cores)
 	if err != nil {
 		return err
@@ -67,38 +67,30 @@ func Encode(ctx context.Context, from Places, m *format.Manifest, g *Group, core
 		}
 		enc.data = append(enc.data, x)
 	}
-	errs := make([]error, g.M+1)
-	var wg sync.WaitGroup
-	run := func(i int, do func() error) {
-		wg.Go(func() {
-			if errs[i] = do(); errs[i] != nil {
-				cancel()
-			}
-		})
+	fail := func(err error) {
+		if err != nil {
+			cancel(err)
+		}
 	}
-	run(g.M, func() error { return enc.run(ctx) })
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		fail(enc.run(ctx))
+		enc.endRows()
+	})
 	for j := range g.M {
-		run(j, func() error {
+		wg.Go(func() {
 			if !slices.Contains(rows, j) {
-				return enc.drop(j)
+				enc.drop(j)
+				return
 			}
-			return write(ctx, j, []shard.Section{
+			fail(write(ctx, j, []shard.Section{
 				{Name: rowGroup, Size: int64(len(g.Record)), Source: shard.Bytes(g.Record)},
 				{Name: rowData, Size: g.segment, Source: &rowSource{ctx: ctx, blocks: enc.rows[j]}},
-			})
+			}))
 		})
 	}
 	wg.Wait()
-	return firstCause(errs)
-}
-
-// firstCause prefers the error that made the others give up.
-func firstCause(errs []error) error {
-	i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, context.Canceled) })
-	if i >= 0 {
-		return errs[i]
-	}
-	return errors.Join(errs...)
+	return context.Cause(ctx)
 }
 
 // stripeEncoder reads the data of a stripe block by block and hands each row's
@@ -139,11 +131,6 @@ func newStripeEncoder(g *Group, cores int) (*stripeEncoder, error) {
 
 // run encodes the whole stripe.
 func (e *stripeEncoder) run(ctx context.Context) error {
-	defer func() {
-		for _, c := range e.rows {
-			close(c)
-		}
-	}()
 	data := make([][]byte, e.g.K)
 	for d := range data {
 		data[d] = make([]byte, parityBlock)
@@ -211,11 +198,17 @@ func (e *stripeEncoder) block(ctx context.Context, data [][]byte, n int) error {
 }
 
 // drop takes the blocks of a row that nobody writes.
-func (e *stripeEncoder) drop(j int) error {
+func (e *stripeEncoder) drop(j int) {
 	for b := range e.rows[j] {
 		b.done()
 	}
-	return nil
+}
+
+// endRows says that no more blocks come.
+func (e *stripeEncoder) endRows() {
+	for _, c := range e.rows {
+		close(c)
+	}
 }
 
 func (e *stripeEncoder) close() error {

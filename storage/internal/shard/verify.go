@@ -58,28 +58,21 @@ func (s *Copy) Verify(ctx context.Context) (faults []error, err error) {
 			return nil, err
 		}
 		c := &s.Index.Chunks[i]
-		if gone[c.Origin] && c.Codec != format.CodecZero {
-			continue
-		}
-		if err := s.held(ctx, c); err != nil {
-			gone[c.Origin] = true
-			faults = append(faults, err)
-			continue
+		if c.Codec != format.CodecZero {
+			if gone[c.Origin] {
+				continue
+			}
+			if _, err := s.holder(ctx, c); err != nil {
+				gone[c.Origin] = true
+				faults = append(faults, err)
+				continue
+			}
 		}
 		if err := s.ReadChunk(ctx, i, mem.Whole(int(c.Length)), &mem); err != nil {
 			faults = append(faults, err)
 		}
 	}
 	return append(faults, s.verifyGaps()...), ctx.Err()
-}
-
-// held says why the shard that holds the stored bytes of c cannot be had.
-func (s *Copy) held(ctx context.Context, c *format.Chunk) error {
-	if c.Codec == format.CodecZero {
-		return nil
-	}
-	_, err := s.holder(ctx, c)
-	return err
 }
 
 // verifyGaps checks that everything between header, chunks, index and footer
