@@ -50,7 +50,7 @@ type Catalog struct {
 	levels []*Level
 	voted  atomic.Bool // the program tells what all ranks have
 
-	warned sync.Map             // files that a warning named
+	warned sync.Map // files that a warning named
 	mu     sync.Mutex
 	inUse  map[format.Epoch]int // guarded by mu: how often each epoch is in use
 }

@@ -41,13 +41,7 @@ func (k *Look) Epochs() ([]format.Epoch, error) { return slices.Clone(k.epochs),
 func (k *Look) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	x, found := k.read[e]
 	if !found {
-		if l, keeps := k.Level.(interface {
-			ReadAnew(e format.Epoch) (*format.Manifest, error)
-		}); keeps {
-			x.m, x.err = l.ReadAnew(e)
-		} else {
-			x.m, x.err = k.Level.ReadManifest(e)
-		}
+		x.m, x.err = level.ReadFresh(k.Level, e)
 		k.read[e] = x
 	}
 	return x.m, x.err

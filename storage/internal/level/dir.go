@@ -21,7 +21,7 @@ type Dir struct {
 	place
 	fs     vfs.FS
 	remote func() bool // other machines may see it
-	kept   manifests   // where all ranks have one directory, and the manifests are the largest
+	cached manifests   // where all ranks have one directory, and the manifests are the largest
 	// known has the epochs whose directories this process has made or looked at: no other user can have put others in
 	// their place, since no other may write to the directory that they are in. Who reads data there looks again.
 	known sync.Map
@@ -186,13 +186,18 @@ func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	case err != nil:
 		return nil, absent(err)
 	case d.Traits().Shared:
-		return d.kept.read(d, file, e)
+		return d.cached.read(d, file, e)
 	}
 	return d.readManifest(file, e)
 }
 
-// ReadFresh is ReadManifest for a Look: past what is kept, and without another look at who owns the epoch's directory.
-func (d *Dir) ReadFresh(e format.Epoch) (*format.Manifest, error) {
+// ReadFresh is ReadManifest for a look at what is there: past what is cached, and without another look at who owns the
+// epoch's directory.
+func ReadFresh(l Level, e format.Epoch) (*format.Manifest, error) {
+	d, ok := l.(*Dir)
+	if !ok {
+		return l.ReadManifest(e)
+	}
 	if _, known := d.known.Load(e); !known {
 		if _, err := d.epochFile(e, format.ManifestName); err != nil {
 			return nil, absent(err)

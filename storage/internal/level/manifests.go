@@ -8,18 +8,18 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// mostManifests is how many manifests are kept. That of 100,000 ranks takes some 20 MB.
+// mostManifests is how many manifests are cached. That of 100,000 ranks takes some 20 MB.
 const mostManifests = 6
 
-// manifests keeps the manifests that were read last: a restart asks for the same few again and again, and they do not
+// manifests caches the manifests that were read last: a restart asks for the same few again and again, and they do not
 // change. A look at length and time of the file reports whether what was read is still there. It does not show that the
 // file has rotted: who decides what is removed takes a Look.
 type manifests struct {
 	mu   sync.Mutex
-	list []keptManifest // guarded by mu: the last used one is the last
+	list []cachedManifest // guarded by mu: the last used one is the last
 }
 
-type keptManifest struct {
+type cachedManifest struct {
 	m     *format.Manifest
 	entry vfs.Entry // of the file, before it was read
 }
@@ -41,11 +41,11 @@ func (k *manifests) read(d *Dir, file string, e format.Epoch) (*format.Manifest,
 }
 
 // use makes a manifest the one that was used last: m, which was read from the file as entry describes it, or without m
-// the one that is kept of it; nil: none.
+// the one that is cached of it; nil: none.
 func (k *manifests) use(e format.Epoch, entry vfs.Entry, m *format.Manifest) *format.Manifest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i := slices.IndexFunc(k.list, func(x keptManifest) bool { return x.m.Epoch == e })
+	i := slices.IndexFunc(k.list, func(x cachedManifest) bool { return x.m.Epoch == e })
 	if m == nil && i >= 0 && k.list[i].entry == entry {
 		m = k.list[i].m
 	}
@@ -58,6 +58,6 @@ func (k *manifests) use(e format.Epoch, entry vfs.Entry, m *format.Manifest) *fo
 	if i >= 0 {
 		k.list = slices.Delete(k.list, i, i+1)
 	}
-	k.list = append(k.list, keptManifest{m, entry})
+	k.list = append(k.list, cachedManifest{m, entry})
 	return m
 }
