@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
 // What a shard at the level with the data may refer to where parity rows are computed from
@@ -90,6 +92,61 @@ func (s *Store) keepBase(l *levelState, e Epoch) {
 			l.bases.keep(idx, newest)
 		}
 	}
+}
+
+// writesAll says that the shards of an epoch refer to no other.
+func (l *levelState) writesAll(e Epoch) bool {
+	return l.cfg.Full || l.cfg.FullEvery > 0 && e%Epoch(l.cfg.FullEvery) == 0
+}
+
+// present returns base if all that a shard may refer to through it is still
+// there: people remove epochs by hand, and file systems come back empty.
+func (s *Store) present(l *levelState, base *format.Index) *format.Index {
+	if base == nil || s.opt.Collective && l.Traits().Shared {
+		return base // rank 0 finds a missing one when it commits: see refreshBases
+	}
+	if err := level.CheckOrigins(l, append(base.Origins(), base.Epoch)); err != nil {
+		s.log.Warn("holdfast: epoch written in full: an earlier epoch that it would refer to is missing", "level",
+			l.Name(), "err", err)
+		return nil
+	}
+	return base
+}
+
+// lastCommitted returns the index of rank's newest committed shard before e, or
+// nil when there is none to refer to.
+func (l *levelState) lastCommitted(rank int, e Epoch) *format.Index {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.base[rank]; b != nil && b.Epoch < e && b.Epoch == l.Newest() {
+		return b
+	}
+	return nil
+}
+
+// lastShard is lastCommitted for a directory that several ranks write to: the
+// shard may have been written by another one, in this run, and is then read.
+func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch) *format.Index {
+	if l.writesAll(e) {
+		return nil
+	}
+	if b := l.lastCommitted(rank, e); b != nil {
+		return s.present(l, b)
+	}
+	last := l.Newest()
+	if last == 0 || last >= e || !l.Traits().Shared {
+		return nil
+	}
+	c, err := shard.Open(ctx, fetch.At(l), last, rank)
+	if err != nil {
+		s.log.Debug("holdfast: shard written in full: there is no earlier one to refer to", "epoch", last, "rank",
+			rank, "level", l.Name(), "err", err)
+		return nil
+	}
+	if err := c.Close(); err != nil || c.Index.Size != s.opt.Size { // one of another number of ranks is no base
+		return nil
+	}
+	return s.present(l, c.Index)
 }
 
 // adopted is the shard that a run has restored, as what its first shards at a level refer to.

@@ -119,7 +119,7 @@ func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardI
 func (s *Store) copySpec(ctx context.Context, to *levelState, sh *Shard, secs []Section) *shard.Spec {
 	spec := s.spec(sh.Epoch(), sh.Rank(), secs)
 	spec.Head.Node = fetch.CopyOf(sh).At.Info.Node
-	spec.Wanted = fetch.IndexOf(sh)
+	spec.Wanted, spec.Digest = fetch.IndexOf(sh), sh.Digest()
 	to.cfg.compression(spec)
 	spec.Base = s.lastShard(ctx, to, sh.Rank(), sh.Epoch())
 	return spec
@@ -128,9 +128,9 @@ func (s *Store) copySpec(ctx context.Context, to *levelState, sh *Shard, secs []
 // write writes shard after shard, then the index of a pack.
 func (f *copyFile) write(ctx context.Context, w *shard.Writer, specs []*shard.Spec) (infos []ShardInfo,
 	idxs []*format.Index, err error) {
-	for i, spec := range specs {
+	for _, spec := range specs {
 		base := w.Pos()
-		info, idx, err := shard.WriteCopy(ctx, w, spec, f.shards[i].Digest())
+		info, idx, err := shard.Write(ctx, w, spec)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -143,7 +143,7 @@ func (p *Part) write(ctx context.Context, n *NodePack) (stored int64, err error)
 	fill := func(f vfs.File) error {
 		return shard.WriteTo(ctx, f, s.pools.Own, t, func(w *shard.Writer) error {
 			w.Off, w.End = base, base+p.spec.Room
-			info, x, err := shard.WriteCopy(ctx, w, p.spec, p.info.Digest)
+			info, x, err := shard.Write(ctx, w, p.spec)
 			stored, idx = info.Stored, x
 			return err
 		})

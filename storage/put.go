@@ -58,11 +58,9 @@ func (s *Store) put(ctx context.Context, l *levelState, spec *shard.Spec) (info 
 // writeOut makes the file of a shard in d, which may be at another rank.
 func (s *Store) writeOut(ctx context.Context, d level.Epochs, spec *shard.Spec, t *shard.Throttle) (info ShardInfo,
 	idx *format.Index, err error) {
-	err = d.Put(spec.Head.Epoch, spec.FileName(), fetch.RoomOf(spec), func(f vfs.File) error {
-		return shard.WriteTo(ctx, f, s.pools.Own, t, func(w *shard.Writer) (err error) {
-			info, idx, err = shard.Write(ctx, w, spec)
-			return err
-		})
+	err = d.Put(spec.Head.Epoch, spec.FileName(), fetch.RoomOf(spec), func(f vfs.File) (err error) {
+		info, idx, err = shard.WriteShard(ctx, f, s.pools.Own, t, spec)
+		return err
 	})
 	return info, idx, err
 }
@@ -90,59 +88,4 @@ func (l *LevelConfig) compression(spec *shard.Spec) {
 	case l.Compress:
 		spec.Compress = shard.CompressIfFaster
 	}
-}
-
-// writesAll says that the shards of an epoch refer to no other.
-func (l *levelState) writesAll(e Epoch) bool {
-	return l.cfg.Full || l.cfg.FullEvery > 0 && e%Epoch(l.cfg.FullEvery) == 0
-}
-
-// present returns base if all that a shard may refer to through it is still
-// there: people remove epochs by hand, and file systems come back empty.
-func (s *Store) present(l *levelState, base *format.Index) *format.Index {
-	if base == nil || s.opt.Collective && l.Traits().Shared {
-		return base // rank 0 finds a missing one when it commits: see refreshBases
-	}
-	if err := level.CheckOrigins(l, append(base.Origins(), base.Epoch)); err != nil {
-		s.log.Warn("holdfast: epoch written in full: an earlier epoch that it would refer to is missing", "level",
-			l.Name(), "err", err)
-		return nil
-	}
-	return base
-}
-
-// lastCommitted returns the index of rank's newest committed shard before e, or
-// nil when there is none to refer to.
-func (l *levelState) lastCommitted(rank int, e Epoch) *format.Index {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if b := l.base[rank]; b != nil && b.Epoch < e && b.Epoch == l.Newest() {
-		return b
-	}
-	return nil
-}
-
-// lastShard is lastCommitted for a directory that several ranks write to: the
-// shard may have been written by another one, in this run, and is then read.
-func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch) *format.Index {
-	if l.writesAll(e) {
-		return nil
-	}
-	if b := l.lastCommitted(rank, e); b != nil {
-		return s.present(l, b)
-	}
-	last := l.Newest()
-	if last == 0 || last >= e || !l.Traits().Shared {
-		return nil
-	}
-	c, err := shard.Open(ctx, fetch.At(l), last, rank)
-	if err != nil {
-		s.log.Debug("holdfast: shard written in full: there is no earlier one to refer to", "epoch", last, "rank",
-			rank, "level", l.Name(), "err", err)
-		return nil
-	}
-	if err := c.Close(); err != nil || c.Index.Size != s.opt.Size { // one of another number of ranks is no base
-		return nil
-	}
-	return s.present(l, c.Index)
 }

@@ -177,13 +177,14 @@ func (r *repairer) writeNew(ctx context.Context, d *viewDir, m *format.Manifest,
 		return info, err
 	}
 	spec := r.spec(ctx, sh, want.Node, false)
+	spec.Digest = sh.Digest()
 	name, pack := format.ShardName(rank), format.NoPack
 	if want.Pack == format.NoPack && there {
 		name, pack = format.PackName(rank), rank
 	}
 	err = d.Replace(m.Epoch, name, fetch.RoomOf(spec), func(to vfs.File) error {
 		return shard.WriteTo(ctx, to, r.pool, nil, func(w *shard.Writer) (err error) {
-			info, _, err = shard.WriteCopy(ctx, w, spec, sh.Digest())
+			info, _, err = shard.Write(ctx, w, spec)
 			if err != nil || pack == format.NoPack {
 				return err
 			}

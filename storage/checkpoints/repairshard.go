@@ -164,13 +164,10 @@ func (r *repairer) writeAgain(ctx context.Context, d *viewDir, m *format.Manifes
 			spec.Base, spec.Room = base, want.ShardBytes
 			room := level.Room{Most: want.ShardBytes}
 			err := d.Replace(m.Epoch, format.ShardName(rank), room, func(f vfs.File) error {
-				err := shard.WriteTo(ctx, f, r.pool, nil, func(w *shard.Writer) error {
-					info, _, err := shard.Write(ctx, w, spec)
-					if err == nil && info.Index != want.Index {
-						err = errStoredDifferently
-					}
-					return err
-				})
+				info, _, err := shard.WriteShard(ctx, f, r.pool, nil, spec)
+				if err == nil && info.Index != want.Index {
+					err = errStoredDifferently
+				}
 				if err != nil {
 					return err
 				}
@@ -280,10 +277,8 @@ func (r *repairer) encode(ctx context.Context, e Epoch, rank int, rows []int, ho
 			spec.Name = format.RowName(rank, j)
 			d := homes[j]
 			return d.Replace(e, spec.Name, fetch.RoomOf(spec), func(f vfs.File) error {
-				return shard.WriteTo(ctx, f, r.pool, nil, func(w *shard.Writer) error {
-					_, _, err := shard.Write(ctx, w, spec)
-					return err
-				})
+				_, _, err := shard.WriteShard(ctx, f, r.pool, nil, spec)
+				return err
 			})
 		})
 }

@@ -209,12 +209,10 @@ func (t *target) take(ctx context.Context, sh *Shard, again bool) (info ShardInf
 		return info, t.SyncEpoch(e)
 	}
 	spec := specOf(&t.info, e, rank, of.Node, fetch.Sections(ctx, sh, readers))
-	spec.Wanted = fetch.IndexOf(sh)
-	err = t.Put(e, spec.FileName(), fetch.RoomOf(spec), func(f vfs.File) error {
-		return shard.WriteTo(ctx, f, t.pool, nil, func(w *shard.Writer) (err error) {
-			info, _, err = shard.WriteCopy(ctx, w, spec, of.Digest)
-			return err
-		})
+	spec.Wanted, spec.Digest = fetch.IndexOf(sh), of.Digest
+	err = t.Put(e, spec.FileName(), fetch.RoomOf(spec), func(f vfs.File) (err error) {
+		info, _, err = shard.WriteShard(ctx, f, t.pool, nil, spec)
+		return err
 	})
 	return info, err
 }

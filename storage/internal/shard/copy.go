@@ -2,21 +2,10 @@ package shard
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
-
-// WriteCopy writes a shard that must be the one with the digest.
-func WriteCopy(ctx context.Context, w *Writer, spec *Spec, digest [16]byte) (format.ShardInfo, *format.Index,
-	error) {
-	info, idx, err := Write(ctx, w, spec)
-	if err == nil && info.Digest != digest {
-		err = fmt.Errorf("the copy of rank %d's shard is not the committed one: %w", info.Rank, format.ErrCorrupt)
-	}
-	return info, idx, err
-}
 
 // EndPack appends the record that lists the shards, and a footer that finds it.
 func EndPack(w *Writer, e format.Epoch, first int, infos []format.ShardInfo) error {

@@ -21,6 +21,7 @@ type Spec struct {
 	Base     *format.Index // an earlier shard of the rank at this place; may be nil
 	Whole    bool          // nothing is referred to; what a source says of Base is checked
 	Wanted   *format.Index // what is expected to be written; may be nil
+	Digest   [16]byte      // that the shard must have; zero: what its sections make it
 	Compress compression
 	Name     string // of the file, if it is not the rank's shard
 	Hole     int64  // what is left out behind the header, whole pages: tests make shards large by it

@@ -51,7 +51,20 @@ func Write(ctx context.Context, w *Writer, spec *Spec) (format.ShardInfo, *forma
 		}
 	}
 	info, err := s.end()
+	if err == nil && spec.Digest != [16]byte{} && info.Digest != spec.Digest {
+		err = fmt.Errorf("the copy of rank %d's shard is not the committed one: %w", info.Rank, format.ErrCorrupt)
+	}
 	return info, &s.idx, err
+}
+
+// WriteShard writes a file that is one shard, as WriteTo and Write do.
+func WriteShard(ctx context.Context, f vfs.File, pool *Pool, t *Throttle, spec *Spec) (info format.ShardInfo,
+	idx *format.Index, err error) {
+	err = WriteTo(ctx, f, pool, t, func(w *Writer) (err error) {
+		info, idx, err = Write(ctx, w, spec)
+		return err
+	})
+	return info, idx, err
 }
 
 // end appends index and footer.
