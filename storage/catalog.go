@@ -2,8 +2,10 @@ package storage
 
 import (
 	"context"
+	"maps"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
+	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
 // Candidate is an epoch that this rank can restore.
@@ -128,35 +130,31 @@ func (s *Store) Overview(ctx context.Context) (common []byte, own func(rank int)
 // of this rank then refer to its chunks, also where the ranks share the directory
 // and another rank wrote the manifest.
 func (s *Store) Committed(e Epoch, level string) error {
+	return s.vote(level, func(l *levelState) { s.committed(l, e, true) })
+}
+
+// vote notes the outcome of a vote on what is at a level.
+func (s *Store) vote(level string, note func(l *levelState)) error {
 	l, err := s.at(level)
-	if err != nil {
-		return err
+	if err == nil {
+		s.catalog.Vote()
+		note(l)
 	}
-	s.catalog.Vote()
-	s.committed(l, e, true)
-	return nil
+	return err
 }
 
 // Withdraw notes that a vote has failed an epoch which this rank may have
 // committed at a level: it does not count, and no later shard refers to it.
 func (s *Store) Withdraw(e Epoch, level string) error {
-	l, err := s.at(level)
-	if err != nil {
-		return err
-	}
-	s.catalog.Vote()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.Withdraw(e)
-	for r, b := range l.base {
-		if b.Epoch == e {
-			delete(l.base, r)
-		}
-	}
-	delete(l.puts, e)
-	delete(l.bases.indices, e)
-	s.refreshBases(l)
-	return nil
+	return s.vote(level, func(l *levelState) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.Withdraw(e)
+		maps.DeleteFunc(l.base, func(_ int, b *format.Index) bool { return b.Epoch == e })
+		delete(l.puts, e)
+		delete(l.bases.indices, e)
+		s.refreshBases(l)
+	})
 }
 
 // refreshBases makes the next shard whole after an epoch has failed at a level where not
@@ -171,13 +169,7 @@ func (s *Store) refreshBases(l *levelState) {
 
 // Agree tells the store which epochs all ranks have at a level.
 func (s *Store) Agree(level string, epochs []Epoch) error {
-	l, err := s.at(level)
-	if err != nil {
-		return err
-	}
-	s.catalog.Vote()
-	l.AgreeOn(epochs)
-	return nil
+	return s.vote(level, func(l *levelState) { l.AgreeOn(epochs) })
 }
 
 // Present lists the epochs whose manifests can be read in this rank's directory

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -94,11 +95,7 @@ func (s *Store) committed(l *levelState, e Epoch, byAll bool) {
 			l.base[idx.Rank] = idx
 		}
 	}
-	for old := range l.puts {
-		if old <= e {
-			delete(l.puts, old)
-		}
-	}
+	maps.DeleteFunc(l.puts, func(old Epoch, _ []*format.Index) bool { return old <= e })
 }
 
 // Discard removes this rank's part of an epoch that was given up, including its

@@ -188,21 +188,18 @@ func (o *Options) validateRedundancy() error {
 	var local, parity *LevelConfig
 	for i := range o.Levels {
 		l := &o.Levels[i]
-		switch l.Name {
-		case LevelLocal:
+		t := TraitsOf(l.Name)
+		if t.Data {
 			local = l
-		case LevelParity:
+		}
+		if t.Rows {
 			parity = l
-		case LevelGlobal:
-			continue
 		}
-		if l.Name == LevelLocal {
-			continue
-		}
-		if o.Transport == nil {
+		switch {
+		case !t.WrittenByOthers:
+		case o.Transport == nil:
 			return bad("Transport", "is nil, level "+l.Name+" needs it")
-		}
-		if len(o.Nodes) != o.Size {
+		case len(o.Nodes) != o.Size:
 			return bad("Nodes", fmt.Sprintf("has %d entries for %d ranks, level %s needs them", len(o.Nodes), o.Size,
 				l.Name))
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
@@ -65,17 +64,16 @@ func Copy(ctx context.Context, from []string, to string, e Epoch, jobs int) (don
 
 // newest is the newest epoch of which a manifest can be read.
 func (v *View) newest() (Epoch, error) {
-	set := map[Epoch]bool{}
+	newest := Epoch(0)
 	for _, d := range v.dirs {
 		e, err := catalog.NewestReadable(d)
 		if err != nil {
 			return 0, err
 		}
-		set[e] = true
+		newest = max(newest, e)
 	}
-	all := slices.Sorted(maps.Keys(set))
-	if e := all[len(all)-1]; e > 0 {
-		return e, nil
+	if newest > 0 {
+		return newest, nil
 	}
 	return 0, fmt.Errorf("no epoch is committed in the directories: %w", level.ErrNotCommitted)
 }

@@ -46,8 +46,12 @@ var errMissing = fmt.Errorf("was committed here and is missing: %w", fs.ErrNotEx
 // Expected lists the epochs that are committed in the directories or should be,
 // newest first. What retention has let go is not among them.
 func (v *View) Expected() ([]Epoch, error) {
+	return expectedIn(v.dirs...)
+}
+
+func expectedIn(dirs ...*viewDir) ([]Epoch, error) {
 	set := map[Epoch]bool{}
-	for _, d := range v.dirs {
+	for _, d := range dirs {
 		for e := range d.due {
 			set[e] = true
 		}
@@ -59,9 +63,7 @@ func (v *View) Expected() ([]Epoch, error) {
 			set[e] = true
 		}
 	}
-	out := slices.Sorted(maps.Keys(set))
-	slices.Reverse(out)
-	return out, nil
+	return format.NewestFirst(maps.Keys(set)), nil
 }
 
 // committed lists the epochs of the directory's run that have a manifest here, readable or not, newest first.
@@ -107,19 +109,10 @@ func (v *View) expect(d *viewDir) error {
 			}
 		}
 	}
-	set := map[Epoch]bool{}
-	for e := range d.due {
-		set[e] = true
-	}
-	epochs, err := d.committed()
+	all, err := expectedIn(d)
 	if err != nil {
 		return err
 	}
-	for _, e := range epochs {
-		set[e] = true
-	}
-	all := slices.Sorted(maps.Keys(set))
-	slices.Reverse(all)
 	for i, e := range all {
 		if i >= keep && (every == 0 || e%every != 0) {
 			delete(d.due, e)

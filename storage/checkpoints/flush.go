@@ -220,13 +220,12 @@ func (v *View) missingAt(to level.Epochs) ([]Epoch, error) {
 			return nil, err
 		}
 		for _, x := range list {
-			set[x] = x > newest
+			if x > newest {
+				set[x] = true
+			}
 		}
 	}
-	maps.DeleteFunc(set, func(_ Epoch, newer bool) bool { return !newer })
-	out := slices.Sorted(maps.Keys(set))
-	slices.Reverse(out)
-	return out, nil
+	return format.NewestFirst(maps.Keys(set)), nil
 }
 
 // contentsOf lists what the manifests of an epoch commit, what most of them do first.

@@ -82,9 +82,7 @@ func (c *Catalog) Candidates(ctx context.Context, memory Memory) (list []Candida
 		c.Log.Info("holdfast: this node lacks epochs of this rank at a level; other levels and nodes are read instead",
 			"epochs", slices.Sorted(maps.Keys(notHere)))
 	}
-	unreadable = slices.Sorted(maps.Keys(bad))
-	slices.Reverse(unreadable)
-	return list, unreadable, newerRelease(states, list)
+	return list, format.NewestFirst(maps.Keys(bad)), newerRelease(states, list)
 }
 
 // joinLevels clears the errors of levels that have all shards of an epoch together, though none has all: after the loss

@@ -1,7 +1,10 @@
 package format
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,6 +17,11 @@ const HistoryName = "holdfast.begun"
 // Epoch is the number of one global checkpoint. Numbers grow from one epoch to
 // the next and are never used twice; 0 is no epoch.
 type Epoch uint64
+
+// NewestFirst lists epochs, the newest first.
+func NewestFirst(epochs iter.Seq[Epoch]) []Epoch {
+	return slices.SortedFunc(epochs, func(a, b Epoch) int { return cmp.Compare(b, a) })
+}
 
 // Names in a level directory. They are part of the format.
 const (

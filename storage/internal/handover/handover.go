@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -41,12 +40,7 @@ type Server struct {
 // Serve starts to give away what open returns for a key. open is called for every
 // question, by several goroutines; the file stays its own. The caller closes the Server.
 func Serve(open func(key uint32) (syscall.Conn, error)) (*Server, error) {
-	var name [16]byte
-	if _, err := rand.Read(name[:]); err != nil {
-		return nil, err
-	}
-	addr := &net.UnixAddr{Net: "unix", Name: "@holdfast-" + hex.EncodeToString(name[:])}
-	l, err := net.ListenUnix("unix", addr)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@holdfast-" + rand.Text()})
 	if err != nil {
 		return nil, fmt.Errorf("listen for the processes of the node: %w", err)
 	}

@@ -97,9 +97,7 @@ func (l *Bucket) Epochs() ([]format.Epoch, error) {
 			out = append(out, e)
 		}
 	}
-	slices.Sort(out)
-	slices.Reverse(out)
-	return out, nil
+	return format.NewestFirst(slices.Values(out)), nil
 }
 
 // ReadManifest reads an epoch's manifest. An absent one is ErrNotCommitted.

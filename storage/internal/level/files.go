@@ -1,13 +1,12 @@
 package level
 
 import (
-	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -173,7 +172,5 @@ func (d *Dir) first(name string, b []byte) error {
 // and names the rank that writes it, so that the rank's next start can clear
 // away what a crash left behind, and only that.
 func TempName(final string, rank int) string {
-	var b [6]byte
-	rand.Read(b[:])
-	return fmt.Sprintf("%s.r%06d.%s%s", final, rank, hex.EncodeToString(b[:]), format.TempSuffix)
+	return fmt.Sprintf("%s.r%06d.%012x%s", final, rank, rand.Uint64()>>16, format.TempSuffix)
 }

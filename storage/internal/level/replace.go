@@ -2,10 +2,10 @@ package level
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 
@@ -29,11 +29,7 @@ type Repairs interface {
 // asideInfix is in the name of a directory, or of what stood in the place of one, that a repair has set aside.
 const asideInfix = ".damaged."
 
-func asideName(name string) string {
-	var b [4]byte
-	rand.Read(b[:])
-	return name + asideInfix + hex.EncodeToString(b[:])
-}
+func asideName(name string) string { return fmt.Sprintf("%s%s%08x", name, asideInfix, rand.Uint32()) }
 
 // Replace makes the file under a temporary name and renames it over the other one.
 func (d *Dir) Replace(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error {

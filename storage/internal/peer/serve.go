@@ -204,10 +204,8 @@ func inside(l Dir, name string) (string, error) {
 	if name == "" {
 		return l.Path, nil
 	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
-			return "", fmt.Errorf("name %q: %w", name, fs.ErrInvalid)
-		}
+	if !fs.ValidPath(name) || name == "." || strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("name %q: %w", name, fs.ErrInvalid)
 	}
 	return filepath.Join(l.Path, name), nil
 }
