@@ -81,8 +81,8 @@ func (o *Options) owner(ctx context.Context, name, dir string) Owner {
 
 // Decide finds the run that all of several directories belong to; of some it finds the same alone or with others. A run
 // that started over in another one's directories comes before that, one with epochs before one without, the first
-// before later ones. Fits says which directories disagree. A zero Run with HasEpochs is one of an older release; without,
-// it is for the caller to begin a new run.
+// before later ones. Fits says which directories disagree. A zero Run with HasEpochs is one of an older release;
+// without, it is for the caller to begin a new run.
 func Decide(seen []Owner) Owner {
 	by := func(x Identity) Identity {
 		for _, s := range seen {

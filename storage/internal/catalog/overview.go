@@ -45,8 +45,8 @@ type listed struct {
 	shard *format.ShardInfo // of this rank; nil: the manifest says
 }
 
-// Overview looks once at the directories that all ranks share. Rank 0 calls it and gives every rank its Overview: common is
-// for all, own makes the part of one rank.
+// Overview looks once at the directories that all ranks share. Rank 0 calls it and gives every rank its Overview:
+// common is for all, own makes the part of one rank.
 func (c *Catalog) Overview(ctx context.Context) (common []byte, own func(rank int) []byte, err error) {
 	var list format.Encoder
 	var manifests []*format.Manifest
