@@ -44,10 +44,10 @@ func TestRollBacks(t *testing.T) {
 	}
 	for seed := range seeds {
 		for _, program := range []string{linked, resolved} {
-			r := preloaded(library()).with("HOLDFAST_CUDA_CHECK=40", "HOLDFAST_CUDA_CALLS=3600",
+			r := preloaded(library()).with("HOLDFAST_CUDA_CHECK=400", "HOLDFAST_CUDA_CALLS=3600",
 				fmt.Sprint("HOLDFAST_CUDA_SEED=", seed)).run(t, program)
 			r.same(t, want)
-			r.has(t, "40 of 40 roll backs")
+			r.has(t, "400 of 400 roll backs")
 			r.has(t, " 0 failed")
 			r.has(t, "left as they were: 1 managed, 1 host; not in the ledger: 0; calls not seen: 0 functions; "+
 				"launches not looked at: 2") // those that are captured

@@ -198,6 +198,12 @@ static void *thread(void *arg) {
 	int seed = *(int *)arg, rounds = 40, i;
 	unsigned char out[256];
 	unsigned long long *result = arg;
+	CUDA_MEMCPY3D row = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = out,
+		.WidthInBytes = sizeof out,
+		.Height = 1,
+		.Depth = 1 };
 	CUdeviceptr p, q;
 	CUstream s;
 
@@ -206,6 +212,7 @@ static void *thread(void *arg) {
 	CHECK(cuStreamCreate(&s, 1));
 	CHECK(cuMemAlloc_v2(&p, 4096));
 	CHECK(cuMemsetD8Async(p, (unsigned char)seed, 4096, s));
+	row.srcDevice = p;
 	for (i = 0; i < rounds; i++) {
 		CHECK(cuMemAllocAsync(&q, 1024, s));
 		CHECK(cuMemsetD8Async(q, (unsigned char)i, 1024, s));
@@ -214,9 +221,9 @@ static void *thread(void *arg) {
 		CHECK(cuMemcpyDtoHAsync_v2(out, q, sizeof out, s));
 		CHECK(cuStreamSynchronize(s));
 		*result = *result * 31 + sum(out, sizeof out);
-		CHECK(cuMemcpyDtoHAsync_v2(out, p, sizeof out, s));
 		CHECK(cuMemFreeAsync(q, s));
 		CHECK(cuStreamSynchronize(s));
+		CHECK(cuMemcpy3D_v2(&row));
 		*result = *result * 31 + sum(out, sizeof out);
 	}
 	CHECK(cuMemFree_v2(p));
