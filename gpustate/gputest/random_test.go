@@ -16,8 +16,8 @@ import (
 
 // How many random programs the suite runs on a device, and the seed of the first.
 var (
-	programs = flag.Int("programs", 0, "random programs on each device; 0: 6, or 4 with -short and "+
-		"on a device that was served by another kind of connection before")
+	programs = flag.Int("programs", 0, "random programs on each device; 0: 6 on the fakes, 3 where building them "+
+		"takes long, and fewer with -short and on a device that was served by another kind of connection before")
 	firstSeed = flag.Uint64("seed", 0, "seed of the first random program")
 )
 
@@ -27,8 +27,12 @@ func random(t *testing.T, b *bench) {
 	n, steps := *programs, 120
 	switch {
 	case n > 0:
+	case testing.Short() && b.sel.Kind == "opencl":
+		n = 2
 	case testing.Short():
 		n = 4
+	case b.sel.Kind == "opencl":
+		n = 3
 	default:
 		n = 6
 	}

@@ -129,16 +129,14 @@ func pinned(t *testing.T, b *bench) {
 	b.ok(unpin[1]())
 }
 
+// seeded makes n random bytes, in words of eight: the race detector looks at each access.
 func seeded(seed uint64, n int) []byte {
-	r := rand.New(rand.NewPCG(seed, 1))
-	b := make([]byte, n)
-	for i := 0; i+8 <= n; i += 8 {
-		v := r.Uint64()
-		for k := range 8 {
-			b[i+k] = byte(v >> (8 * k))
-		}
+	r := rand.NewPCG(seed, 1)
+	words := make([]uint64, (n+7)/8)
+	for i := range words {
+		words[i] = r.Uint64()
 	}
-	return b
+	return gpustate.Bytes(words)[:n]
 }
 
 // restores looks at what a restore refuses and what it leaves.

@@ -1,6 +1,7 @@
 package gputest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -244,6 +245,9 @@ func (w *world) compare(b *gpustate.Buffer, want []float32) error {
 func same(what string, got, want []byte) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%s: %d bytes, want %d", what, len(got), len(want))
+	}
+	if bytes.Equal(got, want) {
+		return nil
 	}
 	for i := range want {
 		if got[i] != want[i] {

@@ -109,7 +109,9 @@ func addUp(s *[results]uint64, m *[4]uint32, k []uint32) {
 // read gives the four words at an offset, zeros beyond the end.
 func read(m *[4]uint32, p []byte, at int) {
 	var b [unit]byte
-	if at < len(p) {
+	if at+unit <= len(p) {
+		b = [unit]byte(p[at:])
+	} else if at < len(p) {
 		copy(b[:], p[at:])
 	}
 	for i := range m {
