@@ -299,6 +299,9 @@ func (j *storeJob) runsWithFaults(strip bool) int {
 // that was reported as committed is lost, and none is there by half.
 func TestStoreFaults(t *testing.T) {
 	jobtest.QuickStore(t)
+	if testing.Short() {
+		*storeFaults = min(*storeFaults, 60)
+	}
 	faults := 0
 	for seed := *storeSeed; faults < *storeFaults && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { faults += newStoreJob(t, seed).runsWithFaults(false) })

@@ -319,6 +319,9 @@ func TestPackUnderItsNameCrash(t *testing.T) {
 			if kind == "sync" && syncs <= 2 { // what the first pack consists of is written, and need not be there
 				seeds = 300
 			}
+			if testing.Short() {
+				seeds = min(seeds, 20)
+			}
 			for seed := range seeds {
 				what := fmt.Sprintf("%s at op %d, %s, seed %d", end, at, kind, seed)
 				completes(t, f.Crash(crashfs.Torn, seed), what, secs)
