@@ -50,13 +50,21 @@ func multiply[T real](ctx context.Context, c *config, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	if err := s.build(); err != nil {
+	// The restore builds the programs of the checkpoint while it reads the contents, so this comes after it.
+	if err := s.Device.Build("matmul", kernel.Sources, kernel.Options(c.single),
+		map[string]**gpustate.Kernel{kernel.Multiply: &s.kernel}); err != nil {
 		return err
 	}
 	if restored {
 		s.Sayf("continues from panel %d of %d", s.next, s.steps())
-	} else if err := s.begin(); err != nil {
-		return err
+	} else {
+		zero := make([]T, s.rows.len()*s.cols.len())
+		if err := s.queue.Write(s.deviceC, 0, gpustate.Bytes(zero)); err != nil {
+			return err
+		}
+		if err := s.fetch(0); err != nil {
+			return err
+		}
 	}
 	if err := s.loop(ctx); err != nil {
 		return err
@@ -123,13 +131,6 @@ func newSumma[T real](c *config, j *job.Job, input *inputs) (*summa[T], error) {
 	return s, nil
 }
 
-// build gets or builds the kernels. It comes after the restore, which builds the
-// programs of the checkpoint while it reads the contents.
-func (s *summa[T]) build() error {
-	return s.Device.Build("matmul", kernel.Sources, kernel.Options(s.config.single),
-		map[string]**gpustate.Kernel{kernel.Multiply: &s.kernel})
-}
-
 // prepare gets or creates the memory and the queue on the device.
 func (s *summa[T]) prepare() (err error) {
 	if s.queue, err = s.Device.MainQueue(); err != nil {
@@ -155,15 +156,6 @@ func (s *summa[T]) prepare() (err error) {
 		}
 	}
 	return nil
-}
-
-// begin clears C and brings the first panel to the device.
-func (s *summa[T]) begin() error {
-	zero := make([]T, s.rows.len()*s.cols.len())
-	if err := s.queue.Write(s.deviceC, 0, gpustate.Bytes(zero)); err != nil {
-		return err
-	}
-	return s.fetch(0)
 }
 
 // steps returns the number of panels to multiply in all.

@@ -28,7 +28,7 @@ type engine struct {
 }
 
 // newEngine gets or creates the memory and the queue on the device. largest is the size of
-// the largest block that visits. Contents come from upload or from a restore.
+// the largest block that visits. Contents come from the start or from a restore.
 func newEngine(dev *job.Device, c *config, n, largest int) (*engine, error) {
 	e := &engine{n: n, dt: float32(c.dt), eps2: float32(c.eps * c.eps)}
 	var err error
@@ -51,22 +51,6 @@ func newEngine(dev *job.Device, c *config, n, largest int) (*engine, error) {
 		}
 	}
 	return e, nil
-}
-
-// build gets or builds the kernels. It comes after the restore, which builds the
-// programs of the checkpoint while it reads the contents.
-func (e *engine) build(dev *job.Device) error {
-	return dev.Build("nbody", kernel.Sources, kernel.Options, map[string]**gpustate.Kernel{
-		kernel.Accelerate: &e.accelerate, kernel.KickDrift: &e.kickDrift, kernel.Kick: &e.kick,
-	})
-}
-
-// upload writes the block's initial positions and velocities.
-func (e *engine) upload(pos, vel []float32) error {
-	if err := e.queue.Write(e.pos, 0, gpustate.Bytes(pos)); err != nil {
-		return err
-	}
-	return e.queue.Write(e.vel, 0, gpustate.Bytes(vel))
 }
 
 // download reads the block's positions and velocities; either may be nil.
@@ -111,14 +95,4 @@ func (e *engine) attract(block *gpustate.Buffer, blockLen int, fresh bool) error
 		return fmt.Errorf("accelerate: %w", err)
 	}
 	return e.queue.Flush()
-}
-
-// startStep starts the first half of a step, up to the new positions.
-func (e *engine) startStep() error {
-	return e.launch(e.kickDrift, e.pos, e.vel, e.acc, int32(e.n), e.dt/2, e.dt)
-}
-
-// endStep starts the second half of a step, with the new accelerations.
-func (e *engine) endStep() error {
-	return e.launch(e.kick, e.vel, e.acc, int32(e.n), e.dt/2)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -13,8 +12,6 @@ type ring struct {
 	world *mpiwrap.Comm
 	part  partition
 }
-
-func newRing(world *mpiwrap.Comm, part partition) *ring { return &ring{world: world, part: part} }
 
 // gather sets the accelerations on e's device to the gravity of all bodies, at
 // the positions there. It is collective. While the device works on one block,
@@ -29,9 +26,13 @@ func (r *ring) gather(e *engine) error {
 			return e.attract(block, n, phase == 0)
 		}
 		next := e.in[phase%2]
-		// The block that arrives takes the place of one that the queue's commands so far work on.
-		in, out, err := r.shift(e.outgoing(block, n),
-			e.queue.Range(next, 0, bodyBytes*r.part.size((owner+ranks-1)%ranks)), phase)
+		// The block that arrives from the left takes the place of one that the queue's commands so far work on.
+		left := e.queue.Range(next, 0, bodyBytes*r.part.size((owner+ranks-1)%ranks))
+		in, err := mpiwrap.IrecvDevice(r.world, left, (rank+ranks-1)%ranks, phase)
+		if err != nil {
+			return err
+		}
+		out, err := mpiwrap.IsendDevice(r.world, e.outgoing(block, n), (rank+1)%ranks, phase)
 		if err != nil {
 			return err
 		}
@@ -41,14 +42,4 @@ func (r *ring) gather(e *engine) error {
 		block = next
 	}
 	return nil
-}
-
-// shift starts to send one block to the right and to receive one from the left.
-func (r *ring) shift(send, recv *gpustate.Range, tag int) (in, out *mpiwrap.Request, err error) {
-	ranks, rank := r.world.Size(), r.world.Rank()
-	if in, err = mpiwrap.IrecvDevice(r.world, recv, (rank+ranks-1)%ranks, tag); err != nil {
-		return nil, nil, err
-	}
-	out, err = mpiwrap.IsendDevice(r.world, send, (rank+1)%ranks, tag)
-	return in, out, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
+	"github.com/holdfast-hpc/holdfast/apps/nbody/kernel"
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
@@ -41,8 +42,7 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 			return fmt.Errorf("snapshots: %w", err)
 		}
 	}
-	s := &simulation{config: c, Job: j, part: part, engine: e, ring: newRing(j.World, part),
-		initial: initial}
+	s := &simulation{config: c, Job: j, part: part, engine: e, ring: &ring{j.World, part}, initial: initial}
 	if err := s.start(ctx); err != nil {
 		return err
 	}
@@ -62,7 +62,12 @@ func (s *simulation) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.engine.build(s.Device); err != nil {
+	e := s.engine
+	// The restore builds the programs of the checkpoint while it reads the contents, so this comes after it.
+	err = s.Device.Build("nbody", kernel.Sources, kernel.Options, map[string]**gpustate.Kernel{
+		kernel.Accelerate: &e.accelerate, kernel.KickDrift: &e.kickDrift, kernel.Kick: &e.kick,
+	})
+	if err != nil {
 		return err
 	}
 	if restored {
@@ -73,10 +78,13 @@ func (s *simulation) start(ctx context.Context) error {
 		return nil
 	}
 	lo, hi := s.part.block(s.World.Rank())
-	if err := s.engine.upload(s.initial.Pos[4*lo:4*hi], s.initial.Vel[4*lo:4*hi]); err != nil {
+	if err := e.queue.Write(e.pos, 0, gpustate.Bytes(s.initial.Pos[4*lo:4*hi])); err != nil {
 		return err
 	}
-	return s.ring.gather(s.engine)
+	if err := e.queue.Write(e.vel, 0, gpustate.Bytes(s.initial.Vel[4*lo:4*hi])); err != nil {
+		return err
+	}
+	return s.ring.gather(e)
 }
 
 // loop does the steps that are left and writes the result.
@@ -111,13 +119,15 @@ func (s *simulation) loop(ctx context.Context) error {
 	return s.finish()
 }
 
-// leapfrog does one step. The kernels of its end still run when it returns.
+// leapfrog does one step: half a kick and the drift to the new positions, then, with the accelerations there, the
+// other half. The kernels of its end still run when it returns.
 func (s *simulation) leapfrog() error {
-	if err := s.engine.startStep(); err != nil {
+	e := s.engine
+	if err := e.launch(e.kickDrift, e.pos, e.vel, e.acc, int32(e.n), e.dt/2, e.dt); err != nil {
 		return err
 	}
-	if err := s.ring.gather(s.engine); err != nil {
+	if err := s.ring.gather(e); err != nil {
 		return err
 	}
-	return s.engine.endStep()
+	return e.launch(e.kick, e.vel, e.acc, int32(e.n), e.dt/2)
 }

@@ -24,9 +24,6 @@ func (p *part) tiles() int  { return (len(p.b) + kernel.Cols - 1) / kernel.Cols 
 // diagonals returns how many launches compute the part.
 func (p *part) diagonals() int { return p.strips() + p.tiles() - 1 }
 
-// keptRows returns how many rows are kept for the trace back.
-func (p *part) keptRows() int { return (p.strips() + kernel.Keep - 1) / kernel.Keep }
-
 // An engine holds one rank's part on its device.
 type engine struct {
 	part
@@ -47,7 +44,7 @@ func newEngine(dev *job.Device, s *align.Scoring, p part) (*engine, error) {
 	}
 	borders, rows := 1, 1
 	if p.keep {
-		borders, rows = p.strips()*p.tiles()*kernel.Border, p.keptRows()*2*len(p.b)
+		borders, rows = p.strips()*p.tiles()*kernel.Border, (p.strips()+kernel.Keep-1)/kernel.Keep*2*len(p.b)
 	}
 	for _, b := range []struct {
 		buffer **gpustate.Buffer
@@ -80,8 +77,10 @@ func (e *engine) prepare() error {
 		top[i] = align.Low
 	}
 	border := make([]int32, e.strips()*kernel.Border)
-	for s := range e.strips() {
-		low(border[s*kernel.Border : (s+1)*kernel.Border])
+	for i := range border { // each strip's record: what stands left of the matrix
+		if i%kernel.Border > kernel.Rows {
+			border[i] = align.Low
+		}
 	}
 	for _, w := range []struct {
 		to   *gpustate.Buffer
@@ -95,14 +94,6 @@ func (e *engine) prepare() error {
 		}
 	}
 	return nil
-}
-
-// low fills a border record with what stands left of the matrix.
-func low(record []int32) {
-	clear(record)
-	for i := kernel.Rows + 1; i < len(record); i++ {
-		record[i] = align.Low
-	}
 }
 
 // setBorder writes the left border of a strip.

@@ -123,16 +123,12 @@ func (t *tracker) event(e *events.Event, at int64) {
 		t.turn(at, ending, 0)
 		t.l.closed = true
 	case events.Failure:
-		t.fails(e, at)
-	}
-}
-
-func (t *tracker) fails(e *events.Event, at int64) {
-	switch e.What {
-	case "lost":
-		t.l.lost, t.l.why, t.l.death = e.Peer, e.Text, at-e.Dur/1000
-	case "abort":
-		t.l.why = "aborted: " + e.Text
+		switch e.What {
+		case "lost":
+			t.l.lost, t.l.why, t.l.death = e.Peer, e.Text, at-e.Dur/1000
+		case "abort":
+			t.l.why = "aborted: " + e.Text
+		}
 	}
 }
 

@@ -135,7 +135,11 @@ func (o *Options) OpenCheckpoints(ctx context.Context, world *mpiwrap.Comm) (*Ch
 	}
 	opts := config.Options()
 	if config.Err() == nil && opts.Local == "" && opts.Global == "" {
-		return &Checkpoints{}, o.without()
+		if o.StopAfter > 0 || o.Fresh {
+			return nil, errors.New("-stop-after or -fresh without a directory for checkpoints; give -local, -global " +
+				"or both")
+		}
+		return &Checkpoints{}, nil
 	}
 	opts.Elastic = opts.Elastic || o.Elastic
 	if o.Verbose {
@@ -168,12 +172,4 @@ func (o *Options) readConfig() (*coordinated.Config, error) {
 		}
 	}
 	return c, nil
-}
-
-// without refuses a flag that is about checkpoints when there is no directory for them.
-func (o *Options) without() error {
-	if o.StopAfter > 0 || o.Fresh {
-		return errors.New("-stop-after or -fresh without a directory for checkpoints; give -local, -global or both")
-	}
-	return nil
 }
