@@ -155,6 +155,15 @@ func TestBusy(t *testing.T) {
 	}
 }
 
+// TestFork: a child of a program that has used the device calls the driver while its parent's threads do, and ends.
+func TestFork(t *testing.T) {
+	want := alone().run(t, linked, "fork")
+	for _, w := range []way{preloaded(library()), preloaded(library()).with("HOLDFAST_CUDA_CHECK=3000",
+		"HOLDFAST_CUDA_CALLS=20000")} {
+		w.run(t, linked, "fork").same(t, want)
+	}
+}
+
 // TestLedger reads the list of what a program leaves behind: in which order, how large, and whose it is.
 func TestLedger(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "list")

@@ -118,6 +118,7 @@ static void bind_all(void) {
 			: hooked(i)              ? hf_hooks[i]
 									 : hf_real[i];
 	}
+	hf_ledger_start();
 	if (driver != NULL && hf_settings.gate) {
 		hf_check_start();
 	}

@@ -148,6 +148,9 @@ void hf_check_stream_ends(CUcontext context, CUstream stream) {
 	const struct stream *s;
 	size_t i;
 
+	if (hf_settings.moments == 0) {
+		return;
+	}
 	pthread_mutex_lock(&check.lock);
 	for (i = check.stream_count; i-- > 0;) {
 		s = &check.streams[i];
@@ -159,6 +162,9 @@ void hf_check_stream_ends(CUcontext context, CUstream stream) {
 }
 
 void hf_check_captures(CUstream stream) {
+	if (hf_settings.moments == 0) {
+		return;
+	}
 	pthread_mutex_lock(&check.lock);
 	check.captured = stream;
 	pthread_mutex_unlock(&check.lock);

@@ -81,6 +81,9 @@ void hf_kernel_copy(hf_word function, hf_word kernel) {
 void hf_kernel_unload(const void *owner) {
 	size_t i, n = 0;
 
+	if (hf_settings.moments == 0) {
+		return;
+	}
 	pthread_mutex_lock(&kernels.lock);
 	for (i = 0; i < kernels.count; i++) {
 		if (kernels.list[i].owner != owner && kernels.list[i].owner != NULL) {

@@ -23,6 +23,17 @@ void hf_ledger_lock(void) { pthread_mutex_lock(&lock); }
 
 void hf_ledger_unlock(void) { pthread_mutex_unlock(&lock); }
 
+/* A child of this process has no device. It calls the driver to be told so, and must not wait for a lock that another
+ * thread held, or for a gate that one had shut. */
+static void child(void) {
+	hf_settings.moments = 0;
+	hf_settings.list = NULL;
+	atomic_store(&hf_gate_shut, false);
+	hf_ledger_unlock();
+}
+
+void hf_ledger_start(void) { pthread_atfork(hf_ledger_lock, hf_ledger_unlock, child); }
+
 /* Room for one more item; false: there is no memory, and the ledger is not to be trusted any more. */
 static bool grown(void *list, size_t *room, size_t count, size_t item) {
 	void *old, *more;

@@ -150,6 +150,7 @@ struct hf_ledger {
 	bool lost; /* there was no memory to write something down */
 };
 extern struct hf_ledger hf_ledger;
+void hf_ledger_start(void);
 void hf_ledger_lock(void);
 void hf_ledger_unlock(void);
 

@@ -3,12 +3,13 @@
  * libcuda.so.1, or with RESOLVED asks cuGetProcAddress for each function, as
  * NVIDIA's runtime does.
  *
- * usage: program [ROUNDS]; program spin; program table; program init */
+ * usage: program [ROUNDS]; program spin; program fork; program table; program init */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -296,6 +297,45 @@ static void mapped(int round) {
 	CHECK(cuMemAddressFree(at, 2 * bytes));
 }
 
+static volatile int forking = 1;
+
+static void *allocates(void *arg) {
+	CUdeviceptr p;
+
+	CHECK(cuCtxPushCurrent_v2(context));
+	while (forking) {
+		CHECK(cuMemAlloc_v2(&p, 4096));
+		CHECK(cuMemsetD8_v2(p, 1, 4096));
+		CHECK(cuMemFree_v2(p));
+	}
+	return arg;
+}
+
+/* Children call while threads of their parent did so, too. */
+static void forks(void) {
+	pthread_t t[THREADS];
+	int i, status, bad = 0;
+
+	for (i = 0; i < THREADS; i++) {
+		pthread_create(&t[i], NULL, allocates, NULL);
+	}
+	for (i = 0; i < 300; i++) {
+		pid_t child = fork();
+
+		if (child == 0) {
+			alarm(5);
+			cuMemRelease((CUmemGenericAllocationHandle)-1);
+			_exit(0);
+		}
+		bad += waitpid(child, &status, 0) != child || status != 0;
+	}
+	forking = 0;
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(t[i], NULL);
+	}
+	printf("%d of 300 children have not ended\n", bad);
+}
+
 static void table(void) {
 	const void *const *t;
 
@@ -337,6 +377,10 @@ int main(int argc, char **argv) {
 	CHECK(cuModuleGetFunction(&spin, module, "spin"));
 	if (argc > 1 && strcmp(argv[1], "spin") == 0) {
 		spins();
+		return 0;
+	}
+	if (argc > 1 && strcmp(argv[1], "fork") == 0) {
+		forks();
 		return 0;
 	}
 	if (argc > 1 && strcmp(argv[1], "table") == 0) {
