@@ -244,27 +244,21 @@ func (o *gpudFlags) moveAway(ctx context.Context, s *gpud.Server) {
 // dial is gpud.DialStatus or gpud.DialAdmin.
 type dial func(ctx context.Context, addr, keyFile string) (*gpud.Admin, error)
 
-// withServer asks the server at addr for its state and calls do with both.
-func withServer(ctx context.Context, dial dial, addr, keyFile string, do func(*gpud.Admin, gpud.Status) error) error {
+// statusOf asks the server at addr for its state.
+func statusOf(ctx context.Context, dial dial, addr, keyFile string) (gpud.Status, error) {
 	a, err := dial(ctx, addr, keyFile)
 	if err != nil {
-		return err
+		return gpud.Status{}, err
 	}
 	defer a.Close()
-	st, err := a.Status(ctx)
-	if err != nil {
-		return err
-	}
-	return do(a, st)
+	return a.Status(ctx)
 }
 
 func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
-	return withServer(ctx, gpud.DialStatus, o.status, o.opt.KeyFile, func(_ *gpud.Admin, st gpud.Status) error {
-		return o.writeStatus(w, st)
-	})
-}
-
-func (o *gpudFlags) writeStatus(w io.Writer, st gpud.Status) error {
+	st, err := statusOf(ctx, gpud.DialStatus, o.status, o.opt.KeyFile)
+	if err != nil {
+		return err
+	}
 	if o.asJSON {
 		return cli.JSONLines(w, []gpud.Status{st})
 	}

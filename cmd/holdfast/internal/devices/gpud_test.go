@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
@@ -111,19 +113,39 @@ func TestMigrateVerb(t *testing.T) {
 	}
 }
 
-// TestMigrateAll moves all programs of a server away; nothing is left to balance then.
+// TestMigrateAll moves all programs of a server away, one that is busy at the same time as the others; nothing is
+// left to balance then.
 func TestMigrateAll(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
 	_, a := server(t, key)
 	_, b := server(t, key)
+	var devices []*gpustate.Device
 	for range 2 {
 		d, err := gpustate.Open(gpustate.Select{Kind: "fake", Remote: a, KeyFile: key})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer d.Close()
+		devices = append(devices, d)
 	}
+	busy, free := make(chan struct{}), make(chan struct{})
+	var first sync.WaitGroup
+	first.Go(func() {
+		_ = devices[0].WriteShares(t.Context(), func(*gpustate.ShareWriter) error {
+			close(busy)
+			<-free
+			return nil
+		})
+	})
+	<-busy
+	go func() {
+		for devices[1].Info().Server != b && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		close(free)
+	}()
 	moved := outcome(t, cli.Good, "migrate", a, "all", b+",fake", "--key", key)
+	first.Wait()
 	if strings.Count(moved, "moved to") != 2 {
 		t.Errorf("got %q, want two moves", moved)
 	}

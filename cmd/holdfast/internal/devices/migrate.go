@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
@@ -45,25 +46,38 @@ func newMigrate() *cobra.Command {
 }
 
 func migrate(ctx context.Context, to saying, args []string, moveKey string) error {
-	return withServer(ctx, gpud.DialAdmin, args[0], moveKey, func(a *gpud.Admin, st gpud.Status) error {
-		clients := st.Clients
-		if args[1] != "all" {
-			c, err := findProgram(clients, args[1])
-			if err != nil {
-				return err
-			}
-			clients = []gpud.ClientStatus{c}
+	st, err := statusOf(ctx, gpud.DialAdmin, args[0], moveKey)
+	if err != nil {
+		return err
+	}
+	clients := st.Clients
+	if args[1] != "all" {
+		c, err := findProgram(clients, args[1])
+		if err != nil {
+			return err
 		}
-		var list []gpud.Moved
-		for _, c := range clients {
-			m, err := a.Move(ctx, c.ID, destination(args[2]))
-			if err != nil {
-				m = gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: destination(args[2]), Err: err.Error()}
-			}
-			list = append(list, m)
+		clients = []gpud.ClientStatus{c}
+	}
+	list := make([]gpud.Moved, len(clients))
+	var moves sync.WaitGroup
+	for i, c := range clients {
+		moves.Go(func() { list[i] = move(ctx, args[0], moveKey, c, destination(args[2])) })
+	}
+	moves.Wait()
+	return to.moves(list...)
+}
+
+// move moves one program, through a connection of its own: a server carries out the orders of a connection in turn.
+func move(ctx context.Context, server, moveKey string, c gpud.ClientStatus, to string) gpud.Moved {
+	a, err := gpud.DialAdmin(ctx, server, moveKey)
+	if err == nil {
+		defer a.Close()
+		var m gpud.Moved
+		if m, err = a.Move(ctx, c.ID, to); err == nil {
+			return m
 		}
-		return to.moves(list...)
-	})
+	}
+	return gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: to, Err: err.Error()}
 }
 
 // destination turns what people write into a selection.
