@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
@@ -61,19 +62,9 @@ func (a *area) use(e *event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.users) >= 64 {
-		a.users = stillRunning(a.users)
+		a.users = slices.DeleteFunc(a.users, func(e *event) bool { done, _ := e.done(); return done })
 	}
 	a.users = append(a.users, e)
-}
-
-// stillRunning are the events that may not be complete.
-func stillRunning(list []*event) (left []*event) {
-	for _, e := range list {
-		if done, _ := e.done(); !done {
-			left = append(left, e)
-		}
-	}
-	return left
 }
 
 // forget ends the use of the area by all devices.

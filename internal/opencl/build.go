@@ -22,11 +22,6 @@ type program struct {
 	functions map[string]function // that were asked about, by name
 }
 
-// first is the first device that the program is built for.
-func (p *program) first() int {
-	return slices.IndexFunc(p.builds(), func(one *gpustate.Program) bool { return one != nil })
-}
-
 // Questions in OpenCL's numbers.
 const (
 	programKernelNames = 0x1168
@@ -233,11 +228,11 @@ func buildOn(dev *gpustate.Device, text, options string) (p *gpustate.Program, l
 
 // names are those of the kernels.
 func (p *program) names() []string {
-	i := p.first()
-	if i < 0 {
+	builds := slices.DeleteFunc(p.builds(), func(one *gpustate.Program) bool { return one == nil })
+	if len(builds) == 0 {
 		return nil
 	}
-	b, _ := p.on[i].CLInfo(programKernelNames)
+	b, _ := builds[0].CLInfo(programKernelNames)
 	text := strings.Trim(string(b), "\x00;")
 	if text == "" {
 		return nil

@@ -2,6 +2,7 @@ package opencl
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
@@ -74,7 +75,7 @@ func (h *handler) areaWait(m *wire.Request) (*reply, error) {
 // waitUsers returns when the commands that use the area are complete.
 func (a *area) waitUsers(s *Server) {
 	a.mu.Lock()
-	list := a.users
+	list := slices.Clone(a.users)
 	a.mu.Unlock()
 	for _, e := range list {
 		_ = s.wait(e) // its event has the error

@@ -423,8 +423,5 @@ func (k *kernel) launchWith(at int, args []argument, version int, launch func() 
 	if version != k.version {
 		err = errors.Join(err, k.with(at, k.args))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return []*gpustate.Event{e}, nil
+	return parts(e, err)
 }

@@ -239,14 +239,6 @@ func (q *queue) finish() error {
 	return err
 }
 
-// before is what a marker without a list waits for, where the queue's order does not see to it.
-func (q *queue) before() []*event {
-	if q.ordered {
-		return nil
-	}
-	return q.allPending()
-}
-
 // mark enqueues a marker, a barrier, or another command that moves nothing. Out of order it waits for deps, and for the
 // barrier before it.
 func (q *queue) mark(e *event, deps []*event, barrier bool) error {
@@ -255,11 +247,7 @@ func (q *queue) mark(e *event, deps []*event, barrier bool) error {
 		if !q.ordered && len(after) == 0 && !q.timed { // all that it waits for is complete
 			return nil, nil
 		}
-		m, err := q.q.Marker(after...)
-		if err != nil {
-			return nil, err
-		}
-		return []*gpustate.Event{m}, nil
+		return parts(q.q.Marker(after...))
 	}
 	err := q.enqueue(c)
 	if barrier && !q.ordered {

@@ -107,8 +107,8 @@ func (h *handler) marker(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	if flags&wire.Alone == 0 && len(deps) == 0 {
-		deps = q.before()
+	if flags&wire.Alone == 0 && len(deps) == 0 && !q.ordered {
+		deps = q.allPending()
 	}
 	if err := q.mark(e, deps, flags&wire.Barrier != 0); err != nil {
 		return h.outcome(q, e.id, err)

@@ -291,21 +291,11 @@ func (s *Server) watchLoss(d *device, dev *gpustate.Device) {
 	})
 }
 
-// area is findArea for a request, which keeps the error.
+// area finds an area for a request, which keeps the error. The control socket, on which it comes, may be behind the
+// request that names it.
 func (s *Server) area(m *wire.Request, number uint64) *area {
-	if m.Bad() {
-		return nil
-	}
-	a, err := s.findArea(number)
-	m.Fail(err)
-	return a
-}
-
-// findArea gives an area. The control socket, on which it comes, may be behind the request that
-// names it.
-func (s *Server) findArea(number uint64) (*area, error) {
 	a := &s.areas
-	for {
+	for !m.Bad() {
 		a.mu.Lock()
 		one, announced := a.list[number], number > a.last && number-a.last <= maxAreas
 		if announced && a.more == nil {
@@ -314,15 +304,16 @@ func (s *Server) findArea(number uint64) (*area, error) {
 		more := a.more
 		a.mu.Unlock()
 		if one != nil {
-			return one, nil
+			return one
 		}
-		if !announced {
-			return nil, fmt.Errorf("%w: area %d", wire.ErrProtocol, number)
-		}
-		select {
-		case <-more:
-		case <-s.ended:
-			return nil, fmt.Errorf("%w: area %d", wire.ErrProtocol, number)
+		m.Check(announced, "there is no such area")
+		if announced {
+			select {
+			case <-more:
+			case <-s.ended:
+				m.Check(false, "the area did not come")
+			}
 		}
 	}
+	return nil
 }
