@@ -210,8 +210,8 @@ func TestBusiestHostLosesItsOldest(t *testing.T) {
 	if l.add(e); !a.closed || c.closed || d.closed {
 		t.Error("want the oldest of all to go")
 	}
-	if l.order.Len() != 3 || len(l.byHost) != 3 {
-		t.Errorf("%d connections of %d hosts, want 3 of 3", l.order.Len(), len(l.byHost))
+	if len(l.order) != 3 || len(l.byHost) != 3 {
+		t.Errorf("%d connections of %d hosts, want 3 of 3", len(l.order), len(l.byHost))
 	}
 }
 

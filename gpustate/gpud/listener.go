@@ -1,12 +1,12 @@
 package gpud
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -149,7 +149,7 @@ func (s *Server) accept(l net.Listener) {
 type unauthenticated struct {
 	mu     sync.Mutex // guards what follows
 	most   int
-	order  *list.List // of *waiting, oldest first
+	order  []*waiting // oldest first
 	byHost map[string]int
 }
 
@@ -159,7 +159,7 @@ type waiting struct {
 }
 
 func newUnauthenticated(most int) *unauthenticated {
-	return &unauthenticated{most: most, order: list.New(), byHost: map[string]int{}}
+	return &unauthenticated{most: most, byHost: map[string]int{}}
 }
 
 // add takes a connection in; leave is called when it has proven the key, or ended.
@@ -171,39 +171,33 @@ func (l *unauthenticated) add(c net.Conn) (leave func(), dropped bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if dropped = l.order.Len() >= l.most; dropped {
-		l.drop()
+	if dropped = len(l.order) >= l.most; dropped { // the oldest one of the host that has most
+		out := l.order[0]
+		for _, w := range l.order {
+			if l.byHost[w.host] > l.byHost[out.host] {
+				out = w
+			}
+		}
+		_ = out.conn.Close() // its handshake ends with an error
+		l.remove(out)
 	}
 	w := &waiting{c, host}
-	e := l.order.PushBack(w)
+	l.order = append(l.order, w)
 	l.byHost[host]++
-	return sync.OnceFunc(func() {
+	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.remove(e)
-	}), dropped
+		l.remove(w)
+	}, dropped
 }
 
-// drop closes the oldest connection of the host that has most; mu is held.
-func (l *unauthenticated) drop() {
-	var out *list.Element
-	for e := l.order.Front(); e != nil; e = e.Next() {
-		if out == nil || l.byHost[e.Value.(*waiting).host] > l.byHost[out.Value.(*waiting).host] {
-			out = e
-		}
-	}
-	_ = out.Value.(*waiting).conn.Close() // its handshake ends with an error
-	l.remove(out)
-}
-
-// remove takes a connection out, once; mu is held.
-func (l *unauthenticated) remove(e *list.Element) {
-	w := e.Value.(*waiting)
-	if w.conn == nil {
+// remove takes a connection out if it is there; mu is held.
+func (l *unauthenticated) remove(w *waiting) {
+	i := slices.Index(l.order, w)
+	if i < 0 {
 		return
 	}
-	w.conn = nil
-	l.order.Remove(e)
+	l.order = slices.Delete(l.order, i, i+1)
 	if l.byHost[w.host]--; l.byHost[w.host] == 0 {
 		delete(l.byHost, w.host)
 	}

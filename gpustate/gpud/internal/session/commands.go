@@ -83,11 +83,7 @@ func (s *Session) doTransfer(m *wire.Transfer) error {
 	} else if m.Write && s.arena == nil {
 		return fmt.Errorf("%w: write without data", wire.ErrProtocol)
 	}
-	q, err := object[*queue](s, m.Queue, "queue")
-	if err != nil {
-		return err
-	}
-	o, err := object[*mem](s, m.Mem, "memory object")
+	q, o, err := s.places(m.Queue, m.Mem)
 	if err != nil {
 		return err
 	}
@@ -109,6 +105,14 @@ func (s *Session) doTransfer(m *wire.Transfer) error {
 	return s.issue(q, i, m.Last, m.Wait, func(wait []driver.Event) (driver.Event, error) {
 		return s.move(q, o, m, data, wait)
 	})
+}
+
+// places finds the queue and the memory object of a command.
+func (s *Session) places(queueID, memID uint64) (q *queue, o *mem, err error) {
+	if q, err = object[*queue](s, queueID, "queue"); err == nil {
+		o, err = object[*mem](s, memID, "memory object")
+	}
+	return q, o, err
 }
 
 // move gives the driver one piece of a transfer.

@@ -8,11 +8,7 @@ import (
 )
 
 func (s *Session) doCopy(m *wire.Copy) error {
-	q, err := object[*queue](s, m.Queue, "queue")
-	if err != nil {
-		return err
-	}
-	dst, err := object[*mem](s, m.Dst, "memory object")
+	q, dst, err := s.places(m.Queue, m.Dst)
 	if err != nil {
 		return err
 	}
@@ -57,11 +53,7 @@ func fits(m *wire.Copy, dst, src *mem) bool {
 }
 
 func (s *Session) doFill(m *wire.Fill) error {
-	q, err := object[*queue](s, m.Queue, "queue")
-	if err != nil {
-		return err
-	}
-	o, err := object[*mem](s, m.Mem, "memory object")
+	q, o, err := s.places(m.Queue, m.Mem)
 	if err != nil {
 		return err
 	}

@@ -131,11 +131,7 @@ func (s *Session) let(r *region) {
 
 // doDirect moves bytes between an object and the client's memory.
 func (s *Session) doDirect(m *wire.Direct) error {
-	q, err := object[*queue](s, m.Queue, "queue")
-	if err != nil {
-		return err
-	}
-	o, err := object[*mem](s, m.Mem, "memory object")
+	q, o, err := s.places(m.Queue, m.Mem)
 	if err != nil {
 		return err
 	}
