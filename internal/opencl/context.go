@@ -34,11 +34,12 @@ func (c *clContext) place(m *wire.Request, d *device) int {
 	return at
 }
 
-// each makes one thing on every device; after an error none is left.
-func each[T interface{ Release() error }](c *clContext, create func(*gpustate.Device) (T, error)) ([]T, error) {
+// each makes one thing on every device, the i-th of the context; after an error none is left.
+func each[T interface{ Release() error }](c *clContext, create func(i int, d *gpustate.Device) (T, error)) ([]T,
+	error) {
 	var list []T
-	for _, d := range c.open {
-		one, err := create(d)
+	for i, d := range c.open {
+		one, err := create(i, d)
 		if err != nil {
 			return nil, errors.Join(err, releaseAll(list))
 		}

@@ -22,7 +22,9 @@ func (h *handler) createBuffer(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	bufs, err := each(c, func(d *gpustate.Device) (*gpustate.Buffer, error) { return d.BufferFor("", size, access) })
+	bufs, err := each(c, func(_ int, d *gpustate.Device) (*gpustate.Buffer, error) {
+		return d.BufferFor("", size, access)
+	})
 	if err != nil {
 		return h.refuse(m, err)
 	}
@@ -71,10 +73,8 @@ func (h *handler) createSub(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	i := 0
-	bufs, err := each(parent.ctx, func(*gpustate.Device) (*gpustate.Buffer, error) {
-		i++
-		return parent.bufs[i-1].SubFor("", offset, size, access)
+	bufs, err := each(parent.ctx, func(i int, _ *gpustate.Device) (*gpustate.Buffer, error) {
+		return parent.bufs[i].SubFor("", offset, size, access)
 	})
 	if err != nil {
 		if errors.Is(err, gpustate.ErrLimit) {
@@ -108,10 +108,10 @@ func (h *handler) createImage(m *wire.Request) (*reply, error) {
 	}
 	o := &mem{ctx: c, pixel: pixel, access: desc.Access}
 	o.root = o
-	create := func(d *gpustate.Device) (*gpustate.Image, error) { return d.Image("", desc) }
+	create := func(_ int, d *gpustate.Device) (*gpustate.Image, error) { return d.Image("", desc) }
 	if b != nil {
 		o.root = b.root
-		create = func(d *gpustate.Device) (*gpustate.Image, error) { return b.view(d, desc) }
+		create = func(i int, _ *gpustate.Device) (*gpustate.Image, error) { return b.bufs[i].View("", desc) }
 	}
 	var err error
 	o.imgs, err = each(c, create)

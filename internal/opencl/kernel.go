@@ -36,7 +36,7 @@ type argument struct {
 func (a argument) on(i int) any {
 	switch {
 	case a.m != nil:
-		return a.m.argument(i)
+		return a.m.on(i)
 	case a.sampler != nil:
 		return a.sampler.on[i]
 	}

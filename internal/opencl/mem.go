@@ -21,15 +21,16 @@ type mem struct {
 	shared shared // of roots
 }
 
-func (m *mem) bytes() int {
-	if m.bufs != nil {
-		return m.bufs[0].Bytes()
-	}
-	return m.imgs[0].Bytes()
-}
+func (m *mem) bytes() int { return m.on(0).Bytes() }
 
-// argument is what a kernel takes on a device of the context.
-func (m *mem) argument(i int) any {
+// restored reports whether a restore gave the object its bytes: its first ones are not written then.
+func (m *mem) restored() bool { return m.on(0).Restored() }
+
+// on is the object on a device of the context.
+func (m *mem) on(i int) interface {
+	Bytes() int
+	Restored() bool
+} {
 	if m.bufs != nil {
 		return m.bufs[i]
 	}
@@ -51,16 +52,6 @@ func (m *mem) initialize(b []byte) error {
 		return q.Write(m.bufs[0], 0, b)
 	}
 	return q.WriteImage(m.imgs[0], m.imgs[0].Whole(), b)
-}
-
-// view makes an image on a buffer, on one device.
-func (m *mem) view(d *gpustate.Device, desc gpustate.ImageDesc) (*gpustate.Image, error) {
-	for i, other := range m.ctx.open {
-		if other == d {
-			return m.bufs[i].View("", desc)
-		}
-	}
-	return nil, gpustate.ErrOtherDevice
 }
 
 // shared is what the devices of a context know of one memory object's bytes. Each device has
@@ -154,12 +145,4 @@ func (m *mem) makeCurrentOnAll(s *Server) error {
 		m.shared.current[i] = true
 	}
 	return nil
-}
-
-// restored reports whether a restore gave the object its bytes: its first ones are not written then.
-func (m *mem) restored() bool {
-	if m.bufs != nil {
-		return m.bufs[0].Restored()
-	}
-	return m.imgs[0].Restored()
 }

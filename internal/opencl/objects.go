@@ -46,7 +46,7 @@ func (h *handler) createSampler(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	on, err := each(c, func(d *gpustate.Device) (*gpustate.Sampler, error) { return d.Sampler("", desc) })
+	on, err := each(c, func(_ int, d *gpustate.Device) (*gpustate.Sampler, error) { return d.Sampler("", desc) })
 	if err != nil {
 		return failed(err)
 	}

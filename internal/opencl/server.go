@@ -61,7 +61,7 @@ func newServer(control *net.UnixConn, opt Options) *Server {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{opt: opt, control: control, objects: map[uint64]any{}, events: map[uint64]*event{},
-		ended: make(chan struct{})}
+		outbox: outbox{reads: map[*delivery]struct{}{}}, ended: make(chan struct{})}
 	s.asked, s.unasked = handler{Server: s}, handler{Server: s, unasked: true}
 	return s
 }
@@ -235,9 +235,6 @@ func (s *Server) event(m *wire.Request) *event {
 // deliver arranges that the program gets the bytes when the event is complete.
 func (s *Server) deliver(d *delivery) {
 	s.outbox.mu.Lock()
-	if s.outbox.reads == nil {
-		s.outbox.reads = map[*delivery]struct{}{}
-	}
 	s.outbox.reads[d] = struct{}{}
 	s.outbox.mu.Unlock()
 	go func() { s.dispatch(d, s.wait(d.event)) }()
