@@ -57,10 +57,10 @@ static bool begin(cl_program p, struct recipe *r, cl_uint n, const cl_device_id 
 /* note takes what became of each device that was built for. */
 static void note(cl_program p, struct call *c, cl_int rc, cl_program_binary_type type, const char *options, cl_uint n,
 	const cl_device_id *list) {
-	cl_uint told = c->failed ? 0 : hfcl_get32(c);
+	cl_uint reported = c->failed ? 0 : hfcl_get32(c);
 	for (cl_uint i = 0; i < p->context->count; i++) {
-		cl_int status = i < told ? (cl_int)hfcl_get32(c) : rc;
-		char *log = i < told ? hfcl_get_text(c) : NULL;
+		cl_int status = i < reported ? (cl_int)hfcl_get32(c) : rc;
+		char *log = i < reported ? hfcl_get_text(c) : NULL;
 		struct build *b = &p->builds[i];
 		if (!wanted(p->context->devices[i], n, list)) {
 			free(log);
@@ -176,7 +176,7 @@ CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program p, cl_uint n, const cl
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (notify != NULL && rc != CL_INVALID_OPERATION) {
-		notify(p, data); /* the build is over: it may be told before the call returns */
+		notify(p, data); /* the build is over: it may be reported before the call returns */
 	}
 	return rc;
 }

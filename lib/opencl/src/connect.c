@@ -13,7 +13,7 @@
 
 void *(*hfcl_receiver)(void *);
 
-static void say(const char *what, const char *why) {
+static void report(const char *what, const char *why) {
 	fprintf(stderr, "libholdfast-opencl: %s%s%s\n", what, why[0] != 0 ? ": " : "", why);
 }
 
@@ -22,7 +22,7 @@ static void say(const char *what, const char *why) {
 static int start(void) {
 	int ends[2];
 	if (!hfcl_pair(ends)) {
-		say("no socket to its server", strerror(errno));
+		report("no socket to its server", strerror(errno));
 		return -1;
 	}
 	char beside[PATH_MAX];
@@ -42,7 +42,7 @@ static int start(void) {
 	free(vars);
 	close(ends[1]);
 	if (rc != 0) {
-		say("cannot start its server: give the path of the holdfast command in HOLDFAST_BIN, or put it in PATH",
+		report("cannot start its server: give the path of the holdfast command in HOLDFAST_BIN, or put it in PATH",
 			strerror(rc));
 		close(ends[0]);
 		return -1;
@@ -71,11 +71,11 @@ static void limits(char *to, size_t room) {
 	}
 }
 
-/* say_ended reports that the server is no more, before it has served anything. */
-static void say_ended(void) {
+/* report_ended reports that the server is no more, before it has served anything. */
+static void report_ended(void) {
 	char why[200];
 	limits(why, sizeof why);
-	say("its server has ended", why);
+	report("its server has ended", why);
 }
 
 /* greet says who this is, on the first connection. */
@@ -88,10 +88,10 @@ static bool greet(void) {
 	hfcl_put_bytes(&c, name, strlen(name));
 	bool ok = hfcl_run(&c, NULL, NULL) == CL_SUCCESS;
 	if (!ok && c.failed) {
-		say_ended();
+		report_ended();
 	} else if (!ok) {
 		char *why = hfcl_get_text(&c);
-		say("its server did not begin", why == NULL ? "" : why);
+		report("its server did not begin", why == NULL ? "" : why);
 		free(why);
 	}
 	hfcl_end(&c);
@@ -110,9 +110,9 @@ static bool begin(void) {
 		return true;
 	}
 	if (errno == EPIPE || errno == ECONNRESET) {
-		say_ended();
+		report_ended();
 	} else {
-		say("no memory, files or threads for what it shares with its server", strerror(errno));
+		report("no memory, files or threads for what it shares with its server", strerror(errno));
 	}
 	return false;
 }

@@ -109,8 +109,8 @@ static bool has_lost(cl_context c) {
 	return lost;
 }
 
-/* tell_of_loss calls the program; it has a reference to the context. */
-static void tell_of_loss(void *context) {
+/* report_loss calls the program; it has a reference to the context. */
+static void report_loss(void *context) {
 	cl_context c = context;
 	c->notify(hfcl_lost()
 			? "CL_DEVICE_NOT_AVAILABLE: the holdfast command that serves this program has ended, and all devices and "
@@ -132,11 +132,11 @@ static bool retain_living(struct object *o) {
 	return false;
 }
 
-/* notify_once has the program told of a loss, if that concerns the context and it was not told before. */
+/* notify_once reports a loss to the program, if it concerns the context and was not reported before. */
 static void notify_once(cl_context c) {
 	if (has_lost(c) && !atomic_exchange(&c->notified, true)) {
 		if (retain_living(&c->o)) {
-			hfcl_call_later(tell_of_loss, c);
+			hfcl_call_later(report_loss, c);
 		}
 	}
 }
