@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/worker"
@@ -93,9 +95,12 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// MoveKeyFile is where the key for moving programs lies when nothing is said: beside
-// the key for using devices, gpud-move.key for gpud.key.
-func MoveKeyFile(keyFile string) string { return wire.MoveKeyFile(keyFile) }
+// MoveKeyFile is the default file of the key for moving programs: next to the key for
+// using devices, gpud-move.key for gpud.key.
+func MoveKeyFile(keyFile string) string {
+	ext := filepath.Ext(keyFile)
+	return strings.TrimSuffix(keyFile, ext) + "-move" + ext
+}
 
 // ensureKeys reads the two keys, and makes those that are not there.
 func ensureKeys(opt *Options) (keys wire.Keys, err error) {

@@ -97,7 +97,7 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 	}
 	opts := options(p.Options)
 	image, log, err = compile(p.CUDA, name+".cu", append(opts, "--gpu-architecture="+d.info.Arch), true)
-	if err != nil && unknownArch(log) {
+	if err != nil && strings.Contains(log, "gpu-architecture") {
 		// a compiler older than the device: PTX, which the driver compiles
 		image, log, err = compile(p.CUDA, name+".cu", opts, false)
 	}
@@ -171,8 +171,6 @@ func compile(source, name string, options []string, cubin bool) (binary []byte, 
 	}
 	return binary, log, err
 }
-
-func unknownArch(log string) bool { return strings.Contains(log, "gpu-architecture") }
 
 // options turns build options that OpenCL understands into those of NVRTC:
 // "-D X" becomes "-DX", "-cl-fast-relaxed-math" its counterpart, and other

@@ -13,13 +13,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
-// MoveKeyFile is where the key for moving programs lies that goes with a key file
-// for using devices: next to it, gpud-move.key for gpud.key.
-func MoveKeyFile(keyFile string) string {
-	ext := filepath.Ext(keyFile)
-	return strings.TrimSuffix(keyFile, ext) + "-move" + ext
-}
-
 // ReadKey reads a key file: 64 hexadecimal digits. It belongs to the user of this
 // process, or to root, and others are not able to read it.
 func ReadKey(file string) (k Key, err error) {
