@@ -21,7 +21,7 @@ func KeyOf(o *record.Object) Key {
 // Unnamed is what messages call an object without a name: by its place among those
 // of its kind.
 func Unnamed(o *record.Object) string {
-	if o.Ordinal == 0 { // of a record that does not tell
+	if o.Ordinal == 0 { // of a record without numbers
 		return fmt.Sprintf("object %d", o.ID)
 	}
 	return fmt.Sprintf("#%d", o.Ordinal)
@@ -50,20 +50,17 @@ func (t *Table) Find(o *record.Object) *Entry {
 // program has asked for what the last restore brought in the order of before. The
 // device is stopped.
 func (t *Table) Distinct() error {
-	var gone map[Key]bool // names of objects that were released
+	released := map[Key]bool{} // names of objects that were
 	for _, e := range t.List {
 		if !e.Released.Load() || e.Record.Name == "" {
 			continue
 		}
 		k := e.Key()
-		if t.Names[k] != nil || gone[k] {
+		if t.Names[k] != nil || released[k] {
 			return e.Fail("capture", fmt.Errorf("it was released while objects made from it are in use, and another "+
 				"%s has or had its name: %w: release those objects, or use another name", e.Record.Kind(), ErrIdentity))
 		}
-		if gone == nil {
-			gone = map[Key]bool{}
-		}
-		gone[k] = true
+		released[k] = true
 	}
 	return t.Ordered("capture")
 }

@@ -46,7 +46,11 @@ func (p *Entry) FindVariables(drv driver.Device, h driver.Handle) (list []*Entry
 	for _, g := range globals {
 		v, err := p.variable(drv, h, g)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("variable %q: %w", g.Name, err), releaseAll(drv, list))
+			err = fmt.Errorf("variable %q: %w", g.Name, err)
+			for _, e := range list {
+				err = errors.Join(err, e.Discard(drv, e.Handle))
+			}
+			return nil, err
 		}
 		list = append(list, v)
 	}
@@ -72,12 +76,4 @@ func (p *Entry) variable(drv driver.Device, h driver.Handle, g driver.Global) (v
 	v = NewEntry(p.Table, record.Object{Name: g.Name, Mem: &record.Mem{Kind: driver.MemGlobal, Bytes: g.Bytes}})
 	v.Handle, err = drv.CreateMem(driver.MemDesc{Kind: driver.MemGlobal, Bytes: g.Bytes, Parent: h, Name: g.Name})
 	return v, err
-}
-
-func releaseAll(drv driver.Device, list []*Entry) error {
-	var errs []error
-	for _, e := range list {
-		errs = append(errs, e.Discard(drv, e.Handle))
-	}
-	return errors.Join(errs...)
 }
