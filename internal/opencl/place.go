@@ -113,14 +113,6 @@ func (p *place) move(to *queue, b []byte, write bool, after []*gpustate.Event) (
 	return q.ReadAsync(buf, p.origin[0], b, after...)
 }
 
-// parts are what a command of one part consists of.
-func parts(e *gpustate.Event, err error) ([]*gpustate.Event, error) {
-	if err != nil {
-		return nil, err
-	}
-	return []*gpustate.Event{e}, nil
-}
-
 // holding says what a command uses, and keeps that until the command, which may be kept back,
 // is issued.
 func (c *command) holding(list ...use) {

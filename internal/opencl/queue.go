@@ -56,6 +56,14 @@ type command struct {
 	kept time.Time // since when it is kept back
 }
 
+// parts are what a command of one part consists of.
+func parts(e *gpustate.Event, err error) ([]*gpustate.Event, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []*gpustate.Event{e}, nil
+}
+
 // enqueue issues a command, or keeps it back where it has to wait for what is not issued. An
 // error is that of a command that was issued at once.
 func (q *queue) enqueue(c *command) error {
