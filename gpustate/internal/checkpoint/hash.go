@@ -74,27 +74,6 @@ func (s *Session) hash(ctx context.Context, key *chunkhash.Key, pieces []piece, 
 	return nil
 }
 
-// contentHashes are those of the objects that a restore has filled, by content of its record, from the memory where
-// they lie; the device is stopped. What a capture would hold elsewhere than in a shadow has the zero Hash, and so has
-// memory of other code, which may begin anywhere.
-func (p *restoration) contentHashes(ctx context.Context) ([][]chunkhash.Sum, error) {
-	contents := p.rec.Contents()
-	hashes := make([][]chunkhash.Sum, len(contents))
-	var pieces []piece
-	var chunks int64
-	for i, o := range contents {
-		n := o.Mem.Bytes
-		hashes[i] = make([]chunkhash.Sum, (n+chunkhash.Bytes-1)/chunkhash.Bytes)
-		if e := p.to[o.ID]; e != nil && e.Handle != nil && e.Record.Mem.Kind == driver.MemBuffer && e.Adopted == 0 {
-			x, _ := whole(part{bytes: n, mem: e.Handle}, n)
-			x.to, x.at = hashes[i], chunks
-			pieces = append(pieces, x)
-			chunks += x.chunks
-		}
-	}
-	return hashes, p.s.hash(ctx, p.d.HashKey(), pieces, chunks)
-}
-
 // warmHasher makes the kernel of the hashes while there is other work.
 func (s *Session) warmHasher(key *chunkhash.Key) {
 	cp, err := s.take(&s.reads)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
@@ -230,4 +231,45 @@ func (p *plan) undo() error {
 		errs = append(errs, e.Unmap())
 	}
 	return errors.Join(errs...)
+}
+
+// Stopwatch takes the times of a migration.
+type Stopwatch struct {
+	Begin, Last time.Time
+	Report      Migration
+}
+
+// Step ends a step.
+func (w *Stopwatch) Step(step *time.Duration) {
+	now := time.Now()
+	*step = now.Sub(w.Last)
+	w.Last = now
+}
+
+// Migration reports the duration of a migration, step by step. The times add up to
+// Total.
+type Migration struct {
+	From, To string
+	Bytes    int64 // of contents
+
+	// FromSource lists the programs whose binary form the new device did not load.
+	FromSource []SourceBuild `json:",omitempty"`
+
+	Choose  time.Duration // find and open the new device; the program runs
+	Drain   time.Duration // wait for the calls in progress and for all commands
+	Create  time.Duration // make the objects there; contents of those that are made begin to move
+	Stream  time.Duration // move the rest of the contents; programs are built meanwhile
+	Build   time.Duration // wait for the programs beyond that
+	Remap   time.Duration // make the kernels and set their arguments
+	Release time.Duration // switch over and release the old objects
+	Total   time.Duration
+}
+
+// SourceBuild is a program that a device runs from its source, because it did not load
+// the binary form that goes before: PTX, a cubin, a fatbin or SPIR-V of Sources. The source
+// may compute in another order, and takes a compiler and time at each start.
+type SourceBuild struct {
+	Program string   // its name, or "#n" for program n without one
+	Kernels []string // functions of the kernels that live, sorted
+	Why     string   // what the device or its driver reported about the binary form
 }

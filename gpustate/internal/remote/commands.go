@@ -196,3 +196,25 @@ func (d *Device) ReleaseEvent(e driver.Event) {
 		_ = d.send(&wire.Forget{Event: uint64(e)}) // a lost server keeps nothing
 	}
 }
+
+// mappedBytes are n bytes of an object that the program has mapped, from off on: the
+// server has others. nil when it is not mapped.
+func (d *Device) mappedBytes(h driver.Handle, off int64, n int) []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b := h.(*mem).mapped; b != nil {
+		return b[off : off+int64(n)]
+	}
+	return nil
+}
+
+// afterAll calls do when the commands in wait are complete.
+func (d *Device) afterAll(wait []driver.Event, do func()) error {
+	for _, e := range wait {
+		if err := d.WaitEvent(e); err != nil {
+			return err
+		}
+	}
+	do()
+	return nil
+}

@@ -3,6 +3,7 @@ package remote
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"net"
 	"runtime"
 	"sync"
@@ -276,4 +277,20 @@ func (d *Device) Query(q driver.Query) (answer []byte, err error) {
 	}
 	err = d.request(m.Req, m, func(f *wire.Fields) { f.Bytes(&answer) })
 	return answer, err
+}
+
+// expect reads one message of the kind of m.
+func expect(br *bufio.Reader, m wire.Message) error {
+	op, body, _, err := wire.ReadFrame(br, nil)
+	if err != nil {
+		return err
+	}
+	if op == wire.OpBye {
+		var bye wire.Bye
+		return errors.Join(wire.Decode(body, &bye), errors.New(bye.Why))
+	}
+	if want := wire.OpOf(m); op != want {
+		return fmt.Errorf("%w: got operation %d, want %d", wire.ErrProtocol, op, want)
+	}
+	return wire.Decode(body, m)
 }

@@ -125,19 +125,3 @@ func start(c net.Conn, o Options) (*Device, error) {
 
 // openTime bounds opening a device: an API's library may start slowly.
 const openTime = 60 * time.Second
-
-// expect reads one message of the kind of m.
-func expect(br *bufio.Reader, m wire.Message) error {
-	op, body, _, err := wire.ReadFrame(br, nil)
-	if err != nil {
-		return err
-	}
-	if op == wire.OpBye {
-		var bye wire.Bye
-		return errors.Join(wire.Decode(body, &bye), errors.New(bye.Why))
-	}
-	if want := wire.OpOf(m); op != want {
-		return fmt.Errorf("%w: got operation %d, want %d", wire.ErrProtocol, op, want)
-	}
-	return wire.Decode(body, m)
-}

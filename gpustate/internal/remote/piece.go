@@ -118,3 +118,11 @@ func divide(extents [3]int, element, limit int, add func(at, size [3]int)) {
 		z++
 	}
 }
+
+// pieceBytes is how large the pieces of a transfer are: small enough that the
+// two processes work at the same time, large enough that telling each other costs
+// little.
+func pieceBytes(n int) int {
+	const least = 64 << 10
+	return min(max(n/8, least), wire.SlotBytes)
+}

@@ -9,14 +9,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// pieceBytes is how large the pieces of a transfer are: small enough that the
-// two processes work at the same time, large enough that telling each other costs
-// little.
-func pieceBytes(n int) int {
-	const least = 64 << 10
-	return min(max(n/8, least), wire.SlotBytes)
-}
-
 // Write sends src to the server. It has been read when Write returns, unless the
 // server has it mapped; reads that are to fill it are waited for before.
 func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
@@ -42,28 +34,6 @@ func (d *Device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, 
 		return ev, err
 	}
 	return d.transfer(q, h, linear(off, dst), dst, false, blocking, wait)
-}
-
-// mappedBytes are n bytes of an object that the program has mapped, from off on: the
-// server has others. nil when it is not mapped.
-func (d *Device) mappedBytes(h driver.Handle, off int64, n int) []byte {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if b := h.(*mem).mapped; b != nil {
-		return b[off : off+int64(n)]
-	}
-	return nil
-}
-
-// afterAll calls do when the commands in wait are complete.
-func (d *Device) afterAll(wait []driver.Event, do func()) error {
-	for _, e := range wait {
-		if err := d.WaitEvent(e); err != nil {
-			return err
-		}
-	}
-	do()
-	return nil
 }
 
 // WriteRect sends a box. Of an object that the program has mapped it writes the bytes here.

@@ -165,3 +165,43 @@ func (o *mem) reach(m *wire.Transfer) error {
 	}
 	return nil
 }
+
+// doSetArg keeps what the API says about an argument for the next launch.
+func (s *Session) doSetArg(m *wire.SetArg) error {
+	k, err := object[*kernel](s, m.Kernel, "kernel")
+	if err != nil {
+		return err
+	}
+	a := driver.Arg{Kind: m.Arg.Kind, Local: int(m.Arg.Local), Value: m.Arg.Value}
+	switch a.Kind {
+	case driver.ArgMem:
+		o, err := object[*mem](s, m.Arg.Object, "memory object")
+		if err != nil {
+			return err
+		}
+		a.Handle = o.h
+	case driver.ArgSampler:
+		o, err := object[*sampler](s, m.Arg.Object, "sampler")
+		if err != nil {
+			return err
+		}
+		a.Handle = o.h
+	}
+	if len(a.Value) <= MaxArgBytes && s.setLater(k, m.Index, a) {
+		return nil
+	}
+	s.doBatch()
+	s.setArg(k, m.Index, a)
+	return nil
+}
+
+func (s *Session) setArg(k *kernel, i int, a driver.Arg) {
+	delete(k.bad, i)
+	err := tooMany(MaxArgBytes, "bytes of an argument")
+	if len(a.Value) <= MaxArgBytes {
+		err = s.drv.SetArg(k.h, i, a)
+	}
+	if err != nil {
+		k.refuse(i, err)
+	}
+}

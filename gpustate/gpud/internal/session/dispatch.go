@@ -90,12 +90,3 @@ func (s *Session) dispatch(op wire.Op, body []byte) error {
 	}
 	return fmt.Errorf("%w: operation %d from a client", wire.ErrProtocol, op)
 }
-
-// reply answers a request; body is for those that succeeded.
-func (s *Session) reply(req uint64, err error, body func(*wire.Fields)) error {
-	m := &wire.Reply{Req: req, Err: err}
-	if err == nil && body != nil {
-		m.Body = codec.Encode(body)
-	}
-	return s.out.Now(m)
-}

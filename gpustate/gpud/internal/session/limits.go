@@ -44,33 +44,9 @@ func tooMany(most int, what string) error {
 	return fmt.Errorf("%w: at most %d %s", errTooMany, most, what)
 }
 
-// admit reports whether the client may have one more object.
-func (s *Session) admit(queue bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case len(s.objects) >= maxObjects:
-		return tooMany(maxObjects, "objects")
-	case queue && s.queues >= MaxQueues:
-		return tooMany(MaxQueues, "queues")
-	}
-	return nil
-}
-
 // sourceBytes is what a program makes the server keep.
 func sourceBytes(d *driver.ProgramDesc) int64 {
 	return int64(len(d.Name) + len(d.OpenCL) + len(d.CUDA) + len(d.PTX) + len(d.IL) + len(d.Options))
-}
-
-// addSource counts a program's bytes, below 0 when it is released.
-func (s *Session) addSource(n int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n > maxSources-s.sources {
-		return tooMany(maxSources, "bytes of programs")
-	}
-	s.sources += n
-	return nil
 }
 
 // shortLog cuts what a compiler says to a length for people.

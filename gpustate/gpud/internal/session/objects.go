@@ -227,46 +227,6 @@ func (s *Session) doRelease(id uint64) error {
 	return nil
 }
 
-// doSetArg keeps what the API says about an argument for the next launch.
-func (s *Session) doSetArg(m *wire.SetArg) error {
-	k, err := object[*kernel](s, m.Kernel, "kernel")
-	if err != nil {
-		return err
-	}
-	a := driver.Arg{Kind: m.Arg.Kind, Local: int(m.Arg.Local), Value: m.Arg.Value}
-	switch a.Kind {
-	case driver.ArgMem:
-		o, err := object[*mem](s, m.Arg.Object, "memory object")
-		if err != nil {
-			return err
-		}
-		a.Handle = o.h
-	case driver.ArgSampler:
-		o, err := object[*sampler](s, m.Arg.Object, "sampler")
-		if err != nil {
-			return err
-		}
-		a.Handle = o.h
-	}
-	if len(a.Value) <= MaxArgBytes && s.setLater(k, m.Index, a) {
-		return nil
-	}
-	s.doBatch()
-	s.setArg(k, m.Index, a)
-	return nil
-}
-
-func (s *Session) setArg(k *kernel, i int, a driver.Arg) {
-	delete(k.bad, i)
-	err := tooMany(MaxArgBytes, "bytes of an argument")
-	if len(a.Value) <= MaxArgBytes {
-		err = s.drv.SetArg(k.h, i, a)
-	}
-	if err != nil {
-		k.refuse(i, err)
-	}
-}
-
 // refuse keeps why an argument was not set.
 func (k *kernel) refuse(i int, err error) {
 	if k.bad == nil {
@@ -301,5 +261,29 @@ func (s *Session) release(o any) error {
 	case *queue:
 		return o.close()
 	}
+	return nil
+}
+
+// admit reports whether the client may have one more object.
+func (s *Session) admit(queue bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.objects) >= maxObjects:
+		return tooMany(maxObjects, "objects")
+	case queue && s.queues >= MaxQueues:
+		return tooMany(MaxQueues, "queues")
+	}
+	return nil
+}
+
+// addSource counts a program's bytes, below 0 when it is released.
+func (s *Session) addSource(n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > maxSources-s.sources {
+		return tooMany(maxSources, "bytes of programs")
+	}
+	s.sources += n
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // Session serves one client. Its goroutine reads and carries out commands in order; each
@@ -137,4 +138,13 @@ func (s *Session) beat(stop <-chan struct{}) {
 		}
 		return silent <= beatFor, false
 	})
+}
+
+// reply answers a request; body is for those that succeeded.
+func (s *Session) reply(req uint64, err error, body func(*wire.Fields)) error {
+	m := &wire.Reply{Req: req, Err: err}
+	if err == nil && body != nil {
+		m.Body = codec.Encode(body)
+	}
+	return s.out.Now(m)
 }
