@@ -284,7 +284,8 @@ test-gpu: ## the GPU packages' tests on this machine's GPU (HOLDFAST_DEVICE, def
 	HOLDFAST_DEVICE=$${HOLDFAST_DEVICE:-cuda:0} HOLDFAST_TEST_GPU=1 \
 		$(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./gpustate/... ./apps/...
 	HOLDFAST_DEVICE=pocl $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./apps/...
-	HOLDFAST_TEST_GPU=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./test/messages ./test/node ./test/veloc -run TestCUDA
+	HOLDFAST_TEST_GPU=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./test/cuda ./test/messages ./test/node ./test/veloc \
+		-run TestCUDA
 	HOLDFAST_TEST_GPU=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./test/opencl
 	$(GO) test -count=1 -p 1 -timeout $(TIMEOUT) ./examples/... ./test/examples
 
