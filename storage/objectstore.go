@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -47,15 +46,13 @@ func (r ObjectRecord) Write(ctx context.Context, b []byte) error {
 	if err != nil {
 		return err
 	}
-	err = object.ErrChanged
-	for try := 0; errors.Is(err, object.ErrChanged) && try < 8; try++ {
-		have, herr := o.Head(ctx, r.Name)
-		if herr != nil && !errors.Is(herr, fs.ErrNotExist) {
-			return herr
+	return object.WhileChanged(func() error {
+		have, err := object.Find(ctx, o, r.Name)
+		if err == nil {
+			_, err = o.Put(ctx, r.Name, b, have.ETag)
 		}
-		_, err = o.Put(ctx, r.Name, b, have.ETag)
-	}
-	return err
+		return err
+	})
 }
 
 // Remove removes the record, which may be gone.
@@ -64,12 +61,9 @@ func (r ObjectRecord) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, err := o.Head(ctx, r.Name)
-	if err == nil {
+	have, err := object.Find(ctx, o, r.Name)
+	if err == nil && have.ETag != "" {
 		err = o.Delete(ctx, have)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
 	}
 	return err
 }

@@ -42,11 +42,11 @@ func (b *bucket) URL(key string) string {
 // tokenKey is the metadata that names the put which made an object.
 const tokenKey = "holdfast-put"
 
-// tidyTime bounds the requests that tidy up behind one who was told to end: whoever comes next clears away what is
+// tidyTime bounds the requests that tidy up after the context of Until has ended: the next start clears away what is
 // left.
 const tidyTime = 10 * time.Second
 
-// bounded is ctx for one request: it ends in time, and with what Until was told.
+// bounded is ctx for one request: it ends in time, and with the context of Until.
 func (b *bucket) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, object.Timeout)
 	if b.until == nil {
@@ -81,11 +81,11 @@ func (b *bucket) Put(ctx context.Context, key string, body []byte, match string)
 	if err == nil {
 		return aws.ToString(out.ETag), nil
 	}
-	return b.settle(ctx, key, token, match, b.fail("put", key, err))
+	return b.resolvePut(ctx, key, token, match, b.fail("put", key, err))
 }
 
-// settle finds out whether a put that failed was done all the same.
-func (b *bucket) settle(ctx context.Context, key, token, match string, err error) (etag string, _ error) {
+// resolvePut finds out whether a put that failed was done all the same.
+func (b *bucket) resolvePut(ctx context.Context, key, token, match string, err error) (etag string, _ error) {
 	if !unsure(err) {
 		return "", err
 	}
@@ -336,7 +336,8 @@ func (b *bucket) abortAll(ctx context.Context, c *s3.Client, list []types.Multip
 	return object.Each(len(list), func(i int) error {
 		_, err := c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.name, Key: list[i].Key,
 			UploadId: list[i].UploadId})
-		if err = b.fail("abort upload of", strings.TrimPrefix(aws.ToString(list[i].Key), b.prefix), err); isGone(err) {
+		err = b.fail("abort upload of", strings.TrimPrefix(aws.ToString(list[i].Key), b.prefix), err)
+		if isMissing(err) {
 			return nil
 		}
 		return err

@@ -180,7 +180,7 @@ func (u *upload) Done(match string) error {
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: u.parts}}
 	in.IfMatch, in.IfNoneMatch = conditions(match)
 	if _, err = c.CompleteMultipartUpload(once, in); err != nil {
-		_, err = u.b.settle(u.ctx, u.key, u.token, match, u.b.fail("end upload of", u.key, err))
+		_, err = u.b.resolvePut(u.ctx, u.key, u.token, match, u.b.fail("end upload of", u.key, err))
 	}
 	if err == nil {
 		u.id = ""
@@ -201,14 +201,14 @@ func (u *upload) Abort() error {
 	defer cancel()
 	_, err = c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &u.b.name, Key: u.b.key(u.key),
 		UploadId: &u.id})
-	if err = u.b.fail("abort upload of", u.key, err); isGone(err) {
+	if err = u.b.fail("abort upload of", u.key, err); isMissing(err) {
 		err = nil
 	}
 	return err
 }
 
-// isGone says that an upload, or an object, is not there any more.
-func isGone(err error) bool {
+// isMissing says that an upload, or an object, is not there any more.
+func isMissing(err error) bool {
 	var e *object.Error
 	return errors.As(err, &e) && (e.Code == "NoSuchUpload" || errors.Is(e.Kind, fs.ErrNotExist))
 }

@@ -131,25 +131,6 @@ func (l *Bucket) Check(bad func(name string, err error)) error {
 	return nil
 }
 
-// tries is how often something is done while other processes change the object.
-const tries = 8
-
-// whileChanged has do done again as long as another process has changed the object meanwhile.
-func whileChanged(do func() error) (err error) {
-	for range tries {
-		if err = do(); !errors.Is(err, object.ErrChanged) {
-			break
-		}
-	}
-	return err
-}
-
-// find describes an object; one that is not there has no ETag, so that a put in its place makes it.
-func (l *Bucket) find(key string) (object.Info, error) {
-	info, err := l.b.Head(context.Background(), key)
-	return info, ignoreMissing(err)
-}
-
 func (l *Bucket) readSmall(name string) (b []byte, file string, err error) {
 	b, _, err = l.read(context.Background(), name, format.LedgerLimit)
 	return b, l.b.URL(name), err
@@ -157,7 +138,7 @@ func (l *Bucket) readSmall(name string) (b []byte, file string, err error) {
 
 // read reads a small object whole, as it was at one moment.
 func (l *Bucket) read(ctx context.Context, key string, limit int64) (b []byte, info object.Info, err error) {
-	err = whileChanged(func() error {
+	err = object.WhileChanged(func() error {
 		b, info, err = l.b.Get(ctx, key, limit)
 		return err
 	})
@@ -171,7 +152,7 @@ func (l *Bucket) read(ctx context.Context, key string, limit int64) (b []byte, i
 // replace gives a small object new contents in one step, unless it has them. Another one who does the same at the same
 // time comes first or last. What a store has is durable.
 func (l *Bucket) replace(name string, b []byte, _ bool) error {
-	return whileChanged(func() error {
+	return object.WhileChanged(func() error {
 		have, info, err := l.b.Get(context.Background(), name, format.LedgerLimit)
 		if err == nil && string(have) == string(b) {
 			return nil

@@ -139,11 +139,11 @@ func (l *Bucket) finish(e format.Epoch, name string, u *bucketUpload) error {
 	if !errors.Is(err, object.ErrChanged) {
 		return err
 	}
-	return whileChanged(func() error {
+	return object.WhileChanged(func() error {
 		if _, err := l.fence(e); err != nil {
 			return err
 		}
-		old, err := l.find(l.key(e, name))
+		old, err := object.Find(context.Background(), l.b, l.key(e, name))
 		if err != nil {
 			return err
 		}
@@ -154,8 +154,8 @@ func (l *Bucket) finish(e format.Epoch, name string, u *bucketUpload) error {
 // fence makes sure that no commit which has begun can end: it replaces the intent. A committed epoch is ErrCommitted.
 func (l *Bucket) fence(e format.Epoch) (intent object.Info, err error) {
 	key := l.key(e, format.ManifestName)
-	err = whileChanged(func() error {
-		have, err := l.find(key)
+	err = object.WhileChanged(func() error {
+		have, err := object.Find(context.Background(), l.b, key)
 		if err == nil && have.ETag != "" && !isIntent(key, have.Size) {
 			intent, err = have, ErrCommitted
 		}
@@ -179,7 +179,7 @@ func (l *Bucket) Commit(m *format.Manifest, origins []format.Epoch) error {
 		return err
 	}
 	// Several may commit it at once, and take each other's intent.
-	return l.Full(whileChanged(func() error { return l.commit(m, b) }), int64(len(b)))
+	return l.Full(object.WhileChanged(func() error { return l.commit(m, b) }), int64(len(b)))
 }
 
 // commit is one attempt to put the manifest b. ErrChanged says that another process has replaced the intent.
@@ -241,7 +241,7 @@ func (l *Bucket) Discard(e format.Epoch, name string) error {
 // RemoveEpoch removes the manifest for good before anything it names, or takes care that none comes into being.
 func (l *Bucket) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	intent, err := l.fence(e)
-	for try := 0; errors.Is(err, ErrCommitted) && try < tries; try++ {
+	for try := 0; errors.Is(err, ErrCommitted) && try < object.Tries; try++ {
 		// In its place an intent: of an epoch that is half removed nobody can say that it was committed.
 		intent.ETag, err = l.b.Put(context.Background(), intent.Key, newIntent(), intent.ETag)
 		if errors.Is(err, object.ErrChanged) {

@@ -114,11 +114,7 @@ func WriteFile(fsys vfs.FS, name string, b []byte) error {
 
 // removeIfThere removes a file that may be gone.
 func removeIfThere(fsys vfs.FS, name string) error {
-	err := fsys.Remove(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return ignoreMissing(fsys.Remove(name))
 }
 
 func (d *Dir) readSmall(name string) (b []byte, file string, err error) {

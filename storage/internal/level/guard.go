@@ -27,10 +27,10 @@ type Guard struct {
 type ownLock struct {
 	at Level
 
-	mu     sync.Mutex   // guards what follows from KeepAlive on
-	lock   *format.Lock // of again while taking
-	gone   bool         // somebody has removed it
-	taking bool         // it is being taken again
+	mu      sync.Mutex   // guards what follows from KeepAlive on
+	lock    *format.Lock // of again while taking
+	removed bool         // somebody has removed it
+	taking  bool         // it is being taken again
 }
 
 type beatKey struct{}
@@ -81,9 +81,9 @@ func (g *Guard) KeepAlive() {
 				select {
 				case <-tick.C:
 					h.mu.Lock()
-					if !h.gone {
+					if !h.removed {
 						err := h.at.Beat(h.lock)
-						h.gone = errors.Is(err, fs.ErrNotExist)
+						h.removed = errors.Is(err, fs.ErrNotExist)
 						g.note(err)
 					}
 					h.mu.Unlock()
@@ -110,7 +110,7 @@ func (g *Guard) Retake(ctx context.Context, at Level) error {
 
 func (h *ownLock) retake(ctx context.Context, beat time.Duration) error {
 	h.mu.Lock()
-	take := h.gone && !h.taking
+	take := h.removed && !h.taking
 	h.taking = h.taking || take
 	h.mu.Unlock()
 	if !take {
@@ -119,7 +119,7 @@ func (h *ownLock) retake(ctx context.Context, beat time.Duration) error {
 	_, err := h.at.Lock(ctx, h.lock, beat)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.gone, h.taking = err != nil, false
+	h.removed, h.taking = err != nil, false
 	return err
 }
 

@@ -118,7 +118,7 @@ func (p *place) belongs(file string, m *format.Manifest, n int64, e format.Epoch
 		return nil, &OtherRunError{File: file, Manifest: m, Want: p.run()}
 	case p.of != nil && m.Size != p.of.Size && !m.HasLayouts(): // with layouts a job may change its number of ranks
 		return bad("manifest of %d ranks in a directory of %d", m.Size, p.of.Size)
-	case !p.only.allows(m):
+	case p.only != nil && !p.only.Allows(e, m.ID):
 		return nil, &OtherContentsError{File: file, Epoch: e}
 	}
 	return m, nil
@@ -142,11 +142,6 @@ type Contents struct {
 
 // Set says what an epoch contains.
 func (c *Contents) Set(e format.Epoch, id [16]byte) { c.ids.Store(e, id) }
-
-// allows reports whether a manifest is of what was agreed on, if anything was.
-func (c *Contents) allows(m *format.Manifest) bool {
-	return c == nil || c.Allows(m.Epoch, m.ID)
-}
 
 // Allows reports whether an epoch may contain what it does; is asked only where something was
 // agreed on.

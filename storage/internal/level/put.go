@@ -245,10 +245,7 @@ func FileOf(l Epochs, e format.Epoch, name string) string {
 // HasManifest reports whether an epoch is committed here, readable or not.
 func HasManifest(l Epochs, e format.Epoch) (bool, error) {
 	_, err := l.Stat(e, format.ManifestName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, ignoreMissing(err)
 }
 
 // RefuseCommitted is ErrCommitted for an epoch that is committed here.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
 // Repairs change what is committed. The caller has the lock and knows that the new is right; the old stays until the
@@ -169,8 +170,8 @@ func (l *Bucket) Replace(e format.Epoch, name string, room Room, fill func(f vfs
 
 // over has put replace what has a key, or make it.
 func (l *Bucket) over(key string, put func(etag string) error) (err error) {
-	return whileChanged(func() error {
-		old, err := l.find(key)
+	return object.WhileChanged(func() error {
+		old, err := object.Find(context.Background(), l.b, key)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@ package object
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -125,6 +127,28 @@ func Tidying(ctx context.Context) context.Context { return context.WithValue(ctx
 
 // IsTidying reports whether ctx is of Tidying.
 func IsTidying(ctx context.Context) bool { return ctx.Value(tidyKey{}) != nil }
+
+// Tries is how often something is done while other processes change the object.
+const Tries = 8
+
+// WhileChanged has do done again as long as another process has changed the object meanwhile.
+func WhileChanged(do func() error) (err error) {
+	for range Tries {
+		if err = do(); !errors.Is(err, ErrChanged) {
+			break
+		}
+	}
+	return err
+}
+
+// Find describes an object; one that is not there has no ETag, so that a put in its place makes it.
+func Find(ctx context.Context, b Bucket, key string) (Info, error) {
+	info, err := b.Head(ctx, key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Info{}, nil
+	}
+	return info, err
+}
 
 // AtOnce is how many requests on small things are under way at once.
 const AtOnce = 16
