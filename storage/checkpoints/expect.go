@@ -121,18 +121,14 @@ func (v *View) expect(d *viewDir) error {
 	return nil
 }
 
-// aged says that no keep rule holds the epoch: it is there for what later ones refer
-// to, or about to go, and what is not there any more is not missed.
-func (c *check) aged() bool { return c.agedIn(c.view.dirs) }
-
-// agedAt is aged of one level: a wider one may keep the epoch.
-func (c *check) agedAt(level string) bool {
-	return c.agedIn(slices.DeleteFunc(slices.Clone(c.view.dirs), func(d *viewDir) bool { return d.Name() != level }))
-}
-
-func (c *check) agedIn(dirs []*viewDir) bool {
+// aged says that no keep rule holds the epoch at a level, or with no name at any: it is there for what later ones refer
+// to, or about to go, and what is not there any more is not missed. A wider level may keep it.
+func (c *check) aged(level string) bool {
 	known := false
-	for _, d := range dirs {
+	for _, d := range c.view.dirs {
+		if level != "" && d.Name() != level {
+			continue
+		}
 		if _, due := d.due[c.epoch]; due {
 			return false
 		}

@@ -97,31 +97,28 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 			problems = append(problems, level.DropAnnouncements(d))
 		}
 		no := func(Epoch) bool { return false }
-		gone, odd, err := looks[i].Prune(ctx, &catalog.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery,
+		stays := func(e Epoch, why string) {
+			if rules.Stays != nil {
+				rules.Stays(e, d.Path(), why)
+			}
+		}
+		removed, odd, err := looks[i].Prune(ctx, &catalog.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery,
 			Widest: widest, Counts: func(e Epoch) bool { return whole[d.Name()][e] }, Failed: no, InUse: no,
 			Making: func(string) bool { return false }, // the lock is ours: nobody writes
-			DryRun: rules.DryRun, Stays: rules.staysIn(d.Path())},
+			DryRun: rules.DryRun, Stays: stays},
 			func(e Epoch, err error) error { return fmt.Errorf("remove epoch %d from %s: %w", e, d.Path(), err) })
 		problems = append(problems, err)
 		for _, left := range odd {
 			problems = append(problems, fmt.Errorf("not removed: %s: %w", left.Path, left.Err))
 		}
-		if len(gone) > 0 {
-			out[d.Path()] = gone
+		if len(removed) > 0 {
+			out[d.Path()] = removed
 		}
 		if !rules.DryRun {
-			problems = append(problems, level.Forget(d, gone))
+			problems = append(problems, level.Forget(d, removed))
 		}
 	}
 	return out, errors.Join(problems...)
-}
-
-// staysIn is Stays for a directory; nil: nobody asks.
-func (r *PruneRules) staysIn(dir string) func(e Epoch, why string) {
-	if r.Stays == nil {
-		return nil
-	}
-	return func(e Epoch, why string) { r.Stays(e, dir, why) }
 }
 
 // wholeAt finds the epochs of which the directories of a level have parts of as

@@ -174,13 +174,13 @@ func (c *check) shard(ctx context.Context, d *viewDir, rank int, here bool) erro
 	all := len(faults)
 	faults = slices.DeleteFunc(faults, func(f error) bool {
 		// An epoch that is there for some of its chunks has others in epochs that retention has removed.
-		return errors.Is(f, level.ErrNotCommitted) && c.agedAt(d.Name())
+		return errors.Is(f, level.ErrNotCommitted) && c.aged(d.Name())
 	})
 	for _, f := range faults {
 		c.add(d.info, rank, "", f)
 	}
 	if len(faults) == 0 {
-		if all == 0 || c.aged() { // else another level has it whole
+		if all == 0 || c.aged("") { // else another level has it whole
 			c.good[rank] = append(c.good[rank], d.Path())
 		}
 		if d.Traits().Data {
@@ -226,7 +226,7 @@ func (p *parityParts) encodable(rank int) []string {
 // adds what was found nowhere.
 func (c *check) report() []Finding {
 	c.attempts()
-	if c.view.Complete && !c.aged() {
+	if c.view.Complete && !c.aged("") {
 		c.incomplete()
 	}
 	bad := map[int]bool{}
@@ -263,7 +263,7 @@ func (c *check) report() []Finding {
 		dir = c.dirOf(c.parity.manifest.Level)
 	}
 	for r := range c.size {
-		if c.aged() {
+		if c.aged("") {
 			break
 		}
 		if !bad[r] && len(c.good[r]) == 0 {
