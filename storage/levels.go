@@ -192,13 +192,3 @@ func (s *Store) setUnwritable(ctx context.Context, l *levelState, why error) err
 	}
 	return s.guard.Unused(ctx, l)
 }
-
-// working lists the levels that this rank can write to.
-func (s *Store) working() (list []*levelState) {
-	for _, l := range s.levels {
-		if l.Unwritable == nil {
-			list = append(list, l)
-		}
-	}
-	return list
-}

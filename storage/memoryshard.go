@@ -25,8 +25,8 @@ type MemoryShard struct {
 	secs  []Section
 	base  []int64 // where each section starts
 
-	mu   sync.RWMutex
-	gone bool // guarded by mu: the memory may no longer be read
+	mu        sync.RWMutex
+	forgotten bool // guarded by mu: the memory may no longer be read
 
 	once   sync.Once
 	damage error // by once
@@ -100,7 +100,7 @@ func (m *MemoryShard) Verify() error {
 func (m *MemoryShard) verify() error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.gone {
+	if m.forgotten {
 		return errForgotten
 	}
 	for i := range m.secs {
@@ -125,7 +125,7 @@ func (m *MemoryShard) verify() error {
 func (m *MemoryShard) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.gone, m.secs = true, nil
+	m.forgotten, m.secs = true, nil
 }
 
 var errForgotten = errors.New("the memory of the earlier start was given back")
@@ -134,7 +134,7 @@ var errForgotten = errors.New("the memory of the earlier start was given back")
 func (m *MemoryShard) ReadAt(p []byte, off int64) (n int, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.gone {
+	if m.forgotten {
 		return 0, errForgotten
 	}
 	for i := 0; i < len(m.secs) && n < len(p); i++ {
@@ -159,7 +159,7 @@ func (m *MemoryShard) matches(e Epoch, info *ShardInfo) bool {
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return !m.gone && m.index.Epoch == e && m.index.Rank == info.Rank && m.index.Content() == info.Digest
+	return !m.forgotten && m.index.Epoch == e && m.index.Rank == info.Rank && m.index.Content() == info.Digest
 }
 
 // memorySource is a MemoryShard as a source of shards.

@@ -89,7 +89,12 @@ func (p *Part) Size() []byte {
 	if p.store.noHandover.Load() {
 		return append(size, withoutHandover)
 	}
-	return append(size, p.packs.address()...)
+	p.packs.mu.Lock()
+	defer p.packs.mu.Unlock()
+	if p.packs.server != nil {
+		size = append(size, p.packs.server.Address()...)
+	}
+	return size
 }
 
 const (
@@ -342,17 +347,15 @@ func (s *Store) DropPacks(n NodePack) error {
 	return s.on("discard", n.Epoch, n.To, func(to *levelState) error {
 		files, err := n.files(to.cfg.PackBytes)
 		for i := range files {
-			switch {
+			switch name := n.nameOf(&files[i], s.opt.Run); {
 			case to.Traits().Single:
+				for _, r := range files[i].ranks {
+					err = errors.Join(err, to.Discard(n.Epoch, format.ShardName(r)))
+				}
 			case n.byFlusher():
-				err = errors.Join(err, to.Discard(n.Epoch, n.nameOf(&files[i], s.opt.Run)))
-				continue
+				err = errors.Join(err, to.Discard(n.Epoch, name))
 			default:
-				err = errors.Join(err, to.packs().Drop(n.Epoch, n.nameOf(&files[i], s.opt.Run)))
-				continue
-			}
-			for _, r := range files[i].ranks {
-				err = errors.Join(err, to.Discard(n.Epoch, format.ShardName(r)))
+				err = errors.Join(err, to.packs().Drop(n.Epoch, name))
 			}
 		}
 		return err

@@ -54,16 +54,6 @@ func (p *Part) Lead() error {
 	return nil
 }
 
-// address is where other ranks ask for the packs; empty: nowhere.
-func (o *openPacks) address() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.server == nil {
-		return ""
-	}
-	return o.server.Address()
-}
-
 // open opens the pack of which first is the first rank, once: a new one for all ranks, or by the name that all ranks
 // open it by.
 func (p *Part) open(first int, forAll bool, name string) (vfs.File, error) {

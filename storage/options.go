@@ -1,9 +1,11 @@
 package storage
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -149,22 +151,23 @@ const (
 	flushCores = 2
 )
 
+func badOption(field, format string, args ...any) error {
+	return &OptionError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
 // validate fills in defaults and names the first bad field.
 func (o *Options) validate() error {
-	bad := func(field, format string, args ...any) error {
-		return &OptionError{Field: field, Reason: fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case o.Job == "":
-		return bad("Job", "is empty: name the job; a restart finds its checkpoints by that name")
+		return badOption("Job", "is empty: name the job; a restart finds its checkpoints by that name")
 	case len(o.Job) > 255 || len(o.Node) > 255 || len(o.Run) > 255:
-		return bad("Job, Node, Run", "a name is longer than 255 bytes")
+		return badOption("Job, Node, Run", "a name is longer than 255 bytes")
 	case o.Size < 1:
-		return bad("Size", "is %d, want at least 1", o.Size)
+		return badOption("Size", "is %d, want at least 1", o.Size)
 	case o.Rank < 0 || o.Rank >= o.Size:
-		return bad("Rank", "is %d, want 0 to %d", o.Rank, o.Size-1)
+		return badOption("Rank", "is %d, want 0 to %d", o.Rank, o.Size-1)
 	case len(o.Levels) == 0:
-		return bad("Levels", "is empty: give at least one level a directory")
+		return badOption("Levels", "is empty: give at least one level a directory")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -181,9 +184,8 @@ func (o *Options) validate() error {
 
 // validateRedundancy checks what the levels on other nodes need.
 func (o *Options) validateRedundancy() error {
-	bad := func(field, reason string) error { return &OptionError{Field: field, Reason: reason} }
 	if o.Node != "" && len(o.Nodes) == o.Size && o.Nodes[o.Rank] != o.Node {
-		return bad("Nodes", fmt.Sprintf("has node %q for this rank, Node is %q", o.Nodes[o.Rank], o.Node))
+		return badOption("Nodes", "has node %q for this rank, Node is %q", o.Nodes[o.Rank], o.Node)
 	}
 	var local, parity *LevelConfig
 	for i := range o.Levels {
@@ -198,17 +200,16 @@ func (o *Options) validateRedundancy() error {
 		switch {
 		case !t.WrittenByOthers:
 		case o.Transport == nil:
-			return bad("Transport", "is nil, level "+l.Name+" needs it")
+			return badOption("Transport", "is nil, level %s needs it", l.Name)
 		case len(o.Nodes) != o.Size:
-			return bad("Nodes", fmt.Sprintf("has %d entries for %d ranks, level %s needs them", len(o.Nodes), o.Size,
-				l.Name))
+			return badOption("Nodes", "has %d entries for %d ranks, level %s needs them", len(o.Nodes), o.Size, l.Name)
 		}
 	}
 	if parity == nil {
 		return nil
 	}
 	if local == nil {
-		return bad("Levels", "parity needs level local, whose shards it protects")
+		return badOption("Levels", "parity needs level local, whose shards it protects")
 	}
 	// The rows are of use only together with the shards.
 	local.Keep = max(local.Keep, parity.Keep)
@@ -219,11 +220,9 @@ func (o *Options) validateRedundancy() error {
 // validate checks one level; dirs maps the directories so far to their levels.
 func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 	bad := func(sub, format string, args ...any) error {
-		return &OptionError{Field: field + "." + sub, Reason: fmt.Sprintf(format, args...)}
+		return badOption(field+"."+sub, format, args...)
 	}
-	switch l.Name {
-	case LevelLocal, LevelPartner, LevelParity, LevelGlobal:
-	default:
+	if !slices.Contains(LevelNames(), l.Name) {
 		return bad("Name", "%q is not a level", l.Name)
 	}
 	if l.Dir == "" {
@@ -255,19 +254,12 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 			return bad(v.name, "is %d", v.n)
 		}
 	}
-	switch {
-	case l.Data < 0 || l.Parity < 0 || (l.Data == 0) != (l.Parity == 0) || l.Data+l.Parity > format.MaxGroup:
+	if l.Data < 0 || l.Parity < 0 || (l.Data == 0) != (l.Parity == 0) || l.Data+l.Parity > format.MaxGroup {
 		return bad("Data, Parity", "are %d and %d: both at least 1, together at most 256", l.Data, l.Parity)
 	}
-	if l.Keep == 0 {
-		l.Keep = defaultKeep
-	}
-	if l.PackBytes == 0 {
-		l.PackBytes = defaultPackBytes
-	}
-	if l.Copies == 0 {
-		l.Copies = 1
-	}
+	l.Keep = cmp.Or(l.Keep, defaultKeep)
+	l.PackBytes = cmp.Or(l.PackBytes, defaultPackBytes)
+	l.Copies = cmp.Or(l.Copies, 1)
 	if l.Data == 0 {
 		l.Data, l.Parity = 4, 2
 	}

@@ -45,21 +45,21 @@ func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, e
 	defer func() { s.catalog.WriteLedgers(looks, levels...) }()
 	all := map[Epoch]bool{}
 	var problems []error // the other levels must not fill because one is down
-	for _, l := range s.working() {
-		if !s.catalog.Looks(l.Level) || !catalog.Named(levels, l.Name()) {
+	for _, l := range s.levels {
+		if l.Unwritable != nil || !s.catalog.Looks(l.Level) || !catalog.Named(levels, l.Name()) {
 			continue
 		}
 		if err := s.guard.Retake(ctx, l); err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		gone, look, err := s.catalog.Prune(ctx, l.Level, l.writing,
+		pruned, look, err := s.catalog.Prune(ctx, l.Level, l.writing,
 			func(e Epoch, err error) error { return s.fault("prune", e, l.Name(), err) })
 		problems = append(problems, err)
 		if look != nil {
 			looks[l.Level] = look
 		}
-		for _, e := range gone {
+		for _, e := range pruned {
 			all[e] = true
 		}
 	}

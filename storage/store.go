@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -174,7 +175,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 			return nil, errors.Join(err, s.guard.Release())
 		}
 	}
-	if len(s.working()) == 0 {
+	if !slices.ContainsFunc(s.levels, func(l *levelState) bool { return l.Unwritable == nil }) {
 		var err error
 		for _, l := range s.levels {
 			err = errors.Join(err, l.Unwritable)

@@ -21,7 +21,7 @@ import (
 // frame: u8 what, u32 length, u32 CRC-32C of the payload, u32 CRC-32C of the nine
 // bytes before, payload.
 //
-// A write has no reply. What went wrong with it is told by the next sync.
+// A write has no reply. The next sync reports what went wrong with it.
 type wireOp uint8
 
 const (
@@ -113,7 +113,7 @@ func (h frameHead) body(r io.Reader, buf []byte) ([]byte, error) {
 // ErrDamaged marks bytes on a connection that are not the protocol's.
 var ErrDamaged = errors.New("damaged on the way between ranks")
 
-// wireError is an error told by another rank's store.
+// wireError is an error that another rank's store reports.
 type wireError struct {
 	rank int
 	text string

@@ -91,8 +91,6 @@ func (b *Pool) grow() ([]byte, error) {
 	return p, nil
 }
 
-func (b *Pool) put(p []byte) { b.free <- p }
-
 // Close unmaps everything. No buffer may be in use.
 func (b *Pool) Close() error {
 	b.mu.Lock()
@@ -140,7 +138,7 @@ func (l *lease) retain() {
 // Drop lets go; the last to do so returns the buffer.
 func (l *lease) Drop() {
 	if l != nil && l.refs.Add(-1) == 0 {
-		l.from.put(l.Buf)
+		l.from.free <- l.Buf
 	}
 }
 

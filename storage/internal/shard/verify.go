@@ -52,18 +52,18 @@ func (s *Copy) verifyHeader() (faults []error) {
 func (s *Copy) Verify(ctx context.Context) (faults []error, err error) {
 	faults = s.verifyHeader()
 	mem := Scratch{strict: true}
-	gone := map[format.Epoch]bool{}
+	missing := map[format.Epoch]bool{}
 	for i := range s.Index.Chunks {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		c := &s.Index.Chunks[i]
 		if c.Codec != format.CodecZero {
-			if gone[c.Origin] {
+			if missing[c.Origin] {
 				continue
 			}
 			if _, err := s.holder(ctx, c); err != nil {
-				gone[c.Origin] = true
+				missing[c.Origin] = true
 				faults = append(faults, err)
 				continue
 			}
