@@ -329,14 +329,12 @@ func readParts(f vfs.File, name string, k *nodePackFile, m *format.Manifest) (in
 		if err != nil {
 			return nil, nil, err
 		}
-		if idx.Epoch != m.Epoch || idx.Rank != r || idx.Content() != want.Digest {
+		info := idx.Info(foot.IndexHash, room)
+		if idx.Epoch != m.Epoch || idx.Rank != r || info.Digest != want.Digest {
 			return nil, nil, fmt.Errorf("the part of rank %d is not the committed one: %w", r, ErrCorrupt)
 		}
-		idxs = append(idxs, idx)
-		infos = append(infos, ShardInfo{
-			Rank: r, Node: want.Node, Bytes: idx.Bytes(), Stored: idx.Owned(), ShardBytes: room, Digest: want.Digest,
-			Index: foot.IndexHash, Origins: idx.Origins(), Pack: k.first(), Base: k.base[i], Layout: want.Layout,
-		})
+		info.Node, info.Layout, info.Pack, info.Base = want.Node, want.Layout, k.first(), k.base[i]
+		infos, idxs = append(infos, info), append(idxs, idx)
 	}
 	return infos, idxs, nil
 }

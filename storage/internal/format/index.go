@@ -88,6 +88,12 @@ func (x *Index) Owned() (n int64) {
 	return n
 }
 
+// Info describes the shard of n bytes, a file of its own, whose index record has the hash.
+func (x *Index) Info(hash [16]byte, n int64) ShardInfo {
+	return ShardInfo{Rank: x.Rank, Bytes: x.Bytes(), Stored: x.Owned(), ShardBytes: n, Digest: x.Content(), Index: hash,
+		Origins: x.Origins(), Pack: NoPack}
+}
+
 // Origins lists the other epochs that chunks refer to, ascending.
 func (x *Index) Origins() []Epoch {
 	seen := map[Epoch]bool{}

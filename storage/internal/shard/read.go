@@ -289,11 +289,7 @@ func OpenFile(file string, f vfs.File) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := format.ShardInfo{
-		Rank: idx.Rank, Bytes: idx.Bytes(), Stored: idx.Owned(), ShardBytes: n,
-		Digest: idx.Content(), Index: foot.IndexHash, Origins: idx.Origins(), Pack: format.NoPack,
-	}
-	x := &Extent{ReaderAt: f, Closer: f, Name: file, N: n, Info: info}
+	x := &Extent{ReaderAt: f, Closer: f, Name: file, N: n, Info: idx.Info(foot.IndexHash, n)}
 	c := &Copy{At: x, Index: idx, Other: map[format.Epoch]*Extent{}}
 	x.Info.Layout, err = c.layout()
 	return c, err

@@ -90,12 +90,9 @@ func (s *shardWriter) end() (format.ShardInfo, error) {
 	if err := s.w.CopyIn(f.Encode()); err != nil {
 		return format.ShardInfo{}, err
 	}
-	return format.ShardInfo{
-		Rank: s.idx.Rank, Node: s.spec.Head.Node,
-		Bytes: s.idx.Bytes(), Stored: s.idx.Owned(), ShardBytes: f.ShardLen,
-		Digest: s.idx.Content(), Index: f.IndexHash, Origins: s.idx.Origins(),
-		Pack: format.NoPack, Layout: s.layout,
-	}, nil
+	info := s.idx.Info(f.IndexHash, f.ShardLen)
+	info.Node, info.Layout = s.spec.Head.Node, s.layout
+	return info, nil
 }
 
 func (s *shardWriter) section(ctx context.Context, sec *Section) error {
