@@ -34,7 +34,18 @@ _Static_assert(sizeof(MPI_Status) <= sizeof((struct hfm_request){ 0 }.status), "
  * status, request and error as for any other. */
 static MPI_Comm loop;
 
-static inline struct hfm_comm *comm_of(MPI_Comm comm) { return hfm_get(&hfm_comms, WORD(comm)); }
+/* The communicator of the last call is that of the next one, most likely. */
+static inline struct hfm_comm *comm_of(MPI_Comm comm) {
+	if (HFM_LIKELY(hfm_last.handle == WORD(comm) && !hfm_threads)) {
+		return hfm_last.comm;
+	}
+	struct hfm_comm *c = hfm_get(&hfm_comms, WORD(comm));
+	if (c != NULL && !hfm_threads) {
+		hfm_last.handle = WORD(comm);
+		hfm_last.comm = c;
+	}
+	return c;
+}
 
 /* peer is where the count of a member is, or a place that nobody reads. */
 static inline uint64_t *peer(uint64_t *counts, const struct hfm_comm *c, int rank) {
@@ -42,21 +53,27 @@ static inline uint64_t *peer(uint64_t *counts, const struct hfm_comm *c, int ran
 	return c != NULL && rank >= 0 && rank < c->size ? &counts[c->world[rank]] : &nowhere;
 }
 
-static inline void count(uint64_t *n, uint64_t by) { __atomic_fetch_add(n, by, __ATOMIC_RELAXED); }
-
-/* consumed says whether a receive that ended with rc took a message out of the network. */
-static bool consumed(int rc) {
-	int class = MPI_SUCCESS;
-	return rc == MPI_SUCCESS || (REAL(Error_class)(rc, &class) == MPI_SUCCESS && class == MPI_ERR_TRUNCATE);
+static inline void count(uint64_t *n, uint64_t by) {
+	if (HFM_LIKELY(!hfm_threads)) { /* without the price of a locked add: nobody else writes */
+		__atomic_store_n(n, *n + by, __ATOMIC_RELAXED);
+	} else {
+		__atomic_fetch_add(n, by, __ATOMIC_RELAXED);
+	}
 }
 
-static void count_received(const struct hfm_comm *c, const MPI_Status *st, int rc) {
+/* consumed says whether a receive that ended with rc took a message out of the network. */
+static inline bool consumed(int rc) {
+	int class = MPI_SUCCESS;
+	return HFM_LIKELY(rc == MPI_SUCCESS) || (REAL(Error_class)(rc, &class) == MPI_SUCCESS && class == MPI_ERR_TRUNCATE);
+}
+
+static inline void count_received(const struct hfm_comm *c, const MPI_Status *st, int rc) {
 	if (c != NULL && st->MPI_SOURCE != MPI_PROC_NULL && consumed(rc)) {
 		count(peer(hfm_received, c, st->MPI_SOURCE), 1);
 	}
 }
 
-static struct hfm_mail *mail_for(MPI_Comm comm, int source, int tag, bool take) {
+static inline struct hfm_mail *mail_for(MPI_Comm comm, int source, int tag, bool take) {
 	struct hfm_comm *c = comm_of(comm);
 	if (c == NULL || __atomic_load_n(&c->mails, __ATOMIC_RELAXED) == 0) {
 		return NULL;
@@ -98,7 +115,7 @@ static struct hfm_request *track(enum hfm_kind kind, enum hfm_call call, struct 
 }
 
 static struct hfm_comm *hfm_begin_collective(enum hfm_call call, uint64_t comm) {
-	struct hfm_comm *c = hfm_get(&hfm_comms, comm);
+	struct hfm_comm *c = comm_of(HANDLE(MPI_Comm, comm));
 	if (c != NULL) {
 		count(hfm_entered(c), 1);
 		hfm_blocks(call, c, HFM_CALL_COLLECTIVE);

@@ -14,6 +14,7 @@ void *hfm_symbols[8];
 
 struct hfm_map hfm_comms, hfm_requests, hfm_messages;
 struct hfm_comm *hfm_first_comm;
+struct hfm_last hfm_last;
 static struct hfm_comm **last_comm = &hfm_first_comm;
 struct hfm_request *hfm_orphans;
 static struct hfm_request *free_requests;
@@ -237,6 +238,9 @@ static void forget_comm(struct hfm_comm *c) {
 }
 
 void hfm_free_comm(struct hfm_comm *c) {
+	if (hfm_last.comm == c) {
+		hfm_last = (struct hfm_last){ 0, NULL };
+	}
 	hfm_remove(&hfm_comms, c->handle);
 	hfm_lock();
 	struct hfm_comm **at = &hfm_first_comm;

@@ -145,6 +145,12 @@ void *hfm_remove(struct hfm_map *map, uint64_t key);
 
 extern struct hfm_map hfm_comms, hfm_requests, hfm_messages;
 extern struct hfm_comm *hfm_first_comm;
+/* The communicator that a call named last. */
+struct hfm_last {
+	uint64_t handle;
+	struct hfm_comm *comm;
+};
+extern struct hfm_last hfm_last;
 extern struct hfm_request *hfm_orphans; /* receives that the program has freed while they were pending */
 extern int hfm_rank, hfm_size;          /* of the world */
 extern uint64_t *hfm_sent, *hfm_received;

@@ -141,7 +141,9 @@ static void list(int steps) {
 			}
 		}
 		for (int k = 0; k < messages; k++) {
-			if (m[k].from == rank && m[k].recv_step + 1 == s) {
+			/* A receive with a wildcard may get another message before this one. */
+			const int all = gone[m[k].comm] < steps ? gone[m[k].comm] : steps;
+			if (m[k].from == rank && (is_wild(m[k].comm, m[k].tag) ? all : m[k].recv_step + 1) == s) {
 				add(WAIT_SEND, k);
 			}
 		}
