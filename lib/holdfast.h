@@ -1,7 +1,7 @@
 /* holdfast.h - checkpoints of a program in C: protected arrays, points, restart.
  *
  * A program names the memory that it needs to continue, restores it, and calls hf_point where that
- * memory is whole and none of its own messages is in flight:
+ * memory is whole and none of its own messages is in flight (with libholdfast-mpi they may be: docs/MESSAGES.md):
  *
  *     MPI_Init(&argc, &argv);
  *     hf_init_mpi(MPI_COMM_WORLD);                       // holdfast_mpi.h
@@ -229,8 +229,8 @@ int hf_before(hf_before_fn *fn, void *arg);
  * to protected memory unless all ranks have theirs, verified. */
 int hf_restore(void);
 
-/* Where a checkpoint may be taken. All ranks come here equally often. While nothing is asked it costs a
- * store and a load. Else it waits until all ranks stand here and the state is copied; writing
+/* Where a checkpoint may be taken. All ranks come here equally often, unless they have libholdfast-mpi. While nothing
+ * is asked it costs a store and a load. Else it waits until all ranks stand here and the state is copied; writing
  * goes on behind the program. Returns HF_OK, HF_STOP, or an error. */
 int hf_point(void);
 

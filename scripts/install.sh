@@ -76,6 +76,7 @@ fi
 put 644 "$PYTHONDIR/holdfast" python/holdfast/*.py python/holdfast/py.typed
 
 fill lib/pkgconfig/holdfast.pc.in "$LIBDIR/pkgconfig"
+fill lib/pkgconfig/holdfast-mpi.pc.in "$LIBDIR/pkgconfig"
 fill lib/pkgconfig/holdfast-static.pc.in "$LIBDIR/pkgconfig"
 fill lib/cmake/holdfast-config.cmake.in "$cmake"
 fill lib/cmake/holdfast-config-version.cmake.in "$cmake"

@@ -82,10 +82,12 @@ static inline size_t hfm_page_bytes(size_t size) {
 	return sizeof(struct hfm_page) + 2 * size * sizeof(uint64_t) + HFM_MOST_COMMS * size * sizeof(uint32_t);
 }
 
-/* What libholdfast asks of the layer. Its function hf_message_layer returns it, or NULL where MPI is not in use. The
- * rank's own thread calls, between calls of MPI. A text that is returned says what has gone wrong; NULL: nothing. */
+/* What libholdfast asks of the layer, whose function hf_message_layer returns it. The rank's own thread calls, between
+ * calls of MPI. A text that is returned says what has gone wrong; NULL: nothing. */
 struct hf_message_layer {
 	uint32_t version; /* HFM_PAGE_VERSION */
+	/* Messages and collectives that it has seen since MPI_Init; UINT64_MAX: it has not seen MPI_Init. */
+	uint64_t (*seen)(void);
 	/* From now on counts and state live in this memory, which has zeros and stays. */
 	const char *(*share)(void *page, size_t bytes);
 	/* Receives what has come. */

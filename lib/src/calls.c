@@ -196,7 +196,9 @@ API int hf_init(const hf_config *config) {
 	if (d.allgather != NULL) {
 		hello->flags |= HFP_HELLO_GATHERS;
 	}
-	hf_find_layer(c);
+	if ((code = hf_find_layer(c, d.allgather != NULL)) != HF_OK) {
+		return code;
+	}
 	if (c->layer != NULL) {
 		hello->flags |= HFP_HELLO_MESSAGES;
 	}

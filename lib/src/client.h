@@ -162,9 +162,11 @@ void hf_copy_array(const struct hf_array *a, char *packed, size_t bytes, bool sa
 int hf_copy_device_boxes(const struct hf_array *a, char *packed, size_t bytes, bool save);
 struct hf_layout *hf_copy_layout(const struct hf_layout *l);
 
-/* messages.c: the layer between the program and its MPI. hf_find_layer looks for it, hf_messages and hf_mail serve the
- * daemon; hf_drain_until waits until the daemon has said something, and receives messages meanwhile. */
-void hf_find_layer(struct hf_client *c);
+/* messages.c: the layer between the program and its MPI. hf_find_layer looks for it, and fails if a program of MPI
+ * passes it by; hf_gather gathers from all ranks; hf_messages and hf_mail serve the daemon; hf_drain_until waits
+ * until the daemon has said something, and receives messages meanwhile. */
+int hf_find_layer(struct hf_client *c, bool mpi);
+int hf_gather(struct hf_client *c, void *all, const void *mine, size_t bytes);
 int hf_messages(struct hf_client *c, int fd, uint64_t bytes);
 const char *hf_mail(struct hf_client *c, uint32_t what, int fd, uint64_t *bytes);
 void hf_drain_until(struct hf_client *c);

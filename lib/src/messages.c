@@ -11,14 +11,39 @@
 #include "../common/shm.h"
 #include "client.h"
 
-void hf_find_layer(struct hf_client *c) {
+/* A layer that some calls of MPI pass by would count wrong, so one that is there must see them. */
+static int unseen(const char *what) {
+	return hf_fail(HF_E_FAILED,
+		"hf_init: libholdfast-mpi is loaded, but %s: link it before the MPI library, or preload it; it cannot stand "
+		"before an MPI that is linked statically, or loaded with RTLD_DEEPBIND",
+		what);
+}
+
+int hf_find_layer(struct hf_client *c, bool mpi) {
 	const struct hf_message_layer *(*find)(void) = NULL;
 	void *at = dlsym(RTLD_DEFAULT, "hf_message_layer");
+
 	memcpy(&find, &at, sizeof find);
 	c->layer = at != NULL ? find() : NULL;
 	if (c->layer != NULL && c->layer->version != HFM_PAGE_VERSION) {
-		c->layer = NULL;
+		return hf_fail(HF_E_PROTOCOL, "hf_init: libholdfast-mpi and libholdfast are of different releases");
 	}
+	if (c->layer != NULL && c->layer->seen() == UINT64_MAX) {
+		c->layer = NULL;
+		return mpi ? unseen("has not seen MPI_Init") : HF_OK;
+	}
+	return HF_OK;
+}
+
+/* The program gathers for the daemon by a collective, which the layer must see. */
+int hf_gather(struct hf_client *c, void *all, const void *mine, size_t bytes) {
+	const uint64_t before = c->layer != NULL ? c->layer->seen() : 0;
+	const int code = c->allgather(all, mine, bytes, c->arg);
+
+	if (code == 0 && c->layer != NULL && c->layer->seen() == before) {
+		return unseen("does not see the program's calls");
+	}
+	return code;
 }
 
 /* The page stays mapped when its daemon dies: the layer goes on writing to it. */

@@ -145,7 +145,7 @@ static int exchange(struct hf_client *c, struct received *r) {
 	if (at == NULL) {
 		return no_room(all);
 	}
-	answer.value = c->allgather(at + bytes, at, bytes, c->arg);
+	answer.value = hf_gather(c, at + bytes, at, bytes);
 	munmap(at, all);
 	return put(c, &answer, HFP_EXCHANGED, sizeof answer);
 }

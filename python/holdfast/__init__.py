@@ -14,9 +14,9 @@ A program names the arrays that it needs to continue, and counts its steps by wa
     save(u)
 
 `steps` restores the newest checkpoint, if there is one, and continues at its step. Where a step begins, a checkpoint
-may be taken: arrays are whole there, and no message of the program is in flight. USR1 to any one rank, `holdfast
-request` or an interval asks for one; after a final one (USR2, TERM) `steps` raises Stopped, which ends the program with
-exit code 75.
+may be taken: arrays are whole there, and no message of the program is in flight, unless libholdfast-mpi is preloaded.
+USR1 to any one rank, `holdfast request` or an interval asks for one; after a final one (USR2, TERM) `steps` raises
+Stopped, which ends the program with exit code 75.
 
 HOLDFAST_LOCAL and HOLDFAST_GLOBAL say where checkpoints go. `holdfast node`, which the session starts, takes them;
 docs/NODE.md has more.

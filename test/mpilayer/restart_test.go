@@ -50,6 +50,26 @@ func compile(t *testing.T, dir, source string) map[string]string {
 	return out
 }
 
+// compileFortran is compile for Fortran, whose modules are compiled with the program; nil: there is no compiler.
+func compileFortran(t *testing.T, dir, source string) map[string]string {
+	t.Helper()
+	if _, err := exec.LookPath("gfortran"); err != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for _, l := range mpirun.Launchers() {
+		modules := t.TempDir()
+		out[l.Name] = filepath.Join(modules, l.Name)
+		text, err := exec.Command(strings.Replace(l.Compiler(), "mpicc", "mpif90", 1), "-O1", "-fwrapv", "-J"+modules,
+			"-o", out[l.Name], "../../lib/holdfast.F90", "../../lib/holdfast_mpi.F90", source, "-L"+dir,
+			"-Wl,--no-as-needed", "-lholdfast-mpi", "-lholdfast", "-Wl,-rpath,"+dir).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	return out
+}
+
 // start runs a program with checkpoints in a directory.
 func start(t *testing.T, l mpirun.Launcher, dir, checkpoints string, ranks int, command ...string) (string, error) {
 	t.Helper()
@@ -63,24 +83,37 @@ func start(t *testing.T, l mpirun.Launcher, dir, checkpoints string, ranks int, 
 func TestRestartUnderOtherMPI(t *testing.T) {
 	const ranks, steps = 3, "3000"
 	dir := installed(t)
-	program := compile(t, dir, "testdata/ring.c")
 	both := mpirun.Launchers()
-	for i, l := range both {
-		t.Run(l.Name, func(t *testing.T) {
-			checkpoints := t.TempDir()
-			out, err := start(t, l, dir, checkpoints, ranks, program[l.Name], steps)
-			if err == nil || strings.Contains(out, "sum") || !strings.Contains(out, "holdfast: committed") {
-				t.Fatalf("the first start was not stopped: %v\n%s", err, out)
-			}
-			other := both[1-i]
-			out, err = start(t, other, dir, checkpoints, ranks, program[other.Name], steps)
-			if err != nil || strings.Contains(out, "begins at step 0\n") {
-				t.Fatalf("the restart: %v\n%s", err, out)
-			}
-			if got := sums(out); !slices.Equal(got, ringSums(ranks, 3000)) {
-				t.Errorf("got %v, want %v\n%s", got, ringSums(ranks, 3000), out)
-			}
-		})
+	for _, language := range []struct {
+		name    string
+		program map[string]string
+		want    []string
+	}{
+		{"C", compile(t, dir, "testdata/ring.c"), ringSums(ranks, 3000, func(n uint64) any { return n })},
+		{"Fortran", compileFortran(t, dir, "testdata/ring.f90"), ringSums(ranks, 3000, func(n uint64) any {
+			return int64(n)
+		})},
+	} {
+		for i, l := range both {
+			t.Run(language.name+" "+l.Name, func(t *testing.T) {
+				if language.program == nil {
+					t.Skip("gfortran is not installed (make setup)")
+				}
+				checkpoints := t.TempDir()
+				out, err := start(t, l, dir, checkpoints, ranks, language.program[l.Name], steps)
+				if err == nil || strings.Contains(out, "sum") || !strings.Contains(out, "holdfast: committed") {
+					t.Fatalf("the first start was not stopped: %v\n%s", err, out)
+				}
+				other := both[1-i]
+				out, err = start(t, other, dir, checkpoints, ranks, language.program[other.Name], steps)
+				if err != nil || strings.Contains(out, "begins at step 0\n") {
+					t.Fatalf("the restart: %v\n%s", err, out)
+				}
+				if got := sums(out); !slices.Equal(got, language.want) {
+					t.Errorf("got %v, want %v\n%s", got, language.want, out)
+				}
+			})
+		}
 	}
 }
 
@@ -95,8 +128,8 @@ func sums(out string) (lines []string) {
 	return lines
 }
 
-// ringSums are what ring.c computes.
-func ringSums(ranks, steps int) (lines []string) {
+// ringSums are what ring.c and ring.f90 compute.
+func ringSums(ranks, steps int, as func(uint64) any) (lines []string) {
 	for r := range ranks {
 		left, sum := (r+ranks-1)%ranks, uint64(0)
 		for step := range steps {
@@ -108,7 +141,7 @@ func ringSums(ranks, steps int) (lines []string) {
 				sum = sum*31 + uint64(v+1)
 			}
 		}
-		lines = append(lines, fmt.Sprintf("rank %d sum %d", r, sum))
+		lines = append(lines, fmt.Sprintf("rank %d sum %d", r, as(sum)))
 	}
 	return lines
 }

@@ -341,6 +341,20 @@ const char *hfm_deliver(struct hfm_comm *c) {
 	return NULL;
 }
 
+static uint64_t seen(void) {
+	uint64_t n = 0;
+	if (!hfm_on) {
+		return UINT64_MAX;
+	}
+	for (uint32_t i = 0; i < hfm_page->comms_n; i++) {
+		n += hfm_page->comms[i].entered;
+	}
+	for (int r = 0; r < hfm_size; r++) {
+		n += hfm_sent[r] + hfm_received[r];
+	}
+	return n;
+}
+
 static void turn(void) {
 	if (hfm_turn != NULL) {
 		hfm_turn();
@@ -354,6 +368,6 @@ static const char *save(const void **record, size_t *bytes) { return hfm_save(re
 /* hf_message_layer is what libholdfast looks for. */
 HFM_EXPORT const struct hf_message_layer *hf_message_layer(void);
 const struct hf_message_layer *hf_message_layer(void) {
-	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, share, turn, cut, save, hfm_load };
-	return hfm_on ? &layer : NULL;
+	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, save, hfm_load };
+	return &layer;
 }
