@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 // What a process that mpirun starts is told.
@@ -64,7 +65,7 @@ func ranks(t *testing.T, device, aware string, may bool) {
 				t.Skip(err)
 			}
 			j := l.Job(2, 5*time.Minute, os.Args[0])
-			j.Env = []string{deviceEnv + "=" + device, awareEnv + "=" + aware, "POCL_MAX_PTHREAD_COUNT=1"}
+			j.Env = append(yield.Env(), deviceEnv+"="+device, awareEnv+"="+aware, "POCL_MAX_PTHREAD_COUNT=1")
 			out, err := j.CombinedOutput(t.Context())
 			if err != nil || strings.Count(out, "PASSED") != 2 {
 				t.Fatalf("%v\n%s", err, out)

@@ -102,7 +102,7 @@ func restartsUnder(t *testing.T, p program, first, second mpirun.Launcher, want 
 		if p.env != nil {
 			env = p.env(l, env)
 		}
-		return launchOne(t, env, l.Yielding().Command(nil, mpirun.Part{Ranks: ranks, Command: command}))
+		return launchUnder(t, l, ranks, env, command...)
 	}
 	j := start(first, 4, "500")
 	j.await(p.begins)

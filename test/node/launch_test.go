@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/test/launch"
 	"github.com/holdfast-hpc/holdfast/test/testbuf"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 // built are what the tests run, made once.
@@ -40,10 +41,28 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// compile builds a program in C with the library.
+// compile builds a program in C with the library, once for all tests. Each test gets a name of its own for it.
 func compile(t *testing.T, cc, source string, flags ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
+	line := strings.Join(append([]string{cc, source}, flags...), " ")
+	made, ok := compiled[line]
+	if !ok {
+		made = filepath.Join(built.dir, fmt.Sprint("program-", len(compiled)))
+		compileTo(t, made, cc, source, flags...)
+		compiled[line] = made
+	}
+	if err := os.Link(made, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// compiled are the programs by their command lines. The tests run one after the other.
+var compiled = map[string]string{}
+
+func compileTo(t *testing.T, out, cc, source string, flags ...string) {
+	t.Helper()
 	args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib", source}, flags...)
 	if len(flags) == 0 {
 		args = append(args, "-L"+built.lib, "-lholdfast", "-Wl,-rpath,"+built.lib)
@@ -51,7 +70,6 @@ func compile(t *testing.T, cc, source string, flags ...string) string {
 	if text, err := exec.Command(cc, append(args, "-lm", "-o", out)...).CombinedOutput(); err != nil {
 		t.Fatalf("compile %s: %v\n%s", source, err, text)
 	}
-	return out
 }
 
 // environ is that of a job: its directory for checkpoints, and its daemon.
@@ -200,6 +218,13 @@ func result(t *testing.T, name string) (all []byte) {
 		all = append(all, b...)
 	}
 	return all
+}
+
+// launchUnder starts ranks of a program under an MPI. They give up their core while they wait.
+func launchUnder(t *testing.T, l mpirun.Launcher, n int, env []string, command ...string) *job {
+	t.Helper()
+	return launchOne(t, append(slices.Clone(env), yield.Env()...),
+		l.Command(nil, mpirun.Part{Ranks: n, Command: command}))
 }
 
 // launchOne starts a launcher.

@@ -413,8 +413,7 @@ func TestOtherMPI(t *testing.T) {
 	dir := t.TempDir()
 	start := func(t *testing.T, i, ranks int, env []string, args ...string) *job {
 		t.Helper()
-		line := all[i].Yielding().Command(nil, mpirun.Part{Ranks: ranks, Command: append([]string{heat[i]}, args...)})
-		return launchOne(t, env, line)
+		return launchUnder(t, all[i], ranks, env, append([]string{heat[i]}, args...)...)
 	}
 	want := filepath.Join(dir, "want")
 	start(t, 0, 1, environ(t, filepath.Join(dir, "uncut")), "48", "80", want).mustEnd()

@@ -46,8 +46,7 @@ func (p *inLanguage) start(t *testing.T, env []string, name, pace string) *job {
 	if err := p.l.Available(); err != nil {
 		t.Skip(err)
 	}
-	return launchOne(t, pythonEnviron(slices.Clone(env)), p.l.Yielding().Command(nil, mpirun.Part{Ranks: 2,
-		Command: append(slices.Clone(p.command), name, pace)}))
+	return launchUnder(t, p.l, 2, pythonEnviron(slices.Clone(env)), append(slices.Clone(p.command), name, pace)...)
 }
 
 // run lets it run to its end, and returns its result and what it has said.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/test/launch"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 // built are what the tests run, made once.
@@ -96,6 +97,9 @@ func run(t *testing.T, mpi string, n int, command ...string) (out string, code i
 	defer cancel()
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	c.Env = mpirun.Environ("HOLDFAST_BIN=" + built.holdfast)
+	if mpi != "" {
+		c.Env = append(c.Env, yield.Env()...)
+	}
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = limit // for the daemon, which is there longer
 	text, err := c.CombinedOutput()
