@@ -146,7 +146,7 @@ func directUnderMPI(w *mpiwrap.Comm) error {
 func TestDirectProgramsUnderMPI(t *testing.T) {
 	programs := "8"
 	if testing.Short() {
-		programs = "4"
+		programs = "2"
 	}
 	for _, l := range mpirun.Launchers() {
 		for i, env := range []string{directEnv + "=" + programs, apartEnv + "=1"} {
