@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	moments = flag.Int("moments", 24, "checkpoints at random moments, per MPI")
+	moments = flag.Int("moments", 16, "checkpoints at random moments, per MPI")
 	seed    = flag.Uint64("seed", 1, "seed of the random moments")
 )
 

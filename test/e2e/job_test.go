@@ -263,7 +263,7 @@ func uncutResult(t *testing.T, mpi, ranks int, args []string) string {
 		return r // the same under every MPI, which the tests show
 	}
 	d := newDirs(t)
-	j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result), env: d.env()}
+	j := &job{mpi: mpi, ranks: ranks, args: append(args, "-pace", "0", "-result", d.result), env: d.env()}
 	j.start(t)
 	if code := j.wait(); code != 0 {
 		t.Fatalf("undisturbed run: exit %d\n%s", code, j.output())

@@ -40,7 +40,8 @@ func TestAcrossNodes(t *testing.T) {
 	}
 	out := c.Run(t, "srun", "-w", "n3", "--overlap", "env", "HOLDFAST_GPUTEST_ROLE=suite",
 		"HOLDFAST_GPUTEST_PLATFORM=remote:tcp:pocl",
-		"HOLDFAST_GPUTEST_DIR="+cluster.Shared, cluster.Shared+"/suite", "-test.run=^TestSuite$", "-test.short")
+		"HOLDFAST_GPUTEST_DIR="+cluster.Shared, cluster.Shared+"/suite", "-test.run=^TestSuite$", "-test.short",
+		"-programs=1")
 	if !strings.Contains(out, "PASS") {
 		t.Errorf("the suite says\n%s", out)
 	}
