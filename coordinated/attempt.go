@@ -88,7 +88,7 @@ func (c *Checkpointer) adopt(src *shards) {
 func (c *Checkpointer) fetchVerified(ctx context.Context, k vote.Candidate) (src *shards, bytes int64, err error) {
 	src, bytes, err = c.fetch(ctx, k)
 	if err != nil || src.level != storage.SourceMemory {
-		c.forget()
+		c.freePrevious()
 		return src, bytes, err
 	}
 	verr := src.own.VerifyMemory()
@@ -99,7 +99,7 @@ func (c *Checkpointer) fetchVerified(ctx context.Context, k vote.Candidate) (src
 		k.Epoch, "error", verr)
 	c.failure("restore from memory", k.Epoch, verr)
 	src.close()
-	c.forget()
+	c.freePrevious()
 	return c.fetch(ctx, k)
 }
 

@@ -81,10 +81,9 @@ func (c *Checkpointer) CloseOrAbort(err *error) {
 // told: the launcher ends the other ranks when this one leaves with an error.
 func (c *Checkpointer) Abort(why error) { c.abort(why, nil) }
 
-// abort is Abort. With left, the main thread may be in a call: all that it waits for ends, and
-// what it reads and writes is freed once left is closed. A main thread that hangs in a file
-// system keeps everything.
-func (c *Checkpointer) abort(why error, left <-chan struct{}) {
+// abort is Abort. With idle, the main thread may be in a call: the call stops waiting, and what it reads and writes is
+// freed once idle is closed. If the main thread hangs in a file system, nothing is freed.
+func (c *Checkpointer) abort(why error, idle <-chan struct{}) {
 	if c.main.Closed.Swap(true) {
 		return
 	}
@@ -97,12 +96,12 @@ func (c *Checkpointer) abort(why error, left <-chan struct{}) {
 	me := c.topo.Rank
 	c.outside.reporter.End(c.lost(agent.Loss{Rank: me, Noticed: me, Observed: agent.Aborted(why)}).status())
 	c.life.cancel(ErrClosed)
-	if left != nil {
+	if idle != nil {
 		c.agent.Stop()
 		late := time.NewTimer(c.opt.WriteTimeout)
 		defer late.Stop()
 		select {
-		case <-left:
+		case <-idle:
 		case <-late.C:
 			c.log.Error("holdfast: a call of the program does not end after an abort", "waited", c.opt.WriteTimeout)
 			return

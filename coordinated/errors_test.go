@@ -39,10 +39,10 @@ func TestLostWithoutEpoch(t *testing.T) {
 		{"every epoch failed", at, false},
 		{"one committed", committed, true},
 		{"restored", restored, true},
-		{"another daemon's", &statistics{goesOn: true}, true},
+		{"another daemon's", &statistics{restoreSkipped: true}, true},
 	} {
 		c := &Checkpointer{topo: &connect.Topology{Nodes: []string{"n0", "n1"}}}
-		c.stats.s, c.stats.goesOn = tc.stats.s, tc.stats.goesOn
+		c.stats.s, c.stats.restoreSkipped = tc.stats.s, tc.stats.restoreSkipped
 		c.main.Restored.Store(true)
 		e := c.lost(agent.Loss{Rank: 1, Observed: "it ended"})
 		if got := strings.Contains(e.Error(), "continues from the newest committed epoch"); got != tc.want ||

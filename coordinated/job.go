@@ -138,7 +138,7 @@ func (c *Checkpointer) lost(l agent.Loss) *LostError {
 func (c *Checkpointer) hasCommitted() bool {
 	c.stats.mu.Lock()
 	defer c.stats.mu.Unlock()
-	return c.stats.goesOn || c.stats.s.Restore.Epoch != 0 ||
+	return c.stats.restoreSkipped || c.stats.s.Restore.Epoch != 0 ||
 		slices.ContainsFunc(c.stats.s.Epochs, func(e EpochStats) bool { return len(e.Durable) > 0 })
 }
 

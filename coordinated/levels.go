@@ -129,7 +129,7 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 	if placed.say != "" && c.topo.Rank == 0 {
 		c.log.Warn("holdfast: "+placed.say, "error", placed.why)
 	}
-	left := c.left()
+	left := c.previousMemory()
 	if left != nil {
 		c.state.Reserve(capture.LeastChunk) // the restore needs it for what is small, and ought not to wait for it
 	}

@@ -72,7 +72,7 @@ func (c *Proxy) gather(call string, mine []byte) ([]cut.Blob, error) {
 		_ = c.agent.Library(c.life.ctx, time.Time{})
 		c.main.Calling.Store(nil)
 	}()
-	return c.agent.Allgather(c.life.ctx, 0, fmt.Sprint("elsewhere ", n), mine)
+	return c.agent.Allgather(c.life.ctx, 0, fmt.Sprint("call ", n), mine)
 }
 
 // Gather gives every rank's bytes to all ranks during a call of the program, in order of rank. Collective.
@@ -140,24 +140,24 @@ func (c *Proxy) ProtectGlobal(name string, a *program.Array) error {
 	return c.protect(name, a, func() error { return c.state.AddForeign(name, a) })
 }
 
-// AbortWhile is Abort from another goroutine than that of the calls. What these wait for ends; what they use is
-// freed when left is closed, which says that they are over. Local.
-func (c *Proxy) AbortWhile(why error, left <-chan struct{}) { c.abort(why, left) }
+// AbortDuring is Abort from another goroutine than that of the calls. A call under way stops waiting; what it uses is
+// freed when idle is closed, which means that no call is under way any more. Local.
+func (c *Proxy) AbortDuring(why error, idle <-chan struct{}) { c.abort(why, idle) }
 
-// Begin lets the first Point pass without a Restore: the program has its state, or gets it in another way. Local,
+// SkipRestore lets the first Point pass without a Restore: the program has its state, or gets it in another way. Local,
 // in the place of Restore.
-func (c *Proxy) Begin() {
+func (c *Proxy) SkipRestore() {
 	c.stats.mu.Lock()
-	c.stats.goesOn = true
+	c.stats.restoreSkipped = true
 	c.stats.mu.Unlock()
 	c.main.Restored.Store(true)
-	c.forget()
+	c.freePrevious()
 	c.ready()
 }
 
-// Settle waits until nothing of what this rank does at the levels is under way: the repair after a restore and the
-// removal of older epochs included. Local, in the place of a Point.
-func (c *Proxy) Settle(ctx context.Context) error {
+// WaitIdle waits until this rank does no more work at the levels: the repair after a restore and the removal of older
+// epochs included. Local, in the place of a Point.
+func (c *Proxy) WaitIdle(ctx context.Context) error {
 	if c.persist.Idle() {
 		return nil
 	}
@@ -171,8 +171,8 @@ func (c *Proxy) Settle(ctx context.Context) error {
 	}
 }
 
-// Reserve makes room for captures ahead of time. A Restore whose Level is storage.SourceMemory has left that to be
-// done after Program.Forget, when the program has what it loads: a node need not have memory for both. Local.
+// Reserve makes room for captures ahead of time. A Restore whose Level is storage.SourceMemory does not: it is done
+// after Program.FreePrevious, when the program has its state: a node need not have memory for both. Local.
 func (c *Proxy) Reserve() {
 	if err := c.state.Renew(); err != nil {
 		c.log.Warn("holdfast: cannot free the memory that a restore has used", "error", err)
@@ -180,9 +180,9 @@ func (c *Proxy) Reserve() {
 	c.reserve()
 }
 
-// Leave returns this rank's newest epoch if it is committed and its capture is still in shared memory, else nil.
+// Retain returns this rank's newest epoch if it is committed and its capture is still in shared memory, else nil.
 // Abort then leaves all shared memory mapped: its owner frees it. Local.
-func (c *Proxy) Leave() *storage.MemoryShard {
+func (c *Proxy) Retain() *storage.MemoryShard {
 	last := c.state.Leave()
 	if last.Epoch == 0 {
 		return nil
@@ -190,25 +190,25 @@ func (c *Proxy) Leave() *storage.MemoryShard {
 	return c.levels.store.InMemory(last.Epoch, last.Sections)
 }
 
-// CloseAndLeave is Close that leaves all shared memory mapped, and afterwards Leave. Collective.
-func (c *Proxy) CloseAndLeave() (*storage.MemoryShard, error) {
+// CloseAndRetain is Close that leaves all shared memory mapped, and afterwards Retain. Collective.
+func (c *Proxy) CloseAndRetain() (*storage.MemoryShard, error) {
 	c.state.Leave()
 	err := c.Close()
-	return c.Leave(), err
+	return c.Retain(), err
 }
 
-// left is what an earlier start of a program in another process has left in memory.
-func (c *Checkpointer) left() *storage.MemoryShard {
+// previousMemory is the epoch that the previous start of a program in another process has left in memory; nil: none.
+func (c *Checkpointer) previousMemory() *storage.MemoryShard {
 	if c.main.foreign == nil {
 		return nil
 	}
-	return c.main.foreign.Left()
+	return c.main.foreign.Previous()
 }
 
-// forget frees that.
-func (c *Checkpointer) forget() {
+// freePrevious frees that memory.
+func (c *Checkpointer) freePrevious() {
 	if c.main.foreign != nil {
-		c.main.foreign.Forget()
+		c.main.foreign.FreePrevious()
 	}
 }
 

@@ -67,7 +67,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	l := newStopwatch(start)
 	defer func() {
 		if c.stats.restoredFrom() != storage.SourceMemory {
-			c.forget()
+			c.freePrevious()
 		}
 	}()
 	epochs, err := c.choose(ctx)

@@ -76,7 +76,7 @@ type statistics struct {
 	s   Stats
 	req map[storage.Epoch]agent.Agreement // of the newest epochs
 
-	goesOn bool // the program has its state, and epochs may have been committed before Open
+	restoreSkipped bool // the program has its state, and epochs may have been committed before Open
 
 	behind []*work // under way, oldest first
 

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asked is what a rank wants of checkpoints with a name, for the others.
-type asked struct {
+// request is a rank's call about checkpoints with a name, as the other ranks compare it.
+type request struct {
 	Call    wire.Type
 	Name    string
 	Version int64
@@ -24,7 +24,7 @@ type asked struct {
 }
 
 // String names the request for the user.
-func (a asked) String() string {
+func (a request) String() string {
 	switch {
 	case a.Call == wire.TypeFind:
 		return fmt.Sprintf("the search for a checkpoint %q", a.Name)
@@ -40,7 +40,7 @@ func (a asked) String() string {
 // the same request, and every rank has its part. removed says that directories of the name were removed somewhere.
 // Collective.
 func (s *session) agree(m wire.Message) (removed bool, err error) {
-	mine := asked{m.Type, m.Text, m.Version, s.lacksDirs(m.Text)}
+	mine := request{m.Type, m.Text, m.Version, s.lacksDirs(m.Text)}
 	b, err := json.Marshal(mine)
 	if err != nil {
 		return false, err
@@ -49,7 +49,7 @@ func (s *session) agree(m wire.Message) (removed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	all := make([]asked, len(blobs))
+	all := make([]request, len(blobs))
 	for r := range all {
 		if err := json.Unmarshal(blobs[r], &all[r]); err != nil {
 			return false, fmt.Errorf("what rank %d asks for: %w", r, err)
@@ -57,17 +57,17 @@ func (s *session) agree(m wire.Message) (removed bool, err error) {
 		removed = removed || all[r].Removed
 	}
 	first := all[0]
-	other := func(a asked) bool { return a.Call != first.Call || a.Name != first.Name }
+	other := func(a request) bool { return a.Call != first.Call || a.Name != first.Name }
 	if r := slices.IndexFunc(all, other); r >= 0 {
 		return false, fmt.Errorf("rank 0 asks for %v, and rank %d for %v: all ranks must make the same call, with the "+
 			"same name", first, r, all[r])
 	}
-	none := func(a asked) bool { return a.Version < 0 && m.Type == wire.TypeSave }
+	none := func(a request) bool { return a.Version < 0 && m.Type == wire.TypeSave }
 	if r := slices.IndexFunc(all, none); r >= 0 {
 		return false, fmt.Errorf("rank %d gives version %d of checkpoint %q, which says that it has not saved its "+
 			"part: no checkpoint is taken", r, all[r].Version, m.Text)
 	}
-	if r := slices.IndexFunc(all, func(a asked) bool { return a.Version != first.Version }); r >= 0 {
+	if r := slices.IndexFunc(all, func(a request) bool { return a.Version != first.Version }); r >= 0 {
 		return false, fmt.Errorf("rank 0 gives version %d of checkpoint %q, and rank %d version %d: all ranks must "+
 			"give the same", first.Version, m.Text, r, all[r].Version)
 	}

@@ -19,20 +19,20 @@ import (
 type arenas struct {
 	s *session
 
-	mu    sync.Mutex // guards what follows
-	list  map[*byte]*arena
-	loads []load // of a restore, for its end
-	left  *kept  // by an earlier start, until Forget; its arenas are in the list
+	mu       sync.Mutex // guards what follows
+	list     map[*byte]*arena
+	loads    []load    // of a restore, for its end
+	previous *retained // by an earlier start, until Forget; its arenas are in the list
 
-	leaves *storage.MemoryShard // what the next start may have; nil: nothing
+	forNext *storage.MemoryShard // what the next start may have; nil: nothing
 }
 
 // arena is a segment that captures go to, or came to in an earlier start.
 type arena struct {
 	*segment
 	id     uint32
-	told   bool // the client has it
-	sealed bool // nobody can write to it
+	sent   bool // the client has it
+	sealed bool // no process can write to it
 }
 
 // load is what a restore has read for an array.
@@ -41,17 +41,17 @@ type load struct {
 	item wire.Item
 }
 
-func newArenas(s *session, left *kept) *arenas {
-	r := &arenas{s: s, list: map[*byte]*arena{}, left: left}
-	if left != nil {
-		for _, seg := range left.segments {
+func newArenas(s *session, previous *retained) *arenas {
+	r := &arenas{s: s, list: map[*byte]*arena{}, previous: previous}
+	if previous != nil {
+		for _, seg := range previous.segments {
 			r.add(&arena{segment: seg, sealed: true})
 		}
 	}
 	return r
 }
 
-// add gives an arena its number; mu is held, or nobody else knows r.
+// add gives an arena its number; mu is held, or r is not shared yet.
 func (r *arenas) add(a *arena) {
 	a.id = r.s.nextArena.Add(1) - 1
 	r.list[unsafe.SliceData(a.bytes)] = a
@@ -94,44 +94,44 @@ func (r *arenas) Unmap(b []byte) error {
 // drop frees an arena; mu is held.
 func (r *arenas) drop(first *byte, a *arena) error {
 	delete(r.list, first)
-	if a.told {
-		_ = r.s.conn.write(wire.Drop(a.id)) // a client that has gone keeps nothing
+	if a.sent {
+		_ = r.s.conn.write(wire.Drop(a.id)) // a disconnected client has nothing mapped
 	}
 	return a.close()
 }
 
-// Left is what an earlier start has left.
-func (r *arenas) Left() *storage.MemoryShard {
+// Previous returns the epoch that the previous start left in memory; nil: none.
+func (r *arenas) Previous() *storage.MemoryShard {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.left == nil {
+	if r.previous == nil {
 		return nil
 	}
-	return r.left.shard
+	return r.previous.shard
 }
 
-// unmapLeft has the client unmap what it has restored from, and says whether it has.
-func (r *arenas) unmapLeft() bool {
+// unmapPrevious has the client unmap the memory of the previous start, and reports whether there is any.
+func (r *arenas) unmapPrevious() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.list {
-		if a.sealed && a.told {
-			a.told = false
-			_ = r.s.conn.write(wire.Drop(a.id)) // a client that has gone keeps nothing
+		if a.sealed && a.sent {
+			a.sent = false
+			_ = r.s.conn.write(wire.Drop(a.id)) // a disconnected client has nothing mapped
 		}
 	}
-	return r.left != nil
+	return r.previous != nil
 }
 
-// Forget frees it. The client drops the arenas when it next looks.
-func (r *arenas) Forget() {
+// FreePrevious frees that memory. The client drops the arenas when it next looks.
+func (r *arenas) FreePrevious() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.left == nil {
+	if r.previous == nil {
 		return
 	}
-	r.left.shard.Forget()
-	r.left = nil
+	r.previous.shard.Forget()
+	r.previous = nil
 	for first, a := range r.list {
 		if !a.sealed {
 			continue
@@ -152,7 +152,7 @@ func (r *arenas) item(m program.Move) (wire.Item, error) {
 		if at < from || at+uintptr(len(m.Shared)) > from+uintptr(len(a.bytes)) {
 			continue
 		}
-		if err := r.tell(a); err != nil {
+		if err := r.send(a); err != nil {
 			return wire.Item{}, err
 		}
 		return wire.Item{Array: m.ID, Arena: a.id, Offset: uint64(at - from), Bytes: uint64(len(m.Shared))}, nil
@@ -160,31 +160,31 @@ func (r *arenas) item(m program.Move) (wire.Item, error) {
 	return wire.Item{}, fmt.Errorf("array %d: its shared memory lies outside every arena", m.ID)
 }
 
-// tell hands the client an arena, unless it has it; mu is held.
-func (r *arenas) tell(a *arena) error {
-	if a.told {
+// send passes an arena to the client, unless the client has it; mu is held.
+func (r *arenas) send(a *arena) error {
+	if a.sent {
 		return nil
 	}
 	if err := r.s.conn.write(wire.Arena(a.id, uint64(len(a.bytes)), a.sealed), int(a.file.Fd())); err != nil {
-		return fmt.Errorf("%w (%w)", errGone, err)
+		return fmt.Errorf("%w (%w)", errDisconnected, err)
 	}
-	a.told = true
+	a.sent = true
 	return nil
 }
 
-// tellAll is tell of all arenas: the client maps them while it waits for something else.
-func (r *arenas) tellAll() error {
+// sendAll passes all arenas to the client, which maps them while it waits for something else.
+func (r *arenas) sendAll() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.list {
-		if err := r.tell(a); err != nil {
+		if err := r.send(a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Save has the client copy its arrays. Those of devices may arrive later.
+// Save has the client copy its arrays. Those of devices may arrive after it returns.
 func (r *arenas) Save(moves []program.Move) (arrived func(ctx context.Context) error, err error) {
 	var items []wire.Item
 	for _, m := range moves {
@@ -198,19 +198,19 @@ func (r *arenas) Save(moves []program.Move) (arrived func(ctx context.Context) e
 		i.Late = m.Late && r.s.shadows
 		items = append(items, i)
 	}
-	onlyLast(items)
+	lateLast(items)
 	if err := r.copy(false, items); err != nil {
 		return nil, err
 	}
-	if a := r.s.awaited(); a != nil {
+	if a := r.s.claimLate(); a != nil {
 		return a.wait, nil
 	}
 	return nil, nil
 }
 
-// onlyLast brings what may be late, as far as one message has it, behind all else: the client brings what one COPY asks
-// for at a time.
-func onlyLast(items []wire.Item) {
+// lateLast sorts items that may be late behind the others, and lets only those of the last COPY be late: the client
+// has one late copy at a time.
+func lateLast(items []wire.Item) {
 	slices.SortStableFunc(items, func(a, b wire.Item) int {
 		switch {
 		case a.Late == b.Late:
@@ -240,7 +240,7 @@ func (r *arenas) copy(load bool, items []wire.Item) error {
 		}
 		late := slices.ContainsFunc(some, func(i wire.Item) bool { return i.Late })
 		if m.Flags&wire.CopiedLater != 0 && !late {
-			err := fmt.Errorf("%w: COPIED says that bytes come later which were due", wire.ErrMalformed)
+			err := fmt.Errorf("%w: COPIED announces late bytes, but none may be late", wire.ErrMalformed)
 			r.s.fail(err)
 			return err
 		}
@@ -266,7 +266,7 @@ func (r *arenas) Load(m program.Move) {
 	r.loads = append(r.loads, load{m.Array, i})
 }
 
-// close frees what is left. The Checkpointer is closed.
+// close frees all arenas. The Checkpointer is closed.
 func (r *arenas) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
-// ReadyFile is the descriptor at which a daemon in the background says that clients can
+// ReadyFile is the descriptor at which a daemon in the background reports that clients can
 // connect, or why not.
 const ReadyFile = 3
 
 const readyWord = "ready"
 
 // Background starts args, which is the command line of a daemon with the descriptor
-// ReadyFile, and returns when it is ready. The daemon is no child that this program's
-// parent would hear of, has a session of its own, and keeps standard error alone.
+// ReadyFile, and returns when it is ready. The daemon is not reported to this program's
+// parent as a child, has a session of its own, and keeps only standard error.
 func Background(args []string) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -34,9 +34,9 @@ func Background(args []string) error {
 	if err != nil {
 		return fmt.Errorf("start the node daemon: %w", errors.Join(err, r.Close()))
 	}
-	said, err := io.ReadAll(io.LimitReader(r, 4096))
+	reply, err := io.ReadAll(io.LimitReader(r, 4096))
 	_ = r.Close() // it was read to its end
-	switch text := strings.TrimSpace(string(said)); {
+	switch text := strings.TrimSpace(string(reply)); {
 	case err != nil:
 		return fmt.Errorf("start the node daemon: %w", err)
 	case text == readyWord:
@@ -48,14 +48,14 @@ func Background(args []string) error {
 	}
 }
 
-// SayReady tells whoever started the daemon with Background that it is ready, or why not.
-// One that finds its place taken is.
-func SayReady(err error) {
+// ReportReady reports to the caller of Background that the daemon is ready, or why not.
+// ErrTaken counts as ready.
+func ReportReady(err error) {
 	f := os.NewFile(ReadyFile, "ready")
 	text := readyWord
 	if err != nil && !errors.Is(err, ErrTaken) {
 		text = err.Error()
 	}
-	_, _ = io.WriteString(f, text+"\n") // whoever waits may have gone
+	_, _ = io.WriteString(f, text+"\n") // the reader may have exited
 	_ = f.Close()                       // as above
 }

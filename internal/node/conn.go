@@ -17,7 +17,7 @@ import (
 type conn struct {
 	sock    *net.UnixConn
 	process int // pidfd; -1: the kernel has none
-	over    int // eventfd, readable once the connection is closed; -1: the process is not watched
+	wake    int // eventfd, readable once the connection is closed; -1: the process is not watched
 	pid     int32
 	closing sync.Once
 
@@ -36,15 +36,15 @@ func newConn(c *net.UnixConn) (*conn, error) {
 	if int(who.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("process %d of user %d: %w", who.Pid, who.Uid, errForeign)
 	}
-	k := &conn{sock: c, pid: who.Pid, process: -1, over: -1}
+	k := &conn{sock: c, pid: who.Pid, process: -1, wake: -1}
 	if who.Pid > 0 { // 0: it is in a process namespace that this one does not see
 		if fd, err := unix.PidfdOpen(int(who.Pid), 0); err == nil {
 			k.process = fd
 		}
 	}
 	if k.process >= 0 {
-		if k.over, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-			k.over = -1
+		if k.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+			k.wake = -1
 			k.free()
 			return nil, fmt.Errorf("watch process %d: %w", who.Pid, err)
 		}
@@ -57,7 +57,7 @@ func (k *conn) watch() {
 	if k.process < 0 {
 		return
 	}
-	fds := []unix.PollFd{{Fd: int32(k.process), Events: unix.POLLIN}, {Fd: int32(k.over), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(k.process), Events: unix.POLLIN}, {Fd: int32(k.wake), Events: unix.POLLIN}}
 	for {
 		if n, err := unix.Poll(fds, -1); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			k.hangUp()
@@ -66,8 +66,8 @@ func (k *conn) watch() {
 	}
 }
 
-// dead says whether the process has ended.
-func (k *conn) dead() bool {
+// exited reports whether the process has ended.
+func (k *conn) exited() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed || k.process < 0 {
@@ -95,14 +95,14 @@ func (k *conn) close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.closed = true
-	if k.over >= 0 {
-		_, _ = unix.Write(k.over, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // of an empty counter, it never fails
+	if k.wake >= 0 {
+		_, _ = unix.Write(k.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // of an empty counter, it never fails
 	}
 }
 
-// free closes the descriptors of the watch, once nobody watches.
+// free closes the descriptors of the watch, after watch has returned.
 func (k *conn) free() {
-	for _, fd := range []int{k.process, k.over} {
+	for _, fd := range []int{k.process, k.wake} {
 		if fd >= 0 {
 			_ = unix.Close(fd) // of no consequence
 		}
@@ -111,12 +111,12 @@ func (k *conn) free() {
 
 // read returns the next message.
 func (k *conn) read(b []byte) (wire.Message, error) {
-	n, _, flags, _, err := k.sock.ReadMsgUnix(b, nil) // descriptors, which nobody sends, are dropped
+	n, _, flags, _, err := k.sock.ReadMsgUnix(b, nil) // descriptors, which no client sends, are dropped
 	if err != nil {
 		return wire.Message{}, err
 	}
 	if n == 0 {
-		return wire.Message{}, errGone
+		return wire.Message{}, errDisconnected
 	}
 	if flags&unix.MSG_TRUNC != 0 {
 		return wire.Message{}, fmt.Errorf("%w: longer than %d bytes", wire.ErrMalformed, wire.MaxBytes)

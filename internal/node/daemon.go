@@ -50,20 +50,20 @@ type daemon struct {
 	listener *net.UnixListener
 	hub      hub
 	sessions sync.WaitGroup
-	opening  sync.Mutex // held while it is said that checkpoints cannot be opened
+	logging  sync.Mutex // held while a session logs that checkpoints cannot be opened
 
-	mu     sync.Mutex // guards what follows
-	alive  map[*session]bool
-	kept   map[keptBy]*kept // by ranks of the start before
-	served bool             // a rank has come
-	lost   bool             // ranks of this start have heard of a loss
-	empty  chan struct{}    // told when the last session is over
+	mu       sync.Mutex // guards what follows
+	alive    map[*session]bool
+	retained map[retainKey]*retained // by ranks of the start before
+	served   bool                    // a rank has come
+	lost     bool                    // ranks of this start have heard of a loss
+	empty    chan struct{}           // sent to when the last session ends
 }
 
-// ErrTaken says that a daemon of this job serves this node already.
+// ErrTaken means that a daemon of this job serves this node already.
 var ErrTaken = errors.New("another daemon serves this job on this node")
 
-// firstLoss says whether no rank here has heard of the loss of another in this start.
+// firstLoss reports whether this is the first that the daemon learns of a loss in this start.
 func (d *daemon) firstLoss() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,18 +72,18 @@ func (d *daemon) firstLoss() bool {
 	return first
 }
 
-// firstToSay says whether a session is to log why the checkpoints of its start cannot be opened: the lowest rank
-// that the error comes from is here, and no other session of the start has done it.
-func (d *daemon) firstToSay(s *session, e *coordinated.RanksError) (first bool) {
+// firstToLog reports whether a session is to log why the checkpoints of its start cannot be opened: the lowest rank
+// that the error comes from is here, and no other session of the start has logged it.
+func (d *daemon) firstToLog(s *session, e *coordinated.RanksError) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s.told {
+	if s.notOpenedLogged {
 		return false
 	}
 	for one := range d.alive {
 		one.mu.Lock()
 		if one.rank != nil { // it is of this start, all ranks of which have come
-			one.told = true
+			one.notOpenedLogged = true
 			first = first || one.rank.rank == e.Failed[0].Rank
 		}
 		one.mu.Unlock()
@@ -116,7 +116,7 @@ func Run(ctx context.Context, opt Options) error {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
-	signal.Ignore(unix.SIGPIPE) // whoever read the log may be gone
+	signal.Ignore(unix.SIGPIPE) // the reader of the log may have exited
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: Address(opt.Key), Net: "unixpacket"})
 	if errors.Is(err, unix.EADDRINUSE) {
 		return fmt.Errorf("%w: %s has the key %s", ErrTaken, owner(opt.Key), opt.Key)
@@ -125,7 +125,7 @@ func Run(ctx context.Context, opt Options) error {
 		return fmt.Errorf("listen for the ranks of this node: %w", err)
 	}
 	d := &daemon{opt: opt, log: opt.Logger, listener: l, alive: map[*session]bool{},
-		kept: map[keptBy]*kept{}, empty: make(chan struct{}, 1)}
+		retained: map[retainKey]*retained{}, empty: make(chan struct{}, 1)}
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // ends accept
 	defer stop()
 	var accepting sync.WaitGroup
@@ -145,7 +145,7 @@ func Run(ctx context.Context, opt Options) error {
 	return err
 }
 
-// owner says which process serves a job.
+// owner names the process that serves a job.
 func owner(key string) string {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: Address(key), Net: "unixpacket"})
 	if err != nil {
@@ -166,7 +166,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// wait returns when there is nobody left to serve.
+// wait returns when no client is left to serve.
 func (d *daemon) wait(ctx context.Context) error {
 	signals := make(chan os.Signal, 8)
 	all := append(append([]os.Signal{}, signalsOf(d.opt.Checkpoints.CheckpointSignals, unix.SIGUSR1)...),
@@ -179,7 +179,7 @@ func (d *daemon) wait(ctx context.Context) error {
 	if until != nil {
 		idle.Stop()
 	}
-	starter, abandoned := ended(d.opt.Starter), false
+	starter, abandoned := exitOf(d.opt.Starter), false
 	for {
 		select {
 		case <-starter:
@@ -194,7 +194,7 @@ func (d *daemon) wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case s := <-signals:
-			if s == unix.SIGINT || !d.pass(s) && s == unix.SIGTERM {
+			if s == unix.SIGINT || !d.deliver(s) && s == unix.SIGTERM {
 				return nil
 			}
 		case <-d.empty:
@@ -205,7 +205,7 @@ func (d *daemon) wait(ctx context.Context) error {
 			d.mu.Lock()
 			over, served := len(d.alive) == 0, d.served
 			d.mu.Unlock()
-			if !over && !served { // a client that has said nothing yet
+			if !over && !served { // a client that has not sent HELLO yet
 				idle.Reset(linger)
 			}
 			if over && !served && !abandoned {
@@ -219,16 +219,16 @@ func (d *daemon) wait(ctx context.Context) error {
 	}
 }
 
-// ended is closed when a process has ended; nil if there is none to watch.
-func ended(pid int) <-chan struct{} {
+// exitOf returns a channel that is closed when a process has ended; nil if there is none to watch.
+func exitOf(pid int) <-chan struct{} {
 	if pid <= 0 {
 		return nil
 	}
-	gone := make(chan struct{})
+	exited := make(chan struct{})
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
-		close(gone)
-		return gone
+		close(exited)
+		return exited
 	}
 	if err != nil {
 		return nil // the kernel has none, or not for this process
@@ -238,12 +238,12 @@ func ended(pid int) <-chan struct{} {
 		for {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 			if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-				close(gone)
+				close(exited)
 				return
 			}
 		}
 	}()
-	return gone
+	return exited
 }
 
 // signalsOf are the signals of an option, whose nil means a default.
@@ -264,8 +264,8 @@ func mask(set []os.Signal) (m uint64) {
 	return m
 }
 
-// pass gives a signal to an agent, as if its rank had it; false when there is none.
-func (d *daemon) pass(s os.Signal) bool {
+// deliver sends a signal to an agent, as if its rank had received it, and reports whether there is one.
+func (d *daemon) deliver(s os.Signal) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for one := range d.alive {
@@ -276,22 +276,22 @@ func (d *daemon) pass(s os.Signal) bool {
 	return false
 }
 
-// awaitEnding returns when the ranks of an earlier start that have gone have left nothing to be
-// done: their epochs are on their way to the directories that the new ones open.
-func (d *daemon) awaitEnding(s *session) error {
+// awaitEarlier waits for the sessions of an earlier start whose clients have disconnected: their epochs are on their
+// way to the directories that the new ones open.
+func (d *daemon) awaitEarlier(s *session) error {
 	d.mu.Lock()
 	var ending []*session
 	for one := range d.alive {
-		if one != s && one.gone() {
+		if one != s && one.isDisconnected() {
 			ending = append(ending, one)
 		}
 	}
 	d.mu.Unlock()
 	for _, one := range ending {
 		select {
-		case <-one.ended:
-		case <-s.over:
-			return s.why()
+		case <-one.done:
+		case <-s.disconnected:
+			return s.failure()
 		}
 	}
 	return nil
@@ -311,7 +311,7 @@ func (d *daemon) accept() {
 		conn, err := newConn(c)
 		if err != nil {
 			d.log.Warn("holdfast node: a client is refused", "error", err)
-			_ = c.Close() // it is told by that
+			_ = c.Close() // the client sees that
 			continue
 		}
 		s := newSession(d, conn)
@@ -320,7 +320,7 @@ func (d *daemon) accept() {
 		d.mu.Unlock()
 		d.sessions.Go(func() {
 			s.run()
-			close(s.ended)
+			close(s.done)
 			d.mu.Lock()
 			delete(d.alive, s)
 			last := len(d.alive) == 0 && d.served
@@ -329,7 +329,7 @@ func (d *daemon) accept() {
 			if last {
 				select {
 				case d.empty <- struct{}{}:
-				default: // it is told already
+				default: // it is full: wait will see that
 				}
 			}
 		})

@@ -279,11 +279,11 @@ func TestTaken(t *testing.T) {
 // memory; one that ends because the job is over is a loss before rankLost has run.
 func TestFinalizeOrLoss(t *testing.T) {
 	var s session
-	s.end.Store(endGivenUp)
-	if err := s.finalize(); !errors.Is(err, errGone) || s.finalized {
-		t.Errorf("got %v, finalized %v, want that the program has gone", err, s.finalized)
+	s.phase.Store(phaseAborted)
+	if err := s.finalize(); !errors.Is(err, errDisconnected) || s.phase.Load() == phaseFinalized {
+		t.Errorf("got %v, phase %d, want that the program has gone", err, s.phase.Load())
 	}
-	if lost := fmt.Errorf("close: %w", &coordinated.LostError{Rank: 1}); !s.isLoss(lost) || s.isLoss(errGone) {
+	if lost := fmt.Errorf("close: %w", &coordinated.LostError{Rank: 1}); !s.isLoss(lost) || s.isLoss(errDisconnected) {
 		t.Error("a *LostError alone is a loss")
 	}
 }

@@ -19,13 +19,13 @@ func (s *session) declare(m wire.Message) error {
 	a.ID, a.Layout, a.Elem = m.Array, wire.ElemLayout(m.Elem, 0), wire.ElemBytes(m.Elem)
 	count := int64(m.Count)
 	if m.Kind == wire.KindDivided {
-		if count, err = a.take(boxes); err != nil {
+		if count, err = a.setBoxes(boxes); err != nil {
 			return err
 		}
 	}
 	if was := s.arrays[m.Array]; was != nil {
 		if was.kind != m.Kind {
-			return was.otherwise()
+			return was.protectedDifferently()
 		}
 		if was.name != m.Text || was.elem != m.Elem {
 			return fmt.Errorf("%q has elements of another type than before; protect it under another name", m.Text)
@@ -54,8 +54,8 @@ func (s *session) declare(m wire.Message) error {
 	return err
 }
 
-// otherwise is the error for a name that is protected in another way.
-func (a *array) otherwise() error {
+// protectedDifferently is the error for a name that is protected in another way.
+func (a *array) protectedDifferently() error {
 	how := map[uint32]string{0: "hf_protect", wire.KindDivided: "hf_protect_global",
 		wire.KindReplicated: "hf_protect_replicated"}
 	return fmt.Errorf("%q was protected by %s before; use that, or another name", a.name, how[a.kind])
@@ -81,8 +81,8 @@ func (s *session) collect(m wire.Message) ([]wire.Box, error) {
 	return m.Boxes, nil
 }
 
-// take makes the boxes the parts of the array, and counts its elements.
-func (a *array) take(boxes []wire.Box) (count int64, err error) {
+// setBoxes makes the boxes the parts of the array, and counts its elements.
+func (a *array) setBoxes(boxes []wire.Box) (count int64, err error) {
 	most := int64(wire.MostBytes / a.Elem)
 	for _, box := range boxes {
 		part := partOf(box)

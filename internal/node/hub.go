@@ -13,14 +13,13 @@ type hub struct {
 	forming *group // guarded by mu; nil: none
 }
 
-// group gathers for the ranks of one start. It lives until one of them has gone.
+// group gathers for the ranks of one start. It lives until one of them disconnects.
 type group struct {
-	size int
-	gone chan struct{} // closed when one has
-
-	mu     sync.Mutex // guards what follows
+	size   int
+	whole  context.Context    // ends when a rank disconnects: no rank can gather any more
+	leave  context.CancelFunc // ends whole
+	mu     sync.Mutex         // guards joined
 	joined map[int]*contribution
-	broken bool
 }
 
 // contribution is what a rank has brought.
@@ -42,7 +41,8 @@ var (
 func (h *hub) meet(ctx context.Context, r *rank) (g *group, missing []int, err error) {
 	h.mu.Lock()
 	if h.forming == nil {
-		h.forming = &group{size: r.size, joined: map[int]*contribution{}, gone: make(chan struct{})}
+		h.forming = &group{size: r.size, joined: map[int]*contribution{}}
+		h.forming.whole, h.forming.leave = context.WithCancel(context.Background())
 	}
 	g = h.forming
 	c := &contribution{all: make([]byte, r.size), mine: []byte{r.kind}, done: make(chan error, 1)}
@@ -62,8 +62,8 @@ func (h *hub) meet(ctx context.Context, r *rank) (g *group, missing []int, err e
 		return g, nil, err
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-r.s.over:
-		err = errGone
+	case <-r.s.disconnected:
+		err = errDisconnected
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,20 +93,10 @@ func (g *group) gather(r *rank, all, mine []byte) error {
 	select {
 	case err := <-c.done:
 		return err
-	case <-g.gone:
+	case <-g.whole.Done():
 		return errBroken
-	case <-r.s.over:
-		return errGone
-	}
-}
-
-// leave says that a rank has gone: nobody can gather any more.
-func (g *group) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.broken {
-		g.broken = true
-		close(g.gone)
+	case <-r.s.disconnected:
+		return errDisconnected
 	}
 }
 
@@ -115,7 +105,7 @@ func (g *group) join(r *rank, c *contribution) (complete bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.broken:
+	case g.whole.Err() != nil:
 		return false, errBroken
 	case g.size != r.size:
 		return false, fmt.Errorf("rank %d is one of %d, others are of %d: two jobs have one key; set "+

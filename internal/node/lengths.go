@@ -14,12 +14,12 @@ type lengths struct {
 	newest  *program.SavedEpoch // what hf_restore will restore, once a rank has asked
 	asked   map[string]bool     // names whose length the program asks for at a restart
 	started bool                // hf_restore is over
-	changed []string            // have changed since, and are to be told of at the next checkpoint
-	told    map[string]bool
+	changed []string            // have changed since; the next checkpoint warns of them
+	warned  map[string]bool
 }
 
-// saved says what the epoch that hf_restore will restore has of an array.
-func (s *session) saved(name string) (code int32, value uint64, err error) {
+// sizeInNewest returns the element type and count of an array in the epoch that hf_restore will restore.
+func (s *session) sizeInNewest(name string) (code int32, value uint64, err error) {
 	l := &s.lengths
 	if l.started {
 		return 0, 0, errNotBegun
@@ -43,22 +43,22 @@ func (s *session) saved(name string) (code int32, value uint64, err error) {
 // changed notes that an array is about to have another number of elements.
 func (s *session) changed(a *array, count int64) {
 	l := &s.lengths
-	if l.started && !a.AnySize && !a.Absent() && count != a.count.Load() && !l.asked[a.name] && !l.told[a.name] &&
+	if l.started && !a.AnySize && !a.Absent() && count != a.count.Load() && !l.asked[a.name] && !l.warned[a.name] &&
 		!slices.Contains(l.changed, a.name) {
 		l.changed = append(l.changed, a.name)
 	}
 }
 
-// warnOfLengths says before a checkpoint which arrays in it a restart may not be able to take.
+// warnOfLengths warns before a checkpoint of arrays in it that a restart may not be able to take.
 func (s *session) warnOfLengths() {
 	l := &s.lengths
 	for _, name := range l.changed {
 		s.log.Warn("holdfast: a protected array has changed its length since hf_restore; a restart fails unless the "+
 			"program then protects as many elements: "+program.ToFollow, "array", name)
-		if l.told == nil {
-			l.told = map[string]bool{}
+		if l.warned == nil {
+			l.warned = map[string]bool{}
 		}
-		l.told[name] = true
+		l.warned[name] = true
 	}
 	l.changed = nil
 }

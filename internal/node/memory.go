@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segment is memory that is shared with a client and whose size nobody can change.
+// segment is memory of a fixed size that is shared with a client.
 type segment struct {
 	file  *os.File
 	bytes []byte
 }
 
-// newSegment maps n bytes and touches them: a node without so much memory says so now,
-// not by a signal later.
+// newSegment maps n bytes and touches them: a node without enough memory returns
+// an error here, instead of a signal at the first use.
 func newSegment(name string, n int) (*segment, error) {
 	if _, free := shm.Machine(); free > 0 && int64(n) > free { // the kernel would end processes
 		return nil, fmt.Errorf("share %d bytes of memory: the node has %d bytes available: %w", n, free, unix.ENOMEM)
@@ -41,8 +41,8 @@ func newSegment(name string, n int) (*segment, error) {
 	return s, nil
 }
 
-// onlyHere keeps the client from writing, and everybody from other seals.
-func (s *segment) onlyHere() error {
+// denyWrites keeps the client from writing, and every process from setting other seals.
+func (s *segment) denyWrites() error {
 	if err := shm.Seal(s.file, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
 		return fmt.Errorf("make the flags page read-only: %w", err)
 	}
@@ -51,8 +51,8 @@ func (s *segment) onlyHere() error {
 
 // seal makes the memory what it is for ever, for everybody. The kernel refuses that while another process can write
 // to it, or a driver for which a process had locked its pages; that one may let go of them after the process has
-// ended. So again says whether to try once more. Nobody writes to the memory here.
-func (s *segment) seal(again func() bool) error {
+// ended. So retry reports whether to try once more. This process does not write to the memory.
+func (s *segment) seal(retry func() bool) error {
 	fd, at := int(s.file.Fd()), unsafe.Pointer(unsafe.SliceData(s.bytes))
 	// In place of the mapping that could be written to. A private one, as Linux before 6.7 lets
 	// nobody share memory that is sealed.
@@ -65,7 +65,7 @@ func (s *segment) seal(again func() bool) error {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, unix.EBUSY) || !again() {
+		if !errors.Is(err, unix.EBUSY) || !retry() {
 			return fmt.Errorf("seal memory that a process has left: %w", err)
 		}
 	}
@@ -81,15 +81,15 @@ func (s *segment) close() error {
 
 // pages are the words that a client and its agent share.
 type pages struct {
-	wills         *wills
+	robust        *robustList
 	flags, points *segment
-	open          sync.Mutex // guards gone
-	gone          bool
+	open          sync.Mutex // guards closed
+	closed        bool
 	last          uint64 // points at the end
 }
 
 func newPages() (*pages, error) {
-	wills, err := theWills()
+	wills, err := theRobustList()
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func newPages() (*pages, error) {
 	}
 	points, err := newSegment("points", os.Getpagesize())
 	if err == nil {
-		err = flags.onlyHere()
+		err = flags.denyWrites()
 	}
 	if err != nil {
 		if points != nil {
@@ -108,7 +108,7 @@ func newPages() (*pages, error) {
 		return nil, errors.Join(err, flags.close())
 	}
 	wills.add(flags.bytes)
-	return &pages{wills: wills, flags: flags, points: points}, nil
+	return &pages{robust: wills, flags: flags, points: points}, nil
 }
 
 func word(b []byte) *uint32   { return (*uint32)(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -118,7 +118,7 @@ func number(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData
 func (p *pages) set(bit uint32, on bool) {
 	p.open.Lock()
 	defer p.open.Unlock()
-	if p.gone {
+	if p.closed {
 		return
 	}
 	w := word(p.flags.bytes)
@@ -132,7 +132,7 @@ func (p *pages) set(bit uint32, on bool) {
 func (p *pages) count() uint64 {
 	p.open.Lock()
 	defer p.open.Unlock()
-	if p.gone {
+	if p.closed {
 		return p.last
 	}
 	return atomic.LoadUint64(number(p.points.bytes))
@@ -141,11 +141,11 @@ func (p *pages) count() uint64 {
 func (p *pages) close() error {
 	p.open.Lock()
 	defer p.open.Unlock()
-	if p.gone {
+	if p.closed {
 		return nil
 	}
-	p.wills.remove(p.flags.bytes)
-	p.gone, p.last = true, atomic.LoadUint64(number(p.points.bytes))
+	p.robust.remove(p.flags.bytes)
+	p.closed, p.last = true, atomic.LoadUint64(number(p.points.bytes))
 	return errors.Join(p.flags.close(), p.points.close())
 }
 
@@ -162,5 +162,5 @@ func membarrier() error {
 func (p *pages) armed() bool {
 	p.open.Lock()
 	defer p.open.Unlock()
-	return !p.gone && atomic.LoadUint32(word(p.flags.bytes))&1 != 0
+	return !p.closed && atomic.LoadUint32(word(p.flags.bytes))&1 != 0
 }

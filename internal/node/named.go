@@ -29,21 +29,21 @@ import (
 // anew.
 type named struct {
 	*arenas
-	name    string
-	r       *rank // of the program
-	ck      *coordinated.Proxy
-	used    bool // it has restored, or taken a checkpoint
-	version int64
-	found   storage.Epoch // that find has read whole
-	shares  []byte        // what the global arrays of a checkpoint are here: see shares
-	arrays  map[string]*namedArray
-	dirs    []namedDir
+	name     string
+	r        *rank // of the program
+	ck       *coordinated.Proxy
+	used     bool // it has restored, or taken a checkpoint
+	version  int64
+	verified storage.Epoch // that find has read whole
+	shares   []byte        // what the global arrays of a checkpoint are here: see shares
+	arrays   map[string]*namedArray
+	dirs     []namedDir
 
-	points  atomic.Uint64
-	waiting atomic.Bool   // a checkpoint is asked of the program
-	armed   chan struct{} // told when waiting has changed
-	signals chan os.Signal
-	loaded  map[string]load // what a restart has read
+	points    atomic.Uint64
+	requested atomic.Bool   // a checkpoint is asked of the program
+	armed     chan struct{} // sent to when requested changes
+	signals   chan os.Signal
+	loaded    map[string]load // what a restart has read
 }
 
 // namedArray is an array as the checkpoints of a name have it: that of the program at a
@@ -63,12 +63,12 @@ func (n *named) Signals() <-chan os.Signal { return n.signals }
 // Messages is nil: a checkpoint with a name has no message in flight, or so the program promises.
 func (n *named) Messages(program.Exchange) endpoint.Endpoint { return nil }
 
-// Arm tells the call that waits.
+// Arm wakes the call that waits.
 func (n *named) Arm(armed bool) {
-	n.waiting.Store(armed)
+	n.requested.Store(armed)
 	select {
 	case n.armed <- struct{}{}:
-	default: // it is told already
+	default: // it is full: the call will look
 	}
 }
 
@@ -97,7 +97,7 @@ const (
 	sharesArray  = "holdfast.shares"
 )
 
-// reserved says that a name is the daemon's.
+// reserved reports whether a name is the daemon's.
 func reserved(name string) bool { return strings.HasPrefix(name, "holdfast.") }
 
 // checkpointers are all that the session has, that of the points last.
@@ -112,8 +112,9 @@ func (s *session) checkpointers() (list []*coordinated.Proxy) {
 	return append(list, s.ck)
 }
 
-// ofName finds the checkpoints of a name that all ranks ask for; fresh: as if they had not been used. Collective.
-func (s *session) ofName(ctx context.Context, m wire.Message, fresh bool) (*named, error) {
+// openNamed returns the checkpoints of a name that all ranks ask for. With fresh it opens again what has been used.
+// Collective.
+func (s *session) openNamed(ctx context.Context, m wire.Message, fresh bool) (*named, error) {
 	removed, err := s.agree(m)
 	if err != nil {
 		return nil, err
@@ -143,14 +144,14 @@ func (s *session) ofName(ctx context.Context, m wire.Message, fresh bool) (*name
 
 func (s *session) openName(ctx context.Context, n *named, keep int) error {
 	s.mu.Lock()
-	n.arenas = newArenas(s, s.kept[n.name])
+	n.arenas = newArenas(s, s.retained[n.name])
 	s.mu.Unlock()
-	n.found = 0
+	n.verified = 0
 	n.used, n.version, n.arrays, n.loaded, n.shares = false, 0, map[string]*namedArray{}, nil, nil
-	delete(s.kept, n.name)
+	delete(s.retained, n.name)
 	n.armed, n.signals = make(chan struct{}, 1), make(chan os.Signal)
 	n.points.Store(0)
-	n.waiting.Store(false)
+	n.requested.Store(false)
 	opt := s.ck.Named(n.name, keep)
 	ck, err := coordinated.OpenProxy(ctx, n, opt)
 	if err == nil {
@@ -164,9 +165,9 @@ func (s *session) openName(ctx context.Context, n *named, keep int) error {
 		return fmt.Errorf("checkpoints %q: %w", n.name, err)
 	}
 	select {
-	case <-s.over: // the others may not have been told of this one
-		ck.Abort(errGone)
-		return errGone
+	case <-s.disconnected: // the other ranks may not know
+		ck.Abort(errDisconnected)
+		return errDisconnected
 	default:
 		return nil
 	}
@@ -202,8 +203,8 @@ func (n *named) array(name, layout string, elem int) (*namedArray, error) {
 	return a, nil
 }
 
-// choose makes the arrays of the program that are picked those of the next checkpoint.
-func (n *named) choose(s *session, m wire.Message) error {
+// selectArrays makes the arrays that the program names those of the next checkpoint.
+func (n *named) selectArrays(s *session, m wire.Message) error {
 	for _, a := range n.arrays {
 		a.count.Store(-1)
 	}
@@ -287,21 +288,21 @@ func shareIn(shares []byte, name string) string {
 
 // save takes a checkpoint now.
 func (s *session) save(ctx context.Context, m wire.Message) (code int32, value uint64, err error) {
-	if s.begun != nil {
+	if s.restart != nil {
 		return 0, 0, fmt.Errorf("%w: a checkpoint was begun before hf_restart_end", wire.ErrMalformed)
 	}
-	n, err := s.ofName(ctx, m, false)
+	n, err := s.openNamed(ctx, m, false)
 	if err != nil {
 		return 0, 0, err
 	}
-	err = s.ck.Agree(fmt.Sprintf("choose the arrays of checkpoint %q", n.name), n.choose(s, m))
+	err = s.ck.Agree(fmt.Sprintf("choose the arrays of checkpoint %q", n.name), n.selectArrays(s, m))
 	if err != nil {
 		return 0, 0, err
 	}
 	n.version = m.Version
 	if !n.used {
 		n.used = true
-		n.ck.Begin()
+		n.ck.SkipRestore()
 	}
 	e, err := n.cut(ctx)
 	return 0, uint64(e), err
@@ -310,18 +311,18 @@ func (s *session) save(ctx context.Context, m wire.Message) (code int32, value u
 // cut comes to points until an epoch has been taken there.
 func (n *named) cut(ctx context.Context) (storage.Epoch, error) {
 	s, entered := n.r.s, n.points.Load()
-	before, _ := newest(n.ck)
+	before, _ := newestEpoch(n.ck)
 	if n.r.rank == 0 {
 		if err := n.ck.Request(ctx); err != nil {
 			return 0, err
 		}
 	}
 	for {
-		if e, err := newest(n.ck); e > before {
+		if e, err := newestEpoch(n.ck); e > before {
 			n.points.Store(entered + 1) // some ranks may have come to one more; from here they are equal again
 			return e, err
 		}
-		if n.waiting.Load() {
+		if n.requested.Load() {
 			n.points.Add(1)
 			if err := n.ck.Point(ctx); err != nil {
 				return 0, err
@@ -330,8 +331,8 @@ func (n *named) cut(ctx context.Context) (storage.Epoch, error) {
 		}
 		select {
 		case <-n.armed:
-		case <-s.over:
-			return 0, s.why()
+		case <-s.disconnected:
+			return 0, s.failure()
 		case <-time.After(100 * time.Millisecond): // an epoch may have been given up meanwhile
 		}
 		if s.lost.Load() {
@@ -345,7 +346,7 @@ const noVersion = math.MinInt64
 
 var errNotBegun = fmt.Errorf("%w: hf_restart_begin was not called", wire.ErrMalformed)
 
-// unprotect takes an array out of later checkpoints.
+// unprotect leaves an array out of the checkpoints that follow.
 func (s *session) unprotect(id uint32) error {
 	a := s.arrays[id]
 	if a == nil {
@@ -356,7 +357,8 @@ func (s *session) unprotect(id uint32) error {
 }
 
 // wait is for the newest epochs at a level, or at all in use and for what follows them there: afterwards nothing is
-// made or removed in the directories until the next request. With look it only says whether it would have to.
+// made or removed in the directories until the next request. With look it does not wait, and returns code 1 if it need
+// not.
 func (s *session) wait(ctx context.Context, level string, look bool) (code int32, value uint64, err error) {
 	if look {
 		over, cancel := context.WithCancel(ctx)
@@ -368,7 +370,7 @@ func (s *session) wait(ctx context.Context, level string, look bool) (code int32
 		at = []string{level}
 	}
 	var errs []error
-	if s.goesOn && !s.hasCut() {
+	if s.reconnected && !s.hasCut() {
 		return 0, 0, errors.New("the node daemon that took the newest checkpoint has died, perhaps before it was " +
 			"durable; take one and wait for that")
 	}
@@ -382,15 +384,15 @@ func (s *session) wait(ctx context.Context, level string, look bool) (code int32
 			if look && errors.Is(err, context.Canceled) {
 				return 0, 0, nil
 			}
-			said := func(e error) bool { return strings.Contains(e.Error(), err.Error()) }
-			if err != nil && !slices.ContainsFunc(errs, said) {
+			same := func(e error) bool { return strings.Contains(e.Error(), err.Error()) }
+			if err != nil && !slices.ContainsFunc(errs, same) {
 				errs = append(errs, err)
 			}
 		}
 		if level != "" {
 			continue
 		}
-		if err := ck.Settle(ctx); look && errors.Is(err, context.Canceled) {
+		if err := ck.WaitIdle(ctx); look && errors.Is(err, context.Canceled) {
 			return 0, 0, nil
 		} else if err != nil {
 			errs = append(errs, err)

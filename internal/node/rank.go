@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var errGone = errors.New("the program of this rank has ended without hf_finalize: it crashed, was killed, or left")
+var errDisconnected = errors.New("the program of this rank has ended without hf_finalize: it crashed, was killed, " +
+	"or left")
 
-// goneBy is errGone, with how that was noticed unless it was by the end of the connection.
-func goneBy(err error) error {
-	for _, end := range []error{errGone, io.EOF, net.ErrClosed, unix.ECONNRESET, unix.EPIPE} {
+// disconnectedBy is errDisconnected with its cause, unless that is the end of the connection.
+func disconnectedBy(err error) error {
+	for _, end := range []error{errDisconnected, io.EOF, net.ErrClosed, unix.ECONNRESET, unix.EPIPE} {
 		if errors.Is(err, end) {
-			return errGone
+			return errDisconnected
 		}
 	}
-	return fmt.Errorf("%w (%w)", errGone, err)
+	return fmt.Errorf("%w (%w)", errDisconnected, err)
 }
 
 // rank is a session as its agent sees it: the program.
@@ -37,7 +38,7 @@ type rank struct {
 	pages      *pages
 	counts     *counts // of its messages; nil: nobody counts them
 	signals    chan os.Signal
-	armed      chan struct{} // told when a flag has changed
+	armed      chan struct{} // sent to when a flag changes
 	*arenas
 }
 
@@ -58,7 +59,7 @@ func (r *rank) Arm(armed bool) {
 	}
 	select {
 	case r.armed <- struct{}{}:
-	default: // it is told already
+	default: // it is full: checkpoint will look
 	}
 }
 
@@ -76,7 +77,7 @@ func (r *rank) Meet(ctx context.Context) (missing []int, err error) {
 		}
 		return nil, err
 	}
-	if r.s.goesOn { // a rank may compute for hours before it comes
+	if r.s.reconnected { // a rank may compute for hours before it comes
 		ctx = context.WithoutCancel(ctx)
 	}
 	r.group, missing, err = r.s.d.hub.meet(ctx, r)
@@ -125,5 +126,5 @@ func (r *rank) gather(ctx context.Context, all, mine []byte) error {
 	return errors.Join(err, seg.close())
 }
 
-// close frees what is left. The Checkpointer is closed.
+// close frees all memory of the rank. The Checkpointer is closed.
 func (r *rank) close() error { return errors.Join(r.pages.close(), r.arenas.close(), r.counts.close()) }

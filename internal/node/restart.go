@@ -47,7 +47,7 @@ func (s *session) versions(ctx context.Context, n *named) (list []program.SavedE
 // find looks for the highest version that is not above a limit, and that all ranks have read whole; a negative one is
 // none. Only what it returns is read, and what is damaged before it.
 func (s *session) find(ctx context.Context, m wire.Message) (code int32, value uint64, err error) {
-	n, err := s.ofName(ctx, m, true)
+	n, err := s.openNamed(ctx, m, true)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -68,10 +68,10 @@ func (s *session) find(ctx context.Context, m wire.Message) (code int32, value u
 		op := fmt.Sprintf("version %d of %q is passed over", versions[best], n.name)
 		err := s.ck.Agree(op, n.ck.Verify(ctx, list[best].Epoch))
 		if err == nil {
-			n.found = list[best].Epoch
+			n.verified = list[best].Epoch
 			return 1, uint64(versions[best]), nil
 		}
-		if s.lost.Load() || s.gone() {
+		if s.lost.Load() || s.isDisconnected() {
 			return 0, 0, err
 		}
 		if s.rank.rank == 0 {
@@ -84,8 +84,8 @@ func (s *session) find(ctx context.Context, m wire.Message) (code int32, value u
 
 // beginRestart reads a version into the arenas.
 func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
-	s.begun = nil
-	n, err := s.ofName(ctx, m, true)
+	s.restart = nil
+	n, err := s.openNamed(ctx, m, true)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(list, func(e program.SavedEpoch) bool { return e.Epoch == n.found })
+	i := slices.IndexFunc(list, func(e program.SavedEpoch) bool { return e.Epoch == n.verified })
 	if i < 0 || versions[i] != m.Version {
 		i = slices.Index(versions, m.Version) // newest first
 	}
@@ -111,7 +111,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 		err = n.ck.Protect(sharesArray, &n.shares)
 	}
 	if err == nil {
-		err = n.take(list[i])
+		err = n.selectSaved(list[i])
 	}
 	if err = s.ck.Agree(fmt.Sprintf("restart from %q", n.name), err); err != nil {
 		return err
@@ -135,12 +135,12 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 		}
 	}
 	n.loads = nil
-	s.begun = n
+	s.restart = n
 	return nil
 }
 
-// take makes the arrays of a checkpoint those that are restored.
-func (n *named) take(e program.SavedEpoch) error {
+// selectSaved makes the arrays of a checkpoint those that are restored.
+func (n *named) selectSaved(e program.SavedEpoch) error {
 	for name, a := range e.Saved {
 		if reserved(name) {
 			continue
@@ -158,12 +158,12 @@ func (n *named) take(e program.SavedEpoch) error {
 	return nil
 }
 
-// held says what the restart has of an array.
-func (s *session) held(name string) (code int32, value uint64, err error) {
-	if s.begun == nil {
-		return s.saved(name)
+// sizeInRestart returns the element type and count of an array in the epoch that the program restarts from.
+func (s *session) sizeInRestart(name string) (code int32, value uint64, err error) {
+	if s.restart == nil {
+		return s.sizeInNewest(name)
 	}
-	l, ok := s.begun.loaded[name]
+	l, ok := s.restart.loaded[name]
 	if !ok {
 		return 0, 0, nil
 	}
@@ -172,10 +172,10 @@ func (s *session) held(name string) (code int32, value uint64, err error) {
 
 // recover has the client copy from a restart. All is checked before anything is copied.
 func (s *session) recover(m wire.Message) error {
-	if s.begun == nil {
+	if s.restart == nil {
 		return errNotBegun
 	}
-	loaded := s.begun.loaded
+	loaded := s.restart.loaded
 	var to []*array
 	for _, id := range m.Picked {
 		if s.arrays[id] == nil {
@@ -200,7 +200,7 @@ func (s *session) recover(m wire.Message) error {
 	var items []wire.Item
 	for _, a := range to {
 		l, ok := loaded[a.name]
-		share := shareIn(s.begun.shares, a.name)
+		share := shareIn(s.restart.shares, a.name)
 		switch {
 		case !ok:
 			return fmt.Errorf("the checkpoint has no %q", a.name)
@@ -225,5 +225,5 @@ func (s *session) recover(m wire.Message) error {
 			items = append(items, wire.Item{Array: a.ID, Arena: wire.NoArena})
 		}
 	}
-	return s.begun.copy(true, items)
+	return s.restart.copy(true, items)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// serve answers requests until the client has gone.
+// serve answers requests until the client disconnects.
 func (s *session) serve() {
 	for {
 		m, err := s.receive()
@@ -33,12 +33,12 @@ func (s *session) serve() {
 		default:
 			err = s.conn.write(wire.Done(code, value))
 		}
-		if s.then != nil {
-			s.then()
-			s.then = nil
+		if s.afterReply != nil {
+			s.afterReply()
+			s.afterReply = nil
 		}
 		if err != nil {
-			s.fail(goneBy(err))
+			s.fail(disconnectedBy(err))
 			return
 		}
 	}
@@ -54,11 +54,11 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypeRestore:
 		return s.restore(ctx)
 	case wire.TypePoint:
-		s.freeUnasked()
+		s.freeUnclaimed()
 		s.warnOfLengths()
 		return s.point(ctx)
 	case wire.TypeCheckpoint:
-		s.freeUnasked()
+		s.freeUnclaimed()
 		s.warnOfLengths()
 		return s.checkpoint(ctx, m.Again)
 	case wire.TypeWait:
@@ -68,21 +68,21 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypeUnprotect:
 		return 0, 0, s.unprotect(m.Array)
 	case wire.TypeSave:
-		s.freeUnasked()
+		s.freeUnclaimed()
 		return s.save(ctx, m)
 	case wire.TypeFind:
 		return s.find(ctx, m)
 	case wire.TypeBegin:
 		return 0, 0, s.beginRestart(ctx, m)
 	case wire.TypeHeld:
-		return s.held(m.Text)
+		return s.sizeInRestart(m.Text)
 	case wire.TypeRecover:
 		return 0, 0, s.recover(m)
 	case wire.TypeEnd:
-		if s.begun != nil {
-			s.freeLeft(s.begun.ck, s.begun.arenas)
+		if s.restart != nil {
+			s.freeAfterRestore(s.restart.ck, s.restart.arenas)
 		}
-		s.begun = nil
+		s.restart = nil
 		return 0, 0, nil
 	}
 	return 0, 0, fmt.Errorf("%w: type %d is not a request", wire.ErrMalformed, m.Type)
@@ -92,7 +92,7 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 func (s *session) protect(m wire.Message) error {
 	if a := s.arrays[m.Array]; a != nil {
 		if a.kind != 0 {
-			return a.otherwise()
+			return a.protectedDifferently()
 		}
 		if a.name != m.Text || a.elem != m.Elem {
 			return fmt.Errorf("%q has elements of another type than before; protect it under another name", m.Text)
@@ -127,20 +127,20 @@ func (s *session) restore(ctx context.Context) (code int32, value uint64, err er
 	if err := s.rank.loaded(); err != nil {
 		return 0, 0, err
 	}
-	s.freeLeft(s.ck, s.rank.arenas)
+	s.freeAfterRestore(s.ck, s.rank.arenas)
 	return 1, uint64(s.ck.Stats().Restore.Epoch), nil
 }
 
-func (s *session) pointed(err error) (code int32, value uint64, _ error) {
+func (s *session) pointResult(err error) (code int32, value uint64, _ error) {
 	if errors.Is(err, coordinated.ErrStop) {
-		s.d.note(wire.PointStopped, func(*session) bool { return true })
+		s.d.setOnAll(wire.PointStopped, func(*session) bool { return true })
 		return wire.CodeStop, 0, nil
 	}
 	return 0, 0, err
 }
 
-// newest is the last epoch that was cut or given up.
-func newest(ck *coordinated.Proxy) (e storage.Epoch, err error) {
+// newestEpoch is the last epoch that was cut or given up.
+func newestEpoch(ck *coordinated.Proxy) (e storage.Epoch, err error) {
 	for _, es := range ck.Stats().Epochs {
 		if es.Epoch >= e {
 			e, err = es.Epoch, es.Err
@@ -153,15 +153,15 @@ func newest(ck *coordinated.Proxy) (e storage.Epoch, err error) {
 // until then, and counts each time, so that its points stay those of the other ranks.
 func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value uint64, err error) {
 	if !again {
-		s.before, _ = newest(s.ck)
+		s.prior, _ = newestEpoch(s.ck)
 		if s.rank.rank == 0 {
 			if err := s.ck.Request(ctx); err != nil {
-				return s.pointed(err)
+				return s.pointResult(err)
 			}
 		}
 	}
 	for {
-		if e, err := newest(s.ck); e > s.before {
+		if e, err := newestEpoch(s.ck); e > s.prior {
 			return 0, uint64(e), err
 		}
 		if s.rank.pages.armed() {
@@ -169,18 +169,18 @@ func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value
 		}
 		select {
 		case <-s.rank.armed:
-		case <-s.over:
-			return 0, 0, s.why()
+		case <-s.disconnected:
+			return 0, 0, s.failure()
 		case <-time.After(100 * time.Millisecond): // an epoch may have been given up meanwhile
 		}
 		if s.lost.Load() {
 			return 0, 0, errors.New("another rank is lost")
 		}
 	}
-	if code, value, err = s.pointed(s.ck.Point(ctx)); code != 0 || err != nil {
+	if code, value, err = s.pointResult(s.ck.Point(ctx)); code != 0 || err != nil {
 		return code, value, err
 	}
-	if e, err := newest(s.ck); e > s.before {
+	if e, err := newestEpoch(s.ck); e > s.prior {
 		return 0, uint64(e), err
 	}
 	return wire.CodeAgain, 0, nil

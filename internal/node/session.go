@@ -31,32 +31,33 @@ type session struct {
 	ck     *coordinated.Proxy
 	opt    coordinated.Options
 	inbox  chan wire.Message
-	over   chan struct{} // closed when the client has gone
-	left   chan struct{} // closed when no request is being answered any more
-	ended  chan struct{} // closed when all that it left is done
-	end    atomic.Int32  // one of those below
-	lost   atomic.Bool   // another rank is lost
-	goesOn bool          // the client was another daemon's, which has died
 	arrays map[uint32]*array
-	// shadows says that the client may bring device memory to arenas after it has answered COPY. Set before the first.
-	shadows bool
-	boxes   wire.Message  // of a DECLARE that goes on in the next
-	before  storage.Epoch // newest epoch when CHECKPOINT began
-	ending  sync.WaitGroup
+	tasks  sync.WaitGroup // goroutines of the session but for run
 
-	finalized bool             // and that is over, and the job need not start again
-	named     []*named         // checkpoints of each name, in the order of their opening
-	begun     *named           // the one that a restart was begun from
-	kept      map[string]*kept // by the start before, by name, that has not been asked for
-	told      bool             // that its start cannot be opened has been logged; guarded by d.mu
-	then      func()           // what follows an answer; nil: nothing
-	nextArena atomic.Uint32
-	lengths   lengths
+	// How far the session has come. The channels are closed in any order but for done, which is the last.
+	phase        atomic.Int32  // one of those below
+	disconnected chan struct{} // closed when the client has disconnected
+	idle         chan struct{} // closed when no further request will be answered
+	done         chan struct{} // closed when nothing of the session is left
+	lost         atomic.Bool   // another rank is lost
+	reconnected  bool          // the client was another daemon's, which has died
 
-	mu     sync.Mutex // guards what follows, and rank until WELCOME is sent
-	err    error      // the first one for which the client was given up
-	coming *arrival   // what the client still brings to arenas; nil: nothing
-	newest *arrival   // what it brings of the last COPY, until that is asked for
+	// shadows: the client may copy device memory to arenas after it has answered COPY. Set before the first COPY.
+	shadows    bool
+	boxes      wire.Message         // of a DECLARE that the next one continues
+	prior      storage.Epoch        // newest epoch when CHECKPOINT was received
+	named      []*named             // checkpoints of each name, in the order of their opening
+	restart    *named               // the one that the program restarts from; nil: none
+	retained   map[string]*retained // memory of the previous start, by name, that no restart has claimed
+	afterReply func()               // runs after the reply; nil: nothing
+	nextArena  atomic.Uint32
+	lengths    lengths
+
+	notOpenedLogged bool // the log says why the checkpoints of this start cannot be opened; guarded by d.mu
+
+	mu   sync.Mutex // guards what follows, and rank until WELCOME is sent
+	err  error      // the first one for which the client was disconnected
+	late *lateCopy  // of the newest COPY that has one; nil: none
 }
 
 // array is what the client protects.
@@ -70,22 +71,29 @@ type array struct {
 	parts []layout.Part
 }
 
-// What has begun of a session's end. A client may die with hf_finalize on its way: one of the two comes first.
+// The phases of a session. A client may die while its hf_finalize is on its way: one of the two comes first.
 const (
-	endNone     = iota
-	endFinalize // the client has called hf_finalize
-	endGivenUp  // it has gone before that
+	phaseRunning    = iota
+	phaseFinalizing // the client has called hf_finalize
+	phaseFinalized  // hf_finalize is complete, and the job need not start again
+	phaseAborted    // the client has disconnected before it called hf_finalize
 )
 
+// finalizes reports whether the client has called hf_finalize.
+func (s *session) finalizes() bool {
+	phase := s.phase.Load()
+	return phase == phaseFinalizing || phase == phaseFinalized
+}
+
 func newSession(d *daemon, c *conn) *session {
-	return &session{d: d, log: d.log, conn: c, inbox: make(chan wire.Message, 1), over: make(chan struct{}),
-		left: make(chan struct{}), ended: make(chan struct{}), arrays: map[uint32]*array{}}
+	return &session{d: d, log: d.log, conn: c, inbox: make(chan wire.Message, 1), disconnected: make(chan struct{}),
+		idle: make(chan struct{}), done: make(chan struct{}), arrays: map[uint32]*array{}}
 }
 
 // signal hands a signal of the client to its agent.
 func (s *session) signal(sig os.Signal) bool {
 	select {
-	case <-s.over:
+	case <-s.disconnected:
 		return false
 	default:
 	}
@@ -102,7 +110,7 @@ func (s *session) signal(sig os.Signal) bool {
 	return true
 }
 
-// fail gives the client up because of err, and says so first where that is the client's doing.
+// fail disconnects the client because of err, and logs it first if the client is at fault.
 func (s *session) fail(err error) {
 	s.mu.Lock()
 	first := s.err == nil
@@ -114,35 +122,36 @@ func (s *session) fail(err error) {
 	s.conn.hangUp()
 }
 
-// gone says whether the client has gone or is given up, also where nobody has noticed the end of its process yet.
-func (s *session) gone() bool { return s.why() != nil || s.conn.dead() }
+// isDisconnected reports whether the client is disconnected, or its process has ended and no read has noticed it yet.
+func (s *session) isDisconnected() bool { return s.failure() != nil || s.conn.exited() }
 
-func (s *session) why() error {
+// failure is why the client was disconnected; nil: it is connected.
+func (s *session) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// run serves the client until it has gone.
+// run serves the client until it disconnects.
 func (s *session) run() {
 	watched := make(chan struct{})
 	go func() {
 		s.conn.watch()
 		close(watched)
 	}()
-	s.ending.Go(s.read)
+	s.tasks.Go(s.read)
 	if m, err := s.receive(); err == nil {
-		if err := s.begin(m); err == nil {
+		if err := s.hello(m); err == nil {
 			s.serve()
 		}
 	}
-	close(s.left)
+	close(s.idle)
 	s.conn.close()
-	s.ending.Wait()
-	if s.rank != nil && !s.finalized {
-		s.handOver()
+	s.tasks.Wait()
+	if s.rank != nil && s.phase.Load() != phaseFinalized {
+		s.retainMemory()
 	}
-	s.freeUnasked()
+	s.freeUnclaimed()
 	for _, n := range s.named {
 		if err := n.arenas.close(); err != nil {
 			s.log.Warn("holdfast node: cannot free shared memory", "error", err)
@@ -157,8 +166,8 @@ func (s *session) run() {
 	s.conn.free()
 }
 
-// read takes what the client sends. At its end the agent gives the job up, unless the client
-// has finalized.
+// read receives the client's messages until it disconnects. The agent then aborts the job, unless the client has
+// finalized.
 func (s *session) read() {
 	b := make([]byte, wire.MaxBytes)
 	for {
@@ -166,18 +175,18 @@ func (s *session) read() {
 		switch {
 		case err != nil || m.Type == wire.TypeSignal:
 		case m.Type == wire.TypeArrived:
-			err = s.arrived(m.Code)
+			err = s.lateArrived(m.Code)
 		case len(s.inbox) > 0:
 			err = fmt.Errorf("%w: type %d before the previous request was answered", wire.ErrMalformed, m.Type)
 		case m.Type == wire.TypeCopied && m.Flags&wire.CopiedLater != 0:
-			err = s.expect()
+			err = s.announceLate()
 		}
 		if err != nil {
 			if !errors.Is(err, wire.ErrMalformed) {
-				err = goneBy(err)
+				err = disconnectedBy(err)
 			}
 			s.fail(err)
-			close(s.over)
+			close(s.disconnected)
 			return
 		}
 		switch m.Type {
@@ -195,15 +204,15 @@ func (s *session) receive() (wire.Message, error) {
 	select {
 	case m := <-s.inbox:
 		return m, nil
-	case <-s.over:
-		return wire.Message{}, s.why()
+	case <-s.disconnected:
+		return wire.Message{}, s.failure()
 	}
 }
 
 // ask sends the client something to do, and waits until it has.
 func (s *session) ask(ctx context.Context, answer wire.Type, b []byte, fds ...int) (wire.Message, error) {
 	if err := s.conn.write(b, fds...); err != nil {
-		return wire.Message{}, goneBy(err)
+		return wire.Message{}, disconnectedBy(err)
 	}
 	select {
 	case m := <-s.inbox:
@@ -213,16 +222,16 @@ func (s *session) ask(ctx context.Context, answer wire.Type, b []byte, fds ...in
 			return m, err
 		}
 		return m, nil
-	case <-s.over:
-		return wire.Message{}, s.why()
+	case <-s.disconnected:
+		return wire.Message{}, s.failure()
 	case <-ctx.Done():
 		return wire.Message{}, ctx.Err()
 	}
 }
 
-// begin answers HELLO and opens the Checkpointer.
-func (s *session) begin(m wire.Message) (err error) {
-	if err := s.d.awaitEnding(s); err != nil {
+// hello answers HELLO and opens the Checkpointer.
+func (s *session) hello(m wire.Message) (err error) {
+	if err := s.d.awaitEarlier(s); err != nil {
 		return err
 	}
 	defer func() {
@@ -251,7 +260,7 @@ func (s *session) begin(m wire.Message) (err error) {
 
 // refuse tells a client why its checkpoints are not opened.
 func (s *session) refuse(err error) {
-	s.sayNotOpened(err)
+	s.logNotOpened(err)
 	if s.rank != nil && s.rank.group != nil {
 		s.rank.group.leave()
 	}
@@ -259,15 +268,15 @@ func (s *session) refuse(err error) {
 	if errors.Is(err, errOrphaned) {
 		code = wire.CodeLost
 	}
-	_ = s.conn.write(wire.Error(code, err.Error())) // it may have gone
-	s.lastWord()
+	_ = s.conn.write(wire.Error(code, err.Error())) // it may have disconnected
+	s.awaitHangUp()
 	if code == wire.CodeLost {
 		time.Sleep(survivors)
 		s.conn.kill()
 	}
 }
 
-// newRank makes the rank that HELLO says the client is, and its options.
+// newRank makes the rank that HELLO describes, and its options.
 func (s *session) newRank(m wire.Message) error {
 	p, err := newPages()
 	if err != nil {
@@ -293,10 +302,10 @@ func (s *session) newRank(m wire.Message) error {
 	if s.opt.Job == filepath.Base(os.Args[0]) {
 		s.opt.Job = cmp.Or(m.Text, s.opt.Job)
 	}
-	s.kept = s.d.take(s.whose(""))
-	r.arenas = newArenas(s, s.kept[""])
-	delete(s.kept, "")
-	if s.goesOn = m.Flags&wire.HelloGoesOn != 0; s.goesOn { // the run of the daemon that has died
+	s.retained = s.d.takeRetained(s.retainKey(""))
+	r.arenas = newArenas(s, s.retained[""])
+	delete(s.retained, "")
+	if s.reconnected = m.Flags&wire.HelloGoesOn != 0; s.reconnected { // the run of the daemon that has died
 		s.opt.Fresh, s.opt.Epoch = false, 0
 	}
 	s.opt.OnLost = s.rankLost
@@ -326,82 +335,81 @@ func (s *session) welcome(shadows bool) error {
 			return err
 		}
 	}
-	return r.arenas.tellAll() // it maps them while the Checkpointer opens
+	return r.arenas.sendAll() // it maps them while the Checkpointer opens
 }
 
-// open opens the Checkpointer, with those of all ranks, and says so.
+// open opens the Checkpointer, with those of all ranks, and replies.
 func (s *session) open() (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-s.over:
-			cancel(s.why())
+		case <-s.disconnected:
+			cancel(s.failure())
 		case <-ctx.Done():
 		}
 	}()
 	if s.ck, err = coordinated.OpenProxy(ctx, s.rank, s.opt); err != nil {
 		return err
 	}
-	s.d.freeKept() // all ranks have come, and taken theirs
-	if err := s.rank.arenas.tellAll(); err != nil {
+	s.d.freeRetained() // all ranks have come, and taken theirs
+	if err := s.rank.arenas.sendAll(); err != nil {
 		return err
 	}
-	s.ending.Go(s.guard)
-	if s.goesOn {
-		s.ck.Begin()
+	s.tasks.Go(s.abortOnDisconnect)
+	if s.reconnected {
+		s.ck.SkipRestore()
 		if s.rank.rank == 0 { // it has been without a checkpoint for long enough
 			if err := s.ck.Request(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	return s.conn.write(wire.Done(s.d.here(s.rank.rank)))
+	return s.conn.write(wire.Done(s.d.localRanks(s.rank.rank)))
 }
 
-// sayNotOpened logs why the checkpoints cannot be opened, before any client here is told: the program may end the job
-// at once, and the log with it. What all ranks know is said once, where the lowest rank is that it comes from.
-func (s *session) sayNotOpened(err error) {
+// logNotOpened logs why the checkpoints cannot be opened, before any client of the node gets the error: the program may
+// end the job at once, and the log with it. What all ranks know is logged once, on the node of the lowest rank at fault.
+func (s *session) logNotOpened(err error) {
 	log, all := s.log.With("pid", s.conn.pid), (*coordinated.RanksError)(nil)
 	if errors.As(err, &all) {
 		log = s.d.log
 	}
-	s.d.opening.Lock()
-	defer s.d.opening.Unlock()
-	if all == nil || s.d.firstToSay(s, all) {
+	s.d.logging.Lock()
+	defer s.d.logging.Unlock()
+	if all == nil || s.d.firstToLog(s, all) {
 		log.Error("holdfast node: cannot open the checkpoints", "error", err)
 	}
 }
 
-// lastWord leaves the client the time to read an error before the connection ends: it hangs
-// up by itself, or has a moment.
-func (s *session) lastWord() {
+// awaitHangUp gives the client a second to read an error and to close the connection by itself.
+func (s *session) awaitHangUp() {
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
 	select {
-	case <-s.over:
+	case <-s.disconnected:
 	case <-t.C:
 	}
 }
 
-// guard gives the job up when the client has gone too soon.
-func (s *session) guard() {
-	<-s.over
-	if !s.end.CompareAndSwap(endNone, endGivenUp) {
+// abortOnDisconnect aborts the job when the client disconnects before hf_finalize.
+func (s *session) abortOnDisconnect() {
+	<-s.disconnected
+	if !s.phase.CompareAndSwap(phaseRunning, phaseAborted) {
 		return
 	}
 	if !s.lost.Load() {
-		s.log.Error("holdfast node: a rank has ended", "pid", s.conn.pid, "error", s.why())
+		s.log.Error("holdfast node: a rank has ended", "pid", s.conn.pid, "error", s.failure())
 	}
-	s.settle()
-	s.leave()
+	s.waitDurable()
+	s.retainShards()
 	for _, ck := range s.checkpointers() {
-		ck.AbortWhile(s.why(), s.left) // a request may be under way
+		ck.AbortDuring(s.failure(), s.idle) // a request may be under way
 	}
 }
 
-// settle lets the epochs that all ranks have captured become durable.
-func (s *session) settle() {
+// waitDurable waits until the epochs that all ranks have captured are durable.
+func (s *session) waitDurable() {
 	limit := cmp.Or(s.opt.WriteTimeout, 5*time.Minute)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -419,18 +427,18 @@ func (s *session) settle() {
 func (s *session) rankLost(e *coordinated.LostError) {
 	s.lost.Store(true)
 	s.rank.pages.set(wire.PointOver, true)
-	if s.end.Load() == endFinalize {
+	if s.finalizes() {
 		return
 	}
-	if s.d.firstLoss() { // all ranks here hear the same
+	if s.d.firstLoss() { // all ranks of the node get the same
 		s.d.log.Error("holdfast node: the job has lost a rank; the others on this node have a moment to end", "error",
 			e.Error())
 	}
-	s.ending.Go(func() {
+	s.tasks.Go(func() {
 		t := time.NewTimer(survivors)
 		defer t.Stop()
 		select {
-		case <-s.over:
+		case <-s.disconnected:
 		case <-t.C:
 			s.log.Error("holdfast node: killing a rank that survived the loss of another", "pid", s.conn.pid)
 			s.conn.kill()
@@ -438,18 +446,18 @@ func (s *session) rankLost(e *coordinated.LostError) {
 	})
 }
 
-// isLoss says whether another rank is lost, also where err is the first to say so: a Close that ends because ranks are
+// isLoss reports whether another rank is lost, even if err is the first sign of it: a Close that ends because ranks are
 // deadlocked returns before rankLost runs.
 func (s *session) isLoss(err error) bool {
 	var lost *coordinated.LostError
 	return s.lost.Load() || errors.As(err, &lost)
 }
 
-// freeLeft frees what was restored from memory, if it was, once the client need not wait for that.
-func (s *session) freeLeft(ck *coordinated.Proxy, r *arenas) {
-	if r.unmapLeft() {
-		s.then = func() {
-			r.Forget()
+// freeAfterRestore frees the memory that was restored from, if any, after the reply to the client.
+func (s *session) freeAfterRestore(ck *coordinated.Proxy, r *arenas) {
+	if r.unmapPrevious() {
+		s.afterReply = func() {
+			r.FreePrevious()
 			ck.Reserve()
 		}
 	}

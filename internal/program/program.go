@@ -43,11 +43,11 @@ type Program interface {
 	// Signals are those that the program has been sent and that ask for a checkpoint.
 	Signals() <-chan os.Signal
 
-	// Left is what an earlier start has left in memory of this rank; nil: nothing. Asked once.
-	Left() *storage.MemoryShard
+	// Previous is the epoch that the previous start has left in memory of this rank; nil: none. It is called once.
+	Previous() *storage.MemoryShard
 
-	// Forget frees what Left returned: nothing is read from there any more.
-	Forget()
+	// FreePrevious frees what Previous returned: nothing is read from there any more.
+	FreePrevious()
 
 	Memory
 }

@@ -48,11 +48,11 @@ func (r *farRank) Signals() <-chan os.Signal { return nil }
 func (r *farRank) Map(n int) ([]byte, error) { return make([]byte, n), nil }
 func (r *farRank) Unmap([]byte) error        { return nil }
 func (r *farRank) Load(m program.Move)       { copy(r.data, m.Shared) }
-func (r *farRank) Forget()                   {}
+func (r *farRank) FreePrevious()             {}
 func (r *farRank) Messages(program.Exchange) endpoint.Endpoint {
 	return nil
 }
-func (r *farRank) Left() *storage.MemoryShard {
+func (r *farRank) Previous() *storage.MemoryShard {
 	return nil
 }
 

@@ -96,7 +96,7 @@ func (o *nodeFlags) run(cmd *cobra.Command) error {
 	var until chan struct{}
 	if o.tell {
 		var once sync.Once
-		said = func(err error) { once.Do(func() { node.SayReady(err) }) }
+		said = func(err error) { once.Do(func() { node.ReportReady(err) }) }
 	}
 	if o.stay {
 		until = make(chan struct{})

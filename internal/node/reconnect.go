@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 )
 
-// errOrphaned is for a rank whose daemon has died, in a job that other daemons serve, too: those have lost this
+// errOrphaned is for a rank whose daemon has died, in a job that other daemons serve as well: those have lost this
 // rank, and end theirs.
 var errOrphaned = errors.New("the daemons of the other nodes have lost the ranks of this one, and end the job: " +
 	"start it again, it continues from the newest committed epoch if there is one ('holdfast run' does so by itself)")
@@ -21,8 +21,9 @@ func (s *session) orphaned() error {
 	return errOrphaned
 }
 
-// here is the answer to a HELLO, once all ranks have come: 1 for the first of those here, and how many these are.
-func (d *daemon) here(rank int) (first int32, n uint64) {
+// localRanks is the answer to a HELLO, once all ranks have connected: 1 for the first rank of this node, and the number
+// of ranks here.
+func (d *daemon) localRanks(rank int) (first int32, n uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	first = 1
@@ -30,7 +31,7 @@ func (d *daemon) here(rank int) (first int32, n uint64) {
 		s.mu.Lock()
 		r := s.rank
 		s.mu.Unlock()
-		if r == nil || s.gone() {
+		if r == nil || s.isDisconnected() {
 			continue
 		}
 		n++
@@ -41,9 +42,9 @@ func (d *daemon) here(rank int) (first int32, n uint64) {
 	return first, n
 }
 
-// note sets a bit in the flags page of each rank of a job that has this daemon alone, if all are as is says. It comes
-// before any of them is told: if the daemon dies meanwhile, the others know all the same.
-func (d *daemon) note(bit uint32, is func(*session) bool) {
+// setOnAll sets a bit in the flags page of each rank, if this daemon serves all ranks of the job and all of them
+// satisfy is. It runs before the first reply: if the daemon dies in between, the other ranks know nevertheless.
+func (d *daemon) setOnAll(bit uint32, is func(*session) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var here []*rank
@@ -66,16 +67,16 @@ func (d *daemon) note(bit uint32, is func(*session) bool) {
 	}
 }
 
-// hasCut says whether this daemon has stopped all ranks at one of their points.
+// hasCut reports whether this daemon has stopped all ranks at one of their points.
 func (s *session) hasCut() bool {
 	return slices.ContainsFunc(s.ck.Stats().Epochs, func(e coordinated.EpochStats) bool { return e.Blocked > 0 })
 }
 
-// point answers POINT. A client that goes on hears whether all ranks have stopped at one point since: only then do they
+// point answers POINT. A reconnected client learns whether all ranks have stopped at one point since: only then do they
 // agree on which of their calls this daemon has seen.
 func (s *session) point(ctx context.Context) (code int32, value uint64, err error) {
-	code, _, err = s.pointed(s.ck.Point(ctx))
-	if s.goesOn && s.hasCut() {
+	code, _, err = s.pointResult(s.ck.Point(ctx))
+	if s.reconnected && s.hasCut() {
 		value = wire.ValueCut
 	}
 	return code, value, err

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wills are words of shared memory in which the kernel notes the end of this process, however it ends: a program
+// robustList has words of shared memory in which the kernel notes the end of this process, however it ends: a program
 // that loads the word sees that its daemon has died. For the kernel each is a robust mutex
 // (set_robust_list(2)) that a thread holds which lives as long as the process: at its end the kernel replaces the
 // thread's number in the word by FUTEX_OWNER_DIED.
-type wills struct {
+type robustList struct {
 	owner uint32 // the thread
 	head  *robustHead
 
@@ -34,18 +34,18 @@ type robustHead struct {
 
 // The word of a flags page, and its entry in the list.
 const (
-	willWord  = 4
-	willEntry = 8
+	robustWord  = 4
+	robustEntry = 8
 )
 
 // theWills starts the thread, once in a process.
-var theWills = sync.OnceValues(func() (*wills, error) {
+var theRobustList = sync.OnceValues(func() (*robustList, error) {
 	seg, err := newSegment("wills", os.Getpagesize())
 	if err != nil {
 		return nil, err
 	}
-	w := &wills{head: (*robustHead)(unsafe.Pointer(unsafe.SliceData(seg.bytes)))}
-	w.head.next, w.head.offset = address(&w.head.next), willWord-willEntry
+	w := &robustList{head: (*robustHead)(unsafe.Pointer(unsafe.SliceData(seg.bytes)))}
+	w.head.next, w.head.offset = address(&w.head.next), robustWord-robustEntry
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -65,21 +65,21 @@ var theWills = sync.OnceValues(func() (*wills, error) {
 func address(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
 // add has the kernel note the end of this process in a page.
-func (w *wills) add(page []byte) {
+func (w *robustList) add(page []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := (*uint64)(unsafe.Pointer(&page[willEntry]))
-	atomic.StoreUint32((*uint32)(unsafe.Pointer(&page[willWord])), w.owner)
+	e := (*uint64)(unsafe.Pointer(&page[robustEntry]))
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(&page[robustWord])), w.owner)
 	atomic.StoreUint64(e, w.head.next)
 	atomic.StoreUint64(&w.head.next, address(e)) // the list is whole before and after
 	w.all = append(w.all, e)
 }
 
 // remove takes a page out, which will be unmapped.
-func (w *wills) remove(page []byte) {
+func (w *robustList) remove(page []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := (*uint64)(unsafe.Pointer(&page[willEntry]))
+	e := (*uint64)(unsafe.Pointer(&page[robustEntry]))
 	i := slices.Index(w.all, e)
 	if i < 0 {
 		return
