@@ -46,15 +46,22 @@ func (a *Agent) Meet(ctx context.Context, m cut.Meeting) ([]cut.Blob, error) {
 	if err := a.Do(ctx, func() { ch = a.contribute(key, m) }); err != nil {
 		return nil, err
 	}
+	var err error
 	select {
 	case blobs := <-ch:
 		return blobs, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
 	case <-a.ctx.Done():
-		return nil, context.Cause(a.ctx)
+		err = context.Cause(a.ctx)
 	case <-a.done:
-		return nil, ErrClosed
+		err = ErrClosed
+	}
+	select {
+	case blobs := <-ch: // the outcome came before the end, of which it may be the cause
+		return blobs, nil
+	default:
+		return nil, err
 	}
 }
 
