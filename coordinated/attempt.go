@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -179,7 +180,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 		}
 		from = append(from, rest)
 	}
-	failed.Err = vote.Failed(fmt.Sprintf("restore epoch %d", e), texts, own)
+	failed.Err = outcome.Failed(fmt.Sprintf("restore epoch %d", e), texts, own)
 	if failed.Err == nil && items.Err != nil {
 		failed.Err = fmt.Errorf("restore epoch %d: %w", e, items.Err)
 		all |= voteMismatch
@@ -208,7 +209,7 @@ func levelsRead(from []string) string {
 		return levels[0]
 	}
 	for i, level := range levels {
-		levels[i] = fmt.Sprintf("%s (rank %s)", level, vote.Ranks(ranks[level]))
+		levels[i] = fmt.Sprintf("%s (rank %s)", level, outcome.Ranks(ranks[level]))
 	}
 	return strings.Join(levels, ", ")
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
-	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -69,7 +68,7 @@ type mainThread struct {
 	pointFlags atomic.Uint32 // bits below; 0 lets Points pass
 	endpoint   endpoint.Endpoint
 	private    string          // name of the communicator that the program does not see
-	foreign    program.Program // of a program in another process; nil: it is in this one
+	foreign    Program         // of a program in another process; nil: it is in this one
 	counted    bool            // the messages of that program are
 	said       map[string]bool // programs built from source that were logged; of the main thread
 
@@ -162,6 +161,9 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	c.state = arrays.New(opt.MaxPool, opt.CopyWorkers, c.memory(), c.log)
 	c.state.HashDevices()
 	c.state.Elastic = opt.Elastic
+	if c.seam.Cuts != nil {
+		c.state.Cuts = *c.seam.Cuts
+	}
 	c.life.ctx, c.life.cancel = context.WithCancelCause(context.Background())
 	c.main.pointFlags.Store(pointRestore)
 	var err error
@@ -181,8 +183,9 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 		return nil, errors.Join(err, c.closeParts())
 	}
 	if c.seam.Opened != nil {
-		c.seam.Opened(seam.Parts{State: c.state, Agent: c.agent, Persist: c.persist, End: &c.life.end,
-			Metrics: c.record.metrics, Report: c.report, Life: c.life.ctx, Stop: c.life.cancel})
+		c.seam.Opened(seam.Inside{OnAgent: c.agent.Do, Signalled: c.agent.Signalled, Ranks: c.agent.Ranks,
+			Idle: c.persist.Over, KillIn: c.life.end.Within, Metrics: c.record.metrics != nil, Report: c.report,
+			Life: c.life.ctx, Stop: c.life.cancel})
 	}
 	return c, nil
 }

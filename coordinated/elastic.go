@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -68,14 +68,14 @@ func (e *CountError) Error() string {
 	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
 	switch {
 	case len(e.Undeclared) > 0:
-		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (%s)", vote.Ranks(e.Undeclared),
+		s += fmt.Sprintf("rank(s) %s wrote it without being elastic (%s)", outcome.Ranks(e.Undeclared),
 			e.program.elastic())
 	case len(e.PerRank) > 0:
 		s += are(e.PerRank) + " protected per rank; use " + e.program.protect() +
 			" for what any number of ranks is to restore"
 	default:
 		s += fmt.Sprintf("rank(s) %s had messages on their way to them or receives pending; take checkpoints where "+
-			"none are, or set %s, which waits for that", vote.Ranks(e.NotQuiet), e.program.quiet())
+			"none are, or set %s, which waits for that", outcome.Ranks(e.NotQuiet), e.program.quiet())
 	}
 	return s + fmt.Sprintf(", or start %d ranks", e.Have)
 }

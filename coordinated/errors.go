@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/program"
@@ -208,7 +209,7 @@ func (e *NoCommonEpochError) text() string {
 			"on the directories, or start over with HOLDFAST_FRESH=1"
 	}
 	return fmt.Sprintf("restore: rank(s) %s find checkpoints, rank(s) %s find none; give all ranks the directories "+
-		"that they wrote to, or start over with HOLDFAST_FRESH=1", vote.Ranks(with), vote.Ranks(without))
+		"that they wrote to, or start over with HOLDFAST_FRESH=1", outcome.Ranks(with), outcome.Ranks(without))
 }
 
 // SkippedEpochsError says that Restore skips these epochs, because the program crashed
@@ -228,10 +229,10 @@ func (e *SkippedEpochsError) Error() string {
 // RanksError says that an operation that all ranks take part in failed on some.
 // It unwraps to the error of this rank, if it is one of them. It has the operation, Op,
 // the ranks that Failed, in order, and Err, this rank's own error or nil.
-type RanksError = vote.RanksError
+type RanksError = outcome.RanksError
 
 // RankFailure is what one rank reported: its Rank and a Text.
-type RankFailure = vote.RankFailure
+type RankFailure = outcome.RankFailure
 
 // HungError says that an operation at a level made no progress for Options.WriteTimeout,
 // or within the time left for a final checkpoint: a disk or file server does not answer.

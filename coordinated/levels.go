@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -249,7 +249,7 @@ func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
 			use = append(use, level)
 			continue
 		}
-		var failed *vote.RanksError
+		var failed *outcome.RanksError
 		if !errors.As(err, &failed) {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 )
 
 // levelOff as Local or Global leaves that level out.
@@ -66,7 +66,7 @@ func (e *offError) Error() string {
 
 // offOnAll says whether all ranks of a vote run without checkpoints.
 func offOnAll(err error, size int) bool {
-	var ranks *vote.RanksError
+	var ranks *outcome.RanksError
 	if !errors.As(err, &ranks) || len(ranks.Failed) != size {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -58,7 +59,7 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 	}
 	slices.Sort(all.Nodes)
 	all.Nodes = slices.Compact(all.Nodes)
-	return all, vote.Failed("look for earlier checkpoints of the job", texts, nil)
+	return all, outcome.Failed("look for earlier checkpoints of the job", texts, nil)
 }
 
 // ownHistory is what this rank's levels know.

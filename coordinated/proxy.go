@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -21,19 +23,63 @@ import (
 
 // A Proxy is the Checkpointer of a rank whose program is another process, and speaks another language:
 // holdfast node calls it in the program's place. What is protected is a *program.Array, signals come from the
-// program.Program, and all ranks stop at the same Point, which they come to equally often, unless the program's
+// Program, and all ranks stop at the same Point, which they come to equally often, unless the program's
 // messages are counted. Programs in Go have no use for it.
 type Proxy struct{ *Checkpointer }
 
+// Program is one rank of a program in another process, as the node daemon sees it. The program promises that at a point
+// no message of its own is in flight, and that all its ranks come to their points equally often: so all ranks stop at
+// the same one. A program whose messages are counted, by libholdfast-mpi, promises nothing.
+type Program interface {
+	Rank() int
+	Size() int
+
+	// Meet returns when all ranks have called it. If ctx ends first, it returns those that
+	// have not, as far as they are known.
+	Meet(ctx context.Context) (missing []int, err error)
+
+	// Allgather gives every rank's bytes to all, in order of rank. It is collective; mine
+	// has the same length on all ranks, and all is size times as long.
+	Allgather(all, mine []byte) error
+
+	// Arm makes the program's next point stop, or pass. When Arm(true) returns, Points counts
+	// every point that has passed.
+	Arm(armed bool)
+
+	// Points is how many points the rank has come to.
+	Points() uint64
+
+	// Messages is its message layer, or nil if nothing counts its messages. An Exchange is collective over the ranks.
+	Messages(exchange program.Exchange) endpoint.Endpoint
+
+	// Signals are those that the program has been sent and that ask for a checkpoint.
+	Signals() <-chan os.Signal
+
+	// Previous is the epoch that the previous start has left in memory of this rank; nil: none. It is called once.
+	Previous() *storage.MemoryShard
+
+	// FreePrevious frees what Previous returned: nothing is read from there any more.
+	FreePrevious()
+
+	program.Memory
+}
+
+// SavedEpoch is what this rank saved in an epoch, by name.
+type SavedEpoch struct {
+	Epoch storage.Epoch
+	Saved map[string]program.SavedArray
+	Err   error // why it cannot be read
+}
+
 // OpenProxy is Open for such a rank. Collective.
-func OpenProxy(ctx context.Context, p program.Program, opt Options) (*Proxy, error) {
+func OpenProxy(ctx context.Context, p Program, opt Options) (*Proxy, error) {
 	c := &Checkpointer{opt: opt}
 	c.main.endpoint, c.main.foreign = p.Messages(c.exchanges()), p
 	if c.main.counted = c.main.endpoint != nil; !c.main.counted {
 		c.main.endpoint = program.NoMessages(p.Rank(), p.Size())
 	}
 	c.main.Points.Foreign = p.Points
-	c, err := c.connected(ctx, connect.OverProgram{Program: p})
+	c, err := c.connected(ctx, overProgram{p})
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +97,20 @@ func (c *Checkpointer) exchanges() program.Exchange {
 		}
 		return all, err
 	}
+}
+
+// overProgram has the ranks of a program in other processes meet by that program.
+type overProgram struct{ Program }
+
+// Meet has the program's processes meet.
+func (r overProgram) Meet(limit time.Duration, _ *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	missing, err := r.Program.Meet(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return connect.NotAll(limit, missing)
+	}
+	return err
 }
 
 // memory is where captures go: nil for that of this process.
@@ -86,11 +146,11 @@ func (c *Proxy) Gather(call string, mine []byte) (all [][]byte, err error) {
 
 // Agree makes all ranks succeed or fail together in a call of the program; err is this rank's own outcome. Collective.
 func (c *Proxy) Agree(call string, err error) error {
-	blobs, gerr := c.gather(call, vote.EncodeError(err))
+	blobs, gerr := c.gather(call, outcome.Encode(err))
 	if gerr != nil {
 		return errors.Join(err, gerr)
 	}
-	return vote.DecodeErrors(call, blobs, err)
+	return outcome.Decode(call, blobs, err)
 }
 
 // OfStart returns the options for a program that another process than this one has started. Local.
@@ -235,14 +295,14 @@ func (c *Proxy) Verify(ctx context.Context, e storage.Epoch) error {
 // Newest is what this rank saved in the epoch that Restore will restore, or one of another number of ranks in its
 // place, unless that turns out to be damaged; the zero Epoch if there is none. It is called before Restore, and waits
 // until all ranks have called it or Restore.
-func (c *Proxy) Newest(ctx context.Context) (program.SavedEpoch, error) {
+func (c *Proxy) Newest(ctx context.Context) (SavedEpoch, error) {
 	list, err := c.choose(ctx)
 	if err != nil || len(list) == 0 {
-		return program.SavedEpoch{}, err
+		return SavedEpoch{}, err
 	}
 	k := list[0]
 	c.levels.store.Choose(k.Epoch, k.ID)
-	s := program.SavedEpoch{Epoch: k.Epoch, Saved: map[string]program.SavedArray{}}
+	s := SavedEpoch{Epoch: k.Epoch, Saved: map[string]program.SavedArray{}}
 	add := func(l *storage.Layout, own bool) {
 		for i := 0; l != nil && i < len(l.Arrays); i++ {
 			a := &l.Arrays[i]
@@ -276,15 +336,15 @@ func (c *Proxy) Newest(ctx context.Context) (program.SavedEpoch, error) {
 
 // SavedEpochs lists the epochs that all ranks have, newest first. It reads a table of each. Collective, before
 // Restore.
-func (c *Proxy) SavedEpochs(ctx context.Context) ([]program.SavedEpoch, error) {
+func (c *Proxy) SavedEpochs(ctx context.Context) ([]SavedEpoch, error) {
 	common, err := c.common(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []program.SavedEpoch
+	var out []SavedEpoch
 	for _, k := range common {
 		c.levels.store.Choose(k.Epoch, k.ID)
-		s := program.SavedEpoch{Epoch: k.Epoch, Saved: map[string]program.SavedArray{}}
+		s := SavedEpoch{Epoch: k.Epoch, Saved: map[string]program.SavedArray{}}
 		sh, err := c.levels.store.Fetch(ctx, k.Epoch)
 		if err == nil {
 			var saved map[string]capture.Saved

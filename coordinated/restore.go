@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
@@ -261,7 +262,7 @@ func (c *Checkpointer) sayPassedOver(per [][]vote.Candidate, flags vote.Flags, n
 				without = append(without, r)
 			}
 		}
-		why := "rank(s) " + vote.Ranks(without) + " cannot read it from any level"
+		why := "rank(s) " + outcome.Ranks(without) + " cannot read it from any level"
 		if len(without) == 0 {
 			why = "the ranks hold different attempts at it"
 		}

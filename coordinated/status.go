@@ -159,16 +159,16 @@ func (c *Checkpointer) report(rep *job.Report) {
 	rep.Ready = c.main.pointFlags.Load()&pointRestore == 0
 	st := c.Stats()
 	if rs := st.Restore; rs.Epoch != 0 {
-		rep.Restored = &job.RestoredStatus{Epoch: rs.Epoch, Level: rs.Level, Bytes: rs.Bytes,
+		rep.Restored = &job.RestoredStatus{Epoch: uint64(rs.Epoch), Level: rs.Level, Bytes: rs.Bytes,
 			Seconds: rs.Took.Seconds(), Fetch: rs.Fetch.Seconds()}
 	}
-	rep.Committed = map[string]storage.Epoch{}
+	rep.Committed = map[string]uint64{}
 	for _, es := range st.Epochs {
 		for level := range es.Durable {
-			rep.Committed[level] = max(rep.Committed[level], es.Epoch)
+			rep.Committed[level] = max(rep.Committed[level], uint64(es.Epoch))
 		}
 		if es.Stopped {
-			rep.Stopped = es.Epoch
+			rep.Stopped = uint64(es.Epoch)
 		}
 		if _, ok := es.Durable[c.levels.use[len(c.levels.use)-1]]; ok {
 			rep.Newest = es.status()
@@ -181,12 +181,12 @@ func (c *Checkpointer) report(rep *job.Report) {
 func (c *Checkpointer) nodeLoss(all *Stats, now time.Time) *job.LossStatus {
 	loss := &job.LossStatus{Seconds: now.Sub(c.begun).Seconds()}
 	if r := all.Restore; r.Epoch != 0 {
-		loss.Epoch, loss.Level = r.Epoch, r.Level
+		loss.Epoch, loss.Level = uint64(r.Epoch), r.Level
 	}
 	for _, es := range all.Epochs {
 		for _, level := range c.levels.use {
 			if _, there := es.Durable[level]; there && storage.TraitsOf(level).SurvivesNode() {
-				loss.Epoch, loss.Level, loss.Seconds = es.Epoch, level, now.Sub(es.cut).Seconds()
+				loss.Epoch, loss.Level, loss.Seconds = uint64(es.Epoch), level, now.Sub(es.cut).Seconds()
 				break
 			}
 		}
@@ -196,8 +196,8 @@ func (c *Checkpointer) nodeLoss(all *Stats, now time.Time) *job.LossStatus {
 
 // status is the epoch in plain data.
 func (es *EpochStats) status() *job.EpochStatus {
-	e := &job.EpochStatus{Epoch: es.Epoch, Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(), PutOff: es.PutOff,
-		DurableSeconds: map[string]float64{}, Skipped: map[string]uint64{}}
+	e := &job.EpochStatus{Epoch: uint64(es.Epoch), Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(),
+		PutOff: es.PutOff, DurableSeconds: map[string]float64{}, Skipped: map[string]uint64{}}
 	for l, d := range es.Durable {
 		e.DurableSeconds[l] = d.Seconds()
 	}

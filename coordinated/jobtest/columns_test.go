@@ -25,7 +25,7 @@ var smallCuts = layout.Cuts{Most: 4, Run: 1, Piece: 1, Long: 1 << 30, Runs: 1 <<
 
 // withCuts returns a context under which the arrays of Checkpointers are cut so.
 func withCuts(ctx context.Context, cuts layout.Cuts) context.Context {
-	return seam.With(ctx, seam.Seam{Opened: func(p seam.Parts) { p.State.Cuts = cuts }})
+	return seam.With(ctx, seam.Seam{Cuts: &cuts})
 }
 
 // readFS counts what is read of shards and packs.

@@ -106,7 +106,7 @@ type jobRun struct {
 func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) {
 	states = make([]mem, s.ranks)
 	checkpointers := make([]atomic.Pointer[coordinated.Checkpointer], s.ranks)
-	parts := make([]atomic.Pointer[seam.Parts], s.ranks)
+	parts := make([]atomic.Pointer[seam.Inside], s.ranks)
 	var last atomic.Int64
 	net := connecttest.NewNet(s.ranks)
 	here := seam.Seam{Plane: net.Plane, QuietPerRank: j.opt.quietPerRank, Phase: j.opt.phase}
@@ -150,7 +150,7 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 	var anyCut atomic.Bool
 	err = w.Run(func(world *mpiwrap.Comm) error {
 		mine := here
-		mine.Opened = func(p seam.Parts) { parts[world.Rank()].Store(&p) }
+		mine.Opened = func(p seam.Inside) { parts[world.Rank()].Store(&p) }
 		ck, err := coordinated.Open(vfs.With(seam.With(context.Background(), mine), j.opt.files), world, j.opt.Options)
 		if err != nil {
 			return err

@@ -227,8 +227,8 @@ func TestMetrics(t *testing.T) {
 	opt := jobtest.Options(t)
 	opt.MetricsDir, opt.MetricsListen = t.TempDir(), "127.0.0.1:0"
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 7}).Run(func(world *mpiwrap.Comm) error {
-		var parts seam.Parts
-		ctx := seam.With(context.Background(), seam.Seam{Opened: func(p seam.Parts) { parts = p }})
+		var parts seam.Inside
+		ctx := seam.With(context.Background(), seam.Seam{Opened: func(p seam.Inside) { parts = p }})
 		ck, _, err := jobtest.OpenStep(ctx, world, opt)
 		if err != nil {
 			return err
@@ -247,8 +247,8 @@ func TestMetrics(t *testing.T) {
 		if err == nil && world.Rank() == 0 {
 			err = watchMetrics(opt.MetricsDir)
 		}
-		if err == nil && (parts.Metrics != nil) != (world.Rank() == 0) {
-			err = fmt.Errorf("rank %d: metrics %v", world.Rank(), parts.Metrics != nil)
+		if err == nil && parts.Metrics != (world.Rank() == 0) {
+			err = fmt.Errorf("rank %d: metrics %v", world.Rank(), parts.Metrics)
 		}
 		return errors.Join(err, ck.Close())
 	})

@@ -64,7 +64,7 @@ func onNode(ctx context.Context, opt coordinated.Options, cuts layout.Cuts) cont
 	if node == "local" {
 		node = ""
 	}
-	return seam.With(ctx, seam.Seam{Host: node, Opened: func(p seam.Parts) { p.State.Cuts = cuts }})
+	return seam.With(ctx, seam.Seam{Host: node, Cuts: &cuts})
 }
 
 // everywhere places the ranks on all nodes.

@@ -108,7 +108,7 @@ func TestSupervised(t *testing.T) {
 		if len(first.Nodes) != 3 || first.Job != "test" {
 			t.Errorf("run %d: first report %+v", run, first)
 		}
-		want := storage.Epoch(2 * (run + 1))
+		want := uint64(2 * (run + 1))
 		if !last.Ended || last.Lost != nil || last.Stopped != want || last.Committed[storage.LevelGlobal] != want {
 			t.Errorf("run %d: last report %+v, want the final epoch %d at global", run, last, want)
 		}
@@ -125,8 +125,8 @@ func TestSupervised(t *testing.T) {
 }
 
 // inside is a context under which a Checkpointer shows its parts.
-func inside(ctx context.Context, parts *seam.Parts) context.Context {
-	return seam.With(ctx, seam.Seam{Opened: func(p seam.Parts) { *parts = p }})
+func inside(ctx context.Context, parts *seam.Inside) context.Context {
+	return seam.With(ctx, seam.Seam{Opened: func(p seam.Inside) { *parts = p }})
 }
 
 // TestGrace: a final checkpoint is copied to global only if there is time.
@@ -141,7 +141,7 @@ func TestGrace(t *testing.T) {
 			opt.Grace = c.grace
 			stats := make(chan coordinated.Stats, 1)
 			err := mpitest.NewWorld(3, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
-				var parts seam.Parts
+				var parts seam.Inside
 				ck, err := coordinated.Open(inside(t.Context(), &parts), world, opt)
 				if err != nil {
 					return err
@@ -150,7 +150,7 @@ func TestGrace(t *testing.T) {
 					return err
 				}
 				if world.Rank() == 2 {
-					parts.End.Within(opt.Grace) // as its signal does
+					parts.KillIn(opt.Grace) // as its signal does
 					if err := ck.RequestStop(t.Context()); err != nil {
 						return err
 					}
@@ -223,7 +223,7 @@ func TestUnflushed(t *testing.T) {
 		var log testbuf.Buffer
 		opt.Local, opt.Logger = c.local, slog.New(slog.NewTextHandler(&log, nil))
 		err := mpitest.NewWorld(2, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
-			var parts seam.Parts
+			var parts seam.Inside
 			ck, _, err := jobtest.OpenStep(inside(t.Context(), &parts), world, opt)
 			if err != nil {
 				return err
@@ -242,7 +242,7 @@ func TestUnflushed(t *testing.T) {
 					err = ck.Wait(t.Context(), storage.LevelGlobal)
 				}
 				if err == nil && world.Rank() == 0 {
-					parts.End.Within(time.Nanosecond)
+					parts.KillIn(time.Nanosecond)
 					err = ck.RequestStop(t.Context())
 				}
 				for err == nil {
@@ -301,8 +301,8 @@ func TestKillTime(t *testing.T) {
 			}()
 			var signal sync.Once
 			err := mpitest.NewWorld(3, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
-				var parts seam.Parts
-				ctx := seam.With(t.Context(), seam.Seam{Opened: func(p seam.Parts) { parts = p },
+				var parts seam.Inside
+				ctx := seam.With(t.Context(), seam.Seam{Opened: func(p seam.Inside) { parts = p },
 					CopyTime: func(int, time.Duration) time.Duration { return time.Hour }})
 				ck, step, err := jobtest.OpenStep(ctx, world, opt)
 				if err != nil {
@@ -311,12 +311,12 @@ func TestKillTime(t *testing.T) {
 				for err == nil {
 					if err = world.Barrier(); err == nil && world.Rank() == 0 {
 						signal.Do(func() {
-							_ = parts.Agent.Do(t.Context(), func() {
-								parts.Agent.Signalled(syscall.SIGTERM)
+							_ = parts.OnAgent(t.Context(), func() {
+								parts.Signalled(syscall.SIGTERM)
 							})
 						})
 					} else if err == nil && *step == 0 {
-						parts.End.Within(opt.Grace)
+						parts.KillIn(opt.Grace)
 					}
 					*step++
 					if err == nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // ContactName is the file, in the job's first shared directory, that says how
@@ -71,9 +70,9 @@ type Status struct {
 
 // LossStatus says what the loss of a node would cost now.
 type LossStatus struct {
-	Epoch   storage.Epoch `json:"epoch"`           // the job would go on from it; 0: from its start
-	Level   string        `json:"level,omitempty"` // that has it
-	Seconds float64       `json:"computed_s"`      // since its cut, or since the start
+	Epoch   uint64  `json:"epoch"`           // the job would go on from it; 0: from its start
+	Level   string  `json:"level,omitempty"` // that has it
+	Seconds float64 `json:"computed_s"`      // since its cut, or since the start
 }
 
 // NextStatus says when rank 0 will ask for a checkpoint of its own accord.
@@ -85,7 +84,7 @@ type NextStatus struct {
 
 // EpochStatus is coordinated.EpochStats in plain data.
 type EpochStatus struct {
-	Epoch          storage.Epoch      `json:"epoch"`
+	Epoch          uint64             `json:"epoch"`
 	Bytes          int64              `json:"bytes"` // of rank 0's shard
 	BlockedSeconds float64            `json:"blocked_s"`
 	DurableSeconds map[string]float64 `json:"durable_s"`

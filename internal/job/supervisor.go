@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // A Supervisor hears from the jobs that it has started, one after the other:
@@ -111,21 +110,21 @@ type Supervised struct {
 // Report is what a job says of itself, four times a second and at once when
 // something has changed. With Daemon a node daemon says it, and the program may outlive that.
 type Report struct {
-	Job       string                   `json:"job"`
-	Step      string                   `json:"step,omitempty"`  // Slurm's, of this run
-	Start     int                      `json:"start,omitempty"` // that it belongs to; in the first report only
-	Daemon    bool                     `json:"daemon,omitempty"`
-	Nodes     []string                 `json:"nodes,omitempty"` // by rank; in the first report only
-	Taken     string                   `json:"taken,omitempty"` // when checkpoints are, likewise
-	Points    uint64                   `json:"points"`          // passed by rank 0
-	Restoring bool                     `json:"restoring,omitempty"`
-	Ready     bool                     `json:"ready,omitempty"` // Restore is over
-	Restored  *RestoredStatus          `json:"restored,omitempty"`
-	Committed map[string]storage.Epoch `json:"committed,omitempty"` // newest in this run, by level
-	Newest    *EpochStatus             `json:"newest,omitempty"`    // that is at the last level
-	Stopped   storage.Epoch            `json:"stopped,omitempty"`   // the final checkpoint
-	Ended     bool                     `json:"ended,omitempty"`     // every rank has called Close
-	Failing   string                   `json:"failing,omitempty"`   // checkpoints in a row that failed, as in Status
+	Job       string            `json:"job"`
+	Step      string            `json:"step,omitempty"`  // Slurm's, of this run
+	Start     int               `json:"start,omitempty"` // that it belongs to; in the first report only
+	Daemon    bool              `json:"daemon,omitempty"`
+	Nodes     []string          `json:"nodes,omitempty"` // by rank; in the first report only
+	Taken     string            `json:"taken,omitempty"` // when checkpoints are, likewise
+	Points    uint64            `json:"points"`          // passed by rank 0
+	Restoring bool              `json:"restoring,omitempty"`
+	Ready     bool              `json:"ready,omitempty"` // Restore is over
+	Restored  *RestoredStatus   `json:"restored,omitempty"`
+	Committed map[string]uint64 `json:"committed,omitempty"` // newest in this run, by level
+	Newest    *EpochStatus      `json:"newest,omitempty"`    // that is at the last level
+	Stopped   uint64            `json:"stopped,omitempty"`   // the final checkpoint
+	Ended     bool              `json:"ended,omitempty"`     // every rank has called Close
+	Failing   string            `json:"failing,omitempty"`   // checkpoints in a row that failed, as in Status
 	// Terminated says that rank 0 was sent TERM, which means stop to it. It waits a
 	// moment for Tell, to know how much time that leaves.
 	Terminated bool        `json:"terminated,omitempty"`
@@ -146,11 +145,11 @@ type Report struct {
 
 // RestoredStatus is coordinated.RestoreStats in plain data.
 type RestoredStatus struct {
-	Epoch   storage.Epoch `json:"epoch"`
-	Level   string        `json:"level"` // of rank 0's shard
-	Bytes   int64         `json:"bytes"`
-	Seconds float64       `json:"s"`       // all of Restore
-	Fetch   float64       `json:"fetch_s"` // of that, until every rank had read its shard
+	Epoch   uint64  `json:"epoch"`
+	Level   string  `json:"level"` // of rank 0's shard
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"s"`       // all of Restore
+	Fetch   float64 `json:"fetch_s"` // of that, until every rank had read its shard
 }
 
 // LostStatus is coordinated.LostError in plain data.

@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 )
 
 // lengths is what a session knows of arrays whose length changes.
 type lengths struct {
-	newest  *program.SavedEpoch // what hf_restore will restore, once a rank has asked
-	asked   map[string]bool     // names whose length the program asks for at a restart
-	started bool                // hf_restore is over
-	changed []string            // have changed since; the next checkpoint warns of them
+	newest  *coordinated.SavedEpoch // what hf_restore will restore, once a rank has asked
+	asked   map[string]bool         // names whose length the program asks for at a restart
+	started bool                    // hf_restore is over
+	changed []string                // have changed since; the next checkpoint warns of them
 	warned  map[string]bool
 }
 

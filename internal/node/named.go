@@ -53,7 +53,7 @@ type namedArray struct {
 	count atomic.Int64 // -1: not in this checkpoint
 }
 
-var _ program.Program = (*named)(nil)
+var _ coordinated.Program = (*named)(nil)
 
 func (n *named) Rank() int                 { return n.r.rank }
 func (n *named) Size() int                 { return n.r.size }

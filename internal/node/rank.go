@@ -9,8 +9,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
-	"github.com/holdfast-hpc/holdfast/internal/program"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,7 +42,7 @@ type rank struct {
 	*arenas
 }
 
-var _ program.Program = (*rank)(nil)
+var _ coordinated.Program = (*rank)(nil)
 
 func (r *rank) Rank() int                 { return r.rank }
 func (r *rank) Size() int                 { return r.size }

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 )
 
 // versions finds the epochs of a name and the versions that all ranks read there.
-func (s *session) versions(ctx context.Context, n *named) (list []program.SavedEpoch, versions []int64, err error) {
+func (s *session) versions(ctx context.Context, n *named) (list []coordinated.SavedEpoch, versions []int64, err error) {
 	if list, err = n.ck.SavedEpochs(ctx); err != nil || len(list) == 0 {
 		return nil, nil, err
 	}
@@ -93,7 +94,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(list, func(e program.SavedEpoch) bool { return e.Epoch == n.verified })
+	i := slices.IndexFunc(list, func(e coordinated.SavedEpoch) bool { return e.Epoch == n.verified })
 	if i < 0 || versions[i] != m.Version {
 		i = slices.Index(versions, m.Version) // newest first
 	}
@@ -140,7 +141,7 @@ func (s *session) beginRestart(ctx context.Context, m wire.Message) error {
 }
 
 // selectSaved makes the arrays of a checkpoint those that are restored.
-func (n *named) selectSaved(e program.SavedEpoch) error {
+func (n *named) selectSaved(e coordinated.SavedEpoch) error {
 	for name, a := range e.Saved {
 		if reserved(name) {
 			continue

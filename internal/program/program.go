@@ -1,56 +1,13 @@
-// Package program is what a checkpointer needs of a program that it is not part of: an
-// agent of the node daemon stands in for a rank whose memory and messages are those of
-// another process.
-//
-// Such a program promises that at a point no message of its own is in flight, and that
-// all its ranks come to their points equally often: so all ranks stop at the same one. A program whose messages
-// are counted, by libholdfast-mpi, promises nothing.
+// Package program is the memory and the messages of a program that its checkpointer is not part of: an
+// agent of the node daemon stands in for a rank of such a program, as coordinated.Proxy describes.
 package program
 
 import (
 	"context"
-	"os"
 	"strings"
 
-	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
-
-// Program is one rank of it.
-type Program interface {
-	Rank() int
-	Size() int
-
-	// Meet returns when all ranks have called it. If ctx ends first, it returns those that
-	// have not, as far as they are known.
-	Meet(ctx context.Context) (missing []int, err error)
-
-	// Allgather gives every rank's bytes to all, in order of rank. It is collective; mine
-	// has the same length on all ranks, and all is size times as long.
-	Allgather(all, mine []byte) error
-
-	// Arm makes the program's next point stop, or pass. When Arm(true) returns, Points counts
-	// every point that has passed.
-	Arm(armed bool)
-
-	// Points is how many points the rank has come to.
-	Points() uint64
-
-	// Messages is its message layer, or nil if nothing counts its messages. An Exchange is collective over the ranks.
-	Messages(exchange Exchange) endpoint.Endpoint
-
-	// Signals are those that the program has been sent and that ask for a checkpoint.
-	Signals() <-chan os.Signal
-
-	// Previous is the epoch that the previous start has left in memory of this rank; nil: none. It is called once.
-	Previous() *storage.MemoryShard
-
-	// FreePrevious frees what Previous returned: nothing is read from there any more.
-	FreePrevious()
-
-	Memory
-}
 
 // An Exchange gives every rank's bytes to all, in order of rank. It is collective, in the same order on all ranks.
 type Exchange func(ctx context.Context, mine []byte) ([][]byte, error)
@@ -118,4 +75,19 @@ type Move struct {
 	*Array
 	Shared []byte
 	Late   bool // nobody reads it before arrived has returned
+}
+
+// SavedArray is what an epoch has of one array.
+type SavedArray struct {
+	Layout string // of an element, as in Array; empty: it is something else
+	Bytes  int64
+	Inline []byte // if they are few
+}
+
+// Start is what a program that another process has started than this one says of itself: what HOLDFAST_SUPERVISOR
+// tells it, its step of Slurm, the name of its file, whether it starts over, and whether it continues epochs of other
+// numbers of ranks.
+type Start struct {
+	Supervisor, Step, Program string
+	Fresh, Elastic            bool
 }

@@ -95,7 +95,7 @@ func (s *setup) formerLocal(prefix string) string {
 
 // salvage has all nodes that are left copy what they have to global, and the one that brings the
 // last shard commit it. It returns the newest epoch that is committed there by that.
-func (s *setup) salvage(ctx context.Context, a decide.Salvage) (storage.Epoch, error) {
+func (s *setup) salvage(ctx context.Context, a decide.Salvage) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Within)
 	defer cancel()
 	patient := slurm.Client{Timeout: a.Within}
@@ -112,7 +112,7 @@ func (s *setup) salvage(ctx context.Context, a decide.Salvage) (storage.Epoch, e
 }
 
 // newestAt is the newest epoch that is committed in a directory.
-func newestAt(ctx context.Context, dir string) (newest storage.Epoch, err error) {
+func newestAt(ctx context.Context, dir string) (newest uint64, err error) {
 	v, err := checkpoints.Open(context.Background(), dir)
 	if err != nil {
 		return 0, err
@@ -120,7 +120,7 @@ func newestAt(ctx context.Context, dir string) (newest storage.Epoch, err error)
 	list, err := v.Epochs(ctx)
 	for _, e := range list {
 		if e.Committed {
-			newest = max(newest, e.Epoch)
+			newest = max(newest, uint64(e.Epoch))
 		}
 	}
 	return newest, err

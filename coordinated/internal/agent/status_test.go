@@ -25,7 +25,7 @@ func TestRankStatus(t *testing.T) {
 	leave, asked := make(chan struct{}), make(chan error, 1)
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 3}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		var parts seam.Parts
+		var parts seam.Inside
 		ck, step, err := jobtest.OpenStep(inside(ctx, &parts), world, opt)
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func TestRankStatus(t *testing.T) {
 		}
 		if err == nil && world.Rank() == 0 {
 			var states []job.RankStatus
-			if states, err = parts.Agent.Ranks(); err == nil && (states[2].Last == 0 || states[2].Level == "" ||
+			if states, err = parts.Ranks(); err == nil && (states[2].Last == 0 || states[2].Level == "" ||
 				states[2].Cost <= 0) {
 				err = fmt.Errorf("after a checkpoint: rank 2 says %+v", states[2])
 			}
@@ -103,9 +103,9 @@ func TestSilentRank(t *testing.T) {
 	hush, done := make(chan struct{}), make(chan struct{})
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 3}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		var parts seam.Parts
+		var parts seam.Inside
 		ck, err := coordinated.Open(seam.With(ctx, seam.Seam{Plane: net.Plane,
-			Opened: func(p seam.Parts) { parts = p }}), world, opt)
+			Opened: func(p seam.Inside) { parts = p }}), world, opt)
 		if err != nil {
 			return err
 		}
@@ -114,13 +114,13 @@ func TestSilentRank(t *testing.T) {
 		}
 		if world.Rank() == 2 {
 			// Its agent is kept from answering for as long as it takes.
-			if err := parts.Agent.Do(ctx, func() { close(hush); <-done }); err != nil {
+			if err := parts.OnAgent(ctx, func() { close(hush); <-done }); err != nil {
 				return err
 			}
 		}
 		if world.Rank() == 0 {
 			<-hush
-			states, err := parts.Agent.Ranks()
+			states, err := parts.Ranks()
 			close(done)
 			if err != nil || states[0].State != watch.StateRunning || states[1].State == watch.StateSilent ||
 				states[2].State != watch.StateSilent {

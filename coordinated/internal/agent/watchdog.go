@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
@@ -116,7 +116,8 @@ func (a *Agent) weigh(blobs []cut.Blob) {
 		text, culprit = watch.ExplainStuck(all, waiting), watch.Culprit(all, waiting)
 	} else if on, late := watch.Late(all); len(late) > 0 {
 		waiting, culprit, said, remedy = on, late[0], "", lateRemedy
-		text = fmt.Sprintf("rank(s) %s wait for rank(s) %s in %s", vote.Ranks(on), vote.Ranks(late), all[on[0]].Calling)
+		text = fmt.Sprintf("rank(s) %s wait for rank(s) %s in %s", outcome.Ranks(on), outcome.Ranks(late),
+			all[on[0]].Calling)
 		if !slices.ContainsFunc(late, func(r int) bool { return all[r].Closed }) {
 			limit = pollersWait * a.WaitTimeout
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
@@ -134,7 +134,7 @@ func Agree(priv Ranks, op string, err error) error {
 	if xerr != nil {
 		return errors.Join(err, xerr)
 	}
-	return vote.Failed(op, texts, err)
+	return outcome.Failed(op, texts, err)
 }
 
 // mostReason bounds what all ranks hear of why each has failed: 2 KiB, and less of very many.

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
@@ -17,12 +17,12 @@ const OpenWait = 10
 // hereTag marks the words of the ranks that wait in Open for the others.
 const hereTag = 7
 
-// notAll is the error of an Open that not all ranks have called in time. The missing ones are those that rank 0 knows;
+// NotAll is the error of an Open that not all ranks have called in time. The missing ones are those that rank 0 knows;
 // nil on other ranks.
-func notAll(waited time.Duration, missing []int) error {
+func NotAll(waited time.Duration, missing []int) error {
 	who := "at least one has not (rank 0 says which, unless it is missing itself)"
 	if len(missing) > 0 {
-		who = "rank(s) " + vote.Ranks(missing) + " have not"
+		who = "rank(s) " + outcome.Ranks(missing) + " have not"
 	}
 	return fmt.Errorf("open the checkpoints: every rank must call Open (hf_init), but after %v %s; see what they do, "+
 		"or raise wait_timeout (Open waits %d times as long)", waited, who, OpenWait)
@@ -52,15 +52,15 @@ func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 			said = true
 		}
 		if waited > limit/OpenWait && priv.Rank() == 0 && log != nil {
-			log.Warn("holdfast: Open waits for other ranks", "missing", vote.Ranks(missing(here)), "waited",
+			log.Warn("holdfast: Open waits for other ranks", "missing", outcome.Ranks(missing(here)), "waited",
 				waited.Round(time.Second), "ends after", limit)
 			log = nil
 		}
 		if waited > limit {
 			if priv.Rank() > 0 {
-				return notAll(limit, nil)
+				return NotAll(limit, nil)
 			}
-			return notAll(limit, missing(here))
+			return NotAll(limit, missing(here))
 		}
 		time.Sleep(pause.Next())
 	}

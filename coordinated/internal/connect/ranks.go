@@ -1,12 +1,9 @@
 package connect
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -30,29 +27,6 @@ func (r OverMPI) Meet(limit time.Duration, log *slog.Logger) error { return meet
 
 // Allgather is that of MPI.
 func (r OverMPI) Allgather(all, mine []byte) error { return mpiwrap.Allgather(r.Comm, all, mine) }
-
-// OverProgram are ranks of a program in other processes.
-type OverProgram struct{ Program program.Program }
-
-// Rank is the program's.
-func (r OverProgram) Rank() int { return r.Program.Rank() }
-
-// Size is the program's.
-func (r OverProgram) Size() int { return r.Program.Size() }
-
-// Meet has the program's processes meet.
-func (r OverProgram) Meet(limit time.Duration, _ *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	missing, err := r.Program.Meet(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return notAll(limit, missing)
-	}
-	return err
-}
-
-// Allgather is the program's.
-func (r OverProgram) Allgather(all, mine []byte) error { return r.Program.Allgather(all, mine) }
 
 // Broadcast gives the bytes of rank 0 to all.
 func Broadcast(r Ranks, b []byte) error {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 )
 
 // Topology is who sits where, as this rank sees it.
@@ -113,7 +113,7 @@ func (t *Topology) Neighbours() []int {
 
 // AtFault are the nodes of the ranks on which something failed, if there are others.
 func (t *Topology) AtFault(err error) []string {
-	var failed *vote.RanksError
+	var failed *outcome.RanksError
 	if !errors.As(err, &failed) {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 )
 
 // TestPlace: a tree over all ranks, in which one edge leads to each node but the first.
@@ -95,8 +95,8 @@ func TestMates(t *testing.T) {
 func TestAtFault(t *testing.T) {
 	top := &Topology{Nodes: []string{"a", "b", "b"}}
 	for want, err := range map[string]error{
-		"b": &vote.RanksError{Failed: []vote.RankFailure{{Rank: 1, Text: "x"}, {Rank: 2, Text: "x"}}},
-		"":  &vote.RanksError{Failed: []vote.RankFailure{{Rank: 0, Text: "x"}, {Rank: 1, Text: "x"}}}} {
+		"b": &outcome.RanksError{Failed: []outcome.RankFailure{{Rank: 1, Text: "x"}, {Rank: 2, Text: "x"}}},
+		"":  &outcome.RanksError{Failed: []outcome.RankFailure{{Rank: 0, Text: "x"}, {Rank: 1, Text: "x"}}}} {
 		if got := strings.Join(top.AtFault(err), " "); got != want {
 			t.Errorf("%v: got %q, want %q", err, got, want)
 		}

@@ -1,4 +1,6 @@
-package vote
+// Package outcome makes one error of how an operation went on each rank: it fails for all if it failed for one, with a
+// RanksError that names the ranks and says each reason once.
+package outcome
 
 import (
 	"fmt"
@@ -14,8 +16,7 @@ type RanksError struct {
 	Failed []RankFailure // in order of rank
 	Err    error         // this rank's own error, or nil
 
-	uncaptured bool // some rank has nothing to write, at whatever level
-	all        bool // it failed on every rank
+	all bool // it failed on every rank
 }
 
 // RankFailure is what one rank reported.
@@ -85,11 +86,11 @@ func Ranks(rs []int) string {
 	return b.String()
 }
 
-// each has every rank's vote read, by f, which says what is wrong with it.
-func each(op string, blobs []cut.Blob, own error, f func(i int, b []byte) (wrong string)) error {
+// Check reads every rank's report by read, which returns what is wrong with it.
+func Check(op string, blobs []cut.Blob, own error, read func(i int, b []byte) (wrong string)) error {
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
-		texts[i] = f(i, b.Data)
+		texts[i] = read(i, b.Data)
 	}
 	return Failed(op, texts, own)
 }
@@ -106,4 +107,17 @@ func Failed(op string, texts []string, own error) error {
 		return nil
 	}
 	return &RanksError{Op: op, Failed: failed, Err: own, all: len(failed) == len(texts)}
+}
+
+// Encode is the report of a rank that has nothing to say but its error: the text, or nothing.
+func Encode(err error) []byte {
+	if err == nil {
+		return nil
+	}
+	return []byte(err.Error())
+}
+
+// Decode returns what the ranks have reported by Encode.
+func Decode(op string, blobs []cut.Blob, own error) error {
+	return Check(op, blobs, own, func(_ int, b []byte) string { return string(b) })
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -134,12 +134,12 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, level str
 	werr := p.writePart(ctx, part, pack, l)
 	err = l.End()
 	p.Phase("part")
-	blobs, gerr := p.Allgather(e, "parts "+level, vote.EncodeError(werr))
+	blobs, gerr := p.Allgather(e, "parts "+level, outcome.Encode(werr))
 	if err := errors.Join(err, gerr); err != nil {
 		return nil, false, err
 	}
 	flusher := pack.Ranks[0] == p.Rank
-	if werr := vote.DecodeErrors("write packs", blobs, werr); werr != nil {
+	if werr := outcome.Decode("write packs", blobs, werr); werr != nil {
 		if p.Rank == 0 {
 			p.Log.Debug("holdfast: copying from the first level, not from memory", "epoch", e, "why", werr)
 		}

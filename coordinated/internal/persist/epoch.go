@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -290,7 +291,7 @@ var ErrEnded = errors.New("no checkpoint: the program has ended, and stands behi
 func (x *Epoch) complain() {
 	log, e := x.p.Log, x.c.Epoch
 	var late *GraceError
-	var failed *vote.RanksError
+	var failed *outcome.RanksError
 	switch {
 	case x.p.Rank != 0:
 	case errors.Is(x.Err, ErrEnded) && errors.As(x.Err, &failed) && len(failed.Failed) == x.p.Size:

@@ -169,9 +169,9 @@ type finalBehind struct {
 
 func (f *finalBehind) rank(t *testing.T, w *mpiwrap.Comm) error {
 	ctx := context.Background()
-	var parts seam.Parts
+	var parts seam.Inside
 	s := f.seam
-	s.Opened = func(p seam.Parts) { parts = p }
+	s.Opened = func(p seam.Inside) { parts = p }
 	ck, err := coordinated.Open(seam.With(f.under(ctx), s), w, f.opt)
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func (f *finalBehind) rank(t *testing.T, w *mpiwrap.Comm) error {
 	}
 	data = data[:1000] // the final one is small, and so not slow
 	if w.Rank() == 1 { // not rank 0
-		parts.End.Within(f.left)
+		parts.KillIn(f.left)
 		if err := ck.RequestStop(ctx); err != nil {
 			return err
 		}

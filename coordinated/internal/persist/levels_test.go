@@ -247,8 +247,8 @@ func TestFailedManifestKeepsTwo(t *testing.T) {
 
 // takeEpochs takes so many epochs, one after the other, each with new bytes.
 func takeEpochs(ctx context.Context, world *mpiwrap.Comm, opt coordinated.Options, epochs int) error {
-	var p seam.Parts
-	ctx = seam.With(ctx, seam.Seam{Opened: func(of seam.Parts) { p = of }})
+	var p seam.Inside
+	ctx = seam.With(ctx, seam.Seam{Opened: func(of seam.Inside) { p = of }})
 	ck, step, err := jobtest.OpenStep(ctx, world, opt)
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func takeEpochs(ctx context.Context, world *mpiwrap.Comm, opt coordinated.Option
 		if err := world.Barrier(); err != nil {
 			return err
 		}
-		<-p.Persist.Over() // nothing is written any more
+		<-p.Idle() // nothing is written any more
 	}
 	return ck.Close()
 }

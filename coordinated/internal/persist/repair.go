@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -46,11 +47,11 @@ func (p *Persister) rebuild(e storage.Epoch) error {
 			err = nil // no directory of this level knows the epoch any more: it lives further out
 		}
 		// The next level builds on this one, so all must be through it.
-		blobs, gerr := p.Allgather(e, "repair "+level, vote.EncodeError(err))
+		blobs, gerr := p.Allgather(e, "repair "+level, outcome.Encode(err))
 		if gerr != nil {
 			return errors.Join(err, gerr)
 		}
-		if err := vote.DecodeErrors(fmt.Sprintf("rebuild epoch %d at level %s", e, level), blobs, err); err != nil {
+		if err := outcome.Decode(fmt.Sprintf("rebuild epoch %d at level %s", e, level), blobs, err); err != nil {
 			return err
 		}
 	}

@@ -4,14 +4,12 @@ package seam
 
 import (
 	"context"
+	"os"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/metrics"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -27,20 +25,22 @@ type Seam struct {
 	QuietPerRank bool
 	ShareWait    time.Duration // how long nodes may take to see what another writes
 	Slurm        *slurm.Job    // that the rank is in
-	// Opened is given the parts of the rank's Checkpointer, before Open returns.
-	Opened func(Parts)
+	Cuts         *layout.Cuts  // how global arrays are cut into pieces
+	// Opened is given what a test may do inside the rank's Checkpointer, before Open returns.
+	Opened func(Inside)
 }
 
-// Parts are those of an open Checkpointer.
-type Parts struct {
-	State   *arrays.Protected
-	Agent   *agent.Agent
-	Persist *persist.Persister
-	End     *persist.End            // when the process will be killed
-	Metrics *metrics.Set            // nil: another rank of the node has them
-	Report  func(*job.Report)       // what holdfast run hears
-	Life    context.Context         // of the work in the background
-	Stop    context.CancelCauseFunc // ends it
+// Inside has what a test may do inside an open Checkpointer, and see of it.
+type Inside struct {
+	OnAgent   func(ctx context.Context, f func()) error // runs f on the rank's agent
+	Signalled func(os.Signal)                           // on the agent: as if the rank had received it
+	Ranks     func() ([]job.RankStatus, error)          // that the agent knows
+	Idle      func() <-chan struct{}                    // closed when no epoch is being written
+	KillIn    func(time.Duration)                       // sets when the process will be killed
+	Metrics   bool                                      // the rank has those of its node
+	Report    func(*job.Report)                         // to holdfast run
+	Life      context.Context                           // of the work in the background
+	Stop      context.CancelCauseFunc                   // ends it
 }
 
 type key struct{}

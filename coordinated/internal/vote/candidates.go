@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -72,7 +73,7 @@ func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err 
 func DecodeCandidates(op string, blobs []cut.Blob, own error) ([][]Candidate, Flags, error) {
 	flags := Flags{}
 	per := make([][]Candidate, len(blobs))
-	err := each(op, blobs, own, func(i int, b []byte) string {
+	err := outcome.Check(op, blobs, own, func(i int, b []byte) string {
 		switch {
 		case len(b) > 1 && b[0] != 0:
 			return string(b[1:])

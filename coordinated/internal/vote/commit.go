@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -54,7 +55,7 @@ func BriefCommits(blobs []cut.Blob) []cut.Blob {
 	if len(brief) > 0 {
 		brief[0].Data = (&Commit{Have: all}).Encode()
 	}
-	var failed *RanksError
+	var failed *outcome.RanksError
 	if errors.As(err, &failed) {
 		for _, f := range failed.Failed {
 			brief[f.Rank].Data = append([]byte{votesNo}, units.Cut(f.Text, mostReason)...)
@@ -68,7 +69,7 @@ func BriefCommits(blobs []cut.Blob) []cut.Blob {
 func DecodeCommits(op string, blobs []cut.Blob, own error) ([]storage.Epoch, error) {
 	count := map[storage.Epoch]int{}
 	voters := 0
-	if err := each(op, blobs, own, func(i int, b []byte) string {
+	if err := outcome.Check(op, blobs, own, func(i int, b []byte) string {
 		switch {
 		case len(b) == 1 && b[0] == votesAsOne && i > 0: // rank 0 is the first everywhere
 		case len(b) > 1 && b[0] == votesNo:

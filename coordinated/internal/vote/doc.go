@@ -1,4 +1,3 @@
-// Package vote is how ranks agree: what each says of an operation that all take part in,
-// in bytes, and what follows from what all have said. It fails for all if it failed for
-// one, with a RanksError that names the ranks and says each reason once.
+// Package vote is how ranks agree on epochs: what each has written, committed or can restore,
+// in bytes, and what follows from the votes of all.
 package vote

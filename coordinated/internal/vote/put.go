@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -19,12 +20,8 @@ func (e *uncaptured) Unwrap() error { return e.error }
 // Uncaptured marks why a rank has nothing to write.
 func Uncaptured(err error) error { return &uncaptured{err} }
 
-// NothingToWrite says whether a vote failed because some rank has nothing to write, at
-// whatever level.
-func NothingToWrite(err error) bool {
-	var failed *RanksError
-	return errors.As(err, &failed) && failed.uncaptured
-}
+// NothingToWrite reports whether a vote failed because some rank has nothing to write, at any level.
+func NothingToWrite(err error) bool { return errors.As(err, new(*uncaptured)) }
 
 // EncodePut is a rank's vote on what it has written: a byte, 0 for shard infos, each with
 // its length before it, and 1 for the text of an error, 2 for that of one that
@@ -95,34 +92,18 @@ func briefPut(b []byte) []byte {
 // written.
 func DecodePuts(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, error) {
 	var infos []storage.ShardInfo
-	if err := each(op, blobs, own, func(_ int, b []byte) string {
+	if err := outcome.Check(op, blobs, own, func(_ int, b []byte) string {
 		more, wrong := decodePut(b)
 		infos = append(infos, more...)
 		return wrong
 	}); err != nil {
-		var failed *RanksError
-		if errors.As(err, &failed) {
-			failed.uncaptured = slices.ContainsFunc(blobs, func(b cut.Blob) bool {
-				return len(b.Data) > 0 && b.Data[0] == 2
-			})
-			if failed.uncaptured { // nothing was written anywhere
-				failed.Op, _, _ = strings.Cut(strings.Replace(op, "write", "take", 1), " to ")
-			}
+		var failed *outcome.RanksError
+		nothing := slices.ContainsFunc(blobs, func(b cut.Blob) bool { return len(b.Data) > 0 && b.Data[0] == 2 })
+		if nothing && errors.As(err, &failed) { // nothing was written anywhere
+			failed.Op, _, _ = strings.Cut(strings.Replace(op, "write", "take", 1), " to ")
+			err = &uncaptured{failed}
 		}
 		return nil, err
 	}
 	return infos, nil
-}
-
-// EncodeError is a vote without data: the text of an error, or nothing.
-func EncodeError(err error) []byte {
-	if err == nil {
-		return nil
-	}
-	return []byte(err.Error())
-}
-
-// DecodeErrors returns what the ranks voted with EncodeError.
-func DecodeErrors(op string, blobs []cut.Blob, own error) error {
-	return each(op, blobs, own, func(_ int, b []byte) string { return string(b) })
 }

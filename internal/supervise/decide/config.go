@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/slurm"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // Exit codes of a run. The others are the program's own.
@@ -72,16 +71,16 @@ func (c *Config) ProbeTime() time.Duration { return max(c.PeerTimeout/5, time.Se
 // Memory is what a run under Slurm leaves beside the checkpoints at global for the next one. All
 // of it is a hint: without it nothing is known.
 type Memory struct {
-	Epoch      storage.Epoch `json:"epoch"`             // that was measured
-	Seconds    float64       `json:"checkpoint_s"`      // it took, from the request until it was at global
-	Job        string        `json:"job,omitempty"`     // Slurm's number; what follows is about it
-	BegunAt    time.Time     `json:"begun_at,omitzero"` // when it began from nothing; zero = it restored something
-	Safe       bool          `json:"safe,omitempty"`    // an epoch of it came to global, or was there before
-	Took       bool          `json:"took,omitempty"`    // a start took a checkpoint, at any level
-	Local      string        `json:"local,omitempty"`   // directory on each node's own disk
-	NoProgress int           `json:"in_vain,omitempty"` // runs up to the time limit in a row that brought little
-	Width      int           `json:"nodes,omitempty"`   // of the program, when the job had all of its nodes
-	Tasks      int           `json:"tasks,omitempty"`   // ranks, under srun
+	Epoch      uint64    `json:"epoch"`             // that was measured
+	Seconds    float64   `json:"checkpoint_s"`      // it took, from the request until it was at global
+	Job        string    `json:"job,omitempty"`     // Slurm's number; what follows is about it
+	BegunAt    time.Time `json:"begun_at,omitzero"` // when it began from nothing; zero = it restored something
+	Safe       bool      `json:"safe,omitempty"`    // an epoch of it came to global, or was there before
+	Took       bool      `json:"took,omitempty"`    // a start took a checkpoint, at any level
+	Local      string    `json:"local,omitempty"`   // directory on each node's own disk
+	NoProgress int       `json:"in_vain,omitempty"` // runs up to the time limit in a row that brought little
+	Width      int       `json:"nodes,omitempty"`   // of the program, when the job had all of its nodes
+	Tasks      int       `json:"tasks,omitempty"`   // ranks, under srun
 	// runs in a row that were started again too often and took no checkpoint
 	Stale int `json:"stale,omitempty"`
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/slurm"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // Event is something that has happened: one of the types below.
@@ -61,7 +60,7 @@ type (
 	Requeued struct{ Err error }
 	// Salvaged answers Salvage: the newest epoch that is committed at global now.
 	Salvaged struct {
-		Epoch storage.Epoch
+		Epoch uint64
 		Err   error
 	}
 )
@@ -119,7 +118,7 @@ type (
 	// is behind an epoch that global has.
 	Salvage struct {
 		Nodes  []string
-		Have   storage.Epoch
+		Have   uint64
 		Within time.Duration
 	}
 	// Remember keeps a Memory for the next run.

@@ -10,27 +10,26 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/slurm"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // past is what the starts of a run have come to.
 type past struct {
 	starts       int
-	unopened     int                      // in a row that did not come to Open
-	failing      int                      // of these, those since the newest death of a node
-	aftermath    bool                     // a node died in one of these
-	withoutEpoch int                      // in a row without a new epoch
-	aborted      string                   // what the newest of them aborted with
-	alike        int                      // how many in a row aborted with that
-	deaths       map[storage.Epoch]int    // crashes after restoring an epoch
-	at           map[string]storage.Epoch // newest committed, by level
-	opening      time.Duration            // of the first start, until rank 0 reported
-	workAt       time.Time                // when the program began to compute, the first time
-	advanced     bool                     // a start took a checkpoint
-	fresh        bool                     // starts are to restore nothing, until one has committed an epoch
-	notOurs      bool                     // the job was requeued, or is over, while this command stood still
-	salvaged     bool                     // that was tried
-	death        death                    // of the newest start
+	unopened     int               // in a row that did not come to Open
+	failing      int               // of these, those since the newest death of a node
+	aftermath    bool              // a node died in one of these
+	withoutEpoch int               // in a row without a new epoch
+	aborted      string            // what the newest of them aborted with
+	alike        int               // how many in a row aborted with that
+	deaths       map[uint64]int    // crashes after restoring an epoch
+	at           map[string]uint64 // newest committed, by level
+	opening      time.Duration     // of the first start, until rank 0 reported
+	workAt       time.Time         // when the program began to compute, the first time
+	advanced     bool              // a start took a checkpoint
+	fresh        bool              // starts are to restore nothing, until one has committed an epoch
+	notOurs      bool              // the job was requeued, or is over, while this command stood still
+	salvaged     bool              // that was tried
+	death        death             // of the newest start
 }
 
 // death is what ended a start.
@@ -41,7 +40,7 @@ type death struct {
 }
 
 // committed notes an epoch at a level.
-func (m *Machine) committed(level string, e storage.Epoch) {
+func (m *Machine) committed(level string, e uint64) {
 	m.past.at[level] = max(m.past.at[level], e)
 }
 
@@ -300,7 +299,7 @@ func (m *Machine) wake(s os.Signal) {
 
 // newestOf says from where a run goes on that did not end well.
 func newestOf(rep job.Report) string {
-	var e storage.Epoch
+	var e uint64
 	for _, at := range rep.Committed {
 		e = max(e, at)
 	}
@@ -311,7 +310,7 @@ func newestOf(rep job.Report) string {
 }
 
 // levelsAt lists where an epoch is committed.
-func levelsAt(rep job.Report, e storage.Epoch) string {
+func levelsAt(rep job.Report, e uint64) string {
 	other := func(level string) bool { return rep.Committed[level] != e }
 	at := slices.DeleteFunc(slices.Sorted(maps.Keys(rep.Committed)), other)
 	return strings.Join(at, ", ")

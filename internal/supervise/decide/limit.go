@@ -20,7 +20,7 @@ type limit struct {
 	stopAt    time.Time     // when that was
 	byTERM    bool          // by a signal that a cancelled job gets as well
 	warned    bool          // that the lead is too short
-	measured  storage.Epoch // newest
+	measured  uint64        // newest
 }
 
 // defaultLead is when the final checkpoint is asked for, before the time limit, with --requeue and

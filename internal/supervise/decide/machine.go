@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/slurm"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // phase is how far a run is.
@@ -49,7 +48,7 @@ func New(cfg Config) *Machine {
 		cfg.Memory.Took = false // it was another run of this allocation
 	}
 	return &Machine{cfg: cfg, mem: cfg.Memory, nodes: nodes{dead: map[string]string{}, unfit: map[string]string{}},
-		past: past{deaths: map[storage.Epoch]int{}, at: map[string]storage.Epoch{}}}
+		past: past{deaths: map[uint64]int{}, at: map[string]uint64{}}}
 }
 
 // Step takes an event and returns what is to be done about it, in order.

@@ -73,15 +73,15 @@ func (w words) span(name string, otherwise time.Duration) time.Duration {
 }
 
 // levels reads level:epoch,level:epoch.
-func (w words) levels(name string) map[string]storage.Epoch {
-	var at map[string]storage.Epoch
+func (w words) levels(name string) map[string]uint64 {
+	var at map[string]uint64
 	for _, l := range w.list(name) {
 		level, n, _ := strings.Cut(l, ":")
 		e, _ := strconv.Atoi(n)
 		if at == nil {
-			at = map[string]storage.Epoch{}
+			at = map[string]uint64{}
 		}
-		at[level] = storage.Epoch(e)
+		at[level] = uint64(e)
 	}
 	return at
 }
@@ -212,7 +212,7 @@ func (s *scene) slurm(w words) {
 func report(w words) job.Report {
 	r := job.Report{Nodes: w.list("nodes"), Step: w.text("step"), Restoring: w.has("restoring"),
 		Ready: w.has("ready"), Points: uint64(w.number("points", 0)), Committed: w.levels("committed"),
-		Stopped: storage.Epoch(w.number("stopped", 0)), Ended: w.has("ended"), Terminated: w.has("terminated"),
+		Stopped: uint64(w.number("stopped", 0)), Ended: w.has("ended"), Terminated: w.has("terminated"),
 		Unrestorable: w.text("unrestorable"), Missing: w.has("missing"), Failed: w.text("failed"),
 		FailedNodes: w.list("failed-nodes"), Failing: w.text("failing"),
 		Daemon: w.has("daemon")}
@@ -223,7 +223,7 @@ func report(w words) job.Report {
 		e, took, _ := strings.Cut(d, ":")
 		n, _ := strconv.Atoi(e)
 		d, _ := time.ParseDuration(took)
-		r.Newest = &job.EpochStatus{Epoch: storage.Epoch(n),
+		r.Newest = &job.EpochStatus{Epoch: uint64(n),
 			DurableSeconds: map[string]float64{storage.LevelGlobal: d.Seconds()}}
 	}
 	if w.has("lost") {

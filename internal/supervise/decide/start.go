@@ -41,7 +41,7 @@ type progress struct {
 	refused     string   // why Open failed; "" if it has not
 	unfit       []string // nodes on which it failed, if not on all
 	restoringAt time.Time
-	restored    storage.Epoch
+	restored    uint64
 	computing   bool
 	points      uint64
 }
@@ -218,7 +218,7 @@ func (m *Machine) report(rep job.Report) {
 }
 
 // advance notes the newest epochs that a start has taken, by level.
-func (m *Machine) advance(newest map[string]storage.Epoch) {
+func (m *Machine) advance(newest map[string]uint64) {
 	for level, e := range newest {
 		m.committed(level, e)
 	}
