@@ -59,7 +59,7 @@ func Decode(b []byte) (*Record, error) {
 func (r *Record) fields(f *codec.Fields, version uint32) {
 	f.Body(func(f *codec.Fields) {
 		i := &r.Device
-		driver.PassNames(f, i)
+		PassNames(f, i)
 		codec.Int(f, &i.Index)
 		codec.Int(f, &i.GlobalBytes, &i.MaxAllocBytes)
 		f.Bool(&i.FP64)
@@ -81,9 +81,9 @@ func (o *Object) fields(f *codec.Fields, version uint32) {
 	}
 	switch {
 	case o.Mem != nil:
-		driver.PassMem(f, o.Mem)
+		PassMem(f, o.Mem)
 	case o.Sampler != nil:
-		driver.PassSampler(f, o.Sampler)
+		PassSampler(f, o.Sampler)
 	case o.Program != nil:
 		f.Str(&o.Program.OpenCL, &o.Program.CUDA, &o.Program.Options)
 		f.Bytes(&o.Program.PTX, &o.Program.IL)
@@ -138,4 +138,30 @@ func (o *Object) setKind(tag uint64) {
 	case tagQueue:
 		o.Queue = &Queue{}
 	}
+}
+
+// PassMem passes a memory object, in records and in messages.
+func PassMem(f *codec.Fields, m *driver.Mem) {
+	codec.Small(f, &m.Kind, math.MaxUint8)
+	codec.Small(f, &m.Access, math.MaxUint8)
+	codec.Size(f, &m.Bytes)
+	f.Uint(&m.Parent)
+	codec.Size(f, &m.Offset)
+	i := &m.Image
+	shape := i.Shape()
+	codec.Size(f, &shape, &i.Width, &i.Height, &i.Depth)
+	i.SetShape(shape)
+	codec.Size(f, &i.Order, &i.Type)
+}
+
+// PassSampler passes a sampler, likewise.
+func PassSampler(f *codec.Fields, s *driver.SamplerDesc) {
+	f.Bool(&s.Normalized)
+	codec.Small(f, &s.Addressing, math.MaxUint32)
+	codec.Small(f, &s.Filter, math.MaxUint32)
+}
+
+// PassNames passes the texts that describe a device, likewise.
+func PassNames(f *codec.Fields, i *driver.Info) {
+	f.Str(&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch)
 }

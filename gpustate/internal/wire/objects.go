@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
@@ -48,7 +49,7 @@ type CreateMem struct {
 
 func (m *CreateMem) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID)
-	driver.PassMem(f, &m.Mem)
+	record.PassMem(f, &m.Mem)
 	f.Str(&m.Name)
 }
 
@@ -60,7 +61,7 @@ type CreateSampler struct {
 
 func (m *CreateSampler) fields(f *Fields) {
 	f.Uint(&m.Req, &m.ID)
-	driver.PassSampler(f, &m.Desc)
+	record.PassSampler(f, &m.Desc)
 }
 
 // Build builds a program. The reply says why the source was built although there is a
@@ -178,7 +179,7 @@ func (m *Bye) fields(f *Fields) { f.Str(&m.Why) }
 
 // info passes what describes a device.
 func info(f *Fields, i *driver.Info) {
-	driver.PassNames(f, i)
+	record.PassNames(f, i)
 	f.Str(&i.IL)
 	codec.Size(f, &i.Index)
 	codec.Size(f, &i.GlobalBytes, &i.MaxAllocBytes, &i.LocalBytes)
