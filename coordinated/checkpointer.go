@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
@@ -285,4 +288,44 @@ func (c *Checkpointer) lastEpoch(ctx context.Context, priv connect.Ranks, key co
 	}
 	last, _, err := c.agreeNumbers(priv, key, uint64(highest), c.lastRun(key))
 	return cut.Epoch(last), err
+}
+
+// offError is what a rank without checkpoints says to the others.
+type offError struct{ by string }
+
+const offWords = "running without checkpoints: "
+
+// Error is read where other ranks run with checkpoints.
+func (e *offError) Error() string {
+	return offWords + e.by + "; give all ranks the same settings (mpirun -x for the variables)"
+}
+
+// offOnAll says whether all ranks of a vote run without checkpoints.
+func offOnAll(err error, size int) bool {
+	var ranks *outcome.RanksError
+	if !errors.As(err, &ranks) || len(ranks.Failed) != size {
+		return false
+	}
+	for _, f := range ranks.Failed {
+		if !strings.HasPrefix(f.Text, offWords) {
+			return false
+		}
+	}
+	return true
+}
+
+// runWithout makes a Checkpointer that takes no checkpoints: all that it has is what the program protects.
+func (c *Checkpointer) runWithout(all connect.Ranks, off string) {
+	c.off, c.log = true, c.opt.Logger
+	c.topo = connect.Place(all.Rank(), make([]string, all.Size()), c.opt.Fanout)
+	c.state = arrays.New(0, c.opt.CopyWorkers, nil, c.log)
+	c.state.Elastic, c.state.Ranks = c.opt.Elastic, all.Size()
+	c.main.pointFlags.Store(pointRestore)
+	if len(c.opt.CheckpointSignals) > 0 {
+		c.ignored = make(chan os.Signal, 1) // what asks for a checkpoint does not end the program
+		signal.Notify(c.ignored, c.opt.CheckpointSignals...)
+	}
+	if all.Rank() == 0 {
+		c.log.Warn("holdfast: " + offWords + off)
+	}
 }

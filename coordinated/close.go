@@ -3,6 +3,7 @@ package coordinated
 import (
 	"errors"
 	"fmt"
+	"os/signal"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
@@ -179,4 +180,12 @@ func (c *Checkpointer) receivesLeft() error {
 		return nil
 	}
 	return &NotReceivedError{Rank: c.topo.Rank, Receives: lost}
+}
+
+// closeWithout is Close without checkpoints.
+func (c *Checkpointer) closeWithout() error {
+	if c.ignored != nil {
+		signal.Stop(c.ignored)
+	}
+	return c.state.Close()
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
@@ -323,4 +324,47 @@ func setLogLevel(o *Options, text string) error {
 		return config.ErrNotUnderstood
 	}
 	return nil
+}
+
+// levelOff as Local or Global leaves that level out.
+const levelOff = "off"
+
+// leaveOut takes the levels out that are off; local and global say by what.
+func (o *Options) leaveOut(local, global string) {
+	for _, l := range []struct {
+		dir *string
+		by  string
+	}{{&o.Local, local}, {&o.Global, global}} {
+		if *l.dir != levelOff {
+			continue
+		}
+		*l.dir = ""
+		if !strings.HasSuffix(l.by, levelOff) {
+			l.by += "=" + levelOff
+		}
+		o.offs = append(o.offs, l.by)
+	}
+}
+
+// Off says by what the program runs without checkpoints, such as "HOLDFAST_GLOBAL=off"; empty: it runs with them. It
+// runs without where one of Local and Global is "off" and no directory is given.
+func (o *Options) Off() string {
+	p := *o
+	p.leaveOut("Local", "Global")
+	if p.Local != "" || p.Global != "" {
+		return ""
+	}
+	return strings.Join(p.offs, ", ")
+}
+
+// off says what a key is switched off by, if it is.
+func (c *Config) off(key string) string {
+	for _, v := range c.keys.Values() {
+		if v.Key == key && v.Source != v.Env {
+			return v.Source + ": " + key + ": " + levelOff
+		} else if v.Key == key {
+			return v.Env
+		}
+	}
+	return key
 }

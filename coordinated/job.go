@@ -2,6 +2,7 @@ package coordinated
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -222,4 +223,40 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) (err error) {
 		Optional: len(c.levels.asked) > 0, Log: c.log, Go: c.life.writers.Go,
 		Request: c.request, Status: c.status, Ranks: c.agent.Ranks})
 	return err
+}
+
+// Request asks for a checkpoint at the next Points of all ranks, from any goroutine of any
+// rank. It returns once the request is sent; requests before the cut are merged into one. A
+// request cannot be withdrawn, since it may have been merged with another, and ctx bounds
+// only the sending. If the ranks do not reach a cut within Options.CutTimeout, all of them
+// give the request up.
+func (c *Checkpointer) Request(ctx context.Context) error {
+	if err := c.mayAsk(); err != nil || c.off {
+		return err
+	}
+	return c.agent.Request(ctx, trigger.Wish{By: "the program"})
+}
+
+// RequestStop is Request for a final checkpoint: Point returns ErrStop on all ranks
+// once it is committed. It is the last one: afterwards Request and RequestStop
+// return an error that matches ErrStop.
+func (c *Checkpointer) RequestStop(ctx context.Context) error {
+	if err := c.mayAsk(); err != nil {
+		return err
+	}
+	if c.off {
+		return ErrOff
+	}
+	return c.agent.Request(ctx, trigger.Wish{Stop: true, By: "the program"})
+}
+
+// mayAsk says why no checkpoint can be asked for.
+func (c *Checkpointer) mayAsk() error {
+	switch {
+	case c.main.Closed.Load():
+		return ErrClosed
+	case c.main.Stopped.Load():
+		return fmt.Errorf("%w: the final checkpoint is the last one", ErrStop)
+	}
+	return nil
 }

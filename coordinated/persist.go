@@ -1,8 +1,10 @@
 package coordinated
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -172,4 +174,50 @@ func (c *Checkpointer) warnUnflushed(from storage.Epoch) {
 	if !c.opt.Fresh && c.opt.Epoch == 0 {
 		c.persist.Note.Warn(from)
 	}
+}
+
+// Wait returns when the newest epoch that was cut so far is committed at a level ("local",
+// "partner", "parity", "global"), or a newer one that goes there in its place, or with the
+// reason why it will not be: ErrNotDue says that it was not due there. If this run
+// cannot write to that level, Wait waits for the next outer one. With no epoch yet it
+// returns at once. Local, from any goroutine but the one that the next Point needs.
+func (c *Checkpointer) Wait(ctx context.Context, level string) error {
+	if c.off {
+		return nil
+	}
+	asked, use := level, strings.Join(c.levels.use, ", ")
+	if level = c.inUse(level); level == "" {
+		return fmt.Errorf("wait for level %q: neither it nor one further out can be written; checkpoints go to %s",
+			asked, use)
+	}
+	if !slices.Contains(c.levels.use, level) {
+		return &OptionError{Why: fmt.Sprintf("wait for level %q: it is not in use; checkpoints go to %s", asked, use),
+			env: true}
+	}
+	newest := c.stats.newest()
+	for newest != 0 {
+		changed := c.stats.watch()
+		es, _ := c.stats.epoch(newest)
+		if _, ok := es.Durable[level]; ok {
+			return nil
+		}
+		if es.voted {
+			return fmt.Errorf("epoch %d: %w", newest, es.Err)
+		}
+		if newer, ok := es.Skipped[level]; ok {
+			if newer == 0 {
+				return fmt.Errorf("epoch %d: %w: %s takes %s", newest, ErrNotDue, level, c.opt.every()[level])
+			}
+			newest = newer
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.life.ctx.Done():
+			return context.Cause(c.life.ctx)
+		}
+	}
+	return nil
 }
