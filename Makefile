@@ -203,8 +203,8 @@ PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
 OTHERWISE = $(call any,$(shell grep -rlE '^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/))
 any = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(1)))))
 
-# These put more ranks or nodes on a small machine than it has cores: of all but test/slurm, which waits for most of
-# its time and begins first, one at a time makes use of it.
+# These put more ranks or nodes on a small machine than it has cores. Two are tested at a time, the longest first:
+# test/slurm, which leaves a core free for much of its time.
 RANKS = test/(cluster|e2e|mpilayer|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi
 
 PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
