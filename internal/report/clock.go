@@ -1,9 +1,7 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -141,15 +139,3 @@ func (m *merger) span(logs []events.RankLog) (begins, ended int64) {
 func wallZero(l *events.RankLog) int64 { return l.Events[0].Wall - l.Events[0].Mono }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
-
-// sortClocks lists clocks by start and node.
-func sortClocks(all map[int]map[string]Clock) []Clock {
-	out := []Clock{}
-	for _, nodes := range all {
-		out = slices.AppendSeq(out, maps.Values(nodes))
-	}
-	slices.SortFunc(out, func(a, b Clock) int {
-		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Node, b.Node))
-	})
-	return out
-}

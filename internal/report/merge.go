@@ -147,7 +147,12 @@ func (m *merger) clocks() {
 			m.start = at
 		}
 	}
-	m.r.Clocks = sortClocks(m.offsets)
+	m.r.Clocks = []Clock{}
+	for _, run := range slices.Sorted(maps.Keys(m.offsets)) {
+		for _, node := range slices.Sorted(maps.Keys(m.offsets[run])) {
+			m.r.Clocks = append(m.r.Clocks, m.offsets[run][node])
+		}
+	}
 	m.r.Start = time.Unix(0, m.start).UTC()
 }
 

@@ -76,7 +76,11 @@ func (r *run) startRequeuers() *requeuers {
 	g.wg.Go(func() {
 		for ok := true; ok; ok = sleep.For(g.ctx, beatEvery) == nil {
 			for _, n := range slices.Backward(others) { // last nodes first: those are spare
-				if g.wants(n) {
+				g.mu.Lock()
+				wanted := len(g.on) < g.most && g.on[n] == nil && !slices.Contains(g.dead, n) &&
+					time.Now().After(g.avoid[n])
+				g.mu.Unlock()
+				if wanted {
 					g.start(n)
 				}
 			}
@@ -116,14 +120,6 @@ func (g *requeuers) exclude(dead []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.dead = dead
-}
-
-// wants reports whether a node is to get a requeuer.
-func (g *requeuers) wants(node string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.on) < g.most && g.on[node] == nil && !slices.Contains(g.dead, node) &&
-		time.Now().After(g.avoid[node])
 }
 
 // start starts a requeuer on a node.

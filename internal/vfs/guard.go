@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -190,6 +191,9 @@ func (o OS) ReadFile(name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := readAtMost(f, limit)
+	b, err := io.ReadAll(io.LimitReader(f, limit+1)) // it may grow meanwhile
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s is longer than %d bytes", f.Name(), limit)
+	}
 	return b, errors.Join(err, f.Close())
 }

@@ -2,8 +2,6 @@ package vfs
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -95,13 +93,4 @@ func (f *readFile) Close() error {
 		return errors.Join(f.File.Close(), f.past.Close())
 	}
 	return f.File.Close()
-}
-
-// readAtMost reads a whole file, which may grow meanwhile.
-func readAtMost(f *os.File, limit int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s is longer than %d bytes", f.Name(), limit)
-	}
-	return b, err
 }
