@@ -37,11 +37,11 @@ import (
 // Checkpointer takes the checkpoints of one rank, together with those of the
 // others. Open makes its parts in this order.
 type Checkpointer struct {
-	opt   Options
-	log   *slog.Logger
-	begun time.Time // when Open was called
-	files vfs.FS
-	seam  seam.Seam // of a test
+	opt    Options
+	log    *slog.Logger
+	opened time.Time // when Open was called
+	files  vfs.FS
+	seam   seam.Seam // of a test
 
 	main    mainThread        // the program's
 	life    life              // how long the work in the background goes on
@@ -58,22 +58,22 @@ type Checkpointer struct {
 	off     bool           // the program runs without checkpoints: of the parts above it has main, state and topo
 	ignored chan os.Signal // then: those that would ask for one
 
-	stats  statistics
-	inVain inVain
-	quiet  quiet
-	chosen *chosen                // nil until the ranks have agreed
-	sizes  map[vote.Candidate]int // how many ranks the epochs are of that this one can read
+	stats    statistics
+	failures failures
+	quiet    quiet
+	chosen   *chosen                // nil until the ranks have agreed
+	sizes    map[vote.Candidate]int // how many ranks the epochs are of that this one can read
 }
 
 // mainThread is the one that calls MPI, and what may stop it.
 type mainThread struct {
 	watch.Thread
-	pointFlags atomic.Uint32 // bits below; 0 lets Points pass
-	endpoint   endpoint.Endpoint
-	private    string          // name of the communicator that the program does not see
-	foreign    Program         // of a program in another process; nil: it is in this one
-	counted    bool            // the messages of that program are
-	said       map[string]bool // programs built from source that were logged; of the main thread
+	pointFlags    atomic.Uint32 // bits below; 0 lets Points pass
+	endpoint      endpoint.Endpoint
+	private       string          // name of the communicator that the program does not see
+	foreign       Program         // of a program in another process; nil: it is in this one
+	counted       bool            // the messages of that program are
+	loggedSources map[string]bool // programs built from source that were logged; of the main thread
 
 	warnedOfEnded bool // once in a run
 }
@@ -121,7 +121,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 
 // connected brings the ranks together, and opens everything. Collective.
 func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Checkpointer, error) {
-	dropped := c.opt.goOn()
+	dropped := c.opt.dropFirstStart()
 	bad := c.opt.validate()
 	if err := all.Meet(connect.OpenWait*c.opt.waitTimeout(), c.opt.Logger); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 		}
 		return nil, err
 	}
-	c.begun, c.main.said = time.Now(), map[string]bool{}
+	c.opened, c.main.loggedSources = time.Now(), map[string]bool{}
 	c.sizes = map[vote.Candidate]int{}
 	opt := &c.opt
 	if c.seam = seam.From(ctx); c.seam.Slurm != nil {
@@ -244,7 +244,7 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 		err = c.serve(plane, key)
 	}
 	err = connect.Agree(priv, "publish how to reach the job", err)
-	opened := events.Event{Name: events.Open, Dur: int64(time.Since(c.begun))}
+	opened := events.Event{Name: events.Open, Dur: int64(time.Since(c.opened))}
 	if err != nil {
 		opened.Text = err.Error()
 	} else if c.topo.Rank == 0 && c.opt.run.IsZero() {

@@ -49,7 +49,7 @@ func (c *Checkpointer) Close() error {
 	if err == nil {
 		c.outside.reporter.ClosedWell()
 		c.requeueStopped()
-		err = c.receivesLeft()
+		err = c.unpostedReceives()
 	}
 	return errors.Join(err, c.closeParts())
 }
@@ -160,9 +160,9 @@ func (e *NotReceivedError) Error() string {
 		"NewRequest and protect them"
 }
 
-// receivesLeft looks for receives that the program has not posted again. One whose
+// unpostedReceives looks for receives that the program has not posted since the restore. One whose
 // message never came may have been given up by intention: that is a warning.
-func (c *Checkpointer) receivesLeft() error {
+func (c *Checkpointer) unpostedReceives() error {
 	if !c.main.Restored.Load() || c.stats.endedByStop() {
 		return nil
 	}

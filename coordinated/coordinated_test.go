@@ -91,7 +91,7 @@ func TestNodeLossText(t *testing.T) {
 		t.Errorf("no interval: got %s", got)
 	}
 	begun := time.Unix(100, 0)
-	c := &Checkpointer{levels: levels{use: []string{"local", "partner", "global"}}, begun: begun}
+	c := &Checkpointer{levels: levels{use: []string{"local", "partner", "global"}}, opened: begun}
 	after := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
 	if l := c.nodeLoss(&Stats{}, after(5)); l.Epoch != 0 || l.Seconds != 5 {
 		t.Errorf("at first: got %+v", l)
@@ -192,12 +192,12 @@ func passDown(t *testing.T, n, fanout int, first *overviews, ended map[int]bool)
 				if ended[r] {
 					cancel(errEnded)
 				}
-				if o, errs[r] = hearOverviews(ctx, plane, topo); o == nil {
+				if o, errs[r] = receiveOverviews(ctx, plane, topo); o == nil {
 					o = &overviews{}
 				}
 			}
 			heard[r] = o
-			errs[r] = errors.Join(errs[r], o.tell(plane, topo))
+			errs[r] = errors.Join(errs[r], o.send(plane, topo))
 		})
 	}
 	all.Wait()

@@ -27,7 +27,7 @@ func (c *Checkpointer) identify(ctx context.Context, all connect.Ranks, opt *sto
 	opt.StartOver = c.opt.Fresh
 	mine, err := storage.FindOwners(ctx, *opt)
 	bad = errors.Join(bad, err)
-	decided, begin, err := decideTogether(all, mine)
+	decided, begin, err := decideOnAll(all, mine)
 	if err != nil {
 		return err
 	}
@@ -39,14 +39,14 @@ func (c *Checkpointer) identify(ctx context.Context, all connect.Ranks, opt *sto
 	default:
 		run = decided.Run
 	}
-	bad = errors.Join(bad, c.opt.again(decided))
+	bad = errors.Join(bad, c.opt.refuseRequeued(decided))
 	opt.Identity, c.run = run, run
 	return connect.Agree(all, "open checkpoint directories", errors.Join(bad, c.refuseOthers(mine, decided, run)))
 }
 
-// goOn drops Fresh and Epoch once the job has taken a checkpoint of its own, as the supervisor of its starts knows:
-// both are for the first start, and a later one must not lose what that has computed. It returns the setting.
-func (o *Options) goOn() (dropped string) {
+// dropFirstStart drops Fresh and Epoch once the job has taken a checkpoint of its own, as the supervisor of its starts
+// knows: both are for the first start, and a later one must not lose what that has computed. It returns the setting.
+func (o *Options) dropFirstStart() (dropped string) {
 	if !o.Fresh && o.Epoch == 0 || o.Supervisor == "" {
 		return ""
 	}
@@ -62,9 +62,9 @@ func (o *Options) goOn() (dropped string) {
 	return dropped
 }
 
-// again is an error for a job that Slurm has put back into the queue and that is told to start over, or to go back:
+// refuseRequeued refuses a job that Slurm has put back into the queue and that is to start over, or to go back:
 // nobody knows whether its earlier start did so and computed on. A supervisor knows.
-func (o *Options) again(decided storage.Owner) error {
+func (o *Options) refuseRequeued(decided storage.Owner) error {
 	const why = "Slurm has put this job back into the queue, and the directories hold checkpoints that its earlier " +
 		"start may have taken: unset it to continue from the newest, or submit the job anew; holdfast run --requeue " +
 		"sees to this by itself"
@@ -80,9 +80,9 @@ func (o *Options) again(decided storage.Owner) error {
 	return nil
 }
 
-// decideTogether is storage.Decide of what all ranks have seen; begin makes a new run, with the time and the random
+// decideOnAll is storage.Decide of what all ranks have seen; begin makes a new run, with the time and the random
 // number of rank 0. Collective.
-func decideTogether(all connect.Ranks, mine []storage.Owner) (was storage.Owner,
+func decideOnAll(all connect.Ranks, mine []storage.Owner) (was storage.Owner,
 	begin func(startOver bool) storage.Identity, err error) {
 	const each = storage.OwnerBytes + 16 + 8
 	was = storage.Decide(mine)
@@ -313,8 +313,8 @@ func decodeOverviews(b []byte) (*overviews, error) {
 	return o, nil
 }
 
-// tell sends them to the ranks below, to all that it can.
-func (o *overviews) tell(plane connect.Plane, t *connect.Topology) (err error) {
+// send sends them to the ranks below, to all that it can.
+func (o *overviews) send(plane connect.Plane, t *connect.Topology) (err error) {
 	for _, c := range t.Children {
 		var failed error
 		for b := o.encode(t.Below(c)); len(b) > 0 && failed == nil; {
@@ -329,8 +329,8 @@ func (o *overviews) tell(plane connect.Plane, t *connect.Topology) (err error) {
 	return err
 }
 
-// hearOverviews takes them from the rank above.
-func hearOverviews(ctx context.Context, plane connect.Plane, t *connect.Topology) (*overviews, error) {
+// receiveOverviews receives them from the rank above.
+func receiveOverviews(ctx context.Context, plane connect.Plane, t *connect.Topology) (*overviews, error) {
 	var all bytes.Buffer
 	for {
 		select {
@@ -351,19 +351,19 @@ func hearOverviews(ctx context.Context, plane connect.Plane, t *connect.Topology
 	}
 }
 
-// openTogether opens the store at rank 0 first, which tells the others what it has found. A rank
+// openByOverview opens the store at rank 0 first, which sends the others what it has found. A rank
 // that fails tells those below that nothing is found: they open nothing, and learn in the vote that
 // follows who has failed. Collective; the error is this rank's own.
-func (c *Checkpointer) openTogether(ctx context.Context, opt storage.Options) (err error) {
+func (c *Checkpointer) openByOverview(ctx context.Context, opt storage.Options) (err error) {
 	o := &overviews{own: map[int][]byte{}}
 	if opt.Rank == 0 {
-		return errors.Join(c.openFirst(ctx, opt, o), o.tell(c.plane, c.topo))
+		return errors.Join(c.openFirst(ctx, opt, o), o.send(c.plane, c.topo))
 	}
-	heard, err := hearOverviews(ctx, c.plane, c.topo)
+	received, err := receiveOverviews(ctx, c.plane, c.topo)
 	if err == nil {
-		o = heard
+		o = received
 	}
-	if err = errors.Join(err, o.tell(c.plane, c.topo)); err != nil || !o.found {
+	if err = errors.Join(err, o.send(c.plane, c.topo)); err != nil || !o.found {
 		return err
 	}
 	opt.Overview = &storage.Overview{Common: o.common, Own: o.own[opt.Rank]}

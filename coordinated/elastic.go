@@ -218,15 +218,15 @@ func (c *Checkpointer) divided(ctx context.Context, es *EpochStats, failed error
 	if !c.state.Changes() {
 		return failed
 	}
-	var said []byte
+	var mine []byte
 	err := failed
 	if err == nil {
-		said, err = c.state.Divided()
+		mine, err = c.state.Divided()
 	}
 	if err != nil {
 		return errors.Join(err, c.agent.Contribute(c.life.ctx, cut.Epoch(es.Epoch), stageDivided, arrays.Failed(err)))
 	}
-	blobs, err := c.agent.Meet(ctx, cut.Meeting{Epoch: cut.Epoch(es.Epoch), Stage: stageDivided, Data: said,
+	blobs, err := c.agent.Meet(ctx, cut.Meeting{Epoch: cut.Epoch(es.Epoch), Stage: stageDivided, Data: mine,
 		Brief: c.state.JudgeDivided, Whole: func(int) bool { return false }})
 	if err != nil {
 		return fmt.Errorf("compare how arrays are divided: %w", err)

@@ -158,7 +158,7 @@ func (c *Checkpointer) leave(l agent.Loss) {
 		Dur: int64(agent.Silence(err.Observed)), Points: c.main.Points.Load()})
 	go func() {
 		c.outside.reporter.End(err.status())
-		c.lastWords()
+		c.flushLog()
 		if c.topo.Speaks(supervisor.Requeuers) {
 			supervisor.RequeueAbandoned(c.opt.Supervisor, c.opt.slurm, c.log)
 		}

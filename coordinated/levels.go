@@ -146,7 +146,7 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 	if err := c.identify(ctx, all, &opt, err); err != nil {
 		return err
 	}
-	err = c.openTogether(ctx, opt)
+	err = c.openByOverview(ctx, opt)
 	if size, ok := errors.AsType[*storage.SizeError](err); ok {
 		size.Elastic = c.language().elastic()
 	}

@@ -189,7 +189,7 @@ type Options struct {
 	bad      error            // what FromEnv could not read
 	fromEnv  bool             // FromEnv made them
 	stray    []string         // variables that were meant for Holdfast and are not known
-	timed    origins          // what says when checkpoints are taken by the clock
+	timed    timingSources    // what says when checkpoints are taken by the clock
 	askSlurm bool             // for the deadline, if it is not known
 	slurm    slurm.Job        // ID is "" outside a job
 

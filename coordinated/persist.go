@@ -110,11 +110,11 @@ func (c *Checkpointer) freed(e storage.Epoch, err error) {
 		return
 	}
 	if errors.Is(err, persist.ErrPutOff) {
-		c.tryAgain(e)
+		c.retryPutOff(e)
 		return
 	}
 	es, _ := c.stats.epoch(e)
-	if es.ended { // nothing has failed
+	if es.allEnded { // nothing has failed
 		err = nil
 	}
 	_ = c.agent.Freed(c.life.ctx, cut.Epoch(e), es.Blocked, err) // closed: nothing follows

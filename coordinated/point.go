@@ -181,12 +181,12 @@ func (c *Checkpointer) takeCut(ctx context.Context, v agent.Verdict, arrived tim
 	}
 	c.main.Now(watch.StateStopping)
 	<-way.Over
-	if es.ended {
+	if es.allEnded {
 		return nil
 	}
 	if len(way.Levels) == 0 {
 		c.log.Error("holdfast: the final checkpoint failed; the program continues", "epoch", e, "error", way.Err)
-		_ = c.agent.Again(c.life.ctx) // closed: nothing follows
+		_ = c.agent.AskAgain(c.life.ctx) // closed: nothing follows
 		return nil
 	}
 	c.record.events.Emit(events.Event{Name: events.Stop, Epoch: uint64(e), Dur: int64(time.Since(arrived))})
@@ -212,14 +212,14 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 	err = errors.Join(open, err)
 	end(events.Event{Bytes: drained.Bytes, Messages: drained.Messages}, err)
 	if err != nil {
-		es.unsettled = true
+		es.drainFailed = true
 		return nil, c.divided(bounded, es, fmt.Errorf("drain messages: %w", err))
 	}
 	if c.main.pointFlags.Load()&pointRestore != 0 {
 		// In Close. The epoch would be the newest, and take the place of good ones.
 		return nil, c.divided(bounded, es, errNoState)
 	}
-	if es.ended = drained.AllEnded || c.main.Closed.Load() && c.main.foreign != nil; es.ended {
+	if es.allEnded = drained.AllEnded || c.main.Closed.Load() && c.main.foreign != nil; es.allEnded {
 		return nil, c.divided(bounded, es, ErrEnded)
 	}
 	c.phase("drained")
@@ -276,7 +276,7 @@ var errCaptures = errors.New("not all ranks captured their state in time")
 // wait itself, since the epoch has failed, but lets them go.
 func (c *Checkpointer) awaitCaptures(es *EpochStats) error {
 	switch {
-	case es.unsettled:
+	case es.drainFailed:
 		return c.agent.Contribute(c.life.ctx, cut.Epoch(es.Epoch), stageCaptured, nil)
 	case !es.windows:
 		return nil

@@ -114,7 +114,7 @@ func (c *Checkpointer) ProtectChanging(name string, a Changing, memory any) erro
 		return c.state.AddChanging(name, arrays.Changing{
 			Now: func() (arrays.Division, error) { now := a.Now(); return now.division() },
 			Restored: func(saved *layout.Array, ranks int, mine []layout.Part) (arrays.Division, error) {
-				return c.again(&a, saved, ranks, mine)
+				return c.divisionOf(&a, saved, ranks, mine)
 			},
 		}, memory)
 	})
@@ -134,8 +134,8 @@ func (c *Checkpointer) ProtectList(name string, list any) error {
 	return c.ProtectChanging(name, Changing{Now: func() Array { return List(v.Elem().Len()) }}, list)
 }
 
-// again is what this rank is to have of an array of an epoch.
-func (c *Checkpointer) again(of *Changing, saved *layout.Array, ranks int,
+// divisionOf is what this rank is to have of an array of an epoch.
+func (c *Checkpointer) divisionOf(of *Changing, saved *layout.Array, ranks int,
 	mine []layout.Part) (d arrays.Division, err error) {
 	was := SavedArray{Dims: narrow(saved.Dims), Ranks: ranks, Boxes: packed(mine)}
 	var a Array

@@ -181,7 +181,7 @@ func (c *Proxy) Named(name string, keep int) Options {
 		Interface: of.Interface, PeerTimeout: of.PeerTimeout, Fanout: of.Fanout, Grace: of.Grace,
 		Events: of.Events, Logger: of.Logger, LogLevel: of.LogLevel, OnLost: of.OnLost,
 		fromEnv: of.fromEnv, slurm: of.slurm, program: of.program,
-		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, timed: origins{off: true},
+		CheckpointSignals: []os.Signal{}, StopSignals: []os.Signal{}, timed: timingSources{off: true},
 	}
 	if storage.IsObjectStore(o.Global) {
 		o.Global = strings.TrimSuffix(o.Global, "/") + "/" + below

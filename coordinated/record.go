@@ -74,7 +74,7 @@ func (c *Checkpointer) openLog(run int, key control.Key) {
 	}
 	rank, node := c.topo.Rank, c.logNode(key)
 	ctx := vfs.With(context.Background(), c.files)
-	l, err := events.Create(ctx, events.Options{Dir: dir, Rank: rank, Begun: c.begun, Logger: c.log, Node: node,
+	l, err := events.Create(ctx, events.Options{Dir: dir, Rank: rank, Begun: c.opened, Logger: c.log, Node: node,
 		Header: events.Header{Job: c.opt.Job, Run: run, Size: c.topo.Size(), Node: c.topo.Nodes[rank],
 			PID:     os.Getpid(),
 			AliveNS: int64(agent.AliveEvery), Levels: c.levels.use,
@@ -121,8 +121,8 @@ func (c *Checkpointer) failure(what string, e storage.Epoch, err error) {
 	c.record.events.Emit(events.Event{Name: events.Failure, Epoch: uint64(e), What: what, Text: err.Error()})
 }
 
-// lastWords brings the log to the file before the process leaves.
-func (c *Checkpointer) lastWords() {
+// flushLog writes the log to the file before the process leaves.
+func (c *Checkpointer) flushLog() {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	c.record.events.Flush(ctx)
@@ -171,18 +171,18 @@ func (c *Checkpointer) fromSource() (list []FromSource) {
 	for _, d := range c.state.Devices() {
 		for _, s := range d.BuiltFromSource() {
 			list = append(list, FromSource{d.Name, s})
-			c.sayFromSource(list[len(list)-1])
+			c.logFromSource(list[len(list)-1])
 		}
 	}
 	return list
 }
 
-func (c *Checkpointer) sayFromSource(f FromSource) {
+func (c *Checkpointer) logFromSource(f FromSource) {
 	key := f.Device + "\x00" + f.Program + "\x00" + f.Why
-	if c.main.said[key] {
+	if c.main.loggedSources[key] {
 		return
 	}
-	c.main.said[key] = true
+	c.main.loggedSources[key] = true
 	kernels := strings.Join(f.Kernels, ",")
 	c.log.Warn("holdfast: a device program was built from source, because its binary did not load",
 		"device", f.Device, "program", f.Program, "kernels", kernels, "why", f.Why)

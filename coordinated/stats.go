@@ -38,20 +38,20 @@ type EpochStats struct {
 	Stopped bool  // a final checkpoint that was committed
 	Err     error // why it is not at all levels; nil while it is being written
 
-	windows   bool // some rank has one
-	inFlight  bool // some rank has messages or receives under way
-	putOff    bool // for that reason the cut is not used
-	final     bool
-	ended     bool // all ranks stood behind their last Point, and nothing was captured
-	voted     bool // Err is what all ranks know; before, it is why this one failed
-	unsettled bool // the drain failed here, so nobody knows whether any has
+	windows     bool // some rank has one
+	inFlight    bool // some rank has messages or receives under way
+	putOff      bool // for that reason the cut is not used
+	final       bool
+	allEnded    bool // all ranks stood behind their last Point, and nothing was captured
+	voted       bool // Err is what all ranks know; before, it is why this one failed
+	drainFailed bool // the drain failed here, so nobody knows whether any has
 
 	cut   time.Time                // when this rank had come to the cut
 	waits map[string]time.Duration // by level: how much of Durable it waited for the level
 }
 
-// settled says that the epoch is at every one of so many levels that it goes to.
-func (es *EpochStats) settled(levels int) bool { return len(es.Durable)+len(es.Skipped) == levels }
+// complete reports whether the epoch is at every one of n levels that it goes to.
+func (es *EpochStats) complete(n int) bool { return len(es.Durable)+len(es.Skipped) == n }
 
 // RestoreStats describes a restore on this rank.
 type RestoreStats struct {
@@ -68,7 +68,7 @@ type RestoreStats struct {
 }
 
 // keepStats is how many epochs are remembered.
-const keepStats = 64
+const maxStats = 64
 
 // statistics collects Stats.
 type statistics struct {
@@ -93,8 +93,8 @@ func (t *statistics) watch() <-chan struct{} {
 	return t.changed
 }
 
-// tell wakes the watchers; t.mu is held.
-func (t *statistics) tell() {
+// notify wakes the watchers; t.mu is held.
+func (t *statistics) notify() {
 	if t.changed != nil {
 		close(t.changed)
 		t.changed = nil
@@ -129,7 +129,7 @@ func (c *Checkpointer) Stats() Stats {
 func (t *statistics) agreed(e storage.Epoch, a agent.Agreement) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.req == nil || len(t.req) > 2*keepStats {
+	if t.req == nil || len(t.req) > 2*maxStats {
 		t.req = map[storage.Epoch]agent.Agreement{}
 	}
 	t.req[e] = a
@@ -153,7 +153,7 @@ func (t *statistics) at(e storage.Epoch) *EpochStats {
 	if i := t.find(e); i >= 0 {
 		return &t.s.Epochs[i]
 	}
-	if len(t.s.Epochs) == keepStats {
+	if len(t.s.Epochs) == maxStats {
 		t.s.Epochs = t.s.Epochs[1:]
 	}
 	t.s.Epochs = append(t.s.Epochs, EpochStats{Epoch: e, Durable: map[string]time.Duration{},
@@ -172,7 +172,7 @@ func (t *statistics) add(es EpochStats) {
 	a := t.req[es.Epoch]
 	es.RequestToCut, es.Rounds, es.Releases = a.ToCut, a.Rounds, a.Releases
 	*old = es
-	t.tell()
+	t.notify()
 }
 
 func (t *statistics) epoch(e storage.Epoch) (EpochStats, bool) {
@@ -191,7 +191,7 @@ func (t *statistics) durable(e storage.Epoch, level string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at(e).Durable[level] = d
-	t.tell()
+	t.notify()
 }
 
 // skipped notes that an epoch does not go to a level.
@@ -199,7 +199,7 @@ func (t *statistics) skipped(e storage.Epoch, level string, newer storage.Epoch)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at(e).Skipped[level] = newer
-	t.tell()
+	t.notify()
 }
 
 // waited notes how long an epoch waited for a level.
@@ -214,7 +214,7 @@ func (t *statistics) putOff() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.s.PutOff++
-	t.tell()
+	t.notify()
 }
 
 // putOffs is how many cuts were put off since the last that was not.
@@ -230,7 +230,7 @@ func (t *statistics) stopped(e storage.Epoch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at(e).Stopped = true
-	t.tell()
+	t.notify()
 }
 
 func (t *statistics) failed(e storage.Epoch, err error) {
@@ -238,14 +238,14 @@ func (t *statistics) failed(e storage.Epoch, err error) {
 	defer t.mu.Unlock()
 	es := t.at(e)
 	es.Err, es.voted = err, true
-	t.tell()
+	t.notify()
 }
 
 func (t *statistics) restore(r RestoreStats) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.s.Restore = r
-	t.tell()
+	t.notify()
 }
 
 // restoredFrom is the level of Restore; empty before it.

@@ -111,7 +111,7 @@ func (c *Checkpointer) request(stop, wait bool) error {
 			if es.Err != nil {
 				return es.Err
 			}
-			if es.settled(len(c.levels.use)) {
+			if es.complete(len(c.levels.use)) {
 				return nil
 			}
 		}
@@ -129,7 +129,7 @@ func (c *Checkpointer) status() (*job.Status, error) {
 		Network: c.topo.Network}
 	st.Run = storage.RunText(c.run)
 	st.Timing, st.Failing = c.opt.Timing(), c.failingText()
-	st.Levels, st.Seconds = c.levels.use, time.Since(c.begun).Seconds()
+	st.Levels, st.Seconds = c.levels.use, time.Since(c.opened).Seconds()
 	var err error
 	if st.Cut, st.Next, err = c.agent.Next(c.life.ctx); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func (c *Checkpointer) report(rep *job.Report) {
 // nodeLoss says what the loss of a node would cost now: what was computed since the newest
 // epoch that is not on one node alone.
 func (c *Checkpointer) nodeLoss(all *Stats, now time.Time) *job.LossStatus {
-	loss := &job.LossStatus{Seconds: now.Sub(c.begun).Seconds()}
+	loss := &job.LossStatus{Seconds: now.Sub(c.opened).Seconds()}
 	if r := all.Restore; r.Epoch != 0 {
 		loss.Epoch, loss.Level = uint64(r.Epoch), r.Level
 	}
@@ -210,9 +210,9 @@ func (es *EpochStats) status() *job.EpochStatus {
 	return e
 }
 
-// inVain counts, at rank 0, the checkpoints in a row that failed or were given up. One that comes to the last level
+// failures counts, at rank 0, the checkpoints in a row that failed or were given up. One that comes to the last level
 // ends the row.
-type inVain struct {
+type failures struct {
 	mu  sync.Mutex
 	row int
 }
@@ -222,7 +222,7 @@ const sayFailing = 3
 
 // fails counts a checkpoint that failed, or was given up.
 func (c *Checkpointer) fails(err error) {
-	f := &c.inVain
+	f := &c.failures
 	f.mu.Lock()
 	f.row++
 	row := f.row
@@ -236,7 +236,7 @@ func (c *Checkpointer) fails(err error) {
 
 // succeeds ends a row: a checkpoint is at the last level.
 func (c *Checkpointer) succeeds() {
-	f := &c.inVain
+	f := &c.failures
 	f.mu.Lock()
 	row := f.row
 	f.row = 0
@@ -248,9 +248,9 @@ func (c *Checkpointer) succeeds() {
 
 // failingText says how many have failed in a row and what a death would cost now; empty below sayFailing.
 func (c *Checkpointer) failingText() string {
-	c.inVain.mu.Lock()
-	row := c.inVain.row
-	c.inVain.mu.Unlock()
+	c.failures.mu.Lock()
+	row := c.failures.row
+	c.failures.mu.Unlock()
 	if row < sayFailing {
 		return ""
 	}

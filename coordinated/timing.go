@@ -25,9 +25,9 @@ const defaultMTBF = 24 * time.Hour
 // file system all the same.
 const leastCost = time.Second
 
-// origins is what FromEnv has found of Interval and MTBF: where each is from, empty for nowhere, and whether timed
-// checkpoints are switched off.
-type origins struct {
+// timingSources is what FromEnv has found of Interval and MTBF: where each is from, empty for nowhere, and whether
+// timed checkpoints are switched off.
+type timingSources struct {
 	interval, mtbf string
 	off            bool
 }
@@ -155,7 +155,7 @@ func (c *Checkpointer) prefersQuiet(es *EpochStats) bool {
 		c.quiet.since, c.quiet.tries = es.cut, 0
 	}
 	p := trigger.Patience{Quiet: c.opt.Quiet, Waited: es.cut.Sub(c.quiet.since), Final: es.final,
-		Timeout: c.opt.CutTimeout, Between: time.Since(c.begun) / time.Duration(max(c.main.Points.Load(), 1))}
+		Timeout: c.opt.CutTimeout, Between: time.Since(c.opened) / time.Duration(max(c.main.Points.Load(), 1))}
 	p.Left, p.Known = c.life.end.Left()
 	if d := c.opt.Deadline; !d.IsZero() && (!p.Known || time.Until(d) < p.Left) {
 		p.Left, p.Known = time.Until(d), true
@@ -184,8 +184,8 @@ func (c *Checkpointer) putOff(v agent.Verdict, es *EpochStats) error {
 	return c.agent.Captured(c.life.ctx, v.Epoch)
 }
 
-// tryAgain asks for a checkpoint that was put off; at rank 0.
-func (c *Checkpointer) tryAgain(e storage.Epoch) {
+// retryPutOff asks for a checkpoint that was put off; at rank 0.
+func (c *Checkpointer) retryPutOff(e storage.Epoch) {
 	pause := trigger.PauseBefore(c.quiet.tries)
 	_ = c.agent.PutOff(c.life.ctx, cut.Epoch(e), c.quiet.stop, pause) // closed: nothing follows
 }

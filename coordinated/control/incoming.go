@@ -31,7 +31,7 @@ func (p *Plane) accept(l net.Listener) {
 			}
 			continue
 		}
-		if !p.keep(c) {
+		if !p.track(c) {
 			p.forget(c)
 			return
 		}

@@ -107,7 +107,7 @@ func (p *Plane) dial(ctx context.Context, addr string, to int, why purpose) (net
 			last = err
 			continue
 		}
-		if !p.keep(c) {
+		if !p.track(c) {
 			p.forget(c)
 			return nil, ErrClosed
 		}

@@ -213,9 +213,9 @@ func (p *Plane) Close() error {
 	return nil
 }
 
-// keep registers a connection for Close; it reports false when the plane is
+// track registers a connection for Close; it reports false when the plane is
 // closing already.
-func (p *Plane) keep(c net.Conn) bool {
+func (p *Plane) track(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {

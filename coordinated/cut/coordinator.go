@@ -40,7 +40,7 @@ func (m *Machine) start() {
 	r.busy = true
 	r.round, r.ready, r.quiet = 0, false, 0
 	r.pause = sleep.Backoff{First: time.Millisecond, Longest: 100 * time.Millisecond}
-	r.began = unseen
+	r.began = never
 	m.park(m.epoch + 1)
 }
 
@@ -114,7 +114,7 @@ func (m *Machine) overdue() bool {
 	if m.phase == idle || m.phase == cutting || m.cfg.Timeout == 0 {
 		return false
 	}
-	if r.began == unseen {
+	if r.began == never {
 		r.began = m.now
 	}
 	return m.now-r.began >= m.cfg.Timeout

@@ -21,7 +21,7 @@ type need struct {
 }
 
 // unseen as need.since means that the next tick starts the patience.
-const unseen = time.Duration(-1)
+const never = time.Duration(-1)
 
 // useless reports that nothing in flight can help the blocked rank: nothing is
 // in flight, or only what it has left lying for all of its patience.
@@ -35,7 +35,7 @@ func (n *needs) arrived(counts map[int]uint64) {
 		if s, ok := counts[r]; ok {
 			d.sent = s
 		}
-		d.since = unseen
+		d.since = never
 	}
 }
 
@@ -55,7 +55,7 @@ func (n *needs) age(now, patience time.Duration) {
 	for _, d := range n.of {
 		switch {
 		case d.useless():
-		case d.since == unseen:
+		case d.since == never:
 			d.since = now
 		case now-d.since >= patience:
 			d.dead = d.sent - d.had
@@ -86,7 +86,7 @@ func (m *Machine) need(msg Message, sent uint64) {
 		d = &need{}
 		m.needs.of[msg.Rank] = d
 	}
-	d.sent, d.had, d.since = sent, msg.Had, unseen
+	d.sent, d.had, d.since = sent, msg.Had, never
 	if msg.Any {
 		d.had = sent // the election has weighed whatever was sent before
 	}

@@ -218,10 +218,10 @@ func (m *Machine) report(again bool) {
 		m.allReady(yes)
 		return
 	}
-	if yes == m.ready.said && !again {
+	if yes == m.ready.sent && !again {
 		return
 	}
-	m.ready.said = yes
+	m.ready.sent = yes
 	m.ready.version++
 	m.send(m.cfg.Parent, Message{Kind: kindReady, Yes: yes, Round: m.ready.version})
 }

@@ -28,7 +28,7 @@ type answers struct {
 // readying tracks which of the subtree is parked.
 type readying struct {
 	children []readiness
-	said     bool   // what the parent was told last
+	sent     bool   // what the parent has
 	version  uint64 // of what it was told
 }
 

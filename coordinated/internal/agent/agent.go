@@ -245,8 +245,8 @@ func (a *Agent) Final(ctx context.Context, at time.Time) error {
 	return a.Do(ctx, func() { a.Triggers.Final(at) })
 }
 
-// Again asks again later for a final checkpoint that has failed.
-func (a *Agent) Again(ctx context.Context) error { return a.Do(ctx, a.Triggers.Again) }
+// AskAgain asks again, after a pause, for a final checkpoint that has failed.
+func (a *Agent) AskAgain(ctx context.Context) error { return a.Do(ctx, a.Triggers.Again) }
 
 // Arrive tells that the main thread has come to a Point, where it waits for a verdict. The
 // epoch may be over by then; the machine releases it in that case.

@@ -38,10 +38,10 @@ type watchdog struct {
 	tick  *time.Ticker
 	every time.Duration
 
-	since  time.Time // the main thread is in the library for good, or in Restore
-	said   time.Time // the parent, or rank 0, was last told
-	polls  uint64    // at the last question
-	points uint64
+	since    time.Time // the main thread is in the library for good, or in Restore
+	reported time.Time // the parent, or rank 0, was last told
+	polls    uint64    // at the last question
+	points   uint64
 
 	// At rank 0.
 	asked bool // a question is under way
@@ -72,13 +72,13 @@ func (a *Agent) lookForWaits() {
 	}
 }
 
-// sayWaiting tells rank 0 that somebody waits, not more often than it matters.
+// sayWaiting tells rank 0 that this rank waits, not more often than it matters.
 func (a *Agent) sayWaiting() {
 	now := time.Now()
-	if now.Sub(a.watchdog.said) < a.watchdog.every/2 {
+	if now.Sub(a.watchdog.reported) < a.watchdog.every/2 {
 		return
 	}
-	a.watchdog.said = now
+	a.watchdog.reported = now
 	if a.Topology.Parent >= 0 {
 		a.send(a.Topology.Parent, cut.Message{Kind: cut.KindWaiting})
 		return
@@ -111,11 +111,11 @@ func (a *Agent) weigh(blobs []cut.Blob) {
 		}
 	}
 	waiting, limit := watch.Stuck(all), a.WaitTimeout
-	said, text, remedy, culprit := stuckBy, "", stuckRemedy, 0
+	intro, text, remedy, culprit := stuckBy, "", stuckRemedy, 0
 	if len(waiting) > 0 {
 		text, culprit = watch.ExplainStuck(all, waiting), watch.Culprit(all, waiting)
 	} else if on, late := watch.Late(all); len(late) > 0 {
-		waiting, culprit, said, remedy = on, late[0], "", lateRemedy
+		waiting, culprit, intro, remedy = on, late[0], "", lateRemedy
 		text = fmt.Sprintf("rank(s) %s wait for rank(s) %s in %s", outcome.Ranks(on), outcome.Ranks(late),
 			all[on[0]].Calling)
 		if !slices.ContainsFunc(late, func(r int) bool { return all[r].Closed }) {
@@ -138,7 +138,7 @@ func (a *Agent) weigh(blobs []cut.Blob) {
 	}
 	if !slices.Equal(keys, w.keys) {
 		w.keys, w.first = keys, time.Now()
-		a.Log.Warn("holdfast: "+said+text, "job ends in", limit)
+		a.Log.Warn("holdfast: "+intro+text, "job ends in", limit)
 		return
 	}
 	if time.Since(w.first) >= limit {

@@ -14,9 +14,9 @@ import (
 
 // The first byte of what a rank says of its arrays.
 const (
-	saidLayout  = 1 // a rank's layout follows, nothing if it declares no array
-	saidError   = 2 // why there is none follows, if the rank does not say so later
-	saidVerdict = 3 // the outcome follows, nothing if all is well
+	reportLayout  = 1 // a rank's layout follows, nothing if it declares no array
+	reportError   = 2 // why there is none follows, if the rank does not say so later
+	reportVerdict = 3 // the outcome follows, nothing if all is well
 )
 
 // ErrNotDeclared is what a rank hears that has declared something where another has failed.
@@ -24,21 +24,21 @@ var ErrNotDeclared = errors.New("another rank has failed")
 
 // Failed is what a rank says that cannot say what it has; nil: it says later why.
 func Failed(err error) []byte {
-	said := []byte{saidError}
+	report := []byte{reportError}
 	if err != nil {
-		said = append(said, err.Error()...)
+		report = append(report, err.Error()...)
 	}
-	return said
+	return report
 }
 
 // sayLayout is what a rank says of arrays.
 func sayLayout(l *storage.Layout) ([]byte, error) {
 	b, err := l.Encode()
-	return append([]byte{saidLayout}, b...), err
+	return append([]byte{reportLayout}, b...), err
 }
 
 // Nothing is what a rank says that declares nothing.
-func Nothing() []byte { return []byte{saidLayout} }
+func Nothing() []byte { return []byte{reportLayout} }
 
 // Judge makes a verdict of what all ranks declare, in the first blob. A verdict stays as it is.
 func Judge(blobs []cut.Blob) []cut.Blob {
@@ -53,12 +53,12 @@ func judge(blobs []cut.Blob, outcome func() []byte) []cut.Blob {
 	for i := range blobs {
 		out[i].Rank = blobs[i].Rank
 	}
-	out[0].Data = append([]byte{saidVerdict}, outcome()...)
+	out[0].Data = append([]byte{reportVerdict}, outcome()...)
 	return out
 }
 
 func isVerdict(blobs []cut.Blob) bool {
-	return len(blobs) > 0 && len(blobs[0].Data) > 0 && blobs[0].Data[0] == saidVerdict
+	return len(blobs) > 0 && len(blobs[0].Data) > 0 && blobs[0].Data[0] == reportVerdict
 }
 
 // Verdict is what Judge found wrong; nil: nothing.
@@ -74,13 +74,13 @@ func checkDeclared(blobs []cut.Blob) error {
 	some := false
 	for i, b := range blobs {
 		declared[i] = &storage.Layout{}
-		if len(b.Data) == 1 && b.Data[0] == saidError {
+		if len(b.Data) == 1 && b.Data[0] == reportError {
 			return ErrNotDeclared
 		}
 		if len(b.Data) < 2 {
 			continue
 		}
-		if b.Data[0] == saidError {
+		if b.Data[0] == reportError {
 			return fmt.Errorf("rank %d: %s", b.Rank, b.Data[1:])
 		}
 		l, err := storage.DecodeLayout(b.Rank, b.Data[1:])
@@ -134,7 +134,7 @@ func (x *current) String() string {
 // Divided asks the program how it divides what may change, and says it: of each array, by name, the number of
 // dimensions, 0 for a list, and the dimensions, or the rank's length of the list.
 func (p *Protected) Divided() ([]byte, error) {
-	w := codec.Writer{B: []byte{saidLayout}}
+	w := codec.Writer{B: []byte{reportLayout}}
 	for _, g := range p.changing() {
 		d, err := g.changing.Now()
 		if err == nil {
@@ -179,7 +179,7 @@ func (p *Protected) compareDivided(blobs []cut.Blob) (lengths [][]int64, err err
 	first := make([]current, len(arrays))
 	for i := range blobs {
 		b := blobs[i].Data
-		if len(b) > 0 && b[0] == saidError {
+		if len(b) > 0 && b[0] == reportError {
 			return nil, fmt.Errorf("rank %d: %s", blobs[i].Rank, b[1:])
 		}
 		r := codec.Reader{B: b[min(len(b), 1):]}

@@ -118,8 +118,8 @@ func (p *Protected) captureBuffers(ctx context.Context, s *capture.Snapshot) err
 	return nil
 }
 
-// keepBuffer notes what an array on a device held. nil: there is no room for that.
-func (r *Restoring) keepBuffer(ctx context.Context, g *array) (*gpustate.ShareMark, error) {
+// saveBuffer saves what an array on a device held. nil: there is no room for that.
+func (r *Restoring) saveBuffer(ctx context.Context, g *array) (*gpustate.ShareMark, error) {
 	if m, ok := r.shares[g]; ok {
 		return m, nil
 	}

@@ -55,14 +55,14 @@ type Attempt struct {
 	*capture.Attempt
 	Assigned []Assignment // who gets which items, which the ranks have to agree on before Apply
 
-	r     *Restoring
-	src   Source
-	later map[*array]bool // read by Apply, or there already
+	r        *Restoring
+	src      Source
+	deferred map[*array]bool // read by Apply, or there already
 }
 
 // Attempt begins with nothing read.
 func (r *Restoring) Attempt() *Attempt {
-	return &Attempt{Attempt: r.Restoring.Attempt(), r: r, later: map[*array]bool{}}
+	return &Attempt{Attempt: r.Restoring.Attempt(), r: r, deferred: map[*array]bool{}}
 }
 
 // Read is the first step. An epoch of another number of ranks has no shard of this one, so it gives arrays, replicated
@@ -97,7 +97,7 @@ func (a *Attempt) arrays(ctx context.Context) error {
 		return err
 	}
 	for _, g := range a.r.p.presentArrays() {
-		if err := a.keep(ctx, g, holders); err != nil {
+		if err := a.saveContents(ctx, g, holders); err != nil {
 			return fmt.Errorf("restore %q: %w", g.local.Name, err)
 		}
 	}
@@ -111,7 +111,7 @@ func (a *Attempt) arrays(ctx context.Context) error {
 			return err
 		}
 	}
-	return a.fillArrays(ctx, holders, func(g *array) bool { return !a.later[g] }, true)
+	return a.fillArrays(ctx, holders, func(g *array) bool { return !a.deferred[g] }, true)
 }
 
 // holder is a rank of the epoch, and what it has.
@@ -212,14 +212,14 @@ func describe(a *layout.Array) string {
 	return fmt.Sprintf("array of %s, %v", a.Type, a.Dims)
 }
 
-// keep notes what the memory of an array held before, so that a failed restore can put it back. Where there is no room
-// for that, the bytes are verified now and read when all ranks know theirs to be good.
-func (a *Attempt) keep(ctx context.Context, g *array, holders []holder) error {
+// saveContents saves what the memory of an array held before, so that a failed restore can put it back. Where there is
+// no room for that, the bytes are verified now and read when all ranks know theirs to be good.
+func (a *Attempt) saveContents(ctx context.Context, g *array, holders []holder) error {
 	if err := g.inMemory(); err != nil {
 		return err
 	}
 	if g.foreign != nil {
-		return a.keepForeign(g, holders)
+		return a.saveForeign(g, holders)
 	}
 	undo, err := a.before(ctx, g)
 	if err != nil {
@@ -233,7 +233,7 @@ func (a *Attempt) keep(ctx context.Context, g *array, holders []holder) error {
 	if err := a.fillArrays(ctx, holders, only, false); err != nil {
 		return err
 	}
-	a.later[g] = true
+	a.deferred[g] = true
 	a.ReadLater(g.local.Name, func(ctx context.Context) error { return a.fillArrays(ctx, holders, only, true) })
 	return nil
 }
@@ -244,7 +244,7 @@ func (a *Attempt) before(ctx context.Context, g *array) (undo func() error, err 
 		return func() error { return nil }, nil
 	}
 	if g.dev != nil {
-		mark, err := a.r.keepBuffer(ctx, g)
+		mark, err := a.r.saveBuffer(ctx, g)
 		if mark == nil {
 			return nil, err
 		}
@@ -257,14 +257,14 @@ func (a *Attempt) before(ctx context.Context, g *array) (undo func() error, err 
 	return func() error { back(); return nil }, nil
 }
 
-// keepForeign makes room in shared memory for the share of a program in another process, which copies it to its array
+// saveForeign makes room in shared memory for the share of a program in another process, which copies it to its array
 // when all ranks have theirs. Nothing of the program changes before. Where an earlier start has left just this share in
 // memory, it is taken from there.
-func (a *Attempt) keepForeign(g *array, holders []holder) error {
+func (a *Attempt) saveForeign(g *array, holders []holder) error {
 	if len(holders) == 1 && a.isOwn(holders[0].rank) &&
 		layout.Equal(holders[0].arrays[g.local.Name].Parts, g.local.Parts) {
 		if mem := a.src.Own().View(g.local.Section); mem != nil {
-			a.later[g] = true
+			a.deferred[g] = true
 			return a.PutForeign(g.foreign, mem)
 		}
 	}

@@ -28,7 +28,7 @@ type deviceHashes struct {
 
 	mu     sync.Mutex
 	tables map[storage.Epoch]hashTable
-	told   bool
+	logged bool
 }
 
 // hashTable is the hashes of one capture, by content and chunk.
@@ -83,8 +83,8 @@ func (h *captureHashes) get() [][]gpustate.Hash {
 		h.list = nil
 		h.of.mu.Lock()
 		defer h.of.mu.Unlock()
-		if !h.of.told {
-			h.of.told = true
+		if !h.of.logged {
+			h.of.logged = true
 			h.of.log.Info("holdfast: the device does not hash its chunks; every checkpoint is read from it whole",
 				"error", err)
 		}

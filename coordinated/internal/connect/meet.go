@@ -14,7 +14,7 @@ import (
 // may read its input before.
 const OpenWait = 10
 
-// hereTag marks the words of the ranks that wait in Open for the others.
+// hereTag is the tag of the messages of the ranks that wait in Open for the others.
 const hereTag = 7
 
 // NotAll is the error of an Open that not all ranks have called in time. The missing ones are those that rank 0 knows;
@@ -36,20 +36,20 @@ func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("wait for all ranks in Open: %w", err)
 	}
-	begun := time.Now()
+	start := time.Now()
 	here := make([]bool, priv.Size())
 	here[priv.Rank()] = true
-	said, pause := false, sleep.Backoff{First: 20 * time.Microsecond, Longest: 5 * time.Millisecond}
+	reported, pause := false, sleep.Backoff{First: 20 * time.Microsecond, Longest: 5 * time.Millisecond}
 	for {
 		if _, done, err := all.Test(); done || err != nil {
 			return err
 		}
-		waited := time.Since(begun)
+		waited := time.Since(start)
 		if waited > limit/(4*OpenWait) {
-			if err := gatherHere(priv, here, said); err != nil {
+			if err := gatherHere(priv, here, reported); err != nil {
 				return err
 			}
-			said = true
+			reported = true
 		}
 		if waited > limit/OpenWait && priv.Rank() == 0 && log != nil {
 			log.Warn("holdfast: Open waits for other ranks", "missing", outcome.Ranks(missing(here)), "waited",
@@ -66,10 +66,10 @@ func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 	}
 }
 
-// gatherHere says once that this rank is here; rank 0 listens.
-func gatherHere(priv *mpiwrap.Comm, here []bool, said bool) error {
+// gatherHere reports once to rank 0 that this rank is here; rank 0 receives the reports.
+func gatherHere(priv *mpiwrap.Comm, here []bool, reported bool) error {
 	if priv.Rank() > 0 {
-		if said {
+		if reported {
 			return nil
 		}
 		r, err := mpiwrap.Isend(priv, []byte{1}, 0, hereTag)

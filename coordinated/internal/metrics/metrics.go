@@ -84,7 +84,7 @@ func Open(opt Options) (*Set, error) {
 			errs = append(errs, err)
 			s.file = ""
 		} else {
-			s.wg.Go(func() { s.keep(ctx) })
+			s.wg.Go(func() { s.refresh(ctx) })
 		}
 	}
 	return s, errors.Join(errs...)
@@ -233,8 +233,8 @@ func (s *Set) poke() {
 	}
 }
 
-// keep writes the file when something has happened, and now and then.
-func (s *Set) keep(ctx context.Context) {
+// refresh writes the file when something has changed, and at intervals.
+func (s *Set) refresh(ctx context.Context) {
 	tick := time.NewTicker(fileEvery)
 	defer tick.Stop()
 	failing := false

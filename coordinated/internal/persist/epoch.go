@@ -242,7 +242,7 @@ func (x *Epoch) committed(level string, waited time.Duration) {
 	p := x.p
 	x.Levels = append(x.Levels, level)
 	p.Committed(x.c.Epoch, level, time.Since(x.start), waited)
-	if !p.begun.Swap(true) {
+	if !p.started.Swap(true) {
 		// It is committed, though a rank may have been lost meanwhile, which ends p.ctx.
 		err := p.Store.RecordHistory(context.WithoutCancel(p.ctx), x.c.Epoch, level)
 		if err != nil && !errors.Is(err, storage.ErrClosed) { // if it is closed, the next start of the job records it

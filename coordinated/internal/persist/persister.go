@@ -90,13 +90,13 @@ const (
 // other ranks.
 type Persister struct {
 	Options
-	ctx    context.Context // ends the work when the process must leave
-	pace   *pacer          // at rank 0 alone
-	under  sync.WaitGroup  // turns that are not over; added to by the main thread
-	mu     sync.Mutex
-	turns  map[storage.Epoch]*turn // guarded by mu: those that are not over
-	stored atomic.Pointer[[]int64] // by rank: what the shards of the newest epoch take at the first level
-	begun  atomic.Bool             // this run has noted that the job has had an epoch
+	ctx     context.Context // ends the work when the process must leave
+	pace    *pacer          // at rank 0 alone
+	under   sync.WaitGroup  // turns that are not over; added to by the main thread
+	mu      sync.Mutex
+	turns   map[storage.Epoch]*turn // guarded by mu: those that are not over
+	stored  atomic.Pointer[[]int64] // by rank: what the shards of the newest epoch take at the first level
+	started atomic.Bool             // this run has noted that the job has had an epoch
 }
 
 // New makes a Persister whose work ends with ctx.

@@ -128,7 +128,7 @@ func (r *Reporter) run() {
 	defer tick.Stop()
 	enc := json.NewEncoder(r.conn)
 	rep := *r.opt.First
-	var told chan struct{}
+	var sent chan struct{}
 	for ended := false; ; {
 		changed := r.opt.Changed()
 		r.fill(&rep)
@@ -136,9 +136,9 @@ func (r *Reporter) run() {
 			return
 		}
 		rep.Nodes = nil
-		if told != nil {
-			close(told)
-			told = nil
+		if sent != nil {
+			close(sent)
+			sent = nil
 		}
 		if every == startEvery && rep.Points > 0 {
 			every = reportEvery
@@ -147,7 +147,7 @@ func (r *Reporter) run() {
 		select {
 		case <-tick.C:
 		case <-changed:
-		case told = <-r.now:
+		case sent = <-r.now:
 		case <-r.last:
 			ended = true
 		}
@@ -271,16 +271,16 @@ func (r *Reporter) Unrestorable(why Unrestorable) {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), lastReport)
 	defer cancel()
-	told := make(chan struct{})
+	sent := make(chan struct{})
 	select {
-	case r.now <- told:
+	case r.now <- sent:
 	case <-r.done:
 		return
 	case <-ctx.Done(): // the supervisor is stuck
 		return
 	}
 	select {
-	case <-told:
+	case <-sent:
 	case <-r.done:
 	case <-ctx.Done():
 	}

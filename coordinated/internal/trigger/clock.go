@@ -26,7 +26,7 @@ type clock struct {
 
 	putOff     time.Time // when to ask again for one that was put off; zero = none was
 	putOffStop bool      // that was a final one
-	again      bool      // what was due last is one that was put off
+	retrying   bool      // what was due last is one that was put off
 }
 
 // FirstCost is the cost that is assumed until a checkpoint has been measured.
@@ -85,13 +85,13 @@ func (t *clock) failed(now time.Time) time.Duration {
 
 // due reports what to ask for now.
 func (t *clock) due(now time.Time) (ask, stop bool) {
-	t.again = false
+	t.retrying = false
 	if at := t.stopAt(); !at.IsZero() && !now.Before(at) {
 		t.asked = t.asked || at.Equal(t.final)
 		t.retry, t.next = time.Time{}, time.Time{}
 		return true, true
 	}
-	if t.again = !t.putOff.IsZero() && !now.Before(t.putOff); t.again {
+	if t.retrying = !t.putOff.IsZero() && !now.Before(t.putOff); t.retrying {
 		t.putOff = time.Time{}
 		return true, t.putOffStop
 	}
@@ -113,7 +113,7 @@ func (t *clock) idle() bool { return t.points != nil && t.points() == 0 }
 // name says what asks.
 func (t *clock) name(stop bool) string {
 	switch {
-	case t.again || !t.putOff.IsZero():
+	case t.retrying || !t.putOff.IsZero():
 		return "a checkpoint that was put off"
 	case stop && t.pause.Last > 0:
 		return "a failed final checkpoint"

@@ -39,17 +39,17 @@ type Options struct {
 // Triggers are those of one rank. All but Signals and Timer, whose channels stay the same
 // after Catch, belongs to one goroutine.
 type Triggers struct {
-	opt    Options
-	clock  *clock // nil where nothing is asked for by the clock
-	timer  *time.Timer
-	caught chan os.Signal
-	heard  <-chan os.Signal // caught, or those of a program in another process
+	opt     Options
+	clock   *clock // nil where nothing is asked for by the clock
+	timer   *time.Timer
+	caught  chan os.Signal
+	signals <-chan os.Signal // caught, or those of a program in another process
 }
 
 // New makes the triggers of a rank. The clock runs from now on.
 func New(opt Options) *Triggers {
 	t := &Triggers{opt: opt, timer: time.NewTimer(time.Hour), caught: make(chan os.Signal, 8)}
-	t.heard = t.caught
+	t.signals = t.caught
 	t.timer.Stop()
 	if opt.Clock {
 		t.clock = (&clock{interval: opt.Interval, mtbf: opt.MTBF, least: opt.LeastCost, points: opt.Points,
@@ -64,7 +64,7 @@ func (t *Triggers) Catch() {
 	all := append(slices.Clone(t.opt.Checkpoint), t.opt.Stop...)
 	switch {
 	case t.opt.Foreign != nil:
-		t.heard = t.opt.Foreign
+		t.signals = t.opt.Foreign
 	case len(all) > 0:
 		signal.Notify(t.caught, all...)
 	}
@@ -74,7 +74,7 @@ func (t *Triggers) Catch() {
 func (t *Triggers) Release() { signal.Stop(t.caught) }
 
 // Signals delivers those that were caught, for Signalled.
-func (t *Triggers) Signals() <-chan os.Signal { return t.heard }
+func (t *Triggers) Signals() <-chan os.Signal { return t.signals }
 
 // Signalled says what a signal asks for.
 func (t *Triggers) Signalled(s os.Signal) Wish {
