@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -328,9 +329,7 @@ func (c *Proxy) Newest(ctx context.Context) (SavedEpoch, error) {
 	defer c.closeShard(sh, k.Epoch)
 	add(sh.Layout(), true)
 	saved, err := capture.SavedIn(ctx, sh)
-	for name, a := range saved {
-		s.Saved[name] = program.SavedArray(a)
-	}
+	maps.Copy(s.Saved, saved)
 	return s, err
 }
 
@@ -344,17 +343,12 @@ func (c *Proxy) SavedEpochs(ctx context.Context) ([]SavedEpoch, error) {
 	var out []SavedEpoch
 	for _, k := range common {
 		c.levels.store.Choose(k.Epoch, k.ID)
-		s := SavedEpoch{Epoch: k.Epoch, Saved: map[string]program.SavedArray{}}
+		s := SavedEpoch{Epoch: k.Epoch}
 		sh, err := c.levels.store.Fetch(ctx, k.Epoch)
-		if err == nil {
-			var saved map[string]capture.Saved
-			saved, err = capture.SavedIn(ctx, sh)
-			for name, a := range saved {
-				s.Saved[name] = program.SavedArray(a)
-			}
+		if s.Err = err; err == nil {
+			s.Saved, s.Err = capture.SavedIn(ctx, sh)
 			c.closeShard(sh, k.Epoch)
 		}
-		s.Err = err
 		out = append(out, s)
 	}
 	return out, nil

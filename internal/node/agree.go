@@ -103,11 +103,8 @@ func fileSystem(dir string) uint64 {
 // lacksDirs says that directories of an open name were removed, and only they: those above are on the same file system
 // as before, and not below an empty mount point, where nothing must be written.
 func (s *session) lacksDirs(name string) bool {
-	i := slices.IndexFunc(s.named, func(n *named) bool { return n.name == name })
-	if i < 0 || s.named[i].ck == nil {
-		return false
-	}
-	return slices.ContainsFunc(s.named[i].dirs, func(d namedDir) bool {
+	n := s.ofName(name)
+	return n != nil && n.ck != nil && slices.ContainsFunc(n.dirs, func(d namedDir) bool {
 		_, err := os.Stat(filepath.Join(d.path, "holdfast.job"))
 		return errors.Is(err, fs.ErrNotExist) && d.above != 0 && fileSystem(filepath.Dir(d.path)) == d.above
 	})
@@ -115,11 +112,10 @@ func (s *session) lacksDirs(name string) bool {
 
 // renew opens the checkpoints of a name whose directories were removed anew, which makes them. Collective.
 func (s *session) renew(name string) {
-	i := slices.IndexFunc(s.named, func(n *named) bool { return n.name == name })
-	if i < 0 {
+	n := s.ofName(name)
+	if n == nil {
 		return
 	}
-	n := s.named[i]
 	if s.rank.rank == 0 {
 		s.log.Warn("holdfast node: directories of checkpoints were removed while the program runs; they are made "+
 			"again, and the checkpoints in them are gone", "name", name)

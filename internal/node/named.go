@@ -102,14 +102,17 @@ func reserved(name string) bool { return strings.HasPrefix(name, "holdfast.") }
 
 // checkpointers are all that the session has, that of the points last.
 func (s *session) checkpointers() (list []*coordinated.Proxy) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.named {
-		if n.ck != nil {
-			list = append(list, n.ck)
-		}
+	s.each(func(ck *coordinated.Proxy, _ *arenas) { list = append(list, ck) })
+	return list
+}
+
+// ofName returns the checkpoints of a name that were opened before; nil: there are none.
+func (s *session) ofName(name string) *named {
+	i := slices.IndexFunc(s.named, func(n *named) bool { return n.name == name })
+	if i < 0 {
+		return nil
 	}
-	return append(list, s.ck)
+	return s.named[i]
 }
 
 // openNamed returns the checkpoints of a name that all ranks ask for. With fresh it opens again what has been used.
@@ -122,15 +125,13 @@ func (s *session) openNamed(ctx context.Context, m wire.Message, fresh bool) (*n
 	if removed {
 		s.renew(m.Text)
 	}
-	i := slices.IndexFunc(s.named, func(n *named) bool { return n.name == m.Text })
-	if i < 0 {
-		n := &named{name: m.Text, r: s.rank}
+	n := s.ofName(m.Text)
+	if n == nil {
+		n = &named{name: m.Text, r: s.rank}
 		s.mu.Lock()
 		s.named = append(s.named, n)
 		s.mu.Unlock()
-		i = len(s.named) - 1
 	}
-	n := s.named[i]
 	if n.ck != nil && n.used && fresh {
 		if err := n.close(); err != nil {
 			return nil, fmt.Errorf("end the checkpoints %q that are under way: %w", n.name, err)

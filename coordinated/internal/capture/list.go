@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -100,26 +101,19 @@ func listDevice(ctx context.Context, sh *storage.Shard, device string, sec stora
 	return items, nil
 }
 
-// Saved is what a shard has of something that was protected in memory.
-type Saved struct {
-	Layout string // of an element of an array; empty: it is no array
-	Bytes  int64
-	Inline []byte // its bytes, if they are few
-}
-
 // SavedIn lists what a shard holds of memory, by name. It reads the table alone.
-func SavedIn(ctx context.Context, sh *storage.Shard) (map[string]Saved, error) {
+func SavedIn(ctx context.Context, sh *storage.Shard) (map[string]program.SavedArray, error) {
 	entries, err := table(ctx, sh)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]Saved{}
+	out := map[string]program.SavedArray{}
 	for name, e := range entries {
 		layout, _ := strings.CutPrefix(e.kind, "slice ")
 		if layout == e.kind {
 			layout = ""
 		}
-		out[name] = Saved{Layout: layout, Bytes: e.size, Inline: e.inline}
+		out[name] = program.SavedArray{Layout: layout, Bytes: e.size, Inline: e.inline}
 	}
 	return out, nil
 }
