@@ -26,11 +26,7 @@ func newRun() *cobra.Command {
 			if o := coordinated.FromEnv(); o.Off() != "" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast run: the program runs without checkpoints: %s; it is started "+
 					"once, and not again when it dies\n", o.Off())
-				path, err := exec.LookPath(args[0])
-				if err == nil {
-					err = syscall.Exec(path, args, os.Environ()) // it returns only an error
-				}
-				return fmt.Errorf("start %s: %w", args[0], err)
+				return become(args)
 			}
 			self, err := os.Executable()
 			if err := errors.Join(err, coordinated.ReadConfig("").Err()); err != nil {
@@ -78,6 +74,15 @@ func newRun() *cobra.Command {
 	fs.StringVar(&opt.Interface, "interface", "", "network interface or address at which the ranks reach this "+
 		"command (default: the setting control.interface, else the first that is up, a fast network last)")
 	return cmd
+}
+
+// become starts a command in the place of this process. It returns only an error.
+func become(args []string) error {
+	path, err := exec.LookPath(args[0])
+	if err == nil {
+		err = syscall.Exec(path, args, os.Environ())
+	}
+	return fmt.Errorf("start %s: %w", args[0], err)
 }
 
 // newGuard is the process that holdfast run starts on another node than its own.
