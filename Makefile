@@ -111,7 +111,7 @@ $(LIB)/libholdfast-cuda.so: $(HFCUDA_OBJECTS)
 HFM_ABIS = openmpi mpich standard
 HFM_MADE = $(LIB)/mpi-api.gen.h $(LIB)/mpi-classes.gen.h $(LIB)/mpi-entries.gen.c
 HFM_OBJECTS = $(LIB)/mpi-layer.o $(LIB)/mpi-page.o $(LIB)/mpi-entries.o $(HFM_ABIS:%=$(LIB)/mpi-body-%.o)
-HFM_CFLAGS = $(HF_CFLAGS) -Ilib/mpi/src -I$(LIB)
+HFM_CFLAGS = $(HF_CFLAGS) -D_GNU_SOURCE -Ilib/mpi/src -I$(LIB)
 HFM_LINK = -shared -pthread -Wl,-soname,libholdfast-mpi.so.0 -Wl,-z,nodelete -Wl,-z,defs
 
 mpi: $(LIB)/libholdfast-mpi.so ## build libholdfast-mpi, which stands between programs and their MPI

@@ -92,12 +92,14 @@ struct hf_message_layer {
 	const char *(*share)(void *page, size_t bytes);
 	/* Receives what has come. */
 	void (*turn)(void);
-	/* All ranks have stopped: communicators that were freed are forgotten. */
-	void (*cut)(void);
+	/* All ranks have stopped: other threads stay out of MPI, and communicators that were freed are forgotten. */
+	const char *(*cut)(void);
 	/* The mailbox, and what is pending, as a record that the layer keeps until the next call. */
 	const char *(*save)(const void **record, size_t *bytes);
 	/* Takes messages of a record for the communicators that there are, and for those to come. */
 	const char *(*load)(const void *record, size_t bytes);
+	/* The rank goes on. */
+	void (*resume)(void);
 };
 
 #endif

@@ -63,8 +63,7 @@ const char *hf_mail(struct hf_client *c, uint32_t what, int fd, uint64_t *bytes)
 	void *at = NULL;
 
 	if (what == HFP_MAIL_CUT) {
-		c->layer->cut();
-		return NULL;
+		return c->layer->cut();
 	}
 	if (what == HFP_MAIL_SAVE) {
 		why = c->layer->save(&record, &saved);

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../common/messages.h"
 #include "../common/shm.h"
 #include "client.h"
 
@@ -460,6 +461,9 @@ int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uin
 	if (code == HF_OK) {
 		c->drains = type == HFP_POINT || type == HFP_CHECKPOINT || type == HFP_FINALIZE;
 		code = listen_to(c, ANSWERED, &over, value);
+		if (c->drains && c->layer != NULL) {
+			c->layer->resume();
+		}
 		c->drains = false;
 	}
 	if (code >= 0 && (type == HFP_POINT || type == HFP_CHECKPOINT || type == HFP_SAVE)) {

@@ -40,8 +40,8 @@ func compile(t *testing.T, dir, source string) map[string]string {
 			t.Skip(err)
 		}
 		out[l.Name] = filepath.Join(t.TempDir(), l.Name)
-		text, err := exec.Command(l.Compiler(), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I../../lib", "-o",
-			out[l.Name], source, "-L"+dir, "-Wl,--no-as-needed", "-lholdfast-mpi", "-lholdfast",
+		text, err := exec.Command(l.Compiler(), "-std=gnu11", "-pthread", "-O1", "-Wall", "-Wextra", "-Werror",
+			"-I../../lib", "-o", out[l.Name], source, "-L"+dir, "-Wl,--no-as-needed", "-lholdfast-mpi", "-lholdfast",
 			"-Wl,-rpath,"+dir).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
@@ -93,6 +93,7 @@ func TestRestartUnderOtherMPI(t *testing.T) {
 		{"Fortran", compileFortran(t, dir, "testdata/ring.f90"), ringSums(ranks, 3000, func(n uint64) any {
 			return int64(n)
 		})},
+		{"threads", compile(t, dir, "testdata/threads.c"), threadSums(ranks, 3000)},
 	} {
 		for i, l := range both {
 			t.Run(language.name+" "+l.Name, func(t *testing.T) {
@@ -142,6 +143,20 @@ func ringSums(ranks, steps int, as func(uint64) any) (lines []string) {
 			}
 		}
 		lines = append(lines, fmt.Sprintf("rank %d sum %d", r, as(sum)))
+	}
+	return lines
+}
+
+// threadSums are what threads.c computes.
+func threadSums(ranks, steps int) (lines []string) {
+	for r := range ranks {
+		left, sum := (r+ranks-1)%ranks, uint64(0)
+		for step := range steps {
+			for i := step % 5; i >= 0; i-- {
+				sum = sum*31 + uint64(left*100000+step*10+i)
+			}
+		}
+		lines = append(lines, fmt.Sprintf("rank %d sum %d %d", r, sum, sum))
 	}
 	return lines
 }

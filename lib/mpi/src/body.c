@@ -1,6 +1,5 @@
 /* body.c - what the layer does in the calls of the program, for one ABI: compiled once for each, with HFM_ABI as the
  * name of its header. */
-#define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,6 +32,21 @@ _Static_assert(sizeof(MPI_Status) <= sizeof((struct hfm_request){ 0 }.status), "
 /* Of this rank alone: a message from the mailbox comes to the program's receive by way of it, so that the library makes
  * status, request and error as for any other. */
 static MPI_Comm loop;
+
+/* One message at a time is on its way there. */
+static pthread_mutex_t loop_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static inline void loop_lock(void) {
+	if (hfm_threads) {
+		pthread_mutex_lock(&loop_mutex);
+	}
+}
+
+static inline void loop_unlock(void) {
+	if (hfm_threads) {
+		pthread_mutex_unlock(&loop_mutex);
+	}
+}
 
 /* The communicator of the last call is that of the next one, most likely. */
 static inline struct hfm_comm *comm_of(MPI_Comm comm) {

@@ -10,11 +10,13 @@ static bool restart_mail(struct hfm_request *r) {
 	}
 	MPI_Request in;
 	MPI_Status st;
+	loop_lock();
 	r->error = REAL(Irecv)(r->buffer, (int)r->count, HANDLE(MPI_Datatype, r->datatype), 0, 0, loop, &in);
 	if (r->error == MPI_SUCCESS) {
 		send_mail(m);
 		r->error = REAL(Wait)(&in, &st);
 	}
+	loop_unlock();
 	st.MPI_SOURCE = m->source;
 	st.MPI_TAG = m->tag;
 	memcpy(r->status, &st, sizeof st);
@@ -576,10 +578,12 @@ static int match_mail(
 	struct hfm_mail *m, struct hfm_comm *c, int source, int tag, MPI_Message *message, MPI_Status *st) {
 	MPI_Request out;
 	MPI_Status own;
+	loop_lock();
 	int rc = REAL(Isend)(m->data, (int)m->bytes, MPI_PACKED, 0, 1, loop, &out);
 	if (rc == MPI_SUCCESS) {
 		rc = REAL(Mprobe)(0, 1, loop, message, &own);
 	}
+	loop_unlock();
 	if (rc == MPI_SUCCESS) {
 		struct hfm_request *r = matched(*message, c, source, tag);
 		r->mail = true;

@@ -70,11 +70,13 @@ SEND_INIT(Rsend_init)
 static int C(receive_mail)(
 	struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, MPI_Comm comm, MPI_Status *status) {
 	MPI_Request out;
+	loop_lock();
 	int rc = REAL(Isend)(m->data, (int)m->bytes, MPI_PACKED, 0, 0, loop, &out);
 	if (rc == MPI_SUCCESS) {
 		rc = REAL(C(Recv))(buf, n, type, 0, 0, loop, status);
 		REAL(Wait)(&out, MPI_STATUS_IGNORE);
 	}
+	loop_unlock();
 	if (status != MPI_STATUS_IGNORE) {
 		status->MPI_SOURCE = m->source;
 		status->MPI_TAG = m->tag;
@@ -109,6 +111,9 @@ static int C(hfm_Irecv)(
 		return REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
 	}
 	struct hfm_mail *m = mail_for(comm, source, tag, true);
+	if (m != NULL) {
+		loop_lock();
+	}
 	int rc = m != NULL ? REAL(C(Irecv))(buf, n, type, 0, 0, loop, request)
 					   : REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
 	struct hfm_comm *c = comm_of(comm);
@@ -128,9 +133,13 @@ static int C(hfm_Irecv)(
 			send_mail(m);
 		}
 	}
+	if (m != NULL) {
+		loop_unlock();
+		rc = raise_on(comm, rc);
+	}
 	free(m);
 	hfm_leave();
-	return m != NULL ? raise_on(comm, rc) : rc;
+	return rc;
 }
 
 static int C(hfm_Recv_init)(

@@ -68,8 +68,8 @@ static uint64_t mailbox_size(uint64_t *mails) {
 	return bytes;
 }
 
-/* drain_some receives what has come, and says so in the page. */
-static void drain_some(void) {
+/* drain_now receives what has come, and says so in the page. */
+static void drain_now(void) {
 	uint64_t mails, bytes = mailbox_size(&mails), pending = 0;
 	reap(false);
 	note_complete();
@@ -85,6 +85,16 @@ static void drain_some(void) {
 	hfm_page->mails = mails;
 	hfm_page->pending = pending + hfm_messages.used;
 	__atomic_store_n(&hfm_page->turns, hfm_page->turns + 1, __ATOMIC_RELEASE);
+}
+
+/* drain_some drains unless another thread is in MPI, which makes progress itself. */
+static void drain_some(void) {
+	if (!hfm_threads || hfm_held) {
+		drain_now();
+	} else if (pthread_rwlock_trywrlock(&hfm_gate) == 0) {
+		drain_now();
+		pthread_rwlock_unlock(&hfm_gate);
+	}
 }
 
 static void turn(void) {

@@ -1,5 +1,4 @@
 /* layer.c - the tables of a rank, and how the library of the program's MPI is found. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -22,6 +21,7 @@ int hfm_rank, hfm_size;
 __thread int hfm_depth;
 bool hfm_on, hfm_threads;
 pthread_mutex_t hfm_mutex = PTHREAD_MUTEX_INITIALIZER;
+pthread_rwlock_t hfm_gate = PTHREAD_RWLOCK_INITIALIZER;
 uint64_t hfm_cut_every;
 static bool cut_random;
 static uint64_t cut_state;

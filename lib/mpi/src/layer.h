@@ -207,7 +207,8 @@ uint64_t hfm_claim(const char *parent);      /* the number of the child of a res
 extern bool hfm_restarted;
 extern const char *hfm_refused_what, *hfm_refused_call;
 
-/* What the layer's body does for libholdfast. */
+/* What the layer's body does for libholdfast. hfm_held: between cut and resume, no other thread is in MPI. */
+extern bool hfm_held;
 extern void (*hfm_turn)(void);
 extern const char *(*hfm_save)(const void **record, size_t *bytes);
 
@@ -219,6 +220,10 @@ extern __thread int hfm_depth __attribute__((tls_model("initial-exec")));
 extern bool hfm_on;      /* between Init and Finalize */
 extern bool hfm_threads; /* MPI_THREAD_MULTIPLE */
 extern pthread_mutex_t hfm_mutex;
+
+/* With several threads each call of the program holds this for reading, and a rank that drains for writing: a message
+ * that the drain took might be the one that another thread waits for in the library. */
+extern pthread_rwlock_t hfm_gate;
 
 static inline void hfm_lock(void) {
 	if (hfm_threads) {
@@ -249,6 +254,9 @@ static inline bool hfm_enter(enum hfm_call call) {
 	if (!HFM_LIKELY(hfm_cut_every == 0) && hfm_cut_now()) {
 		hfm_drain();
 	}
+	if (!HFM_LIKELY(!hfm_threads)) {
+		pthread_rwlock_rdlock(&hfm_gate);
+	}
 	return true;
 }
 
@@ -256,6 +264,9 @@ static inline bool hfm_enter(enum hfm_call call) {
 static inline void hfm_leave(void) {
 	if ((hfm_page->seq & 1) != 0 && !hfm_threads) {
 		__atomic_store_n(&hfm_page->seq, hfm_page->seq + 1, __ATOMIC_RELEASE);
+	}
+	if (!HFM_LIKELY(!hfm_threads)) {
+		pthread_rwlock_unlock(&hfm_gate);
 	}
 	hfm_depth = 0;
 }

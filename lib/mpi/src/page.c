@@ -1,8 +1,8 @@
 /* page.c - what the node daemon sees of a rank's messages, and what a restart has brought. */
-#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "layer.h"
 
@@ -12,7 +12,7 @@ struct hfm_restored *hfm_restored;
 struct hfm_unposted *hfm_unposted;
 void (*hfm_turn)(void);
 const char *(*hfm_save)(const void **record, size_t *bytes);
-bool hfm_restarted;
+bool hfm_restarted, hfm_held;
 static bool shared;
 
 /* use makes a page that of the rank. */
@@ -361,13 +361,36 @@ static void turn(void) {
 	}
 }
 
-static void cut(void) { hfm_forget_slots(NULL); }
+/* The program's other threads have as long to leave MPI. */
+enum { HOLD_MS = 1000 };
+
+static const char *cut(void) {
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	for (int i = 0; hfm_threads && !hfm_held; i++) {
+		hfm_held = pthread_rwlock_trywrlock(&hfm_gate) == 0;
+		if (!hfm_held && i == HOLD_MS) {
+			return "another thread of the rank is in a call of MPI, and stays there; no thread may be at a point";
+		}
+		if (!hfm_held) {
+			nanosleep(&pause, NULL);
+		}
+	}
+	hfm_forget_slots(NULL);
+	return NULL;
+}
+
+static void resume(void) {
+	if (hfm_held) {
+		hfm_held = false;
+		pthread_rwlock_unlock(&hfm_gate);
+	}
+}
 
 static const char *save(const void **record, size_t *bytes) { return hfm_save(record, bytes); }
 
 /* hf_message_layer is what libholdfast looks for. */
 HFM_EXPORT const struct hf_message_layer *hf_message_layer(void);
 const struct hf_message_layer *hf_message_layer(void) {
-	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, save, hfm_load };
+	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, save, hfm_load, resume };
 	return &layer;
 }
