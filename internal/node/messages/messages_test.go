@@ -22,10 +22,7 @@ func TestHeader(t *testing.T) { cheader.Check(t, "../../../lib/common/messages.h
 // newPage is a page as the layer begins it.
 func newPage(size int) *Page {
 	words := make([]uint64, Bytes(size)/8+1) // aligned as a mapping is
-	p := NewPage(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), size)
-	binary.LittleEndian.PutUint32(p.b, PageMagic)
-	binary.LittleEndian.PutUint32(p.b[atSize:], uint32(size))
-	return p
+	return NewPage(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), size)
 }
 
 func (p *Page) setU32(at int, v uint32) { binary.LittleEndian.PutUint32(p.b[at:], v) }

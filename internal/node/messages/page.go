@@ -41,7 +41,6 @@ const (
 
 // Where the fields of the page are.
 const (
-	atSize    = 8
 	atTurns   = 16
 	atMails   = 24
 	atBytes   = 32
@@ -77,9 +76,6 @@ func (p *Page) word(at int) *uint64 { return (*uint64)(unsafe.Pointer(&p.b[at]))
 func (p *Page) load(at int) uint64  { return atomic.LoadUint64(p.word(at)) }
 func (p *Page) u32(at int) uint32   { return atomic.LoadUint32((*uint32)(unsafe.Pointer(&p.b[at]))) }
 func (p *Page) i32(at int) int      { return int(int32(p.u32(at))) }
-
-// ready says whether the program has begun to write.
-func (p *Page) ready() bool { return p.u32(0) == PageMagic && int(p.u32(atSize)) == p.size }
 
 // sent and received are those to and from a rank of the world.
 func (p *Page) sent(rank int) uint64     { return p.load(CountsAt + 8*rank) }
