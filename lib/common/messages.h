@@ -30,6 +30,10 @@
 #define HFM_SLOT_LIVE 1u
 #define HFM_SLOT_FREED 2u
 
+/* Flags of a receive in a record: its message had come; it was pending at the checkpoint before. */
+#define HFM_RECEIVE_CAME 1u
+#define HFM_RECEIVE_BEFORE 2u
+
 /* One thing that a call waits for. */
 struct hfm_wait {
 	int32_t source; /* world rank; -1: any of the communicator's; of a send the destination */
@@ -61,7 +65,8 @@ struct hfm_page {
 	int32_t call_comm;
 	uint64_t changes; /* of the communicators; odd: one is under way */
 	uint32_t comms_n, concurrent;
-	uint64_t spare[8];
+	uint64_t unposted; /* receives that the checkpoint had pending and the program has not posted again */
+	uint64_t spare[7];
 	struct hfm_wait waits[HFM_MOST_WAITS];
 	char calls[HFM_MOST_CALLS][HFM_CALL_BYTES];
 	struct hfm_slot comms[HFM_MOST_COMMS];

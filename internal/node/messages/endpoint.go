@@ -37,7 +37,6 @@ type layer struct {
 	rank     int
 
 	quiet, ended bool
-	unposted     []endpoint.PendingReceive // of the checkpoint that was restored
 }
 
 var _ endpoint.Endpoint = (*layer)(nil)
@@ -63,8 +62,18 @@ func (e *layer) Mailbox() (messages int, bytes int64) {
 // DrainSome does nothing: the program drains as long as it waits.
 func (e *layer) DrainSome() (int, error) { return 0, nil }
 
-// UnpostedReceives are those of the checkpoint that was restored, until the next one says better.
-func (e *layer) UnpostedReceives() []endpoint.PendingReceive { return e.unposted }
+// UnpostedReceives asks the program, unless it has none. The program stands in a call.
+func (e *layer) UnpostedReceives() []endpoint.PendingReceive {
+	if e.load(atUnposted) == 0 {
+		return nil
+	}
+	b, err := e.client.Save()
+	if err != nil {
+		return nil // it has left MPI, or has gone
+	}
+	_, before, _ := decode(b, e.rank, e.size) // what no checkpoint can keep is of no interest here
+	return before
+}
 
 // What the ranks tell each other at the end of a drain.
 const (
@@ -162,7 +171,7 @@ func (e *layer) SaveMailbox() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := decode(b, e.rank, e.size)
+	r, _, err := decode(b, e.rank, e.size)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +189,6 @@ func (e *layer) StageMailbox(b []byte) (apply func(), err error) {
 			"as the checkpoint may have an earlier message for them", mpiwrap.ErrPending, n)
 	}
 	return func() {
-		e.unposted = r.Receives
 		if err := e.client.Load(encode(r)); err != nil {
 			e.client.Failed(fmt.Errorf("hand the messages of the checkpoint to the program: %w", err))
 		}

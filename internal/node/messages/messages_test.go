@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -112,16 +113,16 @@ func sample() *endpoint.Record {
 // another rank, is refused.
 func TestRecord(t *testing.T) {
 	b := encode(sample())
-	got, err := decode(b, 1, 3)
-	if err != nil || !reflect.DeepEqual(got, sample()) {
+	got, before, err := decode(b, 1, 3)
+	if err != nil || before != nil || !reflect.DeepEqual(got, sample()) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for n := range b {
-		if _, err := decode(b[:n], 1, 3); !errors.Is(err, errBroken) {
+		if _, _, err := decode(b[:n], 1, 3); !errors.Is(err, errBroken) {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
-	if _, err := decode(b, 0, 3); err == nil {
+	if _, _, err := decode(b, 0, 3); err == nil {
 		t.Error("the record of another rank was read")
 	}
 	saved, err := got.Encode()
@@ -221,7 +222,14 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply()
-	if got, err := decode(c.loaded, 1, 3); err != nil || len(got.Boxes) != 2 || len(e.UnpostedReceives()) != 2 {
+	if got, _, err := decode(c.loaded, 1, 3); err != nil || len(got.Boxes) != 2 || e.UnpostedReceives() != nil {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	c.record = encode(r)
+	at := bytes.LastIndex(c.record, []byte("\xff\xff\xff\xff")) + 4 // the flags of the last receive
+	c.record[at] = ReceiveBefore
+	p.setU64(atUnposted, 1)
+	if got := e.UnpostedReceives(); len(got) != 1 || got[0] != r.Receives[1] {
+		t.Errorf("not posted again: %+v", got)
 	}
 }

@@ -37,26 +37,30 @@ const (
 	CallCollective = 2
 	SlotLive       = 1
 	SlotFreed      = 2
+
+	ReceiveCame   = 1
+	ReceiveBefore = 2
 )
 
 // Where the fields of the page are.
 const (
-	atTurns   = 16
-	atMails   = 24
-	atBytes   = 32
-	atPending = 40
-	atLimit   = 48
-	atFull    = 56
-	atPolls   = 64
-	atPolled  = 72
-	atSeq     = 88
-	atCall    = 96
-	atFlags   = 100
-	atWaits   = 104
-	atComm    = 108
-	atChanges = 112
-	atComms   = 120
-	atThreads = 124
+	atTurns    = 16
+	atMails    = 24
+	atBytes    = 32
+	atPending  = 40
+	atLimit    = 48
+	atFull     = 56
+	atPolls    = 64
+	atPolled   = 72
+	atSeq      = 88
+	atCall     = 96
+	atFlags    = 100
+	atWaits    = 104
+	atComm     = 108
+	atChanges  = 112
+	atComms    = 120
+	atThreads  = 124
+	atUnposted = 128
 )
 
 // Bytes is the size of the page of a rank in a world of size ranks.

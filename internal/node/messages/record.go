@@ -36,19 +36,19 @@ func (r *reader) u64() uint64  { return binary.LittleEndian.Uint64(r.take(8)) }
 func (r *reader) i32() int     { return int(int32(r.u32())) }
 func (r *reader) text() string { return string(r.take(uint64(r.u32()))) }
 
-// decode makes a record for a checkpoint of one of the layer. What no checkpoint can keep is an error that matches
-// mpiwrap.ErrPending.
-func decode(b []byte, rank, size int) (*endpoint.Record, error) {
+// decode makes a record for a checkpoint of one of the layer. Before are those of its receives that the checkpoint
+// before had pending, too. What no checkpoint can keep is an error that matches mpiwrap.ErrPending.
+func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.PendingReceive, err error) {
 	r := &reader{b: b}
 	magic, version, ofRank, ofSize := r.u32(), r.u32(), r.i32(), r.i32()
 	comms, boxes, receives, refused, data := r.u32(), r.u32(), r.u32(), r.u32(), uint64(r.u32())
 	if r.bad || magic != RecordMagic || version != RecordVersion || ofRank != rank || ofSize != size ||
 		data < headBytes || data > uint64(len(b)) {
-		return nil, errBroken
+		return nil, nil, errBroken
 	}
 	bytes := &reader{b: b[data:]}
 	r.b = b[headBytes:data]
-	out := &endpoint.Record{Version: endpoint.RecordVersion, Rank: rank, Size: size}
+	out = &endpoint.Record{Version: endpoint.RecordVersion, Rank: rank, Size: size}
 	for range comms {
 		c := endpoint.RecordComm{Name: r.text(), How: endpoint.RecordCreation{Parent: r.text(), Op: r.text()},
 			Children: int(r.u32())}
@@ -56,7 +56,7 @@ func decode(b []byte, rank, size int) (*endpoint.Record, error) {
 		members := &reader{b: r.take(4 * n)}
 		for range n {
 			if r.bad {
-				return nil, errBroken
+				return nil, nil, errBroken
 			}
 			c.Members = append(c.Members, members.i32())
 		}
@@ -66,30 +66,34 @@ func decode(b []byte, rank, size int) (*endpoint.Record, error) {
 		m := endpoint.RecordMessage{Comm: r.text(), Source: r.i32(), Tag: r.i32(), Receive: r.i32()}
 		m.Data = bytes.take(r.u64())
 		if r.bad || bytes.bad {
-			return nil, errBroken
+			return nil, nil, errBroken
 		}
 		out.Boxes = append(out.Boxes, m)
 	}
 	for range receives {
-		p := endpoint.PendingReceive{Comm: r.text(), Source: r.i32(), Tag: r.i32(), Came: r.u32() != 0}
+		p := endpoint.PendingReceive{Comm: r.text(), Source: r.i32(), Tag: r.i32()}
+		flags := r.u32()
 		if r.bad {
-			return nil, errBroken
+			return nil, nil, errBroken
 		}
-		out.Receives = append(out.Receives, p)
+		p.Came = flags&ReceiveCame != 0
+		if out.Receives = append(out.Receives, p); flags&ReceiveBefore != 0 {
+			before = append(before, p)
+		}
 	}
 	var why []string
 	for range refused {
 		if why = append(why, r.text()); r.bad {
-			return nil, errBroken
+			return nil, nil, errBroken
 		}
 	}
 	if len(r.b) > 0 || len(bytes.b) > 0 {
-		return nil, errBroken
+		return nil, nil, errBroken
 	}
 	if len(why) > 0 {
-		return nil, fmt.Errorf("%w: %s", mpiwrap.ErrPending, strings.Join(why, "; "))
+		err = fmt.Errorf("%w: %s", mpiwrap.ErrPending, strings.Join(why, "; "))
 	}
-	return out, nil
+	return out, before, err
 }
 
 // encode is the reverse of decode.
@@ -112,7 +116,7 @@ func encode(rec *endpoint.Record) []byte {
 	for _, p := range rec.Receives {
 		came := uint32(0)
 		if p.Came {
-			came = 1
+			came = ReceiveCame
 		}
 		b = le.AppendUint32(le.AppendUint32(text(b, p.Comm), uint32(p.Source)), uint32(p.Tag))
 		b = le.AppendUint32(b, came)

@@ -39,6 +39,7 @@ static bool take_one(struct hfm_comm *c, uint64_t *bytes) {
 		return false;
 	}
 	struct hfm_mail *m = malloc(sizeof *m + (size_t)n);
+	m->unposted = NULL;
 	m->source = st.MPI_SOURCE;
 	m->tag = st.MPI_TAG;
 	m->bytes = (size_t)n;

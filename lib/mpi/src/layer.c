@@ -335,6 +335,7 @@ struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_
 			c->last = before;
 		}
 		c->mails--;
+		hfm_taken(m);
 	}
 	hfm_unlock();
 	return m;

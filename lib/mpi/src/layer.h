@@ -71,6 +71,8 @@ static inline hfm_function *hfm_entry(hfm_function **table, enum hfm_call call) 
 /* A drained message, of packed bytes. */
 struct hfm_mail {
 	struct hfm_mail *next;
+	struct hfm_unposted *unposted; /* the receive that had it at the checkpoint */
+	uint32_t receive;              /* its number, from 1, while a record is read */
 	int source, tag;
 	size_t bytes;
 	char data[];
@@ -187,7 +189,7 @@ struct hfm_restored {
 	struct hfm_mail *first;
 };
 
-/* A receive that a checkpoint had pending, until the program posts it again. */
+/* A receive that a checkpoint had pending, until the program posts it again, or takes the message that it had got. */
 struct hfm_unposted {
 	struct hfm_unposted *next;
 	char *comm;
@@ -201,6 +203,7 @@ void hfm_add(struct hfm_text *t, const void *from, size_t bytes);
 void hfm_add_u32(struct hfm_text *t, uint32_t v);
 void hfm_add_text(struct hfm_text *t, const char *text);
 void hfm_posted(const char *comm, int source, int tag); /* the program has posted such a receive; -1 for any */
+void hfm_taken(struct hfm_mail *m);                     /* the program gets the message */
 const char *hfm_load(const void *record, size_t bytes);
 const char *hfm_deliver(struct hfm_comm *c); /* why not, or NULL */
 uint64_t hfm_claim(const char *parent);      /* the number of the child of a restart to be made next; 0: none */

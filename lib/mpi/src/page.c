@@ -227,7 +227,7 @@ static void read_comm(struct reading *r) {
 static void read_box(struct reading *r, struct reading *data) {
 	char *name = take_text(r);
 	const int source = (int)take_u32(r), tag = (int)take_u32(r);
-	(void)take_u32(r);
+	const uint32_t receive = take_u32(r);
 	uint64_t bytes = 0;
 	const char *at = take(r, sizeof bytes);
 	if (at != NULL) {
@@ -242,6 +242,8 @@ static void read_box(struct reading *r, struct reading *data) {
 	}
 	struct hfm_mail *m = need(malloc(sizeof *m + bytes)), **last = &c->first;
 	m->next = NULL;
+	m->unposted = NULL;
+	m->receive = receive;
 	m->source = source;
 	m->tag = tag;
 	m->bytes = bytes;
@@ -252,24 +254,50 @@ static void read_box(struct reading *r, struct reading *data) {
 	*last = m;
 }
 
-static void read_receive(struct reading *r) {
+/* read_receive reads one of the receives, which come behind the messages: number is its own, from 1. */
+static void read_receive(struct reading *r, uint32_t number) {
 	struct hfm_unposted *u = need(calloc(1, sizeof *u));
 	u->comm = take_text(r);
 	u->source = (int)take_u32(r);
 	u->tag = (int)take_u32(r);
-	u->came = take_u32(r) != 0;
+	u->came = (take_u32(r) & HFM_RECEIVE_CAME) != 0;
 	u->next = hfm_unposted;
 	hfm_unposted = u;
+	hfm_page->unposted++;
+	for (struct hfm_restored *c = hfm_restored; c != NULL; c = c->next) {
+		for (struct hfm_mail *m = c->first; m != NULL; m = m->next) {
+			m->unposted = m->receive == number ? u : m->unposted;
+		}
+	}
+}
+
+static void forget_unposted(const struct hfm_unposted *which) {
+	struct hfm_unposted **at = &hfm_unposted, *u;
+	while (*at != which) {
+		at = &(*at)->next;
+	}
+	u = *at;
+	*at = u->next;
+	free(u->comm);
+	free(u);
+	hfm_page->unposted--;
 }
 
 void hfm_posted(const char *comm, int source, int tag) {
-	for (struct hfm_unposted **at = &hfm_unposted, *u; (u = *at) != NULL; at = &u->next) {
-		if (u->source == source && u->tag == tag && strcmp(u->comm, comm) == 0) {
-			*at = u->next;
-			free(u->comm);
-			free(u);
-			return;
+	hfm_lock();
+	for (const struct hfm_unposted *u = hfm_unposted; u != NULL; u = u->next) {
+		if (!u->came && u->source == source && u->tag == tag && strcmp(u->comm, comm) == 0) {
+			forget_unposted(u);
+			break;
 		}
+	}
+	hfm_unlock();
+}
+
+void hfm_taken(struct hfm_mail *m) {
+	if (m->unposted != NULL) {
+		forget_unposted(m->unposted);
+		m->unposted = NULL;
 	}
 }
 
@@ -293,7 +321,7 @@ const char *hfm_load(const void *record, size_t bytes) {
 		read_box(&r, &data);
 	}
 	for (uint32_t i = 0; i < receives && !r.bad; i++) {
-		read_receive(&r);
+		read_receive(&r, i + 1);
 	}
 	if (r.bad) {
 		return broken;

@@ -36,12 +36,19 @@ static void save_box(struct saving *s, const char *comm, const struct hfm_mail *
 	s->boxes_n++;
 }
 
-static uint32_t save_receive(struct saving *s, const char *comm, int source, int tag, bool came) {
+static uint32_t save_receive(struct saving *s, const char *comm, int source, int tag, uint32_t flags) {
 	hfm_add_text(&s->receives, comm);
 	hfm_add_u32(&s->receives, (uint32_t)source);
 	hfm_add_u32(&s->receives, (uint32_t)tag);
-	hfm_add_u32(&s->receives, came);
+	hfm_add_u32(&s->receives, flags);
 	return ++s->receives_n;
+}
+
+/* save_unposted carries over a receive of the checkpoint before, and returns its number; 0: there is none. */
+static uint32_t save_unposted(struct saving *s, const struct hfm_unposted *u) {
+	return u == NULL
+		? 0
+		: save_receive(s, u->comm, u->source, u->tag, HFM_RECEIVE_BEFORE | (u->came ? HFM_RECEIVE_CAME : 0));
 }
 
 /* pack_got packs what a receive has got; NULL and a refusal: that cannot be. */
@@ -110,7 +117,8 @@ static void save_request(struct saving *s, const struct hfm_request *r) {
 		return;
 	}
 	bool came = r->complete || flag;
-	uint32_t number = save_receive(s, r->comm->name, any_source(r->source), any_tag(r->tag), came);
+	uint32_t number =
+		save_receive(s, r->comm->name, any_source(r->source), any_tag(r->tag), came ? HFM_RECEIVE_CAME : 0);
 	struct hfm_mail *m = came ? pack_got(s, r) : NULL;
 	if (m != NULL) {
 		s->got[s->got_n++] = (struct got){ r, m, number };
@@ -159,7 +167,7 @@ static void save_comm(struct saving *s, const struct hfm_comm *c) {
 		uint32_t receive;
 	} *list = calloc(c->mails + s->got_n + 1, sizeof *list);
 	for (const struct hfm_mail *m = c->first; m != NULL; m = m->next) {
-		list[n++] = (struct entry){ m, 0 };
+		list[n++] = (struct entry){ m, save_unposted(s, m->unposted) };
 	}
 	for (size_t i = s->got_n; i-- > 0;) {
 		const struct got *g = &s->got[i];
@@ -192,7 +200,7 @@ static void save_comm(struct saving *s, const struct hfm_comm *c) {
 static void save_rest(struct saving *s) {
 	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
 		for (const struct hfm_mail *m = r->first; m != NULL; m = m->next) {
-			save_box(s, r->name, m, 0);
+			save_box(s, r->name, m, save_unposted(s, m->unposted));
 		}
 		hfm_add_text(&s->head, r->name);
 		hfm_add_text(&s->head, r->parent);
@@ -204,7 +212,7 @@ static void save_rest(struct saving *s) {
 	}
 	for (const struct hfm_unposted *u = hfm_unposted; u != NULL; u = u->next) {
 		if (!u->came) {
-			save_receive(s, u->comm, u->source, u->tag, false);
+			save_unposted(s, u);
 		}
 	}
 }
