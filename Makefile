@@ -183,7 +183,7 @@ wanted:
 test: wanted lint ## install what is missing (as root), lint, all tests
 	@sh scripts/abi-tests.sh $(GO)
 	$(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call but,$(RANKS)) | sort -r)
-	$(TEST) -p 2 $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call of,$(RANKS)) | sort -r)
+	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call of,$(RANKS)))
 	$(SELDOM) $(TEST) -p $(TEST_P) -run "$$(sh scripts/shortened.sh tests '$(PLAIN)')" \
 		$$(sh scripts/shortened.sh packages '$(PLAIN)')
 	cd bench && $(TEST) -p 1 ./cmd/... $(BENCH_NO_RACE)
@@ -203,8 +203,7 @@ PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
 OTHERWISE = $(call any,$(shell grep -rlE '^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/))
 any = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(1)))))
 
-# These put more ranks or nodes on a small machine than it has cores. Two are tested at a time, the longest first:
-# test/slurm, which leaves a core free for much of its time.
+# These put more ranks or nodes on a small machine than it has cores.
 RANKS = test/(cluster|e2e|mpilayer|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi
 
 PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
