@@ -93,11 +93,16 @@ func (c *Checkpointer) exchanges() program.Exchange {
 	return func(ctx context.Context, mine []byte) (all [][]byte, err error) {
 		n++
 		blobs, err := c.agent.Allgather(ctx, 0, fmt.Sprint("drain ", n), mine)
-		for _, b := range blobs {
-			all = append(all, b.Data)
-		}
-		return all, err
+		return contents(blobs), err
 	}
+}
+
+// contents are the bytes of the ranks, in their order.
+func contents(blobs []cut.Blob) (all [][]byte) {
+	for _, b := range blobs {
+		all = append(all, b.Data)
+	}
+	return all
 }
 
 // overProgram has the ranks of a program in other processes meet by that program.
@@ -139,10 +144,7 @@ func (c *Proxy) gather(call string, mine []byte) ([]cut.Blob, error) {
 // Gather gives every rank's bytes to all ranks during a call of the program, in order of rank. Collective.
 func (c *Proxy) Gather(call string, mine []byte) (all [][]byte, err error) {
 	blobs, err := c.gather(call, mine)
-	for _, b := range blobs {
-		all = append(all, b.Data)
-	}
-	return all, err
+	return contents(blobs), err
 }
 
 // Agree makes all ranks succeed or fail together in a call of the program; err is this rank's own outcome. Collective.

@@ -1,18 +1,12 @@
 package mpiwrap
 
 import (
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
-
-// recordVersion is the version of the record that SaveMailbox writes. Older ones
-// stay readable: 1 has no Receives.
-const recordVersion = 2
 
 // PendingReceive is a receive that was pending at the checkpoint this run was
 // restored from, was not protected, and has not been posted again:
@@ -45,41 +39,20 @@ type commRecord struct {
 	claimed bool // it exists in this run
 }
 
-// encode writes the length of the description, the description and the bytes of
-// the messages.
-func (r *record) encode() ([]byte, error) {
-	n := 0
-	for i := range r.Boxes {
-		r.Boxes[i].Bytes = len(r.Boxes[i].Data)
-		n += r.Boxes[i].Bytes
-	}
-	head, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]byte, 0, 8+len(head)+n)
-	out = binary.LittleEndian.AppendUint64(out, uint64(len(head)))
-	return r.AppendBytes(append(out, head...)), nil
-}
+func (r *record) encode() ([]byte, error) { return endpoint.EncodeRecord(r, r.Messages) }
 
 // decode is the reverse of encode. It trusts no length.
 func (r *record) decode(b []byte) error {
-	if len(b) < 8 {
-		return fmt.Errorf("truncated: %d bytes", len(b))
-	}
-	n := binary.LittleEndian.Uint64(b)
-	if n > uint64(len(b)-8) {
-		return fmt.Errorf("description of %d bytes in a record of %d", n, len(b))
-	}
-	if err := json.Unmarshal(b[8:8+n], r); err != nil {
+	rest, err := endpoint.TakeDescription(b, r)
+	if err != nil {
 		return err
 	}
-	return r.TakeBytes(b[8+n:])
+	return endpoint.TakeMessages(rest, r.Messages)
 }
 
 func (e *rankEndpoint) SaveMailbox() ([]byte, error) {
 	s := e.s
-	r := record{Version: recordVersion, Rank: s.world.rank, Size: s.world.size, Build: buildID()}
+	r := record{Version: endpoint.RecordVersion, Rank: s.world.rank, Size: s.world.size, Build: buildID()}
 	for _, c := range s.communicators() {
 		r.add(c.record())
 	}
@@ -148,8 +121,8 @@ func (e *rankEndpoint) StageMailbox(b []byte) (apply func(), err error) {
 
 func (r *record) fits(s *state) error {
 	switch {
-	case r.Version < 1 || r.Version > recordVersion:
-		return fmt.Errorf("version %d, this library reads 1 to %d", r.Version, recordVersion)
+	case r.Version < 1 || r.Version > endpoint.RecordVersion:
+		return fmt.Errorf("version %d, this library reads 1 to %d", r.Version, endpoint.RecordVersion)
 	case r.Size != s.world.size:
 		return fmt.Errorf("written by a world of %d ranks, this one has %d", r.Size, s.world.size)
 	case r.Rank != s.world.rank:

@@ -3,6 +3,7 @@ package mpiwrap
 import (
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
 
@@ -10,7 +11,8 @@ import (
 // what it accepts must encode to the same messages.
 func FuzzRecord(f *testing.F) {
 	good := record{Version: 1, Size: 2, Mail: mailbox.Mail{Boxes: []mailbox.BoxRecord{
-		{Comm: "world", Tag: 3, Data: []byte("abc")}, {Comm: "world.1"}}}}
+		{RecordMessage: endpoint.RecordMessage{Comm: "world", Tag: 3, Data: []byte("abc")}},
+		{RecordMessage: endpoint.RecordMessage{Comm: "world.1"}}}}}
 	b, err := good.encode()
 	if err != nil {
 		f.Fatal(err)

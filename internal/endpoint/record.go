@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"iter"
 )
 
 // RecordVersion is the version of the records that are written. Older ones stay readable: 1 has no Receives.
@@ -40,31 +41,69 @@ type RecordMessage struct {
 	Data        []byte `json:"-"`
 }
 
-// Encode writes the length of the description, the description and the bytes of the messages.
-func (r *Record) Encode() ([]byte, error) {
+// Encode is EncodeRecord of r.
+func (r *Record) Encode() ([]byte, error) { return EncodeRecord(r, r.messages) }
+
+func (r *Record) messages(yield func(*RecordMessage) bool) {
 	for i := range r.Boxes {
-		r.Boxes[i].Bytes = len(r.Boxes[i].Data)
+		if !yield(&r.Boxes[i]) {
+			return
+		}
 	}
-	head, err := json.Marshal(r)
+}
+
+// EncodeRecord writes the length of a description, the description, and the bytes of the messages that it holds.
+func EncodeRecord(description any, messages iter.Seq[*RecordMessage]) ([]byte, error) {
+	n := 0
+	for m := range messages {
+		m.Bytes = len(m.Data)
+		n += m.Bytes
+	}
+	head, err := json.Marshal(description)
 	if err != nil {
 		return nil, err
 	}
-	out := append(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head...)
-	for i := range r.Boxes {
-		out = append(out, r.Boxes[i].Data...)
+	out := make([]byte, 0, 8+len(head)+n)
+	out = append(binary.LittleEndian.AppendUint64(out, uint64(len(head))), head...)
+	for m := range messages {
+		out = append(out, m.Data...)
 	}
 	return out, nil
 }
 
-// DecodeRecord is the reverse of Encode. It trusts no length, and refuses the record of another rank or world.
+// TakeDescription reads the description of a record, and returns the bytes behind it. It trusts no length.
+func TakeDescription(b []byte, description any) (rest []byte, err error) {
+	if len(b) < 8 {
+		return nil, fmt.Errorf("truncated: %d bytes", len(b))
+	}
+	n := binary.LittleEndian.Uint64(b)
+	if n > uint64(len(b)-8) {
+		return nil, fmt.Errorf("description of %d bytes in a record of %d", n, len(b))
+	}
+	return b[8+n:], json.Unmarshal(b[8:8+n], description)
+}
+
+// TakeMessages gives the messages of a description their bytes, which must be all of b. It trusts no length.
+func TakeMessages(b []byte, messages iter.Seq[*RecordMessage]) error {
+	i := 0
+	for m := range messages {
+		if m.Bytes < 0 || m.Bytes > len(b) {
+			return fmt.Errorf("message %d of %d bytes, %d are left", i, m.Bytes, len(b))
+		}
+		m.Data, b = bytes.Clone(b[:m.Bytes]), b[m.Bytes:]
+		i++
+	}
+	if len(b) != 0 {
+		return fmt.Errorf("%d bytes too many", len(b))
+	}
+	return nil
+}
+
+// DecodeRecord reads what Encode wrote. It refuses the record of another rank or world.
 func DecodeRecord(b []byte, rank, size int) (*Record, error) {
 	r := &Record{}
-	n := uint64(len(b))
-	if n < 8 || binary.LittleEndian.Uint64(b) > n-8 {
-		return nil, fmt.Errorf("messages of the checkpoint: truncated record of %d bytes", len(b))
-	}
-	head, data := b[8:8+binary.LittleEndian.Uint64(b)], b[8+binary.LittleEndian.Uint64(b):]
-	if err := json.Unmarshal(head, r); err != nil {
+	rest, err := TakeDescription(b, r)
+	if err != nil {
 		return nil, fmt.Errorf("messages of the checkpoint: %w", err)
 	}
 	switch {
@@ -75,16 +114,14 @@ func DecodeRecord(b []byte, rank, size int) (*Record, error) {
 		return nil, fmt.Errorf("the checkpoint is of rank %d of %d, this is rank %d of %d; start as many ranks as then",
 			r.Rank, r.Size, rank, size)
 	}
-	for i := range r.Boxes {
-		m := &r.Boxes[i]
-		if m.Bytes < 0 || m.Bytes > len(data) || m.Receive < 0 || m.Receive > len(r.Receives) {
-			return nil, fmt.Errorf("messages of the checkpoint: message %d of %d bytes, %d are left", i, m.Bytes,
-				len(data))
-		}
-		m.Data, data = bytes.Clone(data[:m.Bytes]), data[m.Bytes:]
+	if err := TakeMessages(rest, r.messages); err != nil {
+		return nil, fmt.Errorf("messages of the checkpoint: %w", err)
 	}
-	if len(data) != 0 {
-		return nil, fmt.Errorf("messages of the checkpoint: %d bytes too many", len(data))
+	for i, m := range r.Boxes {
+		if m.Receive < 0 || m.Receive > len(r.Receives) {
+			return nil, fmt.Errorf("messages of the checkpoint: message %d of receive %d, there are %d", i, m.Receive,
+				len(r.Receives))
+		}
 	}
 	return r, nil
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
@@ -15,47 +17,33 @@ const headBytes = 36
 
 var errBroken = errors.New("the record that libholdfast-mpi has made of the messages is broken")
 
-// reader takes a record of the layer apart. It trusts no length.
-type reader struct {
-	b   []byte
-	bad bool
-}
+// reader takes a record of the layer apart, whose numbers have a fixed length. It trusts none.
+type reader struct{ codec.Reader }
 
-func (r *reader) take(n uint64) []byte {
-	if n > uint64(len(r.b)) {
-		r.bad, r.b = true, nil
-		return make([]byte, 8)
-	}
-	v := r.b[:n]
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) u32() uint32  { return binary.LittleEndian.Uint32(r.take(4)) }
-func (r *reader) u64() uint64  { return binary.LittleEndian.Uint64(r.take(8)) }
+func (r *reader) u32() uint32  { return uint32(r.Fixed(4)) }
 func (r *reader) i32() int     { return int(int32(r.u32())) }
-func (r *reader) text() string { return string(r.take(uint64(r.u32()))) }
+func (r *reader) text() string { return string(r.Take(int(r.u32()))) }
 
 // decode makes a record for a checkpoint of one of the layer. Before are those of its receives that the checkpoint
 // before had pending, too. What no checkpoint can keep is an error that matches mpiwrap.ErrPending.
 func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.PendingReceive, err error) {
-	r := &reader{b: b}
+	r := &reader{codec.Reader{B: b}}
 	magic, version, ofRank, ofSize := r.u32(), r.u32(), r.i32(), r.i32()
 	comms, boxes, receives, refused, data := r.u32(), r.u32(), r.u32(), r.u32(), uint64(r.u32())
-	if r.bad || magic != RecordMagic || version != RecordVersion || ofRank != rank || ofSize != size ||
+	if r.Err != nil || magic != RecordMagic || version != RecordVersion || ofRank != rank || ofSize != size ||
 		data < headBytes || data > uint64(len(b)) {
 		return nil, nil, errBroken
 	}
-	bytes := &reader{b: b[data:]}
-	r.b = b[headBytes:data]
+	bytes := codec.Reader{B: b[data:]}
+	r.B = b[headBytes:data]
 	out = &endpoint.Record{Version: endpoint.RecordVersion, Rank: rank, Size: size}
 	for range comms {
 		c := endpoint.RecordComm{Name: r.text(), How: endpoint.RecordCreation{Parent: r.text(), Op: r.text()},
 			Children: int(r.u32())}
-		n := uint64(r.u32())
-		members := &reader{b: r.take(4 * n)}
+		n := int(r.u32())
+		members := &reader{codec.Reader{B: r.Take(4 * n)}}
 		for range n {
-			if r.bad {
+			if r.Err != nil {
 				return nil, nil, errBroken
 			}
 			c.Members = append(c.Members, members.i32())
@@ -64,8 +52,8 @@ func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.P
 	}
 	for range boxes {
 		m := endpoint.RecordMessage{Comm: r.text(), Source: r.i32(), Tag: r.i32(), Receive: r.i32()}
-		m.Data = bytes.take(r.u64())
-		if r.bad || bytes.bad {
+		m.Data = bytes.Take(int(min(r.Fixed(8), math.MaxInt)))
+		if r.Err != nil || bytes.Err != nil {
 			return nil, nil, errBroken
 		}
 		out.Boxes = append(out.Boxes, m)
@@ -73,7 +61,7 @@ func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.P
 	for range receives {
 		p := endpoint.PendingReceive{Comm: r.text(), Source: r.i32(), Tag: r.i32()}
 		flags := r.u32()
-		if r.bad {
+		if r.Err != nil {
 			return nil, nil, errBroken
 		}
 		p.Came = flags&ReceiveCame != 0
@@ -83,11 +71,11 @@ func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.P
 	}
 	var why []string
 	for range refused {
-		if why = append(why, r.text()); r.bad {
+		if why = append(why, r.text()); r.Err != nil {
 			return nil, nil, errBroken
 		}
 	}
-	if len(r.b) > 0 || len(bytes.b) > 0 {
+	if r.End() != nil || bytes.End() != nil {
 		return nil, nil, errBroken
 	}
 	if len(why) > 0 {

@@ -1,7 +1,6 @@
 package mailbox
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -17,13 +16,8 @@ type Mail struct {
 
 // BoxRecord is one drained message. Its bytes follow the record in order.
 type BoxRecord struct {
-	Comm        string
-	Source, Tag int
-	Bytes       int
-	Cut         bool      `json:",omitempty"` // the beginning of a message that was too long for its receive
-	Receive     int       `json:",omitempty"` // number in Receives of the one that had it, from 1
-	Data        []byte    `json:"-"`
-	unposted    *unposted // that number's, after NewUnposted
+	endpoint.RecordMessage
+	unposted *unposted // the one of its Receive, after NewUnposted
 }
 
 // Held is a message that a receive or a probe of the program had matched, and
@@ -37,8 +31,8 @@ type Held struct {
 
 // Record describes a message of a communicator.
 func (r *Mail) Record(comm string, m *Message) BoxRecord {
-	return BoxRecord{Comm: comm, Source: m.Source, Tag: m.Tag, Cut: m.Cut, Data: m.Data,
-		Receive: r.stillUnposted(m.unposted)}
+	return BoxRecord{RecordMessage: endpoint.RecordMessage{Comm: comm, Source: m.Source, Tag: m.Tag, Cut: m.Cut,
+		Data: m.Data, Receive: r.stillUnposted(m.unposted)}}
 }
 
 // AddBox describes the messages of a box, and among them those that were held: each
@@ -67,8 +61,9 @@ func (r *Mail) AddBox(comm string, b *Box, held []Held) {
 func (r *Mail) AddRest(waiting *Mail, u Unposted) {
 	if waiting != nil {
 		for _, b := range waiting.Boxes {
-			r.Boxes = append(r.Boxes, BoxRecord{Comm: b.Comm, Source: b.Source, Tag: b.Tag, Cut: b.Cut,
-				Receive: r.stillUnposted(b.unposted), Data: b.Data})
+			m := b.RecordMessage
+			m.Receive = r.stillUnposted(b.unposted)
+			r.Boxes = append(r.Boxes, BoxRecord{RecordMessage: m})
 		}
 	}
 	for _, o := range u {
@@ -88,28 +83,13 @@ func (r *Mail) stillUnposted(o *unposted) int {
 	return len(r.Receives)
 }
 
-// AppendBytes appends the bytes of the messages to out.
-func (r *Mail) AppendBytes(out []byte) []byte {
-	for _, m := range r.Boxes {
-		out = append(out, m.Data...)
-	}
-	return out
-}
-
-// TakeBytes is the reverse of AppendBytes. It trusts no length.
-func (r *Mail) TakeBytes(b []byte) error {
+// Messages are those of the boxes, in the order of their bytes.
+func (r *Mail) Messages(yield func(*endpoint.RecordMessage) bool) {
 	for i := range r.Boxes {
-		m := &r.Boxes[i]
-		if m.Bytes < 0 || m.Bytes > len(b) {
-			return fmt.Errorf("message %d of %d bytes, %d are left", i, m.Bytes, len(b))
+		if !yield(&r.Boxes[i].RecordMessage) {
+			return
 		}
-		m.Data = bytes.Clone(b[:m.Bytes])
-		b = b[m.Bytes:]
 	}
-	if len(b) != 0 {
-		return fmt.Errorf("%d bytes too many", len(b))
-	}
-	return nil
 }
 
 // Fits returns an error if the messages cannot be those of a world of size ranks.

@@ -67,12 +67,17 @@ func TestMailFindsItsReceives(t *testing.T) {
 		held(3, driver.AnySource, driver.AnyTag, "2.9")}
 	r.AddBox("world", b, list)
 	r.AddBox("other", boxOf("7.7"), list)
-	for i := range r.Boxes {
-		r.Boxes[i].Bytes = len(r.Boxes[i].Data)
-	}
-	bytes := r.AppendBytes(nil)
 	r.Receives = append(r.Receives, endpoint.PendingReceive{Comm: "world", Source: 4, Tag: 4})
-	if err := r.TakeBytes(bytes); err != nil || r.Fits(8) != nil || r.Fits(7) == nil {
+	written, err := endpoint.EncodeRecord(&r, r.Messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = Mail{}
+	rest, err := endpoint.TakeDescription(written, &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := endpoint.TakeMessages(rest, r.Messages); err != nil || r.Fits(8) != nil || r.Fits(7) == nil {
 		t.Fatal(err, r.Fits(8), r.Fits(7))
 	}
 

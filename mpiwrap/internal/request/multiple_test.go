@@ -2,8 +2,6 @@ package request_test
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -317,8 +315,8 @@ func TestPointWithThreads(t *testing.T) {
 			b, err2 := e.SaveMailbox()
 			var r mailbox.Mail
 			if err = errors.Join(err, err2); err == nil {
-				n := binary.LittleEndian.Uint64(b) // of the description; the bytes follow
-				err = errors.Join(json.Unmarshal(b[8:8+n], &r), r.TakeBytes(b[8+n:]))
+				rest, err1 := endpoint.TakeDescription(b, &r)
+				err = errors.Join(err1, endpoint.TakeMessages(rest, r.Messages))
 			}
 			for i, m := range r.Boxes { // in order, without a gap
 				if first := int(r.Boxes[0].Data[0]) | int(r.Boxes[0].Data[1])<<8; err == nil &&

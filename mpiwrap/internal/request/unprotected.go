@@ -130,7 +130,8 @@ func (s *Rank) protectedReceives() (out []*Request) {
 
 // message is what a complete receive has got.
 func (r *Request) message(number int) (b mailbox.BoxRecord, err error) {
-	b = mailbox.BoxRecord{Comm: r.c.Name, Source: r.peer, Tag: r.tag, Receive: number}
+	b = mailbox.BoxRecord{RecordMessage: endpoint.RecordMessage{Comm: r.c.Name, Source: r.peer, Tag: r.tag,
+		Receive: number}}
 	if b.Source == AnySource {
 		b.Source = r.st.Source
 	}
