@@ -128,7 +128,7 @@ func classes(out *bytes.Buffer, all []function) {
 		case "inner", "refused":
 			note := ""
 			if f.why != "" {
-				note = fmt.Sprintf("\thfm_refuse(\"%s\", \"MPI_%s\");\n", strings.ReplaceAll(f.why, "-", " "), f.name)
+				note = fmt.Sprintf("\thfm_refuse(\"%s\", \"MPI_%s\");\n", strings.ReplaceAll(f.why, "_", " "), f.name)
 			}
 			fmt.Fprintf(out, "\nstatic %s hfm_%s(%s) {\n%s\thfm_depth++;\n\t%s rc = REAL(%s)(%s);\n\thfm_depth--;\n"+
 				"\treturn rc;\n}\n", f.result, f.name, f.list(), note, f.result, f.name, f.call())

@@ -36,4 +36,3 @@ typedef struct {
 #define MPI_MESSAGE_NO_PROC 0x6c000000
 #define MPI_PACKED 0x4c00010f
 #define MPI_ERRORS_RETURN 0x54000001
-#define HFM_SYMBOLS NULL

@@ -38,6 +38,3 @@ typedef struct {
 #define MPI_MESSAGE_NO_PROC ((MPI_Message)hfm_symbols[5])
 #define MPI_PACKED ((MPI_Datatype)hfm_symbols[6])
 #define MPI_ERRORS_RETURN ((MPI_Errhandler)hfm_symbols[7])
-#define HFM_SYMBOLS                                                                                              \
-	"ompi_mpi_comm_world", "ompi_mpi_comm_self", "ompi_mpi_comm_null", "ompi_request_null", "ompi_message_null", \
-		"ompi_message_no_proc", "ompi_mpi_packed", "ompi_mpi_errors_return"

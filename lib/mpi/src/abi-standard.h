@@ -36,4 +36,3 @@ typedef struct {
 #define MPI_MESSAGE_NO_PROC ((MPI_Message)0x129)
 #define MPI_PACKED ((MPI_Datatype)0x207)
 #define MPI_ERRORS_RETURN ((MPI_Errhandler)0x143)
-#define HFM_SYMBOLS NULL

@@ -222,23 +222,6 @@ static int hfm_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Co
 	return rc;
 }
 
-/* Intercommunicators, and what is made of them, are not listed: their messages are not drained. */
-static int hfm_Intercomm_create(
-	MPI_Comm local, int local_leader, MPI_Comm bridge, int remote_leader, int tag, MPI_Comm *newcomm) {
-	hfm_refuse("intercommunicators", "MPI_Intercomm_create");
-	hfm_depth++;
-	int rc = REAL(Intercomm_create)(local, local_leader, bridge, remote_leader, tag, newcomm);
-	hfm_depth--;
-	return rc;
-}
-
-static int hfm_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm *newcomm) {
-	hfm_depth++;
-	int rc = REAL(Intercomm_merge)(intercomm, high, newcomm);
-	hfm_depth--;
-	return rc;
-}
-
 static int idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request, int rc) {
 	struct hfm_comm *c = comm_of(comm);
 	if (rc == MPI_SUCCESS && c != NULL) {

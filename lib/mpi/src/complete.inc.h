@@ -450,20 +450,6 @@ static int hfm_Request_get_status(MPI_Request request, int *flag, MPI_Status *st
 	return rc;
 }
 
-/* Those of MPI 4.1 look at several requests: one after the other, as the standard describes them. */
-static int hfm_Request_get_status_all(int n, const MPI_Request requests[], int *flag, MPI_Status statuses[]) {
-	return REAL(Request_get_status_all)(n, requests, flag, statuses);
-}
-
-static int hfm_Request_get_status_any(int n, const MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
-	return REAL(Request_get_status_any)(n, requests, index, flag, status);
-}
-
-static int hfm_Request_get_status_some(
-	int n, const MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]) {
-	return REAL(Request_get_status_some)(n, requests, outcount, indices, statuses);
-}
-
 static int hfm_Request_free(MPI_Request *request) {
 	if (!hfm_enter(HFM_Request_free)) {
 		return REAL(Request_free)(request);

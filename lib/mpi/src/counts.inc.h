@@ -252,26 +252,6 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 	return rc;
 }
 
-static int C(hfm_Isendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendtype, int dest, int sendtag,
-	void *recvbuf, COUNT receives, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-	MPI_Request *request) {
-	hfm_refuse("non-blocking send and receive in one", "MPI_Isendrecv");
-	hfm_depth++;
-	int rc = REAL(C(Isendrecv))(
-		sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm, request);
-	hfm_depth--;
-	return rc;
-}
-
-static int C(hfm_Isendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int dest, int sendtag, int source,
-	int recvtag, MPI_Comm comm, MPI_Request *request) {
-	hfm_refuse("non-blocking send and receive in one", "MPI_Isendrecv_replace");
-	hfm_depth++;
-	int rc = REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, request);
-	hfm_depth--;
-	return rc;
-}
-
 /* message_of takes a matched message out of the table; NULL: one that the layer does not know. */
 static struct hfm_request *C(message_of)(MPI_Message message) { return hfm_remove(&hfm_messages, WORD(message)); }
 

@@ -21,7 +21,7 @@ static void note_complete(void) {
 }
 
 /* take_one receives a message of a communicator into its mailbox, and reports whether there was one that had room. */
-static bool take_one(struct hfm_comm *c, uint64_t *bytes) {
+static bool take_one(struct hfm_comm *c, uint64_t *mails, uint64_t *bytes) {
 	MPI_Comm comm = HANDLE(MPI_Comm, c->handle);
 	MPI_Message message;
 	MPI_Status st;
@@ -47,6 +47,7 @@ static bool take_one(struct hfm_comm *c, uint64_t *bytes) {
 	count_received(c, &st, MPI_SUCCESS);
 	hfm_add_mail(c, m);
 	*bytes += (uint64_t)n;
+	++*mails;
 	return true;
 }
 
@@ -75,14 +76,14 @@ static void drain_now(void) {
 	reap(false);
 	note_complete();
 	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
-		while (take_one(c, &bytes)) {
+		while (take_one(c, &mails, &bytes)) {
 		}
 	}
 	for (size_t i = 0; i < hfm_requests.room; i++) {
 		const struct hfm_request *r = hfm_requests.values[i];
 		pending += r != NULL && r->active && r->kind != HFM_PERSISTENT_SEND;
 	}
-	hfm_page->mail_bytes = mailbox_size(&mails);
+	hfm_page->mail_bytes = bytes;
 	hfm_page->mails = mails;
 	hfm_page->pending = pending + hfm_messages.used;
 	__atomic_store_n(&hfm_page->turns, hfm_page->turns + 1, __ATOMIC_RELEASE);

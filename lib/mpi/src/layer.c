@@ -33,7 +33,7 @@ static _Noreturn void fatal(const char *why, const char *name) {
 	_exit(127);
 }
 
-static void *need_memory(void *p) {
+void *hfm_need(void *p) {
 	if (p == NULL) {
 		fatal("out of memory", "");
 	}
@@ -152,8 +152,8 @@ void *hfm_get(const struct hfm_map *map, uint64_t key) {
 static void grow(struct hfm_map *map) {
 	struct hfm_map old = *map;
 	map->room = old.room == 0 ? 64 : 2 * old.room;
-	map->keys = need_memory(calloc(map->room, sizeof *map->keys));
-	map->values = need_memory(calloc(map->room, sizeof *map->values));
+	map->keys = hfm_need(calloc(map->room, sizeof *map->keys));
+	map->values = hfm_need(calloc(map->room, sizeof *map->values));
 	for (size_t i = 0; i < old.room; i++) {
 		if (old.values[i] != NULL) {
 			size_t to = seek(map, old.keys[i]);
@@ -201,9 +201,9 @@ void *hfm_remove(struct hfm_map *map, uint64_t key) {
 
 struct hfm_comm *hfm_new_comm(const char *name, const struct hfm_comm *parent, enum hfm_call how, uint64_t handle,
 	int rank, int size, int *world, const char **lost) {
-	struct hfm_comm *c = need_memory(calloc(1, sizeof *c));
-	c->name = need_memory(strdup(name));
-	c->parent = need_memory(strdup(parent != NULL ? parent->name : ""));
+	struct hfm_comm *c = hfm_need(calloc(1, sizeof *c));
+	c->name = hfm_need(strdup(name));
+	c->parent = hfm_need(strdup(parent != NULL ? parent->name : ""));
 	c->how = how;
 	c->handle = handle;
 	c->rank = rank;
@@ -267,7 +267,7 @@ struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, stru
 	if (r != NULL) {
 		free_requests = r->next;
 	} else {
-		r = need_memory(malloc(sizeof *r));
+		r = hfm_need(malloc(sizeof *r));
 	}
 	c->requests++;
 	hfm_unlock();

@@ -21,7 +21,7 @@ typedef void hfm_function(void);
  * library itself. NULL until the first call, and where the library has no such function. */
 extern hfm_function *hfm_real[HFM_CALLS], *hfm_inner[HFM_CALLS], *hfm_outer[HFM_CALLS];
 extern const char *const hfm_names[HFM_CALLS];
-extern void *hfm_symbols[8]; /* see HFM_SYMBOLS of the ABI */
+extern void *hfm_symbols[8]; /* of Open MPI, in the order of abi-openmpi.h */
 hfm_function *hfm_resolve(hfm_function **table, enum hfm_call call);
 
 /* One body for each ABI. */
@@ -67,6 +67,9 @@ static inline hfm_function *hfm_entry(hfm_function **table, enum hfm_call call) 
 #define HFM_ENTRY_11(name) HFM_ENTRY(name, (HFM_W11), (HFM_W11), (a, b, c, d, e, f, g, h, i, j, k))
 #define HFM_ENTRY_12(name) HFM_ENTRY(name, (HFM_W12), (HFM_W12), (a, b, c, d, e, f, g, h, i, j, k, l))
 #define HFM_ENTRY_13(name) HFM_ENTRY(name, (HFM_W13), (HFM_W13), (a, b, c, d, e, f, g, h, i, j, k, l, m))
+
+/* hfm_need ends the program where memory that it cannot do without is NULL, and returns it. */
+void *hfm_need(void *p);
 
 /* A drained message, of packed bytes. */
 struct hfm_mail {

@@ -22,17 +22,9 @@ static void use(struct hfm_page *p) {
 	hfm_received = p->counts + hfm_size;
 }
 
-static void *need(void *p) {
-	if (p == NULL) {
-		fprintf(stderr, "libholdfast-mpi: out of memory\n");
-		abort();
-	}
-	return p;
-}
-
 /* hfm_new_page is called when MPI has begun. The page has no members of communicators until it is shared. */
 void hfm_new_page(void) {
-	struct hfm_page *p = need(calloc(1, sizeof *p + 2 * (size_t)hfm_size * sizeof p->counts[0]));
+	struct hfm_page *p = hfm_need(calloc(1, sizeof *p + 2 * (size_t)hfm_size * sizeof p->counts[0]));
 	p->magic = HFM_PAGE_MAGIC;
 	p->version = HFM_PAGE_VERSION;
 	p->size = (uint32_t)hfm_size;
@@ -130,7 +122,7 @@ static const char *share(void *page, size_t bytes) {
 void hfm_add(struct hfm_text *t, const void *from, size_t bytes) {
 	if (t->room - t->bytes < bytes) {
 		t->room = 2 * (t->bytes + bytes) + 64;
-		t->at = need(realloc(t->at, t->room));
+		t->at = hfm_need(realloc(t->at, t->room));
 	}
 	if (bytes > 0) {
 		memcpy(t->at + t->bytes, from, bytes);
@@ -173,7 +165,7 @@ static uint32_t take_u32(struct reading *r) {
 static char *take_text(struct reading *r) {
 	const uint32_t n = take_u32(r);
 	const char *at = take(r, n);
-	return at != NULL ? need(strndup(at, n)) : NULL;
+	return at != NULL ? hfm_need(strndup(at, n)) : NULL;
 }
 
 static struct hfm_restored *restored_named(const char *name) {
@@ -203,7 +195,7 @@ uint64_t hfm_claim(const char *parent) {
 }
 
 static void read_comm(struct reading *r) {
-	struct hfm_restored *c = need(calloc(1, sizeof *c)), **last = &hfm_restored;
+	struct hfm_restored *c = hfm_need(calloc(1, sizeof *c)), **last = &hfm_restored;
 	c->name = take_text(r);
 	c->parent = take_text(r);
 	c->how = take_text(r);
@@ -215,7 +207,7 @@ static void read_comm(struct reading *r) {
 		return;
 	}
 	c->size = (int)n;
-	c->world = need(malloc((size_t)n * sizeof(int) + 1));
+	c->world = hfm_need(malloc((size_t)n * sizeof(int) + 1));
 	memcpy(c->world, at, (size_t)n * sizeof(int));
 	while (*last != NULL) {
 		last = &(*last)->next;
@@ -240,7 +232,7 @@ static void read_box(struct reading *r, struct reading *data) {
 		r->bad = true;
 		return;
 	}
-	struct hfm_mail *m = need(malloc(sizeof *m + bytes)), **last = &c->first;
+	struct hfm_mail *m = hfm_need(malloc(sizeof *m + bytes)), **last = &c->first;
 	m->next = NULL;
 	m->unposted = NULL;
 	m->receive = receive;
@@ -256,7 +248,7 @@ static void read_box(struct reading *r, struct reading *data) {
 
 /* read_receive reads one of the receives, which come behind the messages: number is its own, from 1. */
 static void read_receive(struct reading *r, uint32_t number) {
-	struct hfm_unposted *u = need(calloc(1, sizeof *u));
+	struct hfm_unposted *u = hfm_need(calloc(1, sizeof *u));
 	u->comm = take_text(r);
 	u->source = (int)take_u32(r);
 	u->tag = (int)take_u32(r);
