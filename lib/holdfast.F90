@@ -43,8 +43,8 @@ module holdfast
 
   public :: hf_start, hf_init, hf_protect, hf_restore, hf_point, hf_checkpoint, hf_request, hf_wait, hf_stop_asked, &
             hf_finalize, hf_error, hf_config, hf_allgather, hf_init_by, hf_protect_file, hf_unprotect, hf_test, &
-            hf_keep, hf_restart_test, hf_restart, hf_restart_begin, hf_saved, hf_recover, hf_restart_end, &
-            hf_elastic, hf_protect_replicated, hf_protect_global, hf_box, hf_protect_allocatable
+            hf_protect_cuda, hf_keep, hf_restart_test, hf_restart, hf_restart_begin, hf_saved, hf_recover, &
+            hf_restart_end, hf_elastic, hf_protect_replicated, hf_protect_global, hf_box, hf_protect_allocatable
 
   ! Errors: holdfast.h says more.
   integer, parameter, public :: &
@@ -230,6 +230,9 @@ module holdfast
       import :: c_int, c_ptr, c_int64_t
       type(c_ptr), value :: name
       integer(c_int64_t), value :: version
+    end function
+    integer(c_int) function c_protect_cuda() bind(C, name="hf_protect_cuda")
+      import :: c_int
     end function
     integer(c_int) function c_protect_file(name, path) bind(C, name="hf_protect_file")
       import :: c_int, c_char
@@ -562,6 +565,17 @@ contains
     integer :: code
 
     code = c_restart_end()
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! Makes all device memory of a CUDA program part of every checkpoint. Local, before hf_restore; the program runs with
+  ! libholdfast-cuda in front of the driver: see holdfast.h and docs/CUDA.md.
+  subroutine hf_protect_cuda(ierr, errmsg)
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_protect_cuda()
     call report(code, ierr, errmsg)
   end subroutine
 

@@ -131,6 +131,19 @@ int hf_init(const hf_config *c);
  * program goes on, which may change or free its memory then; hf_wait waits for it. */
 int hf_protect(const char *name, void *ptr, size_t count, hf_type type);
 
+/* Makes all device memory of a CUDA program part of every checkpoint, as arrays "cuda.ADDRESS". Local, between hf_init
+ * and hf_restore. The program must run with libholdfast-cuda in front of the driver (docs/CUDA.md). What it allocates
+ * later joins at the next checkpoint, what it frees leaves.
+ *
+ * A restarted program makes the allocations that lived at the checkpoint again before it calls hf_restore, by the same
+ * calls in the same order: each must lie at the same address, since device memory may hold addresses. A variable of a
+ * module, "cuda.NAME", counts once the program has asked for its address, as each copy to or from it does.
+ *
+ * Buffers of MPI, UCX, NCCL and NVSHMEM are left out. Managed memory, pools, mappings that the program has made, arrays
+ * and memory of graphs are refused: this call, or a later hf_point, fails and names the allocation. Page-locked host
+ * memory is not part of it: see hf_protect. */
+int hf_protect_cuda(void);
+
 /* Gives an array another length: returns memory for count elements, where the array is from then on, or NULL if there
  * is none. What was in the old memory is of no use any more. A count of 0 may have NULL. It must not call the
  * library. */

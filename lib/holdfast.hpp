@@ -431,6 +431,9 @@ public:
 		check(hf_protect_file(name.c_str(), path.c_str()));
 	}
 
+	// hf_protect_cuda.
+	void protect_cuda() { check(hf_protect_cuda()); }
+
 	void unprotect(const std::string &name) {
 		check(hf_unprotect(name.c_str()));
 		forget(name);

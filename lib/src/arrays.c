@@ -222,6 +222,8 @@ static int protect(const char *call, const struct hf_array *as, const struct sha
 	return HF_OK;
 }
 
+int hf_protect_array(const char *call, const struct hf_array *as) { return protect(call, as, NULL); }
+
 /* Checks what is said of count elements at ptr, and finds where they lie. */
 static int check_memory(const char *call, struct hf_array *a, size_t count) {
 	if (a->name == NULL) {
@@ -379,6 +381,7 @@ API int hf_unprotect(const char *name) {
  * changed. It comes before each checkpoint. */
 int hf_refresh(struct hf_client *c) {
 	size_t i;
+	int code;
 
 	if (c->off) {
 		return HF_OK;
@@ -389,10 +392,12 @@ int hf_refresh(struct hf_client *c) {
 			return hf_fail(HF_E_FAILED, "no checkpoint: the function of hf_before returned %d", failed);
 		}
 	}
+	if ((code = hf_follow_ledger(c, "no checkpoint")) != HF_OK) {
+		return code;
+	}
 	for (i = 0; i < c->narrays; i++) {
 		struct hf_array *a = &c->arrays[i];
 		struct stat st;
-		int code;
 		if (a->dropped) {
 			continue;
 		}
@@ -431,6 +436,7 @@ void hf_free_arrays(struct hf_client *c) {
 	for (i = 0; i < c->nkept; i++) {
 		free(c->kept[i].name);
 	}
+	hf_forget_ledger();
 	free(c->kept);
 	c->kept = NULL;
 	c->nkept = 0;

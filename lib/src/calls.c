@@ -232,9 +232,12 @@ API int hf_restore(void) {
 	if (code != HF_OK) {
 		return code;
 	}
+	if ((code = hf_follow_ledger(&hf_the, "hf_restore")) != HF_OK) {
+		return code;
+	}
 	code = hf_call(&hf_the, &m, HFP_RESTORE, sizeof m, NULL);
 	if (code < 0) {
-		return code;
+		return hf_explain_ledger(code);
 	}
 	hf_the.stage = HF_RESTORED_STAGE;
 	hf_the.flags = hf_the.off ? &hf_idle : hf_the.page; /* points before this one were refused */

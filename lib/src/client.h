@@ -146,6 +146,7 @@ int hf_in_turn(const char *call, enum hf_stage from, enum hf_stage to, const cha
 /* arrays.c */
 struct hf_array *hf_array_named(struct hf_client *c, const char *name);
 int hf_refresh(struct hf_client *c);
+int hf_protect_array(const char *call, const struct hf_array *as);
 void hf_free_arrays(struct hf_client *c);
 int hf_tell_all(struct hf_client *c);
 
@@ -231,6 +232,16 @@ int hf_copy_from_device(const struct hf_place *p, const void *device, char *host
 int hf_copy_to_device(const struct hf_place *p, void *device, const char *host, size_t bytes);
 const struct hf_device *hf_lock_memory(const struct hf_place *p, void *at, size_t bytes);
 void hf_unlock_memory(const struct hf_device *d, void *at);
+
+/* Where memory lies that the ledger of libholdfast-cuda has; false: there is no driver that can copy it. */
+bool hf_cuda_place(void *context, struct hf_place *to);
+
+/* cuda.c. After hf_protect_cuda: has the arrays of device memory follow the ledger; the call is for errors. Memory that
+ * this thread allocates while hf_own_allocations is on is the library's. */
+int hf_follow_ledger(struct hf_client *c, const char *call);
+int hf_explain_ledger(int code); /* adds to the error of hf_restore what arrays of device memory are */
+void hf_own_allocations(bool on);
+void hf_forget_ledger(void);
 
 /* device.c, for shadow.c. All take a place that hf_can_copy_aside has completed; numbers are 0 or an errno. */
 bool hf_can_copy_aside(struct hf_place *p);

@@ -239,6 +239,11 @@ int hf_place_of(const char *name, const void *ptr, struct hf_place *to) {
 	return HF_OK;
 }
 
+bool hf_cuda_place(void *context, struct hf_place *to) {
+	*to = (struct hf_place){ .device = &devices[0], .context = context };
+	return loaded(&devices[0]);
+}
+
 /* Copies between device and host, after all that the program has asked the device to do. Returns 0 or an errno. */
 static int copy(const struct hf_place *p, enum call direction, const void *device, void *host, size_t bytes) {
 	const struct hf_device *d = p->device;
@@ -353,7 +358,9 @@ int hf_allocate_on_device(const struct hf_place *p, size_t bytes, uintptr_t *at)
 	if (error != 0) {
 		return EIO;
 	}
+	hf_own_allocations(true);
 	error = d->call[ALLOCATE].allocate(at, bytes);
+	hf_own_allocations(false);
 	if (d->leave(d, &before) != 0 && error == 0) {
 		hf_free_on_device(p, *at);
 		error = EIO;

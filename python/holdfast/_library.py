@@ -68,6 +68,7 @@ _calls = {
     "hf_checkpoint": [ctypes.c_char_p, ctypes.c_int64],
     "hf_checkpoint_some": [ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t],
     "hf_keep": [ctypes.c_char_p, ctypes.c_int],
+    "hf_protect_cuda": [],
     "hf_protect_file": [ctypes.c_char_p, ctypes.c_char_p],
     "hf_protect_stream": [ctypes.c_char_p],
     "hf_unprotect": [ctypes.c_char_p],

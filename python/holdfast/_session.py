@@ -275,6 +275,15 @@ class Session:
         """
         check(self._lib.hf_protect_file(c_text(name), os.fsencode(path)))
 
+    def protect_cuda(self) -> None:
+        """Makes all device memory of the process part of every checkpoint: CuPy's, PyTorch's, JAX's. Local.
+
+        Call it before restore. The process must run with libholdfast-cuda in front of the driver. A restarted
+        program makes the same allocations in the same order before it calls restore: see hf_protect_cuda in
+        holdfast.h, and docs/CUDA.md.
+        """
+        check(self._lib.hf_protect_cuda())
+
     def unprotect(self, name: str) -> None:
         """Takes something out of later checkpoints. Local."""
         check(self._lib.hf_unprotect(c_text(name)))

@@ -1,6 +1,7 @@
 /* ledger.c - what device memory there is, how it came to be, and who asked for it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hf_asker *askers;
 
 /* Libraries whose buffers have partners outside of this process, by how their files' names begin. */
-static const char *const transports[] = { "libnccl", "libnvshmem", "libucp", "libuct", "libucs", "libucm", "libmpi",
+static const char *const transports[] = { "libnccl", "libnvshmem", "libucp", "libuct", "libucs", "libmpi",
 	"libopen-pal", "libfabric" };
+
+/* Libraries that pass on what others ask for: NVIDIA's shared runtime, and UCX's hooks. */
+static const char *const relays[] = { "libcudart", "libucm" };
 
 void hf_ledger_lock(void) { pthread_mutex_lock(&lock); }
 
@@ -92,12 +96,20 @@ static void erase(size_t i) {
 	memmove(&hf_ledger.blocks[i], &hf_ledger.blocks[i + 1], (hf_ledger.count - i) * sizeof *hf_ledger.blocks);
 }
 
+static bool begins(const char *name, const char *const *with, size_t n) {
+	while (n-- > 0) {
+		if (strncmp(name, with[n], strlen(with[n])) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Each place that calls is looked up once: dladdr reads all symbols of a file. */
 static const struct hf_asker *asker(const void *at) {
 	const char *name;
 	struct hf_asker *a;
 	Dl_info info;
-	size_t i;
 
 	for (a = askers; a != NULL; a = a->next) {
 		if (a->at == at) {
@@ -117,10 +129,43 @@ static const struct hf_asker *asker(const void *at) {
 	a->offset = (size_t)((const char *)at - (const char *)info.dli_fbase);
 	name = strrchr(info.dli_fname, '/');
 	name = name == NULL ? info.dli_fname : name + 1;
-	for (i = 0; i < sizeof transports / sizeof *transports; i++) {
-		a->transport = a->transport || strncmp(name, transports[i], strlen(transports[i])) == 0;
-	}
+	a->transport = begins(name, transports, sizeof transports / sizeof *transports);
+	a->relay = begins(name, relays, sizeof relays / sizeof *relays);
 	return a;
+}
+
+/* Who asked the relay. */
+static const struct hf_asker *behind(const struct hf_asker *relay) {
+	const struct hf_asker *a = NULL;
+	bool passed = false;
+	void *frames[64];
+	int i, n = backtrace(frames, sizeof frames / sizeof *frames);
+
+	for (i = 0; i < n && (a = asker(frames[i])) != NULL && (a->relay || !passed); i++) {
+		passed = passed || a->relay;
+	}
+	return i < n && a != NULL ? a : relay;
+}
+
+const char *hf_ledger_text(const char *text) {
+	static struct text {
+		struct text *next;
+		char is[];
+	} *texts;
+	const size_t bytes = strlen(text) + 1;
+	struct text *t;
+
+	hf_ledger_lock();
+	for (t = texts; t != NULL && strcmp(t->is, text) != 0; t = t->next) {
+	}
+	if (t == NULL && (t = malloc(sizeof *t + bytes)) != NULL) {
+		memcpy(t->is, text, bytes);
+		t->next = texts;
+		texts = t;
+	}
+	hf_ledger.lost = hf_ledger.lost || t == NULL;
+	hf_ledger_unlock();
+	return t == NULL ? NULL : t->is;
 }
 
 static void uses(CUcontext context) {
@@ -154,6 +199,10 @@ void hf_ledger_add(struct hf_block block, const void *caller) {
 	uses(block.context);
 	block.order = ++hf_ledger.order;
 	block.asker = asker(caller);
+	if (block.asker != NULL && block.asker->relay) {
+		block.asker = behind(block.asker);
+	}
+	block.own = hf_not_the_programs;
 	insert(&block);
 	hf_ledger_unlock();
 }

@@ -1,4 +1,4 @@
-/* library.h - what the files of libholdfast-cuda share. It exports the driver's names, and nothing else. */
+/* library.h - what the files of libholdfast-cuda share. It exports the driver's names and hf_cuda_ledger. */
 #ifndef HF_CUDA_LIBRARY_H
 #define HF_CUDA_LIBRARY_H
 
@@ -124,6 +124,7 @@ struct hf_asker {
 	char *file;
 	size_t offset;
 	bool transport; /* a library that moves messages between processes */
+	bool relay;     /* a library that asks for others */
 	struct hf_asker *next;
 };
 
@@ -135,6 +136,8 @@ struct hf_block {
 	int device;        /* of HF_MAPPED, once it is reachable */
 	CUcontext context; /* current at the time */
 	const void *owner; /* of a variable: its module or library */
+	const char *name;  /* of a variable; it stays as long as the process */
+	bool own;          /* libholdfast asked for it, for a short time */
 	uint64_t order;    /* counts allocations from 1 */
 	const struct hf_asker *asker;
 	CUDA_ARRAY3D_DESCRIPTOR array; /* of HF_ARRAY */
@@ -157,6 +160,12 @@ void hf_ledger_unlock(void);
 /* Writes a block down, with context, order and asker; it takes the place of one at the same address. */
 void hf_ledger_add(struct hf_block block, const void *caller);
 void hf_ledger_context(CUcontext context);
+
+/* The same text for as long as the process; NULL: there is no memory. */
+const char *hf_ledger_text(const char *text);
+
+/* What this thread allocates is libholdfast's. */
+extern __thread bool hf_not_the_programs __attribute__((tls_model("initial-exec")));
 
 /* Takes a block out and keeps it in *old; false: there is none. hf_ledger_put puts it back as it was. */
 bool hf_ledger_take(CUdeviceptr at, struct hf_block *old);

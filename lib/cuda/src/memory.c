@@ -387,10 +387,12 @@ OWN(cuMipmappedArrayDestroy)(CUmipmappedArray array) {
 }
 
 /* Both results are optional in the interface. */
-static CUresult variable(
-	CUresult e, enum hf_kind kind, const CUdeviceptr *at, const size_t *bytes, const void *owner, const void *caller) {
+static CUresult variable(CUresult e, enum hf_kind kind, const CUdeviceptr *at, const size_t *bytes, const void *owner,
+	const char *name, const void *caller) {
 	if (e == CUDA_SUCCESS) {
-		hf_ledger_add((struct hf_block){ .kind = kind, .at = *at, .bytes = *bytes, .owner = owner }, caller);
+		hf_ledger_add(
+			(struct hf_block){ .kind = kind, .at = *at, .bytes = *bytes, .owner = owner, .name = hf_ledger_text(name) },
+			caller);
 	}
 	hf_gate_leave();
 	return e;
@@ -403,7 +405,7 @@ OWN(cuModuleGetGlobal_v2)(CUdeviceptr *at, size_t *bytes, CUmodule module, const
 	at = at == NULL ? &own_at : at;
 	bytes = bytes == NULL ? &own_bytes : bytes;
 	hf_gate_enter(HF_cuModuleGetGlobal_v2);
-	return variable(REAL(cuModuleGetGlobal_v2)(at, bytes, module, name), HF_VARIABLE, at, bytes, module, CALLER);
+	return variable(REAL(cuModuleGetGlobal_v2)(at, bytes, module, name), HF_VARIABLE, at, bytes, module, name, CALLER);
 }
 
 OWN(cuLibraryGetGlobal)(CUdeviceptr *at, size_t *bytes, CUlibrary library, const char *name) {
@@ -413,7 +415,7 @@ OWN(cuLibraryGetGlobal)(CUdeviceptr *at, size_t *bytes, CUlibrary library, const
 	at = at == NULL ? &own_at : at;
 	bytes = bytes == NULL ? &own_bytes : bytes;
 	hf_gate_enter(HF_cuLibraryGetGlobal);
-	return variable(REAL(cuLibraryGetGlobal)(at, bytes, library, name), HF_VARIABLE, at, bytes, library, CALLER);
+	return variable(REAL(cuLibraryGetGlobal)(at, bytes, library, name), HF_VARIABLE, at, bytes, library, name, CALLER);
 }
 
 OWN(cuLibraryGetManaged)(CUdeviceptr *at, size_t *bytes, CUlibrary library, const char *name) {
@@ -423,7 +425,7 @@ OWN(cuLibraryGetManaged)(CUdeviceptr *at, size_t *bytes, CUlibrary library, cons
 	at = at == NULL ? &own_at : at;
 	bytes = bytes == NULL ? &own_bytes : bytes;
 	hf_gate_enter(HF_cuLibraryGetManaged);
-	return variable(REAL(cuLibraryGetManaged)(at, bytes, library, name), HF_MANAGED, at, bytes, library, CALLER);
+	return variable(REAL(cuLibraryGetManaged)(at, bytes, library, name), HF_MANAGED, at, bytes, library, name, CALLER);
 }
 
 OWN(cuModuleUnload)(CUmodule module) {

@@ -595,6 +595,24 @@ CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
 	return e;
 }
 
+CUresult cuMemGetInfo_v2(size_t *unused, size_t *all) {
+	*all = (size_t)1 << 30;
+	*unused = *all / 2;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void *host, size_t bytes, unsigned flags) {
+	(void)host;
+	(void)bytes;
+	(void)flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostUnregister(void *host) {
+	(void)host;
+	return CUDA_SUCCESS;
+}
+
 /* Arrays */
 
 CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d) {

@@ -1,0 +1,44 @@
+/* ledger.h - what libholdfast-cuda tells libholdfast of a program's device memory. */
+#ifndef HF_LEDGER_H
+#define HF_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HFL_VERSION 1
+
+/* What a checkpoint does with an allocation. */
+enum hfl_part {
+	HFL_SAVED,   /* saved, and restored at the same address */
+	HFL_NAMED,   /* a variable: saved, and restored where the variable of that name is */
+	HFL_MOVING,  /* refused: it may lie elsewhere in a restarted program */
+	HFL_REFUSED, /* refused: it cannot be copied by address */
+	HFL_NONE     /* not part of it: host memory, and buffers of libraries that move messages */
+};
+
+struct hfl_allocation {
+	uint64_t at, bytes;
+	uint64_t order;   /* of all allocations, from 1 */
+	void *context;    /* NULL: none is known */
+	const char *call; /* what makes such memory */
+	const char *name; /* of a variable, else NULL */
+	const char *file; /* that asked for it, or NULL */
+	size_t offset;    /* there */
+	enum hfl_part part;
+};
+
+struct hf_cuda_ledger {
+	uint32_t version;
+	/* Copies what there is, by address, and returns how many there are; SIZE_MAX: the ledger is not complete, since
+	 * there was no memory. Texts stay as long as the process. */
+	size_t (*list)(struct hfl_allocation *to, size_t room);
+	/* What this thread allocates from now on is not the program's. */
+	void (*own)(bool on);
+};
+
+/* Exported by libholdfast-cuda. */
+const struct hf_cuda_ledger *hf_cuda_ledger(void);
+typedef const struct hf_cuda_ledger *hf_cuda_ledger_fn(void);
+
+#endif

@@ -1,0 +1,58 @@
+/* tell.c - the ledger, as libholdfast reads it for hf_protect_cuda. */
+#include "../../common/ledger.h"
+#include "library.h"
+
+__thread bool hf_not_the_programs;
+
+static const char *const calls[HF_KINDS] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemAllocAsync", "cuMemMap",
+	"cuArrayCreate", "the module", "cuMemAllocManaged", "cuMemHostAlloc", "a graph",
+	"cuIpcOpenMemHandle or another interface", "cuMipmappedArrayCreate" };
+
+static enum hfl_part part(const struct hf_block *b) {
+	if (b->own || (b->asker != NULL && b->asker->transport)) {
+		return HFL_NONE;
+	}
+	switch (b->kind) {
+	case HF_HOST:
+		return HFL_NONE;
+	case HF_VARIABLE:
+		return HFL_NAMED;
+	case HF_DEVICE:
+	case HF_PITCHED:
+		return HFL_SAVED;
+	case HF_POOL:
+	case HF_MAPPED:
+	case HF_MANAGED:
+		return HFL_MOVING;
+	default:
+		return HFL_REFUSED;
+	}
+}
+
+static size_t list(struct hfl_allocation *to, size_t room) {
+	const struct hf_block *b;
+	size_t i, n;
+
+	hf_ledger_lock();
+	n = hf_ledger.lost ? SIZE_MAX : hf_ledger.count;
+	for (i = 0; n != SIZE_MAX && i < n && i < room; i++) {
+		b = hf_ledger.blocks[i];
+		to[i] = (struct hfl_allocation){ .at = b->at,
+			.bytes = b->bytes,
+			.order = b->order,
+			.context = b->context,
+			.call = calls[b->kind],
+			.name = b->name,
+			.file = b->asker != NULL ? b->asker->file : NULL,
+			.offset = b->asker != NULL ? b->asker->offset : 0,
+			.part = part(b) };
+	}
+	hf_ledger_unlock();
+	return n;
+}
+
+static void own(bool on) { hf_not_the_programs = on; }
+
+static const struct hf_cuda_ledger ledger = { HFL_VERSION, list, own };
+
+__attribute__((visibility("default"))) const struct hf_cuda_ledger *hf_cuda_ledger(void) { return &ledger; }

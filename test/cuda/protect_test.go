@@ -1,0 +1,106 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/test/launch"
+)
+
+// protecting builds libholdfast and a program of it, and returns a way to start it with a directory of checkpoints.
+func protecting(t *testing.T) func(dir string) (way, string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := launch.Build(dir); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "protect")
+	if err := run([]string{"cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I../../lib/cuda/src",
+		"-I../../lib", "testdata/protect.c", filepath.Join(built.dir, fake, "libcuda.so.1"), "-L" + dir, "-lholdfast",
+		"-Wl,-rpath," + dir, "-o", program}); err != nil {
+		t.Fatal(err)
+	}
+	return func(checkpoints string) (way, string) {
+		return preloaded(library()).with("HOLDFAST_BIN="+filepath.Join(dir, "holdfast"),
+			"HOLDFAST_GLOBAL="+checkpoints, "HOLDFAST_NODE_KEY=cuda-"+filepath.Base(dir)), program
+	}
+}
+
+const protectSteps = 6
+
+// killed runs the program up to its checkpoint at a step.
+func killed(t *testing.T, w way, program string, at int, mode string) ran {
+	t.Helper()
+	r, err := w.try(t, program, fmt.Sprint(protectSteps), fmt.Sprint(at), mode)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("%s, killed at step %d: %v\n%s%s", mode, at, err, r.out, r.said)
+	}
+	return r
+}
+
+// sums is what the program prints at its end, without the step that it began at.
+func sums(out string) string {
+	_, sums, _ := strings.Cut(out, "\n")
+	return sums
+}
+
+// TestProtect: all device memory of a program is in its checkpoint by one call. It is killed after each step, and
+// computes the same when it is started again.
+func TestProtect(t *testing.T) {
+	start := protecting(t)
+	w, program := start(t.TempDir())
+	want := w.run(t, program, fmt.Sprint(protectSteps), "0", "all")
+	for at := 1; at <= protectSteps; at++ {
+		w, program := start(t.TempDir())
+		killed(t, w, program, at, "all")
+		got := w.run(t, program, fmt.Sprint(protectSteps), "0", "all")
+		if !strings.HasPrefix(got.out, fmt.Sprintf("begins at step %d\n", at)) || sums(got.out) != sums(want.out) {
+			t.Errorf("killed at step %d: got\n%s\nwant\n%s\n%s", at, got.out, want.out, got.said)
+		}
+	}
+	// The test sees what is not protected.
+	w, program = start(t.TempDir())
+	killed(t, w, program, 3, "without")
+	if got, _ := w.try(t, program, fmt.Sprint(protectSteps), "0", "without"); sums(got.out) == sums(want.out) {
+		t.Errorf("without hf_protect_cuda the program computes the same:\n%s", got.out)
+	}
+}
+
+// TestProtectOtherMemory: a restarted program whose device memory is not what the checkpoint has gets an error that
+// names the memory, and nothing is restored.
+func TestProtectOtherMemory(t *testing.T) {
+	start := protecting(t)
+	for mode, want := range map[string]string{
+		"swapped": `" in this program: 65536 bytes at 0x[0-9a-f]+ by cuMemAlloc, allocation 2, ` +
+			`asked for by .*/protect\+0x`,
+		"smaller": `has 24000 elements, the program 12000\n(.*\n)*"cuda.[0-9a-f]+" in this program: 12000 bytes at`,
+		"late":    `restore "cuda.[0-9a-f]+" .*: the program does not protect it`,
+	} {
+		w, program := start(t.TempDir())
+		killed(t, w, program, 3, mode)
+		r, err := w.with("AGAIN=1").try(t, program, fmt.Sprint(protectSteps), "0", mode)
+		if err == nil || !strings.HasPrefix(r.out, "hf_restore: ") || !regexp.MustCompile(want).MatchString(r.out) {
+			t.Errorf("%s: %v\n%s%s", mode, err, r.out, r.said)
+		}
+	}
+}
+
+// TestProtectRefuses: what no checkpoint can hold is refused at once, by call, address, size and who asked.
+func TestProtectRefuses(t *testing.T) {
+	start := protecting(t)
+	for mode, want := range map[string]string{"managed": "cuMemAllocManaged", "array": "cuArrayCreate",
+		"pool": "cuMemAllocAsync"} {
+		w, program := start(t.TempDir())
+		r, err := w.try(t, program, fmt.Sprint(protectSteps), "0", mode)
+		if err == nil || !strings.Contains(r.out, want) || !strings.Contains(r.out, "protect+0x") {
+			t.Errorf("%s: %v\n%s%s", mode, err, r.out, r.said)
+		}
+	}
+}
