@@ -108,7 +108,8 @@ var levelKeys = config.In("where checkpoints are kept",
 	config.Key("local", "none", "directory on the node's own disk; it must exist; off: none, and without "+
 		"global no checkpoints",
 		config.Text("a directory, or off", func(o *Options) *string { return &o.Local })),
-	config.Key("redundancy", "none", "copies or parity of local shards on other nodes",
+	config.Key("redundancy", "none", "copies or parity of local shards on other nodes; for "+
+		"parity a Go program imports storage/parity",
 		config.Checked("partner:K or parity:D+P, or none", setRedundancy)))
 
 var momentKeys = config.In("when they are taken, and which one is restored",

@@ -35,7 +35,8 @@ type Options struct {
 	// Redundancy protects the local shards against the loss of nodes, over the
 	// network: "partner:K" keeps K copies of each on other nodes, "parity:D+P"
 	// Reed-Solomon code over groups of at least D nodes, any P of which may be
-	// lost. Empty means none. It needs Local, and lives in directories below it.
+	// lost. Empty means none. It needs Local, and lives in directories below it. For
+	// parity the program imports package storage/parity.
 	Redundancy string
 	// Compress compresses what is copied to Global.
 	Compress bool
@@ -255,8 +256,14 @@ func (o *Options) check() error {
 			"%s; set HOLDFAST_LOCAL to a directory on the node's own disk: epochs are written there first, and the "+
 			"files by which tools find the job lie there", o.Global)}
 	}
-	if _, err := o.redundancy(); err != nil {
+	red, err := o.redundancy()
+	if err != nil {
 		return err
+	}
+	if red.level == storage.LevelParity {
+		if err := storage.CheckParity(); err != nil {
+			return &OptionError{Name: "Redundancy", Why: fmt.Sprintf("%s: %v", o.Redundancy, err), cause: err}
+		}
 	}
 	if o.Fresh && o.Epoch != 0 {
 		return &OptionError{Name: "Fresh, Epoch", Why: "both are set; either start over or restore an epoch"}
@@ -361,7 +368,8 @@ type OptionError struct {
 	Name string
 	Why  string
 
-	env bool // the options are those of FromEnv
+	env   bool  // the options are those of FromEnv
+	cause error // of another package; may be nil
 }
 
 // Error names the option and what is wrong with its value: as variables, where the options come from there.
@@ -376,6 +384,9 @@ func (e *OptionError) Error() string {
 		return "HOLDFAST_" + strings.ToUpper(capital.ReplaceAllString(name, "${1}_$2"))
 	}) + ": " + e.Why
 }
+
+// Unwrap returns what makes the value impossible in this program, such as storage.ErrNoParity, or nil.
+func (e *OptionError) Unwrap() error { return e.cause }
 
 // How the name of an option becomes that of its variable.
 var (

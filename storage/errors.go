@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -80,6 +81,10 @@ type BusyError = level.BusyError
 
 // ErrNoSection marks a section name that the shard does not have.
 var ErrNoSection = shard.ErrNoSection
+
+// ErrNoParity marks the use of LevelParity by a program that does not import package storage/parity. Its text is the
+// line to add.
+var ErrNoParity = redundancy.ErrNoImport
 
 // ErrClosed marks the use of a Store or Shard after Close.
 var ErrClosed = shard.ErrClosed

@@ -138,7 +138,8 @@ type LevelConfig struct {
 	Copies int
 	// Data and Parity shape the groups of the level parity: at least so many
 	// nodes in a group, of which any Parity may be lost. It needs the level
-	// local, whose shards are the data. 0 and 0 mean 4 and 2.
+	// local, whose shards are the data, and a program that imports package
+	// storage/parity. 0 and 0 mean 4 and 2.
 	Data, Parity int
 }
 
@@ -208,6 +209,9 @@ func (o *Options) validateRedundancy() error {
 	if parity == nil {
 		return nil
 	}
+	if err := CheckParity(); err != nil {
+		return fmt.Errorf("level %s: %w", parity.Name, err)
+	}
 	if local == nil {
 		return badOption("Levels", "parity needs level local, whose shards it protects")
 	}
@@ -265,6 +269,9 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 	}
 	return nil
 }
+
+// CheckParity returns ErrNoParity in a program that cannot compute the parity of LevelParity, nor a shard from it.
+func CheckParity() error { return redundancy.Ready() }
 
 // Fits says why the ranks on the given nodes, by rank, cannot carry the level's redundancy: no epoch would ever be
 // committed there.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/bench"
 	"github.com/holdfast-hpc/holdfast/storage"
+	_ "github.com/holdfast-hpc/holdfast/storage/parity"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+	_ "github.com/holdfast-hpc/holdfast/storage/parity" // a View computes what is lost
 )
 
 // Fetch opens the shard of any rank of an epoch that is committed in the directories, at whatever

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	_ "github.com/holdfast-hpc/holdfast/storage/s3" // for -global s3://bucket/prefix
+	_ "github.com/holdfast-hpc/holdfast/storage/parity" // for redundancy: parity:D+P
+	_ "github.com/holdfast-hpc/holdfast/storage/s3"     // for -global s3://bucket/prefix
 )
 
 // Options are the flags that every application has.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/klauspost/reedsolomon"
-
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -75,7 +73,7 @@ type rebuilt struct {
 	m    *format.Manifest
 	own  Stripe // that its rank encodes
 	skip int
-	rs   reedsolomon.Encoder
+	rs   Coder
 
 	mu      sync.Mutex
 	members map[int]*shard.Extent        // guarded by mu: local shards of members, by place; nil: not to be had
@@ -84,7 +82,7 @@ type rebuilt struct {
 
 // prepare opens everything there is of the group.
 func (r *rebuilt) prepare(ctx context.Context) (err error) {
-	if r.rs, err = reedsolomon.New(r.own.K, r.own.M); err != nil {
+	if r.rs, err = r.own.coder(0); err != nil {
 		return err
 	}
 	for q, rank := range r.own.Group {

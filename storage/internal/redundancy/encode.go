@@ -12,9 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
-
-	"github.com/klauspost/reedsolomon"
-
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
@@ -97,7 +94,7 @@ func Encode(ctx context.Context, from Places, m *format.Manifest, g *Group, core
 // blocks to that row's writer.
 type stripeEncoder struct {
 	g    *Group
-	rs   reedsolomon.Encoder
+	rs   Coder
 	data []*shard.Extent
 	rows []chan rowBlock
 	free chan [][]byte // sets of m row buffers
@@ -110,7 +107,7 @@ type rowBlock struct {
 }
 
 func newStripeEncoder(g *Group, cores int) (*stripeEncoder, error) {
-	rs, err := reedsolomon.New(g.K, g.M, reedsolomon.WithMaxGoroutines(cores))
+	rs, err := g.coder(cores)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	_ "github.com/holdfast-hpc/holdfast/storage/parity"
 )
 
 var every = flag.Bool("every", false, "crash at every operation of the tests with many nodes, not at every few")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	_ "github.com/holdfast-hpc/holdfast/storage/parity"
 )
 
 // run is one rank of the program.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	_ "github.com/holdfast-hpc/holdfast/storage/parity"
 )
 
 const cells = 10007 // a prime: no number of ranks divides it

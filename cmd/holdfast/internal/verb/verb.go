@@ -6,7 +6,8 @@ import (
 	"embed"
 	"strings"
 
-	_ "github.com/holdfast-hpc/holdfast/storage/s3" // checkpoints in object stores
+	_ "github.com/holdfast-hpc/holdfast/storage/parity" // parity of the checkpoints of programs in other languages
+	_ "github.com/holdfast-hpc/holdfast/storage/s3"     // checkpoints in object stores
 )
 
 // Help has the help of verbs, of the files help/VERB.txt that a package of them embeds.
