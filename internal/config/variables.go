@@ -8,6 +8,7 @@ const (
 	SupervisorVar    = "HOLDFAST_SUPERVISOR"
 	BinVar           = "HOLDFAST_BIN"
 	NodeKeyVar       = "HOLDFAST_NODE_KEY"
+	PreloadVar       = "HOLDFAST_PRELOAD"
 	OpenCLLogVar     = "HOLDFAST_OPENCL_LOG"
 	OpenCLVendorsVar = "HOLDFAST_OPENCL_VENDORS"
 )
@@ -35,6 +36,7 @@ var Variables = []Variable{
 	{"HOLDFAST_CUDA_CALLS", "the launches and copies that they are among, from the first; by default 1000"},
 	{"HOLDFAST_CUDA_WAIT", "seconds that one waits for the device and other threads; by default 60"},
 	{"HOLDFAST_CUDA_LIST", "file for the device memory that libholdfast-cuda knows of when the program ends"},
+	{PreloadVar, "libholdfast-mpi for the ranks of srun; holdfast run sets it"},
 	{SupervisorVar, "how a job reaches the holdfast run that started it, which sets it"},
 }
 

@@ -41,6 +41,7 @@ type command struct {
 	before  []string // that stands before the program: start-rank
 	hosts   []string // of mpirun
 	count   int      // where prog has the value of mpirun's -n; 0 = nowhere
+	at      int      // where prog has the program itself
 	several bool     // programs in one command
 }
 
@@ -222,6 +223,7 @@ func (c *command) parseMpirun(args []string) error {
 				c.prog = append(c.prog, a)
 				continue
 			}
+			c.at = len(c.prog)
 			c.prog = append(c.prog, args[i:]...)
 			break
 		}

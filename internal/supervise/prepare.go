@@ -29,6 +29,7 @@ type setup struct {
 	prog   coordinated.Options // as the program will read them
 	addrs  map[string]string   // of nodes
 	tasks  int                 // ranks with all nodes; 0 where only mpirun knows
+	layer  string              // libholdfast-mpi for the ranks; empty: they go without it
 	fewer  bool                // nodes than the job had before it was requeued
 	cfg    decide.Config
 }
@@ -54,6 +55,7 @@ func prepare(ctx context.Context, opt Options) (*setup, error) {
 		return nil, err
 	}
 	s.cfg.Here = slices.DeleteFunc(slices.Clone(s.cfg.Nodes), func(n string) bool { return !s.here(n) })
+	s.findLayer(ctx)
 	s.cfg.Local, s.cfg.Grace = s.prog.Local != "", cmp.Or(s.prog.Grace, s.conf.KillWait)
 	return s, nil
 }

@@ -29,7 +29,8 @@ type Options struct {
 	decide.Limits
 	Spares             int
 	JSON               bool
-	Daemons            bool   // start holdfast node on each node
+	Daemons            bool // start holdfast node on each node
+	Messages           Messages
 	Interface, LocalIn string // empty Interface: that of the program's settings
 }
 

@@ -238,7 +238,7 @@ func (s *setup) vars(a decide.Start) []string {
 		wait := s.cfg.EndTimeout + 10*time.Second
 		vars = append(vars, fmt.Sprintf("SLURM_WAIT=%d", int(wait.Seconds())))
 	}
-	return append(vars, s.pmixVars(a)...)
+	return slices.Concat(vars, s.layerVars(), s.pmixVars(a))
 }
 
 // pmixVars keep Slurm's pmix plugin from hanging. With its direct connections the

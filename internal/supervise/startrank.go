@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/preload"
 )
 
 // announceTime bounds how long the start of a program is held up by telling of it.
@@ -19,7 +20,7 @@ const announceTime = 2 * time.Second
 // StartRank stands before the program on srun's command line. It tells Run that the program
 // starts on this node, and becomes the program: the connection stays open in it, so that its
 // end tells of the program's, long before Open and without any help of the program's. One
-// process of each node does so.
+// process of each node does so. The program's MPI gets libholdfast-mpi in front if Run says so.
 func StartRank(ctx context.Context, line []string) error {
 	path, err := exec.LookPath(line[0])
 	if err != nil {
@@ -27,6 +28,11 @@ func StartRank(ctx context.Context, line []string) error {
 	}
 	if id := os.Getenv("SLURM_LOCALID"); id == "0" {
 		announce(ctx)
+	}
+	if layer := os.Getenv(config.PreloadVar); layer != "" {
+		if err := os.Setenv(preload.Var, preload.With(layer, os.Getenv(preload.Var))); err != nil {
+			return err
+		}
 	}
 	return fmt.Errorf("start %s: %w", path, syscall.Exec(path, line, os.Environ()))
 }

@@ -17,6 +17,7 @@ import (
 
 func newRun() *cobra.Command {
 	var opt supervise.Options
+	var messages bool
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- srun|mpirun|mpiexec ... PROGRAM ...",
 		Short: "start a program, and restart it on the remaining nodes when one dies",
@@ -31,6 +32,12 @@ func newRun() *cobra.Command {
 			self, err := os.Executable()
 			if err := errors.Join(err, coordinated.ReadConfig("").Err()); err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("messages") {
+				opt.Messages = supervise.MessagesOff
+				if messages {
+					opt.Messages = supervise.MessagesOn
+				}
 			}
 			opt.Command, opt.Self, opt.Stdout, opt.Stderr = args, self, cmd.OutOrStdout(), cmd.ErrOrStderr()
 			code, err := supervise.Run(cmd.Context(), opt)
@@ -70,6 +77,8 @@ func newRun() *cobra.Command {
 		"with a message that says what is missing")
 	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node of the job, in a step of its own, "+
 		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
+	fs.BoolVar(&messages, "messages", true, "put libholdfast-mpi before the MPI of a program in C, C++, Fortran or "+
+		"Python, which keeps its messages in flight; false: the program promises that there are none at its points")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&opt.Interface, "interface", "", "network interface or address at which the ranks reach this "+
 		"command (default: the setting control.interface, else the first that is up, a fast network last)")

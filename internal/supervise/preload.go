@@ -1,0 +1,105 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/preload"
+)
+
+// Messages says whether libholdfast-mpi is to stand before the MPI of the ranks.
+type Messages int
+
+// A program in Go counts its messages itself, and a rank without MPI never asks the library for anything: so it is
+// there unless somebody says no.
+const (
+	MessagesAuto Messages = iota // where it is installed and can
+	MessagesOn                   // and say why not
+	MessagesOff
+)
+
+// findLayer finds the library for the ranks, and puts it on the launcher's command line.
+func (s *setup) findLayer(ctx context.Context) {
+	if s.opt.Messages == MessagesOff {
+		return
+	}
+	s.layer = preload.Beside(s.opt.Self, preload.Layer)
+	if s.layer == "" {
+		s.layer, _ = preload.Find(ctx, preload.Layer)
+	}
+	if s.layer == "" {
+		if s.opt.Messages == MessagesOn {
+			s.log.say("warning: %s is neither beside %s nor where the dynamic linker looks: the program runs without "+
+				"it", preload.Layer, s.opt.Self)
+		}
+		return
+	}
+	program := s.cmd.prog[min(s.cmd.at, len(s.cmd.prog)-1)]
+	if s.cmd.kind == launchPlain {
+		program = s.cmd.name
+	}
+	if err := preload.Refused(program); err != nil {
+		s.layer = ""
+		if !errors.Is(err, preload.ErrGo) || s.opt.Messages == MessagesOn {
+			s.log.say("%s runs without libholdfast-mpi: %v", program, err)
+		}
+		return
+	}
+	s.cmd.preload(s.layer, os.Getenv(preload.Var))
+}
+
+// preload has mpirun set the variable for the ranks alone. before is what the ranks would have without that, unless the
+// command line says what.
+func (c *command) preload(layer, before string) {
+	var flag []string
+	switch c.kind {
+	case launchOpenMPI:
+		flag = []string{"-x", preload.Var + "=" + preload.With(layer, before)}
+	case launchMPICH:
+		flag = []string{"-genv", preload.Var, preload.With(layer, before)}
+	default:
+		return
+	}
+	own := false
+	c.prog = slices.Clone(c.prog)
+	for i := 0; i+1 < c.at; i++ {
+		name, value, given := strings.Cut(c.prog[i+1], "=")
+		option := strings.TrimLeft(c.prog[i], "-")
+		switch {
+		case !strings.HasPrefix(c.prog[i], "-") || name != preload.Var:
+		case option == "x" && !given:
+			c.prog[i+1], own = flag[1], true
+		case option == "x":
+			c.prog[i+1], own = preload.Var+"="+preload.With(layer, value), true
+		case (option == "env" || option == "genv") && i+2 < c.at:
+			c.prog[i+2], own = preload.With(layer, c.prog[i+2]), own || option == "genv"
+		}
+	}
+	if !own {
+		c.prog = append(flag, c.prog...)
+		c.at += len(flag)
+		if c.count > 0 {
+			c.count += len(flag)
+		}
+	}
+}
+
+// layerVars are the variables that put the library before the MPI of ranks which no mpirun starts.
+func (s *setup) layerVars() []string {
+	switch {
+	case s.layer == "":
+	case s.cmd.kind == launchPlain:
+		return []string{preload.Var + "=" + preload.With(s.layer, os.Getenv(preload.Var))}
+	case s.cmd.kind == launchSrun && s.cmd.before != nil:
+		return []string{config.PreloadVar + "=" + s.layer}
+	case s.cmd.kind == launchSrun && s.opt.Messages == MessagesOn:
+		s.log.say("warning: the ranks start without libholdfast-mpi: holdfast start-rank cannot stand before them, as "+
+			"the command is not on all nodes, or the program is copied to them; give srun --export=ALL,%s=%s",
+			preload.Var, s.layer)
+	}
+	return nil
+}
