@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/test/launch"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 var (
@@ -73,9 +74,10 @@ func compileFortran(t *testing.T, dir, source string) map[string]string {
 // start runs a program with checkpoints in a directory.
 func start(t *testing.T, l mpirun.Launcher, dir, checkpoints string, ranks int, command ...string) (string, error) {
 	t.Helper()
-	env := []string{"env", "HOLDFAST_BIN=" + filepath.Join(dir, "holdfast"), "HOLDFAST_GLOBAL=" + checkpoints,
-		"HOLDFAST_JOB=layer", fmt.Sprintf("HOLDFAST_NODE_KEY=layer-%d-%d", os.Getpid(), time.Now().UnixNano())}
-	return l.Yielding().Job(ranks, 2*time.Minute, append(env, command...)...).CombinedOutput(t.Context())
+	j := l.Job(ranks, 2*time.Minute, command...)
+	j.Env = append(yield.Env(), "HOLDFAST_BIN="+filepath.Join(dir, "holdfast"), "HOLDFAST_GLOBAL="+checkpoints,
+		"HOLDFAST_JOB=layer", fmt.Sprintf("HOLDFAST_NODE_KEY=layer-%d-%d", os.Getpid(), time.Now().UnixNano()))
+	return j.CombinedOutput(t.Context())
 }
 
 // TestRestartUnderOtherMPI: messages of a vector type that are in flight at the points of a program reach wildcard

@@ -27,14 +27,14 @@ var mpis = []struct {
 	name, plugin string
 	env          []string // of the ranks
 }{
-	{"openmpi", "pmix", []string{yields[0], "SLURM_PMIX_DIRECT_CONN=false"}},
+	{"openmpi", "pmix", append(yields[:2:2], "SLURM_PMIX_DIRECT_CONN=false")},
 	{"mpich", "pmi2", yields[1:]},
 }
 
 // yields let the ranks of Open MPI and MPICH give way to each other.
 var yields = []string{yield.OpenMPI, yield.Preload(cluster.Shared + "/bin/" + yieldFile)}
 
-// yieldFile is the library for MPICH, beside the programs.
+// yieldFile is the library that both need, beside the programs.
 const yieldFile = "yield.so"
 
 // patient is for jobs in which no node dies: ranks that busy-wait on few cores

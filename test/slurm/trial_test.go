@@ -277,7 +277,7 @@ func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
 	if tr.Batch {
 		line = append(line, "--requeue")
 	}
-	line = append(append(line, "--"), b.srunLine(tr.MPI, ranksOf, []string{"--export=ALL," + yields[tr.MPI]},
+	line = append(append(line, "--"), b.srunLine(tr.MPI, ranksOf, []string{"--export=ALL," + strings.Join(yields, ",")},
 		append(append([]string{}, loaded...), "-result", j.there+"/result", "-hold", j.there+"/go")...)...)
 	if tr.Closes {
 		line = append(line, "-closes")

@@ -14,10 +14,10 @@ import (
 //go:embed preload/yield.c
 var source []byte
 
-// OpenMPI is the variable, KEY=VALUE, that makes Open MPI's ranks yield.
+// OpenMPI is the variable, KEY=VALUE, that makes Open MPI's ranks yield, and sleep with the library from Build.
 const OpenMPI = "OMPI_MCA_mpi_yield_when_idle=1"
 
-// Build compiles the library for MPICH's ranks into a file; cc does it. What there was in
+// Build compiles the library into a file; cc does it. What there was in
 // its place is replaced at once, also for those that have it open.
 func Build(file string) error {
 	dir, err := os.MkdirTemp(filepath.Dir(file), "yield")
@@ -35,8 +35,8 @@ func Build(file string) error {
 	return os.Rename(made, file)
 }
 
-// Preload is the variable, KEY=VALUE, that makes MPICH's ranks yield by a library from Build,
-// in addition to what is preloaded already.
+// Preload is the variable, KEY=VALUE, that makes ranks yield by a library from Build, in
+// addition to what is preloaded already.
 func Preload(file string) string {
 	if before := os.Getenv("LD_PRELOAD"); before != "" {
 		file += ":" + before
@@ -46,19 +46,19 @@ func Preload(file string) string {
 
 // Env returns the variables, KEY=VALUE, for ranks on this machine, under either MPI. The
 // library stays in the user's cache for the next test. Without a C compiler MPICH's ranks do
-// not yield, and tests take longer.
+// not yield, Open MPI's do not sleep, and tests take longer.
 func Env() []string { return append([]string(nil), env()...) }
 
 var env = sync.OnceValue(func() []string {
 	file, err := cached()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "tests of MPICH take longer, because its ranks do not yield:", err)
+		fmt.Fprintln(os.Stderr, "tests take longer, because ranks do not sleep while they wait:", err)
 		return []string{OpenMPI}
 	}
 	return []string{OpenMPI, Preload(file)}
 })
 
-// cached returns the library for MPICH's ranks, whose name tells its source.
+// cached returns the library, whose name tells its source.
 func cached() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {

@@ -108,20 +108,22 @@ func processorTime(pid string) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// TestWaitingRankSleeps: a rank of MPICH that waits for a message sleeps between its looks
-// for it.
+// TestWaitingRankSleeps: a rank that waits for a message sleeps between its looks for it.
 func TestWaitingRankSleeps(t *testing.T) {
-	l := mpirun.MPICH
-	if err := l.Available(); err != nil {
-		t.Skip(err)
-	}
 	lib := filepath.Join(t.TempDir(), "yield.so")
 	if err := Build(lib); err != nil {
 		t.Skip(err)
 	}
-	j := l.Job(2, time.Minute, os.Args[0])
-	j.Env = []string{dirEnv + "=" + t.TempDir(), Preload(lib)}
-	if out, err := j.CombinedOutput(t.Context()); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, l := range mpirun.Launchers() {
+		t.Run(l.Name, func(t *testing.T) {
+			if err := l.Available(); err != nil {
+				t.Skip(err)
+			}
+			j := l.Job(2, time.Minute, os.Args[0])
+			j.Env = []string{dirEnv + "=" + t.TempDir(), OpenMPI, Preload(lib)}
+			if out, err := j.CombinedOutput(t.Context()); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }

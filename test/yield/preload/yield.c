@@ -1,44 +1,79 @@
-/* Stands between MPICH and UCX: a rank that has looked for messages in vain yields its
- * core, and sleeps for a moment at a time once it has done so often. */
+/* Stands between MPI libraries and what looks for messages on their behalf, UCX below MPICH and libopen-pal in Open
+ * MPI: a rank that has looked in vain yields its core, and sleeps for a moment at a time once it has done so often. */
 #include <dlfcn.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { YIELDS = 100, SLEEP_NS = 10000 }; /* the kernel makes some 60 us of it */
 
-typedef unsigned (*progress_fn)(void *worker);
+typedef unsigned (*ucx_fn)(void *worker);
+typedef void (*opal_fn)(void);
 
-static progress_fn find(void)
+/* The function of a library that its caller has loaded. */
+static void *find(const char *lib, const char *name)
 {
-	void *lib = dlopen("libucp.so.0", RTLD_LAZY | RTLD_NOLOAD); /* the caller is linked to it */
-	progress_fn f = NULL;
+	void *handle = dlopen(lib, RTLD_LAZY | RTLD_NOLOAD);
+	void *f = handle != NULL ? dlsym(handle, name) : NULL;
 
-	if (lib != NULL)
-		*(void **)&f = dlsym(lib, "ucp_worker_progress");
 	if (f == NULL) {
-		fprintf(stderr, "yield: no ucp_worker_progress in libucp.so.0\n");
+		fprintf(stderr, "yield: no %s in %s\n", name, lib);
 		abort();
 	}
 	return f;
 }
 
-unsigned ucp_worker_progress(void *worker)
+/* After each look: found is whether there was something to do. */
+static void looked(bool found)
 {
-	static _Thread_local progress_fn next;
-	static _Thread_local unsigned idle;
+	static _Thread_local unsigned vain;
 
-	if (next == NULL)
-		next = find();
-	unsigned done = next(worker);
-	if (done > 0) {
-		idle = 0;
-	} else if (idle < YIELDS) {
-		idle++;
-		sched_yield();
+	if (found) {
+		vain = 0;
+	} else if (vain < YIELDS) {
+		vain++;
+		syscall(SYS_sched_yield);
 	} else {
 		nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL); /* cut short is as good */
 	}
+}
+
+unsigned ucp_worker_progress(void *worker)
+{
+	static _Thread_local ucx_fn next;
+
+	if (next == NULL)
+		*(void **)&next = find("libucp.so.0", "ucp_worker_progress");
+	unsigned done = next(worker);
+	looked(done > 0);
 	return done;
+}
+
+/* Open MPI yields itself where there was nothing to do, if mpi_yield_when_idle is set: only that tells. */
+static _Thread_local bool looking, yielded;
+
+int sched_yield(void)
+{
+	if (!looking)
+		return (int)syscall(SYS_sched_yield);
+	yielded = true;
+	return 0;
+}
+
+void opal_progress(void)
+{
+	static _Thread_local opal_fn next;
+	bool outer = looking;
+
+	if (next == NULL)
+		*(void **)&next = find("libopen-pal.so.40", "opal_progress");
+	looking = true;
+	yielded = false;
+	next();
+	looking = outer;
+	looked(!yielded);
 }
