@@ -65,6 +65,15 @@ func (r *mail) Cut() error {
 	return err
 }
 
+func (r *mail) Sync(busy bool) error {
+	how := uint64(0)
+	if busy {
+		how = 1
+	}
+	_, err := r.ask(wire.MailSync, how)
+	return err
+}
+
 func (r *mail) Save() ([]byte, error) {
 	n, err := r.ask(wire.MailSave, 0)
 	if err != nil {

@@ -30,6 +30,9 @@
 #define HFM_SLOT_LIVE 1u
 #define HFM_SLOT_FREED 2u
 
+/* Behind the members of a slot that lists fewer than it has. */
+#define HFM_NO_MEMBER 0xffffffffu
+
 /* Flags of a receive in a record: its message had come; it was pending at the checkpoint before. */
 #define HFM_RECEIVE_CAME 1u
 #define HFM_RECEIVE_BEFORE 2u
@@ -55,7 +58,7 @@ struct hfm_page {
 	uint32_t magic, version, size, rank;
 	uint64_t turns;                     /* that the rank has received what had come */
 	uint64_t mails, mail_bytes;         /* in its mailbox, after that */
-	uint64_t pending;                   /* receives and collectives whose end the program has not been told */
+	uint64_t pending;                   /* receives, and unfinished operations */
 	uint64_t limit;                     /* bytes of the mailbox; 0: none */
 	uint64_t full;                      /* a message has been left in the network, for the limit */
 	uint64_t polls;                     /* that have found nothing */
@@ -65,8 +68,12 @@ struct hfm_page {
 	int32_t call_comm;
 	uint64_t changes; /* of the communicators; odd: one is under way */
 	uint32_t comms_n, concurrent;
-	uint64_t unposted; /* receives that the checkpoint had pending and the program has not posted again */
-	uint64_t spare[7];
+	uint64_t unposted;   /* receives that the checkpoint had pending and the program has not posted again */
+	uint64_t unfinished; /* operations that come to their end by themselves, and have not */
+	uint64_t windows;    /* of one-sided communication */
+	uint64_t to_sync;    /* files and windows that sync has something to do for */
+	uint64_t busy;       /* operations on files whose requests the program has still, complete or not */
+	uint64_t spare[3];
 	struct hfm_wait waits[HFM_MOST_WAITS];
 	char calls[HFM_MOST_CALLS][HFM_CALL_BYTES];
 	struct hfm_slot comms[HFM_MOST_COMMS];
@@ -99,6 +106,9 @@ struct hf_message_layer {
 	void (*turn)(void);
 	/* All ranks have stopped: other threads stay out of MPI, and communicators that were freed are forgotten. */
 	const char *(*cut)(void);
+	/* Nothing is in flight any more, on any rank: files are synchronized, and windows under MPI_Win_lock_all
+	 * flushed. Where no rank has busy operations MPI does the files, which is collective. */
+	const char *(*sync)(uint32_t busy);
 	/* The mailbox, and what is pending, as a record that the layer keeps until the next call. */
 	const char *(*save)(const void **record, size_t *bytes);
 	/* Takes messages of a record for the communicators that there are, and for those to come. */

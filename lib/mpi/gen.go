@@ -110,28 +110,46 @@ func entries(out *bytes.Buffer, all []function) {
 	}
 }
 
+// bodies are what a function of a class does, between its head and the end; NAME and ARGS are those of the function.
+var bodies = map[string]string{
+	"coll":  collective("comm_of(comm)", "rc"),
+	"fcoll": collective("file_of(fh)", "MPI_SUCCESS"),
+	"wcoll": collective("window_of(win)", "MPI_SUCCESS"),
+	"icoll": entered + "\tint rc = REAL(NAME)(ARGS);\n" +
+		"\thfm_started(HFM_COLLECTIVE, HFM_NAME, comm_of(comm), rc, request);\n\treturn rc;\n",
+	"pcoll": entered + "\tint rc = REAL(NAME)(ARGS);\n" +
+		"\thfm_started(HFM_PERSISTENT_COLLECTIVE, HFM_NAME, comm_of(comm), rc, request);\n\treturn rc;\n",
+	"fstart": entered + "\tint rc = REAL(NAME)(ARGS);\n" +
+		"\thfm_started(HFM_FILE, HFM_NAME, file_of(fh), rc, request);\n\treturn rc;\n",
+	"fistart": entered + "\tint rc = REAL(NAME)(ARGS);\n" +
+		"\thfm_started(HFM_COLLECTIVE, HFM_NAME, file_of(fh), rc, request);\n\treturn rc;\n",
+	"fbegin": collective("hfm_splits(file_of(fh), HFM_NAME, true)", "MPI_SUCCESS"),
+	"fend":   collective("hfm_splits(file_of(fh), HFM_NAME, false)", "MPI_SUCCESS"),
+	"wmake": entered + "\tstruct hfm_comm *at = hfm_begin_collective(HFM_NAME, comm_of(comm));\n" +
+		"\tint rc = REAL(NAME)(ARGS);\n\thfm_made_window(at, HFM_NAME, win, rc);\n\treturn rc;\n",
+	"rma": entered + "\thfm_accesses(HFM_NAME, window_of(win));\n\tint rc = REAL(NAME)(ARGS);\n" +
+		"\thfm_leave();\n\treturn rc;\n",
+	"inner": "\thfm_depth++;\n\tRESULT rc = REAL(NAME)(ARGS);\n\thfm_depth--;\n\treturn rc;\n",
+	"refused": "\thfm_refuse(WHY, \"MPI_NAME\");\n\thfm_depth++;\n\tRESULT rc = REAL(NAME)(ARGS);\n" +
+		"\thfm_depth--;\n\treturn rc;\n",
+}
+
+const entered = "\tif (!hfm_enter(HFM_NAME)) {\n\t\treturn REAL(NAME)(ARGS);\n\t}\n"
+
+// collective is the body of a call that all members of at make. An error counts as not to have made it, where end is
+// rc: one of a file may be that of one member, whose operation failed.
+func collective(at, end string) string {
+	return entered + "\tstruct hfm_comm *at = hfm_begin_collective(HFM_NAME, " + at + ");\n" +
+		"\tint rc = REAL(NAME)(ARGS);\n\thfm_end_collective(at, " + end + ");\n\treturn rc;\n"
+}
+
 // classes makes the bodies that follow from a class, and the table of all bodies of one MPI.
 func classes(out *bytes.Buffer, all []function) {
 	for _, f := range all {
-		switch f.class {
-		case "coll":
-			fmt.Fprintf(out, "\nstatic int hfm_%s(%s) {\n\tif (!hfm_enter(HFM_%s)) {\n\t\treturn REAL(%s)(%s);\n\t}\n"+
-				"\tstruct hfm_comm *at = hfm_begin_collective(HFM_%s, WORD(comm));\n\tint rc = REAL(%s)(%s);\n"+
-				"\thfm_end_collective(at, rc);\n\treturn rc;\n}\n",
-				f.name, f.list(), f.name, f.name, f.call(), f.name, f.name, f.call())
-		case "icoll", "pcoll":
-			kind := map[string]string{"icoll": "HFM_COLLECTIVE", "pcoll": "HFM_PERSISTENT_COLLECTIVE"}[f.class]
-			fmt.Fprintf(out, "\nstatic int hfm_%s(%s) {\n\tif (!hfm_enter(HFM_%s)) {\n\t\treturn REAL(%s)(%s);\n\t}\n"+
-				"\tint rc = REAL(%s)(%s);\n\thfm_started_collective(%s, HFM_%s, WORD(comm), rc, request);\n"+
-				"\treturn rc;\n}\n",
-				f.name, f.list(), f.name, f.name, f.call(), f.name, f.call(), kind, f.name)
-		case "inner", "refused":
-			note := ""
-			if f.why != "" {
-				note = fmt.Sprintf("\thfm_refuse(\"%s\", \"MPI_%s\");\n", strings.ReplaceAll(f.why, "_", " "), f.name)
-			}
-			fmt.Fprintf(out, "\nstatic %s hfm_%s(%s) {\n%s\thfm_depth++;\n\t%s rc = REAL(%s)(%s);\n\thfm_depth--;\n"+
-				"\treturn rc;\n}\n", f.result, f.name, f.list(), note, f.result, f.name, f.call())
+		if body, ok := bodies[f.class]; ok {
+			fmt.Fprintf(out, "\nstatic %s hfm_%s(%s) {\n%s}\n", f.result, f.name, f.list(), strings.NewReplacer(
+				"NAME", f.name, "ARGS", f.call(), "RESULT", f.result,
+				"WHY", fmt.Sprintf("%q", strings.ReplaceAll(f.why, "_", " "))).Replace(body))
 		}
 	}
 	out.WriteString("\nhfm_function *const HFM_BODIES[HFM_CALLS] = {\n")

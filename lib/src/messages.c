@@ -65,6 +65,9 @@ const char *hf_mail(struct hf_client *c, uint32_t what, int fd, uint64_t *bytes)
 	if (what == HFP_MAIL_CUT) {
 		return c->layer->cut();
 	}
+	if (what == HFP_MAIL_SYNC) {
+		return c->layer->sync(*bytes != 0);
+	}
 	if (what == HFP_MAIL_SAVE) {
 		why = c->layer->save(&record, &saved);
 		*bytes = why == NULL ? saved : 0;

@@ -90,6 +90,7 @@
 #define HFP_MAIL_SAVE 1
 #define HFP_MAIL_TAKE 2
 #define HFP_MAIL_LOAD 3
+#define HFP_MAIL_SYNC 4
 
 struct hfp_header {
 	uint32_t magic;

@@ -345,8 +345,9 @@ static int mail(struct hf_client *c, struct received *r) {
 	struct hfp_mailed answer = { .n = 0 };
 	const char *why;
 
-	if (m->h.length != sizeof *m || c->layer == NULL || m->what > HFP_MAIL_LOAD ||
-		r->nfds != (m->what >= HFP_MAIL_TAKE) || (r->nfds == 1 && !hf_fd_holds(r->fds[0], m->bytes))) {
+	if (m->h.length != sizeof *m || c->layer == NULL || m->what > HFP_MAIL_SYNC ||
+		r->nfds != (m->what == HFP_MAIL_TAKE || m->what == HFP_MAIL_LOAD) ||
+		(r->nfds == 1 && !hf_fd_holds(r->fds[0], m->bytes))) {
 		return malformed("MAIL");
 	}
 	answer.bytes = m->bytes;

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,9 @@ import (
 type Client interface {
 	// Cut tells it that all ranks have stopped.
 	Cut() error
+	// Sync has it synchronize its files and flush its windows; other ranks do so at the same time. Busy: some rank has
+	// requests for files, which MPI does not synchronize then.
+	Sync(busy bool) error
 	// Save returns what is in flight to it, as a record of the layer.
 	Save() ([]byte, error)
 	// Load hands it such a record.
@@ -47,7 +51,7 @@ func (e *layer) Concurrent() bool         { return e.u32(atThreads) != 0 }
 func (e *layer) GPUAware(bool)            {}
 func (e *layer) NoteSites()               {}
 func (e *layer) Hold() (resume func())    { return func() {} }
-func (e *layer) OpenEpochs() error        { return nil } // one-sided communication is refused when it is saved
+func (e *layer) OpenEpochs() error        { return nil } // they are refused when it is saved
 func (e *layer) PreferQuiet(prefer bool)  { e.quiet = prefer }
 func (e *layer) Ended(ended bool)         { e.ended = ended }
 
@@ -81,9 +85,13 @@ const (
 	saysInFlight
 	saysQuiet // it would rather have nothing in flight
 	saysEnded
+	saysWindows
+	saysToSync // it has files or windows to synchronize, with others
+	saysBusy   // it has requests for files
 )
 
-// Drain exchanges twice, whatever goes wrong: ranks stay in step.
+// Drain exchanges twice, whatever goes wrong: ranks stay in step. Where any rank has files or windows to synchronize,
+// it does so a third time.
 func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	atomic.StoreUint64(e.word(atFull), 0)
 	err := e.client.Cut()
@@ -98,7 +106,8 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	stats := endpoint.DrainStats{Messages: int(max(e.load(atMails), before) - before), Bytes: int64(e.load(atBytes))}
 	said := byte(0)
 	for bit, is := range map[byte]bool{saysDrained: err == nil, saysInFlight: e.load(atMails)+e.load(atPending) > 0,
-		saysQuiet: e.quiet, saysEnded: e.ended} {
+		saysQuiet: e.quiet, saysEnded: e.ended, saysWindows: e.load(atWindows) > 0,
+		saysToSync: e.load(atToSync) > 0, saysBusy: e.load(atBusy) > 0} {
 		if is {
 			said |= bit
 		}
@@ -107,7 +116,7 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	if err == nil && xerr != nil {
 		err = fmt.Errorf("%w: %w", mpiwrap.ErrDrainIncomplete, xerr)
 	}
-	quiet := false
+	quiet, toSync, busy := false, false, false
 	stats.AllEnded = true
 	for r, b := range all {
 		if len(b) != 1 {
@@ -117,12 +126,39 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 			err = fmt.Errorf("%w: rank %d gave up", mpiwrap.ErrDrainIncomplete, r)
 		}
 		stats.InFlight = stats.InFlight || b[0]&saysInFlight != 0
+		stats.Windows = stats.Windows || b[0]&saysWindows != 0
+		toSync = toSync || b[0]&saysToSync != 0
+		busy = busy || b[0]&saysBusy != 0
 		quiet = quiet || b[0]&saysQuiet != 0
 		stats.SomeEnded = stats.SomeEnded || b[0]&saysEnded != 0
 		stats.AllEnded = stats.AllEnded && b[0]&saysEnded != 0
 	}
 	stats.PutOff = stats.InFlight && quiet
+	if err == nil && toSync {
+		err = e.sync(ctx, busy)
+	}
 	return stats, err
+}
+
+// sync brings to storage and to other ranks what the program has written to files and windows.
+func (e *layer) sync(ctx context.Context, busy bool) (err error) {
+	if e.load(atToSync) > 0 {
+		err = e.client.Sync(busy)
+	}
+	said := []byte{1}
+	if err != nil {
+		said[0] = 0
+	}
+	all, xerr := e.exchange(ctx, said)
+	if err == nil {
+		err = xerr
+	}
+	for r, b := range all {
+		if err == nil && !bytes.Equal(b, []byte{1}) {
+			err = fmt.Errorf("rank %d could not synchronize its files and windows", r)
+		}
+	}
+	return err
 }
 
 // collect waits until the program has received what all ranks have sent to it, and has counted what that leaves.
@@ -150,12 +186,16 @@ func (e *layer) collect(ctx context.Context, all [][]byte) error {
 		switch now := e.load(atTurns); {
 		case rank < 0 && !complete:
 			turns, complete = now, true
-		case complete && now > turns+1:
+		case complete && now > turns+1 && e.load(atUnended) == 0:
 			return nil
 		}
 		if e.load(atFull) != 0 {
 			return fmt.Errorf("%w: the messages in flight to rank %d do not fit: raise max_mailbox, or take the "+
 				"checkpoint where fewer are in flight", mpiwrap.ErrMailboxFull, e.rank)
+		}
+		if complete && ctx.Err() != nil {
+			return fmt.Errorf("%w: %d operations that rank %d has started do not come to their end: %w",
+				mpiwrap.ErrDrainIncomplete, e.load(atUnended), e.rank, context.Cause(ctx))
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: %d messages from rank %d have not arrived: %w", mpiwrap.ErrDrainIncomplete, n, rank,

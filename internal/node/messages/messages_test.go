@@ -69,6 +69,10 @@ func TestPage(t *testing.T) {
 	if got := p.Collectives(); !reflect.DeepEqual(got, colls) {
 		t.Errorf("got %+v, want %+v", got, colls)
 	}
+	p.setU32(CountsAt+16*4+4, NoMember) // an intercommunicator
+	if _, members := p.comm(0); !reflect.DeepEqual(members, []int{0}) {
+		t.Errorf("members %v", members)
+	}
 	p.setU64(CountsAt+16, 5)
 	p.setU64(CountsAt+8*(4+3), 6)
 	if p.sent(2) != 5 || p.received(3) != 6 {
@@ -150,9 +154,13 @@ func TestRecord(t *testing.T) {
 type standing struct {
 	record []byte
 	loaded []byte
+	synced int
+	busy   bool
+	fails  error // of Sync
 }
 
 func (s *standing) Cut() error               { return nil }
+func (s *standing) Sync(busy bool) error     { s.synced++; s.busy = busy; return s.fails }
 func (s *standing) Save() ([]byte, error)    { return s.record, nil }
 func (s *standing) Load(record []byte) error { s.loaded = record; return nil }
 func (s *standing) Failed(error)             {}
@@ -190,6 +198,66 @@ func TestDrain(t *testing.T) {
 	e = New(p, 0, &standing{}, alone)
 	if s, err := e.Drain(t.Context()); err != nil || s.InFlight || s.AllEnded {
 		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
+// TestSync: a drain waits for operations that end by themselves, and has files and windows synchronized behind them. An
+// error is one of all ranks.
+func TestSync(t *testing.T) {
+	alone := func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
+	p, c := newPage(1), &standing{}
+	e := New(p, 0, c, alone)
+	p.setU64(atUnended, 1)
+	p.setU64(atWindows, 1)
+	ended := atomic.Bool{}
+	go func() {
+		for ctx := t.Context(); ctx.Err() == nil; {
+			if n := p.load(atTurns); n == 1000 {
+				ended.Store(true)
+				p.setU64(atUnended, 0)
+			}
+			p.setU64(atTurns, p.load(atTurns)+1)
+		}
+	}()
+	s, err := e.Drain(t.Context())
+	if err != nil || !s.Windows || !ended.Load() || c.synced != 0 {
+		t.Errorf("got %+v, %v; synchronized %d times", s, err, c.synced)
+	}
+	p.setU64(atToSync, 1)
+	if _, err := e.Drain(t.Context()); err != nil || c.synced != 1 || c.busy {
+		t.Errorf("got %v, synchronized %d times", err, c.synced)
+	}
+	p.setU64(atBusy, 1)
+	if _, err := e.Drain(t.Context()); err != nil || c.synced != 2 || !c.busy {
+		t.Errorf("busy: got %v, synchronized %d times", err, c.synced)
+	}
+	c.fails = errors.New("no space")
+	if _, err := e.Drain(t.Context()); !errors.Is(err, c.fails) {
+		t.Errorf("got %v", err)
+	}
+	p.setU64(atUnended, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Drain(ctx); !errors.Is(err, mpiwrap.ErrDrainIncomplete) ||
+		!strings.Contains(err.Error(), "2 operations that rank 0 has started") {
+		t.Errorf("got %v", err)
+	}
+	other := func(_ context.Context, mine []byte) ([][]byte, error) {
+		if len(mine) == 1 && mine[0] <= 1 { // what it says of Sync
+			return [][]byte{mine, {0}}, nil
+		}
+		return [][]byte{mine, mine}, nil
+	}
+	p, c = newPage(2), &standing{}
+	p.setU64(atToSync, 1)
+	go func() {
+		for ctx := t.Context(); ctx.Err() == nil; {
+			p.setU64(atTurns, p.load(atTurns)+1)
+		}
+	}()
+	if _, err := New(p, 0, c, program.Exchange(other)).Drain(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "rank 1 could not synchronize") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -37,6 +37,7 @@ const (
 	CallCollective = 2
 	SlotLive       = 1
 	SlotFreed      = 2
+	NoMember       = 1<<32 - 1
 
 	ReceiveCame   = 1
 	ReceiveBefore = 2
@@ -61,6 +62,10 @@ const (
 	atComms    = 120
 	atThreads  = 124
 	atUnposted = 128
+	atUnended  = 136
+	atWindows  = 144
+	atToSync   = 152
+	atBusy     = 160
 )
 
 // Bytes is the size of the page of a rank in a world of size ranks.
@@ -110,7 +115,7 @@ func (p *Page) settled(at int, odd bool, read func(count uint64)) bool {
 	return false
 }
 
-// comm is the name of a communicator by its number, and its members if they are not the world.
+// comm is the name of a communicator by its number, and the members that messages on it come from.
 func (p *Page) comm(slot int) (name string, members []int) {
 	if slot < 0 || slot >= MostComms {
 		return "", nil
@@ -118,7 +123,11 @@ func (p *Page) comm(slot int) (name string, members []int) {
 	at := CommsAt + slot*SlotBytes
 	n := min(int(p.u32(at+16)), p.size)
 	for i := range n {
-		members = append(members, min(int(p.u32(CountsAt+16*p.size+4*(slot*p.size+i))), p.size-1))
+		member := p.u32(CountsAt + 16*p.size + 4*(slot*p.size+i))
+		if member == NoMember {
+			break
+		}
+		members = append(members, min(int(member), p.size-1))
 	}
 	return p.name(at+24, CommBytes), members
 }

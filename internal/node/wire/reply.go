@@ -24,8 +24,8 @@ func Messages(bytes uint64) []byte {
 	return end(binary.LittleEndian.AppendUint64(begin(TypeMessages), bytes))
 }
 
-// Mail asks for what one of MailCut, MailSave, MailTake and MailLoad says; the last two go with the descriptor of so
-// many bytes.
+// Mail asks for what one of MailCut, MailSave, MailTake, MailLoad and MailSync says; MailTake and MailLoad go with the
+// descriptor of so many bytes.
 func Mail(what uint32, bytes uint64) []byte {
 	le := binary.LittleEndian
 	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(TypeMail), what), 0), bytes))

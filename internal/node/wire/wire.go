@@ -128,6 +128,7 @@ const (
 	MailSave = 1 // make a record of what is in flight
 	MailTake = 2 // copy that to the memory which comes with the message
 	MailLoad = 3 // take one from there
+	MailSync = 4 // synchronize files and windows, together with the others; with 1 for bytes without MPI
 )
 
 // ErrMalformed marks what is no message of this protocol.

@@ -26,6 +26,7 @@ typedef struct {
 #define MPI_ERR_TRUNCATE 15
 #define MPI_ERR_IN_STATUS 19
 #define MPI_ERR_PENDING 18
+#define MPI_MODE_RDONLY 16
 #define MPI_THREAD_MULTIPLE 4096
 
 #define MPI_COMM_NULL ((MPI_Comm)0x100)
@@ -35,4 +36,4 @@ typedef struct {
 #define MPI_MESSAGE_NULL ((MPI_Message)0x128)
 #define MPI_MESSAGE_NO_PROC ((MPI_Message)0x129)
 #define MPI_PACKED ((MPI_Datatype)0x207)
-#define MPI_ERRORS_RETURN ((MPI_Errhandler)0x143)
+#define MPI_ERRORS_RETURN ((MPI_Errhandler)0x142)

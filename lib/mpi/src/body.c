@@ -1,10 +1,13 @@
 /* body.c - what the layer does in the calls of the program, for one ABI: compiled once for each, with HFM_ABI as the
  * name of its header. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HFM_BODY
 typedef intptr_t MPI_Aint;
@@ -32,6 +35,13 @@ _Static_assert(sizeof(MPI_Status) <= sizeof((struct hfm_request){ 0 }.status), "
 /* Of this rank alone: a message from the mailbox comes to the program's receive by way of it, so that the library makes
  * status, request and error as for any other. */
 static MPI_Comm loop;
+
+/* Of the world: libraries make communicators of some ranks by messages on the communicator that the program names. On
+ * that one a drain would take them. */
+static MPI_Comm hidden;
+
+/* A receive on the loop that never ends: see note_complete. */
+static MPI_Request never;
 
 /* One message at a time is on its way there. */
 static pthread_mutex_t loop_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -128,8 +138,8 @@ static struct hfm_request *track(enum hfm_kind kind, enum hfm_call call, struct 
 	return r;
 }
 
-static struct hfm_comm *hfm_begin_collective(enum hfm_call call, uint64_t comm) {
-	struct hfm_comm *c = comm_of(HANDLE(MPI_Comm, comm));
+/* hfm_begin_collective begins a blocking collective of a communicator, a file or a window. */
+static struct hfm_comm *hfm_begin_collective(enum hfm_call call, struct hfm_comm *c) {
 	if (c != NULL) {
 		count(hfm_entered(c), 1);
 		hfm_blocks(call, c, HFM_CALL_COLLECTIVE);
@@ -145,11 +155,10 @@ static void hfm_end_collective(struct hfm_comm *c, int rc) {
 	hfm_leave();
 }
 
-static void hfm_started_collective(
-	enum hfm_kind kind, enum hfm_call call, uint64_t comm, int rc, MPI_Request *request) {
-	struct hfm_comm *c = rc == MPI_SUCCESS ? hfm_get(&hfm_comms, comm) : NULL;
-	if (c != NULL && *request != MPI_REQUEST_NULL) {
-		track(kind, call, c, *request)->active = kind == HFM_COLLECTIVE;
+/* hfm_started notes an operation that goes on by itself. */
+static void hfm_started(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, int rc, MPI_Request *request) {
+	if (rc == MPI_SUCCESS && c != NULL && *request != MPI_REQUEST_NULL) {
+		track(kind, call, c, *request)->active = kind != HFM_PERSISTENT_COLLECTIVE;
 		count(hfm_entered(c), kind == HFM_COLLECTIVE);
 	}
 	hfm_leave();
@@ -176,13 +185,17 @@ static inline void posted(const struct hfm_comm *c, int source, int tag) {
 #define COUNT int
 #define C(name) name
 #include "counts.inc.h"
+#include "isendrecv.inc.h"
 #undef COUNT
 #undef C
 #define COUNT MPI_Count
 #define C(name) name##_c
 #include "counts.inc.h"
+#include "isendrecv.inc.h"
 
 #include "complete.inc.h"
+#include "files.inc.h"
+#include "windows.inc.h"
 #include "drain.inc.h"
 #include "save.inc.h"
 #include "comms.inc.h"

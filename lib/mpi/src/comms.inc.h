@@ -1,16 +1,14 @@
 /* comms.inc.h - the beginning and the end of MPI, and the communicators in between. */
 
-/* members finds the world ranks of a communicator; all of the world in order share one list. */
-static int *members(MPI_Comm comm, int size) {
-	MPI_Group world, group;
-	int *ranks = malloc((size_t)size * sizeof *ranks), *out = malloc((size_t)size * sizeof *out);
+/* members finds the world ranks of a group; all of the world in order share one list. */
+static int *members(MPI_Group group, int size) {
+	MPI_Group world;
+	int *ranks = hfm_need(malloc((size_t)size * sizeof *ranks)), *out = hfm_need(malloc((size_t)size * sizeof *out));
 	for (int i = 0; i < size; i++) {
 		ranks[i] = i;
 	}
 	REAL(Comm_group)(MPI_COMM_WORLD, &world);
-	REAL(Comm_group)(comm, &group);
 	REAL(Group_translate_ranks)(group, size, ranks, world, out);
-	REAL(Group_free)(&group);
 	REAL(Group_free)(&world);
 	bool same = hfm_first_comm != NULL && size == hfm_size && memcmp(out, ranks, (size_t)size * sizeof *out) == 0;
 	free(ranks);
@@ -21,76 +19,135 @@ static int *members(MPI_Comm comm, int size) {
 	return out;
 }
 
-/* group_name names a communicator that only its members made on another: by the tag, how many they have made so, and
- * who they are. */
-static void group_name(char *name, size_t room, struct hfm_comm *parent, int tag, const int *world, int size) {
+static uint64_t sum_of(const int *world, int size) {
 	uint64_t sum = 0xcbf29ce484222325u;
 	for (int i = 0; i < size; i++) {
 		sum = (sum ^ (uint64_t)(unsigned)world[i]) * 0x100000001b3u;
 	}
-	snprintf(name, room, "%d-%016llx", tag, (unsigned long long)sum);
+	return sum;
+}
+
+/* look_at finds out who is in a communicator; sum is a hash of all members, the same on all. It is false where some are
+ * not of this world. */
+static bool look_at(struct hfm_comm *c, MPI_Comm comm, uint64_t *sum) {
+	MPI_Group group;
+	int inter = 0, local;
+	REAL(Comm_test_inter)(comm, &inter);
+	REAL(Comm_rank)(comm, &c->rank);
+	REAL(Comm_size)(comm, &local);
+	REAL(Comm_group)(comm, &group);
+	c->world = members(group, local);
+	c->size = c->all = local;
+	c->leader = c->world[0];
+	*sum = sum_of(c->world, local);
+	REAL(Group_free)(&group);
+	if (inter) { /* messages go to the other group and come from it */
+		int *own = c->world;
+		REAL(Comm_remote_size)(comm, &c->size);
+		REAL(Comm_remote_group)(comm, &group);
+		c->world = members(group, c->size);
+		REAL(Group_free)(&group);
+		c->all += c->size;
+		c->leader = own[0] < c->world[0] ? own[0] : c->world[0];
+		*sum ^= sum_of(c->world, c->size);
+		free(own != hfm_first_comm->world ? own : NULL);
+	}
+	for (int i = 0; i < c->size; i++) {
+		if (c->world[i] < 0) {
+			free(c->world != hfm_first_comm->world ? c->world : NULL);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* group_name names a communicator that only its members made: by the tag, how many they have made so, and who they
+ * are. One that lived at a checkpoint has the number that it had. */
+static void group_name(
+	char *name, size_t room, struct hfm_comm *parent, int tag, const struct hfm_comm *c, uint64_t sum) {
+	char begin[HFM_COMM_BYTES + 40], end[80];
+	snprintf(name, room, "%d-%d-%016llx", tag, c->all, (unsigned long long)sum);
 	struct hfm_group *g = parent->groups;
 	while (g != NULL && strcmp(g->name, name) != 0) {
 		g = g->next;
 	}
 	if (g == NULL) {
-		g = calloc(1, sizeof *g);
-		g->name = strdup(name);
+		g = hfm_need(calloc(1, sizeof *g));
+		g->name = hfm_need(strdup(name));
 		g->next = parent->groups;
 		parent->groups = g;
 	}
-	snprintf(name, room, "%s.g%d.%llu[%d,+%d,%016llx]", parent->name, tag, (unsigned long long)++g->children, world[0],
-		size - 1, (unsigned long long)sum);
+	snprintf(begin, sizeof begin, "%s.g%d.", parent->name, tag);
+	snprintf(end, sizeof end, "[%d,+%d,%016llx]", c->leader, c->all - 1, (unsigned long long)sum);
+	const uint64_t claimed = hfm_restarted ? hfm_claim_group(begin, end) : 0;
+	g->children = claimed > g->children ? claimed : g->children + 1;
+	snprintf(name, room, "%s%llu%s", begin, (unsigned long long)g->children, end);
+}
+
+/* list lists a communicator that has its handle. */
+static void list(struct hfm_comm *c, MPI_Comm comm) {
+	const char *lost = hfm_list_comm(c, WORD(comm));
+	if (lost != NULL) { /* to go on would lose them */
+		fprintf(stderr, "libholdfast-mpi: rank %d: %s\n", hfm_rank, lost);
+		REAL(Abort)(MPI_COMM_WORLD, 1);
+	}
 }
 
 /* adopt lists a communicator that was made on one that is listed. Its name is the same on all members: the parent's,
  * how many were made on it before, and the leader, as there may be several. */
 static void adopt(struct hfm_comm *parent, MPI_Comm comm, enum hfm_call how, uint64_t number, const int *tag) {
-	int rank, size, inter = 1;
-	if (comm == MPI_COMM_NULL || REAL(Comm_test_inter)(comm, &inter) != MPI_SUCCESS || inter) {
+	struct hfm_comm like = { 0 };
+	uint64_t sum;
+	if (comm == MPI_COMM_NULL || !look_at(&like, comm, &sum)) {
 		return;
 	}
-	REAL(Comm_rank)(comm, &rank);
-	REAL(Comm_size)(comm, &size);
-	int *world = members(comm, size);
 	size_t room = strlen(parent->name) + 100;
-	char *name = malloc(room);
+	like.name = hfm_need(malloc(room));
 	if (tag != NULL) {
-		group_name(name, room, parent, *tag, world, size);
-	} else if (how == HFM_Comm_dup || how == HFM_Comm_dup_with_info || how == HFM_Comm_idup ||
-		how == HFM_Comm_idup_with_info) {
-		snprintf(name, room, "%s.%llu", parent->name, (unsigned long long)number);
+		group_name(like.name, room, parent, *tag, &like, sum);
+	} else if (how == HFM_Comm_dup || how == HFM_Comm_dup_with_info) {
+		snprintf(like.name, room, "%s.%llu", parent->name, (unsigned long long)number);
 	} else {
-		snprintf(name, room, "%s.%llu[%d]", parent->name, (unsigned long long)number, world[0]);
+		snprintf(like.name, room, "%s.%llu[%d]", parent->name, (unsigned long long)number, like.leader);
 	}
-	const char *lost;
-	hfm_new_comm(name, parent, how, WORD(comm), rank, size, world, &lost);
-	if (lost != NULL) { /* to go on would lose them */
-		fprintf(stderr, "libholdfast-mpi: rank %d: %s\n", hfm_rank, lost);
-		REAL(Abort)(MPI_COMM_WORLD, 1);
+	list(hfm_new_comm(&like, parent, how), comm);
+	free(like.name);
+}
+
+/* idup_ends lists what MPI_Comm_idup has made. */
+static void idup_ends(struct hfm_request *r, int rc) {
+	if (rc == MPI_SUCCESS) {
+		list(r->child, *(MPI_Comm *)r->newcomm);
+	} else {
+		hfm_drop_comm(r->child);
 	}
-	free(name);
+	r->child = NULL;
 }
 
 static void begun(void) {
-	int rank, size, thread = 0;
+	int thread = 0;
+	uint64_t sum;
+	struct hfm_comm world = { .name = "world" }, self = { .name = "self" };
 	hfm_depth = 1;
-	REAL(Comm_rank)(MPI_COMM_WORLD, &rank);
-	REAL(Comm_size)(MPI_COMM_WORLD, &size);
+	REAL(Comm_rank)(MPI_COMM_WORLD, &hfm_rank);
+	REAL(Comm_size)(MPI_COMM_WORLD, &hfm_size);
 	REAL(Query_thread)(&thread);
-	hfm_rank = rank;
-	hfm_size = size;
 	hfm_threads = thread == MPI_THREAD_MULTIPLE;
 	hfm_new_page();
 	REAL(Comm_dup)(MPI_COMM_SELF, &loop);
 	REAL(Comm_set_errhandler)(loop, MPI_ERRORS_RETURN);
-	const char *lost; /* nothing is restored yet */
-	hfm_new_comm("world", NULL, HFM_Init, WORD(MPI_COMM_WORLD), rank, size, members(MPI_COMM_WORLD, size), &lost);
-	hfm_new_comm("self", NULL, HFM_Init, WORD(MPI_COMM_SELF), 0, 1, members(MPI_COMM_SELF, 1), &lost);
+	REAL(Irecv)(NULL, 0, MPI_PACKED, 0, 2, loop, &never);
+	REAL(Comm_dup)(MPI_COMM_WORLD, &hidden);
+	REAL(Comm_set_errhandler)(hidden, MPI_ERRORS_RETURN);
+	look_at(&world, MPI_COMM_WORLD, &sum);
+	list(hfm_new_comm(&world, NULL, HFM_Init), MPI_COMM_WORLD);
+	look_at(&self, MPI_COMM_SELF, &sum);
+	list(hfm_new_comm(&self, NULL, HFM_Init), MPI_COMM_SELF);
 	hfm_cut_setup();
 	hfm_drain = drain_some;
 	hfm_turn = turn;
 	hfm_save = save;
+	hfm_sync = sync_all;
 	hfm_on = true;
 	hfm_depth = 0;
 }
@@ -118,7 +175,10 @@ static int hfm_Finalize(void) {
 		hfm_depth = 1;
 		reap(true);
 		hfm_on = false;
+		REAL(Cancel)(&never);
+		REAL(Wait)(&never, MPI_STATUS_IGNORE);
 		REAL(Comm_free)(&loop);
+		REAL(Comm_free)(&hidden);
 		hfm_depth = 0;
 	}
 	hfm_depth++;
@@ -127,26 +187,28 @@ static int hfm_Finalize(void) {
 	return rc;
 }
 
+/* agree takes the least that any member of a communicator claims and is not 0. */
+static uint64_t agree(const struct hfm_comm *c, uint64_t claimed) {
+	const int rounds = c->size < c->all ? 2 : 1; /* in one, an intercommunicator tells only what the others claim */
+	uint64_t *all = hfm_need(malloc((size_t)c->size * sizeof *all));
+	for (int k = 0; k < rounds; k++) {
+		const uint64_t mine = claimed;
+		if (REAL(Allgather)(&mine, 8, MPI_PACKED, all, 8, MPI_PACKED, HANDLE(MPI_Comm, c->handle)) != MPI_SUCCESS) {
+			claimed = 0;
+			break;
+		}
+		for (int i = 0; i < c->size; i++) {
+			claimed = claimed == 0 || (all[i] > 0 && all[i] < claimed) ? all[i] : claimed;
+		}
+	}
+	free(all);
+	return claimed;
+}
+
 /* number is which child of its parent a communicator is. After a restart the program makes those again that lived at
  * the checkpoint, in their order, and not those that were freed: a rank that had one says which it was. */
 static uint64_t number(struct hfm_comm *c) {
-	uint64_t claimed = hfm_restarted ? hfm_claim(c->name) : 0;
-	unsigned char mine[8], *all;
-	if (!hfm_restarted) {
-		return ++c->children;
-	}
-	memcpy(mine, &claimed, sizeof mine);
-	all = malloc((size_t)c->size * sizeof mine);
-	if (all == NULL ||
-		REAL(Allgather)(mine, 8, MPI_PACKED, all, 8, MPI_PACKED, HANDLE(MPI_Comm, c->handle)) != MPI_SUCCESS) {
-		claimed = 0;
-	}
-	for (int i = 0; i < c->size && all != NULL; i++) {
-		uint64_t theirs;
-		memcpy(&theirs, all + 8 * i, sizeof theirs);
-		claimed = claimed == 0 || (theirs > 0 && theirs < claimed) ? theirs : claimed;
-	}
-	free(all);
+	uint64_t claimed = hfm_restarted ? agree(c, hfm_claim(c->name)) : 0;
 	return claimed > 0 ? claimed : ++c->children;
 }
 
@@ -160,13 +222,13 @@ static int made(struct hfm_comm *c, enum hfm_call how, MPI_Comm *newcomm, int rc
 	return rc;
 }
 
-#define MAKE(name, params, args, parent)                                     \
-	static int hfm_##name params {                                           \
-		if (!hfm_enter(HFM_##name)) {                                        \
-			return REAL(name) args;                                          \
-		}                                                                    \
-		struct hfm_comm *c = hfm_begin_collective(HFM_##name, WORD(parent)); \
-		return made(c, HFM_##name, newcomm, REAL(name) args);                \
+#define MAKE(name, params, args, parent)                                        \
+	static int hfm_##name params {                                              \
+		if (!hfm_enter(HFM_##name)) {                                           \
+			return REAL(name) args;                                             \
+		}                                                                       \
+		struct hfm_comm *c = hfm_begin_collective(HFM_##name, comm_of(parent)); \
+		return made(c, HFM_##name, newcomm, REAL(name) args);                   \
 	}
 
 MAKE(Comm_dup, (MPI_Comm comm, MPI_Comm *newcomm), (comm, newcomm), comm)
@@ -188,6 +250,7 @@ MAKE(Dist_graph_create_adjacent,
 	(MPI_Comm comm, int in, const int sources[], const int sourceweights[], int out, const int destinations[],
 		const int destweights[], MPI_Info info, int reorder, MPI_Comm *newcomm),
 	(comm, in, sources, sourceweights, out, destinations, destweights, info, reorder, newcomm), comm)
+MAKE(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *newcomm), (comm, high, newcomm), comm)
 #undef MAKE
 
 /* Only the members of the group call this one. */
@@ -214,23 +277,64 @@ static int hfm_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Co
 		}
 	}
 	hfm_wait_begins();
-	int rc = REAL(Comm_create_group)(comm, group, tag, newcomm);
-	if (rc == MPI_SUCCESS && c != NULL) {
+	int rc = REAL(Comm_create_group)(c != NULL ? hidden : comm, group, tag, newcomm);
+	if (rc == MPI_SUCCESS && c != NULL && *newcomm != MPI_COMM_NULL) {
+		MPI_Errhandler handler;
+		REAL(Comm_get_errhandler)(comm, &handler);
+		REAL(Comm_set_errhandler)(*newcomm, handler);
+		REAL(Errhandler_free)(&handler);
 		adopt(c, *newcomm, HFM_Comm_create_group, 0, &tag);
 	}
+	rc = c != NULL ? raise_on(comm, rc) : rc;
 	hfm_leave();
+	return rc;
+}
+
+/* Leaders wait for each other; the other members of a group wait for their leader as in a collective. */
+static int hfm_Intercomm_create(
+	MPI_Comm local, int leader, MPI_Comm peer_comm, int remote, int tag, MPI_Comm *newcomm) {
+	if (!hfm_enter(HFM_Intercomm_create)) {
+		return REAL(Intercomm_create)(local, leader, peer_comm, remote, tag, newcomm);
+	}
+	struct hfm_comm *c = comm_of(local), *p = c != NULL && c->rank == leader ? comm_of(peer_comm) : NULL;
+	if (p != NULL && remote >= 0 && remote < p->size) {
+		remote = p->world[remote];
+		peer_comm = hidden;
+	}
+	if (c != NULL && c->rank == leader) {
+		count(hfm_entered(c), 1);
+		blocks_on(HFM_Intercomm_create, p != NULL ? hfm_first_comm : NULL, remote, tag, 0);
+	} else {
+		hfm_begin_collective(HFM_Intercomm_create, c);
+	}
+	int rc = REAL(Intercomm_create)(local, leader, peer_comm, remote, tag, newcomm);
+	if (rc == MPI_SUCCESS && c != NULL) {
+		adopt(hfm_first_comm, *newcomm, HFM_Intercomm_create, 0, &tag);
+	}
+	hfm_end_collective(c, rc);
 	return rc;
 }
 
 static int idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request, int rc) {
 	struct hfm_comm *c = comm_of(comm);
 	if (rc == MPI_SUCCESS && c != NULL) {
-		c->children++;
+		struct hfm_comm like = {
+			.rank = c->rank, .size = c->size, .world = c->world, .all = c->all, .leader = c->leader
+		};
+		const size_t room = strlen(c->name) + 32;
+		const uint64_t claimed = hfm_restarted ? hfm_claim(c->name) : 0; /* all members have it */
+		like.name = hfm_need(malloc(room));
+		snprintf(like.name, room, "%s.%llu", c->name, (unsigned long long)(claimed > 0 ? claimed : ++c->children));
+		if (c->world != hfm_first_comm->world) {
+			like.world = hfm_need(malloc((size_t)c->size * sizeof *c->world));
+			memcpy(like.world, c->world, (size_t)c->size * sizeof *c->world);
+		}
 		count(hfm_entered(c), 1);
 		struct hfm_request *r = track(HFM_IDUP, HFM_Comm_idup, c, *request);
 		r->newcomm = newcomm;
-		r->count = (long)c->children;
+		r->child = hfm_new_comm(&like, c, HFM_Comm_dup);
 		r->active = true;
+		free(like.name);
 	}
 	hfm_leave();
 	return rc;

@@ -75,7 +75,7 @@ static int hfm_Startall(int n, MPI_Request requests[]) {
 	return rc;
 }
 
-static void adopt(struct hfm_comm *parent, MPI_Comm comm, enum hfm_call how, uint64_t number, const int *tag);
+static void idup_ends(struct hfm_request *r, int rc);
 
 /* free_type frees a copy of the program's datatype. */
 static void free_type(struct hfm_request *r) {
@@ -129,6 +129,13 @@ static void poll_of(const struct hfm_request *r) {
 	}
 }
 
+/* replace_status puts how a receive from the mailbox ended in place of what the library says. */
+static void replace_status(MPI_Status *st, const struct hfm_request *r) {
+	int error = st->MPI_ERROR;
+	memcpy(st, r->status, sizeof *st);
+	st->MPI_ERROR = error;
+}
+
 /* ended notes that the program has been told the end of a request, and puts source and tag of the mailbox into the
  * status. The program's handle is void, unless the request is persistent. */
 static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
@@ -148,15 +155,31 @@ static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
 		}
 		break;
 	case HFM_IDUP:
-		if (rc == MPI_SUCCESS) {
-			adopt(r->comm, *(MPI_Comm *)r->newcomm, r->call, (uint64_t)r->count, NULL);
+		if (r->child != NULL) {
+			idup_ends(r, rc);
+		}
+		break;
+	case HFM_PERSISTENT_SEND:
+		if (r->cancelled) {
+			REAL(Test_cancelled)(st, &cancelled);
+			count(peer(hfm_sent, r->comm, r->source), cancelled ? (uint64_t)-1 : 0);
+			r->cancelled = false;
+		}
+		break;
+	case HFM_CANCELLED_SEND: /* it was counted, and to whom it went is not known any more */
+		REAL(Test_cancelled)(st, &cancelled);
+		if (cancelled) {
+			hfm_refuse("a send that was cancelled", "MPI_Cancel");
 		}
 		break;
 	default:
 		break;
 	}
-	r->active = r->complete = r->counted = false;
-	if (r->kind == HFM_RECEIVE || r->kind == HFM_COLLECTIVE || r->kind == HFM_IDUP) {
+	if (r->served) {
+		replace_status(st, r);
+	}
+	r->active = r->complete = r->counted = r->served = false;
+	if (r->kind != HFM_PERSISTENT_RECEIVE && r->kind != HFM_PERSISTENT_SEND && r->kind != HFM_PERSISTENT_COLLECTIVE) {
 		free_type(r);
 		hfm_remove(&hfm_requests, r->handle);
 		hfm_free_request(r);
@@ -165,9 +188,8 @@ static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
 
 /* handed gives the program the end of a persistent receive that the mailbox served. */
 static int handed(struct hfm_request *r, MPI_Status *st) {
-	int error = st->MPI_ERROR, rc = r->error;
-	memcpy(st, r->status, sizeof *st);
-	st->MPI_ERROR = error;
+	int rc = r->error;
+	replace_status(st, r);
 	r->active = r->complete = r->counted = false;
 	return raise_on(HANDLE(MPI_Comm, r->comm->handle), rc);
 }
@@ -435,15 +457,16 @@ static int hfm_Request_get_status(MPI_Request request, int *flag, MPI_Status *st
 	if (r != NULL && r->complete) {
 		*flag = 1;
 		if (status != MPI_STATUS_IGNORE) {
-			int error = status->MPI_ERROR;
-			memcpy(status, r->status, sizeof *status);
-			status->MPI_ERROR = error;
+			replace_status(status, r);
 		}
 	} else {
 		rc = REAL(Request_get_status)(request, flag, status);
 		if (r != NULL && r->mail && *flag && status != MPI_STATUS_IGNORE) {
 			status->MPI_SOURCE = r->mail_source;
 			status->MPI_TAG = r->mail_tag;
+		}
+		if (r != NULL && r->served && *flag && status != MPI_STATUS_IGNORE) {
+			replace_status(status, r);
 		}
 	}
 	hfm_leave();
@@ -505,8 +528,10 @@ static int hfm_Cancel(MPI_Request *request) {
 	}
 	struct hfm_request *r = request_of(*request);
 	int rc = MPI_SUCCESS;
-	if (r == NULL || r->kind == HFM_PERSISTENT_SEND) {
-		hfm_refuse("sends that may be cancelled", "MPI_Cancel");
+	if (r == NULL && *request != MPI_REQUEST_NULL) {
+		track(HFM_CANCELLED_SEND, HFM_Cancel, hfm_first_comm, *request)->active = true;
+	} else if (r != NULL && r->kind == HFM_PERSISTENT_SEND) {
+		r->cancelled = true;
 	}
 	if (r == NULL || !r->complete) { /* else it is complete: too late */
 		rc = REAL(Cancel)(request);

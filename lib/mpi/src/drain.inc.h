@@ -1,22 +1,49 @@
 /* drain.inc.h - messages that have come leave the network for the mailboxes. */
 
-/* note_complete counts the receives of the program whose messages have come. Their handles stay as they are. */
+/* completes says whether an operation comes to its end without the program. */
+static bool completes(const struct hfm_request *r) {
+	return r->kind == HFM_COLLECTIVE || r->kind == HFM_PERSISTENT_COLLECTIVE || r->kind == HFM_IDUP ||
+		r->kind == HFM_FILE || r->kind == HFM_CANCELLED_SEND;
+}
+
+static bool receives(const struct hfm_request *r) {
+	return r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE;
+}
+
+/* poke has the library look after an operation: MPICH's for files get on only in a test, which would end the request,
+ * unless another one in it does not end. */
+static void poke(const struct hfm_request *r) {
+	MPI_Request two[2] = { HANDLE(MPI_Request, r->handle), never };
+	int flag;
+	REAL(Testall)(2, two, &flag, MPI_STATUSES_IGNORE);
+}
+
+/* note_complete looks for ends that the program has not been told: it counts messages that receives have got. Handles
+ * stay as they are. */
 static void note_complete(void) {
 	for (size_t i = 0; i < hfm_requests.room; i++) {
 		struct hfm_request *r = hfm_requests.values[i];
-		if (r == NULL || !r->active || r->counted || (r->kind != HFM_RECEIVE && r->kind != HFM_PERSISTENT_RECEIVE)) {
+		if (r == NULL || !r->active || r->counted || !(receives(r) || completes(r))) {
 			continue;
 		}
 		MPI_Status st;
 		int flag = 0, cancelled = 0, rc;
-		rc = REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st);
-		if (rc == MPI_SUCCESS && flag) {
-			REAL(Test_cancelled)(&st, &cancelled);
-			if (!cancelled) {
-				count_received(r->comm, &st, rc);
-			}
-			r->counted = true;
+		if (completes(r)) {
+			poke(r);
 		}
+		rc = REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st);
+		if (rc != MPI_SUCCESS || !flag) {
+			continue;
+		}
+		REAL(Test_cancelled)(&st, &cancelled);
+		if (receives(r) && !cancelled) {
+			count_received(r->comm, &st, rc);
+		} else if (r->kind == HFM_IDUP) { /* messages may be on their way on it */
+			idup_ends(r, rc);
+		} else if (r->kind == HFM_CANCELLED_SEND && cancelled) {
+			hfm_refuse("a send that was cancelled", "MPI_Cancel");
+		}
+		r->counted = true;
 	}
 }
 
@@ -72,7 +99,7 @@ static uint64_t mailbox_size(uint64_t *mails) {
 
 /* drain_now receives what has come, and says so in the page. */
 static void drain_now(void) {
-	uint64_t mails, bytes = mailbox_size(&mails), pending = 0;
+	uint64_t mails, bytes = mailbox_size(&mails), pending = 0, unfinished = 0, busy = 0;
 	reap(false);
 	note_complete();
 	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
@@ -81,11 +108,18 @@ static void drain_now(void) {
 	}
 	for (size_t i = 0; i < hfm_requests.room; i++) {
 		const struct hfm_request *r = hfm_requests.values[i];
-		pending += r != NULL && r->active && r->kind != HFM_PERSISTENT_SEND;
+		const bool under_way = r != NULL && r->active;
+		pending += under_way && receives(r);
+		unfinished += under_way && completes(r) && !r->counted;
+		busy += under_way && hfm_get(&hfm_files, r->comm->handle) == r->comm;
 	}
 	hfm_page->mail_bytes = bytes;
 	hfm_page->mails = mails;
-	hfm_page->pending = pending + hfm_messages.used;
+	hfm_page->pending = pending + unfinished + hfm_messages.used;
+	hfm_page->unfinished = unfinished;
+	hfm_page->busy = busy;
+	hfm_page->windows = hfm_windows.used;
+	hfm_page->to_sync = to_sync();
 	__atomic_store_n(&hfm_page->turns, hfm_page->turns + 1, __ATOMIC_RELEASE);
 }
 

@@ -11,7 +11,7 @@
 hfm_function *hfm_real[HFM_CALLS], *hfm_inner[HFM_CALLS], *hfm_outer[HFM_CALLS];
 void *hfm_symbols[8];
 
-struct hfm_map hfm_comms, hfm_requests, hfm_messages;
+struct hfm_map hfm_comms, hfm_files, hfm_windows, hfm_requests, hfm_messages;
 struct hfm_comm *hfm_first_comm;
 struct hfm_last hfm_last;
 static struct hfm_comm **last_comm = &hfm_first_comm;
@@ -199,23 +199,50 @@ void *hfm_remove(struct hfm_map *map, uint64_t key) {
 	return value;
 }
 
-struct hfm_comm *hfm_new_comm(const char *name, const struct hfm_comm *parent, enum hfm_call how, uint64_t handle,
-	int rank, int size, int *world, const char **lost) {
+struct hfm_comm *hfm_new_comm(const struct hfm_comm *like, const struct hfm_comm *parent, enum hfm_call how) {
 	struct hfm_comm *c = hfm_need(calloc(1, sizeof *c));
-	c->name = hfm_need(strdup(name));
+	*c = *like;
+	c->name = hfm_need(strdup(like->name));
 	c->parent = hfm_need(strdup(parent != NULL ? parent->name : ""));
 	c->how = how;
+	hfm_lock();
+	hfm_place_comm(c);
+	hfm_unlock();
+	return c;
+}
+
+const char *hfm_list_comm(struct hfm_comm *c, uint64_t handle) {
 	c->handle = handle;
-	c->rank = rank;
-	c->size = size;
-	c->world = world;
 	hfm_lock();
 	*last_comm = c;
 	last_comm = &c->next;
-	hfm_place_comm(c);
 	hfm_unlock();
 	hfm_put(&hfm_comms, handle, c);
-	*lost = hfm_deliver(c);
+	return hfm_deliver(c);
+}
+
+struct hfm_comm *hfm_new_object(struct hfm_map *map, const struct hfm_comm *on, char kind, uint64_t number,
+	enum hfm_call how, uint64_t handle, const char *path) {
+	struct hfm_comm *c = hfm_need(calloc(1, sizeof *c));
+	const size_t room = strlen(on->name) + 64;
+	c->name = hfm_need(malloc(room));
+	snprintf(c->name, room, "%s.%c%llu[%d]", on->name, kind, (unsigned long long)number, on->leader);
+	c->parent = hfm_need(strdup(path));
+	c->how = how;
+	c->handle = handle;
+	c->rank = on->rank;
+	c->size = c->all = on->size;
+	c->leader = on->leader;
+	c->split = c->epochs.fenced = HFM_CALLS;
+	c->world = on->world;
+	if (c->world != hfm_first_comm->world) { /* the communicator may be freed before */
+		c->world = hfm_need(malloc((size_t)c->size * sizeof *c->world));
+		memcpy(c->world, on->world, (size_t)c->size * sizeof *c->world);
+	}
+	hfm_lock();
+	hfm_place_comm(c);
+	hfm_unlock();
+	hfm_put(map, handle, c);
 	return c;
 }
 
@@ -237,6 +264,17 @@ static void forget_comm(struct hfm_comm *c) {
 	free(c);
 }
 
+/* leave is called with the lock held, and gives it up: requests may need a communicator for longer than the program. */
+static void leave(struct hfm_comm *c) {
+	c->freed = true;
+	hfm_leave_slot(c);
+	bool last = c->requests == 0;
+	hfm_unlock();
+	if (last) {
+		forget_comm(c);
+	}
+}
+
 void hfm_free_comm(struct hfm_comm *c) {
 	if (hfm_last.comm == c) {
 		hfm_last = (struct hfm_last){ 0, NULL };
@@ -251,13 +289,18 @@ void hfm_free_comm(struct hfm_comm *c) {
 	if (last_comm == &c->next) {
 		last_comm = at;
 	}
-	c->freed = true;
-	hfm_leave_slot(c);
-	bool last = c->requests == 0;
-	hfm_unlock();
-	if (last) {
-		forget_comm(c);
-	}
+	leave(c);
+}
+
+void hfm_drop_comm(struct hfm_comm *c) {
+	hfm_lock();
+	leave(c);
+}
+
+void hfm_free_object(struct hfm_map *map, struct hfm_comm *c) {
+	hfm_remove(map, c->handle);
+	hfm_lock();
+	leave(c);
 }
 
 struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, uint64_t handle) {

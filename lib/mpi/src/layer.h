@@ -81,18 +81,33 @@ struct hfm_mail {
 	char data[];
 };
 
-/* A communicator whose messages are counted and drained. */
+/* What this rank may do with a window, or others with its part of it. */
+struct hfm_epochs {
+	int locks;            /* held */
+	bool lock_all;        /* is held */
+	bool started, posted; /* MPI_Win_start, MPI_Win_post */
+	enum hfm_call fenced; /* an operation since the last MPI_Win_fence, or HFM_CALLS */
+};
+
+/* Who takes part in collectives: the members of a communicator, whose messages are counted and drained, or of a file or
+ * a window. */
 struct hfm_comm {
-	struct hfm_comm *next; /* in order of creation */
+	struct hfm_comm *next; /* in order of creation; of a communicator only */
 	uint64_t handle;
 	char *name;
 	int rank, size;
-	int *world; /* world ranks of the members */
-	int slot;   /* in the page; -1: it has no room for it */
-	const char *parent;
-	enum hfm_call how; /* it was made */
+	int *world;         /* world ranks of the members; of an intercommunicator those of the remote group */
+	int all;            /* members, in both groups */
+	int leader;         /* world rank of one of them, the same on all */
+	int slot;           /* in the page; -1: it has no room for it */
+	const char *parent; /* of a file: its path */
+	enum hfm_call how;  /* it was made */
 	uint64_t children;
 	struct hfm_group *groups; /* made on it */
+	uint64_t files, windows;  /* made on it */
+	enum hfm_call split;      /* the split collective that a file is in, or HFM_CALLS */
+	bool writes;              /* a file is open for writing */
+	struct hfm_epochs epochs; /* of a window */
 	uint32_t requests;        /* that it has; a freed one lives as long as they do */
 	bool freed;
 	uint32_t mails;
@@ -112,10 +127,13 @@ enum hfm_kind {
 	HFM_PERSISTENT_SEND,
 	HFM_COLLECTIVE,
 	HFM_PERSISTENT_COLLECTIVE,
-	HFM_IDUP
+	HFM_IDUP,
+	HFM_FILE,
+	HFM_CANCELLED_SEND
 };
 
-/* A request of the program, or a message of its Mprobe. Sends are not among them, unless persistent. */
+/* A request of the program, or a message of its Mprobe. Sends are not among them, unless they are persistent or may be
+ * cancelled. */
 struct hfm_request {
 	uint64_t handle;
 	enum hfm_kind kind;
@@ -123,16 +141,20 @@ struct hfm_request {
 	uint64_t order; /* of posting */
 	struct hfm_comm *comm;
 	int source, tag; /* as the program posted it; the destination of a send */
-	bool active, counted;
-	bool mail;     /* its message was in the mailbox, came by way of the loop, and has this source and tag */
-	bool complete; /* a persistent receive whose message was in the mailbox: status has how it ended */
+	bool active;
+	bool counted;   /* the layer has seen its end */
+	bool served;    /* the receive of an Isendrecv had its message in the mailbox: status has how it ended */
+	bool cancelled; /* the program wants a persistent send cancelled */
+	bool mail;      /* its message was in the mailbox, came by way of the loop, and has this source and tag */
+	bool complete;  /* a persistent receive whose message was in the mailbox: status has how it ended */
 	int mail_source, mail_tag, error;
 	void *buffer;
-	long count;             /* of its elements; of a duplicate, its number on the parent */
+	long count;             /* of its elements */
 	uint64_t datatype, out; /* out: the send of the loop that a message of Mprobe comes by */
 	bool own_type;          /* the datatype is a copy: the program has freed its own */
 	struct hfm_mail *held;
 	void *newcomm;
+	struct hfm_comm *child; /* that MPI_Comm_idup makes, until it is listed */
 	uint64_t status[5];
 	struct hfm_request *next;
 };
@@ -148,7 +170,7 @@ void *hfm_get(const struct hfm_map *map, uint64_t key);
 void hfm_put(struct hfm_map *map, uint64_t key, void *value);
 void *hfm_remove(struct hfm_map *map, uint64_t key);
 
-extern struct hfm_map hfm_comms, hfm_requests, hfm_messages;
+extern struct hfm_map hfm_comms, hfm_files, hfm_windows, hfm_requests, hfm_messages;
 extern struct hfm_comm *hfm_first_comm;
 /* The communicator that a call named last. */
 struct hfm_last {
@@ -161,10 +183,18 @@ extern int hfm_rank, hfm_size;          /* of the world */
 extern uint64_t *hfm_sent, *hfm_received;
 extern struct hfm_page *hfm_page; /* the rank's own until it is shared */
 
-/* hfm_new_comm lists a communicator; name is copied. *lost says why messages of a restart cannot be delivered to it. */
-struct hfm_comm *hfm_new_comm(const char *name, const struct hfm_comm *parent, enum hfm_call how, uint64_t handle,
-	int rank, int size, int *world, const char **lost);
+/* hfm_new_comm makes a communicator, of which it takes name, rank, size, world, all and leader, the name as a copy. It
+ * counts from now on, and hfm_list_comm lists it when it has a handle: lost says why messages of a restart cannot be
+ * delivered to it. hfm_drop_comm forgets one that has not been listed. */
+struct hfm_comm *hfm_new_comm(const struct hfm_comm *like, const struct hfm_comm *parent, enum hfm_call how);
+const char *hfm_list_comm(struct hfm_comm *c, uint64_t handle);
+void hfm_drop_comm(struct hfm_comm *c);
 void hfm_free_comm(struct hfm_comm *c);
+
+/* hfm_new_object lists a file or a window of the members of a communicator: in a map, under a kind and a number. */
+struct hfm_comm *hfm_new_object(struct hfm_map *map, const struct hfm_comm *on, char kind, uint64_t number,
+	enum hfm_call how, uint64_t handle, const char *path);
+void hfm_free_object(struct hfm_map *map, struct hfm_comm *c);
 struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, uint64_t handle);
 void hfm_free_request(struct hfm_request *r);
 void hfm_add_mail(struct hfm_comm *c, struct hfm_mail *m);
@@ -209,7 +239,10 @@ void hfm_posted(const char *comm, int source, int tag); /* the program has poste
 void hfm_taken(struct hfm_mail *m);                     /* the program gets the message */
 const char *hfm_load(const void *record, size_t bytes);
 const char *hfm_deliver(struct hfm_comm *c); /* why not, or NULL */
-uint64_t hfm_claim(const char *parent);      /* the number of the child of a restart to be made next; 0: none */
+/* hfm_claim is the number of the child of a restart to be made next; 0: none. */
+uint64_t hfm_claim(const char *parent);
+/* hfm_claim_group is that of one that only its members made, whose name begins and ends so. */
+uint64_t hfm_claim_group(const char *begin, const char *end);
 extern bool hfm_restarted;
 extern const char *hfm_refused_what, *hfm_refused_call;
 
@@ -217,6 +250,7 @@ extern const char *hfm_refused_what, *hfm_refused_call;
 extern bool hfm_held;
 extern void (*hfm_turn)(void);
 extern const char *(*hfm_save)(const void **record, size_t *bytes);
+extern const char *(*hfm_sync)(uint32_t busy);
 
 /* hfm_refuse notes why no checkpoint can be taken any more: what the program uses, and the call. */
 void hfm_refuse(const char *what, const char *call);

@@ -12,6 +12,7 @@ struct hfm_restored *hfm_restored;
 struct hfm_unposted *hfm_unposted;
 void (*hfm_turn)(void);
 const char *(*hfm_save)(const void **record, size_t *bytes);
+const char *(*hfm_sync)(uint32_t busy);
 bool hfm_restarted, hfm_held;
 static bool shared;
 
@@ -41,9 +42,13 @@ static uint32_t *members(int slot) {
 	return (uint32_t *)(void *)(hfm_page->counts + 2 * (size_t)hfm_size) + (size_t)slot * (size_t)hfm_size;
 }
 
+/* Those that messages come from: of an intercommunicator the remote group, which is not all. */
 static void write_members(const struct hfm_comm *c) {
 	if (shared && c->slot >= 0) {
 		memcpy(members(c->slot), c->world, (size_t)c->size * sizeof *c->world);
+		if (c->size < c->all) {
+			members(c->slot)[c->size] = HFM_NO_MEMBER;
+		}
 	}
 }
 
@@ -58,15 +63,16 @@ void hfm_place_comm(struct hfm_comm *c) {
 	}
 	c->slot = i < HFM_MOST_COMMS && strlen(c->name) < HFM_COMM_BYTES ? i : -1;
 	if (c->slot < 0) {
-		hfm_refuse(i < HFM_MOST_COMMS ? "communicators made on each other too deeply" : "1024 communicators at a time",
+		hfm_refuse(i < HFM_MOST_COMMS ? "communicators made on each other too deeply"
+									  : "1024 communicators, files and windows at a time",
 			hfm_names[c->how]);
 		return;
 	}
 	changing();
 	struct hfm_slot *s = &p->comms[i];
 	s->entered = 0;
-	s->leader = (uint32_t)c->world[0];
-	s->size = (uint32_t)c->size;
+	s->leader = (uint32_t)c->leader;
+	s->size = (uint32_t)c->all;
 	s->order = ++order;
 	strcpy(s->name, c->name);
 	write_members(c);
@@ -115,6 +121,14 @@ static const char *share(void *page, size_t bytes) {
 	shared = true;
 	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		write_members(c);
+	}
+	const struct hfm_map *const maps[] = { &hfm_files, &hfm_windows };
+	for (int k = 0; k < 2; k++) {
+		for (size_t i = 0; i < maps[k]->room; i++) {
+			if (maps[k]->values[i] != NULL) {
+				write_members(maps[k]->values[i]);
+			}
+		}
 	}
 	return NULL;
 }
@@ -189,6 +203,20 @@ uint64_t hfm_claim(const char *parent) {
 	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
 		if (strcmp(r->parent, parent) == 0 && r->name[n] == '.' && r->name[n + 1] != 'g') {
 			return strtoull(r->name + n + 1, NULL, 10);
+		}
+	}
+	return 0;
+}
+
+uint64_t hfm_claim_group(const char *begin, const char *end) {
+	const size_t n = strlen(begin);
+	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
+		char *rest;
+		if (strncmp(r->name, begin, n) == 0) {
+			const uint64_t number = strtoull(r->name + n, &rest, 10);
+			if (strcmp(rest, end) == 0) {
+				return number;
+			}
 		}
 	}
 	return 0;
@@ -408,9 +436,12 @@ static void resume(void) {
 
 static const char *save(const void **record, size_t *bytes) { return hfm_save(record, bytes); }
 
+static const char *sync_now(uint32_t busy) { return hfm_sync(busy); }
+
 /* hf_message_layer is what libholdfast looks for. */
 HFM_EXPORT const struct hf_message_layer *hf_message_layer(void);
 const struct hf_message_layer *hf_message_layer(void) {
-	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, save, hfm_load, resume };
+	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, sync_now, save, hfm_load,
+		resume };
 	return &layer;
 }

@@ -57,7 +57,7 @@ static struct hfm_mail *pack_got(struct saving *s, const struct hfm_request *r) 
 	MPI_Comm comm = HANDLE(MPI_Comm, r->comm->handle);
 	MPI_Datatype type = HANDLE(MPI_Datatype, r->datatype);
 	int flag = 1, n = 0, room = 0, at = 0, rc = MPI_SUCCESS;
-	if (r->complete) {
+	if (r->complete || r->served) {
 		memcpy(&st, r->status, sizeof st);
 		rc = r->error;
 	} else {
@@ -96,10 +96,12 @@ static void save_request(struct saving *s, const struct hfm_request *r) {
 	case HFM_COLLECTIVE:
 	case HFM_PERSISTENT_COLLECTIVE:
 	case HFM_IDUP:
-		refuse(s,
-			"the collective that MPI_%s has started on %s is pending; wait for it before the point, as restarted "
-			"ranks cannot start it again together",
-			hfm_names[r->call], r->comm->name);
+	case HFM_FILE:
+	case HFM_CANCELLED_SEND:
+		if (!r->counted) { /* the drain waits for them */
+			refuse(s, "what MPI_%s has started on %s is not complete; wait for it before the point", hfm_names[r->call],
+				r->comm->name);
+		}
 		return;
 	case HFM_RECEIVE:
 	case HFM_PERSISTENT_RECEIVE:
@@ -110,18 +112,33 @@ static void save_request(struct saving *s, const struct hfm_request *r) {
 			s, "the communicator %s was freed with a receive pending; wait for it before MPI_Comm_free", r->comm->name);
 		return;
 	}
-	if (!r->complete && REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st) == MPI_SUCCESS && flag) {
+	if (!r->complete && !r->served &&
+		REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st) == MPI_SUCCESS && flag) {
 		REAL(Test_cancelled)(&st, &cancelled);
 	}
 	if (cancelled) {
 		return;
 	}
-	bool came = r->complete || flag;
+	bool came = r->complete || r->served || flag;
 	uint32_t number =
 		save_receive(s, r->comm->name, any_source(r->source), any_tag(r->tag), came ? HFM_RECEIVE_CAME : 0);
 	struct hfm_mail *m = came ? pack_got(s, r) : NULL;
 	if (m != NULL) {
 		s->got[s->got_n++] = (struct got){ r, m, number };
+	}
+}
+
+/* refuse_epochs refuses what a window has open: who would close it again after a restart? */
+static void refuse_epochs(struct saving *s, const struct hfm_comm *w) {
+	const struct hfm_epochs *e = &w->epochs;
+	const char *open = e->locks > 0 ? "Win_lock"
+		: e->started                ? "Win_start"
+		: e->posted                 ? "Win_post"
+		: e->fenced != HFM_CALLS    ? hfm_names[e->fenced]
+									: NULL;
+	if (open != NULL) {
+		refuse(s, "MPI_%s has an epoch open on the window %s, made by MPI_%s; close it before the point", open, w->name,
+			hfm_names[w->how]);
 	}
 }
 
@@ -151,6 +168,18 @@ static void save_requests(struct saving *s) {
 	}
 	if (hfm_messages.used > 0) {
 		refuse(s, "a message that MPI_Mprobe or MPI_Improbe has matched is not received; receive it before the point");
+	}
+	for (size_t i = 0; i < hfm_files.room; i++) {
+		const struct hfm_comm *f = hfm_files.values[i];
+		if (f != NULL && f->split != HFM_CALLS) {
+			refuse(s, "MPI_%s on %s has not ended; end it before the point", hfm_names[f->split], f->parent);
+		}
+	}
+	for (size_t i = 0; i < hfm_windows.room; i++) {
+		const struct hfm_comm *w = hfm_windows.values[i];
+		if (w != NULL) {
+			refuse_epochs(s, w);
+		}
 	}
 	if (hfm_refused_what != NULL) {
 		refuse(s, "the program uses %s (%s%s), which no checkpoint can keep", hfm_refused_what,
