@@ -9,6 +9,7 @@ const (
 	BinVar           = "HOLDFAST_BIN"
 	NodeKeyVar       = "HOLDFAST_NODE_KEY"
 	PreloadVar       = "HOLDFAST_PRELOAD"
+	CUDAPauseVar     = "HOLDFAST_CUDA_PAUSE"
 	OpenCLLogVar     = "HOLDFAST_OPENCL_LOG"
 	OpenCLVendorsVar = "HOLDFAST_OPENCL_VENDORS"
 )
@@ -31,12 +32,15 @@ var Variables = []Variable{
 	{OpenCLVendorsVar, "OCL_ICD_VENDORS of that command"},
 	{"HOLDFAST_CUDA_DRIVER", "libcuda.so.1 of CUDA's driver, for libholdfast-cuda; by default the one in " +
 		"LD_LIBRARY_PATH or where distributions have it"},
+	{CUDAPauseVar, "on: holdfast pause can have the program give up its GPU; holdfast run --cuda sets it"},
+	{"HOLDFAST_CUDA_ARENA", "on or off: libholdfast-cuda maps the program's device memory itself, at fixed addresses; by " +
+		"default as HOLDFAST_CUDA_PAUSE"},
 	{"HOLDFAST_CUDA_CHECK", "how often libholdfast-cuda rolls a program's device memory back in place, to test it"},
 	{"HOLDFAST_CUDA_SEED", "draws the moments of those roll backs; by default 1"},
 	{"HOLDFAST_CUDA_CALLS", "the launches and copies that they are among, from the first; by default 1000"},
 	{"HOLDFAST_CUDA_WAIT", "seconds that one waits for the device and other threads; by default 60"},
 	{"HOLDFAST_CUDA_LIST", "file for the device memory that libholdfast-cuda knows of when the program ends"},
-	{PreloadVar, "libholdfast-mpi for the ranks of srun; holdfast run sets it"},
+	{PreloadVar, "libraries for the ranks of srun; holdfast run sets it"},
 	{SupervisorVar, "how a job reaches the holdfast run that started it, which sets it"},
 }
 

@@ -1,4 +1,4 @@
-// Package preload finds libholdfast-mpi, and says in which programs it can stand before MPI.
+// Package preload finds libholdfast-mpi and libholdfast-cuda, and says in which programs the first can stand before MPI.
 package preload
 
 import (
@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/elf"
@@ -19,6 +20,9 @@ import (
 
 // Layer is the library's file.
 const Layer = "libholdfast-mpi.so.0"
+
+// CUDA is the file of libholdfast-cuda, which no linker must find: it has the name of CUDA's driver for it.
+const CUDA = "libholdfast-cuda.so"
 
 // Var is the variable by which the dynamic linker loads a library before those of a program.
 const Var = "LD_PRELOAD"
@@ -55,15 +59,17 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// With is the value of Var that loads a library, and behind it what the variable has had.
-func With(library, before string) string {
-	switch {
-	case before == "":
-		return library
-	case strings.Contains(before, filepath.Base(library)):
-		return before
+// With is the value of Var that loads libraries, with colons between them, and behind them what the variable has had.
+func With(libraries, before string) string {
+	for _, l := range slices.Backward(strings.Split(libraries, ":")) {
+		switch {
+		case before == "":
+			before = l
+		case !strings.Contains(before, filepath.Base(l)):
+			before = l + ":" + before
+		}
 	}
-	return library + ":" + before
+	return before
 }
 
 // ErrGo marks a program in Go, whose messages mpiwrap counts.

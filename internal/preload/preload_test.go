@@ -39,6 +39,16 @@ func TestBeside(t *testing.T) {
 	}
 }
 
+func TestWithSeveral(t *testing.T) {
+	const both = "/opt/libholdfast-cuda.so:/opt/libholdfast-mpi.so.0"
+	for before, want := range map[string]string{"": both, "/a.so": both + ":/a.so",
+		"/x/libholdfast-cuda.so:/a.so": "/opt/libholdfast-mpi.so.0:/x/libholdfast-cuda.so:/a.so"} {
+		if got := With(both, before); got != want {
+			t.Errorf("before %q: got %q, want %q", before, got, want)
+		}
+	}
+}
+
 // TestRefused names what a program is in whose MPI the library cannot stand.
 func TestRefused(t *testing.T) {
 	cc, err := exec.LookPath("gcc")

@@ -1,9 +1,12 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,7 +25,24 @@ const (
 	MessagesOff
 )
 
-// findLayer finds the library for the ranks, and puts it on the launcher's command line.
+// findLibraries finds those for the ranks, and puts them on the launcher's command line.
+func (s *setup) findLibraries(ctx context.Context) error {
+	s.findLayer(ctx)
+	if s.opt.CUDA {
+		cuda := preload.Beside(s.opt.Self, filepath.Join("holdfast", "cuda", preload.CUDA))
+		if cuda = cmp.Or(cuda, preload.Beside(s.opt.Self, preload.CUDA)); cuda == "" {
+			return fmt.Errorf("--cuda: %s is not installed with %s; make cuda builds it, make install puts it there",
+				preload.CUDA, s.opt.Self)
+		}
+		s.layer = strings.TrimSuffix(cuda+":"+s.layer, ":")
+	}
+	if s.layer != "" {
+		s.cmd.preload(s.layer, os.Getenv(preload.Var))
+	}
+	return nil
+}
+
+// findLayer finds the library that stands before MPI.
 func (s *setup) findLayer(ctx context.Context) {
 	if s.opt.Messages == MessagesOff {
 		return
@@ -47,9 +67,7 @@ func (s *setup) findLayer(ctx context.Context) {
 		if !errors.Is(err, preload.ErrGo) || s.opt.Messages == MessagesOn {
 			s.log.say("%s runs without libholdfast-mpi: %v", program, err)
 		}
-		return
 	}
-	s.cmd.preload(s.layer, os.Getenv(preload.Var))
 }
 
 // preload has mpirun set the variable for the ranks alone. before is what the ranks would have without that, unless the
@@ -88,18 +106,21 @@ func (c *command) preload(layer, before string) {
 	}
 }
 
-// layerVars are the variables that put the library before the MPI of ranks which no mpirun starts.
-func (s *setup) layerVars() []string {
+// layerVars are the variables that have the ranks paused, and that put the libraries into those which no mpirun starts.
+func (s *setup) layerVars() (vars []string) {
+	if s.opt.CUDA && os.Getenv(config.CUDAPauseVar) == "" {
+		vars = append(vars, config.CUDAPauseVar+"=on")
+	}
 	switch {
 	case s.layer == "":
 	case s.cmd.kind == launchPlain:
-		return []string{preload.Var + "=" + preload.With(s.layer, os.Getenv(preload.Var))}
+		vars = append(vars, preload.Var+"="+preload.With(s.layer, os.Getenv(preload.Var)))
 	case s.cmd.kind == launchSrun && s.cmd.before != nil:
-		return []string{config.PreloadVar + "=" + s.layer}
-	case s.cmd.kind == launchSrun && s.opt.Messages == MessagesOn:
-		s.log.say("warning: the ranks start without libholdfast-mpi: holdfast start-rank cannot stand before them, as "+
+		vars = append(vars, config.PreloadVar+"="+s.layer)
+	case s.cmd.kind == launchSrun && (s.opt.Messages == MessagesOn || s.opt.CUDA):
+		s.log.say("warning: the ranks start without these libraries: holdfast start-rank cannot stand before them, as "+
 			"the command is not on all nodes, or the program is copied to them; give srun --export=ALL,%s=%s",
 			preload.Var, s.layer)
 	}
-	return nil
+	return vars
 }

@@ -29,7 +29,7 @@ type setup struct {
 	prog   coordinated.Options // as the program will read them
 	addrs  map[string]string   // of nodes
 	tasks  int                 // ranks with all nodes; 0 where only mpirun knows
-	layer  string              // libholdfast-mpi for the ranks; empty: they go without it
+	layer  string              // libraries for the ranks, with colons; empty: they go without
 	fewer  bool                // nodes than the job had before it was requeued
 	cfg    decide.Config
 }
@@ -55,7 +55,9 @@ func prepare(ctx context.Context, opt Options) (*setup, error) {
 		return nil, err
 	}
 	s.cfg.Here = slices.DeleteFunc(slices.Clone(s.cfg.Nodes), func(n string) bool { return !s.here(n) })
-	s.findLayer(ctx)
+	if err := s.findLibraries(ctx); err != nil {
+		return nil, err
+	}
 	s.cfg.Local, s.cfg.Grace = s.prog.Local != "", cmp.Or(s.prog.Grace, s.conf.KillWait)
 	return s, nil
 }

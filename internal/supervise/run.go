@@ -30,6 +30,7 @@ type Options struct {
 	Spares             int
 	JSON               bool
 	Daemons            bool // start holdfast node on each node
+	CUDA               bool // put libholdfast-cuda before the driver of the ranks, so that they can be paused
 	Messages           Messages
 	Interface, LocalIn string // empty Interface: that of the program's settings
 }

@@ -79,6 +79,8 @@ func newRun() *cobra.Command {
 		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
 	fs.BoolVar(&messages, "messages", true, "put libholdfast-mpi before the MPI of a program in C, C++, Fortran or "+
 		"Python, which keeps its messages in flight; false: the program promises that there are none at its points")
+	fs.BoolVar(&opt.CUDA, "cuda", false, "put libholdfast-cuda before CUDA's driver in the ranks, so that holdfast "+
+		"pause and holdfast migrate can be used with them; the program need not be changed")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&opt.Interface, "interface", "", "network interface or address at which the ranks reach this "+
 		"command (default: the setting control.interface, else the first that is up, a fast network last)")
