@@ -33,8 +33,8 @@ var Variables = []Variable{
 	{"HOLDFAST_CUDA_DRIVER", "libcuda.so.1 of CUDA's driver, for libholdfast-cuda; by default the one in " +
 		"LD_LIBRARY_PATH or where distributions have it"},
 	{CUDAPauseVar, "on: holdfast pause can have the program give up its GPU; holdfast run --cuda sets it"},
-	{"HOLDFAST_CUDA_ARENA", "on or off: libholdfast-cuda maps the program's device memory itself, at fixed addresses; by " +
-		"default as HOLDFAST_CUDA_PAUSE"},
+	{"HOLDFAST_CUDA_ARENA", "on or off: libholdfast-cuda maps the program's device memory itself, at fixed " +
+		"addresses; by default as HOLDFAST_CUDA_PAUSE"},
 	{"HOLDFAST_CUDA_CHECK", "how often libholdfast-cuda rolls a program's device memory back in place, to test it"},
 	{"HOLDFAST_CUDA_SEED", "draws the moments of those roll backs; by default 1"},
 	{"HOLDFAST_CUDA_CALLS", "the launches and copies that they are among, from the first; by default 1000"},

@@ -1,4 +1,5 @@
-// Package preload finds libholdfast-mpi and libholdfast-cuda, and says in which programs the first can stand before MPI.
+// Package preload finds libholdfast-mpi and libholdfast-cuda, and says in which programs the first can stand before
+// MPI.
 package preload
 
 import (

@@ -42,8 +42,10 @@ function stubs(i) {
 		if (kind[names[i]] != "") print "\t.hidden hf_" names[i]
 		print "\t.quad " (kind[names[i]] == "" ? 0 : "hf_" names[i])
 	}
-	print "\t.section .rodata\n\t.globl hf_submits\n\t.hidden hf_submits\nhf_submits:"
-	for (i = 0; i < n; i++) print "\t.byte " (kind[names[i]] == "submit" ? 1 : 0)
+	when["submit"] = 1
+	when["arena"] = 2
+	print "\t.section .rodata\n\t.globl hf_when\n\t.hidden hf_when\nhf_when:"
+	for (i = 0; i < n; i++) print "\t.byte " when[kind[names[i]]] + 0
 	print "\t.section .note.GNU-stack, \"\", @progbits"
 }
 

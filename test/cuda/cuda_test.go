@@ -78,14 +78,20 @@ func TestLeftOut(t *testing.T) {
 // without builds a library whose table has no function of its own for a name.
 func without(t *testing.T, name string) string {
 	t.Helper()
+	return withRow(t, regexp.MustCompile("\n"+name+" own\n"), "\n"+name+"\n")
+}
+
+// withRow builds a library whose table has another row.
+func withRow(t *testing.T, row *regexp.Regexp, other string) string {
+	t.Helper()
 	dir := t.TempDir()
 	table, err := os.ReadFile("../../lib/cuda/names.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := strings.Replace(string(table), "\n"+name+" own\n", "\n"+name+"\n", 1)
+	changed := row.ReplaceAllString(string(table), other)
 	if changed == string(table) {
-		t.Fatalf("the table has no row %q", name+" own")
+		t.Fatalf("the table has no row %s", row)
 	}
 	names := filepath.Join(dir, "names.txt")
 	if err := os.WriteFile(names, []byte(changed), 0o644); err != nil {

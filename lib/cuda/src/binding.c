@@ -78,10 +78,26 @@ static uint64_t number(const char *name, uint64_t otherwise) {
 	return n;
 }
 
+/* A variable that is on or off. */
+static bool is_on(const char *name, bool otherwise) {
+	const char *text = getenv(name);
+
+	if (text == NULL || *text == 0) {
+		return otherwise;
+	}
+	if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0) {
+		hf_say("%s=%s is neither on nor off, %s is used", name, text, otherwise ? "on" : "off");
+		return otherwise;
+	}
+	return strcmp(text, "on") == 0;
+}
+
 static void read_settings(void) {
 	const char *check = getenv("HOLDFAST_CUDA_CHECK"), *list = getenv("HOLDFAST_CUDA_LIST");
 
-	hf_settings.gate = check != NULL && *check != 0;
+	hf_settings.pause = is_on("HOLDFAST_CUDA_PAUSE", false);
+	hf_settings.arena = is_on("HOLDFAST_CUDA_ARENA", hf_settings.pause);
+	hf_settings.gate = hf_settings.pause || (check != NULL && *check != 0);
 	hf_settings.moments = (unsigned)number("HOLDFAST_CUDA_CHECK", 0);
 	hf_settings.seed = number("HOLDFAST_CUDA_SEED", hf_settings.seed);
 	hf_settings.calls = number("HOLDFAST_CUDA_CALLS", hf_settings.calls);
@@ -99,7 +115,10 @@ static hf_any *function(void *handle, const char *name) {
 
 /* Whether a name leads to the library's own function. A call that submits work does so only where the gate is asked
  * for: the driver's own address is not slower than it was. */
-static bool hooked(unsigned i) { return hf_hooks[i] != NULL && (!hf_submits[i] || hf_settings.gate); }
+static bool hooked(unsigned i) {
+	return hf_hooks[i] != NULL &&
+		(hf_when[i] == HF_ALWAYS || (hf_when[i] == HF_GATED ? hf_settings.gate : hf_settings.arena));
+}
 
 static void bind_all(void) {
 	void *driver;
@@ -119,7 +138,7 @@ static void bind_all(void) {
 									 : hf_real[i];
 	}
 	hf_ledger_start();
-	if (driver != NULL && hf_settings.gate) {
+	if (driver != NULL && hf_settings.moments != 0) {
 		hf_check_start();
 	}
 }

@@ -65,7 +65,7 @@ double hf_now(void) {
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static const char *error(CUresult e) {
+const char *hf_error(CUresult e) {
 	const char *name = NULL;
 
 	if (REAL(cuGetErrorName) == NULL || REAL(cuGetErrorName)(e, &name) != CUDA_SUCCESS || name == NULL) {
@@ -185,7 +185,7 @@ static bool idle(const struct stream *s, double until) {
 		nanosleep(&nap, NULL);
 	}
 	if (e != CUDA_SUCCESS) {
-		hf_say("no roll back: stream %#zx: %s", (size_t)s->stream, error(e));
+		hf_say("no roll back: stream %#zx: %s", (size_t)s->stream, hf_error(e));
 	}
 	return e == CUDA_SUCCESS;
 }
@@ -197,14 +197,14 @@ static bool quiet(CUcontext context, double until) {
 	size_t i;
 
 	if (e != CUDA_SUCCESS) {
-		hf_say("no roll back: context %p: %s", (void *)context, error(e));
+		hf_say("no roll back: context %p: %s", (void *)context, hf_error(e));
 		return false;
 	}
 	for (i = 0; is && i < check.stream_count; i++) {
 		is = check.streams[i].context != context || idle(&check.streams[i], until);
 	}
 	if (is && (e = REAL(cuCtxSynchronize)()) != CUDA_SUCCESS) {
-		hf_say("no roll back: context %p: %s", (void *)context, error(e));
+		hf_say("no roll back: context %p: %s", (void *)context, hf_error(e));
 		is = false;
 	}
 	REAL(cuCtxPopCurrent_v2)(&context);
@@ -282,7 +282,7 @@ static bool copy(const struct saved *s, unsigned char *bytes, bool out) {
 	}
 	if (e != CUDA_SUCCESS) {
 		hf_say("%s memory at %#llx, %zu bytes, cannot be copied %s: %s", hf_kinds[b->kind], b->at, b->bytes,
-			out ? "to the host" : "back", error(e));
+			out ? "to the host" : "back", hf_error(e));
 	}
 	return e == CUDA_SUCCESS;
 }

@@ -27,6 +27,7 @@ OWN(cuDevicePrimaryCtxRetain)(CUcontext *context, CUdevice device) {
 static void ended(CUcontext context) {
 	hf_ledger_end(context);
 	hf_check_stream_ends(context, NULL);
+	hf_pause_stream_ends(context, NULL);
 }
 
 OWN(cuCtxDestroy_v2)(CUcontext context) {
@@ -80,11 +81,25 @@ OWN(cuDevicePrimaryCtxReset_v2)(CUdevice device) {
 	return primary(HF_cuDevicePrimaryCtxReset_v2, device, REAL(cuDevicePrimaryCtxReset_v2));
 }
 
+static CUresult streams(CUresult e, const CUstream *stream) {
+	if (e == CUDA_SUCCESS) {
+		hf_pause_stream(*stream);
+	}
+	return e;
+}
+
+OWN(cuStreamCreate)(CUstream *stream, unsigned flags) { return streams(REAL(cuStreamCreate)(stream, flags), stream); }
+
+OWN(cuStreamCreateWithPriority)(CUstream *stream, unsigned flags, int priority) {
+	return streams(REAL(cuStreamCreateWithPriority)(stream, flags, priority), stream);
+}
+
 OWN(cuStreamDestroy_v2)(CUstream stream) {
 	CUresult e;
 
 	hf_gate_enter(HF_cuStreamDestroy_v2);
 	hf_check_stream_ends(NULL, stream);
+	hf_pause_stream_ends(NULL, stream);
 	e = REAL(cuStreamDestroy_v2)(stream);
 	hf_gate_leave();
 	return e;

@@ -41,9 +41,32 @@ enum { CU_STREAM_LEGACY = 1, CU_STREAM_PER_THREAD = 2 };
 
 enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_ARRAY = 3 };
 
-enum { CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CU_POINTER_ATTRIBUTE_IS_MANAGED = 8 };
+enum {
+	CU_POINTER_ATTRIBUTE_CONTEXT = 1,
+	CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+	CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
+	CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12
+};
+
+enum {
+	CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
+	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
+	CU_DEVICE_ATTRIBUTE_MPS_ENABLED = 133
+};
 
 enum { CU_MEM_LOCATION_TYPE_DEVICE = 1 };
+
+enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
+
+enum { CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1 };
+
+enum { CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0 };
+
+enum { CU_MEMHOSTALLOC_PORTABLE = 1 };
+
+enum { CU_STREAM_NON_BLOCKING = 1 };
 
 enum { CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
 
@@ -62,8 +85,30 @@ typedef struct {
 	int type, requestedHandleTypes;
 	CUmemLocation location;
 	void *win32HandleMetaData;
-	unsigned char allocFlags[8];
+	unsigned char compressionType, gpuDirectRDMACapable;
+	unsigned short usage;
+	unsigned char reserved[4];
 } CUmemAllocationProp;
+
+typedef struct {
+	unsigned char bytes[16];
+} CUuuid;
+
+typedef struct {
+	unsigned timeoutMs, reserved0;
+	uint64_t reserved1[7];
+} CUcheckpointLockArgs;
+
+typedef struct {
+	CUuuid oldUuid, newUuid;
+} CUcheckpointGpuPair;
+
+typedef struct {
+	CUcheckpointGpuPair *gpuPairs;
+	unsigned gpuPairsCount;
+	char reserved[44];
+	uint64_t reserved1;
+} CUcheckpointRestoreArgs;
 
 typedef struct {
 	char reserved[64];
@@ -101,6 +146,9 @@ typedef struct {
 
 _Static_assert(sizeof(CUDA_MEMCPY3D) == 200, "as the driver reads it");
 _Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40, "as the driver reads it");
+_Static_assert(sizeof(CUmemAllocationProp) == 32, "as the driver reads it");
+_Static_assert(sizeof(CUcheckpointLockArgs) == 64, "as the driver reads it");
+_Static_assert(sizeof(CUcheckpointRestoreArgs) == 64, "as the driver reads it");
 
 CUresult cuInit(unsigned flags);
 CUresult cuDriverGetVersion(int *version);
@@ -112,6 +160,9 @@ CUresult cuGetProcAddress_v2(const char *name, void **address, int version, uint
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
 CUresult cuDeviceGetCount(int *count);
 CUresult cuDeviceGetName(char *name, int length, CUdevice device);
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 CUresult cuDevicePrimaryCtxRelease(CUdevice device);
@@ -127,6 +178,12 @@ CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
 CUresult cuCtxSynchronize(void);
 CUresult cuCtxGetDevice(CUdevice *device);
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
+
+CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args);
+CUresult cuCheckpointProcessCheckpoint(int pid, void *args);
+CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args);
+CUresult cuCheckpointProcessUnlock(int pid, void *args);
 
 CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes);
 CUresult cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element);
@@ -145,6 +202,15 @@ CUresult cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags);
 CUresult cuMemHostUnregister(void *at);
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr at);
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr at);
+CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr at);
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *bytes);
+CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *prop, int option);
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *at);
+CUresult cuMemExportToShareableHandle(
+	void *shared, CUmemGenericAllocationHandle handle, int type, unsigned long long flags);
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr at, size_t bytes, int type, unsigned long long flags);
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at);
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcMemHandle handle);
 
 CUresult cuMemAddressReserve(
 	CUdeviceptr *at, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags);

@@ -16,6 +16,7 @@ _Atomic bool hf_gate_shut, hf_gate_fences;
 static _Atomic(struct hf_thread *) threads;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
+static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER; /* of the thread that keeps the gate shut */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 
@@ -74,6 +75,7 @@ unsigned hf_gate_close(double until) {
 	struct hf_thread *self = hf_self != NULL ? hf_self : hf_gate_join(), *t;
 	unsigned call;
 
+	pthread_mutex_lock(&closing);
 	atomic_store(&self->inside, 1);
 	atomic_store(&hf_gate_shut, true);
 	if (!atomic_load(&hf_gate_fences)) {
@@ -98,4 +100,27 @@ void hf_gate_open(void) {
 	pthread_cond_broadcast(&opened);
 	pthread_mutex_unlock(&lock);
 	atomic_store(&hf_self->inside, 0);
+	pthread_mutex_unlock(&closing);
+}
+
+void hf_gate_child(void) {
+	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&closing, NULL);
+	if (hf_self != NULL) {
+		hf_self->next = NULL;
+	}
+	atomic_store(&threads, hf_self);
+	atomic_store(&hf_gate_shut, false);
+}
+
+unsigned hf_gate_call(hf_word stream) {
+	const struct hf_thread *t;
+
+	for (t = atomic_load(&threads); t != NULL; t = t->next) {
+		if (atomic_load(&t->streams[hf_place_of(stream)]) == stream &&
+			atomic_load(&t->calls[hf_place_of(stream)]) != 0) {
+			return atomic_load(&t->calls[hf_place_of(stream)]);
+		}
+	}
+	return HF_COUNT;
 }

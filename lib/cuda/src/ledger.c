@@ -32,7 +32,8 @@ void hf_ledger_unlock(void) { pthread_mutex_unlock(&lock); }
 static void child(void) {
 	hf_settings.moments = 0;
 	hf_settings.list = NULL;
-	atomic_store(&hf_gate_shut, false);
+	hf_gate_child();
+	hf_door_child();
 	hf_ledger_unlock();
 }
 
@@ -186,6 +187,19 @@ void hf_ledger_context(CUcontext context) {
 	hf_ledger_lock();
 	uses(context);
 	hf_ledger_unlock();
+	hf_door_open();
+}
+
+const struct hf_asker *hf_ledger_asker(const void *caller) {
+	const struct hf_asker *a;
+
+	hf_ledger_lock();
+	a = asker(caller);
+	if (a != NULL && a->relay) {
+		a = behind(a);
+	}
+	hf_ledger_unlock();
+	return a;
 }
 
 void hf_ledger_add(struct hf_block block, const void *caller) {
@@ -195,16 +209,16 @@ void hf_ledger_add(struct hf_block block, const void *caller) {
 	if (REAL(cuCtxGetCurrent) == NULL || REAL(cuCtxGetCurrent)(&block.context) != CUDA_SUCCESS) {
 		block.context = NULL;
 	}
+	if (block.asker == NULL) {
+		block.asker = hf_ledger_asker(caller);
+	}
 	hf_ledger_lock();
 	uses(block.context);
 	block.order = ++hf_ledger.order;
-	block.asker = asker(caller);
-	if (block.asker != NULL && block.asker->relay) {
-		block.asker = behind(block.asker);
-	}
 	block.own = hf_not_the_programs;
 	insert(&block);
 	hf_ledger_unlock();
+	hf_door_open();
 }
 
 bool hf_ledger_take(CUdeviceptr at, struct hf_block *old) {
@@ -261,6 +275,9 @@ void hf_ledger_end(CUcontext context) {
 		if (hf_ledger.blocks[i]->kind == HF_MAPPED || hf_ledger.blocks[i]->kind == HF_FOREIGN) {
 			hf_ledger.blocks[i]->context = NULL;
 		} else {
+			if (hf_ledger.blocks[i]->arena) {
+				hf_arena_drop(hf_ledger.blocks[i]);
+			}
 			erase(i);
 		}
 	}
@@ -299,19 +316,34 @@ void hf_ledger_graph(CUdeviceptr at) {
 	hf_ledger_unlock();
 }
 
+/* The block that holds an address, or NULL. */
+static const struct hf_block *holds(CUdeviceptr at) {
+	size_t i = first(at + 1);
+	const struct hf_block *b = i > 0 ? hf_ledger.blocks[i - 1] : NULL;
+
+	return b != NULL && at - b->at < b->bytes && b->kind != HF_ARRAY && b->kind != HF_MIPMAPPED ? b : NULL;
+}
+
 bool hf_ledger_covers(CUdeviceptr at) {
-	const struct hf_block *b;
-	bool covers = false;
-	size_t i;
+	bool covers;
 
 	hf_ledger_lock();
-	i = first(at + 1);
-	if (i > 0) {
-		b = hf_ledger.blocks[i - 1];
-		covers = at - b->at < b->bytes && b->kind != HF_ARRAY && b->kind != HF_MIPMAPPED;
-	}
+	covers = holds(at) != NULL;
 	hf_ledger_unlock();
 	return covers;
+}
+
+bool hf_ledger_arena(CUdeviceptr at, struct hf_block *block) {
+	const struct hf_block *b;
+	bool found;
+
+	hf_ledger_lock();
+	b = holds(at);
+	if ((found = b != NULL && b->arena)) {
+		*block = *b;
+	}
+	hf_ledger_unlock();
+	return found;
 }
 
 /* Writes what is left at the end of the program, for people. */

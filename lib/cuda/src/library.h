@@ -14,11 +14,17 @@ typedef uintptr_t hf_word; /* an argument, whatever it is */
 typedef void hf_any(void); /* a function, whatever it is */
 
 /* By the numbers of cuda-names.h. */
-extern hf_any *hf_slots[HF_COUNT];               /* what a stub jumps to */
-extern hf_any *const hf_hooks[HF_COUNT];         /* the library's own function, or NULL */
-extern const unsigned char hf_submits[HF_COUNT]; /* the call makes the device read or write memory */
-extern hf_any *hf_real[HF_COUNT];                /* the driver's function, or NULL */
+extern hf_any *hf_slots[HF_COUNT];            /* what a stub jumps to */
+extern hf_any *const hf_hooks[HF_COUNT];      /* the library's own function, or NULL */
+extern const unsigned char hf_when[HF_COUNT]; /* when the library's own function is called, an hf_called */
+extern hf_any *hf_real[HF_COUNT];             /* the driver's function, or NULL */
 extern const char *const hf_names[HF_COUNT];
+
+enum hf_called {
+	HF_ALWAYS,
+	HF_GATED, /* with the gate: the call makes the device read or write memory */
+	HF_ARENA  /* with the arena */
+};
 
 /* The driver's function. The library calls no other. */
 #define REAL(name) ((__typeof__(&name))hf_real[HF_##name])
@@ -30,7 +36,9 @@ extern const char *const hf_names[HF_COUNT];
 
 /* What the environment says; read once, by the first call of a program. */
 struct hf_settings {
-	bool gate;        /* HOLDFAST_CUDA_CHECK is set: calls that submit work pass the gate */
+	bool pause;       /* HOLDFAST_CUDA_PAUSE: holdfast pause may ask for one */
+	bool arena;       /* HOLDFAST_CUDA_ARENA: memory of the program is mapped by the library; by default as pause */
+	bool gate;        /* calls that submit work pass the gate: for a pause, or HOLDFAST_CUDA_CHECK is set */
 	unsigned moments; /* HOLDFAST_CUDA_CHECK: how many roll backs */
 	uint64_t seed;    /* HOLDFAST_CUDA_SEED */
 	uint64_t calls;   /* HOLDFAST_CUDA_CALLS: among how many calls that submit work */
@@ -56,7 +64,10 @@ hf_any *hf_bind(unsigned index);
 struct hf_thread {
 	_Atomic unsigned inside; /* calls that it is in; more than 1 where the driver calls itself by its names */
 	_Atomic unsigned call;   /* the outermost */
-	_Atomic bool gone;       /* the thread has ended, another may take the place */
+	/* Streams that it submitted work to, and the last call of each, unless another stream has taken the place. */
+	_Atomic hf_word streams[16];
+	_Atomic unsigned calls[16];
+	_Atomic bool gone; /* the thread has ended, another may take the place */
 	struct hf_thread *next;
 };
 extern __thread struct hf_thread *hf_self __attribute__((tls_model("initial-exec")));
@@ -100,6 +111,12 @@ static inline void hf_gate_leave(void) {
 unsigned hf_gate_close(double until);
 void hf_gate_open(void);
 
+/* A child of this process has none of the threads that the gate knows. */
+void hf_gate_child(void);
+
+/* The last call that any thread submitted work to a stream with, or HF_COUNT. */
+unsigned hf_gate_call(hf_word stream);
+
 /* ledger.c */
 
 enum hf_kind {
@@ -132,6 +149,7 @@ struct hf_block {
 	CUdeviceptr at;
 	size_t bytes;
 	enum hf_kind kind;
+	bool arena;        /* of HF_DEVICE and HF_PITCHED: it lies in the arena */
 	bool reachable;    /* of HF_MAPPED: the device may read and write it */
 	int device;        /* of HF_MAPPED, once it is reachable */
 	CUcontext context; /* current at the time */
@@ -157,7 +175,7 @@ void hf_ledger_start(void);
 void hf_ledger_lock(void);
 void hf_ledger_unlock(void);
 
-/* Writes a block down, with context, order and asker; it takes the place of one at the same address. */
+/* Writes a block down, with context, order and, unless it has one, asker. It takes the place of one at its address. */
 void hf_ledger_add(struct hf_block block, const void *caller);
 void hf_ledger_context(CUcontext context);
 
@@ -185,7 +203,116 @@ void hf_ledger_graph(CUdeviceptr at);
 /* Whether a block holds an address. */
 bool hf_ledger_covers(CUdeviceptr at);
 
+/* Copies the block in the arena that holds an address; false: there is none. */
+bool hf_ledger_arena(CUdeviceptr at, struct hf_block *block);
+
+/* Who calls, or whom a library asks for that calls; NULL: there is no memory. */
+const struct hf_asker *hf_ledger_asker(const void *caller);
+
+/* arena.c */
+
+/* Memory in the arena of the current context's device, or NULL in *at: then the driver is to make it. */
+CUresult hf_arena_alloc(CUdeviceptr *at, size_t bytes);
+
+/* Frees a block once its context has done all its work. */
+CUresult hf_arena_free(const struct hf_block *block);
+
+/* The same for the block of a context that has ended. */
+void hf_arena_drop(const struct hf_block *block);
+
+/* Another process or device may reach memory of the arena from now on, by what the call has handed out. */
+void hf_arena_shared(unsigned call, CUdeviceptr at);
+
+/* What the arena has mapped, in the order of addresses. Nobody allocates while the list is used. */
+struct hf_mapping {
+	CUdeviceptr at;
+	size_t bytes;
+	int device;
+};
+size_t hf_arena_list(struct hf_mapping **list);
+
+/* Takes the memory from behind the arena's addresses, until that fails: the number of mappings that are gone. */
+size_t hf_arena_unmap(const struct hf_mapping *list, size_t count, CUresult *e);
+
+/* Puts memory there, of all mappings or of none. */
+CUresult hf_arena_map(const struct hf_mapping *list, size_t count);
+
+/* Why the arena must stay mapped, or NULL. */
+const char *hf_arena_held(void);
+
+/* Why memory of other processes or for them forbids a pause, or NULL. */
+const char *hf_memory_held(void);
+
+/* move.c */
+
+/* A context of the program's on a device, or NULL. */
+CUcontext hf_context_of(int device);
+
+/* Told now and then how many bytes have moved; false: stop. */
+typedef bool hf_progress(size_t moved, size_t total);
+
+/* Copies what is behind the mappings to the host, one after the other, or back, through page-locked buffers and by
+ * several threads. false: why has the reason. */
+enum { HF_WHY = 400 };
+bool hf_move(const struct hf_mapping *list, size_t count, unsigned char *host, bool out, hf_progress *progress,
+	char why[HF_WHY]);
+
+/* spans.c */
+
+/* The addresses that the process uses. */
+struct hf_spans {
+	struct hf_span {
+		uintptr_t from, to;
+		bool driver; /* a file of the driver */
+	} *list;
+	size_t count;
+};
+bool hf_spans_read(struct hf_spans *spans);
+
+/* Reserves what was in use before and is not now. false: something else is already where the driver was. */
+bool hf_spans_fill(const struct hf_spans *before);
+
+/* pause.c */
+
+/* What a pause goes through, in this order; each step is asked for by itself, so that all processes of a job can vote
+ * before the next one. */
+enum hf_phase { HF_RUNNING, HF_QUIET, HF_SAVED, HF_STOPPED };
+enum hf_phase hf_pause_phase(void);
+
+/* Says what forbids a pause; false: nothing does. */
+bool hf_pause_refused(char why[HF_WHY]);
+
+/* Holds all calls and waits for the device. */
+bool hf_pause_quiet(double wait, char why[HF_WHY]);
+
+/* Copies what the arena holds to the host. */
+bool hf_pause_save(hf_progress *progress, char why[HF_WHY]);
+
+/* Gives all device memory up. If that fails the program has it all back, and is HF_SAVED still. */
+bool hf_pause_stop(char why[HF_WHY]);
+
+/* Takes device memory again, of other devices where pairs say so. If that fails the program is HF_STOPPED still, and
+ * it can be tried again. */
+bool hf_pause_resume(CUcheckpointGpuPair *pairs, unsigned count, hf_progress *progress, char why[HF_WHY]);
+
+/* Lets the program go on that is HF_QUIET or HF_SAVED. */
+void hf_pause_open(void);
+
+/* Bytes in the arena, and in other device memory. */
+void hf_pause_bytes(size_t *arena, size_t *other);
+
+void hf_pause_stream(CUstream stream);
+void hf_pause_stream_ends(CUcontext context, CUstream stream);
+
+/* door.c */
+
+/* Listens for holdfast pause, once the program has a context. */
+void hf_door_open(void);
+void hf_door_child(void);
+
 /* check.c */
+
+const char *hf_error(CUresult e);
 
 /* Stream captures that are open. */
 extern _Atomic int hf_captures;
@@ -223,11 +350,15 @@ void hf_check_stream_ends(CUcontext context, CUstream stream);
 /* A stream's capture has begun. */
 void hf_check_captures(CUstream stream);
 
+static inline unsigned hf_place_of(hf_word stream) { return (unsigned)(stream >> 4 ^ stream >> 12 ^ stream) & 15; }
+
 static inline void hf_submit(unsigned call, hf_word stream, hf_word first, hf_word second) {
 	if (hf_settings.moments != 0) {
 		hf_check_look(call, stream, first, second);
 	}
 	hf_gate_enter(call);
+	atomic_store_explicit(&hf_self->streams[hf_place_of(stream)], stream, memory_order_relaxed);
+	atomic_store_explicit(&hf_self->calls[hf_place_of(stream)], call, memory_order_relaxed);
 }
 
 /* The stream in what cuLaunchKernelEx is given: behind seven numbers of 32 bits. */

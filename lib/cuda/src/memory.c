@@ -6,6 +6,22 @@
 
 #define CALLER __builtin_return_address(0)
 
+static CUdeviceptr host(const void *at) { return (CUdeviceptr)(hf_word)at; }
+
+/* The library's own memory for a block, unless there is no arena, or a library asks whose memory others register. */
+static CUresult arena(struct hf_block *b, const void *caller) {
+	CUresult e = CUDA_SUCCESS;
+
+	if (hf_settings.arena && b->bytes != 0) {
+		b->asker = hf_ledger_asker(caller);
+		if (b->asker == NULL || !b->asker->transport) {
+			e = hf_arena_alloc(&b->at, b->bytes);
+		}
+	}
+	b->arena = b->at != 0;
+	return e;
+}
+
 static void note(CUresult e, enum hf_kind kind, CUdeviceptr at, size_t bytes, const void *caller) {
 	if (e == CUDA_SUCCESS) {
 		hf_ledger_add((struct hf_block){ .kind = kind, .at = at, .bytes = bytes }, caller);
@@ -38,21 +54,47 @@ static CUresult end_free(CUresult e, const struct freeing *f) {
 }
 
 OWN(cuMemAlloc_v2)(CUdeviceptr *at, size_t bytes) {
+	struct hf_block b = { .kind = HF_DEVICE, .bytes = bytes };
 	CUresult e;
 
 	hf_gate_enter(HF_cuMemAlloc_v2);
-	e = REAL(cuMemAlloc_v2)(at, bytes);
-	note(e, HF_DEVICE, e == CUDA_SUCCESS ? *at : 0, bytes, CALLER);
+	e = at == NULL ? CUDA_SUCCESS : arena(&b, CALLER);
+	if (b.arena) {
+		*at = b.at;
+	} else if (e == CUDA_SUCCESS && (e = REAL(cuMemAlloc_v2)(at, bytes)) == CUDA_SUCCESS) {
+		b.at = *at;
+	}
+	if (e == CUDA_SUCCESS) {
+		hf_ledger_add(b, CALLER);
+	}
 	hf_gate_leave();
 	return e;
 }
 
+/* What the driver aligns rows to. */
+enum { PITCH = 512 };
+
 OWN(cuMemAllocPitch_v2)(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element) {
-	CUresult e;
+	struct hf_block b = { .kind = HF_PITCHED };
+	size_t row = (width + PITCH - 1) / PITCH * PITCH;
+	CUresult e = CUDA_SUCCESS;
 
 	hf_gate_enter(HF_cuMemAllocPitch_v2);
-	e = REAL(cuMemAllocPitch_v2)(at, pitch, width, height, element);
-	note(e, HF_PITCHED, e == CUDA_SUCCESS ? *at : 0, e == CUDA_SUCCESS ? *pitch * height : 0, CALLER);
+	if (at != NULL && pitch != NULL && width != 0 && (height == 0 || row <= SIZE_MAX / height) &&
+		(element == 4 || element == 8 || element == 16)) {
+		b.bytes = row * height;
+		e = arena(&b, CALLER);
+	}
+	if (b.arena) {
+		*at = b.at;
+		*pitch = row;
+	} else if (e == CUDA_SUCCESS && (e = REAL(cuMemAllocPitch_v2)(at, pitch, width, height, element)) == CUDA_SUCCESS) {
+		b.at = *at;
+	}
+	if (e == CUDA_SUCCESS) {
+		b.bytes = *pitch * height;
+		hf_ledger_add(b, CALLER);
+	}
 	hf_gate_leave();
 	return e;
 }
@@ -70,7 +112,7 @@ OWN(cuMemAllocManaged)(CUdeviceptr *at, size_t bytes, unsigned flags) {
 OWN(cuMemFree_v2)(CUdeviceptr at) {
 	struct freeing f = begin_free(HF_cuMemFree_v2, at);
 
-	return end_free(REAL(cuMemFree_v2)(at), &f);
+	return end_free(f.known && f.block.arena ? hf_arena_free(&f.block) : REAL(cuMemFree_v2)(at), &f);
 }
 
 /* A stream that is being captured makes a node of a graph instead. */
@@ -128,7 +170,8 @@ static CUresult free_async(unsigned call, CUdeviceptr at, CUstream stream, __typ
 		return e;
 	}
 	f = begin_free(call, at);
-	return end_free(real(at, stream), &f);
+	/* The interface lets plain memory be freed so, too. */
+	return end_free(f.known && f.block.arena ? hf_arena_free(&f.block) : real(at, stream), &f);
 }
 
 OWN(cuMemFreeAsync)(CUdeviceptr at, CUstream stream) {
@@ -138,8 +181,6 @@ OWN(cuMemFreeAsync)(CUdeviceptr at, CUstream stream) {
 OWN(cuMemFreeAsync_ptsz)(CUdeviceptr at, CUstream stream) {
 	return free_async(HF_cuMemFreeAsync_ptsz, at, own_stream(stream), REAL(cuMemFreeAsync_ptsz));
 }
-
-static CUdeviceptr host(const void *at) { return (CUdeviceptr)(hf_word)at; }
 
 OWN(cuMemHostAlloc)(void **at, size_t bytes, unsigned flags) {
 	CUresult e;
@@ -270,6 +311,44 @@ OWN(cuMemUnmap)(CUdeviceptr at, size_t bytes) {
 	return e;
 }
 
+static _Atomic bool handed, events;
+
+const char *hf_memory_held(void) {
+	size_t n;
+
+	hf_ledger_lock();
+	n = imported.count;
+	hf_ledger_unlock();
+	return n != 0              ? "it has imported memory of another process"
+		: atomic_load(&handed) ? "cuIpcGetMemHandle has given its memory to another process"
+		: atomic_load(&events) ? "it uses an event of another process"
+							   : NULL;
+}
+
+OWN(cuIpcGetMemHandle)(CUipcMemHandle *handle, CUdeviceptr at) {
+	struct hf_block b;
+	CUresult e;
+
+	hf_gate_enter(HF_cuIpcGetMemHandle);
+	e = hf_ledger_arena(at, &b) ? CUDA_ERROR_NOT_SUPPORTED : REAL(cuIpcGetMemHandle)(handle, at);
+	if (e == CUDA_SUCCESS) {
+		atomic_store(&handed, true);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuIpcOpenEventHandle)(CUevent *event, CUipcMemHandle handle) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuIpcOpenEventHandle);
+	if ((e = REAL(cuIpcOpenEventHandle)(event, handle)) == CUDA_SUCCESS) {
+		atomic_store(&events, true);
+	}
+	hf_gate_leave();
+	return e;
+}
+
 static CUresult foreign(CUresult e, const CUdeviceptr *at, const void *caller) {
 	size_t bytes = 0;
 
@@ -279,6 +358,90 @@ static CUresult foreign(CUresult e, const CUdeviceptr *at, const void *caller) {
 			bytes = 1;
 		}
 		note(e, HF_FOREIGN, *at, bytes, caller);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+/* What the driver says of a mapping is to be said of the program's block in it. */
+OWN(cuMemGetAddressRange_v2)(CUdeviceptr *base, size_t *bytes, CUdeviceptr at) {
+	struct hf_block b;
+	CUresult e = CUDA_SUCCESS;
+
+	hf_gate_enter(HF_cuMemGetAddressRange_v2);
+	if (!hf_ledger_arena(at, &b)) {
+		e = REAL(cuMemGetAddressRange_v2)(base, bytes, at);
+	} else {
+		if (base != NULL) {
+			*base = b.at;
+		}
+		if (bytes != NULL) {
+			*bytes = b.bytes;
+		}
+	}
+	hf_gate_leave();
+	return e;
+}
+
+static void attribute(void *value, int which, const struct hf_block *b) {
+	switch (which) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		memcpy(value, &b->context, sizeof b->context);
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		memcpy(value, &b->at, sizeof b->at);
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		memcpy(value, &b->bytes, sizeof b->bytes);
+		break;
+	}
+}
+
+OWN(cuPointerGetAttribute)(void *value, int which, CUdeviceptr at) {
+	struct hf_block b;
+	CUresult e;
+
+	hf_gate_enter(HF_cuPointerGetAttribute);
+	if ((e = REAL(cuPointerGetAttribute)(value, which, at)) == CUDA_SUCCESS && hf_ledger_arena(at, &b)) {
+		attribute(value, which, &b);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuPointerGetAttributes)(unsigned count, int *which, void **values, CUdeviceptr at) {
+	struct hf_block b;
+	CUresult e;
+	unsigned i;
+
+	hf_gate_enter(HF_cuPointerGetAttributes);
+	if ((e = REAL(cuPointerGetAttributes)(count, which, values, at)) == CUDA_SUCCESS && hf_ledger_arena(at, &b)) {
+		for (i = 0; i < count; i++) {
+			attribute(values[i], which[i], &b);
+		}
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle *handle, void *at) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemRetainAllocationHandle);
+	if ((e = REAL(cuMemRetainAllocationHandle)(handle, at)) == CUDA_SUCCESS) {
+		hf_arena_shared(HF_cuMemRetainAllocationHandle, host(at));
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemGetHandleForAddressRange)
+(void *handle, CUdeviceptr at, size_t bytes, int type, unsigned long long flags) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemGetHandleForAddressRange);
+	if ((e = REAL(cuMemGetHandleForAddressRange)(handle, at, bytes, type, flags)) == CUDA_SUCCESS) {
+		hf_arena_shared(HF_cuMemGetHandleForAddressRange, at);
 	}
 	hf_gate_leave();
 	return e;

@@ -3,10 +3,17 @@
  * waited for, one piece of work after the other. It says of itself that it is
  * fake.
  *
- * FAKE_DROPS=n: the n-th copy to the device is not made, and nobody is told. */
+ * FAKE_DROPS=n: the n-th copy to the device is not made, and nobody is told.
+ * FAKE_DEVICES=n: how many devices there are, 1 by default.
+ * FAKE_MEMORY=n: bytes of each device.
+ * FAKE_USAGE=file: gets the bytes in use of each GPU, 8 bytes each.
+ * FAKE_FAILS=call[:n]: the n-th lock, checkpoint, restore, or create or unmap
+ * by the library fails, the first by default. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +23,7 @@
 
 #include "driver.h"
 
-enum { STREAM_CAPTURE_UNSUPPORTED = 900, STREAM_CAPTURE_INVALIDATED = 901, PAGE = 4096 };
+enum { STREAM_CAPTURE_UNSUPPORTED = 900, STREAM_CAPTURE_INVALIDATED = 901, PAGE = 4096, MOST = 8 };
 
 struct work {
 	void (*run)(const struct work *);
@@ -64,14 +71,28 @@ struct block {
 	size_t bytes;
 	CUcontext context;
 	bool host, managed;
+	int device;
+	struct physical *behind; /* of a mapping */
+	bool reachable;          /* of a mapping */
+	char *saved;             /* while the process is stopped */
 	struct block *next;
+};
+
+/* Memory without an address: a memfd. It is gone with its handle and its
+ * mappings. */
+struct physical {
+	int fd, device, uses;
+	size_t bytes;
 };
 
 static pthread_mutex_t lock;
 static struct block *blocks;
 static struct CUstream_st *streams;
-static struct CUctx_st primary;
-static int retained;
+static struct CUctx_st primary[MOST];
+static int retained[MOST];
+static int gpu_of[MOST]; /* the GPU behind each device: a restore may change it */
+static _Atomic uint64_t own_usage[MOST], *usage = own_usage;
+static _Atomic int locked, stopped;
 static double *factor; /* the variable of the one module */
 static __thread CUcontext stack[16];
 static __thread int depth;
@@ -82,7 +103,57 @@ __attribute__((constructor)) static void start(void) {
 	pthread_mutexattr_init(&recursive);
 	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&lock, &recursive);
+	for (int i = 0; i < MOST; i++) {
+		gpu_of[i] = i;
+		primary[i].device = i;
+	}
+	if (getenv("FAKE_USAGE") != NULL) {
+		int fd = open(getenv("FAKE_USAGE"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		void *shared = ftruncate(fd, sizeof own_usage) != 0
+			? MAP_FAILED
+			: mmap(NULL, sizeof own_usage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+		if (shared == MAP_FAILED) {
+			abort();
+		}
+		usage = shared;
+	}
 }
+
+static uint64_t number(const char *name, uint64_t otherwise) {
+	const char *text = getenv(name);
+
+	return text == NULL ? otherwise : strtoull(text, NULL, 0);
+}
+
+/* Whether this call of a kind is the one that is to fail. */
+static bool fails(const char *call) {
+	static _Atomic unsigned calls;
+	const char *text = getenv("FAKE_FAILS");
+	size_t n = strlen(call);
+
+	return text != NULL && strncmp(text, call, n) == 0 && (text[n] == 0 || text[n] == ':') &&
+		++calls == (text[n] == 0 ? 1 : (unsigned)atoi(text + n + 1));
+}
+
+/* All calls wait while the driver is locked. */
+static void enter(void) {
+	while (atomic_load(&locked)) {
+		usleep(100);
+	}
+}
+
+static bool charge(int device, size_t bytes) {
+	uint64_t now = atomic_fetch_add(&usage[gpu_of[device]], bytes) + bytes;
+
+	if (now > number("FAKE_MEMORY", UINT64_MAX)) {
+		atomic_fetch_sub(&usage[gpu_of[device]], bytes);
+		return false;
+	}
+	return true;
+}
+
+static void discharge(int device, size_t bytes) { atomic_fetch_sub(&usage[gpu_of[device]], bytes); }
 
 static CUcontext current(void) { return depth > 0 ? stack[depth - 1] : NULL; }
 
@@ -126,6 +197,7 @@ static CUresult drained(struct CUstream_st *s) {
 	bool all;
 
 	for (;;) {
+		enter();
 		pthread_mutex_lock(&lock);
 		all = s == NULL ? advance_all() : advance(s);
 		pthread_mutex_unlock(&lock);
@@ -160,6 +232,7 @@ static CUresult submit(CUstream stream, struct work w) {
 	struct CUstream_st *s = stream_of(stream);
 	CUresult e;
 
+	enter();
 	if (current() == NULL) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
@@ -293,7 +366,7 @@ CUresult cuGetProcAddress_v2(const char *name, void **at, int version, uint64_t 
 	size_t i;
 
 	(void)flags;
-	dladdr((void *)(uintptr_t)&primary, &self);
+	dladdr((void *)(uintptr_t)primary, &self);
 	handle = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	*at = NULL;
 	for (i = version >= 3020 ? 0 : 1; i < 2 && *at == NULL; i++) {
@@ -309,11 +382,28 @@ CUresult cuGetProcAddress_v2(const char *name, void **at, int version, uint64_t 
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
 	*device = ordinal;
-	return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return ordinal >= 0 && ordinal < (int)number("FAKE_DEVICES", 1) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuDeviceGetCount(int *count) {
-	*count = 1;
+	*count = (int)number("FAKE_DEVICES", 1);
+	return CUDA_SUCCESS;
+}
+
+/* That of GPU n ends with the byte n. */
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
+	memset(uuid, 0xfa, sizeof *uuid);
+	uuid->bytes[15] = (unsigned char)gpu_of[device];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
+
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
+	(void)device;
+	*value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
+		attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED ||
+		(attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED && getenv("FAKE_MPS") != NULL);
 	return CUDA_SUCCESS;
 }
 
@@ -343,6 +433,9 @@ static void end_context(CUcontext context) {
 			old = *b;
 			*b = old->next;
 			munmap(old->at, old->bytes);
+			if (!old->host) {
+				discharge(old->device, old->bytes);
+			}
 			free(old);
 		} else {
 			b = &(*b)->next;
@@ -368,25 +461,22 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-	(void)device;
-	retained++;
-	primary.ended = false;
-	*context = &primary;
+	retained[device]++;
+	primary[device].ended = false;
+	*context = &primary[device];
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-	(void)device;
-	if (retained > 0 && --retained == 0) {
-		end_context(&primary);
+	if (retained[device] > 0 && --retained[device] == 0) {
+		end_context(&primary[device]);
 	}
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
-	(void)device;
 	*flags = 0;
-	*active = retained > 0;
+	*active = retained[device] > 0;
 	return CUDA_SUCCESS;
 }
 
@@ -437,31 +527,55 @@ static CUresult allocate(CUdeviceptr *at, size_t bytes, bool host, bool managed)
 	struct block *b = calloc(1, sizeof *b);
 	void *p;
 
+	enter();
 	if (current() == NULL) {
+		free(b);
 		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (!host && !charge(current()->device, bytes)) {
+		free(b);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	pthread_mutex_lock(&lock);
 	p = mmap((void *)hint, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	hint += (bytes + 2 * PAGE) & ~(uintptr_t)(PAGE - 1);
-	*b = (struct block){
-		.at = p, .bytes = bytes, .context = current(), .host = host, .managed = managed, .next = blocks
-	};
+	*b = (struct block){ .at = p,
+		.bytes = bytes,
+		.context = current(),
+		.host = host,
+		.managed = managed,
+		.device = current()->device,
+		.next = blocks };
 	blocks = b;
 	pthread_mutex_unlock(&lock);
 	*at = (uintptr_t)p;
 	return CUDA_SUCCESS;
 }
 
+static void unuse(struct physical *p) {
+	if (--p->uses == 0) {
+		discharge(p->device, p->bytes);
+		close(p->fd);
+		free(p);
+	}
+}
+
 static CUresult release(CUdeviceptr at) {
 	struct block **b, *old;
 	CUresult e = CUDA_ERROR_INVALID_VALUE;
 
+	enter();
 	pthread_mutex_lock(&lock);
 	for (b = &blocks; *b != NULL; b = &(*b)->next) {
 		if ((uintptr_t)(*b)->at == at) {
 			old = *b;
 			*b = old->next;
 			munmap(old->at, old->bytes);
+			if (old->behind != NULL) {
+				unuse(old->behind);
+			} else if (!old->host) {
+				discharge(old->device, old->bytes);
+			}
 			free(old);
 			e = CUDA_SUCCESS;
 			break;
@@ -539,10 +653,30 @@ CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr at) {
 	if (b == NULL) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*(int *)value = attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED ? b->managed
-		: b->host                                                ? CU_MEMORYTYPE_HOST
-																 : CU_MEMORYTYPE_DEVICE;
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		memcpy(value, attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ? (void *)&b->bytes : (void *)&b->at, 8);
+		break;
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		memcpy(value, &b->context, sizeof b->context);
+		break;
+	default:
+		*(int *)value = attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED ? b->managed
+			: b->host                                                ? CU_MEMORYTYPE_HOST
+																	 : CU_MEMORYTYPE_DEVICE;
+	}
 	return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr at) {
+	CUresult e = CUDA_SUCCESS;
+	unsigned i;
+
+	for (i = 0; i < count && e == CUDA_SUCCESS; i++) {
+		e = cuPointerGetAttribute(values[i], attributes[i], at);
+	}
+	return e;
 }
 
 CUresult cuMemAddressReserve(
@@ -555,49 +689,211 @@ CUresult cuMemAddressReserve(
 
 CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes) { return munmap(address(at), bytes) != 0; }
 
-CUresult cuMemCreate(
-	CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags) {
-	int fd = memfd_create("fake", 0);
-
+CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *prop, int option) {
 	(void)prop;
-	(void)flags;
-	*handle = (unsigned)fd;
-	return ftruncate(fd, (off_t)bytes) != 0;
+	(void)option;
+	*bytes = 2 << 20;
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle) { return close((int)handle) != 0; }
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *bytes) {
+	*bytes = number("FAKE_MEMORY", (uint64_t)1 << 30);
+	*free_bytes = *bytes - atomic_load(&usage[gpu_of[current()->device]]);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(
+	CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags) {
+	struct physical *p;
+
+	enter();
+	if ((prop->requestedHandleTypes != 0 && fails("create")) || !charge(prop->location.id, bytes)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	p = calloc(1, sizeof *p);
+	*p = (struct physical){
+		.fd = memfd_create("fake", MFD_CLOEXEC), .device = prop->location.id, .uses = 1, .bytes = bytes
+	};
+	(void)flags;
+	*handle = (uintptr_t)p;
+	return ftruncate(p->fd, (off_t)bytes) != 0;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+	if (handle == (CUmemGenericAllocationHandle)-1) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&lock);
+	unuse(address(handle));
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *at) {
+	struct block *b;
+
+	pthread_mutex_lock(&lock);
+	b = block_of((uintptr_t)at);
+	if (b != NULL && b->behind != NULL) {
+		b->behind->uses++;
+		*handle = (uintptr_t)b->behind;
+	}
+	pthread_mutex_unlock(&lock);
+	return b == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult map_pages(const struct block *b, int protection) {
+	return mmap(b->at, b->bytes, protection, MAP_SHARED | MAP_FIXED, b->behind->fd, 0) == MAP_FAILED;
+}
 
 CUresult cuMemMap(
 	CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
 	struct block *b = calloc(1, sizeof *b);
 
 	(void)flags;
-	if (mmap(address(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, (off_t)offset) == MAP_FAILED) {
+	(void)offset;
+	enter();
+	*b = (struct block){ .at = address(at), .bytes = bytes, .behind = address(handle), .next = blocks };
+	if (map_pages(b, PROT_NONE) != 0) {
+		free(b);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&lock);
-	*b = (struct block){ .at = address(at), .bytes = bytes, .next = blocks };
+	b->next = blocks;
+	b->behind->uses++;
+	b->device = b->behind->device;
 	blocks = b;
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t count) {
+	bool reachable = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
 	(void)count;
-	return mprotect(address(at), bytes,
-			   access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE : PROT_NONE) != 0;
+	enter();
+	pthread_mutex_lock(&lock);
+	block_of(at)->reachable = reachable;
+	pthread_mutex_unlock(&lock);
+	return mprotect(address(at), bytes, reachable ? PROT_READ | PROT_WRITE : PROT_NONE) != 0;
+}
+
+static void reserve(void *at, size_t bytes) {
+	mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }
 
 CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
-	CUresult e = release(at);
+	CUresult e = at >> 40 == 0x50 && fails("unmap") ? CUDA_ERROR_INVALID_VALUE : release(at);
 
-	mmap(address(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+	if (e == CUDA_SUCCESS) {
+		reserve(address(at), bytes);
+	}
 	return e;
 }
 
-CUresult cuMemGetInfo_v2(size_t *unused, size_t *all) {
-	*all = (size_t)1 << 30;
-	*unused = *all / 2;
+/* Checkpoints of the process */
+
+CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args) {
+	if (pid != getpid() || args == NULL || args->timeoutMs == 0 || fails("lock")) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&lock); /* whoever is in a call leaves first */
+	atomic_store(&locked, 1);
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCheckpointProcessCheckpoint(int pid, void *args) {
+	struct CUstream_st *s;
+	struct block *b;
+	bool all = pid == getpid() && args == NULL && locked && !stopped && !fails("checkpoint");
+
+	pthread_mutex_lock(&lock);
+	for (s = streams; s != NULL; s = s->next) {
+		all = all && s->todo.first == NULL;
+	}
+	for (b = blocks; b != NULL; b = b->next) {
+		all = all && !b->managed;
+	}
+	for (b = all ? blocks : NULL; b != NULL; b = b->next) {
+		if (b->host) {
+			continue;
+		}
+		discharge(b->device, b->bytes);
+		if (b->behind == NULL || b->reachable) {
+			b->saved = malloc(b->bytes);
+			memcpy(b->saved, b->at, b->bytes);
+		}
+		if (b->behind != NULL) {
+			reserve(b->at, b->bytes);
+		} else {
+			munmap(b->at, b->bytes);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	stopped = stopped || all;
+	return all ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Every device must be told where to go, if any is. */
+static bool remap(const CUcheckpointRestoreArgs *args) {
+	int next[MOST], i, n = (int)number("FAKE_DEVICES", 1);
+	unsigned p;
+	CUuuid own;
+
+	for (i = 0; i < n; i++) {
+		next[i] = gpu_of[i];
+		cuDeviceGetUuid(&own, i);
+		for (p = 0; args != NULL && p < args->gpuPairsCount; p++) {
+			if (memcmp(&args->gpuPairs[p].oldUuid, &own, sizeof own) == 0) {
+				next[i] = args->gpuPairs[p].newUuid.bytes[15];
+				break;
+			}
+		}
+		if ((args != NULL && p == args->gpuPairsCount) || next[i] >= MOST) {
+			return false;
+		}
+	}
+	memcpy(gpu_of, next, sizeof *next * (size_t)n);
+	return true;
+}
+
+/* Memory comes back to its addresses, whatever is there by now. */
+CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args) {
+	struct block *b;
+
+	if (pid != getpid() || !stopped || fails("restore") || !remap(args)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&lock);
+	for (b = blocks; b != NULL; b = b->next) {
+		if (b->host) {
+			continue;
+		}
+		if (!charge(b->device, b->bytes)) {
+			abort(); /* the real one has lost the process, too */
+		}
+		if (b->behind != NULL) {
+			map_pages(b, PROT_READ | PROT_WRITE);
+		} else {
+			mmap(b->at, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		}
+		if (b->saved != NULL) {
+			memcpy(b->at, b->saved, b->bytes);
+			free(b->saved);
+			b->saved = NULL;
+		}
+	}
+	stopped = false;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCheckpointProcessUnlock(int pid, void *args) {
+	if (pid != getpid() || args != NULL || !locked || stopped) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	atomic_store(&locked, 0);
 	return CUDA_SUCCESS;
 }
 

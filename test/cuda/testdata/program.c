@@ -3,7 +3,10 @@
  * libcuda.so.1, or with RESOLVED asks cuGetProcAddress for each function, as
  * NVIDIA's runtime does.
  *
- * usage: program [ROUNDS]; program spin; program fork; program table; program init */
+ * usage: program [ROUNDS [leave|plain]]; program spin [SECONDS];
+ *        program count; program fork; program table; program init
+ * leave: it does not free what it has at the end
+ * plain: it uses no managed memory */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -233,7 +236,7 @@ static void *thread(void *arg) {
 }
 
 /* A kernel waits for the host, which wants to launch another one. */
-static void spins(void) {
+static void spins(int seconds) {
 	unsigned char out[16];
 	CUdeviceptr p, at;
 	CUstream s, t;
@@ -251,11 +254,30 @@ static void spins(void) {
 	CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
 	launch_mix(p, sizeof out, t);
 	launch_mix(p, sizeof out, t);
+	sleep((unsigned)seconds);
 	*flag = 1;
 	CHECK(cuStreamSynchronize(s));
 	CHECK(cuStreamSynchronize(t));
 	CHECK(cuMemcpyDtoH_v2(out, p, sizeof out));
 	printf("spun %016llx\n", sum(out, sizeof out));
+}
+
+/* Nothing but launches, for three seconds at least, and each of them counts. */
+static void counts(void) {
+	double one = 1, sum_of = 0;
+	CUdeviceptr p, q;
+	int i;
+
+	CHECK(cuMemAlloc_v2(&p, sizeof one));
+	CHECK(cuMemAlloc_v2(&q, sizeof one));
+	CHECK(cuMemcpyHtoD_v2(p, &one, sizeof one));
+	CHECK(cuMemcpyHtoD_v2(q, &sum_of, sizeof one));
+	for (i = 0; i < 3000; i++) {
+		launch_axpy(q, p, 1, NULL);
+		usleep(1000);
+	}
+	CHECK(cuMemcpyDtoH_v2(&sum_of, q, sizeof one));
+	printf("counted %g\n", sum_of);
 }
 
 static void threads(void) {
@@ -344,7 +366,7 @@ static void table(void) {
 }
 
 int main(int argc, char **argv) {
-	int rounds = argc > 1 ? atoi(argv[1]) : 6, i, device;
+	int rounds = argc > 1 ? atoi(argv[1]) : 6, plain = argc > 2 && strcmp(argv[2], "plain") == 0, i, device;
 	unsigned char line[840], *image = line;
 	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 10, .Height = 7, .Depth = 3, .Format = 0x20, .NumChannels = 1 };
 	CUdeviceptr x, y, pitched, managed, factor;
@@ -376,7 +398,11 @@ int main(int argc, char **argv) {
 	CHECK(cuModuleGetFunction(&fill, module, "fill"));
 	CHECK(cuModuleGetFunction(&spin, module, "spin"));
 	if (argc > 1 && strcmp(argv[1], "spin") == 0) {
-		spins();
+		spins(argc > 2 ? atoi(argv[2]) : 0);
+		return 0;
+	}
+	if (argc > 1 && strcmp(argv[1], "count") == 0) {
+		counts();
 		return 0;
 	}
 	if (argc > 1 && strcmp(argv[1], "fork") == 0) {
@@ -392,7 +418,7 @@ int main(int argc, char **argv) {
 	CHECK(cuMemAlloc_v2(&x, sizeof host));
 	CHECK(cuMemAlloc_v2(&y, sizeof host));
 	CHECK(cuMemAllocPitch_v2(&pitched, &pitch, 100, 20, 4));
-	CHECK(cuMemAllocManaged(&managed, 4096, 1));
+	CHECK(plain ? cuMemAlloc_v2(&managed, 4096) : cuMemAllocManaged(&managed, 4096, 1));
 	CHECK(cuMemHostAlloc(&pinned, sizeof host, 0));
 	CHECK(cuArray3DCreate_v2(&array, &d));
 	CHECK(cuStreamCreate(&s, 1));
@@ -424,16 +450,19 @@ int main(int argc, char **argv) {
 		CHECK(cuStreamSynchronize(s));
 		printf("round %016llx", sum(pinned, sizeof host));
 		copy_array(array, image, 0);
-		image[i] ^= (unsigned char)(i + 1);
+		image[i % (int)sizeof line] ^= (unsigned char)(i + 1);
 		copy_array(array, image, 1);
 		printf(" array %016llx\n", sum(image, sizeof line));
 		mapped(i);
 		threads();
+		fflush(stdout);
 	}
 	CHECK(cuMemcpyDtoH_v2(host, pitched, pitch * 20));
 	CHECK(cuCtxSynchronize());
-	printf("pitched %016llx managed %016llx\n", sum(host, pitch * 20), sum((void *)managed, 4096));
-	if (argc > 2) {
+	printf("pitched %016llx", sum(host, pitch * 20));
+	CHECK(cuMemcpyDtoH_v2(host, managed, 4096));
+	printf(" managed %016llx\n", sum(host, 4096));
+	if (argc > 2 && !plain) {
 		return 0; /* leaves its memory to the ledger's list */
 	}
 	CHECK(cuMemFree_v2(x));

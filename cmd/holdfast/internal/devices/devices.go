@@ -1,4 +1,5 @@
-// Package devices has the verbs of holdfast that serve devices to programs, and that move programs between them.
+// Package devices has the verbs of holdfast that serve devices to programs, that move programs between them, and that
+// have programs give them up for a time.
 package devices
 
 import (
@@ -16,7 +17,8 @@ var help = verb.Help(texts)
 
 // Commands are the verbs.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newGpud(), newGpudWorker(), newMigrate(), newBalance(), newOpenCL()}
+	return []*cobra.Command{newGpud(), newGpudWorker(), newMigrate(), newPause(), newResume(), newBalance(),
+		newOpenCL()}
 }
 
 // keyFile is the file with the key of servers of devices.

@@ -23,25 +23,28 @@ import (
 const moveTime = 10 * time.Minute
 
 func newMigrate() *cobra.Command {
-	var asJSON bool
+	var o pauseFlags
 	cmd := &cobra.Command{
-		Use:   "migrate SERVER PROGRAM TO",
-		Short: "move a running program's device to another server or back to its node",
+		Use:   "migrate PID GPU | migrate SERVER PROGRAM TO",
+		Short: "move a running program to another GPU or another server",
 		Long:  help("migrate"),
-		Args:  cobra.ExactArgs(3),
+		Args:  cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return o.migrate(cmd, args[0], args[1])
+			}
 			key, err := keyFile(cmd)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), moveTime)
 			defer cancel()
-			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}, args,
+			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), o.asJSON}, args,
 				gpud.MoveKeyFile(key))
 		},
 	}
 	verb.KeyFlag(cmd, "key", "gpud.key")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	o.add(cmd, true)
 	return cmd
 }
 

@@ -1,0 +1,90 @@
+package pause
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Find returns the processes that can be paused, of the given ones and all that these have started: for the process
+// number of mpirun those are its ranks on this node.
+func Find(pids []int) ([]int, error) {
+	doors, err := listening()
+	if err != nil {
+		return nil, err
+	}
+	parents := parents()
+	var found []int
+	for _, pid := range pids {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
+			return nil, fmt.Errorf("there is no process %d", pid)
+		}
+		n := len(found)
+		for _, d := range doors {
+			if below(parents, d, pid) {
+				found = append(found, d)
+			}
+		}
+		if len(found) == n {
+			return nil, fmt.Errorf("process %d (%s): %w", pid, programOf(pid), errNoDoor)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil
+}
+
+// listening lists the processes of this node in which the library listens.
+func listening() ([]int, error) {
+	f, err := os.Open("/proc/net/unix")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var pids []int
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		_, after, found := strings.Cut(lines.Text(), " "+address(0)[:len(address(0))-1])
+		if pid, err := strconv.Atoi(after); found && err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids), nil // a connection has a line, too
+}
+
+// parents are those of all processes.
+func parents() map[int]int {
+	of := map[int]int{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
+	for _, path := range stats {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		text := string(b)
+		var state string
+		var parent int
+		if _, err := fmt.Sscan(text[strings.LastIndexByte(text, ')')+1:], &state, &parent); err != nil {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			of[pid] = parent
+		}
+	}
+	return of
+}
+
+func below(parents map[int]int, pid, top int) bool {
+	for range len(parents) + 1 {
+		if pid == top {
+			return true
+		}
+		if pid = parents[pid]; pid == 0 {
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,285 @@
+package pause
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/shm"
+	"github.com/holdfast-hpc/holdfast/internal/sleep"
+	"github.com/holdfast-hpc/holdfast/internal/units"
+)
+
+// Result is how it went with one process.
+type Result struct {
+	PID     int                `json:"pid"`
+	Program string             `json:"program"`
+	State   string             `json:"state"` // running or paused
+	Bytes   int64              `json:"bytes"` // of device memory that it gave up or took again
+	Seconds map[string]float64 `json:"seconds,omitempty"`
+	Error   string             `json:"error,omitempty"`
+}
+
+// Group is the processes of this node that are paused and resumed together.
+type Group struct {
+	doors   []*door
+	results []Result
+}
+
+// Open connects to processes. Close lets those go on that are in the middle of a pause.
+func Open(ctx context.Context, pids []int) (*Group, error) {
+	g := &Group{}
+	for _, pid := range pids {
+		d, err := open(ctx, pid)
+		if err != nil {
+			g.Close()
+			return nil, err
+		}
+		g.doors = append(g.doors, d)
+		g.results = append(g.results, Result{PID: pid, Program: d.program, Seconds: map[string]float64{}})
+	}
+	return g, nil
+}
+
+// Close ends the connections.
+func (g *Group) Close() {
+	for _, d := range g.doors {
+		d.close()
+	}
+}
+
+// Results are those of the processes, in their order.
+func (g *Group) Results() []Result { return g.results }
+
+// Moved returns how many bytes of the copy under way are done, and how many there are.
+func (g *Group) Moved() (moved, total int64) {
+	for _, d := range g.doors {
+		moved += d.moved.Load()
+		total += d.total.Load()
+	}
+	return moved, total
+}
+
+// all has some of the processes do something at the same time, and notes how long it took. The error is the worst.
+func (g *Group) all(which []int, line, what string) error {
+	errs := make([]error, len(which))
+	var work sync.WaitGroup
+	for i, n := range which {
+		work.Go(func() {
+			began := time.Now()
+			_, errs[i] = g.doors[n].ask(line)
+			if what != "" {
+				g.results[n].Seconds[what] = time.Since(began).Seconds()
+			}
+		})
+	}
+	work.Wait()
+	for i, n := range which {
+		if errs[i] != nil {
+			g.results[n].Error = errs[i].Error()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// without are the numbers of those whose last step did not fail.
+func (g *Group) without() (which []int) {
+	for i, r := range g.results {
+		if r.Error == "" {
+			which = append(which, i)
+		}
+	}
+	return which
+}
+
+// look asks for the states, and expects all processes to be in one.
+func (g *Group) look(want string) ([]state, error) {
+	states := make([]state, len(g.doors))
+	for i, d := range g.doors {
+		var err error
+		if states[i], err = d.state(); err != nil {
+			return nil, err
+		}
+		g.results[i].State, g.results[i].Bytes = states[i].name, states[i].arena+states[i].other
+	}
+	for i, s := range states {
+		if s.name != want {
+			return nil, fmt.Errorf("process %d (%s) is %s", g.doors[i].pid, g.doors[i].program, s.name)
+		}
+	}
+	return states, nil
+}
+
+// Pause has all processes give up their GPUs, or none. Those that do not come to rest within wait keep the others
+// going, and the error names the call and the stream.
+func (g *Group) Pause(ctx context.Context, wait time.Duration) error {
+	every := make([]int, len(g.doors))
+	for i := range every {
+		every[i] = i
+	}
+	states, err := g.look("running")
+	if err != nil {
+		return err
+	}
+	if err := g.quiet(ctx, every, wait); err != nil {
+		return err
+	}
+	err = enough(states)
+	if err == nil {
+		err = g.all(every, "save", "copy")
+	}
+	if err == nil {
+		err = ctx.Err() // the last moment: nothing has been given up yet
+	}
+	if err != nil {
+		return errors.Join(err, g.all(g.without(), "open", ""))
+	}
+	if err := g.all(every, "stop", "release"); err != nil {
+		return errors.Join(err, g.back())
+	}
+	if err := g.all(every, "keep", ""); err != nil {
+		return errors.Join(err, g.back())
+	}
+	for i := range g.results {
+		g.results[i].State = "paused"
+	}
+	return nil
+}
+
+// back lets all go on after one could not give up its GPU.
+func (g *Group) back() error {
+	var errs []error
+	for i, d := range g.doors {
+		s, err := d.state()
+		if err == nil && s.name == "paused" {
+			_, err = d.ask("resume")
+		} else if err == nil && s.name != "running" {
+			_, err = d.ask("open")
+		}
+		if err == nil {
+			g.results[i].State = "running"
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// firstTry is how long processes are held at first for others to come to rest. A kernel of one can wait for another
+// process, which is held: so all are let go, and held for longer at another moment.
+const firstTry = 100 * time.Millisecond
+
+func (g *Group) quiet(ctx context.Context, which []int, wait time.Duration) error {
+	began := time.Now()
+	for try := firstTry; ; try *= 2 {
+		left := wait - time.Since(began)
+		try = max(min(try, left), 10*time.Millisecond)
+		err := g.all(which, fmt.Sprintf("quiet %d", try.Milliseconds()), "wait")
+		if err == nil {
+			for _, n := range which {
+				g.results[n].Seconds["wait"] = time.Since(began).Seconds()
+			}
+			return ctx.Err()
+		}
+		again := g.all(g.without(), "open", "")
+		if again != nil || errors.Is(err, errRefused) || !errors.Is(err, errBusy) || left <= try || ctx.Err() != nil {
+			return errors.Join(err, again, ctx.Err())
+		}
+		for i := range g.results {
+			g.results[i].Error = ""
+		}
+		if err := sleep.For(ctx, time.Duration(rand.Int64N(int64(try/4)+1))); err != nil {
+			return err
+		}
+	}
+}
+
+// enough says whether this machine's memory can take what the devices hold.
+func enough(states []state) error {
+	var need int64
+	for _, s := range states {
+		need += s.arena + s.other
+	}
+	if _, free := shm.Machine(); free > 0 && need+need/50 > free {
+		return fmt.Errorf("the programs hold %s of device memory, and this machine has %s free for the copy",
+			units.Bytes(need), units.Bytes(free))
+	}
+	return nil
+}
+
+// Resume has all processes take GPUs again: their own, or those that to names for them; nil: their own.
+func (g *Group) Resume(to *Moves) error {
+	states, err := g.look("paused")
+	if err != nil {
+		return err
+	}
+	lines := make([][]string, len(states))
+	for i, s := range states {
+		if lines[i], err = to.lines(s.devices); err != nil {
+			return fmt.Errorf("process %d (%s): %w", g.doors[i].pid, g.doors[i].program, err)
+		}
+	}
+	errs := make([]error, len(lines))
+	var work sync.WaitGroup
+	for i := range lines {
+		work.Go(func() {
+			for n, line := range lines[i] {
+				g.results[i].Error = ""
+				if errs[i] = g.all([]int{i}, line, "resume"); errs[i] == nil || n > 0 {
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	for i := range errs {
+		if errs[i] == nil {
+			g.results[i].State = "running"
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Move has all processes give up their GPUs and take others. Those that cannot have the others get their own back.
+// Processes that are all paused are resumed there, or stay paused.
+func (g *Group) Move(ctx context.Context, wait time.Duration, to *Moves) error {
+	if _, err := g.look("paused"); err == nil {
+		return g.Resume(to)
+	}
+	states, err := g.look("running")
+	if err != nil {
+		return err
+	}
+	for i, s := range states { // before anything is held
+		if _, err := to.lines(s.devices); err != nil {
+			return fmt.Errorf("process %d (%s): %w", g.doors[i].pid, g.doors[i].program, err)
+		}
+	}
+	if err := g.Pause(ctx, wait); err != nil {
+		return err
+	}
+	if err := g.Resume(to); err != nil {
+		return errors.Join(err, g.back())
+	}
+	return nil
+}
+
+// Total is how long the processes stood still.
+func (r *Result) Total() (s float64) {
+	for v := range maps.Values(r.Seconds) {
+		s += v
+	}
+	return s
+}
+
+// Steps are the names of what Seconds has, in their order.
+func (r *Result) Steps() []string {
+	return slices.DeleteFunc([]string{"wait", "copy", "release", "resume"}, func(s string) bool {
+		_, has := r.Seconds[s]
+		return !has
+	})
+}

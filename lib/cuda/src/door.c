@@ -1,0 +1,301 @@
+/* door.c - the socket that holdfast pause, resume and migrate speak to: docs/PROTOCOL.md. It has an abstract name, so
+ * nothing is left of it when the process dies. The thread behind it takes no signals. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "library.h"
+
+enum { VERSION = 1, DEVICES = 64 };
+
+/* How long a tool may be silent that has the program stand still. */
+enum { PATIENCE = 600 };
+
+static struct {
+	_Atomic bool open;
+	int listener, peer; /* -1: none */
+	char line[8192];
+	size_t have;
+	CUuuid devices[DEVICES]; /* as the driver named them before it was stopped */
+	bool used[DEVICES];
+	int count;
+	bool heard; /* the last line that was sent has arrived */
+} door = { .listener = -1, .peer = -1 };
+
+static bool say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static bool say(const char *format, ...) {
+	char line[HF_WHY + DEVICES * 34 + 200];
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(line, sizeof line - 1, format, args);
+	va_end(args);
+	if (n < 0 || (size_t)n >= sizeof line - 1) {
+		return door.heard = false;
+	}
+	line[n++] = '\n';
+	return door.heard = send(door.peer, line, (size_t)n, MSG_NOSIGNAL) == n;
+}
+
+static bool progress(size_t moved, size_t total) { return say("moved %zu %zu", moved, total); }
+
+/* Going back goes on, whoever listens. */
+static bool tell(size_t moved, size_t total) {
+	(void)progress(moved, total);
+	return true;
+}
+
+/* The next line, or NULL when the peer is gone or silent for too long. */
+static char *next_line(char *out, size_t room) {
+	char *end;
+	ssize_t n;
+	size_t length;
+
+	while ((end = memchr(door.line, '\n', door.have)) == NULL) {
+		if (door.have == sizeof door.line) {
+			return NULL;
+		}
+		n = recv(door.peer, door.line + door.have, sizeof door.line - door.have, 0);
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n <= 0) {
+			return NULL;
+		}
+		door.have += (size_t)n;
+	}
+	length = (size_t)(end - door.line);
+	if (length >= room) {
+		return NULL;
+	}
+	memcpy(out, door.line, length);
+	out[length] = 0;
+	door.have -= length + 1;
+	memmove(door.line, end + 1, door.have);
+	return out;
+}
+
+static void state(void) {
+	static const char *const names[] = { "running", "quiet", "saved", "paused" };
+	char devices[DEVICES * 34 + 1] = "-", *at = devices;
+	size_t arena = 0, other = 0;
+	int i, j, count = 0;
+
+	if (hf_pause_phase() != HF_STOPPED) {
+		if (REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || REAL(cuDeviceGetUuid) == NULL) {
+			count = 0;
+		}
+		count = count > DEVICES ? DEVICES : count;
+		for (i = 0; i < count && REAL(cuDeviceGetUuid)(&door.devices[i], i) == CUDA_SUCCESS; i++) {
+			door.used[i] = hf_context_of(i) != NULL;
+		}
+		door.count = i;
+	}
+	for (i = 0; i < door.count; i++) {
+		if (i > 0) {
+			*at++ = ',';
+		}
+		for (j = 0; j < 16; j++) {
+			at += sprintf(at, "%02x", door.devices[i].bytes[j]);
+		}
+		if (door.used[i]) {
+			*at++ = '+';
+			*at = 0;
+		}
+	}
+	hf_pause_bytes(&arena, &other);
+	say("state %s %zu %zu %s", names[hf_pause_phase()], arena, other, devices);
+}
+
+/* Reads OLD=NEW,OLD=NEW of 32 hexadecimal digits each. */
+static bool read_uuid(const char **text, CUuuid *uuid) {
+	unsigned byte;
+	int i;
+
+	for (i = 0; i < 16; i++, *text += 2) {
+		if (sscanf(*text, "%2x", &byte) != 1 || (*text)[1] == 0) {
+			return false;
+		}
+		uuid->bytes[i] = (unsigned char)byte;
+	}
+	return true;
+}
+
+static int read_pairs(const char *text, CUcheckpointGpuPair *pairs) {
+	int n = 0;
+
+	while (*text != 0) {
+		if (n == DEVICES || !read_uuid(&text, &pairs[n].oldUuid) || *text++ != '=' ||
+			!read_uuid(&text, &pairs[n].newUuid)) {
+			return -1;
+		}
+		n++;
+		text += *text == ',';
+	}
+	return n;
+}
+
+static void resume(const char *text, hf_progress *told) {
+	CUcheckpointGpuPair pairs[DEVICES];
+	int n = read_pairs(text, pairs);
+	char why[HF_WHY];
+
+	if (n < 0) {
+		say("error %s is no list of devices", text);
+	} else if (hf_pause_resume(pairs, (unsigned)n, told, why)) {
+		say("running");
+	} else {
+		say("error %s", why);
+		if (!door.heard) {
+			hf_say("it stays paused: %s", why);
+		}
+	}
+}
+
+static void quiet(const char *ms) {
+	size_t arena, other;
+	char why[HF_WHY];
+
+	if (hf_pause_refused(why)) {
+		say("refused %s", why);
+	} else if (!hf_pause_quiet(strtod(ms, NULL) / 1000, why)) {
+		say("busy %s", why);
+	} else {
+		hf_pause_bytes(&arena, &other);
+		say("quiet %zu %zu", arena, other);
+	}
+}
+
+static void answer(bool done, const char *word, const char *why) {
+	if (done) {
+		say("%s", word);
+	} else {
+		say("error %s", why);
+	}
+}
+
+/* One line of a tool. *kept: the program is to stay as it is when the tool leaves. */
+static bool obey(const char *line, bool *kept) {
+	enum hf_phase phase = hf_pause_phase();
+	char why[HF_WHY] = "";
+
+	if (strcmp(line, "state") == 0) {
+		state();
+	} else if (strncmp(line, "quiet ", 6) == 0 && phase == HF_RUNNING) {
+		quiet(line + 6);
+	} else if (strcmp(line, "save") == 0 && phase == HF_QUIET) {
+		answer(hf_pause_save(progress, why), "saved", why);
+	} else if (strcmp(line, "stop") == 0 && phase == HF_SAVED) {
+		*kept = false;
+		answer(hf_pause_stop(why), "stopped", why);
+	} else if (strcmp(line, "keep") == 0 && phase == HF_STOPPED) {
+		*kept = true;
+		say("kept");
+	} else if (strcmp(line, "open") == 0 && (phase == HF_QUIET || phase == HF_SAVED)) {
+		hf_pause_open();
+		say("running");
+	} else if (strncmp(line, "resume", 6) == 0 && phase == HF_STOPPED) {
+		resume(line[6] == ' ' ? line + 7 : "", tell);
+	} else {
+		say("error %.100s is not to be done now", line);
+		return false;
+	}
+	return true;
+}
+
+/* Serves one tool. If it leaves in the middle of a pause, the program goes on. */
+static void serve(bool *kept) {
+	struct timeval limit = { .tv_sec = PATIENCE };
+	char line[sizeof door.line];
+
+	door.have = 0;
+	setsockopt(door.peer, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	setsockopt(door.peer, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+	if (say("holdfast-cuda %d", VERSION)) {
+		while (next_line(line, sizeof line) != NULL && obey(line, kept)) {
+		}
+	}
+	if (hf_pause_phase() == HF_QUIET || hf_pause_phase() == HF_SAVED) {
+		hf_pause_open();
+	} else if (hf_pause_phase() == HF_STOPPED && !*kept) {
+		resume("", tell);
+	}
+}
+
+/* Only the program's user, and root, may have it paused. */
+static bool trusted(int peer) {
+	struct ucred who;
+	socklen_t length = sizeof who;
+
+	return getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && (who.uid == geteuid() || who.uid == 0);
+}
+
+static void *listens(void *arg) {
+	struct timespec nap = { .tv_nsec = 100000000 };
+	bool kept = false;
+
+	for (;;) {
+		door.peer = accept4(door.listener, NULL, NULL, SOCK_CLOEXEC);
+		if (door.peer < 0) {
+			nanosleep(&nap, NULL); /* no descriptor is free, say */
+			continue;
+		}
+		if (trusted(door.peer)) {
+			serve(&kept);
+		}
+		close(door.peer);
+		door.peer = -1;
+	}
+	return arg;
+}
+
+void hf_door_open(void) {
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	sigset_t all, old;
+	pthread_t thread;
+	int n, e;
+
+	if (!hf_settings.pause || atomic_exchange(&door.open, true)) {
+		return;
+	}
+	n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "holdfast-cuda-%d", (int)getpid());
+	if ((door.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0 ||
+		bind(door.listener, (struct sockaddr *)&name,
+			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0 ||
+		listen(door.listener, 8) != 0) {
+		hf_say("it cannot be paused: no socket %s: %s", name.sun_path + 1, strerror(errno));
+		return;
+	}
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	e = pthread_create(&thread, NULL, listens, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (e != 0) {
+		hf_say("it cannot be paused: no thread: %s", strerror(e));
+		return;
+	}
+	pthread_detach(thread);
+}
+
+/* A child has neither the thread nor the memory. */
+void hf_door_child(void) {
+	if (door.listener >= 0) {
+		close(door.listener);
+	}
+	if (door.peer >= 0) {
+		close(door.peer);
+	}
+	door.listener = door.peer = -1;
+	atomic_store(&door.open, false);
+}

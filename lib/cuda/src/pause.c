@@ -1,0 +1,426 @@
+/* pause.c - gives up all device memory of the program and takes it again: what the arena holds is copied by the library
+ * itself, the driver's own checkpoint takes the rest. Addresses, streams and graphs stay as they are. Only the door's
+ * thread calls this. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "library.h"
+
+enum { LOCK_MS = 10000 };
+
+static struct {
+	enum hf_phase phase;
+	struct hf_mapping *list;
+	size_t count, bytes;
+	unsigned char *host;
+} stop;
+
+enum hf_phase hf_pause_phase(void) { return stop.phase; }
+
+/* Streams that the program has made, so that a busy one can be named. */
+static struct {
+	pthread_mutex_t lock;
+	struct made {
+		CUcontext context;
+		CUstream stream;
+	} *list;
+	size_t count, room;
+} streams = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void hf_pause_stream(CUstream stream) {
+	CUcontext context = NULL;
+	struct made *more;
+	size_t room;
+
+	if (!hf_settings.pause || REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS) {
+		return;
+	}
+	pthread_mutex_lock(&streams.lock);
+	if (streams.count == streams.room) {
+		room = streams.room == 0 ? 64 : streams.room * 2;
+		if ((more = realloc(streams.list, room * sizeof *more)) != NULL) {
+			streams.list = more;
+			streams.room = room;
+		}
+	}
+	if (streams.count < streams.room) {
+		streams.list[streams.count++] = (struct made){ context, stream };
+	}
+	pthread_mutex_unlock(&streams.lock);
+}
+
+void hf_pause_stream_ends(CUcontext context, CUstream stream) {
+	size_t i;
+
+	pthread_mutex_lock(&streams.lock);
+	for (i = streams.count; i-- > 0;) {
+		if (stream == NULL ? streams.list[i].context == context : streams.list[i].stream == stream) {
+			streams.list[i] = streams.list[--streams.count];
+		}
+	}
+	pthread_mutex_unlock(&streams.lock);
+}
+
+/* Waits for all contexts in a thread of its own, since work may never end. It outlives an attempt. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool runs;
+	CUresult e;
+	CUcontext *contexts;
+	size_t count;
+} waiter = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
+
+static void *wait_for_all(void *arg) {
+	CUresult e = CUDA_SUCCESS;
+	CUcontext popped;
+	size_t i;
+
+	for (i = 0; i < waiter.count && e == CUDA_SUCCESS; i++) {
+		if ((e = REAL(cuCtxPushCurrent_v2)(waiter.contexts[i])) == CUDA_SUCCESS) {
+			e = REAL(cuCtxSynchronize)();
+			REAL(cuCtxPopCurrent_v2)(&popped);
+		}
+	}
+	pthread_mutex_lock(&waiter.lock);
+	waiter.e = e;
+	waiter.runs = false;
+	pthread_cond_signal(&waiter.ended);
+	pthread_mutex_unlock(&waiter.lock);
+	return arg;
+}
+
+static bool start_waiter(void) {
+	CUcontext *own;
+	pthread_t thread;
+	bool has;
+
+	hf_ledger_lock();
+	own = realloc(waiter.contexts, (hf_ledger.context_count + 1) * sizeof *own);
+	if ((has = own != NULL)) {
+		waiter.contexts = own;
+		waiter.count = hf_ledger.context_count;
+		memcpy(own, hf_ledger.contexts, waiter.count * sizeof *own);
+	}
+	hf_ledger_unlock();
+	if (!has || pthread_create(&thread, NULL, wait_for_all, NULL) != 0) {
+		return false;
+	}
+	pthread_detach(thread);
+	return waiter.runs = true;
+}
+
+/* Whether the waiter ends in time. The lock is held. */
+static bool ended(double until) {
+	struct timespec t;
+	double left;
+
+	while (waiter.runs && (left = until - hf_now()) > 0) {
+		clock_gettime(CLOCK_REALTIME, &t);
+		t.tv_sec += (time_t)left;
+		t.tv_nsec += (long)((left - (double)(time_t)left) * 1e9);
+		t.tv_sec += t.tv_nsec / 1000000000;
+		t.tv_nsec %= 1000000000;
+		pthread_cond_timedwait(&waiter.ended, &waiter.lock, &t);
+	}
+	return !waiter.runs;
+}
+
+/* Names the stream that is busy, and the last call that submitted work to it. */
+static void name_busy(char why[HF_WHY]) {
+	unsigned call = HF_COUNT;
+	CUstream busy = NULL;
+	CUcontext popped;
+	size_t i;
+
+	pthread_mutex_lock(&streams.lock);
+	for (i = 0; i < streams.count && busy == NULL; i++) {
+		if (REAL(cuCtxPushCurrent_v2)(streams.list[i].context) == CUDA_SUCCESS) {
+			if (REAL(cuStreamQuery)(streams.list[i].stream) == CUDA_ERROR_NOT_READY) {
+				busy = streams.list[i].stream;
+			}
+			REAL(cuCtxPopCurrent_v2)(&popped);
+		}
+	}
+	pthread_mutex_unlock(&streams.lock);
+	call = hf_gate_call((hf_word)busy);
+	if (busy != NULL) {
+		snprintf(why, HF_WHY, "stream %p is busy; the last call of it is %s", (void *)busy,
+			call == HF_COUNT ? "not known" : hf_names[call]);
+	} else {
+		snprintf(why, HF_WHY, "a default stream is busy; the last call of one is %s",
+			call == HF_COUNT ? "not known" : hf_names[call]);
+	}
+}
+
+static bool idle(double until, char why[HF_WHY]) {
+	bool is;
+
+	pthread_mutex_lock(&waiter.lock);
+	is = ended(until); /* what an earlier attempt waits for */
+	if (is) {
+		if (!start_waiter()) {
+			snprintf(why, HF_WHY, "no thread could be started");
+			pthread_mutex_unlock(&waiter.lock);
+			return false;
+		}
+		is = ended(until);
+	}
+	if (!is) {
+		name_busy(why);
+	} else if (waiter.e != CUDA_SUCCESS) {
+		snprintf(why, HF_WHY, "the device reports %s", hf_error(waiter.e));
+		is = false;
+	}
+	pthread_mutex_unlock(&waiter.lock);
+	return is;
+}
+
+/* What the driver's checkpoint cannot do, found before anything has changed. */
+static bool device_refuses(char why[HF_WHY]) {
+	CUuuid whole, part;
+	int count = 0, i, mps;
+
+	if (REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS) {
+		count = 0;
+	}
+	for (i = 0; i < count; i++) {
+		if (REAL(cuDeviceGetAttribute)(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, i) == CUDA_SUCCESS && mps) {
+			snprintf(why, HF_WHY, "device %d is shared by MPS", i);
+			return true;
+		}
+		if (REAL(cuDeviceGetUuid) != NULL && REAL(cuDeviceGetUuid_v2) != NULL &&
+			REAL(cuDeviceGetUuid)(&whole, i) == CUDA_SUCCESS && REAL(cuDeviceGetUuid_v2)(&part, i) == CUDA_SUCCESS &&
+			memcmp(&whole, &part, sizeof whole) != 0) {
+			snprintf(why, HF_WHY, "device %d is a part of a GPU (MIG)", i);
+			return true;
+		}
+	}
+	return false;
+}
+
+bool hf_pause_refused(char why[HF_WHY]) {
+	const struct hf_block *b;
+	const char *held;
+	size_t i;
+
+	*why = 0;
+	if (REAL(cuCheckpointProcessLock) == NULL || REAL(cuCheckpointProcessCheckpoint) == NULL ||
+		REAL(cuCheckpointProcessRestore) == NULL || REAL(cuCheckpointProcessUnlock) == NULL) {
+		snprintf(why, HF_WHY, "the driver cannot take a checkpoint; version 570 is the first that can");
+		return true;
+	}
+	hf_ledger_lock();
+	if (hf_ledger.lost) {
+		snprintf(why, HF_WHY, "there was no memory to write down all its allocations");
+	}
+	for (i = 0; i < hf_ledger.count && *why == 0; i++) {
+		b = hf_ledger.blocks[i];
+		if (b->kind == HF_MANAGED || b->kind == HF_FOREIGN) {
+			snprintf(why, HF_WHY, "it uses %s at %#llx, %zu bytes, asked for by %.200s+%#zx",
+				b->kind == HF_MANAGED ? "managed memory" : "memory of another process", b->at, b->bytes,
+				b->asker != NULL && b->asker->file != NULL ? b->asker->file : "?",
+				b->asker != NULL ? b->asker->offset : 0);
+		}
+	}
+	hf_ledger_unlock();
+	if (*why == 0 && ((held = hf_memory_held()) != NULL || (held = hf_arena_held()) != NULL)) {
+		snprintf(why, HF_WHY, "%s", held);
+	}
+	return *why != 0 || device_refuses(why);
+}
+
+bool hf_pause_quiet(double wait, char why[HF_WHY]) {
+	double until = hf_now() + wait;
+	unsigned other = hf_gate_close(until);
+	bool is = other == HF_COUNT;
+
+	if (!is) {
+		snprintf(why, HF_WHY, "a thread is in %s", hf_names[other]);
+		return false;
+	}
+	if (atomic_load(&hf_captures) > 0) {
+		snprintf(why, HF_WHY, "a stream is being captured");
+		is = false;
+	}
+	if ((is = is && idle(until, why))) {
+		stop.phase = HF_QUIET;
+	} else {
+		hf_gate_open();
+	}
+	return is;
+}
+
+void hf_pause_bytes(size_t *arena, size_t *other) {
+	const struct hf_block *b;
+	struct hf_mapping *list;
+	size_t count = hf_arena_list(&list), i;
+
+	*arena = *other = 0;
+	for (i = 0; count != SIZE_MAX && i < count; i++) {
+		*arena += list[i].bytes;
+	}
+	free(list);
+	hf_ledger_lock();
+	for (i = 0; i < hf_ledger.count; i++) {
+		b = hf_ledger.blocks[i];
+		if (!b->arena && b->kind != HF_HOST && b->kind != HF_FOREIGN && b->kind != HF_VARIABLE) {
+			*other += b->bytes;
+		}
+	}
+	hf_ledger_unlock();
+}
+
+static void forget(void) {
+	unsigned char *host = stop.host;
+	size_t bytes = stop.bytes;
+
+	free(stop.list);
+	stop.list = NULL;
+	stop.host = NULL;
+	stop.count = stop.bytes = 0;
+	if (host != NULL) {
+		munmap(host, bytes);
+	}
+}
+
+bool hf_pause_save(hf_progress *progress, char why[HF_WHY]) {
+	size_t i;
+	void *host;
+
+	forget();
+	if ((stop.count = hf_arena_list(&stop.list)) == SIZE_MAX) {
+		stop.count = 0;
+		snprintf(why, HF_WHY, "there is no memory for a list of the device memory");
+		return false;
+	}
+	for (i = 0; i < stop.count; i++) {
+		stop.bytes += stop.list[i].bytes;
+	}
+	if (stop.bytes != 0) {
+		host = mmap(NULL, stop.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (host == MAP_FAILED) {
+			snprintf(why, HF_WHY, "the host has no %zu bytes for a copy: %s", stop.bytes, strerror(errno));
+			stop.bytes = 0;
+			return false;
+		}
+		(void)madvise(host, stop.bytes, MADV_HUGEPAGE);
+		(void)madvise(host, stop.bytes, MADV_DONTFORK);
+		stop.host = host;
+		if (!hf_move(stop.list, stop.count, stop.host, true, progress, why)) {
+			forget();
+			return false;
+		}
+	}
+	stop.phase = HF_SAVED;
+	return true;
+}
+
+static bool never_mind(size_t moved, size_t total) {
+	(void)moved;
+	(void)total;
+	return true;
+}
+
+/* The program has no other copy of its memory than ours, so it cannot go on without. */
+static void lost(const char *what, const char *why) {
+	hf_say("the program cannot go on: %s: %s", what, why);
+	abort();
+}
+
+/* Puts back what a stop that failed has given up. */
+static void back(size_t gone) {
+	char why[HF_WHY];
+	CUresult e = hf_arena_map(stop.list, gone);
+
+	if (e != CUDA_SUCCESS) {
+		lost("its device memory is not to be had again", hf_error(e));
+	}
+	if (!hf_move(stop.list, gone, stop.host, false, never_mind, why)) {
+		lost("its device memory cannot be written", why);
+	}
+}
+
+/* The driver gives up what is left, or has it all still. */
+static CUresult checkpoint(char why[HF_WHY]) {
+	CUcheckpointLockArgs args = { .timeoutMs = LOCK_MS };
+	struct hf_spans before;
+	int pid = (int)getpid();
+	CUresult e = REAL(cuCheckpointProcessLock)(pid, &args);
+
+	if (e != CUDA_SUCCESS) {
+		snprintf(why, HF_WHY, "the driver cannot be locked: %s", hf_error(e));
+		return e;
+	}
+	if (!hf_spans_read(&before)) {
+		e = CUDA_ERROR_OUT_OF_MEMORY;
+		snprintf(why, HF_WHY, "/proc/self/maps cannot be read");
+	} else if ((e = REAL(cuCheckpointProcessCheckpoint)(pid, NULL)) != CUDA_SUCCESS) {
+		snprintf(why, HF_WHY, "the driver's checkpoint fails: %s", hf_error(e));
+	} else if (!hf_spans_fill(&before)) {
+		lost("while its GPU was given up", "it has mapped memory where the driver's was");
+	}
+	free(before.list);
+	if (e != CUDA_SUCCESS) {
+		REAL(cuCheckpointProcessUnlock)(pid, NULL);
+	}
+	return e;
+}
+
+bool hf_pause_stop(char why[HF_WHY]) {
+	CUresult e;
+	size_t gone = hf_arena_unmap(stop.list, stop.count, &e);
+
+	if (e != CUDA_SUCCESS) {
+		snprintf(why, HF_WHY, "its device memory cannot be given up: %s", hf_error(e));
+	} else if ((e = checkpoint(why)) == CUDA_SUCCESS) {
+		stop.phase = HF_STOPPED;
+		return true;
+	}
+	back(gone);
+	return false;
+}
+
+bool hf_pause_resume(CUcheckpointGpuPair *pairs, unsigned count, hf_progress *progress, char why[HF_WHY]) {
+	CUcheckpointRestoreArgs args = { .gpuPairs = pairs, .gpuPairsCount = count };
+	char again[HF_WHY];
+	int pid = (int)getpid();
+	CUresult e = REAL(cuCheckpointProcessRestore)(pid, count == 0 ? NULL : &args);
+	size_t mapped = 0;
+
+	if (e != CUDA_SUCCESS) {
+		snprintf(why, HF_WHY, "the driver cannot restore it: %s", hf_error(e));
+		return false;
+	}
+	if ((e = REAL(cuCheckpointProcessUnlock)(pid, NULL)) != CUDA_SUCCESS) {
+		lost("the driver stays locked", hf_error(e));
+	}
+	if ((e = hf_arena_map(stop.list, stop.count)) != CUDA_SUCCESS) {
+		snprintf(why, HF_WHY, "its %zu bytes of device memory are not to be had: %s", stop.bytes, hf_error(e));
+	} else {
+		mapped = stop.count;
+		if (hf_move(stop.list, stop.count, stop.host, false, progress, why)) {
+			stop.phase = HF_SAVED;
+			hf_pause_open();
+			return true;
+		}
+	}
+	/* As before: the copy on the host is there still. */
+	if (hf_arena_unmap(stop.list, mapped, &e) != mapped || checkpoint(again) != CUDA_SUCCESS) {
+		lost(why, "and the GPU cannot be given up again");
+	}
+	return false;
+}
+
+void hf_pause_open(void) {
+	stop.phase = HF_RUNNING;
+	hf_gate_open();
+	forget();
+}
