@@ -3,7 +3,6 @@ package coordinated
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -87,9 +87,7 @@ func decideOnAll(all connect.Ranks, mine []storage.Owner) (was storage.Owner,
 	const each = storage.OwnerBytes + 16 + 8
 	was = storage.Decide(mine)
 	var id [16]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return was, nil, err
-	}
+	random.Fill(id[:])
 	b := binary.LittleEndian.AppendUint64(append(was.Encode(), id[:]...), uint64(time.Now().UnixNano()))
 	every := make([]byte, each*all.Size())
 	if err := all.Allgather(every, b); err != nil {

@@ -2,11 +2,11 @@ package storage
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
@@ -83,15 +83,15 @@ func MeasureStore(ctx context.Context, url string, bytes int64) (m StoreRates, e
 	}
 	o.Until(ctx)
 	start := time.Now()
-	if err := o.Try(ctx, "holdfast-doctor-"+rand.Text()); err != nil {
+	if err := o.Try(ctx, "holdfast-doctor-"+random.Text()); err != nil {
 		return m, err
 	}
 	const requests = 7 // of Try: four puts, two looks after those that fail, a delete
 	m.Reply = time.Since(start) / requests
-	key := "holdfast-doctor-" + rand.Text()
+	key := "holdfast-doctor-" + random.Text()
 	u := o.NewUpload(ctx, key, bytes)
 	piece := make([]byte, 1<<20)
-	_, _ = rand.Read(piece)
+	random.Fill(piece)
 	start = time.Now()
 	for u.Bytes() < bytes && err == nil {
 		_, err = u.Write(piece)

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -77,7 +77,7 @@ func (r *report) part(ctx context.Context, part, dir, token string, nodes []stri
 
 func (r *report) lookNodes(ctx context.Context, level, dir string, nodes []string) {
 	b := make([]byte, 8)
-	_, _ = rand.Read(b) // it never fails
+	random.Fill(b)
 	token := hex.EncodeToString(b)
 	defer func() {
 		// Also where ctx has ended.

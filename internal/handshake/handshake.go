@@ -15,7 +15,6 @@ package handshake
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -23,6 +22,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/random"
 )
 
 // Limit bounds a handshake. Callers set the deadlines.
@@ -36,7 +37,7 @@ type Key [KeyBytes]byte
 
 // NewKey returns a random key.
 func NewKey() (k Key) {
-	_, _ = rand.Read(k[:]) // it never fails
+	random.Fill(k[:])
 	return k
 }
 

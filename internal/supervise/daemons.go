@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
@@ -81,7 +81,7 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 // daemonKey is a name that no other run has.
 func (r *run) daemonKey() string {
 	b := make([]byte, 8)
-	_, _ = rand.Read(b) // it never fails
+	random.Fill(b)
 	if r.cfg.Job != nil {
 		return "job." + r.cfg.Job.ID + "." + hex.EncodeToString(b)
 	}

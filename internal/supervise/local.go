@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -54,7 +54,7 @@ func (s *setup) nodeLocal(ctx context.Context) error {
 		}
 		if name == "" {
 			b := make([]byte, 8)
-			_, _ = rand.Read(b) // it never fails
+			random.Fill(b)
 			name = prefix + hex.EncodeToString(b)
 		}
 		s.prog.Local, s.cfg.Memory.Local = name, name

@@ -2,11 +2,11 @@ package checkpoints
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -53,7 +53,7 @@ func Copy(ctx context.Context, from []string, to string, e Epoch, jobs int) (don
 		return done, err
 	}
 	// What is copied stays until somebody removes it: verify then misses each of the copies.
-	t, err := v.openTarget(ctx, to, target{run: "copy " + rand.Text(), jobs: jobs, create: true, readsBack: true,
+	t, err := v.openTarget(ctx, to, target{run: "copy " + random.Text(), jobs: jobs, create: true, readsBack: true,
 		keepEvery: 1})
 	if err != nil {
 		return done, err

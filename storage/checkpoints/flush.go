@@ -2,12 +2,12 @@ package checkpoints
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -184,7 +184,7 @@ func Flush(ctx context.Context, from []string, to string, jobs int) (e Epoch, er
 	if len(v.dirs) == 0 {
 		return 0, errNoDirs
 	}
-	return v.into(ctx, to, target{run: "flush " + rand.Text(), jobs: jobs}, (*target).flush)
+	return v.into(ctx, to, target{run: "flush " + random.Text(), jobs: jobs}, (*target).flush)
 }
 
 func (t *target) flush(ctx context.Context, v *View) (Epoch, error) {

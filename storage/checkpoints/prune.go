@@ -2,7 +2,6 @@ package checkpoints
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/storage/internal/catalog"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -58,7 +58,7 @@ func Prune(ctx context.Context, dirs []string, rules PruneRules) (removed map[st
 		return nil, errNoDirs
 	}
 	if !rules.DryRun {
-		release, err := v.lock(ctx, "prune "+rand.Text(), false)
+		release, err := v.lock(ctx, "prune "+random.Text(), false)
 		if err != nil {
 			return nil, err
 		}

@@ -3,11 +3,11 @@ package checkpoints
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -52,7 +52,7 @@ func Repair(ctx context.Context, dirs []string, rules RepairRules) (out []Repair
 		return nil, errNoDirs
 	}
 	if !rules.DryRun {
-		release, err := v.lock(ctx, "repair "+rand.Text(), false)
+		release, err := v.lock(ctx, "repair "+random.Text(), false)
 		if err != nil {
 			return nil, err
 		}

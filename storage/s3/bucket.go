@@ -3,7 +3,6 @@ package s3
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
@@ -72,7 +72,7 @@ func (b *bucket) Put(ctx context.Context, key string, body []byte, match string)
 	}
 	once, cancel := b.bounded(ctx)
 	defer cancel()
-	token := rand.Text()
+	token := random.Text()
 	in := &s3.PutObjectInput{Bucket: &b.name, Key: b.key(key), Body: bytes.NewReader(body),
 		ChecksumCRC32C: checksum(body), ContentLength: aws.Int64(int64(len(body))),
 		Metadata: map[string]string{tokenKey: token}}

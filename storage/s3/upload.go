@@ -3,7 +3,6 @@ package s3
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
@@ -47,7 +47,7 @@ type upload struct {
 
 func (b *bucket) NewUpload(ctx context.Context, key string, most int64) object.Upload {
 	size := max(object.PartBytes, int((most/(mostParts-100)+1<<20-1)&^(1<<20-1)))
-	return &upload{b: b, ctx: ctx, key: key, token: rand.Text(), size: size, next: 1,
+	return &upload{b: b, ctx: ctx, key: key, token: random.Text(), size: size, next: 1,
 		free: make(chan []byte, partsAtOnce+1)}
 }
 

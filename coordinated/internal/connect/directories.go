@@ -2,7 +2,6 @@ package connect
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
@@ -33,10 +33,7 @@ func (d *Directories) Blind(ctx context.Context, dir string, wait time.Duration)
 	me := d.Topology.Rank
 	nonce := make([]byte, 6)
 	if me == 0 {
-		_, err = rand.Read(nonce)
-	}
-	if err := Agree(d.Ranks, "check the global directory", err); err != nil {
-		return nil, err
+		random.Fill(nonce)
 	}
 	if err := Broadcast(d.Ranks, nonce); err != nil {
 		return nil, fmt.Errorf("check the global directory: %w", err)

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/chunkhash"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
+	"github.com/holdfast-hpc/holdfast/internal/random"
 )
 
 // State is a device as checkpoints see it. Its methods are called while the device is stopped, unless they say
@@ -41,7 +41,7 @@ func (d *State) Init(drv driver.Device) {
 func (d *State) HashKey() *chunkhash.Key {
 	d.keyOnce.Do(func() {
 		var seed [32]byte
-		_, _ = rand.Read(seed[:]) // it never fails
+		random.Fill(seed[:])
 		d.key = chunkhash.NewKey(seed)
 	})
 	return d.key

@@ -1,7 +1,6 @@
 package devmsg
 
 import (
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
@@ -90,7 +90,7 @@ func dataAt(slots int) int { return (stateAt + 4*slots + 4095) &^ 4095 }
 // NewSlab makes one of so many slots.
 func NewSlab(slots int) (*Slab, error) {
 	var nonce [16]byte
-	_, _ = rand.Read(nonce[:])
+	random.Fill(nonce[:])
 	size := dataAt(slots) + slots*SlotBytes
 	f, mem, err := shm.New("messages-"+hex.EncodeToString(nonce[:]), size)
 	if err != nil {

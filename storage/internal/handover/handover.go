@@ -5,7 +5,6 @@ package handover
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
@@ -40,7 +40,7 @@ type Server struct {
 // Serve starts to give away what open returns for a key. open is called for every
 // question, by several goroutines; the file stays its own. The caller closes the Server.
 func Serve(open func(key uint32) (syscall.Conn, error)) (*Server, error) {
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@holdfast-" + rand.Text()})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@holdfast-" + random.Text()})
 	if err != nil {
 		return nil, fmt.Errorf("listen for the processes of the node: %w", err)
 	}

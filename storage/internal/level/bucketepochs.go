@@ -3,7 +3,6 @@ package level
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/internal/random"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
@@ -32,7 +32,7 @@ const intentMagic = "holdfast intent "
 // intentLen is the length of an intent; a manifest is longer.
 const intentLen = int64(len(intentMagic) + 26)
 
-func newIntent() []byte { return []byte(intentMagic + rand.Text()[:26]) }
+func newIntent() []byte { return []byte(intentMagic + random.Text()[:26]) }
 
 func isIntent(key string, size int64) bool {
 	return size == intentLen && strings.HasSuffix(key, "/"+format.ManifestName)

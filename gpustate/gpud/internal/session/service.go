@@ -1,13 +1,13 @@
 package session
 
 import (
-	"crypto/rand"
 	"log/slog"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud/internal/usage"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/internal/random"
 )
 
 // Device is one that is offered.
@@ -48,7 +48,7 @@ type Identity struct {
 // NewIdentity makes the identity of client id.
 func NewIdentity(id uint64) (p Identity) {
 	p.ID = id
-	_, _ = rand.Read(p.Token[:]) // never fails
+	random.Fill(p.Token[:])
 	return p
 }
 
