@@ -48,15 +48,18 @@ func (s *Store) newManifest(e Epoch, l *levelState, shards []ShardInfo) (*format
 	if l.Traits().Rows {
 		m.Data, m.Parity = l.cfg.Data, l.cfg.Parity
 	}
-	m.Shards = slices.Clone(shards)
-	slices.SortFunc(m.Shards, func(a, b ShardInfo) int { return a.Rank - b.Rank })
-	if len(m.Shards) != m.Size {
-		return nil, fmt.Errorf("got %d shards, want one from each of %d ranks", len(m.Shards), m.Size)
+	if len(shards) != m.Size {
+		return nil, fmt.Errorf("got %d shards, want one from each of %d ranks", len(shards), m.Size)
 	}
-	for r := range m.Shards {
-		if m.Shards[r].Rank != r {
-			return nil, fmt.Errorf("no shard of rank %d", r)
+	m.Shards = make([]ShardInfo, m.Size)
+	there := make([]bool, m.Size)
+	for _, info := range shards {
+		if r := info.Rank; r >= 0 && r < m.Size {
+			m.Shards[r], there[r] = info, true
 		}
+	}
+	if r := slices.Index(there, false); r >= 0 {
+		return nil, fmt.Errorf("no shard of rank %d", r)
 	}
 	return m, s.checkLayouts(m)
 }

@@ -40,11 +40,15 @@ func (s *Store) FlushNode(ctx context.Context, e Epoch, from, to string, ranks [
 		if l.Traits().WrittenByOthers {
 			return errNoPacks(to)
 		}
-		infos, err = s.copyRanks(ctx, e, from, ranks, &copying{to: l, dir: l, packed: true})
-		slices.SortFunc(infos, func(a, b ShardInfo) int {
-			return slices.Index(ranks, a.Rank) - slices.Index(ranks, b.Rank)
-		})
-		return err
+		copied, err := s.copyRanks(ctx, e, from, ranks, &copying{to: l, dir: l, packed: true})
+		if err != nil {
+			return err
+		}
+		infos = make([]ShardInfo, len(ranks))
+		for _, info := range copied {
+			infos[slices.Index(ranks, info.Rank)] = info
+		}
+		return nil
 	})
 	return infos, err
 }

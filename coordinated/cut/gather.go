@@ -2,7 +2,7 @@ package cut
 
 import (
 	"maps"
-	"slices"
+	"sort"
 )
 
 // Gather collects one blob from every rank at rank 0, for a stage of an epoch:
@@ -47,7 +47,7 @@ func (g *Gather) Add(from int, epoch Epoch, name string, blobs []Blob) (Message,
 		return Message{}, false
 	}
 	delete(g.open, key)
-	slices.SortStableFunc(q.blobs, func(a, b Blob) int { return a.Rank - b.Rank })
+	sort.SliceStable(q.blobs, func(i, j int) bool { return q.blobs[i].Rank < q.blobs[j].Rank })
 	return Message{Kind: KindGather, Epoch: epoch, Stage: name, Blobs: q.blobs}, true
 }
 

@@ -1,12 +1,12 @@
 package arrays
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
+	"sort"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
@@ -149,7 +149,7 @@ func (g *array) apart() error {
 		}
 		return nil
 	})
-	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.from, b.from) })
+	sort.Slice(runs, func(i, j int) bool { return runs[i].from < runs[j].from })
 	for i := 1; i < len(runs) && err == nil; i++ {
 		if runs[i-1].from+runs[i-1].n > runs[i].from {
 			err = fmt.Errorf("two blocks take element %d of the memory; give each its own offset", runs[i].from)

@@ -1,8 +1,7 @@
 package arrays
 
 import (
-	"cmp"
-	"slices"
+	"sort"
 
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 )
@@ -111,7 +110,9 @@ func readPieces(list []piece, t target, read func(dst []byte, off int64) error) 
 
 // readSmall reads pieces in groups that lie near each other.
 func readSmall(list []piece, t target, scratch []byte, read func(dst []byte, off int64) error) error {
-	slices.SortFunc(list, func(a, b piece) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	sort.Slice(list, func(i, j int) bool {
+		return list[i].from < list[j].from || list[i].from == list[j].from && list[i].to < list[j].to
+	})
 	for len(list) > 0 {
 		first, end, n := list[0].from, list[0].from, 0
 		limit := (first/mostRead + 1) * mostRead

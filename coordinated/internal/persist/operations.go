@@ -54,31 +54,39 @@ func NewOperations(timeout time.Duration, copied func(level string) int64) *Oper
 	return &Operations{timeout: timeout, copied: copied}
 }
 
-// runWatched runs f, which works at a level in the background, and gives it up when
+// runWatched is watch for what returns a value.
+func runWatched[T any](ctx context.Context, o *Operations, what, level string, l *capture.Lease,
+	f func(ctx context.Context) (T, error)) (v T, err error) {
+	result := new(T) // of f alone until it has ended
+	ended, err := o.watch(ctx, what, level, l, func(ctx context.Context) (err error) {
+		*result, err = f(ctx)
+		return err
+	})
+	if ended {
+		v = *result
+	}
+	return v, err
+}
+
+// watch runs f, which works at a level in the background, and gives it up when
 // nothing has moved for the timeout, or when ctx is over and f does not end. f then
 // runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
 // it is until f has returned. Recalling that memory is for f to heed: there is no hurry then,
 // and ctx may be over later.
-func runWatched[T any](ctx context.Context, o *Operations, what, level string, l *capture.Lease,
-	f func(ctx context.Context) (T, error)) (T, error) {
-	type outcome struct {
-		v   T
-		err error
-	}
+func (o *Operations) watch(ctx context.Context, what, level string, l *capture.Lease,
+	f func(ctx context.Context) error) (ended bool, err error) {
 	inner, cancel := context.WithCancelCause(ctx)
-	var none T
 	hung := at(&o.hung, level)
 	if hung.Load() >= mostHung {
 		cancel(nil)
-		return none, &HungError{What: what, Level: level, Skipped: true}
+		return false, &HungError{What: what, Level: level, Skipped: true}
 	}
-	ended, over := make(chan outcome, 1), make(chan struct{})
+	result, over := make(chan error, 1), make(chan struct{})
 	o.running.Add(1)
 	go func() {
 		defer o.running.Add(-1)
 		defer close(over)
-		v, err := f(inner)
-		ended <- outcome{v, err}
+		result <- f(inner)
 	}()
 	limit := o.timeout
 	tick := time.NewTicker(max(limit/20, time.Millisecond))
@@ -87,9 +95,9 @@ func runWatched[T any](ctx context.Context, o *Operations, what, level string, l
 	finish := ctx.Done()
 	for {
 		select {
-		case r := <-ended:
+		case err := <-result:
 			cancel(nil)
-			return r.v, r.err
+			return true, err
 		case <-finish:
 			finish = nil
 			last, limit = time.Now(), min(limit, lateGrace)
@@ -106,7 +114,7 @@ func runWatched[T any](ctx context.Context, o *Operations, what, level string, l
 				}
 				hung.Add(1)
 				go func() { <-over; hung.Add(-1) }()
-				return none, errors.Join(err, context.Cause(ctx))
+				return false, errors.Join(err, context.Cause(ctx))
 			}
 		}
 	}
@@ -122,11 +130,9 @@ func at(m *sync.Map, level string) *atomic.Int64 {
 	return n.(*atomic.Int64)
 }
 
-// Run is attend for what returns nothing else.
+// Run is watch for work without memory.
 func (o *Operations) Run(ctx context.Context, what, level string, f func(ctx context.Context) error) error {
-	_, err := runWatched(ctx, o, what, level, nil, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f(ctx)
-	})
+	_, err := o.watch(ctx, what, level, nil, f)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sort"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
@@ -97,7 +98,7 @@ func (s *Rank) held(r *mailbox.Mail) ([]mailbox.Held, error) {
 		out = append(out, mailbox.Held{Order: m.order, Box: &m.c.box, Source: m.source, Tag: m.tag,
 			Record: r.Record(m.c.Name, m.box)})
 	}
-	slices.SortStableFunc(out, func(a, b mailbox.Held) int { return int(int64(a.Order - b.Order)) })
+	sort.SliceStable(out, func(i, j int) bool { return int64(out[i].Order-out[j].Order) < 0 })
 	return out, errors.Join(errs...)
 }
 

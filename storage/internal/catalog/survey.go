@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"sort"
 
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
@@ -141,7 +142,7 @@ func (c *Catalog) Survey(ctx context.Context, memory Memory) ([]LevelState, erro
 		}
 		out = append(out, list...)
 	}
-	slices.SortStableFunc(out, func(a, b LevelState) int { return cmp.Compare(b.Epoch, a.Epoch) })
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Epoch > out[j].Epoch })
 	return out, nil
 }
 

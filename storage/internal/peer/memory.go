@@ -3,6 +3,7 @@ package peer
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -63,7 +64,7 @@ func NewMemShard(x *format.Index, secs []shard.Section) (*MemShard, error) {
 			}
 		}
 	}
-	slices.SortFunc(m.spans, func(a, b memSpan) int { return int(min(max(a.off-b.off, -1), 1)) })
+	sort.Slice(m.spans, func(i, j int) bool { return m.spans[i].off < m.spans[j].off })
 	return m, nil
 }
 

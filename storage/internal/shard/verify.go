@@ -1,10 +1,9 @@
 package shard
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"sort"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -88,7 +87,7 @@ func (s *Copy) verifyGaps() (faults []error) {
 			used = append(used, span{c.Off, c.Off + int64(c.Stored)})
 		}
 	}
-	slices.SortFunc(used, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	sort.Slice(used, func(i, j int) bool { return used[i].from < used[j].from })
 	var at int64
 	for _, u := range used {
 		if u.from > at {
