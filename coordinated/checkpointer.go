@@ -21,10 +21,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/arrays"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outside"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
@@ -41,7 +39,7 @@ type Checkpointer struct {
 	log    *slog.Logger
 	opened time.Time // when Open was called
 	files  vfs.FS
-	seam   seam.Seam // of a test
+	seam   connect.Seam // of a test
 
 	main    mainThread        // the program's
 	life    life              // how long the work in the background goes on
@@ -52,7 +50,7 @@ type Checkpointer struct {
 	run     storage.Identity // that this start continues or has begun
 	record  record
 	agent   *agent.Agent // speaks for this rank
-	outside outside      // who asks and hears of the job besides the ranks
+	outside processes    // other processes that ask about the job or hear of it
 	persist *persist.Persister
 
 	off     bool           // the program runs without checkpoints: of the parts above it has main, state and topo
@@ -86,10 +84,10 @@ type life struct {
 	end     persist.End // when the process will be killed
 }
 
-// outside is at rank 0.
-type outside struct {
-	clients  *service.Server
-	reporter *supervisor.Reporter // of a supervised job
+// processes are those outside the job, at rank 0.
+type processes struct {
+	clients  *outside.Server
+	reporter *outside.Reporter // of a supervised job
 }
 
 // The bits of pointFlags, each a reason for Point to look closer.
@@ -140,7 +138,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	c.opened, c.main.loggedSources = time.Now(), map[string]bool{}
 	c.sizes = map[vote.Candidate]int{}
 	opt := &c.opt
-	if c.seam = seam.From(ctx); c.seam.Slurm != nil {
+	if c.seam = connect.SeamFrom(ctx); c.seam.Slurm != nil {
 		opt.slurm = *c.seam.Slurm
 	}
 	if c.files = vfs.From(ctx); c.files == nil {
@@ -186,7 +184,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 		return nil, errors.Join(err, c.closeParts())
 	}
 	if c.seam.Opened != nil {
-		c.seam.Opened(seam.Inside{OnAgent: c.agent.Do, Signalled: c.agent.Signalled, Ranks: c.agent.Ranks,
+		c.seam.Opened(connect.Inside{OnAgent: c.agent.Do, Signalled: c.agent.Signalled, Ranks: c.agent.Ranks,
 			Idle: c.persist.Over, KillIn: c.life.end.Within, Metrics: c.record.metrics != nil, Report: c.report,
 			Life: c.life.ctx, Stop: c.life.cancel})
 	}
@@ -203,7 +201,7 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	first := real && c.topo.Rank == 0
 	if first {
 		c.warnOfRegistrations(regcache.Here())
-		err = service.RefuseSecond(ctx, c.opt.contactDir())
+		err = outside.RefuseSecond(ctx, c.opt.contactDir())
 	}
 	if err := connect.Agree(priv, "check for another run", err); err != nil {
 		return err

@@ -33,8 +33,8 @@
 // internal/agent (speaks for this rank), internal/watch (what main threads do and wait for), internal/capture (what is
 // protected per rank, and the memory that it is captured to), internal/arrays (what any number of ranks can restore),
 // internal/vote (what ranks say, and what follows), internal/persist (operations at levels, turns, the time left),
-// internal/supervisor and internal/service (those outside the job). A room tells what
-// it notices by functions that job.go, persist.go and status.go hand in.
+// internal/outside (other processes). A room tells what it notices by functions that job.go, persist.go and status.go
+// hand in.
 //
 // # Dead ranks
 //

@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outside"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/trigger"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -159,8 +158,8 @@ func (c *Checkpointer) leave(l agent.Loss) {
 	go func() {
 		c.outside.reporter.End(err.status())
 		c.flushLog()
-		if c.topo.Speaks(supervisor.Requeuers) {
-			supervisor.RequeueAbandoned(c.opt.Supervisor, c.opt.slurm, c.log)
+		if c.topo.Speaks(outside.Requeuers) {
+			outside.RequeueAbandoned(c.opt.Supervisor, c.opt.slurm, c.log)
 		}
 		if _, stuck := agent.Deadlocked(err.Observed); stuck {
 			c.endStuck(err)
@@ -192,13 +191,13 @@ func (c *Checkpointer) endStuck(err *LostError) {
 func (c *Checkpointer) requeueStopped() {
 	if c.opt.Requeue && c.opt.Supervisor == "" && c.opt.slurm.ID != "" && c.topo.Rank == 0 &&
 		c.stats.endedByStop() {
-		supervisor.RequeueStopped(c.opt.slurm, c.log)
+		outside.RequeueStopped(c.opt.slurm, c.log)
 	}
 }
 
 // reportTo lets the supervisor hear of the run, and ask for checkpoints.
 func (c *Checkpointer) reportTo(ctx context.Context) {
-	c.outside.reporter = supervisor.Start(ctx, supervisor.Options{Supervisor: c.opt.Supervisor,
+	c.outside.reporter = outside.StartReporter(ctx, outside.ReporterOptions{Supervisor: c.opt.Supervisor,
 		First: &job.Report{Job: c.opt.Job, Step: c.opt.slurm.Step, Nodes: c.topo.Nodes, Taken: c.opt.whenTaken()},
 		Log:   c.log, Go: c.life.writers.Go, Fill: c.report, Changed: c.stats.watch,
 		NodeLost: c.levels.store.NoteSurvival,
@@ -210,14 +209,14 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 // reportFailed tells the supervisor why Open failed.
 func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 	if c.outside.reporter == nil && c.topo.Rank == 0 {
-		supervisor.Failed(ctx, c.opt.Supervisor, job.Report{Job: c.opt.Job, Nodes: c.topo.Nodes, Failed: why.Error(),
+		outside.ReportFailed(ctx, c.opt.Supervisor, job.Report{Job: c.opt.Job, Nodes: c.topo.Nodes, Failed: why.Error(),
 			FailedNodes: c.topo.AtFault(why)})
 	}
 }
 
 // serve lets clients ask how the job is, and for checkpoints.
 func (c *Checkpointer) serve(p *control.Plane, key control.Key) (err error) {
-	c.outside.clients, err = service.Serve(c.life.ctx, service.Options{Plane: p, Dir: c.opt.contactDir(),
+	c.outside.clients, err = outside.Serve(c.life.ctx, outside.ServerOptions{Plane: p, Dir: c.opt.contactDir(),
 		Job: c.opt.Job, Node: c.topo.Node(), Key: key, Listen: c.opt.Interface == "",
 		Daemon:   c.main.foreign != nil,
 		Optional: len(c.levels.asked) > 0, Log: c.log, Go: c.life.writers.Go,

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/supervisor"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outside"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/vote"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -345,7 +345,7 @@ func (c *Checkpointer) unrestorable(err error) {
 	if errors.As(err, &lost) || errors.Is(err, context.Canceled) || errors.As(err, &restore) && restore.Device {
 		return
 	}
-	c.outside.reporter.Unrestorable(supervisor.Unrestorable{Why: err.Error(), Nodes: MissingNodes(err),
+	c.outside.reporter.Unrestorable(outside.Unrestorable{Why: err.Error(), Nodes: MissingNodes(err),
 		Missing: wantsData(err)})
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/drain"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
@@ -60,7 +59,7 @@ func newWorld(d driver.Driver) (*Comm, error) {
 		rank: rank, size: size}
 	s.register(s.private)
 	s.Device.Self, s.Device.Private = rank, p
-	s.endpoint.drain = drain.Drainer{Rank: &s.Rank, Self: rank, Private: &s.private.ch, Channels: s.channels,
+	s.endpoint.drain = request.Drainer{Rank: &s.Rank, Self: rank, Private: &s.private.ch, Channels: s.channels,
 		Windows: func() (bool, error) { return len(s.windows) > 0, s.endpoint.OpenEpochs() },
 		Quiet: func() bool { // a record of the mailbox would have no message and no receive
 			return s.Rank.Quiet(s.channels) && (s.restored == nil || len(s.restored.Boxes) == 0)
@@ -163,7 +162,7 @@ func init() {
 type rankEndpoint struct {
 	*request.Rank
 	s     *state
-	drain drain.Drainer
+	drain request.Drainer
 }
 
 func (e *rankEndpoint) Sent(worldRank int) uint64 { return e.s.Sent[worldRank].Load() }

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/fetch"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/handover"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
@@ -186,7 +186,7 @@ func (n *NodePack) files(most int64) ([]nodePackFile, error) {
 	bytes := make([]int64, len(n.Sizes))
 	rooms := make([]int64, len(n.Sizes))
 	for i, z := range n.Sizes {
-		if len(z) < sizeBytes || len(z) > sizeBytes+handover.MaxAddress {
+		if len(z) < sizeBytes || len(z) > sizeBytes+peer.MaxAddress {
 			return nil, fmt.Errorf("rank %d says its size in %d bytes", n.Ranks[i], len(z))
 		}
 		bytes[i], rooms[i] = int64(binary.LittleEndian.Uint64(z)), int64(binary.LittleEndian.Uint64(z[8:]))

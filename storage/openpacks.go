@@ -9,13 +9,13 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
-	"github.com/holdfast-hpc/holdfast/storage/internal/handover"
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 )
 
 // openPacks are the packs in the making that a flusher has open, for itself and for the other ranks of its node.
 type openPacks struct {
 	mu     sync.Mutex
-	server *handover.Server  // guarded by mu; nil: nobody can ask
+	server *peer.Handover    // guarded by mu; nil: nobody can ask
 	files  map[int]*openPack // guarded by mu: by the first rank in the pack
 	closed bool              // guarded by mu
 }
@@ -34,7 +34,7 @@ func (p *Part) Lead() error {
 	if p.to.Traits().Single || p.store.noHandover.Load() {
 		return nil // no pack has two writers, or no file is handed over
 	}
-	server, err := handover.Serve(func(first uint32) (syscall.Conn, error) {
+	server, err := peer.HandOver(func(first uint32) (syscall.Conn, error) {
 		f, err := p.open(int(first), true, format.PackName(int(first)))
 		if err != nil {
 			return nil, err
@@ -144,7 +144,7 @@ func (p *Part) packFile(ctx context.Context, n *NodePack, k *nodePackFile) (f vf
 		f, err = p.to.packs().Join(n.Epoch, name, p.spec.Room)
 		return f, false, err
 	}
-	file, err := handover.Ask(ctx, string(n.Sizes[0][sizeBytes:]), uint32(k.first()))
+	file, err := peer.AskFor(ctx, string(n.Sizes[0][sizeBytes:]), uint32(k.first()))
 	if err == nil {
 		f, err = vfs.Adopt(p.store.opt.fs, file, filepath.Join(p.to.Path(), format.EpochName(n.Epoch), name))
 	}
@@ -152,7 +152,7 @@ func (p *Part) packFile(ctx context.Context, n *NodePack, k *nodePackFile) (f vf
 	case errors.Is(err, errors.ErrUnsupported): // it is open there, so it has been made
 		f, err = p.to.packs().Join(n.Epoch, name, p.spec.Room)
 		return f, false, err
-	case err != nil && ctx.Err() == nil && !errors.Is(err, handover.ErrRefused):
+	case err != nil && ctx.Err() == nil && !errors.Is(err, peer.ErrRefused):
 		p.store.noHandover.Store(true)
 		p.store.log.Debug("holdfast: the ranks of this node will open its packs by themselves", "epoch", n.Epoch,
 			"why", err)

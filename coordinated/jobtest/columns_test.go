@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
@@ -25,7 +25,7 @@ var smallCuts = layout.Cuts{Most: 4, Run: 1, Piece: 1, Long: 1 << 30, Runs: 1 <<
 
 // withCuts returns a context under which the arrays of Checkpointers are cut so.
 func withCuts(ctx context.Context, cuts layout.Cuts) context.Context {
-	return seam.With(ctx, seam.Seam{Cuts: &cuts})
+	return connect.WithSeam(ctx, connect.Seam{Cuts: &cuts})
 }
 
 // readFS counts what is read of shards and packs.

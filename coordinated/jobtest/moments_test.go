@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -106,10 +106,10 @@ type jobRun struct {
 func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) {
 	states = make([]mem, s.ranks)
 	checkpointers := make([]atomic.Pointer[coordinated.Checkpointer], s.ranks)
-	parts := make([]atomic.Pointer[seam.Inside], s.ranks)
+	parts := make([]atomic.Pointer[connect.Inside], s.ranks)
 	var last atomic.Int64
 	net := connecttest.NewNet(s.ranks)
-	here := seam.Seam{Plane: net.Plane, QuietPerRank: j.opt.quietPerRank, Phase: j.opt.phase}
+	here := connect.Seam{Plane: net.Plane, QuietPerRank: j.opt.quietPerRank, Phase: j.opt.phase}
 	var w *mpitest.World
 	if j.returnAt > 0 {
 		j.opt.OnLost = func(e *coordinated.LostError) { w.Abort(e) }
@@ -150,8 +150,9 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 	var anyCut atomic.Bool
 	err = w.Run(func(world *mpiwrap.Comm) error {
 		mine := here
-		mine.Opened = func(p seam.Inside) { parts[world.Rank()].Store(&p) }
-		ck, err := coordinated.Open(vfs.With(seam.With(context.Background(), mine), j.opt.files), world, j.opt.Options)
+		mine.Opened = func(p connect.Inside) { parts[world.Rank()].Store(&p) }
+		ctx := vfs.With(connect.WithSeam(context.Background(), mine), j.opt.files)
+		ck, err := coordinated.Open(ctx, world, j.opt.Options)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -44,7 +44,7 @@ func TestPollAndCompute(t *testing.T) {
 func pollBetween(t *testing.T, w *mpiwrap.Comm, opt coordinated.Options, source int, d time.Duration) error {
 	ctx := context.Background()
 	armed := make(chan struct{})
-	ck, _, err := jobtest.OpenStep(seam.With(ctx, seam.Seam{Phase: func(_ int, name string) {
+	ck, _, err := jobtest.OpenStep(connect.WithSeam(ctx, connect.Seam{Phase: func(_ int, name string) {
 		if name == "armed" {
 			close(armed)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -64,7 +64,7 @@ func TestEventLogOfNodes(t *testing.T) {
 	opt.Local = ""
 	for run := range 2 {
 		err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 4}).Run(func(world *mpiwrap.Comm) error {
-			ctx := seam.With(t.Context(), seam.Seam{Host: fmt.Sprint("n", world.Rank()%nodes)})
+			ctx := connect.WithSeam(t.Context(), connect.Seam{Host: fmt.Sprint("n", world.Rank()%nodes)})
 			ck, step, err := jobtest.OpenStep(ctx, world, opt)
 			if err != nil {
 				return err
@@ -181,7 +181,7 @@ func TestReleasesBounded(t *testing.T) {
 		}
 	}
 	err := mpitest.NewWorld(2, mpitest.Options{Seed: 2}).Run(func(world *mpiwrap.Comm) error {
-		ctx := seam.With(context.Background(), seam.Seam{Phase: phase})
+		ctx := connect.WithSeam(context.Background(), connect.Seam{Phase: phase})
 		ck, err := coordinated.Open(ctx, world, opt)
 		if err != nil {
 			return err
@@ -227,8 +227,8 @@ func TestMetrics(t *testing.T) {
 	opt := jobtest.Options(t)
 	opt.MetricsDir, opt.MetricsListen = t.TempDir(), "127.0.0.1:0"
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 7}).Run(func(world *mpiwrap.Comm) error {
-		var parts seam.Inside
-		ctx := seam.With(context.Background(), seam.Seam{Opened: func(p seam.Inside) { parts = p }})
+		var parts connect.Inside
+		ctx := connect.WithSeam(context.Background(), connect.Seam{Opened: func(p connect.Inside) { parts = p }})
 		ck, _, err := jobtest.OpenStep(ctx, world, opt)
 		if err != nil {
 			return err

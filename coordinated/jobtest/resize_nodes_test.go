@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -64,7 +64,7 @@ func onNode(ctx context.Context, opt coordinated.Options, cuts layout.Cuts) cont
 	if node == "local" {
 		node = ""
 	}
-	return seam.With(ctx, seam.Seam{Host: node, Cuts: &cuts})
+	return connect.WithSeam(ctx, connect.Seam{Host: node, Cuts: &cuts})
 }
 
 // everywhere places the ranks on all nodes.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -125,8 +125,8 @@ func TestSupervised(t *testing.T) {
 }
 
 // inside is a context under which a Checkpointer shows its parts.
-func inside(ctx context.Context, parts *seam.Inside) context.Context {
-	return seam.With(ctx, seam.Seam{Opened: func(p seam.Inside) { *parts = p }})
+func inside(ctx context.Context, parts *connect.Inside) context.Context {
+	return connect.WithSeam(ctx, connect.Seam{Opened: func(p connect.Inside) { *parts = p }})
 }
 
 // TestGrace: a final checkpoint is copied to global only if there is time.
@@ -141,7 +141,7 @@ func TestGrace(t *testing.T) {
 			opt.Grace = c.grace
 			stats := make(chan coordinated.Stats, 1)
 			err := mpitest.NewWorld(3, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
-				var parts seam.Inside
+				var parts connect.Inside
 				ck, err := coordinated.Open(inside(t.Context(), &parts), world, opt)
 				if err != nil {
 					return err
@@ -223,7 +223,7 @@ func TestUnflushed(t *testing.T) {
 		var log testbuf.Buffer
 		opt.Local, opt.Logger = c.local, slog.New(slog.NewTextHandler(&log, nil))
 		err := mpitest.NewWorld(2, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
-			var parts seam.Inside
+			var parts connect.Inside
 			ck, _, err := jobtest.OpenStep(inside(t.Context(), &parts), world, opt)
 			if err != nil {
 				return err
@@ -301,8 +301,8 @@ func TestKillTime(t *testing.T) {
 			}()
 			var signal sync.Once
 			err := mpitest.NewWorld(3, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
-				var parts seam.Inside
-				ctx := seam.With(t.Context(), seam.Seam{Opened: func(p seam.Inside) { parts = p },
+				var parts connect.Inside
+				ctx := connect.WithSeam(t.Context(), connect.Seam{Opened: func(p connect.Inside) { parts = p },
 					CopyTime: func(int, time.Duration) time.Duration { return time.Hour }})
 				ck, step, err := jobtest.OpenStep(ctx, world, opt)
 				if err != nil {
@@ -392,8 +392,8 @@ ended "$1"`
 				opt.Supervisor = "nobody"
 			}
 			err := mpitest.NewWorld(3, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
-				ck, _, err := jobtest.OpenStep(seam.With(t.Context(), seam.Seam{Slurm: &slurm.Job{ID: "12"}}), world,
-					opt)
+				ctx := connect.WithSeam(t.Context(), connect.Seam{Slurm: &slurm.Job{ID: "12"}})
+				ck, _, err := jobtest.OpenStep(ctx, world, opt)
 				if err != nil {
 					return err
 				}

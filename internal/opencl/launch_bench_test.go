@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/gpustate/gputest"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
-	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +17,7 @@ import (
 type benched struct {
 	*Server
 	b   testing.TB
-	out ring.Writer // the library's side of the ring
+	out shm.RingWriter // the library's side of the ring
 }
 
 const (
@@ -46,7 +46,7 @@ func newBenched(b testing.TB, device string) *benched {
 		b.Fatal(err)
 	}
 	_ = f.Close()
-	s.out = ring.NewWriter(s.ring.mem, ringLayout)
+	s.out = shm.NewRingWriter(s.ring.mem, ringLayout)
 	b.Cleanup(func() {
 		s.finish(context.Canceled)
 		s.close()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
-	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
 )
 
 // requestRing takes requests out of memory that the library writes: it copies a request out before it looks at it.
@@ -21,11 +20,11 @@ type requestRing struct {
 	mem     []byte
 	lost    *atomic.Uint32
 	wakeups chan struct{}
-	awake   ring.Awake
+	awake   shm.Awake
 	awaited atomic.Int32 // answers that the program waits for
 
 	mu    sync.Mutex // held by who carries out requests, as all below
-	in    ring.Reader
+	in    shm.RingReader
 	again wire.Request // what take gives of operations that keep nothing of it
 }
 
@@ -40,11 +39,12 @@ func newRing(f *os.File) (*requestRing, error) {
 		return nil, fmt.Errorf("%w: a ring of %d bytes", wire.ErrProtocol, len(b))
 	}
 	return &requestRing{mem: b, lost: (*atomic.Uint32)(unsafe.Pointer(&b[wire.RingLost])),
-		in: ring.NewReader(b, ringLayout), wakeups: make(chan struct{}, 1), awake: ring.Awake{Spare: ring.Spare()}}, nil
+		in: shm.NewRingReader(b, ringLayout), wakeups: make(chan struct{}, 1),
+		awake: shm.Awake{Spare: shm.SpareCores()}}, nil
 }
 
 // ringLayout is where the ring is in its memory.
-var ringLayout = ring.Layout{Written: wire.RingWritten, Read: wire.RingRead, Asleep: wire.RingAsleep,
+var ringLayout = shm.RingLayout{Written: wire.RingWritten, Read: wire.RingRead, Asleep: wire.RingAsleep,
 	Data: wire.RingData, Bytes: wire.RingBytes}
 
 // wake is called for each wake-up byte of the library.

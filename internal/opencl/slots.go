@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
-	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
 )
 
 // slot is one of those that a transfer uses in turn.
@@ -48,7 +47,7 @@ func (s *slot) set(state uint32) {
 // await waits until the slot is in a state, awake for a moment; false when stop says so, or the
 // program ends.
 func (s *slot) await(state uint32, stop *atomic.Bool, ended <-chan struct{}) bool {
-	spare := ring.Spare()
+	spare := shm.SpareCores()
 	for begin := time.Now(); ; {
 		have := s.state.Load()
 		if have == state {

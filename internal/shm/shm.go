@@ -1,6 +1,21 @@
 // Package shm makes memory at page boundaries outside of the Go heap: memory that processes of one
 // machine share, which is a file without a name of a fixed size, and private memory. It
-// passes the files of the former to other processes, and says how much memory the machine has.
+// passes the files of the former to other processes, and says how much memory the machine has. A ring passes bytes
+// from one process to another through such memory, and reports when the reader has to be woken.
+//
+// # Rings
+//
+// A ring has one writer and one reader. Next to its bytes it has three numbers, each in a cache line of its own: how
+// many bytes were ever written, how many were ever read, and whether the reader wants to be woken. The program in C at
+// the other end of a ring has the same: lib/opencl/wire/ring.c.
+//
+// What the other side writes to the memory is not trusted: each side keeps its own count and checks the other's
+// whenever it looks at it, and bytes are copied out before anything reads them.
+//
+// A reader that finds nothing stays awake for a moment (Awake), then asks to be woken (Sleep) and sleeps. A writer that
+// has written asks whether it has to wake the reader (Wakes), which is true once. No wake-up is lost. The caller wakes
+// the reader in its own way, such as a byte through a socket. A writer that waits for room polls: waking
+// would gain nothing with a reader so slow.
 package shm
 
 import (

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -30,7 +30,7 @@ func TestMaxFailed(t *testing.T) {
 		var failed atomic.Int32
 		err := w.Run(func(world *mpiwrap.Comm) error {
 			ctx := context.Background()
-			var parts seam.Inside
+			var parts connect.Inside
 			ck, _, err := jobtest.OpenStep(inside(ctx, &parts), world, opt)
 			if err != nil {
 				return err
@@ -84,7 +84,7 @@ func TestFailing(t *testing.T) {
 	var during, after string
 	err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		var parts seam.Inside
+		var parts connect.Inside
 		ck, _, err := jobtest.OpenStep(inside(ctx, &parts), world, opt)
 		if err != nil {
 			return err
@@ -125,19 +125,19 @@ func TestFailing(t *testing.T) {
 }
 
 // failing is what the job's status says of checkpoints that fail.
-func failing(parts *seam.Inside) string {
+func failing(parts *connect.Inside) string {
 	var rep job.Report
 	parts.Report(&rep)
 	return rep.Failing
 }
 
 // inside is a context under which a Checkpointer shows its parts.
-func inside(ctx context.Context, parts *seam.Inside) context.Context {
-	return seam.With(ctx, seam.Seam{Opened: func(p seam.Inside) { *parts = p }})
+func inside(ctx context.Context, parts *connect.Inside) context.Context {
+	return connect.WithSeam(ctx, connect.Seam{Opened: func(p connect.Inside) { *parts = p }})
 }
 
 // takeOne takes one epoch on all ranks, and returns when it has come somewhere or failed.
-func takeOne(ctx context.Context, world *mpiwrap.Comm, ck *coordinated.Checkpointer, parts *seam.Inside) error {
+func takeOne(ctx context.Context, world *mpiwrap.Comm, ck *coordinated.Checkpointer, parts *connect.Inside) error {
 	before := len(ck.Stats().Epochs)
 	if err := world.Barrier(); err != nil {
 		return err

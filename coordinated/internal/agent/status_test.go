@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
@@ -25,7 +25,7 @@ func TestRankStatus(t *testing.T) {
 	leave, asked := make(chan struct{}), make(chan error, 1)
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 3}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		var parts seam.Inside
+		var parts connect.Inside
 		ck, step, err := jobtest.OpenStep(inside(ctx, &parts), world, opt)
 		if err != nil {
 			return err
@@ -103,9 +103,9 @@ func TestSilentRank(t *testing.T) {
 	hush, done := make(chan struct{}), make(chan struct{})
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 3}).Run(func(world *mpiwrap.Comm) error {
 		ctx := context.Background()
-		var parts seam.Inside
-		ck, err := coordinated.Open(seam.With(ctx, seam.Seam{Plane: net.Plane,
-			Opened: func(p seam.Inside) { parts = p }}), world, opt)
+		var parts connect.Inside
+		ck, err := coordinated.Open(connect.WithSeam(ctx, connect.Seam{Plane: net.Plane,
+			Opened: func(p connect.Inside) { parts = p }}), world, opt)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
@@ -204,7 +203,7 @@ type fallback struct {
 
 // under is the context that ranks are opened under.
 func (f *fallback) under() context.Context {
-	return vfs.With(seam.With(context.Background(), seam.Seam{Plane: f.plane}), f.fs)
+	return vfs.With(connect.WithSeam(context.Background(), connect.Seam{Plane: f.plane}), f.fs)
 }
 
 // outcome is what one restart found on each rank.

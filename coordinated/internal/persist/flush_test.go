@@ -15,8 +15,8 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -36,7 +36,7 @@ type bulk struct {
 	fs       *slowFS
 	opt      coordinated.Options
 	files    vfs.FS // fs, or around it; nil: the system's
-	seam     seam.Seam
+	seam     connect.Seam
 	die      error // what ends the program right after a restore; nil: nothing
 	hook     func(rank int, at string)
 	wired    bool                                   // the ranks speak over real connections
@@ -101,7 +101,7 @@ func (b *bulk) wire(ranks int) { b.seam.Plane = connecttest.NewNet(ranks).Plane 
 
 // under is the context that ranks are opened under.
 func (b *bulk) under(ctx context.Context) context.Context {
-	return vfs.With(seam.With(ctx, b.seam), b.files)
+	return vfs.With(connect.WithSeam(ctx, b.seam), b.files)
 }
 
 func (b *bulk) body(ctx context.Context, world *mpiwrap.Comm, ck *coordinated.Checkpointer) error {

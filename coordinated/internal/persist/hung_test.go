@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -169,10 +169,10 @@ type finalBehind struct {
 
 func (f *finalBehind) rank(t *testing.T, w *mpiwrap.Comm) error {
 	ctx := context.Background()
-	var parts seam.Inside
+	var parts connect.Inside
 	s := f.seam
-	s.Opened = func(p seam.Inside) { parts = p }
-	ck, err := coordinated.Open(seam.With(f.under(ctx), s), w, f.opt)
+	s.Opened = func(p connect.Inside) { parts = p }
+	ck, err := coordinated.Open(connect.WithSeam(f.under(ctx), s), w, f.opt)
 	if err != nil {
 		return err
 	}

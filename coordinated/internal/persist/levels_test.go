@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -247,8 +247,8 @@ func TestFailedManifestKeepsTwo(t *testing.T) {
 
 // takeEpochs takes so many epochs, one after the other, each with new bytes.
 func takeEpochs(ctx context.Context, world *mpiwrap.Comm, opt coordinated.Options, epochs int) error {
-	var p seam.Inside
-	ctx = seam.With(ctx, seam.Seam{Opened: func(of seam.Inside) { p = of }})
+	var p connect.Inside
+	ctx = connect.WithSeam(ctx, connect.Seam{Opened: func(of connect.Inside) { p = of }})
 	ck, step, err := jobtest.OpenStep(ctx, world, opt)
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -57,8 +57,8 @@ func TestOneWriter(t *testing.T) {
 	for run := range 2 {
 		p := jobtest.Ring{Steps: 12, Asker: 1, AskAt: 5, Stop: run == 0}
 		err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
-			ctx := seam.With(t.Context(),
-				seam.Seam{Host: []string{"n0", "n1", "n0", "n1", "n0"}[world.Rank()]})
+			ctx := connect.WithSeam(t.Context(),
+				connect.Seam{Host: []string{"n0", "n1", "n0", "n1", "n0"}[world.Rank()]})
 			if run == 0 {
 				ctx = vfs.With(ctx, manifestFS{vfs.OS{}, func(name string) {
 					mu.Lock()
@@ -102,7 +102,7 @@ func TestNotShared(t *testing.T) {
 			err := mpitest.NewWorld(6, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 				o := base
 				node := w.Rank() % 3
-				ctx := seam.With(t.Context(), seam.Seam{Plane: plane, Host: fmt.Sprint("n", node),
+				ctx := connect.WithSeam(t.Context(), connect.Seam{Plane: plane, Host: fmt.Sprint("n", node),
 					ShareWait: 300 * time.Millisecond})
 				if node == alone {
 					o.Global = own

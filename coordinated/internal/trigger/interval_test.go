@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/seam"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -32,7 +32,7 @@ func inMemory(t *testing.T) (context.Context, *crashfs.FS, coordinated.Options) 
 	opt.Job, opt.Local, opt.CheckpointSignals, opt.StopSignals = "moments", "/local", []os.Signal{}, []os.Signal{}
 	opt.Fanout, opt.CutTimeout, opt.DeadlineLead = 2, 2*time.Minute, 0
 	opt.Logger, opt.OnLost = slog.New(slog.DiscardHandler), func(*coordinated.LostError) {}
-	ctx := seam.With(context.Background(), seam.Seam{Plane: connecttest.NewNet(2).Plane})
+	ctx := connect.WithSeam(context.Background(), connect.Seam{Plane: connecttest.NewNet(2).Plane})
 	return vfs.With(ctx, files), files, opt
 }
 

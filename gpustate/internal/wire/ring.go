@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
@@ -32,7 +32,7 @@ const (
 )
 
 // ringLayout is that of each of the two.
-var ringLayout = ring.Layout{Written: 0, Read: 64, Asleep: 128, Data: ringHead, Bytes: ringBytes}
+var ringLayout = shm.RingLayout{Written: 0, Read: 64, Asleep: 128, Data: ringHead, Bytes: ringBytes}
 
 // Ring is a connection of two processes of one machine through memory that both
 // map. The Unix socket next to it carries one byte to wake a side that sleeps, and
@@ -45,17 +45,17 @@ type Ring struct {
 	wakePeer func(fd uintptr)
 
 	reading sync.Mutex
-	in      ring.Reader
+	in      shm.RingReader
 	closing atomic.Bool // CloseRead
 	polls   uint        // since the last look at the socket
-	awake   ring.Awake
+	awake   shm.Awake
 
 	// OnWait, if it is set, is called by Read while it waits: again and again as long as it stays awake, and with
 	// sleeps before it sleeps. It lets other goroutines run that have something to do.
 	OnWait func(sleeps bool)
 
 	writing sync.Mutex
-	out     ring.Writer
+	out     shm.RingWriter
 	until   atomic.Int64 // when the other side must have made room, in ns; 0 without end
 }
 
@@ -70,8 +70,8 @@ func NewRing(c *net.UnixConn, shared []byte, client bool) (*Ring, error) {
 	if client {
 		in, out = out, in
 	}
-	r := &Ring{UnixConn: c, raw: raw, in: ring.NewReader(in, ringLayout), out: ring.NewWriter(out, ringLayout)}
-	r.awake.Spare = ring.Spare()
+	r := &Ring{UnixConn: c, raw: raw, in: shm.NewRingReader(in, ringLayout), out: shm.NewRingWriter(out, ringLayout)}
+	r.awake.Spare = shm.SpareCores()
 	// a socket that is full of wakings needs no other one
 	r.wakePeer = func(fd uintptr) { _ = unix.Send(int(fd), []byte{1}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
 	return r, nil
@@ -80,10 +80,10 @@ func NewRing(c *net.UnixConn, shared []byte, client bool) (*Ring, error) {
 // Release ends the use of the memory, which may be unmapped then.
 func (r *Ring) Release() {
 	r.reading.Lock()
-	r.in = ring.Reader{}
+	r.in = shm.RingReader{}
 	r.reading.Unlock()
 	r.writing.Lock()
-	r.out = ring.Writer{}
+	r.out = shm.RingWriter{}
 	r.writing.Unlock()
 }
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/shm"
-	"github.com/holdfast-hpc/holdfast/internal/shm/ring"
 )
 
 // pairOf gives the two ends of a connection through a Unix socket.
@@ -162,7 +161,7 @@ func FuzzRing(f *testing.F) {
 	f.Fuzz(func(t *testing.T, written, read uint64, asleep uint32, garbage []byte) {
 		clear(shared[ArenaBytes:])
 		in, out := shared[ArenaBytes+ringHead+ringBytes:], shared[ArenaBytes:]
-		client.in, client.out = ring.NewReader(in, ringLayout), ring.NewWriter(out, ringLayout)
+		client.in, client.out = shm.NewRingReader(in, ringLayout), shm.NewRingWriter(out, ringLayout)
 		for _, b := range [][]byte{in, out} {
 			binary.NativeEndian.PutUint64(b[ringLayout.Written:], written)
 			binary.NativeEndian.PutUint64(b[ringLayout.Read:], read)

@@ -91,8 +91,8 @@ func (t transfers) step(r *Request, wait bool) (bool, error) {
 	return true, nil
 }
 
-// OwnCollective starts a collective of the drain. Unlike one of the program it is on no list.
-func (c *Channel) OwnCollective(a driver.Coll) (*Request, error) {
+// ownCollective starts a collective of the drain. Unlike one of the program it is on no list.
+func (c *Channel) ownCollective(a driver.Coll) (*Request, error) {
 	a.Comm = c.Handle
 	r := &Request{work: &work{buf: a.Recv}, c: c, kind: collRequest, op: call.Drain, peer: NoPeer,
 		tag: NoTag}
@@ -102,8 +102,8 @@ func (c *Channel) OwnCollective(a driver.Coll) (*Request, error) {
 	return r, nil
 }
 
-// OwnSend starts a synchronous send of the drain; see OwnCollective.
-func (c *Channel) OwnSend(buf []byte, peer, tag int) (*Request, error) {
+// ownSend starts a synchronous send of the drain; see ownCollective.
+func (c *Channel) ownSend(buf []byte, peer, tag int) (*Request, error) {
 	r := &Request{work: &work{buf: buf}, c: c, kind: sendRequest, op: call.Drain, mode: driver.Synchronous, peer: peer,
 		tag: tag}
 	if err := r.post(); err != nil {
@@ -113,8 +113,8 @@ func (c *Channel) OwnSend(buf []byte, peer, tag int) (*Request, error) {
 	return r, nil
 }
 
-// TestOwn reports whether a request of the drain is complete, or has failed.
-func (r *Request) TestOwn() (bool, error) {
+// testOwn reports whether a request of the drain is complete, or has failed.
+func (r *Request) testOwn() (bool, error) {
 	_, ok, err := r.c.rank.Driver.Test(r.h)
 	if ok || err != nil {
 		r.state = released

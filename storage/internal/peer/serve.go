@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -75,7 +74,7 @@ func (v *Server) accept() {
 func (v *Server) handle(c net.Conn, from int) {
 	defer c.Close()
 	defer context.AfterFunc(v.ctx, func() { c.Close() })()
-	h := &session{v: v, c: c, uses: map[format.Epoch]func(){}}
+	h := &session{v: v, c: c, uses: map[format.Epoch]func(){}, written: make(chan error, writesAtOnce)}
 	err := h.run()
 	for _, release := range h.uses {
 		release()
@@ -98,7 +97,9 @@ type session struct {
 
 	uses map[format.Epoch]func() // the epochs that it has named, until it ends
 
-	writing *errgroup.Group // blocks on their way to f; nil: none
+	writing int        // blocks on their way to f
+	written chan error // how each of them ended
+	failed  error      // of the first that failed
 }
 
 // writesAtOnce is how many blocks of a connection are on their way to the disk.
@@ -317,25 +318,32 @@ func (h *session) write(head frameHead) error {
 		p.Drop()
 		return err
 	}
-	if h.writing == nil {
-		h.writing = &errgroup.Group{}
-		h.writing.SetLimit(writesAtOnce)
+	if h.writing == writesAtOnce {
+		h.endWrite()
 	}
-	h.writing.Go(func() error {
-		defer p.Drop()
-		_, err := h.f.WriteAt(data, off)
-		return err
-	})
+	h.writing++
+	f := h.f
+	go func() {
+		_, err := f.WriteAt(data, off)
+		p.Drop()
+		h.written <- err
+	}()
 	return nil
+}
+
+// endWrite waits for one of the writes.
+func (h *session) endWrite() {
+	h.failed = cmp.Or(h.failed, <-h.written)
+	h.writing--
 }
 
 // endWrites waits for the writes and returns the first error.
 func (h *session) endWrites() error {
-	if h.writing == nil {
-		return nil
+	for h.writing > 0 {
+		h.endWrite()
 	}
-	err := h.writing.Wait()
-	h.writing = nil
+	err := h.failed
+	h.failed = nil
 	return err
 }
 

@@ -1,4 +1,4 @@
-package service
+package outside
 
 import (
 	"errors"
@@ -37,7 +37,7 @@ func TestServe(t *testing.T) {
 	dir := t.TempDir()
 	var background sync.WaitGroup
 	full := errors.New("disk full")
-	s, err := Serve(t.Context(), Options{Plane: p, Dir: dir, Job: "j", Node: "n0", Key: key,
+	s, err := Serve(t.Context(), ServerOptions{Plane: p, Dir: dir, Job: "j", Node: "n0", Key: key,
 		Log: slog.New(slog.DiscardHandler), Go: background.Go,
 		Request: func(stop, wait bool) error {
 			if stop && wait {
@@ -85,8 +85,8 @@ func TestServe(t *testing.T) {
 func TestServeWithoutDirectory(t *testing.T) {
 	p, key := served(t)
 	var background sync.WaitGroup
-	opt := Options{Plane: p, Dir: filepath.Join(t.TempDir(), "none"), Key: key, Log: slog.New(slog.DiscardHandler),
-		Go: background.Go}
+	opt := ServerOptions{Plane: p, Dir: filepath.Join(t.TempDir(), "none"), Key: key,
+		Log: slog.New(slog.DiscardHandler), Go: background.Go}
 	if s, err := Serve(t.Context(), opt); err == nil || s != nil {
 		t.Errorf("got %v, want an error", err)
 	}

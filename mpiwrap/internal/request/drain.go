@@ -1,12 +1,11 @@
-// Package drain receives every message that is in flight to a rank, so that a cut has them: all ranks tell each other
-// how many they have sent to each, and receive until nothing is missing.
-package drain
+package request
 
 import (
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"time"
 	"unsafe"
@@ -14,31 +13,31 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/internal/invariants"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
-// Drainer drains for one rank. The main thread calls it.
+// Drainer receives every message that is in flight to a rank, so that a cut has them: all ranks tell each other how
+// many they have sent to each, and receive until nothing is missing. The main thread calls it.
 type Drainer struct {
-	Rank     *request.Rank
-	Self     int                                     // number of the rank
-	Private  *request.Channel                        // of the drain alone
-	Channels func(yield func(*request.Channel) bool) // of the living communicators
-	Windows  func() (some bool, open error)          // whether there are any, and what the program has not ended
-	Quiet    func() bool                             // whether nothing is in flight to this rank
+	Rank     *Rank
+	Self     int                            // number of the rank
+	Private  *Channel                       // of the drain alone
+	Channels iter.Seq[*Channel]             // of the living communicators
+	Windows  func() (some bool, open error) // whether there are any, and what the program has not ended
+	Quiet    func() bool                    // whether nothing is in flight to this rank
 
 	Ended       bool // this rank stands behind its last Point
 	PreferQuiet bool // this rank would rather have a cut at which nothing is in flight
 
-	dangling []*request.Request // what a Run that gave up has left on the private communicator
-	broken   error              // why none can succeed any more
+	dangling []*Request // what a Run that gave up has left on the private communicator
+	broken   error      // why none can succeed any more
 
 	// For a large world: how many messages of this rank each rank knows of, and how
 	// many each has said it has sent. See exchangeSparse.
 	announced, received []uint64
 }
 
-// run is one call of Run.
-type run struct {
+// draining is one call of Run.
+type draining struct {
 	*Drainer
 	ctx   context.Context
 	stats endpoint.DrainStats
@@ -46,17 +45,17 @@ type run struct {
 }
 
 // Run drains, unless it is late already: then it only takes part. All ranks call it; it succeeds on all or on none. The
-// error matches request.ErrDrainIncomplete where the context ended first.
+// error matches ErrDrainIncomplete where the context ended first.
 func (d *Drainer) Run(ctx context.Context, late error) (endpoint.DrainStats, error) {
-	r := run{Drainer: d, ctx: ctx}
+	r := draining{Drainer: d, ctx: ctx}
 	err := r.run(late)
-	_, r.stats.Bytes, _ = request.MailboxSize(d.Channels)
+	_, r.stats.Bytes, _ = MailboxSize(d.Channels)
 	return r.stats, err
 }
 
 // run posts exactly two collectives on the private communicator, also when it gives up and whatever MPI says meanwhile:
 // ranks stay in step. Where one cannot even be posted, no drain succeeds any more.
-func (d *run) run(late error) error {
+func (d *draining) run(late error) error {
 	if d.broken != nil {
 		return d.broken
 	}
@@ -99,10 +98,10 @@ func (d *Drainer) sentSoFar() (n uint64) {
 }
 
 // complete finishes the program's sends and non-blocking collectives.
-func (d *run) complete() error {
+func (d *draining) complete() error {
 	if _, err := d.Windows(); err != nil {
-		return &request.Error{Call: "Drain", Comm: "world", Peer: request.NoPeer, Tag: request.NoTag,
-			Err: fmt.Errorf("%w: %w", request.ErrDrainIncomplete, err)}
+		return &Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag,
+			Err: fmt.Errorf("%w: %w", ErrDrainIncomplete, err)}
 	}
 	if d.ctx.Err() != nil {
 		return d.incomplete("the context had ended before the drain began")
@@ -114,7 +113,7 @@ func (d *run) complete() error {
 }
 
 // finishDangling completes collectives that an earlier drain gave up on.
-func (d *run) finishDangling() error {
+func (d *draining) finishDangling() error {
 	for len(d.dangling) > 0 {
 		if err := d.wait(d.dangling[0]); err != nil {
 			return err
@@ -125,7 +124,7 @@ func (d *run) finishDangling() error {
 }
 
 // exchange learns how many messages every rank has sent to this one.
-func (d *run) exchange(late *error) []uint64 {
+func (d *draining) exchange(late *error) []uint64 {
 	n := len(d.Rank.Sent)
 	mine, expect := make([]uint64, n), make([]uint64, n)
 	for i := range mine {
@@ -139,8 +138,8 @@ func (d *run) exchange(late *error) []uint64 {
 // collective takes part in a collective of the private communicator and, unless
 // the drain is late already, waits for it. What is not complete when the drain
 // gives up stays on the list of what the next one finishes.
-func (d *run) collective(c driver.Coll, late *error, wait func(*request.Request) error) {
-	r, err := d.Private.OwnCollective(c)
+func (d *draining) collective(c driver.Coll, late *error, wait func(*Request) error) {
+	r, err := d.Private.ownCollective(c)
 	if err != nil {
 		d.broken = err
 		*late = errors.Join(*late, err)
@@ -159,13 +158,13 @@ func words(v []uint64) []byte {
 }
 
 // collect drains until received + mailbox == sent for every sender.
-func (d *run) collect(expect []uint64) error {
+func (d *draining) collect(expect []uint64) error {
 	err := d.until("", func() bool {
 		_, n := d.missing(expect)
-		_, _, arriving := request.MailboxSize(d.Channels)
+		_, _, arriving := MailboxSize(d.Channels)
 		return n == 0 && arriving == 0 && d.Rank.Arriving() == 0
 	})
-	if errors.Is(err, request.ErrDrainIncomplete) {
+	if errors.Is(err, ErrDrainIncomplete) {
 		text, n := d.missing(expect)
 		return d.incomplete(fmt.Sprintf("%d messages have not arrived%s", n, text))
 	}
@@ -196,7 +195,7 @@ const (
 )
 
 // agree makes all ranks succeed or fail alike, and know of each other what concerns them all.
-func (d *run) agree(late error) error {
+func (d *draining) agree(late error) error {
 	windows, _ := d.Windows()
 	mine, all := make([]uint64, sayings), make([]uint64, sayings)
 	for what, is := range map[int]bool{drained: late == nil, alone: !windows, quiet: late == nil && d.Quiet(),
@@ -219,12 +218,12 @@ func (d *run) agree(late error) error {
 }
 
 // wait drains until a collective of ours is complete.
-func (d *run) wait(r *request.Request) error { return d.waitWith(r, d.until) }
+func (d *draining) wait(r *Request) error { return d.waitWith(r, d.until) }
 
 // waitQuietly waits without receiving for the program. The last collective ends
 // on some ranks sooner than on others: those go on and send, and what they send
 // then belongs behind the cut.
-func (d *run) waitQuietly(r *request.Request) error {
+func (d *draining) waitQuietly(r *Request) error {
 	return d.waitWith(r, func(what string, done func() bool) error {
 		for !done() {
 			if d.ctx.Err() != nil {
@@ -236,21 +235,21 @@ func (d *run) waitQuietly(r *request.Request) error {
 	})
 }
 
-func (d *run) waitWith(r *request.Request, until func(string, func() bool) error) error {
+func (d *draining) waitWith(r *Request, until func(string, func() bool) error) error {
 	var failed error
 	err := until("another rank has not entered the drain", func() bool {
-		done, err := r.TestOwn()
+		done, err := r.testOwn()
 		failed = err
 		return done
 	})
 	if err == nil && failed != nil {
-		return d.Private.Wrap("Drain", request.NoPeer, request.NoTag, failed)
+		return d.Private.Wrap("Drain", NoPeer, NoTag, failed)
 	}
 	return err
 }
 
 // until drains until done, or ctx ends.
-func (d *run) until(what string, done func() bool) error {
+func (d *draining) until(what string, done func() bool) error {
 	for {
 		n, err := d.Rank.Fetch(d.Channels)
 		d.stats.Messages += n
@@ -273,7 +272,7 @@ func (d *run) until(what string, done func() bool) error {
 
 // yield leaves the processor to others: at first only for a moment, since
 // messages are usually nearly there.
-func (d *run) yield(received int) {
+func (d *draining) yield(received int) {
 	if received > 0 {
 		d.spins = 0
 	}
@@ -290,13 +289,13 @@ func (d *run) yield(received int) {
 	}
 }
 
-func (d *run) incomplete(text string) error {
+func (d *draining) incomplete(text string) error {
 	cause := context.Cause(d.ctx)
-	err := request.ErrDrainIncomplete
+	err := ErrDrainIncomplete
 	if cause != nil {
-		err = fmt.Errorf("%w: %w", request.ErrDrainIncomplete, cause)
+		err = fmt.Errorf("%w: %w", ErrDrainIncomplete, cause)
 	}
-	return &request.Error{Call: "Drain", Comm: "world", Peer: request.NoPeer, Tag: request.NoTag,
+	return &Error{Call: "Drain", Comm: "world", Peer: NoPeer, Tag: NoTag,
 		Err: err, Text: text}
 }
 
@@ -316,7 +315,7 @@ func (d *Drainer) sparse() bool { return len(d.Rank.Sent) > driver.DenseRanks }
 //
 // Counts are totals since the start, so that it does no harm when one is heard
 // late, after a drain that was given up.
-func (d *run) exchangeSparse(late *error) []uint64 {
+func (d *draining) exchangeSparse(late *error) []uint64 {
 	d.prepareSparse()
 	if *late == nil {
 		*late = d.announce()
@@ -334,8 +333,8 @@ func (d *Drainer) prepareSparse() {
 // announce sends this rank's counts to those that do not know them yet, and waits
 // until they are received. What is not when the drain gives up stays on the list of
 // what the next one finishes.
-func (d *run) announce() error {
-	var sends []*request.Request
+func (d *draining) announce() error {
+	var sends []*Request
 	defer func() { d.dangling = append(d.dangling, sends...) }()
 	for i := range d.Rank.Sent {
 		n := d.Rank.Sent[i].Load()
@@ -346,7 +345,7 @@ func (d *run) announce() error {
 		if n == d.announced[i] {
 			continue
 		}
-		r, err := d.Private.OwnSend(binary.LittleEndian.AppendUint64(nil, n), i, drainTag)
+		r, err := d.Private.ownSend(binary.LittleEndian.AppendUint64(nil, n), i, drainTag)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package handover
+package peer
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-func serve(t *testing.T, open func(key uint32) (syscall.Conn, error)) *Server {
+func serve(t *testing.T, open func(key uint32) (syscall.Conn, error)) *Handover {
 	t.Helper()
-	s, err := Serve(open)
+	s, err := HandOver(open)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,8 +22,8 @@ func serve(t *testing.T, open func(key uint32) (syscall.Conn, error)) *Server {
 	return s
 }
 
-// TestAsk writes by the descriptor that was handed over, after the name has gone.
-func TestAsk(t *testing.T) {
+// TestAskFor writes by the descriptor that was handed over, after the name has gone.
+func TestAskFor(t *testing.T) {
 	mine, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestAsk(t *testing.T) {
 		}
 		return mine, nil
 	})
-	f, err := Ask(t.Context(), s.Address(), 7)
+	f, err := AskFor(t.Context(), s.Address(), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +52,13 @@ func TestAsk(t *testing.T) {
 	if _, err := mine.ReadAt(got, 4); err != nil || string(got) != "abc" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if _, err := Ask(t.Context(), s.Address(), 8); !errors.Is(err, ErrRefused) {
+	if _, err := AskFor(t.Context(), s.Address(), 8); !errors.Is(err, ErrRefused) {
 		t.Errorf("another file: got %v, want ErrRefused", err)
 	}
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := Ask(t.Context(), s.Address(), 7); err == nil {
+	if _, err := AskFor(t.Context(), s.Address(), 7); err == nil {
 		t.Error("a closed server gave a file")
 	}
 }
@@ -75,11 +75,12 @@ func TestHung(t *testing.T) {
 	why := errors.New("out of time")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() { <-asked; cancel(why) }()
-	if _, err := Ask(ctx, s.Address(), 1); !errors.Is(err, why) {
+	if _, err := AskFor(ctx, s.Address(), 1); !errors.Is(err, why) {
 		t.Errorf("got %v, want the cause", err)
 	}
 	go func() { <-asked; s.Close() }()
-	if _, err := Ask(t.Context(), s.Address(), 1); !errors.Is(err, ErrRefused) && !errors.Is(err, syscall.ECONNRESET) {
+	_, err := AskFor(t.Context(), s.Address(), 1)
+	if !errors.Is(err, ErrRefused) && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("got %v, want ErrRefused", err)
 	}
 }

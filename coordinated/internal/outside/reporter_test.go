@@ -1,4 +1,4 @@
-package supervisor
+package outside
 
 import (
 	"context"
@@ -69,8 +69,9 @@ func TestReports(t *testing.T) {
 			}()
 			var background sync.WaitGroup
 			ends := make(chan time.Duration, 1)
-			r := Start(t.Context(), Options{Supervisor: s.Var(false, false)[len(config.SupervisorVar)+1:],
-				First: &job.Report{Job: "j", Nodes: []string{"n0", "n1"}}, Log: slog.New(slog.DiscardHandler),
+			r := StartReporter(t.Context(), ReporterOptions{
+				Supervisor: s.Var(false, false)[len(config.SupervisorVar)+1:],
+				First:      &job.Report{Job: "j", Nodes: []string{"n0", "n1"}}, Log: slog.New(slog.DiscardHandler),
 				Go: background.Go, Fill: func(rep *job.Report) { rep.Points = 1 },
 				Changed: func() <-chan struct{} { return nil }, Ends: func(d time.Duration) { ends <- d },
 				Request: func(stop bool) { asked <- stop }})
@@ -115,7 +116,7 @@ func TestFailed(t *testing.T) {
 			got <- rep.Failed
 		}
 	}()
-	Failed(t.Context(), s.Var(false, false)[len(config.SupervisorVar)+1:], job.Report{Failed: "no directory"})
+	ReportFailed(t.Context(), s.Var(false, false)[len(config.SupervisorVar)+1:], job.Report{Failed: "no directory"})
 	if why := <-got; why != "no directory" {
 		t.Errorf("got %q", why)
 	}
@@ -133,8 +134,8 @@ func TestNobody(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	Failed(ctx, "nobody", job.Report{})
-	if r := Start(ctx, Options{Supervisor: "nobody", Log: slog.New(slog.DiscardHandler)}); r != nil {
+	ReportFailed(ctx, "nobody", job.Report{})
+	if r := StartReporter(ctx, ReporterOptions{Supervisor: "nobody", Log: slog.New(slog.DiscardHandler)}); r != nil {
 		t.Error("it reports to nobody")
 	}
 }
@@ -145,7 +146,7 @@ func TestLastReportLate(t *testing.T) {
 		ours, theirs := net.Pipe()
 		var busy atomic.Bool
 		r := &Reporter{conn: ours, now: make(chan chan struct{}), last: make(chan struct{}), done: make(chan struct{}),
-			opt: Options{First: &job.Report{}, Changed: func() <-chan struct{} { return nil },
+			opt: ReporterOptions{First: &job.Report{}, Changed: func() <-chan struct{} { return nil },
 				Fill: func(*job.Report) {
 					if busy.Swap(false) {
 						time.Sleep(2 * time.Second) // no core

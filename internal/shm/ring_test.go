@@ -1,4 +1,4 @@
-package ring
+package shm
 
 import (
 	"errors"
@@ -6,25 +6,23 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-var small = Layout{Written: 0, Read: 64, Asleep: 128, Data: 192, Bytes: 1 << 10}
+var small = RingLayout{Written: 0, Read: 64, Asleep: 128, Data: 192, Bytes: 1 << 10}
 
 // ends are the two sides of a ring, and its memory.
-func ends(t testing.TB) (r Reader, w Writer, b []byte) {
+func ends(t testing.TB) (r RingReader, w RingWriter, b []byte) {
 	t.Helper()
-	b, err := shm.Private(small.Data + small.Bytes)
+	b, err := Private(small.Data + small.Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := shm.Free(b); err != nil {
+		if err := Free(b); err != nil {
 			t.Error(err)
 		}
 	})
-	return NewReader(b, small), NewWriter(b, small), b
+	return NewRingReader(b, small), NewRingWriter(b, small), b
 }
 
 // TestWaking: a reader that sleeps is woken for what is written, and no waking is lost.

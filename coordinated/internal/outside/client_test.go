@@ -1,4 +1,4 @@
-package service_test
+package outside_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/service"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outside"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -129,7 +129,7 @@ func askThenStop(dir string) error {
 		}
 	}
 	pid := fmt.Sprintf("its rank 0 is process %d on node", os.Getpid())
-	if err := service.Answering(ctx, dir); err == nil || !strings.Contains(err.Error(), pid) {
+	if err := outside.Answering(ctx, dir); err == nil || !strings.Contains(err.Error(), pid) {
 		return fmt.Errorf("a second run in the directory: got %v, want %q", err, pid)
 	}
 	if _, err := wrongKey(ctx, dir); !errors.Is(err, control.ErrUnauthenticated) && err == nil {

@@ -1,4 +1,4 @@
-package supervisor
+package outside
 
 import (
 	"bufio"
@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-// Options are what a Reporter works with.
-type Options struct {
+// ReporterOptions are what a Reporter works with.
+type ReporterOptions struct {
 	Supervisor string      // its address and key, as job.ParseSupervisor reads them
 	First      *job.Report // what the first report says beside what Fill does
 	Log        *slog.Logger
@@ -34,7 +34,7 @@ type Options struct {
 
 // Reporter tells the supervisor, at rank 0. A nil Reporter does nothing.
 type Reporter struct {
-	opt      Options
+	opt      ReporterOptions
 	conn     net.Conn
 	now      chan chan struct{} // closed when a report has been sent
 	last     chan struct{}      // closed to send the last report
@@ -68,9 +68,9 @@ const (
 // ackTimeout bounds how long a job waits until the supervisor answers.
 const ackTimeout = 2 * time.Second
 
-// Start connects to the supervisor, and returns when that has answered the first report, or after
+// StartReporter connects to the supervisor, and returns when that has answered the first report, or after
 // ackTimeout. A job that cannot reach it runs all the same, with a nil Reporter.
-func Start(ctx context.Context, opt Options) *Reporter {
+func StartReporter(ctx context.Context, opt ReporterOptions) *Reporter {
 	v, err := job.ParseSupervisor(opt.Supervisor)
 	if err == nil && v.NodeLost {
 		err = opt.NodeLost(ctx)
@@ -99,9 +99,9 @@ func Start(ctx context.Context, opt Options) *Reporter {
 	return r
 }
 
-// Failed tells the supervisor, which cannot guess it, why a run did not begin; the report
+// ReportFailed tells the supervisor, which cannot guess it, why a run did not begin; the report
 // says why. The program says it itself where that fails.
-func Failed(ctx context.Context, supervisor string, rep job.Report) {
+func ReportFailed(ctx context.Context, supervisor string, rep job.Report) {
 	v, err := job.ParseSupervisor(supervisor)
 	if err != nil {
 		return

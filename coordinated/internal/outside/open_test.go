@@ -1,4 +1,4 @@
-package supervisor_test
+package outside_test
 
 import (
 	"errors"

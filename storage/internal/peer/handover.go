@@ -1,7 +1,4 @@
-// Package handover passes open files between the processes of a node, over a Unix socket without
-// a name in any directory: a file that one of them has opened costs the others no look at its file system.
-// Both ends make sure that the other one belongs to the same user.
-package handover
+package peer
 
 import (
 	"context"
@@ -29,43 +26,45 @@ const (
 	unable  = 2 // there is a file, and it cannot be handed over
 )
 
-// Server gives files to who asks for them.
-type Server struct {
+// Handover gives open files to the other processes of the node, over a Unix socket without a name in any directory: a
+// file that one of them has opened costs the others no look at its file system. Both ends make sure that the other one
+// belongs to the same user.
+type Handover struct {
 	l    *net.UnixListener
 	open func(key uint32) (syscall.Conn, error)
 	ctx  context.Context // until Close
 	end  context.CancelFunc
 }
 
-// Serve starts to give away what open returns for a key. open is called for every
-// question, by several goroutines; the file stays its own. The caller closes the Server.
-func Serve(open func(key uint32) (syscall.Conn, error)) (*Server, error) {
+// HandOver starts to give away what open returns for a key. open is called for every
+// question, by several goroutines; the file stays its own. The caller closes the Handover.
+func HandOver(open func(key uint32) (syscall.Conn, error)) (*Handover, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@holdfast-" + random.Text()})
 	if err != nil {
 		return nil, fmt.Errorf("listen for the processes of the node: %w", err)
 	}
-	s := &Server{l: l, open: open}
-	s.ctx, s.end = context.WithCancel(context.Background())
-	go s.accept()
-	return s, nil
+	h := &Handover{l: l, open: open}
+	h.ctx, h.end = context.WithCancel(context.Background())
+	go h.accept()
+	return h, nil
 }
 
-// Address is what Ask wants to know, at most MaxAddress bytes.
-func (s *Server) Address() string { return s.l.Addr().String() }
+// Address is what AskFor wants to know, at most MaxAddress bytes.
+func (h *Handover) Address() string { return h.l.Addr().String() }
 
-func (s *Server) accept() {
+func (h *Handover) accept() {
 	for {
-		c, err := s.l.AcceptUnix()
+		c, err := h.l.AcceptUnix()
 		if err != nil {
 			return // Close
 		}
-		go s.answer(c)
+		go h.answer(c)
 	}
 }
 
 // answer gives one file away, or closes the connection without a word.
-func (s *Server) answer(c *net.UnixConn) {
-	stop := context.AfterFunc(s.ctx, func() { _ = c.Close() })
+func (h *Handover) answer(c *net.UnixConn) {
+	stop := context.AfterFunc(h.ctx, func() { _ = c.Close() })
 	defer func() {
 		stop()
 		_ = c.Close() // the other end has what it needs, or sees that it has not
@@ -77,7 +76,7 @@ func (s *Server) answer(c *net.UnixConn) {
 	if n, err := c.Read(key[:]); n != len(key) || err != nil {
 		return
 	}
-	f, err := s.open(binary.LittleEndian.Uint32(key[:]))
+	f, err := h.open(binary.LittleEndian.Uint32(key[:]))
 	var raw syscall.RawConn
 	if err == nil {
 		raw, err = f.SyscallConn()
@@ -95,20 +94,20 @@ func (s *Server) answer(c *net.UnixConn) {
 
 // Close ends all conversations. It does not wait for open, which may hang on a file system; its result goes nowhere
 // then. Further calls do nothing.
-func (s *Server) Close() error {
-	if s.ctx.Err() != nil {
+func (h *Handover) Close() error {
+	if h.ctx.Err() != nil {
 		return nil
 	}
-	s.end()
-	return s.l.Close()
+	h.end()
+	return h.l.Close()
 }
 
 // ErrRefused says that the other process has no such file to give, or has ended.
 var ErrRefused = errors.New("the first process of the node does not hand the file over")
 
-// Ask gets the file with a key from the Server at the address, and waits until it is open there. The caller
+// AskFor gets the file with a key from the Handover at the address, and waits until it is open there. The caller
 // closes it. One that cannot be handed over is errors.ErrUnsupported.
-func Ask(ctx context.Context, address string, key uint32) (f *os.File, err error) {
+func AskFor(ctx context.Context, address string, key uint32) (f *os.File, err error) {
 	var d net.Dialer
 	any, err := d.DialContext(ctx, "unix", address)
 	if err != nil {

@@ -1,4 +1,4 @@
-package ring
+package shm
 
 import (
 	"runtime"
@@ -18,8 +18,8 @@ const (
 // where anybody stays awake, Gosched wakes one each time.
 const yieldEvery = 50 * time.Microsecond
 
-// Spare reports whether there are cores to stay awake on.
-func Spare() bool { return runtime.GOMAXPROCS(0) >= spareCores }
+// SpareCores reports whether there are cores to stay awake on.
+func SpareCores() bool { return runtime.GOMAXPROCS(0) >= spareCores }
 
 // Awake decides whether a reader stays awake for a moment before it sleeps: while its waits have been short of late.
 type Awake struct {

@@ -1,22 +1,21 @@
-// Package seam is how the tests of these packages put something in place of what surrounds a job, and look inside of
-// it: coordinated.Open finds a Seam in its context, beside the file system of vfs.With.
-package seam
+package connect
 
 import (
 	"context"
 	"os"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// Seam is what a test puts in place. Zero fields leave everything as it is.
+// Seam is what the tests of these packages put in place of what surrounds a job, and how they look inside of it:
+// coordinated.Open finds a Seam in its context, beside the file system of vfs.With. Zero fields leave everything as it
+// is.
 type Seam struct {
-	Plane func(rank int) connect.Plane // how a rank reaches the others
-	Host  string                       // the node that the rank plays
+	Plane func(rank int) Plane // how a rank reaches the others
+	Host  string               // the node that the rank plays
 	// Phase hears of each step of a checkpoint on each rank, before what follows.
 	Phase func(rank int, name string)
 	// CopyTime is how long a copy of an epoch from one level to the next takes, by what the rank knows to be left.
@@ -43,13 +42,15 @@ type Inside struct {
 	Stop      context.CancelCauseFunc                   // ends it
 }
 
-type key struct{}
+type seamKey struct{}
 
-// With returns a context under which Checkpointers are opened with s.
-func With(ctx context.Context, s Seam) context.Context { return context.WithValue(ctx, key{}, s) }
+// WithSeam returns a context under which Checkpointers are opened with s.
+func WithSeam(ctx context.Context, s Seam) context.Context {
+	return context.WithValue(ctx, seamKey{}, s)
+}
 
-// From is the Seam of With; a zero one without it.
-func From(ctx context.Context) Seam {
-	s, _ := ctx.Value(key{}).(Seam)
+// SeamFrom is the Seam of WithSeam; a zero one without it.
+func SeamFrom(ctx context.Context) Seam {
+	s, _ := ctx.Value(seamKey{}).(Seam)
 	return s
 }

@@ -1,4 +1,4 @@
-package service
+package outside
 
 import (
 	"bufio"
@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// Options are what a Server works with.
-type Options struct {
+// ServerOptions are what a Server works with.
+type ServerOptions struct {
 	Plane  *control.Plane
 	Dir    string // where the contact file lies
 	Job    string
@@ -41,14 +41,14 @@ type Options struct {
 
 // Server answers clients at rank 0. A nil Server does nothing.
 type Server struct {
-	opt  Options
+	opt  ServerOptions
 	ctx  context.Context
 	file string
 }
 
 // Serve publishes the contact file and answers clients until ctx or the plane ends. The
 // error is of that file.
-func Serve(ctx context.Context, opt Options) (*Server, error) {
+func Serve(ctx context.Context, opt ServerOptions) (*Server, error) {
 	s := &Server{opt: opt, ctx: ctx, file: filepath.Join(opt.Dir, job.ContactName)}
 	b, err := json.Marshal(job.Contact{Job: opt.Job, Addr: s.clientAddr(), Node: opt.Node, PID: os.Getpid(),
 		Daemon: opt.Daemon, Key: opt.Key})
