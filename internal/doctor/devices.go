@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -32,6 +34,12 @@ func lookDevices(_ context.Context, r *report) {
 		}
 		r.add("devices", name, OK, fmt.Sprintf("%s; %.1f GiB; a buffer was written and read back", i.Platform,
 			float64(i.GlobalBytes)/(1<<30)), "")
+	}
+	if slices.ContainsFunc(infos, func(i gpustate.Info) bool { return i.Kind == "cuda" }) {
+		version, _ := os.ReadFile("/proc/driver/nvidia/version") // not under WSL
+		if self, err := os.Executable(); err == nil {
+			r.lookPause(self, string(version))
+		}
 	}
 	if gpus == 0 {
 		r.add("devices", "GPU", ifAsked(asked && (wanted.Kind == "cuda" || wanted.Type == "gpu")),
