@@ -86,8 +86,8 @@ func rankMain(what string) int {
 	return 0
 }
 
-// launch runs a rank program under one launcher. Two ranks have the MPI as it is; more
-// yield, or they would wait for each other's cores most of the time.
+// launch runs a rank program under one launcher. Two ranks of the suite have the MPI as it is; all
+// others yield, or they would wait for each other's cores most of the time.
 func launch(t *testing.T, l mpirun.Launcher, ranks int, what string, env ...string) string {
 	t.Helper()
 	if err := l.Available(); err != nil {
@@ -95,7 +95,7 @@ func launch(t *testing.T, l mpirun.Launcher, ranks int, what string, env ...stri
 	}
 	j := l.Job(ranks, 10*time.Minute, os.Args[0])
 	j.Env = append(env, rankEnv+"="+what)
-	if ranks > 2 {
+	if ranks > 2 || what != "suite" {
 		j.Env = append(j.Env, yield.Env()...)
 	}
 	out, err := j.CombinedOutput(t.Context())

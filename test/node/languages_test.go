@@ -223,10 +223,12 @@ func TestHelloCxx(t *testing.T) {
 	env := environ(t, t.TempDir())
 	j := launchOne(t, env, []string{hello, "6000"})
 	j.await("begins at step 0")
-	if err := j.ranks[0].Process.Signal(syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
+	for range 2 { // the first may be at step 0
+		if err := j.ranks[0].Process.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		j.await("committed")
 	}
-	j.await("committed")
 	j.kill()
 	j.wait()
 	again := launchOne(t, env, []string{hello, "20"})
