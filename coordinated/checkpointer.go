@@ -135,38 +135,8 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 		}
 		return nil, err
 	}
-	c.opened, c.main.loggedSources = time.Now(), map[string]bool{}
-	c.sizes = map[vote.Candidate]int{}
+	c.prepare(ctx, all.Rank(), dropped)
 	opt := &c.opt
-	if c.seam = connect.SeamFrom(ctx); c.seam.Slurm != nil {
-		opt.slurm = *c.seam.Slurm
-	}
-	if c.files = vfs.From(ctx); c.files == nil {
-		sharing, _ := vfs.ParseSharing(opt.Sharing) // validated
-		c.files = vfs.OS{AllowForeign: opt.AllowForeign, Sharing: sharing}
-	}
-	c.main.Now(watch.StateStarting)
-	c.log = opt.Logger.With("rank", all.Rank())
-	if all.Rank() == 0 {
-		for _, name := range opt.stray {
-			c.log.Warn("holdfast: " + name)
-		}
-		if dropped != "" {
-			c.log.Info("holdfast: this job has taken a checkpoint, and continues; the setting was for its first start",
-				"setting", dropped)
-		}
-	}
-	c.levels.ops = persist.NewOperations(opt.WriteTimeout, func(level string) int64 {
-		return c.levels.store.CopiedTo(level)
-	})
-	c.state = arrays.New(opt.MaxPool, opt.CopyWorkers, c.memory(), c.log)
-	c.state.HashDevices()
-	c.state.Elastic = opt.Elastic
-	if c.seam.Cuts != nil {
-		c.state.Cuts = *c.seam.Cuts
-	}
-	c.life.ctx, c.life.cancel = context.WithCancelCause(context.Background())
-	c.main.pointFlags.Store(pointRestore)
 	var err error
 	var key control.Key
 	if c.plane, c.topo, key, err = connect.Connect(ctx, all, connect.Options{Interface: opt.Interface,
@@ -189,6 +159,42 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 			Life: c.life.ctx, Stop: c.life.cancel})
 	}
 	return c, nil
+}
+
+// prepare makes what needs no other rank. dropped is the setting that a continued job drops.
+func (c *Checkpointer) prepare(ctx context.Context, rank int, dropped string) {
+	c.opened, c.main.loggedSources = time.Now(), map[string]bool{}
+	c.sizes = map[vote.Candidate]int{}
+	opt := &c.opt
+	if c.seam = connect.SeamFrom(ctx); c.seam.Slurm != nil {
+		opt.slurm = *c.seam.Slurm
+	}
+	if c.files = vfs.From(ctx); c.files == nil {
+		sharing, _ := vfs.ParseSharing(opt.Sharing) // validated
+		c.files = vfs.OS{AllowForeign: opt.AllowForeign, Sharing: sharing}
+	}
+	c.main.Now(watch.StateStarting)
+	c.log = opt.Logger.With("rank", rank)
+	if rank == 0 {
+		for _, name := range opt.stray {
+			c.log.Warn("holdfast: " + name)
+		}
+		if dropped != "" {
+			c.log.Info("holdfast: this job has taken a checkpoint, and continues; the setting was for its first start",
+				"setting", dropped)
+		}
+	}
+	c.levels.ops = persist.NewOperations(opt.WriteTimeout, func(level string) int64 {
+		return c.levels.store.CopiedTo(level)
+	})
+	c.state = arrays.New(opt.MaxPool, opt.CopyWorkers, c.memory(), c.log)
+	c.state.HashDevices()
+	c.state.Elastic = opt.Elastic
+	if c.seam.Cuts != nil {
+		c.state.Cuts = *c.seam.Cuts
+	}
+	c.life.ctx, c.life.cancel = context.WithCancelCause(context.Background())
+	c.main.pointFlags.Store(pointRestore)
 }
 
 // open opens the storage, finds the newest epoch number in use anywhere and
@@ -298,18 +304,11 @@ func (e *offError) Error() string {
 	return offWords + e.by + "; give all ranks the same settings (mpirun -x for the variables)"
 }
 
-// offOnAll says whether all ranks of a vote run without checkpoints.
+// offOnAll reports whether all ranks of a vote run without checkpoints.
 func offOnAll(err error, size int) bool {
 	var ranks *outcome.RanksError
-	if !errors.As(err, &ranks) || len(ranks.Failed) != size {
-		return false
-	}
-	for _, f := range ranks.Failed {
-		if !strings.HasPrefix(f.Text, offWords) {
-			return false
-		}
-	}
-	return true
+	other := func(f outcome.RankFailure) bool { return !strings.HasPrefix(f.Text, offWords) }
+	return errors.As(err, &ranks) && len(ranks.Failed) == size && !slices.ContainsFunc(ranks.Failed, other)
 }
 
 // runWithout makes a Checkpointer that takes no checkpoints: all that it has is what the program protects.

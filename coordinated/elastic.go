@@ -80,7 +80,7 @@ func (e *CountError) Error() string {
 	return s + fmt.Sprintf(", or start %d ranks", e.Have)
 }
 
-// another says whether another epoch may be one that can be restored.
+// another reports whether another epoch may be one that can be restored.
 func (e *CountError) another() bool { return len(e.Undeclared) == 0 && len(e.PerRank) == 0 }
 
 // are is the subject of a sentence: names in quotes, with their verb.

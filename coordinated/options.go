@@ -233,6 +233,26 @@ func (o *Options) check() error {
 		o.defaults()
 		return nil
 	}
+	for _, check := range []func() error{o.checkDirs, o.checkParity, o.checkAmounts, o.validateEvery} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if o.Fresh && o.Epoch != 0 {
+		return &OptionError{Name: "Fresh, Epoch", Why: "both are set; either start over or restore an epoch"}
+	}
+	if o.Events != "" && setEvents(o, o.Events) != nil {
+		return &OptionError{Name: "Events", Why: fmt.Sprintf("%q: want on or off", o.Events)}
+	}
+	if _, err := vfs.ParseSharing(o.Sharing); err != nil {
+		return &OptionError{Name: "Sharing", Why: err.Error()}
+	}
+	o.defaults()
+	return nil
+}
+
+// checkDirs checks where checkpoints go.
+func (o *Options) checkDirs() error {
 	if o.Local == "" && o.Global == "" {
 		name := "Local, Global"
 		if o.fromEnv {
@@ -256,18 +276,23 @@ func (o *Options) check() error {
 			"%s; set HOLDFAST_LOCAL to a directory on the node's own disk: epochs are written there first, and the "+
 			"files by which tools find the job lie there", o.Global)}
 	}
+	return nil
+}
+
+// checkParity refuses parity in a program that cannot compute it.
+func (o *Options) checkParity() error {
 	red, err := o.redundancy()
-	if err != nil {
+	if err != nil || red.level != storage.LevelParity {
 		return err
 	}
-	if red.level == storage.LevelParity {
-		if err := storage.CheckParity(); err != nil {
-			return &OptionError{Name: "Redundancy", Why: fmt.Sprintf("%s: %v", o.Redundancy, err), cause: err}
-		}
+	if err := storage.CheckParity(); err != nil {
+		return &OptionError{Name: "Redundancy", Why: fmt.Sprintf("%s: %v", o.Redundancy, err), cause: err}
 	}
-	if o.Fresh && o.Epoch != 0 {
-		return &OptionError{Name: "Fresh, Epoch", Why: "both are set; either start over or restore an epoch"}
-	}
+	return nil
+}
+
+// checkAmounts checks numbers and times, and fills in those whose default is not zero.
+func (o *Options) checkAmounts() error {
 	if o.Keep == 0 {
 		o.Keep = 2
 	}
@@ -300,16 +325,6 @@ func (o *Options) check() error {
 	if o.KeepEvery > 0 && o.KeepInterval > 0 {
 		return &OptionError{Name: "KeepEvery, KeepInterval", Why: "both are set; give a count or a duration"}
 	}
-	if err := o.validateEvery(); err != nil {
-		return err
-	}
-	if o.Events != "" && setEvents(o, o.Events) != nil {
-		return &OptionError{Name: "Events", Why: fmt.Sprintf("%q: want on or off", o.Events)}
-	}
-	if _, err := vfs.ParseSharing(o.Sharing); err != nil {
-		return &OptionError{Name: "Sharing", Why: err.Error()}
-	}
-	o.defaults()
 	return nil
 }
 

@@ -77,45 +77,55 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 		return false, derr
 	}
 	l.lap(PartAgree)
-	if err != nil {
-		var none *NoCommonEpochError
-		var lost *LostEpochsError
-		var skipped *SkippedEpochsError
-		if errors.As(err, &none) || errors.As(err, &lost) || errors.As(err, &skipped) {
-			c.unrestorable(err)
-		}
-		end(events.Event{}, err)
-		return false, err
+	var got loaded
+	if err == nil {
+		got, err = c.loadNewest(ctx, epochs, l)
 	}
+	switch {
+	case err != nil:
+		end(events.Event{}, err)
+		c.unrestorable(err)
+		return false, err
+	case got.Epoch == 0:
+		if c.topo.Rank == 0 {
+			c.log.Info("holdfast: no checkpoint found; this is a first start", "job", c.opt.Job)
+		}
+		c.warnUnflushed(0)
+		end(events.Event{}, nil)
+		c.ready()
+		return false, nil
+	}
+	fetched := time.Since(start)
+	end(events.Event{Epoch: uint64(got.Epoch), Level: got.level, Bytes: got.bytes, What: l.String()}, nil)
+	c.main.pointFlags.Or(pointFirst)
+	c.record.metrics.Restored(uint64(got.Epoch), got.level, got.bytes, time.Since(start))
+	c.stats.restore(RestoreStats{Epoch: got.Epoch, Level: got.level, Bytes: got.bytes, Took: time.Since(start),
+		Fetch: fetched, Parts: l.parts, FromSource: c.fromSource()})
+	c.ready()
+	c.restored(got, start)
+	return true, nil
+}
+
+// loaded is what loadNewest has restored; Epoch is 0 if there was nothing to restore.
+type loaded struct {
+	vote.Candidate
+	level string // where this rank has read it
+	all   string // where all ranks have
+	bytes int64  // of this rank
+}
+
+// loadNewest restores the first of the epochs that loads on all ranks. It returns a *RestoreError if none does.
+func (c *Checkpointer) loadNewest(ctx context.Context, epochs []vote.Candidate, l *stopwatch) (got loaded, err error) {
 	failed := &RestoreError{}
 	restoring := c.state.Restore(capture.Callbacks{Mailbox: c.main.endpoint.StageMailbox, Over: l.until,
 		Mismatch: func(name, saved, now string) error { return &MismatchError{name, saved, now} }}, c.log)
+	defer restoring.Close()
 	for i, k := range epochs {
 		e := k.Epoch
 		c.levels.store.Choose(e, k.ID)
 		level, all, bytes, err := c.tryLoad(ctx, k, restoring, l)
 		if err == nil {
-			restoring.Close()
-			fetched := time.Since(start)
-			end(events.Event{Epoch: uint64(e), Level: level, Bytes: bytes, What: l.String()}, nil)
-			c.main.pointFlags.Or(pointFirst)
-			c.record.metrics.Restored(uint64(e), level, bytes, time.Since(start))
-			c.stats.restore(RestoreStats{Epoch: e, Level: level, Bytes: bytes, Took: time.Since(start), Fetch: fetched,
-				Parts: l.parts, FromSource: c.fromSource()})
-			c.ready()
-			if c.topo.Rank == 0 {
-				c.log.Info("holdfast: restored", "ranks", c.topo.Size(), "epoch", e, "level", all, "bytes", bytes,
-					"took", time.Since(start).Round(time.Microsecond))
-			}
-			c.warnUnflushed(e)
-			c.surviving()
-			if c.sizes[k] == c.topo.Size() { // others stay as they are until newer ones replace them
-				c.persist.Repair(e)
-			} else if c.topo.Rank == 0 {
-				c.log.Info("holdfast: the epoch is of another number of ranks", "epoch", e, "written_by", c.sizes[k],
-					"now", c.topo.Size())
-			}
-			return true, nil
+			return loaded{k, level, all, bytes}, nil
 		}
 		failed.add(err)
 		c.failure("restore", e, err)
@@ -129,19 +139,27 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 			c.log.Error("holdfast: epoch not restored; trying an older one", "epoch", e, "error", err)
 		}
 	}
-	restoring.Close()
 	if failed.Err != nil {
-		end(events.Event{}, failed)
-		c.unrestorable(failed)
-		return false, failed
+		return got, failed
 	}
-	if c.topo.Rank == 0 {
-		c.log.Info("holdfast: no checkpoint found; this is a first start", "job", c.opt.Job)
+	return got, nil
+}
+
+// restored logs what was restored, and completes its redundancy in the background.
+func (c *Checkpointer) restored(got loaded, start time.Time) {
+	first, e := c.topo.Rank == 0, got.Epoch
+	if first {
+		c.log.Info("holdfast: restored", "ranks", c.topo.Size(), "epoch", e, "level", got.all, "bytes", got.bytes,
+			"took", time.Since(start).Round(time.Microsecond))
 	}
-	c.warnUnflushed(0)
-	end(events.Event{}, nil)
-	c.ready()
-	return false, nil
+	c.warnUnflushed(e)
+	c.surviving()
+	if written := c.sizes[got.Candidate]; written == c.topo.Size() {
+		c.persist.Repair(e)
+	} else if first { // they stay as they are until newer ones replace them
+		c.log.Info("holdfast: the epoch is of another number of ranks", "epoch", e, "written_by", written,
+			"now", c.topo.Size())
+	}
 }
 
 // ready lets Points pass, and warms the pool behind the program, unless what was restored is to be
@@ -340,9 +358,16 @@ func (c *Checkpointer) learn(ctx context.Context) error {
 // unrestorable tells the supervisor why no epoch was restored, if nothing but the checkpoints
 // is to blame.
 func (c *Checkpointer) unrestorable(err error) {
-	var lost *LostError
+	var none *NoCommonEpochError
+	var gone *LostEpochsError
+	var skipped *SkippedEpochsError
 	var restore *RestoreError
-	if errors.As(err, &lost) || errors.Is(err, context.Canceled) || errors.As(err, &restore) && restore.Device {
+	failed := errors.As(err, &restore)
+	if !failed && !errors.As(err, &none) && !errors.As(err, &gone) && !errors.As(err, &skipped) {
+		return
+	}
+	var lost *LostError
+	if errors.As(err, &lost) || errors.Is(err, context.Canceled) || failed && restore.Device {
 		return
 	}
 	c.outside.reporter.Unrestorable(outside.Unrestorable{Why: err.Error(), Nodes: MissingNodes(err),

@@ -279,7 +279,7 @@ func (t *statistics) copyTime(e storage.Epoch, from, to string) time.Duration {
 	return 0
 }
 
-// endedByStop says whether the newest epoch was the program's last.
+// endedByStop reports whether the newest epoch was the program's last.
 func (t *statistics) endedByStop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -137,7 +137,7 @@ type quiet struct {
 	warned bool          // that Quiet has no effect
 }
 
-// prefersQuiet says whether this rank would rather have another cut, if something is in flight. Only rank 0 ever
+// prefersQuiet reports whether this rank would rather have another cut, if something is in flight. Only rank 0 ever
 // would. In Close nothing moves any more, so that another cut would be like this one.
 func (c *Checkpointer) prefersQuiet(es *EpochStats) bool {
 	if c.topo.Rank != 0 || c.opt.Quiet == 0 || c.main.Closed.Load() {

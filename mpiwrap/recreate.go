@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-hpc/holdfast/internal/elf"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
@@ -254,12 +255,10 @@ func funcOf(entry string) string {
 // isLiteral reports whether part of a function's name is a number, or a word of the
 // compiler's and a number: "func2", "gowrap1", "3".
 func isLiteral(part string) bool {
-	for _, word := range []string{"func", "gowrap", "deferwrap", ""} {
-		if n, ok := strings.CutPrefix(part, word); ok && n != "" && strings.Trim(n, "0123456789") == "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"func", "gowrap", "deferwrap", ""}, func(word string) bool {
+		n, ok := strings.CutPrefix(part, word)
+		return ok && n != "" && strings.Trim(n, "0123456789") == ""
+	})
 }
 
 // common is how many functions two paths have in common, from the innermost on.
@@ -322,12 +321,9 @@ func (r *record) hasMail(name string) bool {
 			return true
 		}
 	}
-	for i := range r.Receives {
-		if c := r.Receives[i].Comm; c == name || strings.HasPrefix(c, name+".") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Receives, func(p endpoint.PendingReceive) bool {
+		return p.Comm == name || strings.HasPrefix(p.Comm, name+".")
+	})
 }
 
 // misplaced refuses a communicator that would get messages of another.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,12 +89,11 @@ func lookLimits(_ context.Context, r *report) {
 
 // locksMemory is true where a device of the machine reads and writes memory that stays in place.
 func locksMemory() bool {
-	for _, of := range []string{"/sys/class/infiniband/*", "/dev/nvidia[0-9]*", "/dev/kfd"} {
-		if found, _ := filepath.Glob(of); len(found) > 0 {
-			return true
-		}
-	}
-	return false
+	devices := []string{"/sys/class/infiniband/*", "/dev/nvidia[0-9]*", "/dev/kfd"}
+	return slices.ContainsFunc(devices, func(of string) bool {
+		found, _ := filepath.Glob(of)
+		return len(found) > 0
+	})
 }
 
 func lookSlurm(ctx context.Context, r *report) {

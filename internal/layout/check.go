@@ -391,7 +391,7 @@ func (c *check) ownerOf(point []int64) (rank int, ok bool) {
 	return 0, false
 }
 
-// has says whether a part has an element.
+// has reports whether a part has an element.
 func (p *Part) has(point []int64) bool {
 	for d, list := range p.Spans {
 		k := sort.Search(len(list), func(k int) bool { return list[k].end() > point[d] })

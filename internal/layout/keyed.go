@@ -30,7 +30,7 @@ type Item struct {
 	Bytes int64
 }
 
-// Keyed says whether the array is a set of items with keys, and has no dimensions.
+// Keyed reports whether the array is a set of items with keys, and has no dimensions.
 func (a *Array) Keyed() bool { return a.Kind == KeyedInt || a.Kind == KeyedString }
 
 // KeyText is a key of the set as people write it.

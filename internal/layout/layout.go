@@ -227,7 +227,7 @@ func runs(list []Span) ([]run, error) {
 	return out, nil
 }
 
-// Equal says whether two ranks' parts are the same, in the same order.
+// Equal reports whether two ranks' parts are the same, in the same order.
 func Equal(a, b []Part) bool {
 	if len(a) != len(b) {
 		return false

@@ -94,15 +94,10 @@ func (b *building) failure(err error) int32 {
 // name of the platform's code, not its number.
 func badOptions(err error) bool {
 	var build *gpustate.BuildError
-	if !errors.As(err, &build) || build.Err == nil {
-		return false
-	}
-	for _, step := range []string{"BUILD", "COMPILER", "LINKER"} {
-		if strings.Contains(build.Err.Error(), "CL_INVALID_"+step+"_OPTIONS") {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &build) && build.Err != nil &&
+		slices.ContainsFunc([]string{"BUILD", "COMPILER", "LINKER"}, func(step string) bool {
+			return strings.Contains(build.Err.Error(), "CL_INVALID_"+step+"_OPTIONS")
+		})
 }
 
 func (h *handler) build(m *wire.Request) (*reply, error) {

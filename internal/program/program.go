@@ -46,7 +46,7 @@ type Array struct {
 const ToFollow = "let it take the length of the checkpoint (C: hf_saved before hf_restore, or hf_protect_resizable; " +
 	"C++: protect the std::vector; Fortran: hf_protect_allocatable; Python: protect(name, get, set))"
 
-// SameElements says whether arrays of these kinds have elements that fit: they are equal, but that only one of them
+// SameElements reports whether arrays of these kinds have elements that fit: they are equal, but that only one of them
 // says how many make up an item, as "[3]float64" does.
 func SameElements(a, b string) bool {
 	itemA, elemA := cutItem(a)

@@ -105,7 +105,7 @@ func (o OS) checkOwner(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// sticky says whether a directory is one where everybody may make things and nobody can
+// sticky reports whether a directory is one where everybody may make things and nobody can
 // take away or rename another's, as /tmp is and scratch directories are.
 func sticky(info fs.FileInfo) bool { return info.IsDir() && info.Mode()&fs.ModeSticky != 0 }
 

@@ -43,7 +43,7 @@ func (f *readFile) ReadAt(p []byte, off int64) (int, error) {
 	return n + m, err
 }
 
-// cached says whether the page cache has all of a range. An error means that
+// cached reports whether the page cache has all of a range. An error means that
 // the system cannot tell (Linux before 6.5). A read that must not wait would
 // tell as well, but sets off the very reading ahead that is to be avoided.
 func (f *readFile) cached(off int64, n int) (bool, error) {

@@ -283,7 +283,7 @@ func (p *Protected) addLayout(s *capture.Snapshot, list []layout.Local, mail []b
 	return nil
 }
 
-// isQuiet says whether a record of the mailbox has no message and no receive.
+// isQuiet reports whether a record of the mailbox has no message and no receive.
 func isQuiet(mail []byte) (bool, error) {
 	if len(mail) < 8 {
 		return false, fmt.Errorf("record of %d bytes", len(mail))

@@ -71,7 +71,7 @@ func (p *Protected) AddChanging(name string, of Changing, x any) error {
 	return nil
 }
 
-// Changes says whether any array may change.
+// Changes reports whether any array may change.
 func (p *Protected) Changes() bool { return len(p.changing()) > 0 }
 
 // changing lists the arrays that may change, by name.

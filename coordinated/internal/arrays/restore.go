@@ -158,7 +158,7 @@ func newHolder(rank int, l *storage.Layout) holder {
 	return o
 }
 
-// suffices says whether the rank has all that the program wants here.
+// suffices reports whether the rank has all that the program wants here.
 func (o *holder) suffices(p *Protected) bool {
 	return !slices.ContainsFunc(p.presentArrays(), func(g *array) bool {
 		return !layout.Equal(layout.Join(o.arrays[g.local.Name].Parts), layout.Join(g.local.Parts))

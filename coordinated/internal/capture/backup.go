@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 )
 
@@ -135,7 +136,7 @@ func joined(list [][]byte, piece []byte) [][]byte {
 	return append(list, piece)
 }
 
-// look says whether the system can tell which pages of mem were touched.
+// look reports whether the system can tell which pages of mem were touched.
 func (k *backup) look(mem []byte) bool {
 	if k.plain == nil {
 		k.plain = privateMemory()
@@ -143,12 +144,7 @@ func (k *backup) look(mem []byte) bool {
 	}
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	to := from + uintptr(len(mem))
-	for _, s := range k.plain {
-		if k.pages != nil && s.from <= from && to <= s.to {
-			return true
-		}
-	}
-	return false
+	return k.pages != nil && slices.ContainsFunc(k.plain, func(s span) bool { return s.from <= from && to <= s.to })
 }
 
 // privateMemory lists the mappings of this process that are its own and no file's,

@@ -136,7 +136,7 @@ func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc
 // OnRecall has f called when the memory is wanted back, unless stop is called before.
 func (l *Lease) OnRecall(f func()) (stop func() bool) { return context.AfterFunc(l.ctx, f) }
 
-// Recalled says whether the memory is wanted back.
+// Recalled reports whether the memory is wanted back.
 func (l *Lease) Recalled() bool { return l.ctx.Err() != nil }
 
 // Recall asks for the memory of the last capture back, since the next is near, and does not

@@ -37,7 +37,7 @@ func (s *Snapshot) Arrive(ctx context.Context) error {
 	return s.arrived(ctx)
 }
 
-// InMemory says whether all sections lie in host memory, apart from the
+// InMemory reports whether all sections lie in host memory, apart from the
 // program's own: then they can be kept without keeping device memory.
 func (s *Snapshot) InMemory() bool {
 	if s.Live {

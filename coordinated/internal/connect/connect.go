@@ -35,18 +35,9 @@ type Options struct {
 // Connect builds the control plane: names of nodes, the job's key and the
 // addresses travel over MPI, everything later over TCP. Collective.
 func Connect(ctx context.Context, priv Ranks, opt Options) (_ Plane, t *Topology, key control.Key, err error) {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	if opt.Host != "" {
-		host = opt.Host
-	}
-	found, err := control.FindNetwork(control.Fastest)
-	if err != nil {
-		found = control.Network{} // Listen says so
-	}
-	nodes, err := Exchange(priv, host+"\n"+found.Kind)
+	host, _ := os.Hostname()
+	found, _ := control.FindNetwork(control.Fastest) // Listen returns its error
+	nodes, err := Exchange(priv, cmp.Or(opt.Host, host, "unknown")+"\n"+found.Kind)
 	if err != nil {
 		return nil, nil, control.Key{}, err
 	}

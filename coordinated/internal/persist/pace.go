@@ -144,7 +144,7 @@ func (l *levelPace) admit(a arrival) {
 	l.going = a
 }
 
-// due says whether an epoch is to come to the level, if the one on its way arrives.
+// due reports whether an epoch is to come to the level, if the one on its way arrives.
 func (p *pacer) due(l *levelPace, a *arrival) bool {
 	last := l.last
 	if l.busy > 0 && l.going.epoch > last.epoch {

@@ -38,7 +38,7 @@ func (t *turn) pass(i int) {
 	}
 }
 
-// yielded says whether the copying was ended in favour of a final epoch.
+// yielded reports whether the copying was ended in favour of a final epoch.
 func (t *turn) yielded() bool { return errors.Is(context.Cause(t.ctx), ErrYields) }
 
 // await waits until it is done with the i-th level, not longer than limit where that

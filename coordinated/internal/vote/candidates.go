@@ -33,7 +33,7 @@ const (
 // Flags has what any rank says of an epoch.
 type Flags map[storage.Epoch]byte
 
-// Has says whether any epoch has a flag.
+// Has reports whether any epoch has a flag.
 func (f Flags) Has(flag byte) bool {
 	for _, b := range f {
 		if b&flag != 0 {
@@ -109,7 +109,7 @@ func Common(per [][]Candidate) []Candidate {
 	return slices.DeleteFunc(slices.Clone(per[0]), func(k Candidate) bool { return count[k] < len(per) })
 }
 
-// Any says whether any rank has an epoch.
+// Any reports whether any rank has an epoch.
 func Any(per [][]Candidate) bool {
 	return slices.ContainsFunc(per, func(list []Candidate) bool { return len(list) > 0 })
 }

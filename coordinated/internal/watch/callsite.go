@@ -74,7 +74,7 @@ func Here() string {
 	}
 }
 
-// programs says whether a function belongs to the program: neither to Holdfast nor
+// programs reports whether a function belongs to the program: neither to Holdfast nor
 // to Go's own library.
 func programs(function string) bool {
 	for _, p := range []string{"mpiwrap", "gpustate", "coordinated", "storage", "compat", "internal"} {

@@ -77,7 +77,7 @@ func (p *Polling) restart(v View) {
 	*p = Polling{calls: p.calls + 1, points: v.Points, polls: v.Polls, misjudged: p.misjudged}
 }
 
-// served says whether anything that is polled for has come.
+// served reports whether anything that is polled for has come.
 func (p *Polling) served(v View) bool {
 	for i, r := range p.raw {
 		w := v.Wait(r)

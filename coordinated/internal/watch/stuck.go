@@ -37,7 +37,7 @@ type ThreadState struct {
 	Sizes   map[string]int    `json:",omitempty"` // members of those
 }
 
-// Waits says whether the rank gets on only when another does.
+// Waits reports whether the rank gets on only when another does.
 func (d *ThreadState) Waits() bool {
 	return d.InRestore || d.Comm != "" || len(d.Sources)+len(d.Any)+len(d.Takers) > 0
 }
@@ -64,7 +64,7 @@ func Stuck(all []ThreadState) []int {
 	return out
 }
 
-// mayContinue says whether those that go can make this rank go.
+// mayContinue reports whether those that go can make this rank go.
 func (d *ThreadState) mayContinue(all []ThreadState, goes []bool) bool {
 	switch {
 	case !d.Waits():
@@ -100,7 +100,7 @@ func ways(yes bool) int {
 	return 0
 }
 
-// othersCome says whether all members of the communicator have entered the
+// othersCome reports whether all members of the communicator have entered the
 // collective, or may.
 func (d *ThreadState) othersCome(all []ThreadState, goes []bool) bool {
 	members := 0
@@ -118,7 +118,7 @@ func (d *ThreadState) othersCome(all []ThreadState, goes []bool) bool {
 	return members >= d.Sizes[d.Comm] || slices.Contains(goes, true)
 }
 
-// anyMember says whether a member of comm other than rank may go on.
+// anyMember reports whether a member of comm other than rank may go on.
 func anyMember(comm string, rank int, all []ThreadState, goes []bool) bool {
 	for r := range all {
 		if _, member := all[r].Entered[comm]; member && r != rank && goes[r] {

@@ -267,7 +267,7 @@ func (d *fields) picked(n uint32) (ids []uint32, all bool) {
 	return ids, false
 }
 
-// ValidName says whether checkpoints can have the name: it becomes part of a path.
+// ValidName reports whether checkpoints can have the name: it becomes part of a path.
 func ValidName(name string) bool {
 	for _, c := range []byte(name) {
 		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-') {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -136,12 +137,7 @@ func (o *gpudFlags) complete(cmd *cobra.Command) error {
 	}
 	if offered != nil {
 		o.opt.Offer = func(i gpustate.Info) bool {
-			for _, s := range offered {
-				if s.Matches(i) {
-					return true
-				}
-			}
-			return false
+			return slices.ContainsFunc(offered, func(s gpustate.Select) bool { return s.Matches(i) })
 		}
 	}
 	return nil

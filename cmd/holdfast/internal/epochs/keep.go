@@ -86,13 +86,13 @@ func keepArgs(cmd *cobra.Command, args []string) (dir, epoch string, err error) 
 	return dir, epoch, err
 }
 
-// isPlace says whether an argument is a directory or an object store, and not an epoch.
+// isPlace reports whether an argument is a directory or an object store, and not an epoch.
 func isPlace(arg string) bool {
 	info, err := os.Stat(arg)
 	return strings.Contains(arg, "/") || err == nil && info.IsDir()
 }
 
-// namesAnother says whether a name is also how any epoch may be called.
+// namesAnother reports whether a name is also how any epoch may be called.
 func namesAnother(name string) bool {
 	_, err := strconv.ParseUint(name, 10, 64)
 	return err == nil || name == "newest"
