@@ -35,7 +35,7 @@ func TestHello(t *testing.T) {
 // TestWithoutImport asks a program that imports neither storage/s3 nor storage/parity for an object store and for
 // parity: one error says what to import, before the program has begun.
 func TestWithoutImport(t *testing.T) {
-	const mostBytes = 12_300_000
+	const mostBytes = 12_500_000
 	hello := filepath.Join(t.TempDir(), "hello")
 	if out, err := exec.Command("go", "build", "-o", hello, module+"/examples/hello").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
