@@ -44,7 +44,8 @@ module holdfast
   public :: hf_start, hf_init, hf_protect, hf_restore, hf_point, hf_checkpoint, hf_request, hf_wait, hf_stop_asked, &
             hf_finalize, hf_error, hf_config, hf_allgather, hf_init_by, hf_protect_file, hf_unprotect, hf_test, &
             hf_protect_cuda, hf_keep, hf_restart_test, hf_restart, hf_restart_begin, hf_saved, hf_recover, &
-            hf_restart_end, hf_elastic, hf_protect_replicated, hf_protect_global, hf_box, hf_protect_allocatable
+            hf_restart_end, hf_elastic, hf_protect_replicated, hf_protect_global, hf_box, hf_protect_allocatable, &
+            hf_protect_request_by
 
   ! Errors: holdfast.h says more.
   integer, parameter, public :: &
@@ -237,6 +238,12 @@ module holdfast
     integer(c_int) function c_protect_file(name, path) bind(C, name="hf_protect_file")
       import :: c_int, c_char
       character(kind=c_char), intent(in) :: name(*), path(*)
+    end function
+    integer(c_int) function c_protect_handle(name, request, fortran) bind(C, name="hf_protect_handle")
+      import :: c_int, c_char, c_ptr
+      character(kind=c_char), intent(in) :: name(*)
+      type(c_ptr), value :: request
+      integer(c_int), value :: fortran
     end function
     integer(c_int) function c_unprotect(name) bind(C, name="hf_unprotect")
       import :: c_int, c_char
@@ -587,6 +594,18 @@ contains
     integer :: code
 
     code = c_protect_file(trim(name)//c_null_char, trim(path)//c_null_char)
+    call report(code, ierr, errmsg)
+  end subroutine
+
+  ! What hf_protect_request of holdfast_mpi calls: request is the address of an MPI request as Fortran has it.
+  subroutine hf_protect_request_by(name, request, ierr, errmsg)
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: request
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+    integer :: code
+
+    code = c_protect_handle(trim(name)//c_null_char, request, 1_c_int)
     call report(code, ierr, errmsg)
   end subroutine
 

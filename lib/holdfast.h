@@ -227,7 +227,11 @@ int hf_protect_stream(const char *name);
  * counts when fclose has returned 0. Local; the memory is the library's. NULL with an error: see hf_error. */
 FILE *hf_fopen(const char *name, const char *mode);
 
-/* Takes an array, file or stream out of later checkpoints. Local. */
+/* What hf_protect_request of holdfast_mpi.h calls, which says more. request is the address of a variable of the
+ * program's MPI_Request, or with fortran other than 0 of a Fortran integer. Local. */
+int hf_protect_handle(const char *name, void *request, int fortran);
+
+/* Takes an array, file, stream or request out of later checkpoints. Local. */
 int hf_unprotect(const char *name);
 
 /* Has fn(arg) called wherever a checkpoint may now be taken, before it is: in hf_point when one is asked for, in

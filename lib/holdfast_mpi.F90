@@ -1,16 +1,16 @@
-! holdfast_mpi.F90 - hf_init by way of the program's MPI, with which it is compiled.
+! holdfast_mpi.F90 - hf_init by way of the program's MPI, with which it is compiled, and requests of it.
 !
 ! Where the MPI has no module mpi_f08, compile with -DHOLDFAST_NO_MPI_F08.
 module holdfast_mpi
   use, intrinsic :: iso_c_binding
   use mpi, only: MPI_BYTE, MPI_SUCCESS
 #ifndef HOLDFAST_NO_MPI_F08
-  use mpi_f08, only: MPI_Comm
+  use mpi_f08, only: MPI_Comm, MPI_Request
 #endif
-  use holdfast, only: hf_config, hf_init_by, HF_E_ARG
+  use holdfast, only: hf_config, hf_init_by, hf_protect_request_by, HF_E_ARG
   implicit none
   private
-  public :: hf_init_mpi
+  public :: hf_init_mpi, hf_protect_request
 
   external :: MPI_Allgather, MPI_Comm_dup, MPI_Comm_free, MPI_Comm_rank, MPI_Comm_size
 
@@ -25,7 +25,39 @@ module holdfast_mpi
 #endif
   end interface
 
+  ! Makes the request in a variable part of every checkpoint, for a program with libholdfast-mpi: a restart posts a
+  ! receive that was pending again, and makes persistent requests again. holdfast_mpi.h says what is needed. Local. The
+  ! variable is an integer, or a type(MPI_Request) of mpi_f08, and a target.
+  !
+  !     call hf_protect_request(name, request, ierr, errmsg)
+  interface hf_protect_request
+    module procedure request_integer
+#ifndef HOLDFAST_NO_MPI_F08
+    module procedure request_f08
+#endif
+  end interface
+
 contains
+
+  subroutine request_integer(name, request, ierr, errmsg)
+    character(*), intent(in) :: name
+    integer, target, intent(inout) :: request
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call hf_protect_request_by(name, c_loc(request), ierr, errmsg)
+  end subroutine
+
+#ifndef HOLDFAST_NO_MPI_F08
+  subroutine request_f08(name, request, ierr, errmsg)
+    character(*), intent(in) :: name
+    type(MPI_Request), target, intent(inout) :: request
+    integer, optional, intent(out) :: ierr
+    character(*), optional, intent(inout) :: errmsg
+
+    call request_integer(name, request%MPI_VAL, ierr, errmsg)
+  end subroutine
+#endif
 
   subroutine init_integer(comm, ierr, errmsg)
     integer, intent(in) :: comm

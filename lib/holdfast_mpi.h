@@ -33,4 +33,25 @@ static inline int hf_init_mpi(MPI_Comm comm) {
 	return code;
 }
 
+/* Makes the request in a variable part of every checkpoint under name, for a program with libholdfast-mpi. Local. The
+ * variable stays the caller's, until hf_unprotect or hf_finalize, and is the one that the program waits for; the same
+ * name again names another variable. What is in it at a point counts, be it MPI_REQUEST_NULL:
+ *
+ *     hf_protect("ghosts", ghosts, cells, HF_DOUBLE);
+ *     hf_protect_request("from left", &request);
+ *     if (hf_restore() != HF_RESTORED)
+ *         MPI_Irecv(ghosts, 1, column, left, tag, comm, &request);
+ *
+ * After a restart, under whatever MPI, hf_restore posts a receive that was pending again, into the same place of the
+ * same array, and stores its handle in the variable. It makes a persistent request again, and starts a receive that was
+ * started. A send, and a receive whose message had come, is complete, and the program is told so by the first wait. A
+ * request of a communicator that the program makes behind hf_restore is made again then.
+ *
+ * At the point the buffer must be part of one protected array, on the host or a device, and of a type of basic types,
+ * derived in any way: else the checkpoint fails and names the request. Of two receives that can get the same message
+ * the first is protected too if the second is. */
+static inline int hf_protect_request(const char *name, MPI_Request *request) {
+	return hf_protect_handle(name, request, 0);
+}
+
 #endif

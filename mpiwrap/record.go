@@ -52,7 +52,7 @@ func (r *record) decode(b []byte) error {
 
 func (e *rankEndpoint) SaveMailbox() ([]byte, error) {
 	s := e.s
-	r := record{Version: endpoint.RecordVersion, Rank: s.world.rank, Size: s.world.size, Build: buildID()}
+	r := record{Version: endpoint.PlainVersion, Rank: s.world.rank, Size: s.world.size, Build: buildID()}
 	for _, c := range s.communicators() {
 		r.add(c.record())
 	}
@@ -121,8 +121,8 @@ func (e *rankEndpoint) StageMailbox(b []byte) (apply func(), err error) {
 
 func (r *record) fits(s *state) error {
 	switch {
-	case r.Version < 1 || r.Version > endpoint.RecordVersion:
-		return fmt.Errorf("version %d, this library reads 1 to %d", r.Version, endpoint.RecordVersion)
+	case r.Version < 1 || r.Version > endpoint.PlainVersion:
+		return fmt.Errorf("version %d, this library reads 1 to %d", r.Version, endpoint.PlainVersion)
 	case r.Size != s.world.size:
 		return fmt.Errorf("written by a world of %d ranks, this one has %d", r.Size, s.world.size)
 	case r.Rank != s.world.rank:

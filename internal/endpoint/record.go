@@ -8,8 +8,12 @@ import (
 	"iter"
 )
 
-// RecordVersion is the version of the records that are written. Older ones stay readable: 1 has no Receives.
-const RecordVersion = 2
+// Versions of records. Older ones than the newest stay readable: 1 has no Receives. A record without Requests is
+// written as PlainVersion, and one with them as RecordVersion.
+const (
+	PlainVersion  = 2
+	RecordVersion = 3
+)
 
 // Record is what a checkpoint keeps of the messages of a rank whose program is in another process: the section
 // mailbox of FORMAT.md.
@@ -18,6 +22,7 @@ type Record struct {
 	Comms               []RecordComm
 	Boxes               []RecordMessage
 	Receives            []PendingReceive `json:",omitempty"`
+	Requests            []RecordRequest  `json:",omitempty"`
 }
 
 // RecordComm is a communicator that lived at the checkpoint.
@@ -41,8 +46,26 @@ type RecordMessage struct {
 	Data        []byte `json:"-"`
 }
 
-// Encode is EncodeRecord of r.
-func (r *Record) Encode() ([]byte, error) { return EncodeRecord(r, r.messages) }
+// RecordRequest is a request that the program protects. Without a call it is one that is over.
+type RecordRequest struct {
+	Name, Comm, Call string
+	Peer, Tag        int    // as posted; -1 for any, Peer -2 for nobody
+	Receive          int    // number in Receives, from 1; 0: it waits for no message
+	Started          bool   // it was under way
+	Array            string // that the buffer is a part of
+	Offset           int64  // of the buffer in it, in bytes
+	Count            int64
+	Type             string // as docs/MESSAGES.md writes datatypes
+}
+
+// Encode is EncodeRecord of r, with the version that it needs.
+func (r *Record) Encode() ([]byte, error) {
+	r.Version = PlainVersion
+	if len(r.Requests) > 0 {
+		r.Version = RecordVersion
+	}
+	return EncodeRecord(r, r.messages)
+}
 
 func (r *Record) messages(yield func(*RecordMessage) bool) {
 	for i := range r.Boxes {
@@ -121,6 +144,12 @@ func DecodeRecord(b []byte, rank, size int) (*Record, error) {
 		if m.Receive < 0 || m.Receive > len(r.Receives) {
 			return nil, fmt.Errorf("messages of the checkpoint: message %d of receive %d, there are %d", i, m.Receive,
 				len(r.Receives))
+		}
+	}
+	for _, q := range r.Requests {
+		if q.Receive < 0 || q.Receive > len(r.Receives) {
+			return nil, fmt.Errorf("messages of the checkpoint: request %q of receive %d, there are %d", q.Name,
+				q.Receive, len(r.Receives))
 		}
 	}
 	return r, nil

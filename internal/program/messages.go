@@ -37,7 +37,7 @@ func (noMessages) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 
 // SaveMailbox returns a record of no message.
 func (m noMessages) SaveMailbox() ([]byte, error) {
-	return (&endpoint.Record{Version: endpoint.RecordVersion, Rank: m.rank, Size: m.size}).Encode()
+	return (&endpoint.Record{Rank: m.rank, Size: m.size}).Encode()
 }
 
 // StageMailbox refuses a record of another rank or world, and one with messages: this

@@ -4,13 +4,14 @@
 #define HF_MESSAGES_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define HFM_PAGE_MAGIC 0x504d4648u
-#define HFM_PAGE_VERSION 1
+#define HFM_PAGE_VERSION 2
 #define HFM_RECORD_MAGIC 0x524d4648u
-#define HFM_RECORD_VERSION 1
+#define HFM_RECORD_VERSION 2
 #define HFM_MOST_WAITS 1024
 #define HFM_MOST_CALLS 640
 #define HFM_MOST_COMMS 1024
@@ -36,6 +37,9 @@
 /* Flags of a receive in a record: its message had come; it was pending at the checkpoint before. */
 #define HFM_RECEIVE_CAME 1u
 #define HFM_RECEIVE_BEFORE 2u
+
+/* Flags of a protected request in a record: it was under way. */
+#define HFM_REQUEST_STARTED 1u
 
 /* One thing that a call waits for. */
 struct hfm_wait {
@@ -94,6 +98,13 @@ static inline size_t hfm_page_bytes(size_t size) {
 	return sizeof(struct hfm_page) + 2 * size * sizeof(uint64_t) + HFM_MOST_COMMS * size * sizeof(uint32_t);
 }
 
+/* What the layer asks of libholdfast: in what protected array bytes lie, and how far from its beginning `base` is; and
+ * the other way round. NULL: in none. */
+struct hf_memory {
+	const char *(*array_of)(const void *at, size_t bytes, const void *base, int64_t *offset);
+	void *(*base_in)(const char *array, int64_t offset, int64_t from, size_t bytes);
+};
+
 /* What libholdfast asks of the layer, whose function hf_message_layer returns it. The rank's own thread calls, between
  * calls of MPI. A text that is returned says what has gone wrong; NULL: nothing. */
 struct hf_message_layer {
@@ -115,6 +126,11 @@ struct hf_message_layer {
 	const char *(*load)(const void *record, size_t bytes);
 	/* The rank goes on. */
 	void (*resume)(void);
+	/* The request in a variable is protected under a name, or not any more; a NULL name is all. */
+	const char *(*protect)(const char *name, void *variable, int fortran, const struct hf_memory *memory);
+	bool (*unprotect)(const char *name);
+	/* Memory is as it was at the checkpoint: makes requests of the record again, now and as they get names. */
+	const char *(*post)(void);
 };
 
 #endif

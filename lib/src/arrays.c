@@ -23,6 +23,39 @@ struct hf_array *hf_array_named(struct hf_client *c, const char *name) {
 	return NULL;
 }
 
+/* Bytes of memory that belong to an array. */
+static size_t memory_of(const struct hf_array *a) {
+	const size_t n = a->kind == HF_GLOBAL ? a->room : a->count;
+
+	return a->dropped || a->ptr == NULL || a->kind == HF_FILE || a->kind == HF_STREAM ? 0 : n * hf_elem(a->type);
+}
+
+const char *hf_array_of(const void *at, size_t bytes, const void *base, int64_t *offset) {
+	const struct hf_client *c = &hf_the;
+	size_t i;
+
+	for (i = 0; i < c->narrays; i++) {
+		const uintptr_t first = (uintptr_t)c->arrays[i].ptr, from = (uintptr_t)at;
+		const size_t room = memory_of(&c->arrays[i]);
+		if (from >= first && from - first <= room && bytes <= room - (from - first)) {
+			*offset = (int64_t)((uintptr_t)base - first);
+			return c->arrays[i].name;
+		}
+	}
+	return NULL;
+}
+
+void *hf_base_in(const char *array, int64_t offset, int64_t from, size_t bytes) {
+	const struct hf_array *a = hf_array_named(&hf_the, array);
+	const size_t room = a != NULL ? memory_of(a) : 0;
+	const int64_t first = offset + from;
+
+	if (a == NULL || first < 0 || (uint64_t)first > room || bytes > room - (size_t)first) {
+		return NULL;
+	}
+	return (void *)((uintptr_t)a->ptr + (uintptr_t)offset);
+}
+
 /* Makes room for one more array, which counts when narrays does. */
 static struct hf_array *new_array(struct hf_client *c, const char *name) {
 	struct hf_array *more;
@@ -354,6 +387,9 @@ API int hf_unprotect(const char *name) {
 	if ((code = hf_in_turn("hf_unprotect", HF_READY, HF_RESTORED_STAGE, "call it between hf_init and hf_finalize")) !=
 		HF_OK) {
 		return code;
+	}
+	if (name != NULL && hf_forget_request(c, name)) {
+		return HF_OK;
 	}
 	if (name == NULL || (a = hf_array_named(c, name)) == NULL || a->dropped) {
 		return hf_fail(

@@ -241,7 +241,7 @@ API int hf_restore(void) {
 	}
 	hf_the.stage = HF_RESTORED_STAGE;
 	hf_the.flags = hf_the.off ? &hf_idle : hf_the.page; /* points before this one were refused */
-	return code;
+	return hf_post_again(&hf_the) == HF_OK ? code : HF_E_FAILED;
 }
 
 /* What a point's answer means. The daemon may have died when it had told some ranks to stop. */
@@ -434,6 +434,7 @@ API int hf_finalize(void) {
 	if (c->pid != getpid()) {
 		return code;
 	}
+	(void)hf_forget_request(c, NULL);
 	hf_give_signals_back(c);
 	hf_free_heir(c);
 	hf_hang_up(c);

@@ -145,6 +145,11 @@ int hf_in_turn(const char *call, enum hf_stage from, enum hf_stage to, const cha
 
 /* arrays.c */
 struct hf_array *hf_array_named(struct hf_client *c, const char *name);
+
+/* arrays.c: the array that bytes at an address are a part of, and how far from its beginning base is, and the other way
+ * round. NULL: there is none, or less of it. */
+const char *hf_array_of(const void *at, size_t bytes, const void *base, int64_t *offset);
+void *hf_base_in(const char *array, int64_t offset, int64_t from, size_t bytes);
 int hf_refresh(struct hf_client *c);
 int hf_protect_array(const char *call, const struct hf_array *as);
 void hf_free_arrays(struct hf_client *c);
@@ -165,12 +170,15 @@ struct hf_layout *hf_copy_layout(const struct hf_layout *l);
 
 /* messages.c: the layer between the program and its MPI. hf_find_layer looks for it, and fails if a program of MPI
  * passes it by; hf_gather gathers from all ranks; hf_messages and hf_mail serve the daemon; hf_drain_until waits
- * until the daemon has said something, and receives messages meanwhile. */
+ * until the daemon has said something, and receives messages meanwhile. hf_forget_request is false where no request has
+ * the name, and of NULL forgets all; hf_post_again makes those of a checkpoint again. */
 int hf_find_layer(struct hf_client *c, bool mpi);
 int hf_gather(struct hf_client *c, void *all, const void *mine, size_t bytes);
 int hf_messages(struct hf_client *c, int fd, uint64_t bytes);
 const char *hf_mail(struct hf_client *c, uint32_t what, int fd, uint64_t *bytes);
 void hf_drain_until(struct hf_client *c);
+bool hf_forget_request(const struct hf_client *c, const char *name);
+int hf_post_again(const struct hf_client *c);
 
 /* copies.c. hf_copy is memcpy; once: from is page-aligned memory of a sealed arena, of which this is the only copy,
  * most likely. hf_copy_pieces calls move for pieces of so many bytes, by several threads if there are many; memory at

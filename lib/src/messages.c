@@ -54,6 +54,46 @@ int hf_messages(struct hf_client *c, int fd, uint64_t bytes) {
 	return why == NULL ? HF_OK : hf_fail(HF_E_MEMORY, "share the counts of messages with the node daemon: %s", why);
 }
 
+API int hf_protect_handle(const char *name, void *request, int fortran) {
+	static const struct hf_memory memory = { hf_array_of, hf_base_in };
+	struct hf_client *c = &hf_the;
+	const struct hf_array *a;
+	const size_t n = name != NULL ? strnlen(name, HFP_NAME_BYTES + 1) : 0;
+	const char *why;
+	int code;
+
+	if (n == 0 || n > HFP_NAME_BYTES || request == NULL) {
+		return hf_fail(HF_E_ARG, "hf_protect_request: a name has 1 to %d bytes, and the request is that of a variable",
+			HFP_NAME_BYTES);
+	}
+	code = hf_in_turn("hf_protect_request", HF_READY, HF_RESTORED_STAGE, "call it between hf_init and hf_finalize");
+	if (code != HF_OK || c->off) {
+		return code;
+	}
+	a = hf_array_named(c, name);
+	if (a != NULL && !a->dropped) {
+		return hf_fail(HF_E_ARG, "hf_protect_request \"%s\": an array has this name; use another", name);
+	}
+	if (c->layer == NULL) {
+		return hf_fail(HF_E_FAILED,
+			"hf_protect_request \"%s\": only libholdfast-mpi can make requests again, and the program has none; link "
+			"it before the MPI library, or preload it",
+			name);
+	}
+	why = c->layer->protect(name, request, fortran, &memory);
+	return why == NULL ? HF_OK : hf_fail(HF_E_FAILED, "hf_protect_request \"%s\": %s", name, why);
+}
+
+bool hf_forget_request(const struct hf_client *c, const char *name) {
+	return c->layer != NULL && c->layer->unprotect(name);
+}
+
+int hf_post_again(const struct hf_client *c) {
+	const char *why = c->layer != NULL ? c->layer->post() : NULL;
+
+	return why == NULL ? HF_OK : hf_fail(HF_E_FAILED, "hf_restore: %s", why);
+}
+
 /* Returns what has gone wrong; NULL: nothing. The record that is taken is the one that was saved last. */
 const char *hf_mail(struct hf_client *c, uint32_t what, int fd, uint64_t *bytes) {
 	static const void *record;

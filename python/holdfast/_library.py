@@ -71,6 +71,7 @@ _calls = {
     "hf_protect_cuda": [],
     "hf_protect_file": [ctypes.c_char_p, ctypes.c_char_p],
     "hf_protect_stream": [ctypes.c_char_p],
+    "hf_protect_handle": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int],
     "hf_unprotect": [ctypes.c_char_p],
     "hf_restart_test": [ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)],
     "hf_restart_begin": [ctypes.c_char_p, ctypes.c_int64],

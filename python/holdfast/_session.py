@@ -83,6 +83,7 @@ class Session:
         self._elastic = elastic
         self._states: Dict[str, Tuple[Callable[[], Any], Callable[[Any], None]]] = {}
         self._replicated: Dict[str, bytearray] = {}  # pickled
+        self._requests: Dict[str, Any] = {}
         self._before = BEFORE(self._refresh)  # the library has its address
         self._raised: Optional[BaseException] = None  # by what _refresh has called
         self._finalized = False
@@ -284,6 +285,24 @@ class Session:
         """
         check(self._lib.hf_protect_cuda())
 
+    def protect_request(self, name: str, request: Any) -> None:
+        """Makes an mpi4py request part of every checkpoint under a name, in a program with libholdfast-mpi. Local.
+
+        request is the object that the program waits for: MPI.Request(), or MPI.Prequest() of a persistent one, which
+        may be null. After a restart, restore posts a receive that was pending again, into the same place of the same
+        protected array, and makes persistent requests again; holdfast_mpi.h says more:
+
+            hf.protect("ghosts", ghosts)
+            request = MPI.Request()
+            hf.protect_request("from left", request)
+
+        A method of a communicator returns another object: protect that one again, under the same name.
+        """
+        from mpi4py import MPI  # the program has it
+
+        check(self._lib.hf_protect_handle(c_text(name), MPI._addressof(request), 0))
+        self._requests[name] = request
+
     def unprotect(self, name: str) -> None:
         """Takes something out of later checkpoints. Local."""
         check(self._lib.hf_unprotect(c_text(name)))
@@ -295,6 +314,7 @@ class Session:
             self._orders,
             self._setters,
             self._replicated,
+            self._requests,
         ):
             what.pop(name, None)
 

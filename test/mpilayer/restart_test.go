@@ -32,18 +32,23 @@ func installed(t *testing.T) string {
 	return dir
 }
 
-// compile builds a program with the libraries in dir, for each MPI.
+// compile builds a program in C or C++ with the libraries in dir, for each MPI.
 func compile(t *testing.T, dir, source string) map[string]string {
 	t.Helper()
+	standard, language := "-std=gnu11", "mpicc"
+	if filepath.Ext(source) == ".cpp" {
+		standard, language = "-std=c++17", "mpicxx"
+	}
 	out := map[string]string{}
 	for _, l := range mpirun.Launchers() {
 		if err := l.Available(); err != nil {
 			t.Skip(err)
 		}
 		out[l.Name] = filepath.Join(t.TempDir(), l.Name)
-		text, err := exec.Command(l.Compiler(), "-std=gnu11", "-pthread", "-O1", "-Wall", "-Wextra", "-Werror",
-			"-I../../lib", "-o", out[l.Name], source, "-L"+dir, "-Wl,--no-as-needed", "-lholdfast-mpi", "-lholdfast",
-			"-Wl,-rpath,"+dir).CombinedOutput()
+		compiler := strings.Replace(l.Compiler(), "mpicc", language, 1)
+		text, err := exec.Command(compiler, standard, "-pthread", "-O1", "-Wall", "-Wextra", "-Werror",
+			"-Wno-error=cast-function-type", "-I../../lib", "-o", out[l.Name], source, "-L"+dir,
+			"-Wl,--no-as-needed", "-lholdfast-mpi", "-lholdfast", "-Wl,-rpath,"+dir).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -83,19 +88,24 @@ func start(t *testing.T, l mpirun.Launcher, dir, checkpoints string, ranks int, 
 // TestRestartUnderOtherMPI: messages of a vector type that are in flight at the points of a program reach wildcard
 // receives of the same program under the other MPI.
 func TestRestartUnderOtherMPI(t *testing.T) {
-	const ranks, steps = 3, "3000"
+	const ranks, steps, few = 3, 3000, 400
 	dir := installed(t)
 	both := mpirun.Launchers()
 	for _, language := range []struct {
 		name    string
 		program map[string]string
+		steps   int
 		want    []string
 	}{
-		{"C", compile(t, dir, "testdata/ring.c"), ringSums(ranks, 3000, func(n uint64) any { return n })},
-		{"Fortran", compileFortran(t, dir, "testdata/ring.f90"), ringSums(ranks, 3000, func(n uint64) any {
+		{"C", compile(t, dir, "testdata/ring.c"), steps, ringSums(ranks, steps, func(n uint64) any { return n })},
+		{"Fortran", compileFortran(t, dir, "testdata/ring.f90"), steps, ringSums(ranks, steps, func(n uint64) any {
 			return int64(n)
 		})},
-		{"threads", compile(t, dir, "testdata/threads.c"), threadSums(ranks, 3000)},
+		{"threads", compile(t, dir, "testdata/threads.c"), steps, threadSums(ranks, steps)},
+		{"protected requests", compile(t, dir, "testdata/posted.c"), few, postedSums(ranks, few)},
+		{"protected requests in C++", compile(t, dir, "testdata/posted.cpp"), few, leftSums(ranks, few)},
+		{"protected requests in Fortran", compileFortran(t, dir, "testdata/posted.f90"), few,
+			ringSums(ranks, few, func(n uint64) any { return int64(n) })},
 	} {
 		for i, l := range both {
 			t.Run(language.name+" "+l.Name, func(t *testing.T) {
@@ -103,12 +113,14 @@ func TestRestartUnderOtherMPI(t *testing.T) {
 					t.Skip("gfortran is not installed (make setup)")
 				}
 				checkpoints := t.TempDir()
-				out, err := start(t, l, dir, checkpoints, ranks, language.program[l.Name], steps)
+				out, err := start(t, l, dir, checkpoints, ranks, language.program[l.Name],
+					fmt.Sprint(language.steps))
 				if err == nil || strings.Contains(out, "sum") || !strings.Contains(out, "holdfast: committed") {
 					t.Fatalf("the first start was not stopped: %v\n%s", err, out)
 				}
 				other := both[1-i]
-				out, err = start(t, other, dir, checkpoints, ranks, language.program[other.Name], steps)
+				out, err = start(t, other, dir, checkpoints, ranks, language.program[other.Name],
+					fmt.Sprint(language.steps))
 				if err != nil || strings.Contains(out, "begins at step 0\n") {
 					t.Fatalf("the restart: %v\n%s", err, out)
 				}
@@ -116,6 +128,54 @@ func TestRestartUnderOtherMPI(t *testing.T) {
 					t.Errorf("got %v, want %v\n%s", got, language.want, out)
 				}
 			})
+		}
+	}
+}
+
+// TestRequestOfPython restarts a program of mpi4py whose receive is protected.
+func TestRequestOfPython(t *testing.T) {
+	const ranks, steps = 2, "1000"
+	python := "/usr/bin/python3" // mpi4py is Debian's, for Open MPI
+	if err := exec.Command(python, "-c", "import numpy, mpi4py").Run(); err != nil {
+		t.Skip("no Python with NumPy and mpi4py is installed (make setup installs it)")
+	}
+	dir, checkpoints := installed(t), t.TempDir()
+	layer := filepath.Join(dir, "libholdfast-mpi.so")
+	modules, err := filepath.Abs("../../python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func() (string, error) {
+		return start(t, mpirun.OpenMPI, dir, checkpoints, ranks, "env", "LD_PRELOAD="+layer, "LD_LIBRARY_PATH="+dir,
+			"HOLDFAST_LIBRARY="+filepath.Join(dir, "libholdfast.so"), "PYTHONPATH="+modules, python,
+			"testdata/posted.py", steps)
+	}
+	out, err := run()
+	if err == nil || strings.Contains(out, "sum") || !strings.Contains(out, "holdfast: committed") {
+		t.Fatalf("the first start was not stopped: %v\n%s", err, out)
+	}
+	out, err = run()
+	if err != nil || strings.Contains(out, "begins at step 0\n") {
+		t.Fatalf("the restart: %v\n%s", err, out)
+	}
+	if got, want := sums(out), leftSums(ranks, 1000); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v\n%s", got, want, out)
+	}
+}
+
+// TestRequestRefused: a checkpoint names the request that it cannot keep, and the program goes on.
+func TestRequestRefused(t *testing.T) {
+	dir := installed(t)
+	program := compile(t, dir, "testdata/posted.c")
+	for _, l := range mpirun.Launchers() {
+		for how, want := range map[string]string{
+			"outside": `"from left" (MPI_Irecv on world.1) receives into memory that is in no protected array`,
+			"order":   `"from left" and a receive posted before it by MPI_Irecv on world.1 can get the same`,
+		} {
+			out, err := start(t, l, dir, t.TempDir(), 2, program[l.Name], "1", how)
+			if err != nil || strings.Count(out, ": -7: ") != 2 || !strings.Contains(out, want) {
+				t.Errorf("%s, %s: %v, want %s in\n%s", l.Name, how, err, want, out)
+			}
 		}
 	}
 }
@@ -149,6 +209,37 @@ func ringSums(ranks, steps int, as func(uint64) any) (lines []string) {
 	return lines
 }
 
+// postedSums are what posted.c computes.
+func postedSums(ranks, steps int) (lines []string) {
+	const toRight, toLeft = 2, 3
+	for r := range ranks {
+		left, right, sum := (r+ranks-1)%ranks, (r+1)%ranks, uint64(0)
+		for step := range steps {
+			for i := range 60 {
+				v := -1
+				if i%5 < 2 {
+					v = left*1000 + toRight*100 + i + step%50
+				}
+				sum = sum*31 + uint64(v+right*1000+toLeft*100+i+step%50+1)
+			}
+		}
+		lines = append(lines, fmt.Sprintf("rank %d sum %d", r, sum))
+	}
+	return lines
+}
+
+// leftSums are what posted.cpp and posted.py compute.
+func leftSums(ranks, steps int) (lines []string) {
+	for r := range ranks {
+		left, sum := (r+ranks-1)%ranks, uint64(0)
+		for step := range steps {
+			sum = sum*31 + uint64(left+step)
+		}
+		lines = append(lines, fmt.Sprintf("rank %d sum %d", r, sum))
+	}
+	return lines
+}
+
 // threadSums are what threads.c computes.
 func threadSums(ranks, steps int) (lines []string) {
 	for r := range ranks {
@@ -164,19 +255,24 @@ func threadSums(ranks, steps int) (lines []string) {
 }
 
 // TestRandomPrograms cuts programs that follow from a seed before a random operation of a random rank, kills them, and
-// restarts them under the other MPI. They check each message that they get.
+// restarts them under the other MPI. They check each message that they get. One in three has its requests protected,
+// and one in three is in Fortran.
 func TestRandomPrograms(t *testing.T) {
 	n := *programs
 	if testing.Short() {
 		n = min(n, 4)
 	}
 	dir := installed(t)
-	program := compile(t, dir, "testdata/random.c")
+	program, fortran := compile(t, dir, "testdata/random.c"), compileFortran(t, dir, "testdata/random.f90")
 	cuts := 0
 	for k := range uint64(n) {
-		restarted, err := randomProgram(t, dir, program, *seed+k)
+		run, name, protect := program, "C", k%3 == 1
+		if k%3 == 2 && fortran != nil {
+			run, name = fortran, "Fortran"
+		}
+		restarted, err := randomProgram(t, dir, run, *seed+k, protect)
 		if err != nil {
-			t.Fatalf("seed %d: %v", *seed+k, err)
+			t.Fatalf("seed %d in %s, protected %t: %v", *seed+k, name, protect, err)
 		}
 		if restarted {
 			cuts++
@@ -187,8 +283,9 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// randomProgram runs one, and says whether it was restarted.
-func randomProgram(t *testing.T, dir string, program map[string]string, seed uint64) (restarted bool, err error) {
+// randomProgram runs one, with its requests protected or not, and says whether it was restarted.
+func randomProgram(t *testing.T, dir string, program map[string]string, seed uint64, protect bool) (restarted bool,
+	err error) {
 	t.Helper()
 	const steps = 30
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -196,11 +293,15 @@ func randomProgram(t *testing.T, dir string, program map[string]string, seed uin
 	defer os.RemoveAll(checkpoints)
 	ranks, first := 2+rng.IntN(3), rng.IntN(2)
 	cut := fmt.Sprintf("CUT=%d:%d", rng.IntN(ranks), rng.IntN(2*steps))
+	environment := []string{"env", cut}
+	if protect {
+		environment = append(environment, "PROTECT=1")
+	}
 	var said strings.Builder
 	for i := range 2 {
 		l := both[(first+i)%2]
-		out, err := start(t, l, dir, checkpoints, ranks, "env", cut, program[l.Name], fmt.Sprint(seed),
-			fmt.Sprint(steps))
+		out, err := start(t, l, dir, checkpoints, ranks, append(slices.Clip(environment), program[l.Name],
+			fmt.Sprint(seed), fmt.Sprint(steps))...)
 		fmt.Fprintf(&said, "%d ranks, %s, %s: %v\n%s", ranks, l.Title, cut, err, out)
 		if err == nil && strings.Count(out, ": right,") == ranks {
 			return i > 0, nil
@@ -218,9 +319,16 @@ func TestRandomProgramsFindBugs(t *testing.T) {
 		t.Skip("it builds the layer twice")
 	}
 	dir := installed(t)
-	for _, bug := range []struct{ name, file, from, to string }{
-		{"mail in wrong order", "drain.inc.h", "hfm_add_mail(c, m);", "hfm_return_mail(c, m);"},
-		{"a received message behind later ones", "save.inc.h", "size_t at = 0;", "size_t at = n;"},
+	for _, bug := range []struct {
+		name, file, from, to string
+		protect              bool
+	}{
+		{"mail in wrong order", "drain.inc.h", "hfm_add_mail(c, m);", "hfm_return_mail(c, m);", false},
+		{"a received message behind later ones", "save.inc.h", "size_t at = 0;", "size_t at = n;", false},
+		{"a request writes elsewhere in its array", "protect.inc.h", "base_in(k->array, k->offset,",
+			"base_in(k->array, k->offset + 8,", true},
+		{"a stride of elements is one of bytes", "types.inc.h", "add_number(t, (long long)v[2] * extent);",
+			"add_number(t, v[2]);", true},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			broken := t.TempDir()
@@ -242,8 +350,8 @@ func TestRandomProgramsFindBugs(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			program := compile(t, broken, "testdata/random.c")
-			for k := range uint64(40) {
-				_, err := randomProgram(t, broken, program, k)
+			for k := range uint64(150) {
+				_, err := randomProgram(t, broken, program, k, bug.protect)
 				if err != nil && !strings.Contains(err.Error(), ": operation ") {
 					t.Fatal(err)
 				}

@@ -17,9 +17,9 @@ import (
 // Numbers of the page and of the record.
 const (
 	PageMagic     = 0x504d4648
-	PageVersion   = 1
+	PageVersion   = 2
 	RecordMagic   = 0x524d4648
-	RecordVersion = 1
+	RecordVersion = 2
 	MostWaits     = 1024
 	MostCalls     = 640
 	MostComms     = 1024
@@ -41,6 +41,8 @@ const (
 
 	ReceiveCame   = 1
 	ReceiveBefore = 2
+
+	RequestStarted = 1
 )
 
 // Where the fields of the page are.

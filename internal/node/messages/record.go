@@ -13,7 +13,7 @@ import (
 )
 
 // headBytes is the length of the numbers that a record of the layer begins with.
-const headBytes = 36
+const headBytes = 40
 
 var errBroken = errors.New("the record that libholdfast-mpi has made of the messages is broken")
 
@@ -29,14 +29,14 @@ func (r *reader) text() string { return string(r.Take(int(r.u32()))) }
 func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.PendingReceive, err error) {
 	r := &reader{codec.Reader{B: b}}
 	magic, version, ofRank, ofSize := r.u32(), r.u32(), r.i32(), r.i32()
-	comms, boxes, receives, refused, data := r.u32(), r.u32(), r.u32(), r.u32(), uint64(r.u32())
+	comms, boxes, receives, refused, requests, data := r.u32(), r.u32(), r.u32(), r.u32(), r.u32(), uint64(r.u32())
 	if r.Err != nil || magic != RecordMagic || version != RecordVersion || ofRank != rank || ofSize != size ||
 		data < headBytes || data > uint64(len(b)) {
 		return nil, nil, errBroken
 	}
 	bytes := codec.Reader{B: b[data:]}
 	r.B = b[headBytes:data]
-	out = &endpoint.Record{Version: endpoint.RecordVersion, Rank: rank, Size: size}
+	out = &endpoint.Record{Rank: rank, Size: size}
 	for range comms {
 		c := endpoint.RecordComm{Name: r.text(), How: endpoint.RecordCreation{Parent: r.text(), Op: r.text()},
 			Children: int(r.u32())}
@@ -68,6 +68,15 @@ func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.P
 		if out.Receives = append(out.Receives, p); flags&ReceiveBefore != 0 {
 			before = append(before, p)
 		}
+	}
+	for range requests {
+		q := endpoint.RecordRequest{Name: r.text(), Comm: r.text(), Call: r.text(), Array: r.text(), Type: r.text(),
+			Peer: r.i32(), Tag: r.i32(), Receive: r.i32(), Started: r.u32()&RequestStarted != 0,
+			Offset: int64(r.Fixed(8)), Count: int64(r.Fixed(8))}
+		if r.Err != nil || q.Receive < 0 || q.Receive > len(out.Receives) {
+			return nil, nil, errBroken
+		}
+		out.Requests = append(out.Requests, q)
 	}
 	var why []string
 	for range refused {
@@ -109,9 +118,20 @@ func encode(rec *endpoint.Record) []byte {
 		b = le.AppendUint32(le.AppendUint32(text(b, p.Comm), uint32(p.Source)), uint32(p.Tag))
 		b = le.AppendUint32(b, came)
 	}
+	for _, q := range rec.Requests {
+		started := uint32(0)
+		if q.Started {
+			started = RequestStarted
+		}
+		b = text(text(text(text(text(b, q.Name), q.Comm), q.Call), q.Array), q.Type)
+		for _, v := range []uint32{uint32(q.Peer), uint32(q.Tag), uint32(q.Receive), started} {
+			b = le.AppendUint32(b, v)
+		}
+		b = le.AppendUint64(le.AppendUint64(b, uint64(q.Offset)), uint64(q.Count))
+	}
 	var head []byte
 	for _, v := range []int{RecordMagic, RecordVersion, rec.Rank, rec.Size, len(rec.Comms), len(rec.Boxes),
-		len(rec.Receives), 0, headBytes + len(b)} {
+		len(rec.Receives), 0, len(rec.Requests), headBytes + len(b)} {
 		head = le.AppendUint32(head, uint32(v))
 	}
 	return append(append(head, b...), data...)

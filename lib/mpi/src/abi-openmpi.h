@@ -39,3 +39,28 @@ typedef struct {
 #define MPI_MESSAGE_NO_PROC ((MPI_Message)hfm_symbols[5])
 #define MPI_PACKED ((MPI_Datatype)hfm_symbols[6])
 #define MPI_ERRORS_RETURN ((MPI_Errhandler)hfm_symbols[7])
+#define MPI_BYTE ((MPI_Datatype)hfm_symbols[8])
+
+/* How a datatype was made. */
+#define MPI_COMBINER_NAMED 0
+#define MPI_COMBINER_DUP 1
+#define MPI_COMBINER_CONTIGUOUS 2
+#define MPI_COMBINER_VECTOR 3
+#define MPI_COMBINER_HVECTOR 5
+#define MPI_COMBINER_INDEXED 6
+#define MPI_COMBINER_HINDEXED 8
+#define MPI_COMBINER_INDEXED_BLOCK 9
+#define MPI_COMBINER_HINDEXED_BLOCK 18
+#define MPI_COMBINER_STRUCT 11
+#define MPI_COMBINER_SUBARRAY 12
+#define MPI_COMBINER_DARRAY 13
+#define MPI_COMBINER_RESIZED 17
+#define MPI_COMBINER_F90_REAL 14
+#define MPI_COMBINER_F90_COMPLEX 15
+#define MPI_COMBINER_F90_INTEGER 16
+#define MPI_ORDER_C 0
+#define MPI_ORDER_FORTRAN 1
+#define MPI_DISTRIBUTE_BLOCK 0
+#define MPI_DISTRIBUTE_CYCLIC 1
+#define MPI_DISTRIBUTE_NONE 2
+#define MPI_DISTRIBUTE_DFLT_DARG (-1)

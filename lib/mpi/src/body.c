@@ -12,6 +12,7 @@
 #define HFM_BODY
 typedef intptr_t MPI_Aint;
 typedef int64_t MPI_Count, MPI_Offset;
+typedef int MPI_Fint;
 typedef int MPI_Datarep_extent_function(void *, MPI_Aint *, void *);
 typedef void MPI_Datarep_conversion_function(void *);
 typedef void MPI_Datarep_conversion_function_c(void *);

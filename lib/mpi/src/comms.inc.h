@@ -91,6 +91,11 @@ static void list(struct hfm_comm *c, MPI_Comm comm) {
 		fprintf(stderr, "libholdfast-mpi: rank %d: %s\n", hfm_rank, lost);
 		REAL(Abort)(MPI_COMM_WORLD, 1);
 	}
+	const char *why = hfm_may_post && hfm_kept != NULL ? post() : NULL;
+	if (why != NULL) {
+		fprintf(stderr, "libholdfast-mpi: rank %d: %s\n", hfm_rank, why);
+		REAL(Abort)(MPI_COMM_WORLD, 1);
+	}
 }
 
 /* adopt lists a communicator that was made on one that is listed. Its name is the same on all members: the parent's,
@@ -101,7 +106,7 @@ static void adopt(struct hfm_comm *parent, MPI_Comm comm, enum hfm_call how, uin
 	if (comm == MPI_COMM_NULL || !look_at(&like, comm, &sum)) {
 		return;
 	}
-	size_t room = strlen(parent->name) + 100;
+	size_t room = strlen(parent->name) + 140;
 	like.name = hfm_need(malloc(room));
 	if (tag != NULL) {
 		group_name(like.name, room, parent, *tag, &like, sum);
@@ -117,7 +122,7 @@ static void adopt(struct hfm_comm *parent, MPI_Comm comm, enum hfm_call how, uin
 /* idup_ends lists what MPI_Comm_idup has made. */
 static void idup_ends(struct hfm_request *r, int rc) {
 	if (rc == MPI_SUCCESS) {
-		list(r->child, *(MPI_Comm *)r->newcomm);
+		list(r->child, r->out != 0 ? HANDLE(MPI_Comm, r->out) : *(MPI_Comm *)r->newcomm);
 	} else {
 		hfm_drop_comm(r->child);
 	}
@@ -148,6 +153,7 @@ static void begun(void) {
 	hfm_turn = turn;
 	hfm_save = save;
 	hfm_sync = sync_all;
+	hfm_post = post;
 	hfm_on = true;
 	hfm_depth = 0;
 }
@@ -206,9 +212,14 @@ static uint64_t agree(const struct hfm_comm *c, uint64_t claimed) {
 }
 
 /* number is which child of its parent a communicator is. After a restart the program makes those again that lived at
- * the checkpoint, in their order, and not those that were freed: a rank that had one says which it was. */
+ * the checkpoint, or that such were made on, in their order, and not others that were freed: a rank that had one says
+ * which it was, and how many there were. */
 static uint64_t number(struct hfm_comm *c) {
-	uint64_t claimed = hfm_restarted ? agree(c, hfm_claim(c->name)) : 0;
+	uint64_t claimed = 0;
+	if (hfm_restarted) {
+		claimed = agree(c, hfm_claim(c->name));
+		c->children = ~agree(c, ~c->children); /* the most that any had */
+	}
 	return claimed > 0 ? claimed : ++c->children;
 }
 
@@ -253,6 +264,26 @@ MAKE(Dist_graph_create_adjacent,
 MAKE(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *newcomm), (comm, high, newcomm), comm)
 #undef MAKE
 
+/* create_hidden makes a communicator of a group on the hidden one. The group is made anew of that one's: MPICH 4.0
+ * crashes with one that was made of another's. */
+static int create_hidden(MPI_Group group, int tag, MPI_Comm *newcomm) {
+	MPI_Group all, mine;
+	int n = 0, rc = REAL(Group_size)(group, &n);
+	if (rc != MPI_SUCCESS || n == 0) {
+		return rc != MPI_SUCCESS ? rc : REAL(Comm_create_group)(hidden, group, tag, newcomm);
+	}
+	int *world = members(group, n);
+	REAL(Comm_group)(hidden, &all);
+	rc = REAL(Group_incl)(all, n, world, &mine);
+	REAL(Group_free)(&all);
+	if (rc == MPI_SUCCESS) {
+		rc = REAL(Comm_create_group)(hidden, mine, tag, newcomm);
+		REAL(Group_free)(&mine);
+	}
+	free(world != hfm_first_comm->world ? world : NULL);
+	return rc;
+}
+
 /* Only the members of the group call this one. */
 static int hfm_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm) {
 	if (!hfm_enter(HFM_Comm_create_group)) {
@@ -277,7 +308,7 @@ static int hfm_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Co
 		}
 	}
 	hfm_wait_begins();
-	int rc = REAL(Comm_create_group)(c != NULL ? hidden : comm, group, tag, newcomm);
+	int rc = c != NULL ? create_hidden(group, tag, newcomm) : REAL(Comm_create_group)(comm, group, tag, newcomm);
 	if (rc == MPI_SUCCESS && c != NULL && *newcomm != MPI_COMM_NULL) {
 		MPI_Errhandler handler;
 		REAL(Comm_get_errhandler)(comm, &handler);
@@ -315,6 +346,7 @@ static int hfm_Intercomm_create(
 	return rc;
 }
 
+/* The handle is there at once, mostly; a binding for Fortran has it in a variable that lives no longer. */
 static int idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request, int rc) {
 	struct hfm_comm *c = comm_of(comm);
 	if (rc == MPI_SUCCESS && c != NULL) {
@@ -332,6 +364,7 @@ static int idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request, int rc) 
 		count(hfm_entered(c), 1);
 		struct hfm_request *r = track(HFM_IDUP, HFM_Comm_idup, c, *request);
 		r->newcomm = newcomm;
+		r->out = *newcomm != MPI_COMM_NULL ? WORD(*newcomm) : 0;
 		r->child = hfm_new_comm(&like, c, HFM_Comm_dup);
 		r->active = true;
 		free(like.name);
@@ -344,6 +377,7 @@ static int hfm_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)
 	if (!hfm_enter(HFM_Comm_idup)) {
 		return REAL(Comm_idup)(comm, newcomm, request);
 	}
+	*newcomm = MPI_COMM_NULL;
 	return idup(comm, newcomm, request, REAL(Comm_idup)(comm, newcomm, request));
 }
 
@@ -351,6 +385,7 @@ static int hfm_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newco
 	if (!hfm_enter(HFM_Comm_idup_with_info)) {
 		return REAL(Comm_idup_with_info)(comm, info, newcomm, request);
 	}
+	*newcomm = MPI_COMM_NULL;
 	return idup(comm, newcomm, request, REAL(Comm_idup_with_info)(comm, info, newcomm, request));
 }
 

@@ -1,13 +1,7 @@
 /* complete.inc.h - the calls that start requests and learn how they end. */
 
-/* restart_mail serves a persistent receive from the mailbox: the native one is not started. */
-static bool restart_mail(struct hfm_request *r) {
-	struct hfm_comm *c = r->comm;
-	struct hfm_mail *m =
-		c->mails == 0 || c->freed ? NULL : hfm_find_mail(c, r->source, r->tag, MPI_ANY_SOURCE, MPI_ANY_TAG, true);
-	if (m == NULL) {
-		return false;
-	}
+/* serve ends a persistent receive with a message of the mailbox: the native one is not started. */
+static void serve(struct hfm_request *r, struct hfm_mail *m) {
 	MPI_Request in;
 	MPI_Status st;
 	loop_lock();
@@ -21,8 +15,18 @@ static bool restart_mail(struct hfm_request *r) {
 	st.MPI_TAG = m->tag;
 	memcpy(r->status, &st, sizeof st);
 	r->complete = r->active = r->counted = true;
+	r->order = hfm_next_order();
 	free(m);
-	return true;
+}
+
+static bool restart_mail(struct hfm_request *r) {
+	struct hfm_comm *c = r->comm;
+	struct hfm_mail *m =
+		c->mails == 0 || c->freed ? NULL : hfm_find_mail(c, r->source, r->tag, MPI_ANY_SOURCE, MPI_ANY_TAG, true);
+	if (m != NULL) {
+		serve(r, m);
+	}
+	return m != NULL;
 }
 
 static int start(MPI_Request *request) {
@@ -42,6 +46,7 @@ static int start(MPI_Request *request) {
 	} else if (r != NULL) {
 		r->active = true;
 		r->counted = false;
+		r->order = hfm_next_order();
 		count(hfm_entered(r->comm), r->kind == HFM_PERSISTENT_COLLECTIVE);
 		if (r->kind == HFM_PERSISTENT_RECEIVE) {
 			posted(r->comm, r->source, r->tag);
@@ -87,7 +92,7 @@ static void free_type(struct hfm_request *r) {
 }
 
 /* A receive that is under way needs its datatype until the program has been told its end: a checkpoint packs what it
- * has got. */
+ * has got. Of a persistent request a checkpoint may keep it. */
 static int hfm_Type_free(MPI_Datatype *datatype) {
 	if (!hfm_enter(HFM_Type_free)) {
 		return REAL(Type_free)(datatype);
@@ -96,7 +101,8 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 		struct hfm_request *r = hfm_requests.values[i];
 		MPI_Datatype copy;
 		if (r != NULL && r->datatype == WORD(*datatype) && !r->own_type &&
-			(r->kind == HFM_PERSISTENT_RECEIVE || (r->kind == HFM_RECEIVE && r->active)) &&
+			(r->kind == HFM_PERSISTENT_RECEIVE || r->kind == HFM_PERSISTENT_SEND ||
+				(r->kind == HFM_RECEIVE && r->active)) &&
 			REAL(Type_dup)(*datatype, &copy) == MPI_SUCCESS) {
 			r->datatype = WORD(copy);
 			r->own_type = true;
@@ -530,7 +536,7 @@ static int hfm_Cancel(MPI_Request *request) {
 	int rc = MPI_SUCCESS;
 	if (r == NULL && *request != MPI_REQUEST_NULL) {
 		track(HFM_CANCELLED_SEND, HFM_Cancel, hfm_first_comm, *request)->active = true;
-	} else if (r != NULL && r->kind == HFM_PERSISTENT_SEND) {
+	} else if (r != NULL && r->kind == HFM_PERSISTENT_SEND && r->source != MPI_PROC_NULL) {
 		r->cancelled = true;
 	}
 	if (r == NULL || !r->complete) { /* else it is complete: too late */

@@ -45,6 +45,17 @@ ISEND(Issend)
 ISEND(Irsend)
 #undef ISEND
 
+/* One from nobody is tracked as a send is, which waits for no message. */
+static void C(track_init)(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, MPI_Request request,
+	const void *buf, COUNT n, MPI_Datatype type, int peer, int tag) {
+	struct hfm_request *r = track(peer == MPI_PROC_NULL ? HFM_PERSISTENT_SEND : kind, call, c, request);
+	r->buffer = (void *)(uintptr_t)buf;
+	r->count = (long)n;
+	r->datatype = WORD(type);
+	r->source = peer;
+	r->tag = tag;
+}
+
 #define SEND_INIT(name)                                                                                        \
 	static int C(hfm_##name)(                                                                                  \
 		const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request) { \
@@ -53,8 +64,8 @@ ISEND(Irsend)
 		}                                                                                                      \
 		int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                        \
 		struct hfm_comm *c = comm_of(comm);                                                                    \
-		if (rc == MPI_SUCCESS && c != NULL && dest != MPI_PROC_NULL) {                                         \
-			track(HFM_PERSISTENT_SEND, HFM_##name, c, *request)->source = dest;                                \
+		if (rc == MPI_SUCCESS && c != NULL) {                                                                  \
+			C(track_init)(HFM_PERSISTENT_SEND, HFM_##name, c, *request, buf, n, type, dest, tag);              \
 		}                                                                                                      \
 		hfm_leave();                                                                                           \
 		return rc;                                                                                             \
@@ -149,13 +160,8 @@ static int C(hfm_Recv_init)(
 	}
 	int rc = REAL(C(Recv_init))(buf, n, type, source, tag, comm, request);
 	struct hfm_comm *c = comm_of(comm);
-	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
-		struct hfm_request *r = track(HFM_PERSISTENT_RECEIVE, HFM_Recv_init, c, *request);
-		r->source = source;
-		r->tag = tag;
-		r->buffer = buf;
-		r->count = (long)n;
-		r->datatype = WORD(type);
+	if (rc == MPI_SUCCESS && c != NULL) {
+		C(track_init)(HFM_PERSISTENT_RECEIVE, HFM_Recv_init, c, *request, buf, n, type, source, tag);
 	}
 	hfm_leave();
 	return rc;

@@ -88,6 +88,10 @@ static uint64_t mailbox_size(uint64_t *mails) {
 			++*mails;
 		}
 	}
+	for (const struct hfm_kept *k = hfm_kept; k != NULL; k = k->next) {
+		bytes += k->mail != NULL ? k->mail->bytes : 0;
+		*mails += k->mail != NULL;
+	}
 	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
 		for (const struct hfm_mail *m = r->first; m != NULL; m = m->next) {
 			bytes += m->bytes;

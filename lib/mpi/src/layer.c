@@ -9,10 +9,10 @@
 #include "layer.h"
 
 hfm_function *hfm_real[HFM_CALLS], *hfm_inner[HFM_CALLS], *hfm_outer[HFM_CALLS];
-void *hfm_symbols[8];
+void *hfm_symbols[9];
 
 struct hfm_map hfm_comms, hfm_files, hfm_windows, hfm_requests, hfm_messages;
-struct hfm_comm *hfm_first_comm;
+struct hfm_comm *hfm_first_comm, *hfm_parents;
 struct hfm_last hfm_last;
 static struct hfm_comm **last_comm = &hfm_first_comm;
 struct hfm_request *hfm_orphans;
@@ -83,10 +83,10 @@ static void find_all(void) {
 	hfm_function *const *bodies = strncmp(base, "libmpi_abi", 10) == 0 ? hfm_bodies_standard : hfm_bodies_mpich;
 	if (dlsym(library, "ompi_mpi_comm_world") != NULL) {
 		bodies = hfm_bodies_openmpi;
-		const char *const symbols[8] = { "ompi_mpi_comm_world", "ompi_mpi_comm_self", "ompi_mpi_comm_null",
+		const char *const symbols[9] = { "ompi_mpi_comm_world", "ompi_mpi_comm_self", "ompi_mpi_comm_null",
 			"ompi_request_null", "ompi_message_null", "ompi_message_no_proc", "ompi_mpi_packed",
-			"ompi_mpi_errors_return" };
-		for (int i = 0; i < 8; i++) {
+			"ompi_mpi_errors_return", "ompi_mpi_byte" };
+		for (int i = 0; i < 9; i++) {
 			/* A program that is linked with the library may have copies, which stand for the library's. */
 			void *own = dlsym(RTLD_DEFAULT, symbols[i]);
 			hfm_symbols[i] = own ? own : dlsym(library, symbols[i]);
@@ -289,7 +289,19 @@ void hfm_free_comm(struct hfm_comm *c) {
 	if (last_comm == &c->next) {
 		last_comm = at;
 	}
-	leave(c);
+	c->freed = true;
+	hfm_leave_slot(c);
+	for (struct hfm_mail *m = c->first, *next; m != NULL; m = next) {
+		next = m->next;
+		free(m);
+	}
+	c->first = c->last = NULL;
+	c->mails = 0;
+	c->kept = true;
+	c->next = hfm_parents;
+	hfm_parents = c;
+	hfm_unlock();
+	hfm_forget_parents();
 }
 
 void hfm_drop_comm(struct hfm_comm *c) {
@@ -303,8 +315,43 @@ void hfm_free_object(struct hfm_map *map, struct hfm_comm *c) {
 	leave(c);
 }
 
-struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, uint64_t handle) {
+bool hfm_is_parent(const struct hfm_comm *p) {
+	for (const struct hfm_comm *lists[] = { hfm_first_comm, hfm_parents }, **c = lists; c < lists + 2; c++) {
+		for (; *c != NULL; *c = (*c)->next) {
+			if (strcmp((*c)->parent, p->name) == 0) {
+				return true;
+			}
+		}
+	}
+	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
+		if (strcmp(r->parent, p->name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void hfm_forget_parents(void) {
+	hfm_lock();
+	for (struct hfm_comm **at = &hfm_parents; *at != NULL;) {
+		struct hfm_comm *c = *at;
+		if (c->requests > 0 || hfm_is_parent(c)) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		forget_comm(c);
+		at = &hfm_parents; /* its own parent may be over now */
+	}
+	hfm_unlock();
+}
+
+uint64_t hfm_next_order(void) {
 	static uint64_t order;
+	return __atomic_add_fetch(&order, 1, __ATOMIC_RELAXED);
+}
+
+struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, uint64_t handle) {
 	hfm_lock();
 	struct hfm_request *r = free_requests;
 	if (r != NULL) {
@@ -317,7 +364,7 @@ struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, stru
 	memset(r, 0, offsetof(struct hfm_request, status));
 	r->kind = kind;
 	r->call = call;
-	r->order = __atomic_add_fetch(&order, 1, __ATOMIC_RELAXED);
+	r->order = hfm_next_order();
 	r->comm = c;
 	r->handle = handle;
 	r->next = NULL;
@@ -330,9 +377,11 @@ void hfm_free_request(struct hfm_request *r) {
 	hfm_lock();
 	r->next = free_requests;
 	free_requests = r;
-	bool last = --c->requests == 0 && c->freed;
+	bool last = --c->requests == 0 && c->freed, kept = c->kept;
 	hfm_unlock();
-	if (last) {
+	if (last && kept) {
+		hfm_forget_parents();
+	} else if (last) {
 		forget_comm(c);
 	}
 }

@@ -21,7 +21,7 @@ typedef void hfm_function(void);
  * library itself. NULL until the first call, and where the library has no such function. */
 extern hfm_function *hfm_real[HFM_CALLS], *hfm_inner[HFM_CALLS], *hfm_outer[HFM_CALLS];
 extern const char *const hfm_names[HFM_CALLS];
-extern void *hfm_symbols[8]; /* of Open MPI, in the order of abi-openmpi.h */
+extern void *hfm_symbols[9]; /* of Open MPI, in the order of abi-openmpi.h */
 hfm_function *hfm_resolve(hfm_function **table, enum hfm_call call);
 
 /* One body for each ABI. */
@@ -109,7 +109,7 @@ struct hfm_comm {
 	bool writes;              /* a file is open for writing */
 	struct hfm_epochs epochs; /* of a window */
 	uint32_t requests;        /* that it has; a freed one lives as long as they do */
-	bool freed;
+	bool freed, kept;         /* kept: among hfm_parents */
 	uint32_t mails;
 	struct hfm_mail *first, *last;
 };
@@ -150,11 +150,13 @@ struct hfm_request {
 	int mail_source, mail_tag, error;
 	void *buffer;
 	long count;             /* of its elements */
-	uint64_t datatype, out; /* out: the send of the loop that a message of Mprobe comes by */
+	uint64_t datatype, out; /* out: the send of the loop that a message of Mprobe comes by; the duplicate, or 0 */
 	bool own_type;          /* the datatype is a copy: the program has freed its own */
 	struct hfm_mail *held;
 	void *newcomm;
-	struct hfm_comm *child; /* that MPI_Comm_idup makes, until it is listed */
+	struct hfm_comm *child;        /* that MPI_Comm_idup makes, until it is listed */
+	const struct hfm_named *named; /* while a record is made: under what the program protects it; whether it waits */
+	bool waiting;
 	uint64_t status[5];
 	struct hfm_request *next;
 };
@@ -172,6 +174,7 @@ void *hfm_remove(struct hfm_map *map, uint64_t key);
 
 extern struct hfm_map hfm_comms, hfm_files, hfm_windows, hfm_requests, hfm_messages;
 extern struct hfm_comm *hfm_first_comm;
+extern struct hfm_comm *hfm_parents; /* freed ones that living ones were made on, or that have requests */
 /* The communicator that a call named last. */
 struct hfm_last {
 	uint64_t handle;
@@ -195,8 +198,11 @@ void hfm_free_comm(struct hfm_comm *c);
 struct hfm_comm *hfm_new_object(struct hfm_map *map, const struct hfm_comm *on, char kind, uint64_t number,
 	enum hfm_call how, uint64_t handle, const char *path);
 void hfm_free_object(struct hfm_map *map, struct hfm_comm *c);
+bool hfm_is_parent(const struct hfm_comm *p);
+void hfm_forget_parents(void); /* those of hfm_parents on which nothing lives any more */
 struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, uint64_t handle);
 void hfm_free_request(struct hfm_request *r);
+uint64_t hfm_next_order(void); /* of posting */
 void hfm_add_mail(struct hfm_comm *c, struct hfm_mail *m);
 void hfm_return_mail(struct hfm_comm *c, struct hfm_mail *m); /* as the first: it was taken, and not received */
 struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_source, int any_tag, bool take);
@@ -227,11 +233,42 @@ struct hfm_unposted {
 	struct hfm_unposted *next;
 	char *comm;
 	int source, tag;
-	bool came;
+	uint32_t number; /* in the record */
+	bool came, kept; /* kept: the layer posts it again */
+};
+
+/* A request that the program protects, by the variable that has its handle. */
+struct hfm_named {
+	struct hfm_named *next;
+	char *name;
+	void *variable;
+	bool fortran; /* the handle is Fortran's */
+};
+
+/* What a checkpoint has kept of a protected request, until it is made again. In order of posting. */
+struct hfm_kept {
+	struct hfm_kept *next;
+	char *name, *comm, *call, *array, *type;
+	int peer, tag; /* as in the record */
+	uint32_t flags;
+	int64_t offset, count;         /* offset: of the buffer in the array */
+	struct hfm_unposted *unposted; /* NULL: it was not under way */
+	struct hfm_mail *mail;         /* that it had got */
 };
 
 extern struct hfm_restored *hfm_restored;
 extern struct hfm_unposted *hfm_unposted;
+extern struct hfm_named *hfm_named;
+extern struct hfm_kept *hfm_kept;
+extern const struct hf_memory *hfm_memory;
+extern bool hfm_may_post; /* hf_restore is over */
+extern const char *(*hfm_post)(void);
+void hfm_forget_unposted(const struct hfm_unposted *which);
+void hfm_forget_kept(struct hfm_kept *k);
+const char *hfm_protect(const char *name, void *variable, int fortran, const struct hf_memory *memory);
+bool hfm_unprotect(const char *name);
+const char *hfm_post_again(void);
+const struct hfm_named *hfm_named_as(const char *name);
 void hfm_add(struct hfm_text *t, const void *from, size_t bytes);
 void hfm_add_u32(struct hfm_text *t, uint32_t v);
 void hfm_add_text(struct hfm_text *t, const char *text);

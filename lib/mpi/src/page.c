@@ -200,12 +200,14 @@ static void forget_restored(struct hfm_restored *r) {
 
 uint64_t hfm_claim(const char *parent) {
 	const size_t n = strlen(parent);
+	uint64_t first = 0;
 	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
-		if (strcmp(r->parent, parent) == 0 && r->name[n] == '.' && r->name[n + 1] != 'g') {
-			return strtoull(r->name + n + 1, NULL, 10);
+		if (strcmp(r->parent, parent) == 0 && r->name[n] == '.') {
+			const uint64_t number = strtoull(r->name + n + 1, NULL, 10); /* 0 for those of a group */
+			first = number > 0 && (first == 0 || number < first) ? number : first;
 		}
 	}
-	return 0;
+	return first;
 }
 
 uint64_t hfm_claim_group(const char *begin, const char *end) {
@@ -281,6 +283,7 @@ static void read_receive(struct reading *r, uint32_t number) {
 	u->source = (int)take_u32(r);
 	u->tag = (int)take_u32(r);
 	u->came = (take_u32(r) & HFM_RECEIVE_CAME) != 0;
+	u->number = number;
 	u->next = hfm_unposted;
 	hfm_unposted = u;
 	hfm_page->unposted++;
@@ -291,7 +294,50 @@ static void read_receive(struct reading *r, uint32_t number) {
 	}
 }
 
-static void forget_unposted(const struct hfm_unposted *which) {
+/* read_kept reads a protected request. What its receive had got is for it alone. */
+static void read_kept(struct reading *r) {
+	struct hfm_kept *k = hfm_need(calloc(1, sizeof *k)), **last = &hfm_kept;
+	k->name = take_text(r);
+	k->comm = take_text(r);
+	k->call = take_text(r);
+	k->array = take_text(r);
+	k->type = take_text(r);
+	k->peer = (int)take_u32(r);
+	k->tag = (int)take_u32(r);
+	const uint32_t receive = take_u32(r);
+	k->flags = take_u32(r);
+	const char *at = take(r, 2 * sizeof k->offset);
+	if (at == NULL || k->type == NULL) {
+		r->bad = true;
+		hfm_forget_kept(k);
+		return;
+	}
+	memcpy(&k->offset, at, sizeof k->offset);
+	memcpy(&k->count, at + sizeof k->offset, sizeof k->count);
+	for (struct hfm_unposted *u = hfm_unposted; u != NULL && receive > 0; u = u->next) {
+		if (u->number == receive) {
+			k->unposted = u;
+			u->kept = true;
+		}
+	}
+	for (struct hfm_restored *c = hfm_restored; c != NULL && receive > 0; c = c->next) {
+		struct hfm_mail **m = &c->first;
+		while (*m != NULL && (*m)->receive != receive) {
+			m = &(*m)->next;
+		}
+		if (*m != NULL) {
+			k->mail = *m;
+			*m = k->mail->next;
+			break;
+		}
+	}
+	while (*last != NULL) {
+		last = &(*last)->next;
+	}
+	*last = k;
+}
+
+void hfm_forget_unposted(const struct hfm_unposted *which) {
 	struct hfm_unposted **at = &hfm_unposted, *u;
 	while (*at != which) {
 		at = &(*at)->next;
@@ -306,8 +352,8 @@ static void forget_unposted(const struct hfm_unposted *which) {
 void hfm_posted(const char *comm, int source, int tag) {
 	hfm_lock();
 	for (const struct hfm_unposted *u = hfm_unposted; u != NULL; u = u->next) {
-		if (!u->came && u->source == source && u->tag == tag && strcmp(u->comm, comm) == 0) {
-			forget_unposted(u);
+		if (!u->came && !u->kept && u->source == source && u->tag == tag && strcmp(u->comm, comm) == 0) {
+			hfm_forget_unposted(u);
 			break;
 		}
 	}
@@ -316,7 +362,7 @@ void hfm_posted(const char *comm, int source, int tag) {
 
 void hfm_taken(struct hfm_mail *m) {
 	if (m->unposted != NULL) {
-		forget_unposted(m->unposted);
+		hfm_forget_unposted(m->unposted);
 		m->unposted = NULL;
 	}
 }
@@ -327,7 +373,7 @@ const char *hfm_load(const void *record, size_t bytes) {
 	struct reading r = { record, (const char *)record + bytes, false };
 	const uint32_t magic = take_u32(&r), version = take_u32(&r), rank = take_u32(&r), size = take_u32(&r);
 	const uint32_t comms = take_u32(&r), boxes = take_u32(&r), receives = take_u32(&r), refused = take_u32(&r);
-	const uint32_t text = take_u32(&r); /* bytes up to the messages */
+	const uint32_t requests = take_u32(&r), text = take_u32(&r); /* text: bytes up to the messages */
 	if (r.bad || magic != HFM_RECORD_MAGIC || version != HFM_RECORD_VERSION || (int)rank != hfm_rank ||
 		(int)size != hfm_size || refused != 0 || text > bytes) {
 		return broken;
@@ -342,6 +388,9 @@ const char *hfm_load(const void *record, size_t bytes) {
 	}
 	for (uint32_t i = 0; i < receives && !r.bad; i++) {
 		read_receive(&r, i + 1);
+	}
+	for (uint32_t i = 0; i < requests && !r.bad; i++) {
+		read_kept(&r);
 	}
 	if (r.bad) {
 		return broken;
@@ -442,6 +491,6 @@ static const char *sync_now(uint32_t busy) { return hfm_sync(busy); }
 HFM_EXPORT const struct hf_message_layer *hf_message_layer(void);
 const struct hf_message_layer *hf_message_layer(void) {
 	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, sync_now, save, hfm_load,
-		resume };
+		resume, hfm_protect, hfm_unprotect, hfm_post_again };
 	return &layer;
 }

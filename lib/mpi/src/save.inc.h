@@ -9,8 +9,8 @@ struct got {
 
 /* What is being saved. */
 struct saving {
-	struct hfm_text head, data, boxes, receives, refused;
-	uint32_t boxes_n, receives_n, refused_n, comms_n;
+	struct hfm_text head, data, boxes, receives, requests, refused;
+	uint32_t boxes_n, receives_n, requests_n, refused_n, comms_n;
 	struct got *got;
 	size_t got_n;
 };
@@ -24,6 +24,10 @@ __attribute__((format(printf, 2, 3))) static void refuse(struct saving *s, const
 	hfm_add_text(&s->refused, text);
 	s->refused_n++;
 }
+
+#include "types.inc.h"
+
+#include "protect.inc.h"
 
 static void save_box(struct saving *s, const char *comm, const struct hfm_mail *m, uint32_t receive) {
 	uint64_t bytes = m->bytes;
@@ -56,7 +60,7 @@ static struct hfm_mail *pack_got(struct saving *s, const struct hfm_request *r) 
 	MPI_Status st;
 	MPI_Comm comm = HANDLE(MPI_Comm, r->comm->handle);
 	MPI_Datatype type = HANDLE(MPI_Datatype, r->datatype);
-	int flag = 1, n = 0, room = 0, at = 0, rc = MPI_SUCCESS;
+	int flag = 1, bytes = 0, size = 0, n = 0, room = 0, at = 0, rc = MPI_SUCCESS;
 	if (r->complete || r->served) {
 		memcpy(&st, r->status, sizeof st);
 		rc = r->error;
@@ -68,37 +72,46 @@ static struct hfm_mail *pack_got(struct saving *s, const struct hfm_request *r) 
 			hfm_names[r->call], r->comm->name);
 		return NULL;
 	}
-	if (REAL(Get_count)(&st, type, &n) != MPI_SUCCESS || n == MPI_UNDEFINED || n > r->count ||
-		REAL(Pack_size)(n, type, comm, &room) != MPI_SUCCESS) {
-		refuse(s, "the receive posted by MPI_%s on %s has got a part of an element; wait for it before the point",
-			hfm_names[r->call], r->comm->name);
-		return NULL;
+	/* The last element may be there in part: packed bytes are those of the elements one after the other. */
+	bool known = REAL(Get_count)(&st, MPI_PACKED, &bytes) == MPI_SUCCESS && bytes != MPI_UNDEFINED &&
+		REAL(Type_size)(type, &size) == MPI_SUCCESS && (size > 0 || bytes == 0);
+	n = known && bytes > 0 ? (int)(((long long)bytes + size - 1) / size) : 0;
+	struct hfm_mail *m = NULL;
+	if (known && n <= r->count && REAL(Pack_size)(n, type, comm, &room) == MPI_SUCCESS) {
+		m = malloc(sizeof *m + (size_t)room + 1);
 	}
-	struct hfm_mail *m = malloc(sizeof *m + (size_t)room + 1);
-	if (m == NULL || REAL(Pack)(r->buffer, n, type, m->data, room, &at, comm) != MPI_SUCCESS) {
+	if (m == NULL || REAL(Pack)(r->buffer, n, type, m->data, room, &at, comm) != MPI_SUCCESS || at < bytes) {
 		refuse(s, "the message that MPI_%s on %s has got cannot be packed", hfm_names[r->call], r->comm->name);
 		free(m);
 		return NULL;
 	}
 	m->source = r->mail ? r->mail_source : st.MPI_SOURCE;
 	m->tag = r->mail ? r->mail_tag : st.MPI_TAG;
-	m->bytes = (size_t)at;
+	m->bytes = (size_t)bytes;
 	return m;
 }
 
 /* save_request describes what is under way, and refuses what a restart could not do again. */
-static void save_request(struct saving *s, const struct hfm_request *r) {
+static void save_request(struct saving *s, struct hfm_request *r) {
 	MPI_Status st;
 	int flag = 0, cancelled = 0;
 	switch (r->kind) {
-	case HFM_PERSISTENT_SEND:
-		return; /* its message is in the mailbox of its receiver */
+	case HFM_PERSISTENT_SEND: /* its message is in the mailbox of its receiver */
+		if (r->named != NULL) {
+			save_named(s, r, 0);
+		}
+		return;
 	case HFM_COLLECTIVE:
 	case HFM_PERSISTENT_COLLECTIVE:
 	case HFM_IDUP:
 	case HFM_FILE:
 	case HFM_CANCELLED_SEND:
-		if (!r->counted) { /* the drain waits for them */
+		if (r->named != NULL && r->kind == HFM_PERSISTENT_COLLECTIVE) {
+			save_named(s, r, 0);
+		} else if (r->named != NULL) {
+			save_over(s, r->named->name);
+		}
+		if (r->active && !r->counted) { /* the drain waits for them */
 			refuse(s, "what MPI_%s has started on %s is not complete; wait for it before the point", hfm_names[r->call],
 				r->comm->name);
 		}
@@ -107,21 +120,34 @@ static void save_request(struct saving *s, const struct hfm_request *r) {
 	case HFM_PERSISTENT_RECEIVE:
 		break;
 	}
+	if (!r->active) {
+		save_named(s, r, 0);
+		return;
+	}
 	if (r->comm->freed) {
 		refuse(
 			s, "the communicator %s was freed with a receive pending; wait for it before MPI_Comm_free", r->comm->name);
 		return;
 	}
-	if (!r->complete && !r->served &&
-		REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st) == MPI_SUCCESS && flag) {
-		REAL(Test_cancelled)(&st, &cancelled);
-	}
+	do { /* one whose message has been counted waits for the rest of it at most */
+		if (!r->complete && !r->served &&
+			REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st) == MPI_SUCCESS && flag) {
+			REAL(Test_cancelled)(&st, &cancelled);
+		}
+	} while (r->counted && !r->complete && !r->served && !flag);
 	if (cancelled) {
+		if (r->named != NULL) {
+			save_over(s, r->named->name);
+		}
 		return;
 	}
 	bool came = r->complete || r->served || flag;
 	uint32_t number =
 		save_receive(s, r->comm->name, any_source(r->source), any_tag(r->tag), came ? HFM_RECEIVE_CAME : 0);
+	r->waiting = !came;
+	if (r->named != NULL) {
+		save_named(s, r, number);
+	}
 	struct hfm_mail *m = came ? pack_got(s, r) : NULL;
 	if (m != NULL) {
 		s->got[s->got_n++] = (struct got){ r, m, number };
@@ -150,11 +176,12 @@ static int by_order(const void *a, const void *b) {
 /* save_requests saves what is under way in the order in which the program began it. */
 static void save_requests(struct saving *s) {
 	size_t n = 0;
+	note_named(s);
 	struct hfm_request **all = calloc(hfm_requests.used + 1, sizeof *all);
 	s->got = calloc(hfm_requests.used + 1, sizeof *s->got);
 	for (size_t i = 0; i < hfm_requests.room; i++) {
 		struct hfm_request *r = hfm_requests.values[i];
-		if (r != NULL && r->active) {
+		if (r != NULL && (r->active || r->named != NULL)) {
 			all[n++] = r;
 		}
 	}
@@ -162,6 +189,7 @@ static void save_requests(struct saving *s) {
 	for (size_t i = 0; i < n; i++) {
 		save_request(s, all[i]);
 	}
+	check_order(s, all, n);
 	free(all);
 	for (const struct hfm_request *r = hfm_orphans; r != NULL; r = r->next) {
 		refuse(s, "a receive on %s was freed while it was pending; wait for it instead", r->comm->name);
@@ -185,6 +213,16 @@ static void save_requests(struct saving *s) {
 		refuse(s, "the program uses %s (%s%s), which no checkpoint can keep", hfm_refused_what,
 			strncmp(hfm_refused_call, "MPI_", 4) == 0 ? "" : "MPI_", hfm_refused_call);
 	}
+}
+
+static void add_comm(struct saving *s, const struct hfm_comm *c) {
+	hfm_add_text(&s->head, c->name);
+	hfm_add_text(&s->head, c->parent);
+	hfm_add_text(&s->head, hfm_names[c->how]);
+	hfm_add_u32(&s->head, (uint32_t)c->children);
+	hfm_add_u32(&s->head, (uint32_t)c->size);
+	hfm_add(&s->head, c->world, (size_t)c->size * sizeof *c->world);
+	s->comms_n++;
 }
 
 /* save_comm writes the messages of a communicator. Those that receives have got stand each before the first that the
@@ -216,13 +254,7 @@ static void save_comm(struct saving *s, const struct hfm_comm *c) {
 		save_box(s, c->name, list[i].mail, list[i].receive);
 	}
 	free(list);
-	hfm_add_text(&s->head, c->name);
-	hfm_add_text(&s->head, c->parent);
-	hfm_add_text(&s->head, hfm_names[c->how]);
-	hfm_add_u32(&s->head, (uint32_t)c->children);
-	hfm_add_u32(&s->head, (uint32_t)c->size);
-	hfm_add(&s->head, c->world, (size_t)c->size * sizeof *c->world);
-	s->comms_n++;
+	add_comm(s, c);
 }
 
 /* save_rest carries over what a restart has brought and the program has not come to yet. */
@@ -240,9 +272,19 @@ static void save_rest(struct saving *s) {
 		s->comms_n++;
 	}
 	for (const struct hfm_unposted *u = hfm_unposted; u != NULL; u = u->next) {
-		if (!u->came) {
+		if (!u->came && !u->kept) {
 			save_unposted(s, u);
 		}
+	}
+	for (const struct hfm_kept *k = hfm_kept; k != NULL; k = k->next) {
+		const uint32_t number = save_unposted(s, k->unposted);
+		const struct hfm_text type = { k->type, strlen(k->type), 0 };
+		const uint32_t numbers[4] = { (uint32_t)k->peer, (uint32_t)k->tag, number, k->flags };
+		const int64_t sizes[2] = { k->offset, k->count };
+		if (k->mail != NULL) {
+			save_box(s, k->comm, k->mail, number);
+		}
+		add_kept(s, k->name, k->comm, k->call, k->array, &type, numbers, sizes);
 	}
 }
 
@@ -258,11 +300,19 @@ static const char *save(const void **record, size_t *bytes) {
 	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		save_comm(&s, c);
 	}
+	for (const struct hfm_comm *c = hfm_parents; c != NULL; c = c->next) {
+		if (hfm_is_parent(c)) {
+			add_comm(&s, c);
+		}
+	}
 	save_rest(&s);
-	struct hfm_text *const parts[] = { &s.head, &s.boxes, &s.receives, &s.refused, &s.data };
+	struct hfm_text *const parts[] = { &s.head, &s.boxes, &s.receives, &s.requests, &s.refused, &s.data };
 	uint32_t head[] = { HFM_RECORD_MAGIC, HFM_RECORD_VERSION, (uint32_t)hfm_rank, (uint32_t)hfm_size, s.comms_n,
-		s.boxes_n, s.receives_n, s.refused_n, 0 };
-	head[8] = (uint32_t)(sizeof head + s.head.bytes + s.boxes.bytes + s.receives.bytes + s.refused.bytes);
+		s.boxes_n, s.receives_n, s.refused_n, s.requests_n, 0 };
+	for (size_t i = 0; i + 1 < sizeof parts / sizeof *parts; i++) {
+		head[9] += (uint32_t)parts[i]->bytes;
+	}
+	head[9] += (uint32_t)sizeof head;
 	whole.bytes = 0;
 	hfm_add(&whole, head, sizeof head);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -1,7 +1,9 @@
 /* random.c SEED STEPS - messages, communicators and collectives that follow from the seed alone: every rank works out
  * the list of all, does its part, and checks what it gets. Points lie anywhere between. A rank whose environment has
  * CUT=RANK:N asks for a final checkpoint before its Nth operation; all ranks kill themselves behind it. Started again
- * it goes on from there. At the end each rank says whether it has got all messages, each once and in order. */
+ * it goes on from there. At the end each rank says whether it has got all messages, each once and in order. With
+ * PROTECT in the environment the requests of the receives and sends are protected, and the receives have derived types:
+ * the restarted program does not post them again. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +12,14 @@
 
 #include "holdfast_mpi.h"
 
-enum { COMMS = 5, TAGS = 4, MOST = 4000, LARGE = 20000, RANKS = 8 };
+enum { COMMS = 5, TAGS = 4, MOST = 4000, LARGE = 20000, RANKS = 8, SPREAD = 6, SHAPES = 6 };
 enum { NEW, POST, SEND, RECEIVE, WAIT_SEND, COLLECTIVE, FREE };
 enum { PLAIN, ISEND, ISSEND, BSEND, PERSISTENT, SEND_KINDS };
 enum { RECV, IRECV, PROBE, MPROBE, RECV_INIT, POLL, WAITANY, RECV_KINDS };
 
 struct message {
 	int from, to, comm, tag, count, type, send_kind, recv_kind;
-	int send_step, post_step, recv_step;
+	int send_step, post_step, recv_step, shape, in_slot, out_slot;
 	double *out, *in;
 	MPI_Request sent, posted;
 };
@@ -28,10 +30,12 @@ struct operation {
 
 static struct message m[MOST];
 static struct operation ops[3 * MOST];
-static int messages, operations, rank, size, restored;
+static int messages, operations, rank, size, restored, protect, late, large = LARGE, slots,
+	how_third;
 static MPI_Comm comms[COMMS];
 static int born[COMMS] = { 0, 0, 0, 0, 0 }, gone[COMMS];
-static MPI_Datatype pair, gaps;
+static MPI_Datatype pair, gaps, shapes[SHAPES];
+static double *pool; /* of the slots that protected requests have their buffers in */
 static uint64_t state, sum;
 static int32_t pc, last[RANKS * COMMS * TAGS];
 
@@ -76,9 +80,10 @@ static void plan(uint64_t seed, int steps) {
 			x->comm = below(COMMS);
 			x->tag = below(TAGS);
 			x->type = below(3);
-			x->count = 2 * (1 + (below(8) == 0 ? below(LARGE / 2) : below(20)));
+			x->count = 2 * (1 + (below(8) == 0 ? below(large / 2) : below(20)));
 			x->send_kind = below(SEND_KINDS);
 			x->recv_kind = below(RECV_KINDS);
+			x->shape = protect ? below(SHAPES) : 0;
 			x->send_step = s;
 			x->recv_step = s + below(4);
 			x->post_step = x->recv_step - below(4);
@@ -157,11 +162,122 @@ static void list(int steps) {
 	}
 }
 
-static void make_comm(int c) {
-	if (c == 3) {
-		MPI_Comm_dup(comms[2], &comms[3]);
+/* Which slot each protected request has while it is under way. */
+static void give_slots(void) {
+	static unsigned char used[2 * MOST];
+	for (int i = 0; i < operations; i++) {
+		struct message *x = &m[ops[i].k];
+		int *slot = ops[i].what == POST || ops[i].what == RECEIVE ? &x->in_slot : &x->out_slot, free_one = 0;
+		if (ops[i].what == POST || (ops[i].what == SEND && x->send_kind == PERSISTENT)) {
+			while (used[free_one]) {
+				free_one++;
+			}
+			used[*slot = free_one] = 1;
+			slots = slots > free_one ? slots : free_one + 1;
+		} else if ((ops[i].what == RECEIVE && x->post_step < x->recv_step) ||
+			(ops[i].what == WAIT_SEND && x->send_kind == PERSISTENT)) {
+			used[*slot] = 0;
+		}
+	}
+	pool = calloc((size_t)slots * SPREAD * (size_t)large + 1, sizeof *pool);
+	if (hf_protect("pool", pool, (size_t)slots * SPREAD * (size_t)large, HF_DOUBLE) != HF_OK) {
+		fail("hf_protect", 0);
+	}
+}
+
+static double *slot_at(int slot) { return pool + (size_t)slot * SPREAD * (size_t)large; }
+
+static void name_request(const struct message *x, int posted) {
+	char name[32];
+	snprintf(name, sizeof name, "%s %d", posted ? "posted" : "sent", (int)(x - m));
+	if (protect && hf_protect_request(name, (MPI_Request *)(posted ? &x->posted : &x->sent)) != HF_OK) {
+		fail("hf_protect_request", (int)(x - m));
+	}
+}
+
+static void forget_request(const struct message *x, int posted) {
+	char name[32];
+	snprintf(name, sizeof name, "%s %d", posted ? "posted" : "sent", (int)(x - m));
+	if (protect && hf_unprotect(name) != HF_OK) {
+		fail("hf_unprotect", (int)(x - m));
+	}
+}
+
+/* make_shapes makes the types of protected receives; spread says where in memory the elements of each lie. */
+static void make_shapes(void) {
+	const int ones[] = { 1, 1 }, lengths[] = { 1, 2 }, starts[] = { 1, 3 };
+	const int sizes[] = { 4, 6 }, subsizes[] = { 2, 3 }, from[] = { 1, 2 };
+	const MPI_Aint blocks[] = { 8, 24 }, fields[] = { 0, 16 };
+	MPI_Datatype two, parts[] = { MPI_DOUBLE, pair }, some;
+	shapes[0] = MPI_DOUBLE;
+	shapes[1] = gaps;
+	MPI_Type_indexed(2, lengths, starts, MPI_DOUBLE, &two);
+	MPI_Type_create_resized(two, 0, 6 * sizeof(double), &shapes[2]);
+	MPI_Type_create_struct(2, ones, fields, parts, &shapes[3]);
+	MPI_Type_create_subarray(2, sizes, subsizes, from, MPI_ORDER_C, MPI_DOUBLE, &shapes[4]);
+	MPI_Type_create_hindexed_block(2, 1, blocks, MPI_INT64_T, &some);
+	MPI_Type_dup(some, &two);
+	MPI_Type_create_hvector(2, 1, 32, two, &some);
+	MPI_Type_create_resized(some, 0, 8 * sizeof(double), &shapes[5]);
+	for (int i = 1; i < SHAPES; i++) {
+		MPI_Type_commit(&shapes[i]);
+	}
+}
+
+static int spread(int shape, int i) {
+	static const int of_two[] = { 1, 3, 4 }, of_struct[] = { 0, 2, 3 }, of_part[] = { 8, 9, 10, 14, 15, 16 },
+					 of_vector[] = { 1, 3, 5, 7 };
+	switch (shape) {
+	case 1:
+		return 2 * i;
+	case 2:
+		return i / 3 * 6 + of_two[i % 3];
+	case 3:
+		return i / 3 * 4 + of_struct[i % 3];
+	case 4:
+		return i / 6 * 24 + of_part[i % 6];
+	case 5:
+		return i / 4 * 8 + of_vector[i % 4];
+	default:
+		return i;
+	}
+}
+
+/* Doubles of one element of a shape. */
+static int items_of(int shape) { return (int[]){ 1, 2, 3, 3, 6, 4 }[shape]; }
+
+static void make_third(MPI_Comm *c) {
+	MPI_Group all;
+	MPI_Request r;
+	if (how_third == 0) {
+		MPI_Comm_dup(comms[2], c);
+	} else if (how_third == 1) {
+		MPI_Comm_idup(comms[2], c, &r);
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
 	} else {
-		MPI_Comm_split(comms[1], 7, rank, &comms[4]);
+		MPI_Comm_group(comms[2], &all);
+		MPI_Comm_create_group(comms[2], all, 5, c);
+		MPI_Group_free(&all);
+	}
+}
+
+/* A first start makes and frees others before, and both free what the last one is made on. */
+static void make_comm(int c) {
+	MPI_Comm other;
+	if (c == 3 && restored == 0) {
+		make_third(&other);
+		MPI_Comm_free(&other);
+	}
+	if (c == 3) {
+		make_third(&comms[3]);
+		return;
+	}
+	for (int i = restored; i < 2; i++) {
+		MPI_Comm_dup(comms[1], &other);
+		if (i == 1) {
+			MPI_Comm_split(other, 7, rank, &comms[4]);
+		}
+		MPI_Comm_free(&other);
 	}
 }
 
@@ -178,7 +294,8 @@ static void send(struct message *x) {
 	const int k = (int)(x - m), to = in_comm(x->comm, x->to), n = items(x);
 	const MPI_Datatype type = type_of(x);
 	const MPI_Comm comm = comms[x->comm];
-	x->out = calloc((size_t)(stride(x) * x->count), sizeof(double));
+	x->out = protect && x->send_kind == PERSISTENT ? slot_at(x->out_slot)
+													: calloc((size_t)(stride(x) * x->count), sizeof(double));
 	for (int i = 0; i < x->count; i++) {
 		x->out[stride(x) * i] = value(k, i);
 	}
@@ -199,6 +316,7 @@ static void send(struct message *x) {
 		MPI_Send_init(x->out, n, type, to, x->tag, comm, &x->sent);
 		MPI_Start(&x->sent);
 	}
+	name_request(x, 0);
 }
 
 static int source_of(const struct message *x) {
@@ -208,20 +326,23 @@ static int source_of(const struct message *x) {
 static int tag_of(const struct message *x) { return x->comm == 4 ? MPI_ANY_TAG : x->tag; }
 
 static void post(struct message *x) {
-	x->in = malloc(LARGE * 2 * sizeof(double));
-	memset(x->in, 0xff, LARGE * 2 * sizeof(double));
+	const size_t room = (size_t)(protect ? SPREAD : 2) * (size_t)large * sizeof(double);
+	const int n = large / items_of(x->shape);
+	x->in = protect ? slot_at(x->in_slot) : malloc(room);
+	memset(x->in, 0xff, room);
+	name_request(x, 1);
 	if (x->recv_kind == RECV_INIT) {
-		MPI_Recv_init(x->in, LARGE, MPI_DOUBLE, source_of(x), tag_of(x), comms[x->comm], &x->posted);
+		MPI_Recv_init(x->in, n, shapes[x->shape], source_of(x), tag_of(x), comms[x->comm], &x->posted);
 		MPI_Start(&x->posted);
 	} else {
-		MPI_Irecv(x->in, LARGE, MPI_DOUBLE, source_of(x), tag_of(x), comms[x->comm], &x->posted);
+		MPI_Irecv(x->in, n, shapes[x->shape], source_of(x), tag_of(x), comms[x->comm], &x->posted);
 	}
 }
 
 /* check finds out which message has come, and whether it is right and in order. */
-static void check(const struct message *x, const double *in, const MPI_Status *st) {
-	int n, k = (int)in[0];
-	MPI_Get_count(st, MPI_DOUBLE, &n);
+static void check(const struct message *x, const double *in, int shape, const MPI_Status *st) {
+	int n, k = (int)in[spread(shape, 0)];
+	MPI_Get_elements(st, shapes[shape], &n);
 	if (k < 0 || k >= messages || m[k].to != rank || m[k].comm != x->comm) {
 		fail("a message that is none of this receive", (int)(x - m));
 	}
@@ -233,7 +354,7 @@ static void check(const struct message *x, const double *in, const MPI_Status *s
 		fail("source, tag or count", k);
 	}
 	for (int i = 0; i < n; i++) {
-		if (in[i] != value(k, i)) {
+		if (in[spread(shape, i)] != value(k, i)) {
 			fail("contents", k);
 		}
 	}
@@ -251,9 +372,15 @@ static void receive(struct message *x) {
 	MPI_Status st;
 	MPI_Message message;
 	int flag = 0, n = 0;
-	double *in = x->in;
-	if (in == NULL) {
-		in = malloc(LARGE * 2 * sizeof *in);
+	const int shape = x->post_step < x->recv_step ? x->shape : 0;
+	double *in = x->in, *own = NULL;
+	if (x->post_step == x->recv_step) {
+		in = own = malloc((size_t)large * 2 * sizeof *in);
+	} else if (protect) {
+		in = slot_at(x->in_slot);
+	}
+	if (protect && x->post_step < x->recv_step && x->posted == MPI_REQUEST_NULL) {
+		fail("a request that was not made again", (int)(x - m));
 	}
 	if (x->posted != MPI_REQUEST_NULL) {
 		MPI_Request two[2] = { MPI_REQUEST_NULL, x->posted };
@@ -278,17 +405,20 @@ static void receive(struct message *x) {
 		MPI_Recv(in, n, MPI_DOUBLE, st.MPI_SOURCE, st.MPI_TAG, comm, &st);
 	} else if (x->recv_kind == MPROBE) {
 		MPI_Mprobe(source, tag, comm, &message, &st);
-		MPI_Mrecv(in, LARGE, MPI_DOUBLE, &message, &st);
+		MPI_Mrecv(in, large, MPI_DOUBLE, &message, &st);
 	} else if (x->recv_kind == POLL) {
 		while (!flag) {
 			MPI_Improbe(source, tag, comm, &flag, &message, &st);
 		}
-		MPI_Mrecv(in, LARGE, MPI_DOUBLE, &message, &st);
+		MPI_Mrecv(in, large, MPI_DOUBLE, &message, &st);
 	} else {
-		MPI_Recv(in, LARGE, MPI_DOUBLE, source, tag, comm, &st);
+		MPI_Recv(in, large, MPI_DOUBLE, source, tag, comm, &st);
 	}
-	check(x, in, &st);
-	free(in);
+	check(x, in, shape, &st);
+	if (own == NULL) {
+		forget_request(x, 1);
+	}
+	free(own != NULL ? own : protect ? NULL : in);
 	x->in = NULL;
 }
 
@@ -333,23 +463,30 @@ static void run(const struct operation *o) {
 		if (x->sent != MPI_REQUEST_NULL) {
 			MPI_Request_free(&x->sent);
 		}
-		free(x->out);
+		forget_request(x, 0);
+		if (!protect || x->send_kind != PERSISTENT) {
+			free(x->out);
+		}
 		x->out = NULL;
 	}
 }
 
-/* redo makes again what a restart has to: communicators that lived, and receives that were pending. */
+/* redo makes again what a restart has to: communicators that lived, and receives that were pending; or it names those,
+ * in the order in which they were posted. */
 static void redo(void) {
 	for (int i = 0; i < pc; i++) {
-		int freed = 0, received = 0;
+		int freed = 0, received = 0, waited = 0;
 		for (int j = i; j < pc; j++) {
 			freed |= ops[j].what == FREE && ops[j].k == ops[i].k;
 			received |= ops[j].what == RECEIVE && ops[j].k == ops[i].k;
+			waited |= ops[j].what == WAIT_SEND && ops[j].k == ops[i].k;
 		}
 		if (ops[i].what == NEW && !freed) {
 			make_comm(ops[i].k);
-		} else if (ops[i].what == POST && !received) {
+		} else if (ops[i].what == POST && !received && !protect) {
 			post(&m[ops[i].k]);
+		} else if (late && ((ops[i].what == POST && !received) || (ops[i].what == SEND && !waited))) {
+			name_request(&m[ops[i].k], ops[i].what == POST);
 		}
 	}
 }
@@ -377,12 +514,27 @@ int main(int argc, char **argv) {
 	if (getenv("CUT") != NULL) {
 		sscanf(getenv("CUT"), "%d:%d", &cut_rank, &cut_at);
 	}
+	protect = getenv("PROTECT") != NULL;
+	late = protect && seed % 3 == 0;
+	how_third = (int)(seed / 2 % 3);
+	if (protect) {
+		large = LARGE / 10;
+	}
+	make_shapes();
 	plan(seed, steps);
 	list(steps);
 	if (hf_init_mpi(MPI_COMM_WORLD) != HF_OK || hf_protect("sum", &sum, 1, HF_UINT64) != HF_OK ||
 		hf_protect("pc", &pc, 1, HF_INT32) != HF_OK ||
 		hf_protect("last", last, sizeof last / sizeof *last, HF_INT32) != HF_OK) {
 		fail("begin", 0);
+	}
+	if (protect) {
+		give_slots();
+	}
+	for (int i = 0; i < operations && protect && !late; i++) {
+		if (ops[i].what == POST || ops[i].what == SEND) {
+			name_request(&m[ops[i].k], ops[i].what == POST);
+		}
 	}
 	restored = hf_restore();
 	if (restored < 0) {

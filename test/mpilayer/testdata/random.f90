@@ -1,0 +1,479 @@
+! random.f90: random.c in Fortran, with the same messages for a seed; it protects no requests. usage: random SEED STEPS
+module model
+  use, intrinsic :: iso_fortran_env, only: int32, int64, real64, output_unit
+  use mpi_f08
+  implicit none
+
+  integer, parameter :: comms_n = 5, tags_n = 4, most = 4000, large = 20000, most_ranks = 8
+  integer, parameter :: new = 0, post = 1, send = 2, receive = 3, wait_send = 4, collective = 5, free = 6
+  integer, parameter :: plain = 0, isend = 1, issend = 2, bsend = 3, persistent = 4, send_kinds = 5
+  integer, parameter :: recv = 0, irecv = 1, probe = 2, mprobe = 3, recv_init = 4, poll = 5, waitany = 6, recv_kinds = 7
+
+  type message
+    integer :: from, to, comm, tag, count, type, send_kind, recv_kind, send_step, post_step, recv_step
+    real(real64), pointer :: out(:) => null(), in(:) => null()
+    type(MPI_Request) :: sent, posted
+  end type
+
+  type operation
+    integer :: what, k
+  end type
+
+  type(message), target :: m(0:most - 1)
+  type(operation) :: ops(0:3 * most - 1)
+  integer :: messages = 0, operations = 0, rank, ranks, how_third
+  integer :: born(0:comms_n - 1) = 0, gone(0:comms_n - 1)
+  type(MPI_Comm) :: comms(0:comms_n - 1)
+  type(MPI_Datatype) :: pair, gaps
+  integer(int64) :: state
+  integer(int64), target :: total = 0
+  integer(int32), target :: pc = 0, last(0:most_ranks * comms_n * tags_n - 1) = 0
+  logical :: restored = .false.
+
+contains
+
+  integer function below(n)
+    integer, intent(in) :: n
+
+    state = ieor(state, ishft(state, 13))
+    state = ieor(state, ishft(state, -7))
+    state = ieor(state, ishft(state, 17))
+    below = int(mod(ishft(state * 2685821657736338717_int64, -20), int(n, int64)))
+  end function
+
+  subroutine fail(what, k)
+    character(*), intent(in) :: what
+    integer, intent(in) :: k
+
+    write (output_unit, "(a, i0, a, i0, a, i0, 2a)") "rank ", rank, ": operation ", pc, ", message ", k, ": ", what
+    flush (output_unit)
+    call MPI_Abort(MPI_COMM_WORLD, 1)
+  end subroutine
+
+  ! Rank of a rank of the world in a communicator: those of the third and of what is made of it have the same parity.
+  integer function in_comm(comm, world)
+    integer, intent(in) :: comm, world
+
+    in_comm = world
+    if (comm == 2 .or. comm == 3) in_comm = (ranks - 1 - world) / 2
+  end function
+
+  logical function is_wild(comm, tag)
+    integer, intent(in) :: comm, tag
+
+    is_wild = comm == 4 .or. tag == 3
+  end function
+
+  subroutine plan(seed, steps)
+    integer(int64), intent(in) :: seed
+    integer, intent(in) :: steps
+    integer, dimension(0:most_ranks - 1, 0:comms_n - 1, 0:tags_n - 1) :: recv_at, post_at
+    integer :: s, n, tag
+    logical :: early
+
+    recv_at = 0
+    post_at = 0
+    state = seed * (-7046029254386353131_int64) + 1
+    gone = steps + 1
+    born(3) = steps / 4
+    gone(3) = steps / 2
+    born(4) = steps / 2
+    do s = 0, steps - 1
+      n = 1 + below(2 * ranks)
+      do n = n, 1, -1
+        if (messages >= most) exit
+        associate (x => m(messages))
+          x%from = below(ranks)
+          x%to = below(ranks)
+          x%comm = below(comms_n)
+          x%tag = below(tags_n)
+          x%type = below(3)
+          if (below(8) == 0) then
+            x%count = 2 * (1 + below(large / 2))
+          else
+            x%count = 2 * (1 + below(20))
+          end if
+          x%send_kind = below(send_kinds)
+          x%recv_kind = below(recv_kinds)
+          x%send_step = s
+          x%recv_step = s + below(4)
+          x%post_step = x%recv_step - below(4)
+          if (s < born(x%comm) .or. x%recv_step >= gone(x%comm) .or. x%recv_step >= steps .or. &
+              ((x%comm == 2 .or. x%comm == 3) .and. mod(x%from, 2) /= mod(x%to, 2))) cycle
+          tag = merge(0, x%tag, x%comm == 4)
+          x%recv_step = max(x%recv_step, recv_at(x%to, x%comm, tag))
+          if (x%recv_step >= gone(x%comm)) cycle
+          early = any(x%recv_kind == [irecv, recv_init, poll, waitany])
+          if (.not. early) x%post_step = x%recv_step
+          x%post_step = min(max(x%post_step, post_at(x%to, x%comm, tag), born(x%comm)), x%recv_step)
+          recv_at(x%to, x%comm, tag) = x%recv_step
+          post_at(x%to, x%comm, tag) = merge(x%post_step, x%recv_step + 1, x%post_step < x%recv_step)
+          if (x%send_kind == plain .and. (x%count > 60 .or. x%from == x%to)) x%send_kind = isend
+          if (x%send_kind == bsend .and. x%count > 60) x%send_kind = issend
+          x%sent = MPI_REQUEST_NULL
+          x%posted = MPI_REQUEST_NULL
+        end associate
+        messages = messages + 1
+      end do
+    end do
+  end subroutine
+
+  subroutine add(what, k)
+    integer, intent(in) :: what, k
+
+    ops(operations) = operation(what, k)
+    operations = operations + 1
+  end subroutine
+
+  ! What this rank does, in order.
+  subroutine list(steps)
+    integer, intent(in) :: steps
+    integer :: s, c, k, at
+
+    do s = 0, steps
+      do c = 3, comms_n - 1
+        if (born(c) == s) call add(new, c)
+      end do
+      do k = 0, messages - 1
+        if (m(k)%to == rank .and. m(k)%post_step == s .and. m(k)%post_step < m(k)%recv_step) call add(post, k)
+      end do
+      do k = 0, messages - 1
+        if (m(k)%from == rank .and. m(k)%send_step == s) call add(send, k)
+      end do
+      do k = 0, messages - 1
+        if (m(k)%to == rank .and. m(k)%recv_step == s) call add(receive, k)
+      end do
+      do k = 0, messages - 1
+        at = m(k)%recv_step + 1
+        if (is_wild(m(k)%comm, m(k)%tag)) at = min(gone(m(k)%comm), steps)
+        if (m(k)%from == rank .and. at == s) call add(wait_send, k)
+      end do
+      if (mod(s, 3) == 2) call add(collective, s)
+      do c = 3, comms_n - 1
+        if (gone(c) == s) call add(free, c)
+      end do
+    end do
+  end subroutine
+
+  subroutine make_third(c)
+    type(MPI_Comm), intent(out) :: c
+    type(MPI_Group) :: all
+    type(MPI_Request) :: r
+
+    select case (how_third)
+    case (0)
+      call MPI_Comm_dup(comms(2), c)
+    case (1)
+      call MPI_Comm_idup(comms(2), c, r)
+      call MPI_Wait(r, MPI_STATUS_IGNORE)
+    case default
+      call MPI_Comm_group(comms(2), all)
+      call MPI_Comm_create_group(comms(2), all, 5, c)
+      call MPI_Group_free(all)
+    end select
+  end subroutine
+
+  subroutine make_comm(c)
+    integer, intent(in) :: c
+    type(MPI_Comm) :: other
+    integer :: i
+
+    if (c == 3) then
+      if (.not. restored) then
+        call make_third(other)
+        call MPI_Comm_free(other)
+      end if
+      call make_third(comms(3))
+      return
+    end if
+    do i = merge(1, 0, restored), 1
+      call MPI_Comm_dup(comms(1), other)
+      if (i == 1) call MPI_Comm_split(other, 7, rank, comms(4))
+      call MPI_Comm_free(other)
+    end do
+  end subroutine
+
+  real(real64) function value(k, i)
+    integer, intent(in) :: k, i
+
+    value = k
+    if (i > 0) value = k * 1000 + mod(i, 997)
+  end function
+
+  subroutine send_it(k)
+    integer, intent(in) :: k
+    type(MPI_Datatype) :: type
+    integer :: to, n, stride, i
+
+    associate (x => m(k))
+      to = in_comm(x%comm, x%to)
+      n = merge(x%count, x%count / 2, x%type == 0)
+      stride = merge(2, 1, x%type == 2)
+      type = MPI_DOUBLE_PRECISION
+      if (x%type == 1) type = pair
+      if (x%type == 2) type = gaps
+      allocate (x%out(0:stride * x%count - 1))
+      x%out = 0
+      do i = 0, x%count - 1
+        x%out(stride * i) = value(k, i)
+      end do
+      select case (x%send_kind)
+      case (plain)
+        call MPI_Send(x%out, n, type, to, x%tag, comms(x%comm))
+      case (bsend)
+        call MPI_Bsend(x%out, n, type, to, x%tag, comms(x%comm))
+      case (isend)
+        call MPI_Isend(x%out, n, type, to, x%tag, comms(x%comm), x%sent)
+      case (issend)
+        call MPI_Issend(x%out, n, type, to, x%tag, comms(x%comm), x%sent)
+      case default
+        call MPI_Send_init(x%out, n, type, to, x%tag, comms(x%comm), x%sent)
+        call MPI_Start(x%sent)
+      end select
+    end associate
+  end subroutine
+
+  integer function source_of(k)
+    integer, intent(in) :: k
+
+    source_of = in_comm(m(k)%comm, m(k)%from)
+    if (is_wild(m(k)%comm, m(k)%tag)) source_of = MPI_ANY_SOURCE
+  end function
+
+  integer function tag_of(k)
+    integer, intent(in) :: k
+
+    tag_of = m(k)%tag
+    if (m(k)%comm == 4) tag_of = MPI_ANY_TAG
+  end function
+
+  subroutine post_it(k)
+    integer, intent(in) :: k
+
+    associate (x => m(k))
+      allocate (x%in(0:large - 1))
+      x%in = -1
+      if (x%recv_kind == recv_init) then
+        call MPI_Recv_init(x%in, large, MPI_DOUBLE_PRECISION, source_of(k), tag_of(k), comms(x%comm), x%posted)
+        call MPI_Start(x%posted)
+      else
+        call MPI_Irecv(x%in, large, MPI_DOUBLE_PRECISION, source_of(k), tag_of(k), comms(x%comm), x%posted)
+      end if
+    end associate
+  end subroutine
+
+  ! Finds out which message has come, and whether it is right and in order.
+  subroutine check(of, in, st)
+    integer, intent(in) :: of
+    real(real64), intent(in) :: in(0:)
+    type(MPI_Status), intent(in) :: st
+    integer :: n, k, i, before
+
+    k = int(in(0))
+    call MPI_Get_count(st, MPI_DOUBLE_PRECISION, n)
+    if (k < 0 .or. k >= messages) call fail("a message that is none", of)
+    if (m(k)%to /= rank .or. m(k)%comm /= m(of)%comm) call fail("a message that is none of this receive", of)
+    if (.not. is_wild(m(of)%comm, m(of)%tag) .and. k /= of) call fail("another message", k)
+    if (n /= m(k)%count .or. st%MPI_SOURCE /= in_comm(m(k)%comm, m(k)%from) .or. st%MPI_TAG /= m(k)%tag) then
+      call fail("source, tag or count", k)
+    end if
+    do i = 0, n - 1
+      if (in(i) /= value(k, i)) call fail("contents", k)
+    end do
+    before = (m(k)%from * comms_n + m(k)%comm) * tags_n + m(k)%tag
+    if (last(before) > k) call fail("overtaken", k)
+    last(before) = k + 1
+    total = total + worth(k)
+  end subroutine
+
+  integer(int64) function worth(k)
+    integer, intent(in) :: k
+
+    worth = ishft(int(k + 1, int64) * (-7046029254386353131_int64), -7)
+  end function
+
+  subroutine receive_it(k)
+    integer, intent(in) :: k
+    type(MPI_Status) :: st
+    type(MPI_Message) :: matched
+    type(MPI_Request) :: two(2)
+    logical :: flag
+    integer :: n, source, tag
+
+    source = source_of(k)
+    tag = tag_of(k)
+    flag = .false.
+    associate (x => m(k), comm => comms(m(k)%comm))
+      if (.not. associated(x%in)) allocate (x%in(0:large - 1))
+      if (x%posted /= MPI_REQUEST_NULL) then
+        if (x%recv_kind == waitany) then
+          two = [MPI_REQUEST_NULL, x%posted]
+          call MPI_Waitany(2, two, n, st)
+          x%posted = two(2)
+          if (n /= 2 .and. n /= 1) call fail("Waitany", k) ! MPICH 4.0 counts from 0 in mpi_f08
+        else
+          do while (x%recv_kind == poll .and. .not. flag)
+            call MPI_Test(x%posted, flag, st)
+          end do
+          if (.not. flag) call MPI_Wait(x%posted, st)
+        end if
+        if (x%posted /= MPI_REQUEST_NULL) call MPI_Request_free(x%posted)
+      else if (x%recv_kind == probe) then
+        call MPI_Probe(source, tag, comm, st)
+        call MPI_Get_count(st, MPI_DOUBLE_PRECISION, n)
+        call MPI_Recv(x%in, n, MPI_DOUBLE_PRECISION, st%MPI_SOURCE, st%MPI_TAG, comm, st)
+      else if (x%recv_kind == mprobe) then
+        call MPI_Mprobe(source, tag, comm, matched, st)
+        call MPI_Mrecv(x%in, large, MPI_DOUBLE_PRECISION, matched, st)
+      else if (x%recv_kind == poll) then
+        do while (.not. flag)
+          call MPI_Improbe(source, tag, comm, flag, matched, st)
+        end do
+        call MPI_Mrecv(x%in, large, MPI_DOUBLE_PRECISION, matched, st)
+      else
+        call MPI_Recv(x%in, large, MPI_DOUBLE_PRECISION, source, tag, comm, st)
+      end if
+      call check(k, x%in, st)
+      deallocate (x%in)
+    end associate
+  end subroutine
+
+  subroutine collect(s)
+    integer, intent(in) :: s
+    integer(int64) :: mine, all(0:most_ranks - 1), greatest
+    type(MPI_Request) :: r
+
+    mine = total
+    if (mod(s, 2) == 0) then
+      call MPI_Allgather(mine, 1, MPI_INTEGER8, all, 1, MPI_INTEGER8, comms(1))
+      greatest = all(rank)
+    else
+      call MPI_Iallreduce(mine, greatest, 1, MPI_INTEGER8, MPI_MAX, comms(1), r)
+      call MPI_Wait(r, MPI_STATUS_IGNORE)
+    end if
+    if (greatest < mine) call fail("collective", s)
+  end subroutine
+
+  subroutine run(o)
+    type(operation), intent(in) :: o
+
+    select case (o%what)
+    case (new)
+      call make_comm(o%k)
+    case (free)
+      call MPI_Comm_free(comms(o%k))
+    case (post)
+      call post_it(o%k)
+    case (send)
+      call send_it(o%k)
+    case (receive)
+      call receive_it(o%k)
+    case (collective)
+      call collect(o%k)
+    case default
+      call MPI_Wait(m(o%k)%sent, MPI_STATUS_IGNORE)
+      if (m(o%k)%sent /= MPI_REQUEST_NULL) call MPI_Request_free(m(o%k)%sent)
+      if (associated(m(o%k)%out)) deallocate (m(o%k)%out)
+    end select
+  end subroutine
+
+  ! Makes again what a restart has to: communicators that lived, and receives that were pending.
+  subroutine redo()
+    integer :: i, j
+    logical :: over
+
+    do i = 0, pc - 1
+      over = .false.
+      do j = i, pc - 1
+        over = over .or. (ops(j)%k == ops(i)%k .and. ops(j)%what == merge(free, receive, ops(i)%what == new))
+      end do
+      if (over) cycle
+      if (ops(i)%what == new) call make_comm(ops(i)%k)
+      if (ops(i)%what == post) call post_it(ops(i)%k)
+    end do
+  end subroutine
+end module
+
+program random
+  use, intrinsic :: iso_c_binding, only: c_int, c_ptr
+  use holdfast
+  use holdfast_mpi
+  use model
+  implicit none
+
+  interface
+    integer(c_int) function raise(signal) bind(C, name="raise")
+      import :: c_int
+      integer(c_int), value :: signal
+    end function
+  end interface
+
+  integer(c_int), parameter :: sigkill = 9
+  integer(int64) :: seed, want
+  integer :: steps, cut_rank, cut_at, status, began, k, n, colon
+  character(64) :: word
+  character(200) :: why
+  character, target, save :: room(1048576)
+  type(MPI_Datatype) :: some
+  type(c_ptr) :: at
+  logical :: stop_now
+
+  call get_command_argument(1, word)
+  read (word, *) seed
+  call get_command_argument(2, word)
+  read (word, *) steps
+  cut_rank = -1
+  cut_at = 0
+  call get_environment_variable("CUT", word, status=status)
+  colon = index(word, ":")
+  if (status == 0 .and. colon > 0) read (word(:colon - 1), *) cut_rank
+  if (status == 0 .and. colon > 0) read (word(colon + 1:), *) cut_at
+  call MPI_Init()
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank)
+  call MPI_Comm_size(MPI_COMM_WORLD, ranks)
+  call MPI_Buffer_attach(room, size(room))
+  comms(0) = MPI_COMM_WORLD
+  call MPI_Comm_dup(MPI_COMM_WORLD, comms(1))
+  call MPI_Comm_split(comms(1), mod(rank, 2), -rank, comms(2))
+  call MPI_Type_contiguous(2, MPI_DOUBLE_PRECISION, pair)
+  call MPI_Type_vector(2, 1, 2, MPI_DOUBLE_PRECISION, some)
+  call MPI_Type_create_resized(some, 0_MPI_ADDRESS_KIND, 32_MPI_ADDRESS_KIND, gaps)
+  call MPI_Type_commit(pair)
+  call MPI_Type_commit(gaps)
+  how_third = int(mod(seed / 2, 3_int64))
+  call plan(seed, steps)
+  call list(steps)
+  call hf_init_mpi(MPI_COMM_WORLD)
+  call hf_protect("sum", total)
+  call hf_protect("pc", pc)
+  call hf_protect("last", last)
+  call hf_restore(restored)
+  began = pc
+  call redo()
+  do while (pc < operations)
+    if (.not. restored .and. rank == cut_rank .and. pc == cut_at) call hf_request(.true.)
+    state = seed * 77 + int(rank * 100000 + pc, int64) * (-7046029254386353131_int64) + 1
+    if (below(3) == 0) then
+      call hf_point(stop_now, status, why)
+      if (stop_now) status = raise(sigkill)
+      if (status < 0) call fail(trim(why), 0)
+    end if
+    call run(ops(pc))
+    pc = pc + 1
+  end do
+  want = 0
+  do k = 0, messages - 1
+    if (m(k)%to == rank) want = want + worth(k)
+  end do
+  if (total == want) then
+    word = "right"
+  else
+    word = "WRONG"
+  end if
+  write (output_unit, "(a, i0, a, i0, 3a, i0, a, i0, a, i0)") "rank ", rank, " of ", ranks, ": ", trim(word), ", ", &
+    messages, " messages, ", operations, " operations, began at ", began
+  flush (output_unit)
+  call hf_finalize()
+  call MPI_Buffer_detach(at, n)
+  call MPI_Finalize()
+end program
