@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/pause"
+	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
 // pausable is the library in front, for programs that are paused; usage is the file in which the fake driver says how
@@ -398,6 +399,49 @@ func TestHeld(t *testing.T) {
 			t.Errorf("without a hold on %q: noticed: %v, %v\n%s", name, noticed, err, r.said.String())
 		}
 	}
+}
+
+// TestRunCUDA: a program that holdfast run has started is paused and resumed by the process ID of that command.
+func TestRunCUDA(t *testing.T) {
+	dir, usage := t.TempDir(), filepath.Join(t.TempDir(), "usage")
+	if err := launch.Build(dir); err != nil {
+		t.Fatal(err)
+	}
+	holdfast := filepath.Join(dir, "holdfast")
+	if err := os.RemoveAll(filepath.Join(dir, "libholdfast-cuda.so")); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(built.dir, linked)
+	run := exec.CommandContext(t.Context(), holdfast,
+		append([]string{"run", "--cuda", "--", program}, longProgram...)...)
+	run.Env = append(os.Environ(), alone().with("FAKE_USAGE="+usage)...)
+	if out, err := run.CombinedOutput(); err == nil || !strings.Contains(string(out), "--cuda: libholdfast-cuda.so is "+
+		"not installed") {
+		t.Errorf("without the library: %v\n%s", err, out)
+	}
+	if err := os.Symlink(library(), filepath.Join(dir, "libholdfast-cuda.so")); err != nil {
+		t.Fatal(err)
+	}
+	r := &running{cmd: exec.CommandContext(t.Context(), holdfast, run.Args[1:]...), usage: usage}
+	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = run.Env, &r.out, &r.said
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for found := false; !found && r.cmd.ProcessState == nil; time.Sleep(10 * time.Millisecond) {
+		_, err := pause.Find([]int{r.pid()})
+		found = err == nil
+	}
+	for _, verb := range []string{"pause", "resume"} {
+		out, err := exec.Command(holdfast, verb, fmt.Sprint(r.pid())).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "(linked) is "+map[string]string{"pause": "paused",
+			"resume": "running"}[verb]+": ") {
+			t.Errorf("%s: %v\n%s", verb, err, out)
+		}
+		if n := r.used(t, 0); (n == 0) != (verb == "pause") {
+			t.Errorf("after %s %d bytes of the GPU are in use", verb, n)
+		}
+	}
+	r.ends(t, alone().run(t, linked, longProgram...))
 }
 
 // TestStranger: another user's connection is closed.
