@@ -58,8 +58,8 @@ static int refuse(const char *call, const struct hfl_allocation *a) {
 	describe(a, text, sizeof text);
 	if (a->part == HFL_MOVING) {
 		return hf_fail(HF_E_FAILED,
-			"%s: device memory without a fixed place: %s: a restarted program would not find it there; have it in "
-			"memory of cudaMalloc with HOLDFAST_CUDA_ARENA=on, or free it before the point",
+			"%s: device memory without a fixed place: %s: a restarted program would not find it there; set "
+			"HOLDFAST_CUDA_ARENA=on and use memory of cudaMalloc, or free it before the point",
 			call, text);
 	}
 	return hf_fail(HF_E_FAILED,

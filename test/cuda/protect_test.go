@@ -27,7 +27,7 @@ func protecting(t *testing.T) func(dir string) (way, string) {
 		t.Fatal(err)
 	}
 	return func(checkpoints string) (way, string) {
-		return preloaded(library()).with("HOLDFAST_BIN="+filepath.Join(dir, "holdfast"),
+		return preloaded(library()).with("HOLDFAST_CUDA_ARENA=on", "HOLDFAST_BIN="+filepath.Join(dir, "holdfast"),
 			"HOLDFAST_GLOBAL="+checkpoints, "HOLDFAST_NODE_KEY=cuda-"+filepath.Base(dir)), program
 	}
 }
@@ -92,12 +92,16 @@ func TestProtectOtherMemory(t *testing.T) {
 	}
 }
 
-// TestProtectRefuses: what no checkpoint can hold is refused at once, by call, address, size and who asked.
+// TestProtectRefuses: what no checkpoint can hold is refused at once, by call, address, size and who asked. Without the
+// arena that is all memory, as the driver chooses other addresses each time.
 func TestProtectRefuses(t *testing.T) {
 	start := protecting(t)
 	for mode, want := range map[string]string{"managed": "cuMemAllocManaged", "array": "cuArrayCreate",
-		"pool": "cuMemAllocAsync"} {
+		"pool": "cuMemAllocAsync", "all": "set HOLDFAST_CUDA_ARENA=on"} {
 		w, program := start(t.TempDir())
+		if mode == "all" {
+			w = w.with("HOLDFAST_CUDA_ARENA=off")
+		}
 		r, err := w.try(t, program, fmt.Sprint(protectSteps), "0", mode)
 		if err == nil || !strings.Contains(r.out, want) || !strings.Contains(r.out, "protect+0x") {
 			t.Errorf("%s: %v\n%s%s", mode, err, r.out, r.said)

@@ -12,7 +12,7 @@ static CUdeviceptr host(const void *at) { return (CUdeviceptr)(hf_word)at; }
 static CUresult arena(struct hf_block *b, const void *caller) {
 	CUresult e = CUDA_SUCCESS;
 
-	if (hf_settings.arena && b->bytes != 0) {
+	if (hf_settings.arena && b->bytes != 0 && !hf_not_the_programs) {
 		b->asker = hf_ledger_asker(caller);
 		if (b->asker == NULL || !b->asker->transport) {
 			e = hf_arena_alloc(&b->at, b->bytes);

@@ -19,7 +19,7 @@ static enum hfl_part part(const struct hf_block *b) {
 		return HFL_NAMED;
 	case HF_DEVICE:
 	case HF_PITCHED:
-		return HFL_SAVED;
+		return b->arena ? HFL_SAVED : HFL_MOVING;
 	case HF_POOL:
 	case HF_MAPPED:
 	case HF_MANAGED:
