@@ -132,8 +132,9 @@ int hf_init(const hf_config *c);
 int hf_protect(const char *name, void *ptr, size_t count, hf_type type);
 
 /* Makes all device memory of a CUDA program part of every checkpoint, as arrays "cuda.ADDRESS". Local, between hf_init
- * and hf_restore. The program must run with libholdfast-cuda in front of the driver and HOLDFAST_CUDA_ARENA=on, as under
- * `holdfast run --cuda` (docs/CUDA.md). What it allocates later joins at the next checkpoint, what it frees leaves.
+ * and hf_restore. The program must run with libholdfast-cuda in front of the driver and HOLDFAST_CUDA_ARENA=on, as it
+ * does under `holdfast run --cuda` (docs/CUDA.md). What it allocates later joins at the next checkpoint, what it frees
+ * leaves.
  *
  * A restarted program makes the allocations that lived at the checkpoint again before it calls hf_restore, by the same
  * calls in the same order: each must lie at the same address, since device memory may hold addresses. A variable of a
