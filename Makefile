@@ -3,9 +3,9 @@
 GO      ?= go
 BIN     := bin
 TIMEOUT ?= 45m
-# Packages tested at the same time: two more than there are cores, since many wait, for daemons,
-# compilers and time limits.
-TEST_P  ?= $(shell echo $$(($$(nproc) + 2)))
+# Packages tested at the same time in a lane of make test: one more than there are cores for each of the
+# big ones, since many wait, for daemons, compilers and time limits.
+TEST_P  ?= $(shell echo $$(($$(nproc) / 2 + 1)))
 
 # hwloc's OpenCL plugin would initialise every OpenCL platform inside MPI_Init;
 # Mesa's rusticl offers its software device only when asked to.
@@ -13,7 +13,8 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl cuda mpi demo wanted test race soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
+.PHONY: help setup lib veloc opencl cuda mpi demo wanted test test-slurm test-beside test-ranks test-others test-shortened \
+	test-bench test-abi test-compiled race race-ranks race-others race-bench soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -180,14 +181,19 @@ demo: ## checkpoint, kill and restart an N-body run elsewhere; under 2 minutes
 wanted:
 	@sh scripts/setup.sh || echo "make: continuing with what is installed; tests that need more say why they skip" >&2
 
-test: wanted lint ## install what is missing (as root), lint, all tests
-	@sh scripts/abi-tests.sh $(GO)
-	$(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call but,$(RANKS)) | sort -r)
-	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call of,$(RANKS)))
-	$(SELDOM) $(TEST) -p $(TEST_P) -run "$$(sh scripts/shortened.sh tests '$(PLAIN)')" \
-		$$(sh scripts/shortened.sh packages '$(PLAIN)')
-	cd bench && $(TEST) -p 1 ./cmd/... $(BENCH_NO_RACE)
-	@$(MAKE) --no-print-directory race
+test: wanted ## install what is missing (as root), lint, all tests
+	@$(MAKE) $(LANES) -j2 test-slurm test-beside; first=$$?; \
+		$(MAKE) $(LANES) -j3 test-ranks race-others test-others test-shortened test-bench race-bench test-abi && exit $$first
+
+# What one target leaves of the cores, others use; a failure stops none of them.
+#
+# test/slurm has only lint and compilers beside it, at the lowest priority: on a busy machine Slurm's plugin lets ranks
+# of Open MPI crash in MPI_Init (test/cluster/README.md). Then come the others, three at a time.
+LANES = --no-print-directory -k
+test-slurm:
+	$(TEST) ./test/slurm
+test-beside:
+	@nice -n 19 $(MAKE) $(LANES) lint test-compiled
 
 # Each test runs once: with the race detector and invariants, or without where those are of no use
 # (NO_RACE), because its package starts programs that were built without them, or does one thing at
@@ -203,24 +209,44 @@ PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
 OTHERWISE = $(call any,$(shell grep -rlE '^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/))
 any = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(1)))))
 
-# These put more ranks or nodes on a small machine than it has cores.
-RANKS = test/(cluster|e2e|mpilayer|slurm|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi
+# These put more ranks or nodes on a small machine than it has cores, and are tested one at a time.
+RANKS = test/(cluster|e2e|mpilayer|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi
 
 PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'
 but = grep -vE '^github.com/holdfast-hpc/holdfast/($(1))$$'
 space := $() $()
 
-# The detector takes cgo, MPI and OpenCL as they are. It would wait a second at the end of each
-# package. Simulated file systems make much garbage in small heaps, which is collected less often than usual.
-SELDOM = GOGC=400
-RACE = $(TEST) -race -tags invariants -short
-race: export GORACE = atexit_sleep_ms=0
-race: export GOGC = 200
-race: ## all tests that the race detector is of use for, short ones, with invariants checked
+test-ranks:
+	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call of,$(RANKS))); plain=$$?; \
+		$(RACE_RANKS) && exit $$plain
+test-others:
+	$(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call but,$(RANKS)|test/slurm) | sort -r)
+# Simulated file systems make much garbage in small heaps, which is collected less often than usual.
+test-shortened:
+	GOGC=400 $(TEST) -p $(TEST_P) -run "$$(sh scripts/shortened.sh tests '$(PLAIN)')" \
+		$$(sh scripts/shortened.sh packages '$(PLAIN)')
+test-bench:
+	cd bench && $(TEST) -p 1 ./cmd/... $(BENCH_NO_RACE)
+test-abi:
+	@sh scripts/abi-tests.sh $(GO)
+
+# The detector takes cgo, MPI and OpenCL as they are. It would wait a second at the end of each package.
+RACE = GORACE=atexit_sleep_ms=0 GOGC=200 $(TEST) $(DETECTOR) -short
+DETECTOR = -race -tags invariants
+RACE_RANKS = $(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call of,$(RANKS)))
+race: race-others race-ranks race-bench ## all tests that the race detector is of use for, short ones, with invariants checked
+race-ranks:
+	$(RACE_RANKS)
+race-others:
 	$(RACE) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call but,$(RANKS)))
-	$(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call of,$(RANKS)))
+race-bench:
 	cd bench && $(RACE) -p 1 $$($(GO) list ./... | grep -vE '/cmd/|/($(notdir $(BENCH_NO_RACE)))$$')
+
+# Compiles what the tests of the root need, and links nothing.
+test-compiled:
+	@$(GO) list -export -test ./... >/dev/null
+	@$(GO) list -export -test $(DETECTOR) $$($(PACKAGES) | $(call but,$(NO_RACE))) >/dev/null
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh

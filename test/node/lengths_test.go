@@ -145,6 +145,10 @@ func TestRanksDisagree(t *testing.T) {
 		"length": `array "same": length [32] at rank 0, but [24] at rank 1`} {
 		dir := filepath.Join(t.TempDir(), "ckpt")
 		j := launchRanks(t, 2, c, environ(t, dir), "1", "3", "2", how)
+		for range j.ranks {
+			j.await("lengths: epoch 1: ")
+		}
+		j.kill()
 		j.wait()
 		if said := j.out.String(); strings.Count(said, "lengths: epoch 1: ") != 2 || !strings.Contains(said, words) {
 			t.Errorf("%s: no %q by each rank:\n%s", how, words, said)

@@ -21,7 +21,7 @@ func TestAcrossNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Slurm")
 	}
-	c := cluster.Up(t, 3)
+	c := cluster.Up(t, 3, vendors(nil)...)
 	tools := c.Install(t, "../../cmd/holdfast", "../../apps/nbody")
 	suite := filepath.Join(c.PFS(), "suite")
 	build := exec.Command("go", "test", "-c", "-o", suite, "../../gpustate/gputest")

@@ -5,7 +5,7 @@
  *
  * ask: the program asks for the lengths before hf_restore; follow: the library gives arrays their lengths. Those in
  * C++, Python and Fortran do the same by the means of their languages. plain: it does neither. WRONG is what rank 1
- * declares of a replicated value that others do not: name, type or length. */
+ * declares of a replicated value that others do not: name, type or length; ranks stay after the error. */
 #include <holdfast.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@ static double *a;
 static int32_t *b;
 static unsigned char *s;
 static size_t na, nb, ns;
+static int stays; /* after an error, until it is killed: the end of a rank is an error of the others */
 
 static int64_t mix(int64_t k, int64_t t, int64_t i)
 {
@@ -35,6 +36,8 @@ static void check(int code)
 {
     if (code < 0) {
         fprintf(stderr, "lengths: %s\n", hf_error());
+        if (stays)
+            pause();
         exit(1);
     }
 }
@@ -96,6 +99,7 @@ static void disagree(const char *how)
 {
     const int other = hf_rank() == 1;
 
+    stays = 1;
     check(hf_protect_replicated(other && strcmp(how, "name") == 0 ? "elsewhere" : "same", same,
                                 other && strcmp(how, "length") == 0 ? 3 : 4,
                                 other && strcmp(how, "type") == 0 ? HF_UINT64 : HF_INT64));
