@@ -88,7 +88,7 @@ func start(t *testing.T, l mpirun.Launcher, dir, checkpoints string, ranks int, 
 // TestRestartUnderOtherMPI: messages of a vector type that are in flight at the points of a program reach wildcard
 // receives of the same program under the other MPI.
 func TestRestartUnderOtherMPI(t *testing.T) {
-	const ranks, steps, few = 3, 3000, 400
+	const ranks, steps, few = 3, 3000, 2000
 	dir := installed(t)
 	both := mpirun.Launchers()
 	for _, language := range []struct {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "holdfast_mpi.h"
 
@@ -144,6 +145,9 @@ int main(int argc, char **argv) {
 	while (step < steps) {
 		if (restored == 0 && rank == 1 && step == steps / 2) {
 			raise(SIGUSR2);
+		}
+		if (restored == 0 && rank == 1 && step > steps / 2) {
+			usleep(1000); /* the daemon has time to hear of it */
 		}
 		if (sent == 0) {
 			if (step % (rank + 2) == 0) {

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <unistd.h>
 
 #include "holdfast_mpi.hpp"
 
@@ -30,6 +31,9 @@ void run(int steps) {
 	while (step < steps) {
 		if (!restored && rank == 1 && step == steps / 2) {
 			std::raise(SIGUSR2);
+		}
+		if (!restored && rank == 1 && step > steps / 2) {
+			usleep(1000); // the daemon has time to hear of it
 		}
 		if (step % (rank + 2) == 0 && hf.point()) {
 			std::raise(SIGKILL);
