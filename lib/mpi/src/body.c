@@ -60,8 +60,8 @@ static inline void loop_unlock(void) {
 }
 
 /* The communicator of the last call is that of the next one, most likely. */
-static inline struct hfm_comm *comm_of(MPI_Comm comm) {
-	if (HFM_LIKELY(hfm_last.handle == WORD(comm) && !hfm_threads)) {
+HFM_INLINE struct hfm_comm *comm_of(MPI_Comm comm) {
+	if (HFM_LIKELY(hfm_last.handle == WORD(comm))) { /* never with several threads */
 		return hfm_last.comm;
 	}
 	struct hfm_comm *c = hfm_get(&hfm_comms, WORD(comm));
@@ -73,12 +73,12 @@ static inline struct hfm_comm *comm_of(MPI_Comm comm) {
 }
 
 /* peer is where the count of a member is, or a place that nobody reads. */
-static inline uint64_t *peer(uint64_t *counts, const struct hfm_comm *c, int rank) {
+HFM_INLINE uint64_t *peer(uint64_t *counts, const struct hfm_comm *c, int rank) {
 	static uint64_t nowhere;
 	return c != NULL && rank >= 0 && rank < c->size ? &counts[c->world[rank]] : &nowhere;
 }
 
-static inline void count(uint64_t *n, uint64_t by) {
+HFM_INLINE void count(uint64_t *n, uint64_t by) {
 	if (HFM_LIKELY(!hfm_threads)) { /* without the price of a locked add: nobody else writes */
 		__atomic_store_n(n, *n + by, __ATOMIC_RELAXED);
 	} else {
@@ -87,7 +87,7 @@ static inline void count(uint64_t *n, uint64_t by) {
 }
 
 /* consumed says whether a receive that ended with rc took a message out of the network. */
-static inline bool consumed(int rc) {
+HFM_INLINE bool consumed(int rc) {
 	int class = MPI_SUCCESS;
 	return HFM_LIKELY(rc == MPI_SUCCESS) || (REAL(Error_class)(rc, &class) == MPI_SUCCESS && class == MPI_ERR_TRUNCATE);
 }
@@ -98,12 +98,15 @@ static inline void count_received(const struct hfm_comm *c, const MPI_Status *st
 	}
 }
 
-static inline struct hfm_mail *mail_for(MPI_Comm comm, int source, int tag, bool take) {
-	struct hfm_comm *c = comm_of(comm);
+HFM_INLINE struct hfm_mail *mail_in(struct hfm_comm *c, int source, int tag, bool take) {
 	if (c == NULL || __atomic_load_n(&c->mails, __ATOMIC_RELAXED) == 0) {
 		return NULL;
 	}
 	return hfm_find_mail(c, source, tag, MPI_ANY_SOURCE, MPI_ANY_TAG, take);
+}
+
+HFM_INLINE struct hfm_mail *mail_for(MPI_Comm comm, int source, int tag, bool take) {
+	return mail_in(comm_of(comm), source, tag, take);
 }
 
 /* raise has the error handler of a communicator called for an error that the loop returned. */
@@ -131,7 +134,7 @@ static void set_status(MPI_Status *st, const struct hfm_mail *m) {
 	}
 }
 
-static inline struct hfm_request *request_of(MPI_Request request) { return hfm_get(&hfm_requests, WORD(request)); }
+HFM_INLINE struct hfm_request *request_of(MPI_Request request) { return hfm_get(&hfm_requests, WORD(request)); }
 
 static struct hfm_request *track(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, MPI_Request request) {
 	struct hfm_request *r = hfm_new_request(kind, call, c, WORD(request));
@@ -166,18 +169,18 @@ static void hfm_started(enum hfm_kind kind, enum hfm_call call, struct hfm_comm 
 }
 
 /* Wildcards as the page has them. */
-static inline int any_source(int source) { return source == MPI_ANY_SOURCE ? -1 : source; }
-static inline int any_tag(int tag) { return tag == MPI_ANY_TAG ? -1 : tag; }
+HFM_INLINE int any_source(int source) { return source == MPI_ANY_SOURCE ? -1 : source; }
+HFM_INLINE int any_tag(int tag) { return tag == MPI_ANY_TAG ? -1 : tag; }
 
 /* blocks_on publishes a call that waits for one message, or for the taker of one. */
-static inline void blocks_on(enum hfm_call call, const struct hfm_comm *c, int rank, int tag, unsigned flags) {
+HFM_INLINE void blocks_on(enum hfm_call call, const struct hfm_comm *c, int rank, int tag, unsigned flags) {
 	hfm_blocks(call, c, 0);
 	hfm_waits(c, rank, tag, flags);
 	hfm_wait_begins();
 }
 
 /* posted notes a receive that a checkpoint may have had pending. */
-static inline void posted(const struct hfm_comm *c, int source, int tag) {
+HFM_INLINE void posted(const struct hfm_comm *c, int source, int tag) {
 	if (hfm_unposted != NULL && c != NULL) {
 		hfm_posted(c->name, any_source(source), any_tag(tag));
 	}

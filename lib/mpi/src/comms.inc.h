@@ -155,6 +155,7 @@ static void begun(void) {
 	hfm_sync = sync_all;
 	hfm_post = post;
 	hfm_on = true;
+	hfm_set_state();
 	hfm_depth = 0;
 }
 
@@ -181,6 +182,7 @@ static int hfm_Finalize(void) {
 		hfm_depth = 1;
 		reap(true);
 		hfm_on = false;
+		hfm_set_state();
 		REAL(Cancel)(&never);
 		REAL(Wait)(&never, MPI_STATUS_IGNORE);
 		REAL(Comm_free)(&loop);

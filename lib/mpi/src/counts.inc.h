@@ -100,17 +100,24 @@ static int C(hfm_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int ta
 	if (!hfm_enter(HFM_Recv)) {
 		return REAL(C(Recv))(buf, n, type, source, tag, comm, status);
 	}
-	MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
-	struct hfm_mail *m = mail_for(comm, source, tag, true);
+	struct hfm_comm *c = comm_of(comm);
+	struct hfm_mail *m = mail_in(c, source, tag, true);
+	MPI_Status own, *st = status;
 	int rc;
 	if (m != NULL) {
 		rc = C(receive_mail)(m, buf, n, type, comm, st);
+	} else if (source == MPI_PROC_NULL) {
+		rc = REAL(C(Recv))(buf, n, type, source, tag, comm, st);
 	} else {
-		const struct hfm_comm *c = source != MPI_PROC_NULL ? comm_of(comm) : NULL;
+		if (st == MPI_STATUS_IGNORE && source == MPI_ANY_SOURCE) {
+			st = &own;
+		}
 		posted(c, source, tag);
 		blocks_on(HFM_Recv, c, any_source(source), any_tag(tag), 0);
 		rc = REAL(C(Recv))(buf, n, type, source, tag, comm, st);
-		count_received(c, st, rc);
+		if (c != NULL && consumed(rc)) {
+			count(peer(hfm_received, c, source == MPI_ANY_SOURCE ? st->MPI_SOURCE : source), 1);
+		}
 	}
 	hfm_leave();
 	return rc;

@@ -442,6 +442,32 @@ void hfm_refuse(const char *what, const char *call) {
 	}
 }
 
+unsigned hfm_state;
+
+void hfm_set_state(void) {
+	hfm_state = !hfm_on ? 0 : HFM_ON | (hfm_cut_every > 0 ? HFM_CUTS : 0) | (hfm_threads ? HFM_MANY_THREADS : 0);
+}
+
+bool hfm_enter_slowly(void) {
+	if (hfm_state == 0) {
+		return false;
+	}
+	hfm_depth = 1;
+	if ((hfm_state & HFM_CUTS) != 0 && hfm_cut_now()) {
+		hfm_drain();
+	}
+	if (hfm_threads) {
+		pthread_rwlock_rdlock(&hfm_gate);
+	}
+	return true;
+}
+
+void hfm_leave_slowly(void) {
+	if (hfm_threads) {
+		pthread_rwlock_unlock(&hfm_gate);
+	}
+}
+
 void hfm_cut_setup(void) {
 	const char *text = getenv("HOLDFAST_MPI_CUT");
 	if (text == NULL || *text == 0) {

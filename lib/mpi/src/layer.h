@@ -14,6 +14,9 @@
 #define HFM_EXPORT __attribute__((visibility("default")))
 #define HFM_LIKELY(x) __builtin_expect(!!(x), 1)
 
+/* What each call of the program passes: the compiler would call it, as there are many. */
+#define HFM_INLINE static inline __attribute__((always_inline))
+
 /* A function of any type; it is called as its own type. */
 typedef void hfm_function(void);
 
@@ -28,18 +31,20 @@ hfm_function *hfm_resolve(hfm_function **table, enum hfm_call call);
 extern hfm_function *const hfm_bodies_openmpi[HFM_CALLS], *const hfm_bodies_mpich[HFM_CALLS],
 															  *const hfm_bodies_standard[HFM_CALLS];
 
-static inline hfm_function *hfm_entry(hfm_function **table, enum hfm_call call) {
-	hfm_function *f = __atomic_load_n(&table[call], __ATOMIC_ACQUIRE);
-	return HFM_LIKELY(f) ? f : hfm_resolve(table, call);
-}
-
 /* The exported functions. Arguments pass as words, whatever their types are: a body or the library takes them as what
- * they are. */
-#define HFM_ENTRY(name, params, types, args)                                                 \
-	HFM_EXPORT long MPI_##name params;                                                       \
-	HFM_EXPORT long PMPI_##name params;                                                      \
-	long MPI_##name params { return ((long(*) types)hfm_entry(hfm_outer, HFM_##name))args; } \
-	long PMPI_##name params { return ((long(*) types)hfm_entry(hfm_inner, HFM_##name))args; }
+ * they are. A call that looks for the function is one of its own, so that the others are a jump. */
+#define HFM_ENTRY_BY(prefix, table, name, params, types, args)                                \
+	HFM_EXPORT long prefix##_##name params;                                                   \
+	static __attribute__((noinline, cold)) long first_##prefix##_##name params {              \
+		return ((long(*) types)hfm_resolve(table, HFM_##name))args;                           \
+	}                                                                                         \
+	long prefix##_##name params {                                                             \
+		hfm_function *go_on = __atomic_load_n(&table[HFM_##name], __ATOMIC_ACQUIRE);          \
+		return HFM_LIKELY(go_on) ? ((long(*) types)go_on)args : first_##prefix##_##name args; \
+	}
+#define HFM_ENTRY(name, params, types, args)                \
+	HFM_ENTRY_BY(MPI, hfm_outer, name, params, types, args) \
+	HFM_ENTRY_BY(PMPI, hfm_inner, name, params, types, args)
 #define HFM_W1 long a
 #define HFM_W2 HFM_W1, long b
 #define HFM_W3 HFM_W2, long c
@@ -320,42 +325,47 @@ extern void (*hfm_drain)(void);
 bool hfm_cut_now(void);
 void hfm_cut_setup(void);
 
+/* What calls of the program meet, in one word: HFM_ON between Init and Finalize, and what costs more than it. */
+enum { HFM_ON = 1, HFM_CUTS = 2, HFM_MANY_THREADS = 4 };
+extern unsigned hfm_state;
+void hfm_set_state(void);
+bool hfm_enter_slowly(void);
+void hfm_leave_slowly(void);
+
 /* hfm_enter begins a call of the program, and hfm_leave ends it. It is false for calls that the layer has no business
  * with. */
-static inline bool hfm_enter(enum hfm_call call) {
+HFM_INLINE bool hfm_enter(enum hfm_call call) {
 	(void)call;
-	if (hfm_depth > 0 || !hfm_on) {
+	if (hfm_depth > 0) {
 		return false;
 	}
+	if (!HFM_LIKELY(hfm_state == HFM_ON)) {
+		return hfm_enter_slowly();
+	}
 	hfm_depth = 1;
-	if (!HFM_LIKELY(hfm_cut_every == 0) && hfm_cut_now()) {
-		hfm_drain();
-	}
-	if (!HFM_LIKELY(!hfm_threads)) {
-		pthread_rwlock_rdlock(&hfm_gate);
-	}
 	return true;
 }
 
 /* hfm_leave ends what hfm_wait_begins began, too. */
-static inline void hfm_leave(void) {
-	if ((hfm_page->seq & 1) != 0 && !hfm_threads) {
-		__atomic_store_n(&hfm_page->seq, hfm_page->seq + 1, __ATOMIC_RELEASE);
+HFM_INLINE void hfm_leave(void) {
+	const uint64_t seq = hfm_page->seq;
+	if ((seq & 1) != 0) {
+		__atomic_store_n(&hfm_page->seq, seq + 1, __ATOMIC_RELEASE);
 	}
-	if (!HFM_LIKELY(!hfm_threads)) {
-		pthread_rwlock_unlock(&hfm_gate);
+	if (!HFM_LIKELY(hfm_state == HFM_ON)) {
+		hfm_leave_slowly();
 	}
 	hfm_depth = 0;
 }
 
-static inline uint64_t *hfm_entered(const struct hfm_comm *c) {
+HFM_INLINE uint64_t *hfm_entered(const struct hfm_comm *c) {
 	static uint64_t nowhere;
 	return c->slot >= 0 ? &hfm_page->comms[c->slot].entered : &nowhere;
 }
 
 /* The page says of a call that may block what it is, what it waits for, and that it has begun. With several threads it
  * says nothing. Ranks and tags are those of the communicator, -1 for any. */
-static inline void hfm_blocks(enum hfm_call call, const struct hfm_comm *c, unsigned flags) {
+HFM_INLINE void hfm_blocks(enum hfm_call call, const struct hfm_comm *c, unsigned flags) {
 	struct hfm_page *p = hfm_page;
 	p->call = call;
 	p->call_flags = flags;
@@ -363,19 +373,19 @@ static inline void hfm_blocks(enum hfm_call call, const struct hfm_comm *c, unsi
 	p->waits_n = 0;
 }
 
-static inline struct hfm_wait hfm_wait_for(const struct hfm_comm *c, int rank, int tag, unsigned flags) {
+HFM_INLINE struct hfm_wait hfm_wait_for(const struct hfm_comm *c, int rank, int tag, unsigned flags) {
 	int at = c != NULL && rank >= 0 && rank < c->size ? c->world[rank] : -1;
 	return (struct hfm_wait){ at, tag, c != NULL ? c->slot : -1, flags };
 }
 
-static inline void hfm_waits(const struct hfm_comm *c, int rank, int tag, unsigned flags) {
+HFM_INLINE void hfm_waits(const struct hfm_comm *c, int rank, int tag, unsigned flags) {
 	struct hfm_page *p = hfm_page;
 	if (p->waits_n < HFM_MOST_WAITS && c != NULL) {
 		p->waits[p->waits_n++] = hfm_wait_for(c, rank, tag, flags);
 	}
 }
 
-static inline void hfm_wait_begins(void) {
+HFM_INLINE void hfm_wait_begins(void) {
 	if (!hfm_threads) {
 		__atomic_store_n(&hfm_page->seq, hfm_page->seq + 1, __ATOMIC_RELEASE);
 	}
