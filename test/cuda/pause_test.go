@@ -113,7 +113,7 @@ func moved(t *testing.T, to string, r *running) error {
 const patience = 20 * time.Second
 
 // longProgram is one that can be paused for some seconds.
-var longProgram = []string{"40", "plain"}
+var longProgram = []string{"60", "plain"}
 
 // TestArena: the library's own memory changes nothing in what a program computes, comes to the same addresses each
 // time, and is rolled back like any other.
@@ -154,7 +154,7 @@ func TestPause(t *testing.T) {
 					pauses = 3
 				}
 				for range pauses {
-					time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+					time.Sleep(time.Duration(rand.IntN(30)) * time.Millisecond)
 					if err := paused(t, r); err != nil {
 						t.Fatal(err)
 					}
@@ -240,17 +240,17 @@ func TestToolGone(t *testing.T) {
 // TestOneCannot: when one program of two cannot be paused, both go on, and the error says why.
 func TestOneCannot(t *testing.T) {
 	want, spun := alone().run(t, linked, longProgram...), alone().run(t, linked, "spin")
-	managed := alone().run(t, linked, "40")
+	managed := alone().run(t, linked, "60")
 	usage := filepath.Join(t.TempDir(), "usage")
 	good := pausable(usage).start(t, linked, longProgram...)
 	spin := pausable(usage).start(t, linked, "spin", "2")
 	time.Sleep(200 * time.Millisecond) // its kernel waits for the host by now
-	err := together(t, func(g *pause.Group) error { return g.Pause(t.Context(), time.Second/2) }, good, spin)
+	err := together(t, func(g *pause.Group) error { return g.Pause(t.Context(), time.Second/4) }, good, spin)
 	if err == nil || !regexp.MustCompile(`process \d+ \(linked\): it does not come to rest: stream 0x[0-9a-f]+ is `+
 		`busy; the last call of it is cuLaunchKernel`).MatchString(err.Error()) {
 		t.Errorf("got %v", err)
 	}
-	refused := pausable(usage).start(t, linked, "40")
+	refused := pausable(usage).start(t, linked, "60")
 	time.Sleep(100 * time.Millisecond)
 	if err := paused(t, good, refused); err == nil ||
 		!regexp.MustCompile(`it cannot be paused: it uses managed memory at 0x[0-9a-f]+, 4096 bytes, asked for by `+
