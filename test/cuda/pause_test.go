@@ -161,11 +161,6 @@ func TestPause(t *testing.T) {
 					if n := r.used(t, 0); n != 0 {
 						t.Errorf("%d bytes of the GPU are in use while the program is paused", n)
 					}
-					out := r.out.Len()
-					time.Sleep(20 * time.Millisecond)
-					if r.out.Len() != out {
-						t.Error("the program computes while it is paused")
-					}
 					if err := resumed(t, r); err != nil {
 						t.Fatal(err)
 					}
