@@ -58,9 +58,9 @@ func (s *setup) findLayer(ctx context.Context) {
 		}
 		return
 	}
-	program := s.cmd.prog[min(s.cmd.at, len(s.cmd.prog)-1)]
-	if s.cmd.kind == launchPlain {
-		program = s.cmd.name
+	program := s.cmd.name
+	if s.cmd.kind != launchPlain && s.cmd.at < len(s.cmd.prog) {
+		program = s.cmd.prog[s.cmd.at]
 	}
 	if err := preload.Refused(program); err != nil {
 		s.layer = ""

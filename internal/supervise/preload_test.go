@@ -1,8 +1,13 @@
 package supervise
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/preload"
 )
 
 // TestPreload: the library comes to the ranks alone, and what the user preloads stays.
@@ -41,5 +46,28 @@ func TestPreload(t *testing.T) {
 	want := "mpirun.openmpi -x LD_PRELOAD=" + layer + " -np 2 ./app"
 	if got := strings.Join(cmd.onHosts(nil, nil, 2), " "); got != want {
 		t.Errorf("with half the ranks\ngot  %s\nwant %s", got, want)
+	}
+}
+
+// TestFindLayer looks at the program, whatever stands before it; a command may have no arguments at all.
+func TestFindLayer(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, preload.Layer), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable() // a program in Go
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]bool{"/bin/sh": true, self: false, "mpirun.openmpi -np 2 /bin/sh -c true": true,
+		"mpirun.openmpi -np 2 " + self: false, "mpiexec.mpich -n 2": true, "srun -n 2 " + self + " -x": false} {
+		cmd, err := parseCommand(strings.Fields(line))
+		if err != nil {
+			t.Fatal(line, err)
+		}
+		s := &setup{opt: Options{Self: filepath.Join(dir, "holdfast")}, cmd: cmd, log: &log{w: io.Discard}}
+		if s.findLayer(t.Context()); (s.layer != "") != want {
+			t.Errorf("%s: got %q, want one: %v", line, s.layer, want)
+		}
 	}
 }
