@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/internal/preload"
 )
 
 // languages is the area of what programs in C, C++, Fortran and Python need besides.
@@ -24,6 +24,7 @@ func lookLanguages(ctx context.Context, r *report) {
 	}
 	r.lookCommand(self)
 	r.lookLibrary(ctx, self)
+	r.lookLayer(ctx, self)
 	r.lookPython(ctx)
 }
 
@@ -61,32 +62,17 @@ func same(a, b string) bool {
 // lookLibrary looks for libholdfast where the dynamic linker does, and beside the command.
 func (r *report) lookLibrary(ctx context.Context, self string) {
 	const check, name = "libholdfast", "libholdfast.so.0"
-	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
-		if path := filepath.Join(dir, name); exists(path) {
-			r.add(languages, check, OK, path+", by LD_LIBRARY_PATH", "")
-			return
-		}
+	if path, by := preload.Find(ctx, name); path != "" {
+		r.add(languages, check, OK, path+", by "+by, "")
+		return
 	}
-	known, _ := exec.CommandContext(ctx, "/sbin/ldconfig", "-p").Output() // without it nothing is known
-	for line := range strings.Lines(string(known)) {
-		if strings.HasPrefix(strings.TrimSpace(line), name+" ") {
-			_, path, _ := strings.Cut(strings.TrimSpace(line), "=> ")
-			r.add(languages, check, OK, path+", by the dynamic linker", "")
-			return
-		}
-	}
-	if path := filepath.Join(filepath.Dir(self), "../lib", name); exists(path) {
+	if path := preload.Beside(self, name); path != "" {
 		r.add(languages, check, OK, path+"; programs built by CMake or pkg-config find it there, others need "+
 			"LD_LIBRARY_PATH", "")
 		return
 	}
 	r.add(languages, check, Note, "not found: programs in C, C++, Fortran and Python need it", "make install, then "+
 		"module load holdfast, or set LD_LIBRARY_PATH")
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // pythonTime bounds a check of Python: importing is slow on shared file systems.
