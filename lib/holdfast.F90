@@ -380,8 +380,9 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Where a checkpoint may be taken. All ranks come here equally often. stop_now is true when the final
-  ! checkpoint is durable: finish.
+  ! Where a checkpoint may be taken. All ranks come here equally often, and none of their messages is in flight. With
+  ! libholdfast-mpi they promise neither: what is in flight is checked, and is in the checkpoint, or makes it fail with
+  ! an error that names the call. stop_now is true when the final checkpoint is durable: finish.
   subroutine hf_point(stop_now, ierr, errmsg)
     logical, intent(out) :: stop_now
     integer, optional, intent(out) :: ierr

@@ -247,7 +247,9 @@ int hf_before(hf_before_fn *fn, void *arg);
  * to protected memory unless all ranks have theirs, verified. */
 int hf_restore(void);
 
-/* Where a checkpoint may be taken. All ranks come here equally often, unless they have libholdfast-mpi. While nothing
+/* Where a checkpoint may be taken. All ranks come here equally often, and none of their messages is in flight. With
+ * libholdfast-mpi, linked or put before MPI by holdfast run, they promise neither: what is in flight is checked, and is
+ * in the checkpoint, or makes it fail on all ranks with an error that names the call. While nothing
  * is asked it costs a store and a load. Else it waits until all ranks stand here and the state is copied; writing
  * goes on behind the program. Returns HF_OK, HF_STOP, or an error. */
 int hf_point(void);

@@ -451,7 +451,9 @@ public:
 		return true;
 	}
 
-	// hf_point: whether to stop, because the final checkpoint is durable.
+	// hf_point: whether to stop, because the final checkpoint is durable. No message is in flight here, and all ranks
+	// come here equally often. With libholdfast-mpi they promise neither: what is in flight is checked, and is in the
+	// checkpoint.
 	[[nodiscard]] bool point() { return done(going_on(hf_point())) == HF_STOP; }
 
 	// hf_checkpoint of the job: whether to stop, as point.

@@ -442,7 +442,10 @@ class Session:
         return Steps(self, start, stop, every, name)
 
     def point(self) -> bool:
-        """Where a checkpoint may be taken. All ranks come here equally often.
+        """Where a checkpoint may be taken. All ranks come here equally often, and none of their messages is in flight.
+
+        With libholdfast-mpi, which holdfast run puts before MPI, they promise neither: what is in flight is checked,
+        and is in the checkpoint, or makes it fail with an error that names the call.
 
         True when the final checkpoint is durable: finish, with exit code 75 to be started again.
         """
