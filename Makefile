@@ -111,7 +111,8 @@ $(LIB)/libholdfast-cuda.so: $(HFCUDA_OBJECTS)
 # The MPI layer: one file for Open MPI, MPICH and MPI 5's ABI.
 HFM_ABIS = openmpi mpich standard
 HFM_MADE = $(LIB)/mpi-api.gen.h $(LIB)/mpi-classes.gen.h $(LIB)/mpi-entries.gen.c
-HFM_OBJECTS = $(LIB)/mpi-layer.o $(LIB)/mpi-page.o $(LIB)/mpi-protect.o $(LIB)/mpi-entries.o $(HFM_ABIS:%=$(LIB)/mpi-body-%.o)
+HFM_OBJECTS = $(patsubst %,$(LIB)/mpi-%.o,layer page protect watch entries $(HFM_ABIS:%=body-%)) $(LIB)/common-launch.o \
+  $(LIB)/common-shm.o
 HFM_CFLAGS = $(HF_CFLAGS) -D_GNU_SOURCE -Ilib/mpi/src -I$(LIB)
 HFM_LINK = -shared -pthread -Wl,-soname,libholdfast-mpi.so.0 -Wl,-z,nodelete -Wl,-z,defs
 
@@ -120,7 +121,8 @@ mpi: $(LIB)/libholdfast-mpi.so ## build libholdfast-mpi, which stands between pr
 $(HFM_MADE) &: lib/mpi/api.txt lib/mpi/gen.go
 	$(GO) run lib/mpi/gen.go lib/mpi/api.txt $(LIB)
 
-$(LIB)/mpi-layer.o $(LIB)/mpi-page.o $(LIB)/mpi-protect.o: $(LIB)/mpi-%.o: lib/mpi/src/%.c lib/mpi/src/layer.h lib/common/messages.h $(HFM_MADE)
+$(patsubst %,$(LIB)/mpi-%.o,layer page protect watch): $(LIB)/mpi-%.o: lib/mpi/src/%.c lib/mpi/src/layer.h \
+  $(wildcard lib/common/*.h) lib/src/protocol.h $(HFM_MADE)
 	$(CC) $(HFM_CFLAGS) $(CFLAGS) -c $< -o $@
 
 $(LIB)/mpi-entries.o: $(LIB)/mpi-entries.gen.c lib/mpi/src/layer.h lib/common/messages.h $(HFM_MADE)

@@ -10,6 +10,7 @@ const (
 	NodeKeyVar       = "HOLDFAST_NODE_KEY"
 	PreloadVar       = "HOLDFAST_PRELOAD"
 	CUDAPauseVar     = "HOLDFAST_CUDA_PAUSE"
+	WatchVar         = "HOLDFAST_WATCH"
 	OpenCLLogVar     = "HOLDFAST_OPENCL_LOG"
 	OpenCLVendorsVar = "HOLDFAST_OPENCL_VENDORS"
 )
@@ -41,6 +42,7 @@ var Variables = []Variable{
 	{"HOLDFAST_CUDA_WAIT", "seconds that one waits for the device and other threads; by default 60"},
 	{"HOLDFAST_CUDA_LIST", "file for the device memory that libholdfast-cuda knows of when the program ends"},
 	{PreloadVar, "libraries for the ranks of srun; holdfast run sets it"},
+	{WatchVar, "how the ranks of a program reach the holdfast run --watch that started it, which sets it"},
 	{SupervisorVar, "how a job reaches the holdfast run that started it, which sets it"},
 }
 

@@ -137,6 +137,7 @@ type Activity struct {
 	Collective bool
 	Waits      []Wait // what a receive-like call waits for; any one may complete it unless All
 	All        bool   // every one of Waits is needed
+	More       bool   // it waits for something beside Waits, such as the end of a send
 }
 
 // Wait is one thing that a blocked call waits for. Source and Peer are world

@@ -23,6 +23,7 @@ const (
 	callerGuard   = "guard"   // watches over the supervisor from another node
 	callerStarted = "started" // a rank's process, before it has come to Open
 	callerAsks    = "asks"    // whether the supervisor lives; hangs up
+	callerWatcher = "watcher" // says what the ranks of a node are doing
 )
 
 // A Guard is a process on another node that watches over the supervisor.
@@ -65,6 +66,39 @@ func (s *Started) AwaitEnd() {
 // AcceptGuard waits for a guard. The caller ends it with Over or Close.
 func (s *Supervisor) AcceptGuard(ctx context.Context) (*Guard, error) {
 	return accept(ctx, s, s.guards)
+}
+
+// A Watcher is a node's daemon that says what its ranks are doing.
+type Watcher struct {
+	*line
+	Node string
+}
+
+// Watch calls the supervisor that the value of a variable like config.SupervisorVar names. The caller closes the
+// Watcher.
+func Watch(ctx context.Context, supervisor, node string) (*Watcher, error) {
+	l, err := call(ctx, supervisor, callerWatcher, node)
+	if err != nil {
+		return nil, err
+	}
+	return &Watcher{l, node}, nil
+}
+
+// Say sends what the supervisor hears by Hear.
+func (w *Watcher) Say(v any) error { return w.send(v) }
+
+// Hear waits for what the node says next. Silence for longer than patience, and the end of the connection, are errors.
+func (w *Watcher) Hear(v any, patience time.Duration) error {
+	b, err := w.next(patience)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+// AcceptWatcher waits for a watcher. The caller closes it.
+func (s *Supervisor) AcceptWatcher(ctx context.Context) (*Watcher, error) {
+	return accept(ctx, s, s.watchers)
 }
 
 // AcceptStarted waits for a process that was started. The caller closes it.
@@ -112,6 +146,8 @@ func (s *Supervisor) admit(c net.Conn) {
 		offer(s, s.jobs, &Supervised{l, h.Start}, l)
 	case h.Caller == callerGuard:
 		offer(s, s.guards, &Guard{l, h.Node}, l)
+	case h.Caller == callerWatcher:
+		offer(s, s.watchers, &Watcher{l, h.Node}, l)
 	case h.Caller == callerStarted && int64(h.Start) == s.start.Load():
 		offer(s, s.started, &Started{l, h.Node}, l)
 	case h.Caller == callerAsks:

@@ -62,10 +62,14 @@ type Status struct {
 	// Timing is when checkpoints are taken by the clock, and what says so; empty: only when asked for.
 	Timing string `json:"timing,omitempty"`
 	// Failing says how many checkpoints in a row have failed, from three on, and what a death would cost.
-	Failing string       `json:"failing,omitempty"`
-	Next    *NextStatus  `json:"next,omitempty"`
-	PutOff  int          `json:"put_off,omitempty"`     // cuts not used for the next epoch
-	States  []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
+	Failing string      `json:"failing,omitempty"`
+	Next    *NextStatus `json:"next,omitempty"`
+	// Watched says that holdfast run --watch answers: no checkpoints are taken, and Deadlock names ranks that wait for
+	// what cannot come.
+	Watched  bool         `json:"watched,omitempty"`
+	Deadlock string       `json:"deadlock,omitempty"`
+	PutOff   int          `json:"put_off,omitempty"`     // cuts not used for the next epoch
+	States   []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
 }
 
 // LossStatus says what the loss of a node would cost now.

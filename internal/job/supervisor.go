@@ -27,13 +27,14 @@ type Supervisor struct {
 	// them is lost and the Supervisor with it; empty means none. Set it before Var.
 	RequeueJob string
 
-	plane   *control.Plane
-	key     control.Key
-	jobs    chan *Supervised
-	guards  chan *Guard
-	started chan *Started
-	start   atomic.Int64
-	serving sync.WaitGroup
+	plane    *control.Plane
+	key      control.Key
+	jobs     chan *Supervised
+	guards   chan *Guard
+	started  chan *Started
+	watchers chan *Watcher
+	start    atomic.Int64
+	serving  sync.WaitGroup
 }
 
 // SetStart sets the number of the start that Var is for: what announces itself from
@@ -50,7 +51,7 @@ func Supervise(iface string) (*Supervisor, error) {
 		return nil, err
 	}
 	s := &Supervisor{plane: p, key: key, jobs: make(chan *Supervised), guards: make(chan *Guard),
-		started: make(chan *Started)}
+		started: make(chan *Started), watchers: make(chan *Watcher)}
 	s.serving.Go(s.serve)
 	return s, nil
 }

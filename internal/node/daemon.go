@@ -50,6 +50,7 @@ type daemon struct {
 	listener *net.UnixListener
 	hub      hub
 	sessions sync.WaitGroup
+	watching watching
 	logging  sync.Mutex // held while a session logs that checkpoints cannot be opened
 
 	mu       sync.Mutex // guards what follows

@@ -22,8 +22,8 @@ type counts struct {
 }
 
 // newCounts makes the page, of which most is never touched.
-func newCounts(size int) (*counts, error) {
-	f, b, err := shm.New("messages", messages.Bytes(size))
+func newCounts(bytes int) (*counts, error) {
+	f, b, err := shm.New("messages", bytes)
 	if err != nil {
 		return nil, fmt.Errorf("share the counts of messages: %w", err)
 	}

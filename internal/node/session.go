@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
+	"github.com/holdfast-hpc/holdfast/internal/node/messages"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/internal/program"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -140,10 +141,12 @@ func (s *session) run() {
 		close(watched)
 	}()
 	s.tasks.Go(s.read)
-	if m, err := s.receive(); err == nil {
-		if err := s.hello(m); err == nil {
-			s.serve()
-		}
+	switch m, err := s.receive(); {
+	case err != nil:
+	case m.Type == wire.TypeHello && m.Flags&wire.HelloWatched != 0:
+		s.watched(m)
+	case s.hello(m) == nil:
+		s.serve()
 	}
 	close(s.idle)
 	s.conn.close()
@@ -287,7 +290,7 @@ func (s *session) newRank(m wire.Message) error {
 		kind:    byte(m.Flags & (wire.HelloGoesOn | wire.HelloMessages)),
 		signals: make(chan os.Signal, 8), armed: make(chan struct{}, 1), arenas: newArenas(s, nil)}
 	if m.Flags&wire.HelloMessages != 0 {
-		if r.counts, err = newCounts(r.size); err != nil {
+		if r.counts, err = newCounts(messages.Bytes(r.size)); err != nil {
 			return errors.Join(err, r.close())
 		}
 	}

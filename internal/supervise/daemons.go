@@ -43,7 +43,8 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 			return nil, err
 		}
 	}
-	daemon := []string{r.opt.Self, "node", "--stay", "--json=" + strconv.FormatBool(r.opt.JSON)}
+	daemon := []string{r.opt.Self, "node", "--stay", "--json=" + strconv.FormatBool(r.opt.JSON),
+		"--watch=" + strconv.FormatBool(r.opt.Watch)}
 	nodes, line := 1, daemon
 	switch {
 	case r.cfg.Job != nil && r.cmd.kind != launchPlain && len(r.cfg.Nodes) > 0:

@@ -32,6 +32,7 @@ type Options struct {
 	Daemons            bool // start holdfast node on each node
 	CUDA               bool // put libholdfast-cuda before the driver of the ranks, so that they can be paused
 	Messages           Messages
+	Watch              bool   // only look at the program
 	Interface, LocalIn string // empty Interface: that of the program's settings
 }
 

@@ -23,11 +23,14 @@
 #define HFM_COUNTS_AT 168128
 #define HFM_SLOT_BYTES 128
 #define HFM_WAIT_BYTES 16
+#define HFM_MOST_MET 64
+#define HFM_MET_BYTES 256
 
 /* Flags of what a rank waits for, of a call, and states of a communicator. */
 #define HFM_WAIT_SEND 1u
 #define HFM_CALL_ALL 1u
 #define HFM_CALL_COLLECTIVE 2u
+#define HFM_CALL_MORE 4u
 #define HFM_SLOT_LIVE 1u
 #define HFM_SLOT_FREED 2u
 
@@ -104,6 +107,24 @@ struct hf_memory {
 	const char *(*array_of)(const void *at, size_t bytes, const void *base, int64_t *offset);
 	void *(*base_in)(const char *array, int64_t offset, int64_t from, size_t bytes);
 };
+
+/* What a checkpoint would be refused for. */
+struct hfm_met {
+	uint64_t count; /* 0: the rest is of no meaning */
+	char text[HFM_MET_BYTES - sizeof(uint64_t)];
+};
+
+/* Behind the page of a rank that holdfast run --watch looks at. The first half of what is met are calls that no
+ * checkpoint can keep, and how often the program has made them; the second half is the last answer. */
+struct hfm_watching {
+	uint64_t asked;    /* questions of what is pending; the daemon writes it */
+	uint64_t answered; /* of those */
+	uint64_t receives; /* pending at the last answer */
+	uint64_t ended;    /* 1: MPI_Finalize has been called, 2: libholdfast has got a page of its own */
+	struct hfm_met met[HFM_MOST_MET];
+};
+
+static_assert(sizeof(struct hfm_met) == HFM_MET_BYTES && offsetof(struct hfm_watching, met) == 32, "watching");
 
 /* What libholdfast asks of the layer, whose function hf_message_layer returns it. The rank's own thread calls, between
  * calls of MPI. A text that is returned says what has gone wrong; NULL: nothing. */

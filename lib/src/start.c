@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,37 +117,6 @@ static void job_key(char key[65]) {
 			key[i] = '_';
 		}
 	}
-}
-
-/* Connects to the daemon; the socket, or -1 with errno. */
-static int dial(const char *key, pid_t *daemon) {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	struct ucred who;
-	socklen_t len = sizeof who, bytes;
-	int sock, n;
-
-	n = snprintf(addr.sun_path + 1, sizeof addr.sun_path - 1, "holdfast-node-%lu-%s", (unsigned long)geteuid(), key);
-	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (sock < 0) {
-		return -1;
-	}
-	bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-	while (connect(sock, (struct sockaddr *)&addr, bytes) != 0) {
-		if (errno != EINTR) {
-			int e = errno;
-			close(sock);
-			errno = e;
-			return -1;
-		}
-	}
-	/* Any user may have taken the name. */
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0 || who.uid != geteuid()) {
-		close(sock);
-		errno = EPERM;
-		return -1;
-	}
-	*daemon = who.pid;
-	return sock;
 }
 
 /* Makes the started process hold none of this one's files but standard error. Those above the limit, which
@@ -290,7 +257,7 @@ int hf_connect(struct hf_client *c, const struct hf_settings *settings) {
 	}
 	c->dialled = false;
 	for (tries = 0;; tries++) {
-		sock = dial(c->key, &c->daemon);
+		sock = hf_dial(c->key, 0, &c->daemon);
 		if (sock >= 0) {
 			break;
 		}

@@ -1,12 +1,17 @@
 package mpilayer
 
 import (
+	"bytes"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,4 +73,74 @@ func TestRunPreloads(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWorkersInPython takes a checkpoint of a master with workers at a moment by chance, kills a rank, and has holdfast
+// run start them again: the answers are those of a run that nobody disturbs.
+func TestWorkersInPython(t *testing.T) {
+	const python = "/usr/bin/python3" // of the distribution, as its mpi4py
+	l := mpirun.OpenMPI
+	if err := l.Available(); err != nil || exec.Command(python, "-c", "import numpy, mpi4py").Run() != nil {
+		t.Skip("no Open MPI, or no Python with NumPy and mpi4py (make setup)")
+	}
+	dir, checkpoints := installed(t), t.TempDir()
+	example, err := filepath.Abs("../../examples/workers-python/workers.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := []string{python, example, "3000", "2"}
+	sum := 0.0
+	for i := range 3000 {
+		sum += math.Sqrt(float64(i))
+	}
+	env := []string{"HOLDFAST_GLOBAL=" + checkpoints, "HOLDFAST_LIBRARY=" + filepath.Join(dir, "libholdfast.so.0"),
+		"PYTHONPATH=" + filepath.Join(filepath.Dir(example), "../../python"), "PYTHONDONTWRITEBYTECODE=1"}
+	j := under(l, dir, env, nil, 4, command...)
+	out, cmd := &said{}, exec.Command(j.Line[0], j.Line[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = mpirun.Environ(j.Env...), out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }() // it may have ended
+	if !out.await("computing on 4 ranks", time.Minute) {
+		t.Fatalf("no start:\n%s", out)
+	}
+	time.Sleep(rand.N(time.Second))
+	ask := exec.Command(filepath.Join(dir, "holdfast"), "request", "--wait", checkpoints)
+	if text, err := ask.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, text, out)
+	}
+	killOne(t, python, checkpoints)
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "start 2:") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_, text, _ := strings.Cut(out.String(), "workers: sum ")
+	got := 0.0
+	if _, err := fmt.Sscan(text, &got); err != nil || math.Abs(got-sum) > 1e-6 {
+		t.Errorf("got %v, want %v\n%s", got, sum, out)
+	}
+	if strings.Count(out.String(), "workers: begins with 0 answers") != 1 {
+		t.Errorf("it was not restored:\n%s", out)
+	}
+}
+
+// killOne kills a process of a program whose environment has a text.
+func killOne(t *testing.T, program, text string) {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		environ, _ := os.ReadFile(list) // it may have ended, or be another's
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(list), "cmdline"))
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(list)))
+		if err == nil && bytes.HasPrefix(line, []byte(program+"\x00")) && bytes.Contains(environ, []byte(text)) {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("no process of %s has %s", program, text)
 }

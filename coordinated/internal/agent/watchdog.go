@@ -171,19 +171,10 @@ func (a *Agent) doingNow() watch.ThreadState {
 		d.InRestore, d.Text = true, "in Restore"+a.Thread.Placed()
 	case state != watch.StateRunning && state != watch.StateStarting || a.Endpoint.Concurrent():
 		d.Text = state // the library sees to it that this ends
-	case act.Blocked && act.Comm == a.Private:
+	case act.Blocked && act.Comm == a.Private && act.Comm != "":
 		d.InFinalize, d.Text = true, "in Finalize without Close"+a.callSite()
 	case act.Blocked:
-		d.Text = watch.InCall(act) + a.callSite()
-		if act.Collective {
-			d.Comm = act.Comm
-			break
-		}
-		d.All = act.All
-		d.WaitFor(act.Waits)
-		if !d.Waits() { // a lock of a window: any member may hold it
-			d.Any = []string{act.Comm}
-		}
+		d.Blocked(act, a.callSite())
 	case grown:
 		d.Polls, d.Text = true, "polling"+watch.Describe([]endpoint.Wait{last})+a.callSite()
 		d.WaitFor([]endpoint.Wait{last})

@@ -106,7 +106,11 @@ var module = sync.OnceValue(func() string {
 
 // InCall names the call that a main thread is blocked in.
 func InCall(act endpoint.Activity) string {
-	return fmt.Sprintf("in %s on communicator %s%s", act.Op, act.Comm, Describe(act.Waits))
+	on := ""
+	if act.Comm != "" {
+		on = " on communicator " + act.Comm
+	}
+	return "in " + act.Op + on + Describe(act.Waits)
 }
 
 // Describe lists what a call waits for; each begins with a space.

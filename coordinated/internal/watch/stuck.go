@@ -183,6 +183,57 @@ func Culprit(all []ThreadState, waiting []int) int {
 	return waiting[0]
 }
 
+// Blocked enters the call that the main thread is in; site is where, as CallSite has it. What the call waits for beside
+// what is known may come at any time, unless it needs all of it.
+func (d *ThreadState) Blocked(act endpoint.Activity, site string) {
+	d.Text = InCall(act) + site
+	switch {
+	case act.Collective:
+		d.Comm = act.Comm
+	case act.All || !act.More:
+		d.All = act.All
+		d.WaitFor(act.Waits)
+		if !d.Waits() && !act.More && act.Comm != "" { // a lock of a window: any member may hold it
+			d.Any = []string{act.Comm}
+		}
+	}
+}
+
+// Cycle returns ranks that wait for each other in a circle, each for the next and the last for the first, among those
+// that wait for ever; nil: they wait for one that has closed.
+func Cycle(all []ThreadState, waiting []int) []int {
+	for _, r := range waiting {
+		var path []int
+		for r >= 0 && !slices.Contains(path, r) {
+			path = append(path, r)
+			r = all[r].needs(all, waiting)
+		}
+		if at := slices.Index(path, r); at >= 0 {
+			return path[at:]
+		}
+	}
+	return nil
+}
+
+// needs is a rank among those that wait for which this one waits, or -1.
+func (d *ThreadState) needs(all []ThreadState, waiting []int) int {
+	for _, r := range waiting {
+		n, member := all[r].Entered[d.Comm]
+		late := d.Comm != "" && member && n < d.Entered[d.Comm]
+		if r != d.Rank && (late || slices.Contains(d.Sources, r) || slices.Contains(d.Takers, r)) {
+			return r
+		}
+	}
+	for _, comm := range d.Any {
+		for _, r := range waiting {
+			if _, member := all[r].Entered[comm]; member && r != d.Rank {
+				return r
+			}
+		}
+	}
+	return -1
+}
+
 // WaitFor enters what a call waits for.
 func (d *ThreadState) WaitFor(ws []endpoint.Wait) {
 	for _, w := range ws {

@@ -47,7 +47,6 @@ var _ endpoint.Endpoint = (*layer)(nil)
 
 func (e *layer) Sent(rank int) uint64     { return e.sent(rank) }
 func (e *layer) Received(rank int) uint64 { return e.received(rank) }
-func (e *layer) Concurrent() bool         { return e.u32(atThreads) != 0 }
 func (e *layer) GPUAware(bool)            {}
 func (e *layer) NoteSites()               {}
 func (e *layer) Hold() (resume func())    { return func() {} }

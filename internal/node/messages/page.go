@@ -31,10 +31,13 @@ const (
 	CountsAt      = 168128
 	SlotBytes     = 128
 	WaitBytes     = 16
+	MostMet       = 64
+	MetBytes      = 256
 
 	WaitSend       = 1
 	CallAll        = 1
 	CallCollective = 2
+	CallMore       = 4
 	SlotLive       = 1
 	SlotFreed      = 2
 	NoMember       = 1<<32 - 1
@@ -83,10 +86,11 @@ type Page struct {
 // NewPage is the page in b, of Bytes(size) bytes.
 func NewPage(b []byte, size int) *Page { return &Page{b[:Bytes(size)], size} }
 
-func (p *Page) word(at int) *uint64 { return (*uint64)(unsafe.Pointer(&p.b[at])) }
-func (p *Page) load(at int) uint64  { return atomic.LoadUint64(p.word(at)) }
-func (p *Page) u32(at int) uint32   { return atomic.LoadUint32((*uint32)(unsafe.Pointer(&p.b[at]))) }
-func (p *Page) i32(at int) int      { return int(int32(p.u32(at))) }
+func (p *Page) word(at int) *uint64    { return (*uint64)(unsafe.Pointer(&p.b[at])) }
+func (p *Page) load(at int) uint64     { return atomic.LoadUint64(p.word(at)) }
+func (p *Page) store(at int, v uint64) { atomic.StoreUint64(p.word(at), v) }
+func (p *Page) u32(at int) uint32      { return atomic.LoadUint32((*uint32)(unsafe.Pointer(&p.b[at]))) }
+func (p *Page) i32(at int) int         { return int(int32(p.u32(at))) }
 
 // sent and received are those to and from a rank of the world.
 func (p *Page) sent(rank int) uint64     { return p.load(CountsAt + 8*rank) }
@@ -161,6 +165,7 @@ func (p *Page) Activity() (a endpoint.Activity) {
 			a.Op = p.name(CallsAt+call*CallBytes, CallBytes)
 		}
 		a.All, a.Collective = p.u32(atFlags)&CallAll != 0, p.u32(atFlags)&CallCollective != 0
+		a.More = p.u32(atFlags)&CallMore != 0
 		a.Comm, _ = p.comm(p.i32(atComm))
 		for i := range min(int(p.u32(atWaits)), MostWaits) {
 			a.Waits = append(a.Waits, p.wait(WaitsAt+i*WaitBytes))
@@ -202,6 +207,9 @@ func (p *Page) Collectives() []endpoint.Collective {
 	}
 	return out
 }
+
+// Concurrent reports whether several threads may call MPI: the page says nothing then of what they wait for.
+func (p *Page) Concurrent() bool { return p.u32(atThreads) != 0 }
 
 // sentTo writes how many messages the rank has sent to each that it has sent any, for the ranks that drain.
 func (p *Page) sentTo() (b []byte) {

@@ -88,6 +88,7 @@ const (
 	HelloGoesOn     = 1 << 5
 	HelloAllHere    = 1 << 6
 	HelloMessages   = 1 << 7
+	HelloWatched    = 1 << 8
 	MeetsOff        = 1 // gathered by a rank without checkpoints and without a daemon, where the others gather 0
 	WelcomeFence    = 1 << 0
 	ArenaSealed     = 1 << 0

@@ -202,5 +202,6 @@ HFM_INLINE void posted(const struct hfm_comm *c, int source, int tag) {
 #include "windows.inc.h"
 #include "drain.inc.h"
 #include "save.inc.h"
+#include "watch.inc.h"
 #include "comms.inc.h"
 #include "mpi-classes.gen.h"

@@ -155,6 +155,15 @@ static void begun(void) {
 	hfm_sync = sync_all;
 	hfm_post = post;
 	hfm_on = true;
+	if (hfm_cut_every == 0) {
+		MPI_Comm parent = MPI_COMM_NULL; /* processes of MPI_Comm_spawn are another world */
+		REAL(Comm_get_parent)(&parent);
+		if (parent == MPI_COMM_NULL) {
+			hfm_watch();
+		}
+		hfm_cut_every = hfm_watching != NULL;
+		hfm_drain = hfm_watching != NULL ? answer : drain_some;
+	}
 	hfm_set_state();
 	hfm_depth = 0;
 }
@@ -181,6 +190,7 @@ static int hfm_Finalize(void) {
 	if (hfm_on && hfm_depth == 0) {
 		hfm_depth = 1;
 		reap(true);
+		hfm_watch_ends(1);
 		hfm_on = false;
 		hfm_set_state();
 		REAL(Cancel)(&never);

@@ -113,11 +113,14 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 	return rc;
 }
 
-/* waits_of publishes what a request waits for; that of a send or of a collective needs nobody who is parked. */
+/* waits_of publishes what a request waits for; that of a send or of a collective needs nobody who is parked, so the
+ * call says only that there is more. */
 static void waits_of(const struct hfm_request *r) {
 	if (r != NULL && r->active && !r->mail && !r->counted &&
 		(r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE)) {
 		hfm_waits(r->comm, any_source(r->source), any_tag(r->tag), 0);
+	} else {
+		hfm_page->call_flags |= HFM_CALL_MORE;
 	}
 }
 
@@ -251,6 +254,7 @@ static void blocks_on_all(enum hfm_call call, const struct batch *b, unsigned fl
 	for (int i = 0; b->known != NULL && i < b->n; i++) {
 		waits_of(b->known[i]);
 	}
+	hfm_page->call_flags |= b->known == NULL ? HFM_CALL_MORE : 0;
 	hfm_wait_begins();
 }
 

@@ -436,6 +436,7 @@ struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_
 const char *hfm_refused_what, *hfm_refused_call;
 
 void hfm_refuse(const char *what, const char *call) {
+	hfm_note_refused(what, call);
 	if (hfm_refused_what == NULL) {
 		hfm_refused_call = call;
 		hfm_refused_what = what;
@@ -479,6 +480,9 @@ void hfm_cut_setup(void) {
 }
 
 bool hfm_cut_now(void) {
+	if (hfm_watching != NULL) {
+		return __atomic_load_n(&hfm_watching->asked, __ATOMIC_RELAXED) != hfm_watching->answered;
+	}
 	if (!cut_random) {
 		return ++cut_state % hfm_cut_every == 0;
 	}

@@ -294,6 +294,17 @@ extern void (*hfm_turn)(void);
 extern const char *(*hfm_save)(const void **record, size_t *bytes);
 extern const char *(*hfm_sync)(uint32_t busy);
 
+/* watch.c: the node daemon of holdfast run --watch looks at the page, if there is one. */
+extern struct hfm_watching *hfm_watching; /* NULL: nobody looks */
+void hfm_watch(void);
+void hfm_watch_ends(uint64_t how); /* as in the page */
+void hfm_note_refused(const char *what, const char *call);
+/* An answer: it begins, notes texts that begin with a name without MPI_, and ends. */
+void hfm_answer_begins(void);
+void hfm_answer_note(const char *call, const char *comm, const char *why);
+void hfm_answer_ends(uint64_t receives);
+const struct hf_message_layer *hf_message_layer(void);
+
 /* hfm_refuse notes why no checkpoint can be taken any more: what the program uses, and the call. */
 void hfm_refuse(const char *what, const char *call);
 

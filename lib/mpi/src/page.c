@@ -117,6 +117,7 @@ static const char *share(void *page, size_t bytes) {
 	if (!shared) {
 		free(hfm_page);
 	}
+	hfm_watch_ends(2);
 	use(page);
 	shared = true;
 	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
@@ -488,8 +489,7 @@ static const char *save(const void **record, size_t *bytes) { return hfm_save(re
 static const char *sync_now(uint32_t busy) { return hfm_sync(busy); }
 
 /* hf_message_layer is what libholdfast looks for. */
-HFM_EXPORT const struct hf_message_layer *hf_message_layer(void);
-const struct hf_message_layer *hf_message_layer(void) {
+HFM_EXPORT const struct hf_message_layer *hf_message_layer(void) {
 	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, sync_now, save, hfm_load,
 		resume, hfm_protect, hfm_unprotect, hfm_post_again };
 	return &layer;

@@ -154,14 +154,19 @@ static void save_request(struct saving *s, struct hfm_request *r) {
 	}
 }
 
+/* open_epoch is the call that has opened an epoch of a window, or NULL. */
+static const char *open_epoch(const struct hfm_comm *w) {
+	const struct hfm_epochs *e = &w->epochs;
+	return e->locks > 0          ? "Win_lock"
+		: e->started             ? "Win_start"
+		: e->posted              ? "Win_post"
+		: e->fenced != HFM_CALLS ? hfm_names[e->fenced]
+								 : NULL;
+}
+
 /* refuse_epochs refuses what a window has open: who would close it again after a restart? */
 static void refuse_epochs(struct saving *s, const struct hfm_comm *w) {
-	const struct hfm_epochs *e = &w->epochs;
-	const char *open = e->locks > 0 ? "Win_lock"
-		: e->started                ? "Win_start"
-		: e->posted                 ? "Win_post"
-		: e->fenced != HFM_CALLS    ? hfm_names[e->fenced]
-									: NULL;
+	const char *open = open_epoch(w);
 	if (open != NULL) {
 		refuse(s, "MPI_%s has an epoch open on the window %s, made by MPI_%s; close it before the point", open, w->name,
 			hfm_names[w->how]);

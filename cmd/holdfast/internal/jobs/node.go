@@ -37,6 +37,7 @@ type nodeFlags struct {
 	key, dir                       string
 	wait                           time.Duration
 	background, tell, stay, asJSON bool
+	watch                          bool
 	starter                        int
 }
 
@@ -55,10 +56,12 @@ func newNode() *cobra.Command {
 	fs.BoolVar(&o.background, "background", false, "return when ranks can connect, and leave the daemon running")
 	fs.BoolVar(&o.asJSON, "json", false, "write the log as JSON, an object a line")
 	fs.BoolVar(&o.stay, "stay", false, "serve one start of the program after the other, until standard input ends")
+	fs.BoolVar(&o.watch, "watch", false, "look at ranks that take no checkpoints, too: of holdfast run --watch")
 	fs.BoolVar(&o.tell, "tell", false, "say at descriptor 3 that ranks can connect")
 	fs.IntVar(&o.starter, "starter", 0, "process that the daemon is for: do not wait for a rank when it has ended")
 	fs.StringVar(&o.dir, "chdir", "", "directory to work in: that of the daemon which has died")
 	_ = fs.MarkHidden("chdir")   // as below
+	_ = fs.MarkHidden("watch")   // it is there
 	_ = fs.MarkHidden("tell")    // it is there
 	_ = fs.MarkHidden("starter") // as above
 	return cmd
@@ -72,7 +75,7 @@ func (o *nodeFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	checkpoints := coordinated.FromEnv()
-	if off := checkpoints.Off(); off != "" {
+	if off := checkpoints.Off(); off != "" && !o.watch {
 		if !o.background && !o.tell {
 			fmt.Fprintf(cmd.ErrOrStderr(), "holdfast node: the program runs without checkpoints, and needs no "+
 				"daemon: %s\n", off)

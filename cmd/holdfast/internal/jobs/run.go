@@ -24,7 +24,7 @@ func newRun() *cobra.Command {
 		Long:  help("run"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o := coordinated.FromEnv(); o.Off() != "" {
+			if o := coordinated.FromEnv(); o.Off() != "" && !opt.Watch {
 				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast run: the program runs without checkpoints: %s; it is started "+
 					"once, and not again when it dies\n", o.Off())
 				return become(args)
@@ -40,7 +40,11 @@ func newRun() *cobra.Command {
 				}
 			}
 			opt.Command, opt.Self, opt.Stdout, opt.Stderr = args, self, cmd.OutOrStdout(), cmd.ErrOrStderr()
-			code, err := supervise.Run(cmd.Context(), opt)
+			start := supervise.Run
+			if opt.Watch {
+				start = supervise.Watch
+			}
+			code, err := start(cmd.Context(), opt)
 			if err != nil {
 				return err
 			}
@@ -77,6 +81,8 @@ func newRun() *cobra.Command {
 		"with a message that says what is missing")
 	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node of the job, in a step of its own, "+
 		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
+	fs.BoolVar(&opt.Watch, "watch", false, "start any MPI program once, without checkpoints of its own: say what its "+
+		"ranks wait for (holdfast status), name deadlocks, and say at the end what a checkpoint would have met")
 	fs.BoolVar(&messages, "messages", true, "put libholdfast-mpi before the MPI of a program in C, C++, Fortran or "+
 		"Python, which keeps its messages in flight; false: the program promises that there are none at its points")
 	fs.BoolVar(&opt.CUDA, "cuda", false, "put libholdfast-cuda before CUDA's driver in the ranks, so that holdfast "+

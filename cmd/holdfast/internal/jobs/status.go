@@ -92,6 +92,13 @@ func (o *statusOptions) print(w io.Writer, st, before *job.Status, since time.Du
 func printEpochs(w io.Writer, st *job.Status) error {
 	fmt.Fprintf(w, "job %s: %d ranks on %d node(s), up %s\n", st.Job, st.Ranks,
 		len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), cli.AgeText(st.Seconds))
+	if st.Deadlock != "" {
+		fmt.Fprintf(w, "DEADLOCK: %s\n", st.Deadlock)
+	}
+	if st.Watched {
+		_, err := fmt.Fprintln(w, "watched by holdfast run --watch: no checkpoints are taken")
+		return err
+	}
 	if st.Run != "" {
 		fmt.Fprintln(w, st.Run)
 	}

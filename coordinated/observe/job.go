@@ -1,0 +1,170 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+)
+
+// Job is what holdfast run knows of all ranks. All methods may be called by any goroutine.
+type Job struct {
+	began    time.Time
+	patience time.Duration
+
+	mu       sync.Mutex // guards what follows
+	ranks    []Rank
+	known    []bool
+	keys     []string // of the ranks that wait for ever, at the first look that found them
+	first    time.Time
+	deadlock string // in words
+	named    bool   // it has been said
+	looks    uint64 // at which all ranks were there
+	flying   uint64 // messages in flight at those, summed up
+	most     uint64 // at one of them
+}
+
+// Ranks that wait for what cannot come are taken for deadlocked when nothing has moved for so long: quick where no
+// message of the job is in flight, else after the patience of New, and pollersWait times as long where one of them
+// polls, as it may compute between the polls.
+const (
+	quick       = 2 * time.Second
+	pollersWait = 10
+)
+
+// New is a job of which nothing is known yet.
+func New(patience time.Duration) *Job {
+	return &Job{began: time.Now(), patience: max(patience, quick)}
+}
+
+// Take takes in what a node says of its ranks.
+func (j *Job) Take(ranks []Rank) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range ranks {
+		if r.Rank < 0 || r.Rank >= r.Size {
+			continue
+		}
+		if r.Size != len(j.ranks) || j.ranks[r.Rank].Over && !r.Over { // the next program of the same command
+			j.ranks, j.known = make([]Rank, r.Size), make([]bool, r.Size)
+		}
+		j.ranks[r.Rank], j.known[r.Rank] = r, true
+	}
+}
+
+// complete reports whether all ranks are known, and none has ended or is counted elsewhere.
+func (j *Job) complete() bool {
+	return len(j.ranks) > 0 && !slices.Contains(j.known, false) && !slices.ContainsFunc(j.ranks, func(r Rank) bool {
+		return r.Over || r.Elsewhere
+	})
+}
+
+func (j *Job) inFlight() uint64 {
+	var sent, received uint64
+	for i := range j.ranks {
+		sent += j.ranks[i].Sent
+		received += j.ranks[i].Received
+	}
+	return sent - min(sent, received) // nodes are looked at one after the other
+}
+
+// Look judges what is known, and returns what there is to say: a deadlock is named once.
+func (j *Job) Look(now time.Time) (said string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	flying := j.inFlight()
+	if j.complete() {
+		j.looks++
+		j.flying += flying
+		j.most = max(j.most, flying)
+	}
+	if len(j.ranks) == 0 || slices.Contains(j.known, false) {
+		return ""
+	}
+	all := make([]watch.ThreadState, len(j.ranks))
+	for i := range j.ranks {
+		all[i] = j.ranks[i].Thread
+	}
+	waiting := watch.Stuck(all)
+	limit := quick
+	if flying > 0 {
+		limit = j.patience
+	}
+	var keys []string
+	for _, r := range waiting {
+		keys = append(keys, fmt.Sprint(r, ": ", all[r].Key))
+		if all[r].Polls {
+			limit = pollersWait * j.patience
+		}
+	}
+	if len(keys) == 0 || !slices.Equal(keys, j.keys) {
+		j.keys, j.first, j.named = keys, now, false
+		if !slices.ContainsFunc(j.ranks, func(r Rank) bool { return r.Over }) { // else somebody has ended the program
+			j.deadlock = ""
+		}
+		return ""
+	}
+	if j.named || now.Sub(j.first) < limit {
+		return ""
+	}
+	j.named, j.deadlock = true, explain(all, waiting, flying)
+	return j.deadlock
+}
+
+// mostNamed is how many ranks of a circle are named.
+const mostNamed = 16
+
+// explain says who waits for whom.
+func explain(all []watch.ThreadState, waiting []int, flying uint64) string {
+	var text string
+	if cycle := watch.Cycle(all, waiting); cycle != nil {
+		var parts []string
+		for _, r := range cycle[:min(len(cycle), mostNamed)] {
+			parts = append(parts, fmt.Sprintf("rank %d %s", r, all[r].Text))
+		}
+		if more := len(cycle) - mostNamed; more > 0 {
+			parts = append(parts, fmt.Sprintf("%d more", more))
+		}
+		parts = append(parts, fmt.Sprintf("rank %d", cycle[0]))
+		text = fmt.Sprintf("%d rank(s) wait for each other in a circle: %s", len(cycle), strings.Join(parts, " -> "))
+		if others := len(waiting) - len(cycle); others > 0 {
+			text += fmt.Sprintf("; %d other(s) wait for these", others)
+		}
+	} else {
+		text = fmt.Sprintf("%d rank(s) wait for one that has ended: %s", len(waiting), watch.ExplainStuck(all, waiting))
+	}
+	if flying > 0 {
+		text += fmt.Sprintf("; %d message(s) have been sent and not received: compare their tags", flying)
+	}
+	return text
+}
+
+// Status is what holdfast status shows.
+func (j *Job) Status() *job.Status {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	st := &job.Status{Watched: true, Deadlock: j.deadlock, Ranks: len(j.ranks), Seconds: time.Since(j.began).Seconds()}
+	for i := range j.ranks {
+		st.Job = max(st.Job, j.ranks[i].Program)
+		st.Nodes = append(st.Nodes, j.ranks[i].Node)
+	}
+	return st
+}
+
+// Ranks are all ranks, for holdfast status.
+func (j *Job) Ranks() (out []job.RankStatus) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.ranks {
+		r := j.ranks[i].RankStatus
+		if !j.known[i] {
+			r.Rank, r.State = i, watch.StateStarting
+		}
+		out = append(out, r)
+	}
+	return out
+}

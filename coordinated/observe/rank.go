@@ -1,0 +1,126 @@
+package observe
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
+	"github.com/holdfast-hpc/holdfast/internal/endpoint"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+)
+
+// Rank is what a node's daemon says of one of its ranks.
+type Rank struct {
+	job.RankStatus
+	Size           int
+	Program        string
+	Thread         watch.ThreadState
+	Sent, Received uint64 // messages so far
+	Over           bool   // it has called MPI_Finalize, or its process has ended
+	Elsewhere      bool   // libholdfast counts its messages by now, and nobody sees them here
+
+	Refused  map[string]uint64 // calls that no checkpoint can keep, and how often the program has made them
+	Moments  uint64            // at which the program was asked what a checkpoint would be refused for
+	Bad      uint64            // of those, at which it would have been refused
+	Met      map[string]uint64 // why, and at how many of them
+	Receives uint64            // most that were pending at one of them
+}
+
+// Page is what the program of a rank says of itself, in memory that it shares.
+type Page interface {
+	Activity() endpoint.Activity
+	Polling() (last endpoint.Wait, polls uint64)
+	Collectives() []endpoint.Collective
+	Concurrent() bool
+	Messages() (sent, received uint64)
+	Over() (finalized, elsewhere bool)
+	Refused() map[string]uint64
+	Ask() bool
+	Answered() (receives uint64, met map[string]uint64, ok bool)
+}
+
+// Eye looks at one rank. One goroutine at a time may use it.
+type Eye struct {
+	page  Page
+	rank  Rank
+	seq   uint64
+	since time.Time // in the call, or in the state
+	polls uint64
+	asked time.Time
+	open  bool // a question has not been answered yet
+}
+
+// askEvery is how often a program is asked what a checkpoint would be refused for.
+const askEvery = time.Second
+
+// NewEye looks at a rank of size ranks.
+func NewEye(p Page, rank, size int, program, node string, daemon int) *Eye {
+	return &Eye{page: p, since: time.Now(), rank: Rank{Size: size, Program: program,
+		RankStatus: job.RankStatus{Rank: rank, Node: node, Daemon: daemon}}}
+}
+
+// Look looks. With gone the process has ended, and it was the last look.
+func (e *Eye) Look(now time.Time, gone bool) Rank {
+	r := &e.rank
+	r.Over, r.Elsewhere = e.page.Over()
+	r.Over = r.Over || gone
+	r.Sent, r.Received = e.page.Messages()
+	r.Refused = e.page.Refused()
+	e.note(now)
+	act := e.page.Activity()
+	last, polls := e.page.Polling()
+	d := watch.ThreadState{Rank: r.Rank, Key: fmt.Sprint(act.Seq), Closed: r.Over, Entered: map[string]uint64{},
+		Sizes: map[string]int{}}
+	for _, k := range e.page.Collectives() {
+		d.Entered[k.Comm], d.Sizes[k.Comm] = k.Entered, k.Size
+	}
+	state, call, comm, waits := watch.StateRunning, "", "", ""
+	switch {
+	case r.Elsewhere:
+		waits = "its messages are counted for libholdfast now: ask holdfast status of its directory"
+	case r.Over:
+		state, d.Text = watch.StateClosed, "beyond MPI_Finalize"
+	case e.page.Concurrent():
+		waits = "several threads may call MPI, so what it waits for is not seen"
+	case act.Blocked:
+		state, call, comm = watch.StateBlocked, act.Op, act.Comm
+		waits = strings.TrimSpace(watch.Describe(act.Waits))
+		d.Blocked(act, "")
+	case polls != e.polls && act.Seq == e.seq:
+		state, waits = watch.StatePolling, strings.TrimSpace(watch.Describe([]endpoint.Wait{last}))
+		d.Polls, d.Text = true, "polling "+waits
+		d.WaitFor([]endpoint.Wait{last})
+	}
+	if state != r.State || act.Seq != e.seq {
+		e.since = now
+	}
+	e.seq, e.polls = act.Seq, polls
+	r.State, r.Call, r.Comm, r.Waits, r.Seconds = state, call, comm, waits, now.Sub(e.since).Seconds()
+	r.Thread = d
+	return *r
+}
+
+// note takes in an answer, and asks again in time.
+func (e *Eye) note(now time.Time) {
+	r := &e.rank
+	if receives, met, ok := e.page.Answered(); ok && e.open {
+		e.open = false
+		r.Moments++
+		r.Receives = max(r.Receives, receives)
+		if len(met) > 0 {
+			r.Bad++
+		}
+		sum := map[string]uint64{}
+		for text, n := range r.Met {
+			sum[text] = n
+		}
+		for text := range met {
+			sum[text]++
+		}
+		r.Met = sum // the one before may be on its way to holdfast run
+	}
+	if !e.open && now.Sub(e.asked) >= askEvery && e.page.Ask() {
+		e.open, e.asked = true, now
+	}
+}

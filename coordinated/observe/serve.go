@@ -1,0 +1,53 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outside"
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+)
+
+// Serve answers holdfast status of a directory until stop is called, at an interface or address as in control.Options.
+// It refuses a directory whose job answers.
+func (j *Job) Serve(ctx context.Context, dir, iface string, log *slog.Logger) (stop func(), err error) {
+	if err := outside.Answering(ctx, dir); err != nil {
+		return nil, err
+	}
+	key := handshake.NewKey()
+	p, err := control.Listen(control.Options{Size: 1, Key: key, Interface: iface})
+	if err != nil {
+		return nil, fmt.Errorf("listen for holdfast status: %w", err)
+	}
+	node, err := os.Hostname()
+	if err != nil {
+		node = "unknown"
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	s, err := outside.Serve(ctx, outside.ServerOptions{Plane: p, Dir: dir, Job: "watched", Node: node, Key: key,
+		Log: log, Go: serving.Go,
+		Request: func(bool, bool) error {
+			return errors.New("the program takes no checkpoints: holdfast run --watch looks at it, and no more")
+		},
+		Status: func() (*job.Status, error) { return j.Status(), nil },
+		Ranks:  func() ([]job.RankStatus, error) { return j.Ranks(), nil }})
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, p.Close())
+	}
+	return func() {
+		s.Close()
+		cancel()
+		if err := p.Close(); err != nil {
+			log.Warn("holdfast run: end the service of holdfast status", "error", err)
+		}
+		serving.Wait()
+	}, nil
+}

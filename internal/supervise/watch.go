@@ -1,0 +1,178 @@
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/observe"
+	"github.com/holdfast-hpc/holdfast/internal/child"
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/preload"
+	"github.com/holdfast-hpc/holdfast/internal/regcache"
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Watch starts a program once, whether it takes checkpoints or not, says what its ranks wait for and names deadlocks,
+// and says at the end what a checkpoint would have met. It returns the program's own exit code; an error is for what
+// keeps it from starting. Signals to this process are for the program.
+func Watch(ctx context.Context, opt Options) (code int, err error) {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	opt.Messages, opt.Daemons = MessagesOn, true
+	s, err := prepare(ctx, opt)
+	if err != nil {
+		return 0, err
+	}
+	if !strings.Contains(s.layer, preload.Layer) {
+		return 0, errors.New("--watch: nothing can be seen of this program's MPI, for the reason above")
+	}
+	w := &watched{run: &run{setup: s}, job: observe.New(cmp.Or(s.prog.WaitTimeout, watchPatience))}
+	if w.sup, err = job.Supervise(cmp.Or(opt.Interface, s.prog.Interface)); err != nil {
+		return 0, err
+	}
+	defer w.sup.Close()
+	defer w.serve(ctx)()
+	if w.installedOnNodes(ctx) {
+		s.cmd.before = []string{opt.Self, "start-rank"}
+	}
+	daemons, err := w.startDaemons(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer daemons.stop(10 * time.Second)
+	return w.start(ctx, signals)
+}
+
+// watchPatience is how long ranks may wait for each other before that is called a deadlock, where messages are in
+// flight that might end it.
+const watchPatience = 30 * time.Second
+
+// watched is a run that is only looked at.
+type watched struct {
+	*run
+	job *observe.Job
+}
+
+// serve lets holdfast status ask, in the directory that the program would write checkpoints to, or in one of its own.
+func (w *watched) serve(ctx context.Context) (stop func()) {
+	dir := w.prog.Global
+	if dir == "" || storage.IsObjectStore(dir) {
+		dir = w.prog.Local
+	}
+	var err error
+	if dir == "" {
+		dir = "holdfast-watch"
+		err = os.Mkdir(dir, 0o700)
+		if errors.Is(err, os.ErrExist) {
+			err = nil
+		}
+	}
+	dir, aerr := filepath.Abs(dir)
+	if err = cmp.Or(err, aerr); err == nil {
+		stop, err = w.job.Serve(ctx, dir, cmp.Or(w.opt.Interface, w.prog.Interface), slog.Default())
+	}
+	if err != nil {
+		w.log.say("warning: holdfast status cannot ask: %v", err)
+		return func() {}
+	}
+	w.log.say("to see what the ranks wait for: holdfast status %s", dir)
+	return stop
+}
+
+// start starts the program, looks at it, and returns how it ended.
+func (w *watched) start(ctx context.Context, signals <-chan os.Signal) (code int, err error) {
+	a := decide.Start{Number: 1}
+	_, to, _ := strings.Cut(w.sup.Var(false, false), "=")
+	env := append(regcache.ForPrograms(os.Environ()), config.WatchVar+"="+to)
+	env = append(env, w.vars(a)...)
+	args := w.line(a, env)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Stdin, cmd.Env = w.opt.Stdout, w.opt.Stderr, os.Stdin, env
+	proc, err := child.Start(cmd)
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	w.log.say("watching: %s", strings.Join(args, " "))
+	hear, cancel := context.WithCancel(ctx)
+	var hearing sync.WaitGroup
+	hearing.Go(func() { w.hear(hear, &hearing) })
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for over := false; !over; {
+		select {
+		case <-proc.Ended:
+			over = true
+		case s := <-signals:
+			_ = cmd.Process.Signal(s) // one that has ended needs none
+		case <-tick.C:
+			if text := w.job.Look(time.Now()); text != "" {
+				w.log.say("DEADLOCK: %s", text)
+			}
+		}
+	}
+	w.lastWords(&hearing, cancel)
+	w.conclude()
+	return proc.Code(), nil
+}
+
+// lastWords waits until the daemons have said what there was to say of the ranks that have ended.
+func (w *watched) lastWords(hearing *sync.WaitGroup, cancel func()) {
+	said := make(chan struct{})
+	go func() {
+		hearing.Wait()
+		close(said)
+	}()
+	time.AfterFunc(time.Second, cancel) // a daemon that has died says nothing
+	<-said
+}
+
+// hear takes in what the daemons say, until ctx ends.
+func (w *watched) hear(ctx context.Context, hearing *sync.WaitGroup) {
+	for {
+		from, err := w.sup.AcceptWatcher(ctx)
+		if err != nil {
+			return
+		}
+		hearing.Go(func() {
+			stop := context.AfterFunc(ctx, func() { _ = from.Close() })
+			defer stop()
+			for {
+				var ranks []observe.Rank
+				if err := from.Hear(&ranks, time.Hour); err != nil {
+					_ = from.Close() // its ranks have ended, or it has
+					return
+				}
+				w.job.Take(ranks)
+			}
+		})
+	}
+}
+
+// conclude says what a checkpoint would have met.
+func (w *watched) conclude() {
+	sum := w.job.Summary()
+	if w.opt.JSON {
+		_ = json.NewEncoder(w.opt.Stderr).Encode(sum) // as below
+		return
+	}
+	for line := range strings.Lines(sum.String()) {
+		w.log.say("%s", strings.TrimSuffix(line, "\n"))
+	}
+}
