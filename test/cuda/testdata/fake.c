@@ -514,12 +514,11 @@ CUresult cuCtxSynchronize(void) {
 static struct block *block_of(CUdeviceptr at) {
 	struct block *b;
 
-	for (b = blocks; b != NULL; b = b->next) {
-		if (at - (uintptr_t)b->at < b->bytes) {
-			return b;
-		}
+	pthread_mutex_lock(&lock); /* others take blocks out of the list */
+	for (b = blocks; b != NULL && at - (uintptr_t)b->at >= b->bytes; b = b->next) {
 	}
-	return NULL;
+	pthread_mutex_unlock(&lock);
+	return b;
 }
 
 static CUresult allocate(CUdeviceptr *at, size_t bytes, bool host, bool managed) {
