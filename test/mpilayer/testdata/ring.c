@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "holdfast_mpi.h"
 
@@ -52,6 +53,9 @@ int main(int argc, char **argv) {
 	for (; step < steps; step++) {
 		if (restored == 0 && rank == 1 && step == steps / 2) {
 			raise(SIGUSR2);
+		}
+		if (restored == 0 && rank == 1 && step > steps / 2) {
+			usleep(1000); /* the daemon has time to hear of it */
 		}
 		if (step % (rank + 2) == 0) {
 			const int code = hf_point();

@@ -12,6 +12,10 @@ program ring
       import :: c_int
       integer(c_int), value :: signal
     end function
+    integer(c_int) function usleep(microseconds) bind(C, name="usleep")
+      import :: c_int
+      integer(c_int), value :: microseconds
+    end function
   end interface
 
   integer, parameter :: cells = 60
@@ -49,6 +53,7 @@ program ring
   if (.not. restored) call send(0)
   do while (step < steps)
     if (.not. restored .and. rank == 1 .and. step == steps / 2) status = raise(sigusr2)
+    if (.not. restored .and. rank == 1 .and. step > steps / 2) status = usleep(1000_c_int) ! the daemon hears of it
     if (mod(step, rank + 2) == 0) then
       call hf_point(stop_now)
       if (stop_now) status = raise(sigkill)

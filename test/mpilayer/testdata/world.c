@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "holdfast_mpi.h"
 
@@ -165,6 +166,9 @@ int main(int argc, char **argv) {
 		}
 		if (restored == 0 && rank == 1 && step == cut) {
 			raise(SIGUSR2);
+		}
+		if (restored == 0 && rank == 1 && cut >= 0 && step > cut) {
+			usleep(1000); /* the daemon has time to hear of it */
 		}
 		if (step % (rank + 2) == 0) {
 			const int code = hf_point();
