@@ -113,7 +113,7 @@ func TestWatchHealthy(t *testing.T) {
 	for _, l := range mpirun.Launchers() {
 		program := plain(t, l, "testdata/watched.c")
 		for mode, want := range map[string]string{"late": "3 of 3 rank(s) were watched: 0 messages",
-			"healthy": ": the epoch is open (at ",
+			"healthy": "MPI_Mprobe: a message that has been matched is not received (at ",
 			"threads": "3 of 3 rank(s) were watched", "killed": ""} {
 			t.Run(l.Name+" "+mode, func(t *testing.T) {
 				out, cmd := watched(t, l, dir, program, mode, "8")

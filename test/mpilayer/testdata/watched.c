@@ -1,6 +1,6 @@
 /* watched.c MODE [SECONDS] - a program without libholdfast, for holdfast run --watch. Modes: circle, all receive from
  * their left before they send; tag, a message waits that nobody asks for; late, rank 0 computes while the others wait;
- * leave, rank 0 comes to its end and rank 1 waits for it; healthy, messages go round and a window is open;
+ * leave, rank 0 comes to its end and rank 1 waits for it; healthy, messages go round and one is matched;
  * threads, as healthy with MPI_THREAD_MULTIPLE. */
 #include <mpi.h>
 #include <stdio.h>
@@ -20,11 +20,11 @@ static double now(void) {
 static void go_round(double seconds) {
 	const int left = (rank + size - 1) % size, right = (rank + 1) % size;
 	const double end = now() + seconds;
-	int shared = 0;
-	MPI_Win window;
-	MPI_Win_create(&shared, sizeof shared, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
-	MPI_Win_fence(0, window);
-	MPI_Put(&rank, 1, MPI_INT, rank, 0, 1, MPI_INT, window); /* no checkpoint can keep an open epoch */
+	int kept = 0;
+	MPI_Request own;
+	MPI_Message matched; /* no checkpoint can keep one */
+	MPI_Isend(&rank, 1, MPI_INT, rank, 6, MPI_COMM_WORLD, &own);
+	MPI_Mprobe(rank, 6, MPI_COMM_WORLD, &matched, MPI_STATUS_IGNORE);
 	for (int more = 1; more;) {
 		int in, out = rank, sum = 0, mine = now() < end;
 		MPI_Request requests[2];
@@ -39,8 +39,8 @@ static void go_round(double seconds) {
 		more = sum > 0;
 		usleep(1000);
 	}
-	MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
-	MPI_Win_free(&window);
+	MPI_Mrecv(&kept, 1, MPI_INT, &matched, MPI_STATUS_IGNORE);
+	MPI_Wait(&own, MPI_STATUS_IGNORE);
 }
 
 int main(int argc, char **argv) {
