@@ -27,6 +27,7 @@ typedef struct {
 #define MPI_ERR_IN_STATUS 17
 #define MPI_ERR_PENDING 18
 #define MPI_MODE_RDONLY 2
+#define HFM_MESSAGES_MAKE_COMMS 0
 #define MPI_THREAD_MULTIPLE 3
 
 #define MPI_COMM_WORLD 0x44000000

@@ -28,6 +28,7 @@ typedef struct {
 #define MPI_ERR_IN_STATUS 18
 #define MPI_ERR_PENDING 19
 #define MPI_MODE_RDONLY 2
+#define HFM_MESSAGES_MAKE_COMMS 1
 #define MPI_THREAD_MULTIPLE 3
 
 /* What the library exports under these names. */

@@ -21,6 +21,9 @@ typedef void MPI_Win_delete_attr_function(void *);
 typedef void MPI_Win_copy_attr_function(void *);
 typedef void MPI_Session_errhandler_function(void *);
 typedef void MPI_File_errhandler_function(void *);
+typedef void MPI_Grequest_query_function(void *);
+typedef void MPI_Grequest_free_function(void *);
+typedef void MPI_Grequest_cancel_function(void *);
 #include HFM_ABI
 #include "layer.h"
 
@@ -37,8 +40,8 @@ _Static_assert(sizeof(MPI_Status) <= sizeof((struct hfm_request){ 0 }.status), "
  * status, request and error as for any other. */
 static MPI_Comm loop;
 
-/* Of the world: libraries make communicators of some ranks by messages on the communicator that the program names. On
- * that one a drain would take them. */
+/* Of the world. Open MPI makes communicators of some ranks by messages on the communicator that the program names, with
+ * its tag: a drain would take them, so they go here. MPICH has its own context for them, and crashes here. */
 static MPI_Comm hidden;
 
 /* A receive on the loop that never ends: see note_complete. */
@@ -131,6 +134,33 @@ static void set_status(MPI_Status *st, const struct hfm_mail *m) {
 		REAL(Status_set_cancelled)(st, 0);
 		st->MPI_SOURCE = m->source;
 		st->MPI_TAG = m->tag;
+	}
+}
+
+/* A send that the program takes for complete. */
+struct packed {
+	struct packed *next;
+	MPI_Request request;
+	char data[];
+};
+
+static struct packed *packed_sends;
+
+/* end_packed frees those that have ended; at the end it waits for all. */
+static void end_packed(bool end) {
+	for (struct packed **at = &packed_sends, *p; (p = *at) != NULL;) {
+		int flag = end;
+		if (end) {
+			REAL(Wait)(&p->request, MPI_STATUS_IGNORE);
+		} else {
+			REAL(Test)(&p->request, &flag, MPI_STATUS_IGNORE);
+		}
+		if (flag) {
+			*at = p->next;
+			free(p);
+		} else {
+			at = &p->next;
+		}
 	}
 }
 

@@ -302,6 +302,7 @@ static int hfm_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Co
 		return REAL(Comm_create_group)(comm, group, tag, newcomm);
 	}
 	struct hfm_comm *c = comm_of(comm);
+	const bool elsewhere = c != NULL && HFM_MESSAGES_MAKE_COMMS;
 	int n = 0, all[HFM_MOST_WAITS], in[HFM_MOST_WAITS];
 	hfm_blocks(HFM_Comm_create_group, c, HFM_CALL_ALL);
 	if (c != NULL && REAL(Group_size)(group, &n) == MPI_SUCCESS) {
@@ -320,15 +321,17 @@ static int hfm_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Co
 		}
 	}
 	hfm_wait_begins();
-	int rc = c != NULL ? create_hidden(group, tag, newcomm) : REAL(Comm_create_group)(comm, group, tag, newcomm);
-	if (rc == MPI_SUCCESS && c != NULL && *newcomm != MPI_COMM_NULL) {
+	int rc = elsewhere ? create_hidden(group, tag, newcomm) : REAL(Comm_create_group)(comm, group, tag, newcomm);
+	if (rc == MPI_SUCCESS && elsewhere && *newcomm != MPI_COMM_NULL) {
 		MPI_Errhandler handler;
 		REAL(Comm_get_errhandler)(comm, &handler);
 		REAL(Comm_set_errhandler)(*newcomm, handler);
 		REAL(Errhandler_free)(&handler);
+	}
+	if (rc == MPI_SUCCESS && c != NULL) {
 		adopt(c, *newcomm, HFM_Comm_create_group, 0, &tag);
 	}
-	rc = c != NULL ? raise_on(comm, rc) : rc;
+	rc = elsewhere ? raise_on(comm, rc) : rc;
 	hfm_leave();
 	return rc;
 }
@@ -340,13 +343,13 @@ static int hfm_Intercomm_create(
 		return REAL(Intercomm_create)(local, leader, peer_comm, remote, tag, newcomm);
 	}
 	struct hfm_comm *c = comm_of(local), *p = c != NULL && c->rank == leader ? comm_of(peer_comm) : NULL;
-	if (p != NULL && remote >= 0 && remote < p->size) {
+	if (HFM_MESSAGES_MAKE_COMMS && p != NULL && remote >= 0 && remote < p->size) {
 		remote = p->world[remote];
 		peer_comm = hidden;
 	}
 	if (c != NULL && c->rank == leader) {
 		count(hfm_entered(c), 1);
-		blocks_on(HFM_Intercomm_create, p != NULL ? hfm_first_comm : NULL, remote, tag, 0);
+		blocks_on(HFM_Intercomm_create, peer_comm == hidden ? hfm_first_comm : p, remote, tag, 0);
 	} else {
 		hfm_begin_collective(HFM_Intercomm_create, c);
 	}

@@ -184,10 +184,7 @@ static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
 	default:
 		break;
 	}
-	if (r->served) {
-		replace_status(st, r);
-	}
-	r->active = r->complete = r->counted = r->served = false;
+	r->active = r->complete = r->counted = false;
 	if (r->kind != HFM_PERSISTENT_RECEIVE && r->kind != HFM_PERSISTENT_SEND && r->kind != HFM_PERSISTENT_COLLECTIVE) {
 		free_type(r);
 		hfm_remove(&hfm_requests, r->handle);
@@ -276,6 +273,11 @@ static int served(const struct batch *b) {
 	return -1;
 }
 
+/* file_ended says whether a request is that of an operation on a file which the drain has brought to its end. */
+static bool file_ended(const struct hfm_request *r) {
+	return r != NULL && r->counted && hfm_get(&hfm_files, r->comm->handle) == r->comm;
+}
+
 static int wait_or_test(enum hfm_call call, MPI_Request *request, int *flag, MPI_Status *status) {
 	if (!hfm_enter(call)) {
 		return flag ? REAL(Test)(request, flag, status) : REAL(Wait)(request, status);
@@ -294,7 +296,11 @@ static int wait_or_test(enum hfm_call call, MPI_Request *request, int *flag, MPI
 		if (!flag) {
 			blocks_in(call, r, 0);
 		}
-		rc = flag ? REAL(Test)(request, flag, st) : REAL(Wait)(request, st);
+		bool over = flag && file_ended(r);
+		rc = flag && !over ? REAL(Test)(request, flag, st) : REAL(Wait)(request, st);
+		if (over) {
+			*flag = 1;
+		}
 		if (flag && !*flag) {
 			poll_of(r);
 		}
@@ -314,6 +320,20 @@ static int hfm_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 	return wait_or_test(HFM_Test, request, flag, status);
 }
 
+/* end_files ends those of a batch, and returns their statuses, or NULL if there are none. MPICH's MPI_Waitall never
+ * returns from several operations of which some are complete. */
+static MPI_Status *end_files(const struct batch *b, MPI_Request requests[], int *rc) {
+	MPI_Status *ends = NULL;
+	for (int i = 0; i < b->n; i++) {
+		if (file_ended(b->known[i])) {
+			ends = ends != NULL ? ends : hfm_need(calloc((size_t)b->n, sizeof *ends));
+			int failed = REAL(Wait)(&requests[i], &ends[i]); /* MPICH's test would end it twice */
+			*rc = failed != MPI_SUCCESS ? failed : *rc;
+		}
+	}
+	return ends;
+}
+
 static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, MPI_Status *statuses) {
 	if (!hfm_enter(call)) {
 		return flag ? REAL(Testall)(n, requests, flag, statuses) : REAL(Waitall)(n, requests, statuses);
@@ -323,10 +343,19 @@ static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, 
 	if (!flag) {
 		blocks_on_all(call, &b, HFM_CALL_ALL);
 	}
+	int early = MPI_SUCCESS;
+	MPI_Status *ends = any && !flag ? end_files(&b, requests, &early) : NULL;
 	int rc = flag ? REAL(Testall)(n, requests, flag, b.statuses) : REAL(Waitall)(n, requests, b.statuses);
 	if (flag && !*flag) {
 		poll_of_batch(&b);
 	}
+	for (int i = 0; ends != NULL && i < n; i++) {
+		if (file_ended(b.known[i])) {
+			b.statuses[i] = ends[i];
+		}
+	}
+	free(ends);
+	rc = rc == MPI_SUCCESS ? early : rc;
 	if (any && (rc != MPI_SUCCESS || !flag || *flag)) {
 		int class = MPI_SUCCESS;
 		if (rc != MPI_SUCCESS) {
@@ -475,9 +504,6 @@ static int hfm_Request_get_status(MPI_Request request, int *flag, MPI_Status *st
 			status->MPI_SOURCE = r->mail_source;
 			status->MPI_TAG = r->mail_tag;
 		}
-		if (r != NULL && r->served && *flag && status != MPI_STATUS_IGNORE) {
-			replace_status(status, r);
-		}
 	}
 	hfm_leave();
 	return rc;
@@ -530,6 +556,26 @@ static void reap(bool end) {
 			at = &r->next;
 		}
 	}
+	end_packed(end);
+}
+
+/* The program's own requests come to an end by what the program does: a checkpoint cannot bring it about. */
+static int hfm_Grequest_start(MPI_Grequest_query_function *query, MPI_Grequest_free_function *release,
+	MPI_Grequest_cancel_function *cancel, void *state, MPI_Request *request) {
+	if (!hfm_enter(HFM_Grequest_start)) {
+		return REAL(Grequest_start)(query, release, cancel, state, request);
+	}
+	int rc = REAL(Grequest_start)(query, release, cancel, state, request);
+	hfm_started(HFM_GENERALIZED, HFM_Grequest_start, hfm_first_comm, rc, request);
+	return rc;
+}
+
+static int hfm_Grequest_complete(MPI_Request request) {
+	struct hfm_request *r = hfm_depth == 0 && hfm_on ? request_of(request) : NULL;
+	if (r != NULL) {
+		r->counted = true;
+	}
+	return REAL(Grequest_complete)(request);
 }
 
 static int hfm_Cancel(MPI_Request *request) {

@@ -18,6 +18,21 @@ static void poke(const struct hfm_request *r) {
 	REAL(Testall)(2, two, &flag, MPI_STATUSES_IGNORE);
 }
 
+/* All ranks stand at points. Else ROMIO's collectives are left alone: ranks would look after different ones. */
+static bool at_point;
+
+/* oldest says whether nothing is under way on a file that was started before: ROMIO's operations on one get on in their
+ * order alone. */
+static bool oldest(const struct hfm_request *r) {
+	for (size_t i = 0; i < hfm_requests.room; i++) {
+		const struct hfm_request *x = hfm_requests.values[i];
+		if (x != NULL && x->active && !x->counted && x->comm == r->comm && x->order < r->order) {
+			return false;
+		}
+	}
+	return true;
+}
+
 /* note_complete looks for ends that the program has not been told: it counts messages that receives have got. Handles
  * stay as they are. */
 static void note_complete(void) {
@@ -28,7 +43,11 @@ static void note_complete(void) {
 		}
 		MPI_Status st;
 		int flag = 0, cancelled = 0, rc;
-		if (completes(r)) {
+		const bool of_file = hfm_get(&hfm_files, r->comm->handle) == r->comm;
+		if (of_file && (!at_point || !oldest(r))) {
+			continue;
+		}
+		if (of_file) {
 			poke(r);
 		}
 		rc = REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st);
@@ -140,7 +159,9 @@ static void drain_some(void) {
 static void turn(void) {
 	if (hfm_on && hfm_depth == 0) {
 		hfm_depth = 1;
+		at_point = true;
 		drain_some();
+		at_point = false;
 		hfm_depth = 0;
 	}
 }

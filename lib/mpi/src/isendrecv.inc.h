@@ -1,90 +1,91 @@
 /* isendrecv.inc.h - a send and a receive under one request. */
 
-/* isendrecv_known notes the receive of one. */
-static void C(isendrecv_known)(enum hfm_call call, struct hfm_comm *c, MPI_Request request, void *buf, COUNT n,
-	MPI_Datatype type, int source, int tag) {
-	if (c == NULL || source == MPI_PROC_NULL) {
-		return;
+/* send_packed sends what is in buf now. */
+static int C(send_packed)(const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
+	int room = 0, at = 0, rc = REAL(Pack_size)((int)n, type, comm, &room);
+	if (rc != MPI_SUCCESS || dest == MPI_PROC_NULL) {
+		return rc;
 	}
-	struct hfm_request *r = track(HFM_RECEIVE, call, c, request);
-	r->source = source;
-	r->tag = tag;
-	r->active = true;
-	r->buffer = buf;
-	r->count = (long)n;
-	r->datatype = WORD(type);
-	posted(c, source, tag);
+	struct packed *p = hfm_need(malloc(sizeof *p + (size_t)room));
+	rc = REAL(Pack)(buf, (int)n, type, p->data, room, &at, comm);
+	rc = rc == MPI_SUCCESS ? REAL(Isend)(p->data, at, MPI_PACKED, dest, tag, comm, &p->request) : rc;
+	if (rc != MPI_SUCCESS) {
+		free(p);
+		return rc;
+	}
+	hfm_lock();
+	end_packed(false);
+	p->next = packed_sends;
+	packed_sends = p;
+	hfm_unlock();
+	return rc;
 }
 
-/* isendrecv_served gives the receive of one its message from the mailbox at once: request is that of the send. */
-static int C(isendrecv_served)(struct hfm_mail *m, MPI_Request request, MPI_Comm comm) {
-	struct hfm_request *r = request_of(request);
-	MPI_Status st;
-	r->counted = r->served = true;
-	int rc = C(receive_mail)(m, r->buffer, (COUNT)r->count, HANDLE(MPI_Datatype, r->datatype), comm, &st);
-	memcpy(r->status, &st, sizeof st);
+/* isendrecv_ends notes the receive of one that was started. m: the mailbox serves it, and what is sent was packed. Then
+ * the message comes by way of the loop, as that of MPI_Irecv does. */
+static int C(isendrecv_ends)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, int source,
+	int tag, MPI_Comm comm, MPI_Request *request, uint64_t *sent, int rc) {
+	struct hfm_comm *c = comm_of(comm);
+	if (rc == MPI_SUCCESS && m != NULL) {
+		loop_lock();
+		rc = REAL(C(Irecv))(buf, n, type, 0, 0, loop, request);
+	} else if (rc != MPI_SUCCESS) {
+		count(sent, (uint64_t)-1);
+		if (m != NULL) {
+			hfm_return_mail(c, m);
+		}
+		hfm_leave();
+		return rc;
+	}
+	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
+		struct hfm_request *r = track(HFM_RECEIVE, call, c, *request);
+		r->source = source;
+		r->tag = tag;
+		r->active = true;
+		r->buffer = buf;
+		r->count = (long)n;
+		r->datatype = WORD(type);
+		posted(c, source, tag);
+		if (m != NULL) {
+			r->counted = r->mail = true;
+			r->mail_source = m->source;
+			r->mail_tag = m->tag;
+			send_mail(m);
+		}
+	}
+	if (m != NULL) {
+		loop_unlock();
+		rc = raise_on(comm, rc);
+		free(m);
+	}
+	hfm_leave();
 	return rc;
 }
 
 static int C(hfm_Isendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendtype, int dest, int sendtag,
-	void *recvbuf, COUNT receives, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-	MPI_Request *request) {
+	void *recvbuf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
 	if (!hfm_enter(HFM_Isendrecv)) {
 		return REAL(C(Isendrecv))(
-			sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm, request);
+			sendbuf, sends, sendtype, dest, sendtag, recvbuf, n, type, source, tag, comm, request);
 	}
-	struct hfm_comm *c = comm_of(comm);
-	uint64_t *sent = peer(hfm_sent, c, dest);
-	struct hfm_mail *m = mail_for(comm, source, recvtag, true);
+	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
+	struct hfm_mail *m = mail_for(comm, source, tag, true);
 	count(sent, 1);
-	int rc = REAL(C(Isendrecv))(sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype,
-		m == NULL ? source : MPI_PROC_NULL, recvtag, comm, request);
-	if (rc == MPI_SUCCESS) {
-		C(isendrecv_known)(HFM_Isendrecv, c, *request, recvbuf, receives, recvtype, source, recvtag);
-		rc = m == NULL ? rc : C(isendrecv_served)(m, *request, comm);
-	} else {
-		count(sent, (uint64_t)-1);
-		if (m != NULL) {
-			hfm_return_mail(c, m);
-		}
-	}
-	hfm_leave();
-	return rc;
+	int rc = m != NULL
+		? C(send_packed)(sendbuf, sends, sendtype, dest, sendtag, comm)
+		: REAL(C(Isendrecv))(sendbuf, sends, sendtype, dest, sendtag, recvbuf, n, type, source, tag, comm, request);
+	return C(isendrecv_ends)(HFM_Isendrecv, m, recvbuf, n, type, source, tag, comm, request, sent, rc);
 }
 
-static int C(hfm_Isendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int dest, int sendtag, int source,
-	int recvtag, MPI_Comm comm, MPI_Request *request) {
+static int C(hfm_Isendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int dest, int sendtag, int source, int tag,
+	MPI_Comm comm, MPI_Request *request) {
 	if (!hfm_enter(HFM_Isendrecv_replace)) {
-		return REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, request);
+		return REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, tag, comm, request);
 	}
-	struct hfm_comm *c = comm_of(comm);
-	uint64_t *sent = peer(hfm_sent, c, dest);
-	struct hfm_mail *m = mail_for(comm, source, recvtag, true), *packed = NULL;
-	int rc = MPI_SUCCESS, room = 0, at = 0;
+	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
+	struct hfm_mail *m = mail_for(comm, source, tag, true);
 	count(sent, 1);
-	if (m == NULL) {
-		rc = REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, request);
-	} else { /* what is sent stays until the request ends */
-		rc = REAL(Pack_size)((int)n, type, comm, &room);
-		packed = rc == MPI_SUCCESS ? hfm_need(malloc(sizeof *packed + (size_t)room)) : NULL;
-		rc = rc == MPI_SUCCESS ? REAL(Pack)(buf, (int)n, type, packed->data, room, &at, comm) : rc;
-		rc = rc == MPI_SUCCESS ? REAL(Isendrecv)(packed->data, at, MPI_PACKED, dest, sendtag, NULL, 0, MPI_PACKED,
-									 MPI_PROC_NULL, recvtag, comm, request)
-							   : rc;
-	}
-	if (rc == MPI_SUCCESS) {
-		C(isendrecv_known)(HFM_Isendrecv_replace, c, *request, buf, n, type, source, recvtag);
-	}
-	if (rc == MPI_SUCCESS && m != NULL) {
-		request_of(*request)->held = packed;
-		rc = C(isendrecv_served)(m, *request, comm);
-	} else if (rc != MPI_SUCCESS) {
-		count(sent, (uint64_t)-1);
-		free(packed);
-		if (m != NULL) {
-			hfm_return_mail(c, m);
-		}
-	}
-	hfm_leave();
-	return rc;
+	int rc = m != NULL ? C(send_packed)(buf, n, type, dest, sendtag, comm)
+					   : REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, tag, comm, request);
+	return C(isendrecv_ends)(HFM_Isendrecv_replace, m, buf, n, type, source, tag, comm, request, sent, rc);
 }

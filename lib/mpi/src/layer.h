@@ -134,6 +134,7 @@ enum hfm_kind {
 	HFM_PERSISTENT_COLLECTIVE,
 	HFM_IDUP,
 	HFM_FILE,
+	HFM_GENERALIZED,
 	HFM_CANCELLED_SEND
 };
 
@@ -148,7 +149,6 @@ struct hfm_request {
 	int source, tag; /* as the program posted it; the destination of a send */
 	bool active;
 	bool counted;   /* the layer has seen its end */
-	bool served;    /* the receive of an Isendrecv had its message in the mailbox: status has how it ended */
 	bool cancelled; /* the program wants a persistent send cancelled */
 	bool mail;      /* its message was in the mailbox, came by way of the loop, and has this source and tag */
 	bool complete;  /* a persistent receive whose message was in the mailbox: status has how it ended */

@@ -61,7 +61,7 @@ static struct hfm_mail *pack_got(struct saving *s, const struct hfm_request *r) 
 	MPI_Comm comm = HANDLE(MPI_Comm, r->comm->handle);
 	MPI_Datatype type = HANDLE(MPI_Datatype, r->datatype);
 	int flag = 1, bytes = 0, size = 0, n = 0, room = 0, at = 0, rc = MPI_SUCCESS;
-	if (r->complete || r->served) {
+	if (r->complete) {
 		memcpy(&st, r->status, sizeof st);
 		rc = r->error;
 	} else {
@@ -105,13 +105,14 @@ static void save_request(struct saving *s, struct hfm_request *r) {
 	case HFM_PERSISTENT_COLLECTIVE:
 	case HFM_IDUP:
 	case HFM_FILE:
+	case HFM_GENERALIZED:
 	case HFM_CANCELLED_SEND:
 		if (r->named != NULL && r->kind == HFM_PERSISTENT_COLLECTIVE) {
 			save_named(s, r, 0);
 		} else if (r->named != NULL) {
 			save_over(s, r->named->name);
 		}
-		if (r->active && !r->counted) { /* the drain waits for them */
+		if (r->active && !r->counted) { /* the drain waits for all but generalized ones */
 			refuse(s, "what MPI_%s has started on %s is not complete; wait for it before the point", hfm_names[r->call],
 				r->comm->name);
 		}
@@ -130,18 +131,18 @@ static void save_request(struct saving *s, struct hfm_request *r) {
 		return;
 	}
 	do { /* one whose message has been counted waits for the rest of it at most */
-		if (!r->complete && !r->served &&
-			REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st) == MPI_SUCCESS && flag) {
+		if (!r->complete && REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st) == MPI_SUCCESS &&
+			flag) {
 			REAL(Test_cancelled)(&st, &cancelled);
 		}
-	} while (r->counted && !r->complete && !r->served && !flag);
+	} while (r->counted && !r->complete && !flag);
 	if (cancelled) {
 		if (r->named != NULL) {
 			save_over(s, r->named->name);
 		}
 		return;
 	}
-	bool came = r->complete || r->served || flag;
+	bool came = r->complete || flag;
 	uint32_t number =
 		save_receive(s, r->comm->name, any_source(r->source), any_tag(r->tag), came ? HFM_RECEIVE_CAME : 0);
 	r->waiting = !came;

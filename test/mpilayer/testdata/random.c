@@ -97,8 +97,8 @@ static void plan(uint64_t seed, int steps) {
 			if (x->recv_step >= gone[x->comm]) {
 				continue;
 			}
-			const int early = x->recv_kind == IRECV || x->recv_kind == RECV_INIT || x->recv_kind == POLL ||
-				x->recv_kind == WAITANY;
+			const int early =
+				x->recv_kind == IRECV || x->recv_kind == RECV_INIT || x->recv_kind == POLL || x->recv_kind == WAITANY;
 			x->post_step = early ? x->post_step : x->recv_step;
 			x->post_step = x->post_step > *post ? x->post_step : *post;
 			x->post_step = x->post_step < born[x->comm] ? born[x->comm] : x->post_step;

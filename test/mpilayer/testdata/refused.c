@@ -83,6 +83,29 @@ static void end_idup(void) {
 	MPI_Comm_free(&twin);
 }
 
+static int query(void *state, MPI_Status *st) {
+	(void)state;
+	MPI_Status_set_elements(st, MPI_INT, 0);
+	MPI_Status_set_cancelled(st, 0);
+	return MPI_SUCCESS;
+}
+
+static int release(void *state) { return state != NULL; }
+
+static int cancel(void *state, int complete) { return state != NULL && complete; }
+
+static void open_generalized(void) { MPI_Grequest_start(query, release, cancel, NULL, &request); }
+
+static void complete_generalized(void) {
+	open_generalized();
+	MPI_Grequest_complete(request);
+}
+
+static void end_generalized(void) {
+	MPI_Grequest_complete(request);
+	end_request();
+}
+
 #if MPI_VERSION >= 4
 /* The message waits in the mailbox when it is received. */
 static void open_isendrecv(void) {
@@ -131,6 +154,8 @@ static const struct {
 	{ "MPI_Mprobe", open_probe, end_probe, 0 },
 	{ NULL, open_collective, end_collective, 0 },
 	{ NULL, open_idup, end_idup, 0 },
+	{ "MPI_Grequest_start", open_generalized, end_generalized, 0 },
+	{ NULL, complete_generalized, end_request, 0 },
 #if MPI_VERSION >= 4
 	{ NULL, open_isendrecv, end_isendrecv, 0 },
 	{ "MPI_Psend_init", open_partitioned, open_nothing, 1 },

@@ -42,9 +42,12 @@ static void change_inter(void) {
 
 static void make_all(const char *dir) {
 	char path[4096];
-	int ones = 1;
+	int ones = 1, half[3] = { rank % 2, size - 1, 2 };
+	MPI_Group world, parity;
 	group = rank % 2;
-	MPI_Comm_split(MPI_COMM_WORLD, group, rank, &line);
+	MPI_Comm_group(MPI_COMM_WORLD, &world);
+	MPI_Group_range_incl(world, 1, &half, &parity);
+	MPI_Comm_create_group(MPI_COMM_WORLD, parity, 11, &line);
 	MPI_Comm_rank(line, &in_group);
 	MPI_Comm_size(line, &local);
 	make_inter();
