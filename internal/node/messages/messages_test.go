@@ -211,7 +211,7 @@ func TestSync(t *testing.T) {
 	p.setU64(atUnended, 1)
 	p.setU64(atWindows, 1)
 	ended := atomic.Bool{}
-	go func() {
+	go func(p *Page) {
 		for ctx := t.Context(); ctx.Err() == nil; {
 			if n := p.load(atTurns); n == 1000 {
 				ended.Store(true)
@@ -219,7 +219,7 @@ func TestSync(t *testing.T) {
 			}
 			p.setU64(atTurns, p.load(atTurns)+1)
 		}
-	}()
+	}(p)
 	s, err := e.Drain(t.Context())
 	if err != nil || !s.Windows || !ended.Load() || c.synced != 0 {
 		t.Errorf("got %+v, %v; synchronized %d times", s, err, c.synced)
@@ -251,11 +251,11 @@ func TestSync(t *testing.T) {
 	}
 	p, c = newPage(2), &standing{}
 	p.setU64(atToSync, 1)
-	go func() {
+	go func(p *Page) {
 		for ctx := t.Context(); ctx.Err() == nil; {
 			p.setU64(atTurns, p.load(atTurns)+1)
 		}
-	}()
+	}(p)
 	if _, err := New(p, 0, c, program.Exchange(other)).Drain(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "rank 1 could not synchronize") {
 		t.Errorf("got %v", err)
