@@ -92,7 +92,7 @@ func (d *daemon) firstToLog(s *session, e *coordinated.RanksError) (first bool) 
 	return first
 }
 
-// Address is the socket of a job's daemon; see NODE.md.
+// Address is the socket of a job's daemon; see docs/internals/NODE.md.
 func Address(key string) string {
 	clean := func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {

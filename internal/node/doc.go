@@ -1,5 +1,5 @@
 // Package node is the daemon that takes the checkpoints of programs in other languages:
-// one for each job and node, with an agent for each rank. docs/NODE.md has its protocol.
+// one for each job and node, with an agent for each rank. docs/internals/NODE.md has its protocol.
 //
 // # Concurrency
 //

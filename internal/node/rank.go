@@ -49,7 +49,7 @@ func (r *rank) Size() int                 { return r.size }
 func (r *rank) Points() uint64            { return r.pages.count() }
 func (r *rank) Signals() <-chan os.Signal { return r.signals }
 
-// Arm stores the flag before the agent loads the points; see NODE.md.
+// Arm stores the flag before the agent loads the points; see docs/internals/NODE.md.
 func (r *rank) Arm(armed bool) {
 	r.pages.set(wire.PointArmed, armed)
 	if !r.fence {

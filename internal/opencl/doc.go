@@ -15,5 +15,5 @@
 //
 // What a program sends is checked before it is used: an impossible message ends the service
 // of that program, which has a server of its own. When the program ends, so does the server,
-// and with it all that the program had. docs/OPENCL.md, chapter "The wire", has each message.
+// and with it all that the program had. docs/internals/OPENCL.md, chapter "The wire", has each message.
 package opencl

@@ -1,8 +1,8 @@
 /* heir.c - goes on with another node daemon when the one before has died.
  *
- * The kernel notes the death of a daemon in the flags page, which a point looks at anyway (docs/NODE.md). Ranks notice
- * it at different points. So one that does finds the next daemon, or starts it, tells it how many points it has come
- * to, and computes on until all are there: then that daemon asks for a checkpoint, as it asks for any. */
+ * The kernel notes the death of a daemon in the flags page, which each point reads (docs/internals/NODE.md). Ranks
+ * notice it at different points. A rank that notices it finds or starts the next daemon, reports the number of its
+ * points, and computes on until all ranks have done so. That daemon then asks for a checkpoint as usual. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

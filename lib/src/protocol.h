@@ -1,4 +1,4 @@
-/* protocol.h - what passes between a rank and the node daemon: docs/NODE.md, version 1. The package
+/* protocol.h - what passes between a rank and the node daemon: docs/internals/NODE.md, version 1. The package
  * internal/node/wire has the same for Go, and a test that compares the two. */
 #ifndef HF_PROTOCOL_H
 #define HF_PROTOCOL_H

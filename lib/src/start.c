@@ -96,7 +96,7 @@ const char *hf_off_by(void) {
 	return file != NULL ? file : "holdfast.yaml";
 }
 
-/* Writes the key of the job, of at most 64 bytes: docs/NODE.md. */
+/* Writes the key of the job, of at most 64 bytes: docs/internals/NODE.md. */
 static void job_key(char key[65]) {
 	const char *named = hf_environ("HOLDFAST_NODE_KEY");
 	char launched[128];

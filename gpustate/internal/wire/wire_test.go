@@ -182,10 +182,10 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// TestDocument decodes the example of docs/REMOTE.md and looks up version and
+// TestDocument decodes the example of docs/internals/REMOTE.md and looks up version and
 // operations.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/REMOTE.md")
+	text, err := os.ReadFile("../../../docs/internals/REMOTE.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package wire is the protocol between the node daemon and its clients: bytes in,
-// messages out, and back. docs/NODE.md describes it; lib/protocol.h has the same for C.
+// messages out, and back. docs/internals/NODE.md describes it; lib/protocol.h has the same for C.
 package wire
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Numbers of the protocol, as NODE.md has them.
+// Numbers of the protocol, as docs/internals/NODE.md has them.
 const (
 	Magic       = 0x444e4648
 	Version     = 1

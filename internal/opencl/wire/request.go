@@ -1,5 +1,5 @@
 // Package wire is the protocol between a program in OpenCL and its server: numbers, and requests as they
-// come. docs/OPENCL.md describes it; lib/opencl/wire/protocol.h has the numbers for C.
+// come. docs/internals/OPENCL.md describes it; lib/opencl/wire/protocol.h has the numbers for C.
 package wire
 
 import (

@@ -1,4 +1,4 @@
-/* Messages between libholdfast-opencl and its server, `holdfast opencl`. docs/OPENCL.md, chapter
+/* Messages between libholdfast-opencl and its server, `holdfast opencl`. docs/internals/OPENCL.md, chapter
    "The wire", says what each holds; internal/opencl has the same numbers, which a test compares. */
 #ifndef HFCL_PROTOCOL_H
 #define HFCL_PROTOCOL_H
