@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 // TestDrainAtEveryCall drains before each call of a program, before every third and before random ones: the program
@@ -27,14 +28,25 @@ func TestDrainAtEveryCall(t *testing.T) {
 		}
 		for _, cut := range []string{"", "1", "3", "r5"} {
 			t.Run(l.Name+" cut "+cut, func(t *testing.T) {
-				out, err := l.Job(3, 5*time.Minute, "env", "LD_PRELOAD="+layer, "HOLDFAST_MPI_CUT="+cut, program,
-					"3").CombinedOutput(t.Context())
+				j := l.Job(3, 5*time.Minute, "env", preload(layer), "HOLDFAST_MPI_CUT="+cut, program, "3")
+				j.Env = yield.Env()
+				out, err := j.CombinedOutput(t.Context())
 				if err != nil || !strings.Contains(out, "failed checks: 0\n") {
 					t.Errorf("%v\n%s", err, out)
 				}
 			})
 		}
 	}
+}
+
+// preload is the variable that puts the layer before a rank's MPI, and between them what has it yield.
+func preload(layer string) string {
+	for _, variable := range yield.Env() {
+		if file, ok := strings.CutPrefix(variable, "LD_PRELOAD="); ok {
+			return "LD_PRELOAD=" + layer + ":" + file
+		}
+	}
+	return "LD_PRELOAD=" + layer
 }
 
 // TestEveryFunctionHasAClass compares api.txt with what the installed libraries export: a function that is in neither

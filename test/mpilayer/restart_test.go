@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,14 +23,30 @@ var (
 	seed     = flag.Uint64("seed", 1, "seed of the first one")
 )
 
-// installed builds what users install, and returns where.
+// root has what users install, once one of the tests has asked for it.
+var root string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "mpilayer")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	root = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var built = sync.OnceValue(func() error { return launch.Build(root) })
+
+// installed builds what users install, and returns where. No test changes what is there.
 func installed(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := launch.Build(dir); err != nil {
+	if err := built(); err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return root
 }
 
 // compile builds a program in C or C++ with the libraries in dir, for each MPI.
@@ -88,7 +105,7 @@ func start(t *testing.T, l mpirun.Launcher, dir, checkpoints string, ranks int, 
 // TestRestartUnderOtherMPI: messages of a vector type that are in flight at the points of a program reach wildcard
 // receives of the same program under the other MPI.
 func TestRestartUnderOtherMPI(t *testing.T) {
-	const ranks, steps, few = 3, 3000, 2000
+	const ranks, steps, few, fewer = 3, 3000, 2000, 1000
 	dir := installed(t)
 	both := mpirun.Launchers()
 	for _, language := range []struct {
@@ -101,7 +118,7 @@ func TestRestartUnderOtherMPI(t *testing.T) {
 		{"Fortran", compileFortran(t, dir, "testdata/ring.f90"), steps, ringSums(ranks, steps, func(n uint64) any {
 			return int64(n)
 		})},
-		{"threads", compile(t, dir, "testdata/threads.c"), steps, threadSums(ranks, steps)},
+		{"threads", compile(t, dir, "testdata/threads.c"), fewer, threadSums(ranks, fewer)},
 		{"protected requests", compile(t, dir, "testdata/posted.c"), few, postedSums(ranks, few)},
 		{"protected requests in C++", compile(t, dir, "testdata/posted.cpp"), few, leftSums(ranks, few)},
 		{"protected requests in Fortran", compileFortran(t, dir, "testdata/posted.f90"), few,
@@ -146,7 +163,7 @@ func TestRequestOfPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func() (string, error) {
-		return start(t, mpirun.OpenMPI, dir, checkpoints, ranks, "env", "LD_PRELOAD="+layer, "LD_LIBRARY_PATH="+dir,
+		return start(t, mpirun.OpenMPI, dir, checkpoints, ranks, "env", preload(layer), "LD_LIBRARY_PATH="+dir,
 			"HOLDFAST_LIBRARY="+filepath.Join(dir, "libholdfast.so"), "PYTHONPATH="+modules, python,
 			"testdata/posted.py", steps)
 	}
@@ -313,6 +330,30 @@ func randomProgram(t *testing.T, dir string, program map[string]string, seed uin
 	return false, fmt.Errorf("no right end:\n%s", said.String())
 }
 
+// withBug builds the layer with another text in the place of one of its source, and returns where. Only what has that
+// source is compiled.
+func withBug(t *testing.T, dir, file, from, to string) string {
+	t.Helper()
+	broken := t.TempDir()
+	if out, err := exec.Command("sh", "-c", `cp -a "$0"/. ../../Makefile ../../lib "$1"`, dir, broken).
+		CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	path := filepath.Join(broken, "lib", "mpi", "src", file)
+	text, err := os.ReadFile(path)
+	if err != nil || strings.Count(string(text), from) != 1 {
+		t.Fatalf("%s: %v, or not once %q", path, err, from)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("make", "-s", "-C", broken, "mpi", "LIB="+broken, "CFLAGS=-O0").
+		CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return broken
+}
+
 // TestRandomProgramsFindBugs plants bugs in the layer: each is found by few programs.
 func TestRandomProgramsFindBugs(t *testing.T) {
 	if testing.Short() {
@@ -331,24 +372,7 @@ func TestRandomProgramsFindBugs(t *testing.T) {
 			"add_number(t, v[2]);", true},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
-			broken := t.TempDir()
-			if out, err := exec.Command("sh", "-c", `cp -a "$0"/. "$1" && cp -r ../../Makefile ../../lib "$1"`, dir,
-				broken).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			path := filepath.Join(broken, "lib", "mpi", "src", bug.file)
-			text, err := os.ReadFile(path)
-			if err != nil || strings.Count(string(text), bug.from) != 1 {
-				t.Fatalf("%s: %v, or not once %q", path, err, bug.from)
-			}
-			text = []byte(strings.Replace(string(text), bug.from, bug.to, 1))
-			if err := os.WriteFile(path, text, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := exec.Command("make", "-s", "-C", broken, "mpi", "LIB="+broken, "CFLAGS=-O0").
-				CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			broken := withBug(t, dir, bug.file, bug.from, bug.to)
 			program := compile(t, broken, "testdata/random.c")
 			for k := range uint64(150) {
 				_, err := randomProgram(t, broken, program, k, bug.protect)

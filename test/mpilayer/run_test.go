@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
 // plain builds a program that knows nothing of libholdfast-mpi.
@@ -38,7 +39,7 @@ func under(l mpirun.Launcher, dir string, env, flags []string, ranks int, comman
 	line := append([]string{filepath.Join(dir, "holdfast"), "run"}, flags...)
 	launcher := l.Yielding().Command(nil, mpirun.Part{Ranks: ranks, Command: command})
 	return mpirun.Job{Line: slices.Concat(line, []string{"--"}, launcher), Limit: 3 * time.Minute,
-		Env: append(env, "HOLDFAST_BIN="+filepath.Join(dir, "holdfast"))}
+		Env: slices.Concat(yield.Env(), env, []string{"HOLDFAST_BIN=" + filepath.Join(dir, "holdfast")})}
 }
 
 // TestRunPreloads: holdfast run puts the library before the MPI of a program that is linked with libholdfast alone, so

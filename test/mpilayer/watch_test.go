@@ -3,7 +3,6 @@ package mpilayer
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -35,9 +34,10 @@ func (s *said) String() string {
 }
 
 // watched starts a program under holdfast run --watch in a directory of its own, and ends it when the test does.
-func watched(t *testing.T, l mpirun.Launcher, dir, program string, args ...string) (out *said, cmd *exec.Cmd) {
+func watched(t *testing.T, l mpirun.Launcher, dir, program string, env []string, args ...string) (out *said,
+	cmd *exec.Cmd) {
 	t.Helper()
-	j := under(l, dir, nil, []string{"--watch"}, 3, append([]string{program}, args...)...)
+	j := under(l, dir, env, []string{"--watch"}, 3, append([]string{program}, args...)...)
 	out, cmd = &said{}, exec.Command(j.Line[0], j.Line[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = mpirun.Environ(j.Env...), out, out, t.TempDir()
 	if err := cmd.Start(); err != nil {
@@ -76,8 +76,8 @@ func TestWatchNamesDeadlocks(t *testing.T) {
 		program := plain(t, l, "testdata/watched.c")
 		for mode, want := range deadlocks {
 			t.Run(l.Name+" "+mode, func(t *testing.T) {
-				t.Setenv("HOLDFAST_WAIT_TIMEOUT", "4s")
-				out, cmd := watched(t, l, dir, program, mode)
+				t.Parallel() // it waits
+				out, cmd := watched(t, l, dir, program, []string{"HOLDFAST_WAIT_TIMEOUT=4s"}, mode)
 				if !out.await("DEADLOCK", time.Minute) {
 					t.Fatalf("no deadlock is named:\n%s", out)
 				}
@@ -116,7 +116,8 @@ func TestWatchHealthy(t *testing.T) {
 			"healthy": "MPI_Mprobe: a message that has been matched is not received (at ",
 			"threads": "3 of 3 rank(s) were watched", "killed": ""} {
 			t.Run(l.Name+" "+mode, func(t *testing.T) {
-				out, cmd := watched(t, l, dir, program, mode, "8")
+				t.Parallel() // it waits
+				out, cmd := watched(t, l, dir, program, nil, mode, "8")
 				if mode == "killed" {
 					killDaemon(t, out)
 				}
@@ -151,26 +152,10 @@ func TestWatchFindsBug(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the layer once more")
 	}
-	dir, broken := installed(t), t.TempDir()
-	if out, err := exec.Command("sh", "-c", `cp -a "$0"/. "$1" && cp -r ../../Makefile ../../lib "$1"`, dir,
-		broken).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	path := filepath.Join(broken, "lib/mpi/src/counts.inc.h")
-	const says = "blocks_on(HFM_Recv, c, any_source(source), any_tag(tag), 0);"
-	text, err := os.ReadFile(path)
-	if err != nil || strings.Count(string(text), says) != 1 {
-		t.Fatalf("%s: %v, or not once %q", path, err, says)
-	}
-	if err := os.WriteFile(path, bytes.Replace(text, []byte(says), nil, 1), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("make", "-s", "-C", broken, "mpi", "LIB="+broken, "CFLAGS=-O0").
-		CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	broken := withBug(t, installed(t), "counts.inc.h",
+		"blocks_on(HFM_Recv, c, any_source(source), any_tag(tag), 0);", "")
 	l := mpirun.MPICH
-	out, _ := watched(t, l, broken, plain(t, l, "testdata/watched.c"), "circle")
+	out, _ := watched(t, l, broken, plain(t, l, "testdata/watched.c"), nil, "circle")
 	if out.await("DEADLOCK", 15*time.Second) {
 		t.Errorf("the bug is not found:\n%s", out)
 	}
