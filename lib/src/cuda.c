@@ -129,8 +129,8 @@ static int add(struct hf_client *c, const char *call, const struct hfl_allocatio
 	struct hf_array as = { .name = name, .ptr = (void *)(uintptr_t)a->at, .count = a->bytes, .type = HF_BYTE };
 
 	name_of(a, name);
-	other = hf_array_named(c, name);
-	if (a->name != NULL && other != NULL && !other->dropped && other->ptr != as.ptr) {
+	other = a->name != NULL ? hf_array_named(c, name) : NULL;
+	if (other != NULL && !other->dropped && other->ptr != as.ptr) {
 		return hf_fail(HF_E_FAILED,
 			"%s: two variables have one name: %s, and another one at %p: protect both by "
 			"hf_protect instead of hf_protect_cuda",
@@ -149,10 +149,30 @@ static int drop(const struct hfl_allocation *a) {
 	return hf_unprotect(name);
 }
 
-/* Has the arrays follow the ledger: both lists are sorted by address. */
+/* Whether a list that is sorted by address has an allocation. *from moves on with the address. */
+static bool has(const struct hfl_allocation *list, size_t n, size_t *from, const struct hfl_allocation *a) {
+	while (*from < n && list[*from].at < a->at) {
+		++*from;
+	}
+	return *from < n && list[*from].at == a->at && same(&list[*from], a);
+}
+
+/* Leaves in a list what is protected. */
+static size_t held(struct hfl_allocation *list, size_t n) {
+	size_t i, left = 0;
+
+	for (i = 0; i < n; i++) {
+		if (list[i].part != HFL_NONE) {
+			list[left++] = list[i];
+		}
+	}
+	return left;
+}
+
+/* Has the arrays follow the ledger. What fails is tried again by the next call. */
 int hf_follow_ledger(struct hf_client *c, const char *call) {
-	struct hfl_allocation *all, *kept;
-	size_t i, j = 0, n, held = 0;
+	struct hfl_allocation *all;
+	size_t i, j, n;
 	int code = HF_OK;
 
 	if (ledger == NULL || c->pid != getpid()) {
@@ -161,35 +181,33 @@ int hf_follow_ledger(struct hf_client *c, const char *call) {
 	if ((all = list(call, &n)) == NULL) {
 		return HF_E_MEMORY;
 	}
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && code == HF_OK; i++) {
 		if (all[i].part == HFL_MOVING || all[i].part == HFL_REFUSED) {
 			code = refuse(call, &all[i]);
-			free(all);
-			return code;
-		}
-		if (all[i].part != HFL_NONE && all[i].bytes > 0) {
-			all[held++] = all[i];
+		} else if (all[i].bytes == 0) {
+			all[i].part = HFL_NONE;
 		}
 	}
+	n = held(all, n);
 	/* What is gone goes first: a variable may have another place. */
-	for (i = 0; i < count && code == HF_OK; i++) {
-		for (; j < held && all[j].at < now[i].at; j++) {
-		}
-		if (j == held || all[j].at != now[i].at || !same(&all[j], &now[i])) {
-			code = drop(&now[i]);
+	for (i = j = 0; i < count && code == HF_OK; i++) {
+		if (!has(all, n, &j, &now[i]) && (code = drop(&now[i])) == HF_OK) {
+			now[i].part = HFL_NONE;
 		}
 	}
-	for (i = 0, j = 0; i < held && code == HF_OK; i++) {
-		for (; j < count && now[j].at < all[i].at; j++) {
-		}
-		if (j == count || now[j].at != all[i].at || !same(&all[i], &now[j])) {
-			code = add(c, call, &all[i]);
+	count = held(now, count);
+	if (code != HF_OK) {
+		free(all);
+		return code;
+	}
+	for (i = j = 0; i < n; i++) {
+		if (!has(now, count, &j, &all[i]) && (code != HF_OK || (code = add(c, call, &all[i])) != HF_OK)) {
+			all[i].part = HFL_NONE;
 		}
 	}
-	kept = now;
+	free(now);
 	now = all;
-	count = held;
-	free(kept);
+	count = held(all, n);
 	return code;
 }
 

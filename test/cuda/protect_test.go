@@ -97,7 +97,8 @@ func TestProtectOtherMemory(t *testing.T) {
 func TestProtectRefuses(t *testing.T) {
 	start := protecting(t)
 	for mode, want := range map[string]string{"managed": "cuMemAllocManaged", "array": "cuArrayCreate",
-		"pool": "cuMemAllocAsync", "all": "set HOLDFAST_CUDA_ARENA=on"} {
+		"pool": "cuMemAllocAsync", "twice": "two variables have one name",
+		"all": "set HOLDFAST_CUDA_ARENA=on"} {
 		w, program := start(t.TempDir())
 		if mode == "all" {
 			w = w.with("HOLDFAST_CUDA_ARENA=off")
