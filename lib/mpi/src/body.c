@@ -216,6 +216,26 @@ HFM_INLINE void posted(const struct hfm_comm *c, int source, int tag) {
 	}
 }
 
+/* track_receive notes a receive that has been posted. m: the mailbox serves it, and it was posted on the loop, which
+ * its message comes by. */
+static struct hfm_request *track_receive(enum hfm_call call, struct hfm_comm *c, const struct hfm_mail *m,
+	MPI_Request request, void *buf, long n, MPI_Datatype type, int source, int tag) {
+	struct hfm_request *r = track(HFM_RECEIVE, call, c, request);
+	r->source = source;
+	r->tag = tag;
+	r->active = true;
+	r->buffer = buf;
+	r->count = n;
+	r->datatype = WORD(type);
+	if (m != NULL) {
+		r->counted = r->mail = true;
+		r->mail_source = m->source;
+		r->mail_tag = m->tag;
+		send_mail(m);
+	}
+	return r;
+}
+
 #define COUNT int
 #define C(name) name
 #include "counts.inc.h"

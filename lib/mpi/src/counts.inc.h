@@ -136,20 +136,8 @@ static int C(hfm_Irecv)(
 					   : REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
 	struct hfm_comm *c = comm_of(comm);
 	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
-		struct hfm_request *r = track(HFM_RECEIVE, HFM_Irecv, c, *request);
-		r->source = source;
-		r->tag = tag;
-		r->active = true;
-		r->buffer = buf;
-		r->count = (long)n;
-		r->datatype = WORD(type);
 		posted(c, source, tag);
-		if (m != NULL) {
-			r->counted = r->mail = true;
-			r->mail_source = m->source;
-			r->mail_tag = m->tag;
-			send_mail(m);
-		}
+		track_receive(HFM_Irecv, c, m, *request, buf, (long)n, type, source, tag);
 	}
 	if (m != NULL) {
 		loop_unlock();

@@ -42,6 +42,9 @@ static struct hfm_comm *hfm_splits(struct hfm_comm *f, enum hfm_call call, bool 
 	return f;
 }
 
+/* to_write reports whether what the program has written to a file is to be synchronized. */
+static inline bool to_write(const struct hfm_comm *f) { return f != NULL && f->writes && f->split == HFM_CALLS; }
+
 static int by_name(const void *a, const void *b) {
 	return strcmp((*(struct hfm_comm *const *)a)->name, (*(struct hfm_comm *const *)b)->name);
 }
@@ -82,7 +85,7 @@ static const char *sync_files(bool busy) {
 	struct hfm_comm **all = hfm_need(calloc(hfm_files.used + 1, sizeof *all));
 	for (size_t i = 0; i < hfm_files.room; i++) {
 		struct hfm_comm *f = hfm_files.values[i];
-		if (f != NULL && f->writes && f->split == HFM_CALLS) {
+		if (to_write(f)) {
 			all[n++] = f;
 		}
 	}

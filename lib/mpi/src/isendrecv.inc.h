@@ -38,20 +38,8 @@ static int C(isendrecv_ends)(enum hfm_call call, struct hfm_mail *m, void *buf, 
 		return rc;
 	}
 	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
-		struct hfm_request *r = track(HFM_RECEIVE, call, c, *request);
-		r->source = source;
-		r->tag = tag;
-		r->active = true;
-		r->buffer = buf;
-		r->count = (long)n;
-		r->datatype = WORD(type);
 		posted(c, source, tag);
-		if (m != NULL) {
-			r->counted = r->mail = true;
-			r->mail_source = m->source;
-			r->mail_tag = m->tag;
-			send_mail(m);
-		}
+		track_receive(call, c, m, *request, buf, (long)n, type, source, tag);
 	}
 	if (m != NULL) {
 		loop_unlock();

@@ -163,20 +163,7 @@ static int make_receive(struct hfm_kept *k, struct hfm_comm *c, void *buffer, MP
 	int rc = m != NULL ? REAL(Irecv)(buffer, count, type, 0, 0, loop, request)
 					   : REAL(Irecv)(buffer, count, type, source, tag, HANDLE(MPI_Comm, c->handle), request);
 	if (rc == MPI_SUCCESS) {
-		struct hfm_request *r = track(HFM_RECEIVE, HFM_Irecv, c, *request);
-		r->source = source;
-		r->tag = tag;
-		r->active = true;
-		r->buffer = buffer;
-		r->count = count;
-		r->datatype = WORD(type);
-		r->own_type = true;
-		if (m != NULL) {
-			r->counted = r->mail = true;
-			r->mail_source = m->source;
-			r->mail_tag = m->tag;
-			send_mail(m);
-		}
+		track_receive(HFM_Irecv, c, m, *request, buffer, count, type, source, tag)->own_type = true;
 	}
 	if (m != NULL) {
 		loop_unlock();

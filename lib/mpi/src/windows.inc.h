@@ -116,8 +116,7 @@ static const char *flush_windows(void) {
 static uint64_t to_sync(void) {
 	uint64_t n = 0;
 	for (size_t i = 0; i < hfm_files.room; i++) {
-		const struct hfm_comm *f = hfm_files.values[i];
-		n += f != NULL && f->writes && f->split == HFM_CALLS;
+		n += to_write(hfm_files.values[i]);
 	}
 	for (size_t i = 0; i < hfm_windows.room; i++) {
 		const struct hfm_comm *w = hfm_windows.values[i];
