@@ -87,6 +87,15 @@ func (g *Group) all(which []int, line, what string) error {
 	return errors.Join(errs...)
 }
 
+// every is the numbers of all.
+func (g *Group) every() []int {
+	which := make([]int, len(g.doors))
+	for i := range which {
+		which[i] = i
+	}
+	return which
+}
+
 // without are the numbers of those whose last step did not fail.
 func (g *Group) without() (which []int) {
 	for i, r := range g.results {
@@ -118,15 +127,12 @@ func (g *Group) look(want string) ([]state, error) {
 // Pause has all processes give up their GPUs, or none. Those that do not come to rest within wait keep the others
 // going, and the error names the call and the stream.
 func (g *Group) Pause(ctx context.Context, wait time.Duration) error {
-	every := make([]int, len(g.doors))
-	for i := range every {
-		every[i] = i
-	}
 	states, err := g.look("running")
 	if err != nil {
 		return err
 	}
-	if err := g.quiet(ctx, every, wait); err != nil {
+	every := g.every()
+	if err := g.quiet(ctx, wait); err != nil {
 		return err
 	}
 	err = enough(states)
@@ -173,14 +179,14 @@ func (g *Group) back() error {
 // process, which is held: so all are let go, and held for longer at another moment.
 const firstTry = 100 * time.Millisecond
 
-func (g *Group) quiet(ctx context.Context, which []int, wait time.Duration) error {
+func (g *Group) quiet(ctx context.Context, wait time.Duration) error {
 	began := time.Now()
 	for try := firstTry; ; try *= 2 {
 		left := wait - time.Since(began)
 		try = max(min(try, left), 10*time.Millisecond)
-		err := g.all(which, fmt.Sprintf("quiet %d", try.Milliseconds()), "wait")
+		err := g.all(g.every(), fmt.Sprintf("quiet %d", try.Milliseconds()), "wait")
 		if err == nil {
-			for _, n := range which {
+			for n := range g.results {
 				g.results[n].Seconds["wait"] = time.Since(began).Seconds()
 			}
 			return ctx.Err()

@@ -34,10 +34,10 @@ func (s *setup) findLibraries(ctx context.Context) error {
 			return fmt.Errorf("--cuda: %s is not installed with %s; make cuda builds it, make install puts it there",
 				preload.CUDA, s.opt.Self)
 		}
-		s.layer = strings.TrimSuffix(cuda+":"+s.layer, ":")
+		s.libraries = strings.TrimSuffix(cuda+":"+s.libraries, ":")
 	}
-	if s.layer != "" {
-		s.cmd.preload(s.layer, os.Getenv(preload.Var))
+	if s.libraries != "" {
+		s.cmd.preload(s.libraries, os.Getenv(preload.Var))
 	}
 	return nil
 }
@@ -47,11 +47,11 @@ func (s *setup) findLayer(ctx context.Context) {
 	if s.opt.Messages == MessagesOff {
 		return
 	}
-	s.layer = preload.Beside(s.opt.Self, preload.Layer)
-	if s.layer == "" {
-		s.layer, _ = preload.Find(ctx, preload.Layer)
+	s.libraries = preload.Beside(s.opt.Self, preload.Layer)
+	if s.libraries == "" {
+		s.libraries, _ = preload.Find(ctx, preload.Layer)
 	}
-	if s.layer == "" {
+	if s.libraries == "" {
 		if s.opt.Messages == MessagesOn {
 			s.log.say("warning: %s is neither beside %s nor where the dynamic linker looks: the program runs without "+
 				"it", preload.Layer, s.opt.Self)
@@ -63,7 +63,7 @@ func (s *setup) findLayer(ctx context.Context) {
 		program = s.cmd.prog[s.cmd.at]
 	}
 	if err := preload.Refused(program); err != nil {
-		s.layer = ""
+		s.libraries = ""
 		if !errors.Is(err, preload.ErrGo) || s.opt.Messages == MessagesOn {
 			s.log.say("%s runs without libholdfast-mpi: %v", program, err)
 		}
@@ -112,15 +112,15 @@ func (s *setup) layerVars() (vars []string) {
 		vars = append(vars, config.CUDAPauseVar+"=on")
 	}
 	switch {
-	case s.layer == "":
+	case s.libraries == "":
 	case s.cmd.kind == launchPlain:
-		vars = append(vars, preload.Var+"="+preload.With(s.layer, os.Getenv(preload.Var)))
+		vars = append(vars, preload.Var+"="+preload.With(s.libraries, os.Getenv(preload.Var)))
 	case s.cmd.kind == launchSrun && s.cmd.before != nil:
-		vars = append(vars, config.PreloadVar+"="+s.layer)
+		vars = append(vars, config.PreloadVar+"="+s.libraries)
 	case s.cmd.kind == launchSrun && (s.opt.Messages == MessagesOn || s.opt.CUDA):
 		s.log.say("warning: the ranks start without these libraries: holdfast start-rank cannot stand before them, as "+
 			"the command is not on all nodes, or the program is copied to them; give srun --export=ALL,%s=%s",
-			preload.Var, s.layer)
+			preload.Var, s.libraries)
 	}
 	return vars
 }

@@ -66,8 +66,8 @@ func TestFindLayer(t *testing.T) {
 			t.Fatal(line, err)
 		}
 		s := &setup{opt: Options{Self: filepath.Join(dir, "holdfast")}, cmd: cmd, log: &log{w: io.Discard}}
-		if s.findLayer(t.Context()); (s.layer != "") != want {
-			t.Errorf("%s: got %q, want one: %v", line, s.layer, want)
+		if s.findLayer(t.Context()); (s.libraries != "") != want {
+			t.Errorf("%s: got %q, want one: %v", line, s.libraries, want)
 		}
 	}
 }

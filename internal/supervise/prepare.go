@@ -21,17 +21,17 @@ import (
 
 // setup is what is known before the first start. It does not change after that.
 type setup struct {
-	opt    Options
-	cmd    *command
-	log    *log
-	client slurm.Client
-	conf   slurm.Config
-	prog   coordinated.Options // as the program will read them
-	addrs  map[string]string   // of nodes
-	tasks  int                 // ranks with all nodes; 0 where only mpirun knows
-	layer  string              // libraries for the ranks, with colons; empty: they go without
-	fewer  bool                // nodes than the job had before it was requeued
-	cfg    decide.Config
+	opt       Options
+	cmd       *command
+	log       *log
+	client    slurm.Client
+	conf      slurm.Config
+	prog      coordinated.Options // as the program will read them
+	addrs     map[string]string   // of nodes
+	tasks     int                 // ranks with all nodes; 0 where only mpirun knows
+	libraries string              // for the ranks, with colons; empty: they go without
+	fewer     bool                // nodes than the job had before it was requeued
+	cfg       decide.Config
 }
 
 // prepare reads the job, checks the options against it, and makes what it needs on the nodes.

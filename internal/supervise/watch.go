@@ -40,7 +40,7 @@ func Watch(ctx context.Context, opt Options) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if !strings.Contains(s.layer, preload.Layer) {
+	if !strings.Contains(s.libraries, preload.Layer) {
 		return 0, errors.New("--watch: nothing can be seen of this program's MPI, for the reason above")
 	}
 	w := &watched{run: &run{setup: s}, job: observe.New(cmp.Or(s.prog.WaitTimeout, watchPatience))}

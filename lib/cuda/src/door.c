@@ -146,14 +146,14 @@ static int read_pairs(const char *text, CUcheckpointGpuPair *pairs) {
 	return n;
 }
 
-static void resume(const char *text, hf_progress *told) {
+static void resume(const char *text) {
 	CUcheckpointGpuPair pairs[DEVICES];
 	int n = read_pairs(text, pairs);
 	char why[HF_WHY];
 
 	if (n < 0) {
 		say("error %s is no list of devices", text);
-	} else if (hf_pause_resume(pairs, (unsigned)n, told, why)) {
+	} else if (hf_pause_resume(pairs, (unsigned)n, tell, why)) {
 		say("running");
 	} else {
 		say("error %s", why);
@@ -206,7 +206,7 @@ static bool obey(const char *line, bool *kept) {
 		hf_pause_open();
 		say("running");
 	} else if (strncmp(line, "resume", 6) == 0 && phase == HF_STOPPED) {
-		resume(line[6] == ' ' ? line + 7 : "", tell);
+		resume(line[6] == ' ' ? line + 7 : "");
 	} else {
 		say("error %.100s is not to be done now", line);
 		return false;
@@ -229,7 +229,7 @@ static void serve(bool *kept) {
 	if (hf_pause_phase() == HF_QUIET || hf_pause_phase() == HF_SAVED) {
 		hf_pause_open();
 	} else if (hf_pause_phase() == HF_STOPPED && !*kept) {
-		resume("", tell);
+		resume("");
 	}
 }
 

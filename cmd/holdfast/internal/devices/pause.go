@@ -58,7 +58,7 @@ func newResume() *cobra.Command {
 	return cmd
 }
 
-// migrateCUDA moves a CUDA program to another GPU, or resumes a paused one there.
+// migrate moves a CUDA program to another GPU, or resumes a paused one there.
 func (o *pauseFlags) migrate(cmd *cobra.Command, pid, to string) error {
 	moves, err := pause.ParseMoves(cmd.Context(), to)
 	if err != nil {
@@ -90,20 +90,17 @@ func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Grou
 	stop := cli.ShowBar(cmd, cmd.Name(), 0, func() int64 { moved, _ := g.Moved(); return moved })
 	err = do(g)
 	stop()
+	var werr error
 	if o.asJSON {
-		werr := cli.JSONLines(cmd.OutOrStdout(), g.Results())
-		if err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
-			return errors.Join(cli.ErrBad, werr)
-		}
-		return werr
+		werr = cli.JSONLines(cmd.OutOrStdout(), g.Results())
+	} else {
+		say(cmd.OutOrStdout(), g.Results(), err == nil)
 	}
-	say(cmd.OutOrStdout(), g.Results(), err == nil)
 	if err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
-		return cli.ErrBad
+		return errors.Join(cli.ErrBad, werr)
 	}
-	return nil
+	return werr
 }
 
 func say(w io.Writer, results []pause.Result, done bool) {
