@@ -13,8 +13,11 @@ import (
 // childrenEvery is how often a launcher's processes are looked at.
 const childrenEvery = time.Second
 
+// collects reports whether the launcher is the parent of ranks, and collects them.
+func (l launcherKind) collects() bool { return l == launchOpenMPI || l == launchMPICH }
+
 // watchChildren tells whether mpirun has processes left. That of Open MPI may wait for ever for a rank that was
-// killed in MPI_Init: all ranks have ended then, and it collects none of them.
+// killed in MPI_Init, or for itself after TERM: all ranks have ended then, and it collects none of them.
 func (s *start) watchChildren() {
 	tick := time.NewTicker(childrenEvery)
 	defer tick.Stop()

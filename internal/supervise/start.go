@@ -61,7 +61,7 @@ func (r *run) launch(ctx context.Context, a decide.Start) (line string, err erro
 	r.start = s
 	s.hands.Go(s.listen)
 	s.hands.Go(s.follow)
-	if r.cmd.kind == launchOpenMPI || r.cmd.kind == launchMPICH {
+	if r.cmd.kind.collects() {
 		s.hands.Go(s.watchChildren)
 	}
 	r.looks.Go(func() { s.wait(ctx) })

@@ -115,15 +115,23 @@ func (w *watched) start(ctx context.Context, signals <-chan os.Signal) (code int
 	hearing.Go(func() { w.hear(hear, &hearing) })
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
+	collected := time.Now()
 	for over := false; !over; {
 		select {
 		case <-proc.Ended:
 			over = true
 		case s := <-signals:
 			_ = cmd.Process.Signal(s) // one that has ended needs none
-		case <-tick.C:
-			if text := w.job.Look(time.Now()); text != "" {
+		case now := <-tick.C:
+			if text := w.job.Look(now); text != "" {
 				w.log.say("DEADLOCK: %s", text)
+			}
+			if !w.cmd.kind.collects() || !noneLeft(proc.PID()) {
+				collected = now
+			} else if now.Sub(collected) >= decide.CollectTime {
+				w.log.say("ending the launcher: %s", decide.Uncollected)
+				collected = now
+				proc.Signal(syscall.SIGKILL)
 			}
 		}
 	}

@@ -3,6 +3,8 @@ package mpilayer
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -158,5 +160,24 @@ func TestWatchFindsBug(t *testing.T) {
 	out, _ := watched(t, l, broken, plain(t, l, "testdata/watched.c"), nil, "circle")
 	if out.await("DEADLOCK", 15*time.Second) {
 		t.Errorf("the bug is not found:\n%s", out)
+	}
+}
+
+// TestWatchEndsLauncher: an mpirun that collects none of its ranks, all of which have ended, does not keep the run.
+func TestWatchEndsLauncher(t *testing.T) {
+	dir := installed(t)
+	stuck := filepath.Join(t.TempDir(), "mpirun")
+	if err := os.WriteFile(stuck, []byte("#!/bin/sh\ntrap '' TERM\ntrue &\nexec sleep 1000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Parallel() // the script is closed: another's fork would keep it from being run
+	holdfast := filepath.Join(dir, "holdfast")
+	cmd := exec.CommandContext(t.Context(), holdfast, "run", "--watch", "--", stuck, "-np", "1", "true")
+	cmd.Env, cmd.Dir = mpirun.Environ("HOLDFAST_BIN="+holdfast), t.TempDir()
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 137 ||
+		!bytes.Contains(out, []byte("the launcher has not noticed")) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -34,10 +34,6 @@ func (m *Machine) startTimeout() time.Duration {
 // Open: time for the launcher to end by itself.
 const failTime = 2 * time.Second
 
-// collectTime is how long mpirun has to collect its processes when all of them have ended: a busy machine takes
-// seconds. One of Open MPI whose rank was killed in MPI_Init may never do so.
-const collectTime = 10 * time.Second
-
 // starting says why a start that has not come to Open must be ended, "" if it need not. How long
 // a start takes is the program's and the site's affair, so slowness alone counts only beyond
 // startTimeout; a task that has ended in error and a node that is dead leave no hope.
@@ -54,11 +50,6 @@ func (m *Machine) starting() string {
 	if !t.launching.vanishedAt.IsZero() && m.now.Sub(t.launching.vanishedAt) >= patience {
 		m.died(t.launching.vanishedAt, 0, t.launching.vanished)
 		return fmt.Sprintf("the program on node %s ended before all ranks reached Open", t.launching.vanished)
-	}
-	if at := t.clock.noneLeftAt; !at.IsZero() && m.now.Sub(at) >= collectTime {
-		m.died(at, 0, "")
-		return fmt.Sprintf("all ranks ended before the program reached Open, and the launcher has not noticed for %v",
-			collectTime)
 	}
 	if node, why := m.away(); node != "" {
 		m.died(m.now, m.peekPatience(), node)

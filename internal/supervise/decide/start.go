@@ -274,9 +274,22 @@ func (m *Machine) computes(rep job.Report) {
 // The time that survivors have to leave by themselves after a rank is lost.
 const leaveTime = 300 * time.Millisecond
 
+// CollectTime is how long mpirun has to collect its processes when all of them have ended: a busy machine takes
+// seconds. One of Open MPI whose rank was killed in MPI_Init may never do so, nor one that was sent TERM.
+const CollectTime = 10 * time.Second
+
+// Uncollected says why a launcher is ended that has not collected its processes for CollectTime.
+const Uncollected = "all ranks have ended, and the launcher has not noticed for 10s"
+
 // overdue says why the start must be ended, "" if it need not.
 func (m *Machine) overdue() string {
 	t := m.try
+	// Where all have called Close, the launcher's code says whether the program ended well.
+	known := !t.last.Ended || t.last.Stopped != 0
+	if at := t.clock.noneLeftAt; known && !at.IsZero() && m.now.Sub(at) >= CollectTime {
+		m.died(at, 0, "")
+		return Uncollected
+	}
 	switch {
 	case t.last.Ended:
 		if m.cfg.EndTimeout > 0 && m.now.Sub(t.clock.movedAt) > m.cfg.EndTimeout {
