@@ -55,6 +55,7 @@ func build(dir, flags string) error {
 		slices.Concat(compile, []string{"-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "testdata/fake.c",
 			"-o", driver}),
 		slices.Concat(compile, []string{"testdata/program.c", driver, "-o", filepath.Join(dir, linked)}),
+		slices.Concat(compile, []string{"testdata/share.c", driver, "-o", filepath.Join(dir, "share")}),
 		slices.Concat(compile, []string{"-DRESOLVED", "testdata/program.c", "-o", filepath.Join(dir, resolved)}),
 	} {
 		if err := run(c); err != nil {

@@ -30,6 +30,7 @@ struct arena {
 	bool tried, rdma;
 	uint64_t reached_by; /* devices whose kernels use its memory, a bit each */
 	uint32_t *lengths;   /* slots of the mapping that begins at a slot, or 0 */
+	uint32_t *born;      /* which of all mappings that is, so that a later one at its place is told from it */
 	uint64_t *taken;     /* slots, a bit each */
 	size_t end;          /* no slot is taken from here on */
 	struct slab **slabs; /* by slot */
@@ -45,6 +46,7 @@ struct late {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena arenas[DEVICES];
 static _Atomic(struct late *) late;
+static uint32_t mappings; /* so far */
 static char held[200];
 
 static bool taken(const uint64_t *map, size_t i) { return map[i / 64] >> (i % 64) & 1; }
@@ -110,9 +112,10 @@ static void reserve(struct arena *a, int device) {
 		return;
 	}
 	a->lengths = calloc(SLOTS, sizeof *a->lengths);
+	a->born = calloc(SLOTS, sizeof *a->born);
 	a->taken = calloc(SLOTS / 64, sizeof *a->taken);
 	a->slabs = calloc(SLOTS, sizeof *a->slabs);
-	if (a->lengths == NULL || a->taken == NULL || a->slabs == NULL ||
+	if (a->lengths == NULL || a->born == NULL || a->taken == NULL || a->slabs == NULL ||
 		REAL(cuMemAddressReserve)(&at, range, 0, want, 0) != CUDA_SUCCESS) {
 		at = 0;
 	} else if (at != want) {
@@ -164,6 +167,7 @@ static CUresult take(struct arena *a, size_t slots, CUdeviceptr *at) {
 	if ((e = map(a, a->base + i * slot, slots * slot)) == CUDA_SUCCESS) {
 		mark(a->taken, i, slots, true);
 		a->lengths[i] = (uint32_t)slots;
+		a->born[i] = ++mappings;
 		a->end = i + slots > a->end ? i + slots : a->end;
 		*at = a->base + i * slot;
 	}
@@ -339,6 +343,43 @@ void hf_arena_drop(const struct hf_block *block) {
 	pthread_mutex_lock(&lock);
 	(void)release(block);
 	pthread_mutex_unlock(&lock);
+}
+
+bool hf_arena_mapping(CUdeviceptr at, struct hf_mapping *m, uint32_t *born) {
+	struct arena *a = arena_of(at);
+	bool found = false;
+	size_t i;
+
+	if (a == NULL) {
+		return false;
+	}
+	pthread_mutex_lock(&lock);
+	for (i = (at - a->base) / slot + 1; i-- > 0 && !found;) {
+		if ((found = a->lengths[i] != 0)) {
+			*m = (struct hf_mapping){ a->base + i * slot, a->lengths[i] * slot, (int)(a - arenas) };
+			*born = a->born[i];
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return found && at - m->at < m->bytes;
+}
+
+CUresult hf_arena_export(const struct hf_mapping *m, uint32_t born, int *descriptor) {
+	struct arena *a = arena_of(m->at);
+	CUmemGenericAllocationHandle handle;
+	size_t i = a == NULL ? 0 : (m->at - a->base) / slot;
+	CUresult e = CUDA_ERROR_INVALID_VALUE;
+	void *at;
+
+	memcpy(&at, &m->at, sizeof at);
+	pthread_mutex_lock(&lock);
+	if (a != NULL && a->lengths[i] * slot == m->bytes && a->born[i] == born &&
+		(e = REAL(cuMemRetainAllocationHandle)(&handle, at)) == CUDA_SUCCESS) {
+		e = REAL(cuMemExportToShareableHandle)(descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+		REAL(cuMemRelease)(handle);
+	}
+	pthread_mutex_unlock(&lock);
+	return e;
 }
 
 void hf_arena_shared(unsigned call, CUdeviceptr at) {

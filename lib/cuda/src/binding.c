@@ -97,6 +97,7 @@ static void read_settings(void) {
 
 	hf_settings.pause = is_on("HOLDFAST_CUDA_PAUSE", false);
 	hf_settings.arena = is_on("HOLDFAST_CUDA_ARENA", hf_settings.pause);
+	hf_settings.share = is_on("HOLDFAST_CUDA_IPC", true);
 	hf_settings.gate = hf_settings.pause || (check != NULL && *check != 0);
 	hf_settings.moments = (unsigned)number("HOLDFAST_CUDA_CHECK", 0);
 	hf_settings.seed = number("HOLDFAST_CUDA_SEED", hf_settings.seed);

@@ -171,6 +171,9 @@ static void quiet(const char *ms) {
 		say("refused %s", why);
 	} else if (!hf_pause_quiet(strtod(ms, NULL) / 1000, why)) {
 		say("busy %s", why);
+	} else if (hf_pause_refused(why)) { /* since a call that was under way then */
+		hf_pause_open();
+		say("refused %s", why);
 	} else {
 		hf_pause_bytes(&arena, &other);
 		say("quiet %zu %zu", arena, other);

@@ -18,7 +18,7 @@ static struct hf_asker *askers;
 
 /* Libraries whose buffers have partners outside of this process, by how their files' names begin. */
 static const char *const transports[] = { "libnccl", "libnvshmem", "libucp", "libuct", "libucs", "libmpi",
-	"libopen-pal", "libfabric" };
+	"libopen-pal", "mca_", "libmca_", "libfabric" };
 
 /* Libraries that pass on what others ask for: NVIDIA's shared runtime, and UCX's hooks. */
 static const char *const relays[] = { "libcudart", "libucm" };
@@ -34,6 +34,7 @@ static void child(void) {
 	hf_settings.list = NULL;
 	hf_gate_child();
 	hf_door_child();
+	hf_share_child();
 	hf_ledger_unlock();
 }
 
@@ -339,7 +340,7 @@ bool hf_ledger_arena(CUdeviceptr at, struct hf_block *block) {
 
 	hf_ledger_lock();
 	b = holds(at);
-	if ((found = b != NULL && b->arena)) {
+	if ((found = b != NULL && (b->arena || b->opened))) {
 		*block = *b;
 	}
 	hf_ledger_unlock();

@@ -38,6 +38,7 @@ enum hf_called {
 struct hf_settings {
 	bool pause;       /* HOLDFAST_CUDA_PAUSE: holdfast pause may ask for one */
 	bool arena;       /* HOLDFAST_CUDA_ARENA: memory of the program is mapped by the library; by default as pause */
+	bool share;       /* HOLDFAST_CUDA_IPC: other processes may open memory of the arena */
 	bool gate;        /* calls that submit work pass the gate: for a pause, or HOLDFAST_CUDA_CHECK is set */
 	unsigned moments; /* HOLDFAST_CUDA_CHECK: how many roll backs */
 	uint64_t seed;    /* HOLDFAST_CUDA_SEED */
@@ -150,6 +151,7 @@ struct hf_block {
 	size_t bytes;
 	enum hf_kind kind;
 	bool arena;        /* of HF_DEVICE and HF_PITCHED: it lies in the arena */
+	bool opened;       /* of HF_FOREIGN: by a handle of the library's, so that cuMemFree does not know it */
 	bool reachable;    /* of HF_MAPPED: the device may read and write it */
 	int device;        /* of HF_MAPPED, once it is reachable */
 	CUcontext context; /* current at the time */
@@ -203,7 +205,7 @@ void hf_ledger_graph(CUdeviceptr at);
 /* Whether a block holds an address. */
 bool hf_ledger_covers(CUdeviceptr at);
 
-/* Copies the block in the arena that holds an address; false: there is none. */
+/* Copies the block in the arena, of this process or another one, that holds an address; false: there is none. */
 bool hf_ledger_arena(CUdeviceptr at, struct hf_block *block);
 
 /* Who calls, or whom a library asks for that calls; NULL: there is no memory. */
@@ -231,6 +233,12 @@ struct hf_mapping {
 };
 size_t hf_arena_list(struct hf_mapping **list);
 
+/* The mapping that holds an address, and which of all mappings it is; false: there is none. */
+bool hf_arena_mapping(CUdeviceptr at, struct hf_mapping *m, uint32_t *born);
+
+/* A descriptor of a mapping's memory, for another process. */
+CUresult hf_arena_export(const struct hf_mapping *m, uint32_t born, int *descriptor);
+
 /* Takes the memory from behind the arena's addresses, until that fails: the number of mappings that are gone. */
 size_t hf_arena_unmap(const struct hf_mapping *list, size_t count, CUresult *e);
 
@@ -240,8 +248,28 @@ CUresult hf_arena_map(const struct hf_mapping *list, size_t count);
 /* Why the arena must stay mapped, or NULL. */
 const char *hf_arena_held(void);
 
-/* Why memory of other processes or for them forbids a pause, or NULL. */
-const char *hf_memory_held(void);
+/* Says why memory of other processes or for them forbids a pause; false: it does not. */
+enum { HF_WHY = 400 };
+bool hf_memory_held(char why[HF_WHY]);
+
+/* share.c */
+
+/* A handle of the arena's block, for other processes. */
+CUresult hf_share_handle(CUipcMemHandle *handle, const struct hf_block *block);
+
+/* Whether a handle is one of the library's. */
+bool hf_share_ours(const CUipcMemHandle *handle);
+
+/* Maps what such a handle means. *block says where. A handle that is open already is counted. The caller is inside the
+ * gate afterwards. */
+CUresult hf_share_open(const CUipcMemHandle *handle, struct hf_block *block);
+
+/* Ends one opening of a block. *last: it was the last one, and the block is unmapped. */
+CUresult hf_share_close(CUdeviceptr at, bool *last);
+
+/* Says which process uses memory of this one; false: none does. */
+bool hf_share_held(char why[HF_WHY]);
+void hf_share_child(void);
 
 /* move.c */
 
@@ -253,7 +281,6 @@ typedef bool hf_progress(size_t moved, size_t total);
 
 /* Copies what is behind the mappings to the host, one after the other, or back, through page-locked buffers and by
  * several threads. false: why has the reason. */
-enum { HF_WHY = 400 };
 bool hf_move(const struct hf_mapping *list, size_t count, unsigned char *host, bool out, hf_progress *progress,
 	char why[HF_WHY]);
 

@@ -1,5 +1,6 @@
 /* memory.c - the calls that make and free memory: the driver does them, the ledger notes them. Whatever is freed leaves
  * the ledger first, since another thread can be given its address before the driver's call returns. */
+#include <stdio.h>
 #include <string.h>
 
 #include "library.h"
@@ -313,16 +314,21 @@ OWN(cuMemUnmap)(CUdeviceptr at, size_t bytes) {
 
 static _Atomic bool handed, events;
 
-const char *hf_memory_held(void) {
+bool hf_memory_held(char why[HF_WHY]) {
+	const char *held;
 	size_t n;
 
 	hf_ledger_lock();
 	n = imported.count;
 	hf_ledger_unlock();
-	return n != 0              ? "it has imported memory of another process"
-		: atomic_load(&handed) ? "cuIpcGetMemHandle has given its memory to another process"
+	held = n != 0              ? "it has imported memory of another process"
+		: atomic_load(&handed) ? "cuIpcGetMemHandle has given memory of the driver's to another process"
 		: atomic_load(&events) ? "it uses an event of another process"
-							   : NULL;
+							   : hf_arena_held();
+	if (held != NULL) {
+		snprintf(why, HF_WHY, "%s", held);
+	}
+	return held != NULL || hf_share_held(why);
 }
 
 OWN(cuIpcGetMemHandle)(CUipcMemHandle *handle, CUdeviceptr at) {
@@ -330,8 +336,11 @@ OWN(cuIpcGetMemHandle)(CUipcMemHandle *handle, CUdeviceptr at) {
 	CUresult e;
 
 	hf_gate_enter(HF_cuIpcGetMemHandle);
-	e = hf_ledger_arena(at, &b) ? CUDA_ERROR_NOT_SUPPORTED : REAL(cuIpcGetMemHandle)(handle, at);
-	if (e == CUDA_SUCCESS) {
+	if (hf_ledger_arena(at, &b)) {
+		e = b.opened            ? CUDA_ERROR_INVALID_VALUE
+			: hf_settings.share ? hf_share_handle(handle, &b)
+								: CUDA_ERROR_NOT_SUPPORTED;
+	} else if ((e = REAL(cuIpcGetMemHandle)(handle, at)) == CUDA_SUCCESS) {
 		atomic_store(&handed, true);
 	}
 	hf_gate_leave();
@@ -394,6 +403,9 @@ static void attribute(void *value, int which, const struct hf_block *b) {
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 		memcpy(value, &b->bytes, sizeof b->bytes);
 		break;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		memcpy(value, &(int){ b->arena && hf_settings.share }, sizeof(int));
+		break;
 	}
 }
 
@@ -447,20 +459,48 @@ OWN(cuMemGetHandleForAddressRange)
 	return e;
 }
 
+/* What a handle of the library's means. Who serves it may be paused: the gate is not passed before it has answered. */
+static CUresult opened(CUdeviceptr *at, const CUipcMemHandle *handle, const void *caller) {
+	struct hf_block b = { .kind = HF_FOREIGN, .opened = true };
+	CUresult e = hf_share_open(handle, &b);
+
+	if (e == CUDA_SUCCESS) {
+		hf_ledger_add(b, caller);
+		*at = b.at;
+	}
+	hf_gate_leave();
+	return e;
+}
+
 OWN(cuIpcOpenMemHandle)(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
+	if (hf_share_ours(&handle)) {
+		return opened(at, &handle, CALLER);
+	}
 	hf_gate_enter(HF_cuIpcOpenMemHandle);
 	return foreign(REAL(cuIpcOpenMemHandle)(at, handle, flags), at, CALLER);
 }
 
 OWN(cuIpcOpenMemHandle_v2)(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
+	if (hf_share_ours(&handle)) {
+		return opened(at, &handle, CALLER);
+	}
 	hf_gate_enter(HF_cuIpcOpenMemHandle_v2);
 	return foreign(REAL(cuIpcOpenMemHandle_v2)(at, handle, flags), at, CALLER);
 }
 
 OWN(cuIpcCloseMemHandle)(CUdeviceptr at) {
 	struct freeing f = begin_free(HF_cuIpcCloseMemHandle, at);
+	bool last = true;
+	CUresult e;
 
-	return end_free(REAL(cuIpcCloseMemHandle)(at), &f);
+	if (!f.known || !f.block.opened) {
+		return end_free(REAL(cuIpcCloseMemHandle)(at), &f);
+	}
+	e = hf_share_close(at, &last);
+	if (!last) {
+		hf_ledger_put(&f.block);
+	}
+	return end_free(e, &f);
 }
 
 OWN(cuMemPoolImportPointer)(CUdeviceptr *at, CUmemoryPool pool, void *data) {

@@ -208,7 +208,6 @@ static bool device_refuses(char why[HF_WHY]) {
 
 bool hf_pause_refused(char why[HF_WHY]) {
 	const struct hf_block *b;
-	const char *held;
 	size_t i;
 
 	*why = 0;
@@ -231,10 +230,7 @@ bool hf_pause_refused(char why[HF_WHY]) {
 		}
 	}
 	hf_ledger_unlock();
-	if (*why == 0 && ((held = hf_memory_held()) != NULL || (held = hf_arena_held()) != NULL)) {
-		snprintf(why, HF_WHY, "%s", held);
-	}
-	return *why != 0 || device_refuses(why);
+	return *why != 0 || hf_memory_held(why) || device_refuses(why);
 }
 
 bool hf_pause_quiet(double wait, char why[HF_WHY]) {

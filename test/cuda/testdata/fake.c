@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -82,6 +83,7 @@ struct block {
  * mappings. */
 struct physical {
 	int fd, device, uses;
+	bool imported; /* from another process, which has its bytes in its usage */
 	size_t bytes;
 };
 
@@ -553,7 +555,9 @@ static CUresult allocate(CUdeviceptr *at, size_t bytes, bool host, bool managed)
 
 static void unuse(struct physical *p) {
 	if (--p->uses == 0) {
-		discharge(p->device, p->bytes);
+		if (!p->imported) {
+			discharge(p->device, p->bytes);
+		}
 		close(p->fd);
 		free(p);
 	}
@@ -741,6 +745,42 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	return b == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+CUresult cuMemExportToShareableHandle(
+	void *shared, CUmemGenericAllocationHandle handle, int type, unsigned long long flags) {
+	int fd = dup(((struct physical *)address(handle))->fd);
+
+	memcpy(shared, &fd, sizeof fd);
+	return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && flags == 0 && fd >= 0 ? CUDA_SUCCESS
+																					 : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared, int type) {
+	struct physical *p = calloc(1, sizeof *p);
+	struct stat is;
+
+	enter();
+	*p = (struct physical){ .fd = dup((int)(intptr_t)shared), .uses = 1, .imported = true };
+	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || p->fd < 0 || fstat(p->fd, &is) != 0) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	p->bytes = (size_t)is.st_size;
+	*handle = (uintptr_t)p;
+	return CUDA_SUCCESS;
+}
+
+/* Handles of the driver's own memory. They say no more than that. */
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at) {
+	memset(handle, 'd', sizeof *handle);
+	return block_of(at) == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
+	(void)flags;
+	return handle.reserved[0] == 'd' ? cuMemAlloc_v2(at, 8 << 20) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr at) { return cuMemFree_v2(at); }
+
 static CUresult map_pages(const struct block *b, int protection) {
 	return mmap(b->at, b->bytes, protection, MAP_SHARED | MAP_FIXED, b->behind->fd, 0) == MAP_FAILED;
 }
@@ -812,7 +852,7 @@ CUresult cuCheckpointProcessCheckpoint(int pid, void *args) {
 		all = all && s->todo.first == NULL;
 	}
 	for (b = blocks; b != NULL; b = b->next) {
-		all = all && !b->managed;
+		all = all && !b->managed && (b->behind == NULL || !b->behind->imported);
 	}
 	for (b = all ? blocks : NULL; b != NULL; b = b->next) {
 		if (b->host) {
