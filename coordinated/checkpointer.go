@@ -207,7 +207,7 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	first := real && c.topo.Rank == 0
 	if first {
 		c.warnOfRegistrations(regcache.Here())
-		err = outside.RefuseSecond(ctx, c.opt.contactDir())
+		err = outside.RefuseSecond(ctx, c.opt.contactDir(), c.opt.Supervisor, c.log)
 	}
 	if err := connect.Agree(priv, "check for another run", err); err != nil {
 		return err

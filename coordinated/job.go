@@ -2,6 +2,7 @@ package coordinated
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -209,8 +210,12 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 // reportFailed tells the supervisor why Open failed.
 func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 	if c.outside.reporter == nil && c.topo.Rank == 0 {
+		nodes := c.topo.AtFault(why)
+		if other := new(outside.OtherRunError); errors.As(why, &other) {
+			nodes = nil // rank 0 has only looked
+		}
 		outside.ReportFailed(ctx, c.opt.Supervisor, job.Report{Job: c.opt.Job, Nodes: c.topo.Nodes, Failed: why.Error(),
-			FailedNodes: c.topo.AtFault(why)})
+			FailedNodes: nodes})
 	}
 }
 
@@ -218,7 +223,7 @@ func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 func (c *Checkpointer) serve(p *control.Plane, key control.Key) (err error) {
 	c.outside.clients, err = outside.Serve(c.life.ctx, outside.ServerOptions{Plane: p, Dir: c.opt.contactDir(),
 		Job: c.opt.Job, Node: c.topo.Node(), Key: key, Listen: c.opt.Interface == "",
-		Daemon:   c.main.foreign != nil,
+		Daemon: c.main.foreign != nil, Supervisor: c.opt.Supervisor,
 		Optional: len(c.levels.asked) > 0, Log: c.log, Go: c.life.writers.Go,
 		Request: c.request, Status: c.status, Ranks: c.agent.Ranks})
 	return err

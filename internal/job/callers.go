@@ -16,6 +16,7 @@ type hello struct {
 	Caller string `json:"caller"`
 	Node   string `json:"node,omitempty"`
 	Start  int    `json:"start,omitempty"`
+	Step   string `json:"step,omitempty"` // Slurm's
 }
 
 // The callers.
@@ -53,6 +54,7 @@ func (g *Guard) Answer(patience time.Duration) error {
 type Started struct {
 	*line
 	Node string
+	Step string // Slurm's; "": none, or not known
 }
 
 // AwaitEnd waits for the end of the process. The caller closes the Started.
@@ -77,7 +79,7 @@ type Watcher struct {
 // Watch calls the supervisor that the value of a variable like config.SupervisorVar names. The caller closes the
 // Watcher.
 func Watch(ctx context.Context, supervisor, node string) (*Watcher, error) {
-	l, err := call(ctx, supervisor, callerWatcher, node)
+	l, err := call(ctx, supervisor, hello{Caller: callerWatcher, Node: node})
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +151,7 @@ func (s *Supervisor) admit(c net.Conn) {
 	case h.Caller == callerWatcher:
 		offer(s, s.watchers, &Watcher{l, h.Node}, l)
 	case h.Caller == callerStarted && int64(h.Start) == s.start.Load():
-		offer(s, s.started, &Started{l, h.Node}, l)
+		offer(s, s.started, &Started{l, h.Node, h.Step}, l)
 	case h.Caller == callerAsks:
 		_ = l.send(beat{}) // the caller may be gone
 		_ = l.Close()

@@ -106,12 +106,12 @@ func TestAskSupervisor(t *testing.T) {
 // earlier starts are not listened to.
 func TestStarted(t *testing.T) {
 	s, value := supervised(t)
-	p, err := Announce(t.Context(), value, "n4")
+	p, err := Announce(t.Context(), value, "n4", "7")
 	if err != nil {
 		t.Fatal(err)
 	}
 	st, err := s.AcceptStarted(t.Context())
-	if err != nil || st.Node != "n4" {
+	if err != nil || st.Node != "n4" || st.Step != "7" {
 		t.Fatalf("got %+v, %v", st, err)
 	}
 	gone := make(chan struct{})
@@ -126,7 +126,7 @@ func TestStarted(t *testing.T) {
 	_ = st.Close()
 
 	s.SetStart(4)
-	if p, err = Announce(t.Context(), value, "n4"); err != nil {
+	if p, err = Announce(t.Context(), value, "n4", "7"); err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()

@@ -9,7 +9,7 @@ import (
 )
 
 // call connects to a supervisor and says who calls.
-func call(ctx context.Context, supervisor, caller, node string) (*line, error) {
+func call(ctx context.Context, supervisor string, h hello) (*line, error) {
 	v, err := ParseSupervisor(supervisor)
 	if err != nil {
 		return nil, err
@@ -19,7 +19,8 @@ func call(ctx context.Context, supervisor, caller, node string) (*line, error) {
 		return nil, err
 	}
 	l := newLine(c)
-	if err := l.send(hello{Caller: caller, Node: node, Start: v.Start}); err != nil {
+	h.Start = v.Start
+	if err := l.send(h); err != nil {
 		_ = l.Close() // of no use
 		return nil, fmt.Errorf("call the supervisor: %w", err)
 	}
@@ -32,7 +33,7 @@ func call(ctx context.Context, supervisor, caller, node string) (*line, error) {
 func askSupervisor(ctx context.Context, supervisor string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	l, err := call(ctx, supervisor, callerAsks, "")
+	l, err := call(ctx, supervisor, hello{Caller: callerAsks})
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func askSupervisor(ctx context.Context, supervisor string, within time.Duration)
 // long, or its connection has ended; the error says which.
 func ServeGuard(ctx context.Context, supervisor, node string, silence time.Duration) (over bool, err error) {
 	dial, cancel := context.WithTimeout(ctx, silence)
-	l, err := call(dial, supervisor, callerGuard, node)
+	l, err := call(dial, supervisor, hello{Caller: callerGuard, Node: node})
 	cancel()
 	if err != nil {
 		return false, err
@@ -74,10 +75,10 @@ func ServeGuard(ctx context.Context, supervisor, node string, silence time.Durat
 	}
 }
 
-// Announce tells the supervisor that a rank's process has started. The connection that
-// it returns ends with the process, and so tells of its end; it is for nothing else.
-func Announce(ctx context.Context, supervisor, node string) (net.Conn, error) {
-	l, err := call(ctx, supervisor, callerStarted, node)
+// Announce tells the supervisor that a rank's process has started, in a step of Slurm's if there is one. The
+// connection that it returns ends with the process, and so tells of its end; it is for nothing else.
+func Announce(ctx context.Context, supervisor, node, step string) (net.Conn, error) {
+	l, err := call(ctx, supervisor, hello{Caller: callerStarted, Node: node, Step: step})
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,8 @@ type Contact struct {
 	// Daemon says that the process is the node daemon of a program, which may outlive it.
 	Daemon bool        `json:"daemon,omitempty"`
 	Key    control.Key `json:"key"`
+	// Supervisor is the address of the holdfast run that has started the job; empty: none has.
+	Supervisor string `json:"supervisor,omitempty"`
 }
 
 // A Query and its Reply are one line of JSON each.

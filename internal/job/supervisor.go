@@ -223,6 +223,9 @@ type Supervision struct {
 	key  control.Key
 }
 
+// Address is where the supervisor listens, at which no other does while it lives. "" is that of none.
+func (v *Supervision) Address() string { return v.addr }
+
 // Dial connects to the supervisor.
 func (v *Supervision) Dial(ctx context.Context) (net.Conn, error) {
 	return control.DialClient(ctx, v.addr, 0, v.key)

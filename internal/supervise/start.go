@@ -159,7 +159,7 @@ func (s *start) follow() {
 		if err != nil {
 			return
 		}
-		s.run.post(s.ctx, decide.Announced{Node: p.Node})
+		s.run.post(s.ctx, decide.Announced{Node: p.Node, Step: p.Step})
 		s.hands.Go(func() {
 			stop := context.AfterFunc(s.ctx, func() { _ = p.Close() }) // ends Gone
 			defer stop()

@@ -41,7 +41,8 @@ func StartRank(ctx context.Context, line []string) error {
 func announce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
-	c, err := job.Announce(ctx, os.Getenv(config.SupervisorVar), os.Getenv("SLURMD_NODENAME"))
+	c, err := job.Announce(ctx, os.Getenv(config.SupervisorVar), os.Getenv("SLURMD_NODENAME"),
+		os.Getenv("SLURM_STEP_ID"))
 	if err != nil {
 		return
 	}

@@ -19,13 +19,14 @@ import (
 
 // ServerOptions are what a Server works with.
 type ServerOptions struct {
-	Plane  *control.Plane
-	Dir    string // where the contact file lies
-	Job    string
-	Node   string
-	Key    control.Key
-	Daemon bool // this process serves a program that may outlive it
-	Listen bool // on an interface that other nodes reach, beside that of the plane
+	Plane      *control.Plane
+	Dir        string // where the contact file lies
+	Job        string
+	Node       string
+	Key        control.Key
+	Supervisor string // as ReporterOptions has it
+	Daemon     bool   // this process serves a program that may outlive it
+	Listen     bool   // on an interface that other nodes reach, beside that of the plane
 	// Optional says that a job whose contact file cannot be written runs as well: its
 	// directory may be one that this run does without.
 	Optional bool
@@ -50,8 +51,9 @@ type Server struct {
 // error is of that file.
 func Serve(ctx context.Context, opt ServerOptions) (*Server, error) {
 	s := &Server{opt: opt, ctx: ctx, file: filepath.Join(opt.Dir, job.ContactName)}
+	v, _ := job.ParseSupervisor(opt.Supervisor) // none is no error
 	b, err := json.Marshal(job.Contact{Job: opt.Job, Addr: s.clientAddr(), Node: opt.Node, PID: os.Getpid(),
-		Daemon: opt.Daemon, Key: opt.Key})
+		Daemon: opt.Daemon, Key: opt.Key, Supervisor: v.Address()})
 	if err == nil {
 		err = vfs.WriteWhole(s.file, append(b, '\n'))
 	}

@@ -73,7 +73,7 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 	background.Wait()
-	if err := RefuseSecond(t.Context(), dir); err != nil {
+	if err := RefuseSecond(t.Context(), dir, "", slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("after the job: got %v", err)
 	}
 	s = nil

@@ -19,8 +19,8 @@ type (
 		Line string
 		Err  error
 	}
-	// Announced says that the program starts on a node.
-	Announced struct{ Node string }
+	// Announced says that the program starts on a node, in a step of Slurm's if that is known.
+	Announced struct{ Node, Step string }
 	// Vanished says that what had announced itself on a node has ended.
 	Vanished struct{ Node string }
 	// TaskFailed says that srun tells of a task that ended with an error.

@@ -12,6 +12,7 @@ import (
 type launching struct {
 	announced  []string // nodes
 	alive      int      // of these
+	step       string   // Slurm's number of it, as they say
 	vanished   string   // the first node on which the program ended
 	vanishedAt time.Time
 	failed     TaskFailed // the first task that ended with an error, under srun

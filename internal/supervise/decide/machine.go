@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -222,8 +223,9 @@ func (m *Machine) exited(code int) {
 
 // step is the Slurm step of the start, "" if it is not known.
 func (m *Machine) step() string {
-	if m.cfg.Job == nil || m.try.last.Step == "" {
+	step := cmp.Or(m.try.last.Step, m.try.launching.step)
+	if m.cfg.Job == nil || step == "" {
 		return ""
 	}
-	return m.cfg.Job.ID + "." + m.try.last.Step
+	return m.cfg.Job.ID + "." + step
 }

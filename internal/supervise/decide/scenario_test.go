@@ -119,7 +119,7 @@ func (s *scene) Run(args []string) error {
 	case "peeked":
 		s.step(Peeked{s.faults})
 	case "announced":
-		s.step(Announced{args[1]})
+		s.step(Announced{args[1], w.text("step")})
 	case "vanished":
 		s.step(Vanished{args[1]})
 	case "task":

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"syscall"
@@ -66,6 +67,7 @@ func (t *try) hear(m *Machine, ev Event) {
 	case Announced:
 		t.launching.announced = append(t.launching.announced, ev.Node)
 		t.launching.alive++
+		t.launching.step = cmp.Or(t.launching.step, ev.Step)
 	case Vanished:
 		t.launching.alive--
 		if t.launching.vanishedAt.IsZero() {
