@@ -83,7 +83,7 @@ func TestInstall(t *testing.T) {
 	t.Run("recipe", func(t *testing.T) {
 		must(t, "python3", "-c", "import ast; ast.parse(open('../../packaging/spack/holdfast/package.py').read())")
 	})
-	t.Run("LANGUAGES.md", func(t *testing.T) { buildThePage(t, i) })
+	t.Run("START.md", func(t *testing.T) { buildThePage(t, i) })
 }
 
 func checkSoname(t *testing.T, i installed) {
@@ -257,10 +257,10 @@ func makeWheel(t *testing.T, i installed, want []byte) {
 	}
 }
 
-// buildThePage compiles the programs that docs/LANGUAGES.md shows, as it says, where the module is loaded, and runs
+// buildThePage compiles the programs that docs/START.md shows, as it says, where the module is loaded, and runs
 // them.
 func buildThePage(t *testing.T, i installed) {
-	page, err := os.ReadFile("../../docs/LANGUAGES.md")
+	page, err := os.ReadFile("../../docs/START.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,16 +23,35 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestProgram: the README shows lines of examples/hello as they are.
+// TestProgram: START shows lines of examples/hello as they are. The calls in the README are those of examples/hello,
+// and of the program in C in START, which test/node compiles and runs; in their order.
 func TestProgram(t *testing.T) {
-	_, after, ok := strings.Cut(read(t, "README.md"), "```go\n")
+	hello := read(t, "examples/hello/main.go")
+	if lines := block(t, "docs/START.md", "go"); !strings.Contains(hello, lines) {
+		t.Errorf("examples/hello has not these lines of START.md:\n%s", lines)
+	}
+	call := regexp.MustCompile(`[\w.]+\(.*\)`)
+	for language, whole := range map[string]string{"go": hello, "c": block(t, "docs/START.md", "c")} {
+		for line := range strings.Lines(block(t, "README.md", language)) {
+			code, _, _ := strings.Cut(strings.ReplaceAll(line, "/*", "//"), "//")
+			_, after, found := strings.Cut(whole, call.FindString(code))
+			if !found || !call.MatchString(code) {
+				t.Errorf("the whole program has not this line of README.md, or earlier: %s", line)
+			}
+			whole = after
+		}
+	}
+}
+
+// block is the first program in a language on a page.
+func block(t *testing.T, page, language string) string {
+	t.Helper()
+	_, after, ok := strings.Cut(read(t, page), "```"+language+"\n")
 	lines, _, closed := strings.Cut(after, "```")
 	if !ok || !closed {
-		t.Fatal("README.md has no block of Go")
+		t.Fatalf("%s has no block of %s", page, language)
 	}
-	if !strings.Contains(read(t, "examples/hello/main.go"), lines) {
-		t.Errorf("examples/hello has not these lines of README.md:\n%s", lines)
-	}
+	return lines
 }
 
 // TestFirstCheckpoint runs the first commands of the README: the last one continues from the checkpoint, however long
@@ -96,5 +115,35 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// TestMessages: the messages that TROUBLESHOOTING explains are those of the sources.
+func TestMessages(t *testing.T) {
+	var sources strings.Builder
+	files, err := exec.Command("git", "-C", root, "ls-files", "*.go", "*.c", "*.cpp", "*.py").Output()
+	if err != nil {
+		t.Skip("not in a git checkout: ", err)
+	}
+	for name := range strings.FieldsSeq(string(files)) {
+		if !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "test/") {
+			sources.WriteString(read(t, name))
+		}
+	}
+	code := regexp.MustCompile(`"\s*\+?\s*\n\s*"`).ReplaceAllString(sources.String(), "") // texts on several lines
+	n := 0
+	for _, table := range strings.Split(read(t, "docs/TROUBLESHOOTING.md"), "| message | cause | remedy |\n")[1:] {
+		table, _, _ = strings.Cut(table, "\n\n")
+		for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` ").FindAllStringSubmatch(table, -1) {
+			n++
+			for piece := range strings.SplitSeq(row[1], "…") {
+				if !strings.Contains(code, strings.TrimSpace(piece)) {
+					t.Errorf("no source has %q of the message %q", piece, row[1])
+				}
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("TROUBLESHOOTING.md has %d messages, want 40 at least", n)
 	}
 }
