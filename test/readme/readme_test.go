@@ -62,7 +62,7 @@ func TestFirstCheckpoint(t *testing.T) {
 		t.Skip(err)
 	}
 	_, after, _ := strings.Cut(read(t, "README.md"), "## The first checkpoint")
-	commands := regexp.MustCompile("(?m)^    .*\n").FindAllString(after[:strings.Index(after, "```")], -1)
+	commands := regexp.MustCompile("(?m)^    .*\n").FindAllString(after[:strings.Index(after, "\n## ")], -1)
 	if len(commands) != 6 || !strings.Contains(commands[0], "make build") {
 		t.Fatalf("README.md begins with %q, want make build and five more", commands)
 	}
