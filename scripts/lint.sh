@@ -1,6 +1,6 @@
 #!/bin/sh
-# Formatting of Go and C, length of lines, go vet, staticcheck, doc comments (revive) and shellcheck over all that git
-# knows.
+# Formatting of Go and C, length of lines, plain words, go vet, staticcheck, doc comments (revive) and shellcheck over
+# all that git knows.
 # usage: lint.sh [go command]
 set -eu
 go=${1:-go}
@@ -32,6 +32,9 @@ if command -v clang-format-15 >/dev/null 2>&1; then
 else
 	echo "lint: clang-format-15 is not installed, the style of C in lib was not checked (make setup)" >&2
 fi
+
+# Words that have to be read twice, in pages and comments: test/words names the place and the remedy.
+"$go" run ./test/words
 
 staticcheck=$("$go" tool -n staticcheck)
 revive=$("$go" tool -n revive)
