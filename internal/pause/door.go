@@ -17,7 +17,7 @@ import (
 )
 
 // version is that of the protocol.
-const version = "holdfast-cuda 1"
+const version = "holdfast-cuda 2"
 
 // address is where the library listens in a process.
 func address(pid int) string { return "@holdfast-cuda-" + strconv.Itoa(pid) }

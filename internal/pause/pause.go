@@ -132,10 +132,19 @@ func (g *Group) Pause(ctx context.Context, wait time.Duration) error {
 		return err
 	}
 	every := g.every()
+	if err := enough(states, nil); err != nil {
+		return err
+	}
+	if err := g.all(every, "prepare", ""); err != nil { // the programs run meanwhile
+		return err
+	}
 	if err := g.quiet(ctx, wait); err != nil {
 		return err
 	}
-	err = enough(states)
+	prepared := states
+	if states, err = g.look("quiet"); err == nil {
+		err = enough(states, prepared)
+	}
 	if err == nil {
 		err = g.all(every, "save", "copy")
 	}
@@ -204,11 +213,14 @@ func (g *Group) quiet(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// enough says whether this machine's memory can take what the devices hold.
-func enough(states []state) error {
+// enough says whether this machine's memory can take what the devices hold, besides what it has been prepared for.
+func enough(states, prepared []state) error {
 	var need int64
-	for _, s := range states {
+	for i, s := range states {
 		need += s.arena + s.other
+		if prepared != nil {
+			need -= min(s.arena, prepared[i].arena)
+		}
 	}
 	if _, free := shm.Machine(); free > 0 && need+need/50 > free {
 		return fmt.Errorf("the programs hold %s of device memory, and this machine has %s free for the copy",

@@ -206,7 +206,7 @@ func (s session) says(t *testing.T, pairs ...string) {
 func TestToolGone(t *testing.T) {
 	want := alone().run(t, linked, longProgram...)
 	r := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, longProgram...)
-	steps := []string{"quiet 5000", "quiet", "save", "saved", "stop", "stopped"}
+	steps := []string{"prepare", "prepared", "quiet 5000", "quiet", "save", "saved", "stop", "stopped"}
 	for n := 2; n <= len(steps); n += 2 {
 		s := converse(t, r)
 		s.says(t, steps[:n]...)

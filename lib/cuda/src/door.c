@@ -15,7 +15,7 @@
 
 #include "library.h"
 
-enum { VERSION = 1, DEVICES = 64 };
+enum { VERSION = 2, DEVICES = 64 };
 
 /* How long a tool may be silent that has the program stand still. */
 enum { PATIENCE = 600 };
@@ -195,6 +195,8 @@ static bool obey(const char *line, bool *kept) {
 
 	if (strcmp(line, "state") == 0) {
 		state();
+	} else if (strcmp(line, "prepare") == 0 && phase == HF_RUNNING) {
+		answer(hf_pause_prepare(why), "prepared", why);
 	} else if (strncmp(line, "quiet ", 6) == 0 && phase == HF_RUNNING) {
 		quiet(line + 6);
 	} else if (strcmp(line, "save") == 0 && phase == HF_QUIET) {
@@ -233,6 +235,9 @@ static void serve(bool *kept) {
 		hf_pause_open();
 	} else if (hf_pause_phase() == HF_STOPPED && !*kept) {
 		resume("");
+	}
+	if (hf_pause_phase() == HF_RUNNING) {
+		hf_pause_forget();
 	}
 }
 

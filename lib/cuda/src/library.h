@@ -284,6 +284,9 @@ typedef bool hf_progress(size_t moved, size_t total);
 bool hf_move(const struct hf_mapping *list, size_t count, unsigned char *host, bool out, hf_progress *progress,
 	char why[HF_WHY]);
 
+/* Has the kernel make all pages of host memory, by several threads. */
+void hf_touch(unsigned char *at, size_t bytes);
+
 /* spans.c */
 
 /* The addresses that the process uses. */
@@ -308,6 +311,12 @@ enum hf_phase hf_pause_phase(void);
 
 /* Says what forbids a pause; false: nothing does. */
 bool hf_pause_refused(char why[HF_WHY]);
+
+/* Has host memory ready for what the arena holds, while the program runs. */
+bool hf_pause_prepare(char why[HF_WHY]);
+
+/* Gives it back, once nobody asks for a pause any more. */
+void hf_pause_forget(void);
 
 /* Holds all calls and waits for the device. */
 bool hf_pause_quiet(double wait, char why[HF_WHY]);

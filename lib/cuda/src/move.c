@@ -6,11 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "library.h"
 
-enum { MOST = 16 }; /* threads */
+enum { MOST = 16 /* threads */, PAGE = 4096, PIECE = 64 << 20 };
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
 static const size_t part = 8 << 20;
 
 struct chunk {
@@ -165,6 +169,42 @@ static unsigned threads_of(size_t chunks) {
 	}
 	n = n > MOST ? MOST : n;
 	return (unsigned)(n > chunks ? chunks : n);
+}
+
+struct touching {
+	unsigned char *at;
+	size_t bytes;
+	_Atomic size_t next;
+};
+
+/* The kernel makes pages where the first write comes, or all at once where it is told to. */
+static void *touch(void *arg) {
+	struct touching *t = arg;
+	size_t from, n, i;
+
+	while ((from = atomic_fetch_add(&t->next, PIECE)) < t->bytes) {
+		n = t->bytes - from < PIECE ? t->bytes - from : PIECE;
+		if (madvise(t->at + from, n, MADV_POPULATE_WRITE) != 0) {
+			for (i = 0; i < n; i += PAGE) {
+				((volatile unsigned char *)t->at)[from + i] = 0;
+			}
+		}
+	}
+	return NULL;
+}
+
+void hf_touch(unsigned char *at, size_t bytes) {
+	struct touching t = { .at = at, .bytes = bytes };
+	pthread_t threads[MOST];
+	unsigned n = 0, want = threads_of((bytes + PIECE - 1) / PIECE);
+
+	while (n + 1 < want && pthread_create(&threads[n], NULL, touch, &t) == 0) {
+		n++;
+	}
+	(void)touch(&t);
+	while (n > 0) {
+		pthread_join(threads[--n], NULL);
+	}
 }
 
 bool hf_move(const struct hf_mapping *list, size_t count, unsigned char *host, bool out, hf_progress *progress,

@@ -20,6 +20,7 @@ static struct {
 	struct hf_mapping *list;
 	size_t count, bytes;
 	unsigned char *host;
+	size_t room; /* of host */
 } stop;
 
 enum hf_phase hf_pause_phase(void) { return stop.phase; }
@@ -274,46 +275,69 @@ void hf_pause_bytes(size_t *arena, size_t *other) {
 	hf_ledger_unlock();
 }
 
-static void forget(void) {
-	unsigned char *host = stop.host;
-	size_t bytes = stop.bytes;
-
+void hf_pause_forget(void) {
 	free(stop.list);
+	if (stop.room != 0) {
+		munmap(stop.host, stop.room);
+	}
 	stop.list = NULL;
 	stop.host = NULL;
-	stop.count = stop.bytes = 0;
-	if (host != NULL) {
-		munmap(host, bytes);
+	stop.count = stop.bytes = stop.room = 0;
+}
+
+/* Host memory for so many bytes, unless there is as much already. */
+static bool room_for(size_t bytes, char why[HF_WHY]) {
+	void *host;
+
+	if (bytes <= stop.room) {
+		return true;
 	}
+	hf_pause_forget();
+	host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (host == MAP_FAILED) {
+		snprintf(why, HF_WHY, "the host has no %zu bytes for a copy: %s", bytes, strerror(errno));
+		return false;
+	}
+	(void)madvise(host, bytes, MADV_HUGEPAGE);
+	(void)madvise(host, bytes, MADV_DONTFORK);
+	stop.host = host;
+	stop.room = bytes;
+	return true;
+}
+
+bool hf_pause_prepare(char why[HF_WHY]) {
+	size_t arena, other;
+
+	hf_pause_bytes(&arena, &other);
+	if (!room_for(arena, why)) {
+		return false;
+	}
+	hf_touch(stop.host, stop.room);
+	return true;
 }
 
 bool hf_pause_save(hf_progress *progress, char why[HF_WHY]) {
-	size_t i;
-	void *host;
+	struct hf_mapping *list;
+	size_t count = hf_arena_list(&list), bytes = 0, i;
 
-	forget();
-	if ((stop.count = hf_arena_list(&stop.list)) == SIZE_MAX) {
-		stop.count = 0;
+	if (count == SIZE_MAX) {
 		snprintf(why, HF_WHY, "there is no memory for a list of the device memory");
 		return false;
 	}
-	for (i = 0; i < stop.count; i++) {
-		stop.bytes += stop.list[i].bytes;
+	for (i = 0; i < count; i++) {
+		bytes += list[i].bytes;
 	}
-	if (stop.bytes != 0) {
-		host = mmap(NULL, stop.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (host == MAP_FAILED) {
-			snprintf(why, HF_WHY, "the host has no %zu bytes for a copy: %s", stop.bytes, strerror(errno));
-			stop.bytes = 0;
-			return false;
-		}
-		(void)madvise(host, stop.bytes, MADV_HUGEPAGE);
-		(void)madvise(host, stop.bytes, MADV_DONTFORK);
-		stop.host = host;
-		if (!hf_move(stop.list, stop.count, stop.host, true, progress, why)) {
-			forget();
-			return false;
-		}
+	if (!room_for(bytes, why)) {
+		free(list);
+		return false;
+	}
+	free(stop.list); /* of an attempt before */
+	stop.list = list;
+	stop.count = count;
+	stop.bytes = bytes;
+	if (bytes != 0 && !hf_move(list, count, stop.host, true, progress, why)) {
+		hf_pause_forget();
+		return false;
 	}
 	stop.phase = HF_SAVED;
 	return true;
@@ -418,5 +442,4 @@ bool hf_pause_resume(CUcheckpointGpuPair *pairs, unsigned count, hf_progress *pr
 void hf_pause_open(void) {
 	stop.phase = HF_RUNNING;
 	hf_gate_open();
-	forget();
 }
