@@ -169,8 +169,8 @@ var (
 	item = regexp.MustCompile(`^\s*([-*] |\d+\. )`)
 )
 
-// sentences divides a page into sentences. Programs, headings and rules of tables are none; a cell of a table is a
-// paragraph, and so is an item of a list.
+// sentences divides a page into sentences. Programs and headings, also those of tables, are none. A cell of a table is
+// a paragraph, and so is an item of a list.
 func sentences(page string) (out []piece) {
 	var paragraph strings.Builder
 	begin, inCode := 0, false
@@ -194,13 +194,16 @@ func sentences(page string) (out []piece) {
 		}
 		paragraph.WriteString(text + " ")
 	}
-	for i, line := range strings.Split(page, "\n") {
+	lines := strings.Split(page, "\n")
+	for i, line := range lines {
 		n := i + 1
 		switch {
 		case strings.HasPrefix(strings.TrimSpace(line), "```"):
 			flush()
 			inCode = !inCode
 		case inCode, strings.HasPrefix(line, "#"), strings.HasPrefix(line, "    ") && paragraph.Len() == 0:
+		case i+1 < len(lines) && strings.HasPrefix(lines[i+1], "|--"): // the heading of a table
+			flush()
 		case strings.HasPrefix(line, "|"):
 			flush()
 			for cell := range strings.SplitSeq(code.ReplaceAllString(line, "x"), "|") {
