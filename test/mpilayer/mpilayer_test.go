@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,25 +15,23 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
-// TestDrainAtEveryCall drains before each call of a program, before every third and before random ones: the program
-// goes on from the mailbox and sees no difference.
+// TestDrainAtEveryCall drains before each call of programs, before every third and before random ones: they go on from
+// the mailbox and see no difference.
 func TestDrainAtEveryCall(t *testing.T) {
 	layer := filepath.Join(installed(t), "libholdfast-mpi.so")
 	for _, l := range mpirun.Launchers() {
-		program := filepath.Join(t.TempDir(), "inflight")
-		if out, err := exec.Command(l.Compiler(), "-std=c11", "-O1", "-Wall", "-o", program,
-			"testdata/inflight.c").CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		for _, cut := range []string{"", "1", "3", "r5"} {
-			t.Run(l.Name+" cut "+cut, func(t *testing.T) {
-				j := l.Job(3, 5*time.Minute, "env", preload(layer), "HOLDFAST_MPI_CUT="+cut, program, "3")
-				j.Env = yield.Env()
-				out, err := j.CombinedOutput(t.Context())
-				if err != nil || !strings.Contains(out, "failed checks: 0\n") {
-					t.Errorf("%v\n%s", err, out)
-				}
-			})
+		for _, program := range []struct{ name, times string }{{"inflight", "3"}, {"churn", "100"}} {
+			file := plain(t, l, "testdata/"+program.name+".c", "-Wno-error=stringop-overflow")
+			for _, cut := range []string{"", "1", "3", "r5"} {
+				t.Run(l.Name+" "+program.name+" cut "+cut, func(t *testing.T) {
+					j := l.Job(3, 5*time.Minute, "env", preload(layer), "HOLDFAST_MPI_CUT="+cut, file, program.times)
+					j.Env = yield.Env()
+					out, err := j.CombinedOutput(t.Context())
+					if err != nil || !strings.Contains(out, "failed checks: 0\n") {
+						t.Errorf("%v\n%s", err, out)
+					}
+				})
+			}
 		}
 	}
 }

@@ -404,14 +404,19 @@ static int hfm_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newco
 	return idup(comm, newcomm, request, REAL(Comm_idup_with_info)(comm, info, newcomm, request));
 }
 
-/* end_comm frees a communicator by either of two calls. Attributes' call-backs do it within a call as well. */
+/* end_comm frees a communicator by either of two calls. Attributes' call-backs do it within a call as well. Until it is
+ * forgotten no other thread may drain it. */
 static int end_comm(enum hfm_call call, MPI_Comm *comm) {
+	const bool entered = hfm_enter(call);
 	struct hfm_comm *c = hfm_on && *comm != MPI_COMM_WORLD ? comm_of(*comm) : NULL;
-	hfm_depth++;
+	hfm_depth += !entered;
 	int rc = call == HFM_Comm_free ? REAL(Comm_free)(comm) : REAL(Comm_disconnect)(comm);
-	hfm_depth--;
+	hfm_depth -= !entered;
 	if (rc == MPI_SUCCESS && c != NULL) {
 		hfm_free_comm(c);
+	}
+	if (entered) {
+		hfm_leave();
 	}
 	return rc;
 }

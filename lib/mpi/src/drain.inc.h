@@ -120,8 +120,23 @@ static uint64_t mailbox_size(uint64_t *mails) {
 	return bytes;
 }
 
+/* duplicating says whether an MPI_Comm_idup is under way whose ranks must make progress in the same calls: Open MPI has
+ * collectives of its own for it, which begin with any progress, so that others on its communicator would meet them. */
+static bool duplicating(void) {
+	for (size_t i = 0; HFM_MESSAGES_MAKE_COMMS && i < hfm_requests.room; i++) {
+		const struct hfm_request *r = hfm_requests.values[i];
+		if (r != NULL && r->kind == HFM_IDUP && !r->counted) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* drain_now receives what has come, and says so in the page. */
 static void drain_now(void) {
+	if (!at_point && duplicating()) {
+		return;
+	}
 	uint64_t mails, bytes = mailbox_size(&mails), pending = 0, unfinished = 0, busy = 0;
 	reap(false);
 	note_complete();
