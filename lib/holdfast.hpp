@@ -17,11 +17,11 @@
 //     MPI_Finalize();
 //
 // Link with -lholdfast. holdfast.h says what each call needs and costs, who must call it (all ranks or one), and
-// from which threads; here a call differs from the one of that name only in what is said at it.
+// from which threads; a call here differs from the call of that name only as its comment says.
 //
-// Errors are thrown as holdfast::error, whose what() is hf_error(): what failed, on what, why, what to do. An error of
-// one rank does not reach the others: catch it around the session and call MPI_Abort, or let it end the process, so
-// that they end, too.
+// Errors are thrown as holdfast::error, whose what() is hf_error(), with the remedy. An error of one rank does not
+// reach the others: catch it around the session and call MPI_Abort, or let it end the process, so that the other
+// ranks end, too.
 #ifndef HOLDFAST_HPP
 #define HOLDFAST_HPP
 
@@ -54,7 +54,7 @@ public:
 	// One of HF_E_ARG, HF_E_ORDER, ... of holdfast.h.
 	int code() const noexcept { return code_; }
 
-	// Another rank has ended: this one can do nothing but leave.
+	// Another rank has ended: exit.
 	bool lost() const noexcept { return code_ == HF_E_LOST; }
 
 private:
@@ -69,11 +69,11 @@ inline int check(int code) {
 	return code;
 }
 
-// hf_start: call it before MPI_Init where no process may be started after it.
+// hf_start: call it before MPI_Init if the MPI does not allow processes to be started later.
 inline void start() { check(hf_start()); }
 
-// hf_elastic: lets the job continue from a checkpoint of another number of ranks. Call it before a session is made, on
-// all ranks.
+// hf_elastic: allows the job to continue from a checkpoint of another number of ranks. Call it on all ranks before
+// the session is made.
 inline void elastic() { check(hf_elastic()); }
 
 // A box that a rank owns of a global array, and where it lies in memory: hf_box. Its lists have an entry for each
@@ -135,7 +135,7 @@ template <class T> constexpr hf_type type_of() {
 	}
 }
 
-// How many elements of type_of<T>() are in one T.
+// The number of elements of type_of<T>() in one T.
 template <class T> constexpr std::size_t elements_in() { return type_of<T>() == HF_BYTE ? sizeof(T) : 1; }
 
 template <class T> void check_element() {
@@ -165,7 +165,7 @@ public:
 		}
 	}
 
-	// What is written counts from here on.
+	// Written bytes count from here on.
 	void close() {
 		if (std::fclose(std::exchange(f_, nullptr)) != 0) {
 			throw error(HF_E_MEMORY, "a protected stream cannot be closed: no memory for what was written to it");
@@ -306,9 +306,9 @@ struct result { // of an hf_init
 
 class recovery;
 
-// This process's connection to the node daemon, and what it protects. A process has one, once in its life.
+// This process's connection to the node daemon, and its protected data. A process makes one session in its life.
 //
-// What it protects has to outlive it: declare the session after that.
+// Protected data has to outlive the session: declare the session after it.
 class session {
 public:
 	// hf_init: rank and size are those of the launcher's environment, and all ranks are on this node.
@@ -328,8 +328,8 @@ public:
 	session(const session &) = delete;
 	session &operator=(const session &) = delete;
 
-	// finalize, but that an error is not thrown; the daemon prints it. When an exception ends the block it does
-	// nothing, since other ranks may never come to it: the process has to end.
+	// finalize, but an error is not thrown; the daemon prints it. When an exception ends the block it does nothing,
+	// because other ranks may never get there: the process has to end.
 	~session() {
 		if (final_ || std::uncaught_exceptions() > exceptions_) {
 			return;
@@ -349,9 +349,9 @@ public:
 	// bytes (a checkpoint has them as they are, with the padding, and knows their number alone), or a container
 	// whose elements lie one behind the other, and are such.
 	//
-	// Of a container that can grow (std::vector, std::string) its object is remembered: it has to stay where it is
-	// until finalize, and may change its size and the place of its elements. restore and recover give it the size that
-	// it had at the checkpoint.
+	// A container that can grow (std::vector, std::string) is remembered by its object. The object stays in place
+	// until finalize; its size and the place of its elements may change. restore and recover give it the size of the
+	// checkpoint.
 	template <class T> void protect(const std::string &name, T &variable) {
 		if constexpr (std::is_array_v<T>) {
 			protect(name, reinterpret_cast<std::remove_all_extents_t<T> *>(&variable),
@@ -373,7 +373,7 @@ public:
 		protect(name, view.data(), static_cast<std::size_t>(view.size()));
 	}
 
-	// hf_protect_replicated of a variable: of what protect takes, and what is the same on all ranks.
+	// hf_protect_replicated of a variable that protect accepts and that is the same on all ranks.
 	template <class T> void protect_replicated(const std::string &name, T &variable) {
 		detail::shape s;
 		s.replicated = true;
@@ -409,13 +409,13 @@ public:
 		}
 	}
 
-	// Protects what save writes to a std::ostream, and load reads from a std::istream: objects of any kind and size.
+	// Protects the bytes that save writes to a std::ostream and load reads from a std::istream: objects of any kind
+	// and size.
 	//
 	//     hf.protect("list", [&](std::ostream &to) { to << list; }, [&](std::istream &from) { from >> list; });
 	//
-	// save is called before a checkpoint is taken, at no other point; load in restore, or in recover, when there is
-	// one. What they refer to has to outlive the session. An exception of theirs passes through the call that they were
-	// called in, and that rank takes no checkpoint.
+	// save is called only just before a checkpoint, load only in restore or recover. Their data has to outlive the
+	// session. Their exceptions pass through the call of the session, and that rank takes no checkpoint.
 	template <class Save, class Load,
 		class = std::enable_if_t<std::is_invocable_v<Save &, std::ostream &> &&
 			std::is_invocable_v<Load &, std::istream &>>>
@@ -439,7 +439,7 @@ public:
 		forget(name);
 	}
 
-	// hf_restore: whether an epoch was restored.
+	// hf_restore: reports whether an epoch was restored.
 	bool restore() {
 		update_places();
 		if (check(hf_restore()) != HF_RESTORED) {
@@ -451,12 +451,12 @@ public:
 		return true;
 	}
 
-	// hf_point: whether to stop, because the final checkpoint is durable. No message is in flight here, and all ranks
-	// come here equally often. With libholdfast-mpi they promise neither: what is in flight is checked, and is in the
-	// checkpoint.
+	// hf_point: reports whether to stop, because the final checkpoint is durable. No message is in flight here, and
+	// all ranks reach the same number of points. With libholdfast-mpi neither is required: messages in flight are
+	// part of the checkpoint.
 	[[nodiscard]] bool point() { return done(going_on(hf_point())) == HF_STOP; }
 
-	// hf_checkpoint of the job: whether to stop, as point.
+	// hf_checkpoint of the job: reports whether to stop, as point does.
 	[[nodiscard]] bool checkpoint() { return done(going_on(hf_checkpoint(nullptr, 0))) == HF_STOP; }
 
 	// hf_checkpoint with a name and version, of everything protected or of some.
@@ -478,8 +478,7 @@ public:
 		return version;
 	}
 
-	// hf_restart_begin: what is returned can be asked what the checkpoint holds, and recovers it. Its end ends the
-	// restart.
+	// hf_restart_begin: the result describes the checkpoint and recovers it. Its destruction ends the restart.
 	recovery begin_restart(const std::string &name, std::int64_t version);
 
 	// hf_restart: back to a version of a name.
@@ -494,7 +493,7 @@ public:
 	int rank() const noexcept { return hf_rank(); }
 	int size() const noexcept { return hf_size(); }
 
-	// hf_finalize. The session is of no use afterwards.
+	// hf_finalize. Do not use the session afterwards.
 	void finalize() {
 		const int code = hf_finalize();
 		final_ = true;
@@ -603,8 +602,8 @@ private:
 		}
 	}
 
-	// The death of a daemon ends no run: the library has said so, and another daemon takes a checkpoint soon. An
-	// exception that nobody expects would end it.
+	// The death of a daemon ends no run: the library has reported it, and another daemon takes a checkpoint soon. An
+	// unexpected exception would end the run.
 	static int going_on(int code) noexcept { return code == HF_E_DAEMON ? HF_OK : code; }
 
 	// check, after a call that may have called before.
@@ -642,7 +641,7 @@ public:
 	recovery &operator=(const recovery &) = delete;
 	~recovery() { (void)hf_restart_end(); }
 
-	// hf_saved: how many elements it holds of what is protected under a name, if any; of a structure, bytes.
+	// hf_saved: the number of elements that the checkpoint has under a name, if any; bytes for a structure.
 	std::optional<std::size_t> count(const std::string &name) const {
 		std::size_t n = 0;
 		if (check(hf_saved(name.c_str(), &n, nullptr)) != HF_FOUND) {
@@ -651,7 +650,7 @@ public:
 		return n;
 	}
 
-	// hf_recover of all that it holds, or of some.
+	// hf_recover of everything in the checkpoint, or of some arrays.
 	void recover() {
 		session_.update_places();
 		check(hf_recover(nullptr, 0));

@@ -33,9 +33,9 @@ static inline int hf_init_mpi(MPI_Comm comm) {
 	return code;
 }
 
-/* Makes the request in a variable part of every checkpoint under name, for a program with libholdfast-mpi. Local. The
- * variable stays the caller's, until hf_unprotect or hf_finalize, and is the one that the program waits for; the same
- * name again names another variable. What is in it at a point counts, be it MPI_REQUEST_NULL:
+/* Makes the request in a variable part of every checkpoint under name, for a program with libholdfast-mpi. Local.
+ * The program waits for the request in this variable, and keeps the variable until hf_unprotect or hf_finalize. The
+ * same name again names another variable. Its value at a point counts, even MPI_REQUEST_NULL:
  *
  *     hf_protect("ghosts", ghosts, cells, HF_DOUBLE);
  *     hf_protect_request("from left", &request);
@@ -43,13 +43,13 @@ static inline int hf_init_mpi(MPI_Comm comm) {
  *         MPI_Irecv(ghosts, 1, column, left, tag, comm, &request);
  *
  * After a restart, under whatever MPI, hf_restore posts a receive that was pending again, into the same place of the
- * same array, and stores its handle in the variable. It makes a persistent request again, and starts a receive that was
- * started. A send, and a receive whose message had come, is complete, and the program is told so by the first wait. A
- * request of a communicator that the program makes behind hf_restore is made again then.
+ * same array, and stores its handle in the variable. It makes a persistent request again, and starts a receive that
+ * was started. A send, and a receive whose message had arrived, is complete, and the first wait returns at once. A
+ * request of a communicator that the program makes after hf_restore is made again then.
  *
  * At the point the buffer must be part of one protected array, on the host or a device, and of a type of basic types,
- * derived in any way: else the checkpoint fails and names the request. Of two receives that can get the same message
- * the first is protected too if the second is. */
+ * derived in any way; otherwise the checkpoint fails and names the request. If two receives can get the same message
+ * and the second is protected, protect the first too. */
 static inline int hf_protect_request(const char *name, MPI_Request *request) {
 	return hf_protect_handle(name, request, 0);
 }
