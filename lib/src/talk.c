@@ -274,7 +274,7 @@ static int copy(struct hf_client *c, struct received *r) {
 				item->bytes > room - item->offset || (m->load == 0 && a != NULL && a->sealed) ||
 				!fits(p, (size_t)item->bytes, m->load == 1)) {
 				hf_drop_shadow(shadow);
-				return malformed("COPY of what is not there");
+				return malformed("COPY names an unknown array or arena");
 			}
 			if (pass == 0 && late && a != NULL) {
 				shadow = hf_want_shadow(c, shadow, p, (size_t)item->bytes, m->n);

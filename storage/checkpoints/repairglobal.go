@@ -247,7 +247,7 @@ func (r *repairer) note(f *Finding) error {
 		return fmt.Errorf("nothing says what belongs into this directory, or it is refused: %w; make it yours, or "+
 			"start the job, which restores it from the others", f.Err)
 	case isEpoch:
-		return fmt.Errorf("%w; remove it if nobody needs it", f.Err)
+		return fmt.Errorf("%w; remove it if it is not needed", f.Err)
 	case f.Part == format.MarkerName:
 		b = (&format.Marker{Job: d.info.Job, Size: d.info.Size, Level: d.Name(), Run: d.info.Run}).Encode()
 	case f.Part == format.HistoryName:

@@ -29,7 +29,7 @@ std::string region_piece(int id) { return "region." + std::to_string(id); }
 void check_name(const std::string &name, int version) {
 	const char *may = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
 	if (name.empty() || name.find_first_not_of(may) != std::string::npos || name.size() > 200) {
-		fail("\"" + name + "\" is no name of a checkpoint; use 1 to 200 letters, digits, '_' and '.'");
+		fail("\"" + name + "\": invalid checkpoint name; use 1 to 200 letters, digits, '_' and '.'");
 	}
 	if (version < 0) {
 		fail("version " + std::to_string(version) + " is negative");
@@ -133,7 +133,7 @@ bool client::tried(const char *call, const std::function<void()> &work, bool col
 			say(comm.rank, std::string(call) + ": " + e.what());
 		}
 	} catch (...) { // of the program's call-backs; this rank must not leave the others alone in a collective
-		say(comm.rank, std::string(call) + ": a call-back has thrown what is no std::exception");
+		say(comm.rank, std::string(call) + ": a callback threw an unknown exception type");
 	}
 	return false;
 }

@@ -20,7 +20,7 @@ type Leftover struct {
 }
 
 var (
-	errForeign  = errors.New("not a checkpoint file; remove it by hand if nobody needs it")
+	errForeign  = errors.New("unexpected file; remove it if it is not needed")
 	errNotEmpty = errors.New("its epoch is removed, except files that other processes have open or are writing")
 )
 
