@@ -28,9 +28,9 @@ type Options struct {
 	// that all nodes see. At least one is required; with both, epochs are written
 	// to Local and copied to Global in the background. Global may also be the URL of an
 	// object store, s3://bucket/prefix, found by the usual AWS_* variables; the program
-	// imports package storage/s3 for it, and Local is required. "off" leaves a level out,
-	// and where that leaves none the program runs without checkpoints: see Off. A directory
-	// of this name is "./off".
+	// imports package storage/s3 for it, and Local is required. "off" leaves a level out. If
+	// none is left the program runs without checkpoints: see Off. A directory of this name is
+	// "./off".
 	Local, Global string
 	// Redundancy protects the local shards against the loss of nodes, over the
 	// network: "partner:K" keeps K copies of each on other nodes, "parity:D+P"
@@ -43,13 +43,13 @@ type Options struct {
 	// FlushRate limits the copying to Global, in bytes a second for each node; 0
 	// means no limit.
 	FlushRate int64
-	// RedundancyEvery and GlobalEvery say which epochs come to the level of Redundancy and to
-	// Global; zero: every one. The first epoch of a run and a final one come to all levels.
-	// A level that is slower than its epochs come takes the newest one when it is free and
-	// passes over those between, so its newest epoch is never older than one flush and one
-	// interval of the level. The loss of a node costs what was computed since the newest
-	// epoch at a level beyond Local. With RedundancyEvery and parity, what an epoch shares with
-	// earlier ones is written to Local again unless parity has those.
+	// RedundancyEvery and GlobalEvery choose the epochs that are copied to the level of
+	// Redundancy and to Global; zero: every one. The first epoch of a run and a final one are
+	// copied to all levels. A level that cannot keep up skips to the newest epoch, so its
+	// newest epoch is never older than one flush and one interval of the level. The loss of a
+	// node costs the work since the newest epoch at a level beyond Local. With RedundancyEvery
+	// and parity an epoch refers only to earlier epochs that parity has, and writes all other
+	// data to Local again.
 	RedundancyEvery, GlobalEvery Every
 	// Fresh starts without looking for an epoch to restore.
 	Fresh bool
@@ -57,18 +57,18 @@ type Options struct {
 	// can read. Later epochs stay on disk.
 	Epoch storage.Epoch
 
-	// Elastic lets the job continue from an epoch of another number of ranks. Everything must be protected by
+	// Elastic allows the job to continue from an epoch of another number of ranks. Everything must be protected by
 	// ProtectGlobal, ProtectChanging, ProtectList, ProtectItems or ProtectReplicated, when the epoch is written and
-	// when it is restored, and no message may have been in flight: Restore fails with a *CountError that names what
-	// stands in the way. Without it the directories of another number of ranks are refused when the job is opened.
+	// when it is restored, and no message may have been in flight. Otherwise Restore fails with a *CountError that
+	// names the obstacle. Without Elastic, Open refuses directories of another number of ranks.
 	Elastic bool
 	// Quiet is how long a checkpoint may be put off until no message is in flight, so that another number of ranks can
 	// restore it; 0: not at all. At a cut with a message in a mailbox, or a receive or a non-blocking collective that
 	// the program has not completed, nothing is captured: the program continues, and the ranks try again at the next
 	// Points, at growing intervals of up to a second. The first cut after Quiet, counted from the first try, is taken
-	// as it is. A final checkpoint is put off for a tenth of CutTimeout at most, and for a quarter of the time until
-	// the process is killed, and not if two Points do not fit in that. Rank 0's value counts. It has no effect while
-	// anything is protected by plain Protect, which ties epochs to their number of ranks anyway.
+	// as it is. A final checkpoint is put off for at most a tenth of CutTimeout and a quarter of the time until the
+	// process is killed, and not at all if two Points do not fit into that. Rank 0's value counts. It has no effect
+	// while anything is protected by plain Protect, which ties epochs to their number of ranks anyway.
 	Quiet time.Duration
 
 	// CheckpointSignals ask for a checkpoint, StopSignals for a final one. Nil
@@ -116,12 +116,12 @@ type Options struct {
 	// also the least. KeepEvery keeps every epoch at Global whose number it
 	// divides as well; 0 means none.
 	Keep, KeepEvery int
-	// KeepLocal is how many committed epochs to keep at Local and its redundancy, each of them whole, for a Local
-	// that is small; 0 means Keep. With Global 1 is enough: the newest stays until the next one is committed.
+	// KeepLocal is the number of complete committed epochs to keep at Local and its redundancy, for a small Local; 0
+	// means Keep. With Global 1 is enough: the newest is kept until the next one is committed.
 	KeepLocal int
-	// KeepInterval keeps at Global an epoch each time that it has passed since the last one
-	// kept so. Epochs that are kept by KeepEvery or KeepInterval stay until `holdfast keep
-	// --remove`, also those that go there in place of one whose number KeepEvery divides.
+	// KeepInterval keeps an epoch at Global each time that it has passed since the last one
+	// so kept. Epochs that KeepEvery or KeepInterval keep stay until `holdfast keep --remove`,
+	// even those that replace a skipped one whose number KeepEvery divides.
 	// Only one of the two may be set.
 	KeepInterval time.Duration
 
@@ -146,8 +146,8 @@ type Options struct {
 	// cut; a cut that needs more fails. 0 means half of the memory that is available then,
 	// divided by the ranks of the node, and 64 MiB at least.
 	MaxMailbox int64
-	// NoGPUAware has large messages of device memory go through host memory, also where the MPI
-	// library takes the addresses of a device; see mpiwrap.DeviceMessages.
+	// NoGPUAware sends large messages of device memory through host memory, even if the MPI library
+	// accepts the addresses of a device; see mpiwrap.DeviceMessages.
 	NoGPUAware bool
 	// CopyWorkers is how many goroutines copy during a capture; 0 means one per
 	// CPU of this process.

@@ -22,9 +22,9 @@ import (
 //  2. All objects that the manifest names are looked for.
 //  3. The manifest replaces the intent, and nothing else.
 //
-// Who removes objects of an epoch that is not committed replaces the intent, or puts one, before that, and takes it
-// away at the end. So a commit that was given up, or whose process is gone, and that the store carries out late, finds
-// that its intent is not there any more: an epoch is never committed after something of it was removed.
+// To delete objects of an uncommitted epoch, first replace its intent, or create one; delete that intent last. A commit
+// that was given up, or whose process is gone, may still be carried out late by the store. It then misses its intent
+// and fails: an epoch is never committed after one of its objects was removed.
 
 // intentMagic begins an intent.
 const intentMagic = "holdfast intent "
