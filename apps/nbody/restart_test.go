@@ -10,7 +10,7 @@ import (
 
 func TestRestart(t *testing.T) {
 	jobtest.Restart{Name: "nbody", Args: "-plummer 2000 -steps 80", Ranks: 3,
-		Step: "nbody: step ", At: 10}.Run(t)
+		Step: "nbody: step ", At: 10, Back: true}.Run(t)
 }
 
 // TestRankGivesUp: an error of one rank ends the run, while the others wait for

@@ -139,7 +139,7 @@ func TestBeyond(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	jobtest.Restart{Name: "transpose", Args: "-size 1000x800 -rounds 100", Ranks: 3,
-		Step: "transpose: step ", At: 15}.Run(t)
+		Step: "transpose: step ", At: 15, Back: true}.Run(t)
 }
 
 func TestParseRefuses(t *testing.T) {

@@ -17,12 +17,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/fake"
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
+	"github.com/holdfast-hpc/holdfast/test/pocl"
 )
 
 // workerArg makes the test binary a worker.
 const workerArg = "gpud-worker"
 
 func TestMain(m *testing.M) {
+	pocl.Alone()
 	if len(os.Args) == 4 && os.Args[1] == workerArg {
 		gateDir = os.Args[2]
 		at, lib := fakes()

@@ -24,7 +24,10 @@ type Platform struct {
 	Serve string
 }
 
-const poclVendor = "/etc/OpenCL/vendors/pocl.icd"
+const (
+	poclVendor    = "/etc/OpenCL/vendors/pocl.icd"
+	rusticlVendor = "/etc/OpenCL/vendors/rusticl.icd"
+)
 
 // Platforms lists what the suite knows. A machine has some of them; opening the
 // others fails with a *gpustate.NoDeviceError. dir holds files that loaders
@@ -45,12 +48,16 @@ func Platforms(dir string) ([]Platform, error) {
 	if _, err := os.Stat(poclVendor); err == nil {
 		pocl = []string{"OCL_ICD_VENDORS=" + poclVendor}
 	}
+	var rusticl []string
+	if _, err := os.Stat(rusticlVendor); err == nil {
+		rusticl = []string{"OCL_ICD_VENDORS=" + rusticlVendor}
+	}
 	list := []Platform{
 		{Name: "fake", Env: []string{"OCL_ICD_VENDORS=" + none}, Select: gpustate.Select{Kind: "fake"}},
 		// with lazy queues and inexact kernels, as CUDA
 		{Name: "lazy", Env: []string{"OCL_ICD_VENDORS=" + none}, Select: gpustate.Select{Kind: "fake", Index: 1}},
 		{Name: "pocl", Env: pocl, Select: gpustate.Select{Kind: "opencl", Platform: "Portable Computing Language"}},
-		{Name: "rusticl", Env: []string{"RUSTICL_ENABLE=llvmpipe"},
+		{Name: "rusticl", Env: append(rusticl, "RUSTICL_ENABLE=llvmpipe"),
 			Select: gpustate.Select{Kind: "opencl", Platform: "rusticl"}},
 	}
 	for _, lib := range []string{"/usr/lib/oclgrind/liboclgrind-rt-icd.so",

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/test/pocl"
 	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
@@ -20,6 +21,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	pocl.Alone()
 	if device := os.Getenv(deviceEnv); device != "" {
 		os.Exit(rankMain(device))
 	}

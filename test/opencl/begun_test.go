@@ -16,7 +16,7 @@ const deadline = time.Minute
 // TestServerKeepsNothing: the server that a program has begun, and that stays, has none of its open
 // files, and not its directory.
 func TestServerKeepsNothing(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	mine, theirs, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestSmallLimits(t *testing.T) {
 // TestForks: a child of fork has no device, and its parent has one; the devices of a parent that is
 // killed are free while the child lives.
 func TestForks(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	l.serve()
 	p := l.startUntil("forked", through(""), "forks")
 	env := []byte(strings.Join(l.env, "\x00") + "\x00")

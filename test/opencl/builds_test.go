@@ -45,7 +45,7 @@ built for all, device 1: gives 9
 // it, also after moves.
 func TestBuildsByDevice(t *testing.T) {
 	onPoCL(t)
-	l := newLab(t)
+	l := newPoCLLab(t)
 	l.env = append(l.env, "POCL_DEVICES=pthread basic") // two devices: rusticl does not link these sources
 	l.serve()
 	second := "unix:" + filepath.Join(l.dir, "second.sock")

@@ -35,7 +35,7 @@ func TestKilledAtRandom(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(*killSeed, 21))
-			l := newLab(t)
+			l := newPoCLLab(t)
 			for n := range *killCount {
 				if c.device == "" && (n == 0 || c.name == "server") {
 					_ = os.Remove(filepath.Join(l.dir, "holdfast-gpud.sock")) // a killed one leaves it
@@ -71,7 +71,7 @@ func TestKilledInEndlessKernel(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // each waits for seconds
-			l := newLab(t)
+			l := newPoCLLab(t)
 			if c.device == "" {
 				l.serve()
 			}
@@ -117,7 +117,7 @@ var threadLine = regexp.MustCompile(`(?m)^\d+: (-?\d+) at .*$`)
 // server, while that is in use, costs nobody but itself.
 func TestGarbage(t *testing.T) {
 	commandLimit = 10*time.Minute + time.Duration(*killCount)*30*time.Second
-	l := newLab(t)
+	l := newPoCLLab(t)
 	l.serve()
 	want := l.run(without, "vector")
 	wants := l.run(without, "moves", "20", filepath.Join(l.dir, "never"))

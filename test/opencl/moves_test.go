@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	moveCount = flag.Int("moves", 10, "moves of a program at random moments")
+	moveCount = flag.Int("moves", 6, "moves of a program at random moments")
 	moveSeed  = flag.Uint64("move-seed", 18, "seed of the moments and places")
 )
 

@@ -43,7 +43,7 @@ func TestMoved(t *testing.T) {
 
 // TestServerKilled: a program whose server dies gets CL_DEVICE_NOT_AVAILABLE, and ends.
 func TestServerKilled(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	p := l.startUntil("half", through(platform), "vector", filepath.Join(l.dir, "never"))
 	if err := syscall.Kill(serverOf(t, p.Process.Pid), syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ var waitLine = regexp.MustCompile(`(?m)^(.+): (-?\d+)$`)
 // error, also for commands that a user event holds back which nobody sets. All call-backs are
 // called with an error, and each context is told once.
 func TestWaitsEnd(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	for _, c := range []struct {
 		name, device, told string
 		victim             func(program int) int
@@ -61,7 +61,7 @@ func TestMarker(t *testing.T) {
 
 // TestLate: a kernel of which the program has the event is known to be complete while a later one of its queue runs.
 func TestLate(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	l.serve()
 	p := l.startUntil("polled", through(""), "late")
 	_ = p.Process.Kill() // its command would live on for as long as the kernel may take to end

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/test/pocl"
 	"github.com/spf13/cobra"
 )
 
@@ -29,6 +30,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func TestMain(m *testing.M) {
+	pocl.Alone()
 	if len(os.Args) == 2 && os.Args[1] == workerVerb {
 		if err := gpud.RunWorker(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
