@@ -215,6 +215,9 @@ func TestOverviewReachesAll(t *testing.T) {
 	const n = 11
 	for _, common := range []int{0, 5, 2*overviewPiece + 1} {
 		for _, fanout := range []int{1, 2, 16} {
+			if common > overviewPiece && fanout != 2 {
+				continue // pieces are passed on by every tree alike
+			}
 			first := &overviews{found: true, common: bytes.Repeat([]byte{7}, common), own: map[int][]byte{}}
 			for r := 1; r < n; r++ {
 				first.own[r] = []byte(strings.Repeat(fmt.Sprint(r), r%3)) // that of rank 3 is empty

@@ -135,6 +135,17 @@ func TestManyCores(t *testing.T) {
 	t.Run("Lost", TestLost)
 }
 
+// repeat fills b with what of gives for the first n bytes, over and over: byte by byte the race detector would look at
+// each.
+func repeat(b []byte, n int, of func(i int) byte) {
+	for i := range n {
+		b[i] = of(i)
+	}
+	for ; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
+}
+
 // TestHostMemory: memory of a write may change as soon as its event, or a call
 // that blocks, is over, however large it is; pieces arrive in order.
 func TestHostMemory(t *testing.T) {
@@ -146,9 +157,7 @@ func TestHostMemory(t *testing.T) {
 		const n = 40<<20 + 13 // more than all slots
 		b := must(d.Buffer("b", n))(t)
 		src := make([]byte, n)
-		for i := range src {
-			src[i] = byte(i * 7 >> 3)
-		}
+		repeat(src, 2048, func(i int) byte { return byte(i * 7 >> 3) })
 		want := bytes.Clone(src)
 		e := must(q.WriteAsync(b, 0, src))(t)
 		ok(t, e.Wait())

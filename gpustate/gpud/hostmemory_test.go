@@ -136,9 +136,7 @@ func TestHostMemoryMoves(t *testing.T) {
 		x := must(d.Buffer("x", n))(t)
 		m, free := hostMemory(t, d, n)
 		for i, to := range []gpustate.Select{start, b.sel, far.sel, home, a.sel, home, b.sel} {
-			for k := range m {
-				m[k] = byte(k*11>>4 + i)
-			}
+			repeat(m, 4096, func(k int) byte { return byte(k*11>>4 + i) })
 			want := bytes.Clone(m)
 			before := must(q.WriteAsync(x, 0, m))(t) // in flight when the device moves
 			ok(t, d.MigrateTo(t.Context(), to))

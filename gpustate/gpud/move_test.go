@@ -29,7 +29,7 @@ func TestMoves(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(4, 4))
 	moves := 0
-	for range 12 {
+	for range 8 {
 		for _, from := range []*place{a, b} {
 			to := []string{"remote=" + a.addr + ",fake", "remote=" + b.addr + ",#1", "fake:1"}[r.IntN(3)]
 			if moves < 20 && to == "fake:1" {
@@ -177,9 +177,7 @@ func TestStream(t *testing.T) {
 	q := must(d.Queue("q"))(t)
 	x := must(d.Buffer("x", n))(t)
 	src := make([]byte, n)
-	for i := range src {
-		src[i] = byte(i * 13 >> 5)
-	}
+	repeat(src, 8192, func(i int) byte { return byte(i * 13 >> 5) })
 	ok(t, q.Write(x, 0, src))
 	got := make([]byte, n)
 	for i, to := range []*place{b, a, other} {
@@ -248,9 +246,7 @@ func TestSharedOnce(t *testing.T) {
 	q := must(d.Queue("q"))(t)
 	s := must(d.Shared("s", n))(t)
 	src := make([]byte, n)
-	for i := range src {
-		src[i] = byte(i * 13 >> 5)
-	}
+	repeat(src, 8192, func(i int) byte { return byte(i * 13 >> 5) })
 	ok(t, q.Write(s, 0, src))
 	ok(t, q.Finish())
 	before := a.status().Counts

@@ -28,9 +28,9 @@ func random(t *testing.T, b *bench) {
 	switch {
 	case n > 0:
 	case testing.Short() && b.sel.Kind == "opencl":
-		n = 2
+		n = 1
 	case testing.Short():
-		n = 4
+		n = 2
 	case b.sel.Kind == "opencl":
 		n = 3
 	default:

@@ -244,8 +244,8 @@ func TestConformance(t *testing.T) {
 		again := served[device] // by another kind of connection
 		served[device] = p.Serve != ""
 		t.Run(p.Name, func(t *testing.T) {
-			if again && testing.Short() {
-				t.Skip("the device was served by another kind of connection")
+			if again && *programs == 0 {
+				t.Skip("the device was served by another kind of connection; test/remote and make soak take this one")
 			}
 			if testing.Short() && p.Select.Kind == "opencl" && compiled != "" {
 				t.Skipf("-short takes one OpenCL platform, which was %s: our own code is the same, and that of "+
@@ -256,7 +256,7 @@ func TestConformance(t *testing.T) {
 			begin := time.Now()
 			args := []string{"-test.run=^TestSuite$", "-test.v"}
 			n := *programs
-			if testing.Short() || again && n == 0 {
+			if testing.Short() {
 				args = append(args, "-test.short")
 			}
 			if testing.Short() && n == 0 {

@@ -198,7 +198,7 @@ const greens = `<script>
 func TestPageShares(t *testing.T) {
 	w := newWorld(1, 1)
 	w.start(0)
-	for range 3000 {
+	for range 1600 {
 		w.compute(20 * time.Second)
 		w.checkpoint("the interval", 0, false, true)
 	}

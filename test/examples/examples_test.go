@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/test/launch"
+	"github.com/holdfast-hpc/holdfast/test/pocl"
 	"github.com/holdfast-hpc/holdfast/test/yield"
 	"golang.org/x/sys/unix"
 )
@@ -25,8 +26,9 @@ const root = "../.."
 // TestExamples kills each example under one MPI and starts it again under the other. Its
 // ranks have to print what they print when nobody disturbs them.
 func TestExamples(t *testing.T) {
-	bin := build(t)
-	for _, name := range []string{"hello", "halo", "gpu"} {
+	names := []string{"hello", "halo", "gpu"}
+	bin := build(t, names...)
+	for _, name := range names {
 		for _, pair := range [][2]launch.MPI{{launch.OpenMPI, launch.MPICH}, {launch.MPICH, launch.OpenMPI}} {
 			t.Run(name+" "+pair[0].Title, func(t *testing.T) {
 				for _, mpi := range pair {
@@ -61,7 +63,7 @@ func TestLibraries(t *testing.T) {
 	if err := first.Available(); err != nil {
 		t.Skip(err)
 	}
-	bin := build(t)
+	bin := build(t, "spectral", "allreduce")
 	for _, c := range []struct {
 		name  string
 		ranks int
@@ -89,12 +91,16 @@ func TestLibraries(t *testing.T) {
 // BuiltEnv names a folder with the examples.
 const BuiltEnv = "HOLDFAST_TEST_EXAMPLES"
 
-func build(t *testing.T) (bin string) {
+func build(t *testing.T, names ...string) (bin string) {
 	if bin := os.Getenv(BuiltEnv); bin != "" {
 		return bin
 	}
 	bin = t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, root+"/examples/...").CombinedOutput(); err != nil {
+	line := []string{"build", "-o", bin}
+	for _, name := range names {
+		line = append(line, root+"/examples/"+name)
+	}
+	if out, err := exec.Command("go", line...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return bin
@@ -175,7 +181,7 @@ func (e example) start(mpi launch.MPI, steps int, env ...string) *launch.Running
 	e.Helper()
 	job := launch.Job{
 		Title: filepath.Base(e.program) + " under " + mpi.Title, MPI: mpi, Program: e.program, Ranks: e.ranks,
-		Args: append([]string{"-steps", fmt.Sprint(steps)}, e.args...), Env: append(yield.Env(), env...),
+		Args: append([]string{"-steps", fmt.Sprint(steps)}, e.args...), Env: slices.Concat(yield.Env(), pocl.Env(), env),
 		Timeout: 10 * time.Minute, Log: filepath.Join(e.TempDir(), "log"),
 	}
 	r, err := job.Start(e.Context())

@@ -19,11 +19,11 @@ import (
 )
 
 var (
-	kills    = flag.Int("kills", 8, "how many times TestKilledAnywhere kills a rank")
+	kills    = flag.Int("kills", 5, "how many times TestKilledAnywhere kills a rank")
 	killSeed = flag.Uint64("kill-seed", 1, "seed of the moments")
 
 	replies      = flag.Int("replies", 10000, "how many connections TestSanitized has with a daemon that says anything")
-	instructions = flag.Int("instructions", 6, "before how many of them TestKilledAtInstruction kills a rank")
+	instructions = flag.Int("instructions", 4, "before how many of them TestKilledAtInstruction kills a rank")
 )
 
 // uncut is the result of walk without a checkpoint.
@@ -318,6 +318,11 @@ func TestSanitized(t *testing.T) {
 		t.Fatalf("no sources: %v", err)
 	}
 	dir := t.TempDir()
+	sanitized := []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread"}
+	library := filepath.Join(dir, "library.o") // once for the programs below
+	must(t, "gcc", slices.Concat([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib", "-r",
+		"-o", library}, sanitized, sources)...)
+	sanitized = append(sanitized, library)
 	run := func(t *testing.T, program, form string) {
 		env := append(environ(t, filepath.Join(dir, form)), "HOLDFAST_LOCAL="+t.TempDir())
 		j := launchJob(t, program, env, "20", filepath.Join(dir, "got"), "0",
@@ -328,13 +333,10 @@ func TestSanitized(t *testing.T) {
 		}
 	}
 	t.Run("address, undefined", func(t *testing.T) {
-		flags := append(sources, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-		run(t, compile(t, "gcc", "testdata/walk.c", flags...), "asan")
+		run(t, compile(t, "gcc", "testdata/walk.c", sanitized...), "asan")
 	})
 	t.Run("shadow", func(t *testing.T) {
-		flags := append(sources, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wno-strict-prototypes",
-			"-pthread")
-		shadow := compile(t, "gcc", "testdata/shadow.c", flags...)
+		shadow := compile(t, "gcc", "testdata/shadow.c", append(sanitized, "-Wno-strict-prototypes")...)
 		for _, mode := range []string{"late", "second", "again"} {
 			t.Run(mode, func(t *testing.T) {
 				env := append(fakeGPU(t, "cuda"), "ASAN_OPTIONS=detect_leaks=0") // of the driver
@@ -343,8 +345,7 @@ func TestSanitized(t *testing.T) {
 		}
 	})
 	t.Run("replies", func(t *testing.T) {
-		flags := append(sources, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I../../lib/src")
-		program := compile(t, "gcc", "testdata/replies.c", flags...)
+		program := compile(t, "gcc", "testdata/replies.c", append(sanitized, "-I../../lib/src")...)
 		t.Log(must(t, program, fmt.Sprint(*replies), fmt.Sprint(*killSeed), t.TempDir()))
 	})
 	t.Run("valgrind", func(t *testing.T) {

@@ -34,7 +34,7 @@ func TestBenchApps(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	build(t, bin, "./apps/...")
+	build(t, bin, "./apps/transpose")
 	bench := func(args ...string) []bench.Row {
 		t.Helper()
 		cmd := exec.Command(bin+"/holdfast-bench", append([]string{"apps", "--json", "--apps", "transpose",

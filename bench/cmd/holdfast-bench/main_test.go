@@ -3,21 +3,43 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/test/pocl"
 )
 
 // TestMain lets the test binary be a worker of the suites.
 func TestMain(m *testing.M) {
+	pocl.Alone()
 	if len(os.Args) > 2 && os.Args[1] == "worker" {
 		os.Exit(Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "holdfast-bench")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	itself = dir + "/holdfast-bench"
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
+
+// itself is the program under test, once linked has made it.
+var itself string
+
+var linked = sync.OnceValue(func() error {
+	if out, err := exec.Command("go", "build", "-o", itself, ".").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+})
 
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
@@ -29,7 +51,10 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 // build compiles packages of Holdfast, and holdfast-bench, into a directory.
 func build(t *testing.T, dir string, packages ...string) {
 	t.Helper()
-	commands := []*exec.Cmd{exec.Command("go", "build", "-o", dir+"/", ".")}
+	if err := linked(); err != nil {
+		t.Fatal(err)
+	}
+	commands := []*exec.Cmd{exec.Command("cp", itself, dir+"/")}
 	if len(packages) > 0 {
 		product := exec.Command("go", append([]string{"build", "-o", dir + "/"}, packages...)...)
 		product.Dir = "../../.."

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -29,8 +30,8 @@ func TestWriterInFlight(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i := range mapped {
-				mapped[i] = byte(rng.Uint32())
+			for i := 0; i < len(mapped); i += 8 {
+				binary.LittleEndian.PutUint64(mapped[i:], rng.Uint64())
 			}
 			w := NewWriter(t.Context(), f, pool, nil)
 			w.reserve(64 << 20)
