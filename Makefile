@@ -199,16 +199,20 @@ test-beside:
 
 # Each test runs once: with the race detector and invariants, or without where those are of no use
 # (NO_RACE), because its package starts programs that were built without them, or does one thing at
-# a time. Under the detector it is -short; a test that then does a part of its work does all of it
+# a time (SEQUENTIAL: no goroutine, lock or unsafe pointer is in its files). Under the detector it is -short; a test that then does a part of its work does all of it
 # without the detector besides. What is compiled otherwise for the detector (OTHERWISE) is tested both
 # ways. lint has vetted all. sort has the packages that take longest come first.
-TEST = $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
+# Programs that tests build are linked without what debuggers alone read: that takes half the time.
+TEST = GOFLAGS="$$GOFLAGS -ldflags=-s" $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
 PLAIN = $(NO_RACE)|$(OTHERWISE)
-NO_RACE = $(JOBS)|$(PROGRAMS)|cmd/holdfast|apps/smithwaterman/align|coordinated/cut|test/(imports|readme)
+NO_RACE = $(JOBS)|$(PROGRAMS)|$(SEQUENTIAL)|cmd/holdfast|coordinated/cut
 BENCH_NO_RACE = ./gpu
 JOBS = test/(cluster|cuda|e2e|examples|messages|mpilayer|node|opencl|remote|slurm|veloc|yield)
 PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
 OTHERWISE = $(call any,$(shell grep -rlE '^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/))
+SEQUENTIAL = $(subst $(space),|,$(filter-out $(call folders,^[[:space:]]+go |"sync|"unsafe"|errgroup|\.Parallel|\.Go[^a-z],*.go),\
+	$(call folders,^func (Test|Fuzz),*_test.go)))
+folders = $(sort $(patsubst %/,%,$(dir $(shell grep -rlE '$(1)' --include='$(2)' *))))
 any = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(1)))))
 
 # These put more ranks or nodes on a small machine than it has cores, and are tested one at a time.
@@ -254,12 +258,14 @@ test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
 
 MOMENTS ?= 100000
-soak: ## MOMENTS restarts from checkpoints at random moments of real MPI programs, and as many at each call on simulated ranks
+soak: ## MOMENTS restarts from checkpoints at random moments of real MPI programs, and as many at each call on simulated ranks; random programs of the cut protocol, of MPI calls, and on each device and connection
 	$(GO) test -count=1 -timeout 0 ./coordinated/jobtest -run EveryMomentOfDevices -v -args -device-programs 40
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run RestartsInProcess -v -args -soak $(MOMENTS) -soak-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./coordinated/jobtest -run EveryMoment -v -args -pairs $(MOMENTS) -pairs-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./test/remote -run MovedAtRandomMoments -v -args -moves $$(( ($(MOMENTS) + 4999) / 5000 )) -move-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./gpustate/gputest -run Conformance -v -args -programs $$(( ($(MOMENTS) + 999) / 1000 ))
+	$(GO) test -count=1 -timeout 0 ./coordinated/cut -args -programs $$(( ($(MOMENTS) + 19) / 20 ))
+	$(GO) test -count=1 -timeout 0 ./mpiwrap/mpitest -args -times $$(( ($(MOMENTS) + 9999) / 10000 ))
 	$(GO) test -count=1 -timeout 0 ./test/e2e -run CutAtRandomMoments -v -args -moments $$(( ($(MOMENTS) + 299) / 300 )) -seed $(or $(SEED),$$(date +%s))
 
 DAMAGES ?= 5000
