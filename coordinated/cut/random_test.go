@@ -287,12 +287,12 @@ func TestLossyControl(t *testing.T) {
 	}
 }
 
-// someSeeds is how many random programs of a shape a test runs: a quarter of them in short tests.
+// someSeeds is how many random programs of a shape a test runs: n for 600 of -programs, half of them in short tests.
 func someSeeds(n uint64) uint64 {
 	if testing.Short() {
-		return n / 4
+		n /= 2
 	}
-	return n
+	return max(1, n**programs/600)
 }
 
 func start(shape string, seed uint64, n int, options ...func(*Config)) *model {

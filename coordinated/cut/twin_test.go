@@ -167,7 +167,7 @@ func unroll(p program) []op {
 	}
 }
 
-var programs = flag.Uint64("programs", 600, "random programs to try; the seeds count up from 0")
+var programs = flag.Uint64("programs", 300, "random programs to try; the seeds count up from 0")
 
 // TestRandomPrograms compares them on programs without any pattern: messages
 // under several tags that are received late, collectives on overlapping

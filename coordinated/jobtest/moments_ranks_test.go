@@ -75,7 +75,7 @@ func (s *sketch) killWith(set func(*inMemory), step string, rank, at int, want [
 	return killed.Load(), sameStates(states, want)
 }
 
-var returns = flag.Int("returns", 60, "(program, call) pairs at which a rank returns by an error")
+var returns = flag.Int("returns", 40, "(program, call) pairs at which a rank returns by an error")
 
 // TestEveryEarlyReturn lets one rank of a generated program return by an error at one of
 // its calls, and close, as `defer ck.Close()` does. The others may wait for it: the job
@@ -128,7 +128,7 @@ func TestEveryEarlyReturn(t *testing.T) {
 // run did; no message of the second goroutine comes twice, or not at all.
 func TestThreadsAtPoints(t *testing.T) {
 	moments, cuts := 0, 0
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		steps := 3 + int64(rng.IntN(4))
 		s := &sketch{name: "threads", ranks: 2 + rng.IntN(2), threads: true, body: func(p *process) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/test/pocl"
 	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
@@ -27,6 +28,7 @@ const elasticEnv = "HOLDFAST_ELASTIC_RANK"
 const changing = "changing "
 
 func TestMain(m *testing.M) {
+	pocl.Alone()
 	if what := os.Getenv(elasticEnv); what != "" {
 		os.Exit(elasticRank(what))
 	}

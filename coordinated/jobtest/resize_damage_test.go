@@ -184,7 +184,7 @@ func TestResizeFlipped(t *testing.T) {
 }
 
 var (
-	resizeDamages = flag.Int("resize-damages", 24, "damaged directories that TestResizeDamaged continues from")
+	resizeDamages = flag.Int("resize-damages", 16, "damaged directories that TestResizeDamaged continues from")
 	resizeSeed    = flag.Uint64("resize-seed", 1, "seed of TestResizeDamaged")
 )
 

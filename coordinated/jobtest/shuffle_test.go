@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	shuffles    = flag.Int("shuffles", 60, "how often TestShuffledRuns mixes the directories of runs")
+	shuffles    = flag.Int("shuffles", 40, "how often TestShuffledRuns mixes the directories of runs")
 	shuffleSeed = flag.Uint64("shuffle-seed", 1, "of TestShuffledRuns")
 )
 

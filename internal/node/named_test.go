@@ -411,7 +411,7 @@ func TestNamedRepaired(t *testing.T) {
 }
 
 var (
-	namedSteps = flag.Int("named", 60, "how many steps TestNamedCampaign takes")
+	namedSteps = flag.Int("named", 40, "how many steps TestNamedCampaign takes")
 	namedSeed  = flag.Uint64("named-seed", 1, "its seed")
 )
 

@@ -33,9 +33,9 @@ func aborting(w *World, err error) error {
 
 // TestDirectPrograms runs direct programs on simulated ranks.
 func TestDirectPrograms(t *testing.T) {
-	seeds := uint64(120)
+	seeds := uint64(60)
 	if testing.Short() {
-		seeds = 16
+		seeds = 12
 	}
 	for _, apart := range []bool{false, true} {
 		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
@@ -425,9 +425,9 @@ var movers = []func(m *movement) error{
 
 // TestDirectCollectives: collectives of simulated ranks give the same elements whichever way each rank goes.
 func TestDirectCollectives(t *testing.T) {
-	seeds := uint64(60)
+	seeds := uint64(40)
 	if testing.Short() {
-		seeds = 10
+		seeds = 8
 	}
 	for seed := range seeds {
 		w := NewWorld(1+int(seed)%4, Options{Seed: seed, Delay: 0.1 * float64(seed%4), Pins: seed%2 == 1})

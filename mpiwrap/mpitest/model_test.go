@@ -37,9 +37,9 @@ func modelsUnderMPI(w *mpiwrap.Comm) error {
 }
 
 func TestModelUnderMPI(t *testing.T) {
-	seeds := modelSeedsEnv + "=60"
+	seeds := fmt.Sprint(modelSeedsEnv, "=", 24**times)
 	if testing.Short() {
-		seeds = modelSeedsEnv + "=5"
+		seeds = modelSeedsEnv + "=4"
 	}
 	for _, l := range mpirun.Launchers() {
 		for _, n := range []int{2, 3} {
@@ -49,9 +49,9 @@ func TestModelUnderMPI(t *testing.T) {
 }
 
 func TestModelOnSimulatedRanks(t *testing.T) {
-	seeds := uint64(300)
+	seeds := 150 * *times
 	if testing.Short() {
-		seeds = 30
+		seeds = 24
 	}
 	for seed := range seeds {
 		n := 1 + int(seed)%4
@@ -66,9 +66,9 @@ func TestModelOnSimulatedRanks(t *testing.T) {
 // TestModelAcrossRestarts ends the world at every drain that allows it and continues in a
 // new one: from the mailbox, with what was pending protected or posted again.
 func TestModelAcrossRestarts(t *testing.T) {
-	seeds := uint64(300)
+	seeds := 150 * *times
 	if testing.Short() {
-		seeds = 30
+		seeds = 24
 	}
 	restarts, refused := 0, 0
 	for seed := range seeds {

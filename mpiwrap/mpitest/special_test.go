@@ -144,9 +144,9 @@ func directUnderMPI(w *mpiwrap.Comm) error {
 }
 
 func TestDirectProgramsUnderMPI(t *testing.T) {
-	programs := "8"
+	programs := fmt.Sprint(4 * *times)
 	if testing.Short() {
-		programs = "2"
+		programs = "1"
 	}
 	for _, l := range mpirun.Launchers() {
 		for i, env := range []string{directEnv + "=" + programs, apartEnv + "=1"} {

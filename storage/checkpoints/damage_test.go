@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	damages    = flag.Int("damages", 150, "damages to checkpoint directories that TestDamages tries")
+	damages    = flag.Int("damages", 100, "damages to checkpoint directories that TestDamages tries")
 	damageSeed = flag.Uint64("damage-seed", 1, "seed of TestDamages")
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
-var repairs = flag.Int("repairs", 60, "damages to checkpoint directories that TestRepairDamages repairs")
+var repairs = flag.Int("repairs", 40, "damages to checkpoint directories that TestRepairDamages repairs")
 
 // siteLevels are those of the sites that are damaged.
 var siteLevels = [][]string{{"partner", "global"}, {"parity", "global"}, {"partner"}, {"parity"}, {"global"}, {}}

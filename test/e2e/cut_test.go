@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	moments = flag.Int("moments", 16, "checkpoints at random moments, per MPI")
+	moments = flag.Int("moments", 8, "checkpoints at random moments, per MPI")
 	seed    = flag.Uint64("seed", 1, "seed of the random moments")
 )
 
@@ -39,7 +39,7 @@ var programs = []struct {
 // uninterrupted run.
 func TestCutAtRandomMoments(t *testing.T) {
 	if testing.Short() {
-		*moments = 12
+		*moments = min(*moments, 6)
 	}
 	forEachMPI(t, func(t *testing.T, mpi int) {
 		rng := rand.New(rand.NewPCG(*seed, uint64(mpi)))

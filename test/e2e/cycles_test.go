@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	cycles     = flag.Int("cycles", 10, "cycles of cut, kill and restart")
+	cycles     = flag.Int("cycles", 6, "cycles of cut, kill and restart")
 	cyclesSeed = flag.Uint64("cycles-seed", 1, "first seed of the cycles")
 )
 

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	soakMoments = flag.Int("soak", 160, "moments of TestRestartsInProcess, over all MPIs")
+	soakMoments = flag.Int("soak", 80, "moments of TestRestartsInProcess, over all MPIs")
 	soakSeed    = flag.Uint64("soak-seed", 1, "seed of TestRestartsInProcess")
 	soakRound   = flag.Int("soak-round", 0, "round that each job begins with")
 	soakBatch   = flag.Int("soak-batch", 400, "moments of one job at most")

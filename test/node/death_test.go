@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var deaths = flag.Int("deaths", 6, "how many daemons TestDaemonKilledAnywhere kills")
+var deaths = flag.Int("deaths", 4, "how many daemons TestDaemonKilledAnywhere kills")
 
 // life is one start of the ranks of guard, and the daemons that die meanwhile.
 type life struct {

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	starts     = flag.Int("length-starts", 8, "how many starts TestLengths has")
+	starts     = flag.Int("length-starts", 5, "how many starts TestLengths has")
 	lengthSeed = flag.Uint64("length-seed", 1, "seed of the programs and starts")
 )
 

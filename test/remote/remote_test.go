@@ -115,14 +115,14 @@ func (l *lab) move(app *app, from, to *server, named bool) bool {
 // the job continues from its last checkpoint on another one.
 func TestServerKilled(t *testing.T) {
 	l := newLab(t)
-	want := l.wait(l.app("nbody", 3, "pocl", nil))
+	want := l.wait(l.app("nbody", 2, "pocl", nil))
 	one, two := l.serve("one"), l.serve("two")
 	directory := filepath.Join(l.dir, "global")
 	if err := os.Mkdir(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	more := []string{"-global", directory, "-job", "killed"}
-	a := l.app("nbody", 3, l.device(one, two), []string{"HOLDFAST_INTERVAL=50ms", "HOLDFAST_APPS_HOLD=1"}, more...)
+	a := l.app("nbody", 2, l.device(one, two), []string{"HOLDFAST_INTERVAL=50ms", "HOLDFAST_APPS_HOLD=1"}, more...)
 	l.until("a checkpoint", a, func() bool { return strings.Contains(a.log.String(), "committed rank=0 epoch=2 ") })
 	workers := l.workers(one)
 	if len(workers) != 1 {
@@ -152,7 +152,7 @@ func TestServerKilled(t *testing.T) {
 			}
 		}
 	}
-	again := l.app("nbody", 3, l.device(one, two), nil, more...)
+	again := l.app("nbody", 2, l.device(one, two), nil, more...)
 	if !bytes.Equal(l.wait(again), want) {
 		t.Error("the result after the restart is another one")
 	}
@@ -165,11 +165,11 @@ func TestServerKilled(t *testing.T) {
 // USR1 moves them and the server stays.
 func TestServerLeaves(t *testing.T) {
 	l := newLab(t)
-	want := l.wait(l.app("nbody", 3, "pocl", nil))
+	want := l.wait(l.app("nbody", 2, "pocl", nil))
 	last := l.serve("last")
 	second := l.serve("second", "--peer", last.addr)
 	first := l.serve("first", "--peer", second.addr)
-	a := l.app("nbody", 3, l.device(first), nil)
+	a := l.app("nbody", 2, l.device(first), nil)
 	l.until("it computes", a, func() bool {
 		list := l.clients(first)
 		return len(list) == 1 && list[0].Commands > 3
@@ -215,9 +215,9 @@ func (l *lab) workers(s *server) (pids []string) {
 // and is told so when it goes on; a program beside it goes on meanwhile.
 func TestProgramStopped(t *testing.T) {
 	l := newLab(t)
-	want := l.wait(l.app("nbody", 3, "pocl", nil))
+	want := l.wait(l.app("nbody", 2, "pocl", nil))
 	s := l.serve("s", "--timeout", "6s")
-	a, b := l.app("nbody", 3, l.device(s), nil), l.app("nbody", 3, l.device(s), nil)
+	a, b := l.app("nbody", 2, l.device(s), nil), l.app("nbody", 2, l.device(s), nil)
 	l.until("both compute", a, func() bool {
 		list := l.clients(s)
 		return len(list) == 2 && list[0].Commands > 3 && list[1].Commands > 3

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	moves    = flag.Int("moves", 5, "how often each application is moved; make soak takes more")
+	moves    = flag.Int("moves", 3, "how often each application is moved; make soak takes more")
 	moveSeed = flag.Uint64("move-seed", 1, "seed of the moments of moves")
 )
 

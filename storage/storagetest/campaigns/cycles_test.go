@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	cycles     = flag.Int("cycles", 60, "simulated cycles of kill and restart")
+	cycles     = flag.Int("cycles", 40, "simulated cycles of kill and restart")
 	cyclesSeed = flag.Uint64("cycles-seed", 1, "first seed of them")
 )
 

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	storeFaults = flag.Int("store-faults", 300, "how many faults of an object store TestStoreFaults plays")
+	storeFaults = flag.Int("store-faults", 200, "how many faults of an object store TestStoreFaults plays")
 	storeSeed   = flag.Uint64("store-seed", 1, "seed of the first job of TestStoreFaults")
 	storeKills  = flag.Bool("store-kills", false, "TestKilledBetweenRequests kills at every request, not at every 13th")
 )

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
-var keepSeeds = flag.Uint64("keepseeds", 40, "how many random jobs TestKeptUnderFire runs")
+var keepSeeds = flag.Uint64("keepseeds", 25, "how many random jobs TestKeptUnderFire runs")
 
 // TestKeptUnderFire runs random jobs of two ranks that keep two epochs: votes
 // fail at every step, runs die between the manifests, entries appear that are
