@@ -339,7 +339,8 @@ func runElastic(t *testing.T, ranks int, opt coordinated.Options, p *elastic) er
 	return err
 }
 
-// resizeAll has TestResize take all pairs of numbers of ranks up to eight; without it six of them have one other number.
+// resizeAll has TestResize take all pairs of numbers of ranks up to eight; without it six of them have one other
+// number.
 var resizeAll = flag.Bool("resize-all", false, "TestResize takes all pairs; make soak does")
 
 // TestResize stops a program on P ranks and continues it on Q, then on P again: every element of every division is

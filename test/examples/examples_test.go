@@ -181,7 +181,8 @@ func (e example) start(mpi launch.MPI, steps int, env ...string) *launch.Running
 	e.Helper()
 	job := launch.Job{
 		Title: filepath.Base(e.program) + " under " + mpi.Title, MPI: mpi, Program: e.program, Ranks: e.ranks,
-		Args: append([]string{"-steps", fmt.Sprint(steps)}, e.args...), Env: slices.Concat(yield.Env(), pocl.Env(), env),
+		Args:    append([]string{"-steps", fmt.Sprint(steps)}, e.args...),
+		Env:     slices.Concat(yield.Env(), pocl.Env(), env),
 		Timeout: 10 * time.Minute, Log: filepath.Join(e.TempDir(), "log"),
 	}
 	r, err := job.Start(e.Context())

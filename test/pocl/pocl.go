@@ -1,5 +1,5 @@
-// Package pocl has tests load PoCL, and no other OpenCL library of the machine. Whoever looks for devices loads all that
-// there are; with Mesa's among them a process that opens a device takes half a second of a core longer to start.
+// Package pocl has tests load PoCL, and no other OpenCL library of the machine. Whoever looks for devices loads all
+// that there are; with Mesa's among them a process that opens a device takes half a second of a core longer to start.
 package pocl
 
 import "os"
@@ -9,8 +9,8 @@ const (
 	file     = "/etc/OpenCL/vendors/pocl.icd"
 )
 
-// Alone has this process, if it has not looked for devices yet, and those that it starts load PoCL alone. It does nothing
-// where PoCL is not installed, where the environment says what to load, or where tests are for a GPU.
+// Alone has this process, if it has not looked for devices yet, and those that it starts load PoCL alone. It does
+// nothing where PoCL is not installed, where the environment says what to load, or where tests are for a GPU.
 func Alone() {
 	for _, name := range []string{variable, "HOLDFAST_DEVICE", "HOLDFAST_TEST_GPU"} {
 		if os.Getenv(name) != "" {
