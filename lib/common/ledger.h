@@ -6,12 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HFL_VERSION 1
+#define HFL_VERSION 2
 
 /* What a checkpoint does with an allocation. */
 enum hfl_part {
 	HFL_SAVED,   /* saved, and restored at the same address */
 	HFL_NAMED,   /* a variable: saved, and restored where the variable of that name is */
+	HFL_ARRAY,   /* saved by its handle, and restored to the array of the same order and shape */
 	HFL_MOVING,  /* refused: it may lie elsewhere in a restarted program */
 	HFL_REFUSED, /* refused: it cannot be copied by address */
 	HFL_NONE     /* not part of it: host memory, and buffers of libraries that move messages */
@@ -26,6 +27,8 @@ struct hfl_allocation {
 	const char *file; /* that asked for it, or NULL */
 	size_t offset;    /* there */
 	enum hfl_part part;
+	char shape[80]; /* of an array */
+	void *copy;     /* of an array: the reader's, on the host */
 };
 
 struct hf_cuda_ledger {
@@ -35,6 +38,8 @@ struct hf_cuda_ledger {
 	size_t (*list)(struct hfl_allocation *to, size_t room);
 	/* What this thread allocates from now on is not the program's. */
 	void (*own)(bool on);
+	/* Copies an array to the host or back, once its context has done all its work: the driver's error code. */
+	int (*copy)(const struct hfl_allocation *array, void *host, bool out);
 };
 
 /* Exported by libholdfast-cuda. */

@@ -241,6 +241,9 @@ API int hf_restore(void) {
 	}
 	hf_the.stage = HF_RESTORED_STAGE;
 	hf_the.flags = hf_the.off ? &hf_idle : hf_the.page; /* points before this one were refused */
+	if (code == HF_RESTORED && hf_refill_arrays() != HF_OK) {
+		return HF_E_FAILED;
+	}
 	return hf_post_again(&hf_the) == HF_OK ? code : HF_E_FAILED;
 }
 

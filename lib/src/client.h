@@ -247,6 +247,7 @@ bool hf_cuda_place(void *context, struct hf_place *to);
 /* cuda.c. After hf_protect_cuda: has the arrays of device memory follow the ledger; the call is for errors. Memory that
  * this thread allocates while hf_own_allocations is on is the library's. */
 int hf_follow_ledger(struct hf_client *c, const char *call);
+int hf_refill_arrays(void);      /* after hf_restore: what has no address of its own */
 int hf_explain_ledger(int code); /* adds to the error of hf_restore what arrays of device memory are */
 void hf_own_allocations(bool on);
 void hf_forget_ledger(void);

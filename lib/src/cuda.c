@@ -75,6 +75,9 @@ static int name_of(const struct hfl_allocation *a, char *to) {
 	uint64_t hash = UINT64_C(14695981039346656037);
 	const char *c;
 
+	if (a->part == HFL_ARRAY) {
+		return snprintf(to, HFP_NAME_BYTES + 1, PREFIX "array%llu.%s", (unsigned long long)a->order, a->shape);
+	}
 	if (a->name == NULL) {
 		return snprintf(to, HFP_NAME_BYTES + 1, PREFIX "%llx", (unsigned long long)a->at);
 	}
@@ -88,7 +91,8 @@ static int name_of(const struct hfl_allocation *a, char *to) {
 }
 
 static bool same(const struct hfl_allocation *a, const struct hfl_allocation *b) {
-	return a->bytes == b->bytes && a->context == b->context && a->name == b->name;
+	return a->bytes == b->bytes && a->context == b->context && a->name == b->name &&
+		(a->part != HFL_ARRAY || a->order == b->order);
 }
 
 /* The daemon's error names arrays. Adds what they are in this program. */
@@ -117,16 +121,37 @@ int hf_explain_ledger(int code) {
 }
 
 void hf_forget_ledger(void) {
+	size_t i;
+
 	ledger = NULL;
+	for (i = 0; i < count; i++) {
+		free(now[i].copy);
+	}
 	free(now);
 	now = NULL;
 	count = 0;
 }
 
-static int add(struct hf_client *c, const char *call, const struct hfl_allocation *a) {
+/* Copies all arrays without an address to the host, or back. */
+static int copy_arrays(const char *call, bool out) {
+	char text[512];
+	size_t i;
+	int e;
+
+	for (i = 0; i < count; i++) {
+		if (now[i].part == HFL_ARRAY && (e = ledger->copy(&now[i], now[i].copy, out)) != 0) {
+			return hf_fail(HF_E_FAILED, "%s: %s cannot be copied %s: the driver's error %d", call,
+				describe(&now[i], text, sizeof text), out ? "to the host" : "back", e);
+		}
+	}
+	return HF_OK;
+}
+
+static int add(struct hf_client *c, const char *call, struct hfl_allocation *a) {
 	char name[HFP_NAME_BYTES + 1], text[512];
 	const struct hf_array *other;
 	struct hf_array as = { .name = name, .ptr = (void *)(uintptr_t)a->at, .count = a->bytes, .type = HF_BYTE };
+	int code;
 
 	name_of(a, name);
 	other = a->name != NULL ? hf_array_named(c, name) : NULL;
@@ -135,6 +160,15 @@ static int add(struct hf_client *c, const char *call, const struct hfl_allocatio
 			"%s: two variables have one name: %s, and another one at %p: protect both by "
 			"hf_protect instead of hf_protect_cuda",
 			call, describe(a, text, sizeof text), other->ptr);
+	}
+	if (a->part == HFL_ARRAY) {
+		if ((as.ptr = a->copy = calloc(1, a->bytes)) == NULL) {
+			return hf_fail(HF_E_MEMORY, "%s: no memory for a copy of %s", call, describe(a, text, sizeof text));
+		}
+		if ((code = hf_protect_array(call, &as)) != HF_OK) {
+			free(a->copy);
+		}
+		return code;
 	}
 	if (!hf_cuda_place(a->context, &as.place)) {
 		return hf_fail(HF_E_FAILED, "%s: the driver lacks calls that copy device memory", call);
@@ -192,6 +226,7 @@ int hf_follow_ledger(struct hf_client *c, const char *call) {
 	/* What is gone goes first: a variable may have another place. */
 	for (i = j = 0; i < count && code == HF_OK; i++) {
 		if (!has(all, n, &j, &now[i]) && (code = drop(&now[i])) == HF_OK) {
+			free(now[i].copy);
 			now[i].part = HFL_NONE;
 		}
 	}
@@ -201,15 +236,19 @@ int hf_follow_ledger(struct hf_client *c, const char *call) {
 		return code;
 	}
 	for (i = j = 0; i < n; i++) {
-		if (!has(now, count, &j, &all[i]) && (code != HF_OK || (code = add(c, call, &all[i])) != HF_OK)) {
+		if (has(now, count, &j, &all[i])) {
+			all[i].copy = now[j].copy;
+		} else if (code != HF_OK || (code = add(c, call, &all[i])) != HF_OK) {
 			all[i].part = HFL_NONE;
 		}
 	}
 	free(now);
 	now = all;
 	count = held(all, n);
-	return code;
+	return code != HF_OK ? code : copy_arrays(call, true);
 }
+
+int hf_refill_arrays(void) { return ledger == NULL ? HF_OK : copy_arrays("hf_restore", false); }
 
 API int hf_protect_cuda(void) {
 	struct hf_client *c = &hf_the;

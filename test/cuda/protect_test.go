@@ -81,7 +81,10 @@ func TestProtectOtherMemory(t *testing.T) {
 		"swapped": `" in this program: 65536 bytes at 0x[0-9a-f]+ by cuMemAlloc, allocation 2, ` +
 			`asked for by .*/protect\+0x`,
 		"smaller": `has 24000 elements, the program 12000\n(.*\n)*"cuda.[0-9a-f]+" in this program: 12000 bytes at`,
-		"late":    `restore "cuda.[0-9a-f]+" .*: the program does not protect it`,
+		"moved": `restore "cuda.[0-9a-f]+" .*: the checkpoint has nothing of that name(.*\n)*"cuda.[0-9a-f]+" in ` +
+			`this program: 4096 bytes at 0x[0-9a-f]+ by cuMemAllocAsync`,
+		"shaped": `restore "cuda.array\d+.16x4x1.20.1.0.0" .*: the program does not protect it`,
+		"late":   `restore "cuda.[0-9a-f]+" .*: the program does not protect it`,
 	} {
 		w, program := start(t.TempDir())
 		killed(t, w, program, 3, mode)
@@ -96,8 +99,8 @@ func TestProtectOtherMemory(t *testing.T) {
 // arena that is all memory, as the driver chooses other addresses each time.
 func TestProtectRefuses(t *testing.T) {
 	start := protecting(t)
-	for mode, want := range map[string]string{"managed": "cuMemAllocManaged", "array": "cuArrayCreate",
-		"pool": "cuMemAllocAsync", "twice": "two variables have one name",
+	for mode, want := range map[string]string{"managed": "cuMemAllocManaged",
+		"heap": "cuCtxSetLimit for the heap of kernels", "twice": "two variables have one name",
 		"all": "set HOLDFAST_CUDA_ARENA=on"} {
 		w, program := start(t.TempDir())
 		if mode == "all" {

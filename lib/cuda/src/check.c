@@ -219,6 +219,7 @@ static bool kept(const struct hf_block *b) {
 	case HF_POOL:
 	case HF_VARIABLE:
 	case HF_ARRAY:
+	case HF_MIPMAPPED:
 		return b->bytes != 0 && (b->asker == NULL || !b->asker->transport);
 	case HF_MAPPED:
 		return b->reachable && (b->asker == NULL || !b->asker->transport);
@@ -245,29 +246,6 @@ static CUcontext context_of(const struct hf_block *b) {
 	return b->context != NULL ? b->context : context;
 }
 
-static CUresult copy_array(const struct hf_block *b, unsigned char *bytes, bool out) {
-	CUDA_MEMCPY3D c = {
-		.WidthInBytes = b->bytes / b->array.Height / b->array.Depth, .Height = b->array.Height, .Depth = b->array.Depth
-	};
-
-	if (out) {
-		c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-		c.srcArray = (CUarray)(hf_word)b->at;
-		c.dstMemoryType = CU_MEMORYTYPE_HOST;
-		c.dstHost = bytes;
-		c.dstPitch = c.WidthInBytes;
-		c.dstHeight = c.Height;
-	} else {
-		c.srcMemoryType = CU_MEMORYTYPE_HOST;
-		c.srcHost = bytes;
-		c.srcPitch = c.WidthInBytes;
-		c.srcHeight = c.Height;
-		c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-		c.dstArray = (CUarray)(hf_word)b->at;
-	}
-	return REAL(cuMemcpy3D_v2)(&c);
-}
-
 /* Copies a block to the host or back. */
 static bool copy(const struct saved *s, unsigned char *bytes, bool out) {
 	const struct hf_block *b = s->block;
@@ -275,9 +253,9 @@ static bool copy(const struct saved *s, unsigned char *bytes, bool out) {
 	CUcontext popped;
 
 	if (e == CUDA_SUCCESS) {
-		e = b->kind == HF_ARRAY ? copy_array(b, bytes, out)
-			: out               ? REAL(cuMemcpyDtoH_v2)(bytes, b->at, b->bytes)
-								: REAL(cuMemcpyHtoD_v2)(b->at, bytes, b->bytes);
+		e = hf_is_array(b->kind) ? hf_array_copy(b, bytes, out)
+			: out                ? REAL(cuMemcpyDtoH_v2)(bytes, b->at, b->bytes)
+								 : REAL(cuMemcpyHtoD_v2)(b->at, bytes, b->bytes);
 		REAL(cuCtxPopCurrent_v2)(&popped);
 	}
 	if (e != CUDA_SUCCESS) {
@@ -302,7 +280,7 @@ static bool scribble(const struct saved *s) {
 	CUresult e;
 	bool done;
 
-	if (s->block->kind == HF_ARRAY) {
+	if (hf_is_array(s->block->kind)) {
 		if ((other = malloc(s->block->bytes)) == NULL) {
 			return false;
 		}

@@ -41,6 +41,21 @@ OWN(cuCtxDestroy_v2)(CUcontext context) {
 	return e;
 }
 
+/* Who sets the size of the heap of kernels uses it. What is in it has no address that is known here. */
+OWN(cuCtxSetLimit)(int limit, size_t value) {
+	CUcontext context = NULL;
+	CUresult e;
+
+	hf_gate_enter(HF_cuCtxSetLimit);
+	e = REAL(cuCtxSetLimit)(limit, value);
+	if (e == CUDA_SUCCESS && limit == CU_LIMIT_MALLOC_HEAP_SIZE && REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS) {
+		hf_ledger_add((struct hf_block){ .kind = HF_HEAP, .at = (CUdeviceptr)(hf_word)context, .bytes = value },
+			__builtin_return_address(0));
+	}
+	hf_gate_leave();
+	return e;
+}
+
 static bool active(CUdevice device) {
 	unsigned flags;
 	int is = 0;

@@ -71,7 +71,14 @@ enum { CU_STREAM_NON_BLOCKING = 1 };
 
 enum { CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
 
-enum { CUDA_ARRAY3D_SPARSE = 0x40, CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80 };
+enum {
+	CUDA_ARRAY3D_LAYERED = 1,
+	CUDA_ARRAY3D_CUBEMAP = 4,
+	CUDA_ARRAY3D_SPARSE = 0x40,
+	CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80
+};
+
+enum { CU_LIMIT_MALLOC_HEAP_SIZE = 2 };
 
 typedef struct {
 	int type, id;
@@ -178,6 +185,7 @@ CUresult cuCtxGetCurrent(CUcontext *context);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
 CUresult cuCtxSynchronize(void);
+CUresult cuCtxSetLimit(int limit, size_t value);
 CUresult cuCtxGetDevice(CUdevice *device);
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 
@@ -234,6 +242,7 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descripto
 CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor);
 CUresult cuArrayDestroy(CUarray array);
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels);
+CUresult cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray of, unsigned level);
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array);
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes);

@@ -11,7 +11,7 @@
 
 struct hf_ledger hf_ledger;
 const char *const hf_kinds[HF_KINDS] = { "device", "pitched", "pool", "mapped", "array", "variable", "managed", "host",
-	"graph", "foreign", "mipmapped" };
+	"graph", "foreign", "mipmapped", "heap of kernels" };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hf_asker *askers;
@@ -322,7 +322,7 @@ static const struct hf_block *holds(CUdeviceptr at) {
 	size_t i = first(at + 1);
 	const struct hf_block *b = i > 0 ? hf_ledger.blocks[i - 1] : NULL;
 
-	return b != NULL && at - b->at < b->bytes && b->kind != HF_ARRAY && b->kind != HF_MIPMAPPED ? b : NULL;
+	return b != NULL && at - b->at < b->bytes && !hf_is_array(b->kind) && b->kind != HF_HEAP ? b : NULL;
 }
 
 bool hf_ledger_covers(CUdeviceptr at) {
@@ -342,6 +342,19 @@ bool hf_ledger_arena(CUdeviceptr at, struct hf_block *block) {
 	b = holds(at);
 	if ((found = b != NULL && (b->arena || b->opened))) {
 		*block = *b;
+	}
+	hf_ledger_unlock();
+	return found;
+}
+
+bool hf_ledger_array(CUdeviceptr at, struct hf_block *block) {
+	bool found;
+	size_t i;
+
+	hf_ledger_lock();
+	i = first(at);
+	if ((found = i < hf_ledger.count && hf_ledger.blocks[i]->at == at && hf_is_array(hf_ledger.blocks[i]->kind))) {
+		*block = *hf_ledger.blocks[i];
 	}
 	hf_ledger_unlock();
 	return found;

@@ -132,6 +132,7 @@ enum hf_kind {
 	HF_GRAPH,    /* allocated or freed by a graph */
 	HF_FOREIGN,  /* of another process or another interface */
 	HF_MIPMAPPED,
+	HF_HEAP, /* of kernels that allocate, once the program has set its size; its address is the context */
 	HF_KINDS
 };
 extern const char *const hf_kinds[HF_KINDS];
@@ -160,7 +161,8 @@ struct hf_block {
 	bool own;          /* libholdfast asked for it, for a short time */
 	uint64_t order;    /* counts allocations from 1 */
 	const struct hf_asker *asker;
-	CUDA_ARRAY3D_DESCRIPTOR array; /* of HF_ARRAY */
+	CUDA_ARRAY3D_DESCRIPTOR array; /* of HF_ARRAY and HF_MIPMAPPED; of the largest level */
+	unsigned levels;               /* of HF_MIPMAPPED */
 };
 
 /* What the ledger holds, sorted by address. hf_ledger_lock first. */
@@ -208,6 +210,9 @@ bool hf_ledger_covers(CUdeviceptr at);
 /* Copies the block in the arena, of this process or another one, that holds an address; false: there is none. */
 bool hf_ledger_arena(CUdeviceptr at, struct hf_block *block);
 
+/* Copies the array of a handle; false: there is none. */
+bool hf_ledger_array(CUdeviceptr at, struct hf_block *block);
+
 /* Who calls, or whom a library asks for that calls; NULL: there is no memory. */
 const struct hf_asker *hf_ledger_asker(const void *caller);
 
@@ -251,6 +256,16 @@ const char *hf_arena_held(void);
 /* Says why memory of other processes or for them forbids a pause; false: it does not. */
 enum { HF_WHY = 400 };
 bool hf_memory_held(char why[HF_WHY]);
+
+/* arrays.c */
+
+bool hf_is_array(enum hf_kind kind);
+
+/* Copies all of an array to the host or back. Its context is current. */
+CUresult hf_array_copy(const struct hf_block *b, unsigned char *bytes, bool out);
+
+/* What it is, as a part of a name. */
+void hf_array_shape(const struct hf_block *b, char *to, size_t room);
 
 /* share.c */
 

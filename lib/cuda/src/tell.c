@@ -6,7 +6,7 @@ __thread bool hf_not_the_programs;
 
 static const char *const calls[HF_KINDS] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemAllocAsync", "cuMemMap",
 	"cuArrayCreate", "the module", "cuMemAllocManaged", "cuMemHostAlloc", "a graph",
-	"cuIpcOpenMemHandle or another interface", "cuMipmappedArrayCreate" };
+	"cuIpcOpenMemHandle or another interface", "cuMipmappedArrayCreate", "cuCtxSetLimit for the heap of kernels" };
 
 static enum hfl_part part(const struct hf_block *b) {
 	if (b->own || (b->asker != NULL && b->asker->transport)) {
@@ -20,7 +20,11 @@ static enum hfl_part part(const struct hf_block *b) {
 	case HF_DEVICE:
 	case HF_PITCHED:
 		return b->arena ? HFL_SAVED : HFL_MOVING;
-	case HF_POOL:
+	case HF_POOL: /* the driver's pools have had the same addresses in each process */
+		return HFL_SAVED;
+	case HF_ARRAY:
+	case HF_MIPMAPPED:
+		return b->bytes != 0 ? HFL_ARRAY : HFL_REFUSED;
 	case HF_MAPPED:
 	case HF_MANAGED:
 		return HFL_MOVING;
@@ -46,6 +50,9 @@ static size_t list(struct hfl_allocation *to, size_t room) {
 			.file = b->asker != NULL ? b->asker->file : NULL,
 			.offset = b->asker != NULL ? b->asker->offset : 0,
 			.part = part(b) };
+		if (hf_is_array(b->kind)) {
+			hf_array_shape(b, to[i].shape, sizeof to[i].shape);
+		}
 	}
 	hf_ledger_unlock();
 	return n;
@@ -53,6 +60,23 @@ static size_t list(struct hfl_allocation *to, size_t room) {
 
 static void own(bool on) { hf_not_the_programs = on; }
 
-static const struct hf_cuda_ledger ledger = { HFL_VERSION, list, own };
+static int copy(const struct hfl_allocation *array, void *host, bool out) {
+	struct hf_block b;
+	CUcontext popped;
+	CUresult e;
+
+	if (!hf_ledger_array(array->at, &b) || b.order != array->order || b.bytes != array->bytes) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if ((e = REAL(cuCtxPushCurrent_v2)(b.context)) == CUDA_SUCCESS) {
+		if ((e = REAL(cuCtxSynchronize)()) == CUDA_SUCCESS) {
+			e = hf_array_copy(&b, host, out);
+		}
+		REAL(cuCtxPopCurrent_v2)(&popped);
+	}
+	return e;
+}
+
+static const struct hf_cuda_ledger ledger = { HFL_VERSION, list, own, copy };
 
 __attribute__((visibility("default"))) const struct hf_cuda_ledger *hf_cuda_ledger(void) { return &ledger; }

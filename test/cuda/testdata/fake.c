@@ -950,13 +950,17 @@ CUresult cuMemHostUnregister(void *host) {
 
 /* Arrays */
 
-CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d) {
+static CUarray create(const CUDA_ARRAY3D_DESCRIPTOR *d) {
 	struct CUarray_st *a = calloc(1, sizeof *a);
 
 	a->d = *d;
 	a->element = d->NumChannels * (d->Format == 0x01 ? 1 : 4);
 	a->bytes = calloc(d->Width * (d->Height == 0 ? 1 : d->Height) * (d->Depth == 0 ? 1 : d->Depth), a->element);
-	*array = a;
+	return a;
+}
+
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d) {
+	*array = create(d);
 	return CUDA_SUCCESS;
 }
 
@@ -965,13 +969,57 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d) {
 		.Width = d->Width, .Height = d->Height, .Format = d->Format, .NumChannels = d->NumChannels
 	};
 
-	return cuArray3DCreate_v2(array, &all);
+	*array = create(&all);
+	return CUDA_SUCCESS;
+}
+
+static void destroy(CUarray array) {
+	free(array->bytes);
+	free(array);
 }
 
 CUresult cuArrayDestroy(CUarray array) {
-	free(array->bytes);
+	destroy(array);
+	return CUDA_SUCCESS;
+}
+
+/* A mipmapped array is its levels. */
+struct CUmipmappedArray_st {
+	unsigned levels;
+	CUarray level[16];
+};
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels) {
+	CUDA_ARRAY3D_DESCRIPTOR one = *d;
+	unsigned i;
+
+	*array = calloc(1, sizeof **array);
+	(*array)->levels = levels;
+	for (i = 0; i < levels && i < 16; i++) {
+		(*array)->level[i] = create(&one);
+		one.Width = one.Width > 1 ? one.Width / 2 : 1;
+		one.Height = one.Height > 1 ? one.Height / 2 : one.Height;
+		one.Depth = one.Depth > 1 ? one.Depth / 2 : one.Depth;
+	}
+	return levels <= 16 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray of, unsigned level) {
+	*array = of->level[level];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
+	while (array->levels > 0) {
+		destroy(array->level[--array->levels]);
+	}
 	free(array);
 	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(int limit, size_t value) {
+	(void)value;
+	return limit == CU_LIMIT_MALLOC_HEAP_SIZE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* One side of a copy: where a row begins. */

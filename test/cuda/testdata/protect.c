@@ -8,7 +8,9 @@
  *   swapped  started again, two allocations come in the other order
  *   smaller  started again, one allocation is smaller
  *   late     at the first step comes an allocation that lives on
- *   managed, array, pool  one allocation is what no checkpoint can hold
+ *   moved    started again, the memory of the pool comes to another address
+ *   shaped   started again, the array has as many bytes in another shape
+ *   managed, heap  there is what no checkpoint can hold
  *   twice    two variables have one name; hf_protect_cuda is called again when
  *            it has said so */
 #include <signal.h>
@@ -46,15 +48,17 @@ static void launch(CUfunction f, CUdeviceptr a, CUdeviceptr b, unsigned n) {
 /* Device memory that lives from before hf_restore to the end. Addresses of it
  * lie in device memory, too. */
 struct state {
-	CUdeviceptr x, y, rows, table, factor, late, wrong;
+	CUdeviceptr x, y, rows, table, factor, late, wrong, pool;
+	CUarray array, level;
+	CUmipmappedArray levels;
 	size_t pitch;
 };
 
 static void allocate(struct state *s) {
 	const size_t bytes = N * sizeof(double);
 	const int swapped = is("swapped") && getenv("AGAIN") != NULL, smaller = is("smaller") && getenv("AGAIN") != NULL;
+	const int shaped = is("shaped") && getenv("AGAIN") != NULL;
 	CUmodule module;
-	CUarray array;
 	size_t n;
 
 	CHECK(cuModuleLoadData(&module, "fake module"));
@@ -72,13 +76,39 @@ static void allocate(struct state *s) {
 	if (is("managed")) {
 		CHECK(cuMemAllocManaged(&s->wrong, 4096, 1));
 	}
-	if (is("pool")) {
+	if (is("heap")) {
+		CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20));
+	}
+	if (is("moved") && getenv("AGAIN") != NULL) {
 		CHECK(cuMemAllocAsync(&s->wrong, 4096, NULL));
 	}
-	if (is("array")) {
-		CHECK(cuArrayCreate_v2(
-			&array, &(CUDA_ARRAY_DESCRIPTOR){ .Width = 16, .Height = 4, .Format = 0x20, .NumChannels = 1 }));
+	CHECK(cuMemAllocAsync(&s->pool, 4096, NULL));
+	CHECK(cuArrayCreate_v2(&s->array,
+		&(CUDA_ARRAY_DESCRIPTOR){
+			.Width = shaped ? 64 : 16, .Height = shaped ? 1 : 4, .Format = 0x20, .NumChannels = 1 }));
+	CHECK(cuMipmappedArrayCreate(&s->levels,
+		&(CUDA_ARRAY3D_DESCRIPTOR){ .Width = 16, .Height = 6, .Depth = 3, .Format = 0x20, .NumChannels = 1 }, 3));
+	CHECK(cuMipmappedArrayGetLevel(&s->level, s->levels, 1));
+}
+
+/* The first row of the last layer of an array that has so many, to the host or from there. */
+static void copy_row(CUarray array, size_t layers, void *row, size_t bytes, int in) {
+	CUDA_MEMCPY3D c = { .WidthInBytes = bytes, .Height = 1, .Depth = 1 };
+
+	if (in) {
+		c.srcMemoryType = CU_MEMORYTYPE_HOST;
+		c.srcHost = row;
+		c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+		c.dstArray = array;
+		c.dstZ = layers - 1;
+	} else {
+		c.dstMemoryType = CU_MEMORYTYPE_HOST;
+		c.dstHost = row;
+		c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+		c.srcArray = array;
+		c.srcZ = layers - 1;
 	}
+	CHECK(cuMemcpy3D_v2(&c));
 }
 
 static void begin(const struct state *s) {
@@ -93,15 +123,25 @@ static void begin(const struct state *s) {
 	CHECK(cuMemsetD8_v2(s->y, 0, sizeof x));
 	CHECK(cuMemsetD8_v2(s->rows, 3, 64 * 1024));
 	CHECK(cuMemcpyHtoD_v2(s->table, addresses, sizeof addresses));
+	CHECK(cuMemsetD8_v2(s->pool, 1, 4096));
+	copy_row(s->array, 1, x, 64, 1);
+	copy_row(s->level, 1, x, 32, 1);
 }
 
 static void compute(struct state *s) {
 	CUdeviceptr addresses[2], temporary;
-	double factor;
+	double factor, row[8];
 
 	CHECK(cuMemcpyDtoH_v2(addresses, s->table, sizeof addresses));
 	launch(axpy, addresses[1], addresses[0], N);
 	launch(mix, s->rows, 0, 64 * 1024);
+	launch(mix, s->pool, 0, 4096);
+	copy_row(s->array, 1, row, sizeof row, 0);
+	row[step % 8] += step;
+	copy_row(s->array, 1, row, sizeof row, 1);
+	copy_row(s->level, 1, row, 32, 0);
+	row[step % 4] += 3 * step;
+	copy_row(s->level, 1, row, 32, 1);
 	CHECK(cuMemcpyDtoH_v2(&factor, s->factor, sizeof factor));
 	factor *= 1.25;
 	CHECK(cuMemcpyHtoD_v2(s->factor, &factor, sizeof factor));
@@ -133,6 +173,7 @@ static void print(const char *what, CUdeviceptr at, size_t bytes) {
 int main(int argc, char **argv) {
 	const int steps = argc > 3 ? atoi(argv[1]) : 0, kill_at = argc > 3 ? atoi(argv[2]) : 0;
 	struct state s = { 0 };
+	double row[8];
 	CUcontext context;
 	int code;
 
@@ -171,6 +212,11 @@ int main(int argc, char **argv) {
 	print("y", s.y, N * sizeof(double));
 	print("rows", s.rows, 64 * 1024);
 	print("factor", s.factor, sizeof(double));
+	print("pool", s.pool, 4096);
+	copy_row(s.array, 1, row, sizeof row, 0);
+	printf("array %a %a %a\n", row[0], row[1], row[5]);
+	copy_row(s.level, 1, row, 32, 0);
+	printf("level %a %a\n", row[0], row[1]);
 	CHECK(hf_finalize());
 	return 0;
 }
