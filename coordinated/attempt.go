@@ -241,8 +241,7 @@ func ballot(a *arrays.Attempt, level string, own error) []byte {
 		errors.As(own, &count) && !count.another() {
 		b[0] |= voteMismatch
 	}
-	var length *capture.LengthError
-	if errors.As(own, &length) {
+	if errors.As(own, new(*capture.LengthError)) {
 		b[0] |= voteMismatch
 		if other == nil {
 			b[0] |= voteLength

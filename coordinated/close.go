@@ -99,11 +99,9 @@ func (c *Checkpointer) abort(why error, idle <-chan struct{}) {
 	c.life.cancel(ErrClosed)
 	if idle != nil {
 		c.agent.Stop()
-		late := time.NewTimer(c.opt.WriteTimeout)
-		defer late.Stop()
 		select {
 		case <-idle:
-		case <-late.C:
+		case <-time.After(c.opt.WriteTimeout):
 			c.log.Error("holdfast: a call of the program does not end after an abort", "waited", c.opt.WriteTimeout)
 			return
 		}

@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,9 +157,7 @@ func (s *shards) With(ctx context.Context, rank int, read func(sh *storage.Shard
 		return err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
-	if s.level == "" {
-		s.level = sh.Level()
-	}
+	s.level = cmp.Or(s.level, sh.Level())
 	if want := s.infos; want != nil && sh.Digest() != want[rank].Digest {
 		return fmt.Errorf("the shard of rank %d is not the one of the manifest: %w", rank, storage.ErrCorrupt)
 	}

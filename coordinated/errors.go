@@ -111,8 +111,7 @@ type RestoreError struct {
 }
 
 func (e *RestoreError) add(err error) {
-	var one *RestoreError
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*RestoreError](err); ok {
 		e.Mismatch, e.Device, e.stop = e.Mismatch || one.Mismatch, e.Device || one.Device, e.stop || one.stop
 		e.Length = one.Length
 		e.Undefined = append(e.Undefined, one.Undefined...)
@@ -125,7 +124,6 @@ func (e *RestoreError) add(err error) {
 func (e *RestoreError) Error() string {
 	s := "no epoch could be restored; run 'holdfast verify' on the directories, or start over with " +
 		"HOLDFAST_FRESH=1: "
-	var count *CountError
 	switch {
 	case e.Length && e.chosen != 0:
 		s = fmt.Sprintf("epoch %d is intact, but the program protects other numbers of elements than it "+
@@ -134,7 +132,7 @@ func (e *RestoreError) Error() string {
 	case e.Length:
 		s = "the checkpoint is intact, but the program protects another number of elements than it has; " +
 			"protect as many, or " + program.ToFollow + ": "
-	case errors.As(e.Err, &count):
+	case errors.As(e.Err, new(*CountError)):
 		s = "the checkpoints are intact, but this job has another number of ranks: "
 	case e.Mismatch:
 		s = "the checkpoints are intact, but this program protects different state; start the program " +

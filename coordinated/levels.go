@@ -249,8 +249,7 @@ func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
 			use = append(use, level)
 			continue
 		}
-		var failed *outcome.RanksError
-		if !errors.As(err, &failed) {
+		if !errors.As(err, new(*outcome.RanksError)) {
 			return err
 		}
 		why = errors.Join(why, err)

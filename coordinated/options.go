@@ -1,6 +1,7 @@
 package coordinated
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -214,8 +215,7 @@ func (o *Options) waitTimeout() time.Duration {
 // validate fills in defaults and says what is wrong, with the variables that were probably meant.
 func (o *Options) validate() error {
 	err := o.check()
-	var option *OptionError
-	if errors.As(err, &option) {
+	if option, ok := errors.AsType[*OptionError](err); ok {
 		option.env = o.fromEnv
 	}
 	if err != nil && len(o.stray) > 0 {
@@ -293,9 +293,7 @@ func (o *Options) checkParity() error {
 
 // checkAmounts checks numbers and times, and fills in those whose default is not zero.
 func (o *Options) checkAmounts() error {
-	if o.Keep == 0 {
-		o.Keep = 2
-	}
+	o.Keep = cmp.Or(o.Keep, 2)
 	if o.Keep < 2 {
 		return &OptionError{Name: "Keep",
 			Why: fmt.Sprintf("%d is too few: the epoch before the newest is the one that is left when a job dies "+
@@ -305,15 +303,11 @@ func (o *Options) checkAmounts() error {
 		return &OptionError{Name: "KeepLocal", Why: fmt.Sprintf("%d: it needs Local, and without Global 2 or more",
 			o.KeepLocal)}
 	}
-	if o.CutTimeout == 0 {
-		o.CutTimeout = time.Minute
-	}
+	o.CutTimeout = cmp.Or(o.CutTimeout, time.Minute)
 	if o.WaitTimeout == 0 {
 		o.WaitTimeout = o.waitTimeout()
 	}
-	if o.WriteTimeout == 0 {
-		o.WriteTimeout = 5 * time.Minute
-	}
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Minute)
 	if o.Quiet < 0 || o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
 		o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 ||
 		o.KeepInterval < 0 ||
@@ -362,9 +356,7 @@ func (o *Options) defaults() {
 	if o.StopSignals == nil {
 		o.StopSignals = []os.Signal{syscall.SIGUSR2, syscall.SIGTERM}
 	}
-	if o.CopyWorkers == 0 {
-		o.CopyWorkers = runtime.GOMAXPROCS(0)
-	}
+	o.CopyWorkers = cmp.Or(o.CopyWorkers, runtime.GOMAXPROCS(0))
 	if o.Fanout == 0 {
 		o.Fanout = 8
 	}

@@ -191,10 +191,8 @@ func (c *Checkpointer) surviving() {
 		return
 	}
 	c.life.writers.Go(func() {
-		t := time.NewTimer(survivalTime)
-		defer t.Stop()
 		select {
-		case <-t.C:
+		case <-time.After(survivalTime):
 			c.survived()
 		case <-c.life.ctx.Done():
 		}
@@ -358,16 +356,14 @@ func (c *Checkpointer) learn(ctx context.Context) error {
 // unrestorable tells the supervisor why no epoch was restored, if nothing but the checkpoints
 // is to blame.
 func (c *Checkpointer) unrestorable(err error) {
-	var none *NoCommonEpochError
 	var gone *LostEpochsError
 	var skipped *SkippedEpochsError
 	var restore *RestoreError
 	failed := errors.As(err, &restore)
-	if !failed && !errors.As(err, &none) && !errors.As(err, &gone) && !errors.As(err, &skipped) {
+	if !failed && !errors.As(err, new(*NoCommonEpochError)) && !errors.As(err, &gone) && !errors.As(err, &skipped) {
 		return
 	}
-	var lost *LostError
-	if errors.As(err, &lost) || errors.Is(err, context.Canceled) || failed && restore.Device {
+	if errors.As(err, new(*LostError)) || errors.Is(err, context.Canceled) || failed && restore.Device {
 		return
 	}
 	c.outside.reporter.Unrestorable(outside.Unrestorable{Why: err.Error(), Nodes: MissingNodes(err),
@@ -377,9 +373,8 @@ func (c *Checkpointer) unrestorable(err error) {
 // wantsData reports whether a Restore failed because data are missing or damaged where
 // it looked: other directories, or another node, may have them.
 func wantsData(err error) bool {
-	var skipped *SkippedEpochsError
 	var restore *RestoreError
-	return !errors.As(err, &skipped) && !(errors.As(err, &restore) && restore.Mismatch)
+	return !errors.As(err, new(*SkippedEpochsError)) && !(errors.As(err, &restore) && restore.Mismatch)
 }
 
 func noCommon(per [][]vote.Candidate, flags vote.Flags, nodes []string) *NoCommonEpochError {

@@ -118,8 +118,7 @@ func (d *Device) idle() error {
 	d.holdAll()
 	defer d.letAll()
 	err := d.finishQueues()
-	var server *ServerError
-	if errors.As(err, &server) && server.Lost {
+	if server, ok := errors.AsType[*ServerError](err); ok && server.Lost {
 		return nil
 	}
 	return err

@@ -1,6 +1,7 @@
 package gpustate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,15 +94,11 @@ func (s *Select) inherit(d *Device) {
 	if was == nil {
 		return
 	}
-	if s.KeyFile == "" {
-		s.KeyFile = was.KeyFile
-	}
+	s.KeyFile = cmp.Or(s.KeyFile, was.KeyFile)
 	if s.Silence == 0 {
 		s.Silence = was.Silence
 	}
-	if s.Label == "" {
-		s.Label = was.Label
-	}
+	s.Label = cmp.Or(s.Label, was.Label)
 	s.Program, s.PID = was.Program, was.PID
 	s.OpenCL = s.OpenCL || was.OpenCL || d.hasOpenCLAlone()
 }

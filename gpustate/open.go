@@ -157,8 +157,7 @@ func openRemote(ctx context.Context, sel Select) (driver.Device, error) {
 		if err == nil {
 			return d, nil
 		}
-		var none *remote.NoDeviceError
-		if errors.As(err, &none) {
+		if none, ok := errors.AsType[*remote.NoDeviceError](err); ok {
 			found = append(found, none.Found...)
 		}
 		errs = append(errs, err)

@@ -85,8 +85,7 @@ func (t *tracker) drain() error {
 	if err := t.dev.state.Session.Finish(t.e.Handle); err != nil {
 		// the commands' own errors say more than the queue's
 		t.retireAll()
-		var command *driver.CommandError
-		if t.failed == nil && errors.As(err, &command) && !errors.Is(err, ErrDeviceLost) {
+		if t.failed == nil && errors.As(err, new(*driver.CommandError)) && !errors.Is(err, ErrDeviceLost) {
 			t.failed = err // the queue itself is well
 		}
 		if t.failed == nil {

@@ -191,14 +191,12 @@ func (c *Comm) finalize(limit time.Duration) error {
 	} else {
 		go end()
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case err := <-done:
 		if err != nil {
 			return c.ch.Wrap("Finalize", NoPeer, NoTag, err)
 		}
-	case <-timer.C:
+	case <-time.After(limit):
 		slog.Warn("holdfast: MPI_Finalize hangs although all ranks have called it; Finalize returns without it",
 			"rank", c.rank, "waited", limit, "library", s.Info.Name)
 	}

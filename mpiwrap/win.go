@@ -138,8 +138,7 @@ func (w *window) wrap(op call.Op, target int, err error) error {
 		return nil
 	}
 	e := w.c.ch.Wrap(op.String(), target, NoTag, err)
-	var m *Error
-	if errors.As(e, &m) {
+	if m, ok := errors.AsType[*Error](e); ok {
 		m.Comm = w.name
 	}
 	return e

@@ -119,8 +119,7 @@ func (s *Store) openListed(l *levelState, found *catalog.Listing) error {
 // claim makes the level's directory this job's. An elastic job takes over one of another number of ranks.
 func (s *Store) claim(l *levelState) error {
 	err := level.Claim(l, s.markerOf(l.Name()))
-	var size *SizeError
-	if s.opt.Elastic && errors.As(err, &size) {
+	if s.opt.Elastic && errors.As(err, new(*SizeError)) {
 		l.resized.Store(true)
 		return nil
 	}
@@ -175,8 +174,7 @@ var errNotUsed = errors.New("other ranks cannot write to this level")
 // degradable says that the job can do without the directory. One that is another
 // job's, in use, or not to be trusted is refused all the same.
 func degradable(err error) bool {
-	var dir *DirError
-	return errors.As(err, &dir) && !errors.Is(err, level.ErrOtherLevel) && !errors.Is(err, vfs.ErrUnsafe)
+	return errors.As(err, new(*DirError)) && !errors.Is(err, level.ErrOtherLevel) && !errors.Is(err, vfs.ErrUnsafe)
 }
 
 // setUnwritable continues with a level that cannot be written to because of why. What lies

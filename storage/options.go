@@ -170,9 +170,7 @@ func (o *Options) validate() error {
 	case len(o.Levels) == 0:
 		return badOption("Levels", "is empty: give at least one level a directory")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Levels = append([]LevelConfig(nil), o.Levels...)
 	dirs := map[string]string{}
 	for i := range o.Levels {

@@ -49,8 +49,7 @@ func (s *Store) rebuildShard(ctx context.Context, m *format.Manifest, d level.Ep
 
 func (s *Store) rebuildOne(ctx context.Context, m *format.Manifest, d level.Epochs, l *levelState) error {
 	rank := s.opt.Rank
-	var other *level.OtherContentsError
-	if _, err := d.ReadManifest(m.Epoch); errors.As(err, &other) || level.OfOtherRun(err) {
+	if _, err := d.ReadManifest(m.Epoch); errors.As(err, new(*level.OtherContentsError)) || level.OfOtherRun(err) {
 		return err // its shards are none of ours to replace
 	}
 	x, err := fetch.OpenCommitted(d, m.Epoch, m.Shards[rank])

@@ -259,8 +259,7 @@ func (s *Store) on(op string, e Epoch, level string, do func(l *levelState) erro
 
 // fault wraps what went wrong with this rank's shard.
 func (s *Store) fault(op string, e Epoch, level string, err error) error {
-	var done *ShardError
-	if err == nil || errors.As(err, &done) {
+	if err == nil || errors.As(err, new(*ShardError)) {
 		return err
 	}
 	return &ShardError{Op: op, Epoch: e, Rank: s.opt.Rank, Level: level, Err: err}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -130,9 +131,7 @@ func sequence(arg string, s *align.Scoring) (align.Named, error) {
 	if len(letters) == 0 {
 		return align.Named{}, fmt.Errorf("%s: sequence %q has no letters", name, all[0].Name)
 	}
-	if to == 0 {
-		to = len(letters)
-	}
+	to = cmp.Or(to, len(letters))
 	if from > to || to > len(letters) {
 		return align.Named{}, fmt.Errorf("%s: letters %d to %d, but it has %d", arg, from, to, len(letters))
 	}

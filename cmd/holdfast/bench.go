@@ -67,8 +67,7 @@ func forBench(args []string) []string {
 // benchPages has holdfast-bench write its manual pages, and returns their files.
 func benchPages(ctx context.Context, program, dir string) (files []string, err error) {
 	out, err := exec.CommandContext(ctx, program, "man", dir).Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil, fmt.Errorf("%s: %w: %s", program, err, exit.Stderr)
 	}
 	for line := range strings.Lines(string(out)) {

@@ -51,11 +51,9 @@ func (p *Plane) offerClient(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetKeepAliveConfig(clientAlive) // else it takes the system's time
 	}
-	t := time.NewTimer(clientPatience)
-	defer t.Stop()
 	select {
 	case p.clients <- tracked{c, p}:
-	case <-t.C: // nobody serves clients on this rank
+	case <-time.After(clientPatience): // nobody serves clients on this rank
 		p.forget(c)
 	case <-p.ctx.Done():
 		p.forget(c)

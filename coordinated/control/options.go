@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -38,18 +39,14 @@ func (o *Options) validate() error {
 	if o.Size < 1 || o.Rank < 0 || o.Rank >= o.Size {
 		return fmt.Errorf("control: rank %d is not in 0..%d", o.Rank, o.Size-1)
 	}
-	if o.PeerTimeout == 0 {
-		o.PeerTimeout = DefaultPeerTimeout
-	}
+	o.PeerTimeout = cmp.Or(o.PeerTimeout, DefaultPeerTimeout)
 	if o.Heartbeat == 0 {
 		o.Heartbeat = min(250*time.Millisecond, o.PeerTimeout/4)
 	}
 	if o.PeerTimeout < 2*o.Heartbeat {
 		return fmt.Errorf("control: peer timeout %v is less than two heartbeats of %v", o.PeerTimeout, o.Heartbeat)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return nil
 }
 

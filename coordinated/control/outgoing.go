@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -61,9 +62,7 @@ func (p *Plane) carry(o *outgoing, addr string) {
 	// connection to us, where a goodbye would have come.
 	p.wg.Go(func() {
 		_, err := c.Read(make([]byte, 1))
-		if err == nil {
-			err = errFrame
-		}
+		err = cmp.Or(err, errFrame)
 		o.fail(fmt.Errorf("control: connection to rank %d: %w", o.to, err))
 		o.poke()
 	})
@@ -155,9 +154,7 @@ func (o *outgoing) take() ([]byte, error) {
 func (o *outgoing) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err == nil {
-		o.err = err
-	}
+	o.err = cmp.Or(o.err, err)
 	o.idle.Broadcast()
 }
 

@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -37,9 +38,7 @@ func (c *Config) validate() error {
 	if (c.Rank == 0) != (c.Parent < 0) {
 		return fmt.Errorf("cut: rank %d has parent %d; rank 0 and only rank 0 is the root", c.Rank, c.Parent)
 	}
-	if c.HintSpan == 0 {
-		c.HintSpan = 4
-	}
+	c.HintSpan = cmp.Or(c.HintSpan, 4)
 	if c.Patience == 0 {
 		c.Patience = 20 * time.Millisecond
 	}

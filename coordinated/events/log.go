@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -75,9 +76,7 @@ func Create(ctx context.Context, opt Options) (*Log, error) {
 	if opt.MaxBytes == 0 {
 		opt.MaxBytes = defaultMaxBytes
 	}
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
-	}
+	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	opt.Header.Version = Version
 	l := &Log{opt: opt, moved: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}),
 		done: make(chan struct{})}
@@ -140,9 +139,7 @@ func (l *Log) Span(e Event) (end func(Event, error)) {
 			last.Text = err.Error()
 		}
 		last.Name, last.Dur = e.Name, int64(now.Sub(start))
-		if last.Epoch == 0 {
-			last.Epoch = e.Epoch
-		}
+		last.Epoch = cmp.Or(last.Epoch, e.Epoch)
 		if last.Level == "" {
 			last.Level = e.Level
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -71,9 +72,7 @@ type Value struct {
 // File, which may be missing. Err has what is wrong.
 func Read[T any](rows []Row[T], file string) *Config[T] {
 	c := &Config[T]{rows: rows}
-	if file == "" {
-		file = os.Getenv(FileVar)
-	}
+	file = cmp.Or(file, os.Getenv(FileVar))
 	named := file != ""
 	if !named {
 		file = File

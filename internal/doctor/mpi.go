@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,9 +122,7 @@ func (r *report) tryMPI(ctx context.Context, l mpirun.Launcher) {
 	var a rankAnswer
 	_, answer, _ := bytes.Cut(out.text.Bytes(), []byte(readyLine))
 	if uerr := json.Unmarshal(answer, &a); uerr != nil {
-		if err == nil {
-			err = uerr
-		}
+		err = cmp.Or(err, uerr)
 		r.add("MPI", l.Title, Failed, fmt.Sprintf("%s -np 2: %v; %s", line[0], err, lastLine(text.String())),
 			"start any MPI program of two ranks by hand; the launcher must belong to the library ("+l.Title+")")
 		return

@@ -162,12 +162,10 @@ func (s *Supervisor) admit(c net.Conn) {
 
 // offer hands a caller to whoever accepts such.
 func offer[T any](s *Supervisor, to chan<- T, caller T, l *line) {
-	t := time.NewTimer(callTime)
-	defer t.Stop()
 	select {
 	case to <- caller:
 		return
-	case <-t.C: // nobody waits for it
+	case <-time.After(callTime): // nobody waits for it
 	case <-s.plane.Closed():
 	}
 	_ = l.Close()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,9 +112,7 @@ func Address(key string) string {
 // Run serves clients until the last has ended, or ctx or SIGINT ends it. Other signals are for
 // the agents, as those that the ranks get. It returns ErrTaken when the job has its daemon.
 func Run(ctx context.Context, opt Options) error {
-	if opt.Wait == 0 {
-		opt.Wait = time.Minute
-	}
+	opt.Wait = cmp.Or(opt.Wait, time.Minute)
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}

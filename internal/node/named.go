@@ -378,8 +378,7 @@ func (s *session) wait(ctx context.Context, level string, look bool) (code int32
 	for _, ck := range s.checkpointers() {
 		for _, l := range at {
 			err := ck.Wait(ctx, l)
-			var unused *coordinated.OptionError
-			if level == "" && (errors.As(err, &unused) || errors.Is(err, coordinated.ErrNotDue)) {
+			if level == "" && (errors.As(err, new(*coordinated.OptionError)) || errors.Is(err, coordinated.ErrNotDue)) {
 				continue
 			}
 			if look && errors.Is(err, context.Canceled) {

@@ -388,11 +388,9 @@ func (s *session) logNotOpened(err error) {
 
 // awaitHangUp gives the client a second to read an error and to close the connection by itself.
 func (s *session) awaitHangUp() {
-	t := time.NewTimer(time.Second)
-	defer t.Stop()
 	select {
 	case <-s.disconnected:
-	case <-t.C:
+	case <-time.After(time.Second):
 	}
 }
 
@@ -439,11 +437,9 @@ func (s *session) rankLost(e *coordinated.LostError) {
 			e.Error())
 	}
 	s.tasks.Go(func() {
-		t := time.NewTimer(survivors)
-		defer t.Stop()
 		select {
 		case <-s.disconnected:
-		case <-t.C:
+		case <-time.After(survivors):
 			s.log.Error("holdfast node: killing a rank that survived the loss of another", "pid", s.conn.pid)
 			s.conn.kill()
 		}
@@ -453,8 +449,7 @@ func (s *session) rankLost(e *coordinated.LostError) {
 // isLoss reports whether another rank is lost, even if err is the first sign of it: a Close that ends because ranks are
 // deadlocked returns before rankLost runs.
 func (s *session) isLoss(err error) bool {
-	var lost *coordinated.LostError
-	return s.lost.Load() || errors.As(err, &lost)
+	return s.lost.Load() || errors.As(err, new(*coordinated.LostError))
 }
 
 // freeAfterRestore frees the memory that was restored from, if any, after the reply to the client.

@@ -237,8 +237,7 @@ func (p *program) names() []string {
 
 // logOf is what a program reads as the log of a failed build.
 func logOf(err error) string {
-	var b *gpustate.BuildError
-	if errors.As(err, &b) && strings.TrimSpace(b.Log) != "" {
+	if b, ok := errors.AsType[*gpustate.BuildError](err); ok && strings.TrimSpace(b.Log) != "" {
 		return strings.TrimRight(b.Log, "\x00")
 	}
 	return err.Error()

@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -35,9 +36,7 @@ type queue struct {
 func (q *queue) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.failed == nil {
-		q.failed = err
-	}
+	q.failed = cmp.Or(q.failed, err)
 }
 
 // command is one that the program has given to a queue.

@@ -100,12 +100,10 @@ func codeOf(err error) int32 {
 	if err == nil {
 		return clSuccess
 	}
-	var coded *codedError
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*codedError](err); ok {
 		return coded.code
 	}
-	var build *gpustate.BuildError
-	if errors.As(err, &build) {
+	if errors.As(err, new(*gpustate.BuildError)) {
 		return clBuildFailure
 	}
 	if errors.Is(err, gpustate.ErrDeviceLost) {

@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -57,9 +58,7 @@ type Server struct {
 }
 
 func newServer(control *net.UnixConn, opt Options) *Server {
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
-	}
+	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{opt: opt, control: control, objects: map[uint64]any{}, events: map[uint64]*event{},
 		outbox: outbox{reads: map[*delivery]struct{}{}}, ended: make(chan struct{})}
 	s.asked, s.unasked = handler{Server: s}, handler{Server: s, unasked: true}

@@ -128,9 +128,7 @@ func (q *Epoch) add(rank int, e *events.Event, at int64) {
 	case events.PutOff:
 		q.putOff = true
 	case events.GiveUp, events.Failure:
-		if q.Fault == "" {
-			q.Fault = e.Text
-		}
+		q.Fault = cmp.Or(q.Fault, e.Text)
 	}
 }
 
@@ -191,9 +189,7 @@ func (m *merger) assign() {
 	for i := range m.r.Epochs {
 		q := &m.r.Epochs[i]
 		until := q.Cut
-		if until == 0 {
-			until = q.Over
-		}
+		until = cmp.Or(until, q.Over)
 		more := 0
 		for j, k := range m.requests {
 			if used[j] || k.run != q.Run || k.at > until {

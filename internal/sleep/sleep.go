@@ -8,10 +8,8 @@ import (
 
 // For returns after d with nil, or as soon as ctx ends with its error.
 func For(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,19 +145,16 @@ func (s *setup) probe(ctx context.Context, node string, suspect bool, lim limits
 		return ""
 	}
 	addr := s.addrs[node]
-	if addr == "" {
-		addr = node
-	}
+	addr = cmp.Or(addr, node)
 	port := 22 // whether anything listens is no matter
 	if s.cfg.Job != nil && s.conf.SlurmdPort > 0 {
 		port = s.conf.SlurmdPort
 	}
 	c, err := dialPatiently(ctx, net.JoinHostPort(addr, strconv.Itoa(port)), lim.connect)
-	var unknown *net.DNSError
 	switch {
 	case err == nil:
 		_ = c.Close()
-	case errors.As(err, &unknown), errors.Is(err, syscall.ECONNREFUSED) && s.cfg.Job == nil:
+	case errors.As(err, new(*net.DNSError)), errors.Is(err, syscall.ECONNREFUSED) && s.cfg.Job == nil:
 		return ""
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "runs no slurmd"

@@ -27,9 +27,8 @@ const (
 
 // kindOf judges what is wrong with something whose data are had elsewhere or not.
 func kindOf(err error, had bool) Kind {
-	var newer *format.VersionError
 	switch {
-	case errors.As(err, &newer):
+	case errors.As(err, new(*format.VersionError)):
 		return Newer
 	case level.OfOtherRun(err):
 		return OtherRun

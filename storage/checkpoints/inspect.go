@@ -65,8 +65,7 @@ func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 func (d *viewDir) identify(ctx context.Context) error {
 	m, err := level.ReadMarker(d)
 	if err != nil {
-		var newer *format.VersionError
-		if errors.Is(err, fs.ErrPermission) || errors.As(err, &newer) {
+		if errors.Is(err, fs.ErrPermission) || errors.As(err, new(*format.VersionError)) {
 			return d.Unusable(err)
 		}
 		if m = d.markerByManifest(); m == nil && errors.Is(err, fs.ErrNotExist) {

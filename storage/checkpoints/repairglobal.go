@@ -85,8 +85,7 @@ func (r *repairer) detach(ctx context.Context, d *viewDir, e Epoch, rank int) er
 	}
 	for _, later := range epochs {
 		m, err := d.ReadManifest(later)
-		var newer *format.VersionError
-		if errors.As(err, &newer) {
+		if errors.As(err, new(*format.VersionError)) {
 			return fmt.Errorf("epoch %d may refer to it: %w", later, err)
 		}
 		if err != nil || later <= e || !slices.Contains(m.Shards[rank].Origins, e) {

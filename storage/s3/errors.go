@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -92,9 +93,7 @@ func (b *bucket) wrap(op, key string, err error) error {
 	case status == 0 && !errors.Is(err, context.Canceled):
 		e.Remedy = "check that the object store can be reached from this node (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)"
 	}
-	if e.Remedy == "" {
-		e.Remedy = remedies[e.Kind]
-	}
+	e.Remedy = cmp.Or(e.Remedy, remedies[e.Kind])
 	return e
 }
 

@@ -77,8 +77,7 @@ func (c *Checkpoints) end(why error) error {
 	if c.ck == nil {
 		return nil
 	}
-	var alike *refusal
-	if why != nil && !errors.Is(why, coordinated.ErrStop) && !errors.As(why, &alike) {
+	if why != nil && !errors.Is(why, coordinated.ErrStop) && !errors.As(why, new(*refusal)) {
 		c.ck.Abort(why)
 		return nil
 	}

@@ -31,8 +31,7 @@ func CheckFile(name string) error {
 func CheckDir(dir string) error {
 	f, err := os.CreateTemp(dir, ".check.*")
 	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
+		if at, ok := errors.AsType[*fs.PathError](err); ok {
 			err = at.Err // its path is that of the file that is of no interest
 		}
 		return fmt.Errorf("no file can be made in directory %s: %w", dir, err)

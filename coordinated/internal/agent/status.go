@@ -104,12 +104,10 @@ func (a *Agent) Ranks() ([]job.RankStatus, error) {
 	if err := a.Do(a.ctx, func() { key, ch = a.ask(stageStatus) }); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(statusPatience)
-	defer timer.Stop()
 	var blobs []cut.Blob
 	select {
 	case blobs = <-ch:
-	case <-timer.C:
+	case <-time.After(statusPatience):
 		if err := a.Do(a.ctx, func() {
 			blobs = a.gather.Abandon(key.epoch, key.name)
 			delete(a.waiting, key)

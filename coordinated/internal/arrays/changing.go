@@ -163,8 +163,7 @@ func Unfit(err error) error { return unfit{err} }
 
 // IsUnfit reports whether an error is marked so.
 func IsUnfit(err error) bool {
-	var e unfit
-	return errors.As(err, &e)
+	return errors.As(err, new(unfit))
 }
 
 // find is an array of a rank of the epoch; nil: it has none of this name.

@@ -165,11 +165,9 @@ func (p *pool) claim() {
 	p.remember(Captured{})
 	l := p.Recall()
 	if l != nil {
-		late := time.NewTimer(ClaimPatience)
-		defer late.Stop()
 		select {
 		case <-l.back:
-		case <-late.C:
+		case <-time.After(ClaimPatience):
 		}
 	}
 	p.mu.Lock()

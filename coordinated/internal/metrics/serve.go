@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,9 +27,7 @@ func (s *Set) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("metrics: address %q: %w; use PORT as in \":9469\", or HOST:PORT", s.opt.Listen, err)
 	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
+	host = cmp.Or(host, "127.0.0.1")
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)

@@ -2,6 +2,7 @@ package outside
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -88,13 +89,11 @@ func StartReporter(ctx context.Context, opt ReporterOptions) *Reporter {
 		done: make(chan struct{}), endKnown: make(chan struct{}), acknowledged: make(chan struct{})}
 	opt.Go(r.listen)
 	go r.run()
-	t := time.NewTimer(ackTimeout)
-	defer t.Stop()
 	select {
 	case <-r.acknowledged:
 	case <-r.done:
 	case <-ctx.Done():
-	case <-t.C:
+	case <-time.After(ackTimeout):
 	}
 	return r
 }
@@ -234,12 +233,10 @@ func (r *Reporter) KillTime(ctx context.Context, wait time.Duration) time.Time {
 	if !term {
 		return time.Time{}
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
 	select {
 	case <-r.endKnown:
 	case <-r.done:
-	case <-t.C:
+	case <-time.After(wait):
 	case <-ctx.Done():
 	}
 	r.mu.Lock()
@@ -292,9 +289,7 @@ func (r *Reporter) End(lost *job.LostStatus) {
 		return
 	}
 	r.mu.Lock()
-	if r.lost == nil {
-		r.lost = lost
-	}
+	r.lost = cmp.Or(r.lost, lost)
 	select {
 	case <-r.last:
 	default: // one of those that end it at once

@@ -105,8 +105,7 @@ func (p *Persister) writeWatched(e storage.Epoch, level string, infos []storage.
 		}
 		return err
 	})
-	var hung *HungError
-	if errors.As(err, &hung) && other.Swap(true) {
+	if errors.As(err, new(*HungError)) && other.Swap(true) {
 		err = errors.Join(err, p.Store.Withdraw(e, level))
 	}
 	return err

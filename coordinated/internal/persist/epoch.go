@@ -212,8 +212,7 @@ func (x *Epoch) goTo(i int, after storage.Epoch, arrived time.Time) (end bool, e
 	waited := time.Since(arrived)
 	ctx, cancel, err := x.timeFor(i, behind)
 	if err != nil {
-		var late *GraceError
-		return !errors.As(err, &late), err
+		return !errors.As(err, new(*GraceError)), err
 	}
 	err = p.copyOut(ctx, x.c.Epoch, level, x.lease)
 	yields := x.turn.yielded()

@@ -145,12 +145,10 @@ func (o *Operations) End(log *slog.Logger, what string, f func() error) error {
 	if o.running.Load() > 0 {
 		limit = min(limit, lateGrace)
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case err := <-done:
 		return err
-	case <-timer.C:
+	case <-time.After(limit):
 		log.Error("holdfast: no longer waiting", "for", what, "waited", limit)
 		return nil
 	}

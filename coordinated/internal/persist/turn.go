@@ -48,12 +48,10 @@ func (t *turn) await(i int, limit time.Duration, known bool) bool {
 		<-t.passed[i]
 		return true
 	}
-	timer := time.NewTimer(max(limit, 0))
-	defer timer.Stop()
 	select {
 	case <-t.passed[i]:
 		return true
-	case <-timer.C:
+	case <-time.After(max(limit, 0)):
 		return false
 	}
 }

@@ -55,8 +55,7 @@ func BriefCommits(blobs []cut.Blob) []cut.Blob {
 	if len(brief) > 0 {
 		brief[0].Data = (&Commit{Have: all}).Encode()
 	}
-	var failed *outcome.RanksError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*outcome.RanksError](err); ok {
 		for _, f := range failed.Failed {
 			brief[f.Rank].Data = append([]byte{votesNo}, units.Cut(f.Text, mostReason)...)
 		}

@@ -36,9 +36,8 @@ func EncodePut(infos []storage.ShardInfo, err error) []byte {
 		b, err = infos[i].MarshalBinary()
 		out.Bytes(b)
 	}
-	var no *uncaptured
 	switch {
-	case errors.As(err, &no):
+	case errors.As(err, new(*uncaptured)):
 		return append([]byte{2}, err.Error()...)
 	case err != nil:
 		return append([]byte{1}, err.Error()...)

@@ -7,6 +7,7 @@ package cuda
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -92,9 +93,7 @@ func (d *device) compile(p driver.ProgramDesc) (image []byte, log string, err er
 		return image, "", nil
 	}
 	name := p.Name
-	if name == "" {
-		name = "program"
-	}
+	name = cmp.Or(name, "program")
 	opts := options(p.Options)
 	image, log, err = compile(p.CUDA, name+".cu", append(opts, "--gpu-architecture="+d.info.Arch), true)
 	if err != nil && strings.Contains(log, "gpu-architecture") {

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"regexp"
 	"strconv"
 	"strings"
@@ -115,9 +116,7 @@ func ptxParams(list string) (sizes []int, ok bool) {
 	for _, p := range strings.Split(list, ",") {
 		n := 0
 		for _, w := range strings.Fields(p) {
-			if n == 0 {
-				n = ptxTypes[w]
-			}
+			n = cmp.Or(n, ptxTypes[w])
 		}
 		for _, dim := range strings.Split(p, "[")[1:] {
 			length, _, _ := strings.Cut(dim, "]")

@@ -51,8 +51,7 @@ func Open(ctx context.Context, o Options) (*Device, error) {
 	d, err := start(c, o)
 	if err != nil {
 		_ = c.Close() // of no use
-		var none *NoDeviceError
-		if !errors.As(err, &none) {
+		if !errors.As(err, new(*NoDeviceError)) {
 			err = &wire.ServerError{Server: o.Addr, Op: "open a device of", Err: err}
 		}
 		return nil, err
@@ -98,9 +97,7 @@ func start(c net.Conn, o Options) (*Device, error) {
 	}
 	var reply wire.Reply
 	err := expect(br, &reply)
-	if err == nil {
-		err = reply.Err
-	}
+	err = cmp.Or(err, reply.Err)
 	if err == nil {
 		err = errors.Join(c.SetDeadline(time.Time{}), wire.LimitSilence(c, d.silence))
 	}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,9 +167,7 @@ func (d *Device) collect(over func() bool) bool {
 // abandon ends the connection: the receiver finds it closed.
 func (d *Device) abandon(err error) {
 	d.mu.Lock()
-	if d.why == nil {
-		d.why = err
-	}
+	d.why = cmp.Or(d.why, err)
 	d.mu.Unlock()
 	_ = d.conn.Close()
 }
@@ -334,9 +333,7 @@ func (p *pending) step(m *wire.Done) bool {
 	if p.left == 0 {
 		return false // the server repeats itself
 	}
-	if p.err == nil {
-		p.err = m.Err
-	}
+	p.err = cmp.Or(p.err, m.Err)
 	if m.Times != nil {
 		p.times = m.Times
 	}

@@ -51,8 +51,7 @@ func encodeError(w *Writer, err error) {
 		w.Uint(errNone)
 		return
 	}
-	var cmd *driver.CommandError
-	if errors.As(err, &cmd) {
+	if cmd, ok := errors.AsType[*driver.CommandError](err); ok {
 		w.Uint(errCmd)
 		w.Str(cmd.Command)
 		encodePlain(w, cmd.Err)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"net"
 	"sync"
 	"time"
@@ -184,8 +185,6 @@ func (s *Sender) Err() error {
 func (s *Sender) Stop(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-	}
+	s.err = cmp.Or(s.err, err)
 	s.turn.Broadcast()
 }

@@ -1,6 +1,7 @@
 package devmsg
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -117,9 +118,7 @@ type writing struct {
 }
 
 func (f *flight) fail(err error) {
-	if f.failed == nil {
-		f.failed = err
-	}
+	f.failed = cmp.Or(f.failed, err)
 }
 
 // add brings a piece from its slots to the device.

@@ -64,6 +64,5 @@ func (e *Error) Unwrap() error { return e.Err }
 // Unknown reports whether err, of a call about a request, means that nothing is known about the
 // request: the simulated world has ended. An Error is the request's own.
 func Unknown(err error) bool {
-	var e *Error
-	return err != nil && !errors.As(err, &e)
+	return err != nil && !errors.As(err, new(*Error))
 }

@@ -281,11 +281,9 @@ func (d *draining) yield(received int) {
 		runtime.Gosched()
 		return
 	}
-	t := time.NewTimer(50 * time.Microsecond)
-	defer t.Stop()
 	select {
 	case <-d.ctx.Done():
-	case <-t.C:
+	case <-time.After(50 * time.Microsecond):
 	}
 }
 

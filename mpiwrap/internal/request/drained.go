@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 
@@ -240,9 +241,7 @@ func (c *Channel) drained(m *mailbox.Message) {
 func (c *Channel) deliver(op call.Op, m *mailbox.Message, buf []byte) (Status, error) {
 	_, err := c.advance(m, true)
 	st := statusOfDrained(m)
-	if err == nil {
-		err = m.Err
-	}
+	err = cmp.Or(err, m.Err)
 	if err != nil {
 		return st, c.Wrap(op.String(), m.Source, m.Tag, err)
 	}

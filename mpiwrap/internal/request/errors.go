@@ -88,8 +88,7 @@ func (c *Channel) Fail(name string, peer, tag int, err error, text string) error
 // Wrap makes an error of what the driver returned.
 func (c *Channel) Wrap(name string, peer, tag int, err error) error {
 	e := &Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err}
-	var d *driver.Error
-	if errors.As(err, &d) {
+	if d, ok := errors.AsType[*driver.Error](err); ok {
 		e.Class, e.Text, e.Err = d.Class.String(), d.Text, d.Err
 		switch d.Class {
 		case driver.ClassTruncate:

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
@@ -83,9 +84,7 @@ func (c *Channel) seen(m *mailbox.Message) (Status, error) {
 		return statusOfDrained(m), nil
 	}
 	_, err := c.advance(m, true)
-	if err == nil {
-		err = m.Err
-	}
+	err = cmp.Or(err, m.Err)
 	if err != nil {
 		return Status{}, c.Wrap("Probe", m.Source, m.Tag, err)
 	}

@@ -100,8 +100,7 @@ func (c *Catalog) FirstTime(file string) bool {
 // warnOther warns once of an epoch that is not restored because it is of another run. Those of the run that this one
 // has replaced are no surprise.
 func (c *Catalog) warnOther(e format.Epoch, at string, err error) {
-	var other *level.OtherRunError
-	if errors.As(err, &other) && !other.Replaced() && c.FirstTime(other.File) {
+	if other, ok := errors.AsType[*level.OtherRunError](err); ok && !other.Replaced() && c.FirstTime(other.File) {
 		c.Log.Warn("holdfast: an epoch of another run lies in the directory of this one; it is not restored",
 			"epoch", e, "level", at, "err", err)
 	}

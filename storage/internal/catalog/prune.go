@@ -182,8 +182,7 @@ func keptOf(l level.Epochs, committed []format.Epoch, r *KeepRules) (kept map[fo
 		if errors.Is(err, level.ErrNotCommitted) {
 			continue // removed by another rank meanwhile
 		}
-		var newer *format.VersionError
-		unknown = errors.As(err, &newer)
+		unknown = errors.As(err, new(*format.VersionError))
 		if err != nil {
 			left = append(left, level.Leftover{Path: level.FileOf(l, e, format.ManifestName),
 				Err: fmt.Errorf("epoch %d cannot be restored and is not removed: %w", e, err)})

@@ -118,11 +118,10 @@ func joinLevels(states []LevelState) []LevelState {
 // newerRelease says that an epoch newer than those of the list is of a version that this build does not know.
 func newerRelease(states []LevelState, list []Candidate) error {
 	for _, st := range states { // newest first
-		var later *format.VersionError
 		if len(list) > 0 && st.Epoch <= list[0].Epoch {
 			break
 		}
-		if errors.As(st.Err, &later) {
+		if errors.As(st.Err, new(*format.VersionError)) {
 			return fmt.Errorf("the newest epoch is %d, and a later release of Holdfast has written it: %w, or restore "+
 				"an older epoch with HOLDFAST_EPOCH", st.Epoch, st.Err)
 		}

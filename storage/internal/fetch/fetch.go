@@ -50,8 +50,7 @@ func Open(ctx context.Context, log *slog.Logger, e format.Epoch, rank int, from 
 	sh := &Shard{log: log, epoch: e, rank: rank, workers: shard.Readers, left: from}
 	c, err := sh.nextCopy(ctx, 0)
 	if err != nil {
-		var done *ShardError
-		if !errors.As(err, &done) {
+		if !errors.As(err, new(*ShardError)) {
 			err = &ShardError{Op: "fetch", Epoch: e, Rank: rank, Level: "any", Err: err}
 		}
 		return nil, err

@@ -48,15 +48,13 @@ func (l *Bucket) Traits() Traits {
 
 // Unusable wraps what the store said. The error has the remedy.
 func (l *Bucket) Unusable(err error) error {
-	var e *object.Error
-	var known *DirError
-	if errors.As(err, &known) {
+	if errors.As(err, new(*DirError)) {
 		return err
 	}
 	remedy := ""
 	if errors.Is(err, format.ErrCorrupt) {
 		remedy = "remove " + format.MarkerName + " if this is the right prefix"
-	} else if !errors.As(err, &e) {
+	} else if !errors.As(err, new(*object.Error)) {
 		remedy = "check that the object store can be reached"
 	}
 	return &DirError{Level: l.name, Dir: l.path, Remedy: remedy, Err: err}

@@ -58,8 +58,7 @@ func (e *OtherRunError) Replaced() bool {
 
 // OfOtherRun reports whether err says that an epoch is of another run.
 func OfOtherRun(err error) bool {
-	var other *OtherRunError
-	return errors.As(err, &other)
+	return errors.As(err, new(*OtherRunError))
 }
 
 // RunError reports a level's directory with the epochs of another run than the other directories have.

@@ -126,8 +126,7 @@ func (h *ownLock) retake(ctx context.Context, beat time.Duration) error {
 // note remembers that a place is lost. That it could not be written to will
 // be noticed by others.
 func (g *Guard) note(err error) {
-	var busy *BusyError
-	if !errors.As(err, &busy) {
+	if !errors.As(err, new(*BusyError)) {
 		return
 	}
 	g.mu.Lock()

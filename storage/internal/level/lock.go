@@ -2,6 +2,7 @@ package level
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -235,9 +236,7 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 // of runs that race one wins.
 func (d *Dir) takeLock(want *format.Lock) error {
 	if _, err := d.fs.Stat(d.LockPath()); !errors.Is(err, fs.ErrNotExist) {
-		if err == nil {
-			err = fs.ErrExist
-		}
+		err = cmp.Or(err, fs.ErrExist)
 		return err
 	}
 	temp := filepath.Join(d.path, TempName(format.LockName, d.owner))

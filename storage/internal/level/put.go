@@ -80,9 +80,8 @@ func (d *Dir) Make(e format.Epoch, name string, room int64) (f vfs.File, err err
 	if err == nil {
 		f, err = d.fs.Create(path, true)
 	}
-	var busy *BusyError
 	switch {
-	case errors.As(err, &busy):
+	case errors.As(err, new(*BusyError)):
 		return nil, err
 	case err != nil:
 		return nil, d.Full(d.Unusable(err), room)
@@ -156,9 +155,8 @@ func (d *Dir) publish(e format.Epoch, temp, final string) error {
 
 // Full turns the system's word for a full disk into ours.
 func (d *Dir) Full(err error, need int64) error {
-	var known *SpaceError
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-	if !full || errors.As(err, &known) {
+	if !full || errors.As(err, new(*SpaceError)) {
 		return err
 	}
 	free, ferr := d.fs.Free(d.path)

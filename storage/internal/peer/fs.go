@@ -66,8 +66,7 @@ func (p *conn) call(op wireOp, head, data, buf []byte) (*format.Decoder, error) 
 		return nil, p.err
 	}
 	d, err := p.exchange(op, head, data, buf)
-	var known *wireError
-	if err != nil && !errors.As(err, &known) {
+	if err != nil && !errors.As(err, new(*wireError)) {
 		err = fmt.Errorf("store of rank %d: %w", p.rank, err)
 		p.err = err
 	}

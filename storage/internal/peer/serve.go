@@ -281,9 +281,7 @@ func (h *session) read(d *format.Decoder) error {
 	defer p.Drop()
 	got, err := h.f.ReadAt(p.Buf[:n], off)
 	if got == 0 && n > 0 {
-		if err == nil {
-			err = io.ErrUnexpectedEOF
-		}
+		err = cmp.Or(err, io.ErrUnexpectedEOF)
 		return h.refuse(err)
 	}
 	return writeFrame(h.c, wireOK, nil, p.Buf[:got])

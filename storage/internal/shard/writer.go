@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -157,9 +158,7 @@ func (w *Writer) fail(err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil {
-		w.err = err
-	}
+	w.err = cmp.Or(w.err, err)
 }
 
 // rate is how fast the target takes bytes, limits included, in bytes per second;
@@ -189,9 +188,7 @@ func (w *Writer) Pos() int64 { return w.Off + int64(w.n) }
 // submit hands one block to the writer goroutine.
 func (w *Writer) submit(b Block) error {
 	err := w.failed()
-	if err == nil {
-		err = w.ctx.Err()
-	}
+	err = cmp.Or(err, w.ctx.Err())
 	if err == nil && w.End > 0 && w.Off+int64(len(b.P)) > w.End {
 		err = errBeyondRoom
 	}
@@ -291,9 +288,7 @@ func (w *Writer) skipTo(off int64) error {
 func (w *Writer) Finish() error {
 	err := w.flushStage()
 	w.Abort()
-	if err == nil {
-		err = w.failed()
-	}
+	err = cmp.Or(err, w.failed())
 	if f, ok := w.f.(reservable); err == nil && ok && w.End == 0 && w.reserved > w.Pos() {
 		err = f.Truncate(w.Pos()) // what was reserved for nothing
 	}

@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,9 +140,7 @@ func (s saying) moves(list ...gpud.Moved) error {
 	}
 	for _, m := range list {
 		to := m.To
-		if to == "" {
-			to = "its own machine"
-		}
+		to = cmp.Or(to, "its own machine")
 		if m.Err != "" {
 			fmt.Fprintf(s.errs, "program %d (%s, pid %d) stays: %s\n", m.Client, m.Program, m.PID, m.Err)
 			continue

@@ -123,11 +123,10 @@ func serveOpenCL(ctx context.Context) error {
 func defaultServer(ctx context.Context) (string, error) {
 	sel := "remote=" + defaultSocket()
 	err := answers(ctx)
-	var other *gpustate.VersionError
 	switch {
 	case err == nil:
 		return sel, nil
-	case errors.As(err, &other) || errors.Is(err, gpustate.ErrKey):
+	case errors.As(err, new(*gpustate.VersionError)) || errors.Is(err, gpustate.ErrKey):
 		return "", err // it is there
 	}
 	if err := gpud.SocketDir(socketDir()); err != nil {

@@ -110,8 +110,7 @@ func lsRows(list []checkpoints.EpochInfo) []lsRow {
 		}
 		if e.Err != nil {
 			r.Error = e.Err.Error()
-			var newer *storage.VersionError
-			r.Newer = errors.As(e.Err, &newer)
+			r.Newer = errors.As(e.Err, new(*storage.VersionError))
 		}
 		rows = append(rows, r)
 	}

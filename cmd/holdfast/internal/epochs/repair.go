@@ -1,6 +1,7 @@
 package epochs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,9 +69,7 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoi
 		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: %s was set aside by a repair; remove it when you have looked at it\n",
 			path)
 	}
-	if err == nil {
-		err = aerr
-	}
+	err = cmp.Or(err, aerr)
 	return out, err
 }
 

@@ -69,9 +69,8 @@ func printShow(cmd *cobra.Command, e storage.Epoch, list []checkpoints.EpochInfo
 		}
 		rows = append(rows, showRows(info)...)
 		if info.Err != nil {
-			var newer *storage.VersionError
 			bad = append(bad, showRow{Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir,
-				Error: info.Err.Error(), Newer: errors.As(info.Err, &newer)})
+				Error: info.Err.Error(), Newer: errors.As(info.Err, new(*storage.VersionError))})
 			if asJSON {
 				rows = append(rows, bad[len(bad)-1])
 				continue

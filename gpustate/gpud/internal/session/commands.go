@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -17,9 +18,7 @@ func (s *Session) issue(q *queue, i item, last bool, wait []driver.Event,
 	}
 	i.after = s.after(q, &i, wait)
 	natives, err := s.hold(wait)
-	if i.err == nil {
-		i.err = err
-	}
+	i.err = cmp.Or(i.err, err)
 	if i.err == nil {
 		i.native, i.err = do(natives)
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -294,8 +295,7 @@ func (q *queue) end(i item) {
 		<-i.after[k]
 	}
 	if err != nil {
-		var known *driver.CommandError
-		if !errors.As(err, &known) {
+		if !errors.As(err, new(*driver.CommandError)) {
 			err = &driver.CommandError{Command: i.what + quoted(i.name), Err: err}
 		}
 	}
@@ -338,9 +338,7 @@ func quoted(name string) string {
 func (q *queue) note(err error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.failed == nil {
-		q.failed = err
-	}
+	q.failed = cmp.Or(q.failed, err)
 	return q.failed
 }
 
