@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -114,7 +115,7 @@ func TestSettingsPage(t *testing.T) {
 			}
 		}
 	}
-	want := config.Markdown(c.Values())
+	want := settingsPage(c.Values())
 	if *update {
 		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -123,4 +124,31 @@ func TestSettingsPage(t *testing.T) {
 	if got, err := os.ReadFile(page); err != nil || string(got) != want {
 		t.Errorf("%s is out of date (%v): go test ./cmd/holdfast -run SettingsPage -args -update", page, err)
 	}
+}
+
+// settingsPage is docs/SETTINGS.md.
+func settingsPage(values []config.Value) string {
+	var b strings.Builder
+	b.WriteString("# Settings\n\n" +
+		"A setting has a key in `holdfast.yaml` and a variable: " +
+		"`HOLDFAST_` and the key in capitals, with `_` for the dot.\n" +
+		"So `control.interface` is `HOLDFAST_CONTROL_INTERFACE`.\n" +
+		"A program's own flag wins over the variable, the variable over the file, the file over the default.\n" +
+		"The file is the one that `HOLDFAST_CONFIG` names, otherwise `holdfast.yaml` in the working directory.\n" +
+		"Keys with a dot may be nested:\n\n" +
+		"    global: /lustre/me/checkpoints\n    mtbf: 24h\n    control:\n      interface: ib0\n\n" +
+		"`holdfast config` shows what is in force, `holdfast config KEY` explains a key, and\n" +
+		"`holdfast config --example` writes a `holdfast.yaml` with all keys as comments.\n")
+	for i, v := range values {
+		if i == 0 || v.Group != values[i-1].Group {
+			fmt.Fprintf(&b, "\n## %s%s\n\n| key | default | what it is | what it may be |\n|---|---|---|---|\n",
+				strings.ToUpper(v.Group[:1]), v.Group[1:])
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.Key, v.Default, v.Help, v.Allowed)
+	}
+	b.WriteString("\n## Variables that are no keys\n\n| variable | what it is |\n|---|---|\n")
+	for _, v := range config.Variables {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", v.Name, v.Help)
+	}
+	return b.String()
 }

@@ -125,30 +125,3 @@ func Example(values []Value) string {
 	}
 	return b.String()
 }
-
-// Markdown is the page docs/SETTINGS.md.
-func Markdown(values []Value) string {
-	var b strings.Builder
-	b.WriteString("# Settings\n\n" +
-		"A setting has a key in `holdfast.yaml` and a variable: " +
-		"`HOLDFAST_` and the key in capitals, with `_` for the dot.\n" +
-		"So `control.interface` is `HOLDFAST_CONTROL_INTERFACE`.\n" +
-		"A program's own flag wins over the variable, the variable over the file, the file over the default.\n" +
-		"The file is the one that `HOLDFAST_CONFIG` names, otherwise `holdfast.yaml` in the working directory.\n" +
-		"Keys with a dot may be nested:\n\n" +
-		"    global: /lustre/me/checkpoints\n    mtbf: 24h\n    control:\n      interface: ib0\n\n" +
-		"`holdfast config` shows what is in force, `holdfast config KEY` explains a key, and\n" +
-		"`holdfast config --example` writes a `holdfast.yaml` with all keys as comments.\n")
-	for _, g := range groups(values) {
-		fmt.Fprintf(&b, "\n## %s\n\n| key | default | what it is | what it may be |\n|---|---|---|---|\n",
-			title(g[0].Group))
-		for _, v := range g {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.Key, v.Default, v.Help, v.Allowed)
-		}
-	}
-	b.WriteString("\n## Variables that are no keys\n\n| variable | what it is |\n|---|---|\n")
-	for _, v := range Variables {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", v.Name, v.Help)
-	}
-	return b.String()
-}

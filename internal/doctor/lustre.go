@@ -126,11 +126,8 @@ func parseLayout(text string) (l layout, ok bool) {
 
 // count is a number of things for people; -1: all of them.
 func count(n int, what string) string {
-	switch n {
-	case -1:
+	if n == -1 {
 		return "all " + what + "s"
-	case 1:
-		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return units.Count(n, what)
 }

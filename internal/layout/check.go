@@ -144,23 +144,32 @@ type token [2]uint64
 
 func (t *token) xor(o token) { t[0] ^= o[0]; t[1] ^= o[1] }
 
-// compress finds the classes of a dimension. A class that no part has is a hole.
-func (c *check) compress(d int) error {
+// edges are the ends of all runs of the parts in a dimension, in order.
+func (c *check) edges(d int) ([]edge, error) {
 	var edges []edge
 	var total int64
 	for i := range c.parts {
 		list, err := runs(c.parts[i].Spans[d])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if total += int64(len(list)); total > MaxSpans {
-			return &LimitError{Runs: total}
+			return nil, &LimitError{Runs: total}
 		}
 		for k := range list {
 			edges = append(edges, edge{list[k].start, int32(i), true}, edge{list[k].end(), int32(i), false})
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
+	return edges, nil
+}
+
+// compress finds the classes of a dimension. A class that no part has is a hole.
+func (c *check) compress(d int) error {
+	edges, err := c.edges(d)
+	if err != nil {
+		return err
+	}
 	rng := rand.New(rand.NewPCG(1, uint64(d)))
 	tokens := make([]token, len(c.parts))
 	for i := range tokens {

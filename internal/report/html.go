@@ -23,7 +23,7 @@ var (
 	pageJS string
 
 	page = template.Must(template.New("page").Funcs(template.FuncMap{
-		"at": at, "bytes": units.Bytes, "count": count, "date": date, "dur": durText, "durOr": durOr, "tip": tip,
+		"at": at, "bytes": units.Bytes, "count": units.Count, "date": date, "dur": durText, "durOr": durOr, "tip": tip,
 		"copiedOut": Epoch.copiedOut, "lasted": Run.lasted, "restored": Run.restoredText, "reportedBy": reportedBy,
 		"outcome": (*Report).outcome, "time": (*Report).time, "written": (*Report).written}).Parse(pageHTML))
 )
@@ -69,15 +69,6 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return page.Execute(w, p)
 }
 
-func count(n int, what string) string { return fmt.Sprint(n, " ", plural(n, what)) }
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return what
-	}
-	return what + "s"
-}
-
 // date is a time to the second.
 func date(t time.Time) string { return t.UTC().Round(time.Second).Format(time.DateTime) }
 
@@ -100,16 +91,16 @@ func (r *Report) cards() []card {
 		}
 	}
 	blocked := all.times()
-	out := []card{{fmt.Sprint(t.Committed), plural(t.Committed, "checkpoint") + " committed"}}
+	out := []card{{fmt.Sprint(t.Committed), units.Plural(t.Committed, "checkpoint") + " committed"}}
 	if t.Failed > 0 {
-		out = append(out, card{fmt.Sprint(t.Failed), plural(t.Failed, "checkpoint") + " failed"})
+		out = append(out, card{fmt.Sprint(t.Failed), units.Plural(t.Failed, "checkpoint") + " failed"})
 	}
 	if blocked.Ranks > 0 {
 		out = append(out, card{durText(blocked.Median), "blocked by a checkpoint (median)"})
 	}
 	out = append(out, card{percent(t.Overhead), "overhead: time stopped / time computing"})
 	if len(r.Runs) > 1 {
-		out = append(out, card{fmt.Sprint(len(r.Runs) - 1), plural(len(r.Runs)-1, "restart")},
+		out = append(out, card{fmt.Sprint(len(r.Runs) - 1), units.Plural(len(r.Runs)-1, "restart")},
 			card{durText(t.Lost), "work lost and repeated"}, card{durText(t.Dead), "not running"})
 	}
 	for i := len(r.Runs) - 1; i >= 0; i-- {

@@ -24,6 +24,17 @@ func Bytes(n int64) string {
 	return strconv.FormatFloat(v, 'f', prec, 64) + " " + units[u:u+1] + "iB"
 }
 
+// Count is a number of things: 1 rank, 2 ranks.
+func Count(n int, what string) string { return strconv.Itoa(n) + " " + Plural(n, what) }
+
+// Plural is the word for so many of something.
+func Plural(n int, what string) string {
+	if n == 1 {
+		return what
+	}
+	return what + "s"
+}
+
 // Cut shortens a text to n bytes, an ellipsis behind its last whole word among them.
 func Cut(text string, n int) string {
 	const ellipsis = " …"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -250,11 +251,7 @@ func (m *Machine) computes(rep job.Report) {
 		if rs != nil {
 			what = fmt.Sprintf("restored epoch %d from %s", rs.Epoch, rs.Level)
 		}
-		ranks := "ranks"
-		if len(t.progress.ranks) == 1 {
-			ranks = "rank"
-		}
-		m.say("computing on %d %s, %.2f s after the start: %s", len(t.progress.ranks), ranks,
+		m.say("computing on %s, %.2f s after the start: %s", units.Count(len(t.progress.ranks), "rank"),
 			m.now.Sub(t.clock.startedAt).Seconds(), what)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
@@ -146,19 +147,12 @@ type SizeError struct {
 func (e *SizeError) Error() string {
 	if e.Other != "" {
 		return fmt.Sprintf("level %s %s holds checkpoints of %s, %s of %s: give the directories of one job", e.Level,
-			kindOf(e.Dir), ranks(e.Have), e.Other, ranks(e.Want))
+			kindOf(e.Dir), units.Count(e.Have, "rank"), e.Other, units.Count(e.Want, "rank"))
 	}
+	have := units.Count(e.Have, "rank")
 	return fmt.Sprintf("level %s %s holds checkpoints of %s, this job has %d: start it with %s, or any number if it "+
-		"is elastic (%s), or give it an empty directory to start over", e.Level, kindOf(e.Dir), ranks(e.Have), e.Want,
-		ranks(e.Have), cmp.Or(e.Elastic, "hf_elastic, elastic=True in Python, Options.Elastic in Go"))
-}
-
-// ranks is a number of them.
-func ranks(n int) string {
-	if n == 1 {
-		return "1 rank"
-	}
-	return fmt.Sprint(n, " ranks")
+		"is elastic (%s), or give it an empty directory to start over", e.Level, kindOf(e.Dir), have, e.Want, have,
+		cmp.Or(e.Elastic, "hf_elastic, elastic=True in Python, Options.Elastic in Go"))
 }
 
 // SpaceError reports a level without room. It fails one epoch and no other.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
@@ -54,7 +55,14 @@ func newRun() *cobra.Command {
 			return nil
 		},
 	}
-	fs := cmd.Flags()
+	cmd.Flags().BoolVar(&messages, "messages", true, "put libholdfast-mpi before the MPI of a program in C, C++, "+
+		"Fortran or Python, which keeps its messages in flight; false: the program promises that there are none at "+
+		"its points")
+	runFlags(cmd.Flags(), &opt)
+	return cmd
+}
+
+func runFlags(fs *pflag.FlagSet, opt *supervise.Options) {
 	fs.IntVar(&opt.Spares, "spares", 0, "nodes of the allocation to keep idle until others die")
 	fs.IntVar(&opt.MinNodes, "min-nodes", 1, "fewest nodes to start the program on; with fewer left, give up or, with "+
 		"--requeue, requeue the job")
@@ -83,14 +91,11 @@ func newRun() *cobra.Command {
 		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
 	fs.BoolVar(&opt.Watch, "watch", false, "start any MPI program once, without checkpoints of its own: say what its "+
 		"ranks wait for (holdfast status), name deadlocks, and say at the end what a checkpoint would have met")
-	fs.BoolVar(&messages, "messages", true, "put libholdfast-mpi before the MPI of a program in C, C++, Fortran or "+
-		"Python, which keeps its messages in flight; false: the program promises that there are none at its points")
 	fs.BoolVar(&opt.CUDA, "cuda", false, "put libholdfast-cuda before CUDA's driver in the ranks, so that holdfast "+
 		"pause and holdfast migrate can be used with them; the program need not be changed")
 	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
 	fs.StringVar(&opt.Interface, "interface", "", "network interface or address at which the ranks reach this "+
 		"command (default: the setting control.interface, else the first that is up, a fast network last)")
-	return cmd
 }
 
 // become starts a command in the place of this process. It returns only an error.
