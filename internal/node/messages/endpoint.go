@@ -41,6 +41,7 @@ type layer struct {
 	rank     int
 
 	quiet, ended bool
+	saved        func() ([]byte, error) // what the last drain has saved, until SaveMailbox returns it
 }
 
 var _ endpoint.Endpoint = (*layer)(nil)
@@ -101,6 +102,11 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	}
 	if err == nil {
 		err = e.collect(ctx, all)
+	}
+	e.saved = nil
+	if err == nil { // before any rank may go on: the program still receives, and would get what others send then
+		b, serr := e.save()
+		e.saved = func() ([]byte, error) { return b, serr }
 	}
 	stats := endpoint.DrainStats{Messages: int(max(e.load(atMails), before) - before), Bytes: int64(e.load(atBytes))}
 	said := byte(0)
@@ -204,8 +210,16 @@ func (e *layer) collect(ctx context.Context, all [][]byte) error {
 	}
 }
 
-// SaveMailbox returns what is in flight to the rank.
+// SaveMailbox returns what was in flight to the rank when the drain ended.
 func (e *layer) SaveMailbox() ([]byte, error) {
+	if saved := e.saved; saved != nil {
+		e.saved = nil
+		return saved()
+	}
+	return e.save()
+}
+
+func (e *layer) save() ([]byte, error) {
 	b, err := e.client.Save()
 	if err != nil {
 		return nil, err

@@ -262,6 +262,37 @@ func TestSync(t *testing.T) {
 	}
 }
 
+// TestSavedBeforeOthersGoOn: what ranks send behind the drain, while this one still receives, is not in the checkpoint.
+func TestSavedBeforeOthersGoOn(t *testing.T) {
+	first, later := sample(), sample()
+	first.Boxes, first.Receives, first.Requests = first.Boxes[:0], nil, nil
+	p, c := newPage(3), &standing{record: encode(first)}
+	ctx, exchanges := t.Context(), 0
+	e := New(p, 1, c, func(_ context.Context, mine []byte) ([][]byte, error) {
+		if exchanges++; exchanges == 2 { // the others hear that it has drained
+			c.record = encode(later)
+		}
+		return [][]byte{mine, mine, mine}, nil
+	})
+	go func() {
+		for ctx.Err() == nil {
+			p.setU64(atTurns, p.load(atTurns)+1)
+		}
+	}()
+	for _, want := range []int{0, len(later.Boxes)} { // the next drain finds them
+		if _, err := e.Drain(ctx); err != nil {
+			t.Fatal(err)
+		}
+		b, err := e.SaveMailbox()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := endpoint.DecodeRecord(b, 1, 3); err != nil || len(r.Boxes) != want {
+			t.Errorf("got %+v, %v, want %d messages", r, err, want)
+		}
+	}
+}
+
 // TestRefused: what no checkpoint can keep is refused by name, and a record while receives are posted.
 func TestRefused(t *testing.T) {
 	r := sample()
