@@ -34,8 +34,12 @@ type anyReceive struct {
 // sample is a look at a main thread under way.
 func (m *Machine) sample(ev Sampled) {
 	m.now = max(m.now, ev.Now)
-	if m.atPoint {
-		return // it has arrived meanwhile, which says more
+	if m.atPoint { // it has arrived meanwhile, which says more; other threads may enter collectives
+		if m.phase == parking {
+			m.grow(ev.Colls)
+			m.evaluate()
+		}
+		return
 	}
 	m.points = ev.Points
 	m.grow(ev.Colls)

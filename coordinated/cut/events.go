@@ -26,7 +26,8 @@ type Finished struct {
 }
 
 // Sampled is a look at a main thread that is not at a Point. The driver takes
-// one for every Look action and then repeatedly while Watching.
+// one for every Look action and then repeatedly while Watching. Of one that is at a Point
+// only Colls matters, which other threads may change.
 type Sampled struct {
 	Now    time.Duration
 	Points uint64

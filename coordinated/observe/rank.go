@@ -81,16 +81,21 @@ func (e *Eye) Look(now time.Time, gone bool) Rank {
 		waits = "its messages are counted for libholdfast now: ask holdfast status of its directory"
 	case r.Over:
 		state, d.Text = watch.StateClosed, "beyond MPI_Finalize"
-	case e.page.Concurrent():
-		waits = "several threads may call MPI, so what it waits for is not seen"
 	case act.Blocked:
 		state, call, comm = watch.StateBlocked, act.Op, act.Comm
 		waits = strings.TrimSpace(watch.Describe(act.Waits))
-		d.Blocked(act, "")
+		if n := len(act.Threads); n > 0 {
+			waits += fmt.Sprintf("; %d other thread(s) in calls", n)
+		}
+		if act.Every || !e.page.Concurrent() { // else a thread that is not seen here may get it on
+			d.Blocked(act, "")
+		}
 	case polls != e.polls && act.Seq == e.seq:
 		state, waits = watch.StatePolling, strings.TrimSpace(watch.Describe([]endpoint.Wait{last}))
 		d.Polls, d.Text = true, "polling "+waits
-		d.WaitFor([]endpoint.Wait{last})
+		if !e.page.Concurrent() {
+			d.WaitFor([]endpoint.Wait{last})
+		}
 	}
 	if state != r.State || act.Seq != e.seq {
 		e.since = now

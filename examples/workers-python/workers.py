@@ -15,13 +15,10 @@ which `holdfast run` puts before MPI, keeps the messages in flight. The lines fo
 import sys
 import time
 
-import mpi4py
 import numpy as np
+from mpi4py import MPI
 
-mpi4py.rc.threads = False  # one thread calls MPI: only then does Holdfast see what each rank waits for
-from mpi4py import MPI  # noqa: E402
-
-import holdfast  # noqa: E402
+import holdfast
 
 STOP = -1
 

@@ -138,6 +138,9 @@ type Activity struct {
 	Waits      []Wait // what a receive-like call waits for; any one may complete it unless All
 	All        bool   // every one of Waits is needed
 	More       bool   // it waits for something beside Waits, such as the end of a send
+
+	Threads []Activity // other blocked calls of a rank with several threads; any one may end
+	Every   bool       // all threads that have called MPI are blocked; not known of goroutines
 }
 
 // Wait is one thing that a blocked call waits for. Source and Peer are world

@@ -9,10 +9,12 @@
 #include <stdint.h>
 
 #define HFM_PAGE_MAGIC 0x504d4648u
-#define HFM_PAGE_VERSION 2
+#define HFM_PAGE_VERSION 3
 #define HFM_RECORD_MAGIC 0x524d4648u
 #define HFM_RECORD_VERSION 2
 #define HFM_MOST_WAITS 1024
+#define HFM_MOST_THREADS 64
+#define HFM_THREAD_WAITS 64
 #define HFM_MOST_CALLS 640
 #define HFM_MOST_COMMS 1024
 #define HFM_CALL_BYTES 32
@@ -20,7 +22,10 @@
 #define HFM_WAITS_AT 192
 #define HFM_CALLS_AT 16576
 #define HFM_COMMS_AT 37056
-#define HFM_COUNTS_AT 168128
+#define HFM_THREADS_AT 168128
+#define HFM_THREAD_BYTES 1056
+#define HFM_TARGETS_AT 234656
+#define HFM_COUNTS_AT 242848
 #define HFM_SLOT_BYTES 128
 #define HFM_WAIT_BYTES 16
 #define HFM_MOST_MET 64
@@ -60,30 +65,46 @@ struct hfm_slot {
 	char name[HFM_COMM_BYTES];
 };
 
-/* The page of a rank. The program writes it, but for limit. Numbers are little-endian. */
-struct hfm_page {
-	uint32_t magic, version, size, rank;
-	uint64_t turns;                     /* that the rank has received what had come */
-	uint64_t mails, mail_bytes;         /* in its mailbox, after that */
-	uint64_t pending;                   /* receives, and unfinished operations */
-	uint64_t limit;                     /* bytes of the mailbox; 0: none */
-	uint64_t full;                      /* a message has been left in the network, for the limit */
-	uint64_t polls;                     /* that have found nothing */
-	struct hfm_wait polled;             /* what the last of them was for */
+/* What a thread does in MPI. */
+struct hfm_call_state {
 	uint64_t seq;                       /* odd: in a call that may block, described by what follows */
 	uint32_t call, call_flags, waits_n; /* the call's number in calls */
 	int32_t call_comm;
-	uint64_t changes; /* of the communicators; odd: one is under way */
-	uint32_t comms_n, concurrent;
+};
+
+/* A thread beside the one that has called MPI_Init, with MPI_THREAD_MULTIPLE. */
+struct hfm_thread {
+	struct hfm_call_state state;
+	uint64_t used; /* 1: a thread that has called MPI has it */
+	struct hfm_wait waits[HFM_THREAD_WAITS];
+};
+
+/* The page of a rank. The program writes it, but for limit and targets. Numbers are little-endian. */
+struct hfm_page {
+	uint32_t magic, version, size, rank;
+	uint64_t turns;              /* that the rank has received what had come */
+	uint64_t mails, mail_bytes;  /* in its mailbox, after that */
+	uint64_t pending;            /* receives, and unfinished operations */
+	uint64_t limit;              /* bytes of the mailbox; 0: none */
+	uint64_t full;               /* a message has been left in the network, for the limit */
+	uint64_t polls;              /* that have found nothing */
+	struct hfm_wait polled;      /* what the last of them was for */
+	struct hfm_call_state state; /* of the thread that has called MPI_Init */
+	uint64_t changes;            /* of the communicators; odd: one is under way */
+	uint32_t comms_n;
+	uint32_t concurrent; /* 1: several threads may call MPI, 2: more have than threads has room for */
 	uint64_t unposted;   /* receives that the checkpoint had pending and the program has not posted again */
 	uint64_t unfinished; /* operations that come to their end by themselves, and have not */
 	uint64_t windows;    /* of one-sided communication */
 	uint64_t to_sync;    /* files and windows that sync has something to do for */
 	uint64_t busy;       /* operations on files whose requests the program has still, complete or not */
-	uint64_t spare[3];
+	uint64_t inside;     /* threads in calls that must end before a cut, after the last turn */
+	uint64_t spare[2];
 	struct hfm_wait waits[HFM_MOST_WAITS];
 	char calls[HFM_MOST_CALLS][HFM_CALL_BYTES];
 	struct hfm_slot comms[HFM_MOST_COMMS];
+	struct hfm_thread threads[HFM_MOST_THREADS - 1];
+	uint64_t targets[HFM_MOST_COMMS]; /* at a cut, collectives that threads may enter by communicator */
 	uint64_t counts[]; /* sent to each world rank, then received from each; then members of each communicator, u32 */
 };
 
@@ -92,8 +113,11 @@ static_assert(sizeof(struct hfm_slot) == HFM_SLOT_BYTES, "communicator");
 static_assert(offsetof(struct hfm_page, waits) == HFM_WAITS_AT, "waits");
 static_assert(offsetof(struct hfm_page, calls) == HFM_CALLS_AT, "calls");
 static_assert(offsetof(struct hfm_page, comms) == HFM_COMMS_AT, "communicators");
+static_assert(sizeof(struct hfm_thread) == HFM_THREAD_BYTES, "thread");
+static_assert(offsetof(struct hfm_page, threads) == HFM_THREADS_AT, "threads");
+static_assert(offsetof(struct hfm_page, targets) == HFM_TARGETS_AT, "targets");
 static_assert(offsetof(struct hfm_page, counts) == HFM_COUNTS_AT, "counts");
-static_assert(offsetof(struct hfm_page, polled) == 72 && offsetof(struct hfm_page, seq) == 88, "calls");
+static_assert(offsetof(struct hfm_page, polled) == 72 && offsetof(struct hfm_page, state) == 88, "calls");
 static_assert(offsetof(struct hfm_page, changes) == 112, "changes");
 
 /* Bytes of the page of a rank in a world of so many. */
@@ -136,7 +160,8 @@ struct hf_message_layer {
 	const char *(*share)(void *page, size_t bytes);
 	/* Receives what has come. */
 	void (*turn)(void);
-	/* All ranks have stopped: other threads stay out of MPI, and communicators that were freed are forgotten. */
+	/* All ranks have stopped: other threads begin no call of MPI, but to come as far as targets, and communicators that
+	 * were freed are forgotten. */
 	const char *(*cut)(void);
 	/* Nothing is in flight any more, on any rank: files are synchronized, and windows under MPI_Win_lock_all
 	 * flushed. Where no rank has busy operations MPI does the files, which is collective. */

@@ -126,7 +126,8 @@ var bodies = map[string]string{
 	"fbegin": collective("hfm_splits(file_of(fh), HFM_NAME, true)", "MPI_SUCCESS"),
 	"fend":   collective("hfm_splits(file_of(fh), HFM_NAME, false)", "MPI_SUCCESS"),
 	"wmake": entered + "\tstruct hfm_comm *at = hfm_begin_collective(HFM_NAME, comm_of(comm));\n" +
-		"\tint rc = REAL(NAME)(ARGS);\n\thfm_made_window(at, HFM_NAME, win, rc);\n\treturn rc;\n",
+		"\thfm_step_out();\n\tint rc = REAL(NAME)(ARGS);\n\thfm_step_in();\n" +
+		"\thfm_made_window(at, HFM_NAME, win, rc);\n\treturn rc;\n",
 	"rma": entered + "\thfm_accesses(HFM_NAME, window_of(win));\n\tint rc = REAL(NAME)(ARGS);\n" +
 		"\thfm_leave();\n\treturn rc;\n",
 	"inner": "\thfm_depth++;\n\tRESULT rc = REAL(NAME)(ARGS);\n\thfm_depth--;\n\treturn rc;\n",
@@ -140,7 +141,8 @@ const entered = "\tif (!hfm_enter(HFM_NAME)) {\n\t\treturn REAL(NAME)(ARGS);\n\t
 // rc: one of a file may be that of one member, whose operation failed.
 func collective(at, end string) string {
 	return entered + "\tstruct hfm_comm *at = hfm_begin_collective(HFM_NAME, " + at + ");\n" +
-		"\tint rc = REAL(NAME)(ARGS);\n\thfm_end_collective(at, " + end + ");\n\treturn rc;\n"
+		"\thfm_step_out();\n\tint rc = REAL(NAME)(ARGS);\n\thfm_step_in();\n\thfm_end_collective(at, " + end +
+		");\n\treturn rc;\n"
 }
 
 // classes makes the bodies that follow from a class, and the table of all bodies of one MPI.

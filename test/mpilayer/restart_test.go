@@ -119,6 +119,7 @@ func TestRestartUnderOtherMPI(t *testing.T) {
 			return int64(n)
 		})},
 		{"threads", compile(t, dir, "testdata/threads.c"), fewer, threadSums(ranks, fewer)},
+		{"waiting threads", compile(t, dir, "testdata/waiting.c"), few / 4, waitingSums(ranks, few/4)},
 		{"protected requests", compile(t, dir, "testdata/posted.c"), few, postedSums(ranks, few)},
 		{"protected requests in C++", compile(t, dir, "testdata/posted.cpp"), few, leftSums(ranks, few)},
 		{"protected requests in Fortran", compileFortran(t, dir, "testdata/posted.f90"), few,
@@ -267,6 +268,27 @@ func threadSums(ranks, steps int) (lines []string) {
 			}
 		}
 		lines = append(lines, fmt.Sprintf("rank %d sum %d %d", r, sum, sum))
+	}
+	return lines
+}
+
+// waitingSums are what waiting.c computes.
+func waitingSums(ranks, steps int) (lines []string) {
+	const threads, service = 4, 7
+	value := func(of, t, step int) uint64 { return uint64(of*100000 + t*10000 + step%9973) }
+	for r := range ranks {
+		line, served := fmt.Sprintf("rank %d sum", r), uint64(0)
+		for t := range threads {
+			sum := uint64(0)
+			for step := range steps {
+				sum = sum*31 + value((r+ranks-1)%ranks, t, step)
+			}
+			line += fmt.Sprint(" ", sum)
+		}
+		for step := range steps {
+			served += value((r+1)%ranks, service, step)
+		}
+		lines = append(lines, fmt.Sprintf("%s served %d", line, served))
 	}
 	return lines
 }

@@ -94,7 +94,7 @@ func (a *Agent) send(to int, msg cut.Message) {
 }
 
 func (a *Agent) tick() {
-	if !a.machine.Parked() {
+	if !a.machine.Parked() || a.Endpoint.Concurrent() { // other threads go on
 		a.step(a.sample())
 	}
 	a.step(cut.Tick{Now: time.Since(a.begin)})

@@ -25,11 +25,13 @@ func (a *Agent) sample() cut.Sampled {
 		return s
 	}
 	var waits []cut.Wait
-	for _, w := range act.Waits {
-		if w.Send {
-			continue // parked ranks receive whatever comes
+	for _, call := range append([]endpoint.Activity{act}, act.Threads...) {
+		for _, w := range call.Waits {
+			if w.Send {
+				continue // parked ranks receive whatever comes
+			}
+			waits = append(waits, a.wait(w))
 		}
-		waits = append(waits, a.wait(w))
 	}
 	// A collective or a send between two polls changes nothing about what it polls for.
 	if s.Block == nil || len(waits) > 0 {

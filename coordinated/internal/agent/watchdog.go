@@ -169,7 +169,7 @@ func (a *Agent) doingNow() watch.ThreadState {
 		d.Text = "in Close" + a.Thread.Placed()
 	case state == watch.StateRestoring && a.Thread.Meeting.Load():
 		d.InRestore, d.Text = true, "in Restore"+a.Thread.Placed()
-	case state != watch.StateRunning && state != watch.StateStarting || a.Endpoint.Concurrent():
+	case state != watch.StateRunning && state != watch.StateStarting || a.Endpoint.Concurrent() && !act.Every:
 		d.Text = state // the library sees to it that this ends
 	case act.Blocked && act.Comm == a.Private && act.Comm != "":
 		d.InFinalize, d.Text = true, "in Finalize without Close"+a.callSite()

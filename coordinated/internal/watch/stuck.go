@@ -35,6 +35,8 @@ type ThreadState struct {
 	Takers  []int             `json:",omitempty"` // it waits until these receive
 	Entered map[string]uint64 `json:",omitempty"` // collectives, by communicator that it is a member of
 	Sizes   map[string]int    `json:",omitempty"` // members of those
+
+	Threads []ThreadState `json:",omitempty"` // its other threads, which wait as well; any one may get on
 }
 
 // Waits reports whether the rank gets on only when another does.
@@ -66,6 +68,11 @@ func Stuck(all []ThreadState) []int {
 
 // mayContinue reports whether those that go can make this rank go.
 func (d *ThreadState) mayContinue(all []ThreadState, goes []bool) bool {
+	for i := range d.Threads {
+		if d.Threads[i].mayContinue(all, goes) {
+			return true
+		}
+	}
 	switch {
 	case !d.Waits():
 		return true
@@ -110,12 +117,12 @@ func (d *ThreadState) othersCome(all []ThreadState, goes []bool) bool {
 			continue
 		}
 		members++
-		if n < d.Entered[d.Comm] && !goes[r] {
+		if n < all[d.Rank].Entered[d.Comm] && !goes[r] {
 			return false
 		}
 	}
 	// A member that does not list it may be creating it.
-	return members >= d.Sizes[d.Comm] || slices.Contains(goes, true)
+	return members >= all[d.Rank].Sizes[d.Comm] || slices.Contains(goes, true)
 }
 
 // anyMember reports whether a member of comm other than rank may go on.
@@ -187,6 +194,12 @@ func Culprit(all []ThreadState, waiting []int) int {
 // what is known may come at any time, unless it needs all of it.
 func (d *ThreadState) Blocked(act endpoint.Activity, site string) {
 	d.Text = InCall(act) + site
+	for _, t := range act.Threads {
+		other := ThreadState{Rank: d.Rank}
+		other.Blocked(t, "")
+		d.Threads = append(d.Threads, other)
+		d.Text += ", a thread " + other.Text
+	}
 	switch {
 	case act.Collective:
 		d.Comm = act.Comm
@@ -217,9 +230,16 @@ func Cycle(all []ThreadState, waiting []int) []int {
 
 // needs is a rank among those that wait for which this one waits, or -1.
 func (d *ThreadState) needs(all []ThreadState, waiting []int) int {
+	if first := d.needed(all, waiting); first >= 0 || len(d.Threads) == 0 {
+		return first
+	}
+	return d.Threads[0].needed(all, waiting)
+}
+
+func (d *ThreadState) needed(all []ThreadState, waiting []int) int {
 	for _, r := range waiting {
 		n, member := all[r].Entered[d.Comm]
-		late := d.Comm != "" && member && n < d.Entered[d.Comm]
+		late := d.Comm != "" && member && n < all[d.Rank].Entered[d.Comm]
 		if r != d.Rank && (late || slices.Contains(d.Sources, r) || slices.Contains(d.Takers, r)) {
 			return r
 		}

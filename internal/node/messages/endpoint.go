@@ -3,8 +3,11 @@ package messages
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -96,7 +99,7 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	atomic.StoreUint64(e.word(atFull), 0)
 	err := e.client.Cut()
 	before := e.load(atMails)
-	all, xerr := e.exchange(ctx, e.sentTo())
+	all, xerr := e.stop(ctx, err)
 	if err == nil {
 		err = xerr
 	}
@@ -143,6 +146,115 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 		err = e.sync(ctx, busy)
 	}
 	return stats, err
+}
+
+// A round is what a rank says of its threads while they are being stopped.
+type round struct {
+	Failed  string            `json:",omitempty"` // they cannot be
+	Inside  bool              `json:",omitempty"` // some are in calls that must end
+	Entered map[string]uint64 // collectives, by communicator
+}
+
+// stop returns what each rank has sent to each other, when all their threads have stopped: where some have several,
+// no rank may have entered a collective that another has not, and none may be in a call that sends.
+func (e *layer) stop(ctx context.Context, failed error) ([][]byte, error) {
+	said := []byte{0}
+	if e.Concurrent() {
+		said[0] = 1
+	}
+	all, err := e.exchange(ctx, append(said, e.sentTo()...))
+	several := false
+	for r, b := range all {
+		if len(b) == 0 {
+			return nil, fmt.Errorf("rank %d says nothing of what it has sent", r)
+		}
+		several = several || b[0] != 0
+		all[r] = b[1:]
+	}
+	if err != nil || !several {
+		return all, err
+	}
+	if err := e.level(ctx, failed); err != nil {
+		return nil, err
+	}
+	return e.exchange(ctx, e.sentTo())
+}
+
+// level lets threads go on until those of all ranks have stopped.
+func (e *layer) level(ctx context.Context, failed error) error {
+	most, since := map[string]uint64{}, time.Now()
+	for before := ""; ; {
+		r, err := e.look(ctx), failed
+		if err == nil && time.Since(since) > patience {
+			err = fmt.Errorf("another thread of the rank is in %s, and stays there", e.stays())
+		}
+		if err != nil {
+			r.Failed = err.Error()
+		}
+		b, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		all, err := e.exchange(ctx, b)
+		if err != nil {
+			return err
+		}
+		over := true
+		entered := make([]map[string]uint64, len(all))
+		for i, b := range all {
+			var r round
+			if err := json.Unmarshal(b, &r); err != nil {
+				return fmt.Errorf("rank %d: %w", i, err)
+			}
+			if r.Failed != "" {
+				return fmt.Errorf("%w: rank %d: %s", mpiwrap.ErrDrainIncomplete, i, r.Failed)
+			}
+			over = over && !r.Inside
+			entered[i] = r.Entered
+			for comm, n := range r.Entered {
+				most[comm] = max(most[comm], n)
+			}
+		}
+		for _, counts := range entered {
+			for comm, n := range counts {
+				over = over && n == most[comm]
+			}
+		}
+		if over {
+			return nil
+		}
+		e.letEnter(most)
+		if now := fmt.Sprintf("%s", all); now != before {
+			before, since = now, time.Now()
+		}
+	}
+}
+
+// patience is how long a thread may stay in a call at a cut.
+const patience = time.Second
+
+// stays names the calls of threads; a receive or a probe alone would not be in the way.
+func (e *layer) stays() string {
+	var calls []string
+	act := e.Activity()
+	for _, t := range append([]endpoint.Activity{act}, act.Threads...) {
+		calls = append(calls, t.Op+" on "+t.Comm)
+	}
+	return strings.Join(calls, ", or ")
+}
+
+// look waits for what a rank that stops its threads can say. What is inside is known after a turn of the program; who
+// comes in meanwhile enters a collective.
+func (e *layer) look(ctx context.Context) (r round) {
+	r.Inside = true
+	for end := time.Now().Add(5 * time.Millisecond); r.Inside && time.Now().Before(end) && ctx.Err() == nil; {
+		r.Entered = e.entered()
+		for turns := e.load(atTurns); e.load(atTurns) < turns+2 && time.Now().Before(end); {
+			time.Sleep(100 * time.Microsecond)
+		}
+		r.Inside = e.load(atInside) > 0 || !maps.Equal(r.Entered, e.entered())
+	}
+	return r
 }
 
 // sync brings to storage and to other ranks what the program has written to files and windows.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
@@ -54,7 +55,7 @@ func TestPage(t *testing.T) {
 	p.setU32(WaitsAt+24, 1)
 	p.setU32(WaitsAt+28, WaitSend)
 	p.setU64(atSeq, 7)
-	want := endpoint.Activity{Seq: 4, Blocked: true, Op: "MPI_Waitall", All: true, Waits: []endpoint.Wait{
+	want := endpoint.Activity{Seq: 4, Blocked: true, Op: "MPI_Waitall", All: true, Every: true, Waits: []endpoint.Wait{
 		{Comm: "world.1", Source: -1, Tag: 9, Members: []int{0, 3}},
 		{Comm: "world", Source: 2, Tag: -1, Send: true, Peer: 2},
 	}}
@@ -149,6 +150,103 @@ func TestRecord(t *testing.T) {
 	if _, err := endpoint.DecodeRecord(saved, 2, 3); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") {
 		t.Errorf("the record of another rank: %v", err)
 	}
+}
+
+// TestThreads: of several threads each is seen, and the rank waits only if all do.
+func TestThreads(t *testing.T) {
+	p := newPage(2)
+	copy(p.b[CallsAt+CallBytes:], "MPI_Recv\x00")
+	p.setU32(atThreads, 1)
+	for i, seq := range []uint64{3, 2, 5} {
+		at := ThreadsAt + i*ThreadBytes
+		p.setU64(at, seq)
+		p.setU64(at+ofUsed, 1)
+		p.setU32(at+atCall-atSeq, 1)
+		p.setU32(at+atWaits-atSeq, 1)
+		p.setU32(at+ofWaits, 1)
+		p.setU32(at+ofWaits+8, ^uint32(0))
+	}
+	a := p.Activity()
+	if !a.Blocked || a.Every || a.Op != "MPI_Recv" || len(a.Waits) != 1 || a.Waits[0].Source != 1 ||
+		len(a.Threads) != 1 || a.Seq != 2+1+3 {
+		t.Errorf("two of four are blocked: %+v", a)
+	}
+	p.setU64(ThreadsAt+ThreadBytes+ofUsed, 0) // it has ended
+	p.setU64(atSeq, 1)
+	if a = p.Activity(); !a.Every || len(a.Threads) != 2 {
+		t.Errorf("all are blocked: %+v", a)
+	}
+	p.setU32(atThreads, 2)
+	if a = p.Activity(); a.Every {
+		t.Errorf("there are threads that are not seen: %+v", a)
+	}
+}
+
+// TestLevel: a rank whose threads have entered fewer collectives is let go on until they have as many, and one of whose
+// threads stays in a call is named.
+func TestLevel(t *testing.T) {
+	pages := []*Page{newPage(2), newPage(2)}
+	errs := make(chan error, 2)
+	said, heard := make(chan []byte), []chan [][]byte{make(chan [][]byte), make(chan [][]byte)}
+	turn := func() { // one of both programs
+		for i, p := range pages {
+			p.store(atTurns, p.load(atTurns)+1)
+			if most := p.load(TargetsAt); p.load(CommsAt) < most {
+				p.store(CommsAt, most)
+				p.store(atInside, uint64(1-i)) // of rank 0 it is in another call behind it
+			}
+		}
+	}
+	go func() {
+		for t.Context().Err() == nil {
+			turn()
+			time.Sleep(20 * time.Microsecond)
+		}
+	}()
+	go func() {
+		for {
+			all := [][]byte{nil, nil}
+			for range all {
+				b, ok := <-said
+				if !ok {
+					return
+				}
+				all[b[0]] = b[1:]
+			}
+			heard[0] <- all
+			heard[1] <- all
+		}
+	}()
+	for r, p := range pages {
+		copy(p.b[CommsAt+24:], "world.1\x00")
+		p.setU32(CommsAt+8, SlotLive)
+		p.setU32(atComms, 1)
+		p.setU32(atThreads, 1)
+		p.store(CommsAt, uint64(5-r))
+	}
+	level := func() (out []error) {
+		for r, p := range pages {
+			e := &layer{Page: p, rank: r, exchange: func(_ context.Context, b []byte) ([][]byte, error) {
+				said <- append([]byte{byte(r)}, b...)
+				all := <-heard[r]
+				return [][]byte{bytes.Clone(all[0]), bytes.Clone(all[1])}, nil
+			}}
+			go func() { _, err := e.stop(t.Context(), nil); errs <- err }()
+		}
+		return append(out, <-errs, <-errs)
+	}
+	for _, err := range level() {
+		if err != nil || pages[1].load(CommsAt) != 5 {
+			t.Errorf("got %v, entered %d", err, pages[1].load(CommsAt))
+		}
+	}
+	pages[1].store(CommsAt, 6)
+	for _, err := range level() {
+		if !errors.Is(err, mpiwrap.ErrDrainIncomplete) || !strings.Contains(err.Error(), "rank 0: another thread") {
+			t.Errorf("got %v", err)
+		}
+	}
+	close(said)
 }
 
 // standing is a client without a process.

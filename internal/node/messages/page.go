@@ -17,10 +17,12 @@ import (
 // Numbers of the page and of the record.
 const (
 	PageMagic     = 0x504d4648
-	PageVersion   = 2
+	PageVersion   = 3
 	RecordMagic   = 0x524d4648
 	RecordVersion = 2
 	MostWaits     = 1024
+	MostThreads   = 64
+	ThreadWaits   = 64
 	MostCalls     = 640
 	MostComms     = 1024
 	CallBytes     = 32
@@ -28,7 +30,10 @@ const (
 	WaitsAt       = 192
 	CallsAt       = 16576
 	CommsAt       = 37056
-	CountsAt      = 168128
+	ThreadsAt     = 168128
+	ThreadBytes   = 1056
+	TargetsAt     = 234656
+	CountsAt      = 242848
 	SlotBytes     = 128
 	WaitBytes     = 16
 	MostMet       = 64
@@ -71,6 +76,13 @@ const (
 	atWindows  = 144
 	atToSync   = 152
 	atBusy     = 160
+	atInside   = 168
+)
+
+// Where the fields of a thread are.
+const (
+	ofUsed  = 24
+	ofWaits = 32
 )
 
 // Bytes is the size of the page of a rank in a world of size ranks.
@@ -154,25 +166,51 @@ func (p *Page) wait(at int) endpoint.Wait {
 	return w
 }
 
-// Activity is what the rank is doing.
-func (p *Page) Activity() (a endpoint.Activity) {
-	ok := p.settled(atSeq, true, func(seq uint64) {
+// call is what a thread is doing whose state is at one place, and what it waits for at another.
+func (p *Page) call(at, waits, most int) (a endpoint.Activity) {
+	ok := p.settled(at, true, func(seq uint64) {
 		a = endpoint.Activity{Seq: seq/2 + seq%2, Blocked: seq%2 == 1}
 		if !a.Blocked {
 			return
 		}
-		if call := int(p.u32(atCall)); call < MostCalls {
+		of := at - atSeq
+		if call := int(p.u32(of + atCall)); call < MostCalls {
 			a.Op = p.name(CallsAt+call*CallBytes, CallBytes)
 		}
-		a.All, a.Collective = p.u32(atFlags)&CallAll != 0, p.u32(atFlags)&CallCollective != 0
-		a.More = p.u32(atFlags)&CallMore != 0
-		a.Comm, _ = p.comm(p.i32(atComm))
-		for i := range min(int(p.u32(atWaits)), MostWaits) {
-			a.Waits = append(a.Waits, p.wait(WaitsAt+i*WaitBytes))
+		flags := p.u32(of + atFlags)
+		a.All, a.Collective, a.More = flags&CallAll != 0, flags&CallCollective != 0, flags&CallMore != 0
+		a.Comm, _ = p.comm(p.i32(of + atComm))
+		for i := range min(int(p.u32(of+atWaits)), most) {
+			a.Waits = append(a.Waits, p.wait(waits+i*WaitBytes))
 		}
 	})
 	if !ok { // it goes from call to call
-		return endpoint.Activity{Seq: p.load(atSeq)/2 + 1}
+		return endpoint.Activity{Seq: p.load(at)/2 + 1}
+	}
+	return a
+}
+
+// Activity is what the rank is doing: of several threads the first that is blocked, with the others that are.
+func (p *Page) Activity() endpoint.Activity {
+	a := p.call(atSeq, WaitsAt, MostWaits)
+	a.Every = a.Blocked && p.u32(atThreads) <= 1
+	for i := 0; i < MostThreads-1 && p.Concurrent(); i++ {
+		at := ThreadsAt + i*ThreadBytes
+		if p.load(at+ofUsed) == 0 && p.load(at) == 0 {
+			break // no thread has had this place, nor those behind it
+		}
+		t := p.call(at, at+ofWaits, ThreadWaits)
+		a.Seq += t.Seq
+		switch {
+		case p.load(at+ofUsed) == 0:
+		case !t.Blocked:
+			a.Every = false
+		case !a.Blocked:
+			t.Seq, t.Threads = a.Seq, a.Threads
+			a = t
+		default:
+			a.Threads = append(a.Threads, t)
+		}
 	}
 	return a
 }
@@ -208,8 +246,26 @@ func (p *Page) Collectives() []endpoint.Collective {
 	return out
 }
 
-// Concurrent reports whether several threads may call MPI: the page says nothing then of what they wait for.
+// Concurrent reports whether several threads may call MPI.
 func (p *Page) Concurrent() bool { return p.u32(atThreads) != 0 }
+
+// entered counts the collectives of each communicator.
+func (p *Page) entered() map[string]uint64 {
+	out := map[string]uint64{}
+	for _, c := range p.Collectives() {
+		out[c.Comm] = c.Entered
+	}
+	return out
+}
+
+// letEnter lets threads enter as many collectives as other ranks have, while they are kept from other calls.
+func (p *Page) letEnter(most map[string]uint64) {
+	for i := range min(int(p.u32(atComms)), MostComms) {
+		if n := most[p.name(CommsAt+i*SlotBytes+24, CommBytes)]; n > 0 {
+			p.store(TargetsAt+8*i, n)
+		}
+	}
+}
 
 // sentTo writes how many messages the rank has sent to each that it has sent any, for the ranks that drain.
 func (p *Page) sentTo() (b []byte) {

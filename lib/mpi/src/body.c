@@ -175,9 +175,13 @@ static struct hfm_request *track(enum hfm_kind kind, enum hfm_call call, struct 
 /* hfm_begin_collective begins a blocking collective of a communicator, a file or a window. */
 static struct hfm_comm *hfm_begin_collective(enum hfm_call call, struct hfm_comm *c) {
 	if (c != NULL) {
+		if (hfm_threads) {
+			hfm_may_enter(c);
+		}
 		count(hfm_entered(c), 1);
-		hfm_blocks(call, c, HFM_CALL_COLLECTIVE);
-		hfm_wait_begins();
+		const struct hfm_here h = hfm_here();
+		hfm_blocks(h, call, c, HFM_CALL_COLLECTIVE);
+		hfm_wait_begins(h);
 	}
 	return c;
 }
@@ -204,9 +208,10 @@ HFM_INLINE int any_tag(int tag) { return tag == MPI_ANY_TAG ? -1 : tag; }
 
 /* blocks_on publishes a call that waits for one message, or for the taker of one. */
 HFM_INLINE void blocks_on(enum hfm_call call, const struct hfm_comm *c, int rank, int tag, unsigned flags) {
-	hfm_blocks(call, c, 0);
-	hfm_waits(c, rank, tag, flags);
-	hfm_wait_begins();
+	const struct hfm_here h = hfm_here();
+	hfm_blocks(h, call, c, 0);
+	hfm_waits(h, c, rank, tag, flags);
+	hfm_wait_begins(h);
 }
 
 /* posted notes a receive that a checkpoint may have had pending. */
@@ -235,6 +240,17 @@ static struct hfm_request *track_receive(enum hfm_call call, struct hfm_comm *c,
 	}
 	return r;
 }
+
+/* finish waits for a send that the call has started, where a rank has several threads. */
+static int finish(MPI_Request *request) {
+	int flag = 0, rc;
+	while ((rc = REAL(Test)(request, &flag, MPI_STATUS_IGNORE)) == MPI_SUCCESS && !flag) {
+		hfm_pause(false);
+	}
+	return rc;
+}
+
+static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Status *status);
 
 #define COUNT int
 #define C(name) name

@@ -139,6 +139,7 @@ static void begun(void) {
 	REAL(Query_thread)(&thread);
 	hfm_threads = thread == MPI_THREAD_MULTIPLE;
 	hfm_new_page();
+	hfm_first_thread();
 	REAL(Comm_dup)(MPI_COMM_SELF, &loop);
 	REAL(Comm_set_errhandler)(loop, MPI_ERRORS_RETURN);
 	REAL(Irecv)(NULL, 0, MPI_PACKED, 0, 2, loop, &never);
@@ -251,7 +252,10 @@ static int made(struct hfm_comm *c, enum hfm_call how, MPI_Comm *newcomm, int rc
 			return REAL(name) args;                                             \
 		}                                                                       \
 		struct hfm_comm *c = hfm_begin_collective(HFM_##name, comm_of(parent)); \
-		return made(c, HFM_##name, newcomm, REAL(name) args);                   \
+		hfm_step_out();                                                         \
+		int rc = REAL(name) args;                                               \
+		hfm_step_in();                                                          \
+		return made(c, HFM_##name, newcomm, rc);                                \
 	}
 
 MAKE(Comm_dup, (MPI_Comm comm, MPI_Comm *newcomm), (comm, newcomm), comm)
@@ -304,7 +308,8 @@ static int hfm_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Co
 	struct hfm_comm *c = comm_of(comm);
 	const bool elsewhere = c != NULL && HFM_MESSAGES_MAKE_COMMS;
 	int n = 0, all[HFM_MOST_WAITS], in[HFM_MOST_WAITS];
-	hfm_blocks(HFM_Comm_create_group, c, HFM_CALL_ALL);
+	const struct hfm_here h = hfm_here();
+	hfm_blocks(h, HFM_Comm_create_group, c, HFM_CALL_ALL);
 	if (c != NULL && REAL(Group_size)(group, &n) == MPI_SUCCESS) {
 		MPI_Group of;
 		n = n < HFM_MOST_WAITS ? n : HFM_MOST_WAITS;
@@ -316,12 +321,14 @@ static int hfm_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Co
 		REAL(Group_free)(&of);
 		for (int i = 0; i < n; i++) {
 			if (in[i] != c->rank) {
-				hfm_waits(c, in[i], tag, 0);
+				hfm_waits(h, c, in[i], tag, 0);
 			}
 		}
 	}
-	hfm_wait_begins();
+	hfm_wait_begins(h);
+	hfm_step_out();
 	int rc = elsewhere ? create_hidden(group, tag, newcomm) : REAL(Comm_create_group)(comm, group, tag, newcomm);
+	hfm_step_in();
 	if (rc == MPI_SUCCESS && elsewhere && *newcomm != MPI_COMM_NULL) {
 		MPI_Errhandler handler;
 		REAL(Comm_get_errhandler)(comm, &handler);
@@ -353,7 +360,9 @@ static int hfm_Intercomm_create(
 	} else {
 		hfm_begin_collective(HFM_Intercomm_create, c);
 	}
+	hfm_step_out();
 	int rc = REAL(Intercomm_create)(local, leader, peer_comm, remote, tag, newcomm);
+	hfm_step_in();
 	if (rc == MPI_SUCCESS && c != NULL) {
 		adopt(hfm_first_comm, *newcomm, HFM_Intercomm_create, 0, &tag);
 	}

@@ -82,6 +82,24 @@ static int hfm_Startall(int n, MPI_Request requests[]) {
 
 static void idup_ends(struct hfm_request *r, int rc);
 
+static bool persistent(const struct hfm_request *r) {
+	return r->kind == HFM_PERSISTENT_RECEIVE || r->kind == HFM_PERSISTENT_SEND || r->kind == HFM_PERSISTENT_COLLECTIVE;
+}
+
+/* hide takes a request out of the table before the library may end it, and show puts it back if it has not: another
+ * thread may get the handle for a new one at once. No drain runs in between. */
+static void hide(struct hfm_request *r) {
+	if (hfm_threads && r != NULL && !persistent(r)) {
+		hfm_remove(&hfm_requests, r->handle, r);
+	}
+}
+
+static void show(struct hfm_request *r, MPI_Request now) {
+	if (hfm_threads && r != NULL && !persistent(r) && WORD(now) == r->handle) {
+		hfm_put(&hfm_requests, r->handle, r);
+	}
+}
+
 /* free_type frees a copy of the program's datatype. */
 static void free_type(struct hfm_request *r) {
 	if (r->own_type) {
@@ -97,6 +115,7 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 	if (!hfm_enter(HFM_Type_free)) {
 		return REAL(Type_free)(datatype);
 	}
+	hfm_lock();
 	for (size_t i = 0; i < hfm_requests.room; i++) {
 		struct hfm_request *r = hfm_requests.values[i];
 		MPI_Datatype copy;
@@ -108,6 +127,7 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 			r->own_type = true;
 		}
 	}
+	hfm_unlock();
 	int rc = REAL(Type_free)(datatype);
 	hfm_leave();
 	return rc;
@@ -115,20 +135,21 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 
 /* waits_of publishes what a request waits for; that of a send or of a collective needs nobody who is parked, so the
  * call says only that there is more. */
-static void waits_of(const struct hfm_request *r) {
+static void waits_of(struct hfm_here h, const struct hfm_request *r) {
 	if (r != NULL && r->active && !r->mail && !r->counted &&
 		(r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE)) {
-		hfm_waits(r->comm, any_source(r->source), any_tag(r->tag), 0);
+		hfm_waits(h, r->comm, any_source(r->source), any_tag(r->tag), 0);
 	} else {
-		hfm_page->call_flags |= HFM_CALL_MORE;
+		h.state->call_flags |= HFM_CALL_MORE;
 	}
 }
 
 /* blocks_in publishes a call that waits for requests. */
 static void blocks_in(enum hfm_call call, const struct hfm_request *r, unsigned flags) {
-	hfm_blocks(call, r != NULL ? r->comm : NULL, flags);
-	waits_of(r);
-	hfm_wait_begins();
+	const struct hfm_here h = hfm_here();
+	hfm_blocks(h, call, r != NULL ? r->comm : NULL, flags);
+	waits_of(h, r);
+	hfm_wait_begins(h);
 }
 
 /* poll_of notes a test that has found a receive pending. */
@@ -185,9 +206,9 @@ static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
 		break;
 	}
 	r->active = r->complete = r->counted = false;
-	if (r->kind != HFM_PERSISTENT_RECEIVE && r->kind != HFM_PERSISTENT_SEND && r->kind != HFM_PERSISTENT_COLLECTIVE) {
+	if (!persistent(r)) {
 		free_type(r);
-		hfm_remove(&hfm_requests, r->handle);
+		hfm_remove(&hfm_requests, r->handle, r);
 		hfm_free_request(r);
 	}
 }
@@ -205,6 +226,7 @@ struct batch {
 	int n;
 	struct hfm_request **known; /* NULL: none is */
 	MPI_Status *statuses;
+	MPI_Request *asked; /* what the library is asked for, in place of the program's; NULL: these */
 	struct hfm_request *few[32];
 	MPI_Status few_statuses[32];
 };
@@ -212,6 +234,7 @@ struct batch {
 /* look fills a batch. n is that of the program, which may be nonsense. */
 static bool look(struct batch *b, int n, const MPI_Request requests[], MPI_Status *statuses) {
 	b->n = n;
+	b->asked = NULL;
 	b->known = NULL;
 	b->statuses = statuses;
 	if (n <= 0 || hfm_requests.used == 0) {
@@ -243,16 +266,18 @@ static void drop(struct batch *b, const MPI_Status *statuses) {
 	if (b->known != NULL && statuses == MPI_STATUSES_IGNORE && b->statuses != b->few_statuses) {
 		free(b->statuses);
 	}
+	free(b->asked);
 }
 
 /* blocks_on_all publishes a call that waits for one of the requests of a batch, or for all. */
 static void blocks_on_all(enum hfm_call call, const struct batch *b, unsigned flags) {
-	hfm_blocks(call, NULL, flags);
+	const struct hfm_here h = hfm_here();
+	hfm_blocks(h, call, NULL, flags);
 	for (int i = 0; b->known != NULL && i < b->n; i++) {
-		waits_of(b->known[i]);
+		waits_of(h, b->known[i]);
 	}
-	hfm_page->call_flags |= b->known == NULL ? HFM_CALL_MORE : 0;
-	hfm_wait_begins();
+	h.state->call_flags |= b->known == NULL ? HFM_CALL_MORE : 0;
+	hfm_wait_begins(h);
 }
 
 /* poll_of_batch notes a test of several that has found nothing: it names them in turn. */
@@ -263,53 +288,113 @@ static void poll_of_batch(const struct batch *b) {
 	}
 }
 
-/* served returns the first persistent receive that the mailbox has completed, or -1. */
-static int served(const struct batch *b) {
-	for (int i = 0; i < b->n; i++) {
-		if (b->known[i] != NULL && b->known[i]->complete) {
+/* file_ended says whether a request is that of an operation on a file which the drain has brought to its end. MPICH's
+ * functions that test end such a request twice, and its MPI_Waitall never returns from several of which some have
+ * ended: each is ended by MPI_Wait alone, and the library is asked for the others. */
+static bool file_ended(const struct hfm_request *r) {
+	return r != NULL && r->counted && hfm_get(&hfm_files, r->comm->handle) == r->comm;
+}
+
+/* over says whether a request has ended by what the layer has done. */
+static bool over(const struct hfm_request *r) { return r != NULL && (r->complete || file_ended(r)); }
+
+/* first_over returns the first request of a batch that is over, or -1. */
+static int first_over(const struct batch *b) {
+	for (int i = 0; b->known != NULL && i < b->n; i++) {
+		if (over(b->known[i])) {
 			return i;
 		}
 	}
 	return -1;
 }
 
-/* file_ended says whether a request is that of an operation on a file which the drain has brought to its end. */
-static bool file_ended(const struct hfm_request *r) {
-	return r != NULL && r->counted && hfm_get(&hfm_files, r->comm->handle) == r->comm;
+/* ask returns what the library is asked for: those of a batch without ended operations on files. */
+static MPI_Request *ask(struct batch *b, MPI_Request requests[]) {
+	bool some = false;
+	for (int i = 0; b->known != NULL && i < b->n; i++) {
+		hide(b->known[i]);
+		some = some || file_ended(b->known[i]);
+	}
+	if (!some) {
+		free(b->asked);
+		b->asked = NULL;
+		return requests;
+	}
+	b->asked = hfm_need(realloc(b->asked, (size_t)b->n * sizeof *b->asked));
+	for (int i = 0; i < b->n; i++) {
+		b->asked[i] = file_ended(b->known[i]) ? MPI_REQUEST_NULL : requests[i];
+	}
+	return b->asked;
+}
+
+/* answered gives the program the handles as the library has left them. */
+static void answered(const struct batch *b, MPI_Request requests[]) {
+	for (int i = 0; b->known != NULL && i < b->n; i++) {
+		if (b->asked != NULL && !file_ended(b->known[i])) {
+			requests[i] = b->asked[i];
+		}
+		show(b->known[i], requests[i]);
+	}
+}
+
+/* end_over gives the program the end of a request that is over, and returns its error. */
+static int end_over(struct hfm_request *r, MPI_Request *request, MPI_Status *st) {
+	if (r->complete) {
+		return handed(r, st);
+	}
+	hide(r);
+	int rc = REAL(Wait)(request, st);
+	ended(r, st, rc);
+	return rc;
+}
+
+/* end_one waits for a request, or tests it. With several threads it waits by testing. */
+static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Status *status) {
+	struct hfm_request *r = hfm_requests.used == 0 ? NULL : request_of(*request);
+	MPI_Status own, *st = r != NULL && status == MPI_STATUS_IGNORE ? &own : status;
+	int rc = MPI_SUCCESS, done = 0;
+	if (!flag && !over(r)) {
+		blocks_in(call, r, 0);
+	}
+	for (;;) {
+		if (over(r)) {
+			if (flag) {
+				*flag = 1;
+			}
+			return end_over(r, request, st);
+		}
+		if (flag || !HFM_LIKELY(!hfm_threads)) {
+			hide(r);
+			rc = REAL(Test)(request, &done, st);
+			show(r, *request);
+		} else {
+			rc = REAL(Wait)(request, st);
+			done = 1;
+		}
+		if (flag || done || rc != MPI_SUCCESS) {
+			break;
+		}
+		hfm_pause(call != HFM_Sendrecv && call != HFM_Sendrecv_replace);
+	}
+	if (flag) {
+		*flag = done;
+	}
+	if (r != NULL && (done || rc != MPI_SUCCESS)) {
+		bool mail = r->mail;
+		MPI_Comm comm = HANDLE(MPI_Comm, r->comm->handle);
+		ended(r, st, rc);
+		rc = mail ? raise_on(comm, rc) : rc;
+	} else if (r != NULL) {
+		poll_of(r);
+	}
+	return rc;
 }
 
 static int wait_or_test(enum hfm_call call, MPI_Request *request, int *flag, MPI_Status *status) {
 	if (!hfm_enter(call)) {
 		return flag ? REAL(Test)(request, flag, status) : REAL(Wait)(request, status);
 	}
-	struct hfm_request *r = hfm_requests.used == 0 ? NULL : request_of(*request);
-	MPI_Status own, *st = r != NULL && status == MPI_STATUS_IGNORE ? &own : status;
-	int rc, done = 1;
-	if (r != NULL && r->complete) {
-		rc = handed(r, st);
-		if (flag) {
-			*flag = 1;
-		}
-	} else {
-		bool mail = r != NULL && r->mail;
-		MPI_Comm comm = r != NULL ? HANDLE(MPI_Comm, r->comm->handle) : MPI_COMM_NULL;
-		if (!flag) {
-			blocks_in(call, r, 0);
-		}
-		bool over = flag && file_ended(r);
-		rc = flag && !over ? REAL(Test)(request, flag, st) : REAL(Wait)(request, st);
-		if (over) {
-			*flag = 1;
-		}
-		if (flag && !*flag) {
-			poll_of(r);
-		}
-		done = rc != MPI_SUCCESS || !flag || *flag;
-		if (r != NULL && done) {
-			ended(r, st, rc);
-		}
-		rc = mail ? raise_on(comm, rc) : rc;
-	}
+	int rc = end_one(call, request, flag, status);
 	hfm_leave();
 	return rc;
 }
@@ -320,18 +405,28 @@ static int hfm_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 	return wait_or_test(HFM_Test, request, flag, status);
 }
 
-/* end_files ends those of a batch, and returns their statuses, or NULL if there are none. MPICH's MPI_Waitall never
- * returns from several operations of which some are complete. */
-static MPI_Status *end_files(const struct batch *b, MPI_Request requests[], int *rc) {
-	MPI_Status *ends = NULL;
+/* end_all tells the layer how the requests of a batch have ended. */
+static int end_all(struct batch *b, MPI_Request requests[], int rc) {
+	int class = MPI_SUCCESS, out = rc;
+	if (rc != MPI_SUCCESS) {
+		REAL(Error_class)(rc, &class);
+	}
 	for (int i = 0; i < b->n; i++) {
-		if (file_ended(b->known[i])) {
-			ends = ends != NULL ? ends : hfm_need(calloc((size_t)b->n, sizeof *ends));
-			int failed = REAL(Wait)(&requests[i], &ends[i]); /* MPICH's test would end it twice */
-			*rc = failed != MPI_SUCCESS ? failed : *rc;
+		struct hfm_request *r = b->known[i];
+		int error = class == MPI_ERR_IN_STATUS ? b->statuses[i].MPI_ERROR : MPI_SUCCESS, pending = MPI_SUCCESS;
+		if (over(r)) {
+			error = end_over(r, &requests[i], &b->statuses[i]);
+			out = out == MPI_SUCCESS ? error : out;
+			continue;
+		}
+		if (error != MPI_SUCCESS) {
+			REAL(Error_class)(error, &pending);
+		}
+		if (r != NULL && pending != MPI_ERR_PENDING && (class == MPI_SUCCESS || class == MPI_ERR_IN_STATUS)) {
+			ended(r, &b->statuses[i], error);
 		}
 	}
-	return ends;
+	return out;
 }
 
 static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, MPI_Status *statuses) {
@@ -340,42 +435,28 @@ static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, 
 	}
 	struct batch b;
 	bool any = look(&b, n, requests, statuses);
+	int rc, done = !flag;
 	if (!flag) {
 		blocks_on_all(call, &b, HFM_CALL_ALL);
 	}
-	int early = MPI_SUCCESS;
-	MPI_Status *ends = any && !flag ? end_files(&b, requests, &early) : NULL;
-	int rc = flag ? REAL(Testall)(n, requests, flag, b.statuses) : REAL(Waitall)(n, requests, b.statuses);
-	if (flag && !*flag) {
+	for (;;) {
+		MPI_Request *asked = ask(&b, requests);
+		rc = flag || !HFM_LIKELY(!hfm_threads) ? REAL(Testall)(n, asked, &done, b.statuses)
+											   : REAL(Waitall)(n, asked, b.statuses);
+		answered(&b, requests);
+		if (flag || done || rc != MPI_SUCCESS) {
+			break;
+		}
+		hfm_pause(true);
+	}
+	if (flag) {
+		*flag = done;
+	}
+	if (flag && !done) {
 		poll_of_batch(&b);
 	}
-	for (int i = 0; ends != NULL && i < n; i++) {
-		if (file_ended(b.known[i])) {
-			b.statuses[i] = ends[i];
-		}
-	}
-	free(ends);
-	rc = rc == MPI_SUCCESS ? early : rc;
-	if (any && (rc != MPI_SUCCESS || !flag || *flag)) {
-		int class = MPI_SUCCESS;
-		if (rc != MPI_SUCCESS) {
-			REAL(Error_class)(rc, &class);
-		}
-		for (int i = 0; i < n; i++) {
-			struct hfm_request *r = b.known[i];
-			int error = class == MPI_ERR_IN_STATUS ? b.statuses[i].MPI_ERROR : MPI_SUCCESS, pending = MPI_SUCCESS;
-			if (error != MPI_SUCCESS) {
-				REAL(Error_class)(error, &pending);
-			}
-			if (r == NULL || pending == MPI_ERR_PENDING || (class != MPI_SUCCESS && class != MPI_ERR_IN_STATUS)) {
-				continue;
-			}
-			if (r->complete) {
-				handed(r, &b.statuses[i]);
-			} else {
-				ended(r, &b.statuses[i], error);
-			}
-		}
+	if (any && (rc != MPI_SUCCESS || done)) {
+		rc = end_all(&b, requests, rc);
 	}
 	drop(&b, statuses);
 	hfm_leave();
@@ -398,28 +479,38 @@ static int any_of(enum hfm_call call, int n, MPI_Request requests[], int *index,
 	MPI_Status own;
 	bool any = look(&b, n, requests, status == MPI_STATUS_IGNORE ? &own : status);
 	MPI_Status *st = any && status == MPI_STATUS_IGNORE ? &own : status;
-	int rc, first = any ? served(&b) : -1;
-	if (first >= 0) {
-		*index = first;
-		if (flag) {
-			*flag = 1;
+	int rc, first = first_over(&b), done = !flag;
+	if (!flag && first < 0) {
+		blocks_on_all(call, &b, 0);
+	}
+	for (;;) {
+		first = first_over(&b);
+		if (first >= 0) {
+			*index = first;
+			done = 1;
+			rc = end_over(b.known[first], &requests[first], st);
+			break;
 		}
-		rc = handed(b.known[first], st);
-	} else {
-		if (!flag) {
-			blocks_on_all(call, &b, 0);
+		ask(&b, requests);
+		rc = flag || !HFM_LIKELY(!hfm_threads) ? REAL(Testany)(n, requests, index, &done, st)
+											   : REAL(Waitany)(n, requests, index, st);
+		answered(&b, requests);
+		if (flag || done || rc != MPI_SUCCESS) {
+			break;
 		}
-		rc = flag ? REAL(Testany)(n, requests, index, flag, st) : REAL(Waitany)(n, requests, index, st);
-		if (flag && !*flag) {
-			poll_of_batch(&b);
-		}
-		bool done = !flag || *flag || rc != MPI_SUCCESS;
-		if (any && done && *index >= 0 && *index < n && b.known[*index] != NULL) {
-			bool mail = b.known[*index]->mail;
-			MPI_Comm comm = HANDLE(MPI_Comm, b.known[*index]->comm->handle);
-			ended(b.known[*index], st, rc);
-			rc = mail ? raise_on(comm, rc) : rc;
-		}
+		hfm_pause(true);
+	}
+	if (flag) {
+		*flag = done;
+	}
+	if (flag && !done) {
+		poll_of_batch(&b);
+	}
+	if (first < 0 && any && (done || rc != MPI_SUCCESS) && *index >= 0 && *index < n && b.known[*index] != NULL) {
+		bool mail = b.known[*index]->mail;
+		MPI_Comm comm = HANDLE(MPI_Comm, b.known[*index]->comm->handle);
+		ended(b.known[*index], st, rc);
+		rc = mail ? raise_on(comm, rc) : rc;
 	}
 	if (b.known != NULL && b.known != b.few) {
 		free(b.known);
@@ -444,14 +535,24 @@ static int some_of(
 					: REAL(Testsome)(n, requests, outcount, indices, statuses);
 	}
 	struct batch b;
-	bool any = look(&b, n, requests, statuses), ready = any && served(&b) >= 0;
+	bool any = look(&b, n, requests, statuses), ready = first_over(&b) >= 0;
+	int rc;
 	if (wait && !ready) {
 		blocks_on_all(call, &b, 0);
 	}
-	/* With some ready already, the others are only asked. */
-	int rc = wait && !ready ? REAL(Waitsome)(n, requests, outcount, indices, b.statuses)
-							: REAL(Testsome)(n, requests, outcount, indices, b.statuses);
-	if (!wait && rc == MPI_SUCCESS && *outcount == 0) {
+	for (;;) {
+		ready = first_over(&b) >= 0;
+		MPI_Request *asked = ask(&b, requests);
+		/* With some ready already, the others are only asked. */
+		rc = wait && !ready && HFM_LIKELY(!hfm_threads) ? REAL(Waitsome)(n, asked, outcount, indices, b.statuses)
+														: REAL(Testsome)(n, asked, outcount, indices, b.statuses);
+		answered(&b, requests);
+		if (!wait || ready || rc != MPI_SUCCESS || *outcount != 0) {
+			break;
+		}
+		hfm_pause(true);
+	}
+	if (!wait && rc == MPI_SUCCESS && *outcount == 0 && !ready) {
 		poll_of_batch(&b);
 	}
 	if (any && (rc == MPI_SUCCESS || *outcount > 0)) {
@@ -463,13 +564,15 @@ static int some_of(
 			struct hfm_request *r = b.known[indices[i]];
 			if (r != NULL) {
 				ended(r, &b.statuses[i], class == MPI_ERR_IN_STATUS ? b.statuses[i].MPI_ERROR : MPI_SUCCESS);
+				b.known[indices[i]] = NULL;
 			}
 		}
 		for (int i = 0; i < n && ready; i++) {
-			if (b.known[i] != NULL && b.known[i]->complete) {
+			if (over(b.known[i])) {
 				indices[out] = i;
-				handed(b.known[i], &b.statuses[out]);
-				out++;
+				int error = end_over(b.known[i], &requests[i], &b.statuses[out++]);
+				b.known[i] = NULL;
+				rc = rc == MPI_SUCCESS ? error : rc;
 			}
 		}
 		*outcount = out > 0 || *outcount != MPI_UNDEFINED ? out : MPI_UNDEFINED;
@@ -518,17 +621,19 @@ static int hfm_Request_free(MPI_Request *request) {
 	bool receive = r != NULL && (r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE);
 	if (receive && r->active && !r->complete && !r->mail) {
 		/* Its message is still to come and to be counted: the request stays, the program's handle goes. */
-		hfm_remove(&hfm_requests, r->handle);
+		hfm_remove(&hfm_requests, r->handle, r);
 		hfm_lock();
 		r->next = hfm_orphans;
 		hfm_orphans = r;
 		hfm_unlock();
 		*request = MPI_REQUEST_NULL;
 	} else {
+		hide(r);
 		rc = REAL(Request_free)(request);
+		show(r, *request);
 		if (r != NULL && rc == MPI_SUCCESS) {
 			free_type(r);
-			hfm_remove(&hfm_requests, r->handle);
+			hfm_remove(&hfm_requests, r->handle, r);
 			hfm_free_request(r);
 		}
 	}
@@ -601,12 +706,19 @@ static int hfm_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
 		return REAL(Probe)(source, tag, comm, status);
 	}
 	const struct hfm_mail *m = mail_for(comm, source, tag, false);
-	int rc = MPI_SUCCESS;
+	int rc = MPI_SUCCESS, flag = 0;
+	if (m == NULL) {
+		blocks_on(HFM_Probe, source != MPI_PROC_NULL ? comm_of(comm) : NULL, any_source(source), any_tag(tag), 0);
+	}
+	if (m == NULL && HFM_LIKELY(!hfm_threads)) {
+		rc = REAL(Probe)(source, tag, comm, status);
+	}
+	while (m == NULL && hfm_threads && (rc = REAL(Iprobe)(source, tag, comm, &flag, status)) == MPI_SUCCESS && !flag) {
+		hfm_pause(true);
+		m = mail_for(comm, source, tag, false); /* a drain may have got it */
+	}
 	if (m != NULL) {
 		set_status(status, m);
-	} else {
-		blocks_on(HFM_Probe, source != MPI_PROC_NULL ? comm_of(comm) : NULL, any_source(source), any_tag(tag), 0);
-		rc = REAL(Probe)(source, tag, comm, status);
 	}
 	hfm_leave();
 	return rc;
@@ -671,18 +783,27 @@ static int probe_match(
 	}
 	struct hfm_comm *c = comm_of(comm);
 	struct hfm_mail *m = mail_for(comm, source, tag, true);
-	int rc;
+	int rc = MPI_SUCCESS, found = 0;
+	if (m == NULL && !flag) {
+		blocks_on(call, source != MPI_PROC_NULL ? c : NULL, any_source(source), any_tag(tag), 0);
+	}
+	MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
+	while (m == NULL && !flag && hfm_threads &&
+		(rc = REAL(Improbe)(source, tag, comm, &found, message, st)) == MPI_SUCCESS && !found) {
+		hfm_pause(true);
+		m = mail_for(comm, source, tag, true);
+	}
 	if (m != NULL) {
 		if (flag) {
 			*flag = 1;
 		}
 		rc = match_mail(m, c, source, tag, message, status);
 	} else {
-		MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
-		if (!flag) {
-			blocks_on(call, source != MPI_PROC_NULL ? c : NULL, any_source(source), any_tag(tag), 0);
+		if (flag) {
+			rc = REAL(Improbe)(source, tag, comm, flag, message, st);
+		} else if (HFM_LIKELY(!hfm_threads)) {
+			rc = REAL(Mprobe)(source, tag, comm, message, st);
 		}
-		rc = flag ? REAL(Improbe)(source, tag, comm, flag, message, st) : REAL(Mprobe)(source, tag, comm, message, st);
 		if (flag && rc == MPI_SUCCESS && !*flag) {
 			hfm_polled(c, any_source(source), any_tag(tag));
 		}

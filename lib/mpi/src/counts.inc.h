@@ -1,15 +1,22 @@
 /* counts.inc.h - the calls that have a count, which is an int or, in the functions of MPI 4 with _c, an MPI_Count. */
 
-#define SEND(name)                                                                                            \
+#define SEND(name, started)                                                                                   \
 	static int C(hfm_##name)(const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm) { \
 		if (!hfm_enter(HFM_##name)) {                                                                         \
 			return REAL(C(name))(buf, n, type, dest, tag, comm);                                              \
 		}                                                                                                     \
 		const struct hfm_comm *c = comm_of(comm);                                                             \
 		uint64_t *sent = peer(hfm_sent, c, dest);                                                             \
+		MPI_Request request;                                                                                  \
+		int rc;                                                                                               \
 		count(sent, 1);                                                                                       \
 		blocks_on(HFM_##name, c, dest, tag, HFM_WAIT_SEND);                                                   \
-		int rc = REAL(C(name))(buf, n, type, dest, tag, comm);                                                \
+		if (HFM_LIKELY(!hfm_threads)) {                                                                       \
+			rc = REAL(C(name))(buf, n, type, dest, tag, comm);                                                \
+		} else {                                                                                              \
+			rc = REAL(C(started))(buf, n, type, dest, tag, comm, &request);                                   \
+			rc = rc == MPI_SUCCESS ? finish(&request) : rc;                                                   \
+		}                                                                                                     \
 		if (rc != MPI_SUCCESS) {                                                                              \
 			count(sent, (uint64_t)-1);                                                                        \
 		}                                                                                                     \
@@ -17,10 +24,10 @@
 		return rc;                                                                                            \
 	}
 
-SEND(Send)
-SEND(Bsend)
-SEND(Ssend)
-SEND(Rsend)
+SEND(Send, Isend)
+SEND(Bsend, Ibsend)
+SEND(Ssend, Issend)
+SEND(Rsend, Irsend)
 #undef SEND
 
 #define ISEND(name)                                                                                            \
@@ -96,9 +103,71 @@ static int C(receive_mail)(
 	return raise_on(comm, rc);
 }
 
+/* irecv posts a receive. */
+static int C(irecv)(enum hfm_call call, void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+	MPI_Request *request) {
+	struct hfm_mail *m = mail_for(comm, source, tag, true);
+	if (m != NULL) {
+		loop_lock();
+	}
+	int rc = m != NULL ? REAL(C(Irecv))(buf, n, type, 0, 0, loop, request)
+					   : REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
+	struct hfm_comm *c = comm_of(comm);
+	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
+		posted(c, source, tag);
+		track_receive(call, c, m, *request, buf, (long)n, type, source, tag);
+	}
+	if (m != NULL) {
+		loop_unlock();
+		rc = raise_on(comm, rc);
+	}
+	free(m);
+	return rc;
+}
+
+static int C(hfm_Irecv)(
+	void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
+	if (!hfm_enter(HFM_Irecv)) {
+		return REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
+	}
+	int rc = C(irecv)(HFM_Irecv, buf, n, type, source, tag, comm, request);
+	hfm_leave();
+	return rc;
+}
+
+/* receive_by posts a receive and waits for it, where a rank has several threads. */
+static int C(receive_by)(
+	enum hfm_call call, void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status) {
+	MPI_Request request;
+	int rc = C(irecv)(call, buf, n, type, source, tag, comm, &request);
+	return rc == MPI_SUCCESS ? end_one(call, &request, NULL, status) : rc;
+}
+
+/* exchange_by sends and receives likewise. */
+static int C(exchange_by)(const void *sendbuf, COUNT sends, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
+	COUNT receives, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status,
+	enum hfm_call call) {
+	MPI_Request out;
+	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
+	count(sent, 1);
+	int rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
+	if (rc != MPI_SUCCESS) {
+		count(sent, (uint64_t)-1);
+		return rc;
+	}
+	rc = C(receive_by)(call, recvbuf, receives, recvtype, source, recvtag, comm, status);
+	int late = finish(&out);
+	return rc == MPI_SUCCESS ? late : rc;
+}
+
 static int C(hfm_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status) {
 	if (!hfm_enter(HFM_Recv)) {
 		return REAL(C(Recv))(buf, n, type, source, tag, comm, status);
+	}
+	if (!HFM_LIKELY(!hfm_threads)) {
+		int end = C(receive_by)(HFM_Recv, buf, n, type, source, tag, comm, status);
+		hfm_leave();
+		return end;
 	}
 	struct hfm_comm *c = comm_of(comm);
 	struct hfm_mail *m = mail_in(c, source, tag, true);
@@ -119,31 +188,6 @@ static int C(hfm_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int ta
 			count(peer(hfm_received, c, source == MPI_ANY_SOURCE ? st->MPI_SOURCE : source), 1);
 		}
 	}
-	hfm_leave();
-	return rc;
-}
-
-static int C(hfm_Irecv)(
-	void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
-	if (!hfm_enter(HFM_Irecv)) {
-		return REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
-	}
-	struct hfm_mail *m = mail_for(comm, source, tag, true);
-	if (m != NULL) {
-		loop_lock();
-	}
-	int rc = m != NULL ? REAL(C(Irecv))(buf, n, type, 0, 0, loop, request)
-					   : REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
-	struct hfm_comm *c = comm_of(comm);
-	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
-		posted(c, source, tag);
-		track_receive(HFM_Irecv, c, m, *request, buf, (long)n, type, source, tag);
-	}
-	if (m != NULL) {
-		loop_unlock();
-		rc = raise_on(comm, rc);
-	}
-	free(m);
 	hfm_leave();
 	return rc;
 }
@@ -170,26 +214,33 @@ static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendty
 	}
 	MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
 	struct hfm_comm *c = comm_of(comm);
+	int rc;
+	if (!HFM_LIKELY(!hfm_threads)) {
+		rc = C(exchange_by)(sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm,
+			status, HFM_Sendrecv);
+		hfm_leave();
+		return rc;
+	}
 	uint64_t *sent = peer(hfm_sent, c, dest);
 	count(sent, 1);
 	struct hfm_mail *m = mail_for(comm, source, recvtag, true);
-	int rc;
-	hfm_blocks(HFM_Sendrecv, c, HFM_CALL_ALL);
+	const struct hfm_here h = hfm_here();
+	hfm_blocks(h, HFM_Sendrecv, c, HFM_CALL_ALL);
 	if (m == NULL) {
 		if (source != MPI_PROC_NULL) {
 			posted(c, source, recvtag);
-			hfm_waits(c, any_source(source), any_tag(recvtag), 0);
+			hfm_waits(h, c, any_source(source), any_tag(recvtag), 0);
 		}
-		hfm_waits(c, dest, sendtag, HFM_WAIT_SEND);
-		hfm_wait_begins();
+		hfm_waits(h, c, dest, sendtag, HFM_WAIT_SEND);
+		hfm_wait_begins(h);
 		rc = REAL(C(Sendrecv))(
 			sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm, st);
 		if (source != MPI_PROC_NULL) {
 			count_received(c, st, rc);
 		}
 	} else {
-		hfm_waits(c, dest, sendtag, HFM_WAIT_SEND);
-		hfm_wait_begins();
+		hfm_waits(h, c, dest, sendtag, HFM_WAIT_SEND);
+		hfm_wait_begins(h);
 		MPI_Request out;
 		rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
 		if (rc == MPI_SUCCESS) {
@@ -212,18 +263,19 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 	}
 	MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
 	struct hfm_comm *c = comm_of(comm);
-	struct hfm_mail *m = mail_for(comm, source, recvtag, true);
 	int rc, room = 0, at = 0;
-	hfm_blocks(HFM_Sendrecv_replace, c, HFM_CALL_ALL);
-	if (m == NULL && source != MPI_PROC_NULL) {
-		posted(c, source, recvtag);
-		hfm_waits(c, any_source(source), any_tag(recvtag), 0);
-	}
-	hfm_waits(c, dest, sendtag, HFM_WAIT_SEND);
-	uint64_t *sent = peer(hfm_sent, c, dest);
-	count(sent, 1);
-	hfm_wait_begins();
-	if (m == NULL) {
+	char *packed = NULL;
+	if (HFM_LIKELY(!hfm_threads) && mail_in(c, source, recvtag, false) == NULL) {
+		uint64_t *sent = peer(hfm_sent, c, dest);
+		const struct hfm_here h = hfm_here();
+		hfm_blocks(h, HFM_Sendrecv_replace, c, HFM_CALL_ALL);
+		if (source != MPI_PROC_NULL) {
+			posted(c, source, recvtag);
+			hfm_waits(h, c, any_source(source), any_tag(recvtag), 0);
+		}
+		hfm_waits(h, c, dest, sendtag, HFM_WAIT_SEND);
+		count(sent, 1);
+		hfm_wait_begins(h);
 		rc = REAL(C(Sendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, st);
 		if (source != MPI_PROC_NULL) {
 			count_received(c, st, rc);
@@ -232,21 +284,13 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 		return rc;
 	}
 	rc = REAL(Pack_size)((int)n, type, comm, &room);
-	char *packed = rc == MPI_SUCCESS ? malloc((size_t)room + 1) : NULL;
-	MPI_Request out;
+	packed = rc == MPI_SUCCESS ? hfm_need(malloc((size_t)room + 1)) : NULL;
 	if (packed != NULL) {
 		rc = REAL(Pack)(buf, (int)n, type, packed, room, &at, comm);
 	}
-	if (packed != NULL && rc == MPI_SUCCESS) {
-		rc = REAL(Isend)(packed, at, MPI_PACKED, dest, sendtag, comm, &out);
-	}
-	if (packed != NULL && rc == MPI_SUCCESS) {
-		rc = C(receive_mail)(m, buf, n, type, comm, st);
-		int late = REAL(Wait)(&out, MPI_STATUS_IGNORE);
-		rc = rc == MPI_SUCCESS ? late : rc;
-	} else { /* nothing was sent or received */
-		count(sent, (uint64_t)-1);
-		hfm_return_mail(c, m);
+	if (rc == MPI_SUCCESS) {
+		rc = C(exchange_by)(packed, (COUNT)at, MPI_PACKED, dest, sendtag, buf, n, type, source, recvtag, comm, st,
+			HFM_Sendrecv_replace);
 	}
 	free(packed);
 	hfm_leave();
@@ -254,7 +298,7 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 }
 
 /* message_of takes a matched message out of the table; NULL: one that the layer does not know. */
-static struct hfm_request *C(message_of)(MPI_Message message) { return hfm_remove(&hfm_messages, WORD(message)); }
+static struct hfm_request *C(message_of)(MPI_Message message) { return hfm_remove(&hfm_messages, WORD(message), NULL); }
 
 /* delivered ends the send of the loop that brought a message of the mailbox. */
 static void C(delivered)(struct hfm_request *m) {

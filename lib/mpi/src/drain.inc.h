@@ -158,16 +158,14 @@ static void drain_now(void) {
 	hfm_page->busy = busy;
 	hfm_page->windows = hfm_windows.used;
 	hfm_page->to_sync = to_sync();
+	hfm_page->inside = hfm_inside();
 	__atomic_store_n(&hfm_page->turns, hfm_page->turns + 1, __ATOMIC_RELEASE);
 }
 
-/* drain_some drains unless another thread is in MPI, which makes progress itself. */
 static void drain_some(void) {
-	if (!hfm_threads || hfm_held) {
+	if (hfm_drain_begins()) {
 		drain_now();
-	} else if (pthread_rwlock_trywrlock(&hfm_gate) == 0) {
-		drain_now();
-		pthread_rwlock_unlock(&hfm_gate);
+		hfm_drain_ends();
 	}
 }
 

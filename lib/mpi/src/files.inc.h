@@ -7,7 +7,9 @@ static int hfm_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Inf
 		return REAL(File_open)(comm, filename, amode, info, fh);
 	}
 	struct hfm_comm *c = hfm_begin_collective(HFM_File_open, comm_of(comm));
+	hfm_step_out();
 	int rc = REAL(File_open)(comm, filename, amode, info, fh);
+	hfm_step_in();
 	uint64_t number = c != NULL ? ++c->files : 0;
 	if (rc == MPI_SUCCESS && c != NULL) {
 		char *path = *filename == '/' ? NULL : realpath(filename, NULL);
@@ -25,7 +27,9 @@ static int hfm_File_close(MPI_File *fh) {
 		return REAL(File_close)(fh);
 	}
 	struct hfm_comm *f = hfm_begin_collective(HFM_File_close, file_of(*fh));
+	hfm_step_out();
 	int rc = REAL(File_close)(fh);
+	hfm_step_in();
 	if (rc == MPI_SUCCESS && f != NULL) {
 		hfm_free_object(&hfm_files, f);
 		f = NULL;

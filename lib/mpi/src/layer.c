@@ -1,9 +1,11 @@
 /* layer.c - the tables of a rank, and how the library of the program's MPI is found. */
 #include <dlfcn.h>
 #include <link.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "layer.h"
@@ -21,7 +23,7 @@ int hfm_rank, hfm_size;
 __thread int hfm_depth;
 bool hfm_on, hfm_threads;
 pthread_mutex_t hfm_mutex = PTHREAD_MUTEX_INITIALIZER;
-pthread_rwlock_t hfm_gate = PTHREAD_RWLOCK_INITIALIZER;
+pthread_rwlock_t hfm_gate = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 uint64_t hfm_cut_every;
 static bool cut_random;
 static uint64_t cut_state;
@@ -177,11 +179,11 @@ void hfm_put(struct hfm_map *map, uint64_t key, void *value) {
 	hfm_unlock();
 }
 
-void *hfm_remove(struct hfm_map *map, uint64_t key) {
+void *hfm_remove(struct hfm_map *map, uint64_t key, const void *which) {
 	hfm_lock();
 	size_t i = map->used == 0 ? 0 : seek(map, key);
 	void *value = map->used == 0 ? NULL : map->values[i];
-	if (value != NULL) {
+	if (value != NULL && (which == NULL || value == which)) {
 		map->used--;
 		map->values[i] = NULL;
 		/* What stood behind moves up, so that no search ends at the gap. */
@@ -279,7 +281,7 @@ void hfm_free_comm(struct hfm_comm *c) {
 	if (hfm_last.comm == c) {
 		hfm_last = (struct hfm_last){ 0, NULL };
 	}
-	hfm_remove(&hfm_comms, c->handle);
+	hfm_remove(&hfm_comms, c->handle, c);
 	hfm_lock();
 	struct hfm_comm **at = &hfm_first_comm;
 	while (*at != c) {
@@ -310,7 +312,7 @@ void hfm_drop_comm(struct hfm_comm *c) {
 }
 
 void hfm_free_object(struct hfm_map *map, struct hfm_comm *c) {
-	hfm_remove(map, c->handle);
+	hfm_remove(map, c->handle, c);
 	hfm_lock();
 	leave(c);
 }
@@ -449,6 +451,152 @@ void hfm_set_state(void) {
 	hfm_state = !hfm_on ? 0 : HFM_ON | (hfm_cut_every > 0 ? HFM_CUTS : 0) | (hfm_threads ? HFM_MANY_THREADS : 0);
 }
 
+/* The thread's place in the page: 0 none yet, 1 that of the thread that has called MPI_Init. */
+static __thread size_t place_of_thread;
+static __thread struct hfm_call_state unseen;
+static pthread_key_t leaves;
+
+static void thread_ends(void *place) {
+	struct hfm_thread *t = &hfm_page->threads[(size_t)(uintptr_t)place - 2];
+	hfm_lock();
+	t->state.seq += t->state.seq & 1;
+	__atomic_store_n(&t->used, 0, __ATOMIC_RELEASE);
+	hfm_unlock();
+}
+
+void hfm_first_thread(void) {
+	if (hfm_threads) {
+		place_of_thread = 1;
+		pthread_key_create(&leaves, thread_ends);
+	}
+}
+
+static void find_place(void) {
+	hfm_lock();
+	size_t i = 0;
+	while (i < HFM_MOST_THREADS - 1 && hfm_page->threads[i].used != 0) {
+		i++;
+	}
+	if (i < HFM_MOST_THREADS - 1) {
+		place_of_thread = i + 2;
+		__atomic_store_n(&hfm_page->threads[i].used, 1, __ATOMIC_RELEASE);
+	} else {
+		hfm_page->concurrent = 2;
+	}
+	hfm_unlock();
+	if (place_of_thread != 0) {
+		pthread_setspecific(leaves, (void *)(uintptr_t)place_of_thread);
+	}
+}
+
+struct hfm_here hfm_of_thread(void) {
+	if (hfm_threads && place_of_thread == 0) {
+		find_place();
+	}
+	if (hfm_threads && place_of_thread == 0) {
+		return (struct hfm_here){ &unseen, NULL, 0 };
+	}
+	if (!hfm_threads || place_of_thread == 1) {
+		return (struct hfm_here){ &hfm_page->state, hfm_page->waits, HFM_MOST_WAITS };
+	}
+	struct hfm_thread *t = &hfm_page->threads[place_of_thread - 2];
+	return (struct hfm_here){ &t->state, t->waits, HFM_THREAD_WAITS };
+}
+
+/* closed: hfm_close. inside: threads in calls, but for those that wait without harm. */
+static bool closed;
+static uint64_t inside;
+
+uint64_t hfm_inside(void) { return __atomic_load_n(&inside, __ATOMIC_SEQ_CST); }
+
+/* behind says whether a collective of other ranks waits for a thread of this one. */
+static bool behind(void) {
+	for (uint32_t i = 0; i < hfm_page->comms_n; i++) {
+		if (hfm_page->comms[i].entered < __atomic_load_n(&hfm_page->targets[i], __ATOMIC_ACQUIRE)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void wait_a_little(void) {
+	const struct timespec pause = { .tv_nsec = 100000 };
+	nanosleep(&pause, NULL);
+}
+
+/* Who counts itself first and looks then is seen by the one who closes first and counts then. */
+static void come_in(void) {
+	__atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&closed, __ATOMIC_SEQ_CST) && !behind()) {
+		__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+		wait_a_little();
+		__atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+	}
+	pthread_rwlock_rdlock(&hfm_gate);
+}
+
+void hfm_out(void) {
+	if (hfm_threads) {
+		pthread_rwlock_unlock(&hfm_gate);
+	}
+}
+
+void hfm_in(void) {
+	if (hfm_threads) {
+		pthread_rwlock_rdlock(&hfm_gate);
+	}
+}
+
+void hfm_pause(bool harmless) {
+	hfm_out();
+	if (!harmless) {
+		sched_yield();
+		hfm_in();
+		return;
+	}
+	__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+	sched_yield();
+	come_in();
+}
+
+void hfm_close(void) {
+	memset(hfm_page->targets, 0, sizeof hfm_page->targets);
+	__atomic_store_n(&closed, true, __ATOMIC_SEQ_CST);
+}
+
+void hfm_open(void) { __atomic_store_n(&closed, false, __ATOMIC_SEQ_CST); }
+
+void hfm_may_enter(const struct hfm_comm *c) {
+	while (c->slot >= 0 && __atomic_load_n(&closed, __ATOMIC_SEQ_CST) &&
+		*hfm_entered(c) >= __atomic_load_n(&hfm_page->targets[c->slot], __ATOMIC_ACQUIRE)) {
+		hfm_out();
+		__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+		wait_a_little();
+		come_in();
+	}
+}
+
+/* A thread that is in the library for a moment is waited for; others begin no call meanwhile. */
+bool hfm_drain_begins(void) {
+	struct timespec until;
+	if (!hfm_threads) {
+		return true;
+	}
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += 2000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	return pthread_rwlock_timedwrlock(&hfm_gate, &until) == 0;
+}
+
+void hfm_drain_ends(void) {
+	if (hfm_threads) {
+		pthread_rwlock_unlock(&hfm_gate);
+	}
+}
+
 bool hfm_enter_slowly(void) {
 	if (hfm_state == 0) {
 		return false;
@@ -458,14 +606,17 @@ bool hfm_enter_slowly(void) {
 		hfm_drain();
 	}
 	if (hfm_threads) {
-		pthread_rwlock_rdlock(&hfm_gate);
+		come_in();
 	}
 	return true;
 }
 
 void hfm_leave_slowly(void) {
+	struct hfm_call_state *s = hfm_of_thread().state;
+	__atomic_store_n(&s->seq, s->seq + (s->seq & 1), __ATOMIC_RELEASE);
 	if (hfm_threads) {
-		pthread_rwlock_unlock(&hfm_gate);
+		hfm_out();
+		__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
 	}
 }
 

@@ -175,7 +175,8 @@ struct hfm_map {
 
 void *hfm_get(const struct hfm_map *map, uint64_t key);
 void hfm_put(struct hfm_map *map, uint64_t key, void *value);
-void *hfm_remove(struct hfm_map *map, uint64_t key);
+/* Only if the value is the one, unless that is NULL: the library may have given the handle to another thread. */
+void *hfm_remove(struct hfm_map *map, uint64_t key, const void *which);
 
 extern struct hfm_map hfm_comms, hfm_files, hfm_windows, hfm_requests, hfm_messages;
 extern struct hfm_comm *hfm_first_comm;
@@ -288,8 +289,7 @@ uint64_t hfm_claim_group(const char *begin, const char *end);
 extern bool hfm_restarted;
 extern const char *hfm_refused_what, *hfm_refused_call;
 
-/* What the layer's body does for libholdfast. hfm_held: between cut and resume, no other thread is in MPI. */
-extern bool hfm_held;
+/* What the layer's body does for libholdfast. */
 extern void (*hfm_turn)(void);
 extern const char *(*hfm_save)(const void **record, size_t *bytes);
 extern const char *(*hfm_sync)(uint32_t busy);
@@ -314,8 +314,8 @@ extern bool hfm_on;      /* between Init and Finalize */
 extern bool hfm_threads; /* MPI_THREAD_MULTIPLE */
 extern pthread_mutex_t hfm_mutex;
 
-/* With several threads each call of the program holds this for reading, and a rank that drains for writing: a message
- * that the drain took might be the one that another thread waits for in the library. */
+/* With several threads each call of the program holds this for reading while it looks at requests, mailboxes and
+ * communicators, and a rank that drains for writing. It is given up by hfm_step_out for as long as the call waits. */
 extern pthread_rwlock_t hfm_gate;
 
 static inline void hfm_lock(void) {
@@ -343,6 +343,20 @@ void hfm_set_state(void);
 bool hfm_enter_slowly(void);
 void hfm_leave_slowly(void);
 
+/* What a thread does in MPI: of several threads each has a place of its own. */
+struct hfm_here {
+	struct hfm_call_state *state;
+	struct hfm_wait *waits;
+	uint32_t room;
+};
+struct hfm_here hfm_of_thread(void);
+void hfm_first_thread(void); /* has called MPI_Init */
+
+HFM_INLINE struct hfm_here hfm_here(void) {
+	return HFM_LIKELY(hfm_state == HFM_ON) ? (struct hfm_here){ &hfm_page->state, hfm_page->waits, HFM_MOST_WAITS }
+										   : hfm_of_thread();
+}
+
 /* hfm_enter begins a call of the program, and hfm_leave ends it. It is false for calls that the layer has no business
  * with. */
 HFM_INLINE bool hfm_enter(enum hfm_call call) {
@@ -359,29 +373,56 @@ HFM_INLINE bool hfm_enter(enum hfm_call call) {
 
 /* hfm_leave ends what hfm_wait_begins began, too. */
 HFM_INLINE void hfm_leave(void) {
-	const uint64_t seq = hfm_page->seq;
-	if ((seq & 1) != 0) {
-		__atomic_store_n(&hfm_page->seq, seq + 1, __ATOMIC_RELEASE);
-	}
-	if (!HFM_LIKELY(hfm_state == HFM_ON)) {
+	if (HFM_LIKELY(hfm_state == HFM_ON)) {
+		const uint64_t seq = hfm_page->state.seq;
+		if ((seq & 1) != 0) {
+			__atomic_store_n(&hfm_page->state.seq, seq + 1, __ATOMIC_RELEASE);
+		}
+	} else {
 		hfm_leave_slowly();
 	}
 	hfm_depth = 0;
 }
+
+/* Between the two a call of MPI may wait for other ranks: the rank drains meanwhile. hfm_pause does both: with harmless
+ * a cut may be taken in between, as if the call had not been made, and the rank may stand at a point for long. */
+void hfm_out(void);
+void hfm_in(void);
+void hfm_pause(bool harmless);
+
+HFM_INLINE void hfm_step_out(void) {
+	if (!HFM_LIKELY(hfm_state == HFM_ON)) {
+		hfm_out();
+	}
+}
+
+HFM_INLINE void hfm_step_in(void) {
+	if (!HFM_LIKELY(hfm_state == HFM_ON)) {
+		hfm_in();
+	}
+}
+
+/* hfm_close keeps threads from beginning calls until hfm_open, unless they have to come as far as those of other ranks.
+ * hfm_may_enter waits until one may begin a collective. */
+void hfm_close(void);
+void hfm_open(void);
+void hfm_may_enter(const struct hfm_comm *c);
+uint64_t hfm_inside(void);   /* threads in calls that must end before a cut */
+bool hfm_drain_begins(void); /* no thread is in a call; false: one stays there */
+void hfm_drain_ends(void);
 
 HFM_INLINE uint64_t *hfm_entered(const struct hfm_comm *c) {
 	static uint64_t nowhere;
 	return c->slot >= 0 ? &hfm_page->comms[c->slot].entered : &nowhere;
 }
 
-/* The page says of a call that may block what it is, what it waits for, and that it has begun. With several threads it
- * says nothing. Ranks and tags are those of the communicator, -1 for any. */
-HFM_INLINE void hfm_blocks(enum hfm_call call, const struct hfm_comm *c, unsigned flags) {
-	struct hfm_page *p = hfm_page;
-	p->call = call;
-	p->call_flags = flags;
-	p->call_comm = c != NULL ? c->slot : -1;
-	p->waits_n = 0;
+/* The page says of a call that may block what it is, what it waits for, and that it has begun. Ranks and tags are those
+ * of the communicator, -1 for any. */
+HFM_INLINE void hfm_blocks(struct hfm_here h, enum hfm_call call, const struct hfm_comm *c, unsigned flags) {
+	h.state->call = call;
+	h.state->call_flags = flags;
+	h.state->call_comm = c != NULL ? c->slot : -1;
+	h.state->waits_n = 0;
 }
 
 HFM_INLINE struct hfm_wait hfm_wait_for(const struct hfm_comm *c, int rank, int tag, unsigned flags) {
@@ -389,17 +430,19 @@ HFM_INLINE struct hfm_wait hfm_wait_for(const struct hfm_comm *c, int rank, int 
 	return (struct hfm_wait){ at, tag, c != NULL ? c->slot : -1, flags };
 }
 
-HFM_INLINE void hfm_waits(const struct hfm_comm *c, int rank, int tag, unsigned flags) {
-	struct hfm_page *p = hfm_page;
-	if (p->waits_n < HFM_MOST_WAITS && c != NULL) {
-		p->waits[p->waits_n++] = hfm_wait_for(c, rank, tag, flags);
+HFM_INLINE void hfm_waits(struct hfm_here h, const struct hfm_comm *c, int rank, int tag, unsigned flags) {
+	if (c == NULL) {
+		return;
+	}
+	if (h.state->waits_n < h.room) {
+		h.waits[h.state->waits_n++] = hfm_wait_for(c, rank, tag, flags);
+	} else {
+		h.state->call_flags |= HFM_CALL_MORE;
 	}
 }
 
-HFM_INLINE void hfm_wait_begins(void) {
-	if (!hfm_threads) {
-		__atomic_store_n(&hfm_page->seq, hfm_page->seq + 1, __ATOMIC_RELEASE);
-	}
+HFM_INLINE void hfm_wait_begins(struct hfm_here h) {
+	__atomic_store_n(&h.state->seq, h.state->seq + 1, __ATOMIC_RELEASE);
 }
 
 /* hfm_polled notes a test or probe that has found nothing. */

@@ -13,7 +13,7 @@ struct hfm_unposted *hfm_unposted;
 void (*hfm_turn)(void);
 const char *(*hfm_save)(const void **record, size_t *bytes);
 const char *(*hfm_sync)(uint32_t busy);
-bool hfm_restarted, hfm_held;
+bool hfm_restarted;
 static bool shared;
 
 /* use makes a page that of the rank. */
@@ -113,12 +113,24 @@ static const char *share(void *page, size_t bytes) {
 			hfm_page_bytes((size_t)hfm_size));
 		return text;
 	}
-	memcpy(page, hfm_page, sizeof *hfm_page + 2 * (size_t)hfm_size * sizeof hfm_page->counts[0]);
-	if (!shared) {
+	if (hfm_threads) {
+		pthread_rwlock_wrlock(&hfm_gate);
+	}
+	size_t threads = 0; /* the rest of the page stays untouched: a rank has few */
+	while (
+		threads < HFM_MOST_THREADS - 1 && hfm_page->threads[threads].state.seq + hfm_page->threads[threads].used > 0) {
+		threads++;
+	}
+	memcpy(page, hfm_page, offsetof(struct hfm_page, threads) + threads * sizeof(struct hfm_thread));
+	memcpy(((struct hfm_page *)page)->counts, hfm_page->counts, 2 * (size_t)hfm_size * sizeof hfm_page->counts[0]);
+	if (!shared && !hfm_threads) { /* a thread that waits may write to it yet */
 		free(hfm_page);
 	}
 	hfm_watch_ends(2);
 	use(page);
+	if (hfm_threads) {
+		pthread_rwlock_unlock(&hfm_gate);
+	}
 	shared = true;
 	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		write_members(c);
@@ -459,30 +471,17 @@ static void turn(void) {
 	}
 }
 
-/* The program's other threads have as long to leave MPI. */
-enum { HOLD_MS = 1000 };
-
 static const char *cut(void) {
-	const struct timespec pause = { .tv_nsec = 1000000 };
-	for (int i = 0; hfm_threads && !hfm_held; i++) {
-		hfm_held = pthread_rwlock_trywrlock(&hfm_gate) == 0;
-		if (!hfm_held && i == HOLD_MS) {
-			return "another thread of the rank is in a call of MPI, and stays there; no thread may be at a point";
-		}
-		if (!hfm_held) {
-			nanosleep(&pause, NULL);
-		}
+	if (hfm_threads) {
+		hfm_close();
 	}
+	hfm_lock();
 	hfm_forget_slots(NULL);
+	hfm_unlock();
 	return NULL;
 }
 
-static void resume(void) {
-	if (hfm_held) {
-		hfm_held = false;
-		pthread_rwlock_unlock(&hfm_gate);
-	}
-}
+static void resume(void) { hfm_open(); }
 
 static const char *save(const void **record, size_t *bytes) { return hfm_save(record, bytes); }
 

@@ -301,6 +301,9 @@ static const char *save(const void **record, size_t *bytes) {
 	if (!hfm_on || hfm_depth != 0) {
 		return "MPI is not in use, or the call comes from within it";
 	}
+	if (!hfm_drain_begins()) {
+		return "another thread of the rank is in a call of MPI, and stays there";
+	}
 	hfm_depth = 1;
 	save_requests(&s);
 	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
@@ -330,6 +333,7 @@ static const char *save(const void **record, size_t *bytes) {
 	}
 	free(s.got);
 	hfm_depth = 0;
+	hfm_drain_ends();
 	*record = whole.at;
 	*bytes = whole.bytes;
 	return NULL;

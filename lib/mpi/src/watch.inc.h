@@ -13,7 +13,7 @@ static bool note_pending(const struct hfm_request *r) {
 
 static void answer(void) {
 	uint64_t receives = 0;
-	if (hfm_threads && pthread_rwlock_trywrlock(&hfm_gate) != 0) {
+	if (!hfm_drain_begins()) {
 		return; /* a later call will */
 	}
 	hfm_answer_begins();
@@ -41,7 +41,5 @@ static void answer(void) {
 		}
 	}
 	hfm_answer_ends(receives);
-	if (hfm_threads) {
-		pthread_rwlock_unlock(&hfm_gate);
-	}
+	hfm_drain_ends();
 }

@@ -16,7 +16,9 @@ static int hfm_Win_free(MPI_Win *win) {
 		return REAL(Win_free)(win);
 	}
 	struct hfm_comm *w = hfm_begin_collective(HFM_Win_free, window_of(*win));
+	hfm_step_out();
 	int rc = REAL(Win_free)(win);
+	hfm_step_in();
 	if (rc == MPI_SUCCESS && w != NULL) {
 		hfm_free_object(&hfm_windows, w);
 		w = NULL;
@@ -30,7 +32,9 @@ static int hfm_Win_fence(int assert, MPI_Win win) {
 		return REAL(Win_fence)(assert, win);
 	}
 	struct hfm_comm *w = hfm_begin_collective(HFM_Win_fence, window_of(win));
+	hfm_step_out();
 	int rc = REAL(Win_fence)(assert, win);
+	hfm_step_in();
 	if (rc == MPI_SUCCESS && w != NULL) {
 		w->epochs.fenced = HFM_CALLS;
 	}
@@ -52,10 +56,13 @@ static void hfm_accesses(enum hfm_call call, struct hfm_comm *w) {
 			return REAL(name) args;            \
 		}                                      \
 		struct hfm_comm *w = window_of(win);   \
-		hfm_blocks(HFM_##name, w, 0);          \
-		hfm_waits(w, -1, -1, 0);               \
-		hfm_wait_begins();                     \
+		const struct hfm_here h = hfm_here();  \
+		hfm_blocks(h, HFM_##name, w, 0);       \
+		hfm_waits(h, w, -1, -1, 0);            \
+		hfm_wait_begins(h);                    \
+		hfm_step_out();                        \
 		int rc = REAL(name) args;              \
+		hfm_step_in();                         \
 		if (rc == MPI_SUCCESS && w != NULL) {  \
 			struct hfm_epochs *e = &w->epochs; \
 			(void)e;                           \
