@@ -185,9 +185,11 @@ wanted:
 
 test: wanted ## install what is missing (as root), lint, all tests
 	@$(MAKE) $(LANES) -j2 test-slurm test-beside; first=$$?; \
-		$(MAKE) $(LANES) -j3 test-ranks race-others test-others test-shortened test-bench race-bench test-abi && exit $$first
+		$(MAKE) $(LANES) -j3 test-ranks race-others test-others test-shortened test-bench test-abi && exit $$first
 
 # What one target leaves of the cores, others use; a failure stops none of them.
+#
+# Compilers spend a fifth of their time on collecting garbage otherwise.
 #
 # test/slurm has only lint and compilers beside it, at the lowest priority: on a busy machine Slurm's plugin lets ranks
 # of Open MPI crash in MPI_Init (test/cluster/README.md). Then come the others, three at a time.
@@ -195,7 +197,7 @@ LANES = --no-print-directory -k
 test-slurm:
 	$(TEST) ./test/slurm
 test-beside:
-	@nice -n 19 $(MAKE) $(LANES) lint test-compiled
+	@GOGC=400 nice -n 19 $(MAKE) $(LANES) lint test-compiled
 
 # Each test runs once: with the race detector and invariants, or without where those are of no use
 # (NO_RACE), because its package starts programs that were built without them, or does one thing at
@@ -206,7 +208,6 @@ test-beside:
 TEST = GOFLAGS="$$GOFLAGS -ldflags=-s" $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
 PLAIN = $(NO_RACE)|$(OTHERWISE)
 NO_RACE = $(JOBS)|$(PROGRAMS)|$(SEQUENTIAL)|cmd/holdfast|coordinated/cut
-BENCH_NO_RACE = ./gpu
 JOBS = test/(cluster|cuda|e2e|examples|messages|mpilayer|node|opencl|remote|slurm|veloc|yield)
 PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
 OTHERWISE = $(call any,$(shell grep -rlE '^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/))
@@ -232,8 +233,8 @@ test-others:
 test-shortened:
 	GOGC=400 $(TEST) -p $(TEST_P) -run "$$(sh scripts/shortened.sh tests '$(PLAIN)')" \
 		$$(sh scripts/shortened.sh packages '$(PLAIN)')
-test-bench:
-	cd bench && $(TEST) -p 1 ./cmd/... $(BENCH_NO_RACE)
+test-bench: # make race has its packages with the detector
+	cd bench && $(TEST) -p 1 ./...
 test-abi:
 	@sh scripts/abi-tests.sh $(GO)
 
@@ -247,7 +248,7 @@ race-ranks:
 race-others:
 	$(RACE) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call but,$(RANKS)))
 race-bench:
-	cd bench && $(RACE) -p 1 $$($(GO) list ./... | grep -vE '/cmd/|/($(notdir $(BENCH_NO_RACE)))$$')
+	cd bench && $(RACE) -p 1 $$($(GO) list ./... | grep -vE '/cmd/|/gpu$$')
 
 # Compiles what the tests of the root need, and links nothing.
 test-compiled:

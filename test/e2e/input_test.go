@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +96,7 @@ func shards(t *testing.T, dir string) []string {
 func TestDamage(t *testing.T) {
 	forEachMPI(t, func(t *testing.T, mpi int) {
 		want := uncutResult(t, mpi, 2, inputArgs)
+		good := checkpointed(t, mpi, 2, inputArgs)
 		flip := func(t *testing.T, file string) {
 			b, err := os.ReadFile(file)
 			if err != nil {
@@ -117,7 +119,11 @@ func TestDamage(t *testing.T) {
 			both   bool
 		}{{"flipped byte", flip, false}, {"missing shard", remove, false}, {"flipped byte at both levels", flip, true},
 			{"missing at both levels", remove, true}} {
-			d := checkpointed(t, mpi, 2, inputArgs)
+			d := newDirs(t)
+			err := errors.Join(os.CopyFS(d.local, os.DirFS(good.local)), os.CopyFS(d.global, os.DirFS(good.global)))
+			if err != nil {
+				t.Fatal(err)
+			}
 			local := shards(t, d.local)
 			c.damage(t, local[len(local)-1])
 			if c.both {

@@ -307,7 +307,7 @@ func (f *fallback) offsets(t *testing.T, name string) (list []int64) {
 	}
 	step, fine := max(st.Size/24, 1), int64(97)
 	if testing.Short() {
-		step, fine = 4*step, 4*fine
+		step, fine = 8*step, 8*fine
 	}
 	for at := int64(3); at < st.Size; at += step {
 		list = append(list, at)
@@ -375,7 +375,7 @@ func (f *fallback) damages(t *testing.T, rank int, want [3]outcome) {
 	}
 	least := 20
 	if testing.Short() {
-		least = 5
+		least = 3
 	}
 	if fell < least {
 		t.Errorf("only %d damages made the restart go back", fell)
