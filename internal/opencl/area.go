@@ -15,11 +15,13 @@ import (
 // area is memory of the program that this process has mapped too: what a mapped buffer
 // shows, or slots. Transfers from and to it are not copied on the way.
 type area struct {
-	file  *os.File
-	bytes []byte
+	number uint64
+	file   *os.File
+	bytes  []byte
 
 	mu    sync.Mutex
 	ends  []func() error // of devices that know it
+	known []*device      // those
 	users []*event       // commands that may use it
 }
 
@@ -49,7 +51,7 @@ func (a *areas) add(f *os.File) error {
 	if a.list == nil {
 		a.list = map[uint64]*area{}
 	}
-	a.list[a.last] = &area{file: f, bytes: b}
+	a.list[a.last] = &area{number: a.last, file: f, bytes: b}
 	if a.more != nil {
 		close(a.more)
 		a.more = nil

@@ -19,8 +19,12 @@ type program struct {
 
 	mu        sync.Mutex
 	on        []*gpustate.Program // by the context's devices, nil where it is not built
+	texts     []text              // what each was built from
 	functions map[string]function // that were asked about, by name
 }
+
+// text is what a device builds.
+type text struct{ Source, Options string }
 
 // Questions in OpenCL's numbers.
 const (
@@ -121,24 +125,22 @@ func (h *handler) build(m *wire.Request) (*reply, error) {
 			h.opt.Logger.Debug("release of a build", "err", err)
 		}
 	}
-	text, options, err := b.source()
+	source, options, err := b.source()
 	if err != nil {
 		h.opt.Logger.Debug("no program", "err", err)
 		r := &reply{status: clInvalidProgram}
 		r.u32(0) // no device was built for
 		return r, nil
 	}
-	o := &program{ctx: c, on: make([]*gpustate.Program, len(c.devices)), functions: map[string]function{}}
-	o.free = func() error {
-		return releaseAll(slices.DeleteFunc(o.builds(), func(p *gpustate.Program) bool { return p == nil }))
-	}
+	o := newProgram(c)
 	r := &reply{}
 	r.u32(uint32(len(c.devices)))
 	for i, dev := range c.open {
 		var status int32
 		var log string
 		if wanted[i] {
-			o.on[i], log, err = buildOn(dev, text, options)
+			o.texts[i] = text{source, options}
+			o.on[i], log, err = buildOn(dev, source, options)
 			if err != nil {
 				status = b.failure(err)
 				h.opt.Logger.Debug("build failed", "err", err)
@@ -159,7 +161,17 @@ func (h *handler) build(m *wire.Request) (*reply, error) {
 	names := o.names()
 	r.u32(uint32(len(names)))
 	r.text(strings.Join(names, ";"))
-	return r, h.add(id, o)
+	return r, h.enter(nil, id, o)
+}
+
+// newProgram is a program that no device has.
+func newProgram(c *clContext) *program {
+	o := &program{ctx: c, on: make([]*gpustate.Program, len(c.devices)), texts: make([]text, len(c.devices)),
+		functions: map[string]function{}}
+	o.free = func() error {
+		return releaseAll(slices.DeleteFunc(o.builds(), func(p *gpustate.Program) bool { return p == nil }))
+	}
+	return o
 }
 
 // keptBuilds is the program whose builds for other devices another one is to have, nil for none.
@@ -194,6 +206,7 @@ func (p *program) giveTo(o *program) {
 	for i, one := range p.on {
 		if one != nil {
 			o.on[i], p.on[i] = one, nil
+			o.texts[i] = p.texts[i]
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 // clContext is a context of the program: the devices that its objects are on.
 type clContext struct {
+	entry
 	devices []*device
 	open    []*gpustate.Device // as devices
 }
@@ -59,8 +60,23 @@ func releaseAll[T interface{ Release() error }](list []T) error {
 // ownQueue is the name of the worker's queue on each device, which is the same at each start.
 const ownQueue = "holdfast opencl"
 
+// entry is the number of an object, and the request that made it.
+type entry struct {
+	id   uint64
+	made *wire.Request
+}
+
+func (e *entry) entered(id uint64, m *wire.Request) { e.id, e.made = id, m }
+
+// enter is add for an object that a request has made.
+func (h *handler) enter(m *wire.Request, id uint64, o interface{ entered(uint64, *wire.Request) }) error {
+	o.entered(id, m)
+	return h.add(id, o)
+}
+
 // held is an object that commands which are kept back still need.
 type held struct {
+	entry
 	mu    sync.Mutex
 	users int
 	gone  bool // the program has released it

@@ -50,14 +50,14 @@ func (h *handler) fillNew(m *wire.Request, id uint64, o *mem) (*reply, error) {
 			return nil, err
 		}
 		if o.restored() {
-			return done, h.add(id, o)
+			return done, h.enter(m, id, o)
 		}
 		if err := o.initialize(b); err != nil {
 			_ = o.free() // the first error counts
 			return failed(err)
 		}
 	}
-	return done, h.add(id, o)
+	return done, h.enter(m, id, o)
 }
 
 // buffer finds a buffer, or a range of one.
@@ -82,7 +82,9 @@ func (h *handler) createSub(m *wire.Request) (*reply, error) {
 		}
 		return failed(err)
 	}
-	return done, h.add(id, newBuffers(parent.ctx, bufs, parent.root, access))
+	o := newBuffers(parent.ctx, bufs, parent.root, access)
+	o.parent = parent
+	return done, h.enter(m, id, o)
 }
 
 func (h *handler) createImage(m *wire.Request) (*reply, error) {
@@ -110,7 +112,7 @@ func (h *handler) createImage(m *wire.Request) (*reply, error) {
 	o.root = o
 	create := func(_ int, d *gpustate.Device) (*gpustate.Image, error) { return d.Image("", desc) }
 	if b != nil {
-		o.root = b.root
+		o.root, o.parent = b.root, b
 		create = func(i int, _ *gpustate.Device) (*gpustate.Image, error) { return b.bufs[i].View("", desc) }
 	}
 	var err error

@@ -35,7 +35,7 @@ func (h *handler) share(m *wire.Request) (*reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	a.ends = append(a.ends, end)
+	a.ends, a.known = append(a.ends, end), append(a.known, d)
 	return done, nil
 }
 
@@ -49,7 +49,10 @@ func (h *handler) unshare(m *wire.Request) (*reply, error) {
 	h.areas.mu.Lock()
 	delete(h.areas.list, number)
 	h.areas.mu.Unlock()
+	h.now.area = a
+	over := h.owe(a.kept)
 	h.tasks.Go(func() {
+		defer over()
 		a.waitUsers(h.Server)
 		select {
 		case <-h.ended: // the device is closed before its memory goes
@@ -69,7 +72,14 @@ func (h *handler) areaWait(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	return &reply{wait: func(*reply) { a.waitUsers(h.Server) }}, nil
+	return &reply{stuck: a.kept, wait: func(*reply) { a.waitUsers(h.Server) }}, nil
+}
+
+// kept reports whether a command that uses the area is not issued.
+func (a *area) kept() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return anyKept(a.users)
 }
 
 // waitUsers returns when the commands that use the area are complete.

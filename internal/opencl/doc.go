@@ -11,6 +11,9 @@
 // shared memory. Commands of a queue are issued to gpustate at once, or kept back while they wait for a
 // user event.
 //
+// A paused program has its objects in memory and on no device. Its requests wait, and another process makes the objects
+// again: hold.go, keep.go, attach.go, door.go.
+//
 // # Promises
 //
 // What a program sends is checked before it is used: an impossible message ends the service

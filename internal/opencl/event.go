@@ -24,6 +24,9 @@ type event struct {
 	held  time.Duration      // it was kept back before it was issued
 	one   [1]*gpustate.Event // room for parts
 
+	command atomic.Pointer[command] // that is kept back
+	before  *[4]uint64              // times of a command that was complete before the program was resumed
+
 	forgotten atomic.Bool // the program has released it
 	awaited   atomic.Bool // a command or a call-back waits for it, also then
 }
@@ -156,6 +159,9 @@ func (e *event) status() int32 {
 // times are the moments of the command: from when its first part began to the end of the last. One that was kept
 // back was queued by the program before the device had it.
 func (e *event) times() (t [4]uint64, err error) {
+	if e.before != nil {
+		return *e.before, nil
+	}
 	if len(e.parts) == 0 {
 		return t, coded(clNoProfiling, "the command has no times")
 	}

@@ -15,6 +15,7 @@ import (
 type kernel struct {
 	held
 	program *program
+	name    string
 	on      []*gpustate.Kernel // by the context's devices, nil where the program is not built
 	count   int                // arguments
 	fixed   [3]int             // as in function
@@ -59,30 +60,11 @@ func (h *handler) createKernel(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	o := &kernel{program: p, on: make([]*gpustate.Kernel, len(p.on))}
-	o.free = o.releaseKernels
-	var err error
-	for i, built := range p.builds() {
-		if built == nil {
-			continue
-		}
-		if o.on[i], err = built.NewKernel(name); err != nil {
-			o.on[i] = nil
-			return failed(errors.Join(err, o.free()))
-		}
-		if o.first() < i && o.on[i].Args() != o.count {
-			err = coded(clInvalidKernelDef, "the builds for two devices give it different numbers of arguments")
-			return failed(errors.Join(err, o.free()))
-		}
-		o.count = o.on[i].Args()
+	o, f, err := p.newKernel(name)
+	if err != nil {
+		return failed(err)
 	}
-	if o.first() < 0 {
-		return failed(coded(clInvalidExecutable, "the program is not built for any device"))
-	}
-	o.args, o.refused = make([]argument, o.count), make([]error, o.count)
-	f := p.functionOf(name, o.on[o.first()])
-	o.fixed = f.fixed
-	if err := h.add(id, o); err != nil {
+	if err := h.enter(nil, id, o); err != nil {
 		return nil, err
 	}
 	r := &reply{}
@@ -94,6 +76,33 @@ func (h *handler) createKernel(m *wire.Request) (*reply, error) {
 	}
 	r.text(f.attributes)
 	return r, nil
+}
+
+// newKernel makes a kernel on each device that the program is built for.
+func (p *program) newKernel(name string) (o *kernel, f function, err error) {
+	o = &kernel{program: p, name: name, on: make([]*gpustate.Kernel, len(p.on))}
+	o.free = o.releaseKernels
+	for i, built := range p.builds() {
+		if built == nil {
+			continue
+		}
+		if o.on[i], err = built.NewKernel(name); err != nil {
+			o.on[i] = nil
+			return nil, f, errors.Join(err, o.free())
+		}
+		if o.first() < i && o.on[i].Args() != o.count {
+			err = coded(clInvalidKernelDef, "the builds for two devices give it different numbers of arguments")
+			return nil, f, errors.Join(err, o.free())
+		}
+		o.count = o.on[i].Args()
+	}
+	if o.first() < 0 {
+		return nil, f, coded(clInvalidExecutable, "the program is not built for any device")
+	}
+	o.args, o.refused = make([]argument, o.count), make([]error, o.count)
+	f = p.functionOf(name, o.on[o.first()])
+	o.fixed = f.fixed
+	return o, f, nil
 }
 
 // first is the first device that has the kernel.
@@ -114,7 +123,8 @@ func (h *handler) cloneKernel(m *wire.Request) (*reply, error) {
 	}
 	from.mu.Lock()
 	defer from.mu.Unlock()
-	o := &kernel{program: from.program, on: make([]*gpustate.Kernel, len(from.on)), count: from.count,
+	o := &kernel{program: from.program, name: from.name, fixed: from.fixed, count: from.count,
+		on:   make([]*gpustate.Kernel, len(from.on)),
 		args: slices.Clone(from.args), refused: slices.Clone(from.refused)}
 	o.free = o.releaseKernels
 	var err error
@@ -127,7 +137,7 @@ func (h *handler) cloneKernel(m *wire.Request) (*reply, error) {
 			return failed(errors.Join(err, o.free()))
 		}
 	}
-	return done, h.add(id, o)
+	return done, h.enter(nil, id, o)
 }
 
 func (h *handler) setArg(m *wire.Request) (*reply, error) {
@@ -143,23 +153,31 @@ func (h *handler) setArg(m *wire.Request) (*reply, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if err := k.set(int(index), arg); err != nil {
+		if codeOf(err) == clInvalidValue || codeOf(err) == clOutOfResources {
+			err = coded(clInvalidArgValue, err.Error())
+		}
+		if h.unasked { // a launch with the value before it would be wrong
+			k.refused[index] = err
+		}
+		return failed(err)
+	}
+	return done, nil
+}
+
+// set sets an argument on each device; mu is held.
+func (k *kernel) set(index int, a argument) error {
 	for i, on := range k.on {
 		if on == nil {
 			continue
 		}
-		if err := on.SetArg(int(index), arg.on(i)); err != nil {
-			if codeOf(err) == clInvalidValue || codeOf(err) == clOutOfResources {
-				err = coded(clInvalidArgValue, err.Error())
-			}
-			if h.unasked { // a launch with the value before it would be wrong
-				k.refused[index] = err
-			}
-			return failed(err)
+		if err := on.SetArg(index, a.on(i)); err != nil {
+			return err
 		}
 	}
-	k.args[index], k.refused[index] = arg, nil
+	k.args[index], k.refused[index] = a, nil
 	k.version++
-	return done, nil
+	return nil
 }
 
 // argument reads what an argument of a kernel is to be.
@@ -295,6 +313,7 @@ func (h *handler) launch(m *wire.Request) (*reply, error) {
 		return h.outcome(q, id, err)
 	}
 	e := newEvent(id, q.dev)
+	h.begun(e)
 	if bad := h.addEvent(e); bad != nil {
 		return nil, bad
 	}
@@ -341,6 +360,7 @@ func (k *kernel) launchAtOnce(q *queue, w *workItems) (*gpustate.Event, error) {
 func (h *handler) launchOf(q *queue, k *kernel, w workItems, c *command) (*reply, error) {
 	k.mu.Lock()
 	args, version := slices.Clone(k.args), k.version
+	h.now.kernel, h.now.args = k, args
 	err := errors.Join(k.refused...)
 	k.mu.Unlock()
 	if err != nil {

@@ -17,6 +17,7 @@ type mem struct {
 	pixel  int // bytes, of images
 	access gpustate.Access
 	root   *mem // whose bytes it has: its buffer, or itself
+	parent *mem // that it was made on, or nil
 
 	shared shared // of roots
 }

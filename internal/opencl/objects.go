@@ -37,7 +37,7 @@ func (h *handler) createQueue(m *wire.Request) (*reply, error) {
 	if err != nil {
 		return failed(err)
 	}
-	return done, h.add(id, q)
+	return done, h.enter(m, id, q)
 }
 
 func (h *handler) createSampler(m *wire.Request) (*reply, error) {
@@ -52,7 +52,7 @@ func (h *handler) createSampler(m *wire.Request) (*reply, error) {
 	}
 	o := &sampler{on: on}
 	o.free = func() error { return releaseAll(on) }
-	return done, h.add(id, o)
+	return done, h.enter(m, id, o)
 }
 
 // releaseQueue releases a queue when its commands are complete. One may wait for a user event that the
@@ -115,7 +115,7 @@ func (h *handler) createContext(m *wire.Request) (*reply, error) {
 		h.watchLoss(d, dev)
 		c.open = append(c.open, dev)
 	}
-	return done, h.add(id, c)
+	return done, h.enter(m, id, c)
 }
 
 // notOpened is the error of a device that cannot be opened: a server that does not answer has no

@@ -12,6 +12,7 @@ import (
 
 // queue is a command queue of the program.
 type queue struct {
+	entry
 	server  *Server
 	ctx     *clContext
 	dev     *device
@@ -42,6 +43,7 @@ func (q *queue) fail(err error) {
 // command is one that the program has given to a queue.
 type command struct {
 	event *event
+	queue *queue // set when it is kept back
 	deps  []*event
 	uses  []use
 	// run issues it, after these; what it consists of may be nothing when it is complete.
@@ -79,7 +81,8 @@ func (q *queue) enqueue(c *command) error {
 	if ready {
 		return c.issue(q)
 	}
-	c.kept = time.Now()
+	c.kept, c.queue = time.Now(), q
+	c.event.command.Store(c)
 	if !q.ordered {
 		go func() { _ = c.issue(q) }() // its event has the error
 	} else {
@@ -176,6 +179,9 @@ func (c *command) issue(q *queue) error {
 		defer c.release()
 	}
 	after, err := c.after(q)
+	if !c.kept.IsZero() {
+		defer c.event.command.Store(nil)
+	}
 	if err != nil {
 		if c.refused != nil {
 			c.refused()

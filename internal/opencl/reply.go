@@ -16,6 +16,7 @@ type reply struct {
 	bulk    []byte
 	deliver bool         // the program is to have the bytes of reads that are complete
 	wait    func(*reply) // waits, and fills in the rest; may be nil
+	stuck   func() bool  // that lasts until the program sets a user event; nil: where the request's command is kept
 }
 
 func (r *reply) u32(v uint32)   { r.body = binary.LittleEndian.AppendUint32(r.body, v) }

@@ -9,9 +9,15 @@ import (
 
 // bulk reads the bytes that follow a request. Their number has been checked.
 func (h *handler) bulk(n uint64) ([]byte, error) {
-	b := make([]byte, n)
-	_, err := io.ReadFull(h.conn, b)
-	return b, err
+	b := h.again
+	if b == nil {
+		b = make([]byte, n)
+		if _, err := io.ReadFull(h.conn, b); err != nil {
+			return nil, err
+		}
+	}
+	h.now.bulk = b
+	return b, nil
 }
 
 // skip reads past bytes that are of no use.
@@ -37,6 +43,8 @@ func (h *handler) hello(m *wire.Request) (*reply, error) {
 	if err := h.devices.begin(h.opt.Select, h.opt.One, name, int(pid)); err != nil {
 		return failed(err)
 	}
+	h.program, h.pid = name, int(pid)
+	h.openDoor()
 	return done, nil
 }
 
@@ -81,6 +89,7 @@ func (h *handler) command(m *wire.Request) (q *queue, e *event, deps []*event, f
 		return nil, nil, nil, 0
 	}
 	e = newEvent(id, q.dev)
+	h.begun(e)
 	m.Fail(h.addEvent(e))
 	return q, e, deps, m.U32()
 }
@@ -135,7 +144,7 @@ func (h *handler) finishQueue(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	return &reply{deliver: true, wait: func(r *reply) {
+	return &reply{deliver: true, stuck: q.keepsBack, wait: func(r *reply) {
 		if err := q.finish(); err != nil {
 			h.opt.Logger.Debug("finish", "err", err)
 			r.status = codeOf(err)
@@ -202,7 +211,7 @@ func (h *handler) waitFor(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	return &reply{deliver: true, wait: func(r *reply) {
+	return &reply{deliver: true, stuck: func() bool { return anyKept(list) }, wait: func(r *reply) {
 		for _, e := range list {
 			if err := h.wait(e); err != nil {
 				r.status = clWaitListFailure
@@ -221,7 +230,9 @@ func (h *handler) watch(m *wire.Request) (*reply, error) {
 		return nil, err
 	}
 	e.awaited.Store(true)
+	told := h.owe(func() bool { return !e.isIssued() })
 	go func() {
+		defer told()
 		var err error
 		if state == stateSubmitted {
 			if err = e.waitIssued(h.ended, h.lossFor(e)); err == nil {

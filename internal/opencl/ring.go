@@ -18,6 +18,7 @@ import (
 // requestRing takes requests out of memory that the library writes: it copies a request out before it looks at it.
 type requestRing struct {
 	mem     []byte
+	file    *os.File // that it is
 	lost    *atomic.Uint32
 	wakeups chan struct{}
 	awake   shm.Awake

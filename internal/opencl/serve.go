@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,10 +24,40 @@ const endWithin = 5 * time.Second
 // they are not within five seconds, as in a kernel without end, Serve returns all the same, and the process
 // should end: that ends the commands.
 func Serve(ctx context.Context, control *net.UnixConn, opt Options) error {
+	return newServer(control, opt).run(ctx, nil)
+}
+
+// Resume serves a paused program, whose state and shared files Options.Next of another process was given. It calls
+// ready when all objects are there again: from then on the program is this process's. Otherwise it returns.
+func Resume(ctx context.Context, control *net.UnixConn, opt Options, files []*os.File, ready func()) error {
 	s := newServer(control, opt)
+	w, contents, err := readWorld(files[0])
+	if err == nil {
+		err = errors.Join(s.attach(w, contents, files[1:]), unmap(contents))
+	}
+	_ = files[0].Close() // it was only read
+	if err != nil {
+		s.finish(err)
+		s.close()
+		return err
+	}
+	s.openDoor()
+	ready()
+	return s.run(ctx, w)
+}
+
+// run serves a program until it ends, at first what was not over when it was paused, if it was.
+func (s *Server) run(ctx context.Context, w *world) error {
 	stop := context.AfterFunc(ctx, func() { s.finish(ctx.Err()) })
 	defer stop()
-	s.finish(s.accept())
+	var err error
+	if w != nil {
+		err = s.begin(w)
+	}
+	if err == nil {
+		err = s.accept()
+	}
+	s.finish(err)
 	closed := make(chan struct{})
 	go func() {
 		s.close()
@@ -53,28 +84,42 @@ func (s *Server) close() {
 // accept takes the ring, connections, areas and wake-ups until the program ends.
 func (s *Server) accept() error {
 	oob := make([]byte, unix.CmsgSpace(4*4))
-	var b [1]byte
+	raw, err := s.control.SyscallConn()
+	if err != nil {
+		return err
+	}
 	for {
-		n, oobn, flags, _, err := s.control.ReadMsgUnix(b[:], oob)
-		if err != nil {
+		if err := s.held.enter(raw); err != nil {
 			return err
 		}
-		if n == 0 {
-			return io.EOF
-		}
-		files, err := shm.Files(oob[:oobn])
-		if err == nil && flags&unix.MSG_CTRUNC == 0 {
-			err = s.received(b[0], files)
-		} else {
-			err = fmt.Errorf("%w: on the control socket", wire.ErrProtocol)
-		}
-		for _, f := range files {
-			_ = f.Close()
-		}
+		err := s.acceptOne(oob)
+		s.held.leave()
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// acceptOne takes what is there.
+func (s *Server) acceptOne(oob []byte) error {
+	var b [1]byte
+	n, oobn, flags, _, err := s.control.ReadMsgUnix(b[:], oob)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return io.EOF
+	}
+	files, err := shm.Files(oob[:oobn])
+	if err == nil && flags&unix.MSG_CTRUNC == 0 {
+		err = s.received(b[0], files)
+	} else {
+		err = fmt.Errorf("%w: on the control socket", wire.ErrProtocol)
+	}
+	for _, f := range files {
+		_ = f.Close()
+	}
+	return err
 }
 
 // received handles one byte of the control socket with the files that came with it, which the
@@ -83,6 +128,9 @@ func (s *Server) received(what byte, files []*os.File) error {
 	switch {
 	case what == 'R' && len(files) == 1 && s.ring == nil:
 		r, err := newRing(files[0])
+		if err == nil {
+			r.file, err = dup(files[0])
+		}
 		if err != nil {
 			return err
 		}
@@ -90,31 +138,36 @@ func (s *Server) received(what byte, files []*os.File) error {
 		s.tasks.Go(s.serveRing)
 		return nil
 	case what == 'M' && len(files) == 1:
-		fd, err := unix.FcntlInt(files[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		f, err := dup(files[0])
 		if err != nil {
 			return err
 		}
-		return s.areas.add(os.NewFile(uintptr(fd), "area"))
+		return s.areas.add(f)
 	case what == 'D' && len(files) == 0 && s.ring != nil:
 		s.ring.wake()
 		return nil
 	case what == 'L' && len(files) == 1 && s.ring != nil:
-		c, err := net.FileConn(files[0])
+		c, err := s.connections.add(files[0])
 		if err != nil {
-			return fmt.Errorf("%w: a connection that is no socket", wire.ErrProtocol)
+			return err
 		}
-		if s.connections++; s.connections > wire.MaxConnections {
-			_ = c.Close()
-			return fmt.Errorf("%w: more than %d connections", wire.ErrProtocol, wire.MaxConnections)
-		}
-		s.tasks.Go(func() { s.serve(c) })
+		s.tasks.Go(func() { s.serve(c, nil) })
 		return nil
 	}
 	return fmt.Errorf("%w: byte %q with %d files on the control socket", wire.ErrProtocol, what, len(files))
 }
 
-// serve carries out the requests of one connection.
-func (s *Server) serve(c net.Conn) {
+// dup gives the caller a file of its own.
+func dup(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// serve carries out the requests of one connection, after the answer to one from before, if any.
+func (s *Server) serve(c *connection, first func() error) {
 	stop := make(chan struct{})
 	go func() {
 		select {
@@ -125,10 +178,13 @@ func (s *Server) serve(c net.Conn) {
 	}()
 	defer close(stop)
 	h := &handler{Server: s, conn: c}
+	raw, err := c.SyscallConn()
+	if err == nil && first != nil {
+		err = first()
+	}
 	for {
-		m, err := wire.ReadRequest(c)
 		if err == nil {
-			err = h.carryOut(m)
+			err = h.serveNext(raw)
 		}
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
@@ -140,25 +196,51 @@ func (s *Server) serve(c net.Conn) {
 	}
 }
 
-// carryOut carries out one request and answers it. An error ends the service.
-func (h *handler) carryOut(m *wire.Request) error {
-	if err := h.drain(m.Last); err != nil {
+// serveNext carries out the next request of a connection and answers it. An error ends the service.
+func (h *handler) serveNext(raw syscall.RawConn) error {
+	if err := h.held.enter(raw); err != nil {
 		return err
 	}
-	if m.Op == wire.OpForget {
-		return h.forget(m)
+	m, err := wire.ReadRequest(h.conn)
+	var o *owed
+	var r *reply
+	if err == nil {
+		err = h.drain(m.Last)
 	}
+	if err == nil && m.Op == wire.OpForget {
+		err = h.forget(m)
+	} else if err == nil {
+		r, o, err = h.carryOut(m)
+	}
+	h.held.leave()
+	if err != nil || r == nil {
+		return err
+	}
+	return h.reply(r, o)
+}
+
+// carryOut carries out one request.
+func (h *handler) carryOut(m *wire.Request) (*reply, *owed, error) {
 	do := operations.of(m.Op)
 	if do == nil {
-		return fmt.Errorf("%w: operation %d", wire.ErrProtocol, m.Op)
+		return nil, nil, fmt.Errorf("%w: operation %d", wire.ErrProtocol, m.Op)
 	}
 	if m.Bulk != 0 && !takesBulk[m.Op] {
-		return fmt.Errorf("%w: operation %d with bulk", wire.ErrProtocol, m.Op)
+		return nil, nil, fmt.Errorf("%w: operation %d with bulk", wire.ErrProtocol, m.Op)
 	}
+	h.now = owed{}
 	r, err := do(h, m)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
+	c, _ := h.conn.(*connection)
+	o := h.note(m, r, c, 0)
+	h.now = owed{}
+	return r, o, nil
+}
+
+// reply answers a request.
+func (h *handler) reply(r *reply, o *owed) error {
 	if r.wait != nil {
 		r.wait(r)
 	}
@@ -171,7 +253,8 @@ func (h *handler) carryOut(m *wire.Request) error {
 	if len(r.bulk) > 0 {
 		parts = append(parts, r.bulk)
 	}
-	_, err = parts.WriteTo(h.conn)
+	_, err := parts.WriteTo(h.conn)
+	o.answer()
 	return err
 }
 
@@ -238,7 +321,10 @@ var takesBulk = map[uint32]bool{wire.OpCreateBuffer: true, wire.OpCreateImage: t
 // serveRing carries out the requests of the ring.
 func (s *Server) serveRing() {
 	for {
-		if err := s.drainAll(); err != nil {
+		s.held.gate.RLock()
+		err := s.drainAll()
+		s.held.gate.RUnlock()
+		if err != nil {
 			s.finish(err)
 			return
 		}
@@ -263,7 +349,7 @@ func (s *Server) drainAll() error {
 	s.ring.mu.Lock()
 	defer s.ring.mu.Unlock()
 	for {
-		if there, err := s.carryOutNext(); !there || err != nil {
+		if there, err := s.carryOutNext(); !there || err != nil || s.held.begun.Load() {
 			return err
 		}
 	}
@@ -314,12 +400,15 @@ func (s *Server) carryOutOfRing(m *wire.Request) error {
 	if m.Last == 0 {
 		h = &s.unasked
 	}
+	h.now.reset()
 	r, err := do(h, m)
 	if err != nil {
 		return err
 	}
+	o := h.note(m, r, nil, m.Last)
 	if r.wait == nil || m.Last == 0 {
 		s.answer(m.Last, r)
+		o.answer()
 		return nil
 	}
 	slot := m.Last
@@ -328,6 +417,7 @@ func (s *Server) carryOutOfRing(m *wire.Request) error {
 		defer s.ring.awaited.Add(-1)
 		r.wait(r)
 		s.answer(slot, r)
+		o.answer()
 	})
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,11 @@ type Options struct {
 	One bool
 	// Logger gets what goes wrong; nil: nothing.
 	Logger *slog.Logger
+	// Next starts the process that serves the program after a pause, on other devices if some are named, and returns
+	// when that has called ready. The files are the control connection and those of Resume. nil: no pause.
+	Next func(files []*os.File, devices string) error
+	// Leave ends this process when the next one serves the program.
+	Leave func()
 }
 
 // Server serves one program.
@@ -35,11 +41,15 @@ type Server struct {
 	control *net.UnixConn
 
 	devices devices
+	program string // its name
+	pid     int
 
 	mu      sync.Mutex
 	objects map[uint64]any // *buffer, *queue, ... by the program's number
 	events  map[uint64]*event
 	state   []byte // that was captured and not taken
+	ordered bool   // the program has captured or restored: its objects are known by their order
+	resumed bool   // it was paused: they are no more
 
 	found [256]atomic.Pointer[numbered] // of objects, to find them without mu; changed with mu held
 
@@ -48,9 +58,11 @@ type Server struct {
 	outbox     outbox
 
 	areas          areas
-	connections    int          // for requests
+	connections    connections  // for requests
 	ring           *requestRing // nil until the library has given it
 	asked, unasked handler      // of the ring's requests
+	held           holding
+	door           door
 	tasks          sync.WaitGroup
 	ended          chan struct{}
 	end            sync.Once
@@ -166,7 +178,9 @@ func (s *Server) send(op uint32, watch, event uint64, status int32, bulk []byte)
 type handler struct {
 	*Server
 	conn    net.Conn
-	unasked bool // the program does not wait for the replies
+	unasked bool   // the program does not wait for the replies
+	now     owed   // what the request under way comes to
+	again   []byte // bulk of a request that is carried out again
 }
 
 // wait waits for an event. One that the program sets is given up when all its devices are lost: who

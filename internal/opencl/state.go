@@ -30,7 +30,11 @@ func (h *handler) capture(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	if err := h.completeAll(); err != nil {
+	err := h.matchByOrder()
+	if err == nil {
+		err = h.completeAll()
+	}
+	if err != nil {
 		return failed(err)
 	}
 	state, err := h.takeState()
@@ -43,6 +47,17 @@ func (h *handler) capture(m *wire.Request) (*reply, error) {
 	r := &reply{deliver: true}
 	r.u64(uint64(len(state)))
 	return r, nil
+}
+
+// matchByOrder notes that objects are matched by the order in which they were made, which a pause does not keep.
+func (s *Server) matchByOrder() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resumed {
+		return coded(clInvalidOperation, "the program was paused: a checkpoint does not know the order of its objects")
+	}
+	s.ordered = true
+	return nil
 }
 
 // giveState is the answer to STATE: what CAPTURE took, once.
@@ -225,6 +240,9 @@ func (h *handler) restore(m *wire.Request) (*reply, error) {
 		return nil, err
 	}
 	list, err := readState(b)
+	if err == nil {
+		err = h.matchByOrder()
+	}
 	if err == nil {
 		err = h.completeAll()
 	}

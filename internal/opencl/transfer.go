@@ -47,13 +47,13 @@ func (h *handler) read(m *wire.Request) (*reply, error) {
 		h.deliver(&delivery{event: e, bytes: b})
 		return done, nil
 	}
-	r := &reply{deliver: true}
-	if err := h.wait(e); err != nil {
-		r.status = codeOf(err)
-		return r, nil
-	}
-	r.bulk = b
-	return r, nil
+	return &reply{deliver: true, wait: func(r *reply) {
+		if err := h.wait(e); err != nil {
+			r.status = codeOf(err)
+			return
+		}
+		r.bulk = b
+	}}, nil
 }
 
 func (h *handler) write(m *wire.Request) (*reply, error) {

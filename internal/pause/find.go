@@ -12,8 +12,12 @@ import (
 
 // Find returns the processes that can be paused, of the given ones and all that these have started: for the process
 // number of mpirun those are its ranks on this node.
-func Find(pids []int) ([]int, error) {
-	doors, err := listening()
+func Find(pids []int) ([]int, error) { return FindAt(address(0)[:len(address(0))-1], errNoDoor, pids) }
+
+// FindAt is Find for processes for which somebody listens at an abstract socket: a prefix and the process's number.
+// Without one below each of the given processes the error is that of none.
+func FindAt(prefix string, none error, pids []int) ([]int, error) {
+	doors, err := listening(prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -30,15 +34,15 @@ func Find(pids []int) ([]int, error) {
 			}
 		}
 		if len(found) == n {
-			return nil, fmt.Errorf("process %d (%s): %w", pid, programOf(pid), errNoDoor)
+			return nil, fmt.Errorf("process %d (%s): %w", pid, programOf(pid), none)
 		}
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
 }
 
-// listening lists the processes of this node in which the library listens.
-func listening() ([]int, error) {
+// listening lists the processes of this node for which somebody listens.
+func listening(prefix string) ([]int, error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
 		return nil, err
@@ -46,7 +50,7 @@ func listening() ([]int, error) {
 	defer f.Close()
 	var pids []int
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		_, after, found := strings.Cut(lines.Text(), " "+address(0)[:len(address(0))-1])
+		_, after, found := strings.Cut(lines.Text(), " "+prefix)
 		if pid, err := strconv.Atoi(after); found && err == nil {
 			pids = append(pids, pid)
 		}
@@ -88,3 +92,6 @@ func below(parents map[int]int, pid, top int) bool {
 	}
 	return false
 }
+
+// ProgramOf names a process as people do.
+func ProgramOf(pid int) string { return programOf(pid) }

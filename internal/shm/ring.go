@@ -54,6 +54,9 @@ type RingReader struct {
 // NewRingReader makes the reader's side of a ring in memory that begins as zeros.
 func NewRingReader(b []byte, l RingLayout) RingReader { return RingReader{half: newHalf(b, l)} }
 
+// Begin makes it the reader of a ring of which another one has read count bytes.
+func (r *RingReader) Begin(count uint64) { r.count, r.there, r.published = count, count, count }
+
 // Waiting returns how many bytes there are to read. If there are none, it publishes what was read.
 func (r *RingReader) Waiting() (int, error) {
 	if r.there == r.count {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -28,6 +29,7 @@ import (
 
 func newOpenCL() *cobra.Command {
 	var background bool
+	var resume int
 	cmd := &cobra.Command{
 		Use:    "opencl",
 		Short:  "serve an OpenCL program that runs as it is, for libholdfast-opencl",
@@ -41,10 +43,11 @@ func newOpenCL() *cobra.Command {
 			// it ends with its program: batch systems warn all processes of a step, and the program
 			// may want to take a checkpoint then
 			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-			return serveOpenCL(context.WithoutCancel(cmd.Context()))
+			return serveOpenCL(context.WithoutCancel(cmd.Context()), resume)
 		},
 	}
 	cmd.Flags().BoolVar(&background, "background", false, "leave a process behind that serves the program")
+	cmd.Flags().IntVar(&resume, "resume", 0, "serve a paused program, of which there are so many files")
 	return cmd
 }
 
@@ -75,7 +78,45 @@ func openclInBackground() error {
 // indexed is a selection that names one device by a number.
 var indexed = regexp.MustCompile(`:\d+$|#`)
 
-func serveOpenCL(ctx context.Context) error {
+// Descriptors of a command that serves a paused program; its files follow.
+const (
+	readyFile  = opencl.ControlFile + 1
+	firstFiles = opencl.ControlFile + 2
+)
+
+// next starts the command that serves a paused program, and returns when it does.
+func next(files []*os.File, devices string) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd := exec.Command("/proc/self/exe", "opencl", "--resume", strconv.Itoa(len(files)-1))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.ExtraFiles = append([]*os.File{files[0], w}, files[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = os.Environ()
+	if devices != "" {
+		cmd.Env = append(cmd.Env, gpustate.DeviceEnv+"="+devices)
+	}
+	_, err = child.Start(cmd)
+	_ = w.Close() // the child's is open
+	if err != nil {
+		return err
+	}
+	said, err := io.ReadAll(r)
+	switch text := strings.TrimSpace(string(said)); {
+	case err != nil:
+		return err
+	case text == "":
+		return errors.New("the next holdfast opencl has ended before it had the objects")
+	case text != "ready":
+		return errors.New(text)
+	}
+	return nil
+}
+
+func serveOpenCL(ctx context.Context, files int) error {
 	control := os.NewFile(opencl.ControlFile, "control")
 	c, err := net.FileConn(control)
 	if err != nil {
@@ -101,7 +142,7 @@ func serveOpenCL(ctx context.Context) error {
 	if v := os.Getenv(config.OpenCLVendorsVar); v != "" {
 		_ = os.Setenv("OCL_ICD_VENDORS", v) // as above
 	}
-	opt := opencl.Options{}
+	opt := opencl.Options{Next: next, Leave: func() { os.Exit(0) }}
 	if os.Getenv(config.OpenCLLogVar) != "" {
 		opt.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -111,11 +152,39 @@ func serveOpenCL(ctx context.Context) error {
 			fmt.Fprintf(os.Stderr, "holdfast opencl: %v; the program cannot be moved: it has its device here\n", err)
 		}
 	}
-	if opt.Select, err = gpustate.ParseSelect(text); err != nil {
+	opt.Select, err = gpustate.ParseSelect(text)
+	opt.One = indexed.MatchString(text)
+	if files > 0 {
+		return resumeOpenCL(ctx, u, opt, files, err)
+	}
+	if err != nil {
 		return err
 	}
-	opt.One = indexed.MatchString(text)
 	return opencl.Serve(ctx, u, opt)
+}
+
+// resumeOpenCL serves a paused program, and tells the command before this one when, or why not.
+func resumeOpenCL(ctx context.Context, u *net.UnixConn, opt opencl.Options, n int, err error) error {
+	ready := os.NewFile(readyFile, "ready")
+	var files []*os.File
+	for i := range n {
+		syscall.CloseOnExec(firstFiles + i)
+		files = append(files, os.NewFile(uintptr(firstFiles+i), "of a paused program"))
+	}
+	syscall.CloseOnExec(readyFile)
+	serves := false
+	if err == nil {
+		err = opencl.Resume(ctx, u, opt, files, func() {
+			serves = true
+			_, _ = ready.WriteString("ready") // the program is this process's all the same
+			_ = ready.Close()
+		})
+	}
+	if err != nil && !serves {
+		_, _ = ready.WriteString(err.Error()) // who waits has gone
+		return nil
+	}
+	return err
 }
 
 // defaultServer is the selection of this user's server on this node, which it starts when

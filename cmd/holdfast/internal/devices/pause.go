@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/spf13/cobra"
@@ -32,11 +34,13 @@ func newPause() *cobra.Command {
 	var o pauseFlags
 	cmd := &cobra.Command{
 		Use:   "pause PID...",
-		Short: "have a running CUDA program give up its GPU",
+		Short: "have a running CUDA or OpenCL program give up its GPU",
 		Long:  help("pause"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, args, func(g *pause.Group) error { return g.Pause(cmd.Context(), o.wait) })
+			return o.anyOf(cmd, args, opencl.Ask{Do: "pause", Wait: o.wait.Seconds()}, func(g *pause.Group) error {
+				return g.Pause(cmd.Context(), o.wait)
+			})
 		},
 	}
 	o.add(cmd, true)
@@ -45,16 +49,27 @@ func newPause() *cobra.Command {
 
 func newResume() *cobra.Command {
 	var o pauseFlags
+	var devices string
 	cmd := &cobra.Command{
 		Use:   "resume PID...",
-		Short: "have a paused CUDA program take its GPU again",
+		Short: "have a paused CUDA or OpenCL program take its GPU again",
 		Long:  help("resume"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, args, func(g *pause.Group) error { return g.Resume(nil) })
+			if _, err := gpustate.ParseSelect(devices); err != nil {
+				return err
+			}
+			return o.anyOf(cmd, args, opencl.Ask{Do: "resume", Devices: devices}, func(g *pause.Group) error {
+				if devices != "" {
+					return errors.New("--device is for OpenCL programs; for CUDA programs use holdfast migrate")
+				}
+				return g.Resume(nil)
+			})
 		},
 	}
 	o.add(cmd, false)
+	cmd.Flags().StringVar(&devices, "device", "",
+		"resume an OpenCL program on these devices, as HOLDFAST_DEVICE selects them (default: as it was started)")
 	return cmd
 }
 
@@ -67,16 +82,83 @@ func (o *pauseFlags) migrate(cmd *cobra.Command, pid, to string) error {
 	return o.with(cmd, []string{pid}, func(g *pause.Group) error { return g.Move(cmd.Context(), o.wait, moves) })
 }
 
-// with does something to the processes below the given ones, and says how it went.
-func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Group) error) error {
+// numbers are the given processes.
+func numbers(args []string) ([]int, error) {
 	pids := make([]int, len(args))
 	for i, a := range args {
 		var err error
 		if pids[i], err = strconv.Atoi(a); err != nil || pids[i] <= 0 {
-			return fmt.Errorf("%q is no process ID", a)
+			return nil, fmt.Errorf("%q is no process ID", a)
 		}
 	}
-	pids, err := pause.Find(pids)
+	return pids, nil
+}
+
+// anyOf has OpenCL programs do what is asked, or CUDA programs something.
+func (o *pauseFlags) anyOf(cmd *cobra.Command, args []string, ask opencl.Ask, do func(*pause.Group) error) error {
+	pids, err := numbers(args)
+	if err != nil {
+		return err
+	}
+	served, err := pause.FindAt(opencl.DoorPrefix, errNoOpenCL, pids)
+	if errors.Is(err, errNoOpenCL) {
+		if _, err := pause.Find(pids); err != nil {
+			return fmt.Errorf("%w; nor is it an OpenCL program that runs through libholdfast-opencl", err)
+		}
+		return o.with(cmd, args, do)
+	}
+	if err != nil {
+		return err
+	}
+	if cuda, err := pause.Find(pids); err == nil {
+		return fmt.Errorf("process %d uses CUDA and process %d OpenCL: they cannot be paused together", cuda[0],
+			served[0])
+	}
+	return o.opencl(cmd, served, ask)
+}
+
+var errNoOpenCL = errors.New("it is no program of libholdfast-opencl")
+
+// opencl has all programs do what is asked, or, of a pause, none.
+func (o *pauseFlags) opencl(cmd *cobra.Command, pids []int, ask opencl.Ask) error {
+	var results []pause.Result
+	var errs []error
+	for _, pid := range pids {
+		began := time.Now()
+		answer, err := opencl.Visit(cmd.Context(), pid, ask)
+		r := pause.Result{PID: pid, Program: pause.ProgramOf(pid), State: answer.State, Bytes: answer.Bytes,
+			Seconds: map[string]float64{"copy": time.Since(began).Seconds()}}
+		if err != nil {
+			r.Error = err.Error()
+			errs = append(errs, fmt.Errorf("process %d (%s): %w", pid, r.Program, err))
+		}
+		results = append(results, r)
+		if err != nil && ask.Do == "pause" {
+			break
+		}
+	}
+	if ask.Do == "pause" && len(errs) > 0 {
+		for i, r := range results {
+			if r.Error != "" {
+				continue
+			}
+			answer, err := opencl.Visit(cmd.Context(), r.PID, opencl.Ask{Do: "resume"})
+			results[i].State = answer.State
+			if err != nil {
+				errs = append(errs, fmt.Errorf("process %d (%s): resume: %w", r.PID, r.Program, err))
+			}
+		}
+	}
+	return o.report(cmd, results, errors.Join(errs...))
+}
+
+// with does something to the processes below the given ones, and says how it went.
+func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Group) error) error {
+	pids, err := numbers(args)
+	if err != nil {
+		return err
+	}
+	pids, err = pause.Find(pids)
 	if err != nil {
 		return err
 	}
@@ -90,11 +172,16 @@ func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Grou
 	stop := cli.ShowBar(cmd, cmd.Name(), 0, func() int64 { moved, _ := g.Moved(); return moved })
 	err = do(g)
 	stop()
+	return o.report(cmd, g.Results(), err)
+}
+
+// report says how it went.
+func (o *pauseFlags) report(cmd *cobra.Command, results []pause.Result, err error) error {
 	var werr error
 	if o.asJSON {
-		werr = cli.JSONLines(cmd.OutOrStdout(), g.Results())
+		werr = cli.JSONLines(cmd.OutOrStdout(), results)
 	} else {
-		say(cmd.OutOrStdout(), g.Results(), err == nil)
+		say(cmd.OutOrStdout(), results, err == nil)
 	}
 	if err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)

@@ -1,0 +1,232 @@
+package opencl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
+	"golang.org/x/sys/unix"
+)
+
+// DoorPrefix is what the abstract sockets of commands begin with that serve programs; the program's process number
+// follows.
+const DoorPrefix = "@holdfast-opencl-"
+
+// doorVersion is that of Ask and Answer.
+const doorVersion = 1
+
+// Ask is what a command is asked to do with its program.
+type Ask struct {
+	Version int     `json:"version"`
+	Do      string  `json:"do"`             // state, pause or resume
+	Wait    float64 `json:"wait,omitempty"` // seconds for commands to end
+	Devices string  `json:"devices,omitempty"`
+}
+
+// Answer is what came of it.
+type Answer struct {
+	State string `json:"state"` // running or paused
+	Bytes int64  `json:"bytes"` // of contents that went from the devices, or to them
+	Error string `json:"error,omitempty"`
+}
+
+// door is where the command that serves a program takes requests to pause it.
+type door struct {
+	mu       sync.Mutex // held by who changes the state
+	listener *net.UnixListener
+	paused   *kept
+}
+
+// openDoor listens. If it cannot, the program cannot be paused.
+func (s *Server) openDoor() {
+	if s.opt.Next == nil || s.pid == 0 {
+		return
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: DoorPrefix + strconv.Itoa(s.pid), Net: "unix"})
+	if err != nil {
+		s.opt.Logger.Warn("the program cannot be paused", "err", err)
+		return
+	}
+	s.door.listener = l
+	go func() {
+		<-s.ended
+		_ = l.Close() // the program has ended
+	}()
+	go func() {
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			go s.visit(c)
+		}
+	}()
+}
+
+// visitTime is how long a visitor may take to ask.
+const visitTime = 10 * time.Second
+
+// visit does what one visitor asks for.
+func (s *Server) visit(c *net.UnixConn) {
+	defer c.Close()
+	who, err := handshake.Peer(c)
+	if err != nil || int(who.Uid) != os.Getuid() && who.Uid != 0 {
+		return
+	}
+	_ = c.SetReadDeadline(time.Now().Add(visitTime))
+	var a Ask
+	if err := json.NewDecoder(c).Decode(&a); err != nil {
+		return
+	}
+	s.door.mu.Lock()
+	defer s.door.mu.Unlock()
+	answer, err := s.do(a)
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	err = json.NewEncoder(c).Encode(answer)
+	switch {
+	case answer.Error != "":
+	case a.Do == "resume":
+		s.opt.Leave()
+	case a.Do == "pause" && err != nil: // who asked for it has ended
+		if s.resume("") == nil {
+			s.opt.Leave()
+		}
+	}
+}
+
+// do does what is asked for; the door is held.
+func (s *Server) do(a Ask) (Answer, error) {
+	if a.Version != doorVersion {
+		return Answer{}, fmt.Errorf("it is served by a command of another release (version %d, want %d)", doorVersion,
+			a.Version)
+	}
+	var err error
+	switch paused := s.door.paused != nil; {
+	case a.Do == "pause" && paused:
+		err = errors.New("it is paused")
+	case a.Do == "resume" && !paused:
+		err = errors.New("it is not paused")
+	case a.Do == "pause":
+		s.door.paused, err = s.hold(time.Duration(a.Wait * float64(time.Second)))
+		if err == nil {
+			go s.watchPaused()
+		}
+	case a.Do == "resume":
+		bytes := s.door.paused.contents
+		if err = s.resume(a.Devices); err == nil {
+			return Answer{State: "running", Bytes: bytes}, nil
+		}
+	}
+	if s.door.paused == nil {
+		return Answer{State: "running"}, err
+	}
+	return Answer{State: "paused", Bytes: s.door.paused.contents}, err
+}
+
+// watchPaused ends the service of a program that ends while it is paused.
+func (s *Server) watchPaused() {
+	raw, err := s.control.SyscallConn()
+	if err != nil {
+		return
+	}
+	for gone := false; !gone; {
+		select {
+		case <-s.ended:
+			return
+		default:
+		}
+		err := raw.Control(func(fd uintptr) {
+			list := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+			n, err := unix.Poll(list, 200)
+			gone = err == nil && n > 0
+		})
+		if err != nil {
+			return
+		}
+	}
+	s.finish(nil)
+	s.goOn() // who waits at the gate finds that out
+}
+
+// resume has another process serve the program. After an error it is paused as before.
+func (s *Server) resume(devices string) (err error) {
+	var files, own []*os.File
+	defer func() {
+		for _, f := range own {
+			_ = f.Close() // a duplicate
+		}
+	}()
+	dupOf := func(c interface{ File() (*os.File, error) }) {
+		f, e := c.File()
+		if err = errors.Join(err, e); e == nil {
+			files, own = append(files, f), append(own, f)
+		}
+	}
+	dupOf(s.control)
+	files = append(files, s.door.paused.file, s.ring.file)
+	for _, a := range (&collector{s: s, requests: s.held.owed()}).allAreas() {
+		files = append(files, a.file)
+	}
+	for _, c := range s.connections.all() {
+		dupOf(c.UnixConn)
+	}
+	if err != nil {
+		return err
+	}
+	_ = s.door.listener.Close() // the next one listens there
+	if err = s.opt.Next(files, devices); err != nil {
+		s.openDoor()
+	}
+	return err
+}
+
+func unmap(b []byte) error {
+	if b == nil {
+		return nil
+	}
+	return unix.Munmap(b)
+}
+
+// Visit asks the command that serves a program.
+func Visit(ctx context.Context, pid int, a Ask) (Answer, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", DoorPrefix+strconv.Itoa(pid))
+	if err != nil {
+		return Answer{}, fmt.Errorf("no holdfast opencl command serves process %d: %w", pid, err)
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	who, err := handshake.Peer(c.(*net.UnixConn))
+	if err != nil {
+		return Answer{}, err
+	}
+	owner, err := os.Stat("/proc/" + strconv.Itoa(pid))
+	if err != nil {
+		return Answer{}, fmt.Errorf("there is no process %d", pid)
+	}
+	if st, ok := owner.Sys().(*syscall.Stat_t); !ok || who.Uid != st.Uid {
+		return Answer{}, fmt.Errorf("a process of another user (%d) listens for process %d", who.Uid, pid)
+	}
+	a.Version = doorVersion
+	if err := json.NewEncoder(c).Encode(a); err != nil {
+		return Answer{}, err
+	}
+	var answer Answer
+	if err := json.NewDecoder(c).Decode(&answer); err != nil {
+		return Answer{}, fmt.Errorf("the command that serves process %d has ended, or refuses: only its user (%d) "+
+			"and root may have it paused: %w", pid, who.Uid, err)
+	}
+	if answer.Error != "" {
+		return answer, errors.New(answer.Error)
+	}
+	return answer, nil
+}

@@ -1,0 +1,198 @@
+package opencl
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// holding lets a program's requests wait, as long as it is paused: they stay where the library has put them.
+type holding struct {
+	gate  sync.RWMutex // held for reading while a request is carried out
+	begun atomic.Bool  // somebody waits for it
+
+	mu    sync.Mutex
+	list  []*owed // those that may not be over, in the order in which they were carried out
+	limit int
+}
+
+// enter returns when a socket has something to read, or has ended, and the gate is open. leave must follow.
+func (h *holding) enter(raw syscall.RawConn) error {
+	var b [1]byte
+	err := raw.Read(func(fd uintptr) bool {
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if err == nil {
+		h.gate.RLock()
+	}
+	return err
+}
+
+func (h *holding) leave() { h.gate.RUnlock() }
+
+// add keeps a request; the gate is held for reading.
+func (h *holding) add(o *owed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.list) >= max(h.limit, 64) || o.bulk != nil { // bytes are not kept for long
+		h.sweep()
+		h.limit = 2 * len(h.list)
+	}
+	h.list = append(h.list, o)
+}
+
+// sweep drops those that are over; mu is held.
+func (h *holding) sweep() {
+	h.list = slices.DeleteFunc(h.list, func(o *owed) bool { return !o.kept() && o.heard() })
+}
+
+// owed are those that are not over.
+func (h *holding) owed() []*owed {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweep()
+	return slices.Clone(h.list)
+}
+
+// errBusy: commands do not end in time.
+var errBusy = errors.New("its commands do not end in this time")
+
+// quiet lets no request in any more, and returns when all commands are complete but those that wait for a user event.
+// After an error the program goes on.
+func (s *Server) quiet(wait time.Duration) (err error) {
+	end := time.Now().Add(wait)
+	s.held.begun.Store(true)
+	locked := make(chan struct{})
+	go func() {
+		s.held.gate.Lock()
+		close(locked)
+	}()
+	defer func() {
+		if err != nil {
+			go func() { // a request that is under way ends some day
+				<-locked
+				s.goOn()
+			}()
+		}
+	}()
+	select {
+	case <-locked:
+	case <-s.ended:
+		return errors.New("it has ended")
+	case <-time.After(wait):
+		return errBusy
+	}
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
+		settled := s.settled()
+		if err := s.complete(time.Until(end)); err != nil {
+			return err
+		}
+		if settled && s.settled() {
+			return nil
+		}
+		if time.Now().After(end) {
+			return errBusy
+		}
+		time.Sleep(pause)
+	}
+}
+
+// goOn opens the gate.
+func (s *Server) goOn() {
+	s.held.begun.Store(false)
+	s.held.gate.Unlock()
+}
+
+// settled reports whether nothing changes by itself once the commands that were issued are complete.
+func (s *Server) settled() bool {
+	s.deliverComplete()
+	behind := map[*queue]bool{} // a command that is kept back
+	for _, o := range s.held.owed() {
+		if o.kept() {
+			c := o.event.command.Load()
+			if c == nil || !anyKept(c.deps) && !(c.queue.ordered && behind[c.queue]) {
+				return false // it is about to be issued
+			}
+			behind[c.queue] = true
+		} else if !o.heard() && (o.tells == nil || !o.tells()) {
+			return false
+		}
+	}
+	s.outbox.mu.Lock()
+	defer s.outbox.mu.Unlock()
+	for d := range s.outbox.reads {
+		if d.event.isIssued() {
+			return false
+		}
+	}
+	return true
+}
+
+// complete returns when the commands that were issued are complete. An error of one is its queue's, as without a pause.
+func (s *Server) complete(wait time.Duration) error {
+	done := make(chan error, 1)
+	go func() {
+		for _, q := range s.queues() {
+			if err := q.q.Finish(); err != nil {
+				if codeOf(err) == clDeviceNotAvailable {
+					done <- err
+					return
+				}
+				q.fail(err)
+			}
+		}
+		done <- nil
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(max(wait, time.Millisecond)):
+		return errBusy
+	}
+}
+
+// queues are the program's.
+func (s *Server) queues() (list []*queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.objects {
+		if q, ok := o.(*queue); ok {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// hold pauses the program: its commands are complete, or wait for a user event; its objects are in memory, and on no
+// device. After an error it goes on.
+func (s *Server) hold(wait time.Duration) (*kept, error) {
+	if err := s.quiet(wait); err != nil {
+		return nil, err
+	}
+	k, err := s.keep()
+	if err != nil {
+		s.goOn()
+		return nil, err
+	}
+	s.devices.close()
+	return k, nil
+}
+
+// holdable is the reason why the program cannot be paused, nil for none.
+func (s *Server) holdable() error {
+	if s.ring == nil || s.ring.lost.Load() != 0 {
+		return errors.New("it has lost a device")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ordered {
+		return errors.New("its objects are in its checkpoints (hf_protect_opencl), which match them by their order")
+	}
+	return nil
+}

@@ -1,0 +1,457 @@
+package opencl
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
+	"golang.org/x/sys/unix"
+)
+
+// kept is what a paused program has, in a file of memory, for the next process that serves it: the contents, each from
+// a multiple of 4096 bytes on, a world as JSON, u32 CRC-32C of that, u64 bytes of it.
+type kept struct {
+	file     *os.File
+	contents int64
+}
+
+// world describes it. Numbers are the library's.
+type world struct {
+	Program    string
+	PID        int
+	Devices    int   // that the program was shown
+	Used       []int // of these, where it has objects
+	Deliveries uint64
+	Ring       uint64 // bytes read
+	LastArea   uint64
+	Areas      []keptArea
+	Objects    []keptObject // contexts, queues, memory, samplers, each behind what it is made on
+	Programs   []keptProgram
+	Kernels    []keptKernel
+	Events     []keptEvent
+	Requests   []keptRequest
+	Released   []uint64 // objects that only commands need
+	Forgotten  []uint64 // events
+	Sum        uint32   // CRC-32C of the contents
+	End        int64    // bytes of the file
+}
+
+type keptArea struct {
+	Number  uint64
+	Devices []int // that know it
+}
+
+type keptObject struct {
+	ID      uint64
+	Op      uint32
+	Body    []byte
+	At      int64 // of the contents, 0: none
+	Bytes   int
+	Failed  int32 // of queues: what the next finish reports
+	Barrier int32 // of queues: the error of the last barrier
+}
+
+type keptProgram struct {
+	ID, Context uint64
+	Builds      map[int]text // by devices of the context
+}
+
+type keptKernel struct {
+	ID, Program uint64
+	Name        string
+	Args        []keptArg
+}
+
+// keptArg is an argument, of a kind of the protocol; 0: none.
+type keptArg struct {
+	Kind    uint32
+	Number  uint64
+	Value   []byte
+	Refused int32
+}
+
+type keptEvent struct {
+	ID     uint64
+	Device int // -1: a user event
+	Set    bool
+	Status int32
+	Times  *[4]uint64
+}
+
+type keptRequest struct {
+	Op         uint32
+	Body, Bulk []byte
+	Connection int // -1: none
+	Slot       uint64
+	Waits      bool // for the reply
+	Kernel     uint64
+	Args       []keptArg
+}
+
+// collector gathers what is to be kept: what the program has, and what its commands have that are kept back.
+type collector struct {
+	s        *Server
+	requests []*owed
+	objects  map[uint64]*entry
+	mems     map[uint64]*mem
+	queues   map[uint64]*queue
+	programs map[uint64]*program
+	kernels  map[uint64]*kernel
+	events   map[*event]bool
+}
+
+func (c *collector) object(o any) {
+	switch o := o.(type) {
+	case *clContext:
+		c.objects[o.id] = &o.entry
+	case *queue:
+		c.objects[o.id], c.queues[o.id] = &o.entry, o
+		c.object(o.ctx)
+	case *mem:
+		c.objects[o.id], c.mems[o.id] = &o.entry, o
+		c.object(o.ctx)
+		if o.parent != nil {
+			c.object(o.parent)
+		}
+	case *sampler:
+		c.objects[o.id] = &o.entry
+	case *program:
+		c.programs[o.id] = o
+		c.object(o.ctx)
+	case *kernel:
+		c.kernels[o.id] = o
+		c.object(o.program)
+	}
+}
+
+// collect gathers all. Nothing runs.
+func (s *Server) collect() *collector {
+	c := &collector{s: s, requests: s.held.owed(), objects: map[uint64]*entry{}, mems: map[uint64]*mem{},
+		queues: map[uint64]*queue{}, programs: map[uint64]*program{}, kernels: map[uint64]*kernel{},
+		events: map[*event]bool{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.objects {
+		c.object(o)
+	}
+	for _, e := range s.events {
+		c.events[e] = true
+	}
+	for _, o := range c.requests {
+		if o.kernel != nil {
+			c.object(o.kernel)
+		}
+		for _, a := range o.args {
+			if a.m != nil {
+				c.object(a.m)
+			} else if a.sampler != nil {
+				c.object(a.sampler)
+			}
+		}
+		if o.event == nil {
+			continue
+		}
+		k := o.event.command.Load()
+		if k == nil {
+			continue
+		}
+		c.object(k.queue)
+		for _, u := range k.uses {
+			c.object(u.m)
+		}
+		c.events[o.event] = true
+		for _, d := range k.deps {
+			c.events[d] = true
+		}
+	}
+	return c
+}
+
+// keep takes the state of all objects.
+func (s *Server) keep() (k *kept, err error) {
+	if err := s.holdable(); err != nil {
+		return nil, err
+	}
+	s.ring.mu.Lock()
+	s.ring.in.Publish()
+	s.ring.mu.Unlock()
+	c := s.collect()
+	w := &world{Program: s.program, PID: s.pid, Devices: len(s.devices.all()), Used: s.devices.inUse(),
+		Deliveries: s.deliveries.Load(), Ring: s.ring.in.Count()}
+	if err := c.describe(w); err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("holdfast opencl paused", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	k = &kept{file: os.NewFile(uintptr(fd), "state of an OpenCL program")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, k.file.Close())
+		}
+	}()
+	return k, c.write(w, k)
+}
+
+// describe fills in all but the contents.
+func (c *collector) describe(w *world) error {
+	for _, id := range slices.Sorted(maps.Keys(c.objects)) {
+		e := c.objects[id]
+		o := keptObject{ID: id, Op: e.made.Op, Body: e.made.Body}
+		if q := c.queues[id]; q != nil {
+			o.Failed = codeOf(q.failed)
+			if q.barrier != nil && q.barrier.isIssued() {
+				_, err := q.barrier.done()
+				o.Barrier = codeOf(err)
+			}
+		}
+		w.Objects = append(w.Objects, o)
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.programs)) {
+		p := c.programs[id]
+		o := keptProgram{ID: id, Context: p.ctx.id, Builds: map[int]text{}}
+		for i, one := range p.builds() {
+			if one != nil {
+				o.Builds[i] = p.texts[i]
+			}
+		}
+		w.Programs = append(w.Programs, o)
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.kernels)) {
+		k := c.kernels[id]
+		o := keptKernel{ID: id, Program: k.program.id, Name: k.name, Args: c.args(k.args)}
+		for i, err := range k.refused {
+			o.Args[i].Refused = codeOf(err)
+		}
+		w.Kernels = append(w.Kernels, o)
+	}
+	all := c.s.devices.all()
+	for e := range c.events {
+		if err := c.event(w, e, all); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(w.Events, func(a, b keptEvent) int { return cmp.Compare(a.ID, b.ID) })
+	for _, o := range c.requests {
+		r := keptRequest{Op: o.op, Body: o.body, Bulk: o.bulk, Connection: -1, Slot: o.slot,
+			Waits: o.reply && !o.heard(), Args: c.args(o.args)}
+		if o.conn != nil && r.Waits {
+			r.Connection = o.conn.number
+		}
+		if o.kernel != nil {
+			r.Kernel = o.kernel.id
+		}
+		w.Requests = append(w.Requests, r)
+	}
+	c.released(w)
+	c.areas(w, all)
+	return nil
+}
+
+// event describes an event. One of a command that is kept back is made by its request.
+func (c *collector) event(w *world, e *event, all []*device) error {
+	if e.id == 0 || e.dev != nil && !e.isIssued() {
+		return nil
+	}
+	o := keptEvent{ID: e.id, Device: slices.Index(all, e.dev), Set: e.isIssued()}
+	if o.Set {
+		done, err := e.done()
+		if !done {
+			return fmt.Errorf("the command of event %d is not complete", e.id)
+		}
+		o.Status = codeOf(err)
+		if t, err := e.times(); err == nil {
+			o.Times = &t
+		}
+	}
+	w.Events = append(w.Events, o)
+	return nil
+}
+
+// args describes arguments. An object that the program has released, and no command keeps, is none.
+func (c *collector) args(list []argument) (args []keptArg) {
+	for _, a := range list {
+		var k keptArg
+		switch v := a.value.(type) {
+		case gpustate.Local:
+			k = keptArg{Kind: wire.ArgLocal, Number: uint64(v)}
+		case gpustate.Value:
+			k = keptArg{Kind: wire.ArgValue, Value: v}
+		case gpustate.Null:
+			k = keptArg{Kind: wire.ArgNull}
+		}
+		if a.m != nil && c.objects[a.m.id] != nil {
+			k = keptArg{Kind: wire.ArgMem, Number: a.m.id}
+		}
+		if a.sampler != nil && c.objects[a.sampler.id] != nil {
+			k = keptArg{Kind: wire.ArgSampler, Number: a.sampler.id}
+		}
+		args = append(args, k)
+	}
+	return args
+}
+
+// released notes what the program has released and its commands need.
+func (c *collector) released(w *world) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	gone := func(id uint64) {
+		q := c.queues[id]
+		if c.s.objects[id] == nil || q != nil && q.left != nil {
+			w.Released = append(w.Released, id)
+		}
+	}
+	for _, k := range w.Kernels {
+		gone(k.ID)
+	}
+	for _, p := range w.Programs {
+		gone(p.ID)
+	}
+	for _, o := range slices.Backward(w.Objects) {
+		gone(o.ID)
+	}
+	for e := range c.events {
+		if e.id != 0 && c.s.events[e.id] == nil {
+			w.Forgotten = append(w.Forgotten, e.id)
+		}
+	}
+}
+
+// allAreas are the areas, also those that are to end, in the order of their numbers.
+func (c *collector) allAreas() []*area {
+	a := &c.s.areas
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := slices.Collect(maps.Values(a.list))
+	for _, o := range c.requests {
+		if o.area != nil && !o.heard() {
+			list = append(list, o.area)
+		}
+	}
+	slices.SortFunc(list, func(a, b *area) int { return cmp.Compare(a.number, b.number) })
+	return list
+}
+
+func (c *collector) areas(w *world, all []*device) {
+	w.LastArea = c.s.areas.last
+	for _, a := range c.allAreas() {
+		one := keptArea{Number: a.number}
+		for _, d := range a.known {
+			one.Devices = append(one.Devices, slices.Index(all, d))
+		}
+		w.Areas = append(w.Areas, one)
+	}
+}
+
+// page is what contents begin at a multiple of.
+const page = 4096
+
+// write writes the file: the contents go from the devices into it without another copy.
+func (c *collector) write(w *world, k *kept) error {
+	var at int64
+	for i, o := range w.Objects {
+		if m := c.mems[o.ID]; m != nil && m.root == m {
+			w.Objects[i].At, w.Objects[i].Bytes = at, m.bytes()
+			at += (int64(m.bytes()) + page - 1) &^ (page - 1)
+		}
+	}
+	k.contents = at
+	w.End = at
+	if at > 0 {
+		if err := unix.Fallocate(int(k.file.Fd()), 0, 0, at); err != nil {
+			return fmt.Errorf("%d bytes of memory for its objects: %w", at, err)
+		}
+		b, err := unix.Mmap(int(k.file.Fd()), 0, int(at), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Munmap(b) }() // what it shows stays in the file
+		for _, o := range w.Objects {
+			if o.Bytes == 0 {
+				continue
+			}
+			if err := c.mems[o.ID].contents(b[o.At:][:o.Bytes]); err != nil {
+				return fmt.Errorf("read object %d: %w", o.ID, err)
+			}
+		}
+		w.Sum = crc32.Checksum(b, castagnoli)
+	}
+	return k.describe(w)
+}
+
+// describe writes the world behind the contents.
+func (k *kept) describe(w *world) error {
+	text, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	tail := binary.LittleEndian.AppendUint32(text, crc32.Checksum(text, castagnoli))
+	tail = binary.LittleEndian.AppendUint64(tail, uint64(len(text)))
+	_, err = k.file.WriteAt(tail, w.End)
+	return err
+}
+
+// contents reads the bytes of a memory object from a device that has them.
+func (m *mem) contents(b []byte) error {
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	i := max(slices.Index(m.shared.current, true), 0)
+	q, err := m.ctx.open[i].Queue(ownQueue)
+	if err != nil {
+		return err
+	}
+	if m.bufs != nil {
+		return q.Read(m.bufs[i], 0, b)
+	}
+	return q.ReadImage(m.imgs[i], m.imgs[i].Whole(), b)
+}
+
+var errKept = errors.New("the state of the paused program is damaged")
+
+// readWorld reads what write has written, and checks it. The contents are mapped; the caller unmaps them.
+func readWorld(f *os.File) (w *world, contents []byte, err error) {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, nil, err
+	}
+	var tail [12]byte
+	if _, err := f.ReadAt(tail[:], end-int64(len(tail))); err != nil {
+		return nil, nil, errKept
+	}
+	n := int64(binary.LittleEndian.Uint64(tail[4:]))
+	if n < 0 || n > end-int64(len(tail)) {
+		return nil, nil, errKept
+	}
+	text := make([]byte, n)
+	if _, err := f.ReadAt(text, end-int64(len(tail))-n); err != nil {
+		return nil, nil, err
+	}
+	w = &world{}
+	if crc32.Checksum(text, castagnoli) != binary.LittleEndian.Uint32(tail[:]) {
+		return nil, nil, errKept
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(w); err != nil || w.End != end-int64(len(tail))-n {
+		return nil, nil, errors.Join(errKept, err)
+	}
+	if w.End == 0 {
+		return w, nil, nil
+	}
+	contents, err = unix.Mmap(int(f.Fd()), 0, int(w.End), unix.PROT_READ, unix.MAP_SHARED)
+	if err == nil && crc32.Checksum(contents, castagnoli) != w.Sum {
+		return nil, nil, errors.Join(errKept, unix.Munmap(contents))
+	}
+	return w, contents, err
+}
