@@ -33,7 +33,7 @@ type Guard struct {
 	Node string
 }
 
-// beat is what a supervisor and its guard send each other.
+// beat is a message between a supervisor and its guard.
 type beat struct {
 	Over bool `json:"over,omitempty"` // the supervisor ends in order
 }
@@ -120,7 +120,7 @@ func accept[T any](ctx context.Context, s *Supervisor, from <-chan T) (T, error)
 	}
 }
 
-// serve finds out who calls, until the Supervisor is closed.
+// serve admits callers until the Supervisor is closed.
 func (s *Supervisor) serve() {
 	for {
 		c, err := s.plane.AcceptClient(context.Background())
@@ -131,7 +131,7 @@ func (s *Supervisor) serve() {
 	}
 }
 
-// callTime is how long a caller has to say who it is, and to be taken.
+// callTime bounds the time until a caller has named itself, and until it is accepted.
 const callTime = 5 * time.Second
 
 func (s *Supervisor) admit(c net.Conn) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// call connects to a supervisor and says who calls.
+// call connects to a supervisor and names the caller.
 func call(ctx context.Context, supervisor string, h hello) (*line, error) {
 	v, err := ParseSupervisor(supervisor)
 	if err != nil {

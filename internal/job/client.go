@@ -130,8 +130,8 @@ type Work struct {
 	Total   int64   `json:"total"` // about; 0 when nobody knows
 }
 
-// ReadContact reads the contact file of a directory. Whose it is does not matter
-// here: who answers at the address has to prove the key that it names.
+// ReadContact reads the contact file of a directory. Its owner does not matter
+// here: the process at the address has to prove the key that the file names.
 func ReadContact(dir string) (k Contact, err error) {
 	b, err := vfs.OS{AllowForeign: true}.ReadFile(filepath.Join(dir, ContactName), 1<<20)
 	if err != nil {
@@ -146,13 +146,13 @@ func ReadContact(dir string) (k Contact, err error) {
 // Client talks to a running job from outside.
 type Client struct{ *line }
 
-// notRunning says that a directory belongs to no job that can be reached.
+// notRunning is the error of a directory whose job cannot be reached.
 func notRunning(dir string, err error) error {
 	return fmt.Errorf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
 		"use its HOLDFAST_GLOBAL): %w", dir, err)
 }
 
-// died says that the process which would answer for a job died without ending it.
+// died is the error of a job whose rank 0 or node daemon died without ending it.
 func (k *Contact) died(dir string) error {
 	if k.Daemon {
 		return fmt.Errorf("no running job answers for %s: the node daemon of job %s, process %d on %s, has died; if "+

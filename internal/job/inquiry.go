@@ -75,7 +75,7 @@ func (q *Inquiry) Fate(ctx context.Context) (Fate, string) {
 	}
 }
 
-// over says that the job has ended or was requeued, "" if it has not.
+// over describes the end or the requeue of the job, "" if it goes on.
 func (q *Inquiry) over(ctx context.Context) string {
 	info, err := q.Client.ShowJob(ctx, q.Job)
 	switch {

@@ -43,7 +43,7 @@ func (l *line) next(patience time.Duration) ([]byte, error) {
 	return l.in.Bytes(), nil
 }
 
-// sendTime bounds sending a line to somebody who does not read.
+// sendTime bounds sending a line to a peer that does not read.
 const sendTime = 2 * time.Second
 
 func (l *line) send(v any) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// launcherKind is what starts the ranks.
+// launcherKind is the kind of command that starts the ranks.
 type launcherKind string
 
 const (
@@ -22,7 +22,7 @@ const (
 	launchMPICH   launcherKind = "MPICH's mpiexec"
 )
 
-// command is what is to be started, taken apart as far as restarts need it.
+// command is the user's command line, taken apart as far as restarts need it.
 type command struct {
 	kind   launcherKind
 	name   string

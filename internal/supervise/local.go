@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
-// foreign is what makeLocal writes where a name is taken by somebody else.
+// foreign is the text of makeLocal for a name that another user has taken.
 const foreign = "is not a directory of this user"
 
 // makeLocal makes the directory $1 unless it is there. $2 is true where directories of other
@@ -35,8 +35,8 @@ exit 1`
 const localNames = 3
 
 // nodeLocal gives the job a directory for its checkpoints on the disk of each node, below
-// --local-in. Anybody may make a directory or a link in /tmp before the job does, so the name
-// is one that nobody can guess; it is kept beside the checkpoints for when the job is requeued.
+// --local-in. Other users may make a directory or a link in /tmp before the job does, so the name
+// is random; it is kept next to the checkpoints for the time after a requeue.
 // A job that gets none runs without that level, as Open says.
 func (s *setup) nodeLocal(ctx context.Context) error {
 	if s.opt.LocalIn == "" || os.Getenv("HOLDFAST_LOCAL") == "off" {

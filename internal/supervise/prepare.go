@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// setup is what is known before the first start. It does not change after that.
+// setup is made before the first start, and does not change after it.
 type setup struct {
 	opt       Options
 	cmd       *command

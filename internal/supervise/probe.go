@@ -74,7 +74,7 @@ func (s *setup) examine(ctx context.Context, a decide.Examine) map[string]string
 	return faults
 }
 
-// bySlurm is what Slurm itself finds wrong with nodes.
+// bySlurm returns the faults of nodes that Slurm reports.
 func (s *setup) bySlurm(ctx context.Context) map[string]string {
 	held, quick := s.cfg.Nodes, slurm.Client{Timeout: 2 * time.Second}
 	var states []slurm.NodeState
@@ -137,7 +137,7 @@ func (s *setup) blameNone(ctx context.Context, faults map[string]string, dead []
 	}
 }
 
-// probe says what is wrong with a node, "" if nothing is. Connecting tells a dead
+// probe describes the fault of a node, "" if it has none. Connecting tells a dead
 // node from a live one at once; a frozen one still accepts connections, so that a
 // suspect must also run something.
 func (s *setup) probe(ctx context.Context, node string, suspect bool, lim limits) string {

@@ -173,7 +173,7 @@ func (w *watched) hear(ctx context.Context, hearing *sync.WaitGroup) {
 	}
 }
 
-// conclude says what a checkpoint would have met.
+// conclude writes how checkpoints of the program would have gone.
 func (w *watched) conclude() {
 	sum := w.job.Summary()
 	if w.opt.JSON {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// past is what the starts of a run have come to.
+// past sums up the starts of a run.
 type past struct {
 	starts       int
 	unopened     int               // in a row that did not come to Open
@@ -32,7 +32,7 @@ type past struct {
 	death        death             // of the newest start
 }
 
-// death is what ended a start.
+// death describes the end of a start.
 type death struct {
 	at      time.Time // as far as can be told
 	noticed time.Time
@@ -181,10 +181,9 @@ func (m *Machine) retry() {
 	}
 }
 
-// neverOpens reports whether a start that did not come to Open, on nodes that are well, says that
-// none will. One that ended by itself, with a code of the program's own, does. One that was killed,
-// one in which a node was away and one that follows the death of a node may have failed for that
-// reason, so it takes several in a row.
+// neverOpens reports whether no start will reach Open, after one that failed on nodes that are well. A start that ended
+// by itself with the program's own exit code is proof. A start that was killed, that missed a node or that follows the
+// death of a node may have failed for that reason, so several in a row are needed.
 func (m *Machine) neverOpens() bool {
 	t, p := m.try, &m.past
 	if !t.killed || !t.launching.failedAt.IsZero() { // else it was slow, or its nodes
@@ -316,10 +315,9 @@ func levelsAt(rep job.Report, e uint64) string {
 	return strings.Join(at, ", ")
 }
 
-// unrestorable decides what follows a start that found checkpoints and could restore none. Data
-// that are on the disk of a dead node may come back with it, so it is waited for. A job that has
-// had checkpoints is started over only within --begin-anew, and never one that had any at global, or
-// that began from something.
+// unrestorable decides what follows a start that found checkpoints and could restore none. Data on the disk of a dead
+// node may come back with the node, so the run waits for it. A job that has had checkpoints is started over only within
+// --begin-anew, and never if any of them reached global or the job itself began from a checkpoint.
 func (m *Machine) unrestorable() {
 	why := m.try.last.Unrestorable
 	if !m.try.last.Missing {
@@ -392,7 +390,7 @@ func (m *Machine) waitOn(s os.Signal) {
 	})
 }
 
-// returned looks whether the wait is over.
+// returned ends the wait if a node is back or the time is over.
 func (m *Machine) returned(back bool) {
 	switch {
 	case m.phase != awaiting:

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// launching is what is known of a start before it comes to Open.
+// launching describes a start before it reaches Open.
 type launching struct {
 	announced  []string // nodes
 	alive      int      // of these

@@ -95,9 +95,8 @@ func (m *Machine) requeue(code int, pause sleep.Backoff, end time.Time) {
 	})
 }
 
-// ours finds out whether the job is still the one that started this command, and waits for Slurm
-// to say so. While this node was frozen or cut off, another may have put the job back into the
-// queue: it may run elsewhere then, and two must not write.
+// ours asks Slurm whether the job still belongs to this command, and waits for the answer. While this node was frozen
+// or cut off, another node may have put the job back into the queue: it may run elsewhere then, and two must not write.
 func (m *Machine) ours(pause sleep.Backoff, yes, no func()) {
 	if m.cfg.Job == nil {
 		yes()

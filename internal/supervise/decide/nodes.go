@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// nodes is what is known of the nodes of the job.
+// nodes describes the nodes of the job.
 type nodes struct {
 	used      []string          // by the newest start
 	homes     []string          // of the newest start that computed: their disks hold its checkpoints
@@ -21,14 +21,14 @@ type nodes struct {
 	look      func()            // the next time
 }
 
-// purpose is what nodes are examined for.
+// purpose is the reason for an examination of nodes.
 type purpose uint8
 
 const (
 	forNothing purpose = iota
 	forStart           // that does not come to Open
 	forDeath           // of a start
-	forReturn          // of one that has what is missing
+	forReturn          // of a node that may have the missing data
 )
 
 func (n *nodes) usable(node string) bool { return n.dead[node] == "" && n.unfit[node] == "" }

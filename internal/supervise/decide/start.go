@@ -48,7 +48,7 @@ type progress struct {
 	points      uint64
 }
 
-// inquiry is what is known of the nodes of a start in trouble.
+// inquiry is the search for dead nodes of a start in trouble.
 type inquiry struct {
 	suspects []string // to be looked at closely
 	missing  []string // found dead before Open
@@ -97,7 +97,7 @@ func (t *try) hear(m *Machine, ev Event) {
 	}
 }
 
-// watch looks whether the start must be ended, or asked for its final checkpoint.
+// watch ends the start if it must be ended, and asks for its final checkpoint when that is due.
 func (m *Machine) watch() {
 	t := m.try
 	if stood := t.clock.stood(m.now); stood > Silence && m.cfg.Job != nil {

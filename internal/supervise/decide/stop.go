@@ -112,9 +112,8 @@ func (m *Machine) preemption(info *slurm.JobInfo) (within time.Duration, why str
 	return max(info.Preempted.Add(m.cfg.GraceTime).Sub(m.now), m.cfg.Grace), "the job is being preempted"
 }
 
-// terminated answers ranks that were sent TERM by somebody else than this command: it tells them
-// how long they have in a preemption, of which the batch host hears only when the GraceTime is
-// over.
+// terminated answers ranks that were sent TERM, but not by this command. In a preemption it tells them how much time
+// they have: the batch host hears of the preemption only when the GraceTime is over.
 func (m *Machine) terminated() {
 	if m.cfg.Job == nil || m.limit.stopping { // it was told already
 		m.do(Tell{})
@@ -150,8 +149,8 @@ func (m *Machine) stop(why string, within time.Duration, s os.Signal) {
 	m.do(RequestStop{within})
 }
 
-// asked says what came of that. At the time limit Slurm sends TERM to the ranks as well; they may
-// be done before it comes here.
+// asked takes the answer to a request for the final checkpoint. At the time limit Slurm sends TERM to the ranks, too;
+// they may have ended before this command hears of it.
 func (m *Machine) asked(ok bool) {
 	t := m.try
 	switch {

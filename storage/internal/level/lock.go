@@ -236,8 +236,7 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 // of runs that race one wins.
 func (d *Dir) takeLock(want *format.Lock) error {
 	if _, err := d.fs.Stat(d.LockPath()); !errors.Is(err, fs.ErrNotExist) {
-		err = cmp.Or(err, fs.ErrExist)
-		return err
+		return cmp.Or(err, fs.ErrExist)
 	}
 	temp := filepath.Join(d.path, TempName(format.LockName, d.owner))
 	if err := WriteFile(d.fs, temp, want.Encode()); err != nil {

@@ -281,8 +281,7 @@ func (h *session) read(d *format.Decoder) error {
 	defer p.Drop()
 	got, err := h.f.ReadAt(p.Buf[:n], off)
 	if got == 0 && n > 0 {
-		err = cmp.Or(err, io.ErrUnexpectedEOF)
-		return h.refuse(err)
+		return h.refuse(cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 	return writeFrame(h.c, wireOK, nil, p.Buf[:got])
 }

@@ -69,8 +69,7 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoi
 		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: %s was set aside by a repair; remove it when you have looked at it\n",
 			path)
 	}
-	err = cmp.Or(err, aerr)
-	return out, err
+	return out, cmp.Or(err, aerr)
 }
 
 func printRepairs(cmd *cobra.Command, list []checkpoints.Repaired, dry, asJSON bool) error {
