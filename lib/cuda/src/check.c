@@ -13,14 +13,6 @@
 
 _Atomic int hf_captures;
 
-/* A stream that work was submitted to, and the last call that did so. */
-struct stream {
-	CUcontext context;
-	hf_word stream;
-	unsigned call;
-	uint64_t number;
-};
-
 /* What a roll back has copied. */
 struct saved {
 	const struct hf_block *block;
@@ -38,9 +30,7 @@ static struct {
 	double seconds;
 
 	pthread_mutex_t lock; /* guards: */
-	struct stream *streams;
-	size_t stream_count, stream_room;
-	CUstream captured; /* the last whose capture began */
+	CUstream captured;    /* the last whose capture began */
 	CUdeviceptr lacks[256];
 	unsigned lack_count, unknown;
 } check = { .turn = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .next = UINT64_MAX };
@@ -106,61 +96,6 @@ void hf_check_start(void) {
 	atomic_store(&check.next, check.moments[0]);
 }
 
-static CUcontext current(void) {
-	CUcontext context = NULL;
-
-	return REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS ? context : NULL;
-}
-
-static void saw(unsigned call, hf_word stream, uint64_t number) {
-	CUcontext context = stream <= CU_STREAM_PER_THREAD ? current() : NULL;
-	struct stream *s;
-	size_t i;
-
-	pthread_mutex_lock(&check.lock);
-	for (i = 0; i < check.stream_count; i++) {
-		s = &check.streams[i];
-		if (s->stream == stream && (s->context == context || stream > CU_STREAM_PER_THREAD)) {
-			break;
-		}
-	}
-	if (i == check.stream_count && i == check.stream_room) {
-		size_t room = check.stream_room == 0 ? 64 : check.stream_room * 2;
-
-		if ((s = realloc(check.streams, room * sizeof *s)) == NULL) {
-			pthread_mutex_unlock(&check.lock);
-			return;
-		}
-		check.streams = s;
-		check.stream_room = room;
-	}
-	if (i == check.stream_count) {
-		check.stream_count++;
-		check.streams[i].stream = stream;
-		check.streams[i].context = stream <= CU_STREAM_PER_THREAD ? context : current();
-	}
-	check.streams[i].call = call;
-	check.streams[i].number = number;
-	pthread_mutex_unlock(&check.lock);
-}
-
-void hf_check_stream_ends(CUcontext context, CUstream stream) {
-	const struct stream *s;
-	size_t i;
-
-	if (hf_settings.moments == 0) {
-		return;
-	}
-	pthread_mutex_lock(&check.lock);
-	for (i = check.stream_count; i-- > 0;) {
-		s = &check.streams[i];
-		if (stream == NULL ? s->context == context : s->stream == (hf_word)stream) {
-			check.streams[i] = check.streams[--check.stream_count];
-		}
-	}
-	pthread_mutex_unlock(&check.lock);
-}
-
 void hf_check_captures(CUstream stream) {
 	if (hf_settings.moments == 0) {
 		return;
@@ -171,15 +106,15 @@ void hf_check_captures(CUstream stream) {
 }
 
 /* Waits for a stream, which is looked at rather than waited for: its work may never end. */
-static bool idle(const struct stream *s, double until) {
+static bool idle(const struct hf_stream *s, double until) {
 	struct timespec nap = { .tv_nsec = 20000 };
 	CUresult e;
 
 	while ((e = REAL(cuStreamQuery)((CUstream)s->stream)) == CUDA_ERROR_NOT_READY) {
 		if (hf_now() > until) {
 			hf_say("no roll back at call %llu: stream %#zx has been busy for %g s; its last call is %s, call %llu",
-				(unsigned long long)atomic_load(&check.calls), (size_t)s->stream, hf_settings.wait, hf_names[s->call],
-				(unsigned long long)s->number);
+				(unsigned long long)atomic_load(&check.calls), (size_t)s->stream, hf_settings.wait,
+				s->call == HF_COUNT ? "none" : hf_names[s->call], (unsigned long long)s->number);
 			return false;
 		}
 		nanosleep(&nap, NULL);
@@ -200,8 +135,8 @@ static bool quiet(CUcontext context, double until) {
 		hf_say("no roll back: context %p: %s", (void *)context, hf_error(e));
 		return false;
 	}
-	for (i = 0; is && i < check.stream_count; i++) {
-		is = check.streams[i].context != context || idle(&check.streams[i], until);
+	for (i = 0; is && i < hf_streams.count; i++) {
+		is = hf_streams.list[i].context != context || idle(&hf_streams.list[i], until);
 	}
 	if (is && (e = REAL(cuCtxSynchronize)()) != CUDA_SUCCESS) {
 		hf_say("no roll back: context %p: %s", (void *)context, hf_error(e));
@@ -375,11 +310,11 @@ static bool roll_back(double until) {
 		hf_say("no roll back: there was no memory to write down all allocations");
 		done = false;
 	}
-	pthread_mutex_lock(&check.lock);
+	hf_streams_lock();
 	for (i = 0; done && i < hf_ledger.context_count; i++) {
 		done = quiet(hf_ledger.contexts[i], until);
 	}
-	pthread_mutex_unlock(&check.lock);
+	hf_streams_unlock();
 	done = done && roll();
 	hf_ledger_unlock();
 	hf_gate_open();
@@ -472,7 +407,7 @@ void hf_check_look(unsigned call, hf_word stream, CUdeviceptr first, CUdeviceptr
 	}
 	hf_check_address(call, first);
 	hf_check_address(call, second);
-	saw(call, stream, number);
+	hf_streams_note(stream, call, number);
 }
 
 /* The last word, for people and tests. */

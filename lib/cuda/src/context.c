@@ -26,8 +26,7 @@ OWN(cuDevicePrimaryCtxRetain)(CUcontext *context, CUdevice device) {
 
 static void ended(CUcontext context) {
 	hf_ledger_end(context);
-	hf_check_stream_ends(context, NULL);
-	hf_pause_stream_ends(context, NULL);
+	hf_streams_end(context, NULL);
 }
 
 OWN(cuCtxDestroy_v2)(CUcontext context) {
@@ -97,8 +96,8 @@ OWN(cuDevicePrimaryCtxReset_v2)(CUdevice device) {
 }
 
 static CUresult streams(CUresult e, const CUstream *stream) {
-	if (e == CUDA_SUCCESS) {
-		hf_pause_stream(*stream);
+	if (e == CUDA_SUCCESS && hf_settings.gate) {
+		hf_streams_note((hf_word)*stream, HF_COUNT, 0);
 	}
 	return e;
 }
@@ -113,8 +112,7 @@ OWN(cuStreamDestroy_v2)(CUstream stream) {
 	CUresult e;
 
 	hf_gate_enter(HF_cuStreamDestroy_v2);
-	hf_check_stream_ends(NULL, stream);
-	hf_pause_stream_ends(NULL, stream);
+	hf_streams_end(NULL, stream);
 	e = REAL(cuStreamDestroy_v2)(stream);
 	hf_gate_leave();
 	return e;

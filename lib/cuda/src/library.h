@@ -352,8 +352,28 @@ void hf_pause_open(void);
 /* Bytes in the arena, and in other device memory. */
 void hf_pause_bytes(size_t *arena, size_t *other);
 
-void hf_pause_stream(CUstream stream);
-void hf_pause_stream_ends(CUcontext context, CUstream stream);
+/* streams.c */
+
+/* Streams, with the last call that submitted work to each where a roll back counts calls, else HF_COUNT.
+ * hf_streams_lock first. */
+struct hf_streams {
+	struct hf_stream {
+		CUcontext context;
+		hf_word stream;
+		unsigned call;
+		uint64_t number; /* of the call */
+	} *list;
+	size_t count, room;
+};
+extern struct hf_streams hf_streams;
+void hf_streams_lock(void);
+void hf_streams_unlock(void);
+
+/* Notes a stream of the current context, or a further call of it. */
+void hf_streams_note(hf_word stream, unsigned call, uint64_t number);
+
+/* A stream is gone; all of a context, if it is NULL. */
+void hf_streams_end(CUcontext context, CUstream stream);
 
 /* door.c */
 
@@ -394,9 +414,6 @@ void hf_check_address(unsigned call, CUdeviceptr at);
 
 /* The driver has handed out a function that the library cannot recognise. */
 void hf_check_unknown(const char *name, int version);
-
-/* A stream is gone; all of a context, if it is NULL. */
-void hf_check_stream_ends(CUcontext context, CUstream stream);
 
 /* A stream's capture has begun. */
 void hf_check_captures(CUstream stream);

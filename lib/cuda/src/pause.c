@@ -25,50 +25,6 @@ static struct {
 
 enum hf_phase hf_pause_phase(void) { return stop.phase; }
 
-/* Streams that the program has made, so that a busy one can be named. */
-static struct {
-	pthread_mutex_t lock;
-	struct made {
-		CUcontext context;
-		CUstream stream;
-	} *list;
-	size_t count, room;
-} streams = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-void hf_pause_stream(CUstream stream) {
-	CUcontext context = NULL;
-	struct made *more;
-	size_t room;
-
-	if (!hf_settings.pause || REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS) {
-		return;
-	}
-	pthread_mutex_lock(&streams.lock);
-	if (streams.count == streams.room) {
-		room = streams.room == 0 ? 64 : streams.room * 2;
-		if ((more = realloc(streams.list, room * sizeof *more)) != NULL) {
-			streams.list = more;
-			streams.room = room;
-		}
-	}
-	if (streams.count < streams.room) {
-		streams.list[streams.count++] = (struct made){ context, stream };
-	}
-	pthread_mutex_unlock(&streams.lock);
-}
-
-void hf_pause_stream_ends(CUcontext context, CUstream stream) {
-	size_t i;
-
-	pthread_mutex_lock(&streams.lock);
-	for (i = streams.count; i-- > 0;) {
-		if (stream == NULL ? streams.list[i].context == context : streams.list[i].stream == stream) {
-			streams.list[i] = streams.list[--streams.count];
-		}
-	}
-	pthread_mutex_unlock(&streams.lock);
-}
-
 /* Waits for all contexts in a thread of its own, since work may never end. It outlives an attempt. */
 static struct {
 	pthread_mutex_t lock;
@@ -137,20 +93,22 @@ static bool ended(double until) {
 /* Names the stream that is busy, and the last call that submitted work to it. */
 static void name_busy(char why[HF_WHY]) {
 	unsigned call = HF_COUNT;
+	const struct hf_stream *s;
 	CUstream busy = NULL;
 	CUcontext popped;
 	size_t i;
 
-	pthread_mutex_lock(&streams.lock);
-	for (i = 0; i < streams.count && busy == NULL; i++) {
-		if (REAL(cuCtxPushCurrent_v2)(streams.list[i].context) == CUDA_SUCCESS) {
-			if (REAL(cuStreamQuery)(streams.list[i].stream) == CUDA_ERROR_NOT_READY) {
-				busy = streams.list[i].stream;
+	hf_streams_lock();
+	for (i = 0; i < hf_streams.count && busy == NULL; i++) {
+		s = &hf_streams.list[i];
+		if (s->stream > CU_STREAM_PER_THREAD && REAL(cuCtxPushCurrent_v2)(s->context) == CUDA_SUCCESS) {
+			if (REAL(cuStreamQuery)((CUstream)s->stream) == CUDA_ERROR_NOT_READY) {
+				busy = (CUstream)s->stream;
 			}
 			REAL(cuCtxPopCurrent_v2)(&popped);
 		}
 	}
-	pthread_mutex_unlock(&streams.lock);
+	hf_streams_unlock();
 	call = hf_gate_call((hf_word)busy);
 	if (busy != NULL) {
 		snprintf(why, HF_WHY, "stream %p is busy; the last call of it is %s", (void *)busy,
