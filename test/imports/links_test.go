@@ -35,7 +35,7 @@ func TestHello(t *testing.T) {
 // TestWithoutImport asks a program that imports neither storage/s3 nor storage/parity for an object store and for
 // parity: one error says what to import, before the program has begun.
 func TestWithoutImport(t *testing.T) {
-	const mostBytes = 12_500_000
+	const mostBytes = 12_400_000
 	hello := filepath.Join(t.TempDir(), "hello")
 	build := exec.Command("go", "build", "-o", hello, module+"/examples/hello")
 	build.Env = append(build.Environ(), "GOFLAGS=") // make test has programs linked without what debuggers read
