@@ -27,7 +27,7 @@ func Bytes(n int64) string {
 // Count is a number of things: 1 rank, 2 ranks.
 func Count(n int, what string) string { return strconv.Itoa(n) + " " + Plural(n, what) }
 
-// Plural is the word for so many of something.
+// Plural returns what, in the plural unless n is 1.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return what

@@ -10,7 +10,7 @@ const (
 )
 
 // Alone has this process, if it has not looked for devices yet, and those that it starts load PoCL alone. It does
-// nothing where PoCL is not installed, where the environment says what to load, or where tests are for a GPU.
+// nothing if PoCL is not installed, if the environment names what to load, or if tests are for a GPU.
 func Alone() {
 	for _, name := range []string{variable, "HOLDFAST_DEVICE", "HOLDFAST_TEST_GPU"} {
 		if os.Getenv(name) != "" {

@@ -367,7 +367,7 @@ func TestSavedBeforeOthersGoOn(t *testing.T) {
 	p, c := newPage(3), &standing{record: encode(first)}
 	ctx, exchanges := t.Context(), 0
 	e := New(p, 1, c, func(_ context.Context, mine []byte) ([][]byte, error) {
-		if exchanges++; exchanges == 2 { // the others hear that it has drained
+		if exchanges++; exchanges == 2 { // the other ranks get the news that it has drained
 			c.record = encode(later)
 		}
 		return [][]byte{mine, mine, mine}, nil
