@@ -55,7 +55,7 @@ type RecordRequest struct {
 	Array            string // that the buffer is a part of
 	Offset           int64  // of the buffer in it, in bytes
 	Count            int64
-	Type             string // as docs/MESSAGES.md writes datatypes
+	Type             string // as docs/internals/MESSAGES.md writes datatypes
 }
 
 // Encode is EncodeRecord of r, with the version that it needs.

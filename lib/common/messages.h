@@ -1,5 +1,5 @@
-/* messages.h - what libholdfast-mpi tells libholdfast and the node daemon of a rank's messages: docs/MESSAGES.md. The
- * package internal/node/messages has the same for Go, and a test that compares the two. */
+/* messages.h - what libholdfast-mpi tells libholdfast and the node daemon of a rank's messages.
+ * docs/internals/MESSAGES.md. The package internal/node/messages has the same for Go; a test compares the two. */
 #ifndef HF_MESSAGES_H
 #define HF_MESSAGES_H
 

@@ -1,6 +1,6 @@
 // Package messages is what the node daemon knows of the messages of a program in another process: libholdfast-mpi,
 // between the program and its MPI, counts them in a page of shared memory, drains them at a cut, and takes those of a
-// checkpoint. docs/MESSAGES.md describes both; lib/common/messages.h has the same for C.
+// checkpoint. docs/internals/MESSAGES.md describes both; lib/common/messages.h has the same for C.
 package messages
 
 import (

@@ -1,4 +1,4 @@
-/* save.inc.h - the record of what a checkpoint keeps of messages: docs/MESSAGES.md. */
+/* save.inc.h - the record of what a checkpoint keeps of messages: docs/internals/MESSAGES.md. */
 
 /* A message that a receive of the program has got, of which the program has not been told. */
 struct got {
