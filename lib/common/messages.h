@@ -38,6 +38,7 @@
 #define HFM_CALL_MORE 4u
 #define HFM_SLOT_LIVE 1u
 #define HFM_SLOT_FREED 2u
+#define HFM_FULL_LARGE 2u
 
 /* Behind the members of a slot that lists fewer than it has. */
 #define HFM_NO_MEMBER 0xffffffffu
@@ -86,7 +87,7 @@ struct hfm_page {
 	uint64_t mails, mail_bytes;  /* in its mailbox, after that */
 	uint64_t pending;            /* receives, and unfinished operations */
 	uint64_t limit;              /* bytes of the mailbox; 0: none */
-	uint64_t full;               /* a message has been left in the network, for the limit */
+	uint64_t full;               /* a message was left in the network: 1 for the limit, or HFM_FULL_LARGE */
 	uint64_t polls;              /* that have found nothing */
 	struct hfm_wait polled;      /* what the last of them was for */
 	struct hfm_call_state state; /* of the thread that has called MPI_Init */

@@ -306,6 +306,10 @@ func (e *layer) collect(ctx context.Context, all [][]byte) error {
 		case complete && now > turns+1 && e.load(atUnended) == 0:
 			return nil
 		}
+		if e.load(atFull) == FullLarge {
+			return fmt.Errorf("%w: a message of more than 2 GiB is in flight to rank %d; take the checkpoint where it "+
+				"has been received", mpiwrap.ErrDrainIncomplete, e.rank)
+		}
 		if e.load(atFull) != 0 {
 			return fmt.Errorf("%w: the messages in flight to rank %d do not fit: raise max_mailbox, or take the "+
 				"checkpoint where fewer are in flight", mpiwrap.ErrMailboxFull, e.rank)

@@ -264,6 +264,14 @@ func (s *standing) Save() ([]byte, error)    { return s.record, nil }
 func (s *standing) Load(record []byte) error { s.loaded = record; return nil }
 func (s *standing) Failed(error)             {}
 
+// large is a client that has left a message of more than 2 GiB in the network.
+type large struct {
+	*standing
+	p *Page
+}
+
+func (l large) Cut() error { l.p.store(atFull, FullLarge); return nil }
+
 // TestDrain: a rank that has not received all that was sent to it fails on all ranks, and one whose mailbox is full.
 func TestDrain(t *testing.T) {
 	alone := func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
@@ -275,6 +283,11 @@ func TestDrain(t *testing.T) {
 	p.setU64(CountsAt+8, 1)
 	if _, err := e.Drain(ctx); !errors.Is(err, mpiwrap.ErrDrainIncomplete) ||
 		!strings.Contains(err.Error(), "1 messages from rank 0") {
+		t.Errorf("got %v", err)
+	}
+	e = New(p, 0, large{&standing{}, p}, alone)
+	if _, err := e.Drain(t.Context()); !errors.Is(err, mpiwrap.ErrDrainIncomplete) ||
+		!strings.Contains(err.Error(), "more than 2 GiB") {
 		t.Errorf("got %v", err)
 	}
 	given := func(_ context.Context, mine []byte) ([][]byte, error) {

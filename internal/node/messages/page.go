@@ -45,6 +45,7 @@ const (
 	CallMore       = 4
 	SlotLive       = 1
 	SlotFreed      = 2
+	FullLarge      = 2
 	NoMember       = 1<<32 - 1
 
 	ReceiveCame   = 1

@@ -5,7 +5,8 @@ static void serve(struct hfm_request *r, struct hfm_mail *m) {
 	MPI_Request in;
 	MPI_Status st;
 	loop_lock();
-	r->error = REAL(Irecv)(r->buffer, (int)r->count, HANDLE(MPI_Datatype, r->datatype), 0, 0, loop, &in);
+	const int most = r->count < INT_MAX ? (int)r->count : INT_MAX; /* no drained message is longer */
+	r->error = REAL(Irecv)(r->buffer, most, HANDLE(MPI_Datatype, r->datatype), 0, 0, loop, &in);
 	if (r->error == MPI_SUCCESS) {
 		send_mail(m);
 		r->error = REAL(Wait)(&in, &st);

@@ -73,7 +73,11 @@ static bool take_one(struct hfm_comm *c, uint64_t *mails, uint64_t *bytes) {
 	MPI_Status st;
 	int flag = 0, n = 0;
 	if (REAL(Iprobe)(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &st) != MPI_SUCCESS || !flag ||
-		REAL(Get_count)(&st, MPI_PACKED, &n) != MPI_SUCCESS || n == MPI_UNDEFINED) {
+		REAL(Get_count)(&st, MPI_PACKED, &n) != MPI_SUCCESS) {
+		return false;
+	}
+	if (n == MPI_UNDEFINED) { /* an int cannot say how long it is */
+		hfm_page->full = HFM_FULL_LARGE;
 		return false;
 	}
 	uint64_t limit = __atomic_load_n(&hfm_page->limit, __ATOMIC_RELAXED);
