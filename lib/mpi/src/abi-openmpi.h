@@ -24,6 +24,7 @@ typedef struct {
 #define MPI_ANY_TAG (-1)
 #define MPI_PROC_NULL (-2)
 #define MPI_UNDEFINED (-32766)
+#define MPI_ERR_COUNT 2
 #define MPI_ERR_TRUNCATE 15
 #define MPI_ERR_IN_STATUS 18
 #define MPI_ERR_PENDING 19

@@ -256,6 +256,28 @@ static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendty
 	return rc;
 }
 
+/* pack makes a packed copy of what is in buf, behind head bytes of *copy, which is to be freed. What has more bytes than
+ * MPI_Pack counts is an error of the communicator's handler. */
+static int C(pack)(const void *buf, COUNT n, MPI_Datatype type, MPI_Comm comm, size_t head, char **copy, int *bytes) {
+	int size = 0, room = 0, rc = REAL(Type_size)(type, &size);
+	*copy = NULL;
+	*bytes = 0;
+	if (rc == MPI_SUCCESS && (size < 0 || n > INT_MAX || (size > 0 && n > INT_MAX / size))) {
+		return raise_on(comm, MPI_ERR_COUNT);
+	}
+	rc = rc == MPI_SUCCESS ? REAL(Pack_size)((int)n, type, comm, &room) : rc;
+	if (rc != MPI_SUCCESS || room < 0) {
+		return rc != MPI_SUCCESS ? rc : raise_on(comm, MPI_ERR_COUNT);
+	}
+	*copy = hfm_need(malloc(head + (size_t)room + 1));
+	rc = REAL(Pack)(buf, (int)n, type, *copy + head, room, bytes, comm);
+	if (rc != MPI_SUCCESS) {
+		free(*copy);
+		*copy = NULL;
+	}
+	return rc;
+}
+
 static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int dest, int sendtag, int source,
 	int recvtag, MPI_Comm comm, MPI_Status *status) {
 	if (!hfm_enter(HFM_Sendrecv_replace)) {
@@ -263,8 +285,8 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 	}
 	MPI_Status own, *st = status == MPI_STATUS_IGNORE ? &own : status;
 	struct hfm_comm *c = comm_of(comm);
-	int rc, room = 0, at = 0;
-	char *packed = NULL;
+	int rc, bytes;
+	char *packed;
 	if (HFM_LIKELY(!hfm_threads) && mail_in(c, source, recvtag, false) == NULL) {
 		uint64_t *sent = peer(hfm_sent, c, dest);
 		const struct hfm_here h = hfm_here();
@@ -283,13 +305,9 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 		hfm_leave();
 		return rc;
 	}
-	rc = REAL(Pack_size)((int)n, type, comm, &room);
-	packed = rc == MPI_SUCCESS ? hfm_need(malloc((size_t)room + 1)) : NULL;
-	if (packed != NULL) {
-		rc = REAL(Pack)(buf, (int)n, type, packed, room, &at, comm);
-	}
+	rc = C(pack)(buf, n, type, comm, 0, &packed, &bytes);
 	if (rc == MPI_SUCCESS) {
-		rc = C(exchange_by)(packed, (COUNT)at, MPI_PACKED, dest, sendtag, buf, n, type, source, recvtag, comm, st,
+		rc = C(exchange_by)(packed, (COUNT)bytes, MPI_PACKED, dest, sendtag, buf, n, type, source, recvtag, comm, st,
 			HFM_Sendrecv_replace);
 	}
 	free(packed);

@@ -2,14 +2,14 @@
 
 /* send_packed sends what is in buf now. */
 static int C(send_packed)(const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
-	int room = 0, at = 0, rc = REAL(Pack_size)((int)n, type, comm, &room);
-	if (rc != MPI_SUCCESS || dest == MPI_PROC_NULL) {
+	char *copy;
+	int bytes, rc = C(pack)(buf, n, type, comm, sizeof(struct packed), &copy, &bytes);
+	if (rc != MPI_SUCCESS) {
 		return rc;
 	}
-	struct packed *p = hfm_need(malloc(sizeof *p + (size_t)room));
-	rc = REAL(Pack)(buf, (int)n, type, p->data, room, &at, comm);
-	rc = rc == MPI_SUCCESS ? REAL(Isend)(p->data, at, MPI_PACKED, dest, tag, comm, &p->request) : rc;
-	if (rc != MPI_SUCCESS) {
+	struct packed *p = (struct packed *)(void *)copy;
+	if (dest == MPI_PROC_NULL ||
+		(rc = REAL(Isend)(p->data, bytes, MPI_PACKED, dest, tag, comm, &p->request)) != MPI_SUCCESS) {
 		free(p);
 		return rc;
 	}
