@@ -256,8 +256,8 @@ static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendty
 	return rc;
 }
 
-/* pack makes a packed copy of what is in buf, behind head bytes of *copy, which is to be freed. What has more bytes than
- * MPI_Pack counts is an error of the communicator's handler. */
+/* pack makes a packed copy of the data in buf, behind head bytes of *copy, which the caller frees. More bytes than
+ * MPI_Pack counts are an error of the communicator's handler. */
 static int C(pack)(const void *buf, COUNT n, MPI_Datatype type, MPI_Comm comm, size_t head, char **copy, int *bytes) {
 	int size = 0, room = 0, rc = REAL(Type_size)(type, &size);
 	*copy = NULL;
