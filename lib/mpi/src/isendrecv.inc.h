@@ -3,7 +3,7 @@
 /* send_packed sends what is in buf now. */
 static int C(send_packed)(const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
 	char *copy;
-	int bytes, rc = C(pack)(buf, n, type, comm, sizeof(struct packed), &copy, &bytes);
+	int bytes, rc = C(pack)(buf, n, type, comm, offsetof(struct packed, data), &copy, &bytes);
 	if (rc != MPI_SUCCESS) {
 		return rc;
 	}
