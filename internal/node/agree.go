@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/node/messages"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"golang.org/x/sys/unix"
@@ -21,6 +22,9 @@ type request struct {
 	Name    string
 	Version int64
 	Removed bool // the directories of the name were removed on this rank's node
+
+	InFlight int64  `json:",omitempty"` // as messages.InFlight counts them
+	Failed   string `json:",omitempty"` // the count is not known
 }
 
 // String names the request for the user.
@@ -40,7 +44,13 @@ func (a request) String() string {
 // the same request, and every rank has its part. removed says that directories of the name were removed somewhere.
 // Collective.
 func (s *session) agree(m wire.Message) (removed bool, err error) {
-	mine := request{m.Type, m.Text, m.Version, s.lacksDirs(m.Text)}
+	mine := request{Call: m.Type, Name: m.Text, Version: m.Version, Removed: s.lacksDirs(m.Text)}
+	if r := s.rank; r.counts != nil && m.Type == wire.TypeSave {
+		n, err := messages.InFlight(messages.NewPage(r.counts.b, r.size), r.rank, (*mail)(r))
+		if mine.InFlight = n; err != nil {
+			mine.Failed = err.Error()
+		}
+	}
 	b, err := json.Marshal(mine)
 	if err != nil {
 		return false, err
@@ -49,12 +59,16 @@ func (s *session) agree(m wire.Message) (removed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	all := make([]request, len(blobs))
+	all, inFlight := make([]request, len(blobs)), int64(0)
 	for r := range all {
 		if err := json.Unmarshal(blobs[r], &all[r]); err != nil {
 			return false, fmt.Errorf("what rank %d asks for: %w", r, err)
 		}
+		if all[r].Failed != "" {
+			return false, fmt.Errorf("rank %d does not say which messages are in flight: %s", r, all[r].Failed)
+		}
 		removed = removed || all[r].Removed
+		inFlight += all[r].InFlight
 	}
 	first := all[0]
 	other := func(a request) bool { return a.Call != first.Call || a.Name != first.Name }
@@ -70,6 +84,10 @@ func (s *session) agree(m wire.Message) (removed bool, err error) {
 	if r := slices.IndexFunc(all, func(a request) bool { return a.Version != first.Version }); r >= 0 {
 		return false, fmt.Errorf("rank 0 gives version %d of checkpoint %q, and rank %d version %d: all ranks must "+
 			"give the same", first.Version, m.Text, r, all[r].Version)
+	}
+	if inFlight != 0 {
+		return false, fmt.Errorf("messages are in flight, and checkpoint %q would lose them: receive them before it, or "+
+			"take a checkpoint without a name", m.Text)
 	}
 	return removed, nil
 }

@@ -37,6 +37,23 @@ func New(p *Page, rank int, c Client, exchange program.Exchange) endpoint.Endpoi
 	return &layer{Page: p, client: c, exchange: exchange, rank: rank}
 }
 
+// InFlight returns how many messages a rank has sent, less those that its program has received. Its sum over all ranks,
+// while each stands in a call, is the number of messages in flight.
+func InFlight(p *Page, rank int, c Client) (n int64, err error) {
+	b, err := c.Save()
+	if err != nil {
+		return 0, err
+	}
+	rec, _, err := decode(b, rank, p.size)
+	if rec == nil {
+		return 0, err
+	}
+	for r := range p.size {
+		n += int64(p.sent(r) - p.received(r))
+	}
+	return n + int64(len(rec.Boxes)), nil // the mailbox has received them, the program has not
+}
+
 type layer struct {
 	*Page
 	client   Client

@@ -174,6 +174,27 @@ static void checkpoint(const char *refused) {
 	}
 }
 
+/* named takes one that keeps no messages, while one is in the network, in the mailbox, and received. */
+static void named(void) {
+	static const char *const places[] = { "in the network", "in the mailbox", "received" };
+	if (rank == 0) {
+		MPI_Send(&mine, 1, MPI_INT, 1, 10, MPI_COMM_WORLD);
+	}
+	for (int i = 0; i < 3; i++) {
+		if (i == 1) {
+			checkpoint(NULL);
+		} else if (i == 2 && rank == 1) {
+			MPI_Recv(in, 1, MPI_INT, 0, 10, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		}
+		const int code = hf_checkpoint("named", i);
+		if (i == 2 ? code != HF_OK : code != HF_E_FAILED || strstr(hf_error(), "in flight") == NULL) {
+			printf("rank %d: a named checkpoint with a message %s: code %d, %s\n", rank, places[i], code, hf_error());
+			fflush(stdout);
+			MPI_Abort(MPI_COMM_WORLD, 1);
+		}
+	}
+}
+
 int main(int argc, char **argv) {
 	MPI_Group world;
 	MPI_Init(&argc, &argv);
@@ -189,6 +210,7 @@ int main(int argc, char **argv) {
 		MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file) != MPI_SUCCESS) {
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
+	named();
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		cases[i].open();
 		checkpoint(cases[i].refused);
