@@ -14,7 +14,7 @@ export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lib veloc opencl cuda mpi demo wanted test test-slurm test-beside test-ranks test-others test-shortened \
-	test-bench test-abi test-compiled race race-ranks race-others race-bench soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man lint libraries build tool install clean
+	test-bench test-abi test-compiled race race-ranks race-others race-bench soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man site lint libraries build tool install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -358,6 +358,10 @@ bench-full: build ## the same at full size, and all Go benchmarks; for a real ma
 
 man: build ## write the manual pages to bin/man
 	$(BIN)/holdfast man $(BIN)/man
+
+SITE ?= $(BIN)/site
+site: tool ## render the documentation and the manual pages into bin/site/html
+	@sh scripts/site.sh $(BIN) $(SITE)
 
 lint: ## gofmt, clang-format, go vet, staticcheck, doc comments, shellcheck
 	@sh scripts/lint.sh $(GO)

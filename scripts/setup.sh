@@ -20,8 +20,8 @@ test="$demo
 	slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmi2-0
 	iproute2 util-linux procps shellcheck
 "
-# The report's pages are looked at in a browser, the protocol's model is checked.
-docs="chromium spin"
+# The report's pages and the site are looked at in a browser, the protocol's model is checked.
+docs="chromium spin mkdocs-material mandoc"
 
 fail() {
 	echo "setup: $*" >&2
