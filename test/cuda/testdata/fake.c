@@ -85,10 +85,12 @@ struct physical {
 	int fd, device, uses;
 	bool imported; /* from another process, which has its bytes in its usage */
 	size_t bytes;
+	struct physical *next;
 };
 
 static pthread_mutex_t lock;
 static struct block *blocks;
+static struct physical *physicals; /* of this process */
 static struct CUstream_st *streams;
 static struct CUctx_st primary[MOST];
 static int retained[MOST];
@@ -553,10 +555,19 @@ static CUresult allocate(CUdeviceptr *at, size_t bytes, bool host, bool managed)
 	return CUDA_SUCCESS;
 }
 
+static void reserve(void *at, size_t bytes) {
+	mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
 static void unuse(struct physical *p) {
+	struct physical **at = &physicals;
+
 	if (--p->uses == 0) {
 		if (!p->imported) {
 			discharge(p->device, p->bytes);
+			for (; *at != p; at = &(*at)->next) {
+			}
+			*at = p->next;
 		}
 		close(p->fd);
 		free(p);
@@ -573,10 +584,13 @@ static CUresult release(CUdeviceptr at) {
 		if ((uintptr_t)(*b)->at == at) {
 			old = *b;
 			*b = old->next;
-			munmap(old->at, old->bytes);
-			if (old->behind != NULL) {
+			if (old->behind != NULL) { /* its addresses stay reserved, at every moment */
+				reserve(old->at, old->bytes);
 				unuse(old->behind);
-			} else if (!old->host) {
+			} else {
+				munmap(old->at, old->bytes);
+			}
+			if (old->behind == NULL && !old->host) {
 				discharge(old->device, old->bytes);
 			}
 			free(old);
@@ -719,6 +733,10 @@ CUresult cuMemCreate(
 	};
 	(void)flags;
 	*handle = (uintptr_t)p;
+	pthread_mutex_lock(&lock);
+	p->next = physicals;
+	physicals = p;
+	pthread_mutex_unlock(&lock);
 	return ftruncate(p->fd, (off_t)bytes) != 0;
 }
 
@@ -817,17 +835,9 @@ CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *acc
 	return mprotect(address(at), bytes, reachable ? PROT_READ | PROT_WRITE : PROT_NONE) != 0;
 }
 
-static void reserve(void *at, size_t bytes) {
-	mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-}
-
 CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
-	CUresult e = at >> 40 == 0x50 && fails("unmap") ? CUDA_ERROR_INVALID_VALUE : release(at);
-
-	if (e == CUDA_SUCCESS) {
-		reserve(address(at), bytes);
-	}
-	return e;
+	(void)bytes;
+	return at >> 40 == 0x50 && fails("unmap") ? CUDA_ERROR_INVALID_VALUE : release(at);
 }
 
 /* Checkpoints of the process */
@@ -843,6 +853,7 @@ CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args) {
 }
 
 CUresult cuCheckpointProcessCheckpoint(int pid, void *args) {
+	struct physical *p;
 	struct CUstream_st *s;
 	struct block *b;
 	bool all = pid == getpid() && args == NULL && locked && !stopped && !fails("checkpoint");
@@ -858,7 +869,9 @@ CUresult cuCheckpointProcessCheckpoint(int pid, void *args) {
 		if (b->host) {
 			continue;
 		}
-		discharge(b->device, b->bytes);
+		if (b->behind == NULL) {
+			discharge(b->device, b->bytes);
+		}
 		if (b->behind == NULL || b->reachable) {
 			b->saved = malloc(b->bytes);
 			memcpy(b->saved, b->at, b->bytes);
@@ -868,6 +881,9 @@ CUresult cuCheckpointProcessCheckpoint(int pid, void *args) {
 		} else {
 			munmap(b->at, b->bytes);
 		}
+	}
+	for (p = all ? physicals : NULL; p != NULL; p = p->next) { /* mapped or not */
+		discharge(p->device, p->bytes);
 	}
 	pthread_mutex_unlock(&lock);
 	stopped = stopped || all;
@@ -899,17 +915,23 @@ static bool remap(const CUcheckpointRestoreArgs *args) {
 
 /* Memory comes back to its addresses, whatever is there by now. */
 CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args) {
+	struct physical *p;
 	struct block *b;
 
 	if (pid != getpid() || !stopped || fails("restore") || !remap(args)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&lock);
+	for (p = physicals; p != NULL; p = p->next) {
+		if (!charge(p->device, p->bytes)) {
+			abort();
+		}
+	}
 	for (b = blocks; b != NULL; b = b->next) {
 		if (b->host) {
 			continue;
 		}
-		if (!charge(b->device, b->bytes)) {
+		if (b->behind == NULL && !charge(b->device, b->bytes)) {
 			abort(); /* the real one has lost the process, too */
 		}
 		if (b->behind != NULL) {
