@@ -86,8 +86,8 @@ func (s *session) agree(m wire.Message) (removed bool, err error) {
 			"give the same", first.Version, m.Text, r, all[r].Version)
 	}
 	if inFlight != 0 {
-		return false, fmt.Errorf("messages are in flight, and checkpoint %q would lose them: receive them before it, or "+
-			"take a checkpoint without a name", m.Text)
+		return false, fmt.Errorf("messages are in flight, and checkpoint %q would lose them: receive them before it, "+
+			"or take a checkpoint without a name", m.Text)
 	}
 	return removed, nil
 }
