@@ -2,42 +2,19 @@ package report
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/test/browser"
 )
 
 var keepPages = os.Getenv("HOLDFAST_REPORT_PAGES") // a directory to keep pages and pictures in, to look at
-
-// chromium runs a headless browser on a page of the test and returns what it
-// printed.
-func chromium(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	bin, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed: run make setup")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	args = append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-		"--disable-extensions",
-		"--disable-background-networking", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir()}, args...)
-	cmd := exec.CommandContext(ctx, bin, append(args, name)...)
-	cmd.WaitDelay = 5 * time.Second
-	var out, noise bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &noise
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("chromium: %v\n%s", err, noise.String())
-	}
-	return out.String()
-}
 
 func pageFile(t *testing.T, name string, r *Report) string {
 	t.Helper()
@@ -79,7 +56,7 @@ func TestPage(t *testing.T) {
 			file := pageFile(t, c.name, r)
 			picture := strings.TrimSuffix(file, "html") + "png"
 			url := "file://" + file + "?theme=" + c.theme
-			dom := chromium(t, url, "--dump-dom", "--virtual-time-budget=2000")
+			dom := browser.Open(t, url, "--dump-dom", "--virtual-time-budget=2000")
 			if m := regexp.MustCompile(`id="jserror">[^<]*`).FindString(dom); m != "" {
 				t.Errorf("an error of the script: %s", m)
 			}
@@ -99,7 +76,7 @@ func TestPage(t *testing.T) {
 			if keepPages == "" && c.ranks > 8 {
 				return // the DOM is enough
 			}
-			chromium(t, url, "--screenshot="+picture, "--window-size="+c.size, "--virtual-time-budget=2000")
+			browser.Open(t, url, "--screenshot="+picture, "--window-size="+c.size, "--virtual-time-budget=2000")
 			checkPicture(t, picture)
 		})
 	}
@@ -155,7 +132,7 @@ func TestPageActs(t *testing.T) {
 	if err := os.WriteFile(file, bytes.Replace(b, []byte("</body>"), []byte(acts), 1), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	dom := chromium(t, "file://"+file, "--dump-dom", "--window-size=1400,1000", "--virtual-time-budget=2000")
+	dom := browser.Open(t, "file://"+file, "--dump-dom", "--window-size=1400,1000", "--virtual-time-budget=2000")
 	if m := regexp.MustCompile(`id="jserror">[^<]*`).FindString(dom); m != "" {
 		t.Errorf("an error of the script: %s", m)
 	}
@@ -216,7 +193,7 @@ func TestPageShares(t *testing.T) {
 	if err := os.WriteFile(file, bytes.Replace(b, []byte("</body>"), []byte(greens), 1), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	dom := chromium(t, "file://"+file, "--dump-dom", "--window-size=1400,1000", "--virtual-time-budget=2000")
+	dom := browser.Open(t, "file://"+file, "--dump-dom", "--window-size=1400,1000", "--virtual-time-budget=2000")
 	got := regexp.MustCompile(`data-greens="(\d+) (\d+)"`).FindStringSubmatch(dom)
 	if got == nil {
 		t.Fatal("the script did not come to its end")

@@ -1,7 +1,6 @@
 package readme
 
 import (
-	"context"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -11,13 +10,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/holdfast-hpc/holdfast/test/browser"
 )
 
 // TestSite makes the site: all of its links lead somewhere, its search finds a word, and pages fit the screen of a
 // phone.
 func TestSite(t *testing.T) {
-	for _, command := range []string{"mkdocs", "mandoc", "chromium"} {
+	for _, command := range []string{"mkdocs", "mandoc"} {
 		if _, err := exec.LookPath(command); err != nil {
 			t.Skip(err, ": run make setup")
 		}
@@ -88,14 +88,6 @@ func deadLinks(t *testing.T, html string) (pages int) {
 
 // browse returns a page as a browser has made it.
 func browse(t *testing.T, url string, args ...string) string {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	args = append([]string{"--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
-		"--disable-background-networking", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir(), "--dump-dom",
-		"--virtual-time-budget=10000"}, args...)
-	out, err := exec.CommandContext(ctx, "chromium", append(args, url)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+	t.Helper()
+	return browser.Open(t, url, append(args, "--dump-dom", "--virtual-time-budget=10000")...)
 }
