@@ -103,6 +103,23 @@ static int C(receive_mail)(
 	return raise_on(comm, rc);
 }
 
+/* received notes a receive that was posted. m: the mailbox serves it, and the loop, which is locked, brings the
+ * message; m is gone then. */
+static int C(received)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, int source,
+	int tag, MPI_Comm comm, MPI_Request *request, int rc) {
+	struct hfm_comm *c = comm_of(comm);
+	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
+		posted(c, source, tag);
+		track_receive(call, c, m, *request, buf, (long)n, type, source, tag);
+	}
+	if (m != NULL) {
+		loop_unlock();
+		rc = raise_on(comm, rc);
+		free(m);
+	}
+	return rc;
+}
+
 /* irecv posts a receive. */
 static int C(irecv)(enum hfm_call call, void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm,
 	MPI_Request *request) {
@@ -112,17 +129,7 @@ static int C(irecv)(enum hfm_call call, void *buf, COUNT n, MPI_Datatype type, i
 	}
 	int rc = m != NULL ? REAL(C(Irecv))(buf, n, type, 0, 0, loop, request)
 					   : REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
-	struct hfm_comm *c = comm_of(comm);
-	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
-		posted(c, source, tag);
-		track_receive(call, c, m, *request, buf, (long)n, type, source, tag);
-	}
-	if (m != NULL) {
-		loop_unlock();
-		rc = raise_on(comm, rc);
-	}
-	free(m);
-	return rc;
+	return C(received)(call, m, buf, n, type, source, tag, comm, request, rc);
 }
 
 static int C(hfm_Irecv)(

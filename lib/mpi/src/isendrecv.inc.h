@@ -25,27 +25,18 @@ static int C(send_packed)(const void *buf, COUNT n, MPI_Datatype type, int dest,
  * the message comes by way of the loop, as that of MPI_Irecv does. */
 static int C(isendrecv_ends)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, int source,
 	int tag, MPI_Comm comm, MPI_Request *request, uint64_t *sent, int rc) {
-	struct hfm_comm *c = comm_of(comm);
 	if (rc == MPI_SUCCESS && m != NULL) {
 		loop_lock();
 		rc = REAL(C(Irecv))(buf, n, type, 0, 0, loop, request);
 	} else if (rc != MPI_SUCCESS) {
 		count(sent, (uint64_t)-1);
 		if (m != NULL) {
-			hfm_return_mail(c, m);
+			hfm_return_mail(comm_of(comm), m);
 		}
 		hfm_leave();
 		return rc;
 	}
-	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
-		posted(c, source, tag);
-		track_receive(call, c, m, *request, buf, (long)n, type, source, tag);
-	}
-	if (m != NULL) {
-		loop_unlock();
-		rc = raise_on(comm, rc);
-		free(m);
-	}
+	rc = C(received)(call, m, buf, n, type, source, tag, comm, request, rc);
 	hfm_leave();
 	return rc;
 }
