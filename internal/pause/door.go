@@ -19,8 +19,8 @@ import (
 // version is that of the protocol.
 const version = "holdfast-cuda 2"
 
-// address is where the library listens in a process.
-func address(pid int) string { return "@holdfast-cuda-" + strconv.Itoa(pid) }
+// doorPrefix is the start of the name of the socket at which the library listens in a process; its number follows.
+const doorPrefix = "@holdfast-cuda-"
 
 // door is the connection to a process. A program that is in the middle of a pause goes on when it ends.
 type door struct {
@@ -37,8 +37,8 @@ var errNoDoor = errors.New("it is no CUDA program that can be paused: start it b
 
 // open connects to a process, and makes sure that it is the one that answers.
 func open(ctx context.Context, pid int) (*door, error) {
-	d := &door{pid: pid, program: programOf(pid)}
-	c, err := (&net.Dialer{}).DialContext(ctx, "unix", address(pid))
+	d := &door{pid: pid, program: ProgramOf(pid)}
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", doorPrefix+strconv.Itoa(pid))
 	if err != nil {
 		return nil, fmt.Errorf("process %d (%s): %w", pid, d.program, errNoDoor)
 	}
@@ -81,8 +81,8 @@ func (d *door) greet() error {
 
 func (d *door) close() { _ = d.conn.Close() }
 
-// programOf names a process as people do.
-func programOf(pid int) string {
+// ProgramOf names a process as people do.
+func ProgramOf(pid int) string {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
 		return "?"

@@ -12,7 +12,7 @@ import (
 
 // Find returns the processes that can be paused, of the given ones and all that these have started: for the process
 // number of mpirun those are its ranks on this node.
-func Find(pids []int) ([]int, error) { return FindAt(address(0)[:len(address(0))-1], errNoDoor, pids) }
+func Find(pids []int) ([]int, error) { return FindAt(doorPrefix, errNoDoor, pids) }
 
 // FindAt is Find for processes for which somebody listens at an abstract socket: a prefix and the process's number.
 // Without one below each of the given processes the error is that of none.
@@ -34,7 +34,7 @@ func FindAt(prefix string, none error, pids []int) ([]int, error) {
 			}
 		}
 		if len(found) == n {
-			return nil, fmt.Errorf("process %d (%s): %w", pid, programOf(pid), none)
+			return nil, fmt.Errorf("process %d (%s): %w", pid, ProgramOf(pid), none)
 		}
 	}
 	slices.Sort(found)
@@ -92,6 +92,3 @@ func below(parents map[int]int, pid, top int) bool {
 	}
 	return false
 }
-
-// ProgramOf names a process as people do.
-func ProgramOf(pid int) string { return programOf(pid) }

@@ -278,7 +278,7 @@ const leaveTime = 300 * time.Millisecond
 const CollectTime = 10 * time.Second
 
 // Uncollected says why a launcher is ended that has not collected its processes for CollectTime.
-const Uncollected = "all ranks have ended, and the launcher has not noticed for 10s"
+var Uncollected = fmt.Sprintf("all ranks have ended, and the launcher has not noticed for %v", CollectTime)
 
 // overdue says why the start must be ended, "" if it need not.
 func (m *Machine) overdue() string {

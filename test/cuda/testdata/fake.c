@@ -589,9 +589,9 @@ static CUresult release(CUdeviceptr at) {
 				unuse(old->behind);
 			} else {
 				munmap(old->at, old->bytes);
-			}
-			if (old->behind == NULL && !old->host) {
-				discharge(old->device, old->bytes);
+				if (!old->host) {
+					discharge(old->device, old->bytes);
+				}
 			}
 			free(old);
 			e = CUDA_SUCCESS;
