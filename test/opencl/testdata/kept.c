@@ -101,6 +101,10 @@ int main(int argc, char **argv) {
 	CHECK(restored);
 	if (restored == HF_RESTORED) {
 		CHECK(hf_restore_opencl(platform));
+		const size_t n = N; /* the page says: arguments of kernels do not come back */
+		if (clEnqueueNDRangeKernel(other, kernel, 1, NULL, &n, NULL, 0, NULL, NULL) != CL_INVALID_KERNEL_ARGS) {
+			return 2;
+		}
 	}
 	printf("from %u\n", step);
 	fflush(stdout);
