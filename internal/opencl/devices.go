@@ -107,6 +107,18 @@ func (d *devices) all() []*device {
 	return slices.Clone(d.list)
 }
 
+// used names those that the program makes objects on.
+func (d *devices) used() (names []string) {
+	for _, one := range d.all() {
+		one.mu.Lock()
+		if one.used {
+			names = append(names, one.info.Name)
+		}
+		one.mu.Unlock()
+	}
+	return names
+}
+
 func (d *devices) close() {
 	for _, one := range d.all() {
 		one.mu.Lock()

@@ -35,7 +35,10 @@ type Ask struct {
 type Answer struct {
 	State string `json:"state"` // running or paused
 	Bytes int64  `json:"bytes"` // of contents that went from the devices, or to them
-	Error string `json:"error,omitempty"`
+	// Seconds is how long the program has been paused, and Devices names those that it uses; in answer to state.
+	Seconds float64  `json:"paused_s,omitempty"`
+	Devices []string `json:"devices,omitempty"`
+	Error   string   `json:"error,omitempty"`
 }
 
 // door is where the command that serves a program takes requests to pause it.
@@ -43,6 +46,7 @@ type door struct {
 	mu       sync.Mutex // held by who changes the state
 	listener *net.UnixListener
 	paused   *kept
+	since    time.Time // when it was paused
 }
 
 // openDoor listens. If it cannot, the program cannot be paused.
@@ -119,6 +123,7 @@ func (s *Server) do(a Ask) (Answer, error) {
 	case a.Do == "pause":
 		s.door.paused, err = s.hold(time.Duration(a.Wait * float64(time.Second)))
 		if err == nil {
+			s.door.since = time.Now()
 			go s.watchPaused()
 		}
 	case a.Do == "resume":
@@ -127,10 +132,12 @@ func (s *Server) do(a Ask) (Answer, error) {
 			return Answer{State: "running", Bytes: bytes}, nil
 		}
 	}
-	if s.door.paused == nil {
-		return Answer{State: "running"}, err
+	answer := Answer{State: "running", Devices: s.devices.used()}
+	if s.door.paused != nil {
+		answer.State, answer.Bytes = "paused", s.door.paused.contents
+		answer.Seconds = time.Since(s.door.since).Seconds()
 	}
-	return Answer{State: "paused", Bytes: s.door.paused.contents}, err
+	return answer, err
 }
 
 // watchPaused ends the service of a program that ends while it is paused.

@@ -17,7 +17,7 @@ import (
 )
 
 // version is that of the protocol.
-const version = "holdfast-cuda 2"
+const version = "holdfast-cuda 3"
 
 // doorPrefix is the start of the name of the socket at which the library listens in a process; its number follows.
 const doorPrefix = "@holdfast-cuda-"
@@ -43,10 +43,14 @@ func open(ctx context.Context, pid int) (*door, error) {
 		return nil, fmt.Errorf("process %d (%s): %w", pid, d.program, errNoDoor)
 	}
 	d.conn = c.(*net.UnixConn)
-	_ = d.conn.SetDeadline(time.Now().Add(greetTime))
+	limit := time.Now().Add(greetTime)
+	if t, ok := ctx.Deadline(); ok && t.Before(limit) {
+		limit = t
+	}
+	_ = d.conn.SetDeadline(limit)
 	err = d.greet()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errors.New("another command is at work on it")
+		err = errOther
 	}
 	_ = d.conn.SetDeadline(time.Time{})
 	if err != nil {
@@ -54,6 +58,9 @@ func open(ctx context.Context, pid int) (*door, error) {
 	}
 	return d, nil
 }
+
+// errOther: a process answers one command after the other.
+var errOther = errors.New("another command is at work on it")
 
 // greetTime is how long a process may take to answer; it answers one command after the other.
 const greetTime = 20 * time.Second
@@ -131,6 +138,7 @@ type state struct {
 	name         string // running or paused, between steps also quiet and saved
 	arena, other int64  // bytes of device memory: those that the library copies, and the driver's
 	devices      []device
+	seconds      float64 // that it has been paused
 }
 
 // device is one that a process sees, in the order of its numbers.
@@ -144,11 +152,11 @@ func (d *door) state() (s state, err error) {
 	if err != nil {
 		return s, err
 	}
-	if len(f) != 4 {
+	if len(f) != 5 {
 		return s, fmt.Errorf("process %d (%s): %q is no state", d.pid, d.program, f)
 	}
 	s.name = f[0]
-	if _, err := fmt.Sscan(f[1]+" "+f[2], &s.arena, &s.other); err != nil {
+	if _, err := fmt.Sscan(f[1]+" "+f[2]+" "+f[4], &s.arena, &s.other, &s.seconds); err != nil {
 		return s, fmt.Errorf("process %d (%s): %w", d.pid, d.program, err)
 	}
 	for text := range strings.SplitSeq(f[3], ",") {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -435,6 +436,7 @@ func TestRunCUDA(t *testing.T) {
 		if n := r.used(t, 0); (n == 0) != (verb == "pause") {
 			t.Errorf("after %s %d bytes of the GPU are in use", verb, n)
 		}
+		shows(t, r, holdfast, map[string]string{"pause": "paused", "resume": "running"}[verb])
 	}
 	r.ends(t, alone().run(t, linked, longProgram...))
 }
@@ -465,4 +467,25 @@ func TestStranger(t *testing.T) {
 		t.Errorf("it answers %q", got)
 	}
 	r.ends(t, alone().run(t, linked, longProgram...))
+}
+
+// shows checks what holdfast status says of a program, by the number of what has started it and without any.
+func shows(t *testing.T, r *running, holdfast, state string) {
+	t.Helper()
+	want := map[string]string{"paused": `linked +CUDA +paused +\d+\.\d s +\d\.\d MiB in host memory +GPU-fafafafa-`,
+		"running": `linked +CUDA +running +- +\d\.\d MiB of device memory +GPU-fafafafa-`}[state]
+	for _, args := range [][]string{{"status"}, {"status", fmt.Sprint(r.pid())}} {
+		c := exec.Command(holdfast, args...)
+		c.Env = append(os.Environ(), "HOLDFAST_GLOBAL=", "HOLDFAST_LOCAL=")
+		if out, err := c.CombinedOutput(); err != nil || !regexp.MustCompile(want).Match(out) {
+			t.Errorf("%v: %v, got\n%s\nwant %s", args, err, out, want)
+		}
+	}
+	var said struct{ Programs []pause.Program }
+	out, err := exec.Command(holdfast, "status", "--json", fmt.Sprint(r.pid())).Output()
+	if err = errors.Join(err, json.Unmarshal(out, &said)); err != nil || len(said.Programs) != 1 ||
+		said.Programs[0].State != state || (said.Programs[0].Seconds > 0) != (state == "paused") ||
+		said.Programs[0].Bytes == 0 {
+		t.Errorf("%v, got %s", err, out)
+	}
 }

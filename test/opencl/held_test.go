@@ -5,6 +5,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,6 +113,10 @@ func TestPauseRefusals(t *testing.T) {
 		t.Fatalf("got %v, %s", err, out)
 	}
 	expect("it is paused", "pause", p.pid())
+	if out, err := l.try("status", p.pid()); err != nil ||
+		!regexp.MustCompile(`held +OpenCL +paused +\d+\.\d s +\S+ \S+ in host memory +\w`).MatchString(out) {
+		t.Errorf("got %v, %s", err, out)
+	}
 	expect("no device", "resume", p.pid(), "--device", "platform-that-is-not-there")
 	if out, err := l.try("resume", p.pid()); err != nil || !strings.Contains(out, "is running") {
 		t.Fatalf("got %v, %s", err, out)

@@ -15,7 +15,7 @@
 
 #include "library.h"
 
-enum { VERSION = 2, DEVICES = 64 };
+enum { VERSION = 3, DEVICES = 64 };
 
 /* How long a tool may be silent that has the program stand still. */
 enum { PATIENCE = 600 };
@@ -115,7 +115,7 @@ static void state(void) {
 		}
 	}
 	hf_pause_bytes(&arena, &other);
-	say("state %s %zu %zu %s", names[hf_pause_phase()], arena, other, devices);
+	say("state %s %zu %zu %s %.3f", names[hf_pause_phase()], arena, other, devices, hf_pause_seconds());
 }
 
 /* Reads OLD=NEW,OLD=NEW of 32 hexadecimal digits each. */

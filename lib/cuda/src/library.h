@@ -324,6 +324,9 @@ bool hf_spans_fill(const struct hf_spans *before);
 enum hf_phase { HF_RUNNING, HF_QUIET, HF_SAVED, HF_STOPPED };
 enum hf_phase hf_pause_phase(void);
 
+/* How long it has been HF_STOPPED; 0: it is not. */
+double hf_pause_seconds(void);
+
 /* Says what forbids a pause; false: nothing does. */
 bool hf_pause_refused(char why[HF_WHY]);
 

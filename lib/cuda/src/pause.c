@@ -20,10 +20,13 @@ static struct {
 	struct hf_mapping *list;
 	size_t count, bytes;
 	unsigned char *host;
-	size_t room; /* of host */
+	size_t room;  /* of host */
+	double since; /* by hf_now, while it is HF_STOPPED */
 } stop;
 
 enum hf_phase hf_pause_phase(void) { return stop.phase; }
+
+double hf_pause_seconds(void) { return stop.phase == HF_STOPPED ? hf_now() - stop.since : 0; }
 
 /* Waits for all contexts in a thread of its own, since work may never end. It outlives an attempt. */
 static struct {
@@ -360,6 +363,7 @@ bool hf_pause_stop(char why[HF_WHY]) {
 		snprintf(why, HF_WHY, "its device memory cannot be given up: %s", hf_error(e));
 	} else if ((e = checkpoint(why)) == CUDA_SUCCESS) {
 		stop.phase = HF_STOPPED;
+		stop.since = hf_now();
 		return true;
 	}
 	back(gone);

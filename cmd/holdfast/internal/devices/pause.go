@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
@@ -82,21 +82,9 @@ func (o *pauseFlags) migrate(cmd *cobra.Command, pid, to string) error {
 	return o.with(cmd, []string{pid}, func(g *pause.Group) error { return g.Move(cmd.Context(), o.wait, moves) })
 }
 
-// numbers are the given processes.
-func numbers(args []string) ([]int, error) {
-	pids := make([]int, len(args))
-	for i, a := range args {
-		var err error
-		if pids[i], err = strconv.Atoi(a); err != nil || pids[i] <= 0 {
-			return nil, fmt.Errorf("%q is no process ID", a)
-		}
-	}
-	return pids, nil
-}
-
 // anyOf has OpenCL programs do what is asked, or CUDA programs something.
 func (o *pauseFlags) anyOf(cmd *cobra.Command, args []string, ask opencl.Ask, do func(*pause.Group) error) error {
-	pids, err := numbers(args)
+	pids, err := verb.Processes(args)
 	if err != nil {
 		return err
 	}
@@ -154,7 +142,7 @@ func (o *pauseFlags) opencl(cmd *cobra.Command, pids []int, ask opencl.Ask) erro
 
 // with does something to the processes below the given ones, and says how it went.
 func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Group) error) error {
-	pids, err := numbers(args)
+	pids, err := verb.Processes(args)
 	if err != nil {
 		return err
 	}
@@ -162,7 +150,7 @@ func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Grou
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(cmd.Context(), 20*time.Second)
 	defer cancel()
 	g, err := pause.Open(ctx, pids)
 	if err != nil {

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,16 +20,30 @@ import (
 func newStatus() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
-		Use:   "status [DIR]",
-		Short: "show what a running job and its ranks are doing",
+		Use:   "status [DIR | PID...]",
+		Short: "show what a running job and its ranks are doing, and which programs are paused",
 		Long:  help("status"),
-		Args:  cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if _, err := verb.Processes(args); err == nil {
+				return nil
+			}
+			return cobra.MaximumNArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := verb.Dir(cmd, args)
-			if err != nil {
+			o.terminal = cli.IsTerminal(cmd.OutOrStdout())
+			pids, err := verb.Processes(args)
+			if err == nil && len(pids) > 0 {
+				_, err := o.ofPrograms(cmd.Context(), cmd.OutOrStdout(), pids)
 				return err
 			}
-			o.terminal = cli.IsTerminal(cmd.OutOrStdout())
+			dir, err := verb.Dir(cmd, args)
+			if err != nil {
+				found, perr := o.ofPrograms(cmd.Context(), cmd.OutOrStdout(), nil)
+				if found {
+					err = nil // without a directory they are what can be asked
+				}
+				return errors.Join(err, perr)
+			}
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), dir)
 		},
 	}

@@ -1,0 +1,87 @@
+package pause
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Program is a process that can be paused, as it is now.
+type Program struct {
+	PID     int    `json:"pid"`
+	Program string `json:"program"`
+	Library string `json:"library"` // in front of its driver: CUDA or OpenCL
+	// State is running, paused or, while a command is at work on it, busy.
+	State   string   `json:"state,omitempty"`
+	Seconds float64  `json:"paused_s,omitempty"` // since it was paused
+	Bytes   int64    `json:"bytes"`              // of device memory; of a paused one, in this machine's memory
+	Devices []string `json:"devices"`            // that it uses, or used before it was paused
+	Error   string   `json:"error,omitempty"`    // why it does not say all that
+}
+
+// lookTime is how long a process may take to say how it is.
+const lookTime = 2 * time.Second
+
+// Look returns how the CUDA programs are among the given processes and all that these have started; without any, those
+// of this node that this user may pause.
+func Look(ctx context.Context, pids []int) ([]Program, error) {
+	found, err := Mine(doorPrefix)
+	if len(pids) > 0 {
+		found, err = Find(pids)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	list := make([]Program, len(found))
+	var looks sync.WaitGroup
+	for i, pid := range found {
+		looks.Go(func() { list[i] = look(ctx, pid) })
+	}
+	looks.Wait()
+	return slices.DeleteFunc(list, func(p Program) bool { return p.State == "" }), nil // it has ended
+}
+
+func look(ctx context.Context, pid int) Program {
+	p := Program{PID: pid, Program: ProgramOf(pid), Library: "CUDA"}
+	d, err := open(ctx, pid)
+	var s state
+	if err == nil {
+		defer d.close()
+		s, err = d.state()
+	}
+	switch {
+	case err == nil:
+		p.State, p.Seconds, p.Bytes = s.name, s.seconds, s.arena+s.other
+	case errors.Is(err, errOther):
+		p.State, p.Error = "busy", errOther.Error()
+	case syscall.Kill(pid, 0) == nil:
+		p.State, p.Error = "unknown", err.Error()
+	}
+	for _, one := range s.devices {
+		if u := one.uuid; one.used && len(u) == 32 {
+			p.Devices = append(p.Devices, "GPU-"+u[:8]+"-"+u[8:12]+"-"+u[12:16]+"-"+u[16:20]+"-"+u[20:])
+		}
+	}
+	return p
+}
+
+// Mine lists the processes of this node for which somebody listens at an abstract socket, a prefix and the process's
+// number, and which this user may pause.
+func Mine(prefix string) ([]int, error) {
+	found, err := listening(prefix)
+	return slices.DeleteFunc(found, func(pid int) bool {
+		info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+		if err != nil {
+			return true
+		}
+		owner, is := info.Sys().(*syscall.Stat_t)
+		return os.Getuid() != 0 && (!is || int(owner.Uid) != os.Getuid())
+	}), err
+}
