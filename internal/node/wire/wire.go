@@ -1,5 +1,5 @@
 // Package wire is the protocol between the node daemon and its clients: bytes in,
-// messages out, and back. docs/internals/NODE.md describes it; lib/protocol.h has the same for C.
+// messages out, and back. docs/internals/NODE.md describes it; lib/src/protocol.h has the same for C.
 package wire
 
 import (
