@@ -136,7 +136,7 @@ func (p *columns) body(ctx context.Context, world *mpiwrap.Comm, ck *coordinated
 	if err := world.Barrier(); err != nil {
 		return err
 	}
-	return ck.Point(ctx)
+	return jobtest.UntilTaken(ctx, ck) // a Point may be too early
 }
 
 // TestColumnsAreReadOnce: ranks that take a part of what a rank had, in rows shorter than a chunk, read little else.
