@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl cuda mpi demo wanted test test-slurm test-beside test-ranks test-others test-shortened \
+.PHONY: help setup lib veloc opencl cuda mpi demo wanted test test-slurm test-beside test-ranks test-others test-raced \
 	test-bench test-abi test-compiled race race-ranks race-others race-bench soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man site lint libraries build tool install clean
 
 help: ## list the targets
@@ -185,7 +185,7 @@ wanted:
 
 test: wanted ## install what is missing (as root), lint, all tests
 	@$(MAKE) $(LANES) -j2 test-slurm test-beside; first=$$?; \
-		$(MAKE) $(LANES) -j3 test-ranks race-others test-others test-shortened test-bench test-abi && exit $$first
+		$(MAKE) $(LANES) -j3 test-ranks test-others test-raced test-bench test-abi && exit $$first
 
 # What one target leaves of the cores, others use; a failure stops none of them.
 #
@@ -199,22 +199,19 @@ test-slurm:
 test-beside:
 	@GOGC=400 nice -n 19 $(MAKE) $(LANES) lint test-compiled
 
-# Each test runs once: with the race detector and invariants, or without where those are of no use
-# (NO_RACE), because its package starts programs that were built without them, or does one thing at
-# a time (SEQUENTIAL: no goroutine, lock or unsafe pointer is in its files). Under the detector it is -short; a test that then does a part of its work does all of it
-# without the detector besides. What is compiled otherwise for the detector (OTHERWISE) is tested both
-# ways. lint has vetted all. sort has the packages that take longest come first.
-# Programs that tests build are linked without what debuggers alone read: that takes half the time.
+# Each test runs once, whole, without the race detector. A fifth of the packages that the detector is of use for run
+# besides with it and with invariants, -short: the commit says which fifth; make race runs all of them. NO_RACE has the
+# others: the package starts programs that were built without the detector, or does one thing at a time
+# (SEQUENTIAL: no goroutine, lock or unsafe pointer is in its files). lint has vetted all. sort has the packages that
+# take longest come first. Programs that tests build are linked without what debuggers alone read: that takes half
+# the time.
 TEST = GOFLAGS="$$GOFLAGS -ldflags=-s" $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
-PLAIN = $(NO_RACE)|$(OTHERWISE)
 NO_RACE = $(JOBS)|$(PROGRAMS)|$(SEQUENTIAL)|cmd/holdfast|coordinated/cut
 JOBS = test/(cluster|cuda|e2e|examples|messages|mpilayer|node|opencl|remote|slurm|veloc|yield)
 PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
-OTHERWISE = $(call any,$(shell grep -rlE '^//go:build .*(race|invariants)' --include=*.go * | grep -v ^bench/))
 SEQUENTIAL = $(subst $(space),|,$(filter-out $(call folders,^[[:space:]]+go |"sync|"unsafe"|errgroup|\.Parallel|\.Go[^a-z],*.go),\
 	$(call folders,^func (Test|Fuzz),*_test.go)))
 folders = $(sort $(patsubst %/,%,$(dir $(shell grep -rlE '$(1)' --include='$(2)' *))))
-any = $(subst $(space),|,$(sort $(patsubst %/,%,$(dir $(1)))))
 
 # These put more ranks or nodes on a small machine than it has cores, and are tested one at a time.
 RANKS = test/(cluster|e2e|mpilayer|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi
@@ -223,16 +220,16 @@ PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{e
 of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'
 but = grep -vE '^github.com/holdfast-hpc/holdfast/($(1))$$'
 space := $() $()
+FIFTH = awk '{ name[NR] = $$0 } END { for (i = int(part * NR / 5) + 1; i <= (part + 1) * NR / 5; i++) print name[i] }' \
+	part=$$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 5)) -
 
-test-ranks:
-	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call of,$(RANKS))); plain=$$?; \
-		$(RACE_RANKS) && exit $$plain
-test-others:
-	$(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call of,$(PLAIN)) | $(call but,$(RANKS)|test/slurm) | sort -r)
 # Simulated file systems make much garbage in small heaps, which is collected less often than usual.
-test-shortened:
-	GOGC=400 $(TEST) -p $(TEST_P) -run "$$(sh scripts/shortened.sh tests '$(PLAIN)')" \
-		$$(sh scripts/shortened.sh packages '$(PLAIN)')
+test-ranks:
+	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(RANKS)))
+test-others:
+	GOGC=400 $(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(RANKS)|test/slurm) | sort -r)
+test-raced:
+	$(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(FIFTH))
 test-bench: # make race has its packages with the detector
 	cd bench && $(TEST) -p 1 ./...
 test-abi:
@@ -241,10 +238,9 @@ test-abi:
 # The detector takes cgo, MPI and OpenCL as they are. It would wait a second at the end of each package.
 RACE = GORACE=atexit_sleep_ms=0 GOGC=200 $(TEST) $(DETECTOR) -short
 DETECTOR = -race -tags invariants
-RACE_RANKS = $(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call of,$(RANKS)))
 race: race-others race-ranks race-bench ## all tests that the race detector is of use for, short ones, with invariants checked
 race-ranks:
-	$(RACE_RANKS)
+	$(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call of,$(RANKS)))
 race-others:
 	$(RACE) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call but,$(RANKS)))
 race-bench:
@@ -253,7 +249,7 @@ race-bench:
 # Compiles what the tests of the root need, and links nothing.
 test-compiled:
 	@$(GO) list -export -test ./... >/dev/null
-	@$(GO) list -export -test $(DETECTOR) $$($(PACKAGES) | $(call but,$(NO_RACE))) >/dev/null
+	@$(GO) list -export -test $(DETECTOR) $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(FIFTH)) >/dev/null
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh

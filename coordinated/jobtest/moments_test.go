@@ -31,7 +31,7 @@ import (
 // uncut run did.
 
 var (
-	pairs     = flag.Int("pairs", 1500, "(program, moment) pairs to test; make soak takes more")
+	pairs     = flag.Int("pairs", 600, "(program, moment) pairs to test; make soak takes more")
 	pairsSeed = flag.Uint64("pairs-seed", 0, "first seed of the generated programs")
 	onlyShape = flag.String("pairs-shape", "", "test only this shape")
 	onlyAt    = flag.Int("pairs-at", 0, "test only the moment of this call, counted from 1")
