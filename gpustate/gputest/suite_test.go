@@ -247,6 +247,9 @@ func TestConformance(t *testing.T) {
 			if again && *programs == 0 {
 				t.Skip("the device was served by another kind of connection; test/remote and make soak take this one")
 			}
+			if p.Select.Platform == "rusticl" && p.Serve != "" && *programs == 0 {
+				t.Skip("a server's own code is the same as with PoCL; test/remote and make soak take this one")
+			}
 			if testing.Short() && p.Select.Kind == "opencl" && compiled != "" {
 				t.Skipf("-short takes one OpenCL platform, which was %s: our own code is the same, and that of "+
 					"servers with the fakes", compiled)
