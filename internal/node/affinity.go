@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// widening is one at a time.
+// widening is held by a call of widen: two at once would lose processors.
 var widening sync.Mutex
 
-// widen lets this process run on the processors of a rank as well. Launchers bind ranks to processors, and the rank
-// that started the daemon has left it its own: on them alone it would copy for all ranks beside one that computes, or
-// that polls in MPI. It never runs where no rank may.
+// widen lets this process also run on the processors of a rank. Launchers bind ranks to processors, and the rank that
+// started the daemon has left it its own. On these alone it would copy for all ranks next to one that computes, or that
+// polls in MPI. It never runs on processors that no rank has.
 func widen(pid int) {
 	widening.Lock()
 	defer widening.Unlock()

@@ -40,9 +40,9 @@ func (a request) String() string {
 	return fmt.Sprintf("checkpoint %q, version %d", a.Name, a.Version)
 }
 
-// agree waits until all ranks have made a request about checkpoints with a name. It fails on all of them unless it is
-// the same request, and every rank has its part. removed says that directories of the name were removed somewhere.
-// Collective.
+// agree waits until all ranks have made a request about checkpoints with a name. It fails on all of them unless the
+// requests are equal and every rank has its part. removed reports whether directories of the name were removed on any
+// rank. Collective.
 func (s *session) agree(m wire.Message) (removed bool, err error) {
 	mine := request{Call: m.Type, Name: m.Text, Version: m.Version, Removed: s.lacksDirs(m.Text)}
 	if r := s.rank; r.counts != nil && m.Type == wire.TypeSave {
@@ -118,8 +118,8 @@ func fileSystem(dir string) uint64 {
 	return uint64(st.Dev)
 }
 
-// lacksDirs says that directories of an open name were removed, and only they: those above are on the same file system
-// as before, and not below an empty mount point, where nothing must be written.
+// lacksDirs reports whether directories of an open name were removed, and nothing above them: their parents are on the
+// same file system as before, and not below an empty mount point, where nothing may be written.
 func (s *session) lacksDirs(name string) bool {
 	n := s.ofName(name)
 	return n != nil && n.ck != nil && slices.ContainsFunc(n.dirs, func(d namedDir) bool {
@@ -128,7 +128,8 @@ func (s *session) lacksDirs(name string) bool {
 	})
 }
 
-// renew opens the checkpoints of a name whose directories were removed anew, which makes them. Collective.
+// renew opens the checkpoints of a name again after their directories were removed, which makes the directories.
+// Collective.
 func (s *session) renew(name string) {
 	n := s.ofName(name)
 	if n == nil {

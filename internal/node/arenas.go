@@ -19,12 +19,12 @@ import (
 type arenas struct {
 	s *session
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	list     map[*byte]*arena
 	loads    []load    // of a restore, for its end
 	previous *retained // by an earlier start, until Forget; its arenas are in the list
 
-	forNext *storage.MemoryShard // what the next start may have; nil: nothing
+	forNext *storage.MemoryShard // for a restart of the next start; nil: nothing
 }
 
 // arena is a segment that captures go to, or came to in an earlier start.
@@ -35,7 +35,7 @@ type arena struct {
 	sealed bool // no process can write to it
 }
 
-// load is what a restore has read for an array.
+// load has the data of an array that a restore has read.
 type load struct {
 	*program.Array
 	item wire.Item
@@ -57,7 +57,7 @@ func (r *arenas) add(a *arena) {
 	r.list[unsafe.SliceData(a.bytes)] = a
 }
 
-// loaded has the client copy what a restore has read.
+// loaded has the client copy the data that a restore has read.
 func (r *arenas) loaded() error {
 	var items []wire.Item
 	for _, l := range r.loads {
@@ -100,7 +100,7 @@ func (r *arenas) drop(first *byte, a *arena) error {
 	return a.close()
 }
 
-// Previous returns the epoch that the previous start left in memory; nil: none.
+// Previous returns the epoch that the previous start left in memory, or nil.
 func (r *arenas) Previous() *storage.MemoryShard {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *arenas) FreePrevious() {
 	}
 }
 
-// item finds where shared memory lies, and tells the client of its arena.
+// item finds the place of shared memory, and announces its arena to the client.
 func (r *arenas) item(m program.Move) (wire.Item, error) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(m.Shared)))
 	r.mu.Lock()
@@ -208,8 +208,8 @@ func (r *arenas) Save(moves []program.Move) (arrived func(ctx context.Context) e
 	return nil, nil
 }
 
-// lateLast sorts items that may be late behind the others, and lets only those of the last COPY be late: the client
-// has one late copy at a time.
+// lateLast sorts items that may be late behind the others, and marks only items of the last COPY as late: the client
+// has one late copy under way.
 func lateLast(items []wire.Item) {
 	slices.SortStableFunc(items, func(a, b wire.Item) int {
 		switch {

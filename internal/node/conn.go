@@ -16,7 +16,7 @@ import (
 // conn is the socket of a client of this user, and its process.
 type conn struct {
 	sock    *net.UnixConn
-	process int // pidfd; -1: the kernel has none
+	process int // pidfd; -1: the kernel did not give one
 	wake    int // eventfd, readable once the connection is closed; -1: the process is not watched
 	pid     int32
 	closing sync.Once
@@ -27,7 +27,7 @@ type conn struct {
 
 var errForeign = errors.New("it belongs to another user")
 
-// newConn asks the kernel who is at the other end.
+// newConn asks the kernel for the process at the other end.
 func newConn(c *net.UnixConn) (*conn, error) {
 	who, err := handshake.Peer(c)
 	if err != nil {

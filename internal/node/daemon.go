@@ -19,16 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say what the daemon serves.
+// Options describe the job that the daemon serves.
 type Options struct {
-	// Key names the job: clients look for it. Empty means what the environment gives.
+	// Key names the job: clients look for it. Empty: the key of the environment.
 	Key string
 	// Checkpoints are the options of each rank's agent. Signals and OnLost are the daemon's.
 	Checkpoints coordinated.Options
 	// Wait is how long the daemon waits for its first client; 0 means a minute.
 	Wait time.Duration
-	// Starter is the process for whose sake the daemon was started; 0: none. If it ends before any
-	// client has come, the daemon waits no longer: it would hold the launcher's standard error.
+	// Starter is the process that started the daemon for itself; 0: none. If it ends before any client has come, the
+	// daemon ends too: it would hold the launcher's standard error.
 	Starter int
 	// Until, if not nil, keeps the daemon for one start of the program after the other until
 	// it is closed, and until the ranks that are there then have ended.
@@ -54,7 +54,7 @@ type daemon struct {
 	watching watching
 	logging  sync.Mutex // held while a session logs that checkpoints cannot be opened
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	alive    map[*session]bool
 	retained map[retainKey]*retained // by ranks of the start before
 	served   bool                    // a rank has come
@@ -84,7 +84,7 @@ func (d *daemon) firstToLog(s *session, e *coordinated.RanksError) (first bool) 
 	}
 	for one := range d.alive {
 		one.mu.Lock()
-		if one.rank != nil { // it is of this start, all ranks of which have come
+		if one.rank != nil { // all ranks of this start have come
 			one.notOpenedLogged = true
 			first = first || one.rank.rank == e.Failed[0].Rank
 		}
@@ -219,7 +219,7 @@ func (d *daemon) wait(ctx context.Context) error {
 	}
 }
 
-// exitOf returns a channel that is closed when a process has ended; nil if there is none to watch.
+// exitOf returns a channel that is closed when a process has ended, or nil without a process to watch.
 func exitOf(pid int) <-chan struct{} {
 	if pid <= 0 {
 		return nil
@@ -303,7 +303,7 @@ func (d *daemon) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // too many files: those who wait get their turn
+		if err != nil { // too many files: clients that wait get their turn
 			d.log.Error("holdfast node: cannot accept a client", "error", err)
 			time.Sleep(10 * time.Millisecond)
 			continue

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 )
 
-// declare takes what a client says of a global array or of a replicated value: a new one, or one that has moved, or is
-// divided in another way now.
+// declare adds a global array or a replicated value of a client, or replaces one that has moved or is divided in
+// another way.
 func (s *session) declare(m wire.Message) error {
 	boxes, err := s.collect(m)
 	if err != nil || m.Flags&wire.DeclareMore != 0 {

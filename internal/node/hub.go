@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// hub brings the ranks together that are all clients of this daemon.
+// hub joins the ranks if all are clients of this daemon.
 type hub struct {
 	mu      sync.Mutex
 	forming *group // guarded by mu; nil: none
@@ -22,7 +22,7 @@ type group struct {
 	joined map[int]*contribution
 }
 
-// contribution is what a rank has brought.
+// contribution holds the bytes of one rank.
 type contribution struct {
 	all, mine []byte
 	done      chan error
@@ -36,8 +36,8 @@ var (
 	errBroken = errors.New("another rank of the job ended before all had connected; its messages say why")
 )
 
-// meet brings a rank into the group that forms. If ctx ends first, or the rank goes, it
-// leaves, and missing are those that have not come.
+// meet adds a rank to the group that forms. If ctx ends first, or the rank disconnects, the rank leaves the group, and
+// missing lists the ranks that have not come.
 func (h *hub) meet(ctx context.Context, r *rank) (g *group, missing []int, err error) {
 	h.mu.Lock()
 	if h.forming == nil {
@@ -100,7 +100,7 @@ func (g *group) gather(r *rank, all, mine []byte) error {
 	}
 }
 
-// join adds a contribution; the last one lets all go.
+// join adds a contribution; the last one releases all ranks.
 func (g *group) join(r *rank, c *contribution) (complete bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

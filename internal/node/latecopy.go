@@ -42,7 +42,7 @@ func (l *lateCopy) pending() bool {
 	}
 }
 
-// announceLate notes a COPIED whose bytes arrive later. The client has one such COPIED at a time.
+// announceLate notes a COPIED whose bytes arrive later. The client has at most one such COPIED under way.
 func (s *session) announceLate() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *session) lateArrived(code int32) error {
 	return nil
 }
 
-// claimLate returns the late copy of the last COPY to the capture that waits for it; nil: there is none.
+// claimLate returns the late copy of the last COPY to the capture that waits for it, or nil.
 func (s *session) claimLate() *lateCopy {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/program"
 )
 
-// lengths is what a session knows of arrays whose length changes.
+// lengths has the arrays of a session whose length changes.
 type lengths struct {
-	newest  *coordinated.SavedEpoch // what hf_restore will restore, once a rank has asked
+	newest  *coordinated.SavedEpoch // the epoch that hf_restore will restore, once a rank has asked
 	asked   map[string]bool         // names whose length the program asks for at a restart
 	started bool                    // hf_restore is over
-	changed []string                // have changed since; the next checkpoint warns of them
+	changed []string                // arrays that have changed since; the next checkpoint warns of them
 	warned  map[string]bool
 }
 

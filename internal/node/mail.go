@@ -21,7 +21,7 @@ type counts struct {
 	b    []byte
 }
 
-// newCounts makes the page, of which most is never touched.
+// newCounts makes the page. Most of its memory is never touched.
 func newCounts(bytes int) (*counts, error) {
 	f, b, err := shm.New("messages", bytes)
 	if err != nil {

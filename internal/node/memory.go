@@ -49,13 +49,12 @@ func (s *segment) denyWrites() error {
 	return nil
 }
 
-// seal makes the memory what it is for ever, for everybody. The kernel refuses that while another process can write
-// to it, or a driver for which a process had locked its pages; that one may let go of them after the process has
-// ended. So retry reports whether to try once more. This process does not write to the memory.
+// seal forbids all changes of the memory permanently, for all processes. The kernel refuses while another process can
+// write to it, or while a driver has its pages locked for a process, which may last beyond that process. retry reports
+// whether to try once more. This process does not write to the memory.
 func (s *segment) seal(retry func() bool) error {
 	fd, at := int(s.file.Fd()), unsafe.Pointer(unsafe.SliceData(s.bytes))
-	// In place of the mapping that could be written to. A private one, as Linux before 6.7 lets
-	// nobody share memory that is sealed.
+	// A private mapping replaces the one for writing: before 6.7 Linux refuses shared mappings of sealed memory.
 	if _, err := unix.MmapPtr(fd, 0, at, uintptr(len(s.bytes)), unix.PROT_READ,
 		unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
 		return fmt.Errorf("seal memory: %w", err)

@@ -20,13 +20,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// named are the checkpoints of one name: a Checkpointer of their own, with its directories and
-// epochs. Its epochs are numbered as they come; an array of the daemon's has the version that
-// the program gave. Its only points are the program's calls for a checkpoint, so it reads the
-// program's memory in those calls and never else.
+// named holds the checkpoints of one name: a Checkpointer with directories and epochs of its own. The epochs count up;
+// an array of the daemon's has the version that the program gave. Its only points are the program's calls for a
+// checkpoint: it reads the program's memory only in these calls.
 //
-// It is used once for a restart, if at all, and then for checkpoints. A second restart opens it
-// anew.
+// It is used for at most one restart, and then for checkpoints. A second restart opens it again.
 type named struct {
 	*arenas
 	name     string
@@ -35,7 +33,7 @@ type named struct {
 	used     bool // it has restored, or taken a checkpoint
 	version  int64
 	verified storage.Epoch // that find has read whole
-	shares   []byte        // what the global arrays of a checkpoint are here: see shares
+	shares   []byte        // the rank's shares of global arrays: see sharesOf
 	arrays   map[string]*namedArray
 	dirs     []namedDir
 
@@ -43,7 +41,7 @@ type named struct {
 	requested atomic.Bool   // a checkpoint is asked of the program
 	armed     chan struct{} // sent to when requested changes
 	signals   chan os.Signal
-	loaded    map[string]load // what a restart has read
+	loaded    map[string]load // the data that a restart has read
 }
 
 // namedArray is an array as the checkpoints of a name have it: that of the program at a
@@ -90,8 +88,8 @@ func (n *named) Allgather(all, mine []byte) error {
 	return errUneven
 }
 
-// versionArray holds the version, sharesArray what sharesOf says of global arrays; checkpoints without any have none.
-// Names of the program do not begin so.
+// versionArray holds the version, sharesArray the bytes of sharesOf; checkpoints without global arrays lack it. Names
+// of the program do not begin so.
 const (
 	versionArray = "holdfast.version"
 	sharesArray  = "holdfast.shares"
@@ -106,7 +104,7 @@ func (s *session) checkpointers() (list []*coordinated.Proxy) {
 	return list
 }
 
-// ofName returns the checkpoints of a name that were opened before; nil: there are none.
+// ofName returns the checkpoints of a name that were opened before, or nil.
 func (s *session) ofName(name string) *named {
 	i := slices.IndexFunc(s.named, func(n *named) bool { return n.name == name })
 	if i < 0 {
@@ -115,8 +113,7 @@ func (s *session) ofName(name string) *named {
 	return s.named[i]
 }
 
-// openNamed returns the checkpoints of a name that all ranks ask for. With fresh it opens again what has been used.
-// Collective.
+// openNamed returns the checkpoints of a name that all ranks request. With fresh it opens used ones again. Collective.
 func (s *session) openNamed(ctx context.Context, m wire.Message, fresh bool) (*named, error) {
 	removed, err := s.agree(m)
 	if err != nil {
@@ -244,7 +241,7 @@ func (n *named) selectArrays(s *session, m wire.Message) error {
 	return n.share(global)
 }
 
-// share makes the checkpoint tell what it has of global arrays.
+// share adds the rank's shares of global arrays to the checkpoint.
 func (n *named) share(global []*array) error {
 	if n.shares == nil && len(global) > 0 {
 		n.shares = []byte{}
@@ -342,7 +339,7 @@ func (n *named) cut(ctx context.Context) (storage.Epoch, error) {
 	}
 }
 
-// noVersion stands for an epoch whose version cannot be read.
+// noVersion marks an epoch whose version cannot be read.
 const noVersion = math.MinInt64
 
 var errNotBegun = fmt.Errorf("%w: hf_restart_begin was not called", wire.ErrMalformed)
@@ -357,9 +354,9 @@ func (s *session) unprotect(id uint32) error {
 	return nil
 }
 
-// wait is for the newest epochs at a level, or at all in use and for what follows them there: afterwards nothing is
-// made or removed in the directories until the next request. With look it does not wait, and returns code 1 if it need
-// not.
+// wait waits for the newest epochs at a level, or at all levels in use and for the work that follows there. Afterwards
+// the directories do not change until the next request. With look it does not wait, and returns code 1 if there is
+// nothing to wait for.
 func (s *session) wait(ctx context.Context, level string, look bool) (code int32, value uint64, err error) {
 	if look {
 		over, cancel := context.WithCancel(ctx)

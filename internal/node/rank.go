@@ -36,7 +36,7 @@ type rank struct {
 	group      *group // if it does not, after Meet
 	fence      bool   // there is no membarrier
 	pages      *pages
-	counts     *counts // of its messages; nil: nobody counts them
+	counts     *counts // of its messages; nil without libholdfast-mpi
 	signals    chan os.Signal
 	armed      chan struct{} // sent to when a flag changes
 	*arenas

@@ -14,7 +14,7 @@ import (
 var errOrphaned = errors.New("the daemons of the other nodes have lost the ranks of this one, and end the job: " +
 	"start it again, it continues from the newest committed epoch if there is one ('holdfast run' does so by itself)")
 
-// orphaned refuses such a rank, which is killed a moment later as those on the other nodes are.
+// orphaned refuses such a rank. The rank is killed a second later, as the ranks of the other nodes are.
 func (s *session) orphaned() error {
 	s.log.Error("holdfast node: the daemon of this rank has died, and the job has ranks on other nodes: the rank has "+
 		"a moment to end", "pid", s.conn.pid)

@@ -45,8 +45,8 @@ func (s *session) versions(ctx context.Context, n *named) (list []coordinated.Sa
 	return list, versions, nil
 }
 
-// find looks for the highest version that is not above a limit, and that all ranks have read whole; a negative one is
-// none. Only what it returns is read, and what is damaged before it.
+// find looks for the highest version, not above a limit, that all ranks have read whole; a negative limit is none. It
+// reads only the epoch that it returns, and damaged ones before it.
 func (s *session) find(ctx context.Context, m wire.Message) (code int32, value uint64, err error) {
 	n, err := s.openNamed(ctx, m, true)
 	if err != nil {

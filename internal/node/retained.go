@@ -49,7 +49,7 @@ func (d *daemon) retain(by retainKey, k *retained) {
 	}
 }
 
-// takeRetained returns all captures of a rank, by name, and keeps none.
+// takeRetained removes and returns all captures of a rank, by name.
 func (d *daemon) takeRetained(of retainKey) map[string]*retained {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,8 +160,8 @@ const (
 	sealTime  = 10 * time.Second
 )
 
-// sealRetry returns a function that waits for a driver, and reports whether sealing is worth another try. The driver
-// of a GPU holds the page-locked pages of a process for a while after its end.
+// sealRetry returns a function that waits for a driver, and reports whether sealing is worth another try. The driver of
+// a GPU may hold page-locked pages of a process after its end.
 func (r *arenas) sealRetry() (retry func() bool) {
 	var since time.Time
 	return func() bool {
@@ -174,7 +174,7 @@ func (r *arenas) sealRetry() (retry func() bool) {
 	}
 }
 
-// seal returns what the next start may restore from, taken out of the arenas; nil: nothing. No client and no
+// seal takes the captures out of the arenas for a restart of the next start, or returns nil. No client and no
 // Checkpointer uses them any more.
 func (r *arenas) seal() *retained {
 	k := r.previous // of an earlier start, which this one has not got to restoring

@@ -20,12 +20,12 @@ type robustList struct {
 	owner uint32 // the thread
 	head  *robustHead
 
-	mu  sync.Mutex // guards what follows, and the list
+	mu  sync.Mutex // guards the fields below, and the list
 	all []*uint64  // the entries: each leads to the one before it, the head to the last
 }
 
-// robustHead is struct robust_list_head of linux/futex.h. It and the entries lie in shared memory: what the kernel
-// frees first of a process that it ends for want of memory is private.
+// robustHead is struct robust_list_head of linux/futex.h. It and the entries lie in shared memory, because the kernel
+// first frees the private memory of a process that it ends for lack of memory.
 type robustHead struct {
 	next    uint64 // address of the first entry; of the last one it is that of the head
 	offset  int64  // from an entry to its word

@@ -149,8 +149,8 @@ func newestEpoch(ck *coordinated.Proxy) (e storage.Epoch, err error) {
 	return e, err
 }
 
-// checkpoint stands at a point until a checkpoint has been taken there. The client repeats it
-// until then, and counts each time, so that its points stay those of the other ranks.
+// checkpoint waits at a point until a checkpoint has been taken there. The client repeats the call until then and
+// counts each time, so that its points stay equal to those of the other ranks.
 func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value uint64, err error) {
 	if !again {
 		s.prior, _ = newestEpoch(s.ck)

@@ -54,14 +54,14 @@ type session struct {
 	nextArena  atomic.Uint32
 	lengths    lengths
 
-	notOpenedLogged bool // the log says why the checkpoints of this start cannot be opened; guarded by d.mu
+	notOpenedLogged bool // an error of opening the checkpoints of this start is in the log; guarded by d.mu
 
-	mu   sync.Mutex // guards what follows, and rank until WELCOME is sent
+	mu   sync.Mutex // guards the fields below, and rank until WELCOME is sent
 	err  error      // the first one for which the client was disconnected
 	late *lateCopy  // of the newest COPY that has one; nil: none
 }
 
-// array is what the client protects.
+// array is memory that the client protects.
 type array struct {
 	program.Array
 	name  string
@@ -261,7 +261,7 @@ func (s *session) hello(m wire.Message) (err error) {
 	return s.open()
 }
 
-// refuse tells a client why its checkpoints are not opened.
+// refuse sends a client the reason for which its checkpoints are not opened.
 func (s *session) refuse(err error) {
 	s.logNotOpened(err)
 	if s.rank != nil && s.rank.group != nil {
@@ -316,7 +316,7 @@ func (s *session) newRank(m wire.Message) error {
 	return nil
 }
 
-// welcome gives the client what it shares with its agent.
+// welcome sends the client the memory that it shares with its agent.
 func (s *session) welcome(shadows bool) error {
 	r := s.rank
 	var flags uint32
@@ -420,7 +420,7 @@ func (s *session) waitDurable() {
 			if s.lost.Load() {
 				return
 			}
-			_ = ck.Wait(ctx, level) // one that is not in use, or has failed: the log says so
+			_ = ck.Wait(ctx, level) // the log has errors; a level may be out of use
 		}
 	}
 }

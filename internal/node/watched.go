@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 )
 
-// watching is what the daemon tells holdfast run --watch of ranks that take no checkpoints.
+// watching has the report of the daemon to holdfast run --watch about ranks that take no checkpoints.
 type watching struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	eyes  map[*session]*observe.Eye
-	last  []observe.Rank // of ranks that have gone, and have not been told of
-	tells bool           // a goroutine tells
+	last  []observe.Rank // ranks that have gone and are not in a report yet
+	tells bool           // a goroutine reports
 }
 
 // Ranks are looked at so often, and the more seldom the more counts that is: one for each of the job's ranks.
@@ -27,8 +27,8 @@ const (
 	manyCounts = 1 << 20
 )
 
-// watched gives a client the page that it counts in, and looks at it until the client has gone. The client does not
-// hear of anything that goes wrong here.
+// watched gives a client the page that it counts in, and looks at it until the client has gone. Errors here do not
+// reach the client.
 func (s *session) watched(m wire.Message) {
 	s.d.mu.Lock()
 	s.d.served = true
@@ -53,7 +53,7 @@ func (s *session) watched(m wire.Message) {
 	s.d.watching.end(s, eye)
 }
 
-// begin adds a rank. The first one starts the goroutine that tells of all.
+// begin adds a rank. The first one starts the goroutine that reports all of them.
 func (w *watching) begin(s *session, eye *observe.Eye, supervisor, host string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +82,7 @@ func (w *watching) end(s *session, eye *observe.Eye) {
 // dialTime bounds the way to holdfast run.
 const dialTime = 10 * time.Second
 
-// tell tells holdfast run of the ranks, until there are none.
+// tell reports the ranks to holdfast run, until there are none.
 func (w *watching) tell(supervisor, host string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
 	to, err := job.Watch(ctx, supervisor, host)
@@ -104,12 +104,12 @@ func (w *watching) tell(supervisor, host string) error {
 		}
 	}
 	if to != nil {
-		_ = to.Close() // all is said
+		_ = to.Close() // the report is complete
 	}
 	return err
 }
 
-// look looks at all ranks. When it is over none is left, and the next that comes is told of anew.
+// look looks at all ranks. over reports that none is left; the next rank starts a new report.
 func (w *watching) look() (ranks []observe.Rank, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package fake plays clients of the node daemon in tests: what they send, as bytes.
+// Package fake plays clients of the node daemon in tests: it makes their messages, as bytes.
 package fake
 
 import (
@@ -55,7 +55,7 @@ func Bytes(m *wire.Message) []byte {
 	return end(b)
 }
 
-// Repair makes the header of a message right, all but its type: tests send what is wrong elsewhere.
+// Repair makes the header of a message right, except for its type: tests send errors in the body.
 func Repair(b []byte) {
 	t := wire.Type(binary.LittleEndian.Uint16(b[6:]))
 	copy(b, begin(t))

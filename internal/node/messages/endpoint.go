@@ -19,12 +19,12 @@ import (
 
 // Client is the program of the rank, while it waits in a call of libholdfast.
 type Client interface {
-	// Cut tells it that all ranks have stopped.
+	// Cut reports to the client that all ranks have stopped.
 	Cut() error
 	// Sync has it synchronize its files and flush its windows; other ranks do so at the same time. Busy: some rank has
 	// requests for files, which MPI does not synchronize then.
 	Sync(busy bool) error
-	// Save returns what is in flight to it, as a record of the layer.
+	// Save returns the messages in flight to the rank, as a record of the layer.
 	Save() ([]byte, error)
 	// Load hands it such a record.
 	Load(record []byte) error
@@ -61,7 +61,7 @@ type layer struct {
 	rank     int
 
 	quiet, ended bool
-	saved        func() ([]byte, error) // what the last drain has saved, until SaveMailbox returns it
+	saved        func() ([]byte, error) // the record of the last drain, until SaveMailbox returns it
 }
 
 var _ endpoint.Endpoint = (*layer)(nil)
@@ -75,10 +75,10 @@ func (e *layer) OpenEpochs() error        { return nil } // they are refused whe
 func (e *layer) PreferQuiet(prefer bool)  { e.quiet = prefer }
 func (e *layer) Ended(ended bool)         { e.ended = ended }
 
-// LimitMailbox is heeded by the program.
+// LimitMailbox sets the limit that the program obeys.
 func (e *layer) LimitMailbox(n int64) { atomic.StoreUint64(e.word(atLimit), uint64(max(n, 0))) }
 
-// Mailbox is what the program has said when it drained last.
+// Mailbox returns the counts of the program's last drain.
 func (e *layer) Mailbox() (messages int, bytes int64) {
 	return int(e.load(atMails)), int64(e.load(atBytes))
 }
@@ -86,7 +86,7 @@ func (e *layer) Mailbox() (messages int, bytes int64) {
 // DrainSome does nothing: the program drains as long as it waits.
 func (e *layer) DrainSome() (int, error) { return 0, nil }
 
-// UnpostedReceives asks the program, unless it has none. The program stands in a call.
+// UnpostedReceives asks the program for them, if it has any. The program must be in a call.
 func (e *layer) UnpostedReceives() []endpoint.PendingReceive {
 	if e.load(atUnposted) == 0 {
 		return nil
@@ -95,11 +95,11 @@ func (e *layer) UnpostedReceives() []endpoint.PendingReceive {
 	if err != nil {
 		return nil // it has left MPI, or has gone
 	}
-	_, before, _ := decode(b, e.rank, e.size) // what no checkpoint can keep is of no interest here
+	_, before, _ := decode(b, e.rank, e.size) // refusals do not matter here
 	return before
 }
 
-// What the ranks tell each other at the end of a drain.
+// Flags that the ranks exchange at the end of a drain.
 const (
 	saysDrained = 1 << iota
 	saysInFlight
@@ -110,8 +110,8 @@ const (
 	saysBusy   // it has requests for files
 )
 
-// Drain exchanges twice, whatever goes wrong: ranks stay in step. Where any rank has files or windows to synchronize,
-// it does so a third time.
+// Drain always exchanges twice, even after an error: ranks stay in step. If any rank has files or windows to
+// synchronize, it exchanges a third time.
 func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	atomic.StoreUint64(e.word(atFull), 0)
 	err := e.client.Cut()
@@ -124,7 +124,7 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 		err = e.collect(ctx, all)
 	}
 	e.saved = nil
-	if err == nil { // before any rank may go on: the program still receives, and would get what others send then
+	if err == nil { // before any rank goes on: the program still receives, and would get later messages
 		b, serr := e.save()
 		e.saved = func() ([]byte, error) { return b, serr }
 	}
@@ -165,15 +165,16 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 	return stats, err
 }
 
-// A round is what a rank says of its threads while they are being stopped.
+// A round has a rank's report about its threads while they are being stopped.
 type round struct {
 	Failed  string            `json:",omitempty"` // they cannot be
 	Inside  bool              `json:",omitempty"` // some are in calls that must end
 	Entered map[string]uint64 // collectives, by communicator
 }
 
-// stop returns what each rank has sent to each other, when all their threads have stopped: where some have several,
-// no rank may have entered a collective that another has not, and none may be in a call that sends.
+// stop returns the number of messages that each rank has sent to each other, once all their threads have stopped. If
+// ranks have several threads, no rank may have entered a collective that another has not, and no thread may be in a
+// call that sends.
 func (e *layer) stop(ctx context.Context, failed error) ([][]byte, error) {
 	said := []byte{0}
 	if e.Concurrent() {
@@ -197,7 +198,7 @@ func (e *layer) stop(ctx context.Context, failed error) ([][]byte, error) {
 	return e.exchange(ctx, e.sentTo())
 }
 
-// level lets threads go on until those of all ranks have stopped.
+// level lets threads run until the threads of all ranks have stopped.
 func (e *layer) level(ctx context.Context, failed error) error {
 	most, since := map[string]uint64{}, time.Now()
 	for before := ""; ; {
@@ -250,7 +251,7 @@ func (e *layer) level(ctx context.Context, failed error) error {
 // patience is how long a thread may stay in a call at a cut.
 const patience = time.Second
 
-// stays names the calls of threads; a receive or a probe alone would not be in the way.
+// stays names the calls of threads that hinder a cut; a receive or a probe does not.
 func (e *layer) stays() string {
 	var calls []string
 	act := e.Activity()
@@ -260,8 +261,8 @@ func (e *layer) stays() string {
 	return strings.Join(calls, ", or ")
 }
 
-// look waits for what a rank that stops its threads can say. What is inside is known after a turn of the program; who
-// comes in meanwhile enters a collective.
+// look returns the report of a rank that stops its threads. The program counts the threads inside calls at a turn; a
+// thread that comes later enters a collective.
 func (e *layer) look(ctx context.Context) (r round) {
 	r.Inside = true
 	for end := time.Now().Add(5 * time.Millisecond); r.Inside && time.Now().Before(end) && ctx.Err() == nil; {
@@ -274,7 +275,7 @@ func (e *layer) look(ctx context.Context) (r round) {
 	return r
 }
 
-// sync brings to storage and to other ranks what the program has written to files and windows.
+// sync has the client synchronize its files and windows, and compares the outcome with the other ranks.
 func (e *layer) sync(ctx context.Context, busy bool) (err error) {
 	if e.load(atToSync) > 0 {
 		err = e.client.Sync(busy)
@@ -295,7 +296,7 @@ func (e *layer) sync(ctx context.Context, busy bool) (err error) {
 	return err
 }
 
-// collect waits until the program has received what all ranks have sent to it, and has counted what that leaves.
+// collect waits until the program has received all messages that were sent to it, and has counted those that remain.
 func (e *layer) collect(ctx context.Context, all [][]byte) error {
 	want := make([]uint64, len(all))
 	for r, b := range all {
@@ -343,7 +344,7 @@ func (e *layer) collect(ctx context.Context, all [][]byte) error {
 	}
 }
 
-// SaveMailbox returns what was in flight to the rank when the drain ended.
+// SaveMailbox returns the messages that were in flight to the rank when the drain ended.
 func (e *layer) SaveMailbox() ([]byte, error) {
 	if saved := e.saved; saved != nil {
 		e.saved = nil

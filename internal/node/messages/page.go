@@ -1,6 +1,6 @@
-// Package messages is what the node daemon knows of the messages of a program in another process: libholdfast-mpi,
-// between the program and its MPI, counts them in a page of shared memory, drains them at a cut, and takes those of a
-// checkpoint. docs/internals/MESSAGES.md describes both; lib/common/messages.h has the same for C.
+// Package messages reads and drains the messages of a program in another process. libholdfast-mpi, between the program
+// and its MPI, counts them in a page of shared memory, drains them at a cut, and takes back the messages of a
+// checkpoint. docs/internals/MESSAGES.md describes page and record; lib/common/messages.h has the same for C.
 package messages
 
 import (
@@ -54,7 +54,7 @@ const (
 	RequestStarted = 1
 )
 
-// Where the fields of the page are.
+// Offsets of the page's fields.
 const (
 	atTurns    = 16
 	atMails    = 24
@@ -80,7 +80,7 @@ const (
 	atInside   = 168
 )
 
-// Where the fields of a thread are.
+// Offsets of a thread's fields.
 const (
 	ofUsed  = 24
 	ofWaits = 32
@@ -118,8 +118,8 @@ func (p *Page) name(at, n int) string {
 	return string(b)
 }
 
-// settled reads what the program changes between two values of the counter at, and says whether it was whole; odd is
-// whether the counter may be odd.
+// settled calls read for fields that the program changes between two values of the counter at, and reports whether read
+// saw one state. odd allows an odd counter.
 func (p *Page) settled(at int, odd bool, read func(count uint64)) bool {
 	for range 100 {
 		n := p.load(at)
@@ -167,7 +167,7 @@ func (p *Page) wait(at int) endpoint.Wait {
 	return w
 }
 
-// call is what a thread is doing whose state is at one place, and what it waits for at another.
+// call returns the activity of a thread: its state is at the offset at, its waits at the offset waits.
 func (p *Page) call(at, waits, most int) (a endpoint.Activity) {
 	ok := p.settled(at, true, func(seq uint64) {
 		a = endpoint.Activity{Seq: seq/2 + seq%2, Blocked: seq%2 == 1}
@@ -191,7 +191,7 @@ func (p *Page) call(at, waits, most int) (a endpoint.Activity) {
 	return a
 }
 
-// Activity is what the rank is doing: of several threads the first that is blocked, with the others that are.
+// Activity returns the call of the first thread that is blocked, with those of the other blocked threads.
 func (p *Page) Activity() endpoint.Activity {
 	a := p.call(atSeq, WaitsAt, MostWaits)
 	a.Every = a.Blocked && p.u32(atThreads) <= 1
@@ -216,7 +216,7 @@ func (p *Page) Activity() endpoint.Activity {
 	return a
 }
 
-// Polling is what the latest test or probe that found nothing was about, and how many there have been.
+// Polling returns the wait of the latest test or probe that found nothing, and the number of such polls.
 func (p *Page) Polling() (last endpoint.Wait, polls uint64) {
 	p.settled(atPolls, true, func(n uint64) { last, polls = p.wait(atPolled), n })
 	return last, polls
@@ -259,7 +259,7 @@ func (p *Page) entered() map[string]uint64 {
 	return out
 }
 
-// letEnter lets threads enter as many collectives as other ranks have, while they are kept from other calls.
+// letEnter lets stopped threads enter as many collectives as other ranks have entered.
 func (p *Page) letEnter(most map[string]uint64) {
 	for i := range min(int(p.u32(atComms)), MostComms) {
 		if n := most[p.name(CommsAt+i*SlotBytes+24, CommBytes)]; n > 0 {
@@ -278,7 +278,7 @@ func (p *Page) sentTo() (b []byte) {
 	return b
 }
 
-// sentBy finds in what sentTo wrote how many are for a rank.
+// sentBy finds the number of messages for a rank in the bytes of sentTo.
 func sentBy(b []byte, rank int) (n uint64, err error) {
 	for len(b) > 0 {
 		r, k := binary.Uvarint(b)

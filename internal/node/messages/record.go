@@ -17,7 +17,7 @@ const headBytes = 40
 
 var errBroken = errors.New("the record that libholdfast-mpi has made of the messages is broken")
 
-// reader takes a record of the layer apart, whose numbers have a fixed length. It trusts none.
+// reader decodes a record of the layer, whose numbers have a fixed length. It trusts no length.
 type reader struct{ codec.Reader }
 
 func (r *reader) u32() uint32  { return uint32(r.Fixed(4)) }

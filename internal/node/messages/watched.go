@@ -1,6 +1,6 @@
 package messages
 
-// Where the fields behind the page are, in a page that holdfast run --watch looks at.
+// Offsets of the fields behind the page, in a page that holdfast run --watch looks at.
 const (
 	atAsked    = 0
 	atAnswered = 8
@@ -9,7 +9,7 @@ const (
 	atMet      = 32
 )
 
-// WatchedBytes is the size of such a page, with what is behind it.
+// WatchedBytes returns the size of such a page and the fields behind it.
 func WatchedBytes(size int) int { return Bytes(size) + atMet + MostMet*MetBytes }
 
 // Watched is the page of a rank that is only looked at.
@@ -24,8 +24,8 @@ func NewWatched(b []byte, size int) *Watched {
 	return &Watched{NewPage(b, size), &Page{b[at : at+atMet+MostMet*MetBytes], size}}
 }
 
-// Ask has the program say at its next call what a checkpoint would be refused for. It is false where the program has
-// not answered the question before.
+// Ask has the program report at its next call which of its calls and requests would refuse a checkpoint. It returns
+// false while the previous question is open.
 func (w *Watched) Ask() bool {
 	asked := w.behind.load(atAsked)
 	if w.behind.load(atAnswered) != asked {
@@ -35,8 +35,8 @@ func (w *Watched) Ask() bool {
 	return true
 }
 
-// Answered reports whether there is an answer, and returns how many receives were pending then, and what would have
-// been refused.
+// Answered reports whether there is an answer, and returns the number of receives that were pending then, and the calls
+// that would have been refused.
 func (w *Watched) Answered() (receives uint64, met map[string]uint64, ok bool) {
 	if n := w.behind.load(atAsked); n == 0 || w.behind.load(atAnswered) != n {
 		return 0, nil, false

@@ -1,10 +1,10 @@
 package wire
 
-// Axis is what a box has along one dimension of a global array: Count indices from Start on, in runs of Block indices
-// whose beginnings are Stride apart. The last run may be shorter. Of a single run Block and Stride are 0.
+// Axis describes a box along one dimension of a global array: Count indices from Start on, in runs of Block indices
+// whose beginnings are Stride apart. The last run may be shorter. A single run has Block and Stride 0.
 type Axis struct{ Start, Count, Block, Stride int64 }
 
-// Box is what a rank owns of a global array as one dense local array: an axis for each dimension.
+// Box describes one dense local array of a rank, part of a global array: an axis for each dimension.
 type Box []Axis
 
 const axisBytes = 32

@@ -6,37 +6,36 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
-// Welcome goes with the descriptors of flags page and points page.
+// Welcome needs the descriptors of flags page and points page.
 func Welcome(checkpoint, stop uint64, flags uint32) []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint64(le.AppendUint64(begin(TypeWelcome), checkpoint), stop)
 	return end(le.AppendUint32(le.AppendUint32(b, flags), PageBytes))
 }
 
-// Shadow says how much memory of each device the client may take while a capture is on its way; all ones: what seems
-// right to it.
+// Shadow announces how much memory of each device captures may use in the background; all ones: the client chooses.
 func Shadow(bytes uint64) []byte {
 	return end(binary.LittleEndian.AppendUint64(begin(TypeShadow), bytes))
 }
 
-// Messages goes with the descriptor of so many bytes, for the page in which the client counts its messages.
+// Messages needs the descriptor of the page, which has the given size: the client counts its messages there.
 func Messages(bytes uint64) []byte {
 	return end(binary.LittleEndian.AppendUint64(begin(TypeMessages), bytes))
 }
 
-// Mail asks for what one of MailCut, MailSave, MailTake, MailLoad and MailSync says; MailTake and MailLoad go with the
-// descriptor of so many bytes.
+// Mail requests one of MailCut, MailSave, MailTake, MailLoad and MailSync. MailTake and MailLoad need a descriptor of
+// memory of the given size.
 func Mail(what uint32, bytes uint64) []byte {
 	le := binary.LittleEndian
 	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(TypeMail), what), 0), bytes))
 }
 
-// Exchange goes with the descriptor of (size+1)*n bytes.
+// Exchange needs the descriptor of (size+1)*n bytes.
 func Exchange(n uint64) []byte {
 	return end(binary.LittleEndian.AppendUint64(begin(TypeExchange), n))
 }
 
-// Arena goes with its descriptor. A sealed one can only be mapped privately, to be read.
+// Arena needs its descriptor. A sealed arena can only be mapped privately, to be read.
 func Arena(id uint32, bytes uint64, sealed bool) []byte {
 	le, flags := binary.LittleEndian, uint32(0)
 	if sealed {
@@ -45,7 +44,7 @@ func Arena(id uint32, bytes uint64, sealed bool) []byte {
 	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(TypeArena), id), flags), bytes))
 }
 
-// Drop says that an arena is no longer used.
+// Drop announces that an arena is no longer used.
 func Drop(id uint32) []byte {
 	le := binary.LittleEndian
 	return end(le.AppendUint32(le.AppendUint32(begin(TypeDrop), id), 0))
@@ -83,7 +82,7 @@ func Done(code int32, value uint64) []byte {
 	return end(le.AppendUint64(le.AppendUint32(le.AppendUint32(begin(TypeDone), uint32(code)), 0), value))
 }
 
-// mostText is how much of an error a client is told.
+// mostText bounds an error's text for a client.
 const mostText = 4000
 
 // Error ends a request that has failed.

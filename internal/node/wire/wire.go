@@ -33,7 +33,7 @@ const (
 	NoArena     = 1<<32 - 1 // of a copy of nothing
 )
 
-// Type says what a message is.
+// Type is the type of a message.
 type Type uint16
 
 // Types of messages of clients, and of the daemon.
@@ -126,16 +126,16 @@ const (
 // What MAIL asks of a client whose messages are counted.
 const (
 	MailCut  = 0 // all ranks have stopped
-	MailSave = 1 // make a record of what is in flight
+	MailSave = 1 // make a record of the messages in flight
 	MailTake = 2 // copy that to the memory which comes with the message
 	MailLoad = 3 // take one from there
 	MailSync = 4 // synchronize files and windows, together with the others; with 1 for bytes without MPI
 )
 
-// ErrMalformed marks what is no message of this protocol.
+// ErrMalformed marks bytes that are no message of this protocol.
 var ErrMalformed = errors.New("malformed message")
 
-// Message is what a client sends. Fields that its type does not have are zero.
+// Message has the fields of a client's message. Fields that its type does not have are zero.
 type Message struct {
 	Type       Type
 	Rank, Size int32
@@ -146,14 +146,14 @@ type Message struct {
 	Count      uint64 // of elements, of points, or of bytes
 	Again      bool
 	Version    int64    // of a named checkpoint
-	Keep       uint32   // how many of its name stay; 0: as the settings say
+	Keep       uint32   // number of its name to keep; 0: as the settings say
 	Picked     []uint32 // arrays
 	All        bool     // not those of Picked, but all
 	Signal     int32
 	Supervisor string // as the program's environment has it
 	Step       string // of Slurm, that the program is
 	Code       int32
-	Text       string // name of the program, array, level or checkpoint; of MAILED what has gone wrong
+	Text       string // name of the program, array, level or checkpoint; error of MAILED
 	Kind       uint32
 	Dims       []int64
 	Boxes      []Box
@@ -278,7 +278,7 @@ func ValidName(name string) bool {
 	return name != "" && len(name) <= NameBytes
 }
 
-// text is a length and so many bytes.
+// text is a length and the bytes, at most NameBytes.
 func (d *fields) text() string { return d.value(NameBytes) }
 
 func (d *fields) value(most uint32) string {
@@ -320,7 +320,7 @@ func ElemBytes(t uint32) int {
 	return elems[t].bytes
 }
 
-// ElemOf is the type that Go calls so, or an array of; 0 for none. Bytes come before numbers of 8 bits.
+// ElemOf returns the type of a Go type's name or an array of it; 0 for none. Bytes come before numbers of 8 bits.
 func ElemOf(layout string) uint32 {
 	if n, elem, ok := strings.Cut(layout, "]"); ok && strings.HasPrefix(n, "[") {
 		layout = elem
@@ -333,7 +333,7 @@ func ElemOf(layout string) uint32 {
 	return 0
 }
 
-// ElemLayout is what Go calls the type; of several that make up an item, an array.
+// ElemLayout returns the Go type of an element; an array if several make up an item.
 func ElemLayout(t, item uint32) string {
 	if item > 1 {
 		return fmt.Sprintf("[%d]%s", item, elems[t].layout)
