@@ -397,7 +397,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestRunCUDA: a program that holdfast run has started is paused and resumed by the process ID of that command.
+// TestRunCUDA: a program that holdfast run has started is paused and resumed by the process ID of that command, and
+// moved as docs/START.md says.
 func TestRunCUDA(t *testing.T) {
 	dir, usage := t.TempDir(), filepath.Join(t.TempDir(), "usage")
 	if err := launch.Build(dir); err != nil {
@@ -439,6 +440,7 @@ func TestRunCUDA(t *testing.T) {
 		shows(t, r, holdfast, map[string]string{"pause": "paused", "resume": "running"}[verb])
 	}
 	r.ends(t, alone().run(t, linked, longProgram...))
+	t.Run("START.md", func(t *testing.T) { pageRuns(t, holdfast) })
 }
 
 // TestStranger: another user's connection is closed.
