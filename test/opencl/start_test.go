@@ -47,7 +47,8 @@ func TestStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := l.run([]string{"HOME=" + l.dir, "PATH=" + built.dir + ":" + os.Getenv("PATH")}, "bash", "-c", "set -e\n"+script)
+	user := []string{"HOME=" + l.dir, "PATH=" + built.dir + ":" + os.Getenv("PATH")}
+	said := l.run(user, "bash", "-c", "set -e\n"+script)
 	got, err := os.ReadFile(filepath.Join(l.dir, "out"))
 	if err != nil {
 		t.Fatal(err)
