@@ -50,6 +50,9 @@ func TestMan(t *testing.T) {
 	if code, out, errs := run(t, "man", dir); code != cli.Good || !strings.Contains(out, "pages in") {
 		t.Fatalf("exit code %d: %s%s", code, out, errs)
 	}
+	if code, out, _ := run(t, "man", dir, "--json"); code != cli.Good || !strings.Contains(out, "man5/holdfast.yaml.5") {
+		t.Errorf("as JSON: exit code %d, %s", code, out)
+	}
 	each(newRoot(), func(c *cobra.Command) {
 		page := filepath.Join(dir, "man1", strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
 		text, err := os.ReadFile(page)

@@ -62,7 +62,7 @@ func newConfig() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object per key")
+	cli.JSON(f, &asJSON, "write one JSON object per key", config.Value{})
 	f.BoolVar(&all, "all", false, "explain every key")
 	f.BoolVar(&example, "example", false, "write a holdfast.yaml in which every key is a comment")
 	cmd.MarkFlagsMutuallyExclusive("json", "all", "example")

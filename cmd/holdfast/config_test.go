@@ -73,7 +73,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the page of settings")
+var update = flag.Bool("update", false, "write the page of settings and the schemas")
 
 // TestSettingsPage: docs/SETTINGS.md and the example of a file have the keys that there are, and texts for terminals
 // fit into 80 columns. A variable that is no key is not taken for a misspelt one.

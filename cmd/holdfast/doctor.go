@@ -44,7 +44,7 @@ func newDoctor() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per check")
+	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per check", doctor.Finding{})
 	cmd.Flags().BoolVar(&allNodes, "nodes", false, "check only the checkpoint directories, on all nodes of this "+
 		"Slurm job")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only warnings and what failed")

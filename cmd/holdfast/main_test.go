@@ -5,6 +5,8 @@ import (
 	"context"
 	"os"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/test/schema"
 )
 
 // TestMain lets the test binary be a rank of the doctor, and other processes that holdfast starts of itself.
@@ -20,5 +22,6 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = Run(t.Context(), args, &out, &errs)
+	schema.Output(t, args, out.String())
 	return code, out.String(), errs.String()
 }

@@ -49,7 +49,7 @@ func newMan() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write the name of each page as JSON")
+	cli.JSON(cmd.Flags(), &asJSON, "write the name of each page as JSON", "")
 	return cmd
 }
 

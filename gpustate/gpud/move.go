@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// Moved is a client that was moved, or was not.
+// Moved is a program that moved to another device, or did not.
 type Moved struct {
-	Client  uint64          `json:"client"`
-	Program string          `json:"program"`
-	PID     int             `json:"pid"`
-	To      string          `json:"to"`
-	Steps   json.RawMessage `json:"steps,omitempty"` // gpustate.Migration
-	Err     string          `json:"error,omitempty"`
+	Client  uint64          `json:"client"`          // number of the program at its server
+	Program string          `json:"program"`         // name of the program
+	PID     int             `json:"pid"`             // process ID on its host
+	To      string          `json:"to"`              // device that it moved to, as HOLDFAST_DEVICE selects it
+	Steps   json.RawMessage `json:"steps,omitempty"` // durations of the steps; see gpustate.Migration
+	Err     string          `json:"error,omitempty"` // why it did not move
 }
 
 // move has a client move its device to where the selection says: "remote=ADDRESS"

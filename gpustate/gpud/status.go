@@ -8,51 +8,51 @@ import (
 	"time"
 )
 
-// Status is what a server publishes.
+// Status is the state of a server.
 type Status struct {
-	Server   string         `json:"server"`
-	Addrs    []string       `json:"addresses"` // that it listens at
-	Draining bool           `json:"draining"`
-	Quota    int64          `json:"quota_bytes"` // of one client, 0: no bound
-	Devices  []DeviceStatus `json:"devices"`
-	Clients  []ClientStatus `json:"clients"`
-	Counts   Counts         `json:"counts"`
+	Server   string         `json:"server"`      // name of the server
+	Addrs    []string       `json:"addresses"`   // addresses at which it listens
+	Draining bool           `json:"draining"`    // it takes no new programs
+	Quota    int64          `json:"quota_bytes"` // bytes of device memory that one program may use; 0: no limit
+	Devices  []DeviceStatus `json:"devices"`     // the server's devices
+	Clients  []ClientStatus `json:"clients"`     // programs that are connected
+	Counts   Counts         `json:"counts"`      // totals since the server started
 }
 
 // DeviceStatus is one device of a server.
 type DeviceStatus struct {
-	Index      int    `json:"index"`
-	Name       string `json:"name"`
-	Kind       string `json:"kind"`
-	TotalBytes int64  `json:"total_bytes"`
-	UsedBytes  int64  `json:"used_bytes"` // by clients of the server
-	Unfinished int64  `json:"unfinished"` // commands
-	Clients    int64  `json:"clients"`
+	Index      int    `json:"index"`       // index of the device at the server
+	Name       string `json:"name"`        // name that the driver reports
+	Kind       string `json:"kind"`        // kind of device: gpu, cpu or another
+	TotalBytes int64  `json:"total_bytes"` // bytes of its memory
+	UsedBytes  int64  `json:"used_bytes"`  // bytes that programs of this server use
+	Unfinished int64  `json:"unfinished"`  // commands that have not ended
+	Clients    int64  `json:"clients"`     // programs that use it
 }
 
 // ClientStatus is one client of a server.
 type ClientStatus struct {
-	ID         uint64  `json:"id"`
-	Device     int     `json:"device"`
-	Program    string  `json:"program"`
-	Host       string  `json:"host"`
-	PID        int     `json:"pid"`
-	Label      string  `json:"label"`
-	UsedBytes  int64   `json:"used_bytes"`
-	Unfinished int64   `json:"unfinished"`
-	Commands   int64   `json:"commands"`
-	Seconds    float64 `json:"seconds"` // since it came
+	ID         uint64  `json:"id"`         // number of the program at this server
+	Device     int     `json:"device"`     // index of its device
+	Program    string  `json:"program"`    // name of the program
+	Host       string  `json:"host"`       // host that it runs on
+	PID        int     `json:"pid"`        // process ID on that host
+	Label      string  `json:"label"`      // label that it was started with
+	UsedBytes  int64   `json:"used_bytes"` // bytes of device memory that it uses
+	Unfinished int64   `json:"unfinished"` // commands that have not ended
+	Commands   int64   `json:"commands"`   // commands since it connected
+	Seconds    float64 `json:"seconds"`    // seconds since it connected
 }
 
-// Counts are totals since the server started.
+// Counts is the totals since the server started.
 type Counts struct {
-	Admitted          int64 `json:"admitted"`
-	Refused           int64 `json:"refused"`            // while full or draining
+	Admitted          int64 `json:"admitted"`           // programs that were accepted
+	Refused           int64 `json:"refused"`            // programs that were refused: the server was full or draining
 	HandshakeFailures int64 `json:"handshake_failures"` // connections without the key, or of another version
-	Commands          int64 `json:"commands"`
-	WrittenBytes      int64 `json:"written_bytes"`
-	ReadBytes         int64 `json:"read_bytes"`
-	Moved             int64 `json:"moved"` // clients, to other devices
+	Commands          int64 `json:"commands"`           // commands that were executed
+	WrittenBytes      int64 `json:"written_bytes"`      // bytes that were copied to devices
+	ReadBytes         int64 `json:"read_bytes"`         // bytes that were copied from devices
+	Moved             int64 `json:"moved"`              // programs that moved to other devices
 }
 
 // status is the state of the server now.

@@ -57,3 +57,17 @@ func checkNumbers(cmd *cobra.Command) error {
 	})
 	return errors.Join(errs...)
 }
+
+// JSONFlag is the value of --json. It holds a value of each type that the command then writes.
+type JSONFlag struct {
+	pflag.Value
+	Writes []any
+}
+
+// JSON adds --json to a command that then writes values of these types, or a [Failure], one on each line. docs/schemas
+// describes them.
+func JSON(f *pflag.FlagSet, on *bool, usage string, writes ...any) {
+	f.BoolVar(on, "json", false, usage)
+	flag := f.Lookup("json")
+	flag.Value = &JSONFlag{flag.Value, writes}
+}

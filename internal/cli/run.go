@@ -89,9 +89,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	return NoLook
 }
 
-// Failure is the last line of a verb that failed and was to write JSON.
+// Failure is the last line of a command with --json that could not look.
 type Failure struct {
-	Error string `json:"error"`
+	Error string `json:"error"` // error message
 }
 
 // JSONLines writes one object per line.

@@ -55,17 +55,17 @@ type Config[T any] struct {
 	server []string // keys of the file that were settings of holdfast gpud: no job needs them
 }
 
-// A Value is what is in force for a key.
+// A Value is the setting in force for a key.
 type Value struct {
-	Group   string `json:"group"`
-	Key     string `json:"key"`
-	Env     string `json:"variable"`
-	Value   string `json:"value"`  // as written; empty is the default
-	Source  string `json:"source"` // "default", a file, a variable or a flag
-	Default string `json:"default"`
-	Allowed string `json:"allowed"`
-	Help    string `json:"help"`
-	Error   string `json:"error,omitempty"`
+	Group   string `json:"group"`           // group of settings that it belongs to
+	Key     string `json:"key"`             // key in holdfast.yaml
+	Env     string `json:"variable"`        // environment variable
+	Value   string `json:"value"`           // value as it was written; empty: the default
+	Source  string `json:"source"`          // origin: "default", a file, a variable or a flag
+	Default string `json:"default"`         // default, for people
+	Allowed string `json:"allowed"`         // allowed values, for people
+	Help    string `json:"help"`            // one sentence about the setting
+	Error   string `json:"error,omitempty"` // what is wrong with the value
 }
 
 // Read reads a file and the environment. An empty name is that of FileVar, else

@@ -23,13 +23,13 @@ const (
 	Failed  State = "failed"  // a job would fail
 )
 
-// A Finding is one line of the result.
+// A Finding is the result of one check.
 type Finding struct {
-	Area   string `json:"area"`
-	Check  string `json:"check"`
-	State  State  `json:"state"`
-	Detail string `json:"detail"`
-	Remedy string `json:"remedy,omitempty"`
+	Area   string `json:"area"`             // area of the check, such as MPI or directories
+	Check  string `json:"check"`            // name of the check
+	State  State  `json:"state"`            // result of the check
+	Detail string `json:"detail"`           // what was found, for people
+	Remedy string `json:"remedy,omitempty"` // what to do about it
 }
 
 // Options say what to look at.

@@ -35,17 +35,17 @@ type Options struct {
 	Copied  *atomic.Int64      // bytes so far
 }
 
-// A Row is what a rank's shard holds, or a file that was written.
+// A Row is one line of export: a region of a rank, or a file that was written.
 type Row struct {
-	Epoch   uint64 `json:"epoch"`
-	Rank    int    `json:"rank"`
-	Name    string `json:"name"`
-	Type    string `json:"type,omitempty"`
-	Bytes   int64  `json:"bytes"`
-	Items   int    `json:"items,omitempty"` // of a set with keys
-	Section string `json:"section"`
-	Offset  int64  `json:"offset"`         // in the section
-	File    string `json:"file,omitempty"` // absent: nothing was written
+	Epoch   uint64 `json:"epoch"`           // number of the epoch
+	Rank    int    `json:"rank"`            // rank that the data is from
+	Name    string `json:"name"`            // name under which the program protected it
+	Type    string `json:"type,omitempty"`  // type of its elements
+	Bytes   int64  `json:"bytes"`           // size in bytes
+	Items   int    `json:"items,omitempty"` // number of items of a set with keys
+	Section string `json:"section"`         // section of the shard that has it
+	Offset  int64  `json:"offset"`          // byte in the section at which it begins
+	File    string `json:"file,omitempty"`  // file that was written; absent: it was only listed
 }
 
 // export is one under way.

@@ -45,89 +45,89 @@ type Reply struct {
 	Status *Status `json:"status,omitempty"`
 }
 
-// Status is what a running job says of itself.
+// Status is the state of a running job.
 type Status struct {
-	Job    string   `json:"job"`
-	Run    string   `json:"run"` // that its directories belong to, for people
-	Ranks  int      `json:"ranks"`
-	Nodes  []string `json:"nodes"` // by rank
-	Points uint64   `json:"points"`
-	// Network is the interface of rank 0 on which the control plane listens, and its kind.
+	Job    string   `json:"job"`    // name of the job
+	Run    string   `json:"run"`    // identity of the run that its directories belong to
+	Ranks  int      `json:"ranks"`  // number of ranks
+	Nodes  []string `json:"nodes"`  // host name of each rank's node, by rank
+	Points uint64   `json:"points"` // points that rank 0 has passed
+	// Interface of rank 0 on which the control plane listens, and its kind.
 	Network string        `json:"network,omitempty"`
-	Cut     string        `json:"cut"`    // where rank 0 stands with the epoch in progress
-	Epochs  []EpochStatus `json:"epochs"` // as rank 0 has seen them, oldest first
+	Cut     string        `json:"cut"`    // state of rank 0 in the epoch in progress
+	Epochs  []EpochStatus `json:"epochs"` // epochs of this run as rank 0 has seen them, oldest first
 
-	Levels  []string          `json:"levels"`          // nearest first
-	Seconds float64           `json:"up_s"`            // since Open
-	Every   map[string]string `json:"every,omitempty"` // by level: which epochs it takes, if not all
-	Loss    *LossStatus       `json:"node_loss,omitempty"`
-	// Timing is when checkpoints are taken by the clock, and what says so; empty: only when asked for.
+	Levels  []string          `json:"levels"`              // names of the levels, nearest first
+	Seconds float64           `json:"up_s"`                // seconds since the job opened its checkpoints
+	Every   map[string]string `json:"every,omitempty"`     // by level: which epochs it takes, if not all
+	Loss    *LossStatus       `json:"node_loss,omitempty"` // cost of the loss of a node now
+	// When checkpoints are taken by the clock, and the setting that says so. Empty: only on request.
 	Timing string `json:"timing,omitempty"`
-	// Failing says how many checkpoints in a row have failed, from three on, and what a death would cost.
+	// How many checkpoints in a row have failed, from three on, and what a death would cost.
 	Failing string      `json:"failing,omitempty"`
-	Next    *NextStatus `json:"next,omitempty"`
-	// Watched says that holdfast run --watch answers: no checkpoints are taken, and Deadlock names ranks that wait for
-	// what cannot come.
+	Next    *NextStatus `json:"next,omitempty"` // next checkpoint by the clock
+	// The answer is from holdfast run --watch: no checkpoints are taken.
 	Watched  bool         `json:"watched,omitempty"`
-	Deadlock string       `json:"deadlock,omitempty"`
-	PutOff   int          `json:"put_off,omitempty"`     // cuts not used for the next epoch
-	States   []RankStatus `json:"rank_states,omitempty"` // of all ranks, in answer to Status
+	Deadlock string       `json:"deadlock,omitempty"`    // ranks that wait for each other
+	PutOff   int          `json:"put_off,omitempty"`     // cuts that were not used for the next epoch
+	States   []RankStatus `json:"rank_states,omitempty"` // state of each rank; only in answer to holdfast status
 }
 
-// LossStatus says what the loss of a node would cost now.
+// LossStatus is the cost of losing a node now.
 type LossStatus struct {
-	Epoch   uint64  `json:"epoch"`           // the job would go on from it; 0: from its start
-	Level   string  `json:"level,omitempty"` // that has it
-	Seconds float64 `json:"computed_s"`      // since its cut, or since the start
+	Epoch   uint64  `json:"epoch"`           // epoch that the job would restart from; 0: from its beginning
+	Level   string  `json:"level,omitempty"` // level that has it
+	Seconds float64 `json:"computed_s"`      // seconds of computing that would be lost
 }
 
-// NextStatus says when rank 0 will ask for a checkpoint of its own accord.
+// NextStatus is the next checkpoint that rank 0 will ask for by the clock.
 type NextStatus struct {
-	By      string  `json:"by"`
-	Seconds float64 `json:"in_s"`
-	Final   bool    `json:"final,omitempty"`
+	By      string  `json:"by"`              // setting that asks for the checkpoint
+	Seconds float64 `json:"in_s"`            // seconds until then
+	Final   bool    `json:"final,omitempty"` // the job ends after it
 }
 
-// EpochStatus is coordinated.EpochStats in plain data.
+// EpochStatus is one epoch as rank 0 has seen it.
 type EpochStatus struct {
-	Epoch          uint64             `json:"epoch"`
-	Bytes          int64              `json:"bytes"` // of rank 0's shard
-	BlockedSeconds float64            `json:"blocked_s"`
-	DurableSeconds map[string]float64 `json:"durable_s"`
-	// Skipped has the levels that it does not go to, with the epoch that goes in its place; 0: not due.
+	Epoch          uint64             `json:"epoch"`     // number of the epoch
+	Bytes          int64              `json:"bytes"`     // protected bytes of rank 0
+	BlockedSeconds float64            `json:"blocked_s"` // seconds for which rank 0 could not compute
+	DurableSeconds map[string]float64 `json:"durable_s"` // by level: seconds from the cut to the commit
+	// By level that does not get this epoch: the newer epoch that it gets; 0: none is due.
 	Skipped map[string]uint64 `json:"skipped,omitempty"`
-	PutOff  int               `json:"put_off,omitempty"` // cuts before it that were not used: messages were in flight
-	Error   string            `json:"error,omitempty"`
+	PutOff  int               `json:"put_off,omitempty"` // earlier cuts that were not used: messages were in flight
+	Error   string            `json:"error,omitempty"`   // why it failed
 }
 
-// RankStatus is what one rank says of itself.
+// RankStatus is the state of one rank.
 type RankStatus struct {
-	Rank    int     `json:"rank"`
-	Node    string  `json:"node"`
+	Rank int    `json:"rank"` // number of the rank
+	Node string `json:"node"` // host name of its node
+	// One of starting, restoring, running, blocked, polling, parked, draining, capturing, held, stopping, closed, silent.
 	State   string  `json:"state"`
-	Seconds float64 `json:"for_s"`             // in this state; of a call, at least
-	Call    string  `json:"call,omitempty"`    // blocked in, such as Recv
-	Comm    string  `json:"comm,omitempty"`    // on this communicator
-	Waits   string  `json:"waits,omitempty"`   // from or to whom
-	Points  uint64  `json:"points"`            // reached so far
-	Epoch   uint64  `json:"epoch,omitempty"`   // being agreed on
-	Phase   string  `json:"phase,omitempty"`   // asked, parking, frozen, cutting
-	Work    []Work  `json:"behind,omitempty"`  // what is written in the background
-	Cost    float64 `json:"blocked_s"`         // by the last checkpoint
-	Last    uint64  `json:"last_epoch"`        // the newest that was cut
-	Level   string  `json:"last_at,omitempty"` // the furthest level it has reached
+	Seconds float64 `json:"for_s"`             // seconds in this state; in a call, at least so many
+	Call    string  `json:"call,omitempty"`    // MPI call that it is blocked in, such as Recv
+	Comm    string  `json:"comm,omitempty"`    // communicator of that call
+	Waits   string  `json:"waits,omitempty"`   // ranks that it waits for
+	Points  uint64  `json:"points"`            // points that it has passed
+	Epoch   uint64  `json:"epoch,omitempty"`   // epoch in progress
+	Phase   string  `json:"phase,omitempty"`   // phase of that epoch: asked, parking, frozen or cutting
+	Work    []Work  `json:"behind,omitempty"`  // writing that goes on in the background
+	Cost    float64 `json:"blocked_s"`         // seconds for which the last checkpoint blocked it
+	Last    uint64  `json:"last_epoch"`        // newest epoch that was cut
+	Level   string  `json:"last_at,omitempty"` // furthest level that this epoch has reached
 	Fault   string  `json:"fault,omitempty"`   // why it is not at all levels
-	Daemon  int     `json:"daemon,omitempty"`  // process of holdfast node that takes its checkpoints
+	Daemon  int     `json:"daemon,omitempty"`  // process ID of the node daemon that takes its checkpoints
 }
 
-// Work is something that a rank does in the background.
+// Work is one task that a rank does in the background.
 type Work struct {
-	What    string  `json:"what"` // write, redundancy or flush
-	Epoch   uint64  `json:"epoch"`
-	Level   string  `json:"level"`
-	Seconds float64 `json:"for_s"`
-	Bytes   int64   `json:"bytes"` // done so far; 0 when nobody counts
-	Total   int64   `json:"total"` // about; 0 when nobody knows
+	What    string  `json:"what"`  // write, redundancy or flush
+	Epoch   uint64  `json:"epoch"` // number of the epoch
+	Level   string  `json:"level"` // level that is written
+	Seconds float64 `json:"for_s"` // seconds since it began
+	Bytes   int64   `json:"bytes"` // bytes done; 0: not counted
+	Total   int64   `json:"total"` // bytes in all, about; 0: not known
 }
 
 // ReadContact reads the contact file of a directory. Its owner does not matter

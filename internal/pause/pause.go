@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
-// Result is how it went with one process.
+// Result is the outcome for one process.
 type Result struct {
-	PID     int                `json:"pid"`
-	Program string             `json:"program"`
-	State   string             `json:"state"` // running or paused
-	Bytes   int64              `json:"bytes"` // of device memory that it gave up or took again
-	Seconds map[string]float64 `json:"seconds,omitempty"`
-	Error   string             `json:"error,omitempty"`
+	PID     int                `json:"pid"`               // process ID
+	Program string             `json:"program"`           // name of the program
+	State   string             `json:"state"`             // running or paused
+	Bytes   int64              `json:"bytes"`             // bytes of device memory that it gave up or took again
+	Seconds map[string]float64 `json:"seconds,omitempty"` // seconds that each step took, by its name
+	Error   string             `json:"error,omitempty"`   // why it failed
 }
 
 // Group is the processes of this node that are paused and resumed together.

@@ -2,24 +2,23 @@ package report
 
 import "time"
 
-// Report is the account of a job. Durations are in seconds, times in
-// microseconds since Start.
+// Report is the account of a job. Durations are in seconds, times in microseconds since Start.
 type Report struct {
-	Job      string     `json:"job"`
-	Program  string     `json:"program,omitempty"`
-	Size     int        `json:"ranks"`
-	Nodes    []string   `json:"nodes"` // of the newest run
-	Levels   []string   `json:"levels"`
-	Start    time.Time  `json:"start"`
-	End      time.Time  `json:"end"`
-	Running  bool       `json:"running"` // signs of life until now
-	Runs     []Run      `json:"runs"`
-	Epochs   []Epoch    `json:"epochs"`
-	Ranks    []RankSums `json:"rank_sums"`
-	Totals   Totals     `json:"totals"`
-	Clocks   []Clock    `json:"clocks"`
-	Faults   []Fault    `json:"faults"`
-	Notes    []string   `json:"notes"`
+	Job      string     `json:"job"`               // name of the job
+	Program  string     `json:"program,omitempty"` // name of the program
+	Size     int        `json:"ranks"`             // number of ranks of the newest start
+	Nodes    []string   `json:"nodes"`             // host names of the newest start's nodes
+	Levels   []string   `json:"levels"`            // names of the levels, nearest first
+	Start    time.Time  `json:"start"`             // time of the first event; times in µs count from it
+	End      time.Time  `json:"end"`               // time of the last event
+	Running  bool       `json:"running"`           // the job was alive when the report was made
+	Runs     []Run      `json:"runs"`              // starts of the job, oldest first
+	Epochs   []Epoch    `json:"epochs"`            // epochs that were begun, oldest first
+	Ranks    []RankSums `json:"rank_sums"`         // sums for each rank over all starts
+	Totals   Totals     `json:"totals"`            // where the time went
+	Clocks   []Clock    `json:"clocks"`            // clock offsets between nodes
+	Faults   []Fault    `json:"faults"`            // faults that ranks reported
+	Notes    []string   `json:"notes"`             // what the report could not find out, for people
 	tracks   []track    // by rank and run
 	instants []instant
 	made     time.Time
@@ -27,56 +26,56 @@ type Report struct {
 
 // Run is one start of the job.
 type Run struct {
-	Number    int     `json:"run"`
-	Begin     int64   `json:"begin_us"`
-	End       int64   `json:"end_us"`
-	Ended     string  `json:"ended"` // closed, stopped, killed, running
-	Why       string  `json:"why,omitempty"`
-	Within    float64 `json:"end_within_s"` // the end may be so much later than the last sign of life, End
-	Restored  uint64  `json:"restored_epoch,omitempty"`
-	Level     string  `json:"restored_from,omitempty"`
-	Restore   float64 `json:"restore_s"` // the slowest rank's
-	Startup   float64 `json:"startup_s"` // from Open to the first computing, likewise
-	Dead      float64 `json:"dead_before_s"`
-	Lost      float64 `json:"lost_s"`    // computing that later runs had to do again, mean of the ranks
-	Noticed   float64 `json:"noticed_s"` // from the death of a rank until the others knew
-	Epochs    int     `json:"epochs"`    // that were committed
-	Points    uint64  `json:"points"`    // of rank 0
-	Taken     string  `json:"checkpoints_taken,omitempty"`
-	Logs      int     `json:"logs"` // ranks that left a log
-	Size      int     `json:"ranks"`
+	Number    int     `json:"run"`                         // number of the start, from 1
+	Begin     int64   `json:"begin_us"`                    // first event, in µs since start
+	End       int64   `json:"end_us"`                      // last event, in µs since start
+	Ended     string  `json:"ended"`                       // how it ended: closed, stopped, killed or running
+	Why       string  `json:"why,omitempty"`               // why it ended
+	Within    float64 `json:"end_within_s"`                // seconds by which the end may be later than end_us
+	Restored  uint64  `json:"restored_epoch,omitempty"`    // epoch that it restored; absent: none
+	Level     string  `json:"restored_from,omitempty"`     // level that it restored from
+	Restore   float64 `json:"restore_s"`                   // seconds that the slowest rank restored for
+	Startup   float64 `json:"startup_s"`                   // seconds from Open to computing, of the slowest rank
+	Dead      float64 `json:"dead_before_s"`               // seconds between the end of the start before and this one
+	Lost      float64 `json:"lost_s"`                      // seconds of computing that was repeated, mean of ranks
+	Noticed   float64 `json:"noticed_s"`                   // seconds from the death of a rank until the others knew
+	Epochs    int     `json:"epochs"`                      // epochs that were committed
+	Points    uint64  `json:"points"`                      // points that rank 0 passed
+	Taken     string  `json:"checkpoints_taken,omitempty"` // when checkpoints were taken by the clock
+	Logs      int     `json:"logs"`                        // ranks that left a log
+	Size      int     `json:"ranks"`                       // number of ranks
 	began     bool    // to compute: a rank came to the end of Restore
 	truncated bool    // is how it began: the logs have grown too long
 	death     int64   // µs, when a rank was last heard of that was lost; math.MaxInt64 if none was
 }
 
-// Epoch is one checkpoint that was tried.
+// Epoch is one checkpoint, committed or not.
 type Epoch struct {
-	Run       int                  `json:"run"`
-	Epoch     uint64               `json:"epoch"`
-	Stop      bool                 `json:"stop,omitempty"`
-	By        string               `json:"requested_by,omitempty"`
-	ByRank    int                  `json:"requested_at_rank"`
-	Begin     int64                `json:"begin_us"` // the request, or the first that heard of it
-	Cut       int64                `json:"cut_us"`   // the last rank's cut
-	Over      int64                `json:"over_us"`  // the last thing that happened
-	ToCut     float64              `json:"request_to_cut_s"`
-	Park      RankTimes            `json:"park_s"`
-	Drain     RankTimes            `json:"drain_s"`
-	Capture   RankTimes            `json:"capture_s"`
-	Blocked   RankTimes            `json:"blocked_s"`
-	Write     RankTimes            `json:"write_s"`
-	Vote      float64              `json:"vote_s"` // of the last voter
-	Flush     map[string]RankTimes `json:"flush_s"`
-	Durable   map[string]float64   `json:"durable_s"` // by level, from the cut to the commit
-	Bytes     int64                `json:"bytes"`     // protected, all ranks
-	Stored    map[string]int64     `json:"stored"`    // by level, all ranks
-	LastIn    int                  `json:"last_to_arrive"`
-	Messages  int                  `json:"messages_drained"`
-	Rounds    int                  `json:"rounds"`
-	Releases  int                  `json:"releases"` // of all ranks
-	Fault     string               `json:"fault,omitempty"`
-	Completed int                  `json:"completed_by_run,omitempty"` // a later start, which found it whole
+	Run       int                  `json:"run"`                        // number of the start
+	Epoch     uint64               `json:"epoch"`                      // number of the epoch
+	Stop      bool                 `json:"stop,omitempty"`             // it was the final checkpoint
+	By        string               `json:"requested_by,omitempty"`     // who asked for it
+	ByRank    int                  `json:"requested_at_rank"`          // rank that was asked; -1: not known
+	Begin     int64                `json:"begin_us"`                   // request, in µs since start
+	Cut       int64                `json:"cut_us"`                     // last rank's cut, in µs since start
+	Over      int64                `json:"over_us"`                    // last event of the epoch, in µs since start
+	ToCut     float64              `json:"request_to_cut_s"`           // seconds from the request to the cut
+	Park      RankTimes            `json:"park_s"`                     // seconds in which ranks waited for the others
+	Drain     RankTimes            `json:"drain_s"`                    // seconds of receiving messages in flight
+	Capture   RankTimes            `json:"capture_s"`                  // seconds in which ranks copied their state
+	Blocked   RankTimes            `json:"blocked_s"`                  // seconds for which ranks could not compute
+	Write     RankTimes            `json:"write_s"`                    // seconds in which ranks wrote in the background
+	Vote      float64              `json:"vote_s"`                     // seconds of the votes to commit
+	Flush     map[string]RankTimes `json:"flush_s"`                    // by level: seconds of copying it there
+	Durable   map[string]float64   `json:"durable_s"`                  // by level: seconds from the cut to the commit
+	Bytes     int64                `json:"bytes"`                      // protected bytes of all ranks
+	Stored    map[string]int64     `json:"stored"`                     // by level: bytes that all ranks wrote
+	LastIn    int                  `json:"last_to_arrive"`             // rank that the others waited for
+	Messages  int                  `json:"messages_drained"`           // messages in flight that were received
+	Rounds    int                  `json:"rounds"`                     // rounds in which the ranks agreed on the cut
+	Releases  int                  `json:"releases"`                   // of parked ranks: docs/PROTOCOL.md
+	Fault     string               `json:"fault,omitempty"`            // why it failed
+	Completed int                  `json:"completed_by_run,omitempty"` // later start that committed it
 	ranks     map[int]bool         // that captured
 	seen      map[string]*gathered // samples by what
 	written   map[string]int64     // by level, bytes of state, however often
@@ -84,62 +83,61 @@ type Epoch struct {
 	putOff    bool                 // its cut was not used
 }
 
-// RankTimes sums up what the ranks needed, in seconds.
+// RankTimes is a summary of the times of all ranks, in seconds.
 type RankTimes struct {
-	Min     float64 `json:"min"`
-	Median  float64 `json:"median"`
-	Max     float64 `json:"max"`
-	Slowest int     `json:"slowest_rank"`
-	Ranks   int     `json:"ranks"`
+	Min     float64 `json:"min"`          // seconds of the fastest rank
+	Median  float64 `json:"median"`       // seconds of the median rank
+	Max     float64 `json:"max"`          // seconds of the slowest rank
+	Slowest int     `json:"slowest_rank"` // number of the slowest rank
+	Ranks   int     `json:"ranks"`        // ranks that were counted
 }
 
-// RankSums says what one rank did in all runs, in seconds.
+// RankSums is the sum of one rank over all starts.
 type RankSums struct {
-	Rank      int     `json:"rank"`
-	Node      string  `json:"node"`
-	Computing float64 `json:"computing_s"`
-	Stopped   float64 `json:"stopped_s"`
-	Longest   float64 `json:"longest_stop_s"`
-	Starting  float64 `json:"starting_s"`
-	Writing   float64 `json:"writing_s"` // in the background
-	Bytes     int64   `json:"bytes"`
-	LastIn    int     `json:"last_to_arrive"` // times that the others waited for it
+	Rank      int     `json:"rank"`           // number of the rank
+	Node      string  `json:"node"`           // host name of its newest node
+	Computing float64 `json:"computing_s"`    // seconds of computing
+	Stopped   float64 `json:"stopped_s"`      // seconds stopped by checkpoints
+	Longest   float64 `json:"longest_stop_s"` // longest stop in seconds
+	Starting  float64 `json:"starting_s"`     // seconds of opening and restoring
+	Writing   float64 `json:"writing_s"`      // seconds of writing in the background
+	Bytes     int64   `json:"bytes"`          // bytes that it wrote
+	LastIn    int     `json:"last_to_arrive"` // number of checkpoints for which the others waited for it
 }
 
-// Totals is where the time went: seconds of wall time, the mean of the ranks
-// where they differ. The parts add up to Wall.
+// Totals is the wall time of the job by use, in seconds: the mean of the ranks if they differ. The parts add up to Wall.
 type Totals struct {
-	Wall      float64 `json:"wall_s"`
-	Computing float64 `json:"computing_s"` // and kept
-	Lost      float64 `json:"lost_s"`      // computed, and had to be done again
-	Noticing  float64 `json:"noticing_s"`  // a rank was dead, and the others did not know
-	Stopped   float64 `json:"stopped_s"`   // by checkpoints
-	Starting  float64 `json:"starting_s"`  // opening and restoring
-	Ending    float64 `json:"ending_s"`    // after the program's last step
-	Dead      float64 `json:"dead_s"`      // between two runs
-	Overhead  float64 `json:"overhead"`    // stopped / (computing + lost)
-	Committed int     `json:"epochs_committed"`
-	Failed    int     `json:"epochs_failed"`
+	Wall      float64 `json:"wall_s"`           // seconds from the first start to the last event
+	Computing float64 `json:"computing_s"`      // seconds of computing that was kept
+	Lost      float64 `json:"lost_s"`           // seconds of computing that was repeated
+	Noticing  float64 `json:"noticing_s"`       // seconds in which a rank was dead and the others did not know
+	Stopped   float64 `json:"stopped_s"`        // seconds stopped by checkpoints
+	Starting  float64 `json:"starting_s"`       // seconds of opening and restoring
+	Ending    float64 `json:"ending_s"`         // seconds after the program's last step
+	Dead      float64 `json:"dead_s"`           // seconds between two starts
+	Overhead  float64 `json:"overhead"`         // stopped_s / (computing_s + lost_s)
+	Committed int     `json:"epochs_committed"` // epochs that were committed
+	Failed    int     `json:"epochs_failed"`    // epochs that failed
 }
 
-// Clock is how far the clock of a node was from that of rank 0's node in a run.
+// Clock is the offset of a node's clock from that of rank 0's node in one start.
 type Clock struct {
-	Run    int     `json:"run"`
-	Node   string  `json:"node"`
-	Offset float64 `json:"offset_s"` // taken off its times; 0 where nothing shows that the clocks differ
-	Low    float64 `json:"low_s"`    // bounds that the common events prove
-	High   float64 `json:"high_s"`
+	Run    int     `json:"run"`      // number of the start
+	Node   string  `json:"node"`     // host name
+	Offset float64 `json:"offset_s"` // seconds taken off its times; 0 if nothing shows that the clocks differ
+	Low    float64 `json:"low_s"`    // smallest offset in seconds that common events allow
+	High   float64 `json:"high_s"`   // largest offset in seconds that common events allow
 }
 
-// Fault is something that went wrong.
+// Fault is one error that ranks reported.
 type Fault struct {
-	Run   int    `json:"run"`
-	At    int64  `json:"at_us"`
-	Rank  int    `json:"rank"`
-	Epoch uint64 `json:"epoch,omitempty"`
-	What  string `json:"what"`
-	Text  string `json:"text"`
-	Ranks int    `json:"ranks"` // that say the same
+	Run   int    `json:"run"`             // number of the start
+	At    int64  `json:"at_us"`           // time, in µs since start
+	Rank  int    `json:"rank"`            // rank that reported it
+	Epoch uint64 `json:"epoch,omitempty"` // epoch that it is about
+	What  string `json:"what"`            // what failed
+	Text  string `json:"text"`            // error message
+	Ranks int    `json:"ranks"`           // ranks that reported the same
 }
 
 // kind is what a stretch of a track is.

@@ -186,11 +186,11 @@ type log struct {
 	start int // number of the start that is told of; 0 before the first
 }
 
-// decision is a line of the log as JSON.
-type decision struct {
-	Time  time.Time `json:"time"`
-	Start int       `json:"start"`
-	Text  string    `json:"decision"`
+// Decision is a line of the log of holdfast run --json, which goes to standard error.
+type Decision struct {
+	Time  time.Time `json:"time"`     // when it was made
+	Start int       `json:"start"`    // number of the program's start, from 1; 0: before the first
+	Text  string    `json:"decision"` // the decision, for people
 }
 
 func (l *log) say(format string, args ...any) {
@@ -198,7 +198,7 @@ func (l *log) say(format string, args ...any) {
 	defer l.mu.Unlock()
 	now, text := time.Now(), fmt.Sprintf(format, args...)
 	if l.json {
-		_ = json.NewEncoder(l.w).Encode(decision{now, l.start, text}) // as the text below
+		_ = json.NewEncoder(l.w).Encode(Decision{now, l.start, text}) // as the text below
 		return
 	}
 	fmt.Fprintf(l.w, "holdfast run: %s %s\n", now.Format("15:04:05.000"), text)

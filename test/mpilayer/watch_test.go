@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 )
 
 // said is what a command writes, for a test that waits for it.
@@ -94,6 +95,9 @@ func TestWatchNamesDeadlocks(t *testing.T) {
 				var st job.Status
 				if err != nil || json.Unmarshal(answer, &st) != nil || len(st.States) != 3 {
 					t.Fatalf("holdfast status: %v: %s", err, answer)
+				}
+				if err := schema.Check("status", string(answer)); err != nil {
+					t.Error(err)
 				}
 				if !st.Watched || !strings.Contains(want[0], st.Deadlock[:20]) || st.States[1].State != "blocked" ||
 					st.States[1].Call != "MPI_Recv" || st.States[1].Seconds < 1 {

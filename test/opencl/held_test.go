@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/test/schema"
 )
 
 var (
@@ -109,8 +111,15 @@ func TestPauseRefusals(t *testing.T) {
 		}
 	}
 	expect("it is not paused", "resume", p.pid())
-	if out, err := l.try("pause", p.pid(), "--json"); err != nil || !strings.Contains(out, `"state":"paused"`) {
-		t.Fatalf("got %v, %s", err, out)
+	for _, verb := range []string{"pause", "resume", "pause"} {
+		out, err := l.try(verb, p.pid(), "--json")
+		state := map[string]string{"pause": `"state":"paused"`, "resume": `"state":"running"`}[verb]
+		if err != nil || !strings.Contains(out, state) {
+			t.Fatalf("%s: got %v, %s", verb, err, out)
+		}
+		if err := schema.Check(verb, out); err != nil {
+			t.Error(err)
+		}
 	}
 	expect("it is paused", "pause", p.pid())
 	if out, err := l.try("status", p.pid()); err != nil ||

@@ -249,8 +249,8 @@ func (w *Stopwatch) Step(step *time.Duration) {
 // Migration reports the duration of a migration, step by step. The times add up to
 // Total.
 type Migration struct {
-	From, To string
-	Bytes    int64 // of contents
+	From, To string // name of the device
+	Bytes    int64  // size of the contents that moved
 
 	// FromSource lists the programs whose binary form the new device did not load.
 	FromSource []SourceBuild `json:",omitempty"`
@@ -262,7 +262,7 @@ type Migration struct {
 	Build   time.Duration // wait for the programs beyond that
 	Remap   time.Duration // make the kernels and set their arguments
 	Release time.Duration // switch over and release the old objects
-	Total   time.Duration
+	Total   time.Duration // all steps
 }
 
 // SourceBuild is a program that a device runs from its source, because it did not load

@@ -38,19 +38,19 @@ func newBalance() *cobra.Command {
 	}
 	f := cmd.Flags()
 	verb.KeyFlag(cmd, "key", "gpud.key")
-	f.BoolVar(&asJSON, "json", false, "write one JSON object per move")
+	cli.JSON(f, &asJSON, "write one JSON object per move", moveRow{})
 	f.DurationVar(&every, "every", 0, "repeat, with this much time between rounds (default: once)")
 	return cmd
 }
 
-// moveRow is one move: of a program, from a server to a device of one.
+// moveRow is one line of balance: a program that moved to another device, or did not.
 type moveRow struct {
-	Program uint64 `json:"program"`
-	From    string `json:"from"`
-	To      string `json:"to"`
-	Device  int    `json:"device"`
-	Why     string `json:"why"`
-	Error   string `json:"error,omitempty"`
+	Program uint64 `json:"program"`         // number of the program at its server
+	From    string `json:"from"`            // address of the server that it left
+	To      string `json:"to"`              // address of the server that it moved to
+	Device  int    `json:"device"`          // index of the device there
+	Why     string `json:"why"`             // reason for the move, for people
+	Error   string `json:"error,omitempty"` // why it did not move
 }
 
 // row tells of one move.

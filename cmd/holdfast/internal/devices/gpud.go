@@ -76,7 +76,7 @@ func newGpud() *cobra.Command {
 	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
 	f.StringVar(&o.metrics, "metrics", "", "HOST:PORT for metrics over HTTP in the format of Prometheus")
 	f.StringVar(&o.status, "status", "", "show devices and programs of the server at this address")
-	f.BoolVar(&o.asJSON, "json", false, "with --status: write JSON")
+	cli.JSON(f, &o.asJSON, "with --status: write JSON", gpud.Status{})
 	return cmd
 }
 

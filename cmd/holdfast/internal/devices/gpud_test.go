@@ -19,6 +19,7 @@ import (
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/test/pocl"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 	"github.com/spf13/cobra"
 )
 
@@ -68,6 +69,7 @@ func outcome(t *testing.T, want int, args ...string) string {
 	if code := Run(t.Context(), args, &out, &errs); code != want {
 		t.Errorf("%v: exit code %d, want %d\n%s%s", args, code, want, out.String(), errs.String())
 	}
+	schema.Output(t, args, out.String())
 	return out.String() + errs.String()
 }
 
@@ -109,9 +111,33 @@ func TestMigrateVerb(t *testing.T) {
 	outcome(t, cli.NoLook, "migrate", b, "nobody", a, "--key", key)
 	outcome(t, cli.NoLook, "migrate", "unix:/nowhere/s", "1", a, "--key", key)
 	outcome(t, cli.NoLook, "gpud", "--status", a, "--key", filepath.Join(t.TempDir(), "none"))
-	outcome(t, cli.Good, "migrate", b, filepath.Base(os.Args[0]), "local,fake:1", "--key", key)
+	moved := outcome(t, cli.Good, "migrate", b, filepath.Base(os.Args[0]), "local,fake:1", "--key", key, "--json")
+	if !strings.Contains(moved, `"steps":{"From":`) {
+		t.Errorf("got %s, want the steps of a move", moved)
+	}
 	if i := d.Info(); i.Server != "" || i.Index != 1 {
 		t.Errorf("the device is %s, want one of this machine", i)
+	}
+}
+
+// TestMovesAsJSON: balance and migrate write what their schemas describe, of moves that failed, too.
+func TestMovesAsJSON(t *testing.T) {
+	for _, failure := range []string{"", "it ended"} {
+		var out strings.Builder
+		say := saying{&out, io.Discard, true}
+		if err := say.row(moveRow{Program: 1, From: "a:1", To: "b:1", Why: "idle", Error: failure}); err != nil {
+			t.Error(err)
+		}
+		if err := schema.Check("balance", out.String()); err != nil {
+			t.Error(err)
+		}
+		out.Reset()
+		if err := say.moves(gpud.Moved{Client: 1, Err: failure}); (err == nil) != (failure == "") {
+			t.Error(err)
+		}
+		if err := schema.Check("migrate", out.String()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

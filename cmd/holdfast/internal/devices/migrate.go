@@ -45,7 +45,7 @@ func newMigrate() *cobra.Command {
 		},
 	}
 	verb.KeyFlag(cmd, "key", "gpud.key")
-	o.add(cmd, true)
+	o.add(cmd, true, gpud.Moved{})
 	return cmd
 }
 

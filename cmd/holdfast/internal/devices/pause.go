@@ -22,9 +22,9 @@ type pauseFlags struct {
 	asJSON bool
 }
 
-func (o *pauseFlags) add(cmd *cobra.Command, waits bool) {
+func (o *pauseFlags) add(cmd *cobra.Command, waits bool, writes ...any) {
 	f := cmd.Flags()
-	f.BoolVar(&o.asJSON, "json", false, "write one JSON object for each process")
+	cli.JSON(f, &o.asJSON, "write one JSON object for each process", append(writes, pause.Result{})...)
 	if waits {
 		f.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for the programs' kernels and copies to end")
 	}

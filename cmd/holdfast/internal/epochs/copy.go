@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
-// copyRow is what copy did.
+// copyRow is the line of copy: the epoch that it copied.
 type copyRow struct {
-	Epoch   uint64 `json:"epoch"`
-	To      string `json:"to"`
-	Bytes   int64  `json:"bytes"`             // of the state of all ranks
-	Already bool   `json:"already,omitempty"` // it was there whole
+	Epoch   uint64 `json:"epoch"`             // number of the epoch that was copied
+	To      string `json:"to"`                // directory or object store that received it
+	Bytes   int64  `json:"bytes"`             // protected bytes of all ranks
+	Already bool   `json:"already,omitempty"` // it was complete there before
 }
 
 func newCopy() *cobra.Command {
@@ -55,7 +55,7 @@ func newCopy() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object")
+	cli.JSON(f, &asJSON, "write one JSON object", copyRow{})
 	f.StringVar(&to, "to", "", "directory or object store that gets the epoch")
 	f.StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
 	addJobs(cmd, &jobs)

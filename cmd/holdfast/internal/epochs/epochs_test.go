@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -33,6 +34,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = Run(t.Context(), args, &out, &errs)
+	schema.Output(t, args, out.String())
 	return code, out.String(), errs.String()
 }
 

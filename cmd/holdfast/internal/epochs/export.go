@@ -52,7 +52,7 @@ func newExport() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&x.asJSON, "json", false, "write one JSON object per line")
+	cli.JSON(f, &x.asJSON, "write one JSON object per line", export.Row{})
 	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory; may be repeated (default: the configuration's)")
 	f.StringVarP(&x.epoch, "epoch", "e", "", `number of the epoch, or "newest": the same as EPOCH as first argument`)
 	f.IntVar(&x.Rank, "rank", 0, "rank whose region it is")

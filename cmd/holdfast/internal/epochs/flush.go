@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// flushRow is what flush did; epoch 0: there was nothing to do.
+// flushRow is the line of flush: the epoch that it copied.
 type flushRow struct {
-	Epoch uint64 `json:"epoch"`
-	To    string `json:"to"`
+	Epoch uint64 `json:"epoch"` // number of the epoch that was copied; 0: there was nothing to do
+	To    string `json:"to"`    // directory or object store that received it
 }
 
 func newFlush() *cobra.Command {
@@ -52,7 +52,7 @@ func newFlush() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object")
+	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object", flushRow{})
 	cmd.Flags().StringVar(&to, "to", "", "the job's global directory")
 	cmd.Flags().StringVar(&salvage, "salvage", "", "name under which all nodes of the job copy what each of them has")
 	addJobs(cmd, &jobs)

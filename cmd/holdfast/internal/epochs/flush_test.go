@@ -24,6 +24,10 @@ func TestFlushVerb(t *testing.T) {
 	if code, out, _ := run(t, "flush", local, "--to", global); code != cli.Good || !strings.Contains(out, "already") {
 		t.Errorf("again: got exit code %d, %q", code, out)
 	}
+	if code, out, _ := run(t, "flush", "--json", local, "--to", global); code != cli.Good ||
+		!strings.Contains(out, `"epoch":0`) {
+		t.Errorf("as JSON: got exit code %d, %q", code, out)
+	}
 	if code, _, errs := run(t, "flush", local); code != cli.NoLook || !strings.Contains(errs, "to") {
 		t.Errorf("without --to: got exit code %d, %q", code, errs)
 	}

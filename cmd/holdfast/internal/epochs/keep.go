@@ -16,13 +16,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// keepRow is one line of keep: an epoch that stays, or did until now.
+// keepRow is one line of keep: an epoch that is kept, or was until now.
 type keepRow struct {
-	Epoch   uint64    `json:"epoch"`
-	Name    string    `json:"name,omitempty"`
-	ByRule  bool      `json:"by_rule"` // keep_every made it stay
-	Time    time.Time `json:"time"`    // since when it stays
-	Dir     string    `json:"dir"`
+	Epoch   uint64    `json:"epoch"`             // number of the epoch
+	Name    string    `json:"name,omitempty"`    // name that was given with --name
+	ByRule  bool      `json:"by_rule"`           // it is kept because of the setting keep_every
+	Time    time.Time `json:"time"`              // when it was first kept
+	Dir     string    `json:"dir"`               // directory or object store that it is in
 	Removed bool      `json:"removed,omitempty"` // it is no longer kept
 }
 
@@ -63,7 +63,7 @@ func newKeep() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	cli.JSON(f, &asJSON, "write one JSON object per line", keepRow{})
 	f.BoolVar(&remove, "remove", false, "stop keeping the epoch")
 	f.StringVarP(&named, "epoch", "e", "", "the epoch: the same as EPOCH as an argument")
 	f.StringVar(&name, "name", "", "name to show, such as before-restart-with-new-mesh")

@@ -18,29 +18,29 @@ import (
 
 // lsRow is one line of ls: an epoch in a directory.
 type lsRow struct {
-	Epoch     uint64    `json:"epoch"`
-	Level     string    `json:"level"`
-	Dir       string    `json:"dir"`
-	Job       string    `json:"job"`
-	Size      int       `json:"size"`
-	Committed bool      `json:"committed"`
-	InPart    bool      `json:"in_part,omitempty"` // some of it is gone: it cannot be restored from here
-	Time      time.Time `json:"time"`
-	Ranks     []int     `json:"ranks"`  // whose shards lie here
-	Bytes     int64     `json:"bytes"`  // protected, of all ranks
-	Stored    int64     `json:"stored"` // in this directory
-	ID        string    `json:"id,omitempty"`
-	Run       string    `json:"run,omitempty"`        // that the epoch belongs to
-	OtherRun  bool      `json:"other_run,omitempty"`  // not that of the directory: no restart of it takes the epoch
-	Kept      bool      `json:"kept,omitempty"`       // it stays until somebody says otherwise
-	Name      string    `json:"name,omitempty"`       // under which it is kept
-	Of        string    `json:"checkpoint,omitempty"` // the name that the program gave to hf_checkpoint
-	Error     string    `json:"error,omitempty"`
-	Newer     bool      `json:"newer_version,omitempty"` // Error is that a later release has written it
+	Epoch     uint64    `json:"epoch"`                   // number of the epoch
+	Level     string    `json:"level"`                   // level of the directory: local, partner or global
+	Dir       string    `json:"dir"`                     // directory or object store, as it was given
+	Job       string    `json:"job"`                     // name of the job
+	Size      int       `json:"size"`                    // number of ranks that wrote the epoch; 0: not known
+	Committed bool      `json:"committed"`               // the epoch has a manifest here
+	InPart    bool      `json:"in_part,omitempty"`       // some of its data is gone: it cannot be restored from here
+	Time      time.Time `json:"time"`                    // when it was committed
+	Ranks     []int     `json:"ranks"`                   // ranks whose shards lie here
+	Bytes     int64     `json:"bytes"`                   // protected bytes of all ranks
+	Stored    int64     `json:"stored"`                  // bytes on disk in this directory
+	ID        string    `json:"id,omitempty"`            // identity of the epoch
+	Run       string    `json:"run,omitempty"`           // identity of the run that wrote it
+	OtherRun  bool      `json:"other_run,omitempty"`     // not the directory's run: no restart takes it
+	Kept      bool      `json:"kept,omitempty"`          // it is kept until it is released: see holdfast keep
+	Name      string    `json:"name,omitempty"`          // name under which it is kept
+	Of        string    `json:"checkpoint,omitempty"`    // name that the program gave to hf_checkpoint
+	Error     string    `json:"error,omitempty"`         // why the manifest cannot be read
+	Newer     bool      `json:"newer_version,omitempty"` // it cannot be read because a later release wrote it
 
-	// Whether any number of ranks can restore it, and if not, why; absent if the manifest cannot be read.
+	// Whether any number of ranks can restore it. Absent if the manifest cannot be read.
 	AnyCount *bool  `json:"any_count,omitempty"`
-	WhyNot   string `json:"why_not_any_count,omitempty"`
+	WhyNot   string `json:"why_not_any_count,omitempty"` // why only as many ranks as wrote it can restore it
 }
 
 func newLs() *cobra.Command {
@@ -83,7 +83,7 @@ func newLs() *cobra.Command {
 			return printLs(cmd, rows, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", lsRow{})
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `only this epoch of the job: a number, or "newest" (default: all)`)
 	return cmd
 }

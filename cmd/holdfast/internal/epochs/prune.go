@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
-// pruneRow is one line of prune: an epoch that went, or would go.
+// pruneRow is one line of prune: an epoch that was removed, or would be.
 type pruneRow struct {
-	Epoch   uint64 `json:"epoch"`
-	Dir     string `json:"dir"`
-	Removed bool   `json:"removed"`
+	Epoch   uint64 `json:"epoch"`   // number of the epoch
+	Dir     string `json:"dir"`     // directory or object store that it was in
+	Removed bool   `json:"removed"` // it was removed; false with --dry-run
 }
 
 // pruneStay is an epoch that stays though --keep does not cover it.
@@ -64,7 +64,7 @@ func newPrune() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object per line")
+	cli.JSON(f, &asJSON, "write one JSON object per line", pruneRow{})
 	f.IntVar(&rules.Keep, "keep", 2, "number of the newest epochs to keep in each directory")
 	f.IntVar(&rules.KeepEvery, "keep-every", 0, "also keep the epochs whose number this one divides; 0: none")
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "remove nothing, only list what would go")

@@ -34,6 +34,10 @@ func TestPruneVerb(t *testing.T) {
 	if code, out, errs := run(t, "prune", "-n", local, global); code != cli.Good || !strings.Contains(out, "would go") {
 		t.Errorf("a look: got exit code %d, %q, %q", code, out, errs)
 	}
+	if code, out, _ := run(t, "prune", "--json", "-n", local); code != cli.Good ||
+		!strings.Contains(out, `"epoch":1,"dir":"`+local+`","removed":false`) {
+		t.Errorf("as JSON: got exit code %d, %q", code, out)
+	}
 	code, out, errs := run(t, "prune", local, global)
 	if code != cli.Bad || !strings.Contains(out, "removed") || !strings.Contains(errs, ".nfs0001") {
 		t.Errorf("something is left: got exit code %d, %q, %q", code, out, errs)

@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
-// repairRow is one line of repair: something that was wrong.
+// repairRow is one line of repair: a fault, and whether it was repaired.
 type repairRow struct {
 	faultRow
-	Repaired bool   `json:"repaired"`
-	Can      bool   `json:"can_be_repaired"` // by --dry-run
-	Why      string `json:"why_not,omitempty"`
+	Repaired bool   `json:"repaired"`          // it was repaired
+	Can      bool   `json:"can_be_repaired"`   // with --dry-run: it could be repaired
+	Why      string `json:"why_not,omitempty"` // why it was not repaired, or could not be
 }
 
 func newRepair() *cobra.Command {
@@ -41,7 +41,7 @@ func newRepair() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	cli.JSON(f, &asJSON, "write one JSON object per line, errors too", repairRow{})
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "write nothing, only say what could be repaired")
 	f.BoolVar(&rules.Complete, "complete", false, "the directories given are all that the job has")
 	f.StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default: all)`)

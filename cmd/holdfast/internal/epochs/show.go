@@ -16,19 +16,19 @@ import (
 
 // showRow is one line of show: a rank's shard at a level.
 type showRow struct {
-	Epoch   uint64   `json:"epoch"`
-	Level   string   `json:"level"`
-	Dir     string   `json:"dir"`
-	Rank    int      `json:"rank"`
-	Node    string   `json:"node"`
-	Bytes   int64    `json:"bytes"`
-	Stored  int64    `json:"stored"`
-	Shard   int64    `json:"shard_bytes"`
-	Here    bool     `json:"here"`
-	Origins []uint64 `json:"origins,omitempty"` // epochs that hold some of its chunks
-	Digest  string   `json:"digest,omitempty"`
-	Error   string   `json:"error,omitempty"` // why the manifest cannot be read; the shards are not known then
-	Newer   bool     `json:"newer_version,omitempty"`
+	Epoch   uint64   `json:"epoch"`                   // number of the epoch
+	Level   string   `json:"level"`                   // level of the directory: local, partner or global
+	Dir     string   `json:"dir"`                     // directory or object store, as it was given
+	Rank    int      `json:"rank"`                    // rank that wrote the shard
+	Node    string   `json:"node"`                    // host name of the rank's node
+	Bytes   int64    `json:"bytes"`                   // protected bytes of the rank
+	Stored  int64    `json:"stored"`                  // bytes that were written for them, after compression
+	Shard   int64    `json:"shard_bytes"`             // size of the shard's file in bytes
+	Here    bool     `json:"here"`                    // the shard's file lies in this directory
+	Origins []uint64 `json:"origins,omitempty"`       // earlier epochs that hold some of its chunks
+	Digest  string   `json:"digest,omitempty"`        // checksum of the shard
+	Error   string   `json:"error,omitempty"`         // why the manifest cannot be read; the shards are not known then
+	Newer   bool     `json:"newer_version,omitempty"` // it cannot be read because a later release wrote it
 }
 
 func newShow() *cobra.Command {
@@ -56,7 +56,7 @@ func newShow() *cobra.Command {
 			return errors.Join(printArrays(cmd, v, e, list, asJSON), err)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", showRow{}, arrayRow{}, countsRow{})
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
 	return cmd
 }

@@ -16,24 +16,24 @@ import (
 
 // arrayRow is one line of show: a global array or a replicated value.
 type arrayRow struct {
-	Epoch  uint64  `json:"epoch"`
-	Array  string  `json:"array"`
-	Kind   string  `json:"kind"`
-	Type   string  `json:"type"`
-	Dims   []int64 `json:"dims"`
-	Bytes  int64   `json:"bytes"`
+	Epoch  uint64  `json:"epoch"`  // number of the epoch
+	Array  string  `json:"array"`  // name of the global array or replicated value
+	Kind   string  `json:"kind"`   // how its elements are spread over the ranks
+	Type   string  `json:"type"`   // type of its elements
+	Dims   []int64 `json:"dims"`   // global extent of each dimension, in elements
+	Bytes  int64   `json:"bytes"`  // size of all its elements in bytes
 	Owners []int   `json:"owners"` // ranks that store parts of it
 }
 
-// countsRow says who can restore an epoch.
+// countsRow is the last line of show: the numbers of ranks that can restore the epoch.
 type countsRow struct {
-	Epoch      uint64   `json:"epoch"`
-	AnyCount   bool     `json:"any_count"`
-	Size       int      `json:"size"`
-	Undeclared []int    `json:"undeclared,omitempty"` // ranks that wrote it without Options.Elastic
-	PerRank    []int    `json:"per_rank,omitempty"`   // ranks with state that is protected per rank
-	Names      []string `json:"per_rank_names,omitempty"`
-	NotQuiet   []int    `json:"in_flight,omitempty"` // ranks that messages were on their way to
+	Epoch      uint64   `json:"epoch"`                    // number of the epoch
+	AnyCount   bool     `json:"any_count"`                // any number of ranks can restore it
+	Size       int      `json:"size"`                     // number of ranks that wrote it
+	Undeclared []int    `json:"undeclared,omitempty"`     // ranks that wrote it without Options.Elastic
+	PerRank    []int    `json:"per_rank,omitempty"`       // ranks with state that is protected per rank
+	Names      []string `json:"per_rank_names,omitempty"` // names of that state, at one of these ranks
+	NotQuiet   []int    `json:"in_flight,omitempty"`      // ranks with messages or receives in flight
 }
 
 // printArrays writes what the epoch has of global arrays, and who can restore it.

@@ -16,14 +16,14 @@ import (
 
 // faultRow is something that is wrong, as verify and repair print it.
 type faultRow struct {
-	Epoch  uint64           `json:"epoch,omitempty"` // absent: the directory itself
-	Level  string           `json:"level,omitempty"`
-	Dir    string           `json:"dir,omitempty"`
-	Rank   *int             `json:"rank,omitempty"` // absent: the manifest, or File
-	File   string           `json:"file,omitempty"` // if it is not the rank's shard or the manifest
-	Kind   checkpoints.Kind `json:"kind,omitempty"`
-	Fault  string           `json:"fault,omitempty"`
-	GoodAt []string         `json:"good_at,omitempty"` // directories, or levels
+	Epoch  uint64           `json:"epoch,omitempty"`   // number of the epoch; absent: the fault is the directory's
+	Level  string           `json:"level,omitempty"`   // level of the directory: local, partner or global
+	Dir    string           `json:"dir,omitempty"`     // directory or object store with the fault
+	Rank   *int             `json:"rank,omitempty"`    // rank whose shard it is; absent: the manifest's, or see file
+	File   string           `json:"file,omitempty"`    // file, if it is neither a shard nor the manifest
+	Kind   checkpoints.Kind `json:"kind,omitempty"`    // class of the fault
+	Fault  string           `json:"fault,omitempty"`   // what is wrong, for people
+	GoodAt []string         `json:"good_at,omitempty"` // directories, or levels, that have good data
 }
 
 func faultRowOf(f *checkpoints.Finding) faultRow {
@@ -52,16 +52,15 @@ func (r *faultRow) place(name string) (epoch, what string) {
 	return epoch, what
 }
 
-// verifyRow is one line of verify: something that is wrong, or one epoch that
-// is good (Kind and Fault are empty then).
+// verifyRow is one line of verify: a fault, or an epoch without one.
 type verifyRow struct {
 	faultRow
-	Levels []string `json:"good_levels,omitempty"`
-	Lost   bool     `json:"lost,omitempty"`
-	Absent bool     `json:"absent,omitempty"`  // may be in a directory that was not given
-	InPart bool     `json:"in_part,omitempty"` // see ls
-	Good   bool     `json:"good"`
-	Of     string   `json:"checkpoint,omitempty"` // see ls
+	Levels []string `json:"good_levels,omitempty"` // levels of the directories that have good data
+	Lost   bool     `json:"lost,omitempty"`        // no directory has good data: it cannot be restored
+	Absent bool     `json:"absent,omitempty"`      // it may be in a directory that was not given
+	InPart bool     `json:"in_part,omitempty"`     // what is kept is good, but some data is gone: it cannot be restored
+	Good   bool     `json:"good"`                  // nothing is wrong with the epoch
+	Of     string   `json:"checkpoint,omitempty"`  // name that the program gave to hf_checkpoint
 }
 
 // Exit codes of verify, beside those of all verbs.
@@ -93,7 +92,7 @@ func newVerify() *cobra.Command {
 			return verdict(rows)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object per line, errors too")
+	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", verifyRow{})
 	cmd.Flags().BoolVar(&complete, "complete", false, "the directories given are all that the job has")
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default: all)`)
 	return cmd

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/epochs"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 	"github.com/spf13/cobra"
 )
 
@@ -38,5 +39,6 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = Run(t.Context(), args, &out, &errs)
+	schema.Output(t, args, out.String())
 	return code, out.String(), errs.String()
 }

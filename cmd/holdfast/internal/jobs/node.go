@@ -41,6 +41,14 @@ type nodeFlags struct {
 	starter                        int
 }
 
+// logLine is a line of the log of holdfast node --json, which goes to standard error.
+type logLine struct {
+	Time    time.Time      `json:"time"`     // when it was written
+	Level   string         `json:"level"`    // DEBUG, INFO, WARN or ERROR
+	Message string         `json:"msg"`      // text of the line
+	Rest    map[string]any `json:",unknown"` // facts about it, each a field
+}
+
 func newNode() *cobra.Command {
 	var o nodeFlags
 	cmd := &cobra.Command{
@@ -54,7 +62,7 @@ func newNode() *cobra.Command {
 	fs.StringVar(&o.key, "key", "", "name of the job; empty: that of "+config.NodeKeyVar)
 	fs.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for the first rank")
 	fs.BoolVar(&o.background, "background", false, "return when ranks can connect, and leave the daemon running")
-	fs.BoolVar(&o.asJSON, "json", false, "write the log as JSON, an object a line")
+	cli.JSON(fs, &o.asJSON, "write the log as JSON, an object a line", logLine{})
 	fs.BoolVar(&o.stay, "stay", false, "serve one start of the program after the other, until standard input ends")
 	fs.BoolVar(&o.watch, "watch", false, "look at ranks that take no checkpoints, too: of holdfast run --watch")
 	fs.BoolVar(&o.tell, "tell", false, "say at descriptor 3 that ranks can connect")

@@ -61,15 +61,15 @@ func TestReport(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(to, ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	out.Reset()
-	if code := Run(context.Background(), []string{"report", dir, "--json"}, &out, &errs); code != cli.Good {
-		t.Fatalf("exit %d: %s", code, errs.String())
+	code, js, said := run(t, "report", dir, "--json")
+	if code != cli.Good {
+		t.Fatalf("exit %d: %s", code, said)
 	}
 	var got struct {
 		Job    string
 		Epochs []struct{ Bytes int64 }
 	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Job != "sun" || len(got.Epochs) != 1 ||
+	if err := json.Unmarshal([]byte(js), &got); err != nil || got.Job != "sun" || len(got.Epochs) != 1 ||
 		got.Epochs[0].Bytes != 200 {
 		t.Errorf("got %+v, %v", got, err)
 	}

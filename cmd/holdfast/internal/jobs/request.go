@@ -47,7 +47,7 @@ func newRequest() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&stop, "stop", false, "make it the final checkpoint: the program ends after it")
 	f.BoolVar(&wait, "wait", false, "wait until the epoch is at all levels")
-	f.BoolVar(&asJSON, "json", false, "write the job's status as one JSON object")
+	cli.JSON(f, &asJSON, "write the job's status as one JSON object", job.Status{})
 	f.BoolVar(&now, "now", false, "do not wait for a job to start")
 	f.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait in all: for the job, its answer and, with "+
 		"--wait, the epoch")

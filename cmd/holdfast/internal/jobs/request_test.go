@@ -1,15 +1,16 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 )
 
 // TestDirectoryOfTheJob: the directory need not be named where the environment says it.
@@ -41,7 +42,9 @@ func TestRequestWaits(t *testing.T) {
 
 	var notes heardText
 	asked := make(chan int, 1)
-	go func() { asked <- Run(t.Context(), []string{"request", "--wait", dir}, io.Discard, &notes) }()
+	var answer bytes.Buffer
+	ask := []string{"request", "--wait", "--json", dir}
+	go func() { asked <- Run(t.Context(), ask, &answer, &notes) }()
 	notes.await(t, "waiting for a job in "+dir, 1)
 	ck := watchedJob(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -58,6 +61,10 @@ func TestRequestWaits(t *testing.T) {
 	}()
 	if code := <-asked; code != cli.Good || len(ck.Stats().Epochs) != 1 {
 		t.Errorf("exit code %d, %q, epochs %v", code, notes.String(), ck.Stats().Epochs)
+	}
+	schema.Output(t, ask, answer.String())
+	if code, out, _ := run(t, "status", "--json", dir); code != cli.Good || !strings.Contains(out, `"rank_states":[{`) {
+		t.Errorf("status: exit code %d, %q", code, out)
 	}
 	cancel()
 	if err := errors.Join(<-passed, ck.Close()); err != nil && !errors.Is(err, coordinated.ErrStop) {

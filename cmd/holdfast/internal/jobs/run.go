@@ -93,7 +93,7 @@ func runFlags(fs *pflag.FlagSet, opt *supervise.Options) {
 		"ranks wait for (holdfast status), name deadlocks, and say at the end what a checkpoint would have met")
 	fs.BoolVar(&opt.CUDA, "cuda", false, "put libholdfast-cuda before CUDA's driver in the ranks, so that holdfast "+
 		"pause and holdfast migrate can be used with them; the program need not be changed")
-	fs.BoolVar(&opt.JSON, "json", false, "write each decision as one JSON object")
+	cli.JSON(fs, &opt.JSON, "write each decision as one JSON object", supervise.Decision{})
 	fs.StringVar(&opt.Interface, "interface", "", "network interface or address at which the ranks reach this "+
 		"command (default: the setting control.interface, else the first that is up, a fast network last)")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
@@ -112,6 +113,9 @@ var accounted = regexp.MustCompile(
 	`computing again \d+\.\d\d s after the death: notice \d+\.\d\d, relaunch \d+\.\d\d, ` +
 		`fetch \d+\.\d\d, restore \d+\.\d\d; epoch 2 from global`)
 
+// jsonLine is a line of the log of run --json; the program writes others.
+var jsonLine = regexp.MustCompile(`(?m)^[{].*\n`)
+
 // TestRun: a program without a launcher is started again after it died, and its
 // ways to end have each their code.
 func TestRun(t *testing.T) {
@@ -152,6 +156,7 @@ func TestRun(t *testing.T) {
 			if code != c.code || !regexp.MustCompile(c.says).MatchString(errs.String()) {
 				t.Errorf("got code %d, want %d and %s\n%s", code, c.code, c.says, errs.String())
 			}
+			schema.Output(t, args, strings.Join(jsonLine.FindAllString(errs.String(), -1), ""))
 		})
 	}
 }

@@ -48,7 +48,7 @@ func newStatus() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.asJSON, "json", false, "write one JSON object; with --watch one each time")
+	cli.JSON(f, &o.asJSON, "write one JSON object; with --watch one each time", job.Status{})
 	f.BoolVar(&o.all, "all", false, "write a line for each rank, however many there are")
 	f.BoolVarP(&o.watch, "watch", "w", false, "repeat until the job ends")
 	f.DurationVar(&o.every, "every", 2*time.Second, "time between two answers of --watch")
