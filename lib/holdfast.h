@@ -52,8 +52,10 @@
 extern "C" {
 #endif
 
+/* The release. A program that was built with an older one of the same major version works with this library. */
 #define HF_VERSION_MAJOR 0
-#define HF_VERSION_MINOR 1
+#define HF_VERSION_MINOR 2
+#define HF_VERSION_PATCH 0
 
 /* Results. */
 #define HF_OK 0

@@ -23,7 +23,7 @@ done
 
 number() { sed -n "s/^#define HF_VERSION_$1 \\([0-9]*\\)\$/\\1/p" lib/holdfast.h; }
 major=$(number MAJOR)
-version=$major.$(number MINOR)
+version=$major.$(number MINOR).$(number PATCH)
 fortran=$LIBDIR/holdfast/fortran
 sources=$DATADIR/holdfast/fortran
 cmake=$LIBDIR/cmake/holdfast

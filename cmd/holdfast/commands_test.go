@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -130,9 +132,20 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestVersion: the command and the Python package have the version of holdfast.h.
 func TestVersion(t *testing.T) {
-	if code, out, _ := run(t, "--version"); code != cli.Good || !strings.HasPrefix(out, "holdfast version ") ||
+	header, err := os.ReadFile("../../lib/holdfast.h")
+	numbers := regexp.MustCompile(`(?m)^#define HF_VERSION_(MAJOR|MINOR|PATCH) (\d+)$`).FindAllSubmatch(header, -1)
+	if err != nil || len(numbers) != 3 {
+		t.Fatalf("%d numbers in holdfast.h: %v", len(numbers), err)
+	}
+	want := fmt.Sprintf("%s.%s.%s", numbers[0][2], numbers[1][2], numbers[2][2])
+	if code, out, _ := run(t, "--version"); code != cli.Good || !strings.HasPrefix(out, "holdfast version "+want+" (") ||
 		!strings.Contains(out, "go1.") {
-		t.Errorf("exit code %d, %q", code, out)
+		t.Errorf("exit code %d, %q, want %s", code, out, want)
+	}
+	python, err := os.ReadFile("../../python/holdfast/__init__.py")
+	if err != nil || !strings.Contains(string(python), "\n__version__ = \""+want+"\"\n") {
+		t.Errorf("the Python package has another version than %s: %v", want, err)
 	}
 }

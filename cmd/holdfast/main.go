@@ -49,11 +49,14 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// version is what the build knows of itself.
+// release is the version of lib/holdfast.h.
+const release = "0.2.0"
+
+// version returns the release, and the commit and compiler of the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return release
 	}
 	v := info.Main.Version
 	for _, s := range info.Settings {
@@ -61,7 +64,7 @@ func version() string {
 			v = s.Value
 		}
 	}
-	return fmt.Sprintf("%s, %s", v, info.GoVersion)
+	return fmt.Sprintf("%s (%s, %s)", release, v, info.GoVersion)
 }
 
 //go:embed help

@@ -43,7 +43,7 @@ for _c in (Error, *Error.__subclasses__(), Stopped, Session, Steps, Recovery):
     _c.__module__ = __name__  # where programs find them
 del _c
 
-__version__ = "0.1"
+__version__ = "0.2.0"
 
 __all__ = [
     "ArgumentError",

@@ -86,9 +86,29 @@ func TestInstall(t *testing.T) {
 	t.Run("START.md", func(t *testing.T) { buildThePage(t, i) })
 }
 
+// release returns the version that the command reports: that of holdfast.h, as its own test checks.
+func release(t *testing.T, i installed) string {
+	t.Helper()
+	return strings.Fields(must(t, i.path("bin/holdfast"), "--version"))[2]
+}
+
 func checkSoname(t *testing.T, i installed) {
 	if out := must(t, "readelf", "-d", i.path("lib/libholdfast.so")); !strings.Contains(out, "[libholdfast.so.0]") {
 		t.Errorf("another soname than libholdfast.so.0:\n%s", out)
+	}
+	version := release(t, i)
+	if got := strings.TrimSpace(must(t, "env", "PKG_CONFIG_PATH="+i.path("lib/pkgconfig"), "pkg-config", "--modversion",
+		"holdfast")); got != version {
+		t.Errorf("pkg-config has version %q, want %s", got, version)
+	}
+	for path, want := range map[string]string{
+		"lib/libholdfast.so." + version:                    "",
+		"share/modulefiles/holdfast/" + version:            "Holdfast " + version,
+		"lib/cmake/holdfast/holdfast-config-version.cmake": `set(PACKAGE_VERSION "` + version + `"`,
+	} {
+		if text, err := os.ReadFile(i.path(path)); err != nil || !bytes.Contains(text, []byte(want)) {
+			t.Errorf("%s has not version %s: %v", path, version, err)
+		}
 	}
 	err := filepath.WalkDir(i.prefix, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "bin/holdfast") {
@@ -240,7 +260,7 @@ func makeWheel(t *testing.T, i installed, want []byte) {
 	must(t, "cp", "-r", "../../python", dir) // a build leaves files there
 	must(t, p, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation",
 		"--wheel-dir", dir, filepath.Join(dir, "python"))
-	wheels, err := filepath.Glob(filepath.Join(dir, "holdfast-*-py3-none-any.whl"))
+	wheels, err := filepath.Glob(filepath.Join(dir, "holdfast-"+release(t, i)+"-py3-none-any.whl"))
 	if err != nil || len(wheels) != 1 {
 		t.Fatalf("wheels: %v (%v)", wheels, err)
 	}
