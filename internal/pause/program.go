@@ -13,15 +13,14 @@ import (
 
 // Program is a process that can be paused, as it is now.
 type Program struct {
-	PID     int    `json:"pid"`
-	Program string `json:"program"`
-	Library string `json:"library"` // in front of its driver: CUDA or OpenCL
-	// State is running, paused or, while a command is at work on it, busy.
-	State   string   `json:"state,omitempty"`
-	Seconds float64  `json:"paused_s,omitempty"` // since it was paused
-	Bytes   int64    `json:"bytes"`              // of device memory; of a paused one, in this machine's memory
-	Devices []string `json:"devices"`            // that it uses, or used before it was paused
-	Error   string   `json:"error,omitempty"`    // why it does not say all that
+	PID     int      `json:"pid"`                // process ID
+	Program string   `json:"program"`            // name of the program
+	Library string   `json:"library"`            // library in front of its driver: CUDA or OpenCL
+	State   string   `json:"state,omitempty"`    // running, paused, or busy while a command works on it
+	Seconds float64  `json:"paused_s,omitempty"` // seconds since it was paused
+	Bytes   int64    `json:"bytes"`              // bytes of device memory; if it is paused, in this machine's memory
+	Devices []string `json:"devices"`            // devices that it uses, or used before it was paused
+	Error   string   `json:"error,omitempty"`    // why some of this is not known
 }
 
 // lookTime is how long a process may take to say how it is.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/test/launch"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 )
 
 // pausable is the library in front, for programs that are paused; usage is the file in which the fake driver says how
@@ -485,7 +486,7 @@ func shows(t *testing.T, r *running, holdfast, state string) {
 	}
 	var said struct{ Programs []pause.Program }
 	out, err := exec.Command(holdfast, "status", "--json", fmt.Sprint(r.pid())).Output()
-	if err = errors.Join(err, json.Unmarshal(out, &said)); err != nil || len(said.Programs) != 1 ||
+	if err = errors.Join(err, json.Unmarshal(out, &said), schema.Check("status", string(out))); err != nil || len(said.Programs) != 1 ||
 		said.Programs[0].State != state || (said.Programs[0].Seconds > 0) != (state == "paused") ||
 		said.Programs[0].Bytes == 0 {
 		t.Errorf("%v, got %s", err, out)

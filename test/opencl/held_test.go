@@ -126,6 +126,9 @@ func TestPauseRefusals(t *testing.T) {
 		!regexp.MustCompile(`held +OpenCL +paused +\d+\.\d s +\S+ \S+ in host memory +\w`).MatchString(out) {
 		t.Errorf("got %v, %s", err, out)
 	}
+	if out, err := l.try("status", "--json", p.pid()); err != nil || schema.Check("status", out) != nil {
+		t.Errorf("got %v, %s: %v", err, out, schema.Check("status", out))
+	}
 	expect("no device", "resume", p.pid(), "--device", "platform-that-is-not-there")
 	if out, err := l.try("resume", p.pid()); err != nil || !strings.Contains(out, "is running") {
 		t.Fatalf("got %v, %s", err, out)

@@ -15,6 +15,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
+// programsRow is a line of status about programs that can be paused.
+type programsRow struct {
+	Programs []pause.Program `json:"programs"` // one for each process
+}
+
 // ofPrograms says how programs are that holdfast pause can pause, once or until all have ended. Without numbers they
 // are those of this node, and found reports whether there are any.
 func (o *statusOptions) ofPrograms(ctx context.Context, w io.Writer, pids []int) (found bool, err error) {
@@ -38,7 +43,7 @@ func (o *statusOptions) ofPrograms(ctx context.Context, w io.Writer, pids []int)
 
 func (o *statusOptions) printPrograms(w io.Writer, list []pause.Program, again bool) error {
 	if o.asJSON {
-		return cli.JSONLines(w, []map[string]any{{"programs": list}})
+		return cli.JSONLines(w, []programsRow{{list}})
 	}
 	var b strings.Builder
 	if o.watch && o.terminal {

@@ -48,7 +48,7 @@ func newStatus() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	cli.JSON(f, &o.asJSON, "write one JSON object; with --watch one each time", job.Status{})
+	cli.JSON(f, &o.asJSON, "write one JSON object; with --watch one each time", job.Status{}, programsRow{})
 	f.BoolVar(&o.all, "all", false, "write a line for each rank, however many there are")
 	f.BoolVarP(&o.watch, "watch", "w", false, "repeat until the job ends")
 	f.DurationVar(&o.every, "every", 2*time.Second, "time between two answers of --watch")
