@@ -22,8 +22,14 @@
 //
 // # Concurrency
 //
-// A Checkpointer is used by the goroutine that calls MPI. Request and Stats may
+// A Checkpointer is used by the goroutine that calls MPI. Request, Wait and Stats may
 // be called from any other.
+//
+// # Calls
+//
+// A call is local unless its comment says that it is collective: then all ranks call it, in the same order. Sizes are
+// bytes and times are time.Duration unless a name says otherwise. Every error names the operation, its object and the
+// remedy.
 //
 // # Rooms
 //

@@ -47,6 +47,13 @@
 // opened at the first use, and a missing one is an error that names the files
 // that were tried.
 //
+// # Calls
+//
+// All calls are local: each rank calls them for its own devices. Sizes and offsets are bytes, but for images, whose
+// extents are pixels. An error is an *ObjectError with the call and the object; sentinels such as ErrReleased and
+// ErrRange tell the kinds apart. Calls that make objects or build programs take from microseconds to seconds;
+// commands are only issued, unless they say that they block.
+//
 // # Commands
 //
 // A Queue takes kernels (Launch), transfers with the host (Write, Read and their Async

@@ -110,10 +110,10 @@ module holdfast
       protect_character, protect_address
   end interface
 
-  ! hf_protect of an allocatable array whose length changes. Before hf_restore it gives the array the length that the
-  ! checkpoint has, and allocates it if it is not; of two dimensions the last one changes. After it, it is hf_protect:
-  ! call it when the array has been allocated anew. The first call before hf_restore waits until every rank has called
-  ! it, or hf_saved or hf_restore.
+  ! Makes an allocatable array whose length changes part of every checkpoint. Local. Before hf_restore it gives the
+  ! array the length that it has in the checkpoint, and allocates it. If it has two dimensions, the last one may change.
+  ! After hf_restore, call it again when the array has been allocated again. The first call before hf_restore waits
+  ! until every rank has called it, hf_saved or hf_restore.
   !
   !     call hf_protect_allocatable(name, variable, ierr, errmsg)
   interface hf_protect_allocatable
@@ -122,8 +122,8 @@ module holdfast
       allocatable2_real32, allocatable2_real64
   end interface
 
-  ! hf_protect of a variable that is the same on all ranks, such as the number of a step: any number of ranks can
-  ! restore it. A checkpoint fails where they differ. Local.
+  ! Makes a variable that is the same on all ranks, such as the number of a step, part of every checkpoint. Local. Any
+  ! number of ranks can restore it. A checkpoint fails if the ranks' bytes differ.
   !
   !     call hf_protect_replicated(name, variable, ierr, errmsg)
   !     call hf_protect_replicated(name, address, count, type, ierr, errmsg)
@@ -152,7 +152,7 @@ module holdfast
       global_address
   end interface
 
-  ! Takes a checkpoint here and now. Collective.
+  ! Takes a checkpoint here and now. Collective. Returns when the state is copied; hf_wait waits until it is durable.
   !
   !     call hf_checkpoint(stop_now, ierr, errmsg)
   !     call hf_checkpoint(name, version, ierr, errmsg)
@@ -164,15 +164,15 @@ module holdfast
     module procedure checkpoint_here, checkpoint_named32, checkpoint_named64
   end interface
 
-  ! Finds the highest version of a name that all ranks can read; with at_most, which is of version's kind, that is not
-  ! above it. version is -1 if there is none. Collective.
+  ! Finds the highest version of a name that all ranks can read and that is not above at_most, which has the kind of
+  ! version. Collective. version is -1 if there is none. Reads that version completely, to verify it.
   !
   !     call hf_restart_test(name, version, at_most, ierr, errmsg)
   interface hf_restart_test
     module procedure restart_test32, restart_test64
   end interface
 
-  ! Goes back to a version of a name. Collective.
+  ! Goes back to a version of a name: reads it into all protected variables, on all ranks or none. Collective.
   !
   !     call hf_restart(name, version, ierr, errmsg)
   interface hf_restart
@@ -313,8 +313,8 @@ module holdfast
 
 contains
 
-  ! Finds the node daemon, or starts it. Local. Optional: call it before MPI_Init where a process must not be started
-  ! after it.
+  ! Finds the node daemon, or starts it. Local, optional. Call it before MPI_Init if no process may be started after
+  ! that.
   subroutine hf_start(ierr, errmsg)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
@@ -355,7 +355,7 @@ contains
     call hf_init_by(c, ierr, errmsg)
   end subroutine
 
-  ! hf_init of holdfast.h, for modules such as holdfast_mpi. It sets size_of itself.
+  ! hf_init of holdfast.h, for modules such as holdfast_mpi. Collective. It sets size_of itself.
   subroutine hf_init_by(c, ierr, errmsg)
     type(hf_config), intent(inout) :: c
     integer, optional, intent(out) :: ierr
@@ -368,7 +368,7 @@ contains
   end subroutine
 
   ! Reads the newest epoch that all ranks can read into everything protected; restored is false on a first start.
-  ! Collective, once, after hf_protect and before the first point.
+  ! Collective, once, after hf_protect and before the first point. After an error no variable has changed.
   subroutine hf_restore(restored, ierr, errmsg)
     logical, optional, intent(out) :: restored
     integer, optional, intent(out) :: ierr
@@ -380,9 +380,10 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Where a checkpoint may be taken. All ranks come here equally often, and none of their messages is in flight. With
-  ! libholdfast-mpi they promise neither: what is in flight is checked, and is in the checkpoint, or makes it fail with
-  ! an error that names the call. stop_now is true when the final checkpoint is durable: finish.
+  ! Takes a checkpoint if one is asked for. Collective: all ranks reach the same number of points, and none of their
+  ! messages is in flight. With libholdfast-mpi neither is required: messages in flight become part of the checkpoint,
+  ! or it fails and names the call. stop_now is true when the final checkpoint is durable: finish. Costs a store and a
+  ! load if no checkpoint is asked for.
   subroutine hf_point(stop_now, ierr, errmsg)
     logical, intent(out) :: stop_now
     integer, optional, intent(out) :: ierr
@@ -429,7 +430,8 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! How many checkpoints of a name to keep, 2 at least. Local, before the name is first used.
+  ! Sets the number of checkpoints of a name to keep, at least 2; the same on all ranks. Local, before the name is first
+  ! used.
   subroutine hf_keep(name, versions, ierr, errmsg)
     character(*), intent(in) :: name
     integer, intent(in) :: versions
@@ -530,9 +532,9 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! How many elements the checkpoint that was begun holds of an array; -1 if it does not have it. Local. Before
-  ! hf_restore it is of the checkpoint that hf_restore will restore; the first such call waits until every rank has
-  ! called it or hf_restore.
+  ! Returns the number of elements that an array has in the checkpoint of hf_restart_begin; -1: it is not there. Local.
+  ! Before hf_restore it describes the checkpoint that hf_restore will restore. The first such call waits until every
+  ! rank has called it or hf_restore.
   subroutine hf_saved(array, count, ierr, errmsg)
     character(*), intent(in) :: array
     integer(int64), intent(out) :: count
@@ -547,7 +549,8 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Copies from the checkpoint that was begun: one array, or, without a name, all that it holds. Local.
+  ! Copies from the checkpoint of hf_restart_begin: one array, or without a name all of them. Local. If a variable is
+  ! too small or has another type, nothing is copied.
   subroutine hf_recover(array, ierr, errmsg)
     character(*), optional, intent(in) :: array
     integer, optional, intent(out) :: ierr
@@ -566,7 +569,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Ends what hf_restart_begin began. Local.
+  ! Ends the restart that hf_restart_begin began. Local.
   subroutine hf_restart_end(ierr, errmsg)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
@@ -587,7 +590,8 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Makes a file part of every checkpoint under name. Local.
+  ! Makes a file part of every checkpoint under name. Local. A checkpoint reads it while the program waits, and fails if
+  ! it is missing.
   subroutine hf_protect_file(name, path, ierr, errmsg)
     character(*), intent(in) :: name, path
     integer, optional, intent(out) :: ierr
@@ -598,7 +602,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! What hf_protect_request of holdfast_mpi calls: request is the address of an MPI request as Fortran has it.
+  ! For hf_protect_request of holdfast_mpi. Local. request is the address of an MPI request in Fortran.
   subroutine hf_protect_request_by(name, request, ierr, errmsg)
     character(*), intent(in) :: name
     type(c_ptr), intent(in) :: request
@@ -610,7 +614,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Takes something out of later checkpoints. Local.
+  ! Takes a variable, file or request out of later checkpoints. Local.
   subroutine hf_unprotect(name, ierr, errmsg)
     character(*), intent(in) :: name
     integer, optional, intent(out) :: ierr
@@ -621,7 +625,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Asks for a checkpoint at the next point; with stop for a final one. Local.
+  ! Asks for a checkpoint at the next point; with stop for a final one. Local, on any rank.
   subroutine hf_request(stop, ierr, errmsg)
     logical, optional, intent(in) :: stop
     integer, optional, intent(out) :: ierr
@@ -653,7 +657,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Whether hf_wait would return at once. Local.
+  ! Sets durable to whether hf_wait would return at once. Local.
   subroutine hf_test(durable, level, ierr, errmsg)
     logical, intent(out) :: durable
     character(*), optional, intent(in) :: level
@@ -672,7 +676,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! True when hf_point or hf_checkpoint has said to stop.
+  ! Returns true after hf_point or hf_checkpoint has set stop_now. Local.
   logical function hf_stop_asked()
     hf_stop_asked = c_stop_asked() /= 0
   end function
@@ -688,7 +692,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Text of the last error.
+  ! Returns the text of the last error: what failed, on what, why, what to do. Local.
   function hf_error() result(text)
     character(:), allocatable :: text
     character(kind=c_char), pointer :: s(:)

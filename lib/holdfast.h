@@ -231,10 +231,11 @@ int hf_protect_handle(const char *name, void *request, int fortran);
 /* Takes an array, file, stream or request out of later checkpoints. Local. */
 int hf_unprotect(const char *name);
 
+typedef int hf_before_fn(void *arg);
+
 /* Registers fn(arg), which is called just before each checkpoint: in hf_point when one is asked for, in hf_checkpoint
  * and in hf_finalize. Use it to write data, such as a stream, that is costly to keep up to date. Local; NULL for
  * none. fn may protect, and write streams. If it returns anything but 0, the call fails and takes no checkpoint. */
-typedef int hf_before_fn(void *arg);
 int hf_before(hf_before_fn *fn, void *arg);
 
 /* Reads the newest epoch that all ranks can read into everything protected, and returns HF_RESTORED; HF_OK on
@@ -242,11 +243,11 @@ int hf_before(hf_before_fn *fn, void *arg);
  * to protected memory unless all ranks have theirs, verified. */
 int hf_restore(void);
 
-/* A place where a checkpoint may be taken. All ranks reach the same number of points, and none of their messages is in
- * flight. With libholdfast-mpi neither is required: messages in flight become part of the checkpoint, or it fails on
- * all ranks and names the call. Costs a store and a load if no checkpoint is asked for. Otherwise it waits until all
- * ranks are here and the state is copied; the writing continues behind the program. Returns HF_OK, HF_STOP, or an
- * error. */
+/* Takes a checkpoint if one is asked for. Collective: all ranks reach the same number of points, and none of their
+ * messages is in flight. With libholdfast-mpi neither is required: messages in flight become part of the checkpoint,
+ * or it fails on all ranks and names the call. Costs a store and a load if no checkpoint is asked for. Otherwise it
+ * waits until all ranks are here and the state is copied; the writing continues behind the program. Returns HF_OK,
+ * HF_STOP, or an error. */
 int hf_point(void);
 
 /* Takes a checkpoint here and now. Collective. Returns when the state is copied; hf_wait waits until it is durable.

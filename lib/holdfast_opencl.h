@@ -34,9 +34,9 @@ extern "C" {
 typedef cl_int (*hf_opencl_capture_fn)(int (*take)(const void *, size_t, void *), void *data);
 typedef cl_int (*hf_opencl_restore_fn)(const void *state, size_t bytes);
 
-/* The last error of OpenCL; 0: none. CL_INVALID_PLATFORM: the platform is not Holdfast's. */
 static cl_int hf_opencl_error_code;
 
+/* Returns the last error of OpenCL; 0: none. Local. CL_INVALID_PLATFORM: the platform is not Holdfast's. */
 static inline cl_int hf_opencl_error(void) { return hf_opencl_error_code; }
 
 static inline int hf_opencl_note_(cl_int rc) {

@@ -38,6 +38,12 @@
 // Through a Transport a Store uses the directories of other ranks as files; it
 // never decides anything with them.
 //
+// # Calls
+//
+// A call is local unless its comment says that all ranks call it; no call uses MPI. Sizes are bytes, rates are bytes
+// per second, times are time.Duration. Calls that read or write shards take as long as the disk does, and end early
+// when their context does.
+//
 // # Resources
 //
 // A Store writes at most two shards at a time, each through four buffers of

@@ -31,9 +31,9 @@ _INT64 = 5
 
 
 def start() -> None:
-    """Finds the node daemon, or starts it. Local.
+    """Finds the node daemon, or starts it. Local, optional: Session does it otherwise.
 
-    Optional. Call it before mpi4py.MPI is imported where a process must not be started after MPI_Init.
+    Call it before mpi4py.MPI is imported if no process may be started after MPI_Init. Raises DaemonError.
     """
     check(load().hf_start())
 
@@ -131,17 +131,18 @@ class Session:
         bytes. The session holds it. At a restart it must have as many elements as then.
 
         The same name again, with elements of the same type, gives another array: after `u = u + 1`. Or array
-        is a function without arguments that returns the array of the moment, called before each checkpoint:
-        `hf.protect("u", lambda: u)`. If the first one is stored by rows, all are, or all by columns, as many results
-        of SciPy are: bytes are saved as they lie.
+        is a function without arguments that returns the current array: `hf.protect("u", lambda: u)`. It is called
+        before each checkpoint. If the first array is stored by rows, all are. The same holds for columns, which many
+        results of SciPy have: bytes are saved as they lie.
 
-        With set the length need not be known at a restart: where a checkpoint has more rows than array() then, or
-        fewer, restore and recover call set with a new NumPy array of as many, the other dimensions being the same:
+        With set a restarted program need not know the length. If the checkpoint has another number of rows than
+        array(), restore and recover call set with a new NumPy array. The other dimensions must be the same:
 
             def set_trades(a): w.trades = a
             hf.protect("trades", lambda: w.trades, set_trades)
 
-        A restarted program protects what it had protected at the checkpoint before it calls restore.
+        A restarted program protects everything that it had protected at the checkpoint before it calls restore.
+        Copies nothing now. Raises ArgumentError for a bad name or array, OrderError after finalize.
         """
         if set is None:
             self._protect(name, array, None)
@@ -182,9 +183,12 @@ class Session:
             self._setters[name](array)
 
     def protect_replicated(self, name: str, array: Any) -> None:
-        """Is protect for an array that is the same on all ranks: any number of ranks can restore it. Local.
+        """Makes an array that is the same on all ranks part of every checkpoint. Local, on all ranks.
 
-        A checkpoint fails where the ranks' bytes differ.
+        Any number of ranks can restore it. It is stored once, or with every rank if it is small. A checkpoint fails
+        if the ranks' bytes differ:
+
+            hf.protect_replicated("parameters", parameters)
         """
 
         def place(name: str, array: Any) -> Memory:
@@ -211,12 +215,13 @@ class Session:
 
             hf.protect_global("u", u[1:-1, 1:-1], (n, n), (row, col))
 
-        A list of arrays is several parts, and start a list of as many indices. With block and stride the indices along
-        a dimension are runs of block, stride apart: blocks that are dealt out in turn; a block of 0 is one run. A
-        function is called as by protect.
+        For several parts, array is a list of arrays and start a list of their indices. With block and stride the
+        indices along a dimension are runs of block elements, whose beginnings are stride apart: blocks that are dealt
+        out in turn. A block of 0 is one run. A function is called as by protect.
 
-        Local, but every rank declares the array, with the same name, type and size, and each element is one
-        rank's. At a restart each rank has the part that it owns then.
+        Local, but every rank declares the array, with the same name, type and size. Each element belongs to exactly
+        one rank; otherwise the checkpoint fails and names the elements and ranks. restore reads only the part that the
+        rank has then. All numbers are elements, counted from 0.
         """
         several = lambda a: isinstance(a, (list, tuple))  # noqa: E731
 
@@ -254,13 +259,14 @@ class Session:
     ) -> None:
         """Makes an object of any kind part of every checkpoint under a name. Local.
 
-        get returns it, as something that pickle takes; it is called before a checkpoint is taken. set is called in
-        restore, or in recover, with what a checkpoint has:
+        get returns an object that pickle accepts; it is called before each checkpoint. restore and recover call set
+        with the saved object:
 
             hf.protect_state("random", rng.bit_generator.__getstate__, rng.bit_generator.__setstate__)
 
-        With replicated it is the same object on all ranks, down to the bytes that pickle makes of it, and any number
-        of ranks can restore it.
+        With replicated it is the same object on all ranks, down to the bytes that pickle makes of it. Any number of
+        ranks can then restore it. Cost: pickle copies the object at each checkpoint while the program waits. An
+        exception of get passes through the call, and this rank takes no checkpoint.
         """
         if replicated:
             self._replicated[name] = bytearray()
@@ -272,7 +278,10 @@ class Session:
     def protect_file(self, name: str, path: str) -> None:
         """Makes a file part of every checkpoint under a name. Local.
 
-        A checkpoint reads it, a restore puts it in place anew. A checkpoint without the file fails.
+        A checkpoint reads it while the program waits, and fails if it is missing. A restore writes a new file, syncs
+        it, and then replaces the one at path:
+
+            hf.protect_file("log", "run.log")
         """
         check(self._lib.hf_protect_file(c_text(name), os.fsencode(path)))
 
@@ -281,7 +290,7 @@ class Session:
 
         Call it before restore. The process must run with libholdfast-cuda in front of the driver. A restarted
         program makes the same allocations in the same order before it calls restore: see hf_protect_cuda in
-        holdfast.h, and docs/CUDA.md.
+        holdfast.h, and docs/CUDA.md. Raises FailedError for memory that cannot be saved, and names the allocation.
         """
         check(self._lib.hf_protect_cuda())
 
@@ -304,7 +313,10 @@ class Session:
         self._requests[name] = request
 
     def unprotect(self, name: str) -> None:
-        """Takes something out of later checkpoints. Local."""
+        """Takes an array, object, file or request out of later checkpoints. Local.
+
+        Raises ArgumentError if nothing has this name.
+        """
         check(self._lib.hf_unprotect(c_text(name)))
         for what in (
             self._arrays,
@@ -407,8 +419,15 @@ class Session:
     def restore(self) -> bool:
         """Reads the newest checkpoint that all ranks can read into everything protected.
 
-        False on a first start, which changes nothing. Collective, once, before the first point. `steps` calls it if
-        the program has not.
+        Returns False on a first start, which changes nothing. Collective, once, before the first point. `steps` calls
+        it if the program has not:
+
+            hf.protect("u", u)
+            if not hf.restore():
+                u[:] = initial()
+
+        Every byte is verified while it is read. Raises FailedError on all ranks if there are checkpoints but none can
+        be restored; protected arrays are unchanged then.
         """
         self._update()
         for name in self._replicated:
@@ -422,17 +441,17 @@ class Session:
         return self.restored
 
     def steps(self, stop: int, start: int = 0, *, every: int = 0, name: str = "step") -> "Steps":
-        """The steps from start to stop - 1, from the one of the checkpoint on after a restart.
+        """Returns the steps from start to stop - 1; after a restart from the checkpoint's step on.
 
             for step in hf.steps(1000):
                 ...
 
-        Each step begins with a point, and each that is a multiple of every, if that is not 0, with a checkpoint. The
-        program's state there is that after the steps before: call neither point nor checkpoint in the loop.
+        The loop is collective. Each step begins with a point. With every, each multiple of it begins with a
+        checkpoint. The state there is that after the steps before: call neither point nor checkpoint in the loop.
 
-        The number of the step is protected under name. The loop restores, unless restore has been called; that has to
-        come after this call, which protects. After a final checkpoint it raises Stopped, which ends the program with
-        exit code 75 if nobody takes it: what follows the loop is for a program that has done all its steps.
+        The number of the step is protected under name. The loop calls restore if the program has not; a program calls
+        it after this call, which protects. After a final checkpoint the loop raises Stopped, which ends the program
+        with exit code 75. Code behind the loop runs only when all steps are done. Raises OrderError after restore.
         """
         if self.restored is not None:
             raise OrderError(
@@ -442,12 +461,17 @@ class Session:
         return Steps(self, start, stop, every, name)
 
     def point(self) -> bool:
-        """Where a checkpoint may be taken. All ranks come here equally often, and none of their messages is in flight.
+        """Takes a checkpoint if one is asked for. Collective: all ranks reach the same number of points.
 
-        With libholdfast-mpi, which holdfast run puts before MPI, they promise neither: what is in flight is checked,
-        and is in the checkpoint, or makes it fail with an error that names the call.
+        None of their messages is in flight. With libholdfast-mpi, which `holdfast run` preloads, neither is required:
+        messages in flight become part of the checkpoint, or it fails and names the call.
 
-        True when the final checkpoint is durable: finish, with exit code 75 to be started again.
+            if hf.point():
+                sys.exit(75)
+
+        Returns True when the final checkpoint is durable: finish, with exit code 75 to be started again. Cost: one
+        short call of the library if no checkpoint is asked for. Otherwise it waits until all ranks are here and the
+        state is copied. Raises LostError if another rank has ended.
         """
         self._between_steps("point")
         return self._point()
@@ -460,9 +484,13 @@ class Session:
     ) -> bool:
         """Takes a checkpoint here and now. Collective.
 
-        It returns when the state is copied; wait waits until it is durable. Without a name it is a point too, and
-        returns what point does. With a name it has a version of the program's own, for restart, and holds all that
-        is protected, or the arrays that are named.
+        It returns when the state is copied; wait waits until it is durable. Without a name it is also a point, and
+        returns what point does. With a name it has a version of 0 or more that the program chooses, for restart. It
+        holds everything that is protected, or only the given arrays:
+
+            hf.checkpoint("converged", version=step, arrays=["u"])
+
+        Raises FailedError on all ranks if it could not be taken.
         """
         self._between_steps("checkpoint")
         if name is None:
@@ -479,22 +507,43 @@ class Session:
         return self._done(_going_on(self._lib.hf_checkpoint(None, 0))) == _STOP
 
     def keep(self, name: str, versions: int) -> None:
-        """How many checkpoints of a name to keep, 2 at least. Local, before the name is first used."""
+        """Sets the number of checkpoints of a name to keep, at least 2. Local, before the name is first used.
+
+        All ranks give the same number.
+        """
         check(self._lib.hf_keep(c_text(name), versions))
 
     def find(self, name: str, at_most: int = -1) -> Optional[int]:
-        """The highest version of a name that all ranks can read, and that is not above at_most. Collective."""
+        """Returns the highest version of a name that all ranks can read, or None. Collective.
+
+        It is not above at_most, if that is not negative. Cost: reads that version completely, to verify it:
+
+            version = hf.find("converged")
+            if version is not None:
+                hf.restart("converged", version)
+        """
         version, most = ctypes.c_int64(0), c_int64("version", at_most)
         found = check(self._lib.hf_restart_test(c_text(name), most, ctypes.byref(version))) == _FOUND
         return version.value if found else None
 
     def restart(self, name: str, version: int, arrays: Optional[Iterable[str]] = None) -> None:
-        """Goes back to a version of a name: all that it holds, or the arrays that are named. Collective."""
+        """Goes back to a version of a name: everything that it holds, or only the given arrays. Collective.
+
+        Raises FailedError on all ranks if they cannot read it; then nothing has changed.
+        """
         with Recovery(self, name, version) as r:
             r.recover(arrays)
 
     def begin_restart(self, name: str, version: int) -> "Recovery":
-        """Reads a version of a name, which can then be asked what it holds. Collective. Use it by `with`."""
+        """Reads a version of a name into the daemon's memory, for count and recover. Collective.
+
+            with hf.begin_restart("converged", 7) as r:
+                u = np.zeros(r.count("u"))
+                hf.protect("u", u)
+                r.recover(["u"])
+
+        Raises FailedError on all ranks if they cannot read it.
+        """
         return Recovery(self, name, version)
 
     def _between_steps(self, call: str) -> None:
@@ -507,27 +556,29 @@ class Session:
     def wait(self, level: Optional[str] = None) -> None:
         """Waits until the newest checkpoints are durable at a level. Local.
 
-        Levels are "local", "partner", "parity" and "global"; None is all that are in use.
+        Levels are "local", "partner", "parity" and "global"; None is all levels in use. Raises FailedError if the
+        newest checkpoint will not get there.
         """
         check(self._lib.hf_wait(c_text(level) if level is not None else None))
 
     def durable(self, level: Optional[str] = None) -> bool:
-        """Whether wait would return at once. Local."""
+        """Returns whether wait would return at once. Local. Raises the error that wait would raise."""
         return check(self._lib.hf_test(c_text(level) if level is not None else None)) == _FOUND
 
     def request(self, stop: bool = False) -> None:
-        """Asks for a checkpoint at the next point; with stop for a final one. Local, from any thread."""
+        """Asks for a checkpoint at the next point; with stop for a final one. Local, on any rank, from any thread."""
         check(self._lib.hf_request(int(stop)))
 
     @property
     def stopped(self) -> bool:
-        """Whether the final checkpoint is durable."""
+        """Whether the final checkpoint is durable. Local, from any thread."""
         return self._lib.hf_stop_asked() != 0
 
     def finalize(self) -> None:
         """Waits until the last checkpoint is at all levels, and ends the session. Collective.
 
-        The end of a `with` block calls it. A second call does nothing.
+        The end of a `with` block calls it. A second call does nothing. Raises FailedError if the last checkpoint is
+        not at all levels, LostError if another rank has ended.
         """
         if self._finalized:
             return
@@ -563,13 +614,17 @@ class Recovery:
         check(session._lib.hf_restart_begin(c_text(name), c_int64("version", version)))
 
     def count(self, name: str) -> Optional[int]:
-        """How many elements it holds of what is protected under a name, if any; of what is no number, bytes."""
+        """Returns the number of elements that it holds under a name, or None. Local. Objects and files count bytes."""
         n = ctypes.c_size_t(0)
         found = check(self._session._lib.hf_saved(c_text(name), ctypes.byref(n), None)) == _FOUND
         return n.value if found else None
 
     def recover(self, arrays: Optional[Iterable[str]] = None) -> None:
-        """Copies all that it holds, or what is named, to what is protected. Local."""
+        """Copies everything that it holds, or only the given arrays, to the protected arrays. Local.
+
+        Each must be protected by now. Raises an Error if one is too small or of another type; then nothing is
+        copied.
+        """
         s = self._session
         s._update()
         for name in s._replicated:
@@ -605,7 +660,7 @@ class Steps:
 
     @property
     def now(self) -> int:
-        """The step that is next, or in progress."""
+        """The number of the step that is next, or in progress. Local."""
         return self._now.value
 
     def __iter__(self) -> Iterator[int]:
