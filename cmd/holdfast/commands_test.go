@@ -52,7 +52,8 @@ func TestMan(t *testing.T) {
 	if code, out, errs := run(t, "man", dir); code != cli.Good || !strings.Contains(out, "pages in") {
 		t.Fatalf("exit code %d: %s%s", code, out, errs)
 	}
-	if code, out, _ := run(t, "man", dir, "--json"); code != cli.Good || !strings.Contains(out, "man5/holdfast.yaml.5") {
+	code, out, _ := run(t, "man", dir, "--json")
+	if code != cli.Good || !strings.Contains(out, "man5/holdfast.yaml.5") {
 		t.Errorf("as JSON: exit code %d, %s", code, out)
 	}
 	each(newRoot(), func(c *cobra.Command) {
@@ -140,7 +141,8 @@ func TestVersion(t *testing.T) {
 		t.Fatalf("%d numbers in holdfast.h: %v", len(numbers), err)
 	}
 	want := fmt.Sprintf("%s.%s.%s", numbers[0][2], numbers[1][2], numbers[2][2])
-	if code, out, _ := run(t, "--version"); code != cli.Good || !strings.HasPrefix(out, "holdfast version "+want+" (") ||
+	code, out, _ := run(t, "--version")
+	if code != cli.Good || !strings.HasPrefix(out, "holdfast version "+want+" (") ||
 		!strings.Contains(out, "go1.") {
 		t.Errorf("exit code %d, %q, want %s", code, out, want)
 	}
