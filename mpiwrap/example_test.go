@@ -165,7 +165,8 @@ func ExampleWinAllocate() {
 			return err
 		}
 		var ticket int64
-		err = errors.Join(w.LockAll(), w.FetchAndOp(0, 0, &ticket, 1, mpiwrap.Sum), w.Flush(0), w.UnlockAll(), world.Barrier())
+		err = errors.Join(w.LockAll(), w.FetchAndOp(0, 0, &ticket, 1, mpiwrap.Sum), w.Flush(0), w.UnlockAll(),
+			world.Barrier())
 		if world.Rank() == 0 {
 			fmt.Println("drawn:", w.Memory()[0])
 		}

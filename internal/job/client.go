@@ -103,7 +103,8 @@ type EpochStatus struct {
 type RankStatus struct {
 	Rank int    `json:"rank"` // number of the rank
 	Node string `json:"node"` // host name of its node
-	// One of starting, restoring, running, blocked, polling, parked, draining, capturing, held, stopping, closed, silent.
+	// One of starting, restoring, running, blocked, polling, parked, draining, capturing, held, stopping, closed and
+	// silent.
 	State   string  `json:"state"`
 	Seconds float64 `json:"for_s"`             // seconds in this state; in a call, at least so many
 	Call    string  `json:"call,omitempty"`    // MPI call that it is blocked in, such as Recv

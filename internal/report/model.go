@@ -105,7 +105,8 @@ type RankSums struct {
 	LastIn    int     `json:"last_to_arrive"` // number of checkpoints for which the others waited for it
 }
 
-// Totals is the wall time of the job by use, in seconds: the mean of the ranks if they differ. The parts add up to Wall.
+// Totals is the wall time of the job by use, in seconds: the mean of the ranks if they differ. The parts add up to
+// Wall.
 type Totals struct {
 	Wall      float64 `json:"wall_s"`           // seconds from the first start to the last event
 	Computing float64 `json:"computing_s"`      // seconds of computing that was kept

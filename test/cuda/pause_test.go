@@ -486,8 +486,9 @@ func shows(t *testing.T, r *running, holdfast, state string) {
 	}
 	var said struct{ Programs []pause.Program }
 	out, err := exec.Command(holdfast, "status", "--json", fmt.Sprint(r.pid())).Output()
-	if err = errors.Join(err, json.Unmarshal(out, &said), schema.Check("status", string(out))); err != nil || len(said.Programs) != 1 ||
-		said.Programs[0].State != state || (said.Programs[0].Seconds > 0) != (state == "paused") ||
+	err = errors.Join(err, json.Unmarshal(out, &said), schema.Check("status", string(out)))
+	if err != nil || len(said.Programs) != 1 || said.Programs[0].State != state ||
+		(said.Programs[0].Seconds > 0) != (state == "paused") ||
 		said.Programs[0].Bytes == 0 {
 		t.Errorf("%v, got %s", err, out)
 	}

@@ -10,8 +10,8 @@ import (
 // who is how a comment names the callers of a call.
 var who = regexp.MustCompile(`(?i)\b(collective|local|any thread|this thread's)\b`)
 
-// TestCallsNameTheirCallers: the comment of each public call has the word collective or local. In Go the package comment
-// says what holds for the calls that do not.
+// TestCallsNameTheirCallers: the comment of each public call has the word collective or local. In Go the package
+// comment says what holds for the calls that do not.
 func TestCallsNameTheirCallers(t *testing.T) {
 	for _, p := range []string{"mpiwrap", "coordinated", "gpustate", "storage"} {
 		rule, said := regexp.MustCompile(`is local unless|Every other call says so|All calls are local`), false

@@ -193,8 +193,8 @@ func (m *maker) record(t reflect.Type) object {
 		s["description"] = text
 		properties = append(properties, field{tag, s})
 	}
-	return object{"type": "object", "description": m.comment(t, ""), "properties": properties, "required": required,
-		"additionalProperties": rest}
+	return object{"type": "object", "description": m.comment(t, ""), "properties": properties,
+		"required": required, "additionalProperties": rest}
 }
 
 // parse returns the files of a package.
@@ -203,10 +203,11 @@ func (m *maker) parse(path string) []*ast.File {
 		return files
 	}
 	var files []*ast.File
-	names, err := filepath.Glob(filepath.Join(root(), strings.TrimPrefix(strings.TrimPrefix(path, module), "/"), "*.go"))
+	dir := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 	if path == "main" {
-		names, err = filepath.Glob(filepath.Join(root(), "cmd", "holdfast", "*.go"))
+		dir = "cmd/holdfast"
 	}
+	names, err := filepath.Glob(filepath.Join(root(), dir, "*.go"))
 	for _, name := range names {
 		var f *ast.File
 		if f, err = parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments); err != nil {

@@ -42,7 +42,8 @@ type row struct {
 
 func TestMakeNeedsComments(t *testing.T) {
 	_, err := Make("a line", nil, row{})
-	if err == nil || !strings.Contains(err.Error(), "row.Bare has no comment") || strings.Contains(err.Error(), "Epoch") {
+	if err == nil || !strings.Contains(err.Error(), "row.Bare has no comment") ||
+		strings.Contains(err.Error(), "Epoch") {
 		t.Errorf("got %v", err)
 	}
 }
