@@ -34,7 +34,7 @@ const MostReleases = 16
 // on. Otherwise there is only the sign of life, every few seconds.
 const tickEvery = 500 * time.Microsecond
 
-// Options are what an Agent works with.
+// Options configure an Agent.
 type Options struct {
 	Topology *connect.Topology
 	Plane    connect.Plane
@@ -48,24 +48,24 @@ type Options struct {
 
 	Last        cut.Epoch     // the highest number in use
 	HintSpan    uint64        // as in cut.Config
-	CutTimeout  time.Duration // as in Options of coordinated, like what follows
+	CutTimeout  time.Duration // this field and the next as in Options of coordinated
 	WaitTimeout time.Duration
 	MaxFailed   int
 
-	// What follows hears of the job, on the agent's goroutine if nothing else is said, and
-	// must not wait. Arm hears whether Points are to stop.
+	// The functions below report events of the job. They run on the agent's goroutine unless their comment names
+	// another, and must not wait. Arm reports whether Points are to stop.
 	Arm func(armed bool)
-	// Phase hears how far this rank is, for tests.
+	// Phase reports the progress of this rank, for tests.
 	Phase func(name string)
-	// Cut hears that all ranks stand at a Point, before the main thread does.
+	// Cut reports that all ranks stand at a Point, before the main thread continues.
 	Cut func(e cut.Epoch, how Agreement)
-	// GaveUp hears who did not come to a Point, on a goroutine of its own.
+	// GaveUp names the ranks that did not reach a Point, on a goroutine of its own.
 	GaveUp func(e cut.Epoch, late []Late)
-	// Terminated hears that this process was sent TERM.
+	// Terminated reports that this process was sent TERM.
 	Terminated func()
-	// Lost hears once that the job cannot go on; the neighbours know.
+	// Lost reports once that the job cannot go on; the neighbours know.
 	Lost func(l Loss)
-	// Status is what status shows of this rank but for its main thread and the cut.
+	// Status returns the state of this rank for status, without its main thread and the cut.
 	Status func() job.RankStatus
 }
 
@@ -75,25 +75,24 @@ type Agreement struct {
 	Rounds, Releases int
 }
 
-// Verdict tells a main thread that waits at a Point what to do. Zero means: go
-// on.
+// Verdict is the agent's answer to a main thread that waits at a Point. Zero means: go on.
 type Verdict struct {
 	Cut   bool
 	Epoch cut.Epoch
 	Stop  bool
 	Ended bool // all ranks have closed
-	// Logged says that the release that this is goes to the event log.
+	// Logged is set if this is a release that goes to the event log.
 	Logged bool
 }
 
 // Agent is one rank's.
 type Agent struct {
 	Options
-	ctx         context.Context // ends what waits for other ranks
+	ctx         context.Context // ends waits for other ranks
 	machine     *cut.Machine
 	gather      *cut.Gather
 	mates       []int       // ranks of this one's node
-	nodeGather  *cut.Gather // of what they alone tell each other
+	nodeGather  *cut.Gather // for the node's own stages
 	waiting     map[stageKey]waiter
 	closing     []cut.Blob // at rank 0: all ranks have closed, and the epoch in progress is awaited
 	begin       time.Time
@@ -220,10 +219,10 @@ func (a *Agent) run() {
 	}
 }
 
-// Signalled does what a signal asks for; on the agent's goroutine.
+// Signalled obeys a signal; it runs on the agent's goroutine.
 func (a *Agent) Signalled(s os.Signal) {
 	w := a.Triggers.Signalled(s)
-	if s == syscall.SIGTERM { // no other signal says that the end is near
+	if s == syscall.SIGTERM { // only this signal announces the end
 		a.Terminated()
 	}
 	a.request(w)
@@ -248,20 +247,19 @@ func (a *Agent) Final(ctx context.Context, at time.Time) error {
 // AskAgain asks again, after a pause, for a final checkpoint that has failed.
 func (a *Agent) AskAgain(ctx context.Context) error { return a.Do(ctx, a.Triggers.Again) }
 
-// Arrive tells that the main thread has come to a Point, where it waits for a verdict. The
-// epoch may be over by then; the machine releases it in that case.
+// Arrive reports that the main thread waits at a Point for a verdict. If the epoch is over by then, the machine
+// releases it.
 func (a *Agent) Arrive(ctx context.Context) error { return a.Do(ctx, a.arrive) }
 
-// Verdicts tell the main thread at a Point what to do, and in Close.
+// Verdicts delivers the answers to the main thread at a Point and in Close.
 func (a *Agent) Verdicts() <-chan Verdict { return a.verdicts }
 
-// Captured tells that the main thread goes on behind a cut.
+// Captured reports that the main thread continues behind a cut.
 func (a *Agent) Captured(ctx context.Context, e cut.Epoch) error {
 	return a.Do(ctx, func() { a.step(cut.Captured{Epoch: e, Colls: a.colls()}) })
 }
 
-// Finish tells that the main thread is in Close, where it takes part in cuts until a verdict
-// says that all ranks have closed.
+// Finish reports that the main thread is in Close, where it takes part in cuts until a verdict ends Close on all ranks.
 func (a *Agent) Finish(ctx context.Context) error { return a.Do(ctx, a.finish) }
 
 // Library notes that the main thread waits in the library from since on; a zero time that it
@@ -270,9 +268,8 @@ func (a *Agent) Library(ctx context.Context, since time.Time) error {
 	return a.Do(ctx, func() { a.watchdog.since = since })
 }
 
-// Freed lets rank 0 begin the next epoch: no rank holds captured bytes of this one any more
-// that it would not give back. It has blocked the program for cost; err is why it came to no
-// level.
+// Freed lets rank 0 begin the next epoch: all ranks can release the captured bytes of this one. The epoch has blocked
+// the program for cost; err is the reason for which it reached no level.
 func (a *Agent) Freed(ctx context.Context, e cut.Epoch, cost time.Duration, err error) error {
 	return a.Do(ctx, func() {
 		a.countFailed(err)
@@ -281,8 +278,8 @@ func (a *Agent) Freed(ctx context.Context, e cut.Epoch, cost time.Duration, err 
 	})
 }
 
-// PutOff ends an epoch of which nothing was captured, and asks for the checkpoint again, at once or in a moment; at
-// rank 0. stop says that it is a final one.
+// PutOff ends an epoch of which nothing was captured, and requests the checkpoint again after in; at rank 0. stop marks
+// a final one.
 func (a *Agent) PutOff(ctx context.Context, e cut.Epoch, stop bool, in time.Duration) error {
 	return a.Do(ctx, func() {
 		if in > 0 {

@@ -36,7 +36,7 @@ func (a *Agent) Allgather(ctx context.Context, e cut.Epoch, name string, data []
 // stageNode begins the names of stages at which the ranks of a node meet.
 const stageNode = "node "
 
-// Meet is Allgather of those who meet, and of what they are to hear.
+// Meet is Allgather for the ranks of a meeting.
 func (a *Agent) Meet(ctx context.Context, m cut.Meeting) ([]cut.Blob, error) {
 	key := stageKey{m.Epoch, m.Stage}
 	if m.Node {
@@ -58,7 +58,7 @@ func (a *Agent) Meet(ctx context.Context, m cut.Meeting) ([]cut.Blob, error) {
 		err = ErrClosed
 	}
 	select {
-	case blobs := <-ch: // the outcome came before the end, of which it may be the cause
+	case blobs := <-ch: // the outcome came before the end, and may have caused it
 		return blobs, nil
 	default:
 		return nil, err
@@ -70,7 +70,7 @@ func (a *Agent) Contribute(ctx context.Context, e cut.Epoch, name string, data [
 	return a.Do(ctx, func() { a.contribute(stageKey{e, name}, cut.Meeting{Data: data}) })
 }
 
-// contribute adds this rank's blob; the channel delivers the blobs of all who meet once.
+// contribute adds this rank's blob; the channel delivers the blobs of the meeting once.
 func (a *Agent) contribute(key stageKey, m cut.Meeting) chan []cut.Blob {
 	ch := make(chan []cut.Blob, 1)
 	a.waiting[key] = waiter{ch, m}
@@ -90,7 +90,7 @@ func (a *Agent) collect(from int, msg cut.Message) {
 	case msg.Stage == stageClose:
 		a.closing = append(up.Blobs, cut.Blob{}) // not nil
 		a.tryEnd()
-	case strings.HasPrefix(msg.Stage, stageStatus): // nobody else asked
+	case strings.HasPrefix(msg.Stage, stageStatus): // only this rank asked
 		key := stageKey{up.Epoch, up.Stage}
 		if w, ok := a.waiting[key]; ok {
 			delete(a.waiting, key)
@@ -102,13 +102,14 @@ func (a *Agent) collect(from int, msg cut.Message) {
 	}
 }
 
-// waiter is who waits for the outcome of a stage.
+// waiter waits for the outcome of a stage.
 type waiter struct {
 	ch chan []cut.Blob
 	m  cut.Meeting
 }
 
-// way is how those who meet at a stage reach each other: all ranks by the tree, those of a node by its first.
+// way returns the path by which the ranks of a stage reach each other: all ranks use the tree, the ranks of a node its
+// first rank.
 func (a *Agent) way(stage string) (g *cut.Gather, parent int, children []int) {
 	switch {
 	case !strings.HasPrefix(stage, stageNode):
@@ -119,8 +120,8 @@ func (a *Agent) way(stage string) (g *cut.Gather, parent int, children []int) {
 	return a.nodeGather, -1, a.mates[1:]
 }
 
-// publish hands the outcome to this rank and the ranks below. All of it goes only where it leads to a rank that is to
-// hear all.
+// publish delivers the outcome to this rank and the ranks below. The whole outcome takes only edges that lead to a rank
+// which needs it.
 func (a *Agent) publish(msg cut.Message) {
 	key := stageKey{msg.Epoch, msg.Stage}
 	w, waits := a.waiting[key]
@@ -149,8 +150,7 @@ func (a *Agent) publish(msg cut.Message) {
 	}
 }
 
-// tryEnd lets all ranks leave Close once no epoch is in progress: whoever left
-// sooner would be missing at the cut.
+// tryEnd lets all ranks leave Close once no epoch is in progress: a rank that left sooner would be missing at the cut.
 func (a *Agent) tryEnd() {
 	if a.closing == nil || !a.machine.Resting() {
 		return

@@ -1,8 +1,7 @@
-// Package agent is the goroutine that speaks for a rank on the control plane, also while
-// the main thread is inside MPI. It drives the cut machine and lets the main thread go on,
-// gathers what all ranks say, answers questions about this rank, and notices ranks that are
-// lost or deadlocked. What follows from that is coordinated's to do: it hands in functions.
+// Package agent has the goroutine that speaks for a rank on the control plane, even while the main thread is inside
+// MPI. It drives the cut machine, releases the main thread, gathers reports of all ranks, answers questions about this
+// rank, and notices lost or deadlocked ranks. coordinated decides on the consequences, by the functions that it passes.
 //
-// Everything an Agent holds belongs to its goroutine; all its exported methods may be
-// called from any other, but for those that say so.
+// All state of an Agent belongs to its goroutine. Its exported methods may be called from any other goroutine, unless
+// their comments say otherwise.
 package agent

@@ -16,7 +16,7 @@ type Late struct {
 	State string `json:",omitempty"` // of its main thread; empty: it was parked
 }
 
-// gaveUp collects, on all ranks, who never reached a Point and why.
+// gaveUp collects, on all ranks, the names of ranks that never reached a Point, and the reasons.
 func (a *Agent) gaveUp(act cut.GaveUp) {
 	if act.Stop {
 		a.Triggers.Again()
@@ -55,10 +55,10 @@ func decodeLate(blobs []cut.Blob) []Late {
 type Loss struct {
 	Rank     int    // that is lost, or has given up
 	Noticed  int    // rank that noticed
-	Observed string // what it did
+	Observed string // observation
 }
 
-// leave tells the neighbours why and gives the process up.
+// leave sends the neighbours the reason and gives the process up.
 func (a *Agent) leave(from int, msg cut.Message) {
 	if a.left {
 		return
@@ -77,10 +77,9 @@ func (a *Agent) leave(from int, msg cut.Message) {
 	a.Lost(l)
 }
 
-// Abort tells the other ranks that this one gives up because of why, of which Lost does not
-// hear.
+// Abort reports to the other ranks that this one gives up because of why. Lost is not called.
 func (a *Agent) Abort(why error) {
-	_ = a.Do(context.Background(), func() { // closed already: nobody is left to tell
+	_ = a.Do(context.Background(), func() { // closed already: no rank is left
 		a.left = true
 		msg := cut.Message{Kind: cut.KindLost, Rank: a.Topology.Rank, Had: uint64(a.Topology.Rank),
 			Stage: Aborted(why)}
@@ -90,26 +89,24 @@ func (a *Agent) Abort(why error) {
 	})
 }
 
-// abortedBy stands before what a rank gave up because of, and stuckBy behind it where ranks
-// wait for what cannot come.
+// abortedBy precedes the reason of a rank that gave up; stuckBy follows it if ranks are deadlocked.
 const (
 	abortedBy = "aborted: "
 	stuckBy   = "ranks are deadlocked: "
 )
 
-// Aborted is what the other ranks observe of one that gives up.
+// Aborted returns the observation that other ranks make of a rank that gives up.
 func Aborted(why error) string { return abortedBy + units.Cut(why.Error(), 1200) }
 
-// Abortion is what a rank gave up because of, as others observed it; false: it did not.
+// Abortion returns the reason for which a rank gave up, from another rank's observation; false: it did not.
 func Abortion(observed string) (why string, ok bool) { return strings.CutPrefix(observed, abortedBy) }
 
-// Deadlocked says which ranks wait for what cannot come, if that was observed.
+// Deadlocked names the deadlocked ranks, if that was observed.
 func Deadlocked(observed string) (who string, ok bool) {
 	return strings.CutPrefix(observed, abortedBy+stuckBy)
 }
 
-// Silence is the time in the control plane's report of a silent rank; 0: it tells of
-// something else.
+// Silence returns the time in the control plane's report of a silent rank; 0: it is another report.
 func Silence(observed string) time.Duration {
 	_, s, ok := strings.Cut(observed, "silent for ")
 	d, err := time.ParseDuration(strings.TrimSpace(s))

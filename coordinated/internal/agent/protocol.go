@@ -42,7 +42,7 @@ func (a *Agent) sentTo(rank int) uint64 {
 	return a.Endpoint.Sent(rank)
 }
 
-// step feeds the machine and carries out what it wants.
+// step passes an event to the machine and carries out its actions.
 func (a *Agent) step(ev cut.Event) {
 	for _, act := range a.machine.Step(ev) {
 		a.act(act)
@@ -100,7 +100,7 @@ func (a *Agent) tick() {
 	a.step(cut.Tick{Now: time.Since(a.begin)})
 }
 
-// arrive runs for the main thread when it comes to a Point. The epoch may be
+// arrive runs for the main thread when it reaches a Point. The epoch may be
 // over by then; the machine releases it in that case.
 func (a *Agent) arrive() {
 	sent := map[int]uint64{}

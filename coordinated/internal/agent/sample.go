@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// sample looks at what the main thread is doing.
+// sample looks at the main thread's activity.
 func (a *Agent) sample() cut.Sampled {
 	e := a.Endpoint
 	act := e.Activity()
@@ -28,20 +28,20 @@ func (a *Agent) sample() cut.Sampled {
 	for _, call := range append([]endpoint.Activity{act}, act.Threads...) {
 		for _, w := range call.Waits {
 			if w.Send {
-				continue // parked ranks receive whatever comes
+				continue // parked ranks receive all that arrives
 			}
 			waits = append(waits, a.wait(w))
 		}
 	}
-	// A collective or a send between two polls changes nothing about what it polls for.
+	// A collective or a send between two polls does not change the polled messages.
 	if s.Block == nil || len(waits) > 0 {
 		s.Block = &cut.Block{Call: act.Seq, Waits: waits}
 	}
 	return s
 }
 
-// signOfLife notes now and then what the main thread is at, so that status can
-// say how long a call has lasted and the report when a run has ended.
+// signOfLife records the main thread's activity at intervals: status shows how long a call has lasted, the report when
+// a run has ended.
 func (a *Agent) signOfLife() {
 	if act := a.Endpoint.Activity(); act.Seq != a.callSeq {
 		a.callSeq, a.callSince = act.Seq, time.Now()
@@ -63,7 +63,8 @@ func (a *Agent) wait(w endpoint.Wait) cut.Wait {
 	return out
 }
 
-// callSite says where the program is; nothing of one in another process, whose code is not to be seen from here.
+// callSite returns the place of the program's call; empty for a program in another process, whose code is not visible
+// here.
 func (a *Agent) callSite() string {
 	if a.Thread.Points.Foreign != nil {
 		return ""
@@ -71,8 +72,7 @@ func (a *Agent) callSite() string {
 	return watch.CallSite()
 }
 
-// mainThread says what it is doing, for the one who has
-// to find out why a checkpoint did not come about.
+// mainThread describes the main thread's activity, to explain why a checkpoint did not come about.
 func (a *Agent) mainThread() string {
 	act := a.Endpoint.Activity()
 	where := a.callSite()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-// Next says how far the cut is, and what is due next by the clock; nil: nothing.
+// Next returns the phase of the cut and the next checkpoint that is due by the clock, or nil.
 func (a *Agent) Next(ctx context.Context) (phase string, due *job.NextStatus, err error) {
 	err = a.Do(ctx, func() { phase, due = a.machine.String(), a.Triggers.Status() })
 	return phase, due, err
@@ -34,7 +34,7 @@ func (a *Agent) rankStatus() job.RankStatus {
 	return st
 }
 
-// inCall says in which call the program is, and since when at least.
+// inCall fills in the call that the program is in, and returns since when at least.
 func (a *Agent) inCall(st *job.RankStatus, since time.Time) time.Time {
 	act := a.Endpoint.Activity()
 	if act.Blocked {
@@ -53,8 +53,7 @@ func (a *Agent) inCall(st *job.RankStatus, since time.Time) time.Time {
 	return since
 }
 
-// lookIdle remembers polls and Points, so that a later look can tell a rank that
-// polls from one that computes.
+// lookIdle records polls and Points, so that a later look can tell a rank that polls from one that computes.
 func (a *Agent) lookIdle() {
 	_, polls := a.Endpoint.Polling()
 	if points := a.Thread.Points.Load(); points != a.idlePoints || a.idleSince.IsZero() {

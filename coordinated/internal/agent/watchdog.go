@@ -13,21 +13,19 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
-// A rank whose main thread has waited for a while tells rank 0: in an MPI call, in
-// Restore, or in Close. Rank 0 then asks all ranks what they do. If some wait for
-// what cannot come, because of a rank that has closed or in a circle, it says who
-// waits for whom, and where; if nothing has moved for Options.WaitTimeout, it ends
-// the job. Ranks that compute, or that wait for one that does, may take for ever; but what a program in another
-// process does is not seen, and its ranks may wait for each other in a call ten times as long.
+// A rank whose main thread has waited for long in an MPI call, in Restore, or in Close reports it to rank 0, which asks
+// all ranks for their state. If some can never go on, because of a closed rank or in a circle, rank 0 logs each with
+// its call and the ranks that it waits for. If nothing has moved for Options.WaitTimeout, it ends the job. Ranks that
+// compute, or that wait for one that does, may take for ever. The activity of a program in another process is not
+// visible: its ranks may wait for each other in a call ten times as long.
 
 // stageWaits begins the stages of these questions.
 const stageWaits = stageStatus + "waits "
 
-// pollersWait is how many times longer ranks may wait where one of them polls: it may
-// compute between the polls.
+// pollersWait multiplies the time that ranks may wait if one polls: it may compute between the polls.
 const pollersWait = 10
 
-// What to do where ranks wait for ever, and where they wait for one that does not come.
+// Remedies for ranks that wait for ever, and for a missing rank.
 const (
 	stuckRemedy = "; on an error a rank must call Abort or CloseOrAbort, not Close"
 	lateRemedy  = "; all ranks must make this call"
@@ -38,8 +36,8 @@ type watchdog struct {
 	tick  *time.Ticker
 	every time.Duration
 
-	since    time.Time // the main thread is in the library for good, or in Restore
-	reported time.Time // the parent, or rank 0, was last told
+	since    time.Time // the main thread has entered Close, or Restore
+	reported time.Time // last report to the parent, or at rank 0
 	polls    uint64    // at the last question
 	points   uint64
 
@@ -72,7 +70,7 @@ func (a *Agent) lookForWaits() {
 	}
 }
 
-// sayWaiting tells rank 0 that this rank waits, not more often than it matters.
+// sayWaiting reports to rank 0 that this rank waits, at bounded intervals.
 func (a *Agent) sayWaiting() {
 	now := time.Now()
 	if now.Sub(a.watchdog.reported) < a.watchdog.every/2 {
@@ -92,14 +90,14 @@ func (a *Agent) sayWaiting() {
 	a.Go(func() {
 		select {
 		case blobs := <-ch:
-			_ = a.Do(a.ctx, func() { a.weigh(blobs) }) // closed: nobody waits
+			_ = a.Do(a.ctx, func() { a.weigh(blobs) }) // closed: no call waits
 		case <-a.ctx.Done():
 		case <-a.done:
 		}
 	})
 }
 
-// weigh judges what all ranks have said.
+// weigh judges the reports of all ranks.
 func (a *Agent) weigh(blobs []cut.Blob) {
 	w := &a.watchdog
 	w.asked = false
@@ -146,7 +144,7 @@ func (a *Agent) weigh(blobs []cut.Blob) {
 	}
 }
 
-// doingNow says what the main thread does.
+// doingNow describes the main thread's activity.
 func (a *Agent) doingNow() watch.ThreadState {
 	act := a.Endpoint.Activity()
 	last, polls := a.Endpoint.Polling()

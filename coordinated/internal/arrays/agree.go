@@ -12,17 +12,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// The first byte of what a rank says of its arrays.
+// The first byte of a rank's report on its arrays.
 const (
 	reportLayout  = 1 // a rank's layout follows, nothing if it declares no array
-	reportError   = 2 // why there is none follows, if the rank does not say so later
+	reportError   = 2 // the reason follows, or comes later
 	reportVerdict = 3 // the outcome follows, nothing if all is well
 )
 
-// ErrNotDeclared is what a rank hears that has declared something where another has failed.
+// ErrNotDeclared is the error of a rank that has declared something while another has failed.
 var ErrNotDeclared = errors.New("another rank has failed")
 
-// Failed is what a rank says that cannot say what it has; nil: it says later why.
+// Failed is the report of a rank that cannot describe its arrays; nil: it gives the reason later.
 func Failed(err error) []byte {
 	report := []byte{reportError}
 	if err != nil {
@@ -31,16 +31,16 @@ func Failed(err error) []byte {
 	return report
 }
 
-// sayLayout is what a rank says of arrays.
+// sayLayout encodes a rank's report on its arrays.
 func sayLayout(l *storage.Layout) ([]byte, error) {
 	b, err := l.Encode()
 	return append([]byte{reportLayout}, b...), err
 }
 
-// Nothing is what a rank says that declares nothing.
+// Nothing is the report of a rank that declares nothing.
 func Nothing() []byte { return []byte{reportLayout} }
 
-// Judge makes a verdict of what all ranks declare, in the first blob. A verdict stays as it is.
+// Judge compares the declarations of all ranks, and puts the verdict in the first blob. It leaves a verdict as it is.
 func Judge(blobs []cut.Blob) []cut.Blob {
 	return judge(blobs, func() []byte { return encodeVerdict(checkDeclared(blobs)) })
 }
@@ -61,7 +61,7 @@ func isVerdict(blobs []cut.Blob) bool {
 	return len(blobs) > 0 && len(blobs[0].Data) > 0 && blobs[0].Data[0] == reportVerdict
 }
 
-// Verdict is what Judge found wrong; nil: nothing.
+// Verdict returns the error that Judge found, or nil.
 func Verdict(blobs []cut.Blob) error {
 	if !isVerdict(blobs) {
 		return errors.New("no outcome of the comparison of arrays")
@@ -118,7 +118,7 @@ func decodeVerdict(b []byte) error {
 	return errors.New(string(b))
 }
 
-// current is what a rank says of an array that changes.
+// current describes an array that changes, on one rank.
 type current struct {
 	list bool
 	dims []int64 // of a list, the rank's length
@@ -131,8 +131,8 @@ func (x *current) String() string {
 	return fmt.Sprint(x.dims)
 }
 
-// Divided asks the program how it divides what may change, and says it: of each array, by name, the number of
-// dimensions, 0 for a list, and the dimensions, or the rank's length of the list.
+// Divided asks the program how it divides arrays that change, and encodes the answer: for each array, by name, the
+// number of dimensions, 0 for a list, and the dimensions, or the rank's length of the list.
 func (p *Protected) Divided() ([]byte, error) {
 	w := codec.Writer{B: []byte{reportLayout}}
 	for _, g := range p.changing() {
@@ -155,8 +155,8 @@ func (p *Protected) Divided() ([]byte, error) {
 	return w.B, nil
 }
 
-// JudgeDivided makes an outcome of what all ranks say by Divided, in the first blob: an error, or nothing and then of
-// each list the lengths of all ranks. An outcome stays as it is.
+// JudgeDivided compares the ranks' answers of Divided, and puts the outcome in the first blob: an error, or nothing and
+// then the lengths of each list on all ranks. It leaves an outcome as it is.
 func (p *Protected) JudgeDivided(blobs []cut.Blob) []cut.Blob {
 	return judge(blobs, func() []byte {
 		lengths, err := p.compareDivided(blobs)
@@ -172,7 +172,7 @@ func (p *Protected) JudgeDivided(blobs []cut.Blob) []cut.Blob {
 	})
 }
 
-// compareDivided returns the lengths of each list, by array; nil of what is none.
+// compareDivided returns the lengths of each list, by array; nil for other arrays.
 func (p *Protected) compareDivided(blobs []cut.Blob) (lengths [][]int64, err error) {
 	arrays := p.changing()
 	lengths = make([][]int64, len(arrays))

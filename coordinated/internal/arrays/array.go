@@ -14,18 +14,18 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// sectionArray and a name is the section with the elements that a rank has of a global array: its parts one after the
-// other, each as a dense array, row-major, without ghosts. The parts are the boxes that the program declares, or pieces
-// of these, so that another number of ranks reads few chunks of which it needs little.
+// sectionArray and a name is the section with a rank's elements of a global array: its parts one after the other, each
+// a dense row-major array without ghosts. The parts are the boxes that the program declares, or pieces of boxes, so
+// that another number of ranks reads few chunks for few elements.
 const sectionArray = "array/"
 
-// A Block is what a rank has of a global array, and where it lies in the memory that the program gave.
+// A Block is a rank's share of a global array, and its place in the memory that the program gave.
 type Block struct {
 	Part layout.Part
 	At   layout.Place // of the first element of the part
 }
 
-// array is what this rank has of one that all ranks share.
+// array is this rank's share of a global array.
 type array struct {
 	local   layout.Local
 	blocks  []Block          // as the program declares them
@@ -94,7 +94,7 @@ func (p *Protected) memoryOf(g *array, x any) error {
 	return nil
 }
 
-// AddReplicated protects a value that is the same on all ranks; first says that this is the rank that stores it.
+// AddReplicated protects a value that is the same on all ranks; first marks the rank that stores it.
 func (p *Protected) AddReplicated(name string, x any, first bool) error {
 	if err := p.Free(name); err != nil {
 		return err
@@ -158,8 +158,7 @@ func (g *array) apart() error {
 	return err
 }
 
-// each visits the elements of blocks as runs that lie together in memory and where the blocks are stored one after the
-// other.
+// each visits the elements of blocks as runs that are contiguous in memory and in the dense array of all blocks.
 func each(blocks []Block, visit func(mem, dense, n int64) error) error {
 	base := int64(0)
 	for i := range blocks {
@@ -178,7 +177,7 @@ func (g *array) bytes() int64 {
 	if g.foreign != nil {
 		return g.foreign.Bytes()
 	}
-	if g.changing != nil && g.local.Dims == nil { // nobody has asked for its blocks yet
+	if g.changing != nil && g.local.Dims == nil { // its blocks are not known yet
 		return g.length() * g.local.Elem
 	}
 	return g.local.Elems() * g.local.Elem
@@ -213,7 +212,7 @@ func (g *array) gather(dst []byte) (jobs []capture.Copy, err error) {
 	return jobs, err
 }
 
-// captureArrays copies what lies in memory, and says what there is of it.
+// captureArrays copies the arrays' memory, and returns their layouts.
 func (p *Protected) captureArrays(s *capture.Snapshot) (list []layout.Local, err error) {
 	var jobs []capture.Copy
 	for _, g := range p.presentArrays() {
@@ -265,7 +264,7 @@ func (p *Protected) captureArrays(s *capture.Snapshot) (list []layout.Local, err
 	return list, nil
 }
 
-// addLayout says in the snapshot what there is of arrays.
+// addLayout adds the layouts of arrays to the snapshot.
 func (p *Protected) addLayout(s *capture.Snapshot, list []layout.Local, mail []byte) error {
 	if len(list) == 0 && !p.Elastic {
 		return nil
@@ -299,7 +298,7 @@ func isQuiet(mail []byte) (bool, error) {
 	return len(d.Boxes) == 0 && len(d.Receives) == 0, nil
 }
 
-// Declared is what the rank says of what is declared now: arrays, and the types of sets.
+// Declared returns the rank's report on its present declarations: arrays, and the types of sets.
 func (p *Protected) Declared() ([]byte, error) {
 	var l storage.Layout
 	for _, g := range p.presentArrays() {

@@ -12,7 +12,7 @@ import (
 // DeviceMemory is a buffer of elements of a type, in place of a slice.
 type DeviceMemory struct {
 	Buffer *gpustate.Buffer
-	At     **gpustate.Buffer // where the program has it, of an array that may get another one
+	At     **gpustate.Buffer // the program's variable, of an array that may get another buffer
 	Elem   reflect.Type
 }
 
@@ -44,7 +44,7 @@ func (p *Protected) device(g *array, m DeviceMemory) error {
 	return p.notWhole(m.Buffer.Device())
 }
 
-// share says what the array has of the buffer: its pieces, each as boxes of three dimensions.
+// share notes the array's share of the buffer: its pieces, each as boxes of three dimensions.
 func (g *array) share() {
 	s := gpustate.Share{Buffer: g.dev.Buffer}
 	size := int(g.local.Elem)
@@ -118,7 +118,7 @@ func (p *Protected) captureBuffers(ctx context.Context, s *capture.Snapshot) err
 	return nil
 }
 
-// saveBuffer saves what an array on a device held. nil: there is no room for that.
+// saveBuffer saves the contents of an array on a device; nil without room.
 func (r *Restoring) saveBuffer(ctx context.Context, g *array) (*gpustate.ShareMark, error) {
 	if m, ok := r.shares[g]; ok {
 		return m, nil
@@ -175,7 +175,7 @@ func (t *toBuffer) put(list []piece, scratch []byte, base int64) error {
 	return nil
 }
 
-// into has read bring pieces to where the array lies; without keep they are read alone.
+// into has read put pieces into the array's memory; without keep they are only read.
 func (g *array) into(ctx context.Context, keep bool, read func(t target) error) error {
 	switch {
 	case !keep:

@@ -13,35 +13,36 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// A Division is what a rank has of an array at one time.
+// A Division is a rank's share of an array at one time.
 type Division struct {
 	Dims   []int64
 	Blocks []Block
 	Need   int64 // elements of memory that the blocks take, ghosts included
-	List   bool  // the blocks are one, behind what the ranks before have: Place says where that is
+	List   bool  // one block, behind those of the ranks before: Place has its offset
 }
 
-// Changing is an array that is divided anew now and then.
+// Changing is an array whose division changes.
 type Changing struct {
 	// Now is asked at each checkpoint.
 	Now func() (Division, error)
-	// Restored is asked in a restore, with what the epoch has: parts are this rank's, if it is of as many ranks.
+	// Restored is called in a restore, with the epoch's array: parts are this rank's, if the number of ranks is the
+	// same.
 	Restored func(saved *layout.Array, ranks int, parts []layout.Part) (Division, error)
 }
 
-// changing is what an array has that may be divided anew.
+// changing holds the state of an array whose division changes.
 type changing struct {
 	Changing
 	list bool          // as Division has it
 	p    *Protected    // that the array is part of
 	v    reflect.Value // the program's slice, or
 	at   **gpustate.Buffer
-	dev  *gpustate.Device // on which the buffer stays
+	dev  *gpustate.Device // that has the buffer
 
-	fresh bool // a restore reads to memory that nobody has seen yet
+	fresh bool // a restore reads to memory that the program does not know yet
 }
 
-// changes ends the type of what may change, where declarations are compared.
+// changes ends the type of a changing array, for comparing declarations.
 const changes = ", with dimensions that change"
 
 // AddChanging protects this rank's share of an array whose dimensions may change. x is a pointer to a slice, or a
@@ -85,7 +86,7 @@ func (p *Protected) changing() (list []*array) {
 	return list
 }
 
-// divide takes over how the array is divided now, and where it lies.
+// divide adopts a new division, and the places of its blocks.
 func (g *array) divide(d *Division) error {
 	g.local.Dims, g.blocks, g.changing.list = d.Dims, d.Blocks, d.List
 	if at := g.changing.at; at != nil {
@@ -100,7 +101,7 @@ func (g *array) divide(d *Division) error {
 	return g.changed()
 }
 
-// changed checks the blocks and follows what comes of them.
+// changed checks the blocks and adopts them.
 func (g *array) changed() error {
 	g.local.Parts = partsOf(g.blocks)
 	if err := g.local.Fits(-1); err != nil {
@@ -116,8 +117,8 @@ func (g *array) changed() error {
 	return nil
 }
 
-// Plan has the program say how it divides arrays of the epoch's dimensions, and readies memory for that: the first part
-// of Read where Changes says so. It returns the arrays as they will be, for the ranks to judge.
+// Plan asks the program how it divides arrays of the epoch's dimensions, and prepares memory for that. It precedes Read
+// if Changes is true. It returns the arrays as they will be, for the ranks to judge.
 func (a *Attempt) Plan(ctx context.Context, src Source) ([]byte, error) {
 	var l *storage.Layout
 	own := src.Own()
@@ -153,7 +154,7 @@ func (a *Attempt) Plan(ctx context.Context, src Source) ([]byte, error) {
 	return sayLayout(out)
 }
 
-// unfit marks an error of what the program wants of an epoch: no other epoch would help.
+// unfit marks an error of the program's division of an epoch: no other epoch would help.
 type unfit struct{ error }
 
 func (e unfit) Unwrap() error { return e.error }
@@ -166,7 +167,7 @@ func IsUnfit(err error) bool {
 	return errors.As(err, new(unfit))
 }
 
-// find is an array of a rank of the epoch; nil: it has none of this name.
+// find returns the array of this name of a rank of the epoch, or nil.
 func find(l *storage.Layout, name string) *layout.Local {
 	if l != nil {
 		for i := range l.Arrays {
@@ -201,8 +202,8 @@ func (a *Attempt) plan(g *array, saved *layout.Array, ranks int, mine []layout.P
 	return g.changed()
 }
 
-// planSlice has the array read to a slice of just n elements, which becomes the program's when all ranks have theirs:
-// the beginning of what the slice is now, or a new one.
+// planSlice has the array read to a slice of n elements, which becomes the program's when all ranks have theirs: the
+// beginning of the present slice, or a new one.
 func (a *Attempt) planSlice(g *array, n int) {
 	v := g.changing.v
 	was, now := reflect.New(v.Type()).Elem(), reflect.New(v.Type()).Elem()

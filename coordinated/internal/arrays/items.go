@@ -14,8 +14,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// An Owner says which of so many ranks gets the item with a key. Every rank asks for every key, so the answer depends
-// on nothing else.
+// An Owner returns the rank that gets the item with a key. Every rank asks for every key, so the answer depends on
+// nothing else.
 type Owner func(key layout.Key, ranks int) int
 
 // items is a set of items with keys: a map of the program.
@@ -91,7 +91,7 @@ func (s *items) keyOf(k layout.Key) (v reflect.Value, ok bool) {
 	return v, s.key(v) == k
 }
 
-// isSlice says that items are slices.
+// isSlice reports whether items are slices.
 func (s *items) isSlice() bool { return s.m.Type().Elem().Kind() == reflect.Slice }
 
 // bytesOf is the memory of an item. room is memory for a value of the map's type, which has no address there.
@@ -114,7 +114,7 @@ func (s *items) look() (n int64) {
 	return n
 }
 
-// capture copies the items by ascending keys, and says what there is.
+// capture copies the items by ascending keys, and returns their layout.
 func (s *items) capture(p *Protected, snap *capture.Snapshot) (layout.Local, error) {
 	type held struct {
 		layout.Item
@@ -153,7 +153,7 @@ func (s *items) capture(p *Protected, snap *capture.Snapshot) (layout.Local, err
 	return l, l.Fits(s.rank)
 }
 
-// assign says for each item of a rank of the epoch whether this rank gets it. It adds to sum who gets which.
+// assign reports for each item of a rank of the epoch whether this rank gets it. It adds the owners to sum.
 func (s *items) assign(o *holder, size int, sum *xxh3.Hasher) (mine []bool, err error) {
 	saved := o.arrays[s.local.Name]
 	mine = make([]bool, len(saved.Items))
@@ -267,7 +267,7 @@ func (a *Attempt) itemsOf(ctx context.Context, s *items, holders []holder, size 
 	return nil
 }
 
-// Assignment is who gets which item of a set, as a hash: the ranks agree if theirs are equal.
+// Assignment is a hash of the owners of a set's items: the ranks agree if theirs are equal.
 type Assignment struct {
 	Name string
 	Sum  [16]byte
@@ -284,7 +284,7 @@ func AppendAssigned(b []byte, list []Assignment) []byte {
 	return w.B
 }
 
-// AssignedVotes compares who gets which items by the ranks that vote.
+// AssignedVotes compares the owners of items among the ranks that vote.
 type AssignedVotes struct {
 	Err   error // the first difference
 	first map[string]assignedVote

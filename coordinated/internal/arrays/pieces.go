@@ -21,8 +21,8 @@ func partsOf(blocks []Block) (parts []layout.Part) {
 	return parts
 }
 
-// cut divides the blocks into the pieces that the section has, so that another number of ranks finds what it wants in
-// few chunks. The blocks of a program in another process stay whole: its bytes lie in shared memory as in the section.
+// cut divides the blocks into the pieces of the section, so that another number of ranks finds its elements in few
+// chunks. The blocks of a program in another process stay whole: its bytes lie in shared memory as in the section.
 func (p *Protected) cut(g *array) {
 	if g.cuts = nil; !p.Elastic || g.foreign != nil {
 		return
@@ -102,7 +102,7 @@ type cutContent struct {
 
 // tile is a box of runs of bytes, that follow each other in the section.
 type tile struct {
-	from, base    int64   // where it begins in the section, and in memory
+	from, base    int64   // its beginning in the section, and in memory
 	run           int64   // bytes of a run
 	shape, stride []int64 // of the runs; stride in bytes
 }

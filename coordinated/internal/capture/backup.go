@@ -10,19 +10,17 @@ import (
 	"unsafe"
 )
 
-// backup has what the program's memory held before a restore read over it, in
-// the pool that captures will need anyway. Pages of zeros cost nothing, and those
-// that the program never touched are not even looked at: looking would map them.
+// backup holds the previous contents of the program's memory during a restore, in the pool that captures will need
+// anyway. Pages of zeros cost nothing. Pages that the program never touched are not even read: that would map them.
 type backup struct {
 	pool    *pool
 	workers int
 	pages   *os.File // which pages were touched; nil: not known, all are looked at
-	plain   []span   // address ranges that are memory of this process alone, not a file's
+	plain   []span   // address ranges of private memory, not of a file
 	saved   map[stretch]func()
 }
 
-// stretch is a piece of memory. What it held before stays true for the next attempt:
-// one that fails is undone.
+// stretch is a piece of memory. Its saved contents stay true for the next attempt: a failed attempt is undone.
 type stretch struct {
 	at *byte
 	n  int
@@ -37,8 +35,7 @@ func newBackup(p *pool, workers int) *backup {
 	return &backup{pool: p, workers: workers, saved: map[stretch]func(){}}
 }
 
-// save notes what mem holds; back puts that there again. It is nil when there is no
-// room in the pool.
+// save copies mem; back restores it. It is nil without room in the pool.
 func (k *backup) save(mem []byte) (back func()) {
 	if len(mem) == 0 {
 		return func() {}
@@ -62,7 +59,7 @@ func (k *backup) copy(mem []byte) (back func()) {
 		}
 	}
 	var room []byte
-	if n < InlineBytes { // of which there may be many
+	if n < InlineBytes { // there may be many of these
 		room = make([]byte, n)
 	} else if room = k.pool.Alloc(n); room == nil {
 		return nil
@@ -110,7 +107,7 @@ func (k *backup) touched(mem []byte) [][]byte {
 	for off := 0; off < len(mem); {
 		page := (start + uintptr(off)) / pageBytes
 		n, _ := k.pages.ReadAt(entries[:min(len(entries), 8*((len(mem)-off)/pageBytes+2))], int64(page)*8)
-		if n < 8 { // what is not known is looked at
+		if n < 8 { // unknown contents are read
 			return append(out, mem[off:])
 		}
 		for i := 0; i+8 <= n && off < len(mem); i += 8 {

@@ -11,14 +11,14 @@ import (
 // the pool, and go from there, by the program's own hands.
 type Foreign struct {
 	*program.Array
-	Shared []byte // what was saved last, or is being loaded
+	Shared []byte // the last saved bytes, or those being loaded
 	pool   *pool
 }
 
 // NewForeign has no bytes yet.
 func (p *Protected) NewForeign(a *program.Array) *Foreign { return &Foreign{Array: a, pool: p.pool} }
 
-// NewRegion picks the form for what the program passed to Protect.
+// NewRegion returns the form of a value that the program passed to Protect.
 func (p *Protected) NewRegion(x any) (Region, error) {
 	if a, ok := x.(*program.Array); ok {
 		return p.NewForeign(a), nil
@@ -32,7 +32,7 @@ func (r Named) Foreign() *Foreign {
 	return f
 }
 
-// IsAbsent says that a checkpoint neither takes the region nor restores it.
+// IsAbsent reports whether checkpoints skip the region.
 func (r Named) IsAbsent() bool {
 	f := r.Foreign()
 	return f != nil && f.Absent()
@@ -40,8 +40,8 @@ func (r Named) IsAbsent() bool {
 
 const moreMemory = "give the node more memory, or raise max_pool or the daemon's limits (ulimit -v, ulimit -f)"
 
-// A ForeignCopy is an array that its program copies to shared memory. Late says that the capture does not read it, so
-// its bytes may come afterwards.
+// A ForeignCopy is an array that its program copies to shared memory. Late reports that the capture does not read it,
+// so its bytes may come afterwards.
 type ForeignCopy struct {
 	Name string
 	*Foreign
@@ -73,7 +73,7 @@ func (p *Protected) copyForeign(s *Snapshot, list []ForeignCopy) error {
 // Kind is that of a slice of such elements in Go.
 func (r *Foreign) Kind() string { return "slice " + r.Layout }
 
-// View is what was copied last.
+// View returns the bytes of the last copy.
 func (r *Foreign) View() ([]byte, bool, error) { return r.Shared, true, nil }
 
 // stage reads to shared memory; the program copies when all ranks have theirs.
@@ -110,7 +110,7 @@ func (r *Foreign) takes(n int64) error {
 	return nil
 }
 
-// LengthError says that a checkpoint has another number of elements of an array than the program protects.
+// LengthError reports that a checkpoint has another number of elements of an array than the program protects.
 type LengthError struct{ Saved, Now int64 }
 
 // Error gives both numbers.

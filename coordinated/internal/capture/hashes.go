@@ -20,9 +20,8 @@ const (
 // mostTables is of how many epochs the hashes are kept: storage refers to one of the newest.
 const mostTables = 8
 
-// deviceHashes has what the contents of a device hashed to, in the epochs that were written. An
-// epoch that came to nothing is no harm: storage asks about committed ones alone, and the digest
-// tells two of one number apart.
+// deviceHashes holds the hashes of a device's contents in the epochs that were written. Epochs that were never
+// committed do no harm: storage only asks about committed ones, and the digest tells two of one number apart.
 type deviceHashes struct {
 	log *slog.Logger
 
@@ -33,7 +32,7 @@ type deviceHashes struct {
 
 // hashTable is the hashes of one capture, by content and chunk.
 type hashTable struct {
-	digest [16]byte // of the shard that was written of it
+	digest [16]byte // of the epoch's shard
 	chunks [][]gpustate.Hash
 }
 
@@ -71,7 +70,7 @@ type captureHashes struct {
 	c    *gpustate.Capture
 	of   *deviceHashes
 	once sync.Once
-	list [][]gpustate.Hash // nil: there are none
+	list [][]gpustate.Hash // nil: none
 }
 
 func (h *captureHashes) get() [][]gpustate.Hash {
@@ -111,8 +110,8 @@ func (d *deviceContent) UnchangedSince(e storage.Epoch, digest [16]byte) func(ch
 	}
 }
 
-// Written says that the snapshot was written as an epoch's shard with this digest: later ones may
-// refer to its chunks once it is committed. Called before Release.
+// Written reports that the snapshot was written as an epoch's shard with this digest: later epochs may refer to its
+// chunks once it is committed. Called before Release.
 func (s *Snapshot) Written(e storage.Epoch, digest [16]byte) {
 	for _, h := range s.hashes {
 		if list := h.get(); list != nil {

@@ -8,14 +8,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// A Lease is a filled pool in the hands of those who write it, until the next capture
-// wants it. One who reads the memory at a moment holds it.
+// A Lease is a filled pool that its writers may read until the next capture wants it. A reader holds it while it reads.
 type Lease struct {
 	pool    *pool
 	ctx     context.Context // ends when the memory is wanted back
 	stop    context.CancelCauseFunc
 	back    chan struct{} // closed when it has been given back
-	release func() error  // of what else the capture holds
+	release func() error  // of the capture's other resources
 
 	// Guarded by pool.mu.
 	sections []storage.Section
@@ -29,8 +28,7 @@ type Lease struct {
 // ErrRecalled ends the writing from captured memory: the next capture wants it.
 var ErrRecalled = errors.New("the next capture needs the memory")
 
-// Lease hands what a capture has filled to a writer, who holds it until Done. s is
-// nil when nothing was captured.
+// Lease gives a captured snapshot to a writer, who holds it until Done. s is nil if nothing was captured.
 func (p *pool) Lease(ctx context.Context, s *Snapshot) *Lease {
 	l := &Lease{pool: p, back: make(chan struct{}), busy: true}
 	l.ctx, l.stop = context.WithCancelCause(ctx)
@@ -70,8 +68,7 @@ func (l *Lease) Done() {
 	}
 }
 
-// End ends a Hold and the lease. It returns what went wrong, also if the lease was
-// over before.
+// End ends a Hold and the lease. It returns the error, even if the lease was over before.
 func (l *Lease) End() error {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -122,8 +119,7 @@ func (l *Lease) HeldBy(over <-chan struct{}) {
 	}()
 }
 
-// Within is a context that ends with ctx, and when the memory is wanted back; of no lease
-// there is none.
+// Within returns a context that ends with ctx, or when the memory is wanted back. A nil lease has none.
 func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	if l == nil {
 		return context.WithCancel(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Item is one thing that a shard holds, and where.
+// Item is an entry of a shard, and its place.
 type Item struct {
 	Name    string // that the program gave it; of a device's memory, the device's and its own: "gpu/density"
 	Kind    string // "slice float64", "buffer", ...; empty: this package has not written it
@@ -19,8 +19,8 @@ type Item struct {
 	Off     int64 // in the section
 }
 
-// List reads off a shard what it holds, without the program: first the sections that have tables, then what the tables
-// say, in the order in which the program protected it.
+// List reads the contents of a shard without the program: first the sections that have tables, then their entries, in
+// the order in which the program protected them.
 func List(ctx context.Context, sh *storage.Shard) (items []Item, err error) {
 	known := map[string][]Item{}
 	for _, sec := range sh.Sections() {
@@ -58,7 +58,7 @@ func List(ctx context.Context, sh *storage.Shard) (items []Item, err error) {
 	return items, nil
 }
 
-// listVars lists what the table of variables has: small values in the table itself, others in sections of their own.
+// listVars lists the entries of the table of variables: small values in the table, others in sections of their own.
 func listVars(ctx context.Context, sh *storage.Shard) ([]Item, error) {
 	entries, at, err := readVars(ctx, sh)
 	if err != nil {
@@ -101,7 +101,7 @@ func listDevice(ctx context.Context, sh *storage.Shard, device string, sec stora
 	return items, nil
 }
 
-// SavedIn lists what a shard holds of memory, by name. It reads the table alone.
+// SavedIn lists the memory that a shard holds, by name. It only reads the table.
 func SavedIn(ctx context.Context, sh *storage.Shard) (map[string]program.SavedArray, error) {
 	entries, err := table(ctx, sh)
 	if err != nil {
@@ -118,7 +118,7 @@ func SavedIn(ctx context.Context, sh *storage.Shard) (map[string]program.SavedAr
 	return out, nil
 }
 
-// PerRank names what is protected per rank: what only the same number of ranks can restore.
+// PerRank names the state that is protected per rank: only the same number of ranks can restore it.
 func (p *Protected) PerRank() (names []string) {
 	for _, r := range p.regions {
 		if !r.IsAbsent() {
@@ -131,7 +131,7 @@ func (p *Protected) PerRank() (names []string) {
 	return names
 }
 
-// SavedPerRank names what a shard holds that was protected per rank.
+// SavedPerRank names the per-rank state of a shard.
 func (p *Protected) SavedPerRank(ctx context.Context, sh *storage.Shard) (names []string, err error) {
 	saved, err := SavedIn(ctx, sh)
 	for name := range saved {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// FreeMemory is how many bytes this process may still take, by the machine and by
-// its control group; false if nobody says.
+// FreeMemory returns the bytes that this process may still take, by the machine and by its control group; false if
+// unknown.
 func FreeMemory() (int64, bool) {
 	_, free := shm.Machine()
 	if free == 0 {
@@ -22,8 +22,7 @@ func FreeMemory() (int64, bool) {
 	return free, true
 }
 
-// groupMemory is what is left of the limit of this process's control group (version 2),
-// or of one above it.
+// groupMemory returns the rest of the limit of this process's control group (version 2), or of one above it.
 func groupMemory(self, root string) (int64, bool) {
 	b, err := os.ReadFile(self)
 	if err != nil {
@@ -47,7 +46,7 @@ func groupMemory(self, root string) (int64, bool) {
 	}
 }
 
-// readNumber reads a file that holds a number; "max" is none.
+// readNumber reads a file that holds a number; "max" is not one.
 func readNumber(name string) (int64, bool) {
 	b, err := os.ReadFile(name)
 	if err != nil {

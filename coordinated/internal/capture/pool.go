@@ -10,13 +10,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// pageBytes is the alignment of everything in a pool: what direct I/O wants.
+// pageBytes is the alignment of everything in a pool, for direct I/O.
 const pageBytes = 4096
 
-// pool is memory for captures that is mapped, touched and kept: copying into
-// fresh memory would take the page faults, which cost up to seventy times the
-// copy. It is filled for one epoch, leased to those who write that epoch, and
-// claimed for the next.
+// pool is memory for captures that stays mapped and touched: copying into fresh memory would cost page faults, up to
+// seventy times the copy. It is filled for one epoch, leased to the writers of that epoch, and claimed for the next.
 type pool struct {
 	*pinned
 	limit  int64 // bytes in all, 0 = no bound
@@ -26,10 +24,10 @@ type pool struct {
 	chunks [][]byte
 	used   []int        // bytes given out of each chunk
 	device map[int]bool // chunks that a device's contents went to
-	mapped int64        // includes what is leased
+	mapped int64        // includes leased memory
 	grown  bool         // a capture had to map memory while the program waited
-	out    *Lease       // the last one, until it is over; nil: none
-	last   Captured     // what the memory holds; zero: nothing whole
+	out    *Lease       // the last lease, until it is over; or nil
+	last   Captured     // contents of the memory; zero: nothing whole
 	left   bool         // the memory is the program.Memory's to free
 }
 
@@ -40,9 +38,8 @@ func newPool(limit int64, memory program.Memory, pinned *pinned) *pool {
 	return &pool{limit: limit, memory: memory, pinned: pinned, device: map[int]bool{}}
 }
 
-// Reserve makes room for n bytes ahead of time, from any goroutine. Too little memory is not an
-// error: captures then do without the pool. One that claims it meanwhile waits,
-// and one that came before has mapped what it needs.
+// Reserve makes room for n bytes ahead of time, from any goroutine. Too little memory is not an error: captures then do
+// without the pool. A capture that claims the pool meanwhile waits; an earlier one has mapped the memory that it needs.
 func (p *pool) Reserve(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,8 +70,7 @@ func (p *pool) add(n int64) bool {
 // Holds reports whether n bytes are within the bound.
 func (p *pool) Holds(n int64) bool { return p.limit <= 0 || n <= p.limit }
 
-// Alloc returns n bytes at a page boundary, or nil when there is no room. The
-// contents are whatever an earlier epoch left.
+// Alloc returns n bytes at a page boundary, or nil without room. The contents are those of an earlier epoch.
 func (p *pool) Alloc(n int) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +125,7 @@ func (p *pool) PinUsed() {
 	}
 }
 
-// private is memory of this process alone.
+// private is memory that only this process maps.
 type private struct{ program.Memory }
 
 func (private) Map(n int) ([]byte, error) { return shm.Touched(n) }
@@ -170,8 +166,7 @@ func (p *pool) Close() error {
 // RoundUp rounds n bytes up to whole pages of the pool.
 func RoundUp(n int64) int64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
 
-// copyPiece is how much one goroutine copies at a time: several times the
-// caches, so that the work spreads over cores.
+// copyPiece is the size of a goroutine's copies: several times the caches, so that the work spreads over cores.
 const copyPiece = 8 << 20
 
 // A Copy is one stretch of memory to be copied.
@@ -232,8 +227,8 @@ func (p *pool) remember(c Captured) {
 	p.last = c
 }
 
-// Renew gives back the memory that a restore has used for what is small, so that Reserve can make
-// one piece of what a capture takes. No capture has been taken.
+// Renew returns the memory that a restore has used for small values, so that Reserve can make one piece for captures.
+// No capture has been taken.
 func (p *Protected) Renew() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,8 +240,8 @@ func (p *Protected) Renew() error {
 	return errors.Join(errs...)
 }
 
-// Leave returns the newest capture, if all of it is in memory still, and keeps Close from unmapping
-// that. No capture follows.
+// Leave returns the newest capture, if all of it is still in memory, and keeps Close from unmapping it. No capture
+// follows.
 func (p *Protected) Leave() Captured {
 	p.mu.Lock()
 	defer p.mu.Unlock()

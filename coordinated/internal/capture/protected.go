@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Protected is what the program has protected per rank, in the order it did, and the memory
-// that it is captured to.
+// Protected holds the state that the program has protected per rank, in the order of its calls, and the memory for
+// captures.
 type Protected struct {
 	*pool
 	names   map[string]bool // true: per rank
@@ -40,9 +40,8 @@ type Device struct {
 	*gpustate.Device
 }
 
-// New makes room for the names of one rank. Captures take up to limit bytes of memory,
-// 0 meaning no bound, and copy with so many goroutines. The memory is shared with a program in
-// another process, or, if nil, this process's own.
+// New makes room for the names of one rank. Captures take up to limit bytes of memory, 0 meaning no bound, and copy
+// with that many workers. memory is shared with a program in another process; nil: private memory.
 func New(limit int64, workers int, memory program.Memory, log *slog.Logger) *Protected {
 	p := &Protected{names: map[string]bool{}, workers: workers, log: log}
 	p.pool = newPool(limit, memory, newPinned(log, p.pinDevices))
@@ -57,7 +56,7 @@ func (p *Protected) HashDevices() { p.hashes, p.least = map[string]*deviceHashes
 // kernel for it, which takes as long as bringing less than that.
 const hashFrom = 256 << 20
 
-// hashesAt are those of a device's contents in epochs, nil if there are to be none.
+// hashesAt returns the hashes of a device's contents in epochs, or nil if they are not wanted.
 func (p *Protected) hashesAt(device string) *deviceHashes {
 	if p.hashes == nil {
 		return nil
@@ -89,7 +88,7 @@ func (p *Protected) Add(name string, x any) error {
 	return nil
 }
 
-// Free says why a name cannot be taken.
+// Free returns an error if a name cannot be taken.
 func (p *Protected) Free(name string) error {
 	_, taken := p.names[name]
 	switch {
@@ -101,8 +100,8 @@ func (p *Protected) Free(name string) error {
 	return nil
 }
 
-// NameArray takes a name for what is not protected per rank. It lies on a device, if that is not nil, whose contents
-// come to the memory of captures.
+// NameArray takes a name for state that is not protected per rank. Its contents on a device, if that is not nil, are
+// copied to the memory of captures.
 func (p *Protected) NameArray(name string, on *gpustate.Device) {
 	p.names[name] = false
 	if on != nil {
@@ -140,8 +139,8 @@ func (p *Protected) Bytes() int64 {
 	return n
 }
 
-// Begin begins a capture: the memory is taken from those who write the one before. Nothing else happens while the
-// program waits. Devices come first, then the memory, and the messages last.
+// Begin begins a capture: it takes the memory from the writers of the previous one. Nothing else happens while the
+// program waits. Devices come first, then memory, then messages.
 func (p *Protected) Begin() *Snapshot {
 	p.pool.claim()
 	return &Snapshot{}
@@ -214,8 +213,8 @@ func (p *Protected) CaptureDevices(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// AddDevice leaves what was captured of a device to the snapshot, which releases it. What its contents hash to is
-// remembered under name. content reads one of them.
+// AddDevice gives a device's capture to the snapshot, which releases it. The hashes of its contents are remembered
+// under name. content reads one of them.
 func (p *Protected) AddDevice(s *Snapshot, name string, c *gpustate.Capture) (content func(i int) io.ReaderAt) {
 	s.devices = append(s.devices, c)
 	var h *captureHashes

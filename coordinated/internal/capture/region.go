@@ -18,7 +18,7 @@ type stream interface {
 
 // A Region is one protected thing whose bytes lie in this process's memory.
 type Region interface {
-	// Kind says what it is and of which layout; it must be equal on restore.
+	// Kind returns the kind and layout; it must be equal on restore.
 	Kind() string
 	// Bytes is its present size, an estimate for those that have to be asked.
 	Bytes() int64
@@ -29,19 +29,18 @@ type Region interface {
 	stage(n int64) (*staged, error)
 }
 
-// staged is a region on its way to what a checkpoint holds. First dst is filled,
-// which is all for memory of a length that stays; when all ranks have filled
-// theirs, the rest follows.
+// staged is a region being restored. dst is filled first, which is all for memory of a fixed length; the rest follows
+// when all ranks have filled theirs.
 type staged struct {
-	dst   []byte       // where the saved bytes go
-	live  bool         // dst is the program's memory, and what it holds is to be kept for a while
+	dst   []byte       // receives the saved bytes
+	live  bool         // dst is the program's memory, and its contents are to be kept until the vote
 	check func() error // looks at the bytes and changes nothing; nil: nothing to look at
 	apply func() error // makes the bytes the program's; nil: they are
 	undo  func()       // takes apply back; nil: it cannot be, for it runs the program's code
-	last  func()       // what is put in force when nothing can fail any more, nil: nothing
+	last  func()       // takes effect when nothing can fail any more; nil: nothing
 }
 
-// runs says that apply runs the program's code, which may fail.
+// runs reports whether apply runs the program's code, which may fail.
 func (s *staged) runs() bool { return s.apply != nil && s.undo == nil }
 
 // inMemory is a marshaler whose bytes are memory: *mpiwrap.Win.
@@ -55,7 +54,7 @@ type stager interface {
 	StageBinary(b []byte) (apply func(), err error)
 }
 
-// newRegion picks the form for what the program passed to Protect.
+// newRegion returns the form of a value that the program passed to Protect.
 func newRegion(x any) (Region, error) {
 	if v := reflect.ValueOf(x); v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("nil pointer; allocate the %v first", v.Type().Elem())
@@ -228,9 +227,8 @@ func (r *stateRegion) stage(n int64) (*staged, error) {
 	return s, nil
 }
 
-// TypeLayout describes a type by what its bytes mean: kinds, sizes and offsets.
-// Two types with one layout may hold each other's bytes. It returns an error
-// for types whose bytes mean nothing outside this process.
+// TypeLayout describes a type by the meaning of its bytes: kinds, sizes and offsets. Two types with one layout may hold
+// each other's bytes. It returns an error for types whose bytes have no meaning outside this process.
 func TypeLayout(t reflect.Type) (string, error) {
 	switch t.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,

@@ -26,15 +26,14 @@ type Callbacks struct {
 	// Mailbox looks at the messages of a shard and changes nothing; deliver puts them in
 	// force.
 	Mailbox func(b []byte) (deliver func(), err error)
-	// Over says that a part was over at a time; the zero time says that it never began.
+	// Over reports the time at which a part ended; the zero time means that it never began.
 	Over func(at time.Time, part string)
-	// Mismatch is the error for what is saved and what is protected as something else;
-	// one of them is empty where there is no such thing.
+	// Mismatch makes the error for a value that is saved and protected as different things; the empty one is missing.
 	Mismatch func(name, saved, now string) error
 }
 
-// Restoring brings the shard of one epoch or, if that fails, of another into what is protected. It has what memory and
-// devices held before.
+// Restoring brings the shard of one epoch or, if that fails, of another into the protected state. It keeps the previous
+// contents of memory and devices.
 type Restoring struct {
 	Callbacks
 	p      *Protected
@@ -42,12 +41,12 @@ type Restoring struct {
 	marks  map[string]*gpustate.Mark // devices as they were
 }
 
-// Restore begins to restore what is protected. The caller closes it.
+// Restore begins to restore the protected state. The caller closes it.
 func (p *Protected) Restore(c Callbacks) *Restoring {
 	return &Restoring{Callbacks: c, p: p, backup: newBackup(p.pool, p.workers), marks: map[string]*gpustate.Mark{}}
 }
 
-// Close forgets what was before, and leaves the memory to the captures.
+// Close drops the previous contents, and gives the memory to captures.
 func (r *Restoring) Close() {
 	for name, m := range r.marks {
 		if err := m.Release(); err != nil {
@@ -73,7 +72,7 @@ func (r *Restoring) Close() {
 // Undo after a step makes everything what it was before the first.
 type Attempt struct {
 	Fallible  bool     // Apply may fail: it reads, or runs the program's code
-	Undefined []string // names of what Undo cannot bring back
+	Undefined []string // names of values that Undo cannot restore
 	Stop      bool     // try no older epoch: one of them is a device, of which that may not hold all objects
 
 	*Restoring
@@ -96,7 +95,7 @@ type step struct {
 // Attempt begins with nothing read.
 func (r *Restoring) Attempt() *Attempt { return &Attempt{Restoring: r} }
 
-// Open looks into this rank's shard: whether the program protects what it holds, and at the messages.
+// Open looks into this rank's shard: whether the program protects its contents, and at the messages.
 func (a *Attempt) Open(ctx context.Context, sh *storage.Shard) error {
 	a.sh, a.sizes = sh, map[string]int64{}
 	for _, s := range sh.Sections() {
@@ -169,7 +168,7 @@ func table(ctx context.Context, sh *storage.Shard) (map[string]entry, error) {
 	return entries, nil
 }
 
-// readVars reads the table of variables, and says how long it is.
+// readVars reads the table of variables, and returns its length.
 func readVars(ctx context.Context, sh *storage.Shard) (list []entry, size int64, err error) {
 	for _, s := range sh.Sections() {
 		if s.Name == sectionVars {
@@ -184,7 +183,7 @@ func readVars(ctx context.Context, sh *storage.Shard) (list []entry, size int64,
 	return list, size, err
 }
 
-// compare checks that the program protects just what the checkpoint holds.
+// compare checks that the program protects exactly the contents of the checkpoint.
 func (a *Attempt) compare() error {
 	const device = "a device"
 	p := a.p
@@ -264,7 +263,7 @@ func (a *Attempt) ReadRegion(ctx context.Context, r Named, n int64, read func(ct
 	return nil
 }
 
-// fill reads what an entry stands for.
+// fill reads the bytes of an entry.
 func (a *Attempt) fill(ctx context.Context, dst []byte, e entry) error {
 	if e.inline != nil {
 		copy(dst, e.inline)
@@ -292,7 +291,7 @@ func (a *Attempt) MakeRoom(f *Foreign, n int64) error {
 	return err
 }
 
-// toApply enters what is to be done with a region's bytes.
+// toApply enters the later steps of a region.
 func (a *Attempt) toApply(name string, s *staged) {
 	if s.apply != nil {
 		a.Fallible = a.Fallible || s.runs()
@@ -317,13 +316,13 @@ func (a *Attempt) ReadLater(name string, read func(ctx context.Context) error) {
 	a.steps = append(a.steps, step{name, read, true})
 }
 
-// OnUndo has undo called by Undo, before what was entered earlier.
+// OnUndo adds a function for Undo, which calls the last one first.
 func (a *Attempt) OnUndo(undo func() error) { a.undone = append(a.undone, undo) }
 
 // OnFinish has f called in the third step.
 func (a *Attempt) OnFinish(f func()) { a.last = append(a.last, f) }
 
-// Keep notes what memory holds, for back to put there again; nil: there is no room for that.
+// Keep copies mem, for back to restore it; nil without room.
 func (r *Restoring) Keep(mem []byte) (back func()) { return r.backup.save(mem) }
 
 func (a *Attempt) device(ctx context.Context, d Device) error {
@@ -377,8 +376,8 @@ func (a *Attempt) fillDevice(ctx context.Context, d Device, size int64) error {
 	return err
 }
 
-// restoreHashed restores a device and, where captures are hashed and it is worth it, remembers what the device then
-// held as the contents of the epoch: what the program does not change need not be read again for the next one.
+// restoreHashed restores a device. If captures are hashed and it is worth it, it remembers the device's contents as
+// those of the epoch: contents that the program does not change need not be read again for the next one.
 func (a *Attempt) restoreHashed(ctx context.Context, d Device, record []byte,
 	fill func(i int, dst []byte, off int64) error) error {
 	h := a.p.hashesAt(d.Name)
@@ -437,7 +436,7 @@ func (a *Attempt) Finish() {
 	}
 }
 
-// Undo makes everything what it was, the last change first.
+// Undo restores the previous state, the last change first.
 func (a *Attempt) Undo() error {
 	var errs []error
 	for i := len(a.undone) - 1; i >= 0; i-- {

@@ -13,8 +13,8 @@ import (
 type Snapshot struct {
 	Sections []storage.Section
 	Bytes    int64
-	// Live says that some sections are the program's own memory because the pool
-	// had no room: they must be written before the program continues.
+	// Live reports that some sections are the program's own memory because the pool had no room: they must be written
+	// before the program continues.
 	Live bool
 
 	arrived func(ctx context.Context) error // nil: all is there
@@ -28,8 +28,8 @@ func (s *Snapshot) Add(name string, src io.ReaderAt, size int64) {
 	s.Bytes += size
 }
 
-// Arrive returns when the bytes that a program in another process brings to shared memory are all there. Before that
-// nothing may be read from Sections; after an error nothing at all.
+// Arrive waits until all bytes that a program in another process brings to shared memory are there. Before that
+// Sections must not be read, and after an error never.
 func (s *Snapshot) Arrive(ctx context.Context) error {
 	if s == nil || s.arrived == nil {
 		return nil

@@ -61,8 +61,7 @@ func encodeVars(entries []entry) ([]byte, error) {
 	return b, nil
 }
 
-// decodeVars reads what encodeVars wrote. The bytes have been verified by
-// storage; what does not fit is corruption all the same.
+// decodeVars reads the bytes of encodeVars. storage has verified them; an impossible value is corruption all the same.
 func decodeVars(b []byte) ([]entry, error) {
 	r := codec.Reader{B: b}
 	if string(r.Take(len(varsMagic))) != varsMagic {
