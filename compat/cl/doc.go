@@ -16,8 +16,8 @@
 // Flush does not wait. Memory of transfers that do not block is pinned until
 // they are complete. A call that fails gives no event. Mapped memory is a copy
 // that Unmap writes back. A command that waits for a user event which is not
-// set yet is issued when it is set: the call waits. The whole list, call by
-// call, is in docs/PORTING.md.
+// set yet is issued when it is set: the call waits. docs/PORTING.md lists the
+// calls that differ.
 package cl
 
 //go:generate go test ../internal/gen -update

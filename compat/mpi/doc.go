@@ -5,7 +5,7 @@
 // build serves a single process as well as any MPI, without build tags; slices
 // that are empty, too short or of different lengths give an error or the right
 // result instead of a panic, an overrun or nothing; dest and orig may be the same
-// slice. docs/PORTING.md lists every call.
+// slice. docs/PORTING.md lists the calls that differ.
 //
 // New programs use package mpiwrap, which is generic and has the rest of MPI.
 //
