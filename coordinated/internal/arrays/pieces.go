@@ -64,7 +64,7 @@ func (g *array) placed(at func(i int) layout.Place) (list []Block) {
 	return list
 }
 
-// content is a section with the blocks, of which mem has one after the other. The copy in mem is made while the program
+// content is a section with the blocks, which mem holds one after the other. The copy in mem is made while the program
 // waits, in long runs; the pieces are collected from it when the section is written.
 func (g *array) content(mem []byte) io.ReaderAt {
 	if len(g.cuts) <= len(g.blocks) {
@@ -129,7 +129,7 @@ func (c *cutContent) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// copy fills p with what the tile has from byte off of the section on.
+// copy fills p with the bytes of the tile from byte off of the section on.
 func (t *tile) copy(p, mem []byte, off int64) {
 	k, in := (off-t.from)/t.run, (off-t.from)%t.run
 	for len(p) > 0 {
@@ -143,5 +143,5 @@ func (t *tile) copy(p, mem []byte, off int64) {
 	}
 }
 
-// Gathered says that all is in host memory.
+// Gathered reports nothing: all bytes are in host memory.
 func (c *cutContent) Gathered() {}

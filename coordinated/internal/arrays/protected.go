@@ -20,7 +20,7 @@ type Protected struct {
 	replicas []*replica
 	items    []*items
 
-	Elastic bool // each shard says what it has of arrays, also if that is nothing
+	Elastic bool // each shard describes its arrays, even if it has none
 	Ranks   int  // of the job
 	Cuts    layout.Cuts
 }
@@ -53,8 +53,8 @@ func (p *Protected) add(g *array) {
 	p.arrays = append(p.arrays, g)
 }
 
-// presentArrays and presentReplicas are what a checkpoint takes now: a program in another process may have taken
-// something out.
+// presentArrays and presentReplicas are the state for a checkpoint now: a program in another process may have removed
+// something.
 func (p *Protected) presentArrays() (list []*array) {
 	for _, g := range p.arrays {
 		if g.foreign == nil || !g.foreign.Absent() {
@@ -129,8 +129,8 @@ func (p *Protected) capture(ctx context.Context, s *capture.Snapshot, mailbox fu
 	return nil
 }
 
-// foreign lists what a program in another process copies to shared memory. The sums of replicated values are taken
-// while it waits.
+// foreign lists the arrays that a program in another process copies to shared memory. The sums of replicated values are
+// taken while it waits.
 func (p *Protected) foreign() (list []capture.ForeignCopy, err error) {
 	for _, r := range p.replicas {
 		if f := r.Foreign(); f != nil {
@@ -160,7 +160,7 @@ func (p *Protected) AddForeign(name string, a *program.Array) error {
 	return nil
 }
 
-// renew asks a program in another process what the rank has of the array at present.
+// renew asks a program in another process for the rank's present share of the array.
 func (g *array) renew() error {
 	if g.foreign == nil || g.foreign.Absent() {
 		return nil

@@ -8,9 +8,9 @@ import (
 
 // target is where pieces of a section go.
 type target interface {
-	// direct is the memory from a place on, nil if put brings bytes there.
+	// direct is the memory from an offset on, or nil if put has to copy.
 	direct(to, n int64) []byte
-	// put brings pieces to their places; scratch begins with byte base of the section.
+	// put copies pieces to their places; scratch begins with byte base of the section.
 	put(list []piece, scratch []byte, base int64) error
 }
 
@@ -31,10 +31,10 @@ type nowhere struct{}
 func (nowhere) direct(_, _ int64) []byte               { return nil }
 func (nowhere) put(_ []piece, _ []byte, _ int64) error { return nil }
 
-// piece is a run of bytes in a section, and where it goes in memory.
+// piece is a run of bytes at an offset of a section, and its destination in memory.
 type piece struct{ from, to, n int64 }
 
-// wants lists what a rank of the epoch has of that which this one wants.
+// wants lists the pieces that this rank wants and a rank of the epoch has.
 func (g *array) wants(saved *layout.Local) (list []piece, err error) {
 	base, size := int64(0), g.local.Elem
 	for i := range saved.Parts {
@@ -66,8 +66,8 @@ const (
 	readAlone = 1 << 20   // from how many bytes on a run goes straight to its place
 )
 
-// readPieces has the pieces of a section read to their places. The whole units of long pieces go straight there. The
-// rest is read together with what lies beside it, so no unit is read twice.
+// readPieces has the pieces of a section read to their places. Whole units of long pieces go there directly. The rest
+// is read together with its neighbours, so no unit is read twice.
 func readPieces(list []piece, t target, read func(dst []byte, off int64) error) error {
 	var small []piece
 	add := func(p piece, from, to int64) {

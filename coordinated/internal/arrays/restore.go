@@ -20,7 +20,7 @@ type Source interface {
 	Own() *storage.Shard
 	// Size is the number of ranks of the epoch.
 	Size() int
-	// Entries says what all ranks' shards have.
+	// Entries returns the manifest's entries of all ranks.
 	Entries(ctx context.Context) ([]storage.ShardInfo, error)
 	// With lends the shard of a rank.
 	With(ctx context.Context, rank int, read func(sh *storage.Shard) error) error
@@ -39,7 +39,7 @@ func (p *Protected) Restore(c capture.Callbacks, log *slog.Logger) *Restoring {
 	return &Restoring{p.Protected.Restore(c), p, log, map[*array]*gpustate.ShareMark{}}
 }
 
-// Close forgets what was before, and leaves the memory to the captures.
+// Close drops the previous contents, and gives the memory to captures.
 func (r *Restoring) Close() {
 	for g, m := range r.shares {
 		if err := m.Release(); err != nil {
@@ -53,7 +53,7 @@ func (r *Restoring) Close() {
 // Attempt is capture.Attempt for everything that is protected: Read is its first step.
 type Attempt struct {
 	*capture.Attempt
-	Assigned []Assignment // who gets which items, which the ranks have to agree on before Apply
+	Assigned []Assignment // owners of items, which the ranks have to agree on before Apply
 
 	r        *Restoring
 	src      Source
@@ -65,8 +65,8 @@ func (r *Restoring) Attempt() *Attempt {
 	return &Attempt{Attempt: r.Restoring.Attempt(), r: r, deferred: map[*array]bool{}}
 }
 
-// Read is the first step. An epoch of another number of ranks has no shard of this one, so it gives arrays, replicated
-// values and items alone.
+// Read is the first step. An epoch of another number of ranks has no shard of this one, so it only gives arrays,
+// replicated values and items.
 func (a *Attempt) Read(ctx context.Context, src Source) error {
 	a.src = src
 	if src.Own() == nil {
@@ -85,7 +85,8 @@ func (a *Attempt) Read(ctx context.Context, src Source) error {
 	return a.ReadDevices(ctx)
 }
 
-// arrays reads what all ranks share: each rank what it owns now, from the shards of those that owned it.
+// arrays reads the state that all ranks share: each rank reads the elements that it owns now from the shards of their
+// owners.
 func (a *Attempt) arrays(ctx context.Context) error {
 	for _, g := range a.r.p.arrays {
 		if err := g.renew(); err != nil {
@@ -114,14 +115,14 @@ func (a *Attempt) arrays(ctx context.Context) error {
 	return a.fillArrays(ctx, holders, func(g *array) bool { return !a.deferred[g] }, true)
 }
 
-// holder is a rank of the epoch, and what it has.
+// holder is a rank of the epoch, with its layout.
 type holder struct {
 	rank   int
 	arrays map[string]*layout.Local
 }
 
-// holders lists the ranks whose shards are to be looked into: this one alone, where it has all that it wants. size is
-// the number of ranks of the epoch.
+// holders lists the ranks whose shards are read: only this one, if it has all that it wants. size is the number of
+// ranks of the epoch.
 func (a *Attempt) holders(ctx context.Context) (list []holder, size int, err error) {
 	p := a.r.p
 	if own := a.src.Own(); own != nil {
@@ -168,7 +169,7 @@ func (o *holder) suffices(p *Protected) bool {
 	}) && !slices.ContainsFunc(p.items, func(s *items) bool { return s.owner != nil })
 }
 
-// compareArrays checks that the program declares just what a rank of the epoch has.
+// compareArrays checks that the program declares exactly the arrays of a rank of the epoch.
 func (a *Attempt) compareArrays(l *storage.Layout) error {
 	have := map[string]string{}
 	if l != nil {
@@ -201,7 +202,7 @@ func (a *Attempt) compareArrays(l *storage.Layout) error {
 	return errors.Join(errs...)
 }
 
-// describe names an array's type for people, and tells arrays apart that differ.
+// describe names an array's type for people; different arrays have different texts.
 func describe(a *layout.Array) string {
 	if a.Kind == layout.Replicated {
 		return "replicated " + a.Type
@@ -212,8 +213,8 @@ func describe(a *layout.Array) string {
 	return fmt.Sprintf("array of %s, %v", a.Type, a.Dims)
 }
 
-// saveContents saves what the memory of an array held before, so that a failed restore can put it back. Where there is
-// no room for that, the bytes are verified now and read when all ranks know theirs to be good.
+// saveContents saves the previous contents of an array's memory, so that a failed restore can put them back. Without
+// room the bytes are verified now, and read when all ranks know theirs to be good.
 func (a *Attempt) saveContents(ctx context.Context, g *array, holders []holder) error {
 	if err := g.inMemory(); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (a *Attempt) saveContents(ctx context.Context, g *array, holders []holder) 
 	return nil
 }
 
-// before notes what the memory of an array holds; nil: there is no room for that.
+// before saves the contents of an array's memory; nil without room.
 func (a *Attempt) before(ctx context.Context, g *array) (undo func() error, err error) {
 	if g.changing != nil && g.changing.fresh {
 		return func() error { return nil }, nil
@@ -258,7 +259,7 @@ func (a *Attempt) before(ctx context.Context, g *array) (undo func() error, err 
 }
 
 // saveForeign makes room in shared memory for the share of a program in another process, which copies it to its array
-// when all ranks have theirs. Nothing of the program changes before. Where an earlier start has left just this share in
+// when all ranks have theirs. Nothing of the program changes before. If an earlier start has left exactly this share in
 // memory, it is taken from there.
 func (a *Attempt) saveForeign(g *array, holders []holder) error {
 	if len(holders) == 1 && a.isOwn(holders[0].rank) &&

@@ -21,9 +21,9 @@ import (
 // connectTimeout bounds the building of the control tree.
 const connectTimeout = 60 * time.Second
 
-// Options say how the control plane is built.
+// Options describe the control plane.
 type Options struct {
-	Interface   string // where it listens; empty: chosen by the nodes' networks
+	Interface   string // address on which it listens; empty: chosen by the nodes' networks
 	PeerTimeout time.Duration
 	Fanout      int // children in the tree
 	Logger      *slog.Logger
@@ -92,7 +92,7 @@ func Connect(ctx context.Context, priv Ranks, opt Options) (_ Plane, t *Topology
 	return p, t, key, err
 }
 
-// Plane is what the agent needs of the control plane.
+// Plane is the agent's face of the control plane.
 type Plane interface {
 	Send(to int, payload []byte) error
 	Messages() <-chan control.Inbound
@@ -128,10 +128,10 @@ func Agree(priv Ranks, op string, err error) error {
 	return outcome.Failed(op, texts, err)
 }
 
-// mostReason bounds what all ranks hear of why each has failed: 2 KiB, and less of very many.
+// mostReason bounds a rank's reason for a failure, as sent to all ranks: 2 KiB, and less for very many ranks.
 func mostReason(size int) int { return max(fieldBytes, min(2<<10, 2<<20/size)) }
 
-// gather gives every rank's string to all ranks: first the lengths, and what there is if not all are empty.
+// gather gives every rank's string to all ranks: first the lengths, then the strings if any is not empty.
 func gather(priv Ranks, s string) ([]string, error) {
 	const width = 4
 	size := priv.Size()

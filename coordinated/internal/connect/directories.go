@@ -15,8 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// ShareWait is how long a node may take to see what another one has written: file
-// systems keep what they know of a directory for a while.
+// ShareWait is the time in which a node must see another one's writes: file systems cache directories.
 const ShareWait = 30 * time.Second
 
 // Directories finds out which directories the ranks share. It asks the file system, not the settings.
@@ -27,7 +26,7 @@ type Directories struct {
 	Log      *slog.Logger
 }
 
-// Blind lists the nodes that do not see within wait what another one writes to a directory: rank 0 writes a file of a
+// Blind lists the nodes that do not see another node's writes to a directory within wait: rank 0 writes a file of a
 // random name, and one rank of each other node looks for it. Collective.
 func (d *Directories) Blind(ctx context.Context, dir string, wait time.Duration) (nodes []string, err error) {
 	me := d.Topology.Rank
@@ -90,9 +89,9 @@ func touch(fsys vfs.FS, name string) error {
 // dirMark is how long the mark of a directory is.
 const dirMark = 16
 
-// Writers finds which rank writes the manifests of each rank's directory of a level, by level and rank: the first
-// of those ranks of a node that have the same directory. A manifest describes all ranks, so who writes none need not
-// hear of all. dirs are this rank's, by level; each rank names the same levels. Collective.
+// Writers finds the rank that writes the manifests of each rank's directory of a level, by level and rank: the first of
+// those ranks of a node that have the same directory. A manifest describes all ranks, so only writers need the reports
+// of all. dirs are this rank's, by level; each rank names the same levels. Collective.
 func (d *Directories) Writers(levels []string, dirs map[string]string) (map[string][]int, error) {
 	if len(levels) == 0 {
 		return nil, nil
@@ -116,7 +115,7 @@ func (d *Directories) Writers(levels []string, dirs map[string]string) (map[stri
 	return out, nil
 }
 
-// markOf is short for an identity; that of none is zero.
+// markOf is a short form of an identity; zero without one.
 func markOf(identity string) []byte {
 	if identity == "" {
 		return make([]byte, dirMark)
@@ -125,7 +124,8 @@ func markOf(identity string) []byte {
 	return sum[:dirMark]
 }
 
-// firstOfEach is by rank the first rank on the same node with the same mark; a rank whose mark is zero is alone.
+// firstOfEach returns, by rank, the first rank on the same node with the same mark; a rank whose mark is zero has its
+// own.
 func firstOfEach(nodes []string, marks [][dirMark]byte) []int {
 	type place struct {
 		node string

@@ -28,9 +28,8 @@ func NotAll(waited time.Duration, missing []int) error {
 		"or raise wait_timeout (Open waits %d times as long)", waited, who, OpenWait)
 }
 
-// meet waits until all ranks have come to Open, in bounded time. Before they have there
-// is no control plane; those that wait tell rank 0 that they are here, and it says who
-// is missing.
+// meet waits until all ranks have come to Open, for at most limit. There is no control plane yet: ranks that wait
+// report to rank 0, which names the missing ones.
 func meet(priv *mpiwrap.Comm, limit time.Duration, log *slog.Logger) error {
 	all, err := priv.Ibarrier()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 type Ranks interface {
 	Rank() int
 	Size() int
-	// Meet returns when all ranks have called it, or who has not after the limit.
+	// Meet returns when all ranks have called it, or names the missing ranks after the limit.
 	Meet(limit time.Duration, log *slog.Logger) error
 	// Allgather gives every rank's bytes to all, in order of rank. Collective; each gives
 	// equally many.
@@ -22,7 +22,7 @@ type Ranks interface {
 // OverMPI are ranks that are here with their MPI.
 type OverMPI struct{ *mpiwrap.Comm }
 
-// Meet tells rank 0, in messages, who is here.
+// Meet reports this rank to rank 0, in messages.
 func (r OverMPI) Meet(limit time.Duration, log *slog.Logger) error { return meet(r.Comm, limit, log) }
 
 // Allgather is that of MPI.

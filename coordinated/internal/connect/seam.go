@@ -10,26 +10,26 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// Seam is what the tests of these packages put in place of what surrounds a job, and how they look inside of it:
-// coordinated.Open finds a Seam in its context, beside the file system of vfs.With. Zero fields leave everything as it
-// is.
+// Seam replaces the surroundings of a job in tests of these packages, and lets them look inside: coordinated.Open finds
+// a Seam in its context, beside the file system of vfs.With. Zero fields change nothing.
 type Seam struct {
 	Plane func(rank int) Plane // how a rank reaches the others
 	Host  string               // the node that the rank plays
-	// Phase hears of each step of a checkpoint on each rank, before what follows.
+	// Phase reports each step of a checkpoint on each rank, before the next step.
 	Phase func(rank int, name string)
-	// CopyTime is how long a copy of an epoch from one level to the next takes, by what the rank knows to be left.
+	// CopyTime is the time that a copy of an epoch from one level to the next takes; left is the time that the rank
+	// has.
 	CopyTime func(rank int, left time.Duration) time.Duration
-	// QuietPerRank lets Options.Quiet take effect although something is protected per rank.
+	// QuietPerRank lets Options.Quiet take effect even if something is protected per rank.
 	QuietPerRank bool
-	ShareWait    time.Duration // how long nodes may take to see what another writes
+	ShareWait    time.Duration // in which nodes must see another's writes
 	Slurm        *slurm.Job    // that the rank is in
 	Cuts         *layout.Cuts  // how global arrays are cut into pieces
-	// Opened is given what a test may do inside the rank's Checkpointer, before Open returns.
+	// Opened receives the rank's Inside, before Open returns.
 	Opened func(Inside)
 }
 
-// Inside has what a test may do inside an open Checkpointer, and see of it.
+// Inside lets a test act inside an open Checkpointer, and look at it.
 type Inside struct {
 	OnAgent   func(ctx context.Context, f func()) error // runs f on the rank's agent
 	Signalled func(os.Signal)                           // on the agent: as if the rank had received it

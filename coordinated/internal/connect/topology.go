@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 )
 
-// Topology is who sits where, as this rank sees it.
+// Topology has the places of the ranks, as this rank sees them.
 type Topology struct {
 	Rank     int      // this one
 	Nodes    []string // node of each rank
@@ -27,9 +27,9 @@ type seats struct {
 	ranks []int // ascending
 }
 
-// Place lays the control tree: the first ranks of the nodes are a tree of that many children each, in order of
-// rank, and the other ranks of a node are in a tree of their own below its first. So one edge leads to each node but
-// the first, and what is for one rank of each node passes through no other. Rank 0 is the root.
+// Place builds the control tree: the first ranks of the nodes form a tree with fanout children each, in order of rank;
+// the other ranks of a node form one below its first. So one edge leads to each node but the first, and a message for
+// one rank of each node passes through no other rank. Rank 0 is the root.
 func Place(rank int, nodes []string, fanout int) *Topology {
 	t := &Topology{Rank: rank, Nodes: nodes, fanout: fanout, at: map[string]seats{}}
 	for r, n := range nodes {
@@ -84,8 +84,8 @@ func (t *Topology) Size() int { return len(t.Nodes) }
 // Node is that of this rank.
 func (t *Topology) Node() string { return t.Nodes[t.Rank] }
 
-// Mates lists the ranks on the node of this one, itself among them, ascending. The first
-// copies to the global level for all of them.
+// Mates lists the ranks on this rank's node, itself included, ascending. The first copies to the global level for all
+// of them.
 func (t *Topology) Mates() []int {
 	var out []int
 	for r, n := range t.Nodes {

@@ -1,6 +1,5 @@
-// Package metrics counts what the checkpoints of a job cost, for Prometheus: as
-// text over HTTP, and as a file for the textfile collector of node_exporter. The
-// names are part of what users rely on; docs/MONITORING.md lists them.
+// Package metrics counts the cost of a job's checkpoints for Prometheus: as text over HTTP, and as a file for the
+// textfile collector of node_exporter. Users rely on the names; docs/MONITORING.md lists them.
 //
 // A nil Set counts nothing.
 package metrics
@@ -21,21 +20,20 @@ import (
 	"time"
 )
 
-// Options say whose metrics they are and where they go.
+// Options name the job and the outputs.
 type Options struct {
 	Job, Node  string
 	Rank, Size int
-	// Dir is where a file with the metrics is kept up to date; empty means none.
+	// Dir is the directory of a file that has the current metrics; empty means none.
 	Dir string
-	// Listen is the address at which /metrics is served; without a host it is the
-	// loopback one. Empty means none.
+	// Listen is the address at which /metrics is served; without a host it is the loopback one. Empty means none.
 	Listen string
 	// Now is read at every look.
 	Now    func() Now
 	Logger *slog.Logger
 }
 
-// Now is what is looked at rather than counted.
+// Now has values that are read when they are wanted, not counted.
 type Now struct {
 	Points        uint64
 	BacklogEpochs int   // cut, and not at the last level yet
@@ -61,7 +59,7 @@ type Set struct {
 	points, backlogEpochs, backlogBytes, ranks, startTime *metric // gauges
 
 	file string
-	addr net.Addr // where they are served; nil if they are not
+	addr net.Addr // at which they are served, or nil
 	wake chan struct{}
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -131,7 +129,7 @@ func (s *Set) register() {
 	slices.SortFunc(s.metrics, func(a, b *metric) int { return strings.Compare(a.name, b.name) })
 }
 
-// look sets what is looked at rather than counted.
+// look sets the values of Now.
 func (s *Set) look() {
 	n := s.opt.Now()
 	s.points.put(float64(n.Points))
@@ -216,7 +214,7 @@ func (s *Set) PutOff() {
 	}
 }
 
-// Restored notes what this run continued from.
+// Restored notes the epoch from which this run continued.
 func (s *Set) Restored(epoch uint64, level string, bytes int64, took time.Duration) {
 	if s != nil {
 		s.restoredEpoch.put(float64(epoch))

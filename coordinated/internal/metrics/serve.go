@@ -20,8 +20,8 @@ const (
 	replyTime    = 30 * time.Second
 )
 
-// serve answers GET /metrics, one request for each connection. net/http would more than double what a small program
-// links.
+// serve answers GET /metrics, one request for each connection. net/http would more than double the size of a small
+// program.
 func (s *Set) serve(ctx context.Context) error {
 	host, port, err := net.SplitHostPort(s.opt.Listen)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// metric is one of a rank: a value for each value of its labels. It has none until one is set.
+// metric has a value for each set of labels, for this rank. It has none until one is set.
 type metric struct {
 	set    *Set
 	name   string

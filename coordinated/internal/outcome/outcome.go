@@ -1,5 +1,5 @@
-// Package outcome makes one error of how an operation went on each rank: it fails for all if it failed for one, with a
-// RanksError that names the ranks and says each reason once.
+// Package outcome joins the errors of an operation on all ranks: it fails for all if it failed for one, with a
+// RanksError that names the ranks and has each reason once.
 package outcome
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 )
 
-// RanksError says that an operation that all ranks take part in failed on some.
-// It unwraps to the error of this rank, if it is one of them.
+// RanksError reports that a collective operation failed on some ranks. It unwraps to the error of this rank, if it is
+// one of them.
 type RanksError struct {
 	Op     string
 	Failed []RankFailure // in order of rank
@@ -19,13 +19,13 @@ type RanksError struct {
 	all bool // it failed on every rank
 }
 
-// RankFailure is what one rank reported.
+// RankFailure has one rank's report.
 type RankFailure struct {
 	Rank int
 	Text string
 }
 
-// Error says each reason once, with the ranks that have it unless all have.
+// Error gives each reason once, with the ranks that have it unless all have.
 func (e *RanksError) Error() string {
 	var b strings.Builder
 	var texts []string
@@ -86,7 +86,7 @@ func Ranks(rs []int) string {
 	return b.String()
 }
 
-// Check reads every rank's report by read, which returns what is wrong with it.
+// Check passes every rank's report to read, which returns an error's text.
 func Check(op string, blobs []cut.Blob, own error, read func(i int, b []byte) (wrong string)) error {
 	texts := make([]string, len(blobs))
 	for i, b := range blobs {
@@ -109,7 +109,7 @@ func Failed(op string, texts []string, own error) error {
 	return &RanksError{Op: op, Failed: failed, Err: own, all: len(failed) == len(texts)}
 }
 
-// Encode is the report of a rank that has nothing to say but its error: the text, or nothing.
+// Encode is the report of a rank with nothing but its error: the text, or nothing.
 func Encode(err error) []byte {
 	if err == nil {
 		return nil
@@ -117,7 +117,7 @@ func Encode(err error) []byte {
 	return []byte(err.Error())
 }
 
-// Decode returns what the ranks have reported by Encode.
+// Decode returns an error with the reports that the ranks made by Encode.
 func Decode(op string, blobs []cut.Blob, own error) error {
 	return Check(op, blobs, own, func(_ int, b []byte) string { return string(b) })
 }

@@ -13,40 +13,39 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-// ReporterOptions are what a Reporter works with.
+// ReporterOptions configure a Reporter.
 type ReporterOptions struct {
 	Supervisor string      // its address and key, as job.ParseSupervisor reads them
-	First      *job.Report // what the first report says beside what Fill does
+	First      *job.Report // what the first report has beside the fields of Fill
 	Log        *slog.Logger
 	Go         func(func()) // runs f on a goroutine that is waited for at the end
 
-	// Fill says in a report what has become of the run, and Changed returns a channel that
-	// is closed at the next change of that.
+	// Fill enters the state of the run in a report, and Changed returns a channel that is closed at the next change.
 	Fill    func(rep *job.Report)
 	Changed func() <-chan struct{}
 
-	// NodeLost hears that a node of the run before was lost, before anything is reported.
+	// NodeLost reports that the previous run lost a node, before the first report is sent.
 	NodeLost func(ctx context.Context) error
-	// Ends hears that the process will be killed so long from now; 0: nobody knows.
+	// Ends reports that the process will be killed after within; 0: unknown.
 	Ends func(within time.Duration)
-	// Request hears that a checkpoint is wanted.
+	// Request asks for a checkpoint.
 	Request func(stop bool)
 }
 
-// Reporter tells the supervisor, at rank 0. A nil Reporter does nothing.
+// Reporter reports to the supervisor, at rank 0. A nil Reporter does nothing.
 type Reporter struct {
 	opt      ReporterOptions
 	conn     net.Conn
 	now      chan chan struct{} // closed when a report has been sent
 	last     chan struct{}      // closed to send the last report
 	done     chan struct{}      // closed when it is sent
-	endKnown chan struct{}      // closed when the supervisor has said how much time TERM leaves
+	endKnown chan struct{}      // closed when the supervisor has reported the time after TERM
 
 	acknowledged chan struct{} // closed when the supervisor has taken the first report
 
 	mu   sync.Mutex      // guards the fields below
 	term bool            // rank 0 was sent TERM
-	ends time.Time       // as the supervisor says; zero = it does not
+	ends time.Time       // as the supervisor reports; zero = unknown
 	lost *job.LostStatus // nil: no rank is
 	well bool            // every rank has called Close
 	none Unrestorable    // why nothing can be restored
@@ -98,8 +97,8 @@ func StartReporter(ctx context.Context, opt ReporterOptions) *Reporter {
 	return r
 }
 
-// ReportFailed tells the supervisor, which cannot guess it, why a run did not begin; the report
-// says why. The program says it itself where that fails.
+// ReportFailed tells the supervisor why a run did not begin; it cannot guess that. If this fails, the program logs the
+// reason itself.
 func ReportFailed(ctx context.Context, supervisor string, rep job.Report) {
 	v, err := job.ParseSupervisor(supervisor)
 	if err != nil {
@@ -164,7 +163,7 @@ func (r *Reporter) fill(rep *job.Report) {
 	}
 }
 
-// listen carries out what the supervisor asks.
+// listen obeys the supervisor's requests.
 func (r *Reporter) listen() {
 	in := bufio.NewScanner(r.conn)
 	for in.Scan() {
@@ -188,7 +187,7 @@ func (r *Reporter) listen() {
 	}
 }
 
-// Terminated lets the next report tell that rank 0 was sent TERM.
+// Terminated notes for the next report that rank 0 was sent TERM.
 func (r *Reporter) Terminated() {
 	if r == nil {
 		return
@@ -198,16 +197,16 @@ func (r *Reporter) Terminated() {
 	r.term = true
 }
 
-// takenUp notes that the supervisor hears this run.
+// takenUp notes that the supervisor accepts this run's reports.
 func (r *Reporter) takenUp() {
 	select {
-	case <-r.acknowledged: // it has said so before
+	case <-r.acknowledged: // it was noted before
 	default:
 		close(r.acknowledged)
 	}
 }
 
-// answered takes what the supervisor says about that.
+// answered notes the supervisor's answer about TERM.
 func (r *Reporter) answered(within time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,8 +220,8 @@ func (r *Reporter) answered(within time.Duration) {
 	}
 }
 
-// KillTime is when the process will be killed, if it was sent TERM and the
-// supervisor knows better than it; else zero. It waits so long for the answer.
+// KillTime returns when the process will be killed, if it was sent TERM and the supervisor knows better than the
+// process; else zero. It waits at most wait for the answer.
 func (r *Reporter) KillTime(ctx context.Context, wait time.Duration) time.Time {
 	if r == nil {
 		return time.Time{}
@@ -248,7 +247,7 @@ func (r *Reporter) KillTime(ctx context.Context, wait time.Duration) time.Time {
 // by itself; this is for a rank that gets no core.
 const lastReport = 5 * time.Second
 
-// ClosedWell notes that the last report is to tell that all ranks have closed.
+// ClosedWell notes for the last report that all ranks have closed.
 func (r *Reporter) ClosedWell() {
 	if r == nil {
 		return
@@ -258,7 +257,7 @@ func (r *Reporter) ClosedWell() {
 	r.well = r.lost == nil
 }
 
-// Unrestorable tells why no epoch was restored, before the program hears it and ends.
+// Unrestorable reports why no epoch was restored, before the program gets the error and ends.
 func (r *Reporter) Unrestorable(why Unrestorable) {
 	if r == nil {
 		return
@@ -283,7 +282,7 @@ func (r *Reporter) Unrestorable(why Unrestorable) {
 	}
 }
 
-// End sends the last report, which tells of a lost rank if there is one.
+// End sends the last report, with the lost rank if there is one.
 func (r *Reporter) End(lost *job.LostStatus) {
 	if r == nil {
 		return

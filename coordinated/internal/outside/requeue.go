@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// Requeuers is how many nodes try to put an orphaned job back into the queue: so
-// many do not die together, and the controller is not asked by all.
+// Requeuers is the number of nodes that try to put an orphaned job back into the queue: enough that not all die
+// together, few enough for the controller.
 const Requeuers = 8
 
 // How a rank that leaves finds out whether the supervisor is dead, too. It can take
@@ -22,9 +22,8 @@ const (
 	requeueEvery      = 200 * time.Millisecond
 )
 
-// RequeueAbandoned puts the Slurm job back into the queue when the supervisor is dead as
-// well as a rank: the node that ran the batch script has died, and Slurm starts a job
-// with --no-kill again only when it is told to. The supervisor's guards do the same;
+// RequeueAbandoned puts the Slurm job back into the queue when both the supervisor and a rank are dead: the node of the
+// batch script has died, and Slurm restarts a job with --no-kill only on request. The supervisor's guards do the same;
 // this is for a job without any left. The first ranks of Requeuers nodes call it.
 func RequeueAbandoned(supervisor string, in slurm.Job, log *slog.Logger) {
 	v, err := job.ParseSupervisor(supervisor)
@@ -50,9 +49,9 @@ func RequeueAbandoned(supervisor string, in slurm.Job, log *slog.Logger) {
 	log.Warn("holdfast: the node of holdfast run is dead; the job is requeued", "job", v.Requeue)
 }
 
-// RequeueStopped puts the Slurm job back into the queue after a final checkpoint. Called
-// when all ranks have called Close: what comes now may be ended by Slurm. So may each command,
-// by the signals that Slurm sends to all processes of a step whose time is over.
+// RequeueStopped puts the Slurm job back into the queue after a final checkpoint. Called when all ranks have called
+// Close, because Slurm may end the process from now on. Each command may be ended as well, by the signals that Slurm
+// sends to all processes of a step whose time is over.
 func RequeueStopped(in slurm.Job, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), requeueTime)
 	defer cancel()
@@ -72,7 +71,7 @@ func RequeueStopped(in slurm.Job, log *slog.Logger) {
 	}
 }
 
-// requeueUnsettled puts a job back into the queue, or says why it is not to be.
+// requeueUnsettled puts a job back into the queue, or returns a reason not to.
 func requeueUnsettled(ctx context.Context, in slurm.Job) (why string, err error) {
 	var client slurm.Client
 	info, err := client.ShowJob(ctx, in.ID)

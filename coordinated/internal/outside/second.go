@@ -31,10 +31,10 @@ func (e *OtherRunError) Error() string {
 		"use another directory", e.Dir, e.PID, e.Node)
 }
 
-// RefuseSecond looks for a run that answers, and goes on answering (*OtherRunError): survivors of a dead rank take a
-// moment to leave. A contact file that a dead run left behind is no obstacle. The same supervisor ends one start before
-// it begins the next, so RefuseSecond waits for the end of a rank 0 that it has started. How long a start may take is
-// the supervisor's decision.
+// RefuseSecond looks for a run that answers, and goes on answering (*OtherRunError): survivors of a dead rank need time
+// to leave. A contact file that a dead run left behind is no obstacle. The same supervisor ends one start before it
+// begins the next, so RefuseSecond waits for the end of a rank 0 that it has started. The supervisor decides how long a
+// start may take.
 func RefuseSecond(ctx context.Context, dir, supervisor string, log *slog.Logger) error {
 	us, _ := job.ParseSupervisor(supervisor) // without one there is no earlier start
 	pause := sleep.Backoff{First: lingering / 1000, Longest: lingering / 10}

@@ -17,25 +17,24 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// ServerOptions are what a Server works with.
+// ServerOptions configure a Server.
 type ServerOptions struct {
 	Plane      *control.Plane
-	Dir        string // where the contact file lies
+	Dir        string // of the contact file
 	Job        string
 	Node       string
 	Key        control.Key
 	Supervisor string // as ReporterOptions has it
 	Daemon     bool   // this process serves a program that may outlive it
 	Listen     bool   // on an interface that other nodes reach, beside that of the plane
-	// Optional says that a job whose contact file cannot be written runs as well: its
-	// directory may be one that this run does without.
+	// Optional lets a job run whose contact file cannot be written: it may use no epoch of that directory.
 	Optional bool
 	Log      *slog.Logger
 	Go       func(func()) // runs f on a goroutine that is waited for at the end
 
-	// Request asks for a checkpoint and, if wanted, waits for what becomes of it.
+	// Request asks for a checkpoint and, if wanted, waits for its outcome.
 	Request func(stop, wait bool) error
-	// Status says how the job is, Ranks how each rank is.
+	// Status returns the state of the job, Ranks that of each rank.
 	Status func() (*job.Status, error)
 	Ranks  func() ([]job.RankStatus, error)
 }
@@ -51,7 +50,7 @@ type Server struct {
 // error is of that file.
 func Serve(ctx context.Context, opt ServerOptions) (*Server, error) {
 	s := &Server{opt: opt, ctx: ctx, file: filepath.Join(opt.Dir, job.ContactName)}
-	v, _ := job.ParseSupervisor(opt.Supervisor) // none is no error
+	v, _ := job.ParseSupervisor(opt.Supervisor) // no supervisor is no error
 	b, err := json.Marshal(job.Contact{Job: opt.Job, Addr: s.clientAddr(), Node: opt.Node, PID: os.Getpid(),
 		Daemon: opt.Daemon, Key: opt.Key, Supervisor: v.Address()})
 	if err == nil {

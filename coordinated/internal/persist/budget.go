@@ -13,20 +13,19 @@ import (
 
 // End is when this process will be killed, once it was asked to stop.
 type End struct {
-	mu    sync.Mutex // guards all of it
-	at    time.Time  // zero = nobody knows
-	leave time.Time  // what is left then is for closing and leaving
+	mu    sync.Mutex // guards all fields
+	at    time.Time  // zero = unknown
+	leave time.Time  // the time after this is for closing and leaving
 }
 
-// Within notes that the process has so long from now; 0 means that nobody
-// knows. The earliest end that was told counts.
+// Within notes that the process will be killed after d; 0 means unknown. The earliest end counts.
 func (e *End) Within(d time.Duration) {
 	if d > 0 {
 		e.By(time.Now().Add(d))
 	}
 }
 
-// By is Within for a time; zero means that nobody knows.
+// By is Within for a time; zero means unknown.
 func (e *End) By(t time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,8 +34,7 @@ func (e *End) By(t time.Time) {
 	}
 }
 
-// set notes that the process has so long from now whatever signals have said
-// so far; a later one counts again.
+// set notes that the process has d from now, whatever earlier signals announced; a later signal counts again.
 func (e *End) set(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,7 +44,7 @@ func (e *End) set(d time.Duration) {
 // put sets the end; mu is held.
 func (e *End) put(at time.Time) { e.at, e.leave = at, at.Add(-reserve(time.Until(at))) }
 
-// Left is the time until the process is killed; false if nobody knows.
+// Left returns the time until the process is killed; false if unknown.
 func (e *End) Left() (time.Duration, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,8 +54,7 @@ func (e *End) Left() (time.Duration, bool) {
 	return time.Until(e.at), true
 }
 
-// closing is the time until there is only enough left for closing and leaving; false if
-// nobody knows.
+// closing returns the time until only closing and leaving fit; false if unknown.
 func (e *End) closing() (time.Duration, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,8 +64,8 @@ func (e *End) closing() (time.Duration, bool) {
 	return time.Until(e.leave), true
 }
 
-// GraceError says that a final checkpoint was not copied to all levels because
-// the process would have been killed before.
+// GraceError reports that a final checkpoint was not copied to all levels because the process would have been killed
+// before.
 type GraceError struct {
 	Epoch      storage.Epoch
 	Levels     []string // at which it is committed
@@ -78,7 +75,7 @@ type GraceError struct {
 	Err        error
 }
 
-// Error says how long the copy takes, and how much time is left.
+// Error has the time that the copy takes, and the time left.
 func (e *GraceError) Error() string {
 	why := fmt.Sprintf("at the measured rate, copying it to %s takes %v; %v are left", e.Level,
 		e.Need.Round(time.Millisecond), e.Left.Round(time.Millisecond))
@@ -95,16 +92,15 @@ func (e *GraceError) Error() string {
 // Unwrap returns the cause.
 func (e *GraceError) Unwrap() error { return e.Err }
 
-// budget is what each rank contributes to the decision whether a final epoch is
-// copied to a level.
+// budget is each rank's contribution to the decision whether a final epoch is copied to a level.
 type budget struct {
 	Left           time.Duration // 0 = not known, negative = too late
-	FromSupervisor bool          `json:",omitempty"` // by the supervisor, who knows best
+	FromSupervisor bool          `json:",omitempty"` // by the supervisor, which knows best
 	Need           time.Duration // 0 = never measured
 	Behind         bool          // the epoch before is still being copied
 }
 
-// budget has what is left.
+// budget returns the rank's time left.
 func (e *End) budget() budget {
 	left, known := e.Left()
 	if known && left <= 0 {
@@ -134,8 +130,7 @@ func patience(usable, need time.Duration) time.Duration {
 	return max(usable-need-givingWay, 0)
 }
 
-// worst joins what the ranks said: the least time that is left, the longest
-// that is needed.
+// worst joins the ranks' reports: the least time left, the longest time needed.
 func worst(ranks []budget) (all budget) {
 	for _, b := range ranks {
 		if b.Left != 0 && (all.Left == 0 || b.Left < all.Left) {
@@ -147,9 +142,8 @@ func worst(ranks []budget) (all budget) {
 	return all
 }
 
-// await waits until the epoch that was let through before is done with the i-th level.
-// A final epoch does not wait longer than there is time: when what is left is just what its
-// own copying takes, the one before has to give way.
+// await waits until the previous epoch is done with the i-th level. A final epoch waits only while time allows: when
+// the rest is just enough for its own copying, the previous one must give way.
 func (x *Epoch) await(i int, after storage.Epoch) (behind bool) {
 	before := x.p.turnOf(after)
 	if before == nil {
@@ -181,7 +175,7 @@ func (x *Epoch) await(i int, after storage.Epoch) (behind bool) {
 	return !before.await(i, left-reserve(left), true)
 }
 
-// copyTime is how long copying to the i-th level will take; 0 if nobody knows.
+// copyTime returns the time that copying to the i-th level will take; 0 if unknown.
 func (x *Epoch) copyTime(i int) time.Duration {
 	return x.p.CopyTime(x.c.Epoch, x.p.Levels[i-1], x.p.Levels[i])
 }
@@ -213,14 +207,12 @@ func (x *Epoch) timeFor(i int, behind bool) (context.Context, context.CancelFunc
 	return ctx, cancel, nil
 }
 
-// askTime is how long rank 0 waits to hear from the supervisor how much time a
-// TERM leaves, and longest that is of the time it counts on.
+// askTime bounds the time that rank 0 waits for the supervisor to report the time after TERM.
 const askTime = 3 * time.Second
 
-// learnEnd lets all ranks know how long there is. A TERM may have come to one of them
-// only; the least time that any knows of holds, unless the supervisor knows better: in a preemption
-// Slurm kills only after the partition's GraceTime. The supervisor finds out and tells rank 0.
-// Collective for final epochs.
+// learnEnd tells all ranks the time left. A TERM may have reached one of them only; the least known time holds, unless
+// the supervisor knows better: in a preemption Slurm kills only after the partition's GraceTime. The supervisor finds
+// out and tells rank 0. Collective for final epochs.
 func (p *Persister) learnEnd(e storage.Epoch) error {
 	mine := p.End.budget()
 	if p.Rank == 0 {
@@ -248,7 +240,7 @@ func (p *Persister) learnEnd(e storage.Epoch) error {
 	return nil
 }
 
-// exchange tells all ranks what each knows of the time.
+// exchange gives all ranks each rank's budget.
 func (p *Persister) exchange(e storage.Epoch, stage string, mine budget) ([]budget, error) {
 	data, err := json.Marshal(mine)
 	if err != nil {

@@ -75,8 +75,8 @@ func (p *Persister) sharing(level string) (out []int) {
 	return out
 }
 
-// writeManifest commits an epoch into this rank's directory of a level, and says
-// what lies there. One rank does so for all whose directory it is.
+// writeManifest commits an epoch into this rank's directory of a level, and returns the epochs there. One rank does so
+// for all ranks that share the directory.
 func (p *Persister) writeManifest(e storage.Epoch, level string, infos []storage.ShardInfo) (v vote.Commit) {
 	if p.writerOf(level, p.Rank) != p.Rank {
 		return vote.Commit{ByOther: true}

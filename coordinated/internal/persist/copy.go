@@ -12,9 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// copyOut copies an epoch from the first level to another and commits it there,
-// from captured memory as far as that has not been claimed for the next epoch.
-// l is nil, on all ranks, when there is none. ctx bounds the copying on this
+// copyOut copies an epoch from the first level to another and commits it there, from captured memory unless that has
+// been claimed for the next epoch. l is nil, on all ranks, without captured memory. ctx bounds the copying on this
 // rank. Collective.
 func (p *Persister) copyOut(ctx context.Context, e storage.Epoch, level string, l *capture.Lease) error {
 	traits := storage.TraitsOf(level)
@@ -31,8 +30,8 @@ func (p *Persister) copyOut(ctx context.Context, e storage.Epoch, level string, 
 	return p.commit(e, level, []storage.ShardInfo{info}, err)
 }
 
-// serveShard serves this rank's shard to those who compute parity from memory,
-// until end is called or the memory is wanted back.
+// serveShard serves this rank's shard to ranks that compute parity from memory, until end is called or the memory is
+// wanted back.
 func (p *Persister) serveShard(ctx context.Context, e storage.Epoch, l *capture.Lease) (end func()) {
 	secs := l.Hold()
 	if secs == nil {
@@ -71,10 +70,9 @@ func (p *Persister) copyShard(ctx context.Context, e storage.Epoch, level string
 	return flush(nil, nil)
 }
 
-// copyNode copies the shards of a node to a shared level, into few large files.
-// The first rank of the node is its flusher: it makes the files, and the others
-// write to their places in them from captured memory. When any rank has none,
-// the flusher copies for all of them from the first level.
+// copyNode copies the shards of a node to a shared level, into few large files. The first rank of the node makes the
+// files, and the others write to their places in them from captured memory. If any rank has none, the first rank copies
+// for all from the first level.
 func (p *Persister) copyNode(ctx context.Context, e storage.Epoch, level string,
 	l *capture.Lease) ([]storage.ShardInfo, error) {
 	if l != nil {
@@ -103,14 +101,13 @@ func (p *Persister) copyNode(ctx context.Context, e storage.Epoch, level string,
 	return infos, err
 }
 
-// copyTogether is copyNode from captured memory. It is done when all ranks have
-// written their parts, and then says what came of sealing them; an error
-// otherwise is one of the control plane. Collective.
+// copyTogether is copyNode from captured memory. done reports that all ranks have written their parts; the error is
+// then that of sealing them, otherwise one of the control plane. Collective.
 func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, level string,
 	l *capture.Lease) (infos []storage.ShardInfo, done bool, err error) {
 	defer func() { err = errors.Join(err, l.End()) }()
 	part := p.newPart(ctx, e, level, l)
-	var size []byte // none from a rank that cannot take part
+	var size []byte // empty from a rank that cannot take part
 	var can []byte
 	if part != nil {
 		defer func() { err = errors.Join(err, part.Close()) }()
@@ -174,8 +171,7 @@ func (p *Persister) writePart(ctx context.Context, part *storage.Part, n storage
 	return err
 }
 
-// newPart prepares this rank's part of its node's packs; nil if it has none to
-// give.
+// newPart prepares this rank's part of its node's packs, or returns nil if it has none.
 func (p *Persister) newPart(ctx context.Context, e storage.Epoch, level string, l *capture.Lease) *storage.Part {
 	secs := l.Hold()
 	if secs == nil {
@@ -190,7 +186,7 @@ func (p *Persister) newPart(ctx context.Context, e storage.Epoch, level string, 
 			p.Operations.counted(level, secs))
 	})
 	if err != nil {
-		// If it matters, the flusher will meet it as well and say so.
+		// If it matters, the first rank of the node meets it as well and reports it.
 		p.Log.Debug("holdfast: this rank cannot copy from memory", "epoch", e, "why", err)
 		return nil
 	}

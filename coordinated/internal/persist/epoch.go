@@ -14,22 +14,21 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Captured is what there is of an epoch on this rank when the program continues.
+// Captured has the data of an epoch on this rank when the program continues.
 type Captured struct {
 	Epoch    storage.Epoch
-	Snapshot *capture.Snapshot // nil: there is none
+	Snapshot *capture.Snapshot // nil: nothing was captured
 	Err      error             // why
 	Final    bool              // the program is to stop after it
-	// All delivers what came of waiting for the captures of all ranks; before that nobody
-	// votes.
+	// All delivers the outcome of waiting for the captures of all ranks; no rank votes before.
 	All <-chan error
 }
 
-// ErrPutOff is why nothing was captured at a cut that is not used: messages are in flight, and another cut follows. It
-// is no failure. Nobody but Freed hears of it.
+// ErrPutOff is the reason for which nothing was captured at a cut that is not used: messages are in flight, and another
+// cut follows. It is no failure, and is passed to Freed only.
 var ErrPutOff = errors.New("put off: messages are in flight")
 
-// Epoch is an epoch on its way to the levels: what the main thread may wait for.
+// Epoch is an epoch on its way to the levels, for the main thread to wait for.
 type Epoch struct {
 	Put    chan struct{} // closed when the captured bytes are no longer needed
 	Over   chan struct{} // closed when the epoch is at all levels that it goes to, or will not be
@@ -79,10 +78,9 @@ func (x *Epoch) run() error {
 	return errors.Join(failed, err)
 }
 
-// first brings the epoch to the first level, or where that fails straight to the global
-// one, and frees the captured bytes unless the further levels can have them from there.
-// from is the place of the level that has it; failed is why the first does not, and err why
-// none does.
+// first writes the epoch to the first level or, if that fails, directly to the global one. It frees the captured bytes
+// unless further levels can be written from them. from is the place of the level that has it; failed is the error of
+// the first level, and err is set if no level has it.
 func (x *Epoch) first() (from int, failed, err error) {
 	p, s, own := x.p, x.c.Snapshot, x.c.Err
 	last := len(p.Levels) - 1
@@ -105,7 +103,7 @@ func (x *Epoch) first() (from int, failed, err error) {
 		from = bases[n]
 		var info storage.ShardInfo
 		info, err = x.write(p.Levels[from], own)
-		if n == len(bases)-1 || s == nil || s.Live { // what is live is to be let go now
+		if n == len(bases)-1 || s == nil || s.Live { // live bytes must be released now
 			free()
 		}
 		if s != nil && s.Live {
@@ -139,7 +137,7 @@ func (x *Epoch) first() (from int, failed, err error) {
 	return from, failed, nil
 }
 
-// arrive waits for what the program brings to captured memory while it computes on.
+// arrive waits for bytes that the program brings to captured memory while it computes.
 func (x *Epoch) arrive() error {
 	p := x.p
 	_, err := runWatched(p.ctx, p.Operations, "wait for device memory to arrive", p.Levels[0], x.lease, func(
@@ -152,7 +150,7 @@ func (x *Epoch) arrive() error {
 // errLive is why an epoch that the first level refused does not go to another.
 var errLive = errors.New("the pool had no room for the captured state, and the program has continued")
 
-// write writes the captured bytes to a level; own is why there are none.
+// write writes the captured bytes to a level; own is an error of the capture.
 func (x *Epoch) write(level string, own error) (info storage.ShardInfo, err error) {
 	if own != nil {
 		return info, vote.Uncaptured(own)
@@ -174,11 +172,9 @@ func (x *Epoch) write(level string, own error) (info storage.ShardInfo, err erro
 	return info, err
 }
 
-// outer copies the epoch to the levels beyond the one that has it, as far as it is due
-// there and no newer one takes its place. A level that fails does not
-// keep it from those beyond: redundancy cannot be had where too few nodes are left, and
-// then the global level is all there is against the next death. Likewise for a final one
-// that has no time for a level.
+// outer copies the epoch to the levels beyond the one that has it, if it is due there and no newer one takes its place.
+// A level that fails does not keep it from those beyond: without enough nodes for redundancy the global level is all
+// there is against the next death. The same holds for a final epoch without time for a level.
 func (x *Epoch) outer(from int) error {
 	var failed error
 	for i := from + 1; i < len(x.p.Levels); i++ {
@@ -204,8 +200,8 @@ func (x *Epoch) outer(from int) error {
 	return failed
 }
 
-// goTo copies the epoch to the i-th level, at which it has arrived, after the one before. end
-// says that it goes to no other.
+// goTo copies the epoch to the i-th level, at which it has arrived, after the previous epoch. end reports that it goes
+// to no further level.
 func (x *Epoch) goTo(i int, after storage.Epoch, arrived time.Time) (end bool, err error) {
 	p, level := x.p, x.p.Levels[i]
 	behind := x.await(i, after)
@@ -225,7 +221,7 @@ func (x *Epoch) goTo(i int, after storage.Epoch, arrived time.Time) (end bool, e
 	case err != nil && outOfTime: // on some ranks only: all go on, and agree on the next level
 		left, _ := p.End.Left()
 		return false, &GraceError{Epoch: x.c.Epoch, Levels: x.Levels, Level: level, Left: left, Err: err}
-	case err != nil && yields: // on some ranks sooner than on others: all go on likewise
+	case err != nil && yields: // on some ranks sooner than on others: all go on
 		return false, fmt.Errorf("%w: %w", ErrYields, err)
 	case err != nil:
 		return false, err
@@ -235,8 +231,8 @@ func (x *Epoch) goTo(i int, after storage.Epoch, arrived time.Time) (end bool, e
 	return false, nil
 }
 
-// committed says that the epoch is at a level, and removes what it makes superfluous there.
-// waited is how long it has waited for the level.
+// committed reports that the epoch is at a level, and removes epochs that are superfluous there now. waited is the time
+// that it waited for the level.
 func (x *Epoch) committed(level string, waited time.Duration) {
 	p := x.p
 	x.Levels = append(x.Levels, level)
@@ -281,12 +277,12 @@ func (p *Persister) toPrune(at string) (out []string) {
 	return out
 }
 
-// ErrEnded is why no checkpoint is taken of a program that has ended: all its ranks stand behind their last point,
-// where a start would do one step too many. Of a program in another process one rank is enough, since all come to as
-// many.
+// ErrEnded is the reason for which no checkpoint is taken of a program that has ended: all its ranks are behind their
+// last point, and a start would do one step too many. For a program in another process one rank is enough, since all
+// reach equally many points.
 var ErrEnded = errors.New("no checkpoint: the program has ended, and stands behind its last point")
 
-// complain says at rank 0 that the epoch is not where it should be.
+// complain logs at rank 0 that the epoch is missing at levels.
 func (x *Epoch) complain() {
 	log, e := x.p.Log, x.c.Epoch
 	var late *GraceError

@@ -20,22 +20,22 @@ import (
 // noteName is the file of a Note.
 const noteName = "holdfast.stayed"
 
-// maxNote bounds what is read of it.
+// maxNote bounds the bytes that are read of it.
 const maxNote = 1 << 20
 
-// Note is a file in the global directory, or an object in the object store. It tells of a final epoch that is
-// not there yet, and perhaps will never be: a run on other nodes cannot see it, and is to say what it does
-// without. It is a hint: nothing is lost without it. A nil Note does nothing.
+// Note is a file in the global directory, or an object in the object store. It names a final epoch that is not there
+// yet, and perhaps never will be: a run on other nodes cannot see that epoch, and warns of it. It is a hint: nothing is
+// lost without it. A nil Note does nothing.
 type Note struct {
 	Dir   string
 	Nodes []string // of the ranks
 	Files vfs.OS
 	Log   *slog.Logger
 
-	epoch atomic.Uint64 // that the file tells of; 0: there is none
+	epoch atomic.Uint64 // in the file; 0: there is none
 }
 
-// note is what the file says.
+// note is the file's contents.
 type note struct {
 	Epoch storage.Epoch `json:"epoch"`
 	Nodes []string      `json:"nodes"` // whose local directories have it
@@ -58,8 +58,8 @@ func (n *Note) write(e storage.Epoch) {
 	n.epoch.Store(uint64(e))
 }
 
-// Warn warns that the final epoch of the run before is newer than what this one goes on
-// from; 0 is a first start.
+// Warn warns that the final epoch of the previous run is newer than the epoch that this one goes on from; 0 is a first
+// start.
 func (n *Note) Warn(from storage.Epoch) {
 	if n == nil {
 		return
@@ -95,7 +95,7 @@ func (n *Note) end(e storage.Epoch) {
 	}
 }
 
-// storeTime bounds what a note may take in an object store.
+// storeTime bounds a note's operations in an object store.
 const storeTime = 20 * time.Second
 
 // inStore finds the note in an object store; not ok if the level is a directory.

@@ -15,9 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// HungError says that a level has taken nothing for its write timeout, or until the
-// time that was left for a final checkpoint was over, although its file system has not
-// failed: a disk or a server that does not answer. The operation is left to itself.
+// HungError reports that a level has accepted no bytes for its write timeout, or until the time for a final checkpoint
+// was over, although its file system has not failed: a disk or a server does not answer. The operation is abandoned.
 type HungError struct {
 	What    string // such as "write"
 	Level   string
@@ -48,16 +47,16 @@ type Operations struct {
 	running atomic.Int64 // operations that have not returned
 }
 
-// NewOperations gives up what does not move for timeout; copied says how many bytes
-// have been copied to a level.
+// NewOperations abandons operations that do not move for timeout; copied returns the bytes that have been copied to a
+// level.
 func NewOperations(timeout time.Duration, copied func(level string) int64) *Operations {
 	return &Operations{timeout: timeout, copied: copied}
 }
 
-// runWatched is watch for what returns a value.
+// runWatched is watch for a function that returns a value.
 func runWatched[T any](ctx context.Context, o *Operations, what, level string, l *capture.Lease,
 	f func(ctx context.Context) (T, error)) (v T, err error) {
-	result := new(T) // of f alone until it has ended
+	result := new(T) // owned by f until it has ended
 	ended, err := o.watch(ctx, what, level, l, func(ctx context.Context) (err error) {
 		*result, err = f(ctx)
 		return err
@@ -68,11 +67,9 @@ func runWatched[T any](ctx context.Context, o *Operations, what, level string, l
 	return v, err
 }
 
-// watch runs f, which works at a level in the background, and gives it up when
-// nothing has moved for the timeout, or when ctx is over and f does not end. f then
-// runs on by itself, with a ctx that is over; the memory of l, if there is one, stays as
-// it is until f has returned. Recalling that memory is for f to heed: there is no hurry then,
-// and ctx may be over later.
+// watch runs f, which works at a level in the background, and abandons it when nothing has moved for the timeout, or
+// when ctx is over and f does not end. f then runs on, with a ctx that is over; the memory of l, if there is one, stays
+// until f has returned. f must obey a recall of that memory: there is no hurry then, and ctx may end later.
 func (o *Operations) watch(ctx context.Context, what, level string, l *capture.Lease,
 	f func(ctx context.Context) error) (ended bool, err error) {
 	inner, cancel := context.WithCancelCause(ctx)
@@ -154,9 +151,8 @@ func (o *Operations) End(log *slog.Logger, what string, f func() error) error {
 	}
 }
 
-// moved grows with every byte that is read from captured memory for a level or copied to
-// it. What goes to other levels says nothing of this one: epochs that are written to the
-// node's disk all the time would hide that the file server does not answer.
+// moved grows with every byte that is read from captured memory for a level or copied to it. Bytes for other levels do
+// not count: epochs on the node's disk would hide that the file server does not answer.
 func (o *Operations) moved(level string) int64 {
 	return at(&o.taken, level).Load() + o.copied(level)
 }
@@ -170,8 +166,7 @@ func (o *Operations) counted(level string, secs []storage.Section) []storage.Sec
 	return out
 }
 
-// counted counts what is read of a section, so that a slow level can be told from one
-// that hangs.
+// counted counts the bytes read from a section, so that a slow level can be told from one that hangs.
 type counted struct {
 	io.ReaderAt
 	n *atomic.Int64
@@ -183,7 +178,7 @@ func (s counted) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// UnchangedSince is that of the source, nil if it cannot tell.
+// UnchangedSince returns the source's function, or nil.
 func (s counted) UnchangedSince(e storage.Epoch, digest [16]byte) func(chunk int) bool {
 	if c, ok := s.ReaderAt.(storage.Comparer); ok {
 		return c.UnchangedSince(e, digest)
@@ -191,7 +186,7 @@ func (s counted) UnchangedSince(e storage.Epoch, digest [16]byte) func(chunk int
 	return nil
 }
 
-// Slice is that of the source, nil if it has none.
+// Slice returns the source's slice, or nil.
 func (s counted) Slice(off int64, n int) []byte {
 	sl, ok := s.ReaderAt.(storage.Slicer)
 	if !ok {

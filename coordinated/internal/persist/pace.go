@@ -12,9 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Every says how often an epoch comes to a level: every so many epochs, or when so much
-// time has passed from the cut of the last one there to the cut of this one. Zero: every
-// epoch. One of the two is set at most.
+// Every is how often an epoch goes to a level: every Epochs epochs, or when Time has passed between the cuts of the
+// last one there and this one. Zero: every epoch. At most one of the two is set.
 type Every struct {
 	Epochs int
 	Time   time.Duration
@@ -38,10 +37,10 @@ func ParseEvery(s string) (Every, error) {
 	return Every{Time: d}, nil
 }
 
-// Thins says that not every epoch comes to the level.
+// Thins reports whether the level skips epochs.
 func (v Every) Thins() bool { return v.Epochs > 1 || v.Time > 0 }
 
-// String says how often epochs come to the level.
+// String describes how often epochs go to the level.
 func (v Every) String() string {
 	switch {
 	case v.Time > 0:
@@ -52,23 +51,22 @@ func (v Every) String() string {
 	return "every epoch"
 }
 
-// pacer decides at rank 0 which epochs come to which levels, for all ranks. A level takes
-// one epoch at a time, and of those that wait for it only the newest: nothing queues. It
-// reads no clock.
+// pacer decides at rank 0, for all ranks, which epochs go to which levels. A level takes one epoch at a time, and of
+// those that wait only the newest: nothing queues. It reads no clock.
 type pacer struct {
-	mu     sync.Mutex // guards all of it
+	mu     sync.Mutex // guards all fields
 	levels []*levelPace
-	unused []storage.Epoch // numbers that no epoch has, ascending: the newest of them
+	unused []storage.Epoch // the newest numbers that no epoch has, ascending
 	final  storage.Epoch
 }
 
-// levelPace is what goes to one level.
+// levelPace is the state of one level.
 type levelPace struct {
 	every   Every
 	newest  storage.Epoch // that was due
 	waiting *arrival      // until the level is free
 	busy    int           // epochs on their way there: a final one does not wait for the one before
-	going   arrival       // the newest that was let through; epoch 0: none
+	going   arrival       // the newest that was admitted; epoch 0: none
 	last    arrival       // the newest that is there, of this run; epoch 0: none
 }
 
@@ -79,11 +77,10 @@ type arrival struct {
 	decided chan decision
 }
 
-// decision is what becomes of an epoch at a level.
+// decision is the fate of an epoch at a level.
 type decision struct {
 	Go bool `json:"go,omitempty"`
-	// After is the epoch that was let through before: it has to be done with the level, or
-	// give way. 0: there is none.
+	// After is the epoch that was admitted before: it has to be done with the level, or give way. 0: none.
 	After storage.Epoch `json:"after,omitempty"`
 	// For is the newer epoch that goes in place of one that does not; 0: that one was not
 	// due.
@@ -106,7 +103,7 @@ func (p *pacer) arrive(i int, e storage.Epoch, cut time.Time, final bool) <-chan
 	l, a := p.levels[i], arrival{e, cut, make(chan decision, 1)}
 	if final {
 		p.final = max(p.final, e)
-		for _, other := range p.levels { // it comes to all of them
+		for _, other := range p.levels { // it goes to all levels
 			other.supersede(e)
 		}
 	}
@@ -129,7 +126,7 @@ func (p *pacer) arrive(i int, e storage.Epoch, cut time.Time, final bool) <-chan
 	return a.decided
 }
 
-// supersede sends away who waits, for a newer epoch.
+// supersede dismisses a waiting epoch in favour of a newer one.
 func (l *levelPace) supersede(e storage.Epoch) {
 	if l.waiting != nil && l.waiting.epoch < e {
 		l.waiting.decided <- decision{For: e}
@@ -137,7 +134,7 @@ func (l *levelPace) supersede(e storage.Epoch) {
 	}
 }
 
-// admit lets an epoch through.
+// admit admits an epoch.
 func (l *levelPace) admit(a arrival) {
 	l.busy++
 	a.decided <- decision{Go: true, After: l.going.epoch}
@@ -168,7 +165,7 @@ func (p *pacer) due(l *levelPace, a *arrival) bool {
 // mostUnused is how many numbers without an epoch are remembered.
 const mostUnused = 1024
 
-// none notes that there is no epoch of a number.
+// none notes that a number has no epoch.
 func (p *pacer) none(e storage.Epoch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,7 +173,7 @@ func (p *pacer) none(e storage.Epoch) {
 	p.unused = p.unused[max(0, len(p.unused)-mostUnused):]
 }
 
-// over says that an epoch that was let through to the i-th level is there, or will not be.
+// over notes whether an admitted epoch has reached the i-th level.
 func (p *pacer) over(i int, e storage.Epoch, cut time.Time, there bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,16 +220,15 @@ func (p *pacer) occupy(e storage.Epoch) (free func()) {
 	}
 }
 
-// Free says at rank 0 that no epoch is on its way to a level: the next one finds them free. An epoch is told of as
-// durable a little earlier, before what it makes superfluous is removed.
+// Free reports at rank 0 whether no epoch is on its way to a level, so that the next one finds all free. An epoch is
+// reported as durable a little earlier, before superfluous epochs are removed.
 func (p *Persister) Free() bool {
 	p.pace.mu.Lock()
 	defer p.pace.mu.Unlock()
 	return !slices.ContainsFunc(p.pace.levels, func(l *levelPace) bool { return l.busy > 0 })
 }
 
-// ask tells all ranks what the pacer of rank 0 decides. Collective; decide is called at
-// rank 0 alone.
+// ask gives all ranks the decision of rank 0's pacer. Collective; decide is called at rank 0 only.
 func (p *Persister) ask(e storage.Epoch, level string, decide func() decision) (d decision, err error) {
 	var mine []byte
 	if p.Rank == 0 {
@@ -263,7 +259,7 @@ func (x *Epoch) enter(i int) (decision, error) {
 	})
 }
 
-// leave ends what enter began, where that let the epoch through.
+// leave ends an enter that admitted the epoch.
 func (x *Epoch) leave(i int, there bool) {
 	x.turn.pass(i)
 	if x.p.Rank == 0 {

@@ -15,18 +15,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Options are what a Persister works with. They say the same on all ranks, but for what is
-// a rank's own.
+// Options configure a Persister. They are equal on all ranks, except for fields about one rank.
 type Options struct {
 	Store  *storage.Store
 	Levels []string         // that epochs go to, nearest first
-	Every  map[string]Every // by level: how often; what has no entry takes every epoch
-	Keep   Every            // which epochs stay at a level that all ranks share; zero: none
+	Every  map[string]Every // by level; a level without an entry takes every epoch
+	Keep   Every            // epochs that are kept at a level that all ranks share; zero: none
 	Rank   int
 	Size   int   // number of ranks
 	Node   []int // the ranks of this one's node, ascending
-	// Writers is by level and rank which rank writes the manifests of that one's directory, which they share. Where a
-	// level has no entry each rank writes its own, or rank 0 those of a directory that all share.
+	// Writers names, by level and rank, the rank that writes the manifests of that rank's directory. At a level without
+	// an entry each rank writes its own, or rank 0 those of a shared directory.
 	Writers    map[string][]int
 	State      *capture.Protected // whose captures are written
 	Operations *Operations
@@ -34,33 +33,30 @@ type Options struct {
 	Note       *Note // at the rank that writes it; nil elsewhere
 	Log        *slog.Logger
 
-	// Meet gives the data of the ranks that meet to all of them, in order of rank. It is collective.
+	// Meet gives the data of the ranks of a meeting to all of them, in order of rank. It is collective.
 	Meet func(m cut.Meeting) ([]cut.Blob, error)
 	// Go runs f on a goroutine that is waited for at the end.
 	Go func(f func())
-	// CopyTime is how long copying an epoch from a level to the next will take; 0 if nobody
-	// knows.
+	// CopyTime returns the time that copying an epoch from a level to the next will take; 0 if unknown.
 	CopyTime func(e storage.Epoch, from, to string) time.Duration
-	// KillTime waits at most so long for the supervisor to say when the process will be
-	// killed; zero: it does not. Called at rank 0.
+	// KillTime waits at most wait for the supervisor's report when the process will be killed; zero: none came. Called
+	// at rank 0.
 	KillTime func(ctx context.Context, wait time.Duration) time.Time
 
-	// What follows hears of the epochs. Begin hears that a step begins, and end how it
-	// ended and what the shards hold and take at the level.
+	// The functions below report on epochs. Begin reports that a step begins; end its outcome, the bytes of the shards
+	// and those they take at the level.
 	Begin func(s Step) (end func(bytes, stored int64, err error))
-	// Freed hears that no rank holds captured bytes any more that it would not give back,
-	// and why the epoch came to no level.
+	// Freed reports that all ranks can release the captured bytes; err is set if the epoch reached no level.
 	Freed func(e storage.Epoch, err error)
-	// Committed hears that an epoch is at a level, so long after its cut. Of that time it
-	// waited until the level was free.
+	// Committed reports that an epoch is at a level; took is the time since its cut, waited the part of it before the
+	// level was free.
 	Committed func(e storage.Epoch, level string, took, waited time.Duration)
-	// Skipped hears that an epoch does not go to a level: a newer one goes in its place, as
-	// the level took so long that more than one waited for it; or, where newer is 0, it was
-	// not due there.
+	// Skipped reports that an epoch does not go to a level: newer goes in its place, because several waited for a slow
+	// level; or, if newer is 0, it was not due there.
 	Skipped func(e storage.Epoch, level string, newer storage.Epoch)
-	// Failed hears why an epoch is not at all levels.
+	// Failed reports why an epoch is not at all levels.
 	Failed func(e storage.Epoch, err error)
-	// Phase hears how far this rank is, for tests.
+	// Phase reports the progress of this rank, for tests.
 	Phase func(name string)
 }
 
@@ -74,7 +70,7 @@ type Step struct {
 	Name  string // of those below
 	Epoch storage.Epoch
 	Level string
-	Bytes int64 // about how many will be written; 0: nobody knows
+	Bytes int64 // expected to be written; 0: unknown
 }
 
 // The names of steps.
@@ -91,11 +87,11 @@ const (
 type Persister struct {
 	Options
 	ctx     context.Context // ends the work when the process must leave
-	pace    *pacer          // at rank 0 alone
+	pace    *pacer          // at rank 0 only
 	under   sync.WaitGroup  // turns that are not over; added to by the main thread
 	mu      sync.Mutex
 	turns   map[storage.Epoch]*turn // guarded by mu: those that are not over
-	stored  atomic.Pointer[[]int64] // by rank: what the shards of the newest epoch take at the first level
+	stored  atomic.Pointer[[]int64] // by rank: size of the newest epoch's shards at the first level
 	started atomic.Bool             // this run has noted that the job has had an epoch
 }
 
@@ -137,15 +133,15 @@ func (p *Persister) Over() <-chan struct{} {
 	return over
 }
 
-// Idle says that Over would be closed at once: nothing of an epoch or of a repair is under way at the levels, the
-// removal of older epochs included.
+// Idle reports whether Over would be closed at once: no epoch, repair or removal of older epochs is under way at the
+// levels.
 func (p *Persister) Idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.turns) == 0
 }
 
-// complainLeft says at rank 0 which epochs were still being copied when the time was up.
+// complainLeft logs at rank 0 the epochs that were still being copied when the time was up.
 func (p *Persister) complainLeft() {
 	p.mu.Lock()
 	left := slices.Sorted(maps.Keys(p.turns))
@@ -156,8 +152,7 @@ func (p *Persister) complainLeft() {
 	}
 }
 
-// copying begins the copying of the shards of ranks to a level; the last epoch that was
-// written says how much that is.
+// copying begins the copying of ranks' shards to a level; the last written epoch has the expected size.
 func (p *Persister) copying(e storage.Epoch, level string, ranks ...int) (end func(bytes, stored int64, err error)) {
 	s := Step{Name: Copy, Epoch: e, Level: level}
 	if stored := p.stored.Load(); stored != nil {
@@ -168,7 +163,7 @@ func (p *Persister) copying(e storage.Epoch, level string, ranks ...int) (end fu
 	return p.Begin(s)
 }
 
-// remember notes what the shards of an epoch, as far as they are known, take at the first level.
+// remember notes the known sizes of an epoch's shards at the first level.
 func (p *Persister) remember(infos []storage.ShardInfo, ranks int) {
 	stored := make([]int64, ranks)
 	for i := range infos {

@@ -58,8 +58,8 @@ func (p *Persister) rebuild(e storage.Epoch) error {
 	return nil
 }
 
-// finishCopies brings the newest epoch to the global level that the run before had
-// committed locally and not copied any more; an older one if that cannot be had.
+// finishCopies copies to the global level the newest epoch that the previous run had committed locally and not copied,
+// or an older one if that is lost.
 func (p *Persister) finishCopies() error {
 	if len(p.Levels) < 2 {
 		return nil

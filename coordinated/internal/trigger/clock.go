@@ -8,14 +8,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
-// A clock says when to ask for checkpoints by the clock, at rank 0: every interval, at the
-// interval that loses the least time for the measured cost and a given time
-// between failures, and once, finally, before a deadline. A final one that fails
-// is asked for again and again: who wanted it still does.
+// A clock decides when to ask for checkpoints, at rank 0: every interval, at the interval that loses the least time for
+// the measured cost and a given time between failures, and once, finally, before a deadline. It repeats a final one
+// that fails: the reason for it remains.
 type clock struct {
 	interval time.Duration // 0 = none
 	mtbf     time.Duration // 0 = none; wins over interval
-	least    time.Duration // what a checkpoint is taken to cost at least, for mtbf
+	least    time.Duration // least cost of a checkpoint, for mtbf
 	final    time.Time     // zero = none; when to ask for the final one
 	points   func() uint64 // the program has come to; nil: it is asked for checkpoints before the first, too
 
@@ -24,15 +23,15 @@ type clock struct {
 	retry time.Time     // of a final one that failed; zero = none
 	pause sleep.Backoff // before it; its Last is 0 until one has failed
 
-	putOff     time.Time // when to ask again for one that was put off; zero = none was
+	putOff     time.Time // time to ask again for a checkpoint that was put off; zero = none
 	putOffStop bool      // that was a final one
-	retrying   bool      // what was due last is one that was put off
+	retrying   bool      // the last one due had been put off
 }
 
 // FirstCost is the cost that is assumed until a checkpoint has been measured.
 const FirstCost = time.Second
 
-// lookAgain is when to look again whether a program has come to a Point.
+// lookAgain is the time until the next look whether a program has reached a Point.
 const lookAgain = 10 * time.Second
 
 // start plans the first.
@@ -83,7 +82,7 @@ func (t *clock) failed(now time.Time) time.Duration {
 	return t.pause.Last
 }
 
-// due reports what to ask for now.
+// due returns the checkpoint to ask for now.
 func (t *clock) due(now time.Time) (ask, stop bool) {
 	t.retrying = false
 	if at := t.stopAt(); !at.IsZero() && !now.Before(at) {
@@ -106,11 +105,11 @@ func (t *clock) due(now time.Time) (ask, stop bool) {
 	return false, false
 }
 
-// idle reports whether the program is not asked for checkpoints because it has not come to a Point: it may never do
-// so, and take checkpoints in another way.
+// idle reports whether the program is not asked for checkpoints because it has reached no Point: it may never do so,
+// and take checkpoints in another way.
 func (t *clock) idle() bool { return t.points != nil && t.points() == 0 }
 
-// name says what asks.
+// name describes the source of a request.
 func (t *clock) name(stop bool) string {
 	switch {
 	case t.retrying || !t.putOff.IsZero():
@@ -127,7 +126,7 @@ func (t *clock) name(stop bool) string {
 	return "the interval"
 }
 
-// status says what is due next; nil if nothing is.
+// status returns the next checkpoint that is due, or nil.
 func (t *clock) status() *job.NextStatus {
 	d, ok := t.wait(time.Now())
 	if !ok {

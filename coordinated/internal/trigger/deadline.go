@@ -8,8 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// Deadline asks Slurm, without the program's help, when a job will be ended; zero: it does
-// not tell, or never.
+// Deadline asks Slurm, without the program's help, when a job will be ended; zero: unknown, or never.
 func Deadline(ctx context.Context, job string, log *slog.Logger) time.Time {
 	end, err := (&slurm.Client{}).Deadline(ctx, job)
 	if err != nil {

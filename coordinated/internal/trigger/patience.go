@@ -14,7 +14,7 @@ type Patience struct {
 }
 
 // More reports whether a cut may be put off. For a final checkpoint two more Points have to fit into a tenth of the
-// time-out and a quarter of what is left: what was computed since the epoch before is worth more than any number of
+// time-out and a quarter of the time left: the computing since the previous epoch is worth more than any number of
 // ranks.
 func (p Patience) More() bool {
 	if !p.Final {

@@ -17,17 +17,16 @@ type Wish struct {
 	By   string // whose it is
 }
 
-// Options are what asks for checkpoints.
+// Options are the sources of requests.
 type Options struct {
 	// Checkpoint are signals that ask for one, Stop those that ask for a final one.
 	Checkpoint, Stop []os.Signal
 	// Foreign are the signals of a program in another process; nil: those of this one.
 	Foreign <-chan os.Signal
 
-	// At rank 0; elsewhere they are left out. Interval and MTBF are as in Options of
-	// coordinated. LeastCost is what a checkpoint is taken to cost at least, for MTBF. Points is how many the program
-	// has come to, where it is not to be asked before the first. Final is when to ask for the final one; zero: nobody
-	// knows.
+	// The fields below are for rank 0. Interval and MTBF are as in Options of coordinated. LeastCost is the least cost
+	// of a checkpoint, for MTBF. Points counts the program's Points, if none is to be asked for before the first. Final
+	// is the time of the final checkpoint; zero: unknown.
 	Clock                     bool
 	Interval, MTBF, LeastCost time.Duration
 	Points                    func() uint64
@@ -76,7 +75,7 @@ func (t *Triggers) Release() { signal.Stop(t.caught) }
 // Signals delivers those that were caught, for Signalled.
 func (t *Triggers) Signals() <-chan os.Signal { return t.signals }
 
-// Signalled says what a signal asks for.
+// Signalled returns the wish of a signal.
 func (t *Triggers) Signalled(s os.Signal) Wish {
 	stop := slices.Contains(t.opt.Stop, s)
 	level := slog.LevelDebug // launchers give a signal to all ranks; the event log has it of each
@@ -87,10 +86,10 @@ func (t *Triggers) Signalled(s os.Signal) Wish {
 	return Wish{Stop: stop, By: "signal " + s.String()}
 }
 
-// Timer says that something may be due, for Due.
+// Timer announces that something may be due, for Due.
 func (t *Triggers) Timer() <-chan time.Time { return t.timer.C }
 
-// Due says what is due by the clock, if anything is.
+// Due returns the wish that is due by the clock, if there is one.
 func (t *Triggers) Due() (w Wish, ok bool) {
 	defer t.arm()
 	ask, stop := t.clock.due(time.Now())
@@ -101,7 +100,7 @@ func (t *Triggers) Due() (w Wish, ok bool) {
 	return Wish{Stop: stop, By: t.clock.name(stop)}, true
 }
 
-// arm sets the timer for whatever is due next.
+// arm sets the timer for the next due time.
 func (t *Triggers) arm() {
 	if t.clock == nil {
 		return
@@ -122,8 +121,8 @@ func (t *Triggers) Over(cost time.Duration) {
 	t.arm()
 }
 
-// GivenUp is Over for one that was given up after so long: ranks may have stood at a Point all that time. A program
-// that comes to its Points too seldom is asked the less often.
+// GivenUp is Over for an epoch that was given up after that time: ranks may have waited at a Point all the time. A
+// program with rare Points is asked less often.
 func (t *Triggers) GivenUp(after time.Duration) { t.Over(max(after, FirstCost)) }
 
 // Again asks again later for a final checkpoint that has failed, or was given up.
@@ -135,13 +134,14 @@ func (t *Triggers) Again() {
 	t.arm()
 }
 
-// PutOff asks again in a moment for a checkpoint that was put off.
+// PutOff asks again after in for a checkpoint that was put off.
 func (t *Triggers) PutOff(stop bool, in time.Duration) {
 	t.clock.putOff, t.clock.putOffStop = time.Now().Add(in), stop
 	t.arm()
 }
 
-// Cut notes that there is a cut: what was put off is not asked for again, unless that was a final one and this is not.
+// Cut notes that there is a cut: a checkpoint that was put off is not requested again, unless it was final and this one
+// is not.
 func (t *Triggers) Cut(stop bool) {
 	if t.clock != nil && (stop || !t.clock.putOffStop) {
 		t.clock.putOff = time.Time{}
@@ -155,5 +155,5 @@ func (t *Triggers) Final(at time.Time) {
 	t.arm()
 }
 
-// Status says what is due next by the clock; nil if nothing is.
+// Status returns the next checkpoint that is due by the clock, or nil.
 func (t *Triggers) Status() *job.NextStatus { return t.clock.status() }

@@ -17,7 +17,7 @@ const MaxDeaths = 2
 // operator or the system are among these deaths, so two do not end a job.
 const LastDeaths = 6
 
-// A Candidate is an epoch and what identifies its contents.
+// A Candidate is an epoch with the identity of its contents.
 type Candidate struct {
 	Epoch storage.Epoch
 	ID    [16]byte
@@ -30,7 +30,7 @@ const (
 	IsDeadly     = 4 // skipped, and tried again too often
 )
 
-// Flags has what any rank says of an epoch.
+// Flags has the flags that any rank gives an epoch.
 type Flags map[storage.Epoch]byte
 
 // Has reports whether any epoch has a flag.
@@ -43,7 +43,7 @@ func (f Flags) Has(flag byte) bool {
 	return false
 }
 
-// EncodeCandidates is what a rank can restore, or why it does not know.
+// EncodeCandidates encodes the epochs that a rank can restore, or its error.
 func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err error) []byte {
 	if err != nil {
 		return append([]byte{1}, err.Error()...)
@@ -69,7 +69,7 @@ func EncodeCandidates(list []storage.Candidate, unreadable []storage.Epoch, err 
 	return w.B
 }
 
-// DecodeCandidates returns what each rank has, and what any rank says of an epoch.
+// DecodeCandidates returns each rank's epochs, and the flags that any rank gives an epoch.
 func DecodeCandidates(op string, blobs []cut.Blob, own error) ([][]Candidate, Flags, error) {
 	flags := Flags{}
 	per := make([][]Candidate, len(blobs))

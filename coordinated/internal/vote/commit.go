@@ -12,10 +12,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// A Commit is what a rank says after it has written its manifest of an epoch
-// at a level: whether it could, and which epochs its directory has now. Ranks
-// keep the newest that all of them have, so that a later restart finds as many
-// as were to be kept: a manifest that only some could write counts nowhere.
+// A Commit is a rank's report after it has written its manifest of an epoch at a level: its error, and the epochs that
+// its directory has now. Ranks keep the newest that all of them have, so that a later restart finds as many as were to
+// be kept: a manifest that only some could write counts nowhere.
 type Commit struct {
 	Err     error
 	ByOther bool            // the directory is another rank's as well, which writes the manifests and votes on that
@@ -44,8 +43,8 @@ func (v *Commit) Encode() []byte {
 	return out.B
 }
 
-// BriefCommits is what all but rank 0 hear of the votes on manifests: what follows from them, so that it is as long
-// for many ranks as for few.
+// BriefCommits shortens the votes on manifests for all ranks but rank 0 to their outcome, whose length does not depend
+// on the number of ranks.
 func BriefCommits(blobs []cut.Blob) []cut.Blob {
 	all, err := DecodeCommits("", blobs, nil)
 	brief := make([]cut.Blob, len(blobs))

@@ -1,3 +1,3 @@
-// Package vote is how ranks agree on epochs: what each has written, committed or can restore,
-// in bytes, and what follows from the votes of all.
+// Package vote is the agreement of ranks on epochs: it encodes the shards that each has written, its commits, and the
+// epochs that it can restore, and draws the conclusion from all votes.
 package vote

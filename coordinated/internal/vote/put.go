@@ -23,9 +23,8 @@ func Uncaptured(err error) error { return &uncaptured{err} }
 // NothingToWrite reports whether a vote failed because some rank has nothing to write, at any level.
 func NothingToWrite(err error) bool { return errors.As(err, new(*uncaptured)) }
 
-// EncodePut is a rank's vote on what it has written: a byte, 0 for shard infos, each with
-// its length before it, and 1 for the text of an error, 2 for that of one that
-// concerns all levels.
+// EncodePut is a rank's vote on its shards: a byte, 0 for shard infos, each with its length before it, and 1 for the
+// text of an error, 2 for an error that concerns all levels.
 func EncodePut(infos []storage.ShardInfo, err error) []byte {
 	out := codec.Writer{B: []byte{0}}
 	for i := range infos {
@@ -45,7 +44,7 @@ func EncodePut(infos []storage.ShardInfo, err error) []byte {
 	return out.B
 }
 
-// decodePut reads the vote of one rank; wrong says why it is no yes.
+// decodePut reads the vote of one rank; wrong has the reason of a no.
 func decodePut(b []byte) (infos []storage.ShardInfo, wrong string) {
 	switch {
 	case len(b) > 1 && b[0] != 0:
@@ -63,11 +62,11 @@ func decodePut(b []byte) (infos []storage.ShardInfo, wrong string) {
 	return infos, ""
 }
 
-// mostReason bounds what ranks that write no manifest hear of a reason.
+// mostReason bounds a reason for ranks that write no manifest.
 const mostReason = 1000
 
-// BriefPuts is what ranks that write no manifest hear of the votes on what was written: yes without the infos, which
-// are the most of it, or why not.
+// BriefPuts shortens the votes on shards for ranks that write no manifest: yes without the infos, which are the most of
+// it, or the reason of a no.
 func BriefPuts(all []cut.Blob) []cut.Blob {
 	brief := make([]cut.Blob, len(all))
 	for i, b := range all {
@@ -87,8 +86,8 @@ func briefPut(b []byte) []byte {
 	return append([]byte{1}, wrong...)
 }
 
-// DecodePuts returns the infos of all ranks, none of those of whom BriefPuts was heard; or why the epoch was not
-// written.
+// DecodePuts returns the infos of all ranks, without those shortened by BriefPuts; or the reason for which the epoch
+// was not written.
 func DecodePuts(op string, blobs []cut.Blob, own error) ([]storage.ShardInfo, error) {
 	var infos []storage.ShardInfo
 	if err := outcome.Check(op, blobs, own, func(_ int, b []byte) string {

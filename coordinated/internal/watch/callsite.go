@@ -13,12 +13,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// modulePath is what the library's own stack frames begin with.
+// modulePath begins the library's own stack frames.
 const modulePath = "github.com/holdfast-hpc/holdfast/"
 
-// CallSite finds the program's own file and line among the goroutines: in the
-// one that is inside mpiwrap or this package, otherwise in the first. It begins
-// with " at ", and is empty when there is none.
+// CallSite finds the program's own file and line among the goroutines: in the one that is inside mpiwrap or this
+// package, otherwise in the first. It begins with " at ", and is empty if there is none.
 func CallSite() string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -90,7 +89,7 @@ func programs(function string) bool {
 	}
 	first, _, _ := strings.Cut(path, "/")
 	if path == "main" || strings.Contains(first, ".") {
-		return true // paths with a dot in front are of modules, those of Go's library have none
+		return true // paths with a dot in front are modules; Go's library has no dot
 	}
 	m := module()
 	return m != "" && (path == m || strings.HasPrefix(path, m+"/"))
@@ -113,7 +112,7 @@ func InCall(act endpoint.Activity) string {
 	return "in " + act.Op + on + Describe(act.Waits)
 }
 
-// Describe lists what a call waits for; each begins with a space.
+// Describe lists the messages that a call waits for; each begins with a space.
 func Describe(ws []endpoint.Wait) string {
 	var b strings.Builder
 	for i, w := range ws {

@@ -1,5 +1,4 @@
-// Package watch finds out what main threads are at, while they may be inside MPI: where in
-// the program a call was made, whether one that polls counts as waiting, and which ranks
-// wait for what cannot come. A Thread is what the library knows of its own of the main
-// thread. The package looks and judges; what follows is coordinated's to decide.
+// Package watch observes main threads, even inside MPI: the place of a call in the program, whether a thread that polls
+// counts as waiting, and which ranks can never go on. A Thread has the library's own knowledge of the main thread. The
+// package looks and judges; coordinated decides on the consequences.
 package watch

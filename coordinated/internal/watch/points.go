@@ -4,18 +4,17 @@ package watch
 
 import "sync/atomic"
 
-// PointCount counts the Points that the main thread reaches, for others to read. A locked add would be
-// most of the cost of a Point, so the only writer adds without one: readers may
-// see the count a moment late, and whoever needs it exact reads it after the
-// writer has told it something through a channel. The race detector is right
-// to object; under it the add is atomic.
+// PointCount counts the Points that the main thread reaches, for other goroutines. A locked add would be most of the
+// cost of a Point, so the only writer adds without one: readers may see the count late. A reader that needs it exact
+// reads it after the writer has sent it something through a channel. The race detector is right to object; under it the
+// add is atomic.
 type PointCount struct {
 	n uint64
 
-	Foreign func() uint64 // of a program in another process, which counts by itself; nil: none
+	Foreign func() uint64 // of a program in another process, which counts itself; or nil
 }
 
-// Add counts a Point; on the main thread alone.
+// Add counts a Point; only the main thread calls it.
 func (t *PointCount) Add() { t.n++ }
 
 // Load returns the Points so far, from any goroutine.

@@ -11,7 +11,7 @@ type PointCount struct {
 	Foreign func() uint64
 }
 
-// Add counts a Point; on the main thread alone.
+// Add counts a Point; only the main thread calls it.
 func (t *PointCount) Add() { t.n.Add(1) }
 
 // Load returns the Points so far, from any goroutine.

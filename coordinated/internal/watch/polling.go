@@ -8,18 +8,15 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 )
 
-// Polling recognises a main thread that calls Test or Iprobe round and round: it
-// is blocked in no call and yet waits. It may compute between the polls, so what
-// it waits for stands from the first polls without success until a message of
-// those that it polls for has come, or it reaches a Point.
+// Polling recognises a main thread that calls Test or Iprobe repeatedly: it is blocked in no call and yet waits. It may
+// compute between the polls, so its wait stands from the first polls without success until one of the polled messages
+// has come, or it reaches a Point.
 //
-// A program that overlaps computing with an occasional test looks the same for a
-// while. Taking it for one that waits does no harm but this: two such programs
-// could keep each other from parking. So each time that one which was taken for
-// waiting comes to a Point without the message, it takes twice as long to count as
-// waiting.
+// A program that overlaps computing with an occasional test looks the same. To count it as waiting does only this harm:
+// two such programs could keep each other from parking. So each time that such a program reaches a Point without the
+// message, it takes twice as long to count as waiting.
 type Polling struct {
-	calls     uint64        // waits so far, to tell them apart
+	calls     uint64        // waits until now; the number identifies one
 	points    uint64        // Points reached when this one began
 	polls     uint64        // polls without success at the last look
 	looks     int           // looks at which they had grown
@@ -30,8 +27,8 @@ type Polling struct {
 	waits     []cut.Wait // of raw
 }
 
-// A rank that polls counts as waiting when so many looks have found it at it, or
-// when it has done nothing else for so long.
+// A rank that polls counts as waiting after this number of looks that found it polling, or this time without anything
+// else.
 const (
 	pollLooks     = 4
 	pollPatience  = 250 * time.Millisecond
@@ -42,17 +39,17 @@ const (
 // of calls, which count on while it polls.
 const pollCall = 1 << 63
 
-// A View is what a look finds.
+// A View has the findings of a look.
 type View struct {
 	Now    time.Duration
 	Points uint64
 	Polls  uint64 // without success so far
 	Last   endpoint.Wait
-	Wait   func(endpoint.Wait) cut.Wait // with what has been received so far
+	Wait   func(endpoint.Wait) cut.Wait // with the number of messages received
 }
 
-// Look takes in one look at the main thread, and returns what it polls for as a
-// call that it is blocked in; nil if it does not count as waiting.
+// Look takes in one look at the main thread, and returns the polled messages as a call that it is blocked in; nil if it
+// does not count as waiting.
 func (p *Polling) Look(v View) *cut.Block {
 	switch {
 	case p.served(v):
@@ -104,5 +101,5 @@ func (p *Polling) note(v View) {
 	}
 }
 
-// Waits are those for what is polled for.
+// Waits returns the waits for the polled messages.
 func (p *Polling) Waits() []cut.Wait { return p.waits }

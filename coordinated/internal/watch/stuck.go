@@ -9,21 +9,20 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// ThreadState is what one rank says of its main thread, for rank 0 to find out whether
-// it waits for something that cannot come.
+// ThreadState is one rank's report on its main thread, for rank 0 to find out whether it can ever go on.
 type ThreadState struct {
 	Rank int
 
 	// Key is the same as long as the rank has got nowhere.
 	Key string
-	// Text says where it is, with the program's file and line.
+	// Text has its place, with the program's file and line.
 	Text string
 
 	Closed        bool `json:",omitempty"` // it has called Close: it sends nothing more, and still receives
 	InFinalize    bool `json:",omitempty"` // it is in Finalize: it does not even receive
 	InRestore     bool `json:",omitempty"` // it waits in Restore for all ranks
 	BeforeRestore bool `json:",omitempty"` // it has not called Restore
-	Polls         bool `json:",omitempty"` // it polls for what it waits for
+	Polls         bool `json:",omitempty"` // it polls for its messages
 
 	Calls   uint64 `json:",omitempty"` // as in Thread
 	Calling string `json:",omitempty"`
@@ -31,7 +30,7 @@ type ThreadState struct {
 	Comm    string            `json:",omitempty"` // it is inside a collective on it
 	Sources []int             `json:",omitempty"` // it waits for a message of these
 	Any     []string          `json:",omitempty"` // or of any member of these communicators
-	All     bool              `json:",omitempty"` // it needs every one of them
+	All     bool              `json:",omitempty"` // it needs all of them
 	Takers  []int             `json:",omitempty"` // it waits until these receive
 	Entered map[string]uint64 `json:",omitempty"` // collectives, by communicator that it is a member of
 	Sizes   map[string]int    `json:",omitempty"` // members of those
@@ -155,7 +154,7 @@ func Late(all []ThreadState) (waiting, late []int) {
 	return waiting, late
 }
 
-// ExplainStuck says who waits and who is gone, and where.
+// ExplainStuck names the ranks that wait and those that are gone, with their calls.
 func ExplainStuck(all []ThreadState, waiting []int) string {
 	var parts []string
 	add := func(r int) { parts = append(parts, fmt.Sprintf("rank %d is %s", r, all[r].Text)) }
@@ -190,8 +189,8 @@ func Culprit(all []ThreadState, waiting []int) int {
 	return waiting[0]
 }
 
-// Blocked enters the call that the main thread is in; site is where, as CallSite has it. What the call waits for beside
-// what is known may come at any time, unless it needs all of it.
+// Blocked enters the call that the main thread is in; site is its place, from CallSite. Messages that the call waits
+// for beyond the known ones may come at any time, unless it needs all.
 func (d *ThreadState) Blocked(act endpoint.Activity, site string) {
 	d.Text = InCall(act) + site
 	for _, t := range act.Threads {
@@ -254,7 +253,7 @@ func (d *ThreadState) needed(all []ThreadState, waiting []int) int {
 	return -1
 }
 
-// WaitFor enters what a call waits for.
+// WaitFor enters the messages that a call waits for.
 func (d *ThreadState) WaitFor(ws []endpoint.Wait) {
 	for _, w := range ws {
 		switch {

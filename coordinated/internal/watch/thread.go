@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The states of a main thread, as holdfast status shows them. While the library
-// leaves it alone it is running, blocked in an MPI call, or polling.
+// The states of a main thread, as holdfast status shows them. Outside of the library it is running, blocked in an MPI
+// call, or polling.
 const (
 	StateStarting  = "starting"
 	StateRestoring = "restoring"
@@ -22,9 +22,8 @@ const (
 	StateSilent    = "silent" // did not answer
 )
 
-// Thread is what the library knows of the program's main thread without a look at it: how
-// far it has come, and what it does in the library. The main thread writes it, any
-// goroutine may read it.
+// Thread has the library's knowledge of the program's main thread without a look at it: its progress, and its activity
+// in the library. The main thread writes it, any goroutine may read it.
 type Thread struct {
 	Points   PointCount  // that it has reached
 	Restored atomic.Bool // it has called Restore
@@ -32,25 +31,25 @@ type Thread struct {
 	Stopped  atomic.Bool // Point has returned ErrStop
 	Closed   atomic.Bool // it has called Close or Abort
 
-	// Calls counts the collective calls that a program in another process has begun beside Restore and Close, and
-	// Calling is the one in which it waits for the other ranks; nil: in none.
+	// Calls counts the collective calls, except Restore and Close, that a program in another process has begun; Calling
+	// is the one in which it waits for the other ranks, or nil.
 	Calls   atomic.Uint64
 	Calling atomic.Pointer[string]
 
 	doing atomic.Pointer[doing]
-	at    atomic.Pointer[string] // where the program called Restore or Close
+	at    atomic.Pointer[string] // place of the call of Restore or Close
 }
 
-// doing is what the library has the main thread do.
+// doing is the activity that the library gives the main thread.
 type doing struct {
 	state string
 	since time.Time
 }
 
-// Now notes what the main thread does from now on.
+// Now notes the main thread's activity from now on.
 func (t *Thread) Now(state string) { t.doing.Store(&doing{state, time.Now()}) }
 
-// Doing is what Now was told last, and when.
+// Doing returns the last state that Now noted, and its time.
 func (t *Thread) Doing() (state string, since time.Time) {
 	d := t.doing.Load()
 	return d.state, d.since
@@ -62,7 +61,7 @@ func (t *Thread) Place() {
 	t.at.Store(&at)
 }
 
-// Placed is what Place noted; it begins with " at ", and is empty before.
+// Placed returns the place that Place noted; it begins with " at ", and is empty before.
 func (t *Thread) Placed() string {
 	if at := t.at.Load(); at != nil {
 		return *at

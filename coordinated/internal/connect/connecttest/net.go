@@ -21,7 +21,7 @@ type Net struct {
 	Retracted []atomic.Int64 // needs taken back, by rank
 }
 
-// Kill silences a rank and tells all others that it is lost.
+// Kill silences a rank and reports it to all others as lost.
 func (w *Net) Kill(rank int) {
 	w.dead.Store(int64(rank) + 1)
 	for r, p := range w.ends {
