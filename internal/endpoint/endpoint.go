@@ -151,6 +151,7 @@ type Wait struct {
 	Tag     int
 	Members []int
 	Send    bool
+	Taken   bool // of a send: it ends when the program of the receiver has received it, not when that is drained
 	Peer    int
 }
 

@@ -33,6 +33,7 @@
 
 /* Flags of what a rank waits for, of a call, and states of a communicator. */
 #define HFM_WAIT_SEND 1u
+#define HFM_WAIT_TAKEN 2u /* it ends when the program has received it, and not when the drain has */
 #define HFM_CALL_ALL 1u
 #define HFM_CALL_COLLECTIVE 2u
 #define HFM_CALL_MORE 4u

@@ -120,6 +120,7 @@ func TestRestartUnderOtherMPI(t *testing.T) {
 		})},
 		{"threads", compile(t, dir, "testdata/threads.c"), fewer, threadSums(ranks, fewer)},
 		{"waiting threads", compile(t, dir, "testdata/waiting.c"), few / 4, waitingSums(ranks, few/4)},
+		{"synchronous sends", compile(t, dir, "testdata/synchronous.c"), few / 200, synchronousSums(ranks, few/200)},
 		{"protected requests", compile(t, dir, "testdata/posted.c"), few, postedSums(ranks, few)},
 		{"protected requests in C++", compile(t, dir, "testdata/posted.cpp"), few, leftSums(ranks, few)},
 		{"protected requests in Fortran", compileFortran(t, dir, "testdata/posted.f90"), few,
@@ -252,6 +253,20 @@ func leftSums(ranks, steps int) (lines []string) {
 		left, sum := (r+ranks-1)%ranks, uint64(0)
 		for step := range steps {
 			sum = sum*31 + uint64(left+step)
+		}
+		lines = append(lines, fmt.Sprintf("rank %d sum %d", r, sum))
+	}
+	return lines
+}
+
+// synchronousSums are what synchronous.c computes.
+func synchronousSums(ranks, steps int) (lines []string) {
+	for r := range ranks {
+		left, sum := (r+ranks-1)%ranks, uint64(0)
+		for step := range steps {
+			for i := range 6 {
+				sum = sum*31 + uint64(left*10000+step*10+i)
+			}
 		}
 		lines = append(lines, fmt.Sprintf("rank %d sum %d", r, sum))
 	}

@@ -27,7 +27,7 @@ func (a *Agent) sample() cut.Sampled {
 	var waits []cut.Wait
 	for _, call := range append([]endpoint.Activity{act}, act.Threads...) {
 		for _, w := range call.Waits {
-			if w.Send {
+			if w.Send && !w.Taken {
 				continue // parked ranks receive all that arrives
 			}
 			waits = append(waits, a.wait(w))

@@ -53,11 +53,11 @@ func TestPage(t *testing.T) {
 	p.setU32(WaitsAt+16, 2)
 	p.setU32(WaitsAt+20, ^uint32(0))
 	p.setU32(WaitsAt+24, 1)
-	p.setU32(WaitsAt+28, WaitSend)
+	p.setU32(WaitsAt+28, WaitSend|WaitTaken)
 	p.setU64(atSeq, 7)
 	want := endpoint.Activity{Seq: 4, Blocked: true, Op: "MPI_Waitall", All: true, Every: true, Waits: []endpoint.Wait{
 		{Comm: "world.1", Source: -1, Tag: 9, Members: []int{0, 3}},
-		{Comm: "world", Source: 2, Tag: -1, Send: true, Peer: 2},
+		{Comm: "world", Source: 2, Tag: -1, Send: true, Taken: true, Peer: 2},
 	}}
 	if got := p.Activity(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -40,6 +40,7 @@ const (
 	MetBytes      = 256
 
 	WaitSend       = 1
+	WaitTaken      = 2
 	CallAll        = 1
 	CallCollective = 2
 	CallMore       = 4
@@ -153,7 +154,8 @@ func (p *Page) comm(slot int) (name string, members []int) {
 
 // wait is one thing that a call waits for.
 func (p *Page) wait(at int) endpoint.Wait {
-	w := endpoint.Wait{Source: p.i32(at), Tag: p.i32(at + 4), Send: p.u32(at+12)&WaitSend != 0}
+	w := endpoint.Wait{Source: p.i32(at), Tag: p.i32(at + 4), Send: p.u32(at+12)&WaitSend != 0,
+		Taken: p.u32(at+12)&WaitTaken != 0}
 	var members []int
 	w.Comm, members = p.comm(p.i32(at + 8))
 	if w.Source >= p.size || w.Source < -1 {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -44,6 +45,9 @@ static MPI_Comm loop;
 /* Of the world. Open MPI makes communicators of some ranks by messages on the communicator that the program names, with
  * its tag: a drain would take them, so they go here. MPICH has its own context for them, and crashes here. */
 static MPI_Comm hidden;
+
+/* Of the world: what the layers of two ranks tell each other. */
+static MPI_Comm aside;
 
 /* A receive on the loop that never ends: see note_complete. */
 static MPI_Request never;
@@ -102,11 +106,14 @@ static inline void count_received(const struct hfm_comm *c, const MPI_Status *st
 	}
 }
 
+static struct hfm_mail *given(struct hfm_mail *m);
+
 HFM_INLINE struct hfm_mail *mail_in(struct hfm_comm *c, int source, int tag, bool take) {
 	if (c == NULL || __atomic_load_n(&c->mails, __ATOMIC_RELAXED) == 0) {
 		return NULL;
 	}
-	return hfm_find_mail(c, source, tag, MPI_ANY_SOURCE, MPI_ANY_TAG, take);
+	struct hfm_mail *m = hfm_find_mail(c, source, tag, MPI_ANY_SOURCE, MPI_ANY_TAG, take);
+	return take ? given(m) : m;
 }
 
 HFM_INLINE struct hfm_mail *mail_for(MPI_Comm comm, int source, int tag, bool take) {
@@ -252,6 +259,8 @@ static int finish(MPI_Request *request) {
 }
 
 static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Status *status);
+
+#include "sync.inc.h"
 
 #define COUNT int
 #define C(name) name

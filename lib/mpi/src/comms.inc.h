@@ -145,6 +145,7 @@ static void begun(void) {
 	REAL(Irecv)(NULL, 0, MPI_PACKED, 0, 2, loop, &never);
 	REAL(Comm_dup)(MPI_COMM_WORLD, &hidden);
 	REAL(Comm_set_errhandler)(hidden, MPI_ERRORS_RETURN);
+	REAL(Comm_dup)(hidden, &aside);
 	look_at(&world, MPI_COMM_WORLD, &sum);
 	list(hfm_new_comm(&world, NULL, HFM_Init), MPI_COMM_WORLD);
 	look_at(&self, MPI_COMM_SELF, &sum);
@@ -152,6 +153,7 @@ static void begun(void) {
 	hfm_cut_setup();
 	hfm_drain = drain_some;
 	hfm_turn = turn;
+	hfm_cutting = cutting;
 	hfm_save = save;
 	hfm_sync = sync_all;
 	hfm_post = post;
@@ -190,6 +192,9 @@ static int hfm_Init_thread(int *argc, char ***argv, int required, int *provided)
 static int hfm_Finalize(void) {
 	if (hfm_on && hfm_depth == 0) {
 		hfm_depth = 1;
+		for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
+			drop_mail(c);
+		}
 		reap(true);
 		hfm_watch_ends(1);
 		hfm_on = false;
@@ -198,6 +203,7 @@ static int hfm_Finalize(void) {
 		REAL(Wait)(&never, MPI_STATUS_IGNORE);
 		REAL(Comm_free)(&loop);
 		REAL(Comm_free)(&hidden);
+		REAL(Comm_free)(&aside);
 		hfm_depth = 0;
 	}
 	hfm_depth++;
@@ -419,6 +425,9 @@ static int end_comm(enum hfm_call call, MPI_Comm *comm) {
 	const bool entered = hfm_enter(call);
 	struct hfm_comm *c = hfm_on && *comm != MPI_COMM_WORLD ? comm_of(*comm) : NULL;
 	hfm_depth += !entered;
+	if (c != NULL) {
+		drop_mail(c);
+	}
 	int rc = call == HFM_Comm_free ? REAL(Comm_free)(comm) : REAL(Comm_disconnect)(comm);
 	hfm_depth -= !entered;
 	if (rc == MPI_SUCCESS && c != NULL) {

@@ -22,8 +22,7 @@ static void serve(struct hfm_request *r, struct hfm_mail *m) {
 
 static bool restart_mail(struct hfm_request *r) {
 	struct hfm_comm *c = r->comm;
-	struct hfm_mail *m =
-		c->mails == 0 || c->freed ? NULL : hfm_find_mail(c, r->source, r->tag, MPI_ANY_SOURCE, MPI_ANY_TAG, true);
+	struct hfm_mail *m = c->freed ? NULL : mail_in(c, r->source, r->tag, true);
 	if (m != NULL) {
 		serve(r, m);
 	}
@@ -49,6 +48,11 @@ static int start(MPI_Request *request) {
 		r->counted = false;
 		r->order = hfm_next_order();
 		count(hfm_entered(r->comm), r->kind == HFM_PERSISTENT_COLLECTIVE);
+		if (r->kind == HFM_PERSISTENT_SEND && r->call == HFM_Ssend_init) {
+			synchronous_begins(r);
+		} else if (sent != NULL) {
+			sent_one(r->comm, r->source, r->tag, sent, rc);
+		}
 		if (r->kind == HFM_PERSISTENT_RECEIVE) {
 			posted(r->comm, r->source, r->tag);
 		}
@@ -134,12 +138,14 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 	return rc;
 }
 
-/* waits_of publishes what a request waits for; that of a send or of a collective needs nobody who is parked, so the
- * call says only that there is more. */
+/* waits_of publishes what a request waits for; that of another send or of a collective needs nobody who is parked, so
+ * the call says only that there is more. */
 static void waits_of(struct hfm_here h, const struct hfm_request *r) {
 	if (r != NULL && r->active && !r->mail && !r->counted &&
 		(r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE)) {
 		hfm_waits(h, r->comm, any_source(r->source), any_tag(r->tag), 0);
+	} else if (r != NULL && r->number > 0) {
+		hfm_waits(h, r->comm, r->source, r->tag, HFM_WAIT_SEND | HFM_WAIT_TAKEN);
 	} else {
 		h.state->call_flags |= HFM_CALL_MORE;
 	}
@@ -153,9 +159,9 @@ static void blocks_in(enum hfm_call call, const struct hfm_request *r, unsigned 
 	hfm_wait_begins(h);
 }
 
-/* poll_of notes a test that has found a receive pending. */
+/* poll_of notes a test that has found a receive pending, or a synchronous send. */
 static void poll_of(const struct hfm_request *r) {
-	if (r != NULL && r->active && (r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE)) {
+	if (r != NULL && r->active && (r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE || r->number > 0)) {
 		hfm_polled(r->comm, any_source(r->source), any_tag(r->tag));
 	}
 }
@@ -206,6 +212,7 @@ static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
 	default:
 		break;
 	}
+	synchronous_ends(r);
 	r->active = r->complete = r->counted = false;
 	if (!persistent(r)) {
 		free_type(r);
@@ -309,12 +316,15 @@ static int first_over(const struct batch *b) {
 	return -1;
 }
 
-/* ask returns what the library is asked for: those of a batch without ended operations on files. */
+/* left_out says whether the library is not asked for a request. */
+static bool left_out(const struct hfm_request *r) { return file_ended(r) || (r != NULL && r->taken_later); }
+
+/* ask returns what the library is asked for: those of a batch but for what is left out. */
 static MPI_Request *ask(struct batch *b, MPI_Request requests[]) {
 	bool some = false;
 	for (int i = 0; b->known != NULL && i < b->n; i++) {
 		hide(b->known[i]);
-		some = some || file_ended(b->known[i]);
+		some = some || left_out(b->known[i]);
 	}
 	if (!some) {
 		free(b->asked);
@@ -323,7 +333,7 @@ static MPI_Request *ask(struct batch *b, MPI_Request requests[]) {
 	}
 	b->asked = hfm_need(realloc(b->asked, (size_t)b->n * sizeof *b->asked));
 	for (int i = 0; i < b->n; i++) {
-		b->asked[i] = file_ended(b->known[i]) ? MPI_REQUEST_NULL : requests[i];
+		b->asked[i] = left_out(b->known[i]) ? MPI_REQUEST_NULL : requests[i];
 	}
 	return b->asked;
 }
@@ -331,10 +341,27 @@ static MPI_Request *ask(struct batch *b, MPI_Request requests[]) {
 /* answered gives the program the handles as the library has left them. */
 static void answered(const struct batch *b, MPI_Request requests[]) {
 	for (int i = 0; b->known != NULL && i < b->n; i++) {
-		if (b->asked != NULL && !file_ended(b->known[i])) {
+		if (b->asked != NULL && !left_out(b->known[i])) {
 			requests[i] = b->asked[i];
 		}
 		show(b->known[i], requests[i]);
+	}
+}
+
+/* some_wait says whether a batch has synchronous sends whose messages are in mailboxes. */
+static bool some_wait(const struct batch *b) {
+	bool some = false;
+	for (int i = 0; b->known != NULL && i < b->n; i++) {
+		some = must_wait(b->known[i]) || some;
+	}
+	return some;
+}
+
+static void wait_more(bool harmless) {
+	if (hfm_threads) {
+		hfm_pause(harmless);
+	} else {
+		sched_yield();
 	}
 }
 
@@ -364,7 +391,9 @@ static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Stat
 			}
 			return end_over(r, request, st);
 		}
-		if (flag || !HFM_LIKELY(!hfm_threads)) {
+		if (must_wait(r)) {
+			done = 0;
+		} else if (flag || !HFM_LIKELY(!hfm_threads)) {
 			hide(r);
 			rc = REAL(Test)(request, &done, st);
 			show(r, *request);
@@ -375,7 +404,7 @@ static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Stat
 		if (flag || done || rc != MPI_SUCCESS) {
 			break;
 		}
-		hfm_pause(call != HFM_Sendrecv && call != HFM_Sendrecv_replace);
+		wait_more(call != HFM_Sendrecv && call != HFM_Sendrecv_replace);
 	}
 	if (flag) {
 		*flag = done;
@@ -436,19 +465,23 @@ static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, 
 	}
 	struct batch b;
 	bool any = look(&b, n, requests, statuses);
-	int rc, done = !flag;
+	int rc, done;
 	if (!flag) {
 		blocks_on_all(call, &b, HFM_CALL_ALL);
 	}
 	for (;;) {
-		MPI_Request *asked = ask(&b, requests);
-		rc = flag || !HFM_LIKELY(!hfm_threads) ? REAL(Testall)(n, asked, &done, b.statuses)
-											   : REAL(Waitall)(n, asked, b.statuses);
-		answered(&b, requests);
+		rc = MPI_SUCCESS;
+		done = !some_wait(&b);
+		if (done) {
+			MPI_Request *asked = ask(&b, requests);
+			rc = flag || !HFM_LIKELY(!hfm_threads) ? REAL(Testall)(n, asked, &done, b.statuses)
+												   : REAL(Waitall)(n, asked, b.statuses);
+			answered(&b, requests);
+		}
 		if (flag || done || rc != MPI_SUCCESS) {
 			break;
 		}
-		hfm_pause(true);
+		wait_more(true);
 	}
 	if (flag) {
 		*flag = done;
@@ -492,14 +525,17 @@ static int any_of(enum hfm_call call, int n, MPI_Request requests[], int *index,
 			rc = end_over(b.known[first], &requests[first], st);
 			break;
 		}
-		ask(&b, requests);
-		rc = flag || !HFM_LIKELY(!hfm_threads) ? REAL(Testany)(n, requests, index, &done, st)
-											   : REAL(Waitany)(n, requests, index, st);
+		const bool some = some_wait(&b);
+		MPI_Request *asked = ask(&b, requests);
+		done = 1;
+		rc = flag || some || !HFM_LIKELY(!hfm_threads) ? REAL(Testany)(n, asked, index, &done, st)
+													   : REAL(Waitany)(n, asked, index, st);
 		answered(&b, requests);
+		done = done && (!some || *index != MPI_UNDEFINED); /* all others have ended */
 		if (flag || done || rc != MPI_SUCCESS) {
 			break;
 		}
-		hfm_pause(true);
+		wait_more(true);
 	}
 	if (flag) {
 		*flag = done;
@@ -516,6 +552,7 @@ static int any_of(enum hfm_call call, int n, MPI_Request requests[], int *index,
 	if (b.known != NULL && b.known != b.few) {
 		free(b.known);
 	}
+	free(b.asked);
 	hfm_leave();
 	return rc;
 }
@@ -543,15 +580,17 @@ static int some_of(
 	}
 	for (;;) {
 		ready = first_over(&b) >= 0;
+		const bool some = some_wait(&b), block = wait && !ready && !some && HFM_LIKELY(!hfm_threads);
 		MPI_Request *asked = ask(&b, requests);
 		/* With some ready already, the others are only asked. */
-		rc = wait && !ready && HFM_LIKELY(!hfm_threads) ? REAL(Waitsome)(n, asked, outcount, indices, b.statuses)
-														: REAL(Testsome)(n, asked, outcount, indices, b.statuses);
+		rc = block ? REAL(Waitsome)(n, asked, outcount, indices, b.statuses)
+				   : REAL(Testsome)(n, asked, outcount, indices, b.statuses);
 		answered(&b, requests);
+		*outcount = some && *outcount == MPI_UNDEFINED ? 0 : *outcount; /* all others have ended */
 		if (!wait || ready || rc != MPI_SUCCESS || *outcount != 0) {
 			break;
 		}
-		hfm_pause(true);
+		wait_more(true);
 	}
 	if (!wait && rc == MPI_SUCCESS && *outcount == 0 && !ready) {
 		poll_of_batch(&b);
@@ -602,6 +641,8 @@ static int hfm_Request_get_status(MPI_Request request, int *flag, MPI_Status *st
 		if (status != MPI_STATUS_IGNORE) {
 			replace_status(status, r);
 		}
+	} else if (must_wait(r)) {
+		*flag = 0;
 	} else {
 		rc = REAL(Request_get_status)(request, flag, status);
 		if (r != NULL && r->mail && *flag && status != MPI_STATUS_IGNORE) {
@@ -633,6 +674,7 @@ static int hfm_Request_free(MPI_Request *request) {
 		rc = REAL(Request_free)(request);
 		show(r, *request);
 		if (r != NULL && rc == MPI_SUCCESS) {
+			synchronous_ends(r);
 			free_type(r);
 			hfm_remove(&hfm_requests, r->handle, r);
 			hfm_free_request(r);
@@ -694,8 +736,11 @@ static int hfm_Cancel(MPI_Request *request) {
 		track(HFM_CANCELLED_SEND, HFM_Cancel, hfm_first_comm, *request)->active = true;
 	} else if (r != NULL && r->kind == HFM_PERSISTENT_SEND && r->source != MPI_PROC_NULL) {
 		r->cancelled = true;
+	} else if (r != NULL && r->kind == HFM_SYNCHRONOUS && !r->taken_later) {
+		synchronous_ends(r);
+		r->kind = HFM_CANCELLED_SEND;
 	}
-	if (r == NULL || !r->complete) { /* else it is complete: too late */
+	if (r == NULL || !(r->complete || r->taken_later)) { /* else it is complete: too late */
 		rc = REAL(Cancel)(request);
 	}
 	hfm_leave();
@@ -753,11 +798,25 @@ static struct hfm_request *matched(MPI_Message message, struct hfm_comm *c, int 
 	return r;
 }
 
+/* mail_to_match takes a message out of the mailbox as it is. */
+static struct hfm_mail *mail_to_match(struct hfm_comm *c, int source, int tag) {
+	return c == NULL ? NULL : hfm_find_mail(c, source, tag, MPI_ANY_SOURCE, MPI_ANY_TAG, true);
+}
+
 /* match_mail gives the program a message of the mailbox as one that it has matched: it stands on the loop. */
 static int match_mail(
 	struct hfm_mail *m, struct hfm_comm *c, int source, int tag, MPI_Message *message, MPI_Status *st) {
 	MPI_Request out;
 	MPI_Status own;
+	if (m->message != 0) {
+		struct hfm_request *r = matched(*message = HANDLE(MPI_Message, m->message), c, source, tag);
+		r->mail_source = m->source;
+		r->mail_tag = m->tag;
+		set_status(st, m);
+		free(m);
+		return MPI_SUCCESS;
+	}
+	given(m);
 	loop_lock();
 	int rc = REAL(Isend)(m->data, (int)m->bytes, MPI_PACKED, 0, 1, loop, &out);
 	if (rc == MPI_SUCCESS) {
@@ -783,7 +842,7 @@ static int probe_match(
 					: REAL(Mprobe)(source, tag, comm, message, status);
 	}
 	struct hfm_comm *c = comm_of(comm);
-	struct hfm_mail *m = mail_for(comm, source, tag, true);
+	struct hfm_mail *m = mail_to_match(c, source, tag);
 	int rc = MPI_SUCCESS, found = 0;
 	if (m == NULL && !flag) {
 		blocks_on(call, source != MPI_PROC_NULL ? c : NULL, any_source(source), any_tag(tag), 0);
@@ -792,7 +851,7 @@ static int probe_match(
 	while (m == NULL && !flag && hfm_threads &&
 		(rc = REAL(Improbe)(source, tag, comm, &found, message, st)) == MPI_SUCCESS && !found) {
 		hfm_pause(true);
-		m = mail_for(comm, source, tag, true);
+		m = mail_to_match(c, source, tag);
 	}
 	if (m != NULL) {
 		if (flag) {

@@ -10,16 +10,14 @@
 		MPI_Request request;                                                                                  \
 		int rc;                                                                                               \
 		count(sent, 1);                                                                                       \
-		blocks_on(HFM_##name, c, dest, tag, HFM_WAIT_SEND);                                                   \
+		blocks_on(HFM_##name, c, dest, tag, HFM_WAIT_SEND | (HFM_##name == HFM_Ssend ? HFM_WAIT_TAKEN : 0));  \
 		if (HFM_LIKELY(!hfm_threads)) {                                                                       \
 			rc = REAL(C(name))(buf, n, type, dest, tag, comm);                                                \
 		} else {                                                                                              \
 			rc = REAL(C(started))(buf, n, type, dest, tag, comm, &request);                                   \
 			rc = rc == MPI_SUCCESS ? finish(&request) : rc;                                                   \
 		}                                                                                                     \
-		if (rc != MPI_SUCCESS) {                                                                              \
-			count(sent, (uint64_t)-1);                                                                        \
-		}                                                                                                     \
+		sent_one(c, dest, tag, sent, rc);                                                                     \
 		hfm_leave();                                                                                          \
 		return rc;                                                                                            \
 	}
@@ -36,11 +34,18 @@ SEND(Rsend, Irsend)
 		if (!hfm_enter(HFM_##name)) {                                                                          \
 			return REAL(C(name))(buf, n, type, dest, tag, comm, request);                                      \
 		}                                                                                                      \
-		uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);                                                  \
+		struct hfm_comm *c = comm_of(comm);                                                                    \
+		uint64_t *sent = peer(hfm_sent, c, dest);                                                              \
 		count(sent, 1);                                                                                        \
 		int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                        \
-		if (rc != MPI_SUCCESS) {                                                                               \
-			count(sent, (uint64_t)-1);                                                                         \
+		if (HFM_##name == HFM_Issend && rc == MPI_SUCCESS && c != NULL && dest != MPI_PROC_NULL) {             \
+			struct hfm_request *r = track(HFM_SYNCHRONOUS, HFM_##name, c, *request);                           \
+			r->source = dest;                                                                                  \
+			r->tag = tag;                                                                                      \
+			r->active = true;                                                                                  \
+			synchronous_begins(r);                                                                             \
+		} else {                                                                                               \
+			sent_one(c, dest, tag, sent, rc);                                                                  \
 		}                                                                                                      \
 		hfm_leave();                                                                                           \
 		return rc;                                                                                             \
@@ -158,8 +163,8 @@ static int C(exchange_by)(const void *sendbuf, COUNT sends, MPI_Datatype sendtyp
 	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
 	count(sent, 1);
 	int rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
+	sent_one(comm_of(comm), dest, sendtag, sent, rc);
 	if (rc != MPI_SUCCESS) {
-		count(sent, (uint64_t)-1);
 		return rc;
 	}
 	rc = C(receive_by)(call, recvbuf, receives, recvtype, source, recvtag, comm, status);
@@ -242,6 +247,7 @@ static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendty
 		hfm_wait_begins(h);
 		rc = REAL(C(Sendrecv))(
 			sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm, st);
+		sent_one(c, dest, sendtag, sent, MPI_SUCCESS);
 		if (source != MPI_PROC_NULL) {
 			count_received(c, st, rc);
 		}
@@ -250,12 +256,12 @@ static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendty
 		hfm_wait_begins(h);
 		MPI_Request out;
 		rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
+		sent_one(c, dest, sendtag, sent, rc);
 		if (rc == MPI_SUCCESS) {
 			rc = C(receive_mail)(m, recvbuf, receives, recvtype, comm, st);
 			int late = REAL(Wait)(&out, MPI_STATUS_IGNORE);
 			rc = rc == MPI_SUCCESS ? late : rc;
 		} else {
-			count(sent, (uint64_t)-1);
 			hfm_return_mail(c, m);
 		}
 	}
@@ -306,6 +312,7 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 		count(sent, 1);
 		hfm_wait_begins(h);
 		rc = REAL(C(Sendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, st);
+		sent_one(c, dest, sendtag, sent, MPI_SUCCESS);
 		if (source != MPI_PROC_NULL) {
 			count_received(c, st, rc);
 		}

@@ -88,12 +88,16 @@ static bool take_one(struct hfm_comm *c, uint64_t *mails, uint64_t *bytes) {
 	if (REAL(Improbe)(st.MPI_SOURCE, st.MPI_TAG, comm, &flag, &message, &st) != MPI_SUCCESS || !flag) {
 		return false;
 	}
-	struct hfm_mail *m = malloc(sizeof *m + (size_t)n);
+	struct hfm_mail *m = hfm_need(malloc(sizeof *m + (size_t)n));
+	m->message = WORD(message);
+	m->order = 0;
 	m->unposted = NULL;
 	m->source = st.MPI_SOURCE;
 	m->tag = st.MPI_TAG;
 	m->bytes = (size_t)n;
-	REAL(Mrecv)(m->data, n, MPI_PACKED, &message, &st);
+	if (n > LONGEST_MATCHED && (hfm_threads || c->world[st.MPI_SOURCE] != hfm_rank)) {
+		fetch(m);
+	}
 	count_received(c, &st, MPI_SUCCESS);
 	hfm_add_mail(c, m);
 	*bytes += (uint64_t)n;
@@ -144,6 +148,7 @@ static void drain_now(void) {
 	uint64_t mails, bytes = mailbox_size(&mails), pending = 0, unfinished = 0, busy = 0;
 	reap(false);
 	note_complete();
+	take_notes();
 	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		while (take_one(c, &mails, &bytes)) {
 		}

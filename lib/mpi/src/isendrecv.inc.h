@@ -24,12 +24,11 @@ static int C(send_packed)(const void *buf, COUNT n, MPI_Datatype type, int dest,
 /* isendrecv_ends notes the receive of one that was started. m: the mailbox serves it, and what is sent was packed. Then
  * the message comes by way of the loop, as that of MPI_Irecv does. */
 static int C(isendrecv_ends)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, int source,
-	int tag, MPI_Comm comm, MPI_Request *request, uint64_t *sent, int rc) {
+	int tag, MPI_Comm comm, MPI_Request *request, int rc) {
 	if (rc == MPI_SUCCESS && m != NULL) {
 		loop_lock();
 		rc = REAL(C(Irecv))(buf, n, type, 0, 0, loop, request);
 	} else if (rc != MPI_SUCCESS) {
-		count(sent, (uint64_t)-1);
 		if (m != NULL) {
 			hfm_return_mail(comm_of(comm), m);
 		}
@@ -53,7 +52,8 @@ static int C(hfm_Isendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendt
 	int rc = m != NULL
 		? C(send_packed)(sendbuf, sends, sendtype, dest, sendtag, comm)
 		: REAL(C(Isendrecv))(sendbuf, sends, sendtype, dest, sendtag, recvbuf, n, type, source, tag, comm, request);
-	return C(isendrecv_ends)(HFM_Isendrecv, m, recvbuf, n, type, source, tag, comm, request, sent, rc);
+	sent_one(comm_of(comm), dest, sendtag, sent, rc);
+	return C(isendrecv_ends)(HFM_Isendrecv, m, recvbuf, n, type, source, tag, comm, request, rc);
 }
 
 static int C(hfm_Isendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int dest, int sendtag, int source, int tag,
@@ -66,5 +66,6 @@ static int C(hfm_Isendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int d
 	count(sent, 1);
 	int rc = m != NULL ? C(send_packed)(buf, n, type, dest, sendtag, comm)
 					   : REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, tag, comm, request);
-	return C(isendrecv_ends)(HFM_Isendrecv_replace, m, buf, n, type, source, tag, comm, request, sent, rc);
+	sent_one(comm_of(comm), dest, sendtag, sent, rc);
+	return C(isendrecv_ends)(HFM_Isendrecv_replace, m, buf, n, type, source, tag, comm, request, rc);
 }

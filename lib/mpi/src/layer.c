@@ -445,7 +445,7 @@ void hfm_refuse(const char *what, const char *call) {
 	}
 }
 
-unsigned hfm_state;
+unsigned hfm_state, hfm_synchronous;
 
 void hfm_set_state(void) {
 	hfm_state = !hfm_on ? 0 : HFM_ON | (hfm_cut_every > 0 ? HFM_CUTS : 0) | (hfm_threads ? HFM_MANY_THREADS : 0);

@@ -81,6 +81,9 @@ struct hfm_mail {
 	struct hfm_mail *next;
 	struct hfm_unposted *unposted; /* the receive that had it at the checkpoint */
 	uint32_t receive;              /* its number, from 1, while a record is read */
+	uint64_t message;              /* not 0: MPI has its bytes yet, under this handle; it is matched */
+	uint64_t order; /* not 0: that of its synchronous send, by which the sender is told that it was received */
+	int from;       /* world rank of that sender */
 	int source, tag;
 	size_t bytes;
 	char data[];
@@ -130,6 +133,7 @@ enum hfm_kind {
 	HFM_RECEIVE,
 	HFM_PERSISTENT_RECEIVE,
 	HFM_PERSISTENT_SEND,
+	HFM_SYNCHRONOUS,
 	HFM_COLLECTIVE,
 	HFM_PERSISTENT_COLLECTIVE,
 	HFM_IDUP,
@@ -138,8 +142,8 @@ enum hfm_kind {
 	HFM_CANCELLED_SEND
 };
 
-/* A request of the program, or a message of its Mprobe. Sends are not among them, unless they are persistent or may be
- * cancelled. */
+/* A request of the program, or a message of its Mprobe. Sends are not among them, unless they are persistent,
+ * synchronous or may be cancelled. */
 struct hfm_request {
 	uint64_t handle;
 	enum hfm_kind kind;
@@ -148,10 +152,12 @@ struct hfm_request {
 	struct hfm_comm *comm;
 	int source, tag; /* as the program posted it; the destination of a send */
 	bool active;
-	bool counted;   /* the layer has seen its end */
-	bool cancelled; /* the program wants a persistent send cancelled */
-	bool mail;      /* its message was in the mailbox, came by way of the loop, and has this source and tag */
-	bool complete;  /* a persistent receive whose message was in the mailbox: status has how it ended */
+	bool counted;     /* the layer has seen its end */
+	bool cancelled;   /* the program wants a persistent send cancelled */
+	bool mail;        /* its message was in the mailbox, came by way of the loop, and has this source and tag */
+	bool taken_later; /* a synchronous send whose message is in the mailbox of its receiver */
+	uint64_t number;  /* not 0: a synchronous send is under way, the so manieth of its receiver and tag */
+	bool complete;    /* a persistent receive whose message was in the mailbox: status has how it ended */
 	int mail_source, mail_tag, error;
 	void *buffer;
 	long count;             /* of its elements */
@@ -291,6 +297,7 @@ extern const char *hfm_refused_what, *hfm_refused_call;
 
 /* What the layer's body does for libholdfast. */
 extern void (*hfm_turn)(void);
+extern void (*hfm_cutting)(bool begins);
 extern const char *(*hfm_save)(const void **record, size_t *bytes);
 extern const char *(*hfm_sync)(uint32_t busy);
 
@@ -339,6 +346,7 @@ void hfm_cut_setup(void);
 /* What calls of the program meet, in one word: HFM_ON between Init and Finalize, and what costs more than it. */
 enum { HFM_ON = 1, HFM_CUTS = 2, HFM_MANY_THREADS = 4 };
 extern unsigned hfm_state;
+extern unsigned hfm_synchronous; /* sends under way */
 void hfm_set_state(void);
 bool hfm_enter_slowly(void);
 void hfm_leave_slowly(void);

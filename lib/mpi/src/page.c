@@ -11,6 +11,7 @@ uint64_t *hfm_sent, *hfm_received;
 struct hfm_restored *hfm_restored;
 struct hfm_unposted *hfm_unposted;
 void (*hfm_turn)(void);
+void (*hfm_cutting)(bool begins);
 const char *(*hfm_save)(const void **record, size_t *bytes);
 const char *(*hfm_sync)(uint32_t busy);
 bool hfm_restarted;
@@ -278,6 +279,7 @@ static void read_box(struct reading *r, struct reading *data) {
 	struct hfm_mail *m = hfm_need(malloc(sizeof *m + bytes)), **last = &c->first;
 	m->next = NULL;
 	m->unposted = NULL;
+	m->message = m->order = 0;
 	m->receive = receive;
 	m->source = source;
 	m->tag = tag;
@@ -478,10 +480,18 @@ static const char *cut(void) {
 	hfm_lock();
 	hfm_forget_slots(NULL);
 	hfm_unlock();
+	if (hfm_cutting != NULL) {
+		hfm_cutting(true);
+	}
 	return NULL;
 }
 
-static void resume(void) { hfm_open(); }
+static void resume(void) {
+	if (hfm_cutting != NULL) {
+		hfm_cutting(false);
+	}
+	hfm_open();
+}
 
 static const char *save(const void **record, size_t *bytes) { return hfm_save(record, bytes); }
 

@@ -85,6 +85,7 @@ static struct hfm_mail *pack_got(struct saving *s, const struct hfm_request *r) 
 		free(m);
 		return NULL;
 	}
+	m->message = m->order = 0;
 	m->source = r->mail ? r->mail_source : st.MPI_SOURCE;
 	m->tag = r->mail ? r->mail_tag : st.MPI_TAG;
 	m->bytes = (size_t)bytes;
@@ -99,6 +100,11 @@ static void save_request(struct saving *s, struct hfm_request *r) {
 	case HFM_PERSISTENT_SEND: /* its message is in the mailbox of its receiver */
 		if (r->named != NULL) {
 			save_named(s, r, 0);
+		}
+		return;
+	case HFM_SYNCHRONOUS:
+		if (r->named != NULL) {
+			save_over(s, r->named->name);
 		}
 		return;
 	case HFM_COLLECTIVE:
@@ -305,6 +311,12 @@ static const char *save(const void **record, size_t *bytes) {
 		return "another thread of the rank is in a call of MPI, and stays there";
 	}
 	hfm_depth = 1;
+	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
+		for (struct hfm_mail *m = c->first; m != NULL; m = m->next) {
+			fetch(m);
+		}
+	}
+	settle(false);
 	save_requests(&s);
 	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		save_comm(&s, c);

@@ -127,6 +127,37 @@ static void too_long(MPI_Comm comm, int to, int from) {
   MPI_Wait(&r, MPI_STATUS_IGNORE);
 }
 
+/* A synchronous send ends when its message is received, and not before. */
+static void synchronous(MPI_Comm comm, int to, int from) {
+  MPI_Request r[3];
+  MPI_Status all[3];
+  int flag, got, index, out[3] = {me, me + 1, me + 2};
+  MPI_Issend(&out[0], 1, MPI_INT, to, 21, comm, &r[0]);
+  MPI_Isend(&out[1], 1, MPI_INT, to, 21, comm, &r[1]);
+  MPI_Issend(&out[2], 1, MPI_INT, to, 22, comm, &r[2]);
+  for (int k = 0; k < 5; k++) {
+    MPI_Test(&r[0], &flag, MPI_STATUS_IGNORE);
+    CHECK(!flag);
+    MPI_Testall(3, r, &flag, all);
+    CHECK(!flag);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Recv(&got, 1, MPI_INT, from, 21, comm, MPI_STATUS_IGNORE);
+  CHECK(got == from);
+  MPI_Wait(&r[0], MPI_STATUS_IGNORE);
+  MPI_Test(&r[2], &flag, MPI_STATUS_IGNORE);
+  CHECK(!flag);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Recv(&got, 1, MPI_INT, from, 21, comm, MPI_STATUS_IGNORE);
+  CHECK(got == from + 1);
+  MPI_Message message;
+  MPI_Mprobe(MPI_ANY_SOURCE, 22, comm, &message, MPI_STATUS_IGNORE);
+  MPI_Mrecv(&got, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+  CHECK(got == from + 2);
+  MPI_Waitany(1, &r[2], &index, MPI_STATUS_IGNORE);
+  MPI_Wait(&r[1], MPI_STATUS_IGNORE);
+}
+
 int main(int argc, char **argv) {
   int rounds = argc > 1 ? atoi(argv[1]) : 1, all, sum;
   MPI_Init(&argc, &argv);
@@ -145,6 +176,7 @@ int main(int argc, char **argv) {
     large(dup, to, from);
     persistent(to, from);
     too_long(dup, to, from);
+    synchronous(dup, to, from);
     MPI_Allreduce(&me, &sum, 1, MPI_INT, MPI_SUM, half);
   }
   MPI_Comm_free(&dup);

@@ -163,11 +163,12 @@ int main(int argc, char **argv) {
 	const int end = END;
 	MPI_Send(&end, 1, MPI_INT, rank, SERVE, service);
 	pthread_join(server, NULL);
-	printf("rank %d sum", rank);
+	char line[200]; /* in one piece, between those of others */
+	int n = snprintf(line, sizeof line, "rank %d sum", rank);
 	for (int t = 0; t < threads; t++) {
-		printf(" %llu", (unsigned long long)sums[t]);
+		n += snprintf(line + n, sizeof line - (size_t)n, " %llu", (unsigned long long)sums[t]);
 	}
-	printf(" served %llu\n", (unsigned long long)served);
+	printf("%s served %llu\n", line, (unsigned long long)served);
 	if (hf_finalize() != HF_OK) {
 		fail("hf_finalize");
 	}
