@@ -61,7 +61,7 @@ func TestEnd(t *testing.T) {
 	if code := p.Code(); code != 137 {
 		t.Errorf("got %d, want the end by SIGKILL", code)
 	}
-	if n, _ := r.Read(b); n != 0 { // its end: nobody has the pipe
+	if n, _ := r.Read(b); n != 0 { // its end: no process has the pipe
 		t.Errorf("got %d bytes after the end", n)
 	}
 }

@@ -26,7 +26,7 @@ const (
 )
 
 // ShowBar writes how many of about total bytes are done until stop is called; total 0 means
-// that nobody knows how many there are. On anything but a terminal it does nothing.
+// that the total is not known. On anything but a terminal it does nothing.
 func ShowBar(cmd *cobra.Command, what string, total int64, done func() int64) (stop func()) {
 	w, begun := cmd.ErrOrStderr(), time.Now()
 	if !IsTerminal(w) {

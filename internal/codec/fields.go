@@ -113,7 +113,7 @@ func Small[T ~int | ~uint8 | ~uint32](f *Fields, v *T, most int) {
 	}
 }
 
-// List passes a list of at most so many things, each of at least one byte. What is read
+// List passes a list of at most `most` items, each of at least one byte. What is read
 // goes to the memory of the list.
 func List[T any](f *Fields, list *[]T, most int, pass func(*T)) {
 	if !f.Reading {

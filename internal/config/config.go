@@ -44,7 +44,7 @@ func variable(key string) string {
 	return "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// A Config is, for each key, what is in force and where that comes from.
+// A Config holds the value in force for each key, and its source.
 type Config[T any] struct {
 	File string // that was read, empty if there is none
 
@@ -98,7 +98,7 @@ func Read[T any](rows []Row[T], file string) *Config[T] {
 	return c
 }
 
-// takeFile takes over what the file has, and names the keys that nobody knows.
+// takeFile applies the keys of the file, and names those that are unknown.
 func (c *Config[T]) takeFile(texts map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		text := texts[key]

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A Kind is what the value of a key may be: in words, and as the function that sets
-// it in a T or says why not.
+// A Kind describes the allowed values of a key: in words, and as the function that sets
+// one in a T or returns an error.
 type Kind[T any] struct {
 	Allowed string
 	Set     func(o *T, text string) error

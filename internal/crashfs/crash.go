@@ -181,7 +181,7 @@ func (f *FS) Truncate(name string, size int64) error {
 	return nil
 }
 
-// RemoveAll removes a name and all below it for good, like a node that is lost.
+// RemoveAll removes a name and all below it permanently, like a node that is lost.
 func (f *FS) RemoveAll(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

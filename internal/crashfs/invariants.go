@@ -7,7 +7,7 @@ import (
 )
 
 // checkNames: the names as seen are those as synced with all pending changes made. A crash
-// would otherwise keep what nobody has written.
+// would otherwise keep bytes that were never written.
 func (n *node) checkNames() {
 	if !invariants.Enabled {
 		return

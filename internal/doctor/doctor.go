@@ -18,7 +18,7 @@ type State string
 const (
 	OK      State = "ok"
 	Skipped State = "skipped" // does not matter here
-	Note    State = "note"    // matters to some programs; nobody has asked for it here
+	Note    State = "note"    // matters to some programs; the settings here do not ask for it
 	Warning State = "warning" // a job runs, but slower or less safely
 	Failed  State = "failed"  // a job would fail
 )

@@ -118,7 +118,7 @@ func parseLayout(text string) (l layout, ok bool) {
 			l.size, sized = n, true
 		}
 	}
-	if l.count == 0 { // that of the file system, which is one where nobody has changed it
+	if l.count == 0 { // that of the file system, which is one by default
 		l.count = 1
 	}
 	return l, counted && sized && l.count >= -1 && l.size > 0

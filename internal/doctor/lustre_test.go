@@ -37,8 +37,8 @@ func fakeLFS(t *testing.T, layout string, targets int) {
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// TestLustre: a level on Lustre is told how its files are striped, and what would suit the job. The kind of file system
-// and lfs are fakes.
+// TestLustre: for a level on Lustre doctor reports how its files are striped, and the stripes that would suit the job.
+// The kind of file system and lfs are fakes.
 func TestLustre(t *testing.T) {
 	for name, c := range map[string]struct {
 		layout  string

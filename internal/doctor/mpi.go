@@ -116,7 +116,7 @@ func (r *report) tryMPI(ctx context.Context, l mpirun.Launcher) {
 	cmd.Env = mpirun.Environ()
 	cmd.WaitDelay = 5 * time.Second
 	var text bytes.Buffer
-	out := listener{ready: func() { _ = cmd.Process.Signal(syscall.SIGUSR1) }} // the rank says whether it arrives
+	out := listener{ready: func() { _ = cmd.Process.Signal(syscall.SIGUSR1) }} // the rank reports whether it arrives
 	cmd.Stdout, cmd.Stderr = &out, &text
 	err := cmd.Run()
 	var a rankAnswer

@@ -19,8 +19,8 @@ import (
 // them see, and a local one that each has for itself. Every node writes a small file into both,
 // then looks for those of the others; they are removed at the end. o.Self runs NodePart.
 //
-// Each part is one step of the job on all nodes, so that nobody waits for anybody, and no name
-// is looked for before it is there: a network file system would remember that it was not.
+// Each part is one step of the job on all nodes, so that no node waits for another, and no node looks for
+// a name before it is there: a network file system would remember that it was absent.
 func Nodes(ctx context.Context, o Options, nodes []string) []Finding {
 	r := &report{Options: o}
 	lookConfig(ctx, r)
@@ -80,7 +80,7 @@ func (r *report) lookNodes(ctx context.Context, level, dir string, nodes []strin
 	random.Fill(b)
 	token := hex.EncodeToString(b)
 	defer func() {
-		// Also where ctx has ended.
+		// Even if ctx has ended.
 		if _, err := r.part(context.WithoutCancel(ctx), partRemove, dir, token, nodes); err != nil {
 			r.add(nodesArea, level+": files", Warning, err.Error(), "remove "+filepath.Join(dir, nodeFile(token, "*"))+
 				" on every node")

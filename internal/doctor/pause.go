@@ -12,8 +12,8 @@ import (
 // driverVersion finds the number in /proc/driver/nvidia/version.
 var driverVersion = regexp.MustCompile(`Kernel Module[^\n]*? (\d+)\.\d+`)
 
-// lookPause says whether CUDA programs can be paused and moved here: the library must be there, and the driver must be
-// able to take a checkpoint.
+// lookPause checks whether CUDA programs can be paused and moved here: the library must be there, and the driver must
+// be able to take a checkpoint.
 func (r *report) lookPause(self, version string) {
 	found := preload.Beside(self, filepath.Join("holdfast", "cuda", preload.CUDA))
 	if found == "" {
@@ -26,7 +26,7 @@ func (r *report) lookPause(self, version string) {
 	}
 	m := driverVersion.FindStringSubmatch(version)
 	if m == nil {
-		return // no NVIDIA driver of the usual kind, so nobody can say
+		return // no NVIDIA driver of the usual kind, so the answer is not known
 	}
 	n, _ := strconv.Atoi(m[1]) // the expression has digits alone
 	has := fmt.Sprintf("%s; the driver is %d", found, n)

@@ -100,7 +100,7 @@ func small() []byte {
 	return append(b, table...)
 }
 
-// TestManySections reads a file whose header leaves the number of sections, and where their names are, to section 0.
+// TestManySections reads a file whose section 0 holds the number of sections and the place of their names.
 func TestManySections(t *testing.T) {
 	b := small()
 	table := b[le.Uint64(b[40:]):]

@@ -49,7 +49,7 @@ type Endpoint interface {
 	// DrainSome return an error that matches ErrMailboxFull, and the program may go on.
 	LimitMailbox(bytes int64)
 
-	// GPUAware says whether large messages go straight from and to device memory where MPI takes it.
+	// GPUAware reports whether large messages go straight from and to device memory if MPI accepts it.
 	GPUAware(on bool)
 
 	// Mailbox returns how many drained messages, and how many bytes, wait for the
@@ -74,8 +74,8 @@ type Endpoint interface {
 	// Where DrainStats.InFlight is set, some rank has messages or requests that the epoch of this cut
 	// would have to keep: see PreferQuiet.
 	//
-	// Where DrainStats.Windows is set, ranks that go on may reach into each other's
-	// memory: nobody may, until all have captured theirs.
+	// If DrainStats.Windows is set, ranks that go on may reach into each other's
+	// memory: no rank may go on until all have captured theirs.
 	//
 	// An open epoch on a window of any rank, or an end of ctx before all is done,
 	// makes all ranks fail: the error matches ErrDrainIncomplete (ErrEpochOpen too,
@@ -83,13 +83,13 @@ type Endpoint interface {
 	// Drain may be tried again.
 	Drain(ctx context.Context) (DrainStats, error)
 
-	// PreferQuiet says whether this rank would rather have a cut at which nothing is in flight. Where
-	// one prefers it and something is, the next Drain says so on all ranks, by DrainStats.PutOff. It costs no
+	// PreferQuiet sets whether this rank prefers a cut at which nothing is in flight. If a rank prefers that and
+	// a message is in flight, the next Drain sets DrainStats.PutOff on all ranks. It costs no
 	// message.
 	PreferQuiet(prefer bool)
 
-	// Ended says whether this rank's main thread stands behind its last Point, where a restart would do a step too
-	// many. The next Drain tells all ranks whether any does, and whether all do. It costs no message.
+	// Ended sets whether this rank's main thread stands behind its last Point: a restart would do a step too
+	// many. The next Drain reports to all ranks whether any does, and whether all do. It costs no message.
 	Ended(ended bool)
 
 	// Hold keeps the other goroutines of a ThreadMultiple rank out of MPI until resume:
@@ -173,7 +173,7 @@ type DrainStats struct {
 	// receive or a non-blocking collective whose end the program has not been told. PutOff says that some rank
 	// prefers another cut, for that reason. Both say the same on all ranks.
 	InFlight, PutOff    bool
-	SomeEnded, AllEnded bool // what Ended was told on the ranks of the world; the same on all of them
+	SomeEnded, AllEnded bool // some, or all, ranks of the world have set Ended; the same on all ranks
 }
 
 // PendingReceive is a receive that was pending at the checkpoint this run was

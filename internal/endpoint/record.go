@@ -49,7 +49,7 @@ type RecordMessage struct {
 // RecordRequest is a request that the program protects. Without a call it is one that is over.
 type RecordRequest struct {
 	Name, Comm, Call string
-	Peer, Tag        int    // as posted; -1 for any, Peer -2 for nobody
+	Peer, Tag        int    // as posted; -1 for any, Peer -2 for no rank
 	Receive          int    // number in Receives, from 1; 0: it waits for no message
 	Started          bool   // it was under way
 	Array            string // that the buffer is a part of

@@ -24,7 +24,7 @@ import (
 // RankPattern stands for the number of the rank in the name of a file.
 const RankPattern = "{rank}"
 
-// Options say what is exported, and where to.
+// Options name the exported data and its destination.
 type Options struct {
 	Section string // of ranks, or the name of an array or a value; empty: what there is is listed
 	File    string // with RankPattern one for each rank; "-" is Stdout

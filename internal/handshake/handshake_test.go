@@ -118,7 +118,7 @@ func (t tee) Write(b []byte) (int, error) {
 	return t.ReadWriter.Write(b)
 }
 
-// FuzzAdmit checks that nobody gets in with bytes, whatever they are.
+// FuzzAdmit checks that no bytes are admitted without the key.
 func FuzzAdmit(f *testing.F) {
 	p := Protocol{Magic: "HFTEST\r\n", Version: 3, Claim: 1}
 	f.Add(make([]byte, 4+p.Claim+nonceBytes+proofBytes))

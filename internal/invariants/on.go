@@ -2,5 +2,5 @@
 
 package invariants
 
-// Enabled says whether checks are compiled in.
+// Enabled reports whether checks are compiled in.
 const Enabled = true

@@ -139,7 +139,7 @@ func (s *Supervisor) admit(c net.Conn) {
 	first, err := l.next(callTime)
 	var h hello
 	if err != nil || json.Unmarshal(first, &h) != nil {
-		_ = l.Close() // it knows the key and says nothing that is known: another version
+		_ = l.Close() // it knows the key and sends an unknown message: another version
 		return
 	}
 	switch {
@@ -165,7 +165,7 @@ func offer[T any](s *Supervisor, to chan<- T, caller T, l *line) {
 	select {
 	case to <- caller:
 		return
-	case <-time.After(callTime): // nobody waits for it
+	case <-time.After(callTime): // no Accept waits for it
 	case <-s.plane.Closed():
 	}
 	_ = l.Close()

@@ -38,7 +38,7 @@ func attending(t *testing.T, supervisor string, silence time.Duration) <-chan er
 	return done
 }
 
-// TestGuard: a guard hears that its supervisor ends in order, and notices when it falls
+// TestGuard: a guard receives the orderly end of its supervisor, and notices when it falls
 // silent although its machine still takes connections, or is gone.
 func TestGuard(t *testing.T) {
 	s, value := supervised(t)

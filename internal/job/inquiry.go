@@ -49,10 +49,10 @@ const (
 // Fate asks the supervisor until it answers or the patience is over, then Slurm until
 // that answers or ctx ends. The one who cannot reach the supervisor may be cut off
 // itself, so it does not believe in a death before Slurm has answered and the
-// supervisor, asked once more after that, has not. The text says why.
+// supervisor, asked once more after that, has not. The text is the reason.
 //
 // A node that refuses connections is alive: its Slurm sees that holdfast run has ended,
-// and to the job. It may refuse for a moment only, while it goes down, so it is asked on
+// and to the job. It may refuse only while it goes down, so it is asked on
 // until Slurm has ended the job.
 func (q *Inquiry) Fate(ctx context.Context) (Fate, string) {
 	for end := time.Now().Add(q.Patience); ; {

@@ -72,8 +72,8 @@ func TestFate(t *testing.T) {
 	}
 }
 
-// TestFateGoesDown: a node that goes down refuses connections for a moment, and then nothing
-// comes from it any more.
+// TestFateGoesDown: a node that goes down first refuses connections and then does not
+// answer.
 func TestFateGoesDown(t *testing.T) {
 	slurmSays(t, "JobState=RUNNING Restarts=0", "")
 	s, value := supervised(t)

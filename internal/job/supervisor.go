@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
-// A Supervisor hears from the jobs that it has started, one after the other:
+// A Supervisor receives the reports of the jobs that it has started, one after the other:
 // rank 0 of each connects to it from inside Open and reports until it ends. The
 // connection proves a random key, as the control plane's do.
 type Supervisor struct {
@@ -84,7 +84,7 @@ const (
 	partStart     = "start="
 )
 
-// Accept waits for a job's rank 0, of the start that SetStart was told of last. The caller closes the Supervised.
+// Accept waits for a job's rank 0, of the start that SetStart has set. The caller closes the Supervised.
 func (s *Supervisor) Accept(ctx context.Context) (*Supervised, error) {
 	for {
 		w, err := accept(ctx, s, s.jobs)
@@ -116,7 +116,7 @@ type Report struct {
 	Start     int               `json:"start,omitempty"` // that it belongs to; in the first report only
 	Daemon    bool              `json:"daemon,omitempty"`
 	Nodes     []string          `json:"nodes,omitempty"` // by rank; in the first report only
-	Taken     string            `json:"taken,omitempty"` // when checkpoints are, likewise
+	Taken     string            `json:"taken,omitempty"` // when checkpoints are; in the first report only
 	Points    uint64            `json:"points"`          // passed by rank 0
 	Restoring bool              `json:"restoring,omitempty"`
 	Ready     bool              `json:"ready,omitempty"` // Restore is over
@@ -130,15 +130,15 @@ type Report struct {
 	// moment for Tell, to know how much time that leaves.
 	Terminated bool        `json:"terminated,omitempty"`
 	Lost       *LostStatus `json:"lost,omitempty"`
-	// Unrestorable says why Restore failed, if that lies in the checkpoints: another
-	// start with the same directories would fail alike.
+	// Unrestorable is the reason why Restore failed, if it lies in the checkpoints: another
+	// start with the same directories would fail in the same way.
 	Unrestorable string `json:"unrestorable,omitempty"`
 	// Missing says that this is for want of data, which may come back with a node; not
 	// because the program differs or has died after each restore.
 	Missing bool `json:"missing,omitempty"`
 	// MissingNodes are the nodes that may have it, as far as that is known.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
-	// Failed says why Open failed; nothing follows it. FailedNodes are those of the ranks at
+	// Failed is the reason why Open failed; nothing follows it. FailedNodes are those of the ranks at
 	// fault, if it was not all of them.
 	Failed      string   `json:"failed,omitempty"`
 	FailedNodes []string `json:"failed_nodes,omitempty"`
@@ -166,8 +166,8 @@ type LostStatus struct {
 
 // Next returns the next report. Silence for longer than patience, and the end of
 // the connection, are errors: rank 0 or its node is gone, or it has left. The first
-// call tells rank 0 that it is heard: what it says from then on reaches the caller
-// also when its process ends at once.
+// call confirms to rank 0 that it is heard: its later reports reach the caller
+// even if its process ends at once.
 func (s *Supervised) Next(patience time.Duration) (Report, error) {
 	if s.first != nil {
 		_ = s.send(Order{Heard: true}) // a rank 0 that has left needs no answer
@@ -184,7 +184,7 @@ func (s *Supervised) Next(patience time.Duration) (Report, error) {
 }
 
 // Request asks for a checkpoint, a final one if stop is set. within says how
-// long the job has until it is killed; 0 means that nobody knows.
+// long the job has until it is killed; 0 means that it is not known.
 func (s *Supervised) Request(stop bool, within time.Duration) error {
 	if err := s.send(Order{Stop: stop, WithinSeconds: within.Seconds()}); err != nil {
 		return fmt.Errorf("ask the job for a checkpoint: %w", err)

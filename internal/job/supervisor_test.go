@@ -73,7 +73,7 @@ func TestSupervisorStands(t *testing.T) {
 }
 
 // standing is a connection on which a read comes to its deadline although it began
-// long after it: its process was stopped. The other side speaks a moment later.
+// long after it: its process was stopped. The other side speaks shortly afterwards.
 type standing struct {
 	net.Conn
 	job  net.Conn

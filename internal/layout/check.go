@@ -375,7 +375,7 @@ func (c *check) whole() Region {
 	return Region{Start: make([]int64, len(c.dims)), End: slices.Clone(c.dims)}
 }
 
-// hole finds who owns what lies before and behind a box that nobody owns.
+// hole finds the owners of the elements before and behind a box without an owner.
 func (c *check) hole(box Region) error {
 	e := &HoleError{Array: c.name, Box: box}
 	for d := len(c.dims) - 1; d >= 0 && len(e.Near) < 2; d-- {

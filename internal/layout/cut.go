@@ -5,7 +5,7 @@ import "slices"
 // Cuts says into how small pieces the boxes of a rank may be cut before they are stored one after the other. A reader
 // that wants a part of a box reads whole chunks; where its rows are shorter than chunks, it would read them all, unless
 // what it wants lies together. So a box is cut along the dimensions in which the array is divided, because there
-// another number of ranks divides it anew.
+// another number of ranks divides it differently.
 type Cuts struct {
 	Most  int64 // pieces in a dimension, a power of two; 1: nothing is cut
 	Run   int64 // least bytes that lie together in a piece: shorter ones take too long to copy
@@ -27,8 +27,8 @@ type Piece struct {
 	At []int64
 }
 
-// Cut cuts a part of the array for so many ranks. The pieces fill the part; those of the slowest dimension come last.
-// The same part is always cut in the same way.
+// Cut cuts a part of the array for a number of ranks. The pieces fill the part; those of the slowest dimension come
+// last. The same part is always cut in the same way.
 func (c *Cuts) Cut(a *Array, p *Part, ranks int) []Piece {
 	shape := p.Shape()
 	grid := c.grid(a, p, shape)
@@ -93,15 +93,16 @@ func (c *Cuts) grid(a *Array, p *Part, shape []int64) []int64 {
 	return grid
 }
 
-// refine is where k pieces of a run of n indices begin, and where the last one ends: where the runs of k times as many
-// ranks do, if the run is one of an even division among a divisor of the ranks. k is at most the number of indices.
+// refine returns the beginnings of k pieces of a run of n indices, and the end of the last one. If the run is one of an
+// even division among a divisor of the ranks, these are the beginnings of the runs of k times as many ranks. k is at
+// most the number of indices.
 func refine(n int64, s *Span, k, ranks int64) []int64 {
 	at := make([]int64, k+1)
 	for i := range at {
 		at[i] = s.Start + split(s.Count, k, int64(i))
 	}
 	for p := int64(1); p <= ranks; p++ {
-		if ranks%p > 0 || n/k < p { // the latter: of so many ranks some would have nothing
+		if ranks%p > 0 || n/k < p { // the latter: some ranks would have nothing
 			continue
 		}
 		place := s.Start / max(n/p, 1)

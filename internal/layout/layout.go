@@ -129,7 +129,7 @@ func (l *Local) Elems() (n int64) {
 	return n
 }
 
-// Fits says why an array cannot be as it is described; nil: it can.
+// Fits returns an error if an array cannot be as it is described.
 func (a *Array) Fits() error {
 	bad := func(format string, args ...any) error {
 		return &ShapeError{Array: a.Name, Rank: -1, Why: fmt.Sprintf(format, args...)}
@@ -156,7 +156,7 @@ func (a *Array) Fits() error {
 	return nil
 }
 
-// Fits says why the parts of a rank cannot be parts of the array; nil: they can. It costs time in
+// Fits returns an error if the parts of a rank cannot be parts of the array. It costs time in
 // proportion to the spans, not to the runs that they stand for.
 func (l *Local) Fits(rank int) error {
 	if err := l.Array.Fits(); err != nil {
@@ -202,7 +202,7 @@ func (l *Local) Fits(rank int) error {
 	return nil
 }
 
-// run is a run of indices, and where it lies in the local array.
+// run is a run of indices and its place in the local array.
 type run struct{ start, count, local int64 }
 
 func (r *run) end() int64 { return r.start + r.count }

@@ -27,7 +27,7 @@ type Launcher struct {
 }
 
 // The MPI implementations that Debian installs side by side. Open MPI starts as
-// many ranks as it is told to, free to move between cores, and copies messages
+// the number of ranks asked for, free to move between cores, and copies messages
 // through shared memory: copying straight from the other process needs a right
 // that containers do not have.
 var (
@@ -137,7 +137,7 @@ func (j Job) CombinedOutput(ctx context.Context) (string, error) {
 	return out.String(), err
 }
 
-// run runs a job. Past its limit the launcher is told to end, which ends its ranks.
+// run runs a job. Past its limit the launcher gets a signal to end, which ends its ranks.
 func (j Job) run(ctx context.Context, out, text io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit, fmt.Errorf("no end after %v", j.Limit))
 	defer cancel()

@@ -76,7 +76,7 @@ func With(libraries, before string) string {
 // ErrGo marks a program in Go, whose messages mpiwrap counts.
 var ErrGo = errors.New("it counts its messages by mpiwrap")
 
-// Refused says why the layer cannot stand before MPI in a program; nil where it can, and where that cannot be told:
+// Refused returns the reason why the layer cannot stand before MPI in a program; nil if it can, or if that is unknown:
 // a script, or a program that is not to be seen from here.
 func Refused(program string) error {
 	path, err := exec.LookPath(program)

@@ -74,7 +74,7 @@ func (a *Array) Bytes() int64 { return max(a.Count(), 0) * int64(a.Elem) }
 type Move struct {
 	*Array
 	Shared []byte
-	Late   bool // nobody reads it before arrived has returned
+	Late   bool // not read before arrived has returned
 }
 
 // SavedArray is what an epoch has of one array.
@@ -84,8 +84,8 @@ type SavedArray struct {
 	Inline []byte // if they are few
 }
 
-// Start is what a program that another process has started than this one says of itself: what HOLDFAST_SUPERVISOR
-// tells it, its step of Slurm, the name of its file, whether it starts over, and whether it continues epochs of other
+// Start is the report of a program that another process than this one has started: its HOLDFAST_SUPERVISOR,
+// its step of Slurm, the name of its file, whether it starts over, and whether it continues epochs of other
 // numbers of ranks.
 type Start struct {
 	Supervisor, Step, Program string

@@ -151,7 +151,7 @@ func reused(card *fakeCard) ([]byte, error) {
 			return nil, err
 		}
 		runtime.GC()
-		debug.FreeOSMemory() // as the runtime does by itself after a while
+		debug.FreeOSMemory() // as the runtime does by itself after minutes
 		if again := at(address); again != nil {
 			return again, nil
 		}

@@ -45,14 +45,14 @@ type Plan struct {
 // A System is what a plan depends on.
 type System struct {
 	Lookup  func(string) (string, bool) // of the environment
-	Release string                      // of the kernel, as uname(2) tells it
+	Release string                      // of the kernel, from uname(2)
 	Kdreg2  bool                        // HPE's kernel monitor is there
 }
 
 // library is a network library with a registration cache.
 type library struct {
 	name    string
-	set     Setting // where the user has set nothing
+	set     Setting // if the user has set nothing
 	decides []decision
 }
 

@@ -228,7 +228,7 @@ func (run Run) restoredText() string {
 	return "nothing"
 }
 
-// lasted is how long a start lasted; a range if nobody saw it end.
+// lasted returns how long a start lasted; a range if no rank saw it end.
 func (run Run) lasted() string {
 	text := at(run.End - run.Begin)
 	if run.Within > 0 {

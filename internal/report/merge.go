@@ -16,7 +16,7 @@ import (
 )
 
 // Load reads the event logs in the directories of a job: its global one, or the
-// local ones of all its nodes; only those of so many newest starts, 0 for all.
+// local ones of all its nodes; only those of the newest starts, 0 for all.
 // now is when a run that gives no sign of life any more counts as dead.
 func Load(now time.Time, starts int, dirs ...string) (*Report, error) {
 	var logs []events.RankLog
@@ -84,7 +84,7 @@ func mergeLogs(now time.Time, logs []events.RankLog, notes []string) (*Report, e
 	return m.r, nil
 }
 
-// noLogs says why there is nothing to account for.
+// noLogs is the error of a job without logs.
 func noLogs(notes []string) error {
 	const most = 3
 	why := strings.Join(notes[:min(most, len(notes))], "; ")

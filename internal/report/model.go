@@ -15,7 +15,7 @@ type Report struct {
 	Runs     []Run      `json:"runs"`              // starts of the job, oldest first
 	Epochs   []Epoch    `json:"epochs"`            // epochs that were begun, oldest first
 	Ranks    []RankSums `json:"rank_sums"`         // sums for each rank over all starts
-	Totals   Totals     `json:"totals"`            // where the time went
+	Totals   Totals     `json:"totals"`            // wall time by use
 	Clocks   []Clock    `json:"clocks"`            // clock offsets between nodes
 	Faults   []Fault    `json:"faults"`            // faults that ranks reported
 	Notes    []string   `json:"notes"`             // what the report could not find out, for people

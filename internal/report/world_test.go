@@ -83,7 +83,7 @@ func (w *world) start(restored uint64) {
 // compute lets time pass.
 func (w *world) compute(d time.Duration) { w.now += d }
 
-// checkpoint takes one; late is the rank that comes to its Point last. It
+// checkpoint takes one; late is the last rank to reach its Point. It
 // returns the epoch.
 func (w *world) checkpoint(by string, late int, stop, flush bool) uint64 {
 	w.epoch++
@@ -202,7 +202,7 @@ func fullJob(ranks, perNode, epochs int) *world {
 	w.start(last)
 	w.compute(30 * time.Second)
 	w.epoch++
-	for r := range ranks { // given up: rank 0 does not come to a Point
+	for r := range ranks { // given up: rank 0 reaches no Point
 		w.log(r, w.now, events.Event{Name: events.Arm, Epoch: w.epoch})
 		if r > 0 {
 			w.log(r, w.now+time.Second, events.Event{Name: events.Park, Begin: true, Epoch: w.epoch})

@@ -21,7 +21,7 @@ const yieldEvery = 50 * time.Microsecond
 // SpareCores reports whether there are cores to stay awake on.
 func SpareCores() bool { return runtime.GOMAXPROCS(0) >= spareCores }
 
-// Awake decides whether a reader stays awake for a moment before it sleeps: while its waits have been short of late.
+// Awake decides whether a reader spins before it sleeps: it does while its recent waits have been short.
 type Awake struct {
 	Spare bool         // there are cores to stay awake on
 	short atomic.Int32 // above 0 when waits have been short
@@ -30,8 +30,8 @@ type Awake struct {
 // Stays reports whether Wait stays awake.
 func (a *Awake) Stays() bool { return a.Spare && a.short.Load() > 0 }
 
-// Wait stays awake until it is ready, at most for a moment. As long as busy, which may be nil, reports so, the moment
-// has not begun, for 10 ms at most. It returns whether it is ready.
+// Wait spins until it is ready, up to a limit. The limit does not run while busy, which may be nil, reports true, for
+// 10 ms at most. It returns whether it is ready.
 func (a *Awake) Wait(moment time.Duration, ready, busy func() bool) bool {
 	if !a.Stays() {
 		return false
@@ -58,7 +58,7 @@ func (a *Awake) Wait(moment time.Duration, ready, busy func() bool) bool {
 	}
 }
 
-// Slept takes in how long a reader has slept that would have stayed awake for a moment.
+// Slept records how long a reader has slept that would have spun.
 func (a *Awake) Slept(moment, d time.Duration) {
 	if n := a.short.Load(); d < 2*moment {
 		a.short.Store(min(n+2, mostShort))

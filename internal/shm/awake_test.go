@@ -32,7 +32,7 @@ func TestAwake(t *testing.T) {
 	}
 }
 
-// TestBusy: the moment begins when nobody is busy any more.
+// TestBusy: the limit runs from the end of busy on.
 func TestBusy(t *testing.T) {
 	a := Awake{Spare: true}
 	for {

@@ -12,9 +12,9 @@
 // What the other side writes to the memory is not trusted: each side keeps its own count and checks the other's
 // whenever it looks at it, and bytes are copied out before anything reads them.
 //
-// A reader that finds nothing stays awake for a moment (Awake), then asks to be woken (Sleep) and sleeps. A writer that
-// has written asks whether it has to wake the reader (Wakes), which is true once. No wake-up is lost. The caller wakes
-// the reader in its own way, such as a byte through a socket. A writer that waits for room polls: waking
+// A reader that finds nothing spins for a short time (Awake), then asks to be woken (Sleep) and sleeps. A
+// writer that has written asks whether it has to wake the reader (Wakes), which is true once. No wake-up is lost. The
+// caller wakes the reader in its own way, such as a byte through a socket. A writer that waits for room polls: waking
 // would gain nothing with a reader so slow.
 package shm
 
@@ -175,8 +175,8 @@ func Collapse(b []byte) error {
 	return nil
 }
 
-// Files returns the files that came with a message of a Unix socket. The caller closes them, also if
-// there is an error.
+// Files returns the files that came with a message of a Unix socket. The caller closes them, even after
+// an error.
 func Files(oob []byte) (files []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {

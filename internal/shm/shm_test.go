@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestShared: two mappings are the same memory, whose size nobody can change, and which gets no more seals.
+// TestShared: two mappings are the same memory, whose size and seals cannot change.
 func TestShared(t *testing.T) {
 	const n = 3 << 20
 	f, mine, err := New("test", n)

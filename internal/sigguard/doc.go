@@ -3,7 +3,7 @@
 // MPICH, UCX, hwloc and OpenCL's LLVM install signal handlers while they are
 // loaded or initialised, some of them without an alternate signal stack. NVRTC
 // takes INT, TERM and XFSZ for each compilation and puts Go's handlers back without
-// SA_ONSTACK. After that os/signal no longer hears of those signals, or a signal that
+// SA_ONSTACK. After that os/signal no longer receives those signals, or a signal that
 // lands on a goroutine stack ends the program: Go's runtime requires SA_ONSTACK. Around
 // runs such a call and puts the dispositions back that were there before it. A signal
 // that comes meanwhile is the library's: NVRTC's handler ends the program.

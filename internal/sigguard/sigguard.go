@@ -65,7 +65,7 @@ var guard struct {
 }
 
 // Around runs load, which loads, initialises or calls a native library, and afterwards
-// restores every signal disposition that load changed, also when load fails or
+// restores every signal disposition that load changed, even if load fails or
 // panics. It returns what load returned, joined with an error that names the
 // signal if the kernel refuses a restoration.
 //

@@ -1,4 +1,4 @@
-// Package sleep waits for a while, or until a context ends, and has pauses that double.
+// Package sleep waits for a time, or until a context ends, and has pauses that double.
 package sleep
 
 import (

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestFor: it waits for as long as it is told, and no longer than its context.
+// TestFor: it waits for the given time, and no longer than its context.
 func TestFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -24,7 +24,7 @@ func TestFor(t *testing.T) {
 	})
 }
 
-// TestBackoff checks that a pause doubles up to its longest, starts again when it is told to, and is never longer.
+// TestBackoff checks that a pause doubles up to its longest, starts again when Last is 0, and is never longer.
 func TestBackoff(t *testing.T) {
 	b := Backoff{First: 3, Longest: 10}
 	copied := b

@@ -24,7 +24,7 @@ func OrOS(files FS) FS {
 	return files
 }
 
-// Meter hears of bytes that do not go through the FS: those of object stores. An FS may be one.
+// Meter counts bytes that do not go through the FS: those of object stores. An FS may be one.
 type Meter interface {
 	Moved(read, written int64)
 }

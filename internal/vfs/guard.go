@@ -88,8 +88,8 @@ func kindText(m fs.FileMode) string {
 	return "a device"
 }
 
-// checkOwner refuses what somebody else could have written. Root could have
-// written anything, so root is nobody else.
+// checkOwner refuses what another user could have written. Root could have
+// written anything, so root is accepted.
 func (o OS) checkOwner(name string, info fs.FileInfo) error {
 	uid := info.Sys().(*syscall.Stat_t).Uid
 	switch {
@@ -105,13 +105,13 @@ func (o OS) checkOwner(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// sticky reports whether a directory is one where everybody may make things and nobody can
-// take away or rename another's, as /tmp is and scratch directories are.
+// sticky reports whether all users may create files in a directory and only their owners can
+// remove or rename them, as in /tmp and scratch directories.
 func sticky(info fs.FileInfo) bool { return info.IsDir() && info.Mode()&fs.ModeSticky != 0 }
 
-// CheckDir says why a directory must not be used: it is something else, or
+// CheckDir returns an error if a directory must not be used: it is something else, or
 // other users own it or may write to it. With link a symbolic link to a
-// directory is accepted where only this user or root can have made it.
+// directory is accepted if only this user or root can have made it.
 func (o OS) CheckDir(name string, link bool) error {
 	info, err := os.Lstat(name)
 	if err != nil {
@@ -162,9 +162,9 @@ func openDir(name string) (*os.File, error) {
 // Sharing says who besides the owner may read what is made.
 type Sharing int
 
-// Kinds of sharing. Nobody but the owner may ever write.
+// Kinds of sharing: the users that may read. Only the owner may ever write.
 const (
-	Private Sharing = iota // nobody
+	Private Sharing = iota // no other user
 	Group                  // the group
 	World                  // everybody
 )

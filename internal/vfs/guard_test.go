@@ -194,8 +194,8 @@ func TestWhatIsMadeIsPrivate(t *testing.T) {
 	}
 }
 
-// TestScratchDirectory: a directory in which everybody may make things is fine where nobody
-// can take away another's, as /tmp is; what others make in it is refused.
+// TestScratchDirectory: a directory in which all users may create files is accepted if only the owners
+// can remove them, as in /tmp; files of others in it are refused.
 func TestScratchDirectory(t *testing.T) {
 	dir := t.TempDir()
 	for mode, ok := range map[os.FileMode]bool{0o777 | os.ModeSticky: true, 0o775 | os.ModeSticky: true, 0o777: false,

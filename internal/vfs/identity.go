@@ -32,7 +32,7 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// Identity makes OS an Identifier. Processes on two machines never share an identity, also where both see the
+// Identity makes OS an Identifier. Processes on two machines never share an identity, even if both see the
 // directory.
 func (OS) Identity(dir string) string {
 	info, err := os.Stat(dir)

@@ -10,7 +10,7 @@ import (
 // Kind is what file system a directory lies on.
 type Kind struct {
 	Name string // "ext4", "lustre"
-	// Remote says that other machines may see it, and that it may stand still for a while: all that
+	// Remote is set if other machines may see it, and if it may hang for seconds: all that
 	// are not known to be a disk or memory of this machine.
 	Remote bool
 	Memory bool // its files are gone after a restart of the machine
@@ -58,7 +58,7 @@ func kindOf(magic int64) Kind {
 	return Kind{Name: fmt.Sprintf("file system %#x", magic), Remote: true}
 }
 
-// Remote is that of the Kind of a directory; true also where it cannot be told.
+// Remote returns that of the Kind of a directory; true if the kind is not known.
 func (OS) Remote(dir string) bool {
 	k, err := KindOf(dir)
 	return err != nil || k.Remote

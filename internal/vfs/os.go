@@ -14,8 +14,8 @@ import (
 
 // OS is the operating system's file system. It opens regular files only, never
 // follows a link in place of one, and refuses what other users own or may write
-// to, unless it is told otherwise: what lies in a directory of checkpoints may
-// have been put there by anybody.
+// to, unless its fields say otherwise: any user may have put files into a directory
+// of checkpoints.
 type OS struct {
 	AllowForeign bool    // use files and directories of other users, and those that others may write to
 	Sharing      Sharing // who may read what is made, as far as the umask allows; Private if not set
@@ -181,7 +181,7 @@ func (f *osFile) Direct() bool { return f.direct.Load() }
 // write that is aligned by our own rule: some file systems ask for more.
 func (f *osFile) WriteAt(p []byte, off int64) (int, error) { return f.at(f.File.WriteAt, p, off) }
 
-// ReadAt gives up O_DIRECT likewise: what was written directly may be read back
+// ReadAt gives up O_DIRECT in the same way: what was written directly may be read back
 // at any offset.
 func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.at(f.File.ReadAt, p, off) }
 

@@ -46,8 +46,8 @@ type FS interface {
 	ReadDir(name string) ([]Entry, error)
 	// Stat describes what has the name: a link, not what it leads to.
 	Stat(name string) (Entry, error)
-	// CheckDir says why a directory must not be used, for what it is or for who
-	// may write to it. link accepts a symbolic link that nobody else can have made.
+	// CheckDir returns an error if a directory must not be used, because of its kind or of the users
+	// that may write to it. link accepts a symbolic link that no other user can have made.
 	CheckDir(name string, link bool) error
 	// Rename gives a file another name and replaces what had that name.
 	Rename(from, to string) error
@@ -108,7 +108,7 @@ type File interface {
 	Sync() error
 	// Size is the present length in bytes.
 	Size() (int64, error)
-	// Direct says whether writes bypass the page cache. Then the address, the
+	// Direct reports whether writes bypass the page cache. Then the address, the
 	// offset and the length of every write must be multiples of Align.
 	Direct() bool
 	// WriteBehind tells the system to start writing a range to the disk now.

@@ -111,7 +111,7 @@ func (o *gpudFlags) complete(cmd *cobra.Command) error {
 		return err
 	}
 	for _, stray := range coordinated.ReadConfig("").Stray(os.Environ()) {
-		if strings.Contains(strings.ToLower(stray), "gpud") { // what nobody heeds must not be relied on
+		if strings.Contains(strings.ToLower(stray), "gpud") { // the server ignores it, so do not rely on it
 			err = errors.Join(err, errors.New(stray))
 		}
 	}

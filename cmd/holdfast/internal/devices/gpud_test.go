@@ -238,5 +238,5 @@ func TestGpudConfig(t *testing.T) {
 	if !strings.Contains(text, "holdfast.yaml has gpud.silence, but this setting is gone: use the flag --timeout") {
 		t.Errorf("got %q, want it to name the key and the flag", text)
 	}
-	outcome(t, cli.Good, "balance", addr) // only the server would have heeded it
+	outcome(t, cli.Good, "balance", addr) // only the server would have read it
 }

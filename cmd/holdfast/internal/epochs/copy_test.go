@@ -120,8 +120,8 @@ func TestVerbsOnObjectStore(t *testing.T) {
 	}
 }
 
-// TestInterruptedAtObjectStore: a verb whose requests are not answered ends when it is told to, says so, and leaves
-// nothing that the next call does not clear away.
+// TestInterruptedAtObjectStore: a verb whose requests are not answered ends at a signal and says so. The next call
+// removes all that it has left.
 func TestInterruptedAtObjectStore(t *testing.T) {
 	local, _ := jobDirs(t)
 	store := &fakes3.Server{}

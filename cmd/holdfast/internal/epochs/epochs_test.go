@@ -116,7 +116,7 @@ func TestVerbsOnGoodDirectories(t *testing.T) {
 	}
 }
 
-// TestOtherDirectories: directories that do not belong together are told apart, without advice for a job.
+// TestOtherDirectories: an error names directories that do not belong together, without advice for a job.
 func TestOtherDirectories(t *testing.T) {
 	var dirs []string
 	for _, o := range []storage.Options{{Job: "sun", Size: 2}, {Job: "sun", Size: 1}, {Job: "moon", Size: 1}} {
@@ -181,7 +181,7 @@ func tree(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// TestJSONErrors: with --json the last line says why a verb failed.
+// TestJSONErrors: with --json the last line is the error of a verb that failed.
 func TestJSONErrors(t *testing.T) {
 	for _, args := range [][]string{{"verify", "--json", "/absent"}, {"ls", "--json", "/absent"},
 		{"show", "--json", t.TempDir()}} {
@@ -250,7 +250,7 @@ func TestToolsWithDamagedMarker(t *testing.T) {
 }
 
 // TestSecondSignalEndsATool: a tool that is stuck in the system, here in a write
-// to a pipe that nobody reads, ends at the second TERM.
+// to a pipe without a reader, ends at the second TERM.
 func TestSecondSignalEndsATool(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "holdfast")
 	if out, err := exec.Command("go", "build", "-o", bin, "../..").CombinedOutput(); err != nil {

@@ -50,7 +50,7 @@ func arrayDir(t *testing.T) string {
 	return dir
 }
 
-// writeEpoch commits an epoch of so many ranks to a directory of the level global; of gives a rank's layout and
+// writeEpoch commits an epoch of ranks to a directory of the level global; of gives a rank's layout and
 // sections.
 func writeEpoch(t *testing.T, dir string, epoch storage.Epoch, ranks int,
 	of func(r int) (storage.Layout, []storage.Section)) {

@@ -63,7 +63,7 @@ func TestGuards(t *testing.T) {
 }
 
 // TestDiesBeforeOpen: the processes of a node end before Open while srun waits for those
-// of another, and nobody says so. The start is ended in seconds, and another one made.
+// of another, and srun reports nothing. The start is ended in seconds, and another one made.
 func TestDiesBeforeOpen(t *testing.T) {
 	inJob(t, `if [ -e $0.fell ]; then exit 0; fi
 touch $0.fell

@@ -35,7 +35,7 @@ func TestRunRefuses(t *testing.T) {
 }
 
 // TestNoNodeList: without SLURM_JOB_NODELIST the nodes are those that Slurm names, and
-// a program is started again as it was where nobody does.
+// a program is started again as it was if Slurm names none.
 func TestNoNodeList(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "5")
 	t.Setenv("SLURM_JOB_NODELIST", "")

@@ -102,7 +102,7 @@ func victimEnv(t *testing.T, mode string) string {
 	for name, value := range map[string]string{
 		"SLURM_JOB_ID": "", "VICTIM": mode, "HOLDFAST_GLOBAL": dir, "HOLDFAST_LOCAL": "",
 		"HOLDFAST_CONTROL_INTERFACE":    "127.0.0.1",
-		"HOLDFAST_CONTROL_PEER_TIMEOUT": "1m", // a program without a core for a while is not dead
+		"HOLDFAST_CONTROL_PEER_TIMEOUT": "1m", // a program without a core for seconds is not dead
 	} {
 		t.Setenv(name, value)
 	}
