@@ -56,7 +56,7 @@ func issuedEvent(id uint64, d *device, part *gpustate.Event, err error) *event {
 // issue says what the event consists of, or why it failed. The first call counts.
 func (e *event) issue(parts []*gpustate.Event, err error) bool { return e.issueHeld(parts, err, 0) }
 
-// issueHeld is issue for a command that was kept back so long.
+// issueHeld is issue for a command that was kept back until now.
 func (e *event) issueHeld(parts []*gpustate.Event, err error, held time.Duration) bool {
 	first := false
 	e.once.Do(func() {

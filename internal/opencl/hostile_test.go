@@ -80,7 +80,7 @@ func newHostile(t *testing.T) *hostile {
 	return h
 }
 
-// sealed makes memory of so many bytes that cannot shrink.
+// sealed makes memory of a fixed number of bytes.
 func sealed(bytes int) (*os.File, error) {
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
-// TestLaunchKeepsNothing: for a launch that nobody waits for, nothing is made that outlives it, and
+// TestLaunchKeepsNothing: for a launch without waiters, nothing is made that outlives it, and
 // little for an argument.
 func TestLaunchKeepsNothing(t *testing.T) {
 	s := newBenched(t, "fake:1")
@@ -135,7 +135,7 @@ func TestKeptValue(t *testing.T) {
 	}
 }
 
-// TestLaunchFails: the error of a launch that nobody asked about comes to the next finish of its queue,
+// TestLaunchFails: the error of a launch without waiters comes to the next finish of its queue,
 // and only there.
 func TestLaunchFails(t *testing.T) {
 	s := newBenched(t, "fake:1")

@@ -56,7 +56,7 @@ func (p *place) inside() bool {
 	return p.form == wire.Rect && p.insideBox(size)
 }
 
-// insideBox reports whether rows lie within so many bytes.
+// insideBox reports whether rows lie within a number of bytes.
 func (p *place) insideBox(size int) bool {
 	if p.row < p.region[0] || p.region[1] > size || p.region[2] > size {
 		return false

@@ -99,8 +99,8 @@ func (h *handler) enqueue(q *queue, c *command) (*reply, error) {
 	return h.outcome(q, c.event.id, q.enqueue(c))
 }
 
-// outcome is the reply for a command that was issued, or failed when it was to be. Where the
-// program does not hear of an error, the event has it, and without one the queue.
+// outcome is the reply for a command that was issued, or failed when it was to be. If the
+// program gets no error, the event has it, and without one the queue.
 func (h *handler) outcome(q *queue, id uint64, err error) (*reply, error) {
 	if err == nil {
 		return done, nil

@@ -112,7 +112,7 @@ const (
 	whileAsked = 10 * time.Millisecond
 )
 
-// soon waits a moment for requests.
+// soon waits shortly for requests.
 func (r *requestRing) soon() bool {
 	r.mu.Lock()
 	taken := r.in.Count() // a connection's request may take more, which only ends this earlier

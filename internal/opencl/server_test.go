@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
-// TestFindAgain: a number stands for its object until that is removed, and then for the next one, also where
+// TestFindAgain: a number stands for its object until that is removed, and then for the next one, even if
 // the number was just looked for, or another one that is remembered in the same place.
 func TestFindAgain(t *testing.T) {
 	s := &Server{objects: map[uint64]any{}}

@@ -44,7 +44,7 @@ func (s *slot) set(state uint32) {
 	}
 }
 
-// await waits until the slot is in a state, awake for a moment; false when stop says so, or the
+// await waits until the slot is in a state, and spins first; false when stop reports true, or the
 // program ends.
 func (s *slot) await(state uint32, stop *atomic.Bool, ended <-chan struct{}) bool {
 	spare := shm.SpareCores()

@@ -31,7 +31,7 @@ type door struct {
 	moved, total atomic.Int64 // bytes, of the copy under way
 }
 
-// errNoDoor is a process in which nobody listens.
+// errNoDoor is the error of a process without a listener.
 var errNoDoor = errors.New("it is no CUDA program that can be paused: start it by holdfast run --cuda, or with " +
 	"libholdfast-cuda and HOLDFAST_CUDA_PAUSE=on; it can be paused once it has used a GPU")
 

@@ -16,7 +16,7 @@ const childrenEvery = time.Second
 // collects reports whether the launcher is the parent of ranks, and collects them.
 func (l launcherKind) collects() bool { return l == launchOpenMPI || l == launchMPICH }
 
-// watchChildren tells whether mpirun has processes left. That of Open MPI may wait for ever for a rank that was
+// watchChildren reports whether mpirun has processes left. That of Open MPI may wait for ever for a rank that was
 // killed in MPI_Init, or for itself after TERM: all ranks have ended then, and it collects none of them.
 func (s *start) watchChildren() {
 	tick := time.NewTicker(childrenEvery)

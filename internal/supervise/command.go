@@ -147,7 +147,7 @@ func splitOption(a string) (name, value string, attached bool) {
 	}
 	name, value = a[1:2], a[2:]
 	if slices.Contains(srunFlags, name) {
-		return name, "", false // -vv, -K1: nothing that matters follows
+		return name, "", false // -vv, -K1: no value follows
 	}
 	return name, strings.TrimPrefix(value, "="), value != ""
 }
@@ -287,7 +287,7 @@ func (c *command) skipValue(args []string, i int) bool {
 	return is(i-1, oneValue) || is(i-1, twoValues) || is(i-2, twoValues)
 }
 
-// recovers reports whether Open MPI's mpirun is told to continue without a rank that
+// recovers reports whether the options let Open MPI's mpirun continue without a rank that
 // died; it ends with code 0 then.
 func (c *command) recovers() bool {
 	told := func(s string) bool {
@@ -315,7 +315,7 @@ func readHosts(file string) ([]string, error) {
 
 // onHosts is the mpirun command line for ranks on given machines, each taking an
 // equal part; 0 ranks are as many as the user's command has. Open MPI gives remote ranks only the variables
-// that it is told of.
+// that its options name.
 func (c *command) onHosts(nodes, vars []string, ranks int) []string {
 	line, prog, tasks := []string{c.name}, c.prog, c.tasks
 	if ranks > 0 {

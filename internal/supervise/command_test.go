@@ -80,7 +80,7 @@ func TestParseMpirun(t *testing.T) {
 	}
 }
 
-// TestRecovers: Open MPI's mpirun is told to continue without a rank on its command line.
+// TestRecovers: options of Open MPI's mpirun let it continue without a rank.
 func TestRecovers(t *testing.T) {
 	for line, want := range map[string]bool{
 		"mpirun.openmpi --enable-recovery -np 2 ./app":            true,

@@ -33,7 +33,7 @@ type daemons struct {
 // the first rank on its node starts one.
 const daemonsReady = 15 * time.Second
 
-// startDaemons starts them; nil without --daemons, or where they cannot be started.
+// startDaemons starts them; nil without --daemons, or if they cannot be started.
 func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 	if !r.opt.Daemons {
 		return nil, nil
@@ -89,7 +89,7 @@ func (r *run) daemonKey() string {
 	return "run." + hex.EncodeToString(b)
 }
 
-// await waits until all are ready, for a while.
+// await waits until all are ready, up to a limit.
 func (d *daemons) await(ctx context.Context, ready <-chan string, nodes int) {
 	late := time.After(daemonsReady)
 	var hosts []string

@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/preload"
 )
 
-// Messages says whether libholdfast-mpi is to stand before the MPI of the ranks.
+// Messages is whether libholdfast-mpi stands before the MPI of the ranks.
 type Messages int
 
 // A program in Go counts its messages itself, and a rank without MPI never asks the library for anything: so it is
 // there unless somebody says no.
 const (
-	MessagesAuto Messages = iota // where it is installed and can
-	MessagesOn                   // and say why not
+	MessagesAuto Messages = iota // if it is installed and can
+	MessagesOn                   // and report the reason if not
 	MessagesOff
 )
 

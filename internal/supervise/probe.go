@@ -174,8 +174,8 @@ func (s *setup) probe(ctx context.Context, node string, suspect bool, lim limits
 	return ""
 }
 
-// dialPatiently connects, as often as a node is probed: a link that is away for a moment is
-// no dead node, and TCP itself would try again after one, three and seven seconds only. A
+// dialPatiently connects, as often as a node is probed: a link that is away for seconds is
+// no dead node, and TCP itself would try again only after one, three and seven seconds. A
 // machine that refuses is there.
 func dialPatiently(ctx context.Context, addr string, patience time.Duration) (net.Conn, error) {
 	try := patience / decide.Probes

@@ -90,8 +90,8 @@ func (r *run) startRequeuers() *requeuers {
 }
 
 // installedOnNodes reports whether this command is there on other nodes of the job, too: it can
-// stand before the program then. A requeuer that watches shows it. The first start waits for
-// one, for a moment.
+// stand before the program then. A requeuer that watches shows it. The first start waits shortly
+// for one.
 func (r *run) installedOnNodes(ctx context.Context) bool {
 	watched := false
 	if g := r.requeuers; g != nil {
@@ -200,7 +200,7 @@ func (g *requeuers) watches(node string, watch bool) *requeuerStep {
 	return p
 }
 
-// accept takes the requeuers that call and lets each hear that this command lives.
+// accept takes the requeuers that call, and sends each a sign of life of this command.
 func (g *requeuers) accept() {
 	for {
 		c, err := g.run.sup.AcceptGuard(g.ctx)
@@ -233,8 +233,8 @@ func (g *requeuers) beat(c *job.Guard) {
 	}
 }
 
-// stop tells the requeuers that this command ends in order, and waits until they have ended
-// for a moment.
+// stop announces to the requeuers that this command ends in order, and waits shortly until they have
+// ended.
 func (g *requeuers) stop() {
 	if g == nil {
 		return

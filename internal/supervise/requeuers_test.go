@@ -25,7 +25,7 @@ func TestRequeuer(t *testing.T) {
 		value := sup.Var(false, false)[len(config.SupervisorVar)+1:]
 		patience := time.Minute
 		if frozen {
-			patience = time.Nanosecond // nobody answers so soon
+			patience = time.Nanosecond // too short for any answer
 		}
 		o := &job.Inquiry{Supervisor: value, Job: "5", Patience: patience}
 		ctx, cancel := context.WithCancel(t.Context())

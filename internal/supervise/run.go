@@ -183,7 +183,7 @@ type log struct {
 	mu    sync.Mutex // guards w and start
 	w     io.Writer
 	json  bool
-	start int // number of the start that is told of; 0 before the first
+	start int // number of the current start; 0 before the first
 }
 
 // Decision is a line of the log of holdfast run --json, which goes to standard error.

@@ -151,8 +151,8 @@ func (s *start) hear(w *job.Supervised, caught func()) (again bool) {
 }
 
 // follow takes the processes that announce themselves, one for each node, and waits for their
-// ends: srun goes on waiting for the others when those of a node have ended and nobody on it is
-// left to say so.
+// ends: srun goes on waiting for the others when those of a node have ended and no process on it is
+// left to report that.
 func (s *start) follow() {
 	for {
 		p, err := s.run.sup.AcceptStarted(s.ctx)
@@ -255,7 +255,7 @@ func (s *setup) pmixVars(a decide.Start) []string {
 	case !s.asGiven(a):
 		vars = append(vars, "SLURM_JOB_NODELIST="+slurm.FoldNodes(a.Nodes))
 	case s.cmd.picks || len(a.Nodes) != len(s.cfg.Nodes):
-		return nil // nobody knows which they will be
+		return nil // the nodes are not known yet
 	}
 	if os.Getenv("SLURM_PMIX_DIRECT_CONN") == "" && os.Getenv("SLURM_PMIX_FENCE") == "" {
 		vars = append(vars, "SLURM_PMIX_DIRECT_CONN=false")

@@ -131,7 +131,7 @@ func (m *Request) Numbers() []uint64 {
 	return list
 }
 
-// End returns the first error, also if the message has more than its operation.
+// End returns the first error; a message that is longer than its operation is one.
 func (m *Request) End() error {
 	switch {
 	case m.why != nil:

@@ -27,7 +27,7 @@ type Limits struct {
 // Config is what is known before the first start.
 type Config struct {
 	Limits
-	Nodes []string // of the allocation, or of mpirun; none: nobody knows where the program runs
+	Nodes []string // of the allocation, or of mpirun; none: the nodes are not known
 	Here  []string // those on which this command runs
 	Width int      // nodes that the program is to have
 	Full  Full     // what the program has when nothing is missing
@@ -50,7 +50,7 @@ type Config struct {
 	Memory Memory    // of earlier runs
 }
 
-// Full is the size of a program that has all the nodes it was submitted for. Both are 0 where nobody knows.
+// Full is the size of a program that has all the nodes it was submitted for. Both are 0 if it is not known.
 type Full struct{ Nodes, Ranks int }
 
 // On returns how many ranks fit on some nodes when each takes as many as it does at the full size.

@@ -14,7 +14,7 @@ type Event any
 
 // The events of a start. None comes from an earlier start once the next has been asked for.
 type (
-	// Started answers Start: the launcher runs. Err says why it does not.
+	// Started answers Start: the launcher runs, or Err is the reason why not.
 	Started struct {
 		Line string
 		Err  error
@@ -30,7 +30,7 @@ type (
 	NoneLeft struct{ Is bool }
 	// Reported is what rank 0 says of the program.
 	Reported struct{ job.Report }
-	// Lost says that rank 0 has hung up, or said nothing for so long.
+	// Lost reports that rank 0 has hung up, or was silent for too long.
 	Lost struct{ Silent time.Duration }
 	// Peeked answers Peek: nodes that take no connection, and why.
 	Peeked struct{ Faults map[string]string }
@@ -90,9 +90,9 @@ type (
 	EndStep struct{ Step string }
 	// Pass passes a signal on to the launcher.
 	Pass struct{ Signal syscall.Signal }
-	// RequestStop asks rank 0 for a final checkpoint. The job has so long; 0 = not known.
+	// RequestStop asks rank 0 for a final checkpoint. Its time is that until the kill; 0 = not known.
 	RequestStop struct{ Within time.Duration }
-	// Tell answers a rank 0 that was sent TERM: the job has so long; 0 = not known.
+	// Tell answers a rank 0 that was sent TERM with the time until the kill; 0 = not known.
 	Tell struct{ Within time.Duration }
 	// Peek connects to nodes.
 	Peek struct {
@@ -110,11 +110,11 @@ type (
 	Exclude struct{ Nodes []string }
 	// AdviseMPI says which MPI goes with this launcher.
 	AdviseMPI struct{}
-	// AskJob asks Slurm about the job, for so long; 0 = the usual time.
+	// AskJob asks Slurm about the job, up to a time; 0 = the usual time.
 	AskJob struct{ Within time.Duration }
 	// Requeue puts the job back into the queue.
 	Requeue struct{}
-	// Salvage copies what is on the nodes' own disks to global, for so long. It is of use if that
+	// Salvage copies epochs from the nodes' own disks to global, up to a time. It is of use if that
 	// is behind an epoch that global has.
 	Salvage struct {
 		Nodes  []string
@@ -125,7 +125,7 @@ type (
 	Remember struct{ Memory Memory }
 	// Timer asks for a Tick at a time, instead of the one that was asked for before.
 	Timer struct{ At time.Time }
-	// Exit ends the run. Err says why it did not begin.
+	// Exit ends the run. Err is the reason why it did not begin.
 	Exit struct {
 		Code int
 		Err  error

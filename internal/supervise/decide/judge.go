@@ -56,8 +56,8 @@ func (m *Machine) safe() {
 func (m *Machine) judge() {
 	t := m.try
 	rep, stopping := t.last, m.limit.stopping
-	// Open MPI's mpirun --enable-recovery ends with 0 although a rank was lost. Where that loses rank 0 nobody tells,
-	// but it has not closed.
+	// Open MPI's mpirun --enable-recovery ends with 0 although a rank was lost. If that loses rank 0, no process
+	// reports it, but it has not closed.
 	lost := rep.Lost != nil || t.progress.opened && !rep.Ended && m.cfg.Recovers
 	if !t.daemonAt.IsZero() {
 		m.say("nothing was saved for %v before the start ended: its node daemon had died; %s",
@@ -233,7 +233,7 @@ func (m *Machine) incurable() string {
 
 // openFailed decides what follows a start whose Open failed: where that was the fault of some
 // nodes, a disk that cannot be written to for one, and spare ones can take their place, they do.
-// The ranks themselves have said why.
+// The ranks themselves have reported the reason.
 func (m *Machine) openFailed() {
 	t, left := m.try, 0
 	for _, n := range m.cfg.Nodes {
@@ -316,7 +316,7 @@ func levelsAt(rep job.Report, e uint64) string {
 }
 
 // unrestorable decides what follows a start that found checkpoints and could restore none. Data on the disk of a dead
-// node may come back with the node, so the run waits for it. A job that has had checkpoints is started over only within
+// node may come back with the node, so the run waits for it. A job that has had checkpoints starts over only within
 // --begin-anew, and never if any of them reached global or the job itself began from a checkpoint.
 func (m *Machine) unrestorable() {
 	why := m.try.last.Unrestorable
@@ -404,7 +404,7 @@ func (m *Machine) returned(back bool) {
 	}
 }
 
-// dataLost decides what follows when nobody has what is missing.
+// dataLost decides what follows when the missing data is nowhere.
 func (m *Machine) dataLost() {
 	why := m.try.last.Unrestorable
 	if m.mayBegin() {

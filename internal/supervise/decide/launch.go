@@ -35,7 +35,7 @@ func (m *Machine) startTimeout() time.Duration {
 // Open: time for the launcher to end by itself.
 const failTime = 2 * time.Second
 
-// starting says why a start that has not come to Open must be ended, "" if it need not. How long
+// starting returns the reason to end a start that has not come to Open, "" if there is none. How long
 // a start takes is the program's and the site's affair, so slowness alone counts only beyond
 // startTimeout; a task that has ended in error and a node that is dead leave no hope.
 func (m *Machine) starting() string {
@@ -105,11 +105,11 @@ const (
 	peekLeast = 2 * time.Second
 )
 
-// peekPatience is longer where the ranks are told to bear with a network that is away.
+// peekPatience is longer if settings make the ranks bear with a network that is away.
 func (m *Machine) peekPatience() time.Duration { return max(peekLeast, Probes*m.cfg.ProbeTime()) }
 
-// away names a node that takes no connection, and says why. It begins the next peek when that is
-// due. Where nobody announces the program nobody knows which nodes are late.
+// away names a node that takes no connection, and the reason. It begins the next peek when that is
+// due. If no process announces the program, the late nodes are not known.
 func (m *Machine) away() (node, why string) {
 	t, p := m.try, &m.try.launching.peek
 	if !m.cfg.Announced {

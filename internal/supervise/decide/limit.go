@@ -96,7 +96,7 @@ func (m *Machine) compare() {
 		"use --signal or --lead of at least %.0f s", lead, m.mem.Epoch, s, 1.5*s+1)
 }
 
-// toKill is how long it is to the end of the time limit's grace; 0, as where nobody knows, when that is over and
+// toKill returns the time to the end of the time limit's grace; 0 if it is not known, or if that is over and
 // the job lives on.
 func (m *Machine) toKill() time.Duration { return max(m.limit.deadline.Sub(m.now)+m.cfg.Grace, 0) }
 

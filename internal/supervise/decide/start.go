@@ -277,13 +277,13 @@ const leaveTime = 300 * time.Millisecond
 // seconds. One of Open MPI whose rank was killed in MPI_Init may never do so, nor one that was sent TERM.
 const CollectTime = 10 * time.Second
 
-// Uncollected says why a launcher is ended that has not collected its processes for CollectTime.
+// Uncollected is the reason to end a launcher that has not collected its processes for CollectTime.
 var Uncollected = fmt.Sprintf("all ranks have ended, and the launcher has not noticed for %v", CollectTime)
 
-// overdue says why the start must be ended, "" if it need not.
+// overdue returns the reason to end the start, "" if there is none.
 func (m *Machine) overdue() string {
 	t := m.try
-	// Where all have called Close, the launcher's code says whether the program ended well.
+	// If all have called Close, the launcher's code reports whether the program ended well.
 	known := !t.last.Ended || t.last.Stopped != 0
 	if at := t.clock.noneLeftAt; known && !at.IsZero() && m.now.Sub(at) >= CollectTime {
 		m.died(at, 0, "")

@@ -112,10 +112,10 @@ func (m *Machine) preemption(info *slurm.JobInfo) (within time.Duration, why str
 	return max(info.Preempted.Add(m.cfg.GraceTime).Sub(m.now), m.cfg.Grace), "the job is being preempted"
 }
 
-// terminated answers ranks that were sent TERM, but not by this command. In a preemption it tells them how much time
-// they have: the batch host hears of the preemption only when the GraceTime is over.
+// terminated answers ranks that were sent TERM, but not by this command. In a preemption it sends the time that
+// they have: the batch host learns about the preemption only when the GraceTime is over.
 func (m *Machine) terminated() {
-	if m.cfg.Job == nil || m.limit.stopping { // it was told already
+	if m.cfg.Job == nil || m.limit.stopping { // it was asked already
 		m.do(Tell{})
 		return
 	}
@@ -150,7 +150,7 @@ func (m *Machine) stop(why string, within time.Duration, s os.Signal) {
 }
 
 // asked takes the answer to a request for the final checkpoint. At the time limit Slurm sends TERM to the ranks, too;
-// they may have ended before this command hears of it.
+// they may have ended before this command notices.
 func (m *Machine) asked(ok bool) {
 	t := m.try
 	switch {
