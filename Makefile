@@ -85,7 +85,7 @@ $(LIB)/libholdfast-opencl.so: $(HFCL_OBJECTS)
 HFCUDA_OBJECTS = $(patsubst lib/cuda/src/%,$(LIB)/cuda-%.o,$(basename $(wildcard lib/cuda/src/*.c lib/cuda/src/*.S))) \
 	$(LIB)/cuda-stubs.o $(LIB)/cuda-submits.o
 HFCUDA_HEADERS = $(wildcard lib/cuda/src/*.h lib/common/ledger.h) $(LIB)/cuda-names.h
-HFCUDA_LINK = -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,-z,defs
+HFCUDA_LINK = -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,-z,defs -Wl,-e,hf_start
 
 cuda: $(LIB)/libholdfast-cuda.so ## build libholdfast-cuda, for CUDA programs as they are
 

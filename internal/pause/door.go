@@ -17,7 +17,7 @@ import (
 )
 
 // version is that of the protocol.
-const version = "holdfast-cuda 3"
+const version = "holdfast-cuda 4"
 
 // doorPrefix is the start of the name of the socket at which the library listens in a process; its number follows.
 const doorPrefix = "@holdfast-cuda-"

@@ -115,6 +115,18 @@ func (m *Moves) lines(devices []device) ([]string, error) {
 	return []string{line, second}, err
 }
 
+// held are where the devices go that a process uses, those also that stay, as OLD=NEW,OLD=NEW.
+func (m *Moves) held(devices []device) (string, error) {
+	lines, err := m.lines(devices)
+	if err != nil {
+		return "", err
+	}
+	pairs := strings.Split(strings.TrimPrefix(lines[0], "resume "), ",")
+	return strings.Join(slices.DeleteFunc(pairs, func(pair string) bool {
+		return !slices.ContainsFunc(devices, func(d device) bool { return d.used && strings.HasPrefix(pair, d.uuid) })
+	}), ","), nil
+}
+
 // resolve says where each device goes that the process sees and that moves.
 func (m *Moves) resolve(devices []device) (map[string]string, error) {
 	to := map[string]string{}

@@ -21,6 +21,7 @@ type Result struct {
 	Program string             `json:"program"`           // name of the program
 	State   string             `json:"state"`             // running or paused
 	Bytes   int64              `json:"bytes"`             // bytes of device memory that it gave up or took again
+	Direct  bool               `json:"direct,omitempty"`  // the memory went from GPU to GPU, not through the host
 	Seconds map[string]float64 `json:"seconds,omitempty"` // seconds that each step took, by its name
 	Error   string             `json:"error,omitempty"`   // why it failed
 }
@@ -131,18 +132,33 @@ func (g *Group) Pause(ctx context.Context, wait time.Duration) error {
 	if err != nil {
 		return err
 	}
-	every := g.every()
-	if err := enough(states, nil); err != nil {
+	if err := g.pause(ctx, wait, states, false); err != nil {
 		return err
 	}
-	if err := g.all(every, "prepare", ""); err != nil { // the programs run meanwhile
-		return err
+	if err := g.all(g.every(), "keep", ""); err != nil {
+		return errors.Join(err, g.back())
+	}
+	return nil
+}
+
+// pause is Pause of running processes that go on when the connections end. Where holders have the memory meanwhile,
+// nothing goes to the host.
+func (g *Group) pause(ctx context.Context, wait time.Duration, states []state, held bool) error {
+	every := g.every()
+	var err error
+	if !held {
+		if err := enough(states, nil); err != nil {
+			return err
+		}
+		if err := g.all(every, "prepare", ""); err != nil { // the programs run meanwhile
+			return err
+		}
 	}
 	if err := g.quiet(ctx, wait); err != nil {
 		return err
 	}
 	prepared := states
-	if states, err = g.look("quiet"); err == nil {
+	if states, err = g.look("quiet"); err == nil && !held {
 		err = enough(states, prepared)
 	}
 	if err == nil {
@@ -155,9 +171,6 @@ func (g *Group) Pause(ctx context.Context, wait time.Duration) error {
 		return errors.Join(err, g.all(g.without(), "open", ""))
 	}
 	if err := g.all(every, "stop", "release"); err != nil {
-		return errors.Join(err, g.back())
-	}
-	if err := g.all(every, "keep", ""); err != nil {
 		return errors.Join(err, g.back())
 	}
 	for i := range g.results {
@@ -262,6 +275,42 @@ func (g *Group) Resume(to *Moves) error {
 	return errors.Join(errs...)
 }
 
+// hold has a process beside each program hold its memory during a move, and copy it from GPU to GPU. It returns false
+// where one cannot, or where there is no room for all at the same time: the move goes through the host's memory then.
+func (g *Group) hold(states []state, to *Moves) (bool, error) {
+	need, free := map[string]int64{}, map[string]int64{}
+	for i, s := range states {
+		pairs, err := to.held(s.devices)
+		if err != nil { // before anything is held
+			return false, fmt.Errorf("process %d (%s): %w", g.doors[i].pid, g.doors[i].program, err)
+		}
+		if pairs == "" {
+			return false, nil
+		}
+		f, err := g.doors[i].ask("hold " + pairs)
+		if err != nil && !errors.Is(err, errRefused) {
+			return false, err
+		}
+		for n := 0; err == nil && n+3 <= len(f); n += 3 {
+			var needs, has int64
+			if _, err := fmt.Sscan(f[n+1]+" "+f[n+2], &needs, &has); err != nil {
+				return false, fmt.Errorf("process %d (%s): %w", g.doors[i].pid, g.doors[i].program, err)
+			}
+			need[f[n]] += needs
+			free[f[n]] = has // the last one has seen the contexts of all holders
+		}
+		if err != nil || len(f) == 0 {
+			return false, nil
+		}
+	}
+	for device, n := range need {
+		if n > free[device] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // Move has all processes give up their GPUs and take others. Those that cannot have the others get their own back.
 // Processes that are all paused are resumed there, or stay paused.
 func (g *Group) Move(ctx context.Context, wait time.Duration, to *Moves) error {
@@ -272,18 +321,20 @@ func (g *Group) Move(ctx context.Context, wait time.Duration, to *Moves) error {
 	if err != nil {
 		return err
 	}
-	for i, s := range states { // before anything is held
-		if _, err := to.lines(s.devices); err != nil {
-			return fmt.Errorf("process %d (%s): %w", g.doors[i].pid, g.doors[i].program, err)
-		}
+	held, err := g.hold(states, to)
+	if err != nil {
+		return err
 	}
-	if err := g.Pause(ctx, wait); err != nil {
+	for i := range g.results {
+		g.results[i].Direct = held
+	}
+	if err := g.pause(ctx, wait, states, held); err != nil {
 		return err
 	}
 	if err := g.Resume(to); err != nil {
 		return errors.Join(err, g.back())
 	}
-	return nil
+	return g.all(g.every(), "forget", "") // what was held is free on the old GPUs when the command ends
 }
 
 // Total is how long the processes stood still.

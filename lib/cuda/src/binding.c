@@ -2,11 +2,13 @@
  * the resolver, which takes no lock. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "library.h"
 
@@ -106,6 +108,28 @@ static void read_settings(void) {
 	hf_settings.list = list != NULL && *list != 0 ? list : NULL;
 }
 
+/* What is needed to start a process beside the program: the files by their whole paths, and the environment as it is
+ * now, since the program may change it while it is read. */
+static void remember(void *driver) {
+	struct link_map *map;
+	Dl_info info;
+	size_t n;
+
+	if (dladdr(&hf_settings, &info) != 0) {
+		hf_settings.library = realpath(info.dli_fname, NULL);
+	}
+	if (dlinfo(driver, RTLD_DI_LINKMAP, &map) == 0) {
+		hf_settings.driver = realpath(map->l_name, NULL);
+	}
+	for (n = 0; environ[n] != NULL; n++) {
+	}
+	if ((hf_settings.variables = calloc(n + 1, sizeof *environ)) != NULL) {
+		while (n-- > 0) {
+			hf_settings.variables[n] = strdup(environ[n]);
+		}
+	}
+}
+
 static hf_any *function(void *handle, const char *name) {
 	void *at = dlsym(handle, name);
 	hf_any *f;
@@ -137,6 +161,9 @@ static void bind_all(void) {
 			: hf_real[i] == NULL     ? (hf_any *)no_function
 			: hooked(i)              ? hf_hooks[i]
 									 : hf_real[i];
+	}
+	if (driver != NULL && hf_settings.pause) {
+		remember(driver);
 	}
 	hf_ledger_start();
 	if (driver != NULL && hf_settings.moments != 0) {

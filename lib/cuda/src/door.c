@@ -13,9 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "holder.h"
 #include "library.h"
 
-enum { VERSION = 3, DEVICES = 64 };
+enum { VERSION = 4, DEVICES = 64 };
 
 /* How long a tool may be silent that has the program stand still. */
 enum { PATIENCE = 600 };
@@ -34,7 +35,7 @@ static struct {
 static bool say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static bool say(const char *format, ...) {
-	char line[HF_WHY + DEVICES * 34 + 200];
+	char line[HF_WHY + DEVICES * 80 + 200];
 	va_list args;
 	int n;
 
@@ -86,11 +87,20 @@ static char *next_line(char *out, size_t room) {
 	return out;
 }
 
+static char *write_uuid(char *at, const CUuuid *uuid) {
+	int i;
+
+	for (i = 0; i < 16; i++) {
+		at += sprintf(at, "%02x", uuid->bytes[i]);
+	}
+	return at;
+}
+
 static void state(void) {
 	static const char *const names[] = { "running", "quiet", "saved", "paused" };
 	char devices[DEVICES * 34 + 1] = "-", *at = devices;
 	size_t arena = 0, other = 0;
-	int i, j, count = 0;
+	int i, count = 0;
 
 	if (hf_pause_phase() != HF_STOPPED) {
 		if (REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || REAL(cuDeviceGetUuid) == NULL) {
@@ -106,9 +116,7 @@ static void state(void) {
 		if (i > 0) {
 			*at++ = ',';
 		}
-		for (j = 0; j < 16; j++) {
-			at += sprintf(at, "%02x", door.devices[i].bytes[j]);
-		}
+		at = write_uuid(at, &door.devices[i]);
 		if (door.used[i]) {
 			*at++ = '+';
 			*at = 0;
@@ -163,6 +171,29 @@ static void resume(const char *text) {
 	}
 }
 
+/* Starts the process that holds the memory in a move; says what is needed and free at its ends. */
+static void holds(const char *text) {
+	struct hf_hold_room rooms[2 * HF_HOLD_DEVICES];
+	CUcheckpointGpuPair pairs[DEVICES];
+	char line[2 * HF_HOLD_DEVICES * 80], *at = line, why[HF_WHY];
+	int n = read_pairs(text, pairs), i;
+
+	if (n < 1) {
+		say("error %s is no list of devices", text);
+	} else if (n > HF_HOLD_DEVICES) {
+		say("refused it uses %d devices", n);
+	} else if (!hf_hold_begin(pairs, (unsigned)n, rooms, why)) {
+		say("refused %s", why);
+	} else {
+		for (i = 0; i < 2 * n; i++) {
+			*at++ = ' ';
+			at = write_uuid(at, &rooms[i].device);
+			at += sprintf(at, " %zu %zu", rooms[i].need, rooms[i].free);
+		}
+		say("holds%s", line);
+	}
+}
+
 static void quiet(const char *ms) {
 	size_t arena, other;
 	char why[HF_WHY];
@@ -197,6 +228,11 @@ static bool obey(const char *line, bool *kept) {
 		state();
 	} else if (strcmp(line, "prepare") == 0 && phase == HF_RUNNING) {
 		answer(hf_pause_prepare(why), "prepared", why);
+	} else if (strncmp(line, "hold ", 5) == 0 && phase == HF_RUNNING) {
+		holds(line + 5);
+	} else if (strcmp(line, "forget") == 0 && phase == HF_RUNNING) {
+		hf_pause_forget();
+		say("forgotten");
 	} else if (strncmp(line, "quiet ", 6) == 0 && phase == HF_RUNNING) {
 		quiet(line + 6);
 	} else if (strcmp(line, "save") == 0 && phase == HF_QUIET) {

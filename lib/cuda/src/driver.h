@@ -169,6 +169,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal);
 CUresult cuDeviceGetCount(int *count);
 CUresult cuDeviceGetName(char *name, int length, CUdevice device);
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
@@ -228,6 +229,7 @@ CUresult cuMemCreate(
 	CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags);
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared, int type);
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *handle, const void *prop);
 CUresult cuMemMap(
 	CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags);
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t count);
@@ -235,6 +237,7 @@ CUresult cuMemUnmap(CUdeviceptr at, size_t bytes);
 CUresult cuIpcOpenMemHandle(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags);
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags);
 CUresult cuIpcCloseMemHandle(CUdeviceptr at);
+CUresult cuMemPoolExportToShareableHandle(void *shared, CUmemoryPool pool, int type, unsigned long long flags);
 CUresult cuMemPoolImportPointer(CUdeviceptr *at, CUmemoryPool pool, void *data);
 CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *at, CUexternalMemory memory, const void *buffer);
 
@@ -248,6 +251,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array);
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes);
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes);
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy);

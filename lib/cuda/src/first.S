@@ -1,4 +1,5 @@
-/* first.S - the first call of a stub: it has all names bound, and goes on with the arguments that it was given. */
+/* first.S - the first call of a stub: it has all names bound, and goes on with the arguments that it was given; and
+ * where the loader begins that runs the library as a program: holder.c. */
 	.text
 	.globl hf_first
 	.hidden hf_first
@@ -49,4 +50,18 @@ hf_first:
 	jmp *%r11
 	.cfi_endproc
 	.size hf_first, .-hf_first
+	.globl hf_start
+	.hidden hf_start
+	.type hf_start, @function
+hf_start:
+	.cfi_startproc
+	.cfi_undefined %rip
+	xor %ebp, %ebp
+	mov %rsp, %rdi
+	mov %rdx, %rsi
+	and $-16, %rsp
+	call hf_holder
+	hlt
+	.cfi_endproc
+	.size hf_start, .-hf_start
 	.section .note.GNU-stack, "", @progbits

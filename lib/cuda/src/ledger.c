@@ -35,6 +35,7 @@ static void child(void) {
 	hf_gate_child();
 	hf_door_child();
 	hf_share_child();
+	hf_hold_child();
 	hf_ledger_unlock();
 }
 

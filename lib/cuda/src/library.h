@@ -45,6 +45,9 @@ struct hf_settings {
 	uint64_t calls;   /* HOLDFAST_CUDA_CALLS: among how many calls that submit work */
 	double wait;      /* HOLDFAST_CUDA_WAIT: seconds for a roll back to begin */
 	const char *list; /* HOLDFAST_CUDA_LIST: file that gets the ledger at the end, or NULL */
+	/* For a process beside this one, where it can be paused; NULL: not known. */
+	char *library, *driver; /* their files */
+	char **variables;       /* of the environment */
 };
 extern struct hf_settings hf_settings;
 
@@ -286,6 +289,38 @@ CUresult hf_share_close(CUdeviceptr at, bool *last);
 bool hf_share_held(char why[HF_WHY]);
 void hf_share_child(void);
 
+/* Sends a packet, and a descriptor unless that is negative; receives one. flags are those of sendmsg. */
+bool hf_send(int conn, const void *bytes, size_t length, int descriptor, int flags);
+bool hf_receive(int conn, void *bytes, size_t length, int *descriptor);
+
+/* Maps the memory of a descriptor at an address of this process. */
+CUresult hf_share_map(int descriptor, size_t bytes, const CUmemAccessDesc *access, size_t count, CUdeviceptr *at);
+CUresult hf_share_unmap(CUdeviceptr at, size_t bytes);
+
+/* hold.c */
+
+/* What a move needs on a device, and what is free there. */
+struct hf_hold_room {
+	CUuuid device;
+	size_t need, free;
+};
+
+/* Starts a process that can hold what is on the old devices while the program moves to the new ones, and copy it from
+ * device to device. rooms gets two for each pair. false: there is none, and why says so. */
+bool hf_hold_begin(const CUcheckpointGpuPair *pairs, unsigned count, struct hf_hold_room *rooms, char why[HF_WHY]);
+bool hf_hold_is(void);
+
+/* Has it hold mappings. */
+bool hf_hold_keep(const struct hf_mapping *list, size_t count, char why[HF_WHY]);
+
+/* Passes a mapping on: to hold, or, with the device where the program is now, to fill. The copy is made behind it. */
+bool hf_hold_pass(const struct hf_mapping *m, size_t index, const CUuuid *to, char why[HF_WHY]);
+
+/* Waits until all copies are made; false: one is not, or the process has gone. */
+bool hf_hold_ready(char why[HF_WHY]);
+void hf_hold_end(void);
+void hf_hold_child(void);
+
 /* move.c */
 
 /* A context of the program's on a device, or NULL. */
@@ -347,7 +382,7 @@ bool hf_pause_stop(char why[HF_WHY]);
 
 /* Takes device memory again, of other devices where pairs say so. If that fails the program is HF_STOPPED still, and
  * it can be tried again. */
-bool hf_pause_resume(CUcheckpointGpuPair *pairs, unsigned count, hf_progress *progress, char why[HF_WHY]);
+bool hf_pause_resume(const CUcheckpointGpuPair *pairs, unsigned count, hf_progress *progress, char why[HF_WHY]);
 
 /* Lets the program go on that is HF_QUIET or HF_SAVED. */
 void hf_pause_open(void);

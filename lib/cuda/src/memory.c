@@ -312,9 +312,12 @@ OWN(cuMemUnmap)(CUdeviceptr at, size_t bytes) {
 	return e;
 }
 
-static _Atomic bool handed, events;
+/* The call that has given memory to others for as long as nobody knows; 0: none has. */
+static _Atomic unsigned handed;
+static _Atomic bool events;
 
 bool hf_memory_held(char why[HF_WHY]) {
+	unsigned call = atomic_load(&handed);
 	const char *held;
 	size_t n;
 
@@ -322,9 +325,12 @@ bool hf_memory_held(char why[HF_WHY]) {
 	n = imported.count;
 	hf_ledger_unlock();
 	held = n != 0              ? "it has imported memory of another process"
-		: atomic_load(&handed) ? "cuIpcGetMemHandle has given memory of the driver's to another process"
 		: atomic_load(&events) ? "it uses an event of another process"
 							   : hf_arena_held();
+	if (call != 0) {
+		snprintf(why, HF_WHY, "%s has given memory of the driver's to others", hf_names[call]);
+		return true;
+	}
 	if (held != NULL) {
 		snprintf(why, HF_WHY, "%s", held);
 	}
@@ -341,10 +347,36 @@ OWN(cuIpcGetMemHandle)(CUipcMemHandle *handle, CUdeviceptr at) {
 			: hf_settings.share ? hf_share_handle(handle, &b)
 								: CUDA_ERROR_NOT_SUPPORTED;
 	} else if ((e = REAL(cuIpcGetMemHandle)(handle, at)) == CUDA_SUCCESS) {
-		atomic_store(&handed, true);
+		atomic_store(&handed, HF_cuIpcGetMemHandle);
 	}
 	hf_gate_leave();
 	return e;
+}
+
+/* Others may hold the memory, or write to it through a switch, for longer than its handle is there. */
+static CUresult gives(CUresult e, unsigned call) {
+	if (e == CUDA_SUCCESS) {
+		atomic_store(&handed, call);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuMemExportToShareableHandle)
+(void *shared, CUmemGenericAllocationHandle handle, int type, unsigned long long flags) {
+	hf_gate_enter(HF_cuMemExportToShareableHandle);
+	return gives(REAL(cuMemExportToShareableHandle)(shared, handle, type, flags), HF_cuMemExportToShareableHandle);
+}
+
+OWN(cuMemPoolExportToShareableHandle)(void *shared, CUmemoryPool pool, int type, unsigned long long flags) {
+	hf_gate_enter(HF_cuMemPoolExportToShareableHandle);
+	return gives(
+		REAL(cuMemPoolExportToShareableHandle)(shared, pool, type, flags), HF_cuMemPoolExportToShareableHandle);
+}
+
+OWN(cuMulticastCreate)(CUmemGenericAllocationHandle *handle, const void *prop) {
+	hf_gate_enter(HF_cuMulticastCreate);
+	return gives(REAL(cuMulticastCreate)(handle, prop), HF_cuMulticastCreate);
 }
 
 OWN(cuIpcOpenEventHandle)(CUevent *event, CUipcMemHandle handle) {

@@ -1,6 +1,6 @@
 /* pause.c - gives up all device memory of the program and takes it again: what the arena holds is copied by the library
- * itself, the driver's own checkpoint takes the rest. Addresses, streams and graphs stay as they are. Only the door's
- * thread calls this. */
+ * itself, to the host or, in a move, by the holder from device to device; the driver's own checkpoint takes the rest.
+ * Addresses, streams and graphs stay as they are. Only the door's thread calls this. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 
 #include "library.h"
 
-enum { LOCK_MS = 10000 };
+enum { LOCK_MS = 10000, DEVICES = 64 };
 
 static struct {
 	enum hf_phase phase;
@@ -22,6 +22,12 @@ static struct {
 	unsigned char *host;
 	size_t room;  /* of host */
 	double since; /* by hf_now, while it is HF_STOPPED */
+	/* Devices, in the order of their numbers, and behind them others of which a resume has told: as they were before
+	 * the stop, and where the driver has the program now. */
+	struct place {
+		CUuuid was, is;
+	} places[DEVICES];
+	size_t place_count;
 } stop;
 
 enum hf_phase hf_pause_phase(void) { return stop.phase; }
@@ -237,6 +243,7 @@ void hf_pause_bytes(size_t *arena, size_t *other) {
 }
 
 void hf_pause_forget(void) {
+	hf_hold_end();
 	free(stop.list);
 	if (stop.room != 0) {
 		munmap(stop.host, stop.room);
@@ -269,6 +276,7 @@ static bool room_for(size_t bytes, char why[HF_WHY]) {
 bool hf_pause_prepare(char why[HF_WHY]) {
 	size_t arena, other;
 
+	hf_hold_end();
 	hf_pause_bytes(&arena, &other);
 	if (!room_for(arena, why)) {
 		return false;
@@ -288,7 +296,7 @@ bool hf_pause_save(hf_progress *progress, char why[HF_WHY]) {
 	for (i = 0; i < count; i++) {
 		bytes += list[i].bytes;
 	}
-	if (!room_for(bytes, why)) {
+	if (!hf_hold_is() && !room_for(bytes, why)) {
 		free(list);
 		return false;
 	}
@@ -296,7 +304,8 @@ bool hf_pause_save(hf_progress *progress, char why[HF_WHY]) {
 	stop.list = list;
 	stop.count = count;
 	stop.bytes = bytes;
-	if (bytes != 0 && !hf_move(list, count, stop.host, true, progress, why)) {
+	if (hf_hold_is() ? !hf_hold_keep(list, count, why)
+					 : bytes != 0 && !hf_move(list, count, stop.host, true, progress, why)) {
 		hf_pause_forget();
 		return false;
 	}
@@ -316,17 +325,98 @@ static void lost(const char *what, const char *why) {
 	abort();
 }
 
+/* Maps so many mappings again where the program is now, and has the holder fill each behind it. Returns how many are
+ * mapped. */
+static size_t take_from_holder(size_t count, char why[HF_WHY]) {
+	CUresult e;
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		if ((e = hf_arena_map(&stop.list[i], 1)) != CUDA_SUCCESS) {
+			snprintf(why, HF_WHY, "its %zu bytes of device memory are not to be had: %s", stop.bytes, hf_error(e));
+			return i;
+		}
+		if (!hf_hold_pass(&stop.list[i], i, &stop.places[stop.list[i].device].is, why)) {
+			return i + 1;
+		}
+	}
+	return count;
+}
+
+/* Has memory behind the first mappings again, with what was there, or behind none. */
+static bool put_back(size_t count, hf_progress *progress, char why[HF_WHY]) {
+	char ignored[HF_WHY];
+	bool done = true;
+	size_t mapped;
+	CUresult e;
+
+	if (hf_hold_is()) {
+		*why = 0;
+		mapped = take_from_holder(count, why);
+		done = hf_hold_ready(*why == 0 ? why : ignored) && *why == 0;
+	} else if ((e = hf_arena_map(stop.list, count)) != CUDA_SUCCESS) {
+		snprintf(why, HF_WHY, "its %zu bytes of device memory are not to be had: %s", stop.bytes, hf_error(e));
+		return false;
+	} else {
+		mapped = count;
+		done = hf_move(stop.list, count, stop.host, false, progress, why);
+	}
+	if (!done && hf_arena_unmap(stop.list, mapped, &e) != mapped) {
+		lost(why, "and the GPU cannot be given up again");
+	}
+	return done;
+}
+
 /* Puts back what a stop that failed has given up. */
 static void back(size_t gone) {
 	char why[HF_WHY];
-	CUresult e = hf_arena_map(stop.list, gone);
 
-	if (e != CUDA_SUCCESS) {
-		lost("its device memory is not to be had again", hf_error(e));
+	if (!put_back(gone, never_mind, why)) {
+		lost("its device memory cannot be put back", why);
 	}
-	if (!hf_move(stop.list, gone, stop.host, false, never_mind, why)) {
-		lost("its device memory cannot be written", why);
+}
+
+static bool same(const CUuuid *a, const CUuuid *b) { return memcmp(a, b, sizeof *a) == 0; }
+
+/* Notes on which devices the program is. */
+static void note_places(void) {
+	int count = 0, i;
+
+	if (REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || REAL(cuDeviceGetUuid) == NULL) {
+		count = 0;
 	}
+	stop.place_count = 0;
+	for (i = 0; i < count && i < DEVICES && REAL(cuDeviceGetUuid)(&stop.places[i].was, i) == CUDA_SUCCESS; i++) {
+		stop.places[i].is = stop.places[i].was;
+		stop.place_count++;
+	}
+}
+
+/* What the driver is to be told, so that devices come to where the pairs say by their names from before the stop, and
+ * those that no pair names to where they were. Returns how many pairs that are; 0: all stay where they are. */
+static unsigned directions(const CUcheckpointGpuPair *pairs, unsigned count, CUcheckpointGpuPair to[DEVICES]) {
+	bool moves = count != 0;
+	struct place *p;
+	unsigned i, n;
+
+	for (i = 0; i < count; i++) {
+		for (n = 0; n < stop.place_count && !same(&stop.places[n].was, &pairs[i].oldUuid); n++) {
+		}
+		if (n == stop.place_count && n < DEVICES) {
+			stop.places[stop.place_count++] = (struct place){ pairs[i].oldUuid, pairs[i].oldUuid };
+		}
+	}
+	for (n = 0; n < stop.place_count; n++) {
+		p = &stop.places[n];
+		to[n] = (CUcheckpointGpuPair){ p->is, p->was };
+		for (i = 0; i < count; i++) {
+			if (same(&pairs[i].oldUuid, &p->was)) {
+				to[n].newUuid = pairs[i].newUuid;
+			}
+		}
+		moves = moves || !same(&to[n].oldUuid, &to[n].newUuid);
+	}
+	return moves ? n : 0;
 }
 
 /* The driver gives up what is left, or has it all still. */
@@ -357,8 +447,13 @@ static CUresult checkpoint(char why[HF_WHY]) {
 
 bool hf_pause_stop(char why[HF_WHY]) {
 	CUresult e;
-	size_t gone = hf_arena_unmap(stop.list, stop.count, &e);
+	size_t gone;
 
+	note_places();
+	if (hf_hold_is() && !hf_hold_ready(why)) {
+		return false;
+	}
+	gone = hf_arena_unmap(stop.list, stop.count, &e);
 	if (e != CUDA_SUCCESS) {
 		snprintf(why, HF_WHY, "its device memory cannot be given up: %s", hf_error(e));
 	} else if ((e = checkpoint(why)) == CUDA_SUCCESS) {
@@ -370,12 +465,13 @@ bool hf_pause_stop(char why[HF_WHY]) {
 	return false;
 }
 
-bool hf_pause_resume(CUcheckpointGpuPair *pairs, unsigned count, hf_progress *progress, char why[HF_WHY]) {
-	CUcheckpointRestoreArgs args = { .gpuPairs = pairs, .gpuPairsCount = count };
+bool hf_pause_resume(const CUcheckpointGpuPair *pairs, unsigned count, hf_progress *progress, char why[HF_WHY]) {
+	CUcheckpointGpuPair to[DEVICES];
+	CUcheckpointRestoreArgs args = { .gpuPairs = to, .gpuPairsCount = directions(pairs, count, to) };
 	char again[HF_WHY];
 	int pid = (int)getpid();
-	CUresult e = REAL(cuCheckpointProcessRestore)(pid, count == 0 ? NULL : &args);
-	size_t mapped = 0;
+	CUresult e = REAL(cuCheckpointProcessRestore)(pid, args.gpuPairsCount == 0 ? NULL : &args);
+	unsigned i;
 
 	if (e != CUDA_SUCCESS) {
 		snprintf(why, HF_WHY, "the driver cannot restore it: %s", hf_error(e));
@@ -384,18 +480,19 @@ bool hf_pause_resume(CUcheckpointGpuPair *pairs, unsigned count, hf_progress *pr
 	if ((e = REAL(cuCheckpointProcessUnlock)(pid, NULL)) != CUDA_SUCCESS) {
 		lost("the driver stays locked", hf_error(e));
 	}
-	if ((e = hf_arena_map(stop.list, stop.count)) != CUDA_SUCCESS) {
-		snprintf(why, HF_WHY, "its %zu bytes of device memory are not to be had: %s", stop.bytes, hf_error(e));
-	} else {
-		mapped = stop.count;
-		if (hf_move(stop.list, stop.count, stop.host, false, progress, why)) {
-			stop.phase = HF_SAVED;
-			hf_pause_open();
-			return true;
-		}
+	for (i = 0; i < args.gpuPairsCount; i++) {
+		stop.places[i].is = to[i].newUuid;
 	}
-	/* As before: the copy on the host is there still. */
-	if (hf_arena_unmap(stop.list, mapped, &e) != mapped || checkpoint(again) != CUDA_SUCCESS) {
+	if (put_back(stop.count, progress, why)) {
+		stop.phase = HF_SAVED;
+		hf_pause_open();
+		return true;
+	}
+	/* As before: the copy on the host, or what the holder has, is there still. */
+	if (hf_hold_is() && !hf_hold_ready(again)) {
+		lost(why, again);
+	}
+	if (checkpoint(again) != CUDA_SUCCESS) {
 		lost(why, "and the GPU cannot be given up again");
 	}
 	return false;

@@ -83,14 +83,13 @@ bool hf_share_ours(const CUipcMemHandle *handle) {
 	return ticket_of(handle, &t);
 }
 
-/* Sends the answer, and the descriptor if there is one. */
-static bool answer(int conn, CUresult e, int descriptor) {
+bool hf_send(int conn, const void *bytes, size_t length, int descriptor, int flags) {
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = { .bytes = { 0 } };
-	struct iovec bytes = { &e, sizeof e };
-	struct msghdr m = { .msg_iov = &bytes, .msg_iovlen = 1 };
+	struct iovec all = { (void *)(uintptr_t)bytes, length };
+	struct msghdr m = { .msg_iov = &all, .msg_iovlen = 1 };
 
 	if (descriptor >= 0) {
 		m.msg_control = &control;
@@ -99,7 +98,29 @@ static bool answer(int conn, CUresult e, int descriptor) {
 			(struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int)) };
 		memcpy(CMSG_DATA(&control.header), &descriptor, sizeof descriptor);
 	}
-	return sendmsg(conn, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof e;
+	return sendmsg(conn, &m, MSG_NOSIGNAL | flags) == (ssize_t)length;
+}
+
+bool hf_receive(int conn, void *bytes, size_t length, int *descriptor) {
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec all = { bytes, length };
+	struct msghdr m = { .msg_iov = &all, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+	ssize_t n;
+
+	*descriptor = -1;
+	do {
+		n = recvmsg(conn, &m, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n >= 0 && m.msg_controllen >= sizeof(struct cmsghdr) && control.header.cmsg_type == SCM_RIGHTS) {
+		memcpy(descriptor, CMSG_DATA(&control.header), sizeof *descriptor);
+	}
+	if (n != (ssize_t)length && *descriptor >= 0) {
+		close(*descriptor);
+	}
+	return n == (ssize_t)length;
 }
 
 /* Serves what a user asks for, or sees that it has gone. false: it is to be forgotten. A process that is paused serves
@@ -127,7 +148,7 @@ static bool serve(struct user *u) {
 	}
 	pthread_mutex_unlock(&users.lock);
 	hf_gate_leave();
-	sent = answer(u->conn, e, descriptor);
+	sent = hf_send(u->conn, &e, sizeof e, descriptor, MSG_DONTWAIT);
 	if (descriptor >= 0) {
 		close(descriptor);
 	}
@@ -275,32 +296,17 @@ bool hf_share_held(char why[HF_WHY]) {
 
 /* Asks the process that has the memory for a descriptor. The connection is *conn afterwards. */
 static CUresult ask(const struct ticket *t, int *conn, int *descriptor) {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
 	struct sockaddr_un name;
 	socklen_t length = name_of(t->pid, &name);
 	CUresult e = CUDA_ERROR_INVALID_VALUE;
-	struct iovec bytes = { &e, sizeof e };
-	struct msghdr m = { .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
 	struct ucred who;
-	ssize_t n;
 
 	*descriptor = -1;
 	*conn = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (*conn < 0 || connect(*conn, (struct sockaddr *)&name, length) != 0 || !peer_of(*conn, &who) ||
-		(uint32_t)who.pid != t->pid || send(*conn, t, sizeof *t, MSG_NOSIGNAL) != (ssize_t)sizeof *t) {
+		(uint32_t)who.pid != t->pid || !hf_send(*conn, t, sizeof *t, -1, 0) ||
+		!hf_receive(*conn, &e, sizeof e, descriptor)) {
 		return CUDA_ERROR_INVALID_VALUE;
-	}
-	do {
-		n = recvmsg(*conn, &m, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	if (n != (ssize_t)sizeof e) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	if (e == CUDA_SUCCESS && m.msg_controllen >= sizeof(struct cmsghdr) && control.header.cmsg_type == SCM_RIGHTS) {
-		memcpy(descriptor, CMSG_DATA(&control.header), sizeof *descriptor);
 	}
 	return e == CUDA_SUCCESS && *descriptor < 0 ? CUDA_ERROR_INVALID_VALUE : e;
 }
@@ -329,42 +335,44 @@ static size_t reach(const struct ticket *t, CUmemAccessDesc access[2]) {
 	return n;
 }
 
-static CUresult map(const struct ticket *t, int descriptor, CUdeviceptr *base) {
+CUresult hf_share_map(int descriptor, size_t bytes, const CUmemAccessDesc *access, size_t count, CUdeviceptr *at) {
 	CUmemGenericAllocationHandle handle;
-	CUmemAccessDesc access[2];
-	size_t count = reach(t, access);
 	void *as = NULL;
 	CUresult e;
 
 	memcpy(&as, &descriptor, sizeof descriptor);
-	if (count == 0) {
-		return CUDA_ERROR_INVALID_CONTEXT;
-	}
 	if ((e = REAL(cuMemImportFromShareableHandle)(&handle, as, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) !=
 		CUDA_SUCCESS) {
 		return e;
 	}
-	if ((e = REAL(cuMemAddressReserve)(base, t->bytes, 0, 0, 0)) == CUDA_SUCCESS) {
-		if ((e = REAL(cuMemMap)(*base, t->bytes, 0, handle, 0)) == CUDA_SUCCESS &&
-			(e = REAL(cuMemSetAccess)(*base, t->bytes, access, count)) != CUDA_SUCCESS) {
-			REAL(cuMemUnmap)(*base, t->bytes);
+	if ((e = REAL(cuMemAddressReserve)(at, bytes, 0, 0, 0)) == CUDA_SUCCESS) {
+		if ((e = REAL(cuMemMap)(*at, bytes, 0, handle, 0)) == CUDA_SUCCESS &&
+			(e = REAL(cuMemSetAccess)(*at, bytes, access, count)) != CUDA_SUCCESS) {
+			REAL(cuMemUnmap)(*at, bytes);
 		}
 		if (e != CUDA_SUCCESS) {
-			REAL(cuMemAddressFree)(*base, t->bytes);
+			REAL(cuMemAddressFree)(*at, bytes);
+			*at = 0;
 		}
 	}
 	REAL(cuMemRelease)(handle);
 	return e;
 }
 
-static CUresult unmap(const struct entry *o) {
-	CUresult e = REAL(cuMemUnmap)(o->base, o->ticket.bytes);
+CUresult hf_share_unmap(CUdeviceptr at, size_t bytes) {
+	CUresult e = REAL(cuMemUnmap)(at, bytes);
 
-	if (e == CUDA_SUCCESS) {
-		e = REAL(cuMemAddressFree)(o->base, o->ticket.bytes);
-	}
-	return e;
+	return e != CUDA_SUCCESS ? e : REAL(cuMemAddressFree)(at, bytes);
 }
+
+static CUresult map(const struct ticket *t, int descriptor, CUdeviceptr *base) {
+	CUmemAccessDesc access[2];
+	size_t count = reach(t, access);
+
+	return count == 0 ? CUDA_ERROR_INVALID_CONTEXT : hf_share_map(descriptor, t->bytes, access, count, base);
+}
+
+static CUresult unmap(const struct entry *o) { return hf_share_unmap(o->base, o->ticket.bytes); }
 
 /* What has been opened by a ticket, or NULL. opens.lock is held. */
 static struct entry *entry_of(const struct ticket *t) {

@@ -5,10 +5,12 @@
  *
  * FAKE_DROPS=n: the n-th copy to the device is not made, and nobody is told.
  * FAKE_DEVICES=n: how many devices there are, 1 by default.
+ * FAKE_APART=1: no device reaches another one's memory.
  * FAKE_MEMORY=n: bytes of each device.
  * FAKE_USAGE=file: gets the bytes in use of each GPU, 8 bytes each.
  * FAKE_FAILS=call[:n]: the n-th lock, checkpoint, restore, or create or unmap
- * by the library fails, the first by default. */
+ * by the library fails, the first by default; peer: a copy between devices is
+ * not made, and nobody is told. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -408,6 +410,11 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
 	*value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
 		attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED ||
 		(attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED && getenv("FAKE_MPS") != NULL);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
+	*can = device != peer && getenv("FAKE_APART") == NULL;
 	return CUDA_SUCCESS;
 }
 
@@ -1097,6 +1104,11 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CU
 
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
 	return copy((uintptr_t)to, from, bytes, stream);
+}
+
+/* By whoever holds memory beside a program: the n-th may go wrong. */
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+	return fails("peer") ? CUDA_SUCCESS : copy(to, from, bytes, stream);
 }
 
 static CUresult set(CUdeviceptr at, uint64_t value, size_t count, size_t width, CUstream stream) {

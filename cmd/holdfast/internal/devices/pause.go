@@ -181,6 +181,9 @@ func (o *pauseFlags) report(cmd *cobra.Command, results []pause.Result, err erro
 func say(w io.Writer, results []pause.Result, done bool) {
 	for _, r := range results {
 		text := ""
+		if r.Direct {
+			text = "from GPU to GPU, "
+		}
 		for _, s := range r.Steps() {
 			text += fmt.Sprintf("%s %.3f s, ", s, r.Seconds[s])
 		}
