@@ -8,26 +8,26 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// What the ranks of a job have agreed on. A manifest in this rank's directory
-// does not say that the other ranks have theirs: one of them may have failed to
+// agreement has the epochs that the ranks of a job have agreed on. A manifest in this rank's
+// directory does not show that the other ranks have theirs: one of them may have failed to
 // write it, and then its vote has failed the epoch. Keep rules count only epochs
 // that all ranks have, so that all keep the same ones:
 //
-//  1. After Commit the ranks tell each other whether it worked, and what is
+//  1. After Commit the ranks exchange their outcomes and the epochs that are
 //     Present in their directories.
-//  2. If it worked for all, each calls Committed and Agree with what all have.
+//  2. If it worked for all, each calls Committed, and Agree with the epochs that all have.
 //  3. If not, each calls Withdraw. Nothing will refer to the epoch, and Prune
 //     removes it once a later one was agreed on.
 //
 // A program of one rank, or one that does not vote, needs none of this: then
 // every readable manifest counts. Once there was a vote at any level, nothing counts
-// at a level that other ranks have directories of and that has had none yet: what
-// is there is from an earlier run, which may have died between two manifests.
+// at a level that other ranks have directories of and that has had none yet: its
+// manifests are of an earlier run, which may have died between two of them.
 type agreement struct {
-	all    map[format.Epoch]bool // that all ranks have; nil: nobody has said
+	all    map[format.Epoch]bool // that all ranks have; nil: no vote yet
 	unsure map[format.Epoch]bool // committed by this rank, not yet by all
 	failed map[format.Epoch]bool // given up by a vote
-	newest format.Epoch          // that all have said yes to
+	newest format.Epoch          // that all ranks have voted yes to
 }
 
 // committed notes the yes of all ranks.
@@ -48,7 +48,7 @@ func (a *agreement) committed(e format.Epoch) {
 	}
 }
 
-// unknown says that nothing is known of what the others have.
+// unknown reports whether nothing is known of the other ranks' epochs.
 func (a *agreement) unknown() bool { return a.all == nil && a.newest == 0 }
 
 // counts reports whether all ranks have an epoch, as far as this one knows.
@@ -57,10 +57,10 @@ func (a *agreement) counts(e format.Epoch) bool {
 	return !a.failed[e] && !(voting && a.unsure[e]) && (a.all == nil || a.all[e])
 }
 
-// Vote notes that the program tells what all ranks have.
+// Vote notes that the program reports which epochs all ranks have.
 func (c *Catalog) Vote() { c.voted.Store(true) }
 
-// Committed notes that an epoch was committed at the level, by this rank or, as all have said, by all.
+// Committed notes that an epoch was committed at the level, by this rank or, after a vote, by all.
 func (l *Level) Committed(e format.Epoch, byAll bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,8 +106,8 @@ func (c *Catalog) NewestAgreed(l *Level) format.Epoch {
 	return l.newest
 }
 
-// Present lists the epochs whose manifests can be read in this rank's directory of a level, newest first, and no more
-// of them than the keep rules count.
+// Present lists the epochs whose manifests can be read in this rank's directory of a level, newest first, and at most
+// as many as the keep rules count.
 func (c *Catalog) Present(ctx context.Context, l *Level) ([]format.Epoch, error) {
 	look, err := NewLook(l.Level)
 	if err != nil {

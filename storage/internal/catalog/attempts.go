@@ -51,8 +51,8 @@ func (c *Catalog) NoteRestore(ctx context.Context, e format.Epoch, done func()) 
 	}, nil
 }
 
-// enough is the error of a note that n levels took: none if one has it, nor where no
-// level can have it. The epoch is well, and an older one could not be noted either.
+// enough returns the error of a note that n levels took: none if one has it, or if no level can have it. The epoch is
+// intact, and an older one could not be noted either.
 func (c *Catalog) enough(n int, err error) error {
 	if err == nil || n == 0 && !refusesFiles(err) {
 		return err
@@ -64,7 +64,7 @@ func (c *Catalog) enough(n int, err error) error {
 	return nil
 }
 
-// refusesFiles says that a directory does not take a file, for its state or what is there.
+// refusesFiles reports whether a directory cannot take a file because of its state or contents.
 func refusesFiles(err error) bool {
 	return errors.Is(err, vfs.ErrUnsafe) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrExist) ||
 		slices.ContainsFunc([]error{syscall.EISDIR, syscall.ENOTEMPTY, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS},
@@ -87,8 +87,8 @@ func (c *Catalog) WithdrawRestore(ctx context.Context, e format.Epoch) error {
 	return c.enough(n, err)
 }
 
-// writeAttempts rewrites the restore attempts at every level of this rank, so that they
-// survive what the epochs survive, and returns how many levels took them.
+// writeAttempts rewrites the restore attempts at every level of this rank, so that they survive as long as the epochs,
+// and returns the number of levels that took them.
 func (c *Catalog) writeAttempts(ctx context.Context, t format.RestoreAttempts) (n int, err error) {
 	for _, l := range c.working() {
 		if ctx.Err() != nil {
@@ -103,9 +103,8 @@ func (c *Catalog) writeAttempts(ctx context.Context, t format.RestoreAttempts) (
 	return n, err
 }
 
-// attempts merges what the levels say. What cannot be read is not counted: it
-// only ever withholds an epoch. Nor is what lies at a level that is out: nobody could
-// take it back.
+// attempts merges the levels' records. A record that cannot be read does not count: records only withhold epochs. Nor
+// does one at a level that is left out: it could not be deleted.
 func (c *Catalog) attempts() format.RestoreAttempts {
 	t := format.RestoreAttempts{}
 	for _, l := range c.working() {

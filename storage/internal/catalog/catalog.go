@@ -1,9 +1,9 @@
-// Package catalog knows which epochs there are at the levels of a job, for one of its ranks: what lies in the rank's
-// own directories, what other ranks and rank 0 have said of theirs, what all ranks have agreed on, what is in use, and
-// how often a restore was fatal.
+// Package catalog knows the epochs at the levels of a job, for one of its ranks: those in the rank's own directories,
+// those that other ranks and rank 0 have reported, those that all ranks have agreed on, those in use, and the number of
+// fatal restores.
 //
-// It decides nothing without the ranks' agreement, and writes notes beside epochs alone, never an epoch. A Look is
-// what one moment saw of a level: what is removed, listed as present and noted in ledgers goes by it.
+// It decides nothing without the ranks' agreement, and writes only notes beside epochs, never an epoch. A Look is the
+// state of a level at one moment: removal, lists of present epochs and ledgers go by it.
 //
 // A Catalog and its Levels may be shared by goroutines, once they are all added.
 package catalog
@@ -26,7 +26,7 @@ type Job struct {
 	Name       string
 	Rank, Size int
 	Elastic    bool // epochs of other numbers of ranks count
-	Collective bool // rank 0 alone looks into directories that all ranks share
+	Collective bool // only rank 0 looks into directories that all ranks share
 	Node       string
 	Nodes      []string        // of each rank
 	Identity   format.Identity // of the run; zero: epochs of any run count
@@ -41,32 +41,32 @@ type PeerFiles interface {
 	io.Closer
 }
 
-// Catalog is what a rank knows of the epochs of its job.
+// Catalog has a rank's knowledge of the epochs of its job.
 type Catalog struct {
 	Job
 	Contents level.Contents // of epochs, by Choose
 	Others   Known
 
 	levels []*Level
-	voted  atomic.Bool // the program tells what all ranks have
+	voted  atomic.Bool // the program reports which epochs all ranks have
 
 	warned sync.Map // files that a warning named
 	mu     sync.Mutex
 	inUse  map[format.Epoch]int // guarded by mu: how often each epoch is in use
 }
 
-// Level is a level with what the catalogue knows of its epochs.
+// Level is a level with the catalogue's knowledge of its epochs.
 type Level struct {
 	level.Level
 	Keep, KeepEvery int
 	Unwritable      error    // why it cannot be written to; nil: it can
-	Listed          *Listing // what rank 0 found there; nil: this rank looks
-	// Reachable says, after a cheap look, why a rank's shard of a committed epoch is not to be had.
+	Listed          *Listing // by rank 0; nil: this rank looks
+	// Reachable returns, after a cheap look, an error if a rank's shard of a committed epoch cannot be had.
 	Reachable func(ctx context.Context, m *format.Manifest, rank int) error
 
 	mu     sync.Mutex
 	newest format.Epoch   // guarded by mu: committed here in this run, and not forgotten
-	agreed agreement      // guarded by mu: what all ranks have
+	agreed agreement      // guarded by mu: epochs that all ranks have
 	look   *Look          // guarded by mu: that the next Prune decides by; nil: one of its own
 	ledger *format.Ledger // guarded by mu: that lies there; nil: not known
 }
@@ -88,7 +88,7 @@ func (c *Catalog) Looks(l *Level) bool { return !c.Collective || !l.Traits().Sha
 // looksAlone reports whether this rank looks into the level's directory, and no other removes anything there.
 func (c *Catalog) looksAlone(l *Level) bool { return c.Collective && l.Traits().Shared && c.Rank == 0 }
 
-// Owns reports whether what carries the identity x belongs to this run.
+// Owns reports whether files with the identity x belong to this run.
 func (c *Catalog) Owns(x format.Identity) bool { return c.Identity.IsZero() || c.Identity.Owns(x) }
 
 // FirstTime reports whether no warning has named a file yet; from now on one has.
@@ -116,7 +116,7 @@ func (c *Catalog) working() (list []*Level) {
 	return list
 }
 
-// Newest is the newest epoch that this run has committed at the level, unless Forget was called since; 0: none.
+// Newest returns the newest epoch that this run has committed at the level, unless Forget was called since; 0: none.
 func (l *Level) Newest() format.Epoch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func (l *Level) Forget() {
 	l.newest = 0
 }
 
-// Holders lists the other ranks that have what match wants, of e at a level.
+// Holders lists the other ranks whose holding of e at a level satisfies match.
 func (c *Catalog) Holders(l *Level, e format.Epoch, match func(h *Holding) bool) []int {
 	if c.Peer == nil {
 		return nil

@@ -10,18 +10,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// History is what the levels say of the job's past.
+// History joins the levels' records of the job's past.
 type History struct {
-	Epoch format.Epoch // one that all ranks had committed; 0: none yet
+	Epoch format.Epoch // that all ranks had committed; 0: none yet
 	Level string       // where
 	Nodes []string     // of the run that did
-	// NoRecord says that a directory has epochs and no record of them: an older build
-	// wrote them.
+	// NoRecord reports that a directory has epochs and no record: an older build wrote them.
 	NoRecord bool
 }
 
-// History collects what the levels say of the job's past. It fails where none tells of an epoch and one has no epochs
-// and a damaged note (*level.DirError): it may have told of some.
+// History reads the levels' records of the job's past. It fails if none has an epoch and one has no epochs and a
+// damaged note (*level.DirError), which may have named some.
 func (c *Catalog) History(ctx context.Context) (all History, err error) {
 	var unclear error
 	for _, l := range c.levels {

@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Holding says what one rank's directory of a level has of an epoch.
+// Holding describes an epoch in one rank's directory of a level.
 type Holding struct {
 	From   int // rank
 	Level  string
 	Epoch  format.Epoch
-	Id     [16]byte       // of the manifest; zero: it has none, so what is there may be of a given-up attempt
+	Id     [16]byte       // of the manifest; zero: there is none, so the files may be of an abandoned attempt
 	Shards []int          // ranks whose shards lie there
 	Rows   []format.RowID // parity rows that lie there
 }
@@ -35,7 +35,7 @@ func holdingsFields(f format.Fields, list *[]Holding) {
 	})
 }
 
-// encodeHoldings makes of them what other ranks learn.
+// encodeHoldings encodes holdings for other ranks.
 func encodeHoldings(list []Holding) []byte {
 	var e format.Encoder
 	holdingsFields(format.Appending(&e), &list)
@@ -54,13 +54,13 @@ func decodeHoldings(from int, b []byte) (list []Holding, err error) {
 	return list, nil
 }
 
-// Known is what other ranks' directories have, as they have told.
+// Known has the holdings that other ranks have reported.
 type Known struct {
 	mu   sync.Mutex
 	list []Holding // guarded by mu
 }
 
-// Learn takes note of what a rank's directories have. It replaces what was known of that rank.
+// Learn replaces the holdings of a rank.
 func (k *Known) Learn(from int, holdings []byte) error {
 	list, err := decodeHoldings(from, holdings)
 	if err != nil {
@@ -72,7 +72,7 @@ func (k *Known) Learn(from int, holdings []byte) error {
 	return nil
 }
 
-// Holders lists the ranks that have what match wants, of e at a level.
+// Holders lists the ranks whose holding of e at a level satisfies match.
 func (k *Known) Holders(level string, e format.Epoch, match func(h *Holding) bool) []int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,7 +86,7 @@ func (k *Known) Holders(level string, e format.Epoch, match func(h *Holding) boo
 	return out
 }
 
-// Epochs lists the epochs of which anything lies at a level, some more than once.
+// Epochs lists the epochs that have files at a level, some more than once.
 func (k *Known) Epochs(level string) (out []format.Epoch) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -101,8 +101,8 @@ func (k *Known) Epochs(level string) (out []format.Epoch) {
 // HasShard reports whether a rank's shard lies there.
 func (h *Holding) HasShard(rank int) bool { return slices.Contains(h.Shards, rank) }
 
-// Holdings describes what this rank's directories have, for Learn of the
-// other ranks. Directories that all ranks see, of the level global, are left out.
+// Holdings describes this rank's directories, for Learn on the other ranks. Directories that all ranks see, of the
+// level global, are left out.
 func (c *Catalog) Holdings(ctx context.Context) ([]byte, error) {
 	var list []Holding
 	for _, l := range c.levels {
@@ -123,7 +123,7 @@ func (c *Catalog) Holdings(ctx context.Context) ([]byte, error) {
 			}
 			h, err := holdingOf(l, e, size)
 			if level.OfOtherRun(err) {
-				continue // Candidates says so
+				continue // Candidates reports it
 			}
 			if err != nil {
 				c.Log.Warn("holdfast: epoch not offered to other ranks: it cannot be read", "epoch", e, "level",
@@ -137,9 +137,9 @@ func (c *Catalog) Holdings(ctx context.Context) ([]byte, error) {
 	return encodeHoldings(list), nil
 }
 
-// holdingOf lists what there is. A directory without a manifest counts, and so does one
-// whose manifest is damaged: the manifest was written after all shards were durable, by
-// one rank after the other, and another rank may have it.
+// holdingOf describes an epoch's directory. A directory without a manifest counts, and so does one whose manifest is
+// damaged: the manifest was written after all shards were durable, by one rank after the other, and another rank may
+// have it.
 func holdingOf(d level.Epochs, e format.Epoch, size int) (Holding, error) {
 	h := Holding{Level: d.Name(), Epoch: e}
 	m, err := d.ReadManifest(e)

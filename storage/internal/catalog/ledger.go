@@ -8,10 +8,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// WriteLedgers brings the ledgers of this rank up to date with what is on disk, at
-// those of the named levels, or with no name of all, where this run has committed: a
-// run that only looked must not forget what was there before. Ledgers are hints: that
-// one cannot be written is told and no more. looks are at levels where one was taken just now.
+// WriteLedgers updates the ledgers of this rank from the disk, at the named levels, or at all without a name, if this
+// run has committed there: a run that only looked must not forget earlier epochs. Ledgers are hints: a ledger that
+// cannot be written is only logged. looks are at levels that were just looked at.
 func (c *Catalog) WriteLedgers(looks map[*Level]*Look, levels ...string) {
 	for _, l := range c.levels {
 		if l.Newest() == 0 || !Named(levels, l.Name()) || l.Traits().Shared && c.Rank != 0 {

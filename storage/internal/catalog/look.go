@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Look is one look at the epochs of a level, for a decision on what counts there and what goes: the list is taken once,
-// and each manifest read once and from the file, since one that has rotted must not count. It belongs to one goroutine,
-// and to the moment: what others change after it began is not seen.
+// Look is one look at the epochs of a level, for a decision which of them count and which are removed: the list is read
+// once, and each manifest once and from the file, since a rotten one must not count. It belongs to one goroutine, and
+// to the moment: it does not show later changes by others.
 type Look struct {
 	level.Level
 	epochs []format.Epoch
 	read   map[format.Epoch]readManifest
 }
 
-// readManifest is what came of reading one.
+// readManifest is the outcome of reading a manifest.
 type readManifest struct {
 	m   *format.Manifest
 	err error
@@ -69,7 +69,7 @@ func (k *Look) RemoveEpoch(e format.Epoch) (left []level.Leftover, err error) {
 	return left, err
 }
 
-// Inventory lists what is committed at a level, for its ledger, oldest epoch first.
+// Inventory lists the committed epochs of a level, for its ledger, oldest first.
 func Inventory(l level.Epochs) ([]format.LedgerEpoch, error) {
 	epochs, err := l.Epochs()
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Overview is what rank 0 found in the directories that all ranks share, for one rank. It holds for as long as no rank
-// has committed an epoch since.
+// Overview has the findings of rank 0 in the directories that all ranks share, for one rank. It holds until a rank
+// commits an epoch.
 type Overview struct {
 	Common []byte // the same for all ranks
 	Own    []byte // this rank's
 }
 
 const (
-	// Ranks get their entries of so many manifests. They read the others themselves, should those be needed.
+	// Ranks get their entries of this number of manifests. They read others themselves.
 	maxEntries = 16
-	// The entries of so many epochs, newest first, come with those of all epochs that they refer to.
+	// This number of newest epochs has entries together with all epochs that they refer to.
 	completeEpochs = 2
 )
 
@@ -31,7 +31,7 @@ const (
 	stateFaulty = 2
 )
 
-// Listing is what rank 0 found at a level.
+// Listing has the findings of rank 0 at a level.
 type Listing struct {
 	epochs []listed // newest first
 }
@@ -42,7 +42,7 @@ type listed struct {
 	id    [16]byte
 	size  int               // of how many ranks it is
 	err   error             // why it cannot be restored; ErrNotCommitted: no manifest
-	shard *format.ShardInfo // of this rank; nil: the manifest says
+	shard *format.ShardInfo // of this rank; nil: read the manifest
 }
 
 // Overview looks once at the directories that all ranks share. Rank 0 calls it and gives every rank its Overview:
@@ -68,7 +68,7 @@ func (c *Catalog) Overview(ctx context.Context) (common []byte, own func(rank in
 	own = func(rank int) []byte {
 		var e format.Encoder
 		for i, m := range manifests {
-			if m.Size != c.Size { // the manifest says it
+			if m.Size != c.Size { // the manifest has it
 				continue
 			}
 			b, err := m.Shards[rank].MarshalBinary()
@@ -101,7 +101,7 @@ func (c *Catalog) list(ctx context.Context, l *Level) (out []listed, manifests [
 		m, err := l.ReadManifest(e)
 		if level.OfOtherRun(err) {
 			c.warnOther(e, l.Name(), err)
-			err = level.ErrNotCommitted // for the others, who do not read it
+			err = level.ErrNotCommitted // for the other ranks, which do not read it
 		}
 		if err == nil {
 			x.id, x.size, err = m.ID(), m.Size, c.fits(l, m)
@@ -124,7 +124,7 @@ func (c *Catalog) list(ctx context.Context, l *Level) (out []listed, manifests [
 	return out, manifests, nil
 }
 
-// fits says why a manifest is none of this job.
+// fits returns an error if a manifest is not of this job.
 func (c *Catalog) fits(l *Level, m *format.Manifest) error {
 	switch {
 	case m.Size != c.Size && !c.Elastic:
@@ -164,7 +164,7 @@ func (x *listed) fields(f format.Fields) {
 	}
 }
 
-// ListingOf decodes what rank 0 found at a level; nil: nothing, so this rank looks for itself.
+// ListingOf decodes the findings of rank 0 at a level; nil: none, so this rank looks for itself.
 func ListingOf(t *Overview, name string) (*Listing, error) {
 	if t == nil {
 		return nil, nil
@@ -213,7 +213,7 @@ func (t *Listing) find(e format.Epoch) *listed {
 	return &t.epochs[i]
 }
 
-// Shard is this rank's entry of an epoch that can be restored, and the ID of its manifest; nil: the manifest says it.
+// Shard returns this rank's entry of an epoch that can be restored, and the ID of its manifest; nil: read the manifest.
 func (t *Listing) Shard(e format.Epoch) (*format.ShardInfo, [16]byte) {
 	x := t.find(e)
 	if x == nil || x.err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// NewestReadable is the newest epoch whose manifest can be read; 0: there is none. Epochs of other runs do not count.
+// NewestReadable returns the newest epoch whose manifest can be read, or 0. Epochs of other runs do not count.
 func NewestReadable(l level.Epochs) (format.Epoch, error) {
 	epochs, err := l.Epochs()
 	if err != nil {
@@ -27,7 +27,7 @@ func NewestReadable(l level.Epochs) (format.Epoch, error) {
 	return 0, nil
 }
 
-// KeepRules is what one look at a level for epochs to remove goes by.
+// KeepRules are the rules of one look at a level for epochs to remove.
 type KeepRules struct {
 	Keep, Every int
 	Widest      format.Epoch              // newest epoch committed at the last level
@@ -36,7 +36,7 @@ type KeepRules struct {
 	InUse       func(e format.Epoch) bool // it is in use
 	Making      func(name string) bool    // a file that will get its final name
 	DryRun      bool                      // nothing is removed
-	// Stays hears why an epoch is not removed though Keep does not cover it; nil: nobody asks.
+	// Stays is called with the reason for which an epoch is kept that Keep does not cover; may be nil.
 	Stays func(e format.Epoch, why string)
 
 	pins map[format.Epoch]level.Pin // that are to stay
@@ -45,17 +45,17 @@ type KeepRules struct {
 // maxPending is how many epochs are kept at a level for the last one, which does not have them.
 const maxPending = 8
 
-// Prune removes the epochs that no rule keeps. After an error with one of them, which failed describes, it goes on with
-// the others; left is what it has not removed, and what is odd about the epochs that stay.
+// Prune removes the epochs that no rule keeps. After an error, which failed describes, it goes on with the next epoch;
+// left lists files that it has not removed, and oddities of epochs that are kept.
 func (k *Look) Prune(ctx context.Context, r *KeepRules, failed func(e format.Epoch, err error) error) (
 	removed []format.Epoch, left []level.Leftover, err error) {
 	if r.pins, err = level.PinsAt(k); err != nil {
-		return nil, nil, err // what is to stay is not known
+		return nil, nil, err // the epochs to keep are not known
 	}
 	dead, left, err := k.prunable(r)
 	problems := []error{err}
 	announced := func() error { return nil }
-	if !r.DryRun { // before it is asked again what is to stay
+	if !r.DryRun { // before the pins are read again
 		if announced, err = level.Announce(k, dead); err != nil {
 			return nil, left, errors.Join(append(problems, err)...)
 		}
@@ -67,7 +67,7 @@ func (k *Look) Prune(ctx context.Context, r *KeepRules, failed func(e format.Epo
 		}
 		if same, err := level.SamePins(k, r.pins); !same {
 			problems = append(problems, err)
-			break // the next call decides anew
+			break // the next call decides again
 		}
 		if !r.DryRun {
 			more, err := k.RemoveEpoch(e)
@@ -82,7 +82,7 @@ func (k *Look) Prune(ctx context.Context, r *KeepRules, failed func(e format.Epo
 	return removed, left, errors.Join(append(problems, announced())...)
 }
 
-// prunable lists the epochs that no rule keeps, and what is odd about those that stay.
+// prunable lists the epochs that no rule keeps, and oddities of the others.
 func (k *Look) prunable(r *KeepRules) (dead []format.Epoch, left []level.Leftover, err error) {
 	var committed, garbage []format.Epoch
 	for _, e := range k.epochs {
@@ -109,7 +109,7 @@ func (k *Look) prunable(r *KeepRules) (dead []format.Epoch, left []level.Leftove
 	return dead, left, nil
 }
 
-// explain tells r.Stays why committed epochs are kept that are older than the newest Keep of all.
+// explain calls r.Stays with the reasons for which committed epochs are kept that are older than the newest Keep.
 func (k *Look) explain(r *KeepRules, committed []format.Epoch, kept map[format.Epoch]bool) {
 	if r.Stays == nil {
 		return
@@ -163,7 +163,7 @@ func keptOf(l level.Epochs, committed []format.Epoch, r *KeepRules) (kept map[fo
 		due := counted < r.Keep || e > r.Widest && counted < maxPending
 		switch {
 		case errors.As(err, &other) && !other.Replaced(): // neither of this run nor of the one that it has replaced:
-			// nobody but a person may remove it
+			// only a person may remove it
 		case r.InUse(e) || r.pins[e].Epoch == e || r.Every > 0 && e%format.Epoch(r.Every) == 0 && !r.Failed(e):
 		case !due, r.Failed(e) && counted > 0:
 			continue
@@ -173,7 +173,7 @@ func keptOf(l level.Epochs, committed []format.Epoch, r *KeepRules) (kept map[fo
 				continue
 			}
 		case counted > 0 && !r.Counts(e):
-			// In place of one that counts, should there be none.
+			// It replaces an epoch that counts, if there is none.
 			if extra++; counted+extra > r.Keep {
 				continue
 			}
@@ -198,9 +198,8 @@ func keptOf(l level.Epochs, committed []format.Epoch, r *KeepRules) (kept map[fo
 	return kept, left
 }
 
-// originsOf lists the epochs that an epoch here refers to. When its manifest
-// cannot be read the error says so, and they are those that the shards here
-// refer to.
+// originsOf lists the epochs that an epoch here refers to. If its manifest cannot be read, it returns an error and the
+// epochs that the shards here refer to.
 func originsOf(l level.Epochs, e format.Epoch) ([]format.Epoch, error) {
 	m, err := l.ReadManifest(e)
 	var other *level.OtherRunError
@@ -227,7 +226,7 @@ func originsOf(l level.Epochs, e format.Epoch) ([]format.Epoch, error) {
 	return slices.Sorted(maps.Keys(set)), err
 }
 
-// originsIn reads them from a shard or pack; none if it cannot be read.
+// originsIn reads the origins of a shard or pack; none if it cannot be read.
 func originsIn(l level.Epochs, e format.Epoch, name string) (out []format.Epoch) {
 	if _, ok := format.ParsePackName(name); ok {
 		infos, err := level.ReadPack(l, e, name)
@@ -245,8 +244,7 @@ func originsIn(l level.Epochs, e format.Epoch, name string) (out []format.Epoch)
 	return level.OriginsIn(l, e, name)
 }
 
-// RanksWithManifest lists the ranks of which shards or parity rows lie beside a
-// manifest.
+// RanksWithManifest lists the ranks whose shards or parity rows lie beside a manifest.
 func RanksWithManifest(l level.Epochs, e format.Epoch) []int {
 	m, err := l.ReadManifest(e)
 	if err != nil {
@@ -268,8 +266,8 @@ func RanksWithManifest(l level.Epochs, e format.Epoch) []int {
 	return ranks
 }
 
-// keepRules are those of a run at a level, where files of some epochs are being put. An epoch on its way to another
-// level is held; none waits for long, since a newer one goes in its place.
+// keepRules returns the rules of a run at a level at which files of some epochs are being put. An epoch on its way to
+// another level is held; none waits for long, since a newer one replaces it.
 func (c *Catalog) keepRules(l *Level, writing map[format.Epoch]bool) *KeepRules {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,8 +295,8 @@ func (c *Catalog) making(l *Level, name string) bool {
 	return c.Nodes[rank] == c.Nodes[c.Rank]
 }
 
-// Prune removes from a level what the rules of the run do not keep. look is what it went by. writing lists the epochs
-// of which files are being put there; it is asked after the look, which may have seen some of them.
+// Prune removes the epochs of a level that the rules of the run do not keep, by look. writing lists the epochs whose
+// files are being put there; it is called after the look, which may have seen some of them.
 func (c *Catalog) Prune(ctx context.Context, l *Level, writing func() map[format.Epoch]bool,
 	failed func(e format.Epoch, err error) error) (removed []format.Epoch, look *Look, err error) {
 	look, err = l.takeLook()

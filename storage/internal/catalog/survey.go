@@ -17,7 +17,7 @@ import (
 // Candidate is an epoch that this rank can restore.
 type Candidate struct {
 	Epoch  format.Epoch
-	ID     [16]byte // identifies what was committed; ranks must agree on it too
+	ID     [16]byte // identifies the contents; ranks must agree on it too
 	Levels []string // nearest first
 	Deaths int      // how often the program died right after restoring it
 	Size   int      // of how many ranks it is
@@ -27,7 +27,7 @@ type Candidate struct {
 type LevelState struct {
 	Epoch format.Epoch
 	Level string
-	ID    [16]byte         // identifies what was committed
+	ID    [16]byte         // identifies the contents
 	Size  int              // of how many ranks it is
 	Shard format.ShardInfo // of this rank; valid when Err is nil and Size is that of the job
 	Err   error            // why the level does not serve; ErrNotCommitted: no manifest
@@ -86,8 +86,8 @@ func (c *Catalog) Candidates(ctx context.Context, memory Memory) (list []Candida
 	return list, format.NewestFirst(maps.Keys(bad)), newerRelease(states, list)
 }
 
-// joinLevels clears the errors of levels that have all shards of an epoch together, though none has all: after the loss
-// of a node some shards of an epoch of another number of ranks are at the level local, and others are copies.
+// joinLevels clears the errors of levels that have all shards of an epoch together, if none has all: after the loss of
+// a node some shards of an epoch of another number of ranks are at the level local, and others are copies.
 func joinLevels(states []LevelState) []LevelState {
 	type contents struct {
 		epoch format.Epoch
@@ -97,7 +97,7 @@ func joinLevels(states []LevelState) []LevelState {
 	for i := range states {
 		st := &states[i]
 		if st.Err != nil && st.missing == nil {
-			continue // the level has none
+			continue // the level has no manifest
 		}
 		key := contents{st.Epoch, st.ID}
 		if _, seen := nowhere[key]; !seen {
@@ -115,7 +115,7 @@ func joinLevels(states []LevelState) []LevelState {
 	return out
 }
 
-// newerRelease says that an epoch newer than those of the list is of a version that this build does not know.
+// newerRelease returns an error if an epoch newer than the listed ones is of a version that this build does not know.
 func newerRelease(states []LevelState, list []Candidate) error {
 	for _, st := range states { // newest first
 		if len(list) > 0 && st.Epoch <= list[0].Epoch {
@@ -129,9 +129,8 @@ func newerRelease(states []LevelState, list []Candidate) error {
 	return nil
 }
 
-// Survey describes every epoch found at any level, newest epoch first and levels
-// nearest first. Directories of other ranks count as far as Learn has been told of
-// them.
+// Survey describes every epoch found at any level, newest epoch first and levels nearest first. Directories of other
+// ranks count if Learn knows them.
 func (c *Catalog) Survey(ctx context.Context, memory Memory) ([]LevelState, error) {
 	var out []LevelState
 	for _, l := range c.levels {
@@ -156,7 +155,7 @@ func (c *Catalog) survey(ctx context.Context, l *Level, memory Memory) (out []Le
 	return out, err
 }
 
-// Pending lists the epochs that are committed at from, as far as this rank can tell, and newer than the newest at to,
+// Pending lists the epochs that are committed at from, to this rank's knowledge, and newer than the newest at to,
 // oldest first.
 func (c *Catalog) Pending(ctx context.Context, from, to *Level) (list []Candidate, err error) {
 	var newest format.Epoch
@@ -247,8 +246,8 @@ func (c *Catalog) stateAt(ctx context.Context, l *Level, e format.Epoch, memory 
 	return st
 }
 
-// lookedAt lists the ranks of an epoch whose shards this rank makes sure of, when its ranks are so many: its own, or
-// its share of those of another number.
+// lookedAt lists the ranks of an epoch of that size whose shards this rank checks: its own, or its share if the number
+// of ranks differs.
 func (c *Catalog) lookedAt(size int) (ranks []int) {
 	if size == c.Size {
 		return []int{c.Rank}

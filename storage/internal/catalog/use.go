@@ -26,7 +26,7 @@ func (c *Catalog) Use(epochs ...format.Epoch) (release func()) {
 	})
 }
 
-// Retain is Hold for an epoch, at all levels, and for the earlier ones that hold chunks of it.
+// Retain is Hold for an epoch, at all levels, and for earlier ones that hold its chunks.
 func (c *Catalog) Retain(ctx context.Context, e format.Epoch) (release func()) {
 	list := []format.Epoch{e}
 	for _, l := range c.levels {

@@ -1,5 +1,5 @@
-// Package fetch finds shards at levels, and reads the shard of one rank from whatever place has each of its chunks
-// right: a directory, another rank, or what is computed from parity.
+// Package fetch finds shards at levels, and reads the shard of one rank. Each chunk comes from any place that has it
+// right: a directory, another rank, or parity.
 package fetch
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Shard is a rank's shard of a committed epoch, open for reading. Bytes come from the nearest place where they are
-// intact. It is the Shard of programs, too: what only this library asks of one is a function.
+// Shard is a rank's shard of a committed epoch, open for reading. Bytes come from the nearest place that has them
+// intact. Programs get it as well: calls for this library alone are functions.
 type Shard struct {
 	log   *slog.Logger
 	epoch format.Epoch
@@ -27,7 +27,7 @@ type Shard struct {
 	mu      sync.Mutex
 	copies  []*shard.Copy  // guarded by mu: open copies, nearest first
 	left    []shard.Source // guarded by mu: levels not yet tried
-	damage  []error        // guarded by mu: what was found bad
+	damage  []error        // guarded by mu: damage that was found
 	digest  [16]byte
 	closed  bool
 	shape   *format.Index // of the first copy: names, sizes, hashes
@@ -44,8 +44,8 @@ type SectionInfo struct {
 	Size int64 // bytes
 }
 
-// Open opens the shard of a rank of an epoch at the first of the places that has it, and reads its index. log hears of
-// damage. The error is a *ShardError.
+// Open opens the shard of a rank of an epoch at the first of the places that has it, and reads its index. Damage is
+// logged to log. The error is a *ShardError.
 func Open(ctx context.Context, log *slog.Logger, e format.Epoch, rank int, from []shard.Source) (*Shard, error) {
 	sh := &Shard{log: log, epoch: e, rank: rank, workers: shard.Readers, left: from}
 	c, err := sh.nextCopy(ctx, 0)
@@ -103,7 +103,7 @@ func (sh *Shard) fault(from shard.Source, err error) error {
 	return &ShardError{Op: "fetch", Epoch: sh.epoch, Rank: sh.rank, Level: from.Name(), Err: err}
 }
 
-// ErrNoMore says that all places were tried before.
+// ErrNoMore means that all places have been tried.
 var ErrNoMore = errors.New("no other level has an intact copy")
 
 // note remembers damage; absence is not damage. mu is held.
@@ -122,7 +122,7 @@ func (sh *Shard) Level() string {
 	return sh.copies[0].From.Name()
 }
 
-// Digest identifies what the shard says, as its manifest's entry does.
+// Digest identifies the shard's contents, as its manifest's entry does.
 func (sh *Shard) Digest() [16]byte {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -132,7 +132,7 @@ func (sh *Shard) Digest() [16]byte {
 // Rank is the shard's rank.
 func (sh *Shard) Rank() int { return sh.rank }
 
-// Layout is what the shard has of global arrays; nil: none.
+// Layout returns the shard's layout of global arrays, or nil.
 func (sh *Shard) Layout() *format.Layout {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -158,10 +158,9 @@ func (sh *Shard) Sections() []SectionInfo {
 	return out
 }
 
-// ReadAt fills dst with verified bytes of a section from off on, read by several
-// goroutines straight into dst where chunks are stored as they are. A chunk
-// that is bad at one level comes from the next; the error matches ErrCorrupt
-// when none has it. dst is undefined after an error.
+// ReadAt fills dst with verified bytes of a section from off on, read by several goroutines straight into dst if chunks
+// are stored raw. A chunk that is bad at one level comes from the next; the error matches ErrCorrupt if none has it.
+// dst is undefined after an error.
 func (sh *Shard) ReadAt(ctx context.Context, name string, dst []byte, off int64) error {
 	sec, ok := sh.shape.Section(name)
 	if !ok {
@@ -172,8 +171,8 @@ func (sh *Shard) ReadAt(ctx context.Context, name string, dst []byte, off int64)
 	})
 }
 
-// readRun reads n chunks from chunk i on: at once if they lie together, and if
-// anything is wrong one by one from whatever copy has them right.
+// readRun reads n chunks from chunk i on: at once if they are contiguous, and after an error one by one from any copy
+// that has them right.
 func (sh *Shard) readRun(ctx context.Context, i, n int, dst []byte, mem *shard.Scratch) error {
 	if n > 1 {
 		c, err := sh.nextCopy(ctx, 0)
@@ -223,8 +222,8 @@ func (sh *Shard) readChunk(ctx context.Context, i int, dst []byte, mem *shard.Sc
 	}
 }
 
-// Verify reads sections, or with no name the whole shard, and throws them away: that the bytes can be had, and are
-// right. It needs them so at one level, like ReadAt; Damage tells of the others.
+// Verify reads sections, or without a name the whole shard, and drops the bytes: it checks that one level has them
+// right, like ReadAt. Damage reports the others.
 func (sh *Shard) Verify(ctx context.Context, names ...string) error {
 	if names == nil {
 		return sh.verifyChunks(ctx, 0, len(sh.shape.Chunks))
@@ -269,7 +268,7 @@ func (sh *Shard) Close() error {
 	return err
 }
 
-// ShardError reports what failed on which shard.
+// ShardError reports an operation that failed on a shard.
 type ShardError struct {
 	Op    string // "put", "commit", "fetch", "flush", "discard" or "verify"
 	Epoch format.Epoch
@@ -288,14 +287,14 @@ func (e *ShardError) Unwrap() error { return e.Err }
 
 // InPlace is a shard.Source whose shards lie in memory.
 type InPlace interface {
-	// VerifyMemory checks every byte, or says what came of that when it was done before.
+	// VerifyMemory checks every byte, or returns the outcome of an earlier check.
 	VerifyMemory() error
-	// Section is where a section lies; nil: there is none.
+	// Section returns a section in memory, or nil.
 	Section(name string) []byte
 }
 
-// VerifyMemory checks every byte of a shard that is read from memory, where it lies, unless
-// MemoryShard.Verify has. The error names what is damaged.
+// VerifyMemory checks every byte of a shard that is read from memory, in place, unless MemoryShard.Verify has. The
+// error names the damage.
 func (sh *Shard) VerifyMemory() error {
 	c := sh.copies[0]
 	m, is := c.From.(InPlace)
@@ -309,8 +308,7 @@ func (sh *Shard) VerifyMemory() error {
 	return nil
 }
 
-// View returns a section where it lies in memory, after VerifyMemory; nil if it has to be read. It
-// stays until the memory goes.
+// View returns a section in memory, after VerifyMemory, or nil if it has to be read. It is valid while the memory is.
 func (sh *Shard) View(name string) []byte {
 	if !sh.verified {
 		return nil

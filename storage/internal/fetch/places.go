@@ -78,7 +78,7 @@ func Uncommitted(l level.Epochs, e format.Epoch, rank int) (info format.ShardInf
 	return c.At.Info, c.Index, c.Close()
 }
 
-// VerifyPack checks what a pack says of itself and that nothing else is in it.
+// VerifyPack compares a pack with its own index, and checks that it holds nothing else.
 func VerifyPack(l level.Epochs, m *format.Manifest, name string) []error {
 	infos, err := level.ReadPack(l, m.Epoch, name)
 	if err != nil {
@@ -101,8 +101,8 @@ func VerifyPack(l level.Epochs, m *format.Manifest, name string) []error {
 	return x.VerifyTail(end)
 }
 
-// RoomOf is what shards take at a level. How much of one that refers to an earlier one is new shows only while it is
-// written.
+// RoomOf returns the room that shards take at a level. The new part of a shard that refers to earlier ones is only
+// known once it is written.
 func RoomOf(specs ...*shard.Spec) (r level.Room) {
 	for _, spec := range specs {
 		n := spec.Need()

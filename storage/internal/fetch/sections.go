@@ -18,9 +18,8 @@ func CopyOf(sh *Shard) *shard.Copy {
 	return sh.copies[0]
 }
 
-// Proven reports whether the place from which the shard is read first has every chunk right, because each was read
-// there and nothing was found damaged: then what is written later may refer to it. The section that no shard refers to
-// need not have been read.
+// Proven reports whether the first place of the shard has every chunk right, because each was read there and no damage
+// was found: then later shards may refer to it. The section that no shard refers to need not have been read.
 func Proven(sh *Shard) bool {
 	sh.mu.Lock()
 	damaged := len(sh.damage) > 0
@@ -45,7 +44,7 @@ func Proven(sh *Shard) bool {
 // OnClose has Close call f, once.
 func OnClose(sh *Shard, f func()) { sh.leaving = f }
 
-// Sections makes the sections of a shard Sources for a copy in the background, read by so many goroutines.
+// Sections makes the sections of a shard Sources for a copy in the background, read by that many workers.
 func Sections(ctx context.Context, sh *Shard, workers int) []shard.Section {
 	sh.workers = workers
 	var secs []shard.Section

@@ -6,14 +6,13 @@ import (
 	"math"
 )
 
-// ErrCorrupt marks bytes that were read back but are not what was written.
+// ErrCorrupt marks bytes that were read back and differ from those written.
 var ErrCorrupt = errors.New("corrupt checkpoint data")
 
-// CorruptError says where bytes were found that are not what was written. It
-// matches ErrCorrupt.
+// CorruptError has the place of bytes that differ from those written. It matches ErrCorrupt.
 type CorruptError struct {
 	File   string // path, as opened
-	Off    int64  // first byte of what was checked
+	Off    int64  // first byte that was checked
 	Len    int64  // its length; 0 when unknown
 	Reason string
 }

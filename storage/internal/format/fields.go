@@ -1,7 +1,7 @@
 package format
 
 // Fields passes over the fields of a payload, little-endian: it appends them to an Encoder, or takes them off a Decoder
-// into their places. So one function says what a record has, for both ways.
+// into their places. So one function describes a record for both ways.
 type Fields struct {
 	e *Encoder
 	d *Decoder // nil: they are appended
@@ -73,7 +73,7 @@ func (f Fields) Int(v *int) {
 // Epoch passes over the number of an epoch.
 func (f Fields) Epoch(v *Epoch) { f.U64((*uint64)(v)) }
 
-// I64 passes over a length or offset, of which more than 2^62 is damage.
+// I64 passes over a length or offset; more than 2^62 is damage.
 func (f Fields) I64(v *int64) {
 	if f.d == nil {
 		f.e.U64(uint64(*v))
@@ -87,14 +87,14 @@ func (f Fields) Time(v *int64) {
 	pass(f, v, func(e *Encoder, v int64) { e.U64(uint64(v)) }, func(d *Decoder) int64 { return int64(d.U64()) })
 }
 
-// Refuse makes what was taken damage.
+// Refuse marks the taken fields as damage.
 func (f Fields) Refuse(bad bool) {
 	if f.d != nil && bad {
 		f.d.Bad = true
 	}
 }
 
-// List passes over a list behind its length, item by item. An item has at least so many bytes.
+// List passes over a list behind its length, item by item. An item has at least that many bytes.
 func List[T any](f Fields, l *[]T, least int, item func(v *T)) {
 	n := len(*l)
 	if f.d == nil {

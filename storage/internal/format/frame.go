@@ -18,8 +18,7 @@ const (
 	PackMagic   = "HFPACK\n\x00"
 )
 
-// Header says whose shard it is, for people and for verify. Nothing in it
-// is needed to restore.
+// Header names the owner of a shard, for people and for verify. A restore does not need it.
 type Header struct {
 	Epoch      Epoch
 	Rank, Size int
@@ -160,8 +159,8 @@ func ReadShardIndex(file string, r io.ReaderAt, n int64) (*Footer, *Index, error
 	return f, x, err
 }
 
-// ReadIndexed reads what the footer points at; nil if its hash is another one. Memory for
-// what is long is taken only when the hash is right: a file with a hole may say any length.
+// ReadIndexed reads the record that the footer points at; nil if its hash differs. It only takes memory for a long
+// record once the hash is right: a file with a hole may claim any length.
 func (f *Footer) ReadIndexed(r io.ReaderAt) ([]byte, error) {
 	const piece = 1 << 20
 	if f.IndexLen > piece {

@@ -2,20 +2,20 @@ package format
 
 import "encoding/hex"
 
-// Identity tells one run from all others: a first start, and the restarts that continue it. The zero Identity is that
-// of a run under a release that gave none.
+// Identity tells one run from all others: a first start, and the restarts that continue it. Runs of releases without
+// identities have the zero Identity.
 type Identity struct {
 	ID      [16]byte // random
 	Began   int64    // when the first start was, in nanoseconds since 1970 UTC
-	Before  [16]byte // ID of the run whose directories this run took over to start over; zero: none
+	Before  [16]byte // ID of the run that this run replaced to start over; zero: none
 	Adopted bool     // it continues epochs of a release that gave no identity
 }
 
-// IsZero reports whether the identity says nothing.
+// IsZero reports whether there is no identity.
 func (i Identity) IsZero() bool { return i.ID == [16]byte{} }
 
-// Owns reports whether what carries the identity x belongs to the run i. What carries none does if i has none, or has
-// adopted it.
+// Owns reports whether files with the identity x belong to the run i. Files without one do if i has none, or has
+// adopted them.
 func (i Identity) Owns(x Identity) bool {
 	return i.ID == x.ID || x.IsZero() && i.Adopted
 }

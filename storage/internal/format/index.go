@@ -17,7 +17,7 @@ const (
 	ChunkEntryLen = 48
 )
 
-// codec says how the stored bytes of a chunk are to be decoded.
+// codec is the encoding of a chunk's stored bytes.
 type codec uint8
 
 // The codecs, as FORMAT.md numbers them.
@@ -27,7 +27,7 @@ const (
 	CodecLZ4  codec = 2 // one LZ4 block
 )
 
-// filter says what was done to the original bytes before the codec.
+// filter is applied to the original bytes before the codec.
 type filter uint8
 
 // The filters, as FORMAT.md numbers them.
@@ -39,7 +39,7 @@ const (
 // Chunk is one entry of a shard's index.
 type Chunk struct {
 	Origin Epoch  // the epoch whose shard of this rank holds the bytes
-	Off    int64  // where they start in that shard
+	Off    int64  // their offset in that shard
 	Stored uint32 // bytes on the disk
 	Length uint32 // original bytes
 	Codec  codec
@@ -65,7 +65,7 @@ type Index struct {
 	Chunks     []Chunk
 }
 
-// ChunkCount is how many chunks of so many bytes hold size bytes.
+// ChunkCount returns the number of chunks of chunkBytes that hold size bytes.
 func ChunkCount(size int64, chunkBytes int) int64 {
 	return (size + int64(chunkBytes) - 1) / int64(chunkBytes)
 }
@@ -115,8 +115,7 @@ func (x *Index) Section(name string) (*Section, bool) {
 	return nil, false
 }
 
-// Content is a digest of what the shard says, whatever way its bytes are
-// stored: copies at different levels have the same.
+// Content is a digest of the shard's contents, however its bytes are stored: copies at different levels have the same.
 func (x *Index) Content() [16]byte {
 	var e Encoder
 	e.U64(uint64(x.Epoch))

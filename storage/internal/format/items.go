@@ -10,7 +10,7 @@ import (
 const leastItem = 2
 
 // varint passes over a number in groups of seven bits, the lowest first; all bytes but the last have the highest bit
-// set. No longer form of it is taken.
+// set. Longer forms are damage.
 func (f Fields) varint(v *uint64) {
 	pass(f, v, func(e *Encoder, v uint64) { e.B = binary.AppendUvarint(e.B, v) }, func(d *Decoder) uint64 {
 		v, n := binary.Uvarint(d.B)

@@ -7,10 +7,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 )
 
-// Layout is what one rank's shard has of global arrays: the section LayoutSection says it, and the manifest
-// repeats it.
+// Layout describes one rank's share of global arrays: the section LayoutSection has it, and the manifest repeats it.
 type Layout struct {
-	Quiet   bool // no message waits in the rank's mailbox, and no receive of it is pending
+	Quiet   bool // no message waits in the rank's mailbox, and no receive is pending
 	PerRank bool // the shard has other state, too, which makes sense for a rank of this number only
 	Arrays  []layout.Local
 }
@@ -26,7 +25,7 @@ const (
 	MaxLayoutBytes = 16 << 20
 
 	arrayMin = 2*3 + 4 + 1 + 1 + 8 // of an array's description
-	localMin = 16 + 4              // of what a rank has of it
+	localMin = 16 + 4              // of a rank's share
 	spanLen  = 4 * 8
 
 	hasLayout = 1 << 0 // flags of a rank
@@ -75,7 +74,7 @@ func fromFlags(flags uint8) (l *Layout, ok bool) {
 	return l, flags&hasLayout != 0 && flags&^allFlags == 0
 }
 
-// DecodeLayout reads what Encode made for a rank.
+// DecodeLayout decodes the bytes of Encode for a rank.
 func DecodeLayout(file string, rank int, b []byte) (*Layout, error) {
 	bad := func(reason string) (*Layout, error) {
 		return nil, &CorruptError{File: file, Len: int64(len(b)), Reason: "section " + LayoutSection + ": " + reason}
@@ -157,13 +156,13 @@ func decodeLocal(d *Decoder, l *layout.Local, rank int) error {
 		return err
 	}
 	if localFields(Taking(d), l); d.Bad {
-		return nil // the caller says so
+		return nil // the caller reports it
 	}
 	return l.Fits(rank)
 }
 
-// encodeLayouts appends the layouts of all ranks to a manifest: the arrays once, then for each rank what it has of
-// them. It appends nothing where no rank has any.
+// encodeLayouts appends the layouts of all ranks to a manifest: the arrays once, then each rank's shares. It appends
+// nothing if no rank has any.
 func (m *Manifest) encodeLayouts(e *Encoder) {
 	var arrays []*layout.Array
 	index := func(a *layout.Array) int {
@@ -212,7 +211,7 @@ func sameArray(a, b *layout.Array) bool {
 		slices.Equal(a.Dims, b.Dims)
 }
 
-// decodeLayouts reads what encodeLayouts appended.
+// decodeLayouts reads the bytes of encodeLayouts.
 func (m *Manifest) decodeLayouts(d *Decoder) error {
 	arrays := make([]layout.Array, d.Count(arrayMin))
 	named := map[string]bool{}
@@ -303,7 +302,7 @@ func missing(all []layout.Owned) int {
 	return len(all)
 }
 
-// Agrees reports whether a shard's index has the layout that its entry in a manifest says.
+// Agrees reports whether a shard's index has the layout of its entry in a manifest.
 func Agrees(l *Layout, x *Index) bool {
 	sec, ok := x.Section(LayoutSection)
 	if l == nil || !ok {

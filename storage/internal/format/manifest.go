@@ -43,7 +43,7 @@ func (m *Manifest) Encode() []byte {
 	return sealVersion(KindManifest, version, e.B)
 }
 
-// DecodeManifest opens what Manifest.Encode made, and checks that its fields can be.
+// DecodeManifest opens a record of Manifest.Encode, and checks its fields.
 func DecodeManifest(file string, b []byte) (*Manifest, error) {
 	payload, version, n, err := openVersion(file, b, KindManifest)
 	if err != nil {
@@ -109,7 +109,7 @@ func (m *Manifest) Shard(rank int) (ShardInfo, error) {
 	return m.Shards[rank], nil
 }
 
-// ID identifies what was committed, at whatever level.
+// ID identifies the committed contents, at any level.
 func (m *Manifest) ID() [16]byte {
 	var e Encoder
 	e.U64(uint64(m.Epoch))
@@ -161,7 +161,7 @@ func (m *Manifest) OfData(level string) *Manifest {
 	return m
 }
 
-// Group says what a parity row was computed from: it lies in the section "group" of the row's file.
+// Group lists the shards from which a parity row was computed: it lies in the section "group" of the row's file.
 type Group struct {
 	K, M, I int   // parts of data and of parity, and the member that computed the rows
 	Segment int64 // length of the row and of each part

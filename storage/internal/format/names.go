@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// HistoryName is the file that says, at each level of a job, whether an epoch was ever
-// committed anywhere. Without it nobody could tell a job that has lost all its
-// checkpoints from one that has not begun.
+// HistoryName is the file that records, at each level of a job, whether an epoch was ever committed anywhere. It tells
+// a job that has lost all its checkpoints from one that has not begun.
 const HistoryName = "holdfast.begun"
 
 // Epoch is the number of one global checkpoint. Numbers grow from one epoch to
@@ -118,9 +117,8 @@ const (
 	LevelGlobal  = "global"  // a directory of the parallel file system: survives the nodes
 )
 
-// LockName is the file by which a run of the job holds a level's directory. One
-// rank made it and rewrites it at every beat, so that another run, on whatever
-// node, sees by watching that its owner lives. No clocks are compared.
+// LockName is the file by which a run of the job holds a level's directory. One rank made it and rewrites it at every
+// beat, so that another run, on any node, sees that its owner lives. No clocks are compared.
 const LockName = "holdfast.run"
 
 // AttemptsPrefix begins the names that AttemptsName makes.

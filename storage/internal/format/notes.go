@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// History is what one level says: an epoch that all ranks had committed, 0 for none, where, and the nodes of the
-// run that did.
+// History is the record of one level: an epoch that all ranks had committed, 0 for none, its level, and the nodes of
+// that run.
 type History struct {
 	Epoch Epoch
 	Level string
@@ -24,13 +24,13 @@ func (b *History) fields(f Fields) {
 // Encode returns the sealed record.
 func (b *History) Encode() []byte { return seal(kindHistory, b.fields, &b.Run) }
 
-// DecodeHistory opens what History.Encode made.
+// DecodeHistory opens a record of History.Encode.
 func DecodeHistory(file string, raw []byte) (*History, error) {
 	b := &History{}
 	return b, unseal(file, raw, kindHistory, b.fields, &b.Run)
 }
 
-// Marker says whose checkpoints a directory holds.
+// Marker names the job whose checkpoints a directory holds.
 type Marker struct {
 	Job   string
 	Size  int
@@ -48,7 +48,7 @@ func (m *Marker) fields(f Fields) {
 // Encode returns the sealed record.
 func (m *Marker) Encode() []byte { return seal(kindMarker, m.fields, &m.Run) }
 
-// DecodeMarker opens what Marker.Encode made.
+// DecodeMarker opens a record of Marker.Encode.
 func DecodeMarker(file string, b []byte) (*Marker, error) {
 	m := &Marker{}
 	return m, unseal(file, b, kindMarker, m.fields, &m.Run)
@@ -59,7 +59,7 @@ type Process struct {
 	Node    string // for people
 	Machine string // boot and PID namespace; "" when unknown
 	PID     int
-	Started uint64 // clock ticks after boot; tells apart processes that had one PID
+	Started uint64 // clock ticks after boot; tells apart processes with the same PID
 }
 
 // Lock is the contents of the file.
@@ -81,7 +81,7 @@ func (l *Lock) fields(f Fields) {
 // Encode returns the sealed record.
 func (l *Lock) Encode() []byte { return seal(kindRunLock, l.fields, nil) }
 
-// DecodeLock opens what Lock.Encode made.
+// DecodeLock opens a record of Lock.Encode.
 func DecodeLock(file string, b []byte) (*Lock, error) {
 	l := &Lock{}
 	return l, unseal(file, b, kindRunLock, l.fields, nil)
@@ -90,7 +90,7 @@ func DecodeLock(file string, b []byte) (*Lock, error) {
 // RestoreAttempts counts, per epoch, restores that were begun and never survived.
 type RestoreAttempts map[Epoch]int
 
-// attempt is one of them, as it is recorded.
+// attempt is an entry of the record.
 type attempt struct {
 	epoch Epoch
 	n     int
@@ -114,7 +114,7 @@ func (t RestoreAttempts) Encode() []byte {
 	return seal(kindAttempts, attempts(&list), nil)
 }
 
-// DecodeRestoreAttempts opens what RestoreAttempts.Encode made.
+// DecodeRestoreAttempts opens a record of RestoreAttempts.Encode.
 func DecodeRestoreAttempts(file string, b []byte) (RestoreAttempts, error) {
 	var list []attempt
 	err := unseal(file, b, kindAttempts, attempts(&list), nil)
@@ -125,8 +125,8 @@ func DecodeRestoreAttempts(file string, b []byte) (RestoreAttempts, error) {
 	return t, err
 }
 
-// Pin says that an epoch is to stay at a level until somebody removes the record. The name of
-// its file is enough for that; what it holds is for people.
+// Pin keeps an epoch at a level until a person removes the record. The name of its file suffices; its contents are for
+// people.
 type Pin struct {
 	Epoch Epoch
 	Name  string // given by the user; may be empty
@@ -158,15 +158,14 @@ func (k *Pin) fields(f Fields) {
 // Encode returns the sealed record.
 func (k *Pin) Encode() []byte { return seal(kindPin, k.fields, nil) }
 
-// DecodePin opens what Pin.Encode made.
+// DecodePin opens a record of Pin.Encode.
 func DecodePin(file string, b []byte) (*Pin, error) {
 	k := &Pin{}
 	return k, unseal(file, b, kindPin, k.fields, nil)
 }
 
-// Ledger is what a rank knows should be in its directory of a level, and which
-// epochs it knows of at the others. Verify tells by it what is missing from what
-// was pruned; nothing else reads it, and without it nothing is lost.
+// Ledger lists the epochs that should be in a rank's directory of a level, and those that the rank knows at other
+// levels. Verify tells missing epochs from pruned ones by it; nothing else reads it, and without it nothing is lost.
 type Ledger struct {
 	Rank   int
 	Node   string
@@ -181,8 +180,8 @@ type LedgerLevel struct {
 	Epochs          []LedgerEpoch // committed there, as far as the rank knows
 }
 
-// LedgerEpoch is one epoch of a level. Files are those in the directory of the
-// ledger; none for other levels, and none at global.
+// LedgerEpoch is one epoch of a level, with its files in the directory of the ledger; no files for other levels, and
+// none at global.
 type LedgerEpoch struct {
 	Epoch Epoch
 	Files []string
@@ -205,7 +204,7 @@ func (l *Ledger) fields(f Fields) {
 // Encode returns the sealed record.
 func (l *Ledger) Encode() []byte { return seal(kindLedger, l.fields, &l.Run) }
 
-// DecodeLedger opens what Ledger.Encode made.
+// DecodeLedger opens a record of Ledger.Encode.
 func DecodeLedger(file string, b []byte) (*Ledger, error) {
 	l := &Ledger{}
 	return l, unseal(file, b, kindLedger, l.fields, &l.Run)

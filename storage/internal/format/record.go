@@ -1,6 +1,6 @@
-// Package format is what lies on the disk, as docs/FORMAT.md describes it: records, shards with their index and
-// chunks, manifests, packs, parity groups, and the small files of a job. It turns values into bytes and bytes back into
-// values, which it has then checked; it opens no file and reads no clock.
+// Package format encodes and decodes the bytes on the disk, as docs/FORMAT.md describes them: records, shards with
+// their index and chunks, manifests, packs, parity groups, and the small files of a job. It checks all values that it
+// decodes; it opens no file and reads no clock.
 package format
 
 import (
@@ -24,7 +24,7 @@ const (
 	MaxRecordLen = 1 << 30
 )
 
-// RecordKind tells records apart. The numbers are on disk for ever.
+// RecordKind is the kind of a record. The numbers are on disk for ever.
 type RecordKind uint16
 
 // The kinds of records, as FORMAT.md lists them.
@@ -52,7 +52,7 @@ var kindNames = map[RecordKind]string{
 // String names the kind, as messages about damage do.
 func (k RecordKind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 
-// Version is the version of records of which there is only one. The others say for themselves.
+// Version is the version of records that have only one; the other versions name theirs.
 const (
 	Version         = 1
 	versionLayouts  = 2 // of manifests: with layouts of arrays
@@ -101,7 +101,7 @@ func openRecord(file string, b []byte, kind RecordKind) (payload []byte, n int, 
 	return payload, n, err
 }
 
-// openVersion is openRecord for a kind of which there are several versions.
+// openVersion is openRecord for a kind with several versions.
 func openVersion(file string, b []byte, kind RecordKind) (payload []byte, version uint16, n int, err error) {
 	bad := func(length int, reason string) ([]byte, uint16, int, error) {
 		return nil, 0, 0, &CorruptError{File: file, Len: int64(length), Reason: kind.String() + ": " + reason}
@@ -131,12 +131,12 @@ func openVersion(file string, b []byte, kind RecordKind) (payload []byte, versio
 	return b[RecordHead : n-4], version, n, nil
 }
 
-// RecordLen is how long the record is that begins with RecordHead bytes of b; not ok if none does.
+// RecordLen returns the length of the record that begins with the RecordHead bytes of b; ok reports whether one does.
 func RecordLen(b []byte) (n int64, ok bool) {
 	return int64(binary.LittleEndian.Uint32(b[12:])) + RecordExtra, string(b[:8]) == recordMagic
 }
 
-// seal makes a file that is one record. run is the identity of the run that it belongs to; nil: the kind has none.
+// seal makes a file of one record. run is the identity of its run; nil: the kind has none.
 func seal(kind RecordKind, fields func(f Fields), run *Identity) []byte {
 	var e Encoder
 	fields(Appending(&e))
@@ -147,7 +147,7 @@ func seal(kind RecordKind, fields func(f Fields), run *Identity) []byte {
 	return sealVersion(kind, versionOwned, e.B)
 }
 
-// unseal takes the fields off what seal made. They must fill it.
+// unseal decodes a file of seal. The fields must fill it.
 func unseal(file string, b []byte, kind RecordKind, fields func(f Fields), run *Identity) error {
 	payload, version, n, err := openVersion(file, b, kind)
 	if err != nil {

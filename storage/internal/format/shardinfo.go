@@ -2,25 +2,25 @@ package format
 
 import "fmt"
 
-// NoPack says that a shard is a file of its own.
+// NoPack marks a shard that is a file of its own.
 const NoPack = -1
 
-// ShardInfo is what the manifest says about one rank's shard at one level.
+// ShardInfo is the manifest's entry of one rank's shard at one level.
 type ShardInfo struct {
 	Rank       int
 	Node       string   // node whose rank wrote it
 	Bytes      int64    // sum of the section sizes
 	Stored     int64    // bytes of chunks in this shard: less when compressed or referenced
 	ShardBytes int64    // length of the shard, header to footer
-	Digest     [16]byte // xxh3-128 of what it says; the same at every level
+	Digest     [16]byte // xxh3-128 of its contents; the same at every level
 	Holders    []string // nodes that keep a copy, at levels with copies
 
 	Index   [16]byte // xxh3-128 of the index record
 	Origins []Epoch  // earlier epochs that hold some of its chunks
 	Pack    int      // number of the pack file, or NoPack
-	Base    int64    // where it starts in the pack file
+	Base    int64    // its offset in the pack file
 
-	Layout *Layout // what it has of global arrays; nil: none. Pack indices do not repeat it
+	Layout *Layout // of global arrays, or nil. Pack indices do not repeat it
 }
 
 const shardInfoMin = 4 + 2 + 8*3 + 16*2 + 4 + 8 + 4 + 4
@@ -51,7 +51,7 @@ func (i *ShardInfo) MarshalBinary() ([]byte, error) {
 	return append(e.B, b...), err
 }
 
-// UnmarshalBinary decodes what MarshalBinary made.
+// UnmarshalBinary decodes the bytes of MarshalBinary.
 func (i *ShardInfo) UnmarshalBinary(b []byte) error {
 	d := &Decoder{B: b}
 	i.fields(Taking(d))
@@ -73,7 +73,7 @@ func EncodePackIndex(infos []ShardInfo) []byte {
 	return seal(kindPackIndex, packIndex(&infos), nil)
 }
 
-// DecodePackIndex opens what EncodePackIndex made.
+// DecodePackIndex opens a record of EncodePackIndex.
 func DecodePackIndex(file string, b []byte) (infos []ShardInfo, err error) {
 	err = unseal(file, b, kindPackIndex, packIndex(&infos), nil)
 	return infos, err

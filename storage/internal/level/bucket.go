@@ -46,7 +46,7 @@ func (l *Bucket) Traits() Traits {
 	return t
 }
 
-// Unusable wraps what the store said. The error has the remedy.
+// Unusable wraps an error of the store. The error has the remedy.
 func (l *Bucket) Unusable(err error) error {
 	if errors.As(err, new(*DirError)) {
 		return err
@@ -60,7 +60,8 @@ func (l *Bucket) Unusable(err error) error {
 	return &DirError{Level: l.name, Dir: l.path, Remedy: remedy, Err: err}
 }
 
-// Prepare tries whether the store does what commits need. One rank does so for all: they have the same credentials.
+// Prepare checks that the store can do the operations that commits need. One rank does so for all: they have the same
+// credentials.
 func (l *Bucket) Prepare(bool) error {
 	if l.owner != 0 {
 		return nil
@@ -68,11 +69,11 @@ func (l *Bucket) Prepare(bool) error {
 	return unusableIf(l, l.b.Try(context.Background(), TempName("probe", l.owner)))
 }
 
-// Trusted is for the bucket's policy to say.
+// Trusted returns nil: the bucket's policy decides.
 func (l *Bucket) Trusted() error { return nil }
 
-// ClearTemps gives up the uploads that an earlier run has left unfinished. The owner of all of them is rank 0, which
-// opens before any rank writes.
+// ClearTemps aborts the uploads that an earlier run has left unfinished. Rank 0 owns all of them; it opens before any
+// rank writes.
 func (l *Bucket) ClearTemps() error {
 	if l.owner != 0 {
 		return nil
@@ -108,7 +109,7 @@ func (l *Bucket) RestoreMarker(want format.Marker) error {
 	return err
 }
 
-// Check looks at what lies beside the epochs.
+// Check looks at the objects beside the epochs.
 func (l *Bucket) Check(bad func(name string, err error)) error {
 	list, err := l.entries()
 	if err != nil {
@@ -147,8 +148,8 @@ func (l *Bucket) read(ctx context.Context, key string, limit int64) (b []byte, i
 	return b, info, err
 }
 
-// replace gives a small object new contents in one step, unless it has them. Another one who does the same at the same
-// time comes first or last. What a store has is durable.
+// replace gives a small object new contents in one step, unless it has them. A concurrent writer comes first or last.
+// Objects in a store are durable.
 func (l *Bucket) replace(name string, b []byte, _ bool) error {
 	return object.WhileChanged(func() error {
 		have, info, err := l.b.Get(context.Background(), name, format.LedgerLimit)
@@ -186,7 +187,7 @@ func (l *Bucket) PlaceAttempts(t format.RestoreAttempts, rank int) (durable func
 	return func() error { return nil }, unusableIf(l, l.replace(format.AttemptsName(rank), t.Encode(), true))
 }
 
-// entriesOf describes objects as what they are in a folder: by the last element of their keys.
+// entriesOf describes objects as files of a folder: by the last element of their keys.
 func entriesOf(list []object.Info) []vfs.Entry {
 	out := make([]vfs.Entry, len(list))
 	for i, o := range list {

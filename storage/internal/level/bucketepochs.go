@@ -59,7 +59,7 @@ func (l *Bucket) head(e format.Epoch, name string) (object.Info, error) {
 	return info, err
 }
 
-// Stat describes an object of an epoch, or with no name all of it.
+// Stat describes an object of an epoch, or without a name the epoch.
 func (l *Bucket) Stat(e format.Epoch, name string) (vfs.Entry, error) {
 	if name != "" {
 		info, err := l.head(e, name)
@@ -82,10 +82,10 @@ func (l *Bucket) Files(e format.Epoch) ([]vfs.Entry, error) {
 	return entriesOf(list), err
 }
 
-// SyncEpoch has nothing to do: what is there is durable.
+// SyncEpoch has nothing to do: objects are durable.
 func (l *Bucket) SyncEpoch(format.Epoch) error { return nil }
 
-// Epochs lists the epochs of which anything is there, newest first.
+// Epochs lists the epochs that have objects, newest first.
 func (l *Bucket) Epochs() ([]format.Epoch, error) {
 	_, dirs, err := l.b.List(context.Background(), "", true, 0)
 	if err != nil {
@@ -182,7 +182,7 @@ func (l *Bucket) Commit(m *format.Manifest, origins []format.Epoch) error {
 	return l.Full(object.WhileChanged(func() error { return l.commit(m, b) }), int64(len(b)))
 }
 
-// commit is one attempt to put the manifest b. ErrChanged says that another process has replaced the intent.
+// commit tries once to put the manifest b. ErrChanged means that another process has replaced the intent.
 func (l *Bucket) commit(m *format.Manifest, b []byte) error {
 	intent, err := l.fence(m.Epoch)
 	switch {
@@ -232,17 +232,17 @@ func (l *Bucket) Discard(e format.Epoch, name string) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	if _, err := l.fence(e); err != nil { // the intent goes with the rest of the epoch
+	if _, err := l.fence(e); err != nil { // the intent is removed with the rest of the epoch
 		return err
 	}
 	return l.b.Delete(context.Background(), info)
 }
 
-// RemoveEpoch removes the manifest for good before anything it names, or takes care that none comes into being.
+// RemoveEpoch permanently removes the manifest before its files, or ensures that none can appear.
 func (l *Bucket) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	intent, err := l.fence(e)
 	for try := 0; errors.Is(err, ErrCommitted) && try < object.Tries; try++ {
-		// In its place an intent: of an epoch that is half removed nobody can say that it was committed.
+		// An intent replaces it: an epoch that is half removed must not seem committed.
 		intent.ETag, err = l.b.Put(context.Background(), intent.Key, newIntent(), intent.ETag)
 		if errors.Is(err, object.ErrChanged) {
 			intent, err = l.fence(e)
@@ -273,7 +273,7 @@ func (l *Bucket) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	return left, l.b.Delete(context.Background(), intent)
 }
 
-// Begin has nothing to make: a bucket has no directories, and tells no room.
+// Begin has nothing to make: a bucket has no directories, and its room is unknown.
 func (l *Bucket) Begin(format.Epoch, int64) (fresh bool, err error) { return false, nil }
 
 // Full turns the store's word for a quota into ours.
@@ -308,7 +308,7 @@ func (u *bucketUpload) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// ReadAt is not for what is not there yet.
+// ReadAt fails: an upload cannot be read.
 func (u *bucketUpload) ReadAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
 
 func (u *bucketUpload) Size() (int64, error)   { return u.Bytes(), nil }

@@ -13,8 +13,7 @@ import (
 )
 
 // An owner whose lock is the same in storeReads completed reads in a row, a beat apart, is dead; one that was seen to
-// change it storeAlive times is not about to end. No clocks are compared, and a read that takes long makes nobody look
-// dead.
+// change it storeAlive times is not about to end. No clocks are compared, and slow reads make no owner look dead.
 const (
 	storeReads = StaleBeats + 1
 	storeAlive = 2
@@ -29,7 +28,7 @@ type bucketLock struct {
 	etag string // guarded by mu: of the lock as it was written last
 }
 
-// readLock returns nil without an error for a lock that is damaged: who watches it sees whether it changes.
+// readLock returns nil without an error for a damaged lock: its watcher sees whether it changes.
 func (l *Bucket) readLock(ctx context.Context) (*format.Lock, object.Info, error) {
 	b, info, err := l.read(ctx, format.LockName, maxLock)
 	if errors.Is(err, format.ErrCorrupt) { // too long for a lock
@@ -45,7 +44,7 @@ func (l *Bucket) readLock(ctx context.Context) (*format.Lock, object.Info, error
 	return have, info, nil
 }
 
-// watch is what one who waits for a lock has seen of it.
+// watch has the observations of a process that waits for a lock.
 type watch struct {
 	etag    string
 	same    int // reads in a row that found it as it was
@@ -102,7 +101,7 @@ func (l *Bucket) Unused(ctx context.Context, run string, beat time.Duration) err
 	for {
 		have, info, err := l.readLock(context.Background())
 		if err != nil || have != nil && (have.Run == run || ended(&have.Owner)) {
-			return nil // no lock, ours, or one that tells nothing any more
+			return nil // no lock, ours, or one that is void
 		}
 		switch w.saw(info.ETag); {
 		case w.same >= storeReads:
@@ -116,7 +115,7 @@ func (l *Bucket) Unused(ctx context.Context, run string, beat time.Duration) err
 	}
 }
 
-// putLock writes the lock in place of the one with an ETag, or where there is none.
+// putLock replaces the lock with an ETag, or makes one if there is none.
 func (l *Bucket) putLock(want *format.Lock, match string) error {
 	etag, err := l.b.Put(context.Background(), format.LockName, want.Encode(), match)
 	if err != nil {
@@ -128,7 +127,7 @@ func (l *Bucket) putLock(want *format.Lock, match string) error {
 	return nil
 }
 
-// Beat rewrites an own lock, or says that it is lost.
+// Beat rewrites an own lock, or reports that it is lost.
 func (l *Bucket) Beat(want *format.Lock) error {
 	l.lock.mu.Lock()
 	etag := l.lock.etag
@@ -150,7 +149,7 @@ func (l *Bucket) Beat(want *format.Lock) error {
 	if err := l.putLock(want, info.ETag); !errors.Is(err, object.ErrChanged) {
 		return err
 	}
-	return nil // the next beat tells whose it is
+	return nil // the next beat reveals its owner
 }
 
 // Unlock removes an own lock.

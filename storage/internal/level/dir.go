@@ -25,7 +25,7 @@ type Dir struct {
 	// known has the epochs whose directories this process has made or looked at: no other user can have put others in
 	// their place, since no other may write to the directory that they are in. Who reads data there looks again.
 	known sync.Map
-	run   string // that has the directory, which all ranks share; empty: nobody asks
+	run   string // that has the directory, which all ranks share; may be empty
 }
 
 // NewDir is the directory of a level at path, which belongs to the store of a rank.
@@ -46,7 +46,7 @@ func (d *Dir) Only(c *Contents) *Dir {
 	return d
 }
 
-// Unusable wraps what the system said about the directory with the remedy.
+// Unusable wraps the system's error about the directory with the remedy.
 func (d *Dir) Unusable(err error) error {
 	remedy := "check that the file system is mounted and healthy"
 	var unsafe *vfs.UnsafeError
@@ -75,7 +75,7 @@ func (d *Dir) Unusable(err error) error {
 func (d *Dir) Prepare(create bool) error {
 	if create {
 		_, err := d.findDir(d.path)
-		if err == nil { // also where it was found: its maker may not have got that far
+		if err == nil { // even if it existed: its maker may not have synced it yet
 			err = d.fs.SyncDir(filepath.Dir(d.path))
 		}
 		if err != nil {
@@ -92,10 +92,10 @@ func (d *Dir) Prepare(create bool) error {
 	return unusableIf(d, err)
 }
 
-// Trusted says why what lies in the directory must not be believed.
+// Trusted returns an error if the contents of the directory must not be believed.
 func (d *Dir) Trusted() error { return d.fs.CheckDir(d.path, true) }
 
-// findDir makes a directory that other ranks may be making too. fresh says that it was not there.
+// findDir makes a directory that other ranks may be making too. fresh reports that it did not exist.
 func (d *Dir) findDir(path string) (fresh bool, err error) {
 	err = d.fs.Mkdir(path)
 	if errors.Is(err, fs.ErrExist) {
@@ -107,8 +107,8 @@ func (d *Dir) findDir(path string) (fresh bool, err error) {
 // epochPath is the directory of an epoch.
 func (d *Dir) epochPath(e format.Epoch) string { return filepath.Join(d.path, format.EpochName(e)) }
 
-// epochFile is the path of a file of an epoch. It fails where the epoch's
-// directory is not one that this user alone can have filled.
+// epochFile returns the path of a file of an epoch. It fails unless only this user can have filled the epoch's
+// directory.
 func (d *Dir) epochFile(e format.Epoch, name string) (string, error) {
 	dir := d.epochPath(e)
 	if err := d.fs.CheckDir(dir, false); err != nil {
@@ -118,7 +118,7 @@ func (d *Dir) epochFile(e format.Epoch, name string) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// Open opens a file of an epoch for reading and says where it is.
+// Open opens a file of an epoch for reading and returns its place.
 func (d *Dir) Open(e format.Epoch, name string) (f vfs.File, file string, err error) {
 	if file, err = d.epochFile(e, name); err != nil {
 		return nil, "", err
@@ -147,8 +147,8 @@ func (d *Dir) findEpoch(e format.Epoch) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// ensureEpoch makes the directory of an epoch durable, and where ranks on other nodes have made files in it, their
-// names.
+// ensureEpoch makes the directory of an epoch durable, and also the names of its files if ranks on other nodes have
+// made some.
 func (d *Dir) ensureEpoch(e format.Epoch) error {
 	if _, known := d.known.Load(e); !known {
 		if _, err := d.findEpoch(e); err != nil {
@@ -189,8 +189,7 @@ func (d *Dir) ReadManifest(e format.Epoch) (*format.Manifest, error) {
 	return d.readManifest(file, e)
 }
 
-// ReadFresh is ReadManifest for a look at what is there: past what is cached, and without another look at who owns the
-// epoch's directory.
+// ReadFresh is ReadManifest past the cache, and without another look at the owner of the epoch's directory.
 func ReadFresh(l Level, e format.Epoch) (*format.Manifest, error) {
 	d, ok := l.(*Dir)
 	if !ok {
@@ -220,7 +219,7 @@ func absent(err error) error {
 	return err
 }
 
-// ClearTemps removes what an earlier run of the owner left unfinished.
+// ClearTemps removes files that an earlier run of the owner left unfinished.
 func (d *Dir) ClearTemps() error {
 	if err := d.clear(d.path, d.ownTemp); err != nil {
 		return err

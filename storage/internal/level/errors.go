@@ -20,9 +20,8 @@ var ErrNotCommitted = errors.New("epoch is not committed")
 // ErrCommitted marks an attempt to replace or discard a committed epoch.
 var ErrCommitted = errors.New("epoch is committed already")
 
-// OtherContentsError reports a manifest that commits something else under the number of an
-// epoch than what the ranks have agreed on: that of another run with the same name, say.
-// It matches ErrCorrupt.
+// OtherContentsError reports a manifest that commits other contents under the number of an epoch than the ranks have
+// agreed on: of another run with the same name, say. It matches ErrCorrupt.
 type OtherContentsError struct {
 	File  string
 	Epoch format.Epoch
@@ -41,7 +40,7 @@ func (e *OtherContentsError) Is(target error) bool { return target == format.Err
 // has started over in the directories of the other one.
 type OtherRunError struct {
 	File     string           // of the manifest
-	Manifest *format.Manifest // what it says
+	Manifest *format.Manifest // as read
 	Want     format.Identity  // of the run that the directory belongs to
 }
 
@@ -57,7 +56,7 @@ func (e *OtherRunError) Replaced() bool {
 	return e.Want.Replaced(e.Manifest.Run) || e.Manifest.Run.IsZero()
 }
 
-// OfOtherRun reports whether err says that an epoch is of another run.
+// OfOtherRun reports whether err is about an epoch of another run.
 func OfOtherRun(err error) bool {
 	return errors.As(err, new(*OtherRunError))
 }
@@ -95,7 +94,7 @@ func (e *DirError) Error() string {
 	if level != "" {
 		level = "level " + level + " "
 	}
-	if e.Remedy == "" { // Err says it
+	if e.Remedy == "" { // Err has it
 		return fmt.Sprintf("%s%s cannot be used: %v", level, kindOf(e.Dir), e.Err)
 	}
 	return fmt.Sprintf("%s%s cannot be used: %v (%s)", level, kindOf(e.Dir), e.Err, e.Remedy)
@@ -120,7 +119,7 @@ type JobError struct {
 	Level      string
 	Dir        string
 	Have, Want string // job names: in the directory, and of this job
-	Other      string // what has Want, where no job is started: another directory
+	Other      string // what has Want, if no job is started: another directory
 }
 
 // Error names the directory and both jobs.
@@ -139,8 +138,8 @@ type SizeError struct {
 	Level      string
 	Dir        string
 	Have, Want int    // ranks: of the checkpoints, and of this job
-	Other      string // what has Want, where no job is started: another directory
-	Elastic    string // how a program says that it is elastic, in its language; empty: in each
+	Other      string // what has Want, if no job is started: another directory
+	Elastic    string // how a program declares that it is elastic, in its language; empty: in each
 }
 
 // Error gives both numbers of ranks.
@@ -163,7 +162,7 @@ type SpaceError struct {
 	Free  int64 // bytes that are free
 }
 
-// Error says how many bytes are needed, and how many are missing.
+// Error has the bytes that are needed, and those that are missing.
 func (e *SpaceError) Error() string {
 	missing := fmt.Sprintf("%d free, %d missing", e.Free, e.Missing())
 	if e.Missing() == 0 {
@@ -177,7 +176,7 @@ func (e *SpaceError) Error() string {
 // Missing is the number of bytes by which the level is too small.
 func (e *SpaceError) Missing() int64 { return max(e.Need-e.Free, 0) }
 
-// Absent says that err means "not here" and not "damaged".
+// Absent reports whether err means "not here" and not "damaged".
 func Absent(err error) bool {
 	return errors.Is(err, ErrNotCommitted) || errors.Is(err, fs.ErrNotExist)
 }
@@ -186,7 +185,7 @@ func Absent(err error) bool {
 // the two would overwrite each other's epochs.
 type BusyError struct {
 	Level, Dir string
-	Node       string // where the other run's owner of the directory is
+	Node       string // of the other run's process that owns the directory
 	PID        int
 }
 
@@ -202,7 +201,7 @@ type OptionError struct {
 	Reason string
 }
 
-// Error names the field and what is wrong with it.
+// Error names the field and its error.
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("storage option %s: %s", e.Field, e.Reason)
 }

@@ -63,8 +63,8 @@ func readRecord(fsys vfs.FS, name string) (b []byte, err error) {
 // half a million ranks is not read twice.
 const trusted = 64 << 20
 
-// checkHead compares the length and checksum of a large file with what its record says
-// before memory is taken for it: a file with a hole takes no room on the disk.
+// checkHead compares the length and checksum of a large file with its record's head before it takes memory: a file with
+// a hole takes no room on the disk.
 func checkHead(f vfs.File, name string, n int64) error {
 	b := make([]byte, format.RecordHead)
 	if err := format.ReadFull(f, b, 0); err != nil {
@@ -74,7 +74,7 @@ func checkHead(f vfs.File, name string, n int64) error {
 		return &format.CorruptError{File: name, Len: n, Reason: "length is not that of its record"}
 	}
 	if n > format.MaxRecordLen {
-		return nil // ReadFile says so
+		return nil // ReadFile reports it
 	}
 	sum, piece := uint32(0), make([]byte, 1<<20)
 	for at := int64(0); at < n-4; at += int64(len(piece)) {
@@ -127,7 +127,7 @@ func (d *Dir) entries() ([]vfs.Entry, error) { return d.fs.ReadDir(d.path) }
 
 func (d *Dir) syncNotes() error { return d.fs.SyncDir(d.path) }
 
-// replace gives a small file of the directory new contents in one step, durable ones for what must survive the machine.
+// replace gives a small file of the directory new contents in one step; durable if they must survive the machine.
 func (d *Dir) replace(name string, b []byte, durable bool) error {
 	temp := filepath.Join(d.path, TempName(name, d.owner))
 	err := WriteFile(d.fs, temp, b)
@@ -148,7 +148,7 @@ func (d *Dir) removeSmall(name string, durable bool) error {
 	return err
 }
 
-// first makes a small file that others may be making too: it is linked to its name whole, so the first one stays.
+// first makes a small file that others may be making too: it is linked to its name whole, and the first one wins.
 func (d *Dir) first(name string, b []byte) error {
 	temp, final := filepath.Join(d.path, TempName(name, d.owner)), filepath.Join(d.path, name)
 	if err := WriteFile(d.fs, temp, b); err != nil {
@@ -164,9 +164,8 @@ func (d *Dir) first(name string, b []byte) error {
 	return errors.Join(err, removeIfThere(d.fs, temp))
 }
 
-// TempName is a name for a file in the making. It starts with the final name
-// and names the rank that writes it, so that the rank's next start can clear
-// away what a crash left behind, and only that.
+// TempName returns a name for a file in the making. It starts with the final name and names the rank that writes it, so
+// that the rank's next start removes exactly the files that a crash left behind.
 func TempName(final string, rank int) string {
 	return fmt.Sprintf("%s.r%06d.%012x%s", final, rank, rand.Uint64()>>16, format.TempSuffix)
 }

@@ -27,7 +27,7 @@ type Guard struct {
 type ownLock struct {
 	at Level
 
-	mu      sync.Mutex   // guards what follows from KeepAlive on
+	mu      sync.Mutex   // guards the fields below, from KeepAlive on
 	lock    *format.Lock // of again while taking
 	removed bool         // somebody has removed it
 	taking  bool         // it is being taken again
@@ -40,8 +40,8 @@ func WithBeat(ctx context.Context, beat time.Duration) context.Context {
 	return context.WithValue(ctx, beatKey{}, beat)
 }
 
-// NewGuard is the guard of a run, which rewrites its locks as often as each place needs it, or WithBeat says. Without
-// a name of the run it guards nothing.
+// NewGuard returns the guard of a run, which rewrites its locks as often as each place needs, or as WithBeat sets.
+// Without a name of the run it guards nothing.
 func NewGuard(ctx context.Context, run string) *Guard {
 	beat, _ := ctx.Value(beatKey{}).(time.Duration)
 	return &Guard{run: run, beat: beat}
@@ -60,7 +60,7 @@ func (g *Guard) Take(ctx context.Context, l Level) error {
 	return err
 }
 
-// Unused says why the run may not even look at a place that it does not take.
+// Unused returns an error if the run may not even look at a place that it does not take.
 func (g *Guard) Unused(ctx context.Context, l Level) error {
 	if g.run == "" {
 		return nil
@@ -70,7 +70,7 @@ func (g *Guard) Unused(ctx context.Context, l Level) error {
 
 func (g *Guard) beatOf(l Level) time.Duration { return cmp.Or(g.beat, BeatOf(l)) }
 
-// KeepAlive starts beating for what was taken. It is called once, and Release after it.
+// KeepAlive starts beating for the taken places. It is called once, and Release after it.
 func (g *Guard) KeepAlive() {
 	g.stop = make(chan struct{})
 	for _, h := range g.locks {
@@ -134,7 +134,7 @@ func (g *Guard) note(err error) {
 	g.lost = err
 }
 
-// Err says that a place has gone to another run (*BusyError).
+// Err reports that another run has taken a place (*BusyError).
 func (g *Guard) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -22,10 +22,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// LockBeat is how often a lock is rewritten, on a disk of this machine and on a file system
-// that others see: there a write costs all of them, and may take seconds. An owner that
-// misses StaleBeats of them in a row is dead; one that is seen alive for refuseBeats, or
-// refuseLong, is not about to end either.
+// LockBeat is the time between rewrites of a lock on a disk of this machine, LockBeatSlow on a file system that others
+// see: there a write costs all of them, and may take seconds. An owner that misses StaleBeats beats in a row is dead;
+// one that is seen alive for refuseBeats, or refuseLong, is not about to end either.
 const (
 	LockBeat     = time.Second
 	LockBeatSlow = 10 * time.Second
@@ -47,7 +46,7 @@ func BeatOf(l Level) time.Duration {
 // rewritten seldom and taken over late.
 func (d *Dir) SlowLock() bool { return d.remote() }
 
-// lockWatch finds out whether the owner of a lock lives, by what is read of it.
+// lockWatch finds out whether the owner of a lock lives, by reading it.
 type lockWatch struct {
 	d     *Dir
 	beat  time.Duration
@@ -56,10 +55,10 @@ type lockWatch struct {
 
 	seen  []byte
 	same  int       // reads in a row that brought the same, each in time
-	since time.Time // the first of them
+	since time.Time // time of the first of these reads
 	alive time.Time // when the lock last changed
 	last  time.Time // when the newest read was complete
-	rival time.Time // when another run was first seen to take the lock over; zero: none
+	rival time.Time // when another run was first seen to take over; zero: never
 }
 
 func (d *Dir) watchLock(beat time.Duration) *lockWatch {
@@ -68,9 +67,8 @@ func (d *Dir) watchLock(beat time.Duration) *lockWatch {
 		pause: sleep.Backoff{First: firstPause, Longest: beat / 4}}
 }
 
-// read reads the lock. A read that took longer than a beat, or came so late, says nothing of the
-// owner: whatever kept it, a file server that stood still or a process that was stopped, has kept
-// the owner too.
+// read reads the lock. A read that took longer than a beat, or came so late, says nothing about the owner: the cause, a
+// file server that stood still or a stopped process, may have stopped the owner too.
 func (w *lockWatch) read() (have *format.Lock, raw []byte, err error) {
 	late := time.Since(w.last) > w.beat
 	have, raw, err = w.d.ReadLock()
@@ -108,7 +106,7 @@ func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error 
 		have, _, err := w.read()
 		switch {
 		case err != nil || have != nil && (have.Run == run || ended(&have.Owner)):
-			return nil // no lock, ours, or one that tells nothing any more
+			return nil // no lock, ours, or one that is void
 		case w.stale():
 			return nil
 		case w.lives() && have != nil:
@@ -120,16 +118,16 @@ func (d *Dir) Unused(ctx context.Context, run string, beat time.Duration) error 
 	}
 }
 
-// ForRun makes a directory that all ranks share keep what another run has made under the names that this one uses, too:
-// a run that stood still until its lock was taken over wakes up in the middle of what it was about to do.
+// ForRun makes a shared directory keep files of another run under the names that this one uses: a run that stood still
+// until its lock was taken over wakes up in the middle of its work.
 func ForRun(l Level, run string) {
 	if d, ok := l.(*Dir); ok && d.Traits().Shared {
 		d.run = run
 	}
 }
 
-// stillOurs reports whether another run has the directory (*BusyError). It is asked before files of an epoch that is
-// not committed are removed or replaced by their names, which none does that goes well.
+// stillOurs returns a *BusyError if another run has the directory. It is called before files of an uncommitted epoch
+// are removed or replaced by name, which a normal epoch never needs.
 func (d *Dir) stillOurs() error {
 	if d.run == "" {
 		return nil
@@ -148,8 +146,8 @@ func (p *place) busy(have *format.Lock) error {
 // LockPath is the lock's file.
 func (d *Dir) LockPath() string { return filepath.Join(d.path, format.LockName) }
 
-// ReadLock returns nil without an error for a lock that is just being
-// rewritten, or damaged: who watches it sees whether it changes.
+// ReadLock returns nil without an error for a lock that is being rewritten, or damaged: its watcher sees whether it
+// changes.
 func (d *Dir) ReadLock() (*format.Lock, []byte, error) {
 	f, err := d.fs.Open(d.LockPath())
 	if err != nil {
@@ -178,14 +176,13 @@ func (d *Dir) decodeLock(f vfs.File) (*format.Lock, []byte, error) {
 	return l, b, nil
 }
 
-// Lock makes sure that no other run uses the directory: it takes the lock, or
-// finds it with a rank of the same run. owned says that beating is up to us. An
-// owner that is dead is replaced: at once when it ran on this machine, after
-// StaleBeats otherwise.
+// Lock ensures that no other run uses the directory: it takes the lock, or finds it with a rank of the same run. owned
+// reports that this process has to beat. A dead owner is replaced: at once if it ran on this machine, after StaleBeats
+// otherwise.
 //
-// A network file system may have done what it was asked for and say that it has not, because its
-// first answer was lost: what lies there under the name of the lock, to the last byte, is ours
-// then. want.Beat makes these bytes differ from those of all other stores.
+// A network file system may have done an operation and report that it failed, because its first answer was lost: if the
+// lock's file has our record to the last byte, it is ours. want.Beat makes these bytes differ from those of all other
+// stores.
 func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error) {
 	if want.Beat == 0 {
 		want.Beat = rand.Uint64() >> 1
@@ -232,8 +229,7 @@ func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (
 	}
 }
 
-// takeLock makes the lock if there is none. It is linked to its name whole, so
-// of runs that race one wins.
+// takeLock makes the lock if there is none. It is linked to its name whole, so one of several racing runs wins.
 func (d *Dir) takeLock(want *format.Lock) error {
 	if _, err := d.fs.Stat(d.LockPath()); !errors.Is(err, fs.ErrNotExist) {
 		return cmp.Or(err, fs.ErrExist)
@@ -243,10 +239,10 @@ func (d *Dir) takeLock(want *format.Lock) error {
 		return err
 	}
 	err := d.fs.Link(temp, d.LockPath())
-	if errors.Is(err, errors.ErrUnsupported) { // and so are two runs that start within a moment
+	if errors.Is(err, errors.ErrUnsupported) { // and so are two runs that start at the same time
 		return d.fs.Rename(temp, d.LockPath())
 	}
-	if errors.Is(err, fs.ErrNotExist) { // who has the directory now cleared temp away
+	if errors.Is(err, fs.ErrNotExist) { // the run that has the directory now has cleared temp away
 		return fs.ErrExist
 	}
 	return errors.Join(err, removeIfThere(d.fs, temp))
@@ -259,8 +255,8 @@ func (d *Dir) ClaimPath(lock []byte) string {
 	return filepath.Join(d.path, format.LockName+".claim."+hex.EncodeToString(sum[:6]))
 }
 
-// takeOver replaces the lock of a dead owner, in one step, if it still is what was
-// seen and no other run is doing the same.
+// takeOver replaces the lock of a dead owner in one step, if it is still the one that was seen and no other run does
+// the same.
 func (d *Dir) takeOver(seen []byte, want *format.Lock) (taken bool, err error) {
 	temp := filepath.Join(d.path, TempName(format.LockName, d.owner))
 	if err := WriteFile(d.fs, temp, want.Encode()); err != nil {
@@ -298,10 +294,9 @@ func (d *Dir) isLock(name string, want *format.Lock) bool {
 	return err == nil && string(b) == string(want.Encode())
 }
 
-// Beat rewrites an own lock, or says that it is lost. It looks at the file that it then writes to:
-// one that has been replaced meanwhile is nobody's. What other machines see is synced, or they
-// would not see it. One that somebody has removed stays away (fs.ErrNotExist): all of the directory may be about to be
-// removed.
+// Beat rewrites an own lock, or reports that it is lost. It looks at the file that it then writes to: one that has been
+// replaced meanwhile has no reader. It syncs if other machines see the file. A lock that was removed is not made again
+// (fs.ErrNotExist): all of the directory may be about to be removed.
 func (d *Dir) Beat(l *format.Lock) (err error) {
 	f, err := d.fs.Edit(d.LockPath(), false)
 	if err != nil {
@@ -331,7 +326,7 @@ func (d *Dir) Unlock(l *format.Lock) error {
 	return removeIfThere(d.fs, d.LockPath())
 }
 
-// ThisProcess names the calling process in locks, so that others can tell whether it still runs.
+// ThisProcess names the calling process in locks, so that others can see whether it still runs.
 var ThisProcess = sync.OnceValue(func() format.Process {
 	p := format.Process{PID: os.Getpid()}
 	p.Node, _ = os.Hostname()

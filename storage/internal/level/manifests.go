@@ -11,9 +11,9 @@ import (
 // mostManifests is how many manifests are cached. That of 100,000 ranks takes some 20 MB.
 const mostManifests = 6
 
-// manifests caches the manifests that were read last: a restart asks for the same few again and again, and they do not
-// change. A look at length and time of the file reports whether what was read is still there. It does not show that the
-// file has rotted: who decides what is removed takes a Look.
+// manifests caches the manifests that were read last: a restart reads the same few repeatedly, and they do not change.
+// Length and time of the file show whether the cached one is current. They do not show that the file has rotted:
+// decisions on removal use a Look.
 type manifests struct {
 	mu   sync.Mutex
 	list []cachedManifest // guarded by mu: the last used one is the last
@@ -40,8 +40,8 @@ func (k *manifests) read(d *Dir, file string, e format.Epoch) (*format.Manifest,
 	return m, err
 }
 
-// use makes a manifest the one that was used last: m, which was read from the file as entry describes it, or without m
-// the one that is cached of it; nil: none.
+// use returns the manifest used last: m, which was read from the file that entry describes, or without m the cached
+// one, or nil.
 func (k *manifests) use(e format.Epoch, entry vfs.Entry, m *format.Manifest) *format.Manifest {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -34,13 +34,13 @@ func Claim(l Level, want format.Marker) error {
 	return unusableIf(l, l.syncNotes())
 }
 
-// RewriteMarker makes the marker say another number of ranks: the job continues with it.
+// RewriteMarker gives the marker another number of ranks: the job continues with it.
 func RewriteMarker(l Level, want format.Marker) error {
 	return unusableIf(l, l.replace(format.MarkerName, want.Encode(), true))
 }
 
-// ClaimRun makes a place, which is locked, one of a run, unless it is already. Before that, take says why the run may
-// not have it, and removes what says nothing to it.
+// ClaimRun gives a place, which is locked, to a run, unless it has it already. Before that, take returns an error if
+// the run may not have it, and removes records that say nothing about this run.
 func ClaimRun(l Level, run format.Identity, take func() error) error {
 	if run.IsZero() {
 		return nil
@@ -104,7 +104,7 @@ func ReadMarker(l Level) (*format.Marker, error) {
 	return readNote(l, format.MarkerName, format.DecodeMarker)
 }
 
-// Owner says which run a place belongs to.
+// Owner is the run that a place belongs to.
 type Owner struct {
 	Run        format.Identity // zero: nothing is there, or an older release has written it
 	New        bool            // there is a place without anything
@@ -125,8 +125,8 @@ func RunText(i format.Identity) string {
 	return "the run that began " + time.Unix(0, i.Began).Format(time.DateTime) + " (" + i.Short() + ")"
 }
 
-// OwnerOf looks which run a place belongs to: by its job marker, or else by its newest manifest. l must not know whose
-// it is, so that it reads all manifests. A place that cannot be looked at says nothing: opening it says why.
+// OwnerOf finds the run that a place belongs to: by its job marker, or else by its newest manifest. l must not know its
+// run, so that it reads all manifests. A place that cannot be looked at has none: opening it reports the error.
 func OwnerOf(l Level) Owner {
 	epochs, err := l.Epochs()
 	if err != nil {

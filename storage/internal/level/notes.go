@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// records are the small records that ranks keep beside the epochs of a level, each replaced in one step. What they say
-// is the same in a directory and in a bucket, and what is done with them.
+// records are the small records that ranks keep beside the epochs of a level, each replaced in one step. Their contents
+// and their uses are the same in a directory and in a bucket.
 type records interface {
-	// readSmall reads a record and says where it is.
+	// readSmall reads a record and returns its place.
 	readSmall(name string) (b []byte, file string, err error)
 	// replace gives a record new contents in one step. If it is durable they are on the disk then.
 	replace(name string, b []byte, durable bool) error
-	// first makes a record that others may be making too: the first one stays.
+	// first makes a record that others may be making too: the first one wins.
 	first(name string, b []byte) error
 	// removeSmall removes a record, which may be gone. If it is durable the record cannot come back.
 	removeSmall(name string, durable bool) error
@@ -32,7 +32,7 @@ type records interface {
 	putAnnouncement(name string, b []byte) error
 }
 
-// unusableIf is Unusable for an error, and nil for none.
+// unusableIf is Unusable for an error, and nil without one.
 func unusableIf(l Epochs, err error) error {
 	if err == nil {
 		return nil
@@ -49,18 +49,18 @@ func readNote[T any](at records, name string, decode func(file string, b []byte)
 	return decode(file, b)
 }
 
-// ReadHistory reads what a place says of the job's past.
+// ReadHistory reads a place's record of the job's past.
 func ReadHistory(l Level) (*format.History, error) {
 	return readNote(l, format.HistoryName, format.DecodeHistory)
 }
 
-// WriteHistory writes, durably, what a place says of the job's past.
+// WriteHistory writes, durably, a place's record of the job's past.
 func WriteHistory(l Level, b *format.History) error {
 	return unusableIf(l, l.replace(format.HistoryName, b.Encode(), true))
 }
 
-// BeginHistory makes a place without epochs say that there is none yet. Others may
-// be doing so; one that has seen an epoch meanwhile is not overwritten.
+// BeginHistory records in a place without epochs that there is none yet. Others may do so too; a record of an epoch is
+// not overwritten.
 func BeginHistory(l Level) error {
 	if _, err := ReadHistory(l); !errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -132,7 +132,7 @@ func Forget(l Level, epochs []format.Epoch) error {
 	return nil
 }
 
-// WriteAttempts replaces the record of a rank's restore attempts, durably; none remove it.
+// WriteAttempts replaces the record of a rank's restore attempts, durably; without attempts it removes the record.
 func WriteAttempts(l Level, t format.RestoreAttempts, rank int) error {
 	if len(t) == 0 {
 		if _, err := ReadAttempts(l, rank); errors.Is(err, fs.ErrNotExist) {
@@ -165,8 +165,7 @@ func (d *Dir) PlaceAttempts(t format.RestoreAttempts, rank int) (durable func() 
 	return func() error { return unusableIf(d, errors.Join(f.Sync(), f.Close(), d.fs.SyncDir(d.path))) }, nil
 }
 
-// Pin is an epoch that is to stay. Err says why its record cannot be read: it stays all
-// the same.
+// Pin keeps an epoch. Err is set if its record cannot be read: the epoch is kept all the same.
 type Pin struct {
 	format.Pin
 	Err error
@@ -200,7 +199,7 @@ func ReadPins(l Level) (map[format.Epoch]Pin, error) {
 	return out, nil
 }
 
-// WritePin says, durably, that an epoch is to stay.
+// WritePin records, durably, that an epoch is kept.
 func WritePin(l Level, k *format.Pin) error {
 	return unusableIf(l, l.replace(format.PinName(k.Epoch), k.Encode(), true))
 }
@@ -219,15 +218,15 @@ func PinsAt(l Level) (map[format.Epoch]Pin, error) {
 	return ReadPins(l)
 }
 
-// SamePins reports whether the same epochs are to stay as before: a user may have added one, and with
-// it those that it refers to, since it was decided what goes.
+// SamePins reports whether the same epochs are kept as before: a user may have added one, and with it those that it
+// refers to, since the removal was decided.
 func SamePins(l Level, before map[format.Epoch]Pin) (bool, error) {
 	now, err := PinsAt(l)
 	return err == nil && maps.EqualFunc(now, before, func(a, b Pin) bool { return a.Pin == b.Pin }), err
 }
 
-// Check tells bad what is wrong with each thing that lies in the directory beside the epochs, or in the place of one;
-// err may be nil. The marker and the ledgers are read by calls of their own.
+// Check calls bad for each damaged or foreign thing beside the epochs of the directory, or in the place of one; err may
+// be nil. The marker and the ledgers have calls of their own.
 func (d *Dir) Check(bad func(name string, err error)) error {
 	list, err := d.fs.ReadDir(d.path)
 	if err != nil {

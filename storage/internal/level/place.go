@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
-// place is what a level knows of itself wherever it is.
+// place has the properties of a level that do not depend on its kind.
 type place struct {
 	name  string // of the level; empty: not known
 	path  string
 	of    *format.Marker // whose it is, where manifests of others are damage; nil: the caller looks
 	owner int            // rank whose store the place belongs to; it clears away temporary files
-	only  *Contents      // of epochs; nil: whatever their manifests say
+	only  *Contents      // of epochs; nil: as their manifests say
 	all   bool           // temporary files of all ranks are the owner's to clear away
 }
 
@@ -33,8 +33,8 @@ func (p *place) ownTemp(name string) bool {
 // IsStore reports whether a path is the URL of an object store.
 func IsStore(path string) bool { return strings.HasPrefix(path, object.Scheme) }
 
-// At is the level at a path that CheckPath has found right, which belongs to the store of a rank. Manifests that
-// commit other contents than only says are damage there.
+// At returns the level at a path that CheckPath accepts, for the store of a rank. A manifest that commits other
+// contents than only allows is damage.
 func At(fsys vfs.FS, name, path string, owner int, only *Contents) Level {
 	return at(fsys, place{name: name, path: path, owner: owner, only: only})
 }
@@ -46,8 +46,8 @@ func at(fsys vfs.FS, p place) Level {
 	return newDir(fsys, p)
 }
 
-// Of is the level at such a path for a reader who knows whose it is, so that manifests of others are damage there;
-// nil: it is not known.
+// Of returns the level at such a path for a reader that knows its owner, so that manifests of others are damage; nil:
+// unknown owner.
 func Of(fsys vfs.FS, path string, m *format.Marker) Level {
 	p := place{path: path, of: m}
 	if m != nil {
@@ -56,8 +56,8 @@ func Of(fsys vfs.FS, path string, m *format.Marker) Level {
 	return at(fsys, p)
 }
 
-// Until makes the requests of a level end with ctx, but those that tidy up. It is called before the level is used. A
-// file system can be told nothing of the kind.
+// Until makes the requests of a level end with ctx, except for cleaning up. It is called before the level is used. A
+// file system has no such requests.
 func Until(ctx context.Context, l Level) Level {
 	if b, ok := l.(*Bucket); ok {
 		b.b.Until(ctx)
@@ -65,7 +65,7 @@ func Until(ctx context.Context, l Level) Level {
 	return l
 }
 
-// CheckPath says why a path can be no level, before anything is asked.
+// CheckPath returns an error if a path cannot be a level, before any access.
 func CheckPath(path string) error {
 	if IsStore(path) {
 		_, err := object.New(path)
@@ -78,7 +78,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// schemeOf is what stands before :// in a URL.
+// schemeOf returns the part of a URL before ://.
 func schemeOf(path string) (scheme string, url bool) {
 	scheme, _, url = strings.Cut(path, "://")
 	return scheme, url && scheme != "" && !strings.ContainsAny(scheme, "/. ")
@@ -132,19 +132,18 @@ func (p *place) run() format.Identity {
 	return p.only.Run
 }
 
-// Contents has what epochs must contain, by Manifest.ID, and to which run they must belong. Directories that come back
-// after a while may have other epochs under the same numbers.
+// Contents has the required contents of epochs, by Manifest.ID, and the run that they must belong to. Directories that
+// come back may have other epochs under the same numbers.
 type Contents struct {
 	Run format.Identity // zero: epochs of any run count. Set before the first use
 
 	ids sync.Map // of epochs: [16]byte
 }
 
-// Set says what an epoch contains.
+// Set sets the contents of an epoch.
 func (c *Contents) Set(e format.Epoch, id [16]byte) { c.ids.Store(e, id) }
 
-// Allows reports whether an epoch may contain what it does; is asked only where something was
-// agreed on.
+// Allows reports whether an epoch may have its contents; is is only called if contents were agreed on.
 func (c *Contents) Allows(e format.Epoch, is func() [16]byte) bool {
 	id, agreed := c.ids.Load(e)
 	return !agreed || id == is()

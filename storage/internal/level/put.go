@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// Put makes a file of an epoch: fill writes it under a temporary name, which is then synced and published. The name of
-// the epoch's directory is synced behind the file: what has synced the one has often synced the other with it.
+// Put makes a file of an epoch: fill writes it under a temporary name; then it is synced and published. The name of the
+// epoch's directory is synced after the file: syncing the file has often synced the directory too.
 func (d *Dir) Put(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error {
 	if _, err := d.Begin(e, room.Sure); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (d *Dir) make(e format.Epoch, name string, room Room, fill func(f vfs.File)
 	return d.Full(err, room.Most)
 }
 
-// Begin makes the directory of an epoch that is to get so many bytes, and refuses early what would not fit.
+// Begin makes the directory of an epoch of need bytes, and refuses early if they would not fit.
 func (d *Dir) Begin(e format.Epoch, need int64) (fresh bool, err error) {
 	fresh, err = d.findEpoch(e)
 	if err != nil || need == 0 {
@@ -58,12 +58,12 @@ func (d *Dir) Begin(e format.Epoch, need int64) (fresh bool, err error) {
 	}
 	free, err := d.fs.Free(d.path)
 	if err != nil || free >= need {
-		return fresh, nil // a file system that cannot tell is given the benefit of the doubt
+		return fresh, nil // a file system that does not know its room is trusted
 	}
 	return fresh, &SpaceError{Level: d.name, Dir: d.path, Need: need, Free: free}
 }
 
-// Make makes a file under its final name. The manifest commits what is in it, so it need not appear whole.
+// Make makes a file under its final name. The manifest commits its contents, so it need not appear whole.
 func (d *Dir) Make(e format.Epoch, name string, room int64) (f vfs.File, err error) {
 	path := filepath.Join(d.epochPath(e), name)
 	f, err = d.fs.Create(path, true)
@@ -89,7 +89,8 @@ func (d *Dir) Make(e format.Epoch, name string, room int64) (f vfs.File, err err
 	return f, nil
 }
 
-// refuseOthers says why the files of an epoch are not this run's to remove: they are committed, or another run's.
+// refuseOthers returns an error if the files of an epoch are not this run's to remove: they are committed, or another
+// run's.
 func (d *Dir) refuseOthers(e format.Epoch) error {
 	if err := RefuseCommitted(d, e); err != nil {
 		return err
@@ -122,8 +123,8 @@ func (d *Dir) Join(e format.Epoch, temp string, room int64) (vfs.File, error) {
 	return f, nil
 }
 
-// Seal completes a file that several ranks have written to, and publishes it if it was not made under its name. One
-// that has its name and could not be synced must not stay: what is not on the disk can be read until the next start.
+// Seal completes a file that several ranks have written, and publishes it if it has a temporary name. A file that has
+// its final name and could not be synced is removed: bytes that are not on the disk could be read until the next start.
 func (d *Dir) Seal(e format.Epoch, f vfs.File, temp, name string, fill func(f vfs.File) error) error {
 	err := complete(f, fill)
 	switch {
@@ -140,8 +141,7 @@ func (d *Dir) Drop(e format.Epoch, temp string) error {
 	return removeIfThere(d.fs, filepath.Join(d.epochPath(e), temp))
 }
 
-// publish gives a complete, synced temporary file its final name for good. If
-// that cannot be made durable, no name is left.
+// publish gives a complete, synced temporary file its final name. If that cannot be made durable, no name is left.
 func (d *Dir) publish(e format.Epoch, temp, final string) error {
 	dir := d.epochPath(e)
 	if err := d.fs.Rename(filepath.Join(dir, temp), filepath.Join(dir, final)); err != nil {
@@ -209,8 +209,7 @@ func CheckOrigins(l Epochs, origins []format.Epoch) error {
 	return nil
 }
 
-// Discard removes a file of an epoch that is not committed, and what its making
-// left behind.
+// Discard removes a file of an uncommitted epoch, and remains of its making.
 func (d *Dir) Discard(e format.Epoch, name string) error {
 	if err := d.refuseOthers(e); err != nil {
 		return err

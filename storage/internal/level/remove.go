@@ -24,9 +24,8 @@ var (
 	errNotEmpty = errors.New("its epoch is removed, except files that other processes have open or are writing")
 )
 
-// RemoveEpoch removes the manifest for good before anything it names, so that
-// a crash leaves garbage and never half an epoch. What is no file of a checkpoint
-// stays, and the directory with it.
+// RemoveEpoch permanently removes the manifest before its files, so that a crash leaves garbage and never half an
+// epoch. Files that are not part of a checkpoint are left, and the directory with them.
 func (d *Dir) RemoveEpoch(e format.Epoch) (left []Leftover, err error) {
 	dir := d.epochPath(e)
 	if err := removeIfThere(d.fs, filepath.Join(dir, format.ManifestName)); err != nil {
@@ -105,7 +104,7 @@ func ignoreMissing(err error) error {
 // process which has died goes with the next start of the job, or with the next tool that has the lock.
 const announcement = "prune"
 
-// Announce says that epochs of a level that all ranks share are about to be removed. done takes that back.
+// Announce records that epochs of a shared level are about to be removed. done removes the record.
 func Announce(l Level, epochs []format.Epoch) (done func() error, err error) {
 	if len(epochs) == 0 || !l.Traits().Shared {
 		return func() error { return nil }, nil
@@ -159,7 +158,7 @@ func DropAnnouncements(l Level) error {
 	return err
 }
 
-// putAnnouncement need not make it durable: it concerns those who live.
+// putAnnouncement need not be durable: it concerns living processes.
 func (d *Dir) putAnnouncement(name string, b []byte) error {
 	f, err := d.fs.Create(filepath.Join(d.path, name), false)
 	if err != nil {

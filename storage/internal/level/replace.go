@@ -14,20 +14,20 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
 
-// Repairs change what is committed. The caller has the lock and knows that the new is right; the old stays until the
-// new is durable, and after an error.
+// Repairs change committed files. The caller has the lock and knows that the new file is right; the old one stays until
+// the new one is durable, and after an error.
 type Repairs interface {
-	// Replace makes a file of an epoch, which fill writes, in place of whatever has its name.
+	// Replace makes a file of an epoch, which fill writes, in place of the one with its name.
 	Replace(e format.Epoch, name string, room Room, fill func(f vfs.File) error) error
-	// Recommit publishes a manifest in place of whatever has its name. What it names must be durable.
+	// Recommit publishes a manifest in place of the one with its name. Its files must be durable.
 	Recommit(m *format.Manifest) error
 	// RemoveFile removes a file of an epoch that no manifest names any more.
 	RemoveFile(e format.Epoch, name string) error
-	// ReplaceNote writes a small record that lies beside the epochs, or with none removes it.
+	// ReplaceNote writes a small record beside the epochs, or without bytes removes it.
 	ReplaceNote(name string, b []byte) error
 }
 
-// asideInfix is in the name of a directory, or of what stood in the place of one, that a repair has set aside.
+// asideInfix is in the name of a directory, or of a file in its place, that a repair has set aside.
 const asideInfix = ".damaged."
 
 func asideName(name string) string { return fmt.Sprintf("%s%s%08x", name, asideInfix, rand.Uint32()) }
@@ -55,7 +55,7 @@ func refuseOtherRun(l Epochs, e format.Epoch) error {
 	return nil
 }
 
-// placeFor sets aside what stands in the place of an epoch's directory, or a directory that is refused.
+// placeFor sets aside a file in the place of an epoch's directory, or a directory that is refused.
 func (d *Dir) placeFor(e format.Epoch) error {
 	dir := d.epochPath(e)
 	err := d.fs.CheckDir(dir, false)
@@ -87,7 +87,7 @@ func (d *Dir) supersede(dir, temp, name string) error {
 	}
 	err := d.fs.SyncDir(dir)
 	if aside != "" && err == nil {
-		_ = d.fs.Remove(aside) // what is in it stays
+		_ = d.fs.Remove(aside) // its contents are left
 	}
 	return err
 }
@@ -133,7 +133,7 @@ func (d *Dir) ReplaceNote(name string, b []byte) error {
 	return d.writeOver(d.path, name, b)
 }
 
-// Aside lists what repairs have set aside in a place and have not removed.
+// Aside lists files that repairs have set aside in a place and have not removed.
 func Aside(l Level) (out []string, err error) {
 	d, ok := l.(*Dir)
 	if !ok {
@@ -168,7 +168,7 @@ func (l *Bucket) Replace(e format.Epoch, name string, room Room, fill func(f vfs
 	return l.upload(e, name, room, fill, func(u *bucketUpload) error { return l.over(l.key(e, name), u.Done) })
 }
 
-// over has put replace what has a key, or make it.
+// over has put replace the object of a key, or make it.
 func (l *Bucket) over(key string, put func(etag string) error) (err error) {
 	return object.WhileChanged(func() error {
 		old, err := object.Find(context.Background(), l.b, key)
@@ -186,7 +186,7 @@ func (l *Bucket) Recommit(m *format.Manifest) error {
 	}
 	key := l.key(m.Epoch, format.ManifestName)
 	_, err := l.head(m.Epoch, format.ManifestName)
-	if errors.Is(err, fs.ErrNotExist) { // there is none, or an intent of one
+	if errors.Is(err, fs.ErrNotExist) { // there is none, or only an intent
 		return l.Commit(m, m.Origins())
 	}
 	if err != nil {

@@ -48,7 +48,7 @@ func ProbeShard(l Epochs, e format.Epoch, info *format.ShardInfo) error {
 	return errors.Join(err, f.Close())
 }
 
-// SyncFile makes durable what another process has written to a file of an epoch.
+// SyncFile makes the bytes of a file of an epoch durable that another process has written.
 func SyncFile(l Epochs, e format.Epoch, name string) error {
 	f, _, err := l.Open(e, name)
 	if err != nil {
@@ -69,7 +69,7 @@ func RanksHere(l Epochs, m *format.Manifest) ([]int, error) {
 	return out, err
 }
 
-// NamesOf lists what lies in an epoch's directory; nothing if it is not there.
+// NamesOf lists the files of an epoch's directory; none if it does not exist.
 func NamesOf(l Epochs, e format.Epoch) (map[string]bool, error) {
 	list, err := l.Files(e)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {

@@ -10,12 +10,11 @@ type Coder interface {
 	ReconstructSome(parts [][]byte, required []bool) error
 }
 
-// ErrNoImport marks a program that does not import what computes parity.
+// ErrNoImport marks a program that does not import the package for parity.
 var ErrNoImport = errors.New("this program is built without parity " +
 	`(add import _ "github.com/holdfast-hpc/holdfast/storage/parity" to the program; the tool holdfast has it)`)
 
-// newCoder makes a coder that uses that many cores, or as many as pay if that is 0; nil: the program does not import
-// what does.
+// newCoder makes a coder that uses that many cores, or as many as pay if that is 0; nil without the import.
 var newCoder func(data, rows, cores int) (Coder, error)
 
 // Register is called by the init of the package that computes parity.

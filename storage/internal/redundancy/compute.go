@@ -17,19 +17,18 @@ type Places interface {
 	Manifest(ctx context.Context, e format.Epoch) (*format.Manifest, error)
 	// member opens the shard of a member at the level local.
 	Member(ctx context.Context, e format.Epoch, info format.ShardInfo) (*shard.Extent, error)
-	// row opens a row that was computed from what record says.
+	// Row opens a row that was computed from the shards in record.
 	Row(ctx context.Context, e format.Epoch, id format.RowID, record []byte) (*shard.Copy, error)
 }
 
 // paritySource yields shards computed from the other members of their groups.
 type paritySource struct {
 	from Places
-	skip int // place in the group of a member to do without; -1: none
+	skip int // member of the group to leave out; -1: none
 }
 
-// Sources lists one source that uses what is nearest, and then one for
-// each of at most so many members that leaves that member out: what lies there may be damaged
-// without anyone knowing, and what is computed from it fails its checksum.
+// Sources lists one source that uses the nearest shards, and then one for each of at most members members that leaves
+// that member out: its shard may be damaged without notice, and the computed bytes then fail their checksum.
 func Sources(from Places, members int) []shard.Source {
 	out := []shard.Source{&paritySource{from, -1}}
 	for q := range members {
@@ -41,7 +40,7 @@ func Sources(from Places, members int) []shard.Source {
 // Name makes it a source.
 func (p *paritySource) Name() string { return format.LevelParity }
 
-// Locate finds the group and whoever has parts of it.
+// Locate finds the group and the holders of its parts.
 func (p *paritySource) Locate(ctx context.Context, e format.Epoch, rank int) (*shard.Extent, error) {
 	m, err := p.from.Manifest(ctx, e)
 	if err != nil {
@@ -77,7 +76,7 @@ type rebuilt struct {
 
 	mu      sync.Mutex
 	members map[int]*shard.Extent        // guarded by mu: local shards of members, by place; nil: not to be had
-	rows    map[format.RowID]*shard.Copy // guarded by mu: likewise
+	rows    map[format.RowID]*shard.Copy // guarded by mu
 }
 
 // prepare opens everything there is of the group.
@@ -141,7 +140,7 @@ func (r *rebuilt) compute(p []byte, d int, at, segment int64) error {
 		have++
 	}
 	switch {
-	case have < st.K && r.skip >= 0: // the attempt with all parts says what is missing
+	case have < st.K && r.skip >= 0: // the attempt with all parts reports the missing ones
 		return fmt.Errorf("%w without the parts of rank %d: %w", shard.ErrNoOtherWay, r.own.Group[r.skip],
 			format.ErrCorrupt)
 	case have < st.K:
@@ -178,7 +177,7 @@ func (r *rebuilt) part(st Stripe, i int, buf []byte, at, segment int64) error {
 	return errNoPart
 }
 
-// Close closes what was opened.
+// Close closes the opened parts.
 func (r *rebuilt) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +193,8 @@ func (r *rebuilt) Close() error {
 	return err
 }
 
-// Computable says why rank's shard of a committed epoch cannot be computed, by the members and rows that are to be had.
+// Computable returns an error if rank's shard of a committed epoch cannot be computed from the available members and
+// rows.
 func Computable(m *format.Manifest, rank int, member func(rank int) bool, row func(id format.RowID) bool) error {
 	own, err := StripeIn(m, rank)
 	if err != nil {

@@ -25,8 +25,7 @@ const (
 	rowData  = "row"
 )
 
-// Group says what a row was computed from. It is the section "group" of
-// the row's file.
+// Group lists the shards from which a row was computed. It is the section "group" of the row's file.
 type Group struct {
 	Stripe
 	segment int64 // length of the row and of each segment
@@ -194,14 +193,14 @@ func (e *stripeEncoder) block(ctx context.Context, data [][]byte, n int) error {
 	return nil
 }
 
-// drop takes the blocks of a row that nobody writes.
+// drop takes the blocks of a row that has no writer.
 func (e *stripeEncoder) drop(j int) {
 	for b := range e.rows[j] {
 		b.done()
 	}
 }
 
-// endRows says that no more blocks come.
+// endRows ends the blocks.
 func (e *stripeEncoder) endRows() {
 	for _, c := range e.rows {
 		close(c)
@@ -244,7 +243,7 @@ func (r *rowSource) ReadAt(p []byte, _ int64) (int, error) {
 	return done, nil
 }
 
-// Files is a place with files of epochs; Open says where the file is.
+// Files is a place with files of epochs; Open also returns the place of the file.
 type Files interface {
 	Open(e format.Epoch, name string) (f vfs.File, file string, err error)
 }
@@ -259,7 +258,7 @@ func OpenRow(d Files, e format.Epoch, id format.RowID, want []byte) (*shard.Copy
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	got := make([]byte, len(want)) // what the row was computed from
+	got := make([]byte, len(want)) // the row's sources
 	sec, ok := c.Index.Section(rowGroup)
 	if ok && sec.Size == int64(len(want)) {
 		err = c.ReadSection(rowGroup, got, 0)

@@ -1,6 +1,6 @@
-// Package redundancy knows who holds what of an epoch besides the rank that wrote it, and how it comes back: which
-// ranks keep copies of a shard, which form a parity group, how rows are computed from shards and shards from rows.
-// Where files lie and how they are opened it asks Places.
+// Package redundancy has the redundant data of an epoch and its reconstruction: which ranks keep copies of a shard,
+// which form a parity group, how rows are computed from shards and shards from rows. It finds and opens files through
+// Places.
 package redundancy
 
 import (
@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// nodeRanks is a node, the failure domain of what lies on it, and the ranks
-// that run there, ascending.
+// nodeRanks is a node, a failure domain, and the ranks that run there, ascending.
 type nodeRanks struct {
 	name  string
 	ranks []int
@@ -51,10 +50,9 @@ func Partners(nodes []string, rank, copies int) ([]int, error) {
 	return out, nil
 }
 
-// ParityGroups divides the ranks into groups whose members are all on different
-// nodes, with at least data+parity members each. Where the job has fewer nodes
-// there is one group over all nodes and data is what is left. The groups depend
-// on the arguments alone: readers find them from the manifest.
+// ParityGroups divides the ranks into groups whose members are all on different nodes, with at least data+parity
+// members each. If the job has fewer nodes there is one group over all nodes, and data is the rest. The groups depend
+// only on the arguments: readers find them from the manifest.
 func ParityGroups(nodes []string, data, parity int) ([][]int, error) {
 	list := byNode(nodes)
 	if len(list) < parity+1 {
@@ -66,7 +64,7 @@ func ParityGroups(nodes []string, data, parity int) ([][]int, error) {
 	var groups [][]int
 	var rest []int
 	for place := 0; ; place++ {
-		var layer []int // one rank of each node that has so many
+		var layer []int // one rank of each node that has one
 		for _, n := range list {
 			if place < len(n.ranks) {
 				layer = append(layer, n.ranks[place])

@@ -22,21 +22,21 @@ type Pool struct {
 	mem   [][]byte
 	ended bool
 
-	Mapped   func([]byte)       // nil, or hears of each buffer that is mapped
+	Mapped   func([]byte)       // called with each buffer that is mapped; may be nil
 	Unmapped func([]byte) error // and, if set, of each before it goes
 }
 
 // WriterBuffers is how many buffers of a pool one Writer holds at most.
 const WriterBuffers = 4
 
-// NewPool returns a pool of at most so many buffers.
+// NewPool returns a pool of at most limit buffers.
 func NewPool(limit int) *Pool {
 	return &Pool{free: make(chan []byte, limit), left: limit}
 }
 
 type poolsKey struct{}
 
-// Pools are the buffers of a store: for its own shards, and for what other ranks read and write through it.
+// Pools are the buffers of a store: for its own shards, and for reads and writes of other ranks through it.
 type Pools struct{ Own, Inbound *Pool }
 
 // WithPools makes the stores that are opened with the context share buffers, and not free them. Tests do: mapping
@@ -45,7 +45,7 @@ func WithPools(ctx context.Context, p Pools) context.Context {
 	return context.WithValue(ctx, poolsKey{}, p)
 }
 
-// PoolsFrom are the Pools of WithPools; lent says that there are any.
+// PoolsFrom returns the Pools of WithPools; lent reports whether there are any.
 func PoolsFrom(ctx context.Context) (p Pools, lent bool) {
 	p, lent = ctx.Value(poolsKey{}).(Pools)
 	return p, lent
@@ -135,7 +135,7 @@ func (l *lease) retain() {
 	}
 }
 
-// Drop lets go; the last to do so returns the buffer.
+// Drop releases a hold; the last one returns the buffer.
 func (l *lease) Drop() {
 	if l != nil && l.refs.Add(-1) == 0 {
 		l.from.free <- l.Buf

@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// compression says when chunks are compressed.
+// compression is when chunks are compressed.
 type compression int
 
 // Whether chunks are compressed.
 const (
 	compressNever    compression = iota
-	CompressIfFaster             // while samples say that it is faster than writing the bytes
+	CompressIfFaster             // while samples show that it is faster than writing the bytes
 	CompressAlways               // without samples
 )
 

@@ -25,13 +25,12 @@ func NewPace(bytesPerSec int64) *Pace {
 	return &Pace{bytesPerSec: float64(bytesPerSec)}
 }
 
-// Throttle is what copying in the background obeys. A nil throttle does not
-// hold back.
+// Throttle limits copies in the background. A nil throttle does not.
 type Throttle struct {
 	Pace   *Pace
 	Pause  *Pause
-	Copied *atomic.Int64 // counts what goes
-	Share  int           // so many ranks keep the limit together; 0 and 1: this one alone
+	Copied *atomic.Int64 // counts copied bytes
+	Share  int           // number of ranks that keep the limit together; 0 and 1: only this one
 }
 
 // wait returns when n more bytes may go.
@@ -49,7 +48,7 @@ func (t *Throttle) wait(ctx context.Context, n int) error {
 	return nil
 }
 
-// limit is in bytes per second; 0 means none.
+// limit is in bytes per second; 0 means no limit.
 func (t *Throttle) limit() float64 {
 	if t == nil || t.Pace == nil {
 		return 0
@@ -61,7 +60,7 @@ func (t *Throttle) limit() float64 {
 type Pause struct {
 	mu    sync.Mutex
 	count int           // guarded by mu
-	over  chan struct{} // guarded by mu: closed when the last holder lets go; nil while there is none
+	over  chan struct{} // guarded by mu: closed when the last holder lets go; nil without holders
 }
 
 // Begin begins a pause, which lasts until release is called.

@@ -11,21 +11,20 @@ import (
 // many are kept for its sake.
 const MaxOrigins = 8
 
-// A shard does not refer to an epoch that has at most littlePage bytes of it, or one part in littlePart:
-// it writes them again. Else a counter that never changes would keep an epoch of any size beyond
-// the keep rules.
+// A shard does not refer to an epoch for at most littlePage bytes or one part in littlePart: it writes them again.
+// Otherwise a counter that never changes would keep an epoch of any size beyond the keep rules.
 const (
 	littlePage = 4096
 	littlePart = 256
 )
 
-// reuse says which chunks of an earlier shard a new one refers to.
+// reuse selects the chunks of an earlier shard that a new one refers to.
 type reuse struct {
 	tooOld format.Epoch // not to chunks of this epoch and earlier ones
 	little map[format.Epoch]bool
 }
 
-// reuse is decided by the base alone, so the room that a shard needs is known before it is written.
+// reuse depends on the base only, so the room that a shard needs is known before it is written.
 func (p *Spec) reuse() reuse {
 	r := reuse{tooOld: oldestUseful(p.Base)}
 	if p.Whole {
@@ -54,8 +53,8 @@ func (r *reuse) has(old *format.Chunk, hash [16]byte, length uint32) bool {
 	return old.Has(hash, length, r.tooOld) && !r.little[old.Origin]
 }
 
-// oldestUseful is the newest epoch that a shard after base may no longer refer
-// to, so that it refers to at most maxOrigins; what lies there is written again.
+// oldestUseful returns the newest epoch that a shard after base may no longer refer to, so that it refers to at most
+// maxOrigins; chunks of that epoch are written again.
 func oldestUseful(base *format.Index) format.Epoch {
 	if base == nil {
 		return 0
@@ -67,13 +66,13 @@ func oldestUseful(base *format.Index) format.Epoch {
 	return list[len(list)-MaxOrigins-1]
 }
 
-// An action is what becomes of a chunk, as far as it is known before its bytes are.
+// An action is the treatment of a chunk, known before its bytes are read.
 type action int
 
 const (
 	store action = iota // its bytes are read, and report whether it is stored
 	refer               // the shard refers to the earlier one, which has it
-	omit                // it is zeros, of which nothing is stored
+	omit                // it is zeros, which are not stored
 )
 
 // step is an action on chunks of a section that follow each other; those to be read are a block at most.
@@ -82,9 +81,8 @@ type step struct {
 	from, to int
 }
 
-// plan is what becomes of the chunks of a section: of each what an earlier shard has there, what the source knows of
-// it, and what it should turn out to be; entries of length 0 say nothing. A claimed one is old by the word of the
-// source.
+// plan is the treatment of the chunks of a section: each with the chunk of an earlier shard, the source's knowledge of
+// it, and the expected result; entries of length 0 are unknown. A claimed one is old by the word of the source.
 type plan struct {
 	steps              []step
 	old, known, wanted []format.Chunk
@@ -98,7 +96,7 @@ type planner struct {
 	base  [16]byte // digest of the earlier shard, once a source is asked about it
 }
 
-// plan decides, in one pass over its chunks, how a section is written. No byte of it is read.
+// plan decides, in one pass over its chunks, how a section is written. It reads no byte.
 func (p *planner) plan(sec *Section) *plan {
 	const perBlock = BlockBytes / format.ChunkBytes
 	n := int(format.ChunkCount(sec.Size, format.ChunkBytes))
@@ -135,7 +133,7 @@ func (x *plan) zeros(i int, e format.Epoch) format.Chunk {
 	return format.Chunk{Origin: e, Length: k.Length, Codec: format.CodecZero, Hash: k.Hash}
 }
 
-// action is what becomes of a chunk of which known is known.
+// action returns the treatment of a chunk with the given knowledge.
 func (p *planner) action(known, old *format.Chunk) action {
 	switch {
 	case known.Length == 0:
@@ -148,7 +146,7 @@ func (p *planner) action(known, old *format.Chunk) action {
 	return store
 }
 
-// claims are the chunks that the source says to have the bytes of old.
+// claims returns which chunks the source claims to have the bytes of old.
 func (p *planner) claims(sec *Section, old []format.Chunk) []bool {
 	claimed := make([]bool, len(old))
 	c, ok := sec.Source.(Comparer)

@@ -192,7 +192,7 @@ func (s *Copy) Close() error {
 // Scratch is memory for decoding. It belongs to one goroutine.
 type Scratch struct {
 	a, b, c []byte
-	strict  bool // check the checksum even where the hash covers the same bytes
+	strict  bool // check the checksum even if the hash covers the same bytes
 }
 
 func (k *Scratch) stored(n int) []byte { return room(&k.a, n) }
@@ -226,7 +226,7 @@ func ReadRange(x *format.Index, sec *format.Section, dst []byte, off int64, work
 	return Parallel(runs, workers, func(k int, mem *Scratch) error {
 		from := first + int64(k)*run
 		to := min(from+run, last+1)
-		at := from*step - off // where the run starts relative to dst
+		at := from*step - off // beginning of the run relative to dst
 		n := min(to*step, sec.Size) - from*step
 		i := sec.First + int(from)
 		if at >= 0 && at+n <= int64(len(dst)) {
@@ -245,13 +245,11 @@ func ReadRange(x *format.Index, sec *format.Section, dst []byte, off int64, work
 // that, and little enough to be hashed while it is in the cache of the core.
 const runBytes = 1 << 20
 
-// Readers is how many goroutines read a shard that the program waits for. Each waits for the disk or hashes what it
-// has read, so it takes more of them than requests that keep a disk busy, also on few cores; yet more make no disk
-// faster.
+// Readers is the number of goroutines that read a shard for a waiting program. Each waits for the disk or hashes its
+// bytes, so it takes more of them than requests that keep a disk busy, even on few cores; but more make no disk faster.
 const Readers = 8
 
-// Parallel calls do for 0..n-1 from at most so many goroutines and returns the
-// first error.
+// Parallel calls do for 0..n-1 from at most workers goroutines and returns the first error.
 func Parallel(n, workers int, do func(i int, mem *Scratch) error) error {
 	workers = min(n, workers)
 	var next atomic.Int64
@@ -278,8 +276,8 @@ func Parallel(n, workers int, do func(i int, mem *Scratch) error) error {
 	return nil
 }
 
-// OpenFile opens a file in the form of a shard without a manifest that says
-// what it should be. The caller closes f if there is an error, the copy if not.
+// OpenFile opens a file in the form of a shard, without a manifest to compare. The caller closes f if there is an
+// error, the copy if not.
 func OpenFile(file string, f vfs.File) (*Copy, error) {
 	n, err := f.Size()
 	if err != nil {
@@ -295,7 +293,7 @@ func OpenFile(file string, f vfs.File) (*Copy, error) {
 	return c, err
 }
 
-// layout reads what the shard itself says of its arrays.
+// layout reads the shard's own layout of arrays.
 func (c *Copy) layout() (*format.Layout, error) {
 	sec, ok := c.Index.Section(format.LayoutSection)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package shard writes the shard of one rank and reads it back. It is written in one pass through page-aligned buffers,
-// at the pace that is allowed; what is read is verified chunk by chunk before anybody sees it. Whose file it is and how
-// it gets its name is the business of others.
+// Package shard writes the shard of one rank and reads it back. It writes in one pass through page-aligned buffers, at
+// the allowed pace; it verifies every chunk that it reads before it returns it. Owners and names of files are the
+// business of other packages.
 package shard
 
 import (
@@ -14,18 +14,18 @@ import (
 // that it can be written from where it lies. Smaller ones are packed together.
 const pageSections = 64 << 10
 
-// Spec says what shard is to be written and how.
+// Spec describes the shard to write.
 type Spec struct {
 	Head     format.Header
 	Sections []Section
 	Base     *format.Index // an earlier shard of the rank at this place; may be nil
-	Whole    bool          // nothing is referred to; what a source says of Base is checked
-	Wanted   *format.Index // what is expected to be written; may be nil
-	Digest   [16]byte      // that the shard must have; zero: what its sections make it
+	Whole    bool          // the shard refers to no other; claims of sources about Base are checked
+	Wanted   *format.Index // the expected shard; may be nil
+	Digest   [16]byte      // required digest; zero: that of the sections
 	Compress compression
 	Name     string // of the file, if it is not the rank's shard
-	Hole     int64  // what is left out behind the header, whole pages: tests make shards large by it
-	Room     int64  // length that the shard is to have, whole pages; 0: what it needs
+	Hole     int64  // bytes left out behind the header, whole pages: tests make shards large by it
+	Room     int64  // required length of the shard, whole pages; 0: the least
 }
 
 // earlier is the chunks that an earlier shard has for a section. The layout lies in every shard itself, so that
@@ -37,8 +37,8 @@ func (p *Spec) earlier(section string) []format.Chunk {
 	return format.ChunksIn(p.Base, section)
 }
 
-// Fits says why a shard could not be read back. It is asked before anything is
-// written; writeShard decodes the index on top of it, which has the last word.
+// Fits returns an error if a shard could not be read back. It is called before anything is written; writeShard also
+// decodes the index, which decides.
 func (p *Spec) Fits() error {
 	const remedy = "use more ranks, or protect less on each"
 	bytes, chunks, index := int64(0), int64(0), int64(format.RecordExtra+28)
@@ -60,7 +60,7 @@ func (p *Spec) Fits() error {
 	}
 	if index += chunks * format.ChunkEntryLen; index > format.MaxRecordLen {
 		most := (format.MaxRecordLen - (index - chunks*format.ChunkEntryLen)) / format.ChunkEntryLen * format.ChunkBytes
-		if most < 0 { // names alone are too much
+		if most < 0 { // names are too much by themselves
 			return format.TooLarge("bytes of the names of all sections", index-chunks*format.ChunkEntryLen,
 				format.MaxRecordLen, "protect fewer things with shorter names")
 		}
@@ -69,8 +69,7 @@ func (p *Spec) Fits() error {
 	return nil
 }
 
-// maxShardBytes bounds the sum of a shard's sections, far above what an index
-// can hold, so that sums do not overflow.
+// maxShardBytes bounds the sum of a shard's sections, far above the capacity of an index, so that sums do not overflow.
 const maxShardBytes = 1 << 60
 
 // RoomNeeded is the length of the shard if nothing can be compressed. The chunks
@@ -105,7 +104,7 @@ func (p *Spec) RoomNeeded() (int64, error) {
 
 func wholePages(n int64) int64 { return (n + vfs.Align - 1) / vfs.Align * vfs.Align }
 
-// FileName is the final name of what is written.
+// FileName returns the final name of the file.
 func (p *Spec) FileName() string {
 	if p.Name != "" {
 		return p.Name

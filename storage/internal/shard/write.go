@@ -16,16 +16,15 @@ import (
 type shardWriter struct {
 	w *Writer
 	planner
-	start int64 // where the shard begins in the file
+	start int64 // offset of the shard in the file
 	idx   format.Index
 	pack  format.Compressor
 
-	layout *format.Layout // what the section of that name says
+	layout *format.Layout // decoded from the section of that name
 	trial  compressTrial
 }
 
-// Write appends a whole shard and returns what a manifest needs to know
-// of it. Nothing is synced.
+// Write appends a whole shard and returns its manifest entry. Nothing is synced.
 func Write(ctx context.Context, w *Writer, spec *Spec) (format.ShardInfo, *format.Index, error) {
 	s := &shardWriter{w: w, planner: planner{spec: spec, reuse: spec.reuse()}, start: w.Pos()}
 	s.idx = format.Index{
@@ -112,7 +111,7 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 	if sec.Name != format.LayoutSection {
 		return nil
 	}
-	// The manifest repeats what the shard has of global arrays.
+	// The manifest repeats the shard's layout of global arrays.
 	b, err := layoutBytes(sec.Size, func(b []byte) error { return readSource(sec.Source, b, 0) })
 	if err == nil {
 		s.layout, err = format.DecodeLayout(s.spec.FileName(), s.idx.Rank, b)
@@ -120,7 +119,7 @@ func (s *shardWriter) section(ctx context.Context, sec *Section) error {
 	return err
 }
 
-// layoutBytes reads a section of that many bytes, if it may be so long.
+// layoutBytes reads a section of size bytes, if it may be that long.
 func layoutBytes(size int64, read func(b []byte) error) ([]byte, error) {
 	if size > format.MaxLayoutBytes {
 		return nil, format.TooLarge("bytes of section "+format.LayoutSection, size, format.MaxLayoutBytes,

@@ -12,15 +12,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// writeBehindBytes is how much is written to the page cache before the system
-// is told to start on the disk, where direct writes are refused.
+// writeBehindBytes is the size of writes to the page cache after which the system is asked to begin on the disk, if
+// direct writes are refused.
 const writeBehindBytes = 32 << 20
 
-// Writer turns a sequence of bytes into large aligned writes to a file,
-// done by goroutines of its own so that the caller can hash the next block
-// meanwhile: several where writes go straight to the disk, which has more to do at a
-// time then, and one where they go to the page cache. Aligned memory is written from where it lies; the rest is copied
-// together in staging buffers. It belongs to one goroutine.
+// Writer turns a sequence of bytes into large aligned writes to a file, made by goroutines of its own so that the
+// caller can hash the next block meanwhile: several for direct writes, because a disk can do several at once, and one
+// for the page cache. Aligned memory is written in place; other bytes are collected in staging buffers. It belongs to
+// one goroutine.
 type Writer struct {
 	ctx   context.Context
 	f     vfs.File
@@ -34,19 +33,19 @@ type Writer struct {
 	jobs     chan Block
 	workers  sync.WaitGroup
 	written  atomic.Int64 // bytes
-	reserved int64        // end of what was reserved for the caller's shards, which Finish cuts off
+	reserved int64        // end of the room reserved for the caller's shards; Finish cuts the rest off
 
 	mu    sync.Mutex    // guards the fields below
 	err   error         // the first
 	going int           // writes under way
-	since time.Time     // when the first of them began
+	since time.Time     // begin of the oldest write
 	busy  time.Duration // for which any write was under way, before since
 
 	hinted int64 // only lane only
 }
 
-// requestsInFlight is how many direct writes of a shard are under way at a time. A disk of a node is busy
-// with four; parallel file systems spread them over their servers.
+// requestsInFlight is the number of concurrent direct writes of a shard. Four keep a node's disk busy; parallel file
+// systems spread them over their servers.
 const requestsInFlight = 4
 
 // Block is one write. from, if set, is let go when it is done.
@@ -233,8 +232,7 @@ func (w *Writer) flushStage() error {
 	return w.submit(b)
 }
 
-// Append appends bytes that stay as they are until finish, or until the last
-// holder of from lets go if from is set.
+// Append appends bytes that do not change until finish, or until the last holder of from lets go if from is set.
 func (w *Writer) Append(p []byte, from *lease) error {
 	const worthIt = 64 << 10
 	aligned := uintptr(unsafe.Pointer(unsafe.SliceData(p)))%vfs.Align == 0
@@ -290,7 +288,7 @@ func (w *Writer) Finish() error {
 	w.Abort()
 	err = cmp.Or(err, w.failed())
 	if f, ok := w.f.(reservable); err == nil && ok && w.End == 0 && w.reserved > w.Pos() {
-		err = f.Truncate(w.Pos()) // what was reserved for nothing
+		err = f.Truncate(w.Pos()) // the rest of the reserved room
 	}
 	return err
 }
