@@ -33,10 +33,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdfast",
-		Short: "look after the checkpoints of MPI programs on GPUs",
-		Long: "holdfast looks after the checkpoints of MPI programs on GPUs. It starts programs and\n" +
-			"restarts them when nodes die, asks running jobs for checkpoints, lists, checks and\n" +
-			"removes them, and measures what they cost.\n\n" +
+		Short: "look after the checkpoints of MPI programs",
+		Long: "holdfast looks after the checkpoints of MPI programs, with and without GPUs. It starts\n" +
+			"programs and restarts them when nodes die, asks running jobs for checkpoints, lists,\n" +
+			"checks and removes them, and measures what they cost.\n\n" +
 			"Where ls, show, verify, keep, export, request, status or report is given no directory,\n" +
 			"it takes the job's: HOLDFAST_GLOBAL and HOLDFAST_LOCAL, or those of holdfast.yaml.\n\n" + exitCodeDoc,
 		Version: version(),

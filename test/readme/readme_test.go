@@ -118,19 +118,25 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestMessages: the messages that TROUBLESHOOTING explains are those of the sources.
-func TestMessages(t *testing.T) {
-	var sources strings.Builder
-	files, err := exec.Command("git", "-C", root, "ls-files", "*.go", "*.c", "*.cpp", "*.py").Output()
+// sources are the texts of all programs but tests, with texts on several lines in one.
+func sources(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	files, err := exec.Command("git", "-C", root, "ls-files", "*.go", "*.c", "*.cpp", "*.py", "*.h", "*.sh").Output()
 	if err != nil {
 		t.Skip("not in a git checkout: ", err)
 	}
 	for name := range strings.FieldsSeq(string(files)) {
 		if !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "test/") {
-			sources.WriteString(read(t, name))
+			all.WriteString(read(t, name))
 		}
 	}
-	code := regexp.MustCompile(`"\s*\+?\s*\n\s*"`).ReplaceAllString(sources.String(), "") // texts on several lines
+	return regexp.MustCompile(`"\s*\+?\s*\n\s*"`).ReplaceAllString(all.String(), "")
+}
+
+// TestMessages: the messages that TROUBLESHOOTING explains are those of the sources.
+func TestMessages(t *testing.T) {
+	code := sources(t)
 	n := 0
 	for _, table := range strings.Split(read(t, "docs/TROUBLESHOOTING.md"), "| message | cause | remedy |\n")[1:] {
 		table, _, _ = strings.Cut(table, "\n\n")
