@@ -151,7 +151,8 @@ func TestHeadings(t *testing.T) {
 	all := pages(t)
 	headings := func(page string) map[string]bool {
 		found := map[string]bool{}
-		for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
+		text := fence.ReplaceAllString(page, "")
+		for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
 			found[slug(m[1])] = true
 		}
 		return found
