@@ -43,8 +43,7 @@ func (p *Plane) AcceptClient(ctx context.Context) (net.Conn, error) {
 // clientPatience is how long a client may wait to be accepted.
 const clientPatience = 5 * time.Second
 
-// clientAlive tells within seconds that the machine of a client that says nothing has
-// died.
+// clientAlive detects within seconds that the machine of a silent client has died.
 var clientAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 4}
 
 func (p *Plane) offerClient(c net.Conn) {
@@ -53,7 +52,7 @@ func (p *Plane) offerClient(c net.Conn) {
 	}
 	select {
 	case p.clients <- tracked{c, p}:
-	case <-time.After(clientPatience): // nobody serves clients on this rank
+	case <-time.After(clientPatience): // no goroutine serves clients on this rank
 		p.forget(c)
 	case <-p.ctx.Done():
 		p.forget(c)

@@ -14,7 +14,7 @@ import (
 // of the job.
 var ErrUnauthenticated = errors.New("the peer does not have the job's key")
 
-// purpose says what a connection is for.
+// purpose is the use of a connection.
 type purpose byte
 
 const (
@@ -23,7 +23,7 @@ const (
 	purposeClient   purpose = 3 // bytes both ways, with a process that is no rank
 )
 
-// clientRank stands for the rank of a process that has none.
+// clientRank is the rank of a process that is none.
 const clientRank = 1<<32 - 1
 
 // protocol is that of the listener of a rank. A dialler claims 4 bytes rank and 1 byte purpose.
@@ -54,7 +54,7 @@ func greet(c net.Conn, k Key, self, to int, p purpose) error {
 	return c.SetDeadline(time.Time{})
 }
 
-// admit checks who has dialled.
+// admit checks the dialling process.
 func admit(c net.Conn, k Key, self, size int) (rank int, p purpose, err error) {
 	if err := c.SetDeadline(time.Now().Add(handshake.Limit)); err != nil {
 		return 0, 0, err

@@ -119,9 +119,8 @@ var start = time.Now()
 // now is the monotonic clock in nanoseconds.
 func now() int64 { return int64(time.Since(start)) }
 
-// beat sends signs of life to the neighbours and looks for theirs. When this
-// process itself was stopped or starved for a while, the neighbours' bytes may
-// just not have been read yet: they get a fresh start.
+// beat sends signs of life to the neighbours and looks for theirs. When this process itself was stopped or starved, the
+// neighbours' bytes may not have been read yet: they get a fresh start.
 func (p *Plane) beat() {
 	t := time.NewTicker(p.opt.Heartbeat)
 	defer t.Stop()

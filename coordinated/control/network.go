@@ -11,14 +11,14 @@ import (
 
 // A Network is an interface of this node and the address to listen on.
 type Network struct {
-	Name string // of the interface, "ib0"; an address, where that is what the user named
+	Name string // of the interface, "ib0"; an address, if the user named one
 	Kind string // one of the kinds below
 	IP   net.IP
 }
 
 // The kinds of networks.
 const (
-	KindInfiniBand = "InfiniBand" // and Omni-Path: what runs IP over InfiniBand's interface
+	KindInfiniBand = "InfiniBand" // and Omni-Path: all that runs IP over InfiniBand's interface
 	KindSlingshot  = "Slingshot"
 	KindEthernet   = "Ethernet" // and all that looks so
 	KindLoopback   = "loopback"
@@ -38,8 +38,8 @@ const (
 	Common  = "-ethernet" // the one that nodes without a fast one have, too: the first that is up
 )
 
-// FindNetwork finds where to listen: on an interface ("eth0"), an address ("10.0.0.3"), Fastest or
-// Common. Where only the loopback device is up, that is it.
+// FindNetwork finds the address to listen on: of an interface ("eth0"), an address ("10.0.0.3"), Fastest or Common. If
+// only the loopback device is up, that is it.
 func FindNetwork(name string) (Network, error) {
 	if ip := net.ParseIP(name); ip != nil {
 		if ip.IsLoopback() {
@@ -114,8 +114,8 @@ func (n *nic) worth(fastFirst bool) int {
 	return 3
 }
 
-// kindOf tells an interface by its type in the kernel, and Slingshot, which looks like Ethernet,
-// by the name that its software gives it.
+// kindOf recognises an interface by its type in the kernel, and Slingshot, which looks like Ethernet, by the name that
+// its software gives it.
 func kindOf(i net.Interface) string {
 	const infiniBand = "32" // ARPHRD_INFINIBAND
 	kind, err := os.ReadFile(filepath.Join("/sys/class/net", i.Name, "type"))

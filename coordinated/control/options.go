@@ -14,11 +14,10 @@ import (
 // others.
 type Key = handshake.Key
 
-// DefaultPeerTimeout is longer than a switch takes to find another way: a job of days must not end
-// because of it.
+// DefaultPeerTimeout is longer than a switch takes to find another path: a job of days must not end because of it.
 const DefaultPeerTimeout = 15 * time.Second
 
-// Options say who a Plane is. Rank, Size and Key are required.
+// Options describe a Plane. Rank, Size and Key are required.
 type Options struct {
 	Rank, Size int
 	Key        Key
@@ -50,7 +49,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// interfaceError says that no address to listen on was found.
+// interfaceError reports that no address to listen on was found.
 type interfaceError struct {
 	Interface string
 	Have      []string

@@ -15,7 +15,7 @@ import (
 // background, so that Send never waits.
 type outgoing struct {
 	to    int
-	ready chan struct{} // closed when connected or failed for good
+	ready chan struct{} // closed when connected, or when that has failed
 	wake  chan struct{} // has room for one
 
 	mu      sync.Mutex // guards the fields below
@@ -46,7 +46,7 @@ func (p *Plane) outgoing(to int) (*outgoing, error) {
 	return o, nil
 }
 
-// carry dials and then writes whatever is queued.
+// carry dials and then writes queued messages.
 func (p *Plane) carry(o *outgoing, addr string) {
 	c, err := p.dial(p.ctx, addr, o.to, purposeMessages)
 	if err != nil {
@@ -57,9 +57,8 @@ func (p *Plane) carry(o *outgoing, addr string) {
 	}
 	defer p.forget(c)
 	close(o.ready)
-	// Nothing comes back on this connection: a read that ends means that the
-	// other side is gone. Whether it left or was lost is told by its own
-	// connection to us, where a goodbye would have come.
+	// Nothing comes back on this connection: a read that ends means that the other side is gone. Its own connection to
+	// us shows whether it left or was lost: a goodbye would have come there.
 	p.wg.Go(func() {
 		_, err := c.Read(make([]byte, 1))
 		err = cmp.Or(err, errFrame)
@@ -138,7 +137,7 @@ func (o *outgoing) poke() {
 	}
 }
 
-// take returns what is queued and marks it as being written.
+// take returns the queued bytes and marks them as being written.
 func (o *outgoing) take() ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

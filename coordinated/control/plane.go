@@ -46,14 +46,14 @@ type Plane struct {
 	in       map[int]*incoming // from neighbours, for the watch
 	conns    map[net.Conn]struct{}
 	watch    map[int]bool // ranks whose silence counts
-	departed map[int]bool // said goodbye, or were reported lost
+	departed map[int]bool // have said goodbye, or were reported lost
 
 	dropped    atomic.Uint64 // connections that could not prove themselves
 	closing    atomic.Bool
 	complained sync.Once
 }
 
-// incoming is what is known of a neighbour's connection to us.
+// incoming is the state of a neighbour's connection to us.
 type incoming struct {
 	conn net.Conn
 	last atomic.Int64 // time of the last byte, nanoseconds of the monotonic clock
@@ -93,10 +93,9 @@ func listen(iface string) (net.Listener, Network, error) {
 // Network is the one that the plane listens on.
 func (p *Plane) Network() Network { return p.network }
 
-// ListenElsewhere returns an address at which clients on other nodes reach this rank. The
-// ranks of a job on one node may speak over its loopback device, which nobody else sees, and
-// others over a fast network that a login node may not have: then this opens a second
-// listener, on the Common network. Call it once.
+// ListenElsewhere returns an address at which clients on other nodes reach this rank. The ranks of a job on one node
+// may use its loopback device, which other nodes cannot reach, and others a fast network that a login node may lack:
+// then this opens a second listener, on the Common network. Call it once.
 func (p *Plane) ListenElsewhere() (string, error) {
 	if a, ok := p.listener.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && !p.network.Fast() {
 		return p.Addr(), nil
@@ -116,7 +115,7 @@ func (p *Plane) Addr() string { return p.listener.Addr().String() }
 // Closed is closed when the Plane is.
 func (p *Plane) Closed() <-chan struct{} { return p.ctx.Done() }
 
-// Messages delivers what arrives, in order per sender.
+// Messages delivers incoming messages, in order per sender.
 func (p *Plane) Messages() <-chan Inbound { return p.inbound }
 
 // Lost delivers the neighbours that have gone, each once.
@@ -153,8 +152,8 @@ func (p *Plane) Start(ctx context.Context, addrs []string, neighbours []int) err
 	return nil
 }
 
-// Send queues payload for rank to. It does not wait for the network; what
-// cannot be delivered shows up on Lost if to is a neighbour.
+// Send queues payload for rank to. It does not wait for the network; a message that cannot be delivered shows up on
+// Lost if to is a neighbour.
 func (p *Plane) Send(to int, payload []byte) error {
 	if len(payload) > maxFrame {
 		return fmt.Errorf("control: message of %d bytes to rank %d exceeds the limit of %d", len(payload), to, maxFrame)
@@ -181,16 +180,15 @@ func (p *Plane) Flush(ctx context.Context) {
 	}
 }
 
-// Close says goodbye to everyone connected, closes all connections and waits
-// for the goroutines. Messages queued before it are sent if the peers take them
-// within a second.
+// Close says goodbye to all connected ranks, closes all connections and waits for the goroutines. Messages queued
+// before it are sent if the peers take them within a second.
 func (p *Plane) Close() error {
 	if p.closing.Swap(true) {
 		return nil
 	}
 	p.mu.Lock()
 	for _, o := range p.out {
-		_ = o.push(appendFrame(nil, frameGoodbye, nil)) // one that has failed has nobody to tell
+		_ = o.push(appendFrame(nil, frameGoodbye, nil)) // a failed connection needs no goodbye
 	}
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -232,7 +230,7 @@ func (p *Plane) forget(c net.Conn) {
 	_ = c.Close() // already closed or useless
 }
 
-// report tells once that a watched rank is lost.
+// report reports once that a watched rank is lost.
 func (p *Plane) report(rank int, err error) {
 	p.mu.Lock()
 	tell := p.watch[rank] && !p.departed[rank] && !p.closing.Load()

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// blocked is what this rank has sent others about the call its main thread is
-// in. It lasts as long as the call.
+// blocked has the messages that this rank has sent others about its main thread's call. It lasts as long as the call.
 type blocked struct {
 	active bool
 	call   uint64
@@ -34,7 +33,7 @@ type anyReceive struct {
 // sample is a look at a main thread under way.
 func (m *Machine) sample(ev Sampled) {
 	m.now = max(m.now, ev.Now)
-	if m.atPoint { // it has arrived meanwhile, which says more; other threads may enter collectives
+	if m.atPoint { // it has arrived meanwhile, which counts more; other threads may enter collectives
 		if m.phase == parking {
 			m.grow(ev.Colls)
 			m.evaluate()
@@ -54,9 +53,8 @@ func (m *Machine) sample(ev Sampled) {
 	}
 }
 
-// sendNeeds lets the sources of what the main thread is blocked on know, once for
-// each change: it has entered a call, what it waits for has changed, or it has
-// had another message meanwhile.
+// sendNeeds sends the sources of the awaited messages a need, once for each change: the main thread has entered a call,
+// its waits have changed, or it has had another message.
 func (m *Machine) sendNeeds(b *Block) {
 	k := &m.blocked
 	if !k.active || k.call != b.Call {

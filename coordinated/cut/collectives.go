@@ -6,33 +6,30 @@ import (
 	"slices"
 )
 
-// Coll is one rank's own count for one communicator. A communicator that the
-// rank has freed stays listed, with the freeing counted, until the next cut:
-// the other members must free it too before the counts agree.
+// Coll is one rank's count for one communicator. A communicator that the rank has freed stays listed, with the freeing
+// counted, until the next cut: the other members must free it too before the counts agree.
 type Coll struct {
 	Comm    string // the communicator's name, the same on all members
-	Leader  bool   // this rank is rank 0 of it
+	Leader  bool   // this rank is the communicator's rank 0
 	Size    int    // number of members
 	Entered uint64 // collectives entered since start, non-blocking ones included
 }
 
-// Standing says how far the members of a communicator are with its
-// collectives, as far as a subtree knows.
+// Standing has the progress of a communicator's members with its collectives, as far as a subtree knows.
 type Standing struct {
 	Comm    string
 	Size    int    // members of the communicator
-	Members int    // of them, how many are counted here
+	Members int    // members that are counted here
 	Min     uint64 // fewest and
 	Max     uint64 // most collectives entered by those counted
 }
 
-// complete reports that all members are in the subtree: nobody outside has
-// anything to say about the communicator, or needs to hear of it.
+// complete reports that all members are in the subtree: no other rank has news of the communicator, or needs them.
 func (s Standing) complete() bool { return s.Members >= s.Size }
 
 func (s Standing) level() bool { return s.Min == s.Max }
 
-// reach is what the answers of a subtree say about one communicator.
+// reach joins the answers of a subtree about one communicator.
 type reach struct {
 	Standing
 	below []int // children, by index, whose subtrees hold some members but not all
@@ -64,8 +61,7 @@ func (rs reaches) addOwn(colls []Coll) {
 	}
 }
 
-// above lists, in order of name, what those above must know: communicators
-// with members elsewhere.
+// above lists, in order of name, the communicators for the ranks above: those with members elsewhere.
 func (rs reaches) above() []Standing {
 	var out []Standing
 	for _, name := range slices.Sorted(maps.Keys(rs)) {
@@ -76,8 +72,8 @@ func (rs reaches) above() []Standing {
 	return out
 }
 
-// uneven lists the communicators whose members are all in this subtree and not
-// equally far, in order of name. Whoever covers them tells those below.
+// uneven lists the communicators whose members are all in this subtree and not equally far, in order of name. The rank
+// that covers them informs those below.
 func (m *Machine) uneven() []Standing {
 	var out []Standing
 	for _, name := range slices.Sorted(maps.Keys(m.reach)) {
@@ -105,7 +101,7 @@ func (m *Machine) reaches(comm string, i int) bool {
 // communicator. It only grows during an epoch.
 type maxima map[string]uint64
 
-// raise takes in what others know and returns what was news.
+// raise takes in the knowledge of others and returns the news in it.
 func (m maxima) raise(ns []Standing) []Standing {
 	var news []Standing
 	for _, n := range ns {
@@ -129,11 +125,9 @@ func (m maxima) raiseOwn(colls []Coll) []Standing {
 	return news
 }
 
-// fingerprint is a sum over a rank's communicators that cancels out over all
-// ranks if and only if, up to a collision of the 64-bit hash, every
-// communicator is known to all of its members with one count: the leader adds
-// what the others subtract. It lets a vote carry eight bytes instead of all
-// counts.
+// fingerprint is a sum over a rank's communicators that cancels out over all ranks if and only if, up to a collision of
+// the 64-bit hash, all members of each communicator have one count: the leader adds the sum that the others subtract.
+// So a vote carries eight bytes instead of all counts.
 func fingerprint(colls []Coll) uint64 {
 	var sum uint64
 	for _, c := range colls {

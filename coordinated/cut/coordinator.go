@@ -6,16 +6,16 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
-// coordinator is what rank 0 knows on top.
+// coordinator has the additional state of rank 0.
 type coordinator struct {
 	pending bool // a request waits, or is being served until the cut
 	stop    bool // one of the requests wants the program to stop
 	busy    bool // an epoch is between park and Done
-	last    bool // a final epoch was cut: none follows unless it fails
+	last    bool // a final epoch was cut: no other follows unless it fails
 
 	began time.Duration // first tick of the epoch, or unseen: nothing ticks before
 	round uint64
-	ready bool // all ranks were parked when they last said
+	ready bool // all ranks were parked at their last report
 	quiet time.Duration
 	pause sleep.Backoff // between freezes that fail
 }
@@ -62,14 +62,14 @@ func (m *Machine) done(e Epoch, failed bool) {
 	m.start()
 }
 
-// allReady hears whether all ranks are parked.
+// allReady notes whether all ranks are parked.
 func (m *Machine) allReady(yes bool) {
 	m.root.ready = yes
 	m.tryFreeze()
 }
 
-// tryFreeze opens a round, not sooner after a failed one than the pause says:
-// ranks that disagree for good would otherwise vote round and round.
+// tryFreeze opens a round, after a failed one not before the pause: ranks that keep disagreeing would otherwise vote
+// all the time.
 func (m *Machine) tryFreeze() {
 	r := m.root
 	if !r.ready || m.phase != parking || m.now < r.quiet {

@@ -36,9 +36,8 @@ type polling struct {
 	sum      uint64 // messages the members have sent to the blocked rank
 }
 
-// The times between the elections of one call, in parts of patience: what is in
-// flight has time to arrive before the first, and a program that computes for
-// minutes is not asked fifty times a second.
+// The times between the elections of one call, in parts of patience: messages in flight have time to arrive before the
+// first, and a program that computes for minutes is not asked fifty times a second.
 const (
 	firstElection  = 10 // divides
 	rarestElection = 64 // multiplies
@@ -83,8 +82,7 @@ func (m *Machine) elect(msg Message, sent uint64) {
 	m.openPoll(msg, sent, true)
 }
 
-// openPoll opens an election in this subtree. Sent is what this rank has sent to
-// the blocked one.
+// openPoll opens an election in this subtree. sent is the number of messages from this rank to the blocked one.
 func (m *Machine) openPoll(msg Message, sent uint64, top bool) {
 	key := question{msg.Rank, msg.Round}
 	if m.polls[key] != nil {
@@ -158,8 +156,8 @@ func furthestBehind(cs []Candidate, n uint64) []Candidate {
 	return cs[:i]
 }
 
-// outcome is an election's result at the blocked rank. Something in flight may
-// be what it waits for; it is given one patience.
+// outcome is an election's result at the blocked rank. A message in flight may be the awaited one; it gets one
+// patience.
 func (m *Machine) outcome(msg Message) {
 	a := m.blocked.any[msg.Comm]
 	if a == nil || a.round != msg.Round || len(msg.Found) == 0 {

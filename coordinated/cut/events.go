@@ -10,16 +10,16 @@ type Event interface{ event() }
 // ends after it.
 type Request struct{ Stop bool }
 
-// Arrived says that the main thread stands at a Point and waits for a verdict:
-// Release or Cut. It is reported only while the machine is armed.
+// Arrived reports that the main thread stands at a Point and waits for a verdict: Release or Cut. It is reported only
+// while the machine is armed.
 type Arrived struct {
 	Points uint64         // Points reached since start, this one included
 	Colls  []Coll         // counts of this rank
 	Sent   map[int]uint64 // messages sent to each rank that Interest names
 }
 
-// Finished says that the program has closed its checkpointer on this rank: the
-// main thread stays in the library and counts as parked from now on.
+// Finished reports that the program has closed its checkpointer on this rank: the main thread stays in the library and
+// counts as parked from now on.
 type Finished struct {
 	Points uint64
 	Colls  []Coll
@@ -41,11 +41,11 @@ type Sampled struct {
 //
 // A rank that polls round and round is reported in the same way: one Call from
 // the first polls that found nothing until a message of those has come or the main
-// thread comes to a Point, with all that was polled for in Waits. It may compute in
+// thread reaches a Point, with all that was polled for in Waits. It may compute in
 // between.
 type Block struct {
 	Call  uint64 // number of the call: the same number means the same call
-	Waits []Wait // any of them may complete it; they may change within the call
+	Waits []Wait // any one may complete it; they may change within the call
 }
 
 // Wait names one message that would help.
@@ -66,20 +66,18 @@ type Received struct {
 	Sent uint64
 }
 
-// Tick tells the time since the machine was made. The driver ticks while
-// Watching, and need not be exact.
+// Tick has the time since the machine was made. The driver ticks while Watching, and need not be exact.
 type Tick struct{ Now time.Duration }
 
-// Captured says that the main thread has captured its state after a Cut and
-// continues with the program. Colls are its counts now: communicators that were freed
-// before the cut are no longer among them, on any rank.
+// Captured reports that the main thread has captured its state after a Cut and continues with the program. Colls are
+// its counts now: communicators that were freed before the cut are no longer among them, on any rank.
 type Captured struct {
 	Epoch Epoch
 	Colls []Coll
 }
 
-// Done tells the coordinator that an epoch is over, committed or failed, so
-// that the next one may start. None does after a final one that was committed.
+// Done tells the coordinator that an epoch is over, committed or failed, so that the next one may start. No epoch
+// starts after a final one that was committed.
 type Done struct {
 	Epoch  Epoch
 	Failed bool
@@ -94,7 +92,7 @@ func (Tick) event()     {}
 func (Captured) event() {}
 func (Done) event()     {}
 
-// Action is what the driver must do, in the order returned.
+// Action is an instruction to the driver, in the order returned.
 type Action interface{ action() }
 
 // Send delivers Msg to the machine of rank To, in order per pair of ranks.
@@ -112,19 +110,17 @@ type Disarm struct{}
 // Look asks for one Sampled event, at once, after the actions before it.
 type Look struct{}
 
-// Release lets the waiting main thread go on to its next Point.
+// Release sends the waiting main thread to its next Point.
 type Release struct{}
 
-// Cut tells the waiting main thread that this is the cut: drain the messages,
-// capture, go on, report Captured.
+// Cut makes the waiting main thread drain the messages, capture, go on, and report Captured.
 type Cut struct {
 	Epoch Epoch
 	Stop  bool
 }
 
-// GaveUp says that the epoch was given up on all ranks; the program continues.
-// Parked is false on the ranks that are to blame. At rank 0 Stop says that the
-// epoch was to be a final one.
+// GaveUp reports that the epoch was given up on all ranks; the program continues. Parked is false on the ranks that are
+// to blame. At rank 0 Stop reports that the epoch was to be a final one.
 type GaveUp struct {
 	Epoch  Epoch
 	Parked bool

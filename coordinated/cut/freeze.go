@@ -45,8 +45,8 @@ func (m *Machine) passVote() {
 	m.thaw(v.round)
 }
 
-// thaw ends a round that failed. What arrived meanwhile is weighed now, and
-// everybody says again where it stands.
+// thaw ends a failed round. The machine takes in the news that arrived meanwhile, and every rank reports its state
+// again.
 func (m *Machine) thaw(round uint64) {
 	if round < m.vote.round || (m.phase != frozen && m.phase != parking) {
 		return
@@ -75,8 +75,8 @@ func (m *Machine) cut(round uint64, stop bool) {
 	m.do(Cut{Epoch: m.epoch, Stop: stop})
 }
 
-// captured lets the machine rest: the main thread has left the library, unless
-// it has finished. Then nobody else will say what its counts are from now on.
+// captured puts the machine to rest: the main thread has left the library, unless it has finished. Then no later report
+// has its counts.
 func (m *Machine) captured(ev Captured) {
 	if ev.Epoch != m.epoch || m.phase != cutting {
 		return

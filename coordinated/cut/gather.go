@@ -5,9 +5,8 @@ import (
 	"sort"
 )
 
-// Gather collects one blob from every rank at rank 0, for a stage of an epoch:
-// the votes of a commit, the reports of a failure. Like Machine it is pure: the
-// caller sends what Add returns.
+// Gather collects one blob from every rank at rank 0, for a stage of an epoch: the votes of a commit, the reports of a
+// failure. Like Machine it is pure: the caller sends the messages that Add returns.
 type Gather struct {
 	children int
 	open     map[stage]*gathering
@@ -51,8 +50,7 @@ func (g *Gather) Add(from int, epoch Epoch, name string, blobs []Blob) (Message,
 	return Message{Kind: KindGather, Epoch: epoch, Stage: name, Blobs: q.blobs}, true
 }
 
-// Abandon ends a collection that has not come to its end, and returns what there
-// is of it.
+// Abandon ends an incomplete collection, and returns its blobs.
 func (g *Gather) Abandon(epoch Epoch, name string) []Blob {
 	key := stage{epoch, name}
 	q := g.open[key]
@@ -63,7 +61,7 @@ func (g *Gather) Abandon(epoch Epoch, name string) []Blob {
 	return q.blobs
 }
 
-// Forget drops what was collected for epochs before e: those were given up.
+// Forget drops the blobs of epochs before e: those were given up.
 func (g *Gather) Forget(e Epoch) {
 	maps.DeleteFunc(g.open, func(key stage, _ *gathering) bool { return key.epoch < e })
 }

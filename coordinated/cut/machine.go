@@ -14,15 +14,13 @@ type Config struct {
 	Parent     int   // rank of the parent in the tree, -1 at rank 0
 	Children   []int // ranks of the children
 
-	// HintSpan is how far apart the points passed may lie for all ranks to be
-	// told one Point to park at; 0 means 4.
+	// HintSpan is the largest difference of the points passed at which all ranks park at one Point; 0 means 4.
 	HintSpan uint64
 	// NoHint switches that off: all park at their next Point. Nothing but speed
 	// depends on it; for tests.
 	NoHint bool
-	// Patience is how long a parked rank lets a message of its own be in flight to
-	// a blocked rank before it concludes that it is not the one that is waited for;
-	// 0 means 20 ms.
+	// Patience is the time that a parked rank gives its message in flight to a blocked rank before it concludes that
+	// the rank waits for another; 0 means 20 ms.
 	Patience time.Duration
 	// Timeout is how long the coordinator tries before it gives the epoch up;
 	// 0 means for ever.
@@ -52,7 +50,7 @@ const (
 	idle    phase = iota // no epoch in progress; Points pass
 	asked                // park received, the Point to park at not yet known
 	parking              // parking, releasing
-	frozen               // voted yes; nobody is released
+	frozen               // voted yes; no rank is released
 	cutting              // the cut is made; the main thread drains and captures
 )
 
@@ -89,7 +87,7 @@ type Machine struct {
 
 	needs     needs                 // of others, on this rank
 	blocked   blocked               // this rank's own need
-	version   uint64                // of what others were told about it
+	version   uint64                // of the last message about it
 	elections uint64                // calls of this rank that took one
 	polls     map[question]*polling // elections under way in the subtree
 
@@ -128,8 +126,7 @@ func (m *Machine) Interest() []int { return m.needs.ranks() }
 // Round is the number of the last freeze this rank was asked to vote in.
 func (m *Machine) Round() uint64 { return m.vote.round }
 
-// Phase names how far this rank is with the epoch in progress; empty when there
-// is none.
+// Phase names this rank's phase in the epoch in progress; empty if there is none.
 func (m *Machine) Phase() string {
 	if m.phase == idle {
 		return ""
@@ -140,12 +137,12 @@ func (m *Machine) Phase() string {
 // Parked reports whether the main thread is known to wait at a Point.
 func (m *Machine) Parked() bool { return m.atPoint }
 
-// String says where the machine stands, for diagnosis.
+// String describes the machine's state, for diagnosis.
 func (m *Machine) String() string {
 	return fmt.Sprintf("rank %d: epoch=%d %v points=%d at-point=%t", m.cfg.Rank, m.epoch, m.phase, m.points, m.atPoint)
 }
 
-// Step takes one event and returns what is to be done about it, in order.
+// Step takes one event and returns the actions, in order.
 func (m *Machine) Step(ev Event) []Action {
 	m.out = nil
 	switch ev := ev.(type) {

@@ -6,7 +6,7 @@ import "fmt"
 // attempt, also with those that are given up.
 type Epoch uint64
 
-// Kind says what a Message asks or tells.
+// Kind is the kind of a Message.
 type Kind uint8
 
 // The kinds, written out because they travel between ranks. The comment names
@@ -34,7 +34,7 @@ const (
 	kindElected Kind = 17 // direct, to Rank: as Polled, for all members
 	KindGather  Kind = 18 // up: Blobs of a subtree for Stage
 	KindPublish Kind = 19 // down: the blobs of all ranks for Stage
-	KindLost    Kind = 20 // both ways: Rank has died; Had = who noticed, Stage = how
+	KindLost    Kind = 20 // both ways: Rank has died; Had = the rank that noticed, Stage = how
 	KindStatus  Kind = 21 // down: gather for Stage how your rank is
 	KindWaiting Kind = 22 // up: a rank has waited for long
 )
@@ -51,8 +51,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Message is what the machines of two ranks say to each other. One record
-// serves all kinds; Kind lists the fields in use.
+// Message is a message between the machines of two ranks. One record serves all kinds; Kind lists the fields in use.
 type Message struct {
 	Kind  Kind
 	Epoch Epoch
@@ -77,15 +76,15 @@ type Blob struct {
 	Data []byte
 }
 
-// Meeting is what ranks tell each other at a stage of an epoch, which comes once.
+// Meeting is an exchange of ranks at a stage of an epoch, which comes once.
 type Meeting struct {
 	Epoch Epoch
 	Stage string
 	Data  []byte // of this rank
 	Node  bool   // the ranks of a node meet, not all
-	// Brief is what ranks for which Whole is false hear in place of all data, which with 100,000 ranks is a hundred
-	// thousand times as much as a rank says; nil: all hear all. It has a blob of each rank as well, brief of what is
-	// brief changes nothing, and Whole is the same on all ranks.
+	// Brief shortens the data for ranks with Whole false: the data of 100,000 ranks are a hundred thousand times those
+	// of one. nil: all ranks get all data. The result has a blob of each rank as well, Brief of it changes nothing, and
+	// Whole is the same on all ranks.
 	Brief func(all []Blob) []Blob
 	Whole func(rank int) bool
 }

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// needs is what other ranks have said they are blocked on: messages from this
-// one. R2 releases a parked rank for them.
+// needs has the messages of this rank that other ranks wait for. R2 releases a parked rank for them.
 type needs struct {
 	of   map[int]*need  // by blocked rank
 	seen map[int]uint64 // version of the last need or retraction, by blocked rank
@@ -23,8 +22,8 @@ type need struct {
 // unseen as need.since means that the next tick starts the patience.
 const never = time.Duration(-1)
 
-// useless reports that nothing in flight can help the blocked rank: nothing is
-// in flight, or only what it has left lying for all of its patience.
+// useless reports that no message in flight can help the blocked rank: there is none, or it has ignored them for all of
+// its patience.
 func (d *need) useless() bool { return d.sent <= d.had+d.dead }
 
 func (n *needs) ranks() []int { return slices.Sorted(maps.Keys(n.of)) }
@@ -75,8 +74,7 @@ func (n *needs) newer(msg Message) bool {
 	return true
 }
 
-// need takes in that a rank is blocked on a message of this one. Sent is what
-// this rank has sent to it.
+// need notes that a rank is blocked on a message of this one. sent is the number of messages from this rank to it.
 func (m *Machine) need(msg Message, sent uint64) {
 	if !m.needs.newer(msg) {
 		return
@@ -88,7 +86,7 @@ func (m *Machine) need(msg Message, sent uint64) {
 	}
 	d.sent, d.had, d.since = sent, msg.Had, never
 	if msg.Any {
-		d.had = sent // the election has weighed whatever was sent before
+		d.had = sent // the election has considered all earlier messages
 	}
 	m.evaluate()
 }

@@ -2,11 +2,9 @@ package cut
 
 import "slices"
 
-// News about collectives travels along the tree. The first goes out at once;
-// what follows within the same tick to the same neighbour waits for the next
-// one and goes in one message. So a rank through whose place hundreds of rows
-// and columns pass sends a bounded number of messages per tick, and a lone
-// release is not delayed.
+// News about collectives travels along the tree. The first message goes out at once; later news within the same tick to
+// the same neighbour waits for the next one and goes in one message. So a rank through whose place hundreds of rows and
+// columns pass sends a bounded number of messages per tick, and a lone release is not delayed.
 
 // outbox is the news for one neighbour in the tree.
 type outbox struct {
@@ -24,7 +22,7 @@ func (m *Machine) neighbour(i int) (rank int) {
 
 const (
 	fromAbove = 0  // the parent's place in boxes
-	ownNews   = -1 // nobody's
+	ownNews   = -1 // of no neighbour
 )
 
 // forward passes news on to those neighbours in the tree that have members of
@@ -66,7 +64,7 @@ func (b *outbox) add(s Standing) {
 	b.pending[i].Max = max(b.pending[i].Max, s.Max)
 }
 
-// flush sends what has gathered for a neighbour.
+// flush sends the news collected for a neighbour.
 func (m *Machine) flush(i int) {
 	b := &m.boxes[i]
 	b.sent = len(b.pending) > 0

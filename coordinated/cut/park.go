@@ -40,8 +40,7 @@ func (m *Machine) park(e Epoch) {
 	m.do(Look{})
 }
 
-// ownAnswer adds this rank to the subtree's answer. A finished rank has no say
-// in where the others park.
+// ownAnswer adds this rank to the subtree's answer. A finished rank does not influence the Point to park at.
 func (m *Machine) ownAnswer() {
 	a := &m.answers
 	if a.own {
@@ -104,8 +103,8 @@ func (m *Machine) hint(msg Message) {
 	m.evaluate()
 }
 
-// learn fills the maxima from the subtree's own answers and from above. Where
-// even the root misses members of a communicator, nobody knows where they are.
+// learn fills the maxima from the subtree's own answers and from above. If even the root misses members of a
+// communicator, their place is unknown.
 func (m *Machine) learn(fromAbove []Standing) {
 	for _, s := range fromAbove {
 		if !s.complete() {
@@ -140,7 +139,7 @@ func (m *Machine) arrive(ev Arrived) {
 	m.evaluate()
 }
 
-// finish is the main thread in the library for good.
+// finish notes that the main thread stays in the library.
 func (m *Machine) finish(ev Finished) {
 	m.points = ev.Points
 	m.atPoint, m.finished = true, true
@@ -156,7 +155,7 @@ func (m *Machine) finish(ev Finished) {
 	m.evaluate()
 }
 
-// grow takes in this rank's own counts and forwards what nobody knew.
+// grow takes in this rank's own counts and forwards the news.
 func (m *Machine) grow(colls []Coll) {
 	m.colls = colls
 	if m.phase != parking && m.phase != frozen {
@@ -165,8 +164,8 @@ func (m *Machine) grow(colls []Coll) {
 	m.forward(ownNews, m.max.raiseOwn(colls))
 }
 
-// raise takes in what a neighbour in the tree knows. News that overtook the
-// hint waits for it: only then is it known whom it concerns.
+// raise takes in the knowledge of a neighbour in the tree. News that overtook the hint waits for it: only then are the
+// ranks known that it concerns.
 func (m *Machine) raise(from int, ns []Standing) {
 	switch m.phase {
 	case asked:
@@ -177,8 +176,7 @@ func (m *Machine) raise(from int, ns []Standing) {
 	}
 }
 
-// evaluate decides whether a waiting main thread must go on, and tells the
-// parent when the answer for the subtree has changed.
+// evaluate decides whether a waiting main thread must go on, and reports a changed answer of the subtree to the parent.
 func (m *Machine) evaluate() {
 	if m.phase != parking {
 		return
@@ -210,8 +208,8 @@ func (m *Machine) release() {
 	m.do(Release{})
 }
 
-// report tells the parent whether the subtree is parked, if that has changed
-// or if it must be said again; at the root it opens a freeze.
+// report tells the parent whether the subtree is parked, if that has changed or must be repeated; at the root it opens
+// a freeze.
 func (m *Machine) report(again bool) {
 	yes := m.atPoint && m.ready.all()
 	if m.root != nil {

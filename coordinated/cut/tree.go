@@ -28,8 +28,8 @@ type answers struct {
 // readying tracks which of the subtree is parked.
 type readying struct {
 	children []readiness
-	sent     bool   // what the parent has
-	version  uint64 // of what it was told
+	sent     bool   // the last report to the parent
+	version  uint64 // of that report
 }
 
 type readiness struct {
@@ -55,8 +55,7 @@ type answered []bool
 
 func (m *Machine) noneAnswered() answered { return make(answered, len(m.cfg.Children)) }
 
-// first notes a reply and reports whether it is the first of its sender. Where
-// nothing has been asked there is none.
+// first notes a reply and reports whether it is the first of its sender. Without a question there is none.
 func (h answered) first(child int) bool {
 	if child >= len(h) || h[child] {
 		return false

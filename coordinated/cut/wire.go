@@ -27,9 +27,8 @@ const (
 	flagAny = 1 << 1
 )
 
-// Append encodes m behind b: version, kind, flags, then every number as an
-// unsigned varint and every string and blob with its length before it. Blobs come
-// in runs of first rank, number of ranks and the bytes that all of them have.
+// Append encodes m behind b: version, kind, flags, then every number as an unsigned varint and every string and blob
+// with its length before it. Blobs come in runs of first rank, number of ranks and their common bytes.
 func (m *Message) Append(b []byte) []byte {
 	b = append(b, wireVersion, byte(m.Kind), m.flags())
 	for _, v := range []uint64{uint64(m.Epoch), m.Round, uint64(m.Rank), m.Had, m.Min, m.Max, m.Sum} {
@@ -51,8 +50,8 @@ func (m *Message) Append(b []byte) []byte {
 	return appendBlobs(b, m.Blobs)
 }
 
-// appendBlobs writes blobs of neighbouring ranks with the same bytes as one: a
-// hundred thousand votes that all say yes take no more room than one.
+// appendBlobs writes blobs of neighbouring ranks with the same bytes as one: a hundred thousand equal votes take the
+// room of one.
 func appendBlobs(b []byte, blobs []Blob) []byte {
 	runs := 0
 	for i := range blobs {
@@ -124,8 +123,7 @@ func Decode(b []byte) (Message, error) {
 	return m, nil
 }
 
-// decoder takes values off the front of b; after the first failure all are
-// zero and bad stays set.
+// decoder takes values off the front of b; after the first failure all values are zero and bad stays set.
 type decoder struct {
 	b   []byte
 	bad bool

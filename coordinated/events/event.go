@@ -8,16 +8,15 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
-// Version is that of the lines; docs/FORMAT.md says what a change of it means.
+// Version is the version of the lines; docs/FORMAT.md has the rules for changing it.
 const Version = 1
 
-// The names of the events, as they stand in the log. Instants say when something
-// happened, spans how long it took.
+// The names of the events in the log. Instants have a time, spans also a duration.
 const (
 	Open       = "open"       // span: coordinated.Open; first line of every file
 	Sync       = "sync"       // span: all ranks wait for each other; starts before it ends anywhere
 	Restore    = "restore"    // span: Restore; epoch 0: there was nothing to restore
-	Request    = "request"    // a checkpoint was asked for at this rank; What says by whom
+	Request    = "request"    // a checkpoint was requested at this rank; What names the source
 	Arm        = "arm"        // this rank learnt of the request
 	Park       = "park"       // span: the main thread waited at a Point for the cut
 	Release    = "release"    // span: as Park, but it was let go to its next Point
@@ -32,9 +31,9 @@ const (
 	Skip       = "skip"       // the epoch does not go to a level; What: not due, or for which newer one
 	GiveUp     = "giveup"     // no cut came about
 	PutOff     = "putoff"     // the cut is not used, since messages are in flight; another one follows
-	Failure    = "error"      // What failed, Text says how
+	Failure    = "error"      // What failed; Text is the error
 	Source     = "source"     // device program What was built from source; Text has its kernels and why
-	Stop       = "stop"       // the program was told to end, after a final checkpoint
+	Stop       = "stop"       // the program has to end, after a final checkpoint
 	Finish     = "finish"     // the program called Close
 	Close      = "close"      // the log's last line
 	Alive      = "alive"      // nothing but this happened since the line before
@@ -59,7 +58,7 @@ type Event struct {
 
 	Level    string `json:"level,omitempty"`
 	Bytes    int64  `json:"bytes,omitempty"`  // of the protected state, or of the messages drained
-	Stored   int64  `json:"stored,omitempty"` // what they take at the level
+	Stored   int64  `json:"stored,omitempty"` // size at the level
 	Messages int    `json:"msgs,omitempty"`
 	Points   uint64 `json:"points,omitempty"` // Points reached so far
 	Rounds   int    `json:"rounds,omitempty"`
@@ -73,7 +72,7 @@ type Event struct {
 	Lost   uint64  `json:"lost,omitempty"` // lines dropped before this one, for want of room
 }
 
-// Header says whose log it is.
+// Header names the owner of a log.
 type Header struct {
 	Version int      `json:"v"`
 	Job     string   `json:"job"`
@@ -93,12 +92,11 @@ const (
 	maxName = 256
 	maxLine = 16 << 10
 	maxRank = 1 << 24
-	// maxTime bounds wall times and durations: the year 2200, and what can be
-	// added without overflow.
+	// maxTime bounds wall times and durations: the year 2200, which can be added without overflow.
 	maxTime = int64(230*365*24) * int64(time.Hour)
 )
 
-// line encodes an event, shortened to what a line may hold.
+// line encodes an event, cut to the length of a line.
 func (e *Event) line() ([]byte, error) {
 	e.Text, e.What, e.Level = units.Cut(e.Text, maxText), units.Cut(e.What, maxName), units.Cut(e.Level, maxName)
 	if e.Header != nil {
@@ -116,7 +114,7 @@ func (e *Event) line() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// parse decodes one line and says whether it can be used.
+// parse decodes one line and reports whether it can be used.
 func parse(line []byte) (Event, bool) {
 	var e Event
 	if err := json.Unmarshal(line, &e); err != nil {

@@ -19,9 +19,9 @@ type file struct {
 	name  func(rank, part int) string
 	heads []Event // the first lines of the ranks, as they were logged; every part begins with them
 
-	f     vfs.File // nil: none is open
+	f     vfs.File // nil: no file is open
 	part  int
-	at    int64       // where the next line goes
+	at    int64       // end of the written lines
 	alive []aliveLine // behind at: signs of life, which the next ones take the place of
 	dirty int64       // the file may have bytes up to here, behind at
 }
@@ -51,7 +51,7 @@ func (l *file) open() error {
 	return l.openPart()
 }
 
-// close syncs what is there.
+// close syncs and closes the file.
 func (l *file) close() error {
 	if l.f == nil {
 		return nil
@@ -100,8 +100,7 @@ func (l *file) openPart() error {
 	return err
 }
 
-// headLine is the first line of a rank in this part; again says that an earlier part has it,
-// too.
+// headLine is the first line of a rank in this part; again marks a part after the first.
 func (l *file) headLine(h Event, again bool) ([]byte, error) {
 	own := *h.Header
 	own.Part, h.Header = l.part, &own
@@ -130,8 +129,8 @@ func (l *file) join(h Event) error {
 	return err
 }
 
-// write appends events and returns how many of them are in the file. A sign of
-// life right behind another of the same rank takes its place.
+// write appends events and returns how many of them are in the file. A sign of life right after another of the same
+// rank replaces it.
 func (l *file) write(batch []Event) (written int, err error) {
 	if l.f == nil {
 		if err := l.open(); err != nil {
@@ -163,7 +162,7 @@ func (l *file) write(batch []Event) (written int, err error) {
 			if err := l.writeAlive(e.Rank, b); err != nil {
 				return written, err
 			}
-			if e.Lost > 0 { // what it says of missing lines must stay
+			if e.Lost > 0 { // its count of missing lines must stay
 				l.settle()
 			}
 			written = i + 1
@@ -182,8 +181,8 @@ func (l *file) write(batch []Event) (written int, err error) {
 	return written, flush(len(batch))
 }
 
-// append writes whole lines. When it fails the file may have any part of them
-// behind at; the next lines overwrite it, and fill the rest of it.
+// append writes whole lines. If it fails the file may have any part of them behind at; the next lines overwrite it, and
+// fill the rest.
 func (l *file) append(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -254,7 +253,7 @@ func (l *file) writeAlive(rank int, b []byte) error {
 	if err := l.append(block); err != nil {
 		return err
 	}
-	if l.at == at+int64(len(block)) { // else it had to fill what was behind, and stays
+	if l.at == at+int64(len(block)) { // otherwise it had to fill the bytes behind, and stays
 		l.at, l.alive = at, lines
 	}
 	return nil

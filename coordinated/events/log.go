@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// Options say where a Log is written and whose it is.
+// Options describe a Log: its place and its owner.
 type Options struct {
 	Dir    string    // the directory that has the runs; made when it is missing
 	Header Header    // Part is filled in
@@ -23,13 +23,12 @@ type Options struct {
 	MaxBytes int64
 	// Node makes the ranks of a node write to one file; nil: this one has files of its own.
 	Node   *Node
-	Logger *slog.Logger // hears once when the log cannot be written; nil discards
+	Logger *slog.Logger // for one line if the log cannot be written; nil discards
 
 	fs vfs.FS
 }
 
-// defaultMaxBytes is what a rank writes at most in one run: about three thousand
-// checkpoints.
+// defaultMaxBytes bounds a rank's log of one run: about three thousand checkpoints.
 const defaultMaxBytes = 8 << 20
 
 // queueLen is how many events may wait for a slow disk.
@@ -61,14 +60,14 @@ type Log struct {
 type sink interface {
 	// open makes it ready, if it can be by now.
 	open() error
-	// write appends events of this rank and says how many of them are written.
+	// write appends events of this rank and returns how many of them are written.
 	write(batch []Event) (written int, err error)
 	// close ends it, when all that was written is synced.
 	close() error
 }
 
-// Create makes the files of a new run and starts the goroutine that writes them, with
-// Options.Node at the first rank of the node alone. The caller closes the Log.
+// Create makes the files of a new run and starts the goroutine that writes them; with Options.Node only at the first
+// rank of the node. The caller closes the Log.
 func Create(ctx context.Context, opt Options) (*Log, error) {
 	if opt.fs == nil {
 		opt.fs = vfs.OrOS(vfs.From(ctx))
@@ -98,10 +97,10 @@ func Create(ctx context.Context, opt Options) (*Log, error) {
 	return l, nil
 }
 
-// Emit logs what happens now.
+// Emit logs an event that happens now.
 func (l *Log) Emit(e Event) { l.EmitAt(time.Now(), e) }
 
-// EmitAt logs what happened at t, which must be of this process's clock.
+// EmitAt logs an event at t, which must be of this process's clock.
 func (l *Log) EmitAt(t time.Time, e Event) {
 	if l == nil {
 		return
@@ -122,9 +121,8 @@ func (l *Log) EmitAt(t time.Time, e Event) {
 	}
 }
 
-// Span logs that something begins, and returns what logs its end: the event it
-// is given, with the name and duration and, where it has none, the epoch and level
-// of the beginning, and the text of what went wrong.
+// Span logs the beginning of an event, and returns a function that logs its end: the event that it is given, with the
+// name, the duration, the error's text, and, if it has none, the epoch and level of the beginning.
 func (l *Log) Span(e Event) (end func(Event, error)) {
 	if l == nil {
 		return func(Event, error) {}
@@ -171,7 +169,7 @@ func (l *Log) Flush(ctx context.Context) {
 	}
 }
 
-// Close writes what is left, syncs and closes the file. It may be called again.
+// Close writes the remaining events, syncs and closes the file. It may be called again.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -188,8 +186,7 @@ func (l *Log) Close() error {
 	return l.err
 }
 
-// tryWrite writes a batch. One that cannot be written is a gap: the next line that
-// can says how long it is.
+// tryWrite writes a batch. A batch that cannot be written is a gap: the next line that can has its length.
 func (l *Log) tryWrite(batch []Event) {
 	if len(batch) == 0 {
 		return
@@ -197,7 +194,7 @@ func (l *Log) tryWrite(batch []Event) {
 	batch[0].Lost += l.gap
 	n, err := l.out.write(batch)
 	if n > 0 {
-		l.gap = 0 // the first line says it
+		l.gap = 0 // the first line has it
 	}
 	if err != nil {
 		l.fail(uint64(len(batch)-n), err)
@@ -209,7 +206,7 @@ func (l *Log) tryWrite(batch []Event) {
 	l.err = nil
 }
 
-// fail notes that so many lines are missing.
+// fail notes the number of missing lines.
 func (l *Log) fail(missing uint64, err error) {
 	if l.err == nil {
 		l.opt.Logger.Warn("holdfast: cannot write the event log; events are missing until a retry succeeds", "error",

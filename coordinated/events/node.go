@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
-// Node is the ranks of a node that write to one file: the first of them writes it, the others
-// send it their lines over a Unix socket. One that cannot reach the first, because it has died
-// or is in another container, goes on in a file of its own.
+// Node is the ranks of a node that write to one file: the first of them writes it, the others send it their lines over
+// a Unix socket. A rank that cannot reach the first, because it has died or is in another container, goes on in a file
+// of its own.
 type Node struct {
 	First  int    // rank
 	Ranks  int    // how many there are
-	Secret string // the same on all ranks of the job, and known to nobody else
+	Secret string // the same on all ranks of the job, known to no other process
 }
 
 // address is that of an abstract socket, which leaves no file behind. Whoever connects has to
@@ -33,13 +33,13 @@ func (n *Node) address() *net.UnixAddr {
 const (
 	// joinTime is how long a rank looks for the first of its node.
 	joinTime = 5 * time.Second
-	// answerTime is how long that one may take to write what it was sent.
+	// answerTime bounds the first rank's time to write a batch.
 	answerTime = time.Minute
 	// leaveTime is how long the first rank waits, in Close, for the others to close.
 	leaveTime = 2 * time.Second
 )
 
-// answer is what the first rank says to a batch, on a line.
+// answer is the first rank's answer to a batch, on a line.
 type answer struct {
 	Written int    `json:"n"`
 	Error   string `json:"error,omitempty"`
@@ -65,7 +65,7 @@ func newCollector(opt Options) *collector {
 	return c
 }
 
-// open opens the file, and lets the others in. One that finds nobody has a file of its own.
+// open opens the file, and lets the others connect. A rank that finds no first rank has a file of its own.
 func (c *collector) open() error {
 	l, err := net.ListenUnix("unix", c.opt.Node.address())
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *collector) write(batch []Event) (written int, err error) {
 	return c.file.write(batch)
 }
 
-// close waits a moment for ranks that are still about to close.
+// close gives ranks that are about to close a short time.
 func (c *collector) close() error {
 	if c.listen != nil {
 		_ = c.listen.Close() // it has nothing to lose
@@ -113,8 +113,7 @@ func (c *collector) accept() {
 	}
 }
 
-// serve takes in what one rank sends: batches of lines, each ended by an empty one. The first
-// has its header alone.
+// serve takes in the lines of one rank: batches of lines, each ended by an empty one. The first has only its header.
 func (c *collector) serve(conn *net.UnixConn) error {
 	if err := sameUser(conn); err != nil {
 		return err
@@ -159,7 +158,7 @@ func (c *collector) serve(conn *net.UnixConn) error {
 func readBatch(in *bufio.Reader) (batch []Event, err error) {
 	for len(batch) <= queueLen {
 		line, whole, err := readLine(in)
-		if err != nil { // what is not whole was not taken in
+		if err != nil { // an incomplete batch was not taken in
 			return nil, nil
 		}
 		if whole && len(line) == 0 {
@@ -216,8 +215,7 @@ func (m *member) write(batch []Event) (written int, err error) {
 	return m.own.write(batch)
 }
 
-// send sends a batch to the first rank; gone says that it is not there, and may have written
-// what it was sent.
+// send sends a batch to the first rank; gone reports that it is not there, and may have written the batch.
 func (m *member) send(batch []Event) (written int, err, gone error) {
 	if m.conn == nil {
 		if gone := m.dial(); gone != nil {
@@ -287,7 +285,7 @@ func (m *member) exchange(batch []Event) (written int, err, gone error) {
 
 func (m *member) leave() {
 	if m.conn != nil {
-		_ = m.conn.Close() // what was answered is written
+		_ = m.conn.Close() // all answered lines are written
 		m.conn = nil
 	}
 }

@@ -18,7 +18,7 @@ const keepRuns = 100
 
 func runDir(dir string, run int) string { return filepath.Join(dir, fmt.Sprintf("run-%06d", run)) }
 
-// partName is a file of one rank, nodeName one of the ranks of a node, by the first of them.
+// partName is a file of one rank, nodeName one of the ranks of a node, by its first rank.
 func partName(rank, part int) string  { return fmt.Sprintf("rank-%06d.%d.jsonl", rank, part) }
 func nodeName(first, part int) string { return fmt.Sprintf("node-%06d.%d.jsonl", first, part) }
 
@@ -27,8 +27,7 @@ var (
 	partForm = regexp.MustCompile(`^(rank|node)-(\d{6,8})\.(\d{1,6})\.jsonl$`)
 )
 
-// Runs lists the runs that a directory has logs of, ascending; none when there
-// is no directory.
+// Runs lists the runs whose logs a directory has, ascending; none without a directory.
 func Runs(ctx context.Context, dir string) ([]int, error) {
 	list, err := vfs.OrOS(vfs.From(ctx)).ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,8 +47,8 @@ func Runs(ctx context.Context, dir string) ([]int, error) {
 	return runs, nil
 }
 
-// Prune removes logs of runs long past, those of ranks and of nodes whose first rank one of
-// them was, and their directories with the last of them.
+// Prune removes logs of old runs, those of ranks and of nodes whose first rank one of them was, and their directories
+// with the last log.
 func Prune(ctx context.Context, dir string, run int, ranks ...int) error {
 	fsys := vfs.OrOS(vfs.From(ctx))
 	runs, err := Runs(ctx, dir)

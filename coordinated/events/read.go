@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// RankLog is what one rank logged in one run, as far as it could be read.
+// RankLog has one rank's log of one run, as far as it could be read.
 type RankLog struct {
 	Header    Header
 	Rank      int
@@ -49,7 +49,7 @@ func decode(r io.Reader) (logs []*RankLog, err error) {
 		}
 		if err == io.EOF {
 			if len(logs) > 0 {
-				logs[0].Torn = true // without a line feed it is not whole, whatever it says
+				logs[0].Torn = true // without a line feed it is incomplete
 			}
 			break
 		}
@@ -79,9 +79,8 @@ func decode(r io.Reader) (logs []*RankLog, err error) {
 	return logs, nil
 }
 
-// readLine returns the next line without its line feed. Of one that is too long
-// it returns nothing and false; at the end of the file err is io.EOF and line is
-// what stands behind the last line feed.
+// readLine returns the next line without its line feed. For a line that is too long it returns nothing and false; at
+// the end of the file err is io.EOF and line has the bytes behind the last line feed.
 func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	line, err = in.ReadSlice('\n')
 	if err == nil {
@@ -120,7 +119,7 @@ func ReadDir(ctx context.Context, dir string, most int) (logs []RankLog, problem
 	return logs, problems, nil
 }
 
-// NoLogError says that a directory has no event logs.
+// NoLogError reports that a directory has no event logs.
 type NoLogError struct{ Dir string }
 
 // Error names the directory, and the directories that have event logs.
@@ -180,7 +179,7 @@ func readRun(fsys vfs.FS, dir string, list []vfs.Entry) (logs []RankLog, problem
 	return logs, problems
 }
 
-// join adds what a rank logged later, of which the first lines may be the last of l.
+// join adds a later log of a rank, whose first lines may be the last of l.
 func (l *RankLog) join(later *RankLog) {
 	type key struct {
 		mono  int64

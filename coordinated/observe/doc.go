@@ -1,6 +1,6 @@
-// Package observe says what the ranks of a program are doing that takes no checkpoints: holdfast run --watch. Each
-// node's daemon looks at its ranks, whose messages libholdfast-mpi counts, and tells holdfast run, which names
-// deadlocks, answers holdfast status, and says at the end what a checkpoint would have met.
+// Package observe watches the ranks of a program that takes no checkpoints, for holdfast run --watch. Each node's
+// daemon looks at its ranks, whose messages libholdfast-mpi counts, and reports them to holdfast run, which names
+// deadlocks, answers holdfast status, and lists at the end the obstacles to a checkpoint.
 //
-// Nothing here has a part in the program: it goes on whatever becomes of the one who looks.
+// Nothing here takes part in the program: it goes on if the watcher ends.
 package observe

@@ -11,37 +11,37 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-// Job is what holdfast run knows of all ranks. All methods may be called by any goroutine.
+// Job has holdfast run's knowledge of all ranks. All methods may be called by any goroutine.
 type Job struct {
 	began    time.Time
 	patience time.Duration
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	ranks    []Rank
 	known    []bool
 	keys     []string // of the ranks that wait for ever, at the first look that found them
 	first    time.Time
 	deadlock string // in words
-	named    bool   // it has been said
+	named    bool   // it is reported
 	looks    uint64 // at which all ranks were there
 	flying   uint64 // messages in flight at those, summed up
-	most     uint64 // at one of them
+	most     uint64 // at one of the moments
 }
 
-// Ranks that wait for what cannot come are taken for deadlocked when nothing has moved for so long: quick where no
-// message of the job is in flight, else after the patience of New, and pollersWait times as long where one of them
-// polls, as it may compute between the polls.
+// Ranks that can never go on count as deadlocked when nothing has moved for a time: quick if no message of the job is
+// in flight, else the patience of New, and pollersWait times as long if one of them polls, as it may compute between
+// the polls.
 const (
 	quick       = 2 * time.Second
 	pollersWait = 10
 )
 
-// New is a job of which nothing is known yet.
+// New returns a job without any report.
 func New(patience time.Duration) *Job {
 	return &Job{began: time.Now(), patience: max(patience, quick)}
 }
 
-// Take takes in what a node says of its ranks.
+// Take takes in a node's report on its ranks.
 func (j *Job) Take(ranks []Rank) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -72,7 +72,7 @@ func (j *Job) inFlight() uint64 {
 	return sent - min(sent, received) // nodes are looked at one after the other
 }
 
-// Look judges what is known, and returns what there is to say: a deadlock is named once.
+// Look judges the reports, and returns a text about a deadlock, once.
 func (j *Job) Look(now time.Time) (said string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -118,7 +118,7 @@ func (j *Job) Look(now time.Time) (said string) {
 // mostNamed is how many ranks of a circle are named.
 const mostNamed = 16
 
-// explain says who waits for whom.
+// explain lists the ranks that wait and the ranks that they wait for.
 func explain(all []watch.ThreadState, waiting []int, flying uint64) string {
 	var text string
 	if cycle := watch.Cycle(all, waiting); cycle != nil {
@@ -143,7 +143,7 @@ func explain(all []watch.ThreadState, waiting []int, flying uint64) string {
 	return text
 }
 
-// Status is what holdfast status shows.
+// Status returns the state for holdfast status.
 func (j *Job) Status() *job.Status {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-// Rank is what a node's daemon says of one of its ranks.
+// Rank is the report of a node's daemon on one of its ranks.
 type Rank struct {
 	job.RankStatus
 	Size           int
@@ -18,16 +18,16 @@ type Rank struct {
 	Thread         watch.ThreadState
 	Sent, Received uint64 // messages so far
 	Over           bool   // it has called MPI_Finalize, or its process has ended
-	Elsewhere      bool   // libholdfast counts its messages by now, and nobody sees them here
+	Elsewhere      bool   // libholdfast counts its messages now, and they are not visible here
 
 	Refused  map[string]uint64 // calls that no checkpoint can keep, and how often the program has made them
-	Moments  uint64            // at which the program was asked what a checkpoint would be refused for
+	Moments  uint64            // at which the program was asked for the obstacles to a checkpoint
 	Bad      uint64            // of those, at which it would have been refused
-	Met      map[string]uint64 // why, and at how many of them
-	Receives uint64            // most that were pending at one of them
+	Met      map[string]uint64 // the obstacles, and the number of moments with each
+	Receives uint64            // most that were pending at one moment
 }
 
-// Page is what the program of a rank says of itself, in memory that it shares.
+// Page is a program's report on one rank, in memory that it shares.
 type Page interface {
 	Activity() endpoint.Activity
 	Polling() (last endpoint.Wait, polls uint64)
@@ -40,7 +40,7 @@ type Page interface {
 	Answered() (receives uint64, met map[string]uint64, ok bool)
 }
 
-// Eye looks at one rank. One goroutine at a time may use it.
+// Eye looks at one rank. Only one goroutine may use it at a time.
 type Eye struct {
 	page  Page
 	rank  Rank
@@ -51,7 +51,7 @@ type Eye struct {
 	open  bool // a question has not been answered yet
 }
 
-// askEvery is how often a program is asked what a checkpoint would be refused for.
+// askEvery is the time between two questions for the obstacles to a checkpoint.
 const askEvery = time.Second
 
 // NewEye looks at a rank of size ranks.

@@ -13,7 +13,7 @@ type Met struct {
 	Count uint64 `json:"count"`
 }
 
-// Summary is what a run was like, for whoever thinks of checkpoints.
+// Summary describes a run, for users who consider checkpoints.
 type Summary struct {
 	Ranks    int    `json:"ranks"`
 	Watched  int    `json:"watched"`  // of those
@@ -31,7 +31,7 @@ type Summary struct {
 	Deadlock string `json:"deadlock,omitempty"`      // that was there at the end
 }
 
-// Summary sums up what is known.
+// Summary sums up the reports.
 func (j *Job) Summary() Summary {
 	j.mu.Lock()
 	defer j.mu.Unlock()

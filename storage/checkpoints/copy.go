@@ -52,7 +52,7 @@ func Copy(ctx context.Context, from []string, to string, e Epoch, jobs int) (don
 	if err := v.readable(e); err != nil {
 		return done, err
 	}
-	// What is copied stays until somebody removes it: verify then misses each of the copies.
+	// The copy stays until a person removes it: verify then misses each of the copies.
 	t, err := v.openTarget(ctx, to, target{run: "copy " + random.Text(), jobs: jobs, create: true, readsBack: true,
 		keepEvery: 1})
 	if err != nil {
@@ -62,7 +62,7 @@ func Copy(ctx context.Context, from []string, to string, e Epoch, jobs int) (don
 	return t.copyEpoch(ctx, v, e)
 }
 
-// newest is the newest epoch of which a manifest can be read.
+// newest returns the newest epoch whose manifest can be read.
 func (v *View) newest() (Epoch, error) {
 	newest := Epoch(0)
 	for _, d := range v.dirs {
@@ -78,7 +78,7 @@ func (v *View) newest() (Epoch, error) {
 	return 0, fmt.Errorf("no epoch is committed in the directories: %w", level.ErrNotCommitted)
 }
 
-// readable says why no directory has a manifest of an epoch that can be read.
+// readable returns an error if no directory has a readable manifest of an epoch.
 func (v *View) readable(e Epoch) error {
 	var problems []error
 	for _, d := range v.dirs {
@@ -125,8 +125,8 @@ func (t *target) copyEpoch(ctx context.Context, v *View, e Epoch) (done Copied, 
 	return done, err
 }
 
-// copyAll copies the shards of all ranks. Where directories hold different epochs under
-// the number it takes one that is there for all ranks.
+// copyAll copies the shards of all ranks. If directories hold different epochs under the number it takes one that is
+// there for all ranks.
 func (t *target) copyAll(ctx context.Context, v *View, e Epoch) (infos []ShardInfo, err error) {
 	var problems []error
 	for _, id := range v.contentsOf(e) {
@@ -145,7 +145,7 @@ func bytesOf(shards []ShardInfo) (n int64) {
 	return n
 }
 
-// damagedCopy says what to do about an epoch that was copied and is not good any more.
+// damagedCopy adds the remedy for an epoch that was copied and is damaged now.
 func damagedCopy(to level.Epochs, e Epoch, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err

@@ -17,7 +17,7 @@ type Kind string
 
 // Kinds of findings.
 const (
-	Damaged      Kind = "damaged"       // it is there and is not what was written, or is refused
+	Damaged      Kind = "damaged"       // it is there and differs from the written bytes, or is refused
 	Missing      Kind = "missing"       // it should be there, and no directory given has the data
 	NotRedundant Kind = "not redundant" // it should be there, and other directories given have the data
 	Elsewhere    Kind = "elsewhere"     // no directory given has it, and it may be in another: see View.Complete
@@ -25,7 +25,7 @@ const (
 	OtherRun     Kind = "other run"     // it belongs to another run, and is nothing of this one; see OtherRunError
 )
 
-// kindOf judges what is wrong with something whose data are had elsewhere or not.
+// kindOf classifies damage; had reports whether other places have the data.
 func kindOf(err error, had bool) Kind {
 	switch {
 	case errors.As(err, new(*format.VersionError)):
@@ -77,9 +77,8 @@ func (d *viewDir) committed() ([]Epoch, error) {
 	}), err
 }
 
-// expect finds what the keep rules leave of the epochs that the ledgers list for a
-// directory. The ledgers of other directories know what is at global, which all
-// ranks share; at the other levels each directory has its own.
+// expect finds the epochs that the keep rules leave of those in a directory's ledgers. The ledgers of other directories
+// know the epochs at global, which all ranks share; at the other levels each directory has its own.
 func (v *View) expect(d *viewDir) error {
 	d.due = map[Epoch][]string{}
 	keep, every, newest := 0, Epoch(0), Epoch(0)
@@ -120,8 +119,8 @@ func (v *View) expect(d *viewDir) error {
 	return nil
 }
 
-// aged says that no keep rule holds the epoch at a level, or with no name at any: it is there for what later ones refer
-// to, or about to go, and what is not there any more is not missed. A wider level may keep it.
+// aged reports that no keep rule holds the epoch at a level, or without a name at any: later epochs refer to it, or it
+// is about to be removed; a missing file is no finding. A wider level may keep it.
 func (c *check) aged(level string) bool {
 	known := false
 	for _, d := range c.view.dirs {
@@ -138,7 +137,7 @@ func (c *check) aged(level string) bool {
 	return known
 }
 
-// missed reports what should be in a directory and is not.
+// missed reports files that should be in a directory and are not.
 func (c *check) missed(d *viewDir, have map[string]bool) {
 	files := slices.Clone(d.due[c.epoch])
 	slices.Sort(files)
@@ -156,10 +155,10 @@ func (c *check) missed(d *viewDir, have map[string]bool) {
 	}
 }
 
-// placed is a file at a level, in whatever directory.
+// placed is a file at a level, in any directory.
 type placed struct{ level, name string }
 
-// incomplete reports what is in no directory of a level although all were given.
+// incomplete reports files that are in no directory of a level although all were given.
 func (c *check) incomplete() {
 	for _, l := range slices.Sorted(maps.Keys(c.at)) {
 		m, t := c.at[l], level.TraitsOf(l)
@@ -189,8 +188,7 @@ func (c *check) incomplete() {
 	}
 }
 
-// dirOf describes a level of which it is not known in which directory something
-// should be.
+// dirOf describes a level if the directory of a missing file is not known.
 func (c *check) dirOf(level string) DirInfo {
 	for _, d := range c.view.dirs {
 		if d.Name() == level {
@@ -200,8 +198,8 @@ func (c *check) dirOf(level string) DirInfo {
 	return DirInfo{Level: level}
 }
 
-// attempts reports the manifests that commit something else than most others do:
-// one of them is of another attempt at the epoch, or of another place.
+// attempts reports the manifests that commit other contents than most others do: they are of another attempt at the
+// epoch, or of another place.
 func (c *check) attempts() {
 	var most [16]byte
 	for id, dirs := range c.ids {

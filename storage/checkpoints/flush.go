@@ -60,7 +60,7 @@ func (v *View) into(ctx context.Context, to string, how target, do func(t *targe
 	return do(t, ctx, v)
 }
 
-// openSome is Open for directories of which some may not be there.
+// openSome is Open for directories that may not all exist.
 func openSome(ctx context.Context, dirs []string) (*View, error) {
 	var good []string
 	var problems []error
@@ -77,8 +77,8 @@ func openSome(ctx context.Context, dirs []string) (*View, error) {
 	return Open(ctx, good...)
 }
 
-// salvageEpochs is how many epochs are tried: the newest may have died with a
-// node, and the one before it be newer than what is at the global level.
+// salvageEpochs is the number of epochs that are tried: the newest may have died with a node, and the one before it be
+// newer than those at the global level.
 const salvageEpochs = 2
 
 func (t *target) salvage(ctx context.Context, v *View) (Epoch, error) {
@@ -103,8 +103,8 @@ func (t *target) salvage(ctx context.Context, v *View) (Epoch, error) {
 	return 0, errors.Join(problems...)
 }
 
-// salvageShards copies what the directories have of an epoch. One shard that
-// cannot be read does not keep the others.
+// salvageShards copies the shards of an epoch that the directories have. A shard that cannot be read does not stop the
+// others.
 func (t *target) salvageShards(ctx context.Context, v *View, e Epoch) error {
 	var from []shard.Source
 	have := map[int]bool{}
@@ -134,9 +134,8 @@ func (t *target) salvageShards(ctx context.Context, v *View, e Epoch) error {
 	return errors.Join(problems...)
 }
 
-// commitWhole commits an epoch of which the shards of all ranks are there, as a
-// manifest in the directories says they are. Nodes that come to it at once write the
-// same manifest.
+// commitWhole commits an epoch whose shards are there for all ranks, as a manifest in the directories lists them. Nodes
+// that do so at once write the same manifest.
 func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool, err error) {
 	if _, err := t.ReadManifest(e); level.OfOtherRun(err) {
 		return false, err
@@ -146,7 +145,7 @@ func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool,
 	}
 	ids := v.contentsOf(e)
 	if len(ids) == 0 {
-		return false, nil // nobody knows here whose shards those are
+		return false, nil // this node cannot know whose shards those are
 	}
 	m := v.manifestWith(e, ids[0])
 	if m == nil {
@@ -157,7 +156,7 @@ func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool,
 	for r := range t.info.Size {
 		info, _, err := fetch.Uncommitted(t, e, r)
 		if err != nil {
-			return false, nil // another node has it, or nobody
+			return false, nil // another node commits it, or none does
 		}
 		if info.Digest != m.Shards[r].Digest {
 			return false, fmt.Errorf("epoch %d, rank %d: the shard at %s is not the one that was committed: %w", e, r,
@@ -228,7 +227,7 @@ func (v *View) missingAt(to level.Epochs) ([]Epoch, error) {
 	return format.NewestFirst(maps.Keys(set)), nil
 }
 
-// contentsOf lists what the manifests of an epoch commit, what most of them do first.
+// contentsOf lists the contents that the manifests of an epoch commit, the most frequent first.
 func (v *View) contentsOf(e Epoch) (ids [][16]byte) {
 	count := map[[16]byte]int{}
 	for _, d := range v.dirs {

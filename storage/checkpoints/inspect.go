@@ -98,14 +98,14 @@ func (d *viewDir) markerByManifest() *format.Marker {
 	return nil
 }
 
-// look reads what lies in the directory itself.
+// look reads the directory's own files.
 func (v *View) look(d *viewDir) error {
 	bad := func(file string, err error) {
 		if err != nil {
 			v.found = append(v.found, Finding{Dir: d.info, Rank: -1, Part: file, Kind: kindOf(err, false), Err: err})
 		}
 	}
-	if d.markerErr != nil { // what it says was read off a manifest
+	if d.markerErr != nil { // its text was read off a manifest
 		v.found = append(v.found, Finding{Dir: d.info, Rank: -1, Part: format.MarkerName,
 			Kind: kindOf(d.markerErr, true), Err: d.markerErr})
 	}

@@ -104,7 +104,7 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 		}
 		removed, odd, err := looks[i].Prune(ctx, &catalog.KeepRules{Keep: rules.Keep, Every: rules.KeepEvery,
 			Widest: widest, Counts: func(e Epoch) bool { return whole[d.Name()][e] }, Failed: no, InUse: no,
-			Making: func(string) bool { return false }, // the lock is ours: nobody writes
+			Making: func(string) bool { return false }, // the lock is ours: no other process writes
 			DryRun: rules.DryRun, Stays: stays},
 			func(e Epoch, err error) error { return fmt.Errorf("remove epoch %d from %s: %w", e, d.Path(), err) })
 		problems = append(problems, err)
@@ -121,8 +121,7 @@ func (v *View) prune(ctx context.Context, rules PruneRules) (map[string][]Epoch,
 	return out, errors.Join(problems...)
 }
 
-// wholeAt finds the epochs of which the directories of a level have parts of as
-// many ranks as of any.
+// wholeAt finds the epochs that have parts of as many ranks in the directories of a level as any.
 func wholeAt(looks []*catalog.Look, name string) map[Epoch]bool {
 	parts := map[Epoch]map[int]bool{}
 	for _, d := range looks {
@@ -151,10 +150,9 @@ func wholeAt(looks []*catalog.Look, name string) map[Epoch]bool {
 	return whole
 }
 
-// lock takes the directories for a tool, as a run of the job with this name would: a live run
-// is a *BusyError, and one that starts meanwhile waits, and is refused in the end.
-// onlyRead continues without the lock where nothing can be written: there nobody
-// can remove anything either.
+// lock takes the directories for a tool, as a run of the job with this name would: a live run is a *BusyError, and one
+// that starts meanwhile waits, and is refused in the end. onlyRead continues without the lock in places that cannot be
+// written: no process can remove anything there either.
 func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release func() error, err error) {
 	g := level.NewGuard(ctx, run)
 	for _, d := range v.dirs {
@@ -205,8 +203,8 @@ func PinEpoch(ctx context.Context, dir string, e Epoch, name string) error {
 	return nil
 }
 
-// staysWhole waits until nobody is about to remove an epoch that is to stay, or what it refers to, and looks whether
-// all of it is there.
+// staysWhole waits until no process is about to remove an epoch that is to be kept, or those that it refers to, and
+// checks that all files are there.
 func staysWhole(ctx context.Context, d *viewDir, e Epoch) error {
 	for start := time.Now(); ; {
 		m, err := d.ReadManifest(e)
@@ -229,7 +227,8 @@ func staysWhole(ctx context.Context, d *viewDir, e Epoch) error {
 	}
 }
 
-// wholeEpoch says why an epoch cannot be pinned: it is not committed, or what it refers to is not.
+// wholeEpoch returns the reason for which an epoch cannot be pinned: it is not committed, or one that it refers to is
+// not.
 func wholeEpoch(l level.Epochs, e Epoch) error {
 	m, err := l.ReadManifest(e)
 	if err == nil {

@@ -97,7 +97,7 @@ type repairer struct {
 	dry  bool
 }
 
-// place tells findings apart that are of different files.
+// place is the file of a finding.
 type place struct {
 	epoch     Epoch
 	dir, part string
@@ -112,7 +112,7 @@ func placeOfFinding(f *Finding) place {
 // mostRounds bounds how often an epoch is looked at again.
 const mostRounds = 4
 
-// epoch repairs what is wrong with an epoch.
+// epoch repairs the findings of an epoch.
 func (r *repairer) epoch(ctx context.Context, e Epoch) ([]Repaired, error) {
 	return r.rounds(ctx, func() ([]Finding, error) {
 		found, err := r.v.Verify(ctx, e)
@@ -120,7 +120,7 @@ func (r *repairer) epoch(ctx context.Context, e Epoch) ([]Repaired, error) {
 	}, func(found []Finding) map[place]error { return r.once(ctx, e, found) })
 }
 
-// rounds repairs what is wrong until nothing is, or nothing more can be repaired: a repair may let find see more.
+// rounds repairs until nothing is wrong, or nothing more can be repaired: a repair may reveal more.
 func (r *repairer) rounds(ctx context.Context, find func() ([]Finding, error),
 	repair func(found []Finding) map[place]error) (out []Repaired, err error) {
 	var order []place
@@ -135,7 +135,7 @@ func (r *repairer) rounds(ctx context.Context, find func() ([]Finding, error),
 		for _, x := range all {
 			x.Done = true
 		}
-		fresh := len(found) < before // what has failed may work with what is good now
+		fresh := len(found) < before // a repair that has failed may work with the files that are good now
 		before = len(found)
 		for _, f := range found {
 			p := placeOfFinding(&f)
