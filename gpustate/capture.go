@@ -119,8 +119,8 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 	return m, err
 }
 
-// untouched reports whether nothing has written to the device's memory: no command was
-// given to it, nothing was restored, and nothing that might have had a command was
+// untouched reports whether the device's memory was never written: no command was
+// given to it, nothing was restored, and no object that might have had a command was
 // released. The device is stopped.
 func (d *Device) untouched() bool {
 	if d.state.Filled || d.lent.Load() || int(d.state.NextID) != len(d.state.List) {
@@ -247,7 +247,7 @@ type Share struct {
 	Boxes  []Placed
 }
 
-// Placed is a box of a buffer, and where it lies there.
+// Placed is a box of a buffer and its layout there.
 type Placed struct {
 	At   Layout
 	Size Box

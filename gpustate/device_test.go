@@ -310,7 +310,7 @@ func TestLost(t *testing.T) {
 	ok(t, d.Close())
 }
 
-// TestHostMemoryRefused: what cannot be had is an error that says why, and leaves
+// TestHostMemoryRefused: memory that cannot be had is an error with the reason, and leaves
 // nothing.
 func TestHostMemoryRefused(t *testing.T) {
 	d, lib := fakeDevice(t)
@@ -479,7 +479,7 @@ func (c *counting) Close() error {
 	return c.Device.Close()
 }
 
-// TestCloseUnpinsMessages: memory that was page-locked for messages, which nobody unpins, keeps no device open. Memory
+// TestCloseUnpinsMessages: memory that was page-locked for messages, and is not unpinned, keeps no device open. Memory
 // that the program pinned does, until it is unpinned.
 func TestCloseUnpinsMessages(t *testing.T) {
 	mem, err := unix.Mmap(-1, 0, 2*pageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

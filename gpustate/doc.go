@@ -24,7 +24,7 @@
 // ErrIdentity, and names the object, when a restarted program has made an unnamed
 // memory object that the checkpoint did not hold instead of asking for one that it did
 // hold, or when a released object that others are made from has the name of another
-// one, in use or released likewise.
+// one, in use or also released.
 //
 // Kernels of a released program and ranges of a released buffer stay valid, in a
 // capture and after a restore or migration too.
@@ -85,7 +85,7 @@
 // are not cached. The OpenCL platforms and the CUDA driver (for PTX) have caches of
 // their own.
 //
-// A binary form (PTX, cubin, SPIR-V) goes before the source. Where the device of a
+// A binary form (PTX, cubin, SPIR-V) goes before the source. If the device of a
 // restart or a move does not load it, the source is built, which may round in another
 // order: Device.BuiltFromSource lists such programs with the driver's reason, and
 // Migration.FromSource those of a move. A program without a source for the API fails

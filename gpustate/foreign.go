@@ -326,8 +326,8 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 // AdoptContext opens a device in a context that other code has made, instead of one of its own:
 // n.Kind, n.Context and, for OpenCL, n.Device say which. Objects of this package and of that code
 // then share it, and pointers and queues of either are valid for the other. The context stays the
-// other code's and must live until Close. What a capture holds does not tell it from a context of
-// this package: either restores what the other has captured, and MigrateTo leaves it for a context
+// other code's and must live until Close. A capture does not depend on the kind of
+// context: either restores what the other has captured, and MigrateTo leaves it for a context
 // of this package. Captures wait for all streams of a CUDA context, of OpenCL for the queues of
 // this package and those adopted.
 //

@@ -18,7 +18,7 @@ import (
 // device reach by the shortest path: it is page-locked where the device gains from
 // that, and mapped by the server of a device behind a Unix socket, which then moves
 // bytes without an extra copy. That holds for transfers whose host side lies
-// entirely in the memory. Where it is impossible (a server reached through TCP, an
+// entirely in the memory. If it is impossible (a server reached through TCP, an
 // image, a limit on locked memory, on open files or on what a server maps)
 // transfers take longer, without an error.
 //

@@ -28,8 +28,8 @@ const (
 )
 
 // ImageDesc says what an image is like. Extents are in pixels; an image has as
-// many dimensions as the last extent above 1 says, unless Dims does. Layers above 0 makes an
-// array of so many images of one or two dimensions; in regions, the number of an image is the
+// many dimensions as the last extent above 1 says, unless Dims does. Layers above 0 is the number
+// of images in an array, of one or two dimensions each; in regions, the number of an image is the
 // coordinate behind its own: y or z.
 type ImageDesc struct {
 	Dims                 int // 1, 2 or 3; 0: as many as the extents need
@@ -156,7 +156,7 @@ func (s *Sampler) Release() error { return s.dev.drop(s.e) }
 const ImageArray = driver.ArrayDims
 
 // ImageFormats lists channel order and type of the formats that the device has
-// for images of so many dimensions.
+// for images of a number of dimensions.
 func (d *Device) ImageFormats(a Access, dims int) ([][2]uint32, error) {
 	if dims < 1 || dims > ImageArray+2 || dims == ImageArray {
 		return nil, ErrRange

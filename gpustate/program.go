@@ -12,7 +12,7 @@ import (
 )
 
 // Sources are the forms of one program. A device takes the forms of its API;
-// give both texts to restore across APIs. Where the device does not load a binary form
+// give both texts to restore across APIs. If the device does not load a binary form,
 // it builds the text for its API, and BuiltFromSource reports why.
 type Sources struct {
 	OpenCL string // OpenCL C

@@ -232,7 +232,7 @@ func TestOtherVariables(t *testing.T) {
 	}
 }
 
-// TestHidden: a program whose data nobody can reach is refused, and taken when it
+// TestHidden: a program whose data cannot be reached is refused, and accepted when it
 // says that they need not be kept.
 func TestHidden(t *testing.T) {
 	d := tallyDevice(t, 0)
@@ -418,7 +418,7 @@ func TestRefusedArgument(t *testing.T) {
 		}
 		for name, refused := range refusals {
 			if d.lazy && (name == "beyond the last" || name == "too many") {
-				continue // nobody knows how many there are
+				continue // their number is not known
 			}
 			ok(t, k.SetArgs(y, float32(1), Local(16)))
 			ok(t, k.SetArgs(y, float32(2), Local(16)))
@@ -487,7 +487,7 @@ func TestFewerArguments(t *testing.T) {
 			recorded.Args = recorded.Args[:c.keep]
 			want := c.want
 			if lazy {
-				want = nil // nobody knows
+				want = nil // not known
 			}
 			for _, early := range []bool{false, true} {
 				again, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = lazy })

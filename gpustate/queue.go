@@ -259,7 +259,7 @@ func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event
 }
 
 // fill makes the index space of a launch, which is empty before. It is false when the extents do not fit:
-// misfit says why.
+// misfit has the reason.
 func fill(g *driver.Grid, global, local []int) bool {
 	if len(global) < 1 || len(global) > 3 || local != nil && len(local) != len(global) {
 		return false

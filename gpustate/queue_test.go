@@ -46,7 +46,7 @@ func TestReleased(t *testing.T) {
 }
 
 // TestAskedEvents: commands that wait for each other across queues leave nothing
-// behind although nobody waits for them; not before the end either.
+// behind although the program does not wait for them; not before the end either.
 func TestAskedEvents(t *testing.T) {
 	d, _ := fakeDevice(t, func(i *driver.Info) { i.Lazy = true })
 	s := newSetup(t, d, 8)
@@ -279,7 +279,7 @@ func TestWaitLists(t *testing.T) {
 	ok(t, s.q.Finish())
 }
 
-// unsure is a device of which nobody learns by asking that a command is complete.
+// unsure is a device that never reports, when asked, that a command is complete.
 type unsure struct{ driver.Device }
 
 func (unsure) EventDone(driver.Event) (bool, error) { return false, nil }

@@ -29,7 +29,7 @@ func (q *Queue) Range(b Linear, off, n int) *Range { return &Range{q: q, b: b, o
 // Bytes is the length of the range.
 func (r *Range) Bytes() int { return r.n }
 
-// Check says why the range cannot be used, or nil.
+// Check returns an error if the range cannot be used.
 func (r *Range) Check() error {
 	d := r.q.dev
 	if err := d.enter(); err != nil {
@@ -150,7 +150,7 @@ func endReads(last *Event) error {
 	return last.Wait()
 }
 
-// Mark is a moment in the queue.
+// Mark returns the present position in the queue.
 func (r *Range) Mark() (any, error) {
 	e, err := r.q.Marker()
 	if err != nil {
@@ -159,8 +159,8 @@ func (r *Range) Mark() (any, error) {
 	return e, nil
 }
 
-// WritePiece begins to copy src to the range from byte off on, after a moment of Mark, or, with
-// nil, after what the queue was given.
+// WritePiece begins to copy src to the range from byte off on, after a position of Mark, or, with
+// nil, after the commands that the queue was given.
 func (r *Range) WritePiece(mark any, off int, src []byte) (wait func() error, err error) {
 	up, err := r.q.dev.messageQueue(queueUp)
 	if err != nil {
@@ -195,8 +195,8 @@ func (r *Range) Whole(do func() error) error {
 	return do()
 }
 
-// Lend runs do with the address of the range when what comes before a moment of Mark is complete,
-// or, with nil, what the queue was given. Devices whose memory has no address in this process refuse
+// Lend runs do with the address of the range when the commands before a position of Mark are complete,
+// or, with nil, those that the queue was given. Devices whose memory has no address in this process refuse
 // with an error that matches ErrUnsupported and that of package errors.
 func (r *Range) Lend(mark any, do func(pointer uintptr) error) error {
 	if err := r.ready(mark); err != nil {
@@ -211,7 +211,7 @@ func (r *Range) Lend(mark any, do func(pointer uintptr) error) error {
 	})
 }
 
-// LendWith is Lend of this range and of another *Range of the same device at once, which comes after a moment of
+// LendWith is Lend of this range and of another *Range of the same device at once, which comes after a position of
 // its own.
 func (r *Range) LendWith(mark, other, after any, do func(pointer, other uintptr) error) error {
 	o, ok := other.(*Range)
@@ -259,7 +259,7 @@ func (r *Range) Common(other any) int {
 	return max(0, min(from+r.n, at+o.n)-max(from, at))
 }
 
-// place is the buffer that the range lies in, and where.
+// place returns the buffer of the range and its offset there.
 func (r *Range) place() (of *object.Entry, from int) {
 	i := r.b.linear()
 	i.dev.making.Lock()

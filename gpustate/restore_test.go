@@ -102,7 +102,7 @@ func big(t *testing.T, d *Device) *setup {
 }
 
 // TestRestoreFaults lets each allocation and each write of a restore fail:
-// nothing that the restore made may be left, and the next one works.
+// no object of the restore may be left, and the next one works.
 func TestRestoreFaults(t *testing.T) {
 	first, _ := fakeDevice(t)
 	big(t, first)
@@ -478,7 +478,7 @@ func TestRollbackOfReleased(t *testing.T) {
 	})
 }
 
-// TestOtherOrder: a program that asks for less than before is told at its next
+// TestOtherOrder: a program that asks for less than before gets an error at its next
 // checkpoint, instead of continuing with an undefined buffer.
 func TestOtherOrder(t *testing.T) {
 	d, _ := fakeDevice(t)

@@ -109,7 +109,7 @@ func (t *tracker) reach(seq uint64) {
 }
 
 // push hands the commands to the device for a call that waits for one of them. A
-// queue that is released has none that are not complete.
+// queue that is released has only complete ones.
 func (t *tracker) push() error {
 	t.alive.RLock()
 	defer t.alive.RUnlock()

@@ -14,7 +14,7 @@ import (
 type DeviceRange interface {
 	// Bytes is the length of the range.
 	Bytes() int
-	// Check says why the range cannot be used: the buffer is released, the device closed.
+	// Check returns an error if the range cannot be used: the buffer is released, the device closed.
 	Check() error
 	// Device is the same value for all ranges of a device, and no other's. If it has a method
 	// Closed() bool, nothing is kept for it when that is true.
@@ -32,7 +32,7 @@ type DeviceRange interface {
 	// Write copies src to the beginning of the range, after everything that is enqueued, and
 	// returns when that is done.
 	Write(src []byte) error
-	// Mark is a moment in the queue: after what is enqueued now.
+	// Mark returns the present position in the queue: after what is enqueued now.
 	Mark() (mark any, err error)
 	// WritePiece begins to copy src to the range from byte off on, after mark, or, when that is
 	// nil, after everything that is enqueued. wait returns when that is done.

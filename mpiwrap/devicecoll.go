@@ -53,7 +53,7 @@ func BcastDevice(c *Comm, r DeviceRange, root int) error {
 	return errors.Join(err, c.inPieces(call.Bcast, out, in, r.Bytes(), bcast))
 }
 
-// usableWith says why a collective cannot be called, with ranges of which either may be nil.
+// usableWith returns an error if a collective cannot be called with ranges, of which either may be nil.
 func (c *Comm) usableWith(op call.Op, dest, src DeviceRange) error {
 	if err := c.channel().Usable(op.String()); err != nil {
 		return err

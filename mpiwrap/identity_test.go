@@ -232,7 +232,7 @@ func TestMadeOnFreed(t *testing.T) {
 	}
 }
 
-// TestNoMailNoRefusal: what nobody waits for may be made elsewhere.
+// TestNoMailNoRefusal: a communicator without waiting messages may be made elsewhere.
 func TestNoMailNoRefusal(t *testing.T) {
 	recs := mailed(t, func(r *record) { r.Boxes = nil }, dupHalo)
 	if err := ranks(2, func(w *Comm) error {
@@ -302,7 +302,7 @@ func TestTemporaryBetween(t *testing.T) {
 }
 
 // TestNewOrderStays: a program that has changed the order of its communicators, when
-// nobody waited for them, is restarted in the new order from then on.
+// no message waited in them, is restarted in the new order from then on.
 func TestNewOrderStays(t *testing.T) {
 	makers := map[string]maker{"halo": dupHalo, "control": dupControl}
 	recs := mailed(t, func(r *record) { r.Boxes = nil }, dupHalo, dupControl)
@@ -470,8 +470,8 @@ func TestFunctionNames(t *testing.T) {
 	}
 }
 
-// TestRestart: what one life of a program leaves behind (a message, receives that nobody
-// answers, a communicator, a window, a prepared request) is not there in the next, which
+// TestRestart: what one life of a program leaves behind (a message, receives without an
+// answer, a communicator, a window, a prepared request) is not there in the next, which
 // names and counts from the beginning.
 func TestRestart(t *testing.T) {
 	err := ranks(3, func(w *Comm) error {

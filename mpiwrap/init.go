@@ -47,10 +47,10 @@ type Options struct {
 }
 
 // DeviceMessages counts this rank's large messages of device memory: handed to MPI as they lie on the
-// device, or through host memory; and the collectives that were handed device memory. Why says why one that
-// waits for its receiver was not sent or received directly, and is empty if none was.
+// device, or through host memory; and the collectives that were handed device memory. Why is the reason why one that
+// waits for its receiver was not sent or received directly; it is empty if none was.
 //
-// A message goes directly in SendDevice, SsendDevice and SendrecvDevice, when its receiver waits for it, and where a
+// A message goes directly in SendDevice, SsendDevice and SendrecvDevice, when its receiver waits for it, and if a
 // receive waits for pieces that come over MPI: from another node, or sent directly. BcastDevice,
 // AllgatherDevice, AlltoallDevice and AlltoallvDevice of 64 KiB and more do so on every rank for itself. All others
 // go through host memory, and so does everything with ThreadMultiple. A library that says that it takes
@@ -134,8 +134,8 @@ func Single() *Comm {
 	return c
 }
 
-// over builds a world on a driver, with a function that hears of every call the
-// program makes, or nil.
+// over builds a world on a driver, with a function that is called before every call of the
+// program, or nil.
 func over(d driver.Driver, observer func(op string)) (*Comm, error) {
 	c, err := newWorld(d)
 	if err == nil && observer != nil {

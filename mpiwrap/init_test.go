@@ -32,9 +32,9 @@ func (s stuck) Finalize() error {
 	return &driver.Error{Class: driver.ClassOther, Text: "ended"}
 }
 
-// TestFinalize: nobody hurries a rank that still computes; when all have come, a
-// library that hangs is left behind, without an error and not without a word, and
-// what it reports in time is returned.
+// TestFinalize: it waits for a rank that still computes. When all ranks are there, it leaves a
+// library that hangs behind, with a warning and no error. It returns errors that the library
+// reports in time.
 func TestFinalize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -213,7 +213,7 @@ func (c *Comm) groupNumber(how *creation) (int, *commRecord) {
 // pathLength is how many functions a creation's Path has at most.
 const pathLength = 6
 
-// locate fills in on what the program makes the communicator, by which call and where.
+// locate notes the communicator that the program makes this one on, the call and its place.
 func (how *creation) locate(parent *Comm, op call.Op) {
 	how.Parent, how.Op = parent.ch.Name, op.String()
 	site := request.NoteSite()

@@ -121,7 +121,7 @@ func (c *Comm) Private() *Comm { return c.st.private }
 
 // Restart makes another world on the ranks of c, like that of a process which has just called Init: nothing has been
 // sent, no communicator made, no message waits in it. A test restarts its program in it without a new process. The
-// observer, if there is one, hears of every call before it is made. Collective over the world, which must not be used
+// observer, if there is one, is called before every call. Collective over the world, which must not be used
 // before end has returned.
 //
 // end is collective as well, and does what the end of a process would: receives that are pending are withdrawn,

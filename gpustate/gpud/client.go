@@ -80,7 +80,7 @@ func (cl *client) Opened(who wire.Open) error {
 }
 
 // departed reports whether the client has moved away or closed its connection: its device may not be
-// closed yet, which takes some drivers a while. The server's mutex is held.
+// closed yet, which takes some drivers seconds. The server's mutex is held.
 func (cl *client) departed() bool { return cl.away.Load() || cl.backend != nil && cl.backend.Left() }
 
 // Moved hands the result of a move that the server ordered to the call that waits for it.

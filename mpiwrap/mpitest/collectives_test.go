@@ -311,7 +311,7 @@ func badCollectives(w *mpiwrap.Comm) error {
 	)
 }
 
-// gatherShort gives every rank its own root, so that nobody enters.
+// gatherShort gives every rank its own root, so that no rank enters.
 func gatherShort(w *mpiwrap.Comm) error {
 	return mpiwrap.Gather(w, []int{}, []int{1}, w.Rank())
 }

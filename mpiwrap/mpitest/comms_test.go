@@ -237,7 +237,7 @@ func neighbourhoods(w *mpiwrap.Comm) error {
 	if err != nil {
 		return err
 	}
-	// What goes down arrives from above, also when both are the same rank.
+	// What goes down arrives from above, even when both are the same rank.
 	down, up := 100+w.Rank(), 200+w.Rank()
 	two := make([]int, 2)
 	err = both("NeighborAlltoall", func() error { return mpiwrap.NeighborAlltoall(n, two, []int{down, up}) },
@@ -282,8 +282,8 @@ func neighbourGraph(w *mpiwrap.Comm) error {
 	return equalSlices("gathered", dest, everyone(w.Size(), 2000, 0))
 }
 
-// freeInFlight: what nobody received on a freed communicator is not missed at
-// the next drain.
+// freeInFlight: the next drain does not miss messages of a freed communicator that were
+// never received.
 func freeInFlight(w *mpiwrap.Comm) error {
 	for _, n := range []int{1, 30_000} {
 		d, err := w.Dup()

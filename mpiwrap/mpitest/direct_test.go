@@ -147,7 +147,7 @@ func exchangeRound(c *mpiwrap.Comm, rounds int) error {
 	return nil
 }
 
-// warnings counts what a logger is told from slog.LevelWarn on, and below.
+// warnings counts the lines of a logger from slog.LevelWarn on, and below.
 type warnings struct {
 	slog.Handler
 	mu          sync.Mutex

@@ -17,7 +17,7 @@ import (
 //  2. each message was received exactly once;
 //  3. no receive got a message while an earlier one of the same sender and
 //     communicator that fits it too was taken by a receive posted later, or by none;
-//  4. no receive that was withdrawn had been passed over: nothing that fits it
+//  4. no receive that was withdrawn had been passed over: no message that fits it
 //     was taken by a receive posted after it and finished before its withdrawal;
 //  5. what a probe reported was what the next receive of that source and tag got;
 //  6. a receive or probe that was pending at a checkpoint and is made again after the

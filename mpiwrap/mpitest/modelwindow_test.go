@@ -55,7 +55,7 @@ func (x *modelWindow) round(w *mpiwrap.Comm, rng *rand.Rand) error {
 	return errors.Join(err, x.win.UnlockAll())
 }
 
-// add counts on a rank. Nobody but the library keeps the buffers.
+// add counts on a rank. Only the library keeps the buffers.
 func (x *modelWindow) add(rng *rand.Rand, to int) error {
 	v := int64(rng.IntN(100))
 	x.added += v

@@ -51,7 +51,7 @@ type Options struct {
 	Pins bool
 	// Concurrent grants ThreadMultiple. Then a deadlock is not noticed.
 	Concurrent bool
-	// OnCall hears of each call of the program before it is made, on the rank's
+	// OnCall is called before each call of the program, on the rank's
 	// goroutine. It may block the rank, ask for a checkpoint, abort the world or
 	// kill a rank.
 	OnCall func(Call)
@@ -78,7 +78,7 @@ func NewWorld(n int, opt Options) *World {
 func (w *World) Abort(err error) { w.sim.Abort(err) }
 
 // Kill makes every further call of a rank fail with ErrKilled, as if its process
-// were gone. Nobody else is told.
+// were gone. The other ranks get no notice.
 func (w *World) Kill(rank int) { w.sim.Kill(rank) }
 
 // Run runs f once per rank and waits for all of them. It returns the errors of
@@ -125,7 +125,7 @@ func Run(n int, seed uint64, f func(world *mpiwrap.Comm) error) error {
 }
 
 // SmallPieces makes short messages of device memory go as large ones do: from large bytes on, in
-// pieces of slot bytes (a multiple of 4096), through memory of so many slots. It is for a whole
+// pieces of slot bytes (a multiple of 4096), through memory of this number of slots. It is for a whole
 // test binary, before its first message.
 func SmallPieces(large, slot, slots int) {
 	devmsg.LargeBytes, devmsg.SlotBytes, devmsg.SlabSlots, devmsg.MostBytes = large, slot, slots, 2*slots*slot

@@ -19,7 +19,7 @@ type testDevice struct {
 	all   []int64 // with what lies around it
 	bug   bug
 	lends lending
-	kind  string // where it is not that of lends
+	kind  string // if it is not that of lends
 	whole sync.RWMutex
 	freed atomic.Bool
 	late  atomic.Bool // memory was asked for after what is enqueued, which needs the program
@@ -70,7 +70,7 @@ func deviceWith(v []int64) *testDevice {
 	return d
 }
 
-// dawdle takes a while.
+// dawdle takes time.
 func dawdle() {
 	n := rand.IntN(4)
 	for range n {

@@ -101,7 +101,7 @@ func (cp *copier) staged(ctx context.Context, mem driver.Handle, off int64, dst 
 		return err
 	}
 	var events [2]driver.Event
-	var pending [2][]byte // where the piece in stage goes
+	var pending [2][]byte // destination of the piece in stage
 	for i := 0; len(dst) > 0 || len(pending[i&1]) > 0 || len(pending[1-i&1]) > 0; i++ {
 		s := i & 1
 		if len(pending[s]) > 0 {

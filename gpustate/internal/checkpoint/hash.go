@@ -17,7 +17,7 @@ import (
 // device memory, and there: they do not cross the bus. Chunks that lie in host memory, or on two
 // pieces of device memory, have the zero Hash. The program may run meanwhile; its kernels share
 // the device with that of the hashes, which reads the captured bytes once. A device that cannot
-// run it gives an error that matches driver.ErrUnsupported. Where a device is full, the little memory that
+// run it gives an error that matches driver.ErrUnsupported. If a device is full, the little memory that
 // the hashes take is made by bringing a block of a capture to the host, whose chunks have none then.
 // The call is local.
 func (c *Capture) Hashes(ctx context.Context) ([][]chunkhash.Sum, error) {

@@ -45,7 +45,7 @@ func (s *Session) runAs(ctx context.Context, find func(add func(jobs ...job)) er
 	next := func() job { // nil: the copier stops serving
 		mu.Lock()
 		defer mu.Unlock()
-		if len(waiting) == 0 || ctx.Err() != nil { // another copier failed and says why
+		if len(waiting) == 0 || ctx.Err() != nil { // another copier failed and has the reason
 			copiers--
 			return nil
 		}

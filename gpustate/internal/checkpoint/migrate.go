@@ -98,7 +98,7 @@ func (m *migration) copyArgs(o *record.Object, k *object.Kernel) error {
 }
 
 // copies bring the contents of an object to its second entry: between the devices
-// where they can, through the host where not.
+// if they can, otherwise through the host.
 func (m *migration) copies(_ int, o *record.Object, there *object.Entry) []job {
 	e := m.d.ByID(o.ID)
 	if e.Host != nil {

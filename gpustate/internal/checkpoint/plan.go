@@ -18,7 +18,7 @@ import (
 type plan struct {
 	op     string // "restore" or "migrate", for messages
 	d      *State
-	s      *Session // where the objects are to be
+	s      *Session // session that gets the objects
 	rec    *record.Record
 	to     map[uint64]*object.Entry // what takes the place of each object, by recorded ID
 	fresh  []*object.Entry          // those of them that have no place in the device, in order

@@ -53,7 +53,7 @@ func (d *State) Restore(ctx context.Context, r *record.Record, read func(i int, 
 	return nil
 }
 
-// dropUnclaimed releases what an earlier Restore made and nobody has asked for; the
+// dropUnclaimed releases the objects of an earlier Restore that the program has not asked for; the
 // device is stopped.
 func (d *State) dropUnclaimed() error {
 	old := &plan{d: d, s: d.Session}

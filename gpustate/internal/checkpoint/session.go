@@ -115,7 +115,7 @@ func (s *Session) read(h driver.Handle, dst []byte) error {
 	return cp.down(context.Background(), h, 0, dst)
 }
 
-// FindVariable gives an entry for one variable of a program, which nobody has written yet: nil if there is none.
+// FindVariable returns an entry for one variable of a program, not written yet: nil if there is none.
 func (s *Session) FindVariable(program *object.Entry, h driver.Handle, name string) (*object.Entry, error) {
 	v, err := program.FindVariable(s.Device, h, name)
 	if v == nil || err != nil {

@@ -17,7 +17,7 @@
 //
 // # Why it is good enough
 //
-// The key is random and drawn anew in each process, so the bytes of a program do not depend on it.
+// The key is random and drawn once in each process, so the bytes of a program do not depend on it.
 // Whatever two different chunks of one length hold, a floor gives both the same numbers with
 // probability 2^-128 at most (2^-32 for each p: the paper's theorem on keys that are moved, after
 // Toeplitz); no pattern in the data, such as nearly constant chunks or single flipped bits, makes

@@ -40,7 +40,7 @@ type mem struct {
 	lines  bool   // an array of images of one dimension
 
 	mu     sync.Mutex // held by a transfer while it maps an SVM object
-	mapped handle     // where the object is mapped, 0 when it is not
+	mapped handle     // address of the mapped object, 0 when it is not mapped
 }
 
 func openDevice(f found) (driver.Device, error) {

@@ -31,7 +31,7 @@ type Library struct {
 var System = &Library{}
 
 // Property is a property of the device by its number in the specification, nil
-// where the device lacks it.
+// if the device lacks it.
 func (l *Library) Property(index int, what uint32) []byte {
 	if l.load() != nil || index < 0 || index >= len(l.found) {
 		return nil

@@ -10,7 +10,7 @@ import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 // NVIDIA's OpenCL refuses a box of a buffer whose slices end, with the gap behind the last of their rows, beyond
 // the buffer, although the specification allows it. Such a box goes in pieces.
 
-// holds reports whether the slices of a box, and the gaps in them, lie within so many bytes.
+// holds reports whether the slices of a box, and the gaps in them, lie within a number of bytes.
 func holds(l driver.Layout, b driver.Box, bytes int64) bool {
 	return l.Off/l.Slice+b[2] <= bytes/l.Slice
 }

@@ -26,7 +26,7 @@ func ramp(n int) []byte {
 	return b
 }
 
-// someLayout places a box within so many bytes, often up to their end.
+// someLayout places a box within a number of bytes, often up to their end.
 func someLayout(r *rand.Rand, b driver.Box, bytes int64) (l driver.Layout, fits bool) {
 	l.Row = b[0] + r.Int64N(3)*r.Int64N(20)
 	l.Slice = l.Row * (b[1] + r.Int64N(3))

@@ -63,7 +63,7 @@ func (d *device) countsConstants() bool {
 			return // so it is taken to count variables alone
 		}
 		d.constantsCount = d.variableBytes(h.(*program).h) > 0
-		_ = d.ReleaseProgram(h) // nobody else has it
+		_ = d.ReleaseProgram(h) // it has no other owner
 	})
 	return d.constantsCount
 }
@@ -141,8 +141,8 @@ func (d *device) log(p handle) string {
 	}))
 }
 
-// variableBytes is what a built program takes for variables in global memory, 0
-// where the platform does not tell.
+// variableBytes returns the bytes of a built program's variables in global memory, 0
+// if the platform does not report them.
 func (d *device) variableBytes(p handle) uint64 {
 	const totalSize = 0x1185
 	n, _ := number("", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {

@@ -22,8 +22,8 @@ var (
 	defined    = regexp.MustCompile(`-D\s*(\w+)(?:=(\S+))?`)
 )
 
-// variables are the names of what kernels of the source may keep from one launch to
-// the next. whole is false where files are included, which nobody can search.
+// variables returns the names of data that kernels of the source may keep from one launch to
+// the next. whole is false if files are included, which are not searched.
 func variables(source, options string) (names []string, whole bool) {
 	if !newerC.MatchString(options) {
 		return nil, true // the language has none

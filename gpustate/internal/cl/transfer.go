@@ -68,7 +68,7 @@ func (d *device) throughMap(q driver.Handle, m *mem, off int64, n int, wait []dr
 		do(memory(m.mapped, m.bytes)[off : off+int64(n)])
 		return 0, nil
 	}
-	if !m.svm { // it was mapped a moment ago
+	if !m.svm { // it was just mapped
 		b, err := m.mapFor(q)
 		if err != nil {
 			return 0, err
@@ -133,7 +133,7 @@ func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image dri
 		C.hfcl_image_to_buffer(q.(queue).h, from.h, h, box(r), C.size_t(off), n, w))
 }
 
-// whole is the buffer of a range, and where an offset in the range is in it: PoCL 3.1 ends
+// whole returns the buffer of a range, and the offset in it of an offset in the range: PoCL 3.1 ends
 // the program when a range is copied to an image, or by boxes.
 func (m *mem) whole(off int64) (handle, int64) {
 	if m.parent != 0 {

@@ -11,7 +11,7 @@ const (
 )
 
 // kinds maps numbers to the conditions that gpustate acts on. After an error of
-// a kernel, such as an illegal address, the context is unusable for good.
+// a kernel, such as an illegal address, the context is permanently unusable.
 var kinds = map[int]error{
 	missingCall: driver.ErrUnsupported,
 	outOfMemory: driver.ErrOutOfMemory,

@@ -27,7 +27,7 @@ var retained = struct {
 	devs map[int]bool
 }{devs: map[int]bool{}}
 
-// Keep retains the primary context once more, for good. One of other code is theirs to keep.
+// Keep retains the primary context once more, permanently. One of other code is theirs to keep.
 func (d *device) Keep() error {
 	if d.adopted {
 		return nil

@@ -247,7 +247,7 @@ func (d *device) CreateKernel(p driver.Handle, name string) (driver.Handle, erro
 
 func (d *device) ReleaseKernel(driver.Handle) error { return nil }
 
-// Args counts the parameters, where the driver tells them: local sizes and
+// Args counts the parameters, if the driver reports them: local sizes and
 // samplers are arguments but not parameters.
 func (d *device) Args(h driver.Handle) (int, bool) { return len(h.(*kernel).sizes), false }
 
@@ -308,8 +308,8 @@ func (k *kernel) add(b []byte) {
 	k.params = append(k.params, b...)
 }
 
-// fits compares the arguments with the function's parameters, where the driver or
-// the module's image tells them. A value that is too short would be read beyond
+// fits compares the arguments with the function's parameters, if the driver or
+// the module's image has them. A value that is too short would be read beyond
 // its end, one that is too long is of another type.
 func (k *kernel) fits() error {
 	if !k.known {

@@ -68,7 +68,7 @@ func (d *device) withEvent(s *stream, wait []driver.Event, call string, do func(
 	return ev, nil
 }
 
-// event gives an event that nobody uses.
+// event returns an event that is not in use.
 func (d *device) event(timing bool) (handle, error) {
 	if timing {
 		return createEvent(d.ctx, true)

@@ -189,8 +189,8 @@ type Device interface {
 	ReleaseProgram(Handle) error
 	CreateKernel(program Handle, name string) (Handle, error)
 	ReleaseKernel(Handle) error
-	// Args is the number of a kernel's arguments. Where the API does not tell all
-	// of them, it is how many there are at least, and exact is false.
+	// Args is the number of a kernel's arguments. If the API does not report all
+	// of them, it is their least number, and exact is false.
 	Args(kernel Handle) (n int, exact bool)
 	// SetArg that is refused may leave the argument without a value, as NVIDIA's OpenCL
 	// does: give it the old one again.
@@ -337,8 +337,8 @@ type Global struct {
 // beside memory objects.
 type GlobalLister interface {
 	// Globals lists the program's variables that kernels can write; CreateMem makes
-	// a MemGlobal of one. An error that matches ErrHidden says what the program has
-	// that nobody can read or write from outside.
+	// a MemGlobal of one. An error that matches ErrHidden names data of the program
+	// that cannot be read or written from outside.
 	Globals(program Handle) ([]Global, error)
 }
 
@@ -354,7 +354,7 @@ type Mover func(ctx context.Context, to string, report func(steps string, err er
 
 // Movable is implemented by devices of a server.
 type Movable interface {
-	// OnMove says who moves the program when the server asks for it; nil: nobody.
+	// OnMove moves the program when the server asks for it; nil: it cannot be moved.
 	OnMove(do Mover)
 }
 
@@ -366,7 +366,7 @@ type Losable interface {
 
 // FallbackReporter is implemented by devices that take binary forms of programs.
 type FallbackReporter interface {
-	// FallbackReason says why a program was built from its source although it has a binary
+	// FallbackReason returns the reason why a program was built from its source although it has a binary
 	// form for this API; empty when it was not.
 	FallbackReason(program Handle) string
 }

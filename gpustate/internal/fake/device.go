@@ -76,7 +76,7 @@ func (k *kernel) check(what string) {
 	}
 }
 
-// undefined is what memory holds that nobody has written to, or that is gone.
+// undefined fills memory that was never written, or that is gone.
 const undefined = 0xCB
 
 // spoil doubles what is spoiled with each copy: the race detector looks at each store of a loop.
@@ -296,7 +296,7 @@ func (d *device) form(p driver.ProgramDesc) (string, error) {
 	return text, nil
 }
 
-// FallbackReason says why a program is of its sources.
+// FallbackReason returns the reason why a program is built from its sources.
 func (d *device) FallbackReason(h driver.Handle) string { return h.(*program).fallback }
 
 // Globals lists the variables in the order of the text.

@@ -10,8 +10,8 @@
 // A program is any text that contains the names of its kernels; text with
 // "#error" does not build. Its sources count, or Binary given as PTX or SPIR-V. "global NAME BYTES"
 // is a variable of the program, which begins as zero, "constant NAME BYTES" one that only the host
-// writes. "hidden" is data of the program that nobody
-// can reach.
+// writes. "hidden" is data of the program that cannot
+// be reached.
 package fake
 
 import (
@@ -45,11 +45,11 @@ type Kernel func(Launch)
 
 type registered struct {
 	args  int
-	types []int // what RegisterTyped was told, or nil
+	types []int // types of RegisterTyped, or nil
 	f     Kernel
 }
 
-// Types of arguments for RegisterTyped besides values, which are told by their size.
+// Types of arguments for RegisterTyped besides values, which are known by their size.
 const (
 	Memory  = 0
 	Local   = -1
@@ -80,7 +80,7 @@ type Library struct {
 	Faults Faults
 	// Formats lists order and type of the images of a shape that the devices have; nil: all.
 	Formats func(shape int) [][2]uint32
-	// Idle devices do nothing that they are told, for benchmarks.
+	// Idle devices execute no command, for benchmarks.
 	Idle bool
 }
 

@@ -28,7 +28,7 @@ func Reseed(s uint64) {
 
 func newRand() *rand.Rand { return rand.New(rand.NewPCG(seed.Load(), opened.Add(1))) }
 
-// hesitant is whether calls take a while before they look at what they were given, see
+// hesitant is whether calls wait before they look at their arguments, see
 // Hesitate.
 var hesitant atomic.Bool
 

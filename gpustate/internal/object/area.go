@@ -49,7 +49,7 @@ func (a *Area) Check(t *Table) error {
 	return nil
 }
 
-// InLayout reports whether a box lies within so many bytes.
+// InLayout reports whether a box lies within a number of bytes.
 func InLayout(l driver.Layout, b driver.Box, bytes int64) error {
 	if b.Bytes() < 0 || !l.Fits(b, bytes) {
 		return fmt.Errorf("a box of %d x %d x %d from byte %d on, rows %d and slices %d apart, of %d bytes: %w", b[0],
@@ -80,7 +80,7 @@ func (a Area) Flat() Area {
 	return Area{Entry: a.Parent, Off: int64(a.Region.Origin[0]) * pixel, Bytes: a.Content()}
 }
 
-// Cut divides a box into boxes of at most so many bytes, or of one row.
+// Cut divides a box into boxes of a greatest number of bytes, or of one row.
 func (a Area) Cut(most int64) (list []Area) {
 	size := a.Size
 	slices := max(most/max(size[0]*size[1], 1), 1)

@@ -43,7 +43,7 @@ type (
 	Null struct{}
 )
 
-// Resize learns the number of arguments; Mu is held, or nobody else has the kernel.
+// Resize learns the number of arguments; Mu is held, or no other goroutine has the kernel.
 func (k *Kernel) Resize(drv driver.Device) {
 	n, exact := drv.Args(k.Handle)
 	k.open = !exact
@@ -234,7 +234,7 @@ func (a *Argument) From(value any) error {
 	return nil
 }
 
-// unfit says why values of a type cannot be passed as bytes, empty if they can.
+// unfit returns the reason why values of a type cannot be passed as bytes, empty if they can.
 func unfit(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,

@@ -122,14 +122,14 @@ func (e *Entry) realizeHost(drv driver.Device) (driver.Handle, error) {
 	}
 	h, err := drv.CreateMem(driver.MemDesc{Kind: driver.MemHost, Bytes: e.Record.Mem.Bytes, Access: e.Record.Mem.Access,
 		Host: e.Host.Bytes, HostFile: e.Host.File})
-	if err != nil && fresh { // nobody has it
+	if err != nil && fresh { // it was not handed out
 		err = errors.Join(err, e.Host.Unmap())
 	}
 	return h, err
 }
 
 // CanBeLazy reports whether a queue can do without an event for each command: its
-// commands complete in the order they were issued, and nobody asks when.
+// commands complete in the order they were issued, and no call asks when.
 func CanBeLazy(q *record.Queue) bool { return !q.OutOfOrder && !q.Profiling }
 
 // Free releases the driver's object when no call that is in progress uses it any more; new ones find that it is

@@ -28,7 +28,7 @@ func Unnamed(o *record.Object) string {
 }
 
 // Find looks for an object to hand out: the one of that name or, without a name, a
-// restored one that was made in the same place in the order and that nobody has taken
+// restored one that was made in the same place in the order and was not handed out
 // yet.
 func (t *Table) Find(o *record.Object) *Entry {
 	k := KeyOf(o)

@@ -26,7 +26,7 @@ type Table struct {
 	Names  map[Key]*Entry // objects with a name
 	Made   map[Key]uint64 // how many objects without a name the program has asked for
 	NextID uint64
-	spare  int // restored objects without a name that nobody has taken yet
+	spare  int // restored objects without a name that were not handed out yet
 }
 
 // Key is what a named object is found by, and what objects without a name are
@@ -108,7 +108,7 @@ func (t *Table) Forget(e *Entry, free func(*Entry) error) error {
 	if e.Children > 0 || !e.Released.Load() && !e.Kept {
 		return nil
 	}
-	if e.Kept { // nobody has asked for it
+	if e.Kept { // it was not asked for
 		t.Unlist(e)
 	}
 	var errs []error

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// check finds records that decode but describe nothing that can exist.
+// check finds records that decode but describe impossible objects.
 func (r *Record) check(version uint32) error {
 	if version >= 2 {
 		if err := r.checkOrdinals(); err != nil {

@@ -154,14 +154,14 @@ func PassMem(f *codec.Fields, m *driver.Mem) {
 	codec.Size(f, &i.Order, &i.Type)
 }
 
-// PassSampler passes a sampler, likewise.
+// PassSampler passes a sampler in the same way.
 func PassSampler(f *codec.Fields, s *driver.SamplerDesc) {
 	f.Bool(&s.Normalized)
 	codec.Small(f, &s.Addressing, math.MaxUint32)
 	codec.Small(f, &s.Filter, math.MaxUint32)
 }
 
-// PassNames passes the texts that describe a device, likewise.
+// PassNames passes the texts that describe a device in the same way.
 func PassNames(f *codec.Fields, i *driver.Info) {
 	f.Str(&i.Kind, &i.Platform, &i.Vendor, &i.Name, &i.Version, &i.Type, &i.UUID, &i.PCI, &i.Arch)
 }

@@ -16,7 +16,7 @@ var ErrCorrupt = errors.New("corrupt GPU object record")
 
 // Record is all objects of one device at one moment.
 type Record struct {
-	Device driver.Info // where the objects were
+	Device driver.Info // device that had the objects
 	// Origin is a number that only records of the same opened device have in common;
 	// their objects are the same if their IDs are. 0 in records of version 1.
 	Origin  uint64

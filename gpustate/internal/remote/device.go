@@ -101,7 +101,7 @@ type pending struct {
 // slot is what a slot is used for.
 type slot struct {
 	busy bool
-	into piece // where a read goes; without bytes for a write
+	into piece // destination of a read; without bytes for a write
 }
 
 // Handles. A host buffer has none: it is memory of this process alone.
@@ -138,7 +138,7 @@ func newDevice(c net.Conn, br *bufio.Reader, addr string, w wire.Welcome, n int)
 		requests: map[uint64]*call{}, passed: map[uint64]string{}, events: map[driver.Event]*pending{},
 		dead: make(chan struct{}), stop: make(chan struct{}),
 		copiers: min(max(runtime.GOMAXPROCS(0)/4, 1), 4)}
-	// memory of the device is not this host's, and what a queue did is told for
+	// memory of the device is not this host's, and completion is reported for
 	// many commands at once
 	d.info.HostMemory, d.info.Lazy = false, true
 	if w.Quota > 0 && w.Quota < d.info.GlobalBytes {

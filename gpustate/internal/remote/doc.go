@@ -7,8 +7,8 @@
 // names the command.
 //
 // Where both processes run on one machine, messages pass through rings in shared
-// memory. Who waits takes them out itself and stays awake for a moment, if waits
-// have been short of late and there are cores to spare; at rest nothing runs.
+// memory. A waiter takes them out itself and spins shortly, if recent waits
+// have been short and there are cores to spare; at rest nothing runs.
 //
 // Bulk data moves in pieces through slots: memory that both processes map where
 // the server is reached through a Unix socket, otherwise the socket itself. A

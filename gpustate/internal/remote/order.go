@@ -41,8 +41,8 @@ type filling struct {
 	direct bool // by the server
 }
 
-// enter makes the event of a command of so many pieces. One without pieces has none: who
-// comes behind it in its queue comes after what it waits for.
+// enter makes the event of a command of pieces. A command without pieces has none: the next one
+// in its queue waits for the same events.
 func (d *Device) enter(q *queue, k kind, pieces int, wait []driver.Event, fills filling) (e driver.Event) {
 	if pieces == 0 && (len(wait) == 0 || d.orders.Load() == 0) {
 		return 0

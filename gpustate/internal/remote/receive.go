@@ -57,8 +57,8 @@ func (d *Device) receive() {
 	close(d.dead)
 }
 
-// watch takes messages out of the ring when no other goroutine does: a waiter takes
-// them out himself for a moment, which saves waking a goroutine.
+// watch takes messages out of the ring when no other goroutine does: a waiter first takes
+// them out itself, which saves waking a goroutine.
 func (d *Device) watch() error {
 	for {
 		if err := d.empty(); err != nil {

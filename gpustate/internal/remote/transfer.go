@@ -105,8 +105,8 @@ func (d *Device) transfer(qh, h driver.Handle, list []piece, host []byte, write,
 	return 0, err
 }
 
-// sendPieces sends pieces in any order but for the last one. Where there are cores
-// for it several are copied to their slots at the same time.
+// sendPieces sends pieces in any order but for the last one. If there are cores
+// for it, several are copied to their slots at the same time.
 func (d *Device) sendPieces(m wire.Transfer, list []piece) error {
 	last := len(list) - 1
 	var next atomic.Int64

@@ -7,7 +7,7 @@ import (
 )
 
 // Beat is a sign of life of its sender. Each side of a device's connection sends one
-// every BeatEvery; the server only while it hears of the client, so that nothing
+// every BeatEvery; the server only while it gets those of the client, so that nothing
 // piles up for one that is stopped.
 type Beat struct{}
 
@@ -16,8 +16,8 @@ func (*Beat) fields(*Fields) {}
 const (
 	// BeatEvery lies between two beats.
 	BeatEvery = time.Second
-	// Silence is how long the other side may say nothing where nobody chose a
-	// time.
+	// Silence is how long the other side may be silent if no time was
+	// chosen.
 	Silence = 15 * time.Second
 	// MinSilence is the shortest time that can be chosen.
 	MinSilence = 3 * BeatEvery

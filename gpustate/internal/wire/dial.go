@@ -64,7 +64,7 @@ func SplitAddr(addr string) (network, address string, err error) {
 var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 5}
 
 // LimitSilence makes a TCP connection fail when sent bytes, or probes, have gone
-// unacknowledged for so long: a host that lost its power says nothing.
+// unacknowledged for this time: a host that lost its power is silent.
 func LimitSilence(c net.Conn, silence time.Duration) error {
 	t, ok := c.(*net.TCPConn)
 	if !ok {

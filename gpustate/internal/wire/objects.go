@@ -64,8 +64,8 @@ func (m *CreateSampler) fields(f *Fields) {
 	record.PassSampler(f, &m.Desc)
 }
 
-// Build builds a program. The reply says why the source was built although there is a
-// binary form, or has an empty text.
+// Build builds a program. The reply has the reason why the source was built although there is a
+// binary form, or an empty text.
 type Build struct {
 	Req, ID uint64
 	Desc    driver.ProgramDesc

@@ -93,7 +93,7 @@ func (r *Ring) CloseRead() error {
 	return r.UnixConn.CloseRead()
 }
 
-// Read waits for bytes: for a moment awake, then until the socket brings a byte.
+// Read waits for bytes: it spins shortly, then waits until the socket brings a byte.
 func (r *Ring) Read(b []byte) (int, error) {
 	for {
 		n, err := r.Poll(b)
@@ -129,7 +129,7 @@ func (r *Ring) meanwhile() bool {
 	return false
 }
 
-// StaysAwake reports whether Read stays awake for a moment when there is nothing to read.
+// StaysAwake reports whether Read spins when there is nothing to read.
 func (r *Ring) StaysAwake() bool { return r.awake.Stays() }
 
 // Poll gives the bytes that are there, if any.
@@ -280,7 +280,7 @@ const betweenCommands = time.Millisecond
 // Waited takes in how long a wait was that outlasted Spin.
 func (r *Ring) Waited(most, d time.Duration) { r.awake.Slept(most, d) }
 
-// Spin stays awake, at most for so long, until there is something to read or
+// Spin stays awake, at most for this time, until there is something to read or
 // over is true.
 func (r *Ring) Spin(most time.Duration, over func() bool) bool {
 	if r.OnWait == nil && r.awake.Stays() {

@@ -151,8 +151,8 @@ func launcherOf(env func(string) string) string {
 	return ""
 }
 
-// launched returns how many ranks the launcher says it has started; 0 when
-// nobody says anything.
+// launched returns the number of ranks that the launcher reports; 0 without
+// a report.
 func launched(env func(string) string) (n int, by string) {
 	for _, v := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
 		if n, err := strconv.Atoi(env(v)); err == nil {

@@ -8,7 +8,7 @@ import "sync/atomic"
 // ordinary store gives on amd64.
 
 // Published is an atomic value that one goroutine writes and any reads. Set may be used
-// where no two goroutines write at the same time; readers use Load.
+// if no two goroutines write at the same time; readers use Load.
 type Published struct{ atomic.Uint64 }
 
 // Increase adds n. No other goroutine may write at the same time.

@@ -119,7 +119,7 @@ func (p *Port) TryIn(mem Memory) error {
 func (p *Port) try(w *way, mem Memory, n int, in bool) (back error) {
 	have := make([]byte, n)
 	if mem.Read(have) != nil {
-		return nil // the message says why
+		return nil // the message has the reason
 	}
 	host := opposite(have)
 	tried, err := false, error(nil)
@@ -164,7 +164,7 @@ func opposite(b []byte) []byte {
 	return c
 }
 
-// trialFailed says why messages of a device go through host memory.
+// trialFailed is the reason why messages of a device go through host memory.
 func (p *Port) trialFailed(mem Memory, in bool, err error) {
 	where := "from"
 	if in {

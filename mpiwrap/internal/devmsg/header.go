@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
-// HeaderBytes is the length of a header: of every message that has another length nobody
-// needs to look at the bytes.
+// HeaderBytes is the length of a header: a receiver looks only at the bytes of messages
+// with this length.
 const HeaderBytes = 128
 
 // Route is how the bytes of a message travel beside its header.
@@ -42,7 +42,7 @@ type Header struct {
 	Seq    uint64 // of the sender's large messages
 }
 
-// ID says which slab it is, and where another process of the node finds it.
+// ID identifies the slab, and its place for another process of the node.
 type ID struct {
 	Nonce [16]byte
 	PID   int

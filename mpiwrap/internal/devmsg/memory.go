@@ -61,7 +61,7 @@ func (p *Pool) Take(m Memory, n int) (*Block, error) {
 }
 
 // TakeUnpinned is Take for a message that may leave most of the memory unused: pages of a large
-// block that nobody writes to take no memory, and are not page-locked.
+// block that are not written take no memory, and are not page-locked.
 func (p *Pool) TakeUnpinned(m Memory, n int) (*Block, error) {
 	a, err := p.take(bits.Len(uint(max(n, SmallBytes) - 1)))
 	if err != nil {

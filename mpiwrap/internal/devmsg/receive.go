@@ -38,7 +38,7 @@ func (p *Port) Receive(h *Header, to Dest) error {
 	return p.receive(h, slab, &to)
 }
 
-// reaches reports whether the message of an RTS is for this rank, and where it can get it.
+// reaches reports whether the message of an RTS is for this rank, and its place.
 func (p *Port) reaches(h *Header, slab *Slab) bool {
 	return h.Dest == p.Self && (slab != nil || h.Route == OverMPI || h.Route == Rendezvous)
 }
@@ -171,7 +171,7 @@ func (p *Port) readSlab(h *Header, slab *Slab, to *Dest) error {
 }
 
 // receivePieces receives the pieces of a message over MPI: some ahead, while earlier ones go to
-// the device. They lie in the slabs, or where those have no room, in memory of their own.
+// the device. They lie in the slabs, or, if those have no room, in memory of their own.
 func (p *Port) receivePieces(h *Header, to *Dest) error {
 	var ahead []incoming
 	f := flight{to: to}

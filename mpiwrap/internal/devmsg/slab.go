@@ -23,7 +23,7 @@ import (
 // Only the sender takes slots. A slot of a message goes from free to filling, to ready when
 // the device has filled it, or to spoilt when it could not, or to viaMPI when the message is sent
 // from the device's memory; the receiver makes it free again.
-// So the states are all that the two sides tell each other, and a message that lies in a slab
+// So the two sides exchange only states, and a message that lies in a slab
 // needs nothing more of the sender: it may compute, or end.
 const (
 	maxMappers = 1024
@@ -81,13 +81,13 @@ type Slab struct {
 	data []byte
 
 	mu     sync.Mutex
-	next   int          // where the search for free slots begins
+	next   int          // first slot of the search for free ones
 	pinned map[any]bool // devices that it is page-locked for
 }
 
 func dataAt(slots int) int { return (stateAt + 4*slots + 4095) &^ 4095 }
 
-// NewSlab makes one of so many slots.
+// NewSlab makes one with a number of slots.
 func NewSlab(slots int) (*Slab, error) {
 	var nonce [16]byte
 	random.Fill(nonce[:])

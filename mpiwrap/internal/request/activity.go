@@ -192,8 +192,8 @@ func (a *Activity) done() {
 }
 
 // ForGroup publishes the other ranks of a group that is being made; nil ends it.
-// Not being collective over the communicator, the call is none that the ranks
-// count alike: a rank that has not come to it has to be asked for by name.
+// The call is not collective over the communicator, so ranks do not count it
+// alike: a rank that has not come to it has to be asked for by name.
 func (a *Activity) ForGroup(worldRanks []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -302,7 +302,7 @@ func (a *Activity) describe(out *endpoint.Activity, c *Channel, w, where uint64)
 	case call.Send, call.Ssend:
 		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, true)}
 	case call.Sendrecv:
-		send := w&flagSend != 0 // what it receives is here, or from nobody
+		send := w&flagSend != 0 // what it receives is here, or it receives nothing
 		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, send)}
 	case call.Recv, call.Probe, call.Mprobe, call.Mrecv, call.Wait:
 		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, w&flagSend != 0)}

@@ -58,7 +58,7 @@ func TestBlockedCallsArePublished(t *testing.T) {
 		{"Send", func(w, _ *mpiwrap.Comm) error { return mpiwrap.Send(w, big, 0, 3) },
 			func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, big, 1, 3); return err },
 			func(a endpoint.Activity) bool { return len(a.Waits) == 1 && a.Waits[0].Send && a.Waits[0].Peer == 0 }},
-		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // from nobody: only a send
+		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // from ProcNull: only a send
 			_, err := mpiwrap.Sendrecv(w, big, 0, 3, []int{0}, mpiwrap.ProcNull, 4)
 			return err
 		}, func(w, _ *mpiwrap.Comm) error { _, err := mpiwrap.Recv(w, big, 1, 3); return err },
@@ -80,7 +80,7 @@ func TestBlockedCallsArePublished(t *testing.T) {
 			func(a endpoint.Activity) bool {
 				return len(a.Waits) == 1 && a.Waits[0].Send && a.Waits[0].Peer == 0
 			}},
-		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // to nobody: only a receive
+		{"Sendrecv", func(w, _ *mpiwrap.Comm) error { // to ProcNull: only a receive
 			_, err := mpiwrap.Sendrecv(w, big, mpiwrap.ProcNull, 3, []int{0}, 0, 7)
 			return err
 		}, send, func(a endpoint.Activity) bool {

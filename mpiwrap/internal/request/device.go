@@ -157,7 +157,7 @@ func (r *Request) size() int {
 // load readies the host memory of a device message, and reads what is to be sent.
 func (r *Request) load() error {
 	d := r.dev
-	if r.reusable { // it was made a while ago; if it cannot be started its message is another one's
+	if r.reusable { // it was made earlier; if it cannot be started its message is another one's
 		if err := d.mem.Check(); err != nil {
 			return r.c.deviceError(r.op, r.peer, r.tag, err)
 		}

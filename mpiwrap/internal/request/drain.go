@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Drainer receives every message that is in flight to a rank, so that a cut has them: all ranks tell each other how
-// many they have sent to each, and receive until nothing is missing. The main thread calls it.
+// Drainer receives every message that is in flight to a rank, so that a cut has them: all ranks exchange the
+// numbers of messages that they have sent, and receive until none is missing. The main thread calls it.
 type Drainer struct {
 	Rank     *Rank
 	Self     int                            // number of the rank
@@ -53,8 +53,8 @@ func (d *Drainer) Run(ctx context.Context, late error) (endpoint.DrainStats, err
 	return r.stats, err
 }
 
-// run posts exactly two collectives on the private communicator, also when it gives up and whatever MPI says meanwhile:
-// ranks stay in step. Where one cannot even be posted, no drain succeeds any more.
+// run posts exactly two collectives on the private communicator, even when it gives up and whatever MPI reports:
+// ranks stay in step. If one cannot even be posted, no drain succeeds any more.
 func (d *draining) run(late error) error {
 	if d.broken != nil {
 		return d.broken
@@ -270,7 +270,7 @@ func (d *draining) until(what string, done func() bool) error {
 	}
 }
 
-// yield leaves the processor to others: at first only for a moment, since
+// yield leaves the processor to others: at first only shortly, since
 // messages are usually nearly there.
 func (d *draining) yield(received int) {
 	if received > 0 {
@@ -300,14 +300,14 @@ func (d *draining) incomplete(text string) error {
 // drainTag is the tag of counts on the private communicator.
 const drainTag = 32767 // the largest that every MPI allows
 
-// sparse reports whether the world is so large that ranks tell each other of their
+// sparse reports whether the world is so large that ranks announce their
 // messages one by one. Open MPI's non-blocking all-to-all sends a message to
 // every rank, and so connects every rank with every other.
 func (d *Drainer) sparse() bool { return len(d.Rank.Sent) > driver.DenseRanks }
 
 // exchangeSparse learns how many messages every rank has sent to this one, by
 // sparse consensus (Hoefler, Siebert, Lumsdaine, PPoPP 2010): each rank sends its
-// count to those with whom it has grown since they were told, by synchronous
+// count to those for whom it has grown since the last time, by synchronous
 // sends; when these are complete it enters a barrier; and when the barrier ends all
 // sends of all ranks have been received.
 //

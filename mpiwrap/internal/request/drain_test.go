@@ -209,7 +209,7 @@ func TestSparseDrain(t *testing.T) {
 	}
 }
 
-// failing is a driver whose probes fail for a while.
+// failing is a driver whose first probes fail.
 type failing struct {
 	driver.Driver
 	left int

@@ -51,7 +51,7 @@ func Start(rs ...*Request) error {
 	return nil
 }
 
-// startable says why a request cannot be started, or nil.
+// startable returns an error if a request cannot be started.
 func (r *Request) startable() error {
 	if r == nil || r.c == nil {
 		return noRequest("Start")

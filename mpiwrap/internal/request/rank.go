@@ -23,7 +23,7 @@ const (
 type Rank struct {
 	Driver    driver.Driver
 	Info      driver.Info
-	Observer  func(call.Op) // hears of every call of the program
+	Observer  func(call.Op) // called before every call of the program
 	Finalized atomic.Bool   // no call is taken any more
 
 	Device devmsg.Port // for messages of device memory

@@ -57,7 +57,7 @@ type work struct {
 	rest         rest         // bytes that are not ready; nil for most
 	finish       func() error // of a collective: what is to be done with its result
 	dev          *device      // of a message of device memory; nil for others
-	sites        *Site        // where the program made the call; nil when it is not noted
+	sites        *Site        // place of the call in the program; nil when it is not noted
 	saved        uint64       // the drain, as Rank.drains counts, for which MarshalBinary has described the request
 	messageSaved uint64       // the same, for which SaveMailbox has saved its message
 	pended       bool         // in Rank.pending
@@ -224,7 +224,7 @@ func (r *Request) start() (err error) {
 		return c.Wrap(r.op.String(), r.peer, r.tag, err)
 	}
 	if r.dev != nil && r.dev.send != nil {
-		if err := r.dev.send.Start(); err != nil { // the receiver is told, and so is who waits
+		if err := r.dev.send.Start(); err != nil { // the receiver learns about it, and so does the waiter
 			r.err = c.deviceError(r.op, r.peer, r.tag, err)
 		}
 	}

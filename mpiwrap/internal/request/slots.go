@@ -172,8 +172,8 @@ func (c *Channel) received(op call.Op, l landing, d driver.Status, source, tag i
 
 // Receives through slots are not posted one by one: they wait in a queue until
 // the next call that enters MPI, which posts them all in one crossing into C. As
-// MPI matches messages only while the program is inside one of its calls, nobody
-// can tell the difference; under a library with a progress thread a synchronous
+// MPI matches messages only while the program is inside one of its calls, programs
+// see no difference; under a library with a progress thread a synchronous
 // send to such a receive ends at that call, not before. Sends are never held back:
 // their receivers would wait while this rank computes.
 

@@ -102,7 +102,7 @@ func (s *Rank) held(r *mailbox.Mail) ([]mailbox.Held, error) {
 	return out, errors.Join(errs...)
 }
 
-// Quiet reports whether SaveMail would find no message and no receive, and nothing that it refuses. Requests that are
+// Quiet reports whether SaveMail would find no message, no receive and no request to refuse. Requests that are
 // protected count as the others do.
 func (s *Rank) Quiet(channels iter.Seq[*Channel]) bool {
 	if n, _, _ := MailboxSize(channels); n > 0 {
@@ -147,8 +147,8 @@ func (r *Request) message(number int) (b mailbox.BoxRecord, err error) {
 	return b, err
 }
 
-// refuse says why a request that is under way and not protected cannot cross a
-// restart, or nil.
+// refuse returns an error if a request that is under way and not protected cannot cross a
+// restart.
 func (r *Request) refuse(protected []*Request) error {
 	at := r.sites.String()
 	if at != "" {

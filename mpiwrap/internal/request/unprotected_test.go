@@ -153,7 +153,7 @@ func TestReceivePostedBeforeRestore(t *testing.T) {
 }
 
 // TestUnprotectedReceiveThatIsForgotten: the restarted program waits for a request
-// that it has not started, in every way there is, and is told which receive it lost.
+// that it has not started, in every way there is, and the error names the receive that it lost.
 func TestUnprotectedReceiveThatIsForgotten(t *testing.T) {
 	s := newSaved(1)
 	onSim(t, 1, func(w *mpiwrap.Comm) error {
@@ -391,8 +391,8 @@ func TestUnprotectedAmongOthers(t *testing.T) {
 	})
 }
 
-// TestCutMessageStaysCut: a message that was too long for its receive is told as
-// truncated also after another checkpoint at which a probe has set it aside.
+// TestCutMessageStaysCut: a message that was too long for its receive is reported as
+// truncated even after another checkpoint at which a probe has set it aside.
 func TestCutMessageStaysCut(t *testing.T) {
 	s := newSaved(1)
 	onSim(t, 1, func(w *mpiwrap.Comm) error {

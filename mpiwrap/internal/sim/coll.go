@@ -93,7 +93,7 @@ func (r *rank) join(a driver.Coll) (func() (bool, error), error) {
 }
 
 // complete reports whether what rank me needs has arrived: a root that only gives
-// and a leaf that only gives need nobody.
+// and a leaf that only gives need no other rank.
 func (s *slot) complete(a *driver.Coll, me int) bool {
 	switch a.Kind {
 	case driver.Bcast, driver.Scatter, driver.Scatterv:

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Where a world has delays, what MPI may do late is done late: the bytes of a matched
+// If a world has delays, what MPI may do late is done late: the bytes of a matched
 // message move in a later call of the receiver, from the sender's buffer if the send was
 // not buffered; one-sided accesses happen when they are synchronised.
 

@@ -253,6 +253,6 @@ func fail(class driver.Class, format string, args ...any) error {
 }
 
 // Over builds a world of package mpiwrap, a *mpiwrap.Comm, on a rank's driver. The
-// observer, unless it is nil, hears of every call that the program makes. Package
+// observer, unless it is nil, is called before every call of the program. Package
 // mpiwrap, which stands above this one, sets it.
 var Over func(rank driver.Driver, observer func(op string)) (world any, err error)

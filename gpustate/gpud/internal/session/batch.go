@@ -36,7 +36,7 @@ func (s *Session) launchLater(q *queue, k *kernel, g *driver.Grid) bool {
 	return true
 }
 
-// setLater enters an argument, likewise.
+// setLater enters an argument in the same way.
 func (s *Session) setLater(k *kernel, i int, a driver.Arg) bool {
 	if s.batch.driver == nil || len(k.bad) > 0 || a.Kind != driver.ArgValue && a.Kind != driver.ArgMem {
 		return false

@@ -164,7 +164,7 @@ func (s *Session) createSampler(m *wire.CreateSampler) error {
 	return s.enter(m.ID, &sampler{h})
 }
 
-// build runs concurrently with other messages: compilers take long. passed says why the device did
+// build runs concurrently with other messages: compilers take long. passed is the reason why the device did
 // not load the program's binary form.
 func (s *Session) build(m *wire.Build) (passed string, err error) {
 	if err := s.admit(false); err != nil {

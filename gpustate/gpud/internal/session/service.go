@@ -23,7 +23,7 @@ type Service struct {
 	Name     string
 	Quota    int64
 	Patience time.Duration
-	Frozen   time.Duration // a client that says nothing for so long is dropped, 0: never
+	Frozen   time.Duration // a client that is silent for longer is dropped, 0: never
 	Trusts   bool          // sources and options of programs
 	Devices  []Device
 	Usages   *usage.Table `json:"-"`

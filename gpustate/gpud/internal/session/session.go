@@ -73,7 +73,7 @@ func New(h *Service, conn net.Conn, p Identity, own *usage.Usage, f Frontend) *S
 // more surely what is there.
 func (s *Session) Run() {
 	if err := s.open(); HungUp(err) {
-		return // it found nothing that it likes
+		return // it accepts none of them
 	} else if err != nil {
 		s.svc.Log.Warn("client not served", "id", s.ID, "from", s.conn.RemoteAddr().String(), "err", err)
 		return

@@ -84,7 +84,7 @@ func landlock(self string, dirs []string, read bool) error {
 
 // ownProc is what the system shows of this process. Its rule holds for the directory as it
 // is in the kernel's memory, which may drop it and make another: the process keeps it open
-// for good, over the start of the confined program too.
+// until its end, over the start of the confined program too.
 const ownProc = "/proc/self"
 
 // allow opens what is at a path, if there is anything.
@@ -95,7 +95,7 @@ func allow(set int, path string, rights uint64) error {
 	}
 	fd, err := unix.Open(path, flags, 0)
 	if err != nil {
-		return nil // nothing that this process reaches
+		return nil // no process that this one reaches
 	}
 	if path != ownProc {
 		defer unix.Close(fd)
