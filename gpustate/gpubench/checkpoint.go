@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// Checkpoint lets the CUDA driver checkpoint and restore another process of this user, as the tool cuda-checkpoint
-// does: how long the process stood still until all was saved, and how long the saving and the restoring took. A
-// device of CUDA must be open.
+// Checkpoint has the CUDA driver checkpoint and restore another process of this user, as the tool cuda-checkpoint does.
+// It returns the time for which the process stood still until everything was saved, and the times of saving and
+// restoring. A device of CUDA must be open.
 func Checkpoint(pid int) (stopped, saving, restoring time.Duration, err error) {
 	var took [4]time.Duration
 	for i, name := range []string{"Lock", "Checkpoint", "Restore", "Unlock"} {
