@@ -11,6 +11,7 @@ const (
 	PreloadVar       = "HOLDFAST_PRELOAD"
 	CUDAPauseVar     = "HOLDFAST_CUDA_PAUSE"
 	WatchVar         = "HOLDFAST_WATCH"
+	HandsVar         = "HOLDFAST_HANDS"
 	OpenCLLogVar     = "HOLDFAST_OPENCL_LOG"
 	OpenCLVendorsVar = "HOLDFAST_OPENCL_VENDORS"
 )
@@ -43,6 +44,7 @@ var Variables = []Variable{
 	{"HOLDFAST_CUDA_LIST", "file for the device memory that libholdfast-cuda knows of when the program ends"},
 	{PreloadVar, "libraries for the ranks of srun; holdfast run sets it"},
 	{WatchVar, "how the ranks of a program reach the holdfast run --watch that started it, which sets it"},
+	{HandsVar, "how a node daemon reaches the holdfast run --cuda that started it, which sets it"},
 	{SupervisorVar, "how a job reaches the holdfast run that started it, which sets it"},
 }
 

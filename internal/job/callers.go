@@ -17,6 +17,8 @@ type hello struct {
 	Node   string `json:"node,omitempty"`
 	Start  int    `json:"start,omitempty"`
 	Step   string `json:"step,omitempty"` // Slurm's
+	Visit  int    `json:"visit,omitempty"`
+	Process
 }
 
 // The callers.
@@ -150,6 +152,8 @@ func (s *Supervisor) admit(c net.Conn) {
 		offer(s, s.guards, &Guard{l, h.Node}, l)
 	case h.Caller == callerWatcher:
 		offer(s, s.watchers, &Watcher{l, h.Node}, l)
+	case h.Caller == CallerHands, h.Caller == CallerDoor, h.Caller == CallerPause:
+		offer(s, s.callers, &Caller{&Watcher{l, h.Node}, h.Caller, h.Visit, h.Process}, l)
 	case h.Caller == callerStarted && int64(h.Start) == s.start.Load():
 		offer(s, s.started, &Started{l, h.Node, h.Step}, l)
 	case h.Caller == callerAsks:

@@ -33,6 +33,7 @@ type Supervisor struct {
 	guards   chan *Guard
 	started  chan *Started
 	watchers chan *Watcher
+	callers  chan *Caller
 	start    atomic.Int64
 	serving  sync.WaitGroup
 }
@@ -51,7 +52,8 @@ func Supervise(iface string) (*Supervisor, error) {
 		return nil, err
 	}
 	s := &Supervisor{plane: p, key: key, jobs: make(chan *Supervised), guards: make(chan *Guard),
-		started: make(chan *Started), watchers: make(chan *Watcher)}
+		started: make(chan *Started), watchers: make(chan *Watcher),
+		callers: make(chan *Caller)}
 	s.serving.Go(s.serve)
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
 // version is that of the protocol.
@@ -24,11 +26,42 @@ const doorPrefix = "@holdfast-cuda-"
 
 // door is the connection to a process. A program that is in the middle of a pause goes on when it ends.
 type door struct {
-	pid          int
-	program      string
-	conn         *net.UnixConn
-	lines        *bufio.Scanner
+	job.Process
+	node string // empty: this one
+	link
+	machine      *Machine     // that of node
 	moved, total atomic.Int64 // bytes, of the copy under way
+}
+
+// link is what lines are said on.
+type link interface {
+	Line(patience time.Duration) (string, error)
+	SayLine(text string) error
+	Close() error
+}
+
+// near is the link to a process of this node.
+type near struct {
+	*net.UnixConn
+	lines *bufio.Scanner
+}
+
+func (n near) Line(patience time.Duration) (string, error) {
+	_ = n.SetReadDeadline(time.Now().Add(patience)) // closed is as good
+	if !n.lines.Scan() {
+		return "", errors.Join(n.lines.Err(), io.EOF)
+	}
+	return n.lines.Text(), nil
+}
+
+func (n near) SayLine(text string) error {
+	_, err := fmt.Fprintln(n, text)
+	return err
+}
+
+// String names a process in errors.
+func (d *door) String() string {
+	return (&Result{Node: d.node, Rank: d.number(), PID: d.PID, Program: d.Program}).String()
 }
 
 // errNoDoor is the error of a process without a listener.
@@ -37,24 +70,19 @@ var errNoDoor = errors.New("it is no CUDA program that can be paused: start it b
 
 // open connects to a process, and makes sure that it is the one that answers.
 func open(ctx context.Context, pid int) (*door, error) {
-	d := &door{pid: pid, program: ProgramOf(pid)}
+	d := &door{Process: job.Process{PID: pid, Program: ProgramOf(pid)}}
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", doorPrefix+strconv.Itoa(pid))
 	if err != nil {
-		return nil, fmt.Errorf("process %d (%s): %w", pid, d.program, errNoDoor)
+		return nil, fmt.Errorf("%s: %w", d, errNoDoor)
 	}
-	d.conn = c.(*net.UnixConn)
-	limit := time.Now().Add(greetTime)
-	if t, ok := ctx.Deadline(); ok && t.Before(limit) {
-		limit = t
+	conn := c.(*net.UnixConn)
+	d.link = near{conn, bufio.NewScanner(conn)}
+	limit := greetTime
+	if t, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(t))
 	}
-	_ = d.conn.SetDeadline(limit)
-	err = d.greet()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errOther
-	}
-	_ = d.conn.SetDeadline(time.Time{})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("process %d (%s): %w", pid, d.program, err), d.conn.Close())
+	if err := d.greet(conn, limit); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", d, err), d.Close())
 	}
 	return d, nil
 }
@@ -65,28 +93,34 @@ var errOther = errors.New("another command is at work on it")
 // greetTime is how long a process may take to answer; it answers one command after the other.
 const greetTime = 20 * time.Second
 
-func (d *door) greet() error {
-	who, err := handshake.Peer(d.conn)
+// greet makes sure that the process itself answers.
+func (d *door) greet(c *net.UnixConn, limit time.Duration) error {
+	who, err := handshake.Peer(c)
 	if err != nil {
 		return err
 	}
-	if int(who.Pid) != d.pid {
+	if int(who.Pid) != d.PID {
 		return fmt.Errorf("process %d listens in its place", who.Pid)
 	}
-	d.lines = bufio.NewScanner(d.conn)
-	if !d.lines.Scan() {
-		if err := d.lines.Err(); err != nil {
-			return err
-		}
-		return fmt.Errorf("it ends, or refuses the connection: only its user (%d) and root may have it paused", who.Uid)
+	if err := d.hello(limit); !errors.Is(err, io.EOF) {
+		return err
 	}
-	if d.lines.Text() != version {
-		return fmt.Errorf("it has libholdfast-cuda of another release (%q, want %q)", d.lines.Text(), version)
+	return fmt.Errorf("it ends, or refuses the connection: only its user (%d) and root may have it paused", who.Uid)
+}
+
+// hello reads which protocol the library speaks.
+func (d *door) hello(limit time.Duration) error {
+	line, err := d.Line(limit)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errOther
+	case err != nil:
+		return err
+	case line != version:
+		return fmt.Errorf("it has libholdfast-cuda of another release (%q, want %q)", line, version)
 	}
 	return nil
 }
-
-func (d *door) close() { _ = d.conn.Close() }
 
 // ProgramOf names a process as people do.
 func ProgramOf(pid int) string {
@@ -105,12 +139,18 @@ var (
 
 // ask has the process do something, and returns the fields of its answer.
 func (d *door) ask(line string) ([]string, error) {
-	if _, err := fmt.Fprintln(d.conn, line); err != nil {
-		return nil, fmt.Errorf("process %d (%s) has gone: %w", d.pid, d.program, err)
+	if err := d.SayLine(line); err != nil {
+		return nil, fmt.Errorf("%s has gone: %w", d, err)
 	}
-	for d.lines.Scan() {
-		word, rest, _ := strings.Cut(d.lines.Text(), " ")
-		var err error
+	for {
+		text, err := d.Line(silence)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, fmt.Errorf("%s has been silent for %v", d, silence)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s has ended%s", d, map[bool]string{true: ", or its node has"}[d.node != ""])
+		}
+		word, rest, _ := strings.Cut(text, " ")
 		switch word {
 		case "moved":
 			var moved, total int64
@@ -128,9 +168,8 @@ func (d *door) ask(line string) ([]string, error) {
 		default:
 			return strings.Fields(rest), nil
 		}
-		return nil, fmt.Errorf("process %d (%s): %w", d.pid, d.program, err)
+		return nil, fmt.Errorf("%s: %w", d, err)
 	}
-	return nil, fmt.Errorf("process %d (%s) has ended", d.pid, d.program)
 }
 
 // state is what a process says of itself.
@@ -153,11 +192,11 @@ func (d *door) state() (s state, err error) {
 		return s, err
 	}
 	if len(f) != 5 {
-		return s, fmt.Errorf("process %d (%s): %q is no state", d.pid, d.program, f)
+		return s, fmt.Errorf("%s: %q is no state", d, f)
 	}
 	s.name = f[0]
 	if _, err := fmt.Sscan(f[1]+" "+f[2]+" "+f[4], &s.arena, &s.other, &s.seconds); err != nil {
-		return s, fmt.Errorf("process %d (%s): %w", d.pid, d.program, err)
+		return s, fmt.Errorf("%s: %w", d, err)
 	}
 	for text := range strings.SplitSeq(f[3], ",") {
 		uuid, used := strings.CutSuffix(text, "+")

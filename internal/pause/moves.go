@@ -3,6 +3,7 @@ package pause
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 // Moves say which GPU takes the place of which.
 type Moves struct {
+	text    string            // as people write it
 	to      map[string]string // Own: whatever one GPU a process uses
 	machine []string          // all GPUs of this node, as far as nvidia-smi tells
 }
@@ -22,7 +24,26 @@ const Own = ""
 // ParseMoves reads GPU, or OLD=NEW,OLD=NEW: numbers as nvidia-smi gives them, or UUIDs.
 func ParseMoves(ctx context.Context, text string) (*Moves, error) {
 	all, failed := gpus(ctx)
-	m := &Moves{to: map[string]string{}, machine: all}
+	return parseMoves(text, all, failed)
+}
+
+// MovesOn reads the same for each node of a run by itself, when that is known.
+func MovesOn(text string) *Moves { return &Moves{text: text} }
+
+// on are the moves of a process.
+func (m *Moves) on(d *door) (*Moves, error) {
+	if m == nil || d.machine == nil {
+		return m, nil
+	}
+	var failed error
+	if d.machine.NoGPUs != "" {
+		failed = errors.New(d.machine.NoGPUs)
+	}
+	return parseMoves(m.text, d.machine.GPUs, failed)
+}
+
+func parseMoves(text string, all []string, failed error) (*Moves, error) {
+	m := &Moves{text: text, to: map[string]string{}, machine: all}
 	find := func(text string) (string, error) { return uuid(text, all, failed) }
 	for part := range strings.SplitSeq(text, ",") {
 		from, to, pair := strings.Cut(part, "=")

@@ -1,6 +1,7 @@
 package pause
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 
 // Result is the outcome for one process.
 type Result struct {
+	Node    string             `json:"node,omitempty"`    // node of a rank of holdfast run; empty: this one
+	Rank    *int               `json:"rank,omitempty"`    // number of the rank, if known
 	PID     int                `json:"pid"`               // process ID
 	Program string             `json:"program"`           // name of the program
 	State   string             `json:"state"`             // running or paused
@@ -26,7 +29,19 @@ type Result struct {
 	Error   string             `json:"error,omitempty"`   // why it failed
 }
 
-// Group is the processes of this node that are paused and resumed together.
+// String names the process.
+func (r *Result) String() string {
+	process := fmt.Sprintf("process %d (%s)", r.PID, r.Program)
+	switch {
+	case r.Node == "":
+		return process
+	case r.Rank == nil:
+		return process + " on " + r.Node
+	}
+	return fmt.Sprintf("rank %d on %s, %s", *r.Rank, r.Node, process)
+}
+
+// Group is the processes that are paused and resumed together.
 type Group struct {
 	doors   []*door
 	results []Result
@@ -42,15 +57,23 @@ func Open(ctx context.Context, pids []int) (*Group, error) {
 			return nil, err
 		}
 		g.doors = append(g.doors, d)
-		g.results = append(g.results, Result{PID: pid, Program: d.program, Seconds: map[string]float64{}})
 	}
+	g.begin()
 	return g, nil
+}
+
+// begin makes a result for each process.
+func (g *Group) begin() {
+	for _, d := range g.doors {
+		g.results = append(g.results, Result{Node: d.node, Rank: d.number(), PID: d.PID, Program: d.Program,
+			Seconds: map[string]float64{}})
+	}
 }
 
 // Close ends the connections.
 func (g *Group) Close() {
 	for _, d := range g.doors {
-		d.close()
+		_ = d.Close() // those that wait for nothing are as they are
 	}
 }
 
@@ -107,8 +130,8 @@ func (g *Group) without() (which []int) {
 	return which
 }
 
-// look asks for the states, and expects all processes to be in one.
-func (g *Group) look(want string) ([]state, error) {
+// states asks for them.
+func (g *Group) states() ([]state, error) {
 	states := make([]state, len(g.doors))
 	for i, d := range g.doors {
 		var err error
@@ -117,9 +140,21 @@ func (g *Group) look(want string) ([]state, error) {
 		}
 		g.results[i].State, g.results[i].Bytes = states[i].name, states[i].arena+states[i].other
 	}
+	return states, nil
+}
+
+// look asks for the states, and expects all processes to be in one.
+func (g *Group) look(want string) ([]state, error) {
+	states, err := g.states()
+	if err != nil {
+		return nil, err
+	}
 	for i, s := range states {
+		if s.name == "paused" && want != s.name {
+			return nil, fmt.Errorf("%s is paused already; holdfast resume has it go on", g.doors[i])
+		}
 		if s.name != want {
-			return nil, fmt.Errorf("process %d (%s) is %s", g.doors[i].pid, g.doors[i].program, s.name)
+			return nil, fmt.Errorf("%s is %s", g.doors[i], s.name)
 		}
 	}
 	return states, nil
@@ -147,7 +182,7 @@ func (g *Group) pause(ctx context.Context, wait time.Duration, states []state, h
 	every := g.every()
 	var err error
 	if !held {
-		if err := enough(states, nil); err != nil {
+		if err := g.enough(states, nil); err != nil {
 			return err
 		}
 		if err := g.all(every, "prepare", ""); err != nil { // the programs run meanwhile
@@ -159,7 +194,7 @@ func (g *Group) pause(ctx context.Context, wait time.Duration, states []state, h
 	}
 	prepared := states
 	if states, err = g.look("quiet"); err == nil && !held {
-		err = enough(states, prepared)
+		err = g.enough(states, prepared)
 	}
 	if err == nil {
 		err = g.all(every, "save", "copy")
@@ -170,7 +205,7 @@ func (g *Group) pause(ctx context.Context, wait time.Duration, states []state, h
 	if err != nil {
 		return errors.Join(err, g.all(g.without(), "open", ""))
 	}
-	if err := g.all(every, "stop", "release"); err != nil {
+	if err := errors.Join(g.all(every, "stop", "release"), ctx.Err()); err != nil {
 		return errors.Join(err, g.back())
 	}
 	for i := range g.results {
@@ -226,37 +261,50 @@ func (g *Group) quiet(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// enough says whether this machine's memory can take what the devices hold, besides what it has been prepared for.
-func enough(states, prepared []state) error {
-	var need int64
+// enough says whether the memory of each node can take what the devices there hold, besides what it has been prepared
+// for.
+func (g *Group) enough(states, prepared []state) error {
+	need, free := map[string]int64{}, map[string]int64{}
 	for i, s := range states {
-		need += s.arena + s.other
-		if prepared != nil {
-			need -= min(s.arena, prepared[i].arena)
+		d := g.doors[i]
+		need[d.node] += s.arena + s.other
+		if d.machine != nil {
+			free[d.node] = d.machine.Free // before it was prepared
+			continue
 		}
+		if prepared != nil {
+			need[d.node] -= min(s.arena, prepared[i].arena)
+		}
+		_, free[d.node] = shm.Machine()
 	}
-	if _, free := shm.Machine(); free > 0 && need+need/50 > free {
-		return fmt.Errorf("the programs hold %s of device memory, and this machine has %s free for the copy",
-			units.Bytes(need), units.Bytes(free))
+	for node, n := range need {
+		if free := free[node]; free > 0 && n+n/50 > free {
+			return fmt.Errorf("the programs hold %s of device memory, and %s has %s free for the copy", units.Bytes(n),
+				cmp.Or(node, "this machine"), units.Bytes(free))
+		}
 	}
 	return nil
 }
 
-// Resume has all processes take GPUs again: their own, or those that to names for them; nil: their own.
+// Resume has all paused processes take GPUs again: their own, or those that to names for them; nil: their own. One that
+// runs does so, as when a command was killed at the end of a pause.
 func (g *Group) Resume(to *Moves) error {
-	states, err := g.look("paused")
+	states, err := g.states()
 	if err != nil {
 		return err
 	}
-	lines := make([][]string, len(states))
-	for i, s := range states {
-		if lines[i], err = to.lines(s.devices); err != nil {
-			return fmt.Errorf("process %d (%s): %w", g.doors[i].pid, g.doors[i].program, err)
-		}
+	lines, err := g.lines(states, to)
+	if err != nil {
+		return err
 	}
 	errs := make([]error, len(lines))
 	var work sync.WaitGroup
-	for i := range lines {
+	none := true
+	for i, s := range states {
+		if s.name != "paused" {
+			continue
+		}
+		none = false
 		work.Go(func() {
 			for n, line := range lines[i] {
 				g.results[i].Error = ""
@@ -267,6 +315,9 @@ func (g *Group) Resume(to *Moves) error {
 		})
 	}
 	work.Wait()
+	if none {
+		return fmt.Errorf("%s is not paused", g.doors[0])
+	}
 	for i := range errs {
 		if errs[i] == nil {
 			g.results[i].State = "running"
@@ -280,9 +331,13 @@ func (g *Group) Resume(to *Moves) error {
 func (g *Group) hold(states []state, to *Moves) (bool, error) {
 	need, free := map[string]int64{}, map[string]int64{}
 	for i, s := range states {
-		pairs, err := to.held(s.devices)
+		moves, err := to.on(g.doors[i])
+		pairs := ""
+		if err == nil {
+			pairs, err = moves.held(s.devices)
+		}
 		if err != nil { // before anything is held
-			return false, fmt.Errorf("process %d (%s): %w", g.doors[i].pid, g.doors[i].program, err)
+			return false, fmt.Errorf("%s: %w", g.doors[i], err)
 		}
 		if pairs == "" {
 			return false, nil
@@ -294,7 +349,7 @@ func (g *Group) hold(states []state, to *Moves) (bool, error) {
 		for n := 0; err == nil && n+3 <= len(f); n += 3 {
 			var needs, has int64
 			if _, err := fmt.Sscan(f[n+1]+" "+f[n+2], &needs, &has); err != nil {
-				return false, fmt.Errorf("process %d (%s): %w", g.doors[i].pid, g.doors[i].program, err)
+				return false, fmt.Errorf("%s: %w", g.doors[i], err)
 			}
 			need[f[n]] += needs
 			free[f[n]] = has // the last one has seen the contexts of all holders
@@ -311,6 +366,21 @@ func (g *Group) hold(states []state, to *Moves) (bool, error) {
 	return true, nil
 }
 
+// lines are what each process is told to take its GPUs again.
+func (g *Group) lines(states []state, to *Moves) ([][]string, error) {
+	lines := make([][]string, len(states))
+	for i, s := range states {
+		moves, err := to.on(g.doors[i])
+		if err == nil {
+			lines[i], err = moves.lines(s.devices)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", g.doors[i], err)
+		}
+	}
+	return lines, nil
+}
+
 // Move has all processes give up their GPUs and take others. Those that cannot have the others get their own back.
 // Processes that are all paused are resumed there, or stay paused.
 func (g *Group) Move(ctx context.Context, wait time.Duration, to *Moves) error {
@@ -319,6 +389,9 @@ func (g *Group) Move(ctx context.Context, wait time.Duration, to *Moves) error {
 	}
 	states, err := g.look("running")
 	if err != nil {
+		return err
+	}
+	if _, err := g.lines(states, to); err != nil { // before anything is held
 		return err
 	}
 	held, err := g.hold(states, to)

@@ -13,6 +13,8 @@ import (
 
 // Program is a process that can be paused, as it is now.
 type Program struct {
+	Node    string   `json:"node,omitempty"`     // node of a rank of holdfast run; empty: this one
+	Rank    *int     `json:"rank,omitempty"`     // number of the rank, if known
 	PID     int      `json:"pid"`                // process ID
 	Program string   `json:"program"`            // name of the program
 	Library string   `json:"library"`            // library in front of its driver: CUDA or OpenCL
@@ -47,28 +49,51 @@ func Look(ctx context.Context, pids []int) ([]Program, error) {
 	return slices.DeleteFunc(list, func(p Program) bool { return p.State == "" }), nil // it has ended
 }
 
-func look(ctx context.Context, pid int) Program {
-	p := Program{PID: pid, Program: ProgramOf(pid), Library: "CUDA"}
+func look(ctx context.Context, pid int) (p Program) {
 	d, err := open(ctx, pid)
-	var s state
 	if err == nil {
-		defer d.close()
-		s, err = d.state()
+		defer d.Close()
+		if p, err = d.look(); err == nil {
+			return p
+		}
 	}
+	p = Program{PID: pid, Program: ProgramOf(pid), Library: "CUDA"}
 	switch {
-	case err == nil:
-		p.State, p.Seconds, p.Bytes = s.name, s.seconds, s.arena+s.other
 	case errors.Is(err, errOther):
 		p.State, p.Error = "busy", errOther.Error()
 	case syscall.Kill(pid, 0) == nil:
 		p.State, p.Error = "unknown", err.Error()
 	}
+	return p
+}
+
+func (d *door) look() (Program, error) {
+	s, err := d.state()
+	p := Program{Node: d.node, Rank: d.number(), PID: d.PID, Program: d.Program, Library: "CUDA", State: s.name,
+		Seconds: s.seconds, Bytes: s.arena + s.other}
 	for _, one := range s.devices {
 		if u := one.uuid; one.used && len(u) == 32 {
 			p.Devices = append(p.Devices, "GPU-"+u[:8]+"-"+u[8:12]+"-"+u[12:16]+"-"+u[16:20]+"-"+u[20:])
 		}
 	}
-	return p
+	return p, err
+}
+
+// number is the rank's; nil: not known.
+func (d *door) number() *int {
+	if d.node == "" || d.Rank < 0 {
+		return nil
+	}
+	return &d.Rank
+}
+
+// Programs says how those of the group are.
+func (g *Group) Programs() ([]Program, error) {
+	list, errs := make([]Program, len(g.doors)), make([]error, len(g.doors))
+	for i, d := range g.doors {
+		list[i], errs[i] = d.look()
+	}
+	return list, errors.Join(errs...)
 }
 
 // Mine lists the processes of this node for which somebody listens at an abstract socket, a prefix and the process's

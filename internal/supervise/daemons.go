@@ -33,9 +33,10 @@ type daemons struct {
 // the first rank on its node starts one.
 const daemonsReady = 15 * time.Second
 
-// startDaemons starts them; nil without --daemons, or if they cannot be started.
+// startDaemons starts them; nil without --daemons and without --cuda on several nodes, or if they cannot be started.
 func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
-	if !r.opt.Daemons {
+	elsewhere := slices.ContainsFunc(r.cfg.Nodes, func(n string) bool { return !r.here(n) })
+	if !r.opt.Daemons && (!r.opt.CUDA || !elsewhere) {
 		return nil, nil
 	}
 	if os.Getenv(config.NodeKeyVar) == "" {
@@ -52,7 +53,7 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 		n := strconv.Itoa(nodes)
 		line = append([]string{"srun", "--overlap", "--mpi=none", "-Q", "-K0", "--no-kill", "-N" + n, "-n" + n,
 			"--ntasks-per-node=1", "-w", slurm.FoldNodes(r.cfg.Nodes)}, daemon...)
-	case slices.ContainsFunc(r.cfg.Nodes, func(n string) bool { return !r.here(n) }):
+	case elsewhere:
 		r.log.say("warning: --daemons: this is not a Slurm job, so the first rank on each node starts its daemon")
 		return nil, nil
 	}
@@ -61,6 +62,7 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, config.SupervisorVar+"=")
 	})
+	cmd.Env = append(cmd.Env, r.handsVar()...)
 	cmd.Stderr = r.opt.Stderr
 	cmd.Stdout = &child.Lines{Each: func(line []byte) {
 		if host, ok := strings.CutPrefix(string(line), wire.ReadyLine); ok && len(ready) < nodes {

@@ -45,6 +45,7 @@ type run struct {
 	sup       *job.Supervisor
 	requeuers *requeuers // nil without
 	start     *start     // newest
+	pauses    *pauses    // nil without --cuda
 	looks     sync.WaitGroup
 	exit      *decide.Exit
 }
@@ -83,6 +84,7 @@ func Run(ctx context.Context, opt Options) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	defer r.startPauses(ctx, daemons == nil)()
 	defer func() { daemons.stop(cmp.Or(s.prog.WriteTimeout, 5*time.Minute) + 10*time.Second) }()
 	s.cfg.Began, s.cfg.Announced, s.cfg.Watched = began, s.cmd.before != nil, r.requeuers != nil
 	r.machine = decide.New(s.cfg)

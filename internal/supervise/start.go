@@ -44,6 +44,7 @@ func (r *run) launch(ctx context.Context, a decide.Start) (line string, err erro
 	env := append(regcache.ForPrograms(os.Environ()), r.sup.Var(a.NodeLost, a.Continues))
 	env = append(env, r.vars(a)...)
 	args := r.line(a, env)
+	r.pauses.begins(a.Nodes)
 	s := &start{run: r, ending: make(chan struct{}), caught: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	cmd := exec.Command(args[0], args[1:]...)

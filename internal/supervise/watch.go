@@ -57,6 +57,7 @@ func Watch(ctx context.Context, opt Options) (code int, err error) {
 		return 0, err
 	}
 	defer daemons.stop(10 * time.Second)
+	defer w.startPauses(ctx, daemons == nil)()
 	return w.start(ctx, signals)
 }
 
@@ -103,6 +104,7 @@ func (w *watched) start(ctx context.Context, signals <-chan os.Signal) (code int
 	env := append(regcache.ForPrograms(os.Environ()), config.WatchVar+"="+to)
 	env = append(env, w.vars(a)...)
 	args := w.line(a, env)
+	w.pauses.begins(w.cfg.Nodes)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Stdin, cmd.Env = w.opt.Stdout, w.opt.Stderr, os.Stdin, env
 	proc, err := child.Start(cmd)

@@ -398,8 +398,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestRunCUDA: a program that holdfast run has started is paused and resumed by the process ID of that command, and
-// moved as docs/START.md says.
+// TestRunCUDA: a program that holdfast run has started is paused and resumed by the process ID of that command and by
+// the directory that it names, and moved as docs/START.md says.
 func TestRunCUDA(t *testing.T) {
 	dir, usage := t.TempDir(), filepath.Join(t.TempDir(), "usage")
 	if err := launch.Build(dir); err != nil {
@@ -421,7 +421,7 @@ func TestRunCUDA(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &running{cmd: exec.CommandContext(t.Context(), holdfast, run.Args[1:]...), usage: usage}
-	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = run.Env, &r.out, &r.said
+	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr, r.cmd.Dir = run.Env, &r.out, &r.said, dir
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -429,16 +429,17 @@ func TestRunCUDA(t *testing.T) {
 		_, err := pause.Find([]int{r.pid()})
 		found = err == nil
 	}
-	for _, verb := range []string{"pause", "resume"} {
-		out, err := exec.Command(holdfast, verb, fmt.Sprint(r.pid())).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "(linked) is "+map[string]string{"pause": "paused",
-			"resume": "running"}[verb]+": ") {
+	named := filepath.Join(dir, "holdfast-run")
+	for n, verb := range []string{"pause", "resume", "pause", "resume"} {
+		out, err := exec.Command(holdfast, verb, []string{fmt.Sprint(r.pid()), named}[n/2]).CombinedOutput()
+		state := map[string]string{"pause": "paused", "resume": "running"}[verb]
+		if err != nil || !regexp.MustCompile(`\(linked\)( on \S+)? is `+state+": ").Match(out) {
 			t.Errorf("%s: %v\n%s", verb, err, out)
 		}
 		if n := r.used(t, 0); (n == 0) != (verb == "pause") {
 			t.Errorf("after %s %d bytes of the GPU are in use", verb, n)
 		}
-		shows(t, r, holdfast, map[string]string{"pause": "paused", "resume": "running"}[verb])
+		shows(t, r, holdfast, state)
 	}
 	r.ends(t, alone().run(t, linked, longProgram...))
 	t.Run("START.md", func(t *testing.T) { pageRuns(t, holdfast) })
@@ -477,7 +478,8 @@ func shows(t *testing.T, r *running, holdfast, state string) {
 	t.Helper()
 	want := map[string]string{"paused": `linked +CUDA +paused +\d+\.\d s +\d\.\d MiB in host memory +GPU-fafafafa-`,
 		"running": `linked +CUDA +running +- +\d\.\d MiB of device memory +GPU-fafafafa-`}[state]
-	for _, args := range [][]string{{"status"}, {"status", fmt.Sprint(r.pid())}} {
+	for _, args := range [][]string{{"status"}, {"status", fmt.Sprint(r.pid())},
+		{"status", filepath.Join(r.cmd.Dir, "holdfast-run")}} {
 		c := exec.Command(holdfast, args...)
 		c.Env = append(os.Environ(), "HOLDFAST_GLOBAL=", "HOLDFAST_LOCAL=")
 		if out, err := c.CombinedOutput(); err != nil || !regexp.MustCompile(want).Match(out) {

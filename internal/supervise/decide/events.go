@@ -28,6 +28,8 @@ type (
 	// NoneLeft says that all processes that mpirun has started have ended and wait for it to collect them,
 	// or that this is so no longer.
 	NoneLeft struct{ Is bool }
+	// Paused says that the ranks have given up their GPUs, and wait for them, or have them again.
+	Paused struct{ Is bool }
 	// Reported is what rank 0 says of the program.
 	Reported struct{ job.Report }
 	// Lost reports that rank 0 has hung up, or was silent for too long.

@@ -34,6 +34,7 @@ type clock struct {
 	movedAt    time.Time // when the program last moved on: it opened, passed a Point, called Close
 	noneLeftAt time.Time // since when the launcher has collected none of its processes, all of which have ended
 	awakeAt    time.Time // when the start was last looked at
+	paused     bool      // its ranks wait for their GPUs, and pass no Point
 }
 
 // progress is how far the program has come, by what rank 0 has reported.
@@ -85,6 +86,8 @@ func (t *try) hear(m *Machine, ev Event) {
 		if t.clock.noneLeftAt = (time.Time{}); ev.Is {
 			t.clock.noneLeftAt = m.now
 		}
+	case Paused:
+		t.clock.movedAt, t.clock.paused = m.now, ev.Is
 	case Peeked:
 		t.launching.peek.busy, t.launching.peek.faults = false, ev.Faults
 	case Lost:
@@ -300,7 +303,7 @@ func (m *Machine) overdue() string {
 		}
 	case !t.progress.opened:
 		return m.starting()
-	case t.last.Ready && m.cfg.Stall > 0 && m.now.Sub(t.clock.movedAt) > m.cfg.Stall:
+	case t.last.Ready && m.cfg.Stall > 0 && !t.clock.paused && m.now.Sub(t.clock.movedAt) > m.cfg.Stall:
 		m.died(m.now, m.now.Sub(t.clock.movedAt), "")
 		return fmt.Sprintf("rank 0 has passed no Point for %v", m.cfg.Stall)
 	}

@@ -262,8 +262,8 @@ static void spins(int seconds) {
 	printf("spun %016llx\n", sum(out, sizeof out));
 }
 
-/* Nothing but launches, for three seconds at least, and each of them counts. */
-static void counts(void) {
+/* Nothing but launches, one each millisecond at most, and each of them counts. */
+static void counts(int launches) {
 	double one = 1, sum_of = 0;
 	CUdeviceptr p, q;
 	int i;
@@ -272,7 +272,7 @@ static void counts(void) {
 	CHECK(cuMemAlloc_v2(&q, sizeof one));
 	CHECK(cuMemcpyHtoD_v2(p, &one, sizeof one));
 	CHECK(cuMemcpyHtoD_v2(q, &sum_of, sizeof one));
-	for (i = 0; i < 3000; i++) {
+	for (i = 0; i < launches; i++) {
 		launch_axpy(q, p, 1, NULL);
 		usleep(1000);
 	}
@@ -402,7 +402,7 @@ int main(int argc, char **argv) {
 		return 0;
 	}
 	if (argc > 1 && strcmp(argv[1], "count") == 0) {
-		counts();
+		counts(argc > 2 ? atoi(argv[2]) : 3000);
 		return 0;
 	}
 	if (argc > 1 && strcmp(argv[1], "fork") == 0) {

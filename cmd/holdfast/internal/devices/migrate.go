@@ -26,7 +26,7 @@ const moveTime = 10 * time.Minute
 func newMigrate() *cobra.Command {
 	var o pauseFlags
 	cmd := &cobra.Command{
-		Use:   "migrate PID GPU | migrate SERVER PROGRAM TO",
+		Use:   "migrate DIR|PID GPU | migrate SERVER PROGRAM TO",
 		Short: "move a running program to another GPU or another server",
 		Long:  help("migrate"),
 		Args:  cobra.RangeArgs(2, 3),

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/units"
@@ -33,11 +36,14 @@ func (o *pauseFlags) add(cmd *cobra.Command, waits bool, writes ...any) {
 func newPause() *cobra.Command {
 	var o pauseFlags
 	cmd := &cobra.Command{
-		Use:   "pause PID...",
+		Use:   "pause DIR | pause PID...",
 		Short: "have a running CUDA or OpenCL program give up its GPU",
 		Long:  help("pause"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if dir := runOf(args); dir != "" {
+				return o.run(cmd, dir, pause.Ask{Do: "pause", Wait: o.wait.Seconds()})
+			}
 			return o.anyOf(cmd, args, opencl.Ask{Do: "pause", Wait: o.wait.Seconds()}, func(g *pause.Group) error {
 				return g.Pause(cmd.Context(), o.wait)
 			})
@@ -51,13 +57,16 @@ func newResume() *cobra.Command {
 	var o pauseFlags
 	var devices string
 	cmd := &cobra.Command{
-		Use:   "resume PID...",
+		Use:   "resume DIR | resume PID...",
 		Short: "have a paused CUDA or OpenCL program take its GPU again",
 		Long:  help("resume"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := gpustate.ParseSelect(devices); err != nil {
 				return err
+			}
+			if dir := runOf(args); dir != "" && devices == "" {
+				return o.run(cmd, dir, pause.Ask{Do: "resume"})
 			}
 			return o.anyOf(cmd, args, opencl.Ask{Do: "resume", Devices: devices}, func(g *pause.Group) error {
 				if devices != "" {
@@ -75,11 +84,41 @@ func newResume() *cobra.Command {
 
 // migrate moves a CUDA program to another GPU, or resumes a paused one there.
 func (o *pauseFlags) migrate(cmd *cobra.Command, pid, to string) error {
+	if dir := runOf([]string{pid}); dir != "" {
+		return o.run(cmd, dir, pause.Ask{Do: "migrate", Wait: o.wait.Seconds(), To: to})
+	}
 	moves, err := pause.ParseMoves(cmd.Context(), to)
 	if err != nil {
 		return err
 	}
 	return o.with(cmd, []string{pid}, func(g *pause.Group) error { return g.Move(cmd.Context(), o.wait, moves) })
+}
+
+// runOf is the directory of a holdfast run, "" for anything else: processes are numbers.
+func runOf(args []string) string {
+	if info, err := os.Stat(args[0]); len(args) > 1 || err != nil || !info.IsDir() {
+		return ""
+	} else if _, err := strconv.Atoi(args[0]); err == nil {
+		return ""
+	}
+	return args[0]
+}
+
+// run has a holdfast run do something with all its ranks.
+func (o *pauseFlags) run(cmd *cobra.Command, dir string, a pause.Ask) error {
+	c, err := job.DialRun(cmd.Context(), dir)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var answer pause.Answer
+	if err := c.Ask(cmd.Context(), a, &answer); err != nil {
+		return err
+	}
+	if answer.Error != "" {
+		err = errors.New(answer.Error)
+	}
+	return o.report(cmd, answer.Results, err)
 }
 
 // anyOf has OpenCL programs do what is asked, or CUDA programs something.
@@ -188,10 +227,10 @@ func say(w io.Writer, results []pause.Result, done bool) {
 			text += fmt.Sprintf("%s %.3f s, ", s, r.Seconds[s])
 		}
 		if !done {
-			fmt.Fprintf(w, "process %d (%s) is %s\n", r.PID, r.Program, r.State)
+			fmt.Fprintf(w, "%s is %s\n", &r, r.State)
 			continue
 		}
-		fmt.Fprintf(w, "process %d (%s) is %s: %s of device memory, %stogether %.3f s\n", r.PID, r.Program, r.State,
-			units.Bytes(r.Bytes), text, r.Total())
+		fmt.Fprintf(w, "%s is %s: %s of device memory, %stogether %.3f s\n", &r, r.State, units.Bytes(r.Bytes), text,
+			r.Total())
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/node"
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/spf13/cobra"
 )
 
@@ -122,7 +123,9 @@ func (o *nodeFlags) run(cmd *cobra.Command) error {
 	}
 	opt := node.Options{Key: key, Wait: o.wait, Starter: o.starter, Checkpoints: checkpoints,
 		Ready: func() { said(nil) }, Logger: checkpoints.Log(), Until: until}
-	err := node.Run(context.WithoutCancel(cmd.Context()), opt) // TERM is for the agents
+	ctx := context.WithoutCancel(cmd.Context()) // TERM is for the agents
+	defer o.hands(ctx, opt.Logger)()
+	err := node.Run(ctx, opt)
 	if errors.Is(err, node.ErrTaken) {
 		if !o.tell {
 			opt.Logger.Warn("holdfast node: "+err.Error()+"; this one ends", "key", key)
@@ -134,4 +137,25 @@ func (o *nodeFlags) run(cmd *cobra.Command) error {
 		said(err)
 	}
 	return err
+}
+
+// hands lets the holdfast run --cuda that has started the daemon reach the ranks of this node.
+func (o *nodeFlags) hands(ctx context.Context, log *slog.Logger) (stop func()) {
+	supervisor := os.Getenv(config.HandsVar)
+	if supervisor == "" {
+		return func() {}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	signals, end := pause.Suspending(os.Getenv("SLURM_JOB_ID") != "")
+	go func() {
+		err := pause.Serve(ctx, supervisor, cmp.Or(os.Getenv("SLURMD_NODENAME"), host), signals)
+		if err != nil && ctx.Err() == nil {
+			log.Warn("holdfast node: the ranks of this node cannot be paused", "error", err)
+		}
+	}()
+	return func() { end(); cancel() }
 }

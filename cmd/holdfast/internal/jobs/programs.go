@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
@@ -20,11 +22,13 @@ type programsRow struct {
 	Programs []pause.Program `json:"programs"` // one for each process
 }
 
-// ofPrograms says how programs are that holdfast pause can pause, once or until all have ended. Without numbers they
-// are those of this node, and found reports whether there are any.
-func (o *statusOptions) ofPrograms(ctx context.Context, w io.Writer, pids []int) (found bool, err error) {
+// lister lists programs.
+type lister func(context.Context) ([]pause.Program, error)
+
+// ofPrograms says how programs are that holdfast pause can pause, once or until all have ended; found: there are any.
+func (o *statusOptions) ofPrograms(ctx context.Context, w io.Writer, all lister) (found bool, err error) {
 	for {
-		list, err := programs(ctx, pids)
+		list, err := all(ctx)
 		if err != nil || len(list) == 0 {
 			if found {
 				err = nil // they have ended
@@ -51,7 +55,16 @@ func (o *statusOptions) printPrograms(w io.Writer, list []pause.Program, again b
 	} else if again {
 		b.WriteByte('\n')
 	}
-	if err := cli.Table(&b, programTable(list)); err != nil {
+	if err := tellPrograms(&b, list); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// tellPrograms has a line for each program.
+func tellPrograms(b *strings.Builder, list []pause.Program) error {
+	if err := cli.Table(b, programTable(list)); err != nil {
 		return err
 	}
 	for _, p := range list {
@@ -59,13 +72,16 @@ func (o *statusOptions) printPrograms(w io.Writer, list []pause.Program, again b
 			b.WriteString("process " + strconv.Itoa(p.PID) + ": " + p.Error + "\n")
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return nil
 }
 
 // programTable has a line for each program.
 func programTable(list []pause.Program) [][]string {
 	out := [][]string{{"PID", "PROGRAM", "LIBRARY", "STATE", "FOR", "HOLDS", "DEVICES"}}
+	ranks := slices.ContainsFunc(list, func(p pause.Program) bool { return p.Node != "" })
+	if ranks {
+		out[0] = append([]string{"RANK", "NODE"}, out[0]...)
+	}
 	for _, p := range list {
 		age, holds := "-", "-"
 		switch {
@@ -74,10 +90,34 @@ func programTable(list []pause.Program) [][]string {
 		case p.Bytes > 0:
 			holds = units.Bytes(p.Bytes) + " of device memory"
 		}
-		out = append(out, []string{strconv.Itoa(p.PID), p.Program, p.Library, p.State, age, holds,
-			cli.Dash(strings.Join(p.Devices, ", "))})
+		line := []string{strconv.Itoa(p.PID), p.Program, p.Library, p.State, age, holds,
+			cli.Dash(strings.Join(p.Devices, ", "))}
+		if ranks {
+			rank := "-"
+			if p.Rank != nil {
+				rank = strconv.Itoa(*p.Rank)
+			}
+			line = append([]string{rank, p.Node}, line...)
+		}
+		out = append(out, line)
 	}
 	return out
+}
+
+// ofRun lists the ranks that a holdfast run --cuda of a directory can pause.
+func ofRun(dir string) lister {
+	return func(ctx context.Context) ([]pause.Program, error) {
+		c, err := job.DialRun(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		var a pause.Answer
+		if err = c.Ask(ctx, pause.Ask{Do: "state"}, &a); err == nil && a.Error != "" {
+			err = errors.New(a.Error)
+		}
+		return a.Programs, err
+	}
 }
 
 // programs are those among the given processes and all that these have started; without any, those of this node.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/spf13/cobra"
@@ -33,12 +36,14 @@ func newStatus() *cobra.Command {
 			o.terminal = cli.IsTerminal(cmd.OutOrStdout())
 			pids, err := verb.Processes(args)
 			if err == nil && len(pids) > 0 {
-				_, err := o.ofPrograms(cmd.Context(), cmd.OutOrStdout(), pids)
+				these := func(ctx context.Context) ([]pause.Program, error) { return programs(ctx, pids) }
+				_, err := o.ofPrograms(cmd.Context(), cmd.OutOrStdout(), these)
 				return err
 			}
 			dir, err := verb.Dir(cmd, args)
 			if err != nil {
-				found, perr := o.ofPrograms(cmd.Context(), cmd.OutOrStdout(), nil)
+				found, perr := o.ofPrograms(cmd.Context(), cmd.OutOrStdout(),
+					func(ctx context.Context) ([]pause.Program, error) { return programs(ctx, nil) })
 				if found {
 					err = nil // without a directory they are what can be asked
 				}
@@ -48,7 +53,7 @@ func newStatus() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	cli.JSON(f, &o.asJSON, "write one JSON object; with --watch one each time", job.Status{}, programsRow{})
+	cli.JSON(f, &o.asJSON, "write one JSON object; with --watch one each time", jobStatus{}, programsRow{})
 	f.BoolVar(&o.all, "all", false, "write a line for each rank, however many there are")
 	f.BoolVarP(&o.watch, "watch", "w", false, "repeat until the job ends")
 	f.DurationVar(&o.every, "every", 2*time.Second, "time between two answers of --watch")
@@ -60,11 +65,20 @@ func newStatus() *cobra.Command {
 type statusOptions struct {
 	asJSON, all, watch bool
 	every, timeout     time.Duration
-	terminal           bool // the screen may be cleared
+	terminal           bool   // the screen may be cleared
+	programs           lister // of the ranks that can be paused; nil: none
 }
 
-// run looks once, or until the job ends.
+// run looks once, or until the job ends. A program that takes no checkpoints has but a holdfast run that answers.
 func (o *statusOptions) run(ctx context.Context, w, notes io.Writer, dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, job.RunName)); err == nil {
+		o.programs = ofRun(dir)
+		if _, err := job.ReadContact(dir); err != nil {
+			if found, err := o.ofPrograms(ctx, w, o.programs); found {
+				return err
+			}
+		}
+	}
 	if o.watch {
 		return o.follow(ctx, w, notes, dir)
 	}
@@ -79,12 +93,22 @@ func (o *statusOptions) run(ctx context.Context, w, notes io.Writer, dir string)
 	if err != nil {
 		return err
 	}
-	return o.print(w, st, nil, 0)
+	return o.print(ctx, w, st, nil, 0)
 }
 
-func (o *statusOptions) print(w io.Writer, st, before *job.Status, since time.Duration) error {
+// jobStatus is the state of a job, and of its ranks that can be paused.
+type jobStatus struct {
+	job.Status
+	Programs []pause.Program `json:"programs,omitempty"` // ranks that can be paused
+}
+
+func (o *statusOptions) print(ctx context.Context, w io.Writer, st, before *job.Status, since time.Duration) error {
+	var list []pause.Program
+	if o.programs != nil {
+		list, _ = o.programs(ctx) // none that used a GPU, or the run has ended
+	}
 	if o.asJSON {
-		return cli.JSONLines(w, []*job.Status{st})
+		return cli.JSONLines(w, []jobStatus{{*st, list}})
 	}
 	var b strings.Builder
 	if o.watch && o.terminal {
@@ -98,6 +122,12 @@ func (o *statusOptions) print(w io.Writer, st, before *job.Status, since time.Du
 	b.WriteByte('\n')
 	if err := cli.Table(&b, rankTable(st, before, since, o.all || len(st.States) <= fewRanks)); err != nil {
 		return err
+	}
+	if len(list) > 0 {
+		b.WriteByte('\n')
+		if err := tellPrograms(&b, list); err != nil {
+			return err
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -38,7 +38,7 @@ func TestStatusText(t *testing.T) {
 	for i := range before.States {
 		before.States[i].Points -= 100
 	}
-	if err := (&statusOptions{}).print(&out, someStatus(4), before, 2*time.Second); err != nil {
+	if err := (&statusOptions{}).print(t.Context(), &out, someStatus(4), before, 2*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -63,7 +63,7 @@ func TestStatusFailedEpoch(t *testing.T) {
 	why := "level local directory /scratch is full: " + strings.Repeat("make room there, ", 20) + "or keep fewer"
 	st.Epochs = append(st.Epochs, job.EpochStatus{Epoch: 8, Bytes: 5 << 30, Error: why})
 	var out bytes.Buffer
-	if err := (&statusOptions{}).print(&out, st, nil, 0); err != nil {
+	if err := (&statusOptions{}).print(t.Context(), &out, st, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	want := "8      5.0 GiB       0.0 ms    failed, see below\nepoch 8 failed: " + why + "\n"
@@ -76,7 +76,7 @@ func TestStatusFailedEpoch(t *testing.T) {
 // others are one line.
 func TestStatusManyRanks(t *testing.T) {
 	var out bytes.Buffer
-	if err := (&statusOptions{}).print(&out, someStatus(1000), nil, 0); err != nil {
+	if err := (&statusOptions{}).print(t.Context(), &out, someStatus(1000), nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -85,7 +85,7 @@ func TestStatusManyRanks(t *testing.T) {
 		t.Errorf("got\n%s", out.String())
 	}
 	out.Reset()
-	if err := (&statusOptions{all: true}).print(&out, someStatus(1000), nil, 0); err != nil ||
+	if err := (&statusOptions{all: true}).print(t.Context(), &out, someStatus(1000), nil, 0); err != nil ||
 		strings.Count(out.String(), "\n") < 1000 {
 		t.Errorf("with --all: %d lines, %v", strings.Count(out.String(), "\n"), err)
 	}

@@ -105,7 +105,7 @@ func (o *statusOptions) look(ctx context.Context, w io.Writer, c *job.Client) (l
 			return err, nil
 		}
 		now := time.Now()
-		if err := o.print(w, st, before, now.Sub(at)); err != nil {
+		if err := o.print(ctx, w, st, before, now.Sub(at)); err != nil {
 			return nil, err
 		}
 		before, at = st, now

@@ -1,0 +1,158 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
+)
+
+// RunName is the file that says how to reach a running holdfast run whose ranks can be paused. It holds its key, so
+// only its owner may read it.
+const RunName = "holdfast.run"
+
+// Who has ranks paused, and who reaches them.
+const (
+	CallerHands = "hands" // a process on a node of the job, which reaches the ranks there
+	CallerDoor  = "door"  // a connection to one of these ranks
+	CallerPause = "pause" // holdfast pause, resume, migrate or status
+)
+
+// A Caller is one of these, as the Supervisor sees it.
+type Caller struct {
+	*Watcher
+	Kind  string
+	Visit int // a door's: in answer to which question
+	Process
+}
+
+// Process is a rank's.
+type Process struct {
+	PID     int    `json:"pid,omitempty"`
+	Program string `json:"program,omitempty"`
+	Rank    int    `json:"rank,omitempty"` // -1: not known
+}
+
+// AcceptCaller waits for a Caller. The caller closes it.
+func (s *Supervisor) AcceptCaller(ctx context.Context) (*Caller, error) {
+	return accept(ctx, s, s.callers)
+}
+
+// Line is the next line that a process behind a door says.
+func (c *Caller) Line(patience time.Duration) (string, error) {
+	b, err := c.next(patience)
+	return string(b), err
+}
+
+// SayLine says a line to it.
+func (c *Caller) SayLine(text string) error {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(c.conn, text)
+	return err
+}
+
+// CallHands calls a supervisor as a node's hands. The caller closes what it returns.
+func CallHands(ctx context.Context, supervisor, node string) (*Caller, error) {
+	l, err := call(ctx, supervisor, hello{Caller: CallerHands, Node: node})
+	if err != nil {
+		return nil, err
+	}
+	keepAlive(l.conn)
+	return &Caller{Watcher: &Watcher{l, node}, Kind: CallerHands}, nil
+}
+
+// CallDoor makes a connection on which a supervisor speaks to a process of a node. What comes on it is for the process.
+func CallDoor(ctx context.Context, supervisor, node string, visit int, p Process) (net.Conn, error) {
+	l, err := call(ctx, supervisor, hello{Caller: CallerDoor, Node: node, Visit: visit, Process: p})
+	if err != nil {
+		return nil, err
+	}
+	keepAlive(l.conn)
+	return l.conn, nil
+}
+
+// keepAlive has the end of the supervisor's node noticed within seconds.
+func keepAlive(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok { // without it the system's time holds
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 4})
+	}
+}
+
+// Publish writes RunName into a directory, unless another run answers there. remove takes it away again.
+func (s *Supervisor) Publish(ctx context.Context, dir string) (remove func(), err error) {
+	if run, err := DialRun(ctx, dir); err == nil {
+		_ = run.Close()
+		return nil, fmt.Errorf("another holdfast run is reached by %s", dir)
+	}
+	node, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(Contact{Addr: s.plane.Addr(), Node: node, PID: os.Getpid(), Key: s.key})
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, RunName)
+	if err := vfs.WriteWhole(file, append(b, '\n')); err != nil {
+		return nil, err
+	}
+	return func() { _ = os.Remove(file) }, nil // what is left is not answered
+}
+
+// DialRun connects to the holdfast run whose RunName a directory has. The caller closes the Caller.
+func DialRun(ctx context.Context, dir string) (*Caller, error) {
+	b, err := vfs.OS{AllowForeign: true}.ReadFile(filepath.Join(dir, RunName), 1<<20)
+	if err != nil {
+		return nil, fmt.Errorf("no holdfast run --cuda answers for %s (it names its directory when it starts; one "+
+			"process is named by its number): %w", dir, err)
+	}
+	var k Contact
+	if err := json.Unmarshal(b, &k); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, RunName), err)
+	}
+	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
+	if err != nil {
+		where := fmt.Sprintf("process %d on %s", k.PID, k.Node)
+		if host, herr := os.Hostname(); herr == nil && host != k.Node && strings.HasPrefix(k.Addr, "127.") {
+			return nil, fmt.Errorf("the holdfast run of %s, %s, answers only there: %w", dir, where, err)
+		}
+		return nil, fmt.Errorf("the holdfast run of %s, %s, does not answer: it has ended, or its node cannot be "+
+			"reached: %w", dir, where, err)
+	}
+	l := newLine(conn)
+	if err := l.send(hello{Caller: CallerPause}); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &Caller{Watcher: &Watcher{l, k.Node}, Kind: CallerPause}, nil
+}
+
+// Ask has the holdfast run do something, and takes its answer. When ctx ends, it gives that up.
+func (c *Caller) Ask(ctx context.Context, ask, answer any) error {
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if err := c.Say(ask); err != nil {
+		return err
+	}
+	if err := c.Hear(answer, longest); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("holdfast run has ended before it answered: %w", err)
+	}
+	return nil
+}
+
+// longest is how long somebody may be silent whose end is noticed all the same.
+const longest = 365 * 24 * time.Hour
+
+// Await waits for what the other side says next, however long that takes.
+func (c *Caller) Await(v any) error { return c.Hear(v, longest) }

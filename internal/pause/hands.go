@@ -1,0 +1,185 @@
+package pause
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/config"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
+)
+
+// Visit is what holdfast run asks the hands of a node: connections to its ranks there, under a number.
+type Visit struct {
+	Visit int  `json:"visit"`
+	GPUs  bool `json:"gpus,omitempty"` // and which GPUs the node has
+}
+
+// Heard is what hands say: the answer to a Visit, or that Slurm suspends or continues the job.
+type Heard struct {
+	Visit int `json:"visit,omitempty"`
+	Doors int `json:"doors"` // connections that were made
+	Machine
+	Error   string `json:"error,omitempty"`
+	Suspend *bool  `json:"suspend,omitempty"`
+}
+
+// Machine is what there is on a node.
+type Machine struct {
+	GPUs   []string `json:"gpus,omitempty"`    // UUIDs, in the order of their numbers
+	NoGPUs string   `json:"no_gpus,omitempty"` // why they are not known
+	Free   int64    `json:"free,omitempty"`    // bytes of host memory; 0: not known
+}
+
+// Serve is the hands of a node: it lets the holdfast run that a value like config.SupervisorVar names speak to the
+// programs that it has started there, and tells it of signals that suspend the job, until ctx ends or that does.
+func Serve(ctx context.Context, supervisor, node string, signals <-chan os.Signal) error {
+	c, err := job.CallHands(ctx, supervisor, node)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var tells sync.WaitGroup
+	tells.Go(func() {
+		for {
+			select {
+			case s := <-signals:
+				suspend := Suspends(s)
+				_ = c.Say(Heard{Suspend: &suspend}) // a holdfast run that has ended need not know
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer func() { stop(); cancel(); _ = c.Close(); tells.Wait() }()
+	for {
+		var v Visit
+		if err := c.Await(&v); err != nil {
+			return err
+		}
+		if err := c.Say(doors(ctx, supervisor, node, v)); err != nil {
+			return err
+		}
+	}
+}
+
+// Suspending are the signals that suspend a job of Slurm, and that have it go on: the first does not stop this process
+// then. None come if this is no such job.
+func Suspending(slurm bool) (signals <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 8)
+	if slurm {
+		signal.Notify(c, syscall.SIGTSTP, syscall.SIGCONT)
+	}
+	return c, func() { signal.Stop(c) }
+}
+
+// Suspends reports whether it is the first of these.
+func Suspends(s os.Signal) bool { return s == syscall.SIGTSTP }
+
+// doors connects holdfast run to its programs on this node.
+func doors(ctx context.Context, supervisor, node string, v Visit) Heard {
+	h := Heard{Visit: v.Visit}
+	_, h.Free = shm.Machine()
+	if v.GPUs {
+		var err error
+		if h.GPUs, err = gpus(ctx); err != nil {
+			h.NoGPUs = err.Error()
+		}
+	}
+	found, err := Mine(doorPrefix)
+	address, _, _ := strings.Cut(supervisor, " ")
+	for _, pid := range found {
+		env := environ(pid)
+		if err != nil || !strings.HasPrefix(env[config.SupervisorVar], address+" ") &&
+			!strings.HasPrefix(env[config.WatchVar], address+" ") {
+			continue
+		}
+		var process, run net.Conn
+		if process, err = net.Dial("unix", doorPrefix+strconv.Itoa(pid)); err != nil {
+			err = nil
+			continue // it has ended
+		}
+		if run, err = job.CallDoor(ctx, supervisor, node, v.Visit,
+			job.Process{PID: pid, Program: ProgramOf(pid), Rank: rankOf(env)}); err != nil {
+			_ = process.Close() // nobody speaks to it
+			continue
+		}
+		h.Doors++
+		go pass(process, run)
+		go pass(run, process)
+	}
+	if err != nil {
+		h.Error = err.Error()
+	}
+	return h
+}
+
+// pass passes on what comes, until one of both ends.
+func pass(to, from net.Conn) {
+	_, err := io.Copy(to, from)
+	_ = errors.Join(err, to.Close(), from.Close()) // the other side hears of it
+}
+
+// environ is the environment that a process was started with.
+func environ(pid int) map[string]string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // one that has ended has none
+	env := map[string]string{}
+	for v := range strings.SplitSeq(string(b), "\x00") {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// rankOf is a rank's number as its launcher tells it; -1: none does. A job of Slurm gives one to mpirun as well.
+func rankOf(env map[string]string) int {
+	for _, name := range []string{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"} {
+		if n, err := strconv.Atoi(env[name]); err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
+// Far is a connection to a process of another node.
+type Far struct {
+	*job.Caller
+	Machine *Machine // its node
+}
+
+// Join makes a group of processes of several nodes.
+func Join(list []Far) (*Group, error) {
+	g := &Group{}
+	errs := make([]error, len(list))
+	var greets sync.WaitGroup
+	for i, f := range list {
+		d := &door{Process: f.Process, node: f.Node, link: f.Caller, machine: f.Machine}
+		g.doors = append(g.doors, d)
+		greets.Go(func() {
+			if errs[i] = d.hello(greetTime); errs[i] != nil {
+				errs[i] = fmt.Errorf("%s: %w", d, errs[i])
+			}
+		})
+	}
+	greets.Wait()
+	if err := errors.Join(errs...); err != nil {
+		g.Close()
+		return nil, err
+	}
+	g.begin()
+	return g, nil
+}
+
+// silence is how long a process may take for a step without a word.
+const silence = 5 * time.Minute

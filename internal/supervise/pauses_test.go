@@ -1,0 +1,322 @@
+package supervise
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
+)
+
+// aRank is a process as its library speaks for it.
+type aRank struct {
+	node string
+	rank int
+
+	mu    sync.Mutex
+	state string // running, quiet, saved, paused
+	kept  bool
+	hook  func(r *aRank, word string) (answer string) // what it says to a word, if not what it should
+	conn  net.Conn
+}
+
+// steps are the words, the states in which they are allowed and those after them, and the answers.
+var steps = map[string][3]string{"prepare": {"running", "running", "prepared"},
+	"quiet": {"running", "quiet", "quiet 1 1"}, "save": {"quiet", "saved", "saved"},
+	"stop": {"saved", "paused", "stopped"}, "keep": {"paused", "paused", "kept"},
+	"open": {"quiet saved", "running", "running"}, "resume": {"paused", "running", "running"}}
+
+func (r *aRank) says(word string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hook != nil {
+		if a := r.hook(r, word); a != "" {
+			return a
+		}
+	}
+	if word == "state" {
+		return fmt.Sprintf("state %s 1048576 0 - 0.000", r.state)
+	}
+	s := steps[word]
+	if !strings.Contains(s[0], r.state) || s[0] == "" {
+		return "error not now"
+	}
+	r.state = s[1]
+	r.kept = word == "keep" || r.kept && word != "stop"
+	return s[2]
+}
+
+// serve speaks to one who asks, as the library does.
+func (r *aRank) serve(c net.Conn) {
+	r.mu.Lock()
+	r.conn = c
+	r.mu.Unlock()
+	fmt.Fprintln(c, "holdfast-cuda 3")
+	for lines := bufio.NewScanner(c); lines.Scan(); {
+		word, _, _ := strings.Cut(lines.Text(), " ")
+		fmt.Fprintln(c, r.says(word))
+	}
+	_ = c.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state != "paused" || !r.kept {
+		r.state = "running"
+	}
+	r.conn = nil
+}
+
+// is waits until the process is spoken to no more, and returns its state.
+func (r *aRank) is() string {
+	for {
+		r.mu.Lock()
+		free, state := r.conn == nil, r.state
+		r.mu.Unlock()
+		if free {
+			return state
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// nodesOf are the hands of nodes with two ranks each, which never end by themselves.
+type nodesOf struct {
+	*pauses
+	dir   string
+	ranks []*aRank
+	hands map[string]*job.Caller
+	wg    sync.WaitGroup
+}
+
+func newNodes(t *testing.T) *nodesOf {
+	t.Helper()
+	sup, err := job.Supervise("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &nodesOf{dir: t.TempDir(), hands: map[string]*job.Caller{}}
+	s := &setup{opt: Options{CUDA: true}, log: &log{w: io.Discard}}
+	s.prog.Global = n.dir
+	r := &run{setup: s, sup: sup}
+	stop := r.startPauses(t.Context(), false)
+	n.pauses = r.pauses
+	n.begins([]string{"n1", "n2"})
+	for i := range 4 {
+		n.ranks = append(n.ranks, &aRank{node: fmt.Sprint("n", i/2+1), rank: i, state: "running"})
+	}
+	for _, node := range []string{"n1", "n2"} {
+		n.join(t, node)
+	}
+	t.Cleanup(func() {
+		for _, c := range n.hands {
+			_ = c.Close()
+		}
+		stop()
+		_ = sup.Close()
+		n.wg.Wait()
+	})
+	return n
+}
+
+// join has a node's hands call.
+func (n *nodesOf) join(t *testing.T, node string) {
+	t.Helper()
+	value := n.run.supervisorValue()
+	c, err := job.CallHands(t.Context(), value, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.hands[node] = c
+	n.wg.Go(func() {
+		for {
+			var v pause.Visit
+			if c.Await(&v) != nil {
+				return
+			}
+			h := pause.Heard{Visit: v.Visit, Machine: pause.Machine{Free: 1 << 40}}
+			for _, r := range n.ranks {
+				if r.node != node {
+					continue
+				}
+				d, err := job.CallDoor(context.Background(), value, node, v.Visit,
+					job.Process{PID: 100 + r.rank, Program: "app", Rank: r.rank})
+				if err != nil {
+					return
+				}
+				h.Doors++
+				n.wg.Go(func() { r.serve(d) })
+			}
+			if c.Say(h) != nil {
+				return
+			}
+		}
+	})
+	for joined := false; !joined; time.Sleep(time.Millisecond) {
+		n.mu.Lock()
+		for c := range n.pauses.hands {
+			joined = joined || c.Node == node
+		}
+		n.mu.Unlock()
+	}
+}
+
+// command asks as the verbs do.
+func (n *nodesOf) command(ctx context.Context, t *testing.T, do string) (a pause.Answer, err error) {
+	t.Helper()
+	c, err := job.DialRun(ctx, n.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return a, c.Ask(ctx, pause.Ask{Do: do, Wait: 5}, &a)
+}
+
+func (n *nodesOf) states() (states []string) {
+	for _, r := range n.ranks {
+		states = append(states, r.is())
+	}
+	return slices.Compact(states)
+}
+
+// TestPauseNodes: the ranks of two nodes are paused and resumed together, and a state names each.
+func TestPauseNodes(t *testing.T) {
+	n := newNodes(t)
+	for _, c := range []struct{ do, state, wrong string }{
+		{"resume", "running", "rank 0 on n1, process 100 (app) is not paused"},
+		{"pause", "paused", ""},
+		{"pause", "paused", "rank 0 on n1, process 100 (app) is paused already; holdfast resume has it go on"},
+		{"state", "paused", ""},
+		{"resume", "running", ""},
+	} {
+		a, err := n.command(t.Context(), t, c.do)
+		if err != nil || a.Error != c.wrong || !slices.Equal(n.states(), []string{c.state}) {
+			t.Errorf("%s: %v, got %q, %q, want %q, %s", c.do, err, a.Error, n.states(), c.wrong, c.state)
+		}
+		if c.do == "state" && (len(a.Programs) != 4 || *a.Programs[3].Rank != 3 || a.Programs[3].Node != "n2") {
+			t.Errorf("got %+v", a.Programs)
+		}
+	}
+	n.ranks[2].state, n.ranks[2].kept = "paused", true // as if a command had been killed while it kept them
+	if a, err := n.command(t.Context(), t, "resume"); err != nil || a.Error != "" ||
+		!slices.Equal(n.states(), []string{"running"}) {
+		t.Errorf("%v, %q, %q", err, a.Error, n.states())
+	}
+}
+
+// TestPauseNodesFails: at each step a rank refuses, a rank dies, a node dies, or the command is killed. The ranks that
+// live go on all, or are paused all, and the answer names node, rank and reason.
+func TestPauseNodesFails(t *testing.T) {
+	for _, step := range []string{"state", "prepare", "quiet", "save", "stop", "keep"} {
+		for fault, want := range map[string]string{
+			"refuses": "rank 3 on n2, process 103 (app): ",
+			"dies":    "rank 3 on n2, process 103 (app) has ended, or its node has",
+			"node":    "rank 3 on n2, process 103 (app) ", "killed": "",
+		} {
+			t.Run(step+"/"+fault, func(t *testing.T) {
+				t.Parallel()
+				n := newNodes(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				n.ranks[3].hook = func(r *aRank, word string) string {
+					if word != step {
+						return ""
+					}
+					r.hook = nil
+					switch fault {
+					case "refuses":
+						return "error no room"
+					case "killed":
+						cancel()
+						time.Sleep(20 * time.Millisecond)
+						return ""
+					case "node":
+						_ = n.hands["n2"].Close()
+						return "moved 1 2" // and no more
+					}
+					_ = r.conn.Close()
+					return "gone"
+				}
+				a, err := n.command(ctx, t, "pause")
+				if (err != nil) != (fault == "killed") || !strings.Contains(a.Error, want) {
+					t.Errorf("%v, got %q, want %q", err, a.Error, want)
+				}
+				n.busy.Lock() // the run has noticed that the command has ended
+				n.busy.Unlock()
+				if step == "keep" && fault == "node" {
+					n.ranks = n.ranks[:2] // the others' daemon has ended when some had given their last answer
+				}
+				want := "running"
+				if step == "keep" && fault == "killed" {
+					want = "paused" // it was over
+				}
+				if got := n.states(); !slices.Equal(got, []string{want}) {
+					t.Errorf("got %q, want %s", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestPauseNodesMissing: a node whose daemon is gone is named before anything is held, and one that comes back serves.
+func TestPauseNodesMissing(t *testing.T) {
+	n := newNodes(t)
+	_ = n.hands["n2"].Close()
+	const want = "ranks on n2 cannot be reached: no holdfast node of this run answers there; nothing was done"
+	for gone := false; !gone; {
+		a, err := n.command(t.Context(), t, "pause")
+		if gone = a.Error == want; err != nil || !gone && !strings.Contains(a.Error, "n2") {
+			t.Fatalf("%v, got %q, want %q", err, a.Error, want)
+		}
+	}
+	n.join(t, "n2")
+	if a, err := n.command(t.Context(), t, "pause"); err != nil || a.Error != "" {
+		t.Errorf("%v, %q", err, a.Error)
+	}
+}
+
+// TestSuspended: the ranks give up their GPUs when a node hears that Slurm suspends the job, and take them again. Ranks
+// that were paused before stay so.
+func TestSuspended(t *testing.T) {
+	n := newNodes(t)
+	says := func(suspend bool, want string) {
+		t.Helper()
+		for _, c := range n.hands {
+			if err := c.Say(pause.Heard{Suspend: &suspend}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		end := time.Now().Add(20 * time.Second)
+		for ; !slices.Equal(n.states(), []string{want}); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("got %q, want %s", n.states(), want)
+			}
+		}
+	}
+	says(true, "paused")
+	says(false, "running")
+	if a, err := n.command(t.Context(), t, "pause"); err != nil || a.Error != "" {
+		t.Fatal(err, a.Error)
+	}
+	says(true, "paused")
+	says(false, "paused")
+	n.ranks[1].hook = func(r *aRank, word string) string { // its GPU is another job's for a moment
+		if word != "resume" {
+			return ""
+		}
+		r.hook = nil
+		return "error no room"
+	}
+	if a, err := n.command(t.Context(), t, "resume"); err != nil || !strings.Contains(a.Error, "rank 1 on n1") {
+		t.Fatal(err, a.Error)
+	}
+	if a, err := n.command(t.Context(), t, "resume"); err != nil || a.Error != "" {
+		t.Fatal(err, a.Error)
+	}
+}
