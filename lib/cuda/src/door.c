@@ -304,6 +304,15 @@ static void *listens(void *arg) {
 	return arg;
 }
 
+/* Slurm suspends a job by SIGTSTP, and stops its processes two seconds later. Until then the door answers. */
+static void stay(void) {
+	struct sigaction is;
+
+	if (getenv("SLURM_JOB_ID") != NULL && sigaction(SIGTSTP, NULL, &is) == 0 && is.sa_handler == SIG_DFL) {
+		signal(SIGTSTP, SIG_IGN);
+	}
+}
+
 void hf_door_open(void) {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	sigset_t all, old;
@@ -330,6 +339,7 @@ void hf_door_open(void) {
 		return;
 	}
 	pthread_detach(thread);
+	stay();
 }
 
 /* A child has neither the thread nor the memory. */
