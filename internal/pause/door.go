@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-// version is that of the protocol.
-const version = "holdfast-cuda 4"
+// Version is that of the protocol.
+const Version = "holdfast-cuda 4"
 
 // doorPrefix is the start of the name of the socket at which the library listens in a process; its number follows.
 const doorPrefix = "@holdfast-cuda-"
@@ -116,8 +116,8 @@ func (d *door) hello(limit time.Duration) error {
 		return errOther
 	case err != nil:
 		return err
-	case line != version:
-		return fmt.Errorf("it has libholdfast-cuda of another release (%q, want %q)", line, version)
+	case line != Version:
+		return fmt.Errorf("it has libholdfast-cuda of another release (%q, want %q)", line, Version)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (r *aRank) serve(c net.Conn) {
 	r.mu.Lock()
 	r.conn = c
 	r.mu.Unlock()
-	fmt.Fprintln(c, "holdfast-cuda 3")
+	fmt.Fprintln(c, pause.Version)
 	for lines := bufio.NewScanner(c); lines.Scan(); {
 		word, _, _ := strings.Cut(lines.Text(), " ")
 		fmt.Fprintln(c, r.says(word))
