@@ -21,12 +21,12 @@ import (
 const DoorPrefix = "@holdfast-opencl-"
 
 // doorVersion is that of Ask and Answer.
-const doorVersion = 1
+const doorVersion = 2
 
 // Ask is what a command is asked to do with its program.
 type Ask struct {
 	Version int     `json:"version"`
-	Do      string  `json:"do"`             // state, pause or resume
+	Do      string  `json:"do"`             // state, pause, resume or image
 	Wait    float64 `json:"wait,omitempty"` // seconds for commands to end
 	Devices string  `json:"devices,omitempty"`
 }
@@ -39,6 +39,10 @@ type Answer struct {
 	Seconds float64  `json:"paused_s,omitempty"`
 	Devices []string `json:"devices,omitempty"`
 	Error   string   `json:"error,omitempty"`
+
+	// Files counts the files of a Still, and Areas the areas among them; in answer to image.
+	Files int `json:"files,omitempty"`
+	Areas int `json:"areas,omitempty"`
 }
 
 // door is where the command that serves a program takes requests to pause it.
@@ -87,11 +91,16 @@ func (s *Server) visit(c *net.UnixConn) {
 	}
 	_ = c.SetReadDeadline(time.Now().Add(visitTime))
 	var a Ask
-	if err := json.NewDecoder(c).Decode(&a); err != nil {
+	asks := json.NewDecoder(c)
+	if err := asks.Decode(&a); err != nil {
 		return
 	}
 	s.door.mu.Lock()
 	defer s.door.mu.Unlock()
+	if a.Do == "image" {
+		s.lend(c, asks, a)
+		return
+	}
 	answer, err := s.do(a)
 	if err != nil {
 		answer.Error = err.Error()
@@ -116,11 +125,11 @@ func (s *Server) do(a Ask) (Answer, error) {
 	}
 	var err error
 	switch paused := s.door.paused != nil; {
-	case a.Do == "pause" && paused:
+	case (a.Do == "pause" || a.Do == "image") && paused:
 		err = errors.New("it is paused")
 	case a.Do == "resume" && !paused:
 		err = errors.New("it is not paused")
-	case a.Do == "pause":
+	case a.Do == "pause" || a.Do == "image":
 		s.door.paused, err = s.hold(time.Duration(a.Wait * float64(time.Second)))
 		if err == nil {
 			s.door.since = time.Now()
@@ -166,13 +175,22 @@ func (s *Server) watchPaused() {
 }
 
 // resume has another process serve the program. After an error it is paused as before.
-func (s *Server) resume(devices string) (err error) {
-	var files, own []*os.File
-	defer func() {
-		for _, f := range own {
-			_ = f.Close() // a duplicate
-		}
-	}()
+func (s *Server) resume(devices string) error {
+	files, _, release, err := s.files()
+	defer release()
+	if err != nil {
+		return err
+	}
+	_ = s.door.listener.Close() // the next one listens there
+	if err = s.opt.Next(files, devices); err != nil {
+		s.openDoor()
+	}
+	return err
+}
+
+// files are what Next takes, and how many of them are areas. release must be called.
+func (s *Server) files() (files []*os.File, areas int, release func(), err error) {
+	var own []*os.File
 	dupOf := func(c interface{ File() (*os.File, error) }) {
 		f, e := c.File()
 		if err = errors.Join(err, e); e == nil {
@@ -183,18 +201,16 @@ func (s *Server) resume(devices string) (err error) {
 	files = append(files, s.door.paused.file, s.ring.file)
 	for _, a := range (&collector{s: s, requests: s.held.owed()}).allAreas() {
 		files = append(files, a.file)
+		areas++
 	}
 	for _, c := range s.connections.all() {
 		dupOf(c.UnixConn)
 	}
-	if err != nil {
-		return err
-	}
-	_ = s.door.listener.Close() // the next one listens there
-	if err = s.opt.Next(files, devices); err != nil {
-		s.openDoor()
-	}
-	return err
+	return files, areas, func() {
+		for _, f := range own {
+			_ = f.Close() // a duplicate
+		}
+	}, err
 }
 
 func unmap(b []byte) error {
@@ -206,31 +222,46 @@ func unmap(b []byte) error {
 
 // Visit asks the command that serves a program.
 func Visit(ctx context.Context, pid int, a Ask) (Answer, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, "unix", DoorPrefix+strconv.Itoa(pid))
+	c, err := call(ctx, pid)
 	if err != nil {
-		return Answer{}, fmt.Errorf("no holdfast opencl command serves process %d: %w", pid, err)
+		return Answer{}, err
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	who, err := handshake.Peer(c.(*net.UnixConn))
+	return ask(c, pid, a)
+}
+
+// call connects to the command that serves a program.
+func call(ctx context.Context, pid int) (*net.UnixConn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", DoorPrefix+strconv.Itoa(pid))
 	if err != nil {
-		return Answer{}, err
+		return nil, fmt.Errorf("no holdfast opencl command serves process %d: %w", pid, err)
+	}
+	u := c.(*net.UnixConn)
+	who, err := handshake.Peer(u)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	owner, err := os.Stat("/proc/" + strconv.Itoa(pid))
 	if err != nil {
-		return Answer{}, fmt.Errorf("there is no process %d", pid)
+		return nil, errors.Join(fmt.Errorf("there is no process %d", pid), c.Close())
 	}
 	if st, ok := owner.Sys().(*syscall.Stat_t); !ok || who.Uid != st.Uid {
-		return Answer{}, fmt.Errorf("a process of another user (%d) listens for process %d", who.Uid, pid)
+		return nil, errors.Join(fmt.Errorf("a process of another user (%d) listens for process %d", who.Uid, pid),
+			c.Close())
 	}
+	return u, nil
+}
+
+// ask gives the answer to one question.
+func ask(c net.Conn, pid int, a Ask) (answer Answer, err error) {
 	a.Version = doorVersion
 	if err := json.NewEncoder(c).Encode(a); err != nil {
-		return Answer{}, err
+		return answer, err
 	}
-	var answer Answer
 	if err := json.NewDecoder(c).Decode(&answer); err != nil {
-		return Answer{}, fmt.Errorf("the command that serves process %d has ended, or refuses: only its user (%d) "+
-			"and root may have it paused: %w", pid, who.Uid, err)
+		return Answer{}, fmt.Errorf("the command that serves process %d has ended, or refuses: only its user and root "+
+			"may have it paused: %w", pid, err)
 	}
 	if answer.Error != "" {
 		return answer, errors.New(answer.Error)

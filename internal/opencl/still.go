@@ -1,0 +1,265 @@
+package opencl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/shm"
+	"golang.org/x/sys/unix"
+)
+
+// Still is a program that stands still for an image of its process: it is paused, has read all that was sent to it, and
+// is stopped (SIGSTOP). When the connection ends, because GoOn or Close was called or the caller has died, the program
+// goes on.
+type Still struct {
+	PID   int
+	Bytes int64 // of contents that went from the devices
+
+	// Control is the command's end of the control connection. State has the objects; Resume reads it. Ring and Areas
+	// are memory that the program has mapped, and Connections the command's ends of these. The caller must take
+	// nothing from the sockets.
+	Control, State, Ring *os.File
+	Areas, Connections   []*os.File
+
+	conn *net.UnixConn
+}
+
+// Stop has a program stand still, once its commands have ended, for which it waits.
+func Stop(ctx context.Context, pid int, wait time.Duration) (s *Still, err error) {
+	c, err := call(ctx, pid)
+	if err != nil {
+		return nil, err
+	}
+	s = &Still{PID: pid, conn: c}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	a, err := ask(c, pid, Ask{Do: "image", Wait: wait.Seconds()})
+	if err != nil {
+		return nil, err
+	}
+	files, err := receiveFiles(c, a.Files)
+	if err == nil && len(files) < 3+a.Areas {
+		err = errors.New("the command that serves the program has given too few files")
+	}
+	if err != nil {
+		closeAll(files)
+		return nil, err
+	}
+	s.Bytes = a.Bytes
+	s.Control, s.State, s.Ring = files[0], files[1], files[2]
+	s.Areas, s.Connections = files[3:3+a.Areas], files[3+a.Areas:]
+	return s, nil
+}
+
+// receiveFiles asks for files until it has all of them.
+func receiveFiles(c *net.UnixConn, n int) (files []*os.File, err error) {
+	oob := make([]byte, unix.CmsgSpace(filesAtOnce*4))
+	for len(files) < n {
+		if err := json.NewEncoder(c).Encode(Ask{Version: doorVersion, Do: "files"}); err != nil {
+			return files, err
+		}
+		var b [1]byte
+		for b[0] != 'F' {
+			_, oobn, flags, _, err := c.ReadMsgUnix(b[:], oob)
+			if err != nil {
+				return files, err
+			}
+			more, err := shm.Files(oob[:oobn])
+			files = append(files, more...)
+			if err != nil || flags&unix.MSG_CTRUNC != 0 {
+				return files, errors.Join(errors.New("no room for the files of a program (ulimit -n)"), err)
+			}
+		}
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // another process has it, too
+	}
+}
+
+// GoOn has the program go on.
+func (s *Still) GoOn() error {
+	_, err := ask(s.conn, s.PID, Ask{Do: "resume"})
+	return errors.Join(err, s.conn.Close())
+}
+
+// Close closes the files. A program that has not gone on does.
+func (s *Still) Close() {
+	_ = s.conn.Close() // GoOn has closed it
+	if s.Control != nil {
+		closeAll([]*os.File{s.Control, s.State, s.Ring})
+	}
+	closeAll(s.Areas)
+	closeAll(s.Connections)
+}
+
+// filesAtOnce is how many descriptors one message has; the kernel takes 253.
+const filesAtOnce = 128
+
+// lend has the program stand still as long as a visitor wants; the door is held.
+func (s *Server) lend(c *net.UnixConn, asks *json.Decoder, a Ask) {
+	wait := time.Duration(a.Wait * float64(time.Second))
+	stopped := false
+	answer, err := s.do(a)
+	if err == nil {
+		if err = errors.Join(s.heard(wait), s.stop(wait)); err == nil {
+			stopped = true
+			err = s.serveFiles(c, asks, answer)
+		}
+	} else {
+		_ = json.NewEncoder(c).Encode(Answer{State: answer.State, Error: err.Error()}) // who asked may have gone
+		return
+	}
+	if stopped {
+		s.start()
+	}
+	again := s.resume("")
+	answer = Answer{State: "running"}
+	if again != nil {
+		answer.State = "paused"
+	}
+	if err = errors.Join(err, again); err != nil {
+		answer.Error = err.Error()
+	}
+	_ = json.NewEncoder(c).Encode(answer) // as above
+	if again == nil {
+		s.opt.Leave()
+	}
+}
+
+// serveFiles gives the visitor the program's files, and returns when it wants the program to go on, or has gone.
+func (s *Server) serveFiles(c *net.UnixConn, asks *json.Decoder, answer Answer) error {
+	files, areas, release, err := s.files()
+	defer release()
+	if err != nil {
+		return err
+	}
+	answer.Files, answer.Areas = len(files), areas
+	if err := json.NewEncoder(c).Encode(answer); err != nil {
+		return err
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	for {
+		var a Ask
+		if err := asks.Decode(&a); err != nil {
+			return fmt.Errorf("who took an image has ended: %w", err)
+		}
+		if a.Do != "files" {
+			return nil
+		}
+		n := min(len(files), filesAtOnce)
+		var fds []int
+		for _, f := range files[:n] {
+			fds = append(fds, int(f.Fd()))
+		}
+		if _, _, err := c.WriteMsgUnix([]byte{'F'}, unix.UnixRights(fds...), nil); err != nil {
+			return err
+		}
+		files = files[n:]
+	}
+}
+
+// heard returns when the program has read all that was sent to it: a new socket would not have it.
+func (s *Server) heard(wait time.Duration) error {
+	list := []*net.UnixConn{s.control}
+	for _, c := range s.connections.all() {
+		list = append(list, c.UnixConn)
+	}
+	for end := time.Now().Add(wait); ; time.Sleep(time.Millisecond) {
+		left := 0
+		for _, c := range list {
+			raw, err := c.SyscallConn()
+			if err != nil {
+				return err
+			}
+			if e := raw.Control(func(fd uintptr) {
+				var n int
+				n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+				left += n
+			}); e != nil || err != nil {
+				return errors.Join(e, err)
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return errors.New("it does not read what was sent to it")
+		}
+	}
+}
+
+// stop stops all threads of the program.
+func (s *Server) stop(wait time.Duration) error {
+	if state, err := states(s.pid); err != nil || strings.ContainsAny(state, "Tt") {
+		return errors.Join(errors.New("it is stopped, or a debugger has it"), err)
+	}
+	if err := unix.Kill(s.pid, unix.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(wait); ; time.Sleep(time.Millisecond) {
+		state, err := states(s.pid)
+		if err == nil && strings.Trim(state, "TZX") == "" {
+			return nil
+		}
+		if err != nil || time.Now().After(end) {
+			return errors.Join(errors.New("its threads do not stop"), err, unix.Kill(s.pid, unix.SIGCONT))
+		}
+	}
+}
+
+// states has a letter for each thread of a process.
+func states(pid int) (string, error) {
+	files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
+	if err == nil && len(files) == 0 {
+		err = errors.New("it has ended")
+	}
+	var out strings.Builder
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if i := bytes.LastIndexByte(b, ')'); err == nil && i > 0 && len(b) > i+2 { // else it has ended
+			out.WriteByte(b[i+2])
+		}
+	}
+	return out.String(), err
+}
+
+// start has the program run again. CRIU may still have it, where who took the image has died: it leaves the program as
+// it has found it.
+func (s *Server) start() {
+	for calm, tries := 0, 0; calm < 3 && tries < 30000; tries++ {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(s.pid) + "/status")
+		if err != nil {
+			return // it has ended
+		}
+		state, err := states(s.pid)
+		switch {
+		case err != nil:
+			return
+		case !bytes.Contains(b, []byte("\nTracerPid:\t0\n")):
+			calm = 0
+		case strings.Contains(state, "T"):
+			calm = 0
+			_ = unix.Kill(s.pid, unix.SIGCONT) // it has ended
+		default:
+			calm++
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
