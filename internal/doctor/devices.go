@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-func lookDevices(_ context.Context, r *report) {
+func lookDevices(ctx context.Context, r *report) {
+	r.lookImages(ctx, ownStatus())
 	wanted, asked := r.device()
 	infos, err := gpustate.Devices()
 	if err != nil || len(infos) == 0 {

@@ -1,0 +1,179 @@
+package image
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// whole is a record of a process that can be started here.
+func whole(t *testing.T) *record {
+	t.Helper()
+	r := &record{Version: recordVersion, PID: 1 << 29, UID: os.Geteuid(), Control: 5, Ring: memory{4096, 4096, false}}
+	var err error
+	if r.Machine, r.Kernel, err = system(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestAllowed: what cannot be started here is refused by name.
+func TestAllowed(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(log, make([]byte, 10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		change   func(r *record)
+		truncate bool
+		want     string
+	}{
+		{func(*record) {}, false, ""},
+		{func(r *record) { r.Machine = "pdp11" }, false, "machine of another type: pdp11"},
+		{func(r *record) { r.Kernel = "99.1.0" }, false, "newer kernel, 99.1.0"},
+		{func(r *record) { r.Kernel = "2.6.32" }, false, ""},
+		{func(r *record) { r.PID = os.Getpid() }, false, "another process has now"},
+		{func(r *record) { r.Files = []file{{log, 10}} }, false, ""},
+		{func(r *record) { r.Files = []file{{log, 9}} }, false, "has grown"},
+		{func(r *record) { r.Files = []file{{log, 9}} }, true, ""},
+		{func(r *record) { r.Files = []file{{log, 11}} }, true, "has 10 bytes, and had 11"},
+		{func(r *record) { r.Files = []file{{log + "x", 11}} }, true, "is not there"},
+	} {
+		r := whole(t)
+		c.change(r)
+		err := r.allowed(c.truncate)
+		if c.want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got %v, want %q", r, err, c.want)
+		}
+	}
+}
+
+// TestDecode: a record of another version, or one that does not fit together, is no record.
+func TestDecode(t *testing.T) {
+	for _, c := range []struct {
+		change func(r *record)
+		want   string
+	}{
+		{func(*record) {}, ""},
+		{func(r *record) { r.Version = 2 }, "version 2, and this command knows 1"},
+		{func(r *record) { r.Asked[0].Area = 2 }, "names an area"},
+		{func(r *record) { r.Asked[0].Connection = 1 }, "names an area or a connection"},
+		{func(r *record) { r.Areas[0].New = false }, "does not fit together"},
+		{func(r *record) { r.PID = 1 }, "does not fit together"},
+		{func(r *record) { r.Ring.Address = 0 }, "does not fit together"},
+	} {
+		r := whole(t)
+		r.Areas, r.Asked = []memory{{8192, 4096, true}}, []message{{'M', 1, 0}}
+		c.change(r)
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = decode(text)
+		if c.want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", text, err, c.want)
+		}
+	}
+	for _, text := range []string{"", "{", `{"version":1,"more":1}`} {
+		if _, err := decode([]byte(text)); err == nil {
+			t.Errorf("%q is a record", text)
+		}
+	}
+}
+
+// TestPeek: what is on the way is read with its files and stays there, and comes first in a new pair of sockets.
+func TestPeek(t *testing.T) {
+	program, helper, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	defer helper.Close()
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, b := range []byte("DLDM") { // each has a message of its own, as in the library
+		var fds []int
+		if b != 'D' {
+			fds = []int{int(file.Fd())}
+		}
+		if err := put(program, []byte{b}, fds...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		var text []byte
+		var with []int
+		err := peek(helper, 1, func(b []byte, files []*os.File) error {
+			if len(files) > 0 && b[0] != 'D' { // D may have those of the next one
+				with = append(with, len(text))
+			}
+			closeAll(files)
+			text = append(text, b...)
+			return nil
+		})
+		if err != nil || string(text) != "DLDM" || len(with) != 2 || with[0] != 1 || with[1] != 3 {
+			t.Fatalf("got %q, files with %v, %v", text, with, err)
+		}
+	}
+	all, err := peers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := inode(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := programEnd(helper, all, map[uint64]bool{mine: true}); err != nil || got != mine {
+		t.Errorf("got %d, %v, want %d", got, err, mine)
+	}
+	if _, err := programEnd(helper, all, map[uint64]bool{}); err == nil {
+		t.Error("the socket of another process is the program's")
+	}
+	if err := put(program, make([]byte, 400<<10)); err != nil { // as much as the library's sockets hold, twice
+		t.Error(err)
+	}
+}
+
+// TestSections: an image has no file outside of its folder.
+func TestSections(t *testing.T) {
+	for section, want := range map[string]string{
+		"criu/core-1.img": "core-1.img", "criu/.img": ".img", "opencl": "opencl", "area/3": "area-3",
+		"criu/../x.img": "", "criu/a/b.img": "", "criu/x": "", "area/x": "", "area/-1": "", "other": "",
+	} {
+		if got := fileOf(section); got != want {
+			t.Errorf("%s: got %q, want %q", section, got, want)
+		}
+	}
+}
+
+// TestTrusted: a directory that others can write to, or that is another user's, starts nothing.
+func TestTrusted(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := trusted(dir); err != nil {
+		t.Error(err)
+	}
+	if err := os.Chmod(file, 0o620); err != nil {
+		t.Fatal(err)
+	}
+	if err := trusted(dir); err == nil || !strings.Contains(err.Error(), "can be written to by other users") {
+		t.Errorf("got %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Chown(file, 12345, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := trusted(dir); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,257 @@
+package image
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names of the sections of a shard. A file of CRIU's and an area have their own after the prefix.
+const (
+	recordSection = "image"
+	stateSection  = "opencl"
+	criuPrefix    = "criu/"
+	areaPrefix    = "area/"
+)
+
+// recordVersion is that of record.
+const recordVersion = 1
+
+// record is what an image says of its process, as JSON.
+type record struct {
+	Version int `json:"version"`
+
+	PID     int    `json:"pid"`
+	Program string `json:"program"`
+	UID     int    `json:"uid"`
+	GID     int    `json:"gid"`
+	Groups  []int  `json:"groups,omitempty"`
+	Machine string `json:"machine"` // as uname says
+	Kernel  string `json:"kernel"`
+	Host    string `json:"host"`
+	CRIU    string `json:"criu"` // its version
+
+	// Sockets of the program by their numbers, which CRIU knows them by, and what was on the way from them.
+	Control     uint64       `json:"control"`
+	Asked       []message    `json:"asked,omitempty"` // on the control connection
+	Connections []connection `json:"connections,omitempty"`
+
+	Ring  memory   `json:"ring"`
+	Areas []memory `json:"areas,omitempty"`
+	Files []file   `json:"files,omitempty"`
+}
+
+// message is a byte on the control connection, with an area or a connection of the record if one came with it: a
+// number from 1 on.
+type message struct {
+	Byte       byte `json:"byte"`
+	Area       int  `json:"area,omitempty"`
+	Connection int  `json:"connection,omitempty"`
+}
+
+type connection struct {
+	Socket  uint64 `json:"socket"`
+	Pending []byte `json:"pending,omitempty"`
+	New     bool   `json:"new,omitempty"` // a message has it
+}
+
+// memory is shared with the helper. If the program has unmapped it, its bytes are a section.
+type memory struct {
+	Address uint64 `json:"address,omitempty"` // in the program, 0: nowhere
+	Bytes   int64  `json:"bytes"`
+	New     bool   `json:"new,omitempty"` // a message has it
+}
+
+// file is one that the program may write to, and that must be as long as it was.
+type file struct {
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes"`
+}
+
+// identify fills in what a process is.
+func (r *record) identify(pid int) (err error) {
+	r.Version, r.PID = recordVersion, pid
+	r.Machine, r.Kernel, err = system()
+	if err != nil {
+		return err
+	}
+	if r.Host, err = os.Hostname(); err != nil {
+		return err
+	}
+	status, err := os.ReadFile(proc(pid, "status"))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		var ids []int
+		for _, f := range strings.Fields(value) {
+			if n, err := strconv.Atoi(f); err == nil {
+				ids = append(ids, n)
+			}
+		}
+		switch {
+		case key == "Uid" && len(ids) == 4:
+			r.UID = ids[1] // the one in effect
+		case key == "Gid" && len(ids) == 4:
+			r.GID = ids[1]
+		case key == "Groups":
+			r.Groups = ids
+		}
+	}
+	return nil
+}
+
+// system is this machine's type, and the release of its kernel.
+func system() (machine, kernel string, err error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", "", err
+	}
+	return unix.ByteSliceToString(u.Machine[:]), unix.ByteSliceToString(u.Release[:]), nil
+}
+
+func proc(pid int, file string) string { return filepath.Join("/proc", strconv.Itoa(pid), file) }
+
+// look fills in the open files of a process, and returns the numbers of its sockets.
+func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
+	sockets = map[uint64]bool{}
+	links, err := filepath.Glob(proc(pid, "fd/*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, link := range links {
+		to, err := os.Readlink(link)
+		if err != nil {
+			continue // the process is stopped: it has never been one
+		}
+		var n uint64
+		if _, err := fmt.Sscanf(to, "socket:[%d]", &n); err == nil {
+			sockets[n] = true
+			continue
+		}
+		st, err := os.Stat(link)
+		if err == nil && st.Mode().IsRegular() && strings.HasPrefix(to, "/") {
+			r.Files = append(r.Files, file{to, st.Size()})
+		}
+	}
+	return sockets, nil
+}
+
+// find fills in where a process has mapped shared memory from its beginning on.
+func (m *memory) find(f *os.File, mapped []mapping) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	m.Bytes = st.Size()
+	for _, p := range mapped {
+		if p.inode == st.Sys().(*syscall.Stat_t).Ino && p.offset == 0 && strings.HasPrefix(p.name, "/memfd:") {
+			m.Address = p.from
+		}
+	}
+	return nil
+}
+
+// mapping is a line of /proc/PID/maps.
+type mapping struct {
+	from, to, offset, inode uint64
+	shared                  bool
+	name                    string
+}
+
+func mappings(pid int) (list []mapping, err error) {
+	b, err := os.ReadFile(proc(pid, "maps"))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(b)) {
+		var m mapping
+		var mode, device string
+		if _, err := fmt.Sscanf(line, "%x-%x %s %x %s %d", &m.from, &m.to, &mode, &m.offset, &device,
+			&m.inode); err != nil {
+			return nil, fmt.Errorf("%s: %q: %w", proc(pid, "maps"), line, err)
+		}
+		if i := strings.IndexByte(line, '/'); i > 0 {
+			m.name = strings.TrimSpace(line[i:])
+		}
+		m.shared = len(mode) == 4 && mode[3] == 's'
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// open opens shared memory of a process that CRIU has made.
+func (m *memory) open(pid int, mapped []mapping) (*os.File, error) {
+	for _, p := range mapped {
+		if p.from == m.Address && p.shared && p.offset == 0 {
+			f, err := os.OpenFile(proc(pid, fmt.Sprintf("map_files/%x-%x", p.from, p.to)), os.O_RDWR, 0)
+			if err != nil {
+				return nil, err
+			}
+			if st, err := f.Stat(); err != nil || st.Size() != m.Bytes {
+				return nil, errors.Join(errors.New("the shared memory has another length"), err, f.Close())
+			}
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("the process has no shared memory at %#x", m.Address)
+}
+
+func decode(b []byte) (*record, error) {
+	var version struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(b, &version); err != nil {
+		return nil, fmt.Errorf("its record: %w", err)
+	}
+	if version.Version != recordVersion {
+		return nil, fmt.Errorf("it is of version %d, and this command knows %d: use the release that has taken it",
+			version.Version, recordVersion)
+	}
+	r := &record{}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(r); err != nil {
+		return nil, fmt.Errorf("its record: %w", err)
+	}
+	return r, r.check()
+}
+
+// check refuses numbers that lead nowhere.
+func (r *record) check() error {
+	areas, connections := 0, 0
+	for _, m := range r.Asked {
+		if m.Area < 0 || m.Area > len(r.Areas) || m.Connection < 0 || m.Connection > len(r.Connections) {
+			return errors.New("its record names an area or a connection that it does not have")
+		}
+		if m.Area > 0 {
+			areas++
+		}
+		if m.Connection > 0 {
+			connections++
+		}
+	}
+	for _, m := range r.Areas {
+		if m.New {
+			areas--
+		}
+	}
+	for _, c := range r.Connections {
+		if c.New {
+			connections--
+		}
+	}
+	if areas != 0 || connections != 0 || r.PID <= 1 || r.Ring.Address == 0 || r.Ring.Bytes <= 0 {
+		return errors.New("its record does not fit together")
+	}
+	return nil
+}
