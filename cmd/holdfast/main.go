@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/devices"
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/epochs"
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/images"
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/jobs"
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
@@ -44,6 +45,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(epochs.Commands()...)
 	root.AddCommand(jobs.Commands()...)
 	root.AddCommand(devices.Commands()...)
+	root.AddCommand(images.Commands()...)
 	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan())
 	root.SetFlagErrorFunc(removedFlag)
 	return root

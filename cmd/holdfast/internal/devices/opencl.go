@@ -84,17 +84,22 @@ const (
 	firstFiles = opencl.ControlFile + 2
 )
 
-// next starts the command that serves a paused program, and returns when it does.
-func next(files []*os.File, devices string) error {
+// next is ServePaused for the command that serves the program now.
+func next(files []*os.File, devices string) error { return ServePaused(files, devices, nil, os.Stderr) }
+
+// ServePaused starts the command that serves a paused program, as another user if one is given. It returns when all
+// objects are on a device. The files are the control connection and those of opencl.Resume. The command reports to
+// errs.
+func ServePaused(files []*os.File, devices string, user *syscall.Credential, errs *os.File) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	cmd := exec.Command("/proc/self/exe", "opencl", "--resume", strconv.Itoa(len(files)-1))
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout, cmd.Stderr = errs, errs
 	cmd.ExtraFiles = append([]*os.File{files[0], w}, files[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: user}
 	cmd.Env = os.Environ()
 	if devices != "" {
 		cmd.Env = append(cmd.Env, gpustate.DeviceEnv+"="+devices)
@@ -117,6 +122,9 @@ func next(files []*os.File, devices string) error {
 }
 
 func serveOpenCL(ctx context.Context, files int) error {
+	for fd := range firstFiles + files - readyFile { // a server that this command starts must not have them
+		syscall.CloseOnExec(readyFile + fd)
+	}
 	control := os.NewFile(opencl.ControlFile, "control")
 	c, err := net.FileConn(control)
 	if err != nil {
@@ -168,10 +176,8 @@ func resumeOpenCL(ctx context.Context, u *net.UnixConn, opt opencl.Options, n in
 	ready := os.NewFile(readyFile, "ready")
 	var files []*os.File
 	for i := range n {
-		syscall.CloseOnExec(firstFiles + i)
 		files = append(files, os.NewFile(uintptr(firstFiles+i), "of a paused program"))
 	}
-	syscall.CloseOnExec(readyFile)
 	serves := false
 	if err == nil {
 		err = opencl.Resume(ctx, u, opt, files, func() {

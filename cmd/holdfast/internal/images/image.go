@@ -1,0 +1,172 @@
+// Package images has the verb of holdfast that takes images of OpenCL programs, and starts programs from them.
+package images
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/devices"
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/image"
+	"github.com/holdfast-hpc/holdfast/internal/opencl"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
+	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/spf13/cobra"
+)
+
+//go:embed help
+var texts embed.FS
+
+var help = verb.Help(texts)
+
+// Commands are the verbs.
+func Commands() []*cobra.Command { return []*cobra.Command{newImage(), newImageGuard()} }
+
+var errNoOpenCL = errors.New("it is no OpenCL program that runs through libholdfast-opencl")
+
+// imageRow is an image that was taken, or a program that was started from one.
+type imageRow struct {
+	Epoch   uint64  `json:"epoch"`               // number of the image
+	PID     int     `json:"pid"`                 // process ID of the program
+	Program string  `json:"program"`             // name of the program
+	Bytes   int64   `json:"bytes,omitempty"`     // bytes of the image, when one was taken
+	Stopped float64 `json:"stopped_s,omitempty"` // seconds for which the program stood still
+	Error   string  `json:"error,omitempty"`     // why it was not done; then the rest may be empty
+}
+
+// imageFlags are those of holdfast image.
+type imageFlags struct {
+	dir, criu, device        string
+	restore, truncate, asRow bool
+	epoch                    uint64
+	take                     image.Options
+}
+
+func newImage() *cobra.Command {
+	var o imageFlags
+	cmd := &cobra.Command{
+		Use:   "image {PID | --restore} --dir DIR",
+		Short: "save a running OpenCL program as it is, and start it again from there",
+		Long:  help("image"),
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			switch {
+			case o.dir == "":
+				return errors.New("image needs the directory of the images: --dir DIR")
+			case o.restore == (len(args) == 1):
+				return errors.New("image takes the process ID of a program, or --restore")
+			case o.restore && (o.take.Kill || cmd.Flags().Changed("keep") || cmd.Flags().Changed("wait")):
+				return errors.New("--kill, --keep and --wait do not go with --restore")
+			case !o.restore && (o.device != "" || o.epoch != 0 || o.truncate):
+				return errors.New("--device, --epoch and --truncate go with --restore")
+			case o.take.Keep < 1:
+				return errors.New("--keep is less than 1")
+			}
+			if _, err := gpustate.ParseSelect(o.device); err != nil {
+				return err
+			}
+			if o.take.CRIU, err = image.FindCRIU(cmd.Context(), o.criu); err != nil {
+				return err
+			}
+			row := imageRow{}
+			if o.restore {
+				err = o.start(cmd, &row)
+			} else {
+				err = o.save(cmd, args, &row)
+			}
+			if err != nil {
+				row.Error = err.Error()
+				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
+			}
+			if o.asRow {
+				err = errors.Join(err, cli.JSONLines(cmd.OutOrStdout(), []imageRow{row}))
+			}
+			if err != nil {
+				return cli.ErrBad
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.dir, "dir", "", "directory of the images of one program")
+	f.StringVar(&o.criu, "criu", "", "the command criu (default: the one in PATH)")
+	cli.JSON(f, &o.asRow, "write a JSON object", imageRow{})
+	f.BoolVar(&o.take.Kill, "kill", false, "end the program once its image is committed")
+	f.IntVar(&o.take.Keep, "keep", 2, "how many images stay in the directory")
+	f.DurationVar(&o.take.Wait, "wait", time.Minute, "how long to wait for the program's commands to end")
+	f.BoolVar(&o.restore, "restore", false, "start the program from its image")
+	f.StringVar(&o.device, "device", "", "with --restore: on these devices, as HOLDFAST_DEVICE selects them")
+	f.Uint64Var(&o.epoch, "epoch", 0, "with --restore: from this image (default: the newest)")
+	f.BoolVar(&o.truncate, "truncate", false, "with --restore: cut files that have grown since")
+	return cmd
+}
+
+// save takes an image.
+func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) error {
+	pid, err := strconv.Atoi(args[0])
+	if err != nil || pid <= 0 {
+		return fmt.Errorf("%q is no process ID", args[0])
+	}
+	served, err := pause.FindAt(opencl.DoorPrefix, errNoOpenCL, []int{pid})
+	if err != nil {
+		return err
+	}
+	if len(served) > 1 {
+		return fmt.Errorf("below process %d are %d OpenCL programs (%v): an image is of one", pid, len(served), served)
+	}
+	o.take.Dir = o.dir
+	t, err := image.Take(cmd.Context(), served[0], o.take)
+	if err != nil {
+		return fmt.Errorf("process %d (%s): %w", served[0], pause.ProgramOf(served[0]), err)
+	}
+	*row = imageRow{uint64(t.Epoch), served[0], t.Program, t.Bytes, t.Stopped.Seconds(), ""}
+	if o.asRow {
+		return nil
+	}
+	what := "it goes on"
+	if o.take.Kill {
+		what = "it has ended"
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "image %d of process %d (%s): %s, stopped for %.3f s; %s\n", row.Epoch, row.PID,
+		row.Program, units.Bytes(row.Bytes), row.Stopped, what)
+	return nil
+}
+
+// start starts a program from an image.
+func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p, err := image.Restore(cmd.Context(), image.RestoreOptions{Dir: o.dir, Epoch: storage.Epoch(o.epoch),
+		Truncate: o.truncate, CRIU: o.take.CRIU, Self: []string{self, "image-guard"},
+		Serve: func(files []*os.File, user *syscall.Credential, errs *os.File) error {
+			return devices.ServePaused(files, o.device, user, errs)
+		}})
+	if err != nil {
+		return err
+	}
+	*row = imageRow{Epoch: uint64(p.Epoch), PID: p.PID, Program: p.Program}
+	if o.asRow {
+		return nil
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "process %d (%s) runs from image %d\n", row.PID, row.Program, row.Epoch)
+	return nil
+}
+
+// newImageGuard is a process that image --restore starts.
+func newImageGuard() *cobra.Command {
+	return &cobra.Command{
+		Use: "image-guard PID DIR CRIU...", Short: "start CRIU for image --restore", Hidden: true,
+		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return image.Guard(args) },
+	}
+}

@@ -1,0 +1,274 @@
+package opencl
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/image"
+)
+
+var imageCount = flag.Int("images", 2, "images of each program at random moments")
+
+// criuForTests finds a CRIU that works here: the one that `sh scripts/criu.sh bin/criu` has built, or the one in PATH.
+func criuForTests(t *testing.T) string {
+	t.Helper()
+	here, err := filepath.Abs("../../bin/criu/sbin/criu")
+	if err != nil || !exists(here) {
+		here = ""
+	}
+	c, err := image.FindCRIU(t.Context(), here)
+	if err == nil {
+		err = c.Check(t.Context())
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	return c.Path
+}
+
+// imaged is a program whose output is in a file, so that it can go on there.
+type imaged struct {
+	l              *lab
+	criu           string
+	pid            int
+	out, errs, dir string
+	reaped         chan struct{}
+}
+
+func (l *lab) startImaged(criu, device, name string) *imaged {
+	l.t.Helper()
+	p := &imaged{l, criu, 0, filepath.Join(l.dir, "out"), filepath.Join(l.dir, "errs"), filepath.Join(l.dir, "images"),
+		make(chan struct{})}
+	c := l.command(through(device), name, "1000000000", filepath.Join(l.dir, "enough"))
+	out, err := os.Create(p.out)
+	if err == nil {
+		c.Stdout = out
+		c.Stderr, err = os.Create(p.errs)
+	}
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	p.pid = c.Process.Pid
+	go func() {
+		_ = c.Wait() // it may be killed
+		close(p.reaped)
+	}()
+	l.t.Cleanup(func() {
+		if p.there() {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	})
+	p.await("it did not begin", func() bool { return strings.Contains(p.text(), "round 0") })
+	return p
+}
+
+// there reports whether the program runs, or is stopped.
+func (p *imaged) there() bool {
+	exe, err := os.Readlink("/proc/" + strconv.Itoa(p.pid) + "/exe") // that of a zombie is not there
+	return err == nil && strings.HasPrefix(exe, built.dir)
+}
+
+func (p *imaged) await(what string, done func() bool) {
+	p.l.t.Helper()
+	for end := time.Now().Add(deadline); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.l.t.Fatalf("%s\n%s", what, p.said())
+		}
+	}
+}
+
+// text is what the program has written.
+func (p *imaged) text() string {
+	b, _ := os.ReadFile(p.out) // it is there
+	return string(b)
+}
+
+func (p *imaged) said() string {
+	b, _ := os.ReadFile(p.errs) // it is there
+	return last(p.text()) + string(b)
+}
+
+// image runs holdfast image on the directory of its images.
+func (p *imaged) image(args ...string) (string, error) {
+	p.l.t.Helper()
+	return p.l.try(append([]string{"image", "--dir", p.dir, "--criu", p.criu}, args...)...)
+}
+
+func (p *imaged) mustImage(args ...string) {
+	p.l.t.Helper()
+	if out, err := p.image(args...); err != nil {
+		p.l.t.Fatalf("image %q: %v\n%s%s", args, err, out, p.said())
+	}
+}
+
+func (p *imaged) take(args ...string) []string { return append([]string{strconv.Itoa(p.pid)}, args...) }
+
+// end has the program end, and returns what it has written from the beginning.
+func (p *imaged) end() string {
+	p.l.t.Helper()
+	p.l.file("enough", "")
+	p.await("it does not end", func() bool { return !p.there() })
+	return p.text()
+}
+
+// checkCount fails unless a program that checks itself has counted on.
+func (p *imaged) checkCount(got string) {
+	p.l.t.Helper()
+	rounds := 0
+	for line := range strings.Lines(got) {
+		n, found := strings.CutPrefix(strings.TrimSpace(line), "round ")
+		if found && n != strconv.Itoa(rounds) {
+			p.l.t.Fatalf("%q follows round %d\n%s", line, rounds-5, p.said())
+		}
+		rounds += 5
+	}
+	if !strings.Contains(got, "\ncounted ") {
+		p.l.t.Fatalf("it has not counted to the end\n%s", p.said())
+	}
+}
+
+// TestImaged: programs with all kinds of objects, user events that are not set, threads that wait, call-backs and
+// mappings are imaged at random moments, killed, and restored on either platform. They compute what they do
+// undisturbed. Soaks set -images and -pause-seed.
+func TestImaged(t *testing.T) {
+	criu := criuForTests(t)
+	commandLimit += time.Duration(*imageCount) * 20 * time.Second
+	r := rand.New(rand.NewPCG(*pauseSeed, 37))
+	for _, program := range []string{"held", "moves"} {
+		l := newLab(t)
+		p := l.startImaged(criu, platform, program)
+		for n := range *imageCount {
+			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+			p.mustImage(p.take("--kill")...)
+			if p.there() {
+				t.Fatalf("%s, seed %d, image %d: it has not ended", program, *pauseSeed, n)
+			}
+			place := []string{another, platform}[(n+r.IntN(2)*n)%2]
+			p.mustImage("--restore", "--device", place)
+		}
+		time.Sleep(50 * time.Millisecond) // it computes
+		got := p.end()
+		if program == "held" {
+			p.checkCount(got)
+			continue
+		}
+		rounds := strings.Count(got, "round")
+		if want := l.run(without, program, strconv.Itoa(rounds), filepath.Join(l.dir, "never")); got != want {
+			t.Errorf("%s, seed %d: the output differs: got\n%s\nwant\n%s", program, *pauseSeed, last(got), last(want))
+		}
+	}
+}
+
+// TestImageRefusals: a program that was imaged goes on; what cannot be restored is refused by name, and nothing is
+// started.
+func TestImageRefusals(t *testing.T) {
+	l := newLab(t)
+	p := l.startImaged(criuForTests(t), platform, "held")
+	p.mustImage(p.take()...)
+	before := len(p.text())
+	p.await("it does not go on", func() bool { return len(p.text()) > before })
+	refused := func(want string, args ...string) {
+		t.Helper()
+		if out, err := p.image(args...); err == nil || !strings.Contains(out, want) {
+			t.Errorf("holdfast image %q: got %v, %s, want %q", args, err, out, want)
+		}
+	}
+	refused("has the process ID", "--restore")
+	if out, err := l.try("verify", p.dir); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	<-p.reaped
+	refused("has grown since", "--restore")
+	refused("has no image 7", "--restore", "--epoch", "7")
+	refused("no device", "--restore", "--truncate", "--device", "platform-that-is-not-there")
+	if p.there() {
+		t.Error("a program is left that has no device")
+	}
+	if err := os.Chmod(p.dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	refused("can be written to by other users", "--restore", "--truncate")
+	if err := os.Chmod(p.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	shard := filepath.Join(p.dir, "epoch-0000000001", "rank-000000.shard")
+	good, err := os.ReadFile(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(*pauseSeed, 38))
+	for range 3 {
+		bad := append([]byte(nil), good...)
+		at := r.IntN(len(bad))
+		bad[at] ^= 1 << r.IntN(8)
+		if err := os.WriteFile(shard, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := p.image("--restore", "--truncate", "--device", platform); err == nil || p.there() {
+			t.Errorf("byte %d of the shard is wrong, and it was restored: %s", at, out)
+		}
+	}
+	if err := os.WriteFile(shard, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.mustImage("--restore", "--truncate", "--device", another)
+	p.checkCount(p.end())
+}
+
+// TestKilledInImage: a command that is killed while it takes an image leaves a program that goes on, or has ended with
+// an image that can be restored; one that is killed while it restores leaves a program that runs, or none. A program
+// whose helper is killed has lost its device, and is restored.
+func TestKilledInImage(t *testing.T) {
+	criu := criuForTests(t)
+	r := rand.New(rand.NewPCG(*pauseSeed, 39))
+	for n := range *imageCount {
+		l := newLab(t)
+		env := []byte(strings.Join(l.env, "\x00") + "\x00")
+		p := l.startImaged(criu, platform, "held")
+		p.mustImage(p.take()...) // the one before
+		args, within := p.take("--kill"), 300
+		restores := n%2 == 1
+		if restores {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+			<-p.reaped
+			args, within = []string{"--restore", "--truncate", "--device", platform}, 600
+		}
+		c := l.command(nil, "holdfast", append([]string{"image", "--dir", p.dir, "--criu", criu}, args...)...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(r.IntN(within)) * time.Millisecond)
+		victim := "the command"
+		if !restores && r.IntN(2) == 0 {
+			victim = "the helper"
+			if helper := find(t, env, "\x00opencl\x00"); helper != 0 { // else the program has just been ended
+				_ = syscall.Kill(helper, syscall.SIGKILL) // as above
+			}
+		} else {
+			_ = c.Process.Kill()
+		}
+		err := c.Wait()
+		p.await("CRIU does not end", func() bool {
+			return find(t, env, criu) == 0
+		})
+		before := len(p.text())
+		p.await("it does not go on", func() bool { return len(p.text()) > before || !p.there() })
+		t.Logf("seed %d, %d: %s of %q killed: %v, the program is there: %v", *pauseSeed, n, victim, args, err,
+			p.there())
+		if !p.there() {
+			p.mustImage("--restore", "--truncate", "--device", platform)
+		}
+		p.checkCount(p.end())
+	}
+}
