@@ -20,7 +20,7 @@ func twoGPUs(t *testing.T) way {
 	return pausable(filepath.Join(t.TempDir(), "usage")).with("FAKE_DEVICES=2")
 }
 
-// goes moves programs together, and says whether their memory went from GPU to GPU.
+// goes moves programs together, and reports whether their memory went from GPU to GPU.
 func goes(t *testing.T, to string, programs ...*running) (direct bool, err error) {
 	t.Helper()
 	err = together(t, func(g *pause.Group) error {
@@ -120,7 +120,7 @@ func TestMoveFails(t *testing.T) {
 	}
 }
 
-// holders are the processes beside a program that hold its memory. They are nobody's children.
+// holders are the processes beside a program that hold its memory. They are children of no process here.
 func (r *running) holders() (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is good
 	for _, path := range all {
@@ -139,7 +139,7 @@ func alive(pid int) bool {
 }
 
 // TestMoveKilled ends the process that holds the memory, the program, or the tool, behind each step of a move. While
-// the program has its memory still it goes on; else it ends, says why, and leaves nothing behind.
+// the program has its memory still it goes on; else it ends with the reason, and leaves nothing behind.
 func TestMoveKilled(t *testing.T) {
 	want := alone().run(t, linked, "count")
 	const uuid0, uuid1 = "fafafafafafafafafafafafafafafa00", "fafafafafafafafafafafafafafafa01"

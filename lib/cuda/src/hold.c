@@ -147,7 +147,7 @@ static bool start(char why[HF_WHY]) {
 	return failed == 0;
 }
 
-/* Nothing that it has is wanted any more, and a copy under way need not end. The driver has freed all of it when this
+/* Gives up the held memory; a copy under way need not end. The driver has freed all of it when this
  * returns, unless the kernel has no descriptors of processes. */
 void hf_hold_end(void) {
 	struct pollfd ended = { .fd = hold.process, .events = POLLIN };

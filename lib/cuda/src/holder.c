@@ -61,7 +61,7 @@ static CUresult enter(const struct place *p) {
 	return e;
 }
 
-/* A device by its UUID, with a context of this process; NULL: e says why there is none. */
+/* A device by its UUID, with a context of this process; NULL: e is the reason. */
 static struct place *place_of(const CUuuid *uuid, CUresult *e) {
 	struct place *p;
 	int devices = 0, i;

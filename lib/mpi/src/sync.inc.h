@@ -1,7 +1,7 @@
 /* sync.inc.h - synchronous sends. Such a send ends when the program receives its message, and not by the drain.
  *
  * A short message that is drained stays matched in MPI, so that its send goes on, until the program takes it. A
- * checkpoint needs its bytes: then the sends that have not ended are told to the receivers, by notes that are counted
+ * checkpoint needs its bytes: then the receivers get a list of the sends that have not ended, by notes that are counted
  * and drained as messages are, and from there on each ends by an answer. A note names a message of a communicator with
  * a source and a tag by how many have been sent behind it. When all have arrived, the receiver counts from the end. */
 
@@ -104,7 +104,7 @@ static void take_answers(void) {
 	}
 }
 
-/* must_wait says whether the message of a synchronous send is in the mailbox of its receiver. */
+/* must_wait reports whether the message of a synchronous send is in the mailbox of its receiver. */
 static bool must_wait(const struct hfm_request *r) {
 	if (r != NULL && r->taken_later) {
 		take_answers();
@@ -146,7 +146,7 @@ static struct hfm_mail *given(struct hfm_mail *m) {
 	return m;
 }
 
-/* drop_mail ends the sends of messages that nobody will receive. */
+/* drop_mail ends the sends of messages that no rank will receive. */
 static void drop_mail(struct hfm_comm *c) {
 	for (struct hfm_mail *m = c->first; m != NULL; m = m->next) {
 		given(m);
