@@ -2,6 +2,7 @@ package gpustate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -70,4 +71,35 @@ func Example() {
 	result := make([]float32, 3)
 	_ = q.Read(x, 0, gpustate.Bytes(result))
 	fmt.Println(result)
+}
+
+// A buffer keeps its bytes and its handle when the device moves. The devices here are the plain Go ones for tests.
+func ExampleDevice_MigrateTo() {
+	ctx := context.Background()
+	d, err := gpustate.Open(gpustate.Select{Kind: "fake"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	q, err := d.Queue("main")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	x, err := d.Buffer("x", 4*3) // found by its name after a restore
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	back := make([]float32, 3)
+	if err := errors.Join(
+		q.Write(x, 0, gpustate.Bytes([]float32{1, 2, 3})),
+		d.MigrateTo(ctx, gpustate.Select{Kind: "fake", Index: 1}),
+		q.Read(x, 0, gpustate.Bytes(back))); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(d.Info().Index, back)
+	// Output: 1 [1 2 3]
 }

@@ -74,7 +74,7 @@ func TestOverheard(t *testing.T) {
 	}
 }
 
-// TestOtherClient: a client of another version is told so.
+// TestOtherClient: a client of another version gets an error that says so.
 func TestOtherClient(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	for _, v := range []uint32{0, wire.Version - 1, wire.Version + 1} {
@@ -123,7 +123,7 @@ func TestAnnounced(t *testing.T) {
 	p.quiet(t)
 }
 
-// TestListensThereOnly: an address that was not given answers nobody.
+// TestListensThereOnly: an address that was not given does not answer.
 func TestListensThereOnly(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	_, port, err := net.SplitHostPort(p.addr)
@@ -137,7 +137,7 @@ func TestListensThereOnly(t *testing.T) {
 }
 
 // TestInterfaceAddress: an interface stands for its IPv4 address, or for IPv6
-// where it has no other.
+// if it has no other.
 func TestInterfaceAddress(t *testing.T) {
 	addrs := func(list ...string) (as []net.Addr) {
 		for _, s := range list {

@@ -112,7 +112,7 @@ func (a *alternating) loads() []Load {
 }
 
 // TestPingPong: a load that swings moves nothing, and a program that has moved
-// stays for a while whatever the load says.
+// stays for some rounds whatever the load.
 func TestPingPong(t *testing.T) {
 	p, a := &Window{N: 20}, &alternating{}
 	now := time.Unix(0, 0)

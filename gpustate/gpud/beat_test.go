@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// TestStopped: clients of a server that is stopped are told after the time that
-// they chose, through either kind of connection, in calls that wait; nobody else
-// is.
+// TestStopped: clients of a server that is stopped get an error after the time that
+// they chose, through either kind of connection, in calls that wait; other clients
+// do not.
 func TestStopped(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"unix:" + filepath.Join(t.TempDir(), "s"), "127.0.0.1:0"},
 		grace: 200 * time.Millisecond})

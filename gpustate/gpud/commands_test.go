@@ -67,8 +67,8 @@ func TestLateError(t *testing.T) {
 }
 
 // TestWriteAhead: a write that blocks does not wait for the device, and yet
-// nothing that is issued after it overtakes it, on any queue. Its failure is told
-// to who waits next, and names it.
+// no later command overtakes it, on any queue. The next call that waits returns its
+// failure, and names it.
 func TestWriteAhead(t *testing.T) {
 	both(t, func(t *testing.T, o Options) {
 		p := serve(t, o)

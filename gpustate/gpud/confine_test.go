@@ -204,7 +204,7 @@ func TestTrustedReads(t *testing.T) {
 	}
 }
 
-// TestWorkerUser: workers run as another user when root's server is told so.
+// TestWorkerUser: workers of root's server run as another user if an option says so.
 func TestWorkerUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if _, err := New(Options{Listen: []string{"unix:/x"}, KeyFile: filepath.Join(t.TempDir(), "key"),

@@ -100,7 +100,7 @@ func TestConstants(t *testing.T) {
 }
 
 // TestBuiltFromSource: a server tells its client which programs it built from source,
-// also when the client moves there, and forgets them with the programs.
+// even when the client moves there, and forgets them with the programs.
 func TestBuiltFromSource(t *testing.T) {
 	a, b := serve(t, Options{}), serve(t, Options{})
 	d := must(gpustate.Open(a.sel))(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// regions is how many pieces of its clients' memory, of so many bytes, a server's workers have mapped.
+// regions counts the pieces of its clients' memory, of a number of bytes, that a server's workers have mapped.
 func (p *place) regions(t testing.TB, bytes int) int {
 	t.Helper()
 	want := (bytes + os.Getpagesize() - 1) &^ (os.Getpagesize() - 1)
@@ -158,7 +158,7 @@ func TestHostMemoryMoves(t *testing.T) {
 			if !bytes.Equal(got, m) {
 				t.Fatalf("%s, move %d: other bytes were written", first, i)
 			}
-			// where there is a server beside, it has the memory mapped, if it can be; the
+			// a server on this machine has the memory mapped, if it can be; the
 			// one before lets it go when it sees that the program has left
 			mapped := 0
 			if first != "local" && (to.Remote == a.addr || to.Remote == b.addr) {
@@ -217,7 +217,7 @@ func TestHostMemoryEvacuated(t *testing.T) {
 }
 
 // TestWorkerKilledInDirect: the worker dies with a transfer of host memory in
-// flight: the program is told, its memory stays, and can be freed.
+// flight: the program gets an error, its memory stays, and can be freed.
 func TestWorkerKilledInDirect(t *testing.T) {
 	p := serve(t, Options{Offer: func(i driver.Info) bool { return i.Kind == "fake" }})
 	for round := range 4 {
@@ -245,7 +245,7 @@ func TestWorkerKilledInDirect(t *testing.T) {
 			ok(t, free())
 			ok(t, freeOther())
 		}
-		again, freeAgain := hostMemory(t, d, 4096) // a lost device has none that is fast
+		again, freeAgain := hostMemory(t, d, 4096) // a lost device has no fast memory
 		again[0] = 1
 		_ = d.Close()
 		if round%2 == 1 {

@@ -265,7 +265,7 @@ func init() {
 }
 
 // TestOutOfOrder: very many commands of an out-of-order queue hold few threads, and
-// all are told when they end.
+// the end of each is reported.
 func TestOutOfOrder(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	c := raw(t, p)

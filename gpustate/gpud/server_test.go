@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// TestNoServer: what can be wrong at the other end of an address is told apart,
-// with the address.
+// TestNoServer: errors distinguish what can be wrong at the other end of an address,
+// and name it.
 func TestNoServer(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	other := filepath.Join(t.TempDir(), "other")
@@ -94,8 +94,8 @@ func TestNoServer(t *testing.T) {
 	ok(t, c.d.Close()) // the second server has it
 }
 
-// TestRefusedObjects: what a server does not make has no handle, so that nobody
-// releases it.
+// TestRefusedObjects: what a server does not make has no handle, so that it is never
+// released.
 func TestRefusedObjects(t *testing.T) {
 	p := serve(t, Options{Listen: []string{"127.0.0.1:0"}})
 	d := must(remote.Open(t.Context(), remote.Options{Addr: p.addr, Key: must(wire.ReadKey(p.sel.KeyFile))(t),
@@ -379,7 +379,7 @@ func TestImpossible(t *testing.T) {
 	p.quiet(t)
 }
 
-// TestSocketTaken: the socket of a server that answers nobody, because too many
+// TestSocketTaken: the socket of a server that does not answer, because too many
 // wait for it already, stays its own; that of one that has gone is replaced.
 func TestSocketTaken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")

@@ -58,7 +58,7 @@ func init() {
 	fake.Register("wild", 1, func(fake.Launch) {
 		b, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 		if err == nil {
-			b[0] = 1 // nobody may
+			b[0] = 1 // no process may
 		}
 	})
 }
@@ -178,7 +178,7 @@ func noWorkersLeft(t *testing.T) {
 }
 
 // TestWorkerKilled: the client of a worker that is killed knows at once, in a call
-// that waits, and nobody else notices.
+// that waits, and no other client notices.
 func TestWorkerKilled(t *testing.T) {
 	p := serve(t, Options{})
 	bad := open(t, p.sel)
@@ -252,8 +252,8 @@ func TestLeftBehind(t *testing.T) {
 	noWorkersLeft(t)
 }
 
-// TestNoWorker: a server that cannot start workers says so to its clients, and
-// one that was told neither way does not begin.
+// TestNoWorker: a server that cannot start workers reports that to its clients, and
+// one without an option for either way does not begin.
 func TestNoWorker(t *testing.T) {
 	p := serve(t, Options{Worker: []string{"/nowhere/worker"}})
 	_, err := gpustate.Open(p.sel)

@@ -182,7 +182,7 @@ func startServer(t *testing.T, p Platform, dir string) *exec.Cmd {
 	return c
 }
 
-// present are the platforms of this machine; it says why others are left out.
+// present returns the platforms of this machine, and logs the reason for leaving others out.
 func present(t *testing.T, dir string) []Platform {
 	t.Helper()
 	all, err := Platforms(dir)

@@ -39,8 +39,8 @@ func (m *model) fillRange() {
 	copy(part, bytes.Repeat(pattern, len(part)/len(pattern)))
 }
 
-// layout places a box somewhere in so many bytes, with gaps between its rows and slices;
-// false where it does not fit.
+// layout places a box somewhere in a number of bytes, with gaps between its rows and slices;
+// false if it does not fit.
 func (m *model) layout(size gpustate.Box, bytes int) (l gpustate.Layout, fits bool) {
 	l.Row = size[0] + 4*m.r.IntN(3)
 	l.Slice = l.Row * (size[1] + m.r.IntN(3))

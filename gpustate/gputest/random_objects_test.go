@@ -124,7 +124,7 @@ type axpyArgs struct {
 	// kept reports that the device has them although the program may have released them:
 	// a rollback brought them back.
 	kept bool
-	// unsure reports that after a restart nobody knows: what is released before the restore comes back
+	// unsure reports that the state after a restart is not known: what is released before the restore comes back
 	// with it, what is released after it does not.
 	unsure bool
 }
@@ -357,7 +357,7 @@ func (m *model) createOther(kind int) {
 }
 
 // foreign has code that knows native handles alone copy a buffer to another one. Half the time
-// nobody waits for it before the next capture.
+// the program does not wait for it before the next capture.
 func (m *model) foreign() {
 	m.b.Helper()
 	i := m.dev.Info()

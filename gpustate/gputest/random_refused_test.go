@@ -169,7 +169,7 @@ func (m *model) hog() {
 	}
 }
 
-// later is a read that nobody has waited for.
+// later is a read without a wait.
 type later struct {
 	e         *gpustate.Event
 	got, want []byte
@@ -243,7 +243,7 @@ func (m *model) recall() {
 	}
 }
 
-// pending does what leaves commands behind that nobody waits for.
+// pending leaves commands behind without a wait.
 func (m *model) pending() {
 	m.b.Helper()
 	switch m.luck.IntN(16) {

@@ -13,8 +13,8 @@ import (
 )
 
 // stamp is a program that gives a number of its own, so that it cannot be taken for
-// another one, whichever of its forms the device has loaded. Where the device keeps
-// variables of programs it adds how often it ran, which it counts in one.
+// another one, whichever of its forms the device has loaded. If the device keeps
+// variables of programs, it adds the number of its runs, which it counts in one.
 type stamp struct {
 	common
 	number   uint32
@@ -147,7 +147,7 @@ func binaryForms(src gpustate.Sources, give func(*gpustate.Sources, []byte), ima
 func cudaForms(source string, n uint32, arch string) []form {
 	src, ptx := gpustate.Sources{CUDA: source}, func(s *gpustate.Sources, b []byte) { s.PTX = b }
 	list := binaryForms(src, ptx, ptxStamp(n*scale), true)
-	if cubin, err := cuda.Cubin(source, arch); err == nil { // where there is NVRTC
+	if cubin, err := cuda.Cubin(source, arch); err == nil { // if NVRTC is there
 		list = append(list, binaryForms(src, ptx, cubin, true)[1:]...)
 	}
 	newer := form{name: "PTX of a newer device", src: src}

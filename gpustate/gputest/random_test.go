@@ -78,7 +78,7 @@ type model struct {
 
 	saved  *saved  // a capture to go back to
 	hashed *hashed // of the captures so far
-	reads  []later // that nobody has waited for
+	reads  []later // without a wait
 
 	trace []string // what was done
 }
@@ -355,7 +355,7 @@ func (m *model) rollback() {
 	m.did("rollback")
 	m.restore(m.saved)
 	for _, k := range find[*kernel](m) {
-		k.args.kept = false // what nobody holds any more is gone
+		k.args.kept = false // memory without a holder is gone
 	}
 	m.apply(m.saved)
 	m.compare()

@@ -27,7 +27,7 @@ type pipe struct{ net.Conn }
 func (p pipe) CloseRead() error { return p.Close() }
 
 // TestLastWord: a client that is dropped while something else is being sent to it
-// is told why.
+// gets the reason.
 func TestLastWord(t *testing.T) {
 	near, far := net.Pipe() // a write waits for its reader
 	c := &Session{conn: pipe{near}, out: wire.NewSender(near, 0)}
@@ -60,7 +60,7 @@ func TestSources(t *testing.T) {
 }
 
 // TestNumbersAgain: a number that is released stands for nothing, and then for the object that is made under
-// it next, also where the session has just found the one before.
+// it next, even if the session has just found the one before.
 func TestNumbersAgain(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// TestOptions: options that name files, or that nobody knows, are refused.
+// TestOptions: options that name files, or that are unknown, are refused.
 func TestOptions(t *testing.T) {
 	for _, good := range []string{"", "-D N=3 -DX -DF(x)=x+1 -U N",
 		"-cl-std=CL2.0 -cl-mad-enable -cl-fast-relaxed-math -cl-kernel-arg-info",
