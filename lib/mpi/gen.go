@@ -135,6 +135,25 @@ var bodies = map[string]string{
 		"\thfm_depth--;\n\treturn rc;\n",
 }
 
+// quick is the shortest course of a collective of the communicator comm, beside that in another function.
+const quick = `
+static int hfm_NAME(PARAMS) {
+	struct hfm_comm *at = hfm_quick(WORD(comm));
+	if (at == NULL) {
+		return slow_NAME(ARGS);
+	}
+	uint64_t *entered = hfm_entered(at);
+	count_alone(entered, 1);
+	hfm_quick_begins(HFM_NAME, HFM_CALL_COLLECTIVE, at, 0);
+	const int rc = REAL(NAME)(ARGS);
+	hfm_quick_ends();
+	if (!HFM_LIKELY(rc == MPI_SUCCESS)) {
+		count_alone(entered, (uint64_t)-1);
+	}
+	return rc;
+}
+`
+
 const entered = "\tif (!hfm_enter(HFM_NAME)) {\n\t\treturn REAL(NAME)(ARGS);\n\t}\n"
 
 // collective is the body of a call that all members of at make. An error counts as not to have made it, where end is
@@ -149,9 +168,13 @@ func collective(at, end string) string {
 func classes(out *bytes.Buffer, all []function) {
 	for _, f := range all {
 		if body, ok := bodies[f.class]; ok {
-			fmt.Fprintf(out, "\nstatic %s hfm_%s(%s) {\n%s}\n", f.result, f.name, f.list(), strings.NewReplacer(
-				"NAME", f.name, "ARGS", f.call(), "RESULT", f.result,
-				"WHY", fmt.Sprintf("%q", strings.ReplaceAll(f.why, "_", " "))).Replace(body))
+			head, tail := "static RESULT hfm_NAME", ""
+			if f.class == "coll" {
+				head, tail = "SLOW RESULT slow_NAME", quick
+			}
+			out.WriteString(strings.NewReplacer("NAME", f.name, "ARGS", f.call(), "PARAMS", f.list(), "RESULT", f.result,
+				"WHY", fmt.Sprintf("%q", strings.ReplaceAll(f.why, "_", " "))).
+				Replace("\n" + head + "(PARAMS) {\n" + body + "}\n" + tail))
 		}
 	}
 	out.WriteString("\nhfm_function *const HFM_BODIES[HFM_CALLS] = {\n")

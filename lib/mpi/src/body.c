@@ -94,6 +94,9 @@ HFM_INLINE void count(uint64_t *n, uint64_t by) {
 	}
 }
 
+/* count_alone is count where the rank has one thread. */
+HFM_INLINE void count_alone(uint64_t *n, uint64_t by) { __atomic_store_n(n, *n + by, __ATOMIC_RELAXED); }
+
 /* consumed says whether a receive that ended with rc took a message out of the network. */
 HFM_INLINE bool consumed(int rc) {
 	int class = MPI_SUCCESS;
@@ -261,6 +264,9 @@ static int finish(MPI_Request *request) {
 static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Status *status);
 
 #include "sync.inc.h"
+
+/* What is seldom needed stays out of the functions that are called most. */
+#define SLOW static __attribute__((noinline))
 
 #define COUNT int
 #define C(name) name

@@ -429,7 +429,17 @@ static int wait_or_test(enum hfm_call call, MPI_Request *request, int *flag, MPI
 	return rc;
 }
 
-static int hfm_Wait(MPI_Request *request, MPI_Status *status) { return wait_or_test(HFM_Wait, request, NULL, status); }
+SLOW int slow_Wait(MPI_Request *request, MPI_Status *status) { return wait_or_test(HFM_Wait, request, NULL, status); }
+
+static int hfm_Wait(MPI_Request *request, MPI_Status *status) {
+	if (!HFM_LIKELY(hfm_depth == 0 && hfm_state == HFM_ON && hfm_requests.used == 0)) {
+		return slow_Wait(request, status);
+	}
+	hfm_quick_begins(HFM_Wait, HFM_CALL_MORE, NULL, 0);
+	const int rc = REAL(Wait)(request, status);
+	hfm_quick_ends();
+	return rc;
+}
 
 static int hfm_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 	return wait_or_test(HFM_Test, request, flag, status);

@@ -1,7 +1,7 @@
 /* counts.inc.h - the calls that have a count, which is an int or, in the functions of MPI 4 with _c, an MPI_Count. */
 
 #define SEND(name, started)                                                                                   \
-	static int C(hfm_##name)(const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm) { \
+	SLOW int C(slow_##name)(const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {  \
 		if (!hfm_enter(HFM_##name)) {                                                                         \
 			return REAL(C(name))(buf, n, type, dest, tag, comm);                                              \
 		}                                                                                                     \
@@ -20,6 +20,23 @@
 		sent_one(c, dest, tag, sent, rc);                                                                     \
 		hfm_leave();                                                                                          \
 		return rc;                                                                                            \
+	}                                                                                                         \
+	static int C(hfm_##name)(const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm) { \
+		const struct hfm_comm *c = hfm_quick(WORD(comm));                                                     \
+		if (c == NULL) {                                                                                      \
+			return C(slow_##name)(buf, n, type, dest, tag, comm);                                             \
+		}                                                                                                     \
+		uint64_t *sent = peer(hfm_sent, c, dest);                                                             \
+		count_alone(sent, 1);                                                                                 \
+		hfm_page->waits[0] =                                                                                  \
+			hfm_wait_for(c, dest, tag, HFM_WAIT_SEND | (HFM_##name == HFM_Ssend ? HFM_WAIT_TAKEN : 0));       \
+		hfm_quick_begins(HFM_##name, 0, c, 1);                                                                \
+		const int rc = REAL(C(name))(buf, n, type, dest, tag, comm);                                          \
+		hfm_quick_ends();                                                                                     \
+		if (!HFM_LIKELY(rc == MPI_SUCCESS)) {                                                                 \
+			count_alone(sent, (uint64_t)-1);                                                                  \
+		}                                                                                                     \
+		return rc;                                                                                            \
 	}
 
 SEND(Send, Isend)
@@ -29,7 +46,7 @@ SEND(Rsend, Irsend)
 #undef SEND
 
 #define ISEND(name)                                                                                            \
-	static int C(hfm_##name)(                                                                                  \
+	SLOW int C(slow_##name)(                                                                                   \
 		const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request) { \
 		if (!hfm_enter(HFM_##name)) {                                                                          \
 			return REAL(C(name))(buf, n, type, dest, tag, comm, request);                                      \
@@ -48,6 +65,20 @@ SEND(Rsend, Irsend)
 			sent_one(c, dest, tag, sent, rc);                                                                  \
 		}                                                                                                      \
 		hfm_leave();                                                                                           \
+		return rc;                                                                                             \
+	}                                                                                                          \
+	static int C(hfm_##name)(                                                                                  \
+		const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request) { \
+		const struct hfm_comm *c = hfm_quick(WORD(comm));                                                      \
+		if (c == NULL || HFM_##name == HFM_Issend) {                                                           \
+			return C(slow_##name)(buf, n, type, dest, tag, comm, request);                                     \
+		}                                                                                                      \
+		uint64_t *sent = peer(hfm_sent, c, dest);                                                              \
+		count_alone(sent, 1);                                                                                  \
+		const int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                  \
+		if (!HFM_LIKELY(rc == MPI_SUCCESS)) {                                                                  \
+			count_alone(sent, (uint64_t)-1);                                                                   \
+		}                                                                                                      \
 		return rc;                                                                                             \
 	}
 
@@ -172,7 +203,7 @@ static int C(exchange_by)(const void *sendbuf, COUNT sends, MPI_Datatype sendtyp
 	return rc == MPI_SUCCESS ? late : rc;
 }
 
-static int C(hfm_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status) {
+SLOW int C(slow_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status) {
 	if (!hfm_enter(HFM_Recv)) {
 		return REAL(C(Recv))(buf, n, type, source, tag, comm, status);
 	}
@@ -201,6 +232,22 @@ static int C(hfm_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int ta
 		}
 	}
 	hfm_leave();
+	return rc;
+}
+
+static int C(hfm_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status) {
+	const struct hfm_comm *c = hfm_quick(WORD(comm));
+	if (c == NULL || source < 0 || source >= c->size || c->mails != 0 || hfm_unposted != NULL) {
+		return C(slow_Recv)(buf, n, type, source, tag, comm, status);
+	}
+	uint64_t *received = &hfm_received[c->world[source]];
+	hfm_page->waits[0] = hfm_wait_for(c, source, any_tag(tag), 0);
+	hfm_quick_begins(HFM_Recv, 0, c, 1);
+	const int rc = REAL(C(Recv))(buf, n, type, source, tag, comm, status);
+	hfm_quick_ends();
+	if (consumed(rc)) {
+		count_alone(received, 1);
+	}
 	return rc;
 }
 

@@ -15,7 +15,7 @@ void *hfm_symbols[9];
 
 struct hfm_map hfm_comms, hfm_files, hfm_windows, hfm_requests, hfm_messages;
 struct hfm_comm *hfm_first_comm, *hfm_parents;
-struct hfm_last hfm_last;
+struct hfm_last hfm_last = { UINT64_MAX, NULL };
 static struct hfm_comm **last_comm = &hfm_first_comm;
 struct hfm_request *hfm_orphans;
 static struct hfm_request *free_requests;
@@ -279,7 +279,7 @@ static void leave(struct hfm_comm *c) {
 
 void hfm_free_comm(struct hfm_comm *c) {
 	if (hfm_last.comm == c) {
-		hfm_last = (struct hfm_last){ 0, NULL };
+		hfm_last = (struct hfm_last){ UINT64_MAX, NULL };
 	}
 	hfm_remove(&hfm_comms, c->handle, c);
 	hfm_lock();
@@ -448,7 +448,9 @@ void hfm_refuse(const char *what, const char *call) {
 unsigned hfm_state, hfm_synchronous;
 
 void hfm_set_state(void) {
-	hfm_state = !hfm_on ? 0 : HFM_ON | (hfm_cut_every > 0 ? HFM_CUTS : 0) | (hfm_threads ? HFM_MANY_THREADS : 0);
+	hfm_state = !hfm_on ? 0
+						: HFM_ON | (hfm_cut_every > 0 ? HFM_CUTS : 0) | (hfm_threads ? HFM_MANY_THREADS : 0) |
+			(hfm_synchronous > 0 ? HFM_SENDS : 0);
 }
 
 /* The thread's place in the page: 0 none yet, 1 that of the thread that has called MPI_Init. */

@@ -14,6 +14,9 @@
 #define HFM_EXPORT __attribute__((visibility("default")))
 #define HFM_LIKELY(x) __builtin_expect(!!(x), 1)
 
+/* All that follows is the layer's own: the compiler need not look for it by way of the loader's table. */
+#pragma GCC visibility push(hidden)
+
 /* What each call of the program passes: the compiler would call it, as there are many. */
 #define HFM_INLINE static inline __attribute__((always_inline))
 
@@ -310,7 +313,7 @@ void hfm_note_refused(const char *what, const char *call);
 void hfm_answer_begins(void);
 void hfm_answer_note(const char *call, const char *comm, const char *why);
 void hfm_answer_ends(uint64_t receives);
-const struct hf_message_layer *hf_message_layer(void);
+HFM_EXPORT const struct hf_message_layer *hf_message_layer(void);
 
 /* hfm_refuse notes why no checkpoint can be taken any more: what the program uses, and the call. */
 void hfm_refuse(const char *what, const char *call);
@@ -343,8 +346,9 @@ extern void (*hfm_drain)(void);
 bool hfm_cut_now(void);
 void hfm_cut_setup(void);
 
-/* What calls of the program meet, in one word: HFM_ON between Init and Finalize, and what costs more than it. */
-enum { HFM_ON = 1, HFM_CUTS = 2, HFM_MANY_THREADS = 4 };
+/* What calls of the program meet, in one word: HFM_ON between Init and Finalize, and what costs more than it. HFM_SENDS:
+ * synchronous ones are under way. */
+enum { HFM_ON = 1, HFM_CUTS = 2, HFM_MANY_THREADS = 4, HFM_SENDS = 8 };
 extern unsigned hfm_state;
 extern unsigned hfm_synchronous; /* sends under way */
 void hfm_set_state(void);
@@ -389,6 +393,30 @@ HFM_INLINE void hfm_leave(void) {
 	} else {
 		hfm_leave_slowly();
 	}
+	hfm_depth = 0;
+}
+
+/* hfm_quick returns the communicator that a call names, if nothing stands in the way of its shortest course; NULL: the
+ * call goes the other way. */
+HFM_INLINE struct hfm_comm *hfm_quick(uint64_t handle) {
+	return HFM_LIKELY(hfm_depth == 0 && hfm_state == HFM_ON && hfm_last.handle == handle) ? hfm_last.comm : NULL;
+}
+
+/* hfm_quick_begins publishes a call that waits for up to one thing, for which the counter in the page is odd, until
+ * hfm_quick_ends. */
+HFM_INLINE void hfm_quick_begins(enum hfm_call call, unsigned flags, const struct hfm_comm *c, uint32_t waits) {
+	struct hfm_call_state *s = &hfm_page->state;
+	hfm_depth = 1;
+	s->call = call;
+	s->call_flags = flags;
+	s->waits_n = waits;
+	s->call_comm = c != NULL ? c->slot : -1;
+	__atomic_store_n(&s->seq, s->seq + 1, __ATOMIC_RELEASE);
+}
+
+HFM_INLINE void hfm_quick_ends(void) {
+	struct hfm_call_state *s = &hfm_page->state;
+	__atomic_store_n(&s->seq, s->seq + 1, __ATOMIC_RELEASE);
 	hfm_depth = 0;
 }
 
@@ -461,5 +489,7 @@ static inline void hfm_polled(const struct hfm_comm *c, int rank, int tag) {
 		__atomic_store_n(&p->polls, p->polls + 1, __ATOMIC_RELEASE);
 	}
 }
+
+#pragma GCC visibility pop
 
 #endif

@@ -58,6 +58,7 @@ static void synchronous_begins(struct hfm_request *r) {
 		return;
 	}
 	__atomic_add_fetch(&hfm_synchronous, 1, __ATOMIC_RELAXED);
+	hfm_set_state();
 	note_send(r->comm, r->source, r->tag);
 	r->number = sends_of(r);
 }
@@ -69,6 +70,7 @@ static void synchronous_ends(struct hfm_request *r) {
 		free(sends.values);
 		memset(&sends, 0, sizeof sends);
 		loop_unlock();
+		hfm_set_state();
 	}
 	r->number = 0;
 	r->taken_later = false;
