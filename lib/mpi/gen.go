@@ -172,8 +172,8 @@ func classes(out *bytes.Buffer, all []function) {
 			if f.class == "coll" {
 				head, tail = "SLOW RESULT slow_NAME", quick
 			}
-			out.WriteString(strings.NewReplacer("NAME", f.name, "ARGS", f.call(), "PARAMS", f.list(), "RESULT", f.result,
-				"WHY", fmt.Sprintf("%q", strings.ReplaceAll(f.why, "_", " "))).
+			out.WriteString(strings.NewReplacer("NAME", f.name, "ARGS", f.call(), "PARAMS", f.list(),
+				"RESULT", f.result, "WHY", fmt.Sprintf("%q", strings.ReplaceAll(f.why, "_", " "))).
 				Replace("\n" + head + "(PARAMS) {\n" + body + "}\n" + tail))
 		}
 	}

@@ -346,8 +346,8 @@ extern void (*hfm_drain)(void);
 bool hfm_cut_now(void);
 void hfm_cut_setup(void);
 
-/* What calls of the program meet, in one word: HFM_ON between Init and Finalize, and what costs more than it. HFM_SENDS:
- * synchronous ones are under way. */
+/* What calls of the program meet, in one word: HFM_ON between Init and Finalize, and what costs more than it.
+ * HFM_SENDS: synchronous ones are under way. */
 enum { HFM_ON = 1, HFM_CUTS = 2, HFM_MANY_THREADS = 4, HFM_SENDS = 8 };
 extern unsigned hfm_state;
 extern unsigned hfm_synchronous; /* sends under way */

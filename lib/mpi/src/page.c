@@ -104,6 +104,13 @@ void hfm_forget_slots(const char *parent) {
 	}
 }
 
+/* alone keeps calls of other threads out, while the rank's own thread changes mailboxes and what is protected. */
+static void alone(void) {
+	if (hfm_threads) {
+		pthread_rwlock_wrlock(&hfm_gate);
+	}
+}
+
 static const char *share(void *page, size_t bytes) {
 	static char text[200];
 	if (!hfm_on) {
@@ -114,9 +121,7 @@ static const char *share(void *page, size_t bytes) {
 			hfm_page_bytes((size_t)hfm_size));
 		return text;
 	}
-	if (hfm_threads) {
-		pthread_rwlock_wrlock(&hfm_gate);
-	}
+	alone();
 	size_t threads = 0; /* the rest of the page stays untouched: a rank has few */
 	while (
 		threads < HFM_MOST_THREADS - 1 && hfm_page->threads[threads].state.seq + hfm_page->threads[threads].used > 0) {
@@ -129,9 +134,7 @@ static const char *share(void *page, size_t bytes) {
 	}
 	hfm_watch_ends(2);
 	use(page);
-	if (hfm_threads) {
-		pthread_rwlock_unlock(&hfm_gate);
-	}
+	hfm_drain_ends();
 	shared = true;
 	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		write_members(c);
@@ -497,9 +500,37 @@ static const char *save(const void **record, size_t *bytes) { return hfm_save(re
 
 static const char *sync_now(uint32_t busy) { return hfm_sync(busy); }
 
+static const char *load(const void *record, size_t bytes) {
+	alone();
+	const char *why = hfm_load(record, bytes);
+	hfm_drain_ends();
+	return why;
+}
+
+static const char *protect(const char *name, void *variable, int fortran, const struct hf_memory *memory) {
+	alone();
+	const char *why = hfm_protect(name, variable, fortran, memory);
+	hfm_drain_ends();
+	return why;
+}
+
+static bool unprotect(const char *name) {
+	alone();
+	const bool any = hfm_unprotect(name);
+	hfm_drain_ends();
+	return any;
+}
+
+static const char *post_again(void) {
+	alone();
+	const char *why = hfm_post_again();
+	hfm_drain_ends();
+	return why;
+}
+
 /* hf_message_layer is what libholdfast looks for. */
 HFM_EXPORT const struct hf_message_layer *hf_message_layer(void) {
-	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, sync_now, save, hfm_load,
-		resume, hfm_protect, hfm_unprotect, hfm_post_again };
+	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, sync_now, save, load,
+		resume, protect, unprotect, post_again };
 	return &layer;
 }

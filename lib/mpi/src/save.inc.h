@@ -171,13 +171,34 @@ static const char *open_epoch(const struct hfm_comm *w) {
 								 : NULL;
 }
 
-/* refuse_epochs refuses what a window has open: who would close it again after a restart? */
-static void refuse_epochs(struct saving *s, const struct hfm_comm *w) {
-	const char *open = open_epoch(w);
-	if (open != NULL) {
-		refuse(s, "MPI_%s has an epoch open on the window %s, made by MPI_%s; close it before the point", open, w->name,
-			hfm_names[w->how]);
+/* met is told of what no checkpoint can keep, beside requests: the call, on what, why, and what to do instead. */
+typedef void met(void *to, const char *call, const char *on, const char *why, const char *remedy);
+
+static void each_met(met *tell, void *to) {
+	for (const struct hfm_request *r = hfm_orphans; r != NULL; r = r->next) {
+		tell(to, "Request_free", r->comm->name, "the receive is pending, and its request has been freed",
+			"wait for it instead");
 	}
+	if (hfm_messages.used > 0) {
+		tell(to, "Mprobe", "", "a message that has been matched is not received", "receive it before the point");
+	}
+	for (size_t i = 0; i < hfm_files.room; i++) {
+		const struct hfm_comm *f = hfm_files.values[i];
+		if (f != NULL && f->split != HFM_CALLS) {
+			tell(to, hfm_names[f->split], f->parent, "the split collective has not ended", "end it before the point");
+		}
+	}
+	for (size_t i = 0; i < hfm_windows.room; i++) {
+		const struct hfm_comm *w = hfm_windows.values[i];
+		const char *open = w != NULL ? open_epoch(w) : NULL;
+		if (open != NULL) { /* who would close it again after a restart? */
+			tell(to, open, w->name, "the epoch is open", "close it before the point");
+		}
+	}
+}
+
+static void refuse_met(void *to, const char *call, const char *on, const char *why, const char *remedy) {
+	refuse(to, "MPI_%s%s%s: %s; %s", call, *on != 0 ? " on " : "", on, why, remedy);
 }
 
 static int by_order(const void *a, const void *b) {
@@ -203,24 +224,7 @@ static void save_requests(struct saving *s) {
 	}
 	check_order(s, all, n);
 	free(all);
-	for (const struct hfm_request *r = hfm_orphans; r != NULL; r = r->next) {
-		refuse(s, "a receive on %s was freed while it was pending; wait for it instead", r->comm->name);
-	}
-	if (hfm_messages.used > 0) {
-		refuse(s, "a message that MPI_Mprobe or MPI_Improbe has matched is not received; receive it before the point");
-	}
-	for (size_t i = 0; i < hfm_files.room; i++) {
-		const struct hfm_comm *f = hfm_files.values[i];
-		if (f != NULL && f->split != HFM_CALLS) {
-			refuse(s, "MPI_%s on %s has not ended; end it before the point", hfm_names[f->split], f->parent);
-		}
-	}
-	for (size_t i = 0; i < hfm_windows.room; i++) {
-		const struct hfm_comm *w = hfm_windows.values[i];
-		if (w != NULL) {
-			refuse_epochs(s, w);
-		}
-	}
+	each_met(refuse_met, s);
 	if (hfm_refused_what != NULL) {
 		refuse(s, "the program uses %s (%s%s), which no checkpoint can keep", hfm_refused_what,
 			strncmp(hfm_refused_call, "MPI_", 4) == 0 ? "" : "MPI_", hfm_refused_call);
